@@ -332,7 +332,7 @@ const STAGES = [
         [
           ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend'],
           ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend/test'],
-          ['--test', '--test-reporter=spec', '--test-timeout=900000', ...packageTests('alpha-backend')],
+          ['--test', '--test-reporter=spec', '--test-timeout=900000', ...packageTests('alpha-backend'), ...packageTests('lm')],
           ['packages/alpha-backend/bench.mjs', '--steps', '8'],
         ].map((command) => [process.execPath, ...command]),
       ),

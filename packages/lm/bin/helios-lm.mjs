@@ -1,0 +1,186 @@
+#!/usr/bin/env node
+// The command line of the package: thin shells over what `src/index.mjs` exports.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { UsageError, checkPaths, fail, helpText, parseCommandLine } from 'helios-vk/options';
+
+import { evaluate, exportModel, importModel, loadTokenizer, openDataset, readConfig, tokenizeCorpus } from '../src/index.mjs';
+
+/**
+ * @typedef {import('helios-vk/options').Option} Option
+ * @typedef {{ usage: string, about: string, options: Record<string, Option>, inputs: [least: number, most: number],
+ *   run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command
+ */
+
+const JSON_OPTION = /** @type {const} */ ({ type: 'boolean', help: 'print JSON' });
+
+/** A line that is written over while work goes on; nothing where nobody looks. @param {string} text */
+function showProgress(text) {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+}
+
+/** @param {number} bytes */
+const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+/** @param {number} count */
+const counted = (count) => count.toLocaleString('en');
+
+/** @type {Record<string, Command>} */
+const COMMANDS = {
+  tokenize: {
+    usage: 'helios-lm tokenize FILE|FOLDER … --tokenizer PATH --out FOLDER [options]',
+    about: 'encode text, JSONL or Parquet into files of ids for training',
+    inputs: [1, Infinity],
+    options: {
+      tokenizer: { type: 'string', value: 'PATH', path: 'input-any', required: true, help: 'tokenizer.json, or a folder that has one' },
+      out: { type: 'string', value: 'FOLDER', path: 'output-folder', required: true, help: 'folder to make' },
+      validation: { type: 'number', min: 0, max: 0.99, default: 0.005, help: 'share of documents that is held out' },
+      separator: { type: 'string', help: 'what stands between documents of a plain text' },
+      field: { type: 'string', default: 'text', help: 'field of a line of JSONL, or column of Parquet' },
+      'shard-tokens': { type: 'integer', min: 1, max: 2 ** 31 - 1, default: 1e8, help: 'tokens of a file' },
+      workers: { type: 'integer', min: 1, max: 1024, help: 'threads that encode (one a processor)' },
+      'replace-invalid': { type: 'boolean', help: 'put U+FFFD in place of what is not UTF-8, which is an error otherwise' },
+      json: JSON_OPTION,
+    },
+    async run({ tokenizer, out, validation, separator, field, workers, json, ...rest }, inputs, signal) {
+      const began = performance.now();
+      const info = await tokenizeCorpus({
+        inputs,
+        tokenizer,
+        output: out,
+        validation,
+        separator,
+        field,
+        workers,
+        shardTokens: rest['shard-tokens'],
+        replaceInvalid: rest['replace-invalid'],
+        signal,
+        onProgress: ({ bytes, totalBytes, tokens }) =>
+          showProgress(`${megabytes(bytes)} of ${megabytes(totalBytes)}, ${counted(tokens)} tokens`),
+      });
+      showProgress('');
+      if (json) return info;
+      const tokensOf = (/** @type {{ tokens: number }[]} */ shards) => counted(shards.reduce((sum, shard) => sum + shard.tokens, 0));
+      const seconds = (performance.now() - began) / 1000;
+      return (
+        `${out}: ${tokensOf(info.shards.train)} tokens to train on and ${tokensOf(info.shards.validation)} held out, of ` +
+        `${counted(info.documents)} documents, ${megabytes(info.bytes)}, in ${seconds.toFixed(1)} s`
+      );
+    },
+  },
+  eval: {
+    usage: 'helios-lm eval --model FOLDER --data FOLDER [options]',
+    about: 'loss, perplexity and bits a byte of a model on held-out text',
+    inputs: [0, 0],
+    options: {
+      model: {
+        type: 'string',
+        value: 'FOLDER',
+        path: 'input-folder',
+        required: true,
+        help: "a model's folder in the form of Hugging Face",
+      },
+      data: { type: 'string', value: 'FOLDER', path: 'input-folder', required: true, help: 'what `helios-lm tokenize` has made' },
+      split: { type: 'string', choices: ['validation', 'train'], default: 'validation', help: 'which part' },
+      block: { type: 'integer', min: 1, max: 2 ** 24, help: "tokens of a window (the model's context, at most 1,024)" },
+      batch: { type: 'integer', min: 1, max: 4096, default: 8, help: 'windows at once' },
+      windows: { type: 'integer', min: 1, max: 2 ** 32, help: 'at most so many, spread evenly (all)' },
+      json: JSON_OPTION,
+    },
+    async run({ model: folder, data, split, block, batch, windows, json }, _, signal) {
+      const config = readConfig(folder);
+      const dataset = openDataset(data, { block: block ?? Math.min(config.context, 1024), split, vocabSize: config.vocabSize });
+      const model = await importModel(folder);
+      const tokenizer = existsTokenizer(folder) ? await loadTokenizer(folder) : undefined;
+      const onProgress = (/** @type {{ windows: number, total: number }} */ progress) =>
+        showProgress(`${progress.windows} of ${progress.total} windows`);
+      const result = await evaluate(model, dataset, { batch, windows, tokenizer, signal, onProgress });
+      showProgress('');
+      if (json) return result;
+      const bits = result.bitsPerByte === undefined ? '' : `, ${result.bitsPerByte.toFixed(4)} bits a byte`;
+      return `loss ${result.loss.toFixed(4)}, perplexity ${result.perplexity.toFixed(2)}${bits}, over ${counted(result.tokens)} tokens`;
+    },
+  },
+  info: {
+    usage: 'helios-lm info FOLDER [--json]',
+    about: 'what a model is',
+    inputs: [1, 1],
+    options: { json: JSON_OPTION },
+    async run({ json }, [folder]) {
+      const config = readConfig(folder);
+      if (json) return config;
+      const { family, layers, width, heads, kvHeads, headSize, hidden, vocabSize, context } = config;
+      return (
+        `${folder}: ${family}, ${layers} layers of ${width}, ${heads} heads (${kvHeads} of keys) of ${headSize}, MLP of ${hidden}, ` +
+        `vocabulary ${vocabSize}, context ${context}`
+      );
+    },
+  },
+  export: {
+    usage: 'helios-lm export --model FOLDER --out FOLDER [options]',
+    about: 'write a model in another type, or in files of another size',
+    inputs: [0, 0],
+    options: {
+      model: {
+        type: 'string',
+        value: 'FOLDER',
+        path: 'input-folder',
+        required: true,
+        help: "a model's folder in the form of Hugging Face",
+      },
+      out: { type: 'string', value: 'FOLDER', path: 'output-folder', required: true, help: 'folder to make' },
+      dtype: { type: 'string', choices: ['bf16', 'f16', 'f32'], default: 'bf16', help: 'type of the weights' },
+      'max-shard-size': {
+        type: 'string',
+        value: 'a number with MB or GB, such as 5GB',
+        pattern: /^\d+(\.\d+)?(MB|GB)$/i,
+        default: '5GB',
+        help: 'of a file',
+      },
+    },
+    async run({ model: folder, out, dtype, ...rest }) {
+      const size = rest['max-shard-size'];
+      const maxShardBytes = Number.parseFloat(size) * (/gb$/i.test(size) ? 1e9 : 1e6);
+      await exportModel(await importModel(folder), out, { dtype, maxShardBytes, companions: folder });
+      return `${out} has the model of ${folder} in ${dtype}`;
+    },
+  },
+};
+
+/** @param {string} folder */
+const existsTokenizer = (folder) => existsSync(join(folder, 'tokenizer.json'));
+
+const HELP = `helios-lm: language models on any Vulkan GPU
+
+${Object.values(COMMANDS)
+  .map(({ usage, about }) => `  ${usage}\n      ${about}`)
+  .join('\n')}
+
+  helios-lm COMMAND --help   what a command takes
+  --version, --help
+
+Exit status: 0 if all is well, 1 if not, 2 for a wrong command line, 130 after Ctrl-C.`;
+
+/** @param {string[]} args @returns {Promise<unknown>} what is printed */
+async function main([word, ...args]) {
+  if (word === undefined || word === '--help' || word === '-h') return HELP;
+  if (word === '--version' || word === '-v') return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version;
+  if (!Object.hasOwn(COMMANDS, word)) throw new UsageError(`no command ${word}; there are ${Object.keys(COMMANDS).join(', ')}`);
+  const { usage, options, inputs, run } = COMMANDS[word];
+  if (args.includes('--help') || args.includes('-h')) return helpText(usage, options);
+  const { values, positionals } = parseCommandLine(options, args, inputs[1] > 0);
+  if (positionals.length < inputs[0] || positionals.length > inputs[1]) throw new UsageError(`usage: ${usage}`);
+  checkPaths(options, values);
+  const stop = new AbortController();
+  process.once('SIGINT', () => stop.abort());
+  return run(values, positionals, stop.signal);
+}
+
+try {
+  const result = await main(process.argv.slice(2));
+  console.log(typeof result === 'string' ? result : JSON.stringify(result, null, 2));
+} catch (error) {
+  showProgress('');
+  fail('helios-lm', error);
+  if (/** @type {Error} */ (error).name === 'AbortError') process.exitCode = 130;
+}

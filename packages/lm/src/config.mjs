@@ -1,0 +1,345 @@
+// Hugging Face's `config.json`, of both generations, as the flags of one decoder, and back.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/**
+ * What describes a network. Sizes are counts of elements.
+ * @typedef {object} ModelConfig
+ * @property {Family} family
+ * @property {number} vocabSize @property {number} width of the residual stream @property {number} layers
+ * @property {number} heads @property {number} kvHeads heads of keys and values, of which `heads` is a multiple
+ * @property {number} headSize @property {number} hidden width of the MLP
+ * @property {number} context the most positions
+ * @property {'rms' | 'layer'} norm @property {number} eps
+ * @property {'pre' | 'post'} placement of the norms: before a sublayer, or behind it
+ * @property {'none' | 'head' | 'row'} qkNorm of queries and keys: of each head, or of all heads of a row together
+ * @property {boolean} qkvBias @property {boolean} outBias @property {boolean} mlpBias
+ * @property {'swiglu' | 'gelu'} mlp
+ * @property {'rope' | 'learned'} position
+ * @property {Rope} [rope] where positions are rotary
+ * @property {boolean[]} ropeLayers whether a layer turns queries and keys
+ * @property {(number | null)[]} windows the most keys that a query of a layer sees, or null for all
+ * @property {boolean} tied whether the head is the embedding
+ * @property {number | null} bos @property {number[]} eos @property {number | null} pad ids of special tokens
+ *
+ * @typedef {'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'olmo2' | 'smollm3' | 'gpt2'} Family
+ *
+ * Rotary positions: `base`, and how they are stretched beyond the context that a model was trained on first.
+ * @typedef {{ base: number, type: 'default' } | { base: number, type: 'linear', factor: number } |
+ *   { base: number, type: 'llama3', factor: number, lowFactor: number, highFactor: number, original: number }} Rope
+ */
+
+/** Each family's class of transformers. */
+const CLASSES = {
+  llama: 'LlamaForCausalLM',
+  mistral: 'MistralForCausalLM',
+  qwen2: 'Qwen2ForCausalLM',
+  qwen3: 'Qwen3ForCausalLM',
+  olmo2: 'Olmo2ForCausalLM',
+  smollm3: 'SmolLM3ForCausalLM',
+  gpt2: 'GPT2LMHeadModel',
+};
+const FAMILIES = /** @type {Family[]} */ (Object.keys(CLASSES));
+
+/**
+ * Reads the configuration of a model's folder.
+ * @param {string} folder
+ * @returns {ModelConfig}
+ * @throws {Error} that names file and key, what is there and what is known
+ */
+export function readConfig(folder) {
+  const path = join(folder, 'config.json');
+  const config = parseConfig(readJson(path), path);
+  const generation = join(folder, 'generation_config.json');
+  if (!existsSync(generation)) return config;
+  // Newer versions keep the ids of special tokens there alone.
+  const ids = readJson(generation);
+  return { ...config, bos: config.bos ?? ids.bos_token_id ?? null, eos: config.eos.length > 0 ? config.eos : idsOf(ids.eos_token_id) };
+}
+
+/** @param {string} path @returns {Record<string, any>} */
+function readJson(path) {
+  let value;
+  try {
+    value = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (cause) {
+    throw new Error(`${path}: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new Error(`${path} holds no object`);
+  return value;
+}
+
+/** @param {unknown} value of `eos_token_id` @returns {number[]} */
+const idsOf = (value) => (value === null || value === undefined ? [] : /** @type {number[]} */ ([value]).flat());
+
+/**
+ * @param {Record<string, any>} json as `config.json` has it @param {string} path for errors
+ * @returns {ModelConfig}
+ */
+export function parseConfig(json, path) {
+  const { model_type: family } = json;
+  if (!FAMILIES.includes(family)) throw unknown(path, 'model_type', family, FAMILIES);
+  const read = reader(json, path);
+  return family === 'gpt2' ? gpt2Config(json, read) : ropeConfig(family, json, read, path);
+}
+
+/** @param {string} path @param {string} key @param {unknown} value @param {readonly unknown[]} known */
+const unknown = (path, key, value, known) =>
+  new Error(`${path}: "${key}" is ${JSON.stringify(value)}; known: ${known.map((each) => JSON.stringify(each)).join(', ')}`);
+
+/** Reads keys with a check of what they hold. @param {Record<string, any>} json @param {string} path */
+function reader(json, path) {
+  const fail = (/** @type {string} */ key, /** @type {string} */ expected) => {
+    const value = json[key];
+    return new Error(`${path}: "${key}" is ${value === undefined ? 'missing' : JSON.stringify(value)}, expected ${expected}`);
+  };
+  return {
+    fail,
+    /** @param {string} key @param {number} [otherwise] @returns {number} */
+    count(key, otherwise) {
+      const value = json[key] ?? otherwise;
+      if (!Number.isInteger(value) || value < 1) throw fail(key, 'an integer of at least 1');
+      return value;
+    },
+    /** @param {string} key @param {number} otherwise @returns {number} */
+    positive(key, otherwise) {
+      const value = json[key] ?? otherwise;
+      if (typeof value !== 'number' || !(value > 0)) throw fail(key, 'a number above 0');
+      return value;
+    },
+    /** @param {string} key @param {boolean} otherwise @returns {boolean} */
+    flag(key, otherwise) {
+      const value = json[key] ?? otherwise;
+      if (typeof value !== 'boolean') throw fail(key, 'true or false');
+      return value;
+    },
+    /** @param {string} key @param {readonly string[]} known @param {string} otherwise */
+    choice(key, known, otherwise) {
+      const value = json[key] ?? otherwise;
+      if (!known.includes(value)) throw unknown(path, key, value, known);
+    },
+  };
+}
+
+/** @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @returns {ModelConfig} */
+function gpt2Config(json, read) {
+  const width = read.count('n_embd');
+  const heads = read.count('n_head');
+  if (width % heads) throw read.fail('n_embd', `a multiple of "n_head", which is ${heads}`);
+  read.choice('activation_function', ['gelu_new', 'gelu_pytorch_tanh'], 'gelu_new');
+  for (const [key, value] of /** @type {const} */ ([
+    ['scale_attn_by_inverse_layer_idx', false],
+    ['scale_attn_weights', true],
+    ['reorder_and_upcast_attn', false],
+  ])) {
+    if (read.flag(key, value) !== value) throw read.fail(key, String(value));
+  }
+  const layers = read.count('n_layer');
+  return {
+    family: 'gpt2',
+    vocabSize: read.count('vocab_size'),
+    width,
+    layers,
+    heads,
+    kvHeads: heads,
+    headSize: width / heads,
+    hidden: read.count('n_inner', 4 * width),
+    context: read.count('n_positions'),
+    norm: 'layer',
+    eps: read.positive('layer_norm_epsilon', 1e-5),
+    placement: 'pre',
+    qkNorm: 'none',
+    qkvBias: true,
+    outBias: true,
+    mlpBias: true,
+    mlp: 'gelu',
+    position: 'learned',
+    ropeLayers: new Array(layers).fill(false),
+    windows: new Array(layers).fill(null),
+    tied: read.flag('tie_word_embeddings', true),
+    bos: json.bos_token_id ?? null,
+    eos: idsOf(json.eos_token_id),
+    pad: json.pad_token_id ?? null,
+  };
+}
+
+/**
+ * @param {Family} family @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @param {string} path
+ * @returns {ModelConfig}
+ */
+function ropeConfig(family, json, read, path) {
+  const width = read.count('hidden_size');
+  const heads = read.count('num_attention_heads');
+  const kvHeads = read.count('num_key_value_heads', heads);
+  const layers = read.count('num_hidden_layers');
+  if (json.head_dim === undefined && width % heads) {
+    throw read.fail('hidden_size', `a multiple of "num_attention_heads", which is ${heads}, where there is no "head_dim"`);
+  }
+  if (heads % kvHeads) throw read.fail('num_attention_heads', `a multiple of "num_key_value_heads", which is ${kvHeads}`);
+  const headSize = read.count('head_dim', width / heads);
+  if (headSize % 2) throw read.fail('head_dim', 'an even number');
+  read.choice('hidden_act', ['silu', 'swish'], 'silu');
+  if (read.count('pretraining_tp', 1) !== 1) throw read.fail('pretraining_tp', '1');
+  const bias = read.flag('attention_bias', false);
+  return {
+    family,
+    vocabSize: read.count('vocab_size'),
+    width,
+    layers,
+    heads,
+    kvHeads,
+    headSize,
+    hidden: read.count('intermediate_size'),
+    context: read.count('max_position_embeddings'),
+    norm: 'rms',
+    eps: read.positive('rms_norm_eps', 1e-6),
+    placement: family === 'olmo2' ? 'post' : 'pre',
+    qkNorm: family === 'olmo2' ? 'row' : family === 'qwen3' ? 'head' : 'none',
+    qkvBias: family === 'qwen2' || bias,
+    outBias: family !== 'qwen2' && bias,
+    mlpBias: read.flag('mlp_bias', false),
+    mlp: 'swiglu',
+    position: 'rope',
+    rope: ropeOf(json, path),
+    ropeLayers: ropeLayersOf(family, json, read, layers),
+    windows: windowsOf(family, json, read, layers, path),
+    tied: read.flag('tie_word_embeddings', family === 'smollm3'),
+    bos: json.bos_token_id ?? null,
+    eos: idsOf(json.eos_token_id),
+    pad: json.pad_token_id ?? null,
+  };
+}
+
+/** Rotary positions: `rope_parameters` of transformers 5, or `rope_theta` and `rope_scaling` of 4. @param {Record<string, any>} json @param {string} path @returns {Rope} */
+function ropeOf(json, path) {
+  const newer = json.rope_parameters;
+  const key = newer ? 'rope_parameters' : 'rope_scaling';
+  const given = newer ?? json.rope_scaling ?? {};
+  const type = given.rope_type ?? given.type ?? 'default';
+  const base = given.rope_theta ?? json.rope_theta ?? 10_000;
+  const inside = reader(given, `${path}, "${key}"`);
+  if (typeof base !== 'number' || !(base > 0))
+    throw new Error(`${path}: "rope_theta" is ${JSON.stringify(base)}, expected a number above 0`);
+  if (given.partial_rotary_factor !== undefined && given.partial_rotary_factor !== 1) throw inside.fail('partial_rotary_factor', '1');
+  if (type === 'default') return { base, type };
+  if (type === 'linear') return { base, type, factor: inside.positive('factor', NaN) };
+  if (type === 'llama3') {
+    return {
+      base,
+      type,
+      factor: inside.positive('factor', NaN),
+      lowFactor: inside.positive('low_freq_factor', NaN),
+      highFactor: inside.positive('high_freq_factor', NaN),
+      original: inside.count('original_max_position_embeddings'),
+    };
+  }
+  throw unknown(`${path}, "${key}"`, 'rope_type', type, ['default', 'linear', 'llama3']);
+}
+
+/** @param {Family} family @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @param {number} layers @returns {boolean[]} */
+function ropeLayersOf(family, json, read, layers) {
+  if (family !== 'smollm3') return new Array(layers).fill(true);
+  const every = read.count('no_rope_layer_interval', 4);
+  const given = json.no_rope_layers ?? Array.from({ length: layers }, (_, i) => Number((i + 1) % every !== 0));
+  // The key says the opposite of its name: 1 where a layer has rotary positions.
+  if (!Array.isArray(given) || given.length !== layers) throw read.fail('no_rope_layers', `a list of ${layers}`);
+  return given.map(Boolean);
+}
+
+/**
+ * @param {Family} family @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @param {number} layers @param {string} path
+ * @returns {(number | null)[]}
+ */
+function windowsOf(family, json, read, layers, path) {
+  const window = json.sliding_window ?? null;
+  const types = json.layer_types;
+  const hasWindows = family === 'mistral' ? window !== null : read.flag('use_sliding_window', false) && window !== null;
+  if (types !== undefined) {
+    if (!Array.isArray(types) || types.length !== layers) throw read.fail('layer_types', `a list of ${layers}`);
+    const other = types.find((type) => type !== 'full_attention' && type !== 'sliding_attention');
+    if (other !== undefined) throw unknown(path, 'layer_types', other, ['full_attention', 'sliding_attention']);
+  }
+  if (!hasWindows) {
+    if (types?.includes('sliding_attention')) throw read.fail('sliding_window', 'a window, since "layer_types" has "sliding_attention"');
+    return new Array(layers).fill(null);
+  }
+  const size = read.count('sliding_window');
+  if (types) return types.map((/** @type {string} */ type) => (type === 'sliding_attention' ? size : null));
+  const from = family === 'mistral' ? 0 : read.count('max_window_layers', layers);
+  return Array.from({ length: layers }, (_, i) => (i >= from ? size : null));
+}
+
+/**
+ * `config.json` of a model, with the keys of both generations.
+ * @param {ModelConfig} config @param {'float32' | 'float16' | 'bfloat16'} dtype of the weights' file
+ * @returns {Record<string, unknown>}
+ */
+export function configJson(config, dtype) {
+  const { family, tied, bos, eos, pad } = config;
+  const shared = {
+    architectures: [CLASSES[family]],
+    model_type: family,
+    vocab_size: config.vocabSize,
+    tie_word_embeddings: tied,
+    bos_token_id: bos,
+    pad_token_id: pad,
+    eos_token_id: eos.length > 1 ? eos : (eos[0] ?? null),
+    dtype,
+    torch_dtype: dtype,
+  };
+  if (family === 'gpt2') {
+    return {
+      ...shared,
+      n_embd: config.width,
+      n_head: config.heads,
+      n_layer: config.layers,
+      n_inner: config.hidden,
+      n_positions: config.context,
+      activation_function: 'gelu_new',
+      layer_norm_epsilon: config.eps,
+    };
+  }
+  const window = config.windows.find((each) => each !== null) ?? null;
+  const windows =
+    window === null ? {} : { layer_types: config.windows.map((each) => (each === null ? 'full_attention' : 'sliding_attention')) };
+  return {
+    ...shared,
+    hidden_size: config.width,
+    num_hidden_layers: config.layers,
+    num_attention_heads: config.heads,
+    num_key_value_heads: config.kvHeads,
+    head_dim: config.headSize,
+    intermediate_size: config.hidden,
+    max_position_embeddings: config.context,
+    hidden_act: 'silu',
+    rms_norm_eps: config.eps,
+    attention_bias: family === 'qwen2' ? undefined : config.qkvBias,
+    mlp_bias: family === 'llama' || family === 'smollm3' ? config.mlpBias : undefined,
+    ...ropeJson(/** @type {Rope} */ (config.rope)),
+    ...(family === 'smollm3' ? { no_rope_layers: config.ropeLayers.map(Number) } : {}),
+    ...(family === 'mistral' ? { sliding_window: window } : {}),
+    ...(['qwen2', 'qwen3', 'smollm3'].includes(family) ? { use_sliding_window: window !== null, sliding_window: window, ...windows } : {}),
+  };
+}
+
+/** @param {Rope} rope */
+function ropeJson(rope) {
+  const { base, type } = rope;
+  const rest =
+    rope.type === 'default'
+      ? {}
+      : rope.type === 'linear'
+        ? { factor: rope.factor }
+        : {
+            factor: rope.factor,
+            low_freq_factor: rope.lowFactor,
+            high_freq_factor: rope.highFactor,
+            original_max_position_embeddings: rope.original,
+          };
+  return {
+    rope_theta: base,
+    rope_scaling: type === 'default' ? null : { rope_type: type, ...rest },
+    rope_parameters: { rope_type: type, rope_theta: base, ...rest },
+  };
+}

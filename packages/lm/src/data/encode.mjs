@@ -1,0 +1,131 @@
+// A piece of text to ids: what a worker does with it. Pure, but for the tokenizer.
+
+import { createHash } from 'node:crypto';
+import { isUtf8 } from 'node:buffer';
+
+/** What becomes of a piece. @typedef {object} Encoded
+ * @property {Uint32Array<ArrayBuffer>} train @property {Uint32Array<ArrayBuffer>} validation
+ * @property {number} documents that end in it
+ * @property {number} lines of it, for the number of a later one
+ */
+
+/** A fault of the user's text. `line`: of the piece, from 1 on; `byte`: from its beginning. */
+export class TextError extends Error {
+  /** @param {string} message @param {{ line?: number, byte?: number }} at */
+  constructor(message, at) {
+    super(message);
+    this.at = at;
+  }
+}
+
+/**
+ * @typedef {object} EncodeOptions
+ * @property {string} [separator] between documents of a plain text
+ * @property {string} [field] of a line of JSONL
+ * @property {number} [validation] the share of documents that is held out, by a hash of their text
+ * @property {boolean} [replaceInvalid] whether U+FFFD takes the place of what is not UTF-8, which is an error otherwise
+ */
+
+/** Whether a document is held out: by its text alone, so that it is on one side however often and wherever it stands. @param {string} text @param {number} share */
+const isHeldOut = (text, share) => share > 0 && createHash('sha1').update(text).digest().readUInt32LE() < share * 2 ** 32;
+
+/**
+ * @param {{ encode(text: string, options: { addSpecial: boolean }): Uint32Array, special: { eos?: number } }} tokenizer
+ * @param {import('./pieces.mjs').Piece} piece
+ * @param {EncodeOptions & { held?: boolean }} options `held`: whether this part of a text without a separator is held out
+ * @returns {Encoded}
+ */
+export function encodePiece(tokenizer, piece, { separator, field = 'text', validation = 0, replaceInvalid = false, held = false }) {
+  /** @type {{ train: Uint32Array[], validation: Uint32Array[] }} */
+  const ids = { train: [], validation: [] };
+  const { eos } = tokenizer.special;
+  let documents = 0;
+  const add = (/** @type {string} */ text, /** @type {boolean} */ ends, /** @type {boolean} */ isValidation) => {
+    const side = isValidation ? ids.validation : ids.train;
+    side.push(tokenizer.encode(text, { addSpecial: false }));
+    if (!ends) return;
+    documents++;
+    if (eos !== undefined) side.push(Uint32Array.of(eos));
+  };
+  const bytes = piece.bytes ?? new Uint8Array();
+  const text = (/** @type {Uint8Array} */ part, /** @type {number} */ offset, /** @type {number} */ line) => {
+    const invalid = replaceInvalid ? undefined : invalidUtf8(part);
+    if (invalid !== undefined) {
+      const byte = part[invalid].toString(16).padStart(2, '0');
+      throw new TextError(`byte 0x${byte} is not UTF-8`, line ? { line } : { byte: offset + invalid });
+    }
+    return Buffer.from(part.buffer, part.byteOffset, part.length).toString('utf8');
+  };
+  let lines = 0;
+  if (piece.kind === 'values') {
+    for (const value of piece.values ?? []) add(value, true, isHeldOut(value, validation));
+  } else if (piece.kind === 'jsonl') {
+    for (let at = 0; at < bytes.length; ) {
+      const end = bytes.indexOf(10, at);
+      const line = text(bytes.subarray(at, end < 0 ? bytes.length : end), at, ++lines).replace(/^\ufeff/, lines === 1 ? '' : '\ufeff');
+      at = end < 0 ? bytes.length : end + 1;
+      if (line.trim() === '') continue;
+      const value = textOfLine(line, field, lines);
+      add(value, true, isHeldOut(value, validation));
+    }
+  } else if (separator === undefined) {
+    add(text(bytes, 0, 0), piece.ends, held);
+  } else {
+    // What follows the last separator of a file is a document unless it is empty.
+    const parts = text(bytes, 0, 0).split(separator);
+    if (parts.at(-1) === '') parts.pop();
+    for (const part of parts) if (part.trim() !== '') add(part, true, isHeldOut(part, validation));
+  }
+  return { train: concat(ids.train), validation: concat(ids.validation), documents, lines };
+}
+
+/** @param {string} line @param {string} field @param {number} number */
+function textOfLine(line, field, number) {
+  let value;
+  try {
+    value = JSON.parse(line);
+  } catch (error) {
+    throw new TextError(`no JSON: ${/** @type {Error} */ (error).message}`, { line: number });
+  }
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new TextError('not an object', { line: number });
+  const text = value[field];
+  if (typeof text === 'string') return text;
+  const keys = Object.keys(value);
+  const found = text === undefined ? `no field ${field}; it has ${keys.join(', ') || 'none'}` : `${field} is no text`;
+  throw new TextError(found, { line: number });
+}
+
+/**
+ * The offset of the first byte that is not UTF-8.
+ * @param {Uint8Array} bytes
+ * @returns {number | undefined}
+ */
+function invalidUtf8(bytes) {
+  if (isUtf8(bytes)) return undefined;
+  for (let at = 0; at < bytes.length; ) {
+    const byte = bytes[at];
+    if (byte < 0x80) {
+      at++;
+      continue;
+    }
+    // A character's first byte bounds its second: nothing over-long, no surrogate, nothing above U+10FFFF.
+    const more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
+    const low = byte === 0xe0 ? 0xa0 : byte === 0xf0 ? 0x90 : 0x80;
+    const high = byte === 0xed ? 0x9f : byte === 0xf4 ? 0x8f : 0xbf;
+    if (byte < 0xc2 || byte > 0xf4 || !(bytes[at + 1] >= low && bytes[at + 1] <= high)) return at;
+    for (let i = 2; i <= more; i++) if (!(bytes[at + i] >= 0x80 && bytes[at + i] <= 0xbf)) return at;
+    at += more + 1;
+  }
+  return undefined;
+}
+
+/** @param {Uint32Array[]} parts */
+function concat(parts) {
+  const whole = new Uint32Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}

@@ -1,0 +1,182 @@
+// Text of any size as pieces that can be encoded apart: a piece ends where a document ends, or, within a document, where no token
+// reaches across. No more of a file is in memory than a piece.
+
+import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { createGunzip } from 'node:zlib';
+
+/** Bytes of a piece; a document that is longer makes a longer one. */
+export const PIECE_BYTES = 2 ** 23;
+/** A string of V8 is at most half a gigabyte. */
+const MAX_PIECE_BYTES = 2 ** 29 - 2 ** 24;
+
+const LINE_FEED = 10;
+
+/**
+ * A part of the text.
+ * @typedef {object} Piece
+ * @property {string} source the file as the user named it
+ * @property {'text' | 'jsonl' | 'values'} kind
+ * @property {Uint8Array<ArrayBuffer>} [bytes] of a text or of whole lines
+ * @property {string[]} [values] the documents of a Parquet file's rows
+ * @property {number} read bytes of the file that were read so far
+ * @property {boolean} ends whether its last document ends with it
+ */
+
+/**
+ * @typedef {object} PieceOptions
+ * @property {string} [separator] what stands between two documents of a plain text
+ * @property {boolean} [cuts] whether no token holds a letter and the line feed behind it, so that a long document can be cut there
+ * @property {string} [field] of a line of JSONL, or the column of a Parquet file; `text` when left out
+ * @property {number} [pieceBytes]
+ */
+
+/** What a file holds, by its name. @param {string} path @returns {'parquet' | 'jsonl' | 'text'} */
+export function kindOf(path) {
+  const name = path.replace(/\.gz$/i, '');
+  if (/\.parquet$/i.test(name)) return 'parquet';
+  return /\.(jsonl|ndjson)$/i.test(name) ? 'jsonl' : 'text';
+}
+
+/**
+ * The files of a list of files and folders, those of a folder in the order of their names.
+ * @param {string[]} inputs
+ * @throws {Error} for one that is not there, and a folder without files of text
+ */
+export function filesOf(inputs) {
+  return inputs.flatMap((input) => {
+    if (!existsSync(input)) throw new Error(`${input}: no such file or folder`);
+    if (!statSync(input).isDirectory()) return [input];
+    const names = readdirSync(input, { recursive: true, encoding: 'utf8' }).filter((name) =>
+      /\.(txt|md|jsonl|ndjson|parquet)(\.gz)?$/i.test(name),
+    );
+    if (names.length === 0) throw new Error(`${input}: no .txt, .md, .jsonl or .parquet file in this folder`);
+    return names.sort().map((name) => join(input, name));
+  });
+}
+
+/**
+ * The pieces of a file, in its order.
+ * @param {string} path
+ * @param {PieceOptions} [options]
+ * @returns {AsyncGenerator<Piece>}
+ */
+export function piecesOf(path, options = {}) {
+  const kind = kindOf(path);
+  return kind === 'parquet' ? parquetPieces(path, options) : bytePieces(path, kind, options);
+}
+
+/**
+ * @param {string} path @param {'text' | 'jsonl'} kind @param {PieceOptions} options
+ * @returns {AsyncGenerator<Piece>}
+ */
+async function* bytePieces(path, kind, { separator, cuts = false, pieceBytes = PIECE_BYTES }) {
+  const mark = separator === undefined ? undefined : Buffer.from(separator);
+  const file = createReadStream(path, { highWaterMark: Math.min(pieceBytes, 2 ** 20) });
+  const stream = /\.gz$/i.test(path) ? file.pipe(createGunzip()) : file;
+  // A pipe does not pass errors on.
+  if (stream !== file) file.on('error', (error) => stream.destroy(error));
+  /** @type {Buffer[]} */
+  let parts = [];
+  let held = 0;
+  // Where the last search for an end found none, the next one takes twice as much: time stays linear.
+  let enough = pieceBytes;
+  let handed = 0;
+  const isPacked = stream !== file;
+  /** @param {number} length @returns {number} */
+  const readWith = (length) => {
+    handed += length;
+    return isPacked ? file.bytesRead : handed;
+  };
+  for await (const part of stream) {
+    parts.push(part);
+    held += part.length;
+    if (held < enough) continue;
+    const bytes = Buffer.concat(parts);
+    const cut = kind === 'jsonl' ? bytes.lastIndexOf(LINE_FEED) + 1 : mark ? lastDocument(bytes, mark) : cuts ? lastCut(bytes) : 0;
+    if (cut === 0) {
+      if (held > MAX_PIECE_BYTES) throw tooLong(path, kind, mark !== undefined, cuts);
+      [parts, enough] = [[bytes], 2 * held];
+      continue;
+    }
+    yield { source: path, kind, bytes: copyOf(bytes.subarray(0, cut)), read: readWith(cut), ends: kind === 'jsonl' || mark !== undefined };
+    [parts, held, enough] = [[bytes.subarray(cut)], bytes.length - cut, pieceBytes];
+  }
+  if (held > MAX_PIECE_BYTES) throw tooLong(path, kind, mark !== undefined, cuts);
+  yield { source: path, kind, bytes: copyOf(Buffer.concat(parts)), read: readWith(held), ends: true };
+}
+
+/** Bytes in memory of their own, which a message can hand over. @param {Uint8Array} bytes */
+const copyOf = (bytes) => new Uint8Array(bytes);
+
+/** Behind the last separator. @param {Buffer} bytes @param {Buffer} mark */
+function lastDocument(bytes, mark) {
+  const at = bytes.lastIndexOf(mark);
+  return at < 0 ? 0 : at + mark.length;
+}
+
+/** Before the last line feed behind a letter; 0 where there is none. @param {Buffer} bytes */
+function lastCut(bytes) {
+  for (let at = bytes.lastIndexOf(LINE_FEED); at > 0; at = bytes.lastIndexOf(LINE_FEED, at - 1)) {
+    // A character is at most four bytes.
+    const character = [...bytes.toString('utf8', Math.max(0, at - 4), at)].at(-1) ?? '';
+    if (/^\p{L}$/u.test(character)) return at;
+  }
+  return 0;
+}
+
+/** @param {string} path @param {string} kind @param {boolean} separated @param {boolean} cuts */
+function tooLong(path, kind, separated, cuts) {
+  const what = kind === 'jsonl' ? 'a line' : separated ? 'a document' : 'a text';
+  const advice =
+    kind === 'jsonl' || separated
+      ? ''
+      : cuts
+        ? ' without a line that ends with a letter: name what stands between documents (separator)'
+        : ', which this tokenizer cannot take in parts: name what stands between documents (separator), or use JSONL';
+  return new RangeError(`${path} has ${what} of more than ${MAX_PIECE_BYTES} bytes${advice}`);
+}
+
+/**
+ * @param {string} path @param {PieceOptions} options
+ * @returns {AsyncGenerator<Piece>}
+ */
+async function* parquetPieces(path, { field = 'text', pieceBytes = PIECE_BYTES }) {
+  const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } = await import('hyparquet').catch((cause) => {
+    throw new Error(`${path}: Parquet files are read by the package hyparquet: npm install hyparquet`, { cause });
+  });
+  const file = await asyncBufferFromFile(path);
+  const metadata = await parquetMetadataAsync(file).catch((cause) => {
+    throw new Error(`${path} is no Parquet file: ${cause.message}`, { cause });
+  });
+  const columns = metadata.schema.slice(1).map(({ name }) => name);
+  if (!columns.includes(field)) throw new Error(`${path} has no column ${field}; it has ${columns.join(', ')}`);
+  const size = statSync(path).size;
+  const rows = Number(metadata.num_rows);
+  let rowStart = 0;
+  for (const [i, group] of metadata.row_groups.entries()) {
+    const rowEnd = rowStart + Number(group.num_rows);
+    const found = await parquetReadObjects({ file, metadata, columns: [field], rowStart, rowEnd });
+    /** @type {string[]} */
+    let values = [];
+    let length = 0;
+    for (const [j, row] of found.entries()) {
+      const value = row[field];
+      if (typeof value !== 'string')
+        throw new Error(`${path}, row ${rowStart + j}: ${field} is ${value === null ? 'null' : `a ${typeof value}`}, not text`);
+      values.push(value);
+      length += value.length;
+      if (length < pieceBytes && j + 1 < found.length) continue;
+      const read = Math.round((size * (rowStart + j + 1)) / rows);
+      yield {
+        source: path,
+        kind: 'values',
+        values,
+        read: i + 1 === metadata.row_groups.length && j + 1 === found.length ? size : read,
+        ends: true,
+      };
+      [values, length] = [[], 0];
+    }
+    rowStart = rowEnd;
+  }
+}

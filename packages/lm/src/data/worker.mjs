@@ -1,0 +1,20 @@
+// A thread that encodes pieces: see `tokenizeCorpus`.
+
+import { parentPort, workerData } from 'node:worker_threads';
+
+import { TextError, encodePiece } from './encode.mjs';
+
+const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
+const { loadTokenizer } = await import(workerData.module);
+const tokenizer = await loadTokenizer(workerData.tokenizer);
+
+port.on('message', ({ number, piece, options }) => {
+  try {
+    const encoded = encodePiece(tokenizer, piece, options);
+    port.postMessage({ number, encoded }, [encoded.train.buffer, encoded.validation.buffer]);
+  } catch (error) {
+    const { message, stack } = /** @type {Error} */ (error);
+    port.postMessage({ number, failed: error instanceof TextError ? { message, at: error.at } : { message: stack ?? message } });
+  }
+});
+port.postMessage({ ready: true });

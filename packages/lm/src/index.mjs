@@ -1,0 +1,10 @@
+// helios-lm: language models on any Vulkan GPU.
+
+export { configJson, readConfig } from './config.mjs';
+export { tokenizeCorpus } from './data/corpus.mjs';
+export { openDataset, readCorpusInfo } from './data/dataset.mjs';
+export { documentsOf, pack } from './data/pack.mjs';
+export { evaluate } from './evaluate.mjs';
+export { exportModel, importModel } from './formats/hf.mjs';
+export { Decoder } from './model/decoder.mjs';
+export { PATTERNS, applyChatTemplate, loadTokenizer, trainTokenizer } from './tokenizer/index.mjs';

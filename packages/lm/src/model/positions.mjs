@@ -1,0 +1,51 @@
+// Tables of rotary positions, and masks of attention.
+
+/**
+ * The turns of rotary positions (Su et al., 2021), as transformers stretches them.
+ * @param {import('../config.mjs').Rope} rope @param {number} headSize even
+ * @returns {Float64Array} [headSize / 2], radians a position
+ */
+export function frequencies(rope, headSize) {
+  const turns = Float64Array.from({ length: headSize / 2 }, (_, i) => rope.base ** ((-2 * i) / headSize));
+  if (rope.type === 'linear') return turns.map((turn) => turn / rope.factor);
+  if (rope.type !== 'llama3') return turns;
+  const { factor, lowFactor, highFactor, original } = rope;
+  // Long waves are stretched, short ones are not, those between by a share.
+  return turns.map((turn) => {
+    const wavelength = (2 * Math.PI) / turn;
+    if (wavelength < original / highFactor) return turn;
+    if (wavelength > original / lowFactor) return turn / factor;
+    const share = (original / wavelength - lowFactor) / (highFactor - lowFactor);
+    return (1 - share) * (turn / factor) + share * turn;
+  });
+}
+
+/**
+ * @param {import('../config.mjs').Rope} rope @param {number} headSize @param {number} positions
+ * @returns {Float32Array<ArrayBuffer>} [positions, headSize / 2, 2]: cosine and sine
+ */
+export function ropeTable(rope, headSize, positions) {
+  const turns = frequencies(rope, headSize);
+  const table = new Float32Array(positions * headSize);
+  for (let position = 0; position < positions; position++) {
+    turns.forEach((turn, i) => {
+      table[position * headSize + 2 * i] = Math.cos(position * turn);
+      table[position * headSize + 2 * i + 1] = Math.sin(position * turn);
+    });
+  }
+  return table;
+}
+
+/**
+ * Which keys a query sees: those up to itself, and of these the last `window`.
+ * @param {number} tokens @param {number | null} window
+ * @returns {Uint32Array<ArrayBuffer>} [tokens, tokens] of 0 and 1
+ */
+export function windowMask(tokens, window) {
+  const mask = new Uint32Array(tokens * tokens);
+  for (let query = 0; query < tokens; query++) {
+    const first = window === null ? 0 : Math.max(0, query - window + 1);
+    mask.fill(1, query * tokens + first, query * tokens + query + 1);
+  }
+  return mask;
+}

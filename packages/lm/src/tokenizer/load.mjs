@@ -1,0 +1,369 @@
+/** Loads a tokenizer from the files of a Hugging Face folder. Byte-level BPE is read by this package, all else by `@huggingface/tokenizers`. */
+
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { Tokenizer as Library } from '@huggingface/tokenizers';
+import { BYTE_SYMBOLS, bytesOfToken, pushId, wordEncoder } from './bpe.mjs';
+import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTokenizerOf } from './split.mjs';
+
+/**
+ * @typedef {import('./split.mjs').AddedToken} AddedToken
+ * @typedef {{ kind: 'byte' } | { kind: 'bpe', merges: [string, string][] }} TokenizerState of this project's older checkpoints
+ *
+ * @typedef {object} Tokenizer
+ * @property {(text: string | Uint8Array, options?: { addSpecial?: boolean }) => Uint32Array} encode the ids of a text. Bytes are UTF-8;
+ *   what is not UTF-8, and lone surrogates, count as U+FFFD. `addSpecial` (true): with the tokens that the file's post-processor puts around
+ *   a text. Truncation and padding of the file are not applied.
+ * @property {(ids: ArrayLike<number>, options?: { skipSpecial?: boolean }) => string} decode the text of ids, U+FFFD for bytes that are not
+ *   UTF-8 and for ids that the vocabulary does not hold. `skipSpecial` (false): without the special tokens.
+ * @property {(options?: { skipSpecial?: boolean }) => { push: (id: number) => string, end: () => string }} decodeStream the text of ids as
+ *   they come: `push` returns whole characters only, `end` what is left
+ * @property {number} vocabSize the largest id + 1
+ * @property {Record<string, number | undefined>} special ids by the names of `tokenizer_config.json` without `_token`: bos, eos, pad, unk, …
+ * @property {(token: string) => number | undefined} idOf
+ * @property {(id: number) => string | undefined} tokenOf
+ * @property {any} config `tokenizer_config.json` with the tokens of `special_tokens_map.json`
+ * @property {Record<string, string>} chatTemplates by name, `default` for the one without
+ * @property {() => any} toJSON `tokenizer.json`
+ * @property {boolean} cutsBeforeLineFeed whether no token holds a letter and the line feed behind it, so that a long text can be encoded in
+ *   parts that end there; false also where that is not known
+ * @property {() => Record<string, string>} files what to write into a folder that `loadTokenizer` and Hugging Face's libraries load
+ *
+ * @typedef {Pick<Tokenizer, 'encode' | 'decode' | 'decodeStream'>} Codec
+ */
+
+/** What `@huggingface/tokenizers` 0.2 knows, by key of `tokenizer.json`. */
+const KNOWN = /** @type {Record<string, string[]>} */ ({
+  model: ['BPE', 'Unigram', 'WordPiece'],
+  normalizer: 'BertNormalizer Lowercase NFC NFD NFKC NFKD Precompiled Prepend Replace Sequence Strip StripAccents'.split(' '),
+  pre_tokenizer:
+    'BertPreTokenizer ByteLevel Digits FixedLength Metaspace Punctuation Replace Sequence Split Whitespace WhitespaceSplit'.split(' '),
+  post_processor: 'BertProcessing ByteLevel RobertaProcessing Sequence TemplateProcessing'.split(' '),
+  decoder: 'BPEDecoder ByteFallback ByteLevel CTC Fuse Metaspace Replace Sequence Strip WordPiece'.split(' '),
+});
+
+/** A leading U+FEFF is a character of the text: without `ignoreBOM` the decoder would drop it. */
+const utf8 = () => new TextDecoder('utf-8', { ignoreBOM: true });
+
+/** @param {string} file @param {string} key @param {any} found @param {string} expected */
+const unreadable = (file, key, found, expected) =>
+  new TypeError(`${file}: ${key} is ${JSON.stringify(found)?.slice(0, 200) ?? 'not there'}; ${expected}`);
+
+/** @param {string} file @returns {any} */
+function readJson(file) {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'));
+  } catch (cause) {
+    throw new Error(`${file} is not a file of JSON: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+}
+
+/** `tokenizer.json` for the state of an older checkpoint: bytes are ids 0 to 255, then each merge's token. @param {any} state @param {string} file */
+function jsonOfState(state, file) {
+  if (state.kind !== 'byte' && state.kind !== 'bpe') throw unreadable(file, 'kind', state.kind, 'known: "byte", "bpe"');
+  const vocab = new Map(BYTE_SYMBOLS.map((symbol, byte) => [symbol, byte]));
+  const merges = state.kind === 'bpe' ? state.merges : [];
+  for (const [left, right] of merges) if (!vocab.has(left + right)) vocab.set(left + right, vocab.size);
+  return byteLevelJson(vocab, merges, [], {
+    type: 'ByteLevel',
+    add_prefix_space: false,
+    trim_offsets: true,
+    use_regex: state.kind === 'bpe',
+  });
+}
+
+/**
+ * A `tokenizer.json` of byte-level BPE.
+ * @param {Map<string, number>} vocab @param {[string, string][]} merges @param {AddedToken[]} added @param {any} preTokenizer
+ */
+export function byteLevelJson(vocab, merges, added, preTokenizer) {
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: added,
+    normalizer: null,
+    pre_tokenizer: preTokenizer,
+    post_processor: null,
+    decoder: byteLevel,
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: false,
+      vocab: Object.fromEntries(vocab),
+      merges,
+    },
+  };
+}
+
+/** What the post-processor puts before and after a text; undefined: only another library knows. @param {any} json @returns {[number[], number[]] | undefined} */
+function framesOf(json) {
+  if (json === null || json === undefined || json.type === 'ByteLevel') return [[], []];
+  if (json.type === 'BertProcessing' || json.type === 'RobertaProcessing') return [[json.cls[1]], [json.sep[1]]];
+  if (json.type === 'Sequence') {
+    const all = json.processors.map(framesOf);
+    if (all.includes(undefined)) return undefined;
+    return [[...all].reverse().flatMap(([before]) => before), all.flatMap((/** @type {any} */ [, after]) => after)];
+  }
+  if (json.type !== 'TemplateProcessing') return undefined;
+  const at = json.single.findIndex((/** @type {any} */ part) => part.Sequence !== undefined);
+  const ids = (/** @type {any[]} */ parts) => parts.flatMap((part) => json.special_tokens[part.SpecialToken?.id]?.ids ?? [undefined]);
+  const frames = /** @type {[number[], number[]]} */ ([ids(json.single.slice(0, at)), ids(json.single.slice(at + 1))]);
+  return at < 0 || frames.flat().includes(/** @type {any} */ (undefined)) ? undefined : frames;
+}
+
+/**
+ * The codec of a byte-level BPE.
+ * @param {any} json `tokenizer.json` @param {string} file for messages
+ * @param {Map<string, number>} vocab of the model @param {AddedToken[]} added @param {(string | undefined)[]} tokens by id
+ * @returns {Codec | undefined} undefined: the file says something that only another library knows
+ */
+function byteLevelCodec(json, file, vocab, added, tokens) {
+  const { model } = json;
+  const normalize = normalizerOf(json.normalizer);
+  const frames = framesOf(json.post_processor);
+  const plain = (model.type ?? 'BPE') === 'BPE' && !model.dropout && !model.continuing_subword_prefix && !model.end_of_word_suffix;
+  if (!plain || !normalize || !frames || json.decoder?.type !== 'ByteLevel' || !Array.isArray(model.merges)) return undefined;
+  const preTokenizer = preTokenizerOf(json.pre_tokenizer);
+  const byteIds = Int32Array.from(BYTE_SYMBOLS, (symbol) => vocab.get(symbol) ?? -1);
+  if (!preTokenizer || (model.byte_fallback && byteIds.includes(-1))) return undefined;
+
+  const merges = model.merges.map((/** @type {any} */ merge, /** @type {number} */ i) => {
+    const pair = typeof merge === 'string' ? merge.split(' ') : merge;
+    const [left, right] = Array.isArray(pair) && pair.length === 2 ? pair : [];
+    const ids = [vocab.get(left), vocab.get(right), vocab.get(left + right)];
+    if (ids.includes(undefined))
+      throw unreadable(file, `model.merges[${i}]`, merge, 'expected two tokens of model.vocab whose union is one too');
+    return ids;
+  });
+  const addedIds = new Set(added.map(({ id }) => id));
+  /** @type {Map<string, number>} */
+  const words = new Map();
+  // The bytes of all tokens, one after the other: an object each would take ten times the memory.
+  const starts = new Uint32Array(tokens.length + 1);
+  const bytes = Buffer.concat(
+    tokens.map((token, id) => {
+      const symbols = token === undefined || addedIds.has(id) ? undefined : bytesOfToken(token);
+      if (symbols && model.ignore_merges) words.set(Buffer.from(symbols).toString('latin1'), id);
+      const piece = symbols ?? Buffer.from(token ?? '');
+      starts[id + 1] = starts[id] + piece.length;
+      return piece;
+    }),
+  );
+
+  const encodeWord = wordEncoder({ byteIds, unknown: vocab.get(model.unk_token), fuseUnknown: model.fuse_unk === true, merges, words });
+  const splitRaw = addedTokenSplitter(added.filter(({ normalized }) => !normalized));
+  const normalized = added.filter(({ normalized }) => normalized).map((token) => ({ ...token, content: normalize(token.content) }));
+  const splitNormalized = addedTokenSplitter(normalized);
+  const { prefixSpace, split } = preTokenizer;
+  const special = new Set(added.filter(({ special }) => special).map(({ id }) => id));
+  const replacement = Buffer.from('\ufffd');
+  const bytesOf = (/** @type {number} */ id) => (tokens[id] === undefined ? replacement : bytes.subarray(starts[id], starts[id + 1]));
+
+  return {
+    encode(text, { addSpecial = true } = {}) {
+      const out = { ids: new Uint32Array(1 << 12), length: 0 };
+      const push = (/** @type {number} */ id) => pushId(out, id);
+      const whole = typeof text === 'string' ? /** @type {any} */ (text).toWellFormed() : utf8().decode(text);
+      if (addSpecial) frames[0].forEach(push);
+      const encodePiece = (/** @type {string} */ piece) => {
+        const spaced = prefixSpace && piece[0] !== ' ' ? ` ${piece}` : piece;
+        split(spaced, (start, end) => encodeWord(spaced, start, end, out));
+      };
+      splitRaw(whole, (raw) => splitNormalized(normalize(raw), encodePiece, push), push);
+      if (addSpecial) frames[1].forEach(push);
+      return out.ids.slice(0, out.length);
+    },
+    decode(ids, { skipSpecial = false } = {}) {
+      const kept = skipSpecial ? Array.from(ids).filter((id) => !special.has(id)) : Array.from(ids);
+      return utf8().decode(Buffer.concat(kept.map(bytesOf)));
+    },
+    decodeStream({ skipSpecial = false } = {}) {
+      const decoder = utf8();
+      return {
+        push: (id) => (skipSpecial && special.has(id) ? '' : decoder.decode(bytesOf(id), { stream: true })),
+        end: () => decoder.decode(),
+      };
+    },
+  };
+}
+
+/** The codec of another library. @param {any} json @param {string} file @param {any} config @returns {Codec} */
+function libraryCodec(json, file, config) {
+  /** @param {string} key @param {any} part @param {string} at */
+  const check = (key, part, at) => {
+    if (part === null || part === undefined) return;
+    if (!KNOWN[key].includes(part.type)) throw unreadable(file, `${at}.type`, part.type, `known: ${KNOWN[key].join(', ')}`);
+    const lists = ['normalizers', 'pretokenizers', 'processors', 'decoders'].filter((list) => Array.isArray(part[list]));
+    for (const list of lists)
+      part[list].forEach((/** @type {any} */ each, /** @type {number} */ i) => check(key, each, `${at}.${list}[${i}]`));
+  };
+  for (const key of Object.keys(KNOWN)) check(key, key === 'model' ? { type: 'BPE', ...json.model } : json[key], key);
+  const defaults = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
+  /** @type {Library} */
+  let library;
+  try {
+    library = new Library({ ...defaults, ...json }, config);
+  } catch (cause) {
+    throw new TypeError(`${file}: @huggingface/tokenizers does not read it: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+  const decode = (/** @type {ArrayLike<number>} */ ids, { skipSpecial = false } = {}) =>
+    ids.length === 0 ? '' : library.decode(Array.from(ids), { skip_special_tokens: skipSpecial, clean_up_tokenization_spaces: false });
+  return {
+    encode(text, { addSpecial = true } = {}) {
+      const whole = typeof text === 'string' ? /** @type {any} */ (text).toWellFormed() : utf8().decode(text);
+      return Uint32Array.from(library.encode(whole, { add_special_tokens: addSpecial }).ids);
+    },
+    decode,
+    // Some decoders treat the first token in another way, so that the text of two is not the text of each: what the last ones add counts.
+    decodeStream(options) {
+      /** @type {number[]} */
+      let ids = [];
+      let [given, before] = ['', 0];
+      return {
+        push(id) {
+          ids.push(id);
+          const text = decode(ids, options);
+          if (text.length <= given.length || text.endsWith('\ufffd')) return '';
+          const added = text.slice(given.length);
+          ids = ids.slice(before);
+          [given, before] = [decode(ids, options), ids.length];
+          return added;
+        },
+        end: () => decode(ids, options).slice(given.length),
+      };
+    },
+  };
+}
+
+/** Chat templates of a folder. @param {any} config @param {string | undefined} folder @param {string} file */
+function templatesOf(config, folder, file) {
+  /** @type {Record<string, string>} */
+  const templates = {};
+  const said = config.chat_template ?? [];
+  for (const { name, template } of Array.isArray(said) ? said : [{ name: 'default', template: said }]) {
+    if (typeof template !== 'string') throw unreadable(file, 'chat_template', said, 'expected a string or a list of { name, template }');
+    templates[name] = template;
+  }
+  if (folder === undefined) return templates;
+  const more = join(folder, 'additional_chat_templates');
+  if (existsSync(more)) {
+    for (const name of readdirSync(more).filter((entry) => entry.endsWith('.jinja'))) {
+      templates[basename(name, '.jinja')] = readFileSync(join(more, name), 'utf8');
+    }
+  }
+  if (existsSync(join(folder, 'chat_template.jinja'))) templates.default = readFileSync(join(folder, 'chat_template.jinja'), 'utf8');
+  return templates;
+}
+
+/** Splits of which none reaches from a letter across a line feed, and none looks back across it. */
+const APART = new Set([GPT2_PATTERN, ...Object.values(MODERN_PATTERNS)]);
+
+/** See `Tokenizer`. @param {any} json `tokenizer.json` */
+function cutsBeforeLineFeed({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
+  const parts = preTokenizer?.type === 'Sequence' ? preTokenizer.pretokenizers : [preTokenizer];
+  const last = parts.at(-1);
+  const splits = parts.some(
+    (/** @type {any} */ part) => (part === last && part?.use_regex !== false) || (part?.type === 'Split' && APART.has(part.pattern.Regex)),
+  );
+  const reaches = added.some(
+    (/** @type {AddedToken} */ { content, rstrip }) => /\p{L}\n/u.test(content) || (rstrip && /\p{L}$/u.test(content)),
+  );
+  const keeps = !normalizer || /^NFK?[CD]$/.test(normalizer.type);
+  return splits && keeps && !reaches && last?.type === 'ByteLevel' && !last.add_prefix_space;
+}
+
+/**
+ * Loads a tokenizer.
+ * @param {string | object} source a folder with `tokenizer.json`, such a file, what it holds, or the state in an older checkpoint of this
+ *   project. Beside a file, `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and `additional_chat_templates/` count.
+ * @param {{ config?: any }} [options] `config`: `tokenizer_config.json` for a source that is no path
+ * @returns {Tokenizer}
+ * @throws {TypeError} naming file, key and what is there, if the file says something that is not known
+ */
+export function loadTokenizer(source, options = {}) {
+  /** @type {string | undefined} */
+  let folder;
+  let [file, configFile] = ['tokenizer.json', 'tokenizer_config.json'];
+  /** @type {any} */
+  let json = source;
+  let config = { ...options.config };
+  if (typeof source === 'string') {
+    file = statSync(source, { throwIfNoEntry: false })?.isDirectory() ? join(source, 'tokenizer.json') : source;
+    if (!existsSync(file)) throw new Error(`${file} does not exist; a tokenizer is a folder with tokenizer.json, or that file`);
+    folder = dirname(file);
+    configFile = join(folder, 'tokenizer_config.json');
+    json = readJson(file);
+    const map = join(folder, 'special_tokens_map.json');
+    config = { ...(existsSync(map) ? readJson(map) : {}), ...(existsSync(configFile) ? readJson(configFile) : {}), ...config };
+  }
+  if (json?.kind !== undefined) json = jsonOfState(json, file);
+  if (typeof json?.model?.vocab !== 'object')
+    throw unreadable(file, 'model.vocab', json?.model?.vocab, 'expected an object of tokens and ids');
+
+  /** @type {[string, number][]} */
+  const entries = Array.isArray(json.model.vocab)
+    ? json.model.vocab.map((/** @type {[string, number]} */ [token], /** @type {number} */ id) => [token, id])
+    : Object.entries(json.model.vocab);
+  const vocab = new Map(entries);
+  // As in transformers, tokens that only the configuration lists are added too.
+  const listed = new Set((json.added_tokens ?? []).map((/** @type {AddedToken} */ { content }) => content));
+  const configured = Object.entries(config.added_tokens_decoder ?? {}).map(([id, token]) => ({ ...token, id: Number(id) }));
+  /** @type {AddedToken[]} */
+  const added = [...(json.added_tokens ?? []), ...configured.filter(({ content }) => !listed.has(content))];
+  json = { ...json, added_tokens: added };
+
+  const ids = new Map(vocab);
+  /** @type {(string | undefined)[]} */
+  const tokens = [];
+  for (const [token, id] of entries) {
+    if (!Number.isSafeInteger(id) || id < 0 || id >= 2 ** 31)
+      throw unreadable(file, `model.vocab[${JSON.stringify(token)}]`, id, 'expected an id');
+    tokens[id] = token;
+  }
+  added.forEach(({ id, content }, i) => {
+    const taken = ids.get(content) ?? id;
+    if (!Number.isSafeInteger(id) || taken !== id || (tokens[id] ?? content) !== content) {
+      throw unreadable(file, `added_tokens[${i}]`, { id, content }, `expected an id that no other token has, and the token's one id`);
+    }
+    ids.set(content, id);
+    tokens[id] = content;
+  });
+  for (let id = 0; id < tokens.length; id++) tokens[id] ??= undefined;
+
+  const codec = byteLevelCodec(json, file, vocab, added, tokens) ?? libraryCodec(json, file, config);
+  /** @type {Record<string, number | undefined>} */
+  const special = { unk: ids.get(json.model.unk_token) };
+  for (const [key, value] of Object.entries(config)) {
+    const content = value?.content ?? value;
+    if (key.endsWith('_token') && typeof content === 'string') special[key.slice(0, -6)] = ids.get(content);
+  }
+  const chatTemplates = templatesOf(config, folder, configFile);
+  return {
+    ...codec,
+    vocabSize: tokens.length,
+    special,
+    idOf: (token) => ids.get(token),
+    tokenOf: (id) => tokens[id],
+    config,
+    chatTemplates,
+    toJSON: () => json,
+    cutsBeforeLineFeed: cutsBeforeLineFeed(json),
+    files: () => {
+      const { chat_template: _, ...rest } = config;
+      const { default: template, ...named } = chatTemplates;
+      return {
+        'tokenizer.json': `${JSON.stringify(json, null, 2)}\n`,
+        'tokenizer_config.json': `${JSON.stringify({ tokenizer_class: 'PreTrainedTokenizerFast', ...rest }, null, 2)}\n`,
+        ...(template === undefined ? {} : { 'chat_template.jinja': template }),
+        ...Object.fromEntries(Object.entries(named).map(([name, text]) => [`additional_chat_templates/${name}.jinja`, text])),
+      };
+    },
+  };
+}

@@ -1,0 +1,379 @@
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+
+import { tokenizeCorpus } from '../src/data/corpus.mjs';
+import { openDataset, readCorpusInfo } from '../src/data/dataset.mjs';
+import { permutation, windowsOfStep } from '../src/data/order.mjs';
+import { IGNORED, documentsOf, pack } from '../src/data/pack.mjs';
+import { createShard, openShard } from '../src/data/shards.mjs';
+
+const TOKENIZER = new URL('fixtures/byte-tokenizer.mjs', import.meta.url);
+const PARQUET = fileURLToPath(new URL('fixtures/rows.parquet', import.meta.url));
+const EOS = 256;
+
+/** @param {import('node:test').TestContext} t */
+function folderOf(t) {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** @param {Partial<import('../src/data/corpus.mjs').CorpusOptions> & { inputs: string[], output: string }} options */
+const tokenize = (options) => tokenizeCorpus({ tokenizer: fileURLToPath(TOKENIZER), tokenizerModule: TOKENIZER.href, ...options });
+
+/** All ids of a split. @param {string} folder @param {'train' | 'validation'} split */
+function idsOf(folder, split) {
+  const all = readCorpusInfo(folder).shards[split].map(({ file }) => {
+    const shard = openShard(join(folder, file), { vocabSize: 257 });
+    const ids = shard.read(0, new Uint32Array(shard.tokens));
+    shard.close();
+    return [...ids];
+  });
+  return all.flat();
+}
+
+/** Documents of ids of the byte tokenizer. @param {number[]} ids */
+function documentsIn(ids) {
+  const documents = [];
+  let begin = 0;
+  for (const [i, id] of ids.entries()) {
+    if (id !== EOS) continue;
+    documents.push(Buffer.from(ids.slice(begin, i)).toString());
+    begin = i + 1;
+  }
+  if (begin < ids.length) documents.push(Buffer.from(ids.slice(begin)).toString());
+  return documents;
+}
+
+test('an order is a permutation, for every count; another seed or epoch has another', () => {
+  for (let count = 1; count <= 1500; count++) {
+    const order = permutation(count, count * 7, count % 5);
+    assert.equal(new Set(Array.from({ length: count }, (_, i) => order(i))).size, count);
+    for (let i = 0; i < count; i++) assert.ok(order(i) < count && order(i) >= 0);
+  }
+  const first = (/** @type {number} */ seed, /** @type {number} */ epoch) => {
+    const order = permutation(1000, seed, epoch);
+    return Array.from({ length: 1000 }, (_, i) => order(i)).join();
+  };
+  const kinds = new Set([first(1, 0), first(1, 1), first(2, 0), first(0, 1), first(0, 0)]);
+  assert.equal(kinds.size, 5);
+  // Neighbours do not stay neighbours: of a random order 2 of 1,000 pairs would.
+  const order = permutation(1000, 3, 0);
+  let kept = 0;
+  for (let i = 0; i + 1 < 1000; i++) if (Math.abs(order(i) - order(i + 1)) === 1) kept++;
+  assert.ok(kept < 15, String(kept));
+  const large = permutation(2 ** 32, 5, 0);
+  assert.equal(new Set(Array.from({ length: 1000 }, (_, i) => large(i))).size, 1000);
+});
+
+test('each window is taken once an epoch by all ranks together, and a step alone says which', () => {
+  const [windows, batch, world] = [97, 3, 4];
+  /** @type {number[]} */
+  const taken = [];
+  for (let step = 0; taken.length < 3 * windows; step++) {
+    for (let rank = 0; rank < world; rank++) taken.push(...windowsOfStep({ windows, seed: 9, step, batch, rank, world }));
+  }
+  for (const epoch of [0, 1, 2]) {
+    const own = taken.slice(epoch * windows, (epoch + 1) * windows);
+    assert.equal(new Set(own).size, windows, `epoch ${epoch}`);
+  }
+  assert.notDeepEqual(taken.slice(0, windows), taken.slice(windows, 2 * windows));
+});
+
+test('shards: what is written is read, in the form of llm.c; ids of nanoGPT; what lies is refused', async (t) => {
+  const folder = folderOf(t);
+  for (const [bytes, magic, version] of [
+    [2, 20240520, 1],
+    [4, 20240801, 7],
+  ]) {
+    const path = join(folder, `${bytes}.bin`);
+    const ids = Uint32Array.from({ length: 3000 }, (_, i) => (i * 21) % (bytes === 2 ? 65_536 : 2 ** 31));
+    const shard = await createShard(path, bytes);
+    await shard.append(ids.subarray(0, 1000));
+    await shard.append(ids.subarray(1000));
+    assert.equal((await shard.end()).tokens, 3000);
+    const file = readFileSync(path);
+    assert.deepEqual(
+      [file.readInt32LE(0), file.readInt32LE(4), file.readInt32LE(8), file.length],
+      [magic, version, 3000, 1024 + 3000 * bytes],
+    );
+    const read = openShard(path);
+    assert.deepEqual(read.read(17, new Uint32Array(500)), ids.slice(17, 517));
+    assert.throws(() => read.read(2900, new Uint32Array(101)), /has 3000 tokens: none from 2900 to 3001/);
+    read.close();
+    const narrow = openShard(path, { vocabSize: 100 });
+    assert.throws(() => narrow.read(0, new Uint32Array(10)), /bin: token 5 is 105, and the vocabulary has 100/);
+    narrow.close();
+    truncateSync(path, 1024 + 2999 * bytes);
+    assert.throws(() => openShard(path), /says that it has 3000 tokens of . bytes behind 1024 bytes of header, and has/);
+    file.writeInt32LE(9, 4);
+    writeFileSync(path, file);
+    assert.throws(() => openShard(path), /is of version 9 of llm\.c's shards/);
+  }
+  const bare = join(folder, 'train.bin');
+  writeFileSync(bare, new Uint8Array(Uint16Array.of(5, 6, 65_535).buffer));
+  const shard = openShard(bare);
+  assert.deepEqual([...shard.read(0, new Uint32Array(3))], [5, 6, 65_535]);
+  shard.close();
+  writeFileSync(bare, new Uint8Array(5));
+  assert.throws(() => openShard(bare), /train\.bin has 5 bytes: no header of llm\.c, and no whole number of ids/);
+});
+
+test('a dataset: windows within files, batches by step, validation apart', async (t) => {
+  const folder = folderOf(t);
+  for (const [name, tokens] of /** @type {[string, number][]} */ ([
+    ['train_0.bin', 100],
+    ['train_1.bin', 8],
+    ['train_2.bin', 41],
+    ['val_0.bin', 30],
+  ])) {
+    writeFileSync(
+      join(folder, name),
+      new Uint8Array(Uint16Array.from({ length: tokens }, (_, i) => i + 1000 * Number(name.at(-5))).buffer),
+    );
+  }
+  const data = openDataset(folder, { block: 8 });
+  assert.deepEqual([data.windows, data.tokens], [12 + 0 + 5, 149]);
+  assert.deepEqual([...data.window(0)], [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+  assert.deepEqual([...data.window(12)].slice(0, 2), [2000, 2001]);
+  assert.throws(() => data.window(17), /window 17: there are 17/);
+  const seen = [];
+  for (let step = 0; step < 17; step++) seen.push(data.batch({ seed: 4, step, batch: 1 })[0]);
+  assert.deepEqual(
+    seen.sort((a, b) => a - b),
+    [...Array.from({ length: 12 }, (_, i) => 8 * i), ...Array.from({ length: 5 }, (_, i) => 2000 + 8 * i)],
+  );
+  data.close();
+  const validation = openDataset(folder, { block: 8, split: 'validation' });
+  assert.equal(validation.windows, 3);
+  validation.close();
+  assert.throws(() => openDataset(folder, { block: 200 }), /has 149 tokens in 3 files: no file has the 201 of a window/);
+  assert.throws(() => openDataset(join(folder, 'x'), { block: 2 }), /ENOENT/);
+});
+
+test('tokenizeCorpus: the same files for any number of threads and size of pieces; every document once, on one side', async (t) => {
+  const folder = folderOf(t);
+  const documents = Array.from({ length: 500 }, (_, i) => `Dokument ${i}: ${'größer 日本 🙂 '.repeat(i % 40)}\nEnde`);
+  const jsonl = join(folder, 'a.jsonl');
+  writeFileSync(jsonl, `\ufeff${documents.map((text) => JSON.stringify({ text, other: 1 })).join('\r\n')}`);
+  const packed = join(folder, 'b.jsonl.gz');
+  writeFileSync(packed, gzipSync(readFileSync(jsonl).subarray(3)));
+  const plain = join(folder, 'c.txt');
+  writeFileSync(plain, documents.join('<|sep|>'));
+  /** @type {Map<string, string>} */
+  const expected = new Map();
+  for (const [name, inputs] of /** @type {[string, string[]][]} */ ([
+    ['jsonl', [jsonl]],
+    ['packed', [packed]],
+    ['plain', [plain]],
+  ])) {
+    for (const [workers, pieceBytes] of [
+      [1, 2 ** 23],
+      [3, 1000],
+      [2, 7777],
+    ]) {
+      const output = join(folder, `${name}-${workers}`);
+      const info = await tokenize({ inputs, output, workers, pieceBytes, separator: '<|sep|>', validation: 0.1, shardTokens: 10_000 });
+      assert.equal(info.documents, 500);
+      const found = JSON.stringify([info.shards, idsOf(output, 'train').length]);
+      assert.equal(found, expected.get('all') ?? found, name);
+      expected.set('all', found);
+      assert.ok(info.shards.train.length > 5 && info.shards.train.slice(0, -1).every(({ tokens }) => tokens === 10_000));
+    }
+  }
+  const output = join(folder, 'jsonl-3');
+  const [train, validation] = [documentsIn(idsOf(output, 'train')), documentsIn(idsOf(output, 'validation'))];
+  assert.deepEqual([...train, ...validation].sort(), [...documents].sort());
+  assert.ok(validation.length > 25 && validation.length < 85, String(validation.length));
+});
+
+test('tokenizeCorpus: one long text: its end is held out, and nothing is lost at the cuts', async (t) => {
+  const folder = folderOf(t);
+  const text = Array.from({ length: 20_000 }, (_, i) => `Zeile ${i}${i % 3 ? '.' : ' endet so'}\n${i % 7 ? '' : '\n  '}`).join('');
+  const input = join(folder, 'novel.txt');
+  writeFileSync(input, text);
+  const info = await tokenize({ inputs: [input], output: join(folder, 'out'), validation: 0.02, workers: 2 });
+  const [train, validation] = [idsOf(join(folder, 'out'), 'train'), idsOf(join(folder, 'out'), 'validation')];
+  assert.equal(Buffer.from([...train, ...validation].filter((id) => id !== EOS)).toString(), text);
+  assert.equal(info.documents, 1);
+  const share = validation.length / Buffer.byteLength(text);
+  assert.ok(share > 0.01 && share < 0.05, String(share));
+  await tokenize({ inputs: [input], output: join(folder, 'all'), validation: 0 });
+  assert.equal(idsOf(join(folder, 'all'), 'train').length, Buffer.byteLength(text) + 1);
+});
+
+test('tokenizeCorpus: Parquet, a folder of files', async (t) => {
+  const folder = folderOf(t);
+  await tokenize({ inputs: [PARQUET], output: join(folder, 'out'), validation: 0 });
+  assert.deepEqual(
+    documentsIn(idsOf(join(folder, 'out'), 'train')),
+    Array.from({ length: 7 }, (_, i) => `Document ${i}: größer als ${i * i} — 日本語.`),
+  );
+  await assert.rejects(
+    tokenize({ inputs: [PARQUET], output: join(folder, 'no'), field: 'body' }),
+    /rows\.parquet has no column body; it has id, text/,
+  );
+  await assert.rejects(
+    tokenize({ inputs: [PARQUET], output: join(folder, 'no'), field: 'id' }),
+    /rows\.parquet, row 0: id is a (bigint|number), not text/,
+  );
+  const texts = join(folder, 'texts');
+  mkdirSync(join(texts, 'sub'), { recursive: true });
+  writeFileSync(join(texts, 'b.txt'), 'two');
+  writeFileSync(join(texts, 'a.md'), 'one');
+  writeFileSync(join(texts, 'sub', 'c.jsonl'), '{"text":"three"}\n\n{"text":""}\n');
+  writeFileSync(join(texts, 'd.png'), 'no text');
+  const info = await tokenize({ inputs: [texts], output: join(folder, 'folder'), validation: 0 });
+  assert.deepEqual(documentsIn(idsOf(join(folder, 'folder'), 'train')), ['one', 'two', 'three', '']);
+  assert.equal(info.documents, 4);
+});
+
+test('tokenizeCorpus: what cannot be read is named by file and line, or byte; nothing is left', async (t) => {
+  const folder = folderOf(t);
+  const lines = Array.from({ length: 300 }, (_, i) => JSON.stringify({ text: `line ${i}` }));
+  for (const [bad, message] of /** @type {[string | Buffer, RegExp][]} */ ([
+    ['{"text": 5}', /a\.jsonl, line 251: text is no text/],
+    ['{"body": "x", "n": 1}', /a\.jsonl, line 251: no field text; it has body, n/],
+    ['{"text": "x"', /a\.jsonl, line 251: no JSON: /],
+    ['[1]', /a\.jsonl, line 251: not an object/],
+    [Buffer.from([0x22, 0xc3, 0x28]), /a\.jsonl, line 251: byte 0xc3 is not UTF-8/],
+  ])) {
+    const input = join(folder, 'a.jsonl');
+    writeFileSync(
+      input,
+      Buffer.concat([Buffer.from(`${lines.slice(0, 250).join('\n')}\n`), Buffer.from(bad), Buffer.from(`\n${lines.join('\n')}`)]),
+    );
+    await assert.rejects(tokenize({ inputs: [input], output: join(folder, 'out'), pieceBytes: 500, workers: 2 }), message);
+    assert.deepEqual(readdirSync(folder), ['a.jsonl']);
+  }
+  const text = join(folder, 'b.txt');
+  for (const at of [0, 1, 12_345, 19_999]) {
+    const bytes = Buffer.alloc(20_000, 'Größe\n');
+    bytes[at] = 0xff;
+    writeFileSync(text, bytes);
+    // A character that is cut short is named by its first byte.
+    const say = bytes[at - 1] === 0xc3 ? at - 1 : at;
+    await assert.rejects(
+      tokenize({ inputs: [text], output: join(folder, 'out'), pieceBytes: 4096 }),
+      new RegExp(`b\\.txt, byte ${say}: byte 0x.. is not UTF-8`),
+    );
+  }
+  await tokenize({ inputs: [text], output: join(folder, 'out'), replaceInvalid: true, validation: 0 });
+  assert.equal(
+    Buffer.from(idsOf(join(folder, 'out'), 'train').slice(0, -1))
+      .toString()
+      .split('\ufffd').length,
+    2,
+  );
+});
+
+test('tokenizeCorpus: outputs that are there, or are inputs, are refused before any work; a signal leaves nothing', async (t) => {
+  const folder = folderOf(t);
+  const input = join(folder, 'texts', 'a.txt');
+  mkdirSync(join(folder, 'texts'));
+  writeFileSync(input, 'some text');
+  symlinkSync(join(folder, 'texts'), join(folder, 'link'));
+  for (const [options, message] of /** @type {[any, RegExp][]} */ ([
+    [{ inputs: [input], output: input }, /a\.txt is a file; the output is a folder/],
+    [{ inputs: [input], output: join(folder, 'texts') }, /texts is not empty: name another folder, or remove it/],
+    [{ inputs: [join(folder, 'texts')], output: join(folder, 'texts', 'out') }, /out is in the input .*texts/],
+    [{ inputs: [join(folder, 'link')], output: join(folder, 'texts', 'out') }, /out is in the input .*link/],
+    [{ inputs: [join(folder, 'no.txt')], output: join(folder, 'out') }, /no\.txt: no such file or folder/],
+    [{ inputs: [input], output: join(folder, 'out'), validation: 1 }, /validation is a share from 0 to less than 1, got 1/],
+    [{ inputs: [input], output: join(folder, 'out'), separator: '' }, /separator is empty/],
+    [{ inputs: [input], output: join(folder, 'out'), shardTokens: 0 }, /shardTokens is an integer from 1/],
+    [{ inputs: [], output: join(folder, 'out') }, /no inputs/],
+    [{ inputs: [input], output: join(folder, 'out'), signal: AbortSignal.abort() }, /aborted/],
+  ])) {
+    await assert.rejects(tokenize(options), message);
+    assert.ok(!existsSync(join(folder, 'out')) && !existsSync(join(folder, 'texts', 'out')));
+  }
+  writeFileSync(input, 'A line of text\n'.repeat(100_000));
+  const stop = new AbortController();
+  /** @type {number[]} */
+  const seen = [];
+  const onProgress = (/** @type {import('../src/data/corpus.mjs').Progress} */ { bytes, totalBytes }) => {
+    assert.equal(totalBytes, 1_500_000);
+    if (seen.push(bytes) === 3) stop.abort();
+  };
+  const options = { inputs: [input], output: join(folder, 'out'), pieceBytes: 10_000, onProgress, signal: stop.signal };
+  await assert.rejects(tokenize(options), { name: 'AbortError' });
+  assert.deepEqual(readdirSync(folder).sort(), ['link', 'texts']);
+  assert.ok(seen.length < 20 && seen.every((bytes, i) => i === 0 || bytes > seen[i - 1]));
+  // What a run that was killed has left is in nobody's way.
+  mkdirSync(join(folder, 'out.partial'));
+  writeFileSync(join(folder, 'out.partial', 'train-00000.bin'), 'half');
+  await tokenize({ inputs: [input], output: join(folder, 'out') });
+  assert.deepEqual(readdirSync(folder).sort(), ['link', 'out', 'texts']);
+});
+
+test('tokenizeCorpus: memory does not grow with the text', (t) => {
+  const folder = folderOf(t);
+  const program = `
+    import { createWriteStream } from 'node:fs';
+    import { once } from 'node:events';
+    import { tokenizeCorpus } from ${JSON.stringify(new URL('../src/data/corpus.mjs', import.meta.url).href)};
+    const most = [];
+    for (const megabytes of [16, 128]) {
+      const input = ${JSON.stringify(join(folder, 'text'))} + megabytes + '.jsonl';
+      const file = createWriteStream(input);
+      const line = JSON.stringify({ text: 'A line of text that is neither short nor long. '.repeat(20) }) + '\\n';
+      const lines = line.repeat(1000);
+      for (let at = 0; at < megabytes * 1e6; at += lines.length) if (!file.write(lines)) await once(file, 'drain');
+      file.end();
+      await once(file, 'close');
+      let peak = 0;
+      const onProgress = () => (peak = Math.max(peak, process.memoryUsage().rss));
+      await tokenizeCorpus({
+        inputs: [input], output: input + '.out', tokenizer: ${JSON.stringify(fileURLToPath(TOKENIZER))}, tokenizerModule: ${JSON.stringify(TOKENIZER.href)},
+        workers: 1, pieceBytes: 2 ** 20, onProgress,
+      });
+      most.push(peak / 1e6);
+    }
+    console.log(JSON.stringify(most));
+  `;
+  const { stdout, stderr, status } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { encoding: 'utf8' });
+  assert.equal(status, 0, stderr);
+  const [small, large] = JSON.parse(stdout);
+  assert.ok(large < small + 100, `${small} MB of memory for 16 MB of text, ${large} MB for 128`);
+});
+
+test('documents of a window, and examples put into windows', () => {
+  const ids = Uint32Array.from([1, 2, EOS, 3, EOS, 4, 5, 6]);
+  const { positions, firstKey, lastQuery } = documentsOf(ids, EOS);
+  assert.deepEqual([...positions], [0, 1, 2, 0, 1, 0, 1, 2]);
+  assert.deepEqual([...firstKey], [0, 0, 0, 3, 3, 5, 5, 5]);
+  assert.deepEqual([...lastQuery], [2, 2, 2, 4, 4, 7, 7, 7]);
+  const example = (/** @type {number} */ length, /** @type {number} */ id) => ({
+    ids: new Uint32Array(length).fill(id),
+    targets: new Uint32Array(length).fill(id + 100),
+  });
+  const { windows, skipped } = pack([example(5, 1), example(4, 2), example(9, 3), example(3, 4), example(0, 5), example(4, 6)], 8, {
+    pad: 7,
+  });
+  assert.deepEqual(skipped, [2, 4]);
+  assert.deepEqual(
+    windows.map((window) => [...window.ids]),
+    [
+      [1, 1, 1, 1, 1, 4, 4, 4],
+      [2, 2, 2, 2, 6, 6, 6, 6],
+    ],
+  );
+  assert.deepEqual([...windows[0].firstKey], [0, 0, 0, 0, 0, 5, 5, 5]);
+  const [alone] = pack([example(3, 1)], 5, { pad: 7 }).windows;
+  assert.deepEqual(
+    [[...alone.ids], [...alone.targets]],
+    [
+      [1, 1, 1, 7, 7],
+      [101, 101, 101, IGNORED, IGNORED],
+    ],
+  );
+  assert.deepEqual([...alone.lastQuery], [2, 2, 2, 4, 4]);
+  assert.throws(() => pack([{ ids: new Uint32Array(2), targets: new Uint32Array(1) }], 4), /example 0 has 2 ids and 1 targets/);
+});
