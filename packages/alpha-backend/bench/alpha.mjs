@@ -154,7 +154,8 @@ await runMain('node packages/alpha-backend/bench/alpha.mjs --trainer CHECKOUT [o
         const label = `round ${round + 1}, ${side}`;
         console.log(`${label}: ${median(toks).toFixed(0)} tok/s, losses ${result.losses.slice(0, 4).join(' ')} … ${result.losses.at(-1)}`);
         console.log(
-          `  ${host.ms.toFixed(1)} ms a step: ${host.wait.toFixed(1)} waiting for the device, ${host.host.toFixed(2)} on the host${methods ? ` (${host.backend.toFixed(2)} in the backend)` : ''}, of that ${host.native.toFixed(1)} in native calls; calls: ${JSON.stringify(host.calls)}`,
+          `  ${host.ms.toFixed(1)} ms a step: ${host.wait.toFixed(1)} waiting for the device, ${host.host.toFixed(2)} on the host` +
+            ` (${methods ? `${host.backend.toFixed(2)} in the backend, ` : ''}${host.native.toFixed(1)} in native calls); calls: ${JSON.stringify(host.calls)}`,
         );
         if (mode === 'addon') continue;
         const first = firsts.get(precision);

@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import { instruction, rawModule } from '../../../__test__/lib/spirv.mjs';
 import { freezeSpecialization, plainAddon } from '../bench/lib/plain-addon.mjs';
@@ -120,4 +121,53 @@ test('the hook times each of the backend’s calls once, and digests what was re
   assert.equal(steps[0].calls.backend.count, 5);
   assert.ok(steps[0].calls.backend.us >= steps[0].calls.readBuffer.us);
   assert.equal(digests.length, 1);
+});
+
+/** A stand-in for the trainer, which computes with the backend that its registry has. `other`: a captured run computes something else. */
+const fakeTrainer = (other) => `
+import { heliosRegistry } from './packages/helios/dist/index.js';
+const b = heliosRegistry.create();
+const [weight, first, second] = [1, 0, 0].map((value) => b.full([4], value));
+for (let step = 1; ; step++) {
+  const different = ${other} && step === 3 && process.env.HELIOS_ALPHA_CAPTURE === '1';
+  const gradient = b.scale(weight, different ? 0.25 : 0.5);
+  b.adamwStep(weight, gradient, first, second, 0.01, 0.9, 0.95, 1e-8, 0, 1, 1);
+  const loss = b.sum(gradient);
+  console.log('step ' + step + '/1000 | loss=' + loss.data[0].toFixed(4) + ' | 1ms/it | 1000 tok/s');
+  for (const tensor of [gradient, loss]) b.releaseGpuTensor(tensor);
+  b.flush();
+}
+`;
+
+test('the bench alpha compares runs bit by bit and leaves the checkout as it was', (t) => {
+  const checkout = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rmSync(checkout, { recursive: true, force: true }));
+  mkdirSync(join(checkout, 'packages/helios/dist'), { recursive: true });
+  writeFileSync(join(checkout, 'package.json'), '{ "type": "module", "scripts": { "train": "node fake.mjs train" } }');
+  writeFileSync(
+    join(checkout, 'packages/helios/dist/index.js'),
+    'export const heliosRegistry = { register: (name, create) => (heliosRegistry.create = create) };',
+  );
+  // As `helios-vk link --backend` writes it.
+  const cli = fileURLToPath(new URL('../../../bin/helios-vk.mjs', import.meta.url));
+  assert.equal(spawnSync(process.execPath, [cli, 'link', checkout, '--backend']).status, 0);
+  const before = readdirSync(checkout, { recursive: true });
+  const alpha = fileURLToPath(new URL('../bench/alpha.mjs', import.meta.url));
+  const json = join(checkout, 'figures.json');
+  const run = (other) => {
+    writeFileSync(join(checkout, 'fake.mjs'), fakeTrainer(other));
+    const sides = ['--sides', 'eager-f32,captured-f32', '--rounds', '1', '--steps', '8', '--json', json];
+    const { status, stderr } = spawnSync(process.execPath, [alpha, '--trainer', checkout, ...sides], { encoding: 'utf8' });
+    return { status, stderr, figures: JSON.parse(readFileSync(json, 'utf8')) };
+  };
+  const same = run(false);
+  assert.equal(same.status, 0, same.stderr);
+  assert.deepEqual([same.figures.compared, same.figures.differences], [1, []]);
+  assert.ok(same.figures.sides['captured-f32'].losses[7] < 2);
+  const different = run(true);
+  assert.equal(different.status, 1);
+  assert.match(different.stderr, /round 1, captured-f32 differs from round 1, eager-f32 in losses or norms of step 3/);
+  rmSync(json);
+  rmSync(join(checkout, 'fake.mjs'));
+  assert.deepEqual(readdirSync(checkout, { recursive: true }), before);
 });

@@ -14,6 +14,12 @@ import { addonPlace, runTrainer, trainCommand } from './trainer.mjs';
 const MADE_TEXT_BYTES = 1_200_000;
 
 /**
+ * @typedef {object} Side
+ * @property {import('../../../../benches/lib/binaries.mjs').Binary[]} binaries what loading the addon maps
+ * @property {(import('./trainer.mjs').TrainerRun & { peakMiB: number | undefined })[]} runs by round
+ */
+
+/**
  * Trains with each addon in each round, in fresh processes. The addon is put where the trainer looks for it, and what was there is
  * restored in the end. A run counts only if its process had loaded this addon and no other.
  * @param {object} job
@@ -26,8 +32,7 @@ const MADE_TEXT_BYTES = 1_200_000;
  * @param {string} [job.data] text file; by default a made-up text
  * @param {string[]} job.more further options of the trainer
  * @param {number} job.memoryEvery milliseconds between samples of the device's memory
- * @returns {Promise<{ binaries: import('../../../../benches/lib/binaries.mjs').Binary[], runs: (import('./trainer.mjs').TrainerRun & { peakMiB: number | undefined })[] }[]>}
- *   for each addon
+ * @returns {Promise<Side[]>} for each addon
  */
 export async function trainWithEach({ checkout, addons, rounds, steps, shape, tokenizer, data, more, memoryEvery }) {
   const command = await trainCommand(checkout);
@@ -46,7 +51,7 @@ export async function trainWithEach({ checkout, addons, rounds, steps, shape, to
       copyFileSync(source, copy);
       return realpathSync(copy);
     });
-    /** @type {Awaited<ReturnType<typeof trainWithEach>>} */
+    /** @type {Side[]} */
     const sides = [];
     for (const source of sources) sides.push({ binaries: await binariesOf(source), runs: [] });
     borrowed = borrow(place);
