@@ -6,7 +6,6 @@ import { timedAddon, timesSince } from '../benches/lib/timed.mjs';
 import { barChart, figures, htmlReport, lineChart, paragraph, table, ticks } from '../benches/lib/report.mjs';
 import { trainingReport } from '../benches/gpt/report.mjs';
 import { driverText } from '../benches/lib/addon.mjs';
-import { parseSteps } from '../benches/lib/existing-trainer.mjs';
 import { extremes, format, mean, median, quantile, spread, textTable } from '../benches/lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
@@ -237,19 +236,6 @@ test('a driver is named in words, by its number only where the addon says no mor
   assert.equal(driverText({ driverName: 'NVIDIA', driverInfo: '580.95.05', driverVersion: 2434646144 }), 'NVIDIA, 580.95.05');
   assert.equal(driverText({ driverName: 'NVIDIA', driverInfo: '', driverVersion: 5 }), 'NVIDIA');
   assert.equal(driverText({ driverVersion: 5 }), 'version 5');
-});
-
-test('parseSteps reads what an existing trainer prints', () => {
-  const output = [
-    'params: 119,552 (0.5 MB)',
-    'step 1/1000 | loss=4.1751 | lr=3.13e-5 | grad_norm=1.100 clip=0.9091 | 645ms/it | 397 tok/s | 333 gpu_ops',
-    '  [warn] grad_norm=NaN at step 2 — skipping optimizer update',
-    'step 2/1000 | loss=NaN val_loss=4.2 | lr=3.27e-5 | grad_norm=n/a | 501ms/it | 511 tok/s',
-  ].join('\n');
-  assert.deepEqual(parseSteps(output), [
-    { step: 1, loss: 4.1751, ms: 645, toks: 397 },
-    { step: 2, loss: NaN, ms: 501, toks: 511 },
-  ]);
 });
 
 test('a made-up text is the same for a seed, long enough, and has words', () => {

@@ -1,4 +1,4 @@
-// Files and text of the trainer: safetensors, checkpoints, tokenizers, frozen specialization. No device.
+// Files and text of the trainer: safetensors, checkpoints, tokenizers. No device.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -14,13 +14,11 @@ import { PRESETS, flatConfig, withValues } from '../benches/gpt/config.mjs';
 import { checkSameData, dataInfo, loadText } from '../benches/gpt/data.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, formatFlops, formatNumber } from '../benches/gpt/progress.mjs';
 import { profileTable } from '../benches/gpt/profile.mjs';
-import { freezeSpecialization, plainAddon } from '../benches/gpt/freeze.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { recentRate, stepRates } from '../benches/gpt/run.mjs';
 import { expectTensor, openTensors, writeTensors } from '../benches/gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from '../benches/gpt/tokenizer.mjs';
 import { filled } from './lib/gpt.mjs';
-import { instruction, rawModule } from './lib/spirv.mjs';
 
 const execute = promisify(execFile);
 
@@ -169,80 +167,6 @@ test('BPE: goes round on text it was not trained on, deterministic, of the wante
   assert.deepEqual(await restored.encode(sample), ids);
   assert.deepEqual((await trainTokenizer(sample, 1000)).state, tokenizer.state);
   await assert.rejects(trainTokenizer(sample, 100), /vocab must be/);
-});
-
-test('frozen specialization constants are the module’s new defaults', () => {
-  // One 32-bit constant (id 0), one boolean (id 1), one that is not specialized (id 2), one without a SpecId.
-  const module = rawModule(
-    20,
-    instruction(71, 10, 1, 0),
-    instruction(71, 11, 1, 1),
-    instruction(71, 12, 1, 2),
-    instruction(21, 1, 32, 0),
-    instruction(20, 2),
-    instruction(50, 1, 10, 64),
-    instruction(48, 2, 11),
-    instruction(50, 1, 12, 7),
-    instruction(43, 1, 13, 9),
-  );
-  const before = module.slice();
-  const frozen = freezeSpecialization(module, [128, 0]);
-  assert.deepEqual(module, before);
-  const expected = before.slice();
-  expected[before.length - 12] = 128;
-  expected.set(instruction(49, 2, 11), before.length - 11);
-  assert.deepEqual(frozen, expected);
-  assert.throws(() => freezeSpecialization(Uint32Array.of(1, 2, 3, 4, 5), []), /magic/);
-  assert.throws(() => freezeSpecialization(before.subarray(0, before.length - 1), []), /runs past/);
-});
-
-test('options of pipelines reach addons that take them, and kernels do without them on others', () => {
-  const info = { subgroupSize: 32, subgroupSizeControlSupported: true, computeFullSubgroupsSupported: true };
-  const module = rawModule(20, instruction(71, 10, 1, 0), instruction(50, 1, 10, 64));
-  /** @param {object} more what the addon has besides */
-  const addon = (more) => {
-    /** @type {any[][]} */
-    const calls = [];
-    const vk = { initDevice: () => info, createPipeline: (/** @type {any[]} */ ...args) => calls.push(args), ...more };
-    return { calls, plain: plainAddon(vk, { shaders: {} }) };
-  };
-  const wanted = { requiredSubgroupSize: 32, fullSubgroups: true, name: 'sum' };
-  const frozen = freezeSpecialization(module, [128]);
-  const own = addon({ shaders: {} });
-  // A plain addon is given SPIR-V alone.
-  assert.deepEqual(own.plain.initDevice(), { ...info, hasPtx: false });
-  own.plain.createPipeline(module, 2, 8, { specialization: [128], ...wanted });
-  assert.deepEqual(own.calls, [[frozen, 2, 8, wanted]]);
-  const foreign = addon({});
-  assert.deepEqual(foreign.plain.initDevice(), {
-    subgroupSize: 32,
-    subgroupSizeControlSupported: false,
-    computeFullSubgroupsSupported: false,
-    hasPtx: false,
-  });
-  foreign.plain.createPipeline(module, 2, 8, { specialization: [128], name: 'sum' });
-  assert.deepEqual(foreign.calls, [[frozen, 2, 8]]);
-  assert.throws(() => foreign.plain.createPipeline(module, 2, 8, wanted), /sum needs subgroup options/);
-});
-
-test('an addon that generates no kernels is given those of another; uploads and reads wait', async () => {
-  const made = { spirv: Uint32Array.of(1), bindings: 2, pushBytes: 4 };
-  const words = Uint32Array.of(7, 8);
-  const memory = Uint32Array.of(1, 2, 3, 4);
-  /** @type {any[][]} */
-  const uploads = [];
-  const generated = new Map();
-  const own = plainAddon({ shaders: {}, buildKernel: () => made }, { shaders: {}, generated });
-  assert.equal(own.buildKernel(words), made);
-  const calls = { uploadBuffer: (/** @type {any[]} */ ...args) => uploads.push(args), readBuffer: () => new Float32Array(memory.buffer) };
-  const foreign = plainAddon(calls, { shaders: {}, generated });
-  assert.equal(foreign.buildKernel(words), made);
-  assert.throws(() => foreign.buildKernel(Uint32Array.of(7)), /the addon has no buildKernel/);
-  foreign.uploadAsync(5, memory);
-  assert.deepEqual(uploads, [[5, memory]]);
-  assert.throws(() => foreign.uploadAsync(5, memory, 4), /byte 4 of a buffer/);
-  const read = await foreign.readAsync(5, 4, 8);
-  assert.deepEqual(new Uint32Array(read.buffer, read.byteOffset, 2), memory.subarray(1, 3));
 });
 
 /** A stream that keeps what is written. @param {boolean} isTTY */

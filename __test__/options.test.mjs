@@ -23,6 +23,8 @@ function modules() {
     'benches/gpt',
     'benches/lib',
     'benches/pytorch',
+    'packages/alpha-backend/bench',
+    'packages/alpha-backend/bench/lib',
     'scripts',
     '__test__/fuzz',
     '__test__/faults',

@@ -1,35 +1,32 @@
 /**
- * Training speed in tokens a second, against another addon: `npm run bench`.
+ * Training speed in tokens a second, of this addon and another one: `npm run bench`.
  *
- * Without `--trainer`, our own small GPT through the plain calls that every addon of the contract has (packed
- * lists, uploads, fills, reads, waits), and microbenchmarks of the calls. With `--trainer CHECKOUT`, that
- * checkout's own training command, unchanged. With `--baseline`, both addons in turn, each run in a fresh process;
- * medians over all runs' steps, the ratio of each round's pair, and whether the losses agree. A run counts only if
- * its process had loaded the addon that it was to measure and no other, by what it had mapped. In a checkout the
- * addon is put where every trainer looks, and what lay there is put back in the end.
+ * By default it trains our own small GPT through the plain calls that every addon of the trainer's contract has (packed lists, uploads,
+ * fills, reads, waits), and times those calls one by one. With `--trainer CHECKOUT` it runs that checkout's own training command,
+ * unchanged (packages/alpha-backend/bench/lib/compare.mjs).
+ *
+ * With `--baseline` it runs both addons in turn, each in a fresh process, and reports medians over the steps of all runs, the ratio of
+ * each round's pair, and whether the losses are equal. A run counts only if its process had loaded the addon that it was to measure
+ * and no other.
  */
 
-import { copyFileSync, existsSync, realpathSync, rmSync } from 'node:fs';
-import { mkdtemp, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
-import { borrow } from '../bin/lib/borrow.mjs';
-import { CommandError, placeIn } from '../bin/lib/link.mjs';
+import { writeFile } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { trainWithEach } from '../packages/alpha-backend/bench/lib/compare.mjs';
+import { plainAddon, withoutSubgroupOptions } from '../packages/alpha-backend/bench/lib/plain-addon.mjs';
 import { MAX_LAYERS, MAX_SIZE, PRESET_NAMES, checkConfig, flatConfig, presetOf, splitConfig, tokensPerStep } from './gpt/config.mjs';
 import { loadText } from './gpt/data.mjs';
-import { plainAddon, withoutSubgroupOptions } from './gpt/freeze.mjs';
 import { parameterCount } from './gpt/state.mjs';
 import { trainTokenizer } from './gpt/tokenizer.mjs';
 import { createTrainer } from './gpt/trainer.mjs';
 import { OWN_ADDON, addonPath, deviceOf, isWorker, loadAddon, runWorker, serveWorker } from './lib/addon.mjs';
-import { runMain, UsageError } from './lib/args.mjs';
-import { runTrainer, trainCommand } from './lib/existing-trainer.mjs';
+import { runMain } from './lib/args.mjs';
+import { binariesOf, checkMapped, sameBinaries } from './lib/binaries.mjs';
 import { withPeakMemory } from './lib/gpu-memory.mjs';
-import { digest, mappedAddons, wrongAddon } from './lib/mapped.mjs';
+import { mappedAddons } from './lib/mapped.mjs';
 import { barChart, figures, htmlReport, lineChart, paragraph, table } from './lib/report.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, spread, textTable } from './lib/stats.mjs';
-import { makeText } from './lib/text.mjs';
 import { timedAddon, timesSince } from './lib/timed.mjs';
 
 const USAGE = 'npm run bench -- [options]';
@@ -85,11 +82,10 @@ const OPTIONS = /** @type {const} */ ({
 
 /** `VK_PHYSICAL_DEVICE_TYPE_CPU`. */
 const CPU_DEVICE = 4;
-/** Bytes of the text made for `--trainer`. */
-const MADE_TEXT_BYTES = 1_200_000;
 
 /**
  * @typedef {import('./gpt/config.mjs').GptConfig} GptConfig
+ * @typedef {import('./lib/binaries.mjs').Binary} Binary
  * @typedef {import('./lib/timed.mjs').CallTimes} CallTimes
  *
  * @typedef {object} Run one process
@@ -151,53 +147,6 @@ async function trainGpt({ addon, config, tokens, warmup, shaders, generated = ne
  * @property {Record<string, {count: number, ms: number, us: number, usPerDispatch: number | undefined}>} calls a step
  * @property {number | undefined} peakMiB
  */
-
-/**
- * @typedef {object} Binary
- * @property {string} path
- * @property {string} sha256
- */
-
-/**
- * What loading an addon maps, asked of a process of its own.
- * @param {string} addon
- * @returns {Promise<Binary[]>}
- */
-async function binariesOf(addon) {
-  const url = new URL('./lib/mapped-worker.mjs', import.meta.url).href;
-  const files = /** @type {string[]} */ (await runWorker(url, { addon }));
-  if (files.length === 0) throw new UsageError(`${addon} loads no native addon`);
-  return files.map((path) => ({ path, sha256: digest(path) }));
-}
-
-/**
- * Refuses a run that measured another addon, or one that was built anew meanwhile.
- * @param {string} name of the side
- * @param {string[]} mapped
- * @param {Binary[]} binaries
- */
-function checkMapped(name, mapped, binaries) {
-  const wrong = wrongAddon(
-    mapped,
-    binaries.map(({ path }) => path),
-  );
-  if (wrong !== null) throw new Error(`a process was to measure ${name}, but ${wrong}`);
-  for (const { path, sha256 } of binaries) if (digest(path) !== sha256) throw new Error(`${path} has changed while the bench ran`);
-}
-
-/** @param {Binary[]} a @param {Binary[]} b */
-const sameBinaries = (a, b) => a.length === b.length && a.every(({ sha256 }, i) => sha256 === b[i].sha256);
-
-/** Ends this process the way a signal would, but lets what has to be put back be put back. */
-function exitOnSignals() {
-  for (const [signal, number] of /** @type {const} */ ([
-    ['SIGHUP', 1],
-    ['SIGINT', 2],
-    ['SIGTERM', 15],
-  ])) {
-    process.once(signal, () => process.exit(128 + number));
-  }
-}
 
 /** @param {number[]} a @param {number[]} b */
 const sameLosses = (a, b) => a.length === b.length && a.every((loss, i) => Object.is(loss, b[i]));
@@ -343,53 +292,23 @@ if (isWorker) {
       }
       ({ table: micro, json: microJson } = await callBenches(addons, rounds, options.quick));
     } else {
-      const { trainer: checkout, tokenizer } = options;
-      const command = await trainCommand(checkout);
-      const place = placeOf(checkout);
-      const scratch = await mkdtemp(join(tmpdir(), 'helios-vk-bench-'));
-      const clean = () => rmSync(scratch, { recursive: true, force: true });
-      process.on('exit', clean);
-      /** @type {import('../bin/lib/borrow.mjs').Borrowed | undefined} */ let borrowed;
-      try {
-        // What lies at the place itself is about to be moved.
-        const lying = existsSync(place) ? realpathSync(place) : undefined;
-        const sources = addons.map(({ path }, i) => {
-          const source = realpathSync(path);
-          if (source !== lying) return source;
-          const copy = join(scratch, `helios_vk-${i}.node`);
-          copyFileSync(source, copy);
-          return realpathSync(copy);
-        });
-        for (const source of sources) binaries.push(await binariesOf(source));
-        exitOnSignals();
-        borrowed = borrow(place);
-        let { data } = options;
-        if (data === undefined) await writeFile((data = join(scratch, 'text.txt')), makeText(MADE_TEXT_BYTES, config.seed));
-        what = `the trainer of ${basename(checkout)}: ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, tokenizer ${tokenizer}`;
-        const more = (options['trainer-args'] ?? '').split(/\s+/).filter(Boolean);
-        for (let round = 0; round < rounds; round++) {
-          for (const [i, { name }] of addons.entries()) {
-            borrowed.put(sources[i]);
-            const { result, peakMiB } = await withPeakMemory(
-              () => runTrainer({ checkout, command, addon: place, data, tokenizer, scratch, steps, shape: config, more }),
-              options['memory-every'],
-            );
-            checkMapped(name, result.mapped, binaries[i]);
-            runs[i].push({
-              device: result.device ?? 'unknown device',
-              info: undefined,
-              toks: result.steps.slice(warmup).map(({ toks }) => toks),
-              losses: result.steps.map(({ loss }) => loss),
-              calls: result.calls.slice(warmup),
-              setup: {},
-              mapped: result.mapped,
-              peakMiB,
-            });
-          }
-        }
-      } finally {
-        borrowed?.restore();
-        clean();
+      const { trainer: checkout, tokenizer, data } = options;
+      what = `the trainer of ${basename(checkout)}: ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, tokenizer ${tokenizer}`;
+      const more = (options['trainer-args'] ?? '').split(/\s+/).filter(Boolean);
+      const memoryEvery = options['memory-every'];
+      const measured = await trainWithEach({ checkout, addons, rounds, steps, shape: config, tokenizer, data, more, memoryEvery });
+      for (const [i, side] of measured.entries()) {
+        binaries.push(side.binaries);
+        runs[i] = side.runs.map(({ device = 'unknown device', steps: printed, calls, mapped, peakMiB }) => ({
+          device,
+          info: undefined,
+          toks: printed.slice(warmup).map(({ toks }) => toks),
+          losses: printed.map(({ loss }) => loss),
+          calls: calls.slice(warmup),
+          setup: {},
+          mapped,
+          peakMiB,
+        }));
       }
     }
 
@@ -451,15 +370,6 @@ if (isWorker) {
       await writeFile(options.report, benchReport({ device, what, method, conclusion, sides, ratio, lossesAgree, tables, micro }));
     }
   });
-}
-
-/** Where the trainer of a checkout looks for its addon. @param {string} checkout */
-function placeOf(checkout) {
-  try {
-    return placeIn(checkout).path;
-  } catch (error) {
-    throw error instanceof CommandError ? new UsageError(`--trainer ${error.message}`) : error;
-  }
 }
 
 /** `tiny` on a CPU device, else `small`. @param {string} addon */

@@ -188,7 +188,7 @@ const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|gpt-runs|io-faults|load-error|mend|options|package|results|same-file)\.test|\/ptx\/|\/kernels\/(model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|gpt-runs|io-faults|load-error|options|package|results|same-file)\.test|\/ptx\/|\/kernels\/(model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-)/;
 
@@ -333,7 +333,7 @@ const STAGES = [
           ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend'],
           ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend/test'],
           ['--test', '--test-reporter=spec', '--test-timeout=900000', ...packageTests('alpha-backend'), ...packageTests('lm')],
-          ['packages/alpha-backend/bench.mjs', '--steps', '8'],
+          ['packages/alpha-backend/bench/calls.mjs', '--steps', '8'],
         ].map((command) => [process.execPath, ...command]),
       ),
   },
@@ -396,7 +396,7 @@ const STAGES = [
         : hasValidationLayer()
           ? null
           : 'the Khronos validation layer is not installed',
-    run: () => run([process.execPath, 'scripts/trainer.mjs', process.env.HELIOS_TEST_TRAINER ?? '']),
+    run: () => run([process.execPath, 'packages/alpha-backend/bench/validate.mjs', process.env.HELIOS_TEST_TRAINER ?? '']),
   },
   {
     name: 'faults',

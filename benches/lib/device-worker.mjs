@@ -1,6 +1,6 @@
 /** A worker that says what device an addon finds, and whether its pipelines take options. */
 
-import { takesPipelineOptions } from '../gpt/freeze.mjs';
+import { takesPipelineOptions } from '../../packages/alpha-backend/bench/lib/plain-addon.mjs';
 import { loadAddon, serveWorker } from './addon.mjs';
 
 serveWorker((/** @type {{addon: string}} */ { addon }) => {

@@ -20,7 +20,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 
-import { recover } from './borrow.mjs';
+import { recover } from './recover.mjs';
 import { PACKAGE } from './facts.mjs';
 import { isSameFile } from './options.mjs';
 import { failureOf, probe } from './probe.mjs';

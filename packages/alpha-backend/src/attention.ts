@@ -7,23 +7,26 @@ import { PRECISIONS } from './operations.js';
 import { type Described, type Operand, operation } from './plan.js';
 import { BackendError, show } from './types.js';
 
-/** Whether the attention kernels take these heads. */
+/** Whether the fused attention kernels take this head size. */
 const fused = (k: Kernels, size: number, precision: number) =>
   size % 32 === 0 && size <= 128 && k.attentionSupports(precisionOf(precision), size);
 
 const precisionOf = (precision: number) => PRECISIONS[precision];
 
 function check(call: string, [q, ...others]: readonly Described[]): void {
-  if (q.shape.length !== 3) throw new BackendError(call, `queries ${show(q.shape)}, expected [batch · heads, tokens, head size]`);
+  if (q.shape.length !== 3) throw new BackendError(call, `q ${show(q.shape)}: expected [batch · heads, tokens, head size]`);
   for (const { shape } of others) {
     if (shape.length !== 3 || shape.some((size, d) => size !== q.shape[d])) {
-      throw new BackendError(call, `tensors of ${show(q.shape)} and ${show(shape)}`);
+      throw new BackendError(call, `a tensor ${show(shape)} where q is ${show(q.shape)}: all must have the same shape`);
     }
   }
 }
 
-/** Probabilities into a workspace: [heads, tokens, tokens], and with `slope` what tanh was taken of. */
-function probabilities(k: Kernels, [q, key, mask]: readonly Operand[], [scale, cap, precision]: readonly number[]) {
+/**
+ * The masked scores cap · tanh(S / cap) in the workspace `capped`, and with a cap S / cap in `scores`: [heads, tokens, tokens] each. Without
+ * a cap they are S.
+ */
+function maskedScores(k: Kernels, [q, key, mask]: readonly Operand[], [scale, cap, precision]: readonly number[]) {
   const [heads, tokens, size] = q.shape;
   const count = heads * tokens * tokens;
   const scores = k.context.workspace('alpha scores', 4 * count);
@@ -41,7 +44,7 @@ function probabilities(k: Kernels, [q, key, mask]: readonly Operand[], [scale, c
   return { list, scores, capped, count, heads, tokens, size };
 }
 
-/** Q, K, V, mask (0 or −∞, [tokens, tokens]) to O and the rows' log-sum-exp: [scale, cap, precision]. */
+/** Inputs q, k, v, mask (0 or −∞, [tokens, tokens]); outputs O and each row's log-sum-exp; numbers [scale, cap, precision]. */
 export const ATTENTION = operation(
   'flashAttention',
   (x) => {
@@ -74,9 +77,9 @@ export const ATTENTION = operation(
         }),
       ];
     }
-    const { list, capped, heads, tokens, size } = probabilities(k, [q, key, x[3]], n);
+    const { list, capped, heads, tokens, size } = maskedScores(k, [q, key, x[3]], n);
     const rows = heads * tokens;
-    // log-sum-exp = loss + score of the target, with token 0, which every row sees, for a target.
+    // Cross-entropy is log-sum-exp − score of the target. With token 0, which every row sees, as the target: log-sum-exp = loss + score.
     const targets = k.context.workspace('alpha first', 4 * rows);
     return [
       ...list,
@@ -89,7 +92,7 @@ export const ATTENTION = operation(
   },
 );
 
-/** Q, K, V, mask, O, dO, log-sum-exp to dQ, dK, dV: [scale, cap, precision]. */
+/** Inputs q, k, v, mask, O, dO, log-sum-exp; outputs dQ, dK, dV; numbers [scale, cap, precision]. */
 export const ATTENTION_BACKWARD = operation(
   'flashAttentionBackward',
   (x) => {
@@ -104,7 +107,7 @@ export const ATTENTION_BACKWARD = operation(
       const heads = { batch, tokens, heads: 1, headSize, scale, softCap: cap, precision: precisionOf(precision) };
       return [k.attentionBackward({ q, k: key, v, out, logSumExp, dOut, dQ, dK, dV, ...heads })];
     }
-    const { list, scores, capped, count, heads, tokens, size } = probabilities(k, [q, key, mask], n);
+    const { list, scores, capped, count, heads, tokens, size } = maskedScores(k, [q, key, mask], n);
     const rows = { rows: heads * tokens, columns: tokens };
     const slope = k.context.workspace('alpha slope', 4 * count);
     const common = { batch: heads, precision: precisionOf(precision) };

@@ -1,4 +1,4 @@
-// The trainer's `Backend` over the device: nearly every method is an operation (`operations.ts`).
+// Implements the trainer's `Backend` interface. Nearly every method calls an operation of the device (`operations.ts`).
 
 import type { DeviceInfo } from 'helios-vk';
 import { f16Bits } from 'helios-vk/kernels';
@@ -26,11 +26,11 @@ import {
 
 /** What `new HeliosVkBackend(options)` takes. */
 export interface BackendOptions {
-  /** How products are computed: `bf16` (the default where the device has matrix units for it), `f16`, or `f32`. */
+  /** Type that products are computed in: `f32`, `f16` or `bf16`. By default `bf16` where the device has matrix units for it, else `f32`. */
   precision?: Precision;
-  /** Record steps that repeat as graphs (true when left out). */
+  /** Whether steps that repeat are recorded as graphs (default true). */
   capture?: boolean;
-  /** The native module; `require('helios-vk')` when left out. */
+  /** The native module (default `require('helios-vk')`). */
   vk?: Native;
   /** Passed to `initDevice`: which device, safe mode. */
   device?: Parameters<Native['initDevice']>[0];
@@ -43,7 +43,7 @@ export function checkOptions(options: BackendOptions): void {
   }
   const known = ['precision', 'capture', 'vk', 'device'];
   for (const key of Object.keys(options)) {
-    if (!known.includes(key)) throw new BackendError('createBackend', `${key}: no such option, there are ${known.join(', ')}`);
+    if (!known.includes(key)) throw new BackendError('createBackend', `${key}: no such option; the options are ${known.join(', ')}`);
   }
   const { capture, vk, device } = options;
   if (capture !== undefined && typeof capture !== 'boolean') {
@@ -60,7 +60,7 @@ function checkNative(vk: unknown): void {
   throw new BackendError('createBackend', `vk must be the module of helios-vk, which has initDevice, got ${String(vk)}`);
 }
 
-/** Of a device that is open already `initDevice` says what it is, whichever number it is asked for. */
+/** @throws BackendError if another device is open already: `initDevice` then returns that one, whatever number it is given */
 function checkDevice(vk: Native, asked: number, { deviceName, deviceUuid }: DeviceInfo): void {
   const wanted = vk.listDevices().find(({ index }) => index === asked);
   if (wanted?.uuid === deviceUuid) return;
@@ -68,13 +68,13 @@ function checkDevice(vk: Native, asked: number, { deviceName, deviceUuid }: Devi
   throw new BackendError('createBackend', `device ${asked} is ${is}, and ${deviceName} is open already: call destroy() of helios-vk first`);
 }
 
-/** A cap that numbers can be divided by. */
+/** @throws BackendError if numbers cannot be divided by the cap */
 function checkCap(call: string, cap: number): number {
   if (Number.isFinite(cap) && cap !== 0) return cap;
   throw new BackendError(call, `cap must be a finite number other than 0, got ${String(cap)}`);
 }
 
-/** The bounds of a clamp. An infinite one bounds nothing. */
+/** @throws BackendError if a bound is not a number; infinite ones are allowed and bound nothing */
 function checkBounds(call: string, lo: number, hi: number): [number, number] {
   for (const [name, bound] of Object.entries({ lo, hi })) {
     if (typeof bound === 'number' && !Number.isNaN(bound)) continue;
@@ -94,19 +94,21 @@ export class HeliosVkBackend {
   readonly precision: Precision;
   private readonly engine: Engine;
   /**
-   * What `initDevice` said of the device. Not `getDeviceInfo`: the trainer asks that for whether the device is an NVIDIA GPU,
-   * which its own kernels need and these do not.
+   * What `initDevice` returned. There is deliberately no `getDeviceInfo`: where a backend has that method the trainer refuses devices
+   * other than NVIDIA GPUs, which its own kernels need and these do not.
    */
   readonly deviceInfo: Readonly<DeviceInfo>;
+  /** Index of `precision` in `PRECISIONS`: operations take numbers. */
   private readonly code: number;
   private readonly random = host.uniform(42);
+  /** Causal masks by number of tokens. */
   private readonly masks = new Map<number, T>();
-  /** Optimizer states of this step, by the numbers that they hold. */
+  /** Hyperparameters of this step's optimizer calls, each on the device once. */
   private states: { numbers: readonly number[]; tensor: T }[] = [];
 
   /**
    * Opens the device.
-   * @throws where the device cannot multiply in the precision asked for
+   * @throws BackendError if an option does not fit, or the device cannot multiply in the precision asked for
    */
   constructor(vk: Native, options: BackendOptions = {}) {
     checkOptions(options);
@@ -126,7 +128,7 @@ export class HeliosVkBackend {
     }
   }
 
-  /** Calls an operation of one output, on the host where it has a way for inputs of types that the device does not take. */
+  /** Calls an operation with one output. It runs on the host if it can and the device does not take the type of an input. */
   private call(operation: Operation, inputs: T[], numbers?: readonly number[]): T {
     checkTensors(operation.name, inputs);
     if (operation.host) {
@@ -138,19 +140,20 @@ export class HeliosVkBackend {
     return this.engine.apply(operation, inputs, numbers);
   }
 
+  /** Calls an operation with any number of outputs. */
   private callAll(operation: Operation, inputs: T[], numbers?: readonly number[]): DeviceTensor[] {
     checkTensors(operation.name, inputs);
     this.gpuOpsThisStep++;
     return this.engine.applyAll(operation, inputs, numbers);
   }
 
-  /** Calls an operation that writes its inputs. */
+  /** Calls an operation that writes into its inputs. */
   private write(operation: Operation, inputs: T[], numbers?: readonly number[]): void {
     this.callAll(operation, [...inputs], numbers);
     for (const i of operation.writes) this.engine.changed(inputs[i]);
   }
 
-  /** A tensor of the host, which the device gets when it first uses it. */
+  /** A tensor on the host. It is uploaded when the device first uses it. */
   private made({ shape, dtype, data }: host.HostTensor): T {
     return new DeviceTensor(this.engine, shape, dtype, data);
   }
@@ -172,7 +175,8 @@ export class HeliosVkBackend {
 
   fromArray(data: ArrayLike<number>, shape: Shape, dtype: Dtype = 'f32'): T {
     checkTensor('fromArray', shape, dtype);
-    if (data.length !== sizeOf(shape)) throw new BackendError('fromArray', `${data.length} elements for shape ${show(shape)}`);
+    if (data.length !== sizeOf(shape))
+      throw new BackendError('fromArray', `shape ${show(shape)} takes ${sizeOf(shape)} elements, got ${data.length}`);
     return this.made(host.made([...shape], dtype, data));
   }
 
@@ -194,7 +198,7 @@ export class HeliosVkBackend {
 
   scale(a: T, s: number): T {
     checkTensors('scale', [a]);
-    // A dispatch takes finite numbers.
+    // A dispatch takes only finite numbers.
     return Number.isFinite(s) ? this.call(op.SCALE, [a], [s]) : this.made(host.map(a, (x) => x * s));
   }
 
@@ -217,7 +221,7 @@ export class HeliosVkBackend {
   // Reductions
 
   readonly sumOfSquares = (data: T) => this.call(op.SUM_OF_SQUARES, [data]);
-  /** 0 where every element is finite. */
+  /** A scalar: 0 if every element is finite, else NaN. */
   readonly checkFinite = (data: T) => this.call(op.CHECK_FINITE, [data]);
 
   sum(a: T, axis?: number, keepdims = false): T {
@@ -227,7 +231,7 @@ export class HeliosVkBackend {
   mean(a: T, axis?: number, keepdims = false): T {
     checkTensors('mean', [a]);
     const size = axis === undefined ? sizeOf(a.shape) : a.shape[axisOf('mean', axis, a.shape.length)];
-    if (size === 0) throw new BackendError('mean', `${show(a.shape)}: a mean of no elements`);
+    if (size === 0) throw new BackendError('mean', `${show(a.shape)} has no elements to take the mean of`);
     return this.total('mean', a, axis, keepdims, 1 / size);
   }
 
@@ -269,7 +273,7 @@ export class HeliosVkBackend {
     const input = this.engine.resident(x);
     const [y, statistics] = this.callAll(op.LAYER_NORM, [input, weight, bias], [eps]);
     if (input.statistics) this.engine.release(input.statistics.tensor);
-    // The backward pass is told the input alone: it finds them there, and they go with it.
+    // The backward pass is given only the input, so the statistics are kept with it and released with it.
     input.statistics = { tensor: statistics, eps, version: input.storage?.version ?? 0 };
     return y;
   }
@@ -345,7 +349,8 @@ export class HeliosVkBackend {
   reshape(a: T, shape: Shape): T {
     checkTensors('reshape', [a]);
     checkTensor('reshape', shape, a.dtype);
-    if (sizeOf(shape) !== sizeOf(a.shape)) throw new BackendError('reshape', `${show(a.shape)} as ${show(shape)}`);
+    if (sizeOf(shape) !== sizeOf(a.shape))
+      throw new BackendError('reshape', `${show(a.shape)} has ${sizeOf(a.shape)} elements, ${show(shape)} takes ${sizeOf(shape)}`);
     if (a.dtype === 'f64') return this.made({ shape: [...shape], dtype: a.dtype, data: a.data.slice() });
     return this.engine.placed('reshape', a).view([...shape]);
   }
@@ -354,7 +359,7 @@ export class HeliosVkBackend {
     checkTensors('sliceQkv', [a]);
     const [rows, columns] = a.shape;
     const own = columns / 3;
-    if (a.shape.length !== 2 || columns % 3) throw new BackendError('sliceQkv', `${show(a.shape)}, expected [rows, 3 · columns]`);
+    if (a.shape.length !== 2 || columns % 3) throw new BackendError('sliceQkv', `${show(a.shape)}: expected [rows, 3 · columns]`);
     const parts: T[] = [];
     try {
       for (let i = 0; i < 3; i++) parts.push(this.slice(a, [0, i * own], [rows, (i + 1) * own]));
@@ -370,7 +375,7 @@ export class HeliosVkBackend {
   }
 
   cat(tensors: T[], axis: number): T {
-    if (!Array.isArray(tensors) || tensors.length === 0) throw new BackendError('cat', 'no tensors');
+    if (!Array.isArray(tensors) || tensors.length === 0) throw new BackendError('cat', 'expected a list of at least one tensor');
     checkTensors('cat', tensors);
     return this.call(op.CAT, [...tensors], [axisOf('cat', axis, tensors[0].shape.length)]);
   }
@@ -381,7 +386,7 @@ export class HeliosVkBackend {
     if (a.dtype === dtype) return a;
     const device = (a.dtype === 'f32' && dtype === 'f16') || (a.dtype === 'f16' && dtype === 'f32');
     const size = sizeOf(a.shape);
-    // 16-bit elements go in pairs, and a kernel takes one pair at least.
+    // The kernel takes 16-bit elements in pairs, and at least one pair.
     if (device && size > 0 && size % 2 === 0) return this.call(op.CAST, [a]);
     return this.fromArray(host.numbersOf(a), a.shape, dtype);
   }
@@ -414,10 +419,10 @@ export class HeliosVkBackend {
     return sameShape(a.shape, b.shape) && host.every(a, b, (x, y) => x === y || Math.abs(x - y) <= atol + rtol * Math.abs(y));
   }
 
-  /** a, with `value` where the mask, which repeats over the last dimensions, is not 0. */
+  /** a with `value` where the mask is not 0. The mask is broadcast to a. */
   maskedFill(a: T, mask: T, value: number): T {
     checkTensors('maskedFill', [a, mask]);
-    // No product of the kernels chooses: an infinity or a NaN under the mask would stay.
+    // On the host: a product with the mask would let an infinity or a NaN below it through.
     return this.made(host.zip('maskedFill', a, mask, (x, m) => (m !== 0 ? value : x), a.dtype));
   }
 
@@ -447,24 +452,24 @@ export class HeliosVkBackend {
     this.write(op.ADAMW, [params, grads, m, v, state.tensor]);
   }
 
-  /** Ends a step: what was called is submitted, and the next step may run as a recorded one. */
+  /** Ends a step: submits what was called. The next step may run as a recorded graph. */
   flush(): void {
     for (const { tensor } of this.states) this.engine.release(tensor);
     this.states = [];
     this.engine.endStep();
   }
 
-  /** Waits for the device. */
+  /** Waits until the device has run everything that was called. */
   syncGpu(): void {
     this.engine.finish();
   }
 
-  /** Gives back a tensor's device memory. Using it afterwards is an error. */
+  /** Releases a tensor's device memory. Using the tensor afterwards is an error. */
   releaseGpuTensor(tensor: T): void {
     this.engine.release(tensor);
   }
 
-  /** Gives memory that is kept for reuse back to the device. */
+  /** Returns memory that is kept for reuse to the device. */
   purgeBufferPools(): void {
     this.engine.finish();
     this.engine.pool.trim();
@@ -474,7 +479,7 @@ export class HeliosVkBackend {
     this.gpuOpsThisStep = 0;
   }
 
-  /** Steps, those launched as recorded graphs, recordings, steps that differed; bytes kept for reuse. */
+  /** Counts of steps, of those replayed from graphs, of recordings and of steps that differed from the recorded one; bytes kept for reuse. */
   captureStats(): { steps: number; replayed: number; recorded: number; differed: number; poolBytes: number } {
     return { ...this.engine.counts, poolBytes: this.engine.pool.bytes };
   }

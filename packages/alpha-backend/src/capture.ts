@@ -1,13 +1,12 @@
-// A step of training makes the same calls as the step before it. Once two have, the calls become graphs, and from then on a
-// call is only compared with the recorded one. There is a graph for each read, and for so many dispatches (`PIECE`), since the
-// device would idle while a whole step is compared. A call that differs ends that: what was compared and not yet launched is
-// carried out call by call, and so is the rest of the step, with the same result.
+// Records training steps as graphs. A training step makes the same calls as the step before it. Once two steps have made the same
+// calls, they are recorded, and from then on a call is only compared with the recorded one. A graph ends at each read, and after
+// `PIECE` dispatches, so that the device begins while the host still compares. A call that differs ends the replay: what was compared
+// but not launched is then executed call by call, and so is the rest of the step, with the same bits.
 //
-// The tape of the trainer clones every gradient and releases the original. With the whole step known, such a clone is no copy:
-// it has the memory of its original (`sharedClones`).
+// The trainer's tape clones every gradient and releases the original. Since the whole step is known, such a clone is not copied: it
+// shares the memory of its original (`sharedClones`).
 //
-// What differs from step to step without being a difference is data: ids, dropout seeds, learning rates all travel in
-// buffers (`Engine.input`).
+// Values may differ between steps, since they travel in buffers (`Engine.input`): ids, dropout masks, learning rates.
 
 import type { BufferHandle, GraphHandle } from 'helios-vk';
 import { Recorder, Template } from 'helios-vk/kernels';
@@ -18,11 +17,11 @@ import { type Operation, type Plan, operation, sameNumbers } from './plan.js';
 import type { DeviceTensor } from './tensor.js';
 import { BYTES, sizeOf } from './types.js';
 
-/** Dispatches of a graph; the device begins while the next ones are compared. */
+/** Dispatches after which a graph ends. */
 const PIECE = 256;
 
-/** A storage: among those of its step, from 0, or, of an earlier one, by itself, below 0. */
-export const placeOf = ({ serial }: Storage, firstSerial: number): number => (serial >= firstSerial ? serial - firstSerial : -1 - serial);
+/** Number of a storage: from 0 in the order of its step, below 0 if an earlier step made it. */
+const placeOf = ({ serial }: Storage, firstSerial: number): number => (serial >= firstSerial ? serial - firstSerial : -1 - serial);
 
 const nothing = () => [];
 const mark = (name: string): Plan => ({
@@ -32,28 +31,28 @@ const mark = (name: string): Plan => ({
   outputs: [],
   template: new Template(),
 });
-/** A read of a storage. */
+/** The event that a storage is read. */
 export const READ = mark('read');
-/** The end of a storage. */
+/** The event that a storage is released. */
 export const FREED = mark('freed');
-/** Data of the host: [bytes]. */
+/** The event that data are uploaded; numbers [bytes]. */
 export const INPUT = operation('input', (_, [bytes]) => [{ shape: [Math.ceil(bytes / 4)], dtype: 'f32' }], nothing);
 
-/** Something that happened in a step: a call, an upload (`INPUT`), a read or the end of a storage. */
+/** An event of a step: a call, an upload (`INPUT`), a read (`READ`) or a release (`FREED`). */
 interface Event {
   readonly plan: Plan;
-  /** Places of its inputs. */
+  /** Places of its inputs (`placeOf`). */
   readonly x: readonly number[];
-  /** Slots of its outputs: places, counted up through the step. */
+  /** Slots of its outputs, counted through the step: their places. */
   readonly y: readonly number[];
 }
 
-/** What happened in a step. It is kept flat, since every call of a step that is not recorded adds to it. */
+/** The events of a step. They are stored flat, since every call of a step that is not recorded adds one. */
 export class Log {
   readonly plans: Plan[] = [];
   /** Places of the inputs of all events. */
   readonly places: number[] = [];
-  /** Buffers of values from earlier steps, by place. */
+  /** Buffers of storages from earlier steps, by place. */
   readonly earlier = new Map<number, BufferHandle>();
 
   add(plan: Plan, x: readonly Storage[], firstSerial: number): void {
@@ -65,7 +64,7 @@ export class Log {
     }
   }
 
-  /** Whether two steps did the same. Outputs are counted, and are the same if the plans are. */
+  /** Whether two steps have the same events. Slots of outputs are counted, so they are equal if the plans are. */
   equals(other: Log): boolean {
     const { plans } = other;
     return this.plans.length === plans.length && this.plans.every((plan, i) => plan === plans[i]) && sameNumbers(this.places, other.places);
@@ -82,12 +81,12 @@ export class Log {
   }
 }
 
-/** The slot that an event ends, or −1. */
+/** The slot that an event releases; negative if it releases none, or a storage of an earlier step. */
 const freedBy = ({ plan, x }: Event): number => (plan === FREED ? x[0] : -1);
 
 /**
- * The slot whose memory each slot has: its own, or that of a value that it is a clone of. That is so where none of both is
- * written while the other is in use.
+ * For each slot, the slot whose memory it uses: its own, or that of the value that it clones. A clone shares memory if neither of the two
+ * is written while the other is in use.
  */
 function sharedClones(events: readonly Event[], slots: number): number[] {
   const born = new Array<number>(slots).fill(0);
@@ -111,11 +110,11 @@ function sharedClones(events: readonly Event[], slots: number): number[] {
   return roots;
 }
 
-/** Where the values of a step lie, by slot. */
+/** Allocates the memory of a step's values, by slot. */
 function allocate(events: readonly Event[], pool: Pool): Allocation[] {
   const sizes = events.flatMap(({ plan }) => plan.outputs.map(({ shape, dtype }) => sizeOf(shape) * BYTES[dtype]));
   const allocations: Allocation[] = [];
-  // What data is uploaded into is no other value's: uploads may run ahead of the graphs.
+  // Memory that is uploaded into is not reused for other values: uploads may run ahead of the graphs.
   const inputs = new Set(events.flatMap(({ plan, y }) => (plan.op === INPUT ? y : [])));
   for (const slot of inputs) allocations[slot] = pool.take(sizes[slot]);
   const roots = sharedClones(events, sizes.length);
@@ -131,33 +130,34 @@ function allocate(events: readonly Event[], pool: Pool): Allocation[] {
   return allocations;
 }
 
-/** A graph of the step, launched once so many events have been compared. */
+/** A graph of the step. */
 interface Piece {
   graph: GraphHandle;
+  /** It is launched once this many events have been compared. */
   end: number;
 }
 
-/** A recorded step. What the comparison of each call reads lies close together: plans, and places in one array. */
+/** A recorded step. What each comparison reads is stored close together: the plans, and all places in one array. */
 export class Trace {
-  /** Memory of this step alone. */
+  /** Memory of this recorded step only. */
   private readonly pool: Pool;
   private readonly allocations: readonly Allocation[] = [];
   private readonly pieces: Piece[] = [];
   private readonly plans: readonly Plan[];
   private readonly places: readonly number[];
   private readonly events: readonly Event[];
-  /** Storages by slot. One that nothing uses any more is the slot's in the next step too. */
+  /** Storages by slot. A storage that is not in use after the step is used again in the next. */
   private readonly storages: Storage[];
-  /** Events that this step has compared, and their inputs. */
+  /** How many events of the current step have been compared, and how many inputs they have. */
   private at = 0;
   private place = 0;
-  /** Events before this one have been launched, as the graphs before `next`. */
+  /** How many events have been launched, and how many graphs. */
   private launched = 0;
   private next = 0;
-  /** Memory from before that this step has given back. */
+  /** Memory from earlier steps that this step has released. */
   private given: Allocation[] = [];
 
-  /** @throws what `createBuffer` throws, where the device has no room for it */
+  /** @throws what `createBuffer` throws, if the device has too little memory for a second copy of the step's values */
   constructor(
     private readonly engine: Stream,
     private readonly log: Log,
@@ -209,17 +209,17 @@ export class Trace {
     return [...x, ...y].map((place) => (place < 0 ? (this.log.earlier.get(place) as BufferHandle) : ofSlot(place)));
   }
 
-  /** A step begins. */
+  /** Begins a step. */
   begin(): void {
     this.at = this.place = this.launched = this.next = 0;
   }
 
-  /** Whether nothing of this step has been compared yet. */
+  /** Whether no event of the current step has been compared. */
   get idle(): boolean {
     return this.at === 0;
   }
 
-  /** The storage of the next slot. */
+  /** The storage of the next slot, as new. */
   renew(): Storage {
     const { engine } = this;
     const storage = this.storages[engine.serial - engine.firstSerial];
@@ -229,13 +229,13 @@ export class Trace {
     return storage;
   }
 
-  /** Compares a call. @returns its plan, or undefined where the step is no longer the recorded one */
+  /** Compares a call. @returns its plan, or undefined if it differs; the replay has then ended */
   call(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): Plan | undefined {
     const plan = this.plans[this.at];
     if (plan?.op !== op || plan.inputs.length !== x.length || !sameNumbers(plan.n, n)) return this.interrupt();
     const { firstSerial } = this.engine;
     for (let i = 0; i < x.length; i++) {
-      // A storage has elements of one type.
+      // The type needs no comparison: a storage has elements of one type.
       const { storage, shape } = x[i];
       if (this.places[this.place + i] !== placeOf(storage as Storage, firstSerial) || !sameNumbers(plan.inputs[i].shape, shape)) {
         return this.interrupt();
@@ -246,7 +246,7 @@ export class Trace {
     return plan;
   }
 
-  /** Compares an upload. @returns where its data is */
+  /** Compares an upload and makes it. @returns its storage, or undefined if it differs */
   input(data: ArrayBufferView): Storage | undefined {
     const plan = this.plans[this.at];
     if (plan?.op !== INPUT || plan.n[0] !== data.byteLength) return this.interrupt();
@@ -256,22 +256,22 @@ export class Trace {
     return this.renew();
   }
 
-  /** Runs what comes before a read. */
+  /** Compares a read, and launches what comes before it. */
   read(storage: Storage): void {
     if (this.marked(READ, storage)) this.advance(1);
-    // Between steps what an earlier one left may be read: nothing is under way.
+    // Before the first event of a step, values of earlier steps may be read: nothing waits to be launched.
     else if (this.at > 0 || storage.serial >= this.engine.firstSerial) this.interrupt();
   }
 
-  /** Compares the end of a storage. @returns whether its memory is of the recorded step or will be given back with it */
+  /** Compares a release. @returns whether this recorded step takes care of the memory */
   freed(storage: Storage): boolean {
     if (!this.marked(FREED, storage)) {
-      // Between steps it may be released, too.
+      // Likewise, values of earlier steps may be released.
       if (this.at > 0 || storage.serial >= this.engine.firstSerial) this.interrupt();
       return false;
     }
     this.advance(1);
-    // Calls that have not been launched may use it.
+    // Not yet: calls that have not been launched may use it.
     if (storage.serial < this.engine.firstSerial) this.given.push(storage.allocation);
     return true;
   }
@@ -280,7 +280,7 @@ export class Trace {
     return this.plans[this.at] === plan && this.places[this.place] === placeOf(storage, this.engine.firstSerial);
   }
 
-  /** An event was the recorded one: launches the graph that ends here, if one does. Where that fails the event has not been. */
+  /** Counts an event that equals the recorded one, and launches the graph that ends with it, if any. If that throws, it is not counted. */
   private advance(inputs: number): void {
     const at = this.at + 1;
     const piece = this.pieces[this.next];
@@ -294,37 +294,38 @@ export class Trace {
     this.place += inputs;
   }
 
-  /** The step ends. @returns whether it was the recorded one */
+  /** Ends the step. @returns whether it equalled the recorded one */
   finish(): boolean {
     if (this.at !== this.events.length) {
       this.interrupt();
       return false;
     }
-    // What is still in use gets memory of its own: the next launch writes over the recorded one's.
+    // Values still in use move to memory of their own: the next launch overwrites the recorded step's.
     for (let slot = 0; slot < this.storages.length; slot++) {
       if (this.storages[slot].shares === 0) continue;
       this.engine.copyOut(this.storages[slot]);
-      this.part(slot);
+      this.detach(slot);
     }
     this.release();
     return true;
   }
 
-  /** Parts with the storage of a slot, which lives on after this step. */
-  private part(slot: number): Storage {
+  /** Replaces the storage of a slot by a new one. @returns the old one, which lives on after this step */
+  private detach(slot: number): Storage {
     const storage = this.storages[slot];
     this.storages[slot] = this.unused(slot);
     return storage;
   }
 
+  /** Returns memory that the step has released. */
   private release(): void {
     for (const allocation of this.given) this.engine.giveBack(allocation);
     this.given = [];
   }
 
   /**
-   * Carries out what was compared and not launched, in memory of its own, and leaves the rest of the step to the engine.
-   * @throws where there is no memory for that; the step then goes on as it was
+   * Ends the replay: executes what was compared but not launched, in memory of its own, and leaves the rest of the step to the engine.
+   * @throws if there is too little memory for that; the replay then goes on
    */
   interrupt(): undefined {
     const { engine, storages, allocations } = this;
@@ -332,9 +333,9 @@ export class Trace {
     const pending = this.events.slice(this.launched, this.at);
     const made = new Set(pending.flatMap(({ plan, y }) => (plan.op === INPUT ? [] : y)));
     const freed = new Set(pending.map(freedBy));
-    // Values of launched calls, and data, are where the graph has them: they move.
+    // Values of launched calls, and uploads, are in the recorded step's memory and have to move.
     const moved = storages.flatMap(({ shares }, slot) => (!made.has(slot) && (shares > 0 || freed.has(slot)) ? [slot] : []));
-    // First all memory, in the order in which it is taken and given back.
+    // All allocations come first, in the order of the events, so that a failure changes nothing.
     const own = new Map<number, Allocation>();
     const held = new Set<number>();
     const take = (slot: number) => {
@@ -358,12 +359,12 @@ export class Trace {
     const handle = (slot: number) => (own.get(slot) ?? allocations[slot]).handle;
     for (const slot of moved) engine.copy(allocations[slot], own.get(slot) as Allocation);
     for (const event of pending) engine.append(event.plan.template, this.handlesOf(event, handle));
-    for (const slot of held) engine.own(this.part(slot), own.get(slot) as Allocation);
+    for (const slot of held) engine.own(this.detach(slot), own.get(slot) as Allocation);
     this.release();
     return undefined;
   }
 
-  /** Gives back the graphs and their memory. */
+  /** Destroys the graphs and frees their memory. */
   destroy(): void {
     for (const { graph } of this.pieces) this.engine.vk.graphDestroy(graph);
     this.pool.destroy();

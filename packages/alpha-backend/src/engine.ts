@@ -1,8 +1,8 @@
-// Calls become dispatches here: memory from a pool, records packed once for each operation and shape, lists of them
-// submitted together, and, where step after step makes the same calls, one launch of a recorded graph (`capture.ts`).
+// Turns calls into dispatches. A call takes memory from a pool and appends records, packed once for each operation and shape, to a list
+// that is submitted as a whole. Where step after step makes the same calls, they are one launch of a recorded graph (`capture.ts`).
 //
-// A call that throws, for instance because the device is out of memory, has changed nothing and can be made again: what may fail comes
-// first in each.
+// A call that throws, for instance because the device is out of memory, has changed nothing and can be made again: every method does
+// first what may fail.
 
 import type { BufferHandle } from 'helios-vk';
 import { Recorder, createKernels, type Kernels, type Template } from 'helios-vk/kernels';
@@ -14,43 +14,44 @@ import { type Described, type Operation, type Plan, Plans } from './plan.js';
 import { DeviceTensor } from './tensor.js';
 import { BYTES, BackendError, type TensorArray, type TensorData, show, sizeOf } from './types.js';
 
-/** Dispatches that are submitted together. */
+/** Dispatches after which the list is submitted. */
 const LIST = 256;
-/** Events of a step that can be recorded: a program that never ends a step does not fill the memory with them. */
+/** A step with more events is not recorded, so that a program that never ends a step does not fill the memory with them. */
 const MAX_EVENTS = 1 << 18;
-/** Tensors of one element that can still be read after they were released in this step. */
+/** How many released tensors of one element can still be read in a step. */
 const READABLE = 256;
 /** Steps in a row that differ from the recorded one before it is given up. */
 const DIFFERENT = 3;
 
 const NO_NUMBERS: readonly number[] = [];
 
-/** Memory of a storage that the garbage collector gives back, unless that has been done. */
+/** Memory of a storage. It returns to the pool when the storage is garbage collected, unless it is not `live` any more. */
 type Held = Allocation & { live?: boolean };
 
 export class Engine implements Stream {
   readonly kernels: Kernels;
   readonly pool: Pool;
-  /** Steps, how many of them were launched as recorded graphs, recordings made, and steps that left theirs half-way. */
+  /** Steps; those of them that were replayed from graphs; recordings; steps that differed from the recorded one. */
   readonly counts = { steps: 0, replayed: 0, recorded: 0, differed: 0 };
-  /** Storages made so far; the first of this step. */
+  /** How many storages were made, in all and before this step. */
   serial = 0;
   firstSerial = 0;
-  /** The recorded step, and the same while this step follows it. */
+  /** The recorded step; `following` is the same while the current step equals it. */
   private trace: Trace | undefined;
   private following: Trace | undefined;
-  /** Whether this step has done anything. */
+  /** Whether the current step has executed anything. */
   private worked = false;
-  /** What this step did, where it may be recorded; what the one before it did. */
+  /** Events of the current step, if it may be recorded, and of the step before it. */
   private log: Log | undefined;
   private previous: Log | undefined;
+  /** Steps in a row that differed. */
   private differed = 0;
-  /** Dispatches that wait for a submission. */
+  /** Dispatches that have not been submitted. */
   private readonly list = new Recorder(1 << 16);
   private readonly plans: Plans;
-  /** Tensors of one element whose memory goes with the step: the trainer reads its loss after its tape has released it. */
+  /** Released tensors of one element, whose memory is kept to the end of the step: the trainer reads its loss after its tape has released it. */
   private readonly late: DeviceTensor[] = [];
-  /** Device copies of tensors of the host. */
+  /** Device copies of host tensors. */
   private readonly residents = new WeakMap<TensorData, DeviceTensor>();
   private readonly registry: FinalizationRegistry<Held>;
 
@@ -58,7 +59,7 @@ export class Engine implements Stream {
     readonly vk: Native,
     private capturing: boolean,
   ) {
-    // What is packed names slots, not buffers; sizes are those of the tensors by construction.
+    // The kernels cannot check sizes: their arguments are slots, not buffers. By construction the sizes are those of the tensors.
     this.kernels = createKernels(vk, { check: false });
     this.plans = new Plans(this.kernels);
     this.pool = new Pool(vk, this.relieve);
@@ -68,7 +69,7 @@ export class Engine implements Stream {
     });
   }
 
-  /** Gives back idle memory. What waits may name it, and goes first. */
+  /** Frees idle memory. Dispatches that have not been submitted may use it, so they are submitted first. */
   readonly relieve = (): void => {
     this.submit();
     this.pool.trim();
@@ -76,7 +77,7 @@ export class Engine implements Stream {
 
   /**
    * Calls an operation.
-   * @param x its inputs; the list is the engine's from here on
+   * @param x its inputs; the engine keeps the list
    * @returns its first output
    */
   apply(op: Operation, x: TensorData[], n: readonly number[] = NO_NUMBERS): DeviceTensor {
@@ -85,14 +86,14 @@ export class Engine implements Stream {
     return recorded ? this.renewed(recorded.outputs[0]) : this.execute(op, inputs, n)[0];
   }
 
-  /** Likewise. @returns all outputs, perhaps none */
+  /** Calls an operation. @returns all its outputs, perhaps none */
   applyAll(op: Operation, x: TensorData[], n: readonly number[] = NO_NUMBERS): DeviceTensor[] {
     const inputs = this.allPlaced(op, x);
     const recorded = this.following?.call(op, inputs, n);
     return recorded ? recorded.outputs.map((output) => this.renewed(output)) : this.execute(op, inputs, n);
   }
 
-  /** The next output of a recorded step. */
+  /** The next output of the recorded step. */
   private renewed({ shape, dtype }: Described): DeviceTensor {
     return new DeviceTensor(this, shape, dtype, (this.following as Trace).renew());
   }
@@ -121,7 +122,7 @@ export class Engine implements Stream {
     if (this.log && this.log.plans.length > MAX_EVENTS) this.log = undefined;
   }
 
-  /** Memory for the outputs of a plan, all or nothing. */
+  /** Allocates the outputs of a plan: all, or on failure none. */
   private takeAll({ outputs }: Plan): Allocation[] {
     const taken: Allocation[] = [];
     try {
@@ -137,7 +138,7 @@ export class Engine implements Stream {
     template.appendTo(this.list, handles);
   }
 
-  /** Submits the dispatches that wait where they are many. */
+  /** Submits the list if it is full. */
   private makeRoom(): void {
     if (this.list.count >= LIST) this.submit();
   }
@@ -178,20 +179,20 @@ export class Engine implements Stream {
     this.pool.give(allocation);
   }
 
-  // Tensors of the host
+  // Host tensors
 
   private allPlaced(op: Operation, x: TensorData[]): DeviceTensor[] {
     for (let i = 0; i < x.length; i++) x[i] = this.placed(op.name, x[i]);
     return x as DeviceTensor[];
   }
 
-  /** A tensor on the device. */
+  /** A tensor with its memory on the device. */
   placed(call: string, tensor: TensorData): DeviceTensor {
     const own = this.resident(tensor);
-    if (own.released) throw new BackendError(call, 'a tensor that was released (releaseGpuTensor)');
+    if (own.released) throw new BackendError(call, 'a tensor that was released (releaseGpuTensor) is used');
     if (own.storage === undefined) {
       const { pending, shape, dtype } = own;
-      own.settle(
+      own.uploaded(
         typeof pending === 'number'
           ? (this.apply(FILL, [], [pending, dtype === 'f32' ? 0 : 1, ...shape]).storage as Storage)
           : this.input(pending),
@@ -200,14 +201,14 @@ export class Engine implements Stream {
     return own;
   }
 
-  /** Data of the host on the device. */
+  /** Uploads data. */
   input(data: ArrayBufferView): Storage {
     const recorded = this.following?.input(data);
     if (recorded) return recorded;
     const plan = this.plans.of(INPUT, [], [data.byteLength]);
     const allocation = this.pool.take(data.byteLength);
     try {
-      // What waits may use the same memory.
+      // Dispatches that have not been submitted may use the same memory.
       this.submit();
       this.vk.uploadBuffer(allocation.handle, data);
     } catch (error) {
@@ -219,23 +220,24 @@ export class Engine implements Stream {
     return this.newStorage(allocation);
   }
 
-  /** The device's copy of a tensor: itself, or what was uploaded of a tensor of the host. */
+  /** A tensor as the device's: itself, or the copy of a host tensor, which is uploaded on first use. */
   resident(tensor: TensorData): DeviceTensor {
     if (tensor instanceof DeviceTensor) {
-      if (tensor.engine !== this) throw new BackendError('tensor', 'it is of another backend: hand over its data');
+      if (tensor.engine !== this) throw new BackendError('tensor', 'it is of another backend: pass its data instead (fromArray)');
       return tensor;
     }
     let own = this.residents.get(tensor);
     if (own === undefined) {
       const { shape, dtype, data } = tensor;
-      if (data.length !== sizeOf(shape)) throw new BackendError('tensor', `${data.length} elements of data for shape ${show(shape)}`);
+      if (data.length !== sizeOf(shape))
+        throw new BackendError('tensor', `shape ${show(shape)} takes ${sizeOf(shape)} elements, data has ${data.length}`);
       own = new DeviceTensor(this, shape, dtype, this.input(data));
       this.residents.set(tensor, own);
     }
     return own;
   }
 
-  /** A tensor of the host whose elements the device has changed: `data` reads them from there. */
+  /** Makes `data` of a host tensor read from the device, which has changed its elements. */
   changed(tensor: TensorData): void {
     if (tensor instanceof DeviceTensor) return;
     const own = this.residents.get(tensor);
@@ -244,7 +246,7 @@ export class Engine implements Stream {
     Object.defineProperty(tensor, 'data', { get: () => own.data, configurable: true, enumerable: true });
   }
 
-  /** The elements of a tensor, as they are once everything called so far has run. */
+  /** Waits for everything that was called, and reads a tensor's elements. */
   read(tensor: DeviceTensor, storage: Storage): TensorArray {
     this.following?.read(storage);
     this.submit();
@@ -256,15 +258,13 @@ export class Engine implements Stream {
     return new kind(raw.buffer as ArrayBuffer, raw.byteOffset, size);
   }
 
-  /** Gives back a tensor's memory; nothing for one that has none. */
+  /** Releases a tensor's memory, if it has any. */
   release(tensor: TensorData): void {
     const own = tensor instanceof DeviceTensor ? tensor : this.residents.get(tensor);
     if (own === undefined || own.released) return;
-    if (own !== tensor) {
-      // What the device has changed outlives its copy there.
-      if (own.changed) {
-        Object.defineProperty(tensor, 'data', { value: own.data.slice(), configurable: true, enumerable: true, writable: true });
-      }
+    if (own !== tensor && own.changed) {
+      // The host tensor keeps what the device wrote.
+      Object.defineProperty(tensor, 'data', { value: own.data.slice(), configurable: true, enumerable: true, writable: true });
     }
     if (own.storage && own.storage.serial >= this.firstSerial && sizeOf(own.shape) === 1) {
       if (this.late.length >= READABLE) this.dropLate();
@@ -283,7 +283,7 @@ export class Engine implements Stream {
     const { storage, statistics } = own;
     if (statistics) this.release(statistics.tensor);
     own.statistics = undefined;
-    // Counted down after that: the step may have to be carried out with it first.
+    // Only then counted down: `free` may end the replay, which still needs to see it in use.
     if (storage?.shares === 1) this.free(storage);
     if (storage) storage.shares--;
     own.storage = undefined;
@@ -295,14 +295,14 @@ export class Engine implements Stream {
     this.giveBack(storage.allocation);
   }
 
-  /** Whether something done to a storage is part of the step; between steps, what earlier ones left is read and released. */
+  /** Whether a read or release belongs to the step. Those of earlier values, before the step has done anything, belong to none. */
   private inStep(storage: Storage): boolean {
     return this.worked || storage.serial >= this.firstSerial;
   }
 
   // Steps
 
-  /** The end of a step: everything called so far is submitted, and the next step may be a recorded one. */
+  /** Ends a step: submits everything that was called. The next step may be a replay. */
   endStep(): void {
     while (this.late.length > 0) this.dropLate();
     const { log, previous } = this;
@@ -331,9 +331,9 @@ export class Engine implements Stream {
     this.log = this.capturing && !this.trace ? new Log() : undefined;
   }
 
-  /** From now on steps are compared with this one. Where the device has no room for that, they go on call by call. */
+  /** Records a step, to compare the next ones with it. Without memory for that, recording is given up and steps run call by call. */
   private record(log: Log): void {
-    // The step has given its memory back; a recorded one has its own.
+    // The recorded step has memory of its own, for which the memory that the step has released makes room.
     this.pool.trim();
     try {
       this.trace = new Trace(this, log);
@@ -344,14 +344,14 @@ export class Engine implements Stream {
     }
   }
 
-  /** The step differs from the recorded one: from here on it is carried out call by call. */
+  /** Executes the rest of the step call by call: it differs from the recorded one. */
   leave(): void {
     this.following = undefined;
     this.worked = true;
     this.counts.differed++;
   }
 
-  /** Everything that was called has run. */
+  /** Waits until everything that was called has run. */
   finish(): void {
     if (this.following?.idle === false) this.following.interrupt();
     this.submit();

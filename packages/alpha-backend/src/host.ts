@@ -1,30 +1,30 @@
-// What the host computes: calls that no step of training makes, and types that the device does not compute in.
+// Operations on the host: those that no training step calls, and those on types that the device does not compute in.
 
 import { f16Bits, f16Value } from 'helios-vk/kernels';
 
 import { axisOf, broadcastShapes, broadcastStrides, stridesOf, type View } from './shapes.js';
 import { BackendError, type Dtype, type Shape, type TensorArray, type TensorData, hostArray, show, sizeOf } from './types.js';
 
-/** Elements on the host with their shape. */
+/** A tensor on the host. */
 export interface HostTensor {
   shape: Shape;
   dtype: Dtype;
   data: TensorArray;
 }
 
-/** Numbers of a tensor of any type. */
+/** The elements of a tensor as numbers, whatever its type. */
 export function numbersOf({ dtype, data }: TensorData): ArrayLike<number> {
   return dtype === 'f16' ? Float64Array.from(data as Uint16Array, f16Value) : data;
 }
 
-/** A tensor of numbers. */
+/** A tensor with these elements. */
 export function made(shape: Shape, dtype: Dtype, values: ArrayLike<number>): HostTensor {
   const data = hostArray(dtype, values.length);
   for (let i = 0; i < values.length; i++) data[i] = dtype === 'f16' ? f16Bits(values[i]) : values[i];
   return { shape, dtype, data };
 }
 
-/** The wider of two types. */
+/** The type of a result of two types: the first of f64, f32, f16, i32 that is one of them. */
 function commonType(a: Dtype, b: Dtype): Dtype {
   for (const dtype of ['f64', 'f32', 'f16', 'i32'] as const) if (a === dtype || b === dtype) return dtype;
   return 'f32';
@@ -54,7 +54,7 @@ export function zip(call: string, a: TensorData, b: TensorData, f: (x: number, y
   return made(shape, dtype ?? commonType(a.dtype, b.dtype), values);
 }
 
-/** Every index of a shape, in order. */
+/** Visits every index of a shape, in row-major order. */
 function walk(shape: Shape, visit: (index: readonly number[], i: number) => void): void {
   const index = shape.map(() => 0);
   const size = sizeOf(shape);
@@ -65,7 +65,7 @@ function walk(shape: Shape, visit: (index: readonly number[], i: number) => void
 }
 const dot = (index: readonly number[], strides: readonly number[]) => index.reduce((sum, at, d) => sum + at * strides[d], 0);
 
-/** Elements picked: output element `index` is element `from(index)` of a. */
+/** Gathers: the output at `index` is element `from(index)` of a. */
 function pick(a: TensorData, shape: Shape, from: (index: readonly number[]) => number): HostTensor {
   const data = hostArray(a.dtype, sizeOf(shape));
   walk(shape, (index, i) => {
@@ -79,7 +79,7 @@ export function strided(a: TensorData, { shape, strides, offset }: View): HostTe
   return pick(a, shape, (index) => offset + dot(index, strides));
 }
 
-/** Tensors behind each other, into a shape. */
+/** Concatenates tensors along an axis. */
 export function cat(tensors: readonly TensorData[], shape: Shape, axis: number): HostTensor {
   const strides = stridesOf(shape);
   const data = hostArray(tensors[0].dtype, sizeOf(shape));
@@ -93,7 +93,7 @@ export function cat(tensors: readonly TensorData[], shape: Shape, axis: number):
   return { shape, dtype: tensors[0].dtype, data };
 }
 
-/** Sums over an axis, or of all elements (−1), in float64. */
+/** factor · the sum over an axis, or over all elements (axis −1), in float64. */
 export function sum(a: TensorData, axis: number, keep: boolean, factor: number): HostTensor {
   const gone = (d: number) => axis < 0 || d === axis;
   const kept = a.shape.map((size, d) => (gone(d) ? 1 : size));
@@ -110,11 +110,12 @@ export function sum(a: TensorData, axis: number, keep: boolean, factor: number):
   );
 }
 
-/** The k largest along an axis, in descending order and the first of equal ones first, and their positions. */
+/** The k largest elements along an axis and their positions, in descending order; of equal elements the first comes first. */
 export function topk(a: TensorData, k: number, axis: number): { values: HostTensor; indices: HostTensor } {
   const at = axisOf('topk', axis, a.shape.length);
   const size = a.shape[at];
-  if (!(Number.isInteger(k) && k >= 1 && k <= size)) throw new BackendError('topk', `k = ${k} of ${size} elements along the axis`);
+  if (!(Number.isInteger(k) && k >= 1 && k <= size))
+    throw new BackendError('topk', `k = ${k}: must be an integer from 1 to ${size}, the size of axis ${at}`);
   const shape = a.shape.map((n, d) => (d === at ? k : n));
   const inner = sizeOf(a.shape.slice(at + 1));
   const numbers = numbersOf(a);
@@ -133,7 +134,7 @@ export function topk(a: TensorData, k: number, axis: number): { values: HostTens
   return { values: { shape, dtype: a.dtype, data: values }, indices: { shape, dtype: 'i32', data: indices } };
 }
 
-/** Positions of the largest along an axis, or among all. */
+/** Positions of the largest elements along an axis, or of the largest of all. */
 export function argmax(a: TensorData, axis: number | undefined): HostTensor {
   const x = axis === undefined ? { shape: [sizeOf(a.shape)], dtype: a.dtype, data: a.data } : a;
   const at = axisOf('argmax', axis ?? 0, x.shape.length);
@@ -142,27 +143,29 @@ export function argmax(a: TensorData, axis: number | undefined): HostTensor {
   return { ...indices, shape: axis !== undefined && rest.length === 0 ? [1] : rest };
 }
 
-/** Element `index` with its place along the axis taken from `indices`, of whose shape the result is. */
+/** The output at `index` is a at `index`, with the component of `axis` replaced by `indices` at `index`. */
 export function gather(a: TensorData, axis: number, indices: TensorData): HostTensor {
   const at = axisOf('gather', axis, a.shape.length);
-  if (indices.shape.length !== a.shape.length) throw new BackendError('gather', `indices ${show(indices.shape)} into ${show(a.shape)}`);
+  if (indices.shape.length !== a.shape.length)
+    throw new BackendError('gather', `indices ${show(indices.shape)} must have as many dimensions as ${show(a.shape)}`);
   const strides = stridesOf(a.shape);
   const own = stridesOf(indices.shape);
   return pick(a, indices.shape, (index) => {
     const place = indices.data[dot(index, own)];
-    if (!(place >= 0 && place < a.shape[at])) throw new BackendError('gather', `index ${place} of ${a.shape[at]} elements along the axis`);
+    if (!(place >= 0 && place < a.shape[at]))
+      throw new BackendError('gather', `index ${place} is outside of axis ${at}, which has ${a.shape[at]} elements`);
     return dot(index, strides) + (place - index[at]) * strides[at];
   });
 }
 
-/** 0 where a token is seen and −∞ where it comes later. */
+/** [size, size]: 0 up to the diagonal, −∞ behind it. */
 export function causalMask(size: number): HostTensor {
   const data = new Float32Array(size * size);
   for (let i = 0; i < size; i++) data.fill(Number.NEGATIVE_INFINITY, i * size + i + 1, (i + 1) * size);
   return { shape: [size, size], dtype: 'f32', data };
 }
 
-/** 1 / (1 − p) where an element is kept, else 0, by the trainer's own hash of seed, counter and position. */
+/** 1 / (1 − p) where the trainer's hash of seed, counter and position keeps the element, else 0. */
 export function dropoutMask(shape: Shape, seed: number, counter: number, p: number): HostTensor {
   const data = new Float32Array(sizeOf(shape));
   const kept = 1 / (1 - p);
@@ -176,7 +179,7 @@ export function dropoutMask(shape: Shape, seed: number, counter: number, p: numb
   return { shape: [...shape], dtype: 'f32', data };
 }
 
-/** Standard normal numbers by Box and Muller's transform of `random`. */
+/** Standard normal numbers, by the Box–Muller transform of `random`. */
 export function normal(size: number, random: () => number): Float32Array {
   const data = new Float32Array(size);
   for (let i = 0; i < size; i += 2) {

@@ -1,4 +1,4 @@
-// The existing trainer's `Backend` over the kernels of helios-vk.
+// The trainer's `Backend` over the kernels of helios-vk: what a program imports.
 
 import { createRequire } from 'node:module';
 
@@ -10,8 +10,8 @@ export { DeviceTensor } from './tensor.js';
 export { BackendError, type Dtype, type Precision, type Shape, type TensorArray, type TensorData } from './types.js';
 
 /**
- * A backend on the device that `helios-vk` opens.
- * @throws what `initDevice` throws, and a `BackendError` for an option that is unknown or does not fit, or a precision that the device does not have
+ * Opens the device and makes a backend on it.
+ * @throws what `initDevice` throws, and a `BackendError` if an option is unknown or does not fit, or the device lacks the precision
  */
 export function createBackend(options: BackendOptions = {}): HeliosVkBackend {
   checkOptions(options);

@@ -1,4 +1,4 @@
-// Memory of the device: buffers by size, kept for reuse, and what tensors share of it.
+// Device memory: buffers that are kept for reuse, and storages, which tensors share.
 
 import type { BufferHandle } from 'helios-vk';
 import type { Template } from 'helios-vk/kernels';
@@ -6,10 +6,10 @@ import type { Template } from 'helios-vk/kernels';
 /** The native module. */
 export type Native = typeof import('helios-vk');
 
-/** Sizes are multiples of this, in bytes. */
+/** Sizes of buffers are multiples of this, in bytes. */
 const UNIT = 256;
 
-/** Whether an error says that the device is out of memory. */
+/** Whether an error is the addon's for a device that is out of memory. */
 export const isOutOfMemory = (error: unknown): boolean => (error as { code?: string }).code === 'ERR_HELIOS_OUT_OF_MEMORY';
 
 /** A buffer of the device. */
@@ -18,56 +18,58 @@ export interface Allocation {
   bytes: number;
 }
 
-/** Memory that one or several tensors are of; given back when the last of them is released. */
+/** Memory of one or more tensors, returned when the last of them is released. */
 export class Storage {
-  /** Tensors of it that have not been released. */
+  /** How many tensors use it. */
   shares = 1;
-  /** Counts writes in place: a copy on the host is of a version. */
+  /** Counts writes in place, so that a copy on the host knows whether it is current. */
   version = 0;
   constructor(
     public allocation: Allocation,
-    /** Counts storages: a later one has a larger number. */
+    /** Its number, in the order in which storages were made. */
     public serial: number,
   ) {}
 }
 
-/** The device as a recorded step sees it: what `Engine` does call by call. */
+/** What a recorded step needs of `Engine`. */
 export interface Stream {
   readonly vk: Native;
-  /** The number of the next storage, and of the first one of this step. */
+  /** The numbers of the next storage and of the first one of this step. */
   serial: number;
   readonly firstSerial: number;
   readonly pool: Pool;
-  /** Gives back what can be given back, where memory is short. */
+  /** Frees idle memory. */
   readonly relieve: () => void;
-  /** Adds dispatches to those that wait. */
+  /** Appends dispatches to the list. */
   append(template: Template, handles: readonly BufferHandle[]): void;
-  /** Submits the dispatches that wait. Where that fails none of them has run, and they still wait. */
+  /** Submits the list. If that throws, none of its dispatches has run and the list is kept. */
   submit(): void;
   /** Copies a buffer to another of its size. */
   copy(from: Allocation, to: Allocation): void;
-  /** Gives a storage memory of its own, which goes back with it. */
+  /** Gives a storage this memory, which is returned with it. */
   own(storage: Storage, allocation: Allocation): void;
-  /** Moves a storage out of a recorded step's memory. */
+  /** Copies a storage out of a recorded step's memory, into memory of its own. */
   copyOut(storage: Storage): void;
+  /** Returns memory to the pool. */
   giveBack(allocation: Allocation): void;
-  /** Goes on call by call: the recorded step is left. */
+  /** Leaves the recorded step: the rest runs call by call. */
   leave(): void;
 }
 
 /** Buffers by size, kept for reuse. */
 export class Pool {
-  /** Of what is kept. */
+  /** Bytes of free buffers. */
   bytes = 0;
   private readonly free = new Map<number, BufferHandle[]>();
-  /** All that exist, in use or free. */
+  /** All buffers, in use or free. */
   private readonly made = new Set<BufferHandle>();
   constructor(
     private readonly vk: Native,
-    /** Called where the device is out of memory: gives back what is idle. */
+    /** Called if the device is out of memory, to free some; the allocation is then tried once more. */
     private readonly relieve: () => void,
   ) {}
 
+  /** A free buffer of this size, or a new one. */
   take(bytes: number): Allocation {
     const size = Math.max(UNIT, Math.ceil(bytes / UNIT) * UNIT);
     const handle = this.free.get(size)?.pop();
@@ -76,6 +78,7 @@ export class Pool {
     return { handle, bytes: size };
   }
 
+  /** Keeps a buffer for reuse. */
   give({ handle, bytes }: Allocation): void {
     const list = this.free.get(bytes);
     if (list) list.push(handle);
@@ -83,14 +86,14 @@ export class Pool {
     this.bytes += bytes;
   }
 
-  /** Destroys what is not in use. */
+  /** Destroys the free buffers. */
   trim(): void {
     for (const handles of this.free.values()) for (const handle of handles) this.discard(handle);
     this.free.clear();
     this.bytes = 0;
   }
 
-  /** Destroys all. */
+  /** Destroys all buffers. */
   destroy(): void {
     for (const handle of this.made) this.discard(handle);
     this.free.clear();

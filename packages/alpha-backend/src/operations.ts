@@ -1,4 +1,5 @@
-// The operations of the device, each as dispatches of the kernels. Tensors are dense and f32 unless said otherwise.
+// The operations of the device, as dispatches of the kernels. Tensors are dense and f32 unless said otherwise. The comment above an
+// operation lists its inputs, its outputs and, in brackets, its numbers, where the name does not say them.
 
 import { type Dispatches, type Kernels, STATE, STATE_WORDS } from 'helios-vk/kernels';
 
@@ -8,67 +9,68 @@ import { axisOf, broadcastShapes, broadcastStrides, collapse, sameShape, strides
 import { BackendError, type Dtype, type Precision, type Shape, show, sizeOf } from './types.js';
 
 const like = ([x]: readonly Described[]): Described[] => [{ shape: x.shape, dtype: x.dtype }];
-/** For what writes its inputs. */
+/** Of operations that write their inputs: no outputs. */
 const nothing = () => [];
 const scalar = () => f32([]);
 const f32 = (...shapes: Shape[]): Described[] => shapes.map((shape) => ({ shape, dtype: 'f32' }));
 const count = (x: { shape: Shape }) => Math.max(1, sizeOf(x.shape));
-/** A kernel takes one element at least. */
+/** @throws BackendError for a tensor without elements: a kernel takes at least one */
 function checkSome(call: string, shape: Shape): void {
   if (sizeOf(shape) === 0) throw new BackendError(call, `a tensor ${show(shape)} has no elements`);
 }
-/** Rows and columns of the last dimension. */
+/** Rows and columns of a tensor as a matrix; columns are its last dimension. */
 function rowsOf(call: string, shape: Shape) {
   checkSome(call, shape);
   const columns = shape.at(-1) ?? 1;
   return { rows: sizeOf(shape) / columns, columns };
 }
 
-/** Tensors that a kernel reads in step: it would read past the end of a smaller one. */
+/** @throws BackendError unless all tensors have `size` elements: a kernel would read past the end of a smaller one */
 function sameCount(call: string, size: number, x: readonly Described[]): void {
   for (const { shape } of x) {
     if (sizeOf(shape) !== size) throw new BackendError(call, `a tensor ${show(shape)} where ${size} elements are expected`);
   }
 }
-/** The first, where the second has as many elements. */
+/** The output is like the first input; the others must have as many elements. */
 const likeBoth = (call: string) => (x: readonly Described[]) => {
   sameCount(call, sizeOf(x[0].shape), x.slice(1));
   return like(x);
 };
-/** The targets of `logits`: one of each row. */
+/** @throws BackendError unless there is one target for each row of logits */
 function checkTargets(call: string, [logits, targets]: readonly Described[]): void {
   sameCount(call, rowsOf(call, logits.shape).rows, [targets]);
 }
 
-/** Elements of a buffer. */
+/** Where elements lie in a buffer. */
 interface Laid {
   buffer: number;
   strides: readonly number[];
   offset?: number;
 }
 const dense = ({ buffer, shape }: { buffer: number; shape: Shape }): Laid => ({ buffer, strides: stridesOf(shape) });
-/** The element at an index. */
+/** Offset of the element at an index. */
 const offsetOf = (shape: Shape, index: readonly number[]) => stridesOf(shape).reduce((sum, stride, d) => sum + stride * index[d], 0);
 
-/** Elements between layouts of one shape, by the larger of an element and itself: no arithmetic that changes it. */
+/** Copies elements from one layout to another. Where no copy kernel fits, y = max(x, x), which changes no number. */
 function move(k: Kernels, call: string, shape: Shape, x: Laid, y: Laid): Dispatches {
   checkSome(call, shape);
   const { shape: sizes, strides } = collapse(shape, [x.strides, y.strides]);
   const from = { buffer: x.buffer, offset: x.offset ?? 0 };
   const to = { buffer: y.buffer, offset: y.offset ?? 0 };
   if (sizes.length === 1 && strides[0][0] === 1 && strides[1][0] === 1) return k.copy({ x: from, y: to, count: sizes[0] });
-  // Rows become columns, matrix by matrix.
+  // A transpose of each matrix of a batch.
   const [batch, rows, columns] = [1, 1, ...sizes].slice(-3);
   const [step, down, across] = [0, 0, ...strides[0]].slice(-3);
   if (sizes.length <= 3 && sizes.length >= 2 && down === 1 && across === rows && (batch === 1 || step === rows * columns)) {
     if (sameNumbers(strides[1], stridesOf(sizes))) return k.transpose({ x: from, y: to, batch, rows: columns, columns: rows });
   }
-  if (sizes.length > 4) throw new BackendError(call, `a tensor ${show(shape)} in this order: more than four runs of dimensions`);
+  if (sizes.length > 4)
+    throw new BackendError(call, `a tensor ${show(shape)} in this order has more than four dimensions that cannot be merged`);
   const layouts = { aStrides: strides[0], bStrides: strides[0], yStrides: strides[1] };
   return k.broadcast({ a: from, b: from, y: to, shape: sizes, ...layouts, op: 'max' });
 }
 
-/** A tensor of one value: [value, 1 for integers, …shape]. */
+/** [value, 1 for i32 or 0 for f32, …shape]. */
 export const FILL = operation(
   'full',
   (_, [, integers, ...shape]) => [{ shape, dtype: integers ? 'i32' : 'f32' }],
@@ -86,7 +88,7 @@ const binary = (name: string, op: 'add' | 'mul' | 'div', beta: number, f: (x: nu
     ([a, b]) => f32(broadcastShapes(name, a.shape, b.shape)),
     (k, [a, b], [y]) => {
       const size = count(y);
-      // b repeats behind a's own elements.
+      // One pass suffices if a has the output's shape and b repeats only along its leading dimensions.
       const period = count(b);
       const suffix = b.shape.slice(b.shape.findIndex((n) => n !== 1));
       const repeats = period === 1 || suffix.every((n, d) => n === y.shape[d + y.shape.length - suffix.length]);
@@ -96,7 +98,11 @@ const binary = (name: string, op: 'add' | 'mul' | 'div', beta: number, f: (x: nu
         broadcastStrides(b.shape, y.shape),
         stridesOf(y.shape),
       ]);
-      if (shape.length > 4) throw new BackendError(name, `${show(a.shape)} and ${show(b.shape)}: more than four runs of dimensions`);
+      if (shape.length > 4)
+        throw new BackendError(
+          name,
+          `${show(a.shape)} and ${show(b.shape)}: broadcasting leaves more than four dimensions that cannot be merged`,
+        );
       return [k.broadcast({ a, b, y, shape, aStrides: strides[0], bStrides: strides[1], yStrides: strides[2], op, beta })];
     },
     { host: ([a, b]) => host.zip(name, a, b, f) },
@@ -110,7 +116,8 @@ export const DIV = binary('div', 'div', 1, (x, y) => x / y);
 export const ADD_INPLACE = operation(
   'addInplace',
   ([a, b]) => {
-    if (!sameShape(a.shape, b.shape)) throw new BackendError('addInplace', `${show(a.shape)} += ${show(b.shape)}`);
+    if (!sameShape(a.shape, b.shape))
+      throw new BackendError('addInplace', `${show(a.shape)} += ${show(b.shape)}: the shapes must be the same`);
     return [];
   },
   (k, [a, b]) => [k.binary({ a, b, y: a, count: count(a) })],
@@ -129,7 +136,7 @@ export const RECIPROCAL = unary('pow', 'reciprocal', (x) => x ** -1);
 export const SCALE = operation(
   'scale',
   like,
-  // x · s + (−0) has the sign of a zero product, x · s + 0 has not.
+  // beta is −0: x · s + 0 would turn a product of −0 into 0.
   (k, [x], [y], [s]) => [k.unary({ x, y, count: count(x), alpha: s, beta: -0 })],
   { host: ([x], [s]) => host.map(x, (value) => value * s) },
 );
@@ -138,7 +145,7 @@ export const SCALE_INPLACE = operation('scaleInplace', nothing, (k, [x], _, [s])
   writes: [0],
 });
 
-/** [low, high]. */
+/** min(max(x, low), high): [low, high]. */
 export const CLAMP = operation(
   'clamp',
   like,
@@ -154,14 +161,14 @@ export const CLAMP = operation(
   },
   { host: ([x], [low, high]) => host.map(x, (value) => Math.max(low, Math.min(high, value))) },
 );
-/** x · alpha + beta is positive for every number but −∞, as x − (−∞) is; a dispatch takes finite numbers. */
+/** Stands for x − (−∞), since a dispatch takes only finite numbers: x · alpha + beta is positive for every number except −∞. */
 const UNBOUNDED = { alpha: 2 ** -30, beta: 2 ** 100 };
-/** dy strictly between the bounds, else 0: x, dy; [low, high]. */
+/** x, dy to dx: dy where x is strictly between the bounds, else 0. [low, high]. */
 export const CLAMP_BACKWARD = operation('clampBackward', likeBoth('clampBackward'), (k, [x, dy], [dx], [low, high]) => {
-  // As f32 has them. Nothing is above ∞, below −∞, or between bounds that leave no room.
+  // The bounds as f32. No x is above ∞, below −∞, or between bounds without room.
   const [from, to] = [Math.fround(low), Math.fround(high)];
   if (!(from < to)) return [k.fill({ y: dx, count: count(x), value: 0 })];
-  // The gradients of relu(x − low) and of relu(high − x), one after the other. A NaN is above 0 in neither.
+  // The gradient of relu(x − low), then that of relu(high − x). For a NaN both are 0.
   const side = k.context.workspace('alpha side', 4 * count(x));
   const relu = { x: side, dx, count: count(x), activation: 'relu' } as const;
   return [
@@ -175,19 +182,22 @@ export const CLAMP_BACKWARD = operation('clampBackward', likeBoth('clampBackward
 type Activation = 'gelu' | 'relu' | 'silu';
 const activation = (name: Activation) =>
   operation(name, like, (k, [x], [y]) => [k.activationForward({ x, y, count: count(x), activation: name })]);
-/** dy · f'(x): x, dy. */
+/** x, dy to dy · f'(x). */
 const activationBackward = (name: Activation) =>
   operation(`${name}Backward`, likeBoth(`${name}Backward`), (k, [x, dy], [dx]) => [
     k.activationBackward({ x, dy, dx, count: count(x), activation: name }),
   ]);
 export const [GELU, SILU] = (['gelu', 'silu'] as const).map(activation);
-/** x where x > 0, else 0, also of a NaN, as the trainer has it: its own gradient. The kernel's activation propagates NaN. */
+/**
+ * x where x > 0, else 0, also for a NaN, as the trainer defines it. That is relu's gradient for dy = x; the kernel's own activation
+ * propagates NaN.
+ */
 export const RELU = operation('relu', like, (k, [x], [y]) => [
   k.activationBackward({ x, dy: x, dx: y, count: count(x), activation: 'relu' }),
 ]);
 export const [GELU_BACKWARD, RELU_BACKWARD, SILU_BACKWARD] = (['gelu', 'relu', 'silu'] as const).map(activationBackward);
 
-/** silu(a) · b. */
+/** a, b to silu(a) · b. */
 export const SILU_MUL = operation('siluMul', likeBoth('siluMul'), (k, [gate, up], [y]) => [
   k.gluForward({ gate, up, y, ...rowsOf('siluMul', gate.shape) }),
 ]);
@@ -206,13 +216,13 @@ export const SOFT_CAP = operation('softCap', like, (k, [x], [y], [cap]) => [
   k.activationForward({ x: y, y, count: count(x), activation: 'tanh' }),
   k.unary({ x: y, y, count: count(x), alpha: cap }),
 ]);
-/** dy · (1 − tanh²(x / cap)): [cap]. */
+/** x, dy to dy · (1 − tanh²(x / cap)): [cap]. */
 export const SOFT_CAP_BACKWARD = operation('softCapBackward', likeBoth('softCapBackward'), (k, [x, dy], [dx], [cap]) => [
   k.unary({ x, y: dx, count: count(x), alpha: 1 / cap }),
   k.activationBackward({ x: dx, dy, dx, count: count(x), activation: 'tanh' }),
 ]);
 
-/** Sums, times a factor: [axis, or −1 for all, 1 to keep dimensions, factor]. */
+/** factor · the sum over an axis: [axis, or −1 for all; 1 to keep the dimension; factor]. */
 export const SUM = operation(
   'sum',
   ([x], [axis, keep]) => {
@@ -258,15 +268,15 @@ export const CHECK_FINITE = operation('checkFinite', scalar, (k, [x], [y]) => {
   return [k.unary({ x, y: zeros, count: count(x), alpha: 0 }), k.reduceAll({ x: zeros, y, count: count(x) })];
 });
 
-/** Numbers of `precision` in an operation. */
+/** An operation's number `precision` is an index of this list. */
 export const PRECISIONS: readonly Precision[] = ['f32', 'bf16', 'f16'];
 
-/** A product over the last two dimensions, the others broadcast: [transposed a, transposed b, precision]. */
+/** a b over the last two dimensions; the others are broadcast. [1 to transpose a, 1 to transpose b, precision]. */
 export const MATMUL = operation(
   'matmul',
   ([a, b], [transA, transB]) => {
     if (a.shape.length < 2 || b.shape.length < 2) {
-      throw new BackendError('matmul', `${show(a.shape)} × ${show(b.shape)}: two dimensions at least`);
+      throw new BackendError('matmul', `${show(a.shape)} × ${show(b.shape)}: both need at least two dimensions`);
     }
     const [ar, ac] = a.shape.slice(-2);
     const [br, bc] = b.shape.slice(-2);
@@ -275,10 +285,10 @@ export const MATMUL = operation(
     if (k !== inner) {
       throw new BackendError(
         'matmul',
-        `${show(a.shape)}${transA ? 'ᵀ' : ''} × ${show(b.shape)}${transB ? 'ᵀ' : ''}: inner sizes ${k}, ${inner}`,
+        `${show(a.shape)}${transA ? 'ᵀ' : ''} × ${show(b.shape)}${transB ? 'ᵀ' : ''}: inner sizes ${k}, ${inner} differ`,
       );
     }
-    if (m * n * k === 0) throw new BackendError('matmul', `${show(a.shape)} × ${show(b.shape)}: matrices without elements`);
+    if (m * n * k === 0) throw new BackendError('matmul', `${show(a.shape)} × ${show(b.shape)}: a matrix has no elements`);
     return f32([...broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2)), m, n]);
   },
   (kernels, [a, b], [c], [transA, transB, precision]) => {
@@ -287,7 +297,7 @@ export const MATMUL = operation(
     const batchShape = c.shape.slice(0, -2);
     const batch = sizeOf(batchShape);
     const list: Dispatches[] = [];
-    /** A buffer with a matrix for each of the batch, or one for all. */
+    /** A buffer with one matrix for each of the batch, or `one` for all. */
     const operand = (name: string, { buffer, shape }: Operand) => {
       const own = shape.slice(0, -2);
       if (sizeOf(own) === 1) return { buffer, one: true };
@@ -300,7 +310,7 @@ export const MATMUL = operation(
     };
     const left = operand('alpha left', a);
     const right = operand('alpha right', b);
-    // A grid has at most 65,535 in its third dimension.
+    // A grid has at most 65,535 workgroups in its third dimension.
     for (let first = 0; first < batch; first += 65535) {
       list.push(
         kernels.matmul({
@@ -323,7 +333,7 @@ export const MATMUL = operation(
   },
 );
 
-/** Rows of a table: weight, ids. */
+/** weight, ids to the rows of weight. */
 export const EMBEDDING = operation(
   'embedding',
   ([weight, ids]) => f32([...ids.shape, weight.shape[1]]),
@@ -332,7 +342,7 @@ export const EMBEDDING = operation(
   ],
   { types: ['f32', 'i32'] },
 );
-/** The table's gradient: ids, dy; [rows of the table]. */
+/** ids, dy to the gradient of weight: [rows of weight]. */
 export const EMBEDDING_BACKWARD = operation(
   'embeddingBackward',
   ([ids, dy], [vocabulary]) => f32([vocabulary, sizeOf(dy.shape) / sizeOf(ids.shape)]),
@@ -346,7 +356,7 @@ export const EMBEDDING_BACKWARD = operation(
   { types: ['i32', 'f32'] },
 );
 
-/** x, weight, bias to y and the rows' statistics: [eps]. */
+/** x, weight, bias to y and each row's statistics: [eps]. */
 export const LAYER_NORM = operation(
   'layerNorm',
   ([x, weight, bias]) => {
@@ -369,12 +379,15 @@ export const LAYER_NORM_BACKWARD = operation(
   ],
 );
 
-/** x · mask + residual, of one shape: residual, x, mask. */
+/** residual, x, mask to x · mask + residual. */
 export const RESIDUAL_DROPOUT_ADD = operation(
   'residualDropoutAdd',
   ([residual, x, mask]) => {
     if (!sameShape(x.shape, residual.shape) || !sameShape(x.shape, mask.shape)) {
-      throw new BackendError('residualDropoutAdd', `${show(residual.shape)} + ${show(x.shape)} · ${show(mask.shape)}`);
+      throw new BackendError(
+        'residualDropoutAdd',
+        `${show(residual.shape)} + ${show(x.shape)} · ${show(mask.shape)}: the shapes must be the same`,
+      );
     }
     return like([x]);
   },
@@ -401,7 +414,7 @@ export const LOG_SOFTMAX = operation('logSoftmax', like, (k, [x], [y]) => {
   ];
 });
 
-/** The mean of the rows' losses: logits, targets. */
+/** logits, targets to the mean loss of the rows. */
 export const CROSS_ENTROPY = operation(
   'crossEntropy',
   (x) => {
@@ -415,7 +428,7 @@ export const CROSS_ENTROPY = operation(
   },
   { types: ['f32', 'i32'] },
 );
-/** Its gradient times a factor: logits, targets, and by a tensor where there is a third; [factor]. */
+/** logits, targets and perhaps dy (a scalar) to factor · dy · the gradient of `crossEntropy`: [factor]. */
 export const CROSS_ENTROPY_BACKWARD = operation(
   'crossEntropyBackward',
   (x) => {
@@ -435,7 +448,7 @@ export const CROSS_ENTROPY_BACKWARD = operation(
   { types: ['f32', 'i32', 'f32'] },
 );
 
-/** Elements of x as a view of it has them, copied. The view follows from the shape and the call's numbers. */
+/** A dense copy of a view of x. `viewOf` makes the view from x's shape and the call's numbers. */
 const view = (name: string, viewOf: (x: Shape, n: readonly number[]) => View) =>
   operation(
     name,
@@ -447,13 +460,13 @@ const view = (name: string, viewOf: (x: Shape, n: readonly number[]) => View) =>
     { host: ([x], n) => host.strided(x, viewOf(x.shape, n)) },
   );
 
-/** [two dimensions]. */
+/** [two axes]. */
 export const TRANSPOSE = view('transpose', (shape, dimensions) => {
   const [first, second] = dimensions.map((dim) => axisOf('transpose', dim, shape.length));
   return { shape: swapped(shape, first, second), strides: swapped(stridesOf(shape), first, second), offset: 0 };
 });
 
-/** [first of each dimension, …ends]. */
+/** [start of each dimension, …end of each]. */
 export const SLICE = view('slice', (shape, n) => {
   const [starts, ends] = [n.slice(0, shape.length), n.slice(shape.length)];
   if (
@@ -461,26 +474,32 @@ export const SLICE = view('slice', (shape, n) => {
     !n.every(Number.isInteger) ||
     shape.some((size, d) => !(starts[d] >= 0 && starts[d] <= ends[d] && ends[d] <= size))
   ) {
-    throw new BackendError('slice', `${show(starts)} to ${show(ends)} of ${show(shape)}`);
+    throw new BackendError(
+      'slice',
+      `${show(starts)} to ${show(ends)} of ${show(shape)}: expected integers with 0 ≤ start ≤ end ≤ size for each dimension`,
+    );
   }
   return { shape: starts.map((start, d) => ends[d] - start), strides: stridesOf(shape), offset: offsetOf(shape, starts) };
 });
 
-/** The shape. */
+/** […shape]. */
 export const BROADCAST = view('broadcast', (shape, target) => {
   const to = broadcastShapes('broadcast', shape, target);
-  if (!sameShape(to, target)) throw new BackendError('broadcast', `${show(shape)} to ${show(target)}`);
+  if (!sameShape(to, target)) throw new BackendError('broadcast', `${show(shape)} does not broadcast to ${show(target)}`);
   return { shape: to, strides: broadcastStrides(shape, to), offset: 0 };
 });
 
-/** Zeros with a part from x: [shape, first of each dimension, ends]. */
+/** Zeros with x at a place: [shape, start of each dimension, end of each]. */
 export const SCATTER_SLICE = operation(
   'scatterSlice',
   ([x], n) => {
     const rank = n.length / 3;
     const [shape, starts, ends] = [0, 1, 2].map((i) => n.slice(i * rank, (i + 1) * rank));
     if (rank !== x.shape.length || shape.some((size, d) => !(starts[d] >= 0 && ends[d] - starts[d] === x.shape[d] && ends[d] <= size))) {
-      throw new BackendError('scatterSlice', `${show(x.shape)} at ${show(starts)} to ${show(ends)} of ${show(shape)}`);
+      throw new BackendError(
+        'scatterSlice',
+        `${show(x.shape)} at ${show(starts)} to ${show(ends)} of ${show(shape)}: ends − starts must be the tensor's shape, inside of ${show(shape)}`,
+      );
     }
     return f32(shape);
   },
@@ -493,7 +512,7 @@ export const SCATTER_SLICE = operation(
   },
 );
 
-/** Tensors behind each other: [axis]. */
+/** Concatenates its inputs: [axis]. */
 export const CAT = operation(
   'cat',
   (x, [axis]) => [{ shape: catShape(x, axis), dtype: x[0].dtype }],
@@ -516,14 +535,14 @@ function catShape(x: readonly Described[], axis: number): number[] {
     if (dtype !== x[0].dtype)
       throw new BackendError('cat', `${x[0].dtype} ${show(x[0].shape)} and ${dtype} ${show(part)}: cast one first (castDtype)`);
     if (part.length !== shape.length || part.some((size, d) => d !== axis && size !== shape[d])) {
-      throw new BackendError('cat', `${show(x[0].shape)} and ${show(part)} along ${axis}`);
+      throw new BackendError('cat', `${show(x[0].shape)} and ${show(part)} along axis ${axis}: the other sizes must be the same`);
     }
     shape[axis] += part[axis];
   }
   return shape;
 }
 
-/** Between f32 and f16. */
+/** f32 to f16, or f16 to f32. */
 export const CAST = operation(
   'castDtype',
   ([x]) => [{ shape: x.shape, dtype: x.dtype === 'f32' ? 'f16' : 'f32' }],
@@ -532,7 +551,7 @@ export const CAST = operation(
 );
 const kernelType = (dtype: Dtype) => (dtype === 'f16' ? 'f16' : 'f32');
 
-/** Parameters, gradient, first and second moments, and what `adamwState` makes. */
+/** Updates parameters, gradient, first and second moments in place; the last input is what `adamwState` makes. */
 export const ADAMW = operation(
   'adamwStep',
   ([parameters, gradient, first, second]) => {
@@ -543,7 +562,7 @@ export const ADAMW = operation(
   { writes: [0, 2, 3] },
 );
 
-/** An optimizer's state (see `STATE` of the kernels) from the numbers of the trainer's call, in its order. */
+/** The optimizer state that the kernel reads (`STATE` of the kernels), from the numbers of the trainer's call in its order. */
 export function adamwState([lr, beta1, beta2, eps, weightDecay, bc1, bc2, gradScale]: readonly number[]): Float32Array {
   const words = new Float32Array(STATE_WORDS);
   words[STATE.rate] = lr;

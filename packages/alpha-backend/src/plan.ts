@@ -1,4 +1,4 @@
-// Operations, and their plans: an operation for some shapes and numbers, its dispatches packed once.
+// An operation says how to compute something by kernels. A plan is an operation for certain shapes and numbers, its dispatches packed once.
 
 import { type Dispatches, type Kernels, SLOT, Template } from 'helios-vk/kernels';
 
@@ -12,26 +12,28 @@ export interface Operand {
   readonly dtype: Dtype;
 }
 
-/** What an operation makes, or takes. */
+/** Shape and type of an operation's input or output. */
 export interface Described {
   readonly shape: Shape;
   readonly dtype: Dtype;
 }
 
-/** An operation of the device: what it makes of its inputs, and by which dispatches. Numbers are all else it depends on. */
+/** An operation of the device. Its dispatches depend only on shapes and types of its inputs and on numbers. */
 export interface Operation {
   readonly name: string;
+  /** Shapes and types of its outputs. @throws BackendError for inputs that it does not take */
   readonly infer: (x: readonly Described[], n: readonly number[]) => readonly Described[];
+  /** Its dispatches: inputs x, outputs y, numbers n. */
   readonly lower: (k: Kernels, x: readonly Operand[], y: readonly Operand[], n: readonly number[]) => Dispatches[];
-  /** Types of its inputs; f32 where nothing is said. */
+  /** Types of its inputs; those beyond the list are f32. */
   readonly types: readonly (Dtype | 'f32 or f16')[];
-  /** Inputs that it writes. */
+  /** Which inputs it writes. */
   readonly writes: readonly number[];
-  /** What it makes of inputs whose types the device does not take. */
+  /** Computes its only output on the host, for inputs of types that the device does not take. */
   readonly host: ((x: readonly TensorData[], n: readonly number[]) => HostTensor) | undefined;
 }
 
-/** An operation. All have all properties, so that code that reads them is compiled for one kind of object. */
+/** Makes an operation. All have the same properties, so that V8 compiles what reads them for one shape of object. */
 export const operation = (
   name: string,
   infer: Operation['infer'],
@@ -48,7 +50,7 @@ export interface Plan {
   readonly template: Template;
 }
 
-/** Plans of an operation that are kept: numbers that are never the same would fill the memory. */
+/** How many plans of an operation are kept: numbers that differ in every call would fill the memory. */
 const MAX_PLANS = 256;
 
 /** Whether the device takes input i of this type. */
@@ -57,7 +59,7 @@ export function takes(op: Operation, i: number, dtype: Dtype): boolean {
   return dtype === expected || (expected === 'f32 or f16' && (dtype === 'f32' || dtype === 'f16'));
 }
 
-/** Whether two lists have the same numbers, 0 and −0 being different. */
+/** Whether two lists have the same numbers. 0 and −0 differ. */
 export function sameNumbers(a: readonly number[], b: readonly number[]): boolean {
   if (a === b) return true;
   if (a.length !== b.length) return false;
@@ -71,12 +73,12 @@ function isOf({ inputs, n }: Plan, x: readonly Described[], numbers: readonly nu
   return true;
 }
 
-/** Plans, made once each. */
+/** All plans. Each is made once. */
 export class Plans {
   private readonly known = new Map<Operation, Plan[]>();
   constructor(private readonly kernels: Kernels) {}
 
-  /** @throws a `BackendError` for types and shapes that the operation does not take */
+  /** @throws BackendError for types and shapes that the operation does not take */
   of(op: Operation, x: readonly Described[], n: readonly number[]): Plan {
     let plans = this.known.get(op);
     if (!plans) this.known.set(op, (plans = []));

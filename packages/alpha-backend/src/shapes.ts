@@ -1,8 +1,8 @@
-// How elements of one shape lie in another.
+// Strides, broadcasting and views.
 
 import { BackendError, type Shape, show } from './types.js';
 
-/** Elements of a tensor in another order: element `index` is that at `offset` + index · strides. */
+/** A view of a dense tensor: its element at `index` is element `offset` + index · strides of the tensor. */
 export interface View {
   shape: Shape;
   strides: readonly number[];
@@ -20,14 +20,15 @@ export function stridesOf(shape: Shape): number[] {
   return strides;
 }
 
-/** A dimension counted from the front. */
+/** An axis counted from the front; a negative one counts from the end. @throws BackendError if there is no such axis */
 export function axisOf(call: string, axis: number, rank: number): number {
   const from = axis < 0 ? axis + rank : axis;
-  if (!(Number.isInteger(from) && from >= 0 && from < rank)) throw new BackendError(call, `axis ${axis} of a tensor of ${rank} dimensions`);
+  if (!(Number.isInteger(from) && from >= 0 && from < rank))
+    throw new BackendError(call, `axis ${axis}: the tensor has ${rank} dimensions`);
   return from;
 }
 
-/** The shape that two shapes broadcast to, by NumPy's rule. */
+/** The shape that two shapes broadcast to, by NumPy's rule. @throws BackendError if they do not */
 export function broadcastShapes(call: string, a: Shape, b: Shape): number[] {
   const rank = Math.max(a.length, b.length);
   const shape = new Array<number>(rank);
@@ -40,7 +41,7 @@ export function broadcastShapes(call: string, a: Shape, b: Shape): number[] {
   return shape;
 }
 
-/** Strides of a dense tensor seen in a larger shape; 0 where it repeats. */
+/** Strides of a dense tensor that is broadcast to a shape; 0 where it repeats. */
 export function broadcastStrides(from: Shape, to: Shape): number[] {
   const own = stridesOf(from);
   return to.map((_, d) => {
@@ -49,7 +50,7 @@ export function broadcastStrides(from: Shape, to: Shape): number[] {
   });
 }
 
-/** Merges dimensions that lie behind each other in every list of strides. At least one dimension is left. */
+/** Merges neighbouring dimensions that are contiguous in every list of strides, into at least one dimension. */
 export function collapse(shape: Shape, lists: readonly (readonly number[])[]): { shape: number[]; strides: number[][] } {
   const sizes: number[] = [];
   const strides: number[][] = lists.map(() => []);
@@ -75,7 +76,7 @@ export function collapse(shape: Shape, lists: readonly (readonly number[])[]): {
 
 export const sameShape = (a: Shape, b: Shape): boolean => a.length === b.length && a.every((size, d) => size === b[d]);
 
-/** A list of which two elements have changed places. */
+/** A copy of a list with two elements swapped. */
 export function swapped(list: readonly number[], first: number, second: number): number[] {
   const result = [...list];
   [result[first], result[second]] = [result[second], result[first]];

@@ -1,4 +1,4 @@
-// Tensors of the device.
+// Device tensors.
 
 import { Storage } from './memory.js';
 import { type Dtype, type Shape, type TensorArray, type TensorData, BackendError, hostArray, sizeOf } from './types.js';
@@ -9,19 +9,20 @@ interface Reader {
 }
 
 /**
- * A tensor of the device. One that was made by `zeros`, `ones` or `full`, or from data, begins on the host, where its array
- * may be written into until the device first uses it.
+ * A device tensor. One that was made by `zeros`, `ones`, `full` or from data is uploaded when the device first uses it; until then its
+ * `data` may be written into.
  */
 export class DeviceTensor implements TensorData {
-  /** Undefined before the device has it, and after it was released. */
+  /** Undefined before it is uploaded and after it is released. */
   storage: Storage | undefined;
   released = false;
-  /** It is the device's copy of a tensor of the host, whose `data` reads it from here since the device wrote it. */
+  /** Whether it is the copy of a host tensor that the device has written, so that the host tensor's `data` reads it. */
   changed = false;
-  /** The normalized input's statistics, by `layerNorm` for its backward pass. */
+  /** Statistics that `layerNorm` of this tensor computed, for its backward pass. */
   statistics: { tensor: DeviceTensor; eps: number; version: number } | undefined = undefined;
-  /** The elements on the host, or the value that all of them have. */
+  /** The elements on the host, or one value that all of them have. */
   private host: TensorArray | number | undefined;
+  /** The version of the storage that `host` is a copy of. */
   private hostVersion = 0;
 
   constructor(
@@ -34,7 +35,7 @@ export class DeviceTensor implements TensorData {
     else this.host = source;
   }
 
-  /** The elements. Waits for the device where they are there; the array is then a copy, and writing into it changes nothing. */
+  /** The elements. If they are on the device, waits for it and returns a copy: writing into the copy does not change the tensor. */
   get data(): TensorArray {
     const { storage } = this;
     if (storage === undefined && this.released) throw new BackendError('data', 'the tensor was released (releaseGpuTensor)');
@@ -42,29 +43,29 @@ export class DeviceTensor implements TensorData {
       this.host = this.engine.read(this, storage);
       this.hostVersion = storage.version;
     }
-    // From here on the caller may write into it.
+    // An array, no longer one value: the caller may write into it.
     if (typeof this.host !== 'object') this.host = hostArray(this.dtype, sizeOf(this.shape)).fill(this.host ?? 0);
     return this.host;
   }
 
-  /** Every element, where that is known: `ones` as a gradient costs nothing. */
+  /** The value that all elements have, if it is known without a read. A gradient of `ones` needs no dispatch then. */
   get everywhere(): number | undefined {
-    // Not where it was written in place since, perhaps through a view.
+    // Unknown if it was written in place since, perhaps through a view.
     return typeof this.host === 'number' && (this.storage === undefined || this.storage.version === 0) ? this.host : undefined;
   }
 
-  /** What the device must be given before it can use the tensor: elements, or the value that all of them have. */
+  /** What has to be uploaded before the device can use the tensor: its elements, or one value that all of them have. */
   get pending(): TensorArray | number {
     return this.host ?? 0;
   }
 
-  /** The tensor is on the device now, as the host has it. */
-  settle(storage: Storage): void {
+  /** Sets the storage to which `pending` was uploaded. */
+  uploaded(storage: Storage): void {
     this.storage = storage;
     this.hostVersion = storage.version;
   }
 
-  /** Another tensor of the same elements. */
+  /** Another tensor with the same storage. */
   view(shape: Shape): DeviceTensor {
     const { storage } = this;
     if (storage === undefined) throw new BackendError('reshape', 'the tensor was released (releaseGpuTensor)');

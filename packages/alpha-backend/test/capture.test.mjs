@@ -1,4 +1,4 @@
-// Steps that run as recorded graphs give the bits of steps that are carried out call by call.
+// Steps that run as recorded graphs give the same bits as steps that run call by call.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -10,7 +10,7 @@ import { Trainer, random } from './model.mjs';
 
 const CONFIG = { layers: 2, width: 32, heads: 2, hidden: 48, block: 8, vocabulary: 24 };
 
-/** The same steps on two backends: what they return, all weights after them, and the backends' counts. */
+/** Runs the same steps call by call and captured, compares what they return and all weights, and returns losses and counts. */
 function both(steps, config = CONFIG, options = {}) {
   const [eager, captured] = [false, true].map((capture) => {
     const backend = createBackend({ precision: 'f32', capture });
@@ -26,17 +26,17 @@ function both(steps, config = CONFIG, options = {}) {
 
 test('equal steps are recorded and replayed with the same bits, and the model learns', () => {
   const { losses, replayed, recorded, differed } = both((trainer) => Array.from({ length: 30 }, () => trainer.train()));
-  // The first uploads moments and weights, two are equal.
+  // The first step uploads moments and weights; the next two are equal.
   assert.deepEqual({ replayed, recorded, differed }, { replayed: 27, recorded: 1, differed: 0 });
   assert.ok(losses[0] > 3 && losses[29] < losses[0] - 1, `${losses[0]} to ${losses[29]}`);
 });
 
-test('numbers that change from step to step are no difference', () => {
+test('a step with other numbers is replayed', () => {
   const { replayed, differed } = both((trainer) => Array.from({ length: 12 }, (_, i) => trainer.train({ rate: 1e-3 * (i + 1) })));
   assert.deepEqual({ replayed, differed }, { replayed: 9, differed: 0 });
 });
 
-test('a step that differs is carried out call by call, and the recorded one goes on after it', () => {
+test('a step that differs runs call by call, and the next one is replayed', () => {
   const { replayed, recorded, differed } = both((trainer) =>
     Array.from({ length: 16 }, (_, i) => trainer.train({ batch: i === 8 || i === 11 ? 3 : 2 })),
   );
@@ -55,7 +55,7 @@ test('an evaluation between steps, half of a step, and reads of weights change n
     for (let i = 0; i < 14; i++) {
       seen.push(trainer.train());
       if (i === 7) {
-        // Not a training step: its results stay in use for a while.
+        // An evaluation, whose results stay in use for a while.
         const [x] = trainer.ids();
         const e = backend.embedding(trainer.model.tokens.data, x);
         const s = backend.sum(e, 0);
@@ -70,7 +70,7 @@ test('an evaluation between steps, half of a step, and reads of weights change n
   });
 });
 
-test('what is kept from a recorded step stays as it was', () => {
+test('tensors that are kept from a recorded step do not change', () => {
   both((trainer, backend) => {
     const kept = [];
     for (let i = 0; i < 12; i++) {
@@ -82,7 +82,7 @@ test('what is kept from a recorded step stays as it was', () => {
   });
 });
 
-test('what is kept is copied by the kernels of its own backend', () => {
+test('kept tensors are copied by the kernels of their own backend', () => {
   const kept = (vk) => {
     const backend = createBackend({ precision: 'f32', ...vk });
     const weight = backend.fromArray(Array(64).fill(1024), [8, 8]);
@@ -128,7 +128,7 @@ test('random programs: eager and captured give the same bits', () => {
         const values = [...state];
         const data = { shape: [4, 6], dtype: 'f32', data: Float32Array.from({ length: 24 }, () => next() - 0.5) };
         values.push(data);
-        // One step in a while leaves out a line.
+        // Some steps leave out a line.
         const without = step === 6 ? left : -1;
         lines.forEach(([what, a, b, drop], i) => {
           if (i === without) return;
@@ -146,7 +146,7 @@ test('random programs: eager and captured give the same bits', () => {
               return backend.clone(state[a % 3]);
             },
             () => backend.softmax(x, 1),
-            // Clones that may share memory, and some that may not: one of both is written.
+            // Clones that may share memory, and some that may not, since one of the two is written.
             () => backend.clone(x),
             () => {
               const copy = backend.clone(x);
@@ -159,7 +159,7 @@ test('random programs: eager and captured give the same bits', () => {
             },
           ][what]();
           values.push(made);
-          // Results that nothing will use again; sometimes all are left to the garbage collector.
+          // Results that nothing uses again are released; sometimes all are left to the garbage collector.
           if (drop === 0 && values.length > 8) {
             const [gone] = values.splice(4, 1);
             if (!values.includes(gone)) backend.releaseGpuTensor(gone);
@@ -176,7 +176,7 @@ test('random programs: eager and captured give the same bits', () => {
     assert.deepEqual(results[1].state, results[0].state, `seed ${seed}`);
     replayed += results[1].stats.replayed;
   }
-  // Of 9 steps two are seen first, perhaps one uploads before them, and one differs.
+  // Of 9 steps one may upload, two are recorded, and one differs.
   assert.ok(replayed >= 12 * 4, `${replayed} steps were replayed`);
 });
 
@@ -203,7 +203,7 @@ test('a recorded step copies no clone whose original is released, and launches i
   assert.ok(captured.peak <= eager.peak * 1.05, `${captured.peak} bytes, ${eager.peak} call by call`);
 });
 
-test('a released tensor cannot be used, in a recorded step neither', () => {
+test('a released tensor cannot be used, nor in a recorded step', () => {
   const backend = createBackend({ precision: 'f32' });
   const x = backend.fromArray([1, 2], [2]);
   const y = backend.scale(x, 2);
@@ -229,7 +229,7 @@ test('a loss that its tape has released can be read until the step ends, in reco
       last = backend.sum(y);
       for (const tensor of [last, y]) backend.releaseGpuTensor(tensor);
       assert.throws(() => backend.scale(last, 2), /scale: a tensor that was released/);
-      // Takes memory that the loss must not have given back.
+      // Would take the loss's memory if that were free.
       const other = backend.scale(backend.sum(x), 7);
       seen.push(last.data[0], other.data[0]);
       backend.releaseGpuTensor(other);
@@ -253,7 +253,7 @@ test('two runs give the same bits', () => {
   assert.deepEqual(other, one);
 });
 
-test('releases and reads between steps, and steps that are empty, are no difference', () => {
+test('releases and reads between steps, and empty steps, do not end the replay', () => {
   const backend = createBackend({ precision: 'f32' });
   const weight = backend.fromArray(
     Array.from({ length: 64 }, (_, i) => i),
@@ -281,7 +281,7 @@ test('releases and reads between steps, and steps that are empty, are no differe
   assert.ok(replayed >= 8, `${replayed} of 12`);
 });
 
-test('where memory holds one step, a second is not taken: values are those of more memory', async () => {
+test('without memory for a recorded step, steps run call by call with the same values', async () => {
   const { spawnSync } = await import('node:child_process');
   const program = `
     import { createBackend } from '@helios-vk/alpha-backend';
@@ -296,7 +296,7 @@ test('where memory holds one step, a second is not taken: values are those of mo
         if (x !== weight) backend.releaseGpuTensor(x);
         x = next;
       }
-      // Now and then a step that differs.
+      // Some steps differ.
       const y = backend.scale(x, step === 6 ? 0.25 : 0.5);
       seen.push(y.data[7]);
       for (const tensor of [x, y]) backend.releaseGpuTensor(tensor);

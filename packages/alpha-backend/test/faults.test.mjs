@@ -1,5 +1,5 @@
-// Calls that fail in the midst of a step, because the device is out of memory or the program throws: what follows computes what an
-// undisturbed run computes, and no buffer is lost.
+// Calls that fail in the middle of a step, because the device is out of memory or the program throws. The calls after them compute what
+// they compute in an undisturbed run, and no buffer leaks.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -7,10 +7,10 @@ import { test } from 'node:test';
 import vk from 'helios-vk';
 import { createBackend } from '@helios-vk/alpha-backend';
 
-/** Calls that may find no memory. `graphEnd` ends the recording also where it fails. */
+/** Calls that may run out of memory. `graphEnd` ends the recording even if it fails. */
 const CALLS = ['createBuffer', 'uploadBuffer', 'batchExecuteAll', 'graphBegin', 'graphEnd', 'graphLaunch', 'readBuffer'];
 
-/** The native module, of which calls of one name fail: those whose numbers are in `failing`. Counts them, and live buffers. */
+/** The native module, in which those calls of `name` fail whose numbers are in `failing`. It counts these calls, and live buffers. */
 function failingDevice(name, failing) {
   const device = { ...vk, calls: 0, live: 0 };
   device.createBuffer = (...args) => {
@@ -31,7 +31,7 @@ function failingDevice(name, failing) {
   return device;
 }
 
-/** Makes a call again where the device was out of memory. */
+/** Repeats a call if the device was out of memory. */
 function insist(call) {
   for (let i = 0; ; i++) {
     try {
@@ -42,7 +42,7 @@ function insist(call) {
   }
 }
 
-/** Steps of some of everything; `call` makes each call of the backend. @returns what is read of them */
+/** Steps with calls of every kind, each made by `call`. @returns what they read */
 function steps(backend, call, count = 8) {
   const random = (n, seed) => Float32Array.from({ length: n }, (_, i) => Math.sin(seed + 3 * i));
   const host = (shape, seed) => ({ shape, dtype: 'f32', data: random(shape[0] * shape[1], seed) });
@@ -114,7 +114,7 @@ for (const capture of [false, true]) {
   });
 }
 
-test('a step that the program leaves by an error, wherever it does, and the steps after it', () => {
+test('a program that throws anywhere in a step, and the steps after it', () => {
   const run = (capture, at) => {
     const backend = createBackend({ precision: 'f32', capture });
     let calls = 0;

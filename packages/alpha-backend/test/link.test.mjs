@@ -1,4 +1,4 @@
-// A checkout of the trainer, as far as the command line and the registration look at one.
+// `helios-vk link --backend` and `register`, on a stand-in for a checkout of the trainer.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -20,7 +20,7 @@ writeFileSync(join(checkout, 'package.json'), '{ "type": "module" }');
 const run = (...args) =>
   spawnSync(process.execPath, args, { cwd: checkout, encoding: 'utf8', env: { ...process.env, HELIOS_ALPHA_PRECISION: 'f32' } });
 
-test('a trainer that is not built is named', async () => {
+test('register names a trainer that is not built', async () => {
   await assert.rejects(register(checkout), /register: .*packages\/helios\/dist\/index\.js is not there: build the trainer first/);
 });
 
@@ -39,7 +39,7 @@ test('link --backend: the trainer’s registry gives this backend; unlink takes 
   );
   const used = run('--import', './helios-vk-backend.mjs', 'main.mjs');
   assert.equal(used.stdout.trim(), 'helios-vk f32 2', used.stderr);
-  // The trainer's own addon is not ours, and is no news to who takes the backend back.
+  // `unlink` need not mention an addon that it did not put there.
   mkdirSync(join(checkout, 'packages/helios/native'));
   writeFileSync(join(checkout, 'packages/helios/native/helios_vk.node'), 'theirs');
   const unlinked = run(CLI, 'unlink', checkout);
@@ -48,7 +48,7 @@ test('link --backend: the trainer’s registry gives this backend; unlink takes 
   assert.ok(!existsSync(file));
 });
 
-test('a file of somebody else stays', () => {
+test('a file that helios-vk did not write stays', () => {
   writeFileSync(file, '// mine');
   const linked = run(CLI, 'link', checkout, '--backend');
   assert.equal(linked.status, 1);
@@ -57,7 +57,7 @@ test('a file of somebody else stays', () => {
   assert.equal(readFileSync(file, 'utf8'), '// mine');
 });
 
-test('a folder or a link of somebody else stays', () => {
+test('a folder or a link that helios-vk did not make stays', () => {
   for (const make of [() => mkdirSync(file), () => symlinkSync('absent', file)]) {
     rmSync(file, { force: true, recursive: true });
     make();
@@ -69,7 +69,7 @@ test('a folder or a link of somebody else stays', () => {
   rmSync(file);
 });
 
-test('a link that fails in the midst of its file leaves nothing, and can be made again', () => {
+test('link --backend that fails while it writes its file leaves nothing, and can be repeated', () => {
   const full = join(checkout, 'full-disk.mjs');
   writeFileSync(
     full,
@@ -92,7 +92,7 @@ syncBuiltinESMExports();`,
   rmSync(file);
 });
 
-test('what the environment says is checked', () => {
+test('variables of the environment are checked', () => {
   assert.deepEqual(optionsFromEnvironment({ HELIOS_ALPHA_PRECISION: 'bf16', HELIOS_ALPHA_CAPTURE: '0' }), {
     precision: 'bf16',
     capture: false,

@@ -52,7 +52,7 @@ function attention([q, k, v], { heads, tokens, size, cap, input, output }) {
 
 /**
  * The mean cross-entropy of a batch.
- * @param {any} p the parameters, by the names of `createModel`, as arrays
+ * @param {Omit<ReturnType<typeof import('./model.mjs').createModel>, 'parameters' | 'orders'>} p the parameters as arrays instead of variables
  * @param {{ layers: number, width: number, heads: number, block: number, cap?: number, swapHeads?: boolean }} c
  * @param {ArrayLike<number>} ids sequences of `block` tokens @param {ArrayLike<number>} targets
  */

@@ -1,10 +1,12 @@
-// What lib/mend.mjs puts into shaders of others, on shaders that lack it.
-import { before, test } from 'node:test';
+// ../bench/lib/mend.mjs, on shaders with each of the faults and without.
+
 import assert from 'node:assert/strict';
-import { init, vk, words } from './lib/addon.mjs';
-import { sameWords } from './lib/expect.mjs';
-import { withBarriers, withStrides, withUniqueTypes } from './lib/mend.mjs';
-import { computeShader, instruction, rawModule } from './lib/spirv.mjs';
+import { before, test } from 'node:test';
+
+import { init, vk, words } from '../../../__test__/lib/addon.mjs';
+import { sameWords } from '../../../__test__/lib/expect.mjs';
+import { withBarriers, withStrides, withUniqueTypes } from '../bench/lib/mend.mjs';
+import { computeShader, instruction, rawModule } from '../../../__test__/lib/spirv.mjs';
 
 before(init);
 

@@ -1,15 +1,17 @@
-/** Runs an existing trainer's own training command with a given addon, and reads what it prints. */
+/** Runs the trainer's own training command in a checkout of it, and reads what it prints. */
 
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { delimiter, dirname, join, resolve } from 'node:path';
-import { UsageError } from './args.mjs';
+
+import { UsageError } from '../../../../benches/lib/args.mjs';
+import { CommandError, placeIn } from '../../../../bin/lib/link.mjs';
 
 /** One training step as the trainer prints it: step, loss, milliseconds, tokens a second. */
 const STEP_LINE = /^step (\d+)\/\d+ \| loss=(\S+).*?\| ([\d.]+)ms\/it \| ([\d.]+) tok\/s/;
 
-/** Steps of the trainer's learning-rate schedule, the same for every run so that losses compare. */
+/** Steps of the trainer's learning-rate schedule: the same for every run, so that losses can be compared. */
 const SCHEDULE_STEPS = 1000;
 
 /**
@@ -31,7 +33,21 @@ const SCHEDULE_STEPS = 1000;
  */
 
 /**
- * Reads the steps out of what a trainer printed.
+ * @typedef {import('../../../../benches/lib/timed.mjs').CallTimes} CallTimes
+ *
+ * @typedef {object} TrainerRun
+ * @property {PrintedStep[]} steps
+ * @property {CallTimes[]} calls times of the native calls of each step
+ * @property {number[]} printedAt when each step was printed, in ms
+ * @property {string[]} mapped files of the addons that the process had loaded
+ * @property {string} output
+ * @property {string | undefined} device as the trainer named it
+ * @property {string[]} digests with HELIOS_BENCH_BACKEND, as `HookResults` of hook.mjs says; likewise `weights`
+ * @property {string | undefined} weights
+ */
+
+/**
+ * The steps in a trainer's output.
  * @param {string} output
  * @returns {PrintedStep[]}
  */
@@ -42,7 +58,7 @@ export function parseSteps(output) {
   });
 }
 
-/** Quotes a shell word. @param {string} word */
+/** @param {string} word @returns {string} quoted for a POSIX shell */
 const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;
 
 /**
@@ -59,24 +75,34 @@ export async function trainCommand(checkout) {
 }
 
 /**
- * Trains for some steps in a fresh process and ends it. The trainer inherits the environment: where it would choose
- * a workgroup size by timing, so that losses vary from run to run, set HELIOS_WG_SIZE, which those before its commit 024f5aa do not know.
+ * The path at which the trainer of a checkout looks for its addon.
+ * @param {string} checkout
+ */
+export function addonPlace(checkout) {
+  try {
+    return placeIn(checkout).path;
+  } catch (error) {
+    throw error instanceof CommandError ? new UsageError(`--trainer ${error.message}`) : error;
+  }
+}
+
+/**
+ * Trains for some steps in a fresh process, and ends it. The process inherits the environment. The trainer chooses its workgroup size by
+ * timing, so that losses differ from run to run, unless HELIOS_WG_SIZE is set; versions before its commit 024f5aa do not read that.
  * @param {object} run
  * @param {string} run.checkout
- * @param {string} run.command of `trainCommand`
- * @param {string} run.addon absolute path of the place where the trainer looks for its addon
+ * @param {string} run.command what `trainCommand` returned
+ * @param {string} run.addon absolute path at which the trainer looks for its addon
  * @param {string} run.data text file
  * @param {string} run.tokenizer name of the trainer's tokenizer
- * @param {string} run.scratch folder for what is shared between runs and thrown away after them
+ * @param {string} run.scratch folder for files that runs share, such as the tokenizer's vocabulary
  * @param {number} run.steps
  * @param {TrainerShape} run.shape
- * @param {string[]} run.more further options of the trainer
- * @returns {Promise<{steps: PrintedStep[], calls: import('./timed.mjs').CallTimes[], printedAt: number[], mapped: string[], output: string, device: string | undefined, digests: string[], weights: string | undefined}>}
- *   native-call times by step, when each was printed (ms), the files of the addons that the process had loaded, and with HELIOS_BENCH_BACKEND the digests of
- *   `trainer-hook.mjs`
+ * @param {string[]} [run.more] further options of the trainer
+ * @returns {Promise<TrainerRun>}
  * @throws {Error} with the end of its output, if the trainer ends before its last step
  */
-export async function runTrainer({ checkout, command, addon, data, tokenizer, scratch, steps, shape, more }) {
+export async function runTrainer({ checkout, command, addon, data, tokenizer, scratch, steps, shape, more = [] }) {
   const runFolder = join(scratch, 'run');
   const timesFile = join(scratch, 'times.json');
   await rm(runFolder, { recursive: true, force: true });
@@ -107,11 +133,11 @@ export async function runTrainer({ checkout, command, addon, data, tokenizer, sc
   };
   const args = [...Object.entries(options).map(([name, value]) => `--${name}=${value}`), ...more];
   const folder = resolve(checkout);
-  const hook = new URL('./trainer-hook.mjs', import.meta.url).href;
+  const hook = new URL('./hook.mjs', import.meta.url).href;
   const child = spawn(`${command} ${args.map(quote).join(' ')}`, {
     cwd: folder,
     shell: true,
-    // A group of its own, so that what the shell starts ends with it.
+    // A process group of its own, so that what the shell starts can be ended with it.
     detached: process.platform !== 'win32',
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
@@ -129,7 +155,7 @@ export async function runTrainer({ checkout, command, addon, data, tokenizer, sc
     try {
       process.kill(process.platform === 'win32' ? Number(child.pid) : -Number(child.pid), 'SIGKILL');
     } catch {
-      // it has ended
+      // The trainer has ended.
     }
   };
   process.on('exit', end);
@@ -142,7 +168,7 @@ export async function runTrainer({ checkout, command, addon, data, tokenizer, sc
     const end = output.trimEnd().split('\n').slice(-15).join('\n');
     throw new Error(`the trainer ended with ${status} after ${printed.length} of ${steps} steps:\n${end}`);
   }
-  /** @type {{steps: {step: number, at: number, calls: import('./timed.mjs').CallTimes}[], mapped: string[], digests: string[], weights?: string}} */
+  /** @type {import('./hook.mjs').HookResults} */
   const times = JSON.parse(await readFile(timesFile, 'utf8'));
   return {
     steps: printed.slice(0, steps),

@@ -1,36 +1,40 @@
 #!/usr/bin/env node
-// The existing trainer's own training command on `@helios-vk/alpha-backend`, beside its own backend on its own addon, in
-// turn: tokens a second, losses, and the host's time a step without waits for the device. `--methods` also times what of
-// that is in the backend's methods; reading the clock for each of thousands of calls makes the whole longer.
+// Tokens a second, losses and host time of the trainer's own training command, with `@helios-vk/alpha-backend` and with the trainer's own
+// backend on its own addon, in turn.
 //
-//   node benches/alpha.mjs --trainer CHECKOUT [--sides addon,eager-bf16,captured-bf16,captured-f32] [--rounds N] [--steps N]
-//     [--warmup N] [--methods] [--json FILE]
+//   node packages/alpha-backend/bench/alpha.mjs --trainer CHECKOUT [--sides addon,eager-bf16,captured-bf16,captured-f32] [--rounds N]
+//     [--steps N] [--warmup N] [--methods] [--json FILE]
 //
-// The JavaScript of a step gets several times faster over its first fifty: for the host's time take `--steps 120 --warmup 60`.
+// CHECKOUT is a built checkout of the trainer. A side is `addon` (the trainer's backend on packages/helios/native/helios_vk.node, the
+// C addon), or `eager` (call by call) or `captured` (recorded graphs) with a precision.
 //
-// Runs of this backend in one precision, call by call and as graphs, must have read the same bits from the device in every
-// step and must end with the same bits in all weights and moments; otherwise the bench fails and names the step. So
-// `--sides eager-bf16,captured-bf16 --rounds 2` is a check that two runs give the same bits.
+// All runs of this backend in one precision, eager or captured, must read the same bits from the device in every step and end with the
+// same bits in all weights and moments. If they do not, the bench fails and names the first step that differs. So
+// `--sides eager-bf16,captured-bf16 --rounds 2` checks that results are reproducible.
 //
-// The checkout is built, with its C addon at packages/helios/native/helios_vk.node for the side `addon`. A side is `addon`,
-// or `eager` or `captured` with a precision. On a GPU: the step `alpha` of benches/gpu-run.sh.
+// The host time of a step is its time without waits for the device. It falls severalfold over the first fifty steps, while V8 compiles:
+// to measure it use `--steps 120 --warmup 60`, without `--methods`, which makes steps longer.
 
-import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 
-import { linkBackend, unlinkBackend } from '../bin/lib/link-backend.mjs';
-import { UsageError, runMain } from './lib/args.mjs';
-import { runTrainer, trainCommand } from './lib/existing-trainer.mjs';
-import { deviceOf, OWN_ADDON } from './lib/addon.mjs';
-import { RESULTS_OPTION, commitOfCheckout, writeResults } from './lib/results.mjs';
-import { median } from './lib/stats.mjs';
-import { makeText } from './lib/text.mjs';
+import { OWN_ADDON, deviceOf } from '../../../benches/lib/addon.mjs';
+import { UsageError, runMain } from '../../../benches/lib/args.mjs';
+import { RESULTS_OPTION, commitOfCheckout, writeResults } from '../../../benches/lib/results.mjs';
+import { median } from '../../../benches/lib/stats.mjs';
+import { makeText } from '../../../benches/lib/text.mjs';
+import { backendUrl } from './lib/backend.mjs';
+import { addonPlace, runTrainer, trainCommand } from './lib/trainer.mjs';
 
 const OPTIONS = /** @type {const} */ ({
-  trainer: { type: 'string', value: 'CHECKOUT', path: 'input-folder', help: 'a checkout of the trainer, built' },
-  sides: { type: 'string', default: 'addon,eager-bf16,captured-bf16,captured-f32', help: 'what to run' },
+  trainer: { type: 'string', value: 'CHECKOUT', path: 'input-folder', help: 'a built checkout of the trainer' },
+  sides: {
+    type: 'string',
+    default: 'addon,eager-bf16,captured-bf16,captured-f32',
+    help: 'what to measure: addon, or eager or captured with -bf16, -f16 or -f32',
+  },
   rounds: { type: 'integer', min: 1, max: 100, default: 3, help: 'runs of each side, in turn' },
   steps: { type: 'integer', min: 8, max: 10_000, default: 16, help: 'steps of a run' },
   warmup: {
@@ -38,29 +42,34 @@ const OPTIONS = /** @type {const} */ ({
     min: 6,
     max: 9_000,
     default: 6,
-    help: 'first steps that are not timed: they upload weights and record graphs',
+    help: 'steps before the timed ones; they upload weights and record graphs',
   },
-  methods: { type: 'boolean', help: 'time the methods of the backend, too' },
+  methods: { type: 'boolean', help: 'time the methods of the backend as well' },
   layers: { type: 'integer', min: 1, max: 200, default: 21, help: 'decoder layers' },
-  width: { type: 'integer', min: 32, max: 16_384, default: 1024, help: 'width of the model' },
+  width: { type: 'integer', min: 32, max: 16_384, default: 1024, help: 'channels' },
   heads: { type: 'integer', min: 1, max: 256, default: 16, help: 'attention heads' },
-  block: { type: 'integer', min: 8, max: 65_536, default: 512, help: 'tokens of a sequence' },
-  tokenizer: { type: 'string', default: 'bpe-16k', help: 'the trainer’s tokenizer' },
+  block: { type: 'integer', min: 8, max: 65_536, default: 512, help: 'context length' },
+  tokenizer: { type: 'string', default: 'bpe-16k', help: 'name of the trainer’s tokenizer' },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as JSON' },
   ...RESULTS_OPTION,
 });
-/** The module of the backend, which the file in the checkout uses too. */
-const BACKEND = pathToFileURL(realpathSync(fileURLToPath(import.meta.resolve('@helios-vk/alpha-backend')))).href;
 /** Native calls that wait for the device. */
 const WAITS = ['readBuffer', 'waitIdle', 'waitTimeline'];
 
 /**
- * The host's work in each step after the warm-up.
- * @param {Awaited<ReturnType<typeof runTrainer>>} run
- * @param {number} warmup
- * @returns {Record<'ms' | 'host' | 'backend' | 'native' | 'wait', number> & { calls: Record<string, number> }} medians, in ms:
- *   the step; without waits for the device, the step, the backend's methods (0 where not timed), and the native calls; those waits.
- *   `calls`: native calls of the last step
+ * @typedef {object} HostTimes medians over the steps after the warm-up, in ms
+ * @property {number} ms the whole step
+ * @property {number} wait native calls that wait for the device
+ * @property {number} host the step without those
+ * @property {number} backend the backend's methods without those; 0 where methods are not timed
+ * @property {number} native the other native calls
+ * @property {Record<string, number>} calls how often each was called in the last step
+ */
+
+/**
+ * @param {import('./lib/trainer.mjs').TrainerRun} run
+ * @param {number} warmup steps that are left out
+ * @returns {HostTimes}
  */
 function hostTimes({ calls, printedAt }, warmup) {
   const steps = calls.slice(warmup).map((times, i) => {
@@ -84,7 +93,7 @@ function hostTimes({ calls, printedAt }, warmup) {
 }
 
 /**
- * Where two runs differ.
+ * What first differs between two runs, or undefined.
  * @param {{ digests: string[], weights: string | undefined }} a @param {{ digests: string[], weights: string | undefined }} b
  * @returns {string | undefined}
  */
@@ -94,20 +103,22 @@ function difference(a, b) {
   return a.weights === b.weights ? undefined : 'weights or moments after the last step';
 }
 
-await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, async (options) => {
+await runMain('node packages/alpha-backend/bench/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, async (options) => {
   const { rounds, steps, warmup, methods, layers, width, heads, block, tokenizer, json } = options;
   if (options.trainer === undefined) throw new UsageError('--trainer is missing');
-  if (steps <= warmup) throw new UsageError(`--steps ${steps}: all of them are left out by --warmup ${warmup}`);
+  if (steps <= warmup) throw new UsageError(`--steps ${steps}: must be more than --warmup ${warmup}`);
   const checkout = resolve(options.trainer);
   const sides = options.sides.split(',');
   for (const side of sides) {
-    if (!/^(addon|(eager|captured)-(f32|bf16|f16))$/.test(side)) throw new UsageError(`--sides: ${side} is none`);
+    if (!/^(addon|(eager|captured)-(f32|bf16|f16))$/.test(side))
+      throw new UsageError(`--sides ${side}: must be addon, or eager or captured with -bf16, -f16 or -f32`);
   }
   const command = await trainCommand(checkout);
+  const addon = addonPlace(checkout);
+  const [backend, register] = [backendUrl(), backendUrl('/register')];
   const { deviceName: device, driverInfo: driver } = (await deviceOf(OWN_ADDON)).info;
   const scratch = mkdtempSync(join(tmpdir(), 'helios-vk-alpha-'));
-  const { path } = linkBackend(checkout);
-  /** @type {Map<string, { toks: number[], losses: number[], host: ReturnType<typeof hostTimes>[] }>} */
+  /** @type {Map<string, { toks: number[], losses: number[], host: HostTimes[] }>} */
   const results = new Map(sides.map((side) => [side, { toks: [], losses: [], host: [] }]));
   /** The first run of each precision. @type {Map<string, { label: string, digests: string[], weights: string | undefined }>} */
   const firsts = new Map();
@@ -117,6 +128,9 @@ await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, as
   try {
     const data = join(scratch, 'text.txt');
     writeFileSync(data, makeText(2_000_000, 1));
+    // What `helios-vk link --backend` writes into a checkout, which a bench leaves as it is.
+    const registration = join(scratch, 'register.mjs');
+    writeFileSync(registration, `import { register } from '${register}';\nawait register(${JSON.stringify(checkout)});\n`);
     const shape = { layers, width, heads, block, batch: 1, microSteps: 4, lr: 3e-4, seed: 1 };
     for (let round = 0; round < rounds; round++) {
       for (const [side, result] of results) {
@@ -125,14 +139,13 @@ await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, as
           process.env.NODE_OPTIONS = '';
           process.env.HELIOS_BENCH_BACKEND = '';
         } else {
-          process.env.HELIOS_BENCH_BACKEND = BACKEND;
-          process.env.NODE_OPTIONS = `--import=${pathToFileURL(path).href}`;
+          process.env.HELIOS_BENCH_BACKEND = backend;
+          process.env.NODE_OPTIONS = `--import=${pathToFileURL(registration).href}`;
           process.env.HELIOS_ALPHA_PRECISION = precision;
           process.env.HELIOS_BENCH_METHODS = methods ? '1' : '0';
           process.env.HELIOS_ALPHA_CAPTURE = mode === 'captured' ? '1' : '0';
         }
-        const addon = join(checkout, 'packages/helios/native/helios_vk.node');
-        const run = await runTrainer({ checkout, command, addon, data, tokenizer, scratch, steps, shape, more: [] });
+        const run = await runTrainer({ checkout, command, addon, data, tokenizer, scratch, steps, shape });
         const toks = run.steps.slice(warmup).map((step) => step.toks);
         result.toks.push(median(toks));
         result.losses = run.steps.map(({ loss }) => loss);
@@ -141,7 +154,8 @@ await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, as
         const label = `round ${round + 1}, ${side}`;
         console.log(`${label}: ${median(toks).toFixed(0)} tok/s, losses ${result.losses.slice(0, 4).join(' ')} … ${result.losses.at(-1)}`);
         console.log(
-          `  ${host.ms.toFixed(1)} ms a step, of which ${host.wait.toFixed(1)} wait for the device; the host without that: ${host.host.toFixed(2)}${methods ? `, in the backend ${host.backend.toFixed(2)}` : ''}, in native calls ${host.native.toFixed(1)}; ${JSON.stringify(host.calls)}`,
+          `  ${host.ms.toFixed(1)} ms a step: ${host.wait.toFixed(1)} waiting for the device, ${host.host.toFixed(2)} on the host` +
+            ` (${methods ? `${host.backend.toFixed(2)} in the backend, ` : ''}${host.native.toFixed(1)} in native calls); calls: ${JSON.stringify(host.calls)}`,
         );
         if (mode === 'addon') continue;
         const first = firsts.get(precision);
@@ -151,12 +165,11 @@ await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, as
         }
         compared++;
         const differs = difference(first, run);
-        if (differs !== undefined) differences.push(`${first.label} and ${label}: ${differs}`);
-        console.log(`  ${differs === undefined ? 'the bits of' : `DIFFERS in ${differs} from`} ${first.label}`);
+        if (differs !== undefined) differences.push(`${label} differs from ${first.label} in ${differs}`);
+        console.log(differs === undefined ? `  the same bits as ${first.label}` : `  DIFFERS from ${first.label} in ${differs}`);
       }
     }
   } finally {
-    unlinkBackend(checkout);
     rmSync(scratch, { recursive: true, force: true });
   }
   const base = results.get('addon');
@@ -197,10 +210,10 @@ await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, as
         { group, name: `loss of step ${steps}`, series, unit: 'nats', value: /** @type {number} */ (losses.at(-1)) },
       ];
     });
-    const title = `${steps} steps of the existing trainer’s own training command, of which the first ${warmup} are left out`;
+    const title = `${steps} steps of the existing trainer’s own training command, without the first ${warmup}`;
     writeResults(options.results, { bench: 'alpha', title, device, driver, figures });
   }
-  for (const text of differences) console.error(`not the same bits: ${text}`);
-  if (compared > 0 && differences.length === 0) console.log(`${compared} comparisons of runs: the same bits in all of them`);
+  for (const text of differences) console.error(text);
+  if (compared > 0 && differences.length === 0) console.log(`${compared} comparisons of runs, all with the same bits`);
   return differences.length === 0 ? 0 : 1;
 });

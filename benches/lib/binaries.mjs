@@ -1,0 +1,42 @@
+/** Makes sure that a process measured the addon that it was to measure, by the files that the process had mapped. */
+
+import { UsageError } from './args.mjs';
+import { runWorker } from './addon.mjs';
+import { digest, wrongAddon } from './mapped.mjs';
+
+/**
+ * @typedef {object} Binary a file that loading an addon maps
+ * @property {string} path
+ * @property {string} sha256
+ */
+
+/**
+ * The files that loading an addon maps, asked of a process of its own.
+ * @param {string} addon
+ * @returns {Promise<Binary[]>}
+ * @throws {UsageError} if it loads no native addon
+ */
+export async function binariesOf(addon) {
+  const url = new URL('./mapped-worker.mjs', import.meta.url).href;
+  const files = /** @type {string[]} */ (await runWorker(url, { addon }));
+  if (files.length === 0) throw new UsageError(`${addon} loads no native addon`);
+  return files.map((path) => ({ path, sha256: digest(path) }));
+}
+
+/**
+ * Refuses a run that measured another addon, or one that was rebuilt meanwhile.
+ * @param {string} name of the addon, for the message
+ * @param {string[]} mapped files of the addons that the run's process had loaded
+ * @param {Binary[]} binaries what it was to load
+ */
+export function checkMapped(name, mapped, binaries) {
+  const wrong = wrongAddon(
+    mapped,
+    binaries.map(({ path }) => path),
+  );
+  if (wrong !== null) throw new Error(`a process was to measure ${name}, but ${wrong}`);
+  for (const { path, sha256 } of binaries) if (digest(path) !== sha256) throw new Error(`${path} has changed while the bench ran`);
+}
+
+/** @param {Binary[]} a @param {Binary[]} b */
+export const sameBinaries = (a, b) => a.length === b.length && a.every(({ sha256 }, i) => sha256 === b[i].sha256);
