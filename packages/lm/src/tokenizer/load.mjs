@@ -100,7 +100,11 @@ export function byteLevelJson(vocab, merges, added, preTokenizer) {
   };
 }
 
-/** What the post-processor puts before and after a text; undefined: only another library knows. @param {any} json @returns {[number[], number[]] | undefined} */
+/**
+ * What the post-processor puts before and after a text; undefined: only another library knows.
+ * @param {any} json
+ * @returns {[number[], number[]] | undefined}
+ */
 function framesOf(json) {
   if (json === null || json === undefined || json.type === 'ByteLevel') return [[], []];
   if (json.type === 'BertProcessing' || json.type === 'RobertaProcessing') return [[json.cls[1]], [json.sep[1]]];
