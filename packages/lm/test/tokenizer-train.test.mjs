@@ -40,6 +40,8 @@ test('special tokens have the first ids and names, bytes all have ids, and chunk
   const twice = await trainTokenizer(['abab abab', ' abab'], { vocabSize: 300, minFrequency: 3 });
   assert.deepEqual(twice.toJSON().model.merges[0], ['a', 'b']);
   assert.equal(twice.toJSON().model.merges.length, 2);
+  const broken = await trainTokenizer(['\ud83d\n\ud83d'], { vocabSize: 300, minFrequency: 2 });
+  assert.equal(broken.toJSON().model.merges.length, 2, 'a lone surrogate is U+FFFD, whose three bytes occur twice');
 });
 
 test('a vocabulary too small and a pattern that is none are refused', async () => {

@@ -163,6 +163,7 @@ test('a file that says something unknown is refused, with its name, the key, wha
   );
   assert.throws(of({ model: { ...json('gpt2').model, merges: ['a zzz'] } }), /model\.merges\[0\] is "a zzz"; expected two tokens/);
   assert.throws(of({ model: { ...json('gpt2').model, vocab: { a: -1 } } }), /model\.vocab\["a"\] is -1; expected an id/);
+  assert.throws(of({ added_tokens: [{ id: 2 ** 31, content: '<x>' }] }), /added_tokens\[0\] is \{"id":2147483648,/);
   assert.throws(
     of({ added_tokens: [{ id: 5, content: '<x>' }] }),
     /added_tokens\[0\] is \{"id":5,"content":"<x>"\}; expected an id that no other/,

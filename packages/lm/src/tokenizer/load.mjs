@@ -45,9 +45,16 @@ const KNOWN = /** @type {Record<string, string[]>} */ ({
 /** A leading U+FEFF is a character of the text: without `ignoreBOM` the decoder would drop it. */
 const utf8 = () => new TextDecoder('utf-8', { ignoreBOM: true });
 
+/** @param {string | Uint8Array} text bytes are UTF-8 @returns {string} with U+FFFD for lone surrogates and for what is not UTF-8 */
+export const wellFormed = (text) => (typeof text === 'string' ? /** @type {any} */ (text).toWellFormed() : utf8().decode(text));
+
 /** @param {string} file @param {string} key @param {any} found @param {string} expected */
 const unreadable = (file, key, found, expected) =>
   new TypeError(`${file}: ${key} is ${JSON.stringify(found)?.slice(0, 200) ?? 'not there'}; ${expected}`);
+
+/** No vocabulary is nearly as large: a greater id is a fault of the file, and would take memory. */
+const MAX_IDS = 2 ** 24;
+const isId = (/** @type {any} */ id) => Number.isSafeInteger(id) && id >= 0 && id < MAX_IDS;
 
 /** @param {string} file @returns {any} */
 function readJson(file) {
@@ -102,7 +109,11 @@ export function byteLevelJson(vocab, merges, added, preTokenizer) {
   };
 }
 
-/** What the post-processor puts before and after a text; undefined: only another library knows. @param {any} json @returns {[number[], number[]] | undefined} */
+/**
+ * What the post-processor puts before and after a text; undefined: only another library knows.
+ * @param {any} json
+ * @returns {[number[], number[]] | undefined}
+ */
 function framesOf(json) {
   if (json === null || json === undefined || json.type === 'ByteLevel') return [[], []];
   if (json.type === 'BertProcessing' || json.type === 'RobertaProcessing') return [[json.cls[1]], [json.sep[1]]];
@@ -170,7 +181,7 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
     encode(text, { addSpecial = true } = {}) {
       const out = { ids: new Uint32Array(1 << 12), length: 0 };
       const push = (/** @type {number} */ id) => pushId(out, id);
-      const whole = typeof text === 'string' ? /** @type {any} */ (text).toWellFormed() : utf8().decode(text);
+      const whole = wellFormed(text);
       if (addSpecial) frames[0].forEach(push);
       const encodePiece = (/** @type {string} */ piece) => {
         const spaced = prefixSpace && piece[0] !== ' ' ? ` ${piece}` : piece;
@@ -217,7 +228,7 @@ function libraryCodec(json, file, config) {
     ids.length === 0 ? '' : library.decode(Array.from(ids), { skip_special_tokens: skipSpecial, clean_up_tokenization_spaces: false });
   return {
     encode(text, { addSpecial = true } = {}) {
-      const whole = typeof text === 'string' ? /** @type {any} */ (text).toWellFormed() : utf8().decode(text);
+      const whole = wellFormed(text);
       return Uint32Array.from(library.encode(whole, { add_special_tokens: addSpecial }).ids);
     },
     decode,
@@ -323,13 +334,12 @@ export function loadTokenizer(source, options = {}) {
   /** @type {(string | undefined)[]} */
   const tokens = [];
   for (const [token, id] of entries) {
-    if (!Number.isSafeInteger(id) || id < 0 || id >= 2 ** 31)
-      throw unreadable(file, `model.vocab[${JSON.stringify(token)}]`, id, 'expected an id');
+    if (!isId(id)) throw unreadable(file, `model.vocab[${JSON.stringify(token)}]`, id, 'expected an id');
     tokens[id] = token;
   }
   added.forEach(({ id, content }, i) => {
     const taken = ids.get(content) ?? id;
-    if (!Number.isSafeInteger(id) || taken !== id || (tokens[id] ?? content) !== content) {
+    if (!isId(id) || taken !== id || (tokens[id] ?? content) !== content) {
       throw unreadable(file, `added_tokens[${i}]`, { id, content }, `expected an id that no other token has, and the token's one id`);
     }
     ids.set(content, id);

@@ -35,7 +35,6 @@ const MAX_STATES = 1 << 12;
  * @param {string} pattern
  */
 function parse(pattern) {
-  const source = Array.from(pattern);
   /** @type {RegExp[]} */
   const sets = [];
   /** @type {Map<string, number>} */
@@ -47,10 +46,19 @@ function parse(pattern) {
     throw new UnsupportedPattern(`${what} at character ${at} of the pattern ${JSON.stringify(pattern)}`);
   };
   const eat = (/** @type {string} */ text) => {
-    const found = source.slice(at, at + text.length).join('') === text;
+    const found = pattern.startsWith(text, at);
     if (found) at += text.length;
     return found;
   };
+  /** What an expression finds right here. @param {RegExp} expression sticky */
+  const take = (expression) => {
+    expression.lastIndex = at;
+    const found = expression.exec(pattern);
+    if (found !== null) at = expression.lastIndex;
+    return found;
+  };
+  /** The next character, of one or two UTF-16 units. */
+  const next = () => take(/[^]/uy)?.[0] ?? unsupported('an end');
   /** @param {string} inside of a class @param {boolean} fold ignore case */
   const setOf = (inside, fold) => {
     // JavaScript and Oniguruma fold properties in different ways.
@@ -63,59 +71,50 @@ function parse(pattern) {
 
   /** What follows a backslash. @returns {number | string} a code point, or the inside of a class */
   const escaped = () => {
-    const letter = source[at++];
-    if (letter === undefined) unsupported('a backslash');
+    const digits = take(/x\{([0-9a-f]+)\}|x([0-9a-f]{1,2})|u([0-9a-f]{4})/iy);
+    if (digits !== null) return Number.parseInt(digits[1] ?? digits[2] ?? digits[3], 16);
+    const property = take(/([pP])\{(\^?)(\w+)\}/y);
+    if (property !== null) {
+      const [, letter, caret, name] = property;
+      for (const key of ['General_Category', 'Script']) {
+        const inside = `\\${(letter === 'P') !== (caret === '^') ? 'P' : 'p'}{${key}=${name}}`;
+        try {
+          new RegExp(inside, 'u');
+          return inside;
+        } catch {
+          // The name may be one of the other key's.
+        }
+      }
+      unsupported(`the property ${name}`);
+    }
+    const letter = next();
     if (letter in CONTROLS) return CONTROLS[letter];
     if (letter in CLASSES) return CLASSES[letter];
     if (/[SDHW]/.test(letter)) return `^${CLASSES[letter.toLowerCase()]}`;
-    if (letter === 'x' || letter === 'u') {
-      const [all, braced, bare] =
-        /^(?:\{([0-9a-fA-F]+)\}|([0-9a-fA-F]+))/.exec(source.slice(at, at + 10).join('')) ?? unsupported('an escape');
-      const digits = braced ?? bare.slice(0, letter === 'x' ? 2 : 4);
-      at += braced === undefined ? digits.length : all.length;
-      return Number.parseInt(digits, 16);
-    }
-    if (letter === 'p' || letter === 'P') {
-      const end = source.indexOf('}', at);
-      if (source[at] !== '{' || end < 0) unsupported('a property of characters');
-      const [, caret, name] = /** @type {RegExpExecArray} */ (/^(\^?)(.*)$/.exec(source.slice(at + 1, end).join('')));
-      at = end + 1;
-      const property = [`General_Category=${name}`, `Script=${name}`].find((value) => {
-        try {
-          return new RegExp(`\\p{${value}}`, 'u');
-        } catch {
-          return false;
-        }
-      });
-      if (property === undefined) unsupported(`the property ${name}`);
-      return `\\${(letter === 'P') !== (caret === '^') ? 'P' : 'p'}{${property}}`;
-    }
     if (/[A-Za-z0-9]/.test(letter)) unsupported(`\\${letter}`);
     return /** @type {number} */ (letter.codePointAt(0));
   };
+  /** A character, or what a backslash stands for. @param {string} letter */
+  const meaning = (letter) => (letter === '\\' ? escaped() : /** @type {number} */ (letter.codePointAt(0)));
 
   /** A class after its bracket. @returns the inside of a class in JavaScript */
   const bracket = () => {
     let inside = eat('^') ? '^' : '';
-    for (let first = true; ; first = false) {
-      const letter = source[at++];
-      if (letter === undefined) unsupported('a class without an end');
-      if (letter === ']' && !first) return inside;
-      if (letter === '[' || letter === ']' || (letter === '&' && source[at] === '&')) unsupported('a class within a class');
-      const low = letter === '\\' ? escaped() : /** @type {number} */ (letter.codePointAt(0));
+    for (let first = true; first || !eat(']'); first = false) {
+      if (take(/\[|\]|&&/y)) unsupported('a class within a class');
+      const low = meaning(next());
       if (typeof low === 'string') {
-        if (low[0] !== '^') inside += low;
-        else if (/^\^\\p\{\w+\}$/.test(low)) inside += `\\P${low.slice(3)}`;
-        else unsupported('a negated class within a class');
+        if (low[0] === '^' && !/^\^\\p\{\w+\}$/.test(low)) unsupported('a negated class within a class');
+        inside += low.replace(/^\^\\p/, '\\P');
         continue;
       }
       inside += literal(low);
-      if (source[at] !== '-' || source[at + 1] === ']') continue;
-      at++;
-      const high = eat('\\') ? escaped() : /** @type {number} */ (source[at++].codePointAt(0));
+      if (!take(/-(?!\])/y)) continue;
+      const high = meaning(next());
       if (typeof high === 'string' || high < low) unsupported('a range');
       inside += `-${literal(high)}`;
     }
+    return inside;
   };
 
   /** @param {Tree} tree @returns {number} the one set of characters that the tree is */
@@ -139,19 +138,15 @@ function parse(pattern) {
     if (eat('?:')) return close(alternatives(fold));
     if (eat('?i:')) return close(alternatives(true));
     if (eat('?>')) return possessive(close(alternatives(fold)));
-    for (const [mark, negate] of /** @type {[string, boolean][]} */ ([
-      ['?=', false],
-      ['?!', true],
-    ])) {
-      if (eat(mark)) return { look: single(close(alternatives(fold))), negate };
-    }
-    if (source[at] === '?') unsupported(`the group (${source.slice(at, at + 3).join('')}`);
+    const look = take(/\?([=!])/y);
+    if (look !== null) return { look: single(close(alternatives(fold))), negate: look[1] === '!' };
+    if (eat('?')) unsupported('a group of this kind');
     return close(alternatives(fold));
   };
 
   /** @param {boolean} fold @returns {Tree} */
   const atom = (fold) => {
-    const letter = source[at++];
+    const letter = next();
     if (letter === '(') return group(fold);
     if (letter === '[') return { set: setOf(bracket(), fold) };
     if (letter === '.') return { set: setOf('^\\n', fold) };
@@ -159,7 +154,7 @@ function parse(pattern) {
     if (letter === '$') return { look: setOf('^\\n', false), negate: true };
     if (letter === '\\' && eat('z')) return { look: setOf('^', false), negate: true };
     if (letter === '^' || /[?*+]/.test(letter)) unsupported(letter);
-    const value = letter === '\\' ? escaped() : /** @type {number} */ (letter.codePointAt(0));
+    const value = meaning(letter);
     return { set: setOf(typeof value === 'string' ? value : literal(value), fold) };
   };
 
@@ -167,20 +162,18 @@ function parse(pattern) {
   const quantified = (fold) => {
     let tree = atom(fold);
     for (;;) {
-      const interval = /^\{(\d*)(,?)(\d*)\}/.exec(source.slice(at, at + 16).join(''));
-      const mark = '?*+'.indexOf(source[at] ?? ' ');
-      if (mark >= 0) {
-        at++;
-        tree = { repeat: tree, min: [0, 0, 1][mark], max: [1, Infinity, Infinity][mark], lazy: eat('?') };
+      const interval = take(/\{(?=\d|,\d)(\d*)(,?)(\d*)\}/y);
+      const mark = interval ?? take(/[?*+]/y);
+      if (mark === null) return tree;
+      if (interval !== null) {
+        const [min, max] = [Number(interval[1]), Number(interval[3] || (interval[2] ? Infinity : interval[1]))];
+        if (min > max || min > 1000 || (max > 1000 && max < Infinity)) unsupported(interval[0]);
+        // "?" makes {n} optional, and "+" repeats an interval: in Oniguruma possessive marks are those after "?", "*" and "+" only.
+        tree = { repeat: tree, min, max, lazy: interval[2] !== '' && eat('?') };
+      } else {
+        tree = { repeat: tree, min: mark[0] === '+' ? 1 : 0, max: mark[0] === '?' ? 1 : Infinity, lazy: eat('?') };
         if (!tree.lazy && eat('+')) tree = possessive(tree);
-      } else if (interval !== null && interval[1] + interval[3] !== '') {
-        at += interval[0].length;
-        const [, low, comma, high] = interval;
-        const max = high !== '' ? Number(high) : comma ? Infinity : Number(low);
-        if (Number(low) > max || Math.max(Number(low), max === Infinity ? 0 : max) > 1000) unsupported(interval[0]);
-        tree = { repeat: tree, min: Number(low), max, lazy: comma !== '' && eat('?') };
-        // Here "?" makes {n} optional, and "+" repeats an interval: Oniguruma's possessive marks are those after "?", "*" and "+" only.
-      } else return tree;
+      }
     }
   };
 
@@ -191,7 +184,7 @@ function parse(pattern) {
     do {
       /** @type {Tree[]} */
       const cat = [];
-      while (at < source.length && source[at] !== '|' && source[at] !== ')') {
+      while (at < pattern.length && pattern[at] !== '|' && pattern[at] !== ')') {
         // As in Ruby, it holds for the rest of the group, alternatives included.
         if (eat('(?i)')) cat.push(alternatives(true));
         else cat.push(quantified(fold));
@@ -202,7 +195,7 @@ function parse(pattern) {
   };
 
   const tree = alternatives(false);
-  if (at < source.length) unsupported(source[at]);
+  if (at < pattern.length) unsupported(pattern[at]);
   return { tree, sets };
 }
 

@@ -1,7 +1,7 @@
 /** Trains byte-level BPE: the merges that Hugging Face's `tokenizers` finds, ties included, with counts of pairs kept up to date. */
 
 import { BYTE_SYMBOLS } from './bpe.mjs';
-import { byteLevelJson, loadTokenizer } from './load.mjs';
+import { byteLevelJson, loadTokenizer, wellFormed } from './load.mjs';
 import { GPT2_PATTERN, MODERN_PATTERNS, preTokenizerOf } from './split.mjs';
 
 /** Patterns by name. */
@@ -57,7 +57,7 @@ async function countWords(chunks, preTokenizer) {
   /** @type {Map<string, number>} */
   const counts = new Map();
   for await (const chunk of chunks) {
-    const text = typeof chunk === 'string' ? chunk : new TextDecoder('utf-8', { ignoreBOM: true }).decode(chunk);
+    const text = wellFormed(chunk);
     split(text, (start, end) => {
       const word = text.slice(start, end);
       const known = counts.get(word);
