@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-// `npm run setup`: makes a fresh machine ready: node modules, Rust toolchain, C++ compiler, Vulkan loader
-// and device, and the addon itself. It is the one step that installs anything. `npm run train`,
+// `npm run setup` prepares a fresh machine: node modules, Rust toolchain, C++ compiler, Vulkan loader
+// and device, and the addon itself. It is the only step that installs anything. `npm run train`,
 // `npm run bench`, `npm test` and `npm run test:full` run it first, straight after a clone; so it imports
-// nothing but what Node brings. Silent where all is there.
+// only Node's own modules. Prints nothing if nothing is missing.
 //
 //   npm run setup -- [--for train|bench|test|full] [--check]
 //
-// --check (or HELIOS_NO_INSTALL=1) changes nothing and says what it would do.
+// --check (or HELIOS_NO_INSTALL=1) changes nothing and prints what it would do.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -36,7 +36,7 @@ const CERTIFICATES = [
   '/etc/ssl/ca-bundle.pem',
   '/etc/ssl/cert.pem',
 ];
-/** Remembers which addon on which drivers was seen to work. */
+/** Remembers which addon worked on which drivers. */
 const DEVICE_STAMP = join(REPOSITORY, 'node_modules/.cache/helios-vk/device.json');
 
 /** A file of the checkout that must be there and right. @param {string} name */
@@ -86,7 +86,7 @@ function newest(path) {
 /** @returns {'missing' | 'stale' | 'ready'} */
 function addonState() {
   const built = statSync(addonFile(), { throwIfNoEntry: false });
-  // The build makes both, and neither is of use without the other.
+  // The build makes both, and neither works without the other.
   if (!built || !existsSync(join(REPOSITORY, 'binding.js'))) return 'missing';
   return SOURCES.every((path) => newest(join(REPOSITORY, path)) <= built.mtimeMs) ? 'ready' : 'stale';
 }
@@ -193,8 +193,8 @@ async function installRights() {
 }
 
 /**
- * The version of the cargo that builds here. Where the default toolchain is too old and rustup has a
- * stable one that is not, that one is chosen for this process and its children.
+ * The version of the cargo that builds here. If the default toolchain is too old and rustup has a newer
+ * stable one, that one is selected for this process and its children.
  * @returns {Promise<string | null>}
  */
 export async function chooseCargo() {
@@ -223,7 +223,7 @@ async function takeSnapshot(purpose, mayInstall) {
     forTests(purpose) && cargo ? await Promise.all([output('cargo', 'fmt', '--version'), output('cargo', 'clippy', '--version')]) : [];
   const drivers = driverManifests();
   const lock = readJson('package-lock.json');
-  // One that npm was cut off in is as good as none: it is written last.
+  // npm writes this file last, so an installation that was interrupted has none.
   const installed = readStamp(join(REPOSITORY, 'node_modules/.package-lock.json'));
   return {
     platform: process.platform,
@@ -273,8 +273,8 @@ function run([command, ...args], stdout = 2) {
 }
 
 /**
- * Fetches the official installer of Rust, checks its digest and runs it; the user's shell files stay
- * as they are.
+ * Fetches the official installer of Rust, checks its digest and runs it. Does not change the user's shell
+ * files.
  */
 async function installRustup() {
   const machine = { x64: 'x86_64', arm64: 'aarch64' }[/** @type {string} */ (process.arch)];
@@ -307,7 +307,7 @@ async function download(source) {
 /**
  * Carries one step out.
  * @param {Step} step
- * @returns {Promise<boolean>} whether what it is for is there now
+ * @returns {Promise<boolean>} whether the step has reached its purpose
  */
 async function carryOut(step) {
   say(step.what + (step.commands.length === 0 && step.kind !== 'rust' ? `: ${step.advice}` : ''));
@@ -350,7 +350,7 @@ function askAddon() {
 }
 
 /**
- * Makes sure that the addon finds a device; installs the software device where it is the cure.
+ * Ensures that the addon finds a device; installs the software device if that helps.
  * @param {Purpose} purpose
  * @param {boolean} mayInstall
  */
@@ -380,8 +380,8 @@ async function ensureDevice(purpose, mayInstall) {
 }
 
 const OPTIONS = /** @type {const} */ ({
-  for: { type: 'string', choices: ['train', 'bench', 'test', 'full'], default: 'test', help: 'what it is made ready for' },
-  check: { type: 'boolean', help: 'changes nothing and says what it would do' },
+  for: { type: 'string', choices: ['train', 'bench', 'test', 'full'], default: 'test', help: 'what to prepare the machine for' },
+  check: { type: 'boolean', help: 'change nothing; print what would be done' },
 });
 
 /** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values */
@@ -398,7 +398,7 @@ async function main(values) {
     return steps.some(({ required }) => required) ? 1 : 0;
   }
   if (steps.some(({ commands, kind }) => commands.length > 0 || kind === 'rust')) {
-    say('this machine lacks what follows; `npm run setup` installs and builds it (HELIOS_NO_INSTALL=1: only says what is missing)');
+    say('this machine lacks the following; `npm run setup` installs and builds it (HELIOS_NO_INSTALL=1: only prints what is missing)');
   }
   let failed = false;
   for (const step of steps) {

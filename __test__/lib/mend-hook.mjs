@@ -1,8 +1,8 @@
 /**
- * Loaded into an existing trainer's process by `node --import`: mends its shaders on their way to the addon (mend.mjs),
- * and on a CPU device has the addon pass for a GPU of the vendor that the trainer demands, without the features that
- * its other kernels are for. New buffers are filled with zeros: the version of 2026-02-27 sums squares over the whole buffer of a
- * gradient that is smaller, and what lies behind that was written by nobody.
+ * Loaded into an existing trainer's process by `node --import`: mends its shaders before the addon gets them (mend.mjs),
+ * and on a CPU device makes the addon look like a GPU of the vendor that the trainer requires, without the features that
+ * its other kernels need. New buffers are filled with zeros: the version of 2026-02-27 sums squares over a gradient's whole
+ * buffer, which is larger than the gradient, and nothing has written the rest.
  */
 import Module from 'node:module';
 import { withBarriers, withStrides, withUniqueTypes } from './mend.mjs';

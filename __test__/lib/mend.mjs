@@ -1,6 +1,6 @@
 /**
- * What shaders of others need before their results are defined, put into their SPIR-V on the way to the addon. For tests
- * that look at everything else about a program with such shaders.
+ * Corrects the SPIR-V of other people's shaders whose results are not defined, before the addon gets it. For tests of
+ * everything else in programs with such shaders.
  */
 
 /** Opcodes, and the numbers of storage class and decoration, as in the specification of SPIR-V. */
@@ -44,9 +44,9 @@ function instructions(words, visit) {
 }
 
 /**
- * Puts a barrier behind loads from shared memory that the next thing to happen to shared memory is a store: where one
- * invocation stores, another may not have loaded yet. Only outside of branches and loops, where all invocations come by;
- * there must be a barrier somewhere else, whose scopes are taken.
+ * Puts a barrier after loads from shared memory if the next access to shared memory is a store: one invocation may store
+ * before another has loaded. Only outside branches and loops, which all invocations reach; the scopes are copied from
+ * another barrier, which must exist.
  * @param {Uint32Array} words a module
  * @returns {Uint32Array} the same, if nothing was to be done
  */
@@ -55,7 +55,7 @@ export function withBarriers(words) {
   /** @type {number[]} merge labels of what is open */ const open = [];
   /** @type {number[]} */ const places = [];
   /** @type {number[] | undefined} */ let barrier;
-  /** End of the last load outside of branches, while no store and no barrier has followed. */
+  /** End of the last load outside branches, until a store or a barrier follows. */
   /** @type {number | undefined} */ let loaded;
   instructions(words, (op, operands, at) => {
     if (op === OP.variable && operands[2] === WORKGROUP) shared.add(operands[1]);
@@ -83,7 +83,7 @@ export function withBarriers(words) {
 }
 
 /**
- * Gives arrays of vectors the stride that their elements have, where a smaller one is declared and so neighbours overlap.
+ * Gives arrays of vectors their elements' stride if a smaller one is declared, with which neighbours overlap.
  * @param {Uint32Array} words a module
  * @returns {Uint32Array} the same, if nothing was to be done
  */
@@ -107,7 +107,7 @@ export function withStrides(words) {
 
 /** Types that a module may declare twice: aggregates and pointers. @type {number[]} */
 const REPEATABLE = [OP.typeArray, OP.typeRuntimeArray, OP.typeStruct, OP.typePointer];
-/** Where declarations of types name others: the first of those operands, and the one behind the last. @type {Record<number, [number, number]>} */
+/** Operands of type declarations that name other types: the first, and the one after the last. @type {Record<number, [number, number]>} */
 const NAMED = {
   [OP.typeVector]: [1, 2],
   [OP.typeArray]: [1, 2],
@@ -118,7 +118,7 @@ const NAMED = {
 };
 
 /**
- * Leaves out second declarations of a type, which a module may not have but of aggregates and pointers, and has the first stand for them.
+ * Removes repeated declarations of a type, which a module may have only for aggregates and pointers, and uses the first one instead.
  * @param {Uint32Array} words a module without names of types
  * @returns {Uint32Array} the same, if nothing was to be done
  */
@@ -128,7 +128,7 @@ export function withUniqueTypes(words) {
   const result = [...words.subarray(0, HEADER)];
   instructions(words, (op, operands, at) => {
     const isType = op >= OP.typeVoid && op <= OP.typeFunction;
-    // Behind a second declaration, what is no type begins with the id of its type or with another id.
+    // After a repeated declaration, an instruction that is not a type begins with its type's id or with another id.
     const [from, to] = isType ? (NAMED[op] ?? [0, 0]) : [0, 1];
     const kept = Array.from(operands, (word, i) => (i >= from && i < to ? (first.get(word) ?? word) : word));
     if (isType && !REPEATABLE.includes(op)) {
