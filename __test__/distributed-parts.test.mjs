@@ -324,8 +324,8 @@ test('who does not belong is refused: two of one rank, another world, version, e
     [hello(0), /two processes say that they are rank 0/],
     [hello(1, { worldSize: 3 }), /rank 1 of 3 joined a group of 2/],
     [hello(7), /rank 7 of 2 joined a group of 2/],
-    [hello(1, { version: '1.0.1' }), /rank 1 runs helios-vk 1\.0\.1, and rank 0 runs 1\.0\.0: all must run the same/],
-    [hello(1, { engine: 'nccl' }), /rank 1 has the engine nccl, and rank 0 has mpi: all must have the same/],
+    [hello(1, { version: '1.0.1' }), /rank 1 runs helios-vk 1\.0\.1, rank 0 runs 1\.0\.0: all must run the same/],
+    [hello(1, { engine: 'nccl' }), /rank 1 has the engine nccl, rank 0 has mpi: all must have the same/],
     [hello(1, { config: 'd' }), /rank 1 runs with another configuration/],
   ])) {
     const store = await openHere();
@@ -531,7 +531,7 @@ test('ranks that start different engines all hear of it at once, before either e
       const [{ error, seconds }] = run.of(rank);
       assert.equal(error?.code, 'ERR_HELIOS_RENDEZVOUS', run.output);
       const [its, own] = odd === 0 ? ['mpi', 'nccl'] : ['nccl', 'mpi'];
-      assert.match(error.message, new RegExp(`rank ${odd || '[12]'} has the engine ${its}, and rank 0 has ${own}: all must have the same`));
+      assert.match(error.message, new RegExp(`rank ${odd || '[12]'} has the engine ${its}, rank 0 has ${own}: all must have the same`));
       // Half of the time that all may take to come.
       assert.ok(seconds < 50, `${seconds} s`);
     }

@@ -15,9 +15,11 @@ import { homedir, tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { atLeast } from '../bin/lib/diagnose.mjs';
+import { drivers, layers } from '../bin/lib/manifests.mjs';
 import { runMain, switchVariable } from '../bin/lib/options.mjs';
 import { isMade } from './made.mjs';
-import { atLeast, forTests, modulesMatch, plan } from './setup-plan.mjs';
+import { forTests, modulesMatch, plan } from './setup-plan.mjs';
 import { readStamp, writeStamp } from './stamp.mjs';
 import { onPath, readIfThere } from './system.mjs';
 
@@ -107,60 +109,17 @@ function output(command, ...args) {
   });
 }
 
-/** Folders in which the Vulkan loader looks for drivers and layers, by its own documentation. */
-function manifestFolders() {
-  const home = homedir();
-  const { XDG_CONFIG_HOME, XDG_CONFIG_DIRS, XDG_DATA_HOME, XDG_DATA_DIRS, HOMEBREW_PREFIX } = process.env;
-  const list = (/** @type {string | undefined} */ value, /** @type {string} */ otherwise) => (value || otherwise).split(delimiter);
-  return [
-    XDG_CONFIG_HOME || join(home, '.config'),
-    ...list(XDG_CONFIG_DIRS, '/etc/xdg'),
-    '/etc',
-    XDG_DATA_HOME || join(home, '.local/share'),
-    ...list(XDG_DATA_DIRS, `/usr/local/share${delimiter}/usr/share`),
-    ...(process.platform === 'darwin'
-      ? [`${HOMEBREW_PREFIX || '/opt/homebrew'}/share`, `${HOMEBREW_PREFIX || '/opt/homebrew'}/etc`, '/usr/local/etc']
-      : []),
-  ].map((folder) => join(folder, 'vulkan'));
-}
-
-/**
- * @param {string} folder
- * @returns {string[]} paths of the JSON files in it; none where there is no such folder
- */
-function jsonFiles(folder) {
-  try {
-    return readdirSync(folder)
-      .filter((name) => name.endsWith('.json'))
-      .map((name) => join(folder, name));
-  } catch {
-    return [];
-  }
-}
-
-/**
- * Manifests (JSON files) in one of the loader's folders.
- * @param {'icd.d' | 'explicit_layer.d'} kind
- * @returns {string[]}
- */
-function manifests(kind) {
-  return manifestFolders().flatMap((folder) => jsonFiles(join(folder, kind)));
-}
+/** This machine, as the search for manifests sees it. @type {import('../bin/lib/manifests.mjs').Place} */
+const PLACE = { platform: process.platform, arch: process.arch, env: process.env, home: homedir(), root: '/' };
 
 /** @returns {string[]} manifests of the drivers that the loader will try */
-function driverManifests() {
-  const { VK_DRIVER_FILES, VK_ICD_FILENAMES, VK_ADD_DRIVER_FILES } = process.env;
-  const only = VK_DRIVER_FILES || VK_ICD_FILENAMES;
-  if (only) return only.split(delimiter).filter((path) => existsSync(path));
-  return [...(VK_ADD_DRIVER_FILES ?? '').split(delimiter).filter((path) => path && existsSync(path)), ...manifests('icd.d')];
-}
+const driverManifests = () =>
+  drivers(PLACE)
+    .filter(({ file, ignored }) => ignored === null && existsSync(file))
+    .map(({ file }) => file);
 
 /** Whether the loader will find the Khronos validation layer. */
-export function hasValidationLayer() {
-  const named = (process.env.VK_LAYER_PATH ?? '').split(delimiter).filter(Boolean);
-  const files = [...named.flatMap(jsonFiles), ...manifests('explicit_layer.d')];
-  return files.some((path) => /VkLayer_khronos_validation\.json$/.test(path));
-}
+export const hasValidationLayer = () => layers(PLACE).some(({ name }) => name === 'VK_LAYER_KHRONOS_validation');
 
 /** Whether the system's Vulkan loader can be found. */
 async function loaderThere() {
@@ -221,7 +180,7 @@ async function takeSnapshot(purpose, mayInstall) {
   const [loader, rights, cargo] = await Promise.all([loaderThere(), installRights(), compiling ? chooseCargo() : null]);
   const tools =
     forTests(purpose) && cargo ? await Promise.all([output('cargo', 'fmt', '--version'), output('cargo', 'clippy', '--version')]) : [];
-  const drivers = driverManifests();
+  const manifests = driverManifests();
   const lock = readJson('package-lock.json');
   // npm writes this file last, so an installation that was interrupted has none.
   const installed = readStamp(join(REPOSITORY, 'node_modules/.package-lock.json'));
@@ -240,8 +199,8 @@ async function takeSnapshot(purpose, mayInstall) {
     compiler: Boolean(process.env.CXX) || ['c++', 'g++', 'clang++'].some((name) => onPath(name) !== null) || process.platform === 'win32',
     certificates: process.platform !== 'linux' || CERTIFICATES.some((path) => existsSync(path)),
     loader,
-    drivers: drivers.length > 0 || process.platform === 'win32',
-    softwareDriver: drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
+    drivers: manifests.length > 0 || process.platform === 'win32',
+    softwareDriver: manifests.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
     layer: hasValidationLayer(),
     spirvVal: onPath('spirv-val') !== null,
     glslang: onPath('glslangValidator') !== null,

@@ -1,6 +1,8 @@
 // Decides what this machine lacks and which commands install it. Pure functions of a snapshot, so that
 // they can be tested for other systems. `bootstrap.mjs` takes the snapshot and carries the plan out.
 
+import { atLeast } from '../bin/lib/diagnose.mjs';
+
 /** @typedef {'train' | 'bench' | 'test' | 'full'} Purpose `full`: `npm run test:full` */
 
 /**
@@ -164,20 +166,6 @@ export function family({ platform, distribution, relatives }) {
     if (known !== 'darwin' && Object.hasOwn(FAMILIES, known)) return known;
   }
   return null;
-}
-
-/**
- * Whether version `a` is at least version `b`, by their dotted numbers.
- * @param {string} a
- * @param {string} b
- */
-export function atLeast(a, b) {
-  const [left, right] = [a, b].map((version) => (version.match(/\d+(\.\d+)*/)?.[0] ?? '0').split('.').map(Number));
-  for (let i = 0; i < Math.max(left.length, right.length); i++) {
-    const difference = (left[i] ?? 0) - (right[i] ?? 0);
-    if (difference !== 0) return difference > 0;
-  }
-  return true;
 }
 
 /** Whether the machine is prepared for tests. @param {Purpose} purpose */

@@ -103,11 +103,7 @@ impl<'a> Checker<'_, 'a> {
             w.len() >= 5 && w.len() % 2 == 1,
             "has more or fewer words than its operands",
         )?;
-        ensure(
-            inst,
-            self.is_data(w[1]),
-            "merges something that is not a value",
-        )?;
+        ensure(inst, self.is_data(w[1]), "merges what is not a value")?;
         let mut seen = Vec::new();
         for pair in w[3..].chunks(2) {
             if function.dead.contains(&pair[1]) {
@@ -159,11 +155,7 @@ impl<'a> Checker<'_, 'a> {
             class == class::FUNCTION && w[3] == class,
             "is not of storage class Function",
         )?;
-        ensure(
-            inst,
-            self.is_data(to),
-            "has a type that no variable may have",
-        )?;
+        ensure(inst, self.is_data(to), "is of a type not allowed here")?;
         if let Some(&initial) = w.get(4) {
             let fits = matches!(self.def(initial), Def::Constant { ty, .. } if ty == to);
             ensure(inst, fits, "has an initial value of another type")?;
