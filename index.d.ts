@@ -521,7 +521,7 @@ export interface Shader {
 /** The package's shaders by name. */
 export declare const shaders: Record<string, Shader>
 
-// Without this, declarations that are not exported would be visible, too.
+// Without this line, declarations that are not exported would be visible too.
 export {}
 
 /** Options of `collective`; `helios-vk/distributed` has the methods. */
