@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { atLeast, debianMirror, family, modulesMatch, plan } from '../scripts/setup-plan.mjs';
+import { atLeast } from '../bin/lib/diagnose.mjs';
+import { debianMirror, family, modulesMatch, plan } from '../scripts/setup-plan.mjs';
 
 const WANTED = { node: '20.17', rust: '1.95' };
 

@@ -112,8 +112,8 @@ test('without a launcher there is no group, and arguments are checked', async ()
     [{ engine: Symbol('mpi') }, 'engine must be auto, mpi or nccl, got Symbol(mpi)'],
     [{ master: 5 }, 'master must be a string, got number'],
     [{ library: 5 }, 'library must be a string, got number'],
-    [{ config: 5n }, 'config must be what JSON can say: Do not know how to serialize a BigInt'],
-    [{ config: () => 5 }, 'config must be what JSON can say, got function'],
+    [{ config: 5n }, 'config must be representable in JSON: Do not know how to serialize a BigInt'],
+    [{ config: () => 5 }, 'config must be representable in JSON, got function'],
   ])) {
     await assert.rejects(init(wrong && { rank: 0, worldSize: 2, ...wrong }), { message: `init: ${message}` });
   }
@@ -313,7 +313,7 @@ test('a collective that takes too long is the fault of those who have not come t
   assert.deepEqual(failed, {
     code: 'ERR_HELIOS_COLLECTIVE_TIMEOUT',
     rank: 1,
-    message: 'call 4 (allReduce of 8 f32) has not ended in 2 s: rank 1 has not come to it (it has called none)',
+    message: 'call 4 (allReduce of 8 f32) has not ended in 2 s: rank 1 has not reached it (it has called none)',
   });
   await store.close();
   for (const { socket } of [first, second]) socket.destroy();
@@ -322,10 +322,10 @@ test('a collective that takes too long is the fault of those who have not come t
 test('who does not belong is refused: two of one rank, another world, version, engine or configuration; strangers change nothing', async () => {
   for (const [wrong, expected] of /** @type {const} */ ([
     [hello(0), /two processes say that they are rank 0/],
-    [hello(1, { worldSize: 3 }), /rank 1 of 3 came to a group of 2/],
-    [hello(7), /rank 7 of 2 came to a group of 2/],
-    [hello(1, { version: '1.0.1' }), /rank 1 runs helios-vk 1\.0\.1, and rank 0 runs 1\.0\.0: all must run the same/],
-    [hello(1, { engine: 'nccl' }), /rank 1 has the engine nccl, and rank 0 has mpi: all must have the same/],
+    [hello(1, { worldSize: 3 }), /rank 1 of 3 joined a group of 2/],
+    [hello(7), /rank 7 of 2 joined a group of 2/],
+    [hello(1, { version: '1.0.1' }), /rank 1 runs helios-vk 1\.0\.1, rank 0 runs 1\.0\.0: all must run the same/],
+    [hello(1, { engine: 'nccl' }), /rank 1 has the engine nccl, rank 0 has mpi: all must have the same/],
     [hello(1, { config: 'd' }), /rank 1 runs with another configuration/],
   ])) {
     const store = await openHere();
@@ -506,7 +506,7 @@ test('rank 0 warns where others can reach the store and nobody has set a secret'
     ]) {
       if (secret) process.env.HELIOS_SECRET = secret;
       const forming = init({ rank: 0, worldSize: 2, master: `${host}:${port}`, joinTimeoutMs: 50 });
-      await assert.rejects(forming, { code: 'ERR_HELIOS_RENDEZVOUS', message: /1 of 2 did not come within 0\.05 s/ });
+      await assert.rejects(forming, { code: 'ERR_HELIOS_RENDEZVOUS', message: /1 of 2 did not join within 0\.05 s/ });
       delete process.env.HELIOS_SECRET;
     }
     process.env.HELIOS_SECRET = 'short';
@@ -516,7 +516,7 @@ test('rank 0 warns where others can reach the store and nobody has set a secret'
     );
     delete process.env.HELIOS_SECRET;
     assert.deepEqual(warnings, [
-      `whoever reaches port ${port} of this host can join or end the group: set HELIOS_SECRET to the same text on all ranks`,
+      `anyone who can reach port ${port} of this host can join or end the group: set HELIOS_SECRET to the same text on all ranks`,
     ]);
   } finally {
     process.off('warning', hear);
@@ -531,7 +531,7 @@ test('ranks that start different engines all hear of it at once, before either e
       const [{ error, seconds }] = run.of(rank);
       assert.equal(error?.code, 'ERR_HELIOS_RENDEZVOUS', run.output);
       const [its, own] = odd === 0 ? ['mpi', 'nccl'] : ['nccl', 'mpi'];
-      assert.match(error.message, new RegExp(`rank ${odd || '[12]'} has the engine ${its}, and rank 0 has ${own}: all must have the same`));
+      assert.match(error.message, new RegExp(`rank ${odd || '[12]'} has the engine ${its}, rank 0 has ${own}: all must have the same`));
       // Half of the time that all may take to come.
       assert.ok(seconds < 50, `${seconds} s`);
     }

@@ -25,7 +25,7 @@ const EXAMPLES = {
   axpy: { prints: [/^y\[0\] = 10, y\[999999\] = 10$/m] },
   cuda: {
     prints: [
-      /^no CUDA here: .* (is no NVIDIA GPU|cannot export buffers .*|does not run; .*|no libcuda\.so\.1)$|^CUDA found 499999500000, .*\nVulkan found 77 everywhere, /m,
+      /^no CUDA here: .* (is not an NVIDIA GPU|cannot export buffers .*|does not run; .*|no libcuda\.so\.1)$|^CUDA found 499999500000, .*\nVulkan found 77 everywhere, /m,
     ],
   },
   graph: { prints: [/^100 steps of 2 dispatches: x = 3\.0000\d\d$/m, /^[\d.]+ µs of host time for a launch$/m] },

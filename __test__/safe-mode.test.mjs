@@ -155,9 +155,9 @@ test('a module that breaks a rule is refused before the driver sees it, by its w
   );
   assert.match(
     seen[0],
-    /^ERR_HELIOS_INVALID_ARGUMENT createPipeline: SPIR-V: word \d+: OpFAdd gives another kind of number \(safe mode\)$/,
+    /^ERR_HELIOS_INVALID_ARGUMENT createPipeline: SPIR-V: word \d+: OpFAdd returns another kind of number \(safe mode\)$/,
   );
-  assert.match(seen[1], /OpCopyMemory goes through %\d+, which is no pointer \(safe mode\)$/);
+  assert.match(seen[1], /OpCopyMemory accesses memory through %\d+, which is not a pointer \(safe mode\)$/);
   assert.match(seen[2], /stands in a block|has 2 words|has no type/);
   assert.match(seen[3], /PhysicalStorageBufferAddresses|device addresses/);
 });

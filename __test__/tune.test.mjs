@@ -444,7 +444,7 @@ test('what cannot be timed is an error before the work', () => {
   const [empty, wrong] = [fresh('none.txt'), fresh('wrong.txt')];
   writeFileSync(empty, '# nothing\n');
   writeFileSync(wrong, 'NT 64 64 64\nNT 64 64\n');
-  assert.throws(() => productsOfFile(empty), /it has no products/);
+  assert.throws(() => productsOfFile(empty), /the file has no products/);
   for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [['--shapes', wrong], /--shapes .*wrong\.txt: line 2: "NT 64 64" is not a product/],
     [['--shapes', join(folders, 'no', 'where')], /--shapes .*cannot be read: no such file/],

@@ -24,7 +24,7 @@ const LIBRARIES =
     ? { openmpi: ['libmpi.40.dylib'], mpich: ['libmpi.12.dylib', 'libmpich.12.dylib'], 'mpi-abi': ['libmpi_abi.1.dylib'] }
     : { openmpi: ['libmpi.so.40'], mpich: ['libmpich.so.12', 'libmpi.so.12'], 'mpi-abi': ['libmpi_abi.so.1'] };
 
-/** What gets an engine on Debian and Ubuntu. */
+/** The command that installs an engine on Debian and Ubuntu. */
 export const INSTALL = 'apt-get install openmpi-bin   (or: apt-get install mpich)';
 
 /** Folders next to MPI's launchers. An MPI outside the loader's paths keeps its library there. @param {string} path */
@@ -33,7 +33,7 @@ function besideLaunchers(path) {
   for (const folder of path.split(delimiter).filter(Boolean)) {
     for (const name of ['mpiexec', 'mpirun']) {
       const program = join(folder, name);
-      // Where it is installed, and where the link to it is: environments of Python link.
+      // Both beside the link and beside its target: environments of Python contain links.
       if (existsSync(program)) for (const at of [program, realpathSync(program)]) folders.add(join(dirname(dirname(at)), 'lib'));
     }
   }
@@ -42,7 +42,7 @@ function besideLaunchers(path) {
 
 /**
  * Libraries in the order in which they are tried.
- * @param {import('./environment.mjs').Launch['launcher']} launcher who started this process: another MPI's library would not find
+ * @param {import('./environment.mjs').Launch['launcher']} launcher that started this process: another MPI's library would not find
  *   the others
  * @param {Record<string, string | undefined>} [environment]
  */
@@ -86,7 +86,7 @@ const PROBE_MS = 20_000;
 /**
  * Lists the engines that can be loaded, and what was tried without success. Each library is loaded in a process of its own, so that
  * a crash does not reach this one; no engine is started.
- * @returns {Promise<{ engines: Engine[], missing: Missing[], install: string }>} `install`: the command that gets one on Debian
+ * @returns {Promise<{ engines: Engine[], missing: Missing[], install: string }>} `install`: the command that installs one on Debian
  */
 export async function engines() {
   const names = [

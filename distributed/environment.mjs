@@ -3,11 +3,11 @@
 /**
  * How this process was started.
  * @typedef {object} Launch
- * @property {'openmpi' | 'mpich' | 'torchrun' | 'slurm' | null} launcher whose variables say so; null if none does
+ * @property {'openmpi' | 'mpich' | 'torchrun' | 'slurm' | null} launcher whose variables were read; null if there are none
  * @property {number} rank from 0
  * @property {number} worldSize
  * @property {number} localRank among the processes of this host: the index of its device
- * @property {{ host: string, port: number } | null} master where the ranks meet, if it is said
+ * @property {{ host: string, port: number } | null} master where the ranks meet, if a variable says so
  */
 
 /** @typedef {{ launcher: Exclude<Launch['launcher'], null>, rank: string, worldSize: string, localRank: string, localSize: string }} Names */
@@ -62,14 +62,14 @@ export function address(text, name) {
  * @throws {RangeError} that names a variable whose value cannot be right
  */
 export function launched(environment = process.env) {
-  // Read where a group has failed or a run is restarted, which is too late to say what is wrong with them.
+  // Checked now: they are read when a group has failed or a run is restarted, which is too late to report a wrong value.
   whole(environment, 'HELIOS_RESTART_COUNT');
   const grace = environment.HELIOS_FAILURE_GRACE?.trim();
   if (grace && !(Number(grace) >= 0)) throw new RangeError(`HELIOS_FAILURE_GRACE must be a number of at least 0, got ${grace}`);
   const host = environment.MASTER_ADDR?.trim();
   const port = whole(environment, 'MASTER_PORT');
   if (port !== undefined && port > 65535) throw new RangeError(`MASTER_PORT must be at most 65535, got ${port}`);
-  // There the agent listens at the port itself.
+  // Then torchrun's agent itself listens at the port.
   const shift = /^(1|true)$/i.test(environment.TORCHELASTIC_USE_AGENT_STORE ?? '') ? 1 : 0;
   const master = host && port !== undefined ? { host, port: port + shift } : null;
   for (const { launcher, ...names } of LAUNCHERS) {
@@ -77,7 +77,7 @@ export function launched(environment = process.env) {
     const worldSize = whole(environment, names.worldSize);
     if (rank === undefined || worldSize === undefined) continue;
     if (rank >= worldSize) throw new RangeError(`${names.rank} must be less than ${names.worldSize} (${worldSize}), got ${rank}`);
-    // SLURM speaks MPICH's protocol too (`--mpi=pmi2`), and has its own word for this.
+    // SLURM also speaks MPICH's protocol (`--mpi=pmi2`), but has its own variable for this.
     const localRank = whole(environment, names.localRank) ?? whole(environment, 'SLURM_LOCALID') ?? 0;
     return { launcher, rank, worldSize, localRank, master };
   }
@@ -100,8 +100,8 @@ export function onOneHost(environment = process.env) {
 /**
  * Where rank 0 listens, and where the others look for it.
  * @param {Launch['master']} master
- * @param {boolean} oneHost whether all are on one host: nobody beyond it is let in then
- * @returns {{ bind: string | undefined, host: string | undefined }} `bind`: undefined for every interface; `host`: undefined where MPI says it
+ * @param {boolean} oneHost whether all are on one host: then no other host may connect
+ * @returns {{ bind: string | undefined, host: string | undefined }} `bind`: undefined for every interface; `host`: undefined if MPI passes it on
  */
 export function meetingPlace(master, oneHost) {
   if (oneHost || master?.host === 'localhost') return { bind: '127.0.0.1', host: '127.0.0.1' };

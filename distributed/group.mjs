@@ -1,4 +1,4 @@
-// A group of processes, each with its own device: how it comes together, and its collectives.
+// A group of processes, each with its own device: how it forms, and its collectives.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { createRequire } from 'node:module';
@@ -21,28 +21,28 @@ const { version } = createRequire(import.meta.url)('../package.json');
 /**
  * @typedef {object} InitOptions
  * @property {'auto' | 'mpi' | 'nccl'} [engine] `auto` (the default) is MPI, which runs everywhere. `nccl` works on the memory of
- *   NVIDIA devices, without a copy through the host; it wants `master` (`helios-vk run` and `torchrun` set it)
- * @property {number} [rank] of this process, from 0; by default as its launcher says
+ *   NVIDIA devices, without a copy through the host; it needs `master` (`helios-vk run` and `torchrun` set it)
+ * @property {number} [rank] of this process, from 0; by default the launcher's
  * @property {number} [worldSize]
  * @property {number} [localRank]
- * @property {string} [master] `HOST:PORT` where rank 0 keeps the store; by default `MASTER_ADDR` and `MASTER_PORT`, and without them
- *   a port that rank 0 picks and MPI tells the others
+ * @property {string} [master] `HOST:PORT` where rank 0 keeps the store; by default `MASTER_ADDR` and `MASTER_PORT`, or else a port
+ *   that rank 0 picks and MPI sends to the others
  * @property {string} [library] the name or path of the engine's library; by default the MPI of the launcher (`HELIOS_MPI_LIBRARY`), or
- *   the NCCL that the loader knows or the environment of Python holds (`HELIOS_NCCL_LIBRARY`)
+ *   the NCCL that the loader finds or that is in the environment of Python (`HELIOS_NCCL_LIBRARY`)
  * @property {unknown} [config] any JSON value that must be the same on all ranks; `init` fails if it is not
- * @property {number} [joinTimeoutMs] how long all may take to come together (60,000)
+ * @property {number} [joinTimeoutMs] how long all ranks may take to join (60,000)
  * @property {number} [peerTimeoutMs] how long a process may be silent before it counts as lost (10,000)
  * @property {number} [timeoutMs] how long a collective, an `exchange` or `destroy` may wait for other ranks (600,000)
  */
 
 /**
- * What a collective works on.
+ * The part of a buffer that a collective works on.
  * @typedef {object} RangeOptions
- * @property {number} [offset] first element of the buffer; 0 when left out. Its byte is a multiple of 4
- * @property {number} [count] elements, all ranks' shards together; all to the buffer's end when left out
+ * @property {number} [offset] first element of the buffer; by default 0. Its byte offset is a multiple of 4
+ * @property {number} [count] elements, the shards of all ranks together; by default all to the buffer's end
  */
 
-/** @typedef {'f32' | 'bf16' | 'u8'} ElementType what elements are moved as: sums are of f32 alone */
+/** @typedef {'f32' | 'bf16' | 'u8'} ElementType type that elements are moved as; sums work only on f32 */
 
 const errorOf = (/** @type {Failure} */ { code, message, rank }, call = 'init') =>
   new vk.HeliosError(`${call}: ${message}`, { code, call, rank });
@@ -78,7 +78,7 @@ function ownAddresses() {
 const MAX_WORLD = 65536;
 /** The longest delay of a timer, in milliseconds. */
 const MAX_MS = 2 ** 31 - 1;
-/** How often a start that nothing announces is looked at. */
+/** How often to poll for a start that sends no event. */
 const LOOK_MS = 5;
 /**
  * Keeps libraries below MPI from patching the C library's functions that map memory and from catching signals. The patches have
@@ -91,7 +91,7 @@ const GUESTS = { UCX_MEM_EVENTS: 'no', UCX_ERROR_SIGNALS: '', OMPI_MCA_opal_sign
  * (Rabenseifner's) every rank adds a part, which takes half the time with two ranks.
  */
 const TUNING = { OMPI_MCA_coll_libnbc_iallreduce_algorithm: '3' };
-/** How long the thread of a destroyed group may take to end: it cannot end while another thread opens a library. */
+/** How long the thread of a destroyed group may take to end: it cannot while another thread opens a library. */
 const THREAD_MS = 5000;
 /** Whether MPI has been started in this process. */
 let started = false;
@@ -123,7 +123,7 @@ export async function init(options = {}) {
   if (launch.launcher === null && options.rank === undefined) {
     throw errorOf({
       code: 'ERR_HELIOS_RENDEZVOUS',
-      message: 'nothing started this process as one of several: start it with `npx helios-vk run --nproc N FILE`, mpirun or srun',
+      message: 'this process was not started as one of several: start it with `npx helios-vk run --nproc N FILE`, mpirun or srun',
     });
   }
   const [at, library] = [textOr('master', options.master), textOr('library', options.library)];
@@ -139,13 +139,14 @@ export async function init(options = {}) {
   // Throws without a device.
   vk.getCompleted();
   if (member) {
-    const message = 'this process is a member of a group, or about to be: destroy() that one first';
+    const message = 'this process is in a group or joining one: destroy() that group first';
     throw errorOf({ code: 'ERR_HELIOS_INVALID_BATCH', message });
   }
-  if (started && !nccl) throw errorOf({ code: 'ERR_HELIOS_ENGINE', message: 'MPI was started in this process before, and starts once' });
+  if (started && !nccl)
+    throw errorOf({ code: 'ERR_HELIOS_ENGINE', message: 'MPI was started in this process before, and can be started only once' });
 
   const generation = process.env.HELIOS_GENERATION ?? '';
-  // What the launcher says holds for the group that it has started, and for no other.
+  // The launcher's variables describe only the group that it has started.
   const oneHost = options.rank === undefined && options.worldSize === undefined && at === undefined && onOneHost();
   const { bind, host: storeHost } = meetingPlace(master, oneHost);
   const secret = master ? secretOf() : rank === 0 ? randomBytes(16).toString('hex') : '';
@@ -166,15 +167,15 @@ export async function init(options = {}) {
     timeoutMs,
   };
   if (rank === 0 && worldSize > 1 && bind === undefined && secret === '') {
-    const message = `whoever reaches port ${watching.port} of this host can join or end the group: set HELIOS_SECRET to the same text on all ranks`;
+    const message = `anyone who can reach port ${watching.port} of this host can join or end the group: set HELIOS_SECRET to the same text on all ranks`;
     process.emitWarning(message, { code: 'HELIOS_NO_SECRET' });
   }
   member = true;
   const watch = new Watch(watching);
   try {
-    // From here on the thread waits for no library that this process opens.
+    // From here on the thread does not wait for libraries that this process opens.
     const port = await watch.opened;
-    /** What MPI tells the others where nothing else does. */
+    /** What MPI sends to the others if there is no other way. */
     let text = '';
     if (master || nccl) await watch.joined;
     else if (rank === 0) text = JSON.stringify({ host: hostname(), hosts: ownAddresses(), port, secret });
@@ -193,7 +194,7 @@ export async function init(options = {}) {
       watch.reach({ hosts: oneHost || host === hostname() ? ['127.0.0.1'] : hosts, port, secret });
     }
     await watch.joined;
-    // What fails before all have started fails the start of all.
+    // A failure before all have started fails the start of all.
     await watch.exchange('the start', 'null', joinMs).catch((error) => {
       throw watch.failure ? errorOf(watch.failure) : error;
     });
@@ -201,7 +202,7 @@ export async function init(options = {}) {
     await watch.leave(/** @type {Error} */ (error));
     vk.collectiveAbort('ERR_HELIOS_ABORTED', 'init has failed');
     member = false;
-    // Another rank's failure may come before one's own MPI has been found: only the addon knows how far that came.
+    // Another rank may fail before this rank's MPI has been found: only the addon knows how far that got.
     started = vk.collectiveForget();
     throw error;
   }
@@ -227,7 +228,7 @@ async function identifier(watch, rank, libraries, joinMs) {
   const [{ id, version }] = all;
   const other = all.findIndex((each) => each.version !== version);
   if (other > 0) {
-    const message = `rank ${other} has NCCL ${all[other].version}, and rank 0 NCCL ${version}: all must have the same`;
+    const message = `rank ${other} has NCCL ${all[other].version}, rank 0 has NCCL ${version}: all must have the same`;
     throw errorOf({ code: 'ERR_HELIOS_ENGINE', rank: other, message });
   }
   return id;
@@ -273,11 +274,11 @@ class Watch {
     const joined = withResolvers();
     /** @type {PromiseWithResolvers<number>} */
     const opened = withResolvers();
-    // Unhandled rejections would end the process; callers that do not wait get the failure from their next call.
+    // Unhandled rejections would end the process. Callers that do not await these get the failure from their next call.
     for (const { promise } of [joined, opened]) promise.catch(() => {});
     /** Settled when all ranks are at the store. */
     this.joined = joined.promise;
-    /** Settled when the thread is at work; on rank 0 with the port of the store. */
+    /** Settled when the thread is running; on rank 0 with the port of the store. */
     this.opened = opened.promise;
     this.worker = new Worker(new URL('./watch.mjs', import.meta.url), { workerData: options, name: 'helios-vk group' });
     this.ended = new Promise((/** @type {(value?: any) => void} */ done) => {
@@ -368,7 +369,7 @@ class Watch {
     this.worker.postMessage({ abort: failure });
   }
 
-  /** Ends the thread. @param {Error | null} why this rank leaves alone; null where all leave together */
+  /** Ends the thread. @param {Error | null} why this rank leaves alone; null if all leave together */
   async leave(why) {
     this.#ended = true;
     for (const { reject } of this.#exchanges.values()) reject(errorOf(LEFT, 'exchange'));
@@ -396,8 +397,8 @@ function withResolvers() {
  * it, and the calling thread does not wait. All ranks must call the same collectives in the same order. Collectives called directly
  * after one another may complete together: waiting for one may wait for all that were called before the wait.
  *
- * When one rank fails, all do: `signal` fires, and every later call throws the failure, as does a wait for the first collective that
- * did not complete or for anything after it. The contents of buffers are then undefined. Call `destroy`, and continue in a new process
+ * When one rank fails, all do: `signal` fires, and every later call throws the failure. So does a wait for the first collective that
+ * did not complete, or for anything after it. The contents of buffers are then undefined. Call `destroy`, and continue in a new process
  * from the last checkpoint; `helios-vk run --max-restarts` starts one.
  */
 export class Group {
@@ -434,7 +435,7 @@ export class Group {
    * Sums the elements of all ranks in f32, in place. Every rank gets the same bits; the engine chooses the order of additions.
    * @param {BufferHandle} buffer
    * @param {RangeOptions} [range]
-   * @returns {TimelineValue} when it is there
+   * @returns {TimelineValue} at which the result is there
    */
   allReduce(buffer, range) {
     return this.#call('allReduce', buffer, range);
@@ -464,7 +465,7 @@ export class Group {
   /**
    * Copies the elements of rank `root` to every rank.
    * @param {BufferHandle} buffer
-   * @param {RangeOptions & { type?: ElementType, root?: number }} [range] `root` is 0 when left out
+   * @param {RangeOptions & { type?: ElementType, root?: number }} [range] `root` is by default 0
    * @returns {TimelineValue}
    */
   broadcast(buffer, range) {
@@ -489,7 +490,7 @@ export class Group {
    * Rejects with a TypeError for a value that JSON cannot represent, and a RangeError for one of more than 67,108,864 characters of
    * JSON (64 MiB of ASCII): on this rank alone, as if it had not called. The group fails with `ERR_HELIOS_COLLECTIVE_TIMEOUT` if a
    * rank does not call it within `timeoutMs`.
-   * @param {unknown} [value] anything that JSON can say; null when left out
+   * @param {unknown} [value] any JSON value; by default null
    * @returns {Promise<any[]>}
    */
   async exchange(value) {
@@ -502,7 +503,7 @@ export class Group {
 
   /**
    * Fails the group on every rank, with `ERR_HELIOS_ABORTED`.
-   * @param {string} [reason] of which others hear the first 4,000 characters
+   * @param {string} [reason] of which the other ranks get the first 4,000 characters
    */
   abort(reason = 'no reason was given') {
     let why;
@@ -537,7 +538,7 @@ export class Group {
         throw errorOf({ code: 'ERR_HELIOS_ABORTED', message: 'the device was destroyed before its group', rank: this.rank }, 'destroy');
       this.#tellOfLoss();
       await this.#watch.agreeToLeave(status.called);
-      // All ranks come to this one now. It ends the engine.
+      // All ranks now make this call. It ends the engine.
       await vk.waitAsync(vk.collectiveLeave());
     } catch (error) {
       why = /** @type {Error} */ (error);
@@ -549,13 +550,13 @@ export class Group {
     }
   }
 
-  /** What a rank does on a device that is lost is no end of the group's: the others hear why. */
+  /** Tells the other ranks when this rank's device is lost: that does not end the group by itself. */
   #tellOfLoss() {
     try {
       vk.getCompleted();
     } catch (error) {
       const { message } = /** @type {Error} */ (error);
-      this.#watch.abort({ code: 'ERR_HELIOS_ABORTED', rank: this.rank, message: `rank ${this.rank} cannot go on: ${message}` });
+      this.#watch.abort({ code: 'ERR_HELIOS_ABORTED', rank: this.rank, message: `rank ${this.rank} cannot continue: ${message}` });
       throw error;
     }
   }

@@ -1,4 +1,4 @@
-// Authenticates both ends of a connection: each proves that it has the secret of the run by answering the other's random challenge with
+// Authenticates both ends of a connection. Each proves that it knows the secret of the run by answering the other's random challenge with
 // an HMAC of it (mutual authentication in three passes, ISO/IEC 9798-4). The secret is never sent. Messages before the proof are bounded
 // and not trusted; messages after it are neither encrypted nor signed.
 
@@ -27,9 +27,9 @@ export function same(a, b) {
 /**
  * A server that accepts only connections that know the secret.
  * @param {string} secret
- * @param {number} most connections that have yet to prove themselves: one more ends the oldest, which may come again
- * @param {(socket: Socket, claim: any, answer: () => void) => (message: any) => void} enter takes what somebody says of itself, and returns what
- *   takes its messages; `answer` proves this side to it, before anything else is sent
+ * @param {number} most connections that may be without a proof yet: one more closes the oldest, which may connect again
+ * @param {(socket: Socket, claim: any, answer: () => void) => (message: any) => void} enter takes the claim of a new connection, and returns what
+ *   receives its messages; `answer` sends this side's proof, before anything else is sent
  */
 export function guarded(secret, most, enter) {
   /** Connections that ended without a proof, and the bytes that they sent. */
@@ -73,8 +73,8 @@ export function guarded(secret, most, enter) {
     said: () =>
       strangers.connections === 0
         ? ''
-        : `; ${strangers.connections} connection${strangers.connections === 1 ? '' : 's'} did not prove to know the secret of this run (HELIOS_SECRET)`,
-    /** Closes the server and the connections that have yet to prove themselves. */
+        : `; refused ${strangers.connections} connection${strangers.connections === 1 ? '' : 's'} without the secret of this run (HELIOS_SECRET)`,
+    /** Closes the server and the connections that have not proven themselves. */
     close() {
       server.close();
       for (const socket of pending) socket.destroy();
@@ -83,7 +83,7 @@ export function guarded(secret, most, enter) {
 }
 
 /**
- * The connecting side: sends its proof along with its claim, and takes messages once the other side has proven itself, too.
+ * The connecting side: sends its proof along with its claim, and receives messages once the other side has proven itself.
  * @param {Socket} socket
  * @param {string} secret
  * @param {object} claim

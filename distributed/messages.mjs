@@ -2,18 +2,18 @@
 
 import { inspect } from 'node:util';
 
-/** Characters of JSON that a value of `exchange` may have. */
+/** Largest number of JSON characters in a value of `exchange`. */
 export const MAX_VALUE = 2 ** 26;
 /** Longer than any message of ours: a value's JSON is sent as a string, in which only quotes and backslashes are escaped, to two characters. */
 const MAX_LINE = 2 * MAX_VALUE + 2 ** 16;
-/** Characters of a failure's message that are sent to other ranks. */
+/** Largest number of characters of a failure's message that are sent to other ranks. */
 export const MAX_REASON = 4096;
 
 /**
  * Calls `receive` with every message that arrives. Anything else, or a line that is too long, ends the connection.
  * @param {import('node:net').Socket} socket
  * @param {(message: any) => void} receive
- * @param {() => number | undefined} [limit] characters that a message may have now, where it is less than any of ours has
+ * @param {() => number | undefined} [limit] largest number of characters of a message now, if that is less than our messages need
  */
 export function listen(socket, receive, limit = () => undefined) {
   // Chunks of the current line, joined once at its end, so that the cost of a long line stays linear.
@@ -66,8 +66,10 @@ export function jsonOf(value, name) {
     text = JSON.stringify(value ?? null);
   } catch (error) {
     // A `toJSON` may throw anything.
-    throw new TypeError(`${name} must be what JSON can say: ${error instanceof Error ? error.message : inspect(error)}`, { cause: error });
+    throw new TypeError(`${name} must be representable in JSON: ${error instanceof Error ? error.message : inspect(error)}`, {
+      cause: error,
+    });
   }
-  if (text === undefined) throw new TypeError(`${name} must be what JSON can say, got ${typeof value}`);
+  if (text === undefined) throw new TypeError(`${name} must be representable in JSON, got ${typeof value}`);
   return text;
 }

@@ -1,4 +1,4 @@
-// The store at which the ranks meet, kept by rank 0 on a thread of its own. It tracks which ranks have joined and are alive, exchanges
+// The store where the ranks meet, run by rank 0 on a thread of its own. It tracks which ranks have joined and are alive, exchanges
 // their values, and reports the first failure to all of them.
 
 import { guarded } from './handshake.mjs';
@@ -10,7 +10,7 @@ import { send, sendAll } from './messages.mjs';
  */
 
 /**
- * What a rank says of itself when it joins.
+ * What a rank sends about itself when it joins.
  * @typedef {object} Hello
  * @property {number} rank
  * @property {number} worldSize
@@ -18,14 +18,14 @@ import { send, sendAll } from './messages.mjs';
  * @property {string} version of this package
  * @property {'mpi' | 'nccl'} engine that it is about to start
  * @property {string} config a hash of what must be equal on all ranks
- * @property {string} process where it runs, for messages
+ * @property {string} process host and process id, for messages
  */
 
 /**
  * @typedef {object} Member
  * @property {import('node:net').Socket} socket
  * @property {Hello} hello
- * @property {number} heard when, by the clock of `performance`
+ * @property {number} heard time of its last message, by the clock of `performance`
  * @property {number} begun the last collective that has begun there
  * @property {string} call its name
  * @property {number | null} leaving the number of calls after which it wants to leave; null if it does not
@@ -36,7 +36,7 @@ import { send, sendAll } from './messages.mjs';
  * @typedef {object} StoreOptions
  * @property {string | undefined} host to listen at; undefined for every interface
  * @property {number} port 0 for any
- * @property {string} secret of the run, which ranks must prove to know
+ * @property {string} secret of the run, which ranks must prove that they know
  * @property {Hello} own of rank 0
  * @property {number} joinMs how long the ranks may take to join
  * @property {number} peerMs how long a rank may be silent
@@ -49,8 +49,8 @@ const named = (ranks) => `rank${ranks.length === 1 ? '' : 's'} ${ranks.join(', '
  * Opens the store.
  * @param {StoreOptions} options
  * @returns {Promise<{ port: number, strangers: { connections: number, bytes: number }, fail: (failure: Failure) => void,
- *   close: () => Promise<void> }>} `strangers`: those that did not prove to know the secret, and what they sent; `close` waits until all
- *   have left, or if the group has failed until all have come and heard of it, for as long as one may be silent
+ *   close: () => Promise<void> }>} `strangers`: connections without a proof of the secret, and their bytes; `close` waits until all have
+ *   left or, if the group has failed, until all have joined and got the failure, for at most `peerMs`
  */
 export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
   const { worldSize } = own;
@@ -89,15 +89,15 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
     const code = 'ERR_HELIOS_RENDEZVOUS';
     const { rank } = hello;
     if (!Number.isInteger(rank) || rank < 0 || rank >= worldSize || hello.worldSize !== worldSize) {
-      return { code, message: `rank ${rank} of ${hello.worldSize} came to a group of ${worldSize}`, rank };
+      return { code, message: `rank ${rank} of ${hello.worldSize} joined a group of ${worldSize}`, rank };
     }
     const there = members.get(rank);
     if (there) return { code, message: `two processes say that they are rank ${rank}: ${there.hello.process} and ${hello.process}`, rank };
     if (hello.version !== own.version) {
-      return { code, message: `rank ${rank} runs helios-vk ${hello.version}, and rank 0 runs ${own.version}: all must run the same`, rank };
+      return { code, message: `rank ${rank} runs helios-vk ${hello.version}, rank 0 runs ${own.version}: all must run the same`, rank };
     }
     if (hello.engine !== own.engine) {
-      return { code, message: `rank ${rank} has the engine ${hello.engine}, and rank 0 has ${own.engine}: all must have the same`, rank };
+      return { code, message: `rank ${rank} has the engine ${hello.engine}, rank 0 has ${own.engine}: all must have the same`, rank };
     }
     if (hello.config !== own.config) return { code, message: `rank ${rank} runs with another configuration than rank 0`, rank };
     return null;
@@ -126,7 +126,7 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
 
   // More than may ever connect at once.
   const door = guarded(secret, worldSize + 64, (socket, /** @type {Hello} */ hello, answer) => {
-    // For this process the group is over, and it comes to the next one, whose store opens when this one has closed.
+    // The group is over for this process: it is joining the next one, whose store opens when this one has closed.
     const over = failure !== null || members.get(hello.rank)?.left;
     const belongs = hello.generation === own.generation;
     if (belongs && over && came.get(hello.rank) === hello.process) {
@@ -150,10 +150,10 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
     /** @type {Member} */
     const member = { socket, hello, heard: performance.now(), begun: 0, call: '', leaving: null, left: false };
     members.set(hello.rank, member);
-    // A long message is a sign of life before it has come to its end.
+    // Part of a long message is a sign of life too.
     socket.on('data', () => (member.heard = performance.now()));
     socket.on('close', () => lose(member, 'has closed its connection: its process has ended, without destroy()'));
-    // Says that this is the store to stay at.
+    // Tells the rank that this is the right store.
     send(socket, { alive: true });
     if (members.size === worldSize) {
       complete = true;
@@ -196,21 +196,21 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
     if (agreed) tell({ agreed: true });
   };
 
-  /** @param {string} what has taken too long @param {number} seconds @param {{ rank: number, why: string }[]} missing */
+  /** Fails the group. @param {string} what has taken too long @param {number} seconds @param {{ rank: number, why: string }[]} missing */
   const expire = (what, seconds, missing) =>
     fail({
       code: 'ERR_HELIOS_COLLECTIVE_TIMEOUT',
       rank: missing[0]?.rank,
-      message: `${what} has not ended in ${seconds} s: ${missing.map(({ why }) => why).join('; ') || 'every rank has come to it'}`,
+      message: `${what} has not ended in ${seconds} s: ${missing.map(({ why }) => why).join('; ') || 'every rank has reached it'}`,
     });
 
-  /** Fails the group for a call that takes too long; names the ranks that are late. @param {{ number: number, call: string, seconds: number }} late */
+  /** Fails the group because a call takes too long; names the ranks that are late. @param {{ number: number, call: string, seconds: number }} late */
   const miss = ({ number, call, seconds }) => {
     const missing = [...members.values()]
       .filter(({ begun, leaving }) => begun < number && leaving === null)
       .map(({ hello: { rank }, begun }) => ({
         rank,
-        why: `rank ${rank} has not come to it (${begun > 0 ? `its last is call ${begun}` : 'it has called none'})`,
+        why: `rank ${rank} has not reached it (${begun > 0 ? `its last is call ${begun}` : 'it has called none'})`,
       }));
     expire(`call ${number} (${call})`, seconds, missing);
   };
@@ -218,12 +218,12 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
   /** The same for an exchange. @param {{ name: string, seconds: number }} overdue */
   const missValues = ({ name, seconds }) => {
     const texts = exchanges.get(name);
-    // Without one all have come, and what they gave is on its way.
+    // Without an entry all values have arrived and are being sent.
     const missing = texts ? [...members.keys()].filter((rank) => !texts.has(rank)).sort((a, b) => a - b) : [];
     expire(
       name,
       seconds,
-      missing.map((rank) => ({ rank, why: `rank ${rank} has not come to it` })),
+      missing.map((rank) => ({ rank, why: `rank ${rank} has not reached it` })),
     );
   };
 
@@ -239,11 +239,11 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
       fail({
         code: 'ERR_HELIOS_RENDEZVOUS',
         rank: absent[0],
-        message: `${named(absent)} of ${worldSize} did not come within ${joinMs / 1000} s${door.said()}`,
+        message: `${named(absent)} of ${worldSize} did not join within ${joinMs / 1000} s${door.said()}`,
       });
     }
     for (const member of members.values()) {
-      if (now - member.heard > peerMs) lose(member, `has not been heard of for ${peerMs / 1000} s`);
+      if (now - member.heard > peerMs) lose(member, `has been silent for ${peerMs / 1000} s`);
     }
     tell({ alive: true });
   }, Math.min(peerMs, joinMs) / 5);
@@ -253,7 +253,7 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
     strangers: door.strangers,
     fail,
     async close() {
-      // A rank that comes late to a failed group would otherwise look for the store until its own time is over.
+      // Otherwise a rank that joins a failed group late would look for the store until its own time is over.
       const done = failure ? came.size >= worldSize : [...members.values()].every((member) => member.left);
       const most = failure ? Math.min(peerMs, since + joinMs - performance.now()) : peerMs;
       if (!done && most > 0) {

@@ -37,10 +37,10 @@ const main = /** @type {import('node:worker_threads').MessagePort} */ (parentPor
 // A thread's first call into the addon registers destructors with the C library, and waits while another thread opens a library. Opening
 // the engine may take long, and this thread must keep talking to the store meanwhile: so the call is made before that.
 vk.collectiveStatus();
-// The last JavaScript of this thread. The thread's end may wait for a library, too.
+// The last JavaScript of this thread. The end of the thread may have to wait for a library too.
 process.once('exit', () => main.postMessage({ gone: true }));
 
-/** Seconds that this process has to end once the group has failed: what `helios-vk run` sets. */
+/** Seconds that this process has to end once the group has failed, as `helios-vk run` sets it. */
 const GRACE = Number(process.env.HELIOS_FAILURE_GRACE?.trim() || Infinity);
 /** How often the group's state is polled. */
 const LOOK_MS = 50;
@@ -62,7 +62,7 @@ let heard = performance.now();
 /** Aborts the group's collectives here and, if the store does not know of the failure yet, on all other ranks. @param {Failure} reason */
 function fail({ message, ...rest }, told = false) {
   if (failure || leaving) return;
-  // Others may have made it of anything.
+  // It may be another rank's, and of any length.
   const first = { ...rest, message: message.slice(0, MAX_REASON) };
   failure = first;
   vk.collectiveAbort(first.code, first.message, first.rank);
@@ -91,7 +91,7 @@ function receive(message) {
     fail({
       code: 'ERR_HELIOS_RENDEZVOUS',
       rank,
-      message: `another run (${message.stranger || 'without a name'}) meets at this address`,
+      message: `another run (${message.stranger || 'without a name'}) uses this address`,
     });
   }
 }
@@ -107,13 +107,13 @@ function reach({ hosts, port, secret }) {
     if (failure || leaving) return;
     const host = hosts[attempt++ % hosts.length];
     const socket = connect({ host, port, noDelay: true });
-    // A server that sends something else, byte by byte, is no store either.
+    // A server that sends something else, byte by byte, is not a store either.
     const late = setTimeout(() => socket.destroy(new Error('no answer')), Math.max(1, end - performance.now()));
-    let problem = 'it hung up, as on one of another run';
-    // Also a part of a long message.
+    let problem = 'it closed the connection, as it does to processes of another run';
+    // Part of a long message counts too.
     socket.on('data', () => (heard = performance.now()));
     introduce(socket, secret, hello, {
-      // The store of the group before closes without an answer. One that has answered is this group's.
+      // The previous group's store closes without an answer. One that has answered is this group's.
       proven() {
         clearTimeout(late);
         link = socket;
@@ -128,14 +128,14 @@ function reach({ hosts, port, secret }) {
       fail({
         code: 'ERR_HELIOS_RENDEZVOUS',
         rank: 0,
-        message: `rank 0 was not to be found at ${hosts.join(' or ')}, port ${port}, within ${joinMs / 1000} s (${problem})`,
+        message: `rank 0 could not be reached at ${hosts.join(' or ')}, port ${port}, within ${joinMs / 1000} s (${problem})`,
       });
     });
   };
   next();
 }
 
-/** Whether the addon has had the group's state before. */
+/** Whether the addon has reported a state of the group before. */
 let known = false;
 let begun = 0;
 let late = 0;
@@ -160,7 +160,7 @@ function look() {
   if (status.error && !failure) {
     const { code, rank: about } = status.error;
     const message = status.error.message.replace(/^init: /, '');
-    // What names no rank has happened to this one.
+    // A failure that names no rank happened on this one.
     fail(about === undefined ? { code, message: `rank ${rank}: ${message}`, rank } : { code, message, rank: about });
   }
   if (status.begun !== begun) {
@@ -171,7 +171,7 @@ function look() {
     late = status.begun;
     send(link, { late: { number: begun, call: status.call, seconds: timeoutMs / 1000 } });
   }
-  // The others have as long to come to the end.
+  // The others have as long as a call to agree to leave.
   if (leave && performance.now() - leave.since > timeoutMs && late !== leave.calls + 1) {
     late = leave.calls + 1;
     send(link, { late: { number: late, call: 'destroy', seconds: timeoutMs / 1000 } });
@@ -182,7 +182,7 @@ const looking = setInterval(look, LOOK_MS);
 const beating = setInterval(() => {
   if (!link) return;
   send(link, { alive: true });
-  if (performance.now() - heard > peerMs) storeLost(`has not been heard of for ${peerMs / 1000} s`);
+  if (performance.now() - heard > peerMs) storeLost(`has been silent for ${peerMs / 1000} s`);
 }, peerMs / 5);
 
 main.on('message', async (message) => {
@@ -193,7 +193,7 @@ main.on('message', async (message) => {
     if (link) send(link, { exchange: { name, text } });
   } else if (message.abort) fail(message.abort);
   else if (message.leaving) {
-    // A group that has failed by now has not ended well.
+    // Notice a failure up to now.
     look();
     leave = { calls: message.leaving.calls, since: performance.now() };
     if (link && !failure) send(link, { leaving: message.leaving });

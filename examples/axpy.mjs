@@ -28,7 +28,7 @@ void main() {
 }
 `;
 
-/** What `glslangValidator -g0 -V` makes of it, compressed, so that this file needs no compiler. */
+/** The shader as `glslangValidator -g0 -V` compiles it, compressed, so that this file needs no compiler. */
 const COMPILED = `
 H4sIAAAAAAACA22TX09TQRDFh3tLrRaEW2jLv14KFVsLFhRaTIxGn+SBNz+BCS88wIt8AR78Pnw70MTEM9vf4trYZLN3zpxzZndmm2e9J2ZzVreandr0V1gmxIRVw/7l/O
 v56PvNxehkfOT555YHnueWxJnXXtG6+nZ5bUFntiy8ErzMPsENXkLrcLa0zqRuULfHHrE5sErQ5QHL8Ci1V8k5f3vGw/mO5fB3tO8+5qbxTnKm/j9+FRvAXcN/8B//QeI/
@@ -60,7 +60,7 @@ const push = new DataView(new ArrayBuffer(8)); // as the shader declares it: uin
 push.setUint32(0, count, true);
 push.setFloat32(4, 0.5, true);
 
-// Ten dispatches, each reading what the one before wrote: the barriers between them are found in the SPIR-V.
+// Ten dispatches, each reading what the one before wrote. The addon finds the barriers between them from the SPIR-V.
 vk.batchBegin();
 for (let i = 0; i < 10; i++) vk.batchDispatch(axpy, [x, y], Math.ceil(count / 64), 1, 1, push);
 vk.batchSubmit();

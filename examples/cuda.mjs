@@ -5,7 +5,7 @@
 // Prints the device, then on such a machine:
 //   CUDA found 499999500000, the sum of what Vulkan wrote
 //   Vulkan found 77 everywhere, which CUDA wrote
-// and on any other why it ends there, such as: no CUDA here: llvmpipe is no NVIDIA GPU
+// and on any other why it ends, such as: no CUDA here: llvmpipe is not an NVIDIA GPU
 
 import { spawnSync } from 'node:child_process';
 import { closeSync } from 'node:fs';
@@ -13,7 +13,7 @@ import vk from 'helios-vk';
 
 const python = process.env.PYTHON ?? 'python3';
 
-/** CUDA's side, by its driver's functions alone. Its arguments: the device's UUID, bytes, whether dedicated, words. */
+/** CUDA's side, with only the driver API. Its arguments: the device's UUID, bytes, whether dedicated, words. */
 const CUDA = `
 import ctypes, sys, uuid, array
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -59,9 +59,9 @@ print(sum(data))
 const { deviceName, deviceUuid, driverName, bufferExportSupported } = vk.initDevice();
 console.log(deviceName);
 
-/** Why there is nothing to share with, or undefined. */
+/** Why this machine cannot share with CUDA, or undefined. */
 function obstacle() {
-  if (!driverName.startsWith('NVIDIA')) return `${deviceName} is no NVIDIA GPU`;
+  if (!driverName.startsWith('NVIDIA')) return `${deviceName} is not an NVIDIA GPU`;
   if (!bufferExportSupported) return 'this driver cannot export buffers (VK_KHR_external_memory_fd)';
   if (spawnSync(python, ['-c', 'pass']).status !== 0) return `${python} does not run; PYTHON names another one`;
   if (spawnSync(python, ['-c', 'import ctypes; ctypes.CDLL("libcuda.so.1")']).status !== 0) return 'there is no libcuda.so.1';
@@ -80,10 +80,10 @@ vk.uploadBuffer(
   buffer,
   Uint32Array.from({ length: count }, (_, i) => i),
 );
-// CUDA does not see Vulkan's timeline: what it shall find must have been waited for, and the other way round.
+// CUDA does not see Vulkan's timeline: wait for the writes before it reads them, and the other way round.
 vk.waitIdle();
 
-// The memory as a file descriptor, which the child process has as its descriptor 3.
+// The memory as a file descriptor, which the child process gets as its descriptor 3.
 const { fd, size, dedicated } = vk.exportBuffer(buffer);
 const child = spawnSync(python, ['-c', CUDA, deviceUuid, String(size), dedicated ? '1' : '0', String(count)], {
   stdio: ['ignore', 'pipe', 'inherit', fd],

@@ -1,5 +1,5 @@
-// One model, trained by several processes that each have a device of their own and a part of every batch (data parallelism, with the
-// optimizer's moments divided among them: ZeRO-1). A checkpoint is whole: any number of processes goes on from it.
+// One model trained by several processes, each with its own device and a part of every batch (data parallelism, with the optimizer's
+// moments divided among them: ZeRO-1). A checkpoint is whole: any number of processes can continue from it.
 //
 //   npx helios-vk run --nproc 2 examples/data-parallel.mjs [steps] [checkpoint]
 
@@ -15,7 +15,7 @@ const [BATCH, MICRO] = [96, 2];
 initDevice();
 const group = await init({ config: { BATCH, MICRO } });
 const { rank, worldSize } = group;
-if (BATCH % (MICRO * worldSize) !== 0) throw new Error(`a batch of ${BATCH} is not divided by ${worldSize} processes`);
+if (BATCH % (MICRO * worldSize) !== 0) throw new Error(`a batch of ${BATCH} is not divisible by ${worldSize} processes`);
 const share = BATCH / (MICRO * worldSize);
 
 manualSeed(1);
@@ -32,7 +32,7 @@ if (checkpoint && existsSync(checkpoint)) {
   begin = await tensors.step.item();
 }
 
-// Gradients of this process's part, by micro-steps; what follows needs the others, and cannot be a part of it.
+// Gradients of this process's part, by micro-steps. The optimizer's step needs the other processes, so it cannot be compiled.
 const gradients = compile((/** @type {any} */ x) =>
   accumulate(MICRO, (i) => {
     const own = x.slice(0, i * share, (i + 1) * share);
@@ -41,7 +41,7 @@ const gradients = compile((/** @type {any} */ x) =>
 );
 
 for (let step = begin; step < steps; step++) {
-  // All draw the whole batch from seed and step, and each takes its rows: what is learned does not depend on how many there are.
+  // Every process draws the whole batch from seed and step, and uses its rows: the result does not depend on how many there are.
   manualSeed(1000 + step);
   const loss = scope(() => {
     const rows = MICRO * share;
@@ -58,7 +58,7 @@ for (let step = begin; step < steps; step++) {
 }
 
 if (checkpoint) {
-  // All take part in what the checkpoint holds, and one writes it.
+  // All processes gather the checkpoint, and one writes it.
   const named = (/** @type {string} */ prefix, /** @type {Record<string, any>} */ all) =>
     Object.fromEntries(Object.entries(all).map(([name, x]) => [prefix + name, x]));
   const step = tensor([steps], { dtype: 'i32' });

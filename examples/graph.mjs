@@ -18,7 +18,7 @@ const [x, factor, term] = [10, 0.8, 0.6].map((value) => {
   return buffer;
 });
 
-// Calls between graphBegin and graphEnd are recorded, not executed. Barriers between them are found as ever.
+// Calls between graphBegin and graphEnd are recorded, not executed. Barriers between them are found as always.
 const { packed, count: dispatches } = pack(
   kernels.binary({ op: 'mul', a: x, b: factor, y: x, count }),
   kernels.binary({ op: 'add', a: x, b: term, y: x, count }),
@@ -32,7 +32,7 @@ const start = performance.now();
 for (let i = 0; i < launches; i++) vk.graphLaunch(graph);
 const each = (1000 * (performance.now() - start)) / launches;
 
-// A launch waits for what it needs of the launches before; this read waits for all of them.
+// A launch waits for what it needs from the launches before it; this read waits for all of them.
 const result = vk.readBuffer(x);
 const worst = result.reduce((most, value) => Math.max(most, Math.abs(value - 3)), 0);
 if (!(worst < 1e-5)) throw new Error(`the largest distance from 3 is ${worst}`);

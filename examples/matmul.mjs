@@ -2,7 +2,7 @@
 //
 //   node examples/matmul.mjs
 //
-// Prints the device, then a line for each precision; where there are matrix units, four of these:
+// Prints the device, then a line for each precision; four of them if there are matrix units:
 //   f32     largest error 3.6e-7
 //   f16     largest error 1.1e-6
 //   bf16    largest error 1.1e-6
@@ -38,7 +38,7 @@ const expected = Float64Array.from({ length: m * n }, (_, at) => {
 
 for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16', 'bf16x3'])) {
   if (!kernels.matmulSupports(precision)) {
-    console.log(`${precision.padEnd(8)}needs matrix units for it (VK_KHR_cooperative_matrix), which this device has not`);
+    console.log(`${precision.padEnd(8)}needs matrix units (VK_KHR_cooperative_matrix), which this device does not have`);
     continue;
   }
   const type = precision === 'f16' || precision === 'bf16' ? precision : 'f32';

@@ -1,5 +1,5 @@
 // Diffusion on 2-D points (Ho et al. 2020): a small network learns to predict the noise in points of two half moons, and
-// then makes such points of noise.
+// then turns noise into such points.
 //
 //   node examples/nn-diffusion.mjs [steps]
 

@@ -1,4 +1,4 @@
-// Digits: a small convolutional network tells 0 to 9 apart, drawn in a font of dots somewhere on a noisy image.
+// Digits: a small convolutional network recognizes 0 to 9, drawn in a dot font somewhere on a noisy image.
 //
 //   node examples/nn-digits.mjs [steps]
 
@@ -76,4 +76,4 @@ const right = (await labels.toArray()).filter((label, n) => {
   const row = scores.subarray(10 * n, 10 * n + 10);
   return row.indexOf(Math.max(...row)) === label;
 }).length;
-console.log(`${right} of 500 new digits are told right`);
+console.log(`${right} of 500 new digits are recognized`);

@@ -1,4 +1,4 @@
-// A small GPT, as one writes it in PyTorch: it learns a verse by heart, letter by letter, and says it from its first letters.
+// A small GPT, as one would write it in PyTorch: it learns a verse by heart, letter by letter, and recites it from its first letters.
 // The GPT of `npm run train` is the large one, with checkpoints and text of its own.
 //
 //   node examples/nn-gpt.mjs [steps]
@@ -49,7 +49,7 @@ const opt = new optim.AdamW(
   ],
   { lr: 5e-3, weightDecay: 0.1, clip: 1, schedule: { warmup: 10, total: steps, finalLr: 5e-4 } },
 );
-// Two micro-steps, the gradients of which add up; no activation outlives its own.
+// Two micro-steps, whose gradients are added up; no activation outlives its micro-step.
 const step = compile((x, targets) => {
   const loss = accumulate(MICRO, (i) => F.crossEntropy(model.forward(x.at(i)), targets.at(i)));
   opt.step();
@@ -68,7 +68,7 @@ for (let i = 0; i < steps; i++) {
   loss.dispose();
 }
 
-// The last letters say the next one. Shorter stretches are padded behind: a token does not see those after it.
+// The last letters predict the next one. Shorter stretches are padded at the end: a token does not see those after it.
 const next = compile((x) => noGrad(() => model.forward(x.reshape(1, LENGTH))));
 let said = text.slice(0, 12);
 while (said.length < 60) {

@@ -1,4 +1,4 @@
-// A character model: a GRU learns a verse by heart, and says it from its first letters.
+// A character model: a GRU learns a verse by heart, and recites it from its first letters.
 //
 //   node examples/nn-gru.mjs [steps]
 

@@ -1,4 +1,4 @@
-// A regression of two layers, trained on what a formula gives.
+// Regression with two layers, trained on the values of a formula.
 //
 //   node examples/nn-regression.mjs [steps]
 

@@ -1,5 +1,5 @@
-// A kernel of your own, in the form of the package's: a function that makes dispatch records, so that it goes into lists and
-// graphs with them, and a test of it against plain JavaScript.
+// A kernel of your own, in the form of the package's: a function that returns dispatch records, so that it goes into lists and
+// graphs with the others, and a test of it against plain JavaScript.
 //
 //   node --test examples/own-kernel.mjs      (or without --test)
 //   node examples/own-kernel.mjs --glsl      prints the shader's source; examples/axpy.mjs says how to compile one
@@ -18,13 +18,13 @@ layout(set = 0, binding = 0, std430) readonly buffer X { float x[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Y { float y[]; };
 layout(push_constant) uniform Push { uint count; uint stride; float sharpness; };
 
-// A grid has at most 65,535 workgroups in x, so an invocation takes every stride-th element.
+// A grid has at most 65,535 workgroups in x, so an invocation processes every stride-th element.
 void main() {
   for (uint i = gl_GlobalInvocationID.x; i < count; i += stride) y[i] = 1.0 / (1.0 + exp(-sharpness * x[i]));
 }
 `;
 
-/** What `glslangValidator -g0 -V` makes of it, compressed. */
+/** The shader as `glslangValidator -g0 -V` compiles it, compressed. */
 const COMPILED = `
 H4sIAAAAAAACA22USU8bQRCFmxkz2HEIi1cYx3hhScALCeCYOBg4JQdu+QWRcskhucAdOCDxc/LrogQpUqpqvhm1RrHU6qlXr97rrmoIg/6Scwuu7Iru0iW/NRcI4gSLbP
 949flqdH3zdXR8cqj5Fy40nuZWhLMoe0HW9y/ffjirc25V8IJpOXcB17QELcNpyfok1Q18++wptgBW8LAArGhaYYapblf2KOMXXA+9Dep7OR+tVyykflv2XpZL4q537kFO
@@ -60,7 +60,7 @@ export function createSigmoid(device) {
     push.setUint32(0, count, true);
     push.setUint32(4, groups * THREADS, true);
     push.setFloat32(8, sharpness, true);
-    // Bit 1 of the mask: binding 1 is written. Hazards are found in the SPIR-V, whatever it says.
+    // Bit 1 of the mask: binding 1 is written. The mask is not needed: hazards are found from the SPIR-V.
     return { pipeline, buffers: [x, y], groups: [groups, 1, 1], push: new Uint8Array(push.buffer), writeMask: 0b10 };
   };
 }

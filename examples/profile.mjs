@@ -26,7 +26,7 @@ const product = pack(kernels.matmul({ a, b, c, m: size, n: size, k: size }));
 const softmax = pack(kernels.softmaxForward({ x: c, y: d, rows: size, columns: size }));
 
 const [trace] = process.argv.slice(2);
-// With `using profile = vk.profileStart()` the profile would end with the block, also when something throws in it.
+// With `using profile = vk.profileStart()` the profile would end with the block, even if something throws in it.
 const profile = vk.profileStart(trace === undefined ? {} : { trace });
 for (let i = 0; i < 20; i++) {
   // Bytes moved and operations done, where they are known, give rates.

@@ -25,7 +25,7 @@ vk.fillBuffer(sum, 4 * count, 0);
 vk.uploadBuffer(one, new Float32Array(count).fill(1));
 const add = pack(kernels.binary({ op: 'add', a: sum, b: one, y: sum, count }));
 
-// Each read gives what the buffer holds at its place among the calls, not what later ones make of it.
+// Each read returns the buffer's contents at its place in the order of calls; later calls do not show in it.
 let done = 0;
 const reads = Array.from({ length: 5 }, async () => {
   vk.batchExecuteAll(add.packed, add.count);
@@ -40,7 +40,7 @@ for (const [i, read] of reads.entries()) console.log(`after ${i + 1} additions: 
 await vk.waitAsync(vk.batchExecuteAll(add.packed, add.count));
 console.log('the device has finished');
 
-// A result can be given up; the device goes on.
+// A result can be given up; the device's work continues.
 const controller = new AbortController();
 const unwanted = vk.readAsync(sum, 0, 4 * count, { signal: controller.signal });
 controller.abort(new Error('no longer wanted'));

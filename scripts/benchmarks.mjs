@@ -2,7 +2,7 @@
 // Writes docs/benchmarks.md and the README's chart from benches/results/*.json, so that no figure is copied by hand.
 //
 //   node scripts/benchmarks.mjs            writes them
-//   node scripts/benchmarks.mjs --check    exits with 1 where they are not current
+//   node scripts/benchmarks.mjs --check    exits with 1 if they are not current
 //
 // The page has the newest run of each group of figures, and of that what a reader compares; the files have the rest. Older files go
 // when newer ones come: git keeps them.
@@ -21,13 +21,13 @@ const PAGE = 'docs/benchmarks.md';
 /** @typedef {import('../benches/lib/results.mjs').Figure} Figure */
 
 /**
- * What the page says of a bench.
+ * What the page says about a bench.
  * @typedef {object} Section
  * @property {string} title
  * @property {string} about
  * @property {string} [headline] the one figure of each group that the page has: a row is then a group
- * @property {boolean} [named] whether its figures tell ours and others apart by their names, not by their series
- * @property {number} [rows] rows of each group at most
+ * @property {boolean} [named] whether names, not series, distinguish our figures from others
+ * @property {number} [rows] largest number of rows of each group
  */
 
 /** @type {Record<typeof BENCHES[number], Section>} */
@@ -77,13 +77,13 @@ const unique = (values) => [...new Set(values)];
 /** @param {Run} run */
 const label = (run) => `${run.date.slice(0, 10)}${run.commit === 'unknown' ? '' : `, ${run.commit}`}`;
 
-/** Names of results come from files. @param {string} text */
+/** Escapes a cell: names of results come from files. @param {string} text */
 const cellText = (text) => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 
 /** Whether a series, or a name, is a run of ours. @param {string} text */
 const isOurs = (text) => text.startsWith('helios-vk') || /ZeRO|^one GPU$/.test(text);
 
-/** Figures in one cell, each with what it is of. @param {Figure[]} figures @param {Section} section */
+/** Figures in one cell, each with its name. @param {Figure[]} figures @param {Section} section */
 function cell(figures, { named }) {
   return figures
     .map((figure) => {
@@ -134,7 +134,7 @@ function tokensChart(runs) {
     newest(runs, 'trainer-tokens', (f) => f.name === 'tokens a second' && f.series === series && f.group.startsWith('newest trainer'));
   const [c, ours] = [trainer('C addon'), trainer('helios-vk')];
   const gpt = newest(runs, 'train', (f) => f.name === 'tokens a second' && f.series === 'helios-vk, bf16' && f.group.includes('batch 1×4'));
-  // What stands beside ours must be of the same session: its figures are looked for in that run alone.
+  // Figures beside ours must be from the same session, so search only that run.
   const beside = (/** @type {string} */ series) =>
     gpt?.run.figures.find((f) => f.name === 'tokens a second' && f.group === gpt.figure.group && f.series === series);
   const [eager, compiled, graphs] = ['PyTorch, bf16', 'PyTorch, bf16 compiled', 'PyTorch, bf16 compiled graphs'].map(beside);
@@ -185,7 +185,7 @@ function pages() {
     const groups = unique(ofBench.flatMap((run) => run.figures.map(({ group }) => group)));
     const rows = groups.flatMap((group) => {
       const having = ofBench.filter((run) => run.figures.some((figure) => figure.group === group));
-      // A GPU's figures before a processor's.
+      // A GPU's figures are preferred to a processor's.
       const run = /** @type {Run} */ (having.findLast(({ device }) => !device.startsWith('llvmpipe')) ?? having.at(-1));
       const ofGroup = rowsOf(run, group, section);
       if (ofGroup.some(([, ours, others]) => ours !== '' && others !== '')) return ofGroup;
@@ -207,7 +207,7 @@ function pages() {
 
 await runMain(
   'node scripts/benchmarks.mjs [--check]',
-  /** @type {const} */ ({ check: { type: 'boolean', help: 'write nothing; exit with 1 where a page is not current' } }),
+  /** @type {const} */ ({ check: { type: 'boolean', help: 'write nothing; exit with 1 if a page is not current' } }),
   async ({ check }) => {
     const stale = [...pages()].filter(([path, text]) => !existsSync(join(ROOT, path)) || readFileSync(join(ROOT, path), 'utf8') !== text);
     if (!check) for (const [path, text] of stale) writeFileSync(join(ROOT, path), text);

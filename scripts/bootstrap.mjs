@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-// `npm run setup`: makes a fresh machine ready: node modules, Rust toolchain, C++ compiler, Vulkan loader
-// and device, and the addon itself. It is the one step that installs anything. `npm run train`,
+// `npm run setup` prepares a fresh machine: node modules, Rust toolchain, C++ compiler, Vulkan loader
+// and device, and the addon itself. It is the only step that installs anything. `npm run train`,
 // `npm run bench`, `npm test` and `npm run test:full` run it first, straight after a clone; so it imports
-// nothing but what Node brings. Silent where all is there.
+// only Node's own modules. Prints nothing if nothing is missing.
 //
 //   npm run setup -- [--for train|bench|test|full] [--check]
 //
-// --check (or HELIOS_NO_INSTALL=1) changes nothing and says what it would do.
+// --check (or HELIOS_NO_INSTALL=1) changes nothing and prints what it would do.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -15,9 +15,11 @@ import { homedir, tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { atLeast } from '../bin/lib/diagnose.mjs';
+import { drivers, layers } from '../bin/lib/manifests.mjs';
 import { runMain, switchVariable } from '../bin/lib/options.mjs';
 import { isMade } from './made.mjs';
-import { atLeast, forTests, modulesMatch, plan } from './setup-plan.mjs';
+import { forTests, modulesMatch, plan } from './setup-plan.mjs';
 import { readStamp, writeStamp } from './stamp.mjs';
 import { onPath, readIfThere } from './system.mjs';
 
@@ -36,7 +38,7 @@ const CERTIFICATES = [
   '/etc/ssl/ca-bundle.pem',
   '/etc/ssl/cert.pem',
 ];
-/** Remembers which addon on which drivers was seen to work. */
+/** Remembers which addon worked on which drivers. */
 const DEVICE_STAMP = join(REPOSITORY, 'node_modules/.cache/helios-vk/device.json');
 
 /** A file of the checkout that must be there and right. @param {string} name */
@@ -86,7 +88,7 @@ function newest(path) {
 /** @returns {'missing' | 'stale' | 'ready'} */
 function addonState() {
   const built = statSync(addonFile(), { throwIfNoEntry: false });
-  // The build makes both, and neither is of use without the other.
+  // The build makes both, and neither works without the other.
   if (!built || !existsSync(join(REPOSITORY, 'binding.js'))) return 'missing';
   return SOURCES.every((path) => newest(join(REPOSITORY, path)) <= built.mtimeMs) ? 'ready' : 'stale';
 }
@@ -107,60 +109,17 @@ function output(command, ...args) {
   });
 }
 
-/** Folders in which the Vulkan loader looks for drivers and layers, by its own documentation. */
-function manifestFolders() {
-  const home = homedir();
-  const { XDG_CONFIG_HOME, XDG_CONFIG_DIRS, XDG_DATA_HOME, XDG_DATA_DIRS, HOMEBREW_PREFIX } = process.env;
-  const list = (/** @type {string | undefined} */ value, /** @type {string} */ otherwise) => (value || otherwise).split(delimiter);
-  return [
-    XDG_CONFIG_HOME || join(home, '.config'),
-    ...list(XDG_CONFIG_DIRS, '/etc/xdg'),
-    '/etc',
-    XDG_DATA_HOME || join(home, '.local/share'),
-    ...list(XDG_DATA_DIRS, `/usr/local/share${delimiter}/usr/share`),
-    ...(process.platform === 'darwin'
-      ? [`${HOMEBREW_PREFIX || '/opt/homebrew'}/share`, `${HOMEBREW_PREFIX || '/opt/homebrew'}/etc`, '/usr/local/etc']
-      : []),
-  ].map((folder) => join(folder, 'vulkan'));
-}
-
-/**
- * @param {string} folder
- * @returns {string[]} paths of the JSON files in it; none where there is no such folder
- */
-function jsonFiles(folder) {
-  try {
-    return readdirSync(folder)
-      .filter((name) => name.endsWith('.json'))
-      .map((name) => join(folder, name));
-  } catch {
-    return [];
-  }
-}
-
-/**
- * Manifests (JSON files) in one of the loader's folders.
- * @param {'icd.d' | 'explicit_layer.d'} kind
- * @returns {string[]}
- */
-function manifests(kind) {
-  return manifestFolders().flatMap((folder) => jsonFiles(join(folder, kind)));
-}
+/** This machine, as the search for manifests sees it. @type {import('../bin/lib/manifests.mjs').Place} */
+const PLACE = { platform: process.platform, arch: process.arch, env: process.env, home: homedir(), root: '/' };
 
 /** @returns {string[]} manifests of the drivers that the loader will try */
-function driverManifests() {
-  const { VK_DRIVER_FILES, VK_ICD_FILENAMES, VK_ADD_DRIVER_FILES } = process.env;
-  const only = VK_DRIVER_FILES || VK_ICD_FILENAMES;
-  if (only) return only.split(delimiter).filter((path) => existsSync(path));
-  return [...(VK_ADD_DRIVER_FILES ?? '').split(delimiter).filter((path) => path && existsSync(path)), ...manifests('icd.d')];
-}
+const driverManifests = () =>
+  drivers(PLACE)
+    .filter(({ file, ignored }) => ignored === null && existsSync(file))
+    .map(({ file }) => file);
 
 /** Whether the loader will find the Khronos validation layer. */
-export function hasValidationLayer() {
-  const named = (process.env.VK_LAYER_PATH ?? '').split(delimiter).filter(Boolean);
-  const files = [...named.flatMap(jsonFiles), ...manifests('explicit_layer.d')];
-  return files.some((path) => /VkLayer_khronos_validation\.json$/.test(path));
-}
+export const hasValidationLayer = () => layers(PLACE).some(({ name }) => name === 'VK_LAYER_KHRONOS_validation');
 
 /** Whether the system's Vulkan loader can be found. */
 async function loaderThere() {
@@ -193,8 +152,8 @@ async function installRights() {
 }
 
 /**
- * The version of the cargo that builds here. Where the default toolchain is too old and rustup has a
- * stable one that is not, that one is chosen for this process and its children.
+ * The version of the cargo that builds here. If the default toolchain is too old and rustup has a newer
+ * stable one, that one is selected for this process and its children.
  * @returns {Promise<string | null>}
  */
 export async function chooseCargo() {
@@ -221,9 +180,9 @@ async function takeSnapshot(purpose, mayInstall) {
   const [loader, rights, cargo] = await Promise.all([loaderThere(), installRights(), compiling ? chooseCargo() : null]);
   const tools =
     forTests(purpose) && cargo ? await Promise.all([output('cargo', 'fmt', '--version'), output('cargo', 'clippy', '--version')]) : [];
-  const drivers = driverManifests();
+  const manifests = driverManifests();
   const lock = readJson('package-lock.json');
-  // One that npm was cut off in is as good as none: it is written last.
+  // npm writes this file last, so an installation that was interrupted has none.
   const installed = readStamp(join(REPOSITORY, 'node_modules/.package-lock.json'));
   return {
     platform: process.platform,
@@ -240,8 +199,8 @@ async function takeSnapshot(purpose, mayInstall) {
     compiler: Boolean(process.env.CXX) || ['c++', 'g++', 'clang++'].some((name) => onPath(name) !== null) || process.platform === 'win32',
     certificates: process.platform !== 'linux' || CERTIFICATES.some((path) => existsSync(path)),
     loader,
-    drivers: drivers.length > 0 || process.platform === 'win32',
-    softwareDriver: drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
+    drivers: manifests.length > 0 || process.platform === 'win32',
+    softwareDriver: manifests.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
     layer: hasValidationLayer(),
     spirvVal: onPath('spirv-val') !== null,
     glslang: onPath('glslangValidator') !== null,
@@ -273,8 +232,8 @@ function run([command, ...args], stdout = 2) {
 }
 
 /**
- * Fetches the official installer of Rust, checks its digest and runs it; the user's shell files stay
- * as they are.
+ * Fetches the official installer of Rust, checks its digest and runs it. Does not change the user's shell
+ * files.
  */
 async function installRustup() {
   const machine = { x64: 'x86_64', arm64: 'aarch64' }[/** @type {string} */ (process.arch)];
@@ -307,7 +266,7 @@ async function download(source) {
 /**
  * Carries one step out.
  * @param {Step} step
- * @returns {Promise<boolean>} whether what it is for is there now
+ * @returns {Promise<boolean>} whether the step has reached its purpose
  */
 async function carryOut(step) {
   say(step.what + (step.commands.length === 0 && step.kind !== 'rust' ? `: ${step.advice}` : ''));
@@ -350,7 +309,7 @@ function askAddon() {
 }
 
 /**
- * Makes sure that the addon finds a device; installs the software device where it is the cure.
+ * Ensures that the addon finds a device; installs the software device if that helps.
  * @param {Purpose} purpose
  * @param {boolean} mayInstall
  */
@@ -380,8 +339,8 @@ async function ensureDevice(purpose, mayInstall) {
 }
 
 const OPTIONS = /** @type {const} */ ({
-  for: { type: 'string', choices: ['train', 'bench', 'test', 'full'], default: 'test', help: 'what it is made ready for' },
-  check: { type: 'boolean', help: 'changes nothing and says what it would do' },
+  for: { type: 'string', choices: ['train', 'bench', 'test', 'full'], default: 'test', help: 'what to prepare the machine for' },
+  check: { type: 'boolean', help: 'change nothing; print what would be done' },
 });
 
 /** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values */
@@ -398,7 +357,7 @@ async function main(values) {
     return steps.some(({ required }) => required) ? 1 : 0;
   }
   if (steps.some(({ commands, kind }) => commands.length > 0 || kind === 'rust')) {
-    say('this machine lacks what follows; `npm run setup` installs and builds it (HELIOS_NO_INSTALL=1: only says what is missing)');
+    say('this machine lacks the following; `npm run setup` installs and builds it (HELIOS_NO_INSTALL=1: only prints what is missing)');
   }
   let failed = false;
   for (const step of steps) {

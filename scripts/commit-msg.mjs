@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The form of a commit's message, as CONTRIBUTING.md has it: `area: what changed` in at most 72 characters, then an empty line.
+// Checks the form of commit messages (CONTRIBUTING.md): `area: what changed` in at most 72 characters, then an empty line.
 //
 //   node scripts/commit-msg.mjs          checks every commit since this file was added: a part of `npm run lint`
 //   node scripts/commit-msg.mjs FILE     checks the message in a file: what scripts/hooks/commit-msg does
@@ -47,8 +47,8 @@ function git(folder, ...args) {
 }
 
 /**
- * The commits of a repository whose messages do not have the form. Older ones did not know of it, so only descendants of the commit that
- * added this file count; merges have git's own subject. A shallow clone has only those of its commits that are there.
+ * The commits of a repository whose messages do not have the form. Only descendants of the commit that added this file count; merges have
+ * git's own subject. In a shallow clone only the commits that it contains are checked.
  * @param {string} folder
  * @returns {{ checked: number, wrong: string[] } | null} null: not a git repository
  */
@@ -77,7 +77,7 @@ function main(file) {
     return result?.wrong ?? [];
   }
   const message = withoutComments(readFileSync(file, 'utf8'));
-  // Git writes the subjects of merges, and refuses empty messages itself; what `rebase --autosquash` folds away never stays.
+  // Git writes the subjects of merges and refuses empty messages itself; `rebase --autosquash` folds the other kinds away.
   if (message === '' || /^(Merge|fixup!|squash!|amend!) /.test(message)) return [];
   return problemsOf(message).map((problem) => say('commit message', message, problem));
 }

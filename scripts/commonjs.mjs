@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-// `helios-vk/kernels` and `helios-vk/nn` for scripts under a Node whose `require` loads no modules (before 20.19, and 22.0 to 22.11):
-// cjs/, made from kernels/, nn/ and types/. `made.mjs` says when.
+// `helios-vk/kernels` and `helios-vk/nn` for CommonJS under a Node whose `require` does not load modules (before 20.19, and 22.0 to
+// 22.11): cjs/, made from kernels/, nn/ and types/. `made.mjs` says when.
 //
 //   node scripts/commonjs.mjs [--out FOLDER]
 //
 //   --out   where cjs/ goes (default: the repository, which keeps it out of git)
 //
-// File by file and without bundling: the same modules, in a folder that lies one deeper than theirs.
+// File by file and without bundling: the same modules, in a folder one level deeper than theirs.
 
 import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
@@ -19,7 +19,7 @@ const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 export const FOLDERS = ['kernels', 'nn'];
 /** How modules load the addon when they first need it. */
 const LOADED = /createRequire\(import\.meta\.url\)\((['"])(\.[^'"]*)\1\)/g;
-/** The folder of a module, of which the frames of errors are told apart: an address of modules, a path of scripts. */
+/** The expression for a module's folder, by which frames of errors are recognized: a URL in modules, a path in scripts. */
 const HERE = ["new URL('../', import.meta.url).href", "require('node:path').dirname(__dirname) + require('node:path').sep"];
 
 /** Files below a folder that end so, with '/' between names. @param {string} folder @param {string} end */
@@ -69,7 +69,7 @@ export function writeCommonJs(out) {
       const name = `${folder}/${file}`;
       write(name.replace(/\.mjs$/, '.js'), toCommonJs(readFileSync(join(REPOSITORY, name), 'utf8'), name));
     }
-    // These lie one folder deeper than their sources already.
+    // These are one folder deeper than their sources already.
     for (const file of filesBelow(join(REPOSITORY, 'types', folder), '.d.mts')) {
       const text = readFileSync(join(REPOSITORY, 'types', folder, file), 'utf8');
       write(`${folder}/${file.replace(/\.d\.mts$/, '.d.ts')}`, text.replace(/(['"])(\.[^'"]*)\.mjs\1/g, '$1$2.js$1'));

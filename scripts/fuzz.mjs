@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 // Coverage-guided fuzzing of the packed decoder, the SPIR-V reflection, the hazard planner and programs of kernels: all
-// targets of __test__/fuzz/ side by side for a bounded time, from the committed seeds and whatever
-// __test__/fuzz/corpus/ holds by now.
+// targets of __test__/fuzz/ in parallel for a bounded time, starting from the committed seeds and
+// __test__/fuzz/corpus/.
 //
 //   node scripts/fuzz.mjs [--seconds 60] [--targets packed,spirv,hazards,codegen]
 //
-// Installs cargo-fuzz where it is missing. An input that fails is left in __test__/fuzz/artifacts/.
+// Installs cargo-fuzz if it is missing. An input that fails is left in __test__/fuzz/artifacts/.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync } from 'node:fs';
@@ -18,8 +18,8 @@ import { chooseCargo } from './bootstrap.mjs';
 const FUZZ = join(dirname(dirname(fileURLToPath(import.meta.url))), '__test__/fuzz');
 /** libFuzzer's flags: an input that takes longer than 10 s or more than 2 GiB is a failure. */
 const LIMITS = ['-timeout=10', '-rss_limit_mb=2048', '-print_final_stats=1'];
-// The modules under test have no unsafe code for a sanitizer to watch, so none is asked for; the flags
-// of coverage are the compiler's own, but cargo-fuzz takes a nightly one for granted.
+// The modules under test have no unsafe code for a sanitizer to watch, so none is used. The coverage
+// flags exist in the stable compiler, but cargo-fuzz assumes a nightly one.
 const ENVIRONMENT = { ...process.env, RUSTC_BOOTSTRAP: '1' };
 
 const hasCargoFuzz = () => spawnSync('cargo', ['fuzz', '--version'], { stdio: 'ignore' }).status === 0;
@@ -83,7 +83,7 @@ function fuzz(target, seconds) {
  * @param {{ seconds?: number, names?: string[] }} [options]
  */
 export async function run({ seconds = 60, names = targets() } = {}) {
-  // Once for all, so that no target's time goes into waiting for another's build.
+  // Build once for all, so that no target spends its time waiting for another's build.
   const built = spawnSync('cargo', ['fuzz', 'build', '--fuzz-dir', FUZZ, '--sanitizer', 'none'], {
     cwd: FUZZ,
     env: ENVIRONMENT,

@@ -46,7 +46,7 @@ function emit(folder) {
 }
 
 /**
- * Puts what a comment says of `args.name` before that property of the parameter, where an editor looks for it.
+ * Moves a comment's text about `args.name` to that property of the parameter, where editors look for it.
  * @param {string} declarations
  */
 function describeProperties(declarations) {
@@ -68,9 +68,9 @@ function describeProperties(declarations) {
 }
 
 /**
- * The declarations of a file. TypeScript leaves the comments of a function behind where an object only names it, as
- * those do that the families of kernels return: they are put back. They lie one folder deeper than their sources, and so
- * are the package's own declarations for them.
+ * The declarations of a file. TypeScript drops a function's comment where an object only names the function, as in the
+ * objects that the families of kernels return: these comments are put back. The declarations are one folder deeper than
+ * their sources, and so are the package's own declarations for them.
  * @param {string} declarations @param {string} source @param {string} name of the file, from the repository on
  */
 function documented(declarations, source, name) {

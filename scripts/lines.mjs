@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// How much of the core there is to read: lines of src/ by room, and of crates/, without tests.
+// Counts the lines of src/ by room, and of crates/, without tests.
 //
 //   node scripts/lines.mjs [--json]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// What a clone makes from its sources and git does not keep: types/ (declarations), docs/reference/ (pages made from them) and
+// Makes what a clone generates from its sources and git does not keep: types/ (declarations), docs/reference/ (pages made from them) and
 // cjs/ (the modules for `require`). `npm run setup` makes them where they are missing or older than their sources, `prepack`
 // before the package is packed.
 //
@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 import { readStamp, writeStamp } from './stamp.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
-/** In order: each reads what those before it have made. */
+/** In order: each reads what the ones before it have made. */
 const SCRIPTS = ['kernel-types.mjs', 'reference.mjs', 'commonjs.mjs'];
 const SOURCES = [
   'distributed',
@@ -34,7 +34,7 @@ function filesAt(path) {
   return entries.flatMap((entry) => (entry.isDirectory() ? filesAt(`${path}/${entry.name}`) : [`${path}/${entry.name}`])).sort();
 }
 
-/** A digest of all sources: times of files say nothing after a checkout. */
+/** A digest of all sources: file times mean nothing after a checkout. */
 function sourcesKey() {
   const hash = createHash('sha256');
   for (const source of SOURCES) {
@@ -48,19 +48,19 @@ function sourcesKey() {
   return hash.digest('hex');
 }
 
-/** Whether all that is made is there and of these sources. */
+/** Whether everything exists and was made from these sources. */
 export function isMade() {
   return MADE.every((path) => existsSync(join(REPOSITORY, path))) && readStamp(STAMP)?.key === sourcesKey();
 }
 
-/** Makes everything anew, whatever is there. */
+/** Makes everything again. */
 function make() {
   const key = sourcesKey();
   for (const name of SCRIPTS) {
     const { status } = spawnSync(process.execPath, [join('scripts', name)], { cwd: REPOSITORY, stdio: 'inherit' });
     if (status !== 0) throw new Error(`scripts/${name} ended with ${status}`);
   }
-  // Without the stamp all is made once more the next time, which is slow but right.
+  // Without the stamp everything is made again the next time, which is slow but correct.
   writeStamp(STAMP, { key });
 }
 

@@ -2,7 +2,7 @@
 // A Debian root with a newer Mesa than the host's, where lavapipe has cooperative matrices, so that
 // the matrix-unit kernels are tested without a GPU, under the newest validation layer and Node.
 //
-//   node scripts/mesa-root.mjs status        prints what is there; exit code 0 if usable
+//   node scripts/mesa-root.mjs status        prints what exists; exit code 0 if usable
 //   node scripts/mesa-root.mjs create        makes it unless it is there (about a minute, 1 GB)
 //   node scripts/mesa-root.mjs run -- CMD…   makes it if needed and runs CMD in it, in this folder
 //
@@ -21,7 +21,7 @@ import { debianMirror } from './setup-plan.mjs';
 import { onPath, readIfThere } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
-/** Raised when a root made by an earlier version of this script no longer serves. */
+/** Incremented when roots made by an earlier version of this script become unusable. */
 const RECIPE = 1;
 const STAMP = 'helios-root.json';
 const PACKAGES = ['nodejs', 'libvulkan1', 'mesa-vulkan-drivers', 'vulkan-validationlayers', 'vulkan-tools'];
@@ -45,7 +45,7 @@ export function rootPath() {
 }
 
 /**
- * What the root holds, or null where there is none of this recipe.
+ * The root's contents, or null if there is no root of this recipe.
  * @param {string} root
  * @returns {{ recipe: number, suite: string, versions: Record<string, string> } | null}
  */
@@ -117,7 +117,7 @@ function enter(root, folders, environment, cwd, command) {
 function aptSettings() {
   const dump = spawnSync('apt-config', ['dump'], { encoding: 'utf8' }).stdout ?? '';
   const network = dump.split('\n').filter((line) => /^Acquire::(http|https|ftp)::.*"[^"]+";$/i.test(line));
-  // A mirror that is a snapshot may be past its date; its signatures are checked all the same.
+  // A snapshot mirror may be past its date; its signatures are still checked.
   return [...network, 'Acquire::Check-Valid-Until "false";', 'Acquire::Retries "3";', ''].join('\n');
 }
 
@@ -157,7 +157,7 @@ function create(root) {
 function build(root, { suite, backports }) {
   const mirror = debianMirror(readIfThere('/etc/apt/sources.list.d/debian.sources'), readIfThere('/etc/apt/sources.list'));
   asRoot('mkdir', ['-p', dirname(root)]);
-  // Without a mirror among the host's own, debootstrap takes its default.
+  // If the host has no mirror, debootstrap uses its default.
   const made = asRoot('debootstrap', ['--variant=minbase', suite, root, ...(mirror ? [mirror] : [])], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });

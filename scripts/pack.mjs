@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The npm packages as they would be published: the main package and one for each platform whose binary
-// is there, in the layout of napi-rs.
+// Makes the npm packages as they would be published: the main package and one for each platform whose binary
+// exists, in the layout of napi-rs.
 //
 //   node scripts/pack.mjs [--binaries FOLDER] [--out FOLDER] [--max-glibc VERSION] [--check]
 //   node scripts/pack.mjs --notices FOLDER
@@ -23,9 +23,9 @@ import { onPath } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const NOTICES = ['LICENSE-MIT', 'LICENSE-APACHE', 'THIRD-PARTY.md'];
-/** What the addon may link against besides glibc's own libraries. */
+/** Libraries that the addon may link against. */
 const SYSTEM_LIBRARIES = /^(lib(c|m|dl|rt|pthread|util|gcc_s)\.so\.\d+|ld-linux[\w-]*\.so\.\d+)$/;
-/** Functions without which there is no way to a network. */
+/** Functions that are necessary to use a network. */
 const NETWORK = /^(socket|connect|bind|listen|accept4?|send(to|m?msg)?|recv(from|m?msg)?|getaddrinfo|gethostby\w+|res_\w+)$/;
 
 /**
@@ -45,8 +45,8 @@ function output([command, ...args], options = {}) {
 }
 
 /**
- * Highest glibc version whose symbols a binary asks for, the libraries that it names, and functions of
- * the network that it imports.
+ * The highest glibc version whose symbols a binary needs, the libraries it names, and the network
+ * functions it imports.
  * @param {string} file
  * @returns {{ glibc: string, libraries: string[], network: string[] }}
  */
@@ -117,7 +117,7 @@ function tarball(folder, out) {
 }
 
 /**
- * Makes the main package alone, which finds no binary: its files and types.
+ * Makes only the main package, which finds no binary: its files and types.
  * @param {string} out
  * @returns {string} the .tgz file
  */
@@ -136,7 +136,7 @@ export function packMain(out) {
  */
 export function pack(binaries, out) {
   const staging = join(out, 'staging');
-  // Only what an earlier call has made: the folder may hold other things, such as the binaries.
+  // Only what an earlier call has made: the folder may contain other files, such as the binaries.
   rmSync(staging, { recursive: true, force: true });
   mkdirSync(staging, { recursive: true });
   for (const name of readdirSync(out)) if (/^helios-vk-.*\.tgz$/.test(name)) rmSync(join(out, name));
@@ -253,7 +253,7 @@ function check({ main, parts, names }, out) {
 }
 
 /**
- * Prints what the program found and fails if it was not alone.
+ * Prints what the program found, and fails if it was not isolated.
  * @param {string} where
  * @param {string} text
  * @param {boolean} alone whether there should be no network
@@ -273,23 +273,23 @@ const OPTIONS = /** @type {const} */ ({
     value: 'FOLDER',
     path: 'input-folder',
     default: REPOSITORY,
-    help: 'where the helios-vk.PLATFORM.node files lie',
+    help: 'folder with the helios-vk.PLATFORM.node files',
   },
   out: {
     type: 'string',
     value: 'FOLDER',
     path: 'output-folder',
     default: join(REPOSITORY, 'target/pack'),
-    help: 'where the .tgz files go',
+    help: 'folder for the .tgz files',
   },
   'max-glibc': {
     type: 'string',
     value: 'MAJOR.MINOR',
     pattern: /^\d+\.\d+$/,
-    help: 'fails if a glibc binary asks for a newer version (needs objdump)',
+    help: 'fail if a glibc binary needs a newer version (needs objdump)',
   },
-  check: { type: 'boolean', help: 'installs them into an empty project and uses them there' },
-  notices: { type: 'string', value: 'FOLDER', path: 'input-folder', help: 'only adds the licences to the platforms’ packages there' },
+  check: { type: 'boolean', help: 'install them into an empty project and use them there' },
+  notices: { type: 'string', value: 'FOLDER', path: 'input-folder', help: 'only add the licences to the platforms’ packages there' },
 });
 
 /** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values */

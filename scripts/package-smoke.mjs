@@ -15,7 +15,7 @@ if (process.argv.length > 2) {
   process.exit(2);
 }
 const require = createRequire(import.meta.url);
-// By a name that is not known beforehand: what a script gets is made when the package is packed.
+// A variable name keeps the type checker out: what `require` loads is made only when the package is packed.
 const load = (/** @type {string} */ name) => require(name);
 assert.equal(require('helios-vk'), helios);
 assert.equal(batchExecuteAll, helios.batchExecuteAll);
@@ -37,7 +37,7 @@ for (let i = 0; i < count; i++) {
   assert.equal(sums[i], a[i] + b[i]);
   assert.equal(products[i], (a[i] + b[i]) * b[i]);
 }
-// The same from a script, over the same device.
+// The same through `require`, on the same device.
 const script = load('helios-vk/kernels');
 const { packed, count: one } = script.pack(script.createKernels(helios).binary({ op: 'max', a: x, b: y, y: sum, count }));
 helios.batchExecuteAll(packed, one);

@@ -2,10 +2,10 @@
 // The assembler for PTX, with which the tests check that the kernels of kernels/hopper/ assemble. The package does not need
 // it: drivers assemble PTX themselves.
 //
-//   node scripts/ptxas.mjs install   takes it from PyPI's nvidia-cuda-nvcc (needs python3 with pip) and puts it into a cache
-//   node scripts/ptxas.mjs path      where it is
+//   node scripts/ptxas.mjs install   downloads it from PyPI's nvidia-cuda-nvcc (needs python3 with pip) into a cache
+//   node scripts/ptxas.mjs path      prints where it is
 //
-// It is looked for in $HELIOS_PTXAS, in ~/.cache/helios-vk/ptxas, and on the PATH.
+// Looks in $HELIOS_PTXAS, in ~/.cache/helios-vk/ptxas, and on the PATH.
 
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';

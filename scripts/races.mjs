@@ -1,11 +1,11 @@
 #!/usr/bin/env node
-// The threads of the addon under ThreadSanitizer (__test__/races/): recorder, readback memory, completion, and the
-// one of a group of processes; with many threads that use them at once, and at the end of the process.
+// Runs the addon's threads under ThreadSanitizer (__test__/races/): recorder, readback memory, completion, and that
+// of a group of processes; with many threads that use them at once, and at the end of the process.
 //
 //   node scripts/races.mjs [--rounds 12]
 //
-// The sanitizer wants std built with it: that needs the Rust component rust-src, added where it is
-// missing, and the flags of a nightly compiler, which the stable one takes under RUSTC_BOOTSTRAP=1.
+// The sanitizer needs std built with it. That takes the Rust component rust-src, which is added if it is
+// missing, and flags of a nightly compiler, which the stable one accepts with RUSTC_BOOTSTRAP=1.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -31,11 +31,11 @@ export function obstacle() {
   return hasSource() ? null : 'the Rust component rust-src is not installed, and could not be';
 }
 
-/** What the sanitizer says where the kernel places memory more randomly than it can follow. */
+/** The sanitizer's message if the kernel randomizes memory placement more than it supports. */
 const PLACEMENT = /unexpected memory mapping|memory layout is incompatible/;
 
 /**
- * Runs the program, without random placement where the sanitizer cannot follow it.
+ * Runs the program, without randomized placement if the sanitizer does not support it.
  * @param {string[]} args
  */
 function program(args) {
@@ -60,7 +60,7 @@ function program(args) {
 const ENDS = 20;
 /** Members of a group: seven ways to end, several times each. */
 const GROUPS = 42;
-/** Of std, what a program needs that aborts where it would panic. */
+/** The parts of std that a program needs that aborts instead of panicking. */
 const STD = ['-Zbuild-std=std,panic_abort', '-Zbuild-std-features='];
 
 /** Builds the program; whether that went well. @param {string[]} features */
@@ -75,7 +75,7 @@ function build(...features) {
   return status === 0;
 }
 
-/** Whether the sanitizer sees a race that is there on purpose. @param {string[]} args @param {RegExp} where a word of its report */
+/** Whether the sanitizer detects a deliberate race. @param {string[]} args @param {RegExp} where a word of its report */
 function sees(args, where) {
   const { status, complaints, summary } = program(args);
   if (status !== 0 && complaints.includes('data race') && where.test(complaints)) return true;
@@ -83,9 +83,9 @@ function sees(args, where) {
   return false;
 }
 
-/** Whether the sanitizer found nothing, and finds the races that are there on purpose. */
+/** Whether the sanitizer found nothing, but detects the deliberate races. */
 export function run({ rounds = 12 } = {}) {
-  // A thread of a group that does not wait for the device: what the collective reads is not there yet.
+  // A group's thread that does not wait for the device: the collective's data are not there yet.
   if (!build('seeded') || !sees(['group', '0'], /collective::thread::run/)) return false;
   if (!build() || !sees(['race'], /helios_races::race/)) return false;
   const ends = Array.from({ length: ENDS }, (_, seed) => ['leave', String(seed)]);

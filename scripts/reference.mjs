@@ -4,7 +4,7 @@
 //
 //   node scripts/reference.mjs
 //
-// Which page a call of the addon stands on is said by the table of docs/api.md. `made.mjs` says when this runs.
+// The table of docs/api.md says on which page a call of the addon is. `made.mjs` says when this runs.
 
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -15,7 +15,7 @@ const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const TARGET = join(REPOSITORY, 'docs/reference');
 const MADE = '<!-- Made by `npm run types`; do not edit. -->';
 
-/** Pages of the kernels by the file that declares them; what is in no other file is on the first. @type {Record<string, string>} */
+/** Pages of the kernels by the file that declares them; the first page has what is in no other file. @type {Record<string, string>} */
 const KERNEL_PAGES = {
   'attention-layout': 'attention',
   base: 'devices',
@@ -38,10 +38,10 @@ const NN_PAGES = {
 };
 /** The rest of helios-vk/nn: scopes, gradients, compile, types that several pages name. */
 const NN_REST = 'scopes-and-steps';
-/** Where types of the addon go that no call names. */
+/** The page for types of the addon that no call names. */
 const ADDON_REST = 'addon/device';
 
-/** What stands at the top of each page. @type {Record<string, string>} */
+/** The first lines of each page. @type {Record<string, string>} */
 const INTROS = {
   'kernels/devices': '`createKernels` and what all kernels share',
   'nn/tensor': 'Tensors',
@@ -61,7 +61,7 @@ const INTROS = {
  * @property {'function' | 'class' | 'type' | 'value'} kind
  */
 
-/** Text of a node that starts in the middle of a line, without the indentation of that line. @param {ts.Node} node */
+/** A node's text without the indentation of the line that it starts in. @param {ts.Node} node */
 function textOf(node) {
   const { character } = node.getSourceFile().getLineAndCharacterOfPosition(node.getStart());
   const line = node.getSourceFile().text.slice(node.getStart() - character, node.getStart());
@@ -80,7 +80,7 @@ const commentOf = (node) => ts.getJSDocCommentsAndTags(node).filter(ts.isJSDoc).
 const proseOf = (comment) =>
   (ts.getTextOfJSDocComment(comment) ?? '')
     .replace(/\{@link (\S+?)\}/g, '`$1`')
-    // Outside of `code`, Markdown would take it for HTML.
+    // Outside `code`, Markdown would treat it as HTML.
     .split(/(`[^`]*`)/)
     .map((part, i) => (i % 2 ? part : part.replaceAll('<', '&lt;')))
     .join('')
@@ -90,7 +90,7 @@ const proseOf = (comment) =>
 const oneLine = (text) => text.replace(/\s*\n\s*/g, ' ');
 
 /**
- * What a comment says: the text, its parameters, what comes back, what is thrown.
+ * The contents of a comment: the text, parameters, result, and errors.
  * @param {ts.Node} node
  */
 function documentation(node) {
@@ -98,7 +98,7 @@ function documentation(node) {
   const tags = comment?.tags ?? [];
   const parameters = /** @type {ts.JSDocParameterTag[]} */ (tags.filter((tag) => ts.isJSDocParameterTag(tag)))
     .map(({ name, comment }) => ({ name: name.getText(), text: oneLine(proseOf(comment)) }))
-    // Those of an argument's properties stand in the declaration.
+    // Those of an argument's properties are in the declaration.
     .filter(({ name }) => !name.includes('.'));
   const said = (/** @type {string} */ name) =>
     tags
@@ -120,7 +120,7 @@ function signature(name, node, documented = node) {
   return `${name}${types}(${parameters.join(', ')})${node.type ? `: ${textOf(node.type)}` : ''}`;
 }
 
-/** What is said of parameters and results, as a list. @param {ReturnType<typeof documentation>} about @param {string} [indent] */
+/** Parameters, results and errors, as a list. @param {ReturnType<typeof documentation>} about @param {string} [indent] */
 function details({ parameters, returns, throws }, indent = '') {
   return [
     ...parameters.filter(({ text }) => text !== '').map(({ name, text }) => `${indent}- \`${name}\`: ${text}`),
@@ -188,23 +188,23 @@ function program() {
   return { checker, exported, addon: moduleOf(0), kernels: moduleOf(1), nn: moduleOf(2) };
 }
 
-/** Pages by name, such as `addon/memory`; what belongs on them in order. */
+/** Pages by name, such as `addon/memory`, with their entries in order. */
 class Pages {
   /** @type {Map<string, Map<ts.Node, Entry>>} */
   pages = new Map();
-  /** The page of each declaration that stands on one. @type {Map<ts.Node, string>} */
+  /** The page of each declaration that is on one. @type {Map<ts.Node, string>} */
   seen = new Map();
   /** The declarations that one names. @type {Map<ts.Node, Set<ts.Node>>} */
   named = new Map();
 
   /** @param {ts.TypeChecker} checker @param {(node: ts.Node, from: string) => string | undefined} pageOf
-   *   where a type goes that something on page `from` names */
+   *   the page for a type that something on page `from` names */
   constructor(checker, pageOf) {
     this.checker = checker;
     this.pageOf = pageOf;
   }
 
-  /** What an alias stands for, also through `type A = import('…').A`. @param {ts.Symbol} symbol @returns {ts.Symbol} */
+  /** The symbol that an alias stands for, even through `type A = import('…').A`. @param {ts.Symbol} symbol @returns {ts.Symbol} */
   target(symbol) {
     const own = symbol.flags & ts.SymbolFlags.Alias ? this.checker.getAliasedSymbol(symbol) : symbol;
     const declaration = own.declarations?.[0];
@@ -243,7 +243,7 @@ class Pages {
     for (const declaration of this.target(symbol).declarations ?? []) this.add(page, name, declaration);
   }
 
-  /** Types of this package that a declaration names; what a class merely has is its own affair. @param {ts.Node} node */
+  /** Types of this package that a declaration names, without those in a class's body. @param {ts.Node} node */
   addNamed(node) {
     /** @type {Set<ts.Node>} */
     const named = new Set();
@@ -295,7 +295,7 @@ function generate() {
     if (part) return `nn/${NN_PAGES[part] ?? NN_REST}`;
     return basename(path) === 'index.d.ts' && !path.includes('node_modules') ? ADDON_REST : undefined;
   };
-  // Types of the addon stand beside the first call that takes or returns them.
+  // Types of the addon are beside the first call that takes or returns them.
   const pages = new Pages(checker, (node, from) => {
     const page = pageOfFile(node);
     return page === ADDON_REST && from.startsWith('addon/') ? from : page;
@@ -310,7 +310,7 @@ function generate() {
     const node = symbol.declarations?.[0];
     if (node && ts.isFunctionDeclaration(node) && !pageOf.has(symbol.name))
       throw new Error(`docs/api.md: the table has no page for ${symbol.name}`);
-    // What the loader adds says nothing to a user.
+    // What the loader adds is of no interest to users.
     if (node && (ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node))) pages.addSymbol(ADDON_REST, symbol);
   }
   const create = /** @type {ts.Symbol} */ (kernels.find(({ name }) => name === 'createKernels'));
@@ -318,7 +318,7 @@ function generate() {
   const [call] = checker.getTypeOfSymbol(create).getCallSignatures();
   for (const property of checker.getReturnTypeOfSignature(call).getProperties()) {
     const declaration = /** @type {ts.PropertySignature} */ (property.declarations?.[0]);
-    // `typeof f` of an exported function: that stands by itself.
+    // `typeof f` of an exported function has an entry of its own.
     if (declaration.type && ts.isFunctionTypeNode(declaration.type))
       pages.add(/** @type {string} */ (pageOfFile(declaration)), property.name, declaration);
   }
@@ -328,7 +328,7 @@ function generate() {
   }
   for (const symbol of nn) {
     const node = pages.target(symbol).declarations?.[0];
-    // `F`, `nn`, `optim` are modules. Types that a file of theirs declares for itself are no part of them.
+    // `F`, `nn`, `optim` are modules. Types that one of their files declares for itself are not part of them.
     const isType = (/** @type {ts.Symbol} */ { flags }) => (flags & ts.SymbolFlags.TypeAlias) !== 0;
     const inside = node && ts.isSourceFile(node) ? exported(pages.target(symbol)).filter((each) => !isType(each)) : [symbol];
     for (const each of inside) {
@@ -343,7 +343,7 @@ function generate() {
     const title = titles.get(page) ?? INTROS[page] ?? `Kernels: ${basename(page)}`;
     const order = (/** @type {Entry} */ { kind }) => (kind === 'type' ? 1 : 0);
     const sorted = [...entries.values()].sort((a, b) => order(a) - order(b));
-    // Forms of one function stand below each other.
+    // Overloads of a function are below each other.
     const sections = sorted.flatMap((entry, i) => [
       entry.name === sorted[i - 1]?.name ? '' : `## ${entry.name}`,
       ...paragraphs(entry),

@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-// The tests of reads in every runtime that loads the addon: Node 20, 22 and 24, Bun and Deno.
+// Runs the tests of reads in every runtime that loads the addon: Node 20, 22 and 24, Bun and Deno.
 //
-//   node scripts/runtimes.mjs status        prints which are there; exit code 0 if all are
+//   node scripts/runtimes.mjs status        prints which are installed; exit code 0 if all are
 //   node scripts/runtimes.mjs create        fetches them (packages of the npm registry, 700 MB in all)
 //   node scripts/runtimes.mjs [NAME…]       fetches them if needed and runs the tests with all, or with those named
 //
-// What runs is __test__/lib/reads.mjs, each of its programs in a process of its own; with Node the suite of reads
-// and promises as well. The runtimes lie in $HELIOS_RUNTIMES, else ~/.cache/helios-vk/runtimes.
+// Runs __test__/lib/reads.mjs, each of its programs in a process of its own; with Node also the suite of reads and
+// promises. The runtimes are in $HELIOS_RUNTIMES, else ~/.cache/helios-vk/runtimes.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ const SUITE = ['readback', 'promises'].map((name) => `__test__/${name}.test.mjs`
  * @typedef {object} Runtime
  * @property {string} name
  * @property {string} wanted the package and its version
- * @property {string[]} flags what exposes the garbage collector and lets the program do what it likes
+ * @property {string[]} flags that expose the garbage collector and give the program all permissions
  * @property {boolean} node whether it runs node:test
  */
 
@@ -43,7 +43,7 @@ const folder = () => resolve(process.env.HELIOS_RUNTIMES ?? join(homedir(), '.ca
 const program = ({ name, node }) => join(folder(), name, 'node_modules', '.bin', node ? 'node' : name);
 
 /**
- * Fetches a runtime unless it is there; why that cannot be done here, or null.
+ * Fetches a runtime if it is missing. Returns why that is impossible here, or null.
  * @param {Runtime} runtime
  */
 function fetched(runtime) {
@@ -53,7 +53,7 @@ function fetched(runtime) {
   mkdirSync(partial, { recursive: true });
   try {
     writeFileSync(join(partial, 'package.json'), '{ "private": true }\n');
-    // The packages' own scripts pick the binary for this machine.
+    // The packages' own scripts select the binary for this machine.
     const options = ['--no-audit', '--no-fund', '--ignore-scripts=false', '--loglevel=error'];
     const npm = spawnSync('npm', ['install', ...options, runtime.wanted], {
       cwd: partial,
@@ -70,7 +70,7 @@ function fetched(runtime) {
   }
 }
 
-/** Fetches all; why that cannot be done here, or null. */
+/** Fetches all. Returns why that is impossible here, or null. */
 export function obstacle() {
   if (process.platform !== 'linux') return 'the runtimes are compared on Linux';
   for (const runtime of RUNTIMES) {
@@ -81,7 +81,7 @@ export function obstacle() {
 }
 
 /**
- * Runs a command in the repository; what it printed is shown if it fails.
+ * Runs a command in the repository; shows what it printed if it fails.
  * @param {string[]} command
  * @param {Record<string, string>} [environment]
  */

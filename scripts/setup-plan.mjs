@@ -1,6 +1,7 @@
-// What is missing on this machine, and the commands that put it right: pure decisions on a snapshot,
-// so that they can be tested for systems other than this one. `bootstrap.mjs` takes the snapshot and
-// carries the plan out.
+// Decides what this machine lacks and which commands install it. Pure functions of a snapshot, so that
+// they can be tested for other systems. `bootstrap.mjs` takes the snapshot and carries the plan out.
+
+import { atLeast } from '../bin/lib/diagnose.mjs';
 
 /** @typedef {'train' | 'bench' | 'test' | 'full'} Purpose `full`: `npm run test:full` */
 
@@ -10,13 +11,13 @@
  * @property {NodeJS.Platform} platform
  * @property {string} distribution ID of /etc/os-release, '' elsewhere
  * @property {string[]} relatives its ID_LIKE
- * @property {'root' | 'sudo' | 'none'} rights how packages can be installed without a question
- * @property {boolean} mayInstall false where the user asked to be told only
+ * @property {'root' | 'sudo' | 'none'} rights how packages can be installed without a password
+ * @property {boolean} mayInstall false if the user only wants to see what is missing
  * @property {string} node version of the running Node
- * @property {boolean} modules whether node_modules holds what package-lock.json names
+ * @property {boolean} modules whether node_modules matches package-lock.json
  * @property {'missing' | 'stale' | 'ready'} addon
- * @property {boolean} made whether declarations, reference and the modules for `require` are there and current
- * @property {string | null} cargo version, null where there is none
+ * @property {boolean} made whether declarations, reference and the modules for `require` are current
+ * @property {string | null} cargo version, null if there is none
  * @property {boolean} rustup
  * @property {boolean} rustTools rustfmt and clippy
  * @property {boolean} compiler a C++ compiler
@@ -32,13 +33,13 @@
  */
 
 /**
- * One thing to do. `commands` are run in turn by bootstrap; a step without any is for the user.
+ * One thing to do. bootstrap runs `commands` in order; a step without commands is for the user.
  * @typedef {object} Step
  * @property {string} what one line for the user
  * @property {'packages' | 'rust' | 'modules' | 'addon' | 'made' | 'advice'} kind
  * @property {string[][]} commands
- * @property {string} advice what the user can type, '' where bootstrap does it all
- * @property {boolean} required whether the purpose cannot be served without it
+ * @property {string} advice what the user can type, '' if bootstrap does it all
+ * @property {boolean} required whether the purpose is impossible without it
  */
 
 /** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap' | 'mpi'} Need */
@@ -50,7 +51,7 @@ const NAMES = {
   loader: 'Vulkan loader',
   driver: 'Vulkan driver',
   layer: 'Vulkan validation layer',
-  spirvVal: "spirv-val (what safe mode's rules are held against)",
+  spirvVal: "spirv-val (safe mode's rules are compared with it)",
   glslang: 'glslangValidator (compiles the shaders of guide and examples)',
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
   mpi: 'MPI (for the tests of several processes)',
@@ -144,7 +145,7 @@ const FAMILIES = {
   },
 };
 
-/** Other names under which distributions of a family go. */
+/** Other names of distributions, by family. */
 const ALIASES = /** @type {Record<string, string>} */ ({
   ubuntu: 'debian',
   rhel: 'fedora',
@@ -167,25 +168,11 @@ export function family({ platform, distribution, relatives }) {
   return null;
 }
 
-/**
- * Whether version `a` is at least version `b`, by their dotted numbers.
- * @param {string} a
- * @param {string} b
- */
-export function atLeast(a, b) {
-  const [left, right] = [a, b].map((version) => (version.match(/\d+(\.\d+)*/)?.[0] ?? '0').split('.').map(Number));
-  for (let i = 0; i < Math.max(left.length, right.length); i++) {
-    const difference = (left[i] ?? 0) - (right[i] ?? 0);
-    if (difference !== 0) return difference > 0;
-  }
-  return true;
-}
-
-/** Whether the tests are what the machine is made ready for. @param {Purpose} purpose */
+/** Whether the machine is prepared for tests. @param {Purpose} purpose */
 export const forTests = (purpose) => purpose === 'test' || purpose === 'full';
 
 /**
- * What to do, in order, so that the purpose can be served.
+ * What to do for a purpose, in order.
  * @param {Snapshot} snapshot
  * @param {Purpose} purpose
  * @param {{ node: string, rust: string }} wanted lowest versions
@@ -203,7 +190,7 @@ export function plan(snapshot, purpose, wanted) {
   const compiling = building || testing;
   const rustThere = snapshot.cargo !== null && atLeast(snapshot.cargo, wanted.rust);
   const rustReady = rustThere && (!testing || snapshot.rustTools);
-  // An addon that is there still serves where it cannot be rebuilt.
+  // An existing addon is still usable if it cannot be rebuilt.
   const rustNeeded = compiling && (testing || snapshot.addon === 'missing' || snapshot.cargo !== null);
 
   /** @type {Need[]} */
@@ -216,7 +203,7 @@ export function plan(snapshot, purpose, wanted) {
   if (testing) {
     /** @type {Need[]} */
     const wishes = [];
-    // What the tests compare with, also where there is a GPU.
+    // The tests compare with it even if there is a GPU.
     if (snapshot.drivers && !snapshot.softwareDriver) wishes.push('driver');
     if (!snapshot.layer) wishes.push('layer');
     if (!snapshot.spirvVal) wishes.push('spirvVal');
@@ -306,7 +293,7 @@ function installCommand(known, needs) {
 }
 
 /**
- * What a user of a system without a known package manager is told.
+ * Advice for a system without a known package manager.
  * @type {Record<string, (needs: Need[]) => string>}
  */
 const WORDS = {
@@ -357,7 +344,7 @@ function modules(snapshot) {
 }
 
 /**
- * Whether an installed tree holds what the lock names: every package that is not optional, at its version.
+ * Whether an installed tree matches the lock: every package that is not optional, at its version.
  * @param {{ packages?: Record<string, { version?: string, optional?: boolean, link?: boolean }> }} lock package-lock.json
  * @param {{ packages?: Record<string, { version?: string }> } | null} installed node_modules/.package-lock.json
  */
@@ -369,8 +356,8 @@ export function modulesMatch(lock, installed) {
 }
 
 /**
- * The first Debian archive among the host's apt sources, so that a root made here comes from where
- * the host itself comes from; null where the host is no Debian.
+ * The first Debian archive among the host's apt sources, so that a root made here comes from the same
+ * place as the host; null if the host is not Debian.
  * @param {string | null} deb822 text of debian.sources
  * @param {string | null} lines text of sources.list
  * @returns {string | null}

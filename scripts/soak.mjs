@@ -1,14 +1,14 @@
 #!/usr/bin/env node
-// A training-like load of random sizes and lifetimes, for as long as asked, checked throughout against
-// plain arrays: memory stays flat, dead handles stay dead, the timeline crosses 2^32.
+// Runs a training-like load of random sizes and lifetimes for a given time, and compares it with plain
+// arrays: memory stays flat, dead handles stay dead, the timeline crosses 2^32.
 //
 //   node scripts/soak.mjs [--minutes 1] [--seed N]
 //
 // From 5 minutes on, 10,000 pipelines and 1,500 devices come after it.
 //
-// A step is like a trainer's: fresh data goes up, activations of random sizes are made, lists of
-// dispatches run over them and over parameters that live throughout, a graph updates the parameters,
-// results come back at once, later, or as promises, and most of what was made is destroyed again.
+// A step is like a trainer's: it uploads fresh data, makes activations of random sizes, and runs lists of
+// dispatches over them and over permanent parameters. A graph updates the parameters, results come back at
+// once, later, or as promises, and most of what was made is destroyed again.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -44,9 +44,9 @@ const [PARAMETERS, LARGEST] = [[64, 1000, 4096, 70_001], 300_000];
 /** Live activations; the bytes that they take are bounded with them. */
 const MAX_LIVE = 24;
 /**
- * Bytes that memory may grow by between the second quarter of the run and its end: one block of device memory, as much
- * in what is resident, and little in what is resident beyond the buffers and the blocks of results. On a CPU device the
- * process holds the pages of buffers too, and those kept to be used again, by size, grow slowly under random sizes.
+ * Bytes that memory may grow by from the second quarter of the run to its end: one block of device memory, as much
+ * resident memory, and little resident memory beyond buffers and blocks of results. On a CPU device the process also
+ * holds the pages of buffers, and those kept for reuse, by size, grow slowly under random sizes.
  */
 const GROWTH = { resident: 96 << 20, block: 96 << 20, beyond: 24 << 20 };
 
@@ -99,7 +99,7 @@ function optimizer() {
 
 let graph = optimizer();
 
-// Once around the upload ring, so that its pages are there from the start.
+// Go once around the upload ring, so that its pages are resident from the start.
 const lap = vk.createBuffer(8 << 20, 0);
 for (let i = 0; i < 9; i++) vk.uploadAsync(lap, new Uint32Array(2 << 20));
 vk.destroyBuffer(lap);

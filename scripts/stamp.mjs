@@ -1,11 +1,11 @@
-/** Small JSON files that remember what was found: any of them may be missing, cut off, or impossible to write. */
+/** Small JSON files that remember results: any of them may be missing, truncated, or impossible to write. */
 
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { replaceFileSync } from '../kernels/files.mjs';
 
 /**
- * What a stamp holds; null where there is none, or something else.
+ * A stamp's contents; null if there is none, or if the file is something else.
  * @param {string} path
  * @returns {Record<string, any> | null}
  */
@@ -19,7 +19,7 @@ export function readStamp(path) {
 }
 
 /**
- * Makes a folder and those it is in. On a read-only file system Node's own recursion says ENOENT instead of EROFS.
+ * Makes a folder and its parents. On a read-only file system Node's own recursion reports ENOENT instead of EROFS.
  * @param {string} path
  */
 function makeFolder(path) {

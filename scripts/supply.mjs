@@ -1,9 +1,9 @@
 #!/usr/bin/env node
-// What the package is made of: licences, advisories, sources, and bills of materials.
+// Checks what the package is made of: licences, advisories, sources; writes bills of materials.
 //
 //   node scripts/supply.mjs [--require] [--out FOLDER]
 //
-//   --require   what cannot be checked here is a failure (in CI)
+//   --require   fail if something cannot be checked here (in CI)
 //   --out       where the bills of materials go (default: target/sbom)
 //
 // cargo-deny and cargo-cyclonedx are used where they are installed (cargo install --locked cargo-deny
@@ -21,13 +21,13 @@ const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const { values } = optionsOrExit(
   'node scripts/supply.mjs [options]',
   /** @type {const} */ ({
-    require: { type: 'boolean', help: 'what cannot be checked here is a failure (in CI)' },
+    require: { type: 'boolean', help: 'fail if something cannot be checked here (in CI)' },
     out: {
       type: 'string',
       value: 'FOLDER',
       path: 'output-folder',
       default: join(REPOSITORY, 'target/sbom'),
-      help: 'where the bills of materials go',
+      help: 'folder for the bills of materials',
     },
   }),
 );
@@ -93,7 +93,7 @@ function deny() {
 }
 
 function audit() {
-  // What users install: there are no dependencies, so nothing is asked of the registry.
+  // What users install: without dependencies there is nothing to ask the registry.
   const { dependencies = {} } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'));
   const names = Object.keys(dependencies);
   if (names.length > 0) failed('dependencies of the package', `there should be none, there are ${names.join(', ')}`);

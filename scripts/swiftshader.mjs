@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-// SwiftShader, the software Vulkan driver that Chromium brings along: a second opinion beside Mesa's.
+// SwiftShader, the software Vulkan driver of Chromium: a second driver to test with, beside Mesa's.
 //
 //   node scripts/swiftshader.mjs status        prints where it is; exit code 0 if it is there
 //   node scripts/swiftshader.mjs create        fetches it (an 8 MB part of Debian's chromium-common)
-//   node scripts/swiftshader.mjs run -- CMD…   fetches it if needed and runs CMD on it alone
+//   node scripts/swiftshader.mjs run -- CMD…   fetches it if needed and runs CMD with no other driver
 //
-// The package is downloaded by apt-get and two files are unpacked from it; nothing is installed. They
-// lie in $HELIOS_SWIFTSHADER, else ~/.cache/helios-vk/swiftshader.
+// Downloads the package with apt-get and unpacks two files from it; installs nothing. They are in
+// $HELIOS_SWIFTSHADER, else ~/.cache/helios-vk/swiftshader.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
@@ -26,14 +26,14 @@ const complete = () => FILES.every((name) => existsSync(join(folder(), name)));
 /** The manifest for VK_DRIVER_FILES. */
 export const manifest = () => join(folder(), 'vk_swiftshader_icd.json');
 
-/** Fetches the driver unless it is there; why that cannot be done here, or null. */
+/** Fetches the driver if it is missing. Returns why that is impossible here, or null. */
 export function obstacle() {
   if (complete()) return null;
   if (process.platform !== 'linux') return 'SwiftShader is taken from a Debian package';
   if (!onPath('apt-get') || !onPath('dpkg-deb')) return 'no apt-get and dpkg-deb to take SwiftShader from Debian with';
   const work = mkdtempSync(join(tmpdir(), 'helios-swiftshader-'));
   try {
-    // As a user without rights of its own would be refused the folder; it is ours alone anyway.
+    // apt-get's own unprivileged user could not write to the folder.
     const download = spawnSync('apt-get', ['download', '-qq', '-o', 'APT::Sandbox::User=root', PACKAGE], { cwd: work, encoding: 'utf8' });
     const archive = readdirSync(work).find((name) => name.endsWith('.deb'));
     if (download.status !== 0 || archive === undefined) return `no package ${PACKAGE} here that apt-get could download (Ubuntu has none)`;

@@ -1,13 +1,13 @@
-// Small questions to the operating system, shared by the scripts of this folder.
+// Small queries of the operating system, shared by the scripts in this folder.
 
 import { accessSync, constants, readFileSync, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
-/** What the validation layer prints, where a message gets past the addon. */
+/** Messages of the validation layer that did not go through the addon. */
 export const LAYER_MESSAGE = /VUID-|SYNC-HAZARD|UNASSIGNED-|Validation (Error|Warning)|vkDebugUtilsMessenger/;
 
 /**
- * The file's text, or null where there is none.
+ * The file's text, or null if there is no file.
  * @param {string} path
  * @returns {string | null}
  */
@@ -20,7 +20,7 @@ export function readIfThere(path) {
 }
 
 /**
- * Where a command lies on the path, or null.
+ * The path of a command, searched on PATH, or null.
  * @param {string} command
  * @param {string} [path] as the variable PATH
  * @returns {string | null}

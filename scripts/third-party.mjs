@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// THIRD-PARTY.md: the crates that are a part of the binary, with their licences. The npm package has no
-// dependencies; build scripts, macros and test tools are no part of it.
+// THIRD-PARTY.md: the crates that are part of the binary, with their licences. The npm package has no
+// dependencies; build scripts, macros and test tools are not part of the binary.
 //
 //   node scripts/third-party.mjs            writes it
 //   node scripts/third-party.mjs --check    fails if it is not up to date
@@ -14,7 +14,7 @@ import { optionsOrExit } from '../bin/lib/options.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const FILE = join(REPOSITORY, 'THIRD-PARTY.md');
-/** Where a crate offers a choice, the first of these is taken. */
+/** If a crate offers a choice, the first of these is used. */
 const PREFERRED = ['MIT', 'Zlib', 'ISC', 'BSD-2-Clause', 'BSD-3-Clause', 'Unicode-3.0', 'Apache-2.0'];
 
 /**
@@ -43,7 +43,7 @@ function linked(target) {
   /** @type {Set<string>} */
   const reached = new Set();
   const visit = (/** @type {string} */ id) => {
-    // A macro runs in the compiler, with all that it needs.
+    // A macro runs in the compiler, and so do its dependencies.
     if (reached.has(id) || crates.get(id)?.targets.some(({ kind }) => kind.includes('proc-macro'))) return;
     reached.add(id);
     for (const { pkg, dep_kinds } of nodes.get(id)?.deps ?? []) if (dep_kinds.some(({ kind }) => kind === null)) visit(pkg);
@@ -101,7 +101,7 @@ ${sections.join('\n')}`;
 const { values } = optionsOrExit(
   'node scripts/third-party.mjs [options]',
   /** @type {const} */ ({
-    check: { type: 'boolean', help: 'writes nothing, fails if it is not up to date' },
+    check: { type: 'boolean', help: 'write nothing; fail if it is not up to date' },
   }),
 );
 const text = generate();

@@ -1,11 +1,11 @@
-//! Every environment variable that the addon reads, read once for each device, by one rule:
+//! Every environment variable of the addon, read once for each device by one rule:
 //!
 //! - unset, empty or blank is the default;
 //! - a switch is on with `1`, `true`, `on` or `yes`, and off with `0`, `false`, `off` or `no`, in any case;
 //! - a number is whole and in its range;
 //! - anything else is an error that names the variable, what it may be, and what it was.
 //!
-//! The table for users is `docs/environment.md`; a test holds the two together.
+//! The table for users is `docs/environment.md`; a test compares the two.
 #![deny(unsafe_code)]
 
 use std::ffi::OsString;
@@ -21,47 +21,47 @@ use crate::test_faults::PLACES;
 /// `HELIOS_COOP_TILE`: which cooperative-matrix shape `initDevice` reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoopTile {
-    /// Report no matrix units: for trainers whose kernels for them crash this device's driver.
+    /// Report no matrix units, for trainers whose kernels for them crash this device's driver.
     None,
     Shape(u32, u32, u32),
 }
 
-/// The environment and the options of `initDevice` when the device was made. The default is that of an empty environment, without the
-/// two folders.
+/// The environment and the options of `initDevice` at the time the device was made. The default is that of an empty
+/// environment, but without the two folders.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// Index, UUID, PCI address or part of the name.
     pub device: Option<String>,
     pub coop_tile: Option<CoopTile>,
     pub no_push_descriptors: bool,
-    /// Whether kernels in PTX may be made, where the device runs them.
+    /// Whether kernels in PTX are allowed, if the device runs them.
     pub ptx: Option<bool>,
-    /// Shaders are not trusted; `initDevice({ safe: true })` says so, too.
+    /// Shaders are not trusted (also `initDevice({ safe: true })`).
     pub safe: bool,
     pub validation: bool,
-    /// Path of the Vulkan loader, where it is not the system's.
+    /// Path of the Vulkan loader, instead of the system's.
     pub loader: Option<OsString>,
     pub debug_coop: bool,
     pub debug_pipelines: bool,
     pub host_timing: bool,
-    /// Promises keep the stacks of their calls.
+    /// Promises capture the stacks of their calls.
     pub stacks: bool,
     /// Polls before a blocking wait.
     pub spin_wait: Option<u64>,
     /// Seconds after which a wait without progress is a lost device; 0 for never.
     pub wait_timeout: Option<u64>,
-    /// Most command buffers in flight: `initDevice({ commandBuffers })`.
+    /// Largest number of command buffers in flight: `initDevice({ commandBuffers })`.
     pub command_buffers: Option<usize>,
     pub record_thread: Option<bool>,
     pub flush_dispatches: Option<u32>,
     pub blocking_uploads: bool,
-    /// Folder of the pipeline cache; none if there shall be none.
+    /// Folder of the pipeline cache; none to keep no cache.
     pub pipeline_cache: Option<PathBuf>,
-    /// Folder of the reports of failures; none if there shall be none.
+    /// Folder of failure reports; none to write no reports.
     pub report_dir: Option<PathBuf>,
-    /// Test switch: no memory is both the device's and the host's.
+    /// Test switch: no memory is visible to both device and host.
     pub test_staged: bool,
-    /// Test switch: records no barriers, so that the validation layer has something to say.
+    /// Test switch: records no barriers, so that the validation layer has something to report.
     pub test_no_barriers: bool,
     pub test_no_sharing: bool,
     pub test_no_budget: bool,
@@ -83,7 +83,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads this process's environment, as [`look`] finds it.
+    /// Reads this process's environment through [`look`].
     pub fn from_env(undisturbed: bool) -> Result<Self> {
         let seen = look(undisturbed);
         Self::read(&|name| {
@@ -146,7 +146,7 @@ impl Config {
     }
 }
 
-/// What the names of the variables of loaders and drivers begin with.
+/// Prefixes of the variables that loaders and drivers read.
 const OF_DRIVERS: [&str; 18] = [
     "VK_",
     "XDG_",
@@ -170,12 +170,14 @@ const OF_DRIVERS: [&str; 18] = [
 
 type Environment = Arc<[(String, OsString)]>;
 
-/// The environment as it was last looked at.
+/// The last snapshot of the environment.
 static SEEN: Mutex<Option<Environment>> = Mutex::new(None);
 
-/// Every variable whose name is text. Reading the environment goes through memory that a thread which sets a variable may free; the
-/// lock against that is Node's own, and we cannot take it. So only a thread that is `undisturbed` reads it: Node's main thread, the
-/// only one that sets variables (a worker's `process.env` is a copy). Others get the last snapshot, and read for themselves only if
+/// Every variable whose name is text.
+///
+/// Another thread that sets a variable may free the memory that we read here. Node's own lock guards against that, and
+/// we cannot take it. So only an `undisturbed` thread reads the environment: Node's main thread, the only one that sets
+/// variables (a worker's `process.env` is a copy). Other threads get the last snapshot, and read for themselves only if
 /// there is none.
 fn look(undisturbed: bool) -> Environment {
     let mut seen = SEEN.lock();
@@ -193,7 +195,7 @@ fn is_of_drivers(name: &str) -> bool {
     OF_DRIVERS.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// What lets others in. A report is for others to read.
+/// Variables that grant access to something, which a report must not contain: others read it.
 const SECRETS: [&str; 2] = ["HELIOS_SECRET", "HELIOS_NODE_SHELL"];
 
 /// The variables that change what the addon or the drivers do, for reports.
@@ -214,7 +216,7 @@ pub fn for_drivers() -> Vec<(String, OsString)> {
     all
 }
 
-/// The word of a switch.
+/// The value of a switch.
 fn truth(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "1" | "true" | "on" | "yes" => Some(true),
@@ -228,12 +230,12 @@ struct Variables<'a> {
 }
 
 impl Variables<'_> {
-    /// A value as it stands, for paths.
+    /// A value unchanged, for paths.
     fn raw(&self, name: &str) -> Option<OsString> {
         (self.get)(name).filter(|value| !value.to_string_lossy().trim().is_empty())
     }
 
-    /// A value without the blanks around it, which `set NAME=1 &` of Windows leaves.
+    /// A value without blanks around it, such as the one that Windows' `set NAME=1 &` leaves.
     fn text(&self, name: &str) -> Result<Option<String>> {
         let Some(value) = self.raw(name) else {
             return Ok(None);
@@ -295,14 +297,14 @@ impl Variables<'_> {
         })
     }
 
-    /// A folder, or a switch: off is none, on is the default.
+    /// A folder, or a switch: off means none, on means the default.
     fn folder(&self, name: &str, default: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
         match self.raw(name) {
             None => default(),
             Some(value) => match value.to_str().and_then(|text| truth(text.trim())) {
                 Some(true) => default(),
                 Some(false) => None,
-                // The program may change its directory.
+                // Absolute, since the program may change its directory.
                 None => std::path::absolute(value).ok(),
             },
         }
@@ -336,7 +338,7 @@ mod tests {
             .collect()
     }
 
-    /// The names that [`Config::read`] asks for.
+    /// The names that [`Config::read`] looks up.
     fn asked() -> BTreeSet<String> {
         let asked = std::cell::RefCell::new(BTreeSet::new());
         Config::read(&|name| {
@@ -534,7 +536,7 @@ mod tests {
                     && !path.ends_with("tests.rs")
                 {
                     let text = std::fs::read_to_string(&path).unwrap();
-                    // Tests may.
+                    // Tests may name others.
                     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
                     for word in ["env::var", "env::temp_dir", "env::home_dir", "getenv"] {
                         if text.contains(word) {

@@ -1,8 +1,8 @@
-//! The device with everything that lives on it, and the one stream of work that JS calls feed.
+//! The device, everything that lives on it, and the one stream of work that JS calls append to.
 //!
-//! Every call that touches a buffer appends to the stream in call order: decode and validate, find
-//! hazards, record. [`Context::flush`] submits what was recorded; the timeline's value says when it is
-//! done. Flushing early or late changes no result, so batches are a matter of speed alone.
+//! Every call that touches a buffer appends to the stream in call order: decode and validate, find hazards, record.
+//! [`Context::flush`] submits what was recorded; the timeline's value says when it is done. When to flush never changes
+//! a result, only the speed, and so do batches.
 
 mod buffers;
 mod collective;
@@ -50,13 +50,13 @@ use crate::table::{Kind, Owner, Table};
 use crate::test_faults;
 use crate::timing::{Phase, Timing};
 
-/// Dispatches after which an open command buffer is submitted, so that the device starts on a long
-/// batch while the rest of it is recorded.
+/// An open command buffer is submitted after this many dispatches, so that the device starts on a long batch while the
+/// rest of it is recorded.
 const FLUSH_DISPATCHES: u32 = 1024;
-/// The same on a software device, whose work would take the cores that record the rest. Lavapipe of Mesa
-/// 26.1.6 crashes on a command buffer with 65,536 dispatches, and runs one with 16,384.
+/// The same for a software device, whose work competes with recording for the cores. Lavapipe of Mesa 26.1.6 crashes on
+/// a command buffer with 65,536 dispatches, and runs one with 16,384.
 const FLUSH_ON_CPU: u32 = 8192;
-/// Most submissions in flight. Launches of graphs take no command slot, so the ring does not bound them.
+/// Largest number of submissions in flight. Graph launches take no command slot, so the ring does not bound them.
 const MAX_IN_FLIGHT: usize = 256;
 
 /// Counters since the device was created.
@@ -72,7 +72,7 @@ pub struct Stats {
     pub direct_uploads: u64,
     pub direct_reads: u64,
     pub graph_launches: u64,
-    /// Waits for a command slot, for staging space, or behind very many submissions.
+    /// Waits for a command slot, for staging space, or because too many submissions were in flight.
     pub stalls: u64,
     pub temporary_requests: u64,
     pub buffers_created: u64,
@@ -86,9 +86,9 @@ pub struct Dgc {
     pub pipeline: i32,
     pub push_bytes: u32,
     pub max_sequences: u32,
-    /// The command buffer of the `dgc*` calls, which any thread of JS writes; JS holds a reference of its own.
+    /// The command buffer of the `dgc*` calls. Any JS thread may write it; JS holds a reference of its own.
     pub commands: Arc<[AtomicU32]>,
-    /// Tells one set-up from the next.
+    /// Distinguishes one set-up from the next.
     pub id: u64,
 }
 
@@ -99,60 +99,60 @@ impl Dgc {
     }
 }
 
-/// Fields are in drop order; [`Context::close`] empties them while the device still lives.
+/// Fields are in drop order; [`Context::close`] empties them while the device is still alive.
 pub struct Context {
     pub buffers: Table<Buffer>,
     pub pipelines: Table<Pipeline>,
     pub graphs: Table<Graph>,
-    /// Submissions in flight at most.
+    /// Largest number of submissions in flight.
     pub command_buffers: usize,
     factory: Option<Factory>,
-    /// Graphs of environments that have ended, which the device may still run.
+    /// Graphs of environments that have ended, which the device may still be running.
     retired_graphs: Vec<Graph>,
-    /// Destroyed pipelines with the timeline value that frees them.
+    /// Destroyed pipelines, each with the timeline value after which it is freed.
     retired_pipelines: VecDeque<(u64, Arc<Compiled>)>,
-    /// Destroyed resources with the timeline value that frees them, in order of that value.
+    /// Destroyed resources, each with the timeline value after which it is freed, in order of that value.
     retired: VecDeque<(u64, Arc<Resource>)>,
     retired_bytes: u64,
-    /// Bytes of live buffers, as asked for.
+    /// Bytes of live buffers, as requested.
     pub live_bytes: u64,
-    /// What was called and not yet handed over, and the way to the command buffers.
+    /// Commands not yet handed over, and the way to the command buffers.
     pub recorder: Recorder,
     upload: Option<Upload>,
     pub readback: Arc<Readback>,
-    /// Hazards inside the graph being recorded; its epochs never repeat.
+    /// Hazards inside the graph being recorded. Its epochs never repeat.
     graph_tracker: Tracker,
     recording: Option<graph::Recording>,
     /// Queries of failed waits, kept until the context goes.
     abandoned: Vec<execute::Queries>,
-    /// The processes that this one computes with.
+    /// The group of processes that this one is in.
     group: Option<Arc<Group>>,
-    /// Shared memory for collectives on the device, of buffers that are in none.
+    /// Exportable memory for collectives on the device, used for buffers that are not exportable themselves.
     exchange: Option<i32>,
-    /// Memory of collectives, and a group that was left, with the timeline value that frees them.
+    /// Memory of collectives, and a group that was left, each with the timeline value after which it is freed.
     exchanged: VecDeque<(u64, Arc<dyn Any + Send + Sync>)>,
     pub timeline: Arc<Timeline>,
     pub memory: Arc<Memory>,
-    /// What the last command buffers held.
+    /// What the last command buffers contained.
     pub blackbox: Arc<BlackBox>,
     pub device: Arc<Device>,
 
-    /// What was called and where it stands.
+    /// What was called, and how far it has come.
     stream: Stream,
-    /// Whether host reads go straight to buffers, so that every submission ends visible to the host.
+    /// Whether the host reads buffers directly, so that every submission must end visible to the host.
     direct_reads: bool,
-    /// Whether there has been a buffer that is larger than one binding may be.
+    /// Whether any buffer has been larger than one binding can cover.
     oversized: bool,
-    /// Whether there is a pipeline whose buffers are bound by descriptor sets.
+    /// Whether any pipeline binds its buffers through descriptor sets.
     binds_sets: bool,
-    /// Whether there has been memory that others see too: submissions then begin with a barrier.
+    /// Whether any memory has been shared with others: submissions then begin with a barrier.
     shares: bool,
     flush_dispatches: u32,
-    /// Test switch: no buffer is mapped, so that a device without a graphics card takes a card's way.
+    /// Test switch: no buffer is mapped, so that a CPU device takes the path of a graphics card.
     staged_only: bool,
-    /// Test switch: records no barriers, so that the validation layer has something to say.
+    /// Test switch: records no barriers, so that the validation layer has something to report.
     no_barriers: bool,
-    /// Ladder switch: uploads wait until they have landed.
+    /// Ablation switch: uploads wait until they have arrived.
     blocking_uploads: bool,
 
     batch: Batch,
@@ -161,12 +161,11 @@ pub struct Context {
     pub stats: Stats,
     pub timing: Timing,
     profile: Option<insight::ProfileState>,
-    /// Buffers that are looked through for NaNs.
+    /// Buffers watched for NaNs.
     watches: nan::Watches,
 }
 
-/// Carried over from one device of the process to the next, so that no handle and no timeline value is
-/// ever given out twice.
+/// Carried from one device of the process to the next, so that no handle and no timeline value is ever issued twice.
 #[derive(Default)]
 pub struct Legacy {
     buffers: Table<Buffer>,
@@ -242,7 +241,7 @@ impl Tables for View<'_> {
 }
 
 impl Context {
-    /// `legacy`: of the device before this one; unchanged if this fails.
+    /// `legacy`: from the previous device; unchanged if this fails.
     pub fn new(config: &Config, legacy: &mut Legacy) -> Result<Self> {
         if let Some(place) = config.test_panic {
             test_faults::panic_at(place);
@@ -251,15 +250,15 @@ impl Context {
         let start = config.test_timeline_start.max(legacy.last);
         let timeline = Arc::new(Timeline::new(Arc::clone(&device), start)?);
         let blackbox = Arc::new(BlackBox::new(config.report_dir.is_some()));
-        // Where messages name the buffer, and where the device bounds accesses by the whole `VkBuffer`, that is
-        // no other buffer's.
+        // A buffer gets memory of its own where messages name the buffer, and where the device bounds accesses only by
+        // the whole `VkBuffer`.
         let alone = config.validation || device.plan.safe == Some(Isolation::Buffer);
         let memory = Arc::new(Memory::new(Arc::clone(&device), alone));
         let command_buffers = config.command_buffers.unwrap_or(SLOTS);
-        // A software device computes on the cores that a thread would take. Validation messages are
-        // errors of the call that they are about.
+        // A software device computes on the cores that a recording thread would use. Under validation, recording
+        // happens in the call, so that messages become errors of the call they are about.
         let software = device.is_cpu();
-        // Under validation only where our handler is sure to be the first: the layer makes some of its state at first
+        // Under validation only if our exit handler is sure to run first: the layer creates some of its state at first
         // use.
         let first = cfg!(all(target_os = "linux", target_env = "gnu"));
         if software && (first || !config.validation) {
@@ -330,19 +329,19 @@ impl Context {
         })
     }
 
-    /// The JavaScript environment whose calls follow: what they make is its own, until another names it.
+    /// Sets the JavaScript environment whose calls follow. It owns what they make until another environment names it.
     pub fn enter(&mut self, caller: Owner) {
         self.buffers.caller = caller;
         self.pipelines.caller = caller;
         self.graphs.caller = caller;
     }
 
-    /// Frees what an environment made and no other has named. Nothing is waited for.
+    /// Frees what an environment made and no other has named. Does not wait.
     pub fn free_owned(&mut self, owner: Owner) {
         for handle in self.graphs.owned(owner) {
             self.retired_graphs.extend(self.graphs.remove(handle));
         }
-        // They fail where the device is lost, with which everything goes.
+        // These fail only on a lost device, with which everything goes.
         for handle in self.buffers.owned(owner) {
             let _ = self.destroy_buffer(handle);
         }
@@ -351,7 +350,7 @@ impl Context {
         }
     }
 
-    /// Prepares for a command that follows. After a failure nothing has changed.
+    /// Prepares for a command. If it fails, nothing has changed.
     fn open(&mut self) -> Result<()> {
         if self.stream.open {
             return Ok(());
@@ -361,14 +360,14 @@ impl Context {
         if !self.stream.tracker.pending().is_empty()
             && self.timeline.seen() >= self.stream.submitted
         {
-            // The device has finished everything: the next submission waits on the value that says
-            // so, which orders all of it at once, without a barrier.
+            // The device is idle. The next submission waits for the last value, which orders everything before it
+            // without a barrier.
             self.stream.tracker.retire();
             self.stream.wait_first = true;
         }
         self.stream.open = true;
         if self.shares {
-            // Others may have written since, of which the tracker knows nothing.
+            // Others may have written to shared memory since, and the tracker cannot know.
             let _ = self.stream.tracker.barrier();
             self.stats.barriers += 1;
             let both = Stages::COMPUTE | Stages::TRANSFER;
@@ -377,16 +376,15 @@ impl Context {
         Ok(())
     }
 
-    /// Records everything called so far in this call, unless a thread does so.
+    /// Records everything called so far within this call, unless a thread records.
     pub fn record_pending(&mut self) {
         if !self.recorder.threaded() || profile::on() {
-            // A failure is noted on the device.
+            // The device keeps the failure.
             let _ = self.recorder.hand_over();
         }
     }
 
-    /// Submits what was recorded, if anything was; the value that it is done at, or that of the last
-    /// submission.
+    /// Submits what was recorded, if anything. Returns the value at which it is done, or that of the last submission.
     pub fn flush(&mut self) -> Result<u64> {
         self.device.check_alive()?;
         if self.stream.unsubmitted() {
@@ -395,8 +393,8 @@ impl Context {
         Ok(self.stream.submitted)
     }
 
-    /// [`Self::flush`] for a caller that is about to wait: it need not wait for the recorder's thread
-    /// to wake up.
+    /// [`Self::flush`] for a caller that is about to wait: records here instead of waiting for the recorder's thread to
+    /// wake.
     fn flush_here(&mut self) -> Result<u64> {
         self.device.check_alive()?;
         if self.stream.unsubmitted() {
@@ -414,17 +412,17 @@ impl Context {
         Ok(self.stream.submitted)
     }
 
-    /// Submits the open commands and then `more`. `here`: see [`Recorder::record_here`].
+    /// Submits the open commands, then `more`. `here`: see [`Recorder::record_here`].
     fn submit(&mut self, more: Option<ash::vk::CommandBuffer>, here: bool) -> Result<()> {
         if !self.watches.is_empty() {
-            // The call's own work is in the stream by now.
+            // The call's own work is in the stream already.
             let checked = self.check_watched();
             self.poison_if_partial(false, checked)?;
         }
         if let Some(value) = self.timeline.beyond(MAX_IN_FLIGHT) {
             let start = self.timing.start(Phase::RingWait);
             self.stats.stalls += 1;
-            // A device that is lost is what the submission reports.
+            // If this fails, the submission reports the lost device.
             let _ = self.wait(value);
             self.timing.end(start);
         }
@@ -454,7 +452,7 @@ impl Context {
         self.timeline.wait(value)
     }
 
-    /// Whether a caller may wait for `value`.
+    /// Fails if nothing will signal `value`.
     pub fn check_value(&self, value: u64) -> Result<()> {
         self.device.check_alive()?;
         if value > self.stream.last {
@@ -470,8 +468,7 @@ impl Context {
         Ok(())
     }
 
-    /// Makes sure that `value`, which was given out, will be reached without any further call: submits its
-    /// work if that has not happened yet.
+    /// Ensures that `value`, which was given out, will be reached without another call: submits its work if necessary.
     pub fn prepare_wait(&mut self, value: u64) -> Result<()> {
         self.device.check_alive()?;
         if value > self.stream.submitted {
@@ -480,13 +477,13 @@ impl Context {
             self.recorder.help();
         }
         if value > self.timeline.seen() {
-            // The device is busy, and the caller has time.
+            // The device is busy and the caller is about to wait: time to reclaim.
             self.reclaim(usize::MAX);
         }
         Ok(())
     }
 
-    /// Highest completed value. Submits what was recorded, so that polling comes to an end.
+    /// The highest completed value. Submits what was recorded, so that a caller that polls gets there.
     pub fn completed(&mut self) -> Result<u64> {
         self.flush()?;
         self.timeline.completed()
@@ -498,14 +495,14 @@ impl Context {
         self.wait(value)
     }
 
-    /// Accounts a wait that was made without the lock.
+    /// Accounts for a wait that was made without the lock.
     pub fn waited(&mut self, since: std::time::Instant) {
         self.timing.waited(since);
         self.reclaim_exchanged();
         self.reclaim(usize::MAX);
     }
 
-    /// Mapped staging memory: how many blocks, and their bytes.
+    /// Mapped staging memory: number of blocks, and their bytes.
     pub fn staging(&self) -> (u64, u64) {
         let (count, bytes) = self.readback.blocks();
         match &self.upload {
@@ -514,7 +511,7 @@ impl Context {
         }
     }
 
-    /// Live buffers that have memory of their own, and their bytes.
+    /// Live buffers with memory of their own: their number and bytes.
     pub fn individual_buffers(&self) -> (u64, u64) {
         self.buffers
             .iter()
@@ -540,7 +537,7 @@ impl Context {
             .ok_or_else(|| Error::handle(argument, "buffer", handle))
     }
 
-    /// Bytes of a buffer, as it was created.
+    /// The size of a buffer in bytes, as it was created.
     pub fn buffer_bytes(&self, argument: &str, handle: i32) -> Result<u64> {
         let slot = self.buffer_slot(argument, handle)?;
         Ok(self.buffers.at(slot).map_or(0, |buffer| buffer.bytes))
@@ -578,7 +575,7 @@ impl Context {
         Ok(())
     }
 
-    /// What the next device of the process takes over.
+    /// State for the next device of the process.
     pub fn legacy(&self) -> Legacy {
         Legacy {
             buffers: self.buffers.successor(),
@@ -589,7 +586,7 @@ impl Context {
     }
 
     /// Waits for the queue for at most `limit` (not at all on a lost device), destroys everything and drops the device.
-    /// The device itself is destroyed when JS has released the last result that lies in its memory.
+    /// The `VkDevice` itself is destroyed when JS has released the last result in its memory.
     pub fn close(mut self, limit: Option<Duration>) {
         // The device may be waiting for other processes.
         self.abandon_group();
@@ -601,12 +598,12 @@ impl Context {
             && let Err(error) = drain(&mut self)
             && !matches!(error, Error::Group(_))
         {
-            // The failure is noted on the device; what follows is legal on a lost one.
+            // The device keeps the failure; the calls below are legal on a lost device.
             self.report("destroy", &error, "");
         }
         self.recorder.end();
         if !self.timeline.drained(limit) {
-            // The device may still use all of it, so everything is leaked until the process ends.
+            // The device may still be using everything, so all of it is leaked.
             self.timeline.give_up();
             std::mem::forget(self);
             return;
@@ -634,7 +631,7 @@ impl Context {
         }
     }
 
-    /// Reflection without a device, for the table of built-in shaders.
+    /// Reflects a shader without a device, for the table of built-in shaders.
     pub fn reflect(spirv: &[u32]) -> Result<spirv_check::Reflection> {
         Ok(spirv_check::reflect(spirv)?)
     }

@@ -1,4 +1,4 @@
-//! The device that was chosen, as handles.
+//! The handles of the chosen device.
 
 pub mod choice;
 pub mod cuda;
@@ -34,13 +34,13 @@ pub fn diagnose(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The logical device with everything that was decided about it.
+/// The logical device, with everything that was decided about it.
 pub struct Device {
     pub raw: ash::Device,
     pub push: Option<khr::push_descriptor::Device>,
-    /// What runs kernels in PTX, or why nothing does.
+    /// Runs kernels in PTX; an error says why nothing does.
     pub cuda: Result<Cuda, String>,
-    /// Where memory can be shared through file descriptors.
+    /// Present if memory can be shared through file descriptors.
     pub sharing: Option<Sharing>,
     names: Option<ext::debug_utils::Device>,
     pub queue: vk::Queue,
@@ -51,15 +51,15 @@ pub struct Device {
     pub shader_rules: Option<Support>,
     /// Set by the first call that reports a lost device; every later call fails with it.
     lost: AtomicBool,
-    /// Why it was lost, by the first such call.
+    /// Why the device was lost, from the first such call.
     cause: OnceLock<String>,
     pub has_budget: bool,
-    /// The driver's account of a lost device, where it gives one.
+    /// The calls that ask the driver about a lost device, if it has them.
     pub fault: Option<ext::device_fault::Device>,
-    /// Buffers that copies from and to the host go through.
+    /// Buffers used for copies from and to the host.
     pub staging: BufferSet,
     loss: Loss,
-    /// What the environment said when it was made.
+    /// The environment when the device was made.
     pub config: Config,
     pub instance: Lease,
 }
@@ -127,7 +127,7 @@ impl Device {
         if fault.is_some() {
             extensions.push(ext::device_fault::NAME);
         }
-        // A test may take it away.
+        // A test switch may disable it.
         let sharing = cfg!(unix) && has(khr::external_memory_fd::NAME) && !config.test_no_sharing;
         let sharing = sharing.then(|| {
             extensions.push(khr::external_memory_fd::NAME);
@@ -205,7 +205,7 @@ impl Device {
             .debug
             .is_some()
             .then(|| ext::debug_utils::Device::new(&instance.raw, &raw));
-        // A test takes the other way.
+        // A test switch selects the other path.
         let has_budget = has(ext::memory_budget::NAME) && !config.test_no_budget;
         let fault = has_fault.then(|| ext::device_fault::Device::new(&instance.raw, &raw));
         Ok(Self {
@@ -242,7 +242,7 @@ impl Device {
         error
     }
 
-    /// Makes a failure final: every later call fails as on a lost device, and says why.
+    /// Makes a failure final: every later call fails as on a lost device, with this cause.
     pub fn fail(&self, cause: &Error) {
         self.cause.get_or_init(|| match cause {
             Error::DeviceLost(what) => what.clone(),
@@ -251,14 +251,14 @@ impl Device {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// Test switch: fails as on a lost device when the submission has come that it names.
+    /// Test switch: fails as on a lost device at the submission that it names.
     #[inline]
     pub fn lose_if_told(&self) -> Result<()> {
         test_faults::panic_if_asked("submit");
         self.loss.check().map_err(|error| self.observe(error))
     }
 
-    /// Whether it computes on the host's processors.
+    /// Whether the device computes on the host's processors.
     pub fn is_cpu(&self) -> bool {
         self.snapshot.device_type == vk::PhysicalDeviceType::CPU
     }
@@ -271,7 +271,7 @@ impl Device {
         Ok(())
     }
 
-    /// Gives an object a name that validation messages and debuggers show.
+    /// Names an object for validation messages and debuggers.
     pub fn name<T: vk::Handle>(&self, object: T, name: &str) {
         let (Some(names), Ok(name)) = (&self.names, CString::new(name)) else {
             return;
@@ -283,7 +283,7 @@ impl Device {
         let _ = unsafe { names.set_debug_utils_object_name(&info) };
     }
 
-    /// Bytes in use and allowed by heap, where the driver tells (`VK_EXT_memory_budget`).
+    /// Bytes in use and allowed for each heap, if the driver reports them (`VK_EXT_memory_budget`).
     pub fn budget(&self) -> Option<Vec<(u64, u64)>> {
         if !self.has_budget {
             return None;
@@ -297,13 +297,13 @@ impl Device {
         )
     }
 
-    /// Bytes of the largest buffer: each may be a block of its own.
+    /// Bytes of the largest buffer. Each buffer may be a block of its own.
     pub fn largest_buffer(&self) -> u64 {
         let snapshot = &self.snapshot;
         snapshot.max_buffer_size.min(snapshot.max_allocation_size)
     }
 
-    /// Most storage buffers that a pipeline may bind.
+    /// Largest number of storage buffers that a pipeline may bind.
     pub fn max_bindings(&self) -> u32 {
         let limits = &self.snapshot.limits;
         limits
@@ -312,7 +312,7 @@ impl Device {
             .min(crate::plan::decode::MAX_BINDINGS as u32)
     }
 
-    /// Most bytes of a buffer that a descriptor can bind.
+    /// Largest number of bytes of a buffer that one descriptor can cover.
     pub fn binding_limits(&self) -> BindingLimits {
         let limits = &self.snapshot.limits;
         BindingLimits {
@@ -333,13 +333,13 @@ impl Device {
     }
 }
 
-/// All devices as the drivers list them, without opening one.
+/// Lists all devices that the drivers report, without opening one.
 pub fn list(config: &Config) -> Result<Vec<Snapshot>> {
     let mut instance = Lease::new(config)?;
     Ok(instance.snapshots()?.into_iter().map(|(_, s)| s).collect())
 }
 
-/// How every buffer may be used.
+/// The usage of every buffer.
 pub fn buffer_usage(device_address: bool) -> vk::BufferUsageFlags {
     let usage = vk::BufferUsageFlags::STORAGE_BUFFER
         | vk::BufferUsageFlags::TRANSFER_SRC
@@ -368,9 +368,9 @@ impl BufferSet {
     }
 }
 
-/// The extension for reading the device's and the host's clock at once, where the device has it.
+/// The extension that reads the device's and the host's clock at once, if the device has it.
 pub fn calibrated_timestamps(has: &dyn Fn(&CStr) -> bool) -> Option<&'static CStr> {
-    // Only where the host's clock is one that the extension knows by name.
+    // Only if the extension can read the host clock that we use.
     [
         khr::calibrated_timestamps::NAME,
         ext::calibrated_timestamps::NAME,

@@ -1,6 +1,6 @@
-//! One error type for the crate and the maps from Vulkan results to it.
+//! One error type for the crate, and the maps from Vulkan results to it.
 //!
-//! Messages name the argument and the value; the JS edge (`api`) puts the call's name in front.
+//! Messages name the argument and the value. The JS edge (`api`) prefixes the call's name.
 
 use ash::vk;
 use collectives::{Cause, Failure};
@@ -78,7 +78,7 @@ pub enum Error {
         problem: String,
         value: String,
     },
-    /// A handle that is no handle at all.
+    /// A handle that is not even an integer in range.
     #[error("{argument} must be a {kind} handle (an integer from 0 to 2147483647), got {value}")]
     NoHandle {
         argument: String,
@@ -101,7 +101,7 @@ pub enum Error {
         name: Option<String>,
         fault: crate::plan::decode::RangeFault,
     },
-    /// A packed list that does not decode; the message names record and byte offset.
+    /// A packed list that does not decode. The message names the record and the byte offset.
     #[error("packed list: {0}")]
     Packed(#[from] crate::plan::decode::DecodeError),
     #[error("{0}")]
@@ -131,7 +131,7 @@ pub enum Error {
         call: &'static str,
         result: vk::Result,
     },
-    /// A module that the driver's assembler does not take; its log is not to be had.
+    /// A module that the driver's assembler rejects; its log is not available.
     #[error(
         "{call} failed with {result:?}: the driver's assembler does not take the module (ptxas says why; check \
          .version and .target)"
@@ -149,7 +149,7 @@ pub enum Error {
     Internal(String),
     #[error("{0}")]
     Aborted(String),
-    /// A watched buffer holds what it should not.
+    /// A watched buffer holds a NaN.
     #[error("buffer {buffer}{}: {count} NaN, the first at element {first}", .name.as_ref().map_or(String::new(), |n| format!(" ({n})")))]
     Nan {
         buffer: i32,
@@ -215,7 +215,7 @@ impl Error {
         }
     }
 
-    /// The argument that was wrong, where one was.
+    /// The wrong argument, if one was wrong.
     pub fn argument(&self) -> Option<&str> {
         match self {
             Self::Type { argument, .. }
@@ -231,7 +231,7 @@ impl Error {
         }
     }
 
-    /// Whether a report of what went before would help: not where an argument was at fault.
+    /// Whether a failure report would help: not if an argument was wrong.
     pub fn reports(&self) -> bool {
         matches!(
             self,
@@ -250,7 +250,7 @@ impl Error {
         }
     }
 
-    /// The rank that the error is about, where it is about one.
+    /// The rank that the error is about, if any.
     pub fn rank(&self) -> Option<u32> {
         match self {
             Self::Group(failure) => failure.rank,
@@ -280,7 +280,7 @@ impl Error {
 }
 
 impl Error {
-    /// Says more of a shortage.
+    /// Adds details to an out-of-memory error.
     pub fn with_hint(self, hint: String) -> Self {
         match self {
             Self::OutOfMemory {
@@ -296,7 +296,7 @@ impl Error {
     }
 }
 
-/// What a panic says, for an error. It is a defect of ours, whatever was called.
+/// The message of a panic. A panic is always a bug of ours.
 pub fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()
@@ -306,7 +306,7 @@ pub fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     format!("panic: {text}; this is a defect of helios-vk, please report it")
 }
 
-/// Whether the result says that something has run out, or is lost: the same call with other arguments fares no better.
+/// Whether something has run out or is lost, so that the same call with other arguments would not do better.
 pub fn is_shortage(result: vk::Result) -> bool {
     matches!(
         result,
@@ -341,7 +341,7 @@ pub fn create(
     }
 }
 
-/// Maps the result of a call that allocates nothing that the caller sized.
+/// Maps the result of a Vulkan call that allocates nothing of a caller's size.
 pub fn vulkan(call: &'static str) -> impl FnOnce(vk::Result) -> Error {
     move |result| match result {
         vk::Result::ERROR_DEVICE_LOST => Error::DeviceLost(call.to_owned()),

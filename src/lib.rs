@@ -1,6 +1,6 @@
 //! helios-vk: a Vulkan compute device for Node.js.
 //!
-//! Every call takes the same path, and no stage knows one above it:
+//! Every call takes the same path, and no stage depends on one above it:
 //!
 //! ```text
 //! JS call ─ api ──► decode ──► hazard ──► record ──► submit ──► timeline
@@ -10,8 +10,8 @@
 //!           └─ context: owns the device and lets each call append to one stream of work
 //! ```
 //!
-//! What a call does is as if each dispatch, fill, upload and read ran alone, in call order; rings,
-//! staging and batches change nothing but the speed.
+//! Calls behave as if each dispatch, fill, upload and read ran alone, in call order. Rings, staging and batches change
+//! only the speed.
 
 #![warn(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]

@@ -1,5 +1,5 @@
-//! Compute pipelines: what each reads and writes, and their shared layouts. Kernels in PTX ([`cuda`]) count as
-//! pipelines from here on up.
+//! Compute pipelines: what each reads and writes, and their shared layouts. From here on, kernels in PTX ([`cuda`]) are
+//! pipelines too.
 
 mod cuda;
 
@@ -23,16 +23,16 @@ use crate::plan::hazard::Access;
 pub struct Layout {
     pub raw: vk::PipelineLayout,
     pub set: vk::DescriptorSetLayout,
-    /// Writes all bindings from an array of `VkDescriptorBufferInfo`; null if there are none.
+    /// Writes all bindings from an array of `VkDescriptorBufferInfo`; null without bindings.
     pub template: vk::DescriptorUpdateTemplate,
     /// Whether the template pushes descriptors instead of updating a set.
     pub push: bool,
     pub bindings: u32,
-    /// Bytes of the range of push constants.
+    /// Bytes of the push-constant range.
     pub push_bytes: u32,
 }
 
-/// What a shader reads as push constants whose pipeline was made without any.
+/// What a shader reads as push constants if its pipeline was made without any.
 const NO_PUSH: [u8; 256] = [0; 256];
 
 impl Layout {
@@ -41,7 +41,7 @@ impl Layout {
         self.bindings > 0 && !self.push
     }
 
-    /// The push constants of a dispatch; if it has none, zeros for the whole range.
+    /// The push constants of a dispatch; zeros for the whole range if the pipeline was made without any.
     pub fn push_constants<'a>(&self, given: &'a [u8]) -> &'a [u8] {
         if given.is_empty() {
             NO_PUSH.get(..self.push_bytes as usize).unwrap_or(given)
@@ -58,14 +58,14 @@ pub use cuda::PtxKernel;
 pub enum Kernel {
     /// A shader in SPIR-V.
     Pipeline(vk::Pipeline),
-    /// A kernel in PTX, which takes the addresses of its buffers and is bound to nothing.
+    /// A kernel in PTX, which takes buffer addresses and needs no bindings.
     Function {
         raw: Function,
         /// Threads of a block.
         block: [u32; 3],
         /// Bytes of dynamic shared memory.
         shared_bytes: u32,
-        /// Whether it declares its parameters as one block, and not each address and word by itself.
+        /// Whether its parameters are declared as one block rather than one by one.
         packed: bool,
     },
 }
@@ -80,21 +80,21 @@ impl Default for Kernel {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Program {
     pub kernel: Kernel,
-    /// Of a shader in SPIR-V.
+    /// Only of a shader in SPIR-V.
     pub layout: Layout,
 }
 
-/// What the driver compiled, shared by the handles whose shader and options are equal and by the graphs and
-/// the work in flight that use it.
+/// What the driver compiled. Shared by handles with equal shader and options, and by the graphs and the work in flight
+/// that use it.
 pub struct Compiled {
     device: Arc<Device>,
     program: Program,
     access: [Access; MAX_BINDINGS],
     everything: Access,
     used: u32,
-    /// The timeline's value before which nothing has used it.
+    /// The timeline value before which nothing has used it.
     pub born: u64,
-    /// Of a kernel in PTX; goes after it.
+    /// The module of a kernel in PTX; dropped after the kernel.
     _module: Option<Arc<cuda::Module>>,
 }
 
@@ -105,13 +105,13 @@ impl Drop for Compiled {
             (Kernel::Pipeline(raw), _) => unsafe { self.device.raw.destroy_pipeline(raw, None) },
             // SAFETY: as above.
             (Kernel::Function { raw, .. }, Ok(cuda)) => unsafe { cuda.destroy_function(raw) },
-            // Nothing else makes functions.
+            // Only an extension for PTX makes functions, so this cannot happen.
             (Kernel::Function { .. }, Err(_)) => {}
         }
     }
 }
 
-/// What makes two pipelines one. Compared whole: the hash only finds candidates.
+/// Pipelines with equal keys are shared. Keys are compared whole: the hash only finds candidates.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Spirv {
@@ -123,17 +123,17 @@ enum Key {
     Ptx(PtxKernel),
 }
 
-/// A compute pipeline with what the planner needs of it.
+/// A compute pipeline with what the planner needs to know of it.
 pub struct Pipeline {
     pub compiled: Arc<Compiled>,
     pub program: Program,
     pub bindings: u32,
     pub push_bytes: u32,
-    /// What its shader does to each binding, from its SPIR-V; for PTX, what its maker declared.
+    /// What it does to each binding: from the SPIR-V, or for PTX as its maker declared.
     pub access: [Access; MAX_BINDINGS],
-    /// Bit i: its shader uses binding i at all.
+    /// Bit i is set if the shader uses binding i at all.
     pub used: u32,
-    /// What it does through device addresses: counts as touching every buffer.
+    /// What it does through device addresses; counts for every buffer.
     pub everything: Access,
     pub name: Option<String>,
 }
@@ -152,14 +152,14 @@ impl Pipeline {
         }
     }
 
-    /// Whether it takes addresses for its bindings.
+    /// Whether it takes the addresses of its bindings.
     #[inline]
     pub fn takes_addresses(&self) -> bool {
         matches!(self.program.kernel, Kernel::Function { .. })
     }
 }
 
-/// What `createPipeline` may be given besides the shader.
+/// The options of `createPipeline`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Word `i` is the value of `constant_id` i.
@@ -169,7 +169,7 @@ pub struct Options {
     pub name: Option<String>,
 }
 
-/// Capabilities of SPIR-V that a device may lack, with the feature that goes with each.
+/// A SPIR-V capability that the shader needs and the device lacks, with the feature for it.
 fn missing_capability(reflection: &Reflection, device: &Device) -> Option<&'static str> {
     let features = &device.snapshot.features;
     let has = |capability: u32| reflection.capabilities.contains(&capability);
@@ -210,13 +210,13 @@ pub struct Factory {
     layouts: HashMap<(u32, u32), Layout>,
     cache: vk::PipelineCache,
     cache_file: Option<CacheFile>,
-    /// Pipelines that are alive, or were when dead entries were last removed.
+    /// Pipelines that were alive when dead entries were last removed, and newer ones.
     known: HashMap<Key, Weak<Compiled>>,
-    /// Modules of PTX by their data.
+    /// PTX modules by their data.
     modules: HashMap<Arc<[u8]>, Weak<cuda::Module>>,
-    /// How many entries there may be before dead ones are removed.
+    /// Number of entries at which dead ones are removed.
     most_known: usize,
-    /// Pipelines made since the cache was read: nothing to write back at 0.
+    /// Pipelines compiled since the cache was read; at 0 there is nothing to write back.
     created: u64,
     debug: bool,
 }
@@ -334,9 +334,9 @@ impl Factory {
         Ok(layout)
     }
 
-    /// A pipeline of `spirv` (entry point `main`) for `bindings` storage buffers and `push_bytes` bytes of
-    /// push constants: one that there is already, if all that is equal, and whether it was compiled now.
-    /// `born`: the timeline's next value.
+    /// A pipeline of `spirv` (entry point `main`) with `bindings` storage buffers and `push_bytes` bytes of push
+    /// constants. An existing one if all of that is equal. Also returns whether it was compiled now. `born`: the
+    /// timeline's next value.
     pub fn create(
         &mut self,
         spirv: &[u32],
@@ -358,7 +358,7 @@ impl Factory {
         Ok((pipeline, fresh))
     }
 
-    /// The living pipeline of the key, or a new one from `make`; and whether it was made now.
+    /// The live pipeline with this key, or a new one from `make`; and whether it was made now.
     fn shared(
         &mut self,
         key: Key,
@@ -376,7 +376,7 @@ impl Factory {
         Ok((compiled, true))
     }
 
-    /// What the shader reads and writes is found here, once.
+    /// Compiles a shader, and finds what it reads and writes.
     fn compile(
         &mut self,
         spirv: &[u32],
@@ -460,7 +460,7 @@ impl Factory {
                     .contains(vk::ShaderStageFlags::COMPUTE)
                 && wanted.is_power_of_two()
                 && (subgroup.min_size..=subgroup.max_size).contains(&wanted);
-            // A fixed subgroup size needs no asking.
+            // Asking for the only possible size needs no feature.
             if !possible && wanted != subgroup.size {
                 return Err(Error::range(
                     "options.requiredSubgroupSize",
@@ -587,14 +587,14 @@ impl Factory {
         })
     }
 
-    /// Writes the cache back; the factory's objects go with it.
+    /// Writes the cache back and destroys the factory's objects.
     pub fn close(self) {
         if self.created > 0 && !self.device.lost() {
             self.save();
         }
     }
 
-    /// Best effort: a cache that cannot be written costs the next start its time, nothing else.
+    /// Best effort: if the cache cannot be written, the next start compiles again.
     fn save(&self) {
         let Some(file) = &self.cache_file else {
             return;
@@ -638,7 +638,7 @@ fn cache_file(device: &Device) -> Option<CacheFile> {
     Some(CacheFile::new(folder, &name))
 }
 
-/// Whether data start with the header that the driver would write (`VkPipelineCacheHeaderVersionOne`).
+/// Whether `data` starts with the header that this driver would write (`VkPipelineCacheHeaderVersionOne`).
 fn cache_matches(data: &[u8], device: &Device) -> bool {
     let word = |at: usize| {
         data.get(at..at + 4)

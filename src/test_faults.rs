@@ -1,7 +1,9 @@
-//! Test switches. `HELIOS_TEST_LOSE_DEVICE=N[,M…]` loses the process's first device at its Nth submission,
-//! its second at its Mth, and so on; 0, or nothing, leaves a device alone. The submission does not reach
-//! the driver, so its work is lost indeed. `HELIOS_TEST_PANIC=place`, one of [`PLACES`], panics once, where the
-//! code has come to that place.
+//! Test switches.
+//!
+//! `HELIOS_TEST_LOSE_DEVICE=N[,M…]` loses the process's first device at its Nth submission, its second at its Mth, and
+//! so on; 0 or nothing leaves a device alone. The submission does not reach the driver, so its work really is lost.
+//!
+//! `HELIOS_TEST_PANIC=place`, one of [`PLACES`], panics once, when the code reaches that place.
 #![deny(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -9,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
-/// Where the code asks whether to panic, with `, ` between the names.
+/// The places that ask whether to panic, separated by `, `.
 pub const PLACES: &str = "abort, completion, pressure, settle, stream, submit";
 
 static PANIC: OnceLock<&str> = OnceLock::new();
 
-/// The place where this process panics, once.
+/// Sets the place where this process panics, once.
 pub fn panic_at(place: &'static str) {
     let _ = PANIC.set(place);
 }
@@ -35,7 +37,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// `at`: the submission of each device in turn.
+    /// `at`: the submission for each device in turn.
     pub fn of_next_device(at: &[u64]) -> Self {
         static DEVICES: AtomicU64 = AtomicU64::new(0);
         Self::new(at, DEVICES.fetch_add(1, Ordering::Relaxed) as usize)

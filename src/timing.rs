@@ -1,15 +1,15 @@
-//! Where the host's time goes, by phase, when `HELIOS_HOST_TIMING=1` asks.
+//! Where host time goes, by phase, with `HELIOS_HOST_TIMING=1`.
 #![deny(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-/// Phases are disjoint: their sum is the time spent in the addon's own work.
+/// Phases are disjoint: their sum is the time that the addon's own work takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Decode,
     Record,
     Submit,
-    /// Waiting for the GPU, for a command slot or for staging space.
+    /// Waits for the GPU, for a command slot or for staging space.
     RingWait,
     CreateBuffer,
     DestroyBuffer,
@@ -36,7 +36,7 @@ pub struct Total {
     pub calls: u64,
 }
 
-/// What a phase interrupted, to be handed back when it ends.
+/// The phase that another one interrupted, to be resumed when that ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope(Option<Phase>);
 
@@ -47,7 +47,7 @@ pub struct Timing {
     pub dispatches: u64,
     pub clock_reads: u64,
     pub totals: [Total; PHASES.len()],
-    /// The phase that time goes to now, and since when.
+    /// The phase that time is counted for now, and since when.
     current: Option<(Phase, Instant)>,
 }
 
@@ -64,13 +64,13 @@ impl Timing {
         Instant::now()
     }
 
-    /// Forgets a phase that an error left open.
+    /// Clears a phase that an error left open.
     #[inline]
     pub fn begin_call(&mut self) {
         self.current = None;
     }
 
-    /// Starts a phase; the one around it stops until [`Timing::end`].
+    /// Starts a phase; the enclosing one pauses until [`Timing::end`].
     #[inline]
     pub fn start(&mut self, phase: Phase) -> Option<Scope> {
         if !self.enabled {
@@ -98,7 +98,7 @@ impl Timing {
         self.current = around.map(|phase| (phase, now));
     }
 
-    /// Hands `time` of the current phase to another.
+    /// Moves `time` from the current phase to another.
     #[inline]
     pub fn shift(&mut self, phase: Phase, time: Duration) {
         if time.is_zero() || !self.enabled {

@@ -94,10 +94,10 @@ for (const launcher of LAUNCHERS) {
       async () => {
         const { status, of, output } = await ranks(launcher, ['unserializable'], { script: WRONG });
         assert.equal(status, 0, output);
-        const what = 'exchange: value must be what JSON can say';
+        const what = 'exchange: value must be representable in JSON';
         const [{ errors }] = of(1);
         // V8 draws the cycle.
-        assert.match(errors[3], /^TypeError: exchange: value must be what JSON can say: Converting circular structure/);
+        assert.match(errors[3], /^TypeError: exchange: value must be representable in JSON: Converting circular structure/);
         assert.deepEqual(errors.toSpliced(3, 1), [
           `TypeError: ${what}, got function`,
           `TypeError: ${what}, got symbol`,
@@ -119,7 +119,7 @@ for (const launcher of LAUNCHERS) {
       for (const rank of [0, 1]) {
         const { error, seconds } = of(rank)[0];
         assert.equal(error?.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', output);
-        assert.match(error.message, /exchange 2 has not ended in 4 s: rank 2 has not come to it/);
+        assert.match(error.message, /exchange 2 has not ended in 4 s: rank 2 has not reached it/);
         assert.equal(error.about, 2);
         assert.ok(seconds < SOON, `${seconds} s`);
       }
@@ -236,7 +236,7 @@ for (const launcher of LAUNCHERS) {
       assert.notEqual(status, 0);
       const { error, seconds } = of(0)[0];
       assert.equal(error.code, 'ERR_HELIOS_PEER_LOST', output);
-      assert.match(error.message, /rank 1 .* has not been heard of for 4 s/);
+      assert.match(error.message, /rank 1 .* has been silent for 4 s/);
       assert.ok(seconds < SOON, `${seconds} s`);
     });
 
@@ -244,7 +244,7 @@ for (const launcher of LAUNCHERS) {
       const { of, output } = await ranks(launcher, ['late']);
       const { error, seconds } = of(0)[0];
       assert.equal(error?.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', output);
-      assert.match(error.message, /call 2 \(allReduce of 64 f32\) has not ended in 4 s: rank 1 has not come to it \(its last is call 1\)/);
+      assert.match(error.message, /call 2 \(allReduce of 64 f32\) has not ended in 4 s: rank 1 has not reached it \(its last is call 1\)/);
       assert.equal(error.about, 1);
       assert.ok(seconds < SOON, `${seconds} s`);
       assert.equal(of(1)[0].reason.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT');
@@ -255,7 +255,7 @@ for (const launcher of LAUNCHERS) {
       const { of, output } = await ranks(launcher, ['alone']);
       const { error } = of(0)[0];
       assert.equal(error?.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', output);
-      assert.match(error.message, /call 1 \(destroy\) has not ended in 4 s: rank 1 has not come to it \(it has called none\)/);
+      assert.match(error.message, /call 1 \(destroy\) has not ended in 4 s: rank 1 has not reached it \(it has called none\)/);
       for (const rank of [0, 1]) assert.equal(of(rank).at(-1)?.destroy, 'ERR_HELIOS_COLLECTIVE_TIMEOUT');
     });
 
@@ -329,7 +329,7 @@ for (const launcher of LAUNCHERS) {
         const [{ second, third, sum }] = of(rank);
         for (const error of [second, third]) {
           assert.equal(error.code, 'ERR_HELIOS_INVALID_BATCH', output);
-          assert.match(error.message, /^init: this process is a member of a group, or about to be: destroy\(\) that one first$/);
+          assert.match(error.message, /^init: this process is in a group or joining one: destroy\(\) that group first$/);
         }
         assert.equal(sum, 3, 'the first group lives on');
       }
@@ -375,7 +375,7 @@ for (const launcher of LAUNCHERS) {
       for (const rank of [0, 1]) {
         const { error } = absent.of(rank)[0];
         assert.equal(error.code, 'ERR_HELIOS_RENDEZVOUS', absent.output);
-        assert.match(error.message, /rank 2 of 3 did not come within 4 s/);
+        assert.match(error.message, /rank 2 of 3 did not join within 4 s/);
       }
       const library = await ranks(launcher, ['no-library']);
       for (const rank of [0, 1]) {

@@ -1,5 +1,5 @@
-// A Node-API module that is a function: the bytes that malloc has given out and not got back, in all arenas. It gives
-// the pages that nothing is allocated in back to the system first, so that resident memory says what is held, not
+// A Node-API module that is a function: returns the bytes that malloc has allocated, in all arenas. It first returns
+// pages without allocations to the system, so that resident memory shows what is held, not
 // what an arena once needed.
 // Declared here, so that it builds without Node's headers.
 

@@ -1,4 +1,4 @@
-/** Libraries of one C file, built where they are first wanted. Linux. */
+/** Libraries of one C file, built on first use. Linux. */
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, statSync } from 'node:fs';

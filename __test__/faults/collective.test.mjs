@@ -1,6 +1,6 @@
 /**
- * Every Vulkan call of a group's life fails, in its first places: nobody hangs, nobody reads a wrong sum, and the end of the
- * group is a good one only where all sums were right.
+ * Every Vulkan call of a group's life fails once, at its first occurrences: no rank hangs, no rank reads a wrong sum, and the
+ * group ends without an error only if all sums were right.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

@@ -1,8 +1,8 @@
 /**
  * Every Vulkan call that the addon makes fails once, in every place where it is made, with every
- * result that it may have: the JS call throws the right error, what it was to do has not happened by
- * half (it is tried again, and the contents are those of a run without failures), and after `destroy`
- * not one object is left. After a loss all calls are refused until `destroy`, then all goes on.
+ * result that it may have. The JS call throws the right error and has done nothing by half: it is
+ * tried again, and the contents are those of a run without failures. After `destroy` not one object is
+ * left. After a lost device all calls are refused until `destroy`; then everything works again.
  *
  *   cargo build --release -p helios-faults && node --expose-gc --test __test__/faults/faults.test.mjs
  */

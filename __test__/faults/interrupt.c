@@ -1,6 +1,6 @@
-// A Node-API module for tests of SIGINT during a wait: `raiseInWait(times)` starts a thread that waits until the addon has put its
-// handler before the one that is there as it is called, and then raises the signal so many times, each after the one before was
-// handled. `raised()` is how many such threads have done so.
+// A Node-API module for tests of SIGINT during a wait. `raiseInWait(times)` starts a thread that waits until the addon has put its
+// handler in front of the present one, and then raises the signal `times` times, each after the one before was handled.
+// `raised()` returns how many such threads have finished.
 // Declared here, so that it builds without Node's headers.
 
 #include <pthread.h>

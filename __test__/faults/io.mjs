@@ -1,4 +1,4 @@
-/** The library of io.c, built where it is first wanted: failing files for any program. Linux. */
+/** The library of io.c, built on first use: failing files for any program. Linux. */
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * NCCL's own library on a machine without a driver of CUDA: it is found, says its version, and a group over it fails with an error that
- * names what is missing, on every rank. What it does on a device is for `__test__/distributed/nccl.test.mjs`.
+ * NCCL's own library on a machine without CUDA's driver: it is found and reports its version, and a group over it fails on every rank
+ * with an error that names what is missing. `__test__/distributed/nccl.test.mjs` tests it on a device.
  *
  *   pip download --no-deps nvidia-nccl-cu13 && unzip nvidia_nccl_cu13-*.whl   (305 MB)
  *   HELIOS_NCCL_LIBRARY=nvidia/nccl/lib node scripts/test.mjs --only nccl-library

@@ -157,7 +157,7 @@ describe('the engine on NCCL', LIMIT, () => {
   test('a rank that never calls is named, one gives up for all, and the end comes behind what is under way', LIMIT, async () => {
     const late = await ranks(2, ['late']);
     assert.equal(late.of(0)[0].error?.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', late.output);
-    assert.match(late.of(0)[0].error.message, /call 2 .* rank 1 has not come to it \(its last is call 1\)/);
+    assert.match(late.of(0)[0].error.message, /call 2 .* rank 1 has not reached it \(its last is call 1\)/);
     const abort = await ranks(2, ['abort']);
     for (const rank of [0, 1]) assert.match(abort.of(rank)[0].error.message, /rank 1 gave up: the loss is NaN/, abort.output);
     const flight = await ranks(2, ['flight']);

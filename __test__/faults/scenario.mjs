@@ -1,7 +1,7 @@
 /**
- * One life of a device, in steps that between them make every Vulkan call that the addon makes. Each
- * step is a call, and what it does to the buffers' contents. A step that fails is tried again, so in
- * the end the contents tell whether a failed call did half of its work.
+ * One life of a device, in steps that together make every Vulkan call of the addon. Each step is a
+ * call, with its effect on the buffers' contents. A step that fails is tried again, so the final
+ * contents show whether a failed call did half of its work.
  */
 import assert from 'node:assert/strict';
 import { vk } from '../lib/addon.mjs';

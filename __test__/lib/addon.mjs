@@ -24,7 +24,7 @@ export const light = validating || switchVariable('HELIOS_TEST_LIGHT');
 export const scaled = (count) => (light ? Math.max(1, Math.ceil(count / 10)) : count);
 
 /**
- * Of cases that are alike `npm test` runs the first `few`, `npm run test:full` all of them.
+ * Of many similar cases `npm test` runs the first `few`, `npm run test:full` all.
  * @template T
  * @param {T[]} cases @param {number} few
  */
@@ -84,7 +84,7 @@ export const forgetPipelines = () => pipelines.clear();
 export const groupsOf = (n) => Math.ceil(n / 64);
 
 /**
- * Those of some types in which a NaN may be stored: SwiftShader's packHalf2x16 sets a bit of the other half for it.
+ * The types among `types` that can store a NaN: for an f16 NaN SwiftShader's packHalf2x16 sets a bit of the other half.
  * @template {string} T
  * @param {readonly T[]} types
  */

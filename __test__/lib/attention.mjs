@@ -3,7 +3,7 @@
 /**
  * Reference in float64 on one head: rows are token-major.
  * @param {{ q: Float64Array, k: Float64Array, v: Float64Array, tokens: number, d: number, scale: number, causal: boolean, cap?: number,
- *   dO?: Float64Array, dead?: readonly number[] }} o `dead`: tokens of whose query all scores are -∞, which have the result 0 and no gradient
+ *   dO?: Float64Array, dead?: readonly number[] }} o `dead`: tokens whose scores are all -∞: their result is 0, without a gradient
  */
 export function reference({ q, k, v, tokens: T, d, scale, causal, cap = 0, dO, dead = [] }) {
   const out = new Float64Array(T * d);
@@ -44,8 +44,8 @@ export function reference({ q, k, v, tokens: T, d, scale, causal, cap = 0, dO, d
 }
 
 /**
- * Has all scores of these tokens' queries overflow to -∞ where the scale is positive: their first element is huge and that of all keys
- * negative, which for the other queries, whose first element is 0, changes no score.
+ * Makes all scores of these tokens' queries overflow to -∞ if the scale is positive: their first element is huge and that of all keys
+ * is negative. The other queries' first element is 0, so their scores do not change.
  * @param {Float32Array} qkv rows of queries, keys and values, heads side by side
  * @param {{ rows: number, row: number, heads: number, d: number, offset?: number, tokens: number }} sizes `row`: elements from one to the next
  * @param {readonly number[]} dead tokens
@@ -62,7 +62,7 @@ export function overflow(qkv, { rows, row, heads, d, offset = 0, tokens }, dead,
 }
 
 /**
- * Log-sum-exps to compare: those of `dead` tokens, -∞ or very low numbers, as 0.
+ * Log-sum-exps to compare, with those of `dead` tokens (-∞ or very low numbers) as 0.
  * @param {ArrayLike<number>} lse of one head @param {readonly number[]} dead
  */
 export const finiteSums = (lse, dead) => Float64Array.from(lse, (x, t) => (dead.includes(t) && x < -1e28 ? 0 : x));

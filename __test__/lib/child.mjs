@@ -10,11 +10,11 @@ import { startWorker, work } from '${new URL('work.mjs', import.meta.url)}';
 `;
 
 /**
- * Runs an ES module in a fresh Node, with this directory's helpers imported. `timeout` ends one that hangs: it is far beyond what
- * any of them takes on a busy machine.
+ * Runs an ES module in a fresh Node, with this directory's helpers imported. `timeout` kills one that hangs; it is far longer than any
+ * of them takes on a busy machine.
  * @param {string} source
  * @param {{env?: Record<string, string | undefined>, nodeArgs?: string[], timeout?: number, shell?: string}} [options]
- *   `env` is laid over this process's; undefined removes a variable. `shell`: a command of sh that comes first, such as
+ *   `env` is merged into this process's; undefined removes a variable. `shell`: a command of sh that runs first, such as
  *   a limit
  * @returns {Promise<{code: number|null, signal: string|null, stdout: string, stderr: string}>}
  */
@@ -40,7 +40,7 @@ export function child(source, { env = {}, nodeArgs = [], timeout = 600_000, shel
 }
 
 /**
- * Runs a child that must end well, and returns what it printed as JSON (or undefined).
+ * Runs a child that must succeed, and returns the JSON it printed (or undefined).
  * @param {string} source
  * @param {Parameters<typeof child>[1]} [options]
  */

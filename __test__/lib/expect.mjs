@@ -9,7 +9,7 @@ export const VULKAN = 'ERR_HELIOS_VULKAN';
 export const UNSUPPORTED = 'ERR_HELIOS_UNSUPPORTED';
 
 /**
- * What a message must hold: a string as it stands, a number that is not part of a longer one, or a
+ * What a message must contain: a literal string, a number that is not part of a longer one, or a
  * pattern.
  * @typedef {string | number | RegExp} Part
  */

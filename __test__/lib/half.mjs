@@ -1,5 +1,5 @@
 /**
- * f16 and bf16: bits to values, and values to the nearest bits, ties to even. Written another way than
+ * f16 and bf16: bits to values, and values to the nearest bits, ties to even. Implemented in another way than
  * kernels/half.mjs, which is tested against these.
  */
 

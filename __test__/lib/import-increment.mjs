@@ -1,5 +1,5 @@
 /**
- * Another process's side of the sharing tests: `import-increment.mjs FD SIZE WORDS`. Imports the memory,
+ * The other process in the sharing tests: `import-increment.mjs FD SIZE WORDS`. Imports the memory,
  * checks that word i is 3 i + 5, adds 1 to each word, and ends.
  */
 import assert from 'node:assert/strict';

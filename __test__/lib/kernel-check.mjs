@@ -1,7 +1,7 @@
 /**
- * Runs kernels on poisoned, oversized buffers and checks what they must not touch. Every tensor lies between two
- * guards of poison in its buffer; a run executes the dispatches twice from the same contents, and demands the same
- * bits, whole guards, and inputs that have not changed.
+ * Runs kernels on poisoned, oversized buffers and checks what they must not touch. Every tensor is between two
+ * guards of poison in its buffer. A run executes the dispatches twice from the same contents, and requires the same
+ * bits, intact guards, and unchanged inputs.
  */
 import assert from 'node:assert/strict';
 import { pack } from '../../kernels/base.mjs';
@@ -10,15 +10,15 @@ import { fromBf16, fromF16, toBf16, toF16 } from './half.mjs';
 
 /** @typedef {'f32' | 'f16' | 'bf16' | 'u32'} Type */
 
-/** A NaN as f32, as a pair of f16 and as a pair of bf16: arithmetic that reads it gives itself away. */
+/** A NaN as f32, as a pair of f16 and as a pair of bf16: it shows in the result of any arithmetic that reads it. */
 const POISON = 0x7fc17fc1;
 
 /** Bits of a value in a type. @type {Record<Type, (value: number) => number>} */
 const ENCODE = { f32: () => 0, u32: (v) => v, f16: toF16, bf16: toBf16 };
 
 /**
- * Error that storage and arithmetic justify, as ‖out - ref‖ / ‖ref‖. f32: a few roundings of 2^-24 and the device's
- * exp and division, which Vulkan lets be off by some units in the last place. 16-bit: one rounding of the result, which
+ * The error that storage and arithmetic justify, as ‖out - ref‖ / ‖ref‖. f32: a few roundings of 2^-24 and the device's
+ * exp and division, which Vulkan allows to be off by some units in the last place. 16-bit: one rounding of the result, which
  * is at most 2^-11 in f16 (2^-10 where the device truncates) and 2^-8 in bf16.
  * @type {Record<string, number>}
  */
@@ -68,7 +68,7 @@ export class Tensor {
     return Float64Array.from({ length: this.count }, (_, i) => convert(lanes[this.first + i]));
   }
 
-  /** The tensor as it is on the device. */
+  /** The tensor's present contents on the device. */
   read() {
     return this.decode(this.words());
   }
@@ -82,7 +82,7 @@ export class Tensor {
     this.vk.uploadBuffer(this.buffer, this.initial);
   }
 
-  /** Nothing outside of the tensor has changed, and nothing at all in an input. @param {Uint32Array} words */
+  /** Checks that nothing outside the tensor has changed, and nothing at all in an input. @param {Uint32Array} words */
   check(words) {
     const size = this.type === 'f32' || this.type === 'u32' ? 4 : 2;
     const before = new Uint8Array(this.initial.buffer);

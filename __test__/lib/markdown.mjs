@@ -1,4 +1,4 @@
-/** What tests look at in Markdown pages: code blocks, headings, links. */
+/** Finds what tests check in Markdown pages: code blocks, headings, links. */
 
 /**
  * Fenced code blocks with their language and the line that they begin in.
@@ -22,7 +22,7 @@ export function codeBlocks(text) {
   return blocks;
 }
 
-/** The text without code blocks; lines stay where they are. @param {string} text */
+/** The text without code blocks; line numbers do not change. @param {string} text */
 function withoutBlocks(text) {
   let inside = false;
   return text

@@ -1,5 +1,5 @@
 /**
- * The two packed forms of a list of dispatches, written the way the trainer writes them.
+ * The two packed forms of a list of dispatches, written as trainers write them.
  *
  * @typedef {number | { buffer: number, offset?: number, size?: number }} Binding a buffer, or bytes of it
  *
@@ -45,7 +45,7 @@ export const recordBytes = (record) => {
 
 /**
  * The byte form: i32 pipeline, u16 n, u16 flags, u32 gX, [u32 gZ], u32 mask, i32 × n, push bytes. With bit 15
- * of n, u64 offset and u64 size × n behind the handles.
+ * of n, u64 offset and u64 size × n after the handles.
  * @param {DispatchRecord[]} records
  * @returns {ArrayBuffer}
  */

@@ -1,5 +1,5 @@
 /**
- * Devices that are only descriptions, and the plans that products have on them:
+ * Devices that exist only as descriptions, and the plans of products on them:
  *
  *     node __test__/lib/plans.mjs > __test__/kernels/plans.json
  *
@@ -12,7 +12,7 @@ import { PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { planName } from '../../kernels/tuning/candidates.mjs';
 
-/** What `initDevice` says of an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
+/** What `initDevice` reports for an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
 export function infoOf(deviceName, more = {}) {
   const shapes = [0, 1_000_141_000].flatMap((type) =>
     [
@@ -46,7 +46,7 @@ export function infoOf(deviceName, more = {}) {
 export const contextOf = (info, calls = {}) =>
   new KernelContext(/** @type {any} */ ({ initDevice: () => info, shaders: {}, ...calls }), { check: false, tuning: false });
 
-/** Products on such a device, whose kernels in PTX count as tested. @param {any} info */
+/** Products on such a device; its kernels in PTX count as tested. @param {any} info */
 export const productsOn = (info) => matmulKernels(contextOf(info), { verify: () => undefined, verifyGroup: () => undefined });
 
 /** A plan of `matmulPlan` in a few words. @param {any} plan */
@@ -55,7 +55,7 @@ export function wordsOf(plan) {
   return planName(named ? { ...plan, tiling: named } : plan);
 }
 
-/** Models that no table names, and the tokens that they train with at a time. */
+/** Models that no table names, with the tokens of a batch. */
 const UNTUNED = /** @type {const} */ ([
   [{ width: 384, hidden: 1024, vocab: 256 }, 16384],
   [{ width: 768, hidden: 2048, vocab: 50304 }, 65536],
@@ -71,7 +71,7 @@ export const PRESETS = [
 ];
 
 const HALVES = { aType: 'bf16', bType: 'bf16' };
-/** What a product can be asked for. @type {Record<string, (form: string) => object | undefined>} */
+/** The kinds of products that can be asked for. @type {Record<string, (form: string) => object | undefined>} */
 const KINDS = {
   halves: (form) => ({ ...HALVES, cType: form === 'TN' ? 'f32' : 'bf16' }),
   added: (form) => (form === 'TN' ? { ...HALVES, beta: 1 } : undefined),
@@ -92,8 +92,8 @@ const DEVICES = {
 };
 
 /**
- * The plans of these products by device, each kind that a product has in turn. A shuffled product has `no` before its plan where
- * `takesShuffled` says that it is faster as it is, and one that ends in SwiGLU `glu` behind it where one kernel computes both.
+ * The plans of these products by device, one for each kind that a product has. A shuffled product has `no` before its plan if
+ * `takesShuffled` says that it is faster unshuffled; one that ends in SwiGLU has `glu` after it if one kernel computes both.
  * @returns {Record<string, Record<string, string[]>>}
  */
 export function plansNow() {

@@ -1,6 +1,6 @@
 /**
- * The kernels of the tests. Each has its SPIR-V, the number of its bindings and push-constant words,
- * the mask of the bindings that it writes, and `run`, which does the same to plain arrays.
+ * The kernels of the tests. Each has its SPIR-V, its numbers of bindings and push-constant words, the
+ * mask of the bindings that it writes, and `run`, which does the same to plain arrays.
  *
  * Unless noted, a kernel works on u32 with wrap-around, push word 0 is the element count n, and the
  * grid is ceil(n / 64) workgroups.
@@ -20,7 +20,7 @@ import { computeShader } from './spirv.mjs';
  * @property {Uint32Array} spirv
  */
 
-/** Kernels whose effect the tests spell out themselves. */
+/** For kernels whose effect the tests compute themselves. */
 const unmodelled = () => {
   throw new Error('this kernel has no model');
 };
@@ -106,7 +106,7 @@ export const twoOutputs = program('twoOutputs', {
   }),
 });
 
-/** y[i] = x[n-1-i]: every element is read by another invocation than the one that wrote it. */
+/** y[i] = x[n-1-i]: every element is read by an invocation other than its writer. */
 export const reverse = program('reverse', {
   bindings: 2,
   pushWords: 1,
@@ -225,8 +225,8 @@ export function lcgPower(steps) {
 }
 
 /**
- * y[i] = push[1] steps of a linear congruential generator from x[i]: keeps the device busy for as long
- * as asked, with a result that the CPU knows at once. At most 65,000 steps: llvmpipe ends a shader's
+ * y[i] = push[1] steps of a linear congruential generator from x[i]: keeps the device busy for a chosen
+ * time, with a result that the CPU can compute at once. At most 65,000 steps: llvmpipe ends a shader's
  * loops after 65,535 rounds in all (LP_MAX_TGSI_LOOP_ITERATIONS), silently.
  */
 export const churn = program('churn', {
@@ -246,7 +246,7 @@ export const churn = program('churn', {
 });
 
 /**
- * Binding count-1 gets the sum of the others, and one.
+ * Binding count-1 gets the sum of the others, plus one.
  * @param {number} count
  */
 export const wide = (count) =>
@@ -336,7 +336,7 @@ export const addByAddress = program('addByAddress', {
 });
 
 /**
- * One kernel in several versions of SPIR-V, as compilers write it.
+ * The same kernel in several versions of SPIR-V, as compilers write it.
  * @param {number} version as in a module's header: 0x10300 is 1.3
  */
 export const copyInVersion = (version) =>
@@ -350,7 +350,7 @@ export const copyInVersion = (version) =>
   });
 
 /**
- * a[i] += push[1] + salt: as many different pipelines as asked for.
+ * a[i] += push[1] + salt: a different pipeline for each salt.
  * @param {number} salt
  */
 export const salted = (salt) =>
@@ -364,7 +364,7 @@ export const salted = (salt) =>
     }),
   });
 
-/** SPIR-V that no compute pipeline can be made of: not a compute shader, or not called `main`. */
+/** SPIR-V without a compute entry point `main`. */
 export const misnamed = computeShader({ entry: 'other' }, () => {});
 export const fragment = computeShader({ model: 4 }, () => {});
 

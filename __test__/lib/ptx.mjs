@@ -1,6 +1,6 @@
 /**
- * Kernels in PTX for the tests. Each is written twice: for devices that run PTX, and in SPIR-V, which takes the same block
- * of addresses and words as push constants and stands behind the text as a comment, for the stand-in of `__test__/faults/`.
+ * Kernels in PTX for the tests. Each exists twice: in PTX, and in SPIR-V, which takes the same block of addresses and words as
+ * push constants. The SPIR-V follows the text as a comment, for the stand-in of `__test__/faults/`.
  */
 import { computeShader } from './spirv.mjs';
 
@@ -55,7 +55,7 @@ ${body ? `//stand-in ${entry} ${parameters.join(',') || '-'} ${local} ${hex}\n` 
   };
 }
 
-/** %r0: the thread's number in the grid's x; ends the thread unless it is below parameter `n`. @param {string} n */
+/** %r0 = the thread's index in the grid's x; ends the thread unless it is below parameter `n`. @param {string} n */
 const elementwise = (n) => `
   mov.u32 %r1, %ctaid.x;
   mov.u32 %r2, %ntid.x;
@@ -70,7 +70,7 @@ const below = (body) => (b) => {
   b.if(b.less(i, b.push(0)), () => body(b, i));
 };
 
-/** c[i] = a[i] · k + b[i] for i < n; push words n, k. Each parameter by itself. */
+/** c[i] = a[i] · k + b[i] for i < n; push words n, k. Declares each parameter separately. */
 export const scaleAddPtx = program(
   'scale_add',
   { access: ['read', 'read', 'write'], words: 2 },
@@ -89,7 +89,7 @@ export const scaleAddPtx = program(
   below((b, i) => b.storeAddress(2, i, b.add(b.mul(b.loadAddress(0, i), b.push(1)), b.loadAddress(1, i)))),
 );
 
-/** x[i] += by for i < n; push words n, by. One parameter for all. */
+/** x[i] += by for i < n; push words n, by. Declares one parameter for all. */
 export const incrementPtx = program(
   'increment',
   { access: ['readwrite'], words: 2, block: true },
@@ -119,7 +119,7 @@ export const reversePtx = program(
   below((b, i) => b.storeAddress(1, b.sub(b.sub(b.push(0), b.u(1)), i), b.loadAddress(0, i))),
 );
 
-/** Turns each block's 64 words round by way of dynamic shared memory: y[64·g + 63 - t] = x[64·g + t]. No push constants. */
+/** Reverses each block's 64 words through dynamic shared memory: y[64·g + 63 - t] = x[64·g + t]. No push constants. */
 export const turnPtx = program(
   'turn',
   { access: ['read', 'write'], sharedBytes: 256, declares: '.reqntid 64' },

@@ -1,4 +1,4 @@
-/** Random test data, and the comparison with a reference. HELIOS_TEST_SEED gives other data. */
+/** Random test data, and the comparison with a reference. HELIOS_TEST_SEED changes the data. */
 import assert from 'node:assert/strict';
 import { integerVariable } from '../../bin/lib/options.mjs';
 import { Random } from './random.mjs';

@@ -1,12 +1,12 @@
 // @ts-nocheck -- runs in Node, Bun and Deno, whose globals differ.
 /**
- * Programs that do to the results of reads what the runtime allows, for whatever runtime runs this file:
+ * Programs that do everything the runtime allows to the results of reads, in whatever runtime runs this file:
  *
  *   RUNTIME … reads.mjs NAME      garbage collection exposed (Node and Deno: --expose-gc)
  *
- * Each ends with code 0 if every result kept what was read. Memory that is given back too early ends some of them with
- * a signal, so each has a process of its own. HELIOS_TEST_STAGED=1 makes `readBuffer` on a CPU device go through
- * readback blocks, as on a GPU.
+ * Each ends with code 0 if every result kept its data. Memory that is reused too early kills some of them with a signal,
+ * so each has a process of its own. HELIOS_TEST_STAGED=1 makes `readBuffer` on a CPU device use readback blocks, as on a
+ * GPU.
  */
 import assert from 'node:assert/strict';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
@@ -35,7 +35,7 @@ function buffers() {
 /** @param {ArrayBuffer} memory */
 const isRamp = (memory) => new Uint32Array(memory, 0, N).every((word, i) => word === i);
 
-/** Reads that would overwrite what was given back too early. @param {number} sevens */
+/** Reads that would overwrite memory that was reused too early. @param {number} sevens */
 async function readOthers(sevens) {
   const others = [];
   for (let i = 0; i < 20; i++) {
@@ -94,7 +94,7 @@ const moves = {
   },
 };
 
-/** What is moved outlives the result, the buffer, the device, and stays while another device reads. */
+/** Moved memory outlives the result, the buffer and the device, and is intact while another device reads. */
 const moved = (way, move) => async () => {
   const { x, sevens } = buffers();
   const held = await (async () => moves[move]((await ways[way](x)).buffer))();
@@ -206,7 +206,7 @@ const programs = {
     process.exit(0);
   },
 
-  /** Results that nobody holds come back, without a word to the addon. */
+  /** The memory of results that nobody holds is reused, without a call to the addon. */
   dropped: async () => {
     const { x } = buffers();
     for (let i = 0; i < 100; i++) vk.readBuffer(x);
@@ -216,7 +216,7 @@ const programs = {
     assert.ok(left <= 8, `${left} of 100 blocks are out`); // engines may still see some on their stacks
   },
 
-  /** Results that were moved come back as their last owner goes. */
+  /** The memory of moved results is reused when their last owner is gone. */
   'dropped-moved': async () => {
     const { x } = buffers();
     for (let i = 0; i < 40; i++) {
@@ -251,7 +251,7 @@ const limited = {
   'loop-sync': () => loop(800, false),
   'loop-turning': () => loop(800, true),
 
-  /** Where all memory is held, reads throw; once it is dropped, they go on. */
+  /** Reads throw while all memory is held, and work again once it is dropped. */
   exhausted: async () => {
     init();
     const bytes = 32 * MIB;
@@ -274,8 +274,8 @@ const limited = {
   },
 
   /**
-   * A program that never turns the event loop, for `--max-old-space-size=256`: blocks of results that it dropped come
-   * back all the same (in Node), those of results that it moved elsewhere, or still has, do not.
+   * A program that never returns to the event loop, for `--max-old-space-size=256`: blocks of results that it dropped are
+   * still reused (in Node); those of results that it moved elsewhere, or still has, are not.
    */
   'never-turning': async () => {
     const { x, sevens } = buffers();

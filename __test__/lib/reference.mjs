@@ -1,6 +1,6 @@
 /**
- * What the kernels compute, in float64 and as plainly as the formulas read. Arrays are Float64Array (or anything
- * indexed), row-major and dense.
+ * What the kernels compute, in float64 and as direct as the formulas. Arrays are Float64Array (or anything indexed),
+ * row-major and dense.
  */
 
 /** @typedef {ArrayLike<number>} Numbers */
@@ -193,7 +193,7 @@ export function columnSum(x, rows, columns) {
 }
 
 /**
- * Philox 4x32-10, with BigInt products: nothing in common with the shader.
+ * Philox 4x32-10, with BigInt products: shares no code with the shader.
  * @param {number[]} counter four words @param {number[]} key two words
  */
 export function philox(counter, key) {

@@ -81,7 +81,7 @@ export const MAGIC = 0x07230203;
 export const instruction = (op, ...operands) => [((operands.length + 1) << 16) | op, ...operands];
 
 /**
- * A module of instructions as they stand, for tests of what reads SPIR-V: nothing is declared or checked.
+ * A module of the given instructions, for tests of SPIR-V readers: nothing is declared or checked.
  * @param {number} bound above all ids
  * @param {...number[]} instructions
  */
@@ -295,7 +295,7 @@ export class Builder {
       return id;
     });
   }
-  /** Says that the shader does not store to a binding. @param {number} index */
+  /** Declares that the shader does not store to a binding. @param {number} index */
   readOnly(index) {
     this.decorate(this.binding(index), Decoration.NonWritable);
   }
@@ -397,7 +397,7 @@ export class Builder {
     const p = this.atShared(index);
     this.void_(Op.Store, p, value);
   }
-  /** All invocations of the workgroup come here, and see what the others have stored. */
+  /** All invocations of the workgroup wait here, and then see what the others have stored. */
   barrier() {
     const [workgroup, semantics] = [this.u(2), this.u(0x108 /* AcquireRelease | WorkgroupMemory */)];
     this.void_(Op.ControlBarrier, workgroup, workgroup, semantics);
@@ -584,7 +584,7 @@ export class Builder {
     };
   }
   /**
-   * An array of `length` words that belongs to the shader; without an initial value.
+   * An array of `length` words of the shader's own, without an initial value.
    * @param {'Workgroup' | 'Private' | 'Function'} storage
    * @param {number} length
    */

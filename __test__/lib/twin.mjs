@@ -1,6 +1,6 @@
 /**
- * Runs every operation twice: on the device and, at once and one after the other, on plain arrays.
- * After any sequence of calls the two must hold the same words ("as if serial").
+ * Runs every operation twice: on the device, and at once and serially on plain arrays.
+ * After any sequence of calls both must have the same words ("as if serial").
  */
 import { bits, groupsOf, pipelineOf, vk, words } from './addon.mjs';
 import { sameWords } from './expect.mjs';

@@ -1,6 +1,6 @@
 /**
- * Waits until a condition holds, turn by turn of the event loop. There is no limit of its own: what never comes is ended by the
- * timeout of the test or of the child.
+ * Waits until a condition holds, checking at each turn of the event loop. It has no limit of its own: the timeout of the test or of the
+ * child ends a wait in vain.
  * @param {() => unknown} condition
  */
 export async function until(condition) {

@@ -13,7 +13,7 @@ import { installation, libraryInstallation } from './packages.mjs';
  * @property {'problem' | 'warning' | 'note'} severity
  * @property {string} check node, addon, loader, drivers, devices, smoke or validation
  * @property {string} what
- * @property {string | null} fix a command, or words where there is none
+ * @property {string | null} fix a command, or an instruction if there is no command
  */
 
 /**
@@ -129,9 +129,9 @@ function aboutLoader(facts) {
   const [candidate] = loader.candidates.filter((path) => path !== named);
   let fix = installation(system, working(facts).length > 0 ? ['loader'] : ['loader', ...driverNeeds(facts)]);
   if (!old && named) fix = unset(facts, 'HELIOS_VULKAN_LOADER');
-  // It is in a folder that the linker does not search, such as Homebrew's.
+  // The loader is in a folder that the linker does not search, such as Homebrew's.
   else if (!old && candidate) fix = variable(facts, 'HELIOS_VULKAN_LOADER', candidate);
-  // The rest of our own message has hints for every system.
+  // The rest of the addon's message has hints for every system.
   const what = (loader.error ?? 'no Vulkan loader found').split(';')[0].replace(/^listDevices: /, '');
   return [{ severity: 'problem', check: 'loader', what, fix }];
 }
@@ -172,7 +172,7 @@ function aboutDrivers(facts) {
   if (working(facts).length > 0 || cured || !loader.ok) return found;
   if (drivers.length > 0 && drivers.every(({ ignored }) => ignored)) {
     const name = environment.VK_LOADER_DRIVERS_SELECT ? 'VK_LOADER_DRIVERS_SELECT' : 'VK_LOADER_DRIVERS_DISABLE';
-    found.push({ severity, check: 'drivers', what: 'every driver is left out', fix: unset(facts, name) });
+    found.push({ severity, check: 'drivers', what: 'the environment excludes every driver', fix: unset(facts, name) });
   } else if (strayDrivers.length > 0) {
     const what = `no driver where the loader looks, but there is ${strayDrivers[0]}`;
     found.push({ severity, check: 'drivers', what, fix: strayFix(facts) });
@@ -203,7 +203,7 @@ function strayFix(facts) {
 /** @param {Facts} facts */
 function driverFix(facts) {
   const { system, environment } = facts;
-  // A container gets the host's driver, but its Vulkan part only on request.
+  // A container gets the host's driver, but the Vulkan part of it only on request.
   if (system.container && system.gpus.includes('nvidia') && !/all|graphics/.test(environment.NVIDIA_DRIVER_CAPABILITIES ?? ''))
     return 'start the container with --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all';
   return installation(system, driverNeeds(facts));
@@ -233,7 +233,7 @@ function aboutDevices(facts) {
     return found;
   }
   if (devicesError || devices.length === 0) {
-    // Other findings say this, with its fix.
+    // Other findings report this, with its fix.
     if (working(facts).length === 0 || (validation.requested && !validation.available)) return found;
     const message = devicesError?.message ?? 'the drivers list no device';
     const what = message.split(': install')[0].replace(/^listDevices: /, '');
@@ -256,7 +256,7 @@ function aboutDevices(facts) {
     found.push({
       severity: 'warning',
       check: 'devices',
-      what: `only devices that are the CPU, but there is hardware: no working driver${forGpus(facts)}`,
+      what: `only CPU devices, but there is a GPU: no working driver${forGpus(facts)}`,
       fix: facts.strayDrivers.length > 0 ? strayFix(facts) : driverFix(facts),
     });
   }
@@ -270,7 +270,7 @@ function aboutSmoke(facts) {
   const problem = (what, fix) => [{ severity: 'problem', check: 'smoke', what, fix }];
   const other = devices.find(({ usable, uuid }) => usable && uuid !== device?.deviceUuid);
   const elsewhere = other ? variable(facts, 'HELIOS_DEVICE', other.uuid) : 'install a newer driver';
-  // aboutValidation says this, with its fix.
+  // aboutValidation reports this, with its fix.
   if (smokeError && validation.requested && !validation.available) return [];
   if (smokeError && !device && environment.HELIOS_DEVICE && devices.some(({ usable }) => usable))
     return problem(smokeError.replace(/^initDevice: /, ''), unset(facts, 'HELIOS_DEVICE'));

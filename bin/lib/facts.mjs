@@ -1,4 +1,4 @@
-// Gathers what `doctor` reports into one object, which diagnose.mjs judges.
+// Gathers the facts that `doctor` reports; diagnose.mjs judges them.
 
 import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { homedir, release } from 'node:os';
@@ -30,7 +30,7 @@ import { failureOf, probe } from './probe.mjs';
  * @property {boolean} ok
  * @property {number} elements
  * @property {number} wrong
- * @property {number} milliseconds from submission until the device was done, with the pipelines made before
+ * @property {number} milliseconds from submission until the device was done; the pipelines were made before
  * @property {{ index: number, a: number, b: number, sum: string, product: string } | null} first the first wrong result
  */
 
@@ -60,7 +60,7 @@ export const PACKAGE = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const LAYER = 'VK_LAYER_KHRONOS_validation';
 const VENDORS = /** @type {const} */ ({ '0x10de': 'nvidia', '0x1002': 'amd', '0x8086': 'intel' });
 
-/** The package's own description. */
+/** The package's own package.json. */
 export function manifestOfPackage() {
   return JSON.parse(readFileSync(join(PACKAGE, 'package.json'), 'utf8'));
 }
@@ -150,7 +150,7 @@ export function triple() {
 }
 
 /**
- * The version of the package in which a binary lies, which may be one of its own for the platform.
+ * The version of the package that contains a binary, which may be a package of its own for the platform.
  * @param {string} binary
  * @returns {string | null}
  */
@@ -177,7 +177,7 @@ export async function gather({ timeout, place = here() }) {
     probe('devices', index, { timeout }),
     Promise.all(
       found.map((driver) =>
-        // Tried even if we did not find it: the linker may know more folders.
+        // Tried even if we did not find it: the linker may search more folders.
         driver.ignored || driver.library === null ? null : probe('library', driver.libraryPath ?? driver.library, { timeout }),
       ),
     ),
@@ -229,7 +229,7 @@ export async function gather({ timeout, place = here() }) {
       error: loaded ? null : failureOf(listed),
     },
     loader: {
-      // Without an addon the drivers were not tried.
+      // If the addon does not load, the drivers were not tried.
       ok: loaded ? !noLoader : candidates.length > 0,
       path: smoke?.results.loader ?? (noLoader ? null : (candidates[0] ?? null)),
       candidates,
@@ -261,7 +261,7 @@ export function here() {
   return { platform: process.platform, arch: process.arch, env: process.env, home: homeFolder(), root: sep };
 }
 
-/** The user's home; a folder that does not exist for a user without one, as in containers that run under a bare number. */
+/** The user's home, or a folder that does not exist if the user has none, as in containers that run under a bare user id. */
 function homeFolder() {
   try {
     return homedir();

@@ -1,11 +1,11 @@
-// Progress of child processes that may crash: lines of JSON in a file, from which the next child continues.
+// Records the progress of child processes that may crash: lines of JSON in a file, from which the next child continues.
 
 import { spawn } from 'node:child_process';
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 
 /** A piece of work under its key; `error` if it failed. @typedef {{ key: string, error?: string, [field: string]: any }} Entry */
 
-/** Exit codes of a child whose device was lost (another child continues), and of a child that cannot begin. */
+/** Exit codes of a child whose device was lost (another child continues), and of a child that cannot start. */
 export const DEVICE_LOST = 3;
 export const HOPELESS = 4;
 
@@ -33,7 +33,7 @@ export function entriesOf(file) {
 }
 
 export class Journal {
-  /** @param {string} file @param {number} end when no further work begins, as Date.now() gives it */
+  /** @param {string} file @param {number} end time at which no further work begins, by Date.now() */
   constructor(file, end) {
     this.file = file;
     this.end = end;
@@ -49,7 +49,7 @@ export class Journal {
   }
 
   /**
-   * Does a piece of work, unless it is done or the time is over, and writes its outcome.
+   * Does a piece of work, unless it is done or the time is over, and records its outcome.
    * @param {string} key @param {object} fields @param {(entry: Entry) => void} work adds to the entry
    */
   attempt(key, fields, work) {
@@ -73,16 +73,16 @@ export class Journal {
   }
 }
 
-/** The most children that are started for one journal. */
+/** Largest number of children for one journal. */
 const MAX_CHILDREN = 12;
 /** Seconds that a child may run over its time before it is killed. */
 const GRACE = 15;
 
 /**
- * Runs a module in one child after the other until one succeeds or the time is over, so that a lost device or a crashing driver costs
- * only one piece of work.
+ * Runs a module in one child after another until one succeeds or the time is over. So a lost device or a crashing driver costs only one
+ * piece of work.
  * @param {string} file
- * @param {(seconds: number) => string[]} args of a child that has so many seconds
+ * @param {(seconds: number) => string[]} args of a child that has this many seconds
  * @param {number} until as Date.now() gives it
  * @returns {Promise<boolean>} whether a child ended well
  */

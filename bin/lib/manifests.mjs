@@ -134,7 +134,7 @@ function standard(place, kind) {
 }
 
 /**
- * Driver manifests that lie where the loader does not look, as some container runtimes leave them.
+ * Driver manifests in places that the loader does not search, as some container runtimes leave them.
  * @param {Place} place
  * @returns {string[]}
  */
@@ -149,7 +149,7 @@ export function strayDrivers(place) {
     }
   });
   const known = new Set(configurationFolders(place).map((folder) => join(folder, 'vulkan/icd.d')));
-  // The standard folders count, too, where a variable leads away from them.
+  // The standard folders count too if a variable makes the loader look elsewhere.
   const standard = ['/etc', '/usr/local/share', '/usr/share'].map((path) => join(place.root, path, 'vulkan/icd.d'));
   return [...standard, ...folders.flatMap((folder) => [join(folder, 'share/vulkan/icd.d'), join(folder, 'vulkan/icd.d')])]
     .filter((folder) => !known.has(folder))
@@ -157,14 +157,14 @@ export function strayDrivers(place) {
 }
 
 /**
- * Why the loader's filter variables leave a driver out, or null.
+ * Why the loader's filter variables exclude a driver; null if they do not.
  * @param {NodeJS.ProcessEnv} env
  * @param {string} name of the manifest
  */
 function filteredBy(env, name) {
   const matches = (/** @type {string} */ globs) => globs.split(',').some((glob) => globMatches(glob.trim(), name));
   const { VK_LOADER_DRIVERS_SELECT: select, VK_LOADER_DRIVERS_DISABLE: disable } = env;
-  // A driver that is both selected and disabled is taken.
+  // The loader uses a driver that is both selected and disabled.
   if (select) return matches(select) ? null : 'VK_LOADER_DRIVERS_SELECT leaves it out';
   return disable && matches(disable) ? 'VK_LOADER_DRIVERS_DISABLE names it' : null;
 }
@@ -186,7 +186,7 @@ export function globMatches(glob, name) {
 }
 
 /**
- * What a manifest says; one entry for each layer where it holds several.
+ * The contents of a manifest; one entry for each layer if it has several.
  * @param {Place} place
  * @param {Kind} kind
  * @param {string} file
@@ -222,7 +222,7 @@ export function readManifest(place, kind, file, source) {
     const text = (/** @type {string} */ key) => (typeof entry[key] === 'string' ? entry[key] : null);
     const library = text('library_path');
     const shared = { ...empty, name: text('name'), version: text('api_version'), library };
-    // A meta-layer stands for others and has no library.
+    // A meta-layer stands for other layers and has no library.
     if (library === null) {
       const meta = kind === 'layer' && Array.isArray(entry.component_layers);
       return { ...shared, exists: meta, error: meta ? null : 'names no library' };
@@ -237,7 +237,7 @@ export function readManifest(place, kind, file, source) {
 }
 
 /**
- * Where a library lies: absolute, relative to the manifest that names it, or by name alone, which the
+ * The path of a library: absolute, relative to the manifest that names it, or only a name, which the
  * dynamic linker looks up.
  * @param {Place} place
  * @param {string} library
@@ -254,7 +254,7 @@ function findLibrary(place, library, folder) {
 }
 
 /**
- * Where the dynamic linker finds a library of this name, as far as can be told without loading it.
+ * Where the dynamic linker finds a library of this name, as far as we can tell without loading it.
  * @param {Place} place
  * @param {string} name
  * @returns {string | null}
@@ -264,7 +264,7 @@ export function linkerSearch(place, name) {
     .map((folder) => join(folder, name))
     .find((each) => existsSync(each));
   if (path) return path;
-  // The cache belongs to the running system alone.
+  // The cache is only that of the running system.
   if (place.platform !== 'linux' || place.root !== '/') return null;
   for (const command of ['/sbin/ldconfig', '/usr/sbin/ldconfig']) {
     if (!existsSync(command)) continue;
@@ -313,7 +313,7 @@ function libraryFolders(place) {
 }
 
 /**
- * Files that look like the system's Vulkan loader, the one that is taken first.
+ * Files that look like the system's Vulkan loader, the preferred one first.
  * @param {Place} place
  * @returns {string[]}
  */

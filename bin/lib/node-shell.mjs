@@ -12,7 +12,7 @@ const socket = connect({ host: '127.0.0.1', port: Number(port) }, () => {
   send(socket, { key, host: words[at], command: words.slice(at + 1).join(' ') });
 });
 socket.on('error', ({ message }) => {
-  console.error(`helios-vk: the launcher has gone: ${message}`);
+  console.error(`helios-vk: the launcher has exited: ${message}`);
   process.exit(1);
 });
 socket.on('close', () => process.exit(1));

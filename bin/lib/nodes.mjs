@@ -1,6 +1,6 @@
-// `helios-vk run` on several hosts: each host runs it, and those of the other hosts connect to the one of node rank 0. That one starts
-// MPI's launcher, which starts a daemon on each host by a "remote shell": ours (`node-shell.mjs`) hands the command to the connection of
-// that host. So no host needs an SSH server.
+// `helios-vk run` on several hosts: each host runs it, and the other hosts' processes connect to that of node rank 0. It starts MPI's
+// launcher, which starts a daemon on each host through a "remote shell". Ours (`node-shell.mjs`) sends the command over the host's
+// connection, so no host needs an SSH server.
 
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -23,12 +23,12 @@ import { CommandError } from './link.mjs';
 
 /** Delay between two attempts to reach node rank 0. */
 const RETRY_MS = 200;
-/** Characters that a remote shell may send before it has proven that it knows the key. */
+/** Largest number of characters that a remote shell may send before it has proven that it knows the key. */
 const MAX_COMMAND = 1 << 20;
-/** A host that is silent for so long counts as lost: a network that is cut closes no connection. */
+/** A host that is silent for this long counts as lost: a cut network closes no connection. */
 const SILENT_MS = 10_000;
 
-/** Closes a connection over which nothing has come for too long, and sends something often enough for the other side. @param {Socket} socket */
+/** Closes a connection that has been silent for too long, and sends something often enough for the other side. @param {Socket} socket */
 function keepInTouch(socket) {
   let heard = performance.now();
   socket.on('data', () => (heard = performance.now()));
@@ -55,7 +55,7 @@ export class Nodes {
   #commands = 0;
   /** @type {Map<number, (status: number) => void>} */
   #statuses = new Map();
-  /** A key that only our own remote shells know: whoever has it can run commands on the hosts. */
+  /** A key that only our own remote shells know: anyone who has it can run commands on the hosts. */
   key = randomBytes(16).toString('hex');
   /** The port that the remote shells connect to. */
   port = 0;
@@ -65,7 +65,7 @@ export class Nodes {
 
   /**
    * Waits until all other hosts have joined.
-   * @param {{ nnodes: number, host: string, port: number, joinMs: number, secret: string }} options `secret`: what all launchers have to
+   * @param {{ nnodes: number, host: string, port: number, joinMs: number, secret: string }} options `secret`: which all launchers must
    *   know, if the user has set one
    */
   async gather({ nnodes, host, port, joinMs, secret }) {
@@ -77,7 +77,7 @@ export class Nodes {
       answer();
       const problem =
         !Number.isInteger(rank) || rank < 1 || rank >= nnodes || claim.nnodes !== nnodes
-          ? `node rank ${rank} of ${claim.nnodes} came to ${nnodes} hosts`
+          ? `node rank ${rank} of ${claim.nnodes} joined a run on ${nnodes} hosts`
           : this.#nodes.has(rank) && `two launchers say that they are node rank ${rank}`;
       if (problem) {
         send(socket, { refused: problem });
@@ -100,7 +100,7 @@ export class Nodes {
     const late = setTimeout(() => {
       const absent = Array.from({ length: nnodes - 1 }, (_, i) => i + 1).filter((rank) => !this.#nodes.has(rank));
       this.close(1);
-      console.error(`helios-vk: node rank ${absent.join(', ')} did not come within ${joinMs / 1000} s${door.said()}`);
+      console.error(`helios-vk: node rank ${absent.join(', ')} did not join within ${joinMs / 1000} s${door.said()}`);
       process.exit(1);
     }, joinMs);
     await all;
@@ -179,7 +179,7 @@ export class Nodes {
 }
 
 /**
- * The part of a host other than node rank 0: runs the commands that node rank 0 sends.
+ * The role of every host other than node rank 0: runs the commands that node rank 0 sends.
  * @param {{ nodeRank: number, nnodes: number, nproc: number, host: string, port: number, joinMs: number, secret: string,
  *   begin: (generation: string) => Record<string, string>, finish: (generation: string, first: number) => number }} options
  *   `begin` prepares an attempt and returns the environment of its processes; `finish` returns how they have ended
@@ -194,7 +194,7 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, secre
   let environment = {};
   let attempt = { generation: '', first: 0 };
   const stop = (/** @type {import('node:child_process').ChildProcess} */ child) => {
-    // The shell and the processes that it has started.
+    // The shell and the processes it started.
     if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, 'SIGTERM');
   };
   return new Promise((done) => {
@@ -211,7 +211,7 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, secre
     }
     const gone = () => {
       console.error(
-        `helios-vk: node rank 0 ${known ? 'has gone' : 'hung up: HELIOS_SECRET must be the same on all hosts, or set on none'}`,
+        `helios-vk: node rank 0 ${known ? 'has exited' : 'closed the connection: HELIOS_SECRET must be the same on all hosts, or set on none'}`,
       );
       end(1);
     };
@@ -265,7 +265,7 @@ function reach(host, port, joinMs) {
       const socket = connect({ host, port });
       const retry = (/** @type {Error} */ error) => {
         if (performance.now() < end) return setTimeout(next, RETRY_MS);
-        failed(new CommandError('ERR_NODES', `node rank 0 was not to be found at ${host}:${port} (${error.message})`));
+        failed(new CommandError('ERR_NODES', `node rank 0 could not be reached at ${host}:${port} (${error.message})`));
       };
       socket.once('error', retry);
       socket.once('connect', () => {

@@ -1,6 +1,6 @@
 /**
- * Command lines and environment variables of all programs here. A table gives names, types, ranges, defaults and help; a value that does
- * not fit is an error that names it, before any work is done.
+ * Command lines and environment variables of all programs here. A table gives names, types, ranges, defaults and help. A wrong value is
+ * an error that names it, before any work is done.
  */
 
 import { closeSync, fstatSync, lstatSync, openSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 
 /**
- * What a string option names in the file system, checked before any work: a file or a folder to read, either of them, files to read
+ * The kind of path that a string option names, checked before any work: a file or a folder to read, either of them, files to read
  * separated by commas, a module (whose loader reports errors), a file to write, one to add to, or a folder to write into, which may not
  * exist yet.
  * @typedef {'input' | 'input-folder' | 'input-any' | 'input-list' | 'module' | 'output' | 'update' | 'output-folder'} PathKind
@@ -24,7 +24,7 @@ import { parseArgs } from 'node:util';
  * @property {number} [max] largest number allowed
  * @property {PathKind} [path]
  * @property {RegExp} [files] of a folder: names of the files in it that the program reads or writes
- * @property {RegExp} [pattern] what a string must match; `value` says it in words
+ * @property {RegExp} [pattern] what a string must match; `value` describes it in words
  * @property {boolean} [empty] whether a string may be empty
  * @property {boolean} [required]
  * @property {string} [short] one letter
@@ -103,7 +103,7 @@ function tryToWrite(path) {
   // Opening a pipe would wait for a reader.
   if (there && !there.isFile()) return;
   closeSync(openSync(path, 'a'));
-  // Processes of one run check the same file; another one may have been faster.
+  // The processes of a run check the same file; another one may have removed it first.
   if (!there) rmSync(path, { force: true });
 }
 
@@ -134,7 +134,7 @@ const isOutput = (/** @type {PathKind} */ kind) => kind === 'output' || kind ===
 /** @param {import('node:fs').BigIntStats} file */
 const keyOf = ({ dev, ino }) => `${dev} ${ino}`;
 
-/** The real path of what may not exist yet. @param {string} path @returns {string} */
+/** The real path of a file that may not exist yet. @param {string} path @returns {string} */
 function realPath(path) {
   try {
     return realpathSync(path);
@@ -146,9 +146,9 @@ function realPath(path) {
 }
 
 /**
- * What a file is known by, whatever path leads to it: links of either kind, `/dev/fd/3`. Of one that does not exist yet it is the path.
+ * Identifies a file, whatever path leads to it: links of either kind, `/dev/fd/3`. For a file that does not exist yet it is the path.
  * @param {string} path
- * @returns {string | undefined} undefined for a folder, a device or a pipe, and for what cannot be looked at
+ * @returns {string | undefined} undefined for a folder, a device or a pipe, and if the file cannot be examined
  */
 function fileKey(path) {
   try {
@@ -167,15 +167,15 @@ export const isSameFile = (one, other) => fileKey(one) !== undefined && fileKey(
  * A file that a program reads or writes, or those of a folder.
  * @typedef {object} Use
  * @property {string} name as the user wrote it
- * @property {string} says what another one is told
+ * @property {string} says how an error about another use describes this one
  * @property {boolean} writes
- * @property {string} [kin] uses of one kin may be of the same file
+ * @property {string} [kin] uses with the same kin may share a file
  * @property {string} [path]
  * @property {string} [key] see `fileKey`
  * @property {(other: Use) => boolean} [holds] of a folder: whether the file of another use is one of its files
  */
 
-/** Files that are read although no option names them. */
+/** Variables that name files which are read although no option names them. */
 const INPUT_VARIABLES = ['HELIOS_TUNING', 'HELIOS_NATIVE_ADDON', 'HELIOS_TEST_ADDON', 'HELIOS_VULKAN_LOADER', 'HELIOS_NCCL_LIBRARY'];
 
 /**
@@ -207,13 +207,13 @@ function useOf(option, path, kind, files) {
     path,
     key: fileKey(path),
   };
-  // What a table is added to may be the one in use.
+  // The table that results are added to may be the one in use.
   if (kind === 'update') use.kin = 'variables';
   if (files === undefined) return use;
   const there = statSync(path, { throwIfNoEntry: false })?.isDirectory();
   const keys = new Set((there ? readdirSync(path) : []).filter((name) => files.test(name)).map((name) => fileKey(join(path, name))));
   const folder = realPath(path);
-  // A run may go on in the folder of its checkpoints.
+  // A run may continue in the folder of its checkpoints.
   return {
     ...use,
     kin: 'folders',
@@ -224,7 +224,7 @@ function useOf(option, path, kind, files) {
   };
 }
 
-/** Throws where one use writes a file that is another's. @param {Use[]} uses */
+/** Throws if one use writes a file that another use names. @param {Use[]} uses */
 function checkApart(uses) {
   for (const [i, one] of uses.entries()) {
     for (const other of uses.slice(0, i)) {
@@ -236,11 +236,11 @@ function checkApart(uses) {
 }
 
 /**
- * Checks every file and folder that the options name. An output must not be a file that is read or another output: what is there would
+ * Checks every file and folder that the options name. An output must not be a file that is read, or another output: its contents would
  * be lost.
  * @param {Record<string, Option>} options
  * @param {Record<string, unknown>} values
- * @param {Record<string, string>} [more] files that are read although no option names them, by what they are
+ * @param {Record<string, string>} [more] further files that are read, by what they are
  * @throws {UsageError} that names the option and the path
  */
 export function checkPaths(options, values, more = {}) {
@@ -341,7 +341,7 @@ export function helpText(usage, options) {
 }
 
 /**
- * An environment variable as the addon reads its own (docs/environment.md): unset, empty or blank is none.
+ * An environment variable, read by the addon's rule (docs/environment.md): unset, empty or blank means none.
  * @param {string} name
  */
 export function textVariable(name) {
@@ -375,7 +375,7 @@ export function integerVariable(name, range = {}) {
   return text === undefined ? undefined : convertNumber(name, { type: 'integer', ...range }, text);
 }
 
-/** A failure and what led to it, in one line. @param {unknown} error */
+/** A failure and its causes, in one line. @param {unknown} error */
 function messageOf(error) {
   if (!(error instanceof Error)) return String(error);
   const cause = error.cause instanceof Error && !error.message.includes(error.cause.message) ? `: ${error.cause.message}` : '';
@@ -383,7 +383,7 @@ function messageOf(error) {
 }
 
 /**
- * Says what went wrong and sets the exit code: 2 where the command line or a variable is at fault, 1 for all else.
+ * Prints what went wrong and sets the exit code: 2 if the command line or a variable is wrong, 1 for everything else.
  * Stacks are shown with HELIOS_STACKS=1.
  * @param {string} program
  * @param {unknown} error
@@ -402,7 +402,7 @@ export function fail(program, error) {
 }
 
 /**
- * The options of a program that is one long script: it ends here with `--help`, or where they do not fit.
+ * The options of a program that is one long script. Ends the program on `--help` and on wrong options.
  * @template {Record<string, Option>} T
  * @param {string} usage
  * @param {T} options
@@ -425,14 +425,14 @@ export function optionsOrExit(usage, options, { positionals: allowed = false } =
   }
 }
 
-/** Whether the file of this URL is what was started. @param {string} url `import.meta.url` */
+/** Whether the file of this URL is the program that was started. @param {string} url `import.meta.url` */
 export function isMain(url) {
   return process.argv[1] !== undefined && pathToFileURL(resolve(process.argv[1])).href === url;
 }
 
 const programName = () => basename(process.argv[1] ?? 'helios-vk').replace(/\.mjs$/, '');
 
-/** Whether help is asked for; words after `--` are not ours. @param {string[]} args */
+/** Whether the user asks for help; words after `--` are not ours. @param {string[]} args */
 function asksForHelp(args) {
   const end = args.indexOf('--');
   return args.slice(0, end < 0 ? args.length : end).some((word) => word === '--help' || word === '-h');
@@ -453,8 +453,8 @@ function outliveOutputs() {
 }
 
 /**
- * Runs a program's main function: `--help` prints the help; a failure is one line, see `fail`. What the options name in
- * the file system is looked at first.
+ * Runs a program's main function. `--help` prints the help; a failure is one line, see `fail`. The files that the options name are
+ * checked first.
  * @template {Record<string, Option>} T
  * @param {string} usage
  * @param {T} options

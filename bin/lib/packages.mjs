@@ -102,7 +102,7 @@ const WORDS = {
 };
 
 /**
- * The family of distributions that decides on package names; null for one that is not known.
+ * The family of distributions that determines package names; null if unknown.
  * @param {System} system
  */
 export function family({ platform, distribution, relatives }) {
@@ -116,7 +116,7 @@ export function family({ platform, distribution, relatives }) {
 }
 
 /**
- * The command that installs `needs`, or words where there is no package.
+ * The command that installs `needs`, or an instruction if there is no package.
  * @param {System} system
  * @param {Need[]} needs
  * @returns {string}

@@ -95,14 +95,14 @@ async function compute(native) {
 }
 
 /**
- * Loads a shared library that is not an addon; the dynamic linker reports what it lacks.
+ * Loads a shared library that is not an addon, so that the dynamic linker reports what is missing.
  * @param {string} path
  */
 function openLibrary(path) {
   try {
     process.dlopen({ exports: {} }, path);
   } catch (error) {
-    // It was loaded, and then Node saw that it is none of its own.
+    // The library was loaded; then Node found that it is not an addon.
     if (!/did not self-register/.test(/** @type {Error} */ (error).message)) throw error;
   }
 }
@@ -126,7 +126,7 @@ try {
   const { name, code, message, platform, attempts } = /** @type {Error & { code?: string, platform?: string, attempts?: string[] }} */ (
     error
   );
-  // What to do about a missing binary is the doctor's to say.
+  // The doctor says what to do about a missing binary.
   const text = attempts ? `no native binary for ${platform}: ${attempts.join('; ')}` : message;
   tell({ error: { name: name ?? 'Error', code: code ?? null, message: text || String(error) } });
   process.exitCode = 1;

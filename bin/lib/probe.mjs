@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const CHILD = fileURLToPath(new URL('probe-child.mjs', import.meta.url));
-/** How many characters of the end of a child's standard error are kept. */
+/** Number of characters kept from the end of a child's standard error. */
 const KEPT_TEXT = 4000;
 
 /** @typedef {{ name: string, code: string | null, message: string }} Failure */
@@ -13,7 +13,7 @@ const KEPT_TEXT = 4000;
  * @typedef {object} Answer
  * @property {Record<string, any>} results by stage, of every stage that was finished
  * @property {Failure | null} error thrown by the stage after those
- * @property {string | null} crash how the process ended, where it did not end by itself
+ * @property {string | null} crash how the process ended, if it did not end by itself
  * @property {string | null} stage the stage that failed or crashed
  * @property {string} stderr
  */
@@ -29,7 +29,7 @@ export function probe(task, target, { env = process.env, timeout }) {
   return new Promise((done) => {
     /** @type {Answer} */
     const answer = { results: {}, error: null, crash: null, stage: null, stderr: '' };
-    // Drivers print to the standard output as they like; answers have a channel of their own.
+    // Drivers may print to standard output, so answers have a channel of their own.
     const child = spawn(process.execPath, [CHILD, task, target], {
       env,
       stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
@@ -73,7 +73,7 @@ export function probe(task, target, { env = process.env, timeout }) {
 }
 
 /**
- * What went wrong, in one line; null where nothing did.
+ * What went wrong, in one line; null if nothing did.
  * @param {Answer} answer
  * @returns {string | null}
  */

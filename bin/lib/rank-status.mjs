@@ -10,10 +10,10 @@ import { launched } from '../../distributed/environment.mjs';
 const folder = process.env.HELIOS_STATUS_FOLDER;
 if (isMainThread && folder) {
   const { rank } = launched();
-  // Not for the child processes of this one.
+  // This process's own children must not inherit it.
   delete process.env.HELIOS_STATUS_FOLDER;
   delete process.env.HELIOS_NODE_SHELL;
-  // MPICH's launcher sends this signal to the others after a failure, and Node would open its debugger's port.
+  // After a failure MPICH's launcher sends this signal to the others; by default Node would open its debugger's port.
   process.on('SIGUSR1', () => {});
   process.once('exit', (code) => {
     try {

@@ -1,4 +1,4 @@
-// The facts and findings as a person reads them.
+// Formats the facts and findings for a person to read.
 
 import { basename, isAbsolute, relative } from 'node:path';
 
@@ -35,7 +35,7 @@ function aligned(rows) {
 }
 
 /**
- * A path below the working folder as seen from there, any other as it is.
+ * A path relative to the working folder if it is below it, or else unchanged.
  * @param {string} path
  */
 function nearby(path) {
@@ -123,12 +123,12 @@ export function report(facts, findings) {
         .join(', ');
     const [mpi, nccl] = [of('mpi'), of('nccl')];
     line(mpi ? '✓' : '–', 'MPI', mpi || `none, and several processes that compute together need one: ${install}`);
-    // Where there is no NVIDIA device nobody misses it.
+    // Without an NVIDIA device it is not missed.
     if (nccl) line('✓', 'NCCL', nccl);
   }
   if (smoke && !smokeError) {
     const text = smoke.ok
-      ? `${smoke.elements.toLocaleString('en')} sums and products, all right`
+      ? `${smoke.elements.toLocaleString('en')} sums and products, all correct`
       : `${smoke.wrong.toLocaleString('en')} of ${smoke.elements.toLocaleString('en')} results are wrong`;
     line(smoke.ok ? '✓' : '✗', 'Smoke test', text);
   } else {

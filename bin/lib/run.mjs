@@ -1,5 +1,5 @@
-// `helios-vk run`: starts the processes of a group by MPI's own launcher, on this host or on several, and restarts all of them when one
-// fails.
+// `helios-vk run`: starts the processes of a group through MPI's own launcher, on this host or on several, and restarts all of them
+// when one fails.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
@@ -21,17 +21,17 @@ import { UsageError, parseCommandLine } from './options.mjs';
 const OPTIONS = /** @type {const} */ ({
   nproc: { type: 'integer', min: 1, max: 4096, required: true, help: 'processes on this host' },
   nnodes: { type: 'integer', min: 1, max: 4096, default: 1, help: 'hosts, each of which runs this command' },
-  'node-rank': { type: 'integer', min: 0, max: 4095, default: 0, help: 'which of them this is' },
-  master: { type: 'string', value: 'HOST:PORT', help: 'where the host of node rank 0 is' },
-  mpiexec: { type: 'string', value: 'PATH', help: "the MPI's launcher (default: the first of PATH)" },
-  'max-restarts': { type: 'integer', min: 0, max: 1_000_000, default: 0, help: 'how often all are started again after a failure' },
-  grace: { type: 'number', min: 0, max: 86_400, default: 30, help: 'seconds to end after a failure or a signal' },
+  'node-rank': { type: 'integer', min: 0, max: 4095, default: 0, help: 'number of this host, from 0' },
+  master: { type: 'string', value: 'HOST:PORT', help: 'address of the host with node rank 0' },
+  mpiexec: { type: 'string', value: 'PATH', help: "MPI's launcher (default: the first in PATH)" },
+  'max-restarts': { type: 'integer', min: 0, max: 1_000_000, default: 0, help: 'how many times to restart all processes after a failure' },
+  grace: { type: 'number', min: 0, max: 86_400, default: 30, help: 'seconds the other processes have to end after a failure or a signal' },
 });
 
 /** Names under which launchers are installed, the usual ones first. */
 const NAMES = ['mpiexec', 'mpirun', 'mpiexec.openmpi', 'mpirun.openmpi', 'mpiexec.mpich', 'mpiexec.hydra', 'mpirun.mpich'];
 
-/** How many words are options of `run`: everything from the first other word on belongs to the program. @param {string[]} args */
+/** Number of words that are options of `run`: from the first other word on, all belong to the program. @param {string[]} args */
 function optionWords(args) {
   let at = 0;
   while (at < args.length && args[at].startsWith('--') && args[at] !== '--') at += args[at].includes('=') ? 1 : 2;
@@ -63,8 +63,8 @@ export function parseRun(args) {
 }
 
 /**
- * Looks for the script as Node does, before anything is started: a missing one would fail in every process of every restart.
- * @param {string[]} command one that begins with an option of Node's is left to Node
+ * Looks for the script as Node does, before anything is started: if it were missing, every process of every restart would fail.
+ * @param {string[]} command if it begins with an option of Node's, it is left to Node
  * @throws {UsageError} that names the script
  */
 export function checkScript([file]) {
@@ -123,7 +123,7 @@ export function commandLine({ path, kind }, nproc, command, nodes) {
     const hosts = nodes.hosts.map(({ name, nproc: own }) => `${name}:${own}`).join();
     if (kind === 'openmpi') {
       options.push('--host', hosts, '--map-by', 'slot', '--mca', 'plm', 'rsh', '--mca', 'plm_rsh_agent', nodes.shell);
-      // Otherwise daemons would start further daemons, by a shell that cannot reach the hosts.
+      // Otherwise daemons would start more daemons, through a shell that cannot reach the hosts.
       options.push('--mca', 'plm_rsh_no_tree_spawn', '1');
       options.push(...nodes.variables.flatMap((name) => ['-x', name]));
     } else options.push('-hosts', hosts, '-localhost', nodes.own, '-launcher', 'rsh', '-launcher-exec', nodes.shell);
@@ -132,12 +132,12 @@ export function commandLine({ path, kind }, nproc, command, nodes) {
   return [path, '-n', String(nproc), ...options, ...(kind === 'mpich' ? SHELTER : []), ...rank];
 }
 
-/** A shell's exit status of a process that SIGUSR1 has ended. */
+/** The status that a shell reports for a process that SIGUSR1 ended. */
 const BY_SIGUSR1 = 128 + constants.signals.SIGUSR1;
 
 /**
- * A shell around each process, for MPICH's launcher, which kills all other processes as soon as a signal ends one, before they have
- * heard of it. The shell around a killed process exits normally, so the others live on. The launcher also sends SIGUSR1 to processes
+ * A shell around each process, for MPICH's launcher. As soon as a signal ends one process, it kills all others, before they have heard
+ * of the failure. The shell around a killed process exits normally, so the others live on. The launcher also sends SIGUSR1 to processes
  * when another has ended. In its last milliseconds Node no longer listens for that signal, which then ends a process whose work is done:
  * the shell reports success to the launcher, and the status file of the process says how it ended. Signals that the launcher passes on
  * reach the process as well as the shell, which ignores them.
@@ -151,7 +151,7 @@ const STATUS = new URL('./rank-status.mjs', import.meta.url).href;
 const MISUSE = 2;
 
 /**
- * One status for several processes: that of a wrong command line, else the first that is not 0.
+ * One status for several processes: that of a wrong command line, or else the first that is not 0.
  * @param {number[]} statuses
  */
 export const worstOf = (statuses) => (statuses.includes(MISUSE) ? MISUSE : (statuses.find((status) => status !== 0) ?? 0));
@@ -208,7 +208,7 @@ const VARIABLES = [
 ];
 
 /**
- * Ends a launcher some time after one of its processes has failed. The other ranks do not hear of a process that failed before it joined.
+ * Ends a launcher some time after one of its processes has failed: the other ranks do not learn of a process that failed before it joined.
  * @param {string} folder @param {number} graceMs @param {() => void} end
  */
 function endAfterFailure(folder, graceMs, end) {
@@ -225,7 +225,7 @@ function endAfterFailure(folder, graceMs, end) {
 }
 
 /**
- * A shell that waits for a line, and ends MPI's launcher if the pipe closes without one: then this process was killed, and nobody else
+ * A shell that waits for a line, and ends MPI's launcher if the pipe closes without one: then this process was killed, and nothing else
  * would end what it has started.
  */
 const GUARD = `read -r line && exit; kill -TERM "$1"; sleep ${FORCE_MS / 1000}; kill -KILL "$1"`;
@@ -255,7 +255,7 @@ function given() {
 
 /**
  * Runs a script in several processes until all have succeeded, or no restart is left.
- * @param {string[]} args behind `run`
+ * @param {string[]} args after `run`
  * @returns {Promise<number>} the exit status
  */
 export async function run(args) {
@@ -316,7 +316,7 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
   };
   for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM'])) {
     process.on(signal, () => {
-      // Processes may have a checkpoint to write. A second signal does not wait for that.
+      // Processes may have a checkpoint to write. After a second signal, do not wait for that.
       end(signal, stopped ? FORCE_MS : Math.max(FORCE_MS, grace * 1000));
       stopped = signal;
     });
@@ -325,7 +325,7 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
   if (nodes) {
     nodes.onLost = (rank) => {
       lost = true;
-      console.error(`helios-vk run: the launcher of node rank ${rank} has gone`);
+      console.error(`helios-vk run: the launcher of node rank ${rank} has exited`);
       end();
     };
   }
@@ -349,7 +349,7 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
       MASTER_ADDR: nodes && master ? master.host : '127.0.0.1',
       MASTER_PORT: String(await freePort()),
       HELIOS_GENERATION: generation,
-      // A secret that the user has set is set on the other hosts too; it is not sent.
+      // A secret that the user has set is also set on the other hosts, so it is not sent.
       ...made,
       HELIOS_RESTART_COUNT: String(attempt),
       HELIOS_FAILURE_GRACE: String(grace),
@@ -372,9 +372,9 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
       clearInterval(watch);
       release();
     });
-    // Read before the other hosts clean up, since hosts may share the folder.
+    // Read before the other hosts clean up, because hosts may share the folder.
     const words = worst(folder, nproc);
-    // The launcher's own status is not that of a process: MPICH combines the bits of all.
+    // The launcher's own status is not a process's: MPICH combines the bits of all.
     const here = words || ended;
     const others = worstOf((await nodes?.statuses()) ?? []);
     const misuse = [words, others].includes(MISUSE);

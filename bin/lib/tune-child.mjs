@@ -1,5 +1,5 @@
-// The part of `helios-vk tune` that uses the device, in a process of its own: for each product it times the plan that the package
-// chooses, then the others, then the fastest of those against the package's.
+// The part of `helios-vk tune` that uses the device, in a process of its own. For each product it times the plan that the package
+// chooses, then the others, then compares the fastest of those with the package's.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -16,11 +16,11 @@ import { DEVICE_LOST, HOPELESS, Journal, isDeviceLost } from './journal.mjs';
 /** @typedef {import('../../kernels/tuning/table.mjs').Shape} Shape */
 /** @typedef {import('./tune.mjs').Job} Job */
 
-/** Share of a product's time that is spent on candidates; the rest is for the final comparison. */
+/** Fraction of a product's time that is spent on candidates; the rest is for the final comparison. */
 const CANDIDATES_SHARE = 0.85;
-/** Tilings of which every way to split K is timed: those that are the fastest unsplit. */
+/** Number of tilings for which every way to split K is timed: the fastest ones without a split. */
 const SPLIT_TILINGS = 6;
-/** In class `shuffled`: B as it is, by the plan that the package has for that. */
+/** In class `shuffled`: B not permuted, with the package's plan for that. */
 const NATURAL = { kernel: 'natural' };
 /** Rounds of the final comparison. */
 const ROUNDS = 15;
@@ -56,25 +56,25 @@ try {
   process.exit(HOPELESS);
 }
 
-/** Types of a class's products: of halves bf16 where the device has it. @param {Job} job @returns {any} */
+/** Types of a class's products; halves are bf16 if the device supports it. @param {Job} job @returns {any} */
 function typesOf({ name, shape }) {
   if (name === 'f32' || name === 'bf16x3')
     return kernels.matmulSupports(name) && { precision: name, aType: 'f32', bType: 'f32', cType: 'f32' };
   const half = /** @type {const} */ (['bf16', 'f16']).find((type) => kernels.matmulSupports(type));
   if (half === undefined || (name === 'shuffled' && !context.takesPtx)) return undefined;
   if (name === 'mixed') return { precision: half, aType: 'f32', bType: half, cType: 'f32' };
-  // As in training: activations and their gradients are halves, gradients of weights are not.
+  // As in training: activations and their gradients are halves, weight gradients are not.
   return { precision: half, aType: half, bType: half, cType: shape.form[0] === 'T' ? 'f32' : half };
 }
 
-/** The plan that the package chooses, as a table has it. @param {Job} job @param {any} types @returns {any} */
+/** The plan that the package chooses, in the form of a table. @param {Job} job @param {any} types @returns {any} */
 function ownPlan({ name, shape: { form, ...sizes } }, types) {
   const args = { ...sizes, ...types, transA: form[0] === 'T', transB: form[1] === 'T' };
   if (name !== 'shuffled') return tabled(kernels.matmulPlan(args));
   return kernels.takesShuffled(args) ? { ...tabled(kernels.matmulPlan({ ...args, bShuffled: true })), shuffled: true } : NATURAL;
 }
 
-/** A plan of `matmulPlan` as a table has it. @param {any} plan @returns {any} */
+/** A plan of `matmulPlan` in the form of a table. @param {any} plan @returns {any} */
 function tabled(plan) {
   if (plan.kernel !== 'ptx') return plan;
   const tiling = Object.entries({ ...PLANS, ...SIMT_PLANS }).find(([, sizes]) => sizes === plan.tiling)?.[0];
@@ -83,7 +83,7 @@ function tabled(plan) {
 }
 
 /**
- * The plans to time, best guesses first; what was timed so far decides on the later ones.
+ * The plans to time, best guesses first; earlier timings decide on later candidates.
  * @param {Job} job @param {any} types @param {(plan: any) => number} timeOf
  * @returns {Generator<any, void, void>}
  */
@@ -150,7 +150,7 @@ for (const [i, { job, key }] of open.entries()) {
     tune(job, key, Date.now() + left / (open.length - i));
   } catch (error) {
     journal.write({ key: `${key} | result`, name: job.name, shape: job.shape, error: /** @type {Error} */ (error).message });
-    // The next child goes on.
+    // The next child continues.
     if (isDeviceLost(error)) process.exit(DEVICE_LOST);
   }
   const { error, faster, us, ownUs } = /** @type {import('./journal.mjs').Entry} */ (journal.done.get(`${key} | result`));

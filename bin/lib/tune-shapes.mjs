@@ -40,7 +40,7 @@ export function productsOf({ width, hidden, vocab }, tokens) {
 }
 
 /**
- * The products of a file: one a line as `NT 512 1024 1024` (form, m, n, k); what follows a `#` is a comment.
+ * The products in a file: one per line as `NT 512 1024 1024` (form, m, n, k); the rest of a line after `#` is a comment.
  * @param {string} path
  * @returns {Shape[]}
  */
@@ -56,6 +56,6 @@ export function productsOfFile(path) {
         throw new UsageError(`--shapes ${path}: line ${i + 1}: ${/** @type {Error} */ (error).message}`);
       }
     });
-  if (products.length === 0) throw new UsageError(`--shapes ${path}: it has no products`);
+  if (products.length === 0) throw new UsageError(`--shapes ${path}: the file has no products`);
   return products;
 }

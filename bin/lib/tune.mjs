@@ -1,5 +1,5 @@
-// `helios-vk tune`: times the plans of matrix products on this machine's device and writes a table of those that are faster than
-// what the package chooses by itself.
+// `helios-vk tune`: times the plans of matrix products on this machine's device, and writes a table of those that are faster than the
+// package's own choice.
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,18 +18,18 @@ import { MODELS, MODEL_ALIASES, productsOf, productsOfFile } from './tune-shapes
 /** @typedef {import('../../kernels/tuning/stored.mjs').Stored} Stored */
 /** A product to time, in a class of kernels/tuning/table.mjs. @typedef {{ name: 'half' | 'mixed' | 'bf16x3' | 'f32' | 'shuffled', shape: Shape }} Job */
 /**
- * What became of a product.
+ * The result for a product.
  * @typedef {object} Result
  * @property {Job['name']} name its class
  * @property {Shape} shape
- * @property {string} [error] why nothing is known of it
+ * @property {string} [error] why there is no measurement
  * @property {any} [own] the plan that the package chooses
  * @property {number} [ownUs] its microseconds
- * @property {any} [plan] the plan that the table has
+ * @property {any} [plan] the plan in the table
  * @property {number} [us] its microseconds
  * @property {boolean} [faster] whether it is faster by more than the noise
  * @property {number} [tried] plans that were timed
- * @property {number} [failed] those that did not run or had wrong results
+ * @property {number} [failed] plans that did not run or had wrong results
  */
 
 /** Classes of products, and the default seconds of a run. */
@@ -38,11 +38,11 @@ const DEFAULT_NAMES = 'half,f32';
 const DEFAULT_MODEL = 'gpt-300m';
 const SECONDS = 600;
 const QUICK_SECONDS = 120;
-/** Milliseconds that a run waits for another one to write the same table, which takes a few. */
+/** Milliseconds that a run waits for another one to write the same table. Writing takes a few. */
 const LOCK_MS = 10_000;
 
 /**
- * A list with commas between its words, each of which must be known.
+ * Parses a comma-separated list whose words must be known.
  * @template {string} T
  * @param {string} option @param {string} text @param {readonly T[]} known
  * @returns {T[]}
@@ -60,7 +60,7 @@ function words(option, text, known) {
  * @property {boolean} [quick] fewer plans, less time
  * @property {string} [shapes] file of products
  * @property {string} [model] presets with commas between them
- * @property {number} [tokens] tokens at once, where not the preset's
+ * @property {number} [tokens] tokens of a batch, instead of the preset's
  * @property {string} [classes] with commas between them
  * @property {string} [out] the table's file
  * @property {number} [budget] seconds
@@ -78,7 +78,7 @@ export function jobsOf({ shapes, model, tokens, classes = DEFAULT_NAMES }) {
         return productsOf(sizes, tokens ?? sizes.tokens);
       });
   const distinct = [...new Map(products.map((shape) => [Object.values(shape).join(' '), shape])).values()];
-  // Only weights are shuffled, and in the product for their gradient (TN) B is not the weights.
+  // Only weights are shuffled, and B is not the weights in the product for their gradient (TN).
   const takes = (/** @type {string} */ name, /** @type {Shape} */ { form }) => name !== 'shuffled' || form[0] === 'N';
   return names.flatMap((name) => distinct.filter((shape) => takes(name, shape)).map((shape) => ({ name, shape })));
 }
@@ -86,7 +86,7 @@ export function jobsOf({ shapes, model, tokens, classes = DEFAULT_NAMES }) {
 /**
  * @param {TuneOptions} options
  * @returns {Promise<{ ok: boolean, path: string, device: Stored['device'], results: Result[], open: number, note?: string }>}
- *   `ok` where every product was measured that the device can compute; `open`: those that the time was too short for
+ *   `ok` if every product that the device can compute was measured; `open`: number of products that the time was too short for
  */
 export async function tune(options) {
   const jobs = jobsOf(options);
@@ -121,8 +121,8 @@ export async function tune(options) {
 }
 
 /**
- * Runs `work` in one process at a time, which has a file `path.lock` meanwhile. One that stays for `waitMs` was left by a process that
- * was ended.
+ * Runs `work` in one process at a time; a file `path.lock` marks that process. A lock that stays for `waitMs` was left by a process that
+ * was killed.
  * @template T
  * @param {string} path @param {number} waitMs @param {() => T} work
  * @returns {T}
@@ -145,10 +145,10 @@ function locked(path, waitMs, work) {
 }
 
 /**
- * Adds results to the table of a file, which keeps its other products, also those of runs that end at the same time.
+ * Adds results to the table in a file. Its other products are kept, even those of runs that end at the same time.
  * @param {string} path @param {Stored['device']} device @param {Result[]} results
- * @param {number} [waitMs] how long another run may keep its lock: then it was ended
- * @returns {string | undefined} a note if the file that was there is replaced and why
+ * @param {number} [waitMs] after this time another run's lock counts as left behind
+ * @returns {string | undefined} a note if the existing file is replaced, with the reason
  */
 export const save = (path, device, results, waitMs = LOCK_MS) => locked(path, waitMs, () => merge(path, device, results));
 
@@ -188,7 +188,7 @@ export function tuneReport({ path, device, results, open, note }) {
     const head = `${name} ${Object.values(shape).join(' ')}`.padEnd(28);
     if (error) lines.push(`! ${head} ${error}`);
     else if (faster) lines.push(`✓ ${head} ${ownUs.toFixed(1)} → ${us.toFixed(1)} µs: ${planName(plan)}`);
-    else lines.push(`  ${head} ${ownUs.toFixed(1)} µs: ${planName(own)}, the fastest of ${tried} but for noise`);
+    else lines.push(`  ${head} ${ownUs.toFixed(1)} µs: ${planName(own)}, the fastest of ${tried} within noise`);
   }
   if (open > 0) lines.push(`! ${open} products were not reached: give it more time with --budget`);
   if (note) lines.push(`! ${note}`);

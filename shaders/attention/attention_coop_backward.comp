@@ -1,6 +1,6 @@
-// Flash attention backward on matrix units, without atomics: the scheme of the f32 kernel, with half-
-// precision operands and sums in f32. Half of the workgroups hold BR queries and sum dQ over blocks of
-// keys; the others hold BR keys and sum dK and dV over blocks of queries.
+// Flash attention backward on matrix units, without atomics: the scheme of the f32 kernel, with half-precision operands
+// and sums in f32. Half of the workgroups keep BR queries and sum dQ over blocks of keys; the others keep BR keys and
+// sum dK and dV over blocks of queries.
 //! variant attention_coop_backward_f16
 //! variant attention_coop_backward_bf16 BF16=1
 #version 460
@@ -21,7 +21,7 @@
 #include "matmul_half.glsl"
 #include "attention_coop.glsl"
 
-layout(constant_id = 11) const uint DO_F32 = 0; // dO lies in memory as f32
+layout(constant_id = 11) const uint DO_F32 = 0; // dO is stored as f32
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { uvec4 q[]; };
 layout(set = 0, binding = 1, std430) readonly buffer K { uvec4 k[]; };
@@ -37,12 +37,12 @@ layout(set = 0, binding = 8, std430) writeonly buffer Dv4 { vec4 dv4[]; };
 layout(set = 0, binding = 8, std430) writeonly buffer Dv8 { uvec2 dv8[]; };
 
 const uint TILE = BC * LD;
-const uint STAGED = 2u * BC > BR ? 2u * TILE : BR * LD; // held rows pass through it before the walk
+const uint STAGED = 2u * BC > BR ? 2u * TILE : BR * LD; // the workgroup's own rows pass through it before the loop
 const uint SUBGROUPS = BR / TM;
 
 shared uvec4 staged[STAGED];
 shared uvec4 scratch[SUBGROUPS * SCRATCH * 2u];
-shared vec4 statL[BC / 4u];     // log-sum-exp (base 2) and delta of the walked queries
+shared vec4 statL[BC / 4u];     // log-sum-exp (base 2) and delta of the query block
 shared vec4 statD[BC / 4u];
 
 uvec4 reg1[LOADS];
@@ -108,8 +108,8 @@ void storeRows(bool second, MAT_C acc[FD], uint own, uint row, uint part, uint r
 void main() {
     uint t = gl_LocalInvocationIndex, lane = gl_SubgroupInvocationID;
     uint blocks = (p.tokens + BR - 1u) / BR;
-    keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup holds keys
-    // The first keys and the last queries have the longest walks: start them first.
+    keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup keeps keys
+    // The first keys and the last queries have the longest loops: start them first.
     uint block = gl_WorkGroupID.x / 2u;
     uint r0 = (keys ? block : blocks - 1u - block) * BR;
     uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
@@ -123,7 +123,7 @@ void main() {
     uint row = lane / LPR, part = lane % LPR;
     uint held = r0 + mine + row;
 
-    // Held rows as fragments: Q and dO, or K and V.
+    // The workgroup's own rows as fragments: Q and dO, or K and V.
     MAT_A f1[FK], f2[FK];
     [[unroll]] for (uint which = 0; which < 2u; ++which) {
         barrier();
@@ -175,7 +175,7 @@ void main() {
         uint highest = CAUSAL != 0u && !keys ? min(end, r0 + mine + TM) : end;
         if (c0 >= highest || c0 + BC <= lowest) continue; // uniform over the subgroup
 
-        // S and dP, to the scratch: independent sums side by side.
+        // S and dP, into the scratch: independent sums, interleaved.
         MAT_C score[FC], grad[FC];
         [[unroll]] for (uint j = 0; j < FC; ++j) {
             score[j] = MAT_C(0.0);

@@ -1,5 +1,5 @@
-// Flash attention forward on matrix units (subgroup scope): half-precision operands, softmax and sums in
-// f32. A workgroup holds BR queries of one head, TM a subgroup, and walks over blocks of BC keys.
+// Flash attention forward on matrix units (subgroup scope): half-precision operands, softmax and sums in f32. A
+// workgroup keeps BR queries of one head, TM per subgroup, and iterates over blocks of BC keys.
 //! variant attention_coop_forward_f16
 //! variant attention_coop_forward_bf16 BF16=1
 #version 460
@@ -28,7 +28,7 @@ layout(set = 0, binding = 3, std430) writeonly buffer O8 { uvec2 o8[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Lse { float lse[]; };
 
 const uint TILE = BC * LD;
-// The queries pass through the same memory before the walk begins.
+// The queries pass through the same memory before the loop begins.
 const uint STAGED = 2u * BC > BR ? 2u * TILE : BR * LD;
 const uint SUBGROUPS = BR / TM;
 
@@ -97,7 +97,7 @@ void main() {
         uint seen = CAUSAL != 0u ? min(end, r0 + mine + TM) : end;
         if (c0 >= seen) continue;
 
-        // S = Q K^T, to the scratch: independent sums side by side.
+        // S = Q K^T, into the scratch: independent sums, interleaved.
         MAT_C score[FC];
         [[unroll]] for (uint j = 0; j < FC; ++j) score[j] = MAT_C(0.0);
         [[unroll]] for (uint i = 0; i < FK; ++i) {
@@ -144,7 +144,7 @@ void main() {
             scratch[to][(at & 1u) * 2u + 1u] = h.y;
         }
         if (c0 != 0u) {
-            // One column of factors for each row, spread over a fragment in the free half of the scratch.
+            // One column of factors, one for each row, broadcast into a fragment in the free half of the scratch.
             for (uint j = part; j < TN / 4u; j += LPR) {
                 scratch[own + row * LDS + BC / 8u + j] = floatBitsToUint(vec4(shrink));
             }

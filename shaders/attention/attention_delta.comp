@@ -28,7 +28,7 @@ layout(set = 0, binding = 0, std430) readonly buffer O { VECTOR o[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Do { VECTOR dO[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer Delta { float delta[]; };
 
-// Eight threads a row.
+// Eight threads per row.
 const uint TX = 8u;
 shared float partial[THREADS];
 
@@ -55,6 +55,6 @@ void main() {
         }
         first += step;
         if (first >= rows) break;
-        barrier(); // before the sums of the next rows take their place
+        barrier(); // before the sums of the next rows overwrite these
     }
 }

@@ -1,10 +1,9 @@
-// Flash attention backward in f32, without atomics: half of the workgroups hold BR queries and sum dQ over
-// blocks of keys; the others hold BR keys and sum dK and dV over blocks of queries. Each recomputes the
-// probabilities from the log-sum-exp. With P = exp(scale * QK^T - lse), dP = dO V^T, delta = rowsum(dO * O):
-// dS = scale * P * (dP - delta), dQ = dS K, dK = dS^T Q, dV = P^T dO.
-// One half of the threads computes P and the other dS, each with twice the tile that all of them would share two of:
-// loads from shared memory are what limits this kernel. Then a half sums dV and the other dK, or each half dQ over half
-// of the keys.
+// Flash attention backward in f32, without atomics. Half of the workgroups keep BR queries and sum dQ over blocks of
+// keys; the others keep BR keys and sum dK and dV over blocks of queries. Each recomputes the probabilities from the
+// log-sum-exp. With P = exp(scale * QK^T - lse), dP = dO V^T, delta = rowsum(dO * O): dS = scale * P * (dP - delta), dQ
+// = dS K, dK = dS^T Q, dV = P^T dO. One half of the threads computes P and the other dS. So each thread's tile is twice
+// as large as if all threads computed both, which matters because loads from shared memory limit this kernel. Then one
+// half sums dV and the other dK, or each half sums dQ over half of the keys.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -16,8 +15,8 @@ layout(constant_id = 5) const uint KEEPS_NAN = 0;
 layout(local_size_x_id = 0) in;
 
 layout(constant_id = 0) const uint THREADS = 256;
-layout(constant_id = 1) const uint BR = 32;     // rows held (queries, or keys)
-layout(constant_id = 2) const uint BC = 32;     // rows walked over
+layout(constant_id = 1) const uint BR = 32;     // the workgroup's own rows (queries, or keys)
+layout(constant_id = 2) const uint BC = 32;     // rows of a block that the loop loads
 layout(constant_id = 3) const uint D = 64;      // head size, a multiple of 32
 layout(constant_id = 4) const uint CAUSAL = 1;
 
@@ -45,12 +44,12 @@ const uint HELD = BR * LD;
 const uint WALK = BC * LD;
 const uint TILE = BR * LDW;
 
-shared vec4 held[2u * HELD];  // Q and dO, or K and V
-shared vec4 walk[2u * WALK];  // K and V, or Q and dO
-shared vec4 tile[2u * TILE];  // P and dS, held rows first
+shared vec4 held[2u * HELD];  // own rows: Q and dO, or K and V
+shared vec4 walk[2u * WALK];  // loaded block: K and V, or Q and dO
+shared vec4 tile[2u * TILE];  // P and dS, own rows first
 shared vec2 stats[BR > BC ? BR : BC]; // log-sum-exp (base 2) and delta of the queries
 
-// As four fused operations: `dot` is a product, three of these, and a sum.
+// As four fused multiply-adds: `dot` is a product, three of these, and a sum.
 float addDot(vec4 a, vec4 b, float sum) { return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum)))); }
 
 vec4 row4(uint which, uint at) {
@@ -60,7 +59,7 @@ vec4 row4(uint which, uint at) {
     return dO[at >> 2];
 }
 
-// The next block of walked rows, on its way while this one is worked on.
+// Prefetch: the next block loads while this one is worked on.
 const uint LOADS = (BC * D4 + THREADS - 1u) / THREADS;
 vec4 next1[LOADS];
 vec4 next2[LOADS];
@@ -86,8 +85,8 @@ void main() {
     uint side = t / HALF; // 0: P and dV; 1: dS and dK
     uint tx = t % TX, ty = t % HALF / TX;
     uint blocks = (p.tokens + BR - 1u) / BR;
-    keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup holds keys
-    // The first keys and the last queries have the longest walks: start them first.
+    keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup keeps keys
+    // The first keys and the last queries have the longest loops: start them first.
     uint block = gl_WorkGroupID.x / 2u;
     uint r0 = (keys ? block : blocks - 1u - block) * BR;
     uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
@@ -173,7 +172,7 @@ void main() {
                     uint lc = tx + j * TX, at = lr * LDW + lc / 4u;
                     float prob = tile[at][lc & 3u];
                     float ds = prob * (s[i * CT + j] - stats[keys ? lc : lr].y) * p.scale;
-                    // The capped score comes back from its probability; where that is 0, so is the gradient.
+                    // Recompute the capped score from its probability; where that is 0, so is the gradient.
                     if (CAPPED != 0u) ds *= slopeAt(log2(max(prob, 1e-37)) + stats[keys ? lc : lr].x, p.cap * LOG2E);
                     tile[TILE + at][lc & 3u] = ds;
                 }
@@ -195,7 +194,7 @@ void main() {
     }
 
     if (!keys) {
-        // The halves' sums together; the held rows are done with.
+        // Add the two halves' sums; the own rows are no longer needed.
         barrier();
         [[unroll]] for (uint i = 0; i < RT; ++i) {
             [[unroll]] for (uint j = 0; j < DT; ++j) {

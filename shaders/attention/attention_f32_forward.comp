@@ -1,5 +1,5 @@
-// Flash attention forward in f32 (Dao et al., arXiv:2205.14135): a workgroup holds BR queries of one head
-// and walks over blocks of BC keys with a running maximum and sum. Writes O and the log-sum-exp.
+// Flash attention forward in f32 (Dao et al., arXiv:2205.14135). A workgroup keeps BR queries of one head and iterates
+// over blocks of BC keys with a running maximum and sum. Writes O and the log-sum-exp.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -24,9 +24,9 @@ layout(set = 0, binding = 4, std430) writeonly buffer Lse { float lse[]; };
 
 const uint TX = 8u;                 // threads that share a row
 const uint TY = THREADS / TX;
-const uint RT = BR / TY;            // rows a thread
-const uint CT = BC / TX;            // keys a thread
-const uint DT = D / TX / 4u;        // output vectors a thread
+const uint RT = BR / TY;            // rows per thread
+const uint CT = BC / TX;            // keys per thread
+const uint DT = D / TX / 4u;        // output vectors per thread
 const uint D4 = D / 4u;
 const uint LD = D4 + 1u;
 const uint LDP = BC / 4u + 1u;
@@ -37,7 +37,7 @@ shared vec4 tileV[BC * LD];
 shared vec4 tileP[BR * LDP];
 shared float partial[BR * TX];
 
-// The next block of keys and values, on its way while this one is worked on.
+// Prefetch: the next block of keys and values loads while this one is worked on.
 const uint LOADS = (BC * D4 + THREADS - 1u) / THREADS;
 vec4 nextK[LOADS];
 vec4 nextV[LOADS];

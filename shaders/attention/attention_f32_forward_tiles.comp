@@ -1,6 +1,6 @@
-// Attention's forward pass in f32 by tiles (Dao et al., arXiv:2205.14135): a workgroup holds TILE queries of one head and
-// walks over as many keys at a time as a head has elements, with a running maximum and sum. Both products, of queries with keys
-// and of probabilities with values, go through the same slices of shared memory; scores and results stay in registers.
+// Attention's forward pass in f32 by tiles (Dao et al., arXiv:2205.14135). A workgroup keeps TILE queries of one head
+// and iterates over the keys, D at a time, with a running maximum and sum. Both products, of queries with keys and of
+// probabilities with values, go through the same slices of shared memory; scores and results stay in registers.
 // `attention_f32_forward` needs fewer registers and less code. Writes O and the log-sum-exp.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -12,11 +12,11 @@ layout(constant_id = 5) const uint KEEPS_NAN = 0;
 layout(local_size_x_id = 0) in;
 
 layout(constant_id = 1) const uint TILE = 64;   // queries of a workgroup
-layout(constant_id = 2) const uint BK = 16;     // of the head, or of the keys, at a time
+layout(constant_id = 2) const uint BK = 16;     // depth of a slice: elements of the head, or keys
 layout(constant_id = 3) const uint D = 64;      // head size, a multiple of 32
 layout(constant_id = 4) const uint CAUSAL = 1;
-layout(constant_id = 6) const uint TM = 8;      // queries a thread, a multiple of 4
-layout(constant_id = 7) const uint TN = 4;      // keys, and elements of the head, a thread: 4
+layout(constant_id = 6) const uint TM = 8;      // queries per thread, a multiple of 4
+layout(constant_id = 7) const uint TN = 4;      // keys, and elements of the head, per thread: 4
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { vec4 q[]; };
 layout(set = 0, binding = 1, std430) readonly buffer K { vec4 k[]; };
@@ -29,13 +29,13 @@ const uint BN = D;
 
 // By row and thread of a row: maxima of scores, and at the end sums.
 shared float partial[TILE * COLS];
-// By row: the maximum so far, and what the sums so far are to be multiplied by.
+// By row: the maximum so far, and the factor for the sums so far.
 shared float rowMax[TILE];
 shared float rowShrink[TILE];
 
 uint q0, baseQ, baseK, baseV;
 
-// The slice of queries and keys from d0 on.
+// Loads the slice of queries and keys from element d0 on.
 void fetchScores(uint c0, uint d0) {
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uvec2 at = alongOf(gl_LocalInvocationIndex + i * THREADS);
@@ -49,7 +49,7 @@ void fetchScores(uint c0, uint d0) {
     }
 }
 
-// The slice of values from key c0 on.
+// Loads the slice of values from key c0 on.
 void fetchValues(uint c0) {
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uvec2 at = acrossOf(gl_LocalInvocationIndex + i * THREADS, BN);
@@ -67,7 +67,7 @@ void main() {
     baseQ = p.offQ + batch * p.batchQkv + head * D;
     baseK = p.offK + batch * p.batchQkv + head * D;
     baseV = p.offV + batch * p.batchQkv + head * D;
-    // Threads whose rows are past the end only move data.
+    // Threads whose rows are past the end only load data.
     bool works = q0 + rowOf(ty, 0u) < p.tokens;
 
     for (uint r = t; r < TILE; r += THREADS) rowMax[r] = -1.0 / 0.0;

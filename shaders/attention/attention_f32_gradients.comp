@@ -1,6 +1,6 @@
 // Attention's backward pass in f32 by tiles, second part: dQ = dS K, dK = dS^T Q and dV = P^T dO from the tiles that
-// `attention_f32_scores` left. A workgroup sums one block of rows of one of them. Columns of the grid: heads, batches,
-// blocks times three.
+// `attention_f32_scores` wrote. A workgroup sums one block of rows of one of the three. The grid's dimensions: heads,
+// batches, blocks times three.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "attention_common.glsl"
@@ -8,11 +8,11 @@
 layout(local_size_x_id = 0) in;
 
 layout(constant_id = 1) const uint TILE = 64;   // queries and keys of a tile
-layout(constant_id = 2) const uint BK = 16;     // of them at a time
+layout(constant_id = 2) const uint BK = 16;     // depth of a slice, in queries or keys
 layout(constant_id = 3) const uint D = 64;      // head size, a multiple of 32
 layout(constant_id = 4) const uint CAUSAL = 1;
-layout(constant_id = 6) const uint TM = 8;      // rows a thread, a multiple of 4
-layout(constant_id = 7) const uint TN = 8;      // of the head a thread, a multiple of 4
+layout(constant_id = 6) const uint TM = 8;      // rows per thread, a multiple of 4
+layout(constant_id = 7) const uint TN = 8;      // elements of the head per thread, a multiple of 4
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { vec4 q[]; };
 layout(set = 0, binding = 1, std430) readonly buffer K { vec4 k[]; };
@@ -31,7 +31,7 @@ const uint DV = 2u;
 
 uint of, block, blocks, baseQ, baseK, baseDo;
 
-// Slice `s` of the walk that begins at block `first`.
+// Loads slice `s` of the loop that begins at block `first`.
 void fetch(uint first, uint s) {
     uint other = first + s / (TILE / BK), k0 = s % (TILE / BK) * BK;
     uint at = of == DQ ? tileAt(tileOf(block, other, blocks), blocks) : tileAt(tileOf(other, block, blocks), blocks);
@@ -69,7 +69,7 @@ void main() {
     uint head = gl_WorkGroupID.x, batch = gl_WorkGroupID.y;
     blocks = (p.tokens + TILE - 1u) / TILE;
     of = gl_WorkGroupID.z % 3u;
-    // The last queries and the first keys have the longest walks: start them first.
+    // The last queries and the first keys have the longest loops: start them first.
     uint place = gl_WorkGroupID.z / 3u;
     block = of == DQ ? blocks - 1u - place : place;
     baseQ = p.offQ + batch * p.batchQkv + head * D;
@@ -78,7 +78,7 @@ void main() {
 
     uint first = CAUSAL != 0u && of != DQ ? block : 0u;
     uint end = CAUSAL != 0u && of == DQ ? block + 1u : blocks;
-    // Nothing is beyond the last token, and threads whose rows are there only move data.
+    // There is nothing to sum past the last token; threads whose rows are there only load data.
     uint slices = min((end - first) * (TILE / BK), (p.tokens - first * TILE + BK - 1u) / BK);
     bool works = block * TILE + rowOf(ty, 0u) < p.tokens;
     clearSums();

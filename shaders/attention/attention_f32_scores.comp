@@ -1,7 +1,7 @@
-// Attention's backward pass in f32 by tiles, first part: a workgroup computes one tile of P = exp(scale * QK^T - lse) and
-// of dS = scale * P * (dO V^T - delta), with delta = rowsum(dO * O), and leaves both in a workspace, for
-// `attention_f32_gradients` to multiply. So each is computed once, and not once for dQ and again for dK and dV. Columns of
-// the grid: heads, batches, tiles.
+// Attention's backward pass in f32 by tiles, first part. A workgroup computes one tile of P = exp(scale * QK^T - lse)
+// and of dS = scale * P * (dO V^T - delta), with delta = rowsum(dO * O), and writes both to a workspace, for
+// `attention_f32_gradients` to multiply. So each is computed only once, not again for dK and dV. The grid's dimensions:
+// heads, batches, tiles.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define CAPPED_ID 8
@@ -12,11 +12,11 @@ layout(constant_id = 5) const uint KEEPS_NAN = 0;
 layout(local_size_x_id = 0) in;
 
 layout(constant_id = 1) const uint TILE = 64;   // queries and keys of a tile
-layout(constant_id = 2) const uint BK = 16;     // of the head at a time
+layout(constant_id = 2) const uint BK = 16;     // depth of a slice, in elements of the head
 layout(constant_id = 3) const uint D = 64;      // head size, a multiple of 32
 layout(constant_id = 4) const uint CAUSAL = 1;
-layout(constant_id = 6) const uint TM = 8;      // queries a thread, a multiple of 4
-layout(constant_id = 7) const uint TN = 8;      // keys a thread, a multiple of 4
+layout(constant_id = 6) const uint TM = 8;      // queries per thread, a multiple of 4
+layout(constant_id = 7) const uint TN = 8;      // keys per thread, a multiple of 4
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { vec4 q[]; };
 layout(set = 0, binding = 1, std430) readonly buffer K { vec4 k[]; };
@@ -31,7 +31,7 @@ const uint BN = TILE;
 
 uint q0, k0, baseQ, baseK, baseV, baseDo;
 
-// The slice from d0 on: of Q and K, or of dO and V.
+// Loads the slice from element d0 on: of Q and K, or of dO and V.
 void fetch(bool second, uint d0) {
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uvec2 at = alongOf(gl_LocalInvocationIndex + i * THREADS);
@@ -54,7 +54,7 @@ void fetch(bool second, uint d0) {
 }
 
 void product(bool second, uint tx, uint ty) {
-    // Threads whose queries are past the end only move data, and leave zeros.
+    // Threads whose queries are past the end only load data, and write zeros.
     bool works = q0 + rowOf(ty, 0u) < p.tokens;
     clearSums();
     for (uint d0 = 0; d0 < D; d0 += BK) {
@@ -74,7 +74,7 @@ void main() {
     uint blocks = (p.tokens + TILE - 1u) / TILE;
     uint i = tile / blocks, j = tile % blocks;
     if (CAUSAL != 0u) {
-        // The largest i with i * (i + 1) / 2 <= tile; the root may be off by one either way.
+        // The largest i with i * (i + 1) / 2 <= tile; the square root may be off by one either way.
         i = uint((sqrt(8.0 * float(tile) + 1.0) - 1.0) * 0.5);
         if (i * (i + 1u) / 2u > tile) --i;
         if ((i + 1u) * (i + 2u) / 2u <= tile) ++i;
@@ -107,7 +107,7 @@ void main() {
         }
     }
     product(true, tx, ty);
-    // The thread's own probabilities come back from the cache: in registers they would leave room for fewer threads.
+    // Read the thread's own probabilities back from the cache: in registers they would leave room for fewer threads.
     [[unroll]] for (uint m = 0; m < TM; ++m) {
         uint query = q0 + rowOf(ty, m);
         float less = delta[p.offDelta + baseStats + min(query, p.tokens - 1u)];
@@ -119,7 +119,7 @@ void main() {
                 uint key = k0 + columnOf(tx, n) + e;
                 bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
                 ds[e] = seen ? prob[e] * (acc[m * (TN / 4u) + n][e] - less) * p.scale : 0.0;
-                // The capped score comes back from its probability; where that is 0, so is the gradient.
+                // Recompute the capped score from its probability; where that is 0, so is the gradient.
                 if (CAPPED != 0u) ds[e] *= slopeAt(log2(max(prob[e], 1e-37)) + base, p.cap * LOG2E);
             }
             tiles[here + TILE * TILE / 4u] = ds;

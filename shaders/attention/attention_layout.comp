@@ -1,6 +1,6 @@
-// Which element of a cooperative matrix each lane holds, as the driver lays it out: for every lane and every
-// component it owns, row | column << 8, first of an accumulator (TM x TN), then of a left operand (TM x TK).
-// The kernels that keep the probabilities in registers are used where these maps allow it.
+// Finds which element of a cooperative matrix each lane holds, as the driver lays it out: for every lane and every
+// component it owns, row | column << 8, first of an accumulator (TM x TN), then of a left operand (TM x TK). The
+// kernels that keep the probabilities in registers are used where these maps allow it.
 //! variant attention_layout_f16
 //! variant attention_layout_bf16 BF16=1
 #version 460
@@ -24,7 +24,8 @@ layout(constant_id = 1) const uint TM = 16;
 layout(constant_id = 2) const uint TN = 16;
 layout(constant_id = 3) const uint TK = 16;
 
-// Components of lane x: the accumulator's at x * SLOTS, the operand's at (THREADS + x) * SLOTS; the rest stays.
+// Components of lane x: the accumulator's at x * SLOTS, the operand's at (THREADS + x) * SLOTS. Other slots are not
+// written.
 layout(set = 0, binding = 0, std430) writeonly buffer Map { uint map[]; };
 
 layout(push_constant) uniform Push {
@@ -32,7 +33,7 @@ layout(push_constant) uniform Push {
 } p;
 
 const uint WIDE = TN > TK ? TN : TK;
-// Four floats, or eight halves, a vector, as the attention kernels stage them.
+// A vector holds four floats, or eight halves, as the attention kernels stage them.
 shared uvec4 rows4[TM * WIDE / 4u];
 shared uvec4 columns4[TM * WIDE / 4u];
 shared uvec4 rows8[TM * WIDE / 8u];
@@ -45,7 +46,7 @@ void main() {
         rows4[x] = floatBitsToUint(vec4(float(r)));
         columns4[x] = floatBitsToUint(vec4(float(c), float(c + 1u), float(c + 2u), float(c + 3u)));
     }
-    // Rows and columns apart: both types hold integers up to 256.
+    // Rows and columns separately: both types hold integers up to 256.
     for (uint x = gl_LocalInvocationIndex; x < TM * WIDE / 8u; x += THREADS) {
         float r = float(x / (WIDE / 8u)), c = float(x % (WIDE / 8u) * 8u);
         rows8[x] = uvec4(pack2(vec2(r)));

@@ -1,8 +1,9 @@
-// Flash attention backward on matrix units without atomics, scores and their gradients in registers. A workgroup that
-// holds BR queries sums dQ over blocks of keys; one that holds BR keys sums dK and dV over blocks of queries, and works
-// on transposed scores, so that in both the held rows are the rows of the left operands. With P = exp(scale * QK^T - lse),
-// dP = dO V^T, delta = rowsum(dO * O), dS = P * (dP - delta): dQ = scale * dS K, dK = scale * dS^T Q, dV = P^T dO.
-// Both kinds of workgroup run in one dispatch: two in a row take a third longer at 16 batches and twice at one.
+// Flash attention backward on matrix units without atomics, with scores and their gradients in registers. A workgroup
+// that keeps BR queries sums dQ over blocks of keys. One that keeps BR keys sums dK and dV over blocks of queries, and
+// computes transposed scores, so that in both its own rows are the rows of the left operands. With P = exp(scale * QK^T
+// - lse), dP = dO V^T, delta = rowsum(dO * O), dS = P * (dP - delta): dQ = scale * dS K, dK = scale * dS^T Q, dV = P^T
+// dO. Both kinds of workgroup run in one dispatch: two dispatches take a third longer at 16 batches and twice as long
+// at one.
 //! variant attention_register_backward_f16
 //! variant attention_register_backward_bf16 BF16=1
 #version 460
@@ -36,11 +37,11 @@ layout(set = 0, binding = 7, std430) writeonly buffer Dk8 { uvec2 dk8[]; };
 layout(set = 0, binding = 8, std430) writeonly buffer Dv4 { vec4 dv4[]; };
 layout(set = 0, binding = 8, std430) writeonly buffer Dv8 { uvec2 dv8[]; };
 
-// Held rows pass through the same memory before the walk begins, and the results after it.
+// Own rows pass through the same memory before the loop begins, and the results after it.
 const uint WALKED = 2u * TILE;
 const uint PASSING = BR * LD > SUBGROUPS * TM * LDO ? BR * LD : SUBGROUPS * TM * LDO;
 shared uvec4 staged[WALKED > PASSING ? WALKED : PASSING];
-shared vec2 stats[BC]; // of the walked queries: log-sum-exp (base 2) and delta
+shared vec2 stats[BC]; // of the query block: log-sum-exp (base 2) and delta
 
 const uint RAWS = IN_F32 != 0u || DO_F32 != 0u ? 2u : 1u;
 const uint STATS = (BC + THREADS - 1u) / THREADS;
@@ -53,7 +54,7 @@ uvec4 flip;
 
 bool isF32(uint which) { return which == 3u ? DO_F32 != 0u : IN_F32 != 0u; }
 
-// Eight elements of a row as they lie in memory: 0 Q, 1 K, 2 V, 3 dO; `part` 1 is the second half of floats.
+// Eight elements of a row as they are stored: 0 Q, 1 K, 2 V, 3 dO; `part` 1 is the second half of floats.
 uvec4 raw(uint which, uint r, uint d, uint part) {
     if (r >= p.tokens) return uvec4(0u);
     uint at = which == 3u ? baseDo + r * p.rowO + d : (which == 0u ? baseQ : which == 1u ? baseK : baseV) + r * p.rowQkv + d;
@@ -64,7 +65,7 @@ uvec4 raw(uint which, uint r, uint d, uint part) {
     return dO[at];
 }
 
-// As halves. A negative scale is a positive one and queries with their signs flipped.
+// As halves. A negative scale equals a positive one with the queries' signs flipped.
 uvec4 halves(uint which, uvec4 first, uvec4 second) {
     uvec4 h = isF32(which) ? pack8(first, second) : first;
     return which == 0u ? h ^ flip : h;
@@ -101,7 +102,7 @@ void place(bool keys) {
     }
 }
 
-// What is summed into: 0 dQ, 1 dK, 2 dV.
+// Writes a result: 0 dQ, 1 dK, 2 dV.
 void put(uint which, uint at, vec4 y) {
     if (which == 0u) {
         if (OUT_F32 != 0u) dq4[(p.offDq + at) >> 2] = y;
@@ -115,8 +116,8 @@ void put(uint which, uint at, vec4 y) {
     }
 }
 
-// The subgroup's rows of `which` at r0, `sums` times `factor`, through its part of the shared memory. A macro, since a
-// function cannot take an array whose size is specialized.
+// Writes the subgroup's rows of `which` at r0, `sums` times `factor`, through its part of the shared memory. A macro,
+// since a function cannot take an array whose size is specialized.
 #define PUT_ROWS(which, sums, factor, r0, at) \
     { \
         [[unroll]] for (uint d = 0; d < FD; ++d) { \
@@ -130,7 +131,7 @@ void put(uint which, uint at, vec4 y) {
         subgroupBarrier(); \
     }
 
-// Twice as text: as one function of a boolean it takes twice the time.
+// Included twice: as one function of a boolean it takes twice the time.
 #define KEYS 1
 #include "attention_register_walk.glsl"
 #undef KEYS
@@ -147,7 +148,7 @@ void main() {
     baseDo = p.offDo + batch * p.batchO + head * D;
     baseStats = (batch * p.heads + head) * p.tokens;
     flip = uvec4(p.scale < 0.0 ? 0x80008000u : 0u);
-    // The first keys and the last queries have the longest walks: start them first.
+    // The first keys and the last queries have the longest loops: start them first.
     uint block = gl_WorkGroupID.x / 2u;
     if ((gl_WorkGroupID.x & 1u) != 0u) walkOverQueries(block * BR);
     else walkOverKeys((blocks - 1u - block) * BR);

@@ -1,6 +1,6 @@
-// Flash attention forward on matrix units (subgroup scope), scores and probabilities in registers: half-precision
-// operands, softmax and sums in f32. A workgroup holds BR queries of one head, TM a subgroup, and walks over blocks
-// of BC keys.
+// Flash attention forward on matrix units (subgroup scope), with scores and probabilities in registers: half-precision
+// operands, softmax and sums in f32. A workgroup keeps BR queries of one head, TM per subgroup, and iterates over
+// blocks of BC keys.
 //! variant attention_register_forward_f16
 //! variant attention_register_forward_bf16 BF16=1
 #version 460
@@ -28,7 +28,7 @@ layout(set = 0, binding = 3, std430) writeonly buffer O4 { vec4 o4[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer O8 { uvec2 o8[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Lse { float lse[]; };
 
-// The queries pass through the same memory before the walk begins, and the results after it.
+// The queries pass through the same memory before the loop begins, and the results after it.
 const uint WALKED = 2u * TILE;
 const uint PASSING = BR * LD > SUBGROUPS * TM * LDO ? BR * LD : SUBGROUPS * TM * LDO;
 shared uvec4 staged[WALKED > PASSING ? WALKED : PASSING];
@@ -69,7 +69,7 @@ void main() {
     uint laneRow = spread(lane, LANE_ROWS), laneColumn = spread(lane, LANE_COLUMNS);
 
     fetch(0u, baseK, baseV);
-    // A negative scale is a positive one and queries with their signs flipped.
+    // A negative scale equals a positive one with the queries' signs flipped.
     uvec4 flip = uvec4(p.scale < 0.0 ? 0x80008000u : 0u);
     for (uint x = t; x < BR * D8; x += THREADS) {
         uint r = r0 + x / D8, at = baseQ + r * p.rowQkv + x % D8 * 8u;
@@ -90,7 +90,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < FD; ++i) acc[i] = MAT_C(0.0);
     float m[OWN], l[OWN]; // a row's maximum so far, unscaled, and the lane's share of its sum
     [[unroll]] for (uint i = 0; i < OWN; ++i) {
-        m[i] = -1e30; // finite in units of log2 as well, for which it is multiplied
+        m[i] = -1e30; // still finite after the multiplication by toLog2
         l[i] = 0.0;
     }
 
@@ -165,7 +165,7 @@ void main() {
         }
     }
 
-    barrier(); // the blocks are done with
+    barrier(); // the blocks are no longer needed
     uint own = gl_SubgroupID * (TM * LDO);
     [[unroll]] for (uint s = 0; s < OWN; ++s) {
         uint query = r0 + mine + laneRow + rowOfSlot(s);

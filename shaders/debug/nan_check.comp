@@ -1,6 +1,6 @@
 #version 460
-// Counts the NaNs of a buffer and finds the first: found[2 * part] is their number,
-// found[2 * part + 1] the least index.
+// Counts the NaNs of a buffer and finds the first: found[2 * part] is their number, found[2 * part + 1] the smallest
+// index.
 #extension GL_GOOGLE_include_directive : require
 #include "flat.glsl"
 
@@ -9,7 +9,7 @@ layout(set = 0, binding = 1, std430) buffer Found { uint found[]; };
 
 layout(push_constant) uniform Push {
     uint words;
-    uint floats; // 0: f32, 1: f16, 2: bf16, both two in a word
+    uint floats; // 0: f32, 1: f16, 2: bf16, both two per word
     uint part;   // which part of the buffer this is
 } push;
 

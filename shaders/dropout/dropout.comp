@@ -2,8 +2,9 @@
 //! axis - VEC=4 | narrow
 #version 460
 // y = x * keep / (1 - p). Word e mod 4 of Philox(counter = (e / 4, stream, offset lo, offset hi), key = seed) decides
-// element e: kept where it is at least p * 2^32. The random buffer holds (seed lo, seed hi, offset lo, offset hi), so a
-// recorded dispatch draws anew each time. Backward is the same dispatch on the gradient. The output may be the input.
+// element e: kept if it is at least p * 2^32. The random buffer holds (seed lo, seed hi, offset lo, offset hi), so a
+// recorded dispatch draws new numbers each time. Backward is the same dispatch on the gradient. The output may be the
+// input.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "narrow.glsl"
@@ -28,7 +29,7 @@ void main() {
         uvec4 bits = philox(uvec4(item, push.stream, offset), key);
         vec4 factor = mix(vec4(0.0), vec4(push.scale), greaterThanEqual(bits, uvec4(push.threshold)));
 #if VEC == 4
-        // A select and not a product: a dropped infinity is 0, too.
+        // A select, not a product, so that a dropped infinity becomes 0.
         vec4 v = DECODE(X_T, x[push.xAt + item]);
         y[push.yAt + item] = ENCODE(X_T, mix(vec4(0.0), v * factor, notEqual(factor, vec4(0.0))));
 #else

@@ -1,8 +1,8 @@
 //! axis embedding_backward_f32 X_T=0 | embedding_backward_f16 X_T=1 VEC2=2 | embedding_backward_bf16 X_T=2 VEC2=2
 //! axis - VEC=4 | narrow
 #version 460
-// dtable[id] = beta * dtable[id] + sum over the tokens t with that id, in order, of dy[t]. The places come from
-// embedding_sort; the first place of an id does the sum. Rows whose id does not occur are left alone.
+// dtable[id] = beta * dtable[id] + sum over the tokens t with that id, in order, of dy[t]. embedding_sort provides the
+// sorted positions; the first one of an id does the sum. Rows whose id does not occur are not written.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "narrow.glsl"

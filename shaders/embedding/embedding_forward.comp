@@ -2,7 +2,7 @@
 //! axis f32 X_T=0 Y_T=0 | f16 X_T=1 Y_T=1 VEC2=2 | bf16 X_T=2 Y_T=2 VEC2=2 | f32_f16 X_T=0 Y_T=1 VEC2=2 | f32_bf16 X_T=0 Y_T=2 VEC2=2 | f16_f32 X_T=1 Y_T=0 VEC2=2 | bf16_f32 X_T=2 Y_T=0 VEC2=2
 //! axis - VEC=4 | narrow
 #version 460
-// y[t] = table[ids[t]] (+ position[positionAt + t mod positions]). An id outside of the table reads as zeros.
+// y[t] = table[ids[t]] (+ position[positionAt + t mod positions]). An id outside the table reads as zeros.
 #extension GL_GOOGLE_include_directive : require
 #include "narrow.glsl"
 #include "storage.glsl"

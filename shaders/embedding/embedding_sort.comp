@@ -15,7 +15,7 @@ layout(push_constant) uniform Push {
 
 const uint LANES = gl_WorkGroupSize.x;
 const uint SCANS = gl_WorkGroupSize.y;
-// Four ids to a load; ids past the end are greater than any that counts.
+// Four ids per load; ids past the end compare greater than all others.
 shared uvec4 tile[LANES * SCANS / 4];
 // Per thread: ids that are less, equal and before, equal.
 shared uvec3 counts[LANES * SCANS];
@@ -42,7 +42,7 @@ void main() {
                 less += ones(lessThan(other, uvec4(id)));
                 same += ones(equal(other, uvec4(id)));
             }
-            // The group's positions lie in one thread row's share of a tile, or outside of it.
+            // The group's positions are in one thread row's share of a tile, or outside the tile.
             uint before = from < group * LANES ? same : 0u;
             if (from == group * LANES) {
                 for (uint k = 0; k < lane; ++k) before += uint(tile[(scan * LANES + k) / 4][k % 4] == id);

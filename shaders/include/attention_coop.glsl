@@ -1,30 +1,30 @@
-// Shared by the matrix-unit attention kernels. A subgroup holds TM rows; LPR lanes share a row in the
-// elementwise parts, which pass through a scratch of the subgroup's own in shared memory: the layout of a
-// cooperative matrix over lanes is the driver's affair.
+// Shared by the matrix-unit attention kernels. A subgroup has TM rows. In the elementwise parts LPR lanes cooperate on
+// a row; these parts pass through a scratch in shared memory that belongs to the subgroup, because drivers do not say
+// how a cooperative matrix is laid out over lanes.
 
 layout(local_size_x_id = 0) in;
 
 layout(constant_id = 0) const uint THREADS = 128;
-layout(constant_id = 1) const uint BR = 64;        // rows held by the workgroup, TM a subgroup
-layout(constant_id = 2) const uint BC = 64;        // rows walked over at a time
+layout(constant_id = 1) const uint BR = 64;        // the workgroup's own rows, TM per subgroup
+layout(constant_id = 2) const uint BC = 64;        // rows of a block that the loop loads
 layout(constant_id = 3) const uint D = 64;         // head size, a multiple of 32
 layout(constant_id = 4) const uint CAUSAL = 1;
 layout(constant_id = 5) const uint TM = 16;        // tile of a matrix instruction
 layout(constant_id = 6) const uint TN = 16;
 layout(constant_id = 7) const uint TK = 16;
 layout(constant_id = 8) const uint SUBGROUP = 32;
-layout(constant_id = 9) const uint IN_F32 = 0;     // Q, K, V (and dO) lie in memory as f32
-layout(constant_id = 10) const uint OUT_F32 = 0;   // what is written (O; dQ, dK, dV) is f32
+layout(constant_id = 9) const uint IN_F32 = 0;     // Q, K, V (and dO) are stored as f32
+layout(constant_id = 10) const uint OUT_F32 = 0;   // the results (O; dQ, dK, dV) are f32
 
 const uint D8 = D / 8u;
 const uint LD = D8 + 1u;                 // row of a staged tile, in vectors of eight halves
 const uint LDS = BC / 4u + 2u;           // row of the scratch, in vectors of four floats
 const uint SCRATCH = TM * LDS;
-const uint LPR = SUBGROUP / TM;          // lanes a row
-const uint CT = BC / 4u / LPR;           // vectors of four columns a lane
+const uint LPR = SUBGROUP / TM;          // lanes per row
+const uint CT = BC / 4u / LPR;           // vectors of four columns per lane
 const uint FD = D / TN;                  // fragments across the head
 const uint FK = D / TK;
-const uint FC = BC / TN;                 // fragments across the walked rows
+const uint FC = BC / TN;                 // fragments across the loaded block
 const uint LOADS = BC * D8 / THREADS;
 const uint RAW = IN_F32 != 0u ? 2u : 1u;
 

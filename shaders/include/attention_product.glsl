@@ -1,15 +1,15 @@
-// Products of tiles in f32, for the backward pass by tiles: acc[m][n] += sum over k of a[k][m] * b[k][n], by slices of BK
-// of the inner index in shared memory. A thread sums TM x TN of them: the more, the fewer loads from shared memory for each,
-// and the fewer threads at work (measured on an H200: 8 x 4 is best, 8 x 8 takes 1.23 times as long). Slices lie with the inner index first; the pad keeps vectors aligned and spreads
-// the transposing stores over banks. The including shader says how many rows BN the right operand has, and how its
-// slices are loaded.
+// Products of tiles in f32, for the backward pass by tiles: acc[m][n] += sum over k of a[k][m] * b[k][n], by slices of
+// BK of the inner index in shared memory. A thread computes TM x TN of the sums. Larger tiles mean fewer loads from
+// shared memory for each sum, but fewer threads at work (on an H200 8 x 4 is best; 8 x 8 takes 1.23 times as long).
+// Slices are stored with the inner index first; the padding keeps vectors aligned and spreads the transposing stores
+// over banks. The including shader defines how many rows BN the right operand has, and how its slices are loaded.
 #extension GL_EXT_control_flow_attributes : require
 
-// Whether threads whose rows are all past the last token leave the products out: worth a branch where many are.
+// Whether threads whose rows are all past the last token skip the products: worth a branch if there are many.
 layout(constant_id = 9) const uint SKIPS = 0;
 
-const uint ROWS = TILE / TM; // threads down
-const uint COLS = BN / TN;   // threads across
+const uint ROWS = TILE / TM; // rows of threads
+const uint COLS = BN / TN;   // columns of threads
 const uint THREADS = ROWS * COLS;
 const uint LD_A = TILE / 4u + 1u;
 const uint LD_B = BN / 4u + 1u;
@@ -21,7 +21,7 @@ const uint LOADS_B = (VECTORS_B + THREADS - 1u) / THREADS;
 shared vec4 sliceA[BK * LD_A];
 shared vec4 sliceB[BK * LD_B];
 
-// The next slice, on its way while this one is worked on.
+// The next slice, which loads while this one is worked on.
 vec4 nextA[LOADS_A];
 vec4 nextB[LOADS_B];
 vec4 acc[TM * TN / 4u];
@@ -78,11 +78,11 @@ void multiply(uint tx, uint ty) {
     }
 }
 
-// Tiles of a head: those on and below the diagonal where attention is causal, row by row.
+// Number of tiles of a head: if attention is causal only those on and below the diagonal, row by row.
 uint tilesOf(uint blocks) { return CAUSAL != 0u ? blocks * (blocks + 1u) / 2u : blocks * blocks; }
 uint tileOf(uint i, uint j, uint blocks) { return CAUSAL != 0u ? i * (i + 1u) / 2u + j : i * blocks + j; }
 
-// Vectors before the tile of P of the workgroup's head; the tile of dS follows it.
+// Offset, in vectors, of the tile of P of the workgroup's head; the tile of dS follows it.
 uint tileAt(uint tile, uint blocks) {
     uint head = gl_WorkGroupID.y * p.heads + gl_WorkGroupID.x;
     return (head * tilesOf(blocks) + tile) * (TILE * TILE / 2u);

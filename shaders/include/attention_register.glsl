@@ -1,25 +1,26 @@
-// Shared by the attention kernels that keep scores and probabilities in registers. They are used where the driver lays
-// an accumulator and a left operand out over lanes alike, with rows and columns by bits of the lane's and the
-// component's number (`attention_layout` finds the map and the specialization below tells it): then a component's
-// place is known, a row's maximum and sum take a few shuffles, and rounding an accumulator makes it an operand.
+// Shared by the attention kernels that keep scores and probabilities in registers. They require that the driver lays an
+// accumulator and a left operand out over lanes alike, with rows and columns given by bits of the lane's and the
+// component's number; `attention_layout` finds the map, and the specialization constants below describe it. Then the
+// position of each component is known, a row's maximum and sum take a few shuffles, and rounding an accumulator makes
+// it an operand.
 
 layout(local_size_x = 128, local_size_x_id = 0) in;
 
 layout(constant_id = 0) const uint THREADS = 128;
-layout(constant_id = 1) const uint BR = 64;        // rows held by the workgroup, TM a subgroup
-layout(constant_id = 2) const uint BC = 64;        // rows walked over at a time
+layout(constant_id = 1) const uint BR = 64;        // the workgroup's own rows, TM per subgroup
+layout(constant_id = 2) const uint BC = 64;        // rows of a block that the loop loads
 layout(constant_id = 3) const uint D = 64;         // head size, a multiple of 32
 layout(constant_id = 4) const uint CAUSAL = 1;
 layout(constant_id = 5) const uint TM = 16;        // tile of a matrix instruction; TN = TK
 layout(constant_id = 6) const uint TN = 16;
 layout(constant_id = 7) const uint TK = 16;
 layout(constant_id = 8) const uint SUBGROUP = 32;
-layout(constant_id = 9) const uint IN_F32 = 0;     // Q, K, V (and dO) lie in memory as f32
-layout(constant_id = 10) const uint OUT_F32 = 0;   // what is written (O; dQ, dK, dV) is f32
-layout(constant_id = 11) const uint DO_F32 = 0;    // dO lies in memory as f32
-layout(constant_id = 12) const uint GROUP = 2;     // backward: fragments of walked rows worked on at a time
-// Bit b of a lane's number (of a component's) moves the element down, or right, by 2^(n - 1), where n is hexadecimal
-// digit b; 0: not at all.
+layout(constant_id = 9) const uint IN_F32 = 0;     // Q, K, V (and dO) are stored as f32
+layout(constant_id = 10) const uint OUT_F32 = 0;   // the results (O; dQ, dK, dV) are f32
+layout(constant_id = 11) const uint DO_F32 = 0;    // dO is stored as f32
+layout(constant_id = 12) const uint GROUP = 2;     // backward: fragments of loaded rows worked on at a time
+// Bit b of a lane's (or a component's) number moves the element down (or right) by 2^(n - 1), where n is hexadecimal
+// digit b; 0 means not at all.
 layout(constant_id = 13) const uint LANE_ROWS = 0x32100u;
 layout(constant_id = 14) const uint LANE_COLUMNS = 0x32u;
 layout(constant_id = 15) const uint PART_ROWS = 0x400u;
@@ -29,15 +30,15 @@ layout(constant_id = 17) const uint OWN = 2;       // rows of a fragment that a 
 const uint D8 = D / 8u;
 const uint LD = D8 + 1u;                 // row of a staged tile, in vectors of eight halves
 const uint TILE = BC * LD;
-const uint PARTS = TM * TN / SUBGROUP;   // components a lane
+const uint PARTS = TM * TN / SUBGROUP;   // components per lane
 const uint OWN_COLUMNS = PARTS / OWN;
 const uint FD = D / TN;                  // fragments across the head
 const uint FK = D / TK;
-const uint FC = BC / TN;                 // fragments across the walked rows
+const uint FC = BC / TN;                 // fragments across the loaded block
 const uint LOADS = BC * D8 / THREADS;
 const uint RAW = IN_F32 != 0u ? 2u : 1u;
 const uint SUBGROUPS = THREADS / SUBGROUP;
-const uint LDO = D / 4u + 2u;            // row of results on their way out, in vectors of four floats
+const uint LDO = D / 4u + 2u;            // row of results before they are written, in vectors of four floats
 
 #define MAT_A coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA>
 #define MAT_B coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB>
@@ -52,7 +53,7 @@ uint spread(uint index, uint digits) {
     return sum;
 }
 
-// The bits of a component's number that choose among a lane's rows (or columns), as a number; and its inverse.
+// The bits of a component's number that select among a lane's rows (or columns), as a number; and the inverse.
 uint slotOf(uint part, uint digits) {
     uint slot = 0u, k = 0u;
     [[unroll]] for (uint b = 0; b < 5u; ++b) {
@@ -88,8 +89,9 @@ float rowSum(float x) {
     return x;
 }
 
-// To the nearest half: the component of an operand. In bf16 a NaN may become a number (the one that arithmetic makes on
-// NVIDIA does), which costs less than to ask; whoever rounds what may be NaN adds it up beside, and asks the sum.
+// Rounds to the nearest half, the component of an operand. In bf16 a NaN may become a number, as the one that NVIDIA's
+// arithmetic makes does: that is cheaper than a check. A caller that rounds possible NaNs also sums the values and
+// checks the sum.
 #ifdef BF16
 const bool LOSES_NAN = true;
 #else

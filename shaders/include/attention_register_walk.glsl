@@ -1,5 +1,5 @@
-// Part of `attention_register_backward`: holds BR rows from r0 (KEYS: keys and values; else queries and dO) and walks
-// over the others.
+// Part of `attention_register_backward`: keeps BR rows from r0 (KEYS: keys and values; else queries and dO) and
+// iterates over the others.
 #if KEYS
 void walkOverQueries(uint r0) {
     const bool keys = true;
@@ -35,7 +35,7 @@ void walkOverKeys(uint r0) {
     place(keys);
     barrier();
 
-    vec2 stat[OWN]; // of the held queries
+    vec2 stat[OWN]; // of the workgroup's own queries
     if (!keys) {
         [[unroll]] for (uint s = 0; s < OWN; ++s) {
             uint inside = min(r0 + mine + laneRow + rowOfSlot(s), p.tokens - 1u);
@@ -49,7 +49,7 @@ void walkOverKeys(uint r0) {
         acc1[i] = MAT_C(0.0);
         acc2[i] = MAT_C(0.0);
     }
-    float sum1[OWN], sum2[OWN]; // of the lane's dS and P, by which a NaN among them reaches the gradients
+    float sum1[OWN], sum2[OWN]; // of the lane's dS and P: they propagate a NaN among them to the gradients
     [[unroll]] for (uint s = 0; s < OWN; ++s) {
         sum1[s] = 0.0;
         sum2[s] = 0.0;
@@ -103,7 +103,7 @@ void walkOverKeys(uint r0) {
                 [[unroll]] for (uint i = 0; i < PARTS; ++i) {
                     vec2 of = keys ? columns[columnSlot(i)] : stat[rowSlot(i)];
                     float e = exp2(fma(score[j][i], toLog2, -of.x)), g = e * (grad[j][i] - of.y);
-                    // Of a masked score the probability is 0, and its slope would be infinite.
+                    // The probability of a masked score is 0, and its slope would be infinite.
                     if (CAPPED != 0u) g *= slopeAt(e > 0.0 ? score[j][i] : 0.0, p.cap * LOG2E / toLog2);
                     if (keys) probability[i] = rounded(e);
                     ds[i] = rounded(g);
@@ -144,10 +144,10 @@ void walkOverKeys(uint r0) {
             }
         }
     }
-    barrier(); // the blocks are done with
+    barrier(); // the blocks are no longer needed
     uint at = batch * p.batchD + head * D;
     uint own = gl_SubgroupID * (TM * LDO);
-    // The queries' signs were flipped with the scale's.
+    // The queries' signs were flipped along with the scale's.
     PUT_ROWS(keys ? 1u : 0u, acc1, keys ? abs(p.scale) : p.scale, r0 + mine, at)
     if (keys) PUT_ROWS(2u, acc2, 1.0, r0 + mine, at)
 }

@@ -1,6 +1,7 @@
-// Exponentials and logarithms that hand a NaN on, which the specification asks of none. SwiftShader's exp2 clamps its
-// argument first and makes an infinity of a NaN. The including shader declares KEEPS_NAN before, a specialization
-// constant; 1: the device's own do. That is what GPUs get, so that the check costs them nothing.
+// Exponentials and logarithms that propagate NaN, which the specification does not require. SwiftShader's exp2 clamps
+// its argument first and turns a NaN into infinity. The including shader declares the specialization constant KEEPS_NAN
+// before; 1 means that the device's own functions propagate NaN. That is what GPUs get, so that the check costs them
+// nothing.
 #ifndef KEEPS_NAN_GLSL
 #define KEEPS_NAN_GLSL
 

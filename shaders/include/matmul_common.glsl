@@ -8,8 +8,8 @@ layout(push_constant) uniform Push {
     uint strideA, strideB, strideBias, strideR, strideC, strideH; // between batches, in elements
     uint kPerSplit;                                        // depth of one split, a multiple of BK
     uint splits;                                           // number of splits (workgroups in y)
-    uint whole;                                            // with a split tail: tiles that are computed whole,
-    uint rest;                                             // tiles after them, each by several workgroups,
+    uint whole;                                            // with a split tail: number of whole tiles,
+    uint rest;                                             // number of tiles after them, each computed by several workgroups,
     uint offW;                                             // whose partial sums start here
     float alpha, beta;
 } p;
@@ -19,7 +19,7 @@ const uint EPI_BETA = 1u;      // read C
 const uint EPI_BIAS = 2u;      // add bias[n]
 const uint EPI_RESIDUAL = 4u;  // add residual[m][n]
 const uint EPI_EXACT = 8u;     // the tile grid covers M x N exactly: no bounds checks
-const uint EPI_VEC4 = 16u;     // four neighbours of a row are aligned and inside or outside together
+const uint EPI_VEC4 = 16u;     // four neighbours in a row are aligned, and all inside or all outside
 const uint EPI_GELU = 32u;     // tanh form (Hendrycks and Gimpel, arXiv:1606.08415)
 const uint EPI_SILU = 64u;     // x * sigmoid(x)
 const uint EPI_DIRECT = 128u;  // matrix-unit kernels: store fragments without staging
@@ -29,7 +29,7 @@ const uint EPI_EARLY = 256u;   // sums start from beta / alpha * C, whose loads 
 const uint LOAD_EXACT = 0u;    // aligned vectors, no bounds checks
 const uint LOAD_VECTOR = 1u;   // aligned vectors, each wholly inside or wholly outside
 const uint LOAD_SCALAR = 2u;   // element by element
-const uint LOAD_CLAMP = 3u;    // aligned vectors; rows or columns past the edge repeat the last, for results that nobody stores
+const uint LOAD_CLAMP = 3u;    // aligned vectors; rows or columns past the edge repeat the last, for results that are not stored
 
 const float GELU_SCALE = 0.7978845608028654; // sqrt(2 / pi)
 
@@ -53,7 +53,7 @@ vec4 activate(vec4 x, uint flags) {
     return vec4(activate(x.x, flags), activate(x.y, flags), activate(x.z, flags), activate(x.w, flags));
 }
 
-// Tile of this workgroup: eight rows of tiles at a time, so that neighbours share operands in cache.
+// The tile of this workgroup: eight rows of tiles at a time, so that neighbours share operands in cache.
 uvec2 tileOf(uint id, uint bm, uint bn) {
     const uint GROUP = 8u;
     uint tilesM = (p.M + bm - 1u) / bm;
@@ -65,7 +65,7 @@ uvec2 tileOf(uint id, uint bm, uint bn) {
 }
 
 #ifdef TAIL
-// What a workgroup computes where the last tiles are split: a whole tile, or a part of its depth.
+// What a workgroup computes if the last tiles are split: a whole tile, or a part of its depth.
 struct Work {
     uint tile, kBegin, kEnd;
     bool partial;

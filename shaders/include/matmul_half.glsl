@@ -1,8 +1,8 @@
-// Conversions between f32 and the half-precision type of the variant (BF16 defined: bf16, else f16),
-// rounding to nearest even. Packed words hold two elements, low half first.
+// Conversions between f32 and the variant's half-precision type (bf16 if BF16 is defined, else f16), rounding to
+// nearest even. Packed words hold two elements, low half first.
 
 #ifdef BF16
-// OpFConvert to bf16 truncates on NVIDIA's driver 580, twice the error and biased; hence integers.
+// OpFConvert to bf16 truncates on NVIDIA's driver 580: twice the error, and biased. Hence integers.
 #define HALF bfloat16_t
 uint roundFinite(float x) {
     uint u = floatBitsToUint(x);
@@ -10,7 +10,7 @@ uint roundFinite(float x) {
 }
 uint roundHalf(float x) { return isnan(x) ? 0x7fc00000u : roundFinite(x); }
 uint pack2(vec2 v) { return roundHalf(v.x) >> 16 | (roundHalf(v.y) & 0xffff0000u); }
-// Without a care for NaN.
+// Not for NaN.
 uint packFinite2(vec2 v) { return roundFinite(v.x) >> 16 | (roundFinite(v.y) & 0xffff0000u); }
 vec2 unpack2(uint w) { return uintBitsToFloat(uvec2(w << 16, w & 0xffff0000u)); }
 #else
@@ -26,12 +26,12 @@ uvec2 pack4(vec4 v) { return uvec2(pack2(v.xy), pack2(v.zw)); }
 uvec2 packFinite4(vec4 v) { return uvec2(packFinite2(v.xy), packFinite2(v.zw)); }
 vec4 unpack4(uvec2 w) { return vec4(unpack2(w.x), unpack2(w.y)); }
 
-// Eight floats (as bits) to eight halves.
+// Converts eight floats (as bits) to eight halves.
 uvec4 pack8(uvec4 lo, uvec4 hi) {
     return uvec4(pack4(uintBitsToFloat(lo)), pack4(uintBitsToFloat(hi)));
 }
 
-// High parts returned, low parts (what rounding left) in `low`. An infinity or a NaN leaves a NaN.
+// Returns the high parts; `low` gets the low parts (what rounding removed). For an infinity or a NaN, `low` is NaN.
 uint split2(vec2 v, out uint low) {
     uint high = packFinite2(v);
     low = pack2(v - unpack2(high));

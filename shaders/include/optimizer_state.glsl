@@ -1,8 +1,8 @@
-// The optimizer's small device buffer; kernels/optimizer.mjs documents and fills it.
+// The optimizer's small device buffer. kernels/optimizer.mjs documents and fills it.
 #ifndef OPTIMIZER_STATE_GLSL
 #define OPTIMIZER_STATE_GLSL
 struct OptimizerState {
-    uint step;              // 0: optimizer steps made, without those that were skipped
+    uint step;              // 0: optimizer steps made, not counting skipped ones
     float rate;             // 1: learning rate of this step
     float correction1;      // 2: 1 - beta1^step
     float correction2;      // 3: 1 - beta2^step

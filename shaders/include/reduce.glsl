@@ -1,18 +1,19 @@
-// Reductions over a one-dimensional workgroup, for any subgroup size; every invocation gets the result. The order of
-// the additions is fixed by the device, so the same inputs give the same bits. The local size is declared before.
+// Reductions over a one-dimensional workgroup, for any subgroup size; every invocation gets the result. The device
+// fixes the order of the additions, so the same inputs give the same bits. Declare the local size before including
+// this.
 #ifndef REDUCE_GLSL
 #define REDUCE_GLSL
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
-// A slot for each subgroup, of four invocations at the least. Two halves, used in turn: whoever writes one of them
-// again has passed the barrier of the reduction between, which all others reach when they have read it. So a reduction
-// takes one barrier, and not a second one that gives its slots back.
+// One slot for each subgroup, which has at least four invocations. There are two halves, used alternately, so a reduction takes
+// one barrier and needs no second one to free its slots: whoever writes to a half again has passed the barrier of the
+// reduction in between, which all others reach only after reading that half.
 const uint REDUCE_SLOTS = gl_WorkGroupSize.x / 4 + 1;
 shared vec4 reduceSlots[2 * REDUCE_SLOTS];
 uint reduceHalf = 0;
 
-// Publishes a subgroup's value; returns where the slots of all begin.
+// Publishes a subgroup's value; returns where the slots of this reduction begin.
 uint reducePublish(vec4 v) {
     uint first = reduceHalf;
     reduceHalf = REDUCE_SLOTS - reduceHalf;
@@ -21,11 +22,11 @@ uint reducePublish(vec4 v) {
     return first;
 }
 
-// Whether one subgroup holds the values of all. Then every one of them reduces those once more, which takes fewer steps
-// than a walk over the slots.
+// Whether one subgroup can hold the values of all. Then each subgroup reduces those values once more, which takes fewer
+// steps than a loop over the slots.
 #define REDUCE_TWICE (gl_NumSubgroups <= gl_SubgroupSize)
 
-// The value of the subgroup that this invocation stands for in the second turn.
+// The subgroup's value that this invocation takes part with in the second reduction.
 vec4 reduceTake(uint first, vec4 identity) {
     return gl_SubgroupInvocationID < gl_NumSubgroups ? reduceSlots[first + gl_SubgroupInvocationID] : identity;
 }
@@ -71,7 +72,7 @@ float workgroupMax(float v) {
 
 float workgroupMin(float v) { return -workgroupMax(-v); }
 
-// A sum of exponentials is kept as (m, s) = (a finite maximum, the sum of exp(x - m)). Of no terms: (LEAST, 0).
+// A sum of exponentials is kept as (m, s) = (a finite maximum, the sum of exp(x - m)). The empty sum is (LEAST, 0).
 #define LEAST uintBitsToFloat(0xff7fffffu)
 
 vec2 subgroupExpSum(vec2 v) {

@@ -1,5 +1,5 @@
-// Storage types. A tensor is read and written VEC elements at a time and computed with as V (f32). Types: 0 f32,
-// 1 f16, 2 bf16; the 16-bit types are pairs in 32-bit words, low half first, so no 16-bit feature is needed.
+// Storage types. A tensor is read and written VEC elements at a time and computed with as V (f32). Types: 0 f32, 1 f16,
+// 2 bf16. The 16-bit types are pairs in 32-bit words, low half first, so no 16-bit feature is needed.
 #ifndef STORAGE_GLSL
 #define STORAGE_GLSL
 
@@ -22,7 +22,7 @@
 #define STORAGE(type) CAT(STORAGE_, type)
 #define DECODE(type, word) CAT(decode_, type)(word)
 #define ENCODE(type, value) CAT(encode_, type)(value)
-// Of what is known to be no NaN.
+// For values that are known not to be NaN.
 #define ENCODE_NUMBER(type, value) CAT(encodeNumber_, type)(value)
 
 V decode_0(V v) { return v; }
@@ -32,7 +32,7 @@ vec2 bf16Decode(uint w) { return vec2(uintBitsToFloat(w << 16), uintBitsToFloat(
 
 bool nanBits(uint u) { return (u & 0x7fffffffu) > 0x7f800000u; }
 
-// y, and NaN where x is. By the bits: a driver may take it that no f32 is a NaN.
+// y, or NaN if x is NaN. Tests the bits, because a driver may assume that no f32 is NaN.
 V orNan(V x, V y) {
 #if VEC == 4
     return mix(y, x, greaterThan(floatBitsToUint(x) & 0x7fffffffu, uvec4(0x7f800000u)));
@@ -43,10 +43,10 @@ V orNan(V x, V y) {
 #endif
 }
 
-// To nearest even in the upper half; nothing for a NaN, whose sum may carry into the sign.
+// Rounds to nearest even in the upper half. Not for NaN, where the addition may carry into the sign.
 uint bf16Rounded(uint u) { return u + 0x7fffu + ((u >> 16) & 1u); }
 
-// A NaN stays one.
+// Propagates NaN.
 uint bf16Round(float v) {
     uint u = floatBitsToUint(v);
     return nanBits(u) ? (u >> 16) | 0x40u : bf16Rounded(u) >> 16;
@@ -55,7 +55,7 @@ uint bf16Round(float v) {
 uint bf16Pair(uint low, uint high) { return (low >> 16) | (high & 0xffff0000u); }
 
 uint bf16Encode(vec2 v) {
-    // One look for both: a sum with a NaN is one (and so are some without, which lose nothing but time).
+    // One check for both: if either is NaN, so is the sum. It may be NaN otherwise, which costs only time.
     if (nanBits(floatBitsToUint(v.x + v.y))) return bf16Round(v.x) | (bf16Round(v.y) << 16);
     return bf16Pair(bf16Rounded(floatBitsToUint(v.x)), bf16Rounded(floatBitsToUint(v.y)));
 }

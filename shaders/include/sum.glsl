@@ -1,5 +1,5 @@
-// Sums of many numbers: each addition is rounded, and what all of them lose is summed as well (Knuth's TwoSum; Kahan 1965,
-// Neumaier 1974), so that a chain of a million equal numbers is off by a rounding, not by thousands.
+// Compensated sums: what the additions lose by rounding is summed as well (Knuth's TwoSum; Kahan 1965, Neumaier 1974),
+// so that the sum of a million equal numbers is off by one rounding, not by thousands.
 #ifndef SUM_GLSL
 #define SUM_GLSL
 
@@ -17,7 +17,7 @@ ADD_TO(vec2)
 ADD_TO(vec4)
 #undef ADD_TO
 
-// The sum. Of an infinity and beyond the largest number, what was lost is none.
+// The sum with its compensation, which is ignored if the sum is infinite.
 float restored(float total, float lost) {
     bool finite = (floatBitsToUint(lost) & 0x7fffffffu) < 0x7f800000u;
     return finite ? total + lost : total;

@@ -1,8 +1,8 @@
 //! variant gather
 //! variant gather_last LAST
 #version 460
-// y[o][k][i] = x[o][index[o][k][i]][i], as words; 0 where the index is outside of x. LAST: 0 too where last[o][index][i] is not k,
-// which is the gradient of a scatter's source.
+// y[o][k][i] = x[o][index[o][k][i]][i], as words; 0 if the index is outside x. LAST: also 0 if last[o][index][i] is not
+// k, which is the gradient of a scatter's source.
 #extension GL_GOOGLE_include_directive : require
 #include "flat.glsl"
 

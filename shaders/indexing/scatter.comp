@@ -1,9 +1,9 @@
 //! variant scatter
 //! variant scatter_add ADD
 #version 460
-// y = x with source[o][k][i] put at [o][index[o][k][i]][i]: of several the last k, whose number goes to last (0xffffffff: none).
-// ADD: all of them added, in the order of k. Every element looks through its indices, so nothing depends on the order in which
-// invocations run.
+// y = x with source[o][k][i] written to [o][index[o][k][i]][i]. If several k go to one element, the last wins, and its
+// number is written to `last` (0xffffffff: none). ADD: all of them are added, in the order of k. Every element searches
+// its indices, so nothing depends on the order in which invocations run.
 #extension GL_GOOGLE_include_directive : require
 #include "flat.glsl"
 #include "sum.glsl"

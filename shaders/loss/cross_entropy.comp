@@ -8,10 +8,9 @@
 //! variant cross_entropy_f32_bf16 GRADIENT X_T=0 G_T=2 VEC=4
 //! variant cross_entropy_f32_bf16_narrow GRADIENT X_T=0 G_T=2 VEC=2
 #version 460
-// loss = log(sum(exp(x))) - x[target]; GRADIENT overwrites the logits with scale * (softmax(x) - onehot(target)), or
-// writes that to a tensor of its own in type G_T.
-// Columns from `columns` on (padding up to the vectors of a row) take no part, and their gradient is 0. A row whose
-// target is `ignored` (or outside of the columns) has loss 0 and gradient 0.
+// loss = log(sum(exp(x))) - x[target]. GRADIENT overwrites the logits with scale * (softmax(x) - onehot(target)), or
+// writes that to a tensor of its own in type G_T. Columns from `columns` on (padding up to the vectors of a row) take
+// no part, and their gradient is 0. A row whose target is `ignored` (or outside the columns) has loss 0 and gradient 0.
 #extension GL_GOOGLE_include_directive : require
 #include "narrow.glsl"
 #include "storage.glsl"
@@ -38,7 +37,7 @@ layout(push_constant) uniform Push {
 
 // 1: a row has columns that take no part.
 layout(constant_id = 5) const uint PADDED = 0;
-// 16-bit rows. 1: exponentials are kept; 0: the row is, as it is stored, and each exponential is taken twice, which takes
+// For 16-bit rows. 1: keep the exponentials. 0: keep the row as stored and compute each exponential twice, which takes
 // half the registers.
 layout(constant_id = 6) const uint ONCE = 0;
 layout(constant_id = 7) const uint KEEPS_NAN = 0;
@@ -53,7 +52,7 @@ V expOf(V v) {
 }
 #endif
 
-// The logits of vector i, with the columns that take no part at minus infinity.
+// The logits of vector i, with -infinity in the columns that take no part.
 V masked(V v, uint i) {
     const float lowest = uintBitsToFloat(0xff800000u);
     if (PADDED == 0) return v;
@@ -77,7 +76,7 @@ void main() {
     EACH_ROW(row) {
         uint base = push.xAt + row * push.vectors;
         uint target = targets[push.targetsAt + row];
-        // Before the look at the target, which would keep the row waiting.
+        // Load before reading the target, which would delay the row.
         STORAGE(X_T) loaded[KEPT];
         LOAD_EACH(c, i) { loaded[c] = x[base + i]; }
         if (target == push.ignored || target >= push.columns) {
@@ -87,8 +86,8 @@ void main() {
             if (LANE == 0) loss[push.lossAt + row] = 0.0;
             continue;
         }
-        // One lane takes the target's logit, and later sets its gradient right: a look for it at every vector would
-        // cost more than the vector.
+        // One lane takes the target's logit, and later corrects its gradient: a check in every vector would cost more
+        // than the vector.
         uint targetVector = target / VEC;
         bool mine = targetVector % LANES == LANE;
         V kept[KEPT];
@@ -121,7 +120,7 @@ void main() {
 #if X_T == 0
         EACH(c, i) { PUT(i, factor * RECALL(kept, c, expOf(masked(x[base + i], i) - most))); }
 #else
-        // A NaN in the row has reached the factor by way of the sum: one look at that stands for a look at each element.
+        // A NaN in the row has reached the factor through the sum: check that instead of each element.
         if (nanBits(floatBitsToUint(factor))) {
             EACH(c, i) { PUT(i, V(factor)); }
         } else {

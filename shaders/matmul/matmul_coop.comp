@@ -1,7 +1,7 @@
-// C = op(A) op(B) on matrix units through VK_KHR_cooperative_matrix at subgroup scope: half-precision
-// operands (f16 or bf16), 32-bit accumulation. Either operand may lie in memory as f32; it is rounded
-// while it is staged in shared memory. With SPLIT3 both operands are f32 and each is split into a high
-// and a low bf16 part: hi*hi + hi*lo + lo*hi, about 2^-16 relative error.
+// C = op(A) op(B) on matrix units through VK_KHR_cooperative_matrix at subgroup scope: half-precision operands (f16 or
+// bf16), 32-bit accumulation. Either operand may be stored as f32; it is rounded while it is staged in shared memory.
+// With SPLIT3 both operands are f32 and each is split into a high and a low bf16 part: hi*hi + hi*lo + lo*hi, relative
+// error about 2^-16.
 //! variant matmul_coop_f16
 //! variant matmul_coop_f16_dual DUAL=1
 //! variant matmul_coop_bf16 BF16=1
@@ -41,7 +41,7 @@ layout(constant_id = 10) const uint TRANS_A = 0;
 layout(constant_id = 11) const uint TRANS_B = 0;
 layout(constant_id = 12) const uint MODE_A = 2;
 layout(constant_id = 13) const uint MODE_B = 2;
-layout(constant_id = 14) const uint A_F32 = 0;      // the operand lies in memory as f32
+layout(constant_id = 14) const uint A_F32 = 0;      // the operand is stored as f32
 layout(constant_id = 15) const uint B_F32 = 0;
 layout(constant_id = 16) const uint STAGES = 2;     // buffers of the staged tile
 layout(constant_id = 17) const uint EPI = 0;
@@ -80,8 +80,8 @@ const uint PARTS = 1u;
 const uint SUBGROUPS = (BM / WM) * (BN / WN);
 const uint THREADS = SUBGROUPS * SUBGROUP;
 
-// Staged tiles keep the memory's contiguous direction; rows of 8-element vectors with one vector of
-// padding, so that the eight rows of a fragment fall into different banks.
+// Staged tiles keep the contiguous direction of memory. Rows are 8-element vectors plus one vector of padding, so that
+// the eight rows of a fragment are in different banks.
 const uint ROWS_A = TRANS_A != 0u ? BK : BM;
 const uint VECS_A = (TRANS_A != 0u ? BM : BK) / 8u;
 const uint ROWS_B = TRANS_B != 0u ? BN : BK;
@@ -94,7 +94,7 @@ const uint STAGE = (SIZE_A + SIZE_B) * PARTS;
 const uint LOADS_A = ROWS_A * VECS_A / THREADS;
 const uint LOADS_B = ROWS_B * VECS_B / THREADS;
 
-// The epilogue passes one row of fragments a subgroup at a time through shared memory.
+// The epilogue passes one row of fragments per subgroup at a time through shared memory.
 const uint LD_S = WN / 4u + 1u;
 const uint SCRATCH = (EPI & EPI_DIRECT) != 0u ? 0u : TM * LD_S;
 const uint SHARED = STAGES * STAGE > SUBGROUPS * SCRATCH ? STAGES * STAGE : SUBGROUPS * SCRATCH;
@@ -115,7 +115,7 @@ uint baseA, baseB, m0, n0, kEnd;
 const bool UNCHECKED_A = MODE_A == LOAD_EXACT || MODE_A == LOAD_CLAMP;
 const bool UNCHECKED_B = MODE_B == LOAD_EXACT || MODE_B == LOAD_CLAMP;
 
-// Eight elements of a row as they lie in memory: one vector of halves or two of floats.
+// Loads eight elements of a row as stored: one vector of halves or two of floats.
 void loadA(uint at, uint row, uint col, uint reg) {
     uint rows = TRANS_A != 0u ? kEnd : p.M, cols = TRANS_A != 0u ? p.M : kEnd;
     if (A_F32 != 0u) {
@@ -298,7 +298,7 @@ void multiply(uint at, uint wm, uint wn) {
     }
 }
 
-// Four neighbours of a row, n a multiple of four.
+// Stores four neighbours in a row; n is a multiple of four.
 void store(uint m, uint n, vec4 v, uint slice) {
     bool exact = (EPI & EPI_EXACT) != 0u;
     if (!exact && (m >= p.M || n >= p.N)) return;
@@ -338,7 +338,7 @@ void store(uint m, uint n, vec4 v, uint slice) {
 void main() {
     uint batch = gl_WorkGroupID.z;
 #ifdef TAIL
-    // The last tiles, too few to fill the device once more, are each computed by several workgroups.
+    // The last tiles, too few to fill the device, are each computed by several workgroups.
     Work work = workOf(gl_WorkGroupID.x, BM * BN);
     uint kBegin = work.kBegin;
     kEnd = work.kEnd;

@@ -1,7 +1,6 @@
-// C = op(A) op(B) in 32-bit floats on the ordinary arithmetic units: register blocking over
-// shared-memory tiles, next tile prefetched in registers. Any M, N, K; every device. DIRECT has no tiles in shared memory: each
-// thread reads operands by itself, which is for CPU devices. To them shared memory is memory like any other, and a barrier is a switch
-// between threads.
+// C = op(A) op(B) in f32 without matrix units: register blocking over shared-memory tiles, with the next tile
+// prefetched in registers. Any M, N, K; every device. DIRECT uses no shared memory: each thread reads its operands
+// itself. It is for CPU devices, where shared memory is ordinary memory and a barrier is a switch between threads.
 //! variant matmul_f32
 //! variant matmul_f32_direct DIRECT=1
 //! variant matmul_f32_tail TAIL=1
@@ -16,8 +15,8 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint BM = 64;
 layout(constant_id = 2) const uint BN = 64;
 layout(constant_id = 3) const uint BK = 16;
-layout(constant_id = 4) const uint TM = 4;   // rows a thread, a multiple of 4
-layout(constant_id = 5) const uint TN = 4;   // columns a thread, a multiple of 4
+layout(constant_id = 4) const uint TM = 4;   // rows per thread, a multiple of 4
+layout(constant_id = 5) const uint TN = 4;   // columns per thread, a multiple of 4
 layout(constant_id = 6) const uint LX = 8;   // columns of threads in a patch of 32
 layout(constant_id = 7) const uint TRANS_A = 0;
 layout(constant_id = 8) const uint TRANS_B = 0;
@@ -41,12 +40,12 @@ layout(set = 0, binding = 5, std430) restrict writeonly buffer W4 { vec4 w4[]; }
 #endif
 
 const uint THREADS = (BM / TM) * (BN / TN);
-const uint COLS = BN / TN;              // threads across
-const uint ROWS = BM / TM;              // threads down
+const uint COLS = BN / TN;              // columns of threads
+const uint ROWS = BM / TM;              // rows of threads
 const uint LY = 32u / LX;
 const uint LOADS_A = BM * BK / 4u / THREADS;
 const uint LOADS_B = BN * BK / 4u / THREADS;
-// Tiles lie k-major; the pad keeps vectors aligned and spreads the transposing stores over banks.
+// Tiles are stored k-major; the padding keeps vectors aligned and spreads the transposing stores over banks.
 const uint LD_A = BM / 4u + 1u;
 const uint LD_B = BN / 4u + 1u;
 const uint SIZE_A = BK * LD_A;
@@ -99,11 +98,11 @@ vec4 loadB(uint k, uint n) {
 }
 
 #ifdef DIRECT
-// Rows and columns of this thread, by fours.
+// Rows and columns of this thread, in groups of four.
 uint rowOf(uint i, uint ty) { return m0 + i / 4u * (ROWS * 4u) + ty * 4u + (i & 3u); }
 uint columnOf(uint j, uint tx) { return n0 + j / 4u * (COLS * 4u) + tx * 4u + (j & 3u); }
 
-// Four steps of the depth: a load is four neighbours of a row in memory, which are four steps, or four rows or columns.
+// Four steps of the depth. A load is four neighbours of a row in memory: four steps, or four rows or columns.
 void multiplyDirect(uint k0, uint tx, uint ty) {
     [[unroll]] for (uint i = 0; i < TM; ++i) {
         fragA[i] = TRANS_A != 0u ? loadA(rowOf(i & ~3u, ty), k0 + (i & 3u)) : loadA(rowOf(i, ty), k0);
@@ -214,7 +213,7 @@ void main() {
     uint t = gl_LocalInvocationIndex;
     uint batch = gl_WorkGroupID.z;
 #ifdef TAIL
-    // The last tiles, too few to fill the device once more, are each computed by several workgroups.
+    // The last tiles, too few to fill the device, are each computed by several workgroups.
     Work work = workOf(gl_WorkGroupID.x, BM * BN);
     uint kBegin = work.kBegin;
     kEnd = work.kEnd;
@@ -232,7 +231,7 @@ void main() {
 #ifdef DIRECT
     uint tx = t % COLS, ty = t / COLS;
 #else
-    // Threads in patches of LY x 32/LY: a patch reads few distinct vectors of either tile.
+    // Threads are arranged in patches of LY x 32/LY: a patch reads few distinct vectors of either tile.
     uint tx = t % LX + LX * (t / 32u % (COLS / LX));
     uint ty = t / LX % LY + LY * (t / 32u / (COLS / LX));
 

@@ -1,6 +1,6 @@
-// Second pass of a split-K product: adds the slices of partial sums in order and applies the epilogue.
-// The workspace holds batch x splits slices of padded rows (a multiple of four elements). With TAIL only the last tiles
-// were split: it holds their partial sums, tile by tile.
+// Second pass of a split-K product: adds the slices of partial sums in order and applies the epilogue. The workspace
+// holds batch x splits slices of padded rows (a multiple of four elements). With TAIL only the last tiles were split,
+// and the workspace holds their partial sums, tile by tile.
 //! variant matmul_reduce
 //! variant matmul_reduce_f16 OUT_HALF=1
 //! variant matmul_reduce_f16_dual OUT_HALF=1 DUAL=1

@@ -39,12 +39,12 @@ layout(push_constant) uniform Push {
     float inverseColumns;
 } push;
 
-// 1: the next rows are loaded before these are done with.
+// 1: the next rows are loaded while these are still in use.
 layout(constant_id = 5) const uint AHEAD = 0;
-// 1: a team that has no row left turns along with the others. For CPU drivers: SwiftShader walks through branches that
-// no invocation takes and stops at the barriers in them, as llvmpipe does where the condition is no constant. A turn
-// holds such barriers, those of `workgroupSum`, so subgroups that differ in their turns would meet in `acrossTeams` at
-// different barriers. Elsewhere a turn without a row is only a loss.
+// 1: a team without a row left iterates along with the others. For CPU drivers: SwiftShader executes branches that no
+// invocation takes and stops at the barriers in them, and so does llvmpipe unless the condition is constant. An
+// iteration has such barriers, those of `workgroupSum`, so subgroups with different numbers of iterations would wait in
+// `acrossTeams` at different barriers. On other devices an iteration without a row only costs time.
 layout(constant_id = 6) const uint LOCKSTEP = 0;
 
 #ifdef LAYER
@@ -53,7 +53,7 @@ layout(constant_id = 6) const uint LOCKSTEP = 0;
 #define SUMS_OF_ROW 1
 #endif
 
-// What the teams of a workgroup hand to the first one.
+// What the workgroup's teams pass to the first one.
 shared V teamParts[SUBGROUP_TEAMS == 1 ? gl_WorkGroupSize.x : 1];
 
 // The sum over the teams of the workgroup, in their order; the first team gets it.
@@ -78,7 +78,7 @@ void main() {
         biasSum[c] = V(0.0);
     }
     LOAD_EACH(c, i) { keptWeight[c] = weight[push.weightAt + i]; }
-    // Of the rows at hand, and of the next, which are on their way while these wait for their reduction.
+    // The present rows, and the next ones, which load while these wait for their reduction.
     STORAGE(X_T) loadedX[BATCH_KEPT];
     STORAGE(Y_T) loadedDy[BATCH_KEPT];
     STORAGE(X_T) nextX[BATCH_KEPT];
@@ -122,7 +122,7 @@ void main() {
             }
         }
         if (AHEAD == 1) { LOAD_ROWS(first + TEAMS * BATCH) }
-// h / scale: the scale joins sums and factors of the row, so that an element takes few operations.
+// h / scale: the scale is applied to sums and factors of the row, so that an element takes few operations.
 #ifdef LAYER
 #define H(b, c, i) (DECODE(X_T, RECALL(loadedX, b * KEPT + c, x[push.xAt + base + i])) - rowStats[b].x)
 #else
@@ -130,7 +130,7 @@ void main() {
 #endif
 #define D(b, c, i) DECODE(Y_T, RECALL(loadedDy, b * KEPT + c, dy[push.dyAt + base + i]))
 #define W(c, i) RECALL(keptWeight, c, weight[push.weightAt + i])
-        // Of each row: the sum of g * h and, for LayerNorm, that of g.
+        // For each row: the sum of g * h and, for LayerNorm, the sum of g.
         vec4 totals = vec4(0.0), lost = vec4(0.0);
         EACH_OF_BATCH(b) {
             uint base = (first + b) * push.vectors;
@@ -147,7 +147,7 @@ void main() {
                     biasSum[c] += d;
 #endif
                 } else {
-                    // The thread's own words: nobody else touches them.
+                    // The thread's own words: no other thread accesses them.
                     partial[sums + i] = (first == firstOfBlock ? V(0.0) : partial[sums + i]) + dWeight;
 #ifdef LAYER
                     uint at = sums + push.vectors + i;

@@ -39,7 +39,7 @@ layout(push_constant) uniform Push {
     float inverseColumns, eps;
 } push;
 
-// NVIDIA's compiler takes unpackHalf2x16 of packHalf2x16 for the value before, unrounded; the word must look changed.
+// NVIDIA's compiler folds unpackHalf2x16(packHalf2x16(x)) to x, unrounded; so make the word look changed.
 #if X_T == 1
 #define AS_STORED(word) ((word) ^ push.nothing)
 #else
@@ -75,7 +75,7 @@ void main() {
                 r += DECODE(X_T, RECALL(loadedResidual, b * KEPT + c, residual[push.residualAt + base + i]));
                 STORAGE(X_T) stored = ENCODE(X_T, r);
                 total[push.totalAt + base + i] = stored;
-                // What is normalized is what is stored.
+                // Normalize what is stored.
                 stored = AS_STORED(stored);
                 KEEP(kept, b * KEPT + c, stored);
                 r = DECODE(X_T, stored);

@@ -1,8 +1,8 @@
 #version 460
 // The second pass of the global gradient norm: from the blocks' sums of squares, norm = gradientScale * sqrt(sum) and
 //   clip = gradientScale * min(1, maxNorm / (norm + 1e-6))                        (PyTorch's clip_grad_norm_)
-// Where gradients are clipped, a norm that is not finite makes clip 0: the step is skipped, which is counted, and is no longer one of
-// the steps made. The next has its number, and with it its learning rate and bias corrections. One workgroup.
+// If gradients are clipped, a norm that is not finite makes clip 0: the step is skipped and counted as skipped, not as
+// made. The next step has its number, and so its learning rate and bias corrections. One workgroup.
 #extension GL_GOOGLE_include_directive : require
 #include "optimizer_state.glsl"
 layout(local_size_x = 256, local_size_x_id = 0) in;

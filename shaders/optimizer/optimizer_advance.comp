@@ -1,5 +1,5 @@
 #version 460
-// Begins an optimizer step: counts it, moves the random streams on, and computes the step's learning rate (linear
+// Begins an optimizer step: counts it, advances the random streams, and computes the step's learning rate (linear
 // warm-up to peakRate, then a half cosine down to finalRate) and bias corrections. One invocation.
 #extension GL_GOOGLE_include_directive : require
 #include "optimizer_state.glsl"
@@ -7,7 +7,7 @@ layout(local_size_x = 1) in;
 
 layout(set = 0, binding = 0, std430) buffer State { OptimizerState state; };
 
-// 1 - e^x for x <= 0, without the cancellation near 0.
+// 1 - e^x for x <= 0, without cancellation near 0.
 float oneMinusExp(float x) {
     if (x < -0.3) return 1.0 - exp(x);
     // Taylor to x^8: the next term is under 2^-27 of the result.

@@ -7,7 +7,7 @@
 // are (i, i + headSize / 2), or (2i, 2i + 1) when INTERLEAVED. The backward pass rotates the other way.
 #extension GL_GOOGLE_include_directive : require
 #ifdef INTERLEAVED
-// Whole pairs are needed.
+// The width must be whole pairs.
 #ifndef VEC
 #define VEC 2
 #endif
@@ -40,7 +40,7 @@ void main() {
 #ifdef INTERLEAVED
         uint at = push.xAt + row * push.stride + head * push.headVectors + i;
         V v = DECODE(X_T, x[at]);
-        // A vector of pairs meets a vector of (cos, sin).
+        // A vector of pairs takes a vector of (cos, sin).
         V a = angles[push.tableAt + position * push.headVectors + i];
         v.xy = vec2(v.x * a.x - push.direction * v.y * a.y, push.direction * v.x * a.y + v.y * a.x);
 #if VEC == 4

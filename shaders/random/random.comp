@@ -23,7 +23,7 @@ layout(push_constant) uniform Push {
 } push;
 
 #if KIND == 2
-// Two of them from two words.
+// Two normal numbers from two words.
 vec2 normals(uvec2 bits) {
     // In (0, 1]: never the logarithm of 0.
     float u = float(bits.x) * (1.0 / 4294967296.0) + (0.5 / 4294967296.0);
@@ -41,7 +41,7 @@ void main() {
 #if KIND == 0
         uvec4 v = bits;
 #elif KIND == 1
-        // The sum may round up to high, which is outside of the range.
+        // The sum may round up to `high`, which is outside the range.
         precise vec4 v = min(push.a + push.b * (vec4(bits >> 8) * (1.0 / 16777216.0)), vec4(push.largest));
 #else
         vec4 v = push.a + push.b * vec4(normals(bits.xy), normals(bits.zw));

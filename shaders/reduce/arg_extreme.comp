@@ -1,5 +1,6 @@
 #version 460
-// y[row] = the place of the row's largest element (MIN: smallest), the first of equal ones. A NaN is beyond all numbers.
+// y[row] = the index of the row's largest element (MIN: smallest), the first among equals. A NaN counts as beyond all
+// numbers.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 256, local_size_x_id = 0) in;
 layout(constant_id = 1) const uint MIN = 0;
@@ -11,10 +12,10 @@ layout(push_constant) uniform Push {
     uint rows, columns, xAt, yAt;
 } push;
 
-// Of each invocation: the key of its best element, and its place.
+// For each invocation: the key of its best element, and its index.
 shared uvec2 best[gl_WorkGroupSize.x];
 
-// Words in the order of the numbers that they are: those of negative ones are turned round. 0 and -0 are equal.
+// Words that sort like the numbers they stand for: those of negative numbers are reversed. 0 and -0 are equal.
 uint key(uint bits) {
     uint size = bits & 0x7fffffffu;
     if (size > 0x7f800000u) return 0xffffffffu;

@@ -2,9 +2,9 @@
 //! axis - | pair PAIR
 //! axis - VEC=4 | narrow
 #version 460
-// y_j = alpha * sum over rows of x_rj + beta * y_j. The grid is (column tiles, row blocks); with more than one block,
-// block b writes its sums to row b of y, for a second dispatch to add. PAIR splits the columns in two halves with an
-// output each.
+// y_j = alpha * sum over rows of x_rj + beta * y_j. The grid is (column tiles, row blocks). With more than one block,
+// block b writes its sums to row b of y, for a second dispatch to add. PAIR splits the columns into two halves, each
+// with its own output.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "narrow.glsl"

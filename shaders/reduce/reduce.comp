@@ -2,9 +2,9 @@
 //! axis f32 X_T=0 | f16 X_T=1 VEC2=2 | bf16 X_T=2 VEC2=2
 //! axis - VEC=4 | narrow
 #version 460
-// ROWS: y[row] = beta * y[row] + alpha * op over the row of x. Else: the grid's workgroups each take a block of
-// consecutive vectors, and block b writes y[b]. OP: 0 sum, 1 sum of squares, 2 maximum, 3 minimum, 4 maximum of
-// |x| (alpha and beta as for the sums). A NaN among the elements is the result.
+// ROWS: y[row] = beta * y[row] + alpha * op over the row of x. Otherwise each workgroup of the grid reduces a block of
+// consecutive vectors, and block b writes y[b]. OP: 0 sum, 1 sum of squares, 2 maximum, 3 minimum, 4 maximum of |x|
+// (alpha and beta as for the sums). If an element is NaN, so is the result.
 #extension GL_GOOGLE_include_directive : require
 #include "narrow.glsl"
 #include "storage.glsl"
@@ -36,7 +36,7 @@ float take(V v) {
     return sumOf(v);
 }
 
-// max and min of a number and a NaN may be either: the largest word without its sign tells.
+// max and min of a number and a NaN may return either: detect NaN by the largest word without its sign.
 uint seen = 0;
 void look(V v) {
     if (OP < 2) return;

@@ -1,5 +1,5 @@
 #version 460
-// y[(slot + counter) mod slots] = beta * that + alpha * sum of x, the counter read from a device buffer, so that a
+// y[(slot + counter) mod slots] = beta * that + alpha * sum of x. The counter is read from a device buffer, so that a
 // recorded dispatch fills one slot after another. One workgroup.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 256, local_size_x_id = 0) in;

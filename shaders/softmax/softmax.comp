@@ -2,8 +2,8 @@
 //! axis f32 X_T=0 | f16 X_T=1 VEC2=2 | bf16 X_T=2 VEC2=2
 //! axis - VEC=4 | narrow
 #version 460
-// y = exp(s x - max(s x)) / sum; backward dx = s * y * (dy - sum(dy * y)), with x holding y. The output may be one of
-// the inputs. Where MASKED is not 0, a row of which every element is -infinity has the result 0, and so the gradient 0.
+// y = exp(s x - max(s x)) / sum; backward dx = s * y * (dy - sum(dy * y)), where x holds y. The output may be one of
+// the inputs. If MASKED is not 0, a row with only -infinity has the result 0, and so the gradient 0.
 #extension GL_GOOGLE_include_directive : require
 #include "narrow.glsl"
 #include "storage.glsl"
@@ -53,7 +53,7 @@ void main() {
             ADD_OF_ROW(sum, lost, sumOf(e))
         }
         vec2 all = teamExpSum(vec2(most, ROW_SUM(sum, lost)));
-        // Of any other row the sum is at least 1: that of its largest element.
+        // In any other row the sum is at least 1, from its largest element.
         float factor = push.masked != 0 && all.y == 0.0 ? 0.0 : exp(most - all.x) / all.y;
         EACH(c, i) {
             V e = RECALL(kept, c, exp(push.scale * X(i) - most));

@@ -1,12 +1,13 @@
-//! `HeliosError`: the class that every error of this package is an instance of, besides being an `Error`,
-//! `TypeError` or `RangeError`.
+//! `HeliosError`, the class of every error that this package throws. Each is also an `Error`, `TypeError` or
+//! `RangeError`.
 
 use napi::sys;
 
 use super::values::{clear_exception, made, set, string};
 use crate::error::Result;
 
-/// The classes of an error are fixed by its kind, so membership goes by the code that all of them carry.
+/// An error's class follows from its kind and cannot be `HeliosError` too, so `instanceof` tests the code that all of
+/// them carry.
 const SOURCE: &str = "(class HeliosError extends Error {
   constructor(message, { code = 'ERR_HELIOS_VULKAN', call = '', argument, value, report, rank } = {}) {
     super(message);
@@ -30,7 +31,7 @@ pub fn export(env: sys::napi_env, exports: sys::napi_value) -> Result<()> {
     match made(env, "napi_run_script", run) {
         Ok(class) => set(env, exports, "HeliosError", Ok(class)),
         Err(_) => {
-            // A runtime that runs no scripts for modules: the errors are as they are.
+            // A runtime without script evaluation: `instanceof HeliosError` does not work there, the errors do.
             clear_exception(env);
             Ok(())
         }

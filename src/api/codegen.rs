@@ -12,9 +12,9 @@ use super::values::{Made, Object, Out, array, number};
 use crate::context::Context;
 use crate::error::Error;
 
-/// Builds the compute shader of a program: what is computed for each element, as words in the format of
-/// docs/design/codegen.md. The result goes to `createPipeline(spirv, bindings, pushBytes)`; equal words give equal
-/// SPIR-V. Needs no device. Throws a RangeError that names the word that is wrong.
+/// Builds a compute shader from a program: what it computes for each element, as words in the format of
+/// docs/design/codegen.md. Pass the result to `createPipeline(spirv, bindings, pushBytes)`. Equal words give equal
+/// SPIR-V. Needs no device. Throws a RangeError that names the wrong word.
 #[napi(
     js_name = "buildKernel",
     ts_args_type = "words: Uint32Array",
@@ -33,7 +33,7 @@ pub fn build_kernel(env: &Env, words: Arg) -> napi::Result<Out> {
     })
 }
 
-/// A shader and what its pipeline needs to know.
+/// A JS object with a shader and what its pipeline needs to know.
 pub(super) fn shader_object(env: sys::napi_env, spirv: &[u32]) -> Made {
     let reflection = Context::reflect(spirv)?;
     let bytes = size_of_val(spirv);

@@ -1,4 +1,4 @@
-//! The calls under `helios-vk/distributed`: a group of processes, and its collectives.
+//! The calls that `helios-vk/distributed` is built on: a group of processes, and its collectives.
 
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ use crate::collective::group;
 use crate::context::{Context, Engine, Range};
 use crate::error::{Error, Result};
 
-/// What a library of the engine is, without starting it. For a process that only looks: the library stays loaded.
+/// Says what library of an engine this is, without starting the engine. The library stays loaded, so call this in a
+/// process that does nothing else.
 ///
-/// Throws `ERR_HELIOS_NO_ENGINE` for what does not load, or is not of that engine.
+/// Throws `ERR_HELIOS_NO_ENGINE` if the library does not load or belongs to another engine.
 #[napi(
     js_name = "collectiveProbe",
     ts_args_type = "library: string, engine?: 'mpi' | 'nccl'",
@@ -43,13 +44,15 @@ pub fn collective_probe(env: &Env, library: Arg, engine: Arg) -> napi::Result<Ou
     })
 }
 
-/// Whether an engine's name is that of NCCL; MPI's when it is left out.
+/// Whether `engine` names NCCL; left out, it is MPI.
 fn is_nccl(engine: Arg) -> Result<bool> {
     Ok(!engine.missing() && named("engine", engine, ["mpi", "nccl"], |name| name)? == "nccl")
 }
 
-/// Loads the first of these libraries that is an NCCL; with `unique`, also what rank 0 gives all other ranks, in
-/// hexadecimal. Use `init` of `helios-vk/distributed` instead.
+/// Loads the first of these libraries that is an NCCL. With `unique`, also returns the identifier that rank 0 sends to
+/// all other ranks, in hexadecimal.
+///
+/// Use `init` of `helios-vk/distributed` instead.
 #[napi(
     js_name = "collectiveNccl",
     ts_args_type = "libraries: string[], unique: boolean",
@@ -71,10 +74,13 @@ pub fn collective_nccl(env: &Env, libraries: Arg, unique: Arg) -> napi::Result<O
     })
 }
 
-/// Makes this process rank `rank` of `size` and starts the engine on a thread of its own; `collectiveStatus` says how
-/// it goes. `libraries` are tried in turn; `limitMs` is how long a collective may take. For MPI, `text`, of at most 1024
-/// bytes, is what all ranks get from rank 0; for NCCL, `id` is rank 0's (`collectiveNccl`), and `drivers` are
-/// libraries of CUDA's driver. Use `init` of `helios-vk/distributed` instead.
+/// Makes this process rank `rank` of `size` and starts the engine on a thread of its own; `collectiveStatus` reports
+/// its progress. `libraries` are tried in turn; `limitMs` is how long a collective may take.
+///
+/// For MPI, `text`, of at most 1024 bytes, is what rank 0 sends to all ranks. For NCCL, `id` is rank 0's
+/// (`collectiveNccl`), and `drivers` are libraries of CUDA's driver.
+///
+/// Use `init` of `helios-vk/distributed` instead.
 #[napi(
     js_name = "collectiveStart",
     ts_args_type = "options: CollectiveStartOptions"
@@ -122,9 +128,11 @@ pub fn collective_start(env: &Env, options: Arg) -> napi::Result<()> {
     })
 }
 
-/// How the group is: `called` is the number of the last call, `begun` of the last one whose turn has come, `ended` of
-/// the last one that has ended; where these two differ, `call` says which it is and `forMs` for how long. `text` is rank 0's. Null without a
-/// group. Waits for nothing, also while another thread waits for the device.
+/// The group's state, or null without a group. `called`, `begun` and `ended` are the numbers of the last call made, the
+/// last one started and the last one finished. Where the last two differ, `call` names the call that is running, and
+/// `forMs` says for how long. `text` is rank 0's.
+///
+/// Never blocks, not even while another thread waits for the device.
 #[napi(
     js_name = "collectiveStatus",
     ts_return_type = "CollectiveStatus | null"
@@ -139,7 +147,7 @@ pub fn collective_status(env: &Env) -> napi::Result<Out> {
         let (ledger, text) = (&state.ledger, state.text.clone());
         let (phase, failure) = (ledger.phase, ledger.failure.clone());
         let (called, begun, ended) = (ledger.last, ledger.begun, ledger.ended);
-        // What follows may run JavaScript.
+        // Building the result may run JavaScript.
         drop(state);
         let (number, name, elapsed) = match begun {
             Some((call, since)) => (call.number, call.to_string(), since.elapsed()),
@@ -168,8 +176,8 @@ pub fn collective_status(env: &Env) -> napi::Result<Out> {
     })
 }
 
-/// Fails the group: what it has under way ends at once, and later calls throw this. May be called from any thread of
-/// JavaScript, also while another one waits for the device. Without a group there is nothing to do.
+/// Fails the group: its running calls end at once, and later calls throw this error. Any JavaScript thread may call it,
+/// also while another one waits for the device. Without a group it does nothing.
 #[napi(
     js_name = "collectiveAbort",
     ts_args_type = "code: HeliosErrorCode, message: string, rank?: number"
@@ -210,8 +218,8 @@ fn named<T: Copy>(
     Err(Error::range(argument, problem, text))
 }
 
-/// A collective on `count` elements from element `offset` of the buffer on, by default all to its end; its timeline
-/// value. See `Group` of `helios-vk/distributed`.
+/// Runs a collective on `count` elements of the buffer from element `offset` on, by default all to its end. Returns its
+/// timeline value. See `Group` of `helios-vk/distributed`.
 #[napi(
     ts_args_type = "kind: 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast' | 'allToAll', buffer: BufferHandle, options?: CollectiveOptions",
     ts_return_type = "TimelineValue"
@@ -249,8 +257,8 @@ pub fn collective(env: &Env, kind: Arg, buffer: Arg, options: Arg) -> napi::Resu
     })
 }
 
-/// Leaves the group together with all other ranks, behind everything called so far; the timeline value at which all
-/// have left. MPI has ended then, and cannot start again in this process.
+/// Leaves the group together with all other ranks, after everything called so far. Returns the timeline value at which
+/// all have left. MPI is finished then and cannot start again in this process.
 #[napi(js_name = "collectiveLeave", ts_return_type = "TimelineValue")]
 pub fn collective_leave(env: &Env) -> napi::Result<f64> {
     call(env, "destroy", || {
@@ -258,8 +266,8 @@ pub fn collective_leave(env: &Env) -> napi::Result<f64> {
     })
 }
 
-/// Forgets a group that was left or has failed, behind everything called so far; a device that is gone has taken it
-/// along. Whether MPI has been started in this process, which it can be once.
+/// Forgets a group that was left or has failed, after everything called so far; if the device is gone, the group is
+/// too. Returns whether MPI has been started in this process, which is possible only once.
 #[napi(js_name = "collectiveForget")]
 pub fn collective_forget(env: &Env) -> napi::Result<bool> {
     call(env, "destroy", || match group::current() {

@@ -1,5 +1,5 @@
-//! JS arguments as Rust values. Raw Node-API: these run on the hot path, and an
-//! error must name the argument.
+//! Converts JS arguments to Rust values. Uses raw Node-API, because this is the hot path and each error must name its
+//! argument.
 
 use std::ffi::CString;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use crate::error::{Class, Error, Result};
 use crate::memory::bulk::Source;
 use crate::plan::decode::BindingRange;
 
-/// A JS argument as it came. Handed to the functions below together with its name.
+/// A JS argument as it came. The functions below get it together with its name.
 #[derive(Clone, Copy)]
 pub struct Arg {
     env: sys::napi_env,
@@ -41,7 +41,7 @@ impl ValidateNapiValue for Arg {
     }
 }
 
-/// Whether an ArrayBuffer has lost its memory; not if that cannot be found out.
+/// Whether an ArrayBuffer is detached; false if the runtime cannot say.
 pub fn is_detached(env: sys::napi_env, buffer: sys::napi_value) -> bool {
     let mut detached = false;
     // SAFETY: the value is of `env`. If the call fails, the answer stays.
@@ -49,8 +49,8 @@ pub fn is_detached(env: sys::napi_env, buffer: sys::napi_value) -> bool {
     detached
 }
 
-/// Bytes of JS memory, valid until control returns to JS. Read and written only through the pointer:
-/// another worker may share them.
+/// Bytes of JS memory, valid until control returns to JS. Accessed only through the pointer, since another worker may
+/// share them.
 #[derive(Clone, Copy)]
 pub struct Bytes {
     pub data: *mut u8,
@@ -59,8 +59,8 @@ pub struct Bytes {
 
 impl Bytes {
     /// # Safety
-    /// Not to be kept beyond the call, nor while JS runs: that may detach or shrink them. Other threads may
-    /// write them, but not take them away: what workers share neither shrinks nor moves.
+    /// Do not use the bytes after the call, or after JS has run: JS may detach or shrink them. Other threads may write
+    /// them but cannot take them away: memory that workers share neither shrinks nor moves.
     pub unsafe fn source<'a>(self) -> Source<'a> {
         // SAFETY: the engine gave pointer and length; the caller keeps to the call.
         unsafe { Source::new(self.data, self.len) }
@@ -83,7 +83,7 @@ impl Arg {
         ValueType::from(kind)
     }
 
-    /// The answer to one of the `napi_is_…` questions; no if it fails.
+    /// Asks one of the `napi_is_…` questions; false if the call fails.
     fn is(
         self,
         question: unsafe fn(sys::napi_env, sys::napi_value, *mut bool) -> sys::napi_status,
@@ -98,7 +98,7 @@ impl Arg {
         matches!(self.kind(), ValueType::Undefined | ValueType::Null)
     }
 
-    /// The value as a message shows it.
+    /// The value as messages show it.
     pub fn describe(self) -> String {
         match self.kind() {
             ValueType::Undefined => "undefined".to_owned(),
@@ -120,7 +120,7 @@ impl Arg {
         }
     }
 
-    /// The text of a primitive; coercing one runs no JS.
+    /// The text of a primitive. Coercing a primitive runs no JS.
     fn text(self) -> String {
         let mut value = self.raw;
         // SAFETY: as above.
@@ -219,7 +219,7 @@ impl Arg {
     }
 
     pub fn u32_or(self, name: &str, default: u32) -> Result<u32> {
-        // The usual case first: the type is asked for only when it is not a number.
+        // Numbers are the usual case, so ask for the type only if this fails.
         match self.double() {
             None if self.kind() == ValueType::Undefined => Ok(default),
             _ => self.u32(name),
@@ -328,7 +328,7 @@ impl Arg {
                 clear_exception(self.env);
                 return Err(self.wrong(name, EXPECTED));
             }
-            // Views of detached memory are empty, so others need no further look.
+            // Only views of zero length can be of detached memory: the others need no check.
             if length == 0 && is_detached(self.env, buffer) {
                 return Err(Error::Type {
                     argument: name.to_owned(),
@@ -338,8 +338,8 @@ impl Arg {
             }
             let len = match element_size(kind) {
                 Some(size) => length * size,
-                // A kind that this Node-API does not name: Float16Array. Never beyond its memory,
-                // whatever else a runtime may add.
+                // Node-API has no name for this kind: Float16Array. Whatever kinds a runtime adds, never read beyond
+                // their memory.
                 None => {
                     let mut whole = 0;
                     // SAFETY: the buffer of a typed array.
@@ -415,9 +415,9 @@ impl Arg {
         Err(self.wrong(name, EXPECTED))
     }
 
-    /// What [`Self::bytes`] takes, for an upload; a typed array of very few numbers is copied into `space`. A new one
-    /// of up to 64 bytes has no memory of its own before somebody asks for it, and V8 takes that for an occasion to
-    /// collect garbage, for as long as a large upload takes.
+    /// As [`Self::bytes`], for an upload. Up to [`FEW`] numbers are copied into `space`: a new typed array of up to 64
+    /// bytes has no memory of its own until somebody asks for it, and asking makes V8 collect garbage, which takes as
+    /// long as a large upload.
     pub fn upload(self, name: &str, space: &mut [u8; 4 * FEW]) -> Result<Bytes> {
         let Some((kind, length)) = self.typed_array() else {
             return self.bytes(name);
@@ -428,7 +428,7 @@ impl Arg {
                 len,
             });
         }
-        // What has elements of a known size is not detached, and needs no further look.
+        // A view with elements of a known size is not detached: no further check.
         match element_size(kind) {
             Some(size) if length > 0 => self.typed_data(length * size),
             _ => None,
@@ -436,7 +436,7 @@ impl Arg {
         .map_or_else(|| self.bytes(name), Ok)
     }
 
-    /// The memory of a typed array of `len` bytes; none if the runtime does not give it.
+    /// The memory of a typed array of `len` bytes; none if the runtime does not expose it.
     fn typed_data(self, len: usize) -> Option<Bytes> {
         let mut data = ptr::null_mut();
         // SAFETY: the value is a typed array.
@@ -455,8 +455,8 @@ impl Arg {
         (status == sys::Status::napi_ok).then_some(Bytes { data, len })
     }
 
-    /// The bytes of up to [`FEW`] 32-bit numbers, one by one; none for anything else, and for NaNs, whose bits may not
-    /// come through.
+    /// Reads up to [`FEW`] 32-bit numbers one by one. None for anything else, and for NaNs, whose bits may change on
+    /// the way.
     fn few(
         self,
         kind: sys::napi_typedarray_type,
@@ -492,7 +492,7 @@ impl Arg {
         Some(4 * length)
     }
 
-    /// Kind and elements of a typed array, whose memory is not asked for; none for anything else.
+    /// Kind and length of a typed array, without asking for its memory; none for anything else.
     fn typed_array(self) -> Option<(sys::napi_typedarray_type, usize)> {
         if !self.is(sys::napi_is_typedarray) {
             return None;
@@ -548,8 +548,8 @@ impl Arg {
         Ok(words)
     }
 
-    /// Buffer handles of an array (or an Int32Array) into `out`; how many there are. Where one is
-    /// `{ buffer, offset, size }`, `ranges` gets what to bind of each.
+    /// Writes the buffer handles of an array (or Int32Array) into `out` and returns how many there are. For an element
+    /// `{ buffer, offset, size }`, `ranges` gets the range to bind.
     pub fn handles(
         self,
         name: &str,
@@ -662,7 +662,7 @@ impl Arg {
     }
 }
 
-/// Elements of a typed array that are read one by one sooner than through its memory.
+/// Reading this many elements of a typed array one by one is faster than asking for its memory.
 pub const FEW: usize = 4;
 
 fn element_size(kind: sys::napi_typedarray_type) -> Option<usize> {
@@ -685,7 +685,7 @@ fn no_room(bytes: usize) -> Error {
     }
 }
 
-/// A copy of an argument's bytes; an error where the process has no memory for it.
+/// Copies an argument's bytes; fails if the process is out of memory.
 pub fn copied(source: Source<'_>) -> Result<Vec<u8>> {
     source.to_vec().map_err(|_| no_room(source.len()))
 }

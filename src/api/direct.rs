@@ -1,6 +1,6 @@
-//! The calls that programs make most, without the wrapper that `#[napi]` gives them: it keeps account of borrowed
-//! class instances, of which there are none here, and that takes longer than waiting for a value that is reached. The
-//! functions, their texts and their types are those of `#[napi]`; only what JavaScript calls is exchanged.
+//! Fast paths for the most frequent calls, without the wrapper that `#[napi]` generates: it tracks borrowed class
+//! instances, of which this addon has none, and that takes longer than a wait for a value already reached.
+//! Documentation and types of these functions still come from `#[napi]`; only the exported function is replaced.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -17,14 +17,14 @@ use crate::error::{Error, Result};
 
 type Callback = unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> sys::napi_value;
 
-/// What a call may give back.
+/// What a call may return.
 trait Answer {
     fn value(self, env: sys::napi_env) -> Result<sys::napi_value>;
 }
 
 impl Answer for () {
     fn value(self, _: sys::napi_env) -> Result<sys::napi_value> {
-        // Stands for undefined.
+        // Null stands for undefined.
         Ok(ptr::null_mut())
     }
 }
@@ -47,10 +47,10 @@ impl Answer for f64 {
     }
 }
 
-/// The arguments of a call; those that were not given are undefined.
+/// The arguments of a call; missing ones are undefined.
 ///
 /// # Safety
-/// `env` and `info` are those of a callback that runs.
+/// `env` and `info` must be those of a running callback.
 unsafe fn arguments<const N: usize>(
     env: sys::napi_env,
     info: sys::napi_callback_info,
@@ -72,7 +72,7 @@ unsafe fn arguments<const N: usize>(
     Ok(raw.map(|value| Arg::of(env, value)))
 }
 
-/// Runs a call and gives what it gives to JavaScript; its errors are pending exceptions.
+/// Runs a call and converts its result for JavaScript. An error becomes a pending exception.
 fn answer<const N: usize, T: Answer>(
     name: &CStr,
     env: sys::napi_env,
@@ -84,7 +84,7 @@ fn answer<const N: usize, T: Answer>(
         let result = match unsafe { arguments(env, info) } {
             Ok(arguments) => match call(&Env::from_raw(env), arguments) {
                 Ok(answer) => answer.value(env),
-                // `raise::call` has thrown.
+                // `raise::call` has thrown already.
                 Err(_) => return Some(ptr::null_mut()),
             },
             Err(error) => Err(error),
@@ -95,7 +95,7 @@ fn answer<const N: usize, T: Answer>(
         }))
     });
     answered.unwrap_or_else(|| {
-        // No success: something on the way there or back panicked.
+        // If this fails, a conversion panicked.
         guard(ptr::null_mut(), || {
             let error = Error::Internal("a panic; the standard error has its text".into());
             throw(env, &name.to_string_lossy(), &error, "");
@@ -118,7 +118,7 @@ macro_rules! direct {
     };
 }
 
-/// Exchanges them on the addon's exports.
+/// Replaces the functions in the addon's exports.
 pub fn export(env: sys::napi_env, exports: sys::napi_value) -> Result<()> {
     let calls: [(&CStr, Callback); 10] = direct! {
         c"createBuffer": resources::create_buffer, [bytes, visible, options];

@@ -1,6 +1,5 @@
-//! Objects of JavaScript's that are watched and not kept: who frees device memory with the objects that stand for it
-//! finds out here, in the middle of a program, which of them are garbage. A `FinalizationRegistry` says so between
-//! turns of the event loop alone.
+//! Lists of weak references. JavaScript that frees device memory when its objects become garbage learns here, in the
+//! middle of a program, which of them have. A `FinalizationRegistry` reports that only between turns of the event loop.
 
 use std::cell::RefCell;
 
@@ -20,12 +19,12 @@ thread_local! {
     static LISTS: RefCell<Vec<List>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The environment ends, and its references with it.
+/// The environment ends; its references end with it.
 pub fn leave() {
     LISTS.set(Vec::new());
 }
 
-/// Runs `body` on the list of this number.
+/// Runs `body` on the list with this number.
 fn with<T>(number: Arg, body: impl FnOnce(&mut List) -> Result<T>) -> Result<T> {
     let index = number.integer("list", u64::from(u32::MAX))?;
     LISTS.with_borrow_mut(|lists| match lists.get_mut(index as usize) {
@@ -38,7 +37,7 @@ fn with<T>(number: Arg, body: impl FnOnce(&mut List) -> Result<T>) -> Result<T> 
     })
 }
 
-/// Makes a list of objects that are watched and not kept alive; its number, which means nothing to other workers.
+/// Makes a list of weak references. Returns its number, which is valid only in this worker.
 #[napi(js_name = "weakList", ts_return_type = "number")]
 pub fn weak_list(env: &Env) -> napi::Result<u32> {
     call(env, "weakList", || {
@@ -49,7 +48,7 @@ pub fn weak_list(env: &Env) -> napi::Result<u32> {
     })
 }
 
-/// Puts an object at the end of a list.
+/// Appends an object to a list.
 #[napi(js_name = "weakAdd", ts_args_type = "list: number, object: object")]
 pub fn weak_add(env: &Env, list: Arg, object: Arg) -> napi::Result<()> {
     call(env, "weakAdd", || {
@@ -68,9 +67,9 @@ pub fn weak_add(env: &Env, list: Arg, object: Arg) -> napi::Result<()> {
     })
 }
 
-/// Takes out of a list, in which the others keep their order, what `gone` has a 1 for, and objects that were garbage, for
-/// which `gone` has a 1 afterwards. With `collect` the runtime collects its garbage first: V8 does, in the call.
-/// `gone` has a byte for each object of the list.
+/// Removes from a list the objects whose byte in `gone` is 1, and those that have become garbage, whose bytes are set
+/// to 1. The rest keep their order. `gone` has one byte for each object of the list. With `collect` the runtime
+/// collects garbage first; V8 does so within the call.
 #[napi(
     js_name = "weakSweep",
     ts_args_type = "list: number, gone: Uint8Array, collect?: boolean"

@@ -24,7 +24,7 @@ use crate::shaders::SHADERS;
 use crate::timing::PHASES;
 use crate::vk_ext;
 
-/// What `initDevice({ commandBuffers })` may ask for.
+/// The largest `initDevice({ commandBuffers })`.
 const MAX_COMMAND_BUFFERS: u64 = 64;
 
 fn version(v: u32) -> String {
@@ -36,7 +36,7 @@ fn version(v: u32) -> String {
     )
 }
 
-/// The component types of the operands and the scope, as Vulkan's numbers and by name, and whether sums saturate.
+/// Component types of the operands and scope, as Vulkan's numbers and by name, and whether sums saturate.
 fn operands(object: Object, types: [i32; 4], scope: i32, saturating: bool) -> Object {
     let names = ["AType", "BType", "CType", "ResultType"];
     let mut object = object;
@@ -217,19 +217,19 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
 
 /// Creates the device on the first call; later calls, from any thread, return the same information.
 ///
-/// Prefers discrete over integrated over virtual over CPU devices; `HELIOS_DEVICE` or `options.device`
-/// names another by index, UUID, PCI address or part of its name.
+/// Prefers discrete to integrated to virtual to CPU devices; `HELIOS_DEVICE` or `options.device` selects another by
+/// index, UUID, PCI address or part of its name.
 ///
 /// `options.safe` (or `HELIOS_SAFE=1`) is for shaders that are not trusted: see docs/safe-mode.md. Throws
-/// `ERR_HELIOS_UNSUPPORTED` where the device has no bounds checks, and `ERR_HELIOS_INVALID_ARGUMENT` where there is
-/// a device with the other setting already.
+/// `ERR_HELIOS_UNSUPPORTED` if the device has no bounds checks, and `ERR_HELIOS_INVALID_ARGUMENT` if there is already a
+/// device with the other setting.
 ///
-/// `options.commandBuffers` (1 to 64, by default 8) is how many submissions may be in flight before a call waits for the
-/// device; of graphs, which have their own, 256 launches may be. Throws a RangeError where there is a device with another
-/// number already.
+/// `options.commandBuffers` (1 to 64, by default 8) is how many submissions may be in flight before a call waits for
+/// the device. Graphs have their own command buffers: up to 256 launches may be in flight. Throws a RangeError if there
+/// is already a device with another number.
 ///
-/// Throws `ERR_HELIOS_NO_LOADER` without a Vulkan loader, `ERR_HELIOS_NO_DEVICE` without a driver or a
-/// device that can be used; the message says what to install.
+/// Throws `ERR_HELIOS_NO_LOADER` without a Vulkan loader, `ERR_HELIOS_NO_DEVICE` without a driver or a usable device;
+/// the message says what to install.
 #[napi(
     js_name = "initDevice",
     ts_args_type = "options?: InitOptions",
@@ -264,7 +264,7 @@ pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
                 }
                 config.command_buffers = command_buffers;
                 match safe {
-                    // Who starts the program decides, not what runs in it.
+                    // Whoever starts the program decides, not code that runs in it.
                     Some(false) if config.safe => {
                         return Err(Error::range(
                             "options.safe",
@@ -288,7 +288,7 @@ pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
     })
 }
 
-/// Fails if an option asks for something else than the device that there is has.
+/// Fails if an option asks for something other than what the existing device has.
 fn as_it_is<T: PartialEq + Display>(option: &str, asked: Option<T>, is: T) -> Result<()> {
     let Some(asked) = asked.filter(|asked| *asked != is) else {
         return Ok(());
@@ -297,15 +297,15 @@ fn as_it_is<T: PartialEq + Display>(option: &str, asked: Option<T>, is: T) -> Re
     Err(Error::range(option, problem, asked))
 }
 
-/// Whether nobody sets an environment variable meanwhile. In Node the main thread does, which then is this one; Windows guards
-/// its environment itself.
+/// Whether no other thread can set an environment variable now. In Node only the main thread does, so that is true on
+/// it; Windows synchronizes its environment itself.
 fn undisturbed() -> bool {
     cfg!(windows) || results::on_main_thread()
 }
 
-/// Every device that the drivers list, usable or not, without opening one. `usable` says whether
-/// `initDevice` could take it, `reason` why not; `chosen` and `why` what `initDevice` without options would
-/// do. Devices of one name differ in `index`, `uuid` and, where the driver tells, `pci`.
+/// Lists every device that the drivers report, usable or not, without opening one. `usable` says whether `initDevice`
+/// could take it, and `reason` why not. `chosen` and `why` say what `initDevice` without options would do. Devices with
+/// the same name differ in `index`, `uuid` and, where the driver reports it, `pci`.
 #[napi(js_name = "listDevices", ts_return_type = "Array<DeviceSummary>")]
 pub fn list_devices(env: &Env) -> napi::Result<Out> {
     call(env, "listDevices", || {
@@ -371,8 +371,8 @@ pub fn list_devices(env: &Env) -> napi::Result<Out> {
     })
 }
 
-/// Counters since `initDevice`: dispatches, barriers, submits, uploads, reads and their bytes, waits
-/// for a command slot, staging space or many launches (`stalls`), graph launches.
+/// Counters since `initDevice`: dispatches, barriers, submissions, uploads, reads and their bytes, graph launches, and
+/// `stalls`: waits for a command slot, for staging space, or because too many launches were in flight.
 #[napi(js_name = "getStats", ts_return_type = "Stats")]
 pub fn get_stats(env: &Env) -> napi::Result<Out> {
     call(env, "getStats", || {
@@ -399,8 +399,8 @@ pub fn get_stats(env: &Env) -> napi::Result<Out> {
     })
 }
 
-/// What the allocator holds. A "slab" is a shared block of device memory; counts that have no meaning
-/// here are 0.
+/// State of the allocator. A "slab" is a shared block of device memory. Counts that do not apply to this allocator are
+/// 0.
 #[napi(js_name = "getAllocatorStats", ts_return_type = "AllocatorStats")]
 pub fn get_allocator_stats(env: &Env) -> napi::Result<Out> {
     call(env, "getAllocatorStats", || {
@@ -444,8 +444,8 @@ pub fn get_allocator_stats(env: &Env) -> napi::Result<Out> {
     })
 }
 
-/// Host time by phase since the last reset, in microseconds; phases are disjoint, and waiting for the
-/// GPU is `ring_wait`. Filled only with `HELIOS_HOST_TIMING=1`.
+/// Host time by phase since the last reset, in microseconds. Phases are disjoint; waiting for the GPU is `ring_wait`.
+/// All zero without `HELIOS_HOST_TIMING=1`.
 #[napi(js_name = "getHostTiming", ts_return_type = "HostTiming")]
 pub fn get_host_timing(env: &Env) -> napi::Result<Out> {
     call(env, "getHostTiming", || {
@@ -482,7 +482,7 @@ pub fn reset_host_timing(env: &Env) -> napi::Result<()> {
     })
 }
 
-/// Waits for everything and releases the device with all that lives on it. `initDevice` makes a new one.
+/// Waits for all work, then releases the device and everything on it. `initDevice` makes a new one.
 #[napi]
 pub fn destroy(env: &Env) -> napi::Result<()> {
     call(env, "destroy", || {
@@ -509,10 +509,10 @@ fn load_error(error: Error) -> napi::Error {
     napi::Error::from_reason(error.to_string())
 }
 
-/// Calls back when a worker's program comes to its end without an error; a worker that is terminated emits no event.
+/// Calls back when a worker's program ends without an error. A worker that is terminated emits no event.
 const ON_END: &str = "(ended) => process.once('exit', (code) => { if (!code) ended(); })";
 
-/// Has the state know whether a worker's program has come to its end.
+/// Lets the state know when a worker's program has come to its end.
 fn tell_end(env: sys::napi_env) -> Result<()> {
     unsafe extern "C" fn ended(_: sys::napi_env, _: sys::napi_callback_info) -> sys::napi_value {
         guard((), || state::program_runs(false));
@@ -533,7 +533,7 @@ fn tell_end(env: sys::napi_env) -> Result<()> {
 pub fn module_exports(exports: napi::bindgen_prelude::Object, env: Env) -> napi::Result<()> {
     use napi::JsValue;
     let raw = env.raw();
-    // Objects of the shaders are made when first looked at: there are many, and most go unused.
+    // The objects of the shaders are made on first access: there are many, and most go unused.
     let table = Object::new(raw).done().map_err(load_error)?;
     let names: Vec<_> = SHADERS
         .iter()
@@ -561,14 +561,14 @@ pub fn module_exports(exports: napi::bindgen_prelude::Object, env: Env) -> napi:
         .and_then(|()| super::class::export(raw, exports.raw()))
         .and_then(|()| super::direct::export(raw, exports.raw()))
         .map_err(load_error)?;
-    // Workers that come before the first call here find it looked at. What is wrong in it is the call's affair.
+    // Reads the environment now for workers that call before this thread does. Errors in it are reported by the call.
     if undisturbed() {
         let _ = Config::from_env(true);
     }
     results::enter(env.raw());
     state::environment_enters();
     if !results::on_main_thread() {
-        // Where that fails nothing is known of the worker's end, and what it made stays.
+        // If this fails we do not learn of the worker's end, and what it made stays.
         let told = tell_end(raw).inspect_err(|_| clear_exception(raw));
         state::program_runs(told.is_ok());
     }

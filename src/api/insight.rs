@@ -1,4 +1,4 @@
-//! Profiles, memory, and watches.
+//! Profiles, memory statistics and watches.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use crate::observe::pressure::{LISTENERS, Use};
 use crate::observe::profile;
 use crate::test_faults::panic_if_asked;
 
-/// A JS value of a JSON one.
+/// Converts JSON to a JS value.
 fn value(env: sys::napi_env, json: &Value) -> Made {
     match json {
         Value::Null => null(env),
@@ -40,7 +40,7 @@ fn value(env: sys::napi_env, json: &Value) -> Made {
     }
 }
 
-/// An object that `using` and `await using` end: `end` under its name and under both symbols.
+/// An object for `using` and `await using`: `end` is its method `name`, and its method for both symbols.
 fn disposable(env: sys::napi_env, name: &str, end: Made) -> Result<Object> {
     let end = end?;
     // SAFETY: `env` is live.
@@ -59,18 +59,18 @@ fn disposable(env: sys::napi_env, name: &str, end: Made) -> Result<Object> {
     Ok(object)
 }
 
-/// Begins a profile: GPU time by pipeline (named by `setName` or `createPipeline`), host calls and host
-/// phases, of everything that is called until `profileStop`. `options.trace`: a file that is written
-/// meanwhile, in the trace-event form that Perfetto and Chrome's tracing show, host calls, submissions
-/// and GPU work on one clock.
+/// Starts a profile of everything called until `profileStop`: GPU time by pipeline (named by `setName` or
+/// `createPipeline`), host calls and host phases.
 ///
-/// A timestamp follows every command, so commands that could overlap on the device do so less. A graph
-/// that is recorded while a profile runs is measured command by command at every launch under that
-/// profile; one that was recorded before counts as one span. The object that comes back ends the profile
-/// when it is disposed of, and then its result is lost; `stop()` is `profileStop()`.
+/// `options.trace` is a file that the profile writes as it runs, in the trace-event form that Perfetto and Chrome's
+/// tracing read: host calls, submissions and GPU work on one clock.
 ///
-/// Throws `ERR_HELIOS_INVALID_BATCH` while a profile runs, `ERR_HELIOS_UNSUPPORTED` where the queue has
-/// no timestamps, and a RangeError for a file that cannot be written.
+/// A timestamp follows every command, so commands overlap less on the device. A graph recorded under a profile is
+/// measured command by command at each launch under that profile; a graph recorded before counts as one span. The
+/// returned object ends the profile when it is disposed of, which discards the result; `stop()` is `profileStop()`.
+///
+/// Throws `ERR_HELIOS_INVALID_BATCH` while a profile runs, `ERR_HELIOS_UNSUPPORTED` if the queue has no timestamps, and
+/// a RangeError if the file cannot be written.
 #[napi(
     js_name = "profileStart",
     ts_args_type = "options?: ProfileOptions",
@@ -88,7 +88,7 @@ pub fn profile_start(env: &Env, options: Arg) -> napi::Result<Out> {
                 trace = Some(PathBuf::from(file.string("options.trace")?));
             }
         }
-        // Made first: an error leaves no profile running.
+        // Made first, so that an error leaves no profile running.
         let raw = env.raw();
         let object = disposable(raw, "stop", function(raw, end_profile, 0))?;
         let object = object
@@ -111,7 +111,7 @@ unsafe extern "C" fn stop_profile(
     call(&Env::from_raw(env), "profileStop", || stop(env)).unwrap_or(ptr::null_mut())
 }
 
-/// The end of a profile's scope: nothing where it was stopped before.
+/// Disposes of a profile's object; does nothing if the profile was stopped.
 unsafe extern "C" fn end_profile(
     env: sys::napi_env,
     _: sys::napi_callback_info,
@@ -125,17 +125,18 @@ unsafe extern "C" fn end_profile(
     ended.unwrap_or(ptr::null_mut())
 }
 
-/// Waits for everything called so far and ends the profile: GPU time, count, share, and GB/s or TFLOP/s
-/// where bytes or operations were given (those of uploads, reads, copies and fills are known), by
-/// pipeline, longest first; host time by call and by phase. Times are in microseconds.
+/// Waits for everything called so far and ends the profile. Returns, by pipeline and longest first: GPU time, count,
+/// share, and GB/s or TFLOP/s where bytes or operations are known (`profileWork`; those of uploads, reads, copies and
+/// fills always are). Also host time by call and by phase. Times are in microseconds.
 #[napi(js_name = "profileStop", ts_return_type = "Profile")]
 pub fn profile_stop(env: &Env) -> napi::Result<Out> {
     call(env, "profileStop", || stop(env.raw()).map(Out))
 }
 
-/// Says what the next dispatches do, in order: pairs of bytes moved and operations done, 0 where unknown.
-/// Given before the calls that record them, from the thread that calls them; pairs that are left over
-/// when it is called again are dropped. Does nothing while no profile runs.
+/// Announces the work of the next dispatches, in order: pairs of bytes moved and operations done, 0 where unknown.
+///
+/// Call it on the thread that records them, before it does. The next call drops pairs that were not used. Does nothing
+/// while no profile runs.
 #[napi(js_name = "profileWork", ts_args_type = "pairs: Float64Array")]
 pub fn profile_work(env: &Env, pairs: Arg) -> napi::Result<()> {
     call(env, "profileWork", || {
@@ -149,7 +150,7 @@ pub fn profile_work(env: &Env, pairs: Arg) -> napi::Result<()> {
             ));
         }
         if profile::on() {
-            // The pairs are of the calls to come.
+            // The pairs are for calls that follow.
             state::with(|context| {
                 context.record_pending();
                 Ok(())
@@ -162,9 +163,9 @@ pub fn profile_work(env: &Env, pairs: Arg) -> napi::Result<()> {
     })
 }
 
-/// Where memory goes, in bytes: live buffers by size class and by name (`setName`), blocks taken from the
-/// driver, what is kept for reuse or awaits the device, staging, the heaps with the driver's account of
-/// use and budget (VK_EXT_memory_budget), and the high-water marks since `initDevice`.
+/// Memory use in bytes: live buffers by size class and by name (`setName`), blocks taken from the driver, what is kept
+/// for reuse or waits for the device, staging, the heaps with use and budget as the driver reports them
+/// (VK_EXT_memory_budget), and the high-water marks since `initDevice`.
 #[napi(js_name = "memoryStats", ts_return_type = "MemoryStats")]
 pub fn memory_stats(env: &Env) -> napi::Result<Out> {
     call(env, "memoryStats", || {
@@ -232,7 +233,7 @@ fn reported(env: sys::napi_env, callback: sys::napi_value, now: Use) {
         let status = unsafe { sys::napi_call_function(env, this, callback, 1, &argument, result) };
         check(env, "napi_call_function", status)
     });
-    // Without an exception the environment is ending, and has no callbacks any more.
+    // Without an exception the environment is ending and runs no more callbacks.
     if let (Err(_), Some(exception)) = (called, exception(env)) {
         // SAFETY: a value of `env`. Uncaught, it ends the process or goes to its listeners; a status comes after that.
         let _ = unsafe { sys::napi_fatal_exception(env, exception) };
@@ -261,14 +262,15 @@ unsafe extern "C" fn close_pressure(
             end_listening(id);
         }
     });
-    // No value is undefined to the caller.
+    // Null is undefined to the caller.
     ptr::null_mut()
 }
 
-/// Calls `callback` on this thread's event loop whenever use of device memory comes to `fraction` of the
-/// budget from below: that which the driver states (VK_EXT_memory_budget), else the size of the largest
-/// device-local heap. Looked at when memory is taken from the driver, in `memoryStats`, and now. Does not
-/// keep the process alive, and outlives `destroy()`. `close()` of what comes back, or `using`, ends it.
+/// Calls `callback` on this thread's event loop whenever use of device memory rises to `fraction` of the budget: what
+/// the driver reports (VK_EXT_memory_budget), or else the size of the largest device-local heap.
+///
+/// Checked now, in `memoryStats`, and whenever memory is taken from the driver. The listener does not keep the process
+/// alive, and outlives `destroy()`. `close()` of the returned object, or `using`, removes it.
 #[napi(
     js_name = "onMemoryPressure",
     ts_args_type = "fraction: number, callback: (pressure: MemoryPressure) => void",
@@ -287,7 +289,7 @@ pub fn on_memory_pressure(env: &Env, fraction: Arg, callback: Arg) -> napi::Resu
         if callback.kind() != ValueType::Function {
             return Err(callback.wrong("callback", "a function"));
         }
-        // Without a device there is nothing to look at.
+        // Fails without a device, since there is nothing to check.
         state::with(|_| Ok(()))?;
         let raw = env.raw();
         let resource = string(raw, "helios memory pressure")?;
@@ -316,7 +318,7 @@ pub fn on_memory_pressure(env: &Env, fraction: Arg, callback: Arg) -> napi::Resu
         let id = LISTENERS.add(fraction, Box::new(move |now| listener.report(now)));
         let _new = REPORTERS.with(|map| map.borrow_mut().insert(id, wake));
         if first {
-            // Hooks run last in, first out: before the runtime ends its functions.
+            // Hooks run last in, first out, so this one runs before the runtime destroys its functions.
             let hook = env.add_env_cleanup_hook((), |()| {
                 guard((), || {
                     let ids: Vec<u64> =
@@ -347,7 +349,7 @@ pub fn on_memory_pressure(env: &Env, fraction: Arg, callback: Arg) -> napi::Resu
 }
 
 fn unwatch(id: u64) {
-    // The watch is gone with its device, too.
+    // Destroying the device has ended the watch too.
     let _ = state::with(|context| Ok(context.unwatch_nan(id)));
 }
 
@@ -360,15 +362,15 @@ unsafe extern "C" fn close_watch(
             unwatch(id);
         }
     });
-    // No value is undefined to the caller.
+    // Null is undefined to the caller.
     ptr::null_mut()
 }
 
-/// Looks through the buffer for NaNs, on the device, after every submission that may have written it. The
-/// first wait, read or promise after one was found throws (or rejects with) `ERR_HELIOS_NAN`, whose
-/// report says what was submitted last; the watch ends with that. `options.type`: how the bits are to be
-/// read, `f32` (the default), `f16` or `bf16`; whole 32-bit words are looked at. `close()` of what comes
-/// back, or `using`, ends it.
+/// Checks the buffer for NaNs, on the device, after every submission that may have written it.
+///
+/// After one is found, the next wait, read or promise throws (or rejects with) `ERR_HELIOS_NAN`; its report says what
+/// was submitted last. The watch ends with that. `options.type` is the type of the elements: `f32` (the default), `f16`
+/// or `bf16`; only whole 32-bit words are checked. `close()` of the returned object, or `using`, ends the watch.
 #[napi(
     js_name = "watchNan",
     ts_args_type = "buffer: BufferHandle, options?: WatchOptions",

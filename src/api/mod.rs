@@ -1,6 +1,6 @@
 //! The JS edge: converts arguments, maps errors, and nothing else. The only importers of `napi`.
 
-// Every status of the runtime is looked at; `let _ =` stands where one cannot matter, with the reason.
+// Check every status of the runtime. `let _ =` marks one that cannot matter, with the reason.
 #![deny(unused_results)]
 
 mod class;

@@ -79,19 +79,19 @@ fn ptx_kernel(kernel: Arg) -> Result<Option<PtxKernel>> {
     }))
 }
 
-/// Compiles a compute shader (entry point `main`, `numBindings` storage buffers at set 0, `pushBytes`
-/// bytes of push constants). What it reads and writes is found from its SPIR-V. Without `pushBytes` the shader's push
-/// constants are zeros, whatever a dispatch passes.
+/// Compiles a compute shader: entry point `main`, `numBindings` storage buffers at set 0, `pushBytes` bytes of push
+/// constants. Its SPIR-V says what it reads and writes. With `pushBytes` 0 the shader reads zeros as push constants,
+/// whatever a dispatch passes.
 ///
-/// Pipelines whose SPIR-V, counts and options (the name too) are equal share what the driver compiles: each call gives a
-/// handle of its own, and destroying one leaves the others. They share their row in a profile.
+/// Pipelines with equal SPIR-V, counts and options (the name too) share what the driver compiled, and one row in a
+/// profile. Each call still returns its own handle, and destroying one leaves the others.
 ///
-/// `options.specialization`: word i is the value of `constant_id` i. `requiredSubgroupSize` and
-/// `fullSubgroups` as in VK_EXT_subgroup_size_control. `name` shows in profiles and messages.
+/// `options.specialization`: word i is the value of `constant_id` i. `requiredSubgroupSize` and `fullSubgroups` are as
+/// in VK_EXT_subgroup_size_control. `name` shows in profiles and messages.
 ///
-/// `createPipeline({ ptx, entry, bindings, … })`, with one argument, makes a kernel in PTX where the device runs such
-/// (`hasPtx` of `initDevice`): see `PtxKernel` and docs/guide/writing-shaders.md. Every call that takes a pipeline takes
-/// it. Throws `ERR_HELIOS_UNSUPPORTED` on other devices and in safe mode.
+/// `createPipeline({ ptx, entry, bindings, … })`, with one argument, makes a kernel in PTX if the device runs those
+/// (`hasPtx` of `initDevice`): see `PtxKernel` and docs/guide/writing-shaders.md. Its handle works in every call that
+/// takes a pipeline. Throws `ERR_HELIOS_UNSUPPORTED` on other devices and in safe mode.
 #[napi(
     js_name = "createPipeline",
     ts_args_type = "spirv: Uint32Array | PtxKernel, numBindings?: number, pushBytes?: number, options?: PipelineOptions",

@@ -1,7 +1,7 @@
 //! Reads and waits as promises, and reads into the caller's memory.
 //!
-//! A promise is settled on its own JS thread, where the completion thread leaves word in a mailbox.
-//! The mailbox keeps the event loop alive exactly while promises are pending.
+//! A promise is settled on its own JS thread. The completion thread puts the outcome into that thread's mailbox, which
+//! keeps the event loop alive exactly while promises are pending.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,11 +27,11 @@ use crate::memory::staging::Lease;
 use crate::queue::completion::{self, Done};
 use crate::test_faults::panic_if_asked;
 
-/// The end of one promise's work: nothing or a block of bytes.
+/// How one promise's work ended: an error, or a block of bytes if it was a read.
 type Outcome = Result<Option<Lease>>;
 
 struct Mail {
-    /// Wakes the JS thread; gone when its environment ends.
+    /// Wakes the JS thread; none once its environment has ended.
     wake: Option<sys::napi_threadsafe_function>,
     arrived: Vec<(u64, Outcome)>,
 }
@@ -67,7 +67,7 @@ struct Pending {
     name: &'static str,
     deferred: sys::napi_deferred,
     listening: Option<Listening>,
-    /// JS stack of the call, where it is asked for: making one takes longer than the call.
+    /// JS stack of the call, if enabled: capturing one takes longer than the call.
     stack: Option<String>,
 }
 
@@ -125,7 +125,7 @@ impl Environment {
 }
 
 impl Drop for Environment {
-    /// Its promises are never settled, and what arrives for them goes back.
+    /// Its pending promises are never settled; blocks that arrive for them are returned to the pool.
     fn drop(&mut self) {
         let mut mail = self.mailbox.lock();
         if let Some(wake) = mail.wake.take() {
@@ -153,13 +153,13 @@ fn enter(env: &Env) -> Result<()> {
     let unused = ENVIRONMENT.with(|slot| {
         let mut slot = slot.borrow_mut();
         match &*slot {
-            // JavaScript that ran meanwhile has made one.
+            // JavaScript that ran in between has made one already.
             Some(_) => Some(made),
             None => slot.replace(made),
         }
     });
     if unused.is_none() {
-        // Hooks run last in, first out: this one before the runtime's own, which ends the function.
+        // Hooks run last in, first out, so this one runs before the runtime's own, which destroys the function.
         let hook = env.add_env_cleanup_hook((), |()| {
             guard((), || {
                 drop(ENVIRONMENT.with(|slot| slot.borrow_mut().take()))
@@ -173,10 +173,10 @@ fn enter(env: &Env) -> Result<()> {
     Ok(())
 }
 
-/// Opens a promise: its id and the JS object.
+/// Creates a promise: its id and the JS object.
 fn open(env: &Env, name: &'static str) -> Result<(u64, sys::napi_value)> {
-    // The runtime may run JavaScript in these three (async_hooks, Error.prepareStackTrace), which may come
-    // back here: nothing is borrowed meanwhile.
+    // These three calls may run JavaScript (async_hooks, Error.prepareStackTrace), which may call us again: nothing is
+    // borrowed across them.
     enter(env)?;
     let stack = state::stacks().then(|| stack(env.raw()));
     let (mut deferred, mut promise) = (ptr::null_mut(), ptr::null_mut());
@@ -204,7 +204,7 @@ fn open(env: &Env, name: &'static str) -> Result<(u64, sys::napi_value)> {
     })
 }
 
-/// Takes a promise that is to be settled now; none if it already was.
+/// Takes a promise that is about to be settled; none if it already was.
 fn close(env: sys::napi_env, id: u64) -> Option<Pending> {
     ENVIRONMENT.with(|slot| {
         let mut slot = slot.borrow_mut();
@@ -224,7 +224,7 @@ fn referenced(env: sys::napi_env, reference: sys::napi_ref) -> Made {
     made(env, "napi_get_reference_value", make)
 }
 
-/// A strong reference, which [`forget`] ends.
+/// A strong reference, to be released with [`forget`].
 fn reference(env: sys::napi_env, value: sys::napi_value) -> Result<sys::napi_ref> {
     let mut reference = ptr::null_mut();
     // SAFETY: an object of `env`.
@@ -237,7 +237,7 @@ fn forget(env: sys::napi_env, reference: sys::napi_ref) {
     let _ = unsafe { sys::napi_delete_reference(env, reference) };
 }
 
-/// Calls a method of the signal; whether that went well.
+/// Calls a method of the signal; whether it succeeded.
 fn invoke(
     env: sys::napi_env,
     object: sys::napi_value,
@@ -265,7 +265,7 @@ fn invoke(
 }
 
 impl Pending {
-    /// Takes the listener off the signal.
+    /// Removes the listener from the signal.
     fn stop_listening(&mut self, env: sys::napi_env) {
         if let Some(Listening { signal, listener }) = self.listening.take() {
             let removed = || {
@@ -273,7 +273,7 @@ impl Pending {
                 let signal = referenced(env, signal)?;
                 Ok::<_, Error>(invoke(env, signal, c"removeEventListener", &arguments))
             };
-            // A listener that stays finds no promise of its number.
+            // If the listener stays, it finds no promise with its number and does nothing.
             let _ = removed();
             forget(env, signal);
             forget(env, listener);
@@ -295,7 +295,7 @@ impl Pending {
 
     fn settle(self, env: sys::napi_env, outcome: Outcome) {
         let outcome = outcome.and_then(|lease| {
-            // Promises are settled after `destroy()`, too.
+            // `destroy()` settles promises too, and then there is no device.
             match state::with(Context::found_nan) {
                 Err(error @ Error::Nan { .. }) => Err(error),
                 _ => Ok(lease),
@@ -313,13 +313,13 @@ impl Pending {
             Err(error) => {
                 let reason = build(env, self.name, &error, "");
                 if let Some(stack) = &self.stack {
-                    // The frames of the call, below the error's own first line.
+                    // Keeps the error's own first line, then the frames of the call.
                     let frames = stack.find('\n').map_or("", |at| &stack[at..]);
                     let own = stack_of(env, reason);
                     let first = own.lines().next().unwrap_or_default();
                     let text = string(env, &format!("{first}{frames}"));
                     if set(env, reason, "stack", text).is_err() {
-                        // The error goes on with the stack that it has, or is something that JavaScript threw.
+                        // Keep the error's own stack: setting another failed, or JavaScript threw the value.
                         clear_exception(env);
                     }
                 }
@@ -335,7 +335,7 @@ fn floats(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value> {
     results::floats(env, buffer, bytes)
 }
 
-/// Settles what has arrived, on the JS thread.
+/// On the JS thread: settles the promises whose outcomes have arrived.
 unsafe extern "C" fn settle_arrived(
     env: sys::napi_env,
     _: sys::napi_value,
@@ -356,20 +356,20 @@ fn settle_all(env: sys::napi_env) {
             .as_ref()
             .map_or_else(Vec::new, |e| std::mem::take(&mut e.mailbox.lock().arrived))
     });
-    // A worker that never came back to its event loop may leave thousands.
+    // A worker that has not returned to its event loop for long may have thousands.
     if !runs(env) {
         return;
     }
     for (id, outcome) in arrived {
         let Some(pending) = close(env, id) else {
-            // Given up: the block goes back.
+            // Aborted meanwhile: the block returns to the pool.
             continue;
         };
         let mut scope = ptr::null_mut();
         // SAFETY: `env` is live; the scope is closed below, values of it are not kept.
         let opened = unsafe { sys::napi_open_handle_scope(env, &mut scope) };
         pending.settle(env, outcome);
-        // Without a scope of their own the values live until this function returns.
+        // With no scope of their own, the values live until this function returns.
         if opened == sys::Status::napi_ok {
             // SAFETY: opened above, so that it closes.
             let _ = unsafe { sys::napi_close_handle_scope(env, scope) };
@@ -377,7 +377,7 @@ fn settle_all(env: sys::napi_env) {
     }
 }
 
-/// The reason that a signal gives.
+/// The reason of an aborted signal.
 fn reason(env: sys::napi_env, signal: sys::napi_value, name: &str) -> sys::napi_value {
     match property(env, signal, c"reason") {
         Ok(reason) if Arg::of(env, reason).kind() != ValueType::Undefined => reason,
@@ -407,7 +407,7 @@ fn abort(env: sys::napi_env, id: u64) {
             .map(|l| referenced(env, l.signal));
         let reason = match signal {
             Some(Ok(signal)) => reason(env, signal, pending.name),
-            // A signal that fires while it is being listened to.
+            // The signal fired while the listener was being added.
             _ => build(env, pending.name, &Error::Aborted("aborted".to_owned()), ""),
         };
         pending.reject(env, reason);
@@ -441,13 +441,13 @@ fn signal_of(options: Arg) -> Result<Option<(Arg, bool)>> {
     Ok(Some((signal, aborted.flag_or(SIGNAL, false)?)))
 }
 
-/// From now on the signal rejects the promise.
+/// Lets the signal reject the promise from now on.
 fn listen(env: sys::napi_env, id: u64, signal: Arg) -> Result<()> {
     let failed = || signal.wrong(SIGNAL, "an AbortSignal that can be listened to");
     let listener = function(env, on_abort, id)?;
     let once = Object::new(env).boolean("once", true).done()?;
     let arguments = [string(env, "abort")?, listener, once];
-    // Deleted when the promise is settled.
+    // Released when the promise is settled.
     let signal_ref = reference(env, signal.raw())?;
     let listener_ref = reference(env, listener).inspect_err(|_| forget(env, signal_ref))?;
     ENVIRONMENT.with(|slot| {
@@ -468,7 +468,7 @@ fn listen(env: sys::napi_env, id: u64, signal: Arg) -> Result<()> {
     Ok(())
 }
 
-/// Where the result of a promise's work goes.
+/// Where to send the outcome of a promise's work.
 struct Ticket {
     mailbox: Mailbox,
     id: u64,
@@ -492,8 +492,8 @@ impl Ticket {
     }
 }
 
-/// The promise of the call `name`: `parse` checks the arguments, then `start` begins the work, unless
-/// the signal says no. Whatever goes wrong rejects the promise.
+/// Makes the promise of the call `name`: `parse` checks the arguments, then `start` begins the work, unless the signal
+/// is already aborted. Every error rejects the promise.
 fn promise<A>(
     env: &Env,
     name: &'static str,
@@ -524,7 +524,8 @@ fn promise<A>(
         }
     });
     if started.is_err() {
-        // What `call` has thrown. A runtime that does not give it is ending, and sees no rejection either.
+        // The exception that `call` threw. If the runtime cannot return it, the environment is ending and sees no
+        // rejection either.
         let thrown = exception(raw);
         if let (Some(pending), Some(thrown)) = (close(raw, id), thrown) {
             pending.reject(raw, thrown);
@@ -533,14 +534,14 @@ fn promise<A>(
     Ok(Out(promise))
 }
 
-/// Reads `byteLength` bytes from `byteOffset` on (without a length: to the end) as floats, as they are
-/// at the place of this call among the others: what is called later does not show. Offset and length
-/// are multiples of 4. No thread is blocked while the device works, and the process lives until the
-/// promise is settled.
+/// Reads `byteLength` bytes from `byteOffset` on (by default all to the end) as floats. The data are those at this
+/// call's place in the order of calls; later calls do not show in them. Offset and length are multiples of 4.
 ///
-/// All errors reject the promise, those of arguments too, with the class and `code` that other calls
-/// throw. `options.signal` gives the result up: the promise is rejected with the signal's reason.
-/// Promises pending at `destroy()` are settled, since that waits for their work.
+/// Blocks no thread while the device works. The process stays alive until the promise is settled.
+///
+/// Every error rejects the promise, including wrong arguments, with the class and `code` that other calls throw.
+/// Aborting `options.signal` gives the result up: the promise rejects with the signal's reason. `destroy()` waits for
+/// pending work, so it settles pending promises.
 #[napi(
     js_name = "readAsync",
     ts_args_type = "buffer: BufferHandle, byteOffset?: number, byteLength?: number, options?: AsyncOptions",
@@ -596,9 +597,10 @@ fn whole_words(argument: Arg, name: &str) -> Result<Option<u64>> {
     Ok(Some(bytes))
 }
 
-/// Resolves when the timeline value is reached. No thread is blocked meanwhile, and the process lives
-/// until then. A value that nothing will signal rejects with a RangeError; `options.signal` gives the
-/// wait up, with the signal's reason.
+/// Resolves when the timeline value is reached. Blocks no thread; the process stays alive until then.
+///
+/// Rejects with a RangeError for a value that nothing will signal. Aborting `options.signal` gives the wait up: the
+/// promise rejects with the signal's reason.
 #[napi(
     js_name = "waitAsync",
     ts_args_type = "value: TimelineValue, options?: AsyncOptions",
@@ -617,8 +619,8 @@ pub fn wait_async(env: &Env, value: Arg, options: Arg) -> napi::Result<Out> {
     })
 }
 
-/// Fills `target` with the buffer's bytes from `byteOffset` on, after everything called so far.
-/// Blocking. A target that reaches beyond the buffer's end is a RangeError.
+/// Fills `target` with the buffer's bytes from `byteOffset` on, after everything called so far. Blocks. Throws a
+/// RangeError if the target is longer than the rest of the buffer.
 #[napi(
     js_name = "readInto",
     ts_args_type = "buffer: BufferHandle, target: ArrayBufferView | ArrayBuffer, byteOffset?: number"

@@ -1,4 +1,4 @@
-//! Errors and panics of a call become JS exceptions.
+//! Turns errors and panics of a call into JS exceptions.
 
 use std::ptr;
 
@@ -11,10 +11,10 @@ use super::values::{Made, exception, made, number, property, set, string, undefi
 use crate::error::{Class, Error, Result};
 use crate::observe::profile;
 
-/// Runs the body of the JS call `name`; an error or a panic is thrown with the call's name in front.
+/// Runs the body of the JS call `name`. An error or a panic is thrown with that name in front.
 pub fn call<T>(env: &Env, name: &'static str, body: impl FnOnce() -> Result<T>) -> napi::Result<T> {
     let since = profile::begin();
-    // On the device it has been caught already: this one was about arguments or results.
+    // Panics on the device are caught further down: one that arrives here came from arguments or results.
     let result = caught(body);
     if let Some(since) = since {
         profile::called(name, since);
@@ -30,7 +30,7 @@ pub fn call<T>(env: &Env, name: &'static str, body: impl FnOnce() -> Result<T>) 
     })
 }
 
-/// The JS stack of the present call. Runs JavaScript where there is an `Error.prepareStackTrace`.
+/// The JS stack of the present call. Runs JavaScript if there is an `Error.prepareStackTrace`.
 pub fn stack(env: sys::napi_env) -> String {
     let object = string(env, "").and_then(|empty| {
         // SAFETY: `env` is the calling environment, the message a string of it.
@@ -47,8 +47,9 @@ pub fn stack_of(env: sys::napi_env, error: sys::napi_value) -> String {
         .unwrap_or_default()
 }
 
-/// The JS error of `error`: class, `code`, `call`, `argument`, `value`, `report`; `note` ends the message. What
-/// JavaScript has thrown in the meantime takes its place, and undefined where the runtime makes no more values.
+/// Builds the JS error of `error`: class, `code`, `call`, `argument`, `value`, `report`; `note` ends the message. If
+/// JavaScript threw something in the meantime, that is the result instead; undefined if the runtime makes no more
+/// values.
 pub fn build(env: sys::napi_env, name: &str, error: &Error, note: &str) -> sys::napi_value {
     exception(env)
         .or_else(|| make(env, name, error, note).ok())
@@ -56,7 +57,7 @@ pub fn build(env: sys::napi_env, name: &str, error: &Error, note: &str) -> sys::
         .unwrap_or_else(|| undefined(env).unwrap_or(ptr::null_mut()))
 }
 
-/// The JS error of a failure that is told rather than thrown.
+/// The JS error of a failure that is reported rather than thrown.
 pub fn raised(env: sys::napi_env, name: &str, error: &Error) -> Made {
     make(env, name, error, "")
 }

@@ -16,12 +16,15 @@ use crate::memory::staging::Lease;
 use crate::queue::completion;
 use crate::queue::timeline::Timeline;
 
-/// Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
-/// undefined. With none it is empty: reads give no elements, and shaders find four bytes that no other buffer has. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
-/// `ERR_HELIOS_OUT_OF_MEMORY` when nothing idle is left to give back; where the device said that it had gigabytes
-/// to spare and another process has just taken them, the next call that may use the buffer throws it instead.
+/// Creates a storage buffer of `byteLength` bytes, usable as copy source and target. Its contents are undefined. A
+/// buffer of 0 bytes is valid: reads return no elements, and shaders see four bytes that no other buffer shares.
 ///
-/// A third argument that is not an object is `options.temporary`. `options.exportable`: see `exportBuffer`.
+/// `hostVisible = 0` makes it device-local. A third argument that is not an object is `options.temporary`. For
+/// `options.exportable` see `exportBuffer`.
+///
+/// Throws a RangeError beyond the device's limit, and `ERR_HELIOS_OUT_OF_MEMORY` if no memory is left after all idle
+/// memory has been returned. If the device reported gigabytes to spare and another process has just taken them, the
+/// next call that may use the buffer throws that error instead.
 #[napi(
     js_name = "createBuffer",
     ts_args_type = "byteLength: number, hostVisible?: number | boolean, options?: number | boolean | BufferOptions",
@@ -52,7 +55,7 @@ pub fn create_buffer(
     })
 }
 
-/// Destroys a buffer: the handle dies now, the memory is reused when the GPU has finished with it.
+/// Destroys a buffer: the handle is invalid now; its memory is reused when the device has finished with it.
 #[napi(js_name = "destroyBuffer", ts_args_type = "handle: BufferHandle")]
 pub fn destroy_buffer(env: &Env, handle: Arg) -> napi::Result<()> {
     call(env, "destroyBuffer", || {
@@ -64,7 +67,7 @@ pub fn destroy_buffer(env: &Env, handle: Arg) -> napi::Result<()> {
     })
 }
 
-/// Bytes of a buffer, as it was created.
+/// The size of a buffer in bytes, as it was created.
 #[napi(
     js_name = "bufferBytes",
     ts_args_type = "handle: BufferHandle",
@@ -77,8 +80,8 @@ pub fn buffer_bytes(env: &Env, handle: Arg) -> napi::Result<f64> {
     })
 }
 
-/// Copies `data` to the start of the buffer, in order with everything else, and returns at once: the
-/// source may be changed right after. Shorter data leaves the rest as it was.
+/// Copies `data` to the start of the buffer, in order with all other calls. Returns at once: `data` may be changed
+/// right after. If `data` is shorter than the buffer, the rest stays as it was.
 #[napi(
     js_name = "uploadBuffer",
     ts_args_type = "handle: BufferHandle, data: ArrayBufferView | ArrayBuffer"
@@ -95,9 +98,9 @@ pub fn upload_buffer(env: &Env, handle: Arg, data: Arg) -> napi::Result<()> {
     })
 }
 
-/// Copies `data` to `byteOffset` in the buffer through the staging ring, in order with everything
-/// else; the timeline value at which it has arrived (0 while a graph is recorded). Blocks only while
-/// the ring is full of unfinished copies.
+/// Copies `data` to `byteOffset` in the buffer through the staging ring, in order with all other calls. Returns the
+/// timeline value at which it has arrived (0 while a graph is recorded). Blocks only while unfinished copies fill the
+/// ring.
 #[napi(
     js_name = "uploadAsync",
     ts_args_type = "handle: BufferHandle, data: ArrayBufferView | ArrayBuffer, byteOffset?: number",
@@ -116,8 +119,7 @@ pub fn upload_async(env: &Env, handle: Arg, data: Arg, byte_offset: Arg) -> napi
     })
 }
 
-/// Fills the first `bytes` bytes (a multiple of 4) with the 32-bit `pattern`, in order with everything
-/// else.
+/// Fills the first `bytes` bytes (a multiple of 4) with the 32-bit `pattern`, in order with all other calls.
 #[napi(
     js_name = "fillBuffer",
     ts_args_type = "handle: BufferHandle, bytes: number, pattern: number"
@@ -133,8 +135,8 @@ pub fn fill_buffer(env: &Env, handle: Arg, bytes: Arg, pattern: Arg) -> napi::Re
     })
 }
 
-/// Copies `byteLength` bytes from one buffer to another (or between ranges of one that do not
-/// overlap), in order with everything else. Without a length: as much as both hold from the offsets.
+/// Copies `byteLength` bytes from one buffer to another, or between ranges of one that do not overlap, in order with
+/// all other calls. Without a length it copies as much as both buffers hold from their offsets.
 #[napi(
     js_name = "copyBuffer",
     ts_args_type = "source: BufferHandle, target: BufferHandle, byteLength?: number, sourceOffset?: number, targetOffset?: number"
@@ -165,8 +167,8 @@ pub fn copy_buffer(
     })
 }
 
-/// An ArrayBuffer with the bytes `offset … offset + bytes` of the buffer, after everything called so
-/// far. Waits without the lock.
+/// Reads the bytes `offset … offset + bytes` of the buffer into an ArrayBuffer, after everything called so far. Waits
+/// without the lock.
 pub(super) fn read_bytes(
     env: sys::napi_env,
     handle: i32,
@@ -197,7 +199,7 @@ pub(super) fn read_bytes(
     }
 }
 
-/// Waits without the lock, and no longer than JavaScript may run here.
+/// Waits without the lock; ends with an error if JavaScript may no longer run in this environment.
 pub(super) fn wait(env: sys::napi_env, timeline: &Timeline, value: u64) -> Result<()> {
     let start = Instant::now();
     timeline.wait_while(value, || still_runs(env))?;
@@ -217,10 +219,10 @@ pub(super) fn filled(
     match wait(env, timeline, value) {
         Ok(()) => Ok(lease),
         Err(error) => {
-            // The device may still write there: the block comes back when it has finished.
+            // The device may still write to the block: it returns to the pool once the device has finished.
             match completion::start() {
                 Ok(()) => completion::when(timeline, value, Some(lease), Box::new(drop)),
-                // At the end of the process.
+                // The process is ending.
                 Err(_) => std::mem::forget(lease),
             }
             Err(error)
@@ -228,7 +230,7 @@ pub(super) fn filled(
     }
 }
 
-/// The whole buffer, as floats (`byteLength / 4` elements), after everything called so far. Blocking.
+/// Reads the whole buffer as floats (`byteLength / 4` elements), after everything called so far. Blocks.
 #[napi(
     js_name = "readBuffer",
     ts_args_type = "handle: BufferHandle",
@@ -244,8 +246,8 @@ pub fn read_buffer(env: &Env, handle: Arg) -> napi::Result<Out> {
     })
 }
 
-/// Destroys a pipeline: the handle dies now; what was compiled goes when no other handle, no graph and no work
-/// called so far needs it.
+/// Destroys a pipeline: the handle is invalid now. What the driver compiled is freed when no other handle, no graph and
+/// no work called so far needs it.
 #[napi(js_name = "destroyPipeline", ts_args_type = "handle: PipelineHandle")]
 pub fn destroy_pipeline(env: &Env, handle: Arg) -> napi::Result<()> {
     call(env, "destroyPipeline", || {
@@ -276,7 +278,7 @@ pub fn set_name(env: &Env, handle: Arg, name: Arg, kind: Arg) -> napi::Result<()
     })
 }
 
-/// Device address of a buffer as `[low, high]` 32-bit halves.
+/// The device address of a buffer as `[low, high]` 32-bit halves.
 #[napi(
     js_name = "dgcGetBufferAddress",
     ts_args_type = "handle: BufferHandle",

@@ -1,22 +1,22 @@
 //! Results of reads as ArrayBuffers.
 //!
-//! A large result is an external ArrayBuffer over the very block that the device has copied into. An
-//! ArrayBuffer can give its memory to another one (byte streams and `transfer()` do): one that is detached, or
-//! that was collected nobody knows when, says nothing about the memory. A block comes back in one of two ways:
+//! A large result is an external ArrayBuffer over the block that the device copied into: no copy is made. An
+//! ArrayBuffer can hand its memory to another one (byte streams and `transfer()` do). So one that is detached, or was
+//! collected unobserved, tells us nothing about the memory. A block is returned in one of two ways:
 //!
-//! - The runtime calls the finalizer of that memory. Node does so from its event loop, and a program that trains
-//!   may not turn that for dozens of steps.
-//! - So in Node the addon holds on to each result until the loop turns, and when half of
-//!   the bound ([`host_memory::results`]) is reached before that, [`Held::collect`] looks, without any JavaScript running
-//!   meanwhile: detached ones are left to their finalizers, the others are let go, the runtime collects garbage
-//!   at once, and whichever died was not detached: its memory died with it.
+//! - The runtime calls the finalizer of that memory. Node does this only from its event loop, which a program that
+//!   trains may not reach for dozens of steps.
+//! - So in Node the addon keeps each result alive until the loop turns. If half of the bound ([`host_memory::results`])
+//!   is reached earlier, [`Held::collect`] checks them while no JavaScript can run. It leaves detached ones to their
+//!   finalizers, makes the references to the others weak, and has the runtime collect garbage at once. Whichever died
+//!   then was not detached, so its memory died with it.
 //!
-//! Beyond the bound results are copied into memory of the runtime's own. So they are in workers: as one ends,
-//! Node calls all its finalizers, although the memory may have been transferred to another thread by then.
-//! The main thread ends last.
+//! Beyond the bound, results are copied into memory of the runtime's own. Workers always copy: when one ends, Node
+//! calls all its finalizers, although the memory may have been transferred to another thread. The main thread ends
+//! last.
 //!
-//! V8 collects garbage whenever what it knows of has grown by 64 MiB, which is a dozen times a step where
-//! a step reads a gigabyte. So it is told of these ArrayBuffers together: when the loop turns or the bound is
+//! V8 collects garbage whenever the external memory that it knows of has grown by 64 MiB: a dozen times a step if a
+//! step reads a gigabyte. So these ArrayBuffers are reported to V8 together, when the loop turns or the bound is
 //! reached.
 
 use std::cell::{Cell, RefCell};
@@ -37,26 +37,26 @@ use crate::error::{Error, Result};
 use crate::memory::host_memory;
 use crate::memory::staging::Lease;
 
-/// Below this a copy is cheaper than a finalizer.
+/// Below this size a copy is cheaper than a finalizer.
 const MIN_EXTERNAL: usize = 16 << 10;
-/// A larger ArrayBuffer makes V8 collect as it is made, whatever follows.
+/// V8 collects garbage as soon as a larger ArrayBuffer is made, whatever we report afterwards.
 const MAX_UNREPORTED: u64 = 62 << 20;
-/// More than any limit of V8's: to be told of so much makes it collect at once.
+/// More than any limit of V8's: reporting this much makes it collect at once.
 const PRESSURE: i64 = 1 << 40;
-/// What an allocation that failed may have to wait for: V8 frees the memory of a collection beside the
-/// program, and is done with it at the latest as the next one begins.
+/// How many collections an allocation that failed may need: V8 frees a collection's memory concurrently and finishes at
+/// the latest when the next collection begins.
 const COLLECTIONS: usize = 2;
 
-/// Bytes of the blocks that JavaScript holds, of whatever device.
+/// Bytes of the blocks that JavaScript holds, on all devices.
 static OUTSTANDING: AtomicU64 = AtomicU64::new(0);
 
-/// What this thread's runtime allows.
+/// Whether this thread's runtime allows external ArrayBuffers.
 #[derive(Clone, Copy, PartialEq)]
 enum External {
-    /// A worker, or a runtime that has refused (Electron does).
+    /// In a worker, or in a runtime that has refused one (Electron does).
     Never,
     Allowed,
-    /// Allowed, and the runtime is V8, to which so many bytes are unreported (none before the first result).
+    /// Allowed, and the runtime is V8: bytes not reported to it yet (none before the first result).
     Counted(Option<u64>),
 }
 
@@ -64,17 +64,17 @@ thread_local! {
     static EXTERNAL: Cell<External> = const { Cell::new(External::Never) };
     /// In Node: results since the event loop last turned.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
-    /// The runtime's own `ArrayBuffer`, whatever the program puts in its place later.
+    /// The runtime's own `ArrayBuffer`, even if the program replaces the global one later.
     static CONSTRUCTOR: Cell<Option<sys::napi_ref>> = const { Cell::new(None) };
 }
 
-/// The heap's limit in V8; less than nothing elsewhere.
+/// V8's heap limit; negative elsewhere.
 const HEAP_LIMIT: &str = "typeof Bun === 'undefined' ?
   process.getBuiltinModule('node:v8').getHeapStatistics().heap_size_limit : -1";
-/// Whether the runtime is Node, which calls finalizers from its event loop alone.
+/// Whether the runtime is Node, which calls finalizers only from its event loop.
 const IS_NODE: &str = "typeof Bun === 'undefined' && typeof Deno === 'undefined' ? 1 : 0";
 
-/// A block that JavaScript holds. Whoever is first takes it: the finalizer, or [`Held::collect`].
+/// A block that JavaScript holds. The first of the finalizer and [`Held::collect`] takes it.
 type Shared = Arc<Mutex<Option<Lease>>>;
 
 fn take(shared: &Shared) {
@@ -83,7 +83,7 @@ fn take(shared: &Shared) {
     }
 }
 
-/// Results that are kept alive until the event loop turns, so that none dies unseen before that.
+/// Results kept alive until the event loop turns, so that none is collected unobserved before that.
 struct Held {
     results: Vec<(sys::napi_ref, Shared)>,
     /// Runs [`turned`] from the event loop.
@@ -123,7 +123,7 @@ impl Held {
         })
     }
 
-    /// Keeps the ArrayBuffer alive. If that fails the finalizer alone gives its block back.
+    /// Keeps the ArrayBuffer alive. If that fails, only the finalizer returns its block.
     fn hold(&mut self, env: sys::napi_env, buffer: sys::napi_value, shared: Shared) {
         let mut reference = ptr::null_mut();
         // SAFETY: `buffer` is a value of `env`.
@@ -142,10 +142,10 @@ impl Held {
         }
     }
 
-    /// Takes back what JavaScript no longer has; the bytes that came back.
+    /// Takes back the blocks that JavaScript no longer holds. Returns their bytes.
     fn collect(&mut self, env: sys::napi_env) -> u64 {
         let before = OUTSTANDING.load(Ordering::Acquire);
-        // From here to the collection no JavaScript runs: what is not detached now will not be when it dies.
+        // No JavaScript runs from here to the collection, so what is attached now is still attached when it dies.
         scoped(env, || {
             self.results.retain(|&(reference, _)| {
                 let mut count = 0;
@@ -179,8 +179,8 @@ impl Held {
         before.saturating_sub(OUTSTANDING.load(Ordering::Acquire))
     }
 
-    /// Makes room for a result of so many bytes, where half of the bound is reached and a collection is likely to
-    /// pay.
+    /// Makes room for a result of `bytes` bytes if half of the bound is reached and a collection is likely to free
+    /// enough.
     fn make_room(&mut self, env: sys::napi_env, bytes: u64) {
         let bound = host_memory::results();
         if OUTSTANDING.load(Ordering::Acquire) + bytes <= bound / 2 || self.results.is_empty() {
@@ -195,7 +195,7 @@ impl Held {
     }
 }
 
-/// Values that `body` makes live no longer than it.
+/// Runs `body` in a handle scope of its own: the JS values it makes do not outlive it.
 pub(super) fn scoped(env: sys::napi_env, body: impl FnOnce()) {
     let mut scope = ptr::null_mut();
     // SAFETY: `env` is live. Without a scope the values live until the call ends, and nothing is collected.
@@ -203,13 +203,13 @@ pub(super) fn scoped(env: sys::napi_env, body: impl FnOnce()) {
         let opened = sys::napi_open_handle_scope(env, &mut scope) == sys::Status::napi_ok;
         body();
         if opened {
-            // It was opened here. A scope that cannot be closed ends with the call: nothing is collected then.
+            // Opened above. If it cannot be closed, the scope ends with the call and nothing is collected until then.
             let _ = sys::napi_close_handle_scope(env, scope);
         }
     }
 }
 
-/// The value of a reference; none if it was collected, an error if that cannot be found out.
+/// The value of a reference; none if it was collected, an error if the runtime cannot say.
 ///
 /// # Safety
 /// The reference must be of `env` and not deleted.
@@ -225,7 +225,7 @@ pub(super) unsafe fn value_of(
     }
 }
 
-/// Whether the ArrayBuffer has its memory still, for sure.
+/// Whether the ArrayBuffer is known to still have its memory.
 fn owns(env: sys::napi_env, buffer: sys::napi_value) -> bool {
     let mut detached = true;
     // SAFETY: the value is of `env`.
@@ -234,20 +234,20 @@ fn owns(env: sys::napi_env, buffer: sys::napi_value) -> bool {
 }
 
 /// # Safety
-/// The reference must be of `env`, and is not used again.
+/// The reference must be of `env`, and must not be used again.
 pub(super) unsafe fn drop_reference(env: sys::napi_env, reference: sys::napi_ref) {
     // SAFETY: see above. One that could not be deleted goes with the environment.
     let _ = unsafe { sys::napi_delete_reference(env, reference) };
 }
 
-/// The event loop turns, so finalizers run: garbage is the runtime's business again.
+/// The event loop has turned and runs finalizers, so garbage is left to the runtime again.
 unsafe extern "C" fn turned(
     env: sys::napi_env,
     _: sys::napi_value,
     _: *mut c_void,
     _: *mut c_void,
 ) {
-    // Without an environment it is ending, and takes its references along.
+    // A null environment is ending, and its references end with it.
     if env.is_null() {
         return;
     }
@@ -267,7 +267,7 @@ unsafe extern "C" fn turned(
     });
 }
 
-/// The process's first thread, on which no worker can run.
+/// Whether this is the process's first thread, which never runs a worker.
 pub fn on_main_thread() -> bool {
     #[cfg(target_os = "linux")]
     // SAFETY: questions without arguments.
@@ -279,7 +279,7 @@ pub fn on_main_thread() -> bool {
     false
 }
 
-/// The addon is loaded in this environment.
+/// Called when this environment loads the addon.
 pub fn enter(env: sys::napi_env) {
     let (mut global, mut constructor) = (ptr::null_mut(), ptr::null_mut());
     let mut reference = ptr::null_mut();
@@ -305,13 +305,13 @@ pub fn enter(env: sys::napi_env) {
     EXTERNAL.set(external);
     let is_node =
         matches!(external, External::Counted(_)) && script_number(env, IS_NODE) == Some(1.0);
-    // Where the addon is loaded once more, what is held stays so until the loop turns.
+    // If the addon is loaded a second time here, keep what is held until the loop turns.
     if is_node && HELD.with_borrow(Option::is_none) {
         HELD.set(Held::new(env));
     }
 }
 
-/// The environment ends, and its references with it.
+/// The environment ends; its references end with it.
 pub fn leave() {
     HELD.set(None);
     CONSTRUCTOR.set(None);
@@ -331,7 +331,7 @@ fn script_number(env: sys::napi_env, source: &str) -> Option<f64> {
     }
 }
 
-/// Whether JavaScript may hold a block of so many bytes more; if so it counts as held.
+/// Counts `bytes` more as held by JavaScript; false, and not counted, if that exceeds the bound.
 fn hold(bytes: u64) -> bool {
     let fits = OUTSTANDING.fetch_add(bytes, Ordering::AcqRel) + bytes <= host_memory::results();
     if !fits {
@@ -349,7 +349,7 @@ unsafe extern "C" fn release(_: sys::napi_env, _: *mut c_void, hint: *mut c_void
     });
 }
 
-/// An ArrayBuffer with the bytes that the device has copied into the lease.
+/// An ArrayBuffer with the bytes that the device copied into the lease.
 pub fn array_buffer_of(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value> {
     let lease = match lease.len() >= MIN_EXTERNAL && EXTERNAL.get() != External::Never {
         true => match external(env, lease)? {
@@ -368,7 +368,7 @@ pub fn array_buffer_of(env: sys::napi_env, lease: Lease) -> Result<sys::napi_val
 
 enum Made {
     External(sys::napi_value),
-    /// Too much is outstanding, or the runtime refuses: the lease back.
+    /// The bound is reached or the runtime refuses: returns the lease.
     Nothing(Lease),
 }
 
@@ -420,20 +420,20 @@ fn external(env: sys::napi_env, lease: Lease) -> Result<Made> {
                 |lease| Ok(Made::Nothing(lease)),
             )
         }
-        // Whether it will call the finalizer is not known: the block is the runtime's.
+        // Whether the runtime will call the finalizer is unknown, so the block is left to it.
         status => Err(refused(env, "napi_create_external_arraybuffer", status)),
     }
 }
 
-/// Keeps V8 from collecting for every 64 MiB of results. V8 has counted these bytes as it made the
-/// ArrayBuffer, and will subtract them as it frees the memory. They are subtracted here, and added again with
-/// those of other results: as the event loop turns, or where finalizers do not wait for that, when they come to a
-/// third of the bound; before a collection; and when V8 collects anyway for the size of one.
+/// Stops V8 from collecting at every 64 MiB of results. V8 adds an ArrayBuffer's bytes when it makes one, and subtracts
+/// them when it frees the memory. We subtract them at once, and add them again together with those of other results:
+/// when the event loop turns; before a collection; for an ArrayBuffer so large that V8 collects anyway; and, where
+/// finalizers do not wait for the event loop, when they reach a third of the bound.
 fn count(env: sys::napi_env, bytes: u64) {
     let External::Counted(unreported) = EXTERNAL.get() else {
         return;
     };
-    // V8's count is unsigned: what is freed unreported must not bring it below 0.
+    // V8's count is unsigned: bytes freed while unreported must not take it below 0.
     let Some(unreported) =
         unreported.or_else(|| adjust(env, host_memory::results() as i64).then_some(0))
     else {
@@ -449,7 +449,7 @@ fn count(env: sys::napi_env, bytes: u64) {
     }
 }
 
-/// Bytes that V8 is not told of.
+/// Bytes that V8 does not know of.
 fn unreported() -> u64 {
     match EXTERNAL.get() {
         External::Counted(Some(bytes)) => bytes,
@@ -457,7 +457,7 @@ fn unreported() -> u64 {
     }
 }
 
-/// Adds to V8's count what was taken out of it.
+/// Adds back to V8's count what we subtracted.
 fn report(env: sys::napi_env) {
     if adjust(env, unreported() as i64)
         && let External::Counted(Some(_)) = EXTERNAL.get()
@@ -466,21 +466,21 @@ fn report(env: sys::napi_env) {
     }
 }
 
-/// Changes what the runtime knows of memory that is not its own; whether it took note.
+/// Adjusts the external memory that the runtime knows of; whether it accepted.
 fn adjust(env: sys::napi_env, bytes: i64) -> bool {
     let mut total = 0;
     // SAFETY: `env` is live.
     unsafe { sys::napi_adjust_external_memory(env, bytes, &mut total) == sys::Status::napi_ok }
 }
 
-/// Runs `body`. If it finds no memory, the device gives back what is idle, the runtime collects garbage, and
-/// `body` runs again. Not to be called with the device locked.
+/// Runs `body`. If it runs out of memory, the device returns idle memory, the runtime collects garbage, and `body` runs
+/// again. Do not call with the device locked.
 pub fn collecting<T>(env: sys::napi_env, mut body: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..COLLECTIONS {
         match body() {
             Err(error @ Error::OutOfMemory { .. }) => {
-                // Where the shortage was final for the device, this is its error. There may be no device any
-                // more, which is not the matter here.
+                // If the shortage was final for the device, this is its error. Other errors do not matter here: there
+                // may be no device any more.
                 if let Err(Error::DeviceLost(_)) = state::with(Context::relieve) {
                     return Err(error);
                 }
@@ -492,7 +492,7 @@ pub fn collecting<T>(env: sys::napi_env, mut body: impl FnMut() -> Result<T>) ->
     body()
 }
 
-/// Has the runtime collect garbage, and takes back what that shows to be free.
+/// Has the runtime collect garbage, and takes back the blocks that died.
 pub(super) fn collect(env: sys::napi_env) {
     let held = HELD.with_borrow_mut(|held| held.as_mut().map(|held| held.collect(env)));
     if held.is_none() {
@@ -500,10 +500,10 @@ pub(super) fn collect(env: sys::napi_env) {
     }
 }
 
-/// Tells V8 of all results and of more than it allows, upon which it collects at once.
+/// Reports to V8 all results and more than its limit, which makes it collect at once.
 fn collect_garbage(env: sys::napi_env) {
     if adjust(env, unreported() as i64 + PRESSURE) {
-        // What just took note does so again; else V8 collects once more than it need.
+        // It accepted the opposite a moment ago; if it does not now, V8 collects once more than it has to.
         let _ = adjust(env, -PRESSURE);
         if let External::Counted(Some(_)) = EXTERNAL.get() {
             EXTERNAL.set(External::Counted(Some(0)));
@@ -511,8 +511,8 @@ fn collect_garbage(env: sys::napi_env) {
     }
 }
 
-/// A new ArrayBuffer of `bytes` bytes of the runtime's own, and where they lie. Not to be called with the device
-/// locked.
+/// A new ArrayBuffer of `bytes` bytes in the runtime's own memory, and the address of its bytes. Do not call with the
+/// device locked.
 pub fn array_buffer(env: sys::napi_env, bytes: usize) -> Result<(sys::napi_value, *mut u8)> {
     collecting(env, || allocate(env, bytes))
 }
@@ -520,7 +520,7 @@ pub fn array_buffer(env: sys::napi_env, bytes: usize) -> Result<(sys::napi_value
 fn allocate(env: sys::napi_env, bytes: usize) -> Result<(sys::napi_value, *mut u8)> {
     let (mut value, mut data) = (ptr::null_mut(), ptr::null_mut());
     let status = match CONSTRUCTOR.get() {
-        // Where there is no memory, V8 ends the process in `napi_create_arraybuffer`; the constructor throws.
+        // Out of memory, V8 ends the process in `napi_create_arraybuffer`; the constructor throws.
         Some(constructor) if bytes >= MIN_EXTERNAL => {
             construct(env, constructor, bytes, &mut value)
         }

@@ -1,4 +1,4 @@
-//! Buffers in memory that others see too.
+//! Buffers whose memory is shared with other processes and APIs.
 
 use napi::Env;
 use napi_derive::napi;
@@ -8,17 +8,16 @@ use super::raise::call;
 use super::state;
 use super::values::{Object, Out};
 
-/// A new file descriptor for the memory of a buffer made by `createBuffer(bytes, 0, { exportable:
-/// true })`, for another API (CUDA) or process on the same device (VK_KHR_external_memory_fd, opaque).
+/// Returns a new file descriptor for the memory of a buffer made by `createBuffer(bytes, 0, { exportable: true })`, for
+/// another API (CUDA) or process on the same device (VK_KHR_external_memory_fd, opaque).
 ///
-/// The descriptor is the caller's: close it, or hand it to something that takes it. It keeps the
-/// memory alive, also after `destroyBuffer`. It is closed on exec; a child process gets it through
-/// `stdio`.
+/// The descriptor is the caller's: close it, or pass it to something that takes ownership. It keeps the memory alive,
+/// even after `destroyBuffer`. It is closed on exec; pass it to a child process through `stdio`.
 ///
-/// What others do is outside the order of calls: finish before handing over (`waitTimeline`,
-/// `waitIdle`), and let them finish before the next call that touches the buffer.
+/// The order of calls does not cover what others do with the memory. Finish your work before you hand over
+/// (`waitTimeline`, `waitIdle`), and let them finish theirs before the next call that touches the buffer.
 ///
-/// Throws `ERR_HELIOS_UNSUPPORTED` where the device cannot export.
+/// Throws `ERR_HELIOS_UNSUPPORTED` if the device cannot export.
 #[napi(
     js_name = "exportBuffer",
     ts_args_type = "handle: BufferHandle",
@@ -38,15 +37,14 @@ pub fn export_buffer(env: &Env, handle: Arg) -> napi::Result<Out> {
     })
 }
 
-/// A buffer over the memory that a file descriptor stands for: one of `exportBuffer`, or an opaque one
-/// of another API, made on this very device and driver. `size` is the memory's, in bytes, and the
-/// buffer's.
+/// Makes a buffer over the memory of a file descriptor: one from `exportBuffer`, or an opaque one that another API made
+/// on the same device and driver. `size` is the size in bytes of both the memory and the buffer.
 ///
-/// The descriptor is duplicated and stays the caller's. `destroyBuffer` lets go of the memory. Two
-/// buffers over the same memory are two to the order of calls: see `exportBuffer`.
+/// The descriptor is duplicated and stays the caller's. `destroyBuffer` releases the memory. Calls treat two buffers
+/// over the same memory as independent: see `exportBuffer`.
 ///
-/// Throws a RangeError for what is no such memory, as far as the driver tells, and
-/// `ERR_HELIOS_UNSUPPORTED` where the device cannot import.
+/// Throws a RangeError if the descriptor is no such memory, as far as the driver can tell, and `ERR_HELIOS_UNSUPPORTED`
+/// if the device cannot import.
 #[napi(
     js_name = "importBuffer",
     ts_args_type = "fd: number, size: number",

@@ -19,23 +19,23 @@ enum State {
     /// `initDevice` was not called yet.
     Absent,
     Ready(Box<Context>),
-    /// A call panicked in the midst of changing it: nothing but a report and `destroy` looks at it again.
+    /// A call panicked while it changed the device: only reports and `destroy` use it from now on.
     Broken(Box<Context>, String),
-    /// `destroy` was called. Handles and timeline values go on from there.
+    /// `destroy` was called. Handles and timeline values continue from there.
     Gone(Box<Legacy>),
 }
 
 static STATE: Mutex<State> = Mutex::new(State::Absent);
-/// Grows with every device, so that a thread's batch ends with the device that it was opened on.
+/// Incremented for every device, so that a thread's batch ends with the device it was opened on.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static VALIDATING: AtomicBool = AtomicBool::new(false);
 static STACKS: AtomicBool = AtomicBool::new(false);
-/// JS environments that have loaded the addon and live.
+/// JS environments that have loaded the addon and have not ended.
 static ENVIRONMENTS: AtomicU64 = AtomicU64::new(0);
-/// Who the last environment is.
+/// The last [`Owner`] given to an environment.
 static OWNERS: AtomicU32 = AtomicU32::new(SHARED);
 
-/// A thread's open batch. Work goes to the stream at once, so this is bookkeeping alone.
+/// A thread's open batch. Its work goes to the stream at once, so this is only bookkeeping.
 #[derive(Clone, Copy, Default)]
 struct OpenBatch {
     open: bool,
@@ -45,15 +45,15 @@ struct OpenBatch {
 }
 
 thread_local! {
-    /// This thread's environment, by whose end what it alone has used may be freed.
+    /// This thread's environment. When it ends, what no other environment has used may be freed.
     static OWNER: Cell<Owner> = const { Cell::new(SHARED) };
-    /// Whether the environment, should it end now, ends in the middle of its program.
+    /// Whether ending now would interrupt the environment's program (as `terminate()` does).
     static IN_THE_MIDDLE: Cell<bool> = const { Cell::new(false) };
     static BATCH: Cell<OpenBatch> = const { Cell::new(OpenBatch { open: false, any: false, generation: 0 }) };
 }
 
 impl State {
-    /// Runs `body` on the device; a panic in there is the end of it.
+    /// Runs `body` on the device. A panic in it makes the device unusable.
     #[inline]
     fn run<T>(&mut self, body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
         let result = match self {
@@ -85,7 +85,7 @@ impl State {
         let error = Error::DeviceLost(text.clone());
         *self = match std::mem::replace(self, Self::Absent) {
             Self::Ready(context) => {
-                // For those who wait without the lock.
+                // Fails the waits of threads that do not hold the lock.
                 context.device.fail(&error);
                 Self::Broken(context, text)
             }
@@ -130,7 +130,7 @@ pub fn init<T>(
     state.run(body)
 }
 
-/// Releases everything, having waited for the device for at most `limit`. Without a device there is nothing to do.
+/// Waits for the device for at most `limit`, then releases everything. Does nothing without a device.
 pub fn destroy(limit: Option<Duration>) {
     let mut state = STATE.lock();
     let (State::Ready(context) | State::Broken(context, _)) = &*state else {
@@ -139,15 +139,15 @@ pub fn destroy(limit: Option<Duration>) {
     let gone = State::Gone(Box::new(context.legacy()));
     if let State::Ready(context) | State::Broken(context, _) = std::mem::replace(&mut *state, gone)
     {
-        // What a panic left half-changed may panic again: the rest of it is leaked then.
+        // What a panic left half-changed may panic again: then the rest is leaked.
         let _ = catch_unwind(AssertUnwindSafe(|| context.close(limit)));
-        // With the lock held: no promise of the next device may come in between.
+        // Under the lock, so that no promise of the next device can come in between.
         completion::finish();
     }
 }
 
-/// The report of a failure, if it is one that is reported and there is a device.
-/// `stack`: the JS stack of the call.
+/// Writes the report of a failure, if it is of a kind that is reported and there is a device. `stack` is the JS stack
+/// of the call.
 pub fn report(call: &str, error: &Error, stack: impl FnOnce() -> String) -> Option<PathBuf> {
     if !error.reports() {
         return None;
@@ -175,7 +175,7 @@ pub fn validation_messages() -> Option<String> {
     messages.ok().flatten()
 }
 
-/// Whether promises keep the stacks of their calls: `HELIOS_STACKS=1`, or while validation is on.
+/// Whether promises capture the stacks of their calls: with `HELIOS_STACKS=1`, or under validation.
 pub fn stacks() -> bool {
     STACKS.load(Ordering::Acquire)
 }
@@ -183,21 +183,20 @@ pub fn stacks() -> bool {
 pub fn environment_enters() {
     exit::watch();
     let _before = ENVIRONMENTS.fetch_add(1, Ordering::AcqRel);
-    // Where the addon is loaded once more, the thread's environment stays who it is.
+    // If this thread loads the addon again, its environment keeps its owner.
     if OWNER.get() == SHARED {
         OWNER.set(OWNERS.fetch_add(1, Ordering::AcqRel) + 1);
     }
 }
 
-/// Whether the environment's program is under way: until it says that it has come to its end.
+/// Notes whether the environment's program is still running.
 pub fn program_runs(on: bool) {
     IN_THE_MIDDLE.set(on);
 }
 
-/// The last environment to end takes the device with it: drivers must not be torn down under work
-/// in flight. A worker's end leaves the others' device alone. What a worker made that was terminated goes with
-/// it, but for what others have used: nobody could name it any more. One that came to its end may have told
-/// others what they have yet to use.
+/// Ends an environment. The last one destroys the device, since drivers must not be torn down under work in flight;
+/// until then the end of a worker leaves it alone. If a worker was terminated, what only it has used is freed, since
+/// nobody else could name it. A worker that came to its end may have told others the handles of what it made.
 pub fn environment_leaves() {
     BATCH.with(|b| b.set(OpenBatch::default()));
     let owner = OWNER.replace(SHARED);
@@ -254,7 +253,7 @@ pub fn batch_is_open() -> bool {
     batch().open
 }
 
-/// Notes that work was added while a batch may be open.
+/// Notes that work was added, if a batch is open.
 #[inline]
 pub fn batch_touched() {
     BATCH.with(|b| {

@@ -1,4 +1,4 @@
-//! Panics end at the edge: nothing unwinds into the runtime.
+//! Catches panics at the edge, so that nothing unwinds into the runtime.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,8 +10,8 @@ pub fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
         .unwrap_or_else(|panic| Err(Error::Internal(panicked(&*panic))))
 }
 
-/// Runs the body of a callback, out of which nothing may unwind into the runtime. The panic itself is on
-/// the standard error by then.
+/// Runs the body of a callback and returns `otherwise` if it panics: nothing may unwind into the runtime. The panic's
+/// message is on standard error already.
 pub fn guard<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }

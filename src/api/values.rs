@@ -1,5 +1,5 @@
-//! Values made for JavaScript. Every status of the runtime is looked at: a failed one is an error with the name of the
-//! Node-API call, and an exception that it left behind is what the JS call throws.
+//! Makes values for JavaScript. Every status of the runtime is checked: a failure is an error with the name of the
+//! Node-API call, or the exception that the call left pending.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 pub type Made = Result<sys::napi_value>;
 
-/// A JS value made here, on its way out.
+/// A JS value to be returned to the caller.
 pub struct Out(pub sys::napi_value);
 
 impl ToNapiValue for Out {
@@ -29,7 +29,7 @@ impl TypeName for Out {
     }
 }
 
-/// The error of a failed status of the Node-API call `call`.
+/// Turns a failed status of the Node-API call `call` into an error.
 #[inline]
 pub fn check(env: sys::napi_env, call: &str, status: sys::napi_status) -> Result<()> {
     match status {
@@ -49,8 +49,8 @@ pub fn made(
     check(env, call, make(&mut value)).map(|()| value)
 }
 
-/// The error of a Node-API call that should not fail. What JavaScript threw in it stays pending, and takes the
-/// error's place in [`super::raise::build`].
+/// The error of a Node-API call that should not fail. An exception that JavaScript threw in it stays pending and
+/// replaces the error in [`super::raise::build`].
 #[cold]
 pub fn refused(env: sys::napi_env, call: &str, status: sys::napi_status) -> Error {
     if !pending(env) && !runs(env) {
@@ -63,8 +63,8 @@ pub fn ending() -> Error {
     Error::Aborted("the JavaScript environment is ending".to_owned())
 }
 
-/// Whether JavaScript can run: no longer in an environment that is being ended, where most calls of
-/// the runtime fail. No exception may be pending.
+/// Whether JavaScript can still run; not in an environment that is being ended, where most calls of the runtime fail.
+/// No exception may be pending.
 pub fn runs(env: sys::napi_env) -> bool {
     let (mut undefined, mut value) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: `env` is live. Of the calls that fail then, this one asks for the least.
@@ -74,7 +74,7 @@ pub fn runs(env: sys::napi_env) -> bool {
     }
 }
 
-/// [`ending`] in an environment that is being ended, as a worker is by `terminate()`.
+/// Fails with [`ending`] in an environment that is being ended, as `terminate()` does to a worker.
 pub fn still_runs(env: sys::napi_env) -> Result<()> {
     runs(env).then_some(()).ok_or_else(ending)
 }
@@ -86,7 +86,7 @@ fn pending(env: sys::napi_env) -> bool {
     status == sys::Status::napi_ok && pending
 }
 
-/// Takes the exception that a call of the runtime left behind.
+/// Takes the exception that a call of the runtime left pending.
 pub fn exception(env: sys::napi_env) -> Option<sys::napi_value> {
     let mut exception = ptr::null_mut();
     // SAFETY: `env` is live.
@@ -143,13 +143,13 @@ pub fn array(env: sys::napi_env, items: impl IntoIterator<Item = Made>) -> Made 
     Ok(list)
 }
 
-/// Gives an object a property of its own.
+/// Defines an own property of an object.
 pub fn set(env: sys::napi_env, object: sys::napi_value, name: &str, value: Made) -> Result<()> {
     let property = string(env, name).and_then(|key| Ok((key, value?)));
     define(env, object, [property])
 }
 
-/// Defined, not assigned: no setter on a prototype runs, which could call the addon with the device locked.
+/// Defined, not assigned: a setter on a prototype could call the addon while the device is locked.
 fn define(
     env: sys::napi_env,
     object: sys::napi_value,
@@ -175,7 +175,7 @@ fn define(
     check(env, "napi_define_properties", status)
 }
 
-/// A plain object, built property by property; [`Self::done`] says what went wrong.
+/// A plain object, built property by property. [`Self::done`] returns the first error.
 pub struct Object {
     env: sys::napi_env,
     properties: Vec<Result<(sys::napi_value, sys::napi_value)>>,
@@ -229,7 +229,7 @@ impl Object {
 
 pub type Callback = unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> sys::napi_value;
 
-/// A function that knows a number.
+/// A function that carries a number.
 pub fn function(env: sys::napi_env, body: Callback, data: u64) -> Made {
     let data = data as *mut c_void;
     made(env, "napi_create_function", |value| {
@@ -238,7 +238,7 @@ pub fn function(env: sys::napi_env, body: Callback, data: u64) -> Made {
     })
 }
 
-/// The number that [`function`] (or a property's descriptor) was given.
+/// The number given to [`function`] or to a property's descriptor.
 pub fn data(env: sys::napi_env, info: sys::napi_callback_info) -> Option<u64> {
     let mut data = ptr::null_mut();
     let none = ptr::null_mut();
@@ -248,7 +248,7 @@ pub fn data(env: sys::napi_env, info: sys::napi_callback_info) -> Option<u64> {
     (status == sys::Status::napi_ok).then_some(data as u64)
 }
 
-/// A property of an object of the caller's; undefined if its getter throws, or if it is not an object.
+/// A property of a caller's object; undefined if its getter throws, or if it is not an object.
 pub fn property(env: sys::napi_env, object: sys::napi_value, name: &CStr) -> Made {
     let mut value = ptr::null_mut();
     // SAFETY: `object` is of `env`; the name is nul-terminated.

@@ -49,7 +49,7 @@ impl Single {
         context.dispatch(self.single())
     }
 
-    /// The dispatch; its ranges are taken out.
+    /// The dispatch; takes the ranges.
     fn single(&mut self) -> context::Single<'_> {
         context::Single {
             pipeline: self.pipeline,
@@ -61,9 +61,10 @@ impl Single {
     }
 }
 
-/// One dispatch, submitted at once; its timeline value (0 while a graph is recorded). Push constants
-/// are at least the pipeline's `pushBytes` long. A buffer is bound whole, or as a range of it; more than
-/// the device's `maxStorageBufferRange` bytes cannot be bound at once.
+/// Submits one dispatch at once. Returns its timeline value (0 while a graph is recorded).
+///
+/// Push constants must be at least `pushBytes` of the pipeline long. A buffer is bound whole or as a range of it; one
+/// binding covers at most the device's `maxStorageBufferRange` bytes.
 #[napi(
     ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferBinding>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer",
     ts_return_type = "TimelineValue"
@@ -104,8 +105,8 @@ pub fn batch_begin(env: &Env) -> napi::Result<()> {
     })
 }
 
-/// Adds one dispatch to the open batch. `writeMask` may name written bindings; what the shader writes
-/// is known from its SPIR-V, whatever the mask says.
+/// Adds one dispatch to the open batch. `writeMask` may name the written bindings but is not needed: the shader's
+/// SPIR-V says what it writes.
 #[napi(
     js_name = "batchDispatch",
     ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferBinding>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, writeMask?: Uint32Array"
@@ -136,13 +137,13 @@ pub fn batch_dispatch(
     })
 }
 
-/// The bytes of a list as they are now: what is checked is what is recorded.
+/// Copies the bytes of a list, so that what is checked is what is recorded.
 fn list_bytes(packed: Arg) -> Result<Vec<u8>> {
     // SAFETY: copied here.
     copied(unsafe { packed.bytes("packed")?.source() })
 }
 
-/// Arguments of a list call: two of them for the packed form, one for the word form.
+/// The arguments of a list call: two for the packed form, one for the word form.
 fn list(bytes: &[u8], count: Arg) -> Result<List<'_>> {
     Ok(match count.kind() {
         napi::ValueType::Undefined => List::Words(bytes),
@@ -153,7 +154,7 @@ fn list(bytes: &[u8], count: Arg) -> Result<List<'_>> {
     })
 }
 
-/// Adds a whole list of dispatches to the open batch. Two arguments: `count` packed records; one: the
+/// Adds a whole list of dispatches to the open batch. With two arguments it is `count` packed records, with one the
 /// word form. A list with an error adds nothing.
 #[napi(
     js_name = "batchDispatchMany",
@@ -175,7 +176,7 @@ pub fn batch_dispatch_many(env: &Env, packed: Arg, count: Arg) -> napi::Result<(
     })
 }
 
-/// Ends the batch; its timeline value, 0 if nothing was added.
+/// Submits the batch. Returns its timeline value, 0 if nothing was added.
 #[napi(js_name = "batchSubmit", ts_return_type = "TimelineValue")]
 pub fn batch_submit(env: &Env) -> napi::Result<f64> {
     call(env, "batchSubmit", || {
@@ -187,7 +188,7 @@ pub fn batch_submit(env: &Env) -> napi::Result<f64> {
     })
 }
 
-/// Begin, dispatch many, submit, in one call.
+/// `batchBegin`, `batchDispatchMany` and `batchSubmit` in one call.
 #[napi(
     js_name = "batchExecuteAll",
     ts_args_type = "packed: ArrayBuffer | ArrayBufferView, count?: number",
@@ -217,7 +218,7 @@ fn not_in_batch(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// `batchExecuteAll`, blocking, with GPU times in microseconds for the list and each dispatch.
+/// `batchExecuteAll` that blocks, with GPU times in microseconds for the list and for each dispatch.
 #[napi(
     js_name = "batchExecuteAllProfiled",
     ts_args_type = "packed: ArrayBuffer | ArrayBufferView, count?: number",
@@ -248,7 +249,7 @@ pub fn batch_execute_all_profiled(env: &Env, packed: Arg, count: Arg) -> napi::R
     })
 }
 
-/// Blocks until the timeline value is reached. A value that nothing will signal is a RangeError.
+/// Blocks until the timeline value is reached. Throws a RangeError for a value that nothing will signal.
 #[napi(js_name = "waitTimeline", ts_args_type = "value: TimelineValue")]
 pub fn wait_timeline(env: &Env, value: Arg) -> napi::Result<()> {
     call(env, "waitTimeline", || {
@@ -278,7 +279,7 @@ fn wait(env: &Env, which: impl FnOnce(&mut Context) -> Result<u64>) -> Result<()
     resources::wait(env.raw(), &timeline, value)
 }
 
-/// Highest completed timeline value.
+/// The highest timeline value reached so far.
 #[napi(js_name = "getCompleted", ts_return_type = "TimelineValue")]
 pub fn get_completed(env: &Env) -> napi::Result<f64> {
     call(env, "getCompleted", || {
@@ -286,14 +287,14 @@ pub fn get_completed(env: &Env) -> napi::Result<f64> {
     })
 }
 
-/// Waits for everything called so far.
+/// Blocks until everything called so far is done.
 #[napi(js_name = "waitIdle")]
 pub fn wait_idle(env: &Env) -> napi::Result<()> {
     call(env, "waitIdle", || wait(env, Context::flush))
 }
 
-/// Mean GPU time of one dispatch in microseconds over `iters` runs after `warmup` untimed ones, by
-/// timestamps, each run ordered behind the one before as its hazards demand.
+/// Measures the mean GPU time of one dispatch in microseconds, by timestamps, over `iters` runs after `warmup` untimed
+/// ones. Each run is ordered after the one before as its hazards require.
 #[napi(
     js_name = "gpuTime",
     ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferBinding>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, iters?: number, warmup?: number",
@@ -322,7 +323,7 @@ pub fn gpu_time(
     })
 }
 
-/// What the `dgc*` calls can do here.
+/// What the `dgc*` calls support on this device.
 #[napi(js_name = "dgcInfo", ts_return_type = "DgcInfo")]
 pub fn dgc_info(env: &Env) -> napi::Result<Out> {
     call(env, "dgcInfo", || {
@@ -343,8 +344,8 @@ pub fn dgc_info(env: &Env) -> napi::Result<Out> {
     })
 }
 
-/// Sets the pipeline (without bindings, taking device addresses) of the `dgc*` calls; false where the
-/// device has no device addresses.
+/// Sets the pipeline of the `dgc*` calls: one without bindings that takes device addresses. False if the device has no
+/// device addresses.
 #[napi(
     js_name = "dgcSetup",
     ts_args_type = "pipeline: PipelineHandle, pushBytes: number, maxSequences: number",
@@ -361,7 +362,7 @@ pub fn dgc_setup(env: &Env, pipeline: Arg, push_bytes: Arg, max: Arg) -> napi::R
 }
 
 thread_local! {
-    /// This environment's ArrayBuffer over the sequences of one `dgcSetup`, by its id.
+    /// This environment's ArrayBuffer over the sequences of one `dgcSetup`, with the id of that set-up.
     static SEQUENCES: RefCell<Option<(u64, sys::napi_ref)>> = const { RefCell::new(None) };
 }
 
@@ -372,8 +373,8 @@ unsafe extern "C" fn release_sequences(_: sys::napi_env, _: *mut c_void, hint: *
     drop(unsafe { Box::from_raw(hint.cast::<Sequences>()) });
 }
 
-/// The sequences of `dgcSetup` as an ArrayBuffer to write: for each, the push constants and then
-/// three u32 group counts.
+/// The sequences of `dgcSetup` as an ArrayBuffer to write to: for each, the push constants, then three u32 group
+/// counts.
 #[napi(js_name = "dgcGetCommandBuffer", ts_return_type = "ArrayBuffer")]
 pub fn dgc_get_command_buffer(env: &Env) -> napi::Result<Out> {
     call(env, "dgcGetCommandBuffer", || {
@@ -401,7 +402,8 @@ pub fn dgc_get_command_buffer(env: &Env) -> napi::Result<Out> {
             let _ = unsafe { sys::napi_delete_reference(raw, reference) };
         }
         if !results::on_main_thread() {
-            // Node calls a worker's finalizers as it ends, though the memory may be another thread's by then.
+            // When a worker ends, Node calls its finalizers, although another thread may own the memory by then: leak
+            // it.
             std::mem::forget(Arc::clone(&commands));
         }
         let (data, len) = (commands.as_ptr().cast_mut(), size_of_val(&*commands));
@@ -419,7 +421,7 @@ pub fn dgc_get_command_buffer(env: &Env) -> napi::Result<Out> {
         };
         if status != sys::Status::napi_ok && status != sys::Status::napi_no_external_buffers_allowed
         {
-            // Whether it will call the finalizer is not known: the box is the runtime's.
+            // Whether the runtime will call the finalizer is unknown, so the box is left to it.
             return Err(refused(raw, "napi_create_external_arraybuffer", status));
         }
         if status != sys::Status::napi_ok {
@@ -433,14 +435,14 @@ pub fn dgc_get_command_buffer(env: &Env) -> napi::Result<Out> {
         let mut reference = ptr::null_mut();
         // SAFETY: `buffer` is an object of `raw`. A weak reference: JS decides how long it lives.
         let status = unsafe { sys::napi_create_reference(raw, buffer, 0, &mut reference) };
-        // Without one the next call makes another ArrayBuffer over the same bytes.
+        // Without a reference the next call makes another ArrayBuffer over the same bytes.
         let known = (status == sys::Status::napi_ok).then_some((id, reference));
         SEQUENCES.with(|s| *s.borrow_mut() = known);
         Ok(Out(buffer))
     })
 }
 
-/// Runs the first `count` sequences of the command buffer; their timeline value.
+/// Runs the first `count` sequences of the command buffer. Returns their timeline value.
 #[napi(
     js_name = "dgcExecute",
     ts_args_type = "count: number",
@@ -461,8 +463,8 @@ pub fn dgc_execute(env: &Env, count: Arg) -> napi::Result<f64> {
     })
 }
 
-/// Runs `count` operations of 28 bytes (i32 a, b, c; u32 elements; u32 gX, gY, gZ) through the pipeline
-/// of `dgcSetup`, which is pushed the three device addresses, the element count and 0.
+/// Runs `count` operations of 28 bytes each (i32 a, b, c; u32 elements; u32 gX, gY, gZ) through the pipeline of
+/// `dgcSetup`. Its push constants are the device addresses of buffers a, b and c, the element count and 0.
 #[napi(
     js_name = "batchExecuteAllDGC",
     ts_args_type = "packed: ArrayBuffer | ArrayBufferView, count: number",

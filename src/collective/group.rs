@@ -1,12 +1,13 @@
 //! This process's side of a group: its ledger, and the timeline that the host signals for the device.
 //!
-//! Every value that the device waits for is signalled, whatever happens: by the group's thread when the collective has
-//! ended, or after a failure by the thread that notes it, for all calls under way. If MPI is working on the memory of a call
-//! at that time, the failure waits until the group's thread has left MPI, so that MPI and the device do not use the memory
-//! together. It does not wait long for a thread that is stuck in the library.
+//! Every value that the device waits for is signalled, whatever happens. The group's thread signals it when the
+//! collective has ended; after a failure the thread that notes the failure signals the values of all running calls. If
+//! MPI is working on a call's memory at that moment, the failure first waits for the group's thread to leave MPI, so
+//! that MPI and the device never use the memory together. It does not wait long for a thread that is stuck in the
+//! library.
 //!
-//! An engine on the device signals the end of its collectives itself, and cannot be stopped. After a failure the group's
-//! thread signals what is left, once the engine's stream is idle.
+//! An engine on the device signals the end of its collectives itself and cannot be stopped. After a failure the group's
+//! thread signals the remaining values once the engine's stream is idle.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
@@ -26,7 +27,7 @@ use crate::memory::{Memory, Resource};
 use crate::queue::exit::{self, OnExit};
 use crate::queue::timeline::Timeline;
 
-/// The group of this process; there is one at most.
+/// This process's group, if it is in one.
 static GROUP: Mutex<Option<Arc<Group>>> = Mutex::new(None);
 
 pub fn current() -> Option<Arc<Group>> {
@@ -37,7 +38,7 @@ pub fn set_current(group: Option<Arc<Group>>) {
     *GROUP.lock() = group;
 }
 
-/// How long the end of the process waits for an engine on the device to become idle.
+/// How long process exit waits for an engine on the device to become idle.
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// How long a failure waits for MPI to release a call's memory. The group's thread checks for failures every 50 µs, unless
@@ -47,16 +48,16 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 /// What a collective works on.
 pub enum Payload {
     Host(Host),
-    /// The device's own memory, and the value of the submission after which the engine may use it. Calls directly after one
-    /// another share that value.
+    /// The device's own memory, and the submission's value that the engine waits for. Consecutive calls share that
+    /// value.
     Shared(Range, u64),
 }
 
 /// Memory that MPI works on: a buffer's, a copy, or from one to the other.
 pub struct Host {
-    /// The range of a buffer that the host sees.
+    /// The range of a buffer that the host can access.
     pub range: Option<NonNull<u8>>,
-    /// Where MPI writes, and reads too if there is no range.
+    /// Where MPI writes, and where it reads if there is no range.
     pub lease: Option<Arc<Lease>>,
     /// Keeps the memory of the range alive.
     pub kept: (Arc<Resource>, Arc<Memory>),
@@ -68,27 +69,27 @@ unsafe impl Send for Host {}
 
 pub struct State {
     pub ledger: Ledger<Payload>,
-    /// What rank 0 gave all others at the start.
+    /// What rank 0 sent to all others at the start.
     pub text: String,
-    /// Memories that the engine has got.
+    /// Memory that the engine has imported.
     pub shared: Vec<Weak<()>>,
-    /// An engine on the device may signal, or MPI is at work on a call.
+    /// An engine on the device may signal, or MPI is working on a call.
     at_work: bool,
     /// The value to signal once that has ended.
     owed: Option<u64>,
-    /// The driver is not called any more: the process ends.
+    /// The process is ending: do not call the driver.
     exiting: bool,
 }
 
 pub struct Group {
     pub rank: u32,
     pub size: u32,
-    /// Its values are the numbers of the calls.
+    /// The group's timeline. Its values are the numbers of the calls.
     pub semaphore: vk::Semaphore,
-    /// Whether the engine is one on the device, which signals the timeline itself.
+    /// Whether the engine works on the device and signals the timeline itself.
     pub on_device: bool,
     pub state: Mutex<State>,
-    /// There is a job, or a failure.
+    /// Notified of a job or a failure.
     wake: Condvar,
     /// Held by the group's thread while it is in the driver.
     driver: Mutex<()>,
@@ -96,7 +97,7 @@ pub struct Group {
     device: Arc<Device>,
 }
 
-/// A timeline from 0 on; `shared`: one that can be exported.
+/// A timeline that starts at 0; exportable if `shared`.
 fn semaphore(device: &Device, shared: bool) -> Result<vk::Semaphore> {
     let mut kind = vk::SemaphoreTypeCreateInfo::default()
         .semaphore_type(vk::SemaphoreType::TIMELINE)
@@ -116,7 +117,7 @@ fn semaphore(device: &Device, shared: bool) -> Result<vk::Semaphore> {
 }
 
 impl Group {
-    /// `on_device`: for an engine there, which gets the timeline.
+    /// `on_device`: the engine works on the device and imports the timeline.
     pub fn new(
         device: &Arc<Device>,
         timeline: &Arc<Timeline>,
@@ -176,7 +177,7 @@ impl Group {
         Err(Error::Internal("no descriptors here".to_owned()))
     }
 
-    /// Why the group takes no calls, if so.
+    /// Fails if the group takes no calls, with the reason.
     pub fn check(&self) -> Result<()> {
         let ledger = &self.state.lock().ledger;
         if let Some(failure) = &ledger.failure {
@@ -197,7 +198,8 @@ impl Group {
         state.ledger.phase = Phase::Ready;
     }
 
-    /// Queues a collective; the value of the group's timeline that is signalled when it has succeeded or failed.
+    /// Queues a collective. Returns the value of the group's timeline that is signalled when it has succeeded or
+    /// failed.
     pub fn enqueue(&self, call: Call, after: u64, memory: Option<Payload>) -> Result<u64> {
         let value = self.state.lock().ledger.enqueue(call, after, memory);
         self.wake.notify_one();
@@ -219,7 +221,7 @@ impl Group {
         None
     }
 
-    /// The next call on the device's own memory, if it is there already and comes behind the same submission.
+    /// The next call on the device's own memory, if it is queued already and follows the same submission.
     pub fn next_behind(&self, submitted: u64) -> Option<(Call, Range)> {
         let behind = |job: &Job<Payload>| matches!(job.memory, Some(Payload::Shared(_, value)) if value == submitted);
         let job = self.state.lock().ledger.take_if(behind)?;
@@ -233,17 +235,17 @@ impl Group {
         self.state.lock().ledger.failure.is_some()
     }
 
-    /// As [`Self::failed`], or the device is lost and signals nothing any more.
+    /// Whether the group has failed, or the device is lost and signals nothing more.
     pub fn stopped(&self) -> bool {
         self.device.lost() || self.failed()
     }
 
-    /// From now on an engine on the device signals the ends of calls.
+    /// Notes that an engine on the device may signal from now on.
     pub fn engine_begins(&self) {
         self.state.lock().at_work = true;
     }
 
-    /// The engine has signalled its last value, or MPI is done with a call.
+    /// Notes that the engine has signalled its last value, or that MPI has finished a call.
     pub fn engine_ends(&self) {
         let mut state = self.state.lock();
         state.at_work = false;
@@ -259,12 +261,12 @@ impl Group {
         let mut state = self.state.lock();
         let begins = state.ledger.begin(call);
         state.at_work |= begins;
-        // Under the lock: a failure that comes now lets go of it again.
+        // Under the lock, since a failure that comes now releases it again.
         self.timeline.hold(begins);
         begins
     }
 
-    /// Notes that a call has ended: the device may go on behind it. `signalled`: the engine has said so itself.
+    /// Notes that a call has ended, so that the device may continue. `signalled`: the engine has signalled it.
     pub fn end(&self, call: &Call, signalled: bool) {
         let mut state = self.state.lock();
         match state.ledger.end(call) {
@@ -274,15 +276,15 @@ impl Group {
         }
     }
 
-    /// Notes the first failure; later ones change nothing. The device continues, and results are invalid from the first call
-    /// on that has not ended.
+    /// Notes the first failure; later ones change nothing. The device continues, but results are invalid from the first
+    /// unfinished call on.
     pub fn fail(&self, failure: Failure) {
         let mut state = self.state.lock();
         let Some((value, spoiled)) = state.ledger.fail(failure.clone()) else {
             return;
         };
         if let Some(after) = spoiled {
-            // Before the device goes on.
+            // Before the device continues.
             self.timeline.invalidate_above(after, failure.into());
             if !self.on_device {
                 let at_work = |state: &mut State| state.at_work;
@@ -302,7 +304,7 @@ impl Group {
 
     fn signal(&self, state: &State, value: u64) {
         self.timeline.hold(false);
-        // An engine on the device may have come so far before it was stopped; values only grow.
+        // An engine on the device may have signalled this value before it was stopped, and values may only grow.
         // SAFETY: the semaphore is live.
         let counter = || unsafe { self.device.raw.get_semaphore_counter_value(self.semaphore) };
         let there = || self.on_device && counter().is_ok_and(|reached| reached >= value);
@@ -321,7 +323,7 @@ impl Group {
         }
     }
 
-    /// Runs `body` unless the process is ending; the process does not end while it runs.
+    /// Runs `body` unless the process is ending; the process does not exit while it runs.
     pub fn in_driver<T>(&self, body: impl FnOnce() -> T) -> Option<T> {
         let _in = self.driver.lock();
         let exiting = self.state.lock().exiting;
@@ -333,7 +335,7 @@ impl OnExit for Group {
     fn on_exit(&self) -> bool {
         let rank = Some(self.rank);
         self.fail(Failure::new(Cause::Aborted, "the process is ending", rank));
-        // The driver of CUDA is about to end, too.
+        // CUDA's driver is about to be torn down too.
         let mut state = self.state.lock();
         if self.on_device {
             let at_work = |state: &mut State| state.at_work;

@@ -1,10 +1,10 @@
-//! Collectives: calls of the stream at which the device waits for the host, and the host exchanges data with other processes.
+//! Collectives: calls of the stream during which the device waits while the host exchanges data with other processes.
 //!
-//! The stream copies what a collective sends into mapped memory; the thread of the [`group`] waits for the timeline
-//! value of that copy, runs the collective on the memory, and signals a second timeline, which the submission behind
-//! it waits for before it copies the result back. No JavaScript thread waits for any of it.
+//! The stream copies what a collective sends into mapped memory. The [`group`]'s thread waits for the timeline value of
+//! that copy, runs the collective on the memory, and signals a second timeline. The next submission waits for that one
+//! and copies the result back. No JavaScript thread waits for any of it.
 //!
-//! NCCL works on the device's own memory: [`on_device`] hands over to a stream of CUDA's, which signals that timeline itself.
+//! NCCL works on the device's own memory: [`on_device`] hands over to a CUDA stream, which signals the second timeline.
 
 pub mod group;
 pub mod on_device;

@@ -1,6 +1,6 @@
-//! The thread of a group whose engine works on the device: NCCL, on a stream of CUDA's.
+//! The thread of a group whose engine works on the device: NCCL, on a CUDA stream.
 //!
-//! It waits until Vulkan has reached a collective, enqueues that and those directly after it on the stream, and has the
+//! It waits until Vulkan has reached a collective, enqueues it and those directly after it on the stream, and lets the
 //! stream signal Vulkan.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::group::{Group, Payload};
 use super::thread::{fail_if, spawn, wait_for_device};
 use crate::error::{Error, Result};
 
-/// Starts the group's thread; the group says how it goes. `uuid`: the device's.
+/// Starts the group's thread, which reports through the group. `uuid` is the device's.
 pub fn start(group: &Arc<Group>, options: Options, uuid: [u8; 16]) -> Result<()> {
     let device = Device {
         uuid,
@@ -27,7 +27,7 @@ fn run(group: &Group, options: Options, device: Device) {
         Ok(Some(mut rank)) => {
             fail_if(group, serve(group, &mut rank));
             if !rank.end() {
-                // It may signal yet: the wait for the device has a limit of its own.
+                // The engine may still signal, and waits for the device have a limit of their own.
                 return;
             }
         }
@@ -79,10 +79,10 @@ fn serve(group: &Group, rank: &mut Rank) -> Result<()> {
     Ok(())
 }
 
-/// Polls until the device has reached `value`, since a blocked thread takes longer to wake up; false if the group has failed
-/// meanwhile.
+/// Polls until the device has reached `value`, because waking a blocked thread takes longer. False if the group has
+/// failed meanwhile.
 fn arrive(group: &Group, value: u64) -> Result<bool> {
     let reached = || group.in_driver(|| group.timeline.reached(value));
-    // At the end of the process the group has failed.
+    // When the process ends, the group has failed.
     until(|| reached().unwrap_or(Ok(false)), &|| group.stopped())
 }

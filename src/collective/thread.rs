@@ -1,4 +1,4 @@
-//! The thread of a group: it alone starts the engine and calls it.
+//! The thread of a group. Only this thread starts and calls the engine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result, panicked};
 use crate::queue::exit;
 use crate::queue::timeline::Patience;
 
-/// One wait for the device, so that a failure of the group and the end of the process are noticed.
+/// Length of one wait for the device; after it a failure of the group or the end of the process is noticed.
 const SLICE: Duration = Duration::from_millis(2);
 
 /// The memory of a collective. It is released only while the driver may be called.
@@ -50,7 +50,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Starts the group's thread; the group says how it goes.
+/// Starts the group's thread, which reports through the group.
 pub fn start(group: &Arc<Group>, options: Options) -> Result<()> {
     spawn(group, move |group| {
         let ended = run(group, options);
@@ -67,14 +67,14 @@ pub(super) fn spawn(group: &Arc<Group>, body: impl FnOnce(&Group) + Send + 'stat
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(&group))) {
                 fail_if(&group, Err(Error::Internal(panicked(&*panic))));
             }
-            // The device may have been destroyed meanwhile: what is left of it goes here.
+            // The device may have been destroyed meanwhile; then the last of it is dropped here.
             exit::let_go(group);
         })
         .map(drop)
         .map_err(|e| Error::Internal(format!("no thread for collectives: {e}")))
 }
 
-/// Fails the group with an error, if that is how its thread's work ended.
+/// Fails the group if its thread ended with an error.
 pub(super) fn fail_if(group: &Group, ended: Result<()>) {
     match ended {
         Err(Error::Group(failure)) => group.fail(failure),
@@ -111,14 +111,14 @@ fn run(group: &Group, options: Options) -> Result<()> {
         let Ended::Done(memory) = ended? else {
             return Ok(());
         };
-        // The device uses the memory from here on, and its own side keeps it.
+        // The device uses the memory from here on and keeps it alive itself.
         drop(memory);
         group.end(&job.call, false);
     }
     Ok(())
 }
 
-/// Waits until the device has copied what the collective reads; false if the group has failed meanwhile.
+/// Waits until the device has copied what the collective reads. False if the group has failed meanwhile.
 pub(super) fn wait_for_device(group: &Group, value: u64) -> Result<bool> {
     let timeline = &group.timeline;
     let mut patience = Patience::default();

@@ -9,22 +9,22 @@ use crate::memory::buffer::Buffer;
 use crate::memory::{self, Kind, Resource};
 use crate::timing::Phase;
 
-/// Most retired resources that one call takes back, so that no call pays for many.
+/// Retired resources that one call reclaims at most, so that no call pays for many.
 const RETIRE_STEP: usize = 4;
 /// How many destroyed buffers, and how many of their bytes, may wait for a submission. Beyond that, recorded work is
 /// submitted before another buffer is created.
 const MAX_UNSUBMITTED: usize = 1024;
 const MAX_UNSUBMITTED_BYTES: u64 = 64 << 20;
-/// How many bytes of destroyed buffers the device may still use; an eighth of the live bytes if that is more. Beyond
-/// that, we wait for the device before we allocate another block. Otherwise a program that creates, uses and destroys
-/// buffers faster than the device works would take all of its memory.
+/// How many bytes of destroyed buffers the device may still be using; an eighth of the live bytes if that is more.
+/// Beyond that, wait for the device before allocating another block. Otherwise a program that creates, uses and
+/// destroys buffers faster than the device works would exhaust its memory.
 const RUN_AHEAD: u64 = 1 << 30;
 
-/// Bytes that a binding of an empty buffer covers: Vulkan has no empty bindings.
+/// Bytes that the binding of an empty buffer covers: Vulkan has no empty bindings.
 const EMPTY_RANGE: u64 = 4;
 
 impl Context {
-    /// Whether a buffer may have `bytes` bytes, of which there must be `least`.
+    /// Checks that a buffer may have `bytes` bytes, and that these are at least `least`.
     pub(super) fn check_size(&self, argument: &str, bytes: u64, least: u64) -> Result<()> {
         let limit = self.device.largest_buffer();
         if bytes < least || bytes > limit {
@@ -37,7 +37,7 @@ impl Context {
         Ok(())
     }
 
-    /// A storage buffer of `bytes` bytes; `visible` if the host should be able to write it in place.
+    /// Creates a storage buffer of `bytes` bytes; `visible` if the host should be able to write it directly.
     pub fn create_buffer(&mut self, bytes: u64, visible: bool, temporary: bool) -> Result<i32> {
         self.device.check_alive()?;
         self.check_size("byteLength", bytes, 0)?;
@@ -55,8 +55,8 @@ impl Context {
         Ok(handle)
     }
 
-    /// Safe mode: zeroes a new buffer's memory, so that nobody sees what another buffer left there. The
-    /// device has finished with whatever that was.
+    /// Safe mode: zeroes a new buffer's memory, so that nobody sees what another buffer left there. The device has
+    /// finished with that other buffer.
     pub(super) fn clear_if_safe(&mut self, handle: i32) -> Result<()> {
         let Some(isolation) = self.device.plan.safe else {
             return Ok(());
@@ -79,7 +79,7 @@ impl Context {
             unsafe { mapped.as_ptr().write_bytes(0, bytes as usize) };
             return Ok(());
         }
-        // Into the stream even while this thread records a graph: it runs once, before any launch.
+        // Goes to the stream even while this thread records a graph, to run once, before any launch.
         let recording = self.recording.take();
         let cleared = self.fill_words(slot, bytes & !3, 0);
         self.recording = recording;
@@ -89,7 +89,7 @@ impl Context {
         })
     }
 
-    /// A handle for a resource that nothing else uses.
+    /// Makes a handle for a resource that nothing else uses.
     pub(super) fn adopt(
         &mut self,
         resource: Arc<Resource>,
@@ -134,7 +134,7 @@ impl Context {
         Ok(handle)
     }
 
-    /// A resource in an existing block, after taking back what the device has finished with meanwhile.
+    /// A resource in an existing block, after reclaiming what the device has finished with.
     fn find(&mut self, capacity: u64, kind: Kind) -> Result<Option<Resource>> {
         let found = self.memory.take(capacity, kind);
         if found.is_some() || self.retired.is_empty() && self.retired_graphs.is_empty() {
@@ -148,7 +148,7 @@ impl Context {
         Ok(self.memory.take(capacity, kind))
     }
 
-    /// A new resource, with everything idle given back before the allocation is allowed to fail.
+    /// A new resource. Returns all idle memory to the driver before it lets the allocation fail.
     fn allocate(&mut self, capacity: u64, kind: Kind) -> Result<Resource> {
         self.catch_up()?;
         let first = self.memory.create(capacity, kind);
@@ -168,7 +168,7 @@ impl Context {
         second.map_err(|error| error.with_hint(hint))
     }
 
-    /// Waits until the device uses no more of what was destroyed than it may.
+    /// Waits for the device while destroyed buffers that it may be using exceed the limit.
     fn catch_up(&mut self) -> Result<()> {
         let most = RUN_AHEAD.max(self.live_bytes / 8);
         while self.retired_bytes > most
@@ -205,7 +205,7 @@ impl Context {
         Ok(())
     }
 
-    /// Takes back up to `most` resources that the device has finished with.
+    /// Reclaims up to `most` resources that the device has finished with.
     pub(super) fn reclaim(&mut self, most: usize) {
         if !self.retired_graphs.is_empty() {
             self.reclaim_graphs();
@@ -223,7 +223,7 @@ impl Context {
         }
     }
 
-    /// Takes a resource back, unless a graph still uses it: then it comes back with the graph.
+    /// Recycles a resource, unless a graph still uses it: then the graph recycles it at its end.
     fn recycle(&mut self, resource: Arc<Resource>) {
         if let Some(resource) = Arc::into_inner(resource) {
             self.memory.destroy(resource);
@@ -236,13 +236,13 @@ impl Context {
             self.recycle(resource);
             return;
         }
-        // In order of value, so that the front is the next to be free.
+        // Ordered by value, so that the front is the next to become free.
         let value = self.retired.back().map_or(value, |&(v, _)| v.max(value));
         self.retired_bytes += resource.capacity;
         self.retired.push_back((value, resource));
     }
 
-    /// The handle dies now; the memory is reused when the device has finished with it.
+    /// The handle is invalid now; the memory is reused when the device has finished with it.
     pub fn destroy_buffer(&mut self, handle: i32) -> Result<()> {
         self.device.check_alive()?;
         let start = self.timing.start(Phase::DestroyBuffer);

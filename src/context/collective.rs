@@ -16,7 +16,7 @@ use crate::memory::staging::Lease;
 use crate::plan::hazard::Access;
 use crate::queue::exit;
 
-/// A range of a buffer in elements; without a count, all to the buffer's end.
+/// A range of a buffer in elements; without a count, to the buffer's end.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
     pub buffer: i32,
@@ -25,7 +25,7 @@ pub struct Range {
     pub element: Element,
 }
 
-/// The engine that runs collectives, and how it starts.
+/// The engine that runs collectives, and how to start it.
 pub enum Engine {
     Mpi(Options),
     Nccl(nccl::rank::Options),
@@ -57,7 +57,7 @@ impl Context {
         Ok(())
     }
 
-    /// Forgets the group, which all ranks have left or which has failed. Results that were computed after its failure stay
+    /// Forgets the group, which all ranks have left or which has failed. Results computed after its failure stay
     /// failed; calls from now on are valid.
     pub fn forget_group(&mut self) -> Result<()> {
         let Some(group) = self.group.clone() else {
@@ -70,8 +70,8 @@ impl Context {
         }
         group::set_current(None);
         self.group = None;
-        // The device may still wait for the group's values, so the semaphore must live until then. A lost device never passes
-        // them: there it lives until the device ends.
+        // The device may still wait for the group's values, so the semaphore must live until it has passed them. A lost
+        // device never does: there the semaphore lives as long as the device.
         let flushed = self.flush();
         let value = *flushed.as_ref().unwrap_or(&u64::MAX);
         self.exchanged.push_back((value, group));
@@ -85,7 +85,7 @@ impl Context {
         Ok(())
     }
 
-    /// At the end of the device: nothing waits for other processes any more.
+    /// The device is being destroyed: stop waiting for other processes.
     pub(super) fn abandon_group(&mut self) {
         if let Some(group) = &self.group {
             let (text, rank) = ("the device was destroyed", Some(group.rank));
@@ -102,8 +102,8 @@ impl Context {
         }
     }
 
-    /// The range of a collective, checked against its buffer; the buffer's slot, the byte at which it starts, and its
-    /// elements.
+    /// Checks the range of a collective against its buffer. Returns the buffer's slot, the byte at which the range
+    /// starts, and its elements.
     fn collective_range(&self, range: Range) -> Result<(u32, u64, u64)> {
         let slot = self.buffer_slot("buffer", range.buffer)?;
         let bytes = range.element.bytes();
@@ -120,8 +120,8 @@ impl Context {
         Ok((slot, start, count))
     }
 
-    /// A collective of all ranks of the group on a range of a buffer, behind everything called so far and before
-    /// everything that is called later; its timeline value.
+    /// A collective of all ranks of the group on a range of a buffer, after everything called so far and before
+    /// everything called later. Returns its timeline value.
     pub fn collective(&mut self, kind: Kind, range: Range, root: u32) -> Result<u64> {
         let group = self.ready_group(kind)?;
         let (slot, start, elements) = self.collective_range(range)?;
@@ -141,8 +141,8 @@ impl Context {
         }
     }
 
-    /// The same on memory that the host sees: the buffer's own, where reads of it are fast, or else a copy. A sum by
-    /// shards has its result elsewhere: it would lie where the first shard is.
+    /// A collective on memory that the host can access: the buffer's own, if reading it is fast, or else a copy. A
+    /// reduce-scatter always has its result in separate memory, since the result overlaps the first shard.
     fn on_host(&mut self, group: &Group, call: Call, at: (u32, u64)) -> Result<u64> {
         self.reclaim_exchanged();
         let Some(buffer) = self.buffers.at(at.0) else {
@@ -163,7 +163,7 @@ impl Context {
         };
         let called = self.enqueue(group, call, at, memory);
         if let Some(memory) = lease {
-            // Even if the group has failed meanwhile: the device may be copying to it.
+            // Also if the group has failed meanwhile: the device may be copying to the memory.
             let value = *called.as_ref().unwrap_or(&self.stream.pending_value());
             self.exchanged.push_back((value, memory));
         }
@@ -180,7 +180,7 @@ impl Context {
         let after = self.flush()?;
         self.open()?;
         let value = of.enqueue(call, after, Some(Payload::Host(memory)))?;
-        // From here on the others count on this rank: what fails now is final.
+        // From here on the other ranks count on this one, so a failure is final.
         let commands = &mut self.recorder.commands;
         commands.wait(of.semaphore.as_raw(), value);
         commands.host_writes();
@@ -192,11 +192,11 @@ impl Context {
         self.poison_if_partial(false, committed)
     }
 
-    /// The same on the device's own memory: in place where the buffer is one that can be shared, or else on a copy in
-    /// one that can. The range begins at byte `start` of the buffer in `slot`.
+    /// A collective on the device's own memory: in place if the buffer is exportable, or else on an exportable copy.
+    /// The range begins at byte `start` of the buffer in `slot`.
     ///
-    /// Nothing is submitted behind it until the next call or wait. Collectives with nothing between them follow the same
-    /// submission, and the next submission waits for the last of them.
+    /// Nothing is submitted after it until the next call or wait. Consecutive collectives follow the same submission,
+    /// and the next submission waits for the last of them.
     fn on_device(&mut self, group: &Group, call: Call, (slot, start): (u32, u64)) -> Result<u64> {
         let shared = |buffer: &Buffer| buffer.resource.shared().is_some_and(|b| b.exportable);
         let direct = self.buffers.at(slot).is_some_and(shared);
@@ -218,7 +218,7 @@ impl Context {
             self.open()?;
         }
         let number = group.enqueue(call, after, Some(Payload::Shared(range, submitted)))?;
-        // From here on the others count on this rank: what fails now is final.
+        // From here on the other ranks count on this one, so a failure is final.
         let commands = &mut self.recorder.commands;
         commands.wait(group.semaphore.as_raw(), number);
         if !direct {
@@ -227,7 +227,7 @@ impl Context {
             self.poison_if_partial(false, copied)?;
             return Ok(self.stream.assign());
         }
-        // With memory that is shared, what comes next begins with a barrier anyway.
+        // Memory is shared, so the next submission begins with a barrier anyway.
         let value = self.stream.assign();
         self.stream.exchanged = Some(value);
         if let Some(buffer) = self.buffers.at_mut(slot) {
@@ -236,7 +236,7 @@ impl Context {
         Ok(value)
     }
 
-    /// The slot of a buffer of so many bytes that can be shared, for copies of those that cannot.
+    /// Slot of an exportable buffer of at least `bytes` bytes, for copies of buffers that are not exportable.
     fn exchange_buffer(&mut self, bytes: u64) -> Result<u32> {
         if let Some(handle) = self.exchange {
             let slot = self.buffer_slot("buffer", handle)?;
@@ -252,7 +252,7 @@ impl Context {
         self.buffer_slot("buffer", handle)
     }
 
-    /// The memory of a buffer from byte `offset` on, for the engine: with a file descriptor the first time.
+    /// The memory of a buffer from byte `offset`, for the engine; with a file descriptor the first time.
     fn shared_range(&self, group: &Group, slot: u32, offset: u64) -> Result<SharedRange> {
         let buffer = self.buffers.at(slot);
         let Some((buffer, block)) = buffer.and_then(|b| Some((b, b.resource.shared()?))) else {
@@ -277,7 +277,7 @@ impl Context {
         })
     }
 
-    /// A copy between two buffers, each with the byte at which it begins.
+    /// Copies between two buffers, each given with its starting byte.
     fn copy_between(
         &mut self,
         (source, source_at): (u32, u64),
@@ -292,7 +292,7 @@ impl Context {
         self.add_copy(from.0, from.1 + source_at, to.0, to.1 + target_at, bytes)
     }
 
-    /// Leaves the group together with all other ranks, behind everything called so far.
+    /// Leaves the group together with all other ranks, after everything called so far.
     pub fn leave_group(&mut self) -> Result<u64> {
         let group = self.ready_group(Kind::Leave)?;
         let call = Call::leave();
@@ -304,7 +304,7 @@ impl Context {
         self.poison_if_partial(false, committed)
     }
 
-    /// The group, if it takes a call now.
+    /// The group, if it takes calls now.
     fn ready_group(&self, kind: Kind) -> Result<Arc<Group>> {
         self.device.check_alive()?;
         if self.recording_here() {
@@ -322,7 +322,7 @@ impl Context {
         Ok(Arc::clone(group))
     }
 
-    /// Copies between the buffer and the memory of a collective: out of the buffer to read it, back to write it.
+    /// Copies between the buffer and the memory of a collective: out of the buffer before it, back into it afterwards.
     fn copy_staged(
         &mut self,
         slot: u32,
@@ -342,7 +342,7 @@ impl Context {
         }
         self.add_copy(buffer, at, staged, staged_at, copy.bytes)?;
         if !self.direct_reads {
-            // Otherwise every submission ends visible to the host.
+            // With direct reads, every submission ends visible to the host.
             self.recorder.commands.host_barrier();
         }
         Ok(())

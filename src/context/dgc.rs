@@ -22,7 +22,7 @@ impl Context {
             .at(slot)
             .map_or((0, 0), |p| (p.bindings, p.push_bytes));
         if self.pipelines.at(slot).is_some_and(|p| p.takes_addresses()) {
-            // What a kernel in PTX does through addresses is unknown.
+            // What a kernel in PTX accesses through addresses is unknown.
             return Err(Error::range("pipeline", "must be of SPIR-V", pipeline));
         }
         if bindings != 0 {
@@ -52,7 +52,7 @@ impl Context {
                 max,
             ));
         }
-        // Never that of an earlier device's, whose memory JavaScript may still hold.
+        // Never the id of an earlier device's set-up, whose memory JavaScript may still hold.
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = LAST.fetch_add(1, Relaxed) + 1;
         self.dgc = Some(Dgc {
@@ -95,7 +95,7 @@ impl Context {
         }
         let stride = dgc.stride() as usize;
         let push_bytes = dgc.push_bytes as usize;
-        // Copied first, so that what is checked is what is recorded: another worker may write there meanwhile.
+        // Copied first, so that what is checked is what is recorded: another worker may write to it meanwhile.
         let mut bytes = vec![0u8; count as usize * stride];
         for (word, from) in bytes.chunks_exact_mut(4).zip(dgc.commands.iter()) {
             word.copy_from_slice(&from.load(Relaxed).to_ne_bytes());
@@ -151,7 +151,7 @@ impl Context {
         let mut ops = std::mem::take(&mut self.dgc_ops);
         let decoded = decode::decode_dgc(bytes, count, &self.view(), &mut ops);
         let result = decoded.map_err(Error::from).and_then(|()| {
-            // Before anything is recorded: on a device without buffer addresses the call fails here.
+            // Before anything is recorded, because this call fails on a device without buffer addresses.
             let mut pushes = Vec::with_capacity(ops.len());
             for op in &ops {
                 let mut push = [0u8; 32];
@@ -167,7 +167,7 @@ impl Context {
             for (i, (op, push)) in ops.iter().zip(&pushes).enumerate() {
                 let recorded = self.record(slot, &[], &[], op.groups, push);
                 self.poison_if_partial(i == 0, recorded)?;
-                // The addresses belong to these buffers; the shader may reach others through them.
+                // The addresses belong to these buffers, but the shader may reach others through them.
                 let value = self.stream.pending_value();
                 let in_graph = self.recording_here();
                 for slot in [op.a, op.b, op.c] {

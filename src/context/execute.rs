@@ -15,7 +15,7 @@ use crate::record::commands::{self, BINDING_WORDS};
 use crate::record::encoder::{Bindings, MAX_PUSH};
 use crate::timing::Phase;
 
-/// Most dispatches of a command buffer that must hold all dispatches of a call: a timed list or a graph. Lavapipe of
+/// Largest number of dispatches in a command buffer that must hold a whole call: a timed list or a graph. Lavapipe of
 /// Mesa 26.1.6 crashes at 65,536.
 const MAX_DISPATCHES: u32 = 16_384;
 
@@ -26,7 +26,7 @@ pub struct Profile {
     pub dispatch_us: Vec<f64>,
 }
 
-/// A query pool that is destroyed on every way out.
+/// A query pool that is destroyed on every exit path.
 pub(super) struct Queries {
     device: Arc<Device>,
     pub pool: vk::QueryPool,
@@ -51,7 +51,7 @@ impl Queries {
         })
     }
 
-    /// Ticks of all queries; their commands must have finished.
+    /// The ticks of all queries, whose commands must have finished.
     pub fn ticks(&self) -> Result<Vec<u64>> {
         let mut ticks = vec![0u64; self.count as usize];
         // SAFETY: the pool is live and its queries were written.
@@ -82,7 +82,7 @@ impl Drop for Queries {
 pub struct Single<'a> {
     pub pipeline: i32,
     pub buffers: &'a [i32],
-    /// The range of each buffer to bind; none for whole buffers.
+    /// The range of each buffer to bind; empty to bind whole buffers.
     pub ranges: Vec<BindingRange>,
     pub groups: [u32; 3],
     pub push: &'a Push,
@@ -91,9 +91,9 @@ pub struct Single<'a> {
 /// Push constants of one dispatch, copied out of JavaScript's memory.
 pub struct Push {
     few: [u8; MAX_PUSH],
-    /// All of them, where they are more.
+    /// All of them, if they do not fit.
     many: Vec<u8>,
-    /// Bytes that were given; no pipeline takes more than 64 KiB.
+    /// Bytes given; no pipeline takes more than 64 KiB.
     len: usize,
 }
 
@@ -114,7 +114,7 @@ impl Push {
         push
     }
 
-    /// The first `bytes` bytes, which must be there.
+    /// The first `bytes` bytes, which must exist.
     fn first(&self, bytes: usize) -> &[u8] {
         match self.many.is_empty() {
             true => &self.few[..bytes],
@@ -123,7 +123,7 @@ impl Push {
     }
 }
 
-/// A list in either form of the contract's section 5.
+/// A packed list, in either form of the contract's section 5.
 #[derive(Clone, Copy)]
 pub enum List<'a> {
     Packed { bytes: &'a [u8], count: usize },
@@ -143,9 +143,9 @@ fn gone() -> Error {
 }
 
 impl Context {
-    /// Finds the hazards of one checked dispatch and adds it to the stream, or to the graph that this
-    /// thread is recording. `ranges`: what it binds of its buffers; none for the whole of them. Hazards
-    /// are found by buffer, whatever is bound of it.
+    /// Finds the hazards of one checked dispatch and adds it to the stream, or to the graph that this thread is
+    /// recording. `ranges`: the bound part of each buffer; empty for whole buffers. Hazards are tracked by buffer,
+    /// whatever part of it is bound.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -167,7 +167,7 @@ impl Context {
             false => (&mut self.stream.tracker, STREAM),
         };
         let mut conflict = touches_everything && tracker.conflicts_everything(everything);
-        // Everything is looked up before anything changes, so that a command is added completely or not at all.
+        // Everything is looked up before anything changes, so a command is added completely or not at all.
         let mut bindings: Bindings = [0; _];
         let (bindings, _) = bindings.split_at_mut(slots.len() * BINDING_WORDS);
         let words = bindings.chunks_exact_mut(BINDING_WORDS);
@@ -224,7 +224,7 @@ impl Context {
         self.written()
     }
 
-    /// Checks one dispatch given by handles; slots go into `slots`, and `ranges` become what is bound.
+    /// Checks one dispatch given by handles. Writes the slots to `slots`, and what to bind to `ranges`.
     fn check(
         &self,
         dispatch: &Single<'_>,
@@ -281,7 +281,7 @@ impl Context {
         Ok(slot)
     }
 
-    /// Checks what a dispatch binds of its buffers: `ranges`, or the whole of them.
+    /// Checks what a dispatch binds of its buffers: `ranges`, or all of them.
     #[cold]
     fn check_ranges(
         &self,
@@ -310,7 +310,7 @@ impl Context {
         Ok(())
     }
 
-    /// Adds one dispatch to the stream. Push constants beyond the pipeline's are ignored.
+    /// Adds one dispatch to the stream. Push constants beyond the pipeline's size are ignored.
     pub fn dispatch(&mut self, mut dispatch: Single<'_>) -> Result<()> {
         self.device.check_alive()?;
         let mut slots = [0; decode::MAX_BINDINGS];
@@ -332,8 +332,8 @@ impl Context {
         self.flush_if_long()
     }
 
-    /// Prepares for a dispatch of each of the pipelines, in the stream or in the graph that this thread is recording. After a
-    /// failure nothing has changed.
+    /// Prepares for one dispatch of each pipeline, in the stream or in the graph that this thread is recording. If it
+    /// fails, nothing has changed.
     pub(super) fn ready(&mut self, pipelines: impl ExactSizeIterator<Item = u32>) -> Result<()> {
         let in_graph = self.recording_here();
         match &self.recording {
@@ -350,7 +350,7 @@ impl Context {
         if !self.binds_sets || (self.recorder.threaded() && !in_graph) {
             return Ok(());
         }
-        // Few layouts, each with the number of its sets.
+        // There are few layouts; each is stored with its number of sets.
         let mut sets: Vec<(vk::DescriptorSetLayout, usize)> = Vec::new();
         for pipeline in pipelines {
             let layout = &self.pipelines.at(pipeline).ok_or_else(gone)?.program.layout;
@@ -371,8 +371,7 @@ impl Context {
         Ok(())
     }
 
-    /// Within a call: submits the open command buffer and continues in the next one, if it holds the most dispatches that
-    /// it may.
+    /// Within a call: submits the open command buffer and continues in the next one, if it holds `most` dispatches.
     pub(super) fn next_if_long(&mut self, most: u32) -> Result<()> {
         if self.stream.open_dispatches < most || self.recording_here() {
             return Ok(());
@@ -419,7 +418,7 @@ impl Context {
         timestamps: Option<vk::QueryPool>,
     ) -> Result<()> {
         let start = self.timing.start(Phase::Record);
-        // Those that go into the command buffer at hand.
+        // The dispatches that fit the open command buffer.
         let most = match self.recording_here() || timestamps.is_some() {
             true => usize::MAX,
             false => self
@@ -459,8 +458,8 @@ impl Context {
         Ok(())
     }
 
-    /// A failure in the middle of a call leaves half of its work in the stream, which cannot be undone: so it is final, like a
-    /// lost device. `untouched`: nothing of the call is in the stream yet.
+    /// Makes a failure in the middle of a call final, like a lost device: half of the call's work is in the stream and
+    /// cannot be undone. `untouched`: nothing of the call is in the stream yet.
     pub(super) fn poison_if_partial<T>(&self, untouched: bool, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             if !untouched {
@@ -484,8 +483,8 @@ impl Context {
         Ok(())
     }
 
-    /// Submits what was recorded with the queries and waits for it. Returns its timeline value, and the ticks if everything was
-    /// `recorded`: a query whose command is missing would never become available.
+    /// Submits what was recorded with the queries and waits for it. Returns its timeline value, and the ticks if
+    /// everything was `recorded`: a query whose command is missing would never become available.
     pub(super) fn finish_timing(
         &mut self,
         queries: Queries,
@@ -497,7 +496,7 @@ impl Context {
             Ok((value, queries.ticks()?))
         });
         if ticks.is_err() {
-            // Queued commands may still name them, or the device may still write them.
+            // Queued commands may still refer to the queries, or the device may still write to them.
             self.abandoned.push(queries);
         }
         ticks
@@ -515,7 +514,7 @@ impl Context {
         ticks as f64 * f64::from(self.device.snapshot.limits.timestamp_period) / 1e3
     }
 
-    /// A whole list, submitted and waited for, with GPU times for it and for each dispatch.
+    /// Submits a whole list and waits for it. Returns GPU times for it and for each dispatch.
     pub fn profile_list(&mut self, list: List<'_>) -> Result<Profile> {
         self.device.check_alive()?;
         self.timestamps_supported()?;
@@ -529,7 +528,7 @@ impl Context {
                 dispatch_us: Vec::new(),
             });
         }
-        // Earlier work must not count as this list's time.
+        // So that earlier work does not count as this list's time.
         self.flush()?;
         let queries = Queries::new(&self.device, count as u32 + 1)?;
         self.open()?;
@@ -548,7 +547,7 @@ impl Context {
         })
     }
 
-    /// Mean GPU time in microseconds of `iterations` runs of one dispatch, each as if alone.
+    /// Mean GPU time in microseconds of `iterations` runs of one dispatch, each ordered as if alone.
     pub fn gpu_time(
         &mut self,
         mut dispatch: Single<'_>,

@@ -1,4 +1,4 @@
-//! Graphs: command lists recorded once, with their barriers, and submitted again and again.
+//! Graphs: command lists recorded once, with their barriers, and submitted many times.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::record::commands::Commands;
 use crate::record::ring::Slot;
 use crate::timing::Phase;
 
-/// A graph being recorded by one thread; the calls of others go to the stream as usual.
+/// A graph that one thread is recording; other threads' calls go to the stream as usual.
 pub struct Recording {
     thread: ThreadId,
     pub slot: Slot,
-    /// Commands that are not in the slot yet; they are encoded at the end.
+    /// Commands not yet in the slot; they are encoded at the end.
     pub commands: Commands,
-    /// What its dispatches name by number.
+    /// The pipelines that its dispatches refer to by number.
     programs: Vec<Program>,
-    /// What the graph uses, by buffer slot, kept alive with it.
+    /// The resources that the graph uses and keeps alive, by buffer slot.
     used: HashMap<u32, Arc<Resource>>,
     /// Fixed upload data.
     kept: Vec<Arc<Resource>>,
@@ -32,7 +32,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Whether the calling thread records it.
+    /// Whether the calling thread is recording it.
     #[inline]
     pub fn here(&self) -> bool {
         self.thread == std::thread::current().id()
@@ -43,7 +43,7 @@ impl Recording {
         if known.is_some_and(|known| Arc::ptr_eq(known, resource)) {
             return;
         }
-        // The slot was reused meanwhile: the graph still owns the older buffer.
+        // The slot was reused during the recording: the graph still needs the older buffer.
         if let Some(older) = self.used.insert(slot, Arc::clone(resource)) {
             self.kept.push(older);
         }
@@ -60,7 +60,7 @@ impl Recording {
         *number
     }
 
-    /// Records what was called so far into the slot.
+    /// Encodes the commands so far into the slot.
     pub fn encode(&mut self) -> Result<()> {
         for (command, words) in self.commands.iter() {
             self.slot.record(&self.programs, &command, words)?;
@@ -106,7 +106,7 @@ impl Context {
         self.recording.as_ref().is_some_and(Recording::here)
     }
 
-    /// Where the calling thread's commands go: the graph that it is recording, or the stream.
+    /// Where the calling thread's commands go: the graph it is recording, or the stream.
     pub(super) fn commands(&mut self) -> &mut Commands {
         match &mut self.recording {
             Some(recording) if recording.here() => &mut recording.commands,
@@ -114,9 +114,9 @@ impl Context {
         }
     }
 
-    /// To be called after a command: hands over the commands written so far if there are many, so that the recorder encodes
-    /// them while the call continues. A profile needs the work of each call recorded within that call, and validation needs its
-    /// errors there, in graphs too.
+    /// Call this after each command: hands over the commands so far if there are many, so that the recorder encodes
+    /// them while the call continues. A profile needs the work of each call recorded within that call, and validation
+    /// needs its errors there, in graphs too.
     #[inline]
     pub(super) fn written(&mut self) -> Result<()> {
         match &mut self.recording {
@@ -143,7 +143,7 @@ impl Context {
         let mut slot = Slot::new(&self.device, &self.blackbox)?;
         slot.encoder.begin(false)?;
         let mut commands = Commands::default();
-        // Orders the graph behind everything submitted before each of its launches.
+        // Orders the graph after everything submitted before each of its launches.
         commands.barrier(Stages::COMPUTE | Stages::TRANSFER);
         self.graph_tracker.retire();
         self.recording = Some(Recording {
@@ -205,8 +205,8 @@ impl Context {
         }
     }
 
-    /// Releases, once `value` is reached, what a graph kept alive: upload data and destroyed buffers are freed, live buffers
-    /// stay.
+    /// Releases what a graph kept alive once `value` is reached: upload data and destroyed buffers are freed, live
+    /// buffers stay.
     fn release(&mut self, resources: Vec<Arc<Resource>>, value: u64) {
         for resource in resources {
             if Arc::strong_count(&resource) == 1 {
@@ -215,7 +215,7 @@ impl Context {
         }
     }
 
-    /// Lets go of retired graphs that the device has finished with.
+    /// Drops retired graphs that the device has finished with.
     pub(super) fn reclaim_graphs(&mut self) {
         let seen = self.timeline.seen();
         let done = self
@@ -235,7 +235,7 @@ impl Context {
         recorded.into_iter().chain(graphs).flatten().collect()
     }
 
-    /// Submits the graph behind everything called so far; its timeline value.
+    /// Submits the graph after everything called so far. Returns its timeline value.
     pub fn graph_launch(&mut self, handle: i32) -> Result<u64> {
         self.device.check_alive()?;
         if self.recording_here() {
@@ -280,7 +280,7 @@ impl Context {
         Ok(value)
     }
 
-    /// The handle dies now; commands and buffers go when the device has finished with them.
+    /// The handle is invalid now; commands and buffers are freed when the device has finished with them.
     pub fn graph_destroy(&mut self, handle: i32) -> Result<()> {
         self.device.check_alive()?;
         let value = self

@@ -1,6 +1,6 @@
-//! What the device did and holds: profiles, memory, and the report of a failure.
+//! What the device did and holds: profiles, memory, and failure reports.
 //!
-//! Results are JSON values: the JS edge makes objects of them, and reports are files of JSON.
+//! Results are JSON values: the JS edge turns them into objects, and reports are JSON files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use crate::pipeline::Kernel;
 use crate::record::commands::{self, BINDING_WORDS, Command};
 use crate::timing::{PHASES, Total};
 
-/// A buffer of the driver's, and an offset in it.
+/// A driver's buffer and an offset in it.
 type Location = [u64; 2];
 
-/// How many submissions are tried to calibrate the clocks, where no extension does it.
+/// Number of submissions used to calibrate the clocks if no extension does it.
 const TRIES: usize = 5;
 
-/// What the profile changed and counts from.
+/// What the profile changed, and the counters it started from.
 pub(super) struct ProfileState {
     timing: bool,
     totals: [Total; PHASES.len()],
@@ -40,14 +40,14 @@ pub(super) struct ProfileState {
 
 /// How a graph's launch is measured.
 pub(super) enum Measured {
-    /// By the timestamps that it writes.
+    /// By the timestamps that the graph writes itself.
     Own(Arc<Probe>),
-    /// By one before and one after.
+    /// By one timestamp before it and one after it.
     Around(Probe, Mark),
 }
 
 impl Context {
-    /// Begins a profile of everything that is called from now on; `trace` is written meanwhile.
+    /// Starts a profile of everything called from now on. `trace` is written as it runs.
     pub fn profile_start(&mut self, trace: Option<&Path>) -> Result<()> {
         self.device.check_alive()?;
         self.timestamps_supported()?;
@@ -56,7 +56,7 @@ impl Context {
                 "a profile is already running: call profileStop() first".to_owned(),
             ));
         }
-        // What was called before is recorded before, and is not of this profile.
+        // Earlier calls are recorded first, so that they do not count.
         self.drain()?;
         let calibrated = Calibrated::new(&self.device);
         let moment = match calibrated
@@ -89,8 +89,8 @@ impl Context {
         Ok(())
     }
 
-    /// Device ticks and host time of one moment, and their largest difference: the tightest of several
-    /// submissions that only write the time.
+    /// Device ticks and host time of one moment, and the largest error: the tightest of several submissions that only
+    /// write the time.
     fn calibrate(&mut self) -> Result<(u64, u64, u64)> {
         let mut best: Option<(u64, u64, u64)> = None;
         for _ in 0..TRIES {
@@ -111,7 +111,7 @@ impl Context {
         best.ok_or_else(|| Error::Internal("no calibration".to_owned()))
     }
 
-    /// Waits for everything and ends the profile; what it found, times in microseconds.
+    /// Waits for everything and ends the profile. Returns what it found; times are in microseconds.
     pub fn profile_stop(&mut self) -> Result<Value> {
         if !profile::running() {
             return Err(Error::Batch(
@@ -139,7 +139,7 @@ impl Context {
                 self.timing.totals[phase as usize],
                 before.totals[phase as usize],
             );
-            // After a reset in between, count from there.
+            // If the timing was reset in between, count from the reset.
             let nanoseconds = now.nanoseconds.checked_sub(then.nanoseconds);
             let calls = now.calls.checked_sub(then.calls);
             phases.insert(
@@ -158,7 +158,7 @@ impl Context {
         Ok(result)
     }
 
-    /// Prepares to measure the graph that the next submission carries, while a profile runs.
+    /// While a profile runs, prepares to measure the graph of the next submission.
     pub(super) fn measure_graph(
         &mut self,
         commands: vk::CommandBuffer,
@@ -183,7 +183,7 @@ impl Context {
         commands.timestamp(pool, mark.query);
     }
 
-    /// Copies the timestamps of graph launches into blocks of their own, in order with the rest.
+    /// Copies the timestamps of graph launches into blocks of their own, in order with other work.
     fn copy_timestamps(&mut self, launches: Vec<(Arc<Probe>, u64)>) -> Result<()> {
         for (probe, work) in launches {
             let lease = self.lease(probe.bytes().max(8))?;
@@ -207,7 +207,7 @@ impl Context {
         match measured {
             Measured::Own(probe) => profile::launched(probe, work),
             Measured::Around(probe, after) => {
-                // Immediately: otherwise the time until a later submission would count as the graph's.
+                // At once: otherwise the time until a later submission would count as the graph's.
                 let opened = self.open();
                 self.poison_if_partial(false, opened)?;
                 self.write_mark(&after);
@@ -218,7 +218,7 @@ impl Context {
         Ok(())
     }
 
-    /// Use of the largest device-local heap, by the driver's account or else this program's own.
+    /// Use of the largest device-local heap, as the driver reports it, or else this program's own.
     pub fn memory_use(&self) -> Use {
         let heaps = &self.device.snapshot.memory_heaps;
         let largest = heaps
@@ -236,12 +236,12 @@ impl Context {
         Use { used, budget }
     }
 
-    /// Calls the listeners for memory pressure.
+    /// Checks memory use for the listeners.
     pub fn look_at_memory(&self) {
         LISTENERS.look(|| self.memory_use());
     }
 
-    /// Where memory goes, in bytes.
+    /// Memory use, in bytes.
     pub fn memory_stats(&self) -> Value {
         self.look_at_memory();
         let mut classes: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
@@ -314,7 +314,7 @@ impl Context {
         })
     }
 
-    /// Writes the report of a failure; where it lies.
+    /// Writes a failure report. Returns its path.
     pub fn report(&self, call: &str, error: &Error, stack: &str) -> Option<PathBuf> {
         let lost = matches!(error, Error::DeviceLost(_));
         let mut known = self.blackbox.lost.lock();
@@ -357,7 +357,7 @@ impl Context {
         let mut batches = Vec::new();
         self.blackbox.each(|batch| {
             let named = |location: Location| {
-                // A buffer created after the batch only took over the memory.
+                // A buffer created after the batch only took over its memory.
                 let live = buffers
                     .range(..=location)
                     .next_back()
@@ -387,7 +387,7 @@ impl Context {
                         let buffers = bindings
                             .iter()
                             .map(|&[raw, offset, _]| named([raw, offset]));
-                        // A pipeline created later only took over the driver's handle.
+                        // A pipeline created later only got the same driver handle.
                         let (handle, name, _) = pipelines
                             .get(pipeline)
                             .copied()
@@ -417,7 +417,7 @@ impl Context {
                         bytes,
                         ..
                     } => Some(json!({ "fill": bytes, "target": named([target, offset]) })),
-                    // Nothing else is kept.
+                    // The log keeps no other commands.
                     _ => None,
                 })
                 .collect();
@@ -528,7 +528,7 @@ fn describe_row(report: &Report, what: What, row: &Row, total: f64) -> Value {
     if let Some(handle) = handle {
         entry["handle"] = json!(handle);
     }
-    // Bytes a nanosecond are GB/s; operations a nanosecond are a thousandth of a TFLOP/s.
+    // Bytes per nanosecond are GB/s; operations per nanosecond are thousandths of a TFLOP/s.
     if row.bytes > 0.0 {
         entry["bytes"] = json!(row.bytes);
         if row.bytes_nanoseconds > 0.0 {

@@ -1,4 +1,4 @@
-//! NaN watches: a kernel looks through each watched buffer after every submission that may have written it.
+//! NaN watches: after every submission that may have written a watched buffer, a kernel scans it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::pipeline::Options;
 use crate::plan::decode::BindingRange;
 use crate::shaders::SHADERS;
 
-/// How a buffer's bits are to be read.
+/// The element type of a watched buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Floats {
     F32,
@@ -21,8 +21,8 @@ struct Watch {
     id: u64,
     buffer: i32,
     floats: Floats,
-    /// Two words that the kernel writes for each part of the buffer: how many NaNs, and the first one's
-    /// index in the part.
+    /// Two words that the kernel writes for each part of the buffer: the number of NaNs, and the index in the part of
+    /// the first.
     found: i32,
     /// The last value whose work was checked.
     checked: u64,
@@ -37,14 +37,14 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// All watched buffers may have been written since they were looked at.
+    /// Every watched buffer may have been written since its last check.
     pub fn touched(&mut self) {
         for watch in &mut self.list {
             watch.checked = 0;
         }
     }
 
-    /// The handle of the kernel that counts NaNs, once it is made.
+    /// The handle of the kernel that counts NaNs, once created.
     pub fn pipeline(&self) -> Option<i32> {
         self.pipeline
     }
@@ -59,7 +59,7 @@ const SHADER: &str = "nan_check";
 const THREADS: u32 = 256;
 
 impl Context {
-    /// From now on the buffer is looked through after every submission that may have written it.
+    /// From now on the buffer is checked after every submission that may have written it.
     pub fn watch_nan(&mut self, buffer: i32, floats: Floats) -> Result<u64> {
         self.device.check_alive()?;
         let slot = self.buffer_slot("buffer", buffer)?;
@@ -87,7 +87,7 @@ impl Context {
         let found = self.create_buffer(8 * parts, true, false)?;
         self.set_name(found, super::NameKind::Buffer, format!("{SHADER} result"))?;
         let empty = [[0u8; 4], [0xff; 4]].concat().repeat(parts as usize);
-        // What was written before is not looked at.
+        // Earlier writes are not checked.
         let begun = self
             .upload(found, Source::from(&empty[..]), 0, false)
             .and_then(|_| self.flush());
@@ -95,7 +95,7 @@ impl Context {
             let _ = self.destroy_buffer(found);
             return Err(error);
         }
-        // Never that of an earlier device's watch.
+        // Never the id of an earlier device's watch.
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         self.watches.list.push(Watch {
@@ -108,7 +108,7 @@ impl Context {
         Ok(id)
     }
 
-    /// Bytes of a buffer that one dispatch looks through: whole words, at most as large as a binding may be.
+    /// Bytes of a buffer that one dispatch checks: whole words, at most one binding.
     fn nan_part(&self) -> u64 {
         let limits = self.device.binding_limits();
         let unit = limits.alignment.max(4);
@@ -120,7 +120,7 @@ impl Context {
         THREADS.min(limits.max_compute_work_group_invocations)
     }
 
-    /// Ends a watch; whether it was still there.
+    /// Ends a watch; whether it existed.
     pub fn unwatch_nan(&mut self, id: u64) -> bool {
         let Some(at) = self.watches.list.iter().position(|w| w.id == id) else {
             return false;
@@ -188,7 +188,7 @@ impl Context {
             for number in 0..parts {
                 let offset = number * part;
                 let size = part.min(bytes - offset);
-                // A part is within 2^32 bytes.
+                // A part has less than 2^32 bytes.
                 let words = (size / 4) as u32;
                 let push = [words, floats as u32, number as u32].map(u32::to_le_bytes);
                 let groups = [words.div_ceil(threads).clamp(1, 65_535), 1, 1];

@@ -1,4 +1,4 @@
-//! Pipelines: how they are made, and when what was compiled for them goes.
+//! Creating pipelines, and freeing what was compiled for them.
 
 use super::Context;
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::observe::profile;
 use crate::pipeline::{Factory, Options, Pipeline, PtxKernel};
 use crate::timing::Phase;
 
-/// How many destroyed pipelines may wait before the device is asked how far it has come.
+/// How many destroyed pipelines may wait before the device is asked for its progress.
 const MAX_RETIRED_PIPELINES: usize = 16;
 
 impl Context {
@@ -48,8 +48,8 @@ impl Context {
         self.add_pipeline(|factory, born| factory.create_of_ptx(kernel, born))
     }
 
-    /// A handle for the pipeline that `make` returns. `make` gets the timeline's next value, and also returns whether the
-    /// pipeline was made now.
+    /// Makes a handle for the pipeline that `make` returns. `make` gets the timeline's next value and also returns
+    /// whether the pipeline was compiled now.
     fn add_pipeline(
         &mut self,
         make: impl FnOnce(&mut Factory, u64) -> Result<(Pipeline, bool)>,
@@ -81,11 +81,11 @@ impl Context {
         })
     }
 
-    /// The handle dies now. What was compiled for it goes when no other handle, no graph and no work
-    /// recorded so far needs it.
+    /// The handle is invalid now. What was compiled is freed when no other handle, no graph and no recorded work needs
+    /// it.
     pub fn destroy_pipeline(&mut self, handle: i32) -> Result<()> {
         self.device.check_alive()?;
-        // The kernel of NaN watches is not the caller's to destroy.
+        // The caller must not destroy the kernel of the NaN watches.
         let own = self.watches.pipeline() == Some(handle);
         let pipeline = match own {
             true => None,
@@ -101,15 +101,15 @@ impl Context {
         Ok(())
     }
 
-    /// Lets go of destroyed pipelines that the device has finished with.
+    /// Drops destroyed pipelines that the device has finished with.
     fn reclaim_pipelines(&mut self) {
-        // A profile knows pipelines by the driver's handles, which the driver may reuse.
+        // A profile identifies pipelines by the driver's handles, which the driver may reuse.
         if self.retired_pipelines.is_empty() || profile::running() {
             return;
         }
         let mut seen = self.timeline.seen();
         if self.retired_pipelines.len() > MAX_RETIRED_PIPELINES {
-            // Nobody has waited for long. A failure is noted on the device.
+            // Nobody has waited for a while, so ask. The device keeps a failure.
             seen = self.timeline.completed().unwrap_or(seen);
         }
         while (self.retired_pipelines.front()).is_some_and(|&(value, _)| value <= seen) {

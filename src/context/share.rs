@@ -1,4 +1,4 @@
-//! Buffers in memory that others see too.
+//! Buffers whose memory is shared with other processes and APIs.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 use crate::memory::share::Exported;
 
 impl Context {
-    /// A device buffer that [`Context::export_buffer`] takes.
+    /// Creates a device buffer that [`Context::export_buffer`] accepts.
     pub fn create_exportable(&mut self, bytes: u64) -> Result<i32> {
         self.device.check_alive()?;
         self.check_size("byteLength", bytes, 1)?;
-        // What was recorded without a barrier goes first.
+        // Submit first what was recorded without the barrier that shared memory needs.
         self.flush()?;
         let resource = match self.memory.create_exportable(bytes) {
             Err(Error::OutOfMemory { .. }) => {
@@ -26,8 +26,7 @@ impl Context {
         Ok(handle)
     }
 
-    /// A buffer over the `size` bytes of memory that `fd` stands for. The descriptor stays the
-    /// caller's.
+    /// Makes a buffer over the `size` bytes of memory of `fd`. The descriptor stays the caller's.
     pub fn import_buffer(&mut self, fd: i32, size: u64) -> Result<i32> {
         self.device.check_alive()?;
         self.check_size("size", size, 1)?;
@@ -37,7 +36,7 @@ impl Context {
         self.adopt(Arc::new(resource), size, false)
     }
 
-    /// A new file descriptor for the buffer's memory, the caller's to close.
+    /// A new file descriptor for the buffer's memory. The caller owns it.
     pub fn export_buffer(&mut self, handle: i32) -> Result<Exported> {
         self.device.check_alive()?;
         let slot = self.buffer_slot("handle", handle)?;

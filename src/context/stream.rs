@@ -1,21 +1,22 @@
-//! State of the stream: what was called, what of it was submitted, and what still has to be ordered.
+//! State of the stream: what was called, what of it was submitted, and what is not ordered yet.
 
 use crate::plan::hazard::Tracker;
 
 pub(super) struct Stream {
-    /// Last timeline value given to anything.
+    /// Last timeline value given out.
     pub last: u64,
     /// Last value handed over for submission.
     pub submitted: u64,
-    /// Whether there are commands behind the last submission.
+    /// Whether there are commands after the last submission.
     pub open: bool,
-    /// The value of the last call, if that was a collective on the device's own memory: it is behind the last submission.
+    /// The value of the last call, if it was a collective on the device's own memory, and so follows the last
+    /// submission.
     pub exchanged: Option<u64>,
     pub open_dispatches: u32,
     /// Bytes of uploads recorded since the last submission.
     pub open_uploads: u64,
-    /// Whether the next submission waits on the last one's value (long reached), as the
-    /// memory dependency that lets the planner forget all before it.
+    /// Whether the next submission waits for the last one's value (reached long ago): a memory dependency that lets the
+    /// planner forget everything before it.
     pub wait_first: bool,
     /// Value of the last work that may have touched every buffer.
     pub everything_use: u64,
@@ -38,19 +39,19 @@ impl Stream {
         }
     }
 
-    /// The value that work recorded now will have been finished at.
+    /// The value at which work recorded now will be finished.
     #[inline]
     pub fn pending_value(&self) -> u64 {
         self.last + 1
     }
 
-    /// A new timeline value, for a call that returns it before its work is submitted.
+    /// A new timeline value for a call that returns before its work is submitted.
     pub fn assign(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Whether nothing but collectives on the device's own memory came behind the last submission.
+    /// Whether only collectives on the device's own memory followed the last submission.
     pub fn exchanging(&self) -> bool {
         !self.open && self.exchanged == Some(self.last)
     }
@@ -60,7 +61,7 @@ impl Stream {
         self.open || self.submitted < self.last
     }
 
-    /// All that was recorded goes under `value`.
+    /// Everything recorded is submitted under `value`.
     pub fn submit(&mut self, value: u64) {
         self.open = false;
         self.submitted = value;

@@ -13,24 +13,24 @@ use crate::memory::staging::{Lease, UPLOAD_CHUNK, Upload};
 use crate::plan::hazard::{Access, Stage, Stages};
 use crate::timing::Phase;
 
-/// Recorded uploads are submitted once they add up to this many bytes, so that the copies run while the caller prepares
+/// Recorded uploads are submitted once they reach this many bytes, so that the copies run while the caller prepares
 /// more.
 const FLUSH_UPLOADS: u64 = 4 << 20;
-/// Uploads into idle mapped memory up to this size skip the ring; beyond it the copy engine is
-/// faster than the processor's writes across the bus, except where device memory is the host's.
+/// Uploads up to this size into idle mapped memory bypass the ring. Above it the copy engine is faster than the
+/// processor's writes across the bus, unless device memory is the host's.
 const DIRECT_BYTES: u64 = 256 << 10;
 
-/// How a read goes on once the lock is released and `value` has been reached.
+/// What is left of a read after the lock is released and `value` is reached.
 pub enum Read {
-    /// The bytes are in the lease.
+    /// Nothing: the bytes are in the lease.
     Staged { lease: Lease, value: u64 },
     /// Copy from the buffer itself, with [`Context::read_direct`].
     Direct { value: u64 },
 }
 
 impl Context {
-    /// Checks the byte range `offset … offset + bytes` of a buffer; `names` of the arguments for where it
-    /// starts and what it holds.
+    /// Checks the byte range `offset … offset + bytes` of a buffer. `names`: the arguments for its start and its
+    /// contents.
     pub(super) fn check_range(
         &self,
         slot: u32,
@@ -57,9 +57,8 @@ impl Context {
         Ok(())
     }
 
-    /// Records a barrier if a transfer with these accesses needs one, and notes what it does; where the
-    /// buffers lie. The barrier comes before any note: it would forget what was noted for the same
-    /// command.
+    /// Records a barrier if a transfer with these accesses needs one, then notes its accesses. Returns where the
+    /// buffers are. The barrier must come before the notes, because it would erase those of the same command.
     pub(super) fn transfer<const N: usize>(
         &mut self,
         accesses: [(u32, Access); N],
@@ -107,8 +106,8 @@ impl Context {
         Ok(raw)
     }
 
-    /// Copies `data` to `offset` in the buffer, in order with everything else. `own_value`: the call
-    /// returns a timeline value of its own, and goes through the ring even if the buffer is idle.
+    /// Copies `data` to `offset` in the buffer, in order with all other calls. `own_value`: the call returns a timeline
+    /// value of its own, so it uses the ring even if the buffer is idle.
     pub fn upload(
         &mut self,
         handle: i32,
@@ -131,7 +130,7 @@ impl Context {
             return Ok(0);
         }
         if !data.is_empty() {
-            // A watched buffer is checked once all pieces are there.
+            // A watched buffer is checked after the last piece.
             let busy = std::mem::replace(&mut self.watches.busy, true);
             let staged = self.upload_pieces(slot, data, offset);
             self.watches.busy = busy;
@@ -146,7 +145,7 @@ impl Context {
             return Ok(0);
         }
         if self.stream.submitted == self.stream.last && !self.stream.open && !data.is_empty() {
-            // Just submitted: that value is this call's.
+            // Submitted just now, under this call's value.
             return Ok(self.stream.submitted);
         }
         Ok(self.stream.assign())
@@ -162,8 +161,8 @@ impl Context {
         let [(target, start)] = self.transfer([(slot, Access::WRITE)])?;
         let mut done = start + offset;
         for chunk in data.chunks(UPLOAD_CHUNK as usize) {
-            // Staging may have submitted the open commands to free space, and a new command
-            // buffer may forget what the device has finished: this piece is noted in any case.
+            // Staging may have submitted the open commands to free space, and a new command buffer may forget what the
+            // device has finished. So note this piece in any case.
             let staged = self.stage(chunk);
             let first = done == start + offset;
             let (source, at) = self.poison_if_partial(first, staged)?;
@@ -210,7 +209,7 @@ impl Context {
         true
     }
 
-    /// A chunk in the upload ring, waiting for its oldest copies if it is full.
+    /// Puts a chunk into the upload ring; if that is full, waits for its oldest copies.
     fn stage(&mut self, chunk: Source<'_>) -> Result<(vk::Buffer, u64)> {
         if self.upload.is_none() {
             self.upload = Some(Upload::new(&self.memory)?);
@@ -350,8 +349,8 @@ impl Context {
         self.written()
     }
 
-    /// Starts a read of `bytes` bytes at `offset`, behind everything called so far. The caller waits
-    /// for the value without the lock.
+    /// Starts a read of `bytes` bytes at `offset`, after everything called so far. The caller waits for the value
+    /// without the lock.
     pub fn read(&mut self, handle: i32, offset: u64, bytes: u64) -> Result<Read> {
         let slot = self.check_read("handle", handle, offset, bytes)?;
         if let Some(buffer) = self.buffers.at(slot)
@@ -369,13 +368,13 @@ impl Context {
         let lease = self.copy_out(slot, offset, bytes)?;
         let value = self.flush_here()?;
         self.count_read(bytes);
-        // While the copy is on its way.
+        // While the copy runs.
         self.reclaim(usize::MAX);
         Ok(Read::Staged { lease, value })
     }
 
-    /// Starts a read whose copy is a command of the stream, so that later calls do not show in it, even if the buffer could be
-    /// read directly. The lease holds the bytes once the value is reached, and must be kept until then.
+    /// Starts a read as a copy command in the stream, even if the buffer could be read directly, so that later calls do
+    /// not show in it. The lease holds the bytes once the value is reached, and must be kept until then.
     pub fn read_staged(&mut self, handle: i32, offset: u64, bytes: u64) -> Result<(Lease, u64)> {
         let slot = self.check_read("buffer", handle, offset, bytes)?;
         let lease = self.copy_out(slot, offset, bytes)?;
@@ -402,14 +401,14 @@ impl Context {
         Ok(slot)
     }
 
-    /// Adds the copy of a range into a block of its own.
+    /// Records a copy of a range into a readback block.
     fn copy_out(&mut self, slot: u32, offset: u64, bytes: u64) -> Result<Lease> {
         let lease = self.lease(bytes)?;
         if bytes > 0 {
             let [(source, start)] = self.transfer([(slot, Access::READ)])?;
             self.add_copy(source, start + offset, lease.raw(), lease.offset(), bytes)?;
             if !self.direct_reads {
-                // Otherwise every submission ends visible to the host.
+                // With direct reads, every submission ends visible to the host.
                 self.recorder.commands.host_barrier();
             }
         }
@@ -426,8 +425,8 @@ impl Context {
         }
     }
 
-    /// The second half of a direct read: copies from the buffer into `target`. The value that
-    /// [`Context::read`] returned must have been reached.
+    /// The second half of a direct read: copies from the buffer to `target`. The value that [`Context::read`] returned
+    /// must have been reached.
     ///
     /// # Safety
     /// `target` must be valid for writes of `bytes` bytes.
@@ -441,7 +440,7 @@ impl Context {
         let slot = self.buffer_slot("handle", handle)?;
         self.check_range(slot, ["byteOffset", "byteLength"], offset, bytes)?;
         if !self.idle(slot) {
-            // Another worker has given the buffer work since: read it after that.
+            // Another worker has used the buffer since: wait for that too.
             let value = self.flush_here()?;
             self.wait(value)?;
         }

@@ -1,4 +1,4 @@
-//! Which device, queue, extensions and features: a pure function of what the devices report.
+//! Chooses device, queue, extensions and features: a pure function of what the devices report.
 //!
 //! [`choose`] takes made-up snapshots as well as real ones, so every decision is tested without a GPU.
 #![deny(unsafe_code)]
@@ -27,7 +27,7 @@ pub struct MemoryType {
 pub struct MemoryHeap {
     pub size: u64,
     pub device_local: bool,
-    /// Bytes that this process uses and may use, where `VK_EXT_memory_budget` tells.
+    /// Bytes that this process uses and may use, if `VK_EXT_memory_budget` reports them.
     pub budget: Option<(u64, u64)>,
 }
 
@@ -61,7 +61,7 @@ pub struct FlexibleShape {
     pub workgroup_invocations: u32,
 }
 
-/// Features that matter to compute, as the device reports them.
+/// The features that matter to compute, as the device reports them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Features {
     pub timeline_semaphore: bool,
@@ -78,13 +78,13 @@ pub struct Features {
     pub cuda_kernel_launch: bool,
     /// `robustBufferAccess`: no access leaves the memory of the `VkBuffer`.
     pub robust_access: bool,
-    /// `robustBufferAccess2`: no access leaves the range that is bound.
+    /// `robustBufferAccess2`: no access leaves the bound range.
     pub robust_access2: bool,
     /// Workgroup memory may be declared as zeroed.
     pub zeroed_workgroup_memory: bool,
 }
 
-/// Everything about a physical device that a decision may rest on.
+/// Everything about a physical device that a decision may depend on.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub name: String,
@@ -96,7 +96,7 @@ pub struct Snapshot {
     pub driver_version: u32,
     pub driver_name: String,
     pub driver_info: String,
-    /// `domain:bus:device.function`, where `VK_EXT_pci_bus_info` tells.
+    /// `domain:bus:device.function`, if `VK_EXT_pci_bus_info` reports it.
     pub pci: Option<String>,
     pub extensions: Vec<String>,
     pub queue_families: Vec<QueueFamily>,
@@ -105,7 +105,8 @@ pub struct Snapshot {
     pub features: Features,
     pub limits: vk::PhysicalDeviceLimits,
     pub subgroup: Subgroup,
-    /// Of f32: whether shaders may ask that NaN, infinities and signs of zeros be kept, that denormals be, that they be flushed.
+    /// For f32, whether shaders may ask to keep NaN, infinities and signs of zeros; to keep denormals; to flush
+    /// denormals.
     pub float_controls: [vk::Bool32; 3],
     pub coop_shapes: Vec<CoopShape>,
     pub flexible_shapes: Vec<FlexibleShape>,
@@ -113,9 +114,9 @@ pub struct Snapshot {
     pub max_push_descriptors: u32,
     pub max_allocation_size: u64,
     pub max_buffer_size: u64,
-    /// 0 where the device does not say (`VK_NV_shader_sm_builtins`).
+    /// 0 if the device does not report it (`VK_NV_shader_sm_builtins`).
     pub multiprocessors: u32,
-    /// Major and minor, where the device says (`VK_NV_cuda_kernel_launch`).
+    /// Major and minor, if the device reports them (`VK_NV_cuda_kernel_launch`).
     pub compute_capability: Option<[u32; 2]>,
 }
 
@@ -148,7 +149,7 @@ impl Snapshot {
         )
     }
 
-    /// Takes out what safe mode does not turn on, since nothing bounds what it reaches.
+    /// Removes what safe mode leaves off because nothing bounds its accesses.
     pub fn without_unchecked_access(&mut self) {
         let features = &mut self.features;
         features.buffer_device_address = false;
@@ -160,7 +161,7 @@ impl Snapshot {
         self.flexible_shapes.clear();
     }
 
-    /// Why the device cannot be used, if it cannot.
+    /// Why the device cannot be used; none if it can.
     pub fn unusable(&self) -> Option<String> {
         if self.api_version < vk::API_VERSION_1_2 {
             return Some(format!(
@@ -179,12 +180,12 @@ impl Snapshot {
     }
 }
 
-/// What keeps a shader inside the buffers that it binds, in safe mode.
+/// What confines a shader to its bound buffers in safe mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// The device stops what leaves the range that is bound (`robustBufferAccess2`).
+    /// The device stops accesses beyond the bound range (`robustBufferAccess2`).
     Range,
-    /// It stops what leaves the memory of the `VkBuffer` (`robustBufferAccess`), so every buffer has one
+    /// The device stops accesses beyond the memory of the `VkBuffer` (`robustBufferAccess`), so every buffer gets one
     /// of its own.
     Buffer,
 }
@@ -208,20 +209,20 @@ pub struct Plan {
     pub timestamp_valid_bits: u32,
     pub push_descriptors: bool,
     pub device_address: bool,
-    /// Whether a queue family for transfers alone exists (reported; one queue carries everything).
+    /// Whether there is a queue family only for transfers. Reported but not used: one queue runs everything.
     pub transfer_family: bool,
-    /// Memory type for buffers that only the device touches.
+    /// Memory type of buffers that only the device accesses.
     pub device_memory: u32,
-    /// Memory type for buffers that the host may write in place.
+    /// Memory type of buffers that the host may write directly.
     pub visible_memory: u32,
-    /// Host memory for uploads, and the cached kind for readbacks.
+    /// Host memory for uploads, and host-cached memory for readbacks.
     pub upload_memory: u32,
     pub readback_memory: u32,
-    /// The f16 × f16 → f32 subgroup shape with the largest M·N·K, or the one asked for.
+    /// The f16 × f16 → f32 subgroup shape with the largest M·N·K, or the configured one.
     pub coop_tile: Option<(u32, u32, u32)>,
     /// None unless safe mode is on.
     pub safe: Option<Isolation>,
-    /// The extension that runs kernels in PTX, or why there is none.
+    /// The extension that runs kernels in PTX; an error says why there is none.
     pub ptx: Result<Extension, String>,
 }
 
@@ -246,8 +247,8 @@ pub fn type_name(kind: vk::PhysicalDeviceType) -> &'static str {
     }
 }
 
-/// A family with compute, and with graphics where there is one: on an H200 (driver 580.159.04) a device with
-/// such a queue takes 29.2 MiB of its memory, with one for compute alone 33.5, and training is no faster.
+/// A family with compute, and with graphics if there is one: on an H200 (driver 580.159.04) a device with such a queue
+/// takes 29.2 MiB of device memory, one with a compute-only queue 33.5, and training is no faster.
 fn compute_family(families: &[QueueFamily]) -> Option<u32> {
     let with = |flags: vk::QueueFlags| {
         families
@@ -321,7 +322,7 @@ fn pick(snapshots: &[Snapshot], selector: Option<&str>) -> Result<usize> {
         .ok_or_else(|| Error::NoDevice(format!("no device can be used: {}", listing())))
 }
 
-/// Whether each device would be the one that [`choose`] takes, and why or why not.
+/// For each device, whether [`choose`] would take it, and why or why not.
 pub fn choices(snapshots: &[Snapshot], selector: Option<&str>) -> Vec<(bool, String)> {
     let selector = selector.map(str::trim).filter(|w| !w.is_empty());
     let chosen = pick(snapshots, selector).ok();
@@ -357,11 +358,11 @@ pub fn choices(snapshots: &[Snapshot], selector: Option<&str>) -> Vec<(bool, Str
     snapshots.iter().enumerate().map(why).collect()
 }
 
-/// The first memory type with all of `wanted`, trying each set in turn; among equals the one with
-/// the fewest other properties (so that plain device memory wins over host-visible device memory).
+/// The first memory type with all of `wanted`, trying each set in turn. Of several, the one with the fewest other
+/// properties, so that plain device memory is preferred to host-visible device memory.
 fn memory_type(types: &[MemoryType], wanted: &[vk::MemoryPropertyFlags]) -> Option<u32> {
-    // AMD's device-coherent types are uncached: never for general use. Protected and lazily
-    // allocated memory cannot back a storage buffer.
+    // AMD's device-coherent types are uncached, so never for general use. Protected and lazily allocated memory cannot
+    // back a storage buffer.
     let unwanted = vk::MemoryPropertyFlags::PROTECTED
         | vk::MemoryPropertyFlags::LAZILY_ALLOCATED
         | vk::MemoryPropertyFlags::DEVICE_COHERENT_AMD
@@ -397,10 +398,10 @@ fn coop_tile(shapes: &[CoopShape], selector: Option<CoopTile>) -> Option<(u32, u
         Some(CoopTile::Shape(m, n, k)) if usable().any(|s| (s.m, s.n, s.k) == (m, n, k)) => {
             return Some((m, n, k));
         }
-        // A tile that the device does not list is no reason to fail a run on a smaller machine.
+        // A tile that the device does not list must not fail a run on a smaller machine.
         _ => {}
     }
-    // Of equal products the squarest, then the first listed.
+    // Of equal products the most square one, then the first listed.
     let mut best: Option<(u64, u32, (u32, u32, u32))> = None;
     for s in usable() {
         let product = u64::from(s.m) * u64::from(s.n) * u64::from(s.k);
@@ -412,7 +413,7 @@ fn coop_tile(shapes: &[CoopShape], selector: Option<CoopTile>) -> Option<(u32, u
     best.map(|(_, _, tile)| tile)
 }
 
-/// What bounds accesses in safe mode, or why this device has no safe mode.
+/// What bounds accesses in safe mode; an error says why this device has no safe mode.
 fn isolation(snapshot: &Snapshot) -> Result<Isolation> {
     let features = &snapshot.features;
     let missing = |what: &str| {
@@ -431,7 +432,7 @@ fn isolation(snapshot: &Snapshot) -> Result<Isolation> {
     }
 }
 
-/// The extension that runs kernels in PTX; the documented one is preferred.
+/// The extension that runs kernels in PTX, preferably the documented one.
 fn ptx(snapshot: &Snapshot, config: &Config) -> Result<Extension, String> {
     if config.safe {
         return Err("safe mode runs no PTX: nothing bounds what it reaches".to_owned());
@@ -473,7 +474,7 @@ pub fn choose(snapshots: &[Snapshot], config: &Config) -> Result<Plan> {
     let types = &snapshot.memory_types;
     let device_memory =
         memory_type(types, &[M::DEVICE_LOCAL, M::empty()]).ok_or_else(|| none("device-local"))?;
-    // The host-visible window of some cards is 256 MiB: too small to hold a trainer's buffers.
+    // The host-visible window of some cards is 256 MiB: too small for a trainer's buffers.
     let window = types
         .iter()
         .filter(|t| t.flags.contains(visible | M::DEVICE_LOCAL))
@@ -509,7 +510,7 @@ pub fn choose(snapshots: &[Snapshot], config: &Config) -> Result<Plan> {
         visible_memory,
         upload_memory,
         readback_memory,
-        // Loads and stores of whole matrices are not checked, so safe mode has none.
+        // Loads and stores of whole matrices are not bounds-checked, so safe mode has none.
         coop_tile: match safe {
             None => coop_tile(&snapshot.coop_shapes, config.coop_tile),
             Some(_) => None,

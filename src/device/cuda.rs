@@ -1,11 +1,11 @@
-//! CUDA kernels in Vulkan's command buffers: the functions of the extension that takes PTX, whichever the driver has.
+//! CUDA kernels in Vulkan command buffers: the functions of whichever extension for PTX the driver has.
 
 use std::ffi::{CStr, c_void};
 
 use ash::vk::{self, Handle};
 use ash::{nv, nvx};
 
-/// The extensions that take PTX. They differ in names, and in how a launch is given its parameters.
+/// The extensions that take PTX. They differ in names, and in how a launch gets its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extension {
     /// `VK_NV_cuda_kernel_launch`
@@ -26,7 +26,7 @@ impl Extension {
         self.name().to_str().unwrap_or_default()
     }
 
-    /// The functions that are called, to be found by name.
+    /// Names of the functions that we call.
     const fn functions(self) -> [&'static CStr; 5] {
         match self {
             Self::KernelLaunch => [
@@ -47,12 +47,12 @@ impl Extension {
     }
 }
 
-/// What switches `VK_NV_cuda_kernel_launch` on.
+/// The feature structure that enables `VK_NV_cuda_kernel_launch`.
 pub fn features() -> vk::PhysicalDeviceCudaKernelLaunchFeaturesNV<'static> {
     vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default().cuda_kernel_launch_features(true)
 }
 
-/// A module of the driver's, of either extension.
+/// A driver's module, of either extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Module(u64);
 
@@ -61,13 +61,13 @@ pub struct Module(u64);
 pub struct Function(u64);
 
 impl Function {
-    /// As either extension's handle.
+    /// As a handle of either extension.
     pub fn handle<H: Handle>(self) -> H {
         H::from_raw(self.0)
     }
 }
 
-/// The driver's functions. `vkCmd*` are the encoder's to call.
+/// The driver's functions. Only the encoder calls `vkCmd*`.
 pub enum Calls {
     KernelLaunch(nv::cuda_kernel_launch::DeviceFn),
     BinaryImport(nvx::binary_import::DeviceFn),
@@ -81,7 +81,7 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// None if the driver lists the extension and lacks a function of it.
+    /// None if the driver lists the extension but lacks one of its functions.
     pub fn load(
         instance: &ash::Instance,
         device: vk::Device,
@@ -130,7 +130,7 @@ impl Cuda {
         }
     }
 
-    /// A module of PTX text with its NUL, or of a cubin.
+    /// Makes a module from PTX text that ends with a NUL, or from a cubin.
     pub fn create_module(&self, data: &[u8]) -> Result<Module, vk::Result> {
         let none = std::ptr::null();
         match &self.calls {
@@ -180,7 +180,7 @@ impl Cuda {
     }
 
     /// # Safety
-    /// The module is this device's, has no functions left, and is not used again.
+    /// The module must belong to this device and have no functions left. Do not use it again.
     pub unsafe fn destroy_module(&self, module: Module) {
         let none = std::ptr::null();
         // SAFETY: the caller's promise.
@@ -199,7 +199,7 @@ impl Cuda {
     }
 
     /// # Safety
-    /// The function is this device's, which has finished with it, and is not used again.
+    /// The function must belong to this device, which must have finished with it. Do not use it again.
     pub unsafe fn destroy_function(&self, function: Function) {
         let none = std::ptr::null();
         // SAFETY: the caller's promise.

@@ -8,7 +8,7 @@ use spirv_check::validate::Support;
 use crate::device::choice::{self, Isolation, Snapshot};
 use crate::vk_ext;
 
-/// The feature structures that are queried and, as they come back, enabled.
+/// The feature structures: queried first, then passed back to enable the features.
 #[derive(Default, Clone)]
 pub(super) struct FeatureChain {
     core: vk::PhysicalDeviceFeatures,
@@ -90,7 +90,7 @@ impl FeatureChain {
         unsafe { instance.get_physical_device_features2(physical, &mut features) };
         let core = features.features;
         let robust_access2 = with.robustness && self.robustness.robust_buffer_access2 == vk::TRUE;
-        // On in safe mode alone: robust access costs time on every load.
+        // On only in safe mode: robust access costs time on every load.
         self.with.robustness = false;
         // Only what compute shaders can use.
         self.core = vk::PhysicalDeviceFeatures {
@@ -101,7 +101,7 @@ impl FeatureChain {
                 .shader_storage_buffer_array_dynamic_indexing,
             ..Default::default()
         };
-        // A feature that goes with another extension's or with graphics stays off.
+        // A feature that depends on another extension or on graphics stays off.
         let v11 = self.v11;
         self.v11 = vk::PhysicalDeviceVulkan11Features {
             storage_buffer16_bit_access: v11.storage_buffer16_bit_access,
@@ -166,7 +166,7 @@ impl FeatureChain {
         }
     }
 
-    /// Turns bounds checks on, and off what they do not cover.
+    /// Turns bounds checks on, and turns off what they do not cover.
     pub(super) fn secure(&mut self, isolation: Isolation) {
         self.core.robust_buffer_access = vk::TRUE;
         if isolation == Isolation::Range {
@@ -188,7 +188,7 @@ impl FeatureChain {
         use vk::SubgroupFeatureFlags as S;
         let (v11, v12, core) = (&self.v11, &self.v12, &self.core);
         let compute = vk::ShaderStageFlags::COMPUTE;
-        // Capabilities of subgroups are numbered as the bits of their operations.
+        // Subgroup capabilities are numbered like the bits of their operations.
         let subgroup = (0..8).map(|bit| {
             let has = snapshot.subgroup.stages.contains(compute)
                 && (snapshot.subgroup.operations).contains(S::from_raw(1 << bit));
@@ -201,7 +201,7 @@ impl FeatureChain {
         let float_add = float.shader_buffer_float32_atomic_add
             & float.shader_shared_float32_atomic_add
             & vk::Bool32::from(self.with.atomic_float);
-        // By the numbers of SPIR-V.
+        // SPIR-V's capability numbers.
         let capabilities = [
             (0, vk::TRUE),
             (1, vk::TRUE),
@@ -294,7 +294,7 @@ impl FeatureChain {
     }
 }
 
-/// The structure that switches the fault extension on, if the device has it.
+/// The structure that enables the fault extension, if the device has it.
 pub(super) fn fault(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,

@@ -15,10 +15,10 @@ use crate::error::{self, Error, Result};
 use crate::vk_ext;
 
 const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
-/// Validation messages kept until somebody asks; more would only repeat.
+/// Largest number of validation messages kept until somebody asks; more would only repeat.
 const MAX_MESSAGES: usize = 64;
 
-/// Validation messages, filled by the layer on whatever thread made the call.
+/// Validation messages. The layer adds them on whatever thread made the call.
 #[derive(Default)]
 pub struct Messages {
     queue: Mutex<VecDeque<String>>,
@@ -105,7 +105,7 @@ impl Instance {
         &self.entry
     }
 
-    /// Devices take theirs through a [`Lease`](super::lease::Lease).
+    /// Use a [`Lease`](super::lease::Lease) to get an instance for a device.
     pub(super) fn new(config: &Config) -> Result<Self> {
         // SAFETY: loading the system's Vulkan loader runs its initialisers, which is its purpose.
         let entry = unsafe {
@@ -146,7 +146,7 @@ impl Instance {
         };
         let mut extensions: Vec<*const c_char> = Vec::new();
         let mut flags = vk::InstanceCreateFlags::empty();
-        // MoltenVK shows itself only to those who ask.
+        // The loader lists MoltenVK only if this extension is enabled.
         if has(&available, khr::portability_enumeration::NAME) {
             extensions.push(khr::portability_enumeration::NAME.as_ptr());
             flags |= vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR;
@@ -185,8 +185,8 @@ impl Instance {
         let mut info = vk::InstanceCreateInfo::default()
             .application_info(&app)
             .flags(flags);
-        // Newer layers check what shaders access, and what orders one submission behind another, only
-        // when told to; older ones know no such settings.
+        // Newer layers check shader accesses and the order between submissions only if these settings ask for it; older
+        // ones do not know the settings.
         let on = vk::TRUE.to_ne_bytes();
         let setting = |name: &'static CStr| {
             vk::LayerSettingEXT::default()
@@ -494,7 +494,7 @@ impl Instance {
     }
 }
 
-/// Use and budget of every heap; the device must have `VK_EXT_memory_budget`.
+/// Use and budget of every heap. The device must have `VK_EXT_memory_budget`.
 pub(super) fn memory_budget(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,

@@ -1,7 +1,7 @@
-//! Instances are kept for the life of the process, and used by one device after the other.
+//! Vulkan instances are kept for the life of the process and reused by one device after the other.
 //!
-//! NVIDIA's driver does not survive many instances: after some ten it has compiled `SubgroupLocalInvocationId` wrongly,
-//! and after some hundred it offered no device any more. Keeping instances also saves the time of loading drivers.
+//! NVIDIA's driver does not survive many instances: after about ten it has miscompiled `SubgroupLocalInvocationId`, and
+//! after about a hundred it offered no device any more. Reuse also saves the time of loading drivers.
 
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -14,7 +14,7 @@ use super::instance::Instance;
 use crate::config::{self, Config};
 use crate::error::Result;
 
-/// What instances must have in common to be exchangeable.
+/// What two instances must have in common to be interchangeable.
 #[derive(Clone, PartialEq, Eq)]
 struct Origin {
     loader: Option<OsString>,
@@ -33,21 +33,21 @@ impl Origin {
     }
 }
 
-/// Most idle instances that are kept: a program that keeps changing drivers' variables would otherwise collect them.
+/// Largest number of idle instances: a program that keeps changing drivers' variables would otherwise collect them.
 const MAX_IDLE: usize = 4;
 
-/// Instances that no device uses, the latest last. They are leaked when the process ends, which need not wait for drivers
+/// Instances that no device uses, the latest last. Leaked when the process ends, so that exit need not wait for drivers
 /// to be unloaded.
 static IDLE: Mutex<Vec<(Origin, Instance)>> = Mutex::new(Vec::new());
 
 /// An instance in use. When this is dropped, the instance becomes idle if it has listed a device and nothing failed;
 /// otherwise it is destroyed.
 pub struct Lease {
-    /// Some until `drop`.
+    /// Always present until `drop`.
     held: Option<(Origin, Instance)>,
-    /// Whether the next device may have it.
+    /// Whether the next device may use it.
     sound: bool,
-    /// Test switch: it is not shared with other devices.
+    /// Test switch: never share it with other devices.
     alone: bool,
 }
 
@@ -72,12 +72,12 @@ impl Lease {
     pub fn snapshots(&mut self) -> Result<Vec<(vk::PhysicalDevice, Snapshot)>> {
         self.sound = false;
         let found = Instance::snapshots(self)?;
-        // An instance without devices is not kept: a driver may be installed later.
+        // An instance without devices is not kept, because a driver may be installed later.
         self.sound = !found.is_empty();
         Ok(found)
     }
 
-    /// Keeps the instance from other devices, since it may be the cause of a failure.
+    /// Never gives the instance to another device, since it may be the cause of a failure.
     pub fn discard(&mut self) {
         self.sound = false;
     }
@@ -104,13 +104,13 @@ impl Drop for Lease {
             return;
         };
         if self.sound && !self.alone {
-            // The next device must not get this one's messages.
+            // So that the next device does not get this one's messages.
             instance.messages.take();
             let mut idle = IDLE.lock();
             idle.push((origin, instance));
             let oldest = (idle.len() > MAX_IDLE).then(|| idle.remove(0));
             drop(idle);
-            // Not under the lock: this may take a driver long.
+            // Outside the lock, because a driver may take long.
             drop(oldest);
         }
     }

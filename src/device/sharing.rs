@@ -1,8 +1,8 @@
-//! What the device can share with other processes and APIs through file descriptors: handles only.
+//! What the device can share with other processes and APIs through file descriptors. Only handles here.
 
 use ash::{khr, vk};
 
-/// The kind of handle that stands for shared memory: a file descriptor.
+/// The kind of handle for shared memory: a file descriptor.
 pub const HANDLE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
 
 /// The same for timeline semaphores.
@@ -12,25 +12,25 @@ pub const TIMELINE_HANDLE: vk::ExternalSemaphoreHandleTypeFlags =
 /// What the device can share, and the calls for it.
 pub struct Sharing {
     pub calls: khr::external_memory_fd::Device,
-    /// Where timeline semaphores can be exported.
+    /// Present if timeline semaphores can be exported.
     pub timelines: Option<khr::external_semaphore_fd::Device>,
     pub properties: Properties,
 }
 
-/// What the device says of storage buffers in shared memory.
+/// What the device reports about storage buffers in shared memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Properties {
     pub exportable: bool,
     pub importable: bool,
-    /// Whether the memory must be the buffer's alone. Both sides have to say so, or neither.
+    /// Whether the memory must be dedicated to the buffer. Both sides must state it, or neither.
     pub dedicated: bool,
-    /// Whether timeline semaphores can be exported. The device has `VK_KHR_external_semaphore_fd`.
+    /// Whether timeline semaphores can be exported; the device then has `VK_KHR_external_semaphore_fd`.
     pub timelines: bool,
 }
 
 impl Properties {
-    /// `usage`: how the buffers are used. The device must have `VK_KHR_external_memory_fd`; `semaphores`: whether it
-    /// has the same for semaphores.
+    /// `usage` is that of the buffers. The device must have `VK_KHR_external_memory_fd`. `semaphores`: it also has the
+    /// extension for semaphores.
     pub fn probe(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
@@ -57,7 +57,7 @@ impl Properties {
 }
 
 impl Sharing {
-    /// For a device on which the extension is enabled.
+    /// For a device that was created with the extension.
     pub fn new(instance: &ash::Instance, device: &ash::Device, properties: Properties) -> Self {
         Self {
             calls: khr::external_memory_fd::Device::new(instance, device),

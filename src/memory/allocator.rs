@@ -1,8 +1,8 @@
 //! Device memory: buffers are parts ([`memory_policy`]) of blocks from the driver ([`blocks`]).
 //!
 //! A [`Resource`] is a buffer with its memory. Empty blocks are kept, since a training loop soon needs them again. They
-//! go back to the driver when the device's budget nears its end, when they are more than what is in use and yet another
-//! block is needed, and before an allocation may fail.
+//! are returned to the driver when the device's budget is nearly used up, when they exceed the memory in use and yet
+//! another block is needed, and before an allocation fails.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::memory::blocks::{self, Block, SharedBlock};
 use crate::memory::kind::Kind;
 
-/// Those whose buffers are parts of blocks.
+/// The kinds whose buffers are parts of blocks.
 const POOLED: [Kind; 4] = [Kind::Device, Kind::Visible, Kind::Upload, Kind::Readback];
 
 /// Where a resource's memory comes from.
@@ -28,21 +28,21 @@ enum Origin {
     Shared(SharedBlock),
 }
 
-/// A buffer with its memory. Freed by [`Memory::destroy`] alone, which consumes it.
+/// A buffer with its memory. Freed only by [`Memory::destroy`], which consumes it.
 pub struct Resource {
     pub raw: vk::Buffer,
     /// Where it starts in `raw`.
     pub offset: u64,
-    /// Device address of the first byte of `raw`; 0 where there are none.
+    /// Device address of the first byte of `raw`; 0 without device addresses.
     pub address: u64,
-    /// Bytes that may be used.
+    /// Usable bytes.
     pub capacity: u64,
     pub kind: Kind,
-    /// Where the host sees it, if its memory type is host-visible.
+    /// Its host address, if its memory type is host-visible.
     pub mapped: Option<NonNull<u8>>,
     /// Whether host reads are cached, hence fast.
     pub cached: bool,
-    /// Whether no other buffer is in its block.
+    /// Whether it has a block to itself.
     pub alone: bool,
     origin: Origin,
 }
@@ -81,7 +81,7 @@ impl Resource {
         }
     }
 
-    /// Its shared memory, if it is in such.
+    /// Its shared memory, if it has any.
     pub(crate) fn shared(&self) -> Option<&SharedBlock> {
         match &self.origin {
             Origin::Shared(block) => Some(block),
@@ -90,7 +90,7 @@ impl Resource {
     }
 }
 
-/// The capacity that a buffer of `bytes` bytes gets.
+/// The capacity of a buffer of `bytes` bytes.
 pub fn capacity(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(bytes)
 }
@@ -99,7 +99,7 @@ pub fn capacity(bytes: u64) -> u64 {
 struct Pool {
     kind: Kind,
     policy: Policy,
-    /// By the policy's numbers.
+    /// Indexed by the policy's block numbers.
     blocks: Vec<Option<Block>>,
 }
 
@@ -112,7 +112,7 @@ impl Pool {
         }
     }
 
-    /// A buffer of `bytes` bytes in the blocks that there are.
+    /// Allocates a buffer of `bytes` bytes from the existing blocks.
     fn take(&mut self, bytes: u64) -> Option<Resource> {
         let range = self.policy.take(bytes)?;
         let block = self.blocks.get(range.block as usize)?.as_ref()?;
@@ -139,7 +139,7 @@ impl Pool {
         self.blocks[number] = Some(block);
     }
 
-    /// Takes the idle blocks out.
+    /// Removes and returns the idle blocks.
     fn remove_idle(&mut self) -> Vec<Block> {
         let idle = self.policy.remove_idle().into_iter();
         idle.filter_map(|number| self.blocks[number as usize].take())
@@ -156,26 +156,26 @@ pub struct Usage {
     pub allocated_bytes: u64,
 }
 
-/// Counted without the pools' locks, under which a thread may be waiting for the driver.
+/// Counted outside the pools' locks, since a thread that holds one may be waiting for the driver.
 #[derive(Default)]
 struct Counters {
     block_bytes: AtomicU64,
     blocks: AtomicU64,
     allocated_bytes: AtomicU64,
-    /// Buffers that took no driver call.
+    /// Buffers that needed no driver call.
     reuses: AtomicU64,
-    /// Blocks that went back to the driver.
+    /// Blocks returned to the driver.
     returned: AtomicU64,
 }
 
-/// All device memory. Shared with whatever may outlive the context (read results that JS still holds).
+/// All device memory. Shared with whatever may outlive the context, such as read results that JS still holds.
 pub struct Memory {
     pools: [Mutex<Pool>; POOLED.len()],
     counters: Counters,
-    /// Whether every buffer has a block of its own: under validation, so that messages name the buffer and
-    /// accesses past its end are seen.
+    /// Whether every buffer has a block of its own: under validation, so that messages name the buffer and show
+    /// accesses past its end.
     alone: bool,
-    /// Test switch: bytes of blocks beyond which the device is taken to have no more memory.
+    /// Test switch: bytes of blocks beyond which the device counts as out of memory.
     limit: Option<u64>,
     pub device: Arc<Device>,
 }
@@ -204,7 +204,8 @@ impl Memory {
         Some(resource)
     }
 
-    /// As [`Self::take`], or else in a new block. Before it fails for lack of memory, all idle blocks go back to the driver.
+    /// As [`Self::take`], or else from a new block. Returns all idle blocks to the driver before it fails for lack of
+    /// memory.
     pub fn create(&self, capacity: u64, kind: Kind) -> Result<Resource> {
         let created = match self.try_create(capacity, kind) {
             Err(Error::OutOfMemory { .. }) if self.trim() => self.try_create(capacity, kind),
@@ -292,7 +293,7 @@ impl Memory {
         }
     }
 
-    /// Gives the memory back, to its block or to the driver. The device must have finished with it.
+    /// Returns the memory to its block or to the driver. The device must have finished with it.
     pub fn destroy(&self, resource: Resource) {
         if let Origin::Shared(block) = resource.origin {
             // SAFETY: the caller's promise above; the handle dies with `resource`.
@@ -309,7 +310,7 @@ impl Memory {
         }
     }
 
-    /// Gives idle blocks back to the driver; whether there were any.
+    /// Returns idle blocks to the driver; whether there were any.
     pub fn trim(&self) -> bool {
         let mut any = false;
         for pool in &self.pools {
@@ -321,7 +322,7 @@ impl Memory {
         any
     }
 
-    /// Bytes of the kind's heap that are in use, and that may be: by the driver's account, or else our own.
+    /// Bytes of the kind's heap that are in use, and the budget: as the driver reports them, or else our own count.
     fn heap(&self, kind: Kind) -> (u64, u64) {
         let snapshot = &self.device.snapshot;
         let memory_type = kind.memory_type(&self.device) as usize;
@@ -337,7 +338,7 @@ impl Memory {
         self.counters.block_bytes.load(Relaxed)
     }
 
-    /// Accounts shared memory that came or went.
+    /// Accounts for shared memory that was added or released.
     pub(crate) fn note_shared(&self, bytes: u64, came: bool) {
         let Counters {
             block_bytes,
@@ -371,7 +372,7 @@ impl Memory {
         })
     }
 
-    /// Buffers that took no driver call, and blocks that went back to the driver.
+    /// Buffers that needed no driver call, and blocks returned to the driver.
     pub fn reuses(&self) -> (u64, u64) {
         let Counters {
             reuses, returned, ..
@@ -492,7 +493,7 @@ mod tests {
         let visible = memory.create(60 << 20, Kind::Visible).expect("memory");
         memory.destroy(visible);
         assert_eq!(memory.block_bytes(), 60 << 20);
-        // As large as need be, where the usual size is not to be had.
+        // If the usual size is not available, the block is as large as necessary.
         let first = memory.create(20 << 20, Kind::Device).expect("memory");
         let second = memory.create(70 << 20, Kind::Device).expect("memory");
         assert_eq!(memory.block_bytes(), 90 << 20);

@@ -9,26 +9,26 @@ use crate::device::{Device, buffer_usage};
 use crate::error::{self, Error, Result};
 use crate::memory::kind::Kind;
 
-/// Memory of a shared buffer: its own, from offset 0.
+/// Memory of a shared buffer, used by nothing else; the buffer starts at offset 0.
 pub struct SharedBlock {
     pub raw: vk::DeviceMemory,
     /// Bytes of the memory, at least those of the buffer.
     pub bytes: u64,
     pub exportable: bool,
     pub dedicated: bool,
-    /// The memory's identity, alive as long as the memory is here.
+    /// The memory's identity. It lives exactly as long as the memory.
     pub name: Arc<()>,
 }
 
-/// Memory that is dedicated to its buffer: NVIDIA's driver gives 256 MiB of such in 0.6 ms, of other memory in 6
-/// (H100, driver 580.159.04).
+/// A block's memory is dedicated to its buffer: NVIDIA's driver allocates 256 MiB of dedicated memory in 0.6 ms, of
+/// other memory in 6 ms (H100, driver 580.159.04).
 pub struct Block {
     pub raw: vk::Buffer,
     memory: vk::DeviceMemory,
     pub bytes: u64,
-    /// Device address of its first byte; 0 where there are none.
+    /// Device address of its first byte; 0 without device addresses.
     pub address: u64,
-    /// Host address of its first byte, where its memory is host-visible and coherent.
+    /// Host address of its first byte, if its memory is host-visible and coherent.
     pub mapped: Option<NonNull<u8>>,
     /// Whether host reads are cached, hence fast.
     pub cached: bool,
@@ -74,7 +74,7 @@ impl Block {
         }
     }
 
-    /// Gives the buffer memory, mapped if the host sees it.
+    /// Binds memory to the buffer, mapped if it is host-visible.
     fn back(
         &mut self,
         device: &Device,
@@ -99,7 +99,7 @@ impl Block {
             .map_err(|result| ("vkBindBufferMemory", result))?;
         self.address = address(device, self.raw);
         let properties = device.snapshot.memory_types[memory_type as usize].flags;
-        // Incoherent memory would need flushes and invalidations: treated as not host-visible.
+        // Incoherent memory would need flushes and invalidations, so it is treated as not host-visible.
         let coherent =
             vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT;
         if properties.contains(coherent) {
@@ -113,7 +113,7 @@ impl Block {
         Ok(())
     }
 
-    /// Gives the memory back to the driver. The device must have finished with it.
+    /// Returns the memory to the driver. The device must have finished with it.
     pub fn destroy(self, device: &Device) {
         // SAFETY: the caller's promise above; both handles die with the block.
         unsafe {
@@ -123,7 +123,7 @@ impl Block {
     }
 }
 
-/// Device address of the first byte of a buffer that has its memory; 0 where there are none.
+/// Device address of the first byte of a buffer that has its memory; 0 without device addresses.
 pub fn address(device: &Device, raw: vk::Buffer) -> u64 {
     if !device.plan.device_address {
         return 0;
@@ -133,7 +133,7 @@ pub fn address(device: &Device, raw: vk::Buffer) -> u64 {
     unsafe { device.raw.get_buffer_device_address(&info) }
 }
 
-/// The error of a device that has no more memory.
+/// The error when the device is out of memory.
 pub fn out_of_memory(kind: Kind, bytes: u64) -> Error {
     Error::OutOfMemory {
         what: kind.name(),

@@ -16,15 +16,15 @@ pub struct Buffer {
     pub raw: vk::Buffer,
     /// Where it starts in `raw`, which it may share with others.
     pub offset: u64,
-    /// Device address of the first byte of `raw`; 0 where there are none.
+    /// Device address of the first byte of `raw`; 0 without device addresses.
     pub address: u64,
-    /// Bytes that a descriptor names: the size, within the device's limit for one binding.
+    /// Bytes that a descriptor covers: the size, up to the device's limit for one binding.
     pub range: u64,
     /// Hazards of the stream ([`STREAM`]), and of the graph being recorded ([`GRAPH`]).
     pub marks: [Marks; 2],
     /// Timeline value after which the device no longer uses the buffer.
     pub last_use: u64,
-    /// Bytes that were asked for.
+    /// Bytes as requested.
     pub bytes: u64,
     pub mapped: Option<NonNull<u8>>,
     /// Whether host reads of `mapped` are fast.

@@ -4,8 +4,8 @@ use std::collections::TryReserveError;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// Bytes that another thread may write while they are read, as JavaScript does in a SharedArrayBuffer. No
-/// reference to them is ever made: they are copied, and what is checked is the copy.
+/// Bytes that another thread may write while we read them, as JavaScript does in a SharedArrayBuffer. No reference to
+/// them is ever made: they are copied, and the copy is checked.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     data: *const u8,
@@ -48,7 +48,7 @@ impl<'a> Source<'a> {
         self.len == 0
     }
 
-    /// In pieces of `bytes` bytes; the last one may be shorter.
+    /// Splits into chunks of `bytes` bytes; the last may be shorter.
     pub fn chunks(self, bytes: usize) -> impl Iterator<Item = Self> {
         (0..self.len).step_by(bytes).map(move |at| Self {
             data: self.data.wrapping_add(at),
@@ -57,14 +57,14 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The first bytes, as many as there are and fit.
+    /// Copies the first bytes to `target`, as many as there are and fit.
     pub fn read(self, target: &mut [u8]) {
         let len = self.len.min(target.len());
         // SAFETY: both are valid for that many bytes; the target is ours alone.
         unsafe { load(self.data, target.as_mut_ptr(), len) };
     }
 
-    /// A copy; an error where the process has no memory for it.
+    /// A copy; fails if the process is out of memory.
     pub fn to_vec(self) -> Result<Vec<u8>, TryReserveError> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(self.len)?;
@@ -79,7 +79,7 @@ impl<'a> Source<'a> {
     /// As [`copy`], to memory that the device reads.
     ///
     /// # Safety
-    /// `target` must be valid for writes of as many bytes, and apart from these.
+    /// `target` must be valid for writes of as many bytes, and must not overlap them.
     pub unsafe fn copy_to(self, target: *mut u8) {
         // SAFETY: the caller's promise, and that of `new`. Only pointers are used: bytes that are written
         // meanwhile come out old or new, and nobody looks at them here.
@@ -87,10 +87,10 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Loads `len` bytes, each of which another thread may be writing: an old or a new value comes out.
+/// Loads `len` bytes, each of which another thread may be writing: each is then an old or a new value.
 ///
 /// # Safety
-/// Valid for reads and writes of `len` bytes; `target` is nobody else's.
+/// Both must be valid for reads and writes of `len` bytes, as atomics require; nobody else may access `target`.
 unsafe fn load(source: *const u8, target: *mut u8, len: usize) {
     const WORD: usize = size_of::<u64>();
     let head = source.align_offset(WORD).min(len);
@@ -119,7 +119,7 @@ unsafe fn load(source: *const u8, target: *mut u8, len: usize) {
 /// into write-combined memory, and 286 instead of 498 into cached memory.
 const STREAMED: usize = 1 << 20;
 
-/// Copies `bytes` bytes; the device sees them once it gets its next work.
+/// Copies `bytes` bytes; the device sees them with the next work it is given.
 ///
 /// # Safety
 /// As [`std::ptr::copy_nonoverlapping`].
@@ -134,7 +134,7 @@ pub unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
     unsafe { std::ptr::copy_nonoverlapping(source, target, bytes) };
 }
 
-/// Non-temporal stores, two cache lines at a time.
+/// Copies with non-temporal stores, two cache lines at a time.
 ///
 /// # Safety
 /// As [`std::ptr::copy_nonoverlapping`]; the processor must have AVX.
@@ -146,7 +146,7 @@ unsafe fn stream(source: *const u8, target: *mut u8, bytes: usize) {
     const STEP: usize = 2 * LINE;
     const WIDTH: usize = size_of::<__m256i>();
 
-    // Streaming stores need whole aligned vectors: what is left at both ends is copied as usual.
+    // Non-temporal stores write whole aligned vectors, so both ends are copied normally.
     let head = target.align_offset(LINE).min(bytes);
     let middle = (bytes - head) / STEP * STEP;
     // SAFETY: `head`, `middle` and the rest make up `bytes`, for which the caller vouches; after the
@@ -166,7 +166,7 @@ unsafe fn stream(source: *const u8, target: *mut u8, bytes: usize) {
         }
         std::ptr::copy_nonoverlapping(source.add(at), target.add(at), bytes - at);
     }
-    // Streaming stores are ordered by a fence alone, also with the submission behind them.
+    // Only a fence orders non-temporal stores, also before the submission that follows.
     _mm_sfence();
 }
 

@@ -1,28 +1,28 @@
-//! How much of the host's memory results of reads may take, by the limits of the process.
+//! How much host memory the results of reads may take, from the limits of the process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Two steps' results of a program that reads 1.3 GB a step: while those of one are used, those of the step
+/// Two steps' results of a program that reads 1.3 GB a step: while one step's results are in use, those of the step
 /// before are garbage whose finalizers have not run.
 const MAX_BYTES: u64 = 3 << 30;
-/// Below this, results of ordinary size would always be copied.
+/// With less, results of ordinary size would always be copied.
 const MIN_BYTES: u64 = 16 << 20;
 
-/// What limits this process, in bytes, where it is known.
+/// The limits of this process in bytes, where known.
 #[derive(Debug, Clone, Copy, Default)]
 struct Limits {
-    /// Address space that is left (`ulimit -v`).
+    /// Remaining address space (`ulimit -v`).
     address_space: Option<u64>,
-    /// Of its control group, as in a container.
+    /// Memory limit of the control group, as in a container.
     group: Option<u64>,
-    /// Of the machine.
+    /// Memory of the machine.
     physical: Option<u64>,
 }
 
 impl Limits {
-    /// Blocks that JavaScript holds may take this much, and idle ones as much again; the rest of the process needs more than
-    /// both.
+    /// Blocks that JavaScript holds may take this much, and idle ones as much again; the rest of the process needs more
+    /// than both.
     fn results(self) -> u64 {
         let parts = [
             self.address_space.map(|bytes| bytes / 4),
@@ -33,7 +33,7 @@ impl Limits {
     }
 }
 
-/// Bytes of readback blocks that JavaScript may hold at a time. The limits are read at the first read, when driver and
+/// Bytes of readback blocks that JavaScript may hold at a time. Reads the limits at the first read, when driver and
 /// device have taken their part.
 pub fn results() -> u64 {
     static SYSTEM: OnceLock<u64> = OnceLock::new();
@@ -43,18 +43,18 @@ pub fn results() -> u64 {
 
 static HEAP: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// From now on [`results`] is at most three quarters of `limit`, that of the JavaScript heap.
+/// Limits [`results`] to three quarters of `limit`, the limit of the JavaScript heap.
 pub fn heap_limit(limit: u64) {
     HEAP.fetch_min(limit / 4 * 3, Ordering::Relaxed);
 }
 
-/// The limit of the control group at `path` (as `/proc/self/cgroup` names it) and of those around it. `read`
-/// gives the text of a file.
+/// The smallest memory limit of the control group at `path` (as `/proc/self/cgroup` names it) and its parents. `read`
+/// returns the text of a file.
 fn group_limit(path: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let mut least = None;
     let mut folder = path.trim_end_matches('/');
     loop {
-        // "max" is no limit.
+        // "max" means no limit.
         let text = read(&format!("/sys/fs/cgroup{folder}/memory.max"));
         let limit = text.and_then(|text| text.trim().parse::<u64>().ok());
         least = [least, limit].into_iter().flatten().min();
@@ -94,7 +94,7 @@ mod system {
         let read = |path: &str| std::fs::read_to_string(path).ok();
         let groups = read("/proc/self/cgroup")?;
         let unified = groups.lines().find_map(|line| line.strip_prefix("0::"));
-        // cgroup v1 gives a huge number where there is no limit.
+        // cgroup v1 reports a huge number if there is no limit.
         let first = || {
             let text = read("/sys/fs/cgroup/memory/memory.limit_in_bytes")?;
             text.trim().parse().ok()
@@ -121,7 +121,7 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    /// What the runtime says of its heap, which follows the machine's memory, is all that is known.
+    /// Only the runtime's heap limit is known here; it follows the machine's memory.
     pub fn limits() -> super::Limits {
         super::Limits::default()
     }

@@ -1,20 +1,20 @@
-//! What memory is for.
+//! The uses of memory.
 
 use crate::device::Device;
 use memory_policy::Growth;
 
-/// What a resource's memory is for; picks the memory type that the plan chose.
+/// What a resource's memory is for; selects the memory type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only the device touches it.
+    /// Only the device accesses it.
     Device,
-    /// The host may write it in place.
+    /// The host may write it directly.
     Visible,
     /// Source of upload copies.
     Upload,
     /// Target of readback copies.
     Readback,
-    /// Device memory that others see too; never reused.
+    /// Device memory shared with others; never reused.
     Shared,
 }
 
@@ -40,13 +40,13 @@ impl Kind {
 
     pub(super) fn growth(self) -> Growth {
         match self {
-            // NVIDIA's driver gives dedicated memory in pages of 2 MiB.
+            // NVIDIA's driver allocates dedicated memory in pages of 2 MiB.
             Self::Device | Self::Visible | Self::Shared => Growth {
                 min: 64 << 20,
                 max: 256 << 20,
                 page: 2 << 20,
             },
-            // The host's memory takes the driver 0.3 ms a MiB: only what is needed.
+            // Host memory costs the driver 0.3 ms a MiB, so allocate only what is needed.
             Self::Upload | Self::Readback => Growth {
                 min: 4 << 20,
                 max: 4 << 20,

@@ -1,8 +1,7 @@
-//! Memory that others see too: another process, or another API such as CUDA, on the same device.
+//! Memory shared with another process, or with another API such as CUDA, on the same device.
 //!
-//! Through `VK_KHR_external_memory_fd` with opaque handles: a file descriptor stands for the memory,
-//! and each holder keeps the memory alive on its own. Vulkan takes such a handle only on the device
-//! and driver that made it.
+//! Uses `VK_KHR_external_memory_fd` with opaque handles: a file descriptor stands for the memory, and each holder keeps
+//! the memory alive. Vulkan accepts such a handle only on the device and driver that made it.
 
 use std::sync::Arc;
 
@@ -16,19 +15,19 @@ use crate::memory::allocator::{Memory, Resource};
 use crate::memory::blocks::{SharedBlock, address};
 use crate::memory::kind::Kind;
 
-/// A file descriptor for a buffer's memory, the caller's to close.
+/// A file descriptor for a buffer's memory. The caller owns it.
 #[derive(Debug, Clone, Copy)]
 pub struct Exported {
     pub fd: i32,
     /// Bytes of the memory.
     pub size: u64,
-    /// Bytes of the buffer, at its start.
+    /// Bytes of the buffer, which is at the start of the memory.
     pub bytes: u64,
     pub dedicated: bool,
 }
 
 impl Exported {
-    /// The descriptor, closed when it is dropped.
+    /// The descriptor, which closes when it is dropped.
     #[cfg(unix)]
     pub fn into_owned(self) -> OwnedFd {
         // SAFETY: the descriptor is the caller's, who gives it away here.
@@ -83,8 +82,7 @@ impl Memory {
         }
     }
 
-    /// A buffer over the `size` bytes of memory that `fd` stands for. The descriptor stays the
-    /// caller's.
+    /// Makes a buffer over the `size` bytes of memory of `fd`. The descriptor stays the caller's.
     #[cfg(unix)]
     pub fn import(&self, fd: i32, size: u64) -> Result<Resource> {
         let device = &self.device;
@@ -93,7 +91,7 @@ impl Memory {
             .as_ref()
             .filter(|s| s.properties.importable)
             .ok_or_else(|| unsupported(device, "import"))?;
-        // Drivers take the descriptor that they import: they get one of their own.
+        // A driver takes ownership of the descriptor that it imports, so give it a duplicate.
         let own = Descriptor::duplicate(fd)?;
         let software = device.snapshot.device_type == vk::PhysicalDeviceType::CPU;
         own.check(fd, size, software)?;
@@ -138,8 +136,8 @@ impl Memory {
                 Kind::Shared.name(),
                 size,
             )(result))),
-            // An import takes no new memory: what a driver says of a descriptor that is something
-            // else may be ERROR_INVALID_EXTERNAL_HANDLE or (NVIDIA) ERROR_OUT_OF_DEVICE_MEMORY.
+            // An import allocates nothing, so these results mean a wrong descriptor: drivers report
+            // ERROR_INVALID_EXTERNAL_HANDLE or (NVIDIA) ERROR_OUT_OF_DEVICE_MEMORY.
             Err(result) => give_up(Error::range(
                 "fd",
                 format!(
@@ -155,8 +153,7 @@ impl Memory {
         Err(unsupported(&self.device, "import"))
     }
 
-    /// A new descriptor for the memory of an exportable buffer of `bytes` bytes; none if it is not
-    /// exportable.
+    /// A new descriptor for the memory of an exportable buffer of `bytes` bytes; none if it is not exportable.
     pub fn export(&self, resource: &Resource, bytes: u64) -> Result<Option<Exported>> {
         let device = &self.device;
         let sharing = device
@@ -174,7 +171,7 @@ impl Memory {
         let fd = unsafe { sharing.calls.get_memory_fd(&info) }
             .map_err(|e| device.observe(error::vulkan("vkGetMemoryFdKHR")(e)))?;
         if fd < 0 {
-            // Lavapipe reports a success where the system has no descriptor for it.
+            // Lavapipe reports success even if the system has no free descriptor.
             return Err(Error::Descriptors(
                 std::io::Error::last_os_error().to_string(),
             ));
@@ -263,11 +260,11 @@ fn allocate(
     unsafe { device.raw.allocate_memory(&info, None) }
 }
 
-/// A file descriptor of our own, closed unless somebody has taken it.
+/// A file descriptor of our own, closed unless a driver has taken it.
 #[cfg(unix)]
 struct Descriptor {
     raw: i32,
-    /// Device and inode of the file, by which it is known again.
+    /// Device and inode of the file, to recognize it later.
     file: (libc::dev_t, libc::ino_t),
 }
 
@@ -297,8 +294,8 @@ impl Descriptor {
         found.then(|| unsafe { status.assume_init() })
     }
 
-    /// Refuses descriptors that are not memory: a driver may read from one and block forever. Where memory is a file
-    /// (software devices), it also refuses a size beyond the file's end.
+    /// Refuses descriptors that are not memory: a driver may read from one and block forever. If memory is a file
+    /// (software devices), also refuses a size beyond the file's end.
     fn check(&self, fd: i32, size: u64, software: bool) -> Result<()> {
         let Some(status) = self.status() else {
             return Ok(());
@@ -326,7 +323,7 @@ impl Descriptor {
 #[cfg(unix)]
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // Some drivers close a descriptor that they refuse, though they must not; the number may be another file's by now.
+        // Some drivers wrongly close a descriptor that they refuse; the number may belong to another file by now.
         let now = self.status().map(|s| (s.st_dev, s.st_ino));
         if now == Some(self.file) {
             // SAFETY: the descriptor is the one made in `duplicate`.
@@ -356,7 +353,7 @@ mod tests {
 
         let own = Descriptor::duplicate(writer.as_raw_fd()).unwrap();
         let raw = own.raw;
-        // As by a driver that closes what it refuses, after which another file gets the number.
+        // Simulates a driver that closes the descriptor it refuses, after which another file gets the number.
         let other = std::fs::File::open("/dev/null").unwrap();
         // SAFETY: `raw` is open, and becomes a duplicate of the other file.
         assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), raw) }, raw);

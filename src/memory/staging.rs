@@ -1,5 +1,5 @@
-//! Upload and readback memory: one persistently mapped ring for uploads, and mapped blocks, by size
-//! class, for readbacks. Returns copy regions; submits and waits for nothing.
+//! Upload and readback memory: one persistently mapped ring for uploads, and mapped blocks in size classes for
+//! readbacks. Returns copy regions; never submits or waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::memory::bulk::Source;
 use crate::memory::host_memory;
 use crate::memory::kind::Kind;
 
-/// Copies start on addresses of this alignment, which keeps the copy engines at full rate.
+/// Alignment of copies, which keeps the copy engines at full rate.
 const ALIGN: u64 = 256;
 
-/// Positions in a ring of bytes: allocated in order, freed in order once their timeline value passed.
+/// Positions in a ring of bytes: allocated in order, and freed in order once their timeline value has passed.
 #[derive(Debug)]
 pub struct Ring {
     capacity: u64,
-    /// Bytes ever handed out and ever taken back, padding included; position is the rest modulo capacity.
+    /// Bytes ever allocated and ever freed, padding included; the position is the remainder modulo the capacity.
     head: u64,
     tail: u64,
     /// (timeline value, head after it) of the allocations in flight.
@@ -38,8 +38,8 @@ impl Ring {
         }
     }
 
-    /// Position of `bytes` contiguous bytes in use until `value` has passed; none if the ring is too
-    /// full for them now.
+    /// Allocates `bytes` contiguous bytes, in use until `value` has passed. Returns their position; none if the ring is
+    /// too full now.
     pub fn allocate(&mut self, bytes: u64, value: u64) -> Option<u64> {
         let bytes = bytes.next_multiple_of(ALIGN);
         if bytes > self.capacity {
@@ -73,7 +73,7 @@ impl Ring {
             self.marks.pop_front();
         }
         if self.marks.is_empty() {
-            // An empty ring starts over, so that a large chunk fits without padding.
+            // An empty ring restarts at 0, so that a large chunk fits without padding.
             (self.head, self.tail) = (0, 0);
         }
     }
@@ -90,7 +90,7 @@ impl Ring {
 
 /// Bytes of the upload ring.
 const UPLOAD_BYTES: u64 = 64 << 20;
-/// Longest piece of one upload: several fit the ring, so copying one overlaps filling the next.
+/// Largest chunk of one upload: several fit the ring, so copying one overlaps filling the next.
 pub const UPLOAD_CHUNK: u64 = 8 << 20;
 
 /// The upload ring with its mapped buffer.
@@ -108,8 +108,8 @@ impl Upload {
         })
     }
 
-    /// Puts `bytes` (at most [`UPLOAD_CHUNK`]) into the ring; source buffer and offset of the copy,
-    /// or none if the ring is too full.
+    /// Puts `bytes` (at most [`UPLOAD_CHUNK`]) into the ring. Returns the copy's source buffer and offset; none if the
+    /// ring is too full.
     pub fn stage(&mut self, bytes: Source<'_>, value: u64) -> Option<(vk::Buffer, u64)> {
         let offset = self.ring.allocate(bytes.len() as u64, value)?;
         let mapped = self.resource.mapped?;
@@ -128,9 +128,10 @@ impl Upload {
     }
 }
 
-/// From this size on, a read takes a larger idle block rather than a new one, whose pages cost the driver 0.3 ms a MiB.
+/// From this size on, a read reuses a larger idle block instead of allocating one, whose pages cost the driver 0.3 ms a
+/// MiB.
 const LARGE_BYTES: u64 = 1 << 20;
-/// How many times larger than the read that block may be.
+/// Largest ratio of that block's size to the read's.
 const MAX_TIMES: u64 = 4;
 
 #[derive(Default)]
@@ -149,7 +150,7 @@ impl Blocks {
         self.take_at(found)
     }
 
-    /// The smallest larger block, if the class has none: taking it is quicker than allocating a large one.
+    /// If the class is empty, the smallest larger block: taking it is faster than allocating a large one.
     fn take_larger(&mut self, capacity: u64) -> Option<Resource> {
         if capacity < LARGE_BYTES {
             return None;
@@ -184,7 +185,7 @@ impl Readback {
 
     /// A block of at least `bytes`; it returns to the pool when the lease is dropped.
     pub fn lease(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
-        // Rounded up, but not beyond what the device allows: the largest buffer can be read whole.
+        // Rounded up, but not beyond the device's limit: the largest buffer can be read whole.
         let capacity = size_class(bytes).min(self.memory.device.largest_buffer().max(bytes));
         let recycled = {
             let mut blocks = self.blocks.lock();
@@ -238,7 +239,7 @@ impl Readback {
         any
     }
 
-    /// From now on returned blocks go to the driver. The device must have finished with all of them.
+    /// From now on returned blocks are freed. The device must have finished with all of them.
     pub fn close(&self) {
         self.blocks.lock().closed = true;
         self.trim();
@@ -271,9 +272,9 @@ impl Readback {
     }
 }
 
-/// One readback block, owned until dropped. The device must have finished its copy by then.
+/// One readback block, owned until dropped. The device must have finished its copy before the drop.
 pub struct Lease {
-    /// Taken in `drop` alone.
+    /// Empty only after `drop`.
     resource: Option<Resource>,
     bytes: u64,
     pool: Arc<Readback>,

@@ -1,7 +1,7 @@
-//! The black box: what the last command buffers held, written to a file when something goes wrong.
+//! The black box: what the last command buffers contained, written to a file when something fails.
 //!
-//! While commands are recorded, a [`Log`] keeps their words. A ring keeps the last complete logs; their words are read, and
-//! names looked up, only when a report is written.
+//! While commands are recorded, a [`Log`] keeps their words. A ring keeps the last complete logs. Words are decoded and
+//! names looked up only when a report is written.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::OpenOptions;
@@ -19,21 +19,21 @@ use crate::config;
 use crate::device::Device;
 use crate::pipeline::Kernel;
 
-/// Complete command buffers that are remembered.
+/// Number of complete command buffers remembered.
 const BATCHES: usize = 8;
-/// Words that one command buffer's log may take; what comes after is only counted.
+/// Largest number of words in one command buffer's log; later commands are only counted.
 const MAX_WORDS: usize = 1 << 16;
-/// Reports that one process writes.
+/// Largest number of reports that one process writes.
 const MAX_REPORTS: u64 = 16;
 
-/// What a command buffer holds: the words of its dispatches, copies and fills, as they were recorded.
+/// The contents of a command buffer: the words of its dispatches, copies and fills, as recorded.
 pub struct Log {
     words: Vec<u64>,
     /// What each dispatch ran.
     pipelines: Vec<Kernel>,
-    /// Words that it may take: none where no reports are written.
+    /// Largest number of words; 0 if no reports are written.
     max: usize,
-    /// Commands that found no room.
+    /// Commands that did not fit.
     left_out: u64,
 }
 
@@ -81,7 +81,7 @@ impl Log {
         &self.words
     }
 
-    /// What each dispatch among them ran.
+    /// What each of these dispatches ran.
     pub fn pipelines(&self) -> &[Kernel] {
         &self.pipelines
     }
@@ -108,7 +108,7 @@ struct Ring {
 
 /// What is remembered of a device's last work.
 pub struct BlackBox {
-    /// Words that a log may take.
+    /// Largest number of words in a log.
     max: usize,
     ring: Mutex<Ring>,
     /// The report on the loss of this device, once it is written.
@@ -116,7 +116,7 @@ pub struct BlackBox {
 }
 
 impl BlackBox {
-    /// `on`: whether reports of failures are written.
+    /// `on`: whether failure reports are written.
     pub fn new(on: bool) -> Self {
         Self {
             max: if on { MAX_WORDS } else { 0 },
@@ -130,7 +130,7 @@ impl BlackBox {
         Log::new(self.max)
     }
 
-    /// Takes the log of a command buffer that is complete, and leaves an empty one.
+    /// Takes the log of a complete command buffer and leaves an empty one.
     pub fn recorded(&self, commands: vk::CommandBuffer, log: &mut Log, once: bool) {
         let mut ring = self.ring.lock();
         if !once {
@@ -138,7 +138,7 @@ impl BlackBox {
             ring.graphs.insert(commands, Arc::new(whole));
             return;
         }
-        // The oldest log's memory serves the next commands.
+        // Reuse the oldest log's memory for the next commands.
         let mut spare = self.log();
         while ring.batches.len() >= BATCHES {
             let oldest = ring.batches.pop_front();
@@ -183,12 +183,12 @@ impl BlackBox {
         }
     }
 
-    /// The command buffer is gone.
+    /// Forgets a command buffer that is being freed.
     pub fn forget(&self, commands: vk::CommandBuffer) {
         self.ring.lock().graphs.remove(&commands);
     }
 
-    /// What is remembered, oldest first.
+    /// Calls `each` with every remembered batch, oldest first.
     pub fn each(&self, mut each: impl FnMut(&Batch)) {
         for batch in &self.ring.lock().batches {
             each(batch);
@@ -196,7 +196,7 @@ impl BlackBox {
     }
 }
 
-/// What the driver says about the loss of the device (`VK_EXT_device_fault`).
+/// What the driver reports about the loss of the device (`VK_EXT_device_fault`).
 pub fn fault(device: &Device, calls: &ext::device_fault::Device) -> Value {
     let get = calls.fp().get_device_fault_info_ext;
     let raw = device.raw.handle();
@@ -269,12 +269,12 @@ pub fn clock() -> u64 {
 
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a report would be written: what it says takes long to gather.
+/// Whether another report would be written; its contents are slow to gather.
 pub fn has_room() -> bool {
     WRITTEN.load(Ordering::Relaxed) < MAX_REPORTS
 }
 
-/// Writes a report into the folder; its path. None if there were many already.
+/// Writes a report into the folder. Returns its path; none if the limit is reached.
 pub fn write(folder: &Path, report: &Value) -> io::Result<Option<PathBuf>> {
     std::fs::create_dir_all(folder)?;
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);

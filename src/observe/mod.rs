@@ -1,4 +1,4 @@
-//! What watches the work without changing it: GPU profiles, the black box, memory pressure.
+//! Observes the work without changing it: GPU profiles, the black box, memory pressure.
 
 pub mod blackbox;
 pub mod pressure;

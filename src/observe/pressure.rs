@@ -1,7 +1,7 @@
-//! Listeners for a shortage of device memory.
+//! Listeners for memory pressure.
 //!
-//! Memory use is checked when more of it is taken from the driver, and when a caller asks for statistics. Without listeners
-//! a check is one load.
+//! Memory use is checked when memory is taken from the driver and when a caller asks for statistics. Without listeners
+//! a check costs one load.
 #![deny(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use {
     pub used: u64,
-    /// What the driver says this process may use, or the heap's size.
+    /// What the driver allows this process, or else the heap's size.
     pub budget: u64,
 }
 
@@ -25,7 +25,7 @@ impl Use {
 struct Listener {
     id: u64,
     fraction: f64,
-    /// Whether the present shortage was reported to it.
+    /// Whether the listener knows of the present shortage.
     reported: bool,
     report: Box<dyn Fn(Use) + Send>,
 }
@@ -37,7 +37,7 @@ pub struct Listeners {
     list: Mutex<Vec<Listener>>,
 }
 
-/// The process's: of whatever device it has.
+/// The process's listeners, whatever device it has.
 pub static LISTENERS: Listeners = Listeners::new();
 
 impl Listeners {
@@ -49,8 +49,7 @@ impl Listeners {
         }
     }
 
-    /// From now on `report` is called whenever use comes to `fraction` of the budget from below. It must
-    /// not block, nor call back into this module.
+    /// Calls `report` whenever use rises to `fraction` of the budget. It must not block or call back into this module.
     pub fn add(&self, fraction: f64, report: Box<dyn Fn(Use) + Send>) -> u64 {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         self.list.lock().push(Listener {
@@ -63,7 +62,7 @@ impl Listeners {
         id
     }
 
-    /// Ends it; whether it was still there.
+    /// Removes a listener; whether it existed.
     pub fn remove(&self, id: u64) -> bool {
         let mut list = self.list.lock();
         let before = list.len();
@@ -72,7 +71,7 @@ impl Listeners {
         list.len() < before
     }
 
-    /// Looks at the use of memory, if there are listeners.
+    /// Checks memory use if there are listeners.
     pub fn look(&self, measure: impl FnOnce() -> Use) {
         if !self.any.load(Ordering::Acquire) {
             return;

@@ -1,12 +1,12 @@
 //! Profiles: GPU time by pipeline from a timestamp after every command, host calls and submissions.
 //!
-//! An [`Encoder`](crate::record::encoder::Encoder) asks [`on`] at each command: one load and one branch that is
-//! always the same. While a profile runs it keeps a [`Probe`] for its command buffer, with query pools
-//! that grow; the submission takes the probe over, and what the device has finished is added up at the
-//! next one, so that nothing is lost and nothing grows on a long run.
+//! An [`Encoder`](crate::record::encoder::Encoder) asks [`on`] at each command, which costs one load and one branch.
+//! While a profile runs, it keeps a [`Probe`] with growing query pools for its command buffer. The submission takes the
+//! probe. What the device has finished is added up at the next submission, so that nothing is lost and memory stays
+//! bounded in a long run.
 //!
-//! The timestamps of one command buffer follow each other without gaps, so times add up: a command's
-//! time is from the end of the one before it to its own, its barrier included.
+//! The timestamps of a command buffer follow each other without gaps, so times add up: a command's time runs from the
+//! end of the one before it to its own end, its barrier included.
 
 mod clock;
 mod probe;
@@ -31,9 +31,9 @@ use crate::pipeline::Kernel;
 
 /// Timestamps of one query pool.
 pub const POOL: u32 = 2048;
-/// Nanoseconds after which the clocks are compared again.
+/// Nanoseconds between two calibrations of the clocks.
 const CALIBRATE: u64 = 500_000_000;
-/// Host calls kept before they are written to the trace.
+/// Number of host calls buffered before they are written to the trace.
 const CALLS: usize = 4096;
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -48,12 +48,12 @@ pub fn on() -> bool {
 /// Where the timestamps of finished work are.
 enum Ticks {
     Probe(Probe),
-    /// A graph's, copied into a block after this launch.
+    /// A graph's timestamps, copied into a block after this launch.
     Graph(Arc<Probe>, Lease),
 }
 
 struct Pending {
-    /// Timeline value at which the timestamps are there, and that of the work itself.
+    /// Timeline value at which the timestamps are available, and that of the work itself.
     value: u64,
     work: u64,
     ticks: Ticks,
@@ -66,7 +66,7 @@ pub struct Row {
     pub nanoseconds: f64,
     pub shortest: f64,
     pub longest: f64,
-    /// The work that the caller announced, and the time of the dispatches that it announced it for.
+    /// Work that the caller announced, and the time of the dispatches it was announced for.
     pub bytes: f64,
     pub bytes_nanoseconds: f64,
     pub operations: f64,
@@ -116,7 +116,7 @@ pub struct Report {
     pub submits: u64,
     pub source: Source,
     pub deviation: u64,
-    /// File of the trace and its events.
+    /// The trace's file and its number of events.
     pub trace: Option<(PathBuf, u64)>,
 }
 
@@ -124,24 +124,24 @@ struct Session {
     device: Arc<Device>,
     calibrated: Option<Calibrated>,
     clock: Clock,
-    /// Host time of the start.
+    /// Host time at the start.
     origin: u64,
-    /// Query pools of finished probes.
+    /// Query pools of finished probes, for reuse.
     spare: Vec<vk::QueryPool>,
-    /// Probes of command buffers that are ready and not submitted.
+    /// Probes of command buffers that are complete but not submitted.
     ready: HashMap<vk::CommandBuffer, Probe>,
     graphs: HashMap<vk::CommandBuffer, Arc<Probe>>,
-    /// Launches whose timestamps have to be copied before the graph runs again, with their values.
+    /// Launches whose timestamps must be copied before the graph runs again, with their values.
     launched: Vec<(Arc<Probe>, u64)>,
     pending: VecDeque<Pending>,
     rows: HashMap<What, Row>,
     names: HashMap<Kernel, (i32, Option<String>)>,
-    /// Bytes and operations of the dispatches to come.
+    /// Bytes and operations of the next dispatches.
     work: VecDeque<[f64; 2]>,
     calls: HashMap<&'static str, Calls>,
     recent: Vec<Call>,
     submits: u64,
-    /// Submissions that a trace has yet to connect to their work: thread and host time by value.
+    /// Submissions not yet connected to their work in the trace: thread and host time by value.
     sent: BTreeMap<u64, (u64, f64)>,
     trace: Option<Trace>,
     failure: Option<Error>,
@@ -278,7 +278,7 @@ fn thread() -> u64 {
     THREAD.with(|t| *t)
 }
 
-/// Begins a profile. `names`: the pipelines that there are; later ones come through [`named`].
+/// Starts a profile. `names`: the existing pipelines; later ones are added through [`named`].
 pub fn start(
     device: &Arc<Device>,
     calibrated: Option<Calibrated>,
@@ -380,7 +380,7 @@ pub fn stop() -> Result<Report> {
     })
 }
 
-/// Drops the profile of a device that is destroyed; the trace ends there.
+/// Drops the profile of a device that is being destroyed; its trace ends there.
 pub fn abandon(device: &Arc<Device>) {
     let mut session = SESSION.lock();
     if session
@@ -395,7 +395,7 @@ pub fn abandon(device: &Arc<Device>) {
     }
 }
 
-/// A pipeline was made or named.
+/// Notes a pipeline that was made or named.
 pub fn named(pipeline: Kernel, handle: i32, name: Option<&str>) {
     if let Some(session) = SESSION.lock().as_mut() {
         session
@@ -404,7 +404,7 @@ pub fn named(pipeline: Kernel, handle: i32, name: Option<&str>) {
     }
 }
 
-/// Bytes and operations of the next dispatches, in order, as pairs.
+/// Announces bytes and operations of the next dispatches, in order, as pairs.
 pub fn work(pairs: impl Iterator<Item = [f64; 2]>) {
     if let Some(session) = SESSION.lock().as_mut() {
         session.work.clear();
@@ -421,7 +421,7 @@ pub fn probe(device: &Arc<Device>) -> Option<Probe> {
         .map(|_| Probe::new(device))
 }
 
-/// The span of a dispatch, with the work that was announced for it.
+/// The span of a dispatch, with the work announced for it.
 pub fn dispatch(pipeline: Kernel, groups: [u32; 3]) -> Span {
     let work = SESSION.lock().as_mut().and_then(|s| s.work.pop_front());
     let [bytes, operations] = work.unwrap_or_default();
@@ -433,8 +433,8 @@ pub fn dispatch(pipeline: Kernel, groups: [u32; 3]) -> Span {
     }
 }
 
-/// Takes over the probe of a command buffer that is complete. What comes back belongs to the command
-/// buffer for as long as it may be submitted.
+/// Takes the probe of a complete command buffer. The returned probe belongs to the command buffer for as long as that
+/// may be submitted.
 pub fn ended(commands: vk::CommandBuffer, probe: Probe, once: bool) -> Option<Arc<Probe>> {
     let mut session = SESSION.lock();
     let session = session
@@ -454,7 +454,7 @@ pub fn ended(commands: vk::CommandBuffer, probe: Probe, once: bool) -> Option<Ar
     }
 }
 
-/// The command buffer is freed, and another may get its handle.
+/// The command buffer is freed; another may get its handle.
 pub fn forget(commands: vk::CommandBuffer) {
     if on()
         && let Some(session) = SESSION.lock().as_mut()
@@ -468,15 +468,15 @@ pub fn graph(commands: vk::CommandBuffer) -> Option<Arc<Probe>> {
     SESSION.lock().as_ref()?.graphs.get(&commands).cloned()
 }
 
-/// A graph with timestamps of its own was submitted under `work`.
+/// Notes that a graph with timestamps of its own was submitted under `work`.
 pub fn launched(probe: Arc<Probe>, work: u64) {
     if let Some(session) = SESSION.lock().as_mut() {
         session.launched.push((probe, work));
     }
 }
 
-/// The launches whose timestamps have to be copied now: all of them if `next`, a graph that is about to
-/// be launched, is one; without `next`, all.
+/// The launches whose timestamps must be copied now: all of them if there is no `next`, or if one of them is of `next`,
+/// the graph about to be launched.
 pub fn to_copy(next: Option<&Arc<Probe>>) -> Vec<(Arc<Probe>, u64)> {
     let mut session = SESSION.lock();
     let Some(session) = session.as_mut() else {
@@ -490,7 +490,7 @@ pub fn to_copy(next: Option<&Arc<Probe>>) -> Vec<(Arc<Probe>, u64)> {
     }
 }
 
-/// The timestamps of a launch are in the block once `value` is reached.
+/// Notes that the timestamps of a launch are in the block once `value` is reached.
 pub fn copied(probe: Arc<Probe>, lease: Lease, work: u64, value: u64) {
     if let Some(session) = SESSION.lock().as_mut() {
         session.pending.push_back(Pending {
@@ -508,7 +508,7 @@ pub fn around(device: &Arc<Device>) -> Option<(Probe, [Mark; 2])> {
     Some((probe, marks))
 }
 
-/// The launch of a graph between two timestamps, which are there once `value` is reached.
+/// Notes the launch of a graph between two timestamps, which are available once `value` is reached.
 pub fn launched_whole(mut probe: Probe, graph: i32, work: u64, value: u64) {
     probe.spans.push(Span::transfer(What::Graph(graph), 0));
     if let Some(session) = SESSION.lock().as_mut() {
@@ -520,7 +520,7 @@ pub fn launched_whole(mut probe: Probe, graph: i32, work: u64, value: u64) {
     }
 }
 
-/// A submission that took from `start` until now; `seen`: the value known to be reached.
+/// Notes a submission that took from `start` until now. `seen`: the value known to be reached.
 pub fn submitted(
     device: &Device,
     commands: &[vk::CommandBuffer],
@@ -554,7 +554,7 @@ pub fn submitted(
         session.sent.insert(value, (thread(), at));
     }
     session.harvest(seen);
-    // What is left of the finished ones had no work of its own.
+    // What is left of finished submissions had no work of its own.
     session.sent = session.sent.split_off(&(seen + 1));
 }
 
@@ -564,7 +564,7 @@ pub fn begin() -> Option<u64> {
     on().then(now)
 }
 
-/// A call of the addon that began at `start`.
+/// Notes a call of the addon that began at `start`.
 #[cold]
 pub fn called(name: &'static str, start: u64) {
     let end = now();

@@ -1,7 +1,7 @@
-//! Kernels in PTX: modules and functions of the extension that the device has for them.
+//! Kernels in PTX: modules and functions of whichever extension the device has for them.
 //!
-//! Instructions are not analysed: the caller declares what a kernel reads and writes. Parameters, shared memory and block
-//! sizes that the text declares are checked against the launch ([`ptx_check`]).
+//! Instructions are not analysed: the caller declares what a kernel reads and writes. Parameters, shared memory and
+//! block sizes that the text declares are checked against the launch ([`ptx_check`]).
 
 use std::ffi::CString;
 use std::sync::{Arc, Weak};
@@ -18,7 +18,7 @@ use crate::plan::hazard::Access;
 /// A kernel in PTX as `createPipeline` gets it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PtxKernel {
-    /// Text with the NUL that ends it, or a cubin.
+    /// Text that ends with a NUL, or a cubin.
     pub data: Arc<[u8]>,
     /// The kernel's name.
     pub entry: String,
@@ -32,7 +32,7 @@ pub struct PtxKernel {
     pub name: Option<String>,
 }
 
-/// A module that the driver has taken, shared by its kernels.
+/// A module that the driver has loaded, shared by its kernels.
 pub(super) struct Module {
     device: Arc<Device>,
     raw: cuda::Module,
@@ -48,7 +48,7 @@ impl Drop for Module {
 }
 
 impl PtxKernel {
-    /// Checks that a launch fits the device and the text; whether the parameters are given as one block.
+    /// Checks that a launch fits the device and the text. Returns whether the parameters are passed as one block.
     fn check(&self, device: &Device, extension: Extension) -> Result<bool> {
         let launch = ptx_check::Launch {
             data: &self.data,
@@ -85,7 +85,7 @@ impl PtxKernel {
 }
 
 impl Factory {
-    /// A pipeline of a kernel in PTX: one that there is already, if all that is equal, and whether it was made now.
+    /// A pipeline of a kernel in PTX: an existing one if everything is equal. Also returns whether it was made now.
     /// `born`: the timeline's next value.
     pub fn create_of_ptx(&mut self, mut source: PtxKernel, born: u64) -> Result<(Pipeline, bool)> {
         let device = Arc::clone(&self.device);
@@ -145,7 +145,7 @@ impl Factory {
             },
             device,
             access,
-            // An address has no largest range.
+            // Addresses have no largest range, so nothing is checked against one.
             used: 0,
             everything: Access::NONE,
             born,
@@ -153,7 +153,7 @@ impl Factory {
         })
     }
 
-    /// The module of the data: that of another kernel, if one lives.
+    /// The module of `data`, shared with other live kernels of it.
     fn module(&mut self, cuda: &cuda::Cuda, data: &Arc<[u8]>) -> Result<Arc<Module>> {
         if let Some(known) = self.modules.get(data).and_then(Weak::upgrade) {
             return Ok(known);

@@ -1,6 +1,5 @@
-//! The completion thread: the one thread of the process that waits for the device on behalf of
-//! promises. It runs from the first promise of a device until that device is destroyed, and sleeps
-//! while nothing is awaited.
+//! The completion thread: the one thread of the process that waits for the device on behalf of promises. It runs from
+//! the first promise of a device until that device is destroyed, and sleeps while nothing is awaited.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,31 +15,31 @@ use crate::queue::exit::{self, OnExit};
 use crate::queue::timeline::{Patience, Timeline};
 use crate::test_faults::panic_if_asked;
 
-/// One blocking wait. A request for a lower value than the one being waited for, a lost device and
-/// the end are noticed after this at the latest.
+/// Length of one blocking wait. After it, at the latest, the thread notices a request for a lower value, a lost device,
+/// and the end of the process.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// Called on the completion thread with the request's readback block. It must take no lock under
-/// which [`finish`] or [`when`] is called.
+/// Called on the completion thread with the request's readback block. It must not take a lock under which [`finish`] or
+/// [`when`] is called.
 pub type Done = Box<dyn FnOnce(Result<Option<Lease>>) + Send>;
 
 struct Waiter {
     timeline: Arc<Timeline>,
-    /// What the device copies into until the value is reached.
+    /// The block that the device copies into until the value is reached.
     lease: Option<Lease>,
     done: Done,
 }
 
 struct Queue {
-    /// By value, then in order of request.
+    /// By value, then by order of request.
     waiters: BTreeMap<(u64, u64), Waiter>,
     requests: u64,
-    /// Blocks of failed waits, which the device may still write until it is gone.
+    /// Blocks of failed waits. The device may still write to them, so they are kept until it is gone.
     abandoned: Vec<Lease>,
     thread: Option<(JoinHandle<()>, Arc<LeaveDriver>)>,
-    /// The device has been drained: what is not reached now never will be.
+    /// The device is idle: a value not reached now never will be.
     finishing: bool,
-    /// The process ends: drivers are being torn down.
+    /// The process is ending: drivers are being torn down.
     exiting: bool,
 }
 
@@ -54,7 +53,7 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue {
 });
 static WAKE: Condvar = Condvar::new();
 
-/// Makes sure that the thread runs. Called before the work that [`when`] waits for is recorded, so that nothing can fail
+/// Ensures that the thread runs. Call it before recording the work that [`when`] waits for, so that nothing can fail
 /// afterwards.
 pub fn start() -> Result<()> {
     let mut queue = QUEUE.lock();
@@ -73,7 +72,7 @@ pub fn start() -> Result<()> {
     Ok(())
 }
 
-/// The thread must not be in the driver when the process ends.
+/// Makes the thread leave the driver before the process ends.
 struct LeaveDriver;
 
 impl OnExit for LeaveDriver {
@@ -84,7 +83,7 @@ impl OnExit for LeaveDriver {
             queue.thread.take()
         };
         WAKE.notify_one();
-        // It looks again after a slice.
+        // The thread checks again after a slice.
         let _ = thread.map(|(thread, _)| thread.join());
         true
     }
@@ -101,14 +100,13 @@ pub fn when(timeline: &Arc<Timeline>, value: u64, lease: Option<Lease>, done: Do
         done,
     };
     queue.waiters.insert(key, waiter);
-    // A thread that waits for the device looks again by itself.
+    // If there were others, the thread is waiting for the device and will check again by itself.
     if queue.waiters.len() == 1 {
         WAKE.notify_one();
     }
 }
 
-/// Answers everything and ends the thread. The device must have been drained, or be lost, and
-/// nobody may ask for more meanwhile.
+/// Answers every request and ends the thread. The device must be idle or lost, and no new requests may come.
 pub fn finish() {
     let thread = {
         let mut queue = QUEUE.lock();
@@ -126,7 +124,7 @@ pub fn finish() {
     drop(abandoned);
 }
 
-/// The lowest value that somebody awaits; sleeps while there is none. None at the end.
+/// Returns the lowest awaited value; sleeps while there is none. None at the end.
 fn next() -> Option<(u64, Arc<Timeline>, bool)> {
     let mut queue = QUEUE.lock();
     loop {
@@ -183,7 +181,7 @@ fn run() {
     }
 }
 
-/// A panic of one listener is no end for the others.
+/// Calls a listener; a panic in one must not affect the others.
 fn answer(done: Done, outcome: Result<Option<Lease>>) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         panic_if_asked("completion");

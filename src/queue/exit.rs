@@ -1,6 +1,6 @@
-//! The end of the process. `process.exit` skips the clean-up of JS environments and runs the driver's exit handlers: by
-//! then our threads must have left the driver, and a CPU driver must have finished its own work. Where there are no such
-//! handlers, threads end before drivers do.
+//! The end of the process. `process.exit` skips the clean-up of JS environments and runs the driver's exit handlers. By
+//! then our threads must have left the driver, and a CPU driver must have finished its own work. On systems without
+//! such handlers, threads end before drivers do.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::queue::timeline::Timeline;
 
-/// How long the end of the process waits for each thread that is in the driver; nobody sees its results any more.
+/// How long exit waits for each thread that is in the driver; nobody sees its results any more.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// Something with a thread that may be in the driver, or that the driver's own threads work for.
@@ -33,11 +33,11 @@ pub fn let_go<T>(kept: T) {
     }
 }
 
-/// Calls `thread.on_exit()` when the process exits, if it is still alive. Call this after the driver is loaded: where
-/// [`watch`] does nothing, exit handlers run last in, first out.
+/// Registers `thread.on_exit()` to be called when the process exits, if it is still alive. Call this after the driver
+/// is loaded: where [`watch`] does nothing, exit handlers run last in, first out.
 pub fn at_exit(thread: &Arc<impl OnExit + 'static>) {
     watch();
-    // Again with each, since a driver may have been loaded anew behind the last.
+    // Registered each time, since a driver may have been loaded after the last time.
     #[cfg(all(unix, not(all(target_os = "linux", target_env = "gnu"))))]
     {
         extern "C" fn handler() {
@@ -52,12 +52,13 @@ pub fn at_exit(thread: &Arc<impl OnExit + 'static>) {
     exiting.push(Arc::downgrade(&thread));
 }
 
-/// Makes all threads leave the driver before any exit handler of the process runs, even one that a driver registers later:
-/// LLVM sets up its compiler at the first launch, and its handler destroys it while lavapipe's threads still compile.
+/// Makes all threads leave the driver before any exit handler of the process runs, even one that a driver registers
+/// later. LLVM, for example, sets up its compiler at the first launch, and its handler destroys it while lavapipe's
+/// threads still compile.
 ///
-/// glibc's `exit` first runs the destructors of the calling thread's variables, as C++ requires, and then the handlers, last
-/// in, first out. So a handler that such a destructor registers runs first; it also gets the exit status. Call this on the
-/// main thread, on which Node ends the process; on others it does nothing.
+/// glibc's `exit` first runs the destructors of the calling thread's variables, as C++ requires, and then the handlers,
+/// last in, first out. So a handler that such a destructor registers runs first; it also gets the exit status. Call
+/// this on the main thread, on which Node ends the process; on other threads it does nothing.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn watch() {
     use std::ffi::{c_int, c_void};
@@ -98,16 +99,16 @@ pub fn watch() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn watch() {}
 
-/// Whether they have.
+/// Asks all threads to leave the driver; whether they have.
 #[cfg_attr(not(unix), allow(dead_code))]
 fn everybody_leaves() -> bool {
     let exiting = std::mem::take(&mut *EXITING.lock());
     let exiting: Vec<_> = exiting.iter().filter_map(Weak::upgrade).collect();
     let mut left = true;
-    // Last in, first out, as handlers: whoever gives the device work before the device itself.
+    // Last in, first out, like handlers: whoever submits work comes before the device.
     for thread in exiting.into_iter().rev() {
         left &= thread.on_exit();
-        // Its last owner would destroy what the driver is about to forget.
+        // Leaked: dropping the last reference would destroy what the driver is about to destroy.
         std::mem::forget(thread);
     }
     match OVER.try_lock_for(LIMIT) {
@@ -118,8 +119,8 @@ fn everybody_leaves() -> bool {
 }
 
 impl OnExit for Timeline {
-    /// For CPU drivers, whose threads are of this process and end with it in the midst of their work:
-    /// SwiftShader's then read what its destructors have freed.
+    /// For CPU drivers, whose threads belong to this process and would end in the middle of their work: SwiftShader's
+    /// then read what its destructors have freed.
     fn on_exit(&self) -> bool {
         self.drained(Some(LIMIT))
     }

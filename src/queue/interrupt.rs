@@ -1,10 +1,9 @@
-//! SIGINT while a wait blocks the thread that would run its handler: the second one ends the process.
+//! SIGINT while a wait blocks the thread that would handle it: the second SIGINT ends the process.
 //!
-//! A program that listens to SIGINT has a handler of its runtime's, which only notes the signal for the event
-//! loop; nothing comes of it before the wait is over. So while a wait is long, a handler of ours stands before
-//! that one: it passes the first signal on, and at the second restores what the system does by default, and
-//! raises it again. Where nobody listens there is nothing to do, and what was there comes back with the wait's
-//! end.
+//! If a program listens to SIGINT, its runtime's handler only notes the signal for the event loop, which cannot run
+//! until the wait is over. So during a long wait our handler stands in front of the runtime's. It passes the first
+//! signal on; at the second it restores the system's default action and raises the signal again. If nobody listens, no
+//! handler is needed. The end of the wait restores what was there.
 
 #[cfg(unix)]
 pub use unix::Interrupt;
@@ -14,7 +13,7 @@ pub struct Interrupt;
 
 #[cfg(not(unix))]
 impl Interrupt {
-    /// Where there are no signals, the system ends the process itself.
+    /// Without signals, the system ends the process itself.
     pub fn watch() -> Self {
         Self
     }
@@ -29,9 +28,9 @@ mod unix {
     use libc::{SA_SIGINFO, SIG_DFL, SIG_IGN, SIGINT, c_int, c_void, siginfo_t};
     use parking_lot::Mutex;
 
-    /// How many waits are watched, and the action that was there before the first.
+    /// Number of watched waits, and the action that was installed before the first.
     static WATCHES: Mutex<(u32, Option<libc::sigaction>)> = Mutex::new((0, None));
-    /// What the handler needs of that action.
+    /// The part of that action that the handler needs.
     static BEFORE: AtomicUsize = AtomicUsize::new(SIG_DFL);
     static BEFORE_FLAGS: AtomicI32 = AtomicI32::new(0);
     /// Signals since the first wait.
@@ -40,7 +39,7 @@ mod unix {
     pub struct Interrupt(());
 
     impl Interrupt {
-        /// From now on, until it is dropped.
+        /// Watches until it is dropped.
         pub fn watch() -> Self {
             let mut watches = WATCHES.lock();
             watches.0 += 1;
@@ -59,7 +58,7 @@ mod unix {
                 return;
             }
             if let Some(before) = watches.1.take()
-                // Whoever has put another in its place meanwhile knows better.
+                // If somebody has installed another handler meanwhile, keep that one.
                 && current().is_some_and(|now| now.sa_sigaction == handler())
             {
                 // SAFETY: an action that the system gave.
@@ -80,7 +79,7 @@ mod unix {
         asked.then(|| unsafe { now.assume_init() })
     }
 
-    /// Puts the handler before the one that is there, which comes back; none where there is none.
+    /// Installs our handler in front of the present one and returns that; none if there is none.
     fn install() -> Option<libc::sigaction> {
         let before = current()?;
         if matches!(before.sa_sigaction, SIG_DFL | SIG_IGN) {

@@ -1,4 +1,4 @@
-//! The queue and its clock: submission, the timeline, waiting on behalf of promises, the end of the process.
+//! The queue and its clock: submission, the timeline, waits on behalf of promises, the end of the process.
 
 pub mod completion;
 pub mod exit;

@@ -1,4 +1,4 @@
-//! Submission: hands command buffers to the queue, each signalling the timeline.
+//! Submission: hands command buffers to the queue. Each submission signals the timeline.
 
 use ash::vk;
 
@@ -6,9 +6,9 @@ use crate::device::Device;
 use crate::error::{self, Result};
 use crate::queue::timeline::Timeline;
 
-/// Submits the commands, in order behind everything submitted before; the timeline reaches `value`
-/// when they are done. Without commands only the value is signalled. `wait`: a value to wait for on
-/// the device first; `other`: one of another timeline. A failure that loses the device is sticky.
+/// Submits the commands after everything submitted before. The timeline reaches `value` when they are done; without
+/// commands only the value is signalled. `wait`: a value that the device waits for first; `other`: one of another
+/// timeline. A failure that loses the device is sticky.
 pub fn submit(
     device: &Device,
     timeline: &Timeline,

@@ -1,4 +1,4 @@
-//! The clock: one timeline semaphore, polled and then waited for.
+//! The clock: one timeline semaphore, which waits first poll and then block on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::device::Device;
 use crate::error::{self, Error, Result};
 use crate::queue::interrupt::Interrupt;
 
-/// One blocking wait; a lost device is noticed at least this often.
+/// Length of one blocking wait: a lost device is noticed at least this often.
 const SLICE: Duration = Duration::from_millis(500);
-/// Longest time spent polling before a blocking wait, on a device that is not this processor.
+/// Longest time spent polling before a blocking wait, on a device other than this processor.
 const SPIN: Duration = Duration::from_micros(2_000);
 
-/// How long a device that is not this processor may go without completing a value while somebody waits.
+/// How long a device other than this processor may go without completing a value while somebody waits.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Watches a wait for progress. Time counts by the slices that went by in vain, so that a process that was
+/// Watches a wait for progress. It counts waits that ended in vain rather than the clock, so that a process that was
 /// stopped in between has not waited.
 #[derive(Default)]
 pub struct Patience {
@@ -29,7 +29,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Notes that a wait of `time` was in vain. Fails the device if nothing was completed for too long.
+    /// Notes a wait of `time` that ended in vain. Fails the device if nothing was completed for too long.
     pub fn after(&mut self, timeline: &Timeline, time: Duration) -> Result<()> {
         let seen = timeline.seen();
         if seen != self.seen {
@@ -54,23 +54,23 @@ impl Patience {
 pub struct Timeline {
     pub semaphore: vk::Semaphore,
     device: Arc<Device>,
-    /// Highest value seen to be complete.
+    /// Highest value known to be complete.
     completed: AtomicU64,
-    /// Highest value whose submission the queue has: those behind it are still being recorded.
+    /// Highest value whose submission the queue has; later ones are still being recorded.
     queued: AtomicU64,
-    /// Values of the submissions in flight. The calls between two submissions get values of their
-    /// own, which the semaphore jumps over: waits go to the submission's.
+    /// Values of the submissions in flight. Calls between two submissions get values too, which the semaphore skips: a
+    /// wait for one of them waits for the submission's value.
     submissions: Mutex<VecDeque<u64>>,
-    /// Polls before a blocking wait, where `HELIOS_SPIN_WAIT` says so.
+    /// Number of polls before a blocking wait, if `HELIOS_SPIN_WAIT` sets it.
     polls: Option<u64>,
     spin: Duration,
-    /// How long a wait may be without progress.
+    /// How long a wait may go without progress.
     limit: Option<Duration>,
-    /// Whether a wait was longer than that.
+    /// Whether a wait went longer than that.
     hangs: AtomicBool,
     /// Whether the device waits for the host.
     held: AtomicBool,
-    /// Values above this one count for nothing up to a last one, and why; [`u64::MAX`] for none.
+    /// Values above this one, up to the last one given here, are invalid, and why; [`u64::MAX`] for none.
     invalid_above: AtomicU64,
     invalid: Mutex<Option<(u64, Error)>>,
 }
@@ -126,7 +126,7 @@ impl Timeline {
         submissions.push_back(value);
     }
 
-    /// What must be reached so that fewer than `most` submissions are in flight, if it is not.
+    /// The value to wait for until fewer than `most` submissions are in flight; none if there already are.
     pub fn beyond(&self, most: usize) -> Option<u64> {
         let submissions = self.submissions.lock();
         let value = submissions[submissions.len().checked_sub(most)?];
@@ -140,14 +140,14 @@ impl Timeline {
         self.queued.store(value, Ordering::Release);
     }
 
-    /// The value of the submission that `value` belongs to.
+    /// The value that the submission containing `value` signals.
     fn signalled_by(&self, value: u64) -> u64 {
         let submissions = self.submissions.lock();
         let at = submissions.partition_point(|&v| v < value);
         submissions.get(at).copied().unwrap_or(value)
     }
 
-    /// Notes that `value` is complete. Not by `fetch_max`, which ThreadSanitizer does not see.
+    /// Notes that `value` is complete. Does not use `fetch_max`, which ThreadSanitizer does not see.
     fn note(&self, value: u64) {
         let higher = |seen| (value > seen).then_some(value);
         let _ = self
@@ -155,7 +155,7 @@ impl Timeline {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, higher);
     }
 
-    /// Asks the driver.
+    /// The highest complete value, from the driver.
     pub fn completed(&self) -> Result<u64> {
         // SAFETY: the semaphore is live.
         let value = unsafe { self.device.raw.get_semaphore_counter_value(self.semaphore) }
@@ -173,13 +173,13 @@ impl Timeline {
         Ok(value)
     }
 
-    /// Notes whether the device waits for the host, so that it is not taken for one that hangs.
+    /// Notes whether the device waits for the host, so that it does not count as hanging.
     pub fn hold(&self, held: bool) {
         self.held.store(held, Ordering::Release);
     }
 
-    /// The device goes on, but what values above `value` stand for was computed from what never came: waits for
-    /// them end with `error`.
+    /// Waits for values above `value` end with `error` from now on: the device continues, but on data that never
+    /// arrived.
     pub fn invalidate_above(&self, value: u64, error: Error) {
         let mut invalid = self.invalid.lock();
         if invalid.is_none() || value < self.invalid_above.load(Ordering::Acquire) {
@@ -188,14 +188,14 @@ impl Timeline {
         }
     }
 
-    /// Values above `value` count again.
+    /// Values above `value` are valid again.
     pub fn validate_above(&self, value: u64) {
         if let Some((last, _)) = &mut *self.invalid.lock() {
             *last = (*last).min(value);
         }
     }
 
-    /// Why the value, reached or not, stands for nothing, if so.
+    /// Fails if the value is invalid, reached or not.
     #[inline]
     pub fn check_valid(&self, value: u64) -> Result<()> {
         if value <= self.invalid_above.load(Ordering::Acquire) {
@@ -207,7 +207,7 @@ impl Timeline {
         }
     }
 
-    /// Nothing will come to an end on the device any more: nobody may wait for it to.
+    /// Nothing will finish on the device any more: nobody may wait for it.
     pub fn give_up(&self) {
         self.hangs.store(true, Ordering::Release);
     }
@@ -217,7 +217,7 @@ impl Timeline {
         self.wait_while(value, || Ok(()))
     }
 
-    /// The same, with an error from `wanted` as its end: it is asked before a wait that blocks, and after each slice.
+    /// The same, but `wanted` may end it with an error: it is asked before a blocking wait and after each slice.
     pub fn wait_while(&self, value: u64, wanted: impl Fn() -> Result<()>) -> Result<()> {
         self.wait_until_reached(value, wanted)?;
         self.check_valid(value)
@@ -276,8 +276,8 @@ impl Timeline {
         )))
     }
 
-    /// Waits until the device has done what the queue has of it, also if it counts as lost, for `at_most` so long.
-    /// Nobody may submit any more. False if it does not come to an end: then nothing that it uses may be touched.
+    /// Waits for at most `at_most` until the device has finished everything in the queue, even if it counts as lost.
+    /// Nobody may submit any more. False if it does not finish: then nothing that it uses may be touched.
     pub fn drained(&self, at_most: Option<Duration>) -> bool {
         let semaphores = [self.semaphore];
         let values = [self.queued.load(Ordering::Acquire)];
@@ -292,12 +292,12 @@ impl Timeline {
             // SAFETY: the semaphore is live.
             let waited = unsafe { raw.wait_semaphores(&info, SLICE.as_nanos() as u64) };
             if waited != Err(vk::Result::TIMEOUT) {
-                // Reached, or lost in the driver's own eyes: then nothing is at work for long.
-                // SAFETY: the device is live, and whoever submits has ended.
+                // Reached, or lost in the driver's own view: either way the device is soon idle. SAFETY: the device is
+                // live, and whoever submits has ended.
                 let _ = unsafe { self.device.raw.device_wait_idle() };
                 return true;
             }
-            // Progress; a failure shows in the next wait.
+            // Notes progress; a failure shows in the next wait.
             let _ = self.completed();
             left = left.saturating_sub(SLICE);
             if left.is_zero()
@@ -317,7 +317,7 @@ impl Timeline {
         Ok(self.seen() >= value || queued() && self.completed()? >= value)
     }
 
-    /// Polls for so long; whether the submission of `value` was reached.
+    /// Polls for `time`; whether the submission of `value` was reached.
     fn poll(&self, value: u64, time: Duration) -> Result<bool> {
         if time.is_zero() {
             return Ok(false);

@@ -1,19 +1,19 @@
-//! The stream as compact words, between the call that makes a command and the encoder that records
-//! it, so that another thread may do the recording.
+//! The stream as compact words, from the call that makes a command to the encoder that records it, so that another
+//! thread may record.
 //!
-//! A command is a header word and what its kind needs. Writer and reader are here side by side; the
-//! words never leave the process.
+//! A command is a header word and the words of its kind. Writer and reader are side by side here; the words never leave
+//! the process.
 #![deny(unsafe_code)]
 
 use crate::pipeline::Program;
 use crate::plan::decode::BindingRange;
 use crate::plan::hazard::Stages;
 
-/// Words of one binding: buffer, offset, range, as `VkDescriptorBufferInfo` lays them out. Of a kernel that takes
-/// addresses the third is the address of the buffer's first byte.
+/// Words of one binding: buffer, offset, range, laid out as in `VkDescriptorBufferInfo`. For a kernel that takes
+/// addresses the third word is the address of the buffer's first byte.
 pub const BINDING_WORDS: usize = 3;
 
-/// Makes ranges of whole bindings: [`BINDING_WORDS`] words for each. An empty buffer stays whole. `sized`: whether the
+/// Narrows whole bindings ([`BINDING_WORDS`] words each) to `ranges`. An empty buffer stays whole. `sized`: whether the
 /// third word is a size.
 pub fn narrow(bindings: &mut [u64], ranges: &[BindingRange], sized: bool) {
     let (bindings, _) = bindings.as_chunks_mut::<BINDING_WORDS>();
@@ -25,7 +25,7 @@ pub fn narrow(bindings: &mut [u64], ranges: &[BindingRange], sized: bool) {
     }
 }
 
-/// A handle of a Vulkan object, as its number.
+/// A Vulkan handle as a number.
 pub type Raw = u64;
 
 const DISPATCH: u64 = 0;
@@ -40,7 +40,7 @@ const COPY_QUERIES: u64 = 8;
 const HOST_WRITES: u64 = 9;
 const WAIT: u64 = 10;
 
-/// The header's kind; the rest of it is the command's own.
+/// Bits of the header for its kind; each kind defines the others.
 const KIND_BITS: u32 = 4;
 const STAGES_SHIFT: u32 = 4;
 const BINDINGS_SHIFT: u32 = 8;
@@ -51,14 +51,14 @@ const PROGRAM_SHIFT: u32 = 32;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     Dispatch {
-        /// Source stages of the barrier before it; empty for none.
+        /// Source stages of the barrier before the command; empty for none.
         barrier: Stages,
         /// Slot of its pipeline.
         program: u32,
         groups: [u32; 3],
         /// [`BINDING_WORDS`] words for each binding.
         bindings: &'a [u64],
-        /// Push constants, in words; the last may be filled up.
+        /// Push constants in words; the last may be padded.
         push: &'a [u64],
         /// Bytes of push constants.
         push_bytes: usize,
@@ -79,9 +79,9 @@ pub enum Command<'a> {
     },
     /// Makes what was written visible to host reads after the submission.
     HostBarrier,
-    /// Makes what the host has written visible to transfers, also while the submission waited for it to.
+    /// Makes what the host has written visible to transfers, even what it wrote while the submission waited for it.
     HostWrites,
-    /// Makes the next submission wait for a value of another timeline; of several, for the last alone.
+    /// Makes the next submission wait for a value of another timeline. If there are several, only the last counts.
     Wait {
         semaphore: Raw,
         value: u64,
@@ -94,7 +94,7 @@ pub enum Command<'a> {
         pool: Raw,
         query: u32,
     },
-    /// Copies the pool's first `count` timestamps to the buffer, once they are there.
+    /// Copies the pool's first `count` timestamps to the buffer, once they are available.
     CopyQueries {
         pool: Raw,
         count: u32,
@@ -103,7 +103,7 @@ pub enum Command<'a> {
     },
     /// Submits what came before, then `more` unless it is 0, and signals `value`.
     Submit {
-        /// A value to wait for on the device first; 0 for none.
+        /// A value that the device waits for first; 0 for none.
         wait: u64,
         value: u64,
         more: Raw,
@@ -115,8 +115,8 @@ pub enum Command<'a> {
 #[derive(Debug, Default)]
 pub struct Commands {
     words: Vec<u64>,
-    /// Pipelines that dispatches name from here on, by slot: of a slot that had another, what stands here
-    /// means the new one alone.
+    /// Pipelines that dispatches name from here on, by slot. If a slot held another pipeline, commands in this list
+    /// mean only the new one.
     pub programs: Vec<(u32, Program)>,
 }
 
@@ -222,13 +222,13 @@ impl Commands {
         self.words.extend_from_slice(&[header, wait, value, more]);
     }
 
-    /// The commands in the order in which they were written, each with its words.
+    /// The commands in the order they were written, each with its words.
     pub fn iter(&self) -> Iter<'_> {
         Iter { rest: &self.words }
     }
 }
 
-/// Reads back words of commands that were kept elsewhere.
+/// Reads commands from words that were kept elsewhere.
 pub fn read(words: &[u64]) -> Iter<'_> {
     Iter { rest: words }
 }

@@ -7,7 +7,7 @@ use ash::vk;
 use crate::device::Device;
 use crate::error::{self, Result};
 
-/// Sets of one descriptor pool; a slot takes as many pools as its lists need.
+/// Sets in one descriptor pool; a slot uses as many pools as its lists need.
 const POOL_SETS: u32 = 1024;
 /// Storage buffers of one pool.
 const POOL_DESCRIPTORS: u32 = 8 * POOL_SETS;
@@ -17,11 +17,11 @@ pub struct Descriptors {
     device: Arc<Device>,
     pools: Vec<vk::DescriptorPool>,
     current: usize,
-    /// One for each layout that sets were reserved of; there are few.
+    /// One for each layout with reserved sets; there are few.
     reserved: Vec<Reserved>,
 }
 
-/// Sets of one layout, allocated ahead.
+/// Preallocated sets of one layout.
 struct Reserved {
     layout: vk::DescriptorSetLayout,
     sets: Vec<vk::DescriptorSet>,
@@ -43,7 +43,7 @@ impl Descriptors {
         self.reserved.iter_mut().find(|r| r.layout == layout)
     }
 
-    /// Allocates ahead, so that recording `count` more dispatches with sets of the layout cannot fail.
+    /// Preallocates sets, so that recording `count` more dispatches with the layout cannot fail.
     pub fn reserve(&mut self, layout: vk::DescriptorSetLayout, count: usize) -> Result<()> {
         let (there, promised) = self
             .reserved(layout)

@@ -1,5 +1,5 @@
-//! Recording: the only file that calls `vkCmd*`. An [`Encoder`] remembers what is bound, so that
-//! binds that would change nothing are left out.
+//! Recording: the only file that calls `vkCmd*`. An [`Encoder`] remembers what is bound and skips binds that would
+//! change nothing.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::plan::hazard::Stages;
 use crate::record::commands::BINDING_WORDS;
 use crate::record::descriptors::Descriptors;
 
-/// Most bytes of push constants that the encoder compares to skip a repeated push.
+/// Largest push constants, in bytes, that the encoder compares to skip a repeated push.
 pub const MAX_PUSH: usize = 256;
 
-/// Bytes of one copy.
+/// Largest size of one copy command, in bytes.
 const MAX_COPY: u64 = 1 << 30;
 
-/// Words of all bindings of a dispatch, as an array of `VkDescriptorBufferInfo`.
+/// The words of all bindings of a dispatch, as an array of `VkDescriptorBufferInfo`.
 pub type Bindings = [u64; MAX_BINDINGS * BINDING_WORDS];
 const _: () = assert!(size_of::<vk::DescriptorBufferInfo>() == 8 * BINDING_WORDS);
 
@@ -46,11 +46,11 @@ pub struct Encoder {
     push_layout: vk::PipelineLayout,
     push: [u8; MAX_PUSH],
     push_len: usize,
-    /// The parameter block of the last launch: kept for its memory.
+    /// The parameter block of the last launch, kept to reuse its memory.
     parameters: Vec<u64>,
-    /// Whether the commands are submitted a single time.
+    /// Whether the commands are submitted only once.
     once: bool,
-    /// What was recorded, for a report should the device be lost; whoever records commands keeps their words here.
+    /// What was recorded, for a report if the device is lost. Whoever records commands keeps their words here.
     pub log: Log,
     /// Timestamps, while a profile runs.
     probe: Option<Box<Probe>>,
@@ -76,7 +76,7 @@ fn stage_mask(stages: Stages) -> vk::PipelineStageFlags {
     mask
 }
 
-/// A copy in pieces that every driver can copy: lavapipe crashes at 2^31 bytes.
+/// Splits a copy into pieces that every driver can copy: lavapipe crashes at 2^31 bytes.
 fn pieces(source: u64, target: u64, bytes: u64) -> impl Iterator<Item = vk::BufferCopy> {
     (0..bytes)
         .step_by(MAX_COPY as usize)
@@ -108,7 +108,7 @@ impl Encoder {
         }
     }
 
-    /// Starts recording; `once` if the commands are submitted a single time.
+    /// Starts recording; `once` if the commands are submitted only once.
     pub fn begin(&mut self, once: bool) -> Result<()> {
         self.forget_bound();
         self.once = once;
@@ -125,7 +125,7 @@ impl Encoder {
             .map_err(error::vulkan("vkBeginCommandBuffer"))
     }
 
-    /// From now on nothing counts as bound.
+    /// Forgets what is bound.
     fn forget_bound(&mut self) {
         self.pipeline = vk::Pipeline::null();
         self.layout = vk::PipelineLayout::null();
@@ -142,7 +142,7 @@ impl Encoder {
             .map_err(|e| self.device.observe(error::vulkan("vkEndCommandBuffer")(e)))
     }
 
-    /// Orders everything of `stages` so far before everything to come.
+    /// Orders everything of `stages` so far before everything that follows.
     pub fn barrier(&mut self, stages: Stages) {
         let mut source = vk::AccessFlags::empty();
         if stages.contains(Stages::COMPUTE) {
@@ -173,7 +173,7 @@ impl Encoder {
         }
     }
 
-    /// Makes what the host has written, also while the submission waited for it to, visible to transfers.
+    /// Makes what the host has written, even while the submission waited for it, visible to transfers.
     pub fn host_writes(&mut self) {
         let barrier = [vk::MemoryBarrier::default()
             .src_access_mask(vk::AccessFlags::HOST_WRITE)
@@ -255,7 +255,7 @@ impl Encoder {
             let bound = &mut self.bindings[..layout.bindings as usize * BINDING_WORDS];
             if self.layout != layout.raw || bound != bindings {
                 bound.copy_from_slice(bindings);
-                // Until all is bound nothing is: an allocation below may fail.
+                // An allocation below may fail, so nothing counts as bound until all is.
                 self.layout = vk::PipelineLayout::null();
                 let data = self.bindings.as_ptr().cast();
                 match (&self.device.push, layout.push) {
@@ -325,8 +325,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// Launches a kernel in PTX. `bindings`: buffer, offset and the buffer's address for each; in the parameter block the
-    /// push constants follow the addresses.
+    /// Launches a kernel in PTX. `bindings`: buffer, offset and the buffer's address for each. In the parameter block
+    /// the push constants follow the addresses.
     fn launch(
         &mut self,
         kernel: Kernel,
@@ -338,7 +338,7 @@ impl Encoder {
         if profiled {
             self.measure();
         }
-        // A grid of nothing is an error to CUDA, and nothing to Vulkan.
+        // An empty grid is an error to CUDA, and does nothing in Vulkan.
         if groups.iter().all(|&count| count > 0) {
             self.launch_grid(kernel, bindings, push, groups)?;
         }
@@ -383,8 +383,8 @@ impl Encoder {
         let at = |byte: usize| start.wrapping_byte_add(byte).cast::<c_void>();
         match &cuda.calls {
             Calls::BinaryImport(calls) => {
-                // As cuLaunchKernel takes one packed block: CU_LAUNCH_PARAM_BUFFER_POINTER (1), CU_LAUNCH_PARAM_BUFFER_SIZE
-                // (2), CU_LAUNCH_PARAM_END (0). The count is not theirs: it says that there is a list.
+                // One packed block, as for cuLaunchKernel: CU_LAUNCH_PARAM_BUFFER_POINTER (1),
+                // CU_LAUNCH_PARAM_BUFFER_SIZE (2), CU_LAUNCH_PARAM_END (0). The count only says that there is a list.
                 let number = std::ptr::without_provenance::<c_void>;
                 let size = std::ptr::from_ref(&bytes).cast();
                 let extras = [number(1), at(0), number(2), size, number(0)];
@@ -484,7 +484,7 @@ impl Encoder {
         }
     }
 
-    /// Makes sure that a timestamp stands before the next command.
+    /// Ensures that a timestamp precedes the next command.
     #[cold]
     fn measure(&mut self) {
         if self.probe.is_none() {
@@ -506,7 +506,7 @@ impl Encoder {
         }
     }
 
-    /// Copies the first `count` timestamps of the pool, once they are there, as 64-bit numbers.
+    /// Copies the first `count` timestamps of the pool, once they are available, as 64-bit numbers.
     pub fn copy_queries(
         &mut self,
         pool: vk::QueryPool,

@@ -1,5 +1,5 @@
-//! From the stream's commands to recorded and submitted command buffers: compact command words, the
-//! encoder, descriptor sets, the ring of command slots, and the thread that drives them.
+//! From the stream's commands to submitted command buffers: compact command words, the encoder, descriptor sets, the
+//! ring of command slots, and the thread that drives them.
 
 pub mod commands;
 pub mod descriptors;

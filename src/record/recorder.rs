@@ -1,14 +1,14 @@
-//! The recorder: turns the stream's commands into command buffers and submits them, in order. On a
-//! thread of its own, so that the calling thread pays only for checking and for hazards; without it,
-//! in the call that hands over.
+//! The recorder: turns the stream's commands into command buffers and submits them, in order. It runs on a thread of
+//! its own, so that the calling thread pays only for validation and hazards. Without a thread it runs in the call that
+//! hands over.
 //!
-//! Whoever holds the [`Worker`] records: the thread, or a caller that is about to wait for what it has
-//! just handed over and would otherwise wait for the thread to wake up. Commands are taken from the
-//! queue by the worker's holder alone, so they are recorded in the order in which they came.
+//! Whoever holds the [`Worker`] records: the thread, or a caller that is about to wait for what it has just handed over
+//! and would otherwise wait for the thread to wake up. Only the holder takes commands from the queue, so they are
+//! recorded in the order in which they came.
 //!
-//! A failure here is final ([`Device::fail`]): what was handed over is lost, so nothing later may
-//! claim to have run behind it. Calls that record by themselves make ready first
-//! ([`Recorder::ready`], [`Recorder::reserve`]): what fails there has lost nothing.
+//! A failure here is final ([`Device::fail`]): the commands that were handed over are lost, so nothing later may claim
+//! to have run after them. Calls that record by themselves prepare first ([`Recorder::ready`], [`Recorder::reserve`]);
+//! a failure there has lost nothing.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,23 +31,23 @@ use crate::queue::timeline::{Patience, Timeline};
 use crate::record::commands::{Command, Commands};
 use crate::record::ring::Ring;
 
-/// Words after which commands are handed over, so that the recorder starts on a long list while the
-/// rest of it is checked: about 50 dispatches.
+/// Commands are handed over after this many words, about 50 dispatches, so that the recorder starts on a long list
+/// while the rest of it is validated.
 const HAND_OVER: usize = 1024;
-/// Room of one piece: what one more dispatch takes at most comes on top.
+/// Capacity of one piece in words: its last dispatch may take it past [`HAND_OVER`].
 const PIECE: usize = HAND_OVER + 256;
-/// Pieces that may wait for the recorder; beyond it the caller waits.
+/// Largest number of pieces that wait for the recorder; beyond it the caller waits.
 const MAX_WAITING: usize = 512;
-/// How long the thread looks for more before it sleeps: waking it costs the caller some microseconds.
+/// How long the thread polls for more before it sleeps: waking it costs the caller some microseconds.
 const SPIN: Duration = Duration::from_micros(50);
-/// Length of one wait for a command slot, so that the end of the process is noticed.
+/// Length of one wait for a command slot; after it the end of the process is noticed.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// Pieces on their way to the recorder.
 #[derive(Default)]
 struct Queue {
     full: VecDeque<Commands>,
-    /// Empty pieces with their memory.
+    /// Empty pieces, kept to reuse their memory.
     spare: Vec<Commands>,
     sleeping: bool,
     ending: bool,
@@ -56,13 +56,13 @@ struct Queue {
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// A full queue has room again.
+    /// Notified when a full queue has room again.
     room: Condvar,
-    /// Pieces in the queue, for a look without its lock.
+    /// Number of pieces in the queue, readable without its lock.
     waiting: AtomicUsize,
     worker: Mutex<Worker>,
     stalls: AtomicU64,
-    /// The process ends: drivers are being torn down.
+    /// The process is ending: drivers are being torn down.
     exiting: AtomicBool,
     device: Arc<Device>,
     blackbox: Arc<BlackBox>,
@@ -76,9 +76,9 @@ struct Worker {
     open: bool,
     /// Whether the current slot is ready to record, but nothing was recorded yet.
     prepared: bool,
-    /// What the next submission waits for besides.
+    /// Another timeline's value that the next submission must wait for.
     wait: Option<(vk::Semaphore, u64)>,
-    /// By pipeline slot: as of the piece at hand.
+    /// By pipeline slot, as of the present piece.
     programs: Vec<Program>,
     /// Time spent waiting for slots.
     waited: Duration,
@@ -92,7 +92,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// With a thread of its own if `threaded`; in the handing call if not.
+    /// `threaded`: records on a thread of its own; otherwise in the call that hands over.
     pub fn new(
         device: &Arc<Device>,
         blackbox: &Arc<BlackBox>,
@@ -140,24 +140,23 @@ impl Recorder {
         self.thread.is_some()
     }
 
-    /// Registers a pipeline under its slot, before the first dispatch that names it. If the slot was another pipeline's, commands
-    /// handed over before this still find that one.
+    /// Registers a pipeline under its slot, before the first dispatch that names it. If another pipeline held the slot,
+    /// commands handed over before still find that one.
     pub fn add_program(&mut self, slot: u32, program: Program) {
         if !self.commands.is_empty() {
-            // What stands in this piece means the other.
-            // A failure is noted on the device.
+            // Commands already in this piece mean the other pipeline. A failure is noted on the device.
             let _ = self.hand_over();
         }
         self.commands.programs.push((slot, program));
     }
 
-    /// Waits for command slots so far.
+    /// Number of waits for command slots so far.
     pub fn stalls(&self) -> u64 {
         self.shared.stalls.load(Ordering::Relaxed)
     }
 
-    /// Prepares a command buffer for its first command, unless a thread does that. Call it before anything is written, so that
-    /// a failed call can be repeated. Returns the time spent waiting for a slot.
+    /// Prepares a command buffer for its first command, unless a thread does. Call it before anything is written, so
+    /// that a failed call can be repeated. Returns the time spent waiting for a slot.
     pub fn ready(&mut self) -> Result<Duration> {
         if self.thread.is_some() {
             return Ok(Duration::ZERO);
@@ -167,15 +166,15 @@ impl Recorder {
         Ok(std::mem::take(&mut worker.waited))
     }
 
-    /// Whether [`Self::ready`] would do without waiting.
+    /// Whether [`Self::ready`] would return without waiting.
     pub fn is_ready(&self) -> bool {
         let ready =
             |worker: &Worker| worker.is_ready() || worker.ring.has_free(worker.timeline.seen());
         self.thread.is_some() || ready(&self.shared.worker.lock())
     }
 
-    /// Allocates descriptor sets of the layout for `count` dispatches to be written, unless a thread
-    /// does. The command buffer must be ready.
+    /// Preallocates descriptor sets of the layout for the next `count` dispatches, unless a thread does. The command
+    /// buffer must be ready.
     pub fn reserve(&self, layout: vk::DescriptorSetLayout, count: usize) -> Result<()> {
         if self.thread.is_some() {
             return Ok(());
@@ -184,7 +183,7 @@ impl Recorder {
         worker.ring.slot().descriptors.reserve(layout, count)
     }
 
-    /// Hands over if enough was written. To be called between commands.
+    /// Hands over if enough was written. Call it between commands.
     #[inline]
     pub fn hand_over_if_long(&mut self) -> Result<Duration> {
         if self.commands.words() < HAND_OVER {
@@ -193,8 +192,8 @@ impl Recorder {
         self.hand_over()
     }
 
-    /// Records here what was written and all before it, unless the thread is recording: then it is
-    /// handed over. For callers that are about to wait for it. The time spent waiting for slots.
+    /// Records here everything written so far, unless the thread is recording: then hands it over. For callers that are
+    /// about to wait for it. Returns the time spent waiting for slots.
     pub fn record_here(&mut self) -> Result<Duration> {
         let shared = &self.shared;
         let worker = match self.thread {
@@ -211,13 +210,12 @@ impl Recorder {
         done.map(|()| std::mem::take(&mut worker.waited))
     }
 
-    /// Hands over what was written. Without a thread it is recorded here; the time spent waiting for
-    /// command slots then.
+    /// Hands over what was written; without a thread, records it here. Returns the time then spent waiting for slots.
     pub fn hand_over(&mut self) -> Result<Duration> {
         if self.commands.is_empty() {
             return Ok(Duration::ZERO);
         }
-        // A profile wants the work of each call recorded in that call.
+        // A profile needs the work of each call recorded within that call.
         if self.thread.is_none() || profile::on() {
             return self.record_here();
         }
@@ -225,7 +223,7 @@ impl Recorder {
         Ok(Duration::ZERO)
     }
 
-    /// Records here what is still queued, unless the thread is doing so: for callers that wait for it.
+    /// Records here what is still queued, unless the thread is recording. For callers that wait for it.
     pub fn help(&self) {
         if self.shared.waiting.load(Ordering::Acquire) == 0 {
             return;
@@ -235,7 +233,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the thread, behind everything handed over.
+    /// Ends the thread after everything handed over.
     pub fn end(&mut self) {
         self.shared.queue.lock().ending = true;
         self.shared.wake.notify_one();
@@ -251,7 +249,7 @@ impl Drop for Recorder {
 }
 
 impl Shared {
-    /// Puts the piece into the queue and an empty one in its place; wakes the thread.
+    /// Puts the piece into the queue, replaces it with an empty one, and wakes the thread.
     fn enqueue(&self, commands: &mut Commands) {
         let mut queue = self.queue.lock();
         if queue.full.len() >= MAX_WAITING {
@@ -294,7 +292,7 @@ impl Shared {
         }
     }
 
-    /// Records all that is queued. After a failure what is queued is dropped.
+    /// Records everything queued. After a failure the rest of the queue is dropped.
     fn drain(&self, worker: &mut Worker) {
         loop {
             let mut queue = self.queue.lock();
@@ -306,7 +304,7 @@ impl Shared {
                 self.room.notify_one();
             }
             drop(queue);
-            // The failure is noted on the device: every later call and every wait reports it.
+            // The device keeps the failure: every later call and every wait reports it.
             let _ = worker.execute(self, &piece);
             piece.clear();
             self.queue.lock().spare.push(piece);
@@ -315,7 +313,7 @@ impl Shared {
 }
 
 impl Worker {
-    /// Records one piece. A failure is final, and so is a panic, of whatever thread.
+    /// Records one piece. A failure or a panic is final, on any thread.
     fn execute(&mut self, shared: &Shared, commands: &Commands) -> Result<()> {
         let device = &shared.device;
         device.check_alive()?;
@@ -377,13 +375,13 @@ impl Worker {
     fn choose_slot(&mut self) {
         let Self { ring, timeline, .. } = self;
         ring.release(timeline.seen());
-        // If the device cannot be asked, the next submission says so.
+        // If asking the device fails, the next submission reports it.
         ring.choose(timeline.seen(), || {
             timeline.completed().unwrap_or(timeline.seen())
         });
     }
 
-    /// Waits until the device has finished with a slot, and makes it the current one and ready.
+    /// Waits until the device has finished with a slot, then makes that slot current and ready.
     fn wait_for_slot(&mut self, shared: &Shared) -> Result<()> {
         self.choose_slot();
         let owner = self.ring.slot().owner;
@@ -410,7 +408,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Submits the open commands and then `more`, under `value`.
+    /// Submits the open commands, then `more`, under `value`.
     fn submit(
         &mut self,
         shared: &Shared,
@@ -447,12 +445,12 @@ impl Worker {
         if opened {
             self.ring.slot().owner = value;
         }
-        // Behind copies alone the choice is left to the next command: by then they are likely to be done,
-        // and a long list goes to a slot that has the memory for it.
+        // After copies alone, the next command chooses the slot: by then the copies are probably done, and a long list
+        // goes to a slot that has the memory for it.
         if opened && self.ring.slot().dispatches > 0 {
             self.choose_slot();
-            // While the device starts: the next slot, if it is free, so that the next command need not
-            // wait. If this fails, that command tries again.
+            // While the device starts, prepare the next slot if it is free, so that the next command need not wait. If
+            // this fails, that command tries again.
             if self.ring.slot().owner <= self.timeline.seen() {
                 let _ = self.prepare();
             }
@@ -464,7 +462,7 @@ impl Worker {
 impl OnExit for Shared {
     fn on_exit(&self) -> bool {
         self.exiting.store(true, Ordering::Release);
-        // What is still queued is not recorded any more: the thread waits for the lock until the end.
+        // Queued commands are not recorded any more: the thread waits for this lock until the process ends.
         let worker = self.worker.try_lock_for(exit::LIMIT);
         worker.map(std::mem::forget).is_some()
     }

@@ -1,5 +1,5 @@
-//! Command slots: each has its own command pool, command buffer and descriptor pools, and remembers
-//! the timeline value that frees it.
+//! Command slots: each has its own command pool, command buffer and descriptor pools, and remembers the timeline value
+//! that frees it.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::record::commands::Command;
 use crate::record::descriptors::Descriptors;
 use crate::record::encoder::{self, Encoder};
 
-/// Slots of the ring: enough that recording the next list overlaps the execution of several.
+/// Number of slots, by default: enough that recording the next list overlaps the execution of several.
 pub const SLOTS: usize = 8;
 
-/// Dispatches from which on a list is long, and its memory given back once it is done: NVIDIA's driver takes
-/// 3.6 KiB of the device's for each dispatch, 4 MiB at a time for all slots (H200, driver 580.159.04).
+/// A list with at least this many dispatches is long: its memory is freed once it is done. NVIDIA's driver takes 3.6
+/// KiB of device memory for each dispatch, 4 MiB at a time for all slots (H200, driver 580.159.04).
 const LONG: u32 = 64;
 
 /// One command buffer with what it needs while it runs.
@@ -26,9 +26,9 @@ pub struct Slot {
     pool: vk::CommandPool,
     pub encoder: Encoder,
     pub descriptors: Descriptors,
-    /// Timeline value after which the slot is free; 0 if it is.
+    /// Timeline value after which the slot is free; 0 if it is free.
     pub owner: u64,
-    /// Dispatches that the recorder put into it since it was reset.
+    /// Dispatches recorded into it since it was reset.
     pub dispatches: u32,
 }
 
@@ -67,8 +67,8 @@ impl Slot {
         })
     }
 
-    /// Records one command of the stream or of a graph. `programs`: what its dispatches name by number; `words`: the
-    /// command's own, which the black box keeps.
+    /// Records one command of the stream or of a graph. `programs`: what its dispatches refer to by number. `words`:
+    /// the command's own, which the black box keeps.
     #[inline]
     pub fn record(
         &mut self,
@@ -147,7 +147,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Makes the slot ready for new commands. The device must have passed `owner`.
+    /// Resets the slot for new commands. The device must have passed `owner`.
     pub fn reset(&mut self) -> Result<()> {
         self.reset_with(vk::CommandPoolResetFlags::empty())
     }
@@ -169,19 +169,19 @@ impl Drop for Slot {
     }
 }
 
-/// The slots. No more of them are made, or used, than lists are in flight.
+/// The slots. Only as many are made and used as lists are in flight.
 pub struct Ring {
     device: Arc<Device>,
     blackbox: Arc<BlackBox>,
     pub slots: Vec<Slot>,
-    /// How many there may be.
+    /// Largest number of slots.
     most: usize,
-    /// The slot that records now, or that will next.
+    /// The slot that is recording, or that will record next.
     pub current: usize,
 }
 
 impl Ring {
-    /// With one slot; up to `most` are made when they are needed.
+    /// Starts with one slot; more, up to `most`, are made when needed.
     pub fn new(device: &Arc<Device>, blackbox: &Arc<BlackBox>, most: usize) -> Result<Self> {
         Ok(Self {
             device: Arc::clone(device),
@@ -196,23 +196,23 @@ impl Ring {
         &mut self.slots[self.current]
     }
 
-    /// Whether the device, at `completed`, has finished with a slot, or one may be made.
+    /// Whether the device, at `completed`, has finished with a slot, or a new one may be made.
     pub fn has_free(&self, completed: u64) -> bool {
         self.slots.len() < self.most || self.slots.iter().any(|slot| slot.owner <= completed)
     }
 
-    /// Frees the memory of long lists that the device, at `completed`, has finished with: it may be long before their slots
-    /// record another list.
+    /// Frees the memory of long lists that the device, at `completed`, has finished with: their slots may not be used
+    /// again for a long time.
     pub fn release(&mut self, completed: u64) {
         let done = |slot: &&mut Slot| slot.dispatches >= LONG && slot.owner <= completed;
         for slot in self.slots.iter_mut().filter(done) {
-            // If it fails, the slot is reset before it is used, which then says so.
+            // If it fails, the reset before the slot's next use reports it.
             let _ = slot.reset_with(vk::CommandPoolResetFlags::RELEASE_RESOURCES);
         }
     }
 
-    /// Moves to the first slot that the device has finished with; otherwise to a new one; if none can be made, to the one that
-    /// the device will finish with first. `seen`: the device's last known value; `ask` asks for the current one.
+    /// Moves to the first slot that the device has finished with; otherwise to a new one; if none can be made, to the
+    /// one that the device will finish with first. `seen`: the device's last known value; `ask` gets the current one.
     pub fn choose(&mut self, seen: u64, ask: impl FnOnce() -> u64) {
         let owners = self.slots.iter().map(|slot| slot.owner);
         let free = |completed| owners.clone().position(|owner| owner <= completed);

@@ -1,4 +1,4 @@
-//! What is to fail, and what has happened.
+//! Which calls should fail, and what has happened.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -1,4 +1,4 @@
-//! The functions that stand in front of the driver's.
+//! The functions that wrap the driver's.
 
 // The functions bear Vulkan's names.
 #![allow(non_snake_case)]

@@ -1,9 +1,8 @@
 //! A stand-in for the extensions that run kernels in PTX, for devices that have neither.
 //!
-//! A kernel of the tests stands in its module twice: in PTX, and as a comment in SPIR-V, which takes the same block of
-//! addresses and words as push constants (`__test__/lib/ptx.mjs`). A launch is a dispatch of that: what it does to
-//! memory, and what orders it, is real. It leaves another pipeline and other push constants bound than were there
-//! before, as the driver may.
+//! A test kernel is in its module twice: in PTX, and as a comment in SPIR-V, which takes the same block of addresses and
+//! words as push constants (`__test__/lib/ptx.mjs`). A launch is a dispatch of the SPIR-V, so its memory accesses and
+//! their order are real. As the driver may, it leaves another pipeline and other push constants bound than before.
 
 #![allow(non_snake_case)]
 

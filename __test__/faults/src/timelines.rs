@@ -1,6 +1,6 @@
 //! `VK_KHR_external_semaphore_fd` for timeline semaphores of devices that have none to export.
 //!
-//! What is exported is a pipe that holds the functions to wait with and to signal, and what to use them on, for the CUDA
+//! The exported descriptor is a pipe. It contains the functions that wait and signal, with their arguments, for the CUDA
 //! of `nccl.c` in the same process.
 
 #![allow(non_snake_case)]

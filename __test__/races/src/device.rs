@@ -1,6 +1,6 @@
-//! A device and its driver. The driver has the calls of `ash::Device` that the addon's files make,
-//! and takes what Vulkan promises no more than Vulkan does: pools, command buffers and the queue are
-//! used without a lock, and nothing but a submission and the timeline orders host and device.
+//! A device and its driver. The driver has the calls of `ash::Device` that the addon's files make, and
+//! guarantees no more than Vulkan does: pools, command buffers and the queue are used without a lock,
+//! and only a submission and the timeline order host and device.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! A member of a group of processes: threads that share the device call collectives in the midst of other work, the group's
-//! thread carries them out, and another one watches it, as `watch.mjs` does. The memory of a collective goes from the device to the
-//! engine and back, with nothing but two timelines to order that. An engine starts once in a process: one life is one process.
+//! A member of a group of processes. Threads that share the device call collectives between other work, the group's thread runs
+//! them, and another thread watches it, as `watch.mjs` does. The memory of a collective goes from the device to the engine and
+//! back, ordered only by two timelines. An engine starts once in a process: one life is one process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

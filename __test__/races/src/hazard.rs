@@ -1,4 +1,4 @@
-//! What commands say of hazards.
+//! The parts of hazard tracking that commands use.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages(u8);

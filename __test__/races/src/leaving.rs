@@ -1,4 +1,4 @@
-//! The end of the process, in the middle of it all: threads leave the driver before it ends.
+//! The end of the process in the middle of work: threads leave the driver before it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Memory of the readback blocks: some words of the host's each, that nothing guards.
+//! Memory of the readback blocks: some host words each, without any lock.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Memory that is read and written without any lock, so that the sanitizer sees where nothing orders
-//! one thread's use of it before another's.
+//! Memory that is accessed without any lock, so that the sanitizer reports two threads whose accesses
+//! nothing orders.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;

@@ -1,6 +1,6 @@
-//! The recorder: threads that share it, as workers share the device, write commands, hand them over,
-//! record in the call, help and wait. Each command moves a word that nothing but the order in which
-//! commands go from thread to thread makes visible to the device, and back.
+//! The recorder: threads share it, as workers share the device; they write commands, hand them over,
+//! record in the call, help and wait. Each command moves a word to the device and back, which only the
+//! hand-over of commands from thread to thread makes visible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Blocks that are read and written without any lock, so that the sanitizer sees one that is handed
-//! over too early.
+//! Blocks that are accessed without any lock, so that the sanitizer reports one that is reused too
+//! early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

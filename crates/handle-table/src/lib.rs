@@ -1,13 +1,12 @@
 //! Generational handle tables: a JS integer names one object for the life of the process.
 //!
-//! A handle is 31 bits: 20 bits of slot index, 11 bits of generation. A slot's generation grows with
-//! every reuse, so a stale handle never finds the slot's new object. Each kind of object has generations
-//! of its own ([`Kind`]), so a handle of one kind is none of another, and none is 0: what is below 2^20,
-//! such as the timeline values of most programs, is no handle at all. A slot that has used up its
-//! generations is set aside until all 2^20 slots are worn, which takes 2^29 objects and more. A device's
-//! table goes on where that of the device before it ended ([`Table::successor`]).
+//! A handle has 31 bits: 20 bits of slot index, 11 bits of generation. A slot's generation grows with every reuse, so a
+//! stale handle never finds the slot's new object. Each kind of object has its own generations ([`Kind`]), so a handle
+//! of one kind is never valid for another. No generation is 0, so a number below 2^20, such as most programs' timeline
+//! values, is never a handle. A slot that has used up its generations is set aside until all 2^20 slots are worn, which
+//! takes at least 2^29 objects. A device's table continues where the previous device's ended ([`Table::successor`]).
 //!
-//! An object belongs to the [`Owner`] whose call made it, until a call of another names it: then it is [`SHARED`].
+//! An object belongs to the [`Owner`] whose call made it, until another owner's call names it: then it is [`SHARED`].
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
@@ -18,10 +17,10 @@ const MAX_SLOTS: usize = 1 << INDEX_BITS;
 const INDEX_MASK: u32 = (MAX_SLOTS - 1) as u32;
 #[cfg(test)]
 const GENERATIONS: u32 = 1 << (31 - INDEX_BITS);
-/// `Slot::live` of a slot that holds nothing.
+/// `Slot::live` of an empty slot.
 const FREE: u32 = u32::MAX;
 
-/// What a table holds, by the generations that its handles have: from 1 to 2,047, and no other kind's.
+/// A kind of object, by the generations of its handles: from 1 to 2,047, and not shared with another kind.
 pub trait Kind {
     const FIRST: u32;
     const LAST: u32;
@@ -29,20 +28,20 @@ pub trait Kind {
 
 /// Whose calls use a table.
 pub type Owner = u32;
-/// What belongs to nobody in particular.
+/// The owner of objects that several owners use.
 pub const SHARED: Owner = 0;
 
 struct Slot<T> {
     /// Generation of the object in the slot, or `FREE`.
     live: u32,
-    /// Generation that the next object here will get.
+    /// Generation of the next object in this slot.
     next: u32,
     owner: Cell<Owner>,
     value: Option<T>,
 }
 
 pub struct Table<T> {
-    /// Whose call this is.
+    /// The owner whose call is running.
     pub caller: Owner,
     slots: Vec<Slot<T>>,
     /// Reusable slots, oldest first, so that generations wear evenly.
@@ -54,7 +53,7 @@ pub struct Table<T> {
 
 impl<T: Kind> Default for Table<T> {
     fn default() -> Self {
-        // Slot 0 stays unused: 0 is no handle, so a forgotten initialisation is an error.
+        // Slot 0 stays unused: handle 0 is never valid, so a forgotten initialisation is an error.
         let unused = Slot {
             live: FREE,
             next: T::FIRST,
@@ -80,7 +79,7 @@ impl<T: Kind> Table<T> {
         self.live == 0
     }
 
-    /// Stores an object and returns its handle; gives the object back when 2^20 are live.
+    /// Stores an object and returns its handle; returns the object if 2^20 are live.
     pub fn insert(&mut self, value: T) -> Result<i32, T> {
         let index = if let Some(index) = self.free.pop_front() {
             index
@@ -107,7 +106,7 @@ impl<T: Kind> Table<T> {
         Ok(((slot.live << INDEX_BITS) | index) as i32)
     }
 
-    /// The slot of a live handle, which the caller shares from now on with whoever made it.
+    /// The slot of a live handle. From now on the object is shared if the caller did not make it.
     #[inline]
     pub fn slot(&self, handle: i32) -> Option<u32> {
         let handle = handle as u32;
@@ -122,14 +121,14 @@ impl<T: Kind> Table<T> {
         Some(index)
     }
 
-    /// Has an object outlive whoever made it.
+    /// Makes an object outlive its owner.
     pub fn share(&self, handle: i32) {
         if let Some(slot) = self.slot(handle) {
             self.slots[slot as usize].owner.set(SHARED);
         }
     }
 
-    /// Handles of what belongs to `owner` alone.
+    /// Handles of the objects that only `owner` has used.
     pub fn owned(&self, owner: Owner) -> Vec<i32> {
         let slots = (0u32..).zip(&self.slots);
         slots
@@ -179,14 +178,14 @@ impl<T: Kind> Table<T> {
         })
     }
 
-    /// Takes every object out.
+    /// Removes and returns every object.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         let next = self.successor();
         let slots = std::mem::replace(self, next).slots;
         slots.into_iter().filter_map(|slot| slot.value)
     }
 
-    /// An empty table in which no handle of this one will ever find anything.
+    /// An empty table in which no handle of this one will ever be valid.
     pub fn successor(&self) -> Self {
         let mut next = Self {
             caller: SHARED,

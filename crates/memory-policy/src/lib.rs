@@ -1,25 +1,24 @@
-//! Which bytes of which block a buffer gets, how large the next block is, and when idle blocks are given up.
+//! Decides which bytes of which block a buffer gets, how large the next block is, and when idle blocks are freed.
 //!
-//! A pool of blocks is one space to it: the smallest free range that is large enough is taken, of those the one
-//! that lies first, and what comes back is joined with its free neighbours. So there is no list of sizes to keep
-//! or to tune, and a call costs a few steps in two balanced trees however many blocks there are. The driver is
-//! asked by whoever holds the policy.
+//! A pool of blocks is one space: allocation is best fit, and among equal ranges the first. A freed range is joined
+//! with its free neighbours. So there are no size classes to tune, and a call costs a few steps in two balanced trees,
+//! however many blocks there are. The caller talks to the driver.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Buffers start at this alignment, the largest that Vulkan lets a device ask for.
+/// Alignment of buffers: the largest that Vulkan lets a device require.
 pub const ALIGNMENT: u64 = 256;
-/// A new block is this part of what there is already, within [`Growth`]: larger ones would be left unused by more
-/// than that at the peak, smaller ones would be many.
+/// A new block is this fraction of what is allocated already, within [`Growth`]. Larger blocks would leave more unused
+/// at the peak; smaller ones would be many.
 const PART: u64 = 32;
-/// Idle blocks up to this size are never too many.
+/// Idle blocks up to this total are always kept.
 const MIN_IDLE: u64 = 256 << 20;
-/// The device's budget nears its end when less than this part of it would be left.
+/// The device's budget is nearly used up when less than this fraction of it would be left.
 const RESERVE: u64 = 16;
 
-/// Rounds the size of a staging block up: steps of 256 bytes up to 2 KiB, then eight steps an octave,
-/// so at most an eighth is unused.
+/// Rounds up the size of a staging block: steps of 256 bytes up to 2 KiB, then eight steps per octave, so at most an
+/// eighth is unused.
 pub fn size_class(bytes: u64) -> u64 {
     let last = bytes.max(ALIGNMENT) - 1;
     let octave = 63 - last.leading_zeros();
@@ -30,10 +29,10 @@ pub fn size_class(bytes: u64) -> u64 {
 /// Sizes of blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Growth {
-    /// Those that several buffers share.
+    /// Bounds of blocks that several buffers share.
     pub min: u64,
     pub max: u64,
-    /// All are multiples of this.
+    /// All sizes are multiples of this.
     pub page: u64,
 }
 
@@ -50,11 +49,11 @@ pub struct Policy {
     growth: Growth,
     /// Bytes of the largest block that the device allows.
     limit: u64,
-    /// Bytes of each block; 0 where the number is vacant.
+    /// Bytes of each block; 0 if the number is vacant.
     blocks: Vec<u64>,
-    /// Bytes of the free ranges, by block and offset; no two touch.
+    /// Bytes of the free ranges, by block and offset. No two touch.
     by_place: BTreeMap<(u32, u64), u64>,
-    /// The same by bytes, block and offset.
+    /// The same ranges by size, block and offset.
     by_size: BTreeSet<(u64, u32, u64)>,
     bytes: u64,
     free: u64,
@@ -74,7 +73,7 @@ impl Policy {
         }
     }
 
-    /// A range of `bytes` bytes, if there is one without a new block.
+    /// A range of `bytes` bytes from the existing blocks, if there is one.
     pub fn take(&mut self, bytes: u64) -> Option<Range> {
         let &(size, block, offset) = self.by_size.range((bytes, 0, 0)..).next()?;
         self.remove(block, offset, size);
@@ -88,7 +87,7 @@ impl Policy {
         })
     }
 
-    /// Takes back what [`Self::take`] gave.
+    /// Frees a range that [`Self::take`] returned.
     pub fn give_back(&mut self, range: Range) {
         let Range {
             block,
@@ -122,8 +121,7 @@ impl Policy {
         self.free -= bytes;
     }
 
-    /// Bytes of the next block, for a buffer of `bytes` bytes: as many such buffers as fit the usual size, in
-    /// whole pages.
+    /// Bytes of the next block, for buffers of `bytes` bytes: as many of them as fit the usual size, in whole pages.
     pub fn next_block(&self, bytes: u64) -> u64 {
         let usual = (self.bytes / PART).clamp(self.growth.min, self.growth.max);
         self.pages(bytes * (usual / bytes).max(1))
@@ -139,7 +137,7 @@ impl Policy {
         pages.min(self.limit.max(bytes))
     }
 
-    /// Adds a block, free as a whole; its number.
+    /// Adds a block that is entirely free. Returns its number.
     pub fn add(&mut self, bytes: u64) -> u32 {
         let vacant = self.blocks.iter().position(|&bytes| bytes == 0);
         let block = vacant.unwrap_or_else(|| {
@@ -152,7 +150,7 @@ impl Policy {
         block as u32
     }
 
-    /// Blocks without a buffer.
+    /// Blocks that hold no buffer.
     fn idle(&self) -> impl Iterator<Item = (u32, u64)> {
         let free = self.by_place.iter();
         free.filter(|&(&(block, offset), &bytes)| {
@@ -161,7 +159,7 @@ impl Policy {
         .map(|(&(block, _), &bytes)| (block, bytes))
     }
 
-    /// Gives up all blocks without a buffer; their numbers.
+    /// Removes all blocks that hold no buffer. Returns their numbers.
     pub fn remove_idle(&mut self) -> Vec<u32> {
         let idle: Vec<_> = self.idle().collect();
         for &(block, bytes) in &idle {
@@ -172,8 +170,8 @@ impl Policy {
         idle.into_iter().map(|(block, _)| block).collect()
     }
 
-    /// Whether idle blocks are to be given up before one of `more` bytes is made: the device's budget nears its
-    /// end, or they are more than what is in use.
+    /// Whether to free idle blocks before making one of `more` bytes: the device's budget is nearly used up, or they
+    /// exceed the memory in use.
     pub fn wants_trim(&self, more: u64, used: u64, budget: u64) -> bool {
         let idle: u64 = self.idle().map(|(_, bytes)| bytes).sum();
         let left = budget.saturating_sub(used.saturating_add(more));
@@ -185,7 +183,7 @@ impl Policy {
         self.bytes
     }
 
-    /// Bytes that buffers have.
+    /// Bytes in use by buffers.
     pub fn in_use(&self) -> u64 {
         self.bytes - self.free
     }
@@ -195,7 +193,7 @@ impl Policy {
         self.by_place.len()
     }
 
-    /// Whether the range is all of its block.
+    /// Whether the range is its whole block.
     pub fn is_whole(&self, range: &Range) -> bool {
         self.blocks[range.block as usize] == range.bytes
     }

@@ -1,5 +1,5 @@
-//! The policy without a driver: what a training run creates and destroys, and made-up programs, with what is
-//! destroyed coming back when the device would have finished with it. Prints what it costs.
+//! Tests the policy without a driver, on what a training run creates and destroys and on made-up programs. Destroyed
+//! buffers come back when the device would have finished with them. Prints what the policy costs.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -23,18 +23,18 @@ const PLENTY: u64 = 1 << 40;
 struct Replay {
     policy: Policy,
     live: HashMap<u64, Range>,
-    /// Bytes of live buffers, and the most there were; with what the device still used, the most there were.
+    /// Bytes of live buffers and their peak; the peak with buffers that the device was still using.
     bytes: u64,
     peak: u64,
     peak_held: u64,
-    /// The most bytes of blocks.
+    /// Peak bytes of blocks.
     peak_blocks: u64,
     /// Destroyed buffers with the value that frees them.
     retired: Vec<(u64, Range)>,
     created: u64,
     blocks: u64,
     returned: u64,
-    /// Free ranges at each creation, of which a call looks at about as many as their logarithm.
+    /// Sum of the number of free ranges at each creation; a call visits about the logarithm of that number.
     ranges: u64,
 }
 
@@ -93,7 +93,7 @@ impl Replay {
         }
     }
 
-    /// Bytes of blocks over `bytes`, at their peaks, in per cent.
+    /// Bytes of blocks beyond `bytes`, at their peaks, in percent.
     fn over(&self, bytes: u64) -> f64 {
         (self.peak_blocks as f64 / bytes as f64 - 1.0) * 100.0
     }
@@ -142,8 +142,8 @@ impl Replay {
     }
 }
 
-/// A creation with its bytes, a destruction with the value of the last use, a value that was waited for, or the end
-/// of a training step.
+/// A creation with its bytes, a destruction with the value of the last use, a value that was waited for, or the end of
+/// a training step.
 #[derive(Clone, Copy)]
 enum Event {
     Create(u64, u64),
@@ -244,7 +244,7 @@ fn a_program_that_frees_what_its_steps_left_behind_takes_no_more_blocks() {
     let is_end = |event: &Event| matches!(event, Event::Step);
     let end = events.iter().rposition(is_end).expect("a step");
     let before = events[..end].iter().rposition(is_end).expect("two steps");
-    // Of the last step, what becomes of its own buffers, and those of them that it leaves behind.
+    // Of the last step: what becomes of its own buffers, and which of them it leaves behind.
     let mut left = HashSet::new();
     let step: Vec<Event> = events[before + 1..=end]
         .iter()
@@ -276,7 +276,7 @@ fn a_program_that_frees_what_its_steps_left_behind_takes_no_more_blocks() {
     }
     replay.print("recorded run, then its last step again and again");
     println!("blocks by further step: {steps:?}");
-    // Nothing of the recorded steps is free before the first of these has ended.
+    // Nothing of the recorded steps is free before the first of these ends.
     assert!(steps[1..].iter().all(|&blocks| blocks == 0), "{steps:?}");
     assert!(replay.over(replay.peak_held) < 2.0);
     assert_eq!(replay.returned, 0);
@@ -293,8 +293,8 @@ impl Random {
     }
 }
 
-/// Steps of a made-up training program: weights stay; activations of each layer live until the way back, most of a
-/// layer's buffers until its end. Sizes are no multiples of a page. The device is `behind` submissions late.
+/// Steps of a made-up training program. Weights stay; activations of each layer live until its backward pass, most of a
+/// layer's buffers only until its end. Sizes are not multiples of a page. The device lags `behind` submissions.
 fn training(replay: &mut Replay, random: &mut Random, behind: u64) -> Vec<u64> {
     let (mut next, mut value) = (0, 0);
     let mut create = |replay: &mut Replay, bytes| {
@@ -386,7 +386,7 @@ fn random_programs_neither_overlap_nor_leak_and_waste_a_bounded_part() {
         ids.into_iter().for_each(|id| replay.destroy(id, 0));
         replay.reached(u64::MAX);
         replay.check();
-        // Joined again to whole blocks, which go as one.
+        // Joined to whole blocks again, which are freed as one.
         let blocks = replay.policy.blocks.iter().filter(|&&b| b > 0).count();
         assert_eq!(replay.policy.free_ranges(), blocks);
         assert_eq!(replay.policy.remove_idle().len(), blocks);

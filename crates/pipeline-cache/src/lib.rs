@@ -7,10 +7,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Larger ones are neither read nor written.
+/// Larger files are neither read nor written.
 const MAX_BYTES: u64 = 256 << 20;
-/// A file begins with this, then the length and the checksum of the driver's data as 64-bit little-endian words, then the
-/// data.
+/// A file is this magic number, the length and the checksum of the driver's data as 64-bit little-endian words, then
+/// the data.
 const MAGIC: &[u8; 8] = b"helios-1";
 const HEADER_BYTES: usize = 24;
 
@@ -25,7 +25,7 @@ impl CacheFile {
         }
     }
 
-    /// What [`Self::write`] wrote last; none if there is anything else in its place.
+    /// The data of the last [`Self::write`]; none if the file is missing or not exactly that.
     pub fn read(&self) -> Option<Vec<u8>> {
         let file = open_without_waiting(&self.path).ok()?;
         let metadata = file.metadata().ok()?;
@@ -33,14 +33,14 @@ impl CacheFile {
             return None;
         }
         let mut bytes = Vec::new();
-        // No more than it had when it was looked at, should it grow.
+        // Limited to the length seen above, in case the file grows.
         file.take(metadata.len()).read_to_end(&mut bytes).ok()?;
         let (head, data) = bytes.split_at_checked(HEADER_BYTES)?;
         (head == header(data)).then(|| data.to_vec())
     }
 
-    /// Writes a temporary file and renames it, so that a reader sees the whole old file or the whole new one. After a failure
-    /// only the old one is there.
+    /// Writes a temporary file and renames it, so that a reader sees the whole old file or the whole new one. After a
+    /// failure the old one is still there.
     pub fn write(&self, data: &[u8]) -> io::Result<()> {
         if data.len() as u64 > MAX_BYTES {
             return Err(ErrorKind::FileTooLarge.into());
@@ -81,7 +81,7 @@ fn checksum(data: &[u8]) -> u64 {
         .fold(hash, |hash, byte| mix(hash, u64::from(*byte)))
 }
 
-/// Opens for reading. Does not follow links, and does not wait for the writer of a FIFO.
+/// Opens for reading without following links, and without waiting for the writer of a FIFO.
 fn open_without_waiting(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -93,9 +93,9 @@ fn open_without_waiting(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// A new file in `folder` of a name that no other process has, on this host or another that shares the folder.
+/// A new file in `folder` with a name that no other process uses, on this host or another one that shares the folder.
 fn create_aside(folder: &Path) -> io::Result<(File, PathBuf)> {
-    // The standard library's only source of random numbers: every state has keys of its own, from the system.
+    // The standard library's only source of random numbers: each state has its own keys, from the system.
     let random = RandomState::new().build_hasher().finish();
     let path = folder.join(format!(".{random:016x}-{}.tmp", std::process::id()));
     let file = OpenOptions::new()
@@ -184,7 +184,7 @@ mod tests {
         for target in ["/dev/zero", "/dev/stdin", "device.bin"] {
             symlink(target, &file.path).unwrap();
             assert_eq!(file.read(), None, "a link to {target}");
-            // Writing puts a file into the link's place and leaves its target alone.
+            // Writing replaces the link and leaves its target alone.
             file.write(b"data").unwrap();
             assert_eq!(file.read().as_deref(), Some(&b"data"[..]));
             remove();

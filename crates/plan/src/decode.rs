@@ -1,12 +1,13 @@
 //! Packed dispatch lists: bytes from JavaScript to a checked [`Batch`], all or nothing.
 //!
 //! Three layouts, all little-endian and of any alignment:
+//!
 //! - [`decode_packed`]: records end to end, push constants inside each record;
-//! - [`decode_words`]: 32-bit words, push constants in one area behind the records;
+//! - [`decode_words`]: 32-bit words, push constants in one area after the records;
 //! - [`decode_dgc`]: 28-byte operations of one fixed pipeline.
 //!
-//! A list is checked whole before anything is handed on. The cost is linear in the bytes given:
-//! a claimed count that the bytes cannot hold allocates nothing.
+//! A list is checked completely before any of it is returned. The cost is linear in the bytes given: a claimed count
+//! that the bytes cannot hold allocates nothing.
 
 #![deny(unsafe_code)]
 
@@ -19,7 +20,7 @@ pub use error::{DecodeError, ErrorKind};
 use ranges::RANGE_BYTES;
 pub use ranges::{BindingLimits, BindingRange, RangeFault};
 
-/// Most buffers that one dispatch may bind.
+/// Largest number of buffers that one dispatch may bind.
 pub const MAX_BINDINGS: usize = 32;
 
 /// Bytes of one operation of [`decode_dgc`]: buffers a, b, c, element count, three group counts.
@@ -28,13 +29,13 @@ pub const DGC_OP_BYTES: usize = 28;
 /// Fixed part of a packed record without gZ: pipeline, n, flags, gX, write mask.
 const PACKED_HEADER: usize = 16;
 
-/// Words of a word-form record besides its buffers.
+/// Words of a word-form record without its buffers.
 const WORD_FIELDS: usize = 8;
 
 /// Bit of the high byte of a packed record's buffer count: ranges follow the handles.
 const RANGED: u8 = 1 << 7;
 
-/// The same of the word form's count.
+/// The same flag in the word form's count.
 const RANGED_WORD: u32 = 1 << 31;
 
 /// Words of a range in the word form.
@@ -51,7 +52,7 @@ pub struct PipelineShape {
     pub push_bytes: u32,
 }
 
-/// What the decoder asks of the handle tables; monomorphized, so the answers inline.
+/// What the decoder asks of the handle tables. Monomorphized, so the answers inline.
 pub trait Tables {
     /// The pipeline behind a live handle.
     fn pipeline(&self, handle: i32) -> Option<PipelineShape>;
@@ -59,14 +60,13 @@ pub trait Tables {
     fn buffer(&self, handle: i32) -> Option<u32>;
     /// `maxComputeWorkGroupCount` of the device.
     fn max_groups(&self) -> [u32; 3];
-    /// Whether there may be a buffer that is larger than one binding. Where there is none, whole
-    /// buffers need no look.
+    /// Whether any buffer may be larger than one binding can cover. If none is, whole buffers need no check.
     fn oversized(&self) -> bool;
-    /// What the device asks of a binding.
+    /// The device's limits for a binding.
     fn binding_limits(&self) -> BindingLimits;
     /// Bytes of the buffer in a live slot.
     fn buffer_bytes(&self, slot: u32) -> u64;
-    /// Its name, for errors.
+    /// The buffer's name, for errors.
     fn buffer_name(&self, slot: u32) -> Option<String>;
     /// Bit i: the pipeline in the slot uses binding i.
     fn used_bindings(&self, pipeline: u32) -> u32;
@@ -77,7 +77,7 @@ pub trait Tables {
 pub struct Dispatch {
     /// Pipeline slot.
     pub pipeline: u32,
-    /// Workgroups in x, y, z; a zero is a dispatch that does nothing.
+    /// Workgroups in x, y, z. With a zero the dispatch does nothing.
     pub groups: [u32; 3],
     /// First of its buffers in [`Batch::buffers`].
     pub first_buffer: u32,
@@ -87,7 +87,7 @@ pub struct Dispatch {
     pub push_start: u32,
     /// Bytes of push constants, the pipeline's `push_bytes`.
     pub push_len: u32,
-    /// Bindings that the caller says are written; no bit at or above `buffer_count`.
+    /// Bindings that the caller declared as written; no bit at or above `buffer_count`.
     pub write_mask: u32,
 }
 
@@ -108,8 +108,8 @@ pub struct Batch {
     pub dispatches: Vec<Dispatch>,
     /// Buffer slots of all dispatches, end to end, in binding order.
     pub buffers: Vec<u32>,
-    /// What is bound of each of them; empty where the whole list binds whole buffers. Ranges are inside
-    /// the buffer and within the device's limits; a size of 0 is the whole buffer.
+    /// What is bound of each of them; empty if the whole list binds whole buffers. Ranges are inside the buffer and
+    /// within the device's limits; a size of 0 means the whole buffer.
     pub ranges: Vec<BindingRange>,
 }
 
@@ -130,7 +130,7 @@ impl Batch {
         &self.buffers[first..first + dispatch.buffer_count as usize]
     }
 
-    /// What one of its dispatches binds of each of its buffers, as [`Self::ranges`] has it.
+    /// What one of its dispatches binds of each of its buffers, in the form of [`Self::ranges`].
     #[inline]
     #[must_use]
     pub fn ranges_of(&self, dispatch: &Dispatch) -> &[BindingRange] {
@@ -141,7 +141,7 @@ impl Batch {
         &self.ranges[first..first + dispatch.buffer_count as usize]
     }
 
-    /// Closes a decoded list: ranges are there for all buffers, or for none.
+    /// Completes a decoded list: afterwards there are ranges for all buffers or for none.
     fn finish(&mut self) {
         let whole = BindingRange::default();
         match self.ranges.iter().all(|range| *range == whole) {
@@ -168,13 +168,14 @@ pub struct DgcOp {
 
 /// Decodes `count` packed records, which must fill `bytes` exactly.
 ///
-/// A record is `i32 pipeline, u16 n, u16 flags, u32 gX, [u32 gZ,] u32 writeMask, i32 × n buffers,
-/// push constants`; flag bit 0 says that gZ is present (else 1), bits 15…1 are gY (0 means 1). With bit
-/// 15 of n set, `(u64 offset, u64 size) × n` follow the buffers, in bytes; a size of 0 is all to the end.
+/// A record is `i32 pipeline, u16 n, u16 flags, u32 gX, [u32 gZ,] u32 writeMask, i32 × n buffers, push constants`. Flag
+/// bit 0 says that gZ is present (else 1); bits 15…1 are gY (0 means 1). If bit 15 of n is set, `(u64 offset, u64 size)
+/// × n` follow the buffers, in bytes; a size of 0 means to the buffer's end.
+///
 /// [`Dispatch::push`] reads from the same `bytes`. Bits of the write mask at or above n are dropped.
 ///
 /// # Errors
-/// The first thing wrong, in record order; the batch is then empty.
+/// The first error in record order; the batch is then empty.
 pub fn decode_packed<T: Tables>(
     bytes: &[u8],
     count: usize,
@@ -233,8 +234,8 @@ fn packed_with_ranges<'a, T: Tables>(
     packed_record::<T, true>(bytes, rest, record, limits, tables, batch)
 }
 
-/// Decodes the record at the beginning of `rest`; what is left behind it. `RANGES`: it may have some, or
-/// its buffers are to be looked at.
+/// Decodes the record at the beginning of `rest` and returns the bytes after it. `RANGES`: the record may have ranges,
+/// or its buffers must be checked.
 #[inline(always)]
 fn packed_record<'a, T: Tables, const RANGES: bool>(
     bytes: &[u8],
@@ -304,18 +305,20 @@ fn packed_record<'a, T: Tables, const RANGES: bool>(
     Ok(&behind[push_bytes..])
 }
 
-/// Decodes a list of 32-bit words: `[count, wordsUntilPushArea]`, then per dispatch
-/// `[pipeline, n, buf0 … buf(n-1), gX, gY, gZ, pushOffset, pushSize, writeMask]`, then the push area.
-/// With the top bit of n set, four words for each buffer follow the buffers: byte offset and size, the
-/// low half first; a size of 0 is all to the end.
+/// Decodes a list of 32-bit words: `[count, wordsUntilPushArea]`, then per dispatch `[pipeline, n, buf0 … buf(n-1), gX,
+/// gY, gZ, pushOffset, pushSize, writeMask]`, then the push area.
 ///
-/// `wordsUntilPushArea` counts from the start of the list and must be where the records end.
-/// `pushOffset` and `pushSize` are bytes within the area, which may hold more than is used;
-/// `pushSize` must be the pipeline's. Group counts are literal: gY = 0 is a dispatch of nothing.
+/// If the top bit of n is set, four words for each buffer follow the buffers: byte offset and size, low half first; a
+/// size of 0 means to the buffer's end.
+///
+/// `wordsUntilPushArea` counts from the start of the list and must be where the records end. `pushOffset` and
+/// `pushSize` are bytes within the area, which may hold unused bytes; `pushSize` must be the pipeline's. Group counts
+/// are literal: with gY = 0 the dispatch does nothing.
+///
 /// [`Dispatch::push`] reads from the same `bytes`. Bits of the write mask at or above n are dropped.
 ///
 /// # Errors
-/// The first thing wrong, in record order; the batch is then empty.
+/// The first error in record order; the batch is then empty.
 pub fn decode_words<T: Tables>(
     bytes: &[u8],
     tables: &T,
@@ -411,7 +414,7 @@ fn words<T: Tables>(bytes: &[u8], tables: &T, batch: &mut Batch) -> Result<(), D
             // At most a quarter of the list's length, which fits 32 bits.
             first_buffer: first_buffer as u32,
             buffer_count: n,
-            // Inside the list, by the check of the range.
+            // Inside the list, because the range was checked.
             push_start: area_offset as u32 + push_offset,
             push_len: push_size,
             write_mask: u32::from_le_bytes(*mask) & mask_of(n),
@@ -432,11 +435,11 @@ fn words<T: Tables>(bytes: &[u8], tables: &T, batch: &mut Batch) -> Result<(), D
 
 /// Decodes `count` operations of `i32 a, i32 b, i32 c` (buffers), `u32 elements, u32 gX, gY, gZ`.
 ///
-/// `bytes` may be longer than `count` operations: callers keep one buffer for lists of all sizes.
-/// Group counts are literal.
+/// `bytes` may be longer than `count` operations: callers keep one buffer for lists of all sizes. Group counts are
+/// literal.
 ///
 /// # Errors
-/// The first thing wrong, in list order; `out` is then empty.
+/// The first error in list order; `out` is then empty.
 pub fn decode_dgc<T: Tables>(
     bytes: &[u8],
     count: usize,
@@ -498,7 +501,7 @@ fn check_length(bytes: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// Looks the pipeline up and checks that n is its binding count, so that n is at most 32 after it.
+/// Looks the pipeline up and checks that n is its binding count, hence at most 32.
 #[inline]
 fn check_pipeline<T: Tables>(
     tables: &T,
@@ -563,7 +566,7 @@ fn take_buffers<T: Tables>(
     handles: &[u8],
     slots: &mut Vec<u32>,
 ) -> Result<(), DecodeError> {
-    // One capacity check a record instead of one a buffer; which handle failed is found afterwards.
+    // One capacity check per record instead of one per buffer. If a handle fails, which one is found afterwards.
     let (handles, _) = handles.as_chunks::<4>();
     let mut all_live = true;
     slots.extend(handles.iter().map(|handle| {
@@ -577,8 +580,8 @@ fn take_buffers<T: Tables>(
     Err(unknown_buffer(tables, record, offset, handles))
 }
 
-/// Checks what a record binds of its buffers, which were just appended, and appends its ranges. Without
-/// ranges, it binds the buffers whole.
+/// Checks what a record binds of the buffers just appended, and appends its ranges. A record without ranges binds whole
+/// buffers.
 #[cold]
 fn take_ranges<T: Tables>(
     tables: &T,
@@ -629,7 +632,7 @@ fn unknown_buffer<T: Tables>(
     let (binding, handle) = handles
         .enumerate()
         .find(|(_, handle)| tables.buffer(*handle).is_none())
-        // Only tables that answer the same question differently get here.
+        // Reached only if the tables answer the same question differently.
         .unwrap_or((0, -1));
     DecodeError::UnknownBuffer {
         record,

@@ -1,12 +1,13 @@
-//! Hazards between commands: when must a barrier stand before the next one?
+//! Hazards between commands: when must a barrier precede the next one?
 //!
-//! Commands are recorded in call order into one queue. A command needs a barrier before it if it
-//! reads what an unordered command wrote, or writes what an unordered command read or wrote.
-//! The barrier is global, so that it orders everything recorded before it against everything
-//! after it: all that was noted is forgotten by starting a new epoch, in constant time.
+//! Commands are recorded in call order into one queue. A command needs a barrier before it if it reads what an
+//! unordered command wrote, or writes what an unordered command read or wrote. The barrier is global: it orders
+//! everything recorded before it against everything after it. So all notes can be forgotten by starting a new epoch, in
+//! constant time.
 //!
-//! Per command: [`Tracker::conflicts`] for each binding; if any, [`Tracker::barrier`] and one
-//! memory barrier from the stages it returns to all that follow; then [`Tracker::note`] for each.
+//! For each command: call [`Tracker::conflicts`] for each binding. If any conflicts, call [`Tracker::barrier`] and
+//! record one memory barrier from the stages it returns to all that follow. Then call [`Tracker::note`] for each
+//! binding.
 
 #![deny(unsafe_code)]
 
@@ -79,14 +80,14 @@ impl Stages {
         self.0
     }
 
-    /// The set that [`Stages::bits`] gave.
+    /// The set that [`Stages::bits`] returned.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 3)
     }
 
-    /// Whether nothing is in the set.
+    /// Whether the set is empty.
     #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
@@ -127,14 +128,14 @@ impl BitOrAssign for Stages {
     }
 }
 
-/// The current epoch and what happened in it. The rest is in each buffer's [`Marks`].
+/// The current epoch and its accesses. The rest is in each buffer's [`Marks`].
 #[derive(Debug)]
 pub struct Tracker {
-    /// Marks of this epoch are unordered against the next command; older ones are ordered.
+    /// Marks of this epoch are not ordered before the next command; older ones are.
     epoch: u64,
     /// Stages of the commands noted in this epoch.
     pending: Stages,
-    /// Any access to any buffer; at least as late as every buffer's marks.
+    /// Any access to any buffer; at least as recent as every buffer's marks.
     any: Marks,
     /// Accesses that may have touched every buffer.
     everything: Marks,
@@ -151,7 +152,7 @@ impl Tracker {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            // Above the default of `Marks`, so that a new buffer is clean.
+            // Above the default of `Marks`, so that a new buffer has no conflicts.
             epoch: 1,
             pending: Stages::NONE,
             any: Marks::default(),
@@ -190,12 +191,12 @@ impl Tracker {
         self.note_any(access, stages.into());
     }
 
-    /// Starts the next epoch behind a barrier that the caller records. Returns that barrier's source
-    /// stages; empty if nothing was noted since the last one, and then there is nothing to order.
+    /// Starts the next epoch, after a barrier that the caller records. Returns that barrier's source stages; if they
+    /// are empty, nothing was noted since the last barrier and there is nothing to order.
     ///
-    /// The barrier's destination must be every stage and access that this tracker is given. If the
-    /// command buffer that holds it is dropped instead of submitted, nothing is ordered: then note
-    /// everything as read and written by all stages, so that the next command gets a barrier.
+    /// The barrier's destination must be every stage and access that this tracker is given. If the command buffer with
+    /// the barrier is dropped instead of submitted, nothing is ordered: then note everything as read and written by all
+    /// stages, so that the next command gets a barrier.
     #[inline]
     #[must_use = "the epoch has moved on: the barrier must be recorded"]
     pub fn barrier(&mut self) -> Stages {
@@ -203,9 +204,8 @@ impl Tracker {
         std::mem::take(&mut self.pending)
     }
 
-    /// Starts the next epoch without a barrier, because something else has ordered everything noted
-    /// so far against everything to come: the next submission waits for its timeline value, or the queue
-    /// has been drained.
+    /// Starts the next epoch without a barrier, because something else has ordered everything noted so far before
+    /// everything that follows: the next submission waits for its timeline value, or the queue has been drained.
     #[inline]
     pub fn retire(&mut self) {
         self.epoch += 1;

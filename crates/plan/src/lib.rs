@@ -1,5 +1,4 @@
-//! Pure planning: packed lists to checked batches, accesses to barriers. No Vulkan call is made here and
-//! nothing is `unsafe`.
+//! Pure planning: packed lists to checked batches, accesses to barriers. No Vulkan calls and no `unsafe`.
 
 #![deny(unsafe_code)]
 

@@ -1,31 +1,31 @@
-//! Whether the launch of a kernel in PTX fits what its text declares and what its device runs: a launch that does not
-//! loses the device, and the driver does not say so before.
+//! Checks that the launch of a kernel in PTX fits what its text declares and what its device runs. A launch that does
+//! not fit loses the device, and the driver does not report it before.
 //!
-//! Pure: no device, no Vulkan. Instructions are not looked at: see [`check`] for what is.
+//! Pure: no device, no Vulkan. Instructions are not analysed; [`check`] says what is.
 #![forbid(unsafe_code)]
 
 mod text;
 
 use thiserror::Error;
 
-/// Bytes of shared memory, static and dynamic, of one block. More is legal PTX and loses the device (H200, driver
+/// Largest shared memory of a block, static and dynamic, in bytes. More is legal PTX but loses the device (H200, driver
 /// 580.159.04).
 pub const MAX_SHARED: u64 = 48 << 10;
-/// The same for a kernel in a cubin, which holds some of its own.
+/// The same for a kernel in a cubin, which may declare some of its own.
 pub const MAX_SHARED_CUBIN: u64 = MAX_SHARED - 1024;
-/// Bytes of a parameter block.
+/// Largest parameter block in bytes.
 pub const MAX_PARAMETERS: u64 = 4096;
 
-/// How every launch of a kernel will be.
+/// What all launches of a kernel have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
     /// PTX text, which may end with one NUL, or a cubin.
     pub data: &'a [u8],
     /// The kernel's name.
     pub entry: &'a str,
-    /// Addresses at the start of the parameter block, of 8 bytes each.
+    /// Number of addresses at the start of the parameter block, 8 bytes each.
     pub bindings: usize,
-    /// Bytes behind them.
+    /// Bytes of push constants after them.
     pub push_bytes: u32,
     /// Threads of a block.
     pub block: [u32; 3],
@@ -33,27 +33,27 @@ pub struct Launch<'a> {
     pub shared_bytes: u32,
 }
 
-/// What the device runs.
+/// The device's limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Most threads of a block, by axis.
+    /// Largest number of threads of a block, by axis.
     pub block: [u32; 3],
-    /// And in all.
+    /// Largest number of threads of a block in total.
     pub threads: u32,
 }
 
 /// How a kernel declares its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameters {
-    /// One for the whole block, or none.
+    /// One parameter for the whole block, or none.
     Block,
-    /// One of 8 bytes for each address, then one of 4 for each word.
+    /// One of 8 bytes for each address, then one of 4 bytes for each word.
     Each,
-    /// Otherwise, or not known.
+    /// Any other way, or unknown.
     Other,
 }
 
-/// What does not fit; `argument` is a name of [`Launch`] as JavaScript writes it.
+/// What does not fit; `argument` is the argument's name in JavaScript.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{argument} {problem}, got {value}")]
 pub struct Fault {
@@ -83,7 +83,7 @@ impl Launch<'_> {
         self.block.iter().map(|&n| u64::from(n)).product()
     }
 
-    /// What the text declares; none of a cubin.
+    /// What the text declares; none for a cubin.
     fn declared(&self) -> Result<Option<text::Entry>, Fault> {
         let unknown = |names: &str| {
             let problem = format!("must be the name of a kernel in the module ({names})");
@@ -135,11 +135,11 @@ impl Launch<'_> {
     }
 }
 
-/// Checks the launch: data that the driver's assembler may be given, a kernel of that name, a block that device and
-/// text (`.reqntid`, `.maxntid`) allow, no more shared memory than [`MAX_SHARED`] with what the text declares, and a
-/// parameter block of as many bytes as the kernel's parameters take. How those are declared.
+/// Checks a launch and returns how its parameters are declared. Checked are: the data (text or a cubin), a kernel of
+/// that name, a block that the device and the text (`.reqntid`, `.maxntid`) allow, shared memory of at most
+/// [`MAX_SHARED`] together with what the text declares, and a parameter block as large as the kernel's parameters.
 ///
-/// Of a cubin only its kernels' names are known.
+/// For a cubin only the kernels' names are known.
 pub fn check(launch: &Launch<'_>, limits: Limits) -> Result<Parameters, Fault> {
     if !launch.push_bytes.is_multiple_of(4) || launch.parameter_bytes() > MAX_PARAMETERS {
         let most = MAX_PARAMETERS.saturating_sub(8 * launch.bindings as u64);
@@ -285,7 +285,7 @@ mod tests {
         refused(pushing(3, 8), "pushBytes", "makes 32");
         refused(pushing(2, 6), "pushBytes", "multiple of 4");
         refused(pushing(32, 4096 - 252), "pushBytes", "at most 3840");
-        // Eight bytes of one word are as good as of two to the block, and not to each by itself.
+        // Two words and one of eight bytes are the same as one block, but not one by one.
         assert_eq!(check(&pushing(1, 16), LIMITS), Ok(Parameters::Other));
     }
 

@@ -1,5 +1,5 @@
-//! What the text of a PTX module says about a kernel, as far as a launch depends on it: parameters, shared
-//! memory, the size of a block. Not an assembler: what is not understood here is left to the driver's.
+//! Reads from a PTX module's text what a kernel's launch depends on: parameters, shared memory, the size of a block.
+//! Not an assembler: what is not understood here is left to the driver's.
 
 use std::iter::Peekable;
 
@@ -10,31 +10,31 @@ pub(crate) struct Parameter {
     pub(crate) bytes: u64,
 }
 
-/// What a kernel's declaration says.
+/// What a kernel declares.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// None if the list is not understood.
     pub(crate) parameters: Option<Vec<Parameter>>,
     /// Bytes of static shared memory: the module's, its functions', and the kernel's own.
     pub(crate) shared_bytes: u64,
-    /// `.reqntid`: threads of a block; what is left out is 1.
+    /// `.reqntid`: threads of a block; dimensions left out are 1.
     pub(crate) required: Option<[u32; 3]>,
-    /// `.maxntid`: most threads of a block, as a product.
+    /// `.maxntid`: largest number of threads of a block, as a product.
     pub(crate) most: Option<u64>,
 }
 
-/// Whether the data are an object file (a cubin) and not text.
+/// Whether the data are an object file (a cubin) rather than text.
 pub(crate) fn is_cubin(data: &[u8]) -> bool {
     data.starts_with(b"\x7fELF")
 }
 
-/// Whether a cubin has code for the kernel: a section that is named after it.
+/// Whether a cubin has code for the kernel, in a section named after it.
 pub(crate) fn cubin_has(data: &[u8], name: &str) -> bool {
     let section = [b".text.", name.as_bytes(), b"\0"].concat();
     data.windows(section.len()).any(|window| window == section)
 }
 
-/// The text in pieces: words, and single characters of punctuation. Comments and strings are left out.
+/// Splits the text into words and single punctuation characters, without comments and strings.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     const PUNCTUATION: &str = "(){}[],;<>=";
     let mut rest = text;
@@ -87,7 +87,7 @@ fn size_of_type(token: &str) -> Option<u64> {
     })
 }
 
-/// Bytes of an element, alignment, and where the name stands in a declaration: `.align 8 .b8 name[16]`.
+/// Bytes of an element, alignment, and the index of the name in a declaration: `.align 8 .b8 name[16]`.
 fn head(words: &[&str]) -> Option<(u64, u64, usize)> {
     let (mut element, mut align, mut vector) = (None, None, 1);
     let mut at = 0;
@@ -95,7 +95,7 @@ fn head(words: &[&str]) -> Option<(u64, u64, usize)> {
         match *word {
             ".v2" => vector = 2,
             ".v4" => vector = 4,
-            // What follows describes the memory behind a pointer.
+            // What follows describes the memory that the pointer points to.
             ".ptr" => {
                 while words.get(at + 1).is_some_and(|w| w.starts_with('.')) {
                     at += 1 + usize::from(words[at + 1] == ".align");
@@ -113,7 +113,7 @@ fn head(words: &[&str]) -> Option<(u64, u64, usize)> {
     Some((element, align.unwrap_or(element).max(1), at))
 }
 
-/// Bytes of the elements, by what stands behind their name: `[N]` for each dimension.
+/// Bytes of the elements, from the dimensions after their name: `[N]` each.
 fn array(element: u64, mut dimensions: &[&str]) -> Option<u64> {
     let mut bytes = element;
     while let ["[", count, "]", behind @ ..] = dimensions {
@@ -123,7 +123,7 @@ fn array(element: u64, mut dimensions: &[&str]) -> Option<u64> {
     dimensions.is_empty().then_some(bytes)
 }
 
-/// The parameters between parentheses, the first of which is taken already.
+/// The parameters up to the closing parenthesis; the opening one is consumed already.
 fn parameters<'a>(tokens: &mut impl Iterator<Item = &'a str>) -> Option<Vec<Parameter>> {
     let all: Vec<&str> = tokens.take_while(|token| *token != ")").collect();
     let mut list = Vec::new();
@@ -138,7 +138,7 @@ fn parameters<'a>(tokens: &mut impl Iterator<Item = &'a str>) -> Option<Vec<Para
     Some(list)
 }
 
-/// Numbers with commas between them.
+/// Numbers separated by commas.
 fn counts<'a>(tokens: &mut Peekable<impl Iterator<Item = &'a str>>) -> [u32; 3] {
     let mut counts = [1; 3];
     for count in &mut counts {
@@ -154,13 +154,13 @@ fn counts<'a>(tokens: &mut Peekable<impl Iterator<Item = &'a str>>) -> [u32; 3] 
     counts
 }
 
-/// What the text says about the kernel `name`; the names of the kernels that there are if it is not among them.
+/// What the text declares for the kernel `name`, or the names of all kernels if it is not among them.
 pub(crate) fn entry(text: &str, name: &str) -> Result<Entry, Vec<String>> {
     let mut tokens = tokens(text).peekable();
     let mut found = None;
     let mut names = Vec::new();
     let mut shared: u64 = 0;
-    // Whether what is declared here belongs to another kernel, and how deep in braces this is.
+    // Whether these declarations belong to another kernel, and how many braces are open.
     let (mut elsewhere, mut depth) = (false, 0u32);
     let mut external = false;
     while let Some(token) = tokens.next() {

@@ -1,9 +1,9 @@
-//! Which memory the pointers of a module may point to, and so which buffers its accesses touch.
+//! Which memory a module's pointers may point to, and so which buffers its accesses touch.
 //!
-//! A flow-insensitive, field-insensitive points-to analysis by inclusion (L. O. Andersen, "Program
-//! Analysis and Specialization for the C Programming Language", 1994) over the functions that `main` can
-//! reach. The set of every id is one 64-bit word, so a set grows at most 64 times and the fixpoint takes
-//! time linear in the module. What the analysis does not know, it assumes to be the worst.
+//! A flow-insensitive, field-insensitive points-to analysis by inclusion (L. O. Andersen, "Program Analysis and
+//! Specialization for the C Programming Language", 1994) over the functions that `main` can reach. The set of every id
+//! is one 64-bit word, so a set grows at most 64 times and the fixpoint takes time linear in the module. Whatever the
+//! analysis does not know, it assumes the worst.
 
 mod reach;
 mod solve;
@@ -18,26 +18,26 @@ use reach::Reach;
 use rspirv::spirv::{GlslStd450Op, Op, StorageClass};
 use std::collections::HashMap;
 
-/// What a pointer may point to: bits 0 to 31 are the storage buffer bindings, then these.
+/// What a pointer may point to: bits 0 to 31 are the storage buffer bindings, then the bits below.
 type Set = u64;
 /// Memory behind a device address.
 const ADDRESS: Set = 1 << 32;
 /// A value of unknown origin.
 const UNKNOWN: Set = 1 << 33;
-/// First of the bits for variables of the shader itself. The first one stands for all those whose type
-/// holds no pointer, the second for those that found no bit of their own.
+/// First bit for the shader's own variables. The first one stands for all whose type holds no pointer, the second for
+/// those that got no bit of their own.
 const LOCAL: u32 = 34;
 const LOCAL_PLAIN: u32 = LOCAL;
 const LOCAL_SHARED: u32 = LOCAL + 1;
 const LOCALS: Set = !0 << LOCAL;
 const BINDINGS: Set = (1 << 32) - 1;
 
-/// Nodes of the flow graph with a fixed place; those of ids follow.
+/// Nodes of the flow graph with fixed numbers; those of ids follow.
 const UNDEFINED: u32 = 0;
 /// Values that left the analysis: what they point to counts as read and written.
 const ESCAPED: u32 = 1;
-/// Operands of instructions that may access memory in a way not modelled here. All of it escapes; in
-/// addition a device address among them counts as used.
+/// Operands of instructions whose memory accesses are not modelled. All of them escape, and a device address among them
+/// counts as used.
 const TOUCHED: u32 = 2;
 /// What the variable of bit `LOCAL + i` contains.
 const CONTENTS: u32 = 3;
@@ -131,7 +131,7 @@ pub(super) fn analyse(module: &Module, layouts: &Layouts) -> Result<Access, Refl
     Ok(access)
 }
 
-/// Binding of a used storage buffer variable, after all the checks that it is one.
+/// The binding of a used storage buffer variable, after checking that it is one.
 fn binding(module: &Module, layouts: &Layouts, variable: &Variable) -> Result<u32, ReflectError> {
     let (offset, id) = (variable.at, variable.id);
     let data = layouts.data_type(variable);
@@ -171,7 +171,7 @@ fn binding(module: &Module, layouts: &Layouts, variable: &Variable) -> Result<u3
     Ok(binding)
 }
 
-/// The error for a variable that no pipeline of ours can provide.
+/// The error for a variable that our pipelines cannot provide.
 fn resource(layouts: &Layouts, variable: &Variable) -> ReflectError {
     let data = layouts
         .data_type(variable)
@@ -195,7 +195,7 @@ fn resource(layouts: &Layouts, variable: &Variable) -> ReflectError {
     }
 }
 
-/// Whether the instruction is debug information or the like, which touches no memory.
+/// Whether the instruction is debug information or similar, which touches no memory.
 fn non_semantic(module: &Module, inst: &Inst) -> bool {
     matches!(inst.op(), Some(Op::ExtInst | Op::ExtInstWithForwardRefsKHR))
         && inst.words.get(3).and_then(|set| module.sets.get(set)) == Some(&ExtendedSet::NonSemantic)
@@ -204,7 +204,7 @@ fn non_semantic(module: &Module, inst: &Inst) -> bool {
 /// A node's result type, as far as it matters to the flow.
 #[derive(Clone, Copy)]
 struct Node {
-    /// Values may carry pointers: only then does anything flow in.
+    /// Whether values may carry pointers: only then does anything flow in.
     carries: bool,
     /// Raw storage class, for values of pointer type.
     class: Option<u32>,
@@ -230,7 +230,7 @@ struct Graph<'m, 'a> {
     stores: Vec<(u32, u32)>,
     /// (pointer, reads, writes)
     accesses: Vec<(u32, bool, bool)>,
-    /// Node by which values reach all parameters of a function that is called back.
+    /// The node through which values reach all parameters of a function that is called back.
     callbacks: HashMap<usize, u32>,
     ids: Vec<u32>,
 }
@@ -259,7 +259,7 @@ impl<'m, 'a> Graph<'m, 'a> {
             node_of,
             sets,
             edges: vec![(TOUCHED, ESCAPED)],
-            // Whoever holds an escaped pointer may read and overwrite what it points to.
+            // Whoever has an escaped pointer may read and overwrite what it points to.
             loads: vec![(ESCAPED, ESCAPED)],
             stores: vec![(ESCAPED, UNDEFINED)],
             accesses: Vec::new(),
@@ -268,7 +268,7 @@ impl<'m, 'a> Graph<'m, 'a> {
         }
     }
 
-    /// The node of an id; one that nothing known defines is of unknown origin.
+    /// The node of an id; an id without a known definition is of unknown origin.
     fn node(&self, id: u32) -> u32 {
         self.node_of.get(&id).copied().unwrap_or(UNDEFINED)
     }
@@ -287,7 +287,7 @@ impl<'m, 'a> Graph<'m, 'a> {
         }
     }
 
-    /// Constants may be made of pointers to variables; an unknown declaration may do anything with them.
+    /// Constants may contain pointers to variables; an unknown declaration may do anything with them.
     fn global(&mut self, inst: &Inst) -> Result<(), ReflectError> {
         match inst.op() {
             Some(
@@ -397,7 +397,7 @@ impl<'m, 'a> Graph<'m, 'a> {
                 if !self.nodes[result as usize].carries
                     && matches!(op, Op::Bitcast | Op::ConvertPtrToU)
                 {
-                    // A pointer turns into a number; a device address does not access anything by that.
+                    // A pointer becomes a number; that alone accesses nothing through a device address.
                     let value = self.node(inst.word(3)?);
                     self.edge(value, ESCAPED);
                 }
@@ -454,14 +454,14 @@ impl<'m, 'a> Graph<'m, 'a> {
         Ok(())
     }
 
-    /// A value that comes into being here: if it is a device address, it may be any.
+    /// A value of new origin: if it is a device address, it may be any address.
     fn address(&mut self, node: u32) {
         if self.nodes[node as usize].is_address() {
             self.sets[node as usize] |= ADDRESS;
         }
     }
 
-    /// The result may be, hold or point into what the operands are.
+    /// The result may be an operand, contain it, or point into it.
     fn copy(&mut self, inst: &Inst) -> Result<(), ReflectError> {
         let result = self.node(inst.word(2)?);
         self.operands(inst, |graph, value| graph.edge(value, result))
@@ -483,8 +483,8 @@ impl<'m, 'a> Graph<'m, 'a> {
         result
     }
 
-    /// An instruction that is not modelled: may access all memory that it gets a pointer to, call the
-    /// functions it names with any of its operands, and return a pointer of unknown origin.
+    /// An instruction that is not modelled: it may access all memory that it gets a pointer to, call the functions it
+    /// names with any of its operands, and return a pointer of unknown origin.
     fn other(&mut self, inst: &Inst) -> Result<(), ReflectError> {
         self.operands(inst, |graph, value| graph.edge(value, TOUCHED))?;
         self.call_back(inst)?;
@@ -505,7 +505,7 @@ impl<'m, 'a> Graph<'m, 'a> {
         let Some(&function) = self.module.function_of.get(&callee) else {
             return Err(malformed(
                 inst.at,
-                format!("OpFunctionCall of %{callee}, which is no function"),
+                format!("OpFunctionCall of %{callee}, which is not a function"),
             ));
         };
         let module = self.module;
@@ -526,15 +526,16 @@ impl<'m, 'a> Graph<'m, 'a> {
         Ok(())
     }
 
-    /// Functions among the operands of an instruction other than a call (per-element, reduction and
-    /// decode functions): every operand may reach every parameter.
+    /// Functions among the operands of an instruction other than a call (per-element, reduction and decode functions):
+    /// every operand may reach every parameter.
     fn call_back(&mut self, inst: &Inst) -> Result<(), ReflectError> {
         let module = self.module;
         let mut ids = std::mem::take(&mut self.ids);
         let result = inst.operand_ids(module.bound, &mut ids);
         ids.retain(|id| module.function_of.contains_key(id));
         if !ids.is_empty() {
-            // One node for the operands, one for the parameters of each function: no product of the two.
+            // One node for the operands and one for each function's parameters, so the edges are their sum, not their
+            // product.
             let operands = self.new_node();
             for id in &ids {
                 let sink = self.parameters(*id);
@@ -546,8 +547,8 @@ impl<'m, 'a> Graph<'m, 'a> {
         result
     }
 
-    /// The node whose values reach all parameters of the function `id`, which is called back. What it
-    /// returns goes to whoever calls it.
+    /// The node whose values reach all parameters of the function `id`, which is called back. What the function returns
+    /// goes to its caller.
     fn parameters(&mut self, id: u32) -> u32 {
         let module = self.module;
         let function = module.function_of[&id];
@@ -565,7 +566,7 @@ impl<'m, 'a> Graph<'m, 'a> {
         sink
     }
 
-    /// End of what the instruction touches of a push constant block.
+    /// End, in bytes, of what the instruction touches of a push constant block.
     fn push_end(
         &mut self,
         inst: &Inst,
@@ -593,7 +594,7 @@ impl<'m, 'a> Graph<'m, 'a> {
         result.map(|()| end.unwrap_or(0))
     }
 
-    /// Reads the accesses off the solved sets.
+    /// Derives the accesses from the solved sets.
     fn collect(&self, access: &mut Access) {
         let mut note = |set: Set, reads: bool, writes: bool| {
             let bindings = (set & BINDINGS) as u32;
@@ -605,7 +606,7 @@ impl<'m, 'a> Graph<'m, 'a> {
         let anything = ADDRESS | Set::from(access.used);
         for &(pointer, reads, writes) in &self.accesses {
             let set = self.sets[pointer as usize];
-            // A pointer that nothing known flows into (a null or undefined one, say) may be any of its kind.
+            // A pointer into which nothing known flows (null or undefined, say) may be any of its kind.
             let lost = match self.nodes[pointer as usize].class.map(storage_class) {
                 _ if set & UNKNOWN != 0 => anything,
                 Some(Some(StorageClass::StorageBuffer | StorageClass::Uniform))

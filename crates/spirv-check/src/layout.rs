@@ -9,7 +9,7 @@ use std::collections::HashMap;
 #[derive(Clone, Debug)]
 pub(super) struct Type<'a> {
     pub kind: Kind<'a>,
-    /// A value of the type may be or contain a pointer.
+    /// Whether a value of the type may be or contain a pointer.
     pub holds_pointer: bool,
     /// Size in bytes: with the explicit layout where decorated, else packed with C alignment.
     pub size: Option<u64>,
@@ -81,7 +81,7 @@ impl<'a> Layouts<'a> {
         self.types.get(&ty)
     }
 
-    /// Whether a value of type `ty` may carry a pointer. Unknown types may.
+    /// Whether a value of type `ty` may carry a pointer; true for unknown types.
     pub fn holds_pointer(&self, ty: u32) -> bool {
         self.types.get(&ty).is_none_or(|t| t.holds_pointer)
     }
@@ -118,7 +118,7 @@ impl<'a> Layouts<'a> {
         }
     }
 
-    /// The bits of a scalar constant that no specialization changes.
+    /// The bits of a scalar constant that no specialization can change.
     fn fixed(&self, id: u32) -> Option<u64> {
         match self.constants.get(&id)? {
             Constant::Scalar {
@@ -128,7 +128,7 @@ impl<'a> Layouts<'a> {
         }
     }
 
-    /// Workgroup memory of those variables of `used` that live there.
+    /// Workgroup memory of the variables in `used`.
     pub fn shared_bytes(&self, module: &Module<'a>, used: &[usize]) -> Option<u64> {
         let mut sum = 0u64;
         let mut aliased = 0u64;
@@ -151,8 +151,8 @@ impl<'a> Layouts<'a> {
         sum.checked_add(aliased)
     }
 
-    /// First byte behind what an access chain into a block of type `ty` can touch, given its index ids.
-    /// The walk stops at the first index that is not a fixed constant: all of what lies below counts.
+    /// First byte after what an access chain into a block of type `ty` can touch, given its index ids. The walk stops
+    /// at the first index that is not a fixed constant: everything below it counts.
     pub fn access_end(&self, module: &Module<'a>, mut ty: u32, indices: &[u32]) -> Option<u64> {
         let mut offset = 0u64;
         for &index in indices {
@@ -192,7 +192,7 @@ impl<'a> Layouts<'a> {
         offset.checked_add(self.types.get(&ty)?.size?)
     }
 
-    /// Size of a structure member, with its matrix stride where it has one.
+    /// Size of a structure member, with its matrix stride if it has one.
     fn member_size(&self, module: &Module<'a>, ty: u32, index: u32, member: u32) -> Option<u64> {
         let known = self.types.get(&member)?;
         let layout = module
@@ -336,7 +336,7 @@ impl<'a> Layouts<'a> {
         Ok(())
     }
 
-    /// Size and alignment of `count` elements in a row, `stride` bytes apart (default: packed).
+    /// Size and alignment of `count` consecutive elements, `stride` bytes apart (packed by default).
     fn repeated(&self, element: u32, count: u64, stride: Option<u64>) -> (Option<u64>, u64) {
         let Some(ty) = self.types.get(&element) else {
             return (None, 1);

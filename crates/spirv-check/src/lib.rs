@@ -1,15 +1,18 @@
-//! SPIR-V compute shaders, read and checked before a driver sees them. It knows no Vulkan, no Node-API, no device.
+//! Reads and checks SPIR-V compute shaders before a driver sees them. Without Vulkan, Node-API or a device.
 //!
-//! [`reflect`] says which storage buffers a shader reads and writes, whether it goes through device addresses, and
-//! the interface that its pipeline layout must have.
+//! [`reflect`] says which storage buffers a shader reads and writes, whether it uses device addresses, and the
+//! interface that its pipeline layout must have.
 //!
-//! The recorded order of dispatches rests on this answer, so it is derived from the instructions alone
-//! (`NonWritable`, `NonReadable` and the caller's write mask are not believed) and errs on one side only:
-//! an access may be reported that never happens, an access that may happen is never left out.
+//! The order of recorded dispatches depends on this answer. So it is derived only from the instructions (`NonWritable`,
+//! `NonReadable` and the caller's write mask are not trusted), and it errs on one side: it may report an access that
+//! never happens, but never omits one that may happen.
 //!
+//! ```text
 //! words → `module` (instructions, declarations) → `layout` (constants, types, sizes)
 //!       → `flow` (which pointers reach which access) → [`Reflection`].
-//! [`validate`] checks the whole module besides, for safe mode.
+//! ```
+//!
+//! [`validate`] also checks the whole module, for safe mode.
 #![forbid(unsafe_code)]
 
 mod flow;
@@ -23,7 +26,7 @@ use layout::Layouts;
 use module::Module;
 use rspirv::spirv::{Capability, ExecutionMode, StorageClass};
 
-/// Storage buffer bindings that one pipeline may have: one bit each in the access masks.
+/// Number of storage buffer bindings that one pipeline may have: one bit each in the access masks.
 pub const MAX_BINDINGS: u32 = 32;
 
 /// What a compute shader's entry point `main` reads, writes and needs.
@@ -43,16 +46,16 @@ pub struct Reflection {
     pub address_writes: bool,
     /// End, in bytes, of the last push constant that `main` can read; 0 when it reads none.
     pub push_bytes: u32,
-    /// Size in bytes of the whole push constant block that `main` uses, read or not; 0 when it uses none.
-    /// Vulkan wants it inside the layout's push constant range (VUID-VkComputePipelineCreateInfo-layout-10070).
+    /// Size in bytes of the whole push constant block that `main` uses, read or not; 0 if it uses none. Vulkan requires
+    /// it to be inside the layout's push constant range (VUID-VkComputePipelineCreateInfo-layout-10070).
     pub push_block_bytes: u32,
     /// Invocations per workgroup in x, y and z under the given specialization.
     pub workgroup_size: [u32; 3],
-    /// `SpecId` of the specialization constant that sets each dimension, if one does. `None` also for a
-    /// dimension computed from specialization constants: ask [`reflect_with`] for its value.
+    /// `SpecId` of the specialization constant that sets each dimension, if one does. Also `None` for a dimension
+    /// computed from specialization constants: ask [`reflect_with`] for its value.
     pub workgroup_size_ids: [Option<u32>; 3],
-    /// Workgroup memory of the variables that `main` uses, in bytes, under the given specialization;
-    /// `None` when an array length is beyond what is evaluated here. Variables that alias count once.
+    /// Workgroup memory of the variables that `main` uses, in bytes, under the given specialization. `None` if an array
+    /// length cannot be evaluated here. Variables that alias count once.
     pub shared_bytes: Option<u64>,
     /// Declared capabilities (`OpCapability`), in order.
     pub capabilities: Vec<u32>,
@@ -97,10 +100,10 @@ pub enum ReflectError {
         id: u32,
         bound: u32,
     },
-    /// More ids than the module could define, for each of which a driver reserves memory.
+    /// More ids than the module could define; a driver reserves memory for each.
     #[error("word 3: a bound of {bound} ids is too much for a module of {words} words")]
     Bound { bound: u32, words: usize },
-    /// Any other break of the SPIR-V rules that reflection rests on.
+    /// Any other violation of the SPIR-V rules that reflection relies on.
     #[error("word {offset}: {what}")]
     Malformed { offset: usize, what: String },
     /// No compute entry point named `main`.
@@ -151,8 +154,8 @@ pub fn reflect(words: &[u32]) -> Result<Reflection, ReflectError> {
     reflect_with(words, &[])
 }
 
-/// [`reflect`] under a specialization: word `i` is the value of the constant with `SpecId` `i`. It decides
-/// the workgroup size and the workgroup memory; what is read and written is found for every specialization.
+/// [`reflect`] under a specialization: word `i` is the value of the constant with `SpecId` `i`. It determines the
+/// workgroup size and the workgroup memory. Reads and writes are found for every specialization.
 ///
 /// # Errors
 /// As [`reflect`].
@@ -240,7 +243,7 @@ fn workgroup_size(
     Ok((size, spec_ids))
 }
 
-/// The storage class of a module's word, when this analysis gives it a meaning.
+/// The storage class of a word, if this analysis knows it.
 fn storage_class(word: u32) -> Option<StorageClass> {
     StorageClass::from_u32(word)
 }

@@ -20,7 +20,7 @@ static GRAMMAR: LazyLock<Vec<Option<&'static Instruction<'static>>>> = LazyLock:
 });
 
 const HEADER_WORDS: usize = 5;
-/// Ids that any module may have room for: tools leave gaps where they take instructions out.
+/// Ids that any module may declare: tools leave gaps where they remove instructions.
 const SPARSE_IDS: usize = 1 << 16;
 const MAGIC: u32 = 0x0723_0203;
 
@@ -61,7 +61,7 @@ impl<'a> Inst<'a> {
         })
     }
 
-    /// An instruction that is no part of the module by itself; errors name the word `at`.
+    /// An instruction that is not part of the module itself; errors name the word `at`.
     pub fn detached(words: &'a [u32], at: usize) -> Result<Self, ReflectError> {
         Ok(Self {
             at,
@@ -94,7 +94,7 @@ impl<'a> Inst<'a> {
         }
     }
 
-    /// Result type and result id. An unknown instruction has none that could be told.
+    /// Result type and result id; none for an unknown instruction.
     pub fn result(&self, bound: u32) -> Result<(Option<u32>, Option<u32>), ReflectError> {
         let kind = |i: usize| self.grammar.and_then(|g| g.operands.get(i)).map(|o| o.kind);
         let at = |i: usize| self.check_id(self.word(i)?, bound);
@@ -119,9 +119,8 @@ impl<'a> Inst<'a> {
         Ok(id)
     }
 
-    /// Collects into `out` every operand that is or may be an id, but for the result and its type. All
-    /// words of an unknown instruction may be ids, and so may the words behind an operand whose shape
-    /// is not known here.
+    /// Collects into `out` every operand that is or may be an id, except the result and its type. All words of an
+    /// unknown instruction may be ids, and so may the words after an operand whose shape is not known here.
     pub fn operand_ids(&self, bound: u32, out: &mut Vec<u32>) -> Result<(), ReflectError> {
         use OperandKind as K;
         out.clear();
@@ -163,8 +162,8 @@ impl<'a> Inst<'a> {
                     // Literals and block labels up to the end.
                     K::LoopControl | K::PairLiteralIntegerIdRef => return Ok(()),
                     _ => {
-                        // A mask with operands (TensorAddressingOperands, ImageOperands, …), or a kind
-                        // that is newer than this code.
+                        // A mask with operands (TensorAddressingOperands, ImageOperands, …), or a kind newer than this
+                        // code.
                         out.extend_from_slice(&self.words[at - 1..]);
                         return Ok(());
                     }
@@ -178,7 +177,7 @@ impl<'a> Inst<'a> {
         Ok(())
     }
 
-    /// Steps over the operands of the memory access mask `mask`, which start at word `at`.
+    /// Skips the operands of the memory access mask `mask`, which start at word `at`.
     fn memory_access(&self, mask: u32, mut at: usize, out: &mut Vec<u32>) -> usize {
         let mask = MemoryAccess::from_bits_retain(mask);
         let plain =
@@ -236,7 +235,7 @@ impl Decorations {
     }
 }
 
-/// Where a structure member lies.
+/// Where a structure member is.
 #[derive(Clone, Copy, Default)]
 pub(super) struct MemberLayout {
     pub offset: Option<u32>,
@@ -300,7 +299,7 @@ pub(super) struct Module<'a> {
     pub variables: Vec<Variable>,
     pub functions: Vec<Function>,
     pub function_of: HashMap<u32, usize>,
-    /// Offsets of the instructions outside functions that declare types, constants and what is unknown.
+    /// Offsets of the instructions outside functions that declare types, constants and anything unknown.
     pub globals: Vec<usize>,
     pub cooperative_matrix: bool,
 }
@@ -530,8 +529,8 @@ impl<'a> Module<'a> {
                     self.decorations.entry(target).or_default().add(group);
                 }
             }
-            // Offsets through OpGroupMemberDecorate are not followed: such a structure has no known size,
-            // which is an error where a size is needed.
+            // Offsets through OpGroupMemberDecorate are not followed: such a structure has no known size, which is an
+            // error if a size is needed.
         }
         Ok(())
     }
@@ -560,7 +559,7 @@ impl<'a> Module<'a> {
         if !self.function_of.contains_key(&main) {
             return Err(malformed(
                 HEADER_WORDS,
-                format!("entry point \"main\" names %{main}, which is no function"),
+                format!("entry point \"main\" names %{main}, which is not a function"),
             ));
         }
         self.main = main;

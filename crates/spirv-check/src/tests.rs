@@ -1,5 +1,5 @@
-//! Modules compiled from GLSL for what producers emit, here; modules assembled by hand for what they
-//! could, in [`assembled`]; random and damaged ones in [`random`].
+//! Modules compiled from GLSL, for what compilers emit. [`assembled`] has modules made by hand, for what they could
+//! emit; [`random`] has random and damaged ones.
 
 mod assembled;
 mod random;
@@ -51,8 +51,8 @@ layout(set = 0, binding = 1) buffer B { float b[]; };
 layout(set = 0, binding = 2) buffer C { float c[]; };
 ";
 
-/// Reflects a shader of 32 invocations with the buffers a, b, c (bindings 0, 1, 2), further declarations
-/// `head` and the body `main`, in which `i` is the invocation.
+/// Reflects a shader of 32 invocations with the buffers a, b, c (bindings 0, 1, 2), further declarations `head` and the
+/// body `main`, in which `i` is the invocation.
 fn glsl(head: &str, main: &str) -> Reflection {
     let source = format!(
         "{EXTENSIONS}layout(local_size_x = 32) in;\n{BUFFERS}{head}\nvoid main() {{ uint i = gl_GlobalInvocationID.x; {main} }}"
@@ -228,7 +228,7 @@ fn tensor_loads_stores_and_callbacks() {
     );
     assert_eq!(access(&glsl(MATRICES, &main)), (0b001, 0b010));
 
-    // What the callbacks touch counts, and only if they are used.
+    // What the callbacks touch counts only if they are used.
     let head = format!(
         "{MATRICES}
         float each(const in uint row, const in uint col, const in float x, const in float s) {{ c[row] = x; return x * s; }}
@@ -283,7 +283,7 @@ fn device_addresses() {
         address(&glsl(head, "a[i] = float(uint64_t(p.from));")),
         (false, false)
     );
-    // Structures of addresses in a buffer; handing an address on is no access through it.
+    // Structures of addresses in a buffer: passing an address on is not an access through it.
     let r = glsl(head, "Args v = args[i]; v.to.x[i] = v.from.x[i];");
     assert_eq!((address(&r), access(&r)), ((true, true), (1 << 3, 0)));
     let r = glsl(head, "args[i].from = p.from;");
@@ -400,7 +400,7 @@ fn unsupported_resources() {
         ),
         &["an array of buffers"],
     );
-    // Declared but not used: no need of the pipeline.
+    // Declared but unused resources are not the pipeline's concern.
     let unused = format!(
         "#version 460\nlayout(local_size_x = 1) in; {buffer} layout(set = 3, binding = 40) uniform U {{ float u; }}; void main() {{ a[0] = 1.0; }}"
     );

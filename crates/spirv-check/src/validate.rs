@@ -1,15 +1,18 @@
-//! Whether a module keeps the rules that a driver rests on, for safe mode: a driver may crash, or worse, on
-//! one that does not.
+//! Checks that a module obeys the rules that a driver relies on, for safe mode: a module that does not may crash the
+//! driver, or worse.
 //!
-//! This is a list of what is let through, not of what is refused: an instruction, decoration or capability
-//! that has no rule here is an error. What it lets through is what compilers make of compute shaders over
-//! storage buffers; device addresses, pointers in variables, cooperative matrices, images and unstructured
-//! control flow are not in it. Every rule is one of the SPIR-V specification or stricter, which the tests hold
-//! against `spirv-val`. Names and other debug information are not looked at: [`secure`] takes them out.
+//! This is a list of what is allowed, not of what is refused: an instruction, decoration or capability without a rule
+//! here is an error. Allowed is what compilers emit for compute shaders over storage buffers. Device addresses,
+//! pointers in variables, cooperative matrices, images and unstructured control flow are not. Every rule is one of the
+//! SPIR-V specification or stricter, which the tests compare with `spirv-val`. Names and other debug information are
+//! not checked: [`secure`] removes them.
 //!
-//! [`declarations`] and [`interface`] (layout, variables) → [`flow`] (structured control flow, what dominates
-//! what) → [`typing`], [`memory`], [`subgroup`] and [`extended`] (operands of each instruction) → [`secure`]
-//! (indices in bounds, variables zeroed).
+//! ```text
+//! [`declarations`] and [`interface`] (layout, variables)
+//! → [`flow`] (structured control flow, dominance)
+//! → [`typing`], [`memory`], [`subgroup`] and [`extended`] (operands of each instruction)
+//! → [`secure`] (indices in bounds, variables zeroed).
+//! ```
 
 mod declarations;
 mod extended;
@@ -32,20 +35,19 @@ use std::collections::HashMap;
 
 type Result<T> = std::result::Result<T, ReflectError>;
 
-/// What a device has turned on.
+/// What a device has enabled.
 #[derive(Clone, Debug, Default)]
 pub struct Support {
     /// Largest SPIR-V version, as in a module's header.
     pub version: u32,
-    /// Capabilities of SPIR-V that its features allow.
+    /// SPIR-V capabilities that its features allow.
     pub capabilities: Vec<u32>,
     /// Bytes of workgroup memory.
     pub shared_bytes: u64,
 }
 
-/// Checks a module whose specialization constant `i` is word `i`, and gives back what a driver may see of
-/// it: every index into an array of known length is within it, variables of the shader start as zeros, and
-/// debug information is gone.
+/// Checks a module whose specialization constant `i` is word `i`, and returns the module for the driver: every index
+/// into an array of known length is in bounds, the shader's variables start as zeros, and debug information is gone.
 ///
 /// # Errors
 /// [`ReflectError`] for the first rule that the module breaks.
@@ -73,7 +75,7 @@ enum Def<'a> {
     /// Nothing, or debug information.
     None,
     Type(Type<'a>),
-    /// `fixed`: under every specialization.
+    /// `fixed`: the same under every specialization.
     Constant {
         ty: u32,
         fixed: bool,
@@ -127,7 +129,7 @@ struct Shape {
     count: u32,
 }
 
-/// Storage classes that are let through.
+/// Storage classes that are allowed.
 mod class {
     pub const INPUT: u32 = 1;
     pub const UNIFORM: u32 = 2;
@@ -147,7 +149,7 @@ mod class {
     ];
 }
 
-/// Scopes that are let through in barriers and over subgroups.
+/// Scopes that are allowed in barriers and over subgroups.
 mod scope {
     pub const WORKGROUP: u64 = 2;
     pub const SUBGROUP: u64 = 3;
@@ -164,7 +166,7 @@ struct Checker<'m, 'a> {
     /// By structure and member.
     members: HashMap<(u32, u32), Vec<&'a [u32]>>,
     version: u32,
-    /// What declared each constant and variable.
+    /// The instruction that declared each constant and variable.
     made: HashMap<u32, Op>,
     /// Variables that the entry point lists.
     listed: Vec<u32>,
@@ -203,11 +205,11 @@ impl<'m, 'a> Checker<'m, 'a> {
             | Def::Variable { ty, .. }
             | Def::Parameter { ty }
             | Def::Value { ty } => Ok(ty),
-            _ => Err(wrong(inst, format!("uses %{id}, which is no value"))),
+            _ => Err(wrong(inst, format!("uses %{id}, which is not a value"))),
         }
     }
 
-    /// The bits of an integer constant that no specialization changes.
+    /// The bits of an integer constant that no specialization can change.
     fn fixed(&self, id: u32) -> Option<u64> {
         match self.def(id) {
             Def::Constant { fixed: true, .. } => self.layouts.scalar(id),
@@ -249,7 +251,7 @@ impl<'m, 'a> Checker<'m, 'a> {
         list.iter().copied().find(|d| d[0] == decoration)
     }
 
-    /// Whether the instruction tells a debugger something, and no driver.
+    /// Whether the instruction is only for debuggers.
     fn is_debug(&self, inst: &Inst) -> bool {
         match inst.op() {
             Some(
@@ -280,7 +282,7 @@ fn wrong(inst: &Inst, what: impl std::fmt::Display) -> ReflectError {
     malformed(inst.at, format!("{} {what} (safe mode)", inst.name()))
 }
 
-/// Fails with what the instruction does unless `holds`.
+/// Fails with `what` unless `holds`; `what` says what the instruction does.
 fn ensure(inst: &Inst, holds: bool, what: &str) -> Result<()> {
     if holds {
         Ok(())

@@ -1,13 +1,13 @@
-//! Device time on the host's clock.
+//! Converts device time to the host's clock.
 //!
-//! With `VK_KHR_calibrated_timestamps` (or the EXT of the same) the driver reads both clocks at once;
-//! without, an empty submission that is waited for bounds the difference.
+//! With `VK_KHR_calibrated_timestamps` (or its EXT form) the driver reads both clocks at once. Without it, waiting for
+//! an empty submission bounds the difference.
 
 use ash::{ext, khr, vk};
 
 use crate::device::{Device, calibrated_timestamps};
 
-/// How both clocks were brought together.
+/// How the clocks were aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     Khr,
@@ -47,7 +47,7 @@ pub fn now() -> u64 {
         .as_nanos() as u64
 }
 
-/// The driver's way to read both clocks at once.
+/// The driver's call that reads both clocks at once.
 enum Calls {
     Khr(khr::calibrated_timestamps::Device),
     Ext(ext::calibrated_timestamps::Device),
@@ -58,9 +58,9 @@ pub struct Calibrated {
 }
 
 impl Calibrated {
-    /// None where the extension was not enabled, or does not know the host's monotonic clock.
+    /// None if the extension is not enabled, or cannot read the host's monotonic clock.
     pub fn new(device: &Device) -> Option<Self> {
-        // A test takes the other way.
+        // A test selects the other path.
         if device.config.test_no_calibration {
             return None;
         }
@@ -102,7 +102,7 @@ impl Calibrated {
         }
     }
 
-    /// Device ticks and host nanoseconds of one moment, and by how many nanoseconds they may differ.
+    /// Device ticks and host nanoseconds of one moment, and the largest error in nanoseconds.
     pub fn read(&self) -> Option<(u64, u64, u64)> {
         let info = [
             vk::CalibratedTimestampInfoKHR::default().time_domain(vk::TimeDomainKHR::DEVICE),
@@ -121,20 +121,20 @@ impl Calibrated {
     }
 }
 
-/// Maps ticks of the device, whose upper bits may be invalid, to the host's nanoseconds.
+/// Maps device ticks, whose upper bits may be invalid, to the host's nanoseconds.
 #[derive(Debug, Clone)]
 pub struct Clock {
     /// Valid bits of a timestamp.
     mask: u64,
     /// Nanoseconds of a tick.
     period: f64,
-    /// The last timestamp seen, and its ticks without the wrap.
+    /// The last timestamp seen, and its ticks with wraps undone.
     last: u64,
     unwrapped: i128,
     /// A moment on both clocks.
     ticks: i128,
     host: u64,
-    /// Largest difference between the clocks that a calibration admits, in nanoseconds.
+    /// Largest error that a calibration allows, in nanoseconds.
     pub deviation: u64,
     pub source: Source,
 }
@@ -160,7 +160,7 @@ impl Clock {
         }
     }
 
-    /// Ticks that go on where the device's counter wraps; times come in nearly sorted.
+    /// Ticks that continue where the device's counter wraps. Times must come in nearly sorted.
     pub fn unwrap(&mut self, raw: u64) -> i128 {
         let forward = raw.wrapping_sub(self.last) & self.mask;
         let delta = if forward > self.mask / 2 {
@@ -173,7 +173,7 @@ impl Clock {
         self.unwrapped
     }
 
-    /// Brings the clocks together anew: oscillators drift.
+    /// Aligns the clocks again, since oscillators drift.
     pub fn calibrate(&mut self, (ticks, host, deviation): (u64, u64, u64)) {
         self.ticks = self.unwrap(ticks);
         self.host = host;

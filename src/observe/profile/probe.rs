@@ -9,11 +9,11 @@ use crate::device::Device;
 use crate::error::{self, Result};
 use crate::pipeline::Kernel;
 
-/// What a span of device time went to.
+/// What a span of device time was spent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum What {
     Pipeline(Kernel),
-    /// A graph that was recorded before the profile began, by its handle.
+    /// A graph recorded before the profile began, by its handle.
     Graph(i32),
     Upload,
     Read,
@@ -25,7 +25,7 @@ pub enum What {
 pub struct Span {
     pub what: What,
     pub groups: [u32; 3],
-    /// Bytes moved and operations done, where somebody said so.
+    /// Bytes moved and operations done, if announced.
     pub bytes: f64,
     pub operations: f64,
 }
@@ -41,7 +41,7 @@ impl Span {
     }
 }
 
-/// The timestamps of one command buffer: the first before all its commands, then one after each.
+/// The timestamps of one command buffer: one before all its commands, then one after each.
 pub struct Probe {
     pub(super) device: Arc<Device>,
     pub(super) pools: Vec<vk::QueryPool>,
@@ -53,7 +53,7 @@ pub struct Probe {
 pub struct Mark {
     pub pool: vk::QueryPool,
     pub query: u32,
-    /// The pool is new: it has to be reset first.
+    /// The pool is new and must be reset first.
     pub fresh: bool,
 }
 
@@ -71,7 +71,7 @@ impl Probe {
         self.written == 0
     }
 
-    /// The next timestamp, which ends `span`; none where the device has no more query pools.
+    /// The next timestamp, which ends `span`; none if the device gives no more query pools.
     pub fn next(&mut self, span: Option<Span>) -> Option<Mark> {
         let query = self.written % POOL;
         let fresh = query == 0;
@@ -86,7 +86,7 @@ impl Probe {
         Some(Mark { pool, query, fresh })
     }
 
-    /// Each pool with the count of its timestamps that were written.
+    /// Each pool and how many of its timestamps were written.
     pub fn pools(&self) -> impl Iterator<Item = (vk::QueryPool, u32)> {
         let written = self.written;
         self.pools.iter().enumerate().map(move |(i, &pool)| {

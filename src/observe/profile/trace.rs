@@ -1,7 +1,7 @@
-//! A trace in the JSON form that Chrome's tracing and Perfetto read, written as it comes.
+//! A trace in the JSON form that Chrome's tracing and Perfetto read, written as events arrive.
 //!
-//! Source: "Trace Event Format" of the Chromium project; complete events (`X`), metadata (`M`) and
-//! flows from a submission to the device's work (`s`, `f`). Times are microseconds since the start.
+//! Source: "Trace Event Format" of the Chromium project: complete events (`X`), metadata (`M`), and flows from a
+//! submission to the device's work (`s`, `f`). Times are microseconds since the start.
 #![deny(unsafe_code)]
 
 use std::fs::File;
@@ -15,9 +15,9 @@ const DEVICE: u32 = 2;
 pub struct Trace {
     out: BufWriter<File>,
     pub path: PathBuf,
-    /// Events written.
+    /// Number of events written.
     pub events: u64,
-    /// The first failure: nothing is written after it.
+    /// The first failure; nothing is written after it.
     failure: Option<io::Error>,
 }
 
@@ -82,7 +82,7 @@ impl Trace {
         ));
     }
 
-    /// An arrow from a submission to the device's work on it.
+    /// An arrow from a submission to the device's work for it.
     pub fn flow(&mut self, value: u64, thread: u64, submitted: f64, begun: f64) {
         let (submitted, begun) = (submitted / 1e3, begun / 1e3);
         self.event(&format!(

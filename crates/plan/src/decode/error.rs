@@ -1,10 +1,10 @@
-//! Why a list is refused.
+//! The errors of a refused list.
 
 use thiserror::Error;
 
 use super::ranges::RangeFault;
 
-/// Which of the caller's mistakes an error is.
+/// What kind of mistake an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A pipeline or buffer handle that is not live.
@@ -13,7 +13,7 @@ pub enum ErrorKind {
     InvalidArgument,
 }
 
-/// Why a list was refused. `record` counts from 0; `offset` is the byte where that record starts.
+/// Why a list was refused. `record` counts from 0; `offset` is the byte at which that record starts.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// Offsets are 32-bit.
@@ -55,9 +55,9 @@ pub enum DecodeError {
     PushAreaStart {
         /// Number of records.
         record: usize,
-        /// Byte behind the last record.
+        /// Byte after the last record.
         offset: usize,
-        /// Word behind the last record.
+        /// Word after the last record.
         expected: usize,
         /// The header's claim.
         found: u32,
@@ -74,7 +74,7 @@ pub enum DecodeError {
         /// Bytes from its start to the end.
         found: usize,
     },
-    /// The bytes go on behind the last record.
+    /// There are bytes after the last record.
     #[error(
         "record {record} at byte {offset}: the list must end here, its count is {record}; \
          {found} bytes are left over"
@@ -82,7 +82,7 @@ pub enum DecodeError {
     TrailingBytes {
         /// Number of records.
         record: usize,
-        /// Byte behind the last record.
+        /// Byte after the last record.
         offset: usize,
         /// Bytes left over.
         found: usize,
@@ -208,7 +208,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Which of the caller's mistakes this is.
+    /// What kind of mistake this is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {

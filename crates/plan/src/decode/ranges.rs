@@ -1,8 +1,8 @@
-//! What of a buffer a dispatch binds, and whether the device can bind that.
+//! What a dispatch binds of a buffer, and whether the device can bind that.
 
 use thiserror::Error;
 
-/// A range of a buffer, in bytes, as a caller asks for it.
+/// A range of a buffer in bytes, as a caller asks for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BindingRange {
     /// First byte.
@@ -23,11 +23,10 @@ impl BindingRange {
         }
     }
 
-    /// What is bound of a buffer of `bytes` bytes, with its size; that is 0 for an empty buffer alone.
+    /// What is bound of a buffer of `bytes` bytes, with its final size, which is 0 only for an empty buffer.
     ///
     /// # Errors
-    /// What of it the device cannot do. A binding that the shader does not use (`used` is false) may be
-    /// of any size.
+    /// If the device cannot bind it. A binding that the shader does not use (`used` is false) may have any size.
     pub fn resolve(
         self,
         bytes: u64,
@@ -41,7 +40,7 @@ impl BindingRange {
                 alignment: limits.alignment,
             });
         }
-        // An empty buffer has a beginning.
+        // An empty buffer can be bound at offset 0.
         let inside = offset < bytes || offset == 0;
         let left = bytes.saturating_sub(offset);
         if !inside || size > left {
@@ -65,19 +64,19 @@ impl BindingRange {
     }
 }
 
-/// What the device asks of a binding.
+/// The device's limits for a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindingLimits {
-    /// `maxStorageBufferRange`: most bytes of one binding.
+    /// `maxStorageBufferRange`: the largest number of bytes in one binding.
     pub largest: u64,
     /// `minStorageBufferOffsetAlignment`.
     pub alignment: u64,
 }
 
-/// Why a binding cannot be made; reads on behind the name of the buffer.
+/// Why a binding is impossible. The text continues after the buffer's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RangeFault {
-    /// More than a descriptor can name: the shader would not reach the rest.
+    /// More than a descriptor can cover: the shader would not reach the rest.
     #[error(
         "binds {bytes} bytes, more than the device's maxStorageBufferRange of {limit}: bind a range \
          of it"
@@ -88,7 +87,7 @@ pub enum RangeFault {
         /// Most bytes of one binding.
         limit: u64,
     },
-    /// An offset at which no descriptor may start.
+    /// An offset at which a descriptor must not start.
     #[error(
         "is bound from byte {offset}, which is not a multiple of the device's \
          minStorageBufferOffsetAlignment of {alignment}"

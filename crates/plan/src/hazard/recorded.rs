@@ -1,4 +1,4 @@
-//! How many barriers the recorded training run needs, when its lists go through decoder and tracker.
+//! Counts the barriers that the recorded training run needs, by passing its lists through decoder and tracker.
 
 use super::*;
 use crate::decode::{Batch, BindingLimits, PipelineShape, Tables, decode_packed};
@@ -10,14 +10,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// Most barriers that a step may record.
+/// Largest number of barriers that a step may record.
 const BARRIERS_A_STEP: usize = 4_400;
 
-/// The recording's pipelines and live buffers, by its own ids; they are handle and slot here.
+/// The recording's pipelines and live buffers, by its own ids, which serve as handle and slot here.
 #[derive(Default)]
 struct Recording {
     shapes: HashMap<i32, PipelineShape>,
-    /// The bindings that each pipeline's shader writes; without an entry, it may touch everything.
+    /// The bindings that each pipeline's shader writes. A pipeline without an entry may touch everything.
     writes: HashMap<u32, u32>,
     live: HashMap<i32, Marks>,
 }
@@ -151,7 +151,7 @@ fn barriers_by_step(trace: File) -> (Vec<usize>, usize) {
                 }
                 replay.submitted = number("v");
             }
-            // Once the last submission is waited for, nothing is left to order.
+            // A wait for the last submission leaves nothing to order.
             "W" if number("v") >= replay.submitted => replay.tracker.retire(),
             "W" => {}
             "S" => steps.push(std::mem::take(&mut replay.barriers)),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, RngSeed};
 use std::collections::HashSet;
 
-/// Few buffers, so that most commands meet an earlier one.
+/// Few buffers, so that most commands use one that an earlier command used.
 const BUFFERS: usize = 5;
 
 #[derive(Clone, Debug)]
@@ -18,9 +18,9 @@ enum Command {
         to: usize,
     },
     Read(usize),
-    /// Device addresses or a graph.
+    /// Through device addresses, or by a graph.
     Everything(Access, Stage),
-    /// The host waits for all of it.
+    /// The host waits for everything.
     Wait,
 }
 
@@ -124,7 +124,7 @@ impl Planner for Real {
     }
 }
 
-/// What can be wrong with a planner, to prove that the oracle sees it.
+/// Flaws of a planner, to prove that the oracle detects them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,

@@ -5,7 +5,7 @@ use crate::ReflectError;
 use crate::module::{Module, malformed};
 use std::collections::HashMap;
 
-/// What `main` reaches: functions by calls and callbacks, variables by any mention.
+/// What `main` reaches: functions through calls and callbacks, variables through any mention.
 pub(super) struct Reach {
     pub functions: Vec<usize>,
     pub variables: Vec<usize>,

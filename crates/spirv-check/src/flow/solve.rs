@@ -9,8 +9,8 @@ impl Graph<'_, '_> {
         let edges = Rows::new(count, &self.edges);
         let loads = Rows::new(count, &self.loads);
         let stores = Rows::new(count, &self.stores);
-        // What of a node's set has gone through its loads and stores; the variables that its set is stored
-        // to (any bit below LOCAL: to memory outside); the results that load from each variable.
+        // For each node: the part of its set that has gone through its loads and stores; the variables that its set is
+        // stored to (a bit below LOCAL means memory outside); the results that load from each variable.
         let mut through: Vec<Set> = vec![0; count];
         let mut targets: Vec<Set> = vec![0; count];
         let mut readers: Vec<Vec<u32>> = vec![Vec::new(); (64 - LOCAL) as usize];
@@ -62,11 +62,11 @@ impl Graph<'_, '_> {
 
 #[cfg(test)]
 thread_local! {
-    /// Joins made on this thread: the work of the fixpoint, which tests bound instead of its time.
+    /// Joins made on this thread: a measure of the fixpoint's work that tests bound instead of time.
     pub(crate) static JOINS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// The sets and the nodes whose set has grown.
+/// The sets, and the nodes whose set has grown.
 struct Work<'g> {
     sets: &'g mut [Set],
     nodes: &'g [Node],
@@ -98,8 +98,8 @@ impl Work<'_> {
     }
 }
 
-/// A value with set `value` is stored where `pointer` points to. Outside the shader's own variables it is
-/// out of sight: it escapes.
+/// Stores a value with set `value` where `pointer` points to. Outside the shader's own variables it cannot be tracked,
+/// so it escapes.
 fn store(work: &mut Work<'_>, pointer: Set, value: Set) {
     for local in bits(pointer & LOCALS) {
         work.join(contents(local), value);
@@ -109,7 +109,7 @@ fn store(work: &mut Work<'_>, pointer: Set, value: Set) {
     }
 }
 
-/// The node of what the variable of bit `local` contains.
+/// The node of what the variable with bit `local` contains.
 fn contents(local: u32) -> u32 {
     CONTENTS + local - LOCAL
 }

@@ -4,7 +4,7 @@ use super::super::*;
 use super::{access, counting_joins};
 use rspirv::spirv::Op;
 
-/// A module in the making, with one float-array storage buffer per binding.
+/// A module under construction, with one float-array storage buffer per binding.
 pub(super) struct Asm {
     pub head: Vec<u32>,
     pub globals: Vec<u32>,
@@ -182,7 +182,7 @@ fn pointers_kept_in_variables() {
         a.value(Op::Load, id::FLOAT, &[q]);
     });
     assert_eq!(r, (0b100, 0b010));
-    // Copied from variable to variable, beyond as many as have a bit of their own.
+    // Copied from variable to variable, through more variables than have a bit of their own.
     let r = masks(|a| {
         let vs: Vec<u32> = (0..40)
             .map(|_| a.value(Op::Variable, id::PP_FLOAT, &[7]))
@@ -276,7 +276,7 @@ fn unknown_instructions_are_believed_capable_of_anything() {
         put(&mut a.body, UNKNOWN_OPCODE, &[x, 77]);
     });
     assert_eq!(r, (0b10, 0b10));
-    // The pointer lies in a variable that is handed over.
+    // The pointer is in a variable that is passed.
     let r = masks(|a| {
         let v = a.value(Op::Variable, id::PP_FLOAT, &[7]);
         let x = a.element(2);
@@ -284,7 +284,7 @@ fn unknown_instructions_are_believed_capable_of_anything() {
         put(&mut a.body, UNKNOWN_OPCODE, &[v]);
     });
     assert_eq!(r, (0b100, 0b100));
-    // It makes a pointer: a store through that may go anywhere, to any buffer that main names.
+    // It makes a pointer: a store through that may go to any buffer that main names.
     let r = masks(|a| {
         let x = a.element(0);
         a.value(Op::Load, id::FLOAT, &[x]);
@@ -314,7 +314,7 @@ fn unknown_instructions_are_believed_capable_of_anything() {
         a.value(Op::Load, id::FLOAT, &[y]);
     });
     assert_eq!(r, (0b1001, 0b1001));
-    // It makes a place that our pointer is stored to, for it to find.
+    // It makes a place that our pointer is stored to and that it can read.
     let r = masks(|a| {
         let made = a.id();
         put(&mut a.body, UNKNOWN_OPCODE, &[id::PP_FLOAT, made]);
@@ -500,7 +500,7 @@ fn malformed_modules() {
     assert!(
         text.expect_err("is malformed")
             .to_string()
-            .contains("which is no function")
+            .contains("which is not a function")
     );
     let text = change(&|w| {
         let at = w
@@ -527,7 +527,7 @@ fn undecorated_buffers_are_refused() {
     assert!(text.contains("no DescriptorSet decoration"), "{text}");
 }
 
-/// Chains that a sweep in program order would need one pass per link for.
+/// Chains for which a sweep in program order would need one pass per link.
 #[test]
 fn long_chains_take_linear_time() {
     const N: u32 = 100_000;

@@ -96,8 +96,8 @@ fn assemble(program: &[Step]) -> Vec<u32> {
     a.words()
 }
 
-/// What a program reads and writes when it runs `rounds` times (as the body of a loop), with every choice
-/// made by `choose`. Pointers are buffers or undefined; variables name memory cells, whose contents last.
+/// What a program reads and writes when it runs `rounds` times (as the body of a loop), with every choice made by
+/// `choose`. Pointers are buffers or undefined; variables name memory cells, whose contents persist.
 fn run(program: &[Step], rounds: u32, mut choose: impl FnMut() -> bool) -> (u32, u32) {
     let (mut reads, mut writes) = (0u32, 0u32);
     let mut cells: Vec<Option<u32>> = vec![None; program.len() + 1];
@@ -136,8 +136,8 @@ fn run(program: &[Step], rounds: u32, mut choose: impl FnMut() -> bool) -> (u32,
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
-    /// No run of a random program accesses what the reflection does not name; without choices,
-    /// memory and calls the two are the same.
+    /// No run of a random program makes an access that the reflection omits. Without choices, memory and calls the two
+    /// are equal.
     #[test]
     fn no_access_is_missed(program in prop::collection::vec(step(), 0..60), choices in any::<u64>()) {
         let reflected = access(&reflect(&assemble(&program)).unwrap());
@@ -148,7 +148,7 @@ proptest! {
         });
         prop_assert_eq!((executed.0 & !reflected.0, executed.1 & !reflected.1), (0, 0));
 
-        // Calls are not told apart, so neither are their pointers.
+        // The analysis does not distinguish calls, and so not their pointers.
         let joins = |s: &Step| {
             matches!(s, Step::SelectPointer(..) | Step::SelectVariable(..) | Step::Fetch(_) | Step::Pass(_))
         };
@@ -190,7 +190,7 @@ fn seeds() -> Vec<Vec<u32>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Damaged modules give an error or an answer, at once.
+    /// Damaged modules return an error or an answer, at once.
     #[test]
     fn damaged_modules_never_panic(
         which in 0usize..2,

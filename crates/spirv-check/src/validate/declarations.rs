@@ -14,11 +14,11 @@ pub(super) const SUBGROUP: u32 = 61;
 pub(super) const VULKAN_MEMORY_MODEL: u32 = 5345;
 pub(super) const DOT_PRODUCT: [u32; 4] = [6016, 6017, 6018, 6019];
 pub(super) const ATOMIC_FLOAT32_ADD: u32 = 6033;
-/// DenormPreserve, DenormFlushToZero and SignedZeroInfNanPreserve: each has the execution mode that is 5 below it.
+/// DenormPreserve, DenormFlushToZero and SignedZeroInfNanPreserve: the execution mode of each has its number minus 5.
 const FLOAT_CONTROLS: [u32; 3] = [4464, 4465, 4466];
 const STORAGE16: [u32; 3] = [4433, 4434, 4435];
 const STORAGE8: [u32; 3] = [4448, 4449, 4450];
-/// The SPIR-V capabilities that safe mode has rules for; a device may have less.
+/// The SPIR-V capabilities that safe mode has rules for; a device may support fewer.
 pub const CAPABILITIES: [u32; 33] = [
     0,
     1,
@@ -73,10 +73,10 @@ const EXTENSIONS: [&str; 15] = [
 ];
 
 const MAX_TYPE_DEPTH: u32 = 32;
-/// Scalars of a type that is no buffer's.
+/// Largest number of scalars in a type outside buffers.
 const MAX_SCALARS: u64 = 1 << 16;
 
-/// Where a module's sections come, by instruction.
+/// The position of a module's sections, by instruction.
 fn section(op: Op) -> u32 {
     match op {
         Op::Capability => 0,
@@ -90,16 +90,16 @@ fn section(op: Op) -> u32 {
     }
 }
 
-/// What the types so far add up to.
+/// Totals of the types so far.
 #[derive(Default)]
 struct Sizes {
     depth: HashMap<u32, u32>,
-    /// Scalars of a value; none for what holds a runtime array.
+    /// Scalars of a value; none if it contains a runtime array.
     scalars: HashMap<u32, Option<u64>>,
 }
 
 impl<'a> Checker<'_, 'a> {
-    /// Checks and notes everything outside functions, and what ids in functions stand for.
+    /// Checks everything outside functions, and notes what ids in functions stand for.
     pub(super) fn declarations(&mut self, support: &Support) -> Result<()> {
         let module = self.module;
         let header = module.inst(5)?;
@@ -155,7 +155,7 @@ impl<'a> Checker<'_, 'a> {
                 class: inst.word(3)?,
             },
             (_, Some(ty)) => Def::Value { ty },
-            (_, None) => return Err(wrong(inst, "is not let through here")),
+            (_, None) => return Err(wrong(inst, "is not allowed here")),
         };
         Ok(())
     }
@@ -176,22 +176,18 @@ impl<'a> Checker<'_, 'a> {
                     inst,
                     CAPABILITIES.contains(&w[1]) && support.capabilities.contains(&w[1]),
                     &format!(
-                        "asks for {}, which is not let through on this device",
+                        "asks for {}, which is not allowed on this device",
                         name_of(w[1])
                     ),
                 )
             }
             Op::Extension => {
                 let name = super::super::module::string(inst, 1)?;
-                ensure(
-                    inst,
-                    EXTENSIONS.contains(&name.as_str()),
-                    "is not let through",
-                )
+                ensure(inst, EXTENSIONS.contains(&name.as_str()), "is not allowed")
             }
             Op::ExtInstImport => {
                 let name = super::super::module::string(inst, 2)?;
-                ensure(inst, name == "GLSL.std.450", "is not let through")?;
+                ensure(inst, name == "GLSL.std.450", "is not allowed")?;
                 self.defs[w[1] as usize] = Def::Set;
                 Ok(())
             }
@@ -219,7 +215,7 @@ impl<'a> Checker<'_, 'a> {
                 )
             }
             Op::ExecutionMode => {
-                // How f32 arithmetic rounds to zero and treats NaN changes no access to memory.
+                // Float controls do not affect memory accesses.
                 let controls = FLOAT_CONTROLS.map(|capability| capability - 5);
                 if w.len() == 4 && controls.contains(&w[2]) {
                     return ensure(
@@ -281,7 +277,7 @@ impl<'a> Checker<'_, 'a> {
         let known = |id: u32| match self.type_of(id) {
             Some(Type::Void | Type::Function { .. } | Type::Pointer { .. }) | None => Err(wrong(
                 inst,
-                format!("is made of %{id}, which is no type for that"),
+                format!("is made of %{id}, which is not a type allowed there"),
             )),
             Some(ty) => Ok(ty),
         };
@@ -406,7 +402,7 @@ impl<'a> Checker<'_, 'a> {
                 ensure(
                     inst,
                     class::ALL.contains(&w[2]),
-                    "has a storage class that is not let through",
+                    "has a storage class that is not allowed",
                 )?;
                 (
                     Type::Pointer {
@@ -427,7 +423,7 @@ impl<'a> Checker<'_, 'a> {
                 ensure(
                     inst,
                     any(w[2], true) && w[3..].iter().all(|&p| any(p, false)),
-                    "has a type that no function takes or gives",
+                    "has a type that functions cannot take or return",
                 )?;
                 (
                     Type::Function {
@@ -465,17 +461,21 @@ impl<'a> Checker<'_, 'a> {
     /// Constants and variables.
     fn global(&mut self, inst: &Inst<'a>, op: Op, sizes: &Sizes) -> Result<()> {
         let w = inst.words;
-        ensure(inst, w.len() >= 3, "is not let through here")?;
+        ensure(inst, w.len() >= 3, "is not allowed here")?;
         let (ty, id) = match inst.result(self.module.bound)? {
             (Some(ty), Some(id)) => (ty, id),
-            _ => return Err(wrong(inst, "is not let through here")),
+            _ => return Err(wrong(inst, "is not allowed here")),
         };
         self.made.insert(id, op);
         let shape = self.shape(ty);
         let fixed = match op {
             Op::ConstantTrue | Op::ConstantFalse | Op::SpecConstantTrue | Op::SpecConstantFalse => {
                 length(inst, 3)?;
-                ensure(inst, self.type_of(ty) == Some(Type::Bool), "is no boolean")?;
+                ensure(
+                    inst,
+                    self.type_of(ty) == Some(Type::Bool),
+                    "is not a boolean",
+                )?;
                 matches!(op, Op::ConstantTrue | Op::ConstantFalse)
             }
             Op::Constant | Op::SpecConstant => {
@@ -492,7 +492,7 @@ impl<'a> Checker<'_, 'a> {
                         _ => {
                             return Err(wrong(
                                 inst,
-                                format!("is made of %{part}, which is no constant"),
+                                format!("is made of %{part}, which is not a constant"),
                             ));
                         }
                     }
@@ -520,7 +520,7 @@ impl<'a> Checker<'_, 'a> {
                     "has more or fewer words than its operands",
                 )?;
                 let Some(Type::Pointer { class, to }) = self.type_of(ty) else {
-                    return Err(wrong(inst, "is no pointer"));
+                    return Err(wrong(inst, "is not a pointer"));
                 };
                 ensure(
                     inst,
@@ -534,7 +534,7 @@ impl<'a> Checker<'_, 'a> {
                     ensure(
                         inst,
                         matches && (class == class::PRIVATE || zeroed),
-                        "has an initial value that is not let through",
+                        "has an initial value that is not allowed",
                     )?;
                 }
                 if matches!(class, class::PRIVATE | class::WORKGROUP) {
@@ -543,13 +543,13 @@ impl<'a> Checker<'_, 'a> {
                 self.defs[id as usize] = Def::Variable { ty, class };
                 return Ok(());
             }
-            _ => return Err(wrong(inst, "is not let through here")),
+            _ => return Err(wrong(inst, "is not allowed here")),
         };
         self.defs[id as usize] = Def::Constant { ty, fixed };
         Ok(())
     }
 
-    /// Whether values of the type may be made: not void, no pointer, of a size that a compiler can bear.
+    /// Whether values of the type may exist: not void, not a pointer, and of a size that compilers can handle.
     fn is_plain(&self, ty: u32, sizes: &Sizes) -> bool {
         let scalars = sizes.scalars.get(&ty).copied().flatten();
         scalars.is_some_and(|n| n <= MAX_SCALARS)
@@ -572,7 +572,7 @@ impl<'a> Checker<'_, 'a> {
             ensure(
                 inst,
                 matches!(self.def(id), Def::Constant { .. }),
-                "takes what is no constant",
+                "takes something that is not a constant",
             )?;
         }
         let allowed = matches!(
@@ -618,7 +618,7 @@ impl<'a> Checker<'_, 'a> {
                     | Op::VectorShuffle
             )
         );
-        ensure(inst, allowed, "computes in a way that is not let through")?;
+        ensure(inst, allowed, "computes in a way that is not allowed")?;
         let mut words = vec![w[3] | (w.len() as u32 - 1) << 16, w[1], w[2]];
         words.extend_from_slice(&w[4..]);
         let inner = Inst::detached(&words, inst.at)?;

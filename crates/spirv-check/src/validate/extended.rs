@@ -10,7 +10,7 @@ impl Checker<'_, '_> {
         ensure(
             inst,
             w.len() >= 6 && matches!(self.def(w[3]), Def::Set),
-            "is of no known set",
+            "is of an unknown set",
         )?;
         let Some(op) = G::from_u32(w[4]) else {
             return Err(wrong(inst, format!("{} is not known", w[4])));
@@ -85,14 +85,14 @@ impl Checker<'_, '_> {
                     && exp.base == Int
                     && exp.count == x.count
                     && exp.width == 32;
-                ensure(inst, fits, "takes what it cannot")
+                ensure(inst, fits, "takes operands that it must not")
             }
             G::ModfStruct | G::FrexpStruct => {
                 length(inst, 6)?;
                 let x = self.value(inst, w[5])?;
                 let shape = self.shape_of(inst, 5)?;
                 let Some(Type::Struct(&[first, second])) = self.type_of(w[1]) else {
-                    return Err(wrong(inst, "gives no pair"));
+                    return Err(wrong(inst, "does not return a pair"));
                 };
                 let whole = match op {
                     G::ModfStruct => second == x,
@@ -103,7 +103,7 @@ impl Checker<'_, '_> {
                 ensure(
                     inst,
                     shape.base == Float && first == x && whole,
-                    "gives no such pair",
+                    "does not return such a pair",
                 )
             }
             G::Length | G::Distance => {
@@ -116,14 +116,14 @@ impl Checker<'_, '_> {
                     && x.base == Float
                     && x.width == result.width
                     && same;
-                ensure(inst, fits, "takes what it cannot")
+                ensure(inst, fits, "takes operands that it must not")
             }
             G::Cross => {
                 self.alike(inst, 5, 2, Float)?;
                 ensure(
                     inst,
                     self.result_shape(inst)?.count == 3,
-                    "is of no vectors of 3",
+                    "is not of vectors of 3",
                 )
             }
             G::Refract => {
@@ -135,7 +135,7 @@ impl Checker<'_, '_> {
                     && eta.base == Float
                     && eta.count == 1
                     && eta.width == result.width;
-                ensure(inst, fits, "takes what it cannot")
+                ensure(inst, fits, "takes operands that it must not")
             }
             G::Determinant | G::MatrixInverse => {
                 length(inst, 6)?;
@@ -149,7 +149,7 @@ impl Checker<'_, '_> {
                     },
                     _ => false,
                 };
-                ensure(inst, fits, "is of no such matrix")
+                ensure(inst, fits, "does not match its matrix")
             }
             G::PackSnorm4x8 | G::PackUnorm4x8 => self.packed(inst, (Float, 32, 4), (Int, 32, 1)),
             G::PackSnorm2x16 | G::PackUnorm2x16 | G::PackHalf2x16 => {
@@ -163,7 +163,7 @@ impl Checker<'_, '_> {
             }
             G::PackDouble2x32 => self.packed(inst, (Int, 32, 2), (Float, 64, 1)),
             G::UnpackDouble2x32 => self.packed(inst, (Float, 64, 1), (Int, 32, 2)),
-            _ => Err(wrong(inst, format!("{op:?} is not let through"))),
+            _ => Err(wrong(inst, format!("{op:?} is not allowed"))),
         }
     }
 
@@ -172,6 +172,6 @@ impl Checker<'_, '_> {
         let (result, x) = (self.result_shape(inst)?, self.shape_of(inst, 5)?);
         let fits =
             (x.base, x.width, x.count) == from && (result.base, result.width, result.count) == to;
-        ensure(inst, fits, "takes or gives what it cannot")
+        ensure(inst, fits, "takes or returns types that it must not")
     }
 }

@@ -1,17 +1,17 @@
-//! Functions as structured control flow: their blocks, what dominates what, and what calls what.
+//! Functions as structured control flow: blocks, dominance, and calls.
 //!
-//! A function is walked the way a compiler that knows only `if`, `switch` and loops would write it down
-//! again: a block comes once, and a branch goes on, into a construct that its block opens, or out of one to a
-//! place that such a compiler could name. Blocks that the walk does not come by are dead, and left out.
+//! A function is walked the way a compiler that knows only `if`, `switch` and loops would write it out again. Each
+//! block comes once. A branch goes to the next block, into a construct that its block opens, or out of a construct to a
+//! place that such a compiler could name. Blocks that the walk does not reach are dead and left out.
 
 use super::super::module;
 use super::{Checker, Def, Inst, Result, Type, ensure, length, wrong};
 use rspirv::spirv::Op;
 use std::collections::{HashMap, HashSet};
 
-/// Constructs inside each other.
+/// Largest depth of nested constructs.
 const MAX_NESTING: u32 = 128;
-/// Instructions once all calls are inlined, as drivers do.
+/// Largest number of instructions after inlining all calls, as drivers do.
 const MAX_INLINED: u64 = 1 << 20;
 
 pub(super) struct Block<'a> {
@@ -32,9 +32,9 @@ enum Merge {
 pub(super) struct Function<'a> {
     pub id: u32,
     pub head: Vec<Inst<'a>>,
-    /// In the order of the words, the first is the entry; live ones only.
+    /// Live blocks in the order of the words; the first is the entry.
     pub blocks: Vec<Block<'a>>,
-    /// Labels of blocks that the walk did not come by.
+    /// Labels of blocks that the walk did not reach.
     pub dead: HashSet<u32>,
     /// Live blocks by label.
     pub index: HashMap<u32, usize>,
@@ -42,7 +42,7 @@ pub(super) struct Function<'a> {
     pub predecessors: Vec<Vec<usize>>,
     /// When a depth-first walk of the dominator tree enters and leaves each block.
     dominated: Vec<(u32, u32)>,
-    /// Block and place in it of each result; parameters are before the first block.
+    /// Block and position of each result; parameters are before the first block.
     places: HashMap<u32, (usize, usize)>,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Function<'a> {
             ensure(
                 &last,
                 known && merge,
-                "goes to what is no block of the function",
+                "goes to something that is not a block of the function",
             )?;
         }
         let mut walk = Walk {
@@ -210,12 +210,12 @@ impl<'a> Function<'a> {
         self.blocks.iter().flat_map(|b| &b.instructions)
     }
 
-    /// Whether a live block, or the head, defines it.
+    /// Whether a live block or the function's head defines `id`.
     pub fn is_live(&self, id: u32) -> bool {
         self.places.contains_key(&id)
     }
 
-    /// Whether what the function defines as `id` is there at place `at` of a block.
+    /// Whether the function's definition of `id` is available at position `at` of a block.
     pub fn defines(&self, id: u32, block: usize, at: usize) -> bool {
         let Some(&(from, place)) = self.places.get(&id) else {
             return false;
@@ -245,7 +245,7 @@ impl<'a> Block<'a> {
         let mut targets = match inst.op() {
             Some(Op::SelectionMerge) => {
                 length(&inst, 3)?;
-                ensure(&inst, !after_merge && w[2] <= 2, "is not let through here")?;
+                ensure(&inst, !after_merge && w[2] <= 2, "is not allowed here")?;
                 self.merge = Some(Merge::Selection { merge: w[1] });
                 return Ok(false);
             }
@@ -257,7 +257,7 @@ impl<'a> Block<'a> {
                 ensure(
                     &inst,
                     !after_merge && w[3] <= 0x1ff && w[3] & 3 != 3,
-                    "is not let through here",
+                    "is not allowed here",
                 )?;
                 self.merge = Some(Merge::Loop {
                     merge: w[1],
@@ -290,7 +290,7 @@ impl<'a> Block<'a> {
                         && matches!(self.merge, Some(Merge::Selection { .. })),
                     "follows no selection merge, or has a selector that is not of 32 bits",
                 )?;
-                // The default comes last: a case falls through to the next or to it.
+                // The default comes last: a case falls through to the next one or to it.
                 let mut targets: Vec<u32> = w[3..].chunks(2).map(|pair| pair[1]).collect();
                 targets.push(w[2]);
                 targets
@@ -325,7 +325,7 @@ impl Walk<'_, '_> {
     fn leaves(&mut self, block: &Block, target: u32, exits: &Exits) -> Result<bool> {
         let target = Some(target);
         if exits.back.is_some() {
-            // The one way out of a continue construct is its last block.
+            // The only exit of a continue construct is its last block.
             if target == exits.back {
                 self.back_edges += 1;
                 return Ok(true);
@@ -466,8 +466,8 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Enter and leave times of the dominator tree. A merge block or continue target that nothing branches to
-/// comes after its header.
+/// Enter and leave times of the dominator tree. A merge block or continue target without a branch to it comes after its
+/// header.
 fn dominators(
     blocks: &[Block],
     successors: &[Vec<usize>],
@@ -566,7 +566,8 @@ fn dominators(
 }
 
 impl<'a> Checker<'_, 'a> {
-    /// No recursion, no call of the entry point, and a size once all is inlined that a compiler can bear.
+    /// Checks that there is no recursion and no call of the entry point, and that the size after inlining is one that
+    /// compilers can handle.
     pub(super) fn calls(&self, functions: &[Function<'a>]) -> Result<()> {
         let index: HashMap<u32, usize> = functions
             .iter()
@@ -593,7 +594,7 @@ impl<'a> Checker<'_, 'a> {
                     ensure(
                         &inst,
                         !open[callee] && !main,
-                        "calls what calls it, or the entry point",
+                        "calls itself, directly or not, or the entry point",
                     )?;
                     stack.push((f, calls, next + 1));
                     if sizes[callee].is_none() {
@@ -642,12 +643,12 @@ impl<'a> Checker<'_, 'a> {
         ensure(
             &first,
             !main || plain,
-            "is an entry point that takes or gives something",
+            "is an entry point with parameters or a result",
         )?;
         Ok(result)
     }
 
-    /// Whether an id that is no label may be used at a place of a function.
+    /// Whether an id that is not a label may be used at a position of a function.
     pub(super) fn available(
         &self,
         function: &Function<'a>,

@@ -1,4 +1,4 @@
-//! Decorations, the layout of blocks, and the variables that a shader has in common with its pipeline.
+//! Decorations, the layout of blocks, and the variables that a shader shares with its pipeline.
 
 use super::super::MAX_BINDINGS;
 use super::declarations::SUBGROUP;
@@ -20,9 +20,9 @@ mod decoration {
 }
 const BUILT_IN_WORKGROUP_SIZE: u32 = 25;
 
-/// Bytes of variables of one invocation, its functions' included: a driver keeps them on a stack.
+/// Largest size in bytes of one invocation's variables, with those of functions: drivers keep them on a stack.
 const MAX_PRIVATE: u64 = 16 << 10;
-/// What a SpecId may be given to.
+/// What may have a SpecId.
 const SPECIAL: [Op; 3] = [
     Op::SpecConstant,
     Op::SpecConstantTrue,
@@ -89,7 +89,7 @@ impl<'a> Checker<'_, 'a> {
                     &at,
                     fits && d.len() == words && once,
                     &format!(
-                        "begins a module that gives %{id} the decoration {}, which is not let through there",
+                        "begins a module that gives %{id} the decoration {}, which is not allowed there",
                         d[0]
                     ),
                 )?;
@@ -117,7 +117,7 @@ impl<'a> Checker<'_, 'a> {
                     &at,
                     of.is_some() && fits && d.len() == words && once,
                     &format!(
-                        "begins a module that gives member {member} of %{id} the decoration {}, which is not let through there",
+                        "begins a module that gives member {member} of %{id} the decoration {}, which is not allowed there",
                         d[0]
                     ),
                 )?;
@@ -131,7 +131,7 @@ impl<'a> Checker<'_, 'a> {
         self.made.get(&id).is_some_and(|op| ops.contains(op))
     }
 
-    /// The element of an array of arrays.
+    /// The element type of an array of arrays.
     fn bare(&self, mut ty: u32) -> u32 {
         while let Some(Type::Array { of, .. } | Type::Runtime { of }) = self.type_of(ty) {
             ty = of;
@@ -144,13 +144,13 @@ impl<'a> Checker<'_, 'a> {
             .is_some_and(|s| s.base == Base::Int && s.width == 32 && s.count == count)
     }
 
-    /// Built-ins are of their type, buffers and push constants are blocks with a layout.
+    /// Checks that built-ins have their type, and that buffers and push constants are blocks with a layout.
     pub(super) fn check_variables(&self, shared_bytes: u64) -> Result<()> {
         let (mut private, mut shared) = (0u64, 0u64);
         for variable in &self.module.variables {
             let inst = self.module.inst(variable.at)?;
             let Some(Type::Pointer { class, to }) = self.type_of(variable.ty) else {
-                return Err(wrong(&inst, "is no pointer"));
+                return Err(wrong(&inst, "is not a pointer"));
             };
             match class {
                 class::INPUT => {
@@ -167,7 +167,7 @@ impl<'a> Checker<'_, 'a> {
                     ensure(
                         &inst,
                         self.is_uvec(to, count),
-                        "is no built-in of compute shaders",
+                        "is not a built-in of compute shaders",
                     )?;
                 }
                 class::STORAGE_BUFFER | class::UNIFORM | class::PUSH_CONSTANT => {
@@ -177,7 +177,7 @@ impl<'a> Checker<'_, 'a> {
                         decoration::BLOCK
                     };
                     let is_block = self.decorated(to, block).is_some();
-                    ensure(&inst, is_block, "is no block")?;
+                    ensure(&inst, is_block, "is not a block")?;
                     let number = |decoration| self.decorated(variable.id, decoration).map(|d| d[1]);
                     let place = (
                         number(decoration::DESCRIPTOR_SET),
@@ -187,7 +187,7 @@ impl<'a> Checker<'_, 'a> {
                     ensure(
                         &inst,
                         bound || class == class::PUSH_CONSTANT,
-                        "is no binding 0 to 31 of set 0",
+                        "is not a binding from 0 to 31 of set 0",
                     )?;
                     let size = self.laid_out(&inst, to, None)?;
                     if class == class::PUSH_CONSTANT {
@@ -203,7 +203,7 @@ impl<'a> Checker<'_, 'a> {
                         "makes more than 16 KiB of private variables",
                     )?;
                 }
-                // Workgroup: also what `main` does not use.
+                // Workgroup memory counts even if `main` does not use it.
                 _ => {
                     let size = self.layouts.get(to).and_then(|t| t.size);
                     shared = shared.saturating_add(size.unwrap_or(u64::MAX));
@@ -225,8 +225,8 @@ impl<'a> Checker<'_, 'a> {
         )
     }
 
-    /// Size of a type with its explicit layout (none if it ends in a runtime array), whose offsets and
-    /// strides must keep scalars on their alignment and apart. `stride`: the member's matrix stride.
+    /// Size of a type with explicit layout, or none if it ends in a runtime array. Its offsets and strides must keep
+    /// scalars aligned and apart. `matrix`: the member's matrix stride and order.
     fn laid_out(&self, inst: &Inst, ty: u32, matrix: Option<(u64, bool)>) -> Result<Option<u64>> {
         let odd = |what: &str| wrong(inst, format!("has a layout {what}"));
         Ok(match self.type_of(ty) {
@@ -305,7 +305,7 @@ impl<'a> Checker<'_, 'a> {
         })
     }
 
-    /// Of a type's largest scalar.
+    /// The alignment of a type's largest scalar.
     fn alignment(&self, ty: u32) -> u64 {
         match self.type_of(ty) {
             Some(Type::Int { width, .. } | Type::Float { width }) => u64::from(width / 8).max(1),
@@ -324,7 +324,7 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
-    /// The entry point lists the variables that it uses: inputs, and since SPIR-V 1.4 all of the module's.
+    /// Checks that the entry point lists the variables it uses: inputs, and since SPIR-V 1.4 all of the module's.
     pub(super) fn interface(&self, functions: &[Function<'a>]) -> Result<()> {
         let at = self.module.inst(5)?;
         for &id in &self.listed {

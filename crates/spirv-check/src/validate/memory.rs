@@ -1,4 +1,4 @@
-//! Instructions that go through pointers, order memory, or call functions.
+//! Instructions that access memory through pointers, order memory, or call functions.
 
 use super::declarations::{ATOMIC_FLOAT32_ADD, INT64_ATOMICS, VULKAN_MEMORY_MODEL};
 use super::{Base, Checker, Def, Inst, Result, Type, class, ensure, length, wrong};
@@ -14,12 +14,12 @@ impl Checker<'_, '_> {
             Some(Type::Pointer { class, to }) => Ok((class, to)),
             _ => Err(wrong(
                 inst,
-                format!("goes through %{id}, which is no pointer"),
+                format!("accesses memory through %{id}, which is not a pointer"),
             )),
         }
     }
 
-    /// Memory access operands from word `at` on, to the end.
+    /// Checks the memory access operands from word `at` to the end.
     fn access(&self, inst: &Inst, mut at: usize, reads: bool, writes: bool) -> Result<()> {
         let w = inst.words;
         let mut sets = 0;
@@ -37,7 +37,7 @@ impl Checker<'_, '_> {
             ensure(
                 inst,
                 mask & !allowed == 0,
-                "accesses memory in a way that is not let through",
+                "accesses memory in a way that is not allowed",
             )?;
             if mask & 0x2 != 0 {
                 ensure(
@@ -68,7 +68,7 @@ impl Checker<'_, '_> {
         ensure(
             inst,
             to == inst.words[1],
-            "gives another type than its pointer's",
+            "returns another type than its pointer's",
         )?;
         self.makes(inst, to)?;
         self.access(inst, 4, true, false)
@@ -114,7 +114,7 @@ impl Checker<'_, '_> {
             ensure(
                 inst,
                 self.is_index(inst, index)?,
-                &format!("takes %{index} as an index, which is none"),
+                &format!("takes %{index} as an index, which is not an integer"),
             )?;
             let within = |length: u64| match fixed {
                 Some(at) if at >= length => {
@@ -134,13 +134,13 @@ impl Checker<'_, '_> {
                         .filter(|_| self.is_made_by(index, &[Op::Constant]))
                         .and_then(|at| usize::try_from(at).ok());
                     let member = at.and_then(|at| members.get(at));
-                    *member.ok_or_else(|| wrong(inst, "goes to no member"))?
+                    *member.ok_or_else(|| wrong(inst, "selects no member"))?
                 }
                 _ => return Err(wrong(inst, "has an index too many")),
             };
         }
         let fits = self.type_of(w[1]) == Some(Type::Pointer { class, to: ty });
-        ensure(inst, fits, "gives another type")
+        ensure(inst, fits, "returns another type")
     }
 
     pub(super) fn array_length(&self, inst: &Inst) -> Result<()> {
@@ -162,7 +162,7 @@ impl Checker<'_, '_> {
         ensure(
             inst,
             last && word,
-            "asks for the length of no runtime array",
+            "asks for the length of something that is not a runtime array",
         )
     }
 
@@ -173,7 +173,7 @@ impl Checker<'_, '_> {
             _ => None,
         };
         let Some(Type::Function { result, parameters }) = function else {
-            return Err(wrong(inst, "calls no function"));
+            return Err(wrong(inst, "calls something that is not a function"));
         };
         ensure(
             inst,
@@ -202,7 +202,7 @@ impl Checker<'_, '_> {
         let most = if self.has(VULKAN_MEMORY_MODEL) { 5 } else { 4 };
         let fits =
             self.fixed(id).is_some_and(|s| (1..=most).contains(&s)) && self.is_index(inst, id)?;
-        ensure(inst, fits, "has a scope that is not let through")
+        ensure(inst, fits, "has a scope that is not allowed")
     }
 
     pub(super) fn ordered(&self, inst: &Inst, scope: u32, semantics: u32) -> Result<()> {
@@ -221,7 +221,7 @@ impl Checker<'_, '_> {
                 && order.count_ones() <= 1
                 && (order != 0 || b & VULKAN_SEMANTICS == 0)
         });
-        ensure(inst, fits, "orders memory in a way that is not let through")
+        ensure(inst, fits, "orders memory in a way that is not allowed")
     }
 
     pub(super) fn atomic(&self, inst: &Inst, op: Op) -> Result<()> {
@@ -234,7 +234,7 @@ impl Checker<'_, '_> {
             class::STORAGE_BUFFER | class::UNIFORM | class::WORKGROUP
         );
         let shape = self.shape(to).filter(|s| s.count == 1 && memory);
-        let shape = shape.ok_or_else(|| wrong(inst, "goes to what is not atomic"))?;
+        let shape = shape.ok_or_else(|| wrong(inst, "accesses something that is not atomic"))?;
         let moves = matches!(op, Op::AtomicLoad | Op::AtomicStore | Op::AtomicExchange);
         let fits = match (shape.base, shape.width) {
             (Base::Int, 32) => op != Op::AtomicFAddEXT,
@@ -242,8 +242,8 @@ impl Checker<'_, '_> {
             (Base::Float, 32) => moves || (op == Op::AtomicFAddEXT && self.has(ATOMIC_FLOAT32_ADD)),
             _ => false,
         };
-        ensure(inst, fits, "goes to what is not atomic")?;
-        ensure(inst, stores || w[1] == to, "gives another type")?;
+        ensure(inst, fits, "accesses something that is not atomic")?;
+        ensure(inst, stores || w[1] == to, "returns another type")?;
         let (values, semantics) = match op {
             Op::AtomicLoad | Op::AtomicIIncrement | Op::AtomicIDecrement => (0, 1),
             Op::AtomicCompareExchange => (2, 2),
@@ -260,11 +260,7 @@ impl Checker<'_, '_> {
             Op::AtomicCompareExchange => self.fixed(w[pointer + 3]).unwrap_or(0) & 0xc == 0,
             _ => true,
         };
-        ensure(
-            inst,
-            order,
-            "orders memory in a way that is not let through",
-        )?;
+        ensure(inst, order, "orders memory in a way that is not allowed")?;
         for &value in &w[pointer + 2 + semantics..] {
             ensure(inst, self.value(inst, value)? == to, "takes another type")?;
         }

@@ -1,16 +1,16 @@
-//! What a driver gets of a module that was checked.
+//! Rewrites a checked module for the driver.
 //!
-//! The device bounds what leaves a buffer, but nothing that stays in memory of the shader's own, where an
-//! index that is too large reaches other variables, or other programs' registers. So each index that is
-//! known only when the shader runs, into an array, vector or matrix of known length, becomes
-//! `index <= last ? index : last`. Variables without an initial value get zeros: workgroup memory
-//! would show what the shader before left there. Dead blocks and debug information are left out.
+//! The device bounds accesses that leave a buffer, but not those to the shader's own memory, where an index that is too
+//! large reaches other variables or other programs' registers. So an index into an array, vector or matrix of known
+//! length that is known only at run time becomes `index <= last ? index : last`. Variables without an initial value get
+//! zeros: workgroup memory would otherwise show what the shader before left there. Dead blocks and debug information
+//! are removed.
 
 use super::{Checker, Def, Function, Inst, Result, Type, class};
 use rspirv::spirv::Op;
 use std::collections::HashMap;
 
-/// Constants and types that are added, found by what they are.
+/// Added constants and types, identified by their contents.
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 enum Added {
     Bool,
@@ -23,7 +23,7 @@ struct Rewriter<'c, 'm, 'a> {
     checker: &'c Checker<'m, 'a>,
     next: u32,
     added: HashMap<Added, u32>,
-    /// Words of what was added, before the first function.
+    /// Added words, before the first function.
     globals: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn rewrite(checker: &Checker<'_, '_>, functions: &[Function<'_>]) -> 
     }
     let mut words = checker.words[..5].to_vec();
     let mut at = 5;
-    // What dead blocks and debug information define is gone, and so are its decorations.
+    // Definitions in dead blocks and debug information are gone, so their decorations go too.
     let mut variables = Vec::new();
     while at < checker.words.len() {
         let inst = checker.module.inst(at)?;
@@ -52,7 +52,7 @@ pub(super) fn rewrite(checker: &Checker<'_, '_>, functions: &[Function<'_>]) -> 
             continue;
         }
         match inst.op() {
-            // After the constants that they start with.
+            // After the constants that initialize them.
             Some(Op::Variable) => variables.extend(rewriter.variable(&inst)),
             Some(Op::Undef) => put(&mut words, Op::ConstantNull, &inst.words[1..]),
             _ => words.extend_from_slice(inst.words),
@@ -92,7 +92,7 @@ impl<'a> Rewriter<'_, '_, 'a> {
         ) && !functions.iter().any(|f| f.is_live(target))
     }
 
-    /// The id of a type or constant, which is added unless the module has it.
+    /// The id of a type or constant, which is added if the module lacks it.
     fn add(&mut self, what: Added) -> u32 {
         if let Some(&id) = self.added.get(&what) {
             return id;
@@ -160,7 +160,7 @@ impl<'a> Rewriter<'_, '_, 'a> {
         let w = inst.words;
         match inst.op() {
             Some(Op::Variable) => code.extend(self.variable(inst)),
-            // One null is as undefined as any other value.
+            // A null is as undefined as any other value.
             Some(Op::Undef) => {
                 let null = self.add(Added::Null(w[1]));
                 put(code, Op::CopyObject, &[w[1], w[2], null]);
@@ -196,7 +196,7 @@ impl<'a> Rewriter<'_, '_, 'a> {
                     };
                     ty = part;
                     let bounded = length.filter(|_| self.checker.fixed(index).is_none());
-                    // The device bounds what is in a buffer.
+                    // The device bounds accesses to buffers.
                     let buffer = matches!(class, class::STORAGE_BUFFER | class::UNIFORM);
                     words.push(match bounded.filter(|_| !buffer) {
                         Some(length) => self.within(code, inst, index, length)?,
@@ -221,7 +221,7 @@ impl<'a> Rewriter<'_, '_, 'a> {
         Ok(())
     }
 
-    /// `index`, or the last element if it is none, signed or not.
+    /// `index`, or the last element if it is out of bounds, signed or not.
     fn within(&mut self, code: &mut Vec<u32>, inst: &Inst, index: u32, length: u64) -> Result<u32> {
         let ty = self.checker.value(inst, index)?;
         let width = self.checker.shape(ty).map_or(32, |s| s.width);

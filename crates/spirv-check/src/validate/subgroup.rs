@@ -44,7 +44,7 @@ impl Checker<'_, '_> {
                     63
                 }
             }
-            _ => return Err(wrong(inst, "is not let through")),
+            _ => return Err(wrong(inst, "is not allowed")),
         };
         ensure(inst, self.has(capability), "lacks its capability")?;
         ensure(
@@ -90,7 +90,7 @@ impl Checker<'_, '_> {
                     Op::GroupNonUniformQuadBroadcast => 4,
                     _ => 3,
                 };
-                // A lane that is not known to the compiler is another instruction for it.
+                // Compilers treat a lane that is not constant as a different instruction.
                 self.value(inst, w[4])? == w[1]
                     && self.is_index(inst, w[5])?
                     && self.fixed(w[5]).is_some_and(|lane| lane < most)
@@ -118,7 +118,7 @@ impl Checker<'_, '_> {
                 let words = match w.get(4) {
                     Some(0..=2) => 6,
                     Some(3) => 7,
-                    _ => return Err(wrong(inst, "is no such group operation")),
+                    _ => return Err(wrong(inst, "is not a group operation allowed here")),
                 };
                 length(inst, words)?;
                 let cluster = words == 6
@@ -128,6 +128,6 @@ impl Checker<'_, '_> {
                 cluster && result.base == base && self.value(inst, w[5])? == w[1]
             }
         };
-        ensure(inst, fits, "takes or gives what it cannot")
+        ensure(inst, fits, "takes or returns types that it must not")
     }
 }

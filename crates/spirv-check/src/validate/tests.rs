@@ -1,4 +1,4 @@
-//! What is let through and what is not, held against `spirv-val` where that is installed.
+//! What is allowed and what is not, compared with `spirv-val` where that is installed.
 
 use super::*;
 use crate::reflect;
@@ -56,7 +56,7 @@ layout(set = 0, binding = 1, std430) buffer B { uint n; mat3 m; Pair pairs[4]; v
 layout(push_constant) uniform Push { uint count; float scale; uint table[4]; } push;
 ";
 
-/// Modules of what compilers emit: all of it is let through.
+/// Modules that compilers emit: all of them are allowed.
 fn samples() -> Vec<String> {
     let bodies = [
         "",
@@ -101,7 +101,7 @@ fn what_compilers_emit_is_let_through_and_stays_what_it_was() {
             "{source}"
         );
         assert_eq!(before.shared_bytes, after.shared_bytes, "{source}");
-        // What comes out keeps the rules as well.
+        // The output obeys the rules as well.
         assert!(secure(&once, &[], &support()).is_ok(), "{source}");
     }
 }
@@ -232,7 +232,7 @@ fn spirv_val() -> Command {
     command
 }
 
-/// Whether `spirv-val` takes the module, else what it says.
+/// Whether `spirv-val` accepts the module, or else its message.
 fn valid(words: &[u32]) -> std::result::Result<(), String> {
     let mut child = spirv_val()
         .stdin(Stdio::piped())
@@ -254,7 +254,7 @@ fn valid(words: &[u32]) -> std::result::Result<(), String> {
 #[test]
 fn nothing_that_spirv_val_rejects_goes_to_a_driver() {
     if let Err(error) = spirv_val().arg("--version").output() {
-        // The set-up of the tests installs it there.
+        // The tests' set-up installs it there.
         let must = cfg!(target_os = "linux") && std::env::var("CI").is_ok_and(|ci| ci == "true");
         assert!(!must, "no spirv-val to hold the rules against: {error}");
         return eprintln!("no spirv-val to hold the rules against: {error}");
@@ -267,7 +267,7 @@ fn nothing_that_spirv_val_rejects_goes_to_a_driver() {
     let mut wrong = Vec::new();
     for round in 0..6000 {
         let words = damaged(&sources[round % sources.len()], &mut random);
-        // As for a pipeline: what is reflected first.
+        // As for a pipeline: reflected first.
         if reflect(&words).is_ok()
             && let Ok(words) = secure(&words, &[], &support())
         {

@@ -6,7 +6,7 @@ use super::{
 };
 use rspirv::spirv::Op;
 
-/// Values that one instruction may load or make.
+/// Largest number of values that one instruction may load or make.
 const MAX_VALUE: u64 = 1 << 12;
 
 impl<'a> Checker<'_, 'a> {
@@ -31,7 +31,7 @@ impl<'a> Checker<'_, 'a> {
                         self.local(inst)?;
                         continue;
                     }
-                    // Their labels were looked at.
+                    // Their labels were checked already.
                     Some(
                         Op::Branch
                         | Op::SelectionMerge
@@ -40,7 +40,7 @@ impl<'a> Checker<'_, 'a> {
                         | Op::Unreachable,
                     ) => {
                         let void = self.type_of(result) == Some(Type::Void);
-                        ensure(inst, op != Some(Op::Return) || void, "gives no value")?;
+                        ensure(inst, op != Some(Op::Return) || void, "returns no value")?;
                         continue;
                     }
                     Some(Op::BranchConditional) => ids = vec![inst.words[1]],
@@ -66,7 +66,7 @@ impl<'a> Checker<'_, 'a> {
                         ensure(
                             inst,
                             self.type_of(ty) == Some(Type::Bool),
-                            "asks what is no boolean",
+                            "branches on something that is not a boolean",
                         )?;
                     }
                     Some(Op::Switch) => {
@@ -86,7 +86,7 @@ impl<'a> Checker<'_, 'a> {
                         ensure(
                             inst,
                             self.value(inst, inst.words[1])? == result,
-                            "gives another type",
+                            "returns another type",
                         )?;
                     }
                     _ => self.typed(inst)?,
@@ -103,7 +103,7 @@ impl<'a> Checker<'_, 'a> {
             w.len() >= 5 && w.len() % 2 == 1,
             "has more or fewer words than its operands",
         )?;
-        ensure(inst, self.is_data(w[1]), "merges what is no value")?;
+        ensure(inst, self.is_data(w[1]), "merges what is not a value")?;
         let mut seen = Vec::new();
         for pair in w[3..].chunks(2) {
             if function.dead.contains(&pair[1]) {
@@ -148,14 +148,14 @@ impl<'a> Checker<'_, 'a> {
             "has more or fewer words than its operands",
         )?;
         let Some(Type::Pointer { class, to }) = self.type_of(w[1]) else {
-            return Err(wrong(inst, "is no pointer"));
+            return Err(wrong(inst, "is not a pointer"));
         };
         ensure(
             inst,
             class == class::FUNCTION && w[3] == class,
             "is not of storage class Function",
         )?;
-        ensure(inst, self.is_data(to), "holds what no variable may")?;
+        ensure(inst, self.is_data(to), "is of a type not allowed here")?;
         if let Some(&initial) = w.get(4) {
             let fits = matches!(self.def(initial), Def::Constant { ty, .. } if ty == to);
             ensure(inst, fits, "has an initial value of another type")?;
@@ -163,7 +163,7 @@ impl<'a> Checker<'_, 'a> {
         Ok(())
     }
 
-    /// Whether values of the type exist, and are no pointers.
+    /// Whether values of the type exist and are not pointers.
     pub(super) fn is_data(&self, ty: u32) -> bool {
         match self.type_of(ty) {
             Some(Type::Array { of, .. }) => self.is_data(of),
@@ -202,30 +202,35 @@ impl<'a> Checker<'_, 'a> {
     pub(super) fn shape_of(&self, inst: &Inst, word: usize) -> Result<Shape> {
         let id = inst.word(word)?;
         let shape = self.shape(self.value(inst, id)?);
-        shape.ok_or_else(|| wrong(inst, format!("takes %{id}, which is no scalar or vector")))
+        shape.ok_or_else(|| {
+            wrong(
+                inst,
+                format!("takes %{id}, which is not a scalar or vector"),
+            )
+        })
     }
 
     pub(super) fn result_shape(&self, inst: &Inst) -> Result<Shape> {
         let shape = self.shape(inst.word(1)?);
-        shape.ok_or_else(|| wrong(inst, "gives no scalar or vector"))
+        shape.ok_or_else(|| wrong(inst, "does not return a scalar or vector"))
     }
 
-    /// Operands from word `from` on, `count` of them, all of the result's base, width and count.
+    /// Checks `count` operands from word `from`: all must have the result's base, width and count.
     pub(super) fn alike(&self, inst: &Inst, from: usize, count: usize, base: Base) -> Result<()> {
         length(inst, from + count)?;
         let shape = self.result_shape(inst)?;
-        ensure(inst, shape.base == base, "gives another kind of number")?;
+        ensure(inst, shape.base == base, "returns another kind of number")?;
         for word in from..from + count {
             ensure(
                 inst,
                 self.shape_of(inst, word)? == shape,
-                "takes what is not of its result's type",
+                "takes operands that are not of its result's type",
             )?;
         }
         Ok(())
     }
 
-    /// Operands of one shape, compared into booleans.
+    /// Checks operands of one shape that are compared into booleans.
     fn compared(&self, inst: &Inst, base: Base, count: usize) -> Result<()> {
         length(inst, 3 + count)?;
         let (result, first) = (self.result_shape(inst)?, self.shape_of(inst, 3)?);
@@ -234,10 +239,10 @@ impl<'a> Checker<'_, 'a> {
         })?;
         let fits =
             result.base == Base::Bool && result.count == first.count && first.base == base && same;
-        ensure(inst, fits, "compares what cannot be compared")
+        ensure(inst, fits, "compares types that cannot be compared")
     }
 
-    /// A conversion between numbers with the same count.
+    /// Checks a conversion between numbers of the same count.
     fn converted(
         &self,
         inst: &Inst,
@@ -251,10 +256,10 @@ impl<'a> Checker<'_, 'a> {
             && operand.base == from
             && result.count == operand.count
             && widths(operand.width, result.width);
-        ensure(inst, fits, "converts what it cannot")
+        ensure(inst, fits, "converts types that it cannot")
     }
 
-    /// Any instruction with a result, and stores, atomics, barriers.
+    /// Checks any instruction with a result, and stores, atomics and barriers.
     pub(super) fn typed(&self, inst: &Inst) -> Result<()> {
         use Base::{Bool, Float, Int};
         let w = inst.words;
@@ -275,7 +280,11 @@ impl<'a> Checker<'_, 'a> {
             Op::ExtInst => self.extended(inst),
             Op::CopyObject => {
                 length(inst, 4)?;
-                ensure(inst, self.value(inst, w[3])? == w[1], "gives another type")?;
+                ensure(
+                    inst,
+                    self.value(inst, w[3])? == w[1],
+                    "returns another type",
+                )?;
                 self.makes(inst, w[1])
             }
             Op::CopyLogical => {
@@ -285,14 +294,14 @@ impl<'a> Checker<'_, 'a> {
                 ensure(
                     inst,
                     from != w[1] && self.match_logically(from, w[1]),
-                    "gives another type",
+                    "returns another type",
                 )
             }
             Op::CompositeConstruct => self.composite_construct(inst),
             Op::CompositeExtract => {
                 ensure(inst, w.len() >= 5, "has no indices")?;
                 let part = self.part(inst, self.value(inst, w[3])?, &w[4..])?;
-                ensure(inst, part == w[1], "gives another type")
+                ensure(inst, part == w[1], "returns another type")
             }
             Op::CompositeInsert => {
                 ensure(inst, w.len() >= 6, "has no indices")?;
@@ -301,7 +310,7 @@ impl<'a> Checker<'_, 'a> {
                 ensure(
                     inst,
                     whole == w[1] && part == self.value(inst, w[3])?,
-                    "gives another type",
+                    "returns another type",
                 )?;
                 self.makes(inst, w[1])
             }
@@ -312,7 +321,7 @@ impl<'a> Checker<'_, 'a> {
                 ensure(
                     inst,
                     of && self.is_index(inst, w[4])?,
-                    "takes no component of a vector",
+                    "does not select a component of a vector",
                 )
             }
             Op::VectorInsertDynamic => {
@@ -322,14 +331,14 @@ impl<'a> Checker<'_, 'a> {
                     _ => false,
                 };
                 let fits = of && self.value(inst, w[3])? == w[1] && self.is_index(inst, w[5])?;
-                ensure(inst, fits, "sets no component of a vector")
+                ensure(inst, fits, "does not set a component of a vector")
             }
             Op::VectorShuffle => self.shuffle(inst),
             Op::Transpose => {
                 length(inst, 4)?;
                 let (to, from) = (self.matrix(w[1]), self.matrix(self.value(inst, w[3])?));
                 let fits = matches!((to, from), (Some(a), Some(b)) if a.0 == b.1 && a.1 == b.0 && a.2 == b.2);
-                ensure(inst, fits, "is of no such matrix")
+                ensure(inst, fits, "does not match its matrix")
             }
             Op::Select => {
                 length(inst, 6)?;
@@ -340,9 +349,9 @@ impl<'a> Checker<'_, 'a> {
                         || condition.count == count)
                     && self.value(inst, w[4])? == w[1]
                     && self.value(inst, w[5])? == w[1];
-                ensure(inst, fits, "chooses between what is not of its type")?;
+                ensure(inst, fits, "selects between values of another type")?;
                 let scalar = self.shape(w[1]).is_some() || self.version >= 0x1_0400;
-                ensure(inst, scalar, "chooses between composites")?;
+                ensure(inst, scalar, "selects between composites")?;
                 self.makes(inst, w[1])
             }
             Op::ConvertFToS => self.converted(inst, Float, Int, |_, _| true),
@@ -354,7 +363,7 @@ impl<'a> Checker<'_, 'a> {
                     ty => ty,
                 };
                 let unsigned = matches!(unsigned, Some(Type::Int { signed: false, .. }));
-                ensure(inst, unsigned, "gives a signed number")?;
+                ensure(inst, unsigned, "returns a signed number")?;
                 match op {
                     Op::UConvert => self.converted(inst, Int, Int, |a, b| a != b),
                     _ => self.converted(inst, Float, Int, |_, _| true),
@@ -368,7 +377,7 @@ impl<'a> Checker<'_, 'a> {
                 let bits = |s: Shape| s.width * s.count;
                 let whole = to.count % from.count == 0 || from.count % to.count == 0;
                 let fits = to.base != Bool && from.base != Bool && bits(to) == bits(from) && whole;
-                ensure(inst, fits, "gives another number of bits")
+                ensure(inst, fits, "returns another number of bits")
             }
             Op::SNegate | Op::Not | Op::BitReverse => self.alike(inst, 3, 1, Int),
             Op::BitCount => self.converted(inst, Int, Int, |_, _| true),
@@ -402,7 +411,7 @@ impl<'a> Checker<'_, 'a> {
                     && result == base
                     && shift.base == Int
                     && shift.count == base.count;
-                ensure(inst, fits, "shifts what it cannot")
+                ensure(inst, fits, "shifts types that it cannot")
             }
             Op::BitFieldInsert => {
                 length(inst, 7)?;
@@ -414,7 +423,7 @@ impl<'a> Checker<'_, 'a> {
                 ensure(
                     inst,
                     fits && self.is_index(inst, w[5])? && self.is_index(inst, w[6])?,
-                    "takes what it cannot",
+                    "takes operands that it must not",
                 )
             }
             Op::BitFieldSExtract | Op::BitFieldUExtract => {
@@ -425,7 +434,7 @@ impl<'a> Checker<'_, 'a> {
                 ensure(
                     inst,
                     fits && self.is_index(inst, w[4])? && self.is_index(inst, w[5])?,
-                    "takes what it cannot",
+                    "takes operands that it must not",
                 )
             }
             Op::Any | Op::All => {
@@ -433,7 +442,7 @@ impl<'a> Checker<'_, 'a> {
                 let (result, of) = (self.result_shape(inst)?, self.shape_of(inst, 3)?);
                 let fits =
                     result.base == Bool && result.count == 1 && of.base == Bool && of.count > 1;
-                ensure(inst, fits, "takes no vector of booleans")
+                ensure(inst, fits, "does not take a vector of booleans")
             }
             Op::IsNan | Op::IsInf => self.compared(inst, Float, 1),
             Op::IEqual
@@ -474,7 +483,7 @@ impl<'a> Checker<'_, 'a> {
                 ensure(
                     inst,
                     a == b && pair && shape.base == Int && shape.width == 32,
-                    "gives no such pair",
+                    "does not return such a pair",
                 )
             }
             Op::SDot | Op::UDot | Op::SUDot => {
@@ -502,7 +511,7 @@ impl<'a> Checker<'_, 'a> {
                     && a == b
                     && a.base == Int
                     && (packed || bytes);
-                ensure(inst, fits, "takes what it cannot")
+                ensure(inst, fits, "takes operands that it must not")
             }
             Op::AtomicLoad
             | Op::AtomicStore
@@ -567,7 +576,7 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
-    /// The type of the part that literal indices name.
+    /// The type of the part that the literal indices select.
     fn part(&self, inst: &Inst, mut ty: u32, indices: &[u32]) -> Result<u32> {
         for &index in indices {
             let at = u64::from(index);
@@ -584,7 +593,7 @@ impl<'a> Checker<'_, 'a> {
         Ok(ty)
     }
 
-    /// Also of constants.
+    /// Used for constants too.
     pub(super) fn composite_construct(&self, inst: &Inst) -> Result<()> {
         let w = inst.words;
         self.makes(inst, w[1])?;
@@ -607,7 +616,7 @@ impl<'a> Checker<'_, 'a> {
                             count
                         }
                         _ if ty == of => 1,
-                        _ => return Err(wrong(inst, "is made of other parts")),
+                        _ => return Err(wrong(inst, "has parts of other types")),
                     };
                 }
                 sum == count && parts.len() >= 2
@@ -623,7 +632,7 @@ impl<'a> Checker<'_, 'a> {
             }
             _ => false,
         };
-        ensure(inst, fits, "is made of other parts")
+        ensure(inst, fits, "has parts of other types")
     }
 
     fn shuffle(&self, inst: &Inst) -> Result<()> {
@@ -643,7 +652,7 @@ impl<'a> Checker<'_, 'a> {
             && [a, b]
                 .iter()
                 .all(|s| s.base == result.base && s.width == result.width);
-        ensure(inst, fits, "takes components that are not there")
+        ensure(inst, fits, "selects components that do not exist")
     }
 
     fn linear(&self, inst: &Inst, op: Op) -> Result<()> {
@@ -679,6 +688,6 @@ impl<'a> Checker<'_, 'a> {
             // Dot.
             _ => a == b && float(w[1]) && vector(a).is_some_and(|v| v.1 == w[1]),
         };
-        ensure(inst, fits, "takes what it cannot multiply")
+        ensure(inst, fits, "multiplies types that it cannot")
     }
 }
