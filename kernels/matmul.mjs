@@ -59,6 +59,8 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [tail] parts that K is split into for the tiles that are left after the last whole wave, which
  *   would leave most of the device idle; for a single product, without `half` but in `ptx`
  * @property {string} [because] why it was chosen, in a few words: a line of a table, the model's microseconds, or the rule that says it
+ * @property {boolean} [fallback] a kernel in PTX would have been chosen but cannot be used, or nothing was measured near this product:
+ *   `because` says which. `helios-vk tune` may find a faster plan
  */
 
 /**
@@ -120,6 +122,7 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [wave] workgroups that the device runs at once
  * @property {number} [tail] parts that the depth of the tiles after the last whole wave is split into, if they are of the last product:
  *   default 1
+ * @property {string} [because] why it was chosen: the model's microseconds
  */
 
 /**
@@ -197,7 +200,9 @@ export function matmulKernels(context, options) {
     const { plan } = problem.args;
     if (problem.bShuffled) return ptx.planShuffled(problem, plan);
     if (plan?.kernel === 'ptx') return ptx.planOf(problem, plan);
-    return (plan === undefined && ptx.choose(problem)) || spirv.planOf(problem, plan);
+    if (plan) return spirv.planOf(problem, plan);
+    const { plan: chosen, refused } = ptx.choose(problem);
+    return chosen ?? spirv.planOf(problem, undefined, refused);
   }
 
   /** Elements of workspace that a plan needs. @param {Problem} problem @param {Plan} plan @returns {number} */
@@ -239,7 +244,7 @@ export function matmulKernels(context, options) {
       throw new TypeError(`takesShuffled: glu must be 'forward' or 'backward', got ${String(glu)}`);
     }
     const problem = problemOf(/** @type {MatmulArgs} */ (args));
-    return ptx.choose({ ...problem, bShuffled: true, ...(glu ? { glu } : {}) }) !== undefined;
+    return ptx.choose({ ...problem, bShuffled: true, ...(glu ? { glu } : {}) }).plan !== undefined;
   }
 
   /** Leading dimension, checked against the row's extent. */
@@ -344,7 +349,9 @@ export function matmulKernels(context, options) {
       if (work) writes.push(['workspace', work, floats, 'f32']);
       context.checker.check('matmul', reads, writes);
     }
-    return plan.kernel === 'ptx' ? ptx.records(product, plan, work) : spirv.records(product, plan, work);
+    const dispatches = plan.kernel === 'ptx' ? ptx.records(product, plan, work) : spirv.records(product, plan, work);
+    dispatches[0].computes = { products: [problem], plan };
+    return dispatches;
   }
 
   /**
@@ -390,7 +397,9 @@ export function matmulKernels(context, options) {
         extents.flatMap(({ writes }) => writes),
       );
     }
-    return group.records(products, chosen);
+    const dispatches = group.records(products, chosen);
+    dispatches[0].computes = { products: problems, plan: chosen };
+    return dispatches;
   }
 
   const glu = gluProducts(context, matmul, ptx, problemOf);

@@ -6,7 +6,8 @@ import { test } from 'node:test';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { PLANS } from '../../kernels/hopper/plans.mjs';
-import { planName, tilings } from '../../kernels/tuning/candidates.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
+import { tilings } from '../../kernels/tuning/candidates.mjs';
 import { shuffledPlan } from '../../kernels/hopper/tables.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
 import { entriesOf } from '../../kernels/tuning/table.mjs';
@@ -36,7 +37,7 @@ function plansOf(info) {
               [1, 1],
               [12, 0],
             ]) {
-              const { because, ...plan } = matmulPlan(/** @type {any} */ ({ m, n, k, transA, transB, batch, beta, ...types }));
+              const { because, fallback, ...plan } = matmulPlan(/** @type {any} */ ({ m, n, k, transA, transB, batch, beta, ...types }));
               assert.ok(because, 'a plan says why');
               plans.push(plan);
             }

@@ -8,9 +8,8 @@
 import { fileURLToPath } from 'node:url';
 import { MODELS, productsOf } from '../../bin/lib/tune-shapes.mjs';
 import { KernelContext } from '../../kernels/base.mjs';
-import { PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { planName } from '../../kernels/tuning/candidates.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
 
 /** What `initDevice` says of an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
 export function infoOf(deviceName, more = {}) {
@@ -48,12 +47,6 @@ export const contextOf = (info, calls = {}) =>
 
 /** Products on such a device, whose kernels in PTX count as tested. @param {any} info */
 export const productsOn = (info) => matmulKernels(contextOf(info), { verify: () => undefined, verifyGroup: () => undefined });
-
-/** A plan of `matmulPlan` in a few words. @param {any} plan */
-export function wordsOf(plan) {
-  const named = Object.entries({ ...PLANS, ...SIMT_PLANS }).find(([, sizes]) => sizes === plan.tiling)?.[0];
-  return planName(named ? { ...plan, tiling: named } : plan);
-}
 
 /** Models that no table names, and the tokens that they train with at a time. */
 const UNTUNED = /** @type {const} */ ([
@@ -106,11 +99,11 @@ export function plansNow() {
           const types = KINDS[kind](form);
           if (!types) return [];
           const args = /** @type {any} */ ({ ...sizes, transA: form === 'TN', transB: form === 'NT', ...types });
-          if (kind !== 'shuffled') return [wordsOf(matmulPlan(args))];
+          if (kind !== 'shuffled') return [planName(/** @type {any} */ (matmulPlan(args)))];
           // Operands of 4 GiB and more have no kernel in PTX.
           if (2 * sizes.m * Math.max(sizes.n, sizes.k) >= 2 ** 32) return ['none'];
           const glu = takesShuffled({ ...args, glu: form === 'NT' ? 'forward' : 'backward' }) ? ' glu' : '';
-          return [`${takesShuffled(args) ? '' : 'no '}${wordsOf(matmulPlan(args))}${glu}`];
+          return [`${takesShuffled(args) ? '' : 'no '}${planName(/** @type {any} */ (matmulPlan(args)))}${glu}`];
         });
         return [`${form} ${sizes.m} ${sizes.n} ${sizes.k}`, plans];
       });

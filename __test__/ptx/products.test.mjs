@@ -338,7 +338,10 @@ for (const [fault, edit, message] of FAULTS) {
   test(`a kernel with ${fault} is not used, and a warning says so once`, async () => {
     const { kernels, ran } = smallDevice({ edit: /** @type {any} */ (edit) }, planOf(relay));
     const warnings = await warningsOf(() => {
-      assert.equal(kernels.matmulPlan(SMALL).kernel, 'coop');
+      const { kernel, because = '', fallback } = kernels.matmulPlan(SMALL);
+      assert.deepEqual([kernel, fallback], ['coop', true]);
+      assert.match(because, /^the PTX kernels cannot take it: /);
+      assert.match(because, message);
       assert.equal(kernels.matmulPlan({ ...SMALL, k: 64 }).kernel, 'coop');
       assert.equal(ran.length, 1, 'no further kernel is tried');
       assert.throws(() => kernels.matmulPlan({ ...SMALL, plan: planOf(relay) }), message);
@@ -354,7 +357,9 @@ test('a kernel that is first needed while a graph is recorded is not tested and 
   const { kernels, record, ran } = smallDevice({}, planOf(relay));
   const warnings = await warningsOf(() => {
     record(true);
-    assert.equal(kernels.matmulPlan(SMALL).kernel, 'coop');
+    const { kernel, because = '', fallback } = kernels.matmulPlan(SMALL);
+    assert.deepEqual([kernel, fallback], ['coop', true]);
+    assert.match(because, /^the PTX kernels cannot take it: .*a graph is being recorded/);
     record(false);
     assert.equal(kernels.matmulPlan(SMALL).kernel, 'coop', 'the same product has the same kernel from then on');
     assert.equal(kernels.matmulPlan({ ...SMALL, k: 64 }).kernel, 'ptx');

@@ -1,6 +1,6 @@
 // What benches/kernels-matmul.mjs sweeps over: shapes and groups.
 
-import { planName as productPlanName } from '../../kernels/tuning/candidates.mjs';
+import { planName as productPlanName } from '../../kernels/matmul/words.mjs';
 import { shapeOf } from '../../kernels/tuning/table.mjs';
 
 // The four target shapes, then the products of the 300M model at 512 tokens: forward NT, input gradient NN, weight

@@ -3,7 +3,7 @@
 
 import { planFault } from '../../kernels/hopper/form.mjs';
 import { PLANS } from '../../kernels/hopper/plans.mjs';
-import { planName } from '../../kernels/tuning/candidates.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
 import { timedProduct } from '../../kernels/tuning/measure.mjs';
 import { shapeOf } from '../../kernels/tuning/table.mjs';
 import { median } from '../../kernels/tuning/values.mjs';

@@ -6,8 +6,9 @@ import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { KernelContext } from '../../kernels/base.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
-import { planName, ptxPlans, sensible, splitsFor, tilings } from '../../kernels/tuning/candidates.mjs';
+import { nameOf } from '../../kernels/hopper/plans.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
+import { ptxPlans, sensible, splitsFor, tilings } from '../../kernels/tuning/candidates.mjs';
 import { duel, timedProduct } from '../../kernels/tuning/measure.mjs';
 import { identityOf, tableFile, tryToWrite } from '../../kernels/tuning/stored.mjs';
 import { isSameFile } from './options.mjs';
@@ -77,9 +78,8 @@ function ownPlan({ name, shape: { form, ...sizes } }, types) {
 /** A plan of `matmulPlan` as a table has it. @param {any} plan @returns {any} */
 function tabled(plan) {
   if (plan.kernel !== 'ptx') return plan;
-  const tiling = Object.entries({ ...PLANS, ...SIMT_PLANS }).find(([, sizes]) => sizes === plan.tiling)?.[0];
   const { splits, wave, tail } = plan;
-  return { kernel: 'ptx', tiling, splits, ...(tail > 1 ? { wave, tail } : {}) };
+  return { kernel: 'ptx', tiling: nameOf(plan.tiling), splits, ...(tail > 1 ? { wave, tail } : {}) };
 }
 
 /**

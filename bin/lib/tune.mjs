@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { takeLock, waiting } from '../../kernels/lock.mjs';
-import { planName } from '../../kernels/tuning/candidates.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
 import { FORMAT, readStored, writeStored } from '../../kernels/tuning/stored.mjs';
 import { lineOf } from '../../kernels/tuning/table.mjs';
 import { entriesOf, runChildren } from './journal.mjs';

@@ -5,7 +5,7 @@ import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
 import { MAX_PRODUCTS, addedEarly, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from './form.mjs';
 import { gemm } from './gemm.mjs';
-import { predict } from './model.mjs';
+import { predict, usWords } from './model.mjs';
 import { SECOND_PASS } from './plans.mjs';
 import { isSimt } from './simt.mjs';
 import { formName } from '../tuning/table.mjs';
@@ -203,7 +203,9 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     const together = fault(problems) ? undefined : fastest(problems);
     if (!together) return undefined;
     const saving = problems.reduce((sum, problem) => sum + (fastest([problem])?.us ?? 0), -together.us);
-    return saving > LEAST_SAVING * together.us ? { plan: together.plan, saving } : undefined;
+    if (saving <= LEAST_SAVING * together.us) return undefined;
+    const because = `model: ${usWords(together.us)} µs in one launch, ${usWords(together.us + saving)} in ${problems.length}`;
+    return { plan: { ...together.plan, because }, saving };
   }
 
   /** The plan by what `choose` says, or undefined, also where the kernel fails its test. @param {Problem[]} problems @returns {MatmulGroupPlan | undefined} */

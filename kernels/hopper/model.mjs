@@ -186,8 +186,9 @@ export function guesses(problem, { shuffled = false } = {}) {
     .sort((x, y) => x.us - y.us);
 }
 
+/** Microseconds as a number that is read. @param {number} us */
+export const usWords = (us) => us.toFixed(us < 10 ? 1 : 0);
+
 /** A prediction in a few words: the fastest, and the next. @param {Guess[]} list */
-export function wordsOf([first, second]) {
-  const us = (/** @type {number} */ x) => (x < 10 ? x.toFixed(1) : x.toFixed(0));
-  return `model: ${us(first.us)} µs by ${first.plan.tiling}${second ? `, ${us(second.us)} by ${second.plan.tiling}` : ''}`;
-}
+export const wordsOf = ([first, second]) =>
+  `model: ${usWords(first.us)} µs by ${first.plan.tiling}${second ? `, ${usWords(second.us)} by ${second.plan.tiling}` : ''}`;

@@ -63,6 +63,12 @@ export const SIMT_PLANS = {
   simtSquare: { bm: 128, bn: 128, bk: 8, stages: 3, warps: [2, 2], tm: 16, tn: 8, blocks: 2 },
 };
 
+/** The name of a tiling: a name is its own; `another` where it has none. @param {unknown} tiling */
+export const nameOf = (tiling) =>
+  typeof tiling === 'string'
+    ? tiling
+    : (Object.entries({ ...PLANS, ...SIMT_PLANS }).find(([, known]) => known === tiling)?.[0] ?? 'another');
+
 /**
  * Tilings of attention, by what they are for.
  * @type {Record<string, import('./attention.mjs').AttentionTiling>}

@@ -269,16 +269,21 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   }
 
   /**
-   * The plan that was measured for a product, or undefined where these kernels do not take it or none is known to be faster.
+   * The plan of a product by the tables or the model of time, where it is known to be faster than the SPIR-V kernels.
    * @param {Problem} problem
+   * @returns {{ plan?: PtxPlan, refused?: string }} neither where none is known to be faster; `refused`: why such a plan cannot be used
    */
   function choose(problem) {
     const measured = tuning.measuredPlan?.(problem);
     const chosen = measured ?? (problem.bShuffled ? tuning.shuffledPlan : tuning.ptxPlan)?.(problem);
-    if (chosen?.kernel !== 'ptx' || fault(problem)) return undefined;
+    if (chosen?.kernel !== 'ptx' || !context.takesPtx) return {};
+    const wrong = fault(problem);
+    // There are no kernels in PTX of this precision.
+    if (wrong) return problem.precision === 'bf16x3' ? {} : { refused: wrong };
     const plan = divide(problem, chosen);
     const form = formOf({ ...problem.args, ...problem }, plan);
-    return tilingFault(plan.tiling, form) || launchFault(plan, problem) || verdict(plan, form) ? undefined : plan;
+    const refused = tilingFault(plan.tiling, form) || launchFault(plan, problem) || verdict(plan, form);
+    return refused ? { refused } : { plan };
   }
 
   /**
@@ -288,7 +293,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   function planShuffled(problem, override) {
     if (override !== undefined && override.kernel !== 'ptx')
       throw new RangeError("matmul: only kernels in PTX take a B that is shuffled (bShuffled); plan.kernel must be 'ptx'");
-    return (override === undefined && choose(problem)) || planOf(problem, override ?? SHUFFLED_PLAN);
+    return (override === undefined && choose(problem).plan) || planOf(problem, override ?? SHUFFLED_PLAN);
   }
 
   /** Elements of workspace that a plan needs. @param {PtxPlan} plan */

@@ -66,7 +66,8 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     }
     if (override && !asked) return undefined;
     const problem = { ...problemOf(args), glu };
-    const plan = problem.bShuffled ? ptx.planShuffled(problem, override) : asked ? ptx.planOf(problem, override) : ptx.choose(problem);
+    if (problem.bShuffled) return { problem, plan: ptx.planShuffled(problem, override) };
+    const { plan } = asked ? { plan: ptx.planOf(problem, override) } : ptx.choose(problem);
     return plan && { problem, plan };
   }
 
@@ -75,7 +76,9 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     // A tiling whose operands are copied has its tensor maps there.
     const floats = ptx.workspaceFloats(plan);
     const work = floats > 0 ? { buffer: context.workspace('matmul', 4 * floats), offset: 0 } : undefined;
-    return ptx.records({ ...problem, ...tensors, alpha: 1 }, plan, work);
+    const dispatches = ptx.records({ ...problem, ...tensors, alpha: 1 }, plan, work);
+    dispatches[0].computes = { products: [problem], plan };
+    return dispatches;
   }
 
   /** @param {string} kernel @param {GluProduct} args */

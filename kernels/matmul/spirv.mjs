@@ -241,20 +241,23 @@ export function spirvProducts(context) {
       filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
     const deep = Math.floor(k / (8 * plan.bk));
     const because = filling ? 'no line is near: the largest tile that fills the device' : 'no line is near: the smallest tile that fits';
-    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)), because };
+    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)), because, ...(isCpu ? {} : { fallback: true }) };
   }
 
   /**
    * The plan of a product, with how it divides the depth.
-   * @param {Problem} problem @param {Partial<MatmulPlan> | undefined} override @returns {SpirvPlan}
+   * @param {Problem} problem @param {Partial<MatmulPlan> | undefined} override
+   * @param {string} [refused] why a kernel in PTX, which would have been chosen, cannot compute it
+   * @returns {SpirvPlan}
    */
-  function planOf(problem, override) {
-    const chosen = override?.kernel ? {} : choose(problem);
+  function planOf(problem, override, refused) {
+    const { fallback, ...chosen } = /** @type {Partial<SpirvChoice>} */ (override?.kernel ? {} : choose(problem));
     const plan = /** @type {SpirvPlan} */ ({
       stages: 1,
       splits: 1,
       ...chosen,
-      ...(override ? { ...override, because: override.because ?? ASKED } : {}),
+      ...(override ? { ...override, because: override.because ?? ASKED } : fallback ? { fallback } : {}),
+      ...(refused ? { because: `the PTX kernels cannot take it: ${refused}; ${chosen.because}`, fallback: true } : {}),
     });
     if ((problem.precision === 'f32') !== (plan.kernel === 'f32')) {
       throw new RangeError(`matmul: kernel ${plan.kernel} does not compute in ${problem.precision}`);

@@ -99,7 +99,11 @@
 /** A tiling in PTX by its name, and whether B must be shuffled. @typedef {{ kernel: 'ptx', tiling: HalfTiling | SimtTiling, shuffled?: boolean }} PtxTiling */
 /** That PTX is not faster (`spirv`), or not with B shuffled (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
 
-/** Why a plan was chosen, in a few words. @typedef {{ because?: string }} Because */
+/**
+ * Why a plan was chosen.
+ * @typedef {{ because?: string, fallback?: boolean }} Because
+ *   `because` says it in a few words; `fallback`: a kernel that is likely faster cannot be used, or nothing was measured near the product
+ */
 /** What a line of a table says. @typedef {(SpirvTiling | PtxTiling | Refusal) & Split & Because} Choice */
 /** @typedef {SpirvTiling & Split & Because} SpirvChoice */
 /** @typedef {PtxTiling & Split & Because} PtxChoice */

@@ -1,6 +1,7 @@
 // The plans among which `helios-vk tune` and benches/kernels-matmul.mjs look for the fastest of a product.
 
 import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
+import { planName, tilingName } from '../matmul/words.mjs';
 import { planFault, sizesFault } from '../hopper/form.mjs';
 import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
 import { simtFault } from '../hopper/simt.mjs';
@@ -13,11 +14,6 @@ import { isSpirv, tilingOf } from './table.mjs';
 /** @typedef {import('../matmul/types.mjs').SpirvTiling} SpirvTiling */
 
 /** @typedef {{ bm: number, bn: number }} Tile */
-/**
- * What a plan is named by.
- * @typedef {Partial<Omit<import('../matmul.mjs').MatmulPlan, 'kernel'>> & { kernel: string, shuffled?: boolean }} Named
- */
-
 /** f32 tilings: bm bn bk tm tn lx stages. */
 const F32_TILES = `
 128 128 16 8 8 8 2|128 128 16 8 8 8 1|128 128 16 8 4 8 2|128 128 16 8 4 8 1|64 64 16 8 8 8 2|64 64 16 8 4 8 2|128 64 16 8 8 8 2|64 128 16 8 8 8 2
@@ -138,24 +134,3 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } 
     }),
   );
 }
-
-/** The tiling of a plan in PTX, with what B must be like. @param {{ tiling?: unknown, shuffled?: boolean }} plan */
-export const tilingName = ({ tiling, shuffled }) => `${tiling}${shuffled ? '/shuffled' : ''}`;
-
-/** A plan in a few words. @param {Named} p */
-export const planName = (p) =>
-  [
-    p.kernel,
-    ...(p.kernel === 'ptx'
-      ? [tilingName(p)]
-      : p.kernel === 'natural'
-        ? []
-        : [
-            `${p.bm}x${p.bn}x${p.bk}`,
-            p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
-            `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`,
-          ]),
-    p.splits && p.splits > 1 ? `k/${p.splits}` : p.tail && p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : '',
-  ]
-    .join(' ')
-    .trim();

@@ -126,8 +126,8 @@ function tileOf(name, plan) {
   if (name === 'ptx') return 'coop';
   if (plan.kernel === 'natural' || plan.kernel === 'spirv') return plan.kernel;
   const { names, least } = TILE[plan.kernel];
-  const sizes = /** @type {Partial<Record<string, number | string>>} */ (plan);
-  const values = names.map((key) => sizes[key] ?? 0);
+  const sizes = /** @type {Partial<Record<string, unknown>>} */ (plan);
+  const values = names.map((key) => Number(sizes[key] ?? 0));
   // Numbers that a tile may end before are 0 where it does.
   const last = names.findLastIndex((_, i) => i < least || values[i] !== 0);
   return values.slice(0, last + 1).join(' ');
