@@ -39,8 +39,8 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @typedef {object} MatmulPlan
  * @property {'f32' | 'coop' | 'ptx'} kernel ordinary arithmetic, or matrix units, or either by PTX (of `info.hasPtx`, with A and
  *   B in one half type or in f32, no batch, sizes and strides of rows that are multiples of 8, or in f32 of 4, tensors aligned to 16 bytes)
- * @property {string | import('./hopper/form.mjs').GemmPlan | import('./hopper/simt.mjs').SimtPlan} [tiling] ptx: a tiling of
- *   kernels/hopper/plans.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
+ * @property {string | import('./hopper/form.mjs').GemmTiling | import('./hopper/simt.mjs').SimtTiling} [tiling] ptx: a tiling of
+ *   kernels/hopper/tilings.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
  * @property {number} bm rows of a workgroup's tile
  * @property {number} bn columns of a workgroup's tile
  * @property {number} bk depth of a staged tile
@@ -73,9 +73,10 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} k inner size
  * @property {boolean} [transA] A lies transposed in memory
  * @property {boolean} [transB] B lies transposed in memory (weights as W[N, K])
- * @property {boolean} [bShuffled] B's rows in memory are shuffled: in each 32 elements of a row position p holds element
+ * @property {boolean} [bPermuted] B's rows in memory are permuted: in each 32 elements of a row position p holds element
  *   8 · (p >> 1 & 3) + 2 · (p >> 3 & 3) + (p & 1), which a second time brings the natural order back. One such copy of weights W[N, K] serves y = x Wᵀ
- *   (with `transB`) and dx = dy W (without). By PTX alone, of halves, without `transA`, with N and K that are multiples of 32; see `takesShuffled`
+ *   (with `transB`) and dx = dy W (without). By PTX alone, of halves, without `transA`, with N and K that are multiples of 32; see `takesPermuted`
+ * @property {boolean} [bShuffled] the former name of `bPermuted`
  * @property {DType} [aType] storage of A; `f32` when left out
  * @property {DType} [bType] storage of B; `f32` when left out
  * @property {DType} [cType] storage of C and D; `f32` when left out
@@ -110,15 +111,15 @@ export { coopShapes } from './matmul/spirv.mjs';
  */
 
 /**
- * The product of which `takesShuffled` is asked: as it will be given to `matmul`, but that tensors may be missing. Those that are optional
+ * The product of which `takesPermuted` is asked: as it will be given to `matmul`, but that tensors may be missing. Those that are optional
  * (`bias`, `residual`, `half`) must be there where they will be, since they decide on the kernel.
- * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number } & GatedQuestion} ShuffledQuestion
+ * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number } & GatedQuestion} PermutedQuestion
  */
 
 /**
  * How products are computed by one launch.
  * @typedef {object} MatmulGroupPlan
- * @property {string | import('./hopper/form.mjs').GemmPlan} tiling a tiling of kernels/hopper/plans.mjs by its name, or any other
+ * @property {string | import('./hopper/form.mjs').GemmTiling} tiling a tiling of kernels/hopper/tilings.mjs by its name, or any other
  * @property {number} [wave] workgroups that the device runs at once
  * @property {number} [tail] parts that the depth of the tiles after the last whole wave is split into, if they are of the last product:
  *   default 1
@@ -186,19 +187,19 @@ export function matmulKernels(context, options) {
       beta: args.beta ?? 0,
       transA: Boolean(args.transA),
       transB: Boolean(args.transB),
-      bShuffled: Boolean(args.bShuffled),
+      bPermuted: Boolean(args.bPermuted ?? args.bShuffled),
       dual: args.half !== undefined,
       args,
     };
   }
 
   /**
-   * The plan of a product: what the caller asks for, else PTX where it was measured to be faster, or where B is shuffled.
+   * The plan of a product: what the caller asks for, else PTX where it was measured to be faster, or where B is permuted.
    * @param {Problem} problem @returns {Plan}
    */
   function planOf(problem) {
     const { plan } = problem.args;
-    if (problem.bShuffled) return ptx.planShuffled(problem, plan);
+    if (problem.bPermuted) return ptx.planPermuted(problem, plan);
     if (plan?.kernel === 'ptx') return ptx.planOf(problem, plan);
     if (plan) return spirv.planOf(problem, plan);
     const { plan: chosen, refused } = ptx.choose(problem);
@@ -226,7 +227,7 @@ export function matmulKernels(context, options) {
 
   /**
    * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps where B is
-   * copied (`tallCopied`, `tallCopiedCached`, `broadCopied`); else 0.
+   * copied (`m256n128-tma`, `m256n128-tma-l1`, `m256n192-tma`); else 0.
    * @param {MatmulArgs} args
    */
   function matmulWorkspace(args) {
@@ -235,16 +236,16 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * Whether a product is known to be faster with its B shuffled (`bShuffled`) than as it is, and has a kernel for that on this device. The
+   * Whether a product is known to be faster with its B permuted (`bPermuted`) than as it is, and has a kernel for that on this device. The
    * first call tests the kernel, which cannot be done while a graph is recorded: the answer is no for products whose kernel is not known by then.
-   * @param {ShuffledQuestion} args
+   * @param {PermutedQuestion} args
    */
-  function takesShuffled({ glu, ...args }) {
+  function takesPermuted({ glu, ...args }) {
     if (glu !== undefined && glu !== 'forward' && glu !== 'backward') {
-      throw new TypeError(`takesShuffled: glu must be 'forward' or 'backward', got ${String(glu)}`);
+      throw new TypeError(`takesPermuted: glu must be 'forward' or 'backward', got ${String(glu)}`);
     }
     const problem = problemOf(/** @type {MatmulArgs} */ (args));
-    return ptx.choose({ ...problem, bShuffled: true, ...(glu ? { glu } : {}) }).plan !== undefined;
+    return ptx.choose({ ...problem, bPermuted: true, ...(glu ? { glu } : {}) }).plan !== undefined;
   }
 
   /** Leading dimension, checked against the row's extent. */
@@ -404,7 +405,9 @@ export function matmulKernels(context, options) {
 
   const glu = gluProducts(context, matmul, ptx, problemOf);
   return {
-    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesShuffled, matmulGroup, matmulGroupPlan, matmulGroupSaving },
+    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesPermuted, matmulGroup, matmulGroupPlan, matmulGroupSaving },
+    /** The former name of `takesPermuted`. */
+    takesShuffled: takesPermuted,
     /**
      * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
      * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.

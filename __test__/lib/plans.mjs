@@ -68,7 +68,7 @@ const HALVES = { aType: 'bf16', bType: 'bf16' };
 const KINDS = {
   halves: (form) => ({ ...HALVES, cType: form === 'TN' ? 'f32' : 'bf16' }),
   added: (form) => (form === 'TN' ? { ...HALVES, beta: 1 } : undefined),
-  shuffled: (form) => (form === 'TN' ? undefined : { ...HALVES, cType: 'bf16', bShuffled: true }),
+  permuted: (form) => (form === 'TN' ? undefined : { ...HALVES, cType: 'bf16', bPermuted: true }),
   f32: () => ({}),
   mixed: () => ({ bType: 'bf16' }),
   bf16x3: () => ({ precision: 'bf16x3' }),
@@ -77,7 +77,7 @@ const KINDS = {
 const PTX = { hasPtx: true, multiprocessors: 132 };
 /** Devices, and the kinds that are asked of them. @type {Record<string, { info: any, kinds: string[] }>} */
 const DEVICES = {
-  'H100 with PTX': { info: infoOf('NVIDIA H100 80GB HBM3', PTX), kinds: ['halves', 'added', 'shuffled', 'f32'] },
+  'H100 with PTX': { info: infoOf('NVIDIA H100 80GB HBM3', PTX), kinds: ['halves', 'added', 'permuted', 'f32'] },
   'H200 without PTX': { info: infoOf('NVIDIA H200'), kinds: ['halves', 'f32', 'mixed', 'bf16x3'] },
   'another GPU': { info: infoOf('NVIDIA A100'), kinds: ['halves', 'f32', 'mixed'] },
   'an integrated GPU': { info: infoOf('a device', { deviceType: 1 }), kinds: ['halves', 'f32'] },
@@ -85,25 +85,25 @@ const DEVICES = {
 };
 
 /**
- * The plans of these products by device, each kind that a product has in turn. A shuffled product has `no` before its plan where
- * `takesShuffled` says that it is faster as it is, and one that ends in SwiGLU `glu` behind it where one kernel computes both.
+ * The plans of these products by device, each kind that a product has in turn. A permuted product has `no` before its plan where
+ * `takesPermuted` says that it is faster as it is, and one that ends in SwiGLU `glu` behind it where one kernel computes both.
  * @returns {Record<string, Record<string, string[]>>}
  */
 export function plansNow() {
   const products = [...PRESETS, ...UNTUNED.flatMap(([model, tokens]) => productsOf(model, tokens))];
   return Object.fromEntries(
     Object.entries(DEVICES).map(([device, { info, kinds }]) => {
-      const { matmulPlan, takesShuffled } = productsOn(info);
+      const { matmulPlan, takesPermuted } = productsOn(info);
       const lines = products.map(({ form, ...sizes }) => {
         const plans = kinds.flatMap((kind) => {
           const types = KINDS[kind](form);
           if (!types) return [];
           const args = /** @type {any} */ ({ ...sizes, transA: form === 'TN', transB: form === 'NT', ...types });
-          if (kind !== 'shuffled') return [planName(/** @type {any} */ (matmulPlan(args)))];
+          if (kind !== 'permuted') return [planName(/** @type {any} */ (matmulPlan(args)))];
           // Operands of 4 GiB and more have no kernel in PTX.
           if (2 * sizes.m * Math.max(sizes.n, sizes.k) >= 2 ** 32) return ['none'];
-          const glu = takesShuffled({ ...args, glu: form === 'NT' ? 'forward' : 'backward' }) ? ' glu' : '';
-          return [`${takesShuffled(args) ? '' : 'no '}${planName(/** @type {any} */ (matmulPlan(args)))}${glu}`];
+          const glu = takesPermuted({ ...args, glu: form === 'NT' ? 'forward' : 'backward' }) ? ' glu' : '';
+          return [`${takesPermuted(args) ? '' : 'no '}${planName(/** @type {any} */ (matmulPlan(args)))}${glu}`];
         });
         return [`${form} ${sizes.m} ${sizes.n} ${sizes.k}`, plans];
       });

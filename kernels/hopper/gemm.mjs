@@ -1,7 +1,7 @@
 // Matrix products in PTX for Hopper's `wgmma`: D = act(alpha · op(A) op(B) + beta · C + bias) + residual, halves summed in f32.
 //
 // A block has warpgroups that multiply and one that fetches. The fetching one keeps stages of shared memory full: with
-// `relay` it holds the next `ahead` stages in registers, with `async` it copies by cp.async, with `copy` it has the copy engine
+// `ld` it holds the next `ahead` stages in registers, with `cp` it copies by cp.async, with `tma` it has the copy engine
 // bring them. Each stage has a named barrier for each multiplying warpgroup that says "full", and one that says "empty": they take
 // no shared memory, of which the stages leave none. That a stage is full of copies is said by a barrier in shared memory. With `direct`,
 // A goes from memory to the registers that `wgmma` reads and takes no shared memory.
@@ -16,15 +16,15 @@
 //
 // A product can end in SwiGLU or in its gradient (see `glu.mjs`).
 
-import { planFault } from './form.mjs';
+import { gemmFault } from './form.mjs';
 import { Writer } from './writer.mjs';
 
 /**
  * The text of a kernel, an entry of a module (see `moduleText`).
- * @param {string} name @param {import('./form.mjs').GemmPlan} plan @param {import('./form.mjs').GemmForm} form
+ * @param {string} name @param {import('./form.mjs').GemmTiling} tiling @param {import('./form.mjs').GemmForm} form
  */
-export function gemm(name, plan, form) {
-  const fault = planFault(plan, form);
+export function gemm(name, tiling, form) {
+  const fault = gemmFault(tiling, form);
   if (fault) throw new RangeError(`gemm: ${fault}`);
-  return new Writer(name, plan, form).text();
+  return new Writer(name, tiling, form).text();
 }

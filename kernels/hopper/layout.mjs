@@ -76,7 +76,7 @@ export const columnOf = (x) => (x & ~31) | (((x >> 1) & 3) << 3) | (((x >> 3) & 
 export const depthOf = columnOf;
 
 /**
- * A matrix whose rows are shuffled: in each 32 elements of a row position p holds element `columnOf(p)`. A 16-bit copy of weights
+ * A matrix whose rows are permuted: in each 32 elements of a row position p holds element `columnOf(p)`. A 16-bit copy of weights
  * W [out, in] in this order serves two products by the copy engine: as B of x Wᵀ, whose depth it is, and as B of dy W, whose columns. Since
  * `columnOf` swaps two pairs of bits, a second time brings the natural order back.
  * @template {Uint16Array | Float32Array | Float64Array} T
@@ -84,12 +84,12 @@ export const depthOf = columnOf;
  * @param {number} columns elements of a row, a multiple of 32
  * @returns {T} a new one
  */
-export function shuffleRows(elements, columns) {
+export function permuteRows(elements, columns) {
   if (!Number.isInteger(columns) || columns < 32 || columns % 32 || elements.length % columns)
-    throw new RangeError(`shuffleRows: ${elements.length} elements are no rows of ${columns}, which must be a multiple of 32`);
-  const shuffled = /** @type {T} */ (elements.slice());
-  for (let i = 0; i < elements.length; i++) shuffled[i] = elements[columnOf(i)];
-  return shuffled;
+    throw new RangeError(`permuteRows: ${elements.length} elements are no rows of ${columns}, which must be a multiple of 32`);
+  const permuted = /** @type {T} */ (elements.slice());
+  for (let i = 0; i < elements.length; i++) permuted[i] = elements[columnOf(i)];
+  return permuted;
 }
 
 /**

@@ -14,8 +14,8 @@ import { at, vector } from './assembler.mjs';
  * @param {Writer} w
  */
 export function directRows(w) {
-  const { p, plan, form } = w;
-  const units = plan.bk / 16;
+  const { p, tiling, form } = w;
+  const units = tiling.bk / 16;
   /** By unit and by eight of its depths. */
   const raw = Array.from({ length: units }, () => [p.registers('b32', 4), p.registers('b32', 4)]);
   const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
@@ -53,7 +53,7 @@ export function directRows(w) {
   };
   /** Goes on behind a stage. */
   const next = () => {
-    p.do('mad.wide.u32', address, ldBytes, plan.bk, address);
+    p.do('mad.wide.u32', address, ldBytes, tiling.bk, address);
     p.guarded(more, () => walk.next());
   };
   const slots = [0, 1].map(() => p.registers('b32', 8));

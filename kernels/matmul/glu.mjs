@@ -25,7 +25,8 @@ import { integer, reach, tensor } from '../base.mjs';
  * @property {DType} [type] of every tensor; f32 when left out
  * @property {Precision} [precision] of the product, as in `matmul`
  * @property {Activation} [activation] silu (SwiGLU) when left out
- * @property {boolean} [bShuffled] `b`'s rows are shuffled, as in `matmul`; `columns` must then be a multiple of 32
+ * @property {boolean} [bPermuted] `b`'s rows are permuted, as in `matmul`; `columns` must then be a multiple of 32
+ * @property {boolean} [bShuffled] the former name of `bPermuted`
  * @property {Partial<MatmulPlan>} [plan] of the product, as in `matmul`; with `kernel: 'ptx'` it is an error where one kernel cannot
  *   do both
  */
@@ -66,7 +67,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     }
     if (override && !asked) return undefined;
     const problem = { ...problemOf(args), glu };
-    if (problem.bShuffled) return { problem, plan: ptx.planShuffled(problem, override) };
+    if (problem.bPermuted) return { problem, plan: ptx.planPermuted(problem, override) };
     const { plan } = asked ? { plan: ptx.planOf(problem, override) } : ptx.choose(problem);
     return plan && { problem, plan };
   }
@@ -100,7 +101,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const n = 2 * columns;
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, y] = /** @type {const} */ (['a', 'b', 'gateUp', 'y']).map((name) => tensor(kernel, name, args[name]));
-    const product = { ...types, a, b, c: gateUp, m, n, k, transB: true, bShuffled: args.bShuffled, plan: args.plan };
+    const product = { ...types, a, b, c: gateUp, m, n, k, transB: true, bPermuted: args.bPermuted ?? args.bShuffled, plan: args.plan };
     const one = fused({ ...product, half: y, ldh: columns }, 'forward', activation);
     checked(
       kernel,
@@ -124,7 +125,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const { m, columns, k, type, activation } = sizesOf(kernel, args);
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, dGateUp] = /** @type {const} */ (['a', 'b', 'gateUp', 'dGateUp']).map((name) => tensor(kernel, name, args[name]));
-    const product = { ...types, a, b, m, n: columns, k, bShuffled: args.bShuffled, plan: args.plan };
+    const product = { ...types, a, b, m, n: columns, k, bPermuted: args.bPermuted ?? args.bShuffled, plan: args.plan };
     const wide = 2 * columns;
     const one = fused({ ...product, c: dGateUp, ldc: wide, gateUp, ldr: wide }, 'backward', activation);
     const dy = tensor(kernel, 'dy', args.dy);

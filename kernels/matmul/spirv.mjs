@@ -151,7 +151,7 @@ export function spirvProducts(context) {
    * Why a plan cannot run here, or undefined.
    * @param {SpirvTiling} plan @param {Problem} problem
    */
-  function planFault(plan, problem) {
+  function tilingFault(plan, problem) {
     const { transA, transB, precision } = problem;
     const threads = threadsOf(plan);
     // Rows and columns each: (48 / 32) * (64 / 32) threads are whole, but leave rows out.
@@ -218,14 +218,14 @@ export function spirvProducts(context) {
   function choose(problem) {
     const { m, n, k, batch, precision } = problem;
     for (const tuned of [tuning.measuredPlan?.(problem), tuning.matmulPlan?.(problem)]) {
-      if (tuned && isSpirv(tuned) && !planFault(tuned, problem)) return tuned;
+      if (tuned && isSpirv(tuned) && !tilingFault(tuned, problem)) return tuned;
     }
     if (isCpu && precision === 'f32') {
       const padded = (/** @type {SpirvTiling} */ plan) => ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
       const [plan] = DIRECT_TILINGS.toSorted((x, y) => padded(x) - padded(y));
       return { ...plan, splits: 1, because: 'a CPU: the tile with the least padding' };
     }
-    const usable = candidates(problem).filter((plan) => !planFault(plan, problem));
+    const usable = candidates(problem).filter((plan) => !tilingFault(plan, problem));
     if (usable.length === 0) {
       throw new RangeError(`matmul: no ${precision} tile fits this device (${shared} bytes of shared memory)`);
     }
@@ -262,7 +262,7 @@ export function spirvProducts(context) {
     if ((problem.precision === 'f32') !== (plan.kernel === 'f32')) {
       throw new RangeError(`matmul: kernel ${plan.kernel} does not compute in ${problem.precision}`);
     }
-    const fault = planFault(plan, problem);
+    const fault = tilingFault(plan, problem);
     if (fault) throw new RangeError(`matmul: the plan cannot run on ${info.deviceName}: ${fault}`);
     const tiles = ceilDiv(problem.m, plan.bm) * ceilDiv(problem.n, plan.bn);
     const tail = integer('matmul', 'tail', plan.tail ?? 1, 1, 64);

@@ -3,13 +3,13 @@
 
 /** @typedef {import('../base.mjs').Binding} Binding */
 /** @typedef {import('../base.mjs').DType} DType */
-/** @typedef {import('../hopper/form.mjs').GemmPlan} GemmPlan */
-/** @typedef {import('../hopper/simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('../hopper/form.mjs').GemmTiling} GemmTiling */
+/** @typedef {import('../hopper/simt.mjs').SimtTiling} SimtTiling */
 /** @typedef {import('../matmul.mjs').MatmulArgs} MatmulArgs */
 /** @typedef {import('../matmul.mjs').Precision} Precision */
 
-/** The name of a tiling of PLANS in kernels/hopper/plans.mjs. @typedef {keyof typeof import('../hopper/plans.mjs').PLANS} HalfTiling */
-/** The name of one of SIMT_PLANS. @typedef {keyof typeof import('../hopper/plans.mjs').SIMT_PLANS} SimtTiling */
+/** The name of a tiling of GEMM_TILINGS in kernels/hopper/tilings.mjs. @typedef {keyof typeof import('../hopper/tilings.mjs').GEMM_TILINGS} GemmTilingName */
+/** The name of one of SIMT_TILINGS. @typedef {keyof typeof import('../hopper/tilings.mjs').SIMT_TILINGS} SimtTilingName */
 
 /** @typedef {{ m: number, n: number, k: number }} Sizes rows and columns of the result, and the inner size */
 
@@ -21,7 +21,7 @@
 
 /**
  * What a table looks at of a product.
- * @typedef {Shaped & { batch: number, beta: number, precision: string, aType: string, bType: string, bShuffled?: boolean }} Asked
+ * @typedef {Shaped & { batch: number, beta: number, precision: string, aType: string, bType: string, bPermuted?: boolean }} Asked
  */
 
 /**
@@ -32,7 +32,7 @@
  * @property {DType} aType
  * @property {DType} bType
  * @property {DType} cType
- * @property {boolean} bShuffled
+ * @property {boolean} bPermuted
  * @property {boolean} dual a second output is stored, in `half`
  * @property {ProblemArgs} args as the caller gave them
  *
@@ -96,8 +96,8 @@
  *   ahead?: number, direct?: number }} CoopTiling
  */
 /** @typedef {F32Tiling | CoopTiling} SpirvTiling */
-/** A tiling in PTX by its name, and whether B must be shuffled. @typedef {{ kernel: 'ptx', tiling: HalfTiling | SimtTiling, shuffled?: boolean }} PtxTiling */
-/** That PTX is not faster (`spirv`), or not with B shuffled (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
+/** A tiling in PTX by its name, and whether B must be permuted. @typedef {{ kernel: 'ptx', tiling: GemmTilingName | SimtTilingName, permuted?: boolean }} PtxTiling */
+/** That PTX is not faster (`spirv`), or not with B permuted (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
 
 /**
  * Why a plan was chosen.
@@ -118,7 +118,7 @@
  * A plan of the kernels in PTX.
  * @typedef {object} PtxPlanParts
  * @property {'ptx'} kernel
- * @property {GemmPlan | SimtPlan} tiling
+ * @property {GemmTiling | SimtTiling} tiling
  * @property {number} bm
  * @property {number} bn
  * @property {number} bk

@@ -1,6 +1,6 @@
 // Products and plans in words: for `explain()`, for tables of times and for `helios-vk tune`.
 
-import { nameOf } from '../hopper/plans.mjs';
+import { nameOf } from '../hopper/tilings.mjs';
 import { ASKED, formName } from '../tuning/table.mjs';
 
 /** @typedef {import('../matmul.mjs').MatmulGroupPlan} MatmulGroupPlan */
@@ -9,13 +9,13 @@ import { ASKED, formName } from '../tuning/table.mjs';
 
 /**
  * What a plan is named by.
- * @typedef {Partial<Omit<MatmulPlan, 'kernel'>> & { kernel: string, shuffled?: boolean }} Named
+ * @typedef {Partial<Omit<MatmulPlan, 'kernel'>> & { kernel: string, permuted?: boolean }} Named
  */
 
 /**
  * What a dispatch computes: a product by a plan, or several by one launch.
  * @typedef {object} Computation
- * @property {(Pick<Problem, 'm' | 'n' | 'k' | 'transA' | 'transB'> & Partial<Pick<Problem, 'batch' | 'glu' | 'bShuffled'>>)[]} products
+ * @property {(Pick<Problem, 'm' | 'n' | 'k' | 'transA' | 'transB'> & Partial<Pick<Problem, 'batch' | 'glu' | 'bPermuted'>>)[]} products
  * @property {Partial<MatmulPlan> | MatmulGroupPlan} plan
  */
 
@@ -24,13 +24,13 @@ import { ASKED, formName } from '../tuning/table.mjs';
  * @typedef {object} ProductChoice
  * @property {string} product its form and sizes, as `NT 512 3072 1024`, which `helios-vk tune --shapes` takes; of products by one launch
  *   each, with ` + ` between them
- * @property {string} kernel kernel and tiling, such as `ptx tallCopied` or `coop 128x128x32 w64x64 i16x16x16 s1`
+ * @property {string} kernel kernel and tiling, such as `ptx m256n128-tma` or `coop 128x128x32 w64x64 i16x16x16 s1`
  * @property {string} because why: a line of a table, the model's microseconds, or a rule
  * @property {boolean} fallback whether a kernel that is likely faster could not be used, or nothing was measured near the product
  */
 
-/** The tiling of a plan in PTX, with what B must be like. @param {{ tiling?: unknown, shuffled?: boolean }} plan */
-export const tilingName = ({ tiling, shuffled }) => `${nameOf(tiling)}${shuffled ? '/shuffled' : ''}`;
+/** The tiling of a plan in PTX, with what B must be like. @param {{ tiling?: unknown, permuted?: boolean }} plan */
+export const tilingName = ({ tiling, permuted }) => `${nameOf(tiling)}${permuted ? '/permuted' : ''}`;
 
 /** A plan in a few words. @param {Named} p */
 export const planName = (p) =>
@@ -51,11 +51,11 @@ export const planName = (p) =>
     .trim();
 
 /** @param {Computation['products'][number]} product */
-const productName = ({ m, n, k, transA, transB, batch = 1, glu, bShuffled }) =>
+const productName = ({ m, n, k, transA, transB, batch = 1, glu, bPermuted }) =>
   [
     `${formName({ transA, transB })} ${m} ${n} ${k}`,
     batch > 1 ? `, a batch of ${batch}` : '',
-    bShuffled ? ', B shuffled' : '',
+    bPermuted ? ', B permuted' : '',
     glu ? `, with ${glu === 'forward' ? 'SwiGLU' : "SwiGLU's gradient"}` : '',
   ].join('');
 

@@ -2,8 +2,8 @@
 
 import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 import { planName, tilingName } from '../matmul/words.mjs';
-import { planFault, sizesFault } from '../hopper/form.mjs';
-import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
+import { gemmFault, sizesFault } from '../hopper/form.mjs';
+import { GEMM_TILINGS, SIMT_TILINGS } from '../hopper/tilings.mjs';
 import { simtFault } from '../hopper/simt.mjs';
 import { measuredTilings } from '../hopper/tables.mjs';
 import { isSpirv, tilingOf } from './table.mjs';
@@ -101,16 +101,16 @@ export const withSplits = (s, list) => list.flatMap((p) => splitsFor(s, p).map((
  * The tilings in PTX that can compute a form, each with the depth split in every way that may be worth it: the ways that fill
  * the device best first.
  * @param {Shape} s @param {'f32' | 'bf16'} [type] of the operands
- * @param {{ shuffled?: boolean }} [options] those that take a shuffled B
+ * @param {{ permuted?: boolean }} [options] those that take a permuted B
  * @returns {Record<string, PtxChoice[]>} plans by tiling
  */
-export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } = {}) {
-  const of = /** @type {const} */ ({ type, transA: form[0] === 'T', transB: form[1] === 'T', shuffled, parts: true });
+export function ptxPlans({ form, m, n, k }, type = 'bf16', { permuted = false } = {}) {
+  const of = /** @type {const} */ ({ type, transA: form[0] === 'T', transB: form[1] === 'T', permuted, parts: true });
   /** @type {[string, { bm: number, bn: number, blocks?: number }][]} */
   const list =
     type === 'f32'
-      ? Object.entries(SIMT_PLANS).filter(([, sizes]) => !simtFault(sizes, of))
-      : Object.entries(PLANS).filter(([, sizes]) => !planFault(sizes, of) && !sizesFault(sizes, { m, n, k }));
+      ? Object.entries(SIMT_TILINGS).filter(([, sizes]) => !simtFault(sizes, of))
+      : Object.entries(GEMM_TILINGS).filter(([, sizes]) => !gemmFault(sizes, of) && !sizesFault(sizes, { m, n, k }));
   // A part of less than this depth is not worth its sums.
   const least = type === 'f32' ? 96 : 512;
   return Object.fromEntries(
@@ -129,7 +129,7 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } 
       );
       const tails = [2, 3, 4, 6, 8].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= least);
       const ways = [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))];
-      const plan = /** @type {PtxChoice} */ ({ kernel: 'ptx', tiling, ...(shuffled ? { shuffled } : {}) });
+      const plan = /** @type {PtxChoice} */ ({ kernel: 'ptx', tiling, ...(permuted ? { permuted } : {}) });
       return [tilingName(plan), ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ ...plan, ...way }))];
     }),
   );

@@ -3,7 +3,7 @@
 // included, as in a training step.
 
 import { bytesOf, pack } from '../base.mjs';
-import { shuffleRows } from '../hopper/layout.mjs';
+import { permuteRows } from '../hopper/layout.mjs';
 import { Values, median, scratch, scratchBits } from './values.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */
@@ -84,23 +84,23 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
     throw error;
   }
 
-  /** B of each set, shuffled, once a plan asks for it. @type {number[] | undefined} */
-  let shuffledB;
-  const shuffled = () => {
-    const data = shuffleRows(dataB, transB ? k : n);
+  /** B of each set, permuted, once a plan asks for it. @type {number[] | undefined} */
+  let permutedB;
+  const permuted = () => {
+    const data = permuteRows(dataB, transB ? k : n);
     return operands.map(() => upload(data));
   };
   /** Where the gradient of SwiGLU takes two passes, the first one's result. @type {number | undefined} */
   let product;
 
-  /** A product as dispatches. @param {number} i @param {Timed} [plan] of class `shuffled` or another; the kernels' own when undefined */
+  /** A product as dispatches. @param {number} i @param {Timed} [plan] of class `permuted` or another; the kernels' own when undefined */
   const records = (i, plan) => {
-    const bShuffled = plan !== undefined && 'shuffled' in plan && plan.shuffled === true;
-    if (bShuffled) shuffledB ??= shuffled();
+    const bPermuted = plan !== undefined && 'permuted' in plan && plan.permuted === true;
+    if (bPermuted) permutedB ??= permuted();
     const [a, natural] = operands[i % sets];
-    const b = bShuffled ? /** @type {number[]} */ (shuffledB)[i % sets] : natural;
+    const b = bPermuted ? /** @type {number[]} */ (permutedB)[i % sets] : natural;
     const c = results[i % results.length];
-    const how = { bShuffled, ...(plan && plan.kernel !== 'natural' ? { plan: /** @type {Partial<MatmulPlan>} */ (plan) } : {}) };
+    const how = { bPermuted, ...(plan && plan.kernel !== 'natural' ? { plan: /** @type {Partial<MatmulPlan>} */ (plan) } : {}) };
     if (!glu) return kernels.matmul({ a, b, c, m, n, k, transA, transB, precision, aType, bType, cType, beta, ...how });
     const pass = { ...how, a, b, m, k, type: cType };
     if (glu === 'forward') return kernels.matmulGlu({ ...pass, columns: n / 2, gateUp: c, y: beside });

@@ -7,13 +7,13 @@
  * @returns {(key: string, test: () => string | undefined) => string} of a kernel by its key: why it is not used, or '' where it passed
  *   its test, which runs at the first call and cannot while a graph is recorded. Once one has failed, no further one is tried.
  */
-export function kernelVerdicts(context, work) {
+export function kernelSelfTests(context, work) {
   /** @type {Map<string, string>} */
-  const verdicts = new Map();
+  const results = new Map();
   let broken = '';
   let warned = false;
   return (key, test) => {
-    let reason = verdicts.get(key);
+    let reason = results.get(key);
     if (reason !== undefined) return reason;
     reason = broken;
     if (!reason) {
@@ -26,7 +26,7 @@ export function kernelVerdicts(context, work) {
         if (code !== 'ERR_HELIOS_INVALID_BATCH') broken = reason;
       }
     }
-    verdicts.set(key, reason);
+    results.set(key, reason);
     if (reason && !warned) {
       warned = true;
       process.emitWarning(`the SPIR-V kernels ${work} in place of ${key.split('/')[0]} on ${context.info.deviceName}: ${reason}`, {
