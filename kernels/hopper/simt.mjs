@@ -166,10 +166,10 @@ export function simt(name, tiling, form) {
   const fault = simtFault(tiling, form);
   if (fault) throw new RangeError(`simt: ${fault}`);
   const sizes = simtSizes(tiling);
-  // `any`: of a tiling the writer takes what these have too, and asks nothing of warpgroups where it is given `sizes`.
-  const w = new Writer(name, /** @type {any} */ (tiling), form, sizes);
-  const { p } = w;
   const { bk, stages, tm, tn, warps } = tiling;
+  // The writer reads the tile and its stages alone: this kernel has no warpgroups, and copies by itself.
+  const w = new Writer(name, { ...tiling, bk: /** @type {16} */ (bk), warpgroups: 1, load: 'cp' }, form, sizes);
+  const { p } = w;
   const lane = p.b32('and.b32', w.tid, 31);
   const warp = p.b32('shr.u32', w.tid, 5);
   const bit = (/** @type {number} */ from, /** @type {number} */ mask) => p.b32('and.b32', p.b32('shr.u32', lane, from), mask);

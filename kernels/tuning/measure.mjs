@@ -4,7 +4,8 @@
 
 import { bytesOf, pack } from '../base.mjs';
 import { permuteRows } from '../hopper/layout.mjs';
-import { Values, median, scratch, scratchBits } from './values.mjs';
+import { bf16Value, f16Value } from '../half.mjs';
+import { Values, median } from './values.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
@@ -121,17 +122,8 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
   const reader = (words) => {
     if (cType === 'f32') return (/** @type {number} */ i) => words[i];
     const halves = new Uint16Array(words.buffer, words.byteOffset, words.length * 2);
-    return (/** @type {number} */ i) => {
-      const bits = halves[i];
-      if (cType === 'bf16') {
-        scratchBits[0] = bits << 16;
-        return scratch[0];
-      }
-      const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
-      const size =
-        exponent === 31 ? (fraction ? NaN : Infinity) : exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
-      return bits & 0x8000 ? -size : size;
-    };
+    const valueOf = cType === 'bf16' ? bf16Value : f16Value;
+    return (/** @type {number} */ i) => valueOf(halves[i]);
   };
 
   /** @param {(i: number) => number} get */

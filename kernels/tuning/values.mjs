@@ -2,9 +2,6 @@
 
 import { bf16Bits, f16Bits } from '../half.mjs';
 
-export const scratch = new Float32Array(1);
-export const scratchBits = new Uint32Array(scratch.buffer);
-
 /** Random values and their storage; one block repeated, which timing does not see. */
 export class Values {
   /** @param {string} type @param {number} [seed] not 0 */
