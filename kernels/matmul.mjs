@@ -1,11 +1,11 @@
 // Matrix products: D = act(alpha * op(A) op(B) + beta * C + bias) + residual, row-major, any size, batched by strides.
 //
-// `f32` runs everywhere; `coop` uses VK_KHR_cooperative_matrix at subgroup scope; `ptx` are kernels in PTX for NVIDIA's Hopper, with matrix
-// units and, in f32, without.
-// Where the grid is small a product is split in K: each split writes partial sums to a workspace, and a second pass adds
-// them in order, so the result does not depend on timing. A chooser picks kernel and tiling by device and shape.
+// There are three families of kernels. `f32` runs everywhere. `coop` uses VK_KHR_cooperative_matrix at subgroup scope. `ptx` are kernels in PTX
+// for NVIDIA's Hopper: halves on matrix units, and f32 without them. A chooser picks kernel and tiling by device and shape.
+// Where the grid is small, K is split: each split writes partial sums to a workspace, and a second pass adds them in a fixed order, so
+// that the result does not depend on timing.
 //
-// Arguments are checked here; matmul/spirv.mjs and matmul/ptx.mjs make plans and dispatches, matmul/glu.mjs products with SwiGLU.
+// This file checks arguments. matmul/spirv.mjs and hopper/products.mjs make plans and dispatches, matmul/glu.mjs products with SwiGLU.
 
 import { finite, integer, reach, tensor } from './base.mjs';
 import { rowsOf } from './bounds.mjs';

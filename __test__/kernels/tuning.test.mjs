@@ -66,7 +66,7 @@ test('an H200 has the plans and counts that were measured on it', () => {
 
 test('other devices with its matrix units take its table, and no others', () => {
   for (const name of ['NVIDIA H200 NVL', 'NVIDIA H100 80GB HBM3', 'NVIDIA H100', 'NVIDIA GH200 480GB'])
-    assert.equal(tuningOf(infoOf(name)).name, 'H200', name);
+    assert.equal(tuningOf(infoOf(name)).name, 'Hopper', name);
   for (const name of ['NVIDIA H20', 'NVIDIA A100', 'AMD Radeon RX 7900 XTX', 'Intel(R) Arc(tm) A770'])
     assert.deepEqual(tuningOf(infoOf(name)), genericTuning(infoOf(name)), name);
   assert.notDeepEqual(plansOf(infoOf('NVIDIA A100')), plansOf(infoOf('NVIDIA H200')));

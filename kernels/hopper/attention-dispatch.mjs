@@ -1,6 +1,6 @@
-// Attention by the kernels of kernels/hopper/, on devices that take PTX: which calls they can compute, and these as dispatches.
-// A kernel is written when a call first needs it and tested before its first use (see `verifyAttention`); where it fails,
-// the SPIR-V kernels compute attention, and a warning says so.
+// Attention by the kernels of kernels/hopper/, on devices that take PTX: decides which calls they can compute, and makes dispatches.
+// The first call that needs a kernel writes it and tests it (see `verifyAttention`). If a test fails, the SPIR-V kernels compute attention,
+// and a warning says so.
 
 import { ceilDiv } from '../base.mjs';
 import { moduleText } from './assembler.mjs';

@@ -1,16 +1,16 @@
-// The copy engine (TMA) fills the stages of B of NN and TN, and of NT where B is permuted; of TN those of A as well, where it does not go to
-// registers. Of the warpgroup that fetches one warp requests its copies, and one hands on that they have arrived.
+// Stages filled by the copy engine (TMA). It copies B of NN and TN, and of NT where B is permuted; and A of TN, where A does not go to
+// registers. In the fetching warpgroup, one warp requests copies and another forwards their arrival.
 //
-// The engine knows B by a tensor map in five dimensions, so that the lines of a box lie in the order of `columnOf`: the contiguous
-// index, bit 0 of the other one, its bits 3 and 4, bits 1 and 2, and blocks of 32. Of NN lines are depths, which `depthOf` orders, of
-// TN depths in their own order; of NT they are columns. The contiguous index the engine cannot permute: a permuted B has it in that
-// order in memory. Where both operands are copied nothing is permuted, and three dimensions do: 64 of the contiguous index, the depth,
-// blocks of 64. Each block of threads makes the maps when it begins, in shared memory, and copies them to their place in the workspace, from
-// where the engine reads them: one for each operand that is copied, of a group for each product.
+// A tensor map describes B in five dimensions, which puts the lines of a box in the order of `columnOf`: the contiguous index; then of the
+// other index bit 0, bits 3 and 4, bits 1 and 2, and blocks of 32. For NN lines are depths in the order of `depthOf`, for TN depths in their
+// own order, for NT columns. The engine cannot permute the contiguous index, so a permuted B has that order in memory already.
+// Where both operands are copied nothing is permuted, and three dimensions are enough: 64 of the contiguous index, the depth, and blocks
+// of 64. Each block of threads builds its maps in shared memory when it starts, and copies them to the workspace, from where the engine
+// reads them: one map for each copied operand of each product.
 //
-// Copies announce themselves at barriers in shared memory, which a thread can only ask again and again. Over the branches of such
-// a loop the assembler follows all loads that are open by one scoreboard: those who multiply would wait for the last chunk of A that they
-// have requested when they want the first. So beside A in registers they wait at named barriers, and the second warp asks for them.
+// A copy signals an mbarrier in shared memory, which threads must poll. The assembler tracks all outstanding loads across the branches of
+// a polling loop with one scoreboard: multiplying warps that poll would wait for the last chunk of A that they requested when they need the
+// first. So where A goes to registers they wait at named barriers instead, and the second fetching warp polls for them.
 
 import { at, vector } from './assembler.mjs';
 import { MAP_BYTES, WARPGROUP } from './form.mjs';

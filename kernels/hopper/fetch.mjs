@@ -1,4 +1,4 @@
-// The warpgroup that fetches: memory to the stages of shared memory.
+// The fetching warpgroup: copies operands from memory to the stages of shared memory.
 
 import { at, vector } from './assembler.mjs';
 import { WARPGROUP } from './form.mjs';

@@ -1,5 +1,5 @@
-// What a product in PTX is: its form, its tilings, what a tiling cannot compute and why, and how tiles are divided among blocks.
-// `gemm.mjs` says how the kernel works.
+// Defines a product in PTX: its form, its tilings, why a tiling cannot compute a form, and how tiles are divided among blocks.
+// `gemm.mjs` explains the kernel.
 
 import { SHARED_MEMORY_LIMIT } from './layout.mjs';
 
@@ -70,13 +70,13 @@ export const PARAMETERS = /** @type {const} */ ([
   { name: 'beta', type: 'f32' },
 ]);
 
-/** Most products of a launch: the more wait for each other, the longer their operands live. */
+/** Most products of a launch: in a larger group operands live longer, since the first product waits for the last. */
 export const MAX_PRODUCTS = 4;
 
 /** What a product of a group has of its own: addresses, and sizes with the number of tiles of those before it. */
 const OWN = /** @type {const} */ ({ u64: ['a', 'b', 'c'], u32: ['m', 'n', 'lda', 'ldb', 'ldc', 'first'] });
 
-/** What only parts need. */
+/** Parameters that only a split depth needs. */
 const OF_PARTS = ['kPerPart', 'rest', 'parts'];
 
 /**
@@ -186,7 +186,7 @@ export function gemmFault(tiling, form) {
   if (barriers > 16) return `${barriers} named barriers, there are 16`;
   if (threads > 1024) return `${threads} threads, 1024 are allowed`;
   if (tiling.registers) {
-    // What the block begins with, in eights, is all that its warps can give each other: who asks for more waits for ever.
+    // `setmaxnreg` only moves registers that the block was launched with, in multiples of eight; asking for more deadlocks.
     const pool = threads * Math.floor(REGISTERS / threads / 8) * 8;
     const wanted = tiling.registers[0] * tiling.warpgroups * WARPGROUP + tiling.registers[1] * WARPGROUP;
     if (wanted > pool) return `${wanted} registers, the block has ${pool}`;

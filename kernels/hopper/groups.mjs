@@ -1,5 +1,5 @@
-// Products by one launch of a kernel in PTX. The weight gradients of a layer have too few tiles for the device one by one: each would
-// be split in depth, so that parts are written, waited for and read again. Together their tiles fill it, but for the last few, which are split.
+// Several products by one launch of a kernel in PTX. Alone, each weight gradient of a layer has too few tiles to fill the device, and its depth
+// would be split: parts are written, waited for and read again. Together their tiles fill it, and only those of the last wave are split.
 
 import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
@@ -30,12 +30,12 @@ function halvesOf(plan) {
   return tiling;
 }
 
-/** Into how many parts the depth of the last tiles is split at most, and the least depth of a part. */
+/** Most parts that the depth of the last tiles is split into, and the least depth of a part. */
 const [MOST_PARTS, LEAST_DEPTH] = [8, 1024];
 /** Microseconds of a launch beside its waves: until its blocks multiply, and until the last one has stored. */
 const LAUNCH_US = 5;
 
-/** The share of a launch's time that it must save: less is not known from as much. */
+/** The least share of a launch's time that grouping must save: less is within the model's error. */
 const LEAST_SAVING = 0.01;
 
 /** What the products of a group have in common. */

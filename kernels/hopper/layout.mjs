@@ -1,9 +1,9 @@
-// Where operands lie in shared memory for `wgmma`, as pure functions: swizzles, matrix descriptors, fragments, and the
-// orders in which rows, columns and depth are kept so that every access is 16 bytes wide and free of bank conflicts.
+// The layouts of operands in shared memory for `wgmma`, as pure functions: swizzles, matrix descriptors, fragments, and the orders of rows,
+// columns and depth that make every access 16 bytes wide and free of bank conflicts.
 //
-// Shared memory holds a stage of an operand in one of two forms. With the depth contiguous ("K-major": A of NN and NT, B
-// of NT) a row holds its `bk` halves, 2·bk bytes. With rows or columns contiguous ("MN-major": A of TN, B of NN and TN) a
-// line holds 64 of them for one k, 128 bytes, and blocks of 64 follow each other, `bk` lines each.
+// A stage of an operand has one of two layouts. K-major, with the depth contiguous (A of NN and NT, B of NT): a row holds its `bk` halves,
+// 2·bk bytes. MN-major, with rows or columns contiguous (A of TN, B of NN and TN): a line holds 64 of them at one depth, 128 bytes, and
+// blocks of 64 follow each other, `bk` lines each.
 // A chunk is 16 bytes, eight halves: what a lane moves at a time and what a swizzle permutes.
 
 /** Bytes of a chunk. */

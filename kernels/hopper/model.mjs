@@ -1,5 +1,5 @@
-// How long a tiling in PTX takes for a product, by arithmetic: waves of blocks, each of which multiplies over the depth and then stores; a
-// launch; and where the depth is split a second pass, which reads the parts. It decides where no line of a table does.
+// Predicts how long a tiling in PTX takes for a product. A launch runs waves of blocks; each block multiplies over the depth and then
+// stores. Where the depth is split, a second pass reads the parts. The model decides where no line of a table does.
 // __test__/kernels/model.test.mjs compares it with what was timed.
 
 import { gemmFault, sizesFault, division } from './form.mjs';

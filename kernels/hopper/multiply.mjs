@@ -1,4 +1,4 @@
-// The warpgroups that multiply.
+// The multiplying warpgroups.
 
 import { at, vector } from './assembler.mjs';
 import { awaitCopies } from './copy.mjs';

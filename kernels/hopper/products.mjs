@@ -1,6 +1,6 @@
-// Matrix products by the kernels of kernels/hopper/, on devices that take PTX: which products and plans they can compute, the
-// kernels by form, and products as dispatches. A kernel is written when a product first needs it and tested before its
-// first use (see `verifyKernel`); where it fails, the SPIR-V kernels compute its products, and a warning says so.
+// Matrix products by the kernels of kernels/hopper/, on devices that take PTX: decides which products and plans they can compute, and makes
+// pipelines and dispatches. The first product that needs a kernel writes it and tests it (see `verifyKernel`). If a test fails, the SPIR-V
+// kernels compute its products, and a warning says so.
 
 import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from './assembler.mjs';

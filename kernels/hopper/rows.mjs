@@ -1,9 +1,9 @@
-// A of TN from memory to registers, where `wgmma` reads it: without shared memory, although its rows are contiguous and not its depth.
+// Loads A of TN from memory to the registers that `wgmma` reads, without shared memory, although A's rows are contiguous and not its depth.
 //
-// A warp loads 32 neighbouring rows of eight depths by one instruction, a lane eight of them at one depth: four words, a pair of rows
-// each. A word of all lanes is a matrix of eight depths by eight rows. `movmatrix` transposes it, so that a lane has a pair of
-// depths of one row: a word of a fragment. The four words are of the upper and the lower eight rows of two blocks of 64. A tile's rows
-// are permuted by this (see `rowPlaces` of the writer), which is undone where results are stored.
+// One instruction of a warp loads 32 neighbouring rows at eight depths. A lane loads eight rows at one depth: four words, each a pair of rows.
+// The same word of all lanes is a matrix of eight depths by eight rows. `movmatrix` transposes it, after which a lane has a pair of depths of
+// one row: a word of a fragment. The four words belong to the upper and the lower eight rows of two blocks of 64. This permutes a
+// tile's rows (see `rowPlaces` of the writer); the store undoes it.
 
 import { at, vector } from './assembler.mjs';
 

@@ -1,12 +1,12 @@
 // Matrix products in f32 without matrix units, in PTX: each thread multiplies and adds by `fma.rn.f32`.
 //
-// A block computes one work item of `division`: a tile, or a part of one whose depth is split. Its stages of shared memory
-// hold both operands with the depth outermost, so that a thread reads four neighbouring rows or columns at a time, whatever
-// the form of the product. cp.async fills them: 16 bytes at a time where rows or columns are contiguous in memory, else 4, which
-// puts them crosswise. While one depth is multiplied, the operands of the next come from shared memory to registers.
+// A block computes one work item of `division`: a tile, or a part of a tile whose depth is split. Its stages of shared memory hold both
+// operands with the depth outermost, so that a thread reads four neighbouring rows or columns at a time, whatever the form of the product.
+// cp.async copies 16 bytes at a time where rows or columns are contiguous in memory; where the depth is, 4 bytes, which transposes them.
+// While one depth is multiplied, the operands of the next are loaded from shared memory to registers.
 //
-// The 32 lanes of a warp are 4 down and 8 across, in squares of four: neighbours share their rows of A and every second lane its
-// columns of B, which lets the hardware read half a warp's vectors at once.
+// The 32 lanes of a warp are 4 down and 8 across, in squares of four. Neighbouring lanes share their rows of A, and every second lane its
+// columns of B, so that the hardware can read half a warp's vectors at once.
 
 import { at, f32, vector } from './assembler.mjs';
 import { majors } from './form.mjs';

@@ -1,4 +1,4 @@
-// What becomes of a tile's sums: partial sums in the workspace, or results with everything that is added to them.
+// The epilogue: stores a tile's sums, either as partial sums in the workspace or as results with everything that is added to them.
 
 import { at, f32, vector } from './assembler.mjs';
 

@@ -1,5 +1,5 @@
-// The plans that an H100 and an H200 take: those of lines that were measured (kernels/tuning/measured/hopper.mjs), the nearest line for products
-// through SPIR-V, the model's guess for those in PTX that have no line; and tilings of attention.
+// Chooses plans on an H100 and an H200. In PTX a product takes its measured line (kernels/tuning/measured/hopper.mjs), else the model's guess.
+// Through SPIR-V it takes the nearest measured line. Tilings of attention are chosen here, too.
 
 import { keptParts } from './attention-kept.mjs';
 import { BLOCKS, BROAD_DEPTH, guesses, wordsOf } from './model.mjs';
@@ -160,7 +160,7 @@ export function measuredTilings(name) {
 
 /** @type {import('../tuning/index.mjs').Tuning} */
 export const HOPPER_TUNING = {
-  name: 'H200',
+  name: 'Hopper',
   // For products that no measured one is near to.
   units: 96,
   residentGroups: 1056,

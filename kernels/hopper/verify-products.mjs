@@ -1,7 +1,7 @@
-// A kernel in PTX against float64, before its first use: drivers assemble PTX themselves, through extensions that few
-// programs use, so that what a product is worth is seen and not assumed. The product is small and has every kind of tile:
-// inner ones and those at the ends, more tiles than blocks, parts of tiles where the kernel has them, rows with gaps.
-// Operands are multiples of 1/16, whose sums are exact in f32; all that may change lies in poison, which must stay.
+// Tests a kernel in PTX against float64 before its first use. Drivers assemble PTX through extensions that few programs use, so a kernel is
+// not trusted before. The product is small and has every kind of tile: inner and edge tiles, more tiles than blocks, parts of tiles where the
+// kernel has them, rows with gaps. Operands are multiples of 1/16, so that sums are exact in f32. All buffers are surrounded by poison,
+// which must stay as it was.
 
 import { bytesOf, pack } from '../base.mjs';
 import { sizesFault } from './form.mjs';

@@ -1,5 +1,5 @@
-// What the parts of a kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `copy.mjs`, `multiply.mjs`
-// and `store.mjs` write the parts.
+// What the parts of a GEMM kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `copy.mjs`, `multiply.mjs` and
+// `store.mjs` write the parts.
 
 import { Program } from './assembler.mjs';
 import { fetchCopies } from './copy.mjs';

@@ -1,4 +1,4 @@
-// Products that end in SwiGLU or in its gradient: one kernel in PTX where there is one for the product, else two passes.
+// Products that end in SwiGLU or in its gradient: by one kernel in PTX where there is one for the product, else by two passes.
 
 import { activationKernels } from '../activation.mjs';
 import { integer, reach, tensor } from '../base.mjs';

@@ -1,5 +1,5 @@
-// Matrix products by the SPIR-V kernels, which run on every device: `f32` in ordinary arithmetic, `coop` on
-// VK_KHR_cooperative_matrix at subgroup scope. Their tilings, and products as dispatches.
+// Matrix products by the SPIR-V kernels, which run on every device: `f32` in ordinary arithmetic, `coop` by VK_KHR_cooperative_matrix at
+// subgroup scope. Chooses their tilings and makes dispatches.
 
 import { MAX_CPU_ROUNDS, ceilDiv, integer, pushConstants } from '../base.mjs';
 import { ASKED, isSpirv } from '../tuning/table.mjs';

@@ -1,5 +1,5 @@
-// What a matrix product is on its way from arguments to dispatches: a problem (sizes, types, form), for which a tiling is chosen, which
-// divides it among workgroups (a plan); a product, which is a problem with its operands; a line of a table. Types alone.
+// Types of a matrix product on its way from arguments to dispatches. A problem has sizes, types and form. A tiling is the sizes of a kernel's
+// tiles. A plan is a tiling with how it divides a problem among workgroups, and why it was chosen. A product is a problem with its operands.
 
 /** @typedef {import('../base.mjs').Binding} Binding */
 /** @typedef {import('../base.mjs').DType} DType */

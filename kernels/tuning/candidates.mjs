@@ -1,4 +1,4 @@
-// The plans among which `helios-vk tune` and benches/kernels-matmul.mjs look for the fastest of a product.
+// The plans of a product that `helios-vk tune` and benches/kernels-matmul.mjs time.
 
 import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 import { planName, tilingName } from '../matmul/words.mjs';

@@ -1,4 +1,4 @@
-// How much work the kernels put into a dispatch: measured where a device has a table of its own, else from its properties.
+// Chooses, by device, how much work a dispatch gets: from a measured table where the device has one, else from its properties.
 
 import { HOPPER_TUNING, ptxAttention, ptxGroup, ptxPlan, permutedPlan } from '../hopper/tables.mjs';
 import { storedPlans } from './stored.mjs';
@@ -11,7 +11,7 @@ import { storedPlans } from './stored.mjs';
 /** @typedef {import('../matmul/types.mjs').SpirvChoice} SpirvChoice */
 
 /**
- * What kernels choose by device. Every value is a matter of speed: any device computes the same with any other.
+ * What kernels choose by device. The values affect speed only: a device computes the same with any of them.
  * @typedef {object} Tuning
  * @property {string} name of the table
  * @property {number} units workgroups that fill the device about once

@@ -1,6 +1,6 @@
-// Times plans of a matrix product on the device, each checked first. Data is random; operands rotate over several sets, so that
-// large products do not run from cache; products of one measurement write the same C, so they run one after another, barriers
-// included, as in a training step.
+// Times plans of a matrix product on the device, and checks each first. Data is random. Operands rotate over several sets, so that large
+// products do not run from cache. All products of one measurement write the same C, so that they run one after another, with barriers, as in
+// a training step.
 
 import { bytesOf, pack } from '../base.mjs';
 import { permuteRows } from '../hopper/layout.mjs';
@@ -24,9 +24,9 @@ import { Values, median } from './values.mjs';
 /** A plan to time: of a table, or as `matmul` takes it. @typedef {import('../matmul/types.mjs').Choice | Partial<MatmulPlan>} Timed */
 /** One run: microseconds of a product with its barrier, and of its dispatches alone. @typedef {{ us: number, dispatchUs: number }} Sample */
 
-/** Bytes of operands beyond which sets of them do not stay in a cache. */
+/** Bytes of operands that are too many for any cache. */
 const CACHE_BYTES = 192e6;
-/** … and of results that are read. */
+/** The same for results that are read. */
 const RESULT_BYTES = 128e6;
 /** Milliseconds within which a busy GPU has raised its clocks. */
 const RAMP_MS = 400;

@@ -1,5 +1,5 @@
-// The tables that `helios-vk tune` leaves on a machine: a file for each kind of device and driver, in the folder of the pipeline
-// cache, or where HELIOS_TUNING says. What a file holds decides nothing but speed: a plan that the device cannot run is passed over.
+// The tables that `helios-vk tune` writes: one file for each kind of device and driver, in the folder of the pipeline cache or where
+// HELIOS_TUNING says. A table affects speed only: a plan that the device cannot run is ignored.
 
 import { mkdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,10 +1,14 @@
-// Tables of measured plans of matrix products, as text: a line for a product, `form m n k | tile | splits | microseconds`, by class.
+// Tables of measured plans as text, one line a product: `form m n k | tile | splits | microseconds`. Lines are grouped by class.
 //
-// The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32, else of matrix units `bm bn bk wm wn tm tn tk stages
-// [ahead [direct]]`, or a tiling of kernels/hopper/tilings.mjs by its name. In class `ptx` a line may say `coop`, that PTX was
-// not faster. Splits are parts of K, or `wave/parts` where only the tiles behind the last whole wave are split. Classes by storage:
-// `half` has both operands in half precision, `mixed` at least one in f32, `bf16x3` and `f32` are those precisions. `permuted` has products of
-// halves whose B is permuted: a line there says that they are faster than as they are, or `natural`, that they are not.
+// The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32; on matrix units it is `bm bn bk wm wn tm tn tk stages
+// [ahead [direct]]`; in PTX it is the name of a tiling of kernels/hopper/tilings.mjs. Splits are the parts of K, or `wave/parts` where only the
+// tiles after the last whole wave are split. The classes are
+//   half      both operands are halves
+//   mixed     at least one operand is f32
+//   bf16x3    products in that precision
+//   f32       products in that precision
+//   ptx       PTX against SPIR-V; the tile `coop` says that PTX was not faster
+//   permuted  products of halves with B permuted: the line's plan is faster than with B as it is; `natural` says that none is
 
 import { GEMM_TILINGS, SIMT_TILINGS } from '../hopper/tilings.mjs';
 

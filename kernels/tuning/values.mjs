@@ -1,4 +1,4 @@
-// The operands of timed products, and what reads their results.
+// Random operands of timed products, and the median.
 
 import { bf16Bits, f16Bits } from '../half.mjs';
 

@@ -1,7 +1,7 @@
-// Plans of matrix products as they were measured, as lines that kernels/tuning/table.mjs reads: blocks by class, device and day. They are
-// the best of a sweep (`node benches/kernels-matmul.mjs --sweep --groups …`, its `--table`) or of `helios-vk tune --out FILE`; times are
-// microseconds with barriers. Where memory bandwidth is not the limit an H100 is as fast as an H200 (132 multiprocessors each), and each
-// takes the other's lines. docs/notes/ptx-products.md has the figures behind them.
+// Measured plans of matrix products, as lines that kernels/tuning/table.mjs reads: blocks by class, device and day. They are the fastest of a
+// sweep (`node benches/kernels-matmul.mjs --sweep --groups …`, its `--table`) or of `helios-vk tune --out FILE`. Times are microseconds with
+// barriers. An H100 and an H200 share these lines: with 132 multiprocessors each, they are equally fast wherever memory bandwidth is not
+// the limit. docs/notes/ptx-products.md has the figures.
 
 /**
  * Lines of one class that were measured together.
