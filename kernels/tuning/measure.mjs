@@ -122,8 +122,8 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
   const reader = (words) => {
     if (cType === 'f32') return (/** @type {number} */ i) => words[i];
     const halves = new Uint16Array(words.buffer, words.byteOffset, words.length * 2);
-    const valueOf = cType === 'bf16' ? bf16Value : f16Value;
-    return (/** @type {number} */ i) => valueOf(halves[i]);
+    const toNumber = cType === 'bf16' ? bf16Value : f16Value;
+    return (/** @type {number} */ i) => toNumber(halves[i]);
   };
 
   /** @param {(i: number) => number} get */
