@@ -155,16 +155,16 @@ test('arguments that are wrong are named', () => {
   const adam = { parameters: 1, first: 2, second: 3, gradient: 4, state: 5, count: 8, copy: 6 };
   assert.throws(() => kernels.adamw(adam), /adamw: copyType must be f16 or bf16, got undefined/);
   assert.throws(() => kernels.adamw(/** @type {any} */ ({ ...adam, copyType: 'f32' })), /copyType must be f16 or bf16, got f32/);
-  const { copy: _, ...alone } = { ...adam, shuffled: 7 };
-  assert.throws(() => kernels.adamw(alone), /adamw: shuffled is written beside copy, which is missing/);
+  const { copy: _, ...alone } = { ...adam, permuted: 7 };
+  assert.throws(() => kernels.adamw(alone), /adamw: permuted is written beside copy, which is missing/);
   const both = /** @type {const} */ ({ ...adam, copyType: 'bf16', count: 64 });
   assert.throws(
-    () => kernels.adamw({ ...both, count: 48, shuffled: 7 }),
-    /adamw: count must be a multiple of 32 with a shuffled copy, got 48/,
+    () => kernels.adamw({ ...both, count: 48, permuted: 7 }),
+    /adamw: count must be a multiple of 32 with a permuted copy, got 48/,
   );
   assert.throws(
-    () => kernels.adamw({ ...both, shuffled: { buffer: 7, offset: 3 } }),
-    /adamw: shuffled.offset must be even for f32, bf16, got 3/,
+    () => kernels.adamw({ ...both, permuted: { buffer: 7, offset: 3 } }),
+    /adamw: permuted.offset must be even for f32, bf16, got 3/,
   );
   assert.throws(() => ropeTable({ positions: 4, headSize: 3 }), /ropeTable: headSize must be even, got 3/);
   assert.throws(() => createKernels(/** @type {any} */ ({})), /expected the helios-vk native module/);

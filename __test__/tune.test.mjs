@@ -202,7 +202,7 @@ test('a plan of a table that the device cannot run is passed over', () => {
   // No device has such an instruction, and none but Hopper runs PTX.
   for (const type of /** @type {const} */ (['f16', 'bf16'])) {
     if (!plain.matmulSupports(type)) continue;
-    for (const tile of ['64 64 64 33 39 11 13 17 1', ...(info.hasPtx ? [] : ['square'])]) {
+    for (const tile of ['64 64 64 33 39 11 13 17 1', ...(info.hasPtx ? [] : ['m128n128-ld'])]) {
       const faster = { half: [`NT 64 96 64 | ${tile} | 1 | 10.0`] };
       const { matmulPlan } = matmulKernels(new KernelContext(vk, { tuning: tableOf({ faster }) }));
       const product = { ...PRODUCT, aType: type, bType: type };
@@ -215,8 +215,8 @@ test('a table for a GPU says what both kinds of kernels do', () => {
   const gpu = /** @type {any} */ ({ ...info, deviceName: 'NVIDIA H200', deviceType: 2, hasPtx: true, cacheFolder: '' });
   const path = fresh();
   const faster = {
-    half: ['NT 2048 3072 1024 | 128 128 64 64 32 16 16 16 1 1 | 3 | 1.0', 'NN 2048 1024 3072 | tall | 132/2 | 1.0'],
-    shuffled: ['NT 2048 3072 1024 | tallCopied | 1 | 1.0'],
+    half: ['NT 2048 3072 1024 | 128 128 64 64 32 16 16 16 1 1 | 3 | 1.0', 'NN 2048 1024 3072 | m256n128-ld | 132/2 | 1.0'],
+    permuted: ['NT 2048 3072 1024 | m256n128-tma | 1 | 1.0'],
   };
   writeStored(path, { format: FORMAT, device: identityOf(gpu), date: '2026-11-24', faster, kept: {} });
   const plans = storedPlans(gpu, path);
@@ -239,18 +239,34 @@ test('a table for a GPU says what both kinds of kernels do', () => {
   });
   assert.deepEqual(plans({ ...problem, n: 1024, k: 3072, transB: false }), {
     kernel: 'ptx',
-    tiling: 'tall',
+    tiling: 'm256n128-ld',
     splits: 1,
     wave: 132,
     tail: 2,
     because: 'measured on this machine',
   });
-  assert.deepEqual(plans({ ...problem, bShuffled: true }), {
-    ...{ kernel: 'ptx', tiling: 'tallCopied', shuffled: true, splits: 1 },
+  assert.deepEqual(plans({ ...problem, bPermuted: true }), {
+    ...{ kernel: 'ptx', tiling: 'm256n128-tma', permuted: true, splits: 1 },
     because: 'measured on this machine',
   });
   assert.equal(plans({ ...problem, aType: 'f32' }), undefined);
   assert.equal(plans({ ...problem, batch: 2 }), undefined);
+
+  // A table from before tilings and the class of permuted products were renamed says the same; a run writes it with the names of today.
+  const former = fresh();
+  const before = {
+    half: [faster.half[0], faster.half[1].replace('m256n128-ld', 'tall')],
+    shuffled: [faster.permuted[0].replace('m256n128-tma', 'tallCopied')],
+  };
+  writeStored(former, /** @type {any} */ ({ format: FORMAT, device: identityOf(gpu), date: '2026-11-24', faster: before, kept: before }));
+  const same = storedPlans(gpu, former);
+  for (const more of [{}, { n: 1024, k: 3072, transB: false }, { bPermuted: true }])
+    assert.deepEqual(same?.({ ...problem, ...more }), plans({ ...problem, ...more }));
+  const shape = { form: 'NT', m: 64, n: 64, k: 64 };
+  save(former, identityOf(gpu), [{ name: 'permuted', shape, plan: { kernel: 'natural' }, us: 2, faster: true }]);
+  const written = JSON.parse(readFileSync(former, 'utf8'));
+  assert.deepEqual(written.kept, faster);
+  assert.deepEqual(written.faster, { ...faster, permuted: [...faster.permuted, 'NT 64 64 64 | natural | 1 | 2.0'] });
 });
 
 test('lines and plans are each other', () => {
@@ -260,11 +276,11 @@ test('lines and plans are each other', () => {
       'TN 1024 1024 512 | 64 64 64 32 32 16 16 16 1 0 1 | 1 | 14.9',
       'NN 17408 1024 8192 | 192 128 64 48 64 16 16 16 1 | 132/4 | 1016.1',
       'TT 1 2 3 | 192 128 32 48 64 16 16 16 2 1 | 64 | 0.1',
-      'NT 4096 4096 4096 | tallCached | 8 | 243.3',
+      'NT 4096 4096 4096 | m256n128-ld-l1 | 8 | 243.3',
     ],
     f32: ['NT 512 1024 1024 | 128 128 16 8 8 8 2 | 4 | 37.7'],
     ptx: ['NT 512 1024 1024 | coop | 1 | 12.4'],
-    shuffled: ['NT 8192 3072 1024 | tallCopied | 1 | 90.0', 'NN 8192 1024 1024 | natural | 1 | 35.0'],
+    permuted: ['NT 8192 3072 1024 | m256n128-tma | 1 | 90.0', 'NN 8192 1024 1024 | natural | 1 | 35.0'],
   };
   for (const [name, list] of Object.entries(lines)) {
     const entries = entriesOf(name, list);
@@ -274,7 +290,7 @@ test('lines and plans are each other', () => {
     );
   }
   assert.throws(() => tilingOf('f32', 'tall'), /is not a tile of class f32/);
-  assert.throws(() => tilingOf('shuffled', 'tall'), /"tall" is not a tile of class shuffled/);
+  assert.throws(() => tilingOf('permuted', 'tall'), /"tall" is not a tile of class permuted/);
   assert.throws(() => tilingOf('ptx', 'natural'), /not a tile of class ptx/);
   assert.throws(() => tilingOf('ptx', '128 128 16 8 8 8 2'), /not a tile of class ptx/);
 });
@@ -434,8 +450,9 @@ test('the models are the presets of the training run', () => {
   assert.equal(jobsOf({ model: 'gpt-tiny,gpt-30m', classes: 'f32' }).length, 30);
   assert.equal(jobsOf({ model: 'gpt-tiny,gpt-tiny' }).length, 30, 'each product once in each class');
   assert.equal(jobsOf({ tokens: 7 })[0].shape.m, 7);
+  assert.deepEqual(jobsOf({ classes: 'shuffled' }), jobsOf({ classes: 'permuted' }), 'the former name of the class');
   assert.ok(
-    jobsOf({ classes: 'shuffled' }).every(({ shape }) => shape.form !== 'TN'),
+    jobsOf({ classes: 'permuted' }).every(({ shape }) => shape.form !== 'TN'),
     'weights are not B of their own gradient',
   );
 });

@@ -51,7 +51,7 @@ times() {
 products() { # those that the targets name
   local nt='NT 8192 2816 1024,NT 8192 5632 1024,NT 8192 1024 2752,NT 4096 4096 4096' tn='TN 1024 1024 8192'
   timed cublas-a 30 "$python" benches/pytorch/products.py && cat "$out/cublas-a.txt"
-  timed products 90 node benches/kernels-matmul.mjs --sweep --groups shuffled --shapes "$nt" --budget 60 --out "$out/products.json" && cat "$out/products.txt"
+  timed products 90 node benches/kernels-matmul.mjs --sweep --groups permuted --shapes "$nt" --budget 60 --out "$out/products.json" && cat "$out/products.txt"
   timed swiglu 60 node benches/kernels-matmul.mjs --sweep --groups glu --budget 50 --out "$out/swiglu.json" && cat "$out/swiglu.txt"
   timed gradients 60 node benches/kernels-matmul.mjs --sweep --groups ptx --shapes "$tn" --budget 30 --out "$out/gradients.json" && cat "$out/gradients.txt"
   timed cublas-b 30 "$python" benches/pytorch/products.py

@@ -8,7 +8,7 @@
 import { writeFileSync } from 'node:fs';
 import { attentionKernels } from '../kernels/attention.mjs';
 import { KernelContext, pack } from '../kernels/base.mjs';
-import { ATTENTION_PLANS } from '../kernels/hopper/plans.mjs';
+import { ATTENTION_TILINGS } from '../kernels/hopper/tilings.mjs';
 import { warmer } from '../kernels/tuning/measure.mjs';
 import { Values } from '../kernels/tuning/values.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
@@ -196,7 +196,7 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
       const candidates = [{ name: 'SPIR-V, register', plan: { kernel: 'register' }, us: [], once: [], thrice: [], runs: 0, graph: 0 }];
       if (context.takesPtx) {
         const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }), shape);
-        const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
+        const tilings = chosen ? [ATTENTION_TILINGS[chosen]] : [];
         if (sweep)
           for (const candidate of (headSize === 64 ? CANDIDATES : WIDE_CANDIDATES)[pass]) {
             const tiling = tilingOf(candidate, headSize === 128 && pass === 'backward');

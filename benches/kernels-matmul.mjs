@@ -4,7 +4,7 @@
 //   node benches/kernels-matmul.mjs --sweep [--out results.json] [--groups f32,bf16,…] [--budget 170] [--top 4]
 //   node benches/kernels-matmul.mjs --sweep --shapes 'NT 8192 3072 1024,TN 1024 2752 8192'   all plans on these shapes
 //   node benches/kernels-matmul.mjs --sweep --groups ptx --budget 400 --out ptx.json   PTX against the SPIR-V plans
-//   node benches/kernels-matmul.mjs --sweep --groups shuffled,glu    products with B as it is and shuffled, in turn
+//   node benches/kernels-matmul.mjs --sweep --groups permuted,glu    products with B as it is and permuted, in turn
 //   node benches/kernels-matmul.mjs --table results.json…   the best plans, as kernels/tuning/measured/hopper.mjs holds them
 //
 // Each group of candidates runs in a child process, so that a lost device or a crashing driver costs one candidate.
@@ -21,7 +21,8 @@ import { Journal, entriesOf, runChildren } from '../bin/lib/journal.mjs';
 import { UsageError, fail, optionsOrExit } from '../bin/lib/options.mjs';
 import { KernelContext } from '../kernels/base.mjs';
 import { matmulKernels } from '../kernels/matmul.mjs';
-import { ptxPlans, sensible, tilingName, tilings, withSplits } from '../kernels/tuning/candidates.mjs';
+import { tilingName } from '../kernels/matmul/words.mjs';
+import { ptxPlans, sensible, tilings, withSplits } from '../kernels/tuning/candidates.mjs';
 import { timedProduct } from '../kernels/tuning/measure.mjs';
 import { classOf, lineOf, shapeOf } from '../kernels/tuning/table.mjs';
 import { runWorker } from './lib/addon.mjs';
@@ -37,7 +38,7 @@ const { values: options, positionals } = optionsOrExit(
     groups: {
       type: 'string',
       value: 'LIST',
-      help: 'bf16, f16, f32, bf16-mixed, bf16-half, ptx, shuffled, glu, bf16x3, beta, f32-beta, attention-bf16, attention-f32',
+      help: 'bf16, f16, f32, bf16-mixed, bf16-half, ptx, permuted, glu, bf16x3, beta, f32-beta, attention-bf16, attention-f32',
     },
     shapes: {
       type: 'string',
@@ -111,7 +112,7 @@ function runChild(group, log) {
       plain.matmulPlan(/** @type {any} */ ({ ...sizes, transA: form === 'TN', transB: form === 'NT', aType, bType }));
     /** SPIR-V's plan, each tiling in its two likeliest ways, then the best two in all others. @param {Shape} s */
     function* candidates(s) {
-      const tilings = { ...ptxPlans(s), ...ptxPlans(s, 'bf16', { shuffled: true }) };
+      const tilings = { ...ptxPlans(s), ...ptxPlans(s, 'bf16', { permuted: true }) };
       yield present(s);
       for (const ways of Object.values(tilings)) yield* ways.slice(0, 2);
       const times = (/** @type {string} */ tiling) =>
@@ -242,19 +243,19 @@ function printTable() {
   for (const file of positionals) {
     for (const r of JSON.parse(readFileSync(file, 'utf8'))) {
       if (!r.us || r.differ || GROUPS[r.group]?.attention !== undefined || GROUPS[r.group]?.beta || GROUPS[r.group]?.glu) continue;
-      // Products with B shuffled are compared below, in the groups that have them with those as they are.
+      // Products with B permuted are compared below, in the groups that have them with those as they are.
       const { ptx, turns } = GROUPS[r.group];
       if (ptx) compared.set(r.shape, [...(compared.get(r.shape) ?? []), r]);
-      if (turns || r.plan.shuffled) continue;
+      if (turns || r.plan.permuted) continue;
       const table = (tables[tableOf(GROUPS[r.group])] ??= new Map());
       const best = table.get(r.shape);
       if (!best || r.us < best.us) table.set(r.shape, r);
     }
   }
   for (const [shape, results] of compared) {
-    if (!results.some((r) => r.plan.shuffled)) continue;
+    if (!results.some((r) => r.plan.permuted)) continue;
     const [{ plan, us }] = results.sort((x, y) => x.us - y.us);
-    (tables.shuffled ??= new Map()).set(shape, { shape, plan: plan.shuffled ? plan : { kernel: 'natural' }, us });
+    (tables.permuted ??= new Map()).set(shape, { shape, plan: plan.permuted ? plan : { kernel: 'natural' }, us });
   }
   for (const [name, table] of Object.entries(tables)) {
     console.log(`  ${name}: \``);

@@ -18,7 +18,7 @@ import {
 import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, textFiles, unigramEntropy } from './gpt/data.mjs';
 import { FolderLock, writeOutput } from './gpt/files.mjs';
 import { measurePeak } from './gpt/peak.mjs';
-import { profileTable } from './gpt/profile.mjs';
+import { productLines, profileTable } from './gpt/profile.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, formatFlops } from './gpt/progress.mjs';
 import { agree, attemptOf, openRanks, shareOf } from './gpt/ranks.mjs';
 import { trainingReport } from './gpt/report.mjs';
@@ -482,13 +482,13 @@ function summary(result, averaged) {
     `device memory     ${memory === undefined ? 'unknown' : formatBytes(memory)}`,
     `time              ${formatDuration(result.seconds * 1000)}`,
   ];
-  if (result.kernelTimes) lines.push('', ...kernelTable(result.kernelTimes));
+  if (result.kernelTimes) lines.push('', ...kernelTable(result.kernelTimes), '', ...productLines(result.kernelTimes));
   if (result.profile) lines.push('', ...profileTable(result.profile));
   return `${lines.join('\n')}\n${result.sample ? `\n${result.sample}\n` : ''}`;
 }
 
 /**
- * @param {{ role: string, count: number, microseconds: number, flops: number }[]} times
+ * @param {import('./gpt/profile.mjs').KernelTime[]} times
  * @returns {string[]} lines
  */
 function kernelTable(times) {

@@ -33,7 +33,7 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
                        separated by commas
   --tokens N           tune: tokens of a batch (the preset's)
   --shapes FILE        tune: products from a file instead, one a line: NT 512 1024 1024 (form, m, n, k)
-  --classes LIST       tune: half, f32, mixed, bf16x3, shuffled (half,f32)
+  --classes LIST       tune: half, f32, mixed, bf16x3, permuted (half,f32)
   --quick              tune: try fewer plans
   --budget SECONDS     tune: time for the whole run (600; 120 with --quick)
   --out FILE           tune: file to write the table to (HELIOS_TUNING, or a file beside the pipeline cache)
@@ -54,7 +54,7 @@ const OPTIONS = /** @type {const} */ ({
   model: { type: 'string', value: 'PRESETS', help: 'tune: products of training gpt-tiny, gpt-30m or gpt-300m' },
   tokens: { type: 'integer', min: 1, max: 1_048_576, help: 'tune: tokens at once' },
   shapes: { type: 'string', value: 'FILE', path: 'input', help: 'tune: products of a file' },
-  classes: { type: 'string', value: 'LIST', help: 'tune: half, f32, mixed, bf16x3, shuffled' },
+  classes: { type: 'string', value: 'LIST', help: 'tune: half, f32, mixed, bf16x3, permuted' },
   quick: { type: 'boolean', help: 'tune: fewer plans' },
   budget: { type: 'integer', min: 1, max: 1_000_000, help: 'tune: seconds' },
   out: { type: 'string', value: 'FILE', path: 'update', help: "tune: the table's file" },

@@ -1,4 +1,4 @@
-// Where a driver puts the elements of the matrices that matrix units work on, which a small kernel asks once.
+// The layout in which a driver distributes a matrix's elements over a subgroup. Vulkan does not say it; a small kernel finds it out, once a device.
 
 import { pushConstants } from './base.mjs';
 

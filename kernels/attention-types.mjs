@@ -1,4 +1,4 @@
-// What attention is on its way from arguments to dispatches. Types alone.
+// Types of attention on its way from arguments to dispatches.
 
 /** @typedef {import('./attention.mjs').AttentionPlan} AttentionPlan */
 /** @typedef {import('./base.mjs').DType} DType */

@@ -41,7 +41,7 @@ import { coopShapes } from './matmul.mjs';
  * @property {'ptx' | 'register' | 'scratch' | 'walk' | 'tiles'} [kernel] matrix units: where scores live, `register` where the
  *   device can, or `ptx`, kernels in PTX, where these were measured; f32: `tiles`, but `walk` on CPU devices and
  *   where tiles, backward those of one head, would not fit
- * @property {string | import('./hopper/attention.mjs').AttentionTiling} [tiling] `ptx`: one of kernels/hopper/plans.mjs by name, or
+ * @property {string | import('./hopper/attention.mjs').AttentionTiling} [tiling] `ptx`: one of kernels/hopper/tilings.mjs by name, or
  *   itself; the measured one when left out
  * @property {number} [group] register, backward: fragments of the key block worked on at a time
  * @property {number} [rows] `tiles`: rows that a thread sums, a multiple of 4

@@ -41,6 +41,7 @@ import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
  * @property {[number, number, number]} groups workgroup counts
  * @property {Uint8Array | undefined} push push constants, exactly the pipeline's size
  * @property {number} writeMask bit i is set where binding i is written
+ * @property {import('./matmul/words.mjs').Computation} [computes] of a matrix product's first dispatch: which product, and by what plan
  */
 
 /**

@@ -1,5 +1,5 @@
-// What a kernel is given, checked against what it will touch: sizes against buffers, and results that lie over what is
-// read or over each other.
+// Checks a kernel's arguments against what the kernel will touch: every tensor must lie within its buffer, and results must not overlap
+// inputs or each other.
 
 /** @typedef {import('./base.mjs').Binding} Binding */
 /** @typedef {import('./base.mjs').DType} DType */

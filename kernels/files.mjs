@@ -1,4 +1,4 @@
-// Files that are replaced whole or not at all: the one way to write what must not be lost. Needs nothing but Node.
+// Replaces a file whole or not at all: the one way to write what must not be lost. Needs nothing but Node.
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// Files that one process at a time has. Needs nothing but Node.
+// Lock files, each held by one process at a time. Needs nothing but Node.
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';

@@ -1,11 +1,11 @@
 // Matrix products: D = act(alpha * op(A) op(B) + beta * C + bias) + residual, row-major, any size, batched by strides.
 //
-// `f32` runs everywhere; `coop` uses VK_KHR_cooperative_matrix at subgroup scope; `ptx` are kernels in PTX for NVIDIA's Hopper, with matrix
-// units and, in f32, without.
-// Where the grid is small a product is split in K: each split writes partial sums to a workspace, and a second pass adds
-// them in order, so the result does not depend on timing. A chooser picks kernel and tiling by device and shape.
+// There are three families of kernels. `f32` runs everywhere. `coop` uses VK_KHR_cooperative_matrix at subgroup scope. `ptx` are kernels in PTX
+// for NVIDIA's Hopper: halves on matrix units, and f32 without them. A chooser picks kernel and tiling by device and shape.
+// Where the grid is small, K is split: each split writes partial sums to a workspace, and a second pass adds them in a fixed order, so
+// that the result does not depend on timing.
 //
-// Arguments are checked here; matmul/spirv.mjs and matmul/ptx.mjs make plans and dispatches, matmul/glu.mjs products with SwiGLU.
+// This file checks arguments. matmul/spirv.mjs and hopper/products.mjs make plans and dispatches, matmul/glu.mjs products with SwiGLU.
 
 import { finite, integer, reach, tensor } from './base.mjs';
 import { rowsOf } from './bounds.mjs';
@@ -37,10 +37,10 @@ export { coopShapes } from './matmul/spirv.mjs';
 /**
  * A kernel and its tiling. Sizes count elements.
  * @typedef {object} MatmulPlan
- * @property {'f32' | 'coop' | 'ptx'} kernel ordinary arithmetic, or matrix units, or either by PTX (of `info.hasPtx`, with A and
- *   B in one half type or in f32, no batch, sizes and strides of rows that are multiples of 8, or in f32 of 4, tensors aligned to 16 bytes)
- * @property {string | import('./hopper/form.mjs').GemmPlan | import('./hopper/simt.mjs').SimtPlan} [tiling] ptx: a tiling of
- *   kernels/hopper/plans.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
+ * @property {'f32' | 'coop' | 'ptx'} kernel `f32`: ordinary arithmetic; `coop`: matrix units; `ptx`: either, in PTX. PTX needs `info.hasPtx`, A and B
+ *   both in one half type or both in f32, no batch, row sizes and strides in multiples of 8 (f32: 4), and tensors aligned to 16 bytes
+ * @property {string | import('./hopper/form.mjs').GemmTiling | import('./hopper/simt.mjs').SimtTiling} [tiling] ptx: a tiling of
+ *   kernels/hopper/tilings.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
  * @property {number} bm rows of a workgroup's tile
  * @property {number} bn columns of a workgroup's tile
  * @property {number} bk depth of a staged tile
@@ -50,15 +50,17 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [lx] f32: columns of threads in a patch of 32
  * @property {number} [wm] coop: rows of a subgroup's tile
  * @property {number} [wn] coop: columns of a subgroup's tile
- * @property {number} [stages] buffers of the staged tile, 1 or 2; f32: 0 has none, each thread reads the operands by itself
+ * @property {number} [stages] buffers of the staged tile, 1 or 2; f32: with 0 there is none, and each thread reads operands from memory
  * @property {number} [ahead] coop: 1 loads the fragments of a step during the step before
  * @property {number} [direct] coop: 1 stores fragments of f32 results as they are; by default they pass through shared
  *   memory, so that threads store whole lines
  * @property {number} [splits] parts that K is split into; 1 when left out
  * @property {number} [wave] workgroups that the device runs at once; for `tail`, and for all of `ptx`
- * @property {number} [tail] parts that K is split into for the tiles that are left after the last whole wave, which
- *   would leave most of the device idle; for a single product, without `half` but in `ptx`
+ * @property {number} [tail] parts that K is split into for the tiles after the last whole wave, which alone would leave most of the device
+ *   idle. Not for batches; with `half` only in `ptx`
  * @property {string} [because] why it was chosen, in a few words: a line of a table, the model's microseconds, or the rule that says it
+ * @property {boolean} [fallback] a kernel in PTX would have been chosen but cannot be used, or nothing was measured near this product:
+ *   `because` says which. `helios-vk tune` may find a faster plan
  */
 
 /**
@@ -71,14 +73,15 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} k inner size
  * @property {boolean} [transA] A lies transposed in memory
  * @property {boolean} [transB] B lies transposed in memory (weights as W[N, K])
- * @property {boolean} [bShuffled] B's rows in memory are shuffled: in each 32 elements of a row position p holds element
- *   8 · (p >> 1 & 3) + 2 · (p >> 3 & 3) + (p & 1), which a second time brings the natural order back. One such copy of weights W[N, K] serves y = x Wᵀ
- *   (with `transB`) and dx = dy W (without). By PTX alone, of halves, without `transA`, with N and K that are multiples of 32; see `takesShuffled`
+ * @property {boolean} [bPermuted] B's rows in memory are permuted: in each 32 elements of a row, position p holds element
+ *   8 · (p >> 1 & 3) + 2 · (p >> 3 & 3) + (p & 1). The permutation is its own inverse. One such copy of weights W[N, K] serves y = x Wᵀ
+ *   (with `transB`) and dx = dy W (without). Only in PTX, for halves, without `transA`, with N and K multiples of 32; see `takesPermuted`
+ * @property {boolean} [bShuffled] the former name of `bPermuted`
  * @property {DType} [aType] storage of A; `f32` when left out
  * @property {DType} [bType] storage of B; `f32` when left out
  * @property {DType} [cType] storage of C and D; `f32` when left out
  * @property {Precision} [precision] by default the half type of an operand, else `f32`
- * @property {number} [lda] elements between rows of A in memory; packed when left out (so for all five)
+ * @property {number} [lda] elements between rows of A in memory; packed when left out, as the other four
  * @property {number} [ldb] of B
  * @property {number} [ldc] of C and D
  * @property {number} [ldr] of `residual`
@@ -101,25 +104,26 @@ export { coopShapes } from './matmul/spirv.mjs';
  */
 
 /**
- * What a product of gated units is asked with.
+ * Says that a product is fused with SwiGLU.
  * @typedef {object} GatedQuestion
  * @property {'forward' | 'backward'} [glu] the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward`
  *   (n is columns), with halves as `cType`
  */
 
 /**
- * The product of which `takesShuffled` is asked: as it will be given to `matmul`, but that tensors may be missing. Those that are optional
- * (`bias`, `residual`, `half`) must be there where they will be, since they decide on the kernel.
- * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number } & GatedQuestion} ShuffledQuestion
+ * The product that `takesPermuted` is asked about: the arguments that `matmul` will get, except that `a`, `b` and `c` may be missing. Optional
+ * tensors (`bias`, `residual`, `half`) must be given if `matmul` will get them, since they affect the choice of the kernel.
+ * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number } & GatedQuestion} PermutedQuestion
  */
 
 /**
  * How products are computed by one launch.
  * @typedef {object} MatmulGroupPlan
- * @property {string | import('./hopper/form.mjs').GemmPlan} tiling a tiling of kernels/hopper/plans.mjs by its name, or any other
+ * @property {string | import('./hopper/form.mjs').GemmTiling} tiling a tiling of kernels/hopper/tilings.mjs by its name, or any other
  * @property {number} [wave] workgroups that the device runs at once
- * @property {number} [tail] parts that the depth of the tiles after the last whole wave is split into, if they are of the last product:
- *   default 1
+ * @property {number} [tail] parts that K is split into for the tiles after the last whole wave, if all of these belong to the last product;
+ *   1 when left out
+ * @property {string} [because] why it was chosen: the model's microseconds
  */
 
 /**
@@ -183,29 +187,31 @@ export function matmulKernels(context, options) {
       beta: args.beta ?? 0,
       transA: Boolean(args.transA),
       transB: Boolean(args.transB),
-      bShuffled: Boolean(args.bShuffled),
+      bPermuted: Boolean(args.bPermuted ?? args.bShuffled),
       dual: args.half !== undefined,
       args,
     };
   }
 
   /**
-   * The plan of a product: what the caller asks for, else PTX where it was measured to be faster, or where B is shuffled.
+   * The plan of a product: what the caller asks for, else PTX where it is known to be faster or B is permuted, else SPIR-V.
    * @param {Problem} problem @returns {Plan}
    */
   function planOf(problem) {
     const { plan } = problem.args;
-    if (problem.bShuffled) return ptx.planShuffled(problem, plan);
+    if (problem.bPermuted) return ptx.planPermuted(problem, plan);
     if (plan?.kernel === 'ptx') return ptx.planOf(problem, plan);
-    return (plan === undefined && ptx.choose(problem)) || spirv.planOf(problem, plan);
+    if (plan) return spirv.planOf(problem, plan);
+    const { plan: chosen, refused } = ptx.choose(problem);
+    return chosen ?? spirv.planOf(problem, undefined, refused);
   }
 
   /** Elements of workspace that a plan needs. @param {Problem} problem @param {Plan} plan @returns {number} */
   const floatsOf = (problem, plan) => (plan.kernel === 'ptx' ? ptx.workspaceFloats(plan) : spirv.workspaceFloats(problem, plan));
 
   /**
-   * The kernel and tiling that `matmul` uses for these arguments. Where that is `ptx`, the first call tests the kernel, which
-   * cannot be done while a graph is recorded: products whose kernel is not known by then are computed by the SPIR-V kernels.
+   * The kernel and tiling that `matmul` uses for these arguments, and why. The first call for a kernel in PTX tests it. That is not possible
+   * while a graph is recorded: products whose kernel was not tested before are then computed by the SPIR-V kernels.
    * @param {MatmulArgs} args
    * @returns {MatmulPlan}
    */
@@ -220,8 +226,8 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps where B is
-   * copied (`tallCopied`, `tallCopiedCached`, `broadCopied`); else 0.
+   * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps with a tiling
+   * that loads by `tma`; else 0.
    * @param {MatmulArgs} args
    */
   function matmulWorkspace(args) {
@@ -230,16 +236,16 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * Whether a product is known to be faster with its B shuffled (`bShuffled`) than as it is, and has a kernel for that on this device. The
-   * first call tests the kernel, which cannot be done while a graph is recorded: the answer is no for products whose kernel is not known by then.
-   * @param {ShuffledQuestion} args
+   * Whether a product is known to be faster with a permuted B (`bPermuted`) than with B in natural order, and has a kernel for that on this
+   * device. The first call tests the kernel. That is not possible while a graph is recorded: the answer is then no unless it was tested before.
+   * @param {PermutedQuestion} args
    */
-  function takesShuffled({ glu, ...args }) {
+  function takesPermuted({ glu, ...args }) {
     if (glu !== undefined && glu !== 'forward' && glu !== 'backward') {
-      throw new TypeError(`takesShuffled: glu must be 'forward' or 'backward', got ${String(glu)}`);
+      throw new TypeError(`takesPermuted: glu must be 'forward' or 'backward', got ${String(glu)}`);
     }
     const problem = problemOf(/** @type {MatmulArgs} */ (args));
-    return ptx.choose({ ...problem, bShuffled: true, ...(glu ? { glu } : {}) }) !== undefined;
+    return ptx.choose({ ...problem, bPermuted: true, ...(glu ? { glu } : {}) }).plan !== undefined;
   }
 
   /** Leading dimension, checked against the row's extent. */
@@ -248,7 +254,7 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * A problem with its operands, checked but for what lies where.
+   * A problem with its operands. Everything is checked but whether tensors lie within their buffers.
    * @param {Problem} problem @returns {Product}
    */
   function productOf(problem) {
@@ -344,13 +350,15 @@ export function matmulKernels(context, options) {
       if (work) writes.push(['workspace', work, floats, 'f32']);
       context.checker.check('matmul', reads, writes);
     }
-    return plan.kernel === 'ptx' ? ptx.records(product, plan, work) : spirv.records(product, plan, work);
+    const dispatches = plan.kernel === 'ptx' ? ptx.records(product, plan, work) : spirv.records(product, plan, work);
+    dispatches[0].computes = { products: [problem], plan };
+    return dispatches;
   }
 
   /**
-   * How `matmulGroup` computes these products by one launch, or undefined where it does not: they must be of one form, type and
-   * depth, with nothing added but C, 2 to 4 in number, and by the rates of the device's tables they must take less time than a launch
-   * for each. The first call tests the kernel, which cannot be done while a graph is recorded.
+   * How `matmulGroup` computes these products by one launch, or undefined where it does not. They must be 2 to 4 products of one form, type
+   * and depth, with nothing added but C, and the model must expect one launch to be faster than a launch for each. The first call tests the
+   * kernel, which is not possible while a graph is recorded.
    * @param {MatmulArgs[]} list
    * @returns {MatmulGroupPlan | undefined}
    */
@@ -359,19 +367,18 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * What `matmulGroup` saves, to choose among groups of products, by the rates of the device's tables and with the last wave of a launch's
-   * workgroups counted whole. No kernel is tested.
+   * Microseconds that `matmulGroup` is expected to save over a launch for each product, by which to choose among groups. The last wave of a
+   * launch counts as a whole one. No kernel is tested.
    * @param {MatmulArgs[]} list
-   * @returns {number | undefined} microseconds by which one launch takes less than a launch for each; undefined where these products, but for
-   *   the kernel's test, have no `matmulGroupPlan`
+   * @returns {number | undefined} undefined where these products have no `matmulGroupPlan`, whatever the kernel's test says
    */
   function matmulGroupSaving(list) {
     return group.choose(list.map(problemOf))?.saving;
   }
 
   /**
-   * Matrix products by one launch, whose tiles fill the device together.
-   * @param {MatmulArgs[]} list none may read what another one writes
+   * Several matrix products by one launch, whose tiles fill the device together.
+   * @param {MatmulArgs[]} list no product may read what another one writes
    * @param {MatmulGroupPlan} [plan] `matmulGroupPlan`'s when left out
    * @returns {Dispatch[]} one dispatch, or two where the last tiles are split
    * @throws {RangeError} where one launch cannot compute them
@@ -390,12 +397,16 @@ export function matmulKernels(context, options) {
         extents.flatMap(({ writes }) => writes),
       );
     }
-    return group.records(products, chosen);
+    const dispatches = group.records(products, chosen);
+    dispatches[0].computes = { products: problems, plan: chosen };
+    return dispatches;
   }
 
   const glu = gluProducts(context, matmul, ptx, problemOf);
   return {
-    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesShuffled, matmulGroup, matmulGroupPlan, matmulGroupSaving },
+    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesPermuted, matmulGroup, matmulGroupPlan, matmulGroupSaving },
+    /** The former name of `takesPermuted`. */
+    takesShuffled: takesPermuted,
     /**
      * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
      * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.

@@ -216,12 +216,13 @@ export function optimizerKernels(context) {
    * @param {Tensor} args.second in and out: [count] f32, second moments
    * @param {Tensor} args.gradient [count] f32
    * @param {Tensor} args.state see `STATE`
-   * @param {number} args.count even with a copy; a multiple of 32 with `shuffled`
+   * @param {number} args.count even with a copy; a multiple of 32 with `permuted`
    * @param {number} [args.decayCount] `count` when left out
    * @param {Tensor} [args.copy] out: [count] of `copyType`, the new parameters for the matrix units
    * @param {'f16' | 'bf16'} [args.copyType] needed with `copy`
-   * @param {Tensor} [args.shuffled] out: [count] of `copyType`, what `copy` gets in the order that `matmul` takes with `bShuffled`: in
+   * @param {Tensor} [args.permuted] out: [count] of `copyType`, what `copy` gets in the order that `matmul` takes with `bPermuted`: in
    *   each 32 elements position p holds element `columnOf(p)` (kernels/hopper/layout.mjs). Only with `copy`
+   * @param {Tensor} [args.shuffled] the former name of `permuted`
    * @returns {Dispatches}
    */
   function adamw(args) {
@@ -239,10 +240,11 @@ export function optimizerKernels(context) {
     if (copied && type !== 'f16' && type !== 'bf16') {
       throw new RangeError(`${kernel}: copyType must be f16 or bf16, got ${String(type)}`);
     }
-    const shuffled = args.shuffled === undefined ? undefined : tensor(kernel, 'shuffled', args.shuffled);
-    if (shuffled) {
-      if (!copied) throw new RangeError(`${kernel}: shuffled is written beside copy, which is missing`);
-      if (count % 32) throw new RangeError(`${kernel}: count must be a multiple of 32 with a shuffled copy, got ${count}`);
+    const other = args.permuted ?? args.shuffled;
+    const permuted = other === undefined ? undefined : tensor(kernel, 'permuted', other);
+    if (permuted) {
+      if (!copied) throw new RangeError(`${kernel}: permuted is written beside copy, which is missing`);
+      if (count % 32) throw new RangeError(`${kernel}: count must be a multiple of 32 with a permuted copy, got ${count}`);
     }
     if (context.checker) {
       /** @type {Extent[]} */
@@ -252,7 +254,7 @@ export function optimizerKernels(context) {
         ['second', second, count, 'f32'],
       ];
       if (type) writes.push(['copy', copy, count, type]);
-      if (type && shuffled) writes.push(['shuffled', shuffled, count, type]);
+      if (type && permuted) writes.push(['permuted', permuted, count, type]);
       context.checker.check(kernel, [['gradient', gradient, count, 'f32'], stateExtent(state)], writes);
     }
     /** @type {[tensor: typeof parameters, bytes: number][]} */
@@ -263,10 +265,10 @@ export function optimizerKernels(context) {
       [gradient, 4],
     ];
     if (type) tensors.push([copy, bytesOf(type)]);
-    const both = type !== undefined && shuffled !== undefined;
-    if (both) tensors.push([shuffled, bytesOf(type)]);
+    const both = type !== undefined && permuted !== undefined;
+    if (both) tensors.push([permuted, bytesOf(type)]);
     return context.inParts(kernel, count, tensors, (parts, count, from) => {
-      const [parameters, first, second, gradient, copy = NONE, shuffled = NONE] = parts;
+      const [parameters, first, second, gradient, copy = NONE, permuted = NONE] = parts;
       const { width, suffix } = accessWidth(kernel, type ? ['f32', type] : ['f32'], {
         count,
         'parameters.offset': parameters.offset,
@@ -274,12 +276,12 @@ export function optimizerKernels(context) {
         'second.offset': second.offset,
         'gradient.offset': gradient.offset,
         'copy.offset': copy.offset,
-        'shuffled.offset': shuffled.offset,
+        'permuted.offset': permuted.offset,
       });
       const threads = context.flatThreads;
       const buffers = [parameters.buffer, first.buffer, second.buffer, gradient.buffer, state];
       if (copied) buffers.push(copy.buffer);
-      if (both) buffers.push(shuffled.buffer);
+      if (both) buffers.push(permuted.buffer);
       return context.dispatch(`adamw${type ? `_${type}` : ''}${both ? '_shuffled' : ''}${suffix}`, {
         buffers,
         writes: both ? 0b1100111 : copied ? 0b100111 : 0b111,
@@ -294,7 +296,7 @@ export function optimizerKernels(context) {
           gradient.offset / width,
           copy.offset / width,
           // In pairs.
-          shuffled.offset / 2,
+          permuted.offset / 2,
         ]),
       });
     });

@@ -1,6 +1,7 @@
 // Dispatches packed once and appended many times, each time with other buffers.
 
 import { Recorder } from './base.mjs';
+import { choiceOf } from './matmul/words.mjs';
 
 /** @typedef {import('./base.mjs').Dispatches} Dispatches */
 
@@ -23,6 +24,8 @@ export class Template {
     const places = [];
     /** @type {Set<number>} */
     const written = new Set();
+    /** By which kernels it computes matrix products, and why. @type {import('./matmul/words.mjs').ProductChoice[]} */
+    this.products = [];
     /** @param {Dispatches | (Dispatches | Dispatches[])[]} entry */
     const add = (entry) => {
       if (Array.isArray(entry)) {
@@ -31,6 +34,7 @@ export class Template {
       }
       let at = recorder.length + (entry.groups[2] === 1 ? 16 : 20);
       recorder.append(entry);
+      if (entry.computes) this.products.push(choiceOf(entry.computes));
       entry.buffers.forEach((binding, i) => {
         const handle = typeof binding === 'number' ? binding : binding.buffer;
         if (handle >= SLOT && handle <= LAST_SLOT) {

@@ -64,12 +64,12 @@ test('benches/kernels-matmul.mjs --table has the best plan of a shape, and says 
     });
     const results = [
       result('NT 8192x1024x2752', 181, coop),
-      result('NT 8192x1024x2752', 80.04, { kernel: 'ptx', tiling: 'tall' }),
-      result('NT 8192x1024x2752', 70, { kernel: 'ptx', tiling: 'square' }, { differ: 3 }),
-      result('TN 1024x1024x8192', 52.1, { kernel: 'ptx', tiling: 'wide', splits: 4 }),
-      result('TN 17408x1024x8192', 900, { kernel: 'ptx', tiling: 'tall', wave: 132, tail: 4 }),
+      result('NT 8192x1024x2752', 80.04, { kernel: 'ptx', tiling: 'm256n128-ld' }),
+      result('NT 8192x1024x2752', 70, { kernel: 'ptx', tiling: 'm128n128-ld' }, { differ: 3 }),
+      result('TN 1024x1024x8192', 52.1, { kernel: 'ptx', tiling: 'm128n256-cp', splits: 4 }),
+      result('TN 17408x1024x8192', 900, { kernel: 'ptx', tiling: 'm256n128-ld', wave: 132, tail: 4 }),
       result('NT 512x1024x1024', 12.1, coop),
-      result('NT 512x1024x1024', 20, { kernel: 'ptx', tiling: 'square' }),
+      result('NT 512x1024x1024', 20, { kernel: 'ptx', tiling: 'm128n128-ld' }),
     ];
     writeFileSync(file, JSON.stringify(results));
     const bench = fileURLToPath(new URL('../../benches/kernels-matmul.mjs', import.meta.url));
@@ -78,9 +78,9 @@ test('benches/kernels-matmul.mjs --table has the best plan of a shape, and says 
       table,
       [
         '  ptx: `',
-        'NT 8192 1024 2752 | tall | 1 | 80.0',
-        'TN 1024 1024 8192 | wide | 4 | 52.1',
-        'TN 17408 1024 8192 | tall | 132/4 | 900.0',
+        'NT 8192 1024 2752 | m256n128-ld | 1 | 80.0',
+        'TN 1024 1024 8192 | m128n256-cp | 4 | 52.1',
+        'TN 17408 1024 8192 | m256n128-ld | 132/4 | 900.0',
         'NT 512 1024 1024 | coop | 1 | 12.1',
         '`,',
         '',

@@ -115,7 +115,7 @@ const CALLS = [
     kernel: 'adamw',
     tensors: {
       ...{ parameters: [32], first: [32], second: [32], gradient: [32], state: [STATE_WORDS, 'u32'] },
-      ...{ copy: [32, 'f16'], shuffled: [32, 'f16'] },
+      ...{ copy: [32, 'f16'], permuted: [32, 'f16'] },
     },
     sizes: { count: 32, copyType: 'f16' },
   },
@@ -183,7 +183,7 @@ test('every kernel has a call here', () => {
   const others = ['attentionKind', 'attentionSupports', 'context', 'matmulPlan', 'matmulSupports', 'matmulWorkspace'];
   others.push('normBlocks', 'normWorkspace', 'optimizerState', 'ropeTable');
   // Of devices that take PTX: see __test__/ptx.
-  others.push('matmulGroup', 'matmulGroupPlan', 'matmulGroupSaving', 'takesShuffled');
+  others.push('matmulGroup', 'matmulGroupPlan', 'matmulGroupSaving', 'takesPermuted', 'takesShuffled');
   const missing = Object.keys(kernels).filter((name) => !others.includes(name) && !CALLS.some(({ kernel }) => kernel === name));
   assert.deepEqual(missing, []);
 });

@@ -5,8 +5,8 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { pack } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
-import { planFault, sizesFault } from '../../kernels/hopper/form.mjs';
-import { PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
+import { gemmFault, sizesFault } from '../../kernels/hopper/form.mjs';
+import { GEMM_TILINGS, SIMT_TILINGS } from '../../kernels/hopper/tilings.mjs';
 import { vk } from '../lib/addon.mjs';
 import { checkGlu, checkGroup, checkProduct } from '../ptx/product.mjs';
 
@@ -45,7 +45,7 @@ function randomSingle(tiling, form) {
 }
 
 /** Whether a tiling takes a product. @param {string} tiling @param {{ m: number, n: number, k: number }} sizes */
-const takes = (tiling, sizes) => sizesFault(PLANS[/** @type {keyof typeof PLANS} */ (tiling)], sizes) === undefined;
+const takes = (tiling, sizes) => sizesFault(GEMM_TILINGS[/** @type {keyof typeof GEMM_TILINGS} */ (tiling)], sizes) === undefined;
 
 /** A random depth that a tiling takes, of contiguous rows in eights. @param {string} tiling @param {boolean} contiguous whether A or B has its depth contiguous */
 const depthOf = (tiling, contiguous) => {
@@ -80,17 +80,17 @@ function randomProduct(tiling, form) {
   };
 }
 
-for (const [tiling, sizes] of Object.entries(PLANS)) {
+for (const [tiling, sizes] of Object.entries(GEMM_TILINGS)) {
   for (const form of /** @type {const} */ (['NT', 'NN', 'TN'])) {
-    if (planFault(sizes, { type: 'bf16', transA: form[0] === 'T', transB: form[1] === 'T' })) continue;
+    if (gemmFault(sizes, { type: 'bf16', transA: form[0] === 'T', transB: form[1] === 'T' })) continue;
     test(`${form} by ${tiling}`, { skip }, () => {
       for (let i = 0; i < 4; i++) checkProduct(vk, kernels, randomProduct(tiling, form));
     });
   }
 }
 
-for (const [tiling, sizes] of Object.entries(PLANS)) {
-  if (planFault(sizes, { type: 'bf16', transA: true, transB: false, products: 2 })) continue;
+for (const [tiling, sizes] of Object.entries(GEMM_TILINGS)) {
+  if (gemmFault(sizes, { type: 'bf16', transA: true, transB: false, products: 2 })) continue;
   test(`groups of TN by ${tiling}`, { skip }, () => {
     for (const count of [2, 3, 4]) {
       const list = Array.from({ length: count }, () => [extentOf(tiling, 400), extentOf(tiling, 400)]);
@@ -107,9 +107,9 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
   });
 }
 
-for (const [tiling, sizes] of Object.entries(PLANS)) {
+for (const [tiling, sizes] of Object.entries(GEMM_TILINGS)) {
   const passes = /** @type {const} */ (['forward', 'backward']).filter(
-    (glu) => !planFault(sizes, { type: 'bf16', transA: false, transB: glu === 'forward', half: true, glu }),
+    (glu) => !gemmFault(sizes, { type: 'bf16', transA: false, transB: glu === 'forward', half: true, glu }),
   );
   if (passes.length === 0) continue;
   test(`SwiGLU and its gradient by ${tiling}`, { skip }, () => {
@@ -123,7 +123,7 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
   });
 }
 
-for (const tiling of Object.keys(SIMT_PLANS)) {
+for (const tiling of Object.keys(SIMT_TILINGS)) {
   for (const form of /** @type {const} */ (['NT', 'NN', 'TN', 'TT'])) {
     test(`${form} in f32 by ${tiling}`, { skip }, () => {
       for (let i = 0; i < 4; i++) checkProduct(vk, kernels, randomSingle(tiling, form));
@@ -133,10 +133,10 @@ for (const tiling of Object.keys(SIMT_PLANS)) {
 
 test('a product in a graph has the bits that it has outside of it', { skip }, () => {
   for (const [form, tiling, plan] of /** @type {const} */ ([
-    ['NT', 'tall', {}],
-    ['NN', 'tallCopied', {}],
-    ['TN', 'wide', { splits: 3 }],
-    ['TN', 'tallCopiedCached', {}],
+    ['NT', 'm256n128-ld', {}],
+    ['NN', 'm256n128-tma', {}],
+    ['TN', 'm128n256-cp', { splits: 3 }],
+    ['TN', 'm256n128-tma-l1', {}],
   ])) {
     const product = { ...randomProduct(tiling, form), plan: { kernel: 'ptx', tiling, ...plan } };
     checkProduct(vk, kernels, product, (run, dispatches) => {
@@ -167,7 +167,7 @@ test('products in a chain, each on the result of the one before', { skip }, () =
   const product = (/** @type {any} */ from, /** @type {any} */ to) =>
     kernels.matmul({
       ...{ a: from, b: w, c: to, m: rows, n: size, k: size, transB: true },
-      ...{ aType: 'bf16', bType: 'bf16', cType: 'bf16', plan: /** @type {any} */ ({ kernel: 'ptx', tiling: 'square' }) },
+      ...{ aType: 'bf16', bType: 'bf16', cType: 'bf16', plan: /** @type {any} */ ({ kernel: 'ptx', tiling: 'm128n128-ld' }) },
     });
   const { packed, count } = pack(Array.from({ length: 8 }, (_, i) => (i % 2 ? product(y, x) : product(x, y))).flat());
   vk.waitTimeline(vk.batchExecuteAll(packed, count));

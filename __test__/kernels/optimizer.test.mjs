@@ -112,13 +112,13 @@ for (const copyType of /** @type {const} */ (['f16', 'bf16'])) {
     // Pairs instead of fours.
     [1056, 2],
   ]) {
-    test(`the shuffled ${copyType} copy of ${count} parameters is the copy, permuted${first ? ', by the narrow kernel' : ''}`, () => {
+    test(`the permuted ${copyType} copy of ${count} parameters is the copy in that order${first ? ', by the narrow kernel' : ''}`, () => {
       const skipped = 32;
       const c = new Case({ guard: 0 });
       const [p, m, v] = [c.inout(normal(count)), c.inout(new Float64Array(count)), c.inout(new Float64Array(count))];
       const g = c.input(normal(first + count));
       const copy = c.output(count, copyType);
-      const shuffled = c.output(skipped + count, copyType);
+      const permuted = c.output(skipped + count, copyType);
       const state = c.inout(optimizerState({ rate: 1e-2, maxNorm: 1 }), 'u32');
       const gradient = { buffer: g.buffer, offset: first };
       c.run(
@@ -126,15 +126,15 @@ for (const copyType of /** @type {const} */ (['f16', 'bf16'])) {
         ...kernels.gradientClip({ gradient: g.tensor, count, state: state.tensor }),
         kernels.adamw({
           ...{ parameters: p.tensor, first: m.tensor, second: v.tensor, gradient, state: state.tensor, count },
-          ...{ copy: copy.tensor, copyType, shuffled: { buffer: shuffled.buffer, offset: skipped } },
+          ...{ copy: copy.tensor, copyType, permuted: { buffer: permuted.buffer, offset: skipped } },
         }),
       );
       assertClose(copy.read(), p.read(), TOLERANCE[copyType], 'copy');
       const halves = (/** @type {typeof copy} */ tensor) => new Uint16Array(tensor.words().buffer, 0, tensor.count);
-      assert.deepEqual(halves(shuffled).subarray(0, skipped), new Uint16Array(skipped).fill(0x7fc1));
+      assert.deepEqual(halves(permuted).subarray(0, skipped), new Uint16Array(skipped).fill(0x7fc1));
       const natural = halves(copy);
       assert.deepEqual(
-        halves(shuffled).subarray(skipped),
+        halves(permuted).subarray(skipped),
         natural.map((_, i) => natural[columnOf(i)]),
       );
       c.destroy();
@@ -150,7 +150,7 @@ test('a gradient that is not finite leaves everything as it was', () => {
     values[count - 7] = bad; // 1e30: its square overflows
     const [p, m, v] = [c.inout(normal(count)), c.inout(normal(count)), c.inout(normal(count).map(Math.abs))];
     const g = c.input(values);
-    const [copy, shuffled] = [c.inout(normal(count), 'bf16'), c.inout(normal(count), 'bf16')];
+    const [copy, permuted] = [c.inout(normal(count), 'bf16'), c.inout(normal(count), 'bf16')];
     const state = c.inout(optimizerState({ rate: 1e-2, maxNorm: 1 }), 'u32');
     c.run(
       kernels.optimizerAdvance({ state: state.tensor }),
@@ -164,10 +164,10 @@ test('a gradient that is not finite leaves everything as it was', () => {
         count,
         copy: copy.tensor,
         copyType: 'bf16',
-        shuffled: shuffled.tensor,
+        permuted: permuted.tensor,
       }),
     );
-    for (const t of [p, m, v, copy, shuffled]) assert.deepEqual(t.read(), t.values, String(bad));
+    for (const t of [p, m, v, copy, permuted]) assert.deepEqual(t.read(), t.values, String(bad));
     assert.equal(state.read()[STATE.skipped], 1);
     assert.equal(floats(state.read())[STATE.clip], 0);
     // The next step has its number, but not its random numbers.

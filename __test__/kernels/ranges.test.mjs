@@ -108,14 +108,14 @@ test('clipping and AdamW give the bits of a run without the limit', async () => 
     const n = 60000;
     const data = (seed) => Float32Array.from({ length: n }, (_, i) => ${random});
     const [p, m, v, g] = [1, 2, 3, 4].map((seed) => bufferOf(data(seed).map((x) => (seed === 3 ? x * x : x))));
-    const [h, shuffled] = [vk.createBuffer(2 * n, 0), vk.createBuffer(2 * n, 0)];
+    const [h, permuted] = [vk.createBuffer(2 * n, 0), vk.createBuffer(2 * n, 0)];
     const state = bufferOf(optimizerState({ rate: 1e-2, maxNorm: 1 }));
     const list = [kernels.optimizerAdvance({ state }), kernels.gradientClip({ gradient: g, count: n, state }),
-      kernels.adamw({ parameters: p, first: m, second: v, gradient: g, state, count: n, decayCount: 40002, copy: h, copyType: 'bf16', shuffled })];
+      kernels.adamw({ parameters: p, first: m, second: v, gradient: g, state, count: n, decayCount: 40002, copy: h, copyType: 'bf16', permuted })];
     const { packed, count } = pack(list);
     vk.batchExecuteAll(packed, count);
     const sum = (buffer) => words(buffer).reduce((h, word) => (Math.imul(h, 31) + word) | 0, 0);
-    process.stdout.write(JSON.stringify({ count, sums: [p, m, v, h, shuffled, state].map(sum) }));
+    process.stdout.write(JSON.stringify({ count, sums: [p, m, v, h, permuted, state].map(sum) }));
   `;
   const text = source('Math.sin(seed * 1000 + i * 0.7)');
   const whole = await childJson(text, { env: { HELIOS_TEST_MAX_STORAGE_RANGE: undefined } });

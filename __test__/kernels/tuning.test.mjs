@@ -5,9 +5,10 @@ import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { PLANS } from '../../kernels/hopper/plans.mjs';
-import { planName, tilings } from '../../kernels/tuning/candidates.mjs';
-import { shuffledPlan } from '../../kernels/hopper/tables.mjs';
+import { GEMM_TILINGS } from '../../kernels/hopper/tilings.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
+import { tilings } from '../../kernels/tuning/candidates.mjs';
+import { permutedPlan } from '../../kernels/hopper/tables.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
 import { entriesOf } from '../../kernels/tuning/table.mjs';
 import { contextOf, infoOf } from '../lib/plans.mjs';
@@ -36,7 +37,7 @@ function plansOf(info) {
               [1, 1],
               [12, 0],
             ]) {
-              const { because, ...plan } = matmulPlan(/** @type {any} */ ({ m, n, k, transA, transB, batch, beta, ...types }));
+              const { because, fallback, ...plan } = matmulPlan(/** @type {any} */ ({ m, n, k, transA, transB, batch, beta, ...types }));
               assert.ok(because, 'a plan says why');
               plans.push(plan);
             }
@@ -65,7 +66,7 @@ test('an H200 has the plans and counts that were measured on it', () => {
 
 test('other devices with its matrix units take its table, and no others', () => {
   for (const name of ['NVIDIA H200 NVL', 'NVIDIA H100 80GB HBM3', 'NVIDIA H100', 'NVIDIA GH200 480GB'])
-    assert.equal(tuningOf(infoOf(name)).name, 'H200', name);
+    assert.equal(tuningOf(infoOf(name)).name, 'Hopper', name);
   for (const name of ['NVIDIA H20', 'NVIDIA A100', 'AMD Radeon RX 7900 XTX', 'Intel(R) Arc(tm) A770'])
     assert.deepEqual(tuningOf(infoOf(name)), genericTuning(infoOf(name)), name);
   assert.notDeepEqual(plansOf(infoOf('NVIDIA A100')), plansOf(infoOf('NVIDIA H200')));
@@ -142,22 +143,22 @@ test('every plan in PTX of the H200 names a tiling, also for shapes between the 
           const plan = ptxPlan({ m, n, k, transA, transB });
           if (plan === undefined) continue;
           chosen++;
-          assert.ok(Object.hasOwn(PLANS, plan.tiling), `${plan.tiling} for ${m} ${n} ${k}`);
+          assert.ok(Object.hasOwn(GEMM_TILINGS, plan.tiling), `${plan.tiling} for ${m} ${n} ${k}`);
           if (transA) continue;
           const { tiling, splits } = /** @type {any} */ (ptxPlan)({ m, n, k, transA, transB, glu: transB ? 'forward' : 'backward' });
-          assert.ok(tiling !== 'small' && splits === 1, `with SwiGLU ${tiling} in ${splits} for ${m} ${n} ${k}`);
+          assert.ok(tiling !== 'm64n64-cp' && splits === 1, `with SwiGLU ${tiling} in ${splits} for ${m} ${n} ${k}`);
         }
   assert.ok(chosen > 100, `${chosen} of them in PTX`);
 });
 
-test('products with B shuffled: as a line says, else where the model says that they are faster, with many rows', () => {
-  const table = entriesOf('shuffled', ['NT 8192 3072 1024 | tallCopied | 1 | 90.0', 'NN 8192 1024 1024 | natural | 1 | 35.0']);
+test('products with B permuted: as a line says, else where the model says that they are faster, with many rows', () => {
+  const table = entriesOf('permuted', ['NT 8192 3072 1024 | m256n128-tma | 1 | 90.0', 'NN 8192 1024 1024 | natural | 1 | 35.0']);
   const NT = { m: 8192, n: 3072, k: 1024, transA: false, transB: true };
-  const line = { kernel: 'ptx', tiling: 'tallCopied', shuffled: true, splits: 1, because: 'line NT 8192 3072 1024' };
-  assert.deepEqual(shuffledPlan(NT, table), line);
-  const other = shuffledPlan({ ...NT, m: 4096, n: 5504 }, table);
-  assert.deepEqual([other?.tiling, other?.shuffled], ['tallCopiedCached', true]);
-  assert.match(String(other?.because), /^model: \d+ µs by tallCopiedCached, \d+ by tallCached$/);
+  const line = { kernel: 'ptx', tiling: 'm256n128-tma', permuted: true, splits: 1, because: 'line NT 8192 3072 1024' };
+  assert.deepEqual(permutedPlan(NT, table), line);
+  const other = permutedPlan({ ...NT, m: 4096, n: 5504 }, table);
+  assert.deepEqual([other?.tiling, other?.permuted], ['m256n128-tma-l1', true]);
+  assert.match(String(other?.because), /^model: \d+ µs by m256n128-tma-l1, \d+ by m256n128-ld-l1$/);
   for (const more of [
     { m: 1024, n: 8192 },
     { m: 2048, n: 64 },
@@ -165,7 +166,7 @@ test('products with B shuffled: as a line says, else where the model says that t
     { transB: false, n: 1024 },
     { precision: 'f32' },
   ])
-    assert.equal(shuffledPlan({ ...NT, ...more }, table), undefined, JSON.stringify(more));
+    assert.equal(permutedPlan({ ...NT, ...more }, table), undefined, JSON.stringify(more));
 });
 
 test('an H200 can run every tiling that is tried on it', () => {

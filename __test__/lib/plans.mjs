@@ -8,9 +8,8 @@
 import { fileURLToPath } from 'node:url';
 import { MODELS, productsOf } from '../../bin/lib/tune-shapes.mjs';
 import { KernelContext } from '../../kernels/base.mjs';
-import { PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { planName } from '../../kernels/tuning/candidates.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
 
 /** What `initDevice` reports for an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
 export function infoOf(deviceName, more = {}) {
@@ -49,12 +48,6 @@ export const contextOf = (info, calls = {}) =>
 /** Products on such a device; its kernels in PTX count as tested. @param {any} info */
 export const productsOn = (info) => matmulKernels(contextOf(info), { verify: () => undefined, verifyGroup: () => undefined });
 
-/** A plan of `matmulPlan` in a few words. @param {any} plan */
-export function wordsOf(plan) {
-  const named = Object.entries({ ...PLANS, ...SIMT_PLANS }).find(([, sizes]) => sizes === plan.tiling)?.[0];
-  return planName(named ? { ...plan, tiling: named } : plan);
-}
-
 /** Models that no table names, with the tokens of a batch. */
 const UNTUNED = /** @type {const} */ ([
   [{ width: 384, hidden: 1024, vocab: 256 }, 16384],
@@ -75,7 +68,7 @@ const HALVES = { aType: 'bf16', bType: 'bf16' };
 const KINDS = {
   halves: (form) => ({ ...HALVES, cType: form === 'TN' ? 'f32' : 'bf16' }),
   added: (form) => (form === 'TN' ? { ...HALVES, beta: 1 } : undefined),
-  shuffled: (form) => (form === 'TN' ? undefined : { ...HALVES, cType: 'bf16', bShuffled: true }),
+  permuted: (form) => (form === 'TN' ? undefined : { ...HALVES, cType: 'bf16', bPermuted: true }),
   f32: () => ({}),
   mixed: () => ({ bType: 'bf16' }),
   bf16x3: () => ({ precision: 'bf16x3' }),
@@ -84,7 +77,7 @@ const KINDS = {
 const PTX = { hasPtx: true, multiprocessors: 132 };
 /** Devices, and the kinds that are asked of them. @type {Record<string, { info: any, kinds: string[] }>} */
 const DEVICES = {
-  'H100 with PTX': { info: infoOf('NVIDIA H100 80GB HBM3', PTX), kinds: ['halves', 'added', 'shuffled', 'f32'] },
+  'H100 with PTX': { info: infoOf('NVIDIA H100 80GB HBM3', PTX), kinds: ['halves', 'added', 'permuted', 'f32'] },
   'H200 without PTX': { info: infoOf('NVIDIA H200'), kinds: ['halves', 'f32', 'mixed', 'bf16x3'] },
   'another GPU': { info: infoOf('NVIDIA A100'), kinds: ['halves', 'f32', 'mixed'] },
   'an integrated GPU': { info: infoOf('a device', { deviceType: 1 }), kinds: ['halves', 'f32'] },
@@ -92,25 +85,25 @@ const DEVICES = {
 };
 
 /**
- * The plans of these products by device, one for each kind that a product has. A shuffled product has `no` before its plan if
- * `takesShuffled` says that it is faster unshuffled; one that ends in SwiGLU has `glu` after it if one kernel computes both.
+ * The plans of these products by device, one for each kind that a product has. A permuted product has `no` before its plan if
+ * `takesPermuted` says that it is faster as it is; one that ends in SwiGLU has `glu` after it if one kernel computes both.
  * @returns {Record<string, Record<string, string[]>>}
  */
 export function plansNow() {
   const products = [...PRESETS, ...UNTUNED.flatMap(([model, tokens]) => productsOf(model, tokens))];
   return Object.fromEntries(
     Object.entries(DEVICES).map(([device, { info, kinds }]) => {
-      const { matmulPlan, takesShuffled } = productsOn(info);
+      const { matmulPlan, takesPermuted } = productsOn(info);
       const lines = products.map(({ form, ...sizes }) => {
         const plans = kinds.flatMap((kind) => {
           const types = KINDS[kind](form);
           if (!types) return [];
           const args = /** @type {any} */ ({ ...sizes, transA: form === 'TN', transB: form === 'NT', ...types });
-          if (kind !== 'shuffled') return [wordsOf(matmulPlan(args))];
+          if (kind !== 'permuted') return [planName(/** @type {any} */ (matmulPlan(args)))];
           // Operands of 4 GiB and more have no kernel in PTX.
           if (2 * sizes.m * Math.max(sizes.n, sizes.k) >= 2 ** 32) return ['none'];
-          const glu = takesShuffled({ ...args, glu: form === 'NT' ? 'forward' : 'backward' }) ? ' glu' : '';
-          return [`${takesShuffled(args) ? '' : 'no '}${wordsOf(matmulPlan(args))}${glu}`];
+          const glu = takesPermuted({ ...args, glu: form === 'NT' ? 'forward' : 'backward' }) ? ' glu' : '';
+          return [`${takesPermuted(args) ? '' : 'no '}${planName(/** @type {any} */ (matmulPlan(args)))}${glu}`];
         });
         return [`${form} ${sizes.m} ${sizes.n} ${sizes.k}`, plans];
       });

@@ -113,6 +113,59 @@ test('the page has every step, what was put together, and no text as markup', ()
   opt.dispose();
 });
 
+test('explain, profile and the page say by which kernel each product is computed, and why', () => {
+  const { opt, step } = training();
+  const f = compile(step);
+  scope(() => void f(...batch()));
+  const [{ products }] = f.explain();
+  // The products of the two layers, forward and twice backward.
+  const sizes = ['NT 8 64 64', 'NN 8 64 64', 'TN 64 64 8', 'NT 8 10 64', 'NN 8 64 10', 'TN 10 64 8'];
+  assert.deepEqual(products.map(({ product }) => product).sort(), [...sizes].sort());
+  for (const { kernel, because, fallback, count } of products) {
+    assert.match(kernel, /^f32 \d+x\d+x\d+ /);
+    assert.ok(because.length > 0);
+    assert.deepEqual([fallback, count], [runtime().kernels.matmulPlan({ a: 0, b: 0, c: 0, m: 8, n: 64, k: 64 }).fallback ?? false, 1]);
+  }
+  assert.equal(products.find(({ product }) => product === 'NT 8 10 64')?.origin, at('head'));
+  const html = f.html();
+  for (const size of sizes) assert.ok(html.includes(`<td>${size}</td>`), size);
+  const line = f.profile(...batch()).find(({ origin, flops }) => origin === at('head') && flops > 0);
+  assert.deepEqual(
+    line?.products.map(({ product }) => product),
+    ['NT 8 10 64'],
+  );
+  f.dispose();
+  opt.dispose();
+});
+
+test('explain names products that run on a fallback, those that are alike once', async () => {
+  const products = await childJson(`
+    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { autocast, compile, init: open, nn, randn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
+    const stub = stubDevice();
+    const { initDevice } = stub;
+    stub.initDevice = () => ({ ...initDevice(), deviceName: 'a GPU without a table' });
+    open({ vk: stub });
+    const layer = new nn.Linear(512, 512, { bias: false });
+    const step = compile((x) => autocast('bf16', () => {
+      for (let i = 0; i < 3; i++) x = layer.forward(x);
+      return x;
+    }));
+    step(randn([256, 512]));
+    process.stdout.write(JSON.stringify(step.explain()[0].products));
+  `);
+  const [{ origin, ...product }, ...more] = /** @type {any[]} */ (products);
+  assert.deepEqual(more, []);
+  assert.deepEqual(
+    { ...product, kernel: product.kernel.split(' ')[0] },
+    {
+      ...{ product: 'NT 256 512 512', kernel: 'coop', fallback: true, count: 3 },
+      because: 'no line is near: the largest tile that fills the device',
+    },
+  );
+  assert.equal(typeof origin, 'string');
+});
+
 test('a device is told what dispatches do and what its buffers are', async () => {
   const { told, named, dispatches } = await childJson(`
     const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');

@@ -23,7 +23,7 @@ async function withGroups(saving, body) {
   const { kernels } = runtime();
   const { matmulGroup, matmulGroupPlan, matmulGroupSaving } = kernels;
   kernels.matmulGroupSaving = saving;
-  kernels.matmulGroupPlan = () => ({ tiling: 'wide' });
+  kernels.matmulGroupPlan = () => ({ tiling: 'm128n256-cp' });
   kernels.matmulGroup = (list) => list.flatMap((args) => kernels.matmul(args));
   try {
     await body();

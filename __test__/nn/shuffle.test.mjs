@@ -1,4 +1,4 @@
-// The shuffled 16-bit copy of parameters: no device of these tests has a kernel that takes it, so one stands in, which brings the natural
+// The permuted 16-bit copy of parameters: no device of these tests has a kernel that takes it, so one stands in, which brings the natural
 // order back and multiplies. Training by it gives every bit of training without it.
 
 import assert from 'node:assert/strict';
@@ -28,7 +28,7 @@ import { Random } from '../lib/random.mjs';
 import { seed } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
 
-/** Whether products take shuffled weights now, and the arguments of those that were asked about. */
+/** Whether products take permuted weights now, and the arguments of those that were asked about. */
 let takes = (/** @type {any} */ _args) => false;
 /** What is restored. @type {any} */
 let own;
@@ -36,12 +36,12 @@ let own;
 /** Products of halves by those of f32, which every device has. */
 function standIn() {
   const { kernels } = runtime();
-  const { context, matmul, matmulSupports, matmulGroupSaving, matmulGlu, matmulGluBackward, takesShuffled } = kernels;
-  own = { matmul, matmulSupports, matmulGroupSaving, matmulGlu, matmulGluBackward, takesShuffled };
-  /** @param {string} name @param {any} x @param {number} count @param {any} type @param {boolean} shuffled */
-  const single = (name, { buffer, offset = 0 }, count, type, shuffled) => {
+  const { context, matmul, matmulSupports, matmulGroupSaving, matmulGlu, matmulGluBackward, takesPermuted } = kernels;
+  own = { matmul, matmulSupports, matmulGroupSaving, matmulGlu, matmulGluBackward, takesPermuted };
+  /** @param {string} name @param {any} x @param {number} count @param {any} type @param {boolean} permuted */
+  const single = (name, { buffer, offset = 0 }, count, type, permuted) => {
     const y = context.workspace(`${name} as f32`, 4 * count);
-    if (!shuffled) return { y, dispatches: [kernels.cast({ x: { buffer, offset }, y, count, from: type, to: 'f32' })] };
+    if (!permuted) return { y, dispatches: [kernels.cast({ x: { buffer, offset }, y, count, from: type, to: 'f32' })] };
     assert.equal(count % 32, 0);
     const natural = context.workspace(`${name} in natural order`, 2 * count);
     const shape = [count / 32, 4, 4];
@@ -53,13 +53,13 @@ function standIn() {
     );
     return { y, dispatches: [permute, kernels.cast({ x: natural, y, count, from: type, to: 'f32' })] };
   };
-  const halfProduct = (/** @type {any} */ { bShuffled, ...args }) => {
+  const halfProduct = (/** @type {any} */ { bPermuted, ...args }) => {
     const { m, n, k, transA, transB, aType = 'f32', cType = 'f32', batch = 1 } = args;
     if (aType === 'f32' || batch !== 1) return matmul(args);
     const { lda = transA ? m : k, ldb = transB ? k : n, beta = 0 } = args;
     assert.ok(cType === 'f32' || beta === 0);
     const a = single('a', args.a, (transA ? k : m) * lda, aType, false);
-    const b = single('b', args.b, (transB ? n : k) * ldb, aType, bShuffled);
+    const b = single('b', args.b, (transB ? n : k) * ldb, aType, bPermuted);
     const c = cType === 'f32' ? args.c : { buffer: context.workspace('c as f32', 4 * m * n), offset: 0 };
     const product = matmul({ ...args, a: a.y, b: b.y, c, aType: 'f32', bType: 'f32', cType: 'f32', precision: 'f32' });
     const result = cType === 'f32' ? [] : [kernels.cast({ x: c, y: args.c, count: m * n, from: 'f32', to: cType })];
@@ -69,15 +69,15 @@ function standIn() {
     matmul: halfProduct,
     matmulSupports: () => true,
     matmulGroupSaving: () => undefined,
-    matmulGlu: (/** @type {any} */ { a, b, bShuffled, gateUp, y, m, columns, k, type, activation }) => [
-      ...halfProduct({ a, b, bShuffled, c: gateUp, m, n: 2 * columns, k, transB: true, aType: type, bType: type, cType: type }),
+    matmulGlu: (/** @type {any} */ { a, b, bPermuted, gateUp, y, m, columns, k, type, activation }) => [
+      ...halfProduct({ a, b, bPermuted, c: gateUp, m, n: 2 * columns, k, transB: true, aType: type, bType: type, cType: type }),
       kernels.gluForward({ gateUp, y, rows: m, columns, activation, type }),
     ],
-    matmulGluBackward: (/** @type {any} */ { a, b, bShuffled, gateUp, dGateUp, dy, m, columns, k, type, activation }) => [
-      ...halfProduct({ a, b, bShuffled, c: dy, m, n: columns, k, aType: type, bType: type, cType: type }),
+    matmulGluBackward: (/** @type {any} */ { a, b, bPermuted, gateUp, dGateUp, dy, m, columns, k, type, activation }) => [
+      ...halfProduct({ a, b, bPermuted, c: dy, m, n: columns, k, aType: type, bType: type, cType: type }),
       kernels.gluBackward({ gateUp, dy, dGateUp, rows: m, columns, activation, type }),
     ],
-    takesShuffled: (/** @type {any} */ args) => {
+    takesPermuted: (/** @type {any} */ args) => {
       // As the kernels in PTX are asked: by the sizes, types and operands of a product.
       for (const name of ['m', 'n', 'k']) assert.ok(Number.isInteger(args[name]), name);
       for (const name of ['aType', 'bType']) assert.match(args[name], /^b?f16$/);
@@ -119,25 +119,25 @@ async function checkCopies(opt, where = '') {
     const natural = await read(converted.storage);
     assert.deepEqual(await read(half.storage), natural, `in natural order, ${where}`);
     found.push('natural');
-    if (!half.shuffled?.fresh) continue;
+    if (!half.permuted?.fresh) continue;
     assert.deepEqual(
-      await read(half.shuffled.storage),
+      await read(half.permuted.storage),
       natural.map((_, i) => natural[columnOf(i)]),
-      `shuffled, ${where}`,
+      `permuted, ${where}`,
     );
-    found.push('shuffled');
+    found.push('permuted');
   }
   return found;
 }
 
-/** Counts how often shuffled copies are made anew. @param {any} opt */
+/** Counts how often permuted copies are made anew. @param {any} opt */
 function countRefreshes(opt) {
   const counter = { count: 0 };
   for (const { half } of opt.buckets) {
-    if (!half?.shuffled) continue;
-    const { shuffled } = half;
-    const write = shuffled.write.bind(shuffled);
-    shuffled.write = () => {
+    if (!half?.permuted) continue;
+    const { permuted } = half;
+    const write = permuted.write.bind(permuted);
+    permuted.write = () => {
       counter.count++;
       write();
     };
@@ -160,7 +160,7 @@ const weights = async (/** @type {Network} */ model) => {
 
 /**
  * Steps of a compiled function with two backward passes and the optimizer's step, among everything else that changes parameters.
- * @param {'f16' | 'bf16'} dtype @param {(args: any) => boolean} which products take shuffled weights
+ * @param {'f16' | 'bf16'} dtype @param {(args: any) => boolean} which products take permuted weights
  */
 async function train(dtype, which, { groups = false, passes = PASSES } = {}) {
   takes = which;
@@ -189,30 +189,30 @@ async function train(dtype, which, { groups = false, passes = PASSES } = {}) {
     if (action === 1)
       model.loadStateDict(Object.fromEntries(Object.entries(model.stateDict()).map(([name, t]) => [name, t.mul(1.01).detach()])));
     if (action === 2) results.push(...(await scope(() => evaluate(batch(i).at(0)).to('f32')).toArray()));
-    // Eagerly, where nobody takes a shuffled copy: it stays up to date all the same.
+    // Eagerly, where nobody takes a permuted copy: it stays up to date all the same.
     if (action === 3) results.push(await scope(() => step(batch(i))).item());
     // Its gradients are not finite: the step changes nothing.
     const factor = action === 4 ? Infinity : 1;
     const loss = await scope(() => f(batch(i, factor))).item();
     if (factor === 1) results.push(loss);
     const found = await checkCopies(opt, `step ${i}, action ${action}, seed ${seed}`);
-    const expected = opt.buckets.some(({ half }) => half?.shuffled) ? ['natural', 'shuffled'] : ['natural'];
+    const expected = opt.buckets.some(({ half }) => half?.permuted) ? ['natural', 'permuted'] : ['natural'];
     assert.deepEqual(new Set(found), new Set(expected), 'up to date after each step');
   }
   const [explained] = f.explain();
   results.push(...(await weights(model)));
-  const shuffled = opt.buckets.filter(({ half }) => half?.shuffled).length;
+  const permuted = opt.buckets.filter(({ half }) => half?.permuted).length;
   for (const each of [f, evaluate, opt, model]) each.dispose();
-  return { results, shuffled, products: explained.found['products by shuffled weights'] ?? 0 };
+  return { results, permuted, products: explained.found['products by permuted weights'] ?? 0 };
 }
 
 for (const dtype of /** @type {const} */ (['bf16', 'f16'])) {
-  test(`${dtype}: training by shuffled weights gives the bits of training without them`, async () => {
+  test(`${dtype}: training by permuted weights gives the bits of training without them`, async () => {
     const without = await train(dtype, () => false);
-    assert.deepEqual([without.products, without.shuffled], [0, 0], 'nobody takes one: there is none');
+    assert.deepEqual([without.products, without.permuted], [0, 0], 'nobody takes one: there is none');
     const all = await train(dtype, blocks);
     // Forward, again for the gradient, and each gradient but that of the first layer's input; the head has no whole blocks.
-    assert.deepEqual([all.products, all.shuffled], [2 * (4 + 4 + 3), 1]);
+    assert.deepEqual([all.products, all.permuted], [2 * (4 + 4 + 3), 1]);
     assert.deepEqual(all.results, without.results);
   });
 }
@@ -220,13 +220,13 @@ for (const dtype of /** @type {const} */ (['bf16', 'f16'])) {
 test('some products alone, two buckets, and without the pass', async () => {
   const without = await train('bf16', () => false, { groups: true });
   const some = await train('bf16', ({ glu }) => glu !== undefined, { groups: true });
-  assert.deepEqual([some.products, some.shuffled], [2 * 3, 1], 'of the bucket whose weights are taken alone');
+  assert.deepEqual([some.products, some.permuted], [2 * 3, 1], 'of the bucket whose weights are taken alone');
   assert.deepEqual(some.results, without.results);
   const both = await train('bf16', blocks, { groups: true });
-  assert.equal(both.shuffled, 2);
+  assert.equal(both.permuted, 2);
   assert.deepEqual(both.results, without.results);
   const left = await train('bf16', blocks, { groups: true, passes: PASSES.filter((name) => name !== 'shuffle') });
-  assert.deepEqual([left.products, left.shuffled], [0, 0]);
+  assert.deepEqual([left.products, left.permuted], [0, 0]);
   assert.deepEqual(left.results, without.results);
 });
 
@@ -264,7 +264,7 @@ test('in whatever graphs a step is: the copy is written by the step, and made an
       const refreshes = countRefreshes(opt);
       for (let i = 1; i < 5; i++) {
         scope(() => step(batch(i).at(0)));
-        assert.deepEqual(await checkCopies(opt, how), taken ? ['natural', 'shuffled'] : ['natural'], how);
+        assert.deepEqual(await checkCopies(opt, how), taken ? ['natural', 'permuted'] : ['natural'], how);
       }
       assert.equal(refreshes.count, 0, how);
       noGrad(() => void model.at(0).weight.mul_(0.9));
@@ -358,15 +358,15 @@ test('eager steps over several runs of a bucket', async () => {
       .square()
       .mean();
   scope(() => noGrad(() => lossOf(batch(0).at(0))));
-  const shuffled = opt.buckets[0].half?.shuffledCopy();
-  shuffled?.refresh();
+  const permuted = opt.buckets[0].half?.permutedCopy();
+  permuted?.refresh();
   for (let i = 0; i < 4; i++) {
     if (i === 3) model.at(3).weight.requiresGrad_();
     scope(() => {
       lossOf(batch(i).at(0)).backward();
       opt.step();
     });
-    assert.deepEqual(await checkCopies(opt), ['natural', 'shuffled']);
+    assert.deepEqual(await checkCopies(opt), ['natural', 'permuted']);
   }
   for (const each of [opt, model]) each.dispose();
 });
@@ -389,7 +389,7 @@ test('which operands are taken: B alone, a parameter itself, of rows that are wh
   for (const [name, f, products] of cases) {
     const compiled = compile(() => noGrad(() => autocast('bf16', f)));
     scope(() => void compiled());
-    assert.equal(compiled.explain()[0].found['products by shuffled weights'] ?? 0, products, name);
+    assert.equal(compiled.explain()[0].found['products by permuted weights'] ?? 0, products, name);
     compiled.dispose();
   }
   opt.dispose();
@@ -406,14 +406,14 @@ test('its memory goes with the optimizer, or with the last graph that reads it',
     const opt = new optim.AdamW(model.parameters());
     const f = compile((/** @type {any} */ x) => noGrad(() => autocast('bf16', () => model.forward(x))));
     scope(() => void f(x));
-    const { shuffled } = /** @type {any} */ (opt.buckets[0].half);
+    const { permuted } = /** @type {any} */ (opt.buckets[0].half);
     opt.dispose();
-    assert.ok(shuffled.storage.allocation.live, 'the graph reads it');
+    assert.ok(permuted.storage.allocation.live, 'the graph reads it');
     noGrad(() => void model.at(0).weight.mul_(2));
     scope(() => void f(x));
-    assert.ok(shuffled.fresh);
+    assert.ok(permuted.fresh);
     f.dispose();
-    assert.ok(!shuffled.storage.allocation.live);
+    assert.ok(!permuted.storage.allocation.live);
     model.dispose();
     device.flush();
     return memory();
@@ -437,14 +437,14 @@ test('the GPT on a stub of an H200 that takes PTX: every product by a weight, wh
     const info = { ...stub.initDevice(), hasPtx: true, multiprocessors: 132 };
     open({ vk: { ...stub, initDevice: () => info } });
     const { kernels } = runtime();
-    kernels.context.tuning.shuffledPlan = () => ({ kernel: 'ptx', tiling: 'tallCopied' });
+    kernels.context.tuning.permutedPlan = () => ({ kernel: 'ptx', tiling: 'm256n128-tma' });
     // A stub runs no test of a kernel.
     Object.assign(kernels, matmulKernels(kernels.context, { verify: () => undefined, verifyGroup: () => undefined }));
     const products = new Set();
     for (const name of ['matmul', 'matmulGlu', 'matmulGluBackward']) {
       const kernel = kernels[name];
       kernels[name] = (args) => {
-        if (args.bShuffled) products.add(name + ' ' + (args.transB ? 'NT ' : '') + (args.n ?? args.columns) + 'x' + args.k);
+        if (args.bPermuted) products.add(name + ' ' + (args.transB ? 'NT ' : '') + (args.n ?? args.columns) + 'x' + args.k);
         return kernel(args);
       };
     }
@@ -456,7 +456,7 @@ test('the GPT on a stub of an H200 that takes PTX: every product by a weight, wh
       step(new Uint32Array(2 * run.batch * sizes.block)).dispose();
       const { dispatches, planned, found } = step.explain()[0];
       for (const each of [step, training.opt, model]) each.dispose();
-      return { dispatches, planned, products: found['products by shuffled weights'] ?? 0 };
+      return { dispatches, planned, products: found['products by permuted weights'] ?? 0 };
     });
     process.stdout.write(JSON.stringify({ steps, products: [...products] }));
   `,

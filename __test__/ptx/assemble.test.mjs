@@ -10,9 +10,9 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { moduleText } from '../../kernels/hopper/assembler.mjs';
 import { attention, attentionFault, attentionSizes, kernelsOf } from '../../kernels/hopper/attention.mjs';
-import { planFault, sizesOf } from '../../kernels/hopper/form.mjs';
+import { gemmFault, sizesOf } from '../../kernels/hopper/form.mjs';
 import { gemm } from '../../kernels/hopper/gemm.mjs';
-import { ATTENTION_PLANS, PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
+import { ATTENTION_TILINGS, GEMM_TILINGS, SIMT_TILINGS } from '../../kernels/hopper/tilings.mjs';
 import { simt, simtSizes } from '../../kernels/hopper/simt.mjs';
 import { ptxAttention } from '../../kernels/hopper/tables.mjs';
 import { ptxas } from '../../scripts/ptxas.mjs';
@@ -36,17 +36,17 @@ const FORMS = [
   ['NT SwiGLU', { ...NT, glu: 'forward', ragged: true }],
   ['NN gradient of SwiGLU', { ...NN, glu: 'backward', ragged: true }],
   ['NN f32, parts', { ...NN, half: false, parts: true }],
-  ['NT shuffled', { ...NT, shuffled: true }],
-  ['NT shuffled ragged', { ...NT, shuffled: true, ragged: true }],
-  ['NT shuffled + residual, two outputs', { ...NT, shuffled: true, half: false, residual: true, dual: true }],
+  ['NT permuted', { ...NT, permuted: true }],
+  ['NT permuted ragged', { ...NT, permuted: true, ragged: true }],
+  ['NT permuted + residual, two outputs', { ...NT, permuted: true, half: false, residual: true, dual: true }],
   [
-    'NT shuffled f16, GELU, all',
-    { ...NT, shuffled: true, type: 'f16', beta: true, bias: true, activation: 'gelu', residual: true, parts: true, ragged: true },
+    'NT permuted f16, GELU, all',
+    { ...NT, permuted: true, type: 'f16', beta: true, bias: true, activation: 'gelu', residual: true, parts: true, ragged: true },
   ],
-  ['NT shuffled SwiGLU', { ...NT, shuffled: true, glu: 'forward', ragged: true }],
-  ['NN shuffled', { ...NN, shuffled: true }],
-  ['NN shuffled gradient of SwiGLU', { ...NN, shuffled: true, glu: 'backward', ragged: true }],
-  ['NN shuffled f32, parts', { ...NN, shuffled: true, half: false, parts: true }],
+  ['NT permuted SwiGLU', { ...NT, permuted: true, glu: 'forward', ragged: true }],
+  ['NN permuted', { ...NN, permuted: true }],
+  ['NN permuted gradient of SwiGLU', { ...NN, permuted: true, glu: 'backward', ragged: true }],
+  ['NN permuted f32, parts', { ...NN, permuted: true, half: false, parts: true }],
   ['TN', TN],
   ['TN adds, parts', { ...TN, beta: true, parts: true, ragged: true }],
   ['TN adds early', { ...TN, beta: true, early: true }],
@@ -83,9 +83,9 @@ function assemble(plan, name, text, { threads, shared, blocks = 1 }) {
   console.log(`${plan.padEnd(10)} ${name.padEnd(28)} ${registers} registers, ${shared} bytes of shared memory`);
 }
 
-for (const [plan, sizes] of Object.entries(PLANS)) {
+for (const [plan, sizes] of Object.entries(GEMM_TILINGS)) {
   test(`${plan} assembles`, { skip }, () => {
-    const taken = FORMS.filter(([, form]) => !planFault(sizes, form));
+    const taken = FORMS.filter(([, form]) => !gemmFault(sizes, form));
     assert.ok(taken.length > 0, `${plan} takes none of the forms`);
     for (const [name, form] of taken) {
       assemble(plan, name, gemm('kernel', sizes, form), sizesOf(sizes));
@@ -97,7 +97,7 @@ for (const [plan, sizes] of Object.entries(PLANS)) {
   });
 }
 
-for (const [plan, sizes] of Object.entries(SIMT_PLANS)) {
+for (const [plan, sizes] of Object.entries(SIMT_TILINGS)) {
   test(`${plan} assembles`, { skip }, () => {
     for (const [name, transA, transB] of /** @type {const} */ ([
       ['NT', false, true],
@@ -131,7 +131,7 @@ for (const [pass, headSize, batch, tokens] of /** @type {const} */ ([
 ])) {
   const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true }, { tokens, heads: 16, batch }) ?? '';
   test(`attention, ${pass}, heads of ${headSize}: ${plan} assembles`, { skip }, () => {
-    const tiling = ATTENTION_PLANS[plan];
+    const tiling = ATTENTION_TILINGS[plan];
     for (const type of /** @type {const} */ (['bf16', 'f16']))
       for (const causal of [true, false]) {
         for (const kernel of kernelsOf(tiling, { pass, headSize, type, causal, even: pass === 'backward' && causal })) {

@@ -8,7 +8,7 @@ import { attentionKernels } from '../../kernels/attention.mjs';
 import { KernelContext, pack } from '../../kernels/base.mjs';
 import { attention, attentionFault } from '../../kernels/hopper/attention.mjs';
 import { keptBytes, keptParts } from '../../kernels/hopper/attention-kept.mjs';
-import { ATTENTION_PLANS } from '../../kernels/hopper/plans.mjs';
+import { ATTENTION_TILINGS } from '../../kernels/hopper/tilings.mjs';
 import { checkAttention } from './attention.mjs';
 import { ptxDevice } from './device.mjs';
 
@@ -65,7 +65,7 @@ for (const late of [true, false]) {
       const { vk, kernels, ran } = untested({ late });
       const dispatches = checkAttention(vk, kernels, problem);
       const { type = 'bf16', planBackward = problem.plan } = problem;
-      const { queries } = ATTENTION_PLANS[planBackward.tiling] ?? planBackward.tiling;
+      const { queries } = ATTENTION_TILINGS[planBackward.tiling] ?? planBackward.tiling;
       const gradients = (queries ? ['ptx_keys', 'ptx_queries'] : ['ptx_backward']).map((name) => `attention_${name}_${type}`);
       assert.equal(dispatches.length, 2 + gradients.length);
       const names = ran.slice(0, dispatches.length).map(({ kernel }) => kernel.name);
@@ -255,7 +255,7 @@ test('tilings that cannot be are refused, each with its reason', () => {
     assert.throws(() => attention('kernel', tiling, form), message);
   }
   assert.match(attentionFault(narrow, { ...form, headSize: 128 }) ?? '', /only paired warpgroups/);
-  const large = { ...ATTENTION_PLANS.backwardWide, columns: /** @type {const} */ (64) };
+  const large = { ...ATTENTION_TILINGS.backwardWide, columns: /** @type {const} */ (64) };
   assert.match(attentionFault(large, { ...form, headSize: 128 }) ?? '', /81920 bytes of shared memory/);
 });
 

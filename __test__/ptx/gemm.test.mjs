@@ -5,15 +5,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { moduleText, packParameters } from '../../kernels/hopper/assembler.mjs';
-import { PARAMETERS, division, planFault, productFault, sizesFault } from '../../kernels/hopper/form.mjs';
+import { PARAMETERS, division, gemmFault, productFault, sizesFault } from '../../kernels/hopper/form.mjs';
 import { gemm } from '../../kernels/hopper/gemm.mjs';
-import { shuffleRows } from '../../kernels/hopper/layout.mjs';
-import { PLANS } from '../../kernels/hopper/plans.mjs';
+import { permuteRows } from '../../kernels/hopper/layout.mjs';
+import { GEMM_TILINGS } from '../../kernels/hopper/tilings.mjs';
 import { fromHalf, toHalf } from '../lib/half.mjs';
 import { random } from '../lib/tensors.mjs';
 import { BASE, runPtx } from './machine.mjs';
 
-/** @typedef {import('../../kernels/hopper/form.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('../../kernels/hopper/form.mjs').GemmTiling} GemmTiling */
 /** @typedef {import('../../kernels/hopper/form.mjs').GemmForm} GemmForm */
 
 const NT = /** @type {GemmForm} */ ({ type: 'bf16', transA: false, transB: true, half: true });
@@ -21,16 +21,16 @@ const NN = { ...NT, transB: false };
 const TN = { ...NT, transA: true, transB: false, half: false };
 const FORMS = { NT, NN, TN };
 
-const relay = /** @type {GemmPlan} */ ({ bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 });
-const async = /** @type {GemmPlan} */ ({ bm: 128, bn: 64, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 });
-const direct = /** @type {GemmPlan} */ ({ bm: 128, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'relay', ahead: 1, direct: true });
+const relay = /** @type {GemmTiling} */ ({ bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'ld', ahead: 2 });
+const async = /** @type {GemmTiling} */ ({ bm: 128, bn: 64, bk: 16, stages: 4, warpgroups: 2, load: 'cp', ahead: 2 });
+const direct = /** @type {GemmTiling} */ ({ bm: 128, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'ld', ahead: 1, direct: true });
 
 const gelu = (/** @type {number} */ x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
 const silu = (/** @type {number} */ x) => x / (1 + Math.exp(-x));
 
 /**
  * Computes one product on the machine and with float64, and compares.
- * @param {GemmPlan} plan @param {GemmForm} form
+ * @param {GemmTiling} plan @param {GemmForm} form
  * @param {{ m: number, n: number, k: number, blocks?: number, splits?: number, tail?: number, late?: boolean, alpha?: number, beta?: number, seed?: number, edit?: (text: string) => string }} options
  */
 function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alpha = 1, beta = 0, seed = 7, edit = (text) => text }) {
@@ -64,7 +64,7 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
   const a = form.transA ? operand(k, m, 8) : operand(m, k, 16);
   const [rowsB, columnsB] = form.transB ? [n, k] : [k, n];
   const naturalB = random(rowsB * columnsB);
-  const b = place(rowsB, columnsB, columnsB + 24, form.type, form.shuffled ? shuffleRows(naturalB, columnsB) : naturalB);
+  const b = place(rowsB, columnsB, columnsB + 24, form.type, form.permuted ? permuteRows(naturalB, columnsB) : naturalB);
   // The gradient of SwiGLU reads and writes [gate, up], of twice as many columns.
   const wide = form.glu === 'backward' ? 2 * n : n;
   const c = place(m, wide, wide + 8, form.half ? form.type : 'f32', beta ? random(m * n) : undefined);
@@ -176,7 +176,7 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
 
 for (const [way, plan] of Object.entries({ relay, async, direct })) {
   for (const [name, form] of Object.entries(FORMS)) {
-    if (planFault(plan, form)) continue;
+    if (gemmFault(plan, form)) continue;
     test(`${name} by ${way}: sizes that fill no tile`, () => {
       check(plan, form, { m: 136, n: 72, k: 104, late: true });
       check(plan, form, { m: 136, n: 72, k: 104, late: false, seed: 99 });
@@ -192,7 +192,7 @@ test('the depth of a stage: 16, 32 and 64 by each way, and more stages', () => {
 });
 
 test('A in registers beside B by cp.async, where the depth of B is no line', () => {
-  check({ ...direct, warpgroups: 2, load: 'async', stages: 3 }, NN, { m: 136, n: 72, k: 200 });
+  check({ ...direct, warpgroups: 2, load: 'cp', stages: 3 }, NN, { m: 136, n: 72, k: 200 });
 });
 
 test('f16, alpha and beta, bias, residual, activations, a second output', () => {
@@ -213,8 +213,8 @@ test('splits: of all tiles, and of those after the last whole wave', () => {
   check(relay, { ...NT, half: false }, { m: 128, n: 192, k: 256, tail: 3, blocks: 4 });
 });
 
-const copied = /** @type {GemmPlan} */ ({
-  ...{ bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'copy', direct: true },
+const copied = /** @type {GemmTiling} */ ({
+  ...{ bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'tma', direct: true },
 });
 test('B by the copy engine: sizes that fill no tile, depths that fill no stage, splits, everything that is added', () => {
   check(copied, NN, { m: 136, n: 72, k: 192 });
@@ -226,7 +226,7 @@ test('B by the copy engine: sizes that fill no tile, depths that fill no stage, 
   check(copied, { ...NN, half: false }, { m: 72, n: 40, k: 96, beta: 2 });
 });
 
-const both = /** @type {GemmPlan} */ ({ bm: 128, bn: 192, bk: 16, stages: 4, warpgroups: 2, load: 'copy', ahead: 3 });
+const both = /** @type {GemmTiling} */ ({ bm: 128, bn: 192, bk: 16, stages: 4, warpgroups: 2, load: 'tma', ahead: 3 });
 test('both operands of TN by the copy engine', () => {
   check(both, TN, { m: 192, n: 320, k: 192 });
   check(both, TN, { m: 192, n: 64, k: 192, late: false, seed: 99 });
@@ -245,9 +245,9 @@ test('B by the copy engine beside A of TN, whose words are transposed', () => {
   check(copied, { ...TN, type: 'f16', dual: true, residual: true }, { m: 8, n: 8, k: 32, beta: -1 });
 });
 
-const [shuffledNT, shuffledNN] = [NT, NN].map((form) => ({ ...form, shuffled: true }));
-for (const [name, form] of Object.entries({ NT: shuffledNT, NN: shuffledNN })) {
-  test(`${name} with B shuffled: sizes that fill no tile, depths that fill no stage, splits, everything that is added`, () => {
+const [permutedNT, permutedNN] = [NT, NN].map((form) => ({ ...form, permuted: true }));
+for (const [name, form] of Object.entries({ NT: permutedNT, NN: permutedNN })) {
+  test(`${name} with B permuted: sizes that fill no tile, depths that fill no stage, splits, everything that is added`, () => {
     check(copied, form, { m: 136, n: 96, k: 224 });
     check(copied, form, { m: 136, n: 96, k: 224, late: false, seed: 99 });
     check({ ...copied, warpgroups: 2, bm: 256 }, form, { m: 264, n: 96, k: 288 });
@@ -261,29 +261,29 @@ for (const [name, form] of Object.entries({ NT: shuffledNT, NN: shuffledNN })) {
     check(copied, { ...form, half: false }, { m: 72, n: 32, k: 96, beta: 2 });
   });
 }
-test('SwiGLU and its gradient with B shuffled', () => {
+test('SwiGLU and its gradient with B permuted', () => {
   const wide = { ...copied, bn: 128 };
-  check(wide, { ...shuffledNT, glu: 'forward' }, { m: 136, n: 192, k: 96 });
-  check(copied, { ...shuffledNT, type: 'f16', glu: 'forward' }, { m: 72, n: 320, k: 224, late: false });
-  check(wide, { ...shuffledNN, glu: 'backward' }, { m: 136, n: 160, k: 96 });
-  check(copied, { ...shuffledNN, type: 'f16', glu: 'backward' }, { m: 72, n: 96, k: 224, late: false });
+  check(wide, { ...permutedNT, glu: 'forward' }, { m: 136, n: 192, k: 96 });
+  check(copied, { ...permutedNT, type: 'f16', glu: 'forward' }, { m: 72, n: 320, k: 224, late: false });
+  check(wide, { ...permutedNN, glu: 'backward' }, { m: 136, n: 160, k: 96 });
+  check(copied, { ...permutedNN, type: 'f16', glu: 'backward' }, { m: 72, n: 96, k: 224, late: false });
 });
 
-test('a shuffled B that is taken for another order is found', () => {
+test('a permuted B that is taken for another order is found', () => {
   assert.throws(
-    () => check(copied, NN, { m: 64, n: 64, k: 64, edit: () => moduleText(gemm('product', copied, shuffledNN)) }),
+    () => check(copied, NN, { m: 64, n: 64, k: 64, edit: () => moduleText(gemm('product', copied, permutedNN)) }),
     /relative error/,
   );
 });
 
 test('the plans that were measured', () => {
-  check(PLANS.tallCopiedCached, TN, { m: 264, n: 136, k: 288, blocks: 1 });
-  for (const [name, plan] of Object.entries(PLANS)) {
+  check(GEMM_TILINGS['m256n128-tma-l1'], TN, { m: 264, n: 136, k: 288, blocks: 1 });
+  for (const [name, plan] of Object.entries(GEMM_TILINGS)) {
     const forms = {
       wide: [TN],
-      broadCopied: [TN],
-      tallCopied: [NN, shuffledNT, shuffledNN],
-      tallCopiedCached: [TN, shuffledNT, shuffledNN],
+      'm256n192-tma': [TN],
+      'm256n128-tma': [NN, permutedNT, permutedNN],
+      'm256n128-tma-l1': [TN, permutedNT, permutedNN],
     }[name] ?? [NT];
     for (const form of forms) check(plan, form, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
   }
@@ -299,11 +299,11 @@ test('SwiGLU and its gradient, by each plan that can', () => {
   check(relay, { ...backward, type: 'f16' }, { m: 72, n: 104, k: 72, late: false });
   check(direct, backward, { m: 136, n: 72, k: 64 });
   check({ ...copied, bn: 128 }, backward, { m: 136, n: 72, k: 96 });
-  for (const plan of [PLANS.tall, PLANS.tallCached, PLANS.square]) {
+  for (const plan of [GEMM_TILINGS['m256n128-ld'], GEMM_TILINGS['m256n128-ld-l1'], GEMM_TILINGS['m128n128-ld']]) {
     check(plan, forward, { m: plan.bm, n: plan.bn + 16, k: 2 * plan.bk, blocks: 1 });
     check(plan, backward, { m: plan.bm, n: plan.bn + 8, k: 2 * plan.bk, blocks: 1 });
   }
-  check(PLANS.tallCopied, backward, { m: 264, n: 136, k: 288, blocks: 1 });
+  check(GEMM_TILINGS['m256n128-tma'], backward, { m: 264, n: 136, k: 288, blocks: 1 });
 });
 
 test('a division covers the depth and the tiles, with no part empty', () => {
@@ -326,34 +326,34 @@ test('a division covers the depth and the tiles, with no part empty', () => {
 });
 
 test('faults of plans and products are named', () => {
-  assert.match(String(planFault({ ...relay, stages: 9 }, NT)), /73728 bytes of shared memory/);
-  assert.match(String(planFault({ ...relay, bk: 16, bn: 32, stages: 8 }, NT)), /17 named barriers/);
-  assert.match(String(planFault({ ...async, ahead: 3 }, NT)), /ahead must be at most stages - 2/);
-  assert.match(String(planFault({ ...direct }, TN)), /rows contiguous/);
-  assert.match(String(planFault({ ...direct, load: 'async', ahead: 0 }, NT)), /needs B by relay/);
-  assert.match(String(planFault({ ...relay, bm: 96 }, NT)), /bm/);
-  assert.match(String(planFault({ ...PLANS.tallCopied, registers: [240, 32] }, NN)), /65536 registers, the block has 64512/);
-  assert.match(String(planFault({ ...relay, bkB: 32 }, NT)), /B has stages of its own only where they are copied/);
+  assert.match(String(gemmFault({ ...relay, stages: 9 }, NT)), /73728 bytes of shared memory/);
+  assert.match(String(gemmFault({ ...relay, bk: 16, bn: 32, stages: 8 }, NT)), /17 named barriers/);
+  assert.match(String(gemmFault({ ...async, ahead: 3 }, NT)), /ahead must be at most stages - 2/);
+  assert.match(String(gemmFault({ ...direct }, TN)), /rows contiguous/);
+  assert.match(String(gemmFault({ ...direct, load: 'cp', ahead: 0 }, NT)), /needs B by loads/);
+  assert.match(String(gemmFault({ ...relay, bm: 96 }, NT)), /bm/);
+  assert.match(String(gemmFault({ ...GEMM_TILINGS['m256n128-tma'], registers: [240, 32] }, NN)), /65536 registers, the block has 64512/);
+  assert.match(String(gemmFault({ ...relay, bkB: 32 }, NT)), /B has stages of its own only where they are copied/);
   for (const form of [
     { ...TN, early: true },
     { ...NN, half: false, beta: true, early: true },
     { ...TN, beta: true, dual: true, early: true },
   ])
-    assert.match(String(planFault(relay, form)), /sums begin with C of TN alone/);
-  assert.match(String(planFault({ ...relay, bk: 128 }, NT)), /bk must be 16, 32 or 64/);
-  assert.equal(planFault(copied, NN), undefined);
-  assert.match(String(planFault({ ...copied, bk: 32 }, NN)), /bk must be 64 or 128/);
-  assert.match(String(planFault({ ...copied, bkB: undefined }, NN)), /beside A in registers, are in stages of 32/);
-  assert.match(String(planFault({ ...copied, warpgroups: 2 }, NN)), /two blocks of 64 rows/);
-  assert.match(String(planFault(copied, NT)), /copies are of NN and TN, and of NT where B is shuffled/);
-  for (const form of [TN, { ...TN, products: 4 }, { ...NN, half: false, products: 2 }]) assert.equal(planFault(copied, form), undefined);
-  assert.match(String(planFault(copied, { ...shuffledNN, half: false, products: 2 })), /a group of products takes B as it is/);
-  assert.match(String(planFault(copied, { ...TN, shuffled: true })), /a shuffled B is of NN and NT/);
-  assert.match(String(planFault({ ...copied, bm: 192 }, TN)), /A of TN needs two blocks of 64 rows/);
-  for (const plan of [relay, async, direct]) assert.match(String(planFault(plan, shuffledNN)), /a shuffled B needs copies/);
-  assert.match(String(planFault(both, NN)), /copies of both operands are of TN/);
-  assert.match(String(planFault(both, { ...TN, shuffled: true })), /copies of both operands take B as it is/);
-  assert.match(String(planFault({ ...both, bkB: 32 }, TN)), /and no bkB/);
+    assert.match(String(gemmFault(relay, form)), /sums begin with C of TN alone/);
+  assert.match(String(gemmFault({ ...relay, bk: 128 }, NT)), /bk must be 16, 32 or 64/);
+  assert.equal(gemmFault(copied, NN), undefined);
+  assert.match(String(gemmFault({ ...copied, bk: 32 }, NN)), /bk must be 64 or 128/);
+  assert.match(String(gemmFault({ ...copied, bkB: undefined }, NN)), /beside A in registers, are in stages of 32/);
+  assert.match(String(gemmFault({ ...copied, warpgroups: 2 }, NN)), /two blocks of 64 rows/);
+  assert.match(String(gemmFault(copied, NT)), /copies are of NN and TN, and of NT where B is permuted/);
+  for (const form of [TN, { ...TN, products: 4 }, { ...NN, half: false, products: 2 }]) assert.equal(gemmFault(copied, form), undefined);
+  assert.match(String(gemmFault(copied, { ...permutedNN, half: false, products: 2 })), /a group of products takes B as it is/);
+  assert.match(String(gemmFault(copied, { ...TN, permuted: true })), /a permuted B is of NN and NT/);
+  assert.match(String(gemmFault({ ...copied, bm: 192 }, TN)), /A of TN needs two blocks of 64 rows/);
+  for (const plan of [relay, async, direct]) assert.match(String(gemmFault(plan, permutedNN)), /a permuted B needs copies/);
+  assert.match(String(gemmFault(both, NN)), /copies of both operands are of TN/);
+  assert.match(String(gemmFault(both, { ...TN, permuted: true })), /copies of both operands take B as it is/);
+  assert.match(String(gemmFault({ ...both, bkB: 32 }, TN)), /and no bkB/);
   const sizes = { m: 72, n: 136, k: 96 };
   assert.match(String(sizesFault(copied, { ...sizes, k: 72 })), /multiples of 32, not 72/);
   assert.match(String(sizesFault(both, { ...sizes, m: 64 })), /rows and columns in multiples of 64, not 64 and 136/);
@@ -361,19 +361,19 @@ test('faults of plans and products are named', () => {
   assert.equal(sizesFault(both, { m: 64, n: 192, k: 96 }), undefined);
   assert.equal(sizesFault(copied, sizes), undefined);
   assert.equal(sizesFault(relay, { ...sizes, k: 72 }), undefined);
-  assert.match(String(planFault(PLANS.wide, { ...NT, glu: 'forward' })), /SwiGLU needs operands by relay/);
-  assert.match(String(planFault(relay, { ...NT, glu: 'backward' })), /its gradient of NN/);
-  assert.match(String(planFault({ ...relay, bn: 96 }, { ...NT, glu: 'forward' })), /bn of a multiple of 64/);
-  assert.match(String(planFault(relay, { ...NN, glu: 'backward', parts: true })), /whole tiles of halves/);
+  assert.match(String(gemmFault(GEMM_TILINGS['m128n256-cp'], { ...NT, glu: 'forward' })), /SwiGLU needs operands by loads/);
+  assert.match(String(gemmFault(relay, { ...NT, glu: 'backward' })), /its gradient of NN/);
+  assert.match(String(gemmFault({ ...relay, bn: 96 }, { ...NT, glu: 'forward' })), /bn of a multiple of 64/);
+  assert.match(String(gemmFault(relay, { ...NN, glu: 'backward', parts: true })), /whole tiles of halves/);
   assert.throws(() => gemm('x', { ...relay, bn: 48 }, NT), /gemm: bn must be a multiple of 32/);
   const product = { m: 64, n: 64, k: 64, lda: 64, ldb: 64, ldc: 64, addresses: [256n], transA: false, transB: true };
   assert.equal(productFault(product), undefined);
   assert.match(String(productFault({ ...product, k: 60 })), /rows of A have 60 elements/);
   assert.match(String(productFault({ ...product, ldc: 68 })), /ldc is 68/);
-  assert.equal(productFault({ ...product, shuffled: true }), undefined);
-  assert.match(String(productFault({ ...product, n: 72, shuffled: true })), /multiples of 32, not 72 and 64/);
-  assert.match(String(productFault({ ...product, k: 72, shuffled: true })), /multiples of 32, not 64 and 72/);
-  assert.match(String(productFault({ ...product, n: 96, shuffled: true, glu: 'forward' })), /multiples of 32, not 48 and 64/);
+  assert.equal(productFault({ ...product, permuted: true }), undefined);
+  assert.match(String(productFault({ ...product, n: 72, permuted: true })), /multiples of 32, not 72 and 64/);
+  assert.match(String(productFault({ ...product, k: 72, permuted: true })), /multiples of 32, not 64 and 72/);
+  assert.match(String(productFault({ ...product, n: 96, permuted: true, glu: 'forward' })), /multiples of 32, not 48 and 64/);
   assert.match(String(productFault({ ...product, addresses: [264n] })), /not aligned to 16 bytes/);
   assert.match(String(productFault({ ...product, m: 2 ** 26, lda: 64 })), /A is larger/);
 });

@@ -8,11 +8,11 @@ import { matmulKernels } from '../../kernels/matmul.mjs';
 import { ptxDevice } from './device.mjs';
 import { checkGroup } from './product.mjs';
 
-const relay = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 };
-const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'async', ahead: 2 };
-const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'relay', ahead: 1, direct: true };
-const both = { bm: 128, bn: 64, bk: 16, stages: 3, warpgroups: 2, load: 'copy', ahead: 2 };
-const copied = { bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'copy', direct: true };
+const relay = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'ld', ahead: 2 };
+const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'cp', ahead: 2 };
+const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'ld', ahead: 1, direct: true };
+const both = { bm: 128, bn: 64, bk: 16, stages: 3, warpgroups: 2, load: 'tma', ahead: 2 };
+const copied = { bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'tma', direct: true };
 
 /** @param {Parameters<typeof ptxDevice>[0]} [options] */
 function untested(options) {
@@ -29,7 +29,7 @@ function check(group) {
     // Tensor maps where operands are copied, and parts.
     [
       ...group.sizes.flatMap(() => ['read', 'read', group.beta ? 'readwrite' : 'write']),
-      ...(group.tiling.load === 'copy' || group.tail ? ['write'] : []),
+      ...(group.tiling.load === 'tma' || group.tail ? ['write'] : []),
     ],
   );
 }
@@ -70,7 +70,7 @@ test('tail may ask for more than there is: no more parts than stages, and tiles 
   const broad = (/** @type {number} */ m, /** @type {number} */ n, /** @type {object} */ more) =>
     dispatches(
       [m, n].map((rows, i) => [rows, i === 0 ? 192 : 64]),
-      { tiling: 'broadCopied', ...more },
+      { tiling: 'm256n192-tma', ...more },
     );
   assert.equal(broad(256, 64, { k: 32, wave: 1 }), 1, 'tiles fill waves of one');
   assert.equal(broad(320, 256, { k: 64, wave: 2 }), 2, 'four parts of a plan of the package');
@@ -87,6 +87,13 @@ function small(options, tiling = async) {
     ...{ bType: /** @type {const} */ ('bf16'), ...more },
   });
   return { ...device, kernels: matmulKernels(context), product };
+}
+
+/** A group's plan but for why it was chosen. @param {ReturnType<ReturnType<typeof matmulKernels>['matmulGroupPlan']>} plan */
+function withoutReason(plan) {
+  if (!plan) return undefined;
+  const { because, ...rest } = plan;
+  return rest;
 }
 
 test('products are taken together where that takes less time by the rates of the tables', () => {
@@ -113,7 +120,7 @@ test('the last tiles are split where that takes less time, and all of them are o
   const { kernels, product, ran } = small();
   // Of 64 columns, by how many tiles they have.
   const plan = (/** @type {number} */ k, /** @type {number[]} */ ...tiles) =>
-    kernels.matmulGroupPlan(tiles.map((count) => product(64 * count, 64, { k })));
+    withoutReason(kernels.matmulGroupPlan(tiles.map((count) => product(64 * count, 64, { k }))));
   assert.deepEqual(plan(2048, 5, 5, 7), { tiling: async, tail: 2 }, 'one behind two waves, parts of 1,024');
   assert.deepEqual(plan(4096, 5, 5, 7), { tiling: async, tail: 4 });
   assert.deepEqual(plan(4096, 5, 5, 6), { tiling: async, tail: 1 }, 'whole waves');
@@ -135,12 +142,12 @@ test('weight gradients of an H200 are taken together, also where they are added 
         [3072, d],
       ].map(([m, c]) => /** @type {any} */ ({ a, b, c, m, n: 1024, k: 8192, transA: true, aType: 'bf16', bType: 'bf16', ...more })),
     )?.tiling;
-  assert.equal(taken({}), 'tallCopiedCached');
-  assert.equal(taken({ k: 2048 }), 'tallCopiedCached');
-  assert.equal(taken({ k: 2056 }), 'wide');
-  assert.equal(taken({ k: 512 }), 'tallCopiedCached');
-  assert.equal(taken({ k: 520, beta: 1 }), 'wide');
-  assert.equal(taken({ beta: 1 }), 'tallCopiedCached');
+  assert.equal(taken({}), 'm256n128-tma-l1');
+  assert.equal(taken({ k: 2048 }), 'm256n128-tma-l1');
+  assert.equal(taken({ k: 2056 }), 'm128n256-cp');
+  assert.equal(taken({ k: 512 }), 'm256n128-tma-l1');
+  assert.equal(taken({ k: 520, beta: 1 }), 'm128n256-cp');
+  assert.equal(taken({ beta: 1 }), 'm256n128-tma-l1');
   for (const more of [{ k: 256 }, { beta: 2 }, { transA: false }, { aType: 'f32', bType: 'f32' }]) assert.equal(taken(more), undefined);
 });
 
@@ -155,19 +162,25 @@ test('groups of the GPTs on an H200, and what they save by the model of their ti
   /** What a group saves, in microseconds, its tiling and parts. @param {string[]} sizes */
   const group = (...sizes) => {
     const saving = kernels.matmulGroupSaving(list(...sizes));
-    return saving && [Math.round(saving), ...Object.values(kernels.matmulGroupPlan(list(...sizes)) ?? [])];
+    const plan = kernels.matmulGroupPlan(list(...sizes));
+    if (plan) {
+      // The reason is the figures of the saving.
+      const [, together, apart] = /^model: (\d+) µs in one launch, (\d+) in \d$/.exec(plan.because ?? '') ?? assert.fail(plan.because);
+      assert.ok(Math.abs(Number(apart) - Number(together) - Number(saving)) <= 1, plan.because);
+    }
+    return saving && [Math.round(saving), ...Object.values(withoutReason(plan) ?? [])];
   };
   // Of width 2048, tiles of 256 x 192 for 132 multiprocessors: 232, 473, 88 and 264 a layer, one more than eight waves.
   const [down, gateUp, out, qkv] = ['2048x5504', '11008x2048', '2048x2048', '6144x2048'];
-  assert.deepEqual(group(down, gateUp, out, qkv), [277, 'broadCopied', 8]);
-  assert.deepEqual(group(down, gateUp), [164, 'broadCopied', 5]);
-  assert.deepEqual(group(out, qkv), [57, 'broadCopied', 3]);
+  assert.deepEqual(group(down, gateUp, out, qkv), [277, 'm256n192-tma', 8]);
+  assert.deepEqual(group(down, gateUp), [164, 'm256n192-tma', 5]);
+  assert.deepEqual(group(out, qkv), [57, 'm256n192-tma', 3]);
   // Of width 1024: 60, 132, 24 and 72 of those, 88, 176, 32 and 96 of 256 x 128.
-  assert.deepEqual(group('1024x2752', '5504x1024', '1024x1024', '3072x1024'), [116, 'broadCopied', 5]);
-  assert.deepEqual(group('1024x2752', '5504x1024'), [45, 'tallCopiedCached', 1]);
-  assert.deepEqual(group('1024x1024', '3072x1024'), [51, 'tallCopiedCached', 1]);
+  assert.deepEqual(group('1024x2752', '5504x1024', '1024x1024', '3072x1024'), [116, 'm256n192-tma', 5]);
+  assert.deepEqual(group('1024x2752', '5504x1024'), [45, 'm256n128-tma-l1', 1]);
+  assert.deepEqual(group('1024x1024', '3072x1024'), [51, 'm256n128-tma-l1', 1]);
   // Rows that are not in blocks of 64.
-  assert.deepEqual(group('1024x2752', '5496x1024'), [45, 'tallCopiedCached', 1]);
+  assert.deepEqual(group('1024x2752', '5496x1024'), [45, 'm256n128-tma-l1', 1]);
   assert.equal(group('1024x1024'), undefined);
 });
 
@@ -190,9 +203,12 @@ test('products that one launch cannot compute: an error that says why, and no pl
     /copies take a depth in multiples of 32, not 48/,
   );
   for (const more of [{ tail: 0 }, { tail: 65 }, { tail: 1.5 }, { wave: 0 }, { wave: 65_536 }])
-    assert.throws(() => kernels.matmulGroup([first, product(64, 256)], { tiling: 'wide', ...more }), /matmulGroup: (tail|wave) must be/);
+    assert.throws(
+      () => kernels.matmulGroup([first, product(64, 256)], { tiling: 'm128n256-cp', ...more }),
+      /matmulGroup: (tail|wave) must be/,
+    );
   assert.throws(() => kernels.matmulGroup([first]), /no plan is known/);
-  assert.throws(() => kernels.matmulGroup([first], { tiling: 'wide' }), /1 products, not 2 to 4/);
+  assert.throws(() => kernels.matmulGroup([first], { tiling: 'm128n256-cp' }), /1 products, not 2 to 4/);
   assert.throws(
     () => kernels.matmulGroup([first, product(64, 256)], { tiling: /** @type {any} */ (direct) }),
     /A cannot go to registers with its rows contiguous/,
@@ -209,8 +225,8 @@ test('last tiles are not split where their parts are more than a binding can be'
   // Four parts of 64 x 64.
   const { kernels, product } = small({ info: { multiprocessors: 8, maxStorageBufferRange: 65_536 } });
   const list = (/** @type {number} */ tiles) => [5, 5, tiles].map((count) => product(64 * count, 64, { k: 4096 }));
-  assert.deepEqual(kernels.matmulGroupPlan(list(7)), { tiling: async, tail: 4 });
-  assert.deepEqual(kernels.matmulGroupPlan(list(8)), { tiling: async, tail: 2 });
+  assert.deepEqual(withoutReason(kernels.matmulGroupPlan(list(7))), { tiling: async, tail: 4 });
+  assert.deepEqual(withoutReason(kernels.matmulGroupPlan(list(8))), { tiling: async, tail: 2 });
   assert.throws(
     () => kernels.matmulGroup(list(8), { tiling: /** @type {any} */ (async), tail: 3 }),
     /they take 98304 bytes of workspace, a binding has 65536/,
@@ -227,7 +243,8 @@ test('a group whose B is copied passes its test, at a depth in multiples of 32',
 
 test('a group whose operands are both copied passes its test, with and without parts, of rows and columns in multiples of 64', () => {
   const { kernels, product, ran } = small({}, both);
-  const plan = (/** @type {number[][]} */ ...sizes) => kernels.matmulGroupPlan(sizes.map(([m, n, k]) => product(m, n, { k })));
+  const plan = (/** @type {number[][]} */ ...sizes) =>
+    withoutReason(kernels.matmulGroupPlan(sizes.map(([m, n, k]) => product(m, n, { k }))));
   assert.deepEqual(plan([512, 64, 96], [128, 256, 96]), { tiling: both, tail: 1 });
   assert.deepEqual(plan([640, 64, 2048], [640, 64, 2048], [896, 64, 2048]), { tiling: both, tail: 2 });
   assert.equal(plan([512, 64, 96], [128, 248, 96]), undefined);

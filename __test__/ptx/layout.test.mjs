@@ -11,7 +11,7 @@ import {
   lineBytes,
   moves,
   rowBlockBytes,
-  shuffleRows,
+  permuteRows,
   swizzledChunk,
 } from '../../kernels/hopper/layout.mjs';
 import { descriptorAddress } from './machine.mjs';
@@ -87,17 +87,17 @@ test('columnOf gives a lane of a quad eight neighbours, and maps bits to bits', 
   assert.equal(new Set(Array.from({ length: 256 }, (_, x) => columnOf(x))).size, 256);
 });
 
-test('shuffleRows puts each 32 of a row in the order of columnOf, and back', () => {
+test('permuteRows puts each 32 of a row in the order of columnOf, and back', () => {
   const rows = Uint16Array.from({ length: 3 * 96 }, (_, i) => i);
-  const shuffled = shuffleRows(rows, 96);
+  const permuted = permuteRows(rows, 96);
   // As [2, 2, 4, 2], of which the last but one comes first.
   assert.deepEqual(
-    [...shuffled.subarray(96, 96 + 12)],
+    [...permuted.subarray(96, 96 + 12)],
     [0, 1, 8, 9, 16, 17, 24, 25, 2, 3, 10, 11].map((x) => 96 + x),
   );
-  for (let i = 0; i < rows.length; i++) assert.equal(shuffled[i], (i & ~31) + columnOf(i & 31));
-  assert.deepEqual(shuffleRows(shuffled, 96), rows);
-  for (const columns of [0, 48, 64, 96.5]) assert.throws(() => shuffleRows(rows, columns), /shuffleRows: 288 elements are no rows of/);
+  for (let i = 0; i < rows.length; i++) assert.equal(permuted[i], (i & ~31) + columnOf(i & 31));
+  assert.deepEqual(permuteRows(permuted, 96), rows);
+  for (const columns of [0, 48, 64, 96.5]) assert.throws(() => permuteRows(rows, columns), /permuteRows: 288 elements are no rows of/);
 });
 
 test('threads move every chunk of a stage once, a quarter warp without bank conflicts', () => {

@@ -1,7 +1,7 @@
 // Products by `kernels.matmul`, and groups of them, in poisoned buffers against float64; for the stand-in of device.mjs and for a GPU.
 
 import assert from 'node:assert/strict';
-import { shuffleRows } from '../../kernels/hopper/layout.mjs';
+import { permuteRows } from '../../kernels/hopper/layout.mjs';
 import { Case } from '../lib/kernel-check.mjs';
 import { random } from '../lib/tensors.mjs';
 
@@ -16,7 +16,7 @@ const values = (count) => random(count);
  * @property {boolean} [half] whether D is stored in it
  * @property {boolean} [dual] @property {boolean} [bias] @property {boolean} [residual]
  * @property {boolean} [inPlace] whether the residual is D's old content
- * @property {boolean} [shuffled] whether B is given with its rows shuffled
+ * @property {boolean} [permuted] whether B is given with its rows permuted
  * @property {'gelu' | 'silu'} [activation]
  * @property {number} [alpha] @property {number} [beta]
  * @property {number} [pad] elements of poison behind each row
@@ -32,16 +32,16 @@ function rowsOf(rows, columns, gap, filled) {
 }
 
 /**
- * B in memory, and its values in their natural order. Of shuffled rows the elements behind the last whole 32 stay where they are.
- * @param {Case} test @param {Float32Array} data @param {number} ld @param {'bf16' | 'f16' | 'f32'} type @param {boolean} [shuffled]
+ * B in memory, and its values in their natural order. Of permuted rows the elements behind the last whole 32 stay where they are.
+ * @param {Case} test @param {Float32Array} data @param {number} ld @param {'bf16' | 'f16' | 'f32'} type @param {boolean} [permuted]
  */
-function inputB(test, data, ld, type, shuffled) {
-  if (!shuffled) return test.input(data, type);
+function inputB(test, data, ld, type, permuted) {
+  if (!permuted) return test.input(data, type);
   /** @template {Float32Array | Float64Array} T @param {T} elements */
   const order = (elements) => {
     const all = /** @type {T} */ (elements.slice());
     const whole = ld - (ld % 32);
-    for (let row = 0; row < all.length; row += ld) all.set(shuffleRows(/** @type {T} */ (elements.slice(row, row + whole)), whole), row);
+    for (let row = 0; row < all.length; row += ld) all.set(permuteRows(/** @type {T} */ (elements.slice(row, row + whole)), whole), row);
     return all;
   };
   const { tensor, values } = test.input(order(data), type);
@@ -61,14 +61,14 @@ function activate(x, activation) {
  */
 export function checkProduct(vk, kernels, product, run = (test, dispatches) => test.run(dispatches)) {
   const { form, m, n, k, type = 'bf16', half, dual, bias, residual, inPlace, activation, alpha = 1, beta = 0, pad = 8 } = product;
-  const { shuffled, plan } = product;
+  const { permuted, plan } = product;
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
   const test = new Case({ vk });
   try {
     const cType = half ? type : 'f32';
     const a = test.input(rowsOf(transA ? k : m, transA ? m : k, pad, true), type);
     const dataB = rowsOf(transB ? n : k, transB ? k : n, 2 * pad, true);
-    const b = inputB(test, dataB, (transB ? k : n) + 2 * pad, type, shuffled);
+    const b = inputB(test, dataB, (transB ? k : n) + 2 * pad, type, permuted);
     const c = test.inout(rowsOf(m, n, pad, beta !== 0 || Boolean(inPlace)), cType);
     const added = inPlace ? c : residual ? test.input(rowsOf(m, n, 3 * pad, true)) : undefined;
     const biases = bias ? test.input(values(n)) : undefined;
@@ -77,7 +77,7 @@ export function checkProduct(vk, kernels, product, run = (test, dispatches) => t
     const [ldr, ldh] = [inPlace ? ldc : n + 3 * pad, n + 2 * pad];
     const dispatches = kernels.matmul({
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, m, n, k, transA, transB, aType: type, bType: type, cType, alpha, beta },
-      ...{ lda, ldb, ldc, ldr, ldh, activation, bShuffled: shuffled, plan },
+      ...{ lda, ldb, ldc, ldr, ldh, activation, bPermuted: permuted, plan },
       ...(biases ? { bias: biases.tensor } : {}),
       ...(added ? { residual: added.tensor } : {}),
       ...(second ? { half: second.tensor } : {}),
@@ -175,16 +175,16 @@ export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16',
 /**
  * SwiGLU with its product, or its gradient with the product before it, twice and against float64; returns its dispatches.
  * @param {any} vk @param {any} kernels
- * @param {{ pass: 'forward' | 'backward', m: number, columns: number, k: number, type: 'bf16' | 'f16', shuffled?: boolean, plan?: any }} how
+ * @param {{ pass: 'forward' | 'backward', m: number, columns: number, k: number, type: 'bf16' | 'f16', permuted?: boolean, plan?: any }} how
  */
-export function checkGlu(vk, kernels, { pass, m, columns, k, type, shuffled, plan }) {
+export function checkGlu(vk, kernels, { pass, m, columns, k, type, permuted, plan }) {
   const test = new Case({ vk });
   try {
     const wide = 2 * columns;
     const n = pass === 'forward' ? wide : columns;
     const a = test.input(values(m * k), type);
-    const b = inputB(test, values(n * k), pass === 'forward' ? k : columns, type, shuffled);
-    const common = { a: a.tensor, b: b.tensor, m, columns, k, type, bShuffled: shuffled, plan };
+    const b = inputB(test, values(n * k), pass === 'forward' ? k : columns, type, permuted);
+    const common = { a: a.tensor, b: b.tensor, m, columns, k, type, bPermuted: permuted, plan };
     /** The product in float64. @param {number} i @param {number} j */
     const product = (i, j) => {
       let sum = 0;

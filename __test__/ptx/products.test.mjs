@@ -12,10 +12,10 @@ import { checkGlu, checkProduct } from './product.mjs';
 
 /** @typedef {import('./product.mjs').Product} Product */
 
-const relay = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 };
-const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'async', ahead: 2 };
-const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'relay', ahead: 1, direct: true };
-const copied = { bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'copy', direct: true };
+const relay = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'ld', ahead: 2 };
+const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'cp', ahead: 2 };
+const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'ld', ahead: 1, direct: true };
+const copied = { bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'tma', direct: true };
 
 /** Kernels on a stand-in that are not tested before their use. @param {Parameters<typeof ptxDevice>[0]} [options] */
 function untested(options) {
@@ -49,11 +49,11 @@ const PRODUCTS = /** @type {Product[]} */ ([
   { form: 'NN', m: 136, n: 72, k: 128, beta: -0.75, bias: true, plan: planOf(copied) },
   { form: 'NN', m: 136, n: 72, k: 192, half: true, dual: true, residual: true, plan: planOf(copied, { wave: 3, tail: 2 }) },
   { form: 'NN', m: 136, n: 72, k: 160, plan: planOf(copied, { splits: 2 }) },
-  { form: 'NT', m: 136, n: 96, k: 96, half: true, shuffled: true, plan: planOf(copied) },
-  { form: 'NN', m: 136, n: 96, k: 96, half: true, shuffled: true, plan: planOf(copied) },
-  { form: 'NT', m: 136, n: 96, k: 160, half: true, dual: true, residual: true, shuffled: true, plan: planOf(copied, { wave: 3, tail: 2 }) },
-  { form: 'NT', m: 72, n: 64, k: 96, type: 'f16', alpha: 0.5, beta: -0.75, bias: true, shuffled: true, plan: planOf(copied) },
-  { form: 'NT', m: 136, n: 64, k: 160, shuffled: true, plan: planOf(copied, { splits: 2 }) },
+  { form: 'NT', m: 136, n: 96, k: 96, half: true, permuted: true, plan: planOf(copied) },
+  { form: 'NN', m: 136, n: 96, k: 96, half: true, permuted: true, plan: planOf(copied) },
+  { form: 'NT', m: 136, n: 96, k: 160, half: true, dual: true, residual: true, permuted: true, plan: planOf(copied, { wave: 3, tail: 2 }) },
+  { form: 'NT', m: 72, n: 64, k: 96, type: 'f16', alpha: 0.5, beta: -0.75, bias: true, permuted: true, plan: planOf(copied) },
+  { form: 'NT', m: 136, n: 64, k: 160, permuted: true, plan: planOf(copied, { splits: 2 }) },
 ]);
 
 for (const product of PRODUCTS) {
@@ -76,7 +76,7 @@ for (const product of PRODUCTS) {
       stores && residual ? 'read' : 'none',
       stores && dual ? 'write' : 'none',
       // Partial sums, and tensor maps.
-      split || plan.tiling.load === 'copy' ? 'write' : 'none',
+      split || plan.tiling.load === 'tma' ? 'write' : 'none',
     ]);
     kernel.access.forEach((/** @type {string} */ how, /** @type {number} */ i) => {
       if (how === 'none') assert.deepEqual(bindings[i], bindings[0], 'A stands in for what is not touched');
@@ -85,7 +85,7 @@ for (const product of PRODUCTS) {
 }
 
 test('SwiGLU and its gradient: one kernel each, of what was declared', () => {
-  for (const [pass, tiling, type, shuffled = false] of /** @type {const} */ ([
+  for (const [pass, tiling, type, permuted = false] of /** @type {const} */ ([
     ['forward', { ...relay, bn: 128 }, 'bf16'],
     ['forward', { ...direct, bn: 128 }, 'f16'],
     ['forward', { ...copied, bn: 128 }, 'bf16', true],
@@ -95,14 +95,14 @@ test('SwiGLU and its gradient: one kernel each, of what was declared', () => {
     ['backward', { ...copied, bn: 128 }, 'bf16', true],
   ])) {
     const { vk, kernels, ran } = untested();
-    const [columns, k] = [shuffled ? 96 : 72, tiling.load === 'copy' ? 96 : 72];
-    const dispatches = checkGlu(vk, kernels, { pass, m: 72, columns, k, type, shuffled, plan: planOf(tiling) });
+    const [columns, k] = [permuted ? 96 : 72, tiling.load === 'tma' ? 96 : 72];
+    const dispatches = checkGlu(vk, kernels, { pass, m: 72, columns, k, type, permuted, plan: planOf(tiling) });
     assert.equal(dispatches.length, 1);
     assert.deepEqual(
       ran[0].kernel.access,
       pass === 'forward'
-        ? ['read', 'read', 'write', 'none', 'none', 'write', tiling.load === 'copy' ? 'write' : 'none']
-        : ['read', 'read', 'write', 'none', 'read', 'none', tiling.load === 'copy' ? 'write' : 'none'],
+        ? ['read', 'read', 'write', 'none', 'none', 'write', tiling.load === 'tma' ? 'write' : 'none']
+        : ['read', 'read', 'write', 'none', 'read', 'none', tiling.load === 'tma' ? 'write' : 'none'],
     );
   }
 });
@@ -140,7 +140,7 @@ test('a workspace of the caller, at an offset, and its size', () => {
 test('parts that are more than a binding can be: an error where the plan asks for them', () => {
   const { vk, kernels } = untested({ info: { maxStorageBufferRange: 65_536 } });
   const [a, b, c] = [0, 1, 2].map(() => vk.createBuffer(65_536));
-  const tiling = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 };
+  const tiling = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'ld', ahead: 2 };
   const product = (/** @type {number} */ splits) => ({
     ...{ a, b, c, m: 64, n: 64, k: 256, transB: true, aType: /** @type {const} */ ('bf16'), bType: /** @type {const} */ ('bf16') },
     plan: planOf(tiling, { splits }),
@@ -166,20 +166,23 @@ test('products that the kernels cannot take: an error where the plan asks for th
   refused({ aType: 'f32', precision: 'bf16' }, /must both be stored in the half type/);
   assert.throws(
     () => kernels.matmul({ ...args, plan: { kernel: 'ptx', tiling: 'high' } }),
-    /plan.tiling must be one of tall, .*, got high/,
+    /plan.tiling must be one of m256n128-ld, .*, got high/,
   );
   assert.throws(() => kernels.matmul({ ...args, transA: true, plan: planOf(direct) }), /rows contiguous/);
   const off = createKernels(vk, { ptx: false });
   assert.throws(() => off.matmul(args), /the device takes no PTX, or it is turned off/);
 });
 
-test('a shuffled B: kernels that were measured to be faster, any other where it is given, and errors that say why not', async () => {
-  const { vk, kernels, ran } = smallDevice({}, planOf(copied, { shuffled: true }));
+test('a permuted B: kernels that were measured to be faster, any other where it is given, and errors that say why not', async () => {
+  const { vk, kernels, ran } = smallDevice({}, planOf(copied, { permuted: true }));
   const [a, b, c] = [0, 1, 2].map(() => vk.createBuffer(1 << 18));
   const args = /** @type {any} */ ({ m: 136, n: 96, k: 96, transB: true, aType: 'bf16', bType: 'bf16', cType: 'bf16' });
   const forms = [args, { ...args, transB: false }, { ...args, glu: 'forward', n: 128 }, { ...args, transB: false, glu: 'backward' }];
   const warnings = await warningsOf(() => {
-    for (const form of forms) assert.equal(kernels.takesShuffled(form), true);
+    for (const form of forms) assert.equal(kernels.takesPermuted(form), true);
+    assert.equal(kernels.matmulPlan({ ...args, bPermuted: true, a, b, c }).tiling, copied);
+    // The former names.
+    assert.equal(kernels.takesShuffled(args), true);
     assert.equal(kernels.matmulPlan({ ...args, bShuffled: true, a, b, c }).tiling, copied);
   });
   assert.deepEqual([warnings, ran.length], [[], 4], 'each kernel is tested once');
@@ -191,36 +194,36 @@ test('a shuffled B: kernels that were measured to be faster, any other where it 
     { aType: 'f32', precision: 'bf16' },
     { b: { buffer: b, offset: 4 } },
   ];
-  for (const more of no) assert.equal(kernels.takesShuffled({ ...args, ...more }), false, JSON.stringify(more));
-  assert.equal(kernels.takesShuffled({ ...args, glu: 'forward' }), false, 'gates and ups of 48 columns');
+  for (const more of no) assert.equal(kernels.takesPermuted({ ...args, ...more }), false, JSON.stringify(more));
+  assert.equal(kernels.takesPermuted({ ...args, glu: 'forward' }), false, 'gates and ups of 48 columns');
   assert.throws(
-    () => kernels.takesShuffled({ ...args, glu: /** @type {any} */ ('both') }),
-    /takesShuffled: glu must be 'forward' or 'backward', got both/,
+    () => kernels.takesPermuted({ ...args, glu: /** @type {any} */ ('both') }),
+    /takesPermuted: glu must be 'forward' or 'backward', got both/,
   );
 
-  const shuffled = { ...args, a, b, c, bShuffled: true };
+  const permuted = { ...args, a, b, c, bPermuted: true };
   for (const [more, message] of /** @type {[object, RegExp][]} */ ([
-    [{ n: 72 }, /cannot take this product: a shuffled B must have columns and depth in multiples of 32, not 72 and 96/],
+    [{ n: 72 }, /cannot take this product: a permuted B must have columns and depth in multiples of 32, not 72 and 96/],
     [{ aType: 'f32', bType: 'f32', cType: 'f32' }, /the plan cannot run: matrix units do not multiply in f32/],
-    [{ transA: true, transB: false }, /a shuffled B is of NN and NT/],
-    [{ plan: { kernel: 'coop' } }, /only kernels in PTX take a B that is shuffled/],
-    [{ plan: planOf(relay) }, /a shuffled B needs copies/],
+    [{ transA: true, transB: false }, /a permuted B is of NN and NT/],
+    [{ plan: { kernel: 'coop' } }, /only kernels in PTX take a B that is permuted/],
+    [{ plan: planOf(relay) }, /a permuted B needs copies/],
   ]))
-    assert.throws(() => kernels.matmul({ ...shuffled, ...more }), message);
+    assert.throws(() => kernels.matmul({ ...permuted, ...more }), message);
   assert.throws(
     () =>
       kernels.matmulGroup(
-        [0, 1].map(() => ({ ...shuffled, cType: 'f32' })),
-        { tiling: 'wide' },
+        [0, 1].map(() => ({ ...permuted, cType: 'f32' })),
+        { tiling: 'm128n256-cp' },
       ),
-    /product 0 has B shuffled/,
+    /product 0 has B permuted/,
   );
-  assert.throws(() => createKernels(vk, { ptx: false }).matmul(shuffled), /the device takes no PTX, or it is turned off/);
+  assert.throws(() => createKernels(vk, { ptx: false }).matmul(permuted), /the device takes no PTX, or it is turned off/);
   // Where none was measured, a plan of the package.
   const { kernels: unmeasured } = untested();
-  for (const form of forms) assert.equal(unmeasured.takesShuffled(form), false);
-  const { tiling } = unmeasured.matmulPlan(shuffled);
-  assert.equal(/** @type {any} */ (tiling).load, 'copy');
+  for (const form of forms) assert.equal(unmeasured.takesPermuted(form), false);
+  const { tiling } = unmeasured.matmulPlan(permuted);
+  assert.equal(/** @type {any} */ (tiling).load, 'tma');
 });
 
 test('the chooser takes PTX on Hopper, where it was measured to be faster', () => {
@@ -272,7 +275,7 @@ async function warningsOf(body) {
 function smallDevice(options, plan) {
   const device = ptxDevice(options);
   const context = new KernelContext(device.vk);
-  context.tuning = { ...context.tuning, ptxPlan: () => plan, shuffledPlan: () => plan };
+  context.tuning = { ...context.tuning, ptxPlan: () => plan, permutedPlan: () => plan };
   return { ...device, kernels: matmulKernels(context) };
 }
 
@@ -338,7 +341,10 @@ for (const [fault, edit, message] of FAULTS) {
   test(`a kernel with ${fault} is not used, and a warning says so once`, async () => {
     const { kernels, ran } = smallDevice({ edit: /** @type {any} */ (edit) }, planOf(relay));
     const warnings = await warningsOf(() => {
-      assert.equal(kernels.matmulPlan(SMALL).kernel, 'coop');
+      const { kernel, because = '', fallback } = kernels.matmulPlan(SMALL);
+      assert.deepEqual([kernel, fallback], ['coop', true]);
+      assert.match(because, /^the PTX kernels cannot take it: /);
+      assert.match(because, message);
       assert.equal(kernels.matmulPlan({ ...SMALL, k: 64 }).kernel, 'coop');
       assert.equal(ran.length, 1, 'no further kernel is tried');
       assert.throws(() => kernels.matmulPlan({ ...SMALL, plan: planOf(relay) }), message);
@@ -354,7 +360,9 @@ test('a kernel that is first needed while a graph is recorded is not tested and 
   const { kernels, record, ran } = smallDevice({}, planOf(relay));
   const warnings = await warningsOf(() => {
     record(true);
-    assert.equal(kernels.matmulPlan(SMALL).kernel, 'coop');
+    const { kernel, because = '', fallback } = kernels.matmulPlan(SMALL);
+    assert.deepEqual([kernel, fallback], ['coop', true]);
+    assert.match(because, /^the PTX kernels cannot take it: .*a graph is being recorded/);
     record(false);
     assert.equal(kernels.matmulPlan(SMALL).kernel, 'coop', 'the same product has the same kernel from then on');
     assert.equal(kernels.matmulPlan({ ...SMALL, k: 64 }).kernel, 'ptx');

@@ -7,17 +7,17 @@ import { KernelContext } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { productFault } from '../../kernels/hopper/form.mjs';
-import { SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
+import { SIMT_TILINGS } from '../../kernels/hopper/tilings.mjs';
 import { simt, simtFault } from '../../kernels/hopper/simt.mjs';
 import { ptxPlan } from '../../kernels/hopper/tables.mjs';
 import { ptxDevice } from './device.mjs';
 import { checkProduct } from './product.mjs';
 
-/** @typedef {import('../../kernels/hopper/simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('../../kernels/hopper/simt.mjs').SimtTiling} SimtTiling */
 /** @typedef {import('./product.mjs').Product} Product */
 
-const small = /** @type {SimtPlan} */ ({ bm: 32, bn: 64, bk: 8, stages: 3, warps: [2, 1], tm: 4, tn: 8, blocks: 1 });
-const deep = /** @type {SimtPlan} */ ({ ...small, bk: 16, stages: 2 });
+const small = /** @type {SimtTiling} */ ({ bm: 32, bn: 64, bk: 8, stages: 3, warps: [2, 1], tm: 4, tn: 8, blocks: 1 });
+const deep = /** @type {SimtTiling} */ ({ ...small, bk: 16, stages: 2 });
 const FORM = /** @type {const} */ ({ type: 'f32', transA: false, transB: true });
 
 /** Kernels on a stand-in that are not tested before their use. @param {Parameters<typeof ptxDevice>[0]} [options] */
@@ -53,7 +53,7 @@ for (const form of /** @type {const} */ (['NT', 'NN', 'TN', 'TT'])) {
     }
   });
   test(`${form} by the measured tilings`, () => {
-    for (const tiling of Object.keys(SIMT_PLANS)) {
+    for (const tiling of Object.keys(SIMT_TILINGS)) {
       const { vk, kernels } = untested();
       checkProduct(vk, kernels, { form, type: 'f32', m: 132, n: 136, k: 12, pad: 4, bias: true, plan: { kernel: 'ptx', tiling } });
     }
@@ -127,16 +127,16 @@ test('a product in f32 is divided so that it fills the device: whole waves, a ta
   const plan = (/** @type {string} */ form, /** @type {number} */ m, /** @type {number} */ n, /** @type {number} */ k) =>
     ptxPlan({ m, n, k, transA: form[0] === 'T', transB: form[1] === 'T', precision: 'f32' });
   for (const [form, m, n, k, tiling] of /** @type {const} */ ([
-    ['TN', 1536, 384, 12544, 'simtTall'],
-    ['TN', 384, 1536, 12544, 'simtWide'],
-    ['TN', 384, 384, 12544, 'simtSquare'],
-    ['NT', 12544, 384, 1536, 'simtTall'],
-    ['NT', 12544, 1152, 384, 'simtTall'],
-    ['NN', 4096, 4096, 4096, 'simtTall'],
+    ['TN', 1536, 384, 12544, 'm256n128-f32'],
+    ['TN', 384, 1536, 12544, 'm128n256-f32'],
+    ['TN', 384, 384, 12544, 'm128n128-f32'],
+    ['NT', 12544, 384, 1536, 'm256n128-f32'],
+    ['NT', 12544, 1152, 384, 'm256n128-f32'],
+    ['NN', 4096, 4096, 4096, 'm256n128-f32'],
   ])) {
     const { splits = 1, wave = 0, tail = 1, ...chosen } = plan(form, m, n, k) ?? assert.fail();
     assert.equal(chosen.tiling, tiling, `${m} ${n} ${k}`);
-    const { bm, bn, blocks } = SIMT_PLANS[tiling];
+    const { bm, bn, blocks } = SIMT_TILINGS[tiling];
     const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
     // Time in units of a tile with its whole depth, and what it would be were all multiprocessors at work throughout.
     const all = 132 * blocks;

@@ -3,6 +3,34 @@
 import { formatCount, formatFlops, formatNumber } from './progress.mjs';
 
 /**
+ * GPU time of a line of the model.
+ * @typedef {object} KernelTime
+ * @property {string} role what runs there, and the line
+ * @property {number} count dispatches
+ * @property {number} microseconds
+ * @property {number} flops floating-point operations of products, 2 for each multiplication
+ * @property {import('../../nn/compile/explain.mjs').ProductChoice[]} products by which kernels products are computed, and why
+ */
+
+/**
+ * The products of a step as a table, each once: by which kernel it is computed, and why; fallbacks first.
+ * @param {KernelTime[]} times
+ * @returns {string[]} lines; none without products
+ */
+export function productLines(times) {
+  const distinct = new Map(times.flatMap(({ products }) => products.map((choice) => [Object.values(choice).join('\n'), choice])));
+  if (distinct.size === 0) return [];
+  const choices = [...distinct.values()].sort((a, b) => Number(b.fallback) - Number(a.fallback));
+  const rows = choices.map(({ product, kernel, because, fallback }) => [product, kernel, `${fallback ? 'FALLBACK: ' : ''}${because}`]);
+  const all = [['product', 'kernel', 'because'], ...rows];
+  const widths = [0, 1].map((column) => Math.max(...all.map((row) => row[column].length)));
+  const lines = all.map(([product, kernel, because]) => `${product.padEnd(widths[0])}  ${kernel.padEnd(widths[1])}  ${because}`);
+  const fallbacks = choices.filter(({ fallback }) => fallback).length;
+  if (fallbacks > 0) lines.push(`${fallbacks} of ${rows.length} products run on a fallback: \`helios-vk tune\` may find faster kernels`);
+  return lines;
+}
+
+/**
  * A profile as a table. Rows of one name are added up; names beyond the first `most` share one line.
  * @param {import('../../index.js').Profile} profile
  * @param {number} [most] names at most

@@ -310,17 +310,18 @@ export class Trainer {
   /**
    * GPU time of a step, by line of the model and the operations there, from timestamps around each dispatch; with several processes
    * without the optimizer. It trains one step more, so call it at the end of a run.
-   * @returns {Promise<{ role: string, count: number, microseconds: number, flops: number }[]>} longest first
+   * @returns {Promise<import('./profile.mjs').KernelTime[]>} longest first
    */
   async kernelTimes() {
     await this.settle();
     stepBatch(this.tokens, this.share, this.stepsDone, this.batch, this.skip);
     const times = this.compiled.profile(/** @type {any} */ (this.batch));
-    return times.map(({ origin, operations, dispatches, microseconds, flops }) => ({
+    return times.map(({ origin, operations, dispatches, microseconds, flops, products }) => ({
       role: origin ? `${operations} (${origin})` : operations,
       count: dispatches,
       microseconds,
       flops,
+      products,
     }));
   }
 

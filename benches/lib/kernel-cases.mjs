@@ -1,7 +1,7 @@
 // What benches/kernels.mjs times: every kernel, in the shapes of a training step and in large ones.
 
 import { optimizerState, ropeTable } from '../../kernels/index.mjs';
-import { PLANS } from '../../kernels/hopper/plans.mjs';
+import { GEMM_TILINGS } from '../../kernels/hopper/tilings.mjs';
 
 /** @typedef {import('../../kernels/base.mjs').DType} DType */
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
@@ -282,11 +282,11 @@ export function cases(quick) {
   }
 
   const P = quick ? 1 << 16 : 1 << 26;
-  for (const [copyType, shuffled] of /** @type {const} */ ([[undefined], ['bf16'], ['f16'], ['bf16', true]])) {
+  for (const [copyType, permuted] of /** @type {const} */ ([[undefined], ['bf16'], ['f16'], ['bf16', true]])) {
     list.push({
-      name: `adamw${copyType ? ` + ${copyType} copy` : ''}${shuffled ? ' + shuffled' : ''}`,
+      name: `adamw${copyType ? ` + ${copyType} copy` : ''}${permuted ? ' + permuted' : ''}`,
       shape: `${P}`,
-      bytes: P * (28 + (copyType ? 2 : 0) + (shuffled ? 2 : 0)),
+      bytes: P * (28 + (copyType ? 2 : 0) + (permuted ? 2 : 0)),
       build: (k, b) => {
         const state = optimizerState({ rate: 1e-4, step: 10 });
         // As `optimizerAdvance` would leave it.
@@ -299,7 +299,7 @@ export function cases(quick) {
           state: b.data(state),
           count: P,
           ...(copyType ? { copy: b.output(P, copyType), copyType } : {}),
-          ...(shuffled ? { shuffled: b.output(P, copyType) } : {}),
+          ...(permuted ? { permuted: b.output(P, copyType) } : {}),
         });
       },
     });
@@ -444,8 +444,8 @@ function gluCases(m, columns, k) {
   const shape = `${m}×${columns}×${k}`;
   const [wide, h] = [2 * m * columns, m * columns];
   const common = { m, columns, k, type };
-  /** @type {[name: string, tiling: import('../../kernels/hopper/form.mjs').GemmPlan][]} */
-  const tilings = Object.entries(PLANS).filter(([, { load }]) => load === 'relay');
+  /** @type {[name: string, tiling: import('../../kernels/hopper/form.mjs').GemmTiling][]} */
+  const tilings = Object.entries(GEMM_TILINGS).filter(([, { load }]) => load === 'ld');
   const supported = (/** @type {Kernels} */ kernels) => need(kernels.matmulSupports(type), `no matrix units for ${type}`);
   const one = { shape, arithmetic: type };
   const types = { aType: type, bType: type, cType: type };

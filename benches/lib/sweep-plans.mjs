@@ -1,6 +1,6 @@
 // What benches/kernels-matmul.mjs sweeps over: shapes and groups.
 
-import { planName as productPlanName } from '../../kernels/tuning/candidates.mjs';
+import { planName as productPlanName } from '../../kernels/matmul/words.mjs';
 import { shapeOf } from '../../kernels/tuning/table.mjs';
 
 // The four target shapes, then the products of the 300M model at 512 tokens: forward NT, input gradient NN, weight
@@ -52,8 +52,8 @@ export const GROUPS = {
   'bf16-half': { precision: 'bf16', aType: 'bf16', bType: 'bf16', cType: 'bf16', few: true, extra: true },
   // Kernels in PTX beside the plan that SPIR-V has for a product; results in half precision but for weight gradients.
   ptx: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, extra: true },
-  // Products of the same kernels with B as it is and shuffled, alone and with SwiGLU, timed in turn.
-  shuffled: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, turns: true, extra: true },
+  // Products of the same kernels with B as it is and permuted, alone and with SwiGLU, timed in turn.
+  permuted: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, turns: true, extra: true },
   glu: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, turns: true, glu: true, extra: true },
   bf16x3: { precision: 'bf16x3', few: true },
   // Weight gradients that accumulate: C is read, from memory rather than from cache.

@@ -1,9 +1,9 @@
 // The part of benches/kernels-matmul.mjs that times plans of a product in turn: clocks change over seconds, by more than these plans
-// differ. What is compared is B as it is and B shuffled, of products alone or with SwiGLU.
+// differ. What is compared is B as it is and B permuted, of products alone or with SwiGLU.
 
-import { planFault } from '../../kernels/hopper/form.mjs';
-import { PLANS } from '../../kernels/hopper/plans.mjs';
-import { planName } from '../../kernels/tuning/candidates.mjs';
+import { gemmFault } from '../../kernels/hopper/form.mjs';
+import { GEMM_TILINGS } from '../../kernels/hopper/tilings.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
 import { timedProduct } from '../../kernels/tuning/measure.mjs';
 import { shapeOf } from '../../kernels/tuning/table.mjs';
 import { median } from '../../kernels/tuning/values.mjs';
@@ -14,13 +14,13 @@ import { SWIGLU, WEIGHTS, shapeName } from './sweep-plans.mjs';
 /** Samples of each plan, each of some milliseconds. */
 const ROUNDS = 11;
 
-/** The plans of tall tiles that take a product, with B as it is and then shuffled. @param {Shape} shape @param {'forward' | 'backward' | undefined} glu */
+/** The plans of tall tiles that take a product, with B as it is and then permuted. @param {Shape} shape @param {'forward' | 'backward' | undefined} glu */
 function plansOf({ form }, glu) {
   const of = /** @type {const} */ ({ type: 'bf16', transA: form[0] === 'T', transB: form[1] === 'T', half: true, glu });
-  return [false, true].flatMap((shuffled) =>
-    Object.entries(PLANS)
-      .filter(([, plan]) => plan.bm === 256 && !planFault(plan, { ...of, shuffled }))
-      .map(([tiling]) => ({ kernel: /** @type {const} */ ('ptx'), tiling, ...(shuffled ? { shuffled } : {}) })),
+  return [false, true].flatMap((permuted) =>
+    Object.entries(GEMM_TILINGS)
+      .filter(([, plan]) => plan.bm === 256 && !gemmFault(plan, { ...of, permuted }))
+      .map(([tiling]) => ({ kernel: /** @type {const} */ ('ptx'), tiling, ...(permuted ? { permuted } : {}) })),
   );
 }
 

@@ -6,8 +6,9 @@ import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { KernelContext } from '../../kernels/base.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
-import { planName, ptxPlans, sensible, splitsFor, tilings } from '../../kernels/tuning/candidates.mjs';
+import { nameOf } from '../../kernels/hopper/tilings.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
+import { ptxPlans, sensible, splitsFor, tilings } from '../../kernels/tuning/candidates.mjs';
 import { duel, timedProduct } from '../../kernels/tuning/measure.mjs';
 import { identityOf, tableFile, tryToWrite } from '../../kernels/tuning/stored.mjs';
 import { isSameFile } from './options.mjs';
@@ -20,7 +21,7 @@ import { DEVICE_LOST, HOPELESS, Journal, isDeviceLost } from './journal.mjs';
 const CANDIDATES_SHARE = 0.85;
 /** Number of tilings for which every way to split K is timed: the fastest ones without a split. */
 const SPLIT_TILINGS = 6;
-/** In class `shuffled`: B not permuted, with the package's plan for that. */
+/** In class `permuted`: B as it is, by the plan that the package has for that. */
 const NATURAL = { kernel: 'natural' };
 /** Rounds of the final comparison. */
 const ROUNDS = 15;
@@ -61,7 +62,7 @@ function typesOf({ name, shape }) {
   if (name === 'f32' || name === 'bf16x3')
     return kernels.matmulSupports(name) && { precision: name, aType: 'f32', bType: 'f32', cType: 'f32' };
   const half = /** @type {const} */ (['bf16', 'f16']).find((type) => kernels.matmulSupports(type));
-  if (half === undefined || (name === 'shuffled' && !context.takesPtx)) return undefined;
+  if (half === undefined || (name === 'permuted' && !context.takesPtx)) return undefined;
   if (name === 'mixed') return { precision: half, aType: 'f32', bType: half, cType: 'f32' };
   // As in training: activations and their gradients are halves, weight gradients are not.
   return { precision: half, aType: half, bType: half, cType: shape.form[0] === 'T' ? 'f32' : half };
@@ -70,16 +71,15 @@ function typesOf({ name, shape }) {
 /** The plan that the package chooses, in the form of a table. @param {Job} job @param {any} types @returns {any} */
 function ownPlan({ name, shape: { form, ...sizes } }, types) {
   const args = { ...sizes, ...types, transA: form[0] === 'T', transB: form[1] === 'T' };
-  if (name !== 'shuffled') return tabled(kernels.matmulPlan(args));
-  return kernels.takesShuffled(args) ? { ...tabled(kernels.matmulPlan({ ...args, bShuffled: true })), shuffled: true } : NATURAL;
+  if (name !== 'permuted') return tabled(kernels.matmulPlan(args));
+  return kernels.takesPermuted(args) ? { ...tabled(kernels.matmulPlan({ ...args, bPermuted: true })), permuted: true } : NATURAL;
 }
 
 /** A plan of `matmulPlan` in the form of a table. @param {any} plan @returns {any} */
 function tabled(plan) {
   if (plan.kernel !== 'ptx') return plan;
-  const tiling = Object.entries({ ...PLANS, ...SIMT_PLANS }).find(([, sizes]) => sizes === plan.tiling)?.[0];
   const { splits, wave, tail } = plan;
-  return { kernel: 'ptx', tiling, splits, ...(tail > 1 ? { wave, tail } : {}) };
+  return { kernel: 'ptx', tiling: nameOf(plan.tiling), splits, ...(tail > 1 ? { wave, tail } : {}) };
 }
 
 /**
@@ -88,8 +88,8 @@ function tabled(plan) {
  * @returns {Generator<any, void, void>}
  */
 function* candidates({ name, shape }, types, timeOf) {
-  if (name === 'shuffled') {
-    for (const ways of Object.values(ptxPlans(shape, 'bf16', { shuffled: true }))) yield* ways.slice(0, 2);
+  if (name === 'permuted') {
+    for (const ways of Object.values(ptxPlans(shape, 'bf16', { permuted: true }))) yield* ways.slice(0, 2);
     yield NATURAL;
     return;
   }

@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { takeLock, waiting } from '../../kernels/lock.mjs';
-import { planName } from '../../kernels/tuning/candidates.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
 import { FORMAT, readStored, writeStored } from '../../kernels/tuning/stored.mjs';
-import { lineOf } from '../../kernels/tuning/table.mjs';
+import { currentClass, lineOf } from '../../kernels/tuning/table.mjs';
 import { entriesOf, runChildren } from './journal.mjs';
 import { CommandError } from './link.mjs';
 import { UsageError } from './options.mjs';
@@ -16,7 +16,7 @@ import { MODELS, MODEL_ALIASES, productsOf, productsOfFile } from './tune-shapes
 
 /** @typedef {import('../../kernels/tuning/table.mjs').Shape} Shape */
 /** @typedef {import('../../kernels/tuning/stored.mjs').Stored} Stored */
-/** A product to time, in a class of kernels/tuning/table.mjs. @typedef {{ name: 'half' | 'mixed' | 'bf16x3' | 'f32' | 'shuffled', shape: Shape }} Job */
+/** A product to time, in a class of kernels/tuning/table.mjs. @typedef {{ name: 'half' | 'mixed' | 'bf16x3' | 'f32' | 'permuted', shape: Shape }} Job */
 /**
  * The result for a product.
  * @typedef {object} Result
@@ -33,7 +33,7 @@ import { MODELS, MODEL_ALIASES, productsOf, productsOfFile } from './tune-shapes
  */
 
 /** Classes of products, and the default seconds of a run. */
-const NAMES = /** @type {const} */ (['half', 'f32', 'mixed', 'bf16x3', 'shuffled']);
+const NAMES = /** @type {const} */ (['half', 'f32', 'mixed', 'bf16x3', 'permuted']);
 const DEFAULT_NAMES = 'half,f32';
 const DEFAULT_MODEL = 'gpt-300m';
 const SECONDS = 600;
@@ -70,7 +70,7 @@ function words(option, text, known) {
 export function jobsOf({ shapes, model, tokens, classes = DEFAULT_NAMES }) {
   if (shapes !== undefined && model !== undefined) throw new UsageError('--shapes and --model do not go together');
   if (shapes !== undefined && tokens !== undefined) throw new UsageError('--tokens goes with --model');
-  const names = words('classes', classes, NAMES);
+  const names = words('classes', classes.split(',').map(currentClass).join(','), NAMES);
   const products = shapes
     ? productsOfFile(shapes)
     : words('model', model ?? DEFAULT_MODEL, [...Object.keys(MODELS), ...Object.keys(MODEL_ALIASES)]).flatMap((name) => {
@@ -78,8 +78,8 @@ export function jobsOf({ shapes, model, tokens, classes = DEFAULT_NAMES }) {
         return productsOf(sizes, tokens ?? sizes.tokens);
       });
   const distinct = [...new Map(products.map((shape) => [Object.values(shape).join(' '), shape])).values()];
-  // Only weights are shuffled, and B is not the weights in the product for their gradient (TN).
-  const takes = (/** @type {string} */ name, /** @type {Shape} */ { form }) => name !== 'shuffled' || form[0] === 'N';
+  // Only weights are permuted, and in the product for their gradient (TN) B is not the weights.
+  const takes = (/** @type {string} */ name, /** @type {Shape} */ { form }) => name !== 'permuted' || form[0] === 'N';
   return names.flatMap((name) => distinct.filter((shape) => takes(name, shape)).map((shape) => ({ name, shape })));
 }
 

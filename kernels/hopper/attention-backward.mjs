@@ -1,13 +1,13 @@
-// Gradients of Q, K and V, without atomics: of each two blocks one owns keys, walks over tiles of queries and of dO, and sums
-// dK and dV from transposed scores; the other owns queries, walks over tiles of keys and values, and sums dQ. With
-// P = exp(scale · S - L) and dS = P ∘ (dP - delta): dV = P^T dO, dK = scale · dS^T Q, dQ = scale · dS K.
+// Gradients of Q, K and V, without atomics. Blocks come in pairs. One block owns keys, walks over tiles of queries and of dO, and sums dK and dV
+// from transposed scores. The other owns queries, walks over tiles of keys and values, and sums dQ. With P = exp(scale · S - L) and
+// dS = P ∘ (dP - delta): dV = P^T dO, dK = scale · dS^T Q, dQ = scale · dS K.
 //
-// The blocks of queries are left out where dS is kept for a kernel of their own (attention-kept.mjs).
+// Where dS is kept in memory, a second kernel computes dQ from it and there are no blocks of queries (attention-kept.mjs).
 //
-// Of heads of 128 a thread has no registers for dK and dV at a time: two warpgroups share the rows of a block (attention-paired.mjs).
+// For heads of 128 a thread has too few registers for both dK and dV: two warpgroups share the rows of a block (attention-paired.mjs).
 //
-// Log-sum-exp and delta belong to queries. Where these are columns, the sums of S and dP begin with them, so that a tile's
-// values need no registers of their own: S begins at -L / |scale|, dP at -delta.
+// Log-sum-exp and delta belong to queries. Where queries are columns, the sums of S and dP start from them instead of zero, which saves
+// the registers for a tile's values: S starts at -L / |scale|, dP at -delta.
 
 import { at, f32, vector } from './assembler.mjs';
 import { keep } from './attention-kept.mjs';

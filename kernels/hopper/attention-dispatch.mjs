@@ -1,13 +1,13 @@
-// Attention by the kernels of kernels/hopper/, on devices that take PTX: which calls they can compute, and these as dispatches.
-// A kernel is written when a call first needs it and tested before its first use (see `verifyAttention`); where it fails,
-// the SPIR-V kernels compute attention, and a warning says so.
+// Attention by the kernels of kernels/hopper/, on devices that take PTX: decides which calls they can compute, and makes dispatches.
+// The first call that needs a kernel writes it and tests it (see `verifyAttention`). If a test fails, the SPIR-V kernels compute attention,
+// and a warning says so.
 
 import { ceilDiv } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
 import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes, kernelsOf } from './attention.mjs';
 import { keptBytes, keptParts } from './attention-kept.mjs';
-import { ATTENTION_PLANS } from './plans.mjs';
-import { kernelVerdicts } from './verdicts.mjs';
+import { ATTENTION_TILINGS } from './tilings.mjs';
+import { kernelSelfTests } from './self-test.mjs';
 import { verifyAttention } from './verify-attention.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
@@ -42,17 +42,17 @@ function pushFrom(push, { batch, head }, { heads, tokens, headSize }) {
 const MIN_SCALE = 1e-30;
 
 /**
- * A plan's tiling, itself or by its name in kernels/hopper/plans.mjs.
+ * A plan's tiling, itself or by its name in kernels/hopper/tilings.mjs.
  * @param {string} kernel @param {unknown} tiling @returns {AttentionTiling}
  */
 function tilingOf(kernel, tiling) {
   if (typeof tiling === 'object' && tiling !== null) return /** @type {AttentionTiling} */ (tiling);
-  if (typeof tiling !== 'string' || !Object.hasOwn(ATTENTION_PLANS, tiling)) {
+  if (typeof tiling !== 'string' || !Object.hasOwn(ATTENTION_TILINGS, tiling)) {
     throw new RangeError(
-      `${kernel}: plan.tiling must be one of ${Object.keys(ATTENTION_PLANS).join(', ')}, or a tiling, got ${String(tiling)}`,
+      `${kernel}: plan.tiling must be one of ${Object.keys(ATTENTION_TILINGS).join(', ')}, or a tiling, got ${String(tiling)}`,
     );
   }
-  return ATTENTION_PLANS[tiling];
+  return ATTENTION_TILINGS[tiling];
 }
 
 /**
@@ -60,7 +60,7 @@ function tilingOf(kernel, tiling) {
  * @param {{ verify?: typeof verifyAttention, mostKept?: number }} [options] what tests a kernel before its first use; bytes of dS at a time
  */
 export function ptxAttention(context, { verify = verifyAttention, mostKept } = {}) {
-  const verdictOf = kernelVerdicts(context, 'compute attention');
+  const selfTestOf = kernelSelfTests(context, 'compute attention');
 
   /**
    * Why these kernels cannot take a call, or undefined.
@@ -145,9 +145,9 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
    * graph is recorded.
    * @param {PtxPlan} plan
    */
-  function verdict(plan) {
+  function selfTest(plan) {
     const key = plan.map(keyOf).join(' and ');
-    return verdictOf(key, () => verify({ context, plan, record: (...call) => record(plan, ...call) }));
+    return selfTestOf(key, () => verify({ context, plan, record: (...call) => record(plan, ...call) }));
   }
 
   /**
@@ -176,7 +176,7 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
     if (reason) return refuse(reason);
     const { queries, ...tiling } = tilingOf(kernel, chosen);
     const plan = kernelsOf(keptParts(problem, causal, mostKept).length > 0 ? { ...tiling, queries } : tiling, form);
-    const wrong = plan.map((one) => attentionFault(one.tiling, one.form)).find(Boolean) ?? verdict(plan);
+    const wrong = plan.map((one) => attentionFault(one.tiling, one.form)).find(Boolean) ?? selfTest(plan);
     return wrong ? refuse(wrong) : plan;
   }
 

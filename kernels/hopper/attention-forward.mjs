@@ -1,4 +1,4 @@
-// O = softmax(scale · Q K^T) V and the log-sum-exp of each row: a block owns queries and walks over tiles of keys and values.
+// O = softmax(scale · Q K^T) V and each row's log-sum-exp. A block owns queries and walks over tiles of keys and values.
 
 import { at, f32 } from './assembler.mjs';
 import { firstQuery, tilesOfKeys } from './attention-walk.mjs';

@@ -1,9 +1,9 @@
-// dS by way of memory: the kernel of dK and dV, which has it, leaves it there as halves, and another one computes dQ = scale · dS K. That saves
-// S, dP and their exponentials a second time, and half the products of a walk over keys, for dS written and read once.
+// dS through memory. The kernel of dK and dV computes dS anyway and stores it as halves; a second kernel computes dQ = scale · dS K from it.
+// This saves computing S, dP and their exponentials twice, which is half the products of a walk over keys, and costs one write and one read of dS.
 //
-// It lies in blocks of 64 queries by 64 keys, causal ones alone where these are all that count, and in them by 16 queries and 16 keys, so
-// that a lane has the four words of a left operand side by side. Beyond the last query and key values may be anything: nobody
-// stores what becomes of such queries, and keys that are not there are zeros.
+// dS is stored in blocks of 64 queries by 64 keys; a causal pass stores only the causal ones. Within a block the unit is 16 queries by
+// 16 keys, laid out so that a lane's four words of a left operand are contiguous. Values past the last query are undefined, since
+// nobody stores the results of such queries; keys past the last are zeros.
 
 import { at, vector } from './assembler.mjs';
 import { firstQuery, tilesOfKeys, zeros } from './attention-walk.mjs';

@@ -1,10 +1,10 @@
-// Gradients of Q, K and V where two warpgroups own the same 64 rows. The first computes P = exp(scale · S - L) of a tile and hands it
-// over through shared memory; the second computes dP and dS = P ∘ (dP - delta). Where keys are owned the first sums dV = P^T dO, the second
-// dK = scale · dS^T Q; where queries are, the second sums dQ = scale · dS K. Each has one left operand and one sum in registers, so that
-// dK and dV of heads of 128 come of one walk.
+// Gradients of Q, K and V by two warpgroups that own the same 64 rows. The first computes P = exp(scale · S - L) of a tile and passes it to the
+// second through shared memory. The second computes dP and dS = P ∘ (dP - delta). In a block that owns keys, the first sums dV = P^T dO and the
+// second dK = scale · dS^T Q; in one that owns queries, the second sums dQ = scale · dS K. Each warpgroup keeps one left operand and one
+// sum in registers, so that a single walk computes dK and dV for heads of 128.
 //
-// Both run the same instructions on what belongs to them: owned rows (K or V; Q or dO), the tile that these are multiplied by, and
-// log-sum-exp or delta, with which the sums of S and dP begin: at -L / |scale| and -delta.
+// Both run the same instructions on different data: their owned rows (K or V; Q or dO), the tile to multiply these by, and log-sum-exp or
+// delta, from which the sums of S and dP start: -L / |scale| and -delta.
 
 import { at, f32, vector } from './assembler.mjs';
 import { keep } from './attention-kept.mjs';

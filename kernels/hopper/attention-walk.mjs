@@ -1,4 +1,4 @@
-// What the kernels of attention share: which rows a block owns, how far it walks, and the backward pass's walk over pairs of tiles.
+// What the attention kernels share: the rows that a block owns, how far it walks, and the backward pass's walk over pairs of tiles.
 
 import { f32 } from './assembler.mjs';
 

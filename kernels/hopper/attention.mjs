@@ -1,18 +1,16 @@
-// Flash attention in PTX for Hopper's `wgmma`: what the forward and the backward kernels share, and the kernels' text.
+// Flash attention in PTX for Hopper's `wgmma`: what the forward and backward kernels share, and the entry point that writes a kernel.
 //
-// A block owns 64 rows for each of its warpgroups, or for two that are paired (queries, or keys where it sums dK and dV), and keeps them in
-// registers as left operands. It walks over tiles of the other side, which all its threads copy to shared memory by cp.async some tiles
-// ahead. The sums of a `wgmma` lie in registers just as its left operand does, by pairs of eights of columns, so that
-// probabilities go from one product to the next without leaving registers. Scores are transposed where keys are owned.
+// A block owns 64 rows for each of its warpgroups, or 64 for two paired ones: queries, or keys where it sums dK and dV. It keeps them in
+// registers as left operands and walks over tiles of the other side. All its threads copy the tiles to shared memory by cp.async, some tiles
+// ahead. `wgmma` leaves sums in registers in the layout that it reads left operands in, by pairs of columns out of eight, so that
+// probabilities go from one product to the next without leaving registers. In blocks that own keys, scores are transposed.
 //
-// A tile holds `columns` rows of one tensor and head, in blocks of 64 of the head's elements: lines of 128 bytes, swizzled.
-// The same tile serves as right operand in both orientations: with its rows as columns (K-major, S = Q K^T), or as depth
-// (MN-major, O = P V).
+// A tile holds `columns` rows of one tensor and head, in blocks of 64 of the head's elements: lines of 128 bytes, swizzled. The same tile
+// serves as right operand both ways: with its rows as columns (K-major, S = Q K^T), and with its rows as depth (MN-major, O = P V).
 //
-// dS may stay in memory on its way from the kernel of dK and dV to that of dQ (attention-kept.mjs).
+// dS may go through memory from the kernel of dK and dV to the kernel of dQ (attention-kept.mjs).
 //
-// Exponentials are to the base 2, with the positive factor |scale| log2(e); a negative scale flips the signs of the owned
-// rows that make scores.
+// Exponentials are to base 2, with the positive factor |scale| log2(e). If scale is negative, the owned rows that make scores are negated.
 
 import { Program, at, f32, vector } from './assembler.mjs';
 import { writeBackward } from './attention-backward.mjs';

@@ -1,16 +1,16 @@
-// The copy engine (TMA) fills the stages of B of NN and TN, and of NT where B is shuffled; of TN those of A as well, where it does not go to
-// registers. Of the warpgroup that fetches one warp requests its copies, and one hands on that they have arrived.
+// Stages filled by the copy engine (TMA). It copies B of NN and TN, and of NT where B is permuted; and A of TN, where A does not go to
+// registers. In the fetching warpgroup, one warp requests copies and another forwards their arrival.
 //
-// The engine knows B by a tensor map in five dimensions, so that the lines of a box lie in the order of `columnOf`: the contiguous
-// index, bit 0 of the other one, its bits 3 and 4, bits 1 and 2, and blocks of 32. Of NN lines are depths, which `depthOf` orders, of
-// TN depths in their own order; of NT they are columns. The contiguous index the engine cannot permute: a shuffled B has it in that
-// order in memory. Where both operands are copied nothing is permuted, and three dimensions do: 64 of the contiguous index, the depth,
-// blocks of 64. Each block of threads makes the maps when it begins, in shared memory, and copies them to their place in the workspace, from
-// where the engine reads them: one for each operand that is copied, of a group for each product.
+// A tensor map describes B in five dimensions, which puts the lines of a box in the order of `columnOf`: the contiguous index; then of the
+// other index bit 0, bits 3 and 4, bits 1 and 2, and blocks of 32. For NN lines are depths in the order of `depthOf`, for TN depths in their
+// own order, for NT columns. The engine cannot permute the contiguous index, so a permuted B has that order in memory already.
+// Where both operands are copied nothing is permuted, and three dimensions are enough: 64 of the contiguous index, the depth, and blocks
+// of 64. Each block of threads builds its maps in shared memory when it starts, and copies them to the workspace, from where the engine
+// reads them: one map for each copied operand of each product.
 //
-// Copies announce themselves at barriers in shared memory, which a thread can only ask again and again. Over the branches of such
-// a loop the assembler follows all loads that are open by one scoreboard: those who multiply would wait for the last chunk of A that they
-// have requested when they want the first. So beside A in registers they wait at named barriers, and the second warp asks for them.
+// A copy signals an mbarrier in shared memory, which threads must poll. The assembler tracks all outstanding loads across the branches of
+// a polling loop with one scoreboard: multiplying warps that poll would wait for the last chunk of A that they requested when they need the
+// first. So where A goes to registers they wait at named barriers instead, and the second fetching warp polls for them.
 
 import { at, vector } from './assembler.mjs';
 import { MAP_BYTES, WARPGROUP } from './form.mjs';
@@ -29,18 +29,18 @@ const MAP = { u16: 1, notInterleaved: 0, swizzle64: 2, swizzle128: 3, zeros: 0 }
  * Waits once, at barrier 0, until the barriers of the copies are there: the warp that requests copies, and all that ask for them.
  * @param {Writer} w
  */
-const meet = ({ p, plan, sizes }) => p.do('bar.sync', 0, 32 + (sizes.polling ? plan.warpgroups * WARPGROUP : 32));
+const meet = ({ p, tiling, sizes }) => p.do('bar.sync', 0, 32 + (sizes.polling ? tiling.warpgroups * WARPGROUP : 32));
 
-/** Operands that are copied. @param {import('./form.mjs').GemmPlan} plan @returns {('a' | 'b')[]} */
+/** Operands that are copied. @param {import('./form.mjs').GemmTiling} tiling @returns {('a' | 'b')[]} */
 const operandsOf = ({ direct }) => (direct ? ['b'] : ['a', 'b']);
 
 /**
  * Elements of a box's line, and lines of a box. SwiGLU has as many columns of gates as of ups, which are boxes of their own.
  * @param {Writer} w
  */
-function boxOf({ plan, sizes, form }) {
+function boxOf({ tiling, sizes, form }) {
   if (!form.transB) return { inner: BOX, lines: sizes.depthB };
-  return { inner: sizes.depthB, lines: form.glu ? plan.bn / 2 : plan.bn };
+  return { inner: sizes.depthB, lines: form.glu ? tiling.bn / 2 : tiling.bn };
 }
 
 /**
@@ -49,9 +49,9 @@ function boxOf({ plan, sizes, form }) {
  * @returns {{ operand: number, offset: number, from: Operand[] }[]}
  */
 function boxesOf(w, cursor, depth) {
-  const { p, plan, sizes, form } = w;
+  const { p, tiling, sizes, form } = w;
   // One for each operand: of its blocks of 64 by themselves the engine would take longer to hear than to bring them.
-  if (!plan.direct)
+  if (!tiling.direct)
     return [cursor.m0, cursor.n0].map((first, operand) => {
       return { operand, offset: operand * sizes.bytesA, from: [0, depth, p.b32('shr.u32', first, 6)] };
     });
@@ -60,30 +60,30 @@ function boxesOf(w, cursor, depth) {
   const blockOf = (/** @type {string} */ x) => p.b32('shr.u32', x, 5);
   if (!form.transB) {
     const block = blockOf(depth);
-    const columns = Array.from({ length: plan.bn / BOX }, (_, i) => i * BOX);
+    const columns = Array.from({ length: tiling.bn / BOX }, (_, i) => i * BOX);
     return columns.map((x) => box(2 * sizes.depthB * x, p.b32('add.u32', cursor.n0, x), block));
   }
   if (!form.glu) return [box(0, depth, blockOf(cursor.n0))];
   const gates = p.b32('shr.u32', cursor.n0, 6);
   const ups = p.b32('add.u32', gates, p.b32('shr.u32', w.n, 6));
-  return [gates, ups].map((block, i) => box(i * sizes.depthB * plan.bn, depth, block));
+  return [gates, ups].map((block, i) => box(i * sizes.depthB * tiling.bn, depth, block));
 }
 
 /** Makes the tensor maps of each product's operands; returns the first's address. @param {Writer} w @param {string} lane @param {string} first whether it is lane 0 */
 function makeMaps(w, lane, first) {
-  const { p, plan, sizes, form } = w;
+  const { p, tiling, sizes, form } = w;
   const { inner, lines } = boxOf(w);
   const map = p.b32('add.u32', w.shared, sizes.tensorMap);
   // What is not set must be zero.
   p.do('st.shared.b32', at(p.b32('mad.lo.u32', lane, 4, map)), 0);
   p.do('bar.warp.sync', ALL_LANES);
-  const operands = operandsOf(plan);
+  const operands = operandsOf(tiling);
   const blocks = p.b32('shr.u32', form.transB ? w.n : w.k, 5);
   const set = (/** @type {string} */ field, /** @type {'b32' | 'b64'} */ type, /** @type {Operand[]} */ ...values) =>
     p.do(`tensormap.replace.tile.${field}.shared::cta.b1024.${type}`, at(map), ...values);
-  const box = [inner, ...(plan.direct ? [2, 4, 4, lines / 32] : [plan.bk])];
-  const extents = plan.direct ? [2, 4, 4, blocks] : [w.k];
-  const rank = plan.direct ? 5 : 3;
+  const box = [inner, ...(tiling.direct ? [2, 4, 4, lines / 32] : [tiling.bk])];
+  const extents = tiling.direct ? [2, 4, 4, blocks] : [w.k];
+  const rank = tiling.direct ? 5 : 3;
   // Lines between those that follow each other in a dimension.
   const order = w.major.a === 'k' ? [1, 8, 2, 32] : [1, 2, 8, 32];
   p.guarded(first, () => {
@@ -98,7 +98,7 @@ function makeMaps(w, lane, first) {
     set('fill_mode', 'b32', MAP.zeros);
   });
   let place = p.b64('mad.wide.u32', p.b32('mov.u32', '%ctaid.x'), MAP_BYTES * w.products * operands.length, p.parameter('work'));
-  if (form.parts) place = p.b64('mad.wide.u32', p.b32('sub.u32', w.items, w.whole), 4 * plan.bm * plan.bn, place);
+  if (form.parts) place = p.b64('mad.wide.u32', p.b32('sub.u32', w.items, w.whole), 4 * tiling.bm * tiling.bn, place);
   place = p.b64('and.b64', p.b64('add.u64', place, MAP_BYTES - 1), -MAP_BYTES);
   const made = Array.from({ length: w.products }, (_, g) => operands.map((operand) => ({ g, operand }))).flat();
   for (const [i, { g, operand }] of made.entries()) {
@@ -106,17 +106,17 @@ function makeMaps(w, lane, first) {
     const [address, ld, extent] = names.map((name) => p.parameter(w.products === 1 ? name : `${name}${g}`));
     const line = p.b64('mul.wide.u32', ld, 2);
     // In bytes, of all dimensions but the first.
-    const strides = plan.direct
+    const strides = tiling.direct
       ? order.map((lines) => p.b64('mul.lo.u64', line, lines))
       : [line, p.b64('mul.wide.u32', p.b32('mov.u32', BOX), 2)];
-    const ofBlocks = plan.direct ? '' : p.b32('shr.u32', extent, 6);
+    const ofBlocks = tiling.direct ? '' : p.b32('shr.u32', extent, 6);
     p.guarded(first, () => {
       set('global_address', 'b64', address);
-      if (plan.direct) set('global_dim', 'b32', 0, form.transB ? w.k : extent);
+      if (tiling.direct) set('global_dim', 'b32', 0, form.transB ? w.k : extent);
       else {
         set('global_dim', 'b32', 0, BOX);
         set('global_dim', 'b32', 2, ofBlocks);
-        set('box_dim', 'b32', 2, (operand === 'a' ? plan.bm : plan.bn) / BOX);
+        set('box_dim', 'b32', 2, (operand === 'a' ? tiling.bm : tiling.bn) / BOX);
       }
       strides.forEach((stride, d) => set('global_stride', 'b64', d, stride));
     });
@@ -132,17 +132,17 @@ function makeMaps(w, lane, first) {
 
 /** Requests copies of stage after stage. @param {Writer} w */
 function request(w) {
-  const { p, plan, sizes } = w;
+  const { p, tiling, sizes } = w;
   const lane = p.b32('and.b32', w.tid, 31);
   const first = p.pred('setp.eq.u32', lane, 0);
   const arrivals = p.b32('add.u32', w.shared, sizes.arrivals);
   p.guarded(first, () => {
-    for (let s = 0; s < plan.stages; s++) p.do('mbarrier.init.shared::cta.b64', at(arrivals, 8 * s), 1);
+    for (let s = 0; s < tiling.stages; s++) p.do('mbarrier.init.shared::cta.b64', at(arrivals, 8 * s), 1);
     p.do('fence.mbarrier_init.release.cluster');
   });
   meet(w);
   const maps = makeMaps(w, lane, first);
-  const map = p.registers('b64', operandsOf(plan).length);
+  const map = p.registers('b64', operandsOf(tiling).length);
   const stage = p.b32('mov.u32', 0);
   const walk = w.walk(({ item }) => {
     const take = (/** @type {number} */ g) => map.forEach((one, i) => p.do('add.u64', one, maps, MAP_BYTES * (g * map.length + i)));
@@ -152,7 +152,7 @@ function request(w) {
   const exhausted = p.label();
   p.loop(() => {
     walk.advance(exhausted);
-    for (let k = 0; k < plan.bk; k += sizes.depthB) {
+    for (let k = 0; k < tiling.bk; k += sizes.depthB) {
       const boxes = boxesOf(w, walk.cursor, p.b32('add.u32', walk.depth, k));
       w.emptyBarrier('sync', stage);
       const arrival = p.b32('mad.lo.u32', stage, 8, arrivals);
@@ -169,7 +169,7 @@ function request(w) {
           );
       });
       // Into the second-level cache, so that a stage's copy need not wait for memory.
-      const soon = !plan.direct && plan.ahead ? p.b32('add.u32', walk.depth, plan.ahead * plan.bk) : undefined;
+      const soon = !tiling.direct && tiling.ahead ? p.b32('add.u32', walk.depth, tiling.ahead * tiling.bk) : undefined;
       if (soon)
         p.guarded(p.pred('setp.lt.and.u32', soon, walk.cursor.kEnd, first), () => {
           for (const { operand, from } of boxesOf(w, walk.cursor, soon))
@@ -202,16 +202,16 @@ export function awaitCopies(w, stage) {
 
 /** Hands on that copies have arrived, stage after stage. @param {Writer} w */
 function announce(w) {
-  const { p, plan, sizes } = w;
+  const { p, tiling, sizes } = w;
   const stage = p.b32('mov.u32', 0);
   const arrival = awaitCopies(w, stage);
   const walk = w.walk(() => {});
   const exhausted = p.label();
   p.loop(() => {
     walk.advance(exhausted);
-    for (let k = 0; k < plan.bk; k += sizes.depthB) {
+    for (let k = 0; k < tiling.bk; k += sizes.depthB) {
       arrival();
-      for (let g = 0; g < plan.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
+      for (let g = 0; g < tiling.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
       w.nextStage(stage);
     }
     walk.next();
@@ -221,8 +221,8 @@ function announce(w) {
 
 /** Memory to shared memory by the copy engine, all stages that are empty. @param {Writer} w */
 export function fetchCopies(w) {
-  const { p, plan, sizes } = w;
-  const warp = p.b32('sub.u32', p.b32('shr.u32', w.tid, 5), (plan.warpgroups * WARPGROUP) / 32);
+  const { p, tiling, sizes } = w;
+  const warp = p.b32('sub.u32', p.b32('shr.u32', w.tid, 5), (tiling.warpgroups * WARPGROUP) / 32);
   p.when(p.pred('setp.eq.u32', warp, 0), () => request(w));
   if (!sizes.polling) p.when(p.pred('setp.eq.u32', warp, 1), () => announce(w));
 }

@@ -1,4 +1,4 @@
-// The warpgroup that fetches: memory to the stages of shared memory.
+// The fetching warpgroup: copies operands from memory to the stages of shared memory.
 
 import { at, vector } from './assembler.mjs';
 import { WARPGROUP } from './form.mjs';
@@ -12,18 +12,18 @@ import { CHUNK, lineBytes, moves } from './layout.mjs';
  * @param {Writer} w @param {'a' | 'b'} name
  */
 function mover(w, name) {
-  const { p, plan, sizes } = w;
+  const { p, tiling, sizes } = w;
   const major = w.major[name];
-  const bytes = lineBytes(major, plan.bk);
+  const bytes = lineBytes(major, tiling.bk);
   const perLine = bytes / CHUNK;
-  const permuteX = name === 'b' && w.permuted;
-  const permuteK = Boolean(plan.direct);
+  const permuteX = name === 'b' && w.eightColumns;
+  const permuteK = Boolean(tiling.direct);
   // Where a chunk's eight are reordered among themselves and their neighbours', its four words go to four chunks.
   const spread = major === 'k' ? permuteK : permuteX;
   const list = moves({
     major,
-    bk: plan.bk,
-    extent: name === 'a' ? plan.bm : plan.bn,
+    bk: tiling.bk,
+    extent: name === 'a' ? tiling.bm : tiling.bn,
     threads: WARPGROUP,
     permuteX: major === 'k' && permuteX,
     permuteK: major === 'mn' && permuteK,
@@ -66,17 +66,17 @@ function mover(w, name) {
     offsets: p.registers('b32', list.length),
     address: p.register('b64'),
     /** Bytes from stage to stage. */
-    step: major === 'k' ? p.b32('mov.u32', 2 * plan.bk) : p.register('b32'),
+    step: major === 'k' ? p.b32('mov.u32', 2 * tiling.bk) : p.register('b32'),
   };
 }
 
 /** Points a mover at an item's first stage. @param {Writer} w @param {Mover} mover @param {import('./writer.mjs').Cursor} cursor */
 function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cursor) {
-  const { p, plan } = w;
+  const { p, tiling } = w;
   const { own } = cursor;
   const pointer = own[name];
   p.do('shl.b32', ldBytes, name === 'a' ? own.lda : own.ldb, 1);
-  if (major === 'mn') p.do('mul.lo.u32', step, ldBytes, plan.bk);
+  if (major === 'mn') p.do('mul.lo.u32', step, ldBytes, tiling.bk);
   // Where columns are [gate, up], a tile's are as many of either.
   const paired = name === 'b' && w.form.glu === 'forward';
   const [n, n0] = paired ? [own.n, cursor.n0].map((x) => p.b32('shr.u32', x, 1)) : [own.n, cursor.n0];
@@ -84,8 +84,8 @@ function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cu
   // Rows and columns beyond the last repeat it: nobody stores their results.
   const last = p.b32('sub.u32', name === 'a' ? own.m : n, major === 'k' ? 1 : 8);
   list.forEach((move, i) => {
-    const up = paired && move.x >= w.plan.bn / 2;
-    let within = p.b32('min.u32', p.b32('add.u32', first, up ? move.x - w.plan.bn / 2 : move.x), last);
+    const up = paired && move.x >= w.tiling.bn / 2;
+    let within = p.b32('min.u32', p.b32('add.u32', first, up ? move.x - w.tiling.bn / 2 : move.x), last);
     if (up) within = p.b32('add.u32', within, n);
     if (major === 'k') p.do('mul.lo.u32', offsets[i], within, ldBytes);
     else p.do('mad.lo.u32', offsets[i], within, 2, p.b32('mul.lo.u32', p.b32('add.u32', k, move.k), ldBytes));
@@ -96,8 +96,8 @@ function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cu
 
 /** What both ways share: the operands, and the walk over all stages. @param {Writer} w */
 function fetcher(w) {
-  const { p, plan, form } = w;
-  const names = plan.direct ? /** @type {const} */ (['b']) : /** @type {const} */ (['a', 'b']);
+  const { p, tiling, form } = w;
+  const names = tiling.direct ? /** @type {const} */ (['b']) : /** @type {const} */ (['a', 'b']);
   const movers = names.map((name) => mover(w, name));
   const walk = w.walk((cursor) => {
     for (const mover of movers) aim(w, mover, cursor);
@@ -130,15 +130,15 @@ function fetcher(w) {
  * @param {Writer} w @param {string} stage
  */
 function announceFull(w, stage) {
-  if (w.plan.direct) w.p.do('fence.proxy.async.shared::cta');
-  for (let g = 0; g < w.plan.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
+  if (w.tiling.direct) w.p.do('fence.proxy.async.shared::cta');
+  for (let g = 0; g < w.tiling.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
 }
 
 /** Memory to registers, `ahead` stages before registers to shared memory. @param {Writer} w */
 export function fetchRelay(w) {
-  const { p, plan, sizes } = w;
+  const { p, tiling, sizes } = w;
   const { movers, advance, each } = fetcher(w);
-  const { ahead = 0 } = plan;
+  const { ahead = 0 } = tiling;
   const sets = Array.from({ length: ahead }, () => movers.map(({ list }) => list.map(() => p.registers('b32', 4))));
   const stage = p.b32('mov.u32', 0);
   /** Stages in registers that are not stored yet. */
@@ -183,8 +183,8 @@ export function fetchRelay(w) {
 
 /** Memory to shared memory by cp.async, `ahead` stages open at a time. @param {Writer} w */
 export function fetchAsync(w) {
-  const { p, plan, sizes } = w;
-  const { ahead = 0 } = plan;
+  const { p, tiling, sizes } = w;
+  const { ahead = 0 } = tiling;
   const { movers, advance, each } = fetcher(w);
   const [filling, filled] = [p.b32('mov.u32', 0), p.b32('mov.u32', 0)];
   /** Stages that are copied and not announced. */

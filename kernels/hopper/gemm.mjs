@@ -1,30 +1,30 @@
 // Matrix products in PTX for Hopper's `wgmma`: D = act(alpha · op(A) op(B) + beta · C + bias) + residual, halves summed in f32.
 //
-// A block has warpgroups that multiply and one that fetches. The fetching one keeps stages of shared memory full: with
-// `relay` it holds the next `ahead` stages in registers, with `async` it copies by cp.async, with `copy` it has the copy engine
-// bring them. Each stage has a named barrier for each multiplying warpgroup that says "full", and one that says "empty": they take
-// no shared memory, of which the stages leave none. That a stage is full of copies is said by a barrier in shared memory. With `direct`,
-// A goes from memory to the registers that `wgmma` reads and takes no shared memory.
+// One warpgroup of a block fetches; the others multiply. The fetching one keeps stages of shared memory full. With `ld` it loads the next
+// `ahead` stages to registers and stores them to shared memory; with `cp` it copies by cp.async; with `tma` the copy engine does. Each
+// stage has a named barrier per multiplying warpgroup for "full" and one for "empty". Named barriers take no shared memory, and the stages
+// leave none. Only the arrival of TMA copies needs an mbarrier in shared memory. With `direct`, A goes from memory to the registers
+// that `wgmma` reads and takes no shared memory.
 //
-// Blocks are persistent: a block takes work items b, b + blocks, …, and fetches the next one's first stages while it stores
-// the last one's results. Items are tiles in groups of eight rows of tiles, as in the SPIR-V kernels, then the parts of
-// those tiles whose depth is split: their sums go to a workspace, which `matmul_reduce_tail` adds in order. Which block
-// computes what has no influence on a result.
+// Blocks are persistent: block b computes work items b, b + blocks, …, and fetches the next item's first stages while it stores the last
+// one's results. The items are first the whole tiles, in groups of eight rows of tiles as in the SPIR-V kernels, then the parts of tiles whose
+// depth is split. Sums of parts go to a workspace, and `matmul_reduce_tail` adds them in a fixed order. A result does not depend on which
+// block computes it.
 //
-// A launch may compute a group of products: their tiles follow each other as if they were of one, and only tiles of the last product
-// are split. Weight gradients, each of which has too few tiles for the device, fill it together.
+// One launch may compute a group of products. Their tiles are numbered one product after the other, and only tiles of the last product are
+// split. Weight gradients are grouped: alone each has too few tiles to fill the device, together they do.
 //
 // A product can end in SwiGLU or in its gradient (see `glu.mjs`).
 
-import { planFault } from './form.mjs';
+import { gemmFault } from './form.mjs';
 import { Writer } from './writer.mjs';
 
 /**
  * The text of a kernel, an entry of a module (see `moduleText`).
- * @param {string} name @param {import('./form.mjs').GemmPlan} plan @param {import('./form.mjs').GemmForm} form
+ * @param {string} name @param {import('./form.mjs').GemmTiling} tiling @param {import('./form.mjs').GemmForm} form
  */
-export function gemm(name, plan, form) {
-  const fault = planFault(plan, form);
+export function gemm(name, tiling, form) {
+  const fault = gemmFault(tiling, form);
   if (fault) throw new RangeError(`gemm: ${fault}`);
-  return new Writer(name, plan, form).text();
+  return new Writer(name, tiling, form).text();
 }

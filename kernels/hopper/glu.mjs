@@ -1,9 +1,9 @@
-// SwiGLU and its gradient where a product's tile is stored: y = silu(gate) · up (Shazeer 2020), with s = sigmoid(gate)
+// SwiGLU and its gradient in a product's epilogue: y = silu(gate) · up (Shazeer 2020), with s = sigmoid(gate)
 //
 //   dup = dy · gate · s,   dgate = dy · up · s · (1 + gate - gate · s).
 //
-// Forward, half of a tile's columns are of gate and half of up, of the same units (see `aim` in fetch.mjs): a lane has both. Both
-// are stored for the backward pass, as halves; y comes of the sums before that rounding.
+// Forward, half of a tile's columns are gates and half are the ups of the same units (see `aim` in fetch.mjs), so that a lane has both. Both
+// are stored as halves for the backward pass. y is computed from the sums before they are rounded to halves.
 
 import { at, f32, vector } from './assembler.mjs';
 import { exchange, lanePlaces, packHalves, storeHalves, storePieces, unpackHalves } from './store.mjs';

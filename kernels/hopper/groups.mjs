@@ -1,12 +1,12 @@
-// Products by one launch of a kernel in PTX. The weight gradients of a layer have too few tiles for the device one by one: each would
-// be split in depth, so that parts are written, waited for and read again. Together their tiles fill it, but for the last few, which are split.
+// Several products by one launch of a kernel in PTX. Alone, each weight gradient of a layer has too few tiles to fill the device, and its depth
+// would be split: parts are written, waited for and read again. Together their tiles fill it, and only those of the last wave are split.
 
 import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
-import { MAX_PRODUCTS, addedEarly, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from './form.mjs';
+import { MAX_PRODUCTS, addedEarly, groupDivision, parametersOf, gemmFault, sizesFault, sizesOf } from './form.mjs';
 import { gemm } from './gemm.mjs';
-import { predict } from './model.mjs';
-import { SECOND_PASS } from './plans.mjs';
+import { predict, usWords } from './model.mjs';
+import { SECOND_PASS } from './tilings.mjs';
 import { isSimt } from './simt.mjs';
 import { formName } from '../tuning/table.mjs';
 import { range, tilingOf } from './products.mjs';
@@ -17,25 +17,25 @@ import { verifyGroup } from './verify-products.mjs';
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('../matmul.mjs').MatmulGroupPlan} MatmulGroupPlan */
 /** @typedef {import('./form.mjs').GemmForm} GemmForm */
-/** @typedef {import('./form.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('./form.mjs').GemmTiling} GemmTiling */
 /** @typedef {import('../matmul/types.mjs').Computed} Computed */
 /** @typedef {import('../matmul/types.mjs').Problem} Problem */
 /** @typedef {import('../matmul/types.mjs').PtxProduct} PtxProduct */
 /** @typedef {import('../matmul/types.mjs').Sizes} Sizes */
 
-/** A plan's tiling, which is one for products of halves. @param {Pick<MatmulGroupPlan, 'tiling'>} plan @returns {GemmPlan} */
+/** A plan's tiling, which is one for products of halves. @param {Pick<MatmulGroupPlan, 'tiling'>} plan @returns {GemmTiling} */
 function halvesOf(plan) {
   const tiling = tilingOf(plan);
   if (isSimt(tiling)) throw new RangeError('matmulGroup: plan.tiling must be one for products of halves, not of f32');
   return tiling;
 }
 
-/** Into how many parts the depth of the last tiles is split at most, and the least depth of a part. */
+/** Most parts that the depth of the last tiles is split into, and the least depth of a part. */
 const [MOST_PARTS, LEAST_DEPTH] = [8, 1024];
 /** Microseconds of a launch beside its waves: until its blocks multiply, and until the last one has stored. */
 const LAUNCH_US = 5;
 
-/** The share of a launch's time that it must save: less is not known from as much. */
+/** The least share of a launch's time that grouping must save: less is within the model's error. */
 const LEAST_SAVING = 0.01;
 
 /** What the products of a group have in common. */
@@ -53,8 +53,8 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     for (const [i, problem] of problems.entries()) {
       const reason = ptx.fault(problem);
       if (reason) return `product ${i}: ${reason}`;
-      const { args, aType, cType, dual } = problem;
-      if (args.bShuffled) return `product ${i} has B shuffled`;
+      const { args, aType, bPermuted, cType, dual } = problem;
+      if (bPermuted) return `product ${i} has B permuted`;
       if (aType === 'f32') return `product ${i} is not of halves`;
       if (cType !== 'f32' || dual) return `product ${i} does not store f32 alone`;
       if (args.bias !== undefined || args.residual !== undefined || args.activation !== undefined)
@@ -80,14 +80,14 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     return { type: half, transA, transB, beta: beta !== 0, early, parts, ragged, products: problems.length };
   };
 
-  /** @param {GemmPlan} tiling @param {GemmForm} form */
+  /** @param {GemmTiling} tiling @param {GemmForm} form */
   const keyOf = (tiling, { type, transA, transB, products, ...rest }) =>
     `matmul_ptx_${formName({ transA, transB }).toLowerCase()}_${type}_group${products}/${JSON.stringify(tiling)}/${Object.entries(rest)
       .filter(([, value]) => value)
       .map(([name]) => name)
       .join()}`;
 
-  /** The pipeline of a kernel, written and made at first use. @param {GemmPlan} tiling @param {GemmForm} form */
+  /** The pipeline of a kernel, written and made at first use. @param {GemmTiling} tiling @param {GemmForm} form */
   function pipelineOf(tiling, form) {
     const key = keyOf(tiling, form);
     const made = context.pipelines.get(key);
@@ -157,15 +157,15 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   function misfit(problems, plan) {
     const tiling = halvesOf(plan);
     const sizes = problems.map((problem) => sizesFault(tiling, problem));
-    const wrong = planFault(tiling, formOf(problems, plan)) ?? sizes.find((reason) => reason !== undefined);
+    const wrong = gemmFault(tiling, formOf(problems, plan)) ?? sizes.find((reason) => reason !== undefined);
     if (wrong) return wrong;
     const bytes = 4 * divide(problems, plan).workspaceFloats;
     // The kernels' own workspace is bound whole, also by all that comes later.
     return bytes > context.bindingBytes ? `they take ${bytes} bytes of workspace, a binding has ${context.bindingBytes}` : undefined;
   }
 
-  /** Why the kernel is not used, or '' where it passed its test. @param {GemmPlan} tiling @param {GemmForm} form */
-  const verdict = (tiling, form) => ptx.verdictOf(keyOf(tiling, form), () => verify({ context, tiling, form, divide, records }));
+  /** Why the kernel is not used, or '' where it passed its test. @param {GemmTiling} tiling @param {GemmForm} form */
+  const selfTest = (tiling, form) => ptx.selfTestOf(keyOf(tiling, form), () => verify({ context, tiling, form, divide, records }));
 
   /**
    * The plan by which one launch is fastest, and its microseconds by the rates of the device's tables: waves of blocks, of which the last
@@ -203,20 +203,22 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     const together = fault(problems) ? undefined : fastest(problems);
     if (!together) return undefined;
     const saving = problems.reduce((sum, problem) => sum + (fastest([problem])?.us ?? 0), -together.us);
-    return saving > LEAST_SAVING * together.us ? { plan: together.plan, saving } : undefined;
+    if (saving <= LEAST_SAVING * together.us) return undefined;
+    const because = `model: ${usWords(together.us)} µs in one launch, ${usWords(together.us + saving)} in ${problems.length}`;
+    return { plan: { ...together.plan, because }, saving };
   }
 
   /** The plan by what `choose` says, or undefined, also where the kernel fails its test. @param {Problem[]} problems @returns {MatmulGroupPlan | undefined} */
   function plan(problems) {
     const chosen = choose(problems)?.plan;
-    return chosen && !verdict(halvesOf(chosen), formOf(problems, chosen)) ? chosen : undefined;
+    return chosen && !selfTest(halvesOf(chosen), formOf(problems, chosen)) ? chosen : undefined;
   }
 
   /** Throws where a plan cannot be carried out. @param {Problem[]} problems @param {MatmulGroupPlan} plan */
   function check(problems, plan) {
     const wrong = fault(problems) ?? misfit(problems, plan);
     if (wrong) throw new RangeError(`matmulGroup: one launch cannot compute these products: ${wrong}`);
-    const failed = verdict(halvesOf(plan), formOf(problems, plan));
+    const failed = selfTest(halvesOf(plan), formOf(problems, plan));
     if (failed) throw new RangeError(`matmulGroup: the PTX kernel cannot run on ${context.info.deviceName}: ${failed}`);
   }
 

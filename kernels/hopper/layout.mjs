@@ -1,9 +1,9 @@
-// Where operands lie in shared memory for `wgmma`, as pure functions: swizzles, matrix descriptors, fragments, and the
-// orders in which rows, columns and depth are kept so that every access is 16 bytes wide and free of bank conflicts.
+// The layouts of operands in shared memory for `wgmma`, as pure functions: swizzles, matrix descriptors, fragments, and the orders of rows,
+// columns and depth that make every access 16 bytes wide and free of bank conflicts.
 //
-// Shared memory holds a stage of an operand in one of two forms. With the depth contiguous ("K-major": A of NN and NT, B
-// of NT) a row holds its `bk` halves, 2·bk bytes. With rows or columns contiguous ("MN-major": A of TN, B of NN and TN) a
-// line holds 64 of them for one k, 128 bytes, and blocks of 64 follow each other, `bk` lines each.
+// A stage of an operand has one of two layouts. K-major, with the depth contiguous (A of NN and NT, B of NT): a row holds its `bk` halves,
+// 2·bk bytes. MN-major, with rows or columns contiguous (A of TN, B of NN and TN): a line holds 64 of them at one depth, 128 bytes, and
+// blocks of 64 follow each other, `bk` lines each.
 // A chunk is 16 bytes, eight halves: what a lane moves at a time and what a swizzle permutes.
 
 /** Bytes of a chunk. */
@@ -76,7 +76,7 @@ export const columnOf = (x) => (x & ~31) | (((x >> 1) & 3) << 3) | (((x >> 3) & 
 export const depthOf = columnOf;
 
 /**
- * A matrix whose rows are shuffled: in each 32 elements of a row position p holds element `columnOf(p)`. A 16-bit copy of weights
+ * A matrix whose rows are permuted: in each 32 elements of a row position p holds element `columnOf(p)`. A 16-bit copy of weights
  * W [out, in] in this order serves two products by the copy engine: as B of x Wᵀ, whose depth it is, and as B of dy W, whose columns. Since
  * `columnOf` swaps two pairs of bits, a second time brings the natural order back.
  * @template {Uint16Array | Float32Array | Float64Array} T
@@ -84,12 +84,12 @@ export const depthOf = columnOf;
  * @param {number} columns elements of a row, a multiple of 32
  * @returns {T} a new one
  */
-export function shuffleRows(elements, columns) {
+export function permuteRows(elements, columns) {
   if (!Number.isInteger(columns) || columns < 32 || columns % 32 || elements.length % columns)
-    throw new RangeError(`shuffleRows: ${elements.length} elements are no rows of ${columns}, which must be a multiple of 32`);
-  const shuffled = /** @type {T} */ (elements.slice());
-  for (let i = 0; i < elements.length; i++) shuffled[i] = elements[columnOf(i)];
-  return shuffled;
+    throw new RangeError(`permuteRows: ${elements.length} elements are no rows of ${columns}, which must be a multiple of 32`);
+  const permuted = /** @type {T} */ (elements.slice());
+  for (let i = 0; i < elements.length; i++) permuted[i] = elements[columnOf(i)];
+  return permuted;
 }
 
 /**

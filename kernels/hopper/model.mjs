@@ -1,14 +1,14 @@
-// How long a tiling in PTX takes for a product, by arithmetic: waves of blocks, each of which multiplies over the depth and then stores; a
-// launch; and where the depth is split a second pass, which reads the parts. It decides where no line of a table does.
+// Predicts how long a tiling in PTX takes for a product. A launch runs waves of blocks; each block multiplies over the depth and then
+// stores. Where the depth is split, a second pass reads the parts. The model decides where no line of a table does.
 // __test__/kernels/model.test.mjs compares it with what was timed.
 
-import { planFault, sizesFault, division } from './form.mjs';
-import { PLANS, SECOND_PASS, SIMT_PLANS } from './plans.mjs';
+import { gemmFault, sizesFault, division } from './form.mjs';
+import { GEMM_TILINGS, SECOND_PASS, SIMT_TILINGS } from './tilings.mjs';
 
-/** @typedef {import('../matmul/types.mjs').HalfTiling} HalfTiling */
+/** @typedef {import('../matmul/types.mjs').GemmTilingName} GemmTilingName */
 /** @typedef {import('../matmul/types.mjs').PtxChoice} PtxChoice */
 /** @typedef {import('../matmul/types.mjs').Shaped} Shaped */
-/** @typedef {import('../matmul/types.mjs').SimtTiling} SimtTiling */
+/** @typedef {import('../matmul/types.mjs').SimtTilingName} SimtTilingName */
 
 /**
  * What blocks have to do: `whole` tiles over the depth, and `rest` tiles each in `parts` of `kPerPart`; `area` elements a tile.
@@ -52,36 +52,36 @@ export const BLOCKS = 132;
 
 /** `perDepth` in nanoseconds, and `perTile`. @typedef {[perDepth: number, perTile: number]} Pair */
 /**
- * Of products of halves, by form; `NN/shuffled` and `NT/shuffled` have B shuffled. Fitted to 391 timings on H100s (2026-11-25 and 26: models of
+ * Of products of halves, by form; `NN/permuted` and `NT/permuted` have B permuted. Fitted to 391 timings on H100s (2026-11-25 and 26: models of
  * width 384 and 768 at 16,384 and 65,536 rows, products of the 300M model at 512 to 8,192), with SECOND_PASS and LAUNCH_US as they are. The model
  * says 0.82 to 1.11 of nine times in ten; those outside are far from the fastest.
- * @type {Record<'N' | 'TN' | 'NN/shuffled' | 'NT/shuffled', Partial<Record<HalfTiling, Pair>>>}
+ * @type {Record<'N' | 'TN' | 'NN/permuted' | 'NT/permuted', Partial<Record<GemmTilingName, Pair>>>}
  */
 const HALVES = {
   N: {
-    small: [4.29, 0.53],
-    square: [10.4, 1.05],
-    tall: [14.6, 2.2],
-    tallCached: [15.3, 0.93],
-    tallCopied: [11.2, 2.7],
-    tallCopiedCached: [11.45, 2.45],
+    'm64n64-cp': [4.29, 0.53],
+    'm128n128-ld': [10.4, 1.05],
+    'm256n128-ld': [14.6, 2.2],
+    'm256n128-ld-l1': [15.3, 0.93],
+    'm256n128-tma': [11.2, 2.7],
+    'm256n128-tma-l1': [11.45, 2.45],
   },
   TN: {
-    small: [4.36, 0.55],
-    wide: [15.1, 2.7],
-    tallCopied: [13.6, 0.46],
-    tallCopiedCached: [13.4, 2.25],
-    broadCopied: [14.6, 4.2],
+    'm64n64-cp': [4.36, 0.55],
+    'm128n256-cp': [15.1, 2.7],
+    'm256n128-tma': [13.6, 0.46],
+    'm256n128-tma-l1': [13.4, 2.25],
+    'm256n192-tma': [14.6, 4.2],
   },
-  'NN/shuffled': { tallCopied: [11.5, 2.35], tallCopiedCached: [11.3, 2] },
-  'NT/shuffled': { tallCopied: [12.2, 2.43], tallCopiedCached: [12.1, 2.03] },
+  'NN/permuted': { 'm256n128-tma': [11.5, 2.35], 'm256n128-tma-l1': [11.3, 2] },
+  'NT/permuted': { 'm256n128-tma': [12.2, 2.43], 'm256n128-tma-l1': [12.1, 2.03] },
 };
 const LAUNCH_US = 4.5;
 
-/** Depth from which on tiles of `broadCopied` are not slower (docs/notes/ptx-products.md): a tile's end takes long. */
+/** Depth from which on tiles of `m256n192-tma` are not slower (docs/notes/ptx-products.md): a tile's end takes long. */
 export const BROAD_DEPTH = 2048;
 
-/** Columns up to which `tallCached` has too few tiles in a row that read the same lines of A, and is slower than `tall`. */
+/** Columns up to which `m256n128-ld-l1` has too few tiles in a row that read the same lines of A, and is slower than `m256n128-ld`. */
 const CACHED_COLUMNS = 1024;
 
 /** Most parts of a product of halves, and the least depth of one. */
@@ -92,9 +92,9 @@ const [PARTS, DEPTH] = [8, 512];
  * how much less for each that is copied element by element; microseconds that a tile takes beside its products.
  */
 const SINGLES = {
-  simtTall: { rate: 53.7e12, crosswise: 0.6e12, perTile: 6 },
-  simtWide: { rate: 53.7e12, crosswise: 0.6e12, perTile: 6 },
-  simtSquare: { rate: 52.8e12, crosswise: 2.1e12, perTile: 4 },
+  'm256n128-f32': { rate: 53.7e12, crosswise: 0.6e12, perTile: 6 },
+  'm128n256-f32': { rate: 53.7e12, crosswise: 0.6e12, perTile: 6 },
+  'm128n128-f32': { rate: 52.8e12, crosswise: 2.1e12, perTile: 4 },
 };
 /** The second pass of products in f32; their launch is in `perTile`. */
 const SINGLE_SECOND = { us: 4, bytesPerUs: 3e6 };
@@ -105,30 +105,30 @@ const SINGLE_PARTS = 32;
 
 /**
  * The rates of a tiling for a form, or undefined where none were measured.
- * @param {HalfTiling | SimtTiling} tiling @param {{ transA: boolean, transB: boolean, shuffled?: boolean }} form
+ * @param {GemmTilingName | SimtTilingName} tiling @param {{ transA: boolean, transB: boolean, permuted?: boolean }} form
  * @returns {Rates | undefined}
  */
-export function ratesOf(tiling, { transA, transB, shuffled = false }) {
-  if (Object.hasOwn(SIMT_PLANS, tiling)) {
-    const name = /** @type {SimtTiling} */ (tiling);
-    const { bm, bn, blocks } = SIMT_PLANS[name];
+export function ratesOf(tiling, { transA, transB, permuted = false }) {
+  if (Object.hasOwn(SIMT_TILINGS, tiling)) {
+    const name = /** @type {SimtTilingName} */ (tiling);
+    const { bm, bn, blocks } = SIMT_TILINGS[name];
     const { rate, crosswise, perTile } = SINGLES[name];
     const wave = BLOCKS * blocks;
     const perDepth = (2e6 * bm * bn * wave) / (rate - crosswise * (Number(!transA) + Number(transB)));
     return { wave, half: blocks > 1 ? BLOCKS : 0, perDepth, perTile, launch: 0, second: SINGLE_SECOND };
   }
-  const table = HALVES[transA ? 'TN' : shuffled ? (transB ? 'NT/shuffled' : 'NN/shuffled') : 'N'];
-  const pair = transA && transB ? undefined : table[/** @type {HalfTiling} */ (tiling)];
+  const table = HALVES[transA ? 'TN' : permuted ? (transB ? 'NT/permuted' : 'NN/permuted') : 'N'];
+  const pair = transA && transB ? undefined : table[/** @type {GemmTilingName} */ (tiling)];
   return pair && { wave: BLOCKS, perDepth: pair[0] / 1000, perTile: pair[1], launch: LAUNCH_US, second: SECOND_PASS };
 }
 
 /**
  * Microseconds of a product by a plan, or undefined where no rates of its tiling were measured.
- * @param {Shaped} problem @param {Pick<PtxChoice, 'tiling' | 'shuffled' | 'splits' | 'wave' | 'tail'>} plan
+ * @param {Shaped} problem @param {Pick<PtxChoice, 'tiling' | 'permuted' | 'splits' | 'wave' | 'tail'>} plan
  */
-export function predictPlan({ m, n, k, transA, transB }, { tiling, shuffled, splits, wave, tail }) {
-  const sizes = { ...PLANS, ...SIMT_PLANS }[tiling];
-  const rates = ratesOf(tiling, { transA, transB, shuffled });
+export function predictPlan({ m, n, k, transA, transB }, { tiling, permuted, splits, wave, tail }) {
+  const sizes = { ...GEMM_TILINGS, ...SIMT_TILINGS }[tiling];
+  const rates = ratesOf(tiling, { transA, transB, permuted });
   if (!rates) return undefined;
   const how = division(sizes, { m, n, k }, { blocks: wave ?? rates.wave, splits, tail });
   return predict({ k, ...how, area: sizes.bm * sizes.bn }, rates);
@@ -136,13 +136,13 @@ export function predictPlan({ m, n, k, transA, transB }, { tiling, shuffled, spl
 
 /**
  * The ways to split the depth that are worth looking at, with the microseconds of each.
- * @param {Shaped} problem @param {{ tiling: HalfTiling | SimtTiling, shuffled?: boolean }} tile
+ * @param {Shaped} problem @param {{ tiling: GemmTilingName | SimtTilingName, permuted?: boolean }} tile
  * @returns {Guess[]}
  */
 function waysOf(problem, tile) {
   const { m, n, k, glu } = problem;
   const single = problem.precision === 'f32';
-  const { bm, bn, bk } = { ...PLANS, ...SIMT_PLANS }[tile.tiling];
+  const { bm, bn, bk } = { ...GEMM_TILINGS, ...SIMT_TILINGS }[tile.tiling];
   const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
   const { wave = BLOCKS } = ratesOf(tile.tiling, { ...problem, ...tile }) ?? {};
   /** @type {import('../matmul/types.mjs').Split[]} */
@@ -160,34 +160,35 @@ function waysOf(problem, tile) {
 
 /**
  * The plans in PTX of a product that the model knows, each tiling by its fastest way, the fastest first.
- * @param {Shaped} problem @param {{ shuffled?: boolean }} [options] of a product whose B is shuffled
+ * @param {Shaped} problem @param {{ permuted?: boolean }} [options] of a product whose B is permuted
  * @returns {Guess[]}
  */
-export function guesses(problem, { shuffled = false } = {}) {
+export function guesses(problem, { permuted = false } = {}) {
   const { n, k, transA, transB, precision, glu } = problem;
-  const form = /** @type {const} */ ({ type: 'bf16', transA, transB, shuffled, glu, half: glu !== undefined });
-  /** @type {(HalfTiling | SimtTiling)[]} */
+  const form = /** @type {const} */ ({ type: 'bf16', transA, transB, permuted, glu, half: glu !== undefined });
+  /** @type {(GemmTilingName | SimtTilingName)[]} */
   const tilings =
     precision === 'f32'
-      ? ['simtTall', 'simtWide', 'simtSquare']
-      : /** @type {HalfTiling[]} */ (Object.keys(PLANS)).filter(
+      ? ['m256n128-f32', 'm128n256-f32', 'm128n128-f32']
+      : /** @type {GemmTilingName[]} */ (Object.keys(GEMM_TILINGS)).filter(
           (name) =>
-            !planFault(PLANS[name], form) &&
-            !sizesFault(PLANS[name], problem) &&
-            (name !== 'tallCached' || n > CACHED_COLUMNS) &&
-            (name !== 'broadCopied' || k >= BROAD_DEPTH),
+            !gemmFault(GEMM_TILINGS[name], form) &&
+            !sizesFault(GEMM_TILINGS[name], problem) &&
+            (name !== 'm256n128-ld-l1' || n > CACHED_COLUMNS) &&
+            (name !== 'm256n192-tma' || k >= BROAD_DEPTH),
         );
   return tilings
     .flatMap((tiling) =>
-      waysOf(problem, shuffled ? { tiling, shuffled } : { tiling })
+      waysOf(problem, permuted ? { tiling, permuted } : { tiling })
         .sort((x, y) => x.us - y.us)
         .slice(0, 1),
     )
     .sort((x, y) => x.us - y.us);
 }
 
+/** Microseconds as a number that is read. @param {number} us */
+export const usWords = (us) => us.toFixed(us < 10 ? 1 : 0);
+
 /** A prediction in a few words: the fastest, and the next. @param {Guess[]} list */
-export function wordsOf([first, second]) {
-  const us = (/** @type {number} */ x) => (x < 10 ? x.toFixed(1) : x.toFixed(0));
-  return `model: ${us(first.us)} µs by ${first.plan.tiling}${second ? `, ${us(second.us)} by ${second.plan.tiling}` : ''}`;
-}
+export const wordsOf = ([first, second]) =>
+  `model: ${usWords(first.us)} µs by ${first.plan.tiling}${second ? `, ${usWords(second.us)} by ${second.plan.tiling}` : ''}`;

@@ -1,4 +1,4 @@
-// The warpgroups that multiply.
+// The multiplying warpgroups.
 
 import { at, vector } from './assembler.mjs';
 import { awaitCopies } from './copy.mjs';
@@ -12,30 +12,30 @@ import { beginSums, store } from './store.mjs';
 
 /** @param {Writer} w */
 export function multiply(w) {
-  const { p, plan, sizes, form, major } = w;
-  const sums = Array.from({ length: sizes.rowBlocks }, () => p.registers('f32', plan.bn / 2));
+  const { p, tiling, sizes, form, major } = w;
+  const sums = Array.from({ length: sizes.rowBlocks }, () => p.registers('f32', tiling.bn / 2));
   const base = p.b32('shr.u32', w.shared, 4);
   /** The low word of an operand's descriptor, for stage 0. @param {'a' | 'b'} name @param {Operand} units of 16 bytes in the stage */
   const low = (name, units) =>
-    p.b32('add.u32', p.b32('add.u32', base, units), descriptor(major[name], name === 'b' ? sizes.depthB : plan.bk).low);
+    p.b32('add.u32', p.b32('add.u32', base, units), descriptor(major[name], name === 'b' ? sizes.depthB : tiling.bk).low);
   const lowB = low('b', sizes.bytesA >> 4);
-  const lowA = plan.direct ? '' : low('a', p.b32('mul.lo.u32', w.group, (sizes.rowBlocks * rowBlockBytes(plan.bk)) >> 4));
-  const high = { a: p.b32('mov.u32', descriptor(major.a, plan.bk).high), b: p.b32('mov.u32', descriptor(major.b, sizes.depthB).high) };
-  const full = p.b32('mad.lo.u32', w.group, plan.stages, w.full(0));
+  const lowA = tiling.direct ? '' : low('a', p.b32('mul.lo.u32', w.group, (sizes.rowBlocks * rowBlockBytes(tiling.bk)) >> 4));
+  const high = { a: p.b32('mov.u32', descriptor(major.a, tiling.bk).high), b: p.b32('mov.u32', descriptor(major.b, sizes.depthB).high) };
+  const full = p.b32('mad.lo.u32', w.group, tiling.stages, w.full(0));
   const stage = p.b32('mov.u32', 0);
   /** The stage before. */
   const last = p.register('b32');
-  for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.emptying);
+  for (let s = 0; s < tiling.stages; s++) p.do('bar.arrive', w.empty + s, sizes.emptying);
   const arrival = sizes.polling ? awaitCopies(w, stage) : undefined;
 
-  const direct = plan.direct ? (major.a === 'mn' ? directRows : directA)(w) : undefined;
+  const direct = tiling.direct ? (major.a === 'mn' ? directRows : directA)(w) : undefined;
   const cursor = w.cursor();
   const left = p.register('b32');
   const [never, always] = [p.pred('setp.ne.u32', w.tid, w.tid), p.pred('setp.eq.u32', w.tid, w.tid)];
   const transposed = { a: major.a === 'mn' ? 1 : 0, b: major.b === 'mn' ? 1 : 0 };
   /** Whether a product adds to the sums. @param {boolean} first of a tile @param {number} slab */
   const adding = (first, slab) => (first && slab === 0 && !form.early ? never : always);
-  const instruction = `wgmma.mma_async.sync.aligned.m64n${plan.bn}k16.f32.${form.type}.${form.type}`;
+  const instruction = `wgmma.mma_async.sync.aligned.m64n${tiling.bn}k16.f32.${form.type}.${form.type}`;
 
   /** Waits until at most this many committed groups of products are open. */
   const settle = (/** @type {number} */ open) => p.do('wgmma.wait_group.sync.aligned', open);
@@ -63,9 +63,9 @@ export function multiply(w) {
       b = Array.from({ length: sizes.depthB / 16 }, (_, slab) => matrix('b', stageB, slab * depthStep(major.b)));
     };
     const perStage = (sizes.depthB / 32) * sums.length;
-    const count = (plan.bk / 32) * sums.length;
+    const count = (tiling.bk / 32) * sums.length;
     // Beside copies A is requested first, since no fence waits for it.
-    const early = plan.load === 'copy';
+    const early = tiling.load === 'tma';
     if (early) a.advance();
     for (let u = 0; u < count; u++) {
       const within = u % perStage;
@@ -97,9 +97,9 @@ export function multiply(w) {
     }
     const units = p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4);
     const [stageA, stageB] = [p.b32('add.u32', lowA, units), p.b32('add.u32', lowB, units)];
-    const slabs = Array.from({ length: plan.bk / 16 }, (_, slab) => slab);
+    const slabs = Array.from({ length: tiling.bk / 16 }, (_, slab) => slab);
     const b = slabs.map((slab) => matrix('b', stageB, slab * depthStep(major.b)));
-    const a = slabs.map((slab) => sums.map((_, r) => matrix('a', stageA, slab * depthStep(major.a) + r * rowBlockBytes(plan.bk))));
+    const a = slabs.map((slab) => sums.map((_, r) => matrix('a', stageA, slab * depthStep(major.a) + r * rowBlockBytes(tiling.bk))));
     p.do('wgmma.fence.sync.aligned');
     for (const slab of slabs) {
       sums.forEach((block, r) => {
@@ -141,8 +141,8 @@ export function multiply(w) {
  * @param {Writer} w
  */
 function directA(w) {
-  const { p, plan, sizes, form } = w;
-  const halves = plan.bk / 32;
+  const { p, tiling, sizes, form } = w;
+  const halves = tiling.bk / 32;
   /** By block of rows and half of the stage: the words of the upper and of the lower row. */
   const raw = Array.from({ length: sizes.rowBlocks }, () =>
     Array.from({ length: halves }, () => [p.registers('b32', 4), p.registers('b32', 4)]),
@@ -194,7 +194,7 @@ function directA(w) {
   };
   /** Goes on behind a stage. */
   const next = () => {
-    p.do('add.u64', address, address, 2 * plan.bk);
+    p.do('add.u64', address, address, 2 * tiling.bk);
     p.guarded(more, () => walk.next());
   };
   const slots = [0, 1].map(() => p.registers('b32', 8));

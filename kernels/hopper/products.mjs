@@ -1,14 +1,14 @@
-// Matrix products by the kernels of kernels/hopper/, on devices that take PTX: which products and plans they can compute, the
-// kernels by form, and products as dispatches. A kernel is written when a product first needs it and tested before its
-// first use (see `verifyKernel`); where it fails, the SPIR-V kernels compute its products, and a warning says so.
+// Matrix products by the kernels of kernels/hopper/, on devices that take PTX: decides which products and plans they can compute, and makes
+// pipelines and dispatches. The first product that needs a kernel writes it and tests it (see `verifyKernel`). If a test fails, the SPIR-V
+// kernels compute its products, and a warning says so.
 
 import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
-import { PARAMETERS, addedEarly, division, planFault, productFault, sizesFault, sizesOf } from './form.mjs';
+import { PARAMETERS, addedEarly, division, gemmFault, productFault, sizesFault, sizesOf } from './form.mjs';
 import { gemm } from './gemm.mjs';
-import { PLANS, SIMT_PLANS } from './plans.mjs';
+import { GEMM_TILINGS, SIMT_TILINGS, currentName } from './tilings.mjs';
 import { isSimt, simt, simtFault, simtSizes } from './simt.mjs';
-import { kernelVerdicts } from './verdicts.mjs';
+import { kernelSelfTests } from './self-test.mjs';
 import { ASKED, formName } from '../tuning/table.mjs';
 import { sumParts } from '../matmul/reduce.mjs';
 import { verifyKernel } from './verify-products.mjs';
@@ -18,8 +18,8 @@ import { verifyKernel } from './verify-products.mjs';
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
 /** @typedef {import('./form.mjs').GemmForm} GemmForm */
-/** @typedef {import('./form.mjs').GemmPlan} GemmPlan */
-/** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('./form.mjs').GemmTiling} GemmTiling */
+/** @typedef {import('./simt.mjs').SimtTiling} SimtTiling */
 /** @typedef {import('../matmul/types.mjs').Problem} Problem */
 /** @typedef {import('../matmul/types.mjs').PtxPlan} PtxPlan */
 /** @typedef {import('../matmul/types.mjs').PtxProduct} PtxProduct */
@@ -28,7 +28,7 @@ import { verifyKernel } from './verify-products.mjs';
 
 /**
  * What decides on a product's form, of a product or of a problem with its arguments.
- * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bShuffled' | 'dual' | 'beta' | 'glu' | 'activation'>
+ * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bPermuted' | 'dual' | 'beta' | 'glu' | 'activation'>
  *   & { bias?: unknown, residual?: unknown, alpha?: number }} Formed
  */
 
@@ -39,32 +39,33 @@ const PUSH_BYTES = 4 * (PARAMETERS.length - BINDINGS);
 /** Multiprocessors of a Hopper GPU, where the driver does not say how many there are. */
 const MULTIPROCESSORS = 132;
 
-/** For products with B shuffled that none measured is near to. */
-const SHUFFLED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'tallCopied', because: 'B is shuffled, which only PTX takes' });
+/** For products with B permuted that none measured is near to. */
+const PERMUTED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'm256n128-tma', because: 'B is permuted, which only PTX takes' });
 
 /**
- * A plan's tiling, itself or by its name in kernels/hopper/plans.mjs.
- * @param {Partial<MatmulPlan>} plan @returns {GemmPlan | SimtPlan}
+ * A plan's tiling, itself or by its name in kernels/hopper/tilings.mjs.
+ * @param {Partial<MatmulPlan>} plan @returns {GemmTiling | SimtTiling}
  */
 export function tilingOf({ tiling }) {
   if (typeof tiling === 'object' && tiling !== null) return tiling;
-  const known = /** @type {Record<string, GemmPlan | SimtPlan>} */ ({ ...PLANS, ...SIMT_PLANS });
-  if (typeof tiling !== 'string' || !Object.hasOwn(known, tiling)) {
+  const known = /** @type {Record<string, GemmTiling | SimtTiling>} */ ({ ...GEMM_TILINGS, ...SIMT_TILINGS });
+  const name = currentName(String(tiling));
+  if (typeof tiling !== 'string' || !Object.hasOwn(known, name)) {
     throw new RangeError(`matmul: plan.tiling must be one of ${Object.keys(known).join(', ')}, or a tiling, got ${String(tiling)}`);
   }
-  return known[tiling];
+  return known[name];
 }
 
 /**
  * Why a tiling cannot compute a form, or undefined.
- * @param {GemmPlan | SimtPlan} tiling @param {GemmForm} form
+ * @param {GemmTiling | SimtTiling} tiling @param {GemmForm} form
  */
-const tilingFault = (tiling, form) => (isSimt(tiling) ? simtFault(tiling, form) : planFault(tiling, form));
+const tilingFault = (tiling, form) => (isSimt(tiling) ? simtFault(tiling, form) : gemmFault(tiling, form));
 
-/** The text of a kernel. @param {string} name @param {GemmPlan | SimtPlan} tiling @param {GemmForm} form */
+/** The text of a kernel. @param {string} name @param {GemmTiling | SimtTiling} tiling @param {GemmForm} form */
 const kernelText = (name, tiling, form) => (isSimt(tiling) ? simt(name, tiling, form) : gemm(name, tiling, form));
 
-/** Threads of a block. @param {GemmPlan | SimtPlan} tiling */
+/** Threads of a block. @param {GemmTiling | SimtTiling} tiling */
 const threadsOf = (tiling) => (isSimt(tiling) ? simtSizes(tiling) : sizesOf(tiling)).threads;
 
 /**
@@ -75,13 +76,13 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   const { tuning, info } = context;
   const blocks = info.multiprocessors || MULTIPROCESSORS;
   const alignment = Math.max(16, info.minStorageBufferOffsetAlignment ?? 16);
-  const verdictOf = kernelVerdicts(context, 'compute matrix products');
+  const selfTestOf = kernelSelfTests(context, 'compute matrix products');
 
   /**
    * Why these kernels cannot take a product, or undefined.
    * @param {Problem} problem with the arguments of `matmul` as `args`, of which tensors may be missing
    */
-  function fault({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, bShuffled, glu, args }) {
+  function fault({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, bPermuted, glu, args }) {
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
     const type = precision === 'f32' ? 'f32' : half;
     if (precision !== type || aType !== type || bType !== type) return 'A and B must both be stored in the half type of the precision';
@@ -105,7 +106,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const { lda = transA ? m : k, ldb = transB ? k : n, ldc = n } = args;
     const ldr = args.residual === undefined && args.gateUp === undefined ? 8 : (args.ldr ?? n);
     const ldh = args.half === undefined ? 8 : (args.ldh ?? n);
-    return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type, shuffled: bShuffled, glu });
+    return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type, permuted: bPermuted, glu });
   }
 
   /**
@@ -151,15 +152,15 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {Formed} product @param {PtxPlan} plan @returns {GemmForm}
    */
   function formOf(product, { division: { whole, parts, ragged } }) {
-    const { aType, transA, transB, bShuffled, cType, dual, beta, bias, residual, activation, glu } = product;
-    const form = { type: aType, transA, transB, shuffled: bShuffled, parts: parts > 1, ragged };
+    const { aType, transA, transB, bPermuted, cType, dual, beta, bias, residual, activation, glu } = product;
+    const form = { type: aType, transA, transB, permuted: bPermuted, parts: parts > 1, ragged };
     if (glu) return { ...form, half: true, glu };
     if (whole === 0) return form;
     const added = { beta: beta !== 0, bias: Boolean(bias), residual: Boolean(residual), activation, early: addedEarly(product) };
     return { ...form, half: cType !== 'f32', dual, ...added };
   }
 
-  /** @param {GemmPlan | SimtPlan} tiling @param {GemmForm} form */
+  /** @param {GemmTiling | SimtTiling} tiling @param {GemmForm} form */
   const keyOf = (tiling, { type, transA, transB, ...rest }) =>
     `matmul_ptx_${formName({ transA, transB }).toLowerCase()}_${type}/${JSON.stringify(tiling)}/${Object.entries(rest)
       .filter(([, value]) => value)
@@ -183,7 +184,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /** The pipeline of a kernel, written and made at first use. @param {PtxPlan} plan @param {GemmForm} form */
   function pipelineOf({ tiling, division: { whole } }, form) {
-    const access = accessOf(form, whole > 0, !isSimt(tiling) && tiling.load === 'copy');
+    const access = accessOf(form, whole > 0, !isSimt(tiling) && tiling.load === 'tma');
     const key = `${keyOf(tiling, form)}${whole > 0 ? '' : '/sums'}`;
     const made = context.pipelines.get(key);
     if (made !== undefined) return { pipeline: made, access };
@@ -248,8 +249,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * while a graph is recorded.
    * @param {PtxPlan} plan @param {GemmForm} form
    */
-  function verdict(plan, form) {
-    return verdictOf(keyOf(plan.tiling, form), () => verify({ context, plan, form, divide, records }));
+  function selfTest(plan, form) {
+    return selfTestOf(keyOf(plan.tiling, form), () => verify({ context, plan, form, divide, records }));
   }
 
   /**
@@ -263,38 +264,43 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const form = formOf({ ...problem.args, ...problem }, plan);
     const wrong = tilingFault(plan.tiling, form) ?? launchFault(plan, problem);
     if (wrong) throw new RangeError(`matmul: the plan cannot run: ${wrong}`);
-    const failed = verdict(plan, form);
+    const failed = selfTest(plan, form);
     if (failed) throw new RangeError(`matmul: the PTX kernel cannot run on ${info.deviceName}: ${failed}`);
     return plan;
   }
 
   /**
-   * The plan that was measured for a product, or undefined where these kernels do not take it or none is known to be faster.
+   * The plan of a product by the tables or the model of time, where it is known to be faster than the SPIR-V kernels.
    * @param {Problem} problem
+   * @returns {{ plan?: PtxPlan, refused?: string }} neither where none is known to be faster; `refused`: why such a plan cannot be used
    */
   function choose(problem) {
     const measured = tuning.measuredPlan?.(problem);
-    const chosen = measured ?? (problem.bShuffled ? tuning.shuffledPlan : tuning.ptxPlan)?.(problem);
-    if (chosen?.kernel !== 'ptx' || fault(problem)) return undefined;
+    const chosen = measured ?? (problem.bPermuted ? tuning.permutedPlan : tuning.ptxPlan)?.(problem);
+    if (chosen?.kernel !== 'ptx' || !context.takesPtx) return {};
+    const wrong = fault(problem);
+    // There are no kernels in PTX of this precision.
+    if (wrong) return problem.precision === 'bf16x3' ? {} : { refused: wrong };
     const plan = divide(problem, chosen);
     const form = formOf({ ...problem.args, ...problem }, plan);
-    return tilingFault(plan.tiling, form) || launchFault(plan, problem) || verdict(plan, form) ? undefined : plan;
+    const refused = tilingFault(plan.tiling, form) || launchFault(plan, problem) || selfTest(plan, form);
+    return refused ? { refused } : { plan };
   }
 
   /**
-   * The plan of a product with B shuffled: what the caller asks for, else the one that was measured, else any.
+   * The plan of a product with B permuted: what the caller asks for, else the one that was measured, else any.
    * @param {Problem} problem @param {Partial<MatmulPlan>} [override]
    */
-  function planShuffled(problem, override) {
+  function planPermuted(problem, override) {
     if (override !== undefined && override.kernel !== 'ptx')
-      throw new RangeError("matmul: only kernels in PTX take a B that is shuffled (bShuffled); plan.kernel must be 'ptx'");
-    return (override === undefined && choose(problem)) || planOf(problem, override ?? SHUFFLED_PLAN);
+      throw new RangeError("matmul: only kernels in PTX take a B that is permuted (bPermuted); plan.kernel must be 'ptx'");
+    return (override === undefined && choose(problem).plan) || planOf(problem, override ?? PERMUTED_PLAN);
   }
 
   /** Elements of workspace that a plan needs. @param {PtxPlan} plan */
   const workspaceFloats = (plan) => plan.division.workspaceFloats;
 
-  return { blocks, verdictOf, fault, planOf, planShuffled, choose, workspaceFloats, records };
+  return { blocks, selfTestOf, fault, planOf, planPermuted, choose, workspaceFloats, records };
 }
 
 /**

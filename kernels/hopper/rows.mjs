@@ -1,9 +1,9 @@
-// A of TN from memory to registers, where `wgmma` reads it: without shared memory, although its rows are contiguous and not its depth.
+// Loads A of TN from memory to the registers that `wgmma` reads, without shared memory, although A's rows are contiguous and not its depth.
 //
-// A warp loads 32 neighbouring rows of eight depths by one instruction, a lane eight of them at one depth: four words, a pair of rows
-// each. A word of all lanes is a matrix of eight depths by eight rows. `movmatrix` transposes it, so that a lane has a pair of
-// depths of one row: a word of a fragment. The four words are of the upper and the lower eight rows of two blocks of 64. A tile's rows
-// are permuted by this (see `rowPlaces` of the writer), which is undone where results are stored.
+// One instruction of a warp loads 32 neighbouring rows at eight depths. A lane loads eight rows at one depth: four words, each a pair of rows.
+// The same word of all lanes is a matrix of eight depths by eight rows. `movmatrix` transposes it, after which a lane has a pair of depths of
+// one row: a word of a fragment. The four words belong to the upper and the lower eight rows of two blocks of 64. This permutes a
+// tile's rows (see `rowPlaces` of the writer); the store undoes it.
 
 import { at, vector } from './assembler.mjs';
 
@@ -14,8 +14,8 @@ import { at, vector } from './assembler.mjs';
  * @param {Writer} w
  */
 export function directRows(w) {
-  const { p, plan, form } = w;
-  const units = plan.bk / 16;
+  const { p, tiling, form } = w;
+  const units = tiling.bk / 16;
   /** By unit and by eight of its depths. */
   const raw = Array.from({ length: units }, () => [p.registers('b32', 4), p.registers('b32', 4)]);
   const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
@@ -53,7 +53,7 @@ export function directRows(w) {
   };
   /** Goes on behind a stage. */
   const next = () => {
-    p.do('mad.wide.u32', address, ldBytes, plan.bk, address);
+    p.do('mad.wide.u32', address, ldBytes, tiling.bk, address);
     p.guarded(more, () => walk.next());
   };
   const slots = [0, 1].map(() => p.registers('b32', 8));

@@ -1,12 +1,12 @@
 // Matrix products in f32 without matrix units, in PTX: each thread multiplies and adds by `fma.rn.f32`.
 //
-// A block computes one work item of `division`: a tile, or a part of one whose depth is split. Its stages of shared memory
-// hold both operands with the depth outermost, so that a thread reads four neighbouring rows or columns at a time, whatever
-// the form of the product. cp.async fills them: 16 bytes at a time where rows or columns are contiguous in memory, else 4, which
-// puts them crosswise. While one depth is multiplied, the operands of the next come from shared memory to registers.
+// A block computes one work item of `division`: a tile, or a part of a tile whose depth is split. Its stages of shared memory hold both
+// operands with the depth outermost, so that a thread reads four neighbouring rows or columns at a time, whatever the form of the product.
+// cp.async copies 16 bytes at a time where rows or columns are contiguous in memory; where the depth is, 4 bytes, which transposes them.
+// While one depth is multiplied, the operands of the next are loaded from shared memory to registers.
 //
-// The 32 lanes of a warp are 4 down and 8 across, in squares of four: neighbours share their rows of A and every second lane its
-// columns of B, which lets the hardware read half a warp's vectors at once.
+// The 32 lanes of a warp are 4 down and 8 across, in squares of four. Neighbouring lanes share their rows of A, and every second lane its
+// columns of B, so that the hardware can read half a warp's vectors at once.
 
 import { at, f32, vector } from './assembler.mjs';
 import { majors } from './form.mjs';
@@ -18,7 +18,7 @@ import { Writer } from './writer.mjs';
 
 /**
  * A tiling without matrix units. Sizes count elements.
- * @typedef {object} SimtPlan
+ * @typedef {object} SimtTiling
  * @property {number} bm rows of a tile: `warps[0] · 4 · tm`
  * @property {number} bn columns of a tile: `warps[1] · 8 · tn`
  * @property {8 | 16} bk depth of a stage
@@ -38,10 +38,10 @@ const SECTOR = 8;
 /** Elements behind each depth of a stage, by which the depths of a sector lie in different banks. */
 const PAD = 4;
 
-/** Whether a tiling is one of these. @param {object} plan @returns {plan is SimtPlan} */
-export const isSimt = (plan) => 'warps' in plan;
+/** Whether a tiling is one of these. @param {object} tiling @returns {tiling is SimtTiling} */
+export const isSimt = (tiling) => 'warps' in tiling;
 
-/** Sizes of a plan. @param {SimtPlan} plan */
+/** Sizes of a tiling. @param {SimtTiling} tiling */
 export function simtSizes({ bm, bn, bk, stages, warps, blocks }) {
   const depthA = BYTES * (bm + PAD);
   const depthB = BYTES * (bn + PAD);
@@ -57,20 +57,20 @@ export function simtSizes({ bm, bn, bk, stages, warps, blocks }) {
   };
 }
 
-/** How many elements or vectors a thread copies of an operand, by which index is contiguous. @param {SimtPlan} plan @param {'a' | 'b'} name */
-function copiesOf(plan, name) {
-  const { threads } = simtSizes(plan);
-  const extent = name === 'a' ? plan.bm : plan.bn;
-  return { k: (extent * plan.bk) / threads, mn: (extent * plan.bk) / LANES / threads, linesOfMn: threads / (extent / LANES) };
+/** How many elements or vectors a thread copies of an operand, by which index is contiguous. @param {SimtTiling} tiling @param {'a' | 'b'} name */
+function copiesOf(tiling, name) {
+  const { threads } = simtSizes(tiling);
+  const extent = name === 'a' ? tiling.bm : tiling.bn;
+  return { k: (extent * tiling.bk) / threads, mn: (extent * tiling.bk) / LANES / threads, linesOfMn: threads / (extent / LANES) };
 }
 
 /**
- * Why a plan cannot compute a form, or undefined.
- * @param {SimtPlan} plan @param {GemmForm} form
+ * Why a tiling cannot compute a form, or undefined.
+ * @param {SimtTiling} tiling @param {GemmForm} form
  */
-export function simtFault(plan, form) {
-  const { bm, bn, bk, stages, warps, tm, tn } = plan;
-  const { shared, threads } = simtSizes(plan);
+export function simtFault(tiling, form) {
+  const { bm, bn, bk, stages, warps, tm, tn } = tiling;
+  const { shared, threads } = simtSizes(tiling);
   if (form.type !== 'f32') return `tilings without matrix units compute in f32, not ${form.type}`;
   if (form.half || form.dual) return 'tilings without matrix units store f32';
   if (tm % LANES || tn % LANES || tm < LANES || tn < LANES) return 'tm and tn must be multiples of 4';
@@ -81,7 +81,7 @@ export function simtFault(plan, form) {
   if (threads > 1024) return `${threads} threads, 1024 are allowed`;
   const major = majors(form);
   for (const name of /** @type {const} */ (['a', 'b'])) {
-    const { linesOfMn, ...counts } = copiesOf(plan, name);
+    const { linesOfMn, ...counts } = copiesOf(tiling, name);
     if (!Number.isInteger(counts[major[name]]) || (major[name] === 'mn' && (!Number.isInteger(linesOfMn) || bk % linesOfMn))) {
       return `the copies of ${name.toUpperCase()} do not divide among ${threads} threads`;
     }
@@ -91,15 +91,15 @@ export function simtFault(plan, form) {
 
 /**
  * One operand as the threads of a block copy it.
- * @param {Writer} w @param {SimtPlan} plan @param {'a' | 'b'} name
+ * @param {Writer} w @param {SimtTiling} tiling @param {'a' | 'b'} name
  */
-function copier(w, plan, name) {
+function copier(w, tiling, name) {
   const { p, form } = w;
-  const sizes = simtSizes(plan);
-  const extent = name === 'a' ? plan.bm : plan.bn;
+  const sizes = simtSizes(tiling);
+  const extent = name === 'a' ? tiling.bm : tiling.bn;
   const depthBytes = name === 'a' ? sizes.depthA : sizes.depthB;
   const byDepth = w.major[name] === 'k';
-  const { k, mn, linesOfMn } = copiesOf(plan, name);
+  const { k, mn, linesOfMn } = copiesOf(tiling, name);
   // Where the depth is contiguous, eight lanes copy a sector of a row; else a lane copies four neighbours of one depth.
   const rowsAtOnce = sizes.threads / SECTOR;
   const list = byDepth
@@ -116,12 +116,12 @@ function copier(w, plan, name) {
     'mad.lo.u32',
     depth,
     depthBytes,
-    p.b32('mad.lo.u32', x, BYTES, p.b32('add.u32', w.shared, name === 'a' ? 0 : plan.bk * sizes.depthA)),
+    p.b32('mad.lo.u32', x, BYTES, p.b32('add.u32', w.shared, name === 'a' ? 0 : tiling.bk * sizes.depthA)),
   );
   const ldBytes = p.b32('shl.b32', p.parameter(name === 'a' ? 'lda' : 'ldb'), 2);
   const offsets = p.registers('b32', list.length);
   const address = p.register('b64');
-  const step = byDepth ? p.b32('mov.u32', BYTES * plan.bk) : p.b32('mul.lo.u32', ldBytes, plan.bk);
+  const step = byDepth ? p.b32('mov.u32', BYTES * tiling.bk) : p.b32('mul.lo.u32', ldBytes, tiling.bk);
   const [instruction, bytes] = byDepth
     ? ['cp.async.ca.shared.global.L2::128B', BYTES]
     : ['cp.async.cg.shared.global.L2::128B', LANES * BYTES];
@@ -160,16 +160,16 @@ function copier(w, plan, name) {
 
 /**
  * The text of a kernel, an entry of a module (see `moduleText`).
- * @param {string} name @param {SimtPlan} plan @param {GemmForm} form
+ * @param {string} name @param {SimtTiling} tiling @param {GemmForm} form
  */
-export function simt(name, plan, form) {
-  const fault = simtFault(plan, form);
+export function simt(name, tiling, form) {
+  const fault = simtFault(tiling, form);
   if (fault) throw new RangeError(`simt: ${fault}`);
-  const sizes = simtSizes(plan);
-  // `any`: of a tiling the writer takes what these have too, and asks nothing of warpgroups where it is given `sizes`.
-  const w = new Writer(name, /** @type {any} */ (plan), form, sizes);
+  const sizes = simtSizes(tiling);
+  const { bk, stages, tm, tn, warps } = tiling;
+  // The writer reads the tile and its stages alone: this kernel has no warpgroups, and copies by itself.
+  const w = new Writer(name, { ...tiling, bk: /** @type {16} */ (bk), warpgroups: 1, load: 'cp' }, form, sizes);
   const { p } = w;
-  const { bk, stages, tm, tn, warps } = plan;
   const lane = p.b32('and.b32', w.tid, 31);
   const warp = p.b32('shr.u32', w.tid, 5);
   const bit = (/** @type {number} */ from, /** @type {number} */ mask) => p.b32('and.b32', p.b32('shr.u32', lane, from), mask);
@@ -179,7 +179,7 @@ export function simt(name, plan, form) {
   const row = p.b32('mad.lo.u32', p.b32('div.u32', warp, warps[1]), DOWN * tm, p.b32('mul.lo.u32', down, LANES));
   const column = p.b32('mad.lo.u32', p.b32('rem.u32', warp, warps[1]), ACROSS * tn, p.b32('mul.lo.u32', across, LANES));
 
-  const copiers = [copier(w, plan, 'a'), copier(w, plan, 'b')];
+  const copiers = [copier(w, tiling, 'a'), copier(w, tiling, 'b')];
   const cursor = w.cursor();
   w.locate(cursor);
   for (const { aim } of copiers) aim(cursor);
@@ -259,28 +259,28 @@ export function simt(name, plan, form) {
   }
   p.do('sub.u32', steps, steps, 1);
   p.branch(loop, p.pred('setp.ne.u32', steps, 0));
-  store(w, plan, cursor, { row, column, sums });
+  store(w, tiling, cursor, { row, column, sums });
   p.do('ret');
   return String(p);
 }
 
 /**
  * Stores a tile: a thread has runs of four columns.
- * @param {Writer} w @param {SimtPlan} plan @param {import('./writer.mjs').Cursor} cursor
+ * @param {Writer} w @param {SimtTiling} tiling @param {import('./writer.mjs').Cursor} cursor
  * @param {{ row: string, column: string, sums: string[][] }} results `row` and `column` of the thread's first in the tile
  */
-function store(w, plan, cursor, { row, column, sums }) {
+function store(w, tiling, cursor, { row, column, sums }) {
   const { p, form } = w;
   /** Row, relative to the first, of a thread's row `i`. */
   const rowOf = (/** @type {number} */ i) => Math.floor(i / LANES) * DOWN * LANES + (i % LANES);
-  const runs = Array.from({ length: plan.tn / LANES }, (_, run) => ({ from: run * LANES, column: run * ACROSS * LANES }));
+  const runs = Array.from({ length: tiling.tn / LANES }, (_, run) => ({ from: run * LANES, column: run * ACROSS * LANES }));
   const done = p.label();
   if (form.parts) {
     p.when(cursor.part, () => {
-      const origin = p.b64('mad.wide.u32', p.b32('sub.u32', cursor.item, w.whole), BYTES * plan.bm * plan.bn, p.parameter('work'));
-      const first = p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, plan.bn, column), BYTES, origin);
+      const origin = p.b64('mad.wide.u32', p.b32('sub.u32', cursor.item, w.whole), BYTES * tiling.bm * tiling.bn, p.parameter('work'));
+      const first = p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, tiling.bn, column), BYTES, origin);
       sums.forEach((line, i) => {
-        for (const run of runs) storeF32(w, first, BYTES * (rowOf(i) * plan.bn + run.column), line.slice(run.from, run.from + LANES));
+        for (const run of runs) storeF32(w, first, BYTES * (rowOf(i) * tiling.bn + run.column), line.slice(run.from, run.from + LANES));
       });
       p.branch(done);
     });

@@ -1,4 +1,4 @@
-// What becomes of a tile's sums: partial sums in the workspace, or results with everything that is added to them.
+// The epilogue: stores a tile's sums, either as partial sums in the workspace or as results with everything that is added to them.
 
 import { at, f32, vector } from './assembler.mjs';
 
@@ -9,7 +9,7 @@ import { at, f32, vector } from './assembler.mjs';
  * stored or read, once `exchange` has been made.
  * @param {Writer} w
  */
-const widthOf = ({ permuted, form }) => (permuted ? 8 : form.half || form.dual ? 4 : 2);
+const widthOf = ({ eightColumns, form }) => (eightColumns ? 8 : form.half || form.dual ? 4 : 2);
 
 /**
  * Where lanes shall have four columns, neighbours exchange: of every two runs of two columns an even lane gets the first from both,
@@ -35,7 +35,7 @@ export function exchange(w, sums) {
  * @param {Writer} w
  */
 export function lanePlaces(w) {
-  const { p, plan } = w;
+  const { p, tiling } = w;
   const lane = p.b32('and.b32', w.tid, 31);
   const { row, offsetOf } = w.rowPlaces();
   const width = widthOf(w);
@@ -44,7 +44,7 @@ export function lanePlaces(w) {
     width === 4
       ? p.b32('mad.lo.u32', p.b32('and.b32', quad, 1), 8, p.b32('mul.lo.u32', p.b32('shr.u32', quad, 1), 4))
       : p.b32('mul.lo.u32', quad, width);
-  const runs = plan.bn / (4 * width);
+  const runs = tiling.bn / (4 * width);
   /** Registers of the sums of a run. @param {string[]} block @param {number} run @param {number} lower */
   const runOf = (block, run, lower) => {
     const eights = Array.from({ length: width / 2 }, (_, j) => (width / 2) * run + j);
@@ -112,17 +112,17 @@ export function beginSums(w, cursor, sums) {
  * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
  */
 export function store(w, cursor, sums) {
-  const { p, plan, form } = w;
+  const { p, tiling, form } = w;
   const { own } = cursor;
   exchange(w, sums);
   const { row, offsetOf, column, width, runs, runOf } = lanePlaces(w);
   const done = p.label();
   if (form.parts) {
     p.when(cursor.part, () => {
-      const origin = p.b64('mad.wide.u32', p.b32('sub.u32', cursor.item, w.whole), 4 * plan.bm * plan.bn, p.parameter('work'));
+      const origin = p.b64('mad.wide.u32', p.b32('sub.u32', cursor.item, w.whole), 4 * tiling.bm * tiling.bn, p.parameter('work'));
       sums.forEach((block, r) => {
         for (const lower of [0, 1]) {
-          const line = p.b32('mad.lo.u32', p.b32('add.u32', row, offsetOf(r, lower)), plan.bn, column);
+          const line = p.b32('mad.lo.u32', p.b32('add.u32', row, offsetOf(r, lower)), tiling.bn, column);
           const to = p.b64('mad.wide.u32', line, 4, origin);
           for (let run = 0; run < runs; run++) storeF32(w, to, 16 * width * run, runOf(block, run, lower));
         }
@@ -151,7 +151,7 @@ export function store(w, cursor, sums) {
     sums.flatMap((block, r) =>
       [0, 1].map((lower) => Array.from({ length: 8 / width }, (_, i) => ({ run: first + i, block, line: lines[r][lower], lower }))),
     );
-  const pieces = Array.from({ length: plan.bn / 32 }, (_, i) => piecesOf((8 / width) * i)).flat();
+  const pieces = Array.from({ length: tiling.bn / 32 }, (_, i) => piecesOf((8 / width) * i)).flat();
   /** Requests what is added to a piece. @param {typeof pieces[number]} piece */
   const request = (piece) =>
     piece.map(({ run, line }) => {

@@ -1,14 +1,14 @@
-// The plans that an H100 and an H200 take: those of lines that were measured (kernels/tuning/measured/hopper.mjs), the nearest line for products
-// through SPIR-V, the model's guess for those in PTX that have no line; and tilings of attention.
+// Chooses plans on an H100 and an H200. In PTX a product takes its measured line (kernels/tuning/measured/hopper.mjs), else the model's guess.
+// Through SPIR-V it takes the nearest measured line. Tilings of attention are chosen here, too.
 
 import { keptParts } from './attention-kept.mjs';
 import { BLOCKS, BROAD_DEPTH, guesses, wordsOf } from './model.mjs';
-import { PLANS } from './plans.mjs';
+import { GEMM_TILINGS } from './tilings.mjs';
 import { HOPPER } from '../tuning/measured/hopper.mjs';
 import { classOf, entriesOf, formName, isSpirv, nearest } from '../tuning/table.mjs';
 
 /** @typedef {import('../matmul/types.mjs').Choice} Choice */
-/** @typedef {import('../matmul/types.mjs').HalfTiling} HalfTiling */
+/** @typedef {import('../matmul/types.mjs').GemmTilingName} GemmTilingName */
 /** @typedef {import('../matmul/types.mjs').PtxChoice} PtxChoice */
 /** @typedef {import('../matmul/types.mjs').Shaped} Shaped */
 /** @typedef {import('../matmul/types.mjs').SpirvChoice} SpirvChoice */
@@ -26,7 +26,7 @@ const TABLES = {
   bf16x3: linesOf('bf16x3'),
   f32: linesOf('f32'),
   ptx: linesOf('ptx'),
-  shuffled: linesOf('shuffled'),
+  permuted: linesOf('permuted'),
 };
 
 /** A line in a few words. @param {Entry} entry */
@@ -70,7 +70,7 @@ const LEAST = { halves: 2 ** 27, f32: 2 ** 28 };
 const large = ({ m, n, k, precision }) =>
   precision === 'f32' ? m * n * k >= LEAST.f32 && Math.min(m, n) >= 128 : m * n * k >= LEAST.halves && Math.min(m, n) >= 64;
 
-/** The model's plan, and why. @param {Shaped} problem @param {{ shuffled?: boolean }} [options] @returns {PtxChoice | undefined} */
+/** The model's plan, and why. @param {Shaped} problem @param {{ permuted?: boolean }} [options] @returns {PtxChoice | undefined} */
 function guessed(problem, options) {
   const list = guesses(problem, options);
   return list.length > 0 ? { ...list[0].plan, because: wordsOf(list) } : undefined;
@@ -87,52 +87,52 @@ export function ptxPlan(problem) {
   if (line) {
     const { plan } = line;
     if (plan.kernel !== 'ptx') return undefined;
-    if (!(glu && (plan.tiling === 'small' || (plan.splits ?? 1) > 1))) return { ...plan, because: lineWords(line) };
+    if (!(glu && (plan.tiling === 'm64n64-cp' || (plan.splits ?? 1) > 1))) return { ...plan, because: lineWords(line) };
   }
   return large(problem) ? guessed(problem) : undefined;
 }
 
-/** Rows from which on a shuffled B can be worth it: it is for tall tiles, which fewer rows are too few of. */
-const SHUFFLED_ROWS = 2048;
+/** Rows from which on a permuted B can be worth it: it is for tall tiles, which fewer rows are too few of. */
+const PERMUTED_ROWS = 2048;
 
 /**
- * The plan of a product of halves whose B is shuffled, or undefined where none is known to be faster than with B as it is.
+ * The plan of a product of halves whose B is permuted, or undefined where none is known to be faster than with B as it is.
  * @param {Shaped} problem halves when the precision is left out
  * @param {Entry[]} [table] the package's when left out
  * @returns {PtxChoice | undefined}
  */
-export function shuffledPlan(problem, table = TABLES.shuffled) {
+export function permutedPlan(problem, table = TABLES.permuted) {
   const { m, transA, precision } = problem;
-  if (precision === 'f32' || transA || m < SHUFFLED_ROWS) return undefined;
+  if (precision === 'f32' || transA || m < PERMUTED_ROWS) return undefined;
   const line = lineOf(table, problem);
   if (line) return line.plan.kernel === 'ptx' ? { ...line.plan, because: lineWords(line) } : undefined;
   const [natural] = guesses(problem);
-  const [shuffled] = guesses(problem, { shuffled: true });
-  if (!shuffled || !large(problem) || (natural && natural.us <= shuffled.us)) return undefined;
-  return { ...shuffled.plan, because: wordsOf([shuffled, natural]) };
+  const [permuted] = guesses(problem, { permuted: true });
+  if (!permuted || !large(problem) || (natural && natural.us <= permuted.us)) return undefined;
+  return { ...permuted.plan, because: wordsOf([permuted, natural]) };
 }
 
 /**
- * The tilings of PLANS by which one launch computes several weight gradients, and what each multiplies in whole waves, in TFLOP/s: on H100s at
- * a depth of 8,192, `wide` on an H200 (docs/notes/ptx-products.md). The first is that of weight gradients alone. None of less than 512 tokens, for
+ * The tilings of GEMM_TILINGS by which one launch computes several weight gradients, and what each multiplies in whole waves, in TFLOP/s: on H100s at
+ * a depth of 8,192, `m128n256-cp` on an H200 (docs/notes/ptx-products.md). The first is that of weight gradients alone. None of less than 512 tokens, for
  * which nothing was measured, nor where C has another factor than 1, for which a tile's end would wait.
  * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem
- * @returns {{ tiling: keyof typeof PLANS, rate: number }[]}
+ * @returns {{ tiling: keyof typeof GEMM_TILINGS, rate: number }[]}
  */
 export function ptxGroup({ k, beta, transA, transB }) {
   if (!transA || transB || (beta !== 0 && beta !== 1) || k < 512) return [];
   // Copies take a depth in multiples of 32.
-  if (k % 32) return [{ tiling: 'wide', rate: 520 }];
+  if (k % 32) return [{ tiling: 'm128n256-cp', rate: 520 }];
   // Of few tokens broad tiles are slower.
-  if (k < BROAD_DEPTH) return [{ tiling: 'tallCopiedCached', rate: 566 }];
+  if (k < BROAD_DEPTH) return [{ tiling: 'm256n128-tma-l1', rate: 566 }];
   return [
-    { tiling: 'tallCopiedCached', rate: 566 },
-    { tiling: 'broadCopied', rate: 685 },
+    { tiling: 'm256n128-tma-l1', rate: 566 },
+    { tiling: 'm256n192-tma', rate: 685 },
   ];
 }
 
 /**
- * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
+ * The tiling of attention in PTX, one of ATTENTION_TILINGS, or undefined where there is no kernel.
  * @param {import('./attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
  * @returns {string | undefined}
  */
@@ -159,8 +159,8 @@ export function measuredTilings(name) {
 }
 
 /** @type {import('../tuning/index.mjs').Tuning} */
-export const H200 = {
-  name: 'H200',
+export const HOPPER_TUNING = {
+  name: 'Hopper',
   // For products that no measured one is near to.
   units: 96,
   residentGroups: 1056,

@@ -1,5 +1,5 @@
-// Attention kernels in PTX against float64, before its first use, like products (see kernels/hopper/verify-products.mjs): two
-// batches of two heads, blocks and tiles that the tokens do not fill, rows with gaps, poison around everything.
+// Tests attention kernels in PTX against float64 before their first use, as verify-products.mjs does for products: two batches of two heads,
+// tokens that do not fill blocks and tiles, rows with gaps, and poison around everything.
 
 import { pack, pushConstants } from '../base.mjs';
 import { generator, matrices } from './verify-products.mjs';

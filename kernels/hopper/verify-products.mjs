@@ -1,7 +1,7 @@
-// A kernel in PTX against float64, before its first use: drivers assemble PTX themselves, through extensions that few
-// programs use, so that what a product is worth is seen and not assumed. The product is small and has every kind of tile:
-// inner ones and those at the ends, more tiles than blocks, parts of tiles where the kernel has them, rows with gaps.
-// Operands are multiples of 1/16, whose sums are exact in f32; all that may change lies in poison, which must stay.
+// Tests a kernel in PTX against float64 before its first use. Drivers assemble PTX through extensions that few programs use, so a kernel is
+// not trusted before. The product is small and has every kind of tile: inner and edge tiles, more tiles than blocks, parts of tiles where the
+// kernel has them, rows with gaps. Operands are multiples of 1/16, so that sums are exact in f32. All buffers are surrounded by poison,
+// which must stay as it was.
 
 import { bytesOf, pack } from '../base.mjs';
 import { sizesFault } from './form.mjs';
@@ -10,8 +10,8 @@ import { columnOf } from './layout.mjs';
 /** @typedef {import('../base.mjs').DType} DType */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./form.mjs').GemmForm} GemmForm */
-/** @typedef {import('./form.mjs').GemmPlan} GemmPlan */
-/** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('./form.mjs').GemmTiling} GemmTiling */
+/** @typedef {import('./simt.mjs').SimtTiling} SimtTiling */
 /** @typedef {import('../matmul.mjs').MatmulGroupPlan} MatmulGroupPlan */
 /** @typedef {import('../matmul/types.mjs').PtxPlan} PtxPlan */
 /** @typedef {import('../matmul/types.mjs').PtxProduct} PtxProduct */
@@ -65,9 +65,9 @@ export function generator(seed) {
  * @param {KernelContext['vk']} vk @param {number} rows @param {number} columns @param {DType} type
  * @param {(() => number) | undefined} next its values; poison without
  * @param {boolean} [gaps]
- * @param {boolean} [shuffled] whether its rows are, see `shuffleRows`
+ * @param {boolean} [permuted] whether its rows are, see `permuteRows`
  */
-export function matrix(vk, rows, columns, type, next, gaps = true, shuffled = false) {
+export function matrix(vk, rows, columns, type, next, gaps = true, permuted = false) {
   const bytes = bytesOf(type);
   const [ld, offset] = [columns + (gaps ? GAP : 0), GUARD / bytes];
   const words = new Uint32Array((2 * GUARD + rows * ld * bytes) / 4).fill(POISON);
@@ -77,7 +77,7 @@ export function matrix(vk, rows, columns, type, next, gaps = true, shuffled = fa
   for (let i = 0; next && i < values.length; i++) {
     values[i] = next();
     const column = i % columns;
-    elements[offset + Math.floor(i / columns) * ld + (shuffled ? columnOf(column) : column)] =
+    elements[offset + Math.floor(i / columns) * ld + (permuted ? columnOf(column) : column)] =
       type === 'f32' ? values[i] : halfBits(values[i], type);
   }
   const buffer = vk.createBuffer(words.byteLength, 0);
@@ -142,7 +142,7 @@ const halfOf = (type) => (type === 'f32' ? 'bf16' : type);
 /** What sums and C are multiplied by. @param {GemmForm} form @returns {[number, number]} */
 const factorsOf = ({ beta, early }) => (early ? [1, 1] : [0.5, beta ? 0.75 : 0]);
 
-/** Whether a tiling takes rows and columns in multiples of 64 alone. @param {GemmPlan | SimtPlan} tiling */
+/** Whether a tiling takes rows and columns in multiples of 64 alone. @param {GemmTiling | SimtTiling} tiling */
 const takesBlocks = (tiling) => sizesFault(tiling, { m: 8, n: 8, k: 32 }) !== undefined;
 
 /**
@@ -156,11 +156,11 @@ const takesBlocks = (tiling) => sizesFault(tiling, { m: 8, n: 8, k: 32 }) !== un
  */
 export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
   if (form.glu) return verifyGlu({ vk, tiling, form, divide, records });
-  const { type, transA, transB, shuffled, dual, activation } = form;
+  const { type, transA, transB, permuted, dual, activation } = form;
   const whole = takesBlocks(tiling);
   const [m, n, k] = [
     tiling.bm + (whole ? 64 : 40),
-    tiling.bn + (whole ? 64 : shuffled ? 32 : 24),
+    tiling.bn + (whole ? 64 : permuted ? 32 : 24),
     4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0),
   ];
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
@@ -171,14 +171,14 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
   const { made, make } = matrices();
   try {
     const a = make(vk, transA ? k : m, transA ? m : k, type, next);
-    const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, shuffled);
+    const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, permuted);
     const c = make(vk, m, n, cType, beta ? next : undefined);
     const bias = form.bias ? make(vk, 1, n, 'f32', next, false) : undefined;
     const residual = form.residual ? make(vk, m, n, 'f32', next) : undefined;
     const h = dual ? make(vk, m, n, type, undefined) : undefined;
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const product = {
-      ...{ m, n, k, batch: 1, half: halfOf(type), aType: type, cType, transA, transB, bShuffled: Boolean(shuffled), dual: Boolean(dual) },
+      ...{ m, n, k, batch: 1, half: halfOf(type), aType: type, cType, transA, transB, bPermuted: Boolean(permuted), dual: Boolean(dual) },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, bias: bias?.tensor, residual: residual?.tensor, h: h?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: residual?.ld ?? 8, ldh: h?.ld ?? 8, alpha, beta, activation },
       ...{ strideC: 0, strideR: 0, strideH: 0, strideBias: 0, vec4: true, toF32: cType === 'f32' && !dual },
@@ -218,13 +218,13 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
 
 /**
  * The same of a kernel that ends in SwiGLU or in its gradient.
- * @param {{ vk: KernelContext['vk'], tiling: GemmPlan | SimtPlan, form: GemmForm, divide: Divide, records: Records }} how
+ * @param {{ vk: KernelContext['vk'], tiling: GemmTiling | SimtTiling, form: GemmForm, divide: Divide, records: Records }} how
  * @returns {string | undefined}
  */
 function verifyGlu({ vk, tiling, form, divide, records }) {
-  const { type, transB, shuffled, glu } = form;
+  const { type, transB, permuted, glu } = form;
   const forward = glu === 'forward';
-  const [m, hidden, k] = [tiling.bm + 40, tiling.bn + (shuffled ? 32 : 24), 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
+  const [m, hidden, k] = [tiling.bm + 40, tiling.bn + (permuted ? 32 : 24), 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
   const n = forward ? 2 * hidden : hidden;
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS });
   const floats = plan.division.workspaceFloats;
@@ -232,14 +232,14 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
   const { made, make } = matrices();
   try {
     const a = make(vk, m, k, type, next);
-    const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, shuffled);
+    const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, permuted);
     const c = make(vk, m, 2 * hidden, type, undefined);
     const h = forward ? make(vk, m, hidden, type, undefined) : undefined;
     const gateUp = forward ? undefined : make(vk, m, 2 * hidden, type, next);
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const product = {
       ...{ m, n, k, batch: 1, half: halfOf(type), aType: type, cType: type, dual: false },
-      ...{ transA: false, transB, bShuffled: Boolean(shuffled), glu, alpha: 1, beta: 0 },
+      ...{ transA: false, transB, bPermuted: Boolean(permuted), glu, alpha: 1, beta: 0 },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, h: h?.tensor, residual: gateUp?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
     };
@@ -281,7 +281,7 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
  * graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
- * @param {import('./form.mjs').GemmPlan} how.tiling @param {GemmForm} how.form which say what kernel it is
+ * @param {import('./form.mjs').GemmTiling} how.tiling @param {GemmForm} how.form which say what kernel it is
  * @param {(products: Sizes[], plan: MatmulGroupPlan) => { workspaceFloats: number }} how.divide
  * @param {(products: PtxProduct[], plan: MatmulGroupPlan, work: Work) => import('../base.mjs').Dispatch[]} how.records
  * @returns {string | undefined} what is wrong with a result, or undefined
@@ -302,7 +302,7 @@ export function verifyGroup({ context: { vk }, tiling, form, divide, records }) 
       const b = make(vk, transB ? n : k, transB ? k : n, type, next);
       const c = make(vk, m, n, 'f32', beta ? next : undefined);
       const operands = { a: a.tensor, b: b.tensor, c: c.tensor, lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: 0, ldh: 0 };
-      const types = { half: halfOf(type), aType: type, cType: /** @type {const} */ ('f32'), dual: false, bShuffled: false };
+      const types = { half: halfOf(type), aType: type, cType: /** @type {const} */ ('f32'), dual: false, bPermuted: false };
       const how = { batch: 1, ...types, transA, transB, alpha, beta, vec4: true, toF32: true };
       return { m, n, k, ...how, ...operands, values: { a: a.values, b: b.values, c } };
     });

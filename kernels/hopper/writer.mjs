@@ -1,5 +1,5 @@
-// What the parts of a kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `copy.mjs`, `multiply.mjs`
-// and `store.mjs` write the parts.
+// What the parts of a GEMM kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `copy.mjs`, `multiply.mjs` and
+// `store.mjs` write the parts.
 
 import { Program } from './assembler.mjs';
 import { fetchCopies } from './copy.mjs';
@@ -16,21 +16,21 @@ const GROUP = 8;
 /** Writes one kernel. */
 export class Writer {
   /**
-   * @param {string} name @param {import('./form.mjs').GemmPlan} plan @param {import('./form.mjs').GemmForm} form
+   * @param {string} name @param {import('./form.mjs').GemmTiling} tiling @param {import('./form.mjs').GemmForm} form
    * @param {{ threads: number, shared: number, blocks?: number }} [sizes] of a kernel that has none of these parts
    */
-  constructor(name, plan, form, sizes) {
-    this.plan = plan;
+  constructor(name, tiling, form, sizes) {
+    this.tiling = tiling;
     this.form = form;
-    this.sizes = sizesOf(plan);
+    this.sizes = sizesOf(tiling);
     this.major = majors(form);
     /**
-     * Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines or shuffled, or f32 results that are stored
+     * Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines or permuted, or f32 results that are stored
      * in whole sectors anyway do not ask for less.
      */
-    this.permuted = this.major.b === 'k' || Boolean(form.shuffled) || (plan.load === 'relay' && Boolean(form.half || form.dual));
+    this.eightColumns = this.major.b === 'k' || Boolean(form.permuted) || (tiling.load === 'ld' && Boolean(form.half || form.dual));
     const { threads, shared, blocks } = { blocks: 1, ...(sizes ?? this.sizes) };
-    const p = new Program({ name, threads, shared, parameters: parametersOf(form, plan), blocks });
+    const p = new Program({ name, threads, shared, parameters: parametersOf(form, tiling), blocks });
     this.p = p;
     this.tid = p.b32('mov.u32', '%tid.x');
     /** Products of the launch. */
@@ -49,16 +49,16 @@ export class Writer {
   }
 
   text() {
-    const { p, plan } = this;
+    const { p, tiling } = this;
     const done = p.label();
-    p.when(p.pred('setp.eq.u32', this.group, plan.warpgroups), () => {
-      if (plan.registers) p.do('setmaxnreg.dec.sync.aligned.u32', plan.registers[1]);
-      if (plan.load === 'relay') fetchRelay(this);
-      else if (plan.load === 'copy') fetchCopies(this);
+    p.when(p.pred('setp.eq.u32', this.group, tiling.warpgroups), () => {
+      if (tiling.registers) p.do('setmaxnreg.dec.sync.aligned.u32', tiling.registers[1]);
+      if (tiling.load === 'ld') fetchRelay(this);
+      else if (tiling.load === 'tma') fetchCopies(this);
       else fetchAsync(this);
       p.branch(done);
     });
-    if (plan.registers) p.do('setmaxnreg.inc.sync.aligned.u32', plan.registers[0]);
+    if (tiling.registers) p.do('setmaxnreg.inc.sync.aligned.u32', tiling.registers[0]);
     multiply(this);
     p.place(done);
     p.do('ret');
@@ -99,7 +99,7 @@ export class Writer {
 
   /** Sets a cursor's variables from its item. @param {Cursor} cursor */
   locate(cursor) {
-    const { p, plan, form } = this;
+    const { p, tiling, form } = this;
     const { item, own, m0, n0, kBegin, kEnd, steps, part } = cursor;
     let tile = item;
     p.do('mov.u32', kBegin, 0);
@@ -119,15 +119,15 @@ export class Writer {
       this.select(cursor, tile);
       tile = p.b32('sub.u32', tile, own.first);
     }
-    const tilesM = p.b32('div.u32', p.b32('add.u32', own.m, plan.bm - 1), plan.bm);
-    const tilesN = p.b32('div.u32', p.b32('add.u32', own.n, plan.bn - 1), plan.bn);
+    const tilesM = p.b32('div.u32', p.b32('add.u32', own.m, tiling.bm - 1), tiling.bm);
+    const tilesN = p.b32('div.u32', p.b32('add.u32', own.n, tiling.bn - 1), tiling.bn);
     const perGroup = p.b32('mul.lo.u32', tilesN, GROUP);
     const first = p.b32('mul.lo.u32', p.b32('div.u32', tile, perGroup), GROUP);
     const rows = p.b32('min.u32', p.b32('sub.u32', tilesM, first), GROUP);
     const within = p.b32('rem.u32', tile, perGroup);
-    p.do('mad.lo.u32', m0, p.b32('rem.u32', within, rows), plan.bm, p.b32('mul.lo.u32', first, plan.bm));
-    p.do('mul.lo.u32', n0, p.b32('div.u32', within, rows), plan.bn);
-    p.do('div.u32', steps, p.b32('add.u32', p.b32('sub.u32', kEnd, kBegin), plan.bk - 1), plan.bk);
+    p.do('mad.lo.u32', m0, p.b32('rem.u32', within, rows), tiling.bm, p.b32('mul.lo.u32', first, tiling.bm));
+    p.do('mul.lo.u32', n0, p.b32('div.u32', within, rows), tiling.bn);
+    p.do('div.u32', steps, p.b32('add.u32', p.b32('sub.u32', kEnd, kBegin), tiling.bk - 1), tiling.bk);
   }
 
   /**
@@ -136,7 +136,7 @@ export class Writer {
    * @param {(cursor: Cursor) => void} aim
    */
   walk(aim) {
-    const { p, plan } = this;
+    const { p, tiling } = this;
     const cursor = this.cursor();
     const left = p.b32('mov.u32', 0);
     const depth = p.b32('mov.u32', 0);
@@ -158,7 +158,7 @@ export class Writer {
         });
       },
       next: () => {
-        p.do('add.u32', depth, depth, plan.bk);
+        p.do('add.u32', depth, depth, tiling.bk);
         p.do('sub.u32', left, left, 1);
       },
     };
@@ -173,7 +173,7 @@ export class Writer {
     const warp = p.b32('and.b32', p.b32('shr.u32', this.tid, 5), 3);
     const eighth = p.b32('and.b32', p.b32('shr.u32', this.tid, 2), 7);
     const first = p.b32('mul.lo.u32', this.group, 64 * this.sizes.rowBlocks);
-    if (this.plan.direct && this.major.a === 'mn') {
+    if (this.tiling.direct && this.major.a === 'mn') {
       const row = p.b32('mad.lo.u32', p.b32('shr.u32', eighth, 1), 8, p.b32('and.b32', eighth, 1));
       return {
         row: p.b32('add.u32', first, p.b32('mad.lo.u32', warp, 32, row)),
@@ -191,28 +191,28 @@ export class Writer {
    * that follow.
    */
   get loadInstruction() {
-    return `ld.global.${this.plan.load === 'copy' ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
+    return `ld.global.${this.tiling.load === 'tma' ? '' : 'nc.'}${this.tiling.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
   }
 
   /** Moves a register round the stages. @param {string} stage */
   nextStage(stage) {
-    const { p, plan } = this;
+    const { p, tiling } = this;
     p.do('add.u32', stage, stage, 1);
-    p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, plan.stages));
+    p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, tiling.stages));
   }
 
   /** First of the barriers that say that a stage is full, of which each warpgroup that multiplies has its own. @param {number} warpgroup */
   full(warpgroup) {
-    return 1 + warpgroup * this.plan.stages;
+    return 1 + warpgroup * this.tiling.stages;
   }
   /** First of the barriers that say that a stage is empty. */
   get empty() {
-    return this.sizes.polling ? 1 : this.full(this.plan.warpgroups);
+    return this.sizes.polling ? 1 : this.full(this.tiling.warpgroups);
   }
 
   /** Waits until all stages are empty, so that no barrier is left half arrived at. @param {string} stage the next one */
   drain(stage) {
-    for (let i = 0; i < this.plan.stages; i++) {
+    for (let i = 0; i < this.tiling.stages; i++) {
       this.emptyBarrier('sync', stage);
       this.nextStage(stage);
     }

@@ -1,4 +1,4 @@
-// Products that end in SwiGLU or in its gradient: one kernel in PTX where there is one for the product, else two passes.
+// Products that end in SwiGLU or in its gradient: by one kernel in PTX where there is one for the product, else by two passes.
 
 import { activationKernels } from '../activation.mjs';
 import { integer, reach, tensor } from '../base.mjs';
@@ -25,7 +25,8 @@ import { integer, reach, tensor } from '../base.mjs';
  * @property {DType} [type] of every tensor; f32 when left out
  * @property {Precision} [precision] of the product, as in `matmul`
  * @property {Activation} [activation] silu (SwiGLU) when left out
- * @property {boolean} [bShuffled] `b`'s rows are shuffled, as in `matmul`; `columns` must then be a multiple of 32
+ * @property {boolean} [bPermuted] `b`'s rows are permuted, as in `matmul`; `columns` must then be a multiple of 32
+ * @property {boolean} [bShuffled] the former name of `bPermuted`
  * @property {Partial<MatmulPlan>} [plan] of the product, as in `matmul`; with `kernel: 'ptx'` it is an error where one kernel cannot
  *   do both
  */
@@ -66,7 +67,8 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     }
     if (override && !asked) return undefined;
     const problem = { ...problemOf(args), glu };
-    const plan = problem.bShuffled ? ptx.planShuffled(problem, override) : asked ? ptx.planOf(problem, override) : ptx.choose(problem);
+    if (problem.bPermuted) return { problem, plan: ptx.planPermuted(problem, override) };
+    const { plan } = asked ? { plan: ptx.planOf(problem, override) } : ptx.choose(problem);
     return plan && { problem, plan };
   }
 
@@ -75,7 +77,9 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     // A tiling whose operands are copied has its tensor maps there.
     const floats = ptx.workspaceFloats(plan);
     const work = floats > 0 ? { buffer: context.workspace('matmul', 4 * floats), offset: 0 } : undefined;
-    return ptx.records({ ...problem, ...tensors, alpha: 1 }, plan, work);
+    const dispatches = ptx.records({ ...problem, ...tensors, alpha: 1 }, plan, work);
+    dispatches[0].computes = { products: [problem], plan };
+    return dispatches;
   }
 
   /** @param {string} kernel @param {GluProduct} args */
@@ -97,7 +101,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const n = 2 * columns;
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, y] = /** @type {const} */ (['a', 'b', 'gateUp', 'y']).map((name) => tensor(kernel, name, args[name]));
-    const product = { ...types, a, b, c: gateUp, m, n, k, transB: true, bShuffled: args.bShuffled, plan: args.plan };
+    const product = { ...types, a, b, c: gateUp, m, n, k, transB: true, bPermuted: args.bPermuted ?? args.bShuffled, plan: args.plan };
     const one = fused({ ...product, half: y, ldh: columns }, 'forward', activation);
     checked(
       kernel,
@@ -121,7 +125,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const { m, columns, k, type, activation } = sizesOf(kernel, args);
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, dGateUp] = /** @type {const} */ (['a', 'b', 'gateUp', 'dGateUp']).map((name) => tensor(kernel, name, args[name]));
-    const product = { ...types, a, b, m, n: columns, k, bShuffled: args.bShuffled, plan: args.plan };
+    const product = { ...types, a, b, m, n: columns, k, bPermuted: args.bPermuted ?? args.bShuffled, plan: args.plan };
     const wide = 2 * columns;
     const one = fused({ ...product, c: dGateUp, ldc: wide, gateUp, ldr: wide }, 'backward', activation);
     const dy = tensor(kernel, 'dy', args.dy);

@@ -1,4 +1,4 @@
-// What becomes of a product's sums, as shaders take it, and the second pass where the depth was split.
+// The second pass of products whose depth was split, and the flags by which shaders know what to do with sums.
 
 import { ceilDiv, pushConstants } from '../base.mjs';
 

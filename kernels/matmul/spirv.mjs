@@ -1,5 +1,5 @@
-// Matrix products by the SPIR-V kernels, which run on every device: `f32` in ordinary arithmetic, `coop` on
-// VK_KHR_cooperative_matrix at subgroup scope. Their tilings, and products as dispatches.
+// Matrix products by the SPIR-V kernels, which run on every device: `f32` in ordinary arithmetic, `coop` by VK_KHR_cooperative_matrix at
+// subgroup scope. Chooses their tilings and makes dispatches.
 
 import { MAX_CPU_ROUNDS, ceilDiv, integer, pushConstants } from '../base.mjs';
 import { ASKED, isSpirv } from '../tuning/table.mjs';
@@ -151,7 +151,7 @@ export function spirvProducts(context) {
    * Why a plan cannot run here, or undefined.
    * @param {SpirvTiling} plan @param {Problem} problem
    */
-  function planFault(plan, problem) {
+  function tilingFault(plan, problem) {
     const { transA, transB, precision } = problem;
     const threads = threadsOf(plan);
     // Rows and columns each: (48 / 32) * (64 / 32) threads are whole, but leave rows out.
@@ -218,14 +218,14 @@ export function spirvProducts(context) {
   function choose(problem) {
     const { m, n, k, batch, precision } = problem;
     for (const tuned of [tuning.measuredPlan?.(problem), tuning.matmulPlan?.(problem)]) {
-      if (tuned && isSpirv(tuned) && !planFault(tuned, problem)) return tuned;
+      if (tuned && isSpirv(tuned) && !tilingFault(tuned, problem)) return tuned;
     }
     if (isCpu && precision === 'f32') {
       const padded = (/** @type {SpirvTiling} */ plan) => ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
       const [plan] = DIRECT_TILINGS.toSorted((x, y) => padded(x) - padded(y));
       return { ...plan, splits: 1, because: 'a CPU: the tile with the least padding' };
     }
-    const usable = candidates(problem).filter((plan) => !planFault(plan, problem));
+    const usable = candidates(problem).filter((plan) => !tilingFault(plan, problem));
     if (usable.length === 0) {
       throw new RangeError(`matmul: no ${precision} tile fits this device (${shared} bytes of shared memory)`);
     }
@@ -241,25 +241,28 @@ export function spirvProducts(context) {
       filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
     const deep = Math.floor(k / (8 * plan.bk));
     const because = filling ? 'no line is near: the largest tile that fills the device' : 'no line is near: the smallest tile that fits';
-    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)), because };
+    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)), because, ...(isCpu ? {} : { fallback: true }) };
   }
 
   /**
    * The plan of a product, with how it divides the depth.
-   * @param {Problem} problem @param {Partial<MatmulPlan> | undefined} override @returns {SpirvPlan}
+   * @param {Problem} problem @param {Partial<MatmulPlan> | undefined} override
+   * @param {string} [refused] why a kernel in PTX, which would have been chosen, cannot compute it
+   * @returns {SpirvPlan}
    */
-  function planOf(problem, override) {
-    const chosen = override?.kernel ? {} : choose(problem);
+  function planOf(problem, override, refused) {
+    const { fallback, ...chosen } = /** @type {Partial<SpirvChoice>} */ (override?.kernel ? {} : choose(problem));
     const plan = /** @type {SpirvPlan} */ ({
       stages: 1,
       splits: 1,
       ...chosen,
-      ...(override ? { ...override, because: override.because ?? ASKED } : {}),
+      ...(override ? { ...override, because: override.because ?? ASKED } : fallback ? { fallback } : {}),
+      ...(refused ? { because: `the PTX kernels cannot take it: ${refused}; ${chosen.because}`, fallback: true } : {}),
     });
     if ((problem.precision === 'f32') !== (plan.kernel === 'f32')) {
       throw new RangeError(`matmul: kernel ${plan.kernel} does not compute in ${problem.precision}`);
     }
-    const fault = planFault(plan, problem);
+    const fault = tilingFault(plan, problem);
     if (fault) throw new RangeError(`matmul: the plan cannot run on ${info.deviceName}: ${fault}`);
     const tiles = ceilDiv(problem.m, plan.bm) * ceilDiv(problem.n, plan.bn);
     const tail = integer('matmul', 'tail', plan.tail ?? 1, 1, 64);

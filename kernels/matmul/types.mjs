@@ -1,15 +1,15 @@
-// What a matrix product is on its way from arguments to dispatches: a problem (sizes, types, form), for which a tiling is chosen, which
-// divides it among workgroups (a plan); a product, which is a problem with its operands; a line of a table. Types alone.
+// Types of a matrix product on its way from arguments to dispatches. A problem has sizes, types and form. A tiling is the sizes of a kernel's
+// tiles. A plan is a tiling with how it divides a problem among workgroups, and why it was chosen. A product is a problem with its operands.
 
 /** @typedef {import('../base.mjs').Binding} Binding */
 /** @typedef {import('../base.mjs').DType} DType */
-/** @typedef {import('../hopper/form.mjs').GemmPlan} GemmPlan */
-/** @typedef {import('../hopper/simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('../hopper/form.mjs').GemmTiling} GemmTiling */
+/** @typedef {import('../hopper/simt.mjs').SimtTiling} SimtTiling */
 /** @typedef {import('../matmul.mjs').MatmulArgs} MatmulArgs */
 /** @typedef {import('../matmul.mjs').Precision} Precision */
 
-/** The name of a tiling of PLANS in kernels/hopper/plans.mjs. @typedef {keyof typeof import('../hopper/plans.mjs').PLANS} HalfTiling */
-/** The name of one of SIMT_PLANS. @typedef {keyof typeof import('../hopper/plans.mjs').SIMT_PLANS} SimtTiling */
+/** The name of a tiling of GEMM_TILINGS in kernels/hopper/tilings.mjs. @typedef {keyof typeof import('../hopper/tilings.mjs').GEMM_TILINGS} GemmTilingName */
+/** The name of one of SIMT_TILINGS. @typedef {keyof typeof import('../hopper/tilings.mjs').SIMT_TILINGS} SimtTilingName */
 
 /** @typedef {{ m: number, n: number, k: number }} Sizes rows and columns of the result, and the inner size */
 
@@ -21,7 +21,7 @@
 
 /**
  * What a table looks at of a product.
- * @typedef {Shaped & { batch: number, beta: number, precision: string, aType: string, bType: string, bShuffled?: boolean }} Asked
+ * @typedef {Shaped & { batch: number, beta: number, precision: string, aType: string, bType: string, bPermuted?: boolean }} Asked
  */
 
 /**
@@ -32,7 +32,7 @@
  * @property {DType} aType
  * @property {DType} bType
  * @property {DType} cType
- * @property {boolean} bShuffled
+ * @property {boolean} bPermuted
  * @property {boolean} dual a second output is stored, in `half`
  * @property {ProblemArgs} args as the caller gave them
  *
@@ -96,10 +96,14 @@
  *   ahead?: number, direct?: number }} CoopTiling
  */
 /** @typedef {F32Tiling | CoopTiling} SpirvTiling */
-/** A tiling in PTX by its name, and whether B must be shuffled. @typedef {{ kernel: 'ptx', tiling: HalfTiling | SimtTiling, shuffled?: boolean }} PtxTiling */
-/** That PTX is not faster (`spirv`), or not with B shuffled (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
+/** A tiling in PTX by its name, and whether B must be permuted. @typedef {{ kernel: 'ptx', tiling: GemmTilingName | SimtTilingName, permuted?: boolean }} PtxTiling */
+/** That PTX is not faster (`spirv`), or not with B permuted (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
 
-/** Why a plan was chosen, in a few words. @typedef {{ because?: string }} Because */
+/**
+ * Why a plan was chosen.
+ * @typedef {{ because?: string, fallback?: boolean }} Because
+ *   `because` says it in a few words; `fallback`: a kernel that is likely faster cannot be used, or nothing was measured near the product
+ */
 /** What a line of a table says. @typedef {(SpirvTiling | PtxTiling | Refusal) & Split & Because} Choice */
 /** @typedef {SpirvTiling & Split & Because} SpirvChoice */
 /** @typedef {PtxTiling & Split & Because} PtxChoice */
@@ -114,7 +118,7 @@
  * A plan of the kernels in PTX.
  * @typedef {object} PtxPlanParts
  * @property {'ptx'} kernel
- * @property {GemmPlan | SimtPlan} tiling
+ * @property {GemmTiling | SimtTiling} tiling
  * @property {number} bm
  * @property {number} bn
  * @property {number} bk

@@ -1,8 +1,9 @@
-// The plans among which `helios-vk tune` and benches/kernels-matmul.mjs look for the fastest of a product.
+// The plans of a product that `helios-vk tune` and benches/kernels-matmul.mjs time.
 
 import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
-import { planFault, sizesFault } from '../hopper/form.mjs';
-import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
+import { planName, tilingName } from '../matmul/words.mjs';
+import { gemmFault, sizesFault } from '../hopper/form.mjs';
+import { GEMM_TILINGS, SIMT_TILINGS } from '../hopper/tilings.mjs';
 import { simtFault } from '../hopper/simt.mjs';
 import { measuredTilings } from '../hopper/tables.mjs';
 import { isSpirv, tilingOf } from './table.mjs';
@@ -13,11 +14,6 @@ import { isSpirv, tilingOf } from './table.mjs';
 /** @typedef {import('../matmul/types.mjs').SpirvTiling} SpirvTiling */
 
 /** @typedef {{ bm: number, bn: number }} Tile */
-/**
- * What a plan is named by.
- * @typedef {Partial<Omit<import('../matmul.mjs').MatmulPlan, 'kernel'>> & { kernel: string, shuffled?: boolean }} Named
- */
-
 /** f32 tilings: bm bn bk tm tn lx stages. */
 const F32_TILES = `
 128 128 16 8 8 8 2|128 128 16 8 8 8 1|128 128 16 8 4 8 2|128 128 16 8 4 8 1|64 64 16 8 8 8 2|64 64 16 8 4 8 2|128 64 16 8 8 8 2|64 128 16 8 8 8 2
@@ -105,16 +101,16 @@ export const withSplits = (s, list) => list.flatMap((p) => splitsFor(s, p).map((
  * The tilings in PTX that can compute a form, each with the depth split in every way that may be worth it: the ways that fill
  * the device best first.
  * @param {Shape} s @param {'f32' | 'bf16'} [type] of the operands
- * @param {{ shuffled?: boolean }} [options] those that take a shuffled B
+ * @param {{ permuted?: boolean }} [options] those that take a permuted B
  * @returns {Record<string, PtxChoice[]>} plans by tiling
  */
-export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } = {}) {
-  const of = /** @type {const} */ ({ type, transA: form[0] === 'T', transB: form[1] === 'T', shuffled, parts: true });
+export function ptxPlans({ form, m, n, k }, type = 'bf16', { permuted = false } = {}) {
+  const of = /** @type {const} */ ({ type, transA: form[0] === 'T', transB: form[1] === 'T', permuted, parts: true });
   /** @type {[string, { bm: number, bn: number, blocks?: number }][]} */
   const list =
     type === 'f32'
-      ? Object.entries(SIMT_PLANS).filter(([, sizes]) => !simtFault(sizes, of))
-      : Object.entries(PLANS).filter(([, sizes]) => !planFault(sizes, of) && !sizesFault(sizes, { m, n, k }));
+      ? Object.entries(SIMT_TILINGS).filter(([, sizes]) => !simtFault(sizes, of))
+      : Object.entries(GEMM_TILINGS).filter(([, sizes]) => !gemmFault(sizes, of) && !sizesFault(sizes, { m, n, k }));
   // A part of less than this depth is not worth its sums.
   const least = type === 'f32' ? 96 : 512;
   return Object.fromEntries(
@@ -133,29 +129,8 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } 
       );
       const tails = [2, 3, 4, 6, 8].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= least);
       const ways = [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))];
-      const plan = /** @type {PtxChoice} */ ({ kernel: 'ptx', tiling, ...(shuffled ? { shuffled } : {}) });
+      const plan = /** @type {PtxChoice} */ ({ kernel: 'ptx', tiling, ...(permuted ? { permuted } : {}) });
       return [tilingName(plan), ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ ...plan, ...way }))];
     }),
   );
 }
-
-/** The tiling of a plan in PTX, with what B must be like. @param {{ tiling?: unknown, shuffled?: boolean }} plan */
-export const tilingName = ({ tiling, shuffled }) => `${tiling}${shuffled ? '/shuffled' : ''}`;
-
-/** A plan in a few words. @param {Named} p */
-export const planName = (p) =>
-  [
-    p.kernel,
-    ...(p.kernel === 'ptx'
-      ? [tilingName(p)]
-      : p.kernel === 'natural'
-        ? []
-        : [
-            `${p.bm}x${p.bn}x${p.bk}`,
-            p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
-            `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`,
-          ]),
-    p.splits && p.splits > 1 ? `k/${p.splits}` : p.tail && p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : '',
-  ]
-    .join(' ')
-    .trim();

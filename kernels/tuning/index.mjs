@@ -1,17 +1,17 @@
-// How much work the kernels put into a dispatch: measured where a device has a table of its own, else from its properties.
+// Chooses, by device, how much work a dispatch gets: from a measured table where the device has one, else from its properties.
 
-import { H200, ptxAttention, ptxGroup, ptxPlan, shuffledPlan } from '../hopper/tables.mjs';
+import { HOPPER_TUNING, ptxAttention, ptxGroup, ptxPlan, permutedPlan } from '../hopper/tables.mjs';
 import { storedPlans } from './stored.mjs';
 
 /** @typedef {import('../matmul/types.mjs').Asked} Asked */
 /** @typedef {import('../matmul/types.mjs').Choice} Choice */
-/** @typedef {import('../matmul/types.mjs').HalfTiling} HalfTiling */
+/** @typedef {import('../matmul/types.mjs').GemmTilingName} GemmTilingName */
 /** @typedef {import('../matmul/types.mjs').PtxChoice} PtxChoice */
 /** @typedef {import('../matmul/types.mjs').Shaped} Shaped */
 /** @typedef {import('../matmul/types.mjs').SpirvChoice} SpirvChoice */
 
 /**
- * What kernels choose by device. Every value is a matter of speed: any device computes the same with any other.
+ * What kernels choose by device. The values affect speed only: a device computes the same with any of them.
  * @typedef {object} Tuning
  * @property {string} name of the table
  * @property {number} units workgroups that fill the device about once
@@ -24,8 +24,8 @@ import { storedPlans } from './stored.mjs';
  *   than what the other two say (`helios-vk tune`), or undefined
  * @property {(problem: Asked) => SpirvChoice | undefined} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
  * @property {(problem: Shaped) => PtxChoice | undefined} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
- * @property {(problem: Shaped) => PtxChoice | undefined} [shuffledPlan] its plan where B is shuffled, or undefined where none is known to be faster than with B as it is
- * @property {(problem: Shaped & { beta: number }) => { tiling: HalfTiling, rate: number }[]} [ptxGroup] tilings in PTX of several products like this one by one
+ * @property {(problem: Shaped) => PtxChoice | undefined} [permutedPlan] its plan where B is permuted, or undefined where none is known to be faster than with B as it is
+ * @property {(problem: Shaped & { beta: number }) => { tiling: GemmTilingName, rate: number }[]} [ptxGroup] tilings in PTX of several products like this one by one
  *   launch, and what each multiplies in whole waves, in TFLOP/s: the first that of one product alone; none where a launch for each is faster
  * @property {(form: import('../hopper/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
  *   the tiling of attention in PTX, or undefined where none is known to be faster
@@ -41,7 +41,7 @@ const MAX_GROUPS = 65_535;
 const HOPPER = /\bG?H[12]00\b/;
 
 /** Tables of devices by their names, as Vulkan gives them. @type {[RegExp, Tuning][]} */
-const DEVICES = [[HOPPER, H200]];
+const DEVICES = [[HOPPER, HOPPER_TUNING]];
 
 /**
  * From what Vulkan says of a device. It does not say how many cores there are: an integrated GPU is taken for one of 24,
@@ -85,7 +85,7 @@ export function tuningOf(info, table) {
   const tuning = measured
     ? { ...measured, flatThreads: Math.min(measured.flatThreads, info.maxComputeWorkGroupInvocations) }
     : genericTuning(info);
-  if (info.hasPtx && HOPPER.test(info.deviceName)) Object.assign(tuning, { ptxPlan, shuffledPlan, ptxGroup, ptxAttention });
+  if (info.hasPtx && HOPPER.test(info.deviceName)) Object.assign(tuning, { ptxPlan, permutedPlan, ptxGroup, ptxAttention });
   const measuredPlan = storedPlans(info, table);
   return measuredPlan ? { ...tuning, measuredPlan } : tuning;
 }

@@ -1,10 +1,11 @@
-// Times plans of a matrix product on the device, each checked first. Data is random; operands rotate over several sets, so that
-// large products do not run from cache; products of one measurement write the same C, so they run one after another, barriers
-// included, as in a training step.
+// Times plans of a matrix product on the device, and checks each first. Data is random. Operands rotate over several sets, so that large
+// products do not run from cache. All products of one measurement write the same C, so that they run one after another, with barriers, as in
+// a training step.
 
 import { bytesOf, pack } from '../base.mjs';
-import { shuffleRows } from '../hopper/layout.mjs';
-import { Values, median, scratch, scratchBits } from './values.mjs';
+import { permuteRows } from '../hopper/layout.mjs';
+import { bf16Value, f16Value } from '../half.mjs';
+import { Values, median } from './values.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
@@ -23,9 +24,9 @@ import { Values, median, scratch, scratchBits } from './values.mjs';
 /** A plan to time: of a table, or as `matmul` takes it. @typedef {import('../matmul/types.mjs').Choice | Partial<MatmulPlan>} Timed */
 /** One run: microseconds of a product with its barrier, and of its dispatches alone. @typedef {{ us: number, dispatchUs: number }} Sample */
 
-/** Bytes of operands beyond which sets of them do not stay in a cache. */
+/** Bytes of operands that are too many for any cache. */
 const CACHE_BYTES = 192e6;
-/** … and of results that are read. */
+/** The same for results that are read. */
 const RESULT_BYTES = 128e6;
 /** Milliseconds within which a busy GPU has raised its clocks. */
 const RAMP_MS = 400;
@@ -84,23 +85,23 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
     throw error;
   }
 
-  /** B of each set, shuffled, once a plan asks for it. @type {number[] | undefined} */
-  let shuffledB;
-  const shuffled = () => {
-    const data = shuffleRows(dataB, transB ? k : n);
+  /** B of each set, permuted, once a plan asks for it. @type {number[] | undefined} */
+  let permutedB;
+  const permuted = () => {
+    const data = permuteRows(dataB, transB ? k : n);
     return operands.map(() => upload(data));
   };
   /** Where the gradient of SwiGLU takes two passes, the first one's result. @type {number | undefined} */
   let product;
 
-  /** A product as dispatches. @param {number} i @param {Timed} [plan] of class `shuffled` or another; the kernels' own when undefined */
+  /** A product as dispatches. @param {number} i @param {Timed} [plan] of class `permuted` or another; the kernels' own when undefined */
   const records = (i, plan) => {
-    const bShuffled = plan !== undefined && 'shuffled' in plan && plan.shuffled === true;
-    if (bShuffled) shuffledB ??= shuffled();
+    const bPermuted = plan !== undefined && 'permuted' in plan && plan.permuted === true;
+    if (bPermuted) permutedB ??= permuted();
     const [a, natural] = operands[i % sets];
-    const b = bShuffled ? /** @type {number[]} */ (shuffledB)[i % sets] : natural;
+    const b = bPermuted ? /** @type {number[]} */ (permutedB)[i % sets] : natural;
     const c = results[i % results.length];
-    const how = { bShuffled, ...(plan && plan.kernel !== 'natural' ? { plan: /** @type {Partial<MatmulPlan>} */ (plan) } : {}) };
+    const how = { bPermuted, ...(plan && plan.kernel !== 'natural' ? { plan: /** @type {Partial<MatmulPlan>} */ (plan) } : {}) };
     if (!glu) return kernels.matmul({ a, b, c, m, n, k, transA, transB, precision, aType, bType, cType, beta, ...how });
     const pass = { ...how, a, b, m, k, type: cType };
     if (glu === 'forward') return kernels.matmulGlu({ ...pass, columns: n / 2, gateUp: c, y: beside });
@@ -121,17 +122,8 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
   const reader = (words) => {
     if (cType === 'f32') return (/** @type {number} */ i) => words[i];
     const halves = new Uint16Array(words.buffer, words.byteOffset, words.length * 2);
-    return (/** @type {number} */ i) => {
-      const bits = halves[i];
-      if (cType === 'bf16') {
-        scratchBits[0] = bits << 16;
-        return scratch[0];
-      }
-      const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
-      const size =
-        exponent === 31 ? (fraction ? NaN : Infinity) : exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
-      return bits & 0x8000 ? -size : size;
-    };
+    const toNumber = cType === 'bf16' ? bf16Value : f16Value;
+    return (/** @type {number} */ i) => toNumber(halves[i]);
   };
 
   /** @param {(i: number) => number} get */

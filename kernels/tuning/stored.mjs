@@ -1,10 +1,11 @@
-// The tables that `helios-vk tune` leaves on a machine: a file for each kind of device and driver, in the folder of the pipeline
-// cache, or where HELIOS_TUNING says. What a file holds decides nothing but speed: a plan that the device cannot run is passed over.
+// The tables that `helios-vk tune` writes: one file for each kind of device and driver, in the folder of the pipeline cache or where
+// HELIOS_TUNING says. A table affects speed only: a plan that the device cannot run is ignored.
 
 import { mkdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { notWritten, replaceFileSync } from '../files.mjs';
-import { CLASSES, classOf, entriesOf, formName } from './table.mjs';
+import { currentName } from '../hopper/tilings.mjs';
+import { CLASSES, classOf, currentClass, entriesOf, formName } from './table.mjs';
 
 /** @typedef {import('../../index.js').DeviceInfo} DeviceInfo */
 /** @typedef {import('../matmul/types.mjs').Asked} Asked */
@@ -57,7 +58,24 @@ export function tableFile(info, given) {
 }
 
 /**
- * The content of a table's file.
+ * Lines with the names that classes and tilings have now: tables on users' disks may have former ones.
+ * @param {Record<string, string[]>} lines @returns {Lines}
+ */
+function currentLines(lines) {
+  /** @type {Record<string, string[]>} */
+  const current = {};
+  for (const [name, list] of Object.entries(lines)) {
+    const renamed = list.map((line) => {
+      const [product, tile, ...rest] = line.split('|').map((part) => part.trim());
+      return tile === undefined ? line : [product, currentName(tile), ...rest].join(' | ');
+    });
+    current[currentClass(name)] = [...(current[currentClass(name)] ?? []), ...renamed];
+  }
+  return current;
+}
+
+/**
+ * The content of a table's file, with the names of today.
  * @param {string} path @param {DeviceInfo} info of the device that it must be of
  * @returns {Stored}
  * @throws {Error} that says why it is not used
@@ -80,12 +98,14 @@ export function readStored(path, info) {
     const lines = stored[part];
     if (typeof lines !== 'object' || lines === null || Array.isArray(lines)) throw new Error(`${part} must be an object`);
     for (const [name, list] of Object.entries(lines)) {
-      if (!CLASSES.some((known) => known === name)) throw new Error(`${part} has a class ${name}: there are ${CLASSES.join(', ')}`);
+      if (!CLASSES.some((known) => known === currentClass(name)))
+        throw new Error(`${part} has a class ${name}: there are ${CLASSES.join(', ')}`);
       if (!Array.isArray(list) || !list.every((line) => typeof line === 'string' && line.length <= MAX_LINE)) {
         throw new Error(`${part}.${name} must be lines of text`);
       }
-      entriesOf(name, list);
     }
+    stored[part] = currentLines(lines);
+    for (const [name, list] of Object.entries(stored[part])) entriesOf(name, list);
   }
   return stored;
 }

@@ -1,15 +1,19 @@
-// Tables of measured plans of matrix products, as text: a line for a product, `form m n k | tile | splits | microseconds`, by class.
+// Tables of measured plans as text, one line a product: `form m n k | tile | splits | microseconds`. Lines are grouped by class.
 //
-// The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32, else of matrix units `bm bn bk wm wn tm tn tk stages
-// [ahead [direct]]`, or a tiling of kernels/hopper/plans.mjs by its name. In class `ptx` a line may say `coop`, that PTX was
-// not faster. Splits are parts of K, or `wave/parts` where only the tiles behind the last whole wave are split. Classes by storage:
-// `half` has both operands in half precision, `mixed` at least one in f32, `bf16x3` and `f32` are those precisions. `shuffled` has products of
-// halves whose B is shuffled: a line there says that they are faster than as they are, or `natural`, that they are not.
+// The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32; on matrix units it is `bm bn bk wm wn tm tn tk stages
+// [ahead [direct]]`; in PTX it is the name of a tiling of kernels/hopper/tilings.mjs. Splits are the parts of K, or `wave/parts` where only the
+// tiles after the last whole wave are split. The classes are
+//   half      both operands are halves
+//   mixed     at least one operand is f32
+//   bf16x3    products in that precision
+//   f32       products in that precision
+//   ptx       PTX against SPIR-V; the tile `coop` says that PTX was not faster
+//   permuted  products of halves with B permuted: the line's plan is faster than with B as it is; `natural` says that none is
 
-import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
+import { GEMM_TILINGS, SIMT_TILINGS } from '../hopper/tilings.mjs';
 
-/** @typedef {import('../matmul/types.mjs').HalfTiling} HalfTiling */
-/** @typedef {import('../matmul/types.mjs').SimtTiling} SimtTiling */
+/** @typedef {import('../matmul/types.mjs').GemmTilingName} GemmTilingName */
+/** @typedef {import('../matmul/types.mjs').SimtTilingName} SimtTilingName */
 /** @typedef {{ form: string, m: number, n: number, k: number }} Shape */
 /** @typedef {import('../matmul/types.mjs').Choice} Choice */
 /** A line of a table, and where the table says the device that it was measured on, or that it was not. @typedef {Shape & { plan: Choice, device?: string, untimed?: boolean }} Entry */
@@ -17,7 +21,10 @@ import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
 /** Why a plan was chosen, where the caller gave it. */
 export const ASKED = 'the caller asked for it';
 
-export const CLASSES = /** @type {const} */ (['half', 'mixed', 'bf16x3', 'f32', 'ptx', 'shuffled']);
+export const CLASSES = /** @type {const} */ (['half', 'mixed', 'bf16x3', 'f32', 'ptx', 'permuted']);
+
+/** The name that a class has now; one that never was a class is returned as it is. @param {string} name */
+export const currentClass = (name) => (name === 'shuffled' ? 'permuted' : name);
 
 /** Most parts that K is split into, and most workgroups of a wave, as `matmul` takes them. */
 const MAX_SPLITS = 64;
@@ -26,9 +33,9 @@ const MAX_WAVE = 65_535;
 /** The form of a product as a name: NT, NN, TN or TT. @param {{ transA: boolean, transB: boolean }} product */
 export const formName = ({ transA, transB }) => `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
 
-/** The class of a product. @param {{ precision: string, aType: string, bType: string, bShuffled?: boolean }} problem */
-export function classOf({ precision, aType, bType, bShuffled }) {
-  if (bShuffled) return 'shuffled';
+/** The class of a product. @param {{ precision: string, aType: string, bType: string, bPermuted?: boolean }} problem */
+export function classOf({ precision, aType, bType, bPermuted }) {
+  if (bPermuted) return 'permuted';
   if (precision === 'f32' || precision === 'bf16x3') return precision;
   return aType === 'f32' || bType === 'f32' ? 'mixed' : 'half';
 }
@@ -62,14 +69,15 @@ const TILE = {
  * @throws {SyntaxError} that quotes what is no tile
  */
 export function tilingOf(name, tile) {
-  if (Object.hasOwn(PLANS, tile) && (name === 'ptx' || name === 'half')) return { kernel: 'ptx', tiling: /** @type {HalfTiling} */ (tile) };
-  if (Object.hasOwn(SIMT_PLANS, tile) && name === 'f32') return { kernel: 'ptx', tiling: /** @type {SimtTiling} */ (tile) };
+  if (Object.hasOwn(GEMM_TILINGS, tile) && (name === 'ptx' || name === 'half'))
+    return { kernel: 'ptx', tiling: /** @type {GemmTilingName} */ (tile) };
+  if (Object.hasOwn(SIMT_TILINGS, tile) && name === 'f32') return { kernel: 'ptx', tiling: /** @type {SimtTilingName} */ (tile) };
   if (name === 'ptx' && tile === 'coop') return { kernel: 'spirv' };
-  if (name === 'shuffled') {
+  if (name === 'permuted') {
     if (tile === 'natural') return { kernel: 'natural' };
-    const tiling = /** @type {HalfTiling} */ (tile);
-    if (Object.hasOwn(PLANS, tile) && PLANS[tiling].load === 'copy') return { kernel: 'ptx', tiling, shuffled: true };
-    throw new SyntaxError(`"${tile}" is not a tile of class shuffled`);
+    const tiling = /** @type {GemmTilingName} */ (tile);
+    if (Object.hasOwn(GEMM_TILINGS, tile) && GEMM_TILINGS[tiling].load === 'tma') return { kernel: 'ptx', tiling, permuted: true };
+    throw new SyntaxError(`"${tile}" is not a tile of class permuted`);
   }
   const kernel = name === 'f32' ? 'f32' : 'coop';
   const { names, least } = TILE[kernel];
@@ -126,8 +134,8 @@ function tileOf(name, plan) {
   if (name === 'ptx') return 'coop';
   if (plan.kernel === 'natural' || plan.kernel === 'spirv') return plan.kernel;
   const { names, least } = TILE[plan.kernel];
-  const sizes = /** @type {Partial<Record<string, number | string>>} */ (plan);
-  const values = names.map((key) => sizes[key] ?? 0);
+  const sizes = /** @type {Partial<Record<string, unknown>>} */ (plan);
+  const values = names.map((key) => Number(sizes[key] ?? 0));
   // Numbers that a tile may end before are 0 where it does.
   const last = names.findLastIndex((_, i) => i < least || values[i] !== 0);
   return values.slice(0, last + 1).join(' ');

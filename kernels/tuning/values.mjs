@@ -1,9 +1,6 @@
-// The operands of timed products, and what reads their results.
+// Random operands of timed products, and the median.
 
 import { bf16Bits, f16Bits } from '../half.mjs';
-
-export const scratch = new Float32Array(1);
-export const scratchBits = new Uint32Array(scratch.buffer);
 
 /** Random values and their storage; one block repeated, which timing does not see. */
 export class Values {

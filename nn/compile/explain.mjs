@@ -4,6 +4,7 @@ import { BYTES } from '../core/layout.mjs';
 import { effective } from './passes/calls.mjs';
 
 /** @typedef {import('./passes/calls.mjs').Call} Call */
+/** @typedef {import('../../kernels/matmul/words.mjs').ProductChoice} ProductChoice */
 
 /**
  * A step of a graph: dispatches that belong together.
@@ -15,6 +16,7 @@ import { effective } from './passes/calls.mjs';
  * @property {number} bytes that it reads and writes; 0 where that is not known
  * @property {number} flops floating-point operations of its products, 2 for each multiplication; 0 where there are none
  * @property {number} main the index of the dispatch that does them
+ * @property {ProductChoice[]} products by which kernels it computes matrix products, and why
  */
 
 /**
@@ -25,7 +27,10 @@ import { effective } from './passes/calls.mjs';
  * @property {number} dispatches how many
  * @property {number} microseconds on the device
  * @property {number} flops floating-point operations of products, 2 for each multiplication; 0 where there are none
+ * @property {ProductChoice[]} products by which kernels matrix products are computed there, and why; each once
  */
+
+/** A product's kernel, with the line that asks for the product, and how many of a graph are alike. @typedef {ProductChoice & { origin: string, count: number }} ProductOfLine */
 
 /** Bytes of values. @param {import('./passes/calls.mjs').Value[]} values */
 const bytesOf = (values) => values.reduce((sum, { layout }) => sum + layout.size * BYTES[layout.dtype], 0);
@@ -43,8 +48,35 @@ export const stepsOf = (calls) =>
       bytes: call.bytes ?? bytesOf(inputs) + bytesOf(outputs),
       flops: call.op?.flops?.(layouts[0], layouts[1], call.attributes) ?? 0,
       main: call.op?.main ?? 0,
+      products: call.template?.products ?? [],
     };
   });
+
+/** Adds a choice to a list that has each once. @param {ProductChoice[]} list @param {ProductChoice[]} more */
+function addOnce(list, more) {
+  for (const choice of more)
+    if (!list.some(({ product, kernel, because }) => product === choice.product && kernel === choice.kernel && because === choice.because))
+      list.push(choice);
+}
+
+/**
+ * The matrix products of steps: by which kernels they are computed, and why. Fallbacks come first, then the order is that of the steps.
+ * @param {Step[]} steps
+ * @returns {ProductOfLine[]} those of one line that are alike once
+ */
+export function productsOf(steps) {
+  /** @type {Map<string, ProductOfLine>} */
+  const products = new Map();
+  for (const { origin, products: choices } of steps) {
+    for (const choice of choices) {
+      const key = [origin, choice.product, choice.kernel, choice.because].join('\n');
+      const product = products.get(key) ?? { origin, ...choice, count: 0 };
+      product.count++;
+      products.set(key, product);
+    }
+  }
+  return [...products.values()].sort((a, b) => Number(b.fallback) - Number(a.fallback));
+}
 
 /**
  * What the dispatches of steps do, as `profileWork` of the addon takes it: pairs of bytes and operations. Where a step has more than
@@ -70,13 +102,14 @@ export function timesByLine(steps, times) {
   /** @type {Map<string, LineTime>} */
   const lines = new Map();
   let at = 0;
-  for (const { origin, operations, dispatches, flops } of steps) {
+  for (const { origin, operations, dispatches, flops, products } of steps) {
     const what = operations.join(' + ');
     const key = `${origin}\n${what}`;
-    const line = lines.get(key) ?? { origin, operations: what, dispatches: 0, microseconds: 0, flops: 0 };
+    const line = lines.get(key) ?? { origin, operations: what, dispatches: 0, microseconds: 0, flops: 0, products: [] };
     lines.set(key, line);
     line.dispatches += dispatches;
     line.flops += flops;
+    addOnce(line.products, products);
     for (const end = at + dispatches; at < end; at++) line.microseconds += times[at];
   }
   return [...lines.values()].sort((a, b) => b.microseconds - a.microseconds);
@@ -92,7 +125,23 @@ const row = (cells, tag = 'td') => `<tr>${cells.map((cell) => `<${tag}>${cell}</
 
 const STYLE = `body { font: 14px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0 } td, th { padding: 0.15em 0.8em; text-align: left; border-bottom: 1px solid #8884 }
-td span { font-variant-numeric: tabular-nums } tr.fused td { background: #2a82 }`;
+td span { font-variant-numeric: tabular-nums } tr.fused td { background: #2a82 } tr.fallback td { background: #e522 }`;
+
+/** @param {string | number} value */
+const number = (value) => `<span style="float:right">${value}</span>`;
+
+/** A table of products, none where there are none. @param {ProductOfLine[]} products @returns {string[]} lines */
+function productTable(products) {
+  if (products.length === 0) return [];
+  return [
+    `<table>${row(['line', 'product', 'times', 'kernel', 'because'], 'th')}`,
+    ...products.map(({ origin, product, count, kernel, because, fallback }) => {
+      const cells = row([escaped(origin), product, number(count), kernel, escaped(`${fallback ? 'fallback: ' : ''}${because}`)]);
+      return fallback ? cells.replace('<tr>', '<tr class="fallback">') : cells;
+    }),
+    '</table>',
+  ];
+}
 
 /**
  * A page about graphs.
@@ -100,7 +149,6 @@ td span { font-variant-numeric: tabular-nums } tr.fused td { background: #2a82 }
  * @returns {string}
  */
 export function page(graphs) {
-  const number = (/** @type {string | number} */ value) => `<span style="float:right">${value}</span>`;
   const parts = graphs.map(({ key, dispatches, planned, unplanned, found, steps }) =>
     [
       `<h2>${escaped(key || 'no arguments')}</h2>`,
@@ -116,8 +164,9 @@ export function page(graphs) {
         ),
       ),
       '</table>',
+      ...productTable(productsOf(steps)),
     ].join('\n'),
   );
   return `<!doctype html><meta charset="utf-8"><title>A compiled function</title><style>${STYLE}</style>\n<h1>A compiled function</h1>
-<p>Its graphs, one for each kind of arguments. Steps that passes have put together are marked.</p>\n${parts.join('\n')}\n`;
+<p>Its graphs, one for each kind of arguments. Steps that passes have put together are marked, and so are products whose kernel is a fallback.</p>\n${parts.join('\n')}\n`;
 }

@@ -4,7 +4,7 @@ import { storageOf } from '../core/engine.mjs';
 import { encode } from '../core/host.mjs';
 import { timesByLine, workOf } from './explain.mjs';
 import { BYTES } from '../core/layout.mjs';
-import { ShuffledCopy } from '../optim/half-copy.mjs';
+import { PermutedCopy } from '../optim/half-copy.mjs';
 import { runtime } from '../core/runtime.mjs';
 import { Storage, unscoped } from '../core/storage.mjs';
 import { mapTensors, tensorsIn } from '../core/scope.mjs';
@@ -59,8 +59,8 @@ export class Graph {
     const outputs = new Set(Array.from(tensorsIn(result), ({ storage }) => /** @type {Storage} */ (storage).allocation));
     const { packed, dispatches, steps, found, bytes, memory } = build(recording, outputs, passes);
     recording.list.length = 0;
-    /** Copies of parameters that the call leaves up to date. A shuffled one goes with that in natural order. */
-    this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof ShuffledCopy ? copy.half : copy).fresh);
+    /** Copies of parameters that the call leaves up to date. A permuted one goes with that in natural order. */
+    this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof PermutedCopy ? copy.half : copy).fresh);
     this.packed = packed;
     this.dispatches = dispatches;
     this.steps = steps;

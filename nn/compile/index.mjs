@@ -11,7 +11,7 @@ import { GraphCache } from './cache.mjs';
 import { giveBack } from './graph.mjs';
 import { LATE, trace } from './trace.mjs';
 import { ArgumentError, UsageError, checkFunction, shown } from '../core/errors.mjs';
-import { page } from './explain.mjs';
+import { page, productsOf } from './explain.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { PASSES } from './passes/index.mjs';
 import { isRecording } from '../core/runtime.mjs';
@@ -108,7 +108,7 @@ export function compile(fn, options = {}) {
   const explained = () =>
     graphs.entries().map(([key, { dispatches, bytes, found, steps }]) => ({ key, dispatches, ...bytes, found, steps }));
   return Object.assign(/** @type {any} */ (compiled), {
-    explain: () => explained().map(({ steps: _, ...rest }) => rest),
+    explain: () => explained().map(({ steps, ...rest }) => ({ ...rest, products: productsOf(steps) })),
     html: () => page(explained()),
     profile: (/** @type {any[]} */ ...args) => {
       if (isRecording()) throw new UsageError('profile', 'a function is being compiled: profile that one');
@@ -131,4 +131,5 @@ export function compile(fn, options = {}) {
  * @property {number} unplanned bytes of its intermediate results, each by itself
  * @property {Record<string, number>} found what passes put together or left out, and how often
  * @property {number} planned bytes that they take, as they share memory
+ * @property {import('./explain.mjs').ProductOfLine[]} products its matrix products: by which kernel each is computed, and why
  */

@@ -20,8 +20,8 @@ import { OPTIONS, Optimizer, launch, storageOf } from './optimizer.mjs';
 const adamw = /** @type {Op} */ (
   /** @type {Pick<Op, 'name' | 'lower'>} */ ({
     name: 'adamw',
-    lower: (k, [gradient, state], [parameters, first, second, copy, shuffled]) => {
-      const copied = copy ? { copy, copyType: /** @type {'f16' | 'bf16'} */ (copy.layout.dtype), shuffled } : {};
+    lower: (k, [gradient, state], [parameters, first, second, copy, permuted]) => {
+      const copied = copy ? { copy, copyType: /** @type {'f16' | 'bf16'} */ (copy.layout.dtype), permuted } : {};
       return [k.adamw({ parameters, first, second, gradient, state, count: parameters.layout.size, ...copied })];
     },
   })
@@ -57,8 +57,8 @@ export class AdamW extends Optimizer {
     const from = this.ranks?.shard(bucket).offset ?? 0;
     // The shards of others come without a copy.
     const half = !this.ranks?.zero && bucket.half?.fresh && bucket.half.ready() ? bucket.half : undefined;
-    const shuffled = half?.shuffled?.fresh && half.shuffled.ready() ? half.shuffled : undefined;
-    const copies = [half, shuffled].filter((copy) => copy !== undefined);
+    const permuted = half?.permuted?.fresh && half.permuted.ready() ? half.permuted : undefined;
+    const copies = [half, permuted].filter((copy) => copy !== undefined);
     const tensors = [bucket.gradients, group.state, bucket.values, first, second];
     const layout = (/** @type {number} */ at, /** @type {import('../core/layout.mjs').DType} */ dtype) => layoutOf([count], [1], at, dtype);
     const layouts = [
@@ -69,7 +69,7 @@ export class AdamW extends Optimizer {
       layout(offset - from, 'f32'),
       ...copies.map(({ dtype }) => layout(offset, dtype)),
     ];
-    const key = `adamw/${half?.dtype}${shuffled ? ' shuffled' : ''}/${offset}-${from}+${count}`;
+    const key = `adamw/${half?.dtype}${permuted ? ' permuted' : ''}/${offset}-${from}+${count}`;
     /** @param {number[]} slots */
     const dispatches = (slots) => {
       const operands = slots.map((buffer, i) => ({ buffer, offset: layouts[i].offset, layout: layouts[i] }));

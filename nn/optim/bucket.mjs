@@ -126,7 +126,7 @@ export class Bucket {
   /** Notes that the parameters have changed, and with `copied` those 16-bit copies with them that were up to date. */
   changed(copied = true) {
     const source = /** @type {Storage} */ (this.values.storage);
-    const kept = copied ? [this.half, this.half?.shuffled].filter((copy) => copy?.fresh) : [];
+    const kept = copied ? [this.half, this.half?.permuted].filter((copy) => copy?.fresh) : [];
     source.version++;
     for (const copy of kept) copy?.follow();
   }

@@ -73,8 +73,8 @@ export class HalfCopy extends ParameterCopy {
     super(source, count, dtype, `parameters in ${dtype}`);
     this.count = count;
     this.convert = new Template(runtime().kernels.cast({ x: SLOT, y: SLOT + 1, count, from: 'f32', to: dtype }));
-    /** The same for products by the copy engine, once a compiled function takes it. @type {ShuffledCopy | undefined} */
-    this.shuffled = undefined;
+    /** The same for products by the copy engine, once a compiled function takes it. @type {PermutedCopy | undefined} */
+    this.permuted = undefined;
   }
 
   write() {
@@ -82,25 +82,25 @@ export class HalfCopy extends ParameterCopy {
   }
 
   /** The copy for products by the copy engine, made at first use. */
-  shuffledCopy() {
-    this.shuffled ??= new ShuffledCopy(this);
-    return this.shuffled;
+  permutedCopy() {
+    this.permuted ??= new PermutedCopy(this);
+    return this.permuted;
   }
 
   dispose() {
-    this.shuffled?.dispose();
+    this.permuted?.dispose();
     super.dispose();
   }
 }
 
 /**
- * The elements in the order in which matrix products take them with `bShuffled`: in each 32 position p holds element `columnOf(p)`
+ * The elements in the order in which matrix products take them with `bPermuted`: in each 32 position p holds element `columnOf(p)`
  * (kernels/hopper/layout.mjs). Whatever writes the copy in natural order writes this one as well, or it is made anew of that.
  */
-export class ShuffledCopy extends ParameterCopy {
+export class PermutedCopy extends ParameterCopy {
   /** @param {HalfCopy} half of a multiple of 32 elements, which buckets have */
   constructor(half) {
-    super(half.source, half.count, half.dtype, `parameters in ${half.dtype}, shuffled`);
+    super(half.source, half.count, half.dtype, `parameters in ${half.dtype}, permuted`);
     this.half = half;
     // Pairs are words, and each 16 of them a matrix of 4 x 4, which is transposed.
     const shape = [half.count / 32, 4, 4];

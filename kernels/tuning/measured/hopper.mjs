@@ -1,7 +1,7 @@
-// Plans of matrix products as they were measured, as lines that kernels/tuning/table.mjs reads: blocks by class, device and day. They are
-// the best of a sweep (`node benches/kernels-matmul.mjs --sweep --groups …`, its `--table`) or of `helios-vk tune --out FILE`; times are
-// microseconds with barriers. Where memory bandwidth is not the limit an H100 is as fast as an H200 (132 multiprocessors each), and each
-// takes the other's lines. docs/notes/ptx-products.md has the figures behind them.
+// Measured plans of matrix products, as lines that kernels/tuning/table.mjs reads: blocks by class, device and day. They are the fastest of a
+// sweep (`node benches/kernels-matmul.mjs --sweep --groups …`, its `--table`) or of `helios-vk tune --out FILE`. Times are microseconds with
+// barriers. An H100 and an H200 share these lines: with 132 multiprocessors each, they are equally fast wherever memory bandwidth is not
+// the limit. docs/notes/ptx-products.md has the figures.
 
 /**
  * Lines of one class that were measured together.
@@ -145,31 +145,31 @@ NT 512 5504 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 110.0
     commit: '27f0546',
     lines: `
 NT 512 2752 1024 | coop | 1 | 19.8
-NT 512 3072 1024 | square | 1 | 18.6
-NT 512 5504 1024 | tallCached | 1 | 19.7
-NN 512 2752 1024 | square | 1 | 14.7
+NT 512 3072 1024 | m128n128-ld | 1 | 18.6
+NT 512 5504 1024 | m256n128-ld-l1 | 1 | 19.7
+NN 512 2752 1024 | m128n128-ld | 1 | 14.7
 TN 1024 1024 512 | coop | 1 | 14.9
-NT 2048 1024 1024 | square | 1 | 14.8
-NT 2048 1024 2752 | square | 1 | 32.7
-NT 2048 3072 1024 | square | 1 | 33.6
-NT 2048 5504 1024 | tallCached | 1 | 50.0
-NT 2048 17408 1024 | tallCached | 1 | 188.8
-NN 2048 1024 1024 | square | 1 | 14.8
-NN 2048 1024 3072 | square | 1 | 35.9
-NN 2048 1024 5504 | tall | 2 | 54.0
-NN 2048 2752 1024 | square | 1 | 33.7
-NN 2048 1024 17408 | tallCached | 2 | 143.3
-TN 1024 1024 2048 | wide | 4 | 24.9
-TN 3072 1024 2048 | wide | 1 | 37.4
-TN 5504 1024 2048 | wide | 132/3 | 65.3
-TN 1024 2752 2048 | wide | 1 | 37.4
-TN 17408 1024 2048 | wide | 1 | 210.9
-NT 4096 4096 4096 | tall | 1 | 243.3
-NT 8192 1024 1024 | tall | 1 | 35.0
-NT 8192 1024 2752 | tall | 1 | 79.8
-NT 8192 3072 1024 | tallCached | 1 | 95.6
-NT 8192 5504 1024 | tallCached | 1 | 170.4
-TN 3072 1024 8192 | wide | 1 | 127.4
+NT 2048 1024 1024 | m128n128-ld | 1 | 14.8
+NT 2048 1024 2752 | m128n128-ld | 1 | 32.7
+NT 2048 3072 1024 | m128n128-ld | 1 | 33.6
+NT 2048 5504 1024 | m256n128-ld-l1 | 1 | 50.0
+NT 2048 17408 1024 | m256n128-ld-l1 | 1 | 188.8
+NN 2048 1024 1024 | m128n128-ld | 1 | 14.8
+NN 2048 1024 3072 | m128n128-ld | 1 | 35.9
+NN 2048 1024 5504 | m256n128-ld | 2 | 54.0
+NN 2048 2752 1024 | m128n128-ld | 1 | 33.7
+NN 2048 1024 17408 | m256n128-ld-l1 | 2 | 143.3
+TN 1024 1024 2048 | m128n256-cp | 4 | 24.9
+TN 3072 1024 2048 | m128n256-cp | 1 | 37.4
+TN 5504 1024 2048 | m128n256-cp | 132/3 | 65.3
+TN 1024 2752 2048 | m128n256-cp | 1 | 37.4
+TN 17408 1024 2048 | m128n256-cp | 1 | 210.9
+NT 4096 4096 4096 | m256n128-ld | 1 | 243.3
+NT 8192 1024 1024 | m256n128-ld | 1 | 35.0
+NT 8192 1024 2752 | m256n128-ld | 1 | 79.8
+NT 8192 3072 1024 | m256n128-ld-l1 | 1 | 95.6
+NT 8192 5504 1024 | m256n128-ld-l1 | 1 | 170.4
+TN 3072 1024 8192 | m128n256-cp | 1 | 127.4
 `,
   },
   // Timed beside the plans that stood there before; an H200 has trained by those of deep products.
@@ -180,34 +180,34 @@ TN 3072 1024 8192 | wide | 1 | 127.4
     date: '2026-11-26',
     commit: '29e8c1d',
     lines: `
-NT 512 1024 1024 | small | 1 | 9.4
-NT 512 1024 2752 | small | 1 | 17.8
-NT 512 17408 1024 | tall | 1 | 53.4
-NN 512 1024 1024 | small | 1 | 9.8
-NN 512 1024 3072 | small | 1 | 19.1
-NN 512 1024 5504 | tallCopied | 5 | 26.2
-NN 512 2048 5504 | tallCopied | 4 | 35.3
-NN 512 1024 17408 | tall | 8 | 48.3
-TN 1024 2752 512 | tallCopiedCached | 1 | 22.1
-TN 3072 1024 512 | tallCopiedCached | 1 | 23.5
-TN 5504 1024 512 | tallCopiedCached | 1 | 39.4
-TN 17408 1024 512 | tallCopiedCached | 1 | 94.9
-NT 1024 1024 1024 | square | 1 | 14.1
-NT 1024 1024 2752 | square | 2 | 29.3
-NT 1024 3072 1024 | tall | 1 | 20.3
-NN 1024 1024 1024 | square | 1 | 14.2
-NN 1024 1024 3072 | tallCopied | 4 | 26.6
-NN 1024 1024 5504 | tallCopied | 4 | 33.2
-NN 1024 2752 1024 | tallCopied | 1 | 17.2
-NN 8192 1024 1024 | tallCopied | 1 | 32.1
-NN 8192 1024 3072 | tallCopied | 1 | 78.0
-NN 8192 1024 5504 | tallCopied | 1 | 136.1
-NN 8192 2752 1024 | tallCopiedCached | 1 | 87.0
-NN 8192 1024 17408 | tallCopiedCached | 1 | 393.0
-TN 1024 1024 8192 | tallCopiedCached | 4 | 49.7
-TN 5504 1024 8192 | tallCopiedCached | 132/3 | 178.5
-TN 1024 2752 8192 | tallCopiedCached | 3 | 110.7
-TN 17408 1024 8192 | tallCopiedCached | 132/8 | 531.3
+NT 512 1024 1024 | m64n64-cp | 1 | 9.4
+NT 512 1024 2752 | m64n64-cp | 1 | 17.8
+NT 512 17408 1024 | m256n128-ld | 1 | 53.4
+NN 512 1024 1024 | m64n64-cp | 1 | 9.8
+NN 512 1024 3072 | m64n64-cp | 1 | 19.1
+NN 512 1024 5504 | m256n128-tma | 5 | 26.2
+NN 512 2048 5504 | m256n128-tma | 4 | 35.3
+NN 512 1024 17408 | m256n128-ld | 8 | 48.3
+TN 1024 2752 512 | m256n128-tma-l1 | 1 | 22.1
+TN 3072 1024 512 | m256n128-tma-l1 | 1 | 23.5
+TN 5504 1024 512 | m256n128-tma-l1 | 1 | 39.4
+TN 17408 1024 512 | m256n128-tma-l1 | 1 | 94.9
+NT 1024 1024 1024 | m128n128-ld | 1 | 14.1
+NT 1024 1024 2752 | m128n128-ld | 2 | 29.3
+NT 1024 3072 1024 | m256n128-ld | 1 | 20.3
+NN 1024 1024 1024 | m128n128-ld | 1 | 14.2
+NN 1024 1024 3072 | m256n128-tma | 4 | 26.6
+NN 1024 1024 5504 | m256n128-tma | 4 | 33.2
+NN 1024 2752 1024 | m256n128-tma | 1 | 17.2
+NN 8192 1024 1024 | m256n128-tma | 1 | 32.1
+NN 8192 1024 3072 | m256n128-tma | 1 | 78.0
+NN 8192 1024 5504 | m256n128-tma | 1 | 136.1
+NN 8192 2752 1024 | m256n128-tma-l1 | 1 | 87.0
+NN 8192 1024 17408 | m256n128-tma-l1 | 1 | 393.0
+TN 1024 1024 8192 | m256n128-tma-l1 | 4 | 49.7
+TN 5504 1024 8192 | m256n128-tma-l1 | 132/3 | 178.5
+TN 1024 2752 8192 | m256n128-tma-l1 | 3 | 110.7
+TN 17408 1024 8192 | m256n128-tma-l1 | 132/8 | 531.3
 `,
   },
   // Models of width 384 and 768: all tilings in PTX, and for TN all splits up to 8.
@@ -218,78 +218,78 @@ TN 17408 1024 8192 | tallCopiedCached | 132/8 | 531.3
     date: '2026-11-26',
     commit: '9cf93b6',
     lines: `
-NT 16384 1152 384 | tallCached | 1 | 43.8
-NT 16384 384 384 | tall | 1 | 18.4
-NT 16384 2048 384 | tallCached | 1 | 59.3
-NT 16384 384 1024 | square | 1 | 37.2
-NN 16384 384 1152 | tallCopied | 1 | 35.3
-NN 16384 384 384 | tall | 1 | 18.4
-NN 16384 384 2048 | tallCopied | 1 | 54.7
-NN 16384 1024 384 | tallCopiedCached | 1 | 32.9
-TN 384 384 16384 | small | 7 | 33.7
-TN 2048 384 16384 | tallCopied | 5 | 64.9
-TN 384 1024 16384 | tallCopied | 8 | 49.1
-NT 16384 256 384 | tall | 1 | 12.8
-NT 65536 2304 768 | tallCached | 1 | 463.2
-NT 65536 768 768 | tallCached | 1 | 171.5
-NT 65536 4096 768 | tallCached | 1 | 712.5
-NT 65536 768 2048 | tall | 1 | 422.6
-NN 65536 768 2304 | tallCopiedCached | 1 | 356.6
-NN 65536 768 768 | tallCopiedCached | 1 | 142.0
-NN 65536 768 4096 | tallCopiedCached | 1 | 595.9
-NN 65536 2048 768 | tallCopiedCached | 1 | 344.9
-TN 2304 768 65536 | broadCopied | 3 | 374.4
-TN 768 768 65536 | broadCopied | 8 | 145.4
-TN 4096 768 65536 | broadCopied | 2 | 607.9
-TN 768 2048 65536 | broadCopied | 4 | 297.3
+NT 16384 1152 384 | m256n128-ld-l1 | 1 | 43.8
+NT 16384 384 384 | m256n128-ld | 1 | 18.4
+NT 16384 2048 384 | m256n128-ld-l1 | 1 | 59.3
+NT 16384 384 1024 | m128n128-ld | 1 | 37.2
+NN 16384 384 1152 | m256n128-tma | 1 | 35.3
+NN 16384 384 384 | m256n128-ld | 1 | 18.4
+NN 16384 384 2048 | m256n128-tma | 1 | 54.7
+NN 16384 1024 384 | m256n128-tma-l1 | 1 | 32.9
+TN 384 384 16384 | m64n64-cp | 7 | 33.7
+TN 2048 384 16384 | m256n128-tma | 5 | 64.9
+TN 384 1024 16384 | m256n128-tma | 8 | 49.1
+NT 16384 256 384 | m256n128-ld | 1 | 12.8
+NT 65536 2304 768 | m256n128-ld-l1 | 1 | 463.2
+NT 65536 768 768 | m256n128-ld-l1 | 1 | 171.5
+NT 65536 4096 768 | m256n128-ld-l1 | 1 | 712.5
+NT 65536 768 2048 | m256n128-ld | 1 | 422.6
+NN 65536 768 2304 | m256n128-tma-l1 | 1 | 356.6
+NN 65536 768 768 | m256n128-tma-l1 | 1 | 142.0
+NN 65536 768 4096 | m256n128-tma-l1 | 1 | 595.9
+NN 65536 2048 768 | m256n128-tma-l1 | 1 | 344.9
+TN 2304 768 65536 | m256n192-tma | 3 | 374.4
+TN 768 768 65536 | m256n192-tma | 8 | 145.4
+TN 4096 768 65536 | m256n192-tma | 2 | 607.9
+TN 768 2048 65536 | m256n192-tma | 4 | 297.3
 `,
   },
-  // B shuffled, beside B as it is.
+  // B permuted, beside B as it is.
   {
-    name: 'shuffled',
+    name: 'permuted',
     device: 'H100',
     driver: '580',
     date: '2026-11-25',
     commit: '236e706',
     lines: `
-NT 8192 1024 1024 | tallCopied | 1 | 31.4
-NT 8192 1024 2752 | tallCopied | 1 | 75.7
-NT 8192 3072 1024 | tallCopiedCached | 1 | 88.0
-NT 8192 5504 1024 | tallCopiedCached | 1 | 151.2
-NN 8192 1024 1024 | tallCopied | 1 | 30.5
-NN 8192 1024 3072 | tallCopied | 1 | 76.3
-NN 8192 1024 5504 | tallCopied | 1 | 134.7
-NN 8192 2752 1024 | tallCopiedCached | 1 | 80.2
-NN 8192 1024 17408 | tallCopiedCached | 1 | 389.9
-NT 8192 2048 2048 | tallCopiedCached | 1 | 113.0
-NT 8192 6144 2048 | tallCopiedCached | 1 | 319.5
-NT 8192 2048 5504 | tallCopiedCached | 1 | 271.3
-NT 8192 11008 2048 | tallCopiedCached | 1 | 554.6
+NT 8192 1024 1024 | m256n128-tma | 1 | 31.4
+NT 8192 1024 2752 | m256n128-tma | 1 | 75.7
+NT 8192 3072 1024 | m256n128-tma-l1 | 1 | 88.0
+NT 8192 5504 1024 | m256n128-tma-l1 | 1 | 151.2
+NN 8192 1024 1024 | m256n128-tma | 1 | 30.5
+NN 8192 1024 3072 | m256n128-tma | 1 | 76.3
+NN 8192 1024 5504 | m256n128-tma | 1 | 134.7
+NN 8192 2752 1024 | m256n128-tma-l1 | 1 | 80.2
+NN 8192 1024 17408 | m256n128-tma-l1 | 1 | 389.9
+NT 8192 2048 2048 | m256n128-tma-l1 | 1 | 113.0
+NT 8192 6144 2048 | m256n128-tma-l1 | 1 | 319.5
+NT 8192 2048 5504 | m256n128-tma-l1 | 1 | 271.3
+NT 8192 11008 2048 | m256n128-tma-l1 | 1 | 554.6
 `,
   },
   // Of the same sweep as those of width 384 and 768 above.
   {
-    name: 'shuffled',
+    name: 'permuted',
     device: 'H100',
     driver: '580',
     date: '2026-11-26',
     commit: '9cf93b6',
     lines: `
-NT 16384 1152 384 | tallCopiedCached | 1 | 36.1
-NT 16384 384 384 | tallCopied | 1 | 17.5
-NT 16384 2048 384 | tallCopied | 1 | 59.4
-NT 16384 384 1024 | tallCopied | 1 | 32.0
-NN 16384 384 384 | tallCopied | 1 | 17.3
-NN 16384 1024 384 | tallCopiedCached | 1 | 29.8
-NT 16384 256 384 | tallCopied | 1 | 13.1
-NT 65536 2304 768 | tallCopiedCached | 1 | 387.9
-NT 65536 768 768 | tallCopiedCached | 1 | 140.3
-NT 65536 4096 768 | tallCopiedCached | 1 | 670.8
-NT 65536 768 2048 | tallCopiedCached | 1 | 355.4
-NN 65536 768 2304 | tallCopiedCached | 1 | 345.4
-NN 65536 768 768 | tallCopiedCached | 1 | 129.3
-NN 65536 768 4096 | tallCopiedCached | 1 | 577.4
-NN 65536 2048 768 | tallCopiedCached | 1 | 311.7
+NT 16384 1152 384 | m256n128-tma-l1 | 1 | 36.1
+NT 16384 384 384 | m256n128-tma | 1 | 17.5
+NT 16384 2048 384 | m256n128-tma | 1 | 59.4
+NT 16384 384 1024 | m256n128-tma | 1 | 32.0
+NN 16384 384 384 | m256n128-tma | 1 | 17.3
+NN 16384 1024 384 | m256n128-tma-l1 | 1 | 29.8
+NT 16384 256 384 | m256n128-tma | 1 | 13.1
+NT 65536 2304 768 | m256n128-tma-l1 | 1 | 387.9
+NT 65536 768 768 | m256n128-tma-l1 | 1 | 140.3
+NT 65536 4096 768 | m256n128-tma-l1 | 1 | 670.8
+NT 65536 768 2048 | m256n128-tma-l1 | 1 | 355.4
+NN 65536 768 2304 | m256n128-tma-l1 | 1 | 345.4
+NN 65536 768 768 | m256n128-tma-l1 | 1 | 129.3
+NN 65536 768 4096 | m256n128-tma-l1 | 1 | 577.4
+NN 65536 2048 768 | m256n128-tma-l1 | 1 | 311.7
 `,
   },
   // Products of `npm run train -- --preset gpt-30m`: what was chosen until there was a model, which has faster plans for them. They stay until
@@ -298,21 +298,21 @@ NN 65536 2048 768 | tallCopiedCached | 1 | 311.7
     name: 'ptx',
     untimed: true,
     lines: `
-NT 2048 1536 512 | tall | 1 | 14.2
-TN 1536 512 2048 | wide | 2 | 31.3
-TN 512 512 2048 | wide | 2 | 28.9
-NT 2048 2752 512 | tall | 1 | 23.9
-NN 2048 512 2752 | square | 2 | 30.0
-TN 2752 512 2048 | wide | 2 | 34.3
-NN 2048 1376 512 | tall | 1 | 14.2
-TN 512 1376 2048 | wide | 2 | 31.3
-NT 2048 4096 512 | tall | 1 | 23.9
-NN 2048 512 4096 | tall | 4 | 36.2
-TN 4096 512 2048 | wide | 2 | 37.2
+NT 2048 1536 512 | m256n128-ld | 1 | 14.2
+TN 1536 512 2048 | m128n256-cp | 2 | 31.3
+TN 512 512 2048 | m128n256-cp | 2 | 28.9
+NT 2048 2752 512 | m256n128-ld | 1 | 23.9
+NN 2048 512 2752 | m128n128-ld | 2 | 30.0
+TN 2752 512 2048 | m128n256-cp | 2 | 34.3
+NN 2048 1376 512 | m256n128-ld | 1 | 14.2
+TN 512 1376 2048 | m128n256-cp | 2 | 31.3
+NT 2048 4096 512 | m256n128-ld | 1 | 23.9
+NN 2048 512 4096 | m256n128-ld | 4 | 36.2
+TN 4096 512 2048 | m128n256-cp | 2 | 37.2
 `,
   },
   {
-    name: 'shuffled',
+    name: 'permuted',
     untimed: true,
     lines: `
 NT 2048 1536 512 | natural | 1 | 14.2

@@ -9,7 +9,7 @@ import { perDevice } from '../../core/runtime.mjs';
 /** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 /** @typedef {import('../../../kernels/index.mjs').Kernels} Kernels */
 /** @typedef {import('../../optim/half-copy.mjs').HalfCopy} HalfCopy */
-/** @typedef {import('../../optim/half-copy.mjs').ShuffledCopy} ShuffledCopy */
+/** @typedef {import('../../optim/half-copy.mjs').PermutedCopy} PermutedCopy */
 
 /** Elements in memory. @typedef {{ allocation: Allocation, layout: Layout }} Value */
 
@@ -41,11 +41,11 @@ import { perDevice } from '../../core/runtime.mjs';
  * @property {(bytes: number) => Allocation} allocate makes more of that
  * @property {Kernels} kernels
  * @property {Map<Allocation, HalfCopy>} halves 16-bit copies of parameters that the calls touch
- * @property {(copy: ShuffledCopy) => void} keep has another copy hold what the parameters hold before each launch
+ * @property {(copy: PermutedCopy) => void} keep has another copy hold what the parameters hold before each launch
  */
 
 /** Arguments of kernels that are written. */
-const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp', 'shuffled']);
+const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp', 'permuted']);
 
 /**
  * Memory that a call touches, whole allocations, each once. What is written counts as read, too, where it was there before.

@@ -85,7 +85,7 @@ export function runPasses(calls, context, names) {
   }
   if (names.includes('shuffle')) {
     const products = shuffle(calls, context);
-    if (products > 0) found['products by shuffled weights'] = products;
+    if (products > 0) found['products by permuted weights'] = products;
   }
   for (const call of calls) lower(call, context.kernels);
   if (names.includes('schedule')) calls = schedule(calls);

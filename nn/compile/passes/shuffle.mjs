@@ -1,4 +1,4 @@
-// Matrix products by a parameter's 16-bit copy, where the device has a faster kernel for one whose rows are shuffled: they take such a
+// Matrix products by a parameter's 16-bit copy, where the device has a faster kernel for one whose rows are permuted: they take such a
 // copy, and the optimizer's step, where the function has it, writes it beside the other one.
 
 import { kernelCalls } from './calls.mjs';
@@ -10,11 +10,11 @@ import { kernelCalls } from './calls.mjs';
 /** Elements that are permuted among themselves. */
 const BLOCK = 32;
 
-/** Kernels that take a shuffled B, by the operations whose second operand that is. @type {Record<string, string>} */
+/** Kernels that take a permuted B, by the operations whose second operand that is. @type {Record<string, string>} */
 const KERNELS = { linear: 'matmul', matmul: 'matmul', linearGlu: 'matmulGlu', matmulGluGradient: 'matmulGluBackward' };
 
 /**
- * What `takesShuffled` is asked about the arguments of a kernel.
+ * What `takesPermuted` is asked about the arguments of a kernel.
  * @param {string} kernel @param {any} args
  */
 function questionOf(kernel, args) {
@@ -31,22 +31,22 @@ function questionOf(kernel, args) {
 }
 
 /**
- * Whether a product is faster by a shuffled B, and B's rows, where they lie in the copy, are whole blocks.
+ * Whether a product is faster by a permuted B, and B's rows, where they lie in the copy, are whole blocks.
  * @param {Call} call @param {Context} context
  */
-function takesShuffled(call, { kernels }) {
+function takesPermuted(call, { kernels }) {
   const { op, inputs } = call;
   const kernel = KERNELS[op?.name ?? ''];
   if (!op || !kernel) return false;
   const { strides, offset } = inputs[1].layout;
   if (offset % BLOCK || !strides.includes(1) || strides.some((stride) => stride !== 1 && stride % BLOCK)) return false;
   const products = kernelCalls({ ...call, op }, kernels, [kernel]);
-  return products.length === 1 && kernels.takesShuffled(questionOf(kernel, products[0].args));
+  return products.length === 1 && kernels.takesPermuted(questionOf(kernel, products[0].args));
 }
 
 /**
  * @param {Call[]} calls changed @param {Context} context
- * @returns {number} how many products take a shuffled copy now
+ * @returns {number} how many products take a permuted copy now
  */
 export function shuffle(calls, context) {
   const { halves, keep } = context;
@@ -56,22 +56,22 @@ export function shuffle(calls, context) {
   for (const call of calls) {
     const b = call.inputs[1];
     const half = b && halves.get(b.allocation);
-    if (!half || !takesShuffled(call, context)) continue;
+    if (!half || !takesPermuted(call, context)) continue;
     taken.add(half);
     products++;
-    call.inputs = call.inputs.with(1, { ...b, allocation: half.shuffledCopy().storage.allocation });
+    call.inputs = call.inputs.with(1, { ...b, allocation: half.permutedCopy().storage.allocation });
     call.kernel = KERNELS[call.op?.name ?? ''];
-    call.options = { ...call.options, bShuffled: true };
+    call.options = { ...call.options, bPermuted: true };
     call.template = undefined;
   }
   for (const half of taken) {
-    const copy = half.shuffledCopy();
+    const copy = half.permutedCopy();
     keep(copy);
     for (const call of calls) {
-      const [, , , natural, shuffled] = call.op?.name === 'adamw' ? call.outputs : [];
-      if (natural?.allocation !== half.storage.allocation || shuffled) continue;
+      const [, , , natural, permuted] = call.op?.name === 'adamw' ? call.outputs : [];
+      if (natural?.allocation !== half.storage.allocation || permuted) continue;
       call.kernel = 'adamw';
-      call.extra = { shuffled: { ...natural, allocation: copy.storage.allocation } };
+      call.extra = { permuted: { ...natural, allocation: copy.storage.allocation } };
       call.template = undefined;
       call.bytes = (call.bytes ?? 0) + 2 * natural.layout.size;
     }

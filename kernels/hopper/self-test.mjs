@@ -1,19 +1,20 @@
-// Kernels in PTX are tested before their first use; one that fails leaves its work to the SPIR-V kernels, which a warning says once.
+// Tests each kernel in PTX before its first use. If one fails, the SPIR-V kernels do its work from then on, and one warning says so.
 
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 
 /**
- * @param {KernelContext} context @param {string} work what the SPIR-V kernels then do, such as `compute attention`
- * @returns {(key: string, test: () => string | undefined) => string} of a kernel by its key: why it is not used, or '' where it passed
- *   its test, which runs at the first call and cannot while a graph is recorded. Once one has failed, no further one is tried.
+ * @param {KernelContext} context @param {string} work what the SPIR-V kernels do instead, such as `compute attention`
+ * @returns {(key: string, test: () => string | undefined) => string} takes a kernel's key and test, and returns why the kernel is not used, or ''
+ *   if it passed. The first call for a key runs the test, which is not possible while a graph is recorded. After one failure no other
+ *   kernel is tried.
  */
-export function kernelVerdicts(context, work) {
+export function kernelSelfTests(context, work) {
   /** @type {Map<string, string>} */
-  const verdicts = new Map();
+  const results = new Map();
   let broken = '';
   let warned = false;
   return (key, test) => {
-    let reason = verdicts.get(key);
+    let reason = results.get(key);
     if (reason !== undefined) return reason;
     reason = broken;
     if (!reason) {
@@ -26,7 +27,7 @@ export function kernelVerdicts(context, work) {
         if (code !== 'ERR_HELIOS_INVALID_BATCH') broken = reason;
       }
     }
-    verdicts.set(key, reason);
+    results.set(key, reason);
     if (reason && !warned) {
       warned = true;
       process.emitWarning(`the SPIR-V kernels ${work} in place of ${key.split('/')[0]} on ${context.info.deviceName}: ${reason}`, {

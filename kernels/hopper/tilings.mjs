@@ -1,0 +1,127 @@
+// Tilings in PTX that were measured, and their names.
+//
+// A name is the tile and how operands reach it: `m<rows>n<columns>-<load>`, as in `m256n128-tma-l1`. <load> is
+//   ld    by loads to registers, from where they are stored to shared memory (A may stay in registers)
+//   cp    by cp.async, which copies to shared memory past the registers
+//   tma   by the copy engine, TMA: B, while A comes by loads, or both operands
+//   f32   by cp.async as well, for products in f32 without matrix units
+// and `-l1` says that loads are kept in the first-level cache; without it they are not.
+//
+// They were measured on an NVIDIA H200 and, `-tma` and `m64n64-cp`, on an H100 (driver 580, 132 multiprocessors); docs/notes/ptx-products.md
+// has the figures.
+
+/** @typedef {import('./form.mjs').GemmTiling} GemmTiling */
+/** @typedef {import('./simt.mjs').SimtTiling} SimtTiling */
+
+/** @type {Record<'m256n128-ld' | 'm256n128-ld-l1' | 'm256n128-tma' | 'm256n128-tma-l1' | 'm256n192-tma' | 'm128n128-ld' | 'm64n64-cp' | 'm128n256-cp', GemmTiling>} */
+export const GEMM_TILINGS = {
+  /** NT and NN with many rows. */
+  'm256n128-ld': { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'ld', ahead: 1, direct: true, registers: [224, 56] },
+  /** NT and NN with many rows and a depth of about 1,024. */
+  'm256n128-ld-l1': {
+    bm: 256,
+    bn: 128,
+    bk: 64,
+    stages: 3,
+    warpgroups: 2,
+    load: 'ld',
+    ahead: 2,
+    direct: true,
+    cached: true,
+    registers: [208, 88],
+  },
+  /** NN and TN with many rows, and NT with B permuted. */
+  'm256n128-tma': { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'tma', direct: true, registers: [240, 24] },
+  /** The same by loads of A that stay in the first-level cache: TN, and NT and NN with many columns. */
+  'm256n128-tma-l1': {
+    bm: 256,
+    bn: 128,
+    bk: 128,
+    bkB: 32,
+    stages: 5,
+    warpgroups: 2,
+    load: 'tma',
+    direct: true,
+    cached: true,
+    registers: [240, 24],
+  },
+  /** TN, several products by one launch. */
+  'm256n192-tma': { bm: 256, bn: 192, bk: 16, stages: 3, warpgroups: 2, load: 'tma', ahead: 4, registers: [240, 24] },
+  /** NT and NN where there are few tiles. */
+  'm128n128-ld': { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'ld', ahead: 3, direct: true },
+  /** NT and NN of few rows and columns: as many tiles as multiprocessors without a second pass, and both operands several stages ahead. */
+  'm64n64-cp': { bm: 64, bn: 64, bk: 32, stages: 6, warpgroups: 1, load: 'cp', ahead: 4 },
+  /** TN, with as many splits as fill the device. */
+  'm128n256-cp': { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'cp', ahead: 2 },
+};
+
+/**
+ * The second pass of products of halves, which adds up parts: microseconds beside those in which parts are written and read, and how many bytes
+ * in one. Not measured by themselves: they are part of the model (model.mjs).
+ */
+export const SECOND_PASS = { us: 5, bytesPerUs: 3.5e6 };
+
+/**
+ * Tilings of products in f32.
+ * @type {Record<'m256n128-f32' | 'm128n256-f32' | 'm128n128-f32', SimtTiling>}
+ */
+export const SIMT_TILINGS = {
+  'm256n128-f32': { bm: 256, bn: 128, bk: 8, stages: 3, warps: [4, 2], tm: 16, tn: 8, blocks: 1 },
+  'm128n256-f32': { bm: 128, bn: 256, bk: 8, stages: 3, warps: [2, 4], tm: 16, tn: 8, blocks: 1 },
+  /** Where the others would leave multiprocessors idle, or have rows that are not there. */
+  'm128n128-f32': { bm: 128, bn: 128, bk: 8, stages: 3, warps: [2, 2], tm: 16, tn: 8, blocks: 2 },
+};
+
+/**
+ * Names that tilings had before (until November 2026), which callers and tables on users' disks may still have.
+ * @type {Readonly<Record<string, keyof typeof GEMM_TILINGS | keyof typeof SIMT_TILINGS>>}
+ */
+const FORMER_NAMES = {
+  tall: 'm256n128-ld',
+  tallCached: 'm256n128-ld-l1',
+  tallCopied: 'm256n128-tma',
+  tallCopiedCached: 'm256n128-tma-l1',
+  broadCopied: 'm256n192-tma',
+  square: 'm128n128-ld',
+  small: 'm64n64-cp',
+  wide: 'm128n256-cp',
+  simtTall: 'm256n128-f32',
+  simtWide: 'm128n256-f32',
+  simtSquare: 'm128n128-f32',
+};
+
+/** The name that a tiling has now; a name that never was one is returned as it is. @param {string} name @returns {string} */
+export const currentName = (name) => (Object.hasOwn(FORMER_NAMES, name) ? FORMER_NAMES[name] : name);
+
+/** The name of a tiling: a name is its own; `another` where it has none. @param {unknown} tiling */
+export const nameOf = (tiling) =>
+  typeof tiling === 'string'
+    ? currentName(tiling)
+    : (Object.entries({ ...GEMM_TILINGS, ...SIMT_TILINGS }).find(([, known]) => known === tiling)?.[0] ?? 'another');
+
+/**
+ * Tilings of attention, by what they are for.
+ * @type {Record<string, import('./attention.mjs').AttentionTiling>}
+ */
+export const ATTENTION_TILINGS = {
+  /** Forward: two blocks of a multiprocessor hide each other's softmax, and the longest walks come first. */
+  pair: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'length' },
+  /** Forward, heads of 128: a multiprocessor has shared memory for one block. */
+  wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
+  /** Backward, heads of 128: tiles of 32, of which two pairs and P leave shared memory for one block; dQ from dS in memory. */
+  backwardWide: {
+    ...{ warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'head', paired: true },
+    queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
+  },
+  /** The same where dS of one head would be too large, and is computed twice: the longest walks first. */
+  backwardTwice: { warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
+  /** Backward where there is less than a block of 128 rows for each multiprocessor. */
+  few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
+  /** Backward: three blocks of a multiprocessor, each of one warpgroup. */
+  single: { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'head' },
+  /** Backward, long sequences: the same by length, and dQ from dS in memory. */
+  long: {
+    ...{ warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'length' },
+    queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
+  },
+};
