@@ -1,25 +1,22 @@
 // The operations as functions of tensors: `F`. Shapes are checked in the call. A number stands for a tensor of one
 // element wherever an operand may be broadcast.
 
-import { withoutAutocast } from './autocast.mjs';
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, positive } from '../core/layout.mjs';
 import * as attentionOps from '../ops/attention.mjs';
-import * as products from '../ops/matmul.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
-import { f32UnderAutocast, operand, f32IfOddRow, rowsOfPairs, toF32, softmaxRows } from './operands.mjs';
+import { f32IfOddRow, f32UnderAutocast, promoted, rowsOfPairs, softmaxRows, toF32 } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
-import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
-import { runtime } from '../core/runtime.mjs';
-import { clone, expand, permute, reshape, squeeze, to, transpose, unsqueeze } from './views.mjs';
+import { clone, expand, permute, reshape, to, transpose } from './views.mjs';
 
+export * from './products.mjs';
 export * from './views.mjs';
 
 /** An array on the device. @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -74,9 +71,6 @@ function filled(op, shape, value, options) {
 
 // ---- element by element
 
-/** The type that two operands are promoted to, by PyTorch's rule for floating types. @param {DType} a @param {DType} b @returns {DType} */
-const promote = (a, b) => (a === b ? a : 'f32');
-
 /** @param {Tensor} x @param {string} name @param {number} alpha @param {number} beta */
 const affine = (x, name, alpha, beta) => apply(pointwise.affine, [tensorOf(name, x)], { name, alpha, beta });
 
@@ -84,16 +78,13 @@ const affine = (x, name, alpha, beta) => apply(pointwise.affine, [tensorOf(name,
 function binary(op, a, b, attributes) {
   tensorOf(op.name, a);
   tensorOf(op.name, b);
-  if (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype)) {
-    const dtype = promote(a.dtype, b.dtype);
-    return binary(op, to(a, dtype), to(b, dtype), attributes);
-  }
+  const [x, y] = promoted(a, b);
   // Strides of more dimensions are more push constants than every device has.
-  if (a.ndim > 8 || b.ndim > 8) {
-    const shape = broadcastShapes(op.name, a.shape, b.shape);
-    return apply(op, [expand(a, shape).contiguous(), expand(b, shape).contiguous()], attributes);
+  if (x.ndim > 8 || y.ndim > 8) {
+    const shape = broadcastShapes(op.name, x.shape, y.shape);
+    return apply(op, [expand(x, shape).contiguous(), expand(y, shape).contiguous()], attributes);
   }
-  return apply(op, [a, b], attributes);
+  return apply(op, [x, y], attributes);
 }
 
 /** @param {string} name @param {unknown} value @returns {value is number} */
@@ -355,104 +346,6 @@ function extreme(op, x, dim, keepdim) {
 export const amax = (x, dim = -1, keepdim = false) => extreme(reduce.amax, x, dim, keepdim);
 /** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export const amin = (x, dim = -1, keepdim = false) => extreme(reduce.amin, x, dim, keepdim);
-
-// ---- products
-
-/** Multiplications from which on halves of odd sizes are faster on matrix units, element by element, than as f32 (measured on an H200). */
-const ODD_LEAST = 2 ** 28;
-
-/** Whether a product of these sizes is computed in this type, on matrix units where it is a half. @param {DType} dtype @param {number} m @param {number} n @param {number} k */
-function multiplies(dtype, m, n, k) {
-  if (dtype === 'f32') return true;
-  if (!runtime().kernels.matmulSupports(/** @type {any} */ (dtype))) return false;
-  return (m % 2 === 0 && n % 2 === 0 && k % 2 === 0) || m * n * k >= ODD_LEAST;
-}
-
-/**
- * The matrix product, as PyTorch's: [..., m, k] × [..., k, n], leading sizes broadcast; a vector is a row on the left and a
- * column on the right.
- * @param {Tensor} a @param {Tensor} b
- * @returns {Tensor}
- */
-export function matmul(a, b) {
-  tensorOf('matmul', a);
-  tensorOf('matmul', b);
-  return within('matmul', () => product(operand(a), operand(b)));
-}
-
-/** Checks shapes of a product as the program has them: vectors become matrices after that. @param {readonly number[]} a @param {readonly number[]} b */
-function checkProduct(a, b) {
-  const [k, inner] = [a[a.length - 1], b[Math.max(b.length - 2, 0)]];
-  if (k !== inner) throw new ShapeError('matmul', `${show(a)} × ${show(b)}: inner sizes ${k}, ${inner}`);
-  for (let i = 3; i <= Math.min(a.length, b.length); i++) {
-    const [own, other] = [a[a.length - i], b[b.length - i]];
-    if (own !== other && own !== 1 && other !== 1) {
-      throw new ShapeError('matmul', `${show(a)} × ${show(b)} do not broadcast: sizes ${own} and ${other} in dimension -${i}`);
-    }
-  }
-}
-
-/** @param {Tensor} a @param {Tensor} b @returns {Tensor} */
-function product(a, b) {
-  if (a.ndim === 0 || b.ndim === 0) throw new ShapeError('matmul', `${show(a.shape)} × ${show(b.shape)}: a number; use mul`);
-  checkProduct(a.shape, b.shape);
-  if (a.ndim === 1 && b.ndim === 1) return reshape(matmul(unsqueeze(a, 0), unsqueeze(b, 1)), []);
-  if (a.ndim === 1) return squeeze(matmul(unsqueeze(a, 0), b), -2);
-  if (b.ndim === 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
-  if (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype))
-    return matmul(to(a, promote(a.dtype, b.dtype)), to(b, promote(a.dtype, b.dtype)));
-  const m = a.shape[a.ndim - 2];
-  const k = a.shape[a.ndim - 1];
-  const n = b.shape[b.ndim - 1];
-  if (isFloat(a.dtype) && !multiplies(a.dtype, m, n, k))
-    return to(
-      withoutAutocast(() => matmul(to(a, 'f32'), to(b, 'f32'))),
-      a.dtype,
-    );
-  if (a.ndim > 2 && b.ndim === 2 && k === b.shape[0]) {
-    return reshape(matmul(reshape(a, [-1, k]), b), [...a.shape.slice(0, -1), n]);
-  }
-  // A column by a row: nothing is summed.
-  if (k === 1 && a.dtype === 'f32') return mul(a, b);
-  const attributes = productAttributes(a.dtype);
-  if (!products.matrixForm(a.layout)) a = a.contiguous();
-  if (!products.matrixForm(b.layout)) b = b.contiguous();
-  if (a.ndim === 2 && b.ndim === 2) return apply(products.matmul, [a, b], attributes);
-  const batch = broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2));
-  const [x, y] = [a, b].map((operand) => {
-    if (products.batchStride(operand.layout, batch) !== undefined) return operand;
-    return expand(operand, [...batch, ...operand.shape.slice(-2)]).contiguous();
-  });
-  return apply(products.matmul, [x, y], attributes);
-}
-
-/**
- * x Wᵀ + bias.
- * @param {Tensor} x [..., in] @param {Tensor} weight [out, in] @param {Tensor} [bias] [out]
- * @returns {Tensor} [..., out]
- */
-export function linear(x, weight, bias) {
-  tensorOf('linear', x);
-  tensorOf('linear', weight);
-  if (bias) tensorOf('linear', bias);
-  return within('linear', () => affineMap(operand(x), operand(weight), bias));
-}
-
-/** @param {Tensor} x @param {Tensor} weight @param {Tensor} [bias] @returns {Tensor} */
-function affineMap(x, weight, bias) {
-  if (x.dtype !== weight.dtype && isFloat(x.dtype) && isFloat(weight.dtype)) {
-    const dtype = promote(x.dtype, weight.dtype);
-    return linear(to(x, dtype), to(weight, dtype), bias);
-  }
-  const [n, k] = weight.shape;
-  if (isFloat(x.dtype) && !multiplies(x.dtype, x.size / k, n, k)) {
-    return to(
-      withoutAutocast(() => linear(to(x, 'f32'), to(weight, 'f32'), bias)),
-      x.dtype,
-    );
-  }
-  return apply(products.linear, bias ? [x, weight, bias] : [x, weight], productAttributes(x.dtype));
-}
 
 // ---- networks
 

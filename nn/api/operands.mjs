@@ -9,6 +9,13 @@ import { to } from './views.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
+/**
+ * Both operands in the type that they are promoted to, by PyTorch's rule for floating types: f32 where they differ. Others stay as they
+ * are: the operation says what is wrong with them.
+ * @param {Tensor} a @param {Tensor} b @returns {[a: Tensor, b: Tensor]}
+ */
+export const promoted = (a, b) => (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype) ? [to(a, 'f32'), to(b, 'f32')] : [a, b]);
+
 /** What autocast computes in f32. @param {Tensor} x @returns {Tensor} */
 export const f32UnderAutocast = (x) => (autocastType() !== undefined && isFloat(x.dtype) ? to(x, 'f32') : x);
 

@@ -81,6 +81,12 @@ function execute(op, inputs, attributes, target) {
  * @returns {Tensor}
  */
 export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
+  if (op.prepare) return op.prepare(inputs, (own, chosen = attributes) => run(op, own, chosen));
+  return run(op, inputs, attributes);
+}
+
+/** Calls an operation as it is. @param {Op} op @param {Tensor[]} inputs @param {any} attributes @returns {Tensor} */
+function run(op, inputs, attributes) {
   const { storages, layouts, origin } = execute(op, inputs, attributes);
   const result = makeTensor(storages[inputs.length], layouts[0]);
   if (op.vjp && isGradEnabled() && inputs.some(needsGrad)) {

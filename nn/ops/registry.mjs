@@ -38,6 +38,9 @@ import { perDevice } from '../core/runtime.mjs';
  * @property {string} name for errors, and by which the list finds it
  * @property {(inputs: Layout[], attributes: any) => Layout[]} infer the outputs' layouts, dense; throws what is wrong
  *   with the inputs. The first output is the result, others are kept for the backward pass
+ * @property {(inputs: Tensor[], run: (inputs: Tensor[], attributes?: any) => Tensor) => Tensor} [prepare] makes a call one that this device's kernels
+ *   take: gives its inputs another type or order by methods of tensors, calls `run` with them, and gives the result the form that it has
+ *   to have. The engine calls it first. When left out, the call runs as it is
  * @property {(kernels: Kernels, inputs: Operand[], outputs: Operand[], attributes: any) => (Dispatches | Dispatches[])[]} lower the
  *   dispatches of its kernels, in order
  * @property {(program: Program, inputs: Value[], attributes: any, numbers: (...values: number[]) => Value[]) => Value} [body] of what is
