@@ -60,7 +60,11 @@ function batchStride(layout, batch) {
   return sizes.length === 1 ? strides[0][0] : undefined;
 }
 
-/** An operand that kernels can read: rows or columns that lie dense, matrices at one distance. @param {Tensor} x @param {readonly number[]} batch @returns {Tensor} */
+/**
+ * An operand that kernels can read: its rows or columns are dense, and its matrices are one stride apart. Copied where it is not one.
+ * @param {Tensor} x @param {readonly number[]} batch the broadcast leading sizes
+ * @returns {Tensor}
+ */
 function readable(x, batch) {
   const matrices = matrixForm(x.layout) ? x : x.contiguous();
   if (batchStride(matrices.layout, batch) !== undefined) return matrices;

@@ -44,6 +44,13 @@ import { perDevice } from '../../core/runtime.mjs';
  * @property {(copy: ShuffledCopy) => void} keep has another copy hold what the parameters hold before each launch
  */
 
+/**
+ * What a pass leaves.
+ * @typedef {object} Passed
+ * @property {Call[]} calls
+ * @property {number | Record<string, number>} found how often it found what it looks for; by name where it looks for several things
+ */
+
 /** Arguments of kernels that are written. */
 const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp', 'shuffled']);
 
@@ -71,6 +78,22 @@ export function accesses(call) {
     for (const { allocation } of outputs) add(writes, allocation);
   }
   return { reads, writes };
+}
+
+/**
+ * A call that a pass makes.
+ * @param {Pick<Call, 'origin' | 'region'>} source the call in whose place it stands: it has its line and region
+ * @param {Pick<Call, 'op' | 'attributes' | 'inputs' | 'outputs' | 'parts'>} made
+ * @returns {Call} without a template: `lower` makes that
+ */
+export const callInPlaceOf = ({ origin, region }, made) => ({ ...made, template: undefined, allocations: [], origin, region });
+
+/** How many of the calls write each allocation. @param {{ writes: Allocation[] }[]} all what each touches @returns {Map<Allocation, number>} */
+export function countWriters(all) {
+  /** @type {Map<Allocation, number>} */
+  const writers = new Map();
+  for (const { writes } of all) for (const allocation of writes) writers.set(allocation, (writers.get(allocation) ?? 0) + 1);
+  return writers;
 }
 
 /** Who touches an allocation, by number of call. @typedef {{ writers: Set<number>, readers: Set<number> }} Uses */

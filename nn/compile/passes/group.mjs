@@ -4,7 +4,7 @@
 
 import { MAX_PRODUCTS } from '../../../kernels/hopper/form.mjs';
 import { SLOT } from '../../../kernels/template.mjs';
-import { kernelCalls, valuesOf } from './calls.mjs';
+import { callInPlaceOf, kernelCalls, valuesOf } from './calls.mjs';
 import { partsOf } from './matcher.mjs';
 import { dependences } from './order.mjs';
 
@@ -80,7 +80,7 @@ function bestGroups(count, saving) {
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {{ calls: Call[], grouped: number }} how many calls became part of another
+ * @returns {import('./calls.mjs').Passed} and how many calls became part of another
  */
 export function group(calls, context) {
   const { kernels } = context;
@@ -88,7 +88,7 @@ export function group(calls, context) {
     const gradient = gradientOf(call, context);
     return gradient ? [{ ...gradient, call, place }] : [];
   });
-  if (gradients.length < 2) return { calls, grouped: 0 };
+  if (gradients.length < 2) return { calls, found: 0 };
   const before = dependences(calls);
   /** Whether a call may be made behind another one. @param {number} i @param {number} j */
   const movable = (i, j) => j - i <= WINDOW && !before.slice(i + 1, j + 1).some((earlier) => earlier.has(i));
@@ -108,19 +108,15 @@ export function group(calls, context) {
     const { call, place } = members[members.length - 1];
     for (const member of members) made.set(member.place, []);
     made.set(place, [
-      {
+      callInPlaceOf(call, {
         op: weightGradients,
         attributes: { products: members.map(({ args: { a: _a, b: _b, c: _c, ...args } }) => args) },
         inputs: members.flatMap(({ a, b }) => [a, b]),
         outputs: members.map(({ c }) => c),
-        template: undefined,
-        allocations: [],
-        origin: call.origin,
-        region: call.region,
         parts: members.flatMap((member) => partsOf(member.call)),
-      },
+      }),
     ]);
     grouped += members.length - 1;
   }
-  return { calls: calls.flatMap((call, i) => made.get(i) ?? [call]), grouped };
+  return { calls: calls.flatMap((call, i) => made.get(i) ?? [call]), found: grouped };
 }

@@ -186,7 +186,7 @@ for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES]) RULES[name] = [...(
 
 /**
  * @param {Call[]} calls changed @param {Context} context
- * @returns {{ calls: Call[], found: Record<string, number> }} what is left, and how often each pattern was found
+ * @returns {import('./calls.mjs').Passed} what is left, and how often each pattern was found
  */
 export function match(calls, context) {
   const m = new Matcher(calls, context);

@@ -46,7 +46,7 @@ function takesShuffled(call, { kernels }) {
 
 /**
  * @param {Call[]} calls changed @param {Context} context
- * @returns {number} how many products take a shuffled copy now
+ * @returns {import('./calls.mjs').Passed} and how many products take a shuffled copy now
  */
 export function shuffle(calls, context) {
   const { halves, keep } = context;
@@ -76,5 +76,5 @@ export function shuffle(calls, context) {
       call.bytes = (call.bytes ?? 0) + 2 * natural.layout.size;
     }
   }
-  return products;
+  return { calls, found: products };
 }

@@ -3,6 +3,7 @@
 
 import { denseLayout, layoutOf } from '../../core/layout.mjs';
 import { operations } from '../../ops/registry.mjs';
+import { callInPlaceOf } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
@@ -40,7 +41,7 @@ function vectorProduct({ op, inputs: [a, b, bias], outputs: [y] }) {
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {{ calls: Call[], replaced: number }}
+ * @returns {import('./calls.mjs').Passed} and how many products were replaced
  */
 export function vectors(calls, { allocate }) {
   let replaced = 0;
@@ -51,16 +52,8 @@ export function vectors(calls, { allocate }) {
     const { matrix, vector, dim, bias } = product;
     const [y] = call.outputs;
     /** @param {string} name @param {any} attributes @param {Value[]} inputs @param {Value} output @returns {Call} */
-    const made = (name, attributes, inputs, output) => ({
-      op: operations.get(name),
-      attributes,
-      inputs,
-      outputs: [output],
-      template: undefined,
-      allocations: [],
-      origin: call.origin,
-      region: call.region,
-    });
+    const made = (name, attributes, inputs, output) =>
+      callInPlaceOf(call, { op: operations.get(name), attributes, inputs, outputs: [output] });
     const temporary = (/** @type {readonly number[]} */ shape) => {
       const layout = denseLayout(shape, 'f32');
       return { allocation: allocate(4 * layout.size), layout };
@@ -70,5 +63,5 @@ export function vectors(calls, { allocate }) {
     const calls = [made('mul', {}, [matrix, vector], terms), made('sum', { dims: [dim], alpha: 1 }, [terms], sums)];
     return bias ? [...calls, made('add', {}, [sums, bias], y)] : calls;
   });
-  return { calls: result, replaced };
+  return { calls: result, found: replaced };
 }
