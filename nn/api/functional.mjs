@@ -74,7 +74,7 @@ function filled(op, shape, value, options) {
 /** @param {Tensor} x @param {string} name @param {number} alpha @param {number} beta */
 const affine = (x, name, alpha, beta) => apply(pointwise.affine, [tensorOf(name, x)], { name, alpha, beta });
 
-/** @param {Op} op @param {Tensor} a @param {Tensor} b @param {any} [attributes] @returns {Tensor} */
+/** @param {Op} op @param {Tensor} a @param {Tensor} b @param {import('../ops/registry.mjs').Attributes} [attributes] @returns {Tensor} */
 function binary(op, a, b, attributes) {
   tensorOf(op.name, a);
   tensorOf(op.name, b);

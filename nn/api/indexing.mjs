@@ -22,7 +22,7 @@ function indexOf(op, index) {
   return own;
 }
 
-/** An operation of 32-bit elements, by way of f32 where the first input has 16. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] @returns {Tensor} */
+/** An operation of 32-bit elements, by way of f32 where the first input has 16. @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes] @returns {Tensor} */
 function in32(op, inputs, attributes) {
   const [{ dtype }] = inputs;
   return within(op.name, () => {

@@ -12,6 +12,7 @@ import { tensorOf } from '../core/engine.mjs';
 /**
  * The elements in another type; the same tensor where it has it.
  * @param {Tensor} x @param {DType} dtype
+ * @returns {Tensor}
  */
 export function to(x, dtype) {
   tensorOf('to', x);
@@ -21,7 +22,7 @@ export function to(x, dtype) {
   return apply(movement.cast, [isFloat(dtype) ? x : x.detach()], { dtype });
 }
 
-/** A dense copy. @param {Tensor} x */
+/** A dense copy. @param {Tensor} x @returns {Tensor} */
 export const clone = (x) => within('clone', () => apply(movement.copy, [tensorOf('clone', x)]));
 
 /**
@@ -44,7 +45,7 @@ export function reshape(x, shape) {
   return view(movement.reshape, x, layoutOf(sizes, strides, x.layout.offset, x.dtype), { shape: sizes });
 }
 
-/** The dimensions in another order. @param {Tensor} x @param {readonly number[]} order */
+/** The dimensions in another order. @param {Tensor} x @param {readonly number[]} order @returns {Tensor} */
 export function permute(x, order) {
   tensorOf('permute', x);
   if (!Array.isArray(order)) throw new ShapeError('permute', `an order is an array of dimensions, got ${shown(order)}`);
@@ -55,7 +56,7 @@ export function permute(x, order) {
   return view(movement.permute, x, movement.permute.infer([x.layout], attributes)[0], attributes);
 }
 
-/** Two dimensions exchanged. @param {Tensor} x @param {number} a @param {number} b */
+/** Two dimensions exchanged. @param {Tensor} x @param {number} a @param {number} b @returns {Tensor} */
 export function transpose(x, a, b) {
   const order = tensorOf('transpose', x).shape.map((_, d) => d);
   const [i, j] = [dimension('transpose', a, x.ndim), dimension('transpose', b, x.ndim)];
@@ -64,7 +65,7 @@ export function transpose(x, a, b) {
   return permute(x, order);
 }
 
-/** Repeated to a larger shape, as a view. @param {Tensor} x @param {readonly number[]} shape */
+/** Repeated to a larger shape, as a view. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
 export function expand(x, shape) {
   tensorOf('expand', x);
   checkShape('expand', shape);
@@ -73,13 +74,13 @@ export function expand(x, shape) {
   return view(movement.expand, x, movement.expand.infer([x.layout], { shape })[0], { shape: [...shape] });
 }
 
-/** With a dimension of size 1 more. @param {Tensor} x @param {number} dim where it stands in the result */
+/** With a dimension of size 1 more. @param {Tensor} x @param {number} dim where it stands in the result @returns {Tensor} */
 export function unsqueeze(x, dim) {
   const at = dimension('unsqueeze', dim, tensorOf('unsqueeze', x).ndim + 1);
   return reshape(x, x.shape.toSpliced(at, 0, 1));
 }
 
-/** Without a dimension of size 1; without all of them where none is named. @param {Tensor} x @param {number} [dim] */
+/** Without a dimension of size 1; without all of them where none is named. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function squeeze(x, dim) {
   tensorOf('squeeze', x);
   const at = dim === undefined ? -1 : dimension('squeeze', dim, x.ndim);
@@ -92,6 +93,7 @@ export function squeeze(x, dim) {
 /**
  * Elements `start` to `end` (exclusive; negative ones count from the end) of a dimension, as a view.
  * @param {Tensor} x @param {number} dim @param {number} [start] @param {number} [end] @param {number} [step] positive
+ * @returns {Tensor}
  */
 export function slice(x, dim, start = 0, end = Infinity, step = 1) {
   tensorOf('slice', x);
@@ -113,7 +115,7 @@ export function slice(x, dim, start = 0, end = Infinity, step = 1) {
 /** Parts that a tensor is split into at most: each is an object of the host. */
 const MAX_PARTS = 2 ** 24;
 
-/** Parts of at most `size` along a dimension, as views. @param {Tensor} x @param {number} size @param {number} [dim] */
+/** Parts of at most `size` along a dimension, as views. @param {Tensor} x @param {number} size @param {number} [dim] @returns {Tensor[]} */
 export function split(x, size, dim = 0) {
   const d = dimension('split', dim, tensorOf('split', x).ndim);
   if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `a part has a positive integer of elements, got ${shown(size)}`);
@@ -154,7 +156,7 @@ export function cat(tensors, dim = 0) {
   return apply(movement.concat, [...tensors], { dim: d });
 }
 
-/** Tensors of one shape along a new dimension. @param {Tensor[]} tensors @param {number} [dim] */
+/** Tensors of one shape along a new dimension. @param {Tensor[]} tensors @param {number} [dim] @returns {Tensor} */
 export function stack(tensors, dim = 0) {
   if (!Array.isArray(tensors)) throw new ArgumentError('stack', 'expected an array of tensors');
   if (tensors.length === 0) throw new ArgumentError('stack', 'expected an array of tensors');

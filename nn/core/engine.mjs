@@ -12,6 +12,7 @@ import { TensorCore, makeTensor } from './tensor.mjs';
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('./layout.mjs').Layout} Layout */
 /** @typedef {import('./storage.mjs').Storage} Storage */
+/** @typedef {import('../ops/registry.mjs').Attributes} Attributes */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 /** @typedef {import('../ops/registry.mjs').Operand} Operand */
 /** @typedef {import('../ops/registry.mjs').Plan} Plan */
@@ -21,7 +22,7 @@ const MAX_PLANS = 4096;
 
 /**
  * Appends an operation's dispatches.
- * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} [target] what the result is written into
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Tensor} [target] what the result is written into
  * @returns {{ storages: Storage[], layouts: Layout[], origin: string | undefined }} storages of inputs, then outputs; layouts of outputs; where a
  *   function is being compiled, the line of the user's program
  */
@@ -77,7 +78,7 @@ function execute(op, inputs, attributes, target) {
  * Calls an operation.
  * @param {Op} op
  * @param {Tensor[]} inputs changed where an input must be made dense
- * @param {any} [attributes] plain values
+ * @param {Attributes} [attributes] plain values
  * @returns {Tensor}
  */
 export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
@@ -85,7 +86,7 @@ export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
   return run(op, inputs, attributes);
 }
 
-/** Calls an operation as it is. @param {Op} op @param {Tensor[]} inputs @param {any} attributes @returns {Tensor} */
+/** Calls an operation as it is. @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @returns {Tensor} */
 function run(op, inputs, attributes) {
   const { storages, layouts, origin } = execute(op, inputs, attributes);
   const result = makeTensor(storages[inputs.length], layouts[0]);
@@ -98,7 +99,7 @@ function run(op, inputs, attributes) {
 
 /**
  * Calls an operation of several results, which have no gradients.
- * @param {Op} op @param {Tensor[]} inputs @param {any} [attributes]
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} [attributes]
  * @returns {Tensor[]}
  */
 export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
@@ -108,7 +109,7 @@ export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
 
 /**
  * Calls an operation and writes its result over a tensor.
- * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} target
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Tensor} target
  */
 export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = inputs[0]) {
   storageOf(op.name, target);
@@ -144,7 +145,7 @@ function drop(storage) {
 }
 
 /**
- * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Layout} [target]
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Layout} [target]
  * @returns {Plan}
  */
 function planOf(op, inputs, attributes, target) {
@@ -170,7 +171,7 @@ function planOf(op, inputs, attributes, target) {
 
 /**
  * A view: the layout that the operation infers, over the same storage, or over another that holds the result already.
- * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes @param {Storage} [storage]
+ * @param {Op} op @param {Tensor} input @param {Layout} layout @param {Attributes} attributes @param {Storage} [storage]
  */
 export function view(op, input, layout, attributes, storage) {
   const own = storageOf(op.name, input);

@@ -170,8 +170,8 @@ export function checkResult(op, result, late) {
   throw new ArgumentError(op, `the function is async: ${late}`);
 }
 
-/** @param {any} value @returns {value is PromiseLike<unknown>} */
-export const isPromise = (value) => typeof value?.then === 'function';
+/** @param {unknown} value @returns {value is PromiseLike<unknown>} */
+export const isPromise = (value) => typeof (/** @type {Partial<PromiseLike<unknown>> | null | undefined} */ (value)?.then) === 'function';
 
 /** What stands in a tensor's place. @param {unknown} value */
 export function describe(value) {

@@ -9,7 +9,7 @@ const distinct = (_, value) =>
 /** JSON that tells every two numbers apart. @param {unknown} value @returns {string} */
 const exact = (value) => JSON.stringify(value, distinct);
 
-/** Attributes of an operation as a key. Numbers, strings and arrays of them are most of all, and JSON takes ten times as long. @param {any} attributes */
+/** Attributes of an operation as a key. Numbers, strings and arrays of them are most of all, and JSON takes ten times as long. @param {import('../ops/registry.mjs').Attributes} attributes */
 export function keyOf(attributes) {
   let key = '';
   for (const name in attributes) key += `${name}:${keyOfValue(attributes[name])};`;

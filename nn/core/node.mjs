@@ -58,7 +58,7 @@ export const nextOrder = () => counter;
 /** One operation of the graph. */
 export class Node {
   /**
-   * @param {Op} op @param {any} attributes @param {Tensor[]} inputs
+   * @param {Op} op @param {import('../ops/registry.mjs').Attributes} attributes @param {Tensor[]} inputs
    * @param {Storage[]} storages of inputs, then outputs @param {Layout[]} outputs
    * @param {string | undefined} [origin] the line of the user's program, where it is known already
    */
@@ -111,7 +111,7 @@ export class Node {
     }
     /** @param {SavedValue | undefined} saved */
     const open = (saved) => {
-      if (saved === undefined) return /** @type {any} */ (undefined);
+      if (saved === undefined) return /** @type {never} */ (undefined); // A hole, as `Saved` has them.
       if (saved.storage.version !== saved.version) {
         throw new UsageError(
           'backward',

@@ -48,7 +48,7 @@ export class TensorCore {
     /** The operation that made it, where gradients flow through that. @type {Node | undefined} */
     this.node = undefined;
     storage.retain();
-    born(/** @type {any} */ (this));
+    born(/** @type {Tensor} */ (/** @type {unknown} */ (this)));
   }
 
   /** Sizes of the dimensions. @returns {readonly number[]} */
@@ -112,8 +112,7 @@ export class TensorCore {
   }
 }
 
-/** @type {any} */
-let Made = TensorCore;
+let Made = /** @type {new (storage: Storage, layout: Layout) => Tensor} */ (/** @type {unknown} */ (TensorCore));
 /** Says what class tensors are made of: the one with all methods. @param {new (storage: Storage, layout: Layout) => Tensor} type */
 export const setTensorClass = (type) => {
   Made = type;

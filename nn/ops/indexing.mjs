@@ -7,7 +7,9 @@ import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Op} Op */
 /** @typedef {import('./registry.mjs').Reference} Reference */
+/** The dimension that an index counts in. @typedef {{ dim: number }} Along */
 
 /** The k of a place that nothing was put at. */
 const NONE = 0xffffffff;
@@ -35,10 +37,11 @@ function check(op, x, index, dim) {
 /**
  * y[..., k, ...] = x[..., index[..., k, ...], ...]. With `last` of a scatter, elements that were not taken there are 0: the gradient of
  * its source.
+ * @type {Op}
  */
 export const gather = defineOp({
   name: 'gather',
-  infer: ([x, index], { dim }) => {
+  infer: ([x, index], /** @type {Along} */ { dim }) => {
     check('gather', x, index, dim);
     return [denseLayout(index.shape, x.dtype)];
   },
@@ -79,10 +82,10 @@ const scattered = ([x, index, source], dim, f) =>
     return value;
   });
 
-/** x, with source[..., k, ...] added at [..., index[..., k, ...], ...]: the gradient of a gather. */
+/** x, with source[..., k, ...] added at [..., index[..., k, ...], ...]: the gradient of a gather. @type {Op} */
 export const scatterAdd = defineOp({
   name: 'scatterAdd',
-  infer: (inputs, { dim }) => {
+  infer: (inputs, /** @type {Along} */ { dim }) => {
     const [x] = inputs;
     if (x.dtype !== 'f32') throw new ArgumentError('scatterAdd', `takes f32, f16 or bf16, got ${x.dtype}`);
     checkSource('scatterAdd', inputs, dim);
@@ -110,7 +113,7 @@ const scatterRest = defineOp({
 /** x, with source[..., k, ...] in place of [..., index[..., k, ...], ...]: of several the last. */
 export const scatter = defineOp({
   name: 'scatter',
-  infer: (inputs, { dim }) => {
+  infer: (inputs, /** @type {Along} */ { dim }) => {
     checkSource('scatter', inputs, dim);
     const [x] = inputs;
     return [denseLayout(x.shape, x.dtype), denseLayout(x.shape, 'u32')];

@@ -12,6 +12,7 @@ import { defineOp } from './registry.mjs';
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** The arithmetic of f32 operands, f32 when left out. @typedef {{ precision?: 'bf16x3' }} ProductAttributes */
 
 /** From this many multiplications on, matrix units are faster than f32 even where a size is odd (measured on an H200). */
 const MIN_ODD = 2 ** 28;
@@ -105,7 +106,7 @@ export const matmul = defineOp({
     return (folds ? c.reshape(...a.shape.slice(0, -1), n) : c).to(a.dtype);
   },
   flops: ([a], [c]) => 2 * c.size * (a.shape.at(-1) ?? 1),
-  lower: (kernels, [a, b], [c], { precision }) => {
+  lower: (kernels, [a, b], [c], /** @type {ProductAttributes} */ { precision }) => {
     const batchShape = c.layout.shape.slice(0, -2);
     const [m, n] = c.layout.shape.slice(-2);
     const k = a.layout.shape.at(-1) ?? 1;
@@ -181,7 +182,7 @@ export const linear = defineOp({
     return run(bias ? [...operands, bias] : operands, productAttributes(type)).to(x.dtype);
   },
   flops: ([x, w]) => 2 * x.size * w.shape[0],
-  lower: (kernels, [x, w, bias], [y], { precision }) => {
+  lower: (kernels, [x, w, bias], [y], /** @type {ProductAttributes} */ { precision }) => {
     const [m, k] = rowsOf(x.layout.shape);
     const type = floatType('linear', x.layout);
     return [

@@ -9,7 +9,9 @@ import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Reference} Reference */
-/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../../kernels/activation.mjs').Activation} Activation */
+/** @typedef {{ scale: number, masked: boolean }} SoftmaxAttributes */
+/** The target of rows that have no loss. @typedef {{ ignored: number }} LossAttributes */
 
 /** @param {Layout} layout */
 const rowSizes = ({ shape }) => {
@@ -39,7 +41,7 @@ function softmaxRow(row, scale, masked = false) {
 const softmaxBackward = defineOp({
   name: 'softmaxBackward',
   infer: ([y]) => [denseLayout(y.shape, y.dtype)],
-  lower: (k, [y, dy], [dx], { scale }) => [
+  lower: (k, [y, dy], [dx], /** @type {SoftmaxAttributes} */ { scale }) => [
     k.softmaxBackward({ y, dy, dx, ...rowSizes(y.layout), scale, type: floatType('softmax', y.layout) }),
   ],
   oracle: ([y, dy], { scale }) =>
@@ -56,7 +58,7 @@ export const softmax = defineOp({
     floatType('softmax', x);
     return [denseLayout(x.shape, x.dtype)];
   },
-  lower: (k, [x], [y], { scale, masked }) => [
+  lower: (k, [x], [y], /** @type {SoftmaxAttributes} */ { scale, masked }) => [
     k.softmaxForward({ x, y, ...rowSizes(x.layout), scale, masked, type: floatType('softmax', x.layout) }),
   ],
   saveOutputs: [0],
@@ -68,7 +70,7 @@ export const softmax = defineOp({
 const crossEntropyGradient = defineOp({
   name: 'crossEntropyGradient',
   infer: ([x]) => [denseLayout(x.shape, x.dtype), denseLayout([rowsOf(x.shape)[0]], 'f32')],
-  lower: (k, [x, targets], [dx, loss], { ignored }) => {
+  lower: (k, [x, targets], [dx, loss], /** @type {LossAttributes} */ { ignored }) => {
     const type = floatType('crossEntropy', x.layout);
     const copied = k.copy({ x, y: dx, count: flatCount(x.layout), type });
     return [copied, k.crossEntropy({ logits: dx, targets, loss, ...rowSizes(x.layout), type, ignored })];
@@ -102,7 +104,7 @@ export const crossEntropyRows = defineOp({
     }
     return [denseLayout(targets.shape, 'f32')];
   },
-  lower: (k, [x, targets], [loss], { ignored }) => [
+  lower: (k, [x, targets], [loss], /** @type {LossAttributes} */ { ignored }) => [
     k.crossEntropyForward({ logits: x, targets, loss, ...rowSizes(x.layout), type: floatType('crossEntropy', x.layout), ignored }),
   ],
   saveInputs: () => [0, 1],
@@ -142,7 +144,7 @@ function normalization(name) {
       const args = { dy, x, weight, stats, dx, dWeight, ...rowSizes(x.layout), type: floatType(name, x.layout) };
       return layer ? k.layerNormBackward({ ...args, dBias }) : k.rmsNormBackward(args);
     },
-    oracle: ([dy, x, weight], { eps }) =>
+    oracle: ([dy, x, weight], /** @type {{ eps: number }} */ { eps }) =>
       byRows(x, (row, r) => {
         const { scale, values } = normalized(row, eps);
         const g = row.map((_, i) => dy.data[r * row.length + i] * weight.data[i]);
@@ -166,7 +168,7 @@ function normalization(name) {
       }
       return [denseLayout(x.shape, x.dtype), denseLayout(layer ? [rows, 2] : [rows], 'f32')];
     },
-    lower: (k, [x, weight, bias], [y, stats], { eps }) => {
+    lower: (k, [x, weight, bias], [y, stats], /** @type {{ eps: number }} */ { eps }) => {
       const args = { x, y, weight, stats, ...rowSizes(x.layout), eps, type: floatType(name, x.layout) };
       return [layer ? k.layerNormForward({ ...args, bias }) : k.rmsNormForward(args)];
     },
@@ -196,7 +198,7 @@ export const GATES = {
 const gluBackward = defineOp({
   name: 'gluBackward',
   infer: ([x]) => [denseLayout(x.shape, x.dtype)],
-  lower: (k, [gateUp, dy], [dGateUp], { activation }) => {
+  lower: (k, [gateUp, dy], [dGateUp], /** @type {{ activation: Activation }} */ { activation }) => {
     const [rows, columns] = rowsOf(gateUp.layout.shape);
     return [k.gluBackward({ gateUp, dy, dGateUp, rows, columns: columns / 2, activation, type: floatType('glu', gateUp.layout) })];
   },
@@ -221,7 +223,7 @@ export const glu = defineOp({
     if (columns % 2) throw new ShapeError('glu', `rows of [gate, up] have an even size, got ${show(x.shape)}`);
     return [denseLayout([...x.shape.slice(0, -1), columns / 2], x.dtype)];
   },
-  lower: (k, [gateUp], [y], { activation }) => {
+  lower: (k, [gateUp], [y], /** @type {{ activation: Activation }} */ { activation }) => {
     const [rows, columns] = rowsOf(gateUp.layout.shape);
     return [k.gluForward({ gateUp, y, rows, columns: columns / 2, activation, type: floatType('glu', gateUp.layout) })];
   },
@@ -235,7 +237,7 @@ export const glu = defineOp({
 
 const embeddingBackward = defineOp({
   name: 'embeddingBackward',
-  infer: (_, { vocabulary, columns }) => [denseLayout([vocabulary, columns], 'f32')],
+  infer: (_, /** @type {{ vocabulary: number, columns: number }} */ { vocabulary, columns }) => [denseLayout([vocabulary, columns], 'f32')],
   lower: (k, [ids, dy], [dTable], { vocabulary, columns }) => [
     k.fill({ y: dTable, count: vocabulary * columns, value: 0 }),
     k.embeddingBackward({ ids, dy, dTable, tokens: ids.layout.size, columns, vocabulary, type: floatType('embedding', dy.layout) }),
@@ -283,7 +285,7 @@ const RANDOM_WORDS = 4;
 const dropoutBackward = defineOp({
   name: 'dropoutBackward',
   infer: ([dy]) => [denseLayout(dy.shape, dy.dtype)],
-  lower: (k, [dy, random], [dx], { p }) => [
+  lower: (k, [dy, random], [dx], /** @type {{ p: number }} */ { p }) => [
     k.dropout({ x: dy, y: dx, count: flatCount(dy.layout), p, random, type: floatType('dropout', dy.layout) }),
   ],
   oracle: ([dy]) => dy,
@@ -299,7 +301,7 @@ export const dropout = defineOp({
     floatType('dropout', x);
     return [denseLayout(x.shape, x.dtype), denseLayout([RANDOM_WORDS], 'u32')];
   },
-  lower: (k, [x, state], [y, random], { p }) => [
+  lower: (k, [x, state], [y, random], /** @type {{ p: number }} */ { p }) => [
     k.optimizerAdvance({ state: state.buffer }),
     k.copy({ x: { buffer: state.buffer, offset: STATE.seedLow }, y: random, count: RANDOM_WORDS }),
     k.dropout({ x, y, count: flatCount(x.layout), p, random, type: floatType('dropout', x.layout) }),

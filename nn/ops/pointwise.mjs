@@ -8,8 +8,9 @@ import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('../core/layout.mjs').DType} DType */
-/** @typedef {import('./registry.mjs').Op} Op */
-/** @typedef {import('./registry.mjs').Saved} Saved */
+/** @typedef {import('./registry.mjs').Definition} Op */
+/** @template {import('./registry.mjs').Attributes} A @typedef {import('./registry.mjs').Definition<A>} Definition */
+/** Factors of both operands, and whether a limit's gradient passes at it. @typedef {{ alpha?: number, beta?: number, clamps?: boolean }} BinaryAttributes */
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/base.mjs').DType} FloatType */
 /** @typedef {import('../core/codegen.mjs').Program} Program */
@@ -63,8 +64,9 @@ const unary = (name, f, rest) =>
 
 /**
  * What an operation is from its program on: its dispatch, and the program for kernels that do several operations.
- * @param {string} name @param {NonNullable<Op['body']>} body
- * @returns {Pick<Op, 'strided' | 'lower' | 'body'>}
+ * @template {import('./registry.mjs').Attributes} A
+ * @param {string} name @param {(program: Program, inputs: Value[], attributes: A, numbers: import('./registry.mjs').Constants) => Value} body
+ * @returns {Pick<Definition<A>, 'strided' | 'lower' | 'body'>}
  */
 export const generated = (name, body) => ({
   strided: true,
@@ -118,7 +120,7 @@ export const quotient = defineOp({
     floatType('div', x);
     return [denseLayout(x.shape, x.dtype)];
   },
-  ...generated('div', (p, [x], { numerator }, numbers) => p.append('div', numbers(numerator)[0], x)),
+  ...generated('div', (p, [x], /** @type {{ numerator: number }} */ { numerator }, numbers) => p.append('div', numbers(numerator)[0], x)),
   saveInputs: first,
   saveOutputs: [0],
   // dy · y may overflow where the gradient does not.
@@ -144,7 +146,7 @@ export const power = defineOp({
     floatType('pow', x);
     return [denseLayout(x.shape, x.dtype)];
   },
-  ...generated('pow', (p, [x], { exponent }, numbers) => {
+  ...generated('pow', (p, [x], /** @type {{ exponent: number }} */ { exponent }, numbers) => {
     const size = Math.abs(exponent);
     if (!Number.isInteger(exponent) || size === 0 || size > MAX_PRODUCT_EXPONENT) return p.append('pow', x, numbers(exponent)[0]);
     const [one] = exponent < 0 ? numbers(1) : [];
@@ -189,7 +191,7 @@ export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy, _sav
 /** y = alpha · x + beta. A beta of -0 adds nothing, unlike 0, which makes 0 of -0. */
 export const affine = defineOp({
   name: 'affine',
-  infer: ([x], { name }) => {
+  infer: ([x], /** @type {{ name: string, alpha: number, beta: number }} */ { name }) => {
     floatType(name, x);
     return [denseLayout(x.shape, x.dtype)];
   },
@@ -304,14 +306,14 @@ function inferBinary(name, [a, b]) {
 
 /**
  * @param {string} name @param {'add' | 'mul' | 'div' | 'max' | 'min'} op
- * @param {(a: number, b: number, attributes: any) => number} f
- * @param {Partial<Op>} rest
+ * @param {(a: number, b: number, attributes: BinaryAttributes) => number} f
+ * @param {Partial<Definition<BinaryAttributes>>} rest
  */
 function binary(name, op, f, rest) {
   return defineOp({
     name,
     infer: (inputs) => inferBinary(name, inputs),
-    ...generated(name, (p, [x, z], { alpha = 1, beta = 1 }, numbers) => {
+    ...generated(name, (p, [x, z], /** @type {BinaryAttributes} */ { alpha = 1, beta = 1 }, numbers) => {
       if (alpha === 1 && beta === 1) return p.append(op, x, z);
       if (alpha === 1 && beta === -1) return p.append('sub', x, z);
       const [s, t] = numbers(alpha, beta);

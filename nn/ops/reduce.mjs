@@ -50,7 +50,7 @@ export function runs(shape, dims) {
  */
 export const sum = defineOp({
   name: 'sum',
-  infer: ([x], { dims }) => {
+  infer: ([x], /** @type {{ dims: number[], alpha: number }} */ { dims }) => {
     floatType('sum', x);
     return [denseLayout(keptShape(x.shape, dims), 'f32')];
   },

@@ -17,7 +17,7 @@ import { perDevice } from '../../core/runtime.mjs';
  * A call of an operation, or (without `op`) dispatches that passes leave as they are.
  * @typedef {object} Call
  * @property {Op} [op]
- * @property {any} attributes
+ * @property {import('../../ops/registry.mjs').Attributes} attributes
  * @property {Value[]} inputs
  * @property {Value[]} outputs the first may lie in an input's memory: written in place
  * @property {Template | undefined} template its dispatches; undefined once a pass has changed it
@@ -96,6 +96,9 @@ export function countWriters(all) {
   return writers;
 }
 
+/** Arguments of a kernel by name. @typedef {Record<string, any>} KernelArgs any: those of all kernels */
+/** A kernel, and what it is called with. @typedef {{ kernel: string, args: KernelArgs }} KernelCall */
+
 /** Who touches an allocation, by number of call. @typedef {{ writers: Set<number>, readers: Set<number> }} Uses */
 
 /** Who touches each allocation. */
@@ -155,19 +158,19 @@ function dispatchesOf(call, kernels) {
   const operands = valuesOf(call).map(({ layout }, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout }));
   const further = Object.fromEntries(Object.keys(extra).map((name, i) => [name, operands[inputs.length + outputs.length + i]]));
   const changed = Object.create(kernels);
-  if (kernel) changed[kernel] = (/** @type {any} */ args) => /** @type {any} */ (kernels)[kernel]({ ...args, ...options, ...further });
+  if (kernel) changed[kernel] = (/** @type {KernelArgs} */ args) => Reflect.get(kernels, kernel)({ ...args, ...options, ...further });
   return op.lower(changed, operands.slice(0, inputs.length), operands.slice(inputs.length, inputs.length + outputs.length), attributes);
 }
 
 /**
  * What a call has these kernels do, without making dispatches.
  * @param {Call & { op: Op }} call @param {Kernels} kernels @param {string[]} names of kernels; it calls no others
- * @returns {{ kernel: string, args: any }[]} which, and their arguments over slots
+ * @returns {KernelCall[]} which, and their arguments over slots
  */
 export function kernelCalls(call, kernels, names) {
-  /** @type {{ kernel: string, args: any }[]} */
+  /** @type {KernelCall[]} */
   const list = [];
-  const note = (/** @type {string} */ kernel) => (/** @type {any} */ args) => {
+  const note = (/** @type {string} */ kernel) => (/** @type {KernelArgs} */ args) => {
     list.push({ kernel, args });
     return [];
   };

@@ -25,7 +25,7 @@ export function constants(calls, { isTemporary }) {
   /** @type {Map<Allocation, number>} */
   const known = new Map();
   let folded = 0;
-  /** @param {Call} call @param {string} name @param {any} attributes @param {Call['inputs']} inputs @returns {Call} */
+  /** @param {Call} call @param {string} name @param {Call['attributes']} attributes @param {Call['inputs']} inputs @returns {Call} */
   const changed = (call, name, attributes, inputs) => {
     folded++;
     return callInPlaceOf(call, { op: operations.get(name), attributes, inputs, outputs: call.outputs });

@@ -45,9 +45,11 @@ function gradientOf(call, { kernels }) {
   if (op?.name !== 'matmul' || (kernel !== undefined && kernel !== 'matmul')) return undefined;
   const values = valuesOf(call);
   const products = kernelCalls({ ...call, op }, kernels, ['matmul']);
-  const { args } = products[0];
+  const args = /** @type {MatmulArgs} */ (products[0].args);
   if (products.length !== 1 || !args.transA || args.transB || (args.cType ?? 'f32') !== 'f32') return undefined;
-  const [a, b, c] = [args.a, args.b, args.c].map(({ buffer, offset }) => {
+  // The operands as `lower` was given them.
+  const operands = /** @type {import('../../ops/registry.mjs').Operand[]} */ ([args.a, args.b, args.c]);
+  const [a, b, c] = operands.map(({ buffer, offset }) => {
     const value = values[buffer - SLOT];
     return value.layout.offset === offset ? value : undefined;
   });

@@ -6,6 +6,7 @@ import { kernelCalls } from './calls.mjs';
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('./calls.mjs').HalfCopy} HalfCopy */
+/** @typedef {import('../../../kernels/matmul.mjs').ShuffledQuestion} ShuffledQuestion */
 
 /** Elements that are permuted among themselves. */
 const BLOCK = 32;
@@ -15,10 +16,11 @@ const KERNELS = { linear: 'matmul', matmul: 'matmul', linearGlu: 'matmulGlu', ma
 
 /**
  * What `takesShuffled` is asked about the arguments of a kernel.
- * @param {string} kernel @param {any} args
+ * @param {string} kernel @param {import('./calls.mjs').KernelArgs} args
+ * @returns {ShuffledQuestion}
  */
 function questionOf(kernel, args) {
-  if (kernel === 'matmul') return args;
+  if (kernel === 'matmul') return /** @type {ShuffledQuestion} */ (args);
   const { a, b, gateUp, y, dGateUp, dy, m, columns, k, type, precision, activation = 'silu' } = args;
   const product = { a, b, m, k, aType: type, bType: type, cType: type, precision };
   const wide = 2 * columns;

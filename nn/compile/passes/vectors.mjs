@@ -51,7 +51,7 @@ export function vectors(calls, { allocate }) {
     replaced++;
     const { matrix, vector, dim, bias } = product;
     const [y] = call.outputs;
-    /** @param {string} name @param {any} attributes @param {Value[]} inputs @param {Value} output @returns {Call} */
+    /** @param {string} name @param {Call['attributes']} attributes @param {Value[]} inputs @param {Value} output @returns {Call} */
     const made = (name, attributes, inputs, output) =>
       callInPlaceOf(call, { op: operations.get(name), attributes, inputs, outputs: [output] });
     const temporary = (/** @type {readonly number[]} */ shape) => {
