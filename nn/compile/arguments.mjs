@@ -1,4 +1,4 @@
-// Arguments of a compiled function: the tensors among them, which are its graph's inputs, and a key of all the rest.
+// Splits the arguments of a compiled function into tensors, which are its graph's inputs, and a key of everything else.
 
 import { checkBytes, storageOf } from '../core/engine.mjs';
 import { ArgumentError } from '../core/errors.mjs';

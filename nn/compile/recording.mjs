@@ -1,4 +1,4 @@
-// The sink of a trace: the dispatches of the function, as calls that passes work on, and what they touch from before.
+// The sink of a trace: keeps the function's dispatches as calls for the passes, and the storages from before the trace that they touch.
 
 import { NO_ATTRIBUTES } from '../core/keys.mjs';
 import { callerLine } from '../core/errors.mjs';

@@ -1,7 +1,7 @@
 // The trace: a function is run once with its dispatches recorded.
 //
-// It is the eager mode with another sink: storages get their memory at the end, when it is known how long each lives. What was there
-// before the trace (parameters, moments, constants of closures) is used in place, by its memory.
+// Operations run as in eager mode, but with the recording as their sink. Storages get memory at the end, when it is known how long each lives.
+// Tensors from before the trace (parameters, moments, constants of closures) are used in place.
 
 import { forgetCasts } from '../api/autocast.mjs';
 import { storageOf } from '../core/engine.mjs';

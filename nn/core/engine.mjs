@@ -1,4 +1,4 @@
-// Operations: what each is, and how a call becomes dispatches.
+// Calls operations: makes inputs dense, finds or makes the call's plan, appends its dispatches, and records a node for the backward pass.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { Node, isGradEnabled } from './node.mjs';
@@ -33,7 +33,7 @@ function execute(op, inputs, attributes, target) {
     if (!(input instanceof TensorCore)) throw new ArgumentError(attributes.name ?? op.name, `expected a tensor, got ${describe(input)}`);
     storageOf(attributes.name ?? op.name, input);
     const { layout } = input;
-    // Kernels of 16-bit types take pairs, from an even element on.
+    // Kernels read 16-bit elements in pairs, which start at an even element.
     const misplaced = BYTES[layout.dtype] === 2 && layout.offset % 2 === 1 && op.name !== 'copy';
     if (misplaced || (op.strided !== true && !layout.contiguous)) inputs[i] = within(attributes.name ?? op.name, () => input.clone());
     key += `,${inputs[i].layout.id}`;
@@ -98,7 +98,7 @@ function run(op, inputs, attributes) {
 }
 
 /**
- * Calls an operation of several results, which have no gradients.
+ * Calls an operation and returns all of its outputs, without gradients.
  * @param {Op} op @param {Tensor[]} inputs @param {Attributes} [attributes]
  * @returns {Tensor[]}
  */
@@ -138,7 +138,7 @@ export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = input
 /** @param {Tensor} tensor */
 const needsGrad = (tensor) => tensor.requiresGrad;
 
-/** Frees a storage that no tensor came to hold. @param {Storage} storage */
+/** Frees a storage that no tensor holds. @param {Storage} storage */
 function drop(storage) {
   storage.retain();
   storage.release();
@@ -150,7 +150,7 @@ function drop(storage) {
  */
 function planOf(op, inputs, attributes, target) {
   const layouts = inputs.map((input) => input.layout);
-  // Kernels have at least one element; a plan is made before any call with these layouts, so this is the one place to say so.
+  // Kernels need at least one element. Every call with new layouts makes a plan, so this one check covers all operations.
   for (const { size, shape } of layouts) {
     if (size === 0)
       throw new ShapeError(attributes.name ?? op.name, `${show(shape)} has no elements: operations take tensors that have some`);
@@ -170,7 +170,7 @@ function planOf(op, inputs, attributes, target) {
 }
 
 /**
- * A view: the layout that the operation infers, over the same storage, or over another that holds the result already.
+ * Makes a view: a tensor of the inferred layout over the input's storage, or over another storage that already holds the result.
  * @param {Op} op @param {Tensor} input @param {Layout} layout @param {Attributes} attributes @param {Storage} [storage]
  */
 export function view(op, input, layout, attributes, storage) {
@@ -193,7 +193,7 @@ export function checkBytes(op, { dtype, shape, size }) {
   }
 }
 
-/** What to do about a tensor without memory. */
+/** Why a tensor has no memory, and what to do about it. */
 const FATES = {
   disposed: 'was disposed of (by dispose(), or at the end of the scope that it was made in; return it from there, or keep() it)',
   traced:

@@ -1,4 +1,4 @@
-// Errors of helios-vk/nn: what was wrong, and the line of the user's program that caused it.
+// Errors of helios-vk/nn. A message says what was wrong and names the line of the user's program that caused it.
 
 import { inspect } from 'node:util';
 

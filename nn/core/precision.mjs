@@ -1,4 +1,4 @@
-// The arithmetic of products of f32 matrices.
+// The setting of how products of f32 matrices are computed, which compiled functions track.
 
 import { ArgumentError, shown } from './errors.mjs';
 import { track } from './guards.mjs';

@@ -1,4 +1,4 @@
-// Scopes: tensors made in a scope are freed at its end, except those that are returned or kept.
+// Scopes: the end of a scope frees the tensors made in it, except those that are returned or kept.
 
 import { ArgumentError, checkFunction, checkResult } from './errors.mjs';
 import { born, scopes } from './storage.mjs';
@@ -6,7 +6,7 @@ import { TensorCore } from './tensor.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
-/** Tensors of a scope at which it first forgets those that were disposed of. */
+/** A scope with this many tensors first forgets those that were disposed of. */
 const MANY = 256;
 
 /** What `scope()` returns: disposing of it frees what was made since. */
@@ -14,7 +14,7 @@ export class Scope {
   constructor() {
     /** @type {Tensor[]} */
     this.tensors = [];
-    /** Their number at which those that were disposed of are forgotten: a loop may make and dispose of any number of them. */
+    /** At this many tensors, disposed ones are forgotten: a loop may make and dispose of any number. */
     this.limit = MANY;
     /** @type {Set<Tensor>} */
     this.kept = new Set();

@@ -1,5 +1,5 @@
-// Where modules hold parameters, buffers and other modules. What relies on that, a compiled function or an optimizer, looks whether they
-// still do: properties are plain, and anybody may set them at any time.
+// Finds where modules hold parameters, buffers and other modules. Compiled functions and optimizers rely on these places and check that they
+// still hold the same, since a program may set a module's properties at any time.
 
 import { Tensor } from '../api/tensor.mjs';
 

@@ -1,4 +1,4 @@
-// Elements by index along a dimension. Gradients are gathers and scatters themselves, without atomics: the same bits every time.
+// Gathers and scatters along a dimension. Their gradients are scatters and gathers, without atomics, so the bits are the same every time.
 
 import { map } from '../core/codegen.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
@@ -11,7 +11,7 @@ import { defineOp } from './registry.mjs';
 /** @typedef {import('./registry.mjs').Reference} Reference */
 /** The dimension that an index counts in. @typedef {{ dim: number }} Along */
 
-/** The k of a place that nothing was put at. */
+/** Marks an element that no source was written to. */
 const NONE = 0xffffffff;
 
 /**
@@ -69,7 +69,7 @@ function checkSource(op, [x, index, source], dim) {
 }
 
 /**
- * What each element finds among the indices of its place, in the order of k.
+ * Combines each element of x with the sources whose index names it, in the order of k.
  * @param {Reference[]} inputs @param {number} dim @param {(value: number, source: number) => number} f
  */
 const scattered = ([x, index, source], dim, f) =>
@@ -97,7 +97,7 @@ export const scatterAdd = defineOp({
   oracle: (inputs, { dim }) => scattered(inputs, dim, (a, b) => a + b),
 });
 
-/** What is left of a gradient where a scatter put nothing. */
+/** The gradient of x in a scatter: dy where nothing was written, else 0. */
 const scatterRest = defineOp({
   name: 'scatterRest',
   infer: ([dy]) => [denseLayout(dy.shape, dy.dtype)],

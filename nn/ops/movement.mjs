@@ -1,4 +1,4 @@
-// Copies, casts, fills, and views: the same elements elsewhere, or seen in another order.
+// Copies, casts, fills and views.
 
 import { map, writable } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
@@ -22,8 +22,8 @@ const MAX_RUNS = 4096;
 const isHalf = ({ dtype }) => dtype === 'f16' || dtype === 'bf16';
 
 /**
- * How elements go from one layout to another of the same shape and type. A generated kernel takes elements of any strides to
- * words that are theirs alone; 16-bit elements go into a view in pairs. Undefined where no kernel does.
+ * Chooses how to copy elements from one layout to another of the same shape and type. A generated kernel reads any strides but writes whole
+ * words, so 16-bit elements are written into a view in pairs. Undefined if no kernel can.
  * @param {Layout} x @param {Layout} y @param {boolean} alone whether y is all of its memory: the half behind an odd number of them is nobody's
  */
 function route(x, y, alone) {
@@ -123,7 +123,7 @@ export const cast = defineOp({
   oracle: ([x], { dtype }) => mapped(x, isFloat(dtype) ? (v) => v : dtype === 'bool' ? (v) => Number(v !== 0) : Math.trunc),
 });
 
-/** A value everywhere. */
+/** A tensor of one value. */
 export const fill = defineOp({
   name: 'full',
   infer: (_, /** @type {{ shape: number[], value: number, dtype: DType }} */ { shape, dtype }) => [denseLayout(shape, dtype)],
@@ -176,7 +176,7 @@ export const permute = defineOp({
     ),
 });
 
-/** Repeated to a larger shape without a copy. */
+/** Repeats sizes of 1 up to a larger shape, without a copy. */
 export const expand = defineOp({
   name: 'expand',
   infer: ([x], /** @type {{ shape: number[] }} */ { shape }) => [broadcastLayout(x, shape)],
@@ -193,14 +193,14 @@ export const slice = defineOp({
   ],
   lower: () => [],
   vjp: (dy, { layouts: [x], attributes }, F) => [
-    // All elements are their own gradient.
+    // A slice of all elements: dy is the gradient.
     dy.size === x.size ? dy : F.to(F.call(sliceBackward, [F.to(dy, 'f32')], { ...attributes, shape: x.shape }), x.dtype),
   ],
   oracle: ([x], { dim, start, length, step }) =>
     generate(x.shape.with(dim, length), (index) => at(x, index.with(dim, start + index[dim] * step))),
 });
 
-/** Zeros with the gradient of a slice in them. */
+/** The gradient of a slice: zeros, with dy at the slice's elements. */
 const sliceBackward = defineOp({
   name: 'sliceBackward',
   strided: true,
@@ -260,7 +260,7 @@ export const concat = defineOp({
   },
 });
 
-/** Writes into a tensor of any strides: the first input is what is written over, the second what is written. */
+/** Writes the second input over the first, which may have any strides. */
 export const write = defineOp({
   name: 'copy_',
   strided: true,

@@ -3,7 +3,7 @@
 import { STATE } from '../../kernels/index.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { denseLayout } from '../core/layout.mjs';
-import { flatCount, floatType } from './pointwise.mjs';
+import { flatCount, floatType, gelu, sigmoid } from './pointwise.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
@@ -29,7 +29,7 @@ function byRows(x, f, shape = x.shape) {
   return { shape, data: Float64Array.from(results.flatMap((row) => [...Array.from(row)])) };
 }
 
-/** @param {Float64Array} row @param {number} scale @param {boolean} [masked] whether a row of nothing but -∞ is 0, not NaN */
+/** @param {Float64Array} row @param {number} scale @param {boolean} [masked] whether a row of only -∞ gives 0, not NaN */
 function softmaxRow(row, scale, masked = false) {
   const largest = row.reduce((a, b) => Math.max(a, b * scale), -Infinity);
   if (masked && largest === -Infinity) return row.map(() => 0);
@@ -51,7 +51,7 @@ const softmaxBackward = defineOp({
     }),
 });
 
-/** softmax(scale · x) over the last dimension; `masked`: 0 for a row of nothing but -∞, as PyTorch's attention has it. */
+/** softmax(scale · x) over the last dimension. With `masked`, a row of only -∞ gives 0, as in PyTorch's attention. */
 export const softmax = defineOp({
   name: 'softmax',
   infer: ([x]) => {
@@ -190,9 +190,9 @@ export const GATES = {
   identity: (x) => x,
   relu: (x) => Math.max(x, 0),
   silu: (x) => x / (1 + Math.exp(-x)),
-  gelu: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+  gelu,
   tanh: Math.tanh,
-  sigmoid: (x) => 1 / (1 + Math.exp(-x)),
+  sigmoid,
 };
 
 const gluBackward = defineOp({
@@ -251,7 +251,7 @@ const embeddingBackward = defineOp({
   },
 });
 
-/** The rows of a table by number. An id outside of the table reads as zeros. */
+/** The rows of a table that ids name; an id outside the table gives zeros. */
 export const embedding = defineOp({
   name: 'embedding',
   infer: ([ids, table]) => {
@@ -281,7 +281,7 @@ export const embedding = defineOp({
 /** The words of a random state, kept for the backward pass. */
 const RANDOM_WORDS = 4;
 
-/** The same elements dropped again: the gradient. */
+/** The gradient: drops the same elements again. */
 const dropoutBackward = defineOp({
   name: 'dropoutBackward',
   infer: ([dy]) => [denseLayout(dy.shape, dy.dtype)],
@@ -292,8 +292,8 @@ const dropoutBackward = defineOp({
 });
 
 /**
- * Elements dropped with probability p, the others divided by 1 - p. The second input is the random state, which moves on
- * by one; what was drawn with is kept for the backward pass.
+ * Drops elements with probability p and divides the others by 1 - p. The second input is the random state, which each call advances by one;
+ * the state that was drawn from is kept for the backward pass.
  */
 export const dropout = defineOp({
   name: 'dropout',

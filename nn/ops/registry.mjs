@@ -1,4 +1,4 @@
-// The operations: everything that is known of each, in one list that the tests go through.
+// The registry: one entry for each operation, with everything that is known of it. Tests go through the list.
 
 import { perDevice } from '../core/runtime.mjs';
 

@@ -1,4 +1,4 @@
-// What optimizers are made with, checked before anything is changed. The kernels would say the same of `optimizerState`.
+// Checks the options of optimizers before a constructor changes anything.
 
 import { ArgumentError, shown } from '../core/errors.mjs';
 import { checkOptions } from '../core/options.mjs';

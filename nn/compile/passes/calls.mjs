@@ -1,4 +1,4 @@
-// What passes work on: the calls of a trace, in order, with the memory that each reads and writes.
+// The calls that passes work on: those of a trace, in order, with the memory that each reads and writes.
 
 import { SLOT, Template } from '../../../kernels/template.mjs';
 import { keyOf } from '../../core/keys.mjs';
@@ -55,7 +55,7 @@ import { perDevice } from '../../core/runtime.mjs';
 const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp', 'shuffled']);
 
 /**
- * Memory that a call touches, whole allocations, each once. What is written counts as read, too, where it was there before.
+ * The allocations that a call reads and writes, each listed once. An operand that is written in place counts as both.
  * @param {Call} call
  * @returns {{ reads: Allocation[], writes: Allocation[] }}
  */
@@ -64,7 +64,7 @@ export function accesses(call) {
   const reads = [];
   /** @type {Allocation[]} */
   const writes = [];
-  // They are few: lists are faster than sets.
+  // A call has few: lists are faster than sets.
   const add = (/** @type {Allocation[]} */ list, /** @type {Allocation} */ allocation) => {
     if (!list.includes(allocation)) list.push(allocation);
   };

@@ -1,5 +1,5 @@
-// Results that are one number everywhere, known before anything runs: what is made of them is known as well, or takes the number
-// as a constant of its kernel. The bits are those that the device would compute.
+// Constant folding: a result that is one number everywhere is computed here, and kernels that read it take the number as a constant. The bits
+// are those that the device would compute.
 
 import { operations } from '../../ops/registry.mjs';
 import { accesses, callInPlaceOf, countWriters } from './calls.mjs';

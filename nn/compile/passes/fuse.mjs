@@ -1,5 +1,5 @@
-// Operations of elements, and the reductions of what they make, as one generated kernel each: results that only these read take no
-// memory. f32 is rounded as by the operations one by one; roundings to 16 bits on the way are dropped; sums are added in another order.
+// Fuses elementwise operations, and reductions of their results, into generated kernels. Results that only the kernel reads take no memory.
+// f32 is rounded as by the single operations; roundings to 16 bits in between are dropped; sums are added in another order.
 
 import { UseMap, callInPlaceOf } from './calls.mjs';
 import { fusedOp, planOf, roleOf } from './fused.mjs';

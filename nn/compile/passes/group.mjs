@@ -1,6 +1,6 @@
-// Weight gradients by one launch, where their tiles fill the device together and do not by themselves: the first ones wait for the last
-// one. Which of their sequence are put together is decided for all of it, for the least time: taking the first ones that fill
-// the device can leave the wrong neighbours for the rest of a backward pass.
+// Computes several weight gradients with one launch, where their tiles fill the device only together. The launch stands where the last of them
+// stood. Groups are chosen over the whole backward pass for the least total time: a greedy choice from the front can leave neighbours
+// that do not fit together.
 
 import { MAX_PRODUCTS } from '../../../kernels/hopper/form.mjs';
 import { SLOT } from '../../../kernels/template.mjs';

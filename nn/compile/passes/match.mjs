@@ -1,5 +1,5 @@
-// Calls that one kernel does together: a result and its conversion, a product or a norm's gradient and the sum behind it, a
-// product and the write of it into a gradient, products and gated units. Fusing may drop a rounding to 16 bits, and never adds one.
+// Finds calls that one library kernel can do together: a result and its conversion, a product or a norm's gradient and the sum that follows,
+// a product and its write into a gradient, a product and a gated unit. Fusing may drop a rounding to 16 bits; it never adds one.
 
 import { runs } from '../../ops/reduce.mjs';
 import { GLU_RULES } from './glu.mjs';

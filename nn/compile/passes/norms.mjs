@@ -1,5 +1,5 @@
-// Gradients of norm weights: each norm's gradient leaves sums over blocks of rows, and one `columnSum` over many of them side by
-// side takes the place of one for each.
+// Gradients of norm weights. Each norm's gradient leaves sums over blocks of rows. This pass puts many of them side by side, so that one
+// `columnSum` replaces one for each norm.
 
 import { layoutOf } from '../../core/layout.mjs';
 import { callInPlaceOf, effective } from './calls.mjs';

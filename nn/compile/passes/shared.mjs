@@ -1,4 +1,4 @@
-// One call in place of several that compute the same of the same values.
+// Common subexpressions: one call replaces several that compute the same from the same values.
 
 import { keyOf } from '../../core/keys.mjs';
 import { accesses, countWriters } from './calls.mjs';
@@ -8,8 +8,8 @@ import { accesses, countWriters } from './calls.mjs';
 /** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 
 /**
- * What `checkpoint` computes again is not what it computed before, nor is it of the same region: it would be kept in between.
- * Conversions of what was there before the trace (parameters) are shared among regions.
+ * Results are shared within a region only. `checkpoint` recomputes in a region of its own: sharing with the first run would keep the results
+ * in memory in between, which is what it avoids. Conversions of parameters are shared among regions.
  * @param {Call[]} calls changed @param {Context} context
  * @returns {import('./calls.mjs').Passed} and how many calls were left out
  */

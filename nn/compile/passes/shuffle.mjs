@@ -1,5 +1,5 @@
-// Matrix products by a parameter's 16-bit copy, where the device has a faster kernel for one whose rows are shuffled: they take such a
-// copy, and the optimizer's step, where the function has it, writes it beside the other one.
+// Some devices multiply faster by weights whose rows are permuted. This pass has products read a permuted 16-bit copy of a parameter; the
+// optimizer's step, if the function has it, writes that copy beside the ordinary one.
 
 import { kernelCalls } from './calls.mjs';
 

@@ -1,5 +1,5 @@
-// Products of a matrix and a vector as sums of its rows or columns: elements that are multiplied and summed become one generated kernel
-// with what is before and behind them, where a product is a kernel by itself, most of whose tile is empty.
+// Replaces a product of a matrix and a vector by a multiplication and a sum. These fuse with their neighbours into one generated kernel; a
+// product would be a kernel by itself, most of whose tile is empty.
 
 import { denseLayout, layoutOf } from '../../core/layout.mjs';
 import { operations } from '../../ops/registry.mjs';
@@ -9,7 +9,7 @@ import { callInPlaceOf } from './calls.mjs';
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('./calls.mjs').Value} Value */
 
-/** Elements that are summed: more are for several workgroups, to which products give them. */
+/** The longest sum that is replaced. A product splits longer ones over several workgroups, which a sum does not. */
 const MAX_SUM = 1 << 15;
 
 /**
