@@ -337,7 +337,7 @@ export class Tensor extends TensorCore {
   clamp(min, max) {
     return F.clamp(this, min, max);
   }
-  /** The elements to the power of a number; elements must be positive unless it is an integer from -64 to 64. @param {number} exponent */
+  /** The elements to the power of a number, as `F.pow`: a negative element gives NaN unless the exponent is an integer. @param {number} exponent */
   pow(exponent) {
     return F.pow(this, exponent);
   }
