@@ -6,7 +6,7 @@ export { noGrad } from './core/node.mjs';
 export * as F from './api/f.mjs';
 export { cat, full, ones, stack, zeros } from './api/functional.mjs';
 export { init, memory, reset } from './core/runtime.mjs';
-export { setFloat32MatmulPrecision } from './api/precision.mjs';
+export { setFloat32MatmulPrecision } from './core/precision.mjs';
 export { scope } from './core/scope.mjs';
 export { manualSeed, rand, randn } from './api/random.mjs';
 export { ArgumentError, ShapeError, UsageError } from './core/errors.mjs';

@@ -8,10 +8,10 @@
 // Program number i is that of seed + i. A failure prints its seed, the passes and the program; --seed with that seed begins there.
 
 import { isMain, runMain } from '../../bin/lib/options.mjs';
-import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
 import { reset } from '../../nn/index.mjs';
 import { Random } from '../lib/random.mjs';
-import { EXACT, differs, roundsHalves, runTraining, runWild, typesDiffer } from '../nn/differential.mjs';
+import { differs, roundsHalves, runTraining, runWild, typesDiffer } from '../nn/differential.mjs';
 import { randomProgram } from '../nn/programs.mjs';
 import { initDevice, poison } from '../nn/setup.mjs';
 import { movingProgram, wildProgram } from '../nn/wild.mjs';

@@ -3,11 +3,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, grad, manualSeed, memory, nn, optim, rand, randn, scope, tensor, zeros } from '../../nn/index.mjs';
-import { EXACT } from './differential.mjs';
 import { SharedSlots, planMemory } from '../../nn/core/memory.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
 import { vk } from '../lib/addon.mjs';
-import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
 import { Random } from '../lib/random.mjs';
 import { assertClose, seed } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';

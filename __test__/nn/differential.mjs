@@ -1,15 +1,10 @@
 // Compiled programs against eager ones: how they are run, and what may differ.
 
 import { compile, scope } from '../../nn/index.mjs';
-import { PASSES } from '../../nn/compile/passes/index.mjs';
 
 /** @typedef {import('../../nn/compile/passes/index.mjs').PassName} PassName */
 /** Something that a program leaves. @typedef {{ what: string, shape: readonly number[], values: number[] }} Outcome */
 
-/** Passes that put calls together in other kernels, with other roundings. */
-const ROUNDING = ['vectors', 'match', 'fuse'];
-/** Passes that keep every bit. */
-export const EXACT = PASSES.filter((name) => !ROUNDING.includes(name));
 /** Operations of training programs with 16-bit results on the way, whose roundings fusing drops. */
 const HALVES = ['half', 'halves', 'rmsNormHalf', 'autocast'];
 /** @param {{ script: { op: string }[] }} program of `randomProgram` */

@@ -115,8 +115,8 @@ test('a weight gradient does not wait behind who reads it or writes over what it
     async () => {
       const { kernels } = runtime();
       const run = (/** @type {any[]} */ ...calls) => group(calls, /** @type {any} */ ({ kernels }));
-      const { calls, grouped } = run(first, unrelated, last);
-      assert.equal(grouped, 1);
+      const { calls, found } = run(first, unrelated, last);
+      assert.equal(found, 1);
       assert.deepEqual([calls.length, calls[0], calls[1].op?.name], [2, unrelated, 'weightGradients']);
       assert.deepEqual(calls[1].outputs, [first.outputs[0], last.outputs[0]]);
       const [a] = first.inputs;
@@ -130,10 +130,10 @@ test('a weight gradient does not wait behind who reads it or writes over what it
       ])) {
         const behind = name.startsWith('read by') ? gradient({ allocation: first.outputs[0].allocation, layout: transposed }) : last;
         const calls = [first, ...between, behind];
-        assert.deepEqual(run(...calls), { calls, grouped: 0 }, name);
+        assert.deepEqual(run(...calls), { calls, found: 0 }, name);
       }
       const chain = [first, other(first.outputs, [halfway]), other([halfway], [memory(x)]), last, gradient()];
-      assert.equal(run(...chain).grouped, 1, 'the two that can');
+      assert.equal(run(...chain).found, 1, 'the two that can');
     },
   );
 });
@@ -175,7 +175,7 @@ test('of a sequence those groups are taken that save the most together', async (
         const found = calls.map(({ outputs }) => outputs.map(({ layout }) => layout.shape[1]).join('+')).join(' ');
         assert.equal(found, expected, JSON.stringify(savings));
         kernels.matmulGroupPlan = () => undefined;
-        assert.deepEqual(run(), { calls: gradients, grouped: 0 }, 'whose kernel fails its test');
+        assert.deepEqual(run(), { calls: gradients, found: 0 }, 'whose kernel fails its test');
       },
     );
   }

@@ -45,9 +45,6 @@ function onDevice({ shape, values, dtype = 'f32' }, strided) {
   return wide.permute(...order).slice(0, shape[0], 2 * shape[0]);
 }
 
-/** Operations whose operands are prepared by their function. @type {Record<string, (...tensors: any[]) => any>} */
-const FUNCTIONS = { matmul: F.matmul };
-
 /** @param {Input[]} inputs */
 const references = (inputs) =>
   inputs.map(({ shape, values, dtype = 'f32' }) => ({ shape, data: dtype === 'f32' ? Float64Array.from(values, Math.fround) : values }));
@@ -60,9 +57,7 @@ test('every operation has a case', () => {
 for (const name of Object.keys(cases)) {
   test(`${name}: result and gradients`, async () => {
     const op = /** @type {import('../../nn/ops/registry.mjs').Op} */ (operations.get(name));
-    const run = FUNCTIONS[name]
-      ? (/** @type {any[]} */ inputs) => FUNCTIONS[name](...inputs)
-      : (/** @type {any[]} */ inputs, /** @type {any} */ attributes) => apply(op, inputs, attributes);
+    const run = (/** @type {any[]} */ inputs, /** @type {any} */ attributes) => apply(op, inputs, attributes);
     assert.ok(op, `no operation ${name}`);
     for (let round = 0; round < scaled(10); round++) {
       const { inputs, attributes, random, tolerance = 5e-6, dy: differentiate = true } = cases[name]();

@@ -16,13 +16,14 @@ import {
   manualSeed,
   nn,
   noGrad,
+  ones,
   optim,
   randn,
   scope,
   tensor,
 } from '../../nn/index.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
-import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
 import { accesses, lower } from '../../nn/compile/passes/calls.mjs';
 import { schedule } from '../../nn/compile/passes/schedule.mjs';
 import { light, scaled } from '../lib/addon.mjs';
@@ -34,10 +35,6 @@ import { initDevice, values } from './setup.mjs';
 before(initDevice);
 
 const random = new Random(seed);
-/** Those that put calls together in other kernels, with other roundings. */
-const ROUNDING = ['vectors', 'match', 'fuse'];
-/** Without them every bit is as in the eager mode. */
-const EXACT = PASSES.filter((name) => !ROUNDING.includes(name));
 /** Sets of passes: none, all, and all but each. @type {[string, readonly import('../../nn/compile/passes/index.mjs').PassName[]][]} */
 const SETS = [
   ['none', []],
@@ -484,4 +481,29 @@ test('the GPT on a stub of an H200: dispatches, barriers and bytes of a step are
 test('the GPT in helios-vk/nn, with its optimizer step, has at most 120 lines', () => {
   const text = readFileSync(new URL('../../benches/gpt/model.mjs', import.meta.url), 'utf8');
   assert.ok(text.split('\n').length - 1 <= 120);
+});
+
+test('explain() counts what each pass found under its name, of the passes that ran alone', () => {
+  const program = (/** @type {any} */ x, /** @type {any} */ v) => {
+    x.exp(); // Nobody reads it.
+    const doubled = x.mul(full([4, 5], 2));
+    return [doubled, x.tanh().add(x.tanh()), x.matmul(v)];
+  };
+  const found = (/** @type {any[]} */ passes) => {
+    const f = compile(program, { passes });
+    scope(() => void f(ones([4, 5]), ones([5])));
+    return f.explain()[0].found;
+  };
+  assert.deepEqual(found([]), {});
+  assert.deepEqual(found(['schedule']), {}, 'a pass that counts nothing');
+  assert.deepEqual(found(['constants']), { 'constants folded': 1 });
+  assert.deepEqual(found(['shared']), { 'results shared': 1 });
+  assert.deepEqual(found(['vectors']), { 'products with a vector as sums': 1 });
+  assert.deepEqual(found(['dead']), { 'results that nobody reads': 1 });
+  assert.deepEqual(
+    found(['constants', 'dead']),
+    { 'constants folded': 1, 'results that nobody reads': 2 },
+    'the constant, too, is read no more',
+  );
+  assert.ok(found([...PASSES])['operations fused'] > 0);
 });

@@ -3,10 +3,10 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
 import { scaled } from '../lib/addon.mjs';
 import { seed } from '../lib/random-data.mjs';
-import { EXACT, differs, roundsHalves, runTraining } from './differential.mjs';
+import { differs, roundsHalves, runTraining } from './differential.mjs';
 import { OPERATIONS, randomProgram } from './programs.mjs';
 import { initDevice, poison } from './setup.mjs';
 

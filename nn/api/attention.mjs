@@ -7,6 +7,7 @@ import { checkOptions, flag } from '../core/options.mjs';
 import { perDevice, runtime } from '../core/runtime.mjs';
 import { constant } from '../core/tensor.mjs';
 import * as attentionOps from '../ops/attention.mjs';
+import { floatType } from '../ops/pointwise.mjs';
 import { withoutAutocast } from './autocast.mjs';
 import { add, matmul, mul, where } from './functional.mjs';
 import { operand, softmaxRows } from './operands.mjs';
@@ -91,7 +92,7 @@ export function attention(qkv, options) {
     const out = scaledDotProductAttention(q, k, v, { isCausal: causal, mask });
     return reshape(transpose(out, 1, 2), [batch, tokens, width / 3]);
   }
-  const supported = qkv.dtype === 'f32' || runtime().kernels.attentionSupports(/** @type {any} */ (qkv.dtype), headSize);
+  const supported = qkv.dtype === 'f32' || runtime().kernels.attentionSupports(floatType('attention', qkv.layout), headSize);
   if (!supported)
     return to(
       withoutAutocast(() => attention(to(qkv, 'f32'), { heads, causal })),

@@ -36,9 +36,9 @@ function recompute(fn) {
  * Runs `fn` without keeping its intermediate results: the backward pass runs it again, with the same dropout. Since it runs twice,
  * it should have no side effects; the running statistics of `BatchNorm2d` are updated once. Leaves that it reads must not change
  * before the backward pass, which otherwise throws.
- * @param {(...inputs: any[]) => Tensor} fn a function of tensors to one tensor; parameters and other tensors from outside
+ * @param {(...inputs: any[]) => Tensor} fn a function of any inputs to one tensor; parameters and other tensors from outside
  *   get their gradients too
- * @param {...any} inputs
+ * @param {...unknown} inputs
  * @returns {Tensor}
  */
 export function checkpoint(fn, ...inputs) {
@@ -48,7 +48,7 @@ export function checkpoint(fn, ...inputs) {
   const precision = autocastType();
   const drawn = drawsSoFar();
   const random = randomState().clone();
-  /** The call with inputs that are leaves. @returns {{ y: Tensor, leaves: any[], from: number }} */
+  /** The call with inputs that are leaves. @returns {{ y: Tensor, leaves: unknown[], from: number }} */
   const run = () => {
     const leaves = inputs.map((input) => {
       if (!(input instanceof Tensor)) return input;
@@ -69,13 +69,17 @@ export function checkpoint(fn, ...inputs) {
 
   /** What gradients go to: inputs by their index, and what the function took from outside. @type {(Node | Tensor)[]} */
   const edges = [];
+  const edgeOf = (/** @type {number} */ i) => {
+    const input = /** @type {Tensor} */ (inputs[i]);
+    return input.node ?? input;
+  };
   const value = scope(() => {
     const { y, leaves, from } = run();
     if (y.requiresGrad) {
       const found = reach(y.node ?? y, from);
       for (const edge of found.leaves) {
         const at = leaves.indexOf(edge);
-        edges.push(at < 0 ? edge : (inputs[at].node ?? inputs[at]));
+        edges.push(at < 0 ? edge : edgeOf(at));
       }
       for (const node of found.nodes) node.free();
     }
@@ -88,7 +92,7 @@ export function checkpoint(fn, ...inputs) {
   const drops = drawsSoFar() !== drawn;
   const saved = inputs.filter((input) => input instanceof Tensor);
   const outside = edges.filter((edge) => edge instanceof Tensor && !saved.includes(edge));
-  const node = new Node(CHECKPOINT, undefined, [], [], []);
+  const node = new Node(CHECKPOINT, {}, [], [], []);
   // What the second run reads, as a backward pass checks it: not changed in place, freed with the node.
   node.inputs = [...saved, ...(drops ? [random] : []), .../** @type {Tensor[]} */ (outside)].map((tensor) => {
     const storage = /** @type {import('../core/storage.mjs').Storage} */ (tensor.storage);
@@ -97,12 +101,12 @@ export function checkpoint(fn, ...inputs) {
   });
   random.dispose();
   node.edges = edges;
-  node.attributes = (/** @type {Tensor} */ dy, /** @type {Tensor[]} */ opened) => {
+  const again = (/** @type {Tensor} */ dy, /** @type {Tensor[]} */ opened) => {
     const state = drops ? randomState() : undefined;
     const now = state?.clone();
     if (state) state.copy_(opened[saved.length]);
     let at = 0;
-    const again = inputs.map((input) => {
+    const leaves = inputs.map((input) => {
       if (!(input instanceof Tensor)) return input;
       const leaf = opened[at++];
       leaf.requiresGrad = input.requiresGrad;
@@ -111,7 +115,7 @@ export function checkpoint(fn, ...inputs) {
     forgetCasts();
     const from = nextOrder();
     const forward = () =>
-      autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => checkResult('checkpoint', fn(...again), LATE));
+      autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => checkResult('checkpoint', fn(...leaves), LATE));
     const y = anew(() => withGrad(() => recompute(forward)));
     checkRoot('checkpoint', y, dy);
     if (state && now) state.copy_(now);
@@ -122,8 +126,8 @@ export function checkpoint(fn, ...inputs) {
       dy,
       false,
       (target, gradient) => {
-        const input = again.indexOf(target);
-        const i = edges.indexOf(input < 0 ? target : (inputs[input].node ?? inputs[input]));
+        const input = leaves.indexOf(target);
+        const i = edges.indexOf(input < 0 ? target : edgeOf(input));
         if (i < 0) throw new ArgumentError('checkpoint', 'the second run of the function used other tensors than the first');
         const before = gradients[i];
         // The walk frees what is made in it.
@@ -139,6 +143,7 @@ export function checkpoint(fn, ...inputs) {
       return own;
     });
   };
+  node.attributes = { again };
   value.node = node;
   value.requiresGrad = true;
   return value;
@@ -152,7 +157,7 @@ const CHECKPOINT = {
   oracle: () => {
     throw new Error('a checkpoint is no operation');
   },
-  vjp: (dy, { inputs, attributes }) => attributes(dy, inputs),
+  vjp: (dy, { inputs, attributes: { again } }) => again(dy, inputs),
   plans: new Map(),
 };
 

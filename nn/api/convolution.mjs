@@ -1,4 +1,5 @@
-// Convolutions and pools as products and reductions over shifted views (im2col): one copy for each element of the window.
+// Convolution as im2col and a matrix product, and pooling as a reduction. Each element of the window is one shifted view of the input,
+// and one copy.
 
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';

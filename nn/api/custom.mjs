@@ -13,27 +13,29 @@ import { Tensor, tensor } from './tensor.mjs';
 import { uniformValues } from './random.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('../ops/registry.mjs').Attributes} Attributes */
 /** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {{ shape: readonly number[], dtype: DType }} Result */
+/** What there is of each input, then attributes. @typedef {any[]} CustomArgs any: how many inputs, and which attributes, only the definition knows */
 
 /**
  * @typedef {object} CustomOp
  * @property {string} name for errors
  * @property {Uint32Array} spirv a compute shader; binding i is input i, then the result
- * @property {(...args: any[]) => Result} infer the result's layout, from the inputs' layouts and, last, the attributes; throws if
+ * @property {(...args: CustomArgs) => Result} infer the result's layout, from the inputs' layouts and, last, the attributes; throws if
  *   they are wrong
- * @property {(...args: any[]) => { groups: number | [number, number, number], push?: Uint8Array }} dispatch workgroups and push
+ * @property {(...args: CustomArgs) => { groups: number | [number, number, number], push?: Uint8Array }} dispatch workgroups and push
  *   constants, from the inputs' layouts, the result's layout and the attributes
- * @property {(dy: Tensor, inputs: Tensor[], outputs: Tensor[], attributes: any) => (Tensor | undefined)[]} [backward] gradients
+ * @property {(dy: Tensor, inputs: Tensor[], outputs: Tensor[], attributes: Attributes) => (Tensor | undefined)[]} [backward] gradients
  *   of the inputs, written in operations; without it the result has none
- * @property {(...args: any[]) => ArrayLike<number>} [reference] the result's elements in float64, from the inputs' elements and
+ * @property {(...args: CustomArgs) => ArrayLike<number>} [reference] the result's elements in float64, from the inputs' elements and
  *   the attributes; `check` compares with it
  */
 
 /**
  * Makes an operation of one kernel of your own. The kernel gets dense inputs, each at the start of its binding.
  * @param {CustomOp} definition
- * @returns {((...args: any[]) => Tensor) & { check: (shapes: number[] | number[][], attributes?: any, options?: { tolerance?: number }) => Promise<void>, dispose: () => void }}
+ * @returns {((...args: CustomArgs) => Tensor) & { check: (shapes: number[] | number[][], attributes?: Attributes, options?: { tolerance?: number }) => Promise<void>, dispose: () => void }}
  *   called with tensors, and with an object of attributes (plain values) behind them
  */
 export function customOp(definition) {
@@ -90,8 +92,8 @@ export function customOp(definition) {
       }
       return [
         {
-          pipeline: /** @type {any} */ (pipelineOf(inputs.length + 1, push?.byteLength ?? 0)),
-          buffers: [...inputs, y].map(({ buffer }) => /** @type {any} */ (buffer)),
+          pipeline: pipelineOf(inputs.length + 1, push?.byteLength ?? 0),
+          buffers: [...inputs, y].map(({ buffer }) => buffer),
           groups: /** @type {[number, number, number]} */ (size),
           push,
           writeMask: 1 << inputs.length,
@@ -113,7 +115,7 @@ export function customOp(definition) {
       };
     },
   };
-  const call = (/** @type {any[]} */ ...args) => {
+  const call = (/** @type {CustomArgs} */ ...args) => {
     const last = args.at(-1);
     const attributes = last instanceof Tensor || args.length === 0 ? NO_ATTRIBUTES : args.pop();
     if (typeof attributes !== 'object' || attributes === null || Array.isArray(attributes) || ArrayBuffer.isView(attributes))
@@ -132,10 +134,10 @@ export function customOp(definition) {
   return Object.assign(call, {
     /**
      * Compares results with the reference, and gradients with finite differences of it, on random inputs.
-     * @param {number[] | number[][]} shapes of the inputs @param {any} [attributes]
+     * @param {number[] | number[][]} shapes of the inputs @param {Attributes} [attributes]
      * @param {{ tolerance?: number }} [options] of results relative to the largest one; gradients get 20 times that. 1e-5 when left out
      */
-    check: async (/** @type {number[] | number[][]} */ shapes, /** @type {any} */ attributes = {}, options = {}) => {
+    check: async (/** @type {number[] | number[][]} */ shapes, /** @type {Attributes} */ attributes = {}, options = {}) => {
       const { tolerance = 1e-5 } = checkOptions(name, /** @type {{ tolerance?: number }} */ (options), ['tolerance']);
       if (typeof tolerance !== 'number') throw new ArgumentError(name, `tolerance is a number, got ${shown(tolerance)}`);
       const list = /** @type {number[][]} */ (Array.isArray(shapes) && Array.isArray(shapes[0]) ? shapes : [shapes]);
@@ -203,7 +205,7 @@ function checkPlain(name, value, above = new Set()) {
   if (['number', 'string', 'boolean', 'undefined'].includes(typeof value) || value === null) return;
   const plain = Array.isArray(value) || (typeof value === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(value)));
   if (plain) return inside(name, 'an attribute', value, above, () => Object.values(value).forEach((item) => checkPlain(name, item, above)));
-  const numbers = ArrayBuffer.isView(value) && typeof (/** @type {any} */ (value)[0]) !== 'bigint';
+  const numbers = ArrayBuffer.isView(value) && typeof (/** @type {import('../core/host.mjs').Numbers} */ (value)[0]) !== 'bigint';
   if (!numbers) throw new ArgumentError(name, `attributes are plain values, got ${shown(value)}`);
 }
 

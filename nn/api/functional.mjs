@@ -1,25 +1,22 @@
-// The operations as functions of tensors: `F`. Shapes are checked in the call. A number stands for a tensor of one
-// element wherever an operand may be broadcast.
+// `F`: the operations as functions of tensors. Each call checks its shapes, so that an error has the caller's line. Operands that broadcast
+// may be numbers: a number stands for a tensor of one element.
 
-import { withoutAutocast } from './autocast.mjs';
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, positive } from '../core/layout.mjs';
 import * as attentionOps from '../ops/attention.mjs';
-import * as products from '../ops/matmul.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
-import { f32UnderAutocast, operand, f32IfOddRow, rowsOfPairs, toF32, softmaxRows } from './operands.mjs';
+import { f32IfOddRow, f32UnderAutocast, promoted, rowsOfPairs, softmaxRows, toF32 } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
-import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
-import { runtime } from '../core/runtime.mjs';
-import { clone, expand, permute, reshape, squeeze, to, transpose, unsqueeze } from './views.mjs';
+import { clone, expand, permute, reshape, to, transpose } from './views.mjs';
 
+export * from './products.mjs';
 export * from './views.mjs';
 
 /** An array on the device. @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -74,26 +71,20 @@ function filled(op, shape, value, options) {
 
 // ---- element by element
 
-/** The type that two operands are promoted to, by PyTorch's rule for floating types. @param {DType} a @param {DType} b @returns {DType} */
-const promote = (a, b) => (a === b ? a : 'f32');
-
 /** @param {Tensor} x @param {string} name @param {number} alpha @param {number} beta */
 const affine = (x, name, alpha, beta) => apply(pointwise.affine, [tensorOf(name, x)], { name, alpha, beta });
 
-/** @param {Op} op @param {Tensor} a @param {Tensor} b @param {any} [attributes] @returns {Tensor} */
+/** @param {Op} op @param {Tensor} a @param {Tensor} b @param {import('../ops/registry.mjs').Attributes} [attributes] @returns {Tensor} */
 function binary(op, a, b, attributes) {
   tensorOf(op.name, a);
   tensorOf(op.name, b);
-  if (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype)) {
-    const dtype = promote(a.dtype, b.dtype);
-    return binary(op, to(a, dtype), to(b, dtype), attributes);
-  }
+  const [x, y] = promoted(a, b);
   // Strides of more dimensions are more push constants than every device has.
-  if (a.ndim > 8 || b.ndim > 8) {
-    const shape = broadcastShapes(op.name, a.shape, b.shape);
-    return apply(op, [expand(a, shape).contiguous(), expand(b, shape).contiguous()], attributes);
+  if (x.ndim > 8 || y.ndim > 8) {
+    const shape = broadcastShapes(op.name, x.shape, y.shape);
+    return apply(op, [expand(x, shape).contiguous(), expand(y, shape).contiguous()], attributes);
   }
-  return apply(op, [a, b], attributes);
+  return apply(op, [x, y], attributes);
 }
 
 /** @param {string} name @param {unknown} value @returns {value is number} */
@@ -123,7 +114,7 @@ export function mul(a, b) {
 }
 /** The least normal number of f32; the factor by which a division is split whose reciprocal is subnormal or too large. */
 const [MIN_NORMAL, SCALE] = [2 ** -126, 2 ** 64];
-/** a / b, broadcast. By a number it is a product with its reciprocal. @param {Operand} a @param {Operand} b @returns {Tensor} */
+/** a / b, broadcast. Division by a number multiplies by the number's reciprocal. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function div(a, b) {
   if (isNumber('div', a)) {
     if (a === 1) return within('div', () => reciprocal(/** @type {Tensor} */ (b)));
@@ -137,7 +128,7 @@ function overNumber(a, b) {
   const inverse = Math.abs(1 / b);
   const isNormal = inverse >= MIN_NORMAL && inverse < 1 / MIN_NORMAL;
   if (isNormal || !(inverse > 0 && inverse < Infinity)) return affine(a, 'div', 1 / b, -0);
-  // The reciprocal is no number of f32, or one of few digits: in two steps, of which the first stays within the quotient.
+  // f32 cannot hold the reciprocal, or only with few digits. So there are two steps, neither of which overflows before the quotient does.
   const scale = inverse < 1 ? 1 / SCALE : SCALE;
   return affine(affine(a, 'div', scale, -0), 'div', 1 / (b * scale), -0);
 }
@@ -150,8 +141,8 @@ export const maximum = bound(pointwise.maximum);
 export const minimum = bound(pointwise.minimum);
 const [atLeast, atMost] = [pointwise.maximum, pointwise.minimum].map((op) => bound(op, { clamps: true }));
 /**
- * The elements, limited to `min` and `max`, which are broadcast; one of the two may be left out. The gradient passes between the limits and at
- * them, as in PyTorch.
+ * Limits the elements to `min` … `max`. Both limits broadcast, and one may be left out. Elements within the limits, or at one, get the
+ * gradient, as in PyTorch.
  * @param {Tensor} x @param {Operand} [min] @param {Operand} [max] @returns {Tensor}
  */
 export function clamp(x, min, max) {
@@ -165,7 +156,7 @@ export function clamp(x, min, max) {
 
 /** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
 const comparison = (op) => (a, b) => {
-  // Of bools as of 0 and 1.
+  // Bools are compared as 0 and 1.
   const own = numbers(tensorOf(op.name, a).detach());
   return binary(op, own, isNumber(op.name, b) ? filled(op.name, [], b, { dtype: own.dtype }) : numbers(b.detach()));
 };
@@ -186,7 +177,7 @@ export const gt = comparison(selection.gt);
 export const ge = comparison(selection.ge);
 
 /**
- * a where the condition is true, else b; all three broadcast. It also works in a compiled function, where `if` cannot depend on values.
+ * a where the condition is true, else b; all three broadcast. A compiled function uses it in place of `if`, which cannot depend on elements.
  * @param {Tensor} condition bool @param {Operand} a @param {Operand} b of a's type
  * @returns {Tensor}
  */
@@ -236,8 +227,8 @@ export const tanh = unary(pointwise.tanh);
 export const sigmoid = unary(pointwise.sigmoidOp);
 
 /**
- * x to the power of a number, as C's pow: of 0 it is 1, also where x is NaN, and of a negative x it is NaN unless the exponent is an
- * integer. Integers up to 64 are products. The gradient is exponent · x^(exponent - 1), and 0 of the exponent 0.
+ * x to the power of a number, as C's `pow`. With the exponent 0 the result is 1, even of NaN. A negative x gives NaN unless the exponent is
+ * an integer. Integer exponents up to 64 are computed by products. The gradient is exponent · x^(exponent - 1); with the exponent 0 it is 0.
  * @param {Tensor} x @param {number} exponent @returns {Tensor}
  */
 export function pow(x, exponent) {
@@ -292,10 +283,10 @@ function summed(x, dims, keepdim, alpha) {
       );
 }
 
-/** A result that may be x's own memory, which writing into it must not change. @param {Tensor} x @param {Tensor} y */
+/** Copies a result that shares x's memory: a write into the result must not change x. @param {Tensor} x @param {Tensor} y */
 const apart = (x, y) => (y.storage === x.storage ? clone(y) : y);
 
-/** Σ over dimensions, all when left out. Sums are f32, the result of x's type. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
+/** The sum over dimensions, all when left out. It is accumulated in f32; the result has x's type. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
 export function sum(x, dim, keepdim = false) {
   const dims = dimsOf('sum', tensorOf('sum', x), dim);
   flag('sum', 'keepdim', keepdim);
@@ -321,13 +312,13 @@ export function variance(x, dim, options = {}) {
   if (!(count > 0)) {
     throw new ArgumentError('variance', `of ${elements} elements with a correction of ${shown(correction)}: there must be more of them`);
   }
-  // In f32, as sums are: a 16-bit mean is further from the elements than they from each other where it is large.
+  // In f32, as sums are: the rounding of a large 16-bit mean may exceed the differences between the elements.
   return within('variance', () => {
     const full = toF32(x);
     return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
   });
 }
-/** Summed to a smaller shape that broadcasts to x's: the gradient of a broadcast. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
+/** Sums x to a shape that broadcasts to x's: the gradient of a broadcast. Throws a ShapeError for any other shape. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
 export function sumTo(x, shape) {
   tensorOf('sumTo', x);
   checkShape('sumTo', shape);
@@ -351,124 +342,34 @@ function extreme(op, x, dim, keepdim) {
     return keepdim ? moved : reshape(moved, x.shape.toSpliced(d, 1));
   });
 }
-/** The largest elements along one dimension, the last when left out (PyTorch's `amax` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/**
+ * The largest elements along one dimension; NaN where an element is NaN.
+ * @param {Tensor} x @param {number} [dim] the last when left out; PyTorch's `amax` then takes all
+ * @param {boolean} [keepdim] whether the dimension stays, of size 1
+ */
 export const amax = (x, dim = -1, keepdim = false) => extreme(reduce.amax, x, dim, keepdim);
-/** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/**
+ * The smallest elements along one dimension; NaN where an element is NaN.
+ * @param {Tensor} x @param {number} [dim] the last when left out; PyTorch's `amin` then takes all
+ * @param {boolean} [keepdim] whether the dimension stays, of size 1
+ */
 export const amin = (x, dim = -1, keepdim = false) => extreme(reduce.amin, x, dim, keepdim);
-
-// ---- products
-
-/** Multiplications from which on halves of odd sizes are faster on matrix units, element by element, than as f32 (measured on an H200). */
-const ODD_LEAST = 2 ** 28;
-
-/** Whether a product of these sizes is computed in this type, on matrix units where it is a half. @param {DType} dtype @param {number} m @param {number} n @param {number} k */
-function multiplies(dtype, m, n, k) {
-  if (dtype === 'f32') return true;
-  if (!runtime().kernels.matmulSupports(/** @type {any} */ (dtype))) return false;
-  return (m % 2 === 0 && n % 2 === 0 && k % 2 === 0) || m * n * k >= ODD_LEAST;
-}
-
-/**
- * The matrix product, as PyTorch's: [..., m, k] × [..., k, n], leading sizes broadcast; a vector is a row on the left and a
- * column on the right.
- * @param {Tensor} a @param {Tensor} b
- * @returns {Tensor}
- */
-export function matmul(a, b) {
-  tensorOf('matmul', a);
-  tensorOf('matmul', b);
-  return within('matmul', () => product(operand(a), operand(b)));
-}
-
-/** Checks shapes of a product as the program has them: vectors become matrices after that. @param {readonly number[]} a @param {readonly number[]} b */
-function checkProduct(a, b) {
-  const [k, inner] = [a[a.length - 1], b[Math.max(b.length - 2, 0)]];
-  if (k !== inner) throw new ShapeError('matmul', `${show(a)} × ${show(b)}: inner sizes ${k}, ${inner}`);
-  for (let i = 3; i <= Math.min(a.length, b.length); i++) {
-    const [own, other] = [a[a.length - i], b[b.length - i]];
-    if (own !== other && own !== 1 && other !== 1) {
-      throw new ShapeError('matmul', `${show(a)} × ${show(b)} do not broadcast: sizes ${own} and ${other} in dimension -${i}`);
-    }
-  }
-}
-
-/** @param {Tensor} a @param {Tensor} b @returns {Tensor} */
-function product(a, b) {
-  if (a.ndim === 0 || b.ndim === 0) throw new ShapeError('matmul', `${show(a.shape)} × ${show(b.shape)}: a number; use mul`);
-  checkProduct(a.shape, b.shape);
-  if (a.ndim === 1 && b.ndim === 1) return reshape(matmul(unsqueeze(a, 0), unsqueeze(b, 1)), []);
-  if (a.ndim === 1) return squeeze(matmul(unsqueeze(a, 0), b), -2);
-  if (b.ndim === 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
-  if (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype))
-    return matmul(to(a, promote(a.dtype, b.dtype)), to(b, promote(a.dtype, b.dtype)));
-  const m = a.shape[a.ndim - 2];
-  const k = a.shape[a.ndim - 1];
-  const n = b.shape[b.ndim - 1];
-  if (isFloat(a.dtype) && !multiplies(a.dtype, m, n, k))
-    return to(
-      withoutAutocast(() => matmul(to(a, 'f32'), to(b, 'f32'))),
-      a.dtype,
-    );
-  if (a.ndim > 2 && b.ndim === 2 && k === b.shape[0]) {
-    return reshape(matmul(reshape(a, [-1, k]), b), [...a.shape.slice(0, -1), n]);
-  }
-  // A column by a row: nothing is summed.
-  if (k === 1 && a.dtype === 'f32') return mul(a, b);
-  const attributes = productAttributes(a.dtype);
-  if (!products.matrixForm(a.layout)) a = a.contiguous();
-  if (!products.matrixForm(b.layout)) b = b.contiguous();
-  if (a.ndim === 2 && b.ndim === 2) return apply(products.matmul, [a, b], attributes);
-  const batch = broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2));
-  const [x, y] = [a, b].map((operand) => {
-    if (products.batchStride(operand.layout, batch) !== undefined) return operand;
-    return expand(operand, [...batch, ...operand.shape.slice(-2)]).contiguous();
-  });
-  return apply(products.matmul, [x, y], attributes);
-}
-
-/**
- * x Wᵀ + bias.
- * @param {Tensor} x [..., in] @param {Tensor} weight [out, in] @param {Tensor} [bias] [out]
- * @returns {Tensor} [..., out]
- */
-export function linear(x, weight, bias) {
-  tensorOf('linear', x);
-  tensorOf('linear', weight);
-  if (bias) tensorOf('linear', bias);
-  return within('linear', () => affineMap(operand(x), operand(weight), bias));
-}
-
-/** @param {Tensor} x @param {Tensor} weight @param {Tensor} [bias] @returns {Tensor} */
-function affineMap(x, weight, bias) {
-  if (x.dtype !== weight.dtype && isFloat(x.dtype) && isFloat(weight.dtype)) {
-    const dtype = promote(x.dtype, weight.dtype);
-    return linear(to(x, dtype), to(weight, dtype), bias);
-  }
-  const [n, k] = weight.shape;
-  if (isFloat(x.dtype) && !multiplies(x.dtype, x.size / k, n, k)) {
-    return to(
-      withoutAutocast(() => linear(to(x, 'f32'), to(weight, 'f32'), bias)),
-      x.dtype,
-    );
-  }
-  return apply(products.linear, bias ? [x, weight, bias] : [x, weight], productAttributes(x.dtype));
-}
 
 // ---- networks
 
-/** softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
+/** exp(x) / Σ exp(x) along a dimension, the last when left out; of x's shape. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function softmax(x, dim = -1) {
   const d = tensorOf('softmax', x).ndim === 0 ? -1 : dimension('softmax', dim, x.ndim);
   if (d !== x.ndim - 1) return transpose(softmax(transpose(x, d, -1)), d, -1);
   return softmaxRows(x, false);
 }
 
-/** log softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
+/** log(softmax(x)) along a dimension, the last when left out; of x's shape. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
   tensorOf('logSoftmax', x);
   return within('logSoftmax', () => {
     const { dtype } = f32UnderAutocast(x);
-    // A sum of exponentials is more than f16 holds.
+    // A sum of exponentials may overflow f16.
     const wide = toF32(x);
     const shifted = sub(wide, amax(wide, dim, true).detach());
     return to(sub(shifted, log(sum(exp(shifted), dim, true))), dtype);
@@ -482,40 +383,56 @@ function checkEps(op, eps) {
   return eps;
 }
 
-/** Root-mean-square normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {number} [eps] */
+/**
+ * x / √(mean(x²) + eps) · weight over the last dimension (Zhang & Sennrich 2019).
+ * @param {Tensor} x [..., columns] @param {Tensor} weight f32 [columns] @param {number} [eps]
+ */
 export const rmsNorm = (x, weight, eps = 1e-5) =>
   rowsOfPairs(f32UnderAutocast(tensorOf('rmsNorm', x)), (y) =>
     apply(network.rmsNorm, [y, tensorOf('rmsNorm', weight)], { eps: checkEps('rmsNorm', eps) }),
   );
-/** Layer normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {Tensor} bias f32 @param {number} [eps] */
+/**
+ * (x - mean) / √(variance + eps) · weight + bias over the last dimension (Ba et al. 2016).
+ * @param {Tensor} x [..., columns] @param {Tensor} weight f32 [columns] @param {Tensor} bias f32 [columns] @param {number} [eps]
+ */
 export const layerNorm = (x, weight, bias, eps = 1e-5) =>
   rowsOfPairs(f32UnderAutocast(tensorOf('layerNorm', x)), (y) =>
     apply(network.layerNorm, [y, tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps: checkEps('layerNorm', eps) }),
   );
 
-/** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../../kernels/activation.mjs').Activation} [activation] */
+/**
+ * Gated unit (Shazeer 2020): f(gate) · up, where each row of x is [gate | up].
+ * @param {Tensor} x [..., 2 · n] @param {import('../../kernels/activation.mjs').Activation} [activation] f
+ * @returns {Tensor} [..., n]
+ */
 export function glu(x, activation = 'sigmoid') {
   const { dtype, shape } = tensorOf('glu', x);
   if (typeof activation !== 'string' || !Object.hasOwn(network.GATES, activation)) {
     throw new ArgumentError('glu', `no activation ${shown(activation)}; there are ${Object.keys(network.GATES).join(', ')}`);
   }
-  // Both halves of a row are taken by pairs.
+  // Kernels read both halves of a row in pairs of elements.
   const odd = dtype !== 'f32' && isFloat(dtype) && (shape.at(-1) ?? 1) % 4;
   return within('glu', () => to(apply(network.glu, [odd ? to(x, 'f32') : x], { activation }), dtype));
 }
 
-/** Rows of a table. @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns] @returns {Tensor} [...ids, columns] */
+/** The rows of a table that ids name; an id outside the table gives zeros. @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns] @returns {Tensor} [...ids, columns] */
 export const embedding = (ids, table) =>
   rowsOfPairs(tensorOf('embedding', table), (rows) => apply(network.embedding, [tensorOf('embedding', ids), rows]));
 
-/** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
+/**
+ * Drops each element with probability p and divides the others by 1 - p; outside of training it returns x.
+ * @param {Tensor} x @param {number} [p] in [0, 1) @param {boolean} [training]
+ */
 export function dropout(x, p = 0.5, training = true) {
   if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p is in [0, 1), got ${shown(p)}`);
   tensorOf('dropout', x);
   return training && p > 0 ? apply(network.dropout, [x, deviceState()], { p }) : x;
 }
 
-/** Rotary positions on the first heads of each row. @param {Tensor} x [..., tokens, width] @param {Tensor} table [positions, headSize / 2, 2] @param {RopeOptions} sizes */
+/**
+ * Rotates the first heads of each row by its position's angles (Su et al. 2021).
+ * @param {Tensor} x [..., tokens, width] @param {Tensor} table [positions, headSize / 2, 2]: cosines and sines @param {RopeOptions} sizes
+ */
 export function rope(x, table, sizes) {
   const { heads, headSize } = checkOptions('rope', sizes, ['heads', 'headSize']);
   positive('rope', 'heads', heads);

@@ -1,5 +1,5 @@
-// Elements by index tensors, as functions. Indices are i32 or u32. They are not checked against the sizes, which would need a read: an
-// element at a negative or too large index reads as 0, and writes to it are dropped.
+// Gathers and scatters by index tensors (i32 or u32), as functions. Indices are not checked, since that would read them back from the device:
+// a negative or too large index reads 0, and a write to it is dropped.
 
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
@@ -22,7 +22,7 @@ function indexOf(op, index) {
   return own;
 }
 
-/** An operation of 32-bit elements, by way of f32 where the first input has 16. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] @returns {Tensor} */
+/** Calls an operation that takes 32-bit elements: 16-bit inputs are converted to f32, and the result back. @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes] @returns {Tensor} */
 function in32(op, inputs, attributes) {
   const [{ dtype }] = inputs;
   return within(op.name, () => {

@@ -9,13 +9,20 @@ import { to } from './views.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
-/** What autocast computes in f32. @param {Tensor} x @returns {Tensor} */
+/**
+ * Both operands in the type that they are promoted to, by PyTorch's rule for floating types: f32 where they differ. Others stay as they
+ * are: the operation says what is wrong with them.
+ * @param {Tensor} a @param {Tensor} b @returns {[a: Tensor, b: Tensor]}
+ */
+export const promoted = (a, b) => (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype) ? [to(a, 'f32'), to(b, 'f32')] : [a, b]);
+
+/** x as f32 within `autocast`, else x: for what autocast computes in f32. @param {Tensor} x @returns {Tensor} */
 export const f32UnderAutocast = (x) => (autocastType() !== undefined && isFloat(x.dtype) ? to(x, 'f32') : x);
 
-/** x, as f32 where it has 16 bits: statistics are f32. @param {Tensor} x */
+/** x as f32 where it has 16 bits: statistics are computed in f32. @param {Tensor} x */
 export const toF32 = (x) => (isFloat(x.dtype) ? to(x, 'f32') : x);
 
-/** x, as f32 where 16-bit rows have an odd size: kernels that are not products take such rows by pairs. @param {Tensor} x @returns {Tensor} */
+/** x as f32 where its rows are 16-bit and of odd size: kernels read 16-bit elements in pairs. @param {Tensor} x @returns {Tensor} */
 export const f32IfOddRow = (x) => (x.dtype !== 'f32' && isFloat(x.dtype) && (x.shape.at(-1) ?? 1) % 2 ? to(x, 'f32') : x);
 
 /** An operand of a product, in autocast's type. @param {Tensor} x @returns {Tensor} */
@@ -31,8 +38,8 @@ export function operand(x) {
   return cast;
 }
 
-/** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
+/** Applies f to x, in f32 where 16-bit rows have an odd size; the result has x's type. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
 export const rowsOfPairs = (x, f) => to(f(f32IfOddRow(x)), x.dtype);
 
-/** softmax of rows. @param {Tensor} x @param {boolean} masked whether one of nothing but -∞ is 0, not NaN */
+/** softmax of rows. @param {Tensor} x @param {boolean} masked whether a row of only -∞ gives 0, not NaN */
 export const softmaxRows = (x, masked) => rowsOfPairs(f32UnderAutocast(x), (y) => apply(network.softmax, [y], { scale: 1, masked }));

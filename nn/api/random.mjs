@@ -100,7 +100,7 @@ export function permutation(count) {
  */
 
 /**
- * @param {string} op @param {readonly number[]} shape @param {any} attributes @param {boolean} requiresGrad
+ * @param {string} op @param {readonly number[]} shape @param {import('../ops/random.mjs').Distribution} attributes @param {boolean} requiresGrad
  * @returns {Tensor}
  */
 function draw(op, shape, attributes, requiresGrad) {

@@ -61,7 +61,7 @@ export class Tensor extends TensorCore {
   /** The elements in nested arrays. @returns {Promise<import('../core/host.mjs').Nested>} */
   async toNested() {
     const values = decode(await readBytes('toNested', this), this.dtype, this.size);
-    /** @param {number} dim @param {number} from @param {number} size @returns {any} */
+    /** @param {number} dim @param {number} from @param {number} size @returns {import('../core/host.mjs').Nested} */
     const nest = (dim, from, size) => {
       if (dim === this.ndim) return this.dtype === 'bool' ? values[from] === 1 : values[from];
       const step = size / this.shape[dim];
@@ -195,7 +195,7 @@ export class Tensor extends TensorCore {
     applyInto(pointwise.affine, [this], { name: `${name}_`, alpha, beta }, this);
     return this;
   }
-  /** @param {import('../ops/registry.mjs').Op} op @param {Tensor} other @param {any} [attributes] */
+  /** @param {import('../ops/registry.mjs').Op} op @param {Tensor} other @param {import('../ops/registry.mjs').Attributes} [attributes] */
   #binary_(op, other, attributes) {
     if (!(other instanceof Tensor)) throw new ArgumentError(`${op.name}_`, `expected a tensor or a number, got ${describe(other)}`);
     const dense = other.layout.contiguous && this.layout.contiguous;
@@ -337,7 +337,7 @@ export class Tensor extends TensorCore {
   clamp(min, max) {
     return F.clamp(this, min, max);
   }
-  /** The elements to the power of a number; elements must be positive unless it is an integer from -64 to 64. @param {number} exponent */
+  /** The elements to the power of a number, as `F.pow`: a negative element gives NaN unless the exponent is an integer. @param {number} exponent */
   pow(exponent) {
     return F.pow(this, exponent);
   }

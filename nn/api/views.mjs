@@ -1,4 +1,4 @@
-// Conversions, copies and views, as functions: the same elements in another type, elsewhere, or seen in another order.
+// Conversions, copies and views as functions. A view has the elements of another tensor in the same memory, by another shape or order.
 
 import { apply, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
@@ -10,22 +10,24 @@ import { tensorOf } from '../core/engine.mjs';
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
 /**
- * The elements in another type; the same tensor where it has it.
+ * Converts the elements to another type; returns x itself if it has that type.
  * @param {Tensor} x @param {DType} dtype
+ * @returns {Tensor}
  */
 export function to(x, dtype) {
   tensorOf('to', x);
   if (x.dtype === dtype) return x;
   checkType('to', dtype);
-  // Integers have no gradient.
+  // An integer result passes no gradient on.
   return apply(movement.cast, [isFloat(dtype) ? x : x.detach()], { dtype });
 }
 
-/** A dense copy. @param {Tensor} x */
+/** A dense copy. @param {Tensor} x @returns {Tensor} */
 export const clone = (x) => within('clone', () => apply(movement.copy, [tensorOf('clone', x)]));
 
 /**
- * The same elements in another shape; one size may be -1, to be found from the others. A view where the strides allow.
+ * Gives x another shape with as many elements. One size may be -1: it follows from the others. Returns a view where the strides allow one,
+ * else a copy.
  * @param {Tensor} x @param {readonly number[]} shape
  * @returns {Tensor}
  */
@@ -44,7 +46,7 @@ export function reshape(x, shape) {
   return view(movement.reshape, x, layoutOf(sizes, strides, x.layout.offset, x.dtype), { shape: sizes });
 }
 
-/** The dimensions in another order. @param {Tensor} x @param {readonly number[]} order */
+/** Reorders the dimensions; a view. @param {Tensor} x @param {readonly number[]} order @returns {Tensor} */
 export function permute(x, order) {
   tensorOf('permute', x);
   if (!Array.isArray(order)) throw new ShapeError('permute', `an order is an array of dimensions, got ${shown(order)}`);
@@ -55,7 +57,7 @@ export function permute(x, order) {
   return view(movement.permute, x, movement.permute.infer([x.layout], attributes)[0], attributes);
 }
 
-/** Two dimensions exchanged. @param {Tensor} x @param {number} a @param {number} b */
+/** Swaps two dimensions; a view. @param {Tensor} x @param {number} a @param {number} b @returns {Tensor} */
 export function transpose(x, a, b) {
   const order = tensorOf('transpose', x).shape.map((_, d) => d);
   const [i, j] = [dimension('transpose', a, x.ndim), dimension('transpose', b, x.ndim)];
@@ -64,7 +66,7 @@ export function transpose(x, a, b) {
   return permute(x, order);
 }
 
-/** Repeated to a larger shape, as a view. @param {Tensor} x @param {readonly number[]} shape */
+/** Repeats dimensions of size 1, and adds leading ones, up to a larger shape; a view. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
 export function expand(x, shape) {
   tensorOf('expand', x);
   checkShape('expand', shape);
@@ -73,13 +75,13 @@ export function expand(x, shape) {
   return view(movement.expand, x, movement.expand.infer([x.layout], { shape })[0], { shape: [...shape] });
 }
 
-/** With a dimension of size 1 more. @param {Tensor} x @param {number} dim where it stands in the result */
+/** Inserts a dimension of size 1; a view. @param {Tensor} x @param {number} dim where it stands in the result @returns {Tensor} */
 export function unsqueeze(x, dim) {
   const at = dimension('unsqueeze', dim, tensorOf('unsqueeze', x).ndim + 1);
   return reshape(x, x.shape.toSpliced(at, 0, 1));
 }
 
-/** Without a dimension of size 1; without all of them where none is named. @param {Tensor} x @param {number} [dim] */
+/** Removes a dimension if its size is 1, or all of size 1 when `dim` is left out; a view. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function squeeze(x, dim) {
   tensorOf('squeeze', x);
   const at = dim === undefined ? -1 : dimension('squeeze', dim, x.ndim);
@@ -92,6 +94,7 @@ export function squeeze(x, dim) {
 /**
  * Elements `start` to `end` (exclusive; negative ones count from the end) of a dimension, as a view.
  * @param {Tensor} x @param {number} dim @param {number} [start] @param {number} [end] @param {number} [step] positive
+ * @returns {Tensor}
  */
 export function slice(x, dim, start = 0, end = Infinity, step = 1) {
   tensorOf('slice', x);
@@ -110,10 +113,10 @@ export function slice(x, dim, start = 0, end = Infinity, step = 1) {
   return view(movement.slice, x, movement.slice.infer([x.layout], attributes)[0], attributes);
 }
 
-/** Parts that a tensor is split into at most: each is an object of the host. */
+/** The most parts that a tensor is split into: each is a JavaScript object. */
 const MAX_PARTS = 2 ** 24;
 
-/** Parts of at most `size` along a dimension, as views. @param {Tensor} x @param {number} size @param {number} [dim] */
+/** Splits x along a dimension into views of `size` elements; the last may be smaller. @param {Tensor} x @param {number} size @param {number} [dim] @returns {Tensor[]} */
 export function split(x, size, dim = 0) {
   const d = dimension('split', dim, tensorOf('split', x).ndim);
   if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `a part has a positive integer of elements, got ${shown(size)}`);
@@ -122,10 +125,10 @@ export function split(x, size, dim = 0) {
   return Array.from({ length: parts }, (_, i) => slice(x, d, i * size, (i + 1) * size));
 }
 
-/** Operands of one operation; with its result they are fewer than the slots of a template. */
+/** The most operands of one operation: with the result they fit into the slots of a template. */
 const MAX_OPERANDS = 128;
 
-/** Tensors end to end along a dimension. @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim] @returns {Tensor} */
+/** Joins tensors end to end along a dimension; a copy. @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim] @returns {Tensor} */
 export function cat(tensors, dim = 0) {
   if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('cat', 'expected an array of tensors');
   const [first] = tensors.map((x) => tensorOf('cat', x));
@@ -144,7 +147,7 @@ export function cat(tensors, dim = 0) {
       first.dtype,
     );
   }
-  // An operation has a limit of operands.
+  // More tensors than one operation takes are joined in parts.
   if (tensors.length > MAX_OPERANDS) {
     const parts = Array.from({ length: Math.ceil(tensors.length / MAX_OPERANDS) }, (_, i) =>
       cat(tensors.slice(i * MAX_OPERANDS, (i + 1) * MAX_OPERANDS), d),
@@ -154,7 +157,7 @@ export function cat(tensors, dim = 0) {
   return apply(movement.concat, [...tensors], { dim: d });
 }
 
-/** Tensors of one shape along a new dimension. @param {Tensor[]} tensors @param {number} [dim] */
+/** Joins tensors of one shape along a new dimension; a copy. @param {Tensor[]} tensors @param {number} [dim] @returns {Tensor} */
 export function stack(tensors, dim = 0) {
   if (!Array.isArray(tensors)) throw new ArgumentError('stack', 'expected an array of tensors');
   if (tensors.length === 0) throw new ArgumentError('stack', 'expected an array of tensors');

@@ -1,4 +1,4 @@
-// Arguments of a compiled function: the tensors among them, which are its graph's inputs, and a key of all the rest.
+// Splits the arguments of a compiled function into tensors, which are its graph's inputs, and a key of everything else.
 
 import { checkBytes, storageOf } from '../core/engine.mjs';
 import { ArgumentError } from '../core/errors.mjs';
@@ -6,9 +6,10 @@ import { denseLayout } from '../core/layout.mjs';
 import { inside, isContainer } from '../core/scope.mjs';
 import { Tensor } from '../api/tensor.mjs';
 
+/** @typedef {import('../core/host.mjs').Numbers} Numbers */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 
-/** A tensor of an argument: its layout, and where the data comes from. @typedef {{ layout: Layout, requiresGrad: boolean, source: Tensor | ArrayBufferView }} Slot */
+/** A tensor of an argument: its layout, and where the data comes from. @typedef {{ layout: Layout, requiresGrad: boolean, source: Tensor | Numbers }} Slot */
 
 /** Objects and functions, numbered as they are met: part of the key by identity. @type {WeakMap<object, number>} */
 const identities = new WeakMap();
@@ -30,7 +31,7 @@ function constantKey(value) {
 /**
  * The tensors of arguments, and a key of everything else about them.
  * @param {unknown[]} args
- * @returns {{ slots: Slot[], key: string, rebuild: (tensors: Tensor[]) => any[] }}
+ * @returns {{ slots: Slot[], key: string, rebuild: (tensors: Tensor[]) => unknown[] }}
  */
 export function flattenArguments(args) {
   /** @type {Slot[]} */
@@ -39,12 +40,12 @@ export function flattenArguments(args) {
   const key = [];
   /** What the value that is looked at stands in. @type {Set<object>} */
   const above = new Set();
-  /** @param {unknown} value @returns {(tensors: Tensor[]) => any} */
+  /** @param {unknown} value @returns {(tensors: Tensor[]) => unknown} */
   const walk = (value) => {
     // A parameter is a place, not a value: it is used, and trained, where it is.
     const isInput = value instanceof Tensor && !value.isParameter;
     if (isInput || (ArrayBuffer.isView(value) && !(value instanceof DataView))) {
-      const source = /** @type {Tensor | ArrayBufferView} */ (value);
+      const source = /** @type {Tensor | Numbers} */ (value);
       // One that stands in several places is one input: its gradient is of all of them.
       const before = slots.findIndex((slot) => slot.source === source);
       if (before >= 0) {
@@ -80,7 +81,7 @@ export function flattenArguments(args) {
   return { slots, key: key.join(' '), rebuild: (tensors) => rebuilders.map((build) => build(tensors)) };
 }
 
-/** @param {Tensor | ArrayBufferView} value @returns {Slot} */
+/** @param {Tensor | Numbers} value @returns {Slot} */
 function slotOf(value) {
   if (value instanceof Tensor) {
     storageOf('compile', value);
@@ -88,7 +89,6 @@ function slotOf(value) {
     return { layout: denseLayout(value.shape, value.dtype), requiresGrad: value.requiresGrad, source: value };
   }
   const dtype = value instanceof Int32Array ? 'i32' : value instanceof Uint32Array ? 'u32' : 'f32';
-  const numbers = /** @type {any} */ (value);
-  if (typeof numbers[0] === 'bigint') throw new ArgumentError('compile', 'a BigInt array: convert it to Int32Array first');
-  return { layout: denseLayout([numbers.length], dtype), requiresGrad: false, source: value };
+  if (typeof value[0] === 'bigint') throw new ArgumentError('compile', 'a BigInt array: convert it to Int32Array first');
+  return { layout: denseLayout([value.length], dtype), requiresGrad: false, source: value };
 }

@@ -44,7 +44,7 @@ class Holdings {
 export class Graph {
   /**
    * @param {Recording} recording of the function @param {Storage[]} inputs memory that arguments are copied to
-   * @param {any} result of the function: its tensors, which no scope knows
+   * @param {unknown} result of the function: its tensors, which no scope knows
    * @param {GraphOptions} options
    */
   constructor(recording, inputs, result, { passes, graph }) {
@@ -110,7 +110,7 @@ export class Graph {
     slots.forEach(({ layout, source }, i) => {
       const { handle } = this.inputs[i].allocation;
       if (!(source instanceof Tensor)) {
-        device.vk.uploadAsync(handle, encode('compile', /** @type {any} */ (source), layout.dtype));
+        device.vk.uploadAsync(handle, encode('compile', source, layout.dtype));
         return;
       }
       const dense = source.layout.contiguous ? source : unscoped(() => source.detach().contiguous());
@@ -178,7 +178,7 @@ export class Graph {
    * The result of the last launch, in memory that was reserved for it; of its tensors, `made` are those that are new. What was there
    * before the trace is itself, and a view of that is one.
    * @param {Map<Storage, Allocation>} memory
-   * @returns {{ result: any, made: Tensor[] }}
+   * @returns {{ result: unknown, made: Tensor[] }}
    */
   take(memory) {
     /** @type {Map<Storage, Storage>} */

@@ -1,5 +1,5 @@
-// What a trace finds outside of it and relies on. A graph is launched only where all of that is as it was; otherwise the function is
-// traced again.
+// Remembers what a trace relied on outside of it. A graph is launched only if all of that is unchanged; otherwise the function is traced
+// again.
 
 import { same } from '../core/guards.mjs';
 import { Places } from '../modules/places.mjs';

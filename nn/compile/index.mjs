@@ -31,7 +31,7 @@ import { isRecording } from '../core/runtime.mjs';
 
 /**
  * Members of a compiled function.
- * @template {any[]} A
+ * @template {unknown[]} A
  * @typedef {object} CompiledMethods
  * @property {() => Explanation[]} explain its graphs, the last used one at the end
  * @property {() => string} html a page about them for a browser: what each line of the program became, and what was put together
@@ -50,7 +50,7 @@ import { isRecording } from '../core/runtime.mjs';
  *
  * While the function is recorded there are no values: return what you want to read. Results are new tensors without gradients; with
  * `reuseOutputs` they lie in the graph's memory until the next call.
- * @template {(...args: any[]) => any} F
+ * @template {(...args: any[]) => any} F any function: TypeScript has no other type for all of them
  * @param {F} fn synchronous
  * @param {CompileOptions} [options]
  * @returns {((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>}
@@ -76,7 +76,7 @@ export function compile(fn, options = {}) {
     for (const tensor of last ?? []) tensor.dispose('reused');
     last = undefined;
   };
-  /** The graph for arguments, which it holds then. @param {any[]} args */
+  /** The graph for arguments, which it holds then. @param {unknown[]} args */
   const prepared = (args) => {
     const { slots, key: argumentKey, rebuild } = flattenArguments(args);
     const key = `${argumentKey}${isGradEnabled() ? '' : ' noGrad'}${autocastType() ? ` autocast ${autocastType()}` : ''}`;
@@ -89,7 +89,7 @@ export function compile(fn, options = {}) {
     graph.fill(slots);
     return graph;
   };
-  const compiled = (/** @type {any[]} */ ...args) => {
+  const compiled = (/** @type {Parameters<F>} */ ...args) => {
     // Within another compiled function it is a part of that one.
     if (isRecording()) return fn(...args);
     const graph = prepared(args);
@@ -99,7 +99,7 @@ export function compile(fn, options = {}) {
       endLast();
       const { result, made } = graph.take(memory);
       if (reuseOutputs) last = made;
-      return result;
+      return /** @type {ReturnType<F>} */ (result);
     } catch (error) {
       giveBack(memory);
       throw error;
@@ -107,10 +107,10 @@ export function compile(fn, options = {}) {
   };
   const explained = () =>
     graphs.entries().map(([key, { dispatches, bytes, found, steps }]) => ({ key, dispatches, ...bytes, found, steps }));
-  return Object.assign(/** @type {any} */ (compiled), {
+  return Object.assign(compiled, {
     explain: () => explained().map(({ steps, ...rest }) => ({ ...rest, products: productsOf(steps) })),
     html: () => page(explained()),
-    profile: (/** @type {any[]} */ ...args) => {
+    profile: (/** @type {Parameters<F>} */ ...args) => {
       if (isRecording()) throw new UsageError('profile', 'a function is being compiled: profile that one');
       const graph = prepared(args);
       endLast();

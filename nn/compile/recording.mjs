@@ -1,5 +1,6 @@
-// The sink of a trace: the dispatches of the function, as calls that passes work on, and what they touch from before.
+// The sink of a trace: keeps the function's dispatches as calls for the passes, and the storages from before the trace that they touch.
 
+import { NO_ATTRIBUTES } from '../core/keys.mjs';
 import { callerLine } from '../core/errors.mjs';
 import { nextSerial } from '../core/tensor.mjs';
 import { Guard } from './guard.mjs';
@@ -73,7 +74,7 @@ export class Recording {
     const values = call?.layouts.map((layout, i) => ({ allocation: allocations[i], layout })) ?? [];
     this.list.push({
       op: call?.op,
-      attributes: call?.attributes,
+      attributes: call?.attributes ?? NO_ATTRIBUTES,
       inputs: values.slice(0, call?.inputs),
       outputs: values.slice(call?.inputs),
       template,

@@ -1,7 +1,7 @@
 // The trace: a function is run once with its dispatches recorded.
 //
-// It is the eager mode with another sink: storages get their memory at the end, when it is known how long each lives. What was there
-// before the trace (parameters, moments, constants of closures) is used in place, by its memory.
+// Operations run as in eager mode, but with the recording as their sink. Storages get memory at the end, when it is known how long each lives.
+// Tensors from before the trace (parameters, moments, constants of closures) are used in place.
 
 import { forgetCasts } from '../api/autocast.mjs';
 import { storageOf } from '../core/engine.mjs';
@@ -20,7 +20,7 @@ import { Recording } from './recording.mjs';
 /** Why a compiled function is not async. */
 export const LATE = 'what it does after an await would not be recorded';
 
-/** Throws where a result has promises in it. Nobody gets them then: what they fail with would end the process. @param {any} result */
+/** Throws where a result has promises in it. Nobody gets them then: what they fail with would end the process. @param {unknown} result */
 function checkValues(result) {
   const promises = [...leavesIn(result)].filter(isPromise);
   if (promises.length === 0) return;
@@ -34,7 +34,7 @@ function checkValues(result) {
 
 /**
  * A graph of what the function does with tensors in the slots. All or nothing.
- * @param {(...args: any[]) => any} fn @param {Slot[]} slots @param {(tensors: Tensor[]) => any[]} rebuild the arguments from the
+ * @param {(...args: unknown[]) => unknown} fn @param {Slot[]} slots @param {(tensors: Tensor[]) => unknown[]} rebuild the arguments from the
  *   tensors of the slots
  * @param {import('./graph.mjs').GraphOptions} options
  * @returns {Graph}
@@ -46,7 +46,7 @@ export function trace(fn, slots, rebuild, options) {
   forgetCasts();
   /** @type {Storage[]} */
   const inputs = [];
-  /** What the graph holds, by tensors that no scope knows. @type {any} */
+  /** What the graph holds, by tensors that no scope knows. @type {unknown} */
   let held;
   const recording = new Recording();
   const scope = new Scope();

@@ -1,4 +1,4 @@
-// Operations: what each is, and how a call becomes dispatches.
+// Calls operations: makes inputs dense, finds or makes the call's plan, appends its dispatches, and records a node for the backward pass.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { Node, isGradEnabled } from './node.mjs';
@@ -12,6 +12,7 @@ import { TensorCore, makeTensor } from './tensor.mjs';
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('./layout.mjs').Layout} Layout */
 /** @typedef {import('./storage.mjs').Storage} Storage */
+/** @typedef {import('../ops/registry.mjs').Attributes} Attributes */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 /** @typedef {import('../ops/registry.mjs').Operand} Operand */
 /** @typedef {import('../ops/registry.mjs').Plan} Plan */
@@ -21,7 +22,7 @@ const MAX_PLANS = 4096;
 
 /**
  * Appends an operation's dispatches.
- * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} [target] what the result is written into
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Tensor} [target] what the result is written into
  * @returns {{ storages: Storage[], layouts: Layout[], origin: string | undefined }} storages of inputs, then outputs; layouts of outputs; where a
  *   function is being compiled, the line of the user's program
  */
@@ -32,7 +33,7 @@ function execute(op, inputs, attributes, target) {
     if (!(input instanceof TensorCore)) throw new ArgumentError(attributes.name ?? op.name, `expected a tensor, got ${describe(input)}`);
     storageOf(attributes.name ?? op.name, input);
     const { layout } = input;
-    // Kernels of 16-bit types take pairs, from an even element on.
+    // Kernels read 16-bit elements in pairs, which start at an even element.
     const misplaced = BYTES[layout.dtype] === 2 && layout.offset % 2 === 1 && op.name !== 'copy';
     if (misplaced || (op.strided !== true && !layout.contiguous)) inputs[i] = within(attributes.name ?? op.name, () => input.clone());
     key += `,${inputs[i].layout.id}`;
@@ -77,10 +78,16 @@ function execute(op, inputs, attributes, target) {
  * Calls an operation.
  * @param {Op} op
  * @param {Tensor[]} inputs changed where an input must be made dense
- * @param {any} [attributes] plain values
+ * @param {Attributes} [attributes] plain values
  * @returns {Tensor}
  */
 export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
+  if (op.prepare) return op.prepare(inputs, (own, chosen = attributes) => run(op, own, chosen));
+  return run(op, inputs, attributes);
+}
+
+/** Calls an operation as it is. @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @returns {Tensor} */
+function run(op, inputs, attributes) {
   const { storages, layouts, origin } = execute(op, inputs, attributes);
   const result = makeTensor(storages[inputs.length], layouts[0]);
   if (op.vjp && isGradEnabled() && inputs.some(needsGrad)) {
@@ -91,8 +98,8 @@ export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
 }
 
 /**
- * Calls an operation of several results, which have no gradients.
- * @param {Op} op @param {Tensor[]} inputs @param {any} [attributes]
+ * Calls an operation and returns all of its outputs, without gradients.
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} [attributes]
  * @returns {Tensor[]}
  */
 export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
@@ -102,7 +109,7 @@ export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
 
 /**
  * Calls an operation and writes its result over a tensor.
- * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} target
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Tensor} target
  */
 export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = inputs[0]) {
   storageOf(op.name, target);
@@ -131,19 +138,19 @@ export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = input
 /** @param {Tensor} tensor */
 const needsGrad = (tensor) => tensor.requiresGrad;
 
-/** Frees a storage that no tensor came to hold. @param {Storage} storage */
+/** Frees a storage that no tensor holds. @param {Storage} storage */
 function drop(storage) {
   storage.retain();
   storage.release();
 }
 
 /**
- * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Layout} [target]
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Layout} [target]
  * @returns {Plan}
  */
 function planOf(op, inputs, attributes, target) {
   const layouts = inputs.map((input) => input.layout);
-  // Kernels have at least one element; a plan is made before any call with these layouts, so this is the one place to say so.
+  // Kernels need at least one element. Every call with new layouts makes a plan, so this one check covers all operations.
   for (const { size, shape } of layouts) {
     if (size === 0)
       throw new ShapeError(attributes.name ?? op.name, `${show(shape)} has no elements: operations take tensors that have some`);
@@ -163,8 +170,8 @@ function planOf(op, inputs, attributes, target) {
 }
 
 /**
- * A view: the layout that the operation infers, over the same storage, or over another that holds the result already.
- * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes @param {Storage} [storage]
+ * Makes a view: a tensor of the inferred layout over the input's storage, or over another storage that already holds the result.
+ * @param {Op} op @param {Tensor} input @param {Layout} layout @param {Attributes} attributes @param {Storage} [storage]
  */
 export function view(op, input, layout, attributes, storage) {
   const own = storageOf(op.name, input);
@@ -186,7 +193,7 @@ export function checkBytes(op, { dtype, shape, size }) {
   }
 }
 
-/** What to do about a tensor without memory. */
+/** Why a tensor has no memory, and what to do about it. */
 const FATES = {
   disposed: 'was disposed of (by dispose(), or at the end of the scope that it was made in; return it from there, or keep() it)',
   traced:

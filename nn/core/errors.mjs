@@ -1,4 +1,4 @@
-// Errors of helios-vk/nn: what was wrong, and the line of the user's program that caused it.
+// Errors of helios-vk/nn. A message says what was wrong and names the line of the user's program that caused it.
 
 import { inspect } from 'node:util';
 
@@ -170,8 +170,8 @@ export function checkResult(op, result, late) {
   throw new ArgumentError(op, `the function is async: ${late}`);
 }
 
-/** @param {any} value @returns {value is PromiseLike<unknown>} */
-export const isPromise = (value) => typeof value?.then === 'function';
+/** @param {unknown} value @returns {value is PromiseLike<unknown>} */
+export const isPromise = (value) => typeof (/** @type {Partial<PromiseLike<unknown>> | null | undefined} */ (value)?.then) === 'function';
 
 /** What stands in a tensor's place. @param {unknown} value */
 export function describe(value) {

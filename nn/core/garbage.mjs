@@ -3,7 +3,7 @@
 // A FinalizationRegistry calls back only between turns of the event loop, and V8 sees only small objects and has no reason to collect.
 // So the addon holds weak references to storages. When the memory that tensors hold has doubled, it makes V8 collect, and checks at once.
 
-/** What is given back, by its sink: memory, or what a graph holds. @typedef {{ live: boolean, sink: { release(held: any): void } }} Held */
+/** What is given back, by its sink: memory, or what a graph holds. @typedef {{ live: boolean, sink: { release(held: Held): void } }} Held */
 /** A storage, or a graph. What it holds must not lead back to it. @typedef {{ allocation: Held }} Holder */
 
 /** Growth below which no collection is made: one takes milliseconds. */
@@ -25,11 +25,12 @@ export const nextLook = (left, deviceBytes) => ({
   buffers: left.buffers + Math.max(LEAST_GROWTH.buffers, left.buffers),
 });
 
-/** Bun's collector runs when it is called, and not for memory that it is told of. @type {(() => void) | undefined} */
-const bunGc = /** @type {any} */ (globalThis).Bun && (() => /** @type {any} */ (globalThis).Bun.gc(true));
+/** Bun's collector runs when it is called, and not for memory that it is told of. */
+const { Bun: bun } = /** @type {{ Bun?: { gc(force: boolean): void } }} */ (globalThis);
+const bunGc = bun && (() => bun.gc(true));
 
 export class Garbage {
-  /** @param {any} vk the native module @param {number} deviceBytes of memory */
+  /** @param {import('./runtime.mjs').Native} vk the native module @param {number} deviceBytes of memory */
   constructor(vk, deviceBytes) {
     this.vk = vk;
     this.deviceBytes = deviceBytes;
@@ -67,6 +68,7 @@ export class Garbage {
   /** Puts those that wait and are still live into the list. */
   settle() {
     const { vk, list, waiting } = this;
+    if (list === undefined) return;
     this.waiting = [];
     for (const holder of waiting) {
       if (!holder.allocation.live) continue;

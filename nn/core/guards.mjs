@@ -31,7 +31,7 @@ export function track(object, name, value) {
 /** Whether settings are as they were. @param {Settings} before */
 export function same(before) {
   for (const [object, values] of before) {
-    for (const name in values) if (/** @type {any} */ (object)[name] !== values[name]) return false;
+    for (const name in values) if (Reflect.get(object, name) !== values[name]) return false;
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// Host data to the bytes of a tensor and back.
+// Encodes host data as the bytes of a tensor, and decodes them.
 
 import { bf16Bits, bf16Value, f16Bits, f16Value } from '../../kernels/half.mjs';
 import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
@@ -8,7 +8,7 @@ import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
 /** @typedef {Nested[]} NestedArray */
 /** @typedef {Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array | Uint16Array | Int16Array | Int8Array} Numbers */
 
-/** Arrays in arrays are taken as dimensions this deep. */
+/** The deepest nesting of arrays that is read as dimensions. */
 const MAX_DEPTH = 64;
 
 /**

@@ -1,4 +1,4 @@
-// Values as keys: two that differ have two keys.
+// Makes keys of values: different values have different keys.
 
 /** Numbers that JSON writes as another: `null` for NaN and both infinities, `0` for -0. @param {string} _ @param {unknown} value */
 const distinct = (_, value) =>
@@ -9,7 +9,10 @@ const distinct = (_, value) =>
 /** JSON that tells every two numbers apart. @param {unknown} value @returns {string} */
 const exact = (value) => JSON.stringify(value, distinct);
 
-/** Attributes of an operation as a key. Numbers, strings and arrays of them are most of all, and JSON takes ten times as long. @param {any} attributes */
+/**
+ * The key of attributes. Most are numbers, strings and arrays of them, which this writes ten times as fast as JSON.
+ * @param {import('../ops/registry.mjs').Attributes} attributes
+ */
 export function keyOf(attributes) {
   let key = '';
   for (const name in attributes) key += `${name}:${keyOfValue(attributes[name])};`;

@@ -7,7 +7,7 @@ import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
 /** Bytes of an element in device memory; a `bool` is a 32-bit word of 0 or 1. @type {Record<DType, number>} */
 export const BYTES = { f32: 4, f16: 2, bf16: 2, i32: 4, u32: 4, bool: 4 };
 
-/** Whether the type holds fractions. @param {DType} dtype */
+/** Whether the type is a floating-point type. @param {DType} dtype */
 export const isFloat = (dtype) => dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
 
 /** The number of elements. @param {readonly number[]} shape */

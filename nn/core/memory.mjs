@@ -1,6 +1,6 @@
-// Which intermediate results of a recording can lie in the same memory. Pure.
+// Plans memory of a recording: intermediate results that do not live at the same time share a slot. Pure.
 
-/** Memory is reused for a smaller result only if it is at most this much larger; small results may take any. */
+/** A slot is reused for a smaller result only if it is at most this many times larger; results below SMALL bytes may take any slot. */
 const FIT = 1.125;
 const SMALL = 65536;
 

@@ -1,4 +1,4 @@
-// What operations leave for the backward pass.
+// The graph of the backward pass: one node for each operation that a gradient flows through, with the values that the operation saved.
 
 import { UsageError, checkFunction, checkResult, show } from './errors.mjs';
 import { recordingNow } from './runtime.mjs';
@@ -13,11 +13,11 @@ import { makeTensor } from './tensor.mjs';
 let enabled = true;
 let counter = 0;
 
-/** Whether operations leave nodes. */
+/** Whether operations record nodes. */
 export const isGradEnabled = () => enabled;
 
 /**
- * Runs `fn` without leaving nodes: nothing made in it has a gradient.
+ * Runs `fn` without recording nodes: nothing made in it has a gradient.
  * @template T
  * @param {() => T} fn synchronous
  * @returns {T}
@@ -35,7 +35,7 @@ export function noGrad(fn) {
 }
 
 /**
- * Runs `fn` with nodes left again: what is computed once more within a backward pass.
+ * Runs `fn` with nodes recorded again: `checkpoint` recomputes in the backward pass, where recording is off.
  * @template T
  * @param {() => T} fn
  * @returns {T}
@@ -58,7 +58,7 @@ export const nextOrder = () => counter;
 /** One operation of the graph. */
 export class Node {
   /**
-   * @param {Op} op @param {any} attributes @param {Tensor[]} inputs
+   * @param {Op} op @param {import('../ops/registry.mjs').Attributes} attributes @param {Tensor[]} inputs
    * @param {Storage[]} storages of inputs, then outputs @param {Layout[]} outputs
    * @param {string | undefined} [origin] the line of the user's program, where it is known already
    */
@@ -111,7 +111,7 @@ export class Node {
     }
     /** @param {SavedValue | undefined} saved */
     const open = (saved) => {
-      if (saved === undefined) return /** @type {any} */ (undefined);
+      if (saved === undefined) return /** @type {never} */ (undefined); // A hole, as `Saved` has them.
       if (saved.storage.version !== saved.version) {
         throw new UsageError(
           'backward',

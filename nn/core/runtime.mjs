@@ -8,6 +8,7 @@ import { UsageError } from './errors.mjs';
 import { Garbage } from './garbage.mjs';
 import { SharedSlots } from './memory.mjs';
 
+/** The native module. @typedef {typeof import('../../index.js')} Native */
 /** @typedef {import('../../kernels/template.mjs').Template} Template */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 /** @typedef {import('./storage.mjs').Storage} Storage */
@@ -24,7 +25,7 @@ const [SMALL, TURNS] = [2 ** 20, 8];
 
 /**
  * What dispatches are of: an operation, its attributes, and the number of its inputs, and the layouts of these and then of its outputs.
- * @typedef {{ op: import('../ops/registry.mjs').Op, attributes: any, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
+ * @typedef {{ op: import('../ops/registry.mjs').Op, attributes: import('../ops/registry.mjs').Attributes, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
  */
 
 /** What dispatches are that are of no operation: a name, and the bytes that they read and write. @typedef {{ name: string, bytes?: number }} WorkInfo */
@@ -59,7 +60,7 @@ const [SMALL, TURNS] = [2 ** 20, 8];
 
 /** The eager mode: operations are appended as they are called, and submitted soon. @implements {Sink} */
 export class Runtime {
-  /** @param {any} vk the native module */
+  /** @param {Native} vk the native module */
   constructor(vk) {
     this.vk = vk;
     // Records are made once for a layout, over slots that stand for buffers, and layouts are checked where tensors are made.
@@ -149,7 +150,7 @@ export class Runtime {
 
   /**
    * Makes room after a failure: first submits the list, which keeps buffers freed since the last one for reuse, then collects garbage.
-   * @param {any} error thrown where it is no shortage, or has outlasted both; it then says what a program can do
+   * @param {unknown} error thrown where it is no shortage, or has outlasted both; it then says what a program can do
    * @param {number} failures before this one
    */
   makeRoom(error, failures) {
@@ -324,8 +325,8 @@ export class Runtime {
   }
 }
 
-/** @param {any} error */
-const isOutOfMemory = (error) => error?.code === 'ERR_HELIOS_OUT_OF_MEMORY';
+/** @param {unknown} error @returns {error is Error} */
+const isOutOfMemory = (error) => /** @type {{ code?: string } | null | undefined} */ (error)?.code === 'ERR_HELIOS_OUT_OF_MEMORY';
 
 /** This package's native module, loaded where no other was given. @returns {typeof import('../../index.js')} */
 const native = () => createRequire(import.meta.url)('../../index.js');
@@ -341,7 +342,7 @@ let recording;
  * @typedef {object} InitOptions
  * @property {string | number} [device] index, UUID, PCI address or part of the name; the first choice when left out
  * @property {boolean} [safe] whether shaders are checked and kept inside their buffers
- * @property {any} [vk] another native module with the functions of `helios-vk`; this package's own when left out
+ * @property {Native} [vk] another native module with the functions of `helios-vk`; this package's own when left out
  */
 
 /** The device, opened at first use. @returns {Runtime} */

@@ -1,4 +1,4 @@
-// Scopes: tensors made in a scope are freed at its end, except those that are returned or kept.
+// Scopes: the end of a scope frees the tensors made in it, except those that are returned or kept.
 
 import { ArgumentError, checkFunction, checkResult } from './errors.mjs';
 import { born, scopes } from './storage.mjs';
@@ -6,7 +6,7 @@ import { TensorCore } from './tensor.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
-/** Tensors of a scope at which it first forgets those that were disposed of. */
+/** A scope with this many tensors first forgets those that were disposed of. */
 const MANY = 256;
 
 /** What `scope()` returns: disposing of it frees what was made since. */
@@ -14,7 +14,7 @@ export class Scope {
   constructor() {
     /** @type {Tensor[]} */
     this.tensors = [];
-    /** Their number at which those that were disposed of are forgotten: a loop may make and dispose of any number of them. */
+    /** At this many tensors, disposed ones are forgotten: a loop may make and dispose of any number. */
     this.limit = MANY;
     /** @type {Set<Tensor>} */
     this.kept = new Set();
@@ -68,7 +68,7 @@ export class Scope {
  * @overload
  * @returns {Scope & Disposable}
  */
-/** @param {(() => any)} [fn] */
+/** @param {() => unknown} [fn] */
 export function scope(fn) {
   const late = 'what it makes after its first await would belong to no scope';
   if (fn !== undefined) checkFunction('scope', fn, late);
@@ -81,14 +81,14 @@ export function scope(fn) {
   }
 }
 
-/** Whether a value is an array or a plain object: what tensors are looked for in. @param {any} value */
+/** Whether a value is an array or a plain object: what tensors are looked for in. @param {unknown} value @returns {value is object} */
 export const isContainer = (value) =>
   Array.isArray(value) || (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype);
 
 /**
  * What stands in arrays and plain objects, in its order. One that stands in several places, or in itself, is gone through once.
- * @param {any} value
- * @returns {Generator<any>}
+ * @param {unknown} value
+ * @returns {Generator<unknown>}
  */
 export function* leavesIn(value) {
   const seen = new Set();
@@ -103,7 +103,7 @@ export function* leavesIn(value) {
   }
 }
 
-/** The tensors in arrays and plain objects. @param {any} value @returns {Generator<Tensor>} */
+/** The tensors in arrays and plain objects. @param {unknown} value @returns {Generator<Tensor>} */
 export function* tensorsIn(value) {
   for (const leaf of leavesIn(value)) if (leaf instanceof TensorCore) yield/** @type {Tensor} */ (leaf);
 }
@@ -132,8 +132,8 @@ export function inside(op, what, value, above, fn) {
 /**
  * The result of a compiled function with something else in place of each tensor in its arrays and plain objects. Throws an
  * ArgumentError where one of those stands in itself.
- * @param {any} value @param {(tensor: Tensor) => any} f @param {Set<object>} [above]
- * @returns {any}
+ * @param {unknown} value @param {(tensor: Tensor) => unknown} f @param {Set<object>} [above]
+ * @returns {unknown}
  */
 export function mapTensors(value, f, above = new Set()) {
   if (typeof value !== 'object' || value === null) return value;

@@ -1,4 +1,4 @@
-// Device memory that tensors share, and how it is given back.
+// Device memory that tensors share, and when it is freed.
 //
 // A storage counts its tensors. The last `dispose` frees it at once, as do the end of a `scope` and of a backward pass for what was
 // made in them. Tensors that a program merely drops are freed when they are found to be garbage: see `garbage`.

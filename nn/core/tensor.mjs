@@ -17,7 +17,7 @@ export const nextSerial = () => serial;
 
 /** Why a tensor has no memory any more. @typedef {'disposed' | 'traced' | 'reused'} Fate */
 
-/** One for all tensors: `structuredClone` and `postMessage` read what is in an object, and would say that a function of the device is not cloned. */
+/** Throws when `structuredClone` or `postMessage` reads a tensor, with a better message than theirs. One object serves all tensors. */
 const UNCLONEABLE = Object.freeze({
   get tensor() {
     throw new ArgumentError(
@@ -48,7 +48,7 @@ export class TensorCore {
     /** The operation that made it, where gradients flow through that. @type {Node | undefined} */
     this.node = undefined;
     storage.retain();
-    born(/** @type {any} */ (this));
+    born(/** @type {Tensor} */ (/** @type {unknown} */ (this)));
   }
 
   /** Sizes of the dimensions. @returns {readonly number[]} */
@@ -98,7 +98,10 @@ export class TensorCore {
     this.#grad = gradient ?? undefined;
   }
 
-  /** Frees the memory, unless other tensors see it too; this tensor cannot be used any more. Twice does nothing. @param {Fate} [fate] for the error of a later use */
+  /**
+   * Frees the memory, unless other tensors share it. Later uses of this tensor throw; disposing of it again does nothing.
+   * @param {Fate} [fate] why, for the errors of later uses
+   */
   dispose(fate = /** @type {Fate} */ ('disposed')) {
     const { storage } = this;
     if (storage === undefined) return;
@@ -112,8 +115,7 @@ export class TensorCore {
   }
 }
 
-/** @type {any} */
-let Made = TensorCore;
+let Made = /** @type {new (storage: Storage, layout: Layout) => Tensor} */ (/** @type {unknown} */ (TensorCore));
 /** Says what class tensors are made of: the one with all methods. @param {new (storage: Storage, layout: Layout) => Tensor} type */
 export const setTensorClass = (type) => {
   Made = type;

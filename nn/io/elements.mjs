@@ -15,9 +15,9 @@ import { f16Bits } from '../../kernels/half.mjs';
 /** The format's names of the types of tensors. @type {Record<DType, string>} */
 export const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U32', bool: 'BOOL' };
 
-/** @template {ArrayBufferView} T @param {Uint8Array} bytes @param {new (buffer: ArrayBuffer, offset: number, length: number) => T} Class */
+/** @template {ArrayBufferView} T @param {Uint8Array} bytes @param {{ new (buffer: ArrayBuffer, offset: number, length: number): T, readonly BYTES_PER_ELEMENT: number }} Class */
 const viewAs = (bytes, Class) =>
-  new Class(/** @type {ArrayBuffer} */ (bytes.buffer), bytes.byteOffset, bytes.length / /** @type {any} */ (Class).BYTES_PER_ELEMENT);
+  new Class(/** @type {ArrayBuffer} */ (bytes.buffer), bytes.byteOffset, bytes.length / Class.BYTES_PER_ELEMENT);
 
 /**
  * Integers of 64 bits as their low words, where the high words say no more than these.

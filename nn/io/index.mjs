@@ -98,7 +98,7 @@ const narrowBools = ({ buffer, byteOffset, byteLength }) =>
  */
 /**
  * @param {string | URL} path @param {ReadOptions} [options]
- * @returns {Promise<any>}
+ * @returns {Promise<Record<string, Tensor> | { tensors: Record<string, Tensor>, metadata: Record<string, string> }>}
  */
 export async function load(path, options = {}) {
   path = pathOf('load', path);

@@ -65,7 +65,8 @@ function replaceChildren(module, change, prefix = '') {
     else {
       const path = name.split('.');
       const last = /** @type {string} */ (path.pop());
-      path.reduce((at, key) => at[key], /** @type {any} */ (module))[last] = next;
+      const owner = path.reduce((at, key) => Reflect.get(at, key), /** @type {object} */ (module));
+      Reflect.set(owner, last, next);
     }
   }
 }

@@ -140,8 +140,8 @@ export class Module {
 
   /**
    * What the module computes.
-   * @param {...any} _inputs
-   * @returns {any}
+   * @param {...any} _inputs what the module takes, which the class that overrides this says
+   * @returns {any} what it computes, which that class says too
    */
   forward(..._inputs) {
     throw new UsageError(this.constructor.name, 'this module has no forward(…)');
@@ -306,16 +306,16 @@ export class ModuleList extends Module {
   /** Adds a module at the end. @param {Module} module */
   push(module) {
     if (!(module instanceof Module)) throw new ArgumentError(this.constructor.name, `expected a module, got ${shown(module)}`);
-    /** @type {any} */ (this)[this.length++] = module;
+    Reflect.set(this, this.length++, module);
     return this;
   }
 
-  /** The module of an index (negative: from the end). @param {number} index @returns {any} */
+  /** The module of an index (negative: from the end). @param {number} index @returns {any} of its own class, which the list does not know */
   at(index) {
-    return /** @type {any} */ (this)[index < 0 ? index + this.length : index];
+    return Reflect.get(this, index < 0 ? index + this.length : index);
   }
 
-  /** @returns {Generator<any>} */
+  /** @returns {Generator<any>} modules, each of its own class, as from `at` */
   *[Symbol.iterator]() {
     for (let i = 0; i < this.length; i++) yield this.at(i);
   }

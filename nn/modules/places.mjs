@@ -1,5 +1,5 @@
-// Where modules hold parameters, buffers and other modules. What relies on that, a compiled function or an optimizer, looks whether they
-// still do: properties are plain, and anybody may set them at any time.
+// Finds where modules hold parameters, buffers and other modules. Compiled functions and optimizers rely on these places and check that they
+// still hold the same, since a program may set a module's properties at any time.
 
 import { Tensor } from '../api/tensor.mjs';
 
@@ -18,16 +18,18 @@ export function enter(module) {
   collected.register(module, ref);
 }
 
+/** A module, or an array among its properties. @typedef {Record<PropertyKey, unknown>} Container */
+
 /**
  * A property, or an element of an array among a module's properties.
- * @typedef {{ module: Module, container: any, key: string | number, value: unknown }} Place
+ * @typedef {{ module: Module, container: Container, key: string | number, value: unknown }} Place
  */
 
 /**
  * What a look at a module has found, by depth.
  * @typedef {object} Look
  * @property {Place[]} places of what is wanted, and of arrays that have it
- * @property {{ container: any, count: number }[]} counts of properties and of elements of all arrays: with one more, or less, a place may be new
+ * @property {{ container: Container, count: number }[]} counts of properties and of elements of all arrays: with one more, or less, a place may be new
  * @property {string[]} empty properties without an object: what is set there later may be wanted
  */
 
@@ -39,15 +41,15 @@ function lookAt(module, isWanted) {
   const counts = [];
   /** An array may be in itself. */
   const seen = new Set();
-  const walk = (/** @type {any} */ container) => {
+  const walk = (/** @type {Container} */ container) => {
     counts.push({ container, count: countOf(container) });
-    const see = (/** @type {string | number} */ key, /** @type {any} */ value) => {
+    const see = (/** @type {string | number} */ key, /** @type {unknown} */ value) => {
       if (!isObject(value)) return;
       if (Array.isArray(value)) {
         if (seen.has(value)) return;
         seen.add(value);
         const at = places.push({ module, container, key, value }) - 1;
-        walk(value);
+        walk(containerOf(value));
         if (places.length === at + 1) places.length = at;
       } else if ((value instanceof Tensor || known.has(value)) && isWanted(/** @type {Tensor | Module} */ (value)))
         places.push({ module, container, key, value });
@@ -56,19 +58,25 @@ function lookAt(module, isWanted) {
     if (Array.isArray(container)) for (let i = 0; i < container.length; i++) see(i, container[i]);
     else for (const [key, value] of Object.entries(container)) see(key, value);
   };
-  walk(module);
+  walk(containerOf(module));
   // A ModuleList ends by it.
   if (Object.hasOwn(module, 'length')) {
-    places.push({ module, container: module, key: 'length', value: /** @type {any} */ (module).length });
+    places.push({ module, container: containerOf(module), key: 'length', value: containerOf(module).length });
   }
-  const empty = Object.keys(module).filter((key) => !isObject(/** @type {any} */ (module)[key]));
+  const empty = Object.keys(module).filter((key) => !isObject(containerOf(module)[key]));
   return { places, counts, empty };
 }
 
-/** @param {unknown} value */
+/** @param {unknown} value @returns {value is Module} */
+const isModule = (value) => isObject(value) && known.has(value);
+
+/** @param {unknown} value @returns {value is object} */
 const isObject = (value) => typeof value === 'object' && value !== null;
 
-/** How many properties or elements there are. @param {any} container */
+/** An object by its properties. @param {object} object */
+const containerOf = (object) => /** @type {Container} */ (object);
+
+/** How many properties or elements there are. @param {Container} container */
 function countOf(container) {
   if (Array.isArray(container)) return container.length;
   let count = 0;
@@ -84,7 +92,8 @@ export class Places {
   constructor(tensors) {
     const wanted = new Set(tensors);
     // Parameters and modules count in any case: one that comes where there was none may take part.
-    this.isWanted = (/** @type {any} */ value) => known.has(value) || value.isParameter || wanted.has(value);
+    this.isWanted = (/** @type {Tensor | Module} */ value) =>
+      known.has(value) || (value instanceof Tensor && (value.isParameter || wanted.has(value)));
     /** @type {Place[]} */
     this.places = [];
     /** @type {Map<Module, Look>} */
@@ -105,9 +114,9 @@ export class Places {
     const reached = new Set(wanted);
     for (const value of reached) for (const module of holders.get(value) ?? []) reached.add(module);
     for (const value of reached) {
-      if (!known.has(/** @type {any} */ (value))) continue;
-      const look = lookAt(/** @type {Module} */ (value), this.isWanted);
-      this.looks.set(/** @type {Module} */ (value), look);
+      if (!isModule(value)) continue;
+      const look = lookAt(value, this.isWanted);
+      this.looks.set(value, look);
       this.places.push(...look.places);
     }
   }
@@ -122,7 +131,7 @@ export class Places {
     for (const { container, key, value } of this.places) if (container[key] !== value) return false;
     for (const [module, { places, counts, empty }] of this.looks) {
       if (counts.every(({ container, count }) => countOf(container) === count)) {
-        if (empty.every((key) => !isObject(/** @type {any} */ (module)[key]))) continue;
+        if (empty.every((key) => !isObject(containerOf(module)[key]))) continue;
       }
       const now = lookAt(module, this.isWanted);
       if (now.places.length !== places.length || now.places.some(({ value }, i) => value !== places[i].value)) return false;

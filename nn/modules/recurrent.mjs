@@ -41,7 +41,7 @@ class Recurrent extends Module {
 
   /** A parameter of a layer. @param {string} name @param {number} l @returns {Tensor} */
   of(name, l) {
-    return /** @type {any} */ (this)[`${name}_l${l}`];
+    return Reflect.get(/** @type {object} */ (this), `${name}_l${l}`);
   }
 
   /**

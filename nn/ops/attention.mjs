@@ -8,6 +8,8 @@ import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Reference} Reference */
+/** @typedef {{ heads: number, causal: boolean }} AttentionAttributes */
+/** Heads of a row that are rotated, and elements of one. @typedef {{ heads: number, headSize: number }} RopeAttributes */
 
 /** Head sizes that the fused kernel takes. */
 export const FUSED_HEADS = [32, 64, 96, 128];
@@ -20,7 +22,7 @@ function sizes({ shape }, { heads }) {
 
 /**
  * Operations of `products` products of [tokens, tokens] and a head's size, of which a causal mask leaves half.
- * @param {Layout} qkv @param {{ heads: number, causal: boolean }} attributes @param {number} products
+ * @param {Layout} qkv @param {AttentionAttributes} attributes @param {number} products
  */
 function attentionFlops(qkv, { heads, causal }, products) {
   const { batch, tokens, headSize } = sizes(qkv, { heads });
@@ -32,7 +34,7 @@ const attentionBackward = defineOp({
   infer: ([, qkv]) => [denseLayout(qkv.shape, qkv.dtype)],
   // What the kernels compute twice does not count. The first dispatch makes sums that the products' take.
   main: 1,
-  flops: ([, qkv], _, attributes) => attentionFlops(qkv, attributes, 5),
+  flops: ([, qkv], _, /** @type {AttentionAttributes} */ attributes) => attentionFlops(qkv, attributes, 5),
   lower: (k, [dOut, qkv, out, logSumExp], [dQkv], { heads, causal }) => {
     const type = floatType('attention', qkv.layout);
     return [k.attentionBackward({ qkv, out, logSumExp, dOut, dQkv, ...sizes(qkv.layout, { heads }), causal, type })];
@@ -55,7 +57,7 @@ const attentionBackward = defineOp({
   },
 });
 
-/** @param {Reference} qkv @param {{ heads: number, causal: boolean }} attributes @returns {Reference} */
+/** @param {Reference} qkv @param {AttentionAttributes} attributes @returns {Reference} */
 function attentionReference(qkv, { heads, causal }) {
   const [batch, tokens, width] = qkv.shape;
   const columns = width / 3;
@@ -87,7 +89,7 @@ function attentionReference(qkv, { heads, causal }) {
 /** Attention of fused rows [q | k | v], heads side by side: [batch, tokens, 3 · width] to [batch, tokens, width]. */
 export const attention = defineOp({
   name: 'attention',
-  infer: ([qkv], attributes) => {
+  infer: ([qkv], /** @type {AttentionAttributes} */ attributes) => {
     floatType('attention', qkv);
     if (qkv.shape.length !== 3 || qkv.shape[2] % (3 * attributes.heads)) {
       throw new ShapeError('attention', `${show(qkv.shape)} for ${attributes.heads} heads, expected [batch, tokens, 3 · heads · headSize]`);
@@ -111,12 +113,12 @@ export const attention = defineOp({
 
 /**
  * @param {string} name @param {1 | -1} direction
- * @param {Partial<import('./registry.mjs').Op>} [rest]
+ * @param {Partial<import('./registry.mjs').Definition<RopeAttributes>>} [rest]
  */
 const rotation = (name, direction, rest) =>
   defineOp({
     name,
-    infer: ([x, table], { heads, headSize }) => {
+    infer: ([x, table], /** @type {RopeAttributes} */ { heads, headSize }) => {
       floatType('rope', x);
       if (x.shape.length < 2 || (x.shape.at(-1) ?? 0) < heads * headSize || headSize % 2) {
         throw new ShapeError('rope', `${show(x.shape)} for ${heads} heads of ${headSize}`);

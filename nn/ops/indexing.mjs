@@ -1,4 +1,4 @@
-// Elements by index along a dimension. Gradients are gathers and scatters themselves, without atomics: the same bits every time.
+// Gathers and scatters along a dimension. Their gradients are scatters and gathers, without atomics, so the bits are the same every time.
 
 import { map } from '../core/codegen.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
@@ -7,9 +7,11 @@ import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Op} Op */
 /** @typedef {import('./registry.mjs').Reference} Reference */
+/** The dimension that an index counts in. @typedef {{ dim: number }} Along */
 
-/** The k of a place that nothing was put at. */
+/** Marks an element that no source was written to. */
 const NONE = 0xffffffff;
 
 /**
@@ -35,10 +37,11 @@ function check(op, x, index, dim) {
 /**
  * y[..., k, ...] = x[..., index[..., k, ...], ...]. With `last` of a scatter, elements that were not taken there are 0: the gradient of
  * its source.
+ * @type {Op}
  */
 export const gather = defineOp({
   name: 'gather',
-  infer: ([x, index], { dim }) => {
+  infer: ([x, index], /** @type {Along} */ { dim }) => {
     check('gather', x, index, dim);
     return [denseLayout(index.shape, x.dtype)];
   },
@@ -66,7 +69,7 @@ function checkSource(op, [x, index, source], dim) {
 }
 
 /**
- * What each element finds among the indices of its place, in the order of k.
+ * Combines each element of x with the sources whose index names it, in the order of k.
  * @param {Reference[]} inputs @param {number} dim @param {(value: number, source: number) => number} f
  */
 const scattered = ([x, index, source], dim, f) =>
@@ -79,10 +82,10 @@ const scattered = ([x, index, source], dim, f) =>
     return value;
   });
 
-/** x, with source[..., k, ...] added at [..., index[..., k, ...], ...]: the gradient of a gather. */
+/** x, with source[..., k, ...] added at [..., index[..., k, ...], ...]: the gradient of a gather. @type {Op} */
 export const scatterAdd = defineOp({
   name: 'scatterAdd',
-  infer: (inputs, { dim }) => {
+  infer: (inputs, /** @type {Along} */ { dim }) => {
     const [x] = inputs;
     if (x.dtype !== 'f32') throw new ArgumentError('scatterAdd', `takes f32, f16 or bf16, got ${x.dtype}`);
     checkSource('scatterAdd', inputs, dim);
@@ -94,7 +97,7 @@ export const scatterAdd = defineOp({
   oracle: (inputs, { dim }) => scattered(inputs, dim, (a, b) => a + b),
 });
 
-/** What is left of a gradient where a scatter put nothing. */
+/** The gradient of x in a scatter: dy where nothing was written, else 0. */
 const scatterRest = defineOp({
   name: 'scatterRest',
   infer: ([dy]) => [denseLayout(dy.shape, dy.dtype)],
@@ -110,7 +113,7 @@ const scatterRest = defineOp({
 /** x, with source[..., k, ...] in place of [..., index[..., k, ...], ...]: of several the last. */
 export const scatter = defineOp({
   name: 'scatter',
-  infer: (inputs, { dim }) => {
+  infer: (inputs, /** @type {Along} */ { dim }) => {
     checkSource('scatter', inputs, dim);
     const [x] = inputs;
     return [denseLayout(x.shape, x.dtype), denseLayout(x.shape, 'u32')];

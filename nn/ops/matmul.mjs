@@ -1,20 +1,42 @@
-// Matrix products.
+// Matrix products: what they compute, and how operands become such as this device's kernels take.
 
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
-import { broadcastLayout, broadcastShapes, collapse, denseLayout, sizeOf } from '../core/layout.mjs';
+import { broadcastLayout, broadcastShapes, collapse, denseLayout, isFloat, sizeOf } from '../core/layout.mjs';
+import { productAttributes } from '../core/precision.mjs';
+import { runtime } from '../core/runtime.mjs';
 import { floatType } from './pointwise.mjs';
 import { sum } from './reduce.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** The arithmetic of f32 operands, f32 when left out. @typedef {{ precision?: 'bf16x3' }} ProductAttributes */
+
+/** From this many multiplications on, matrix units are faster than f32 even where a size is odd (measured on an H200). */
+const MIN_ODD = 2 ** 28;
+
+/**
+ * The type that a product of [m, k] × [k, n] is computed in: that of its operands, or f32 where they have 16 bits and this device has no
+ * matrix units for them, or the sizes do not suit those.
+ * @param {Tensor} a @param {Tensor} b @param {number} m @param {number} n @param {number} k
+ * @returns {DType}
+ */
+function computedType({ dtype }, b, m, n, k) {
+  // `infer` throws for integers and for two types.
+  if (dtype !== b.dtype || dtype === 'f32' || !isFloat(dtype)) return dtype;
+  if (!runtime().kernels.matmulSupports(dtype)) return 'f32';
+  const even = m % 2 === 0 && n % 2 === 0 && k % 2 === 0;
+  return even || m * n * k >= MIN_ODD ? dtype : 'f32';
+}
 
 /**
  * How a matrix of the last two dimensions lies: row by row, or transposed; undefined where neither.
  * @param {Layout} layout
  * @returns {{ transposed: boolean, ld: number } | undefined}
  */
-export function matrixForm({ shape, strides }) {
+function matrixForm({ shape, strides }) {
   const d = shape.length - 1;
   const rows = shape[d - 1];
   const columns = shape[d];
@@ -33,10 +55,21 @@ export function matrixForm({ shape, strides }) {
  * The one step between the matrices of a batch, or undefined where there is none.
  * @param {Layout} layout @param {readonly number[]} batch the broadcast leading sizes
  */
-export function batchStride(layout, batch) {
+function batchStride(layout, batch) {
   const shape = [...batch, ...layout.shape.slice(-2)];
   const { shape: sizes, strides } = collapse(batch, [broadcastLayout(layout, shape).strides.slice(0, batch.length)]);
   return sizes.length === 1 ? strides[0][0] : undefined;
+}
+
+/**
+ * An operand that kernels can read: its rows or columns are dense, and its matrices are one stride apart. Copied where it is not one.
+ * @param {Tensor} x @param {readonly number[]} batch the broadcast leading sizes
+ * @returns {Tensor}
+ */
+function readable(x, batch) {
+  const matrices = matrixForm(x.layout) ? x : x.contiguous();
+  if (batchStride(matrices.layout, batch) !== undefined) return matrices;
+  return matrices.expand(...batch, ...x.shape.slice(-2)).contiguous();
 }
 
 /** Batches that one dispatch takes. */
@@ -54,8 +87,26 @@ export const matmul = defineOp({
     if (k !== inner) throw new ShapeError('matmul', `${show(a.shape)} × ${show(b.shape)}: inner sizes ${k}, ${inner}`);
     return [denseLayout([...broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2)), m, n], a.dtype)];
   },
+  prepare: ([a, b], run) => {
+    const [m, k] = a.shape.slice(-2);
+    const [n] = b.shape.slice(-1);
+    const type = computedType(a, b, m, n, k);
+    const [x, y] = type === a.dtype ? [a, b] : [a.to(type), b.to(type)];
+    // All rows of a batch by one matrix are one product.
+    const folds = x.ndim > 2 && y.ndim === 2;
+    const rows = folds ? x.reshape(-1, k) : x;
+    /** @returns {Tensor} */
+    const multiplied = () => {
+      // A column by a row: nothing is summed.
+      if (k === 1 && type === 'f32' && y.dtype === type) return rows.mul(y);
+      const batch = broadcastShapes('matmul', rows.shape.slice(0, -2), y.shape.slice(0, -2));
+      return run([readable(rows, batch), readable(y, batch)], productAttributes(type));
+    };
+    const c = multiplied();
+    return (folds ? c.reshape(...a.shape.slice(0, -1), n) : c).to(a.dtype);
+  },
   flops: ([a], [c]) => 2 * c.size * (a.shape.at(-1) ?? 1),
-  lower: (kernels, [a, b], [c], { precision }) => {
+  lower: (kernels, [a, b], [c], /** @type {ProductAttributes} */ { precision }) => {
     const batchShape = c.layout.shape.slice(0, -2);
     const [m, n] = c.layout.shape.slice(-2);
     const k = a.layout.shape.at(-1) ?? 1;
@@ -124,8 +175,14 @@ export const linear = defineOp({
     }
     return [denseLayout([...x.shape.slice(0, -1), w.shape[0]], x.dtype)];
   },
+  prepare: ([x, w, bias], run) => {
+    const [n, k] = w.shape;
+    const type = computedType(x, w, x.size / k, n, k);
+    const operands = type === x.dtype ? [x, w] : [x.to(type), w.to(type)];
+    return run(bias ? [...operands, bias] : operands, productAttributes(type)).to(x.dtype);
+  },
   flops: ([x, w]) => 2 * x.size * w.shape[0],
-  lower: (kernels, [x, w, bias], [y], { precision }) => {
+  lower: (kernels, [x, w, bias], [y], /** @type {ProductAttributes} */ { precision }) => {
     const [m, k] = rowsOf(x.layout.shape);
     const type = floatType('linear', x.layout);
     return [

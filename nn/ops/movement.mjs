@@ -1,15 +1,19 @@
-// Copies, casts, fills, and views: the same elements elsewhere, or seen in another order.
+// Copies, casts, fills and views.
 
 import { map, writable } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
 import { broadcastLayout, collapse, denseLayout, denseStrides, isFloat, layoutOf } from '../core/layout.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
-import { flatCount } from './pointwise.mjs';
+import { flatCount, floatType } from './pointwise.mjs';
 import { defineOp } from './registry.mjs';
 
+/** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Op} Op */
 /** @typedef {import('./registry.mjs').Operand} Operand */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
+
+/** `length` elements of a dimension from `start` on, `step` apart. @typedef {{ dim: number, start: number, length: number, step: number }} SliceAttributes */
 
 /** Copies of runs that a copy of 16-bit elements into a view may be made of. */
 const MAX_RUNS = 4096;
@@ -18,8 +22,8 @@ const MAX_RUNS = 4096;
 const isHalf = ({ dtype }) => dtype === 'f16' || dtype === 'bf16';
 
 /**
- * How elements go from one layout to another of the same shape and type. A generated kernel takes elements of any strides to
- * words that are theirs alone; 16-bit elements go into a view in pairs. Undefined where no kernel does.
+ * Chooses how to copy elements from one layout to another of the same shape and type. A generated kernel reads any strides but writes whole
+ * words, so 16-bit elements are written into a view in pairs. Undefined if no kernel can.
  * @param {Layout} x @param {Layout} y @param {boolean} alone whether y is all of its memory: the half behind an odd number of them is nobody's
  */
 function route(x, y, alone) {
@@ -101,18 +105,16 @@ export const copy = defineOp({
 /** The conversion to each type; 16-bit numbers are f32 in programs. */
 const CONVERSIONS = /** @type {const} */ ({ f32: 'toF32', f16: 'toF32', bf16: 'toF32', i32: 'toI32', u32: 'toU32', bool: 'toBool' });
 
-/** The elements in another type. */
+/** The elements in another type. @type {Op} */
 export const cast = defineOp({
   name: 'to',
   strided: true,
-  infer: ([x], { dtype }) => [denseLayout(x.shape, dtype)],
-  body: (program, [x], { dtype }) => program.append(CONVERSIONS[/** @type {import('../core/layout.mjs').DType} */ (dtype)], x),
+  infer: ([x], /** @type {{ dtype: DType }} */ { dtype }) => [denseLayout(x.shape, dtype)],
+  body: (program, [x], { dtype }) => program.append(CONVERSIONS[dtype], x),
   lower: (k, [x], [y], { dtype }) => {
     const { dtype: from } = x.layout;
     const dispatch = map(k.context, [x], [y], (program, values) =>
-      isFloat(from) && isFloat(dtype)
-        ? values
-        : [program.append(CONVERSIONS[/** @type {import('../core/layout.mjs').DType} */ (dtype)], ...values)],
+      isFloat(from) && isFloat(dtype) ? values : [program.append(CONVERSIONS[dtype], ...values)],
     );
     if (!dispatch) throw new ArgumentError('to', `strides [${x.layout.strides}] are too many dimensions: call contiguous() first`);
     return [dispatch];
@@ -121,10 +123,10 @@ export const cast = defineOp({
   oracle: ([x], { dtype }) => mapped(x, isFloat(dtype) ? (v) => v : dtype === 'bool' ? (v) => Number(v !== 0) : Math.trunc),
 });
 
-/** A value everywhere. */
+/** A tensor of one value. */
 export const fill = defineOp({
   name: 'full',
-  infer: (_, { shape, dtype }) => [denseLayout(shape, dtype)],
+  infer: (_, /** @type {{ shape: number[], value: number, dtype: DType }} */ { shape, dtype }) => [denseLayout(shape, dtype)],
   lower: (k, _, [y], { value: number, dtype }) => {
     const value = dtype === 'bool' ? Number(number !== 0) : number;
     const type = isFloat(dtype) ? dtype : 'u32';
@@ -136,19 +138,19 @@ export const fill = defineOp({
 /** The same elements in another shape. */
 export const reshape = defineOp({
   name: 'reshape',
-  infer: ([x], { shape }) => [denseLayout(shape, x.dtype)],
+  infer: ([x], /** @type {{ shape: number[] }} */ { shape }) => [denseLayout(shape, x.dtype)],
   lower: () => [],
   vjp: (dy, { layouts: [x] }, F) => [F.reshape(dy, x.shape)],
   oracle: ([x], { shape }) => ({ shape, data: x.data }),
 });
 
-/** The dimensions in another order. */
+/** The dimensions in another order. @type {Op} */
 export const permute = defineOp({
   name: 'permute',
-  infer: ([x], { order }) => [
+  infer: ([x], /** @type {{ order: number[] }} */ { order }) => [
     layoutOf(
-      order.map((/** @type {number} */ d) => x.shape[d]),
-      order.map((/** @type {number} */ d) => x.strides[d]),
+      order.map((d) => x.shape[d]),
+      order.map((d) => x.strides[d]),
       x.offset,
       x.dtype,
     ),
@@ -156,17 +158,17 @@ export const permute = defineOp({
   lower: () => [],
   vjp: (dy, { attributes: { order } }, F) => {
     const inverse = new Array(order.length);
-    order.forEach((/** @type {number} */ d, /** @type {number} */ i) => {
+    order.forEach((d, i) => {
       inverse[d] = i;
     });
     return [F.permute(dy, inverse)];
   },
   oracle: ([x], { order }) =>
     generate(
-      order.map((/** @type {number} */ d) => x.shape[d]),
+      order.map((d) => x.shape[d]),
       (index) => {
         const from = new Array(order.length);
-        order.forEach((/** @type {number} */ d, /** @type {number} */ i) => {
+        order.forEach((d, i) => {
           from[d] = index[i];
         });
         return at(x, from);
@@ -174,10 +176,10 @@ export const permute = defineOp({
     ),
 });
 
-/** Repeated to a larger shape without a copy. */
+/** Repeats sizes of 1 up to a larger shape, without a copy. */
 export const expand = defineOp({
   name: 'expand',
-  infer: ([x], { shape }) => [broadcastLayout(x, shape)],
+  infer: ([x], /** @type {{ shape: number[] }} */ { shape }) => [broadcastLayout(x, shape)],
   lower: () => [],
   vjp: (dy, { layouts: [x] }, F) => [F.sumTo(dy, x.shape)],
   oracle: ([x], { shape }) => generate(shape, (index) => at(x, index)),
@@ -186,28 +188,28 @@ export const expand = defineOp({
 /** `length` elements of a dimension from `start` on, `step` apart. */
 export const slice = defineOp({
   name: 'slice',
-  infer: ([x], { dim, start, length, step }) => [
+  infer: ([x], /** @type {SliceAttributes} */ { dim, start, length, step }) => [
     layoutOf(x.shape.with(dim, length), x.strides.with(dim, x.strides[dim] * step), x.offset + start * x.strides[dim], x.dtype),
   ],
   lower: () => [],
   vjp: (dy, { layouts: [x], attributes }, F) => [
-    // All elements are their own gradient.
+    // A slice of all elements: dy is the gradient.
     dy.size === x.size ? dy : F.to(F.call(sliceBackward, [F.to(dy, 'f32')], { ...attributes, shape: x.shape }), x.dtype),
   ],
   oracle: ([x], { dim, start, length, step }) =>
     generate(x.shape.with(dim, length), (index) => at(x, index.with(dim, start + index[dim] * step))),
 });
 
-/** Zeros with the gradient of a slice in them. */
+/** The gradient of a slice: zeros, with dy at the slice's elements. */
 const sliceBackward = defineOp({
   name: 'sliceBackward',
   strided: true,
-  infer: ([dy], { shape }) => [denseLayout(shape, dy.dtype)],
+  infer: ([dy], /** @type {SliceAttributes & { shape: number[] }} */ { shape }) => [denseLayout(shape, dy.dtype)],
   lower: (k, [dy], [dx], { dim, start, step }) => {
     const { shape, dtype } = dx.layout;
     const strides = denseStrides(shape);
     const part = layoutOf(dy.layout.shape, strides.with(dim, strides[dim] * step), start * strides[dim], dtype);
-    const zero = k.fill({ y: dx, count: flatCount(dx.layout), value: 0, type: /** @type {any} */ (dtype) });
+    const zero = k.fill({ y: dx, count: flatCount(dx.layout), value: 0, type: isHalf(dx.layout) ? floatType('slice', dx.layout) : 'f32' });
     return [zero, ...move(k, dy, { buffer: dx.buffer, offset: part.offset, layout: part }, 'slice')];
   },
   oracle: ([dy], { shape, dim, start, length, step }) =>
@@ -221,7 +223,7 @@ const sliceBackward = defineOp({
 export const concat = defineOp({
   name: 'cat',
   strided: true,
-  infer: (inputs, { dim }) => [
+  infer: (inputs, /** @type {{ dim: number }} */ { dim }) => [
     denseLayout(
       inputs[0].shape.with(
         dim,
@@ -258,7 +260,7 @@ export const concat = defineOp({
   },
 });
 
-/** Writes into a tensor of any strides: the first input is what is written over, the second what is written. */
+/** Writes the second input over the first, which may have any strides. */
 export const write = defineOp({
   name: 'copy_',
   strided: true,

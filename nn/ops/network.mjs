@@ -3,13 +3,15 @@
 import { STATE } from '../../kernels/index.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { denseLayout } from '../core/layout.mjs';
-import { flatCount, floatType } from './pointwise.mjs';
+import { flatCount, floatType, gelu, sigmoid } from './pointwise.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Reference} Reference */
-/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../../kernels/activation.mjs').Activation} Activation */
+/** @typedef {{ scale: number, masked: boolean }} SoftmaxAttributes */
+/** The target of rows that have no loss. @typedef {{ ignored: number }} LossAttributes */
 
 /** @param {Layout} layout */
 const rowSizes = ({ shape }) => {
@@ -27,7 +29,7 @@ function byRows(x, f, shape = x.shape) {
   return { shape, data: Float64Array.from(results.flatMap((row) => [...Array.from(row)])) };
 }
 
-/** @param {Float64Array} row @param {number} scale @param {boolean} [masked] whether a row of nothing but -∞ is 0, not NaN */
+/** @param {Float64Array} row @param {number} scale @param {boolean} [masked] whether a row of only -∞ gives 0, not NaN */
 function softmaxRow(row, scale, masked = false) {
   const largest = row.reduce((a, b) => Math.max(a, b * scale), -Infinity);
   if (masked && largest === -Infinity) return row.map(() => 0);
@@ -39,7 +41,7 @@ function softmaxRow(row, scale, masked = false) {
 const softmaxBackward = defineOp({
   name: 'softmaxBackward',
   infer: ([y]) => [denseLayout(y.shape, y.dtype)],
-  lower: (k, [y, dy], [dx], { scale }) => [
+  lower: (k, [y, dy], [dx], /** @type {SoftmaxAttributes} */ { scale }) => [
     k.softmaxBackward({ y, dy, dx, ...rowSizes(y.layout), scale, type: floatType('softmax', y.layout) }),
   ],
   oracle: ([y, dy], { scale }) =>
@@ -49,14 +51,14 @@ const softmaxBackward = defineOp({
     }),
 });
 
-/** softmax(scale · x) over the last dimension; `masked`: 0 for a row of nothing but -∞, as PyTorch's attention has it. */
+/** softmax(scale · x) over the last dimension. With `masked`, a row of only -∞ gives 0, as in PyTorch's attention. */
 export const softmax = defineOp({
   name: 'softmax',
   infer: ([x]) => {
     floatType('softmax', x);
     return [denseLayout(x.shape, x.dtype)];
   },
-  lower: (k, [x], [y], { scale, masked }) => [
+  lower: (k, [x], [y], /** @type {SoftmaxAttributes} */ { scale, masked }) => [
     k.softmaxForward({ x, y, ...rowSizes(x.layout), scale, masked, type: floatType('softmax', x.layout) }),
   ],
   saveOutputs: [0],
@@ -68,7 +70,7 @@ export const softmax = defineOp({
 const crossEntropyGradient = defineOp({
   name: 'crossEntropyGradient',
   infer: ([x]) => [denseLayout(x.shape, x.dtype), denseLayout([rowsOf(x.shape)[0]], 'f32')],
-  lower: (k, [x, targets], [dx, loss], { ignored }) => {
+  lower: (k, [x, targets], [dx, loss], /** @type {LossAttributes} */ { ignored }) => {
     const type = floatType('crossEntropy', x.layout);
     const copied = k.copy({ x, y: dx, count: flatCount(x.layout), type });
     return [copied, k.crossEntropy({ logits: dx, targets, loss, ...rowSizes(x.layout), type, ignored })];
@@ -102,7 +104,7 @@ export const crossEntropyRows = defineOp({
     }
     return [denseLayout(targets.shape, 'f32')];
   },
-  lower: (k, [x, targets], [loss], { ignored }) => [
+  lower: (k, [x, targets], [loss], /** @type {LossAttributes} */ { ignored }) => [
     k.crossEntropyForward({ logits: x, targets, loss, ...rowSizes(x.layout), type: floatType('crossEntropy', x.layout), ignored }),
   ],
   saveInputs: () => [0, 1],
@@ -142,7 +144,7 @@ function normalization(name) {
       const args = { dy, x, weight, stats, dx, dWeight, ...rowSizes(x.layout), type: floatType(name, x.layout) };
       return layer ? k.layerNormBackward({ ...args, dBias }) : k.rmsNormBackward(args);
     },
-    oracle: ([dy, x, weight], { eps }) =>
+    oracle: ([dy, x, weight], /** @type {{ eps: number }} */ { eps }) =>
       byRows(x, (row, r) => {
         const { scale, values } = normalized(row, eps);
         const g = row.map((_, i) => dy.data[r * row.length + i] * weight.data[i]);
@@ -166,7 +168,7 @@ function normalization(name) {
       }
       return [denseLayout(x.shape, x.dtype), denseLayout(layer ? [rows, 2] : [rows], 'f32')];
     },
-    lower: (k, [x, weight, bias], [y, stats], { eps }) => {
+    lower: (k, [x, weight, bias], [y, stats], /** @type {{ eps: number }} */ { eps }) => {
       const args = { x, y, weight, stats, ...rowSizes(x.layout), eps, type: floatType(name, x.layout) };
       return [layer ? k.layerNormForward({ ...args, bias }) : k.rmsNormForward(args)];
     },
@@ -188,15 +190,15 @@ export const GATES = {
   identity: (x) => x,
   relu: (x) => Math.max(x, 0),
   silu: (x) => x / (1 + Math.exp(-x)),
-  gelu: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+  gelu,
   tanh: Math.tanh,
-  sigmoid: (x) => 1 / (1 + Math.exp(-x)),
+  sigmoid,
 };
 
 const gluBackward = defineOp({
   name: 'gluBackward',
   infer: ([x]) => [denseLayout(x.shape, x.dtype)],
-  lower: (k, [gateUp, dy], [dGateUp], { activation }) => {
+  lower: (k, [gateUp, dy], [dGateUp], /** @type {{ activation: Activation }} */ { activation }) => {
     const [rows, columns] = rowsOf(gateUp.layout.shape);
     return [k.gluBackward({ gateUp, dy, dGateUp, rows, columns: columns / 2, activation, type: floatType('glu', gateUp.layout) })];
   },
@@ -221,7 +223,7 @@ export const glu = defineOp({
     if (columns % 2) throw new ShapeError('glu', `rows of [gate, up] have an even size, got ${show(x.shape)}`);
     return [denseLayout([...x.shape.slice(0, -1), columns / 2], x.dtype)];
   },
-  lower: (k, [gateUp], [y], { activation }) => {
+  lower: (k, [gateUp], [y], /** @type {{ activation: Activation }} */ { activation }) => {
     const [rows, columns] = rowsOf(gateUp.layout.shape);
     return [k.gluForward({ gateUp, y, rows, columns: columns / 2, activation, type: floatType('glu', gateUp.layout) })];
   },
@@ -235,7 +237,7 @@ export const glu = defineOp({
 
 const embeddingBackward = defineOp({
   name: 'embeddingBackward',
-  infer: (_, { vocabulary, columns }) => [denseLayout([vocabulary, columns], 'f32')],
+  infer: (_, /** @type {{ vocabulary: number, columns: number }} */ { vocabulary, columns }) => [denseLayout([vocabulary, columns], 'f32')],
   lower: (k, [ids, dy], [dTable], { vocabulary, columns }) => [
     k.fill({ y: dTable, count: vocabulary * columns, value: 0 }),
     k.embeddingBackward({ ids, dy, dTable, tokens: ids.layout.size, columns, vocabulary, type: floatType('embedding', dy.layout) }),
@@ -249,7 +251,7 @@ const embeddingBackward = defineOp({
   },
 });
 
-/** The rows of a table by number. An id outside of the table reads as zeros. */
+/** The rows of a table that ids name; an id outside the table gives zeros. */
 export const embedding = defineOp({
   name: 'embedding',
   infer: ([ids, table]) => {
@@ -279,19 +281,19 @@ export const embedding = defineOp({
 /** The words of a random state, kept for the backward pass. */
 const RANDOM_WORDS = 4;
 
-/** The same elements dropped again: the gradient. */
+/** The gradient: drops the same elements again. */
 const dropoutBackward = defineOp({
   name: 'dropoutBackward',
   infer: ([dy]) => [denseLayout(dy.shape, dy.dtype)],
-  lower: (k, [dy, random], [dx], { p }) => [
+  lower: (k, [dy, random], [dx], /** @type {{ p: number }} */ { p }) => [
     k.dropout({ x: dy, y: dx, count: flatCount(dy.layout), p, random, type: floatType('dropout', dy.layout) }),
   ],
   oracle: ([dy]) => dy,
 });
 
 /**
- * Elements dropped with probability p, the others divided by 1 - p. The second input is the random state, which moves on
- * by one; what was drawn with is kept for the backward pass.
+ * Drops elements with probability p and divides the others by 1 - p. The second input is the random state, which each call advances by one;
+ * the state that was drawn from is kept for the backward pass.
  */
 export const dropout = defineOp({
   name: 'dropout',
@@ -299,7 +301,7 @@ export const dropout = defineOp({
     floatType('dropout', x);
     return [denseLayout(x.shape, x.dtype), denseLayout([RANDOM_WORDS], 'u32')];
   },
-  lower: (k, [x, state], [y, random], { p }) => [
+  lower: (k, [x, state], [y, random], /** @type {{ p: number }} */ { p }) => [
     k.optimizerAdvance({ state: state.buffer }),
     k.copy({ x: { buffer: state.buffer, offset: STATE.seedLow }, y: random, count: RANDOM_WORDS }),
     k.dropout({ x, y, count: flatCount(x.layout), p, random, type: floatType('dropout', x.layout) }),

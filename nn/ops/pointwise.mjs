@@ -1,4 +1,4 @@
-// Element by element.
+// Elementwise operations: one element of the result depends on one element of each operand.
 
 import { map as mapped, writable } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
@@ -8,8 +8,9 @@ import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('../core/layout.mjs').DType} DType */
-/** @typedef {import('./registry.mjs').Op} Op */
-/** @typedef {import('./registry.mjs').Saved} Saved */
+/** @typedef {import('./registry.mjs').Definition} Op */
+/** @template {import('./registry.mjs').Attributes} A @typedef {import('./registry.mjs').Definition<A>} Definition */
+/** Factors of both operands, and whether a limit's gradient passes at it. @typedef {{ alpha?: number, beta?: number, clamps?: boolean }} BinaryAttributes */
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/base.mjs').DType} FloatType */
 /** @typedef {import('../core/codegen.mjs').Program} Program */
@@ -21,7 +22,7 @@ export function floatType(op, { dtype }) {
   return /** @type {FloatType} */ (dtype);
 }
 
-/** Elements that a flat kernel goes over: 16-bit ones in pairs, the last with the padding of its storage. @param {Layout} layout */
+/** How many elements a flat kernel processes. 16-bit elements come in pairs, so an odd count includes the storage's padding. @param {Layout} layout */
 export const flatCount = ({ size, dtype }) => (dtype === 'f16' || dtype === 'bf16' ? size + (size & 1) : size);
 
 /** The error function, by Abramowitz and Stegun 7.1.5 (the series) below 3 and the continued fraction of erfc above. @param {number} x */
@@ -42,9 +43,9 @@ export function erf(x) {
 }
 
 /** tanh form of GELU (Hendrycks & Gimpel 2016). @param {number} x */
-const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
-/** @param {number} x */
-const sigmoid = (x) => 1 / (1 + Math.exp(-x));
+export const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+/** 1 / (1 + exp(-x)). @param {number} x */
+export const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 
 /**
  * @param {string} name @param {(x: number) => number} f
@@ -62,9 +63,10 @@ const unary = (name, f, rest) =>
   });
 
 /**
- * What an operation is from its program on: its dispatch, and the program for kernels that do several operations.
- * @param {string} name @param {NonNullable<Op['body']>} body
- * @returns {Pick<Op, 'strided' | 'lower' | 'body'>}
+ * What follows from an operation's program: its own dispatch, and its part of kernels that fuse several operations.
+ * @template {import('./registry.mjs').Attributes} A
+ * @param {string} name @param {(program: Program, inputs: Value[], attributes: A, numbers: import('./registry.mjs').Constants) => Value} body
+ * @returns {Pick<Definition<A>, 'strided' | 'lower' | 'body'>}
  */
 export const generated = (name, body) => ({
   strided: true,
@@ -84,7 +86,7 @@ export const generated = (name, body) => ({
  * @param {(x: number) => number} f @param {Partial<Op>} rest
  */
 const elementwise = (name, body, f, rest) => unary(name, f, { ...generated(name, (program, [x]) => body(program, x)), ...rest });
-/** An operation of programs by itself. @param {(typeof import('../core/codegen.mjs').OPERATIONS)[number]} name */
+/** The program of one instruction. @param {(typeof import('../core/codegen.mjs').OPERATIONS)[number]} name */
 const one = (name) => (/** @type {Program} */ p, /** @type {Value} */ x) => p.append(name, x);
 
 const first = () => [0];
@@ -118,7 +120,7 @@ export const quotient = defineOp({
     floatType('div', x);
     return [denseLayout(x.shape, x.dtype)];
   },
-  ...generated('div', (p, [x], { numerator }, numbers) => p.append('div', numbers(numerator)[0], x)),
+  ...generated('div', (p, [x], /** @type {{ numerator: number }} */ { numerator }, numbers) => p.append('div', numbers(numerator)[0], x)),
   saveInputs: first,
   saveOutputs: [0],
   // dy · y may overflow where the gradient does not.
@@ -144,7 +146,7 @@ export const power = defineOp({
     floatType('pow', x);
     return [denseLayout(x.shape, x.dtype)];
   },
-  ...generated('pow', (p, [x], { exponent }, numbers) => {
+  ...generated('pow', (p, [x], /** @type {{ exponent: number }} */ { exponent }, numbers) => {
     const size = Math.abs(exponent);
     if (!Number.isInteger(exponent) || size === 0 || size > MAX_PRODUCT_EXPONENT) return p.append('pow', x, numbers(exponent)[0]);
     const [one] = exponent < 0 ? numbers(1) : [];
@@ -186,10 +188,10 @@ export const square = elementwise(
 );
 export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy, _saved, F) => [F.zeros(dy.shape, { dtype: dy.dtype })] });
 
-/** y = alpha · x + beta. A beta of -0 adds nothing, unlike 0, which makes 0 of -0. */
+/** y = alpha · x + beta. A beta of -0 leaves every product as it is; a beta of 0 would turn -0 into 0. */
 export const affine = defineOp({
   name: 'affine',
-  infer: ([x], { name }) => {
+  infer: ([x], /** @type {{ name: string, alpha: number, beta: number }} */ { name }) => {
     floatType(name, x);
     return [denseLayout(x.shape, x.dtype)];
   },
@@ -230,7 +232,7 @@ function activated(name, activation, f, body, gradient) {
 const times = (derivative) => (p, x, dy) => p.append('mul', dy, derivative(p, x));
 
 /** 1 / (1 + exp(-x)). @param {Program} p @param {Value} x */
-const sigmoidProgram = (p, x) => {
+export const sigmoidProgram = (p, x) => {
   const unit = p.constant(1);
   return p.append('div', unit, p.append('add', unit, p.append('exp', p.append('neg', x))));
 };
@@ -304,14 +306,14 @@ function inferBinary(name, [a, b]) {
 
 /**
  * @param {string} name @param {'add' | 'mul' | 'div' | 'max' | 'min'} op
- * @param {(a: number, b: number, attributes: any) => number} f
- * @param {Partial<Op>} rest
+ * @param {(a: number, b: number, attributes: BinaryAttributes) => number} f
+ * @param {Partial<Definition<BinaryAttributes>>} rest
  */
 function binary(name, op, f, rest) {
   return defineOp({
     name,
     infer: (inputs) => inferBinary(name, inputs),
-    ...generated(name, (p, [x, z], { alpha = 1, beta = 1 }, numbers) => {
+    ...generated(name, (p, [x, z], /** @type {BinaryAttributes} */ { alpha = 1, beta = 1 }, numbers) => {
       if (alpha === 1 && beta === 1) return p.append(op, x, z);
       if (alpha === 1 && beta === -1) return p.append('sub', x, z);
       const [s, t] = numbers(alpha, beta);
@@ -352,8 +354,8 @@ export const div = binary('div', 'div', (a, b) => a / b, {
 });
 
 /**
- * Of two values the larger (`direction` 1) or the smaller (-1); the gradient goes to that one, and where they are equal by halves, or
- * with the attribute `clamps` all of it to the first, as in PyTorch.
+ * The larger (`direction` 1) or the smaller (-1) of two values. That one gets the gradient. Of equal values each gets half; with the
+ * attribute `clamps` the first gets all. Both are as in PyTorch.
  * @param {string} name @param {'max' | 'min'} op @param {1 | -1} direction
  */
 const extreme = (name, op, direction) =>

@@ -5,22 +5,32 @@ import { denseLayout, sizeOf } from '../core/layout.mjs';
 import { philox } from '../core/philox.mjs';
 import { defineOp } from './registry.mjs';
 
-/** Of four words. @type {Record<string, (words: number[], attributes: any) => number[]>} */
-const DISTRIBUTIONS = {
-  bits: (words) => words,
-  uniform: (words, { low, high }) => words.map((word) => low + (high - low) * ((word >>> 8) / 2 ** 24)),
-  normal: (words, { mean, deviation }) =>
-    [0, 2].flatMap((i) => {
-      const radius = deviation * Math.sqrt(-2 * Math.log((words[i] + 0.5) / 2 ** 32));
-      const angle = (Math.PI * (words[i + 1] | 0)) / 2 ** 31;
-      return [mean + radius * Math.cos(angle), mean + radius * Math.sin(angle)];
-    }),
-};
+/**
+ * What numbers are drawn: 32 random bits, uniform ones of [low, high), or normal ones.
+ * @typedef {{ distribution: 'bits' } | { distribution: 'uniform', low: number, high: number }
+ *   | { distribution: 'normal', mean: number, deviation: number }} Distribution
+ */
+
+/** Numbers made of four words. @param {number[]} words @param {Distribution} drawn @returns {number[]} */
+function made(words, drawn) {
+  if (drawn.distribution === 'bits') return words;
+  if (drawn.distribution === 'uniform') {
+    const { low, high } = drawn;
+    return words.map((word) => low + (high - low) * ((word >>> 8) / 2 ** 24));
+  }
+  return [0, 2].flatMap((i) => {
+    const radius = drawn.deviation * Math.sqrt(-2 * Math.log((words[i] + 0.5) / 2 ** 32));
+    const angle = (Math.PI * (words[i + 1] | 0)) / 2 ** 31;
+    return [drawn.mean + radius * Math.cos(angle), drawn.mean + radius * Math.sin(angle)];
+  });
+}
 
 /** Random numbers of a shape, by the input: a random state, which moves on by one before it is drawn with. */
 export const random = defineOp({
   name: 'random',
-  infer: (_, { shape, distribution }) => [denseLayout(shape, distribution === 'bits' ? 'u32' : 'f32')],
+  infer: (_, /** @type {{ shape: number[] } & Distribution} */ { shape, distribution }) => [
+    denseLayout(shape, distribution === 'bits' ? 'u32' : 'f32'),
+  ],
   lower: (k, [state], [y], { shape: _, ...rest }) => [
     k.optimizerAdvance({ state: state.buffer }),
     k.random({ y, count: y.layout.size, random: { buffer: state.buffer, offset: STATE.seedLow }, ...rest }),
@@ -30,7 +40,7 @@ export const random = defineOp({
     const count = sizeOf(attributes.shape);
     // A count of draws is below 2^32 in every test.
     const groups = Array.from({ length: Math.ceil(count / 4) }, (_, g) =>
-      DISTRIBUTIONS[attributes.distribution](philox([g, 0, offset + 1, 0], [low, high], [0, 0, 0, 0]), attributes),
+      made(philox([g, 0, offset + 1, 0], [low, high], [0, 0, 0, 0]), attributes),
     );
     return { shape: attributes.shape, data: Float64Array.from(groups.flat().slice(0, count)) };
   },

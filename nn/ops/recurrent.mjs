@@ -3,6 +3,7 @@
 import { map } from '../core/codegen.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { denseLayout, layoutOf } from '../core/layout.mjs';
+import { sigmoid, sigmoidProgram } from './pointwise.mjs';
 import { sum } from './reduce.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
@@ -26,8 +27,6 @@ function step(k, inputs, outputs, body) {
   return dispatch;
 }
 
-/** 1 / (1 + exp(-x)). @param {Program} p @param {Value} x */
-const sigmoid = (p, x) => p.append('div', p.constant(1), p.append('add', p.constant(1), p.append('exp', p.append('neg', x))));
 /** x (1 - x). @param {Program} p @param {Value} x */
 const slope = (p, x) => p.append('mul', x, p.append('sub', p.constant(1), x));
 
@@ -156,8 +155,8 @@ export const gru = defineOp({
           [...gatesOf(gates, 3 * t * hidden, 3 * steps * hidden), ...gatesOf(own, 3 * t * count, 3 * hidden), plane(states)],
           [plane(states, t + 1), plane(r), plane(z), plane(n)],
           (p, [xr, xz, xn, hr, hz, hn, h]) => {
-            const reset = sigmoid(p, p.append('add', xr, hr));
-            const update = sigmoid(p, p.append('add', xz, hz));
+            const reset = sigmoidProgram(p, p.append('add', xr, hr));
+            const update = sigmoidProgram(p, p.append('add', xz, hz));
             const fresh = p.append('tanh', p.append('add', xn, p.append('mul', reset, hn)));
             return [p.append('add', fresh, p.append('mul', update, p.append('sub', h, fresh))), reset, update, fresh];
           },
@@ -184,14 +183,13 @@ export const gru = defineOp({
     const [batch, steps, all] = gates.shape;
     const hidden = all / 3;
     const result = generate([steps + 1, batch, hidden], ([t, b, c]) => (t === 0 ? at(state, [b, c]) : 0));
-    const logistic = (/** @type {number} */ v) => 1 / (1 + Math.exp(-v));
     for (let t = 0; t < steps; t++) {
       for (let b = 0; b < batch; b++) {
         const before = result.data.slice((t * batch + b) * hidden, (t * batch + b + 1) * hidden);
         const own = (/** @type {number} */ g) => before.reduce((total, v, i) => total + v * at(weight, [g, i]), at(bias, [g]));
         for (let c = 0; c < hidden; c++) {
           const x = [0, 1, 2].map((g) => at(gates, [b, t, g * hidden + c]));
-          const [reset, update] = [0, 1].map((g) => logistic(x[g] + own(g * hidden + c)));
+          const [reset, update] = [0, 1].map((g) => sigmoid(x[g] + own(g * hidden + c)));
           const fresh = Math.tanh(x[2] + reset * own(2 * hidden + c));
           result.data[((t + 1) * batch + b) * hidden + c] = (1 - update) * fresh + update * before[c];
         }
@@ -308,7 +306,7 @@ export const lstm = defineOp({
         }),
         // The gates take the place of what their functions are of.
         step(k, [...four, plane(cells + t)], [...four, plane(t + 1), plane(cells + t + 1)], (p, [i, f, n, o, before]) => {
-          const [input, forget, output] = [i, f, o].map((x) => sigmoid(p, x));
+          const [input, forget, output] = [i, f, o].map((x) => sigmoidProgram(p, x));
           const fresh = p.append('tanh', n);
           const next = p.append('add', p.append('mul', forget, before), p.append('mul', input, fresh));
           return [input, forget, fresh, output, p.append('mul', output, p.append('tanh', next)), next];
@@ -339,7 +337,6 @@ export const lstm = defineOp({
     const count = batch * hidden;
     const cells = (steps + 1) * count;
     const result = generate([2, steps + 1, batch, hidden], ([which, t, b, c]) => (t === 0 ? at(which === 0 ? state : cell, [b, c]) : 0));
-    const logistic = (/** @type {number} */ v) => 1 / (1 + Math.exp(-v));
     for (let t = 0; t < steps; t++) {
       for (let b = 0; b < batch; b++) {
         const before = result.data.slice(t * count + b * hidden, t * count + (b + 1) * hidden);
@@ -348,9 +345,9 @@ export const lstm = defineOp({
         for (let c = 0; c < hidden; c++) {
           const [i, f, n, o] = [0, 1, 2, 3].map((g) => gate(g * hidden + c));
           const place = t * count + b * hidden + c;
-          const next = logistic(f) * result.data[cells + place] + logistic(i) * Math.tanh(n);
+          const next = sigmoid(f) * result.data[cells + place] + sigmoid(i) * Math.tanh(n);
           result.data[cells + place + count] = next;
-          result.data[place + count] = logistic(o) * Math.tanh(next);
+          result.data[place + count] = sigmoid(o) * Math.tanh(next);
         }
       }
     }

@@ -8,7 +8,7 @@ import { defineOp } from './registry.mjs';
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Reference} Reference */
 
-/** The shape that is left with sizes of 1. @param {readonly number[]} shape @param {number[]} dims */
+/** The shape after a reduction that keeps the reduced dimensions, with size 1. @param {readonly number[]} shape @param {number[]} dims */
 export const keptShape = (shape, dims) => shape.map((size, d) => (dims.includes(d) ? 1 : size));
 
 /**
@@ -28,7 +28,7 @@ function reduced(x, dims, start, f) {
 }
 
 /**
- * Dimensions in runs of reduced and kept ones, sizes of 1 left out: the form that says which kernel can do it.
+ * Merges neighbouring dimensions that are all reduced or all kept, and leaves out sizes of 1. How many runs are left decides on the kernel.
  * @param {readonly number[]} shape @param {number[]} dims
  * @returns {{ size: number, reduced: boolean }[]}
  */
@@ -46,11 +46,11 @@ export function runs(shape, dims) {
 }
 
 /**
- * alpha · Σ x over `dims` of a dense tensor, which are its first or its last ones; sizes of 1 are kept, sums are f32.
+ * alpha · Σ x over `dims`, which are the first or the last dimensions of a dense tensor. Reduced dimensions keep size 1; the result is f32.
  */
 export const sum = defineOp({
   name: 'sum',
-  infer: ([x], { dims }) => {
+  infer: ([x], /** @type {{ dims: number[], alpha: number }} */ { dims }) => {
     floatType('sum', x);
     return [denseLayout(keptShape(x.shape, dims), 'f32')];
   },
@@ -75,7 +75,7 @@ export const sum = defineOp({
 });
 
 /**
- * The largest (or smallest) element of each row; its gradient is shared among equal ones, as in PyTorch's `amax`.
+ * The largest (or smallest) element of each row. Equal ones share its gradient, as in PyTorch's `amax`.
  * @param {string} name @param {'max' | 'min'} op
  */
 const extreme = (name, op) =>

@@ -1,4 +1,4 @@
-// Float64 arrays for the operations' references: written for reading, not for speed.
+// Arrays of float64, in which the operations' references are written. They are meant to be read, not to be fast.
 
 import { denseStrides, sizeOf } from '../core/layout.mjs';
 

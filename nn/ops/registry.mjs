@@ -1,4 +1,4 @@
-// The operations: everything that is known of each, in one list that the tests go through.
+// The registry: one entry for each operation, with everything that is known of it. Tests go through the list.
 
 import { perDevice } from '../core/runtime.mjs';
 
@@ -21,39 +21,51 @@ import { perDevice } from '../core/runtime.mjs';
  */
 
 /**
+ * Attributes of a call: plain values by name. An operation declares its own where it is defined.
+ * @typedef {Record<string, any>} Attributes any: the registry is one list of operations with attributes of all types
+ */
+
+/**
  * What an operation's backward pass is given.
+ * @template {Attributes} [A=Attributes]
  * @typedef {object} Saved
  * @property {Tensor[]} inputs those of `saveInputs`; the others are holes
  * @property {Tensor[]} outputs those of `saveOutputs`
  * @property {Layout[]} layouts of all inputs
- * @property {any} attributes
+ * @property {A} attributes
  * @property {boolean[]} needs which inputs' gradients are asked for
  */
 
 /** The operations as functions of tensors: they stand above the registry. @typedef {typeof import('../api/gradients.mjs')} Functions */
 
+/** Makes f32 constants of a generated kernel. Call it before anything is appended. @typedef {(...values: number[]) => Value[]} Constants */
+
 /**
- * An operation. Everything that is known of it is here; the tests go through the list.
- * @typedef {object} Op
- * @property {string} name for errors, and by which the list finds it
- * @property {(inputs: Layout[], attributes: any) => Layout[]} infer the outputs' layouts, dense; throws what is wrong
- *   with the inputs. The first output is the result, others are kept for the backward pass
- * @property {(kernels: Kernels, inputs: Operand[], outputs: Operand[], attributes: any) => (Dispatches | Dispatches[])[]} lower the
+ * Everything that is known of an operation; the tests go through the list.
+ * @template {Attributes} [A=Attributes]
+ * @typedef {object} Definition
+ * @property {string} name for errors; unique in the list
+ * @property {(inputs: Layout[], attributes: A) => Layout[]} infer the outputs' layouts, dense. Throws a ShapeError or ArgumentError that says
+ *   what is wrong with the inputs. The first output is the result; the others are for the backward pass
+ * @property {(inputs: Tensor[], run: (inputs: Tensor[], attributes?: Attributes) => Tensor) => Tensor} [prepare] adapts a call to this device. It
+ *   converts and lays out the inputs by methods of tensors, calls `run` with them, and converts the result back. The engine calls it first;
+ *   when left out, the call runs as it is
+ * @property {(kernels: Kernels, inputs: Operand[], outputs: Operand[], attributes: A) => (Dispatches | Dispatches[])[]} lower the
  *   dispatches of its kernels, in order
- * @property {(program: Program, inputs: Value[], attributes: any, numbers: (...values: number[]) => Value[]) => Value} [body] of what is
- *   computed element by element: one element, as instructions of a generated kernel. `numbers` makes values of f32, before anything
- *   is appended
- * @property {(dy: Tensor, saved: Saved, F: Functions) => (Tensor | undefined)[]} [vjp] gradients of the inputs from that of the result,
- *   written in the operations that it is handed; without it the result has no gradient
- * @property {(needs: boolean[]) => number[]} [saveInputs] inputs that `vjp` reads; none when left out
- * @property {number[]} [saveOutputs] outputs that `vjp` reads
- * @property {(inputs: Layout[], outputs: Layout[], attributes: any) => number} [flops] floating-point operations of its products, for
+ * @property {(program: Program, inputs: Value[], attributes: A, numbers: Constants) => Value} [body] one element, as instructions of a
+ *   generated kernel; of elementwise operations
+ * @property {(dy: Tensor, saved: Saved<A>, F: Functions) => (Tensor | undefined)[]} [vjp] the inputs' gradients from the result's, written in
+ *   the functions `F`. Without it the result has no gradient
+ * @property {(needs: boolean[]) => number[]} [saveInputs] indices of the inputs that `vjp` reads; none when left out
+ * @property {number[]} [saveOutputs] indices of the outputs that `vjp` reads
+ * @property {(inputs: Layout[], outputs: Layout[], attributes: A) => number} [flops] floating-point operations of its products, for
  *   profiles: 2 for each multiplication, whatever the kernel does inside; none when left out
- * @property {number} [main] which of its dispatches does these; the first, 0, when left out
- * @property {boolean} [strided] whether `lower` takes inputs of any strides; otherwise they are made dense first
- * @property {(inputs: Reference[], attributes: any) => Reference} oracle the result in float64
- * @property {Map<string, Plan>} plans what calls do, by layouts and attributes: each is made once
+ * @property {number} [main] index of the dispatch that does these; 0 when left out
+ * @property {boolean} [strided] whether `lower` takes inputs of any strides; otherwise the engine makes them dense first
+ * @property {(inputs: Reference[], attributes: A) => Reference} oracle the result in float64
  */
+
+/** An operation of the list, with what calls do, by layouts and attributes: each plan is made once. @typedef {Definition & { plans: Map<string, Plan> }} Op */
 
 /**
  * What a call of an operation does, by layouts and attributes.
@@ -65,10 +77,13 @@ export const operations = new Map();
 
 /**
  * Enters an operation.
- * @param {Omit<Op, 'plans'>} op
+ * @template {Attributes} [A=Attributes]
+ * @param {Definition<A>} definition
  * @returns {Op}
  */
-export function defineOp(op) {
+export function defineOp(definition) {
+  // Calls give an operation the attributes that it declares: its function in `api/` makes them.
+  const op = /** @type {Definition} */ (/** @type {unknown} */ (definition));
   const entry = { ...op, plans: perDevice(new Map()) };
   operations.set(op.name, entry);
   return entry;

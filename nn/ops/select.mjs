@@ -1,4 +1,4 @@
-// Comparisons, and a choice by them.
+// Comparisons, and `where`, which selects by a condition.
 
 import { ArgumentError } from '../core/errors.mjs';
 import { broadcastShapes, denseLayout } from '../core/layout.mjs';
@@ -27,7 +27,7 @@ export const le = comparison('le', (a, b) => a <= b);
 export const gt = comparison('gt', (a, b) => a > b);
 export const ge = comparison('ge', (a, b) => a >= b);
 
-/** Of each two elements the first where the condition holds, else the second. */
+/** a where the condition is true, else b; all broadcast. */
 export const where = defineOp({
   name: 'where',
   ...generated('where', (program, values) => program.append('select', ...values)),

@@ -1,4 +1,4 @@
-// Flat memory for an optimizer: parameters lie in it one after another, and so do their gradients and moments.
+// Flat memory for an optimizer: one buffer has all parameters end to end, another their gradients, others their moments.
 
 import { full } from '../api/functional.mjs';
 import { denseLayout, denseStrides, layoutOf } from '../core/layout.mjs';

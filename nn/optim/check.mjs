@@ -1,4 +1,4 @@
-// What optimizers are made with, checked before anything is changed. The kernels would say the same of `optimizerState`.
+// Checks the options of optimizers before a constructor changes anything.
 
 import { ArgumentError, shown } from '../core/errors.mjs';
 import { checkOptions } from '../core/options.mjs';
@@ -18,7 +18,11 @@ const MAX_STEPS = 2 ** 32 - 1;
 /** @param {string} op the optimizer @param {unknown} schedule */
 export function checkSchedule(op, schedule) {
   if (schedule === undefined) return;
-  const { warmup = 0, total, finalLr = 0 } = checkOptions(op, /** @type {any} */ (schedule), ['warmup', 'total', 'finalLr']);
+  const {
+    warmup = 0,
+    total,
+    finalLr = 0,
+  } = checkOptions(op, /** @type {import('./optimizer.mjs').Schedule} */ (schedule), ['warmup', 'total', 'finalLr']);
   for (const [name, value] of Object.entries({ warmup, total })) {
     if (!Number.isInteger(value) || value < 0 || value > MAX_STEPS)
       throw new ArgumentError(op, `the schedule's ${name} must be an integer of at least 0, got ${shown(value)}`);

@@ -223,7 +223,8 @@ export class Optimizer {
     if (list.length === 0) throw new ArgumentError(name, 'no parameters');
     const groups = /** @type {Group[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
     /** @type {Set<Parameter>} */
-    for (const group of groups) if (typeof group !== 'object' || group === null) checkIterable(/** @type {any} */ (group), name);
+    for (const group of groups)
+      if (typeof group !== 'object' || group === null) checkIterable(/** @type {Iterable<Group>} */ (group), name);
     checkBetas(name, adam.betas);
     const seen = new Set();
     this.#clip = options.clip;

@@ -1,4 +1,4 @@
-// What passes work on: the calls of a trace, in order, with the memory that each reads and writes.
+// The calls that passes work on: those of a trace, in order, with the memory that each reads and writes.
 
 import { SLOT, Template } from '../../../kernels/template.mjs';
 import { keyOf } from '../../core/keys.mjs';
@@ -17,7 +17,7 @@ import { perDevice } from '../../core/runtime.mjs';
  * A call of an operation, or (without `op`) dispatches that passes leave as they are.
  * @typedef {object} Call
  * @property {Op} [op]
- * @property {any} attributes
+ * @property {import('../../ops/registry.mjs').Attributes} attributes
  * @property {Value[]} inputs
  * @property {Value[]} outputs the first may lie in an input's memory: written in place
  * @property {Template | undefined} template its dispatches; undefined once a pass has changed it
@@ -44,11 +44,18 @@ import { perDevice } from '../../core/runtime.mjs';
  * @property {(copy: PermutedCopy) => void} keep has another copy hold what the parameters hold before each launch
  */
 
+/**
+ * What a pass leaves.
+ * @typedef {object} Passed
+ * @property {Call[]} calls
+ * @property {number | Record<string, number>} found how often it found what it looks for; by name where it looks for several things
+ */
+
 /** Arguments of kernels that are written. */
 const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp', 'permuted']);
 
 /**
- * Memory that a call touches, whole allocations, each once. What is written counts as read, too, where it was there before.
+ * The allocations that a call reads and writes, each listed once. An operand that is written in place counts as both.
  * @param {Call} call
  * @returns {{ reads: Allocation[], writes: Allocation[] }}
  */
@@ -57,7 +64,7 @@ export function accesses(call) {
   const reads = [];
   /** @type {Allocation[]} */
   const writes = [];
-  // They are few: lists are faster than sets.
+  // A call has few: lists are faster than sets.
   const add = (/** @type {Allocation[]} */ list, /** @type {Allocation} */ allocation) => {
     if (!list.includes(allocation)) list.push(allocation);
   };
@@ -72,6 +79,25 @@ export function accesses(call) {
   }
   return { reads, writes };
 }
+
+/**
+ * A call that a pass makes.
+ * @param {Pick<Call, 'origin' | 'region'>} source the call in whose place it stands: it has its line and region
+ * @param {Pick<Call, 'op' | 'attributes' | 'inputs' | 'outputs' | 'parts'>} made
+ * @returns {Call} without a template: `lower` makes that
+ */
+export const callInPlaceOf = ({ origin, region }, made) => ({ ...made, template: undefined, allocations: [], origin, region });
+
+/** How many of the calls write each allocation. @param {{ writes: Allocation[] }[]} all what each touches @returns {Map<Allocation, number>} */
+export function countWriters(all) {
+  /** @type {Map<Allocation, number>} */
+  const writers = new Map();
+  for (const { writes } of all) for (const allocation of writes) writers.set(allocation, (writers.get(allocation) ?? 0) + 1);
+  return writers;
+}
+
+/** Arguments of a kernel by name. @typedef {Record<string, any>} KernelArgs any: those of all kernels */
+/** A kernel, and what it is called with. @typedef {{ kernel: string, args: KernelArgs }} KernelCall */
 
 /** Who touches an allocation, by number of call. @typedef {{ writers: Set<number>, readers: Set<number> }} Uses */
 
@@ -132,19 +158,19 @@ function dispatchesOf(call, kernels) {
   const operands = valuesOf(call).map(({ layout }, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout }));
   const further = Object.fromEntries(Object.keys(extra).map((name, i) => [name, operands[inputs.length + outputs.length + i]]));
   const changed = Object.create(kernels);
-  if (kernel) changed[kernel] = (/** @type {any} */ args) => /** @type {any} */ (kernels)[kernel]({ ...args, ...options, ...further });
+  if (kernel) changed[kernel] = (/** @type {KernelArgs} */ args) => Reflect.get(kernels, kernel)({ ...args, ...options, ...further });
   return op.lower(changed, operands.slice(0, inputs.length), operands.slice(inputs.length, inputs.length + outputs.length), attributes);
 }
 
 /**
  * What a call has these kernels do, without making dispatches.
  * @param {Call & { op: Op }} call @param {Kernels} kernels @param {string[]} names of kernels; it calls no others
- * @returns {{ kernel: string, args: any }[]} which, and their arguments over slots
+ * @returns {KernelCall[]} which, and their arguments over slots
  */
 export function kernelCalls(call, kernels, names) {
-  /** @type {{ kernel: string, args: any }[]} */
+  /** @type {KernelCall[]} */
   const list = [];
-  const note = (/** @type {string} */ kernel) => (/** @type {any} */ args) => {
+  const note = (/** @type {string} */ kernel) => (/** @type {KernelArgs} */ args) => {
     list.push({ kernel, args });
     return [];
   };

@@ -1,8 +1,8 @@
-// Results that are one number everywhere, known before anything runs: what is made of them is known as well, or takes the number
-// as a constant of its kernel. The bits are those that the device would compute.
+// Constant folding: a result that is one number everywhere is computed here, and kernels that read it take the number as a constant. The bits
+// are those that the device would compute.
 
 import { operations } from '../../ops/registry.mjs';
-import { accesses } from './calls.mjs';
+import { accesses, callInPlaceOf, countWriters } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
@@ -18,28 +18,17 @@ function affine(x, alpha, beta) {
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {{ calls: Call[], folded: number }} the same with fewer operands, and how many were folded
+ * @returns {import('./calls.mjs').Passed} the same with fewer operands, and how many were folded
  */
 export function constants(calls, { isTemporary }) {
-  /** @type {Map<Allocation, number>} */
-  const writers = new Map();
-  for (const call of calls) for (const allocation of accesses(call).writes) writers.set(allocation, (writers.get(allocation) ?? 0) + 1);
+  const writers = countWriters(calls.map(accesses));
   /** @type {Map<Allocation, number>} */
   const known = new Map();
   let folded = 0;
-  /** @param {Call} call @param {string} name @param {any} attributes @param {Call['inputs']} inputs @returns {Call} */
+  /** @param {Call} call @param {string} name @param {Call['attributes']} attributes @param {Call['inputs']} inputs @returns {Call} */
   const changed = (call, name, attributes, inputs) => {
     folded++;
-    return {
-      op: operations.get(name),
-      attributes,
-      inputs,
-      outputs: call.outputs,
-      template: undefined,
-      allocations: [],
-      origin: call.origin,
-      region: call.region,
-    };
+    return callInPlaceOf(call, { op: operations.get(name), attributes, inputs, outputs: call.outputs });
   };
   const result = calls.map((call) => {
     const { op, attributes, inputs, outputs } = call;
@@ -63,5 +52,5 @@ export function constants(calls, { isTemporary }) {
     }
     return call;
   });
-  return { calls: result, folded };
+  return { calls: result, found: folded };
 }

@@ -1,7 +1,7 @@
-// Operations of elements, and the reductions of what they make, as one generated kernel each: results that only these read take no
-// memory. f32 is rounded as by the operations one by one; roundings to 16 bits on the way are dropped; sums are added in another order.
+// Fuses elementwise operations, and reductions of their results, into generated kernels. Results that only the kernel reads take no memory.
+// f32 is rounded as by the single operations; roundings to 16 bits in between are dropped; sums are added in another order.
 
-import { UseMap } from './calls.mjs';
+import { UseMap, callInPlaceOf } from './calls.mjs';
 import { fusedOp, planOf, roleOf } from './fused.mjs';
 import { partsOf } from './matcher.mjs';
 import { dependences } from './order.mjs';
@@ -16,7 +16,7 @@ const MAX_CALLS = 32;
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {{ calls: Call[], fused: number }} how many calls became part of another
+ * @returns {import('./calls.mjs').Passed} and how many calls became part of another
  */
 export function fuse(calls, context) {
   const before = dependences(calls);
@@ -94,19 +94,11 @@ export function fuse(calls, context) {
     }
     fused += group.length - 1;
     const members = group.map((i) => calls[i]);
-    result.push({
-      op: fusedOp,
-      ...plan,
-      template: undefined,
-      allocations: [],
-      origin: members[0].origin,
-      region: members[0].region,
-      parts: members.flatMap(partsOf),
-    });
+    result.push(callInPlaceOf(members[0], { op: fusedOp, ...plan, parts: members.flatMap(partsOf) }));
   };
   // With its last call, so that what it makes does not live for longer.
   calls.forEach((_, i) => {
     if (groups[i].at(-1) === i) emit(groups[i]);
   });
-  return { calls: result, fused };
+  return { calls: result, found: fused };
 }

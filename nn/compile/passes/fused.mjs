@@ -107,7 +107,7 @@ function alongRows(layout, own, { rows, columns }) {
 /**
  * A step of a kernel: an operation of elements, a reduction, or a product with a number. Operands are numbered: inputs first, then
  * steps.
- * @typedef {{ op: string, attributes?: any, args: number[] }} Step
+ * @typedef {{ op: string, attributes?: Call['attributes'], args: number[] }} Step
  */
 
 /**
@@ -203,7 +203,7 @@ export function planOf(calls, needed) {
       const arg = operand(own[0], own[0].layout.shape, true);
       if (arg === undefined) return undefined;
       step = add({ op: role.op, args: [arg] });
-      if (role.alpha !== 1) step = add({ op: 'scale', attributes: role.alpha, args: [ofStep(step)] });
+      if (role.alpha !== 1) step = add({ op: 'scale', attributes: { alpha: role.alpha }, args: [ofStep(step)] });
     }
     if (extra?.y) results.push({ step, value: extra.y });
     else {
@@ -262,7 +262,7 @@ export const fusedOp = /** @type {Op} */ ({
       const values = [...given];
       for (const { op, attributes: own, args } of steps) {
         const taken = args.map((arg) => values[arg]);
-        if (op === 'scale') values.push(program.append('mul', taken[0], program.constant(own)));
+        if (op === 'scale') values.push(program.append('mul', taken[0], program.constant(own?.alpha)));
         else if (REDUCTIONS.has(op)) values.push(program.append(/** @type {'reduceSum'} */ (op), ...taken));
         else {
           const made = /** @type {Required<Op>} */ (operations.get(op));

@@ -1,11 +1,14 @@
 // Rules of matching for gated units: one call makes the rows of [gate, up] and what comes of them, and one their gradient. What the
 // device has one kernel for, and what stays two, is said in kernels/matmul/glu.mjs.
 
+import { floatType } from '../../ops/pointwise.mjs';
 import { whole } from './matcher.mjs';
 
 /** @typedef {import('./matcher.mjs').Matcher} Matcher */
 /** @typedef {import('../../ops/registry.mjs').Op} Op */
-/** @typedef {import('../../../kernels/base.mjs').DType} DType */
+/** @typedef {import('../../../kernels/index.mjs').Kernels} Kernels */
+/** @typedef {Parameters<Kernels['matmulGlu']>[0]} GluForward */
+/** @typedef {Parameters<Kernels['matmulGluBackward']>[0]} GluBackward */
 
 /** Rows of [gate, up] by a linear layer, and the unit's result. */
 const linearGlu = /** @type {Op} */ (
@@ -16,8 +19,9 @@ const linearGlu = /** @type {Op} */ (
       const [n, inner] = w.layout.shape;
       const sizes = { m: x.layout.size / inner, columns: n / 2, k: inner };
       // The result is among the further arguments.
-      const args = /** @type {any} */ ({ a: x, b: w, gateUp, ...sizes, type: /** @type {DType} */ (x.layout.dtype), precision });
-      return [k.matmulGlu(args)];
+      /** @type {Omit<GluForward, 'y'>} */
+      const args = { a: x, b: w, gateUp, ...sizes, type: floatType('glu', x.layout), precision };
+      return [k.matmulGlu(/** @type {GluForward} */ (args))];
     },
   })
 );
@@ -30,8 +34,9 @@ const gluGradient = /** @type {Op} */ (
     lower: (k, [a, b], [dy], { precision }) => {
       const [inner, columns] = b.layout.shape;
       const sizes = { m: a.layout.size / inner, columns, k: inner };
-      const args = /** @type {any} */ ({ a, b, dy, ...sizes, type: /** @type {DType} */ (a.layout.dtype), precision });
-      return [k.matmulGluBackward(args)];
+      /** @type {Omit<GluBackward, 'gateUp' | 'dGateUp'>} */
+      const args = { a, b, dy, ...sizes, type: floatType('glu', a.layout), precision };
+      return [k.matmulGluBackward(/** @type {GluBackward} */ (args))];
     },
   })
 );

@@ -1,10 +1,10 @@
-// Weight gradients by one launch, where their tiles fill the device together and do not by themselves: the first ones wait for the last
-// one. Which of their sequence are put together is decided for all of it, for the least time: taking the first ones that fill
-// the device can leave the wrong neighbours for the rest of a backward pass.
+// Computes several weight gradients with one launch, where their tiles fill the device only together. The launch stands where the last of them
+// stood. Groups are chosen over the whole backward pass for the least total time: a greedy choice from the front can leave neighbours
+// that do not fit together.
 
 import { MAX_PRODUCTS } from '../../../kernels/hopper/form.mjs';
 import { SLOT } from '../../../kernels/template.mjs';
-import { kernelCalls, valuesOf } from './calls.mjs';
+import { callInPlaceOf, kernelCalls, valuesOf } from './calls.mjs';
 import { partsOf } from './matcher.mjs';
 import { dependences } from './order.mjs';
 
@@ -45,9 +45,11 @@ function gradientOf(call, { kernels }) {
   if (op?.name !== 'matmul' || (kernel !== undefined && kernel !== 'matmul')) return undefined;
   const values = valuesOf(call);
   const products = kernelCalls({ ...call, op }, kernels, ['matmul']);
-  const { args } = products[0];
+  const args = /** @type {MatmulArgs} */ (products[0].args);
   if (products.length !== 1 || !args.transA || args.transB || (args.cType ?? 'f32') !== 'f32') return undefined;
-  const [a, b, c] = [args.a, args.b, args.c].map(({ buffer, offset }) => {
+  // The operands as `lower` was given them.
+  const operands = /** @type {import('../../ops/registry.mjs').Operand[]} */ ([args.a, args.b, args.c]);
+  const [a, b, c] = operands.map(({ buffer, offset }) => {
     const value = values[buffer - SLOT];
     return value.layout.offset === offset ? value : undefined;
   });
@@ -80,7 +82,7 @@ function bestGroups(count, saving) {
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {{ calls: Call[], grouped: number }} how many calls became part of another
+ * @returns {import('./calls.mjs').Passed} and how many calls became part of another
  */
 export function group(calls, context) {
   const { kernels } = context;
@@ -88,7 +90,7 @@ export function group(calls, context) {
     const gradient = gradientOf(call, context);
     return gradient ? [{ ...gradient, call, place }] : [];
   });
-  if (gradients.length < 2) return { calls, grouped: 0 };
+  if (gradients.length < 2) return { calls, found: 0 };
   const before = dependences(calls);
   /** Whether a call may be made behind another one. @param {number} i @param {number} j */
   const movable = (i, j) => j - i <= WINDOW && !before.slice(i + 1, j + 1).some((earlier) => earlier.has(i));
@@ -108,19 +110,15 @@ export function group(calls, context) {
     const { call, place } = members[members.length - 1];
     for (const member of members) made.set(member.place, []);
     made.set(place, [
-      {
+      callInPlaceOf(call, {
         op: weightGradients,
         attributes: { products: members.map(({ args: { a: _a, b: _b, c: _c, ...args } }) => args) },
         inputs: members.flatMap(({ a, b }) => [a, b]),
         outputs: members.map(({ c }) => c),
-        template: undefined,
-        allocations: [],
-        origin: call.origin,
-        region: call.region,
         parts: members.flatMap((member) => partsOf(member.call)),
-      },
+      }),
     ]);
     grouped += members.length - 1;
   }
-  return { calls: calls.flatMap((call, i) => made.get(i) ?? [call]), grouped };
+  return { calls: calls.flatMap((call, i) => made.get(i) ?? [call]), found: grouped };
 }

@@ -1,8 +1,9 @@
-// Passes over the calls of a trace, each of which can be left out: the results are the same, but for roundings to 16 bits that
-// fusing drops, and the order of sums.
+// The passes over the calls of a trace, as a table in the order in which they run. Each can be left out: results are then the same, but
+// for roundings to 16 bits that fusing drops, and the order of sums.
 
-import { accesses, lower } from './calls.mjs';
+import { lower } from './calls.mjs';
 import { constants } from './constants.mjs';
+import { dead } from './dead.mjs';
 import { fuse } from './fuse.mjs';
 import { group } from './group.mjs';
 import { match } from './match.mjs';
@@ -14,80 +15,118 @@ import { vectors } from './vectors.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
-/** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
+/** @typedef {import('./calls.mjs').Passed} Passed */
 
 /** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'group' | 'shuffle' | 'schedule'} PassName */
 
-/** In their order. @type {readonly PassName[]} */
-export const PASSES = Object.freeze(['constants', 'shared', 'vectors', 'match', 'norms', 'dead', 'fuse', 'group', 'shuffle', 'schedule']);
+/**
+ * A pass.
+ * @typedef {object} Pass
+ * @property {PassName} name
+ * @property {string} does in a sentence
+ * @property {boolean} exact whether results have the bits that they have without it
+ * @property {string} [finds] what it counts, as `explain()` names it; left out where the pass names several things itself, or none
+ * @property {(calls: Call[], context: Context) => Passed} run may change the calls that it is given
+ */
 
-/** Without calls whose results nobody reads. @param {Call[]} calls @param {Context} context */
-function dead(calls, { isTemporary }) {
-  /** @type {Set<Allocation>} */
-  const needed = new Set();
-  const kept = [];
-  for (let i = calls.length - 1; i >= 0; i--) {
-    const { reads, writes } = accesses(calls[i]);
-    if (writes.every((allocation) => isTemporary(allocation) && !needed.has(allocation))) continue;
-    for (const allocation of reads) needed.add(allocation);
-    for (const allocation of writes) needed.add(allocation);
-    kept.push(calls[i]);
-  }
-  return kept.reverse();
+/** @param {Call[]} calls changed: all have dispatches @param {Context} context */
+function lowered(calls, { kernels }) {
+  for (const call of calls) lower(call, kernels);
+  return calls;
 }
 
+/** @type {readonly Pass[]} */
+const TABLE = [
+  {
+    name: 'constants',
+    does: 'Computes results that are one number everywhere, and makes them constants of the kernels that read them.',
+    exact: true,
+    finds: 'constants folded',
+    run: constants,
+  },
+  {
+    name: 'shared',
+    does: 'Calls once what several calls compute of the same values.',
+    exact: true,
+    finds: 'results shared',
+    run: shared,
+  },
+  {
+    name: 'vectors',
+    does: 'Computes products of a matrix and a vector as sums of its rows or columns, which fuse with their neighbours.',
+    exact: false,
+    finds: 'products with a vector as sums',
+    run: vectors,
+  },
+  {
+    name: 'match',
+    does: 'Gives one library kernel what several calls do: a product and its residual, a norm and its 16-bit copy.',
+    exact: false,
+    run: match,
+  },
+  {
+    name: 'norms',
+    does: "Sums the gradients of several norms' weights with one kernel.",
+    exact: true,
+    finds: "norms' weight gradients summed together",
+    run: norms,
+  },
+  {
+    name: 'dead',
+    does: 'Leaves out calls whose results nobody reads.',
+    exact: true,
+    finds: 'results that nobody reads',
+    run: dead,
+  },
+  {
+    name: 'fuse',
+    does: 'Generates one kernel for several elementwise operations and the reductions of their results.',
+    exact: false,
+    finds: 'operations fused',
+    run: fuse,
+  },
+  {
+    name: 'group',
+    does: 'Computes several weight gradients with one launch, where one by itself does not fill the device.',
+    exact: true,
+    finds: 'weight gradients computed together',
+    run: group,
+  },
+  {
+    name: 'shuffle',
+    does: "Has products read permuted copies of 16-bit weights, where the device's kernel for those is faster.",
+    exact: true,
+    finds: 'products by permuted weights',
+    run: shuffle,
+  },
+  {
+    name: 'schedule',
+    does: 'Orders the calls so that fewer barriers stand between them.',
+    exact: true,
+    // Of dispatches: what a kernel reads and writes is known once it is chosen.
+    run: (calls, context) => ({ calls: schedule(lowered(calls, context)), found: 0 }),
+  },
+];
+
+/** The names of all passes, in their order. @type {readonly PassName[]} */
+export const PASSES = Object.freeze(TABLE.map(({ name }) => name));
+/** Those that keep every bit. @type {readonly PassName[]} */
+export const EXACT = Object.freeze(TABLE.flatMap(({ name, exact }) => (exact ? [name] : [])));
+
 /**
- * @param {Call[]} calls changed @param {Context} context @param {readonly PassName[]} names
- * @returns {{ calls: Call[], found: Record<string, number> }} with templates
+ * Runs passes, in their order.
+ * @param {Call[]} calls changed @param {Context} context @param {readonly PassName[]} names which
+ * @returns {{ calls: Call[], found: Record<string, number> }} calls with templates, and what the passes found, and how often
  */
 export function runPasses(calls, context, names) {
   /** @type {Record<string, number>} */
-  let found = {};
-  if (names.includes('constants')) {
-    const result = constants(calls, context);
-    calls = result.calls;
-    if (result.folded > 0) found['constants folded'] = result.folded;
+  const all = {};
+  for (const { name, finds = '', run } of TABLE) {
+    if (!names.includes(name)) continue;
+    const { calls: next, found } = run(calls, context);
+    calls = next;
+    const counts = typeof found === 'number' ? { [finds]: found } : found;
+    for (const [what, count] of Object.entries(counts)) if (count > 0) all[what] = count;
   }
-  if (names.includes('shared')) {
-    const { length } = calls;
-    calls = shared(calls, context);
-    if (length > calls.length) found['results shared'] = length - calls.length;
-  }
-  if (names.includes('vectors')) {
-    const result = vectors(calls, context);
-    calls = result.calls;
-    if (result.replaced > 0) found['products with a vector as sums'] = result.replaced;
-  }
-  if (names.includes('match')) {
-    const result = match(calls, context);
-    calls = result.calls;
-    found = { ...found, ...result.found };
-  }
-  if (names.includes('norms')) {
-    const result = norms(calls, context);
-    calls = result.calls;
-    if (result.merged > 0) found["norms' weight gradients summed together"] = result.merged;
-  }
-  if (names.includes('dead')) {
-    const { length } = calls;
-    calls = dead(calls, context);
-    if (length > calls.length) found['results that nobody reads'] = length - calls.length;
-  }
-  if (names.includes('fuse')) {
-    const result = fuse(calls, context);
-    calls = result.calls;
-    if (result.fused > 0) found['operations fused'] = result.fused;
-  }
-  if (names.includes('group')) {
-    const result = group(calls, context);
-    calls = result.calls;
-    if (result.grouped > 0) found['weight gradients computed together'] = result.grouped;
-  }
-  if (names.includes('shuffle')) {
-    const products = shuffle(calls, context);
-    if (products > 0) found['products by permuted weights'] = products;
-  }
-  for (const call of calls) lower(call, context.kernels);
-  if (names.includes('schedule')) calls = schedule(calls);
-  return { calls, found };
+  return { calls: lowered(calls, context), found: all };
 }

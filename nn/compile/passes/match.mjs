@@ -1,5 +1,5 @@
-// Calls that one kernel does together: a result and its conversion, a product or a norm's gradient and the sum behind it, a
-// product and the write of it into a gradient, products and gated units. Fusing may drop a rounding to 16 bits, and never adds one.
+// Finds calls that one library kernel can do together: a result and its conversion, a product or a norm's gradient and the sum that follows,
+// a product and its write into a gradient, a product and a gated unit. Fusing may drop a rounding to 16 bits; it never adds one.
 
 import { runs } from '../../ops/reduce.mjs';
 import { GLU_RULES } from './glu.mjs';
@@ -186,7 +186,7 @@ for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES]) RULES[name] = [...(
 
 /**
  * @param {Call[]} calls changed @param {Context} context
- * @returns {{ calls: Call[], found: Record<string, number> }} what is left, and how often each pattern was found
+ * @returns {import('./calls.mjs').Passed} what is left, and how often each pattern was found
  */
 export function match(calls, context) {
   const m = new Matcher(calls, context);

@@ -1,6 +1,6 @@
 // What rules of matching work with: the calls, who touches which memory, and how two calls become one.
 
-import { UseMap, effective } from './calls.mjs';
+import { UseMap, callInPlaceOf, effective } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Value} Value */
@@ -136,8 +136,7 @@ export class Matcher {
     this.forget(j);
     this.removed.add(i);
     const parts = [i, j].flatMap((k) => partsOf(this.calls[k]));
-    const { origin, region } = this.calls[i];
-    this.calls[j] = { ...call, template: undefined, allocations: [], origin, region, parts };
+    this.calls[j] = callInPlaceOf(this.calls[i], { ...call, parts });
     this.note(this.calls[j], j);
     this.count(name);
   }

@@ -1,5 +1,6 @@
 // Rules of matching for losses and embeddings.
 
+import { floatType } from '../../ops/pointwise.mjs';
 import { whole } from './matcher.mjs';
 
 /** @typedef {import('./matcher.mjs').Matcher} Matcher */
@@ -20,7 +21,7 @@ const tableGradient = /** @type {Op} */ ({
   name: 'embeddingBackwardInto',
   lower: (k, [ids, dy], [dTable], { vocabulary, columns, beta }) => [
     ...(beta === 0 ? [k.fill({ y: dTable, count: vocabulary * columns, value: 0 })].flat() : []),
-    ...k.embeddingBackward({ ids, dy, dTable, tokens: ids.layout.size, columns, vocabulary, type: /** @type {any} */ (dy.layout.dtype) }),
+    ...k.embeddingBackward({ ids, dy, dTable, tokens: ids.layout.size, columns, vocabulary, type: floatType('embedding', dy.layout) }),
   ],
 });
 

@@ -1,8 +1,8 @@
-// Gradients of norm weights: each norm's gradient leaves sums over blocks of rows, and one `columnSum` over many of them side by
-// side takes the place of one for each.
+// Gradients of norm weights. Each norm's gradient leaves sums over blocks of rows. This pass puts many of them side by side, so that one
+// `columnSum` replaces one for each norm.
 
 import { layoutOf } from '../../core/layout.mjs';
-import { effective } from './calls.mjs';
+import { callInPlaceOf, effective } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Value} Value */
@@ -26,7 +26,7 @@ const rowsOf = ({ inputs: [, { layout }] }) => layout.size / (layout.shape.at(-1
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {{ calls: Call[], merged: number }}
+ * @returns {import('./calls.mjs').Passed} and how many gradients are summed together
  */
 export function norms(calls, { kernels, allocate }) {
   /** By the allocation of their gradients. @type {Map<Allocation, Group>} */
@@ -55,15 +55,12 @@ export function norms(calls, { kernels, allocate }) {
       };
     }
     const last = Math.max(...run);
-    const sum = {
+    const sum = callInPlaceOf(calls[last], {
       op: blockSums,
       attributes: { rows: blocks, beta },
       inputs: [{ allocation: sums, layout: layoutOf([blocks, columns], [columns, 1], 0, 'f32') }],
       outputs: [{ allocation, layout: layoutOf([columns], [1], layout.offset, 'f32') }],
-      template: undefined,
-      allocations: [],
-      origin: calls[last].origin,
-    };
+    });
     behind.set(last, [...(behind.get(last) ?? []), sum]);
     merged += run.length;
   };
@@ -108,5 +105,5 @@ export function norms(calls, { kernels, allocate }) {
     }
   });
   for (const allocation of [...open.keys()]) close(allocation);
-  return { calls: calls.flatMap((call, i) => [calls[i] ?? call, ...(behind.get(i) ?? [])]), merged };
+  return { calls: calls.flatMap((call, i) => [calls[i] ?? call, ...(behind.get(i) ?? [])]), found: merged };
 }

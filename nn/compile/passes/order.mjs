@@ -1,4 +1,4 @@
-// What must come before what.
+// Finds which calls must run before which.
 
 import { BYTES } from '../../core/layout.mjs';
 import { accesses, effective } from './calls.mjs';

@@ -1,4 +1,4 @@
-// The order of calls: what needs no barrier goes before what does, as far as nearby calls allow.
+// Orders the calls: among the next few that are ready, one that needs no barrier goes first.
 
 import { accesses } from './calls.mjs';
 import { dependences } from './order.mjs';
@@ -6,7 +6,7 @@ import { dependences } from './order.mjs';
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 
-/** Calls that are looked at ahead: further ones would lengthen the lives of results. */
+/** How many calls it looks ahead: moving a call further would make results live longer. */
 const WINDOW = 12;
 
 /**

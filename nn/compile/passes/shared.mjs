@@ -1,17 +1,17 @@
-// One call in place of several that compute the same of the same values.
+// Common subexpressions: one call replaces several that compute the same from the same values.
 
 import { keyOf } from '../../core/keys.mjs';
-import { accesses } from './calls.mjs';
+import { accesses, countWriters } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 
 /**
- * What `checkpoint` computes again is not what it computed before, nor is it of the same region: it would be kept in between.
- * Conversions of what was there before the trace (parameters) are shared among regions.
+ * Results are shared within a region only. `checkpoint` recomputes in a region of its own: sharing with the first run would keep the results
+ * in memory in between, which is what it avoids. Conversions of parameters are shared among regions.
  * @param {Call[]} calls changed @param {Context} context
- * @returns {Call[]}
+ * @returns {import('./calls.mjs').Passed} and how many calls were left out
  */
 export function shared(calls, { isTemporary }) {
   /** Numbers of what keys name. @type {Map<object, number>} */
@@ -22,9 +22,7 @@ export function shared(calls, { isTemporary }) {
     return number;
   };
   const all = calls.map(accesses);
-  /** Calls that write an allocation, in all. @type {Map<Allocation, number>} */
-  const writers = new Map();
-  for (const { writes } of all) for (const allocation of writes) writers.set(allocation, (writers.get(allocation) ?? 0) + 1);
+  const writers = countWriters(all);
   /** Writes so far: a value is an allocation and this. @type {Map<Allocation, number>} */
   const versions = new Map();
   /** @type {Map<Allocation, Allocation>} */
@@ -32,7 +30,7 @@ export function shared(calls, { isTemporary }) {
   /** Outputs of calls, by what they compute. @type {Map<string, Call['outputs']>} */
   const known = new Map();
 
-  return calls.filter((call, i) => {
+  const kept = calls.filter((call, i) => {
     for (const [slot, allocation] of call.allocations.entries()) call.allocations[slot] = renamed.get(allocation) ?? allocation;
     for (const list of [call.inputs, call.outputs]) {
       for (const [k, value] of list.entries()) {
@@ -59,4 +57,5 @@ export function shared(calls, { isTemporary }) {
     for (const allocation of writes) versions.set(allocation, (versions.get(allocation) ?? 0) + 1);
     return true;
   });
+  return { calls: kept, found: calls.length - kept.length };
 }

@@ -1,11 +1,12 @@
-// Matrix products by a parameter's 16-bit copy, where the device has a faster kernel for one whose rows are permuted: they take such a
-// copy, and the optimizer's step, where the function has it, writes it beside the other one.
+// Some devices multiply faster by weights whose rows are permuted. This pass has products read a permuted 16-bit copy of a parameter; the
+// optimizer's step, if the function has it, writes that copy beside the ordinary one.
 
 import { kernelCalls } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('./calls.mjs').HalfCopy} HalfCopy */
+/** @typedef {import('../../../kernels/matmul.mjs').PermutedQuestion} PermutedQuestion */
 
 /** Elements that are permuted among themselves. */
 const BLOCK = 32;
@@ -15,10 +16,11 @@ const KERNELS = { linear: 'matmul', matmul: 'matmul', linearGlu: 'matmulGlu', ma
 
 /**
  * What `takesPermuted` is asked about the arguments of a kernel.
- * @param {string} kernel @param {any} args
+ * @param {string} kernel @param {import('./calls.mjs').KernelArgs} args
+ * @returns {PermutedQuestion}
  */
 function questionOf(kernel, args) {
-  if (kernel === 'matmul') return args;
+  if (kernel === 'matmul') return /** @type {PermutedQuestion} */ (args);
   const { a, b, gateUp, y, dGateUp, dy, m, columns, k, type, precision, activation = 'silu' } = args;
   const product = { a, b, m, k, aType: type, bType: type, cType: type, precision };
   const wide = 2 * columns;
@@ -46,7 +48,7 @@ function takesPermuted(call, { kernels }) {
 
 /**
  * @param {Call[]} calls changed @param {Context} context
- * @returns {number} how many products take a permuted copy now
+ * @returns {import('./calls.mjs').Passed} and how many products take a permuted copy now
  */
 export function shuffle(calls, context) {
   const { halves, keep } = context;
@@ -76,5 +78,5 @@ export function shuffle(calls, context) {
       call.bytes = (call.bytes ?? 0) + 2 * natural.layout.size;
     }
   }
-  return products;
+  return { calls, found: products };
 }

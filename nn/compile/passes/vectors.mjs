@@ -1,14 +1,15 @@
-// Products of a matrix and a vector as sums of its rows or columns: elements that are multiplied and summed become one generated kernel
-// with what is before and behind them, where a product is a kernel by itself, most of whose tile is empty.
+// Replaces a product of a matrix and a vector by a multiplication and a sum. These fuse with their neighbours into one generated kernel; a
+// product would be a kernel by itself, most of whose tile is empty.
 
 import { denseLayout, layoutOf } from '../../core/layout.mjs';
 import { operations } from '../../ops/registry.mjs';
+import { callInPlaceOf } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('./calls.mjs').Value} Value */
 
-/** Elements that are summed: more are for several workgroups, to which products give them. */
+/** The longest sum that is replaced. A product splits longer ones over several workgroups, which a sum does not. */
 const MAX_SUM = 1 << 15;
 
 /**
@@ -40,7 +41,7 @@ function vectorProduct({ op, inputs: [a, b, bias], outputs: [y] }) {
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {{ calls: Call[], replaced: number }}
+ * @returns {import('./calls.mjs').Passed} and how many products were replaced
  */
 export function vectors(calls, { allocate }) {
   let replaced = 0;
@@ -50,17 +51,9 @@ export function vectors(calls, { allocate }) {
     replaced++;
     const { matrix, vector, dim, bias } = product;
     const [y] = call.outputs;
-    /** @param {string} name @param {any} attributes @param {Value[]} inputs @param {Value} output @returns {Call} */
-    const made = (name, attributes, inputs, output) => ({
-      op: operations.get(name),
-      attributes,
-      inputs,
-      outputs: [output],
-      template: undefined,
-      allocations: [],
-      origin: call.origin,
-      region: call.region,
-    });
+    /** @param {string} name @param {Call['attributes']} attributes @param {Value[]} inputs @param {Value} output @returns {Call} */
+    const made = (name, attributes, inputs, output) =>
+      callInPlaceOf(call, { op: operations.get(name), attributes, inputs, outputs: [output] });
     const temporary = (/** @type {readonly number[]} */ shape) => {
       const layout = denseLayout(shape, 'f32');
       return { allocation: allocate(4 * layout.size), layout };
@@ -70,5 +63,5 @@ export function vectors(calls, { allocate }) {
     const calls = [made('mul', {}, [matrix, vector], terms), made('sum', { dims: [dim], alpha: 1 }, [terms], sums)];
     return bias ? [...calls, made('add', {}, [sums, bias], y)] : calls;
   });
-  return { calls: result, replaced };
+  return { calls: result, found: replaced };
 }

@@ -1,9 +1,9 @@
-// The arithmetic of products of f32 matrices.
+// The setting of how products of f32 matrices are computed, which compiled functions track.
 
-import { ArgumentError, shown } from '../core/errors.mjs';
-import { track } from '../core/guards.mjs';
-import { NO_ATTRIBUTES } from '../core/keys.mjs';
-import { runtime } from '../core/runtime.mjs';
+import { ArgumentError, shown } from './errors.mjs';
+import { track } from './guards.mjs';
+import { NO_ATTRIBUTES } from './keys.mjs';
+import { runtime } from './runtime.mjs';
 
 /** @typedef {'highest' | 'high'} MatmulPrecision */
 
@@ -20,7 +20,7 @@ const setting = {
 
 const HIGH = Object.freeze({ precision: 'bf16x3' });
 
-/** Attributes of a product of matrices of a type. @param {import('../core/layout.mjs').DType} dtype */
+/** Attributes of a product of matrices of a type. @param {import('./layout.mjs').DType} dtype */
 export const productAttributes = (dtype) => (dtype === 'f32' && setting.matmul === 'high' ? HIGH : NO_ATTRIBUTES);
 
 /**
