@@ -6,28 +6,19 @@ use std::fmt;
 /// Bytes of a call as the ranks exchange it.
 pub(crate) const BYTES: usize = 32;
 
-/// A collective of all ranks, in place on one range of memory unless it has an input of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// Every rank gets the sum of all ranks' `elements` floats.
-    Sum { elements: u64 },
-    /// Of `shard` floats for each rank, a rank gets the sums of its own ones, at the start of the memory.
-    SumOfShard { shard: u64 },
-    /// Every rank gets the `bytes` bytes of each rank, in the order of ranks; its own are in their place already.
-    Gather { bytes: u64 },
-    /// Of two halves with `bytes` bytes for each rank, the first is sent, and the second gets those of each rank, in their order.
-    Exchange { bytes: u64 },
-    /// Every rank gets the `bytes` bytes of `root`.
-    Broadcast { bytes: u64, root: u32 },
-}
-
+/// A collective of all ranks, in place on one range of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// Every rank gets the sum of all ranks' elements.
     AllReduce,
+    /// Each rank gets the sum of its own shard alone.
     ReduceScatter,
+    /// Every rank gets every rank's shard, in rank order; its own is in its place already.
     AllGather,
+    /// Every rank gets the elements of the root.
     Broadcast,
-    /// The first half of the elements is sent, a shard to each rank, and the second half gets a shard from each.
+    /// Sends the first half of the elements, a shard to each rank; the second half receives a shard from each, in rank
+    /// order.
     AllToAll,
     /// All ranks leave the group.
     Leave,
@@ -167,33 +158,14 @@ impl Call {
         })
     }
 
-    /// The operation on memory that holds what [`Self::staged`] says, of a group of `size` ranks.
-    pub fn operation(&self, size: u32) -> Operation {
-        let size = u64::from(size);
-        match self.kind {
-            Kind::AllReduce => Operation::Sum {
-                elements: self.elements,
-            },
-            Kind::ReduceScatter => Operation::SumOfShard {
-                shard: self.elements / size,
-            },
-            Kind::AllGather => Operation::Gather {
-                bytes: self.bytes() / size,
-            },
-            Kind::Broadcast => Operation::Broadcast {
-                bytes: self.bytes(),
-                root: self.root,
-            },
-            Kind::AllToAll => Operation::Exchange {
-                bytes: self.bytes() / (2 * size),
-            },
-            Kind::Leave => Operation::Sum { elements: 0 },
-        }
-    }
-
     /// Bytes of the whole range.
     pub fn bytes(&self) -> u64 {
         self.elements * self.element.bytes()
+    }
+
+    /// Bytes of each of its equal parts ([`Kind::parts`]) in a group of `size` ranks.
+    pub fn part_bytes(&self, size: u32) -> u64 {
+        self.bytes() / self.kind.parts(size)
     }
 
     /// What no group of `size` ranks can do of it, if so: the argument, the problem, its value.
@@ -443,7 +415,7 @@ mod tests {
         });
         assert_eq!(exchange.staged(1, 3), [sent, received]);
         assert_eq!(exchange.staged_in_place(1, 3), [sent, received]);
-        assert_eq!(exchange.operation(3), Operation::Exchange { bytes: 8 });
+        assert_eq!(exchange.part_bytes(3), 8);
         assert_eq!(call(Kind::Broadcast, 12).staged(1, 3), [whole, none]);
         assert_eq!(call(Kind::Broadcast, 12).staged(0, 3), [none, whole]);
     }

@@ -5,7 +5,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::call::{BYTES, Call, Operation, mismatch};
+use crate::call::{BYTES, Call, Element, Kind, mismatch};
 use crate::failure::{Cause, Failure};
 use crate::mpi::library::{Missing, find};
 use crate::mpi::world::World;
@@ -137,11 +137,8 @@ impl Member {
         };
         let mut bytes = text.into_bytes();
         bytes.resize(MAX_TEXT, 0);
-        let operation = Operation::Broadcast {
-            bytes: MAX_TEXT as u64,
-            root: 0,
-        };
-        match member.collective(operation, bytes, true, "the start", stop)? {
+        let call = exchange_of(Kind::Broadcast, MAX_TEXT);
+        match member.collective(&call, bytes, true, "the start", stop)? {
             Ended::Done(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 Ok(Some((member, text.trim_end_matches('\0').to_owned())))
@@ -160,8 +157,7 @@ impl Member {
         if !self.agree(call, stop)? {
             return Ok(Ended::Stopped);
         }
-        let operation = call.operation(self.size);
-        self.collective(operation, memory, false, &of(call), stop)
+        self.collective(call, memory, false, &of(call), stop)
     }
 
     /// Leaves together with all other ranks; false if `stop` said so.
@@ -179,10 +175,8 @@ impl Member {
         let mut bytes = vec![0; BYTES * self.size as usize];
         let own = self.rank as usize * BYTES;
         bytes[own..own + BYTES].copy_from_slice(&call.to_bytes());
-        let operation = Operation::Gather {
-            bytes: BYTES as u64,
-        };
-        let Ended::Done(bytes) = self.collective(operation, bytes, true, &of(call), stop)? else {
+        let all = exchange_of(Kind::AllGather, bytes.len());
+        let Ended::Done(bytes) = self.collective(&all, bytes, true, &of(call), stop)? else {
             return Ok(false);
         };
         let (calls, _) = bytes.as_chunks::<BYTES>();
@@ -196,15 +190,15 @@ impl Member {
     /// `patient`: the others may be long in coming. Without it they are there, and a pause would only slow it down.
     fn collective<M: Memory>(
         &mut self,
-        operation: Operation,
+        call: &Call,
         mut memory: M,
         patient: bool,
         name: &str,
         stop: &dyn Fn() -> bool,
     ) -> Result<Ended<M>, Failure> {
         let (input, data) = (memory.input(), memory.data());
-        // SAFETY: the memory's promise. Below it is kept until the operation has ended, or leaked.
-        let mut ended = unsafe { self.world.begin(operation, input, data) }.map(|()| false);
+        // SAFETY: the memory's promise. Below it is kept until the collective has ended, or leaked.
+        let mut ended = unsafe { self.world.begin(call, input, data) }.map(|()| false);
         let begun = Instant::now();
         loop {
             let failure = match ended {
@@ -231,6 +225,17 @@ impl Member {
             std::mem::forget(memory);
             return failure.map_or(Ok(Ended::Stopped), Err);
         }
+    }
+}
+
+/// A collective on bytes that the ranks hold among themselves: no caller asked for it, so it has no number.
+fn exchange_of(kind: Kind, bytes: usize) -> Call {
+    Call {
+        kind,
+        element: Element::U8,
+        elements: bytes as u64,
+        root: 0,
+        number: 0,
     }
 }
 
