@@ -1,4 +1,4 @@
-//! A started MPI: all of its ranks, and collectives that are begun and then asked after.
+//! MPI after its start: the ranks, and collectives that are begun and then polled.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -10,7 +10,7 @@ use crate::call::{Call, Kind};
 /// Elements that one call can name.
 const MAX_COUNT: u64 = c_int::MAX as u64;
 
-/// A started MPI. Of the thread that started it.
+/// MPI after its start. Only the thread that started it may use it.
 pub struct World {
     calls: Box<dyn Calls>,
     pub rank: u32,
@@ -325,8 +325,8 @@ impl World {
         Ok(Self { calls, rank, size })
     }
 
-    /// Begins a collective. [`Self::test`] says when it has ended; until then no other may be begun. `input`: where
-    /// a sum by shards finds its elements, if not at `data`.
+    /// Begins a collective. [`Self::test`] says when it has ended; until then no other may be begun. `input`: the elements of a
+    /// reduce-scatter, if they are not at `data`.
     ///
     /// # Safety
     /// `data` is valid for reads and writes of what the call stages, until `test` has said that it ended, or
