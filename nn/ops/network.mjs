@@ -4,7 +4,7 @@ import { STATE } from '../../kernels/index.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { denseLayout } from '../core/layout.mjs';
 import { flatCount, floatType } from './pointwise.mjs';
-import { at, generate, rowsOf } from './reference.mjs';
+import { at, gelu, generate, rowsOf, sigmoid } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
@@ -187,10 +187,10 @@ export const layerNorm = normalization('layerNorm');
 export const GATES = {
   identity: (x) => x,
   relu: (x) => Math.max(x, 0),
-  silu: (x) => x / (1 + Math.exp(-x)),
-  gelu: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+  silu: (x) => x * sigmoid(x),
+  gelu,
   tanh: Math.tanh,
-  sigmoid: (x) => 1 / (1 + Math.exp(-x)),
+  sigmoid,
 };
 
 const gluBackward = defineOp({

@@ -1,10 +1,11 @@
 // Recurrent layers as one operation: all steps of a sequence, two dispatches each.
 
+import { sigmoid } from '../../kernels/formulas.mjs';
 import { map } from '../core/codegen.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { denseLayout, layoutOf } from '../core/layout.mjs';
 import { sum } from './reduce.mjs';
-import { at, generate } from './reference.mjs';
+import { at, generate, sigmoid as logistic } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
@@ -26,8 +27,6 @@ function step(k, inputs, outputs, body) {
   return dispatch;
 }
 
-/** 1 / (1 + exp(-x)). @param {Program} p @param {Value} x */
-const sigmoid = (p, x) => p.append('div', p.constant(1), p.append('add', p.constant(1), p.append('exp', p.append('neg', x))));
 /** x (1 - x). @param {Program} p @param {Value} x */
 const slope = (p, x) => p.append('mul', x, p.append('sub', p.constant(1), x));
 
@@ -184,7 +183,6 @@ export const gru = defineOp({
     const [batch, steps, all] = gates.shape;
     const hidden = all / 3;
     const result = generate([steps + 1, batch, hidden], ([t, b, c]) => (t === 0 ? at(state, [b, c]) : 0));
-    const logistic = (/** @type {number} */ v) => 1 / (1 + Math.exp(-v));
     for (let t = 0; t < steps; t++) {
       for (let b = 0; b < batch; b++) {
         const before = result.data.slice((t * batch + b) * hidden, (t * batch + b + 1) * hidden);
@@ -339,7 +337,6 @@ export const lstm = defineOp({
     const count = batch * hidden;
     const cells = (steps + 1) * count;
     const result = generate([2, steps + 1, batch, hidden], ([which, t, b, c]) => (t === 0 ? at(which === 0 ? state : cell, [b, c]) : 0));
-    const logistic = (/** @type {number} */ v) => 1 / (1 + Math.exp(-v));
     for (let t = 0; t < steps; t++) {
       for (let b = 0; b < batch; b++) {
         const before = result.data.slice(t * count + b * hidden, t * count + (b + 1) * hidden);
