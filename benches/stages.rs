@@ -6,7 +6,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use helios_vk::record::commands::{Command, Commands};
-use plan::decode::{Batch, BindingLimits, PipelineShape, Tables, decode_packed, decode_words};
+use plan::decode::{Batch, Lookups, PipelineShape, Tables, decode_packed, decode_words};
 use plan::hazard::{Access, Marks, Stage, Stages, Tracker};
 use std::hint::black_box;
 
@@ -45,46 +45,20 @@ fn parts(handle: i32) -> (usize, u32) {
     )
 }
 
-impl Tables for Handles {
-    #[inline]
-    fn pipeline(&self, handle: i32) -> Option<PipelineShape> {
-        let (slot, generation) = parts(handle);
-        let (live, shape) = self.pipelines.get(slot)?;
-        (*live == generation).then_some(*shape)
-    }
-
-    #[inline]
-    fn buffer(&self, handle: i32) -> Option<u32> {
-        let (slot, generation) = parts(handle);
-        (self.buffers.get(slot)?.generation == generation).then_some(slot as u32)
-    }
-
-    #[inline]
-    fn max_groups(&self) -> [u32; 3] {
-        [i32::MAX as u32, 65_535, 65_535]
-    }
-
-    fn oversized(&self) -> bool {
-        false
-    }
-
-    fn binding_limits(&self) -> BindingLimits {
-        BindingLimits {
-            largest: u64::from(u32::MAX),
-            alignment: 256,
+impl Handles {
+    fn tables(&self) -> impl Tables {
+        Lookups {
+            pipeline: |handle| {
+                let (slot, generation) = parts(handle);
+                let (live, shape) = self.pipelines.get(slot)?;
+                (*live == generation).then_some(*shape)
+            },
+            buffer: |handle| {
+                let (slot, generation) = parts(handle);
+                (self.buffers.get(slot)?.generation == generation).then_some(slot as u32)
+            },
+            max_groups: [i32::MAX as u32, 65_535, 65_535],
         }
-    }
-
-    fn buffer_bytes(&self, _: u32) -> u64 {
-        1 << 20
-    }
-
-    fn buffer_name(&self, _: u32) -> Option<String> {
-        None
-    }
-
-    fn used_bindings(&self, _: u32) -> u32 {
-        u32::MAX
     }
 }
 
@@ -149,21 +123,22 @@ fn word_list() -> Vec<u8> {
 
 fn decode(criterion: &mut Criterion) {
     let handles = handles();
+    let tables = handles.tables();
     let mut batch = Batch::default();
     let mut group = criterion.benchmark_group("decode, 4 buffers and 16 push bytes");
     group.throughput(Throughput::Elements(RECORDS as u64));
     let list = packed_list();
     group.bench_function("packed", |bencher| {
-        bencher.iter(|| decode_packed(black_box(&list), RECORDS, &handles, &mut batch));
+        bencher.iter(|| decode_packed(black_box(&list), RECORDS, &tables, &mut batch));
     });
     // One byte off: lists come at any alignment.
     let shifted = [&[0], list.as_slice()].concat();
     group.bench_function("packed, unaligned", |bencher| {
-        bencher.iter(|| decode_packed(black_box(&shifted[1..]), RECORDS, &handles, &mut batch));
+        bencher.iter(|| decode_packed(black_box(&shifted[1..]), RECORDS, &tables, &mut batch));
     });
     let list = word_list();
     group.bench_function("words", |bencher| {
-        bencher.iter(|| decode_words(black_box(&list), &handles, &mut batch));
+        bencher.iter(|| decode_words(black_box(&list), &tables, &mut batch));
     });
     group.finish();
 }
@@ -195,7 +170,7 @@ fn plan(batch: &Batch, writes: u32, tracker: &mut Tracker, buffers: &mut [Slot])
 fn hazards(criterion: &mut Criterion) {
     let handles = handles();
     let mut batch = Batch::default();
-    decode_packed(&packed_list(), RECORDS, &handles, &mut batch).expect("a good list");
+    decode_packed(&packed_list(), RECORDS, &handles.tables(), &mut batch).expect("a good list");
     let mut group = criterion.benchmark_group("hazards, 4 bindings");
     group.throughput(Throughput::Elements((RECORDS * BINDINGS) as u64));
     for (name, writes) in [("reads only", 0), ("two of four written", 0b1100)] {
@@ -222,7 +197,7 @@ fn commands(criterion: &mut Criterion) {
     let handles = handles();
     let mut batch = Batch::default();
     let list = packed_list();
-    decode_packed(&list, RECORDS, &handles, &mut batch).expect("a good list");
+    decode_packed(&list, RECORDS, &handles.tables(), &mut batch).expect("a good list");
     let mut group = criterion.benchmark_group("commands, 4 buffers and 16 push bytes");
     group.throughput(Throughput::Elements(RECORDS as u64));
     let mut commands = Commands::default();

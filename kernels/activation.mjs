@@ -1,7 +1,9 @@
-// Activations and gated linear units, forward and backward.
+// Activations and gated linear units, forward and backward, by generated kernels.
 
-import { accessWidth, ceilDiv, choice, integer, pushConstants, tensor } from './base.mjs';
+import { accessWidth, choice, integer, tensor } from './base.mjs';
 import { rowsOf } from './bounds.mjs';
+import { ACTIVATIONS, activate, activateGradient } from './formulas.mjs';
+import { flat, vectorWidth } from './program.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -10,12 +12,7 @@ import { rowsOf } from './bounds.mjs';
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./bounds.mjs').Extent} Extent */
 
-/**
- * `silu` is x · sigmoid(x) (Elfwing et al. 2018), `gelu` the tanh form (Hendrycks & Gimpel 2016).
- * @typedef {'identity' | 'relu' | 'silu' | 'gelu' | 'tanh' | 'sigmoid'} Activation
- */
-
-const ACTIVATIONS = /** @type {const} */ (['identity', 'relu', 'silu', 'gelu', 'tanh', 'sigmoid']);
+/** @typedef {import('./formulas.mjs').Activation} Activation */
 
 /**
  * The two inputs of a gated unit: either `gateUp`, rows of [gate, up] of 2 · columns, or `gate` and `up` by themselves.
@@ -55,14 +52,15 @@ const ACTIVATIONS = /** @type {const} */ (['identity', 'relu', 'silu', 'gelu', '
 /** @param {KernelContext} context */
 export function activationKernels(context) {
   /** @param {string} kernel @param {ActivationArgs} args @param {boolean} backward @returns {Dispatch} */
-  function activation(kernel, args, backward) {
+  function elements(kernel, args, backward) {
     const { type = 'f32' } = args;
-    const kind = choice(kernel, 'activation', args.activation, ACTIVATIONS);
+    const { activation } = args;
+    choice(kernel, 'activation', activation, ACTIVATIONS);
     const count = integer(kernel, 'count', args.count);
     const x = tensor(kernel, 'x', args.x);
     const y = backward ? tensor(kernel, 'dx', args.dx) : tensor(kernel, 'y', args.y);
     const dy = backward ? tensor(kernel, 'dy', args.dy) : { buffer: 0, offset: 0 };
-    const { width, suffix } = accessWidth(kernel, [type], {
+    const { width } = accessWidth(kernel, [type], {
       count,
       'x.offset': x.offset,
       [backward ? 'dx.offset' : 'y.offset']: y.offset,
@@ -79,13 +77,17 @@ export function activationKernels(context) {
       [],
       [[backward ? 'dx' : 'y', y, count, type]],
     );
-    const threads = context.flatThreads;
-    return context.dispatch(`activation_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
-      buffers: backward ? [x.buffer, y.buffer, dy.buffer] : [x.buffer, y.buffer],
-      writes: 0b10,
-      groups: context.strideGroups(ceilDiv(count / width, 2), threads),
-      specialization: [threads, kind],
-      push: pushConstants([count / width, x.offset / width, y.offset / width, dy.offset / width]),
+    return flat(context, {
+      name: `activation_${backward ? 'backward' : 'forward'}_${activation}_${type}`,
+      width: vectorWidth(width, x.offset, y.offset, dy.offset),
+      count,
+      inputs: backward ? [x, dy] : [x],
+      outputs: [y],
+      push: backward ? [x.offset, dy.offset, y.offset] : [x.offset, y.offset],
+      write: (p) => {
+        const x = p.input(type);
+        p.output(type, backward ? activateGradient(p, activation, x, p.input(type)) : activate[activation](p, x));
+      },
     });
   }
 
@@ -108,14 +110,15 @@ export function activationKernels(context) {
   /** @param {string} kernel @param {GluArgs} args @param {boolean} backward @returns {Dispatch} */
   function glu(kernel, args, backward) {
     const { type = 'f32' } = args;
-    const kind = choice(kernel, 'activation', args.activation ?? 'silu', ACTIVATIONS);
+    const { activation = 'silu' } = args;
+    choice(kernel, 'activation', activation, ACTIVATIONS);
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
     integer(kernel, 'rows * 2 * columns', rows * 2 * columns);
     const input = halves(kernel, ['gateUp', 'gate', 'up'], args, columns);
     const y = backward ? tensor(kernel, 'dy', args.dy) : tensor(kernel, 'y', args.y);
     const output = backward ? halves(kernel, ['dGateUp', 'dGate', 'dUp'], args, columns) : input;
-    const { width, suffix } = accessWidth(kernel, [type], {
+    const { width } = accessWidth(kernel, [type], {
       columns,
       'gate.offset': input.a.offset,
       'up.offset': input.b.offset,
@@ -136,26 +139,37 @@ export function activationKernels(context) {
         context.checker.check(kernel, inputs, [], [other]);
       }
     }
-    const vectors = columns / width;
-    const threads = context.flatThreads;
-    return context.dispatch(`glu_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
-      buffers: backward
-        ? [input.a.buffer, input.b.buffer, y.buffer, output.a.buffer, output.b.buffer]
-        : [input.a.buffer, input.b.buffer, y.buffer],
-      writes: backward ? 0b11000 : 0b100,
-      groups: context.strideGroups(rows * vectors, threads),
-      specialization: [threads, kind],
-      push: pushConstants([
-        rows,
-        vectors,
-        input.stride / width,
-        input.a.offset / width,
-        input.b.offset / width,
-        y.offset / width,
-        output.stride / width,
-        output.a.offset / width,
-        output.b.offset / width,
-      ]),
+    // Rows with a gap between them are found by a division; without any they are one.
+    const lines = input.stride !== columns || output.stride !== columns;
+    /** @param {number} stride */
+    const access = (stride) => (stride === columns ? 'dense' : 'lines');
+    const push = lines ? [rows, columns] : [];
+    /** @param {{ a: { offset: number }, b: { offset: number }, stride: number }} halves */
+    const place = ({ a, b, stride }) => {
+      if (stride === columns) push.push(a.offset, b.offset);
+      else push.push(a.offset, stride, 1, b.offset, stride, 1);
+    };
+    place(input);
+    push.push(y.offset);
+    if (backward) place(output);
+    let name = `glu_${backward ? 'backward' : 'forward'}_${activation}_${type}`;
+    if (input.stride !== columns) name += '_lines';
+    if (output.stride !== columns) name += '_to_lines';
+    return flat(context, {
+      name,
+      width: lines ? width : vectorWidth(width, input.a.offset, input.b.offset, y.offset, output.a.offset, output.b.offset),
+      count: rows * columns,
+      rank: lines ? 2 : 0,
+      inputs: backward ? [input.a, input.b, y] : [input.a, input.b],
+      outputs: backward ? [output.a, output.b] : [y],
+      push,
+      write: (p) => {
+        const [gate, up] = [p.input(type, access(input.stride)), p.input(type, access(input.stride))];
+        if (!backward) return p.output(type, p.append('mul', activate[activation](p, gate), up));
+        const dy = p.input(type);
+        p.output(type, activateGradient(p, activation, gate, p.append('mul', dy, up)), access(output.stride));
+        p.output(type, p.append('mul', dy, activate[activation](p, gate)), access(output.stride));
+      },
     });
   }
 
@@ -170,7 +184,7 @@ export function activationKernels(context) {
      * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch}
      */
-    activationForward: (args) => activation('activationForward', args, false),
+    activationForward: (args) => elements('activationForward', args, false),
     /**
      * dx = dy · f'(x), from the forward pass's input; dx may be x or dy. ReLU's is dy where x > 0, else 0, of a NaN too.
      * @param {object} args
@@ -182,7 +196,7 @@ export function activationKernels(context) {
      * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch}
      */
-    activationBackward: (args) => activation('activationBackward', args, true),
+    activationBackward: (args) => elements('activationBackward', args, true),
     /**
      * y = f(gate) · up (Shazeer 2020): SwiGLU unless `activation` says otherwise.
      * @param {GluForward} args

@@ -259,6 +259,8 @@ export class KernelContext {
     this.shaders = new Map();
     /** @type {Map<string, PipelineHandle>} */
     this.pipelines = new Map();
+    /** Pipelines of generated kernels. @type {Map<string, PipelineHandle>} */
+    this.programs = new Map();
     /** @type {Map<string, { buffer: BufferHandle, bytes: number }>} */
     this.workspaces = new Map();
     /** Every workspace that was ever made: earlier dispatches may name a smaller one. @type {BufferHandle[]} */
@@ -304,6 +306,11 @@ export class KernelContext {
     const { nanPreserveF32, denormPreserveF32, denormFlushF32 } = this.info;
     const denormals = denormPreserveF32 ? 2 : denormFlushF32 ? 4 : 0;
     return (nanPreserveF32 ? 1 : 0) | denormals | (nanPreserveF32 && !this.isCpu ? 0 : 8);
+  }
+
+  /** Whether generated kernels of the flat template may take two vectors at a time: what a GPU's memory wants. */
+  get flatPairs() {
+    return !this.isCpu;
   }
 
   /** Most bytes of a buffer that one binding can be. */
@@ -508,6 +515,23 @@ export class KernelContext {
       if (options.fullSubgroups !== undefined) native.fullSubgroups = options.fullSubgroups;
       handle = this.vk.createPipeline(spirv, bindings, pushBytes, native);
       this.pipelines.set(key, handle);
+    }
+    return handle;
+  }
+
+  /**
+   * The pipeline of a generated kernel, made at first use.
+   * @param {string} key names the program among all of this context
+   * @param {string} name of the pipeline, for profiles
+   * @param {() => Uint32Array} write gives the words of the program
+   * @returns {PipelineHandle}
+   */
+  generated(key, name, write) {
+    let handle = this.programs.get(key);
+    if (handle === undefined) {
+      const { spirv, bindings, pushBytes } = this.vk.buildKernel(write());
+      handle = this.vk.createPipeline(spirv, bindings, pushBytes, { name });
+      this.programs.set(key, handle);
     }
     return handle;
   }

@@ -1,7 +1,9 @@
-// Element by element: fills, casts, arithmetic, dropout, and transposes.
+// Element by element: fills, casts and arithmetic, by generated kernels; dropout, which draws by Philox, and transposes, which go through
+// shared memory, by shaders: programs have neither.
 
 import { accessWidth, bytesOf, ceilDiv, choice, finite, floatBits, integer, part, pushConstants, tensor } from './base.mjs';
 import { bf16Bits, f16Bits } from './half.mjs';
+import { flat, vectorWidth } from './program.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -15,22 +17,35 @@ import { bf16Bits, f16Bits } from './half.mjs';
 const UNARY = /** @type {const} */ (['identity', 'exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'abs', 'square', 'sign']);
 const BINARY = /** @type {const} */ (['add', 'mul', 'div', 'max', 'min']);
 
+/** @typedef {import('./program.mjs').Program} Program */
+/** @typedef {import('./program.mjs').Value} Value */
+
+/** Those of UNARY that are no operation of programs by themselves. @type {Partial<Record<UnaryOp, (p: Program, x: Value) => Value>>} */
+const COMPOSED = {
+  identity: (_, x) => x,
+  reciprocal: (p, x) => p.append('div', p.constant(1), x),
+  square: (p, x) => p.append('mul', x, x),
+};
+
+/**
+ * The program of a binary operation: of `add` with two scalars.
+ * @param {Program} p @param {BinaryOp} op @param {DType} type
+ * @param {[a: import('./program.mjs').Access, b: import('./program.mjs').Access, y: import('./program.mjs').Access]} access
+ */
+function writeBinary(p, op, type, [ofA, ofB, ofY]) {
+  const a = p.input(type, ofA);
+  const b = p.input(type, ofB);
+  if (op === 'add') {
+    const alpha = p.scalar('f32');
+    const beta = p.scalar('f32');
+    p.output(type, p.append('add', p.append('mul', alpha, a), p.append('mul', beta, b)), ofY);
+  } else {
+    p.output(type, p.append(op, a, b), ofY);
+  }
+}
+
 /** @param {KernelContext} context */
 export function elementwiseKernels(context) {
-  /**
-   * A dispatch that strides over `items`.
-   * @param {string} name @param {Binding[]} buffers @param {number} writes @param {number} items
-   * @param {number[]} constants @param {Uint8Array} push
-   */
-  const flat = (name, buffers, writes, items, constants, push) =>
-    context.dispatch(name, {
-      buffers,
-      writes,
-      groups: context.strideGroups(items, context.flatThreads),
-      specialization: [context.flatThreads, ...constants],
-      push,
-    });
-
   /**
    * Fills a tensor with one value.
    * @param {object} args
@@ -60,15 +75,20 @@ export function elementwiseKernels(context) {
     if (count % per || y.offset % per) throw new RangeError(`${kernel}: count and y.offset must be even for ${type}`);
     context.checker?.check(kernel, [], [['y', y, count, type]]);
     return context.inParts(kernel, count / per, [[{ ...y, offset: y.offset / per }, 4]], ([y], words) => {
-      const { width, suffix } = accessWidth(kernel, ['f32'], { count: words, 'y.offset': y.offset });
-      const push = pushConstants([words / width, y.offset / width, pattern]);
-      return flat(`fill${suffix}`, [y.buffer], 0b1, words / width, [], push);
+      return flat(context, {
+        name: 'fill',
+        width: vectorWidth(1, y.offset),
+        count: words,
+        inputs: [],
+        outputs: [y],
+        push: [y.offset, pattern],
+        write: (p) => p.output('u32', p.scalar('u32')),
+      });
     });
   }
 
   /**
-   * y = x in another storage type. bf16 rounds to nearest even; f16 rounds as the device packs halves (to nearest even
-   * on GPUs; a CPU driver may truncate).
+   * y = x in another storage type, to nearest even; to f16 as the device converts it, which is to nearest even on the GPUs at hand.
    * @param {object} args
    * @param {Tensor} args.x [count] of `from`
    * @param {Tensor} args.y out: [count] of `to`
@@ -95,9 +115,16 @@ export function elementwiseKernels(context) {
         [y, bytesOf(to)],
       ],
       ([x, y], count) => {
-        const { width, suffix } = accessWidth(kernel, [from, to], { count, 'x.offset': x.offset, 'y.offset': y.offset });
-        const push = pushConstants([count / width, x.offset / width, y.offset / width]);
-        return flat(`cast_${from}_${to}${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(count / width, 2), [], push);
+        const { width } = accessWidth(kernel, [from, to], { count, 'x.offset': x.offset, 'y.offset': y.offset });
+        return flat(context, {
+          name: `cast_${from}_${to}`,
+          width: vectorWidth(width, x.offset, y.offset),
+          count,
+          inputs: [x],
+          outputs: [y],
+          push: [x.offset, y.offset],
+          write: (p) => p.output(to, p.input(from)),
+        });
       },
     );
   }
@@ -131,9 +158,15 @@ export function elementwiseKernels(context) {
         [wide(y), 4],
       ],
       ([x, y], words) => {
-        const { width, suffix } = accessWidth(kernel, ['f32'], { words, from: x.offset, to: y.offset });
-        const push = pushConstants([words / width, x.offset / width, y.offset / width]);
-        return flat(`copy_words${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(words / width, 2), [], push);
+        return flat(context, {
+          name: 'copy_words',
+          width: vectorWidth(1, x.offset, y.offset),
+          count: words,
+          inputs: [x],
+          outputs: [y],
+          push: [x.offset, y.offset],
+          write: (p) => p.output('u32', p.input('u32')),
+        });
       },
     );
   }
@@ -153,7 +186,7 @@ export function elementwiseKernels(context) {
   function unary(args) {
     const kernel = 'unary';
     const { op = 'identity', alpha = 1, beta = 0, type = 'f32' } = args;
-    const code = choice(kernel, 'op', op, UNARY);
+    choice(kernel, 'op', op, UNARY);
     const count = integer(kernel, 'count', args.count);
     const x = tensor(kernel, 'x', args.x);
     const y = tensor(kernel, 'y', args.y);
@@ -168,17 +201,30 @@ export function elementwiseKernels(context) {
         [y, bytes],
       ],
       ([x, y], count) => {
-        const { width, suffix } = accessWidth(kernel, [type], { count, 'x.offset': x.offset, 'y.offset': y.offset });
-        const push = pushConstants([count / width, x.offset / width, y.offset / width], weights);
-        return flat(`unary_${type}${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(count / width, 2), [code], push);
+        const { width } = accessWidth(kernel, [type], { count, 'x.offset': x.offset, 'y.offset': y.offset });
+        return flat(context, {
+          name: `unary_${op}_${type}`,
+          width: vectorWidth(width, x.offset, y.offset),
+          count,
+          inputs: [x],
+          outputs: [y],
+          push: [x.offset, y.offset],
+          scalars: weights,
+          write: (p) => {
+            const x = p.input(type);
+            const [alpha, beta] = [p.scalar('f32'), p.scalar('f32')];
+            const value = COMPOSED[op]?.(p, x) ?? p.append(/** @type {Exclude<UnaryOp, 'identity' | 'reciprocal' | 'square'>} */ (op), x);
+            p.output(type, p.append('add', p.append('mul', alpha, value), beta));
+          },
+        });
       },
     );
   }
 
   /**
    * y[i] = op(a[i], b[i mod period]): a period of `count` for tensors of one shape, of the columns for a row that all
-   * rows share, of 1 for a scalar (f32 only: 16-bit types take an even period). A shorter period is within one binding. `add` is alpha · a + beta · b (so also
-   * sub and axpy), `max` and `min` propagate NaN. y may be a, or a b of its size.
+   * rows share, of 1 for a scalar (f32 only: 16-bit types take an even period). A shorter period is within one binding.
+   * `add` is alpha · a + beta · b (so also sub and axpy), `max` and `min` propagate NaN. y may be a, or a b of its size.
    * @param {object} args
    * @param {Tensor} args.a [count] of `type`
    * @param {Tensor} args.b [period] of `type`
@@ -194,7 +240,7 @@ export function elementwiseKernels(context) {
   function binary(args) {
     const kernel = 'binary';
     const { op = 'add', alpha = 1, beta = 1, type = 'f32' } = args;
-    const code = choice(kernel, 'op', op, BINARY);
+    choice(kernel, 'op', op, BINARY);
     const count = integer(kernel, 'count', args.count);
     const period = integer(kernel, 'period', args.period ?? count, 1, count);
     if (count % period) throw new RangeError(`${kernel}: period must divide count, got ${period} and ${count}`);
@@ -204,16 +250,27 @@ export function elementwiseKernels(context) {
     const weights = [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)];
     /** @param {{ buffer: Binding, offset: number }[]} tensors @param {number} count @param {number} period */
     const make = ([a, b, y], count, period) => {
-      const { width, suffix } = accessWidth(kernel, [type], {
+      const { width: narrow } = accessWidth(kernel, [type], {
         count,
         period,
         'a.offset': a.offset,
         'b.offset': b.offset,
         'y.offset': y.offset,
       });
-      const push = pushConstants([count / width, period / width, a.offset / width, b.offset / width, y.offset / width], weights);
-      const buffers = [a.buffer, b.buffer, y.buffer];
-      return flat(`binary_${type}${suffix}`, buffers, 0b100, ceilDiv(count / width, 2), [code], push);
+      const whole = period === count;
+      const width = whole ? vectorWidth(narrow, a.offset, b.offset, y.offset) : vectorWidth(narrow, a.offset, y.offset);
+      /** @type {import('./program.mjs').Access} */
+      const access = whole ? 'dense' : period === 1 ? 'scalar' : (b.offset | period) % width === 0 ? 'tiled' : 'period';
+      return flat(context, {
+        name: whole ? `binary_${op}_${type}` : `binary_${op}_${type}_${access}`,
+        width,
+        count,
+        inputs: [a, b],
+        outputs: [y],
+        push: whole || period === 1 ? [a.offset, b.offset, y.offset] : [a.offset, b.offset, period, y.offset],
+        scalars: op === 'add' ? weights : [],
+        write: (p) => writeBinary(p, op, type, ['dense', access, 'dense']),
+      });
     };
     const bytes = bytesOf(type);
     context.checker?.check(
@@ -261,7 +318,7 @@ export function elementwiseKernels(context) {
   function broadcast(args) {
     const kernel = 'broadcast';
     const { op = 'add', alpha = 1, beta = 1, shape } = args;
-    const code = choice(kernel, 'op', op, BINARY);
+    choice(kernel, 'op', op, BINARY);
     if (!Array.isArray(shape) || shape.length < 1 || shape.length > 4) {
       throw new RangeError(`${kernel}: shape must have one to four sizes`);
     }
@@ -304,11 +361,19 @@ export function elementwiseKernels(context) {
         [],
       );
     }
-    const push = pushConstants(
-      [...four('shape', shape, 1), ...aStrides, ...bStrides, ...yStrides, count, a.offset, b.offset, y.offset],
-      [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
-    );
-    return flat('binary_strided', [a.buffer, b.buffer, y.buffer], 0b100, count, [code], push);
+    const weights = [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)];
+    return flat(context, {
+      name: `broadcast_${op}`,
+      // Neighbours take neighbouring elements: what lies in a row is read as one.
+      width: 1,
+      count,
+      rank: 4,
+      inputs: [a, b],
+      outputs: [y],
+      push: [...four('shape', shape, 1), a.offset, ...aStrides, b.offset, ...bStrides, y.offset, ...yStrides],
+      scalars: op === 'add' ? weights : [],
+      write: (p) => writeBinary(p, op, 'f32', ['strided', 'strided', 'strided']),
+    });
   }
 
   /**
@@ -396,7 +461,14 @@ export function elementwiseKernels(context) {
       ],
       [1 / (1 - p)],
     );
-    return flat(`dropout_${type}${suffix}`, [x.buffer, y.buffer, random.buffer], 0b10, items, [], push);
+    const threads = context.flatThreads;
+    return context.dispatch(`dropout_${type}${suffix}`, {
+      buffers: [x.buffer, y.buffer, random.buffer],
+      writes: 0b10,
+      groups: context.strideGroups(items, threads),
+      specialization: [threads],
+      push,
+    });
   }
 
   return { fill, cast, copy, unary, binary, broadcast, transpose, dropout };

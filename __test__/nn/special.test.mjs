@@ -89,7 +89,7 @@ const ELEMENTWISE = {
 const NAMES = Object.keys(ELEMENTWISE);
 /**
  * Those whose gradients are rounded alike, too: sums over what was broadcast are added in another order where they are fused, and the
- * eager gradients of activations are a shader's (shaders/activation).
+ * eager gradients of activations are those of `helios-vk/kernels`, which leave more to the device (docs/design/codegen.md).
  */
 const EXACT_GRADIENTS = NAMES.filter((name) => !['byRow', 'byColumn', 'extreme', 'activation'].includes(name));
 

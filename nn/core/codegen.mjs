@@ -1,164 +1,24 @@
-// Programs of generated kernels, and their dispatches: what `buildKernel` of the addon takes
-// (docs/design/codegen.md says what each word is).
+// Dispatches of generated kernels over tensors of any layout: which program finds the elements, and with what push constants.
 
 import { MAX_CPU_ROUNDS } from '../../kernels/base.mjs';
+import { Program, VECTOR_ACCESS } from '../../kernels/program.mjs';
 import { broadcastLayout, collapse, sizeOf } from './layout.mjs';
 
-/** @typedef {import('./layout.mjs').DType} DType */
+export { OPERATIONS, Program, TYPES } from '../../kernels/program.mjs';
+
 /** @typedef {import('./layout.mjs').Layout} Layout */
 /** @typedef {import('../ops/registry.mjs').Operand} Operand */
 /** @typedef {import('../../kernels/base.mjs').KernelContext} Context */
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
-/** @typedef {number} Value the number of a value of a program */
-
-const MAGIC = 0x314b5648;
-
-/** Element types, by their numbers. @type {DType[]} */
-export const TYPES = ['f32', 'f16', 'bf16', 'i32', 'u32', 'bool'];
-
-/** How elements are spread over invocations, by their numbers: each by itself; a workgroup for each row; a few columns to each. */
-const TEMPLATES = { flat: 0, row: 1, column: 2 };
-/** @typedef {keyof typeof TEMPLATES} TemplateName */
-
-/** Ways to find an element, by their numbers. */
-const ACCESS = { dense: 0, scalar: 1, shifted: 2, period: 3, strided: 4, tiled: 5, ofRow: 6, ofColumn: 7 };
-/** @typedef {keyof typeof ACCESS} Access */
-/** Those of four elements at a time. @type {number[]} */
-const VECTOR_ACCESS = [ACCESS.dense, ACCESS.tiled, ACCESS.ofColumn];
-
-/** Operations, by their numbers. */
-export const OPERATIONS = /** @type {const} */ ([
-  ...['const', 'index', 'toF32', 'toI32', 'toU32', 'toBool', 'bits'],
-  ...['add', 'sub', 'mul', 'div', 'rem', 'min', 'max', 'neg', 'abs', 'sign'],
-  ...['sqrt', 'rsqrt', 'exp', 'log', 'exp2', 'log2', 'sin', 'cos', 'tan', 'tanh', 'erf', 'pow', 'floor', 'ceil', 'trunc', 'round'],
-  ...['eq', 'ne', 'lt', 'le', 'gt', 'ge', 'select'],
-  ...['and', 'or', 'xor', 'not', 'shl', 'shr', 'isNan'],
-  ...['reduceSum', 'reduceMax', 'reduceMin'],
-]);
-const NUMBER = new Map(OPERATIONS.map((name, i) => [/** @type {string} */ (name), i]));
-
-/** The bits of a constant. @param {number | boolean} value @param {DType} type */
-function bitsOf(value, type) {
-  if (type === 'f32') return new Uint32Array(Float32Array.of(Number(value)).buffer)[0];
-  return Number(value) >>> 0;
-}
-
-/** The words of a program, in the making: inputs and scalars first, then operations, then outputs. */
-export class Program {
-  /**
-   * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns; 1 for rows: each row has one
-   * @param {number} [rank] dimensions of strided operands @param {TemplateName} [template]
-   * @param {number} [controls] what the device is asked to keep of f32: bits of `floatControls`
-   */
-  constructor(lanes, rank = 0, template = 'flat', controls = 0) {
-    this.template = template;
-    this.controls = controls;
-    this.lanes = lanes;
-    this.rank = rank;
-    /** @type {number[]} */
-    this.inputs = [];
-    /** @type {number[]} */
-    this.scalars = [];
-    /** @type {number[]} */
-    this.instructions = [];
-    /** @type {number[]} */
-    this.outputs = [];
-    /** Values of equal instructions. @type {Map<string, Value>} */
-    this.known = new Map();
-  }
-
-  /** Values so far. */
-  get size() {
-    return this.inputs.length / 2 + this.scalars.length + this.instructions.length / 4;
-  }
-
-  /** @param {DType} type @param {Access} [access] @returns {Value} */
-  input(type, access = 'dense') {
-    this.inputs.push(TYPES.indexOf(type), ACCESS[access]);
-    return this.size - 1;
-  }
-
-  /** A push constant. @param {DType} type @returns {Value} */
-  scalar(type) {
-    this.scalars.push(TYPES.indexOf(type));
-    return this.size - 1;
-  }
-
-  /** @param {number | boolean} value @param {DType} [type] @returns {Value} */
-  constant(value, type = 'f32') {
-    return this.append('const', TYPES.indexOf(type), bitsOf(value, type));
-  }
-
-  /** Another operation. @param {(typeof OPERATIONS)[number]} name @param {...Value} args @returns {Value} */
-  append(name, ...args) {
-    const [a = 0, b = 0, c = 0] = args;
-    const key = `${name},${a},${b},${c}`;
-    let value = this.known.get(key);
-    if (value === undefined) {
-      this.instructions.push(/** @type {number} */ (NUMBER.get(name)), a, b, c);
-      value = this.size - 1;
-      this.known.set(key, value);
-    }
-    return value;
-  }
-
-  /** @param {DType} type @param {Value} value @param {Access} [access] */
-  output(type, value, access = 'dense') {
-    this.outputs.push(TYPES.indexOf(type), ACCESS[access], value);
-  }
-
-  /** Of each value, how many reductions it waits for, one behind the other. @returns {number[]} */
-  depths() {
-    /** @type {number[]} */
-    const depths = new Array(this.inputs.length / 2 + this.scalars.length).fill(0);
-    for (let i = 0; i < this.instructions.length; i += 4) {
-      const [op, ...args] = this.instructions.slice(i, i + 4);
-      const name = OPERATIONS[op];
-      // Some arguments are numbers of types, or bits. What an operation leaves out is 0, and value 0 waits for nothing.
-      const values = name === 'const' ? [] : name === 'bits' ? args.slice(0, 1) : args;
-      const before = values.map((value) => depths[value]);
-      depths.push(Math.max(0, ...before) + (name.startsWith('reduce') ? 1 : 0));
-    }
-    return depths;
-  }
-
-  /** @returns {Uint32Array} */
-  words() {
-    const { inputs, scalars, instructions, outputs } = this;
-    const counts = [inputs.length / 2, scalars.length, instructions.length / 4, outputs.length / 3];
-    return Uint32Array.from([
-      MAGIC,
-      TEMPLATES[this.template] | (this.controls << 8),
-      this.lanes,
-      this.rank,
-      ...counts,
-      ...inputs,
-      ...scalars,
-      ...instructions,
-      ...outputs,
-    ]);
-  }
-}
-
-/** Pipelines by device and words. @type {WeakMap<Context, Map<string, number>>} */
-const pipelines = new WeakMap();
+/** @typedef {import('../../kernels/program.mjs').Access} Access */
+/** @typedef {import('../../kernels/program.mjs').TemplateName} TemplateName */
+/** @typedef {import('../../kernels/program.mjs').Value} Value the number of a value of a program */
 
 /** The pipeline of a program. @param {Context} context @param {Program} program @returns {number} */
 function pipelineOf(context, program) {
-  let known = pipelines.get(context);
-  if (known === undefined) pipelines.set(context, (known = new Map()));
   const words = program.words();
-  const key = words.join();
-  let handle = known.get(key);
-  if (handle === undefined) {
-    const { spirv, bindings, pushBytes } = context.vk.buildKernel(words);
-    const names = program.instructions.filter((_, i) => i % 4 === 0).map((op) => OPERATIONS[op]);
-    handle = /** @type {number} */ (
-      context.vk.createPipeline(spirv, bindings, pushBytes, { name: `${program.template}(${names.join() || 'copy'})` })
-    );
-    known.set(key, handle);
-  }
-  return handle;
+  const name = `${program.template}(${program.operations.join() || 'copy'})`;
+  return context.generated(words.join(), name, () => words);
 }
 
 /**

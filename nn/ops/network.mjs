@@ -3,8 +3,8 @@
 import { STATE } from '../../kernels/index.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { denseLayout } from '../core/layout.mjs';
-import { flatCount, floatType, gelu, sigmoid } from './pointwise.mjs';
-import { at, generate, rowsOf } from './reference.mjs';
+import { flatCount, floatType } from './pointwise.mjs';
+import { at, gelu, generate, rowsOf, sigmoid } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
@@ -189,7 +189,7 @@ export const layerNorm = normalization('layerNorm');
 export const GATES = {
   identity: (x) => x,
   relu: (x) => Math.max(x, 0),
-  silu: (x) => x / (1 + Math.exp(-x)),
+  silu: (x) => x * sigmoid(x),
   gelu,
   tanh: Math.tanh,
   sigmoid,

@@ -1,9 +1,10 @@
 // Elementwise operations: one element of the result depends on one element of each operand.
 
+import { activate, activateGradient } from '../../kernels/formulas.mjs';
 import { map as mapped, writable } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
 import { broadcastShapes, denseLayout, isFloat } from '../core/layout.mjs';
-import { at, generate, map } from './reference.mjs';
+import { at, gelu, generate, map, sigmoid } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
@@ -41,11 +42,6 @@ export function erf(x) {
   for (let k = 60; k > 0; k--) fraction = k / 2 / (a + fraction);
   return Math.sign(x) * (1 - Math.exp(-a * a) / (Math.sqrt(Math.PI) * (a + fraction)));
 }
-
-/** tanh form of GELU (Hendrycks & Gimpel 2016). @param {number} x */
-export const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
-/** 1 / (1 + exp(-x)). @param {number} x */
-export const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 
 /**
  * @param {string} name @param {(x: number) => number} f
@@ -204,97 +200,31 @@ export const affine = defineOp({
   oracle: ([x], { alpha, beta }) => map(x, (v) => alpha * v + beta),
 });
 
-/**
- * @param {string} name @param {import('../../kernels/activation.mjs').Activation} activation @param {(x: number) => number} f
- * @param {(program: Program, x: Value) => Value} body
- * @param {(program: Program, x: Value, dy: Value) => Value} gradient as the kernel's own: shaders/include/activation.glsl
- */
-function activated(name, activation, f, body, gradient) {
+/** @param {import('../../kernels/formulas.mjs').Activation} name @param {(x: number) => number} f */
+function activated(name, f) {
   const backward = defineOp({
     name: `${name}Backward`,
     infer: ([x]) => [denseLayout(x.shape, x.dtype)],
-    body: (p, [x, dy]) => gradient(p, x, dy),
+    body: (p, [x, dy]) => activateGradient(p, name, x, dy),
     lower: (k, [x, dy], [dx]) => [
-      k.activationBackward({ x, dy, dx, count: flatCount(x.layout), activation, type: floatType(name, x.layout) }),
+      k.activationBackward({ x, dy, dx, count: flatCount(x.layout), activation: name, type: floatType(name, x.layout) }),
     ],
     oracle: ([x, dy]) => {
       const h = 1e-6;
       return { shape: x.shape, data: x.data.map((v, i) => (dy.data[i] * (f(v + h) - f(v - h))) / (2 * h)) };
     },
   });
-  return elementwise(name, body, f, {
+  return elementwise(name, activate[name], f, {
     saveInputs: first,
     vjp: (dy, { inputs: [x] }, F) => [F.call(backward, [x, dy])],
   });
 }
 
-/** dy · f'(x). @param {(program: Program, x: Value) => Value} derivative @returns {(program: Program, x: Value, dy: Value) => Value} */
-const times = (derivative) => (p, x, dy) => p.append('mul', dy, derivative(p, x));
-
-/** 1 / (1 + exp(-x)). @param {Program} p @param {Value} x */
-export const sigmoidProgram = (p, x) => {
-  const unit = p.constant(1);
-  return p.append('div', unit, p.append('add', unit, p.append('exp', p.append('neg', x))));
-};
-/** @param {Program} p @param {Value} x */
-const geluProgram = (p, x) => {
-  const cube = p.append('mul', p.append('mul', x, x), x);
-  const inner = p.append('add', x, p.append('mul', cube, p.constant(0.044715)));
-  const t = p.append('tanh', p.append('mul', inner, p.constant(Math.sqrt(2 / Math.PI))));
-  return p.append('mul', p.append('mul', x, p.constant(0.5)), p.append('add', t, p.constant(1)));
-};
-
-/** 1 - x. @param {Program} p @param {Value} x */
-const oneMinus = (p, x) => p.append('sub', p.constant(1), x);
-/** e / (1 + e)² of e = exp(-factor · |x|), which never overflows. @param {Program} p @param {Value} x @param {number} factor */
-const bell = (p, x, factor) => {
-  const e = p.append('exp', p.append('mul', p.append('abs', x), p.constant(-factor)));
-  const sum = p.append('add', e, p.constant(1));
-  return p.append('div', e, p.append('mul', sum, sum));
-};
-
-export const relu = activated(
-  'relu',
-  'relu',
-  (x) => Math.max(x, 0),
-  (p, x) => p.append('max', x, p.constant(0)),
-  // Not a product: 0 times an infinity is NaN.
-  (p, x, dy) => p.append('select', p.append('gt', x, p.constant(0)), dy, p.constant(0)),
-);
-export const silu = activated(
-  'silu',
-  'silu',
-  (x) => x * sigmoid(x),
-  (p, x) => p.append('mul', x, sigmoidProgram(p, x)),
-  times((p, x) => {
-    const s = sigmoidProgram(p, x);
-    return p.append('mul', s, p.append('add', p.constant(1), p.append('mul', x, oneMinus(p, s))));
-  }),
-);
-const geluSlope = (/** @type {Program} */ p, /** @type {Value} */ x) => {
-  // With s = sigmoid(u) of u = 2 √(2/π) (x + 0.044715 x³): s + x s (1 - s) u'.
-  const square = p.append('mul', x, x);
-  const cubic = p.append('mul', square, p.constant(0.044715));
-  const factor = p.constant(2 * Math.sqrt(2 / Math.PI));
-  const s = sigmoidProgram(p, p.append('mul', factor, p.append('mul', x, p.append('add', cubic, p.constant(1)))));
-  const slope = p.append('mul', factor, p.append('add', p.append('mul', cubic, p.constant(3)), p.constant(1)));
-  return p.append('add', s, p.append('mul', p.append('mul', x, p.append('mul', s, oneMinus(p, s))), slope));
-};
-export const geluOp = activated('gelu', 'gelu', gelu, geluProgram, times(geluSlope));
-export const tanh = activated(
-  'tanh',
-  'tanh',
-  Math.tanh,
-  one('tanh'),
-  times((p, x) => p.append('mul', bell(p, x, 2), p.constant(4))),
-);
-export const sigmoidOp = activated(
-  'sigmoid',
-  'sigmoid',
-  sigmoid,
-  sigmoidProgram,
-  times((p, x) => bell(p, x, 1)),
-);
+export const relu = activated('relu', (x) => Math.max(x, 0));
+export const silu = activated('silu', (x) => x * sigmoid(x));
+export const geluOp = activated('gelu', gelu);
+export const tanh = activated('tanh', Math.tanh);
+export const sigmoidOp = activated('sigmoid', sigmoid);
 
 /** @param {string} name @param {Layout[]} inputs */
 function inferBinary(name, [a, b]) {

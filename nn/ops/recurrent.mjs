@@ -1,11 +1,11 @@
 // Recurrent layers as one operation: all steps of a sequence, two dispatches each.
 
+import { sigmoid as sigmoidProgram } from '../../kernels/formulas.mjs';
 import { map } from '../core/codegen.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { denseLayout, layoutOf } from '../core/layout.mjs';
-import { sigmoid, sigmoidProgram } from './pointwise.mjs';
 import { sum } from './reduce.mjs';
-import { at, generate } from './reference.mjs';
+import { at, generate, sigmoid } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */

@@ -32,3 +32,8 @@ export function rowsOf(shape) {
   const columns = shape.at(-1) ?? 1;
   return [sizeOf(shape) / columns, columns];
 }
+
+/** tanh form of GELU (Hendrycks & Gimpel 2016). @param {number} x */
+export const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+/** @param {number} x */
+export const sigmoid = (x) => 1 / (1 + Math.exp(-x));

@@ -1,6 +1,8 @@
 // Shared by every matrix-product kernel: D = act(alpha * op(A) op(B) + beta * C + bias) + residual.
 // Row-major storage with leading dimensions; op is the identity or the transpose.
 
+#include "activation.glsl"
+
 layout(push_constant) uniform Push {
     uint M, N, K;
     uint lda, ldb, ldc, ldr, ldh;                          // leading dimensions, in elements
@@ -31,19 +33,8 @@ const uint LOAD_VECTOR = 1u;   // aligned vectors, each wholly inside or wholly 
 const uint LOAD_SCALAR = 2u;   // element by element
 const uint LOAD_CLAMP = 3u;    // aligned vectors; rows or columns past the edge repeat the last, for results that are not stored
 
-const float GELU_SCALE = 0.7978845608028654; // sqrt(2 / pi)
-
-float geluTanh(float x) {
-    float u = GELU_SCALE * (x + 0.044715 * x * x * x);
-    // tanh through exp of a non-positive argument: no overflow at either end.
-    float e = exp(-2.0 * abs(u));
-    return 0.5 * x * (1.0 + sign(u) * (1.0 - e) / (1.0 + e));
-}
-
-float silu(float x) { return x / (1.0 + exp(-x)); }
-
 float activate(float x, uint flags) {
-    if ((flags & EPI_GELU) != 0u) return geluTanh(x);
+    if ((flags & EPI_GELU) != 0u) return gelu(x);
     if ((flags & EPI_SILU) != 0u) return silu(x);
     return x;
 }

@@ -32,17 +32,6 @@ vec2 bf16Decode(uint w) { return vec2(uintBitsToFloat(w << 16), uintBitsToFloat(
 
 bool nanBits(uint u) { return (u & 0x7fffffffu) > 0x7f800000u; }
 
-// y, or NaN if x is NaN. Tests the bits, because a driver may assume that no f32 is NaN.
-V orNan(V x, V y) {
-#if VEC == 4
-    return mix(y, x, greaterThan(floatBitsToUint(x) & 0x7fffffffu, uvec4(0x7f800000u)));
-#elif VEC == 2
-    return mix(y, x, greaterThan(floatBitsToUint(x) & 0x7fffffffu, uvec2(0x7f800000u)));
-#else
-    return nanBits(floatBitsToUint(x)) ? x : y;
-#endif
-}
-
 // Rounds to nearest even in the upper half. Not for NaN, where the addition may carry into the sign.
 uint bf16Rounded(uint u) { return u + 0x7fffu + ((u >> 16) & 1u); }
 

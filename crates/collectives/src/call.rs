@@ -1,4 +1,4 @@
-//! What a collective is, as the ranks tell each other before they begin one: they must all mean the same.
+//! A collective call. Ranks exchange their calls before they begin one, since all of them must make the same call.
 #![deny(unsafe_code)]
 
 use std::fmt;
@@ -6,28 +6,19 @@ use std::fmt;
 /// Bytes of a call as the ranks exchange it.
 pub(crate) const BYTES: usize = 32;
 
-/// A collective of all ranks, in place on one range of memory unless it has an input of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// Every rank gets the sum of all ranks' `elements` floats.
-    Sum { elements: u64 },
-    /// Of `shard` floats for each rank, a rank gets the sums of its own ones, at the start of the memory.
-    SumOfShard { shard: u64 },
-    /// Every rank gets the `bytes` bytes of each rank, in the order of ranks; its own are in their place already.
-    Gather { bytes: u64 },
-    /// Of two halves with `bytes` bytes for each rank, the first is sent, and the second gets those of each rank, in their order.
-    Exchange { bytes: u64 },
-    /// Every rank gets the `bytes` bytes of `root`.
-    Broadcast { bytes: u64, root: u32 },
-}
-
+/// A collective of all ranks, in place on one range of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// Every rank gets the sum of all ranks' elements.
     AllReduce,
+    /// Each rank gets the sum of its own shard alone.
     ReduceScatter,
+    /// Every rank gets every rank's shard, in rank order; its own is in its place already.
     AllGather,
+    /// Every rank gets the elements of the root.
     Broadcast,
-    /// The first half of the elements is sent, a shard to each rank, and the second half gets a shard from each.
+    /// Sends the first half of the elements, a shard to each rank; the second half receives a shard from each, in rank
+    /// order.
     AllToAll,
     /// All ranks leave the group.
     Leave,
@@ -54,12 +45,12 @@ impl Kind {
         }
     }
 
-    /// Whether it adds.
+    /// Whether it sums elements.
     pub const fn reduces(self) -> bool {
         matches!(self, Self::AllReduce | Self::ReduceScatter)
     }
 
-    /// How many equal parts its elements have in a group of `size` ranks.
+    /// The number of equal parts that its elements are cut into in a group of `size` ranks.
     pub const fn parts(self, size: u32) -> u64 {
         match self {
             Self::ReduceScatter | Self::AllGather => size as u64,
@@ -101,7 +92,7 @@ impl Element {
 pub struct Call {
     pub kind: Kind,
     pub element: Element,
-    /// Of the whole range, all ranks' shards together.
+    /// Elements of the whole range: the shards of all ranks together.
     pub elements: u64,
     pub root: u32,
     /// Its place among the calls of the group, from 1 on.
@@ -148,7 +139,7 @@ impl Call {
         bytes
     }
 
-    /// None for what no rank of this version sends.
+    /// The call, or none if no rank of this version sends such bytes.
     pub fn from_bytes(bytes: &[u8; BYTES]) -> Option<Self> {
         let mut words = bytes
             .as_chunks::<8>()
@@ -167,36 +158,17 @@ impl Call {
         })
     }
 
-    /// The operation on memory that holds what [`Self::staged`] says, of a group of `size` ranks.
-    pub fn operation(&self, size: u32) -> Operation {
-        let size = u64::from(size);
-        match self.kind {
-            Kind::AllReduce => Operation::Sum {
-                elements: self.elements,
-            },
-            Kind::ReduceScatter => Operation::SumOfShard {
-                shard: self.elements / size,
-            },
-            Kind::AllGather => Operation::Gather {
-                bytes: self.bytes() / size,
-            },
-            Kind::Broadcast => Operation::Broadcast {
-                bytes: self.bytes(),
-                root: self.root,
-            },
-            Kind::AllToAll => Operation::Exchange {
-                bytes: self.bytes() / (2 * size),
-            },
-            Kind::Leave => Operation::Sum { elements: 0 },
-        }
-    }
-
     /// Bytes of the whole range.
     pub fn bytes(&self) -> u64 {
         self.elements * self.element.bytes()
     }
 
-    /// What no group of `size` ranks can do of it, if so: the argument, the problem, its value.
+    /// Bytes of each of its equal parts ([`Kind::parts`]) in a group of `size` ranks.
+    pub fn part_bytes(&self, size: u32) -> u64 {
+        self.bytes() / self.kind.parts(size)
+    }
+
+    /// Why a group of `size` ranks cannot carry it out, if it cannot: the argument, the problem, its value.
     pub fn problem(&self, size: u32) -> Option<[String; 3]> {
         let named =
             |name: &str, problem: String, value: String| Some([name.to_owned(), problem, value]);
@@ -226,8 +198,8 @@ impl Call {
         named("count", problem, self.elements.to_string())
     }
 
-    /// Bytes of memory of the host besides that of the buffer: all of the range, or nothing where the engine works on the
-    /// buffer itself (`in_place`). But for the sums of the own shard, which would lie there where the first one is.
+    /// Bytes of host memory that the call needs besides the buffer: the whole range, or none where the engine works on the
+    /// buffer itself (`in_place`). A reduce-scatter in place needs memory for its shard, which MPI writes to the start.
     pub fn staged_bytes(&self, in_place: bool, size: u32) -> u64 {
         match (in_place, self.kind) {
             (false, _) => self.bytes(),
@@ -236,7 +208,7 @@ impl Call {
         }
     }
 
-    /// What is copied for rank `rank` of `size`, before and after.
+    /// The copies that rank `rank` of `size` makes before and after the collective.
     pub fn staged(&self, rank: u32, size: u32) -> [Copy; 2] {
         let whole = Copy {
             range: 0,
@@ -270,7 +242,7 @@ impl Call {
         }
     }
 
-    /// The same for an engine that leaves the sums of the own shard in their place.
+    /// The same for an engine that writes the sums of a rank's shard to that shard's place.
     pub fn staged_in_place(&self, rank: u32, size: u32) -> [Copy; 2] {
         let [out, back] = self.staged(rank, size);
         let staged = back.range;
@@ -278,7 +250,8 @@ impl Call {
     }
 }
 
-/// A copy between the range of a buffer and the memory that the collective runs on, by bytes from the start of each.
+/// A copy between the range of a buffer and the memory that the collective runs on; offsets are in bytes from the start of
+/// each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copy {
     pub range: u64,
@@ -286,8 +259,8 @@ pub struct Copy {
     pub bytes: u64,
 }
 
-/// Whether the ranks' calls, by rank, are one and the same; if not, the first rank that is not with rank 0, and what
-/// each one called.
+/// Compares the calls of all ranks, listed by rank. If they differ: the first rank that differs from rank 0, and what each
+/// rank called.
 pub fn mismatch(calls: &[Option<Call>]) -> Option<(u32, String)> {
     let first = calls.first()?;
     let odd = calls
@@ -443,7 +416,7 @@ mod tests {
         });
         assert_eq!(exchange.staged(1, 3), [sent, received]);
         assert_eq!(exchange.staged_in_place(1, 3), [sent, received]);
-        assert_eq!(exchange.operation(3), Operation::Exchange { bytes: 8 });
+        assert_eq!(exchange.part_bytes(3), 8);
         assert_eq!(call(Kind::Broadcast, 12).staged(1, 3), [whole, none]);
         assert_eq!(call(Kind::Broadcast, 12).staged(0, 3), [none, whole]);
     }

@@ -1,7 +1,7 @@
-//! What one rank has under way: its calls in order, and up to which one the device may go on.
+//! The calls of one rank in order: which are under way, and how far the device may continue.
 //!
-//! The device waits for every value that [`Ledger::enqueue`] gives out, so every one of them is signalled: by
-//! [`Ledger::end`] or, all at once, by [`Ledger::fail`].
+//! The device waits for every value that [`Ledger::enqueue`] returns. So every value is signalled: by [`Ledger::end`], or
+//! all at once by [`Ledger::fail`].
 #![deny(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub enum Phase {
     Left,
 }
 
-/// One collective on its way. `M` is the memory that it runs on.
+/// A collective that has not ended. `M` is the memory that it runs on.
 #[derive(Debug)]
 pub struct Job<M> {
     /// Its number is the value that the device waits for.
@@ -36,7 +36,7 @@ pub struct Ledger<M> {
     jobs: VecDeque<Job<M>>,
     /// (number, `after`) of the calls that have not ended.
     outstanding: VecDeque<(u64, u64)>,
-    /// The number of the last call that was taken on.
+    /// The number of the last call that was enqueued.
     pub last: u64,
     /// The last call whose turn has come, and since when; it stays when it has ended.
     pub begun: Option<(Call, Instant)>,
@@ -58,7 +58,7 @@ impl<M> Default for Ledger<M> {
 }
 
 impl<M> Ledger<M> {
-    /// Takes a call on; its number, which the device may wait for. None in a group that takes no calls.
+    /// Enqueues a call and returns its number, which the device may wait for. None if the group takes no calls.
     pub fn enqueue(&mut self, mut call: Call, after: u64, memory: Option<M>) -> Option<u64> {
         if self.failure.is_some() || self.phase != Phase::Ready {
             return None;
@@ -107,8 +107,8 @@ impl<M> Ledger<M> {
         Some(call.number)
     }
 
-    /// Notes a failure, the first alone. What is to be done about it: the value to signal, and the device's value
-    /// above which results stand for nothing, if there are such.
+    /// Notes the first failure; later ones change nothing. Returns the value to signal, and the device's value from which on
+    /// results are invalid, if there are any.
     pub fn fail(&mut self, failure: Failure) -> Option<(u64, Option<u64>)> {
         if self.failure.is_some() || self.phase == Phase::Left {
             return None;

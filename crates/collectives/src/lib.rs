@@ -1,7 +1,7 @@
 //! Collectives between processes, on host memory and on the device's: no Vulkan, no Node-API.
 //!
-//! `call` is what the ranks ask for, `ledger` what one of them has under way, `member` one rank at work over `mpi`,
-//! and `nccl` the engine of NVIDIA's devices with its own.
+//! `call` is a collective call, `ledger` the calls that one rank has under way, `member` a rank that works over `mpi`, and
+//! `nccl` a rank that works on the memory of NVIDIA's devices.
 
 #![warn(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]

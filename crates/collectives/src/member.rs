@@ -1,20 +1,20 @@
-//! One rank at work: it starts the engine, compares each call with those of the others, and carries it out.
+//! A rank that works over MPI: it starts the engine, compares each call with those of the other ranks, and carries it out.
 //!
-//! Everything that waits for others asks `stop` meanwhile, and has a limit.
+//! Whatever waits for other ranks polls `stop` while it waits, and has a time limit.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::call::{BYTES, Call, Operation, mismatch};
+use crate::call::{BYTES, Call, Element, Kind, mismatch};
 use crate::failure::{Cause, Failure};
 use crate::mpi::library::{Missing, find};
 use crate::mpi::world::World;
 
-/// How long a rank asks without a pause for others that have not come yet.
+/// How long a rank polls without a pause for ranks that have not come yet.
 const EAGER: Duration = Duration::from_millis(1);
-/// The pause between questions after that.
+/// The pause between polls after that.
 const PAUSE: Duration = Duration::from_micros(50);
-/// Bytes of the text that rank 0 gives all others.
+/// Bytes of the text that rank 0 sends to all others.
 pub const MAX_TEXT: usize = 1024;
 
 /// Whether an MPI has been started in this process, which it can be once.
@@ -50,8 +50,8 @@ pub struct Options {
     pub limit: Duration,
 }
 
-/// Memory that a collective works on. If the collective does not come to an end, the engine may write there for as
-/// long as the process lives: then it is leaked.
+/// Memory that a collective works on. It is leaked if the collective does not end, since the engine may write there for as
+/// long as the process lives.
 ///
 /// # Safety
 /// `data` is valid for reads and writes of what the call stages, until the value is dropped, and nobody else uses it
@@ -59,7 +59,7 @@ pub struct Options {
 /// and `data` holds what the call stages of its result alone.
 pub unsafe trait Memory {
     fn data(&mut self) -> *mut u8;
-    /// Where the elements lie of a sum by shards that must leave those of the other ranks as they are.
+    /// The elements of a reduce-scatter that must leave the shards of the other ranks as they are.
     fn input(&self) -> Option<*const u8> {
         None
     }
@@ -76,11 +76,11 @@ unsafe impl Memory for Vec<u8> {
 pub enum Ended<M> {
     /// The memory holds the result.
     Done(M),
-    /// `stop` said so.
+    /// `stop` asked for it.
     Stopped,
 }
 
-/// A rank of a group. Of the thread that started it.
+/// A rank of a group. Only the thread that started it may use it.
 pub struct Member {
     world: World,
     rank: u32,
@@ -103,9 +103,9 @@ impl Member {
         *started()
     }
 
-    /// Starts the engine together with all other ranks; the text of rank 0 comes too. None if `stop` says so, also
-    /// before MPI has started: to find its library may take long. May block until the others are there: MPI cannot
-    /// be asked to stop then.
+    /// Starts the engine together with all other ranks, and returns the text of rank 0. None if `stop` asks for it, which may
+    /// be before MPI has started: finding its library may take long. May block until the other ranks are there: MPI cannot be
+    /// stopped then.
     pub fn start(
         options: Options,
         stop: &dyn Fn() -> bool,
@@ -137,11 +137,8 @@ impl Member {
         };
         let mut bytes = text.into_bytes();
         bytes.resize(MAX_TEXT, 0);
-        let operation = Operation::Broadcast {
-            bytes: MAX_TEXT as u64,
-            root: 0,
-        };
-        match member.collective(operation, bytes, true, "the start", stop)? {
+        let call = exchange_of(Kind::Broadcast, MAX_TEXT);
+        match member.collective(&call, bytes, true, "the start", stop)? {
             Ended::Done(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 Ok(Some((member, text.trim_end_matches('\0').to_owned())))
@@ -160,8 +157,7 @@ impl Member {
         if !self.agree(call, stop)? {
             return Ok(Ended::Stopped);
         }
-        let operation = call.operation(self.size);
-        self.collective(operation, memory, false, &of(call), stop)
+        self.collective(call, memory, false, &of(call), stop)
     }
 
     /// Leaves together with all other ranks; false if `stop` said so.
@@ -179,10 +175,8 @@ impl Member {
         let mut bytes = vec![0; BYTES * self.size as usize];
         let own = self.rank as usize * BYTES;
         bytes[own..own + BYTES].copy_from_slice(&call.to_bytes());
-        let operation = Operation::Gather {
-            bytes: BYTES as u64,
-        };
-        let Ended::Done(bytes) = self.collective(operation, bytes, true, &of(call), stop)? else {
+        let all = exchange_of(Kind::AllGather, bytes.len());
+        let Ended::Done(bytes) = self.collective(&all, bytes, true, &of(call), stop)? else {
             return Ok(false);
         };
         let (calls, _) = bytes.as_chunks::<BYTES>();
@@ -193,18 +187,18 @@ impl Member {
         }
     }
 
-    /// `patient`: the others may be long in coming. Without it they are there, and a pause would only slow it down.
+    /// `patient`: the other ranks may take long to come. Otherwise they are there, and a pause would only slow it down.
     fn collective<M: Memory>(
         &mut self,
-        operation: Operation,
+        call: &Call,
         mut memory: M,
         patient: bool,
         name: &str,
         stop: &dyn Fn() -> bool,
     ) -> Result<Ended<M>, Failure> {
         let (input, data) = (memory.input(), memory.data());
-        // SAFETY: the memory's promise. Below it is kept until the operation has ended, or leaked.
-        let mut ended = unsafe { self.world.begin(operation, input, data) }.map(|()| false);
+        // SAFETY: the memory's promise. Below it is kept until the collective has ended, or leaked.
+        let mut ended = unsafe { self.world.begin(call, input, data) }.map(|()| false);
         let begun = Instant::now();
         loop {
             let failure = match ended {
@@ -231,6 +225,17 @@ impl Member {
             std::mem::forget(memory);
             return failure.map_or(Ok(Ended::Stopped), Err);
         }
+    }
+}
+
+/// A collective on bytes that the ranks hold among themselves: no caller asked for it, so it has no number.
+fn exchange_of(kind: Kind, bytes: usize) -> Call {
+    Call {
+        kind,
+        element: Element::U8,
+        elements: bytes as u64,
+        root: 0,
+        number: 0,
     }
 }
 

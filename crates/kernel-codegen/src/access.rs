@@ -1,12 +1,12 @@
 //! Operands in memory: from an element's index to the words of its buffer.
 
-use rspirv::spirv::{Op as S, StorageClass};
+use rspirv::spirv::{GlslStd450Op, Op as S, StorageClass};
 
 use super::module::{Id, Module};
 use super::program::{Access, Program, Storage, Type};
 use super::scalar::Scalar;
 
-/// Elements that an invocation takes at a time.
+/// Elements that an invocation of the templates of matrices takes at a time.
 pub const WIDTH: u32 = 4;
 
 /// A buffer and its push constants, as loaded.
@@ -32,12 +32,13 @@ pub struct Operands {
     pub sizes: Vec<Id>,
     /// See `unseen_zero`.
     zero: Option<Id>,
+    /// Elements of a vector operand that an invocation takes at a time.
+    width: u32,
+    native: bool,
 }
 
 /// Indices of elements, and their coordinates once something needs them.
 pub struct Elements {
-    /// The first.
-    first: Id,
     indices: Vec<Id>,
     /// Of a matrix: the row of all of them and the column of the first.
     matrix: Option<(Id, Id)>,
@@ -57,7 +58,6 @@ impl Elements {
             indices.push(u(m, S::IAdd, &[first, i]));
         }
         Self {
-            first,
             matrix,
             coordinates: vec![None; indices.len()],
             indices,
@@ -77,9 +77,14 @@ impl Elements {
 
 /// One value of several words.
 fn join(m: &mut Module, parts: &[Id]) -> Id {
+    join_as(m, Type::U32, parts, parts.len() as u32)
+}
+
+/// One vector of several shorter ones.
+fn join_as(m: &mut Module, ty: Type, parts: &[Id], width: u32) -> Id {
     match parts {
         [one] => *one,
-        _ => m.value(S::CompositeConstruct, Type::U32, parts.len() as u32, parts),
+        _ => m.value(S::CompositeConstruct, ty, width, parts),
     }
 }
 
@@ -130,10 +135,11 @@ impl Operands {
             .collect();
         let shape: Vec<Id> = (0..program.rank).map(|_| next(m, Type::U32)).collect();
         let mut binding = 0;
+        let width = program.layout.width;
         let mut operand = |m: &mut Module, storage: Storage, access: Access| {
             let vector = match access {
-                _ if access.is_vector() && storage.is_half() => WIDTH / 2,
-                _ if access.is_vector() => WIDTH,
+                _ if access.is_vector() && storage.is_half() => width.div_ceil(2),
+                _ if access.is_vector() => width,
                 _ => 1,
             };
             let variable = m.buffer(binding, vector);
@@ -173,6 +179,8 @@ impl Operands {
                 u(m, S::ShiftRightLogical, &[sizes[0], bits])
             }),
             sizes,
+            width,
+            native: program.layout.native,
         };
         for input in &mut operands.inputs {
             if matches!(input.access, Access::Period | Access::Tiled) {
@@ -211,7 +219,7 @@ impl Operands {
                 let i = u(m, S::UMod, &[i, operand.rest[0]]);
                 u(m, S::IAdd, &[operand.offset, i])
             }
-            Access::Strided => {
+            Access::Strided | Access::Lines => {
                 let coordinates = self.coordinates(m, elements, j);
                 let mut sum = operand.offset;
                 for (&coordinate, &stride) in coordinates.iter().zip(&operand.rest) {
@@ -238,13 +246,17 @@ impl Operands {
         let operand = &self.inputs[k];
         let width = elements.width();
         let half = operand.storage.is_half();
-        let bits = if operand.access.is_vector() && width == WIDTH {
-            let two = m.word(2);
+        let bits = if operand.access.is_vector() && width == self.width && width > 1 {
             let at = self.place(m, operand, elements, 0);
-            let at = u(m, S::ShiftRightLogical, &[at, two]);
-            let pointer = operand.pointer(m, at, None);
+            let pointer = self.vector_at(m, operand, at);
             let words = m.value(S::Load, Type::U32, operand.vector, &[pointer]);
-            if half { unpair(m, words) } else { words }
+            if self.native && operand.storage == Storage::F16 {
+                return unpack_halves(m, words, width);
+            }
+            if operand.storage == Storage::Bf16 {
+                return unpack_bf16(m, words, width);
+            }
+            if half { unpair(m, words, width) } else { words }
         } else if matches!(operand.access, Access::Scalar | Access::OfRow) {
             let at = self.place(m, operand, elements, 0);
             let one = self.load_one(m, operand, at);
@@ -258,7 +270,7 @@ impl Operands {
                 .collect();
             join(m, &parts)
         };
-        let mut scalar = Scalar { m, width };
+        let mut scalar = Scalar::new(m, width, self.native);
         match operand.storage {
             Storage::U32 => bits,
             Storage::F32 | Storage::I32 => {
@@ -266,9 +278,17 @@ impl Operands {
                 m.value(S::Bitcast, ty, width, &[bits])
             }
             Storage::Bool => scalar.convert(Type::U32, Type::Bool, bits),
+            // Halves that are loaded one by one are not worth a second way to convert them.
             Storage::F16 => scalar.of_half(false, bits),
             Storage::Bf16 => scalar.of_half(true, bits),
         }
+    }
+
+    /// A pointer to the vector that begins with element `at`, a multiple of the width.
+    fn vector_at(&self, m: &mut Module, operand: &Operand, at: Id) -> Id {
+        let log = m.word(self.width.ilog2());
+        let at = u(m, S::ShiftRightLogical, &[at, log]);
+        operand.pointer(m, at, None)
     }
 
     /// The bits of one element.
@@ -288,27 +308,28 @@ impl Operands {
     pub fn store(&self, m: &mut Module, k: usize, elements: &mut Elements, value: Id) {
         let operand = &self.outputs[k];
         let width = elements.width();
-        let mut scalar = Scalar { m, width };
-        let bits = match operand.storage {
-            Storage::U32 => value,
-            Storage::F32 | Storage::I32 => m.value(S::Bitcast, Type::U32, width, &[value]),
-            Storage::Bool => scalar.convert(Type::Bool, Type::U32, value),
-            Storage::F16 => scalar.round_to_half(false, value),
-            Storage::Bf16 => scalar.round_to_half(true, value),
-        };
-        if operand.access == Access::Dense && width == WIDTH {
-            let two = m.word(2);
-            let at = u(m, S::IAdd, &[operand.offset, elements.first]);
-            let at = u(m, S::ShiftRightLogical, &[at, two]);
-            let pointer = operand.pointer(m, at, None);
-            let words = if operand.storage.is_half() {
-                pair(m, bits)
-            } else {
-                bits
+        let mut scalar = Scalar::new(m, width, self.native);
+        if operand.access.is_vector() && width == self.width && width > 1 {
+            let at = self.place(scalar.m, operand, elements, 0);
+            let pointer = self.vector_at(scalar.m, operand, at);
+            if operand.storage == Storage::Bf16 && self.native {
+                return store_bf16(scalar, pointer, value);
+            }
+            let words = match operand.storage {
+                Storage::F16 if self.native => pack_halves(scalar.m, value, width),
+                Storage::F16 | Storage::Bf16 => {
+                    let halves = scalar.round_to_half(operand.storage, value);
+                    pair(scalar.m, halves, width)
+                }
+                _ => scalar.words_of(operand.storage, value),
             };
             m.effect(S::Store, &[pointer, words]);
             return;
         }
+        let bits = match operand.storage.is_half() {
+            true => scalar.round_to_half(operand.storage, value),
+            false => scalar.words_of(operand.storage, value),
+        };
         for (j, word) in split(m, bits, width).into_iter().enumerate() {
             let at = self.place(m, operand, elements, j);
             let pointer = operand.word_of(m, at);
@@ -366,24 +387,107 @@ fn shift_of(m: &mut Module, at: Id) -> Id {
     u(m, S::ShiftLeftLogical, &[odd, four])
 }
 
-/// Two words to four halves.
-fn unpair(m: &mut Module, words: Id) -> Id {
-    let (shift, low) = (m.words(&[0, 16, 0, 16]), m.words(&[0xffff; 4]));
-    let doubled = m.value(
-        S::VectorShuffle,
-        Type::U32,
-        WIDTH,
-        &[words, words, 0, 0, 1, 1],
-    );
-    let shifted = m.value(S::ShiftRightLogical, Type::U32, WIDTH, &[doubled, shift]);
-    m.value(S::BitwiseAnd, Type::U32, WIDTH, &[shifted, low])
+/// Words to twice as many halves, each in a word of its own.
+fn unpair(m: &mut Module, words: Id, width: u32) -> Id {
+    let doubled = match width {
+        2 => m.value(S::CompositeConstruct, Type::U32, 2, &[words, words]),
+        _ => m.value(S::VectorShuffle, Type::U32, 4, &[words, words, 0, 0, 1, 1]),
+    };
+    let shifts = [0, 16, 0, 16];
+    let (shift, low) = (m.words(&shifts[..width as usize]), {
+        m.constant(Type::U32, 0xffff, width)
+    });
+    let shifted = m.value(S::ShiftRightLogical, Type::U32, width, &[doubled, shift]);
+    m.value(S::BitwiseAnd, Type::U32, width, &[shifted, low])
 }
 
-/// Four halves to two words.
-fn pair(m: &mut Module, halves: Id) -> Id {
-    let low = m.value(S::VectorShuffle, Type::U32, 2, &[halves, halves, 0, 2]);
-    let high = m.value(S::VectorShuffle, Type::U32, 2, &[halves, halves, 1, 3]);
-    let shift = m.words(&[16, 16]);
-    let high = m.value(S::ShiftLeftLogical, Type::U32, 2, &[high, shift]);
-    m.value(S::BitwiseOr, Type::U32, 2, &[low, high])
+/// Words to twice as many bf16, as f32: a half in the upper bits of a word is one.
+fn unpack_bf16(m: &mut Module, words: Id, width: u32) -> Id {
+    let sixteen = m.constant(Type::U32, 16, width / 2);
+    let mask = m.constant(Type::U32, 0xffff_0000, width / 2);
+    let low = m.value(S::ShiftLeftLogical, Type::U32, width / 2, &[words, sixteen]);
+    let high = m.value(S::BitwiseAnd, Type::U32, width / 2, &[words, mask]);
+    let bits = match width {
+        2 => m.value(S::CompositeConstruct, Type::U32, 2, &[low, high]),
+        _ => m.value(S::VectorShuffle, Type::U32, 4, &[low, high, 0, 2, 1, 3]),
+    };
+    m.value(S::Bitcast, Type::F32, width, &[bits])
+}
+
+/// The even and the odd components of a value.
+fn halves_of(m: &mut Module, value: Id, width: u32) -> [Id; 2] {
+    [0, 1].map(|first| match width {
+        2 => m.value(S::CompositeExtract, Type::U32, 1, &[value, first]),
+        _ => m.value(
+            S::VectorShuffle,
+            Type::U32,
+            2,
+            &[value, value, first, first + 2],
+        ),
+    })
+}
+
+/// Halves in the low bits of words to half as many words.
+fn pair(m: &mut Module, halves: Id, width: u32) -> Id {
+    let [low, high] = halves_of(m, halves, width);
+    let shift = m.constant(Type::U32, 16, width / 2);
+    let high = m.value(S::ShiftLeftLogical, Type::U32, width / 2, &[high, shift]);
+    m.value(S::BitwiseOr, Type::U32, width / 2, &[low, high])
+}
+
+/// Stores bf16 that are rounded in the high halves of their words. One look for all: a sum with a NaN is one (and so are some
+/// without, which lose nothing but time), and what is no NaN needs no look of its own.
+fn store_bf16(scalar: Scalar, pointer: Id, value: Id) {
+    let width = scalar.width;
+    let mut sums = parts(scalar.m, Type::F32, value, width);
+    while sums.len() > 1 {
+        let mut add = |pair: &[Id]| scalar.m.value(S::FAdd, Type::F32, 1, pair);
+        sums = sums.chunks(2).map(&mut add).collect();
+    }
+    let nan = Scalar::new(scalar.m, 1, true).is_nan(sums[0]);
+    let [careful, quick] = [true, false].map(|checks| {
+        move |m: &mut Module| {
+            let halves = Scalar::new(m, width, true).round_to_bf16(value, checks);
+            let words = pair_upper(m, halves, width);
+            m.effect(S::Store, &[pointer, words]);
+        }
+    });
+    scalar.m.either(nan, careful, quick);
+}
+
+/// The same of halves in the high bits, whatever is in the low ones.
+fn pair_upper(m: &mut Module, halves: Id, width: u32) -> Id {
+    let [low, high] = halves_of(m, halves, width);
+    let shift = m.constant(Type::U32, 16, width / 2);
+    let mask = m.constant(Type::U32, 0xffff_0000, width / 2);
+    let low = m.value(S::ShiftRightLogical, Type::U32, width / 2, &[low, shift]);
+    let high = m.value(S::BitwiseAnd, Type::U32, width / 2, &[high, mask]);
+    m.value(S::BitwiseOr, Type::U32, width / 2, &[low, high])
+}
+
+/// Words to twice as many f32, by the device.
+fn unpack_halves(m: &mut Module, words: Id, width: u32) -> Id {
+    let two = m.ty(Type::F32, 2);
+    let unpack = GlslStd450Op::UnpackHalf2x16 as u32;
+    let pairs: Vec<Id> = parts(m, Type::U32, words, width / 2)
+        .into_iter()
+        .map(|word| m.result(S::ExtInst, two, &[m.glsl, unpack, word]))
+        .collect();
+    join_as(m, Type::F32, &pairs, width)
+}
+
+/// f32 to half as many words, by the device.
+fn pack_halves(m: &mut Module, values: Id, width: u32) -> Id {
+    let pack = GlslStd450Op::PackHalf2x16 as u32;
+    let two = m.ty(Type::F32, 2);
+    let words: Vec<Id> = (0..width / 2)
+        .map(|i| {
+            let both = match width {
+                2 => values,
+                _ => m.result(S::VectorShuffle, two, &[values, values, 2 * i, 2 * i + 1]),
+            };
+            m.value(S::ExtInst, Type::U32, 1, &[m.glsl, pack, both])
+        })
+        .collect();
+    join(m, &words)
 }

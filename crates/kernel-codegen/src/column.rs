@@ -1,6 +1,6 @@
-//! The column template: reductions over the rows. An invocation takes four columns of a slice of the rows; eight neighbours
-//! take neighbouring fours, the others of the workgroup other rows. Each slice gives a result of its own: where there are
-//! several, another dispatch puts them together.
+//! The column template: reductions over the rows. An invocation takes four columns of a slice of the rows. Eight neighbours
+//! take neighbouring fours; the other invocations of the workgroup take other rows. Each slice writes its own result; where
+//! there are several, another dispatch combines them.
 
 use rspirv::spirv::{BuiltIn, Op as S};
 

@@ -1,4 +1,5 @@
-//! The flat template: every element by itself, four to an invocation at a time, in strides over the grid.
+//! The flat template: each element by itself. An invocation takes a vector of elements at a time, or two, and strides over
+//! the grid.
 
 use rspirv::spirv::{BuiltIn, Op as S};
 
@@ -26,13 +27,65 @@ pub fn emit(program: &Program) -> Vec<u32> {
     let step = m.value(S::Select, Type::U32, 1, &[wrapped, one, step]);
     let known = vec![None; program.live.len()];
     let wanted: Vec<Value> = program.outputs.iter().map(|o| o.value).collect();
-    fours(m, first, step, zero, count, false, |m, start, width| {
+    let layout = program.layout;
+    let load = |m: &mut Module, start: Id, width: u32| {
         let elements = Elements::new(m, start, width, None);
-        let (mut at, values) = evaluate(m, program, &operands, elements, &wanted, &known);
+        evaluate(m, program, &operands, elements, &wanted, &known)
+    };
+    let save = |m: &mut Module, (mut at, values): (Elements, Vec<Id>)| {
         store(m, program, &operands, &mut at, &values, |_| true);
-    });
+    };
+    let log = m.word(layout.width.ilog2());
+    let full = u(m, S::ShiftRightLogical, &[count, log]);
+    if layout.pairs {
+        // Both are loaded before either is stored: an output may be an input, so a compiler cannot do that, and one vector of each
+        // invocation is too little in flight for fast memory. A step of half of all numbers leads past every vector, and so must
+        // twice that.
+        let twice = u(m, S::ShiftLeftLogical, &[step, one]);
+        let wrapped = m.value(S::ULessThan, Type::Bool, 1, &[twice, step]);
+        let most = m.word(u32::MAX);
+        let twice = u(m, S::Select, &[wrapped, most, twice]);
+        m.strided(first, twice, full, |m, vector| {
+            let left = u(m, S::ISub, &[full, vector]);
+            let there = m.value(S::ULessThan, Type::Bool, 1, &[step, left]);
+            let next = u(m, S::IAdd, &[vector, step]);
+            // Where there is no second one, the first is computed twice and stored once.
+            let second = u(m, S::Select, &[there, next, vector]);
+            let [one, two] = [vector, second].map(|vector| {
+                let start = u(m, S::ShiftLeftLogical, &[vector, log]);
+                load(m, start, layout.width)
+            });
+            save(m, one);
+            m.either(there, |m| save(m, two), |_| {});
+        });
+    } else {
+        m.strided(first, step, full, |m, vector| {
+            let start = u(m, S::ShiftLeftLogical, &[vector, log]);
+            let loaded = load(m, start, layout.width);
+            save(m, loaded);
+        });
+    }
+    if !program.is_whole() {
+        // The last elements, fewer than a vector, are one invocation's: two of them may share a word.
+        let is_first = m.value(S::IEqual, Type::Bool, 1, &[first, zero]);
+        m.either(
+            is_first,
+            |m| {
+                let start = u(m, S::ShiftLeftLogical, &[full, log]);
+                m.strided(start, one, count, |m, at| {
+                    let loaded = load(m, at, 1);
+                    save(m, loaded);
+                });
+            },
+            |_| {},
+        );
+    }
     m.effect(S::Return, &[]);
     module.finish(program.lanes, program.controls)
+}
+
+fn u(m: &mut Module, op: S, args: &[Id]) -> Id {
+    m.value(op, Type::U32, 1, args)
 }
 
 /// The elements from `base` to `base + count`, in fours: those with numbers `first`, `first + step`, … The last four may be a
@@ -46,7 +99,6 @@ pub fn fours(
     whole: bool,
     mut elements: impl FnMut(&mut Module, Id, u32),
 ) {
-    let u = |m: &mut Module, op: S, args: &[Id]| m.value(op, Type::U32, 1, args);
     let [zero, one, two, three] = [0, 1, 2, 3].map(|n| m.word(n));
     let fours = u(m, S::ShiftRightLogical, &[count, two]);
     if whole {

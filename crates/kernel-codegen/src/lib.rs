@@ -1,4 +1,4 @@
-//! Kernels made of programs: a few words that say what is computed for each element become a compute shader.
+//! Turns a program, a few words that say what is computed for each element, into a compute shader.
 //!
 //! words → `program` (decoded and checked, all or nothing) → `flat`, `row` or `column` (loops, reductions by `reduce`)
 //!       → `values` (loads by `access`, operations by `scalar`, stores) → `module` (SPIR-V words).
@@ -10,6 +10,7 @@ mod access;
 mod column;
 mod flat;
 mod module;
+mod options;
 mod program;
 mod reduce;
 mod row;

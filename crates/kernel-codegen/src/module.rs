@@ -1,4 +1,4 @@
-//! A SPIR-V module in the making: sections in their order, types and constants once each.
+//! Builds a SPIR-V module: sections in order, each type and constant once.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,8 @@ use rspirv::spirv::{
     FunctionControl, MemoryModel, MemorySemantics, Op, Scope, StorageClass,
 };
 
-use super::program::{FloatControls, Type};
+use super::options::FloatControls;
+use super::program::Type;
 
 pub type Id = u32;
 
@@ -260,7 +261,7 @@ impl Module {
         self.effect(Op::ControlBarrier, &[workgroup, workgroup, semantics]);
     }
 
-    /// Runs `body` for `first`, `first + step`, … below `limit`; `step` is not 0. Goes on behind the loop.
+    /// A loop that runs `body` for `first`, `first + step`, … below `limit`; `step` is not 0. What follows goes behind the loop.
     pub fn strided(&mut self, first: Id, step: Id, limit: Id, body: impl FnOnce(&mut Self, Id)) {
         let [header, inside, next, merge, following] = [(); 5].map(|()| self.id());
         let before = self.block;

@@ -1,6 +1,7 @@
 //! The program format: words to a checked program, all or nothing.
 
-use rspirv::spirv::{Capability, ExecutionMode};
+pub use super::options::Template;
+use super::options::{FloatControls, Layout};
 
 /// Word 0.
 pub const MAGIC: u32 = 0x314b_5648;
@@ -31,67 +32,6 @@ type Result<T> = std::result::Result<T, ProgramError>;
 fn wrong<T>(word: usize, what: impl Into<String>) -> Result<T> {
     let what = what.into();
     Err(ProgramError { word, what })
-}
-
-/// How elements are spread over invocations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Template {
-    /// Each element by itself.
-    Flat,
-    /// A workgroup for each row, or an invocation: reductions along the row, and elements that depend on them.
-    Row,
-    /// Reductions over the rows: a value for each column.
-    Column,
-}
-
-impl Template {
-    /// Push constants before the shape: the count of elements; rows and columns; rows, columns, and rows of a slice.
-    pub fn sizes(self) -> usize {
-        match self {
-            Self::Flat => 1,
-            Self::Row => 2,
-            Self::Column => 3,
-        }
-    }
-}
-
-/// What a device is asked to keep in f32 arithmetic, as bits: by itself a driver may take it that there are no NaN and no infinities,
-/// and may make zeros of denormals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FloatControls(u32);
-
-impl FloatControls {
-    /// Bit 0: NaN, infinities and signs of zeros are kept; 1: denormals are; 2: denormals become zeros.
-    const MODES: [(Capability, ExecutionMode); 3] = [
-        (
-            Capability::SignedZeroInfNanPreserve,
-            ExecutionMode::SignedZeroInfNanPreserve,
-        ),
-        (Capability::DenormPreserve, ExecutionMode::DenormPreserve),
-        (
-            Capability::DenormFlushToZero,
-            ExecutionMode::DenormFlushToZero,
-        ),
-    ];
-
-    /// Bit 3: a driver does not see numbers of f32, which it might fold.
-    const HIDES: u32 = 8;
-
-    /// None where bits are unknown, or denormals are to be kept and flushed.
-    fn of(bits: u32) -> Option<Self> {
-        (bits < 16 && bits & 6 != 6).then_some(Self(bits))
-    }
-
-    pub fn hides_constants(self) -> bool {
-        self.0 & Self::HIDES != 0
-    }
-
-    /// What a module declares.
-    pub fn modes(self) -> Vec<(Capability, ExecutionMode)> {
-        let all = Self::MODES.iter().enumerate();
-        let set = all.filter(|(bit, _)| self.0 >> bit & 1 == 1);
-        set.map(|(_, &mode)| mode).collect()
-    }
 }
 
 /// Element types of memory.
@@ -147,7 +87,7 @@ impl Type {
 /// Where the element of an index lies. Offsets, periods and strides are counted in elements, and are push constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// `offset + i`; the offset is a multiple of 4.
+    /// `offset + i`; the offset is a multiple of the width.
     Dense,
     /// `offset`.
     Scalar,
@@ -157,31 +97,47 @@ pub enum Access {
     Period,
     /// `offset` + the sum of index times stride over the dimensions of the shape.
     Strided,
-    /// As `Period`, where offset and period are multiples of 4.
+    /// As `Period`, where offset and period are multiples of the width.
     Tiled,
     /// Of a matrix: `offset` + row · stride, one value for a row.
     OfRow,
     /// Of a matrix: `offset` + column; offset and columns are multiples of 4.
     OfColumn,
+    /// Of the flat template: as `Strided`, where the last stride is 1, and the offset, the other strides and the last size
+    /// are multiples of the width.
+    Lines,
 }
 
 impl Access {
     fn of(word: u32) -> Option<Self> {
         use Access::*;
         let all = [
-            Dense, Scalar, Shifted, Period, Strided, Tiled, OfRow, OfColumn,
+            Dense, Scalar, Shifted, Period, Strided, Tiled, OfRow, OfColumn, Lines,
         ];
         all.get(word as usize).copied()
     }
 
-    /// Whether four elements from a multiple of 4 on are one vector.
+    /// Whether the elements that an invocation takes at a time are one vector.
     pub fn is_vector(self) -> bool {
-        matches!(self, Self::Dense | Self::Tiled | Self::OfColumn)
+        matches!(
+            self,
+            Self::Dense | Self::Tiled | Self::OfColumn | Self::Lines
+        )
     }
 
-    /// Whether it asks for a row and a column, which the flat template does not know.
-    pub fn is_of_matrix(self) -> bool {
-        matches!(self, Self::OfRow | Self::OfColumn)
+    /// Whether its coordinates are those of the shape.
+    pub fn is_strided(self) -> bool {
+        matches!(self, Self::Strided | Self::Lines)
+    }
+
+    /// Whether programs of a template may find elements so: the flat one knows no row and column, and the others take fours of
+    /// columns, which need not be fours of the shape's last dimension.
+    fn fits(self, template: Template) -> bool {
+        match self {
+            Self::OfRow | Self::OfColumn => template != Template::Flat,
+            Self::Lines => template == Template::Flat,
+            _ => true,
+        }
     }
 
     /// Push constants of an operand: offset, then period or strides.
@@ -189,7 +145,7 @@ impl Access {
         match self {
             Self::Dense | Self::Scalar | Self::Shifted | Self::OfColumn => 1,
             Self::Period | Self::Tiled | Self::OfRow => 2,
-            Self::Strided => 1 + rank,
+            Self::Strided | Self::Lines => 1 + rank,
         }
     }
 }
@@ -249,6 +205,7 @@ pub struct Output {
 pub struct Program {
     pub template: Template,
     pub controls: FloatControls,
+    pub layout: Layout,
     /// Invocations of a workgroup.
     pub lanes: u32,
     /// Dimensions of the shape of strided operands.
@@ -286,8 +243,16 @@ impl Program {
             2 => Template::Column,
             other => return wrong(1, format!("no template {other}")),
         };
-        let Some(controls) = FloatControls::of(words[1] >> 8) else {
-            return wrong(1, format!("no float controls {:#x}", words[1] >> 8));
+        let bits = words[1] >> 8 & 0xff;
+        let Some(controls) = FloatControls::of(bits) else {
+            return wrong(1, format!("no float controls {bits:#x}"));
+        };
+        let bits = words[1] >> 16;
+        let Some(layout) = Layout::of(bits, template) else {
+            return wrong(
+                1,
+                format!("no layout {bits:#x} of the {template:?} template"),
+            );
         };
         let bounded = |word: usize, what: &str, low: u32, high: u32| {
             let value = words[word];
@@ -319,17 +284,18 @@ impl Program {
             return wrong(words.len().min(length as usize), what);
         }
 
-        let mut reader = Reader { words, at: HEADER };
+        let mut reader = Reader {
+            words,
+            at: HEADER,
+            template,
+            width: layout.width,
+        };
         let mut types = Vec::new();
         let mut ranks = Ranks::default();
         let inputs = (0..inputs)
             .map(|_| {
                 let storage = reader.storage()?;
                 let access = reader.access(rank)?;
-                if template == Template::Flat && access.is_of_matrix() {
-                    let what = format!("access {access:?} in a program of the flat template");
-                    return wrong(reader.at - 1, what);
-                }
                 types.push(storage.value());
                 ranks.push(access == Access::Scalar, 0);
                 Ok(Input { storage, access })
@@ -366,6 +332,7 @@ impl Program {
         let mut program = Self {
             template,
             controls,
+            layout,
             lanes,
             rank,
             inputs,
@@ -391,6 +358,13 @@ impl Program {
         let outputs = self.outputs.iter().map(|o| o.access);
         let operands: usize = inputs.chain(outputs).map(|a| a.push_words(self.rank)).sum();
         self.template.sizes() + self.rank + operands + self.scalars.len()
+    }
+
+    /// Of the flat template: whether the count is known to be a multiple of the width.
+    pub fn is_whole(&self) -> bool {
+        let inputs = self.inputs.iter().map(|i| i.access);
+        let outputs = self.outputs.iter().map(|o| o.access);
+        self.layout.width < 4 || inputs.chain(outputs).any(|a| a == Access::Lines)
     }
 
     /// Of the templates of matrices: whether the number of columns is known to be a multiple of 4, as vectors of operands ask.
@@ -509,6 +483,8 @@ pub fn value_args(op: Op) -> usize {
 struct Reader<'a> {
     words: &'a [u32],
     at: usize,
+    template: Template,
+    width: u32,
 }
 
 impl Reader<'_> {
@@ -535,11 +511,16 @@ impl Reader<'_> {
     fn access(&mut self, rank: usize) -> Result<Access> {
         let word = self.word();
         match Access::of(word) {
-            Some(Access::Strided) if rank == 0 => wrong(
+            Some(access) if access.is_strided() && rank == 0 => wrong(
                 self.at - 1,
                 "a strided operand of a program without dimensions",
             ),
-            Some(access) => Ok(access),
+            Some(access) if access.fits(self.template) => Ok(access),
+            Some(access) => {
+                let template = format!("{:?}", self.template).to_lowercase();
+                let what = format!("access {access:?} in a program of the {template} template");
+                wrong(self.at - 1, what)
+            }
             None => wrong(self.at - 1, format!("no access {word}")),
         }
     }
@@ -549,7 +530,7 @@ impl Reader<'_> {
         let access = self.access(rank)?;
         // Two invocations must not write one word.
         let whole = match access {
-            Access::Dense => true,
+            Access::Dense | Access::Lines => !storage.is_half() || self.width > 1,
             Access::Shifted | Access::Strided => !storage.is_half(),
             Access::Scalar | Access::Period | Access::Tiled | Access::OfRow | Access::OfColumn => {
                 false

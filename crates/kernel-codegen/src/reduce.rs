@@ -1,4 +1,4 @@
-//! Reductions: accumulators of an invocation, and what a workgroup makes of them.
+//! Reductions: each invocation accumulates, then the workgroup combines the accumulators.
 
 use rspirv::spirv::{Op as S, StorageClass};
 
@@ -30,7 +30,7 @@ pub fn reductions(program: &Program, depth: u32) -> Vec<Reduction> {
 }
 
 impl Reduction {
-    /// What nothing is reduced to.
+    /// The result over no elements.
     fn start(&self, m: &mut Module) -> Id {
         let value = match self.op {
             Op::ReduceMax => f32::NEG_INFINITY,
@@ -40,17 +40,17 @@ impl Reduction {
         m.constant(Type::F32, value.to_bits(), 1)
     }
 
-    /// Of two values one.
+    /// Combines two values.
     pub fn join(&self, m: &mut Module, a: Id, b: Id) -> Id {
         let op = match self.op {
             Op::ReduceMax => Op::Max,
             Op::ReduceMin => Op::Min,
             _ => Op::Add,
         };
-        Scalar { m, width: 1 }.emit(op, Type::F32, Type::F32, &[a, b])
+        Scalar::new(m, 1, false).emit(op, Type::F32, Type::F32, &[a, b])
     }
 
-    /// What a workgroup made, as the result: of zeros of both signs an extreme would be the one or the other, by the order; it is 0.
+    /// The result of a workgroup. Among zeros of both signs an extreme would depend on the order; here it is 0.
     pub fn settle(&self, m: &mut Module, value: Id) -> Id {
         if self.op == Op::ReduceSum {
             return value;
@@ -109,7 +109,7 @@ pub struct Accumulator {
 }
 
 impl Accumulator {
-    /// The result. Of an infinity and beyond the largest number, what was lost is none.
+    /// The result. An infinity, and a sum beyond the largest number, have lost nothing.
     pub fn load(self, m: &mut Module) -> Id {
         let total = m.value(S::Load, Type::F32, 1, &[self.total]);
         let Some(lost) = self.lost else {

@@ -1,5 +1,5 @@
-//! The row template: a workgroup for each row at a time. For each reduction that depends on another the row is gone through
-//! once more, and in the end for the elements that depend on reductions; every time it is loaded and computed again.
+//! The row template: a workgroup takes a row at a time. It makes a pass over the row for each reduction that depends on the one
+//! before, and a last one for the elements that depend on reductions. Each pass loads and computes the row again.
 
 use rspirv::spirv::{BuiltIn, Op as S};
 

@@ -1,13 +1,13 @@
 //! What each operation of a program is in SPIR-V, for one element or a vector of them.
 //!
-//! Additions, subtractions and products are single roundings (`NoContraction`), so that a value is the same however a
-//! program is cut into kernels. Where SPIR-V leaves a result open (integer division by 0, conversions out of range,
+//! Additions, subtractions and products round once each (`NoContraction`), so that a value does not depend on how operations
+//! are cut into kernels. Where SPIR-V leaves a result open (integer division by 0, conversions out of range,
 //! shifts by more than 31 bits, NaN through built-in functions), it is settled here.
 
 use rspirv::spirv::{GlslStd450Op as G, Op as S};
 
 use super::module::{Id, Module};
-use super::program::{Op, Type};
+use super::program::{Op, Storage, Type};
 
 /// erf(x) / x in powers of x² below 1, within 1.7e-7 of it.
 const ERF_SMALL: [f32; 7] = [
@@ -61,9 +61,15 @@ const HALF_PI: [f32; 3] = [1.570_312_5, 0.000_483_870_5, -4.371_139e-8];
 pub struct Scalar<'a> {
     pub m: &'a mut Module,
     pub width: u32,
+    /// See [`Layout`](super::options::Layout).
+    native: bool,
 }
 
-impl Scalar<'_> {
+impl<'a> Scalar<'a> {
+    pub fn new(m: &'a mut Module, width: u32, native: bool) -> Self {
+        Self { m, width, native }
+    }
+
     fn f(&mut self, value: f32) -> Id {
         self.m.constant(Type::F32, value.to_bits(), self.width)
     }
@@ -107,7 +113,7 @@ impl Scalar<'_> {
     }
 
     /// By the bits: a driver may take it that no f32 is a NaN.
-    fn is_nan(&mut self, x: Id) -> Id {
+    pub fn is_nan(&mut self, x: Id) -> Id {
         let bits = self.bits(Type::U32, x);
         let (mask, infinity) = (self.u(0x7fff_ffff), self.u(0x7f80_0000));
         let magnitude = self.make(S::BitwiseAnd, Type::U32, &[bits, mask]);
@@ -123,7 +129,16 @@ impl Scalar<'_> {
     /// A built-in function that gives NaN for NaN.
     fn propagating(&mut self, op: G, x: Id) -> Id {
         let y = self.glsl(op, Type::F32, &[x]);
-        self.or_nan(x, y)
+        if self.native { y } else { self.or_nan(x, y) }
+    }
+
+    /// a · b + c, in one rounding where the device has that.
+    fn multiply_add(&mut self, a: Id, b: Id, c: Id) -> Id {
+        if self.native {
+            return self.glsl(G::Fma, Type::F32, &[a, b, c]);
+        }
+        let product = self.mul(a, b);
+        self.add(product, c)
     }
 
     /// Horner's scheme, the constant term first.
@@ -132,8 +147,7 @@ impl Scalar<'_> {
         let mut sum = self.f(rest.next().copied().unwrap_or(0.0));
         for &coefficient in rest {
             let c = self.f(coefficient);
-            let product = self.mul(sum, x);
-            sum = self.add(product, c);
+            sum = self.multiply_add(sum, x, c);
         }
         sum
     }
@@ -171,22 +185,34 @@ impl Scalar<'_> {
         let z = self.mul(x, x);
         let p = self.polynomial(&TANH_SMALL, z);
         let p = self.mul(z, p);
-        let p = self.mul(x, p);
-        let small = self.add(x, p);
-        // From 10 on tanh rounds to 1, and the exponential stays finite.
-        let (one, two, ten) = (self.f(1.0), self.f(2.0), self.f(10.0));
-        let beyond = self.make(S::FOrdGreaterThan, Type::Bool, &[a, ten]);
-        let capped = self.select(Type::F32, beyond, ten, a);
-        let doubled = self.add(capped, capped);
-        let e = self.glsl(G::Exp, Type::F32, &[doubled]);
-        let e = self.add(e, one);
-        let q = self.exact(S::FDiv, &[two, e]);
-        let large = self.sub(one, q);
+        let small = self.multiply_add(x, p, x);
+        // 1 - 2 / (e + 1) of e = exp(2 |x|).
+        let (one, two) = (self.f(1.0), self.f(2.0));
+        let large = if self.native {
+            // e may be infinite: the quotient is 0 then.
+            let factor = self.f(2.0 * std::f32::consts::LOG2_E);
+            let exponent = self.mul(a, factor);
+            let e = self.glsl(G::Exp2, Type::F32, &[exponent]);
+            let e = self.add(e, one);
+            let inverse = self.exact(S::FDiv, &[one, e]);
+            let minus_two = self.f(-2.0);
+            self.multiply_add(minus_two, inverse, one)
+        } else {
+            // From 10 on tanh rounds to 1, and the exponential stays finite.
+            let ten = self.f(10.0);
+            let beyond = self.make(S::FOrdGreaterThan, Type::Bool, &[a, ten]);
+            let capped = self.select(Type::F32, beyond, ten, a);
+            let doubled = self.add(capped, capped);
+            let e = self.glsl(G::Exp, Type::F32, &[doubled]);
+            let e = self.add(e, one);
+            let q = self.exact(S::FDiv, &[two, e]);
+            self.sub(one, q)
+        };
         let large = self.with_sign(large, x);
         let limit = self.f(0.6);
         let is_small = self.make(S::FOrdLessThan, Type::Bool, &[a, limit]);
         let y = self.select(Type::F32, is_small, small, large);
-        self.or_nan(x, y)
+        if self.native { y } else { self.or_nan(x, y) }
     }
 
     /// Sine and cosine, after subtracting the nearest multiple of π/2.
@@ -536,42 +562,72 @@ impl Scalar<'_> {
         self.bits(Type::F32, value)
     }
 
+    /// The words of a value of a type that is not half a word.
+    pub fn words_of(&mut self, storage: Storage, value: Id) -> Id {
+        match storage {
+            Storage::F32 | Storage::I32 => self.bits(Type::U32, value),
+            Storage::Bool => self.convert(Type::Bool, Type::U32, value),
+            _ => value,
+        }
+    }
+
     /// The nearest f16 or bf16, ties to even, in the low 16 bits of words. NaN stays NaN.
-    pub fn round_to_half(&mut self, bf16: bool, x: Id) -> Id {
+    pub fn round_to_half(&mut self, storage: Storage, x: Id) -> Id {
+        if storage == Storage::F16 {
+            return self.round_to_f16(x);
+        }
+        let high = self.round_to_bf16(x, true);
+        let sixteen = self.u(16);
+        self.make(S::ShiftRightLogical, Type::U32, &[high, sixteen])
+    }
+
+    /// The nearest bf16, ties to even, in the high 16 bits of words; the low ones are what they are. NaN stays NaN if it is
+    /// looked for.
+    pub fn round_to_bf16(&mut self, x: Id, checks: bool) -> Id {
+        let bits = self.bits(Type::U32, x);
+        let (half, sixteen, one) = (self.u(0x7fff), self.u(16), self.u(1));
+        let last = self.make(S::ShiftRightLogical, Type::U32, &[bits, sixteen]);
+        let last = self.make(S::BitwiseAnd, Type::U32, &[last, one]);
+        // A carry goes no further than the exponent: the largest magnitude that is no NaN is infinity's.
+        let up = self.make(S::IAdd, Type::U32, &[last, half]);
+        let rounded = self.make(S::IAdd, Type::U32, &[bits, up]);
+        if !checks {
+            return rounded;
+        }
+        let nan = self.is_nan(x);
+        let quiet = self.u(0x7fc0_0000);
+        let quiet = self.make(S::BitwiseOr, Type::U32, &[bits, quiet]);
+        self.select(Type::U32, nan, quiet, rounded)
+    }
+
+    /// The nearest f16, ties to even, in the low 16 bits of words. NaN stays NaN.
+    fn round_to_f16(&mut self, x: Id) -> Id {
         let bits = self.bits(Type::U32, x);
         let (low, sixteen, one) = (self.u(0x7fff_ffff), self.u(16), self.u(1));
         let m = self.make(S::BitwiseAnd, Type::U32, &[bits, low]);
         let infinity = self.u(0x7f80_0000);
         let nan = self.make(S::UGreaterThan, Type::Bool, &[m, infinity]);
-        let drop = if bf16 { 16 } else { 13 };
-        let (shift, half) = (self.u(drop), self.u((1 << (drop - 1)) - 1));
+        let (shift, half) = (self.u(13), self.u((1 << 12) - 1));
         let last = self.make(S::ShiftRightLogical, Type::U32, &[m, shift]);
         let last = self.make(S::BitwiseAnd, Type::U32, &[last, one]);
         let up = self.make(S::IAdd, Type::U32, &[last, half]);
         let rounded = self.make(S::IAdd, Type::U32, &[m, up]);
-        let mut value;
-        if bf16 {
-            value = self.make(S::ShiftRightLogical, Type::U32, &[rounded, shift]);
-            let quiet = self.u(0x7fc0);
-            value = self.select(Type::U32, nan, quiet, value);
-        } else {
-            let bias = self.u(112 << 23);
-            let normal = self.make(S::ISub, Type::U32, &[rounded, bias]);
-            value = self.make(S::ShiftRightLogical, Type::U32, &[normal, shift]);
-            // Below 2^-14 the sum with 0.5 rounds to multiples of 2^-24, the distance of small f16.
-            let half = self.f(0.5);
-            let magnitude = self.bits(Type::F32, m);
-            let sum = self.add(magnitude, half);
-            let (sum, half) = (self.bits(Type::U32, sum), self.bits(Type::U32, half));
-            let tiny = self.make(S::ISub, Type::U32, &[sum, half]);
-            let least = self.u(0x3880_0000);
-            let is_tiny = self.make(S::ULessThan, Type::Bool, &[m, least]);
-            value = self.select(Type::U32, is_tiny, tiny, value);
-            let (largest, infinite, quiet) = (self.u(0x477f_f000), self.u(0x7c00), self.u(0x7e00));
-            let is_large = self.make(S::UGreaterThanEqual, Type::Bool, &[m, largest]);
-            value = self.select(Type::U32, is_large, infinite, value);
-            value = self.select(Type::U32, nan, quiet, value);
-        }
+        let bias = self.u(112 << 23);
+        let normal = self.make(S::ISub, Type::U32, &[rounded, bias]);
+        let value = self.make(S::ShiftRightLogical, Type::U32, &[normal, shift]);
+        // Below 2^-14 the sum with 0.5 rounds to multiples of 2^-24, the distance of small f16.
+        let half = self.f(0.5);
+        let magnitude = self.bits(Type::F32, m);
+        let sum = self.add(magnitude, half);
+        let (sum, half) = (self.bits(Type::U32, sum), self.bits(Type::U32, half));
+        let tiny = self.make(S::ISub, Type::U32, &[sum, half]);
+        let least = self.u(0x3880_0000);
+        let is_tiny = self.make(S::ULessThan, Type::Bool, &[m, least]);
+        let value = self.select(Type::U32, is_tiny, tiny, value);
+        let (largest, infinite, quiet) = (self.u(0x477f_f000), self.u(0x7c00), self.u(0x7e00));
+        let is_large = self.make(S::UGreaterThanEqual, Type::Bool, &[m, largest]);
+        let value = self.select(Type::U32, is_large, infinite, value);
+        let value = self.select(Type::U32, nan, quiet, value);
         let sign = self.u(0x8000);
         let s = self.make(S::ShiftRightLogical, Type::U32, &[bits, sixteen]);
         let s = self.make(S::BitwiseAnd, Type::U32, &[s, sign]);

@@ -1,4 +1,4 @@
-//! Random programs: every module keeps the rules, ours and `spirv-val`'s. Damaged ones are errors.
+//! Modules of random programs pass our validator and `spirv-val`. Damaged programs are errors.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -27,20 +27,28 @@ impl Random {
 fn random_program(random: &mut Random) -> Vec<u32> {
     let template = random.below(3) as u32;
     let controls = random.pick(&[0, 1, 2, 3, 4, 5, 8, 9, 11]);
+    // Layouts of the flat template: widths and pairs; of all: whose conversions of halves.
+    let layout = random.pick(&[0, 8])
+        | if template == 0 {
+            random.pick(&[0, 1, 2, 4, 5, 6])
+        } else {
+            0
+        };
     let rank = random.below(5);
     let inputs = random.below(5);
     let scalars = random.below(3);
-    let accesses: Vec<u32> = (0..8)
+    let accesses: Vec<u32> = (0..9)
         .filter(|&access| match access {
             4 => rank > 0,
             6 | 7 => template > 0,
+            8 => rank > 0 && template == 0,
             _ => true,
         })
         .collect();
     let accesses = &accesses[..];
     let mut words = vec![
         MAGIC,
-        template | controls << 8,
+        template | controls << 8 | layout << 16,
         random.pick(&[1, 8, 32, 64, 256, 1024][usize::from(template == 2)..]),
         rank as u32,
         inputs as u32,
@@ -286,6 +294,18 @@ fn errors_name_the_word_and_the_reason() {
     assert_eq!(change(1, 9), "word 1: no template 9");
     assert_eq!(change(1, 0x600), "word 1: no float controls 0x6");
     assert_eq!(change(1, 0x1000), "word 1: no float controls 0x10");
+    assert_eq!(
+        change(1, 0x3_0000),
+        "word 1: no layout 0x3 of the Flat template"
+    );
+    assert_eq!(
+        change(1, 0x4_0001),
+        "word 1: no layout 0x4 of the Row template"
+    );
+    assert_eq!(
+        change(9, 6),
+        "word 9: access OfRow in a program of the flat template"
+    );
     assert_eq!(
         change(2, 2000),
         "word 2: 2000 invocations in a workgroup, 1 to 1024 are allowed"

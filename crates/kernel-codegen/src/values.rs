@@ -1,4 +1,4 @@
-//! The values of a program for some elements: loaded, computed, stored.
+//! Loads, computes and stores the values of a program for some elements.
 
 use rspirv::spirv::Op as S;
 
@@ -23,7 +23,7 @@ pub fn type_of(program: &Program, value: usize) -> Type {
     }
 }
 
-/// Computes the `wanted` values of some elements, and what they depend on. What is `known` already is one for all of them.
+/// Computes the `wanted` values of some elements, and what they depend on. A value that is `known` is the same for all of them.
 pub fn evaluate(
     m: &mut Module,
     program: &Program,
@@ -82,7 +82,7 @@ pub fn evaluate(
                     let ids: Vec<Id> = args.iter().map(|&a| values[a as usize]).collect();
                     // Of a selection the type is in the last two, and not looked at.
                     let of = type_of(program, args[0] as usize);
-                    Scalar { m, width }.emit(op, ty, of, &ids)
+                    Scalar::new(m, width, program.layout.native).emit(op, ty, of, &ids)
                 }
             }
         });

@@ -12,11 +12,13 @@
 #![deny(unsafe_code)]
 
 mod error;
+mod lookups;
 mod ranges;
 #[cfg(test)]
 mod tests;
 
 pub use error::{DecodeError, ErrorKind};
+pub use lookups::Lookups;
 use ranges::RANGE_BYTES;
 pub use ranges::{BindingLimits, BindingRange, RangeFault};
 

@@ -1,4 +1,4 @@
-//! The search for a library: names and paths in turn, each answer kept for the error that says what was tried.
+//! The search for a library: it tries names and paths in turn, and keeps each answer for the error that lists them.
 
 use std::ffi::{CStr, c_char, c_int};
 

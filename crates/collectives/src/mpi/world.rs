@@ -1,16 +1,16 @@
-//! A started MPI: all of its ranks, and collectives that are begun and then asked after.
+//! MPI after its start: the ranks, and collectives that are begun and then polled.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use super::flavor::{self, Constants, Flavor};
 use super::library::Loaded;
-use crate::call::Operation;
+use crate::call::{Call, Kind};
 
 /// Elements that one call can name.
 const MAX_COUNT: u64 = c_int::MAX as u64;
 
-/// A started MPI. Of the thread that started it.
+/// MPI after its start. Only the thread that started it may use it.
 pub struct World {
     calls: Box<dyn Calls>,
     pub rank: u32,
@@ -25,7 +25,7 @@ trait Calls {
     /// As [`World::begin`].
     unsafe fn begin(
         &mut self,
-        operation: Operation,
+        call: &Call,
         input: Option<*const u8>,
         data: *mut u8,
         size: u32,
@@ -168,7 +168,7 @@ impl<H: Copy> Calls for Bound<H> {
 
     unsafe fn begin(
         &mut self,
-        operation: Operation,
+        call: &Call,
         input: Option<*const u8>,
         data: *mut u8,
         size: u32,
@@ -182,32 +182,34 @@ impl<H: Copy> Calls for Bound<H> {
         } = self.constants;
         let (data, here) = (data.cast::<c_void>(), self.in_place());
         let request = &raw mut self.request;
-        let (call, status) = match operation {
-            Operation::Sum { elements } => {
-                let count = count(elements)?;
+        let part = call.part_bytes(size);
+        let (name, status) = match call.kind {
+            Kind::AllReduce => {
+                let count = count(call.elements)?;
                 // SAFETY: MPI has started; the caller vouches for the memory, and the handles are of this interface.
                 let status =
                     unsafe { (self.iallreduce)(here, data, count, float, sum, world, request) };
                 ("MPI_Iallreduce", status)
             }
-            Operation::SumOfShard { shard } => {
-                let (count, scatter) = (count(shard)?, self.ireduce_scatter_block);
+            Kind::ReduceScatter => {
+                let count = count(call.elements / u64::from(size))?;
                 let from = input.map_or(here, <*const u8>::cast);
+                let scatter = self.ireduce_scatter_block;
                 // SAFETY: as above.
                 let status = unsafe { scatter(from, data, count, float, sum, world, request) };
                 ("MPI_Ireduce_scatter_block", status)
             }
-            Operation::Gather { bytes } => {
-                let (count, datatype) = self.count_of(bytes)?;
+            Kind::AllGather => {
+                let (count, datatype) = self.count_of(part)?;
                 // SAFETY: as above.
                 let status = unsafe {
                     (self.iallgather)(here, 0, no_datatype, data, count, datatype, world, request)
                 };
                 ("MPI_Iallgather", status)
             }
-            Operation::Exchange { bytes } => {
-                let (count, datatype) = self.count_of(bytes)?;
-                let half = bytes as usize * size as usize;
+            Kind::AllToAll => {
+                let (count, datatype) = self.count_of(part)?;
+                let half = part as usize * size as usize;
                 let (from, exchange) = (data.cast_const(), self.ialltoall);
                 // SAFETY: as above; the memory is as long as both halves.
                 let status = unsafe {
@@ -216,15 +218,16 @@ impl<H: Copy> Calls for Bound<H> {
                 };
                 ("MPI_Ialltoall", status)
             }
-            Operation::Broadcast { bytes, root } => {
-                let (count, datatype) = self.count_of(bytes)?;
+            Kind::Broadcast => {
+                let (count, datatype) = self.count_of(part)?;
+                let root = call.root as c_int;
                 // SAFETY: as above.
-                let status =
-                    unsafe { (self.ibcast)(data, count, datatype, root as c_int, world, request) };
+                let status = unsafe { (self.ibcast)(data, count, datatype, root, world, request) };
                 ("MPI_Ibcast", status)
             }
+            Kind::Leave => return Err("MPI is left by `finalize`".to_owned()),
         };
-        self.check(call, status)
+        self.check(name, status)
     }
 
     fn test(&mut self) -> Result<bool, String> {
@@ -322,21 +325,21 @@ impl World {
         Ok(Self { calls, rank, size })
     }
 
-    /// Begins a collective. [`Self::test`] says when it has ended; until then no other may be begun. `input`: where
-    /// a sum by shards finds its elements, if not at `data`.
+    /// Begins a collective. [`Self::test`] says when it has ended; until then no other may be begun. `input`: the elements of a
+    /// reduce-scatter, if they are not at `data`.
     ///
     /// # Safety
-    /// `data` is valid for reads and writes of what the operation says, until `test` has said that it ended, or
+    /// `data` is valid for reads and writes of what the call stages, until `test` has said that it ended, or
     /// forever; nobody else uses it meanwhile. With an `input` that is valid for reads of all shards as long, and `data`
     /// need be of one alone.
     pub unsafe fn begin(
         &mut self,
-        operation: Operation,
+        call: &Call,
         input: Option<*const u8>,
         data: *mut u8,
     ) -> Result<(), String> {
         // SAFETY: the caller's promise.
-        unsafe { self.calls.begin(operation, input, data, self.size) }
+        unsafe { self.calls.begin(call, input, data, self.size) }
     }
 
     /// Whether the collective has ended; lets it go on meanwhile.

@@ -1,4 +1,4 @@
-//! Functions of a library that answer with a status, found by their names: those of CUDA's driver and of NCCL.
+//! Functions of CUDA's driver and of NCCL, found by name; each returns a status.
 
 /// Binds functions that answer with a number, each with its name for errors.
 macro_rules! functions {

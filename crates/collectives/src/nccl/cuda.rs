@@ -1,7 +1,7 @@
-//! CUDA's driver: the calls that bring Vulkan's memory and timelines in, and a stream to work on them.
+//! CUDA's driver: the calls that import Vulkan's memory and timelines, and a stream to work on them.
 //!
 //! Names and layouts are those of `cuda.h` 12.8; all of them exist since CUDA 11.4. What is made here is freed when it is
-//! dropped: nothing of the stream may be at work on it by then.
+//! dropped: the stream must be done with it by then.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;

@@ -1,4 +1,4 @@
-//! NCCL's library, found at run time: what it says of itself, and its calls.
+//! NCCL's library, found at run time: its version and its calls.
 //!
 //! Names, numbers and layouts are those of `nccl.h` 2.27.5. The configuration of a communicator carries its own size and
 //! version: here it is the one of 2.14, the first with communicators that do not block, for which every later NCCL fills in

@@ -1,7 +1,7 @@
-//! One rank at work: a collective runs on a stream of CUDA's, which signals Vulkan.
+//! A rank that works on the device: a collective runs on a CUDA stream, which signals Vulkan.
 //!
-//! Nothing of NCCL's is given to the stream before Vulkan has come there: to end what is under way, NCCL never has to wait
-//! for Vulkan, which may be waiting for NCCL.
+//! A collective is enqueued on the stream only once Vulkan has reached it. So NCCL never waits for Vulkan while Vulkan waits
+//! for NCCL.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};

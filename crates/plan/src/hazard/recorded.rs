@@ -1,7 +1,7 @@
 //! Counts the barriers that the recorded training run needs, by passing its lists through decoder and tracker.
 
 use super::*;
-use crate::decode::{Batch, BindingLimits, PipelineShape, Tables, decode_packed};
+use crate::decode::{Batch, Lookups, PipelineShape, Tables, decode_packed};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
@@ -22,40 +22,13 @@ struct Recording {
     live: HashMap<i32, Marks>,
 }
 
-impl Tables for Recording {
-    fn pipeline(&self, handle: i32) -> Option<PipelineShape> {
-        self.shapes.get(&handle).copied()
-    }
-
-    fn buffer(&self, handle: i32) -> Option<u32> {
-        self.live.contains_key(&handle).then_some(handle as u32)
-    }
-
-    fn max_groups(&self) -> [u32; 3] {
-        [i32::MAX as u32, 65_535, 65_535]
-    }
-
-    fn oversized(&self) -> bool {
-        false
-    }
-
-    fn binding_limits(&self) -> BindingLimits {
-        BindingLimits {
-            largest: u64::from(u32::MAX),
-            alignment: 256,
+impl Recording {
+    fn tables(&self) -> impl Tables {
+        Lookups {
+            pipeline: |handle| self.shapes.get(&handle).copied(),
+            buffer: |handle| self.live.contains_key(&handle).then_some(handle as u32),
+            max_groups: [i32::MAX as u32, 65_535, 65_535],
         }
-    }
-
-    fn buffer_bytes(&self, _: u32) -> u64 {
-        1 << 20
-    }
-
-    fn buffer_name(&self, _: u32) -> Option<String> {
-        None
-    }
-
-    fn used_bindings(&self, _: u32) -> u32 {
-        u32::MAX
     }
 }
 
@@ -95,7 +68,7 @@ impl Replay {
 
 /// Barriers in each step of the recording, and dispatches in all of it.
 fn barriers_by_step(trace: File) -> (Vec<usize>, usize) {
-    let mut tables = Recording::default();
+    let mut recording = Recording::default();
     let mut replay = Replay::default();
     let mut batch = Batch::default();
     let mut steps = Vec::new();
@@ -112,29 +85,37 @@ fn barriers_by_step(trace: File) -> (Vec<usize>, usize) {
                     bindings: number("bindings") as u32,
                     push_bytes: number("push") as u32,
                 };
-                tables.shapes.insert(id(), shape);
+                recording.shapes.insert(id(), shape);
                 if let Some(writes) = line["writes"].as_u64() {
-                    tables.writes.insert(slot, writes as u32);
+                    recording.writes.insert(slot, writes as u32);
                 }
             }
             "B" => {
-                tables.live.insert(id(), Marks::default());
+                recording.live.insert(id(), Marks::default());
             }
             "D" => {
-                tables.live.remove(&id()).expect("a live buffer");
+                recording.live.remove(&id()).expect("a live buffer");
             }
             "U" | "F" => {
-                replay.command(&mut tables.live, &[(id(), Access::WRITE)], Stage::Transfer);
+                replay.command(
+                    &mut recording.live,
+                    &[(id(), Access::WRITE)],
+                    Stage::Transfer,
+                );
             }
-            "R" => replay.command(&mut tables.live, &[(id(), Access::READ)], Stage::Transfer),
+            "R" => replay.command(
+                &mut recording.live,
+                &[(id(), Access::READ)],
+                Stage::Transfer,
+            ),
             "X" => {
                 let list = line["d"].as_str().expect("a list");
                 let list = BASE64_STANDARD.decode(list).expect("base64");
                 let count = number("c") as usize;
-                decode_packed(&list, count, &tables, &mut batch).expect("a good list");
+                decode_packed(&list, count, &recording.tables(), &mut batch).expect("a good list");
                 dispatches += batch.dispatches.len();
                 for dispatch in &batch.dispatches {
-                    let Some(writes) = tables.writes.get(&dispatch.pipeline) else {
+                    let Some(writes) = recording.writes.get(&dispatch.pipeline) else {
                         replay.everything();
                         continue;
                     };
@@ -147,7 +128,7 @@ fn barriers_by_step(trace: File) -> (Vec<usize>, usize) {
                     let touches: Vec<_> = buffers
                         .map(|(binding, slot)| (*slot as i32, access(binding)))
                         .collect();
-                    replay.command(&mut tables.live, &touches, Stage::Compute);
+                    replay.command(&mut recording.live, &touches, Stage::Compute);
                 }
                 replay.submitted = number("v");
             }

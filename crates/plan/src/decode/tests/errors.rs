@@ -245,37 +245,15 @@ fn group_counts_are_compared_with_the_device() {
 
 #[test]
 fn packed_y_is_checked_against_a_low_limit() {
-    struct Flat;
-    impl Tables for Flat {
-        fn pipeline(&self, handle: i32) -> Option<PipelineShape> {
-            Handles.pipeline(handle)
-        }
-        fn buffer(&self, handle: i32) -> Option<u32> {
-            Handles.buffer(handle)
-        }
-        fn max_groups(&self) -> [u32; 3] {
-            [8, 8, 8]
-        }
-        fn oversized(&self) -> bool {
-            false
-        }
-        fn binding_limits(&self) -> BindingLimits {
-            BINDING
-        }
-        fn buffer_bytes(&self, slot: u32) -> u64 {
-            bytes_of_slot(slot)
-        }
-        fn buffer_name(&self, _: u32) -> Option<String> {
-            None
-        }
-        fn used_bindings(&self, _: u32) -> u32 {
-            u32::MAX
-        }
-    }
+    let tables = Lookups {
+        pipeline: |handle| Handles.pipeline(handle),
+        buffer: |handle| Handles.buffer(handle),
+        max_groups: [8, 8, 8],
+    };
     let (mut records, _) = pair();
     records[0].groups = [8, 9, 8];
     let mut batch = Batch::default();
-    let error = decode_packed(&encode_packed(&records), 2, &Flat, &mut batch);
+    let error = decode_packed(&encode_packed(&records), 2, &tables, &mut batch);
     says(
         error.expect_err("y is above 8"),
         InvalidArgument,
