@@ -1,6 +1,6 @@
 // helios-lm: language models on any Vulkan GPU.
 
-export { configJson, readConfig } from './config.mjs';
+export { configJson, parseConfig, readConfig } from './config.mjs';
 export { tokenizeCorpus } from './data/corpus.mjs';
 export { openDataset, readCorpusInfo } from './data/dataset.mjs';
 export { documentsOf, pack } from './data/pack.mjs';

@@ -1,0 +1,106 @@
+#!/usr/bin/env node
+/**
+ * Training speed of helios-lm's decoder, compiled, in bf16: tokens a second and memory, for models that other projects have figures for.
+ * Random ids, weights of the constructor, AdamW; steps are timed two in flight.
+ */
+
+import { autocast, compile, memory, optim, tensor } from 'helios-vk/nn';
+import { Decoder, parseConfig } from 'helios-lm';
+
+import { OWN_ADDON, loadAddon } from './lib/addon.mjs';
+import { runMain } from './lib/args.mjs';
+import { median } from './lib/stats.mjs';
+
+const LLAMA = { model_type: 'llama', vocab_size: 32_768, rms_norm_eps: 1e-5, rope_theta: 5e5 };
+/** In the words of `config.json`. */
+const MODELS = {
+  'gpt2-124m': { model_type: 'gpt2', vocab_size: 50_304, n_embd: 768, n_head: 12, n_layer: 12, n_positions: 1024 },
+  'llama-1.2b': {
+    ...LLAMA,
+    hidden_size: 2048,
+    num_hidden_layers: 16,
+    num_attention_heads: 32,
+    num_key_value_heads: 8,
+    intermediate_size: 8192,
+    max_position_embeddings: 2048,
+  },
+  tiny: {
+    ...LLAMA,
+    vocab_size: 256,
+    hidden_size: 64,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    intermediate_size: 128,
+    max_position_embeddings: 64,
+  },
+};
+
+const OPTIONS = /** @type {const} */ ({
+  model: {
+    type: 'string',
+    choices: /** @type {(keyof typeof MODELS)[]} */ (Object.keys(MODELS)),
+    default: 'gpt2-124m',
+    help: 'which model',
+  },
+  precision: { type: 'string', choices: ['bf16', 'f16', 'f32'], default: 'bf16', help: 'arithmetic' },
+  batch: { type: 'integer', min: 1, max: 65_536, default: 16, help: 'sequences of a step' },
+  block: { type: 'integer', min: 1, max: 65_536, help: "tokens of a sequence; the model's context when left out" },
+  steps: { type: 'integer', min: 1, max: 100_000, default: 10, help: 'timed steps' },
+  json: { type: 'boolean', help: 'print JSON' },
+});
+
+await runMain('node benches/decoder.mjs [options]', OPTIONS, async ({ model: name, precision, batch, block: given, steps, json }) => {
+  const { deviceName } = loadAddon(OWN_ADDON).initDevice();
+  const config = parseConfig(MODELS[/** @type {keyof typeof MODELS} */ (name)], name);
+  const block = given ?? config.context;
+  const model = new Decoder(config);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-4 });
+  const step = compile((/** @type {import('helios-vk/nn').Tensor} */ ids, /** @type {import('helios-vk/nn').Tensor} */ targets) => {
+    const loss = autocast(/** @type {'bf16' | 'f16' | false} */ (precision === 'f32' ? false : precision), () => model.loss(ids, targets));
+    loss.backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+    return loss.detach();
+  });
+  const random = (/** @type {number} */ salt) =>
+    tensor(
+      Uint32Array.from({ length: batch * block }, (_, i) => (Math.imul(i + salt, 0x9e3779b1) % config.vocabSize) >>> 0),
+      { shape: [batch, block] },
+    );
+  const [ids, targets] = [random(1), random(2)];
+  /** @type {Promise<number>[]} */
+  const losses = [];
+  /** @type {number[]} */
+  const times = [];
+  const WARMUP = 4;
+  for (let i = 0, last = performance.now(); i < WARMUP + steps; i++) {
+    const loss = step(ids, targets);
+    losses.push(loss.item());
+    loss.dispose();
+    await losses[losses.length - 2];
+    const now = performance.now();
+    if (i >= WARMUP) times.push(now - last);
+    last = now;
+  }
+  const values = await Promise.all(losses);
+  const parameters = model.parameters().reduce((sum, { size }) => sum + size, 0);
+  const milliseconds = median(times);
+  const result = {
+    device: deviceName,
+    model: name,
+    parameters,
+    precision,
+    batch,
+    block,
+    milliseconds,
+    tokensPerSecond: (batch * block * 1000) / milliseconds,
+    gigabytes: memory().bytes / 1e9,
+    losses: [values[0], values.at(-1)],
+  };
+  if (json) return console.log(JSON.stringify(result));
+  console.log(
+    `${name} (${(parameters / 1e6).toFixed(1)}M) on ${deviceName}, ${precision}, ${batch} × ${block}: ${milliseconds.toFixed(1)} ms, ` +
+      `${Math.round(result.tokensPerSecond)} tok/s, ${result.gigabytes.toFixed(2)} GB, loss ${values[0].toFixed(3)} to ${values.at(-1)?.toFixed(3)}`,
+  );
+});
