@@ -65,7 +65,7 @@ await runMain('node benches/decoder.mjs [options]', OPTIONS, async ({ model: nam
   });
   const random = (/** @type {number} */ salt) =>
     tensor(
-      Uint32Array.from({ length: batch * block }, (_, i) => (Math.imul(i + salt, 0x9e3779b1) % config.vocabSize) >>> 0),
+      Uint32Array.from({ length: batch * block }, (_, i) => (Math.imul(i + salt, 0x9e3779b1) >>> 0) % config.vocabSize),
       { shape: [batch, block] },
     );
   const [ids, targets] = [random(1), random(2)];

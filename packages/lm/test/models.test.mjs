@@ -233,7 +233,8 @@ test('a model of its own trains, compiled as called, and is exported', async (t)
     const own = [];
     for (let i = 0; i < 12; i++) own.push(await run().item());
     losses.push(own);
-    assert.ok(own[0] < 6 && own[11] < own[0] / 2, String(own));
+    // Of an untrained model: ln 61.
+    assert.ok(Math.abs(own[0] - Math.log(61)) < 0.5 && own[11] < own[0] / 2, String(own));
     const folder = join(folderOf(t), 'out');
     await exportModel(model, folder, { dtype: 'f32' });
     const again = await importModel(folder);

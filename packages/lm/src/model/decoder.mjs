@@ -1,6 +1,6 @@
 // One decoder for all families, by the flags of their configuration.
 
-import { F, checkpoint, nn, tensor } from 'helios-vk/nn';
+import { F, checkpoint, nn, noGrad, scope, tensor } from 'helios-vk/nn';
 
 import { ropeTable, windowMask } from './positions.mjs';
 
@@ -9,6 +9,13 @@ import { ropeTable, windowMask } from './positions.mjs';
 
 /** Bytes of logits that are in memory at once. */
 const LOGITS_BYTES = 2 ** 28;
+
+/** Rows that begin normal with a deviation of 0.02, as transformers' do. @param {number} rows @param {number} width */
+function embeddingOf(rows, width) {
+  const embedding = new nn.Embedding(rows, width);
+  noGrad(() => scope(() => void embedding.weight.copy_(F.mul(embedding.weight, 0.02))));
+  return embedding;
+}
 
 /** A norm of the configuration's kind. @param {ModelConfig} config @param {number} [columns] */
 const normOf = ({ norm, eps, width }, columns = width) =>
@@ -129,8 +136,8 @@ export class Decoder extends nn.Module {
   constructor(config) {
     super();
     const { vocabSize, width, layers, context, position, tied } = config;
-    this.embedding = new nn.Embedding(vocabSize, width);
-    if (position === 'learned') this.positions = new nn.Embedding(context, width);
+    this.embedding = embeddingOf(vocabSize, width);
+    if (position === 'learned') this.positions = embeddingOf(context, width);
     this.layers = new nn.ModuleList(Array.from({ length: layers }, (_, layer) => new Block(config, layer)));
     this.norm = normOf(config);
     if (!tied) this.head = new nn.Linear(width, vocabSize, { bias: false });
