@@ -352,8 +352,9 @@ export const div = binary('div', 'div', (a, b) => a / b, {
 });
 
 /**
- * Of two values the larger (`direction` 1) or the smaller (-1); the gradient goes to that one, and where they are equal by halves, or
- * with the attribute `clamps` all of it to the first, as in PyTorch.
+ * Of two values the larger (`direction` 1) or the smaller (-1). The gradient goes to that one, where they are equal by halves, and where
+ * one is NaN to neither, as in JAX (PyTorch gives it to both); with the attribute `clamps`, equal ones give all of it to the first, as in
+ * PyTorch.
  * @param {string} name @param {'max' | 'min'} op @param {1 | -1} direction
  */
 const extreme = (name, op, direction) =>
@@ -361,11 +362,12 @@ const extreme = (name, op, direction) =>
     saveInputs: () => [0, 1],
     vjp: (dy, { inputs: [a, b], layouts, needs, attributes: { clamps = false } }, F) => {
       // By comparisons: the difference of two infinities would be NaN.
-      const [equal, first] = [F.eq(a, b), direction === 1 ? F.gt(a, b) : F.lt(a, b)];
+      const equal = F.eq(a, b);
+      const wins = (/** @type {Tensor} */ x, /** @type {Tensor} */ y) => F.where(direction === 1 ? F.gt(x, y) : F.lt(x, y), dy, 0);
       const share = clamps ? dy : F.mul(dy, 0.5);
       return [
-        needs[0] ? unbroadcast(F, F.where(equal, share, F.where(first, dy, 0)), layouts[0]) : undefined,
-        needs[1] ? unbroadcast(F, F.where(equal, clamps ? 0 : share, F.where(first, 0, dy)), layouts[1]) : undefined,
+        needs[0] ? unbroadcast(F, F.where(equal, share, wins(a, b)), layouts[0]) : undefined,
+        needs[1] ? unbroadcast(F, F.where(equal, clamps ? 0 : share, wins(b, a)), layouts[1]) : undefined,
       ];
     },
   });
