@@ -206,6 +206,19 @@ def windows(x, a):
     return jnp.stack(parts, 4)
 
 
+@jax.custom_vjp
+def safe_softmax(x):
+    """Over the last dimension; 0 where all are -inf, as in PyTorch."""
+    return jnp.where((x != -jnp.inf).any(-1, keepdims=True), softmax(x, -1), 0)
+
+
+def softmax_backward(p, g):
+    return (p * (g - noised((p * g).sum(-1, keepdims=True))),)
+
+
+safe_softmax.defvjp(lambda x: (safe_softmax(x),) * 2, softmax_backward)
+
+
 def attention(q, k, v, a, mask=None):
     scores = noised(jnp.einsum("...qd,...kd->...qk", q, k)) / q.shape[-1] ** 0.5
     queries, keys = scores.shape[-2:]
@@ -215,10 +228,7 @@ def attention(q, k, v, a, mask=None):
     if mask is not None:
         seen = seen & (mask > 0)
     scores = jnp.where(seen, scores, -jnp.inf)
-    # Rows without a key, or of scores of -inf alone, are 0 and have no gradient, as in PyTorch.
-    some = (scores != -jnp.inf).any(-1, keepdims=True)
-    scores = jnp.where(some, scores, 0)
-    chances = softmax(scores, -1) * some
+    chances = safe_softmax(scores)
     # The fused kernel keeps max + log(sum) of a row, rounded, for the gradient.
     lost = lax.stop_gradient(1 + jnp.abs(scores.max(-1, keepdims=True))) if "heads" in a else 1
     return noised(chances, NOISE * lost) @ v
@@ -235,6 +245,8 @@ def fused_attention(x, a):
 def cross_entropy(x, a):
     targets = np.array(a["targets"])
     kept = targets != -100
+    # No gradient of what is ignored, not even a NaN's.
+    x = jnp.where(kept[:, None], x, 0)
     losses = jnp.where(kept, -jnp.take_along_axis(log_softmax(x, -1), np.where(kept, targets, 0)[:, None], 1)[:, 0], 0)
     return reduced(losses, a)
 
@@ -403,7 +415,7 @@ def difference(own, narrow, wides, pointwise, gradient):
         size = np.where(some, np.maximum(np.abs(low), np.abs(high)), 0)
         own_error = np.nan_to_num(np.abs(stack[-1] - stack[0]), nan=0, posinf=0)
         slack = SPREADS * np.maximum(spread, own_error) + RELATIVE * size + ABSOLUTE
-        if not pointwise and np.isfinite(stack).any():
+        if (gradient or not pointwise) and np.isfinite(stack).any():
             # Sums that cancel out keep the rounding of what was added.
             slack = slack + OF_LARGEST * np.max(np.abs(stack[np.isfinite(stack)]))
         mine = own.astype(np.float64)

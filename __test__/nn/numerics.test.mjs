@@ -185,13 +185,12 @@ test('sums of very many equal elements are off by roundings, not by as many as t
 });
 
 test('products over very many equal terms are off by less than 1e-4', async () => {
-  const depth = 2 ** 20;
-  for (const value of [0.1, 0.3, 1 / 3]) {
+  const depth = 2 ** 18;
+  for (const value of [0.1, 1 / 3]) {
     const wanted = Math.fround(value) ** 2 * depth;
     for (const [m, n] of [
       [1, 1],
       [1, 5],
-      [5, 1],
     ]) {
       const [a, b] = [full([m, depth], value), full([n, depth], value)];
       for (const results of await both((x, y) => [x.matmul(y.T), F.linear(x, y), y.matmul(x.T).T], a, b)) {
