@@ -1,11 +1,13 @@
 #!/usr/bin/env node
 // Random programs of helios-vk/nn, compiled and eager: with no passes, and with those that keep all bits, results and gradients are
-// the same to the bit; with all passes, and with each left out in turn, elements keep their bits too, and sums and what is
-// rounded to 16 bits on the way stay close. And programs that move small integers: in f16 and bf16 as in f32.
+// the same to the bit; with all passes, and with one left out, elements keep their bits too, and sums and what is rounded to 16 bits
+// on the way stay close. And programs that move small integers: in f16 and bf16 as in f32.
 //
-//   node __test__/fuzz/nn.mjs [--seconds 60] [--seed N]
+//   node __test__/fuzz/nn.mjs [--seconds 60] [--seed N] [--each]
 //
 // Program number i is that of seed + i. A failure prints its seed, the passes and the program; --seed with that seed begins there.
+// A program runs with three of the passes left out, one at a time; with --each, with each of them. The counts so far are printed
+// once a minute, so that a run that is ended early counts as well.
 
 import { isMain, runMain } from '../../bin/lib/options.mjs';
 import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
@@ -20,6 +22,10 @@ import { movingProgram, wildProgram } from '../nn/wild.mjs';
 const MAX_CLOSE = 1e4;
 /** Programs of one device: kernels are kept until it is closed. */
 const PER_DEVICE = 100;
+/** Passes that a program leaves out in turn, without `--each`. */
+const LEFT_OUT = 3;
+/** Milliseconds between lines of progress. */
+const PROGRESS = 60_000;
 
 /**
  * What has to agree with the eager run, by the passes: gradients of what was broadcast are sums.
@@ -35,10 +41,10 @@ const agreementOf =
 
 /**
  * Runs the program of a seed in every way; throws where one differs.
- * @param {number} seed
+ * @param {number} seed @param {number} [leftOut] how many of the passes are left out, one at a time
  * @returns {Promise<number>} runs compared
  */
-export async function tryProgram(seed) {
+async function tryProgram(seed, leftOut = LEFT_OUT) {
   const moving = movingProgram(seed);
   const difference = await typesDiffer(moving);
   if (difference) throw new Error(`--seed ${seed}, types: ${difference}${moving.text}`);
@@ -50,7 +56,7 @@ export async function tryProgram(seed) {
   let rounds = wild ? wild.rounds : roundsHalves(/** @type {any} */ (program));
   const run = (/** @type {readonly import('../../nn/compile/passes/index.mjs').PassName[] | undefined} */ passes) =>
     wild ? runWild(wild, passes) : runTraining(/** @type {any} */ (program), passes);
-  const left = new Random(seed).sample(PASSES, 3);
+  const left = new Random(seed).sample(PASSES, leftOut);
   const ways = [[], EXACT, PASSES, ...left.map((name) => PASSES.filter((other) => other !== name))];
   /** @type {import('../nn/differential.mjs').Outcome[] | undefined} */
   let expected;
@@ -77,10 +83,13 @@ if (isMain(import.meta.url)) {
   const options = /** @type {const} */ ({
     seconds: { type: 'integer', min: 1, max: 10_000_000, default: 60, help: 'how long' },
     seed: { type: 'integer', min: 0, max: 2 ** 32 - 1, help: 'of the first program (default: another each time)' },
+    each: { type: 'boolean', help: 'leave out each of the passes in turn, not three' },
   });
-  await runMain('node __test__/fuzz/nn.mjs [options]', options, async ({ seconds, seed = Math.floor(Math.random() * 2 ** 32) }) => {
+  await runMain('node __test__/fuzz/nn.mjs [options]', options, async ({ seconds, seed = Math.floor(Math.random() * 2 ** 32), each }) => {
     const end = Date.now() + 1000 * seconds;
     let [programs, runs, failures, device] = [0, 0, 0, ''];
+    const counts = () => JSON.stringify({ device, seed, programs, runs, failures });
+    let next = Date.now() + PROGRESS;
     for (; Date.now() < end; programs++) {
       if (programs % PER_DEVICE === 0) {
         reset();
@@ -88,13 +97,17 @@ if (isMain(import.meta.url)) {
         poison();
       }
       try {
-        runs += await tryProgram((seed + programs) >>> 0);
+        runs += await tryProgram((seed + programs) >>> 0, each ? PASSES.length : LEFT_OUT);
       } catch (error) {
         failures++;
         console.log(`${/** @type {Error} */ (error).message}\n`);
       }
+      if (Date.now() >= next) {
+        console.error(counts());
+        next = Date.now() + PROGRESS;
+      }
     }
-    console.log(JSON.stringify({ device, seed, programs, runs, failures }));
+    console.log(counts());
     return failures > 0 ? 1 : 0;
   });
 }

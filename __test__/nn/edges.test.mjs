@@ -41,6 +41,9 @@ test('clamp, maximum, minimum and relu propagate NaN, and pass no gradient where
       [(x) => x.clamp(-1, 1), [NaN, -1, -1, 0.5, 1, 1], [0, 0, 0, 1, 0, 0]],
       [(x) => x.maximum(-1), [NaN, -1, -1, 0.5, 2, Infinity], [0, 0, 0, 1, 1, 1]],
       [(x) => x.minimum(1), [NaN, -Infinity, -2, 0.5, 1, 1], [0, 1, 1, 1, 0, 0]],
+      // As the second operand likewise.
+      [(x) => full([], -1, { dtype }).maximum(x), [NaN, -1, -1, 0.5, 2, Infinity], [0, 0, 0, 1, 1, 1]],
+      [(x) => full([], 1, { dtype }).minimum(x), [NaN, -Infinity, -2, 0.5, 1, 1], [0, 1, 1, 1, 0, 0]],
       [(x) => x.relu(), [NaN, 0, 0, 0.5, 2, Infinity], [0, 0, 0, 1, 1, 1]],
     ])) {
       const x = tensor(numbers, { dtype, requiresGrad: true });

@@ -362,3 +362,17 @@ test('a tall matrix of few columns is summed in slices where the device has many
     f.dispose();
   }
 });
+
+test('a comparison of a value with itself is stored, and what it divides by', async () => {
+  const [x, i] = [tensor([1, NaN, -2]), tensor(new Int32Array([1, 0, -2]))];
+  for (const name of /** @type {const} */ (['lt', 'gt'])) {
+    for (const operand of [x, i]) {
+      const f = compile((/** @type {any} */ v) => F.div(0.001, F[name](v, v).to('f32')));
+      assert.deepEqual([...(await f(operand).toArray())], [Infinity, Infinity, Infinity], `${name} of ${operand.dtype}`);
+      f.dispose();
+    }
+  }
+  const differs = compile((/** @type {any} */ v) => F.div(1, F.ne(v, v).to('f32')));
+  assert.deepEqual([...(await differs(x).toArray())], [Infinity, 1, Infinity]);
+  assert.deepEqual([...(await differs(i).toArray())], [Infinity, Infinity, Infinity]);
+});

@@ -184,6 +184,22 @@ test('sums of very many equal elements are off by roundings, not by as many as t
   assert.ok(Math.abs((await values(scattered))[0] / (2 ** 15 * tenth) - 1) < 1e-6, 'scattered');
 });
 
+test('products over very many equal terms are off by less than 1e-4', async () => {
+  const depth = 2 ** 18;
+  for (const value of [0.1, 1 / 3]) {
+    const wanted = Math.fround(value) ** 2 * depth;
+    for (const [m, n] of [
+      [1, 1],
+      [1, 5],
+    ]) {
+      const [a, b] = [full([m, depth], value), full([n, depth], value)];
+      for (const results of await both((x, y) => [x.matmul(y.T), F.linear(x, y), y.matmul(x.T).T], a, b)) {
+        for (const y of results) assertNear(y, new Array(m * n).fill(wanted), 1e-4, `${m} x ${n} of ${value}`);
+      }
+    }
+  }
+});
+
 test('sums keep infinities and NaN, and go beyond the largest number', async () => {
   for (const [numbers, wanted] of /** @type {[number[], number][]} */ ([
     [[1, Infinity, 2], Infinity],

@@ -28,6 +28,12 @@ const EPI_EXACT = 8;
 const EPI_DIRECT = 128;
 const EPI_EARLY = 256;
 
+/**
+ * Terms of an element that are added one after the other, and elements of partial sums that more parts may have for that: a chain of 2^20
+ * equal terms is up to 2e-3 off, of this many 5e-5. Where partial sums are large, the depth is what the device runs fastest.
+ */
+const [MAX_CHAIN, MAX_CHAIN_PARTS] = [1 << 12, 1 << 18];
+
 /** Vulkan's numbers: `VkComponentTypeKHR`, `VkScopeKHR`. */
 const COMPONENT = { float16: 0, float32: 1, bfloat16: 1_000_141_000 };
 const SUBGROUP_SCOPE = 3;
@@ -271,7 +277,9 @@ export function spirvProducts(context) {
     const tailed =
       tail > 1 && plan.rest > 0 && problem.batch === 1 && !problem.dual && tiles - plan.rest + plan.rest * tail <= context.maxGroups;
     // A split holds whole tiles of depth, and none is empty.
-    const deep = isCpu ? ceilDiv(ceilDiv(problem.k, plan.bk), MAX_CPU_ROUNDS) : 1;
+    const shorter = ceilDiv(problem.k, MAX_CHAIN);
+    const accurate = shorter * problem.batch * tiles * plan.bm * plan.bn <= MAX_CHAIN_PARTS ? shorter : 1;
+    const deep = Math.max(accurate, isCpu ? ceilDiv(ceilDiv(problem.k, plan.bk), MAX_CPU_ROUNDS) : 1);
     const splits = Math.max(deep, tailed ? tail : integer('matmul', 'splits', plan.splits, 1, 64));
     plan.kPerSplit = ceilDiv(ceilDiv(problem.k, plan.bk), splits) * plan.bk;
     plan.splits = ceilDiv(problem.k, plan.kPerSplit);

@@ -284,8 +284,9 @@ export const div = binary('div', 'div', (a, b) => a / b, {
 });
 
 /**
- * The larger (`direction` 1) or the smaller (-1) of two values. That one gets the gradient. Of equal values each gets half; with the
- * attribute `clamps` the first gets all. Both are as in PyTorch.
+ * The larger (`direction` 1) or the smaller (-1) of two values. That one gets the gradient; of equal values each gets half, and where
+ * one is NaN neither gets any, as in JAX (PyTorch gives it to both). With the attribute `clamps` the first of equal values gets all, as in
+ * PyTorch.
  * @param {string} name @param {'max' | 'min'} op @param {1 | -1} direction
  */
 const extreme = (name, op, direction) =>
@@ -293,11 +294,12 @@ const extreme = (name, op, direction) =>
     saveInputs: () => [0, 1],
     vjp: (dy, { inputs: [a, b], layouts, needs, attributes: { clamps = false } }, F) => {
       // By comparisons: the difference of two infinities would be NaN.
-      const [equal, first] = [F.eq(a, b), direction === 1 ? F.gt(a, b) : F.lt(a, b)];
+      const equal = F.eq(a, b);
+      const wins = (/** @type {Tensor} */ x, /** @type {Tensor} */ y) => F.where(direction === 1 ? F.gt(x, y) : F.lt(x, y), dy, 0);
       const share = clamps ? dy : F.mul(dy, 0.5);
       return [
-        needs[0] ? unbroadcast(F, F.where(equal, share, F.where(first, dy, 0)), layouts[0]) : undefined,
-        needs[1] ? unbroadcast(F, F.where(equal, clamps ? 0 : share, F.where(first, 0, dy)), layouts[1]) : undefined,
+        needs[0] ? unbroadcast(F, F.where(equal, share, wins(a, b)), layouts[0]) : undefined,
+        needs[1] ? unbroadcast(F, F.where(equal, clamps ? 0 : share, wins(b, a)), layouts[1]) : undefined,
       ];
     },
   });

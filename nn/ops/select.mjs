@@ -10,7 +10,11 @@ import { defineOp } from './registry.mjs';
 const comparison = (name, f) =>
   defineOp({
     name,
-    ...generated(name, (program, [a, b]) => program.append(name, a, b)),
+    ...generated(name, (program, [a, b], _, numbers) => {
+      const result = program.append(name, a, b);
+      // Of a value and itself some are false, and llvmpipe, which sees that, drops the store of 1 / 0 of it: with a false that it does not see.
+      return a === b && ['lt', 'gt', 'ne'].includes(name) ? program.append('or', result, program.append('lt', ...numbers(1, 0))) : result;
+    }),
     infer: ([a, b]) => {
       if (a.dtype !== b.dtype || a.dtype === 'bool') {
         throw new ArgumentError(name, `takes numbers of one type, got ${a.dtype} and ${b.dtype}; convert with .to('f32')`);
