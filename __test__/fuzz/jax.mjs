@@ -11,10 +11,9 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { startPeer } from '../../benches/lib/peer.mjs';
 import { isMain, runMain } from '../../bin/lib/options.mjs';
-import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
 import { ArgumentError, F, ShapeError, UsageError, cat, compile, full, grad, nn, reset, scope, stack, tensor } from '../../nn/index.mjs';
 import { Random } from '../lib/random.mjs';
-import { EXACT } from '../nn/differential.mjs';
 import { initDevice, poison } from '../nn/setup.mjs';
 
 /** A call: its operands as indices of inputs and results so far, and its attributes. @typedef {[op: string, operands: number[], attributes: any]} Line */
