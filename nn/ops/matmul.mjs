@@ -56,10 +56,14 @@ function matrixForm({ shape, strides }) {
  * @param {Layout} layout @param {readonly number[]} batch the broadcast leading sizes
  */
 function batchStride(layout, batch) {
+  if (batch.length === 0) return 0;
   const shape = [...batch, ...layout.shape.slice(-2)];
   const { shape: sizes, strides } = collapse(batch, [broadcastLayout(layout, shape).strides.slice(0, batch.length)]);
   return sizes.length === 1 ? strides[0][0] : undefined;
 }
+
+/** x, or a copy of it, whose rows or columns are dense. @param {Tensor} x */
+const dense = (x) => (matrixForm(x.layout) ? x : x.contiguous());
 
 /**
  * An operand that kernels can read: its rows or columns are dense, and its matrices are one stride apart. Copied where it is not one.
@@ -67,7 +71,7 @@ function batchStride(layout, batch) {
  * @returns {Tensor}
  */
 function readable(x, batch) {
-  const matrices = matrixForm(x.layout) ? x : x.contiguous();
+  const matrices = dense(x);
   if (batchStride(matrices.layout, batch) !== undefined) return matrices;
   return matrices.expand(...batch, ...x.shape.slice(-2)).contiguous();
 }
@@ -88,9 +92,11 @@ export const matmul = defineOp({
     return [denseLayout([...broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2)), m, n], a.dtype)];
   },
   prepare: ([a, b], run) => {
-    const [m, k] = a.shape.slice(-2);
-    const [n] = b.shape.slice(-1);
+    const [rank, ofB] = [a.shape.length, b.shape.length];
+    const [m, k, n] = [a.shape[rank - 2], a.shape[rank - 1], b.shape[ofB - 1]];
     const type = computedType(a, b, m, n, k);
+    // Most products are of two dense matrices, and of small ones the host's time is all there is.
+    if (rank === 2 && ofB === 2 && type === a.dtype && k > 1) return run([dense(a), dense(b)], productAttributes(type));
     const [x, y] = type === a.dtype ? [a, b] : [a.to(type), b.to(type)];
     // All rows of a batch by one matrix are one product.
     const folds = x.ndim > 2 && y.ndim === 2;
