@@ -167,7 +167,8 @@ function suite(node = process.execPath) {
 /**
  * Test files that take minutes, or whose subject is load rather than behaviour: `npm test` leaves them to `npm run test:full`.
  */
-const SLOW = /\/(benches|endless|gpt-ablation|gpt-ranges|growth|kernels\/bench|options|pipeline-life)\.test|\/ptx\//;
+const SLOW =
+  /\/(benches|consumer|endless|gpt-ablation|gpt-durable|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
 
 /** Those, and training, which runs many processes: under validation `npm test` leaves them out. */
 const SLOW_VALIDATED = new RegExp(`${SLOW.source}|/gpt-\\w+\\.test`);
