@@ -184,6 +184,7 @@ export function ptxDevice({ bytes = 4 << 20, info = {}, edit = (text) => text, l
       const { at, size } = /** @type {{ at: number, size: number }} */ (buffers.get(buffer));
       return new Float32Array(memory.slice(at, at + size).buffer);
     },
+    buildKernel: native.buildKernel,
     createPipeline: (
       /** @type {any} */ first,
       /** @type {number} */ _bindings,
