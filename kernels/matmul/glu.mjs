@@ -57,7 +57,10 @@ import { integer, reach, tensor } from '../base.mjs';
 export function gluProducts(context, matmul, ptx, problemOf) {
   const { gluForward, gluBackward } = activationKernels(context);
 
-  /** The pass as one kernel, if there is one. @param {Problem['args']} args of the product @param {'forward' | 'backward'} glu @param {Activation} activation */
+  /**
+   * The pass as one kernel, if there is one.
+   * @param {Problem['args']} args of the product @param {'forward' | 'backward'} glu @param {Activation} activation
+   */
   function fused(args, glu, activation) {
     const { plan: override } = args;
     const asked = override?.kernel === 'ptx';

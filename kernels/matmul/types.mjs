@@ -96,7 +96,10 @@
  *   ahead?: number, direct?: number }} CoopTiling
  */
 /** @typedef {F32Tiling | CoopTiling} SpirvTiling */
-/** A tiling in PTX by its name, and whether B must be permuted. @typedef {{ kernel: 'ptx', tiling: GemmTilingName | SimtTilingName, permuted?: boolean }} PtxTiling */
+/**
+ * A tiling in PTX by its name, and whether B must be permuted.
+ * @typedef {{ kernel: 'ptx', tiling: GemmTilingName | SimtTilingName, permuted?: boolean }} PtxTiling
+ */
 /** A table's statement that PTX is not faster (`spirv`), or not with B permuted (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
 
 /**

@@ -24,9 +24,11 @@ import { storedPlans } from './stored.mjs';
  *   to be faster than the package's own, or undefined
  * @property {(problem: Asked) => SpirvChoice | undefined} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
  * @property {(problem: Shaped) => PtxChoice | undefined} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
- * @property {(problem: Shaped) => PtxChoice | undefined} [permutedPlan] its plan where B is permuted, or undefined where none is known to be faster than with B as it is
- * @property {(problem: Shaped & { beta: number }) => { tiling: GemmTilingName, rate: number }[]} [ptxGroup] tilings in PTX by which one launch computes several products
- *   like this one, each with its rate in whole waves, in TFLOP/s. The first is that of one product alone. None where a launch for each is faster
+ * @property {(problem: Shaped) => PtxChoice | undefined} [permutedPlan] its plan with B permuted, or undefined where none
+ *   is known to be faster than with B as it is
+ * @property {(problem: Shaped & { beta: number }) => { tiling: GemmTilingName, rate: number }[]} [ptxGroup] tilings in PTX by which
+ *   one launch computes several products like this one, each with its rate in whole waves, in TFLOP/s. The first is that of one product alone.
+ *   None where a launch for each is faster
  * @property {(form: import('../hopper/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
  *   the tiling of attention in PTX, or undefined where none is known to be faster
  */
