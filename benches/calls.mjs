@@ -1,7 +1,6 @@
 /**
- * Microbenchmarks of the native calls: host time of each, with the device idle before every sample, so that no
- * call waits for another's work unless it is the wait that is measured. Every result is checked before anything is
- * timed. With `--baseline` both addons run in turn, each round in fresh processes.
+ * Times the native calls on the host. The device is idle before every sample, so that a call waits only for its own work. Every result is checked
+ * before anything is timed. With `--baseline` both addons run in turn, each round in fresh processes.
  */
 
 import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from './lib/addon.mjs';

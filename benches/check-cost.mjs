@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * What it costs that kernels check what they are given: host time of making a record, with and without, in turn. No record
- * is submitted. A figure is the shortest of many short samples: what other processes take of a core is not in it.
+ * Measures what it costs that kernels check their arguments: the host time of making a record with and without checks, in turn. No record is
+ * submitted. A figure is the shortest of many short samples, so that other processes on the core do not count.
  */
 
 import { createKernels } from '../kernels/index.mjs';

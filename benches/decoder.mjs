@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Training speed of helios-lm's decoder, compiled, in bf16: tokens a second and memory, for models that other projects have figures for.
- * Random ids, weights of the constructor, AdamW; steps are timed two in flight.
+ * Measures the training speed of helios-lm's compiled decoder in bf16: tokens a second and memory, for models of which other projects publish
+ * figures. It trains on random ids from the constructor's weights with AdamW, and keeps two steps in flight.
  */
 
 import { autocast, compile, memory, optim, tensor } from 'helios-vk/nn';

@@ -1,9 +1,9 @@
 /**
- * What collectives cost: one rank of a group, started alone or by `helios-vk run`, `torchrun` or `mpirun`. Rank 0 prints. The hand-over
- * alone is what a group of one measures: nothing is added there, but the device waits for the engine and goes on behind it.
+ * Measures what collectives cost. This is one rank of a group, started alone or by `helios-vk run`, `torchrun` or `mpirun`; rank 0 prints. A group of
+ * one measures the hand-over alone: nothing is summed, but the device waits for the engine and continues after it.
  *
- * With `--step` it times the sums of a step's gradients, from buffers of the device to the same, against `MPI_Allreduce` of as many
- * floats in memory of the host, called directly in the same processes, in alternation.
+ * With `--step` it times the sums of a step's gradients in device buffers. It alternates them with `MPI_Allreduce` of as many floats in host memory,
+ * called directly in the same processes.
  */
 
 import { createHash } from 'node:crypto';

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // Generates text with a model that `npm run train` has trained: `npm run generate -- --checkpoint DIR --prompt TEXT`.
 //
-// Loads the weights of a checkpoint. Each token takes a forward pass over the whole context: there is no cache of keys and values.
+// Loads the weights of a checkpoint. There is no cache of keys and values: each token takes a forward pass over the whole context.
 
 import { createRequire } from 'node:module';
 import { CHECKPOINT_FILES, loadCheckpoint } from './gpt/checkpoint.mjs';

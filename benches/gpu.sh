@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Everything that is measured on one GPU beside PyTorch, within a time limit: training steps of the 300M and of the 1.29B GPT in bf16, from the
-# same weights and batches, PyTorch's between two of ours; where a step's time goes; products beside cuBLAS; attention.
+# Runs all measurements on one GPU beside PyTorch within a time limit: training steps of the 300M and of the 1.29B GPT in bf16, from the same
+# weights and batches, PyTorch's between two runs of ours; where a step's time goes; products beside cuBLAS; attention.
 #
 #   [LIMIT=570] [PYTHON=python3] [SAVE=COMMAND] benches/gpu.sh FOLDER [STEP …]
 #
-# Steps: 2048 1.3B 16x1 4x1 1x4 times products attention checks; all when left out. What could not end in time is left out. SAVE: a command
-# that is run after each. `checks` needs the Khronos validation layer, and a loader of its age.
+# Steps: 2048 1.3B 16x1 4x1 1x4 times products attention checks; all when left out. A step that could not end in time is skipped. SAVE: a
+# command to run after each step. `checks` needs the Khronos validation layer, and a loader as new as the layer.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=$(mkdir -p "${1:?a folder for the results}" && cd "$1" && pwd)

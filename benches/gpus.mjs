@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The table of what `benches/gpus.sh` measured: tokens a second of several GPUs, their share of so many times one GPU's, and PyTorch's
-// DistributedDataParallel in the same visit.
+// Prints the table of what `benches/gpus.sh` measured: tokens a second on N GPUs, their share of N times one GPU's, and those of PyTorch's
+// DistributedDataParallel in the same run.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

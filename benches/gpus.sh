@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Everything that is measured on several GPUs of one host, within a time limit, beside one of them and PyTorch's DistributedDataParallel:
-# the 300M model in bf16 at 1×4 and 16×1 a process, gradients in f32 and bf16, ZeRO 0 and 1; weights of all ranks, a rank that is
-# killed, two launchers over sockets. `benches/gpus.mjs --folder FOLDER` makes the table.
+# Runs all measurements on several GPUs of one host within a time limit, beside one GPU and PyTorch's DistributedDataParallel: the 300M
+# model in bf16 at 1×4 and 16×1 for each process, gradients in f32 and bf16, ZeRO 0 and 1. It also checks that all ranks have equal weights, and
+# what happens when a rank is killed and with two launchers over sockets. `benches/gpus.mjs --folder FOLDER` prints the table.
 #
 #   HELIOS_NCCL_LIBRARY=libnccl.so.2 [N=2] [LIMIT=570] [PYTHON=python3] [SAVE=COMMAND] benches/gpus.sh FOLDER [STEP …]
 #
-# Steps: checks one ranks again ddp killed nodes collectives overlap, `one` and `again` the same before and after the others; all when left out.
-# SAVE: a command that is run after each.
+# Steps: checks one ranks again ddp killed nodes collectives; all when left out. `one` and `again` are the same, before and after the
+# others. SAVE: a command to run after each step.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?a folder for the results}

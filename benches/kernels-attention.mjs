@@ -1,8 +1,7 @@
 /**
- * Times attention in one half type: kernels in PTX by tiling, beside the kernels for matrix units in SPIR-V, forward and
- * backward (with its delta pass). All candidates of a shape take turns, in the same buffers; each is checked first, against
- * float64 by its own test and against the SPIR-V kernels on poisoned outputs. Timed are recorded lists of some milliseconds,
- * by the difference of three launches and one.
+ * Times attention in one half type, forward and backward (with its delta pass): kernels in PTX by tiling, beside the SPIR-V kernels for matrix
+ * units. All candidates of a shape run in turn, in the same buffers. Each is checked first: against float64 by its own test, and against the
+ * SPIR-V kernels on poisoned outputs. The time is that of recorded lists of some milliseconds: the difference of three launches and one.
  */
 
 import { writeFileSync } from 'node:fs';

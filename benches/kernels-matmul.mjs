@@ -4,13 +4,13 @@
 //   node benches/kernels-matmul.mjs --sweep [--out results.json] [--groups f32,bf16,…] [--budget 170] [--top 4]
 //   node benches/kernels-matmul.mjs --sweep --shapes 'NT 8192 3072 1024,TN 1024 2752 8192'   all plans on these shapes
 //   node benches/kernels-matmul.mjs --sweep --groups ptx --budget 400 --out ptx.json   PTX against the SPIR-V plans
-//   node benches/kernels-matmul.mjs --sweep --groups permuted,glu    products with B as it is and permuted, in turn
+//   node benches/kernels-matmul.mjs --sweep --groups permuted,glu    products with B as it is and with B permuted, in turn
 //   node benches/kernels-matmul.mjs --table results.json…   the best plans, as kernels/tuning/measured/hopper.mjs holds them
 //
-// Each group of candidates runs in a child process, so that a lost device or a crashing driver costs one candidate.
-// Data is random; operands rotate over several sets, so that large shapes do not run from cache; products of one
-// measurement write the same C, so they run one after another, barriers included, as in a training step. Every
-// candidate is checked first, on a poisoned C: all elements finite, 96 random ones against float64.
+// Each group of candidates runs in a child process, so that a lost device or a crashing driver costs one candidate. Data is random. Operands
+// rotate over several sets, so that large shapes do not run from cache. All products of one measurement write the same C, so that they run one
+// after another, with barriers, as in a training step. Every candidate is checked first, on a poisoned C: all elements must be finite, and 96
+// random ones must agree with float64.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

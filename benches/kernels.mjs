@@ -1,12 +1,12 @@
 /**
- * Times the kernels: GB/s of those that memory bounds, as a share of a device-to-device copy in the same run, and
- * TFLOP/s of products and attention, as a share of the fastest product in the same arithmetic. Timed are recorded lists
- * of milliseconds, by the difference of three launches and one; a timestamp behind every dispatch would add some
- * microseconds to each, since it waits for the device to be idle. Data is fresh and random, and dispatches rotate over
- * sets of inputs that together exceed the caches; the outputs are the same for all, so that each dispatch waits for the
- * one before, as work on a stream does. Bytes are those that
- * the kernel must move: each input read once, each output written once. Before a kernel is timed, its outputs are
- * poisoned, it runs, and no poison may be left.
+ * Times the kernels. Memory-bound ones are reported in GB/s, as a share of a device-to-device copy in the same run; products and attention in
+ * TFLOP/s, as a share of the fastest product in the same arithmetic.
+ *
+ * The time is that of recorded lists of some milliseconds: the difference of three launches and one. A timestamp after every dispatch would add
+ * some microseconds to each, since it waits for the device to be idle. Data is random, and dispatches rotate over sets of inputs that together
+ * exceed the caches. All write the same outputs, so that each dispatch waits for the one before, as work on a stream does. Bytes are those that
+ * the kernel must move: each input is read once, each output written once. Before a kernel is timed it runs once on poisoned outputs, and must
+ * leave no poison.
  */
 
 import { writeFileSync } from 'node:fs';

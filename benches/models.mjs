@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /**
- * Training steps of small models written with `helios-vk/nn`, compiled, beside the same models in PyTorch, eager and compiled,
- * in turn, from equal weights on equal batches; and what an eager operation costs. A model counts only if its first losses are
- * PyTorch's. What would not end within `--budget` is left out, and what was measured before is kept.
+ * Times compiled training steps of small models in `helios-vk/nn` beside the same models in PyTorch, eager and compiled. Both run in turn, from
+ * equal weights on equal batches. Also times eager operations. A model counts only if its first losses equal PyTorch's. What would not end within
+ * `--budget` is skipped, and what was measured before is kept.
  */
 
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -1,12 +1,11 @@
 /**
- * Replays a recorded training run (every native call, in order; lib/trace.mjs describes the format) through an
- * addon and says where the host's time goes, call by call. The recording holds no shaders: stand-in kernels with
- * the same bindings, written bindings, push constants and workgroup sizes take their place (lib/standin.mjs), so
- * creation, uploads, reads, decoding, hazards, recording and waiting are those of the real run, and the GPU's
- * own work is not. Each addon runs in a process of its own.
+ * Replays a recorded training run through an addon, and says where the host's time goes, call by call. The recording has every native call in order
+ * (lib/trace.mjs describes the format) but no shaders. Stand-in kernels replace these (lib/standin.mjs), with the same bindings, written bindings,
+ * push constants and workgroup sizes. So creation, uploads, reads, decoding, hazards, recording and waiting are those of the real run, but the
+ * GPU's own work is not. Each addon runs in a process of its own.
  *
- * Only the native call itself is timed: JSON, base64, the mapping of handles and building the source of an upload
- * are done before. A whole step is held in memory at a time and then replayed without a pause.
+ * Only the native call itself is timed. JSON and base64 are decoded, handles mapped and the sources of uploads built before. One whole step is in
+ * memory at a time, and is replayed without a pause.
  */
 
 import { createHash } from 'node:crypto';

@@ -1,7 +1,6 @@
 #!/usr/bin/env node
 /**
- * What safe mode costs: the same work with and without it, in turn, each round in fresh processes. Every result is
- * compared between the two.
+ * Measures what safe mode costs: the same work with and without it, in turn, each round in fresh processes. Every result must be equal in both.
  */
 
 import { createHash } from 'node:crypto';

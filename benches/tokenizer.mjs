@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 /**
- * How fast helios-lm encodes a text by byte-level BPE, beside npm's `tokenizers` (native) and `@huggingface/tokenizers`, in turn and with
- * equal ids: `node benches/tokenizer.mjs [TEXT_FILE]`, Moby Dick without one. A figure is megabytes of UTF-8 a second of user CPU time, so
- * that what other processes take of a core counts little; "first" is a new tokenizer's first text, before anything is compiled or remembered.
+ * Measures how fast helios-lm encodes a text by byte-level BPE, beside npm's `tokenizers` (native) and `@huggingface/tokenizers`:
+ * `node benches/tokenizer.mjs [TEXT_FILE]`, by default Moby Dick. All run in turn and must give equal ids. A figure is megabytes of UTF-8 a second
+ * of user CPU time, so that other processes on the core count little. "first" is a new tokenizer's first text, before anything is compiled or
+ * cached.
  */
 
 import { readFileSync, readdirSync } from 'node:fs';

@@ -1,13 +1,12 @@
 /**
- * Training speed in tokens a second, of this addon and another one: `npm run bench`.
+ * Measures training speed in tokens a second, of this addon and of another one: `npm run bench`.
  *
- * By default it trains our own small GPT through the plain calls that every addon of the trainer's contract has (packed lists, uploads,
- * fills, reads, waits), and times those calls one by one. With `--trainer CHECKOUT` it runs that checkout's own training command,
- * unchanged (packages/alpha-backend/bench/lib/compare.mjs).
+ * By default it trains our own small GPT through the calls that every addon of the trainer's contract has (packed lists, uploads, fills, reads,
+ * waits), and times these calls one by one. With `--trainer CHECKOUT` it runs that checkout's own training command, unchanged
+ * (packages/alpha-backend/bench/lib/compare.mjs).
  *
- * With `--baseline` it runs both addons in turn, each in a fresh process, and reports medians over the steps of all runs, the ratio of
- * each round's pair, and whether the losses are equal. A run counts only if its process had loaded the addon that it was to measure
- * and no other.
+ * With `--baseline` it runs both addons in turn, each in a fresh process. It reports medians over the steps of all runs, the ratio of each round's
+ * pair, and whether the losses are equal. A run counts only if its process loaded the addon to be measured, and no other.
  */
 
 import { writeFile } from 'node:fs/promises';

@@ -15,7 +15,7 @@ import { flat, vectorWidth } from './program.mjs';
 /** @typedef {import('./formulas.mjs').Activation} Activation */
 
 /**
- * The two inputs of a gated unit: either `gateUp`, rows of [gate, up] of 2 · columns, or `gate` and `up` by themselves.
+ * The two inputs of a gated unit: either `gateUp`, whose rows are [gate, up], or `gate` and `up` as two tensors.
  * @typedef {object} GluForward
  * @property {Tensor} [gateUp] [rows, 2 · columns]
  * @property {Tensor} [gate] [rows, columns]
@@ -32,7 +32,7 @@ import { flat, vectorWidth } from './program.mjs';
  * @property {Tensor} [gateUp] as in the forward pass
  * @property {Tensor} [gate] [rows, columns]
  * @property {Tensor} [up] [rows, columns]
- * @property {Tensor} dy [rows, columns]
+ * @property {Tensor} dy [rows, columns], the gradient of y
  * @property {Tensor} [dGateUp] out: [rows, 2 · columns], may be `gateUp`
  * @property {Tensor} [dGate] out: [rows, columns], may be `gate`
  * @property {Tensor} [dUp] out: [rows, columns], may be `up`
@@ -43,7 +43,7 @@ import { flat, vectorWidth } from './program.mjs';
  */
 
 /**
- * What the forward pass takes (x, y) and what the backward pass (x, dy, dx).
+ * The arguments of the forward pass (x, y) and of the backward pass (x, dy, dx).
  * @typedef {{ x: Tensor, y?: Tensor, dy?: Tensor, dx?: Tensor, count: number, activation: Activation, type?: DType }} ActivationArgs
  */
 /** @typedef {Omit<GluForward, 'y'> & Partial<GluForward & GluBackward>} GluArgs */
@@ -92,8 +92,8 @@ export function activationKernels(context) {
   }
 
   /**
-   * A pair of tensors, or the two halves of the rows of one.
-   * @param {string} kernel @param {Half[]} names of both, the first and the second @param {GluArgs} args
+   * The two tensors of a gated unit: given as two, or as the halves of one tensor's rows.
+   * @param {string} kernel @param {Half[]} names of the whole, the first half and the second half @param {GluArgs} args
    * @param {number} columns elements of a row
    */
   function halves(kernel, [both, first, second], args, columns) {
@@ -139,7 +139,7 @@ export function activationKernels(context) {
         context.checker.check(kernel, inputs, [], [other]);
       }
     }
-    // Rows with a gap between them are found by a division; without any they are one.
+    // Rows with gaps between them need a division to find an element; dense rows do not.
     const lines = input.stride !== columns || output.stride !== columns;
     /** @param {number} stride */
     const access = (stride) => (stride === columns ? 'dense' : 'lines');
@@ -175,7 +175,7 @@ export function activationKernels(context) {
 
   return {
     /**
-     * y = f(x), element by element; y may be x.
+     * y = f(x), element by element; y may be x. silu is x · sigmoid(x) (Elfwing et al. 2018), gelu the tanh form (Hendrycks & Gimpel 2016).
      * @param {object} args
      * @param {Tensor} args.x [count] of `type`
      * @param {Tensor} args.y out: [count] of `type`
@@ -186,7 +186,8 @@ export function activationKernels(context) {
      */
     activationForward: (args) => elements('activationForward', args, false),
     /**
-     * dx = dy · f'(x), from the forward pass's input; dx may be x or dy. ReLU's is dy where x > 0, else 0, of a NaN too.
+     * The gradient of `activationForward` from its input: dx = dy · f'(x); dx may be x or dy. For ReLU, dx is dy where x > 0, else 0, also where
+     * x is NaN.
      * @param {object} args
      * @param {Tensor} args.x [count] of `type`, the forward pass's input
      * @param {Tensor} args.dy [count] of `type`, the gradient of y
@@ -198,13 +199,13 @@ export function activationKernels(context) {
      */
     activationBackward: (args) => elements('activationBackward', args, true),
     /**
-     * y = f(gate) · up (Shazeer 2020): SwiGLU unless `activation` says otherwise.
+     * A gated linear unit (Shazeer 2020): y = f(gate) · up, which is SwiGLU unless `activation` says otherwise.
      * @param {GluForward} args
      * @returns {Dispatch}
      */
     gluForward: (args) => glu('gluForward', args, false),
     /**
-     * dup = dy · f(gate), dgate = dy · up · f'(gate).
+     * The gradient of `gluForward` from its inputs: dup = dy · f(gate), dgate = dy · up · f'(gate).
      * @param {GluBackward} args
      * @returns {Dispatch}
      */

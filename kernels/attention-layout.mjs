@@ -1,24 +1,24 @@
-// The layout in which a driver distributes a matrix's elements over a subgroup. Vulkan does not say it; a small kernel finds it out, once a device.
+// How a driver distributes the elements of a matrix over a subgroup. Vulkan does not specify it, so a small kernel probes it once for each device.
 
 import { pushConstants } from './base.mjs';
 
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 
 /**
- * Where a driver puts the elements of an accumulator and of a left operand, if alike and by bits: bit b of a lane's
- * number (of a component's) moves the element down or right by 2^(n - 1), where n is hexadecimal digit b; 0: not at all.
+ * Where a driver puts the elements of an accumulator and of a left operand, where both have one layout that follows the bits of lane and
+ * component. Each number packs one hexadecimal digit for each bit: digit b is n if bit b moves the element by 2^(n - 1), and 0 if it does not.
  * @typedef {object} LaneMap
- * @property {number} laneRows
- * @property {number} laneColumns
- * @property {number} partRows
- * @property {number} partColumns
- * @property {number} own rows that a lane has components of
+ * @property {number} laneRows how the bits of a lane's number move the element down
+ * @property {number} laneColumns how they move it right
+ * @property {number} partRows how the bits of a component's number move the element down
+ * @property {number} partColumns how they move it right
+ * @property {number} own rows of which a lane has components
  */
 
 /**
- * The map that both kinds of matrix follow, or undefined if they differ or follow none of the kind.
+ * The map that both matrices follow, or undefined if their layouts differ or do not follow bits.
  * @param {ArrayLike<number>} accumulator row | column << 8 of every component of lane 0, then of lane 1 …
- * @param {ArrayLike<number>} operand the same of a left operand
+ * @param {ArrayLike<number>} operand the same for a left operand
  * @param {{ m: number, n: number, k: number }} shape
  * @param {number} lanes
  * @returns {LaneMap | undefined}
@@ -28,7 +28,7 @@ export function laneMap(accumulator, operand, { m, n, k }, lanes) {
   const bits = Math.log2(parts);
   if (n !== k || !Number.isInteger(bits) || bits > 5 || !Number.isInteger(Math.log2(lanes)) || lanes > 128) return undefined;
   if (accumulator.length !== m * n || operand.length !== m * k || accumulator[0] !== 0) return undefined;
-  // The digit of a move: down in `rows`, right in `columns`, by a power of two.
+  // The digit for a move by a power of two: down in `rows`, right in `columns`.
   const digits = { rows: 0, columns: 0 };
   const read = (/** @type {number} */ count, /** @type {number} */ stride) => {
     digits.rows = digits.columns = 0;
@@ -67,20 +67,20 @@ export function laneMap(accumulator, operand, { m, n, k }, lanes) {
 }
 
 /**
- * The maps of a device, each asked for at first need and kept.
+ * The maps of a device. Each is probed at first use and cached.
  * @param {KernelContext} context
  */
 export function laneMaps(context) {
   const { subgroupSize: subgroup, maxComputeWorkGroupInvocations: maxThreads } = context.info;
 
-  /** Asks the device where it puts elements. @param {'f16' | 'bf16'} half @param {{ m: number, n: number, k: number }} shape */
+  /** Runs the kernel that writes where the device puts elements. @param {'f16' | 'bf16'} half @param {{ m: number, n: number, k: number }} shape */
   function probe(half, { m, n, k }) {
     if (n !== k || (m * n) % subgroup || subgroup > maxThreads) return undefined;
     const slots = (m * n) / subgroup;
     const words = 2 * m * n;
     const buffer = context.vk.createBuffer(words * 4, 1);
     try {
-      // Where a graph is being recorded nothing is executed; the read says so before anything of this is in the graph.
+      // Nothing can run while a graph is recorded. The read throws before the graph contains any of this.
       try {
         context.vk.readBuffer(buffer);
       } catch (cause) {
@@ -91,7 +91,7 @@ export function laneMaps(context) {
           { cause },
         );
       }
-      context.vk.fillBuffer(buffer, words * 4, 0xffffffff); // what is not written fits no map
+      context.vk.fillBuffer(buffer, words * 4, 0xffffffff); // components that the kernel does not write then fit no map
       const { pipeline, push: bytes } = context.dispatch(`attention_layout_${half}`, {
         buffers: [buffer],
         writes: 1,
@@ -107,11 +107,11 @@ export function laneMaps(context) {
       context.vk.destroyBuffer(buffer);
     }
   }
-  /** By precision and instruction; undefined where none was found. @type {Map<string, LaneMap | undefined>} */
+  /** Maps by precision and instruction; undefined where the device follows none. @type {Map<string, LaneMap | undefined>} */
   const maps = new Map();
   const nameOf = (/** @type {string} */ half, /** @type {{ m: number, n: number, k: number }} */ s) => `${half} ${s.m}x${s.n}x${s.k}`;
   /**
-   * Where the device puts the elements of an instruction's matrices.
+   * The map of an instruction on this device, or undefined.
    * @param {'f16' | 'bf16'} half @param {{ m: number, n: number, k: number }} shape
    */
   return (half, shape) => {

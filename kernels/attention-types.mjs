@@ -1,12 +1,12 @@
-// Types of attention on its way from arguments to dispatches.
+// Types of attention, from the arguments of a call to its dispatches.
 
 /** @typedef {import('./attention.mjs').AttentionPlan} AttentionPlan */
 /** @typedef {import('./base.mjs').DType} DType */
-/** A tensor: what is bound, and its first element in that. @typedef {{ buffer: import('./base.mjs').Binding, offset: number }} Placed */
+/** A tensor: its binding, and the element of the binding at which it begins. @typedef {{ buffer: import('./base.mjs').Binding, offset: number }} Placed */
 /** The instruction of matrix units. @typedef {{ m: number, n: number, k: number }} Instruction */
 
 /**
- * The arguments of a call, checked.
+ * The checked arguments of a call.
  * @typedef {object} AttentionProblem
  * @property {number} tokens
  * @property {number} heads
@@ -21,8 +21,8 @@
  * @property {Placed} v
  * @property {Placed} out
  * @property {Placed} lse log-sum-exp of each row
- * @property {number} rowQkv elements between tokens
- * @property {number} rowOut of O and dO
+ * @property {number} rowQkv elements from token to token of Q, K and V
+ * @property {number} rowOut the same of O and dO
  * @property {number} scale
  * @property {number} softCap
  * @property {boolean} causal
@@ -34,9 +34,9 @@
  * @typedef {{ dOut: Placed, delta: Placed, dQ: Placed, dK: Placed, dV: Placed, rowGrad: number }} Gradients
  */
 
-/** @typedef {{ queryBlock: number, keyBlock: number, threads: number }} Blocks rows of a workgroup, those it goes over at a time, its threads */
-/** f32 by tiles of scores. @typedef {Blocks & { kernel: 'tiles', rows: number, columns: number, workspace: number }} TilesPlan */
-/** f32, row by row. @typedef {Blocks & { kernel: 'walk' }} WalkPlan */
+/** @typedef {{ queryBlock: number, keyBlock: number, threads: number }} Blocks rows that a workgroup owns, rows that it loads at a time, its threads */
+/** In f32, by tiles of scores. @typedef {Blocks & { kernel: 'tiles', rows: number, columns: number, workspace: number }} TilesPlan */
+/** In f32, row by row. @typedef {Blocks & { kernel: 'walk' }} WalkPlan */
 /** On matrix units, scores in shared memory. @typedef {Blocks & { kernel: 'scratch', shape: Instruction }} ScratchPlan */
 /**
  * On matrix units, scores in registers.
@@ -45,7 +45,7 @@
 /** @typedef {TilesPlan | WalkPlan | ScratchPlan | RegisterPlan} ShaderPlan */
 
 /**
- * What a plan in registers is made of.
+ * What a plan of the `register` kernels is made from.
  * @typedef {{ d: number, override: Partial<AttentionPlan>, shape: Instruction, map?: import('./attention-layout.mjs').LaneMap }} Chosen
  */
 

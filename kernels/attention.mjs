@@ -1,16 +1,18 @@
 // Flash attention, causal or full: forward (output and log-sum-exp) and backward without atomics.
 //
-// Queries, keys and values are read in place from any row-strided tensors, such as one fused [batch, tokens, 3 * width]
-// buffer, and their gradients are written into the same shape. With P = softmax(scale * Q K^T): O = P V,
+// The kernels read queries, keys and values in place from row-strided tensors, such as one fused [batch, tokens, 3 * width]
+// buffer, and write their gradients in the same shape. With P = softmax(scale * Q K^T): O = P V,
 // dV = P^T dO, dS = scale * P * (dO V^T - rowsum(dO * O)), dQ = dS K, dK = dS^T Q (Dao et al., arXiv:2205.14135).
-// The f32 kernels run everywhere; the matrix-unit kernels round Q, K, V, dO, P and dS to f16 or bf16, and keep the
-// softmax and every sum in f32. Of those there are two sets: the `register` kernels never let scores leave registers,
-// which needs a driver that lays accumulators and operands out alike (asked once, by a kernel of its own); the
-// `scratch` kernels pass them through shared memory and need nothing of the kind. The backward pass in f32 has two forms:
-// `walk` is one dispatch that computes P and dS twice, for dQ and for dK and dV; `tiles` computes them once, leaves them in
-// a bounded workspace, some heads at a time, and multiplies from there with larger tiles a thread. So has the forward pass: `tiles`
-// sums more elements a thread than `walk`, from slices of shared memory, and is what GPUs get. On Hopper, where the
-// driver takes PTX, kernels in PTX compute what is stored in one half type throughout (see hopper/attention.mjs).
+//
+// There are four sets of kernels.
+//   f32       runs on every device. `tiles` is the form for GPUs: a thread sums more elements, from slices of shared memory. Its backward
+//             pass computes P and dS once, stores them in a bounded workspace for some heads at a time, and multiplies from there. `walk` is
+//             the form for CPU devices: its backward pass is one dispatch, which computes P and dS twice, for dQ and for dK and dV.
+//   register  runs on matrix units and keeps scores in registers. The driver must lay accumulators and operands out alike; a small kernel
+//             finds out once (attention-layout.mjs).
+//   scratch   runs on matrix units and passes scores through shared memory. It does not depend on that layout.
+//   ptx       runs on Hopper, where the driver takes PTX and all tensors have one half type (hopper/attention.mjs).
+// Kernels on matrix units round Q, K, V, dO, P and dS to f16 or bf16, and keep the softmax and every sum in f32.
 
 import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
 import { laneMaps } from './attention-layout.mjs';
@@ -32,68 +34,67 @@ import { coopShapes } from './matmul.mjs';
 /** @typedef {import('./attention-types.mjs').TilesPlan} TilesPlan */
 
 /**
- * Tiling of an attention kernel, in rows.
+ * Kernel and tiling of attention. Sizes count rows; a row is a query or a key of one head.
  * @typedef {object} AttentionPlan
- * @property {number} queryBlock rows that stay in a workgroup (in the backward pass for keys: of keys); `tiles`: queries, and keys, of a tile
- * @property {number} keyBlock rows that it goes over at a time; `tiles`: of them, or of the head, at a time
+ * @property {number} queryBlock queries that a workgroup owns, or keys in the workgroups that sum dK and dV; `tiles`: both sides of a tile of scores
+ * @property {number} keyBlock rows that a workgroup loads at a time; `tiles`: depth of a slice in shared memory
  * @property {number} [threads] f32 `walk`: invocations of a workgroup
  * @property {{ m: number, n: number, k: number }} [shape] matrix units: the instruction
- * @property {'ptx' | 'register' | 'scratch' | 'walk' | 'tiles'} [kernel] matrix units: where scores live, `register` where the
- *   device can, or `ptx`, kernels in PTX, where these were measured; f32: `tiles`, but `walk` on CPU devices and
- *   where tiles, backward those of one head, would not fit
- * @property {string | import('./hopper/attention.mjs').AttentionTiling} [tiling] `ptx`: one of kernels/hopper/tilings.mjs by name, or
- *   itself; the measured one when left out
- * @property {number} [group] register, backward: fragments of the key block worked on at a time
+ * @property {'ptx' | 'register' | 'scratch' | 'walk' | 'tiles'} [kernel] matrix units: `ptx` where it was measured, else `register` where the
+ *   device supports it, else `scratch`. f32: `tiles`; `walk` on CPU devices and where the tiles (backward: those of one head) do not fit
+ * @property {string | import('./hopper/attention.mjs').AttentionTiling} [tiling] `ptx`: a tiling, or the name of one of
+ *   kernels/hopper/tilings.mjs; the measured one when left out
+ * @property {number} [group] register, backward: fragments of the key block that are multiplied at a time
  * @property {number} [rows] `tiles`: rows that a thread sums, a multiple of 4
  * @property {number} [columns] `tiles`: columns that a thread sums, a multiple of 4
- * @property {number} [workspace] `tiles`: bytes that tiles may take at a time
+ * @property {number} [workspace] `tiles`, backward: bytes of tiles that are stored at a time
  */
 
 /**
  * @typedef {object} AttentionArgs
  * @property {Tensor} [qkv] fused [batch, tokens, 3 * heads * headSize]: queries, keys, values; instead of q, k and v
- * @property {Tensor} [q] [batch, tokens, heads, headSize] with rows `rowQkv` apart
- * @property {Tensor} [k] keys, shaped like q
- * @property {Tensor} [v] values, shaped like q
+ * @property {Tensor} [q] queries [batch, tokens, heads, headSize], one token's row every `rowQkv` elements
+ * @property {Tensor} [k] keys, laid out like q
+ * @property {Tensor} [v] values, laid out like q
  * @property {Tensor} out O: [batch, tokens, heads * headSize]; written by the forward, read by the backward pass
- * @property {Tensor} logSumExp f32 [batch, heads, tokens], natural logarithm of the softmax's denominators; a very low number
- *   for a row of which every score is -∞, whose O is 0 and which has no gradient
+ * @property {Tensor} logSumExp f32 [batch, heads, tokens], natural logarithm of each row's softmax denominator; written by the forward, read by
+ *   the backward pass. A row whose scores are all -∞ has a large negative number here, an O of 0, and no gradient
  * @property {number} [batch] 1 when left out
  * @property {number} tokens length of a sequence
  * @property {number} heads number of heads
  * @property {number} headSize 32, 64, 96 or 128
  * @property {DType} [type] storage of Q, K and V; `f32` when left out
  * @property {DType} [outType] storage of O and dO; `type` when left out
- * @property {'f32' | 'f16' | 'bf16'} [precision] `type` when left out
- * @property {number} [rowQkv] elements between tokens; 3 * heads * headSize with `qkv`, else heads * headSize
- * @property {number} [rowOut] elements between tokens of O and dO; heads * headSize when left out
+ * @property {'f32' | 'f16' | 'bf16'} [precision] of the products: `type` when left out, or `outType` where `type` is f32
+ * @property {number} [rowQkv] elements from token to token of Q, K and V; when left out 3 * heads * headSize with `qkv`, else heads * headSize
+ * @property {number} [rowOut] elements from token to token of O and dO; heads * headSize when left out
  * @property {number} [scale] 1 / sqrt(headSize) when left out
- * @property {number} [softCap] scores become softCap · tanh(scaled score / softCap); 0 (as they are) when left out
- * @property {boolean} [causal] true when left out: token t sees tokens 0…t
- * @property {Partial<AttentionPlan>} [plan] overrides the tiling
+ * @property {number} [softCap] replaces each scaled score s by softCap · tanh(s / softCap); 0 (no cap) when left out
+ * @property {boolean} [causal] whether token t sees only tokens 0…t; true when left out
+ * @property {Partial<AttentionPlan>} [plan] overrides kernel and tiling, wholly or in parts
  */
 
 /**
  * @typedef {object} AttentionGradients
- * @property {Tensor} dOut dO, shaped like `out`
- * @property {Tensor} [dQkv] written, shaped like `qkv`; instead of dQ, dK and dV
- * @property {Tensor} [dQ] written, rows `rowGrad` apart
- * @property {Tensor} [dK] written, shaped like dQ
- * @property {Tensor} [dV] written, shaped like dQ
+ * @property {Tensor} dOut dO, laid out like `out`
+ * @property {Tensor} [dQkv] out: [batch, tokens, 3 * heads * headSize]; instead of dQ, dK and dV
+ * @property {Tensor} [dQ] out: [batch, tokens, heads, headSize], one token's row every `rowGrad` elements
+ * @property {Tensor} [dK] out: laid out like dQ
+ * @property {Tensor} [dV] out: laid out like dQ
  * @property {DType} [gradType] storage of the gradients; `type` when left out
- * @property {number} [rowGrad] elements between tokens; packed when left out
+ * @property {number} [rowGrad] elements from token to token of the gradients; packed when left out
  * @property {Tensor} [delta] f32 workspace [batch, heads, tokens]; the kernels' own when left out
  */
 
 /** @typedef {AttentionArgs & AttentionGradients} AttentionBackwardArgs */
 
-/** Bytes that the tiles of the f32 backward pass may take at a time, and those of one head at most. */
+/** Bytes of tiles that the f32 backward pass stores at a time, and the most that one head may take. */
 const TILES_BYTES = 128 * 2 ** 20;
 const MAX_TILES_BYTES = 256 * 2 ** 20;
 
 /**
  * @param {KernelContext} context
- * @param {Parameters<typeof ptxAttention>[1]} [options] of kernels in PTX
+ * @param {Parameters<typeof ptxAttention>[1]} [options] of the kernels in PTX
  */
 export function attentionKernels(context, options) {
   const { info, isCpu } = context;
@@ -101,7 +102,7 @@ export function attentionKernels(context, options) {
   const maxThreads = info.maxComputeWorkGroupInvocations;
   const subgroup = info.subgroupSize;
 
-  /** Instructions that the matrix-unit kernels can use for this head size. */
+  /** The matrix instructions that fit this head size. */
   const usable = (/** @type {'f16' | 'bf16'} */ half, /** @type {number} */ d) =>
     coopShapes(info, half).filter((s) => subgroup % s.m === 0 && d % s.n === 0 && d % s.k === 0);
 
@@ -109,8 +110,8 @@ export function attentionKernels(context, options) {
   const ptx = ptxAttention(context, options);
 
   /**
-   * Whether the device can compute attention in this precision.
-   * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize]
+   * Whether the device can compute attention in this precision. It always can in f32; halves need a matrix instruction that fits the head.
+   * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize] 64 when left out
    */
   function attentionSupports(precision, headSize = 64) {
     if (precision === 'f32') return true;
@@ -118,9 +119,9 @@ export function attentionKernels(context, options) {
   }
 
   /**
-   * Which kernels compute attention in this precision here: `register` and `scratch` are the two sets for matrix units.
-   * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize]
-   * @returns {'f32' | 'register' | 'scratch' | undefined} undefined where none can
+   * Which SPIR-V kernels compute attention in this precision on this device: those in f32, or one of the two sets for matrix units.
+   * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize] 64 when left out
+   * @returns {'f32' | 'register' | 'scratch' | undefined} undefined where the device has no matrix instruction for it
    */
   function attentionKind(precision, headSize = 64) {
     if (!attentionSupports(precision, headSize)) return undefined;
@@ -134,14 +135,14 @@ export function attentionKernels(context, options) {
   const sharedCoop = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
     Math.max(2 * c, r) * (d + 8) * 2 + r * (c + 8) * 4 * (backward ? 2 : 1) + (backward ? 8 * c : 0);
 
-  /** Blocks of rows, and bytes of the tiles of one head. @param {{ tokens: number, causal: boolean }} p @param {number} tile */
+  /** How many blocks and tiles one head has, and the bytes of its tiles of P and dS. @param {{ tokens: number, causal: boolean }} p @param {number} tile */
   function tilesOf({ tokens, causal }, tile) {
     const blocks = ceilDiv(tokens, tile);
     const tiles = causal ? (blocks * (blocks + 1)) / 2 : blocks * blocks;
     return { blocks, tiles, bytes: tiles * tile * tile * 8 };
   }
 
-  /** The plan of the f32 backward pass by tiles, or why it cannot be. @param {AttentionProblem} p @returns {TilesPlan & { fault?: string }} */
+  /** The plan of the f32 backward pass by tiles; `fault` says why it cannot run. @param {AttentionProblem} p @returns {TilesPlan & { fault?: string }} */
   function tilesPlan(p) {
     const { headSize: d, override = {} } = p;
     const plan = {
@@ -164,7 +165,7 @@ export function attentionKernels(context, options) {
       if (lanes.some((n) => n > maxThreads)) return `tiles of ${queryBlock} make ${Math.max(...lanes)} threads`;
       const used = keyBlock * (queryBlock + Math.max(queryBlock, d) + 8) * 4;
       if (used > shared) return `${used} bytes of shared memory, the device allows ${shared}`;
-      // The grid's third dimension.
+      // Tiles are the grid's third dimension.
       if (Math.max(tiles, 3 * blocks) > 65535 || bytes > Math.max(MAX_TILES_BYTES, plan.workspace))
         return `the tiles of a head take ${bytes} bytes`;
       return undefined;
@@ -172,7 +173,7 @@ export function attentionKernels(context, options) {
     return { ...plan, threads: lanes[0], fault: fault() };
   }
 
-  /** The plan of the f32 forward pass by tiles, or why it cannot be. @param {AttentionProblem} p @returns {TilesPlan & { fault?: string }} */
+  /** The plan of the f32 forward pass by tiles; `fault` says why it cannot run. @param {AttentionProblem} p @returns {TilesPlan & { fault?: string }} */
   function forwardTilesPlan({ headSize: d, override = {} }) {
     const tile = { queryBlock: isCpu ? 16 : 64, keyBlock: 16, rows: isCpu ? 4 : 8, workspace: 0, ...override };
     const plan = { ...tile, kernel: /** @type {const} */ ('tiles'), columns: 4 };
@@ -197,7 +198,7 @@ export function attentionKernels(context, options) {
         if (!plan.fault) return plan;
         if (override.kernel) throw new RangeError(`${kernel}: the plan cannot run on ${info.deviceName}: ${plan.fault}`);
       }
-      // Measured on an H200: the forward pass gains more from company on its multiprocessor than from larger tiles.
+      // Measured on an H200: the forward pass gains more from several workgroups on a multiprocessor than from larger tiles.
       const tiles = isCpu
         ? [
             [16, 16],
@@ -213,7 +214,7 @@ export function attentionKernels(context, options) {
       const [queryBlock, keyBlock] = tiles.find(([r, c]) => sharedF32(backward, r, c, d) <= shared) ?? [8, 8];
       const plan = { queryBlock, keyBlock, ...override };
       const threads = override.threads ?? Math.min(maxThreads, plan.queryBlock * (isCpu ? 2 : backward ? 8 : 4));
-      // Eight threads a row, in the backward pass of either half; rows and keys divide among them.
+      // Eight threads share a row, in each half of the backward pass; they must divide rows and keys evenly.
       const perRow = backward ? 16 : 8;
       if (plan.queryBlock % 8 || plan.keyBlock % 8 || threads % perRow || plan.queryBlock % (threads / perRow)) {
         throw new RangeError(`${kernel}: ${plan.queryBlock} x ${plan.keyBlock} rows do not divide among ${threads} threads`);
@@ -236,12 +237,12 @@ export function attentionKernels(context, options) {
       if (!Number.isInteger(threads) || threads > maxThreads) return `${queryBlock} rows make ${threads} threads`;
       if (keyBlock % shape.n || keyBlock % shape.k || keyBlock % (4 * perRow)) return `${keyBlock} rows do not divide into fragments`;
       if (((keyBlock * d) / 8) % threads) return 'loads do not divide';
-      // Factors of a rescaling lie beside the probabilities in the scratch.
+      // The factors of a rescaling share the scratch memory with the probabilities.
       if (keyBlock / 8 + shape.n / 4 > keyBlock / 4 + 2) return `${keyBlock} rows are too few`;
       const bytes = sharedCoop(backward, queryBlock, keyBlock, d);
       return bytes > shared ? `${bytes} bytes of shared memory, the device allows ${shared}` : undefined;
     };
-    // CPU drivers compile an unrolled tile for seconds: keep it small.
+    // CPU drivers take seconds to compile a large unrolled tile.
     const tiles = (
       isCpu
         ? [
@@ -286,7 +287,7 @@ export function attentionKernels(context, options) {
       const bytes = 16 * vectors + (backward ? 8 * keyBlock : 0);
       return bytes > shared ? `${bytes} bytes of shared memory, the device allows ${shared}` : undefined;
     };
-    // Measured on an H200: [4, 64, 2]. CPU drivers compile an unrolled tile for seconds: keep it small.
+    // [4, 64, 2] was measured on an H200. CPU drivers take seconds to compile a large unrolled tile.
     const tiles = (
       isCpu
         ? [
@@ -381,7 +382,7 @@ export function attentionKernels(context, options) {
     return type;
   }
 
-  /** Rows start at 16-byte vectors. @param {string} kernel @param {DType} type @param {Record<string, number>} values */
+  /** Throws unless rows start at multiples of 16 bytes. @param {string} kernel @param {DType} type @param {Record<string, number>} values */
   function aligned(kernel, type, values) {
     const unit = type === 'f32' ? 4 : 8;
     for (const [name, value] of Object.entries(values)) {
@@ -390,7 +391,7 @@ export function attentionKernels(context, options) {
   }
 
   /**
-   * Every token's row ends within what kernels index.
+   * Throws unless every token's row ends within what kernels index.
    * @param {string} kernel @param {{ batch: number, tokens: number, width: number }} p @param {number} row elements between tokens
    * @param {Record<string, { offset: number }>} tensors
    */
@@ -398,16 +399,16 @@ export function attentionKernels(context, options) {
     for (const [name, { offset }] of Object.entries(tensors)) reach(kernel, name, offset + (batch * tokens - 1) * row + width);
   }
 
-  /** The rows of a tensor of all heads. @param {string} name @param {AttentionProblem} p @param {Placed} x @param {number} [row] @param {DType} [type] */
+  /** The extent of a tensor of all heads. @param {string} name @param {AttentionProblem} p @param {Placed} x @param {number} [row] @param {DType} [type] */
   const heads = (name, p, x, row = p.rowQkv, type = p.type) => rowsOf(name, x, type, p.batch * p.tokens, p.width, row);
 
-  /** Queries, keys and values. @param {AttentionProblem} p */
+  /** The extents of Q, K and V. @param {AttentionProblem} p */
   const inputsOf = (p) => [heads('q', p, p.q), heads('k', p, p.k), heads('v', p, p.v)];
 
-  /** What the forward pass leaves behind. @param {AttentionProblem} p @returns {Extent[]} */
+  /** The extents of what the forward pass writes. @param {AttentionProblem} p @returns {Extent[]} */
   const outputsOf = (p) => [heads('out', p, p.out, p.rowOut, p.outType), ['logSumExp', p.lse, p.batch * p.heads * p.tokens, 'f32']];
 
-  /** Blocks of rows that a dispatch takes. @param {string} kernel @param {number} tokens @param {number} blocks */
+  /** The number of blocks, checked against what a dispatch takes. @param {string} kernel @param {number} tokens @param {number} blocks */
   function blocksOf(kernel, tokens, blocks) {
     const most = info.maxComputeWorkGroupCountX;
     if (blocks > most) throw new RangeError(`${kernel}: tokens = ${tokens} make ${blocks} workgroups, more than ${most}`);
@@ -415,9 +416,9 @@ export function attentionKernels(context, options) {
   }
 
   /**
-   * Throws where the f32 kernels would go over more keys, or queries, than a CPU device has rounds for. A loop of n rounds counts
-   * n + 1, and those within a block count for each block. The backward pass by tiles needs no check: its workspace is full before.
-   * Nor do the kernels for matrix units: the only CPU driver seen to have these (lavapipe of Mesa 26.1.6) ends no loop.
+   * Throws where the f32 kernels would loop more often than a CPU device allows (`checkRounds`). A loop of n rounds counts n + 1, and loops
+   * within a block count once for each block. The backward pass by tiles needs no check: its workspace limits it first.
+   * Kernels for matrix units need none: the only CPU driver known to have these (lavapipe of Mesa 26.1.6) does not cut loops short.
    * @param {string} kernel @param {AttentionProblem} p @param {ShaderPlan} plan @param {boolean} backward
    */
   function checkRounds(kernel, { precision, tokens, headSize: d }, plan, backward) {
@@ -428,14 +429,14 @@ export function attentionKernels(context, options) {
       const maxima = ceilDiv(queryBlock, threads) * (2 + d / plan.columns) + 1;
       rounds = ceilDiv(tokens, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
     } else if (backward) {
-      // Of the head 8 vectors at a time; then the statistics, the sums, and one more that lavapipe was measured to take.
+      // Eight vectors of the head at a time; then the statistics, the sums, and one more round that lavapipe was measured to take.
       const scores = (d / 32) * (1 + 9) + 1;
       rounds = ceilDiv(tokens, keyBlock) * (1 + scores + (ceilDiv(keyBlock, threads) + 1) + (keyBlock / 4 + 1) + 1);
     } else rounds = ceilDiv(tokens, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
     context.checkRounds(kernel, `${tokens} tokens with heads of ${d}`, rounds);
   }
 
-  /** Push constants; what a kernel does not use is 0. @param {AttentionProblem} p @param {Partial<Gradients>} [g] */
+  /** Push constants; those that a kernel does not use are 0. @param {AttentionProblem} p @param {Partial<Gradients>} [g] */
   function push(p, g = {}) {
     return pushConstants(
       [
@@ -473,7 +474,7 @@ export function attentionKernels(context, options) {
     rows,
     columns,
     p.softCap > 0 ? 1 : 0,
-    // The last tile has few rows.
+    // Whether the last tile is at most half full.
     p.tokens % queryBlock > 0 && p.tokens % queryBlock <= queryBlock / 2 ? 1 : 0,
   ];
 
@@ -523,9 +524,10 @@ export function attentionKernels(context, options) {
   }
 
   /**
-   * O = softmax(scale * Q K^T) V for every head, and the log-sum-exp of every row.
+   * O = softmax(scale * Q K^T) V for every head, and the log-sum-exp of every row (Dao et al. 2022).
    * @param {AttentionArgs} args
    * @returns {Dispatch}
+   * @throws {RangeError} where the device has no matrix instruction for the precision, a plan cannot run, or a CPU device would loop too often
    */
   function attentionForward(args) {
     const kernel = 'attentionForward';
@@ -533,7 +535,7 @@ export function attentionKernels(context, options) {
     const plan = ptx.planOf(kernel, p, 'forward', { tensors: [p.q, p.k, p.v, p.out] }) ?? planOf(kernel, p, false);
     context.checker?.check(kernel, inputsOf(p), outputsOf(p));
     const tensors = { q: p.q.buffer, k: p.k.buffer, v: p.v.buffer, out: p.out.buffer, lse: p.lse.buffer };
-    // A list is of kernels in PTX.
+    // A list is a plan of kernels in PTX.
     if (Array.isArray(plan)) return ptx.record(plan, p, tensors, push(p))[0];
     const name =
       p.precision === 'f32'
@@ -551,9 +553,11 @@ export function attentionKernels(context, options) {
   }
 
   /**
-   * Gradients of Q, K and V: first delta = rowsum(dO * O), then all three in one dispatch, or in several by way of memory.
+   * Gradients of Q, K and V without atomics (Dao et al. 2022). The first dispatch computes delta = rowsum(dO * O). One more computes all three
+   * gradients, or several do, which pass scores or dS through memory.
    * @param {AttentionBackwardArgs} args
    * @returns {Dispatch[]}
+   * @throws {RangeError} as `attentionForward` does
    */
   function attentionBackward(args) {
     const kernel = 'attentionBackward';
@@ -618,14 +622,14 @@ export function attentionKernels(context, options) {
   }
 
   /**
-   * P and dS by tiles into the workspace, then the products with them; for as many heads at a time as it holds.
+   * Writes tiles of P and dS to the workspace, then multiplies with them; as many heads at a time as the workspace holds.
    * @param {AttentionProblem} p @param {Gradients} gradients @param {TilesPlan} plan @returns {Dispatch[]}
    */
   function backwardByTiles(p, gradients, plan) {
     const { blocks, tiles, bytes } = tilesOf(p, plan.queryBlock);
     const { dOut, delta, dQ, dK, dV, rowGrad } = gradients;
     const fit = Math.max(1, Math.floor(plan.workspace / bytes));
-    // Whole batches, or heads of one; as even as they divide.
+    // Parts are whole batches, or heads of one batch, as equal in size as possible.
     const even = (/** @type {number} */ count, /** @type {number} */ most) => ceilDiv(count, ceilDiv(count, most));
     const batches = fit >= p.heads ? even(p.batch, Math.floor(fit / p.heads)) : 1;
     const heads = fit >= p.heads ? p.heads : even(p.heads, fit);
@@ -637,7 +641,7 @@ export function attentionKernels(context, options) {
     for (let batch = 0; batch < p.batch; batch += batches) {
       for (let head = 0; head < p.heads; head += heads) {
         const here = { batch: Math.min(batches, p.batch - batch), heads: Math.min(heads, p.heads - head) };
-        // The part's tensors: the same rows from another element on.
+        // The part's tensors begin at another element.
         const from = (/** @type {Placed} */ x, /** @type {number} */ row) => ({
           buffer: x.buffer,
           offset: x.offset + batch * p.tokens * row + head * p.headSize,

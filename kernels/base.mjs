@@ -1,4 +1,4 @@
-// What every kernel family stands on: pipelines by shader name, dispatch records, and their packed form.
+// What all kernel families share: the checks of arguments, the context of a device with its pipelines, and dispatch records in packed form.
 
 import { Checker } from './bounds.mjs';
 import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
@@ -8,44 +8,43 @@ import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
 /** @typedef {import('../index.js').DeviceInfo} DeviceInfo */
 
 /**
- * What the kernels call of the native module.
+ * The functions of the native module that the kernels call.
  * @typedef {Pick<typeof import('../index.js'), 'initDevice' | 'shaders' | 'createBuffer' | 'bufferBytes' | 'buildKernel' | 'fillBuffer'
  *   | 'readBuffer' | 'uploadBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch' | 'batchExecuteAll'>} NativeModule
  */
 
 /**
- * What a dispatch binds: a buffer's handle, or a range of it in bytes (all to its end without a size). The offset is a
+ * What a dispatch binds: a buffer's handle, or a range of the buffer in bytes, which without a size goes to its end. The range's offset is a
  * multiple of the device's `minStorageBufferOffsetAlignment`, which is at most 256.
  * @typedef {import('../index.js').BufferBinding} Binding
  */
 
 /**
- * A tensor argument: a buffer handle, or a binding with the tensor's first element in it. This offset and all sizes
- * count elements of the tensor's type, never bytes. No binding is larger than the device's `maxStorageBufferRange`: of
- * a larger buffer bind a range ({@link KernelContext.view} makes one). Where a tensor is larger itself, the kernels that
- * go over it element by element, and those that reduce all of it, take it part by part in as many dispatches.
+ * A tensor argument: a buffer handle, or a binding with the offset of the tensor's first element. This offset and all sizes count elements of
+ * the tensor's type, never bytes. A binding is at most the device's `maxStorageBufferRange`: of a larger buffer, bind a range
+ * ({@link KernelContext.view} makes one). Where the tensor itself is larger, elementwise kernels and those that reduce all of it process it in
+ * parts, one dispatch each.
  * @typedef {BufferHandle | { buffer: Binding, offset?: number }} Tensor
  */
 
 /**
- * Storage type of a tensor. `f16` and `bf16` hold two elements in a 32-bit word, low half first; all arithmetic is
- * in f32.
+ * Storage type of a tensor. `f16` and `bf16` store two elements in a 32-bit word, the first in its low half. All arithmetic is in f32.
  * @typedef {'f32' | 'f16' | 'bf16'} DType
  */
 
 /**
  * One dispatch, ready for `batchDispatch` or for {@link pack}.
  * @typedef {object} Dispatch
- * @property {PipelineHandle} pipeline what is run
- * @property {Binding[]} buffers what is bound, binding 0 first
+ * @property {PipelineHandle} pipeline the pipeline to run
+ * @property {Binding[]} buffers the buffers to bind, binding 0 first
  * @property {[number, number, number]} groups workgroup counts
  * @property {Uint8Array | undefined} push push constants, exactly the pipeline's size
  * @property {number} writeMask bit i is set where binding i is written
- * @property {import('./matmul/words.mjs').Computation} [computes] of a matrix product's first dispatch: which product, and by what plan
+ * @property {import('./matmul/words.mjs').Computation} [computes] on the first dispatch of a matrix product: the product and its plan
  */
 
 /**
- * What a kernel function returns: dispatches in order.
+ * What a kernel function returns: one dispatch, or several in order.
  * @typedef {Dispatch | Dispatch[]} Dispatches
  */
 
@@ -53,19 +52,18 @@ import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
 
 /**
  * @typedef {object} KernelOptions
- * @property {boolean} [check] whether kernels check that tensors lie within their buffers, and results not over what is read;
- *   true when left out. Sizes that are wrong read and write other memory of the buffer's, or of the device's.
- * @property {boolean} [ptx] whether matrix products may be computed by kernels in PTX, where the device takes them; true when
- *   left out
- * @property {string | false} [tuning] the table that `helios-vk tune` wrote, or false for none; when left out the one of
- *   HELIOS_TUNING, else that of this device and driver beside the pipeline cache, if it is there
+ * @property {boolean} [check] whether kernels check that tensors lie within their buffers and that results do not overlap what is read; true
+ *   when left out. Without the check, wrong sizes read and write other memory of the buffer or of the device
+ * @property {boolean} [ptx] whether kernels in PTX may compute matrix products and attention, where the device takes PTX; true when left out
+ * @property {string | false} [tuning] path of the table that `helios-vk tune` wrote, or false for none. When left out, the path in
+ *   HELIOS_TUNING, else the table of this device and driver beside the pipeline cache, if there is one
  */
 
 /**
  * @typedef {object} PipelineOptions
- * @property {ArrayLike<number>} [specialization] word i is the value of `constant_id` i (floats by {@link floatBits})
+ * @property {ArrayLike<number>} [specialization] word i is the value of `constant_id` i; floats as their bits, see {@link floatBits}
  * @property {number} [requiredSubgroupSize] as in VK_EXT_subgroup_size_control
- * @property {boolean} [fullSubgroups] whether every subgroup has all its invocations
+ * @property {boolean} [fullSubgroups] whether every subgroup must be full
  */
 
 /** Bytes of an element. @param {DType} type */
@@ -77,13 +75,13 @@ export function bytesOf(type) {
 
 const scratch = new DataView(new ArrayBuffer(4));
 
-/** The bit pattern of `value` as an f32. @param {number} value */
+/** The bits of `value` as an f32. @param {number} value */
 export function floatBits(value) {
   scratch.setFloat32(0, value);
   return scratch.getUint32(0);
 }
 
-/** ceil(a / b) of non-negative integers. @param {number} a @param {number} b */
+/** ⌈a / b⌉ of non-negative integers. @param {number} a @param {number} b */
 export const ceilDiv = (a, b) => Math.floor((a + b - 1) / b);
 
 /** The least power of two that is at least `n`. @param {number} n */
@@ -103,8 +101,8 @@ export function pushConstants(words, floats = []) {
 }
 
 /**
- * Rounds of a loop on a CPU device: lavapipe ends any after 65,535 and says nothing, so that what is behind would be missing from a
- * sum (docs/drivers.md).
+ * Most rounds of a loop on a CPU device. lavapipe silently ends every loop after 65,535 rounds, so that a sum would miss the rest
+ * (docs/drivers.md).
  */
 export const MAX_CPU_ROUNDS = 65_000;
 
@@ -137,7 +135,7 @@ export function finite(kernel, name, value) {
 }
 
 /**
- * Splits a tensor argument into what is bound and the first element in that.
+ * Splits a tensor argument into its binding and the element of the binding at which it begins.
  * @param {string} kernel @param {string} name @param {unknown} tensor
  * @returns {{ buffer: Binding, offset: number }}
  */
@@ -157,13 +155,13 @@ export function tensor(kernel, name, tensor) {
   return { buffer: { buffer: range.buffer, offset: bytes, ...size }, offset: element };
 }
 
-/** Ranges begin at multiples of this: no device may ask for more than Vulkan lets it. */
+/** Ranges begin at multiples of this, the largest alignment that Vulkan lets a device require. */
 const RANGE_ALIGNMENT = 256;
 
 /**
- * `count` elements of a tensor from its element `first` on, bound as a range that begins at most 255 bytes before them.
+ * A part of a tensor: `count` elements from element `first` on, bound as a range that begins at most 255 bytes before them.
  * @param {{ buffer: Binding, offset: number }} tensor @param {number} first @param {number} count
- * @param {number} bytes of an element
+ * @param {number} bytes bytes of an element
  * @returns {{ buffer: Binding, offset: number }}
  */
 export function part({ buffer, offset }, first, count, bytes) {
@@ -174,12 +172,13 @@ export function part({ buffer, offset }, first, count, bytes) {
 }
 
 /**
- * How wide a kernel may read: 4 elements where every size and offset is a multiple of 4, else what its storage types
- * allow at least (a pair of 16-bit elements, or one f32).
+ * How many elements a kernel reads at a time: 4 where every size and offset is a multiple of 4, else the least that its storage types
+ * allow, which is one f32 or a pair of 16-bit elements.
  * @param {string} kernel
  * @param {DType[]} types the storage types that take part
- * @param {Record<string, number>} sizes sizes and offsets, by the name that an error should give
- * @returns {{ width: 4 | 2 | 1, suffix: '' | '_narrow' }}
+ * @param {Record<string, number>} sizes sizes and offsets, by the names that an error uses
+ * @returns {{ width: 4 | 2 | 1, suffix: '' | '_narrow' }} `suffix` of the shader's name
+ * @throws {RangeError} where a 16-bit type has an odd size or offset
  */
 export function accessWidth(kernel, types, sizes) {
   types.forEach(bytesOf);
@@ -192,7 +191,7 @@ export function accessWidth(kernel, types, sizes) {
 }
 
 /**
- * The position of `value` in a list of names, or an error that gives the list.
+ * The index of `value` in a list of names; throws a RangeError that quotes the list if it is not there.
  * @param {string} kernel @param {string} name @param {unknown} value @param {readonly string[]} names
  */
 export function choice(kernel, name, value, names) {
@@ -202,7 +201,7 @@ export function choice(kernel, name, value, names) {
 }
 
 /**
- * The storage types of a kernel's input and output in its shader's name: `f32`, or `f32_f16`.
+ * The part of a shader's name that says the storage types of input and output: `f32`, or `f32_f16`.
  * @param {string} kernel @param {DType} from @param {DType} to
  */
 export function typePair(kernel, from, to) {
@@ -215,8 +214,8 @@ export function typePair(kernel, from, to) {
 }
 
 /**
- * Throws where a tensor does not end within what kernels index.
- * @param {string} kernel @param {string} name @param {number} end the element past its last one
+ * Throws a RangeError where a tensor ends past MAX_ELEMENTS.
+ * @param {string} kernel @param {string} name @param {number} end the element after its last one
  */
 export function reach(kernel, name, end) {
   if (end > MAX_ELEMENTS) throw new RangeError(`${kernel}: ${name} reaches element ${end}, past ${MAX_ELEMENTS}`);
@@ -227,9 +226,7 @@ function describe(value) {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
-/**
- * The device as the kernels see it, and the pipelines made on it. Kernel families are functions of a context.
- */
+/** A device with the pipelines and workspaces made on it. Each kernel family is a function of a context. */
 export class KernelContext {
   /**
    * @param {NativeModule} vk the native module
@@ -241,19 +238,19 @@ export class KernelContext {
     }
     /** The native module. */
     this.vk = vk;
-    /** Checks what kernels are given; undefined where nothing is checked. */
+    /** Checks the tensors of every call; undefined where `check` is false. */
     this.checker = check ? new Checker(vk) : undefined;
-    /** What `initDevice` returns. @type {DeviceInfo} */
+    /** The device, as `initDevice` describes it. @type {DeviceInfo} */
     this.info = vk.initDevice();
     /** Whether kernels may be written in PTX. */
     this.takesPtx = ptx && this.info.hasPtx === true;
-    /** Whether the device is a CPU driver, where small workgroups win. */
+    /** Whether the device is a CPU, on which small workgroups are faster. */
     this.isCpu = this.info.deviceType === DEVICE_TYPE.cpu;
     /** How much work goes into a dispatch on this device. */
     this.tuning = tuningOf(this.info, tuning);
     /** Shared memory of a workgroup in bytes. */
     this.sharedBytes = this.info.maxComputeSharedMemorySize;
-    /** Most workgroups in x (65,535 is what every device has; y and z are taken to have no more). */
+    /** Most workgroups in x. Every device takes 65,535; y and z are limited to the same. */
     this.maxGroups = 65535;
     /** @type {Map<string, Shader>} */
     this.shaders = new Map();
@@ -263,25 +260,25 @@ export class KernelContext {
     this.programs = new Map();
     /** @type {Map<string, { buffer: BufferHandle, bytes: number }>} */
     this.workspaces = new Map();
-    /** Every workspace that was ever made: earlier dispatches may name a smaller one. @type {BufferHandle[]} */
+    /** All workspaces ever made: earlier dispatches may name a smaller one. @type {BufferHandle[]} */
     this.owned = [];
   }
 
-  /** Workgroups of a normalization's backward pass, of more rows more: each leaves a row of sums behind. */
+  /** Workgroups of a normalization's backward pass, each of which writes a row of sums. Many rows take more. */
   get normBlocks() {
     return this.tuning.normBlocks;
   }
 
   /**
-   * Rows that the cooperating lanes of it take at a time, whether they load the next ones ahead, and whether all groups of
-   * cooperating lanes of a workgroup take equally many turns.
+   * A normalization's backward pass. `batch`: rows that the lanes which cooperate on a row take at a time. `ahead`: 1 if they load the next rows
+   * early. `lockstep`: 1 if all groups of such lanes in a workgroup iterate equally often.
    */
   get normBackward() {
     return { batch: 1, ahead: 1, lockstep: this.isCpu ? 1 : 0 };
   }
 
   /**
-   * Of cross-entropy over 16-bit rows: vectors of a row whose exponentials are kept and not taken twice, at most, and
+   * Cross-entropy over 16-bit rows. `kept`: most vectors of a row for which exponentials are kept instead of computed twice. `groups`: most
    * workgroups.
    */
   get crossEntropy() {
@@ -289,18 +286,17 @@ export class KernelContext {
   }
 
   /**
-   * Whether the device's exponentials and logarithms propagate NaN. Vulkan asks that of none (SignedZeroInfNanPreserve
-   * does not name them): the special-function units of GPUs do, while a CPU driver may clamp first, or take the bits of
-   * a NaN for a number.
+   * 1 if the device's exponentials and logarithms propagate NaN, else 0. Vulkan does not require it, since SignedZeroInfNanPreserve does not
+   * name them. The special-function units of GPUs propagate it; a CPU driver may clamp first, or treat the bits of a NaN as a number.
    */
   get propagatesNan() {
     return this.isCpu ? 0 : 1;
   }
 
   /**
-   * How generated kernels have f32 computed, as bits (docs/design/codegen.md). As far as the device takes it: 1 NaN, infinities and
-   * signs of zeros are kept, 2 denormals are, 4 they are flushed. 8 hides numbers from a driver that may make 0 of x · 0: one that does
-   * not take 1, and Mesa's for CPUs, which takes it, but whose code generator (lp_build_mul, lp_build_add) folds all the same.
+   * How generated kernels compute f32, as bits (docs/design/codegen.md). Those that the device supports: 1 preserves NaN, infinities and signs
+   * of zeros; 2 preserves denormals; 4 flushes them. 8 hides constants from drivers that may fold x · 0 to 0: those without 1, and Mesa's for
+   * CPUs, which accepts 1 but folds in its code generator (lp_build_mul, lp_build_add) nevertheless.
    */
   get floatControls() {
     const { nanPreserveF32, denormPreserveF32, denormFlushF32 } = this.info;
@@ -308,12 +304,12 @@ export class KernelContext {
     return (nanPreserveF32 ? 1 : 0) | denormals | (nanPreserveF32 && !this.isCpu ? 0 : 8);
   }
 
-  /** Whether generated kernels of the flat template may take two vectors at a time: what a GPU's memory wants. */
+  /** Whether generated kernels of the flat template may take two vectors at a time, which keeps more of a GPU's loads in flight. */
   get flatPairs() {
     return !this.isCpu;
   }
 
-  /** Most bytes of a buffer that one binding can be. */
+  /** Most bytes that one binding can have. */
   get bindingBytes() {
     return this.info.maxStorageBufferRange ?? Infinity;
   }
@@ -324,10 +320,9 @@ export class KernelContext {
   }
 
   /**
-   * A tensor within a flat buffer of `total` elements: of a buffer that one binding can be the whole, and of a larger
-   * one the range that it lies in.
+   * A tensor within a flat buffer of `total` elements. It binds the whole buffer if one binding can hold it, else the range of the tensor.
    * @param {BufferHandle} buffer
-   * @param {{ first: number, count: number, total: number, type: DType }} where in elements of the type
+   * @param {{ first: number, count: number, total: number, type: DType }} where first element, and numbers of elements of the type
    * @returns {{ buffer: Binding, offset: number }}
    */
   view(buffer, { first, count, total, type }) {
@@ -337,11 +332,10 @@ export class KernelContext {
   }
 
   /**
-   * Elements that a part of a tensor may have, so that what it binds of each of these tensors is within the device's
-   * limit; all of them where no tensor is larger than that.
+   * Most elements of a part, such that its binding of each of these tensors is within the device's limit; `count` where all tensors fit.
    * @param {string} kernel @param {number} count elements of each tensor
    * @param {[tensor: { buffer: Binding, offset: number }, bytes: number][]} tensors with the bytes of an element
-   * @param {number} [unit] a part is a multiple of this
+   * @param {number} [unit] parts are multiples of this
    */
   partSize(kernel, count, tensors, unit = RANGE_ALIGNMENT) {
     const most = this.bindingBytes;
@@ -352,15 +346,14 @@ export class KernelContext {
     });
     if (fits) return count;
     const widest = Math.max(...tensors.map(([, bytes]) => bytes));
-    // Room for what a range begins before its first element.
+    // A range may begin up to this much before its first element.
     const size = Math.floor((most - RANGE_ALIGNMENT) / widest / unit) * unit;
     if (size < unit) throw new RangeError(`${kernel}: ${unit} elements of ${widest} bytes do not fit in a binding of ${most} bytes`);
     return size;
   }
 
   /**
-   * The dispatches over tensors of `count` elements each: one, or where a tensor is larger than a binding can be one for
-   * each part.
+   * The dispatches over tensors of `count` elements each: one, or one for each part where a tensor exceeds a binding.
    * @param {string} kernel @param {number} count
    * @param {[tensor: { buffer: Binding, offset: number }, bytes: number][]} tensors with the bytes of an element
    * @param {(parts: { buffer: Binding, offset: number }[], count: number, first: number) => Dispatch} make
@@ -386,7 +379,7 @@ export class KernelContext {
     });
   }
 
-  /** Workgroups that fill the device and find more to do than one item each: launching has its price, too. */
+  /** Workgroups that fill the device where each processes several items, since launching a workgroup has a cost. */
   get residentGroups() {
     return this.tuning.residentGroups;
   }
@@ -397,12 +390,12 @@ export class KernelContext {
   }
 
   /**
-   * The lanes that cooperate on a row of `vectors`: a subgroup where the row is short, else the workgroup. `chunks` is
-   * how many vectors a lane of it keeps in registers (0: the row is read again instead).
+   * How a workgroup processes rows of `vectors`. A subgroup cooperates on a row where the row is short, else the whole workgroup does. `chunks`
+   * is the number of vectors that a lane keeps in registers; with 0 the row is read again instead.
    * @param {number} vectors
-   * @param {{ most?: number, lanes?: number, batch?: number, wide?: boolean }} [limits] vectors that a thread of a
-   *   workgroup should keep at `most`, and that the `lanes` of a subgroup may; `batch` of rows that those lanes take at
-   *   a time, for the kernels that can; `wide` where a vector is kept as four f32, and not as pairs
+   * @param {{ most?: number, lanes?: number, batch?: number, wide?: boolean }} [limits] `most`: vectors that a thread should keep at most where the
+   *   workgroup cooperates; `lanes`: the same where a subgroup does; `batch`: rows that a subgroup takes at a time, for kernels that can; `wide`:
+   *   whether a vector is kept as four f32 and not as two pairs
    */
   rowPlan(vectors, { most = 8, lanes = 4, batch = 1, wide = true } = {}) {
     const { info } = this;
@@ -410,7 +403,7 @@ export class KernelContext {
     const limit = Math.min(this.isCpu ? 32 : 1024, info.maxComputeWorkGroupInvocations);
     let threads = Math.min(limit, Math.max(32, Math.min(256, nextPowerOfTwo(ceilDiv(vectors, 2)))));
     let subgroups = 0;
-    // Lanes are numbered from 0 without gaps only where subgroups are full.
+    // Only in full subgroups are lanes numbered from 0 without gaps.
     if (info.computeFullSubgroupsSupported && ceilDiv(vectors, subgroup) <= lanes && limit % subgroup === 0) {
       threads = Math.min(limit, Math.max(subgroup, 128));
       subgroups = threads / subgroup;
@@ -418,13 +411,13 @@ export class KernelContext {
     while (!subgroups && ceilDiv(vectors, threads) > most && 2 * threads <= limit) threads *= 2;
     const width = subgroups ? subgroup : threads;
     let chunks = ceilDiv(vectors, width);
-    // A thread that keeps more than it should spills; and no more than three quarters of 64 K registers.
+    // A thread that keeps more spills registers. A row may take at most three quarters of 64 K registers.
     if (chunks > 2 * most || chunks * width > (wide ? 12288 : 24576)) chunks = 0;
     if (chunks === 0) batch = 1;
     return {
-      /** Rows that a workgroup takes at a time. */
+      /** Rows that a workgroup processes at a time. */
       rows: Math.max(1, subgroups) * batch,
-      /** Rounds of a loop over a row that is not kept. */
+      /** Rounds of the loop over a row that is not kept in registers. */
       rounds: chunks === 0 ? ceilDiv(vectors, width) : 0,
       specialization: [threads, chunks, subgroups ? 1 : 0, chunks * width === vectors ? 1 : 0, batch],
       options: subgroups ? this.wholeSubgroups : {},
@@ -432,17 +425,16 @@ export class KernelContext {
   }
 
   /**
-   * Throws where a kernel has more rounds of loops than a CPU device may carry out (`MAX_CPU_ROUNDS`): what is behind them would be
-   * missing.
-   * @param {string} kernel @param {string} what has so many
-   * @param {number} rounds of all loops of an invocation, one after the other or within each other
+   * Throws a RangeError where a kernel would loop more often than a CPU device allows (`MAX_CPU_ROUNDS`): the rest would be missing.
+   * @param {string} kernel @param {string} what the argument that makes so many rounds
+   * @param {number} rounds of all loops of an invocation, consecutive or nested
    */
   checkRounds(kernel, what, rounds) {
     if (!this.isCpu || rounds <= MAX_CPU_ROUNDS) return;
     throw new RangeError(`${kernel}: ${what} take ${rounds} rounds of a loop: on a CPU device there may be ${MAX_CPU_ROUNDS}`);
   }
 
-  /** Options of a pipeline whose subgroups are all of the size that the device names. @returns {PipelineOptions} */
+  /** Options of a pipeline whose subgroups are full and have the size that the device reports. @returns {PipelineOptions} */
   get wholeSubgroups() {
     const { info } = this;
     /** @type {PipelineOptions} */
@@ -455,15 +447,15 @@ export class KernelContext {
   }
 
   /**
-   * Device memory for a kernel's intermediate results, kept and shared by all dispatches that ask under this name; a
-   * larger request gets a new buffer, and earlier dispatches keep the old one.
+   * Device memory for intermediate results. All dispatches that ask under one name share it. A larger request gets a new buffer; earlier
+   * dispatches keep the old one.
    * @param {string} name @param {number} bytes
    * @returns {BufferHandle}
    */
   workspace(name, bytes) {
     const held = this.workspaces.get(name);
     if (held && held.bytes >= bytes) return held.buffer;
-    // Room to grow, as far as the device makes and binds buffers.
+    // Leaves room to grow, within what the device can allocate and bind.
     const most = Math.floor(Math.min(this.bufferBytes, this.bindingBytes) / 16) * 16;
     const size = Math.max(bytes, Math.min(most, Math.max(65536, 2 ** Math.ceil(Math.log2(bytes)))));
     const buffer = this.vk.createBuffer(size, 0);
@@ -472,20 +464,20 @@ export class KernelContext {
     return buffer;
   }
 
-  /** Gives back every workspace; dispatches that name one cannot be submitted any more. */
+  /** Frees all workspaces. Dispatches that name one cannot be submitted afterwards. */
   releaseWorkspaces() {
     for (const buffer of this.owned.splice(0)) this.vk.destroyBuffer(buffer);
     this.workspaces.clear();
   }
 
   /**
-   * A shader that the addon carries.
+   * A shader of the addon, by name.
    * @param {string} name @returns {Shader}
    */
   shader(name) {
     let shader = this.shaders.get(name);
     if (!shader) {
-      // The addon makes a new object at each look.
+      // The addon makes a new object at each access.
       shader = this.vk.shaders[name];
       if (!shader) throw new RangeError(`the addon has no shader named "${name}"`);
       this.shaders.set(name, shader);
@@ -493,13 +485,13 @@ export class KernelContext {
     return shader;
   }
 
-  /** Whether the addon carries the shader. @param {string} name */
+  /** Whether the addon has this shader. @param {string} name */
   hasShader(name) {
     return Object.hasOwn(this.vk.shaders, name);
   }
 
   /**
-   * The pipeline of a shader under a specialization, made at first use.
+   * The pipeline of a shader with a specialization, created at first use.
    * @param {string} name @param {PipelineOptions} [options] @returns {PipelineHandle}
    */
   pipeline(name, options = {}) {
@@ -520,10 +512,10 @@ export class KernelContext {
   }
 
   /**
-   * The pipeline of a generated kernel, made at first use.
-   * @param {string} key names the program among all of this context
+   * The pipeline of a generated kernel, created at first use.
+   * @param {string} key identifies the program within this context
    * @param {string} name of the pipeline, for profiles
-   * @param {() => Uint32Array} write gives the words of the program
+   * @param {() => Uint32Array} write returns the words of the program
    * @returns {PipelineHandle}
    */
   generated(key, name, write) {
@@ -558,7 +550,7 @@ export class KernelContext {
     if (given < shader.pushBytes) {
       throw new RangeError(`${name}: takes ${shader.pushBytes} bytes of push constants, got ${given}`);
     }
-    // Variants of one shader share a block of push constants; one that leaves its last members unused takes fewer.
+    // The variants of a shader share one block of push constants; a variant that does not use the last members takes fewer bytes.
     if (push && given > shader.pushBytes) push = shader.pushBytes > 0 ? push.slice(0, shader.pushBytes) : undefined;
     return {
       pipeline: this.pipeline(name, options),
@@ -570,7 +562,7 @@ export class KernelContext {
   }
 
   /**
-   * Workgroups for `items` independent items in workgroups of `size`, for a kernel that strides over the grid.
+   * The number of workgroups of `size` for `items` independent items, in a kernel that strides over the grid.
    * @param {number} items @param {number} size
    */
   strideGroups(items, size) {
@@ -578,13 +570,14 @@ export class KernelContext {
   }
 }
 
-/** Bit of a packed record's buffer count: ranges follow the handles. */
+/** Bit of a packed record's buffer count that says that ranges follow the handles. */
 const RANGED = 1 << 15;
 
 /**
- * Appends dispatches in the packed byte form that `batchDispatchMany` and `batchExecuteAll` take (little-endian,
- * end to end: i32 pipeline, u16 buffers, u16 flags, u32 gX, u32 gZ if flagged, u32 write mask, i32 handles, u64 offset
- * and size of each where bit 15 of the count says so, push bytes). One recorder serves many batches: `reset` keeps its memory.
+ * Packs dispatches into the bytes that `batchDispatchMany` and `batchExecuteAll` take. Records follow each other without gaps, little-endian:
+ * i32 pipeline, u16 buffer count, u16 flags (gY, above one bit that says that gZ follows), u32 gX, u32 gZ if it follows, u32 write mask,
+ * i32 handles, u64 offset and size of each buffer if bit 15 of the count is set, push bytes. One recorder serves many batches: `reset` keeps its
+ * memory.
  */
 export class Recorder {
   /** @param {number} [capacity] bytes to start with */
@@ -640,9 +633,9 @@ export class Recorder {
   }
 
   /**
-   * Writes handles and their ranges.
+   * Writes handles, followed by their ranges.
    * @param {number} at @param {Binding[]} buffers
-   * @returns {number} the byte behind them
+   * @returns {number} the byte after them
    */
   bind(at, buffers) {
     const { view } = this;
@@ -661,14 +654,14 @@ export class Recorder {
     return at;
   }
 
-  /** @param {number} needed bytes */
+  /** Grows the memory to at least this many bytes. @param {number} needed */
   grow(needed) {
     const larger = new Uint8Array(Math.max(needed, 2 * this.view.byteLength));
     larger.set(new Uint8Array(this.view.buffer, 0, this.length));
     this.view = new DataView(larger.buffer);
   }
 
-  /** The packed dispatches so far. @returns {{ packed: ArrayBuffer, count: number }} */
+  /** The dispatches packed so far. @returns {{ packed: ArrayBuffer, count: number }} */
   finish() {
     return { packed: this.view.buffer.slice(0, this.length), count: this.count };
   }

@@ -7,38 +7,37 @@
 /** @typedef {import('../index.js').BufferHandle} BufferHandle */
 
 /**
- * What a kernel touches of a tensor: its name and place, the elements from its first to behind its last, and their type.
- * Where it is rows with gaps between them, also the elements from row to row and those of a row.
+ * The part of a tensor that a kernel touches: the tensor's name and binding, the number of elements from the first to the last, and their
+ * type. For rows with gaps between them also the elements from row to row (`stride`) and those of a row (`width`).
  * @typedef {readonly [name: string, tensor: { buffer: Binding, offset: number }, elements: number, type: DType | 'u32',
  *   stride?: number, width?: number]} Extent
  */
 
-/** Sizes of buffers that are kept: those of slots that are this many apart take turns. */
+/** Entries of the cache of buffer sizes: a handle's entry is its value modulo this. */
 const KEPT = 1024;
 
-/** Checks for the kernels of one native module. */
+/** Checks the arguments of the kernels on one native module. */
 export class Checker {
   /** @param {Pick<NativeModule, 'bufferBytes'>} vk */
   constructor(vk) {
     this.vk = vk;
-    // A handle is never issued twice, so a size that was asked for once stays true. That a buffer has been destroyed since
-    // is found out when the dispatch is called.
+    // No handle is issued twice, so a cached size stays true. If the buffer has been destroyed since, the dispatch reports it.
     this.handles = new Int32Array(KEPT).fill(-1);
     this.sizes = new Float64Array(KEPT);
-    /** Handles of the extents of a call. @type {number[]} */
+    /** The buffer handles of a call's extents. @type {number[]} */
     this.found = [];
   }
 
   /**
-   * Throws a RangeError unless every tensor lies within its buffer and no written one lies over another tensor.
+   * Throws a RangeError unless every tensor lies within its buffer and no written one overlaps another tensor.
    * @param {string} kernel
    * @param {readonly Extent[]} reads
    * @param {readonly Extent[]} writes tensors that are written, whether they are also read or not
-   * @param {readonly Extent[]} [inPlace] written ones that may also be any of `reads`, whole and at the same place: each
-   *   element is read before it is written, by the same invocation
+   * @param {readonly Extent[]} [inPlace] written tensors that may coincide exactly with one of `reads`, because the same invocation reads
+   *   each element before it writes it
    */
   check(kernel, reads, writes, inPlace = NONE) {
-    // The handles of all, so that most pairs take one comparison.
+    // Handles are compared first, so that most pairs take one comparison.
     const { found } = this;
     const [first, last] = [reads.length + inPlace.length, reads.length + inPlace.length + writes.length];
     for (let i = 0; i < last; i++) {
@@ -73,7 +72,7 @@ export class Checker {
     return handle;
   }
 
-  /** Bytes of a buffer. @param {string} kernel @param {string} name @param {BufferHandle} handle @returns {number} */
+  /** The size of a buffer in bytes. @param {string} kernel @param {string} name @param {BufferHandle} handle @returns {number} */
   bytes(kernel, name, handle) {
     const place = handle & (KEPT - 1);
     if (this.handles[place] === handle) return this.sizes[place];
@@ -96,8 +95,7 @@ export class Checker {
 const NONE = [];
 
 /**
- * `rows` of `width` elements, `stride` from one to the next; with a `batch`, that many of these, `step` elements from one to
- * the next.
+ * The extent of `rows` rows of `width` elements, one every `stride` elements; or of `batch` such matrices, one every `step` elements.
  * @param {string} name @param {{ buffer: Binding, offset: number }} tensor @param {DType} type
  * @param {number} rows @param {number} width @param {number} stride @param {number} [batch] @param {number} [step]
  * @returns {Extent}
@@ -105,7 +103,7 @@ const NONE = [];
 export function rowsOf(name, tensor, type, rows, width, stride, batch = 1, step = 0) {
   const one = (rows - 1) * stride + width;
   const elements = (batch - 1) * step + one;
-  // Batches that follow each other are more rows of the same kind; others are long rows themselves.
+  // Matrices without a gap between them are just more rows. Otherwise each matrix counts as one long row.
   return batch === 1 || step === rows * stride ? [name, tensor, elements, type, stride, width] : [name, tensor, elements, type, step, one];
 }
 
@@ -115,13 +113,13 @@ const bytesOf = (type) => (type === 'f16' || type === 'bf16' ? 2 : 4);
 /** @param {{ buffer: Binding }} tensor */
 const handleOf = ({ buffer }) => (typeof buffer === 'object' ? buffer.buffer : buffer);
 
-/** First byte in the buffer. @param {Extent} extent */
+/** The first byte within the buffer. @param {Extent} extent */
 const startOf = ([, { buffer, offset }, , type]) => (typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + offset * bytesOf(type);
 
 /** Whether two extents are the same tensor. @param {Extent} a @param {Extent} b */
 const coincide = (a, b) => startOf(a) === startOf(b) && a[2] === b[2] && bytesOf(a[3]) === bytesOf(b[3]) && a[4] === b[4] && a[5] === b[5];
 
-/** The error of extents that have bytes in common. @param {string} kernel @param {Extent} written @param {Extent} other */
+/** The error for extents that overlap. @param {string} kernel @param {Extent} written @param {Extent} other */
 function overlapping(kernel, written, other) {
   const span = (/** @type {Extent} */ extent) => {
     const start = startOf(extent);
@@ -132,8 +130,8 @@ function overlapping(kernel, written, other) {
 }
 
 /**
- * Whether two extents of one buffer have bytes in common. Rows with gaps may lie in each other's gaps; where the distances
- * of rows differ that is taken to be so.
+ * Whether two extents of one buffer have bytes in common. Rows may lie in the gaps of other rows: with one stride this is computed; with
+ * different strides the rows are assumed not to overlap.
  * @param {Extent} a @param {Extent} b
  */
 function overlap(a, b) {
@@ -146,15 +144,15 @@ function overlap(a, b) {
   const secondStride = (second[4] ?? 0) * other;
   if (stride === 0 && secondStride === 0) return true;
   if (stride === secondStride) {
-    // Where the second's row begins in the first's, and how far it reaches.
+    // Where a row of the second begins relative to a row of the first, and whether it reaches the next one.
     const at = from % stride;
     return at < (first[5] ?? 0) * bytes || at + (second[5] ?? 0) * other > stride;
   }
   if (secondStride === 0) {
-    // One piece against the first's rows: is its begin in one, or does it reach the next?
+    // The second is contiguous: it overlaps if it begins within a row of the first, or reaches the next one.
     const at = from % stride;
     return at < (first[5] ?? 0) * bytes || at + second[2] * other > stride;
   }
-  // Rows against one piece that begins before them: its end is behind their begin.
+  // A contiguous first ends past the begin of the second, as was checked above.
   return stride === 0;
 }

@@ -1,5 +1,5 @@
-// Element by element: fills, casts and arithmetic, by generated kernels; dropout, which draws by Philox, and transposes, which go through
-// shared memory, by shaders: programs have neither.
+// Elementwise kernels: fills, casts and arithmetic by generated kernels; dropout and transposes by shaders, since programs have neither Philox
+// nor shared memory.
 
 import { accessWidth, bytesOf, ceilDiv, choice, finite, floatBits, integer, part, pushConstants, tensor } from './base.mjs';
 import { bf16Bits, f16Bits } from './half.mjs';
@@ -20,7 +20,7 @@ const BINARY = /** @type {const} */ (['add', 'mul', 'div', 'max', 'min']);
 /** @typedef {import('./program.mjs').Program} Program */
 /** @typedef {import('./program.mjs').Value} Value */
 
-/** Those of UNARY that are no operation of programs by themselves. @type {Partial<Record<UnaryOp, (p: Program, x: Value) => Value>>} */
+/** The operations of UNARY that are not a single operation of a program. @type {Partial<Record<UnaryOp, (p: Program, x: Value) => Value>>} */
 const COMPOSED = {
   identity: (_, x) => x,
   reciprocal: (p, x) => p.append('div', p.constant(1), x),
@@ -28,7 +28,7 @@ const COMPOSED = {
 };
 
 /**
- * The program of a binary operation: of `add` with two scalars.
+ * Writes the program of a binary operation; `add` has two scalars, alpha and beta.
  * @param {Program} p @param {BinaryOp} op @param {DType} type
  * @param {[a: import('./program.mjs').Access, b: import('./program.mjs').Access, y: import('./program.mjs').Access]} access
  */
@@ -47,11 +47,11 @@ function writeBinary(p, op, type, [ofA, ofB, ofY]) {
 /** @param {KernelContext} context */
 export function elementwiseKernels(context) {
   /**
-   * Fills a tensor with one value.
+   * y = value: fills a tensor.
    * @param {object} args
    * @param {Tensor} args.y out: [count]
-   * @param {number} args.count even for 16-bit types
-   * @param {number} args.value may be an infinity or a NaN
+   * @param {number} args.count elements; even for 16-bit types
+   * @param {number} args.value a number, also an infinity or NaN
    * @param {DType | 'u32'} [args.type] f32 when left out
    * @returns {Dispatches}
    */
@@ -70,7 +70,7 @@ export function elementwiseKernels(context) {
       const half = type === 'bf16' ? bf16Bits(args.value) : f16Bits(args.value);
       pattern = (half | (half << 16)) >>> 0;
     }
-    // From here on in words.
+    // From here on sizes count words.
     const per = type === 'u32' ? 1 : 4 / bytesOf(type);
     if (count % per || y.offset % per) throw new RangeError(`${kernel}: count and y.offset must be even for ${type}`);
     context.checker?.check(kernel, [], [['y', y, count, type]]);
@@ -88,7 +88,7 @@ export function elementwiseKernels(context) {
   }
 
   /**
-   * y = x in another storage type, to nearest even; to f16 as the device converts it, which is to nearest even on the GPUs at hand.
+   * y = x in another storage type. It rounds to nearest even; to f16 it rounds as the device does, which is to nearest even on the GPUs tested.
    * @param {object} args
    * @param {Tensor} args.x [count] of `from`
    * @param {Tensor} args.y out: [count] of `to`
@@ -130,7 +130,7 @@ export function elementwiseKernels(context) {
   }
 
   /**
-   * y = x, bit by bit.
+   * y = x, copied bit by bit.
    * @param {object} args
    * @param {Tensor} args.x [count] of `type`
    * @param {Tensor} args.y out: [count] of `type`
@@ -222,9 +222,9 @@ export function elementwiseKernels(context) {
   }
 
   /**
-   * y[i] = op(a[i], b[i mod period]): a period of `count` for tensors of one shape, of the columns for a row that all
-   * rows share, of 1 for a scalar (f32 only: 16-bit types take an even period). A shorter period is within one binding.
-   * `add` is alpha · a + beta · b (so also sub and axpy), `max` and `min` propagate NaN. y may be a, or a b of its size.
+   * y[i] = op(a[i], b[i mod period]). The period is `count` for tensors of one shape, the number of columns for a row that all rows share, and 1
+   * for a scalar (f32 only, since 16-bit types need an even period). b must fit one binding if its period is shorter than `count`.
+   * `add` is alpha · a + beta · b, and so also subtraction and axpy. `max` and `min` propagate NaN. y may be a, or b if that has `count` elements.
    * @param {object} args
    * @param {Tensor} args.a [count] of `type`
    * @param {Tensor} args.b [period] of `type`
@@ -286,7 +286,7 @@ export function elementwiseKernels(context) {
       const tensors = /** @type {[typeof a, number][]} */ ([a, b, y].map((tensor) => [tensor, bytes]));
       return context.inParts(kernel, count, tensors, (parts, count) => make(parts, count, count));
     }
-    // Parts of whole periods, so that each begins where b does.
+    // Parts are whole periods, so that each begins where b does.
     return context.inParts(
       kernel,
       count,
@@ -300,16 +300,16 @@ export function elementwiseKernels(context) {
   }
 
   /**
-   * y = op(a, b) over up to four dimensions with broadcasting, f32. A stride of 0 repeats a dimension; y's strides must
-   * not.
+   * y = op(a, b) over up to four dimensions, in f32, with broadcasting: a stride of 0 repeats a or b along a dimension. The strides of y must
+   * give each element a place of its own.
    * @param {object} args
    * @param {Tensor} args.a f32, laid out by `aStrides`
    * @param {Tensor} args.b f32, laid out by `bStrides`
    * @param {Tensor} args.y out: f32, laid out by `yStrides`
-   * @param {number[]} args.shape of y, one to four sizes
-   * @param {number[]} [args.aStrides] elements, one for each size; row-major and dense when left out
-   * @param {number[]} [args.bStrides] of b, as for a
-   * @param {number[]} [args.yStrides] of y, as for a
+   * @param {number[]} args.shape one to four sizes, those of y
+   * @param {number[]} [args.aStrides] strides of a in elements, one for each size; row-major and dense when left out
+   * @param {number[]} [args.bStrides] strides of b, likewise
+   * @param {number[]} [args.yStrides] strides of y, likewise
    * @param {BinaryOp} [args.op] add when left out
    * @param {number} [args.alpha] for add: alpha · a + beta · b; 1 when left out
    * @param {number} [args.beta] 1 when left out
@@ -349,7 +349,7 @@ export function elementwiseKernels(context) {
     const bStrides = four('bStrides', args.bStrides, 0);
     if (context.checker) {
       const sizes = four('shape', shape, 1);
-      // Strided tensors may lie in each other's gaps in ways that spans do not tell: only their sizes are checked.
+      // Strided tensors may lie in each other's gaps in ways that spans cannot express, so only their sizes are checked.
       const span = (/** @type {number[]} */ strides) => strides.reduce((sum, stride, i) => sum + (sizes[i] - 1) * stride, 1);
       context.checker.check(
         kernel,
@@ -364,7 +364,7 @@ export function elementwiseKernels(context) {
     const weights = [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)];
     return flat(context, {
       name: `broadcast_${op}`,
-      // Neighbours take neighbouring elements: what lies in a row is read as one.
+      // Neighbouring invocations take neighbouring elements, so that their loads coalesce.
       width: 1,
       count,
       rank: 4,
@@ -377,13 +377,13 @@ export function elementwiseKernels(context) {
   }
 
   /**
-   * y[batch][column][row] = x[batch][row][column].
+   * Transposes matrices: y[batch][column][row] = x[batch][row][column].
    * @param {object} args
    * @param {Tensor} args.x [batch, rows, columns] of `type`
    * @param {Tensor} args.y out: [batch, columns, rows] of `type`; not x
-   * @param {number} [args.batch] 1 when left out
-   * @param {number} args.rows even for 16-bit types
-   * @param {number} args.columns even for 16-bit types
+   * @param {number} [args.batch] number of matrices; 1 when left out
+   * @param {number} args.rows rows of x; even for 16-bit types
+   * @param {number} args.columns columns of x; even for 16-bit types
    * @param {DType} [args.type] f32 when left out
    * @returns {Dispatch}
    */
@@ -415,18 +415,17 @@ export function elementwiseKernels(context) {
   }
 
   /**
-   * y = x / (1 - p) where an element is kept and 0 where it is dropped, with probability p (Srivastava et al. 2014,
-   * inverted). Element e is kept where word e mod 4 of Philox 4x32-10 (Salmon et al. 2011) under the key `random[0..1]`
-   * and the counter (floor(e / 4), stream, random[2], random[3]) is at least floor(p · 2^32). The backward pass is the
-   * same dispatch on the gradient. y may be x.
+   * Inverted dropout (Srivastava et al. 2014): drops each element with probability p. y is 0 where an element is dropped, else x / (1 - p).
+   * Element e is kept where word e mod 4 of Philox 4x32-10 (Salmon et al. 2011), with key `random[0..1]` and counter
+   * (floor(e / 4), stream, random[2], random[3]), is at least floor(p · 2^32). The backward pass is the same dispatch on the gradient. y may be x.
    * @param {object} args
    * @param {Tensor} args.x [count] of `type`
    * @param {Tensor} args.y out: [count] of `type`
-   * @param {number} args.count even for 16-bit types
-   * @param {number} args.p in [0, 1)
-   * @param {Tensor} args.random 4 u32: seed low, seed high, offset low, offset high (`STATE.seedLow` of an optimizer
-   *   state moves on by itself)
-   * @param {number} [args.stream] tells the dropouts of one step apart; 0 when left out
+   * @param {number} args.count elements; even for 16-bit types
+   * @param {number} args.p probability of dropping an element, in [0, 1)
+   * @param {Tensor} args.random 4 u32: seed low, seed high, offset low, offset high. In an optimizer state they are at `STATE.seedLow`, where
+   *   `optimizerAdvance` moves the offset on
+   * @param {number} [args.stream] distinguishes the dropouts of one step; 0 when left out
    * @param {DType} [args.type] f32 when left out
    * @returns {Dispatch}
    */

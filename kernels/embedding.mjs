@@ -1,4 +1,4 @@
-// Token embeddings and positions: gather and its gradient, learned and rotary positions.
+// Token embeddings and their gradient; learned and rotary positions.
 
 import { accessWidth, bytesOf, ceilDiv, finite, integer, pushConstants, tensor, typePair } from './base.mjs';
 import { columnSums } from './reduction.mjs';
@@ -11,13 +11,13 @@ import { columnSums } from './reduction.mjs';
 
 /**
  * @typedef {object} EmbeddingForward
- * @property {Tensor} ids [tokens] u32; an id outside of the vocabulary reads as zeros
+ * @property {Tensor} ids [tokens] u32; an id outside the vocabulary reads a row of zeros
  * @property {Tensor} table [vocabulary, columns] of `type`
  * @property {Tensor} y out: [tokens, columns] of `outType`
- * @property {number} tokens tokens in all
+ * @property {number} tokens number of tokens, of all sequences
  * @property {number} columns elements of a row
  * @property {number} vocabulary rows of the table
- * @property {Tensor} [position] [positions, columns] of `type`, learned positions to add
+ * @property {Tensor} [position] [positions, columns] of `type`, learned positions, which are added
  * @property {number} [positions] length of a sequence: token t has position firstPosition + t mod positions; needed
  *   with `position`
  * @property {number} [firstPosition] 0 when left out
@@ -30,10 +30,10 @@ import { columnSums } from './reduction.mjs';
  * @property {Tensor} ids [tokens] u32
  * @property {Tensor} dy [tokens, columns] of `type`
  * @property {Tensor} dTable in and out: [vocabulary, columns] f32
- * @property {number} tokens tokens in all
+ * @property {number} tokens number of tokens, of all sequences
  * @property {number} columns elements of a row
  * @property {number} vocabulary rows of the table
- * @property {number} [beta] 1 (accumulate) when left out; other than 1 it scales only the rows whose id occurs. To
+ * @property {number} [beta] factor on what the table held; 1 (accumulate) when left out. Rows whose id does not occur keep their values. To
  *   overwrite the whole table, fill it with 0 first
  * @property {DType} [type] of dy; f32 when left out
  * @property {Tensor} [workspace] 2 · tokens u32, at an even offset; the kernels' own when left out
@@ -41,22 +41,22 @@ import { columnSums } from './reduction.mjs';
 
 /**
  * @typedef {object} Rope
- * @property {Tensor} x in and out: rows of heads, for example the fused [rows, q | k | v]; offset at the first head
+ * @property {Tensor} x in and out: [rows, rowStride], each row beginning with its heads, for example the fused [rows, q | k | v]
  * @property {Tensor} table [positions, headSize / 2, 2] f32, from `ropeTable`
  * @property {number} rows batch · positions
- * @property {number} heads consecutive heads to rotate in each row (q's and k's together)
+ * @property {number} heads consecutive heads of a row that are rotated: those of q and k together
  * @property {number} headSize even
  * @property {number} rowStride elements from row to row
  * @property {number} positions length of a sequence: row r has position firstPosition + r mod positions
  * @property {number} [firstPosition] 0 when left out
- * @property {boolean} [interleaved] pairs are (2i, 2i + 1); when left out they are (i, i + headSize / 2)
+ * @property {boolean} [interleaved] whether channels 2i and 2i + 1 are a pair; when left out i and i + headSize / 2 are
  * @property {DType} [type] f32 when left out
  */
 
 /** @param {KernelContext} context */
 export function embeddingKernels(context) {
   /**
-   * y[t] = table[ids[t]] (+ position[t mod positions]).
+   * y[t] = table[ids[t]], plus position[firstPosition + t mod positions] where `position` is given.
    * @param {EmbeddingForward} args
    * @returns {Dispatch}
    */
@@ -115,10 +115,11 @@ export function embeddingKernels(context) {
   }
 
   /**
-   * dTable[id] += Σ dy[t] over the tokens t with that id, in order and without atomics: the tokens are sorted by id on
-   * the device, and the first of each id sums its group. A RangeError on a CPU device for more than 519,000 tokens (docs/drivers.md).
+   * dTable[id] = beta · dTable[id] + Σ dy[t] over the tokens t with that id. The device sorts the tokens by id, and sums
+   * the tokens of each id in their order, without atomics.
    * @param {EmbeddingBackward} args
    * @returns {Dispatch[]}
+   * @throws {RangeError} on a CPU device for more than about 519,000 tokens (docs/drivers.md)
    */
   function embeddingBackward(args) {
     const kernel = 'embeddingBackward';
@@ -156,7 +157,7 @@ export function embeddingKernels(context) {
     const vectors = columns / width;
     const threads = 64;
     const groups = context.strideGroups(tokens, 1);
-    // How often an id comes is known on the device only: as if all tokens had the same. Eight are summed at a time, and then the rest.
+    // Only the device knows how often an id occurs: this counts as if all tokens had the same. Eight are summed at a time, then the rest.
     const rounds = Math.floor(tokens / 8) + 7 + 3 * ceilDiv(tokens, groups);
     context.checkRounds(kernel, `${tokens} tokens, should they have one id,`, rounds);
     return [
@@ -181,7 +182,7 @@ export function embeddingKernels(context) {
   }
 
   /**
-   * dPosition[p] = beta · dPosition[p] + Σ dy[b, p] over the batch.
+   * dPosition[p] = beta · dPosition[p] + Σ dy[b, p] over the batch: the gradient of learned positions.
    * @param {object} args
    * @param {Tensor} args.dy [batch, positions, columns] of `type`
    * @param {Tensor} args.dPosition in and out: [positions, columns] f32
@@ -227,7 +228,7 @@ export function embeddingKernels(context) {
     const x = tensor(kernel, 'x', args.x);
     const table = tensor(kernel, 'table', args.table);
     if (table.offset % 2) throw new RangeError(`${kernel}: table.offset must be even, got ${table.offset}`);
-    // Interleaved pairs need two elements of the row side by side, whatever the type.
+    // Interleaved pairs are read as two adjacent elements, whatever the type.
     const { width, suffix } = accessWidth(kernel, interleaved && type === 'f32' ? ['f16'] : [type], {
       [interleaved ? 'headSize' : 'headSize / 2']: interleaved ? headSize : headSize / 2,
       rowStride,
@@ -270,14 +271,13 @@ export function embeddingKernels(context) {
     positionBackward,
     ropeTable,
     /**
-     * Rotates pairs of channels by their position's angle, in place (Su et al. 2021): (a, b) becomes
-     * (a cos - b sin, a sin + b cos).
+     * RoPE (Su et al. 2021), in place: rotates each pair of channels by its position's angle. (a, b) becomes (a cos - b sin, a sin + b cos).
      * @param {Rope} args
      * @returns {Dispatch}
      */
     ropeForward: (args) => rope('ropeForward', args, 1),
     /**
-     * The gradient of `ropeForward`, in place: the rotation the other way.
+     * The gradient of `ropeForward`, in place: rotates by the opposite angle.
      * @param {Rope} args
      * @returns {Dispatch}
      */
@@ -286,13 +286,14 @@ export function embeddingKernels(context) {
 }
 
 /**
- * The angles of rotary positions as [positions, headSize / 2] pairs of (cos, sin), from float64: pair i of position p
- * turns by p · base^(-2i / headSize). A table, because a device's sine may be off by 2^-11.
+ * The cosines and sines of rotary positions, [positions, headSize / 2, 2], computed in float64: pair i of position p turns by
+ * p · base^(-2i / headSize) (Su et al. 2021). Kernels read a table because a device's own sine may be off by 2^-11.
  * @param {object} args
  * @param {number} args.positions rows of the table
  * @param {number} args.headSize channels of a head; even
  * @param {number} [args.base] 10000 when left out
- * @returns {Float32Array} what to upload
+ * @returns {Float32Array} the table to upload
+ * @throws {RangeError} where headSize is odd
  */
 export function ropeTable({ positions, headSize, base = 10000 }) {
   integer('ropeTable', 'positions', positions);

@@ -1,30 +1,30 @@
-// Replaces a file whole or not at all: the one way to write what must not be lost. Needs nothing but Node.
+// Replaces a file, all or nothing: the one way to write what must not be lost. This file needs nothing but Node.
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { open, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-/** Ends the name of what is being written. */
+/** Suffix of a file that is still being written. */
 export const PARTIAL = '.partial';
 
-/** A name beside `path` that no other call has, in another thread or on another host either. @param {string} path */
+/** A name beside `path` that no other call uses, not even in another thread or on another host. @param {string} path */
 const partialOf = (path) => `${path}.${randomBytes(8).toString('hex')}${PARTIAL}`;
 
-/** A rename would put the file in the place of a pipe or a device. @param {import('node:fs').Stats | undefined} there */
+/** Throws if the path is a pipe or a device, which a rename would replace. @param {import('node:fs').Stats | undefined} there */
 function assertFile(there) {
   if (!there || there.isFile()) return;
   throw Object.assign(new Error('it is not a file'), { code: 'ERR_HELIOS_INVALID_ARGUMENT', syscall: 'rename' });
 }
 
 /**
- * Writes a file, all or nothing: under a name of its own, synced, then renamed, and the folder synced. A failure leaves what was there
- * before, and nothing else. What is there and is not a file stays, which is an error.
+ * Writes a file, all or nothing: writes it under a name of its own, syncs it, renames it, and syncs the folder. A failure leaves the old file as
+ * it was, and no other. If the path is not a file, it stays, and the call fails.
  * @template T
  * @param {string} path
  * @param {(file: import('node:fs/promises').FileHandle) => Promise<T>} write
  * @returns {Promise<T>}
- * @throws the system's error, which `notWritten` makes one that names the path
+ * @throws the system's error; `notWritten` turns it into one that names the path
  */
 export async function replaceFile(path, write) {
   assertFile(await stat(path).catch(() => undefined));
@@ -47,8 +47,8 @@ export async function replaceFile(path, write) {
 /**
  * Writes a file, all or nothing, as `replaceFile` does.
  * @param {string} path @param {string} text
- * @param {{ tryOnly?: boolean }} [options] tryOnly: whether all is done but the rename, to find out whether the file can be written
- * @throws the system's error, which `notWritten` makes one that names the path
+ * @param {{ tryOnly?: boolean }} [options] tryOnly: does everything but the rename, to find out whether the file can be written
+ * @throws the system's error; `notWritten` turns it into one that names the path
  */
 export function replaceFileSync(path, text, { tryOnly = false } = {}) {
   assertFile(statSync(path, { throwIfNoEntry: false }));
@@ -68,14 +68,14 @@ export function replaceFileSync(path, text, { tryOnly = false } = {}) {
     try {
       rmSync(partial, { force: true });
     } catch {
-      // What cannot be written may be impossible to remove too.
+      // A file that cannot be written may be impossible to remove, too.
     }
     throw error;
   }
 }
 
 /**
- * What the system's error of a write says, with the path, which its own message often leaves out; another error as it is.
+ * An error with the message of a system error and the path, which that message often omits. Other errors are returned as they are.
  * @param {string} path @param {unknown} cause
  */
 export function notWritten(path, cause) {
@@ -84,7 +84,7 @@ export function notWritten(path, cause) {
   return Object.assign(new Error(`${path} could not be written: ${message}`, { cause }), { code });
 }
 
-/** Makes a folder's entries last. Windows has no such call, and does without. @param {string} folder */
+/** Syncs a folder, so that its entries survive a crash. Windows has no such call. @param {string} folder */
 async function syncFolder(folder) {
   if (process.platform === 'win32') return;
   const handle = await open(folder, 'r');
@@ -95,7 +95,7 @@ async function syncFolder(folder) {
   }
 }
 
-/** As `syncFolder`. @param {string} folder */
+/** `syncFolder`, synchronously. @param {string} folder */
 function syncFolderSync(folder) {
   if (process.platform === 'win32') return;
   const handle = openSync(folder, 'r');

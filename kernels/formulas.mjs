@@ -1,4 +1,4 @@
-// Activations and their slopes as programs: the one place where their formulas stand for generated kernels. Shaders have theirs in
+// Activations and their derivatives as programs: the only place with their formulas for generated kernels. Shaders have theirs in
 // shaders/include/activation.glsl.
 
 /** @typedef {import('./program.mjs').Program} Program */
@@ -12,7 +12,7 @@
 /** The names of the activations. @type {readonly Activation[]} */
 export const ACTIVATIONS = ['identity', 'relu', 'silu', 'gelu', 'tanh', 'sigmoid'];
 
-/** 1 / (1 + exp(-x)), of every x: exp(-x) may be infinite, and the quotient is 0 then. @param {Program} p @param {Value} x */
+/** 1 / (1 + exp(-x)), for every x: where exp(-x) is infinite, the quotient is 0. @param {Program} p @param {Value} x */
 export function sigmoid(p, x) {
   const one = p.constant(1);
   return p.append('div', one, p.append('add', one, p.append('exp', p.append('neg', x))));
@@ -21,7 +21,7 @@ export function sigmoid(p, x) {
 /** 1 - x. @param {Program} p @param {Value} x */
 const oneMinus = (p, x) => p.append('sub', p.constant(1), x);
 
-/** e / (1 + e)² of e = exp(-factor · |x|), which never overflows. @param {Program} p @param {Value} x @param {number} factor */
+/** e / (1 + e)² with e = exp(-factor · |x|), which never overflows. @param {Program} p @param {Value} x @param {number} factor */
 function bell(p, x, factor) {
   const e = p.append('exp', p.append('mul', p.append('abs', x), p.constant(-factor)));
   const sum = p.append('add', e, p.constant(1));
@@ -33,8 +33,8 @@ const GELU_FACTOR = 2 * Math.sqrt(2 / Math.PI);
 const GELU_CUBIC = 0.044715;
 
 /**
- * Of GELU: sigmoid(2u) of u = √(2/π) (x + 0.044715 x³), and 0.044715 x². x/2 (1 + tanh(u)) is x · sigmoid(2u), without the
- * cancellation at large negative x.
+ * For GELU with u = √(2/π) (x + 0.044715 x³): sigmoid(2u), and 0.044715 x². x/2 (1 + tanh(u)) equals x · sigmoid(2u), which does not cancel at
+ * large negative x.
  * @param {Program} p @param {Value} x
  */
 function geluGate(p, x) {
@@ -65,7 +65,7 @@ const slope = {
     const inner = p.append('mul', p.constant(GELU_FACTOR), p.append('add', p.append('mul', cubic, p.constant(3)), p.constant(1)));
     return p.append('add', gate, p.append('mul', p.append('mul', x, p.append('mul', gate, oneMinus(p, gate))), inner));
   },
-  // 1 - tanh² = 4 e / (1 + e)² of e = exp(-2 |x|), without the cancellation.
+  // 1 - tanh² = 4 e / (1 + e)² with e = exp(-2 |x|), which does not cancel.
   tanh: (p, x) => p.append('mul', bell(p, x, 2), p.constant(4)),
   sigmoid: (p, x) => bell(p, x, 1),
 };
@@ -73,7 +73,7 @@ const slope = {
 /** dy · f'(x). @param {Program} p @param {Activation} activation @param {Value} x @param {Value} dy */
 export function activateGradient(p, activation, x, dy) {
   if (activation === 'identity') return dy;
-  // dy where x > 0, else 0, whatever dy is: not a product, since 0 times an infinity is NaN.
+  // dy where x > 0, else 0. A product would not do, since 0 times an infinity is NaN.
   if (activation === 'relu') return p.append('select', p.append('gt', x, p.constant(0)), dy, p.constant(0));
   return p.append('mul', dy, slope[activation](p, x));
 }

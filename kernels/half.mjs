@@ -1,18 +1,18 @@
-// 16-bit floating point on the host: numbers to bits, and bits to numbers.
+// Converts numbers to 16-bit floating point and back, on the host.
 
 const f32 = new Float32Array(1);
 const u32 = new Uint32Array(f32.buffer);
 
-/** Bits of a number as bf16, to nearest even; of NaN 0x7fc0. @param {number} value @returns {number} */
+/** The bits of a number as bf16, rounded to nearest even; 0x7fc0 for NaN. @param {number} value @returns {number} */
 export function bf16Bits(value) {
   f32[0] = value;
   if (Number.isNaN(value)) return 0x7fc0;
-  // The first rounding, to f32, may end half-way between two of bf16: from where the number lies is then not to be seen any more.
+  // Rounding to f32 first may end half-way between two bf16 numbers. This restores on which side of the middle the number lies.
   if ((u32[0] & 0xffff) === 0x8000 && f32[0] !== value) u32[0] += Math.abs(value) > Math.abs(f32[0]) ? 1 : -1;
   return (u32[0] + 0x7fff + ((u32[0] >>> 16) & 1)) >>> 16;
 }
 
-/** Bits of a number as f16, to nearest even; of NaN 0x7e00, from 65520 on those of infinity. @param {number} value @returns {number} */
+/** The bits of a number as f16, rounded to nearest even; 0x7e00 for NaN, an infinity from ±65520 on. @param {number} value @returns {number} */
 export function f16Bits(value) {
   const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
   const size = Math.abs(value);
@@ -22,17 +22,17 @@ export function f16Bits(value) {
   const scaled = size * 2 ** (10 - exponent);
   let whole = Math.floor(scaled);
   if (scaled - whole > 0.5 || (scaled - whole === 0.5 && whole % 2 === 1)) whole++;
-  // A carry out of the mantissa moves into the exponent by itself.
+  // A carry out of the mantissa adds to the exponent, which is right.
   return sign | (exponent === -14 ? whole : ((exponent + 14) << 10) + whole);
 }
 
-/** The number that bf16 bits stand for. @param {number} bits @returns {number} */
+/** The number that bf16 bits represent. @param {number} bits @returns {number} */
 export function bf16Value(bits) {
   u32[0] = bits << 16;
   return f32[0];
 }
 
-/** The number that f16 bits stand for. @param {number} bits @returns {number} */
+/** The number that f16 bits represent. @param {number} bits @returns {number} */
 export function f16Value(bits) {
   const exponent = (bits >> 10) & 31;
   const fraction = bits & 1023;

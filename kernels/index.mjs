@@ -1,4 +1,4 @@
-// The kernels by name: typed parameters in, dispatch records out.
+// All kernels by name: typed arguments in, dispatch records out.
 //
 //   import vk from 'helios-vk';
 //   import { createKernels, pack } from 'helios-vk/kernels';
@@ -9,12 +9,17 @@
 //   );
 //   vk.batchExecuteAll(packed, count);
 //
-// Conventions. A tensor argument is a buffer handle, or { buffer, offset } with the offset in elements; tensors are
-// dense and row-major unless a stride is named. Storage is f32, f16 or bf16 by `type`; the arithmetic is f32. 16-bit
-// tensors need even sizes and offsets; multiples of four are the fast path everywhere. The same inputs give the same
-// bits. `beta` scales what the output held before; with 0 it is not read. A tensor holds at most 0xf0000000 elements.
+// Conventions
+//   Tensors   A tensor argument is a buffer handle, or { buffer, offset } with the offset in elements. Tensors are dense and row-major unless a
+//             stride is named, and have at most 0xf0000000 elements.
+//   Types     `type` says the storage: f32, f16 or bf16. Arithmetic is in f32. 16-bit tensors need even sizes and offsets. Sizes and offsets that
+//             are multiples of four take the fast path.
+//   beta      scales what the output held before, which is not read if beta is 0.
+//   Results   The same inputs give the same bits.
+//   Errors    A kernel throws before it makes a dispatch: a TypeError for an argument of the wrong type, a RangeError for a value out of range, for a
+//             tensor that exceeds its buffer, and for a result that overlaps an input. The message names the kernel and the argument.
 //
-// A family is a function of a KernelContext that returns kernel functions; `createKernels` merges the families.
+// A family is a function that takes a KernelContext and returns kernel functions. `createKernels` merges the families.
 
 import { activationKernels } from './activation.mjs';
 import { attentionKernels } from './attention.mjs';
@@ -37,20 +42,22 @@ export { SLOT, Template } from './template.mjs';
 
 /** A buffer's handle, or `{ buffer, offset }` with the offset in elements. @typedef {import('./base.mjs').Tensor} Tensor */
 /** Storage type of a tensor; all arithmetic is in f32. @typedef {import('./base.mjs').DType} DType */
-/** What `createKernels` takes beside the native module. @typedef {import('./base.mjs').KernelOptions} KernelOptions */
+/** The options of `createKernels`. @typedef {import('./base.mjs').KernelOptions} KernelOptions */
 /** One dispatch, ready for `batchDispatch` or for `pack`. @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').Dispatches} Dispatches one, or several where a tensor is larger than one binding */
 /** The kernels by name, as `createKernels` returns them. @typedef {ReturnType<typeof createKernels>} Kernels */
 
 /**
- * What comes with the kernels.
+ * What `createKernels` returns beside the kernels.
  * @typedef {object} Base
- * @property {KernelContext} context the device as the kernels see it
+ * @property {KernelContext} context the device, with its pipelines and workspaces
  */
 
 /**
- * The kernels on the device of a native module. Pipelines are made at first use and kept; one object serves a whole
- * program.
+ * Creates the kernels for the device of a native module. Pipelines are created at first use and kept, so one object serves a whole program.
+ *
+ * A kernel throws before it makes a dispatch: a TypeError for an argument of the wrong type, a RangeError for a value out of range, for a tensor
+ * that exceeds its buffer, and for a result that overlaps an input.
  * @param {import('./base.mjs').NativeModule} vk the native module (`require('helios-vk')`)
  * @param {KernelOptions} [options]
  * @returns {Base & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels>

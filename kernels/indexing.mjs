@@ -1,4 +1,4 @@
-// Elements by index along a dimension: gathered, scattered, and found.
+// Gathers and scatters elements by their index along a dimension, and finds the index of an extreme.
 
 import { ceilDiv, choice, integer, pushConstants, tensor } from './base.mjs';
 
@@ -9,31 +9,31 @@ import { ceilDiv, choice, integer, pushConstants, tensor } from './base.mjs';
 
 /**
  * @typedef {object} IndexSizes
- * @property {number} outer sizes before the dimension, multiplied
- * @property {number} size of the dimension that is indexed
- * @property {number} length indices along it
- * @property {number} inner sizes behind the dimension, multiplied
+ * @property {number} outer product of the sizes before the indexed dimension
+ * @property {number} size size of the indexed dimension
+ * @property {number} length number of indices along it
+ * @property {number} inner product of the sizes after it
  */
 
 /**
  * @typedef {object} GatherTensors
- * @property {Tensor} x [outer, size, inner] of 32-bit elements, whatever they are
- * @property {Tensor} index [outer, length, inner] u32; one outside of the dimension reads as 0
- * @property {Tensor} y out: [outer, length, inner]
- * @property {Tensor} [last] [outer, size, inner] u32 from `scatter`: elements that are not the last of their index read as 0, too
+ * @property {Tensor} x [outer, size, inner] of 32-bit elements of any type
+ * @property {Tensor} index [outer, length, inner] u32; an index outside the dimension reads 0
+ * @property {Tensor} y out: [outer, length, inner] of x's type
+ * @property {Tensor} [last] [outer, size, inner] u32 from `scatter`, for its gradient: a k that `scatter` did not take reads 0, too
  */
 
 /**
  * @typedef {object} ScatterTensors
- * @property {Tensor} x [outer, size, inner] of 32-bit elements; f32 for `scatterAdd`
- * @property {Tensor} index [outer, length, inner] u32; what is outside of the dimension goes nowhere
- * @property {Tensor} source [outer, length, inner]
- * @property {Tensor} y out: [outer, size, inner]
+ * @property {Tensor} x [outer, size, inner] of 32-bit elements of any type; f32 for `scatterAdd`
+ * @property {Tensor} index [outer, length, inner] u32; an element whose index is outside the dimension is dropped
+ * @property {Tensor} source [outer, length, inner] of x's type
+ * @property {Tensor} y out: [outer, size, inner] of x's type
  */
 
 /**
  * @typedef {object} LastPlaces
- * @property {Tensor} last out: [outer, size, inner] u32, the k that was taken, 0xffffffff where there is none
+ * @property {Tensor} last out: [outer, size, inner] u32, the k whose source an element took; 0xffffffff where it took none
  */
 
 /** @param {KernelContext} context */
@@ -59,7 +59,7 @@ export function indexingKernels(context) {
     });
 
   /**
-   * y[o][k][i] = x[o][index[o][k][i]][i]. Elements are moved as words.
+   * y[o][k][i] = x[o][index[o][k][i]][i]. Elements are copied bit by bit.
    * @param {GatherTensors & IndexSizes} args
    * @returns {Dispatch}
    */
@@ -106,28 +106,30 @@ export function indexingKernels(context) {
   }
 
   /**
-   * y = x, with source[o][k][i] added at [o][index[o][k][i]][i], in the order of k and without atomics: every element of y looks
-   * through the `length` indices of its place.
+   * y = x, and then y[o][index[o][k][i]][i] += source[o][k][i], in the order of k and without atomics: each element of y reads all `length`
+   * indices that could name it.
    * @param {ScatterTensors & IndexSizes} args
    * @returns {Dispatch}
+   * @throws {RangeError} where a CPU device would loop too often
    */
   function scatterAdd(args) {
     return scattered('scatterAdd', args, true);
   }
 
   /**
-   * y = x, with source[o][k][i] in place of [o][index[o][k][i]][i]: of several with one index the last. Looks for it as
-   * `scatterAdd` does; elements are moved as words.
+   * y = x, and then y[o][index[o][k][i]][i] = source[o][k][i]; of several k with one index, the last counts. Each element of y reads all
+   * `length` indices, as in `scatterAdd`. Elements are copied bit by bit.
    * @param {ScatterTensors & IndexSizes & LastPlaces} args
    * @returns {Dispatch}
+   * @throws {RangeError} where a CPU device would loop too often
    */
   function scatter(args) {
     return scattered('scatter', args, false);
   }
 
   /**
-   * y[row] = the column of the row's largest (or smallest) element, the first of equal ones. A NaN is beyond all numbers, and 0
-   * equals -0.
+   * y[row] = the column of the row's largest (or smallest) element; of equal elements, the first. A NaN counts as more extreme than any
+   * number, and 0 equals -0.
    * @param {object} args
    * @param {Tensor} args.x [rows, columns] f32
    * @param {Tensor} args.y out: [rows] u32
@@ -143,10 +145,10 @@ export function indexingKernels(context) {
     const [x, y] = [tensor(kernel, 'x', args.x), tensor(kernel, 'y', args.y)];
     const op = choice(kernel, 'op', args.op ?? 'max', ['max', 'min']);
     context.checker?.check(kernel, [['x', x, integer(kernel, 'rows * columns', rows * columns), 'f32']], [['y', y, rows, 'u32']]);
-    // A power of two, for the tree, that a short row fills.
+    // A power of two, which the reduction tree needs, and no more than a short row fills.
     const threads = Math.min(context.isCpu ? 16 : 256, 2 ** Math.ceil(Math.log2(Math.max(columns, 8))));
     const groups = context.strideGroups(rows, 1);
-    // Behind the loop over its elements the tree of a row, which has a level for each bit of `threads`.
+    // A row's loop over its elements, then its reduction tree, which has a level for each bit of `threads`.
     const perRow = 2 + ceilDiv(columns, threads) + Math.log2(threads);
     context.checkRounds(kernel, `rows of ${columns}`, ceilDiv(rows, groups) * perRow);
     return context.dispatch('arg_extreme', {

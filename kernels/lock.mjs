@@ -1,31 +1,31 @@
-// Lock files, each held by one process at a time. Needs nothing but Node.
+// Lock files. One process at a time holds a lock. This file needs nothing but Node.
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { notWritten } from './files.mjs';
 
-/** Whose a lock is. @typedef {{pid: number, host: string, begin?: string, since: string}} Owner */
+/** The process that holds a lock. @typedef {{pid: number, host: string, begin?: string, since: string}} Owner */
 
 /**
- * Asked about a lock that is in the way and whose owner is not known to have ended; undefined for an owner where the lock does not say who.
- * Whether the lock was left behind and may be removed; the lock is tried again where it was not. It may wait, or throw.
+ * Decides whether a lock that another process holds was abandoned and may be removed; if not, `takeLock` tries again. It is called where the
+ * owner is not known to have ended, with undefined if the lock names no owner. It may wait, or throw to give up.
  * @typedef {(owner: Owner | undefined, identity: string) => boolean} IsLeft
  */
 
-/** Milliseconds between looks at a lock. */
+/** Milliseconds between two attempts. */
 const LOOK_MS = 20;
 
-/** Milliseconds for which the lock of a removal may stay, which takes one itself. */
+/** Milliseconds after which a lock that guards the removal of another one counts as abandoned. */
 const REMOVAL_MS = 10_000;
 
 /**
- * When a process began, which tells it from a later one of the same number. Only where the system says so.
+ * When a process began, which distinguishes it from a later process with the same id; undefined where the system does not say.
  * @param {number | 'self'} pid
  */
 function beginOf(pid) {
   try {
-    // The name, in parentheses, may hold anything; the 22nd field is the 20th behind it.
+    // The name, in parentheses, may contain anything. The start time is field 22, the 20th after the name.
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
     return text.slice(text.lastIndexOf(')') + 2).split(' ')[19];
   } catch {
@@ -33,7 +33,7 @@ function beginOf(pid) {
   }
 }
 
-/** The owner that a lock names, if there is one. @param {string} path @returns {Owner | undefined} */
+/** The owner that a lock names, or undefined. @param {string} path @returns {Owner | undefined} */
 export function ownerIn(path) {
   try {
     const owner = JSON.parse(readFileSync(path, 'utf8'));
@@ -43,7 +43,7 @@ export function ownerIn(path) {
   }
 }
 
-/** Whether the process is known to have ended. Of another host's nothing is known. @param {Owner} owner */
+/** Whether the process is known to have ended. Nothing is known of a process on another host. @param {Owner} owner */
 function hasEnded({ pid, host, begin }) {
   if (host !== hostname()) return false;
   try {
@@ -54,13 +54,13 @@ function hasEnded({ pid, host, begin }) {
   return begin !== undefined && beginOf(pid) !== begin;
 }
 
-/** What tells a file from the next one of its name, undefined where there is none. @param {string} path */
+/** What distinguishes a file from a later one of the same name; undefined where there is no file. @param {string} path */
 function identity(path) {
   const file = statSync(path, { bigint: true, throwIfNoEntry: false });
   return file && `${file.ino} ${file.mtimeNs}`;
 }
 
-/** Waits for a lock, which was left behind if it stays for so long. @param {number} ms @returns {IsLeft} */
+/** Waits for a lock, and counts it as abandoned if it does not change for so long. @param {number} ms @returns {IsLeft} */
 export function waiting(ms) {
   let found = '';
   let end = 0;
@@ -76,10 +76,10 @@ export function waiting(ms) {
 }
 
 /**
- * Takes a lock. One whose owner has ended is removed: under a lock of its own, since two that find the same one there would remove it and
- * what the first of them has put in its place.
+ * Takes a lock. A lock whose owner has ended is removed. The removal has a lock of its own: otherwise, of two processes that find an abandoned
+ * lock, the second could remove the one that the first has just made.
  * @param {string} path in a folder that exists
- * @param {IsLeft} isLeft
+ * @param {IsLeft} isLeft called about a lock whose owner may still run
  * @throws what `isLeft` throws, or the system's error
  */
 export function takeLock(path, isLeft) {
@@ -97,7 +97,7 @@ export function takeLock(path, isLeft) {
       removal.release();
     }
   }
-  /** Whether the lock is still the caller's: somebody may have removed it by hand. */
+  /** Whether the caller still holds the lock: somebody may have removed it by hand. */
   const isOwn = () => {
     try {
       return readFileSync(path, 'utf8') === text;
@@ -111,7 +111,7 @@ export function takeLock(path, isLeft) {
   return { isOwn, release };
 }
 
-/** Makes a file that is not there, whole or not at all. @param {string} path @param {string} text @returns {boolean} whether it did */
+/** Creates a file if there is none, all or nothing. @param {string} path @param {string} text @returns {boolean} whether it did */
 function create(path, text) {
   let file;
   try {

@@ -1,11 +1,11 @@
 // Matrix products: D = act(alpha * op(A) op(B) + beta * C + bias) + residual, row-major, any size, batched by strides.
 //
-// There are three families of kernels. `f32` runs everywhere. `coop` uses VK_KHR_cooperative_matrix at subgroup scope. `ptx` are kernels in PTX
-// for NVIDIA's Hopper: halves on matrix units, and f32 without them. A chooser picks kernel and tiling by device and shape.
+// There are three families of kernels. `f32` runs on every device. `coop` uses VK_KHR_cooperative_matrix at subgroup scope. `ptx` is written in
+// PTX for NVIDIA's Hopper: halves on matrix units, and f32 without them. A chooser picks kernel and tiling by device and shape.
 // Where the grid is small, K is split: each split writes partial sums to a workspace, and a second pass adds them in a fixed order, so
 // that the result does not depend on timing.
 //
-// This file checks arguments. matmul/spirv.mjs and hopper/products.mjs make plans and dispatches, matmul/glu.mjs products with SwiGLU.
+// This file checks arguments. matmul/spirv.mjs and hopper/products.mjs make plans and dispatches; matmul/glu.mjs makes products with SwiGLU.
 
 import { finite, integer, reach, tensor } from './base.mjs';
 import { rowsOf } from './bounds.mjs';
@@ -28,9 +28,9 @@ export { coopShapes } from './matmul/spirv.mjs';
 /** @typedef {import('./matmul/glu.mjs').GluBackwardTensors} GluBackwardTensors */
 
 /**
- * How the product is computed. `f32`: ordinary arithmetic. `f16`, `bf16`: operands rounded to that type, products
- * summed in f32 on matrix units. `bf16x3`: f32 operands split in two bf16 parts each, three products, relative error
- * about 2^-16 (TF32: 2^-11).
+ * How the product is computed. `f32`: ordinary arithmetic. `f16`, `bf16`: matrix units multiply operands rounded to that type, and sum in f32.
+ * `bf16x3`: each f32 operand is split into two bf16 parts, and three of their products are summed; the relative error is about 2^-16 (TF32:
+ * 2^-11).
  * @typedef {'f32' | 'f16' | 'bf16' | 'bf16x3'} Precision
  */
 
@@ -52,13 +52,13 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [wn] coop: columns of a subgroup's tile
  * @property {number} [stages] buffers of the staged tile, 1 or 2; f32: with 0 there is none, and each thread reads operands from memory
  * @property {number} [ahead] coop: 1 loads the fragments of a step during the step before
- * @property {number} [direct] coop: 1 stores fragments of f32 results as they are; by default they pass through shared
- *   memory, so that threads store whole lines
+ * @property {number} [direct] coop: 1 stores fragments of f32 results straight to memory; by default they pass through shared memory, so that
+ *   threads store whole lines
  * @property {number} [splits] parts that K is split into; 1 when left out
- * @property {number} [wave] workgroups that the device runs at once; for `tail`, and for all of `ptx`
- * @property {number} [tail] parts that K is split into for the tiles after the last whole wave, which alone would leave most of the device
- *   idle. Not for batches; with `half` only in `ptx`
- * @property {string} [because] why it was chosen, in a few words: a line of a table, the model's microseconds, or the rule that says it
+ * @property {number} [wave] workgroups that the device runs at once; needed for `tail`, and used by every plan in `ptx`
+ * @property {number} [tail] parts that K is split into for the tiles after the last whole wave, which would leave most of the device idle. Not for
+ *   batches; with `half` only in `ptx`
+ * @property {string} [because] why this plan was chosen, in a few words: a line of a table, the model's microseconds, or a rule
  * @property {boolean} [fallback] a kernel in PTX would have been chosen but cannot be used, or nothing was measured near this product:
  *   `because` says which. `helios-vk tune` may find a faster plan
  */
@@ -81,13 +81,13 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {DType} [bType] storage of B; `f32` when left out
  * @property {DType} [cType] storage of C and D; `f32` when left out
  * @property {Precision} [precision] by default the half type of an operand, else `f32`
- * @property {number} [lda] elements between rows of A in memory; packed when left out, as the other four
+ * @property {number} [lda] elements from row to row of A in memory; packed when left out, as the next four are
  * @property {number} [ldb] of B
  * @property {number} [ldc] of C and D
  * @property {number} [ldr] of `residual`
  * @property {number} [ldh] of `half`
  * @property {number} [batch] number of products; 1 when left out
- * @property {number} [strideA] elements between batches; packed when left out, 0 repeats the operand
+ * @property {number} [strideA] elements from batch to batch of A; packed when left out; 0 uses the operand for every batch
  * @property {number} [strideB] of B
  * @property {number} [strideC] of C and D
  * @property {number} [strideBias] of `bias`; 0 when left out
@@ -95,16 +95,16 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [strideH] of `half`
  * @property {number} [alpha] 1 when left out
  * @property {number} [beta] 0 when left out: C is not read
- * @property {Tensor} [bias] f32, N elements, added to every row before the activation
- * @property {Tensor} [residual] f32, M x N, added after the activation
- * @property {'gelu' | 'silu'} [activation] tanh form of GELU, or x * sigmoid(x)
+ * @property {Tensor} [bias] [N] f32, added to every row before the activation
+ * @property {Tensor} [residual] M x N f32, added after the activation
+ * @property {'gelu' | 'silu'} [activation] GELU in its tanh form, or x * sigmoid(x); none when left out
  * @property {Tensor} [half] second output: D in the half type of `precision`, for matrix-unit precisions
  * @property {Tensor} [workspace] f32 memory for split-K and tensor maps (see `matmulWorkspace`); the kernels' own when left out
  * @property {Partial<MatmulPlan>} [plan] overrides the chooser, wholly (with `kernel`) or in parts
  */
 
 /**
- * Says that a product is fused with SwiGLU.
+ * A property that marks a product as fused with SwiGLU.
  * @typedef {object} GatedQuestion
  * @property {'forward' | 'backward'} [glu] the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward`
  *   (n is columns), with halves as `cType`
@@ -117,18 +117,18 @@ export { coopShapes } from './matmul/spirv.mjs';
  */
 
 /**
- * How products are computed by one launch.
+ * How one launch computes several products.
  * @typedef {object} MatmulGroupPlan
  * @property {string | import('./hopper/form.mjs').GemmTiling} tiling a tiling of kernels/hopper/tilings.mjs by its name, or any other
  * @property {number} [wave] workgroups that the device runs at once
  * @property {number} [tail] parts that K is split into for the tiles after the last whole wave, if all of these belong to the last product;
  *   1 when left out
- * @property {string} [because] why it was chosen: the model's microseconds
+ * @property {string} [because] why this plan was chosen: the model's microseconds
  */
 
 /**
  * @param {KernelContext} context
- * @param {Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]} [options] of the kernels in PTX
+ * @param {Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]} [options] options of the kernels in PTX
  */
 export function matmulKernels(context, options) {
   const { info } = context;
@@ -137,7 +137,7 @@ export function matmulKernels(context, options) {
   const group = groupedProducts(context, ptx, options);
 
   /**
-   * Whether the device can multiply in this precision.
+   * Whether the device can multiply in this precision. Every device can in `f32`; the others need matrix units.
    * @param {Precision} precision
    */
   function matmulSupports(precision) {
@@ -248,13 +248,13 @@ export function matmulKernels(context, options) {
     return ptx.choose({ ...problem, bPermuted: true, ...(glu ? { glu } : {}) }).plan !== undefined;
   }
 
-  /** Leading dimension, checked against the row's extent. */
+  /** A leading dimension, checked against the length of a row. */
   function leading(/** @type {string} */ name, /** @type {number | undefined} */ value, /** @type {number} */ extent) {
     return integer('matmul', name, value ?? extent, extent);
   }
 
   /**
-   * A problem with its operands. Everything is checked but whether tensors lie within their buffers.
+   * A problem with its operands. Checks everything except whether tensors lie within their buffers.
    * @param {Problem} problem @returns {Product}
    */
   function productOf(problem) {
@@ -306,7 +306,7 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * What a product reads and writes.
+   * The extents that a product reads and writes.
    * @param {Product} product @returns {{ reads: import('./bounds.mjs').Extent[], writes: import('./bounds.mjs').Extent[] }}
    */
   function extentsOf({ m, n, k, batch, half, aType, bType, cType, transA, transB, ...product }) {
@@ -322,9 +322,10 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * A matrix product.
+   * A matrix product: D = act(alpha * op(A) op(B) + beta * C + bias) + residual. D overwrites C.
    * @param {MatmulArgs} args
-   * @returns {Dispatch[]} one dispatch, or two where K is split
+   * @returns {Dispatch[]} one dispatch, or two where K is split; more where the tiles exceed one dispatch
+   * @throws {RangeError} where the device cannot multiply in the precision, or a given plan cannot compute the product
    */
   function matmul(args) {
     const problem = problemOf(args);
@@ -342,7 +343,7 @@ export function matmulKernels(context, options) {
     if (context.checker) {
       const { m, n, batch, residual, ldr, strideR } = product;
       const { reads, writes } = extentsOf(product);
-      // It may be c: the invocation that reads an element writes the result's.
+      // The residual may be c, since the invocation that reads an element also writes that element of the result.
       if (residual) {
         const added = rowsOf('residual', residual, 'f32', m, n, ldr, batch, strideR);
         context.checker.check('matmul', [added], [], writes.slice(0, 1));
@@ -367,10 +368,10 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * Microseconds that `matmulGroup` is expected to save over a launch for each product, by which to choose among groups. The last wave of a
+   * Microseconds that `matmulGroup` is expected to save over a launch for each product. `compile` chooses groups by it. The last wave of a
    * launch counts as a whole one. No kernel is tested.
    * @param {MatmulArgs[]} list
-   * @returns {number | undefined} undefined where these products have no `matmulGroupPlan`, whatever the kernel's test says
+   * @returns {number | undefined} undefined where these products would have no `matmulGroupPlan` even if the kernel passes its test
    */
   function matmulGroupSaving(list) {
     return group.choose(list.map(problemOf))?.saving;
@@ -408,15 +409,16 @@ export function matmulKernels(context, options) {
     /** The former name of `takesPermuted`. */
     takesShuffled: takesPermuted,
     /**
-     * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
-     * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.
+     * A product that ends in a gated linear unit (Shazeer 2020): [gate, up] = A · Bᵀ and y = f(gate) · up. [gate, up] is stored for the backward
+     * pass. SwiGLU of halves is one kernel where PTX is chosen for the product, and y is then computed from unrounded sums. All other cases take
+     * two passes.
      * @param {GluProduct & GluForwardTensors} args
      * @returns {Dispatch[]}
      */
     matmulGlu: glu.matmulGlu,
     /**
-     * The gradient of [gate, up] from that of f(gate) · up, which is A · B: dup = dy · f(gate), dgate = dy · up · f'(gate). As one kernel
-     * (see `matmulGlu`) dy is not rounded.
+     * The gradient of [gate, up], where dy = A · B is the gradient of f(gate) · up: dup = dy · f(gate), dgate = dy · up · f'(gate). Where this is
+     * one kernel (see `matmulGlu`), dy is not rounded.
      * @param {GluProduct & GluBackwardTensors} args
      * @returns {Dispatch[]}
      */

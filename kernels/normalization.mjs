@@ -11,13 +11,13 @@ import { columnSums } from './reduction.mjs';
 
 /**
  * @typedef {object} RmsNormForward
- * @property {Tensor} x [rows, columns] of `type`; with `residual`, of `outType`
+ * @property {Tensor} x [rows, columns] of `type`, or of `outType` with `residual`
  * @property {Tensor} y out: [rows, columns] of `outType`
  * @property {Tensor} weight [columns] f32
- * @property {Tensor} stats out: [rows] f32, 1 / rms of each row, for the backward pass
+ * @property {Tensor} stats out: [rows] f32, 1 / sqrt(mean square + eps) of each row, for the backward pass
  * @property {number} rows number of rows
- * @property {number} columns even where a 16-bit type takes part
- * @property {number} [eps] added to the mean square; 1e-5 when left out
+ * @property {number} columns elements of a row; even where any type is a 16-bit one
+ * @property {number} [eps] added to the mean square, or to the variance in LayerNorm; 1e-5 when left out
  * @property {DType} [type] of the residual stream; f32 when left out
  * @property {DType} [outType] of y; `type` when left out
  * @property {Tensor} [residual] [rows, columns] of `type`, added to x first
@@ -30,7 +30,7 @@ import { columnSums } from './reduction.mjs';
  */
 
 /**
- * `stats` is [rows, 2] f32 here: mean and 1 / standard deviation.
+ * Here `stats` is [rows, 2] f32, at an even offset: each row's mean and 1 / sqrt(variance + eps).
  * @typedef {RmsNormForward & LayerNormBias} LayerNormForward
  */
 
@@ -39,41 +39,38 @@ import { columnSums } from './reduction.mjs';
  * @property {Tensor} dy [rows, columns] of `outType`, the gradient of y
  * @property {Tensor} x [rows, columns] of `type`: what was normalized (`sum` of the fused forward)
  * @property {Tensor} weight [columns] f32
- * @property {Tensor} stats from the forward pass
+ * @property {Tensor} stats what the forward pass wrote
  * @property {Tensor} dx out: [rows, columns] of `type`
  * @property {Tensor} [dWeight] in and out: [columns] f32; needed without `blockSums`
  * @property {number} rows number of rows
  * @property {number} columns elements of a row
  * @property {number} [beta] dWeight = beta * dWeight + gradient; 0 (overwrite) when left out
- * @property {Tensor} [residual] [rows, columns] of `type`, added to dx: the gradient that flows past the
- *   normalization; may be `dx`
- * @property {Tensor} [copy] out: dx once more, of `outType`; only where the types differ
+ * @property {Tensor} [residual] [rows, columns] of `type`, added to dx: the gradient of the residual connection; may be `dx`
+ * @property {Tensor} [copy] out: [rows, columns] of `outType`, a second copy of dx; only where the types differ
  * @property {DType} [type] of the residual stream; f32 when left out
  * @property {DType} [outType] of dy; `type` when left out
  * @property {Tensor} [workspace] f32, at least `normWorkspace(…)` elements; the kernels' own when left out
- * @property {Tensor} [blockSums] out: [normBlocks(…), blockStride] f32, of which `columns` are written: the weight's
- *   gradient as a sum for each block of rows. Instead of dWeight, for the caller to add up by one `columnSum` over
- *   many normalizations that lie side by side in the rows of one tensor
- * @property {number} [blockStride] elements from block to block of `blockSums`; `columns` when left out (LayerNorm:
- *   2 · columns)
+ * @property {Tensor} [blockSums] out: [normBlocks(…), blockStride] f32, instead of dWeight. The first `columns` of a row are written: one
+ *   block's sum of the weight's gradient. Normalizations can share one such tensor side by side, and one `columnSum` adds up all of them
+ * @property {number} [blockStride] elements from block to block of `blockSums`; when left out `columns` (LayerNorm: 2 · columns)
  */
 
 /**
  * @typedef {object} LayerNormBiasGradient
- * @property {Tensor} [dBias] in and out: [columns] f32, like dWeight
+ * @property {Tensor} [dBias] in and out: [columns] f32; needed without `blockSums`
  */
 
 /**
- * A row of `blockSums` holds the weight's sums and then the bias's here.
+ * Here a row of `blockSums` holds the weight's sums, followed by the bias's.
  * @typedef {RmsNormBackward & LayerNormBiasGradient} LayerNormBackward
  */
 
-/** Rows whose gradients of weights are added one after the other: of more the roundings would add up. */
+/** Most rows whose weight gradients one chain of additions sums: rounding errors would grow with more. */
 const MAX_BLOCK_ROWS = 256;
 
 /** @param {KernelContext} context */
 export function normalizationKernels(context) {
-  /** Rows that a workgroup of the backward pass takes. @param {number} rows */
+  /** Rows of a workgroup in the backward pass. @param {number} rows */
   const blockRows = (rows) => Math.max(4, Math.min(MAX_BLOCK_ROWS, ceilDiv(rows, context.normBlocks)), ceilDiv(rows, context.maxGroups));
 
   /** @param {'layer_norm' | 'rms_norm'} kind @param {RmsNormForward & Partial<LayerNormBias>} args @returns {Dispatch} */
@@ -267,11 +264,11 @@ export function normalizationKernels(context) {
   }
 
   /**
-   * Elements of f32 workspace that a backward pass needs.
+   * Elements (f32) of workspace that a backward pass needs without `blockSums`.
    * @param {object} args
    * @param {number} args.rows number of rows
    * @param {number} args.columns elements of a row
-   * @param {boolean} [args.bias] for LayerNorm
+   * @param {boolean} [args.bias] true for LayerNorm, whose bias has sums too; false when left out
    * @returns {number}
    */
   function normWorkspace({ rows, columns, bias = false }) {
@@ -279,7 +276,7 @@ export function normalizationKernels(context) {
   }
 
   /**
-   * Blocks of rows whose sums a backward pass leaves.
+   * The number of blocks of rows in a backward pass: each writes one row of `blockSums`.
    * @param {object} args
    * @param {number} args.rows number of rows
    * @returns {number}
@@ -292,27 +289,29 @@ export function normalizationKernels(context) {
     normWorkspace,
     normBlocks,
     /**
-     * RMSNorm (Zhang & Sennrich 2019) of each row: y = r / sqrt(mean(r²) + eps) · weight, with r = x, or x + residual.
+     * RMSNorm (Zhang & Sennrich 2019) of each row: y = r / sqrt(mean(r²) + eps) · weight. r is x, or x + residual, which is stored in `sum`.
      * @param {RmsNormForward} args
      * @returns {Dispatch}
      */
     rmsNormForward: (args) => forward('rms_norm', args),
     /**
-     * LayerNorm (Ba et al. 2016) of each row, with the biased variance: y = (r - mean) / sqrt(var + eps) · weight +
-     * bias, with r = x, or x + residual.
+     * LayerNorm (Ba et al. 2016) of each row, with the biased variance: y = (r - mean) / sqrt(var + eps) · weight + bias.
+     * r is x, or x + residual, which is stored in `sum`.
      * @param {LayerNormForward} args
      * @returns {Dispatch}
      */
     layerNormForward: (args) => forward('layer_norm', args),
     /**
-     * Gradients of RMSNorm: dx (plus `residual`), and the weight's by sums over blocks of rows, added in a fixed order.
+     * Gradients of RMSNorm: dx, plus `residual`, and the weight's. The weight's is summed by blocks of rows, which are added in a fixed order.
+     * With s = 1 / sqrt(mean(x²) + eps): dx = s · (dy · weight - x · s² · mean(dy · weight · x)), dWeight = Σ dy · x · s.
      * @param {RmsNormBackward} args
      * @returns {Dispatch[]}
      */
     rmsNormBackward: (args) => backward('rms_norm', args),
     /**
-     * Gradients of LayerNorm: dx (plus `residual`), and the weight's and bias's by sums over blocks of rows, added in a
-     * fixed order.
+     * Gradients of LayerNorm: dx, plus `residual`, and those of weight and bias. These two are summed by blocks of rows, which are added in a
+     * fixed order. With s = 1 / sqrt(var + eps), n = (x - mean) · s and g = dy · weight: dx = s · (g - mean(g) - n · mean(g · n)),
+     * dWeight = Σ dy · n, dBias = Σ dy.
      * @param {LayerNormBackward} args
      * @returns {Dispatch[]}
      */

@@ -1,5 +1,5 @@
-// AdamW over one flat buffer, global-norm clipping and the learning-rate schedule, all on the device: a recorded step
-// is submitted again and again with nothing uploaded.
+// AdamW over flat buffers, clipping by global norm, and the learning-rate schedule. All of them read and write a state on the device, so that
+// a recorded step can be submitted again without uploads.
 
 import { accessWidth, bytesOf, finite, floatBits, integer, pushConstants, tensor } from './base.mjs';
 import { blockReduction } from './reduction.mjs';
@@ -11,24 +11,24 @@ import { blockReduction } from './reduction.mjs';
 /** @typedef {import('./bounds.mjs').Extent} Extent */
 
 /**
- * Words of the optimizer's state buffer. u32: step, skipped, the seed and offset, warmup, total; the others f32.
- * The device writes step, rate, correction1, correction2, clip, norm, skipped and the offset.
+ * The words of the optimizer's state buffer, by index. step, skipped, seed, offset, warmup and total are u32; the others are f32.
+ * The device writes step, rate, correction1, correction2, clip, norm, skipped and offset.
  */
 export const STATE = Object.freeze({
-  /** Optimizer steps made (u32), without those that were skipped: what the schedule and the bias corrections go by. */
+  /** Steps made (u32), without skipped ones. The schedule and the bias corrections use this number. */
   step: 0,
   /** Learning rate of this step. */
   rate: 1,
   /** 1 - beta1^step and 1 - beta2^step. */
   correction1: 2,
   correction2: 3,
-  /** Factor on the gradient; 0 where the step is skipped: AdamW then changes nothing. */
+  /** Factor on the gradient. 0 means that the step is skipped: AdamW then changes nothing. */
   clip: 4,
   /** Global gradient norm of this step, after gradientScale and before clipping. */
   norm: 5,
-  /** Steps skipped (u32), since the norm to clip by was not finite. */
+  /** Steps skipped (u32) because the norm to clip by was not finite. */
   skipped: 6,
-  /** Seed and offset of the random streams (u32 each): what `dropout` takes as `random`. */
+  /** Seed and offset of the random streams (u32 each). `dropout` and `random` take these four words as `random`. */
   seedLow: 8,
   seedHigh: 9,
   offsetLow: 10,
@@ -41,43 +41,45 @@ export const STATE = Object.freeze({
   logBeta2: 17,
   epsilon: 18,
   decay: 19,
-  /** 0 for no clipping, and for no step skipped. */
+  /** Largest global gradient norm; 0 turns clipping and skipping off. */
   maxNorm: 20,
-  /** Factor on every gradient before anything else: 1 / the loss scale. */
+  /** Factor on every gradient, applied first: 1 / the loss scale. */
   gradientScale: 21,
   peakRate: 22,
   finalRate: 23,
   /** Steps of linear warm-up (u32). */
   warmup: 24,
-  /** Step at which the cosine has reached finalRate (u32); 0 for a constant rate. */
+  /** Step at which the cosine reaches finalRate (u32); 0 for a constant rate after warm-up. */
   total: 25,
 });
 
-/** Words of a state buffer. */
+/** Number of u32 or f32 words in a state buffer. */
 export const STATE_WORDS = 32;
 
 /**
  * @typedef {object} OptimizerOptions
  * @property {number} rate peak learning rate
- * @property {number} [finalRate] 0 when left out
+ * @property {number} [finalRate] learning rate at step `total`; 0 when left out
  * @property {number} [warmup] steps of linear warm-up; 0 when left out
- * @property {number} [total] length of the schedule in steps; 0 (a constant rate) when left out
- * @property {number} [beta1] 0.9 when left out
- * @property {number} [beta2] 0.95 when left out
- * @property {number} [epsilon] 1e-8 when left out
+ * @property {number} [total] length of the schedule in steps, more than warmup; 0 (a constant rate after warm-up) when left out
+ * @property {number} [beta1] decay of the first moments, in (0, 1); 0.9 when left out
+ * @property {number} [beta2] decay of the second moments, in (0, 1); 0.95 when left out
+ * @property {number} [epsilon] added to the square root of the second moment; 1e-8 when left out
  * @property {number} [decay] weight decay, 0.1 when left out
- * @property {number} [maxNorm] largest global gradient norm; 0 (no clipping, and no step skipped) when left out
- * @property {number} [gradientScale] 1 when left out
+ * @property {number} [maxNorm] largest global gradient norm; 0 (neither clipping nor skipping) when left out
+ * @property {number} [gradientScale] factor on every gradient, 1 / the loss scale; 1 when left out
  * @property {number | bigint} [seed] of the random streams; 0 when left out
- * @property {number} [step] steps already made, for a resumed run; 0 when left out. The random offset is that of steps made and skipped.
- * @property {number} [skipped] steps skipped besides those; 0 when left out
+ * @property {number} [step] steps already made, for a resumed run; 0 when left out. The random offset starts at step + skipped
+ * @property {number} [skipped] steps already skipped, for a resumed run; 0 when left out
  */
 
 /**
- * What to upload into a state buffer of `STATE_WORDS` words before the first step. Everything that float32 would spoil
- * (1 - beta, log beta) is computed here in float64.
+ * The initial state, to upload into a buffer of `STATE_WORDS` words before the first step. What would lose precision in f32 (1 - beta,
+ * log beta) is computed here in float64.
  * @param {OptimizerOptions} options
- * @returns {Uint32Array}
+ * @returns {Uint32Array} `STATE_WORDS` words
+ * @throws {RangeError} where a value is out of range, or `total` is not 0 and not more than `warmup`
+ * @throws {TypeError} where a value is not a number, or not an integer where it must be
  */
 export function optimizerState(options) {
   const {
@@ -115,7 +117,7 @@ export function optimizerState(options) {
   state[STATE.skipped] = skipped;
   state[STATE.seedLow] = Number(key & 0xffffffffn);
   state[STATE.seedHigh] = Number(key >> 32n);
-  // Of 64 bits.
+  // The offset has 64 bits.
   state[STATE.offsetLow] = step + skipped;
   state[STATE.offsetHigh] = Math.floor((step + skipped) / 2 ** 32);
   state[STATE.warmup] = warmup;
@@ -140,14 +142,15 @@ export function optimizerState(options) {
   return state;
 }
 
-/** In place of a tensor that a kernel does not touch. */
+/** Stands for a tensor that a kernel does not touch. */
 const NONE = { buffer: 0, offset: 0 };
 
 /** @param {KernelContext} context */
 export function optimizerKernels(context) {
   /**
-   * Begins a step: counts it, moves the random offset on by one, and writes the step's learning rate (linear warm-up to
-   * `rate`, then half a cosine down to `finalRate` at step `total`), bias corrections and `clip` = gradientScale.
+   * Begins a step: adds 1 to `step` and to the random offset, and writes the step's learning rate, its bias corrections, and
+   * `clip` = gradientScale. The rate warms up linearly to `rate` over `warmup` steps. It then follows half a cosine down to `finalRate` at step
+   * `total` (Loshchilov & Hutter 2017).
    * @param {object} args
    * @param {Tensor} args.state see `STATE`
    * @returns {Dispatch}
@@ -159,17 +162,18 @@ export function optimizerKernels(context) {
   }
 
   /**
-   * The global norm of a flat gradient, in two passes, and from it `norm` and `clip` of the state:
-   * clip = gradientScale · min(1, maxNorm / (norm + 1e-6)), as PyTorch's clip_grad_norm_. After `optimizerAdvance`.
+   * Computes the global norm of a flat gradient, in two passes, and writes the state's `norm` = gradientScale · √Σ g² and
+   * `clip` = gradientScale · min(1, maxNorm / (norm + 1e-6)), as PyTorch's clip_grad_norm_ does. It must follow `optimizerAdvance`.
    *
-   * With a `maxNorm`, a norm that is not finite (of a gradient with NaN or infinity, or whose sum of squares overflows) skips the step:
-   * `clip` is 0, `skipped` is one more and `step` one less. Without one `clip` is gradientScale, whatever the norm.
+   * With a `maxNorm`, a norm that is not finite skips the step: `clip` becomes 0, `skipped` grows by one, and `step` goes back by one. The norm is
+   * not finite where the gradient has a NaN or an infinity, or where the sum of squares overflows. Without a `maxNorm`, `clip` is gradientScale,
+   * whatever the norm.
    * @param {object} args
-   * @param {Tensor | { tensor: Tensor, count: number }[]} args.gradient [count] f32; or its shards in order, of multiples
-   *   of four elements: the same bits as in one buffer
-   * @param {number} args.count elements
-   * @param {Tensor | Tensor[]} args.state see `STATE`; several where groups of parameters with options of their own are clipped
-   *   by the norm of all together
+   * @param {Tensor | { tensor: Tensor, count: number }[]} args.gradient [count] f32; or its shards in order, each a multiple of four elements,
+   *   which give the same bits as one buffer
+   * @param {number} args.count elements of all shards
+   * @param {Tensor | Tensor[]} args.state see `STATE`; several where groups of parameters have options of their own and the norm of all
+   *   gradients together clips each
    * @returns {Dispatch[]}
    */
   function gradientClip(args) {
@@ -207,21 +211,20 @@ export function optimizerKernels(context) {
   }
 
   /**
-   * One AdamW step (Loshchilov & Hutter 2019, Algorithm 2, in PyTorch's order of operations) over flat buffers, with the
-   * step's hyper-parameters from the state. The elements before `decayCount` decay. Changes nothing when the state's
-   * `clip` is 0.
+   * One AdamW step over flat buffers (Loshchilov & Hutter 2019, Algorithm 2, in PyTorch's order of operations). The hyper-parameters come from
+   * the state. Weight decay applies to the first `decayCount` elements. Where the state's `clip` is 0, nothing changes.
    * @param {object} args
    * @param {Tensor} args.parameters in and out: [count] f32
    * @param {Tensor} args.first in and out: [count] f32, first moments
    * @param {Tensor} args.second in and out: [count] f32, second moments
    * @param {Tensor} args.gradient [count] f32
    * @param {Tensor} args.state see `STATE`
-   * @param {number} args.count even with a copy; a multiple of 32 with `permuted`
-   * @param {number} [args.decayCount] `count` when left out
-   * @param {Tensor} [args.copy] out: [count] of `copyType`, the new parameters for the matrix units
+   * @param {number} args.count elements; even with `copy`, a multiple of 32 with `permuted`
+   * @param {number} [args.decayCount] elements with weight decay, from the first on; `count` when left out
+   * @param {Tensor} [args.copy] out: [count] of `copyType`, the new parameters for matrix units
    * @param {'f16' | 'bf16'} [args.copyType] needed with `copy`
-   * @param {Tensor} [args.permuted] out: [count] of `copyType`, what `copy` gets in the order that `matmul` takes with `bPermuted`: in
-   *   each 32 elements position p holds element `columnOf(p)` (kernels/hopper/layout.mjs). Only with `copy`
+   * @param {Tensor} [args.permuted] out: [count] of `copyType`, the same values as `copy` in the order that `matmul` takes with `bPermuted`: in
+   *   each 32 elements, position p holds element `columnOf(p)` (kernels/hopper/layout.mjs). Only with `copy`
    * @param {Tensor} [args.shuffled] the former name of `permuted`
    * @returns {Dispatches}
    */
@@ -295,7 +298,7 @@ export function optimizerKernels(context) {
           second.offset / width,
           gradient.offset / width,
           copy.offset / width,
-          // In pairs.
+          // Counted in pairs.
           permuted.offset / 2,
         ]),
       });
@@ -308,7 +311,7 @@ export function optimizerKernels(context) {
 /** @param {import('./base.mjs').Binding} buffer @returns {Extent} */
 const stateExtent = (buffer) => ['state', { buffer, offset: 0 }, STATE_WORDS, 'u32'];
 
-/** The state's buffer: it starts at its beginning. @param {string} kernel @param {Tensor} state */
+/** The state's buffer; the state must begin where the buffer does. @param {string} kernel @param {Tensor} state */
 function stateOf(kernel, state) {
   const { buffer, offset } = tensor(kernel, 'state', state);
   if (offset !== 0) throw new RangeError(`${kernel}: state must start at offset 0, got ${offset}`);

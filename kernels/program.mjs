@@ -1,4 +1,4 @@
-// Programs of generated kernels: what `buildKernel` of the addon takes (docs/design/codegen.md says what each word is).
+// Programs of generated kernels, which the addon's `buildKernel` takes. docs/design/codegen.md says what each word means.
 
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./base.mjs').Binding} Binding */
@@ -10,23 +10,23 @@ const MAGIC = 0x314b5648;
 /** Element types, by their numbers. @type {ElementType[]} */
 export const TYPES = ['f32', 'f16', 'bf16', 'i32', 'u32', 'bool'];
 
-/** How elements are spread over invocations, by their numbers: each by itself; a workgroup for each row; a few columns to each. */
+/** How elements are divided among invocations, by number. flat: independently; row: a workgroup for each row; column: some columns for each. */
 const TEMPLATES = { flat: 0, row: 1, column: 2 };
 /** @typedef {keyof typeof TEMPLATES} TemplateName */
 
-/** Ways to find an element, by their numbers. */
+/** Ways to address an element, by their numbers. */
 const ACCESS = { dense: 0, scalar: 1, shifted: 2, period: 3, strided: 4, tiled: 5, ofRow: 6, ofColumn: 7, lines: 8 };
 /** @typedef {keyof typeof ACCESS} Access */
-/** Those of four elements at a time. @type {number[]} */
+/** The ways that address four elements at a time. @type {number[]} */
 export const VECTOR_ACCESS = [ACCESS.dense, ACCESS.tiled, ACCESS.ofColumn];
 
 /**
- * What an invocation takes at a time.
+ * What an invocation processes at a time.
  * @typedef {object} Vectors
- * @property {1 | 2 | 4} [width] elements of a vector; 4 when left out, and always outside the flat template. Of 1 and 2 the count is a
- *   multiple, and so it is where an operand is in lines
- * @property {boolean} [pairs] whether two vectors are loaded before either is stored, of the flat template
- * @property {boolean} [native] whether the device's own conversions of f16 and functions are trusted (docs/design/codegen.md)
+ * @property {1 | 2 | 4} [width] elements of a vector; 4 when left out, and always outside the flat template. The count must be a multiple of a
+ *   width of 1 or 2, and of any width where an operand is in lines
+ * @property {boolean} [pairs] flat template: whether two vectors are loaded before either is stored
+ * @property {boolean} [native] whether to use the device's own f16 conversions and functions (docs/design/codegen.md)
  */
 
 /** Operations, by their numbers. */
@@ -46,12 +46,12 @@ function bitsOf(value, type) {
   return Number(value) >>> 0;
 }
 
-/** The words of a program, in the making: inputs and scalars first, then operations, then outputs. */
+/** Builds the words of a program. Inputs and scalars come first, then operations, then outputs. */
 export class Program {
   /**
-   * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns; 1 for rows: each row has one
+   * @param {number} lanes invocations of a workgroup: a power of two except in the flat template, at least 8 for columns; rows with 1: one each
    * @param {number} [rank] dimensions of strided operands @param {TemplateName} [template]
-   * @param {number} [controls] what the device is asked to keep of f32: bits of `floatControls`
+   * @param {number} [controls] how f32 is computed: bits of `KernelContext.floatControls`
    * @param {Vectors} [vectors]
    */
   constructor(lanes, rank = 0, template = 'flat', controls = 0, { width = 4, pairs = false, native = false } = {}) {
@@ -68,16 +68,16 @@ export class Program {
     this.instructions = [];
     /** @type {number[]} */
     this.outputs = [];
-    /** Values of equal instructions. @type {Map<string, Value>} */
+    /** The value of each instruction, so that equal instructions share one. @type {Map<string, Value>} */
     this.known = new Map();
   }
 
-  /** What the program computes, for a pipeline's name. */
+  /** The names of the program's operations, for a pipeline's name. */
   get operations() {
     return this.instructions.filter((_, i) => i % 4 === 0).map((op) => OPERATIONS[op]);
   }
 
-  /** Values so far. */
+  /** Number of values so far. */
   get size() {
     return this.inputs.length / 2 + this.scalars.length + this.instructions.length / 4;
   }
@@ -88,7 +88,7 @@ export class Program {
     return this.size - 1;
   }
 
-  /** A push constant. @param {ElementType} type @returns {Value} */
+  /** Declares a push constant. @param {ElementType} type @returns {Value} */
   scalar(type) {
     this.scalars.push(TYPES.indexOf(type));
     return this.size - 1;
@@ -99,7 +99,7 @@ export class Program {
     return this.append('const', TYPES.indexOf(type), bitsOf(value, type));
   }
 
-  /** Another operation. @param {(typeof OPERATIONS)[number]} name @param {...Value} args @returns {Value} */
+  /** Appends an operation, unless there is an equal one. @param {(typeof OPERATIONS)[number]} name @param {...Value} args @returns {Value} */
   append(name, ...args) {
     const [a = 0, b = 0, c = 0] = args;
     const key = `${name},${a},${b},${c}`;
@@ -117,14 +117,14 @@ export class Program {
     this.outputs.push(TYPES.indexOf(type), ACCESS[access], value);
   }
 
-  /** Of each value, how many reductions it waits for, one behind the other. @returns {number[]} */
+  /** For each value, the number of consecutive reductions that it depends on. @returns {number[]} */
   depths() {
     /** @type {number[]} */
     const depths = new Array(this.inputs.length / 2 + this.scalars.length).fill(0);
     for (let i = 0; i < this.instructions.length; i += 4) {
       const [op, ...args] = this.instructions.slice(i, i + 4);
       const name = OPERATIONS[op];
-      // Some arguments are numbers of types, or bits. What an operation leaves out is 0, and value 0 waits for nothing.
+      // Some arguments are types or bits and not values. Missing arguments are 0, and value 0 depends on no reduction.
       const values = name === 'const' ? [] : name === 'bits' ? args.slice(0, 1) : args;
       const before = values.map((value) => depths[value]);
       depths.push(Math.max(0, ...before) + (name.startsWith('reduce') ? 1 : 0));
@@ -153,31 +153,30 @@ export class Program {
 /** An operand of a generated kernel. @typedef {{ buffer: Binding, offset: number }} Operand */
 
 /**
- * A kernel of the flat template, by what its program is made of.
+ * A kernel of the flat template, described by what its program consists of.
  * @typedef {object} Flat
- * @property {string} name of the pipeline; it says all that the program is made of besides whether vectors are narrow
+ * @property {string} name of the pipeline; together with the width of vectors it determines the program
  * @property {1 | 2 | 4} width elements of a vector
- * @property {number} count elements in all
- * @property {Operand[]} inputs first bindings
- * @property {Operand[]} outputs last bindings
- * @property {number[]} push words of push constants behind the count: the shape, of each operand the offset and what its access
- *   asks for besides, scalars of integers
- * @property {number[]} [scalars] numbers of f32, the last push constants
+ * @property {number} count number of elements
+ * @property {Operand[]} inputs the first bindings
+ * @property {Operand[]} outputs the last bindings
+ * @property {number[]} push push constants after the count: the shape; each operand's offset and what else its access needs; integer scalars
+ * @property {number[]} [scalars] f32 scalars, which are the last push constants
  * @property {number} [rank] dimensions of the shape
  * @property {(p: Program) => void} write appends inputs, scalars, operations and outputs
  */
 
 /**
- * The dispatch of a kernel of the flat template. Its program is written and its pipeline made once.
+ * The dispatch of a kernel of the flat template. The program is written and the pipeline created at first use.
  * @param {KernelContext} context @param {Flat} kernel
  * @returns {import('./base.mjs').Dispatch}
  */
 export function flat(context, { name, width, count, inputs, outputs, push, scalars = [], rank = 0, write }) {
   const lanes = context.flatThreads;
-  // Two loads of an invocation in flight: of one vector by an operation of two operands, else of two vectors. Narrow ones are too small
-  // for that.
+  // Keeps two loads of an invocation in flight: one of each operand, or two vectors of a single one. Narrow vectors are so small that they come
+  // in pairs in either case.
   const pairs = context.flatPairs && (inputs.length === 1 || width < 4);
-  // The types in a name say how wide a narrow vector is.
+  // The types in the name determine the width of a narrow vector.
   const key = width === 4 ? name : `${name}_narrow`;
   const pipeline = context.generated(key, key, () => {
     const program = new Program(lanes, rank, 'flat', context.floatControls, { width, pairs, native: !context.isCpu });
@@ -203,8 +202,8 @@ export function flat(context, { name, width, count, inputs, outputs, push, scala
 }
 
 /**
- * Elements that a generated kernel takes at a time, where `narrow` is what its types and sizes allow at least: four where its dense
- * tensors begin at multiples of four, whatever their count.
+ * Elements that a generated kernel processes at a time: four where its dense tensors begin at multiples of four, whatever their count; else
+ * `narrow`, the least that its types and sizes allow.
  * @param {1 | 2 | 4} narrow @param {...number} offsets
  * @returns {1 | 2 | 4}
  */

@@ -1,4 +1,4 @@
-// Random numbers: the words of Philox as they are, uniform, and normal.
+// Random numbers by Philox: its words, uniform numbers, and normal ones.
 
 import { choice, finite, integer, pushConstants, tensor } from './base.mjs';
 
@@ -9,7 +9,7 @@ import { choice, finite, integer, pushConstants, tensor } from './base.mjs';
 
 const DISTRIBUTIONS = /** @type {const} */ (['bits', 'uniform', 'normal']);
 
-/** The largest f32 below a number, of those that a device does not take for 0. @param {number} value */
+/** The largest f32 below a number, without denormals, which a device may flush to 0. @param {number} value */
 function below(value) {
   const float = Float32Array.of(value);
   if (float[0] < value) return float[0];
@@ -22,22 +22,24 @@ function below(value) {
 /** @param {KernelContext} context */
 export function randomKernels(context) {
   /**
-   * Fills a tensor with random numbers. Elements 4g … 4g + 3 are made of the words of Philox 4x32-10 (Salmon et al. 2011) under the
-   * key `random[0..1]` and the counter (g, stream, random[2], random[3]): `bits` are the words; `uniform` is low + (high - low) · u,
-   * where u is the upper 24 bits of a word over 2^24; `normal` takes two words for two elements (Box & Muller 1958), and lies within
-   * 6.7 deviations of the mean.
+   * Fills a tensor with random numbers. Elements 4g … 4g + 3 come from the four words of Philox 4x32-10 (Salmon et al. 2011) with key
+   * `random[0..1]` and counter (g, stream, random[2], random[3]).
+   *
+   * `bits` are the words themselves. `uniform` is low + (high - low) · u, where u is the upper 24 bits of a word divided by 2^24; values lie in
+   * [low, high). `normal` makes two elements from two words (Box & Muller 1958), at most 6.77 deviations from the mean.
    * @param {object} args
-   * @param {Tensor} args.y out: [count] f32, of `bits` u32
+   * @param {Tensor} args.y out: [count] f32; u32 for `bits`
    * @param {number} args.count elements
-   * @param {Distribution} args.distribution what the elements are
-   * @param {number} [args.low] of `uniform`: the least value; 0 when left out
-   * @param {number} [args.high] of `uniform`: what values lie below, more than `low`; 1 when left out
-   * @param {number} [args.mean] of `normal`; 0 when left out
-   * @param {number} [args.deviation] of `normal`, at least 0; 1 when left out
-   * @param {Tensor} args.random 4 u32: seed low, seed high, offset low, offset high (`STATE.seedLow` of an optimizer
-   *   state moves on by itself)
-   * @param {number} [args.stream] tells the draws of one step apart; 0 when left out
+   * @param {Distribution} args.distribution the distribution of the elements
+   * @param {number} [args.low] `uniform`: the least value; 0 when left out
+   * @param {number} [args.high] `uniform`: the bound that values stay below, more than `low`; 1 when left out
+   * @param {number} [args.mean] `normal`: the mean; 0 when left out
+   * @param {number} [args.deviation] `normal`: the standard deviation, at least 0; 1 when left out
+   * @param {Tensor} args.random 4 u32: seed low, seed high, offset low, offset high. In an optimizer state they are at `STATE.seedLow`, where
+   *   `optimizerAdvance` moves the offset on
+   * @param {number} [args.stream] distinguishes the draws of one step; 0 when left out
    * @returns {Dispatch}
+   * @throws {RangeError} where no f32 lies in [low, high), or the deviation is negative
    */
   function random(args) {
     const kernel = 'random';

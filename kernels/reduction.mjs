@@ -1,4 +1,4 @@
-// Sums and other reductions over rows, columns and everything. Every order of addition is fixed.
+// Sums and other reductions, over rows, over columns and over whole tensors. Additions have a fixed order.
 
 import {
   MAX_CPU_ROUNDS,
@@ -20,16 +20,16 @@ import { elementwiseKernels } from './elementwise.mjs';
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').Binding} Binding */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/** @typedef {{ buffer: Binding, offset: number, count?: number }} Shard with all elements where no count is given */
+/** @typedef {{ buffer: Binding, offset: number, count?: number }} Shard a tensor, which holds all elements where no count is given */
 /** @typedef {'sum' | 'sumOfSquares' | 'max' | 'min' | 'maxAbs'} ReduceOp */
 
-/** Of a workgroup that reduces, on a CPU device. */
+/** Threads of a reducing workgroup on a CPU device. */
 const CPU_THREADS = 32;
 const OPS = /** @type {const} */ (['sum', 'sumOfSquares', 'max', 'min', 'maxAbs']);
 
 /**
- * y = beta · y + alpha · (sum over the rows of x), and with z the second half of the columns there. One dispatch, or two
- * through a workspace where the rows are many.
+ * y = beta · y + alpha · (sum over the rows of x). With `z`, y gets the first half of the columns and z the second. Makes one dispatch, or two
+ * through a workspace where there are many rows.
  * @param {KernelContext} context
  * @param {string} kernel
  * @param {{ x: Tensor, y: Tensor, z?: Tensor, rows: number, columns: number, type: DType, alpha: number,
@@ -48,9 +48,9 @@ export function columnSums(context, kernel, args) {
     'y.offset': y.offset,
     'z.offset': z?.offset ?? 0,
   });
-  // 128 bytes side by side; the other threads share the rows.
+  // `tx` threads read 128 adjacent bytes of a row; the other threads share the rows.
   const tx = type === 'f32' ? 8 : 16;
-  // Eight loads of a thread in flight make one pass do for some thousand rows; else blocks of rows fill the device.
+  // With eight loads of each thread in flight, one pass suffices for some thousand rows; with more, blocks of rows fill the device.
   const tallest = context.isCpu ? 4 : Math.min(context.info.maxComputeWorkGroupInvocations, 1024) / tx;
   const wanted = ceilDiv(context.residentGroups, ceilDiv(columns / width, tx));
   const few = rows <= 16 * tallest ? 1 : Math.max(1, Math.min(wanted, Math.floor(rows / 128)));
@@ -62,7 +62,7 @@ export function columnSums(context, kernel, args) {
    * @param {number} count @param {number} parts @param {number[]} weights
    */
   const pass = (from, source, target, second, count, parts, weights) => {
-    // Pairs are for 16-bit types only.
+    // Only 16-bit types are read in pairs.
     const w = from === 'f32' && width === 2 ? 1 : width;
     const vectors = columns / w;
     const buffers = [source.buffer, target.buffer];
@@ -100,7 +100,7 @@ export function reductionKernels(context) {
     });
 
   /**
-   * y[r] = beta · y[r] + alpha · op(x[r, :]). A mean is a sum with alpha = 1 / columns.
+   * y[r] = beta · y[r] + alpha · op(x[r, :]): reduces each row. A mean is a sum with alpha = 1 / columns.
    * @param {object} args
    * @param {Tensor} args.x [rows, columns] of `type`
    * @param {Tensor} args.y in and out: [rows] f32
@@ -134,7 +134,7 @@ export function reductionKernels(context) {
   }
 
   /**
-   * y[0] = beta · y[0] + alpha · op(all of x). A mean is a sum with alpha = 1 / count.
+   * y[0] = beta · y[0] + alpha · op(x): reduces all elements. A mean is a sum with alpha = 1 / count.
    * @param {object} args
    * @param {Tensor} args.x [count] of `type`
    * @param {Tensor} args.y in and out: one f32
@@ -159,14 +159,14 @@ export function reductionKernels(context) {
       return first.dispatchesTo(y, weights);
     }
     const partial = { buffer: context.workspace('reduction', 4 * first.blocks), offset: 0 };
-    // Squares are summed and absolute values compared from here on.
+    // The first pass has squared, or taken absolute values: the second one adds or compares.
     const rest = op === 'sumOfSquares' ? 0 : op === 'maxAbs' ? 2 : code;
     const second = blockReduction(context, kernel, { x: partial, count: first.blocks, type: 'f32', op: rest, blocks: 1 });
     return [...first.dispatchesTo(partial, [1, 0]), ...second.dispatchesTo(y, weights)];
   }
 
   /**
-   * y = beta · y + alpha · (sum over the rows of x): a bias's gradient.
+   * y[c] = beta · y[c] + alpha · Σ x[:, c]: sums over the rows, as the gradient of a bias does.
    * @param {object} args
    * @param {Tensor} args.x [rows, columns] of `type`
    * @param {Tensor} args.y in and out: [columns] f32
@@ -200,13 +200,13 @@ export function reductionKernels(context) {
   }
 
   /**
-   * y[(slot + counter) mod slots] = beta · that + alpha · sum(x), the counter a word of device memory: a recorded
-   * dispatch fills one slot after another. Without a counter the slot is `slot`.
+   * y[s] = beta · y[s] + alpha · Σ x, with s = (slot + counter) mod slots. The counter is a word of device memory, so that a recorded dispatch
+   * fills one slot after another. Without a counter s is `slot`.
    * @param {object} args
    * @param {Tensor} args.x [count] f32, for example the losses of rows
    * @param {Tensor} args.y in and out: [slots] f32
-   * @param {number} args.count up to some ten thousand (one workgroup sums them)
-   * @param {number} [args.alpha] 1 when left out; 1 / count makes a mean
+   * @param {number} args.count elements; one workgroup sums them, which suits up to some ten thousand
+   * @param {number} [args.alpha] 1 when left out; 1 / count gives the mean
    * @param {number} [args.beta] 0 (overwrite) when left out
    * @param {number} [args.slot] 0 when left out
    * @param {number} [args.slots] number of slots; needed with a counter
@@ -252,10 +252,9 @@ export function reductionKernels(context) {
 }
 
 /**
- * A reduction of `count` elements to one value per block. Parts of a tensor that is larger than a binding are blocks of the
- * same size, so that the result has the same bits as if it were one. So it is with a tensor that lies in several buffers
- * (its shards, in order), where they hold multiples of four elements: a block that lies across them is copied together
- * first.
+ * Reduces `count` elements to one value per block. A tensor may exceed a binding, or lie in several buffers: its shards, in order, each a
+ * multiple of four elements. Blocks have the same size in either case, so that the result has the same bits as from one buffer. A block that
+ * spans shards is first copied to one place.
  * @param {KernelContext} context @param {string} kernel
  * @param {{ x: Shard | Shard[], count: number, type: DType, op: number, blocks?: number }} args
  */
@@ -276,12 +275,12 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
   const vectors = count / width;
   const bytes = bytesOf(type);
   const threads = context.isCpu ? CPU_THREADS : 256;
-  // Enough blocks to fill the device, each with some loads for every thread.
+  // Enough blocks to fill the device, and several loads for every thread of one.
   const most = wanted ?? Math.max(1, Math.min(context.isCpu ? 16 : 1024, ceilDiv(vectors, 8 * threads)));
-  // Vectors that a binding has, in whole multiples of the alignment of ranges.
+  // Vectors that fit a binding, in multiples of the alignment of ranges.
   const withinBinding = (/** @type {Shard} */ shard, /** @type {number} */ elements) =>
     context.partSize(kernel, elements, [[shard, bytes]], 256 * width) / width;
-  // Shards are cut into the blocks of one buffer.
+  // Shards use the block size of a single buffer.
   const span = Math.min(ceilDiv(vectors, most), withinBinding(given.length === 1 ? given[0] : { buffer: 0, offset: 0 }, count));
   context.checkRounds(kernel, `${count} elements`, 4 + ceilDiv(span, 4 * CPU_THREADS));
   const blocks = ceilDiv(vectors, span);
@@ -302,14 +301,14 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
   if (end !== vectors) throw new RangeError(`${kernel}: shards of ${end * width} elements for a count of ${count}`);
   const endOf = (/** @type {number} */ block) => Math.min((block + 1) * span, vectors);
 
-  /** Vectors of a shard as a tensor. @param {typeof shards[number]} shard @param {number} first @param {number} size */
+  /** Some vectors of a shard, as a tensor. @param {typeof shards[number]} shard @param {number} first @param {number} size */
   const cut = ({ tensor, first: origin, whole }, first, size) =>
     whole
       ? { buffer: tensor.buffer, offset: tensor.offset + (first - origin) * width }
       : part(tensor, (first - origin) * width, size * width, bytes);
 
   /**
-   * Reduces `groups` blocks from `block` on, which lie at `at`.
+   * Reduces `groups` blocks, of which the first is number `block` and begins at `at`.
    * @param {{ buffer: Binding, offset: number }} at @param {number} block @param {number} groups
    * @param {{ buffer: Binding, offset: number }} y @param {number[]} weights alpha and beta
    */
@@ -322,7 +321,7 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
       push: pushConstants([groups, endOf(block + groups - 1) - block * span, span, at.offset / width, y.offset + block], weights),
     });
 
-  /** Copies a block that lies across shards together. @param {number} block @param {{ buffer: number, offset: number }} to */
+  /** Copies a block that spans shards to one place. @param {number} block @param {{ buffer: number, offset: number }} to */
   const gather = (block, to) => {
     const { copy } = elementwiseKernels(context);
     return shards.flatMap((shard) => {
@@ -339,7 +338,7 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
     const list = [];
     let block = 0;
     for (const shard of shards) {
-      // What begins in this shard: blocks that end in it as well, then one that does not.
+      // The blocks that begin in this shard: those that also end in it, then one that does not.
       while (block < blocks && block * span < shard.end) {
         const inside = (shard.end === vectors ? blocks : Math.floor(shard.end / span)) - block;
         if (inside > 0) {

@@ -1,4 +1,4 @@
-// Softmax over rows, and the fused classifier: softmax, cross-entropy and their gradient.
+// Softmax over rows, and cross-entropy of logits, fused with softmax and with its gradient.
 
 import { accessWidth, ceilDiv, finite, integer, pushConstants, tensor } from './base.mjs';
 
@@ -8,27 +8,27 @@ import { accessWidth, ceilDiv, finite, integer, pushConstants, tensor } from './
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./bounds.mjs').Extent} Extent */
 
-/** The target that no vocabulary holds: rows to leave out. */
+/** The target that marks rows to ignore: no vocabulary has this id. */
 const IGNORED = 0xffffffff;
 
 /**
  * @typedef {object} CrossEntropy
- * @property {Tensor} logits [rows, rowStride] of `type`; overwritten by the gradient unless that has a tensor of its own
- * @property {Tensor} targets [rows] u32
- * @property {Tensor} loss out: [rows] f32, in nats; 0 for a row that is left out
+ * @property {Tensor} logits [rows, rowStride] of `type`; the gradient overwrites them unless `gradient` is given
+ * @property {Tensor} targets [rows] u32, a column each; a row whose target is not a column counts as ignored
+ * @property {Tensor} loss out: [rows] f32, in nats; 0 for an ignored row
  * @property {number} rows number of rows
  * @property {number} columns size of the vocabulary
- * @property {number} [rowStride] elements from row to row, `columns` when left out; the columns past the vocabulary
- *   take no part, and their gradient is 0
+ * @property {number} [rowStride] elements from row to row; `columns` when left out. Columns past the vocabulary do not count, and their
+ *   gradient is 0
  * @property {number} [scale] factor on the gradient, for example 1 / (rows · microSteps); 1 when left out
- * @property {Tensor} [gradient] out: [rows, rowStride] of `gradientType`, for f32 logits, which then stay
+ * @property {Tensor} [gradient] out: [rows, rowStride] of `gradientType`; only for f32 logits, which then keep their values
  * @property {DType} [gradientType] needed with `gradient`
- * @property {number} [ignored] target of rows to leave out; 0xffffffff when left out
+ * @property {number} [ignored] target that marks rows to ignore: their loss and gradient are 0; 0xffffffff when left out
  * @property {DType} [type] f32 when left out
  */
 
 /**
- * What the forward pass takes (x, y) and what the backward pass (y, dy, dx).
+ * The arguments of the forward pass (x, y) and of the backward pass (y, dy, dx).
  * @typedef {{ x?: Tensor, y?: Tensor, dy?: Tensor, dx?: Tensor, rows: number, columns: number, scale?: number, masked?: boolean, type?: DType }} SoftmaxArgs
  */
 
@@ -104,14 +104,14 @@ export function softmaxKernels(context) {
       const reads = [['targets', targets, rows, 'u32']];
       /** @type {Extent[]} */
       const writes = [['loss', loss, rows, 'f32']];
-      // Columns past the vocabulary are read and written like the others, and take no part.
+      // Columns past the vocabulary are read and written like the others, although they do not count.
       (gradient && !apart ? writes : reads).push(['logits', logits, rows * rowStride, type]);
       if (outType) writes.push(['gradient', output, rows * rowStride, outType]);
       context.checker.check(kernel, reads, writes);
     }
     const vectors = rowStride / width;
-    // Few threads with many registers, for a reduction takes the longer the more threads there are; but a row of 16-bit
-    // words needs 512 of them on its way at once.
+    // Few threads with many registers, since a reduction takes longer with more threads. A row of 16-bit words, however, needs 512 threads to
+    // keep enough loads in flight.
     const plan = context.rowPlan(vectors, { most: 12, wide: type === 'f32' });
     const { kept, groups: most } = context.crossEntropy;
     const specialization = [...plan.specialization, columns < rowStride ? 1 : 0, vectors <= kept ? 1 : 0, context.propagatesNan];
@@ -144,41 +144,41 @@ export function softmaxKernels(context) {
 
   return {
     /**
-     * y = softmax(scale · x) of each row; y may be x.
+     * y = softmax(scale · x) of each row, computed from differences to the row's maximum; y may be x.
      * @param {object} args
      * @param {Tensor} args.x [rows, columns] of `type`
      * @param {Tensor} args.y out: [rows, columns] of `type`
      * @param {number} args.rows number of rows
      * @param {number} args.columns elements of a row; even for 16-bit types
      * @param {number} [args.scale] 1 when left out
-     * @param {boolean} [args.masked] whether a row of nothing but -∞ has the result 0, as a query of attention that may see no key; false,
-     *   and NaN, when left out
+     * @param {boolean} [args.masked] whether a row whose elements are all -∞ gives 0, as for a query of attention that sees no key; when left
+     *   out such a row gives NaN
      * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch}
      */
     softmaxForward: (args) => softmax('softmaxForward', args, false),
     /**
-     * dx = scale · y · (dy - Σ dy · y) of each row, from the forward pass's output; dx may be y or dy.
+     * The gradient of `softmaxForward` from its output: dx = scale · y · (dy - Σ dy · y) of each row; dx may be y or dy.
      * @param {object} args
      * @param {Tensor} args.y [rows, columns] of `type`, the forward pass's output
-     * @param {Tensor} args.dy [rows, columns] of `type`, its gradient
+     * @param {Tensor} args.dy [rows, columns] of `type`, the gradient of y
      * @param {Tensor} args.dx out: [rows, columns] of `type`
      * @param {number} args.rows number of rows
      * @param {number} args.columns elements of a row; even for 16-bit types
-     * @param {number} [args.scale] the forward pass's; 1 when left out
+     * @param {number} [args.scale] that of the forward pass; 1 when left out
      * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch}
      */
     softmaxBackward: (args) => softmax('softmaxBackward', args, true),
     /**
-     * Cross-entropy of each row, loss = log Σ exp(x) - x[target], and in the same pass its gradient, over the logits or
-     * into a 16-bit tensor for the matrix units: scale · (softmax(x) - onehot(target)).
+     * Cross-entropy of each row, loss = log Σ exp(x) - x[target], and in the same pass its gradient, scale · (softmax(x) - onehot(target)). The
+     * gradient overwrites the logits, or is stored in `gradient`, for example in 16 bits for matrix units.
      * @param {CrossEntropy} args
      * @returns {Dispatch}
      */
     crossEntropy: (args) => rowLosses('crossEntropy', args, true),
     /**
-     * The losses alone; the logits stay.
+     * Cross-entropy of each row without its gradient: loss = log Σ exp(x) - x[target]. The logits keep their values.
      * @param {Omit<CrossEntropy, 'scale' | 'gradient' | 'gradientType'>} args
      * @returns {Dispatch}
      */

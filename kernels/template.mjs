@@ -1,4 +1,4 @@
-// Dispatches packed once and appended many times, each time with other buffers.
+// Dispatches that are packed once and appended many times, each time with other buffers.
 
 import { Recorder } from './base.mjs';
 import { choiceOf } from './matmul/words.mjs';
@@ -6,15 +6,15 @@ import { choiceOf } from './matmul/words.mjs';
 /** @typedef {import('./base.mjs').Dispatches} Dispatches */
 
 /**
- * Handles that stand for the buffers of a template: `SLOT + i` for slot i, 2^20 in all. No buffer has such a handle: this
- * high they are those of graphs.
+ * Handles that stand for the buffers of a template: `SLOT + i` is slot i, of 2^20 slots. No buffer has such a handle: handles this
+ * high belong to graphs.
  */
 export const SLOT = 0x7ff00000;
 const LAST_SLOT = 0x7fffffff;
 
 /**
- * Packed dispatches whose buffers are slots, and where their handles stand. Handles below `SLOT` (a workspace of the
- * kernels) stay as they are.
+ * Packed dispatches whose buffers are slots, with the positions of the handles to fill in. Handles below `SLOT`, such as a workspace of the
+ * kernels, stay as they are.
  */
 export class Template {
   /** @param {(Dispatches | Dispatches[])[]} dispatches */
@@ -24,7 +24,7 @@ export class Template {
     const places = [];
     /** @type {Set<number>} */
     const written = new Set();
-    /** By which kernels it computes matrix products, and why. @type {import('./matmul/words.mjs').ProductChoice[]} */
+    /** The matrix products that it computes: by which kernels, and why by these. @type {import('./matmul/words.mjs').ProductChoice[]} */
     this.products = [];
     /** @param {Dispatches | (Dispatches | Dispatches[])[]} entry */
     const add = (entry) => {
@@ -46,21 +46,21 @@ export class Template {
     };
     add(dispatches);
     const { packed, count } = recorder.finish();
-    /** The records, with slots for handles. */
+    /** The packed records, with slots instead of handles. */
     this.bytes = new Uint8Array(packed);
-    /** Dispatches. */
+    /** Number of dispatches. */
     this.count = count;
-    /** Pairs: byte of a handle, slot that it is of. */
+    /** Pairs of numbers: the byte at which a handle stands, and its slot. */
     this.places = Int32Array.from(places);
     const bound = [...new Set(places.filter((_, i) => i % 2 === 1))];
-    /** Slots that dispatches bind and only read, and those that one writes. */
+    /** Slots that dispatches only read, and slots that at least one writes. */
     this.read = bound.filter((slot) => !written.has(slot));
     this.written = [...written];
   }
 
   /**
-   * Appends the dispatches with these handles for the slots.
-   * @param {Recorder} recorder @param {ArrayLike<number>} handles
+   * Appends the dispatches, with handles in place of the slots.
+   * @param {Recorder} recorder @param {ArrayLike<number>} handles that of slot i at index i
    */
   appendTo(recorder, handles) {
     const { bytes, places } = this;

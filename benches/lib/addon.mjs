@@ -1,4 +1,4 @@
-/** Loading addons and running bench workers, each addon in a process of its own. */
+/** Loads addons and runs bench workers, each addon in a process of its own. */
 
 import { fork } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -11,8 +11,7 @@ import { UsageError } from './args.mjs';
 export const OWN_ADDON = fileURLToPath(new URL('../../index.js', import.meta.url));
 
 /**
- * The calls that both this package and older addons of the contract may have. Loosely typed, because what exists
- * depends on the addon.
+ * The calls that this package and older addons of the contract may have. It is loosely typed, since addons differ in what they have.
  * @typedef {{[call: string]: any}} NativeAddon
  */
 
@@ -32,7 +31,7 @@ export function addonPath(path) {
 }
 
 /**
- * The driver of a device in words, as people name it; addons that do not say it have its number only.
+ * The driver of a device, by the name that people use; only its number if the addon does not report a name.
  * @param {{driverName?: string, driverInfo?: string, driverVersion?: number}} info what `initDevice` returned
  */
 export function driverText({ driverName, driverInfo, driverVersion }) {

@@ -1,3 +1,3 @@
-/** Command lines of the benches: as those of everything else here. */
+/** Command lines of the benches, which are parsed as those of all other commands. */
 
 export * from '../../bin/lib/options.mjs';

@@ -1,4 +1,4 @@
-/** Makes sure that a process measured the addon that it was to measure, by the files that the process had mapped. */
+/** Checks that a process measured the intended addon, by the files that the process had mapped. */
 
 import { UsageError } from './args.mjs';
 import { runWorker } from './addon.mjs';
@@ -11,7 +11,7 @@ import { digest, wrongAddon } from './mapped.mjs';
  */
 
 /**
- * The files that loading an addon maps, asked of a process of its own.
+ * The files that loading an addon maps, found out in a process of its own.
  * @param {string} addon
  * @returns {Promise<Binary[]>}
  * @throws {UsageError} if it loads no native addon
@@ -24,7 +24,7 @@ export async function binariesOf(addon) {
 }
 
 /**
- * Refuses a run that measured another addon, or one that was rebuilt meanwhile.
+ * Throws if a run measured another addon, or one that was rebuilt in the meantime.
  * @param {string} name of the addon, for the message
  * @param {string[]} mapped files of the addons that the run's process had loaded
  * @param {Binary[]} binaries what it was to load

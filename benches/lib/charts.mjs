@@ -1,4 +1,4 @@
-/** Charts as SVG files for Markdown pages, one for light and one for dark backgrounds. */
+/** Draws charts as SVG files for Markdown pages, one for light and one for dark backgrounds. */
 
 /** @typedef {'light' | 'dark'} Theme */
 

@@ -1,4 +1,4 @@
-/** A worker that says what device an addon finds, and whether its pipelines take options. */
+/** A worker that reports the device that an addon finds, and whether its pipelines take options. */
 
 import { takesPipelineOptions } from '../../packages/alpha-backend/bench/lib/plain-addon.mjs';
 import { loadAddon, serveWorker } from './addon.mjs';

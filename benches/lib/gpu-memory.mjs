@@ -1,9 +1,9 @@
-/** Peak device memory while something runs, as `nvidia-smi` sees it. */
+/** Measures peak device memory while something runs, as `nvidia-smi` reports it. */
 
 import { spawn } from 'node:child_process';
 
 /**
- * Runs `work` and samples the device's used memory (of all processes).
+ * Runs `work` and samples the device memory in use by all processes.
  * @template T
  * @param {() => Promise<T>} work
  * @param {number} [every] milliseconds between samples; many samples take time from the device's driver

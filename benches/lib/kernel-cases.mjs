@@ -1,4 +1,4 @@
-// What benches/kernels.mjs times: every kernel, in the shapes of a training step and in large ones.
+// The cases of benches/kernels.mjs: every kernel, in the shapes of a training step and in large ones.
 
 import { optimizerState, ropeTable } from '../../kernels/index.mjs';
 import { GEMM_TILINGS } from '../../kernels/hopper/tilings.mjs';

@@ -1,4 +1,4 @@
-/** A worker that says which files loading an addon maps. */
+/** A worker that reports which files loading an addon maps. */
 
 import { loadAddon, serveWorker } from './addon.mjs';
 import { mappedAddons } from './mapped.mjs';

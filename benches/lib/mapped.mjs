@@ -1,9 +1,9 @@
-/** Which addons a process has loaded, by what it has mapped and not by what it was told to load. */
+/** Finds out which addons a process has loaded, by what it has mapped and not by what it was told to load. */
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
-/** A file that was replaced on the disk while it was mapped; Linux says so behind its name. */
+/** The suffix by which Linux marks a mapped file that was replaced on disk. */
 const DELETED = ' (deleted)';
 
 /**
@@ -31,7 +31,7 @@ export const digest = (file) => createHash('sha256').update(readFileSync(file)).
 const heliosAddons = (files) => files.filter((file) => /(^|[\\/])helios[-_]vk[^\\/]*$/.test(file));
 
 /**
- * What is wrong with what a process has mapped, or null.
+ * Why a process's mapped files are not the expected ones, or null.
  * @param {string[]} mapped by {@link mappedAddons} there
  * @param {string[]} expected the same of a process that loaded the addon alone
  * @returns {string | null}

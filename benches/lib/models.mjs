@@ -1,6 +1,5 @@
 /**
- * Models for benches of `helios-vk/nn`, beside their twins in benches/pytorch/models.py: the same parameters by the same names,
- * the same batch, the same AdamW.
+ * Models for the benches of `helios-vk/nn`. benches/pytorch/models.py has the same models, with the same names of parameters, batches and AdamW.
  */
 
 import { F, autocast, compile, manualSeed, nn, optim, tensor } from '../../nn/index.mjs';
@@ -113,7 +112,7 @@ export const MODELS = {
   },
 };
 
-/** The rate of AdamW; its other numbers are PyTorch's own. */
+/** AdamW's learning rate. Its other options are PyTorch's defaults. */
 export const LEARNING_RATE = 1e-3;
 
 /**

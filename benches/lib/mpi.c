@@ -1,9 +1,9 @@
-// A Node-API module for `distributed.mjs`: `MPI_Allreduce` of the MPI that has been started in this process, called directly on an
-// array of floats in host memory, in place. `allReduce(floats, blocking)` is the seconds that it took; `blocking` false calls
-// `MPI_Iallreduce` and asks `MPI_Test` until it has ended.
+// A Node-API module for `distributed.mjs`. `allReduce(floats, blocking)` calls `MPI_Allreduce` on an array of floats in host memory, in place,
+// and returns the seconds that it took. If `blocking` is false, it calls `MPI_Iallreduce` and polls `MPI_Test` until that is done.
 //
-// The calls are found in the library that is loaded for all to see. MPI is started for one thread, the group's, and this is another:
-// call it only while the group has nothing under way. Declared here, so that it builds without headers of Node and of an MPI.
+// It uses the MPI that has been started in this process, whose symbols are loaded globally. That MPI was started for one thread, the group's,
+// and this is another one: call it only while the group has no work in flight. Functions are declared here, so that this builds without the
+// headers of Node or of an MPI.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

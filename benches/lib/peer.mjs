@@ -1,4 +1,4 @@
-/** A program that answers lines of JSON with lines of JSON over its pipes. */
+/** Runs a program that answers lines of JSON with lines of JSON over its pipes. */
 
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 /**
  * @param {string} program @param {string[]} args
  * @returns {{ ask: (request: unknown, milliseconds: number) => Promise<any>, end: () => void }} `ask` rejects with the program's own
- *   `error`, when it ends, and when the time is over, after which the program is ended
+ *   `error`, when the program ends, and on a timeout, which also ends the program
  */
 export function startPeer(program, args) {
   const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -27,7 +27,7 @@ export function startPeer(program, args) {
   });
   child.on('error', fail);
   child.on('exit', (code, signal) => fail(new Error(`${program} ended with ${signal ?? `exit code ${code}`}`)));
-  // A program that has ended takes no more lines: its exit says so.
+  // Writing to a program that has ended fails; its exit event reports that.
   child.stdin.on('error', () => {});
   return {
     ask: (request, milliseconds) =>

@@ -1,7 +1,7 @@
 /**
- * One regression of two layers by Adam, in helios-vk/nn, tfjs and jax-js, from equal weights on equal data. The other two are
- * installed in a folder of the caller's: `npm install @tensorflow/tfjs @tensorflow/tfjs-backend-wasm @jax-js/jax`. Node has no GPU
- * for them: what counts are their backends for the processor.
+ * Trains one regression of two layers by Adam in helios-vk/nn, tfjs and jax-js, from equal weights on equal data. The caller installs the other two
+ * in a folder: `npm install @tensorflow/tfjs @tensorflow/tfjs-backend-wasm @jax-js/jax`. In Node they cannot use a GPU, so this measures their CPU
+ * backends.
  */
 
 import { createRequire } from 'node:module';
@@ -91,7 +91,7 @@ export async function tfjs(folder, backend, [rows, inputs, hidden]) {
   let loss;
   return {
     step: () => {
-      // The backend is one for the process.
+      // A process has one backend.
       tf.setBackend(backend);
       loss?.dispose();
       loss = opt.minimize(() => tf.losses.meanSquaredError(batch[1], gelu(batch[0].matMul(a).add(c)).matMul(b).add(d)), true);
@@ -108,7 +108,7 @@ export async function jaxJs(folder, [rows, inputs, hidden]) {
   const { numpy: np, jit, valueAndGrad } = jax;
   if (!(await jax.init('wasm')).includes('wasm')) throw new Error('jax-js has no backend wasm');
   jax.defaultDevice('wasm');
-  // Arrays are used up by what takes them; `.ref` keeps one.
+  // A function consumes the arrays that it takes; `.ref` keeps one alive.
   const gelu = (/** @type {any} */ v) => {
     const inner = v.ref.add(v.ref.mul(v.ref).mul(v.ref).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
     return v.mul(0.5).mul(np.tanh(inner).add(1));

@@ -1,9 +1,9 @@
 /**
- * Reports as one self-contained HTML page: tables and inline SVG charts, light and dark by the reader's
- * preference, printable, no scripts and nothing from the network.
+ * Writes reports as one self-contained HTML page with tables and inline SVG charts. The page is light or dark by the reader's preference,
+ * printable, and has no scripts and nothing from the network.
  *
- * `htmlReport` puts sections on a page; `table`, `barChart`, `lineChart`, `figures` and `paragraph` give the HTML
- * of what goes into a section. All text given to them is escaped.
+ * `htmlReport` puts sections on a page. `table`, `barChart`, `lineChart`, `figures` and `paragraph` return the HTML of a section's parts. They
+ * escape all text.
  */
 
 /** @param {unknown} text */

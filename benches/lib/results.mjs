@@ -1,6 +1,6 @@
 /**
- * Results of the benches as they are kept in `benches/results`: one file for each run, from which
- * `scripts/benchmarks.mjs` writes docs/benchmarks.md and its charts.
+ * Results of the benches, kept in `benches/results` as one file for each run. `scripts/benchmarks.mjs` writes docs/benchmarks.md and its charts from
+ * them.
  */
 
 import { execFileSync } from 'node:child_process';

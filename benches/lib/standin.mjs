@@ -1,11 +1,10 @@
 /**
- * Stand-in compute kernels: SPIR-V modules with given bindings, written bindings, push-constant bytes and
- * workgroup size, for replaying a recording whose shaders are not at hand.
+ * Generates stand-in compute kernels for replaying a recording without its shaders: SPIR-V modules with given bindings, written bindings,
+ * push-constant bytes and workgroup size.
  *
- * The first 64 invocations of workgroup (0, 0, 0) do the work, each on the word of its own index: a 32-bit hash
- * of the push constants and of that word of every binding is stored to the same word of every written binding.
- * So each result depends on every earlier write to any of its buffers, and two executions agree only if they
- * ordered every conflicting pair the same way.
+ * The first 64 invocations of workgroup (0, 0, 0) do the work. Each computes a 32-bit hash of the push constants and of the word with its index in
+ * every binding, and stores the hash to that word of every written binding. So each result depends on every earlier write to its buffers, and
+ * two executions agree only if they order every conflicting pair equally.
  */
 
 import { computeShader } from '../../__test__/lib/spirv.mjs';

@@ -1,4 +1,4 @@
-/** Summaries of timings. */
+/** Summarizes timings. */
 
 /** @param {ArrayLike<number>} values @returns {Float64Array} ascending */
 function sorted(values) {
@@ -39,7 +39,7 @@ export function mean(values) {
 }
 
 /**
- * Half the distance between the quartiles, relative to the median: a spread that one slow round does not move.
+ * Half the distance between the quartiles, relative to the median: a spread that one slow round does not change.
  * @param {ArrayLike<number>} values at least one
  */
 export function spread(values) {
@@ -48,7 +48,7 @@ export function spread(values) {
 }
 
 /**
- * The least and the greatest of values that may be too many for the arguments of one call.
+ * The least and the greatest value, for lists too long to pass as arguments of `Math.min`.
  * @param {ArrayLike<number>} values
  * @returns {{low: number, high: number}} NaN for no values
  */

@@ -1,6 +1,6 @@
 /**
- * A device that runs nothing and counts: dispatches, and the barriers that lists of them take. It has the properties of an
- * NVIDIA H200, so that the kernels choose what they choose there.
+ * A device that runs nothing, and counts dispatches and the barriers that their lists need. It has the properties of an NVIDIA H200, so that the
+ * kernels make the choices that they make there.
  */
 
 import native from '../../index.js';
@@ -10,7 +10,7 @@ const [FLOAT16, FLOAT32, BFLOAT16] = [0, 1, 1000141000];
 /** Bit of a record's number of bindings that says that ranges follow. */
 const RANGED = 0x8000;
 
-/** What `initDevice` would say. */
+/** What `initDevice` would return. */
 const INFO = {
   deviceName: 'NVIDIA H200 (stub)',
   vendorId: 0x10de,

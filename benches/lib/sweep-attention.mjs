@@ -1,4 +1,4 @@
-// The part of benches/kernels-matmul.mjs that sweeps over the tilings of attention.
+// The sweep of benches/kernels-matmul.mjs over the tilings of attention.
 
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { pack } from '../../kernels/base.mjs';
@@ -9,8 +9,8 @@ import { bf16Value, f16Value } from '../../kernels/half.mjs';
 import { Values, median } from '../../kernels/tuning/values.mjs';
 
 /**
- * Attention at 16 heads of 64, 512 tokens: every tiling, forward and backward (with its delta pass), checked against
- * the f32 kernels.
+ * Attention at 16 heads of 64, 512 tokens: every tiling, forward and backward (with its delta pass), checked against the f32
+ * kernels.
  * @param {any} vk @param {any} context @param {any} how @param {(key: string, entry: any, work: (entry: any) => void) => void} attempt
  * @param {boolean} small
  */
@@ -20,7 +20,7 @@ export function runAttention(vk, context, { type }, attempt, small) {
   const [tokens, heads, headSize] = small ? [80, 2, 64] : [512, 16, 64];
   const width = heads * headSize;
   const known = type === 'f32' ? [undefined] : coopShapes(context.info, type);
-  // Of the backward pass by tiles: queries, of them at a time, rows and columns a thread, MiB of workspace.
+  // The f32 backward pass by tiles: queries of a tile, depth of a slice, rows and columns of a thread, MiB of workspace.
   const parts = [
     [64, 16, 8, 4, 64],
     [64, 16, 8, 4, 128],

@@ -1,4 +1,4 @@
-// What benches/kernels-matmul.mjs sweeps over: shapes and groups.
+// The shapes and groups that benches/kernels-matmul.mjs sweeps over.
 
 import { planName as productPlanName } from '../../kernels/matmul/words.mjs';
 import { shapeOf } from '../../kernels/tuning/table.mjs';
@@ -46,13 +46,13 @@ export const GROUPS = {
   bf16: { precision: 'bf16', aType: 'bf16', bType: 'bf16', share: 5 },
   f16: { precision: 'f16', aType: 'f16', bType: 'f16', share: 5, extra: true },
   f32: { precision: 'f32', share: 2 },
-  // Groups marked extra run only when named. Activations and gradients in f32, weights in half precision.
+  // Groups marked `extra` run only when named. Activations and gradients are in f32, weights in half precision.
   'bf16-mixed': { precision: 'bf16', aType: 'f32', bType: 'bf16', few: true },
   // Half results.
   'bf16-half': { precision: 'bf16', aType: 'bf16', bType: 'bf16', cType: 'bf16', few: true, extra: true },
-  // Kernels in PTX beside the plan that SPIR-V has for a product; results in half precision but for weight gradients.
+  // Kernels in PTX beside the SPIR-V plan of a product. Results are in half precision, except weight gradients.
   ptx: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, extra: true },
-  // Products of the same kernels with B as it is and permuted, alone and with SwiGLU, timed in turn.
+  // The same kernels with B as it is and with B permuted, alone and with SwiGLU, timed in turn.
   permuted: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, turns: true, extra: true },
   glu: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, turns: true, glu: true, extra: true },
   bf16x3: { precision: 'bf16x3', few: true },

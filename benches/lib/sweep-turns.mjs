@@ -1,5 +1,5 @@
-// The part of benches/kernels-matmul.mjs that times plans of a product in turn: clocks change over seconds, by more than these plans
-// differ. What is compared is B as it is and B permuted, of products alone or with SwiGLU.
+// The sweep of benches/kernels-matmul.mjs that times the plans of a product in turn, since clocks change over seconds by more than these plans
+// differ. It compares B as it is with B permuted, for products alone and with SwiGLU.
 
 import { gemmFault } from '../../kernels/hopper/form.mjs';
 import { GEMM_TILINGS } from '../../kernels/hopper/tilings.mjs';
@@ -25,7 +25,7 @@ function plansOf({ form }, glu) {
 }
 
 /**
- * Checks the plans of each product, then times them in turn: medians, in one entry of the journal, `timed`.
+ * Checks the plans of each product, times them in turn, and writes their medians to one entry of the journal, `timed`.
  * @param {any} vk @param {any} kernels @param {string} group @param {any} how its types
  * @param {import('../../bin/lib/journal.mjs').Journal} journal
  * @param {{ shapes?: string, small?: boolean }} options

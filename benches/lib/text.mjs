@@ -1,4 +1,4 @@
-/** A text to train on where none is at hand: made-up words by Zipf's law, in sentences; the same for a seed. */
+/** Generates a text to train on: sentences of made-up words by Zipf's law, which depend only on the seed. */
 
 import { Random } from '../gpt/random.mjs';
 

@@ -1,4 +1,4 @@
-/** Host time by native call: a wrapper around an addon's functions. */
+/** Measures host time by native call, by a wrapper around an addon's functions. */
 
 /**
  * @typedef {object} CallTime
@@ -30,7 +30,7 @@ const DISPATCHES = {
 };
 
 /**
- * Wraps every function of an addon; two readings of the clock a call are all it adds.
+ * Wraps every function of an addon. A call then costs two extra readings of the clock.
  * @template {object} T
  * @param {T} addon
  * @returns {{addon: T, times: () => CallTimes}} the wrapped addon, and the times so far

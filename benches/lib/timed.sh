@@ -1,4 +1,4 @@
-# For scripts that measure within `limit` seconds and leave what they find in the folder `out`.
+# Functions for scripts that measure within `limit` seconds and store results in the folder `out`.
 
 # timed NAME SECONDS COMMAND…: its output into NAME.txt, and the end of that where it fails; left out where less than a quarter of its seconds
 # is left.

@@ -1,5 +1,5 @@
 /**
- * Recorded runs: JSON lines, gzip or plain, one native call a line, in call order.
+ * Reads recorded runs: JSON lines, gzip or plain, one native call on each line, in call order.
  *
  * P createPipeline {id, bindings, push, local, writes | null}, B createBuffer {id, n, hv}, D destroyBuffer {id},
  * U uploadBuffer {id, n}, F fillBuffer {id, n, v}, X batchExecuteAll {c dispatches, v timeline, d packed list in

@@ -1,4 +1,4 @@
-// A small assembler for PTX: registers by type, parameters as one packed block, branches that whole warps take.
+// A small assembler for PTX: typed registers, parameters in one packed block, and branches that whole warps take.
 //
 // A program is written as JavaScript that emits instructions: `p.b32('add.u32', x, 1)` defines a fresh register by an
 // instruction and returns its name; `p.do('st.global.b32', `[${address}]`, x)` emits one that defines none.
@@ -11,7 +11,7 @@
 const sizeOf = (type) => (type === 'u64' ? 8 : 4);
 
 /**
- * Byte offsets of parameters that lie packed in order, each aligned to its size.
+ * The byte offsets of parameters, which are packed in order, each aligned to its size.
  * @param {readonly Parameter[]} parameters
  */
 export function parameterLayout(parameters) {
@@ -27,8 +27,8 @@ export function parameterLayout(parameters) {
 }
 
 /**
- * The packed block that a launch passes.
- * @param {readonly Parameter[]} parameters @param {Record<string, number | bigint>} values all of them
+ * Packs the parameters of a launch.
+ * @param {readonly Parameter[]} parameters @param {Record<string, number | bigint>} values one for each parameter
  */
 export function packParameters(parameters, values) {
   const { offsets, size } = parameterLayout(parameters);
@@ -43,7 +43,7 @@ export function packParameters(parameters, values) {
   return new Uint8Array(block.buffer);
 }
 
-/** A literal f32 in PTX's exact form. @param {number} x */
+/** An f32 literal in PTX's exact (hexadecimal) form. @param {number} x */
 export function f32(x) {
   const view = new DataView(new ArrayBuffer(4));
   view.setFloat32(0, x);
@@ -68,11 +68,11 @@ export class Program {
 
   /**
    * @param {object} options
-   * @param {string} options.name of the entry
-   * @param {number} options.threads of a block
+   * @param {string} options.name name of the entry
+   * @param {number} options.threads threads of a block
    * @param {readonly Parameter[]} options.parameters
    * @param {number} options.shared bytes of shared memory, at the symbol `shared`
-   * @param {number} [options.blocks] that a multiprocessor shall hold at a time, which bounds the registers of a thread
+   * @param {number} [options.blocks] blocks that a multiprocessor holds at a time, which limits the registers of a thread; 1 when left out
    */
   constructor({ name, threads, parameters, shared, blocks = 1 }) {
     this.name = name;
@@ -93,12 +93,12 @@ export class Program {
     this.#lines.push(`  // ${text}`);
   }
 
-  /** A fresh register. @param {RegisterType} type */
+  /** Declares a register. @param {RegisterType} type */
   register(type) {
     return `${PREFIX[type]}${this.#counts[type]++}`;
   }
 
-  /** Fresh registers. @param {RegisterType} type @param {number} count */
+  /** Declares registers. @param {RegisterType} type @param {number} count */
   registers(type, count) {
     return Array.from({ length: count }, () => this.register(type));
   }
@@ -133,14 +133,14 @@ export class Program {
     return this.load(this.register(type === 'u64' ? 'b64' : type === 'f32' ? 'f32' : 'b32'), name);
   }
 
-  /** Loads a parameter into a register, which it returns. @param {string} register @param {string} name */
+  /** Loads a parameter into a register and returns that. @param {string} register @param {string} name */
   load(register, name) {
     const { type } = /** @type {Parameter} */ (this.parameters.find((p) => p.name === name));
     this.do(`ld.param.${type}`, register, `[block+${this.#layout.offsets[name]}]`);
     return register;
   }
 
-  /** Emits `body` with every instruction guarded by a predicate, lane by lane. @param {string} predicate @param {() => void} body */
+  /** Emits `body` with each instruction guarded by a predicate, lane by lane. @param {string} predicate @param {() => void} body */
   guarded(predicate, body) {
     if (this.#guard) throw new Error('guards do not nest');
     this.#guard = `@${predicate} `;
@@ -155,12 +155,12 @@ export class Program {
   place(label) {
     this.#lines.push(`${label}:`);
   }
-  /** A branch that all lanes of a warp take or none does. @param {string} label @param {string} [predicate] `!%p` negates */
+  /** A branch that either all lanes of a warp take or none. @param {string} label @param {string} [predicate] `!%p` negates */
   branch(label, predicate) {
     this.#lines.push(`  ${predicate ? `@${predicate} ` : ''}bra.uni ${label};`);
   }
 
-  /** Runs `body` where the predicate holds, which must be the same in a whole warp. @param {string} predicate @param {() => void} body */
+  /** Branches around `body` unless the predicate holds, which must be the same in a whole warp. @param {string} predicate @param {() => void} body */
   when(predicate, body) {
     const end = this.label();
     this.branch(end, predicate.startsWith('!') ? predicate.slice(1) : `!${predicate}`);
@@ -168,7 +168,7 @@ export class Program {
     this.place(end);
   }
 
-  /** Repeats `body` until it branches to the label that it gets. @param {(exit: string) => void} body */
+  /** Repeats `body` until that branches to the label it is given. @param {(exit: string) => void} body */
   loop(body) {
     const [start, exit] = [this.label(), this.label()];
     this.place(start);

@@ -33,8 +33,8 @@ export function writeBackward(w) {
 }
 
 /**
- * Scores and dP of a tile, each from a left operand and a tile's place; dP's product is still open afterwards. Where registers are few,
- * the second left operand is moved once the first one is free.
+ * Multiplies for the scores and dP of a tile, each from a left operand and a tile in shared memory. The product for dP is still open on return.
+ * Where registers are scarce, the second left operand is moved only when the first one is free.
  * @param {AttentionWriter} w @param {string} tile @param {{ scores: string[], dP: string[], adds: boolean }} sums
  * @param {[string[][], string]} ofScores @param {[string[][], string]} ofGradients
  */
@@ -53,13 +53,13 @@ function scoresAndGradients(w, tile, { scores, dP, adds }, ofScores, ofGradients
   w.settle(1);
 }
 
-/** Registers that both walks use. @param {AttentionWriter} w */
+/** The registers that both walks use. @param {AttentionWriter} w */
 const tileSums = ({ p, tiling }) => ({
   scores: p.registers('f32', tiling.columns / 2),
   dP: p.registers('f32', tiling.columns / 2),
 });
 
-/** dQ of a block's queries. @param {AttentionWriter} w @param {string} blockRow */
+/** Sums dQ of a block's queries. @param {AttentionWriter} w @param {string} blockRow */
 function overKeys(w, blockRow) {
   const { p, tiling, sizes, form } = w;
   const { columns } = tiling;
@@ -81,7 +81,7 @@ function overKeys(w, blockRow) {
   const dO = w.fragments(w.headOf('dO', 'offDo', 'batchO'), w.rowBytes('rowO'), row);
   const [lse, delta] = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
   const last = p.b32('sub.u32', w.tokens, 1);
-  /** Of this thread's two rows: -L log2(e), and delta. */
+  /** -L log2(e) and delta of this thread's two rows. */
   const stats = [0, 8].map((lower) => {
     const line = p.b32('min.u32', p.b32('add.u32', row, lower), last);
     const [l, d] = [lse, delta].map((from) => p.f32('ld.global.nc.f32', at(p.b64('mad.wide.u32', line, 4, from))));
@@ -108,7 +108,7 @@ function overKeys(w, blockRow) {
   w.store(dQ, [w.scale, w.scale], w.headOf('dQ', 'offDq', 'batchD'), w.rowBytes('rowD'), row);
 }
 
-/** dK and dV of a block's keys. @param {AttentionWriter} w @param {string} blockRow */
+/** Sums dK and dV of a block's keys. @param {AttentionWriter} w @param {string} blockRow */
 function overQueries(w, blockRow) {
   const { p, tiling, form } = w;
   const { columns } = tiling;
@@ -127,14 +127,17 @@ function overQueries(w, blockRow) {
   const stats = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
   /** -1 / |scale|. */
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
-  /** From this tile on all scores count by causality, and up to that one all queries are there. */
+  /** Causality masks no score from tile `whole` on, and all queries exist before tile `complete`. */
   const whole = form.causal ? p.b32('div.u32', p.b32('add.u32', groupRow, 64), columns) : tiles.from;
   const complete = p.b32('div.u32', w.tokens, columns);
   const [dK, dV] = [zeros(w), zeros(w)];
   const { scores, dP } = tileSums(w);
   const keepTile = form.pass === 'keys' ? keep(w, groupRow) : undefined;
 
-  /** Sums begin with what the columns' queries have. @param {string} column this lane's first @param {boolean} checked whether it may not be there */
+  /**
+   * Starts the sums from the values of the columns' queries.
+   * @param {string} column this lane's first @param {boolean} checked whether queries may be missing
+   */
   const beginAt = (column, checked) => {
     const from = stats.map((tensor) => p.b64('mad.wide.u32', column, 4, tensor));
     for (let eight = 0; eight < columns / 8; eight++) {
@@ -146,7 +149,7 @@ function overQueries(w, blockRow) {
           else pair.forEach((x, e) => p.do('ld.global.nc.f32', x, places[e]));
         } else
           pair.forEach((x, e) => {
-            // Queries that are not there have probability 0, and so no dS.
+            // Missing queries get probability 0, and so no dS.
             p.do('mov.f32', x, f32(s === 0 ? Infinity : 0));
             const within = p.pred('setp.lt.u32', p.b32('add.u32', column, 8 * eight + e), w.tokens);
             p.guarded(within, () => p.do('ld.global.nc.f32', x, places[e]));
@@ -187,7 +190,7 @@ function overQueries(w, blockRow) {
     w.beginProducts();
     w.product(dK, dS, 'mn', queries, true);
     w.commitProducts();
-    // The next tile's come while products are open.
+    // The next tile's values are loaded while products are open.
     const next = p.b32('add.u32', tile, 1);
     p.when(p.pred('setp.lt.u32', next, tiles.to), () => begin(next));
     w.settle(0);

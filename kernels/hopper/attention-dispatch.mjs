@@ -1,6 +1,5 @@
-// Attention by the kernels of kernels/hopper/, on devices that take PTX: decides which calls they can compute, and makes dispatches.
-// The first call that needs a kernel writes it and tests it (see `verifyAttention`). If a test fails, the SPIR-V kernels compute attention,
-// and a warning says so.
+// Attention in PTX: decides which calls the kernels of kernels/hopper/ can compute, and makes dispatches. The first call that needs a kernel
+// writes it and tests it (see `verifyAttention`). If a test fails, the SPIR-V kernels compute attention, and a warning says so.
 
 import { ceilDiv } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
@@ -15,18 +14,18 @@ import { verifyAttention } from './verify-attention.mjs';
 /** @typedef {import('./attention.mjs').AttentionForm} AttentionForm */
 /** @typedef {import('./attention.mjs').AttentionTiling} AttentionTiling */
 /** @typedef {import('../attention-types.mjs').AttentionProblem} AttentionProblem */
-/** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor */
+/** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor: its binding and first element */
 /** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} Kernel */
 /** @typedef {Kernel[]} PtxPlan kernels, in order */
 
-/** The push constants, by name. */
+/** The names of the push constants, in order. */
 const WORDS = attentionParameters('backward').flatMap(({ name, type }) => (type === 'u64' ? [] : [name]));
-/** Of the backward pass: offsets of tensors of rows with what lies between their batches, and offsets of tensors of one value a row. */
+/** Offsets in the backward pass: of tensors of rows, with the constant for the distance of their batches, then of tensors with one value a row. */
 const ROWS = { offQ: 'batchQkv', offK: 'batchQkv', offV: 'batchQkv', offDo: 'batchO', offDq: 'batchD', offDk: 'batchD', offDv: 'batchD' };
 const VALUES = ['offLse', 'offDelta'];
 
 /**
- * Push constants of a call that begins at another head of another batch.
+ * The push constants of a call, moved to a part of it that begins at another batch and head.
  * @param {Uint8Array} push @param {{ batch: number, head: number }} first
  * @param {{ heads: number, tokens: number, headSize: number }} sizes of the whole call
  */
@@ -38,11 +37,11 @@ function pushFrom(push, { batch, head }, { heads, tokens, headSize }) {
   return new Uint8Array(words.buffer);
 }
 
-/** Least |scale|, by whose inverse the backward pass multiplies. */
+/** Least |scale|, since the backward pass multiplies by its inverse. */
 const MIN_SCALE = 1e-30;
 
 /**
- * A plan's tiling, itself or by its name in kernels/hopper/tilings.mjs.
+ * A plan's tiling, which may be given by its name in kernels/hopper/tilings.mjs.
  * @param {string} kernel @param {unknown} tiling @returns {AttentionTiling}
  */
 function tilingOf(kernel, tiling) {
@@ -57,7 +56,8 @@ function tilingOf(kernel, tiling) {
 
 /**
  * @param {KernelContext} context
- * @param {{ verify?: typeof verifyAttention, mostKept?: number }} [options] what tests a kernel before its first use; bytes of dS at a time
+ * @param {{ verify?: typeof verifyAttention, mostKept?: number }} [options] `verify`: tests a kernel before its first use; `mostKept`: most
+ *   bytes of dS at a time
  */
 export function ptxAttention(context, { verify = verifyAttention, mostKept } = {}) {
   const selfTestOf = kernelSelfTests(context, 'compute attention');
@@ -65,8 +65,8 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   /**
    * Why these kernels cannot take a call, or undefined.
    * @param {AttentionProblem} problem from `problemOf` of kernels/attention.mjs
-   * @param {{ tensors: Placed[], gradType?: string, stats?: Placed[] }} more all tensors of rows; of a backward pass the gradients'
-   *   type, and the tensors of one value a row
+   * @param {{ tensors: Placed[], gradType?: string, stats?: Placed[] }} more `tensors`: all tensors of rows; in the backward pass
+   *   also the gradients' type, and `stats`: the tensors with one value a row
    */
   function fault({ precision, type, outType, softCap, scale, tokens, heads, batch }, { tensors, gradType = precision }) {
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
@@ -83,7 +83,7 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   const keyOf = ({ tiling, form: { pass, type, headSize, causal, even } }) =>
     `attention_ptx_${pass}_${type}/${headSize}/${causal ? 'causal' : 'full'}/${even ? 'even/' : ''}${JSON.stringify(tiling)}`;
 
-  /** The pipeline of a kernel, written and made at first use. @param {Kernel} kernel */
+  /** The pipeline of a kernel, written and created at first use. @param {Kernel} kernel */
   function pipelineOf(kernel) {
     const key = keyOf(kernel);
     const made = context.pipelines.get(key);
@@ -106,10 +106,10 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   }
 
   /**
-   * A call as dispatches.
+   * Makes the dispatches of a call.
    * @param {PtxPlan} plan
    * @param {{ batch: number, heads: number, tokens: number }} problem
-   * @param {Partial<Record<string, import('../base.mjs').Binding>>} tensors by their names in `TENSORS`, but dS
+   * @param {Partial<Record<string, import('../base.mjs').Binding>>} tensors by their names in `TENSORS`, without dS
    * @param {Uint8Array} push
    * @returns {Dispatch[]}
    */
@@ -123,7 +123,11 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
     );
   }
 
-  /** @param {PtxPlan} plan @param {{ batch: number, heads: number, tokens: number }} problem @param {Parameters<typeof record>[2]} tensors @param {Uint8Array} push */
+  /**
+   * Makes the dispatches of a part of a call.
+   * @param {PtxPlan} plan @param {{ batch: number, heads: number, tokens: number }} problem @param {Parameters<typeof record>[2]} tensors
+   * @param {Uint8Array} push
+   */
   function ofPart(plan, { batch, heads, tokens }, tensors, push) {
     return plan.map((kernel) => {
       const { tiling, form } = kernel;
@@ -141,8 +145,7 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   }
 
   /**
-   * Why kernels are not used, or '' where they passed their test. Tests them at the first call, which cannot be done while a
-   * graph is recorded.
+   * Why kernels are not used, or '' if they passed their test. The first call tests them, which is not possible while a graph is recorded.
    * @param {PtxPlan} plan
    */
   function selfTest(plan) {
@@ -151,9 +154,9 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   }
 
   /**
-   * The kernels for a call: the one that its plan asks for, which throws where it cannot take the call; without a plan the
-   * one that was measured, or undefined where the SPIR-V kernels take it.
-   * @param {string} kernel that was called
+   * Chooses the kernels for a call: those that its plan asks for, else the measured ones, else undefined, which leaves the call to the SPIR-V
+   * kernels. Throws if the plan's kernels cannot take the call.
+   * @param {string} kernel name of the called function
    * @param {AttentionProblem} problem @param {AttentionForm['pass']} pass @param {Parameters<typeof fault>[1]} more
    * @returns {PtxPlan | undefined}
    */

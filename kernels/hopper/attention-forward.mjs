@@ -17,13 +17,13 @@ export function writeForward(w) {
   const copyK = w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv);
   const copyV = w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv);
 
-  /** Tiles of the block, and of this warpgroup: those that its last row sees. */
+  /** Numbers of tiles that the last row of the block sees, and that of this warpgroup. */
   const tiles = tilesOfKeys(w, p.b32('add.u32', blockRow, sizes.rows));
   const own = tilesOfKeys(w, p.b32('add.u32', groupRow, 64));
-  /** From this tile on some scores do not count: by causality, or past the last token. */
+  /** From this tile on some scores are masked: by causality, or past the last token. */
   const whole = p.b32('div.u32', form.causal ? p.b32('min.u32', groupRow, w.tokens) : w.tokens, columns);
 
-  // Tiles of keys and of values take turns: number 2j is keys j, 2j + 1 values j. Each is copied `stages - 1` ahead.
+  // Tiles of keys and values alternate: number 2j holds keys j, 2j + 1 values j. Each is copied `stages - 1` ahead.
   const shared = p.b32('mov.u32', 'shared');
   const copyPlace = p.b32('mov.u32', shared);
   const usePlace = p.b32('mov.u32', w.sharedUnits);
@@ -38,7 +38,7 @@ export function writeForward(w) {
     w.commitCopies();
     advance(copyPlace, sizes.tileBytes, end, shared);
   };
-  /** Waits for the next tile and lets one more be copied to where the last one was. @param {boolean} keys @param {string} tile */
+  /** Waits for the next tile, and copies one more to where the last one was. @param {boolean} keys @param {string} tile */
   const arrive = (keys, tile) => {
     w.arrive(stages - 2);
     const ahead = stages - 1 + (keys ? 0 : 1);
@@ -52,8 +52,8 @@ export function writeForward(w) {
   const probabilities = Array.from({ length: columns / 16 }, () => p.registers('b32', 4));
   for (const sum of sums) p.do('mov.f32', sum, f32(0));
   /**
-   * Of this thread's two rows: the largest score, and this lane's part of the sum of exponentials. The former begins finite,
-   * for of two infinities a difference is NaN.
+   * The largest score of this thread's two rows, and this lane's part of the sum of exponentials. The first starts finite, since the
+   * difference of two infinities is NaN.
    */
   const largest = [0, 1].map(() => p.f32('mov.f32', f32(-1e30)));
   const total = [0, 1].map(() => p.f32('mov.f32', f32(0)));
@@ -68,7 +68,7 @@ export function writeForward(w) {
       const powers = line.map((score) => p.f32('ex2.approx.ftz.f32', p.f32('fma.rn.f32', score, w.factor, shift)));
       p.do('fma.rn.f32', total[lower], total[lower], shrink, w.reduce('add', powers));
       for (let i = 0; i < powers.length; i += 2) {
-        // Eights of columns in turn are the left and the right half of 16 of the depth.
+        // Groups of eight columns are alternately the left and the right half of 16 of the depth.
         const eight = i >> 1;
         p.do(`cvt.rn.${form.type}x2.f32`, probabilities[eight >> 1][2 * (eight & 1) + lower], powers[i + 1], powers[i]);
       }
@@ -104,7 +104,7 @@ export function writeForward(w) {
   });
   p.do('cp.async.wait_group', 0);
 
-  // 0 where all scores are -∞: such a row has the result 0, and so low a log-sum-exp that the backward pass finds no probability.
+  // 0 if all scores are -∞. Such a row gets the result 0, and a log-sum-exp so low that its probabilities in the backward pass are 0.
   const totals = total.map((part) => {
     const sum = w.reduceQuad('add', part);
     return p.f32('selp.f32', f32(1), sum, p.pred('setp.eq.f32', sum, f32(0)));

@@ -12,14 +12,14 @@ import { firstQuery, tilesOfKeys, zeros } from './attention-walk.mjs';
 
 /** Rows, and columns, of a block. */
 const BLOCK = 64;
-/** Bytes of dS that may be kept at a time: of as many heads as have room. */
+/** Most bytes of dS that are stored at a time, for as many heads as fit. */
 const MOST_KEPT = 2 ** 30;
-/** Bytes of a block, and of 16 queries and 16 keys. */
+/** Bytes of a block, and of a unit of 16 queries by 16 keys. */
 const BLOCK_BYTES = 2 * BLOCK * BLOCK;
 const PIECE_BYTES = 2 * 16 * 16;
 
 /**
- * Bytes of dS in memory.
+ * The bytes of dS in memory, for all heads.
  * @param {{ batch: number, heads: number, tokens: number }} sizes @param {boolean} causal
  */
 export function keptBytes({ batch, heads, tokens }, causal) {
@@ -28,10 +28,10 @@ export function keptBytes({ batch, heads, tokens }, causal) {
 }
 
 /**
- * How the heads are parted so that dS of each part is small enough: whole batches, or heads of one, as even as they divide.
+ * Divides the heads into parts such that dS of each part is small enough. Parts are whole batches, or heads of one batch, as equal as possible.
  * @param {{ batch: number, heads: number, tokens: number }} sizes @param {boolean} causal @param {number} [most] bytes
- * @returns {{ batch: number, heads: number, first: { batch: number, head: number } }[]} sizes of the parts, and where they begin; none
- *   where one head is too large, and dS is to be computed a second time
+ * @returns {{ batch: number, heads: number, first: { batch: number, head: number } }[]} sizes of the parts, and where they begin; empty
+ *   if one head is too large, in which case dS is computed twice
  */
 export function keptParts({ batch, heads, tokens }, causal, most = MOST_KEPT) {
   const fit = Math.floor(most / keptBytes({ batch: 1, heads: 1, tokens }, causal));
@@ -46,9 +46,9 @@ export function keptParts({ batch, heads, tokens }, causal, most = MOST_KEPT) {
 }
 
 /**
- * Address of this lane's part of the first piece of a block of this block's head: of the first queries and keys.
+ * Returns a function of a block's position, in blocks of queries and of keys: the address of this lane's part of the block's first unit.
  * @param {AttentionWriter} w
- * @returns {(queries: string, keys: string) => string} of the numbers of the block's queries and of its keys
+ * @returns {(queries: string, keys: string) => string}
  */
 function places(w) {
   const { p, form } = w;
@@ -68,9 +68,9 @@ function places(w) {
 const warpOf = ({ p, tid }) => p.b32('and.b32', p.b32('shr.u32', tid, 5), 3);
 
 /**
- * Stores dS^T of a tile's queries and of the 64 keys that a warpgroup owns.
+ * Returns a function that stores dS^T of a tile's queries and of the 64 keys that a warpgroup owns.
  * @param {AttentionWriter} w @param {string} groupRow the first key
- * @returns {(tile: string, fragments: string[][]) => void} of a tile's number and dS^T as left operands
+ * @returns {(tile: string, fragments: string[][]) => void} takes a tile's number, and dS^T as left operands
  */
 export function keep(w, groupRow) {
   const { p, tiling } = w;
@@ -79,21 +79,21 @@ export function keep(w, groupRow) {
   const ofWarp = p.b32('mul.lo.u32', warpOf(w), PIECE_BYTES);
   /** The last warpgroups of the last block may own no keys. */
   const there = p.pred('setp.lt.u32', groupRow, w.tokens);
-  /** Bytes between 16 queries and the next ones of a block. */
+  /** Bytes from 16 queries of a block to the next 16. */
   const line = (BLOCK / 16) * PIECE_BYTES;
   return (tile, fragments) => {
     const place = placeOf(tiling.columns === BLOCK ? tile : p.b32('shr.u32', tile, 1), keys);
     const offset = tiling.columns === BLOCK ? ofWarp : p.b32('mad.lo.u32', p.b32('and.b32', tile, 1), (line * tiling.columns) / 16, ofWarp);
     const to = p.b64('mad.wide.u32', offset, 1, place);
     fragments.forEach((words, slab) => {
-      // A word has pairs of queries of one key, the stored one pairs of keys of one query.
+      // A word here holds two queries of one key; a stored word holds two keys of one query.
       const turned = [0, 2, 1, 3].map((i) => p.b32('movmatrix.sync.aligned.m8n8.trans.b16', words[i]));
       p.guarded(there, () => p.do('st.global.v4.b32', at(to, slab * line), vector(turned)));
     });
   };
 }
 
-/** dQ of a block's queries. @param {AttentionWriter} w */
+/** Writes the kernel that computes dQ of a block's queries. @param {AttentionWriter} w */
 export function writeQueries(w) {
   const { p, tiling, sizes } = w;
   const { columns, stages } = tiling;
@@ -118,9 +118,9 @@ export function writeQueries(w) {
   for (let i = 0; i < stages - 1; i++) copy(p.b32('mov.u32', i));
 
   const first = p.b64('mad.wide.u32', warpOf(w), (BLOCK / 16) * PIECE_BYTES, places(w)(p.b32('shr.u32', groupRow, 6), p.b32('mov.u32', 0)));
-  /** dS of this tile, and of the next one. */
+  /** Registers for dS of this tile, and of the next one. */
   const [operand, next] = [0, 1].map(() => Array.from({ length: columns / 16 }, () => p.registers('b32', 4)));
-  /** Asks for dS of a tile, if it is this warpgroup's. @param {string[][]} to @param {string} number */
+  /** Requests dS of a tile, if this warpgroup walks over it. @param {string[][]} to @param {string} number */
   const request = (to, number) => {
     const offset =
       columns === BLOCK
@@ -131,7 +131,7 @@ export function writeQueries(w) {
             (columns / 16) * PIECE_BYTES,
             p.b64('mad.wide.u32', p.b32('shr.u32', number, 1), BLOCK_BYTES, first),
           );
-    // By ordinary loads: others the assembler puts off until they are used.
+    // Ordinary loads, since the assembler delays `.nc` loads until they are used.
     const there = p.pred('setp.lt.u32', number, own);
     to.forEach((words, slab) => p.guarded(there, () => p.do('ld.global.v4.b32', vector(words), at(offset, slab * PIECE_BYTES))));
   };

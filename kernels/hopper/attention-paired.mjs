@@ -13,7 +13,7 @@ import { ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 /** @typedef {ReturnType<AttentionWriter['copier']>} Copier */
 
-/** The hardware's barrier at which P is handed over. */
+/** The named barrier at which P is handed over. */
 const HANDED_OVER = 1;
 
 /** @param {AttentionWriter} w */
@@ -31,14 +31,17 @@ export function writePaired(w) {
 }
 
 /**
- * dQ of a block's queries, or dK and dV of its keys.
- * @param {AttentionWriter} w @param {string} blockRow the first @param {boolean} ofQueries
+ * Sums dQ of a block's queries, or dK and dV of its keys.
+ * @param {AttentionWriter} w @param {string} blockRow the first row @param {boolean} ofQueries
  */
 function paired(w, blockRow, ofQueries) {
   const { p, tiling, sizes, form } = w;
   const { columns } = tiling;
   const second = p.pred('setp.eq.u32', w.group, 1);
-  /** What this warpgroup takes. @param {'b32' | 'b64' | 'f32'} type @param {import('./assembler.mjs').Operand} first @param {import('./assembler.mjs').Operand} other */
+  /**
+   * Selects the value for this warpgroup: `first` in the first one, `other` in the second.
+   * @param {'b32' | 'b64' | 'f32'} type @param {import('./assembler.mjs').Operand} first @param {import('./assembler.mjs').Operand} other
+   */
   const own = (type, first, other) => p[type](`selp.${type}`, other, first, second);
   const row = p.b32('add.u32', blockRow, w.ownRow);
   const [rowQkv, rowO] = [w.rowBytes('rowQkv'), w.rowBytes('rowO')];
@@ -72,22 +75,22 @@ function paired(w, blockRow, ofQueries) {
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
   const unit = own('f32', perScale, f32(-1));
   const last = p.b32('sub.u32', w.tokens, 1);
-  /** What S and dP begin with: of this thread's two rows, or of its columns of the tile. */
+  /** The values from which the sums of S and dP start: for this thread's two rows, or for its columns of the tile. */
   const begins = p.registers('f32', ofQueries ? 2 : columns / 4);
-  /** Of a tile's columns, whose values are asked of memory a tile ahead. @param {string} tile */
+  /** Requests the values of a tile's columns, one tile ahead. @param {string} tile */
   const request = (tile) => {
     const first = p.b32('mad.lo.u32', w.quad, 2, p.b32('mul.lo.u32', tile, columns));
     const place = p.b64('mad.wide.u32', first, 4, stats);
     const [checked, requested] = [p.label(), p.label()];
     p.branch(checked, p.pred('setp.ge.u32', tile, p.b32('div.u32', w.tokens, columns)));
-    // By ordinary loads: others the assembler puts off until they are used.
+    // Ordinary loads, since the assembler delays `.nc` loads until they are used.
     for (let i = 0; i < begins.length; i += 2) {
       if (form.even) p.do('ld.global.v2.f32', vector(begins.slice(i, i + 2)), at(place, 16 * i));
       else for (const e of [0, 1]) p.do('ld.global.f32', begins[i + e], at(place, 16 * i + 4 * e));
     }
     p.branch(requested);
     p.place(checked);
-    // Queries that are not there have probability 0, and so no dS.
+    // Missing queries get probability 0, and so no dS.
     const absent = own('f32', f32(Infinity), f32(0));
     for (const [i, begin] of begins.entries()) {
       const column = 4 * (i & ~1) + (i & 1);
@@ -104,12 +107,12 @@ function paired(w, blockRow, ofQueries) {
     }
   } else p.when(p.pred('setp.lt.u32', from, to), () => request(from));
 
-  /** From this tile on (queries), or up to it (keys), scores may not count. */
+  /** From this tile on (in blocks of queries), or up to it (in blocks of keys), some scores are masked. */
   const whole = ofQueries
     ? p.b32('div.u32', form.causal ? p.b32('min.u32', blockRow, w.tokens) : w.tokens, columns)
     : p.b32('div.u32', end, columns);
   const exchange = p.b32('mad.lo.u32', p.b32('and.b32', w.tid, 127), 16, p.b32('add.u32', p.b32('mov.u32', 'shared'), sizes.exchange));
-  /** S, then P; or dP, then dS. */
+  /** S and then P in the first warpgroup; dP and then dS in the second. */
   const values = p.registers('f32', columns / 2);
   const fours = Array.from({ length: columns / 8 }, (_, i) => ({ four: values.slice(4 * i, 4 * i + 4), place: at(exchange, 2048 * i) }));
   const sums = zeros(w);

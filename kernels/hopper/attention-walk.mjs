@@ -1,12 +1,12 @@
-// What the attention kernels share: the rows that a block owns, how far it walks, and the backward pass's walk over pairs of tiles.
+// What the attention kernels share: which rows a block owns, how far it walks, and the backward pass's walk over pairs of tiles.
 
 import { f32 } from './assembler.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
 /**
- * The first of a block's queries, of which the last ones have the longest walks.
- * @param {AttentionWriter} w @param {string} number of the block among those of queries
+ * The first query of a block. If the pass is causal, the last queries come first, since they have the longest walks.
+ * @param {AttentionWriter} w @param {string} number number of the block among those of queries
  */
 export function firstQuery(w, number) {
   const { p, sizes } = w;
@@ -14,14 +14,14 @@ export function firstQuery(w, number) {
   return p.b32('mul.lo.u32', block, sizes.rows);
 }
 
-/** How many tiles of keys are seen by queries up to the one before `end`. @param {AttentionWriter} w @param {string} end */
+/** The number of tiles of keys that the queries before `end` see. @param {AttentionWriter} w @param {string} end */
 export function tilesOfKeys({ p, tiling: { columns }, form, tiles }, end) {
   return form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), tiles) : tiles;
 }
 
 /**
- * What this block computes, 1 for dQ of queries and 0 for dK and dV of keys, and the first of these that it owns. The longest walks come
- * first: the last queries' and the first keys'.
+ * What this block computes (1: dQ of queries, 0: dK and dV of keys), and the first row that it owns. The longest walks come first: those of the
+ * last queries and of the first keys.
  * @param {AttentionWriter} w
  */
 export function ownedBlock(w) {
@@ -35,12 +35,12 @@ export function ownedBlock(w) {
 }
 
 /**
- * A walk over pairs of tiles, whose first copies begin here.
+ * Starts a walk over pairs of tiles by requesting the first copies, and returns a function that writes its loop.
  * @param {AttentionWriter} w
  * @param {[ReturnType<AttentionWriter['copier']>, ReturnType<AttentionWriter['copier']>]} copiers
- * @param {{ from: string, to: string, ownFrom: string, ownTo: string }} tiles of the block, and of this warpgroup
- * @returns {(body: (tile: string, first: string, second: string) => void) => void} goes over them: with what a warpgroup does with a
- *   pair, which is in these places
+ * @param {{ from: string, to: string, ownFrom: string, ownTo: string }} tiles of the block, and those of this warpgroup
+ * @returns {(body: (tile: string, first: string, second: string) => void) => void} takes `body`, which writes what a warpgroup does with a pair:
+ *   the tile's number, and where both tiles lie in shared memory
  */
 export function walk(w, copiers, { from, to, ownFrom, ownTo }) {
   const { p, tiling, sizes } = w;
@@ -60,7 +60,7 @@ export function walk(w, copiers, { from, to, ownFrom, ownTo }) {
       copiers[0](next, place, enabled);
       copiers[1](next, p.b32('add.u32', place, sizes.tileBytes), enabled);
     };
-    // Of paired warpgroups by the second, whose product is needed later.
+    // Of paired warpgroups the second copies, since its product is needed later.
     if (tiling.paired) p.when(p.pred('setp.eq.u32', w.group, 1), both);
     else both();
     w.commitCopies();
@@ -85,7 +85,7 @@ export function walk(w, copiers, { from, to, ownFrom, ownTo }) {
   };
 }
 
-/** Sums that begin at 0. @param {AttentionWriter} w */
+/** Registers for sums, set to 0. @param {AttentionWriter} w */
 export function zeros({ p, form }) {
   const sums = p.registers('f32', form.headSize / 2);
   for (const sum of sums) p.do('mov.f32', sum, f32(0));

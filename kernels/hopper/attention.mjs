@@ -21,26 +21,27 @@ import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs'
 /** @typedef {import('./assembler.mjs').Operand} Operand */
 
 /**
- * How a kernel is laid out.
+ * The tiling of a kernel.
  * @typedef {object} AttentionTiling
- * @property {number} warpgroups of a block; each owns 64 rows, unless they are paired
+ * @property {number} warpgroups warpgroups of a block; each owns 64 rows, unless they are paired
  * @property {32 | 64} columns rows of a tile that a block walks over
- * @property {number} stages tiles in shared memory: forward, of keys and of values, which take turns; backward, pairs of tiles
- * @property {number} blocks of a multiprocessor at a time, which bounds the registers of a thread
- * @property {'head' | 'length'} order of the blocks: those of a head follow each other, or those with equally long walks
+ * @property {number} stages tiles in shared memory: forward, alternately of keys and of values; backward, pairs of tiles
+ * @property {number} blocks blocks of a multiprocessor at a time, which limits the registers of a thread
+ * @property {'head' | 'length'} order order of the blocks: `head` puts those of a head together, `length` those with equally long walks
  * @property {boolean} [paired] backward: two warpgroups own the same 64 rows (see attention-paired.mjs)
- * @property {AttentionTiling} [queries] backward: of a second kernel, for dQ, to which the first one leaves dS in memory, of some heads at a time
+ * @property {AttentionTiling} [queries] backward: tiling of a second kernel, for dQ. The first one stores dS in memory for it, some heads at a time
  */
 
 /**
- * What is computed.
+ * What a kernel computes.
  * @typedef {object} AttentionForm
- * @property {'forward' | 'backward' | 'keys' | 'queries'} pass `backward` is all gradients; or dK and dV, which keeps dS, then dQ from it
+ * @property {'forward' | 'backward' | 'keys' | 'queries'} pass `backward`: all gradients; `keys`: dK and dV, and dS, which is stored; `queries`: dQ from
+ *   that dS
  * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
  * @property {64 | 128} headSize
  * @property {boolean} causal
- * @property {boolean} [even] backward: log-sum-exp and delta of two tokens are read at once, which asks for even tokens and addresses
- *   that are multiples of 8
+ * @property {boolean} [even] backward: log-sum-exp and delta are read two tokens at a time, which needs an even number of tokens and
+ *   addresses that are multiples of 8
  */
 
 /** Rows that a warpgroup owns. */
@@ -48,13 +49,13 @@ export const OWNED = 64;
 /** Bytes of a line of a tile. */
 const LINE = 128;
 
-/** The push constants of `kernels/attention.mjs`, in its order: offsets and rows count elements. */
+/** The push constants of `kernels/attention.mjs`, in their order. Offsets and rows count elements. */
 const WORDS = /** @type {const} */ ([
   ...['tokens', 'heads', 'offQ', 'offK', 'offV', 'rowQkv', 'batchQkv', 'offOut', 'offDo', 'rowO', 'batchO', 'offLse', 'offDelta'],
   ...['offDq', 'offDk', 'offDv', 'rowD', 'batchD'],
 ]);
 
-/** Tensors in the order of their bindings, with how they are accessed. */
+/** The tensors in the order of their bindings, and how each is accessed. */
 export const TENSORS = /** @type {const} */ ({
   forward: { q: 'read', k: 'read', v: 'read', out: 'write', lse: 'write' },
   backward: { q: 'read', k: 'read', v: 'read', dO: 'read', lse: 'read', delta: 'read', dQ: 'write', dK: 'write', dV: 'write' },
@@ -63,7 +64,7 @@ export const TENSORS = /** @type {const} */ ({
 });
 
 /**
- * A launch's parameters, one packed block: addresses, then push constants.
+ * The parameters of a launch, in one packed block: addresses, then push constants.
  * @param {AttentionForm['pass']} pass @returns {import('./assembler.mjs').Parameter[]}
  */
 export const attentionParameters = (pass) => [
@@ -96,9 +97,9 @@ export function attentionSizes({ warpgroups, columns, stages, paired = false }, 
     /** Rows that a block owns. */
     rows: paired ? OWNED : OWNED * warpgroups,
     tileBytes,
-    /** Blocks of the same number of rows, each of which computes something else. */
+    /** Kinds of blocks: in the backward pass half of them own queries and half own keys. */
     kinds: pass === 'backward' ? 2 : 1,
-    /** Where what paired warpgroups exchange begins, a tile of P in f32. */
+    /** Where in shared memory paired warpgroups exchange a tile of P in f32. */
     exchange: tilesBytes,
     shared: tilesBytes + (paired ? 4 * OWNED * columns : 0),
   };
@@ -115,7 +116,7 @@ export function attentionFault(tiling, form) {
   if (paired && (!gradients || warpgroups !== 2)) return 'paired are two warpgroups of a backward pass';
   if (columns !== 32 && columns !== 64) return 'columns must be 32 or 64';
   if (form.headSize !== 64 && form.headSize !== 128) return `heads of ${form.headSize} have no kernel`;
-  // The next tile is on its way while one is used; forward, scores free a tile of keys before values are read.
+  // The next tile is copied while one is used. Forward, scores free a tile of keys before values are read.
   if (!Number.isInteger(stages) || stages < 2) return 'stages must be at least 2';
   if (shared > SHARED_MEMORY_LIMIT) return `${shared} bytes of shared memory, ${SHARED_MEMORY_LIMIT} are allowed`;
   if (!Number.isInteger(blocks) || blocks < 1 || blocks * threads > 2048)
@@ -140,9 +141,9 @@ export function attention(name, tiling, form) {
 }
 
 /**
- * Number of this block's rows, its head and its batch: `blocks` of rows, counted from the longest walk.
+ * The grid of a launch: blocks of rows, heads and batches, in the tiling's order. Blocks of rows count from the longest walk.
  * @param {AttentionTiling} tiling @param {{ blocks: number, heads: number, batch: number }} count
- * @returns {[number, number, number]} groups of a launch
+ * @returns {[number, number, number]} workgroup counts
  */
 export const attentionGroups = ({ order }, { blocks, heads, batch }) =>
   order === 'head' ? [blocks, heads, batch] : [batch, heads, blocks];
@@ -159,11 +160,11 @@ export class AttentionWriter {
     this.p = p;
     this.tid = p.b32('mov.u32', '%tid.x');
     const lane = p.b32('and.b32', this.tid, 31);
-    /** Lane of a quad, which shares a row. */
+    /** Number of this lane in its quad, whose lanes share a row. */
     this.quad = p.b32('and.b32', lane, 3);
     const warp = p.b32('and.b32', p.b32('shr.u32', this.tid, 5), 3);
     this.group = p.b32('shr.u32', this.tid, 7);
-    /** First row of this thread's warpgroup within the block's, and the first of the two of this thread. */
+    /** The first row of this thread's warpgroup within the block, and the first of this thread's two rows. */
     this.groupRow = tiling.paired ? p.b32('mov.u32', 0) : p.b32('mul.lo.u32', this.group, OWNED);
     this.ownRow = p.b32('add.u32', this.groupRow, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
     const axes = tiling.order === 'head' ? ['x', 'y', 'z'] : ['z', 'y', 'x'];
@@ -172,12 +173,12 @@ export class AttentionWriter {
     this.head = head;
     this.batch = batch;
     this.tokens = p.parameter('tokens');
-    /** Tiles of a sequence. */
+    /** Number of tiles of a sequence. */
     this.tiles = p.b32('div.u32', p.b32('add.u32', this.tokens, tiling.columns - 1), tiling.columns);
     const scale = p.parameter('scale');
     this.scale = scale;
     this.factor = p.f32('mul.f32', p.f32('abs.f32', scale), f32(Math.LOG2E));
-    /** Flips the signs of a pair of halves where the scale is negative. */
+    /** Mask that flips the signs of a pair of halves if the scale is negative. */
     this.flip = p.b32('selp.b32', 0x80008000, 0, p.pred('setp.lt.f32', scale, f32(0)));
     this.never = p.pred('setp.ne.u32', this.tid, this.tid);
     this.always = p.pred('setp.eq.u32', this.tid, this.tid);
@@ -186,14 +187,14 @@ export class AttentionWriter {
     this.sharedUnits = p.b32('shr.u32', p.b32('mov.u32', 'shared'), 4);
   }
 
-  /** Rows of blocks. */
+  /** Number of blocks of rows. */
   get blocksOfRows() {
     const { p, sizes } = this;
     return p.b32('div.u32', p.b32('add.u32', this.tokens, sizes.rows - 1), sizes.rows);
   }
 
   /**
-   * Address of row 0 of this block's head and batch.
+   * The address of row 0 of this block's head and batch.
    * @param {string} tensor @param {string} offset @param {string} batch elements between batches
    */
   headOf(tensor, offset, batch) {
@@ -202,21 +203,21 @@ export class AttentionWriter {
     return p.b64('mad.wide.u32', p.b32('mad.lo.u32', this.head, form.headSize, first), 2, p.parameter(tensor));
   }
 
-  /** Address of the value of token 0 of this block's head and batch in [batch, heads, tokens]. @param {string} tensor @param {string} offset */
+  /** The address of token 0's value in a [batch, heads, tokens] tensor, for this block's head and batch. @param {string} tensor @param {string} offset */
   statsOf(tensor, offset) {
     const { p } = this;
     const row = p.b32('mad.lo.u32', this.batch, p.parameter('heads'), this.head);
     return p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, this.tokens, p.parameter(offset)), 4, p.parameter(tensor));
   }
 
-  /** Bytes between rows. @param {'rowQkv' | 'rowO' | 'rowD'} name */
+  /** Bytes from row to row. @param {'rowQkv' | 'rowO' | 'rowD'} name */
   rowBytes(name) {
     return this.p.b32('shl.b32', this.p.parameter(name), 1);
   }
 
   /**
-   * Rows of a tensor as left operands, one of four registers for each 16 elements of the head. Rows past the last repeat it:
-   * nobody stores what becomes of them.
+   * Loads rows of a tensor as left operands, each four registers for 16 elements of the head. Rows past the last repeat it, since their
+   * results are not stored.
    * @param {string} head address from `headOf` @param {string} rowBytes @param {string} row this thread's first
    */
   fragments(head, rowBytes, row) {
@@ -230,10 +231,11 @@ export class AttentionWriter {
   }
 
   /**
-   * Copies tiles of a tensor by cp.async, by all threads or by one of paired warpgroups. Rows past the last are filled with zeros.
+   * Returns a function that copies a tile of a tensor by cp.async. All threads copy, or one of two paired warpgroups. Rows past the last are
+   * filled with zeros.
    * @param {string} head @param {string} rowBytes
-   * @returns {(tile: string, place: string, enabled: string) => void} of a tile's number, its address in shared memory, and
-   *   whether there is such a tile
+   * @returns {(tile: string, place: string, enabled: string) => void} takes a tile's number, its address in shared memory, and
+   *   whether the tile exists
    */
   copier(head, rowBytes) {
     const { p, tiling, sizes, form } = this;
@@ -243,7 +245,7 @@ export class AttentionWriter {
     const target = p.b32('mad.lo.u32', line, LINE, p.b32('mul.lo.u32', p.b32('xor.b32', chunk, p.b32('and.b32', line, 7)), CHUNK));
     const from = p.b64('mad.wide.u32', chunk, CHUNK, head);
     const last = p.b32('sub.u32', this.tokens, 1);
-    // Lines of the tile in steps of those that the block copies at once; a line is a row of 64 of the head's elements.
+    // A line is a row of 64 of the head's elements. Each step covers the lines that the block copies at once.
     const step = threads / 8;
     return (tile, place, enabled) => {
       const to = p.b32('add.u32', place, target);
@@ -268,7 +270,7 @@ export class AttentionWriter {
     };
   }
 
-  /** Keeps copies on their way. Waits for all but some groups, and until all threads have waited. @param {number} open */
+  /** Waits until at most `open` groups of copies are open, in all threads. @param {number} open */
   arrive(open) {
     const { p } = this;
     p.do('cp.async.wait_group', open);
@@ -280,21 +282,23 @@ export class AttentionWriter {
     this.p.do('cp.async.commit_group');
   }
 
-  /** Low word of the descriptor of a tile. @param {'k' | 'mn'} major @param {string} place in shared memory, in units of 16 bytes */
+  /** The low word of a tile's descriptor. @param {'k' | 'mn'} major @param {string} place in shared memory, in units of 16 bytes */
   tileDescriptor(major, place) {
     return this.p.b32('add.u32', place, descriptor(major, major === 'k' ? 64 : this.tiling.columns).low);
   }
 
   /**
-   * sums = or += fragments · tile^T (K-major: the tile's rows are columns of the product) or · tile (MN-major: they are its depth).
-   * @param {string[]} sums @param {string[][]} fragments @param {'k' | 'mn'} major @param {string} place of the tile @param {boolean} adds
+   * Multiplies fragments by a tile: by tile^T if K-major, where the tile's rows are columns of the product; by tile if MN-major, where they are
+   * its depth.
+   * @param {string[]} sums @param {string[][]} fragments @param {'k' | 'mn'} major @param {string} place of the tile
+   * @param {boolean} adds whether to add to the sums
    */
   product(sums, fragments, major, place, adds) {
     const { p, tiling, form } = this;
     const low = this.tileDescriptor(major, place);
     const width = major === 'k' ? tiling.columns : form.headSize;
     fragments.forEach((fragment, slab) => {
-      // Of a head's elements every 64 have a block of lines of their own.
+      // Each 64 elements of a head are a block of lines.
       const bytes = major === 'k' ? Math.floor(slab / 4) * tiling.columns * LINE + (slab % 4) * depthStep('k') : slab * depthStep('mn');
       const matrix = p.b64('mov.b64', vector([bytes ? p.b32('add.u32', low, bytes >> 4) : low, this.high]));
       p.do(
@@ -311,10 +315,10 @@ export class AttentionWriter {
   }
 
   /**
-   * Fragments that outlive the product which takes these: the assembler (CUDA 13.0, and driver 580) gives the registers of a left
-   * operand to others after its product, also where the next turn of a loop reads them. So each turn has its own, moved by an
-   * `xor` with a zero that the assembler does not know to be one.
-   * @param {string[][]} fragments @param {string} turn a number below 2^31 that changes from turn to turn @param {boolean} [flip]
+   * Copies fragments, so that the originals outlive a product. The assembler (CUDA 13.0, and driver 580) reuses the registers of a left operand
+   * after its product, even if the next iteration of a loop reads them. So each iteration gets a copy, made by an `xor` with a zero that the
+   * assembler cannot recognize.
+   * @param {string[][]} fragments @param {string} turn a number below 2^31 that changes with each iteration @param {boolean} [flip]
    */
   moved(fragments, turn, flip = false) {
     const { p } = this;
@@ -323,19 +327,19 @@ export class AttentionWriter {
     return fragments.map((fragment) => fragment.map((word) => p.b32('xor.b32', word, change)));
   }
 
-  /** Before products, once their registers are written. */
+  /** Begins a group of products, whose registers must have been written. */
   beginProducts() {
     this.p.do('wgmma.fence.sync.aligned');
   }
   commitProducts() {
     this.p.do('wgmma.commit_group.sync.aligned');
   }
-  /** Waits until at most this many groups of products are open. @param {number} open */
+  /** Waits until at most `open` groups of products are open. @param {number} open */
   settle(open) {
     this.p.do('wgmma.wait_group.sync.aligned', open);
   }
 
-  /** Sums as left operands of the next product, whose depth their columns are. @param {string[]} sums @returns {string[][]} */
+  /** Converts sums to left operands of the next product, whose depth is their columns. @param {string[]} sums @returns {string[][]} */
   asFragments(sums) {
     return Array.from({ length: sums.length / 8 }, (_, slab) =>
       [0, 2, 4, 6].map((i) => this.pack(sums[8 * slab + i], sums[8 * slab + i + 1])),
@@ -348,9 +352,8 @@ export class AttentionWriter {
   }
 
   /**
-   * Calls `mask` with each sum and the predicate that it counts: its row and column lie within the sequence and, if causal,
-   * its key is not after its query.
-   * @param {string[]} sums @param {string} row of this thread in the sequence, its first @param {string} column of the tile's first
+   * Sets the scores that do not count to -∞: those of columns past the sequence and, if causal, those whose key comes after the query.
+   * @param {string[]} sums @param {string} row this thread's first row in the sequence @param {string} column the tile's first column
    * @param {boolean} transposed whether rows are keys
    */
   mask(sums, row, column, transposed) {
@@ -373,7 +376,7 @@ export class AttentionWriter {
   }
 
   /**
-   * The sum or the largest of values, by a tree. @param {'add' | 'max'} what @param {string[]} values
+   * The sum or the maximum of values, computed as a tree. @param {'add' | 'max'} what @param {string[]} values
    * @returns {string}
    */
   reduce(what, values) {
@@ -386,15 +389,15 @@ export class AttentionWriter {
     return values[0];
   }
 
-  /** That of the four lanes of a quad, in all of them. @param {'add' | 'max'} what @param {string} value */
+  /** The sum or the maximum over the four lanes of a quad, in all of them. @param {'add' | 'max'} what @param {string} value */
   reduceQuad(what, value) {
     for (const mask of [1, 2]) value = this.p.f32(`${what}.f32`, value, this.p.f32('shfl.sync.bfly.b32', value, mask, 31, 0xffffffff));
     return value;
   }
 
   /**
-   * Stores sums as rows of halves, each times a factor.
-   * @param {string[]} sums @param {[string, string]} factors of this thread's two rows @param {string} head @param {string} rowBytes
+   * Stores sums as rows of halves, times a factor for each row.
+   * @param {string[]} sums @param {[string, string]} factors those of this thread's two rows @param {string} head @param {string} rowBytes
    * @param {string} row this thread's first
    */
   store(sums, factors, head, rowBytes, row) {
@@ -411,7 +414,7 @@ export class AttentionWriter {
           const [x, y] = [0, 1].map((e) => p.f32('mul.f32', sums[first + e], factors[lower]));
           return this.pack(x, y);
         });
-        // Lane q has word q of four eights, and takes all words of eight q: 16 bytes a lane, 64 a quad.
+        // Lane q has word q of each of four groups of eight. It takes all words of group q: 16 bytes a lane, 64 a quad.
         this.#exchange(words, 0, 1, odd, 1);
         this.#exchange(words, 2, 3, odd, 1);
         this.#exchange(words, 0, 2, high, 2);
@@ -421,7 +424,10 @@ export class AttentionWriter {
     }
   }
 
-  /** Swaps word `b` of lanes without the bit with word `a` of those with it. @param {string[]} words @param {number} a @param {number} b @param {string} bit @param {number} mask */
+  /**
+   * Swaps word `b` of the lanes without the bit and word `a` of those with it.
+   * @param {string[]} words @param {number} a @param {number} b @param {string} bit @param {number} mask
+   */
   #exchange(words, a, b, bit, mask) {
     const { p } = this;
     const sent = p.b32('selp.b32', words[a], words[b], bit);

@@ -18,24 +18,25 @@ import { MAP_BYTES, WARPGROUP } from './form.mjs';
 /** @typedef {import('./writer.mjs').Writer} Writer */
 /** @typedef {import('./assembler.mjs').Operand} Operand */
 
-/** Elements of a box's line where B's columns, or A's rows, are contiguous: a line of shared memory. */
+/** Elements of a box's line if B's columns, or A's rows, are contiguous: a line of shared memory. */
 const BOX = 64;
 const ALL_LANES = 0xffffffff;
 
-/** Fields of a tensor map that are not numbers, as `tensormap.replace` takes them. */
+/** Values of a tensor map's fields that are enumerations, as `tensormap.replace` takes them. */
 const MAP = { u16: 1, notInterleaved: 0, swizzle64: 2, swizzle128: 3, zeros: 0 };
 
 /**
- * Waits once, at barrier 0, until the barriers of the copies are there: the warp that requests copies, and all that ask for them.
+ * Waits once, at barrier 0, until the mbarriers of the copies are initialized. The warp that requests copies and all threads that wait for copies
+ * meet here.
  * @param {Writer} w
  */
 const meet = ({ p, tiling, sizes }) => p.do('bar.sync', 0, 32 + (sizes.polling ? tiling.warpgroups * WARPGROUP : 32));
 
-/** Operands that are copied. @param {import('./form.mjs').GemmTiling} tiling @returns {('a' | 'b')[]} */
+/** The operands that the engine copies. @param {import('./form.mjs').GemmTiling} tiling @returns {('a' | 'b')[]} */
 const operandsOf = ({ direct }) => (direct ? ['b'] : ['a', 'b']);
 
 /**
- * Elements of a box's line, and lines of a box. SwiGLU has as many columns of gates as of ups, which are boxes of their own.
+ * The elements of a box's line, and the lines of a box. With SwiGLU a tile's columns are half gates and half ups, a box for each.
  * @param {Writer} w
  */
 function boxOf({ tiling, sizes, form }) {
@@ -44,13 +45,13 @@ function boxOf({ tiling, sizes, form }) {
 }
 
 /**
- * The boxes of a stage: of which operand's map, their bytes in it, and where they begin.
- * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string} depth where the stage begins
+ * The boxes of a stage: the operand whose map each uses, its offset in the stage in bytes, and its coordinates.
+ * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string} depth first depth of the stage
  * @returns {{ operand: number, offset: number, from: Operand[] }[]}
  */
 function boxesOf(w, cursor, depth) {
   const { p, tiling, sizes, form } = w;
-  // One for each operand: of its blocks of 64 by themselves the engine would take longer to hear than to bring them.
+  // One box for each operand. With a box for each block of 64, requesting copies would take longer than copying.
   if (!tiling.direct)
     return [cursor.m0, cursor.n0].map((first, operand) => {
       return { operand, offset: operand * sizes.bytesA, from: [0, depth, p.b32('shr.u32', first, 6)] };
@@ -69,12 +70,15 @@ function boxesOf(w, cursor, depth) {
   return [gates, ups].map((block, i) => box(i * sizes.depthB * tiling.bn, depth, block));
 }
 
-/** Makes the tensor maps of each product's operands; returns the first's address. @param {Writer} w @param {string} lane @param {string} first whether it is lane 0 */
+/**
+ * Builds the tensor maps of each product's operands, and returns the address of the first.
+ * @param {Writer} w @param {string} lane @param {string} first whether this is lane 0
+ */
 function makeMaps(w, lane, first) {
   const { p, tiling, sizes, form } = w;
   const { inner, lines } = boxOf(w);
   const map = p.b32('add.u32', w.shared, sizes.tensorMap);
-  // What is not set must be zero.
+  // Fields that are not set must be zero.
   p.do('st.shared.b32', at(p.b32('mad.lo.u32', lane, 4, map)), 0);
   p.do('bar.warp.sync', ALL_LANES);
   const operands = operandsOf(tiling);
@@ -84,10 +88,10 @@ function makeMaps(w, lane, first) {
   const box = [inner, ...(tiling.direct ? [2, 4, 4, lines / 32] : [tiling.bk])];
   const extents = tiling.direct ? [2, 4, 4, blocks] : [w.k];
   const rank = tiling.direct ? 5 : 3;
-  // Lines between those that follow each other in a dimension.
+  // The distance, in lines, between neighbours in a dimension.
   const order = w.major.a === 'k' ? [1, 8, 2, 32] : [1, 2, 8, 32];
   p.guarded(first, () => {
-    // Less one.
+    // The field holds the rank minus one.
     set('rank', 'b32', rank - 1);
     box.forEach((size, i) => set('box_dim', 'b32', i, size));
     extents.forEach((size, i) => set('global_dim', 'b32', i + 1, size));
@@ -105,7 +109,7 @@ function makeMaps(w, lane, first) {
     const names = operand === 'a' ? ['a', 'lda', 'm'] : ['b', 'ldb', 'n'];
     const [address, ld, extent] = names.map((name) => p.parameter(w.products === 1 ? name : `${name}${g}`));
     const line = p.b64('mul.wide.u32', ld, 2);
-    // In bytes, of all dimensions but the first.
+    // Strides in bytes, of all dimensions but the first.
     const strides = tiling.direct
       ? order.map((lines) => p.b64('mul.lo.u64', line, lines))
       : [line, p.b64('mul.wide.u32', p.b32('mov.u32', BOX), 2)];
@@ -124,13 +128,13 @@ function makeMaps(w, lane, first) {
     const to = i ? p.b64('add.u64', place, MAP_BYTES * i) : place;
     p.do('tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned', at(to), at(map), MAP_BYTES);
     p.do('fence.proxy.tensormap::generic.acquire.gpu', at(to), MAP_BYTES);
-    // The next one is made in the same shared memory.
+    // The next map uses the same shared memory.
     p.do('bar.warp.sync', ALL_LANES);
   }
   return place;
 }
 
-/** Requests copies of stage after stage. @param {Writer} w */
+/** Requests the copies of one stage after another. @param {Writer} w */
 function request(w) {
   const { p, tiling, sizes } = w;
   const lane = p.b32('and.b32', w.tid, 31);
@@ -158,7 +162,7 @@ function request(w) {
       const arrival = p.b32('mad.lo.u32', stage, 8, arrivals);
       const place = p.b32('mad.lo.u32', stage, sizes.stageBytes, w.shared);
       p.guarded(first, () => {
-        // What lies beyond the last column or depth is filled with zeros, and counts.
+        // Elements beyond the last column or depth are filled with zeros, and count as bytes that arrive.
         p.do('mbarrier.arrive.expect_tx.shared::cta.b64', '_', at(arrival), sizes.stageBytes);
         for (const { operand, offset, from } of boxes)
           p.do(
@@ -168,7 +172,7 @@ function request(w) {
             at(arrival),
           );
       });
-      // Into the second-level cache, so that a stage's copy need not wait for memory.
+      // Prefetches a later stage to the second-level cache, so that its copy need not wait for memory.
       const soon = !tiling.direct && tiling.ahead ? p.b32('add.u32', walk.depth, tiling.ahead * tiling.bk) : undefined;
       if (soon)
         p.guarded(p.pred('setp.lt.and.u32', soon, walk.cursor.kEnd, first), () => {
@@ -184,13 +188,13 @@ function request(w) {
 }
 
 /**
- * What waits for the copies of a stage; those who will wait meet the warp that requests them first.
+ * Returns a function that waits for the copies of a stage. First the threads that will wait meet the warp that requests copies (`meet`).
  * @param {Writer} w @param {string} stage @returns {() => void}
  */
 export function awaitCopies(w, stage) {
   const { p, sizes } = w;
   const arrivals = p.b32('add.u32', w.shared, sizes.arrivals);
-  /** Of the round of the stages. */
+  /** Parity of the current round over the stages. */
   const parity = p.b32('mov.u32', 1);
   meet(w);
   return () => {
@@ -200,7 +204,7 @@ export function awaitCopies(w, stage) {
   };
 }
 
-/** Hands on that copies have arrived, stage after stage. @param {Writer} w */
+/** Polls for the copies of one stage after another, and announces their arrival at named barriers. @param {Writer} w */
 function announce(w) {
   const { p, tiling, sizes } = w;
   const stage = p.b32('mov.u32', 0);
@@ -219,7 +223,7 @@ function announce(w) {
   p.place(exhausted);
 }
 
-/** Memory to shared memory by the copy engine, all stages that are empty. @param {Writer} w */
+/** Fills all empty stages of shared memory by the copy engine. @param {Writer} w */
 export function fetchCopies(w) {
   const { p, tiling, sizes } = w;
   const warp = p.b32('sub.u32', p.b32('shr.u32', w.tid, 5), (tiling.warpgroups * WARPGROUP) / 32);

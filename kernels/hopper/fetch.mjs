@@ -18,7 +18,7 @@ function mover(w, name) {
   const perLine = bytes / CHUNK;
   const permuteX = name === 'b' && w.eightColumns;
   const permuteK = Boolean(tiling.direct);
-  // Where a chunk's eight are reordered among themselves and their neighbours', its four words go to four chunks.
+  // Where the elements of neighbouring chunks are permuted, a chunk's four words go to four chunks.
   const spread = major === 'k' ? permuteK : permuteX;
   const list = moves({
     major,
@@ -31,7 +31,7 @@ function mover(w, name) {
   const t = p.b32('and.b32', w.tid, WARPGROUP - 1);
   const chunk = p.b32('and.b32', t, perLine - 1);
   const line = p.b32('shr.u32', t, Math.log2(perLine));
-  // `columnOf` moves bits, so that it maps a sum of lines without common bits to the sum of what it maps them to.
+  // `columnOf` permutes bits. So for lines without common bits, it maps their sum to the sum of their images.
   const permutedLine = () => {
     const q = p.b32('and.b32', p.b32('shr.u32', line, 1), 3);
     const j = p.b32('and.b32', p.b32('shr.u32', line, 3), 3);
@@ -39,7 +39,7 @@ function mover(w, name) {
     return p.b32('mad.lo.u32', j, 2, p.b32('mad.lo.u32', q, 8, kept));
   };
   const unit = p.b32('mul.lo.u32', chunk, 8);
-  // Shared memory, relative to the stage.
+  // Places in shared memory, relative to the stage.
   const [shift, mask] = { 128: [0, 7], 64: [1, 3], 32: [2, 1] }[/** @type {32 | 64 | 128} */ (bytes)];
   const swizzle = p.b32('and.b32', p.b32('shr.u32', line, shift), mask);
   const origin = p.b32('mad.lo.u32', line, bytes, name === 'b' ? sizes.bytesA : 0);
@@ -55,14 +55,14 @@ function mover(w, name) {
     major,
     list,
     bytes,
-    /** Where this thread's first chunk goes: one place, or one for each word. */
+    /** Where this thread's first chunk goes in shared memory: one place, or one for each word. */
     targets,
-    /** Row or column, and depth, of this thread's first chunk in the tile. */
+    /** The row or column, and the depth, of this thread's first chunk in the tile. */
     x: major === 'k' ? (permuteX ? permutedLine() : line) : unit,
     k: major === 'k' ? unit : permuteK ? permutedLine() : line,
     /** Bytes from line to line in memory. */
     ldBytes: p.register('b32'),
-    /** Bytes from `address`, for each chunk; they stay the same throughout a tile. */
+    /** Offset of each chunk from `address` in bytes, constant throughout a tile. */
     offsets: p.registers('b32', list.length),
     address: p.register('b64'),
     /** Bytes from stage to stage. */
@@ -70,18 +70,18 @@ function mover(w, name) {
   };
 }
 
-/** Points a mover at an item's first stage. @param {Writer} w @param {Mover} mover @param {import('./writer.mjs').Cursor} cursor */
+/** Points a mover at the first stage of a work item. @param {Writer} w @param {Mover} mover @param {import('./writer.mjs').Cursor} cursor */
 function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cursor) {
   const { p, tiling } = w;
   const { own } = cursor;
   const pointer = own[name];
   p.do('shl.b32', ldBytes, name === 'a' ? own.lda : own.ldb, 1);
   if (major === 'mn') p.do('mul.lo.u32', step, ldBytes, tiling.bk);
-  // Where columns are [gate, up], a tile's are as many of either.
+  // If columns are [gate, up], half of a tile's columns are gates and half are ups.
   const paired = name === 'b' && w.form.glu === 'forward';
   const [n, n0] = paired ? [own.n, cursor.n0].map((x) => p.b32('shr.u32', x, 1)) : [own.n, cursor.n0];
   const first = p.b32('add.u32', name === 'a' ? cursor.m0 : n0, x);
-  // Rows and columns beyond the last repeat it: nobody stores their results.
+  // Rows and columns beyond the last repeat it, since their results are not stored.
   const last = p.b32('sub.u32', name === 'a' ? own.m : n, major === 'k' ? 1 : 8);
   list.forEach((move, i) => {
     const up = paired && move.x >= w.tiling.bn / 2;
@@ -94,7 +94,7 @@ function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cu
   else p.do('mad.wide.u32', address, cursor.kBegin, ldBytes, pointer);
 }
 
-/** What both ways share: the operands, and the walk over all stages. @param {Writer} w */
+/** What both ways of fetching share: the operands, and the walk over all stages. @param {Writer} w */
 function fetcher(w) {
   const { p, tiling, form } = w;
   const names = tiling.direct ? /** @type {const} */ (['b']) : /** @type {const} */ (['a', 'b']);
@@ -103,7 +103,8 @@ function fetcher(w) {
     for (const mover of movers) aim(w, mover, cursor);
   });
   /**
-   * Calls `move` for every chunk of a stage, where depth may end with the predicate that the chunk lies within; goes on.
+   * Calls `move` for every chunk of a stage, then advances. Where the depth may end within the stage, `within` is the predicate that the chunk
+   * lies within it.
    * @param {(mover: Mover, index: number, address: string, within?: string) => void} move
    */
   const each = (move) => {
@@ -125,8 +126,8 @@ function fetcher(w) {
 }
 
 /**
- * The proxy fence between these writes and `wgmma`'s reads waits for all loads of its thread. It stands where none are
- * open: here if those who multiply have loads of A, else there.
+ * Announces that a stage is full. Between these writes and the reads of `wgmma` stands a proxy fence, which waits for all loads of its thread.
+ * It stands where no loads are open: here if the multiplying threads load A, else in those.
  * @param {Writer} w @param {string} stage
  */
 function announceFull(w, stage) {
@@ -134,14 +135,14 @@ function announceFull(w, stage) {
   for (let g = 0; g < w.tiling.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
 }
 
-/** Memory to registers, `ahead` stages before registers to shared memory. @param {Writer} w */
+/** Loads stages to registers, `ahead` stages before they are stored to shared memory. @param {Writer} w */
 export function fetchRelay(w) {
   const { p, tiling, sizes } = w;
   const { movers, advance, each } = fetcher(w);
   const { ahead = 0 } = tiling;
   const sets = Array.from({ length: ahead }, () => movers.map(({ list }) => list.map(() => p.registers('b32', 4))));
   const stage = p.b32('mov.u32', 0);
-  /** Stages in registers that are not stored yet. */
+  /** Number of stages in registers that are not stored yet. */
   const pending = p.b32('mov.u32', 0);
   const load = (/** @type {string[][][]} */ set) => {
     const exhausted = p.label();
@@ -181,13 +182,13 @@ export function fetchRelay(w) {
   w.drain(stage);
 }
 
-/** Memory to shared memory by cp.async, `ahead` stages open at a time. @param {Writer} w */
+/** Copies stages to shared memory by cp.async, with `ahead` stages open at a time. @param {Writer} w */
 export function fetchAsync(w) {
   const { p, tiling, sizes } = w;
   const { ahead = 0 } = tiling;
   const { movers, advance, each } = fetcher(w);
   const [filling, filled] = [p.b32('mov.u32', 0), p.b32('mov.u32', 0)];
-  /** Stages that are copied and not announced. */
+  /** Number of stages whose copies are requested but not announced. */
   const open = p.b32('mov.u32', 0);
   const announce = () => {
     announceFull(w, filled);
@@ -202,7 +203,7 @@ export function fetchAsync(w) {
     const places = movers.map(({ targets: [target] }) => p.b32('add.u32', base, target));
     each((mover, i, address, within) => {
       const place = at(places[movers.indexOf(mover)], mover.list[i].line * mover.bytes);
-      // Of a chunk beyond the depth nothing is copied, and the rest is filled with zeros.
+      // For a chunk beyond the depth, cp.async reads 0 bytes and writes zeros.
       const size = within ? [p.b32('selp.b32', CHUNK, 0, within)] : [];
       p.do('cp.async.cg.shared.global.L2::128B', place, at(address), CHUNK, ...size);
     });

@@ -1,4 +1,4 @@
-// Defines a product in PTX: its form, its tilings, why a tiling cannot compute a form, and how tiles are divided among blocks.
+// Products in PTX: forms, tilings, why a tiling cannot compute a form, and how tiles are divided among blocks.
 // `gemm.mjs` explains the kernel.
 
 import { SHARED_MEMORY_LIMIT } from './layout.mjs';
@@ -11,19 +11,19 @@ import { SHARED_MEMORY_LIMIT } from './layout.mjs';
  * @property {number} bm rows of a tile, a multiple of 64 for each warpgroup
  * @property {number} bn columns of a tile, a multiple of 32 up to 256
  * @property {16 | 32 | 64 | 128} bk depth of a stage
- * @property {32} [bkB] depth of a stage of B where it is less than A's: `tma`
- * @property {number} stages at least 2; of B, where it has its own
- * @property {number} warpgroups that multiply
- * @property {'ld' | 'cp' | 'tma'} load how stages are filled
- * @property {number} [ahead] stages that are fetched ahead: `ld` holds them in registers, `cp` leaves that many copies open, `tma`
- *   has all that are empty on their way, and where both operands are copied asks for that many stages ahead into the second-level cache
- * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `tma` of 128; TN with `tma`
- * @property {boolean} [cached] what is fetched by loads is kept in the first-level cache; `ld`, `tma`
- * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
+ * @property {32} [bkB] `tma`: depth of a stage of B, if it is less than A's
+ * @property {number} stages number of stages, at least 2; of B, if `bkB` is given
+ * @property {number} warpgroups number of multiplying warpgroups
+ * @property {'ld' | 'cp' | 'tma'} load how stages are filled: loads and stores, cp.async, or the copy engine
+ * @property {number} [ahead] stages that are fetched ahead. `ld` holds them in registers, `cp` leaves that many copies open. `tma` requests all empty
+ *   stages; if it copies both operands, it also prefetches to the second-level cache that many stages ahead
+ * @property {boolean} [direct] whether A goes from memory to registers: NN and NT with a `bk` of 64 (`tma`: 128), TN with `tma`
+ * @property {boolean} [cached] `ld`, `tma`: whether loads keep their data in the first-level cache
+ * @property {[number, number]} [registers] registers of a multiplying and of a fetching thread; equal when left out
  */
 
 /**
- * What is computed.
+ * What a kernel computes.
  * @typedef {object} GemmForm
  * @property {'bf16' | 'f16' | 'f32'} type of A and B; f32 without matrix units
  * @property {boolean} transA A lies as K x M
@@ -32,20 +32,20 @@ import { SHARED_MEMORY_LIMIT } from './layout.mjs';
  * @property {boolean} [half] D and C are halves; f32 when left out
  * @property {boolean} [dual] D is stored a second time, as halves
  * @property {boolean} [beta] C is read
- * @property {boolean} [early] with `beta`: a tile's sums begin with C, for which its end then need not wait; see `addedEarly`
+ * @property {boolean} [early] with `beta`: a tile's sums start from C, so that its end need not wait for C; see `addedEarly`
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
- * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
- *   `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
- *   halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
- * @property {boolean} [parts] some tiles' depth is split
+ * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored in `half`. `backward`: the product is
+ *   the gradient of silu(gate) · up; `residual` is [gate, up] in halves; D, with twice as many columns, is the gradient of [gate, up]. Both are
+ *   products of halves without alpha, beta, bias, activation or parts
+ * @property {boolean} [parts] the depth of some tiles is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
- * @property {number} [products] that one launch computes, of one depth and stored as sums times alpha, plus beta C: a group, of 2 to
- *   MAX_PRODUCTS; one when left out
+ * @property {number} [products] number of products of one launch, 2 to MAX_PRODUCTS, which have one depth and are stored as alpha · sum + beta · C;
+ *   one when left out
  */
 
-/** A launch's parameters, one packed block. Leading dimensions count elements; `kPerPart` is a multiple of `bk`. */
+/** The parameters of a launch, in one packed block. Leading dimensions count elements; `kPerPart` is a multiple of `bk`. */
 export const PARAMETERS = /** @type {const} */ ([
   { name: 'a', type: 'u64' },
   { name: 'b', type: 'u64' },
@@ -70,17 +70,17 @@ export const PARAMETERS = /** @type {const} */ ([
   { name: 'beta', type: 'f32' },
 ]);
 
-/** Most products of a launch: in a larger group operands live longer, since the first product waits for the last. */
+/** Most products of a launch. In a larger group operands would live longer, since the first product waits for the last. */
 export const MAX_PRODUCTS = 4;
 
-/** What a product of a group has of its own: addresses, and sizes with the number of tiles of those before it. */
+/** The parameters that each product of a group has: addresses, sizes, and the number of tiles of the products before it (`first`). */
 const OWN = /** @type {const} */ ({ u64: ['a', 'b', 'c'], u32: ['m', 'n', 'lda', 'ldb', 'ldc', 'first'] });
 
 /** Parameters that only a split depth needs. */
 const OF_PARTS = ['kPerPart', 'rest', 'parts'];
 
 /**
- * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name.
+ * The parameters of a form: PARAMETERS, or those of a group, where a product's number follows the names of its own.
  * @param {GemmForm} form @param {GemmTiling} tiling @returns {readonly import('./assembler.mjs').Parameter[]}
  */
 export function parametersOf({ products = 1, parts }, { load }) {
@@ -106,8 +106,8 @@ export const majors = ({ transA, transB }) => ({
 });
 
 /**
- * Whether a product's sums begin with C: weight gradients that are added to others, with both factors 1. Elsewhere lanes have neighbours of a row
- * in registers that do not follow each other, where vectors of C would need others until they are sorted.
+ * Whether a product's sums start from C: weight gradients that are added to others, with both factors 1. In other forms a lane's neighbouring
+ * columns lie in registers that are not consecutive, so that loading vectors of C would take extra registers.
  * @param {{ aType?: string, cType: string, transA: boolean, transB: boolean, dual?: boolean, alpha?: number, beta: number }} product
  */
 export const addedEarly = ({ aType, cType, transA, transB, dual, alpha, beta }) =>
@@ -116,7 +116,7 @@ export const addedEarly = ({ aType, cType, transA, transB, dual, alpha, beta }) 
 /** Registers of a multiprocessor. */
 const REGISTERS = 65536;
 
-/** Bytes of a tensor map, by which the copy engine knows an operand. */
+/** Bytes of a tensor map, which describes an operand to the copy engine. */
 export const MAP_BYTES = 128;
 
 /** Sizes of a tiling. @param {GemmTiling} tiling */
@@ -133,19 +133,19 @@ export function sizesOf(tiling) {
     stageBytes,
     /** Depth of a stage of B. */
     depthB,
-    /** With copies: where their barriers are in shared memory and, where it is made, the tensor map. */
+    /** With copies: where their mbarriers lie in shared memory, and where tensor maps are built. */
     arrivals: stages,
     tensorMap: stages + MAP_BYTES,
     shared: stages + (copied ? 2 * MAP_BYTES : 0),
     threads: (tiling.warpgroups + 1) * WARPGROUP,
-    /** Whether those who multiply ask for copies themselves, and no named barriers say "full". */
+    /** Whether multiplying threads poll for copies themselves, so that there are no named barriers for "full". */
     polling,
-    /** Named barriers: 0 is not of a stage. */
+    /** Number of named barriers. Barrier 0 belongs to no stage. */
     barriers: 1 + tiling.stages * (polling ? 1 : tiling.warpgroups + 1),
-    /** Threads at a barrier which says "full", and at one which says "empty": of those that fetch by copies, one warp. */
+    /** Threads at a barrier for "full", and at one for "empty". If the copy engine fetches, one fetching warp takes part. */
     filling: WARPGROUP + (copied ? 32 : WARPGROUP),
     emptying: tiling.warpgroups * WARPGROUP + (copied ? 32 : WARPGROUP),
-    /** Blocks of 64 rows that a warpgroup multiplies. */
+    /** Number of blocks of 64 rows that a warpgroup multiplies. */
     rowBlocks: tiling.bm / (64 * tiling.warpgroups),
   };
 }
@@ -171,10 +171,10 @@ export function gemmFault(tiling, form) {
     if (tiling.bk > 32 || tiling.bkB !== undefined) return 'copies of both operands take bk of 16 or 32, and no bkB';
   } else if (copied) {
     if (tiling.bkB !== 32) return 'copies of B alone, beside A in registers, are in stages of 32';
-    // The depth of NT is contiguous, and the engine cannot put it in the order of A's registers.
+    // In NT the depth is contiguous, which the engine cannot permute to the order of A's registers.
     if (form.transB && (form.transA || !form.permuted)) return 'copies are of NN and TN, and of NT where B is permuted';
     if (form.transA && form.permuted) return 'a permuted B is of NN and NT';
-    // What a lane loads of A at a time is of two blocks.
+    // A lane's load of A covers two blocks of rows.
     if (form.transA && rowBlocks !== 2) return 'A of TN needs two blocks of 64 rows for each warpgroup';
     if (form.permuted && (form.products ?? 1) > 1) return 'a group of products takes B as it is';
     // Products of the second block of rows follow those of the first when a stage is released.
@@ -191,7 +191,7 @@ export function gemmFault(tiling, form) {
     const wanted = tiling.registers[0] * tiling.warpgroups * WARPGROUP + tiling.registers[1] * WARPGROUP;
     if (wanted > pool) return `${wanted} registers, the block has ${pool}`;
   }
-  // A stage becomes empty when products of the next one are open, so that one more must have been announced.
+  // A stage becomes empty when products of the next one are open, so a next one must be full already.
   if (tiling.stages < 2) return 'stages must be at least 2';
   const { ahead = 0 } = tiling;
   if (tiling.load === 'cp' && ahead > tiling.stages - 2) return 'ahead must be at most stages - 2';
@@ -199,13 +199,13 @@ export function gemmFault(tiling, form) {
   if (tiling.direct) {
     if (major.a !== 'k' && !copied) return 'A cannot go to registers with its rows contiguous but beside copies';
     if (!copied && tiling.bk !== 64) return 'A in registers needs bk of 64';
-    // Its depths come permuted in fours of bytes, which cp.async does not move.
+    // B's depths must be permuted in units of 4 bytes, which cp.async cannot do.
     if (tiling.load === 'cp' && major.b === 'k') return 'A in registers needs B by loads where its depth is contiguous';
   }
   if (form.glu) {
     if (tiling.load === 'cp') return 'SwiGLU needs operands by loads or by copies';
     if (form.transA || form.transB !== (form.glu === 'forward')) return 'SwiGLU is of NT, its gradient of NN';
-    // All of a column's moves are of either half of a tile.
+    // Each move of a thread must lie in one half of a tile.
     if (form.glu === 'forward' && (tiling.bn % 64 || tiling.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
     if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
   }
@@ -223,7 +223,7 @@ export function gemmFault(tiling, form) {
 export function sizesFault(tiling, { m, n, k }) {
   if (!('load' in tiling) || tiling.load !== 'tma') return undefined;
   if (k % 32) return `copies take a depth in multiples of 32, not ${k}`;
-  // A box has whole blocks of 64, of which the last one would end in the next line, or behind the operand.
+  // A box has whole blocks of 64. The last one would otherwise end in the next line, or past the operand.
   if (!tiling.direct && (m % 64 || n % 64)) return `copies of both operands take rows and columns in multiples of 64, not ${m} and ${n}`;
   return undefined;
 }
@@ -236,7 +236,7 @@ export function sizesFault(tiling, { m, n, k }) {
  */
 export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, addresses, transA, transB, type = 'bf16', permuted, glu }) {
   const single = type === 'f32';
-  // Vectors of 16 bytes; where the depth is contiguous, f32 is copied element by element.
+  // Loads are vectors of 16 bytes, except that f32 is copied element by element if the depth is contiguous.
   const unit = single ? 4 : 8;
   const whole = { A: transA || !single, B: !transB || !single, D: true };
   const contiguous = { A: transA ? m : k, B: transB ? k : n, D: n };
@@ -245,7 +245,7 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, address
   const leading = { ...(whole.A ? { lda } : {}), ...(whole.B ? { ldb } : {}), ldc, ldr, ldh };
   for (const [name, ld] of Object.entries(leading)) if (ld % unit) return `${name} is ${ld}, not a multiple of ${unit}`;
   if (addresses.some((address) => BigInt(address) % 16n !== 0n)) return 'an operand is not aligned to 16 bytes';
-  // Blocks of 32 are permuted as a whole, and so are the lines of a box; gates and ups have boxes of their own.
+  // Permutations act on blocks of 32, as do the lines of a box. Gates and ups have boxes of their own.
   const columns = glu === 'forward' ? n / 2 : n;
   if (permuted && (columns % 32 || k % 32)) return `a permuted B must have columns and depth in multiples of 32, not ${columns} and ${k}`;
   const bytes = single ? 4 : 2;
@@ -255,12 +255,15 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, address
 }
 
 /**
- * Elements (f32) of tensor maps, the first of which begins at a multiple of its size.
- * @param {{ load?: string, direct?: boolean }} tiling @param {number} count of operands, two for each where A is copied as well
+ * Elements (f32) of workspace for tensor maps, with room to align the first to its size.
+ * @param {{ load?: string, direct?: boolean }} tiling @param {number} count pairs of a product and a block; each has two maps if A is copied, too
  */
 const mapFloats = ({ load, direct }, count) => (load === 'tma' ? (MAP_BYTES / 4) * (1 + (direct ? 1 : 2) * count) : 0);
 
-/** Parts of a depth, of whole stages: how many there are of at most `most`, and the depth of each but the last. @param {{ bk: number }} tiling @param {number} k @param {number} most */
+/**
+ * Splits a depth into at most `most` parts of whole stages: their number, and the depth of each but the last.
+ * @param {{ bk: number }} tiling @param {number} k @param {number} most
+ */
 function partsOf({ bk }, k, most) {
   const stages = Math.ceil(k / bk);
   const perPart = Math.ceil(stages / most);
@@ -271,8 +274,8 @@ function partsOf({ bk }, k, most) {
  * How a product is divided among blocks.
  * @param {{ bm: number, bn: number, bk: number, load?: string, direct?: boolean }} tiling
  * @param {{ m: number, n: number, k: number }} product
- * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
- *   split into, or those of the tiles after the last whole wave
+ * @param {{ blocks: number, splits?: number, tail?: number }} how `blocks`: those that the device runs at once; `splits`: parts of every tile's depth;
+ *   `tail`: parts of the depth of the tiles after the last whole wave
  */
 export function division(tiling, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
   const tiles = Math.ceil(m / tiling.bm) * Math.ceil(n / tiling.bn);
@@ -284,10 +287,10 @@ export function division(tiling, { m, n, k }, { blocks, splits = 1, tail = 1 }) 
     rest,
     parts: rest ? parts : 1,
     kPerPart: rest ? kPerPart : Math.ceil(k / tiling.bk) * tiling.bk,
-    /** Work items, of which the last `rest * parts` are parts. */
+    /** Number of work items, of which the last `rest * parts` are parts. */
     items,
     blocks: Math.min(blocks, items),
-    // Behind the parts a tensor map for each block.
+    // The parts, followed by a tensor map for each block.
     workspaceFloats: rest * parts * tiling.bm * tiling.bn + mapFloats(tiling, Math.min(blocks, items)),
     /** Whether the form must be `ragged`. */
     ragged: k % tiling.bk !== 0,
@@ -298,13 +301,13 @@ export function division(tiling, { m, n, k }, { blocks, splits = 1, tail = 1 }) 
  * How a group of products is divided among blocks.
  * @param {GemmTiling} tiling
  * @param {readonly { m: number, n: number, k: number }[]} products of one depth
- * @param {{ blocks: number, tail?: number }} how blocks that the device runs at once; parts that the depth of the tiles after the last whole
- *   wave is split into, if all of these are of the last product
+ * @param {{ blocks: number, tail?: number }} how `blocks`: those that the device runs at once; `tail`: parts of the depth of the tiles after the
+ *   last whole wave, if all of these belong to the last product
  */
 export function groupDivision(tiling, products, { blocks, tail = 1 }) {
   const { bm, bn } = tiling;
   let tiles = 0;
-  /** Tiles of the products before each. */
+  /** For each product, the number of tiles of those before it. */
   const first = products.map(({ m, n }) => {
     const before = tiles;
     tiles += Math.ceil(m / bm) * Math.ceil(n / bn);
@@ -322,9 +325,9 @@ export function groupDivision(tiling, products, { blocks, tail = 1 }) {
     kPerPart,
     items,
     blocks: Math.min(blocks, items),
-    /** Of the last product, as `division` says them. */
+    /** The division of the last product, in the terms of `division`. */
     ofLast: { whole: tiles - rest - last, rest },
-    // Behind the parts the tensor maps of each product for each block.
+    // The parts, followed by the tensor maps of each product for each block.
     workspaceFloats: rest * parts * bm * bn + mapFloats(tiling, products.length * Math.min(blocks, items)),
   };
 }

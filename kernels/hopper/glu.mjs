@@ -12,8 +12,8 @@ import { exchange, lanePlaces, packHalves, storeHalves, storePieces, unpackHalve
 /** @typedef {import('./writer.mjs').Cursor} Cursor */
 
 /**
- * Stores a tile.
- * @param {Writer} w @param {Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ * Stores a tile, with SwiGLU or its gradient applied.
+ * @param {Writer} w @param {Cursor} cursor @param {string[][]} sums those of each block of 64 rows
  */
 export function storeGlu(w, cursor, sums) {
   if (w.form.glu === 'forward') forward(w, cursor, sums);
@@ -21,9 +21,9 @@ export function storeGlu(w, cursor, sums) {
 }
 
 /**
- * A lane's rows: for each where it begins in matrices of halves, and whether it is there.
- * @param {Writer} w @param {Cursor} cursor @param {number} count blocks of 64 rows
- * @param {string} firstColumn of this lane
+ * A lane's rows: where each begins in the matrices of halves, and whether it exists.
+ * @param {Writer} w @param {Cursor} cursor @param {number} count number of blocks of 64 rows
+ * @param {string} firstColumn this lane's first column
  */
 function linesOf(w, cursor, count, firstColumn) {
   const { p } = w;
@@ -38,7 +38,10 @@ function linesOf(w, cursor, count, firstColumn) {
   });
 }
 
-/** The columns of a lane's runs that are there. @param {Writer} w @param {string} firstColumn @param {number} runs @param {number} step columns from run to run @param {string} end */
+/**
+ * Whether each run of a lane's columns exists.
+ * @param {Writer} w @param {string} firstColumn @param {number} runs @param {number} step columns from run to run @param {string} end
+ */
 const insideOf = ({ p }, firstColumn, runs, step, end) =>
   Array.from({ length: runs }, (_, run) => p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, step * run), end));
 
@@ -62,7 +65,7 @@ function forward(w, cursor, sums) {
     const ups = p.b64('mad.wide.u32', hidden, 2, gates);
     for (let run = 0; run < pairs; run++) {
       const [gate, up] = [runOf(sums[r], run, lower), runOf(sums[r], run + pairs, lower)];
-      // By a branch, so that the assembler does not begin all of them at once, for which there are no registers.
+      // A branch keeps the assembler from starting all runs at once, for which there are too few registers.
       p.when(p.pred('setp.lt.u32', p.b32('add.u32', tileColumn, 32 * run), hidden), () => {
         const results = gate.map((g, i) => p.f32('mul.f32', p.f32('mul.f32', g, sigmoid(w, g)), up[i]));
         const [gateWords, upWords, words] = [gate, up, results].map((values) => packHalves(w, values));
@@ -87,9 +90,9 @@ function backward(w, cursor, sums) {
   const pieces = linesOf(w, cursor, sums.length, firstColumn).flatMap((line) =>
     Array.from({ length: runs }, (_, run) => ({ ...line, run, offset: 2 * step * run })),
   );
-  /** Where a lane's gates begin in a row, and its ups. @param {string} gates */
+  /** The addresses of a lane's gates and ups in a row. @param {string} gates */
   const pairOf = (gates) => [gates, p.b64('mad.wide.u32', w.n, 2, gates)];
-  /** Of the row that is requested: where gates and ups are read, and their gradients stored. @type {string[][]} */
+  /** Where the requested row's gates and ups are read, and where their gradients are stored. @type {string[][]} */
   let [from, to] = [[], []];
   const load = `ld.global.nc.L1::no_allocate.v${width / 2}.b32`;
   storePieces(pieces, {

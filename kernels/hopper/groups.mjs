@@ -1,5 +1,5 @@
-// Several products by one launch of a kernel in PTX. Alone, each weight gradient of a layer has too few tiles to fill the device, and its depth
-// would be split: parts are written, waited for and read again. Together their tiles fill it, and only those of the last wave are split.
+// Computes several products by one launch of a kernel in PTX. Alone, each weight gradient of a layer has too few tiles to fill the device, so
+// that its depth would be split, and parts written and read again. Together their tiles fill it, and only those of the last wave are split.
 
 import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
@@ -23,28 +23,28 @@ import { verifyGroup } from './verify-products.mjs';
 /** @typedef {import('../matmul/types.mjs').PtxProduct} PtxProduct */
 /** @typedef {import('../matmul/types.mjs').Sizes} Sizes */
 
-/** A plan's tiling, which is one for products of halves. @param {Pick<MatmulGroupPlan, 'tiling'>} plan @returns {GemmTiling} */
+/** A plan's tiling, which must be one for products of halves. @param {Pick<MatmulGroupPlan, 'tiling'>} plan @returns {GemmTiling} */
 function halvesOf(plan) {
   const tiling = tilingOf(plan);
   if (isSimt(tiling)) throw new RangeError('matmulGroup: plan.tiling must be one for products of halves, not of f32');
   return tiling;
 }
 
-/** Most parts that the depth of the last tiles is split into, and the least depth of a part. */
+/** Most parts of the depth of the last tiles, and the least depth of a part. */
 const [MOST_PARTS, LEAST_DEPTH] = [8, 1024];
-/** Microseconds of a launch beside its waves: until its blocks multiply, and until the last one has stored. */
+/** Microseconds of a launch beside its waves: before its first products, and for its last stores. */
 const LAUNCH_US = 5;
 
-/** The least share of a launch's time that grouping must save: less is within the model's error. */
+/** The least share of the time that grouping must save, since less is within the model's error. */
 const LEAST_SAVING = 0.01;
 
-/** What the products of a group have in common. */
+/** The properties that the products of a group must share. */
 const COMMON = /** @type {const} */ (['k', 'transA', 'transB', 'half', 'beta']);
 
 /**
  * @param {KernelContext} context
  * @param {ReturnType<typeof import('./products.mjs').ptxProducts>} ptx
- * @param {{ verifyGroup?: typeof import('./verify-products.mjs').verifyGroup }} [options] what tests a kernel before its first use
+ * @param {{ verifyGroup?: typeof import('./verify-products.mjs').verifyGroup }} [options] `verifyGroup`: tests a kernel before its first use
  */
 export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGroup } = {}) {
   /** Why one launch cannot compute these products, or undefined. @param {Problem[]} problems */
@@ -87,7 +87,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
       .map(([name]) => name)
       .join()}`;
 
-  /** The pipeline of a kernel, written and made at first use. @param {GemmTiling} tiling @param {GemmForm} form */
+  /** The pipeline of a kernel, written and created at first use. @param {GemmTiling} tiling @param {GemmForm} form */
   function pipelineOf(tiling, form) {
     const key = keyOf(tiling, form);
     const made = context.pipelines.get(key);
@@ -112,7 +112,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   }
 
   /**
-   * The products by one launch.
+   * Makes the dispatches that compute the products by one launch.
    * @param {PtxProduct[]} products the arguments of `matmul`, checked
    * @param {MatmulGroupPlan} plan
    * @param {{ buffer: import('../base.mjs').Binding, offset: number }} [work] memory for tensor maps; the kernels' own when left out
@@ -160,16 +160,16 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     const wrong = gemmFault(tiling, formOf(problems, plan)) ?? sizes.find((reason) => reason !== undefined);
     if (wrong) return wrong;
     const bytes = 4 * divide(problems, plan).workspaceFloats;
-    // The kernels' own workspace is bound whole, also by all that comes later.
+    // The kernels' own workspace is bound whole, also by later dispatches.
     return bytes > context.bindingBytes ? `they take ${bytes} bytes of workspace, a binding has ${context.bindingBytes}` : undefined;
   }
 
-  /** Why the kernel is not used, or '' where it passed its test. @param {GemmTiling} tiling @param {GemmForm} form */
+  /** Why the kernel is not used, or '' if it passed its test. @param {GemmTiling} tiling @param {GemmForm} form */
   const selfTest = (tiling, form) => ptx.selfTestOf(keyOf(tiling, form), () => verify({ context, tiling, form, divide, records }));
 
   /**
-   * The plan by which one launch is fastest, and its microseconds by the rates of the device's tables: waves of blocks, of which the last
-   * counts whole, and the second pass. Undefined where no tiling is known.
+   * The fastest plan for one launch, and its microseconds by the rates of the device's tables. The time is that of waves of blocks, the last of
+   * which counts whole, and of the second pass. Undefined if no tiling is known.
    * @param {Problem[]} problems
    */
   function fastest(problems) {
@@ -178,7 +178,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     const { k } = problems[0];
     const rates = { wave: ptx.blocks, perTile: 0, launch: LAUNCH_US, second: SECOND_PASS };
     const tilings = context.tuning.ptxGroup?.(problems[0]) ?? [];
-    // One product alone is by the first.
+    // A single product uses the first.
     for (const { tiling: name, rate } of problems.length > 1 ? tilings : tilings.slice(0, 1)) {
       const tiling = halvesOf({ tiling: name });
       const area = tiling.bm * tiling.bn;
@@ -195,8 +195,8 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   }
 
   /**
-   * The plan by which one launch computes the products, and the microseconds that it saves by the rates of the device's tables. Undefined
-   * where one launch is not known to be faster. No kernel is tested.
+   * The plan for one launch, and the microseconds that it saves by the rates of the device's tables. Undefined if one launch is not known to be
+   * faster. No kernel is tested.
    * @param {Problem[]} problems @returns {{ plan: MatmulGroupPlan, saving: number } | undefined}
    */
   function choose(problems) {
@@ -208,13 +208,16 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     return { plan: { ...together.plan, because }, saving };
   }
 
-  /** The plan by what `choose` says, or undefined, also where the kernel fails its test. @param {Problem[]} problems @returns {MatmulGroupPlan | undefined} */
+  /**
+   * The plan that `choose` returns, or undefined if there is none or its kernel fails its test.
+   * @param {Problem[]} problems @returns {MatmulGroupPlan | undefined}
+   */
   function plan(problems) {
     const chosen = choose(problems)?.plan;
     return chosen && !selfTest(halvesOf(chosen), formOf(problems, chosen)) ? chosen : undefined;
   }
 
-  /** Throws where a plan cannot be carried out. @param {Problem[]} problems @param {MatmulGroupPlan} plan */
+  /** Throws if a plan cannot compute these products. @param {Problem[]} problems @param {MatmulGroupPlan} plan */
   function check(problems, plan) {
     const wrong = fault(problems) ?? misfit(problems, plan);
     if (wrong) throw new RangeError(`matmulGroup: one launch cannot compute these products: ${wrong}`);

@@ -4,7 +4,7 @@
 // A stage of an operand has one of two layouts. K-major, with the depth contiguous (A of NN and NT, B of NT): a row holds its `bk` halves,
 // 2·bk bytes. MN-major, with rows or columns contiguous (A of TN, B of NN and TN): a line holds 64 of them at one depth, 128 bytes, and
 // blocks of 64 follow each other, `bk` lines each.
-// A chunk is 16 bytes, eight halves: what a lane moves at a time and what a swizzle permutes.
+// A chunk is 16 bytes, eight halves. A lane moves one at a time, and a swizzle permutes them.
 
 /** Bytes of a chunk. */
 export const CHUNK = 16;
@@ -17,10 +17,10 @@ export const SHARED_MEMORY_LIMIT = 49152;
 export const lineBytes = (major, bk) => (major === 'k' ? 2 * bk : 128);
 
 /**
- * The chunk of a line at which logical chunk `chunk` lies. Lines of 128 bytes permute by the line's number modulo 8, of
- * 64 bytes by that of its pair modulo 4, of 32 bytes by that of its four modulo 2: eight chunks that follow each other in
- * memory, or the same chunk of eight lines, are in eight different groups of banks.
- * @param {number} bytes of a line: 32, 64 or 128 @param {number} line @param {number} chunk
+ * Where logical chunk `chunk` of a line lies. The swizzle is an XOR with the number of the line (lines of 128 bytes, modulo 8), of its pair
+ * (64 bytes, modulo 4) or of its four (32 bytes, modulo 2). Then eight consecutive chunks, and the same chunk of eight lines, lie in eight
+ * different groups of banks.
+ * @param {number} bytes bytes of a line: 32, 64 or 128 @param {number} line @param {number} chunk
  */
 export function swizzledChunk(bytes, line, chunk) {
   if (bytes === 128) return chunk ^ (line & 7);
@@ -28,14 +28,13 @@ export function swizzledChunk(bytes, line, chunk) {
   return chunk ^ ((line >> 2) & 1);
 }
 
-/** Mode bits 62 and 63 of a descriptor, by bytes of a line. */
+/** The swizzle mode, bits 62 and 63 of a descriptor, by bytes of a line. */
 const SWIZZLE_MODE = /** @type {Record<number, number>} */ ({ 128: 1, 64: 2, 32: 3 });
 
 /**
- * A `wgmma` matrix descriptor in two words. `low` holds the address (its part is added at run time) and the leading
- * offset, `high` the stride offset and the swizzle. K-major: the stride leads from eight rows to the next eight, the
- * leading offset is not used. MN-major: the stride leads from eight k to the next eight, the leading offset from 64 rows or
- * columns to the next 64.
+ * A `wgmma` matrix descriptor in two words. `low` holds the address, which is added at run time, and the leading offset; `high` holds the stride
+ * offset and the swizzle. K-major: the stride is the distance from eight rows to the next eight, and the leading offset is not used. MN-major:
+ * the stride is the distance from eight depths to the next eight, the leading offset that from 64 rows or columns to the next 64.
  * @param {Major} major @param {number} bk
  */
 export function descriptor(major, bk) {
@@ -45,14 +44,14 @@ export function descriptor(major, bk) {
   return { low: (leading >> 4) << 16, high: ((stride >> 4) | (SWIZZLE_MODE[line] << 30)) >>> 0 };
 }
 
-/** Bytes by which a descriptor's address moves for the next 16 of the depth. @param {Major} major */
+/** Bytes that a descriptor's address advances for the next 16 of the depth. @param {Major} major */
 export const depthStep = (major) => (major === 'k' ? 32 : 16 * 128);
 
-/** Bytes from 64 rows of A to the next 64, of either form. @param {number} bk */
+/** Bytes from 64 rows of A to the next 64, in either layout. @param {number} bk */
 export const rowBlockBytes = (bk) => 64 * 2 * bk;
 
 /**
- * Byte of element (`x`, `k`) of a stage, where `x` is its row or column: what `wgmma` reads through the descriptor.
+ * The byte at which `wgmma` reads element (`x`, `k`) of a stage through the descriptor; `x` is a row or column, `k` the depth.
  * @param {Major} major @param {number} bk @param {number} x @param {number} k
  */
 export function elementOffset(major, bk, x, k) {
@@ -62,27 +61,26 @@ export function elementOffset(major, bk, x, k) {
 }
 
 /**
- * Column of the product that column `x` of the tile holds. A lane of a quad has columns 8j + 2q + e of an accumulator
- * (j-th eight, quad lane q, e of 0 and 1): with B's columns in this order these are 8q + 2j + e, eight neighbours over four j.
+ * The column of the product that column `x` of the tile holds. Lane q of a quad has columns 8j + 2q + e of an accumulator, for group j of eight
+ * columns and e = 0, 1. With B's columns in this order they are columns 8q + 2j + e of the product: eight neighbours over four j.
  * @param {number} x
  */
 export const columnOf = (x) => (x & ~31) | (((x >> 1) & 3) << 3) | (((x >> 3) & 3) << 1) | (x & 1);
 
 /**
- * Depth that position `k` of a stage holds where A comes from registers. There a lane of a quad has depths 2q + e and
- * 8 + 2q + e of each 16: in this order the four pairs that it has of 32 are 8q + e, 8q + 2 + e, 8q + 4 + e, 8q + 6 + e, one chunk.
- * It is the same permutation as that of columns.
+ * The depth that position `k` of a stage holds if A comes from registers. Lane q of a quad has positions 2q + e and 8 + 2q + e of each 16. In this
+ * order its four pairs of 32 are depths 8q + e, 8q + 2 + e, 8q + 4 + e and 8q + 6 + e: one chunk. The permutation is that of columns.
  */
 export const depthOf = columnOf;
 
 /**
- * A matrix whose rows are permuted: in each 32 elements of a row position p holds element `columnOf(p)`. A 16-bit copy of weights
- * W [out, in] in this order serves two products by the copy engine: as B of x Wᵀ, whose depth it is, and as B of dy W, whose columns. Since
- * `columnOf` swaps two pairs of bits, a second time brings the natural order back.
+ * Permutes the rows of a matrix: in each 32 elements of a row, position p gets element `columnOf(p)`. A 16-bit copy of weights W [out, in] in this
+ * order serves two products by the copy engine: as B of x Wᵀ, where rows are the depth, and as B of dy W, where they are columns. `columnOf`
+ * swaps two pairs of bits, so that a second call restores the natural order.
  * @template {Uint16Array | Float32Array | Float64Array} T
- * @param {T} elements rows one behind the other
+ * @param {T} elements the matrix, row-major and dense
  * @param {number} columns elements of a row, a multiple of 32
- * @returns {T} a new one
+ * @returns {T} a new array
  */
 export function permuteRows(elements, columns) {
   if (!Number.isInteger(columns) || columns < 32 || columns % 32 || elements.length % columns)
@@ -93,15 +91,15 @@ export function permuteRows(elements, columns) {
 }
 
 /**
- * How `threads` threads move a stage of an operand, chunk by chunk: thread t moves chunks t, t + threads, … of shared memory,
- * which no two lanes of a quarter warp find in the same banks. For each: its line relative to the thread's first, and the
- * row or column and depth of the operand, relative to those of the thread's first chunk.
+ * How `threads` threads move a stage of an operand, chunk by chunk. Thread t moves chunks t, t + threads, … of shared memory, so that no two lanes
+ * of a quarter warp use the same banks. Each entry has the chunk's line, and its row or column and depth in the operand, all relative to the
+ * thread's first chunk.
  * @param {object} options
  * @param {Major} options.major @param {number} options.bk
  * @param {number} options.extent rows or columns of the tile
  * @param {number} options.threads
- * @param {boolean} options.permuteX whether rows lie in the order of `columnOf` (K-major only: MN-major ones spread a chunk)
- * @param {boolean} options.permuteK whether depths lie in the order of `depthOf` (MN-major only, likewise)
+ * @param {boolean} options.permuteX whether rows are in the order of `columnOf` (K-major only: MN-major, a chunk is spread instead)
+ * @param {boolean} options.permuteK whether depths are in the order of `depthOf` (MN-major only, likewise)
  */
 export function moves({ major, bk, extent, threads, permuteX, permuteK }) {
   const perLine = lineBytes(major, bk) / CHUNK;

@@ -11,27 +11,27 @@ import { GEMM_TILINGS, SECOND_PASS, SIMT_TILINGS } from './tilings.mjs';
 /** @typedef {import('../matmul/types.mjs').SimtTilingName} SimtTilingName */
 
 /**
- * What blocks have to do: `whole` tiles over the depth, and `rest` tiles each in `parts` of `kPerPart`; `area` elements a tile.
+ * The work of a launch: `whole` tiles over the full depth `k`, and `rest` tiles, each in `parts` parts of depth `kPerPart`. A tile has `area` elements.
  * @typedef {{ k: number, whole: number, rest: number, parts: number, kPerPart: number, area: number }} Work
  */
 
 /**
- * What was measured of a tiling.
+ * The measured rates of a tiling.
  * @typedef {object} Rates
  * @property {number} wave blocks that the device runs at once
- * @property {number} [half] so many blocks of a wave have a multiprocessor each to themselves, where two share one: then they take
- *   HALF_WAVE of a wave's time for the depth
- * @property {number} perDepth microseconds that a wave takes for each element of the depth
- * @property {number} perTile microseconds that a wave takes beside that: its first operands, and storing results
+ * @property {number} [half] where two blocks share a multiprocessor: up to this many blocks each have one to themselves, and take HALF_WAVE of a
+ *   wave's time for the depth
+ * @property {number} perDepth microseconds of a wave for each element of the depth
+ * @property {number} perTile other microseconds of a wave: for its first operands, and for storing results
  * @property {number} launch microseconds of a launch
- * @property {{ us: number, bytesPerUs: number }} second the second pass, and the bytes of parts that are written and read in a microsecond
+ * @property {{ us: number, bytesPerUs: number }} second microseconds of the second pass, and the bytes of parts that are written and read in one
  */
 
-/** The share of a wave's time that half of one takes where two blocks share a multiprocessor. */
+/** The share of a wave's time that half a wave takes, where two blocks share a multiprocessor. */
 const HALF_WAVE = 0.6;
 
 /**
- * Microseconds of a product, or of a group of products in one launch.
+ * Predicts the microseconds of a product, or of a group of products in one launch.
  * @param {Work} work @param {Rates} rates
  */
 export function predict({ k, whole, rest, parts, kPerPart, area }, { wave, half = 0, perDepth, perTile, launch, second }) {
@@ -40,21 +40,21 @@ export function predict({ k, whole, rest, parts, kPerPart, area }, { wave, half 
     return Math.floor(items / wave) + (left === 0 ? 0 : left <= half ? HALF_WAVE : 1);
   };
   const items = rest * parts;
-  // In waves over all of the depth, so that launches of equally many have the same time to the last bit: `compile` compares sums of them.
+  // Counted in waves over the full depth, so that launches with equally many have exactly equal times: `compile` compares sums of these.
   const multiply = (waves(whole) + waves(items) * (kPerPart / k)) * (k * perDepth);
   const tiles = (Math.ceil(whole / wave) + Math.ceil(items / wave)) * perTile;
   const sums = rest > 0 ? second.us + (8 * items * area) / second.bytesPerUs : 0;
   return launch + multiply + tiles + sums;
 }
 
-/** Multiprocessors. */
+/** Multiprocessors of an H100 or H200. */
 export const BLOCKS = 132;
 
-/** `perDepth` in nanoseconds, and `perTile`. @typedef {[perDepth: number, perTile: number]} Pair */
+/** `perDepth` in nanoseconds, and `perTile` in microseconds. @typedef {[perDepth: number, perTile: number]} Pair */
 /**
- * Of products of halves, by form; `NN/permuted` and `NT/permuted` have B permuted. Fitted to 391 timings on H100s (2026-11-25 and 26: models of
- * width 384 and 768 at 16,384 and 65,536 rows, products of the 300M model at 512 to 8,192), with SECOND_PASS and LAUNCH_US as they are. The model
- * says 0.82 to 1.11 of nine times in ten; those outside are far from the fastest.
+ * Rates of products of halves, by form; `NN/permuted` and `NT/permuted` have B permuted. They were fitted to 391 timings on H100s (2026-11-25 and 26:
+ * models of width 384 and 768 at 16,384 and 65,536 rows, products of the 300M model at 512 to 8,192), with SECOND_PASS and LAUNCH_US as they are.
+ * For nine in ten timings the model predicts 0.82 to 1.11 of the measured time; the others are far from the fastest.
  * @type {Record<'N' | 'TN' | 'NN/permuted' | 'NT/permuted', Partial<Record<GemmTilingName, Pair>>>}
  */
 const HALVES = {
@@ -78,30 +78,30 @@ const HALVES = {
 };
 const LAUNCH_US = 4.5;
 
-/** Depth from which on tiles of `m256n192-tma` are not slower (docs/notes/ptx-products.md): a tile's end takes long. */
+/** Least depth at which `m256n192-tma` is not slower, since the end of its tiles takes long (docs/notes/ptx-products.md). */
 export const BROAD_DEPTH = 2048;
 
-/** Columns up to which `m256n128-ld-l1` has too few tiles in a row that read the same lines of A, and is slower than `m256n128-ld`. */
+/** Up to this many columns too few tiles read the same rows of A, and `m256n128-ld-l1` is slower than `m256n128-ld`. */
 const CACHED_COLUMNS = 1024;
 
 /** Most parts of a product of halves, and the least depth of one. */
 const [PARTS, DEPTH] = [8, 512];
 
 /**
- * Of products in f32 (docs/notes/ptx-products.md): operations a second while all multiprocessors work, with both operands copied by vectors;
- * how much less for each that is copied element by element; microseconds that a tile takes beside its products.
+ * Rates of products in f32 (docs/notes/ptx-products.md): operations a second while all multiprocessors work and both operands are copied by
+ * vectors; the factor for each operand that is copied element by element; microseconds of a tile beside its products.
  */
 const SINGLES = {
   'm256n128-f32': { rate: 53.7e12, crosswise: 0.6e12, perTile: 6 },
   'm128n256-f32': { rate: 53.7e12, crosswise: 0.6e12, perTile: 6 },
   'm128n128-f32': { rate: 52.8e12, crosswise: 2.1e12, perTile: 4 },
 };
-/** The second pass of products in f32; their launch is in `perTile`. */
+/** The second pass of products in f32. The time of their launch is part of `perTile`. */
 const SINGLE_SECOND = { us: 4, bytesPerUs: 3e6 };
 /** Most parts of a product in f32. */
 const SINGLE_PARTS = 32;
 
-/** @typedef {{ plan: PtxChoice, us: number }} Guess a plan, and its microseconds by the model */
+/** @typedef {{ plan: PtxChoice, us: number }} Guess a plan, and the microseconds that the model predicts */
 
 /**
  * The rates of a tiling for a form, or undefined where none were measured.
@@ -123,7 +123,7 @@ export function ratesOf(tiling, { transA, transB, permuted = false }) {
 }
 
 /**
- * Microseconds of a product by a plan, or undefined where no rates of its tiling were measured.
+ * Predicts the microseconds of a product by a plan; undefined if no rates of its tiling were measured.
  * @param {Shaped} problem @param {Pick<PtxChoice, 'tiling' | 'permuted' | 'splits' | 'wave' | 'tail'>} plan
  */
 export function predictPlan({ m, n, k, transA, transB }, { tiling, permuted, splits, wave, tail }) {
@@ -135,7 +135,7 @@ export function predictPlan({ m, n, k, transA, transB }, { tiling, permuted, spl
 }
 
 /**
- * The ways to split the depth that are worth looking at, with the microseconds of each.
+ * The sensible ways to split the depth, with the predicted microseconds of each.
  * @param {Shaped} problem @param {{ tiling: GemmTilingName | SimtTilingName, permuted?: boolean }} tile
  * @returns {Guess[]}
  */
@@ -159,8 +159,8 @@ function waysOf(problem, tile) {
 }
 
 /**
- * The plans in PTX of a product that the model knows, each tiling by its fastest way, the fastest first.
- * @param {Shaped} problem @param {{ permuted?: boolean }} [options] of a product whose B is permuted
+ * The plans in PTX that the model can predict for a product: each tiling with its fastest split, the fastest first.
+ * @param {Shaped} problem @param {{ permuted?: boolean }} [options] `permuted`: whether the product's B is permuted
  * @returns {Guess[]}
  */
 export function guesses(problem, { permuted = false } = {}) {
@@ -186,9 +186,9 @@ export function guesses(problem, { permuted = false } = {}) {
     .sort((x, y) => x.us - y.us);
 }
 
-/** Microseconds as a number that is read. @param {number} us */
+/** Formats microseconds for a reader. @param {number} us */
 export const usWords = (us) => us.toFixed(us < 10 ? 1 : 0);
 
-/** A prediction in a few words: the fastest, and the next. @param {Guess[]} list */
+/** Describes a prediction in a few words: the fastest, and the next. @param {Guess[]} list */
 export const wordsOf = ([first, second]) =>
   `model: ${usWords(first.us)} µs by ${first.plan.tiling}${second ? `, ${usWords(second.us)} by ${second.plan.tiling}` : ''}`;

@@ -23,7 +23,7 @@ export function multiply(w) {
   const high = { a: p.b32('mov.u32', descriptor(major.a, tiling.bk).high), b: p.b32('mov.u32', descriptor(major.b, sizes.depthB).high) };
   const full = p.b32('mad.lo.u32', w.group, tiling.stages, w.full(0));
   const stage = p.b32('mov.u32', 0);
-  /** The stage before. */
+  /** The previous stage. */
   const last = p.register('b32');
   for (let s = 0; s < tiling.stages; s++) p.do('bar.arrive', w.empty + s, sizes.emptying);
   const arrival = sizes.polling ? awaitCopies(w, stage) : undefined;
@@ -33,7 +33,7 @@ export function multiply(w) {
   const left = p.register('b32');
   const [never, always] = [p.pred('setp.ne.u32', w.tid, w.tid), p.pred('setp.eq.u32', w.tid, w.tid)];
   const transposed = { a: major.a === 'mn' ? 1 : 0, b: major.b === 'mn' ? 1 : 0 };
-  /** Whether a product adds to the sums. @param {boolean} first of a tile @param {number} slab */
+  /** Whether a product adds to the sums. @param {boolean} first whether the stage is a tile's first @param {number} slab */
   const adding = (first, slab) => (first && slab === 0 && !form.early ? never : always);
   const instruction = `wgmma.mma_async.sync.aligned.m64n${tiling.bn}k16.f32.${form.type}.${form.type}`;
 
@@ -42,7 +42,7 @@ export function multiply(w) {
   const release = () => w.emptyBarrier('arrive', last);
   const commit = () => p.do('wgmma.commit_group.sync.aligned');
 
-  /** The matrix of an operand at an address. @param {'a' | 'b'} name @param {string} word @param {number} bytes */
+  /** The descriptor of an operand at an address. @param {'a' | 'b'} name @param {string} word @param {number} bytes */
   const matrix = (name, word, bytes) => p.b64('mov.b64', vector([bytes ? p.b32('add.u32', word, bytes >> 4) : word, high[name]]));
   const nextStage = () => {
     p.do('mov.u32', last, stage);
@@ -50,12 +50,12 @@ export function multiply(w) {
   };
 
   /**
-   * Multiplies as much of the depth as A's registers hold, by one stage of B or several, whose last products stay open. Unit by unit,
-   * 32 of the depth of 64 rows each or 16 of 128: while products of one are open, the next one's fragments are put in place.
-   * @param {ReturnType<typeof directA> | ReturnType<typeof directRows>} a @param {boolean} first of a tile
+   * Multiplies as much of the depth as A's registers hold, by one stage of B or several; the last products stay open. It works by units: 32 of
+   * the depth for 64 rows, or 16 for 128. While products of one unit are open, the fragments of the next are put in place.
+   * @param {ReturnType<typeof directA> | ReturnType<typeof directRows>} a @param {boolean} first whether this is a tile's first step
    */
   const stepDirect = (a, first) => {
-    /** Of a stage, by 16 of the depth. @type {string[]} */
+    /** The descriptors of a stage of B, one for each 16 of the depth. @type {string[]} */
     let b = [];
     const awaitB = () => {
       w.fullBarrier('sync', full, stage);
@@ -64,14 +64,14 @@ export function multiply(w) {
     };
     const perStage = (sizes.depthB / 32) * sums.length;
     const count = (tiling.bk / 32) * sums.length;
-    // Beside copies A is requested first, since no fence waits for it.
+    // With the copy engine A is requested first, since no fence waits for its loads.
     const early = tiling.load === 'tma';
     if (early) a.advance();
     for (let u = 0; u < count; u++) {
       const within = u % perStage;
       if (within === 0 && !early) awaitB();
       settle(1);
-      // One unit of this stage is open, and those of the stage before are done.
+      // One unit of this stage is open, and those of the previous stage are done.
       if (within === 1 && !(first && u === 1)) release();
       const fragments = a.fragments(u);
       if (u === 0 && !early) a.advance();
@@ -88,7 +88,7 @@ export function multiply(w) {
     }
   };
 
-  /** Multiplies a stage of both operands in shared memory, whose last products stay open. @param {boolean} first of a tile */
+  /** Multiplies a stage of both operands in shared memory; the last products stay open. @param {boolean} first whether it is a tile's first */
   const stepShared = (first) => {
     if (arrival) arrival();
     else {
@@ -135,15 +135,15 @@ export function multiply(w) {
 }
 
 /**
- * A from memory to registers. A lane has, of two rows of each block of 64 and of each 32 of the depth, the chunk that
- * `depthOf` says. A fragment takes words of both rows by turns, so that the words must be moved to where `wgmma` reads
- * them: this is done at the last moment, since it waits for the load.
+ * Loads A from memory to registers. For each 32 of the depth and two rows of each block of 64, a lane has the chunk that `depthOf` says. A fragment
+ * alternates words of both rows, so that words must be moved to where `wgmma` reads them. They are moved at the last moment, since a move waits for
+ * the load.
  * @param {Writer} w
  */
 function directA(w) {
   const { p, tiling, sizes, form } = w;
   const halves = tiling.bk / 32;
-  /** By block of rows and half of the stage: the words of the upper and of the lower row. */
+  /** The words of the upper and of the lower row, by block of rows and half of the stage. */
   const raw = Array.from({ length: sizes.rowBlocks }, () =>
     Array.from({ length: halves }, () => [p.registers('b32', 4), p.registers('b32', 4)]),
   );
@@ -153,7 +153,7 @@ function directA(w) {
   const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
   const offsets = p.registers('b32', 2 * sizes.rowBlocks);
   const address = p.register('b64');
-  /** Zero, which the assembler does not know: by an `or` with it words move where they shall and not where it thinks best. */
+  /** A zero that the assembler cannot recognize. An `or` with it moves words when this code says, not when the assembler prefers. */
   const zero = p.b32('shr.u32', w.items, 31);
   const walk = w.walk((cursor) => {
     const first = p.b32('add.u32', cursor.m0, row);
@@ -169,7 +169,7 @@ function directA(w) {
   /** Whether this lane's chunks of the two halves lie within the depth. */
   const within = Array.from({ length: halves }, () => (form.ragged ? p.register('pred') : more));
 
-  /** Goes to the next stage's item. */
+  /** Advances to the item of the next stage. */
   const advance = () => {
     const exhausted = p.label();
     walk.advance(exhausted);
@@ -180,7 +180,7 @@ function directA(w) {
         p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, p.b32('add.u32', unit, 32 * h)), walk.cursor.kEnd, more),
       );
   };
-  /** Block of 64 rows and half of a unit. @param {number} unit */
+  /** The block of 64 rows and the half of the stage that a unit belongs to. @param {number} unit */
   const placeOf = (unit) => [unit % sizes.rowBlocks, Math.floor(unit / sizes.rowBlocks)];
   /** Loads a unit of the next stage. @param {number} unit */
   const load = (unit) => {
@@ -192,7 +192,7 @@ function directA(w) {
       p.guarded(within[half], () => p.do(w.loadInstruction, vector(words), at(from, 64 * half)));
     }
   };
-  /** Goes on behind a stage. */
+  /** Advances by a stage. */
   const next = () => {
     p.do('add.u64', address, address, 2 * tiling.bk);
     p.guarded(more, () => walk.next());
@@ -208,7 +208,10 @@ function directA(w) {
       for (let unit = 0; unit < halves * sizes.rowBlocks; unit++) load(unit);
       next();
     },
-    /** The fragments of a unit with the block of rows and the 16 of the depth that each is for, in one of two sets of registers. @param {number} unit */
+    /**
+     * The fragments of a unit, in one of two sets of registers, each with its block of rows and its 16 of the depth.
+     * @param {number} unit
+     */
     fragments: (unit) => {
       const [block, half] = placeOf(unit);
       const [upper, lower] = raw[block][half];

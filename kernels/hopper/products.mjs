@@ -1,6 +1,6 @@
-// Matrix products by the kernels of kernels/hopper/, on devices that take PTX: decides which products and plans they can compute, and makes
-// pipelines and dispatches. The first product that needs a kernel writes it and tests it (see `verifyKernel`). If a test fails, the SPIR-V
-// kernels compute its products, and a warning says so.
+// Matrix products in PTX: decides which products and plans the kernels of kernels/hopper/ can compute, and makes pipelines and dispatches. The
+// first product that needs a kernel writes it and tests it (see `verifyKernel`). If a test fails, the SPIR-V kernels compute its products, and
+// a warning says so.
 
 import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
@@ -27,23 +27,23 @@ import { verifyKernel } from './verify-products.mjs';
 /** @typedef {import('../matmul/types.mjs').Work} Work */
 
 /**
- * What decides on a product's form, of a product or of a problem with its arguments.
+ * The properties of a product, or of a problem with its arguments, that determine its form.
  * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bPermuted' | 'dual' | 'beta' | 'glu' | 'activation'>
  *   & { bias?: unknown, residual?: unknown, alpha?: number }} Formed
  */
 
-/** Bindings of a kernel, whose addresses are its first parameters. */
+/** Number of bindings of a kernel, whose addresses are its first parameters. */
 const BINDINGS = PARAMETERS.filter(({ type }) => type === 'u64').length;
 /** Bytes of the parameters that follow, which are push constants. */
 const PUSH_BYTES = 4 * (PARAMETERS.length - BINDINGS);
-/** Multiprocessors of a Hopper GPU, where the driver does not say how many there are. */
+/** Multiprocessors of a Hopper GPU, if the driver does not report their number. */
 const MULTIPROCESSORS = 132;
 
-/** For products with B permuted that none measured is near to. */
+/** The plan of a product with B permuted if nothing was measured near it. */
 const PERMUTED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'm256n128-tma', because: 'B is permuted, which only PTX takes' });
 
 /**
- * A plan's tiling, itself or by its name in kernels/hopper/tilings.mjs.
+ * A plan's tiling, which may be given by its name in kernels/hopper/tilings.mjs.
  * @param {Partial<MatmulPlan>} plan @returns {GemmTiling | SimtTiling}
  */
 export function tilingOf({ tiling }) {
@@ -70,7 +70,7 @@ const threadsOf = (tiling) => (isSimt(tiling) ? simtSizes(tiling) : sizesOf(tili
 
 /**
  * @param {KernelContext} context
- * @param {{ verify?: typeof verifyKernel }} [options] what tests a kernel before its first use
+ * @param {{ verify?: typeof verifyKernel }} [options] `verify`: tests a kernel before its first use
  */
 export function ptxProducts(context, { verify = verifyKernel } = {}) {
   const { tuning, info } = context;
@@ -80,7 +80,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * Why these kernels cannot take a product, or undefined.
-   * @param {Problem} problem with the arguments of `matmul` as `args`, of which tensors may be missing
+   * @param {Problem} problem its `args` are those of `matmul`; tensors may be missing
    */
   function fault({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, bPermuted, glu, args }) {
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
@@ -110,8 +110,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   }
 
   /**
-   * A plan with how it divides a product among blocks.
-   * @param {Sizes} product @param {Partial<MatmulPlan>} plan that of the caller, or of a table @returns {PtxPlan}
+   * Completes a plan by how it divides a product among blocks.
+   * @param {Sizes} product @param {Partial<MatmulPlan>} plan the caller's, or a table's @returns {PtxPlan}
    */
   function divide({ m, n, k }, plan) {
     const tiling = tilingOf(plan);
@@ -135,20 +135,20 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     };
   }
 
-  /** Blocks of a launch: those of matrix units go from item to item. @param {PtxPlan} plan */
+  /** Blocks of a launch. Those on matrix units go from item to item; those in f32 compute one item each. @param {PtxPlan} plan */
   const groupsOf = ({ tiling, division: { items, blocks } }) => (isSimt(tiling) ? items : blocks);
 
   /** Why a plan cannot be launched for a product, or undefined. @param {PtxPlan} plan @param {Sizes} product */
   function launchFault(plan, product) {
     const [blocks, bytes] = [groupsOf(plan), 4 * workspaceFloats(plan)];
     if (blocks > context.maxGroups) return `it makes ${blocks} blocks, more than ${context.maxGroups}`;
-    // The kernels' own workspace is bound whole, also by all that comes later.
+    // The kernels' own workspace is bound whole, also by later dispatches.
     if (bytes > context.bindingBytes) return `it takes ${bytes} bytes of workspace, a binding has ${context.bindingBytes}`;
     return sizesFault(plan.tiling, product);
   }
 
   /**
-   * What a product asks of the kernel. Where all sums go to the workspace the second pass does what is done with results.
+   * The form of the kernel that a product needs. If all sums go to the workspace, the second pass applies bias, activation and so on.
    * @param {Formed} product @param {PtxPlan} plan @returns {GemmForm}
    */
   function formOf(product, { division: { whole, parts, ragged } }) {
@@ -169,7 +169,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * How the bindings a, b, c, bias, residual, half and work are accessed.
-   * @param {GemmForm} form @param {boolean} results whether any are stored @param {boolean} maps whether tensor maps are
+   * @param {GemmForm} form @param {boolean} results whether results are stored @param {boolean} maps whether tensor maps are
    * @returns {import('../../index.js').PtxAccess[]}
    */
   const accessOf = ({ beta, bias, residual, dual, parts, glu }, results, maps) => [
@@ -182,7 +182,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     parts || maps ? 'write' : 'none',
   ];
 
-  /** The pipeline of a kernel, written and made at first use. @param {PtxPlan} plan @param {GemmForm} form */
+  /** The pipeline of a kernel, written and created at first use. @param {PtxPlan} plan @param {GemmForm} form */
   function pipelineOf({ tiling, division: { whole } }, form) {
     const access = accessOf(form, whole > 0, !isSimt(tiling) && tiling.load === 'tma');
     const key = `${keyOf(tiling, form)}${whole > 0 ? '' : '/sums'}`;
@@ -204,7 +204,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   }
 
   /**
-   * A product as dispatches.
+   * Makes the dispatches of a product.
    * @param {PtxProduct} product the arguments of `matmul`, checked
    * @param {PtxPlan} plan from `planOf` or `choose`
    * @param {Work} work memory for partial sums
@@ -227,7 +227,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       h && range(h, matrix(m, glu ? n / 2 : n, ldh), bytesOf(half)),
       work && range(work, workspaceFloats, 4),
     ];
-    // A stands in for what the kernel does not touch, so that no false dependency arises.
+    // A takes the bindings that the kernel does not touch, so that no false dependency arises.
     const buffers = /** @type {Binding[]} */ (bound.map((buffer, i) => (access[i] === 'none' ? first : buffer)));
     /** @type {Dispatch[]} */
     const dispatches = [
@@ -239,14 +239,13 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
         writeMask: access.reduce((mask, how, i) => mask | (how.endsWith('write') ? 1 << i : 0), 0),
       },
     ];
-    // The second pass knows parts of tiles by the name of the last ones.
+    // The second pass calls the split tiles the `tail`.
     if (work && parts > 1) dispatches.push(sumParts(context, product, { ...plan, tail: parts, whole, rest }, work));
     return dispatches;
   }
 
   /**
-   * Why the kernel of a plan is not used, or '' where it passed its test. Tests it at the first call, which cannot be done
-   * while a graph is recorded.
+   * Why the kernel of a plan is not used, or '' if it passed its test. The first call tests it, which is not possible while a graph is recorded.
    * @param {PtxPlan} plan @param {GemmForm} form
    */
   function selfTest(plan, form) {
@@ -254,7 +253,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   }
 
   /**
-   * The plan that a caller asks for; throws where it cannot be carried out.
+   * The plan that a caller asks for. Throws if it cannot compute the product.
    * @param {Problem} problem @param {Partial<MatmulPlan>} override
    */
   function planOf(problem, override) {
@@ -270,16 +269,16 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   }
 
   /**
-   * The plan of a product by the tables or the model of time, where it is known to be faster than the SPIR-V kernels.
+   * The plan of a product by the tables or the model, if it is known to be faster than the SPIR-V kernels.
    * @param {Problem} problem
-   * @returns {{ plan?: PtxPlan, refused?: string }} neither where none is known to be faster; `refused`: why such a plan cannot be used
+   * @returns {{ plan?: PtxPlan, refused?: string }} empty if no plan is known to be faster; `refused`: why a faster plan cannot be used
    */
   function choose(problem) {
     const measured = tuning.measuredPlan?.(problem);
     const chosen = measured ?? (problem.bPermuted ? tuning.permutedPlan : tuning.ptxPlan)?.(problem);
     if (chosen?.kernel !== 'ptx' || !context.takesPtx) return {};
     const wrong = fault(problem);
-    // There are no kernels in PTX of this precision.
+    // PTX has no kernels for bf16x3, so that this is no refusal.
     if (wrong) return problem.precision === 'bf16x3' ? {} : { refused: wrong };
     const plan = divide(problem, chosen);
     const form = formOf({ ...problem.args, ...problem }, plan);
@@ -288,7 +287,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   }
 
   /**
-   * The plan of a product with B permuted: what the caller asks for, else the one that was measured, else any.
+   * The plan of a product with B permuted: the one that the caller asks for, else the measured one, else PERMUTED_PLAN.
    * @param {Problem} problem @param {Partial<MatmulPlan>} [override]
    */
   function planPermuted(problem, override) {
@@ -304,8 +303,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 }
 
 /**
- * A tensor as a range that begins at its first element, whose address the kernel gets.
- * @param {{ buffer: Binding, offset: number }} tensor @param {number} elements @param {number} bytes of an element
+ * A tensor as a range that begins at its first element, so that the kernel gets the address of that.
+ * @param {{ buffer: Binding, offset: number }} tensor @param {number} elements @param {number} bytes bytes of an element
  * @returns {Binding}
  */
 export function range({ buffer, offset }, elements, bytes) {

@@ -10,13 +10,13 @@ import { at, vector } from './assembler.mjs';
 /** @typedef {import('./writer.mjs').Writer} Writer */
 
 /**
- * What `multiply` needs of A: the interface of `directA`, but that a unit is 16 of the depth of both blocks of rows.
+ * Has the interface of `directA`, for `multiply`, except that a unit is 16 of the depth for both blocks of rows.
  * @param {Writer} w
  */
 export function directRows(w) {
   const { p, tiling, form } = w;
   const units = tiling.bk / 16;
-  /** By unit and by eight of its depths. */
+  /** The loaded words, by unit and by eight of its depths. */
   const raw = Array.from({ length: units }, () => [p.registers('b32', 4), p.registers('b32', 4)]);
   const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
   const rowOfWarp = p.b32('mad.lo.u32', w.group, 128, p.b32('mul.lo.u32', warp, 32));
@@ -25,7 +25,7 @@ export function directRows(w) {
   const address = p.register('b64');
   const ldBytes = p.register('b32');
   const walk = w.walk(({ m0, kBegin, own }) => {
-    // Rows beyond the last repeat the last eight.
+    // Rows beyond the last repeat the last eight rows.
     const first = p.b32('min.u32', p.b32('add.u32', m0, row), p.b32('sub.u32', own.m, 8));
     p.do('shl.b32', ldBytes, own.lda, 1);
     p.do('mad.wide.u32', address, p.b32('add.u32', kBegin, depth), ldBytes, p.b64('mad.wide.u32', first, 2, own.a));
@@ -34,7 +34,7 @@ export function directRows(w) {
   /** Whether two units lie within the depth, which is a multiple of 32. */
   const within = Array.from({ length: units / 2 }, () => (form.ragged ? p.register('pred') : more));
 
-  /** Goes to the next stage's item. */
+  /** Advances to the item of the next stage. */
   const advance = () => {
     const exhausted = p.label();
     walk.advance(exhausted);
@@ -51,7 +51,7 @@ export function directRows(w) {
       p.guarded(within[unit >> 1], () => p.do(w.loadInstruction, vector(words), at(from)));
     });
   };
-  /** Goes on behind a stage. */
+  /** Advances by a stage. */
   const next = () => {
     p.do('mad.wide.u32', address, ldBytes, tiling.bk, address);
     p.guarded(more, () => walk.next());
@@ -67,7 +67,10 @@ export function directRows(w) {
       for (let unit = 0; unit < units; unit++) load(unit);
       next();
     },
-    /** The fragments of a unit with the block of rows and the 16 of the depth that each is for, in one of two sets of registers. @param {number} unit */
+    /**
+     * The fragments of a unit, in one of two sets of registers, each with its block of rows and its 16 of the depth.
+     * @param {number} unit
+     */
     fragments: (unit) =>
       [0, 1].map((block) => {
         const fragment = slots[unit % 2].slice(4 * block, 4 * block + 4);

@@ -3,7 +3,7 @@
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 
 /**
- * @param {KernelContext} context @param {string} work what the SPIR-V kernels do instead, such as `compute attention`
+ * @param {KernelContext} context @param {string} work what the SPIR-V kernels do if a test fails, such as `compute attention`
  * @returns {(key: string, test: () => string | undefined) => string} takes a kernel's key and test, and returns why the kernel is not used, or ''
  *   if it passed. The first call for a key runs the test, which is not possible while a graph is recorded. After one failure no other
  *   kernel is tried.

@@ -23,19 +23,19 @@ import { Writer } from './writer.mjs';
  * @property {number} bn columns of a tile: `warps[1] · 8 · tn`
  * @property {8 | 16} bk depth of a stage
  * @property {number} stages at least 2
- * @property {[number, number]} warps of a block, down and across
- * @property {number} tm rows a thread, a multiple of 4
- * @property {number} tn columns a thread, a multiple of 4
- * @property {number} blocks that a multiprocessor shall hold at a time
+ * @property {[number, number]} warps warps of a block, down and across
+ * @property {number} tm rows of a thread, a multiple of 4
+ * @property {number} tn columns of a thread, a multiple of 4
+ * @property {number} blocks blocks that a multiprocessor holds at a time
  */
 
 /** Lanes of a warp, down and across. */
 const [DOWN, ACROSS] = [4, 8];
 /** Elements of a vector, and bytes of an element. */
 const [LANES, BYTES] = [4, 4];
-/** Depths that neighbouring lanes copy where the depth is contiguous: a sector of memory. */
+/** Depths that neighbouring lanes copy if the depth is contiguous: a sector of memory. */
 const SECTOR = 8;
-/** Elements behind each depth of a stage, by which the depths of a sector lie in different banks. */
+/** Elements of padding after each depth of a stage, so that the depths of a sector lie in different banks. */
 const PAD = 4;
 
 /** Whether a tiling is one of these. @param {object} tiling @returns {tiling is SimtTiling} */
@@ -57,7 +57,7 @@ export function simtSizes({ bm, bn, bk, stages, warps, blocks }) {
   };
 }
 
-/** How many elements or vectors a thread copies of an operand, by which index is contiguous. @param {SimtTiling} tiling @param {'a' | 'b'} name */
+/** How many elements or vectors of an operand a thread copies, by which index is contiguous. @param {SimtTiling} tiling @param {'a' | 'b'} name */
 function copiesOf(tiling, name) {
   const { threads } = simtSizes(tiling);
   const extent = name === 'a' ? tiling.bm : tiling.bn;
@@ -90,7 +90,7 @@ export function simtFault(tiling, form) {
 }
 
 /**
- * One operand as the threads of a block copy it.
+ * How the threads of a block copy one operand.
  * @param {Writer} w @param {SimtTiling} tiling @param {'a' | 'b'} name
  */
 function copier(w, tiling, name) {
@@ -100,7 +100,7 @@ function copier(w, tiling, name) {
   const depthBytes = name === 'a' ? sizes.depthA : sizes.depthB;
   const byDepth = w.major[name] === 'k';
   const { k, mn, linesOfMn } = copiesOf(tiling, name);
-  // Where the depth is contiguous, eight lanes copy a sector of a row; else a lane copies four neighbours of one depth.
+  // If the depth is contiguous, eight lanes copy a sector of a row. Otherwise a lane copies four neighbours of one depth.
   const rowsAtOnce = sizes.threads / SECTOR;
   const list = byDepth
     ? Array.from({ length: k }, (_, i) => ({
@@ -130,7 +130,7 @@ function copier(w, tiling, name) {
     /** Points at an item's first stage. @param {import('./writer.mjs').Cursor} cursor */
     aim: (cursor) => {
       const first = p.b32('add.u32', name === 'a' ? cursor.m0 : cursor.n0, x);
-      // Rows and columns beyond the last repeat it: nobody stores their results.
+      // Rows and columns beyond the last repeat it, since their results are not stored.
       const last = p.b32('sub.u32', name === 'a' ? w.m : w.n, byDepth ? 1 : LANES);
       list.forEach((copy, i) => {
         const line = p.b32('min.u32', p.b32('add.u32', first, copy.x), last);
@@ -142,13 +142,13 @@ function copier(w, tiling, name) {
       else p.do('mad.wide.u32', address, cursor.kBegin, ldBytes, pointer);
     },
     /**
-     * Copies `i` of a stage that begins at byte `base` of shared memory and at `from` of the depth, where `more` holds.
-     * @param {number} i @param {string} base @param {string} more @param {string} from @param {string} end of the depth
+     * Makes copy `i` of a stage, if `more` holds. The stage begins at byte `base` of shared memory and at depth `from`.
+     * @param {number} i @param {string} base @param {string} more @param {string} from @param {string} end end of the depth
      */
     copy: (i, base, more, from, end) => {
       const to = at(p.b32('add.u32', target, base), list[i].x * BYTES + list[i].k * depthBytes);
       const source = p.b64('mad.wide.u32', offsets[i], 1, address);
-      // Of what lies beyond the depth nothing is copied, and zeros are written.
+      // Beyond the depth, cp.async reads 0 bytes and writes zeros.
       const size = form.ragged
         ? [p.b32('selp.b32', bytes, 0, p.pred('setp.lt.u32', p.b32('add.u32', from, p.b32('add.u32', depth, list[i].k)), end))]
         : [];
@@ -167,13 +167,13 @@ export function simt(name, tiling, form) {
   if (fault) throw new RangeError(`simt: ${fault}`);
   const sizes = simtSizes(tiling);
   const { bk, stages, tm, tn, warps } = tiling;
-  // The writer reads the tile and its stages alone: this kernel has no warpgroups, and copies by itself.
+  // The writer uses only the tile and its stages. This kernel has no warpgroups, and its threads copy for themselves.
   const w = new Writer(name, { ...tiling, bk: /** @type {16} */ (bk), warpgroups: 1, load: 'cp' }, form, sizes);
   const { p } = w;
   const lane = p.b32('and.b32', w.tid, 31);
   const warp = p.b32('shr.u32', w.tid, 5);
   const bit = (/** @type {number} */ from, /** @type {number} */ mask) => p.b32('and.b32', p.b32('shr.u32', lane, from), mask);
-  // Bits 0, 2 and 3 of a lane's number say which columns are its, bits 1 and 4 which rows.
+  // Bits 0, 2 and 3 of a lane's number select its columns, bits 1 and 4 its rows.
   const across = p.b32('mad.lo.u32', bit(2, 3), 2, bit(0, 1));
   const down = p.b32('mad.lo.u32', bit(4, 1), 2, bit(1, 1));
   const row = p.b32('mad.lo.u32', p.b32('div.u32', warp, warps[1]), DOWN * tm, p.b32('mul.lo.u32', down, LANES));
@@ -184,13 +184,13 @@ export function simt(name, tiling, form) {
   w.locate(cursor);
   for (const { aim } of copiers) aim(cursor);
 
-  /** Stages that are not copied yet, where the next one begins in the depth, and in shared memory. */
+  /** Number of stages not copied yet; where the next one begins in the depth, and in shared memory. */
   const left = p.b32('mov.u32', cursor.steps);
   const depth = p.b32('mov.u32', cursor.kBegin);
   const filling = p.b32('mov.u32', 0);
   const more = p.register('pred');
   const list = copiers.flatMap((copier) => Array.from({ length: copier.count }, (_, i) => ({ copier, i })));
-  /** Copies the part of a stage that belongs beside one of `parts` depths. @param {number} part @param {number} parts */
+  /** Makes part `part` of `parts` of a stage's copies, beside the products of one depth. @param {number} part @param {number} parts */
   const copy = (part, parts) => {
     if (part === 0) p.do('setp.ne.u32', more, left, 0);
     for (const { copier, i } of list.slice((part * list.length) / parts, ((part + 1) * list.length) / parts)) {
@@ -207,7 +207,7 @@ export function simt(name, tiling, form) {
     p.do('add.u32', stage, stage, sizes.stageBytes);
     p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, sizes.shared));
   };
-  /** Waits until the oldest stage is there and nobody reads the one before it. */
+  /** Waits until the oldest stage has arrived and no thread reads the one before it. */
   const arrive = () => {
     p.do('cp.async.wait_group', stages - 2);
     p.do('bar.sync', 0, sizes.threads);
@@ -220,7 +220,7 @@ export function simt(name, tiling, form) {
     p.b32('mad.lo.u32', column, BYTES, p.b32('add.u32', w.shared, bk * sizes.depthA)),
   ];
   const [fromA, fromB] = [p.b32('mov.u32', ownA), p.b32('mov.u32', ownB)];
-  /** Operands of a depth, of which two are at hand. */
+  /** Registers for the operands of two depths. */
   const operands = [0, 1].map(() => ({ a: p.registers('f32', tm), b: p.registers('f32', tn) }));
   const read = (/** @type {number} */ k) => {
     const { a, b } = operands[k % 2];
@@ -252,7 +252,7 @@ export function simt(name, tiling, form) {
     }
     const { a, b } = operands[k % 2];
     sums.forEach((line, i) => {
-      // Back and forth, so that an operand stays where the next instruction finds it.
+      // Alternates directions, so that consecutive instructions share an operand.
       const order = i % 2 ? [...line.keys()].reverse() : [...line.keys()];
       for (const j of order) p.do('fma.rn.f32', line[j], a[i], b[j], line[j]);
     });
@@ -265,13 +265,13 @@ export function simt(name, tiling, form) {
 }
 
 /**
- * Stores a tile: a thread has runs of four columns.
+ * Stores a tile. A thread has runs of four columns.
  * @param {Writer} w @param {SimtTiling} tiling @param {import('./writer.mjs').Cursor} cursor
- * @param {{ row: string, column: string, sums: string[][] }} results `row` and `column` of the thread's first in the tile
+ * @param {{ row: string, column: string, sums: string[][] }} results `row` and `column`: position in the tile of the thread's first element
  */
 function store(w, tiling, cursor, { row, column, sums }) {
   const { p, form } = w;
-  /** Row, relative to the first, of a thread's row `i`. */
+  /** The offset of a thread's row `i` from its first. */
   const rowOf = (/** @type {number} */ i) => Math.floor(i / LANES) * DOWN * LANES + (i % LANES);
   const runs = Array.from({ length: tiling.tn / LANES }, (_, run) => ({ from: run * LANES, column: run * ACROSS * LANES }));
   const done = p.label();
@@ -292,7 +292,7 @@ function store(w, tiling, cursor, { row, column, sums }) {
   const inside = runs.map((run) => p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, run.column), w.n));
   const bias = form.bias ? p.b64('mad.wide.u32', firstColumn, BYTES, p.parameter('bias')) : '';
   const biases = runs.map((run, r) => (form.bias ? loadF32(w, bias, BYTES * run.column, LANES, inside[r]) : undefined));
-  /** Where a row of an operand of the results' shape begins. @param {'c' | 'residual'} name @param {string} ld */
+  /** The address of a row of C or of the residual. @param {'c' | 'residual'} name @param {string} ld */
   const matrix = (name, ld) => {
     const [pointer, leading] = [p.parameter(name), p.parameter(ld)];
     return (/** @type {string} */ line) => p.b64('mad.wide.u32', p.b32('mad.lo.u32', line, leading, firstColumn), BYTES, pointer);

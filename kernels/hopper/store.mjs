@@ -5,16 +5,16 @@ import { at, f32, vector } from './assembler.mjs';
 /** @typedef {import('./writer.mjs').Writer} Writer */
 
 /**
- * Columns that a lane has as neighbours: eight with B's columns in the order of `columnOf`, else two, and four where halves are
- * stored or read, once `exchange` has been made.
+ * How many neighbouring columns a lane has: eight if B's columns are in the order of `columnOf`, else four if halves are stored or read (after
+ * `exchange`), else two.
  * @param {Writer} w
  */
 const widthOf = ({ eightColumns, form }) => (eightColumns ? 8 : form.half || form.dual ? 4 : 2);
 
 /**
- * Where lanes shall have four columns, neighbours exchange: of every two runs of two columns an even lane gets the first from both,
- * and an odd one the second. Stores of halves then fill whole sectors.
- * @param {Writer} w @param {string[][]} sums of each block of 64 rows, in place
+ * Exchanges columns between neighbouring lanes where each shall have four: of every two runs of two columns, the even lane gets the first run of
+ * both lanes, and the odd lane the second. Stores of halves then fill whole sectors.
+ * @param {Writer} w @param {string[][]} sums those of each block of 64 rows, changed in place
  */
 export function exchange(w, sums) {
   const { p } = w;
@@ -31,7 +31,7 @@ export function exchange(w, sums) {
 }
 
 /**
- * What a lane has of a tile: two rows of each block of 64 (see `rowPlaces`), and runs of columns that are neighbours.
+ * A lane's part of a tile: two rows of each block of 64 (see `rowPlaces`), and runs of neighbouring columns.
  * @param {Writer} w
  */
 export function lanePlaces(w) {
@@ -45,7 +45,7 @@ export function lanePlaces(w) {
       ? p.b32('mad.lo.u32', p.b32('and.b32', quad, 1), 8, p.b32('mul.lo.u32', p.b32('shr.u32', quad, 1), 4))
       : p.b32('mul.lo.u32', quad, width);
   const runs = tiling.bn / (4 * width);
-  /** Registers of the sums of a run. @param {string[]} block @param {number} run @param {number} lower */
+  /** The registers with the sums of a run. @param {string[]} block @param {number} run @param {number} lower */
   const runOf = (block, run, lower) => {
     const eights = Array.from({ length: width / 2 }, (_, j) => (width / 2) * run + j);
     return eights.flatMap((eight) => [0, 1].map((e) => block[4 * eight + 2 * lower + e]));
@@ -54,13 +54,13 @@ export function lanePlaces(w) {
 }
 
 /**
- * Stores pieces of a tile in their order. What is read for one must be requested before the stores of those before it: a load cannot
- * pass a store that may be to the same place.
+ * Stores the pieces of a tile in order. The loads for a piece are requested before the stores of earlier pieces, since a load cannot pass a store
+ * that may go to the same address.
  * @template P, R
  * @param {P[]} pieces
  * @param {object} how
- * @param {number} how.ahead how many pieces' loads stand before the stores of a piece, with its own
- * @param {(piece: P) => R} how.request requests what is read for a piece
+ * @param {number} how.ahead number of pieces whose loads stand before the stores of a piece, including its own
+ * @param {(piece: P) => R} how.request emits the loads for a piece
  * @param {(piece: P, requested: R, index: number) => void} how.store
  */
 export function storePieces(pieces, { ahead, request, store }) {
@@ -72,7 +72,10 @@ export function storePieces(pieces, { ahead, request, store }) {
   });
 }
 
-/** How a lane's elements of an operand of the results' shape are found. @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {'c' | 'residual' | 'half'} name @param {number} size of an element */
+/**
+ * Addresses of a lane's elements of an operand that has the results' shape.
+ * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {'c' | 'residual' | 'half'} name @param {number} size of an element
+ */
 function elements({ p }, { own }, name, size) {
   const [pointer, leading] = name === 'c' ? [own.c, own.ldc] : [p.parameter(name), p.parameter(name === 'half' ? 'ldh' : 'ldr')];
   return (/** @type {string} */ row, /** @type {string} */ firstColumn) =>
@@ -80,9 +83,9 @@ function elements({ p }, { own }, name, size) {
 }
 
 /**
- * Has a tile's sums begin with C (`form.early`), all of which is requested at once, while operands arrive: at the tile's end it would be
- * piece by piece, between the stores. Parts begin with zeros, since the second pass adds C to them.
- * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ * Starts a tile's sums from C (`form.early`). All of C's tile is requested at once, while operands arrive; at the tile's end it would be requested
+ * piece by piece, between the stores. Parts start from zero, since the second pass adds C to them.
+ * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums those of each block of 64 rows
  */
 export function beginSums(w, cursor, sums) {
   const { p, form } = w;
@@ -108,8 +111,8 @@ export function beginSums(w, cursor, sums) {
 }
 
 /**
- * Stores a tile.
- * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ * Stores a tile, as partial sums or as results.
+ * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums those of each block of 64 rows
  */
 export function store(w, cursor, sums) {
   const { p, tiling, form } = w;
@@ -146,13 +149,13 @@ export function store(w, cursor, sums) {
     }),
   );
   const bias = form.bias ? p.b64('mad.wide.u32', firstColumn, 4, p.parameter('bias')) : undefined;
-  // A piece is 32 columns of a row, of which a lane has eight: a run of eight neighbours, two of four, or four of two.
+  // A piece is 32 columns of a row. A lane has eight of them: a run of eight neighbours, two runs of four, or four of two.
   const piecesOf = (/** @type {number} */ first) =>
     sums.flatMap((block, r) =>
       [0, 1].map((lower) => Array.from({ length: 8 / width }, (_, i) => ({ run: first + i, block, line: lines[r][lower], lower }))),
     );
   const pieces = Array.from({ length: tiling.bn / 32 }, (_, i) => piecesOf((8 / width) * i)).flat();
-  /** Requests what is added to a piece. @param {typeof pieces[number]} piece */
+  /** Emits the loads of what is added to a piece. @param {typeof pieces[number]} piece */
   const request = (piece) =>
     piece.map(({ run, line }) => {
       const offset = 4 * width * run;
@@ -163,7 +166,7 @@ export function store(w, cursor, sums) {
       const residuals = line.residual ? loadF32(w, line.residual, 4 * offset, width, both) : undefined;
       return { offset, inside, both, halves, singles, residuals };
     });
-  /** Of 32 columns. @type {(string[] | undefined)[]} */
+  /** The biases of 32 columns. @type {(string[] | undefined)[]} */
   let biases = [];
   storePieces(pieces, {
     ahead: 2,
@@ -188,9 +191,9 @@ export function store(w, cursor, sums) {
 }
 
 /**
- * What is stored of sums: act(alpha · sum + beta · old + bias) + residual.
+ * Computes results from sums: act(alpha · sum + beta · old + bias) + residual.
  * @param {Writer} w @param {string[]} sums
- * @param {{ alpha: string, beta: string, old?: string[], biases?: string[], residuals?: string[] }} added to each of them
+ * @param {{ alpha: string, beta: string, old?: string[], biases?: string[], residuals?: string[] }} added what is added to each sum
  */
 export function finish(w, sums, { alpha, beta, old, biases, residuals }) {
   const { p, form } = w;
@@ -217,7 +220,10 @@ export function storeHalves({ p }, address, offset, words) {
   else p.do(`st.global.v${words.length}.b32`, at(address, offset), vector(words));
 }
 
-/** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
+/**
+ * Loads f32; zeros if the predicate does not hold.
+ * @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate
+ */
 export function loadF32(w, address, offset, count, predicate) {
   const { p } = w;
   const values = p.registers('f32', count);
@@ -233,7 +239,10 @@ function loadInto({ p }, values, address, offset) {
     p.do(`ld.global.v${lanes}.f32`, vector(values.slice(i, i + lanes)), at(address, offset + 4 * i));
 }
 
-/** The words of halves, zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
+/**
+ * Loads halves as words; zeros if the predicate does not hold.
+ * @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate
+ */
 function loadHalves({ p }, address, offset, count, predicate) {
   const words = p.registers('b32', count / 2);
   for (const word of words) p.do('mov.b32', word, 0);
@@ -244,7 +253,7 @@ function loadHalves({ p }, address, offset, count, predicate) {
   return words;
 }
 
-/** The values of pairs of halves. @param {Writer} w @param {string[]} words */
+/** Converts pairs of halves to f32. @param {Writer} w @param {string[]} words */
 export function unpackHalves({ p, form }, words) {
   return words.flatMap((word) => {
     if (form.type === 'bf16') return [p.f32('mov.b32', p.b32('shl.b32', word, 16)), p.f32('mov.b32', p.b32('and.b32', word, 0xffff0000))];
@@ -254,7 +263,7 @@ export function unpackHalves({ p, form }, words) {
   });
 }
 
-/** Pairs of values as words, the first in the low half. @param {Writer} w @param {string[]} values */
+/** Converts pairs of f32 to words of two halves, the first in the low half. @param {Writer} w @param {string[]} values */
 export function packHalves({ p, form }, values) {
   const words = [];
   for (let i = 0; i < values.length; i += 2) words.push(p.b32(`cvt.rn.${form.type}x2.f32`, values[i + 1], values[i]));
@@ -267,7 +276,7 @@ function activate({ p, form }, x) {
   if (form.activation === 'silu') {
     return p.f32('div.full.f32', x, p.f32('add.f32', exponential(p.f32('neg.f32', x)), f32(1)));
   }
-  // tanh through exp of a non-positive argument: no overflow at either end.
+  // tanh by exp of a non-positive argument, which cannot overflow.
   const cube = p.f32('mul.f32', p.f32('mul.f32', x, x), x);
   const u = p.f32('mul.f32', p.f32('fma.rn.f32', cube, f32(0.044715), x), f32(Math.sqrt(2 / Math.PI)));
   const e = exponential(p.f32('mul.f32', p.f32('abs.f32', u), f32(-2)));

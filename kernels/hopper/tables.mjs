@@ -1,5 +1,5 @@
-// Chooses plans on an H100 and an H200. In PTX a product takes its measured line (kernels/tuning/measured/hopper.mjs), else the model's guess.
-// Through SPIR-V it takes the nearest measured line. Tilings of attention are chosen here, too.
+// Chooses plans on an H100 and an H200. In PTX a product takes its measured line (kernels/tuning/measured/hopper.mjs), else the plan that the
+// model predicts to be fastest. Through SPIR-V it takes the nearest measured line. Tilings of attention are chosen here, too.
 
 import { keptParts } from './attention-kept.mjs';
 import { BLOCKS, BROAD_DEPTH, guesses, wordsOf } from './model.mjs';
@@ -14,7 +14,7 @@ import { classOf, entriesOf, formName, isSpirv, nearest } from '../tuning/table.
 /** @typedef {import('../matmul/types.mjs').SpirvChoice} SpirvChoice */
 /** @typedef {import('../tuning/table.mjs').Entry} Entry */
 
-/** Lines by class, in their order. @param {typeof import('../tuning/table.mjs').CLASSES[number]} name */
+/** The lines of a class, in order. @param {typeof import('../tuning/table.mjs').CLASSES[number]} name */
 const linesOf = (name) =>
   HOPPER.filter((block) => block.name === name).flatMap(({ device, untimed, lines }) =>
     entriesOf(name, lines.split('\n').filter(Boolean)).map((entry) => ({ ...entry, device, untimed })),
@@ -29,20 +29,20 @@ const TABLES = {
   permuted: linesOf('permuted'),
 };
 
-/** A line in a few words. @param {Entry} entry */
+/** Describes a line in a few words. @param {Entry} entry */
 const lineWords = ({ form, m, n, k, device, untimed }) =>
   `line ${form} ${m} ${n} ${k}${device ? ` of the ${device} table` : ''}${untimed ? ', kept until it is timed' : ''}`;
 
-/** The line of a product itself. @param {Entry[]} table @param {Shaped} problem */
+/** The line with exactly the product's form and sizes. @param {Entry[]} table @param {Shaped} problem */
 const lineOf = (table, { m, n, k, ...form }) =>
   table.find((entry) => entry.m === m && entry.n === n && entry.k === k && entry.form === formName(form));
 
-/** Farthest that a measured shape may lie, in octaves over the three sizes; another form counts as three quarters of one. */
+/** Measured shapes must be nearer than this, in octaves over the three sizes. Another form counts as three quarters of an octave. */
 const REACH = 2.5;
 const OTHER_FORM = 0.75;
 
 /**
- * The plan of the nearest measured product of the same class, if there is one near enough.
+ * The plan of the nearest measured product of the same class, if one is near enough.
  * @param {import('../matmul/types.mjs').Asked} problem
  * @returns {SpirvChoice | undefined}
  */
@@ -54,13 +54,13 @@ function matmulPlan(problem) {
   const because = `${found.distance > 0 ? 'nearest ' : ''}${lineWords(found.entry)}`;
   const best = { ...plan, ...(plan.kernel === 'coop' && plan.direct && beta === 0 ? { direct: 0 } : {}), because };
   if (!best.tail || !best.wave) return best;
-  // The tail of the measured shape may be another than this one's: no more parts than about one wave.
+  // This product's tail may differ from that of the measured one, so parts are limited to about one wave.
   const tiles = Math.ceil(m / best.bm) * Math.ceil(n / best.bn);
   const tail = found.distance === 0 ? best.tail : Math.min(best.tail, Math.floor((1.1 * best.wave) / (tiles % best.wave)));
   return tail >= 2 ? { ...best, tail } : { ...best, tail: 1 };
 }
 
-/** Multiplications from which on products are computed in PTX: of halves fewer were not timed, in f32 they take about 15 microseconds. */
+/** Least multiplications for PTX. Smaller products of halves were not timed; in f32 this many take about 15 microseconds. */
 const LEAST = { halves: 2 ** 27, f32: 2 ** 28 };
 
 /**
@@ -70,15 +70,18 @@ const LEAST = { halves: 2 ** 27, f32: 2 ** 28 };
 const large = ({ m, n, k, precision }) =>
   precision === 'f32' ? m * n * k >= LEAST.f32 && Math.min(m, n) >= 128 : m * n * k >= LEAST.halves && Math.min(m, n) >= 64;
 
-/** The model's plan, and why. @param {Shaped} problem @param {{ permuted?: boolean }} [options] @returns {PtxChoice | undefined} */
+/**
+ * The plan that the model predicts to be fastest, and why.
+ * @param {Shaped} problem @param {{ permuted?: boolean }} [options] @returns {PtxChoice | undefined}
+ */
 function guessed(problem, options) {
   const list = guesses(problem, options);
   return list.length > 0 ? { ...list[0].plan, because: wordsOf(list) } : undefined;
 }
 
 /**
- * The plan in PTX of a product in f32 or of halves, or undefined where none is known to be faster than SPIR-V.
- * @param {Shaped} problem halves when the precision is left out; with SwiGLU, which is of whole tiles and not of small ones
+ * The plan in PTX of a product in f32 or of halves, or undefined if none is known to be faster than SPIR-V.
+ * @param {Shaped} problem halves when the precision is left out; with SwiGLU only plans of whole, large tiles
  * @returns {PtxChoice | undefined}
  */
 export function ptxPlan(problem) {
@@ -92,11 +95,11 @@ export function ptxPlan(problem) {
   return large(problem) ? guessed(problem) : undefined;
 }
 
-/** Rows from which on a permuted B can be worth it: it is for tall tiles, which fewer rows are too few of. */
+/** Least rows for a permuted B. It needs tall tiles, of which fewer rows make too few. */
 const PERMUTED_ROWS = 2048;
 
 /**
- * The plan of a product of halves whose B is permuted, or undefined where none is known to be faster than with B as it is.
+ * The plan of a product of halves with B permuted, or undefined if none is known to be faster than with B as it is.
  * @param {Shaped} problem halves when the precision is left out
  * @param {Entry[]} [table] the package's when left out
  * @returns {PtxChoice | undefined}
@@ -113,17 +116,18 @@ export function permutedPlan(problem, table = TABLES.permuted) {
 }
 
 /**
- * The tilings of GEMM_TILINGS by which one launch computes several weight gradients, and what each multiplies in whole waves, in TFLOP/s: on H100s at
- * a depth of 8,192, `m128n256-cp` on an H200 (docs/notes/ptx-products.md). The first is that of weight gradients alone. None of less than 512 tokens, for
- * which nothing was measured, nor where C has another factor than 1, for which a tile's end would wait.
+ * The tilings of GEMM_TILINGS by which one launch computes several weight gradients, each with its rate in whole waves, in TFLOP/s. The rates were
+ * measured on H100s at a depth of 8,192; that of `m128n256-cp` on an H200 (docs/notes/ptx-products.md). The first is the one for a single weight
+ * gradient. There are none for less than 512 tokens, where nothing was measured, and none if C has a factor other than 1, since a tile's end would
+ * wait for C.
  * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem
  * @returns {{ tiling: keyof typeof GEMM_TILINGS, rate: number }[]}
  */
 export function ptxGroup({ k, beta, transA, transB }) {
   if (!transA || transB || (beta !== 0 && beta !== 1) || k < 512) return [];
-  // Copies take a depth in multiples of 32.
+  // The copy engine needs a depth that is a multiple of 32.
   if (k % 32) return [{ tiling: 'm128n256-cp', rate: 520 }];
-  // Of few tokens broad tiles are slower.
+  // Broad tiles are slower for few tokens.
   if (k < BROAD_DEPTH) return [{ tiling: 'm256n128-tma-l1', rate: 566 }];
   return [
     { tiling: 'm256n128-tma-l1', rate: 566 },
@@ -132,7 +136,7 @@ export function ptxGroup({ k, beta, transA, transB }) {
 }
 
 /**
- * The tiling of attention in PTX, one of ATTENTION_TILINGS, or undefined where there is no kernel.
+ * The name of the tiling for attention in PTX, one of ATTENTION_TILINGS, or undefined if there is no kernel.
  * @param {import('./attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
  * @returns {string | undefined}
  */
@@ -141,14 +145,14 @@ export function ptxAttention({ pass, headSize, causal }, { tokens, heads, batch 
   if (headSize === 128) return pass === 'forward' ? 'wide' : kept ? 'backwardWide' : 'backwardTwice';
   if (headSize !== 64) return undefined;
   if (pass === 'forward') return 'pair';
-  // One block of keys and one of queries for each 128 tokens.
+  // `few` has one block of keys and one of queries for each 128 tokens.
   if (2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS) return 'few';
-  // 4 x 16 heads of 2,048 tokens take 329 microseconds for 346, 16 x 16 of 512 tokens as long as by `single`.
+  // `long` takes 329 us and `single` 346 for 4 x 16 heads of 2,048 tokens; at 16 x 16 heads of 512 tokens they are equal.
   return tokens < 2048 || !kept ? 'single' : 'long';
 }
 
 /**
- * The tilings of a class's table, each once.
+ * The distinct tilings of a class's table.
  * @param {'half' | 'mixed' | 'bf16x3' | 'f32'} name
  * @returns {import('../matmul/types.mjs').SpirvTiling[]}
  */
@@ -161,11 +165,11 @@ export function measuredTilings(name) {
 /** @type {import('../tuning/index.mjs').Tuning} */
 export const HOPPER_TUNING = {
   name: 'Hopper',
-  // For products that no measured one is near to.
+  // Used for products with nothing measured near them.
   units: 96,
   residentGroups: 1056,
   normBlocks: 792,
-  // At 4096 x 16384 in microseconds: exponentials taken twice 82.2, kept 81.4, kept with 528 workgroups 78.4, with 264 79.5.
+  // Microseconds at 4096 x 16384: 82.2 with exponentials computed twice, 81.4 kept, 78.4 kept with 528 workgroups, 79.5 with 264.
   crossEntropy: { kept: 12288, groups: 528 },
   flatThreads: 256,
   matmulPlan,

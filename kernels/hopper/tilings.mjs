@@ -1,14 +1,14 @@
-// Tilings in PTX that were measured, and their names.
+// The tilings in PTX that were measured, and their names.
 //
 // A name is the tile and how operands reach it: `m<rows>n<columns>-<load>`, as in `m256n128-tma-l1`. <load> is
-//   ld    by loads to registers, from where they are stored to shared memory (A may stay in registers)
-//   cp    by cp.async, which copies to shared memory past the registers
-//   tma   by the copy engine, TMA: B, while A comes by loads, or both operands
-//   f32   by cp.async as well, for products in f32 without matrix units
-// and `-l1` says that loads are kept in the first-level cache; without it they are not.
+//   ld    loads to registers, and stores to shared memory (A may stay in registers)
+//   cp    cp.async, which copies to shared memory without registers
+//   tma   the copy engine (TMA), for B while A comes by loads, or for both operands
+//   f32   cp.async, for products in f32 without matrix units
+// `-l1` says that loads keep their data in the first-level cache.
 //
-// They were measured on an NVIDIA H200 and, `-tma` and `m64n64-cp`, on an H100 (driver 580, 132 multiprocessors); docs/notes/ptx-products.md
-// has the figures.
+// They were measured on an NVIDIA H200; those with `-tma`, and `m64n64-cp`, on an H100 (driver 580, 132 multiprocessors).
+// docs/notes/ptx-products.md has the figures.
 
 /** @typedef {import('./form.mjs').GemmTiling} GemmTiling */
 /** @typedef {import('./simt.mjs').SimtTiling} SimtTiling */
@@ -32,7 +32,7 @@ export const GEMM_TILINGS = {
   },
   /** NN and TN with many rows, and NT with B permuted. */
   'm256n128-tma': { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'tma', direct: true, registers: [240, 24] },
-  /** The same by loads of A that stay in the first-level cache: TN, and NT and NN with many columns. */
+  /** The same with A kept in the first-level cache: TN, and NT and NN with many columns. */
   'm256n128-tma-l1': {
     bm: 256,
     bn: 128,
@@ -45,19 +45,19 @@ export const GEMM_TILINGS = {
     cached: true,
     registers: [240, 24],
   },
-  /** TN, several products by one launch. */
+  /** TN, for several products by one launch. */
   'm256n192-tma': { bm: 256, bn: 192, bk: 16, stages: 3, warpgroups: 2, load: 'tma', ahead: 4, registers: [240, 24] },
-  /** NT and NN where there are few tiles. */
+  /** NT and NN with few tiles. */
   'm128n128-ld': { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'ld', ahead: 3, direct: true },
-  /** NT and NN of few rows and columns: as many tiles as multiprocessors without a second pass, and both operands several stages ahead. */
+  /** NT and NN with few rows and columns: one or two tiles for each multiprocessor, no second pass, both operands several stages ahead. */
   'm64n64-cp': { bm: 64, bn: 64, bk: 32, stages: 6, warpgroups: 1, load: 'cp', ahead: 4 },
-  /** TN, with as many splits as fill the device. */
+  /** TN, with the depth split such that parts fill the device. */
   'm128n256-cp': { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'cp', ahead: 2 },
 };
 
 /**
- * The second pass of products of halves, which adds up parts: microseconds beside those in which parts are written and read, and how many bytes
- * in one. Not measured by themselves: they are part of the model (model.mjs).
+ * The second pass of products of halves, which adds up parts: its fixed microseconds, and the bytes of parts that are written and read in one.
+ * Neither was measured by itself; both are part of the model (model.mjs).
  */
 export const SECOND_PASS = { us: 5, bytesPerUs: 3.5e6 };
 

@@ -10,11 +10,12 @@ import { attentionSizes } from './attention.mjs';
 /** @typedef {ReturnType<typeof import('./verify-products.mjs').matrix>} Matrix */
 
 const [BATCH, HEADS] = [2, 2];
-/** Its sign is flipped in the kernels. */
+/** Negative, since the kernels then flip signs. */
 const SCALE = -0.25;
 
 /**
- * One head in float64, rows of `d`: results, and for each the sum of what its rounded terms' sizes are, which bounds its error.
+ * Computes one head in float64, with rows of `d` elements. Beside each result stands the sum of the magnitudes of its rounded terms, which bounds
+ * its error.
  * @param {Record<'q' | 'k' | 'v' | 'dO', Float64Array>} head @param {number} tokens @param {number} d @param {boolean} causal
  * @param {boolean} backward whether gradients are wanted
  */
@@ -53,16 +54,16 @@ function exact({ q, k, v, dO }, tokens, d, causal, backward) {
 }
 
 /**
- * Runs kernels on a small problem. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
+ * Runs kernels on a small problem. Throws what the device throws: ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
- * @param {{ tiling: import('./attention.mjs').AttentionTiling, form: AttentionForm }[]} how.plan which kernels they are
+ * @param {{ tiling: import('./attention.mjs').AttentionTiling, form: AttentionForm }[]} how.plan the kernels
  * @param {(problem: { batch: number, heads: number, tokens: number }, tensors: Record<string, import('../base.mjs').Binding>, push: Uint8Array) => import('../base.mjs').Dispatch[]} how.record
  * @returns {string | undefined} what is wrong with the result, or undefined
  */
 export function verifyAttention({ context: { vk }, plan, record }) {
   const { pass, type, headSize: d, causal, even } = plan[0].form;
-  // The last of three blocks has warpgroups without rows.
+  // With this many tokens the last of three blocks has warpgroups without rows.
   const tokens = 2 * Math.max(...plan.map(({ tiling, form }) => attentionSizes(tiling, form).rows)) + (even ? 40 : 41);
   const [rows, width] = [BATCH * tokens, HEADS * d];
   const backward = pass !== 'forward';
@@ -102,7 +103,7 @@ export function verifyAttention({ context: { vk }, plan, record }) {
     const tensors = Object.fromEntries(Object.entries(bound).map(([name, x]) => [name, /** @type {Matrix} */ (x).tensor.buffer]));
     const { packed, count } = pack(record({ batch: BATCH, heads: HEADS, tokens }, tensors, push));
     const written = /** @type {Matrix[]} */ ([grad, out, backward ? undefined : lse].filter(Boolean));
-    // A read fails where a graph is recorded, before anything of this has got into it.
+    // While a graph is recorded this read throws, before the graph contains any of this.
     written[0].read();
     for (const { upload } of made) upload();
     vk.batchExecuteAll(packed, count);
@@ -122,7 +123,7 @@ export function verifyAttention({ context: { vk }, plan, record }) {
         for (let x = 0; x < value.length; x++) {
           const [row, column] = [Math.floor(i / HEADS) * tokens + Math.floor(x / d), part * width + (i % HEADS) * d + (x % d)];
           const got = read(row, column);
-          // What is multiplied is rounded once, and so is the result; exponentials are approximate.
+          // Factors and results are rounded once each; exponentials are approximate.
           if (!(Math.abs(got - value[x]) <= 1.01 * unit * (size[x] + Math.abs(value[x])) + 1e-5 * (1 + size[x])))
             return `its test found ${got} in ${name} at row ${row}, column ${column}, expected ${value[x]}`;
         }

@@ -1,7 +1,6 @@
-// Tests a kernel in PTX against float64 before its first use. Drivers assemble PTX through extensions that few programs use, so a kernel is
-// not trusted before. The product is small and has every kind of tile: inner and edge tiles, more tiles than blocks, parts of tiles where the
-// kernel has them, rows with gaps. Operands are multiples of 1/16, so that sums are exact in f32. All buffers are surrounded by poison,
-// which must stay as it was.
+// Tests a kernel in PTX against float64 before its first use, since drivers assemble PTX through extensions that few programs use. The product
+// is small and has every kind of tile: inner and edge tiles, more tiles than blocks, parts of tiles if the kernel has them, rows with gaps.
+// Operands are multiples of 1/16, so that sums are exact in f32. All buffers are surrounded by poison, which must not change.
 
 import { bytesOf, pack } from '../base.mjs';
 import { sizesFault } from './form.mjs';
@@ -22,11 +21,11 @@ import { columnOf } from './layout.mjs';
 
 /** A NaN in f32 and in pairs of either half type. */
 const POISON = 0x7fc17fc1;
-/** Bytes of poison before and behind a tensor; ranges may begin behind it. */
+/** Bytes of poison before and after a tensor; also an offset at which ranges may begin. */
 const GUARD = 256;
-/** Elements of poison behind each row. */
+/** Elements of poison after each row. */
 const GAP = 8;
-/** Blocks at a time. */
+/** Blocks that the test assumes to run at once. */
 const BLOCKS = 3;
 
 const single = new Float32Array(1);
@@ -61,18 +60,18 @@ export function generator(seed) {
 }
 
 /**
- * A matrix in a buffer of its own, poison around it and behind its rows.
+ * A matrix in a buffer of its own, with poison around it and after its rows.
  * @param {KernelContext['vk']} vk @param {number} rows @param {number} columns @param {DType} type
- * @param {(() => number) | undefined} next its values; poison without
+ * @param {(() => number) | undefined} next returns its values; poison if undefined
  * @param {boolean} [gaps]
- * @param {boolean} [permuted] whether its rows are, see `permuteRows`
+ * @param {boolean} [permuted] whether its rows are permuted, see `permuteRows`
  */
 export function matrix(vk, rows, columns, type, next, gaps = true, permuted = false) {
   const bytes = bytesOf(type);
   const [ld, offset] = [columns + (gaps ? GAP : 0), GUARD / bytes];
   const words = new Uint32Array((2 * GUARD + rows * ld * bytes) / 4).fill(POISON);
   const elements = type === 'f32' ? new Float32Array(words.buffer) : new Uint16Array(words.buffer);
-  /** Values, row by row. */
+  /** The values, row by row. */
   const values = new Float64Array(rows * columns);
   for (let i = 0; next && i < values.length; i++) {
     values[i] = next();
@@ -86,7 +85,7 @@ export function matrix(vk, rows, columns, type, next, gaps = true, permuted = fa
     ld,
     values,
     upload: () => vk.uploadBuffer(buffer, words),
-    /** What is there now, and whether all around it is as it was. */
+    /** Reads the current values, and whether the poison is unchanged. */
     read: () => {
       const now = new Uint32Array(vk.readBuffer(buffer).buffer);
       const lanes = type === 'f32' ? new Float32Array(now.buffer) : new Uint16Array(now.buffer);
@@ -105,7 +104,7 @@ export function matrix(vk, rows, columns, type, next, gaps = true, permuted = fa
   };
 }
 
-/** Makes matrices, and has a list of them to be uploaded and freed. */
+/** Makes matrices and keeps a list of them, to upload and free them all. */
 export function matrices() {
   /** @type {ReturnType<typeof matrix>[]} */
   const made = [];
@@ -125,7 +124,7 @@ function activate(x, activation) {
 }
 
 /**
- * An element of a product.
+ * An element of a product, in float64.
  * @param {Float64Array} a @param {Float64Array} b packed
  * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} product @param {number} i @param {number} j
  */
@@ -136,20 +135,20 @@ function dot(a, b, { m, n, k, transA, transB }, i, j) {
   return sum;
 }
 
-/** The half type of a product; of one in f32 nothing is stored in it. @param {GemmForm['type']} type */
+/** The half type of a product. A product in f32 stores nothing in it. @param {GemmForm['type']} type */
 const halfOf = (type) => (type === 'f32' ? 'bf16' : type);
 
-/** What sums and C are multiplied by. @param {GemmForm} form @returns {[number, number]} */
+/** alpha and beta of the test. @param {GemmForm} form @returns {[number, number]} */
 const factorsOf = ({ beta, early }) => (early ? [1, 1] : [0.5, beta ? 0.75 : 0]);
 
-/** Whether a tiling takes rows and columns in multiples of 64 alone. @param {GemmTiling | SimtTiling} tiling */
+/** Whether a tiling takes only multiples of 64 for rows and columns. @param {GemmTiling | SimtTiling} tiling */
 const takesBlocks = (tiling) => sizesFault(tiling, { m: 8, n: 8, k: 32 }) !== undefined;
 
 /**
- * Runs a kernel on a small product. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
+ * Runs a kernel on a small product. Throws what the device throws: ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
- * @param {PtxPlan} how.plan @param {GemmForm} how.form which say what kernel it is
+ * @param {PtxPlan} how.plan @param {GemmForm} how.form the kernel
  * @param {Divide} how.divide
  * @param {Records} how.records
  * @returns {string | undefined} what is wrong with the result, or undefined
@@ -184,7 +183,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
       ...{ strideC: 0, strideR: 0, strideH: 0, strideBias: 0, vec4: true, toF32: cType === 'f32' && !dual },
     };
     const { packed, count } = pack(records(product, plan, work?.tensor));
-    // A read fails where a graph is recorded, before anything of this has got into it.
+    // While a graph is recorded this read throws, before the graph contains any of this.
     c.read();
     for (const { upload } of made) upload();
     vk.batchExecuteAll(packed, count);
@@ -217,7 +216,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
 }
 
 /**
- * The same of a kernel that ends in SwiGLU or in its gradient.
+ * `verifyKernel` for a kernel that ends in SwiGLU or in its gradient.
  * @param {{ vk: KernelContext['vk'], tiling: GemmTiling | SimtTiling, form: GemmForm, divide: Divide, records: Records }} how
  * @returns {string | undefined}
  */
@@ -244,7 +243,7 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
     };
     const { packed, count } = pack(records(product, plan, work?.tensor));
-    // A read fails where a graph is recorded, before anything of this has got into it.
+    // While a graph is recorded this read throws, before the graph contains any of this.
     c.read();
     for (const { upload } of made) upload();
     vk.batchExecuteAll(packed, count);
@@ -277,11 +276,11 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
 }
 
 /**
- * Runs a kernel of groups on small products of different sizes. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a
- * graph is recorded.
+ * Runs a kernel for groups on small products of different sizes. Throws what the device throws: ERR_HELIOS_INVALID_BATCH while a graph is
+ * recorded.
  * @param {object} how
  * @param {KernelContext} how.context
- * @param {import('./form.mjs').GemmTiling} how.tiling @param {GemmForm} how.form which say what kernel it is
+ * @param {import('./form.mjs').GemmTiling} how.tiling @param {GemmForm} how.form the kernel
  * @param {(products: Sizes[], plan: MatmulGroupPlan) => { workspaceFloats: number }} how.divide
  * @param {(products: PtxProduct[], plan: MatmulGroupPlan, work: Work) => import('../base.mjs').Dispatch[]} how.records
  * @returns {string | undefined} what is wrong with a result, or undefined
@@ -295,7 +294,7 @@ export function verifyGroup({ context: { vk }, tiling, form, divide, records }) 
   const { made, make } = matrices();
   try {
     const products = Array.from({ length: count }, (_, i) => {
-      // One tile, two of rows, two of columns, one.
+      // The products have one tile, two rows of tiles, two columns of tiles, one tile.
       const [rows, columns] = [i === 1 ? tiling.bm + 24 : 40 + 8 * i, i === 2 ? tiling.bn + 40 : 24 + 8 * i];
       const [m, n] = [rows, columns].map((size) => (whole ? Math.ceil(size / 64) * 64 : size));
       const a = make(vk, transA ? k : m, transA ? m : k, type, next);
@@ -307,12 +306,12 @@ export function verifyGroup({ context: { vk }, tiling, form, divide, records }) 
       return { m, n, k, ...how, ...operands, values: { a: a.values, b: b.values, c } };
     });
     const tiles = products.reduce((sum, { m, n }) => sum + Math.ceil(m / tiling.bm) * Math.ceil(n / tiling.bn), 0);
-    // With parts all tiles but one are whole.
+    // With parts, one tile is split.
     const plan = form.parts ? { tiling, wave: tiles - 1, tail: 2 } : { tiling, wave: BLOCKS };
     const floats = divide(products, plan).workspaceFloats;
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const { packed, count: dispatches } = pack(records(products, plan, work?.tensor));
-    // A read fails where a graph is recorded, before anything of this has got into it.
+    // While a graph is recorded this read throws, before the graph contains any of this.
     products[0].values.c.read();
     for (const { upload } of made) upload();
     vk.batchExecuteAll(packed, dispatches);

@@ -1,5 +1,5 @@
-// What the parts of a GEMM kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `copy.mjs`, `multiply.mjs` and
-// `store.mjs` write the parts.
+// What the parts of a GEMM kernel share: parameters, work items, stages and their barriers. The parts are written by `fetch.mjs`, `copy.mjs`,
+// `multiply.mjs` and `store.mjs`.
 
 import { Program } from './assembler.mjs';
 import { fetchCopies } from './copy.mjs';
@@ -10,14 +10,14 @@ import { multiply } from './multiply.mjs';
 /** @typedef {import('./assembler.mjs').Operand} Operand */
 /** @typedef {ReturnType<Writer['cursor']>} Cursor */
 
-/** Rows of tiles that follow each other, so that blocks which run together share operands in cache; `tileOf` in GLSL. */
+/** Rows of tiles that are numbered together, so that concurrent blocks share operands in cache; as `tileOf` in GLSL. */
 const GROUP = 8;
 
 /** Writes one kernel. */
 export class Writer {
   /**
    * @param {string} name @param {import('./form.mjs').GemmTiling} tiling @param {import('./form.mjs').GemmForm} form
-   * @param {{ threads: number, shared: number, blocks?: number }} [sizes] of a kernel that has none of these parts
+   * @param {{ threads: number, shared: number, blocks?: number }} [sizes] those of a kernel without these parts
    */
   constructor(name, tiling, form, sizes) {
     this.tiling = tiling;
@@ -25,17 +25,17 @@ export class Writer {
     this.sizes = sizesOf(tiling);
     this.major = majors(form);
     /**
-     * Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines or permuted, or f32 results that are stored
-     * in whole sectors anyway do not ask for less.
+     * Whether lanes hold eight neighbouring columns (see `columnOf`): if B is K-major or permuted, or if loads permute its columns because halves
+     * are stored. Stores of f32 fill whole sectors without it.
      */
     this.eightColumns = this.major.b === 'k' || Boolean(form.permuted) || (tiling.load === 'ld' && Boolean(form.half || form.dual));
     const { threads, shared, blocks } = { blocks: 1, ...(sizes ?? this.sizes) };
     const p = new Program({ name, threads, shared, parameters: parametersOf(form, tiling), blocks });
     this.p = p;
     this.tid = p.b32('mov.u32', '%tid.x');
-    /** Products of the launch. */
+    /** Number of products of the launch. */
     this.products = form.products ?? 1;
-    /** Rows and columns of the only one; of a group each cursor has those of its own. */
+    /** Rows and columns of a single product. In a group, each cursor has those of its product. */
     this.m = this.products === 1 ? p.parameter('m') : '';
     this.n = this.products === 1 ? p.parameter('n') : '';
     this.k = p.parameter('k');
@@ -44,7 +44,7 @@ export class Writer {
     this.rest = form.parts ? p.parameter('rest') : '0';
     this.items = form.parts ? p.b32('mad.lo.u32', this.rest, p.parameter('parts'), this.whole) : this.whole;
     this.blocks = p.b32('mov.u32', '%nctaid.x');
-    /** Number of this thread's warpgroup: those that multiply come first. */
+    /** Number of this thread's warpgroup. The multiplying ones come first. */
     this.group = p.b32('shr.u32', this.tid, 7);
   }
 
@@ -65,7 +65,7 @@ export class Writer {
     return String(p);
   }
 
-  /** Variables that follow the work items: number, first row and column, depths, stages, whether a part; the product's own parameters. */
+  /** Variables that describe a work item: number, first row and column, depths, stages, whether it is a part, and its product's parameters. */
   cursor() {
     const { p } = this;
     const item = p.b32('mov.u32', '%ctaid.x');
@@ -73,7 +73,7 @@ export class Writer {
     return { item, m0, n0, kBegin, kEnd, steps, part: p.register('pred'), own: this.own() };
   }
 
-  /** A product's own parameters; of a group, registers that `select` sets. */
+  /** The parameters of a product; in a group, registers that `select` sets. */
   own() {
     const { p, m, n } = this;
     if (this.products === 1) {
@@ -85,7 +85,7 @@ export class Writer {
     return { m: sizes[0], n: sizes[1], a, b, c, lda, ldb, ldc, first: sizes[2] };
   }
 
-  /** Sets the own parameters to those of the product that a tile is of. @param {Cursor} cursor @param {string} tile */
+  /** Sets those registers to the parameters of the product that a tile belongs to. @param {Cursor} cursor @param {string} tile */
   select({ own }, tile) {
     const { p } = this;
     for (let g = 0; g < this.products; g++) {
@@ -131,8 +131,8 @@ export class Writer {
   }
 
   /**
-   * Follows the items stage by stage. `advance` goes to the next item where the current one has no stages left, calls `aim`
-   * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage.
+   * Walks over the items stage by stage. If the current item has no stages left, `advance` moves to the next one and calls `aim` to point at it;
+   * after the last item it branches to `exhausted`. `next` moves on by a stage.
    * @param {(cursor: Cursor) => void} aim
    */
   walk(aim) {
@@ -142,9 +142,9 @@ export class Writer {
     const depth = p.b32('mov.u32', 0);
     return {
       cursor,
-      /** Stages left of the item. */
+      /** Number of stages left in the item. */
       left,
-      /** Where the stage begins. */
+      /** The first depth of the stage. */
       depth,
       /** @param {string} exhausted */
       advance: (exhausted) => {
@@ -165,8 +165,8 @@ export class Writer {
   }
 
   /**
-   * Rows in the tile of a thread that multiplies: its first, and where from there is the upper or the `lower` one that it has of a block
-   * of 64. Where A's rows are contiguous and come to registers, a warp has 32 neighbours of two blocks (see rows.mjs).
+   * The rows of a multiplying thread in its tile: its first, and the offset of its upper or `lower` row of each block of 64. If A's rows are
+   * contiguous and go to registers, a warp has 32 neighbouring rows of two blocks (see rows.mjs).
    */
   rowPlaces() {
     const { p } = this;
@@ -187,30 +187,30 @@ export class Writer {
   }
 
   /**
-   * A load of 16 bytes of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
-   * that follow.
+   * The instruction that loads 16 bytes of an operand. With the copy engine it is not `.nc`, since the assembler would delay such loads of A past
+   * the next barriers.
    */
   get loadInstruction() {
     return `ld.global.${this.tiling.load === 'tma' ? '' : 'nc.'}${this.tiling.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
   }
 
-  /** Moves a register round the stages. @param {string} stage */
+  /** Advances the number of a stage, modulo their count. @param {string} stage */
   nextStage(stage) {
     const { p, tiling } = this;
     p.do('add.u32', stage, stage, 1);
     p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, tiling.stages));
   }
 
-  /** First of the barriers that say that a stage is full, of which each warpgroup that multiplies has its own. @param {number} warpgroup */
+  /** The first barrier for "full" of a multiplying warpgroup: each has one for every stage. @param {number} warpgroup */
   full(warpgroup) {
     return 1 + warpgroup * this.tiling.stages;
   }
-  /** First of the barriers that say that a stage is empty. */
+  /** The first barrier for "empty", of which every stage has one. */
   get empty() {
     return this.sizes.polling ? 1 : this.full(this.tiling.warpgroups);
   }
 
-  /** Waits until all stages are empty, so that no barrier is left half arrived at. @param {string} stage the next one */
+  /** Waits until all stages are empty, so that no barrier has pending arrivals when the kernel ends. @param {string} stage the next one */
   drain(stage) {
     for (let i = 0; i < this.tiling.stages; i++) {
       this.emptyBarrier('sync', stage);
@@ -218,7 +218,7 @@ export class Writer {
     }
   }
 
-  /** `bar.sync` or `bar.arrive` of a stage. @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage @param {number} threads */
+  /** Emits `bar.sync` or `bar.arrive` for a stage. @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage @param {number} threads */
   barrier(what, first, stage, threads) {
     this.p.do(`bar.${what}`, this.p.b32('add.u32', stage, first), threads);
   }

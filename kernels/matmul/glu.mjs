@@ -1,4 +1,4 @@
-// Products that end in SwiGLU or in its gradient: by one kernel in PTX where there is one for the product, else by two passes.
+// Products that end in SwiGLU or in its gradient: one kernel where PTX has one for the product, else two passes.
 
 import { activationKernels } from '../activation.mjs';
 import { integer, reach, tensor } from '../base.mjs';
@@ -17,9 +17,9 @@ import { integer, reach, tensor } from '../base.mjs';
 /** @typedef {import('./types.mjs').PtxPlan} PtxPlan */
 
 /**
- * What both passes take.
+ * The arguments that forward and backward share.
  * @typedef {object} GluProduct
- * @property {number} m rows
+ * @property {number} m rows of `a` and of the result
  * @property {number} columns the hidden width; even for 16-bit types
  * @property {number} k inner size of the product
  * @property {DType} [type] of every tensor; f32 when left out
@@ -27,25 +27,25 @@ import { integer, reach, tensor } from '../base.mjs';
  * @property {Activation} [activation] silu (SwiGLU) when left out
  * @property {boolean} [bPermuted] `b`'s rows are permuted, as in `matmul`; `columns` must then be a multiple of 32
  * @property {boolean} [bShuffled] the former name of `bPermuted`
- * @property {Partial<MatmulPlan>} [plan] of the product, as in `matmul`; with `kernel: 'ptx'` it is an error where one kernel cannot
- *   do both
+ * @property {Partial<MatmulPlan>} [plan] of the product, as in `matmul`; with `kernel: 'ptx'` one kernel must be able to do both, or the call
+ *   throws
  */
 
 /**
  * @typedef {object} GluForwardTensors
  * @property {Tensor} a [m, k]
- * @property {Tensor} b [2 · columns, k], the weights of the gates and then those of the ups
+ * @property {Tensor} b [2 · columns, k], the weights of the gates followed by those of the ups
  * @property {Tensor} gateUp out: [m, 2 · columns], rows of [gate, up]
  * @property {Tensor} y out: [m, columns]
  */
 
 /**
  * @typedef {object} GluBackwardTensors
- * @property {Tensor} a [m, k], the gradient of what follows
- * @property {Tensor} b [k, columns], the weights by which it follows
+ * @property {Tensor} a [m, k], the gradient of the next layer's output
+ * @property {Tensor} b [k, columns], the next layer's weights
  * @property {Tensor} gateUp [m, 2 · columns], rows of [gate, up]
  * @property {Tensor} dGateUp out: [m, 2 · columns], not `gateUp`
- * @property {Tensor} dy out: [m, columns], the product, where that is a pass of its own; where it is not nobody touches it
+ * @property {Tensor} dy out: [m, columns], the product a · b, where that is a pass of its own; one kernel does not touch it
  */
 
 /**
@@ -57,7 +57,10 @@ import { integer, reach, tensor } from '../base.mjs';
 export function gluProducts(context, matmul, ptx, problemOf) {
   const { gluForward, gluBackward } = activationKernels(context);
 
-  /** The pass as one kernel, if there is one. @param {Problem['args']} args of the product @param {'forward' | 'backward'} glu @param {Activation} activation */
+  /**
+   * The pass as one kernel, if there is one.
+   * @param {Problem['args']} args of the product @param {'forward' | 'backward'} glu @param {Activation} activation
+   */
   function fused(args, glu, activation) {
     const { plan: override } = args;
     const asked = override?.kernel === 'ptx';
@@ -74,7 +77,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
 
   /** The pass as one kernel. @param {{ problem: Problem, plan: PtxPlan }} pass @param {Omit<Operands, 'alpha'>} tensors @returns {Dispatch[]} */
   function recordsOf({ problem, plan }, tensors) {
-    // A tiling whose operands are copied has its tensor maps there.
+    // A tiling that loads by TMA keeps its tensor maps in the workspace.
     const floats = ptx.workspaceFloats(plan);
     const work = floats > 0 ? { buffer: context.workspace('matmul', 4 * floats), offset: 0 } : undefined;
     const dispatches = ptx.records({ ...problem, ...tensors, alpha: 1 }, plan, work);

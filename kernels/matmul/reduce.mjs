@@ -1,4 +1,4 @@
-// The second pass of products whose depth was split, and the flags by which shaders know what to do with sums.
+// The second pass of products whose depth was split, and the flags that tell shaders what to do with sums.
 
 import { ceilDiv, pushConstants } from '../base.mjs';
 
@@ -14,7 +14,7 @@ export const EPI_VEC4 = 16;
 const EPI_GELU = 32;
 const EPI_SILU = 64;
 
-/** What is added to the sums of a product, as bits. @param {Pick<PtxProduct, 'beta' | 'bias' | 'residual' | 'activation' | 'vec4'>} product */
+/** What a product adds to its sums, as bits. @param {Pick<PtxProduct, 'beta' | 'bias' | 'residual' | 'activation' | 'vec4'>} product */
 export function effectsOf({ beta, bias, residual, activation, vec4 }) {
   return (
     (beta !== 0 ? EPI_BETA : 0) |
@@ -26,12 +26,12 @@ export function effectsOf({ beta, bias, residual, activation, vec4 }) {
 }
 
 /**
- * The second pass of a product whose depth was split: adds the partial sums in order and stores the results. With `tail`
- * of a plan only the `rest` tiles from `whole` on were split, in that many parts; else all, in slices of padded rows.
+ * The second pass of a product whose depth was split: adds the partial sums in order and stores the results. If the plan has a `tail`, only the
+ * `rest` tiles after the `whole` ones were split, into that many parts. Otherwise all were, and partial sums lie in slices of padded rows.
  * @param {KernelContext} context
  * @param {PtxProduct} product the arguments of `matmul`, checked
  * @param {import('./types.mjs').Parts} plan
- * @param {{ buffer: Binding, offset: number }} work where the partial sums are
+ * @param {{ buffer: Binding, offset: number }} work the memory that holds the partial sums
  */
 export function sumParts(context, product, plan, work) {
   const { m, n, k, batch, half, cType, dual, toF32, c, h, bias, residual, ldc, ldr, ldh } = product;

@@ -1,5 +1,5 @@
-// Matrix products by the SPIR-V kernels, which run on every device: `f32` in ordinary arithmetic, `coop` by VK_KHR_cooperative_matrix at
-// subgroup scope. Chooses their tilings and makes dispatches.
+// Matrix products by the SPIR-V kernels: `f32` in ordinary arithmetic, which every device runs, and `coop` by VK_KHR_cooperative_matrix at
+// subgroup scope. This file chooses their tilings and makes dispatches.
 
 import { MAX_CPU_ROUNDS, ceilDiv, integer, pushConstants } from '../base.mjs';
 import { ASKED, isSpirv } from '../tuning/table.mjs';
@@ -22,15 +22,15 @@ const LOAD_VECTOR = 1;
 const LOAD_SCALAR = 2;
 const LOAD_CLAMP = 3;
 
-/** Beside those of `effectsOf`, which the second pass knows too. */
+/** Flags beside those of `effectsOf`, which the second pass shares. */
 const EPI_EXACT = 8;
-/** Matrix units: fragments go to memory without staging, each wholly inside or wholly outside. */
+/** Matrix units: fragments go to memory without staging. Each lies wholly inside or wholly outside the result. */
 const EPI_DIRECT = 128;
 const EPI_EARLY = 256;
 
 /**
- * Terms of an element that are added one after the other, and elements of partial sums that more parts may have for that: a chain of 2^20
- * equal terms is up to 2e-3 off, of this many 5e-5. Where partial sums are large, the depth is what the device runs fastest.
+ * Most terms of an element in one chain of additions, and most elements of partial sums for which K is split to stay below that. A chain of 2^20
+ * equal terms has a relative error of up to 2e-3, one of 2^12 terms 5e-5. With more partial sums, K is split only for speed.
  */
 const [MAX_CHAIN, MAX_CHAIN_PARTS] = [1 << 12, 1 << 18];
 
@@ -56,7 +56,7 @@ export function coopShapes(info, half) {
         s.ResultType === COMPONENT.float32 &&
         !s.saturatingAccumulation &&
         s.scope === SUBGROUP_SCOPE &&
-        // Staged rows are vectors of eight halves.
+        // Rows are staged as vectors of eight halves.
         s.MSize % 8 === 0 &&
         s.NSize % 8 === 0 &&
         s.KSize % 8 === 0,
@@ -101,8 +101,8 @@ export function scaledTilings({ m: tm, n: tn, k: tk }) {
 }
 
 /**
- * f32 tilings for CPU devices, which have no use for a staged tile: to them shared memory is memory like any other, and a barrier a
- * switch between threads. A workgroup is eight threads, which such a device computes side by side, whatever the tile's shape.
+ * f32 tilings for CPU devices. These gain nothing from a staged tile: shared memory is ordinary memory to them, and a barrier switches between
+ * threads. A workgroup is eight threads, which such a device computes together, whatever the tile's shape.
  * @type {F32Tiling[]}
  */
 export const DIRECT_TILINGS = [
@@ -112,7 +112,7 @@ export const DIRECT_TILINGS = [
   [8, 64],
 ].map(([bm, bn]) => ({ kernel: 'f32', bm, bn, bk: 4, tm: 8, tn: 8, lx: 1, stages: 0 }));
 
-/** Most elements of a result that a thread may have: no device has the registers, and compilers take minutes over more. */
+/** Most elements of a result that a thread may sum. No device has registers for more, and compilers would take minutes. */
 const MAX_SUMS = 512;
 
 /** @param {KernelContext} context */
@@ -160,7 +160,7 @@ export function spirvProducts(context) {
   function tilingFault(plan, problem) {
     const { transA, transB, precision } = problem;
     const threads = threadsOf(plan);
-    // Rows and columns each: (48 / 32) * (64 / 32) threads are whole, but leave rows out.
+    // Rows and columns are checked separately: (48 / 32) * (64 / 32) threads is a whole number, but would leave rows out.
     const nested = plan.kernel !== 'f32' || (plan.bm % plan.tm === 0 && plan.bn % plan.tn === 0);
     if (!nested || !Number.isInteger(threads) || threads < 1) return 'the tile does not divide among threads';
     const sums = (plan.bm * plan.bn) / threads;
@@ -189,7 +189,7 @@ export function spirvProducts(context) {
     return vecsA || vecsB ? 'loads do not divide' : undefined;
   }
 
-  /** Tilings from the largest down, for the generic rule. @param {Problem} problem @returns {SpirvTiling[]} */
+  /** The tilings that the generic rule chooses from, largest first. @param {Problem} problem @returns {SpirvTiling[]} */
   function candidates({ precision }) {
     if (precision === 'f32') {
       const tile = (/** @type {number[]} */ [bm, bn, bk, tm, tn, lx, stages]) => ({
@@ -215,9 +215,9 @@ export function spirvProducts(context) {
   }
 
   /**
-   * Kernel and tiling for a product: by the tables measured on this machine or on this kind of device where there are any, else
-   * the largest tile that fills the device, else the smallest that fits, split in K. In f32 on a CPU device: the direct tile with the
-   * least padding.
+   * Chooses kernel and tiling for a product. Tables measured on this machine, then on this kind of device, come first. Without a line the
+   * largest tile that fills the device is taken, else the smallest that fits, with K split. On a CPU device, f32 takes the direct tile with
+   * the least padding.
    * @param {Problem} problem
    * @returns {SpirvChoice}
    */
@@ -239,7 +239,7 @@ export function spirvProducts(context) {
     // A tile at least twice as tall or wide as the product would mostly multiply padding.
     const fitting = usable.filter((p) => p.bm < 2 * m && p.bn < 2 * n);
     const small = usable.find((p) => p.bm * p.bn <= 64 * 64) ?? usable[usable.length - 1];
-    // A deep product can make up for few tiles by splits of 1,024 and more, which cost little beside their depth.
+    // A deep product makes up for few tiles by splits of a depth of at least 1,024, whose second pass then costs little.
     const mostSplits = isCpu ? 1 : Math.max(1, Math.min(8, Math.floor(k / 1024)));
     const filling = fitting.find((p) => tiles(p) * mostSplits >= units);
     const plan = filling ?? (fitting.length > 0 ? small : usable[usable.length - 1]);
@@ -251,9 +251,9 @@ export function spirvProducts(context) {
   }
 
   /**
-   * The plan of a product, with how it divides the depth.
+   * The plan of a product, including how the depth is divided.
    * @param {Problem} problem @param {Partial<MatmulPlan> | undefined} override
-   * @param {string} [refused] why a kernel in PTX, which would have been chosen, cannot compute it
+   * @param {string} [refused] why a kernel in PTX that would have been chosen cannot compute it
    * @returns {SpirvPlan}
    */
   function planOf(problem, override, refused) {
@@ -276,7 +276,7 @@ export function spirvProducts(context) {
     plan.rest = tiles % wave;
     const tailed =
       tail > 1 && plan.rest > 0 && problem.batch === 1 && !problem.dual && tiles - plan.rest + plan.rest * tail <= context.maxGroups;
-    // A split holds whole tiles of depth, and none is empty.
+    // Splits are whole staged tiles deep, and none is empty.
     const shorter = ceilDiv(problem.k, MAX_CHAIN);
     const accurate = shorter * problem.batch * tiles * plan.bm * plan.bn <= MAX_CHAIN_PARTS ? shorter : 1;
     const deep = Math.max(accurate, isCpu ? ceilDiv(ceilDiv(problem.k, plan.bk), MAX_CPU_ROUNDS) : 1);
@@ -302,8 +302,8 @@ export function spirvProducts(context) {
   }
 
   /**
-   * How an operand can be read: `contiguous` is the extent of its rows in memory, `whole` whether K is whole tiles,
-   * `clamp` how many neighbours a thread reads.
+   * How an operand can be read. `contiguous`: length of its rows in memory; `whole`: whether K is a multiple of the staged depth; `clamp`: how
+   * many neighbouring elements a thread reads.
    * @param {{ type: string, ld: number, offset: number, stride: number, contiguous: number, exact: boolean, whole: boolean, clamp: number }} operand
    */
   function loadMode({ type, ld, offset, stride, contiguous, exact, whole, clamp }) {
@@ -328,7 +328,7 @@ export function spirvProducts(context) {
     const tilesExact = m % plan.bm === 0 && n % plan.bn === 0;
     const split = plan.splits > 1;
     const direct = plan.kernel === 'coop' && plan.direct === 1 && m % plan.tm === 0 && n % plan.tn === 0 && vec4 && toF32 && !bias;
-    // Sums that alpha scales at the end can start from beta / alpha * C.
+    // If alpha scales sums at the end, they can start from beta / alpha * C.
     const early = beta !== 0 && alpha !== 0 && (plan.kernel === 'f32' || direct);
     const epi = split
       ? EPI_EXACT | EPI_VEC4 | (plan.kernel === 'coop' && plan.direct === 1 ? EPI_DIRECT : 0)
@@ -361,7 +361,7 @@ export function spirvProducts(context) {
     const padN = tilesN * plan.bn;
     const { name, specialization, options } = pipelineOf(plan, product, { modeA, modeB, epi });
     const out = split && work ? work : c;
-    // Absent inputs are never read; A stands in, so that no false dependency arises.
+    // Absent inputs are never read. A takes their bindings, so that no false dependency arises.
     const buffers = [
       a.buffer,
       b.buffer,
@@ -374,7 +374,7 @@ export function spirvProducts(context) {
 
     /** @type {Dispatch[]} */
     const dispatches = [];
-    // Rows of tiles at a time, where the grid has more tiles than a dispatch takes workgroups.
+    // If there are more tiles than a dispatch takes workgroups, each dispatch computes some rows of tiles.
     if (tilesN > context.maxGroups) throw new RangeError(`matmul: n = ${n} makes ${tilesN} tiles in a row, more than ${context.maxGroups}`);
     const rowsAtOnce = Math.max(1, Math.floor(context.maxGroups / tilesN));
     for (let row = 0; row < tilesM; row += rowsAtOnce) {

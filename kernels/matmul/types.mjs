@@ -1,5 +1,5 @@
-// Types of a matrix product on its way from arguments to dispatches. A problem has sizes, types and form. A tiling is the sizes of a kernel's
-// tiles. A plan is a tiling with how it divides a problem among workgroups, and why it was chosen. A product is a problem with its operands.
+// Types of a matrix product, from the arguments of a call to its dispatches. A problem is sizes, types and form. A tiling is the sizes of a
+// kernel's tiles. A plan is a tiling, how it divides a problem among workgroups, and why it was chosen. A product is a problem and its operands.
 
 /** @typedef {import('../base.mjs').Binding} Binding */
 /** @typedef {import('../base.mjs').DType} DType */
@@ -14,18 +14,18 @@
 /** @typedef {{ m: number, n: number, k: number }} Sizes rows and columns of the result, and the inner size */
 
 /**
- * What decides how fast a tiling computes a product.
+ * The properties of a product on which a tiling's speed depends.
  * @typedef {Sizes & { transA: boolean, transB: boolean, precision?: string, beta?: number, glu?: 'forward' | 'backward' }} Shaped
  *   `glu`: with SwiGLU or its gradient, see `GemmForm`
  */
 
 /**
- * What a table looks at of a product.
+ * The properties of a product by which tables find a plan.
  * @typedef {Shaped & { batch: number, beta: number, precision: string, aType: string, bType: string, bPermuted?: boolean }} Asked
  */
 
 /**
- * A product before its operands are looked at: checked sizes and types.
+ * A product's checked sizes and types, without its operands.
  * @typedef {object} ProblemParts
  * @property {Precision} precision
  * @property {'f16' | 'bf16'} half the half type of the precision
@@ -44,17 +44,17 @@
  * @typedef {Partial<MatmulArgs> & { gateUp?: import('../base.mjs').Tensor }} ProblemArgs
  */
 
-/** A tensor: what is bound, and its first element in that. @typedef {{ buffer: Binding, offset: number }} Placed */
+/** A tensor: its binding, and the element of the binding at which it begins. @typedef {{ buffer: Binding, offset: number }} Placed */
 
 /**
- * The operands of a product and how they lie.
+ * The operands of a product and their strides.
  * @typedef {object} Operands
  * @property {Placed} a
  * @property {Placed} b
  * @property {Placed} c
  * @property {Placed} [h] second output
  * @property {Placed} [bias]
- * @property {Placed} [residual] of the gradient of SwiGLU: gates and ups
+ * @property {Placed} [residual] in the gradient of SwiGLU: gates and ups
  * @property {number} lda
  * @property {number} ldb
  * @property {number} ldc
@@ -64,7 +64,7 @@
  */
 
 /**
- * What the kernels that end in SwiGLU leave out.
+ * The parts of a product that kernels which end in SwiGLU do not have.
  * @typedef {object} Ends
  * @property {number} strideA
  * @property {number} strideB
@@ -77,7 +77,7 @@
  * @property {'gelu' | 'silu'} [activation]
  */
 
-/** What launches read of a problem. @typedef {Omit<Problem, 'args' | 'precision' | 'bType'>} Computed */
+/** The part of a problem that launches use. @typedef {Omit<Problem, 'args' | 'precision' | 'bType'>} Computed */
 /** A product as the kernels in PTX take it. @typedef {Computed & Operands & Partial<Ends>} PtxProduct */
 /** A product with its operands. @typedef {Problem & Operands & Ends} Product */
 
@@ -87,7 +87,7 @@
  */
 
 /**
- * A tiling of the kernels in ordinary arithmetic, as `MatmulPlan` says it.
+ * A tiling of the kernels in ordinary arithmetic; see `MatmulPlan`.
  * @typedef {{ kernel: 'f32', bm: number, bn: number, bk: number, tm: number, tn: number, lx: number, stages: number }} F32Tiling
  */
 /**
@@ -96,22 +96,25 @@
  *   ahead?: number, direct?: number }} CoopTiling
  */
 /** @typedef {F32Tiling | CoopTiling} SpirvTiling */
-/** A tiling in PTX by its name, and whether B must be permuted. @typedef {{ kernel: 'ptx', tiling: GemmTilingName | SimtTilingName, permuted?: boolean }} PtxTiling */
-/** That PTX is not faster (`spirv`), or not with B permuted (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
+/**
+ * A tiling in PTX by its name, and whether B must be permuted.
+ * @typedef {{ kernel: 'ptx', tiling: GemmTilingName | SimtTilingName, permuted?: boolean }} PtxTiling
+ */
+/** A table's statement that PTX is not faster (`spirv`), or not with B permuted (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
 
 /**
  * Why a plan was chosen.
  * @typedef {{ because?: string, fallback?: boolean }} Because
- *   `because` says it in a few words; `fallback`: a kernel that is likely faster cannot be used, or nothing was measured near the product
+ *   `because`: the reason in a few words; `fallback`: a kernel that is likely faster cannot be used, or nothing was measured near the product
  */
-/** What a line of a table says. @typedef {(SpirvTiling | PtxTiling | Refusal) & Split & Because} Choice */
+/** The plan of a table's line. @typedef {(SpirvTiling | PtxTiling | Refusal) & Split & Because} Choice */
 /** @typedef {SpirvTiling & Split & Because} SpirvChoice */
 /** @typedef {PtxTiling & Split & Because} PtxChoice */
 
 /**
  * A plan of the SPIR-V kernels, with how it divides the depth.
  * @typedef {SpirvTiling & { splits: number, wave?: number, tail?: number, kPerSplit: number, whole: number, rest: number } & Because} SpirvPlan
- *   `whole` tiles are computed at once, the `rest` in parts where there is a tail
+ *   `whole`: tiles computed over the whole depth; `rest`: tiles computed in parts, where there is a tail
  */
 
 /**
@@ -133,7 +136,7 @@
 
 /** @typedef {SpirvPlan | PtxPlan} Plan */
 
-/** What the second pass needs of a plan. @typedef {{ bm: number, bn: number, splits: number, tail?: number, whole: number, rest: number }} Parts */
+/** The part of a plan that the second pass uses. @typedef {{ bm: number, bn: number, splits: number, tail?: number, whole: number, rest: number }} Parts */
 
 /** Memory for partial sums and tensor maps. @typedef {Placed | undefined} Work */
 

@@ -1,4 +1,4 @@
-// Products and plans in words: for `explain()`, for tables of times and for `helios-vk tune`.
+// Writes products and plans in words, for `explain()`, for tables of times and for `helios-vk tune`.
 
 import { nameOf } from '../hopper/tilings.mjs';
 import { ASKED, formName } from '../tuning/table.mjs';
@@ -8,7 +8,7 @@ import { ASKED, formName } from '../tuning/table.mjs';
 /** @typedef {import('./types.mjs').Problem} Problem */
 
 /**
- * What a plan is named by.
+ * The parts of a plan that its name has.
  * @typedef {Partial<Omit<MatmulPlan, 'kernel'>> & { kernel: string, permuted?: boolean }} Named
  */
 
@@ -20,16 +20,16 @@ import { ASKED, formName } from '../tuning/table.mjs';
  */
 
 /**
- * By what kernel a product is computed, and why by that one.
+ * The kernel that computes a product, and why it was chosen.
  * @typedef {object} ProductChoice
- * @property {string} product its form and sizes, as `NT 512 3072 1024`, which `helios-vk tune --shapes` takes; of products by one launch
- *   each, with ` + ` between them
+ * @property {string} product form and sizes, such as `NT 512 3072 1024`, which `helios-vk tune --shapes` takes; the products of one launch have
+ *   ` + ` between them
  * @property {string} kernel kernel and tiling, such as `ptx m256n128-tma` or `coop 128x128x32 w64x64 i16x16x16 s1`
- * @property {string} because why: a line of a table, the model's microseconds, or a rule
+ * @property {string} because the reason: a line of a table, the model's microseconds, or a rule
  * @property {boolean} fallback whether a kernel that is likely faster could not be used, or nothing was measured near the product
  */
 
-/** The tiling of a plan in PTX, with what B must be like. @param {{ tiling?: unknown, permuted?: boolean }} plan */
+/** The name of a tiling in PTX, with `/permuted` where B must be. @param {{ tiling?: unknown, permuted?: boolean }} plan */
 export const tilingName = ({ tiling, permuted }) => `${nameOf(tiling)}${permuted ? '/permuted' : ''}`;
 
 /** A plan in a few words. @param {Named} p */

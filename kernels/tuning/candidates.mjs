@@ -1,4 +1,4 @@
-// The plans of a product that `helios-vk tune` and benches/kernels-matmul.mjs time.
+// Lists the plans of a product that `helios-vk tune` and benches/kernels-matmul.mjs time.
 
 import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 import { planName, tilingName } from '../matmul/words.mjs';
@@ -36,10 +36,10 @@ const COOP_TILES = `
 export const WAVES = [132, 264];
 
 /**
- * The tilings that a precision has on a device, by the SPIR-V kernels.
+ * The tilings of the SPIR-V kernels for a precision on a device.
  * @param {'f32' | 'f16' | 'bf16' | 'bf16x3'} precision @param {import('../base.mjs').KernelContext} context
- * @param {{ quick?: boolean }} [options] `quick`: only those that were the fastest for some product on an H200
- * @returns {SpirvTiling[]} those of `quick` first
+ * @param {{ quick?: boolean }} [options] `quick`: only those that were fastest for some product on an H200
+ * @returns {SpirvTiling[]} those of `quick` come first
  */
 export function tilings(precision, context, { quick = false } = {}) {
   const parse = (/** @type {string} */ name, /** @type {string} */ text) =>
@@ -63,7 +63,7 @@ export function tilings(precision, context, { quick = false } = {}) {
   return known.slice(0, 1).flatMap(scaledTilings);
 }
 
-/** Ways to split K of a plan: not at all, everywhere, or for the tiles after the last whole wave. @param {Shape} s @param {Tile & { bk: number }} plan */
+/** The ways to split K in a plan: not at all, for all tiles, or for those after the last whole wave. @param {Shape} s @param {Tile & { bk: number }} plan */
 export function splitsFor(s, plan) {
   const tiles = Math.ceil(s.m / plan.bm) * Math.ceil(s.n / plan.bn);
   /** @type {Split[]} */
@@ -81,7 +81,7 @@ export function splitsFor(s, plan) {
 }
 
 /**
- * The plans that are worth timing for a product: not more padding than work, and some workgroups at least; all where none is.
+ * The plans worth timing for a product: those with no more padding than work and at least some workgroups, or all if there are none.
  * @template {Tile} T
  * @param {Shape} s @param {T[]} list
  */
@@ -98,10 +98,9 @@ export function sensible(s, list) {
 export const withSplits = (s, list) => list.flatMap((p) => splitsFor(s, p).map((split) => ({ ...p, ...split })));
 
 /**
- * The tilings in PTX that can compute a form, each with the depth split in every way that may be worth it: the ways that fill
- * the device best first.
+ * The tilings in PTX that can compute a form, each with all sensible ways to split the depth; the ways that fill the device best come first.
  * @param {Shape} s @param {'f32' | 'bf16'} [type] of the operands
- * @param {{ permuted?: boolean }} [options] those that take a permuted B
+ * @param {{ permuted?: boolean }} [options] `permuted`: only tilings that take a permuted B
  * @returns {Record<string, PtxChoice[]>} plans by tiling
  */
 export function ptxPlans({ form, m, n, k }, type = 'bf16', { permuted = false } = {}) {
@@ -111,14 +110,14 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16', { permuted = false } 
     type === 'f32'
       ? Object.entries(SIMT_TILINGS).filter(([, sizes]) => !simtFault(sizes, of))
       : Object.entries(GEMM_TILINGS).filter(([, sizes]) => !gemmFault(sizes, of) && !sizesFault(sizes, { m, n, k }));
-  // A part of less than this depth is not worth its sums.
+  // A part of less depth than this costs more in partial sums than it gains.
   const least = type === 'f32' ? 96 : 512;
   return Object.fromEntries(
     list.map(([tiling, { bm, bn, blocks = 1 }]) => {
       const wave = WAVES[0] * blocks;
       const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
       const rest = tiles % wave;
-      /** How much of the device's time is used, were parts as long as the depth says. @param {Split} plan */
+      /** The share of the device's time that a split uses, if a part takes as long as its depth says. @param {Split} plan */
       const fill = ({ splits = 1, tail = 1 }) => {
         const time =
           tail > 1 ? Math.floor(tiles / wave) + Math.ceil((rest * tail) / wave) / tail : Math.ceil((tiles * splits) / wave) / splits;

@@ -1,4 +1,4 @@
-// Chooses, by device, how much work a dispatch gets: from a measured table where the device has one, else from its properties.
+// Chooses how much work a dispatch gets on a device: by a measured table where there is one for the device, else by its properties.
 
 import { HOPPER_TUNING, ptxAttention, ptxGroup, ptxPlan, permutedPlan } from '../hopper/tables.mjs';
 import { storedPlans } from './stored.mjs';
@@ -11,48 +11,50 @@ import { storedPlans } from './stored.mjs';
 /** @typedef {import('../matmul/types.mjs').SpirvChoice} SpirvChoice */
 
 /**
- * What kernels choose by device. The values affect speed only: a device computes the same with any of them.
+ * The choices that kernels make by device. They affect speed only; the results are correct with any values.
  * @typedef {object} Tuning
  * @property {string} name of the table
  * @property {number} units workgroups that fill the device about once
- * @property {number} residentGroups workgroups that fill it where each goes on to further items
- * @property {number} normBlocks most workgroups of a normalization's backward pass, each of which leaves a row of sums
- * @property {{ kept: number, groups: number }} crossEntropy over 16-bit rows: vectors of a row whose exponentials are kept
- *   and not taken twice, at most; and workgroups
+ * @property {number} residentGroups workgroups that fill the device where each processes several items
+ * @property {number} normBlocks most workgroups of a normalization's backward pass, each of which writes a row of sums
+ * @property {{ kept: number, groups: number }} crossEntropy over 16-bit rows. `kept`: most vectors of a row for which exponentials are kept instead
+ *   of computed twice; `groups`: most workgroups
  * @property {number} flatThreads workgroup size of kernels that stride over elements
- * @property {(problem: Asked) => Choice | undefined} [measuredPlan] the plan of a matrix product that was measured on this machine to be faster
- *   than what the other two say (`helios-vk tune`), or undefined
+ * @property {(problem: Asked) => Choice | undefined} [measuredPlan] the plan of a matrix product that `helios-vk tune` measured on this machine
+ *   to be faster than the package's own, or undefined
  * @property {(problem: Asked) => SpirvChoice | undefined} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
  * @property {(problem: Shaped) => PtxChoice | undefined} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
- * @property {(problem: Shaped) => PtxChoice | undefined} [permutedPlan] its plan where B is permuted, or undefined where none is known to be faster than with B as it is
- * @property {(problem: Shaped & { beta: number }) => { tiling: GemmTilingName, rate: number }[]} [ptxGroup] tilings in PTX of several products like this one by one
- *   launch, and what each multiplies in whole waves, in TFLOP/s: the first that of one product alone; none where a launch for each is faster
+ * @property {(problem: Shaped) => PtxChoice | undefined} [permutedPlan] its plan with B permuted, or undefined where none
+ *   is known to be faster than with B as it is
+ * @property {(problem: Shaped & { beta: number }) => { tiling: GemmTilingName, rate: number }[]} [ptxGroup] tilings in PTX by which
+ *   one launch computes several products like this one, each with its rate in whole waves, in TFLOP/s. The first is that of one product alone.
+ *   None where a launch for each is faster
  * @property {(form: import('../hopper/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
  *   the tiling of attention in PTX, or undefined where none is known to be faster
  */
 
-/** `VkPhysicalDeviceType`, where it makes a difference. */
+/** The values of `VkPhysicalDeviceType` that make a difference. */
 export const DEVICE_TYPE = { integrated: 1, cpu: 4 };
 
 /** Workgroups in x that every device takes. */
 const MAX_GROUPS = 65_535;
 
-/** Hopper with the matrix units and the memory of an H100, at least: the kernels in PTX are made for it. */
+/** Hopper with at least the matrix units and the memory of an H100, for which the kernels in PTX are made. */
 const HOPPER = /\bG?H[12]00\b/;
 
-/** Tables of devices by their names, as Vulkan gives them. @type {[RegExp, Tuning][]} */
+/** Tables by the device's name, as Vulkan reports it. @type {[RegExp, Tuning][]} */
 const DEVICES = [[HOPPER, HOPPER_TUNING]];
 
 /**
- * From what Vulkan says of a device. It does not say how many cores there are: an integrated GPU is taken for one of 24,
- * any other for one of 96; the rest is in proportion to that, as measured on the H200. Shared memory, subgroups and the
- * largest workgroup decide where a tile is chosen, which must fit them.
+ * The tuning of a device without a table, from what Vulkan reports. Vulkan does not report the number of cores: this assumes 24 for an
+ * integrated GPU and 96 for any other, and scales the numbers measured on an H200. Shared memory, subgroups and the largest workgroup count
+ * later, when a tile that fits them is chosen.
  * @param {import('../../index.js').DeviceInfo} info
  * @returns {Tuning}
  */
 export function genericTuning({ deviceType, maxComputeWorkGroupInvocations }) {
   if (deviceType === DEVICE_TYPE.cpu) {
-    // A few threads, to which small workgroups are given one at a time.
+    // A CPU has few threads, each of which runs one small workgroup at a time.
     const flatThreads = Math.min(64, maxComputeWorkGroupInvocations);
     return {
       name: 'cpu',
@@ -75,7 +77,7 @@ export function genericTuning({ deviceType, maxComputeWorkGroupInvocations }) {
 }
 
 /**
- * The table of a device, else what its properties suggest; and what was measured on this machine.
+ * The tuning of a device: its table, else `genericTuning`; with the plans that were measured on this machine.
  * @param {import('../../index.js').DeviceInfo} info
  * @param {string | false} [table] as in KernelOptions
  * @returns {Tuning}

@@ -11,30 +11,30 @@ import { Values, median } from './values.mjs';
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
 /** @typedef {import('./table.mjs').Shape} Shape */
 /**
- * Types of a product, as `matmul` takes them.
+ * The types of a product, as `matmul` takes them.
  * @typedef {object} Types
  * @property {import('../matmul.mjs').Precision} precision
  * @property {DType} [aType]
  * @property {DType} [bType]
  * @property {DType} [cType]
  * @property {number} [beta]
- * @property {'forward' | 'backward'} [glu] the product of SwiGLU, whose N is then twice its hidden width, or of its gradient
+ * @property {'forward' | 'backward'} [glu] the product fused with SwiGLU, where N is twice the hidden width, or with its gradient
  */
 /** The native module. @typedef {typeof import('../../index.js')} Native */
 /** A plan to time: of a table, or as `matmul` takes it. @typedef {import('../matmul/types.mjs').Choice | Partial<MatmulPlan>} Timed */
 /** One run: microseconds of a product with its barrier, and of its dispatches alone. @typedef {{ us: number, dispatchUs: number }} Sample */
 
-/** Bytes of operands that are too many for any cache. */
+/** Bytes of operands that exceed every cache. */
 const CACHE_BYTES = 192e6;
-/** The same for results that are read. */
+/** The same for results that are also read. */
 const RESULT_BYTES = 128e6;
-/** Milliseconds within which a busy GPU has raised its clocks. */
+/** Milliseconds after which a busy GPU has raised its clocks. */
 const RAMP_MS = 400;
-/** Elements of a result that are compared with float64. */
+/** Elements of a result that are checked against float64. */
 const CHECKED = 96;
 
 /**
- * The operands of a product on the device, on which plans are timed.
+ * Allocates a product's operands on the device, and returns functions that check and time plans on them.
  * @param {Native} vk the native module
  * @param {Pick<ReturnType<typeof import('../matmul.mjs').matmulKernels>, 'matmul' | 'matmulGlu' | 'matmulGluBackward'>} kernels
  * @param {Shape} shape @param {Types} types
@@ -44,7 +44,7 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
   const { precision, aType = 'f32', bType = 'f32', cType = 'f32', beta = 0, glu } = types;
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
   const valuesA = new Values(aType);
-  // Another seed: equal operands would make sums of squares on the diagonal, too large to be exact.
+  // Another seed, since equal operands would give sums of squares on the diagonal, which are too large to be exact.
   const valuesB = new Values(bType, 0x7f4a7c15);
   const dataA = valuesA.tensor(m * k);
   const dataB = valuesB.tensor(n * k);
@@ -67,10 +67,10 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
   let operands;
   /** @type {number[]} */
   let results;
-  /** Columns of the result; the gradient of SwiGLU is that of gates and ups. */
+  /** Columns of the result; the gradient of SwiGLU has those of gates and of ups. */
   const wide = glu === 'backward' ? 2 * n : n;
   const sizeC = Math.ceil((m * wide * bytesOf(cType)) / 16) * 16;
-  /** What SwiGLU reads and writes beside operands and result: y, or gates and ups. */
+  /** What SwiGLU reads or writes beside operands and result: y, or gates and ups. */
   const gateUps = new Values(cType, 0x2545f491);
   let beside = 0;
   try {
@@ -91,7 +91,7 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
     const data = permuteRows(dataB, transB ? k : n);
     return operands.map(() => upload(data));
   };
-  /** Where the gradient of SwiGLU takes two passes, the first one's result. @type {number | undefined} */
+  /** The result of the first pass, where the gradient of SwiGLU takes two. @type {number | undefined} */
   let product;
 
   /** A product as dispatches. @param {number} i @param {Timed} [plan] of class `permuted` or another; the kernels' own when undefined */
@@ -150,11 +150,11 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
     }
   };
 
-  /** The first result: with these values every sum is exact in any order, so that all others are equal. @type {((i: number) => number) | undefined} */
+  /** The first result. Sums of these values are exact in any order, so all results must equal it. @type {((i: number) => number) | undefined} */
   let exact;
 
   /**
-   * Runs a plan once on poisoned memory and looks at what came of it.
+   * Runs a plan once on poisoned memory and checks the result.
    * @param {Timed} [plan] the kernels' own when left out
    * @returns {{ compileMs: number, differ?: number }} time to the first result, and elements that differ from the first plan's
    * @throws {Error} where an element is wrong, or the plan cannot run
@@ -175,7 +175,7 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
   };
 
   /**
-   * What takes samples of a plan, each of a run of milliseconds.
+   * Returns a function that times a plan: each call is one sample, a run of some milliseconds.
    * @param {Timed} [plan] the kernels' own when left out
    * @returns {() => Sample}
    */
@@ -203,11 +203,11 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
   return {
     check,
     sampler,
-    /** Keeps the device busy until its clocks are up. */
+    /** Keeps the device busy until its clocks have risen. */
     warm,
     /**
-     * The time of a plan, checked and over some samples.
-     * @param {Timed | undefined} plan @param {number} [count] of them
+     * Checks a plan and times it.
+     * @param {Timed | undefined} plan @param {number} [count] number of samples
      */
     measure(plan, count = 7) {
       const checked = check(plan);
@@ -218,15 +218,15 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
       const tflops = (/** @type {number} */ time) => (2 * m * n * k) / time / 1e6;
       return { ...checked, us, dispatchUs, tflops: tflops(us), dispatchTflops: tflops(dispatchUs) };
     },
-    /** Gives the memory back. */
+    /** Frees the memory. */
     close,
   };
 }
 
 /**
- * What keeps a device busy until its clocks are up: an idle one lowers them, to a fifth on an H100, and whoever reads results back
- * leaves it idle. The first time it takes RAMP_MS, later until the work is as fast again as it was.
- * @param {() => void} work some milliseconds of it, waited for @param {boolean} [small] once is enough, where the clock does not matter
+ * Returns a function that keeps a device busy until its clocks have risen. An idle device lowers them, an H100 to a fifth, and reading results
+ * back leaves it idle. The first call takes RAMP_MS; later ones end when the work is as fast as it was before.
+ * @param {() => void} work does some milliseconds of work and waits for it @param {boolean} [small] runs it once, where the clock does not matter
  */
 export function warmer(work, small = false) {
   let fastest = Infinity;
@@ -261,8 +261,8 @@ function verifyUpload(vk, handle, data) {
 }
 
 /**
- * Whether a plan is faster than another by more than the noise: the two are timed in turn, and of one three quarters of the
- * samples are below three quarters of the other's.
+ * Decides whether a plan is faster than another by more than the noise. The two are timed in turn. The second is faster
+ * if its upper quartile is below the lower quartile of the first.
  * @param {() => Sample} first @param {() => Sample} second the one that should be faster
  * @param {number} rounds
  * @returns {{ first: number, second: number, faster: boolean }} medians in microseconds

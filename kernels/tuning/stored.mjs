@@ -18,17 +18,17 @@ import { CLASSES, classOf, currentClass, entriesOf, formName } from './table.mjs
  * @property {string} format FORMAT
  * @property {Identity} device where it was measured
  * @property {string} date day of the last change
- * @property {Lines} faster products whose plan here is faster than the one that the package chooses by itself
- * @property {Lines} kept products that were measured and keep the package's plan, which a line has
+ * @property {Lines} faster plans that were measured to be faster than the package's own
+ * @property {Lines} kept the package's own plans, of products for which nothing faster was found
  */
 
 export const FORMAT = 'helios-vk tuning 1';
-/** Larger files are not read: some ten thousand products. */
+/** Largest file that is read: enough for some ten thousand products. */
 const MAX_BYTES = 4 << 20;
-/** Lines are quoted in warnings; those that are written have at most about 80 characters. */
+/** Longest line, since warnings quote lines. Those that are written have at most about 80 characters. */
 const MAX_LINE = 200;
 
-/** What a table's device and driver are told by. @param {DeviceInfo} info @returns {Identity} */
+/** What identifies the device and driver of a table. @param {DeviceInfo} info @returns {Identity} */
 export const identityOf = ({ deviceName, vendorId, deviceId, driverVersion, driverInfo }) => ({
   deviceName,
   vendorId,
@@ -38,10 +38,10 @@ export const identityOf = ({ deviceName, vendorId, deviceId, driverVersion, driv
 });
 
 /**
- * Where the table of a device lies.
+ * The path of the table of a device.
  * @param {DeviceInfo} info
  * @param {string | false} [given] `tuning` of `createKernels`
- * @returns {{ path: string, named: boolean } | undefined} undefined where none is read; `named` where somebody asked for this file
+ * @returns {{ path: string, named: boolean } | undefined} undefined where none is to be read; `named`: whether the user named this file
  */
 export function tableFile(info, given) {
   if (given === false) return undefined;
@@ -58,7 +58,7 @@ export function tableFile(info, given) {
 }
 
 /**
- * Lines with the names that classes and tilings have now: tables on users' disks may have former ones.
+ * Lines with the current names of classes and tilings: tables on users' disks may have former ones.
  * @param {Record<string, string[]>} lines @returns {Lines}
  */
 function currentLines(lines) {
@@ -75,14 +75,14 @@ function currentLines(lines) {
 }
 
 /**
- * The content of a table's file, with the names of today.
- * @param {string} path @param {DeviceInfo} info of the device that it must be of
+ * Reads a table's file, and replaces former names by current ones.
+ * @param {string} path @param {DeviceInfo} info the device that the table must be for
  * @returns {Stored}
- * @throws {Error} that says why it is not used
+ * @throws {Error} that says why the file is not used
  */
 export function readStored(path, info) {
   const there = statSync(path);
-  // Reading a pipe would wait, and a device may have no end.
+  // Reading a pipe would block, and a device file may have no end.
   if (!there.isFile()) throw new Error('it is not a file');
   if (there.size > MAX_BYTES) throw new Error(`it has ${there.size} bytes, more than ${MAX_BYTES}`);
   const stored = /** @type {Stored} */ (JSON.parse(readFileSync(path, 'utf8')));
@@ -110,7 +110,7 @@ export function readStored(path, info) {
   return stored;
 }
 
-/** What was warned of, so that a program with many kernels warns once. @type {Set<string>} */
+/** Messages already shown, so that a program with many kernels warns once. @type {Set<string>} */
 const warned = new Set();
 
 /** @param {string} path @param {unknown} error */
@@ -122,8 +122,8 @@ function refuse(path, error) {
 }
 
 /**
- * The plans that were measured on this machine to be faster than those of the package; a table that is damaged or of another
- * device is passed over with a warning.
+ * The plans that were measured on this machine to be faster than the package's own. A table that is damaged, or of another device, is ignored
+ * with a warning.
  * @param {DeviceInfo} info @param {string | false} [given] `tuning` of `createKernels`
  * @returns {((problem: Asked) => Choice | undefined) | undefined} the plan of a product, or undefined where none was measured
  */
@@ -159,15 +159,15 @@ function write(path, text, options) {
 }
 
 /**
- * Whether a table can be written to `path`, which stays as it was.
+ * Tests whether a table can be written to `path`, without changing it.
  * @param {string} path
- * @throws {Error} that says why it cannot
+ * @throws {Error} that says why not
  */
 export const tryToWrite = (path) => write(path, FORMAT, { tryOnly: true });
 
 /**
  * Writes a table. A reader sees the old file or the new one, whole.
  * @param {string} path @param {Stored} stored
- * @throws {Error} that names the path, which is then as it was
+ * @throws {Error} that names the path; the old file is then unchanged
  */
 export const writeStored = (path, stored) => write(path, `${JSON.stringify(stored, null, 1)}\n`);

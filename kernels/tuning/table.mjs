@@ -1,4 +1,4 @@
-// Tables of measured plans as text, one line a product: `form m n k | tile | splits | microseconds`. Lines are grouped by class.
+// Tables of measured plans as text, one line for each product: `form m n k | tile | splits | microseconds`. Lines are grouped by class.
 //
 // The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32; on matrix units it is `bm bn bk wm wn tm tn tk stages
 // [ahead [direct]]`; in PTX it is the name of a tiling of kernels/hopper/tilings.mjs. Splits are the parts of K, or `wave/parts` where only the
@@ -7,7 +7,7 @@
 //   mixed     at least one operand is f32
 //   bf16x3    products in that precision
 //   f32       products in that precision
-//   ptx       PTX against SPIR-V; the tile `coop` says that PTX was not faster
+//   ptx       products in PTX; the tile `coop` says that PTX was not faster than SPIR-V
 //   permuted  products of halves with B permuted: the line's plan is faster than with B as it is; `natural` says that none is
 
 import { GEMM_TILINGS, SIMT_TILINGS } from '../hopper/tilings.mjs';
@@ -16,17 +16,20 @@ import { GEMM_TILINGS, SIMT_TILINGS } from '../hopper/tilings.mjs';
 /** @typedef {import('../matmul/types.mjs').SimtTilingName} SimtTilingName */
 /** @typedef {{ form: string, m: number, n: number, k: number }} Shape */
 /** @typedef {import('../matmul/types.mjs').Choice} Choice */
-/** A line of a table, and where the table says the device that it was measured on, or that it was not. @typedef {Shape & { plan: Choice, device?: string, untimed?: boolean }} Entry */
+/**
+ * A line of a table, with the device that it was measured on, or `untimed` if it was not measured.
+ * @typedef {Shape & { plan: Choice, device?: string, untimed?: boolean }} Entry
+ */
 
-/** Why a plan was chosen, where the caller gave it. */
+/** The reason of a plan that the caller gave. */
 export const ASKED = 'the caller asked for it';
 
 export const CLASSES = /** @type {const} */ (['half', 'mixed', 'bf16x3', 'f32', 'ptx', 'permuted']);
 
-/** The name that a class has now; one that never was a class is returned as it is. @param {string} name */
+/** The current name of a class; other names are returned as they are. @param {string} name */
 export const currentClass = (name) => (name === 'shuffled' ? 'permuted' : name);
 
-/** Most parts that K is split into, and most workgroups of a wave, as `matmul` takes them. */
+/** Most parts that K is split into, and most workgroups of a wave: the limits of `matmul`. */
 const MAX_SPLITS = 64;
 const MAX_WAVE = 65_535;
 
@@ -41,10 +44,10 @@ export function classOf({ precision, aType, bType, bPermuted }) {
 }
 
 /**
- * A form and its sizes.
+ * Parses a form and its sizes.
  * @param {string} text such as `NT 512 1024 1024`
  * @returns {Shape}
- * @throws {SyntaxError} that quotes what is no shape
+ * @throws {SyntaxError} that quotes a text that is not a shape
  */
 export function shapeOf(text) {
   if (!/^(NN|NT|TN|TT)( [1-9]\d{0,8}){3}$/.test(text)) throw new SyntaxError(`"${text}" is not a product such as "NT 512 1024 1024"`);
@@ -53,7 +56,7 @@ export function shapeOf(text) {
   return { form, m, n, k };
 }
 
-/** The order of a tile's numbers, which may end before the optional ones, which are 0 then. @type {Record<'f32' | 'coop', { names: string[], least: number }>} */
+/** The order of a tile's numbers. Optional ones at the end may be missing: they are 0. @type {Record<'f32' | 'coop', { names: string[], least: number }>} */
 const TILE = {
   f32: { names: ['bm', 'bn', 'bk', 'tm', 'tn', 'lx', 'stages'], least: 7 },
   coop: {
@@ -63,10 +66,10 @@ const TILE = {
 };
 
 /**
- * A tile as a plan.
+ * Parses a tile.
  * @param {string} name of the class @param {string} tile
  * @returns {import('../matmul/types.mjs').SpirvTiling | import('../matmul/types.mjs').PtxTiling | import('../matmul/types.mjs').Refusal}
- * @throws {SyntaxError} that quotes what is no tile
+ * @throws {SyntaxError} that quotes a text that is not a tile
  */
 export function tilingOf(name, tile) {
   if (Object.hasOwn(GEMM_TILINGS, tile) && (name === 'ptx' || name === 'half'))
@@ -86,7 +89,7 @@ export function tilingOf(name, tile) {
     throw new SyntaxError(`"${tile}" is not a tile of class ${name}`);
   }
   const plan = Object.fromEntries(names.map((key, i) => [key, Number(numbers[i] ?? 0)]));
-  // Without a stage threads read operands by themselves: class f32 only.
+  // With 0 stages threads read operands from memory, which only class f32 allows.
   const unstaged = kernel === 'f32' && plan.stages === 0;
   if (names.slice(0, least).some((key) => plan[key] === 0 && !(unstaged && key === 'stages')))
     throw new SyntaxError(`"${tile}" has a size of 0`);
@@ -110,10 +113,10 @@ function splitsOf(text) {
 }
 
 /**
- * The entries of lines.
+ * Parses lines.
  * @param {string} name of their class @param {string[]} lines
  * @returns {Entry[]}
- * @throws {SyntaxError} that quotes the first line that is none
+ * @throws {SyntaxError} that quotes the first line that is not valid
  */
 export function entriesOf(name, lines) {
   return lines.map((line) => {
@@ -128,7 +131,7 @@ export function entriesOf(name, lines) {
   });
 }
 
-/** The tile of a plan, as a line of a class has it. @param {string} name @param {Choice} plan @returns {string} */
+/** Formats the tile of a plan for a line of a class. @param {string} name @param {Choice} plan @returns {string} */
 function tileOf(name, plan) {
   if (plan.kernel === 'ptx') return plan.tiling;
   if (name === 'ptx') return 'coop';
@@ -136,13 +139,13 @@ function tileOf(name, plan) {
   const { names, least } = TILE[plan.kernel];
   const sizes = /** @type {Partial<Record<string, unknown>>} */ (plan);
   const values = names.map((key) => Number(sizes[key] ?? 0));
-  // Numbers that a tile may end before are 0 where it does.
+  // Optional numbers that are 0 are omitted at the end.
   const last = names.findLastIndex((_, i) => i < least || values[i] !== 0);
   return values.slice(0, last + 1).join(' ');
 }
 
 /**
- * The line of a plan.
+ * Formats the line of a plan.
  * @param {string} name of the class @param {Shape} shape @param {Choice} plan as `entriesOf` gives it @param {number} us
  */
 export function lineOf(name, { form, m, n, k }, plan, us) {
@@ -153,9 +156,9 @@ export function lineOf(name, { form, m, n, k }, plan, us) {
 const octaves = (/** @type {number} */ a, /** @type {number} */ b) => Math.abs(Math.log2(a / b));
 
 /**
- * The nearest entry to a shape, by octaves over the three sizes.
+ * The entry nearest to a shape: the distance is the sum of octaves over the three sizes.
  * @param {Entry[]} entries @param {Shape} shape
- * @param {number} reach nearer than this @param {number} otherForm octaves that another form counts as
+ * @param {number} reach entries at this distance or farther are ignored @param {number} otherForm octaves that count for another form
  * @returns {{ entry: Entry, distance: number } | undefined}
  */
 export function nearest(entries, { form, m, n, k }, reach, otherForm) {

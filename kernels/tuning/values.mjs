@@ -2,7 +2,7 @@
 
 import { bf16Bits, f16Bits } from '../half.mjs';
 
-/** Random values and their storage; one block repeated, which timing does not see. */
+/** Random values and their storage. One block is repeated, which does not affect timing. */
 export class Values {
   /** @param {string} type @param {number} [seed] not 0 */
   constructor(type, seed = 0x9e3779b9) {
@@ -31,7 +31,7 @@ export class Values {
   }
 }
 
-/** The middle one, of an even number the upper. @param {number[]} list */
+/** The median; of an even number of values, the upper of the two in the middle. @param {number[]} list */
 export function median(list) {
   const sorted = [...list].sort((x, y) => x - y);
   return sorted[sorted.length >> 1];

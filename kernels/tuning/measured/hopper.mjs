@@ -10,8 +10,8 @@
  * @property {'H100' | 'H200'} [device]
  * @property {string} [driver]
  * @property {string} [date] day of the newest line
- * @property {string} [commit] that brought the newest line
- * @property {boolean} [untimed] the lines keep plans that were not timed
+ * @property {string} [commit] that added the newest line
+ * @property {boolean} [untimed] whether the lines keep plans that were not timed
  * @property {string} lines
  */
 
@@ -172,7 +172,7 @@ NT 8192 5504 1024 | m256n128-ld-l1 | 1 | 170.4
 TN 3072 1024 8192 | m128n256-cp | 1 | 127.4
 `,
   },
-  // Timed beside the plans that stood there before; an H200 has trained by those of deep products.
+  // Timed beside the plans that they replaced; those of deep products were used in training on an H200.
   {
     name: 'ptx',
     device: 'H100',
@@ -244,7 +244,7 @@ TN 4096 768 65536 | m256n192-tma | 2 | 607.9
 TN 768 2048 65536 | m256n192-tma | 4 | 297.3
 `,
   },
-  // B permuted, beside B as it is.
+  // B permuted, timed beside B in natural order.
   {
     name: 'permuted',
     device: 'H100',
@@ -267,7 +267,7 @@ NT 8192 2048 5504 | m256n128-tma-l1 | 1 | 271.3
 NT 8192 11008 2048 | m256n128-tma-l1 | 1 | 554.6
 `,
   },
-  // Of the same sweep as those of width 384 and 768 above.
+  // From the same sweep as the lines of width 384 and 768 above.
   {
     name: 'permuted',
     device: 'H100',
@@ -292,8 +292,8 @@ NN 65536 768 4096 | m256n128-tma-l1 | 1 | 577.4
 NN 65536 2048 768 | m256n128-tma-l1 | 1 | 311.7
 `,
   },
-  // Products of `npm run train -- --preset gpt-30m`: what was chosen until there was a model, which has faster plans for them. They stay until
-  // somebody times both; microseconds are the model's.
+  // Products of `npm run train -- --preset gpt-30m`. These plans were chosen before there was a model, and the model predicts faster ones. They
+  // stay until both have been timed. Their microseconds are the model's.
   {
     name: 'ptx',
     untimed: true,
