@@ -47,60 +47,78 @@ const OPTIONS = /** @type {const} */ ({
   batch: { type: 'integer', min: 1, max: 65_536, default: 16, help: 'sequences of a step' },
   block: { type: 'integer', min: 1, max: 65_536, help: "tokens of a sequence; the model's context when left out" },
   steps: { type: 'integer', min: 1, max: 100_000, default: 10, help: 'timed steps' },
+  logits: { type: 'integer', min: 1, max: 1_048_576, default: 256, help: 'MiB of logits at once' },
+  profile: { type: 'boolean', help: 'instead, the time of a step by kernel' },
   json: { type: 'boolean', help: 'print JSON' },
 });
 
-await runMain('node benches/decoder.mjs [options]', OPTIONS, async ({ model: name, precision, batch, block: given, steps, json }) => {
-  const { deviceName } = loadAddon(OWN_ADDON).initDevice();
-  const config = parseConfig(MODELS[/** @type {keyof typeof MODELS} */ (name)], name);
-  const block = given ?? config.context;
-  const model = new Decoder(config);
-  const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-4 });
-  const step = compile((/** @type {import('helios-vk/nn').Tensor} */ ids, /** @type {import('helios-vk/nn').Tensor} */ targets) => {
-    const loss = autocast(/** @type {'bf16' | 'f16' | false} */ (precision === 'f32' ? false : precision), () => model.loss(ids, targets));
-    loss.backward();
-    optimizer.step();
-    optimizer.zeroGrad();
-    return loss.detach();
-  });
-  const random = (/** @type {number} */ salt) =>
-    tensor(
-      Uint32Array.from({ length: batch * block }, (_, i) => (Math.imul(i + salt, 0x9e3779b1) >>> 0) % config.vocabSize),
-      { shape: [batch, block] },
+await runMain(
+  'node benches/decoder.mjs [options]',
+  OPTIONS,
+  async ({ model: name, precision, batch, block: given, steps, logits, profile, json }) => {
+    const { deviceName } = loadAddon(OWN_ADDON).initDevice();
+    const config = parseConfig(MODELS[/** @type {keyof typeof MODELS} */ (name)], name);
+    const block = given ?? config.context;
+    const model = new Decoder(config);
+    const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-4 });
+    const step = compile((/** @type {import('helios-vk/nn').Tensor} */ ids, /** @type {import('helios-vk/nn').Tensor} */ targets) => {
+      const loss = autocast(/** @type {'bf16' | 'f16' | false} */ (precision === 'f32' ? false : precision), () =>
+        model.loss(ids, targets, { logitsBytes: logits * 2 ** 20 }),
+      );
+      loss.backward();
+      optimizer.step();
+      optimizer.zeroGrad();
+      return loss.detach();
+    });
+    const random = (/** @type {number} */ salt) =>
+      tensor(
+        Uint32Array.from({ length: batch * block }, (_, i) => (Math.imul(i + salt, 0x9e3779b1) >>> 0) % config.vocabSize),
+        { shape: [batch, block] },
+      );
+    const [ids, targets] = [random(1), random(2)];
+    if (profile) {
+      step(ids, targets).dispose();
+      const rows = step.profile(ids, targets);
+      const total = rows.reduce((sum, { microseconds }) => sum + microseconds, 0);
+      console.log(`${name}, ${batch} × ${block}: ${(total / 1000).toFixed(2)} ms of kernels`);
+      for (const { operations, origin, dispatches, microseconds } of rows.slice(0, 30)) {
+        console.log(`${(microseconds / 1000).toFixed(3).padStart(9)} ms ${String(dispatches).padStart(4)}  ${operations}  ${origin ?? ''}`);
+      }
+      return;
+    }
+    /** @type {Promise<number>[]} */
+    const losses = [];
+    /** @type {number[]} */
+    const times = [];
+    const WARMUP = 4;
+    for (let i = 0, last = performance.now(); i < WARMUP + steps; i++) {
+      const loss = step(ids, targets);
+      losses.push(loss.item());
+      loss.dispose();
+      await losses[losses.length - 2];
+      const now = performance.now();
+      if (i >= WARMUP) times.push(now - last);
+      last = now;
+    }
+    const values = await Promise.all(losses);
+    const parameters = model.parameters().reduce((sum, { size }) => sum + size, 0);
+    const milliseconds = median(times);
+    const result = {
+      device: deviceName,
+      model: name,
+      parameters,
+      precision,
+      batch,
+      block,
+      milliseconds,
+      tokensPerSecond: (batch * block * 1000) / milliseconds,
+      gigabytes: memory().bytes / 1e9,
+      losses: [values[0], values.at(-1)],
+    };
+    if (json) return console.log(JSON.stringify(result));
+    console.log(
+      `${name} (${(parameters / 1e6).toFixed(1)}M) on ${deviceName}, ${precision}, ${batch} × ${block}: ${milliseconds.toFixed(1)} ms, ` +
+        `${Math.round(result.tokensPerSecond)} tok/s, ${result.gigabytes.toFixed(2)} GB, loss ${values[0].toFixed(3)} to ${values.at(-1)?.toFixed(3)}`,
     );
-  const [ids, targets] = [random(1), random(2)];
-  /** @type {Promise<number>[]} */
-  const losses = [];
-  /** @type {number[]} */
-  const times = [];
-  const WARMUP = 4;
-  for (let i = 0, last = performance.now(); i < WARMUP + steps; i++) {
-    const loss = step(ids, targets);
-    losses.push(loss.item());
-    loss.dispose();
-    await losses[losses.length - 2];
-    const now = performance.now();
-    if (i >= WARMUP) times.push(now - last);
-    last = now;
-  }
-  const values = await Promise.all(losses);
-  const parameters = model.parameters().reduce((sum, { size }) => sum + size, 0);
-  const milliseconds = median(times);
-  const result = {
-    device: deviceName,
-    model: name,
-    parameters,
-    precision,
-    batch,
-    block,
-    milliseconds,
-    tokensPerSecond: (batch * block * 1000) / milliseconds,
-    gigabytes: memory().bytes / 1e9,
-    losses: [values[0], values.at(-1)],
-  };
-  if (json) return console.log(JSON.stringify(result));
-  console.log(
-    `${name} (${(parameters / 1e6).toFixed(1)}M) on ${deviceName}, ${precision}, ${batch} × ${block}: ${milliseconds.toFixed(1)} ms, ` +
-      `${Math.round(result.tokensPerSecond)} tok/s, ${result.gigabytes.toFixed(2)} GB, loss ${values[0].toFixed(3)} to ${values.at(-1)?.toFixed(3)}`,
-  );
-});
+  },
+);
