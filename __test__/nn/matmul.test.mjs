@@ -1,5 +1,5 @@
-// `F.matmul` and `F.linear` by PyTorch's rules: shapes, values and gradients against loops in float64, eager and compiled; and what the
-// operations' `prepare` makes of operands that this device's kernels do not take.
+// `F.matmul` and `F.linear` by PyTorch's rules: shapes, values and gradients against loops in float64, eager and compiled; and how the
+// operations' `prepare` changes operands that this device's kernels do not support.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,5 +1,5 @@
-// Random training programs of most of what users write: every kind of layer, views, indices, noise, state that is written in
-// place, micro-steps and optimizers. Equal seeds give equal programs, whichever way they are run.
+// Generates random training programs from most of what users write: every kind of layer, views, indices, noise, state that is written in place,
+// micro-steps and optimizers. A seed always gives the same program, eager or compiled.
 
 import {
   F,

@@ -1,4 +1,4 @@
-// Public bug reports of other frameworks, tried here (docs/reliability.md has the list): what they found wrong there stays right here.
+// Public bug reports of other frameworks, tried here (docs/reliability.md lists them): what was wrong there must stay right here.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

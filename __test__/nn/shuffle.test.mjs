@@ -1,5 +1,5 @@
-// The permuted 16-bit copy of parameters: no device of these tests has a kernel that takes it, so one stands in, which brings the natural
-// order back and multiplies. Training by it gives every bit of training without it.
+// The permuted 16-bit copy of parameters. No device of these tests has a kernel that reads it, so a stand-in restores the natural order and
+// multiplies. Training with it gives the same bits as training without it.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
