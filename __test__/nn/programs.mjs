@@ -77,7 +77,10 @@ export const indices = (count, below, seed) => Int32Array.from({ length: count }
 const dim = (/** @type {any} */ x, /** @type {number} */ n) => n % x.ndim;
 const odd = (/** @type {number} */ n) => 1 + (n % 7);
 
-/** Every operation: the state, its line, two results so far, and numbers to choose by. @type {Record<string, (s: State, line: Line, p: any, q: any, n: number[]) => any>} */
+/**
+ * Every operation as a function of the state, its line, two earlier results, and numbers to choose by.
+ * @type {Record<string, (s: State, line: Line, p: any, q: any, n: number[]) => any>}
+ */
 export const OPERATIONS = {
   add: (_, __, p, q) => tame(p.add(shaped(q, p.shape))),
   sub: (_, __, p, q) => p.mul(0.5).sub(shaped(q, [p.shape.at(-1)])),

@@ -12,7 +12,11 @@ before(() => {
   poison();
 });
 
-/** The results of a function, eager and compiled. @param {(...args: any[]) => any} f @param {...any} args @returns {Promise<[how: string, values: number[]][]>} */
+/**
+ * The results of a function, eager and compiled.
+ * @param {(...args: any[]) => any} f @param {...any} args
+ * @returns {Promise<[how: string, values: number[]][]>}
+ */
 const both = async (f, ...args) => [
   ['eager', await values(f(...args))],
   ['compiled', await values(compile(f)(...args))],

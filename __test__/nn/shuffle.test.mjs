@@ -104,7 +104,11 @@ function network() {
 }
 /** @typedef {ReturnType<typeof network>} Network */
 
-/** What the copies of an optimizer's buckets hold, if they are up to date, against what they should. @param {any} opt @returns {Promise<string[]>} which were */
+/**
+ * Checks the copies of an optimizer's buckets that are up to date against the parameters.
+ * @param {any} opt
+ * @returns {Promise<string[]>} which copies were checked
+ */
 async function checkCopies(opt, where = '') {
   const device = runtime();
   const found = [];
