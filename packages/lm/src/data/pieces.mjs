@@ -1,5 +1,5 @@
 // Reads text of any size in pieces that can be encoded independently. A piece ends at the end of a document or, within a document, at a place
-// that no token can span. Of a text or JSONL file at most a few pieces are in memory, of a Parquet file one row group.
+// that no token can span. The reader holds one piece of a text or JSONL file in memory, or one row group of a Parquet file.
 
 import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
