@@ -1,4 +1,4 @@
-// Arguments that are wrong or unusual: the error names them and nothing has changed, or the result is what it says.
+// Wrong and unusual arguments: either the error names the argument and nothing has changed, or the result is what the documentation says.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

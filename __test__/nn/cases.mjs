@@ -1,4 +1,4 @@
-// A call of every operation: inputs and attributes, of random and odd sizes.
+// Test cases for every operation: inputs and attributes, with random and odd sizes.
 
 import { ropeTable } from '../../kernels/index.mjs';
 import { optimizerState } from '../../kernels/index.mjs';

@@ -1,4 +1,4 @@
-// Compiled functions: the same bits as eager, over many calls; what must be traced anew; what cannot be compiled.
+// Compiled functions: many calls give the same bits as eager code; changes that require another trace; functions that cannot be compiled.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

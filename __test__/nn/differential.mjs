@@ -1,11 +1,11 @@
-// Compiled programs against eager ones: how they are run, and what may differ.
+// Runs a program compiled and eagerly, and compares the outcomes: equal, except for the differences that passes may cause.
 
 import { compile, scope } from '../../nn/index.mjs';
 
 /** @typedef {import('../../nn/compile/passes/index.mjs').PassName} PassName */
-/** Something that a program leaves. @typedef {{ what: string, shape: readonly number[], values: number[] }} Outcome */
+/** A result or final state of a program. @typedef {{ what: string, shape: readonly number[], values: number[] }} Outcome */
 
-/** Operations of training programs with 16-bit results on the way, whose roundings fusing drops. */
+/** Operations of training programs with intermediate 16-bit results, whose rounding fusing drops. */
 const HALVES = ['half', 'halves', 'rmsNormHalf', 'autocast'];
 /** @param {{ script: { op: string }[] }} program of `randomProgram` */
 export const roundsHalves = ({ script }) => script.some(({ op }) => HALVES.includes(op));

@@ -1,4 +1,4 @@
-// What is at the edges: NaN and infinities, rows of odd sizes in 16 bits, too few elements, more operands than a list of slots has.
+// Edge cases: NaN and infinities, 16-bit rows of odd sizes, too few elements, more operands than a kernel has slots.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,4 +1,4 @@
-// The examples of helios-vk/nn, each as a program of its own.
+// The examples of helios-vk/nn, each run as a separate program.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

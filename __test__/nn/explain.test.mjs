@@ -1,4 +1,4 @@
-// What compiled functions say about themselves: their steps by the user's line, a page, and where the time of a call goes.
+// What compiled functions report about themselves: steps by the line of the user's program, the HTML page, and the time of a call by line.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

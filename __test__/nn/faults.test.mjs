@@ -1,5 +1,5 @@
-// Out of memory in the midst of a step: a call that failed has done nothing and can be made again, the step after it computes what an
-// undisturbed run computes, and no buffer is lost.
+// Out of memory in the middle of a step. A call that failed has done nothing and can be repeated, the next step computes what an undisturbed
+// run computes, and no buffer leaks.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

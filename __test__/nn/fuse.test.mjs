@@ -1,4 +1,4 @@
-// Fused kernels of compile: what users write by hand in few dispatches, against float64; random programs with reductions.
+// Fused kernels of `compile`: formulas that users write take few dispatches and agree with float64; random programs with reductions.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

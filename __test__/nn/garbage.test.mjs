@@ -1,4 +1,5 @@
-// Tensors that a program just drops: found and given back while it runs, whether or not the event loop turns, and in time.
+// Tensors that a program drops without `dispose`: their memory is freed while the program runs, whether or not the event loop turns, and early
+// enough.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

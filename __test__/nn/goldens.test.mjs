@@ -1,5 +1,5 @@
-// Small models against the same ones in JAX, in float64, from equal weights: the gradients of every parameter, and the losses
-// of 20 steps. The goldens are made by scripts/goldens/generate.py, whose formula for weights and data is here once more.
+// Small models against the same models in JAX in float64, from equal weights: the gradient of every parameter, and the losses of 20 steps.
+// scripts/goldens/generate.py makes the expected values; its formula for weights and data is repeated here.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

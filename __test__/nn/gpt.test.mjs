@@ -1,4 +1,4 @@
-// The GPT of the training run against its float64 reference: losses and weights over steps, eagerly and compiled.
+// The GPT of `npm run train` against its float64 reference: losses and weights over several steps, eager and compiled.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

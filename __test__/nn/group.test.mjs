@@ -1,5 +1,5 @@
-// Weight gradients computed together: with the products of a group one by one in its place, every bit is as without groups; on a stub
-// of an H200 that takes PTX, which of the GPT's are put together, and that this takes no more memory.
+// The pass `group`. If the products of a group run one by one, every bit is the same as without the pass. On a stub of an H200 that accepts
+// PTX: which weight gradients of the GPT are grouped, and that this needs no more memory.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,4 +1,4 @@
-// The 16-bit copy of parameters that AdamW keeps for products: always what a conversion would give, whoever changes the parameters.
+// The 16-bit copy of parameters that AdamW keeps for products: it always equals a conversion of the parameters, whatever changes them.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

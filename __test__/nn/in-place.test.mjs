@@ -1,4 +1,4 @@
-// Writing in place: into memory that is read in the same call, that others see, or that a compiled function keeps.
+// In-place writes to memory that the same call reads, that other tensors share, or that a compiled function keeps.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

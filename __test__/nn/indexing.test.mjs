@@ -1,4 +1,4 @@
-// Elements by index tensors: PyTorch's results for its names, gradients where an index is there twice, other types, views, compiled.
+// Gathers and scatters: PyTorch's results for its function names, gradients of repeated indices, other element types, views, compiled.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,4 +1,4 @@
-// Files of state: what other programs write, what a file must not be, and what `load` takes of it.
+// `save` and `load`: files that other programs write, invalid files, and selections of tensors.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// Tensors as large as a device has them: places past 2^31 bytes and, in 16 bits, near 2^31 elements.
+// Tensors of the largest size that a device supports: offsets past 2^31 bytes and, in 16 bits, near 2^31 elements.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

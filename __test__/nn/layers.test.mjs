@@ -1,4 +1,4 @@
-// Layers that are made of operations: formulas in float64, gradients by finite differences, eagerly and compiled.
+// Layers composed of operations: against formulas in float64 and finite differences of them, eager and compiled.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

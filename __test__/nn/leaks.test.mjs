@@ -1,5 +1,5 @@
-// Ten thousand steps of eager training leave nothing behind: no buffer and no byte on the device, and no object of a step on the heap;
-// with scopes, without, and where steps fail half-way.
+// Ten thousand steps of eager training leak nothing: no buffer and no byte on the device, and no object on the heap; with scopes, without, and
+// with steps that fail half-way.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

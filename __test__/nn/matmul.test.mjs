@@ -1,5 +1,5 @@
-// `F.matmul` and `F.linear` by PyTorch's rules: shapes, values and gradients against loops in float64, eager and compiled; and what the
-// operations' `prepare` makes of operands that this device's kernels do not take.
+// `F.matmul` and `F.linear` by PyTorch's rules: shapes, values and gradients against loops in float64, eager and compiled; and how the
+// operations' `prepare` changes operands that this device's kernels do not support.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
@@ -19,7 +19,10 @@ const count = (shape) => shape.reduce((product, n) => product * n, 1);
 const indices = (shape) =>
   shape.reduce((list, n) => list.flatMap((i) => Array.from({ length: n }, (_, j) => [...i, j])), [/** @type {number[]} */ ([])]);
 
-/** The place of an element, of whose index leading ones may be too many and sizes of 1 are repeated. @param {readonly number[]} shape @param {number[]} index */
+/**
+ * The offset of an element under broadcasting: surplus leading indices are ignored, and dimensions of size 1 are repeated.
+ * @param {readonly number[]} shape @param {number[]} index
+ */
 function place(shape, index) {
   const own = index.slice(index.length - shape.length);
   return shape.reduce((at, n, d) => at * n + (n === 1 ? 0 : own[d]), 0);

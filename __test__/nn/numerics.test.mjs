@@ -1,5 +1,5 @@
-// Results where a formula that is right on paper loses digits, or makes NaN of a number: powers and their gradients, quotients by tiny
-// numbers, logarithms near 1, sums of many equal elements. Eager and compiled.
+// Results where a formula that is right on paper loses digits, or gives NaN: powers and their gradients, division by tiny numbers, logarithms
+// near 1, sums of many equal elements. Eager and compiled.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,5 +1,5 @@
-// Every operation against its float64 reference, its gradient against finite differences of that, and the same bits twice;
-// dense inputs and views, with memory poisoned before it is handed out.
+// Every operation against its float64 reference, and its gradient against finite differences of the reference; two runs give the same bits.
+// Inputs are dense tensors and views, and memory is poisoned when it is allocated.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,5 +1,5 @@
-// Passes of compile: with all, without each, without any, the results are those of the eager mode; orders keep every dependence;
-// the GPT's dispatches and barriers on a stub of an H200.
+// The passes of `compile`. With all passes, without each, and without any, the results are those of eager mode; reordering keeps every
+// dependence; the number of dispatches and barriers of the GPT on a stub of an H200.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// Random training programs of most of what users write: every kind of layer, views, indices, noise, state that is written in
-// place, micro-steps and optimizers. Equal seeds give equal programs, whichever way they are run.
+// Generates random training programs from most of what users write: every kind of layer, views, indices, noise, state that is written in place,
+// micro-steps and optimizers. A seed always gives the same program, eager or compiled.
 
 import {
   F,
@@ -77,7 +77,10 @@ export const indices = (count, below, seed) => Int32Array.from({ length: count }
 const dim = (/** @type {any} */ x, /** @type {number} */ n) => n % x.ndim;
 const odd = (/** @type {number} */ n) => 1 + (n % 7);
 
-/** Every operation: the state, its line, two results so far, and numbers to choose by. @type {Record<string, (s: State, line: Line, p: any, q: any, n: number[]) => any>} */
+/**
+ * Every operation as a function of the state, its line, two earlier results, and numbers to choose by.
+ * @type {Record<string, (s: State, line: Line, p: any, q: any, n: number[]) => any>}
+ */
 export const OPERATIONS = {
   add: (_, __, p, q) => tame(p.add(shaped(q, p.shape))),
   sub: (_, __, p, q) => p.mul(0.5).sub(shaped(q, [p.shape.at(-1)])),

@@ -1,5 +1,5 @@
-// Random training programs: what a compiled function gives, and what it leaves in memory, is what eager code does, with each set of
-// passes. HELIOS_TEST_SEED gives other programs.
+// Random training programs: with each set of passes, a compiled function returns the same results, and leaves the same state, as eager code.
+// HELIOS_TEST_SEED selects other programs.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

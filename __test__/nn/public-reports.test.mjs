@@ -1,4 +1,4 @@
-// Public bug reports of other frameworks, tried here (docs/reliability.md has the list): what they found wrong there stays right here.
+// Public bug reports of other frameworks, tried here (docs/reliability.md lists them): what was wrong there must stay right here.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
@@ -12,7 +12,11 @@ before(() => {
   poison();
 });
 
-/** The results of a function, eager and compiled. @param {(...args: any[]) => any} f @param {...any} args @returns {Promise<[how: string, values: number[]][]>} */
+/**
+ * The results of a function, eager and compiled.
+ * @param {(...args: any[]) => any} f @param {...any} args
+ * @returns {Promise<[how: string, values: number[]][]>}
+ */
 const both = async (f, ...args) => [
   ['eager', await values(f(...args))],
   ['compiled', await values(compile(f)(...args))],

@@ -1,4 +1,4 @@
-// rand and randn: the stream that their seed says, its distribution, and new numbers at every call of a compiled function.
+// `rand` and `randn`: the stream that a seed determines, its distribution, and new numbers at every call of a compiled function.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,4 +1,4 @@
-// What a module holds is replaced, added or taken away after a function was compiled or an optimizer was made.
+// Parameters and submodules that are replaced, added or removed after a function was compiled or an optimizer was made.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

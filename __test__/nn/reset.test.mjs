@@ -1,4 +1,4 @@
-// The device given up and opened again: after it was lost, and in between. Each program is a process of its own.
+// `reset`: closing the device and opening it again, after it was lost or while all is well. Each program runs in its own process.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

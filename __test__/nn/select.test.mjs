@@ -1,4 +1,4 @@
-// Comparisons and choices: every type, NaNs, numbers, broadcasts, gradients, and a choice inside a compiled function.
+// Comparisons and `where`: every type, NaNs, numbers, broadcasting, gradients, and `where` inside a compiled function.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,4 +1,4 @@
-// The device of the tests of helios-vk/nn.
+// Opens the device for the tests of helios-vk/nn.
 
 import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';

@@ -1,5 +1,5 @@
-// The permuted 16-bit copy of parameters: no device of these tests has a kernel that takes it, so one stands in, which brings the natural
-// order back and multiplies. Training by it gives every bit of training without it.
+// The permuted 16-bit copy of parameters. No device of these tests has a kernel that reads it, so a stand-in restores the natural order and
+// multiplies. Training with it gives the same bits as training without it.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -104,7 +104,11 @@ function network() {
 }
 /** @typedef {ReturnType<typeof network>} Network */
 
-/** What the copies of an optimizer's buckets hold, if they are up to date, against what they should. @param {any} opt @returns {Promise<string[]>} which were */
+/**
+ * Checks the copies of an optimizer's buckets that are up to date against the parameters.
+ * @param {any} opt
+ * @returns {Promise<string[]>} which copies were checked
+ */
 async function checkCopies(opt, where = '') {
   const device = runtime();
   const found = [];

@@ -1,4 +1,4 @@
-// Steps whose gradients are not finite: one rule for all optimizers, as they run and compiled.
+// Steps whose gradients are not finite: all optimizers follow the same rule, eager and compiled.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -1,8 +1,8 @@
-// Random programs over NaN, infinities, zeros of both signs, denormals and the largest numbers: what a compiled function gives, with all
-// passes, with none and with each left out, is what eager code does, bit by bit. HELIOS_TEST_SEED gives other programs.
+// Random programs over NaN, infinities, zeros of both signs, denormals and the largest numbers. With all passes, with none, and with each left
+// out, a compiled function gives the same bits as eager code. HELIOS_TEST_SEED selects other programs.
 //
-// Every NaN is equal. Where a device neither keeps denormals nor says that it flushes them (Vulkan lets it do either, from one operation
-// to the next), the numbers are without denormals.
+// All NaNs count as equal. A device may neither preserve denormals nor declare that it flushes them: Vulkan lets it do either, from one
+// operation to the next. For such a device the inputs have no denormals.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,4 +1,4 @@
-// Modules and optimizers: formulas in float64, models that learn, and the same bits twice.
+// Modules and optimizers: against formulas in float64; models that learn; two runs give the same bits.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

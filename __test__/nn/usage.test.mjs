@@ -1,4 +1,4 @@
-// What a user of PyTorch gets wrong first, each with a sentence that helps; and memory.
+// Common mistakes of PyTorch users, each of which gives an error that helps; and memory use.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,6 +1,6 @@
-// Random programs of the public operations that `programs.mjs` leaves out or tames: every element type, special values (NaN, infinities,
-// signed zeros, denormals, the largest and least of each type), odd shapes and sizes of 1, indices that are out of range, writes in
-// place; and the same of small integers, which every floating type holds. Equal seeds give equal programs, whichever way they are run.
+// Generates random programs from the public operations that `programs.mjs` leaves out or restricts: every element type, special values (NaN,
+// infinities, signed zeros, denormals, the extremes of each type), odd shapes and sizes of 1, indices out of range, in-place writes; and the
+// same with small integers, which every floating-point type represents. A seed always gives the same program, eager or compiled.
 
 import { ArgumentError, F, ShapeError, UsageError, cat, full, grad, noGrad, stack, tensor } from '../../nn/index.mjs';
 import { Random } from '../lib/random.mjs';

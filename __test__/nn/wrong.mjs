@@ -1,4 +1,4 @@
-// Calls of every public function of helios-vk/nn that are right, and values that are wrong in the place of each argument.
+// For every public function of helios-vk/nn: a valid call, and wrong values to put in the place of each argument.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// Attention as functions, and its masks. Causal masks are cached by size.
+// Scaled dot-product attention as functions, and its masks.
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
@@ -18,25 +18,26 @@ import { reshape, slice, to, transpose } from './views.mjs';
 /**
  * Options of `attention`.
  * @typedef {object} AttentionOptions
- * @property {number} heads the width is a multiple of it
- * @property {boolean} [causal] whether a token sees only itself and those before it; false when left out
- * @property {Tensor} [mask] as that of `scaledDotProductAttention`, of scores [batch, heads, tokens, tokens]. The fused kernel takes
- *   none: with a mask, attention keeps a matrix of scores
+ * @property {number} heads number of heads, a divisor of the width
+ * @property {boolean} [causal] whether a token attends only to itself and to earlier tokens; false when left out
+ * @property {Tensor} [mask] as in `scaledDotProductAttention`; broadcasts to [batch, heads, tokens, tokens]. The fused kernel does not
+ *   support it: with a mask, the whole matrix of scores is in memory
  */
 
 /**
  * Options of `scaledDotProductAttention`.
  * @typedef {object} ScoreOptions
- * @property {boolean} [isCausal] whether a query sees only keys up to its own place, where the last query stands at the last key; false when left out
+ * @property {boolean} [isCausal] whether a query attends only to keys up to its own position; the last query is aligned with the last key
+ *   (PyTorch aligns the first ones). Needs at least as many keys as queries; false when left out
  * @property {number} [scale] a factor on the scores; 1 / √headSize when left out
- * @property {Tensor} [mask] broadcasts to the scores' shape [..., queries, keys]; of type bool: whether a query attends to a key; of a
- *   floating type: is added to the scores
+ * @property {Tensor} [mask] broadcasts to the scores' shape, [..., queries, keys]. A bool mask is true where a query attends to a key; a
+ *   floating-point mask is added to the scores
  */
 
-/** Causal masks by size: whether a query attends to a key. @type {Map<string, Tensor>} */
+/** Causal masks by size. @type {Map<string, Tensor>} */
 const masks = perDevice(new Map());
 
-/** Whether a query attends to a key, [queries, keys]: the last query stands at the last key. @param {number} queries @param {number} keys */
+/** The causal mask, bool [queries, keys]; the last query is aligned with the last key. Cached. @param {number} queries @param {number} keys */
 function causalMask(queries, keys) {
   const key = `${queries}x${keys}`;
   let mask = masks.get(key);
@@ -54,7 +55,7 @@ function causalMask(queries, keys) {
 }
 
 /**
- * Scores under a mask: -∞ where a boolean one is false; with a floating one added.
+ * Applies a mask: a bool mask sets scores to -∞ where it is false, a floating-point mask is added.
  * @param {string} op @param {Tensor} scores [..., queries, keys] @param {Tensor} mask that broadcasts to the scores' shape
  */
 function masked(op, scores, mask) {
@@ -72,8 +73,10 @@ function masked(op, scores, mask) {
 }
 
 /**
- * Attention of fused rows.
- * @param {Tensor} qkv [batch, tokens, 3 · width]: queries, keys, values, heads side by side
+ * Multi-head self-attention over queries, keys and values that lie in one tensor, such as the result of one linear layer. Computes
+ * softmax(q kᵀ / √headSize) v for each head (Vaswani et al. 2017), without a matrix of scores in memory where the device's kernels support
+ * the head size and there is no mask.
+ * @param {Tensor} qkv [batch, tokens, 3 · width]: each row has the queries of all heads, then the keys, then the values
  * @param {AttentionOptions} options
  * @returns {Tensor} [batch, tokens, width]
  */
@@ -102,7 +105,8 @@ export function attention(qkv, options) {
 }
 
 /**
- * softmax(q kᵀ / √headSize) v. A query that attends to no key (all of its scores are -∞) has the result 0 and the gradient 0.
+ * Computes softmax(scale · q kᵀ + mask) v (Vaswani et al. 2017). A query that attends to no key (all of its scores are -∞) gets the result 0
+ * and the gradient 0. Throws a ShapeError if the mask does not broadcast to the scores, and for `isCausal` with more queries than keys.
  * @param {Tensor} q [..., queries, headSize] @param {Tensor} k [..., keys, headSize] @param {Tensor} v [..., keys, n]
  * @param {ScoreOptions} [options]
  * @returns {Tensor} [..., queries, n]
@@ -118,12 +122,13 @@ export function scaledDotProductAttention(q, k, v, options = {}) {
 }
 
 /**
+ * Attention with the matrix of scores in memory.
  * @param {Tensor} q @param {Tensor} k @param {Tensor} v @param {boolean} isCausal @param {number} [scale] @param {Tensor} [mask]
  * @returns {Tensor}
  */
 function scored(q, k, v, isCausal, scale, mask) {
   const size = q.shape.at(-1) ?? 1;
-  // The factor is applied to q, since unscaled scores may be too large for f16.
+  // Scale q instead of the scores: unscaled scores may overflow f16.
   let scores = matmul(mul(q, scale ?? 1 / Math.sqrt(size)), transpose(k, -2, -1));
   const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
   if (isCausal && queries > keys) {

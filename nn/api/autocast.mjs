@@ -1,20 +1,20 @@
-// Mixed precision: within `autocast`, products take operands of a 16-bit type, and losses and norms take f32. Parameters, their
-// gradients and an optimizer's moments stay f32.
+// Mixed precision: under `autocast`, products take operands of a 16-bit type, and losses and norms take f32. Parameters, their gradients
+// and an optimizer's moments stay f32.
 
 import { ArgumentError, checkFunction, checkResult, shown } from '../core/errors.mjs';
 
 /** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
-/** Said in the error for an async function. */
+/** Part of the error for an async function. */
 const LATE = 'the types would be as before after its first await';
 
 /** @type {DType | undefined} */
 let current;
-/** Conversions of parameters to the 16-bit type, so that a parameter used twice is converted once. @type {Map<Tensor, { cast: Tensor, version: number }>} */
+/** 16-bit conversions of parameters, so that a parameter used twice is converted once. @type {Map<Tensor, { cast: Tensor, version: number }>} */
 const casts = new Map();
 
-/** The type that products take now; undefined outside of `autocast`. */
+/** The type of products' operands now; undefined outside of `autocast`. */
 export const autocastType = () => current;
 
 /** @template T @param {DType | undefined} dtype @param {() => T} fn @returns {T} */
@@ -30,10 +30,10 @@ function under(dtype, fn) {
 }
 
 /**
- * Runs `fn` with the operands of products (`linear`, `matmul`, attention) converted to a 16-bit type and those of losses,
- * norms and softmax to f32, as PyTorch's autocast. `backward` may be called inside or outside of it and is not affected.
+ * Runs `fn` with mixed precision, as PyTorch's autocast: the operands of products (`linear`, `matmul`, attention) are converted to a 16-bit
+ * type, those of losses, norms and softmax to f32. `backward` may be called inside or outside and is not affected.
  * @template T
- * @param {'bf16' | 'f16' | false} dtype `false` turns conversions off within an outer autocast
+ * @param {'bf16' | 'f16' | false} dtype the 16-bit type; `false` turns conversions off inside an outer autocast
  * @param {() => T} fn synchronous
  * @returns {T}
  */
@@ -45,19 +45,19 @@ export function autocast(dtype, fn) {
   return under(dtype || undefined, fn);
 }
 
-/** Without conversions: for backward passes. @template T @param {() => T} fn @returns {T} */
+/** Runs `fn` without conversions, as backward passes do. @template T @param {() => T} fn @returns {T} */
 export const withoutAutocast = (fn) => (current === undefined ? fn() : under(undefined, fn));
 
-/** A parameter's earlier conversion. @param {Tensor} x @param {DType} dtype */
+/** The cached conversion of a parameter, if it is still valid. @param {Tensor} x @param {DType} dtype */
 export function castOf(x, dtype) {
   const known = casts.get(x);
   return known?.cast.storage && known.version === x.storage?.version && known.cast.dtype === dtype ? known.cast : undefined;
 }
 
-/** @param {Tensor} x @param {Tensor} cast */
+/** Caches the conversion of a parameter. @param {Tensor} x @param {Tensor} cast */
 export function rememberCast(x, cast) {
   if (x.isParameter && cast.node && x.storage) casts.set(x, { cast, version: x.storage.version });
 }
 
-/** Forgets the conversions after a backward pass, which has freed what their gradients need. */
+/** Drops the cached conversions. A backward pass frees what their gradients need, so they cannot be used after it. */
 export const forgetCasts = () => casts.clear();

@@ -1,5 +1,5 @@
-// Reverse-mode differentiation: every operation on a tensor that requires a gradient records a node, and `backward` visits
-// the nodes in reverse order.
+// Reverse-mode differentiation. Every operation on a tensor that requires a gradient records a node, and `backward` runs the nodes in
+// reverse order.
 
 import { forgetCasts, withoutAutocast } from './autocast.mjs';
 import { ArgumentError, ShapeError, UsageError, show, shown } from '../core/errors.mjs';
@@ -18,8 +18,8 @@ import { TensorCore } from '../core/tensor.mjs';
 /** @typedef {import('../core/node.mjs').Node} Node */
 
 /**
- * Throws where there are no gradients of a root, or not from such a seed.
- * @param {string} op the call @param {Tensor} root @param {Tensor | undefined} seed the gradient to begin with
+ * Checks a root: a UsageError if it requires no gradient, a ShapeError or ArgumentError if the seed does not fit it.
+ * @param {string} op the call @param {Tensor} root @param {Tensor | undefined} seed the gradient of the root; 1 when left out
  */
 export function checkRoot(op, root, seed) {
   if (!root.requiresGrad) {
@@ -40,21 +40,21 @@ export function checkRoot(op, root, seed) {
 }
 
 /**
- * Gradients of leaves, by going over the graph.
- * @param {Tensor} root @param {Tensor | undefined} seed @param {boolean} retain
+ * Runs the backward pass over the graph.
+ * @param {Tensor} root @param {Tensor | undefined} seed the gradient of the root @param {boolean} retain whether to keep saved values
  * @param {(target: Node | Tensor, gradient: Tensor) => void} deliver called with the gradient of each leaf, and of each node in `only`
- * @param {Set<Node | Tensor>} [only] nodes and leaves that gradients are wanted of; all when left out
- * @param {number} [from] nodes numbered below are not gone through: they count as leaves
+ * @param {Set<Node | Tensor>} [only] nodes whose gradients are wanted too
+ * @param {number} [from] nodes with a lower order count as leaves
  */
 export function walk(root, seed, retain, deliver, only, from = 0) {
   scope(() => {
-    // Every entry is a tensor object of its own, so that it can be disposed of when it has been used.
+    // Every entry is its own tensor object, so that it can be disposed of after use.
     /** @type {Map<Node | Tensor, Tensor>} */
     const gradients = new Map();
     const start = root.node ?? root;
     gradients.set(start, seed ? seed.alias() : F.ones(root.shape, { dtype: root.dtype }));
     const { nodes, leaves } = reach(start, from);
-    /** Gradients that may yet come to each leaf: it is delivered with the last, and does not wait for the others. @type {Map<Node | Tensor, number>} */
+    /** How many edges into each leaf are still to come: the leaf is delivered after the last of them. @type {Map<Node | Tensor, number>} */
     const missing = new Map();
     for (const { edges } of nodes) for (const edge of edges) if (edge && leaves.has(edge)) missing.set(edge, (missing.get(edge) ?? 0) + 1);
     /** @param {Node} node */
@@ -94,14 +94,14 @@ export function walk(root, seed, retain, deliver, only, from = 0) {
       deliverLeaves(node);
     }
     if (recording) recording.origin = origin;
-    // A root without operations.
+    // The root itself is a leaf.
     if (leaves.has(start)) deliver(start, /** @type {Tensor} */ (gradients.get(start)));
   });
 }
 
 /**
- * What a node depends on: nodes, each before what it was made from, and leaves.
- * @param {Node | Tensor} start @param {number} from nodes numbered below count as leaves
+ * The nodes and leaves that a node depends on. Nodes are in the order of the backward pass: each before those that it was made from.
+ * @param {Node | Tensor} start @param {number} from nodes with a lower order count as leaves
  */
 export function reach(start, from) {
   /** @type {Set<Node>} */
@@ -123,14 +123,14 @@ export function reach(start, from) {
 /**
  * Options of `backward` and `grad`.
  * @typedef {object} BackwardOptions
- * @property {Tensor} [gradient] the gradient to begin with, of the tensor's shape; required unless the tensor is one number
- * @property {boolean} [retain] keep what the forward pass saved, so that it can be called again (PyTorch's `retain_graph`); false when left out
+ * @property {Tensor} [gradient] the gradient of this tensor, of its shape and type; 1 when left out, which needs a tensor of one element
+ * @property {boolean} [retain] whether to keep what the forward pass saved, so that the backward pass can run again (PyTorch's
+ *   `retain_graph`); false when left out
  */
 
 /**
- * Adds the gradients of `root` to the `grad` of every leaf that it depends on, as PyTorch does, and frees what the forward pass
- * saved.
- * @param {Tensor} root one number, unless a gradient is given
+ * Adds the gradients of `root` to the `grad` of every leaf that it depends on, as PyTorch does, and frees what the forward pass saved.
+ * @param {Tensor} root of one element, unless a gradient is given
  * @param {BackwardOptions} [options]
  */
 export function backward(root, options = {}) {
@@ -147,13 +147,13 @@ function accumulateGradient(leaf, gradient) {
 }
 
 /**
- * The leaf's new `grad`: the gradient itself, or its sum with the one before.
+ * The new `grad` of a leaf: the gradient, or its sum with the previous one.
  * @param {Tensor | undefined} before @param {Tensor} gradient
  * @returns {Tensor}
  */
 export function accumulated(before, gradient) {
   if (before === undefined) {
-    // Another leaf may hold the same storage: what is written into one gradient must not show in the other.
+    // Another leaf may share the storage, and writing to one gradient must not change the other.
     const alone = gradient.storage?.shares === 1 && gradient.layout.contiguous;
     return unscoped(() => (alone ? gradient.alias() : gradient.clone()));
   }
@@ -163,11 +163,12 @@ export function accumulated(before, gradient) {
 }
 
 /**
- * Gradients of one number with respect to tensors: returned, not added to their `grad`.
- * @param {Tensor} output
- * @param {Tensor[]} inputs leaves or results on the way to `output`
+ * Computes the gradients of `output` with respect to `inputs` and returns them, without changing any `grad`. Throws a UsageError if the
+ * output does not depend on an input, or if that requires no gradient.
+ * @param {Tensor} output of one element, unless a gradient is given
+ * @param {Tensor[]} inputs leaves, or intermediate results that `output` was computed from
  * @param {BackwardOptions} [options]
- * @returns {Tensor[]}
+ * @returns {Tensor[]} one gradient for each input, of its shape
  */
 export function grad(output, inputs, options = {}) {
   const { gradient, retain = false } = checkOptions('grad', options, ['gradient', 'retain']);

@@ -1,4 +1,4 @@
-// `checkpoint`, which recomputes intermediate results instead of keeping them, and `accumulate`, for micro-steps.
+// `checkpoint`, which recomputes intermediate results instead of keeping them, and `accumulate`, which sums gradients over micro-steps.
 
 import { autocast, autocastType, forgetCasts } from './autocast.mjs';
 import { checkRoot, reach, walk } from './autograd.mjs';
@@ -14,11 +14,11 @@ import * as F from './functional.mjs';
 
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
-/** Said in the error for an async function. */
+/** Part of the error for an async function. */
 const LATE = 'what it does after its first await would not be part of the step';
 
 let recomputing = false;
-/** Whether a checkpoint's function runs for the second time, so that layers which count calls do not count this one again. */
+/** Whether a checkpoint's function is running again in the backward pass: layers that update statistics then skip the update. */
 export const isRecomputing = () => recomputing;
 
 /** @template T @param {() => T} fn @returns {T} */
@@ -33,11 +33,11 @@ function recompute(fn) {
 }
 
 /**
- * Runs `fn` without keeping its intermediate results: the backward pass runs it again, with the same dropout. Since it runs twice,
- * it should have no side effects; the running statistics of `BatchNorm2d` are updated once. Leaves that it reads must not change
- * before the backward pass, which otherwise throws.
- * @param {(...inputs: any[]) => Tensor} fn a function of any inputs to one tensor; parameters and other tensors from outside
- *   get their gradients too
+ * Runs `fn` without keeping its intermediate results (Chen et al. 2016); the backward pass runs it again, with the same dropout. Since it
+ * runs twice, it should have no side effects; `BatchNorm2d` updates its running statistics only once. Tensors that `fn` reads must not be
+ * changed in place before the backward pass, which throws a UsageError otherwise.
+ * @param {(...inputs: any[]) => Tensor} fn synchronous; returns one tensor. Parameters and other tensors that it uses from outside get their
+ *   gradients too
  * @param {...unknown} inputs
  * @returns {Tensor}
  */
@@ -48,7 +48,7 @@ export function checkpoint(fn, ...inputs) {
   const precision = autocastType();
   const drawn = drawsSoFar();
   const random = randomState().clone();
-  /** The call with inputs that are leaves. @returns {{ y: Tensor, leaves: unknown[], from: number }} */
+  /** Calls `fn` with its tensor inputs replaced by leaves. @returns {{ y: Tensor, leaves: unknown[], from: number }} */
   const run = () => {
     const leaves = inputs.map((input) => {
       if (!(input instanceof Tensor)) return input;
@@ -56,7 +56,7 @@ export function checkpoint(fn, ...inputs) {
       leaf.requiresGrad = input.requiresGrad;
       return leaf;
     });
-    // An earlier conversion of a parameter would be used as a leaf in one of the two runs only.
+    // Otherwise the first run might use a cached 16-bit conversion as a leaf, and the second might not.
     forgetCasts();
     const from = nextOrder();
     const y = autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () =>
@@ -67,7 +67,7 @@ export function checkpoint(fn, ...inputs) {
     return { y, leaves, from };
   };
 
-  /** What gradients go to: inputs by their index, and what the function took from outside. @type {(Node | Tensor)[]} */
+  /** Where gradients go: the inputs, and what the function used from outside. @type {(Node | Tensor)[]} */
   const edges = [];
   const edgeOf = (/** @type {number} */ i) => {
     const input = /** @type {Tensor} */ (inputs[i]);
@@ -93,7 +93,7 @@ export function checkpoint(fn, ...inputs) {
   const saved = inputs.filter((input) => input instanceof Tensor);
   const outside = edges.filter((edge) => edge instanceof Tensor && !saved.includes(edge));
   const node = new Node(CHECKPOINT, {}, [], [], []);
-  // What the second run reads, as a backward pass checks it: not changed in place, freed with the node.
+  // Saved like the inputs of any node: the backward pass checks their versions, and they are released with the node.
   node.inputs = [...saved, ...(drops ? [random] : []), .../** @type {Tensor[]} */ (outside)].map((tensor) => {
     const storage = /** @type {import('../core/storage.mjs').Storage} */ (tensor.storage);
     storage.retain();
@@ -130,7 +130,7 @@ export function checkpoint(fn, ...inputs) {
         const i = edges.indexOf(input < 0 ? target : edgeOf(input));
         if (i < 0) throw new ArgumentError('checkpoint', 'the second run of the function used other tensors than the first');
         const before = gradients[i];
-        // The walk frees what is made in it.
+        // Outside of the scope of `walk`, which frees what is made in it.
         gradients[i] = unscoped(() => (before ? F.add(before, gradient) : gradient.alias()));
         before?.dispose();
       },
@@ -162,9 +162,9 @@ const CHECKPOINT = {
 };
 
 /**
- * Accumulates the gradients of `count` micro-steps: calls `fn(0)` … `fn(count - 1)`, and `backward` of each loss divided by `count`.
- * Nothing but the gradients is kept of a micro-step.
- * @param {number} count @param {(i: number) => Tensor} fn the mean loss of micro-step i
+ * Accumulates gradients over `count` micro-steps: calls `fn(0)` … `fn(count - 1)` and runs `backward` on each loss divided by `count`. Only
+ * the gradients of a micro-step are kept.
+ * @param {number} count of at least 1 @param {(i: number) => Tensor} fn synchronous; returns the mean loss of micro-step i
  * @returns {Tensor} the mean of the losses, without a gradient
  */
 export function accumulate(count, fn) {

@@ -1,5 +1,5 @@
-// Convolution as im2col and a matrix product, and pooling as a reduction. Each element of the window is one shifted view of the input,
-// and one copy.
+// Convolution as im2col and a matrix product, and pooling as a reduction. Each element of the window gives one strided view of the input,
+// which is copied once.
 
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
@@ -13,7 +13,7 @@ import { checkOptions } from '../core/options.mjs';
  * Options of `conv2d`.
  * @typedef {object} ConvolutionOptions
  * @property {Pair} [stride] elements from one position of the window to the next; 1 when left out
- * @property {Pair} [padding] zeros on each side; 0 when left out
+ * @property {Pair} [padding] zeros added on each side; 0 when left out
  */
 
 /**
@@ -23,7 +23,8 @@ import { checkOptions } from '../core/options.mjs';
  */
 
 /**
- * @param {string} op @param {string} name @param {unknown} value a Pair of integers @param {number} least
+ * Checks a `Pair` and returns both numbers, [down, across].
+ * @param {string} op @param {string} name of the option, for the error @param {unknown} value @param {number} least the smallest valid number
  * @returns {[number, number]}
  */
 export function pair(op, name, value, least) {
@@ -34,7 +35,7 @@ export function pair(op, name, value, least) {
   return /** @type {[number, number]} */ ([both[0], both[1]]);
 }
 
-/** With zeros around. @param {Tensor} x [..., rows, columns] @param {[number, number]} sizes */
+/** Adds zeros around the images. @param {Tensor} x [..., rows, columns] @param {[number, number]} sizes on each side, [down, across] */
 function padded(x, sizes) {
   sizes.forEach((size, i) => {
     const d = x.ndim - 2 + i;
@@ -46,8 +47,9 @@ function padded(x, sizes) {
 }
 
 /**
- * The elements under each element of a window, for all its positions, as views [batch, channels, rows, columns], row by row of the window.
+ * For each element of the window, row by row, the elements of x that it covers at all positions of the window.
  * @param {string} op @param {Tensor} x @param {[number, number]} window @param {[number, number]} stride
+ * @returns {Tensor[]} views [batch, channels, rows', columns']
  */
 function windows(op, x, window, stride) {
   const sizes = window.map((size, i) => Math.floor((x.shape[2 + i] - size) / stride[i]) + 1);
@@ -60,7 +62,7 @@ function windows(op, x, window, stride) {
 }
 
 /**
- * Each element repeated `scale` times along rows and columns: PyTorch's `interpolate` with its default mode, 'nearest'.
+ * Repeats each element `scale` times along rows and columns: PyTorch's `interpolate` with an integer `scale_factor` and mode 'nearest'.
  * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} scale
  * @returns {Tensor} [batch, channels, rows · scale, columns · scale]
  */
@@ -74,13 +76,14 @@ export function upsample(x, scale) {
   });
 }
 
-/** @param {string} op @param {Tensor} x */
+/** Throws a ShapeError unless x has four dimensions. @param {string} op @param {Tensor} x */
 function checkImages(op, x) {
   if (tensorOf(op, x).ndim !== 4) throw new ShapeError(op, `${show(x.shape)}, expected [batch, channels, rows, columns]`);
 }
 
 /**
- * Convolution (cross-correlation, as in every framework).
+ * Two-dimensional convolution; as in every framework, it is a cross-correlation. rows' = ⌊(rows + 2 · padding - down) / stride⌋ + 1, and so
+ * for columns'. Throws a ShapeError if the channels differ, or if the window is larger than the padded image.
  * @param {Tensor} x [batch, channels, rows, columns] @param {Tensor} weight [outputs, channels, down, across]
  * @param {Tensor} [bias] [outputs]
  * @param {ConvolutionOptions} [options]
@@ -106,14 +109,25 @@ export function conv2d(x, weight, bias, options = {}) {
   });
 }
 
-/** The largest element under a window; equal ones share its gradient, which PyTorch gives to the first. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+/**
+ * The largest element under each position of a window, per channel. Equal largest elements share the gradient; PyTorch gives it to the
+ * first. rows' = ⌊(rows - down) / stride⌋ + 1, and so for columns'.
+ * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window one size for both directions, or [down, across]
+ * @param {PoolOptions} [options]
+ * @returns {Tensor} [batch, channels, rows', columns']
+ */
 export function maxPool2d(x, window, options = {}) {
   const { stride = window } = checkOptions('maxPool2d', options, ['stride']);
   checkImages('maxPool2d', x);
   const [sizes, steps] = [pair('maxPool2d', 'window', window, 1), pair('maxPool2d', 'stride', stride, 1)];
   return within('maxPool2d', () => F.amax(F.stack(windows('maxPool2d', x, sizes, steps), 4), 4));
 }
-/** The mean under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+/**
+ * The mean under each position of a window, per channel; sizes as in `maxPool2d`.
+ * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window one size for both directions, or [down, across]
+ * @param {PoolOptions} [options]
+ * @returns {Tensor} [batch, channels, rows', columns']
+ */
 export function avgPool2d(x, window, options = {}) {
   const { stride = window } = checkOptions('avgPool2d', options, ['stride']);
   checkImages('avgPool2d', x);

@@ -1,4 +1,4 @@
-// Operations with kernels of the user's own: `customOp`.
+// `customOp`: operations with the user's own kernels.
 
 import { apply, checkBytes, storageOf } from '../core/engine.mjs';
 import { describe } from '../core/errors.mjs';
@@ -16,27 +16,35 @@ import { uniformValues } from './random.mjs';
 /** @typedef {import('../ops/registry.mjs').Attributes} Attributes */
 /** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {{ shape: readonly number[], dtype: DType }} Result */
-/** What there is of each input, then attributes. @typedef {any[]} CustomArgs any: how many inputs, and which attributes, only the definition knows */
+/**
+ * One value for each input, then the attributes. `any`, since only the definition knows how many inputs and which attributes there are.
+ * @typedef {any[]} CustomArgs
+ */
 
 /**
  * @typedef {object} CustomOp
  * @property {string} name for errors
- * @property {Uint32Array} spirv a compute shader; binding i is input i, then the result
- * @property {(...args: CustomArgs) => Result} infer the result's layout, from the inputs' layouts and, last, the attributes; throws if
- *   they are wrong
- * @property {(...args: CustomArgs) => { groups: number | [number, number, number], push?: Uint8Array }} dispatch workgroups and push
- *   constants, from the inputs' layouts, the result's layout and the attributes
- * @property {(dy: Tensor, inputs: Tensor[], outputs: Tensor[], attributes: Attributes) => (Tensor | undefined)[]} [backward] gradients
- *   of the inputs, written in operations; without it the result has none
- * @property {(...args: CustomArgs) => ArrayLike<number>} [reference] the result's elements in float64, from the inputs' elements and
- *   the attributes; `check` compares with it
+ * @property {Uint32Array} spirv the SPIR-V of a compute shader; binding i is input i, and the last binding is the result
+ * @property {(...args: CustomArgs) => Result} infer returns the result's shape and type from the layouts of the inputs and, last, the
+ *   attributes; throws if they are wrong
+ * @property {(...args: CustomArgs) => { groups: number | [number, number, number], push?: Uint8Array }} dispatch returns the number of
+ *   workgroups and the push constants from the layouts of the inputs, the layout of the result and the attributes
+ * @property {(dy: Tensor, inputs: Tensor[], outputs: Tensor[], attributes: Attributes) => (Tensor | undefined)[]} [backward] returns the
+ *   gradients of the inputs, computed with operations from the gradient of the result; without it, no gradient flows through
+ * @property {(...args: CustomArgs) => ArrayLike<number>} [reference] computes the result's elements in float64 from the elements of the
+ *   inputs and the attributes; `check` compares with it
  */
 
 /**
- * Makes an operation of one kernel of your own. The kernel gets dense inputs, each at the start of its binding.
+ * Makes an operation from your own kernel. The kernel gets dense inputs, each at the start of its binding.
+ *
+ * Call the result with the tensors and, last, an object of attributes (plain values) if there are any. Its `check` compares it with the
+ * reference on random inputs and throws an ArgumentError where they differ; its `dispose` frees the pipelines.
  * @param {CustomOp} definition
- * @returns {((...args: CustomArgs) => Tensor) & { check: (shapes: number[] | number[][], attributes?: Attributes, options?: { tolerance?: number }) => Promise<void>, dispose: () => void }}
- *   called with tensors, and with an object of attributes (plain values) behind them
+ * @returns {((...args: CustomArgs) => Tensor) & {
+ *   check: (shapes: number[] | number[][], attributes?: Attributes, options?: { tolerance?: number }) => Promise<void>,
+ *   dispose: () => void
+ * }} the operation as a function
  */
 export function customOp(definition) {
   const names = ['name', 'spirv', 'infer', 'dispatch', 'backward', 'reference'];
@@ -48,9 +56,9 @@ export function customOp(definition) {
     if (typeof fn !== 'function' && (needed || fn !== undefined))
       throw new ArgumentError('customOp', `${name}: ${what} is a function, got ${shown(fn)}`);
   }
-  /** Pipelines by the numbers of bindings and bytes. @type {Map<string, number>} */
+  /** Pipelines by number of bindings and bytes of push constants. @type {Map<string, number>} */
   const pipelines = new Map();
-  /** The device that they, and plans, are for. @type {import('../core/runtime.mjs').Runtime | undefined} */
+  /** The device of the pipelines and plans. @type {import('../core/runtime.mjs').Runtime | undefined} */
   let device;
   const pipelineOf = (/** @type {number} */ bindings, /** @type {number} */ bytes) => {
     const key = `${bindings},${bytes}`;
@@ -133,9 +141,11 @@ export function customOp(definition) {
   };
   return Object.assign(call, {
     /**
-     * Compares results with the reference, and gradients with finite differences of it, on random inputs.
-     * @param {number[] | number[][]} shapes of the inputs @param {Attributes} [attributes]
-     * @param {{ tolerance?: number }} [options] of results relative to the largest one; gradients get 20 times that. 1e-5 when left out
+     * Compares results with the reference, and gradients with finite differences of the reference, on random inputs. Throws an ArgumentError
+     * where they differ.
+     * @param {number[] | number[][]} shapes of the inputs; one shape for a single input @param {Attributes} [attributes]
+     * @param {{ tolerance?: number }} [options] the largest error, relative to the largest expected value; 1e-5 when left out. Gradients may
+     *   differ by 20 times that
      */
     check: async (/** @type {number[] | number[][]} */ shapes, /** @type {Attributes} */ attributes = {}, options = {}) => {
       const { tolerance = 1e-5 } = checkOptions(name, /** @type {{ tolerance?: number }} */ (options), ['tolerance']);
@@ -175,7 +185,7 @@ export function customOp(definition) {
         x.dispose();
       }
     },
-    /** Frees the pipelines; a later call makes them anew. */
+    /** Frees the pipelines. A later call makes them again. */
     dispose: () => {
       if (device && !device.closed) {
         device.flush();
@@ -198,7 +208,7 @@ function agree(name, what, actual, expected, tolerance) {
 }
 
 /**
- * Checks that attributes are values that have a key: numbers, texts, true and false, and arrays and objects of them.
+ * Checks that attributes are plain values, which can be part of a key: numbers, strings, booleans, and arrays and objects of them.
  * @param {string} name @param {unknown} value @param {Set<object>} [above]
  */
 function checkPlain(name, value, above = new Set()) {
@@ -210,7 +220,7 @@ function checkPlain(name, value, above = new Set()) {
 }
 
 /**
- * Checks what a backward function gave.
+ * Checks what a backward function returned.
  * @param {string} name @param {unknown} gradients @param {Layout[]} inputs
  * @returns {(Tensor | undefined)[]}
  */

@@ -286,7 +286,10 @@ function summed(x, dims, keepdim, alpha) {
 /** Copies a result that shares x's memory: a write into the result must not change x. @param {Tensor} x @param {Tensor} y */
 const apart = (x, y) => (y.storage === x.storage ? clone(y) : y);
 
-/** The sum over dimensions, all when left out. It is accumulated in f32; the result has x's type. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
+/**
+ * The sum over dimensions, all when left out. It is accumulated in f32; the result has x's type.
+ * @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim]
+ */
 export function sum(x, dim, keepdim = false) {
   const dims = dimsOf('sum', tensorOf('sum', x), dim);
   flag('sum', 'keepdim', keepdim);
@@ -318,7 +321,11 @@ export function variance(x, dim, options = {}) {
     return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
   });
 }
-/** Sums x to a shape that broadcasts to x's: the gradient of a broadcast. Throws a ShapeError for any other shape. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
+/**
+ * Sums x to a shape that broadcasts to x's: the gradient of a broadcast. Throws a ShapeError for any other shape.
+ * @param {Tensor} x @param {readonly number[]} shape
+ * @returns {Tensor}
+ */
 export function sumTo(x, shape) {
   tensorOf('sumTo', x);
   checkShape('sumTo', shape);
@@ -415,7 +422,11 @@ export function glu(x, activation = 'sigmoid') {
   return within('glu', () => to(apply(network.glu, [odd ? to(x, 'f32') : x], { activation }), dtype));
 }
 
-/** The rows of a table that ids name; an id outside the table gives zeros. @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns] @returns {Tensor} [...ids, columns] */
+/**
+ * Looks up the rows of a table by id. An id outside the table gives a row of zeros.
+ * @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns]
+ * @returns {Tensor} [...ids, columns]
+ */
 export const embedding = (ids, table) =>
   rowsOfPairs(tensorOf('embedding', table), (rows) => apply(network.embedding, [tensorOf('embedding', ids), rows]));
 

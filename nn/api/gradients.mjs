@@ -9,5 +9,8 @@ export * from './functional.mjs';
 
 /** An operation by itself, for backward passes. @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes] */
 export const call = (op, inputs, attributes) => apply(op, inputs, attributes);
-/** As `call`, with all outputs: the result, and what is kept for the backward pass. @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes] */
+/**
+ * As `call`, with all outputs: the result, and what is kept for the backward pass.
+ * @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes]
+ */
 export const callAll = (op, inputs, attributes) => applyAll(op, inputs, attributes);

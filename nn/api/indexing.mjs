@@ -1,5 +1,5 @@
-// Gathers and scatters by index tensors (i32 or u32), as functions. Indices are not checked, since that would read them back from the device:
-// a negative or too large index reads 0, and a write to it is dropped.
+// Gathers and scatters by index tensors (i32 or u32), as functions. Indices are not checked, since that would read them back from the
+// device. A negative or too large index reads 0, and a write to it is dropped.
 
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
@@ -13,7 +13,7 @@ import * as indexing from '../ops/indexing.mjs';
 
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
-/** @param {string} op @param {unknown} index @returns {Tensor} */
+/** Checks that an index is an i32 or u32 tensor. @param {string} op @param {unknown} index @returns {Tensor} */
 function indexOf(op, index) {
   const own = tensorOf(op, index);
   if (own.dtype !== 'i32' && own.dtype !== 'u32') {
@@ -22,7 +22,11 @@ function indexOf(op, index) {
   return own;
 }
 
-/** Calls an operation that takes 32-bit elements: 16-bit inputs are converted to f32, and the result back. @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes] @returns {Tensor} */
+/**
+ * Calls an operation whose kernel takes 32-bit elements: converts 16-bit inputs to f32, and the result back.
+ * @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes]
+ * @returns {Tensor}
+ */
 function in32(op, inputs, attributes) {
   const [{ dtype }] = inputs;
   return within(op.name, () => {
@@ -32,8 +36,9 @@ function in32(op, inputs, attributes) {
 }
 
 /**
- * y[i][k][j] = x[i][index[i][k][j]][j], for `dim` 1 of three.
- * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes but along `dim`
+ * Picks elements by index along a dimension, as PyTorch's `gather`: y[i][k][j] = x[i][index[i][k][j]][j] for three dimensions and `dim` 1.
+ * An index out of range reads 0.
+ * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
  * @returns {Tensor} of the index's shape
  */
 export function gather(x, dim, index) {
@@ -42,8 +47,8 @@ export function gather(x, dim, index) {
 }
 
 /**
- * As `gather`, with the sizes besides `dim` broadcast.
- * @param {Tensor} x @param {Tensor} index i32 or u32, of as many dimensions @param {number} [dim]
+ * Same as `gather`, but the sizes other than that of `dim` broadcast. Throws a ShapeError if the numbers of dimensions differ.
+ * @param {Tensor} x @param {Tensor} index i32 or u32, with as many dimensions as x @param {number} [dim] the last when left out
  */
 export function takeAlongDim(x, index, dim = -1) {
   const d = dimension('takeAlongDim', dim, tensorOf('takeAlongDim', x).ndim);
@@ -55,10 +60,12 @@ export function takeAlongDim(x, index, dim = -1) {
 }
 
 /**
- * x with source[i][k][j] added at [i][index[i][k][j]][j], for `dim` 1 of three. Elements with the same index are added in the order of k.
- * Each element of the result scans all indices along `dim`, so this is for short ones; for rows of a table use `embedding`, whose
- * gradient this is.
- * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32 or u32, of x's sizes but along `dim`
+ * A copy of x with elements of `source` added by index: y[i][index[i][k][j]][j] += source[i][k][j] for three dimensions and `dim` 1.
+ * Elements with the same index are added in the order of k, so the result is deterministic. An index out of range is dropped.
+ *
+ * Each element of the result scans all indices along `dim`, so use it for short dimensions. To look up rows of a large table, use
+ * `embedding`, whose gradient adds rows by index.
+ * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
  * @param {Tensor} source of the index's shape
  */
 export function scatterAdd(x, dim, index, source) {
@@ -67,9 +74,9 @@ export function scatterAdd(x, dim, index, source) {
 }
 
 /**
- * x with source[i][k][j] in place of [i][index[i][k][j]][j], for `dim` 1 of three. Of several with the same index the last counts. It costs
- * as much as `scatterAdd`.
- * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes but along `dim`
+ * A copy of x with elements of `source` written by index: y[i][index[i][k][j]][j] = source[i][k][j] for three dimensions and `dim` 1. If
+ * several have the same index, the last one (largest k) wins. An index out of range is dropped. It costs as much as `scatterAdd`.
+ * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
  * @param {Tensor | number} source of the index's shape, or one number
  */
 export function scatter(x, dim, index, source) {
@@ -81,7 +88,8 @@ export function scatter(x, dim, index, source) {
 }
 
 /**
- * Slices of a dimension, in the order of the indices. The gradients of a slice that is taken several times are added in that order.
+ * Picks slices of a dimension, in the order of the indices. A slice that is picked several times gets the sum of its gradients, added in that
+ * order. An index out of range gives zeros.
  * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32 or u32
  * @returns {Tensor} x's shape with n along `dim`
  */
@@ -108,7 +116,8 @@ function selected(x, d, index) {
 }
 
 /**
- * Rows of zeros with a one at each id, f32, unlike PyTorch's int64. An id that is no class has a row of zeros.
+ * One-hot rows: y[..., c] is 1 if c is the id and 0 otherwise. The result is f32, unlike PyTorch's int64. An id outside 0 … classes - 1 gives
+ * a row of zeros.
  * @param {Tensor} ids i32 or u32, any shape @param {number} classes
  * @returns {Tensor} [...ids, classes]
  */
@@ -130,7 +139,13 @@ function argExtreme(op, x, dim, keepdim) {
   });
 }
 
-/** The indices of the largest elements along a dimension, the last when left out, as i32; of equal elements the first. A NaN is the largest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/**
+ * The index of the largest element along a dimension, as i32. The first of equal elements wins, and a NaN counts as the largest.
+ * @param {Tensor} x @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps the dimension with size 1
+ */
 export const argmax = (x, dim = -1, keepdim = false) => argExtreme(indexing.argmax, x, dim, keepdim);
-/** The indices of the smallest elements along a dimension, as `argmax`. A NaN is the smallest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/**
+ * The index of the smallest element along a dimension, as i32. The first of equal elements wins, and a NaN counts as the smallest.
+ * @param {Tensor} x @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps the dimension with size 1
+ */
 export const argmin = (x, dim = -1, keepdim = false) => argExtreme(indexing.argmin, x, dim, keepdim);

@@ -1,4 +1,4 @@
-// Losses, as functions.
+// Loss functions.
 
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
@@ -13,17 +13,21 @@ import { checkOptions } from '../core/options.mjs';
 /**
  * Options of losses.
  * @typedef {object} LossOptions
- * @property {'mean' | 'sum' | 'none'} [reduction] how losses become one number; with 'none' they are returned themselves; 'mean' when left out
+ * @property {'mean' | 'sum' | 'none'} [reduction] how the losses become one number; 'none' returns each loss; 'mean' when left out
  */
 
 /**
  * Options of `crossEntropy` besides those of every loss.
  * @typedef {object} IgnoreOptions
- * @property {number} [ignoreIndex] rows with this target, or with one that is not a class, have loss 0 and no gradient; -100 when
- *   left out. The mean is over all rows, including these
+ * @property {number} [ignoreIndex] rows with this target, and rows whose target is not a class, have loss 0 and gradient 0; -100 when left
+ *   out. Unlike PyTorch's, the mean divides by the number of all rows, including these
  */
 
-/** @param {string} op @param {() => Tensor} losses @param {'mean' | 'sum' | 'none'} [reduction] @returns {Tensor} */
+/**
+ * Reduces losses. Throws an ArgumentError for an unknown reduction.
+ * @param {string} op @param {() => Tensor} losses @param {'mean' | 'sum' | 'none'} [reduction]
+ * @returns {Tensor}
+ */
 function reducedLoss(op, losses, reduction = 'mean') {
   if (reduction === 'mean') return within(op, () => mean(losses()));
   if (reduction === 'sum') return within(op, () => sum(losses()));
@@ -32,10 +36,11 @@ function reducedLoss(op, losses, reduction = 'mean') {
 }
 
 /**
- * Cross-entropy of logits and class numbers, in nats.
+ * Cross-entropy of logits and class indices, in nats: log Σ exp(logits) - logits[target] for each row.
  * @param {Tensor} logits [..., classes]: classes last, unlike PyTorch's [batch, classes, ...]
  * @param {Tensor} targets [...] i32 or u32
  * @param {LossOptions & IgnoreOptions} [options]
+ * @returns {Tensor} [], or of the targets' shape with 'none'
  */
 export function crossEntropy(logits, targets, options = {}) {
   const { reduction = 'mean', ignoreIndex = -100 } = checkOptions('crossEntropy', options, ['reduction', 'ignoreIndex']);
@@ -45,13 +50,13 @@ export function crossEntropy(logits, targets, options = {}) {
   const losses = () => apply(network.crossEntropyRows, [f32IfOddRow(f32UnderAutocast(logits)), targets], { ignored: ignoreIndex >>> 0 });
   return reducedLoss('crossEntropy', losses, reduction);
 }
-/** (x - y)², reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
+/** (x - y)², reduced. Throws a ShapeError if the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
 export function mseLoss(x, y, options = {}) {
   const { reduction } = checkOptions('mseLoss', options, ['reduction']);
   sameShape('mseLoss', x, y);
   return reducedLoss('mseLoss', () => square(sub(f32UnderAutocast(x), y)), reduction);
 }
-/** |x - y|, reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
+/** |x - y|, reduced. Throws a ShapeError if the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
 export function l1Loss(x, y, options = {}) {
   const { reduction } = checkOptions('l1Loss', options, ['reduction']);
   sameShape('l1Loss', x, y);
@@ -59,9 +64,9 @@ export function l1Loss(x, y, options = {}) {
 }
 
 /**
- * Binary cross-entropy of logits and targets in [0, 1], in nats: -y log σ(x) - (1 - y) log(1 - σ(x)), without overflow. Throws a
- * ShapeError where the shapes differ.
- * @param {Tensor} x @param {Tensor} y @param {LossOptions} [options]
+ * Binary cross-entropy of logits x and targets y, in nats: -y log σ(x) - (1 - y) log(1 - σ(x)), reduced. It does not overflow. Throws a
+ * ShapeError if the shapes differ.
+ * @param {Tensor} x logits @param {Tensor} y targets in [0, 1] @param {LossOptions} [options]
  */
 export function binaryCrossEntropyWithLogits(x, y, options = {}) {
   const name = 'binaryCrossEntropyWithLogits';
@@ -73,7 +78,7 @@ export function binaryCrossEntropyWithLogits(x, y, options = {}) {
   return reducedLoss(name, losses, reduction);
 }
 
-/** @param {string} op @param {Tensor} x @param {Tensor} y */
+/** Throws a ShapeError if the shapes differ: broadcasting is rarely what a loss means. @param {string} op @param {Tensor} x @param {Tensor} y */
 function sameShape(op, x, y) {
   tensorOf(op, x);
   tensorOf(op, y);

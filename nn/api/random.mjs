@@ -1,5 +1,5 @@
-// Random numbers. Initial parameters are drawn on the host, so that they have the same bits on every device. `rand`, `randn` and
-// dropout draw on the device, from a state in a buffer that each draw advances.
+// Random numbers (Philox, Salmon et al. 2011). Initial parameters are drawn on the host, so that they have the same bits on every device.
+// `rand`, `randn` and dropout draw on the device, from a state in a buffer that each draw advances.
 
 import { STATE_WORDS, optimizerState } from '../../kernels/index.mjs';
 import { apply } from '../core/engine.mjs';
@@ -15,12 +15,13 @@ import { constant } from '../core/tensor.mjs';
 
 let generator = new Philox(0);
 let seed = 0;
-/** Words on the device that are drawn with: seed, and a count of draws. @type {Tensor | undefined} */
+/** The generator's state on the device: the seed and a count of draws. @type {Tensor | undefined} */
 let state;
 
 /**
- * Seeds all random numbers: after the same seed the same numbers follow.
- * @param {number} value an integer of at least 0
+ * Seeds all random numbers, on the host and on the device: the same seed gives the same sequence. Throws an ArgumentError for another
+ * value, and a UsageError while a function is compiled.
+ * @param {number} value an integer from 0 to 2^53 - 1
  */
 export function manualSeed(value) {
   if (!Number.isSafeInteger(value) || value < 0)
@@ -38,23 +39,23 @@ perDevice({
   },
 });
 
-/** Times that the state was asked for. */
+/** Number of draws on the device so far: `checkpoint` compares it to see whether a function drew. */
 let draws = 0;
 export const drawsSoFar = () => draws;
 
-/** The state to draw with, moved on by the one who asks. @returns {Tensor} */
+/** The state for a draw. The operation that draws advances it. @returns {Tensor} */
 export function deviceState() {
   draws++;
   return randomState();
 }
 
-/** The state, to be saved and restored. @returns {Tensor} */
+/** The state, for saving and restoring. @returns {Tensor} */
 export function randomState() {
   state ??= constant(optimizerState({ rate: 0, seed }), denseLayout([STATE_WORDS], 'u32'));
   return state;
 }
 
-/** @param {number} count @param {() => number} draw */
+/** `count` values drawn on the host. Throws a UsageError while a function is compiled. @param {number} count @param {() => number} draw */
 function drawn(count, draw) {
   if (isRecording()) {
     throw new UsageError(
@@ -67,13 +68,13 @@ function drawn(count, draw) {
   return values;
 }
 
-/** @param {number} count @param {number} low @param {number} high */
+/** Uniform in [low, high), drawn on the host. @param {number} count @param {number} low @param {number} high */
 export const uniformValues = (count, low, high) => drawn(count, () => low + (high - low) * generator.uniform());
 
-/** @param {number} count @param {number} mean @param {number} deviation */
+/** Normally distributed, drawn on the host. @param {number} count @param {number} mean @param {number} deviation */
 export const normalValues = (count, mean, deviation) => drawn(count, () => mean + deviation * generator.normal());
 
-/** A permutation of 0 … count - 1 (Fisher & Yates). @param {number} count */
+/** A random permutation of 0 … count - 1 (Fisher & Yates 1938), drawn on the host. @param {number} count */
 export function permutation(count) {
   const order = Int32Array.from({ length: count }, (_, i) => i);
   for (let i = count - 1; i > 0; i--) {
@@ -88,15 +89,15 @@ export function permutation(count) {
  * @typedef {object} NormalOptions
  * @property {number} [mean] 0 when left out
  * @property {number} [deviation] the standard deviation, at least 0; 1 when left out
- * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
+ * @property {boolean} [requiresGrad] whether `backward` computes its gradient; false when left out
  */
 
 /**
  * Options of `rand`.
  * @typedef {object} UniformOptions
- * @property {number} [low] the least value; 0 when left out
- * @property {number} [high] the upper bound, excluded; more than `low`; 1 when left out
- * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
+ * @property {number} [low] the lower bound, included; 0 when left out
+ * @property {number} [high] the upper bound, excluded, above `low`; 1 when left out
+ * @property {boolean} [requiresGrad] whether `backward` computes its gradient; false when left out
  */
 
 /**
@@ -115,8 +116,8 @@ function checkNumber(op, name, value) {
 }
 
 /**
- * Normally distributed numbers, f32, drawn on the device. They follow from `manualSeed`; a compiled function draws new ones at every
- * call.
+ * Makes an f32 tensor of normally distributed numbers, drawn on the device. `manualSeed` determines them; a compiled function draws new ones
+ * at every call.
  * @param {readonly number[]} shape @param {NormalOptions} [options]
  */
 export function randn(shape, options = {}) {
@@ -129,7 +130,8 @@ export function randn(shape, options = {}) {
 }
 
 /**
- * Uniform numbers in [low, high), f32, drawn on the device as those of `randn`: `low` plus multiples of (high - low) / 2^24, rounded.
+ * Makes an f32 tensor of uniform numbers in [low, high), drawn on the device as in `randn`. They are `low` plus multiples of
+ * (high - low) / 2^24, rounded to f32.
  * @param {readonly number[]} shape @param {UniformOptions} [options]
  */
 export function rand(shape, options = {}) {

@@ -1,4 +1,4 @@
-// Tensors: a layout over a storage, and where its gradient comes from.
+// The public class `Tensor` with its methods, and the functions that make tensors from host data.
 
 import { accumulated, backward as runBackward } from './autograd.mjs';
 import { apply, applyInto, checkBytes, storageOf } from '../core/engine.mjs';
@@ -30,35 +30,36 @@ import { TensorCore, setTensorClass, uploaded } from '../core/tensor.mjs';
 /**
  * Options of `tensor`.
  * @typedef {object} TensorOptions
- * @property {DType} [dtype] the element type; when left out i32 and u32 of arrays of that type, bool of booleans, else f32
- * @property {readonly number[]} [shape] sizes for the data, row by row; that of the arrays when left out
- * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
+ * @property {DType} [dtype] the element type; when left out, i32 for an Int32Array, u32 for a Uint32Array, bool for booleans, else f32
+ * @property {readonly number[]} [shape] the shape, filled row by row; the nesting of the arrays when left out
+ * @property {boolean} [requiresGrad] whether `backward` computes its gradient; false when left out
  */
 
 const inspect = Symbol.for('nodejs.util.inspect.custom');
 
 /**
- * An array on the device, made by `tensor`, `zeros`, `randn` and so on, and by operations, which run in the order of their calls.
- * `await x.toArray()` reads it.
+ * An array on the device. `tensor`, `zeros`, `randn` and others make one, and so does every operation. Operations run asynchronously on the
+ * device, in the order of their calls; `await x.toArray()` reads the values back.
  */
 export class Tensor extends TensorCore {
   // ---- reading
 
   /**
-   * The elements, row by row: a Float32Array (also of f16 and bf16), Int32Array, Uint32Array, or a Uint8Array of bools.
+   * Reads the elements, row by row: a Float32Array for f32, f16 and bf16, an Int32Array, a Uint32Array, or a Uint8Array of 0 and 1 for bool.
+   * Throws a UsageError for a disposed tensor, and while a function is compiled.
    * @returns {Promise<Float32Array | Int32Array | Uint32Array | Uint8Array>}
    */
   async toArray() {
     return decode(await readBytes('toArray', this), this.dtype, this.size);
   }
 
-  /** The one element of a tensor that has one. @returns {Promise<number>} */
+  /** Reads the only element. Throws an ArgumentError if the size is not 1. @returns {Promise<number>} */
   async item() {
     if (this.size !== 1) throw new ArgumentError('item', `${show(this.shape)} has ${this.size} elements; use toArray()`);
     return decode(await readBytes('item', this), this.dtype, 1)[0];
   }
 
-  /** The elements in nested arrays. @returns {Promise<import('../core/host.mjs').Nested>} */
+  /** Reads the elements as nested arrays; those of a bool tensor are booleans. @returns {Promise<import('../core/host.mjs').Nested>} */
   async toNested() {
     const values = decode(await readBytes('toNested', this), this.dtype, this.size);
     /** @param {number} dim @param {number} from @param {number} size @returns {import('../core/host.mjs').Nested} */
@@ -70,7 +71,7 @@ export class Tensor extends TensorCore {
     return nest(0, 0, this.size);
   }
 
-  /** JavaScript has no operators on tensors: `a + b` would concatenate two strings. @returns {never} */
+  /** Throws: JavaScript cannot overload operators, so `a + b` would concatenate two strings. @returns {never} */
   [Symbol.toPrimitive]() {
     throw new ArgumentError(
       'tensor',
@@ -78,7 +79,7 @@ export class Tensor extends TensorCore {
     );
   }
 
-  /** A tensor has no JSON: its elements are on the device. @returns {never} */
+  /** Throws: the elements are on the device and can only be read asynchronously. @returns {never} */
   toJSON() {
     throw new ArgumentError('tensor', 'a tensor has no JSON: write what await x.toNested() gives, or save(path, tensors) for a file');
   }
@@ -90,16 +91,20 @@ export class Tensor extends TensorCore {
 
   // ---- memory and gradients
 
-  /** The same elements, without gradients. */
+  /** A tensor that shares this one's memory and through which no gradient flows. */
   detach() {
     return new Tensor(storageOf('detach', this), this.layout);
   }
-  /** Another object for the same elements. */
+  /** A second tensor object over the same memory, to be disposed of on its own. Like `detach`, it has no gradient. */
   alias() {
     return new Tensor(storageOf('alias', this), this.layout);
   }
 
-  /** Sets whether `backward` computes the gradient of this leaf. @param {boolean} [requires] */
+  /**
+   * Sets whether `backward` computes the gradient of this leaf. Throws a UsageError for a result of operations, and an ArgumentError unless
+   * the type is f32, f16 or bf16.
+   * @param {boolean} [requires] true when left out
+   */
   requiresGrad_(requires = true) {
     if (this.node) throw new UsageError('requiresGrad_', 'a result of operations; only leaves can be changed. Use detach() for a constant');
     if (this.dtype !== 'f32' && this.dtype !== 'f16' && this.dtype !== 'bf16') {
@@ -110,7 +115,9 @@ export class Tensor extends TensorCore {
   }
 
   /**
-   * Adds the gradients of this number to the `grad` of every leaf that it depends on.
+   * Computes the gradients of this tensor, usually a loss of one element, and adds them to the `grad` of every leaf that it depends on. Frees
+   * what the forward pass saved, unless `retain` is set. Throws a UsageError if nothing that it depends on requires a gradient, and a
+   * ShapeError if it has several elements and no `gradient` is given.
    * @param {import('./autograd.mjs').BackwardOptions} [options]
    */
   backward(options) {
@@ -118,7 +125,7 @@ export class Tensor extends TensorCore {
     runBackward(this, options);
   }
 
-  /** Adds to the gradient. @param {Tensor} gradient */
+  /** Adds to `grad`. @param {Tensor} gradient of this shape */
   accumulate(gradient) {
     if (!(gradient instanceof Tensor)) throw new ArgumentError('accumulate', `expected a tensor, got ${describe(gradient)}`);
     const recording = recordingNow();
@@ -135,7 +142,7 @@ export class Tensor extends TensorCore {
     });
   }
 
-  /** Forgets the gradient. */
+  /** Disposes of `grad` and sets it to undefined. */
   zeroGrad() {
     recordingNow()?.gradientOf(this);
     this.grad?.dispose();
@@ -144,7 +151,12 @@ export class Tensor extends TensorCore {
 
   // ---- in place
 
-  /** Writes over the elements. @param {Tensor | number | ArrayBufferView} source of this shape, or that broadcasts to it; may share its memory */
+  /**
+   * Overwrites the elements. Like every method that ends in `_`, it changes this tensor in place and returns it, and throws a UsageError if
+   * gradients flow through it: wrap the call in `noGrad`.
+   * @param {Tensor | number | ArrayBufferView} source broadcasts to this shape and is converted to this type; a tensor may share this one's
+   *   memory; a typed array must have as many elements
+   */
   copy_(source) {
     return within('copy_', () => this.#write(source));
   }
@@ -164,19 +176,19 @@ export class Tensor extends TensorCore {
     applyInto(movement.write, [this, this.#overlaps(values) ? values.clone() : values], undefined, this);
     return this;
   }
-  /** Writes a number over all elements. @param {number} value */
+  /** Sets all elements to a number, in place. @param {number} value */
   fill_(value) {
     return within('fill_', () => this.#write(value));
   }
-  /** Writes 0 over all elements. */
+  /** Sets all elements to 0, in place. */
   zero_() {
     return within('zero_', () => this.#write(0));
   }
-  /** Whether other elements of the same memory would be read while this tensor is written. @param {Tensor} other */
+  /** Whether `other` reads the same memory in another layout, so that it must be copied before this tensor is written. @param {Tensor} other */
   #overlaps(other) {
     return other.storage === this.storage && other.layout !== this.layout;
   }
-  /** Adds to the elements. @param {Operand} other @param {AddOptions} [options] */
+  /** this + alpha · other, in place. @param {Operand} other broadcasts to this shape @param {AddOptions} [options] */
   add_(other, options = {}) {
     const { alpha = 1 } = checkOptions('add_', options, ['alpha']);
     if (typeof alpha !== 'number') throw new ArgumentError('add_', `alpha is a number, got ${shown(alpha)}`);
@@ -185,11 +197,11 @@ export class Tensor extends TensorCore {
       return this.#binary_(pointwise.add, other, { alpha: 1, beta: alpha });
     });
   }
-  /** Multiplies the elements. @param {Operand} other */
+  /** this · other, in place. @param {Operand} other broadcasts to this shape */
   mul_(other) {
     return within('mul_', () => (typeof other === 'number' ? this.#affine_('mul', other, -0) : this.#binary_(pointwise.mul, other)));
   }
-  /** @param {string} name @param {number} alpha @param {number} beta */
+  /** alpha · this + beta, in place. @param {string} name of the operation @param {number} alpha @param {number} beta */
   #affine_(name, alpha, beta) {
     if (!this.layout.contiguous) return this.copy_(F.add(F.mul(this.detach(), alpha), beta));
     applyInto(pointwise.affine, [this], { name: `${name}_`, alpha, beta }, this);
@@ -207,7 +219,7 @@ export class Tensor extends TensorCore {
 
   // ---- operations
 
-  /** Dense, row by row: this tensor where it is so. @returns {Tensor} */
+  /** This tensor if its elements are dense, row by row; otherwise a dense copy. @returns {Tensor} */
   contiguous() {
     return this.layout.contiguous ? this : within('contiguous', () => F.clone(this));
   }
@@ -215,54 +227,64 @@ export class Tensor extends TensorCore {
   clone() {
     return F.clone(this);
   }
-  /** The elements in another type; this tensor where it has it. @param {DType} dtype */
+  /** The elements converted to another type; this tensor if it has that type. @param {DType} dtype */
   to(dtype) {
     return F.to(this, dtype);
   }
-  /** The same elements in another shape; one size may be -1, to be found from the others. @param {...number} shape */
+  /** The same elements in another shape: a view if the strides allow, else a copy. @param {...number} shape one size may be -1: inferred */
   reshape(...shape) {
     return F.reshape(this, shape.flat());
   }
-  /** The same as `reshape`: a copy where the strides do not allow a view. @param {...number} shape */
+  /** The same as `reshape`: unlike PyTorch's `view`, it copies if the strides do not allow a view. @param {...number} shape */
   view(...shape) {
     return within('view', () => F.reshape(this, shape.flat()));
   }
-  /** The dimensions in another order, as a view. @param {...number} order */
+  /** The dimensions in another order, as a view. @param {...number} order for each dimension of the result, the one of this tensor */
   permute(...order) {
     return F.permute(this, order.flat());
   }
-  /** Two dimensions exchanged, as a view. @param {number} a @param {number} b */
+  /** Exchanges two dimensions, as a view; negative numbers count from the end. @param {number} a @param {number} b */
   transpose(a, b) {
     return F.transpose(this, a, b);
   }
-  /** The last two dimensions exchanged. */
+  /** The transpose of the last two dimensions, as a view. */
   get T() {
     return within('T', () => F.transpose(this, -2, -1));
   }
-  /** Repeated to a larger shape, as a view. @param {...number} shape */
+  /** Repeats dimensions of size 1 up to a larger shape, as a view. @param {...number} shape */
   expand(...shape) {
     return F.expand(this, shape.flat());
   }
-  /** With one more dimension, of size 1, at `dim` of the result. @param {number} dim */
+  /** Inserts a dimension of size 1 at `dim` of the result, as a view. @param {number} dim */
   unsqueeze(dim) {
     return F.unsqueeze(this, dim);
   }
-  /** Without a dimension of size 1, or without all such dimensions if `dim` is left out. @param {number} [dim] */
+  /** Removes a dimension of size 1, or all such dimensions if `dim` is left out, as a view. @param {number} [dim] */
   squeeze(dim) {
     return F.squeeze(this, dim);
   }
-  /** With the dimensions from `start` to `end` merged into one. @param {number} [start] @param {number} [end] */
+  /**
+   * Merges the dimensions from `start` to `end`, both included, into one.
+   * @param {number} [start] the first dimension when left out @param {number} [end] the last when left out
+   */
   flatten(start = 0, end = -1) {
     storageOf('flatten', this);
     const [a, b] = [start, end].map((d) => dimension('flatten', d, Math.max(this.ndim, 1)));
     if (a > b) throw new ShapeError('flatten', `dimensions ${start} to ${end} of ${show(this.shape)} are none`);
     return within('flatten', () => F.reshape(this, [...this.shape.slice(0, a), -1, ...this.shape.slice(b + 1)]));
   }
-  /** Elements `start` to before `end` of a dimension, every `step`-th, as a view; a negative `start` or `end` counts from the end. @param {number} dim @param {number} [start] @param {number} [end] @param {number} [step] */
+  /**
+   * The elements from `start` to before `end` along a dimension, every `step`-th, as a view. A negative `start` or `end` counts from the end.
+   * @param {number} dim @param {number} [start] 0 when left out @param {number} [end] the size when left out @param {number} [step] 1 when left
+   *   out
+   */
   slice(dim, start, end, step) {
     return F.slice(this, dim, start, end, step);
   }
-  /** The part of index `i` of the first dimension (negative: from the end). @param {number} i */
+  /**
+   * The slice at index `i` of the first dimension, without that dimension, as a view. Throws a ShapeError for an index out of range.
+   * @param {number} i negative: from the end
+   */
   at(i) {
     storageOf('at', this);
     const size = this.shape[0];
@@ -270,11 +292,17 @@ export class Tensor extends TensorCore {
     const index = i < 0 ? i + size : i;
     return F.squeeze(F.slice(this, 0, index, index + 1), 0);
   }
-  /** Parts of at most `size` along a dimension, the first when left out, as views. @param {number} size @param {number} [dim] */
+  /**
+   * Splits a dimension into parts of `size`; the last may be smaller. The parts are views.
+   * @param {number} size @param {number} [dim] the first when left out
+   */
   split(size, dim) {
     return F.split(this, size, dim);
   }
-  /** At most `count` parts of one size along a dimension, the first when left out; the last may be smaller. @param {number} count @param {number} [dim] */
+  /**
+   * Splits a dimension into at most `count` parts of equal size; the last may be smaller. The parts are views.
+   * @param {number} count @param {number} [dim] the first when left out
+   */
   chunk(count, dim = 0) {
     if (!(Number.isInteger(count) && count > 0)) throw new ArgumentError('chunk', `count is an integer of at least 1, got ${shown(count)}`);
     storageOf('chunk', this);
@@ -297,47 +325,50 @@ export class Tensor extends TensorCore {
   div(other) {
     return F.div(this, other);
   }
-  /** Where this = other, as bools. @param {Operand} other */
+  /** this = other, as bool, broadcast. @param {Operand} other */
   eq(other) {
     return F.eq(this, other);
   }
-  /** Where this ≠ other, as bools. @param {Operand} other */
+  /** this ≠ other, as bool, broadcast. @param {Operand} other */
   ne(other) {
     return F.ne(this, other);
   }
-  /** Where this < other, as bools. @param {Operand} other */
+  /** this < other, as bool, broadcast. @param {Operand} other */
   lt(other) {
     return F.lt(this, other);
   }
-  /** Where this ≤ other, as bools. @param {Operand} other */
+  /** this ≤ other, as bool, broadcast. @param {Operand} other */
   le(other) {
     return F.le(this, other);
   }
-  /** Where this > other, as bools. @param {Operand} other */
+  /** this > other, as bool, broadcast. @param {Operand} other */
   gt(other) {
     return F.gt(this, other);
   }
-  /** Where this ≥ other, as bools. @param {Operand} other */
+  /** this ≥ other, as bool, broadcast. @param {Operand} other */
   ge(other) {
     return F.ge(this, other);
   }
-  /** The elements, with `value` where the mask is true. @param {Tensor} mask bool, broadcast @param {number} value */
+  /** A copy with `value` where the mask is true. @param {Tensor} mask bool, broadcast @param {number} value */
   maskedFill(mask, value) {
     return within('maskedFill', () => F.where(mask, value, this));
   }
-  /** The larger of each two elements, broadcast. @param {Operand} other */
+  /** max(this, other), element by element, broadcast. @param {Operand} other */
   maximum(other) {
     return F.maximum(this, other);
   }
-  /** The smaller of each two elements, broadcast. @param {Operand} other */
+  /** min(this, other), element by element, broadcast. @param {Operand} other */
   minimum(other) {
     return F.minimum(this, other);
   }
-  /** The elements, limited to `min` and `max`; one of the two may be left out (`undefined`). The gradient passes at a limit, too. @param {Operand} [min] @param {Operand} [max] */
+  /**
+   * Limits the elements to [min, max]. One of the two may be left out (`undefined`). An element equal to a limit still passes its gradient.
+   * @param {Operand} [min] @param {Operand} [max]
+   */
   clamp(min, max) {
     return F.clamp(this, min, max);
   }
-  /** The elements to the power of a number, as `F.pow`: a negative element gives NaN unless the exponent is an integer. @param {number} exponent */
+  /** this ^ exponent, as `F.pow`: a negative element gives NaN unless the exponent is an integer. @param {number} exponent */
   pow(exponent) {
     return F.pow(this, exponent);
   }
@@ -373,7 +404,7 @@ export class Tensor extends TensorCore {
   square() {
     return F.square(this);
   }
-  /** -1, 0 or 1 for each element. Its gradient is 0. */
+  /** The sign of each element: -1, 0 or 1. Its gradient is 0. */
   sign() {
     return F.sign(this);
   }
@@ -389,51 +420,63 @@ export class Tensor extends TensorCore {
   sigmoid() {
     return F.sigmoid(this);
   }
-  /** The matrix product, as PyTorch's: [..., m, k] × [..., k, n], leading sizes broadcast. @param {Tensor} other */
+  /** The matrix product, as PyTorch's: [..., m, k] × [..., k, n] → [..., m, n]; leading dimensions broadcast. @param {Tensor} other */
   matmul(other) {
     return F.matmul(this, other);
   }
-  /** Σ over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
+  /** The sum over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] keeps them with size 1 */
   sum(dim, keepdim) {
     return F.sum(this, dim, keepdim);
   }
-  /** The mean over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
+  /** The mean over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] keeps them with size 1 */
   mean(dim, keepdim) {
     return F.mean(this, dim, keepdim);
   }
-  /** The largest elements along one dimension, the last when left out; NaN where one of them is. @param {number} [dim] @param {boolean} [keepdim] */
+  /**
+   * The maximum along one dimension; NaN if any element is NaN.
+   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
+   */
   amax(dim, keepdim) {
     return F.amax(this, dim, keepdim);
   }
-  /** The smallest elements along one dimension, the last when left out; NaN where one of them is. @param {number} [dim] @param {boolean} [keepdim] */
+  /**
+   * The minimum along one dimension; NaN if any element is NaN.
+   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
+   */
   amin(dim, keepdim) {
     return F.amin(this, dim, keepdim);
   }
-  /** The indices of the largest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+  /**
+   * The index of the maximum along a dimension, as i32; see `F.argmax`.
+   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
+   */
   argmax(dim, keepdim) {
     return indexing.argmax(this, dim, keepdim);
   }
-  /** The indices of the smallest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+  /**
+   * The index of the minimum along a dimension, as i32; see `F.argmin`.
+   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
+   */
   argmin(dim, keepdim) {
     return indexing.argmin(this, dim, keepdim);
   }
-  /** Elements by index along a dimension: `F.gather`. @param {number} dim @param {Tensor} index */
+  /** Picks elements by index along a dimension; see `F.gather`. @param {number} dim @param {Tensor} index i32 or u32 */
   gather(dim, index) {
     return indexing.gather(this, dim, index);
   }
-  /** The elements, with others written by index along a dimension: `F.scatter`. @param {number} dim @param {Tensor} index @param {Operand} source */
+  /** A copy with elements of `source` written by index; see `F.scatter`. @param {number} dim @param {Tensor} index @param {Operand} source */
   scatter(dim, index, source) {
     return indexing.scatter(this, dim, index, source);
   }
-  /** The elements, with others added by index along a dimension: `F.scatterAdd`. @param {number} dim @param {Tensor} index @param {Tensor} source */
+  /** A copy with elements of `source` added by index; see `F.scatterAdd`. @param {number} dim @param {Tensor} index @param {Tensor} source */
   scatterAdd(dim, index, source) {
     return indexing.scatterAdd(this, dim, index, source);
   }
-  /** Slices of a dimension by index. @param {number} dim @param {Tensor} index [n] i32 or u32 */
+  /** Picks slices of a dimension by index; see `F.indexSelect`. @param {number} dim @param {Tensor} index [n] i32 or u32 */
   indexSelect(dim, index) {
     return indexing.indexSelect(this, dim, index);
   }
-  /** softmax(x) along a dimension, the last when left out. @param {number} [dim] */
+  /** exp(x) / Σ exp(x) along a dimension. @param {number} [dim] the last when left out */
   softmax(dim) {
     return F.softmax(this, dim);
   }
@@ -442,7 +485,7 @@ export class Tensor extends TensorCore {
 setTensorClass(Tensor);
 
 /**
- * The bytes of a tensor's elements, row by row.
+ * Reads the bytes of a tensor's elements, row by row. The read is ordered after all operations called so far.
  * @param {string} op the call, for errors @param {Tensor} x
  * @returns {Promise<Uint8Array>}
  */
@@ -466,9 +509,10 @@ export async function readBytes(op, x) {
 }
 
 /**
- * A tensor of host data.
- * @param {import('../core/host.mjs').Nested | import('../core/host.mjs').Numbers} data a number, nested arrays of one shape, or a
- *   typed array
+ * Makes a tensor from host data. Throws an ArgumentError for what is not a number, or not a value of the type; a ShapeError for ragged
+ * arrays, and if the data has not as many elements as the shape.
+ * @param {import('../core/host.mjs').Nested | import('../core/host.mjs').Numbers} data a number, nested arrays of equal lengths, or a typed
+ *   array
  * @param {TensorOptions} [options]
  * @returns {Tensor}
  */
@@ -491,12 +535,12 @@ export function tensor(data, options = {}) {
   flag('tensor', 'requiresGrad', requiresGrad);
   checkBytes('tensor', denseLayout(sizes, type));
   const constant = uploaded(encode('tensor', flat.values, type), denseLayout(sizes, type));
-  // In a compiled function the graph keeps the data; each call gets a copy, which it may overwrite and return.
+  // While a function is compiled, the graph keeps the data. Each call gets a copy, which it may overwrite and return.
   const result = isRecording() ? F.clone(constant) : constant;
   return requiresGrad ? result.requiresGrad_() : result;
 }
 
-/** A tensor with undefined contents. @param {readonly number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
+/** Makes a tensor with undefined contents. @param {readonly number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
 export function empty(shape, options = {}) {
   const sizes = checkShape('empty', shape);
   const { dtype = 'f32' } = checkOptions('empty', options, ['dtype']);

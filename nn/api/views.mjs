@@ -116,7 +116,11 @@ export function slice(x, dim, start = 0, end = Infinity, step = 1) {
 /** The most parts that a tensor is split into: each is a JavaScript object. */
 const MAX_PARTS = 2 ** 24;
 
-/** Splits x along a dimension into views of `size` elements; the last may be smaller. @param {Tensor} x @param {number} size @param {number} [dim] @returns {Tensor[]} */
+/**
+ * Splits x along a dimension into views of `size` elements; the last may be smaller.
+ * @param {Tensor} x @param {number} size @param {number} [dim]
+ * @returns {Tensor[]}
+ */
 export function split(x, size, dim = 0) {
   const d = dimension('split', dim, tensorOf('split', x).ndim);
   if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `a part has a positive integer of elements, got ${shown(size)}`);
@@ -128,7 +132,11 @@ export function split(x, size, dim = 0) {
 /** The most operands of one operation: with the result they fit into the slots of a template. */
 const MAX_OPERANDS = 128;
 
-/** Joins tensors end to end along a dimension; a copy. @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim] @returns {Tensor} */
+/**
+ * Joins tensors end to end along a dimension; a copy.
+ * @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim]
+ * @returns {Tensor}
+ */
 export function cat(tensors, dim = 0) {
   if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('cat', 'expected an array of tensors');
   const [first] = tensors.map((x) => tensorOf('cat', x));

@@ -1,4 +1,4 @@
-// Splits the arguments of a compiled function into tensors, which are its graph's inputs, and a key of everything else.
+// Splits the arguments of a compiled function into tensors, which become inputs of the graph, and a key of everything else.
 
 import { checkBytes, storageOf } from '../core/engine.mjs';
 import { ArgumentError } from '../core/errors.mjs';
@@ -9,27 +9,27 @@ import { Tensor } from '../api/tensor.mjs';
 /** @typedef {import('../core/host.mjs').Numbers} Numbers */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 
-/** A tensor of an argument: its layout, and where the data comes from. @typedef {{ layout: Layout, requiresGrad: boolean, source: Tensor | Numbers }} Slot */
+/** One input: its layout, and the tensor or array to copy. @typedef {{ layout: Layout, requiresGrad: boolean, source: Tensor | Numbers }} Slot */
 
-/** Objects and functions, numbered as they are met: part of the key by identity. @type {WeakMap<object, number>} */
+/** Numbers of objects and functions, which are part of a key by identity. @type {WeakMap<object, number>} */
 const identities = new WeakMap();
-/** Symbols, too: one of the global registry can be in no `WeakMap`. @type {Map<symbol, number>} */
+/** Numbers of symbols: a registered symbol cannot be a key of a `WeakMap`. @type {Map<symbol, number>} */
 const symbols = new Map();
 let identity = 0;
 
-/** What is no tensor and has none in it, as part of a key. @param {unknown} value @returns {string} */
+/** The key of a value that contains no tensor. @param {unknown} value @returns {string} */
 function constantKey(value) {
   if ((typeof value === 'object' && value !== null) || typeof value === 'function' || typeof value === 'symbol') {
     const known = /** @type {Map<unknown, number>} */ (typeof value === 'symbol' ? symbols : identities);
     if (!known.has(value)) known.set(value, identity++);
     return `#${known.get(value)}`;
   }
-  // Quoted: what a string says is not taken for another argument.
+  // Strings are quoted, so that their contents cannot imitate another argument.
   return `${typeof value}:${typeof value === 'string' ? JSON.stringify(value) : Object.is(value, -0) ? '-0' : String(value)}`;
 }
 
 /**
- * The tensors of arguments, and a key of everything else about them.
+ * Finds the tensors in arguments, and makes a key of everything else. `rebuild` makes the arguments again with other tensors.
  * @param {unknown[]} args
  * @returns {{ slots: Slot[], key: string, rebuild: (tensors: Tensor[]) => unknown[] }}
  */
@@ -38,15 +38,15 @@ export function flattenArguments(args) {
   const slots = [];
   /** @type {string[]} */
   const key = [];
-  /** What the value that is looked at stands in. @type {Set<object>} */
+  /** The containers around the current value. @type {Set<object>} */
   const above = new Set();
   /** @param {unknown} value @returns {(tensors: Tensor[]) => unknown} */
   const walk = (value) => {
-    // A parameter is a place, not a value: it is used, and trained, where it is.
+    // A parameter is not copied: the graph reads and updates it in place.
     const isInput = value instanceof Tensor && !value.isParameter;
     if (isInput || (ArrayBuffer.isView(value) && !(value instanceof DataView))) {
       const source = /** @type {Tensor | Numbers} */ (value);
-      // One that stands in several places is one input: its gradient is of all of them.
+      // A tensor that appears several times is one input, so that its gradient covers all of them.
       const before = slots.findIndex((slot) => slot.source === source);
       if (before >= 0) {
         key.push(`=${before}`);
@@ -60,7 +60,7 @@ export function flattenArguments(args) {
     if (isContainer(value)) {
       const container = /** @type {object} */ (value);
       key.push(Array.isArray(value) ? '(' : '{');
-      // Of an array its elements, holes too, and not what else it has, as results of `match` do.
+      // Only the elements of an array, holes included; not further properties, such as those of a result of `match`.
       const named = Array.isArray(value) ? Array.from(value, (item, i) => [String(i), item]) : Object.entries(container);
       const entries = inside('compile', 'an argument', container, above, () =>
         named.map(([name, item]) => {

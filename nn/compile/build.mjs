@@ -1,4 +1,4 @@
-// From the calls of a trace to what a graph submits: passes, memory for results by how long each lives, and a packed list.
+// Turns the calls of a trace into what a graph submits: runs the passes, plans memory by the lifetimes of results, and packs the dispatches.
 
 import { Recorder } from '../../kernels/base.mjs';
 import { stepsOf } from './explain.mjs';
@@ -13,22 +13,26 @@ import { runtime } from '../core/runtime.mjs';
 /** @typedef {import('./passes/index.mjs').PassName} PassName */
 /** @typedef {import('./recording.mjs').Recording} Recording */
 
-/** A result of a trace: its bytes, and the first and the last call that use it. @typedef {{ bytes: number, first: number, last: number }} Life */
-
-/** Memory of a graph: what it shares with others, and that of the call's results, which is its own. @typedef {{ shared: Allocation[], own: Allocation[] }} GraphMemory */
+/** The lifetime of a result: its bytes, and the first and last call that uses it. @typedef {{ bytes: number, first: number, last: number }} Life */
 
 /**
- * What is built of a trace.
- * @typedef {object} Built
- * @property {ArrayBuffer} packed the dispatches
- * @property {number} dispatches how many
- * @property {import('./explain.mjs').Step[]} steps what they do
- * @property {Record<string, number>} found what passes found, and how often
- * @property {{ unplanned: number, planned: number }} bytes of all results by themselves, and as they share memory
- * @property {GraphMemory} memory to be given back by `freeMemory`
+ * Memory of a graph: `shared` with other graphs for intermediate results, `own` for the results of the function.
+ * @typedef {{ shared: Allocation[], own: Allocation[] }} GraphMemory
  */
 
 /**
+ * What a graph is made of.
+ * @typedef {object} Built
+ * @property {ArrayBuffer} packed the dispatches
+ * @property {number} dispatches their number
+ * @property {import('./explain.mjs').Step[]} steps what they do
+ * @property {Record<string, number>} found what the passes found, and how often
+ * @property {{ unplanned: number, planned: number }} bytes of all results: each in its own memory, and with memory shared
+ * @property {GraphMemory} memory free it with `freeMemory`
+ */
+
+/**
+ * Builds a graph from a recording.
  * @param {Recording} recording @param {Set<Allocation>} outputs memory of what the function returns
  * @param {readonly PassName[]} passes
  * @returns {Built}
@@ -64,7 +68,7 @@ export function build(recording, outputs, passes) {
 }
 
 /**
- * How long each result of the trace lives, in the order of first uses.
+ * The lifetime of each result of the trace, in the order of first use.
  * @param {Call[]} calls @param {Set<Allocation>} outputs @param {(allocation: Allocation) => boolean} isOwn
  * @returns {Map<Allocation, Life>}
  */
@@ -82,15 +86,15 @@ function livesOf(calls, outputs, isOwn) {
   });
   for (const allocation of outputs) {
     if (!isOwn(allocation)) continue;
-    // A result that no dispatch wrote has memory as well.
+    // A returned result needs memory even if no dispatch writes it.
     lives.set(allocation, { bytes: allocation.bytes, first: lives.get(allocation)?.first ?? 0, last: Infinity });
   }
   return lives;
 }
 
 /**
- * Memory for planned slots, all or nothing: each result gets the handle of its slot's. Slots of outputs are the graph's own, since
- * what is in them is read after the call; others are shared among graphs.
+ * Allocates the planned slots, and gives each result the handle of its slot. Slots of outputs belong to the graph alone, since they are read
+ * after the call; all others are shared between graphs. If it throws, nothing is allocated.
  * @param {Allocation[]} results @param {number[]} slots bytes of each @param {number[]} of slots of the results
  * @param {Set<Allocation>} outputs
  * @returns {GraphMemory}
@@ -122,7 +126,7 @@ function takeMemory(results, slots, of, outputs) {
   return memory;
 }
 
-/** Gives back the memory of a graph. @param {import('../core/runtime.mjs').Runtime} device that it is of @param {GraphMemory} memory emptied */
+/** Frees the memory of a graph. @param {import('../core/runtime.mjs').Runtime} device @param {GraphMemory} memory emptied */
 export function freeMemory(device, { shared, own }) {
   device.slots.giveBack(shared.splice(0));
   for (const allocation of own.splice(0)) device.release(allocation);

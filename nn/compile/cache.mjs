@@ -2,17 +2,18 @@
 
 /** @typedef {import('./graph.mjs').Graph} Graph */
 
-/** How many, the last used ones. */
+/** The most graphs of a compiled function; the least recently used one is dropped. */
 const MAX_GRAPHS = 8;
 
+/** Graphs by key, with the least recently used key first. */
 export class GraphCache {
   constructor() {
-    /** Graphs by key, that of the last call at the end; one key has several where what their guards watch differs. @type {Map<string, Graph[]>} */
+    /** One key may have several graphs, whose guards expect different state. @type {Map<string, Graph[]>} */
     this.byKey = new Map();
     this.traces = 0;
   }
 
-  /** A graph for a call that holds now. @param {string} key @returns {Graph | undefined} */
+  /** The graph for a call, if there is one whose guard holds. @param {string} key @returns {Graph | undefined} */
   find(key) {
     const graphs = this.byKey.get(key);
     if (!graphs) return undefined;
@@ -21,7 +22,7 @@ export class GraphCache {
     return graphs.findLast((graph) => graph.holds());
   }
 
-  /** Keeps a new graph, and drops the first of a key that was not used for longest. @param {string} key @param {Graph} graph */
+  /** Adds a graph. Beyond `MAX_GRAPHS` it drops the oldest graph of the least recently used key. @param {string} key @param {Graph} graph */
   add(key, graph) {
     this.byKey.set(key, [...(this.byKey.get(key) ?? []), graph]);
     let count = 0;
@@ -35,7 +36,7 @@ export class GraphCache {
     }
   }
 
-  /** Counts a trace, and warns once where there are many. @param {string} key */
+  /** Counts a trace, and warns once if there are many. @param {string} key */
   traced(key) {
     if (++this.traces !== MAX_GRAPHS + 1) return;
     process.emitWarning(
@@ -45,7 +46,7 @@ export class GraphCache {
     );
   }
 
-  /** All graphs with their keys, the last used ones at the end. @returns {[string, Graph][]} */
+  /** All graphs with their keys, the most recently used last. @returns {[string, Graph][]} */
   entries() {
     return [...this.byKey].flatMap(([key, graphs]) => graphs.map((graph) => /** @type {[string, Graph]} */ ([key, graph])));
   }

@@ -1,4 +1,4 @@
-// What a graph of a compiled function consists of, as a list, as a page, and with the time that each line of the program takes.
+// Describes the graphs of a compiled function: as a list, as an HTML page, and with the time that each line of the program takes.
 
 import { BYTES } from '../core/layout.mjs';
 import { effective } from './passes/calls.mjs';
@@ -7,35 +7,38 @@ import { effective } from './passes/calls.mjs';
 /** @typedef {import('../../kernels/matmul/words.mjs').ProductChoice} ProductChoice */
 
 /**
- * A step of a graph: dispatches that belong together.
+ * A step of a graph: the dispatches of one operation, or of several that passes have fused.
  * @typedef {object} Step
- * @property {string} origin the line of the program, as `model.mjs:12` or `model.mjs:12, backward`; empty where there is none
- * @property {string[]} operations what it does: more than one where passes have put some together
- * @property {number} dispatches how many
- * @property {number} written bytes of its results; 0 where that is not known (clipping of gradients)
- * @property {number} bytes that it reads and writes; 0 where that is not known
- * @property {number} flops floating-point operations of its products, 2 for each multiplication; 0 where there are none
- * @property {number} main the index of the dispatch that does them
- * @property {ProductChoice[]} products by which kernels it computes matrix products, and why
+ * @property {string} origin the line of the program, such as `model.mjs:12` or `model.mjs:12, backward`; empty if unknown
+ * @property {string[]} operations their names: several if passes have fused them
+ * @property {number} dispatches number of dispatches
+ * @property {number} written bytes of its results; 0 if unknown (clipping of gradients)
+ * @property {number} bytes that it reads and writes; 0 if unknown
+ * @property {number} flops floating-point operations of its matrix products, 2 for each multiplication; 0 without products
+ * @property {number} main index of the dispatch that computes the products
+ * @property {ProductChoice[]} products the kernels of its matrix products, and why they were chosen
  */
 
 /**
- * Where the time of a call went.
+ * The time that one line of the program takes in a call.
  * @typedef {object} LineTime
  * @property {string} origin the line of the program
  * @property {string} operations what runs there
- * @property {number} dispatches how many
+ * @property {number} dispatches number of dispatches
  * @property {number} microseconds on the device
- * @property {number} flops floating-point operations of products, 2 for each multiplication; 0 where there are none
- * @property {ProductChoice[]} products by which kernels matrix products are computed there, and why; each once
+ * @property {number} flops floating-point operations of matrix products, 2 for each multiplication; 0 without products
+ * @property {ProductChoice[]} products the kernels of the matrix products there, and why they were chosen; each once
  */
 
-/** A product's kernel, with the line that asks for the product, and how many of a graph are alike. @typedef {ProductChoice & { origin: string, count: number }} ProductOfLine */
+/**
+ * The kernel of a matrix product, with the line that calls for it, and the number of such products in the graph.
+ * @typedef {ProductChoice & { origin: string, count: number }} ProductOfLine
+ */
 
-/** Bytes of values. @param {import('./passes/calls.mjs').Value[]} values */
+/** The bytes of values. @param {import('./passes/calls.mjs').Value[]} values */
 const bytesOf = (values) => values.reduce((sum, { layout }) => sum + layout.size * BYTES[layout.dtype], 0);
 
-/** @param {Call[]} calls lowered @returns {Step[]} */
+/** The steps of calls that have been lowered. @param {Call[]} calls @returns {Step[]} */
 export const stepsOf = (calls) =>
   calls.map((call) => {
     const { inputs, outputs } = effective(call);
@@ -52,7 +55,7 @@ export const stepsOf = (calls) =>
     };
   });
 
-/** Adds a choice to a list that has each once. @param {ProductChoice[]} list @param {ProductChoice[]} more */
+/** Adds the choices that a list does not have. @param {ProductChoice[]} list @param {ProductChoice[]} more */
 function addOnce(list, more) {
   for (const choice of more)
     if (!list.some(({ product, kernel, because }) => product === choice.product && kernel === choice.kernel && because === choice.because))
@@ -60,9 +63,9 @@ function addOnce(list, more) {
 }
 
 /**
- * The matrix products of steps: by which kernels they are computed, and why. Fallbacks come first, then the order is that of the steps.
+ * The matrix products of steps: which kernels compute them, and why. Fallbacks come first, then the order is that of the steps.
  * @param {Step[]} steps
- * @returns {ProductOfLine[]} those of one line that are alike once
+ * @returns {ProductOfLine[]} equal products of one line are one entry
  */
 export function productsOf(steps) {
   /** @type {Map<string, ProductOfLine>} */
@@ -79,8 +82,8 @@ export function productsOf(steps) {
 }
 
 /**
- * What the dispatches of steps do, as `profileWork` of the addon takes it: pairs of bytes and operations. Where a step has more than
- * one dispatch, its main one stands for all. Of products that do operations no bytes are given: those are not what limits them.
+ * The work of each dispatch, in the form of the addon's `profileWork`: pairs of bytes and floating-point operations. If a step has several
+ * dispatches, its main one gets all of it. Matrix products get no bytes: memory does not limit them.
  * @param {Step[]} steps
  */
 export function workOf(steps) {
@@ -94,7 +97,7 @@ export function workOf(steps) {
 }
 
 /**
- * Time by line and operations, the longest first.
+ * Adds up times by line and operations, the longest first.
  * @param {Step[]} steps @param {ArrayLike<number>} times microseconds of each dispatch
  * @returns {LineTime[]}
  */
@@ -130,7 +133,7 @@ td span { font-variant-numeric: tabular-nums } tr.fused td { background: #2a82 }
 /** @param {string | number} value */
 const number = (value) => `<span style="float:right">${value}</span>`;
 
-/** A table of products, none where there are none. @param {ProductOfLine[]} products @returns {string[]} lines */
+/** The HTML table of products; empty without products. @param {ProductOfLine[]} products @returns {string[]} lines */
 function productTable(products) {
   if (products.length === 0) return [];
   return [
@@ -144,7 +147,7 @@ function productTable(products) {
 }
 
 /**
- * A page about graphs.
+ * The HTML page about graphs.
  * @param {{ key: string, dispatches: number, planned: number, unplanned: number, found: Record<string, number>, steps: Step[] }[]} graphs
  * @returns {string}
  */

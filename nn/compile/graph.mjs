@@ -1,4 +1,4 @@
-// A graph of a compiled function: what is launched, what goes in and comes out, and whether it still holds.
+// A graph of a compiled function: its inputs, its dispatches, its results, and whether it is still valid.
 
 import { storageOf } from '../core/engine.mjs';
 import { encode } from '../core/host.mjs';
@@ -19,15 +19,15 @@ import { build, freeMemory } from './build.mjs';
 /** How graphs are made. @typedef {{ passes: readonly import('./passes/index.mjs').PassName[], graph: boolean }} GraphOptions */
 
 /**
- * What a graph holds on the device. It has no reference to the graph, so that an unreachable graph can be collected; this is then freed
- * as the memory of a tensor is.
+ * The device resources of a graph. It has no reference to the graph, so an unreachable graph can be collected; the resources are then freed
+ * like the memory of a tensor.
  */
 class Holdings {
   /** @param {import('../core/runtime.mjs').Runtime} device @param {import('./build.mjs').GraphMemory} memory */
   constructor(device, memory) {
     this.device = device;
     this.memory = memory;
-    /** The recorded graph; without one, the list is submitted in each call. @type {number | undefined} */
+    /** The recorded graph; undefined if each call submits the list of dispatches. @type {number | undefined} */
     this.handle = undefined;
     this.live = true;
     this.sink = { release: () => this.free() };
@@ -41,10 +41,11 @@ class Holdings {
   }
 }
 
+/** A graph, ready to be launched. */
 export class Graph {
   /**
    * @param {Recording} recording of the function @param {Storage[]} inputs memory that arguments are copied to
-   * @param {unknown} result of the function: its tensors, which no scope knows
+   * @param {unknown} result of the function; no scope owns its tensors
    * @param {GraphOptions} options
    */
   constructor(recording, inputs, result, { passes, graph }) {
@@ -52,14 +53,14 @@ export class Graph {
     this.recording = recording;
     this.inputs = inputs;
     this.result = result;
-    /** Gradients after the call. */
+    /** The gradient of each leaf after a call. */
     this.gradientsAfter = Array.from(recording.guard.gradients.keys(), (leaf) => /** @type {const} */ ([leaf, leaf.grad]));
-    /** Storages from before that the call writes. */
+    /** Storages from before the trace that a call writes. */
     this.written = [...recording.outside.keys()].filter((storage) => recording.changed(storage));
     const outputs = new Set(Array.from(tensorsIn(result), ({ storage }) => /** @type {Storage} */ (storage).allocation));
     const { packed, dispatches, steps, found, bytes, memory } = build(recording, outputs, passes);
     recording.list.length = 0;
-    /** Copies of parameters that the call leaves up to date. A permuted one goes with that in natural order. */
+    /** Copies of parameters that a call leaves up to date. A permuted copy is up to date if the one in natural order is. */
     this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof PermutedCopy ? copy.half : copy).fresh);
     this.packed = packed;
     this.dispatches = dispatches;
@@ -77,7 +78,7 @@ export class Graph {
     this.device.watch(this);
   }
 
-  /** Records the graph. */
+  /** Records the dispatches as a graph of the addon. */
   record() {
     const { vk } = this.device;
     vk.graphBegin();
@@ -88,21 +89,21 @@ export class Graph {
     }
   }
 
-  /** Submits the list of dispatches. A profile that is on is told what they do. */
+  /** Submits the list of dispatches, after reporting their work to a profile that is on. */
   submit() {
     const { vk } = this.device;
     vk.profileWork?.(workOf(this.steps));
     vk.batchExecuteAll(this.packed, this.dispatches);
   }
 
-  /** Whether everything that the trace relied on is as it was. */
+  /** Whether everything that the trace relied on is unchanged. */
   holds() {
     return !this.device.closed && this.recording.guard.holds();
   }
 
   // ---- a call: fill, launch or profile, take
 
-  /** Copies arguments to where the graph reads them, and has 16-bit copies of parameters hold what these hold. @param {Slot[]} slots */
+  /** Copies the arguments to the graph's inputs, and brings 16-bit copies of parameters up to date. @param {Slot[]} slots */
   fill(slots) {
     const { device } = this;
     for (const copy of this.recording.copies) copy.refresh();
@@ -118,7 +119,7 @@ export class Graph {
       const size = BYTES[layout.dtype];
       const [from, bytes] = [dense.layout.offset * size, layout.size * size];
       if (from % 4 || bytes % 4) {
-        // Halves of words are copied with their neighbours; the offset is then in a copy of its own.
+        // Copies are in whole words. A dense copy at offset 0 makes the odd element of a word the last one.
         const own = unscoped(() => dense.detach().clone());
         device.flush();
         device.vk.copyBuffer(/** @type {Storage} */ (own.storage).allocation.handle, handle, Math.ceil(bytes / 4) * 4, 0, 0);
@@ -128,6 +129,7 @@ export class Graph {
     });
   }
 
+  /** Runs the graph. */
   launch() {
     const { handle } = this.allocation;
     if (handle !== undefined) this.device.vk.graphLaunch(handle);
@@ -135,7 +137,7 @@ export class Graph {
     this.launched();
   }
 
-  /** Runs the graph's dispatches with timestamps around each. @returns {import('./explain.mjs').LineTime[]} */
+  /** Runs the dispatches with timestamps around each. @returns {import('./explain.mjs').LineTime[]} */
   profile() {
     const { packed, dispatches, steps } = this;
     const times = dispatches > 0 ? this.device.vk.batchExecuteAllProfiled(packed, dispatches).dispatchTimesUs : [];
@@ -143,7 +145,7 @@ export class Graph {
     return timesByLine(steps, times);
   }
 
-  /** What is different after a launch. */
+  /** Updates the host's view after a launch: versions of storages, fresh copies, and gradients. */
   launched() {
     for (const storage of this.written) storage.version++;
     for (const copy of this.copiesAfter) copy.version = copy.source.version;
@@ -151,9 +153,9 @@ export class Graph {
   }
 
   /**
-   * Memory for the results of a call. It is taken before the launch, so that a call that finds none has done nothing.
-   * @param {boolean} reuse whether that is where the graph leaves them
-   * @returns {Map<Storage, Allocation>} by the storages of the results that are computed here
+   * Allocates memory for the results of a call. This happens before the launch, so that a call that fails for lack of memory has done nothing.
+   * @param {boolean} reuse whether results stay in the graph's memory
+   * @returns {Map<Storage, Allocation>} by the storages of the results that the graph computes
    */
   reserve(reuse) {
     const { device } = this;
@@ -175,8 +177,8 @@ export class Graph {
   }
 
   /**
-   * The result of the last launch, in memory that was reserved for it; of its tensors, `made` are those that are new. What was there
-   * before the trace is itself, and a view of that is one.
+   * The result of the last launch, in the memory that was reserved. A tensor from before the trace is returned itself, and a view of one as a
+   * view; `made` has the new tensors.
    * @param {Map<Storage, Allocation>} memory
    * @returns {{ result: unknown, made: Tensor[] }}
    */
@@ -213,13 +215,13 @@ export class Graph {
   }
 }
 
-/** @param {Map<Storage, Allocation>} memory that {@link Graph.reserve} took */
+/** Frees the memory of a call that failed. @param {Map<Storage, Allocation>} memory that {@link Graph.reserve} returned */
 export function giveBack(memory) {
   for (const allocation of memory.values()) allocation.sink.release(allocation);
 }
 
 /**
- * Owns the memory of results that lie in a graph, which they keep: nothing is freed with them.
+ * The sink of results that stay in a graph's memory. They keep the graph alive, and releasing them frees nothing.
  * @param {import('../core/runtime.mjs').Runtime} device @param {Graph} graph
  * @returns {Sink & { graph: Graph }}
  */

@@ -1,8 +1,8 @@
 // `compile`: runs a function once to record its dispatches as a graph; later calls launch the graph.
 //
-// A call goes through the files of `compile/`. `arguments` finds the tensors among its arguments, and makes a key of the rest. If there
-// is a graph of that key whose `guard` holds, it is launched. Otherwise `trace` runs the function with a `recording` in place of the
-// device, and `build` turns that into what the new `graph` submits.
+// How a call goes through the files of `compile/`: `arguments` finds the tensors among its arguments, and makes a key of the rest. If there is
+// a graph with that key whose `guard` holds, it is launched. Otherwise `trace` runs the function with a `recording` in place of the device, and
+// `build` turns the recording into a new `graph`.
 
 import { autocastType } from '../api/autocast.mjs';
 import { isGradEnabled } from '../core/node.mjs';
@@ -22,34 +22,36 @@ import { isRecording } from '../core/runtime.mjs';
 /**
  * Options of `compile`.
  * @typedef {object} CompileOptions
- * @property {boolean} [reuseOutputs] whether results lie in the graph's memory, until the next call, instead of memory of their
- *   own; false when left out
- * @property {boolean} [graph] whether calls launch a recorded graph; with false each submits the list of dispatches again, which
- *   takes the host longer; true when left out
- * @property {readonly PassName[]} [passes] over what was recorded: all when left out
+ * @property {boolean} [reuseOutputs] whether results stay in the graph's memory, where the next call overwrites them, instead of being copied
+ *   to their own memory; false when left out
+ * @property {boolean} [graph] whether calls launch a recorded graph; if false, each call submits the list of dispatches again, which takes the
+ *   host longer; true when left out
+ * @property {readonly PassName[]} [passes] names of the optimization passes to run; all when left out
  */
 
 /**
  * Members of a compiled function.
  * @template {unknown[]} A
  * @typedef {object} CompiledMethods
- * @property {() => Explanation[]} explain its graphs, the last used one at the end
- * @property {() => string} html a page about them for a browser: what each line of the program became, and what was put together
- * @property {(...args: A) => import('./explain.mjs').LineTime[]} profile one call, with the time of each line of the program, the
- *   longest first. The call happens: an optimizer steps. Its result is not returned. Throws where the device has no timestamps
+ * @property {() => Explanation[]} explain describes its graphs, the most recently used last
+ * @property {() => string} html returns an HTML page about the graphs: what each line of the program became, and what was fused
+ * @property {(...args: A) => import('./explain.mjs').LineTime[]} profile makes one call and returns the time of each line of the program, the
+ *   longest first. The call has its effects (an optimizer steps), but its result is not returned. Throws if the device has no timestamps
  * @property {() => void} dispose frees its graphs and their memory
  */
 
 /**
- * Compiles a function of tensors into recorded graphs. The first call with arguments of some shapes runs the function to record what
- * it does; later calls submit the recording. Tensors and typed arrays among the arguments (also in arrays and plain objects) are
- * inputs. Every other argument, and every number that the function takes from outside, is a constant of the recording. Instances of
- * classes, maps and sets are compared by identity: changes inside them are not seen. Inputs are copied, so the argument gets no
- * gradient: return it (`grad`, or the input's `grad` after `backward` in the function).
+ * Compiles a function of tensors into recorded graphs. The first call with arguments of some shapes runs the function and records what it
+ * does; later calls with such arguments launch the recording, without running the function.
+ *
+ * Tensors and typed arrays among the arguments, also in arrays and plain objects, are inputs. Every other argument is part of the key: another
+ * value needs another recording. Every number that the function reads from outside is a constant of the recording. Instances of classes, maps
+ * and sets are compared by identity, so changes inside them are not noticed.
+ *
+ * Inputs are copied, so an argument gets no gradient: return the gradient (`grad`, or the input's `grad` after `backward` in the function).
  * Parameters, and other tensors from outside, are read and written in place.
  *
- * While the function is recorded there are no values: return what you want to read. Results are new tensors without gradients; with
- * `reuseOutputs` they lie in the graph's memory until the next call.
+ * Tensors have no values while the function is recorded: return what you want to read. Results are new tensors without gradients.
  * @template {(...args: any[]) => any} F any function: TypeScript has no other type for all of them
  * @param {F} fn synchronous
  * @param {CompileOptions} [options]
@@ -68,15 +70,15 @@ export function compile(fn, options = {}) {
   if (unknown >= 0) throw new ArgumentError('compile', `no pass ${shown(passes[unknown])}; there are ${PASSES.join(', ')}`);
   checkFunction('compile', fn, LATE);
   const graphs = new GraphCache();
-  /** Results of the call before, where they lie in a graph. @type {Tensor[] | undefined} */
+  /** With `reuseOutputs`: the results of the previous call. @type {Tensor[] | undefined} */
   let last;
 
-  /** Disposes of the previous call's results, if this call overwrites their memory. */
+  /** Disposes of the previous call's results, whose memory this call overwrites. */
   const endLast = () => {
     for (const tensor of last ?? []) tensor.dispose('reused');
     last = undefined;
   };
-  /** The graph for arguments, which it holds then. @param {unknown[]} args */
+  /** Finds or makes the graph for arguments, and copies them into it. @param {unknown[]} args */
   const prepared = (args) => {
     const { slots, key: argumentKey, rebuild } = flattenArguments(args);
     const key = `${argumentKey}${isGradEnabled() ? '' : ' noGrad'}${autocastType() ? ` autocast ${autocastType()}` : ''}`;
@@ -90,7 +92,7 @@ export function compile(fn, options = {}) {
     return graph;
   };
   const compiled = (/** @type {Parameters<F>} */ ...args) => {
-    // Within another compiled function it is a part of that one.
+    // Inside another compiled function, it becomes part of that one.
     if (isRecording()) return fn(...args);
     const graph = prepared(args);
     const memory = graph.reserve(reuseOutputs);
@@ -124,12 +126,12 @@ export function compile(fn, options = {}) {
 }
 
 /**
- * What a graph of a compiled function is.
+ * Describes a graph of a compiled function.
  * @typedef {object} Explanation
  * @property {string} key the arguments that it is for
- * @property {number} dispatches
- * @property {number} unplanned bytes of its intermediate results, each by itself
- * @property {Record<string, number>} found what passes put together or left out, and how often
- * @property {number} planned bytes that they take, as they share memory
- * @property {import('./explain.mjs').ProductOfLine[]} products its matrix products: by which kernel each is computed, and why
+ * @property {number} dispatches number of dispatches
+ * @property {number} unplanned bytes of its results if each had its own memory
+ * @property {Record<string, number>} found what the passes fused or removed, and how often
+ * @property {number} planned bytes that the results take, with memory shared
+ * @property {import('./explain.mjs').ProductOfLine[]} products its matrix products: which kernel computes each, and why
  */

@@ -1,4 +1,4 @@
-// The sink of a trace: keeps the function's dispatches as calls for the passes, and the storages from before the trace that they touch.
+// The sink of a trace: keeps the function's dispatches as calls for the passes, and tracks the storages from before the trace that they use.
 
 import { NO_ATTRIBUTES } from '../core/keys.mjs';
 import { callerLine } from '../core/errors.mjs';
@@ -14,27 +14,27 @@ import { Guard } from './guard.mjs';
 /** @typedef {import('../optim/half-copy.mjs').ParameterCopy} ParameterCopy */
 
 /**
- * The dispatches of a trace, and what they touch.
+ * The dispatches of a trace, and the outside memory that they use.
  * @implements {Sink}
  */
 export class Recording {
   constructor() {
     /** @type {Call[]} */
     this.list = [];
-    /** Tensors made from here on are the trace's. */
+    /** Tensors from this serial number on were made in the trace. */
     this.serial = nextSerial();
-    /** What is relied on from before. */
+    /** The outside state that the trace relies on. */
     this.guard = new Guard(this.serial);
     this.region = 0;
-    /** The line of the user's program whose operations are recorded, where it is not the one that is running. @type {string | undefined} */
+    /** The line of the user's program that operations belong to, if it is not the running one. @type {string | undefined} */
     this.origin = undefined;
-    /** Storages from before, and their versions when they were first used. @type {Map<Storage, number>} */
+    /** Storages from before the trace, with their versions at first use. @type {Map<Storage, number>} */
     this.outside = new Map();
     /** Copies of parameters that are read or written here. @type {Set<ParameterCopy>} */
     this.copies = new Set();
   }
 
-  /** Memory is planned at the end. @param {number} bytes @returns {Allocation} */
+  /** Allocates without a buffer: memory is planned after the trace. @param {number} bytes @returns {Allocation} */
   allocate(bytes) {
     return { handle: -1, bytes: Math.max(16, Math.ceil(bytes / 16) * 16), live: true, sink: this };
   }
@@ -44,29 +44,35 @@ export class Recording {
     allocation.live = false;
   }
 
-  /** Whether memory is the trace's. @param {Allocation} allocation */
+  /** Whether memory was allocated in the trace. @param {Allocation} allocation */
   owns(allocation) {
     return allocation.sink === this;
   }
 
-  /** Notes a storage that is touched here, and keeps it if it was there before. @param {Storage} storage */
+  /** Records the use of a storage, and retains it if it is from before the trace. @param {Storage} storage */
   hold(storage) {
     if (this.owns(storage.allocation) || this.outside.has(storage)) return;
     this.outside.set(storage, storage.version);
     storage.retain();
   }
 
-  /** Has a copy of parameters, which is read or written here, hold what it should before each launch. @param {ParameterCopy} copy */
+  /** Records the use of a copy of parameters, which each launch first brings up to date. @param {ParameterCopy} copy */
   keep(copy) {
     this.hold(copy.storage);
     this.copies.add(copy);
   }
 
+  /** The line of the user's program that operations belong to now. */
   originNow() {
     return this.origin ?? callerLine();
   }
 
-  /** @param {Template} template @param {Storage[]} storages @param {import('../core/runtime.mjs').CallInfo} [call] @param {import('../core/runtime.mjs').WorkInfo} [info] */
+  /**
+   * Appends dispatches as a call.
+   * @param {Template} template @param {Storage[]} storages
+   * @param {import('../core/runtime.mjs').CallInfo} [call] @param {import('../core/runtime.mjs').WorkInfo} [info]
+   * @returns {string | undefined} the line of the user's program
+   */
   append(template, storages, call, info) {
     for (const storage of storages) this.hold(storage);
     const origin = this.originNow();
@@ -87,24 +93,24 @@ export class Recording {
     return origin;
   }
 
-  /** Notes an operand. @param {Tensor} tensor */
+  /** Records an operand. @param {Tensor} tensor */
   use(tensor) {
     this.guard.use(tensor);
   }
 
-  /** Notes a leaf's gradient before it is looked at. @param {Tensor} leaf */
+  /** Records a leaf's gradient, before it is read or changed. @param {Tensor} leaf */
   gradientOf(leaf) {
     this.guard.gradientOf(leaf);
   }
 
-  /** Whether a storage from before is changed here. @param {Storage} storage */
+  /** Whether the trace has written a storage from before it. @param {Storage} storage */
   changed(storage) {
     return this.outside.has(storage) && this.outside.get(storage) !== storage.version;
   }
 
   /**
-   * Has everything from before be as it was: nothing has run yet. Copies of parameters that go with a change here hold what these hold
-   * without it.
+   * Restores versions and gradients of everything from before the trace, since nothing has run yet. Copies of parameters that are fresh stay
+   * fresh for the restored version.
    */
   undo() {
     const fresh = [...this.copies].filter((copy) => copy.fresh);
@@ -113,6 +119,7 @@ export class Recording {
     for (const [leaf, gradient] of this.guard.gradients) leaf.grad = gradient;
   }
 
+  /** Releases the storages from before the trace. */
   forget() {
     for (const storage of this.outside.keys()) storage.release();
     this.outside.clear();

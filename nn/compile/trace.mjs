@@ -1,7 +1,7 @@
-// The trace: a function is run once with its dispatches recorded.
+// The trace: runs a function once and records its dispatches.
 //
-// Operations run as in eager mode, but with the recording as their sink. Storages get memory at the end, when it is known how long each lives.
-// Tensors from before the trace (parameters, moments, constants of closures) are used in place.
+// Operations run as in eager mode, but with the recording as their sink. Memory is allocated at the end, when the lifetimes of results are
+// known. Tensors from before the trace (parameters, moments, constants of closures) are used in place.
 
 import { forgetCasts } from '../api/autocast.mjs';
 import { storageOf } from '../core/engine.mjs';
@@ -17,10 +17,13 @@ import { Recording } from './recording.mjs';
 
 /** @typedef {import('./arguments.mjs').Slot} Slot */
 
-/** Why a compiled function is not async. */
+/** Part of the error for an async function. */
 export const LATE = 'what it does after an await would not be recorded';
 
-/** Throws where a result has promises in it. Nobody gets them then: what they fail with would end the process. @param {unknown} result */
+/**
+ * Throws if a result contains promises. Also handles their rejections, which would otherwise end the process.
+ * @param {unknown} result
+ */
 function checkValues(result) {
   const promises = [...leavesIn(result)].filter(isPromise);
   if (promises.length === 0) return;
@@ -33,9 +36,9 @@ function checkValues(result) {
 }
 
 /**
- * A graph of what the function does with tensors in the slots. All or nothing.
- * @param {(...args: unknown[]) => unknown} fn @param {Slot[]} slots @param {(tensors: Tensor[]) => unknown[]} rebuild the arguments from the
- *   tensors of the slots
+ * Traces a function and builds its graph. If it throws, nothing has changed.
+ * @param {(...args: unknown[]) => unknown} fn @param {Slot[]} slots the inputs
+ * @param {(tensors: Tensor[]) => unknown[]} rebuild makes the arguments from the tensors of the slots
  * @param {import('./graph.mjs').GraphOptions} options
  * @returns {Graph}
  */
@@ -46,7 +49,7 @@ export function trace(fn, slots, rebuild, options) {
   forgetCasts();
   /** @type {Storage[]} */
   const inputs = [];
-  /** What the graph holds, by tensors that no scope knows. @type {unknown} */
+  /** The result, with tensors that no scope owns. @type {unknown} */
   let held;
   const recording = new Recording();
   const scope = new Scope();
@@ -82,7 +85,7 @@ export function trace(fn, slots, rebuild, options) {
     );
     recording.guard.end();
     const graph = new Graph(recording, inputs, held, options);
-    // Versions and gradients change with each launch.
+    // Versions and gradients change at each launch, not here.
     recording.undo();
     return graph;
   } catch (error) {

@@ -1,4 +1,4 @@
-// Dispatches of generated kernels over tensors of any layout: which program finds the elements, and with what push constants.
+// Dispatches of generated kernels over tensors of any layout: chooses how a program addresses each operand, and fills its push constants.
 
 import { MAX_CPU_ROUNDS } from '../../kernels/base.mjs';
 import { Program, VECTOR_ACCESS } from '../../kernels/program.mjs';
@@ -14,7 +14,7 @@ export { OPERATIONS, Program, TYPES } from '../../kernels/program.mjs';
 /** @typedef {import('../../kernels/program.mjs').TemplateName} TemplateName */
 /** @typedef {import('../../kernels/program.mjs').Value} Value the number of a value of a program */
 
-/** The pipeline of a program. @param {Context} context @param {Program} program @returns {number} */
+/** The pipeline of a program, made at first use. @param {Context} context @param {Program} program @returns {number} */
 function pipelineOf(context, program) {
   const words = program.words();
   const name = `${program.template}(${program.operations.join() || 'copy'})`;
@@ -22,9 +22,9 @@ function pipelineOf(context, program) {
 }
 
 /**
- * Where the elements of a layout lie as the elements of a shape are counted.
+ * How a flat kernel addresses an operand whose elements are counted in the order of a shape.
  * @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset
- * @returns {{ access: Access, rest: number[] }} `rest` is the period of a periodic one
+ * @returns {{ access: Access, rest: number[] }} `rest` has further push constants: the period of a periodic operand
  */
 function accessOf(shape, strides, offset) {
   const { shape: sizes, strides: collapsed } = collapse(shape, [strides]);
@@ -40,7 +40,7 @@ function accessOf(shape, strides, offset) {
 }
 
 /**
- * The same for the templates of matrices, which know row and column of an element: without the divisions that find them.
+ * The same for the matrix templates. They know the row and column of an element, so no divisions are needed to find them.
  * @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset
  * @param {{ rows: number, columns: number }} matrix as many elements as the shape
  * @returns {{ access: Access, rest: number[] }}
@@ -54,35 +54,36 @@ function accessOfMatrix(shape, strides, offset, { rows, columns }) {
     const [own] = collapsed;
     if (sizes.length === 2 && sizes[0] === rows && sizes[1] === columns && own[1] === 0) return { access: 'ofRow', rest: [own[0]] };
   }
-  // Rows begin at multiples of four elements where there are fours of columns.
+  // Rows begin at multiples of four elements only if the number of columns is a multiple of four.
   if (access === 'dense' && !aligned) return { access: 'shifted', rest };
   return access === 'tiled' && !aligned ? { access: 'period', rest } : { access, rest };
 }
 
 /**
- * Whether a generated kernel writes these elements: 16-bit ones are written in words.
+ * Whether a generated kernel can write a layout: 16-bit elements are written two at a time, as words.
  * @param {Layout} layout
  */
 export const writable = ({ dtype, contiguous, offset }) => (dtype !== 'f16' && dtype !== 'bf16') || (contiguous && offset % 4 === 0);
 
-/** Push constants that every device has, in words. */
+/** Words of push constants that every Vulkan device supports (128 bytes). */
 const PUSH_WORDS = 32;
 
 /**
- * What a program computes.
+ * Generates what a program computes for one element.
  * @callback Body
  * @param {Program} program @param {Value[]} inputs
- * @param {(...values: number[]) => Value[]} numbers f32 that the kernel is not made anew for: asked for before anything is appended
+ * @param {(...values: number[]) => Value[]} numbers f32 values passed as push constants, so that a change needs no new kernel; call it before
+ *   anything is appended
  * @returns {Value[]} a value for each output
  */
 
 /**
- * The dispatch of a map: of each element of the outputs' shape, what `body` makes of the inputs'.
+ * The dispatch of an elementwise kernel: computes each element of the outputs from the corresponding elements of the inputs.
  * @param {Context} context
  * @param {Operand[]} inputs of shapes that broadcast to the outputs'
  * @param {Operand[]} outputs of one shape, `writable` each
  * @param {Body} body
- * @returns {Dispatch | undefined} nothing where the strides are more than the push constants that every device has
+ * @returns {Dispatch | undefined} undefined if the strides do not fit the push constants
  */
 export function map(context, inputs, outputs, body) {
   const { shape, size } = outputs[0].layout;
@@ -94,9 +95,10 @@ export function map(context, inputs, outputs, body) {
 /**
  * The dispatch of a program.
  * @param {Context} context
- * @param {{ template: TemplateName, lanes: number, groups: number, sizes: number[], shape: readonly number[] }} how `shape` of the elements
- * @param {Operand[]} inputs of shapes that broadcast to that one
- * @param {Operand[]} outputs of that shape; others have one element for each row or column
+ * @param {{ template: TemplateName, lanes: number, groups: number, sizes: number[], shape: readonly number[] }} how `shape` is that of the
+ *   elements
+ * @param {Operand[]} inputs of shapes that broadcast to `shape`
+ * @param {Operand[]} outputs of `shape`, or with one element for each row or column
  * @param {Body} body
  * @returns {Dispatch | undefined}
  */
@@ -109,7 +111,7 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
     const { access, rest } = matrix ? accessOfMatrix(shape, strides, offset, matrix) : accessOf(shape, strides, offset);
     return { offset, strides, access, rest };
   });
-  // Dimensions are those that the strided operands have.
+  // The kernel gets only the dimensions that the strided operands need.
   const strided = operands.filter(({ access }) => access === 'strided');
   const { shape: dimensions, strides } = strided.length
     ? collapse(
@@ -152,9 +154,9 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
 }
 
 /**
- * Rounds of loops of an invocation of the row template (crates/kernel-codegen/src/row.rs). A loop of n rounds counts n + 1.
+ * How many loop rounds one invocation of the row template runs (crates/kernel-codegen/src/row.rs); a loop of n rounds counts n + 1.
  * @param {Program} program @param {{ lanes: number, groups: number, sizes: number[] }} how
- * @param {Value[]} elements outputs that are not one for each row
+ * @param {Value[]} elements outputs with an element for each element of the matrix
  */
 function rowRounds(program, { lanes, groups, sizes: [rows, columns] }, elements) {
   const depths = program.depths();
@@ -164,27 +166,28 @@ function rowRounds(program, { lanes, groups, sizes: [rows, columns] }, elements)
   const units = Math.ceil(columns / 4 / lanes);
   const vectors = [...program.inputs.filter((_, i) => i % 2 === 1), ...program.outputs.filter((_, i) => i % 3 === 1)];
   const inFours = vectors.some((access) => VECTOR_ACCESS.includes(access));
-  // Where no operand is in fours, each round has a loop over the last columns: three at most, and counted once if there are none.
+  // Without vector access, each round has a loop over the remaining columns: at most three, counted as one round if there are none.
   const pass = inFours ? units + 1 : 2 * units + 4;
   return Math.ceil(rows / (groups * (lanes === 1 ? LONE_ROWS : 1))) * (1 + passes * pass);
 }
 
-/** Rows that a workgroup of the row template with one lane for each takes; the longest of them. */
+/** With one lane per row: rows of a workgroup of the row template, and the longest row. */
 const [LONE_ROWS, MAX_LONE_COLUMNS] = [8, 1 << 14];
 
-/** The least power of two that is not below a number. @param {number} n */
+/** The smallest power of two that is at least n. @param {number} n */
 const powerOfTwo = (n) => 2 ** Math.ceil(Math.log2(Math.max(1, n)));
 
 /**
- * The dispatch of a program with reductions along rows: `shape` is of `rows` times `columns` elements.
- * @param {Context} context @param {{ rows: number, columns: number, shape: readonly number[] }} sizes
- * @param {Operand[]} inputs @param {Operand[]} outputs of the shape, 16-bit ones of rows of fours; or of an element for each row
+ * The dispatch of a program with reductions along rows.
+ * @param {Context} context @param {{ rows: number, columns: number, shape: readonly number[] }} sizes `shape` has rows · columns elements
+ * @param {Operand[]} inputs
+ * @param {Operand[]} outputs of `shape`, or with one element for each row; 16-bit ones need a multiple of four columns
  * @param {Body} body
  */
 export function mapRows(context, { rows, columns, shape }, inputs, outputs, body) {
   const { isCpu, info } = context;
-  // Eight lanes are what a CPU does at a time: a row each, or where rows are few or long one row together. A GPU's rows take fours for
-  // each lane.
+  // A CPU runs eight lanes at a time: each takes a row, or, if rows are few or long, all take one row together. On a GPU each lane takes four
+  // elements at a time.
   const lone = isCpu && rows >= LONE_ROWS && columns <= MAX_LONE_COLUMNS;
   const most = isCpu ? 8 : Math.min(1024, info.maxComputeWorkGroupInvocations);
   const lanes = lone ? 1 : Math.min(most, Math.max(isCpu ? 8 : 32, powerOfTwo(columns / 4)));
@@ -194,15 +197,15 @@ export function mapRows(context, { rows, columns, shape }, inputs, outputs, body
 }
 
 /**
- * The dispatch of a program with sums over the rows, and into how many slices it cuts them.
+ * The dispatch of a program with sums over the rows. To fill the device it may cut the rows into slices, which are summed separately.
  * @param {Context} context @param {{ rows: number, columns: number, shape: readonly number[] }} sizes
  * @param {Operand[]} inputs
- * @param {(slices: number) => Operand[]} outputs of the shape, or of an element for each slice and column
+ * @param {(slices: number) => Operand[]} outputs of `shape`, or with one element for each slice and column
  * @param {Body} body
  */
 export function mapColumns(context, { rows, columns, shape }, inputs, outputs, body) {
   const { isCpu, info } = context;
-  // Eight invocations side by side take 32 columns; a GPU has others for other rows, and slices until it is full.
+  // Eight invocations side by side take 32 columns. A GPU adds invocations for more rows, and slices until it is full.
   const most = isCpu ? 8 : Math.min(256, info.maxComputeWorkGroupInvocations);
   const lanes = Math.min(most, Math.max(8, 8 * powerOfTwo(rows / 4)));
   const blocks = Math.ceil(columns / 32);

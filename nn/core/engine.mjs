@@ -1,4 +1,4 @@
-// Calls operations: makes inputs dense, finds or makes the call's plan, appends its dispatches, and records a node for the backward pass.
+// Calls operations: makes inputs dense, finds or makes a plan, appends the plan's dispatches, and records a node for the backward pass.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { Node, isGradEnabled } from './node.mjs';
@@ -17,14 +17,14 @@ import { TensorCore, makeTensor } from './tensor.mjs';
 /** @typedef {import('../ops/registry.mjs').Operand} Operand */
 /** @typedef {import('../ops/registry.mjs').Plan} Plan */
 
-/** Plans of an operation that are kept. */
+/** The most plans that are kept for one operation. */
 const MAX_PLANS = 4096;
 
 /**
  * Appends an operation's dispatches.
- * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Tensor} [target] what the result is written into
- * @returns {{ storages: Storage[], layouts: Layout[], origin: string | undefined }} storages of inputs, then outputs; layouts of outputs; where a
- *   function is being compiled, the line of the user's program
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Tensor} [target] the tensor to write the result into
+ * @returns {{ storages: Storage[], layouts: Layout[], origin: string | undefined }} the storages of inputs, then outputs; the layouts of
+ *   outputs; while a function is compiled, the line of the user's program
  */
 function execute(op, inputs, attributes, target) {
   let key = attributes === NO_ATTRIBUTES ? '' : keyOf(attributes);
@@ -33,7 +33,7 @@ function execute(op, inputs, attributes, target) {
     if (!(input instanceof TensorCore)) throw new ArgumentError(attributes.name ?? op.name, `expected a tensor, got ${describe(input)}`);
     storageOf(attributes.name ?? op.name, input);
     const { layout } = input;
-    // Kernels read 16-bit elements in pairs, which start at an even element.
+    // Kernels read 16-bit elements in pairs, which must start at an even element.
     const misplaced = BYTES[layout.dtype] === 2 && layout.offset % 2 === 1 && op.name !== 'copy';
     if (misplaced || (op.strided !== true && !layout.contiguous)) inputs[i] = within(attributes.name ?? op.name, () => input.clone());
     key += `,${inputs[i].layout.id}`;
@@ -75,9 +75,9 @@ function execute(op, inputs, attributes, target) {
 }
 
 /**
- * Calls an operation.
+ * Calls an operation, after its `prepare` if it has one.
  * @param {Op} op
- * @param {Tensor[]} inputs changed where an input must be made dense
+ * @param {Tensor[]} inputs modified: an input that must be dense is replaced by a copy
  * @param {Attributes} [attributes] plain values
  * @returns {Tensor}
  */
@@ -86,7 +86,7 @@ export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
   return run(op, inputs, attributes);
 }
 
-/** Calls an operation as it is. @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @returns {Tensor} */
+/** Calls an operation without its `prepare`. @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @returns {Tensor} */
 function run(op, inputs, attributes) {
   const { storages, layouts, origin } = execute(op, inputs, attributes);
   const result = makeTensor(storages[inputs.length], layouts[0]);
@@ -108,7 +108,8 @@ export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
 }
 
 /**
- * Calls an operation and writes its result over a tensor.
+ * Calls an operation and writes its result into `target`. Throws a UsageError if gradients flow through the target or an input, and if
+ * several elements of the target share memory.
  * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Tensor} target
  */
 export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = inputs[0]) {
@@ -138,19 +139,20 @@ export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = input
 /** @param {Tensor} tensor */
 const needsGrad = (tensor) => tensor.requiresGrad;
 
-/** Frees a storage that no tensor holds. @param {Storage} storage */
+/** Frees a storage unless something else holds it. @param {Storage} storage */
 function drop(storage) {
   storage.retain();
   storage.release();
 }
 
 /**
+ * Makes the plan of a call: the layouts of the outputs, and the dispatches over slots.
  * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Layout} [target]
  * @returns {Plan}
  */
 function planOf(op, inputs, attributes, target) {
   const layouts = inputs.map((input) => input.layout);
-  // Kernels need at least one element. Every call with new layouts makes a plan, so this one check covers all operations.
+  // Kernels need at least one element. A call with new layouts always makes a plan, so this check covers all operations.
   for (const { size, shape } of layouts) {
     if (size === 0)
       throw new ShapeError(attributes.name ?? op.name, `${show(shape)} has no elements: operations take tensors that have some`);
@@ -184,7 +186,7 @@ export function view(op, input, layout, attributes, storage) {
   return result;
 }
 
-/** Throws where a tensor would be larger than the device's. @param {string} op @param {Layout} layout */
+/** Throws a ShapeError if a tensor would not fit one buffer of the device. @param {string} op @param {Layout} layout */
 export function checkBytes(op, { dtype, shape, size }) {
   const bytes = size * BYTES[dtype];
   const { maxBytes } = runtime();
@@ -193,7 +195,7 @@ export function checkBytes(op, { dtype, shape, size }) {
   }
 }
 
-/** Why a tensor has no memory, and what to do about it. */
+/** Why a tensor has no memory, and what the user can do about it. */
 const FATES = {
   disposed: 'was disposed of (by dispose(), or at the end of the scope that it was made in; return it from there, or keep() it)',
   traced:
@@ -205,7 +207,7 @@ const FATES = {
  * The memory of a tensor.
  * @param {string} op @param {Tensor} tensor
  * @returns {Storage}
- * @throws {UsageError} where it has none any more, which says why
+ * @throws {UsageError} if the tensor has no memory any more, with the reason
  */
 export function storageOf(op, tensor) {
   const { storage } = tensor;
@@ -217,7 +219,7 @@ export function storageOf(op, tensor) {
 /** @param {string} op @param {Tensor} tensor */
 const disposed = (op, tensor) => new UsageError(op, `a tensor that ${FATES[tensor.fate]}`);
 
-/** x, which has to be a tensor that has its memory. @param {string} op @param {unknown} x @returns {Tensor} */
+/** Checks that x is a tensor that has memory, and returns it. @param {string} op @param {unknown} x @returns {Tensor} */
 export function tensorOf(op, x) {
   if (!(x instanceof TensorCore)) throw new ArgumentError(op, `expected a tensor, got ${describe(x)}`);
   storageOf(op, /** @type {Tensor} */ (x));

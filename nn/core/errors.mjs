@@ -1,21 +1,21 @@
-// Errors of helios-vk/nn. A message says what was wrong and names the line of the user's program that caused it.
+// Errors of helios-vk/nn. A message says what was wrong, and names the line of the user's program that caused it.
 
 import { inspect } from 'node:util';
 
 const HERE = new URL('../', import.meta.url).href;
 
-/** Frames that are looked at for a line: most often these are enough, and modules within modules take more. */
+/** Stack frames to search for the user's line: the first number is usually enough, nested modules need more. */
 const FRAMES = [12, 48];
 
-/** The user's frames of a stack. @param {string} stack */
+/** The frames of a stack that are in the user's code. @param {string} stack */
 function userFrames(stack) {
   const lines = stack.split('\n').filter((line) => /^\s+at /.test(line) && !line.includes(HERE) && !line.includes('node:internal'));
-  // What the runtime calls back from (Array.from, map) is no line of the user's.
+  // Frames of built-ins that call back (Array.from, map) have no line of the user's code.
   while (lines.length > 1 && !/[\\/].*:\d+:\d+\)?$/.test(lines[0])) lines.shift();
   return lines;
 }
 
-/** The first of the user's frames. @param {unknown} _ @param {NodeJS.CallSite[]} sites @returns {string | undefined} */
+/** The first frame in the user's code; for `Error.prepareStackTrace`. @param {unknown} _ @param {NodeJS.CallSite[]} sites @returns {string | undefined} */
 function firstLine(_, sites) {
   for (const site of sites) {
     const file = site.getFileName();
@@ -25,10 +25,10 @@ function firstLine(_, sites) {
   return undefined;
 }
 
-/** The line of the user's program that is running, as `model.mjs:12`. @returns {string | undefined} */
+/** The line of the user's program that is running, such as `model.mjs:12`. @returns {string | undefined} */
 export function callerLine() {
   const { stackTraceLimit, prepareStackTrace } = Error;
-  // One frame of the stack: a text of all of them takes ten times as long, and a trace asks for thousands.
+  // Format one frame only: formatting all takes ten times as long, and a trace asks thousands of times.
   Error.prepareStackTrace = firstLine;
   /** @type {string | undefined} */
   let line;
@@ -42,14 +42,14 @@ export function callerLine() {
 }
 
 /**
- * Cuts the frames of this folder off an error's stack and names the caller's line at the end of its message.
+ * Removes this package's frames from an error's stack, and appends the caller's line to its message.
  * @template {Error} T
  * @param {T} error
  * @returns {T}
  */
 export function atCaller(error) {
   const { stackTraceLimit } = Error;
-  // Functions within functions of this folder would else take all frames, and leave none of the caller's.
+  // Otherwise nested calls within this package could use up all frames and leave none of the caller's.
   Error.stackTraceLimit = stackTraceLimit + FRAMES[1];
   Error.captureStackTrace?.(error);
   Error.stackTraceLimit = stackTraceLimit;
@@ -60,7 +60,7 @@ export function atCaller(error) {
   return error;
 }
 
-/** Sizes that do not fit together. `op` is the function that the program called. */
+/** Thrown for shapes or sizes that do not fit together. `op` is the function that the program called. */
 export class ShapeError extends RangeError {
   /** @param {string} op @param {string} what */
   constructor(op, what) {
@@ -72,7 +72,7 @@ export class ShapeError extends RangeError {
   }
 }
 
-/** An element type, or an argument, that the operation does not take. */
+/** Thrown for an argument or an element type that the function does not accept. `op` is the function that the program called. */
 export class ArgumentError extends TypeError {
   /** @param {string} op @param {string} what */
   constructor(op, what) {
@@ -84,7 +84,7 @@ export class ArgumentError extends TypeError {
   }
 }
 
-/** A call that is valid but comes at the wrong time: use of a tensor after `dispose`, a second `backward`. */
+/** Thrown for a call at the wrong time, such as use of a tensor after `dispose` or a second `backward`. `op` is the function called. */
 export class UsageError extends Error {
   /** @param {string} op @param {string} what */
   constructor(op, what) {
@@ -97,8 +97,8 @@ export class UsageError extends Error {
 }
 
 /**
- * Runs the operations that a function consists of, so that an error in one of them names the function that the program called. `fn` must
- * not call functions of the user, whose errors have names of their own.
+ * Runs the operations that a function consists of. An error in one of them then names `op`, the function that the program called. `fn` must
+ * not call functions of the user, whose errors name their own functions.
  * @template T
  * @param {string} op @param {() => T} fn
  * @returns {T}
@@ -117,10 +117,10 @@ export function within(op, fn) {
   }
 }
 
-/** Characters of a value that messages show. */
+/** The most characters of a value that a message shows. */
 const MAX_SHOWN = 60;
 
-/** A value as messages show it, whatever it is. @param {unknown} value @returns {string} */
+/** Any value as one line of a message. @param {unknown} value @returns {string} */
 export function shown(value) {
   if (value === '') return "''";
   const text = typeof value === 'string' ? value : textOf(value);
@@ -130,7 +130,7 @@ export function shown(value) {
 
 /** @param {unknown} value @returns {string} */
 function textOf(value) {
-  // Not the source.
+  // Its name, not its source.
   if (typeof value === 'function')
     return `${/^class\b/.test(Function.prototype.toString.call(value)) ? 'class' : 'function'} ${value.name}`.trim();
   if (typeof value === 'object' && value !== null && !Array.isArray(value) && !(inspect.custom in value)) {
@@ -141,13 +141,13 @@ function textOf(value) {
   return inspect(named, { depth: 1, breakLength: Infinity, maxArrayLength: 8 });
 }
 
-/** A shape as messages show it: numbers, or what was given for them. @param {readonly unknown[]} shape */
+/** A shape as messages show it; entries need not be numbers. @param {readonly unknown[]} shape */
 export const show = (shape) =>
   `[${shape.every((size) => typeof size === 'number') ? shape.join(', ') : Array.from(shape, shown).join(', ')}]`;
 
 /**
- * Checks that an argument is a function that has done its work when it returns.
- * @param {string} op @param {unknown} fn @param {string} late why that matters
+ * Checks that an argument is a synchronous function: not async, and not a generator.
+ * @param {string} op @param {unknown} fn @param {string} late why an async function would be wrong
  */
 export function checkFunction(op, fn, late) {
   if (typeof fn !== 'function') throw new ArgumentError(op, `expected a function, got ${shown(fn)}`);
@@ -159,9 +159,9 @@ export function checkFunction(op, fn, late) {
 }
 
 /**
- * Throws where a function returned a promise. Nobody gets that one then: what it may fail with would end the process.
+ * Throws if a function returned a promise. Also handles that promise's rejection, which would otherwise end the process.
  * @template T
- * @param {string} op @param {T} result @param {string} late why that matters
+ * @param {string} op @param {T} result @param {string} late why an async function would be wrong
  * @returns {T}
  */
 export function checkResult(op, result, late) {
@@ -173,7 +173,7 @@ export function checkResult(op, result, late) {
 /** @param {unknown} value @returns {value is PromiseLike<unknown>} */
 export const isPromise = (value) => typeof (/** @type {Partial<PromiseLike<unknown>> | null | undefined} */ (value)?.then) === 'function';
 
-/** What stands in a tensor's place. @param {unknown} value */
+/** Describes a value that was passed instead of a tensor, for a message. @param {unknown} value */
 export function describe(value) {
   if (Array.isArray(value)) return 'an array: make it a tensor with tensor(…)';
   if (ArrayBuffer.isView(value)) return `a ${value.constructor.name}: make it a tensor with tensor(…)`;

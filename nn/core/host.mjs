@@ -1,4 +1,4 @@
-// Encodes host data as the bytes of a tensor, and decodes them.
+// Converts host data to the bytes of a tensor, and back.
 
 import { bf16Bits, bf16Value, f16Bits, f16Value } from '../../kernels/half.mjs';
 import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
@@ -8,12 +8,12 @@ import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
 /** @typedef {Nested[]} NestedArray */
 /** @typedef {Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array | Uint16Array | Int16Array | Int8Array} Numbers */
 
-/** The deepest nesting of arrays that is read as dimensions. */
+/** The most dimensions that nested arrays may have. */
 const MAX_DEPTH = 64;
 
 /**
- * The numbers of nested arrays, and their shape.
- * @param {string} op @param {unknown} data a number, a typed array, or nested arrays of one shape
+ * The numbers of nested arrays, row by row, and their shape. Throws a ShapeError for ragged arrays, an ArgumentError for what is not a number.
+ * @param {string} op @param {unknown} data a number, a typed array, or nested arrays of equal lengths
  * @returns {{ values: ArrayLike<number>, shape: number[], dtype: DType }} the type that the data suggests
  */
 export function flatten(op, data) {
@@ -54,14 +54,14 @@ export function flatten(op, data) {
 }
 
 /**
- * The bytes of values in an element type.
+ * The words of a tensor with these values. Throws an ArgumentError for a number that an integer type cannot represent.
  * @param {string} op @param {ArrayLike<number>} values @param {DType} dtype
  * @returns {ArrayBufferView}
  */
 export function encode(op, values, dtype) {
   if (dtype === 'f32') return values instanceof Float32Array ? values : Float32Array.from(values);
   if (dtype === 'f16' || dtype === 'bf16') {
-    // Whole words: the last pair of an odd number is padded.
+    // Whole words: an odd number of elements is padded by one.
     const halves = new Uint16Array(values.length + (values.length & 1));
     const bits = dtype === 'f16' ? f16Bits : bf16Bits;
     for (let i = 0; i < values.length; i++) halves[i] = bits(values[i]);
@@ -79,7 +79,7 @@ export function encode(op, values, dtype) {
 }
 
 /**
- * What bytes of an element type hold.
+ * The values in the bytes of a tensor.
  * @param {Uint8Array} bytes @param {DType} dtype @param {number} count
  * @returns {Float32Array | Int32Array | Uint32Array | Uint8Array}
  */

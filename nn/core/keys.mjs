@@ -1,16 +1,16 @@
-// Makes keys of values: different values have different keys.
+// Keys of values for caches: different values have different keys.
 
-/** Numbers that JSON writes as another: `null` for NaN and both infinities, `0` for -0. @param {string} _ @param {unknown} value */
+/** Replaces numbers that JSON cannot tell apart: NaN and the infinities are `null` there, and -0 is `0`. @param {string} _ @param {unknown} value */
 const distinct = (_, value) =>
   typeof value === 'number' && (!Number.isFinite(value) || Object.is(value, -0))
     ? { number: Object.is(value, -0) ? '-0' : `${value}` }
     : value;
 
-/** JSON that tells every two numbers apart. @param {unknown} value @returns {string} */
+/** JSON in which different numbers are always written differently. @param {unknown} value @returns {string} */
 const exact = (value) => JSON.stringify(value, distinct);
 
 /**
- * The key of attributes. Most are numbers, strings and arrays of them, which this writes ten times as fast as JSON.
+ * The key of attributes. Most are numbers, strings and arrays of them, which this encodes ten times as fast as JSON.
  * @param {import('../ops/registry.mjs').Attributes} attributes
  */
 export function keyOf(attributes) {
@@ -22,7 +22,7 @@ export function keyOf(attributes) {
 /** @param {unknown} value @returns {string} */
 function keyOfValue(value) {
   if (typeof value === 'number') return Object.is(value, -0) ? '-0' : `${value}`;
-  // With its length: what a string says is not taken for another attribute.
+  // The length comes first, so that the contents of a string cannot imitate another attribute.
   if (typeof value === 'string') return `${value.length}'${value}`;
   if (!Array.isArray(value)) return exact(value);
   let key = '[';

@@ -1,4 +1,4 @@
-// Where a tensor's elements lie in its storage: element type, shape, strides, offset. Pure.
+// Layouts: a tensor's element type, shape, strides and offset in its storage. Pure.
 
 import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
 
@@ -28,15 +28,15 @@ export function denseStrides(shape) {
   return strides;
 }
 
-/** An immutable layout. Equal ones are the same object (see {@link layoutOf}), so that `id` is a key for caches. */
+/** An immutable layout. Equal layouts are the same object (see {@link layoutOf}), so `id` can be part of a cache key. */
 export class Layout {
   /** @param {number[]} shape @param {number[]} strides @param {number} offset @param {DType} dtype @param {number} id */
   constructor(shape, strides, offset, dtype, id) {
     /** @type {readonly number[]} */
     this.shape = Object.freeze(shape);
-    /** Elements from one index to the next, for each dimension. @type {readonly number[]} */
+    /** For each dimension, the distance in elements from one index to the next. @type {readonly number[]} */
     this.strides = Object.freeze(strides);
-    /** The first element. */
+    /** The position of the first element in the storage, in elements. */
     this.offset = offset;
     this.dtype = dtype;
     this.id = id;
@@ -47,7 +47,7 @@ export class Layout {
   }
 }
 
-/** Whether strides are those of a dense tensor; sizes of 1 may have any. @param {number[]} shape @param {number[]} strides */
+/** Whether strides are those of a dense tensor; the stride of a dimension of size 1 does not matter. @param {number[]} shape @param {number[]} strides */
 function isDense(shape, strides) {
   let step = 1;
   for (let i = shape.length - 1; i >= 0; i--) {
@@ -57,7 +57,7 @@ function isDense(shape, strides) {
   return true;
 }
 
-/** Layouts by their contents. Emptied when programs of ever new shapes have filled it. @type {Map<string, Layout>} */
+/** Layouts by their contents. Cleared when it is full, for programs that keep making new shapes. @type {Map<string, Layout>} */
 const known = new Map();
 const MAX_KNOWN = 65536;
 let nextId = 0;
@@ -78,7 +78,7 @@ export function layoutOf(shape, strides, offset, dtype) {
 }
 
 /**
- * A number that elements of a type can be: of integers one in their range, which a comparison or a choice would else round in silence.
+ * Checks that an element type can represent a number. An integer type would otherwise round it silently in a comparison or a `where`.
  * @param {string} op @param {number} value @param {DType} dtype
  */
 export function checkNumber(op, value, dtype) {
@@ -89,18 +89,18 @@ export function checkNumber(op, value, dtype) {
   return value;
 }
 
-/** Throws where there is no such element type. @param {string} op @param {unknown} dtype @returns {DType} */
+/** Checks the name of an element type. @param {string} op @param {unknown} dtype @returns {DType} */
 export function checkType(op, dtype) {
   if (!(typeof dtype === 'string' && Object.hasOwn(BYTES, dtype)))
     throw new ArgumentError(op, `no type ${shown(dtype)}; there are ${Object.keys(BYTES).join(', ')}`);
   return /** @type {DType} */ (dtype);
 }
 
-/** A dense layout from the start of a storage. @param {readonly number[]} shape @param {DType} dtype */
+/** The dense layout with offset 0. @param {readonly number[]} shape @param {DType} dtype */
 export const denseLayout = (shape, dtype) => layoutOf(shape, denseStrides(shape), 0, dtype);
 
 /**
- * The shape that shapes broadcast to, by NumPy's rule: from the last dimension on, sizes are equal or 1.
+ * The shape that shapes broadcast to, by NumPy's rule: compared from the last dimension, sizes must be equal or 1. Throws a ShapeError.
  * @param {string} op for the error
  * @param {...(readonly number[])} shapes
  * @returns {number[]}
@@ -123,7 +123,7 @@ export function broadcastShapes(op, ...shapes) {
   return result;
 }
 
-/** A layout repeated to a larger shape: stride 0 where its size is 1. @param {Layout} layout @param {readonly number[]} shape */
+/** A layout broadcast to a larger shape: stride 0 where its size is 1. @param {Layout} layout @param {readonly number[]} shape */
 export function broadcastLayout(layout, shape) {
   const missing = shape.length - layout.shape.length;
   const strides = shape.map((size, i) =>
@@ -133,13 +133,13 @@ export function broadcastLayout(layout, shape) {
 }
 
 /**
- * The strides of a view with another shape, or undefined where the elements must be copied first.
+ * The strides of a view with another shape, or undefined if no strides express it and the elements must be copied.
  * @param {Layout} layout @param {readonly number[]} shape of as many elements
  * @returns {number[] | undefined}
  */
 export function reshapeStrides(layout, shape) {
   if (layout.contiguous) return denseStrides(shape);
-  // Runs of dimensions that lie like one: `size` elements, `stride` apart.
+  // Neighbouring dimensions that can be merged into one: `size` elements, `stride` apart.
   /** @type {{ size: number, stride: number }[]} */
   const runs = [];
   for (let i = 0; i < layout.shape.length; i++) {
@@ -170,8 +170,8 @@ export function reshapeStrides(layout, shape) {
 }
 
 /**
- * The same elements in as few dimensions as all operands allow: sizes of 1 go, and neighbours that lie like one dimension
- * in every operand become one.
+ * Reduces the number of dimensions as far as all operands allow: drops dimensions of size 1, and merges neighbours that are one dimension in
+ * every operand.
  * @param {readonly number[]} shape @param {(readonly number[])[]} operands strides of each operand
  * @returns {{ shape: number[], strides: number[][] }}
  */
@@ -199,7 +199,7 @@ export function collapse(shape, operands) {
 }
 
 /**
- * A dimension counted from the front; negative ones count from the back.
+ * The index of a dimension; a negative one counts from the end. Throws a ShapeError if it is out of range.
  * @param {string} op @param {number} dim @param {number} rank
  */
 export function dimension(op, dim, rank) {
@@ -211,7 +211,7 @@ export function dimension(op, dim, rank) {
 }
 
 /**
- * Checks a shape as a caller gives it.
+ * Checks a shape from the caller: an array of integers of at least 1.
  * @param {string} op @param {unknown} shape
  * @returns {number[]}
  */
@@ -226,7 +226,7 @@ export function checkShape(op, shape) {
   return shape;
 }
 
-/** Checks a size by its name. @param {string} op @param {string} name @param {unknown} value @returns {number} */
+/** Checks that a named argument is an integer of at least 1. @param {string} op @param {string} name @param {unknown} value @returns {number} */
 export function positive(op, name, value) {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < 1) {
     throw new ArgumentError(op, `${name} is an integer of at least 1, got ${shown(value)}`);

@@ -1,14 +1,14 @@
-// Plans memory of a recording: intermediate results that do not live at the same time share a slot. Pure.
+// Memory planning for compiled functions: intermediate results that are not live at the same time share a slot.
 
 /** A slot is reused for a smaller result only if it is at most this many times larger; results below SMALL bytes may take any slot. */
 const FIT = 1.125;
 const SMALL = 65536;
 
 /**
- * Slots for values that live from one dispatch to another. Two values share a slot only if one is dead before the other is
- * first written; best fit, in the order of first use.
- * @param {{ bytes: number, first: number, last: number }[]} values `first` and `last`: dispatches that use it, inclusive
- * @returns {{ slots: number[], of: number[] }} bytes of each slot, and each value's slot
+ * Assigns slots to values by best fit, in the order of first use. Two values share a slot only if the first is dead before the second is
+ * written. Pure.
+ * @param {{ bytes: number, first: number, last: number }[]} values `first` and `last`: the first and last dispatch that uses it
+ * @returns {{ slots: number[], of: number[] }} the bytes of each slot, and the slot of each value
  */
 export function planMemory(values) {
   /** @type {{ bytes: number, busyUntil: number }[]} */
@@ -37,18 +37,19 @@ export function planMemory(values) {
 
 /** @typedef {import('./runtime.mjs').Allocation} Allocation */
 
-/** Memory for intermediate results, shared by graphs: they run one after another, and none reads another's results there. */
+/** Memory for intermediate results that graphs share: graphs run one after another, and none reads what another left there. */
 export class SharedSlots {
   /** @param {(bytes: number) => Allocation} allocate @param {(allocation: Allocation) => void} release */
   constructor(allocate, release) {
     this.allocate = allocate;
     this.release = release;
-    /** Graphs that use each. @type {Map<Allocation, number>} */
+    /** How many graphs use each allocation. @type {Map<Allocation, number>} */
     this.users = new Map();
   }
 
   /**
-   * Memory for a graph's slots, each by itself: the smallest that is there and large enough, or more. All or nothing.
+   * Takes one allocation for each slot of a graph: the smallest existing one that is large enough, or a new one. If it throws, nothing is
+   * taken.
    * @param {number[]} sizes in bytes
    * @returns {Allocation[]}
    */
@@ -58,7 +59,7 @@ export class SharedSlots {
     const free = new Set(this.users.keys());
     const made = [];
     try {
-      // The larger ones first: what is left over is taken by smaller ones.
+      // Largest first, so that small slots do not take large allocations that a later slot needs.
       for (const i of sizes.map((_, i) => i).sort((a, b) => sizes[b] - sizes[a])) {
         let best;
         for (const slot of free) if (slot.bytes >= sizes[i] && (!best || slot.bytes < best.bytes)) best = slot;
@@ -74,7 +75,7 @@ export class SharedSlots {
     return taken;
   }
 
-  /** Gives back what a graph took; the last one that does frees it. @param {Allocation[]} slots */
+  /** Returns what a graph took; an allocation is freed when its last user returns it. @param {Allocation[]} slots */
   giveBack(slots) {
     for (const slot of slots) {
       const users = /** @type {number} */ (this.users.get(slot)) - 1;

@@ -1,4 +1,4 @@
-// The graph of the backward pass: one node for each operation that a gradient flows through, with the values that the operation saved.
+// The graph of the backward pass: a node for each operation that gradients flow through, with the values that the operation saved.
 
 import { UsageError, checkFunction, checkResult, show } from './errors.mjs';
 import { recordingNow } from './runtime.mjs';
@@ -17,7 +17,7 @@ let counter = 0;
 export const isGradEnabled = () => enabled;
 
 /**
- * Runs `fn` without recording nodes: nothing made in it has a gradient.
+ * Runs `fn` without recording nodes: no gradient flows through what it makes. Parameters may be changed in place in it.
  * @template T
  * @param {() => T} fn synchronous
  * @returns {T}
@@ -35,7 +35,7 @@ export function noGrad(fn) {
 }
 
 /**
- * Runs `fn` with nodes recorded again: `checkpoint` recomputes in the backward pass, where recording is off.
+ * Runs `fn` with recording on: `checkpoint` recomputes in the backward pass, where it is off.
  * @template T
  * @param {() => T} fn
  * @returns {T}
@@ -50,24 +50,27 @@ export function withGrad(fn) {
   }
 }
 
-/** The number of the next node. */
+/** The order of the next node. */
 export const nextOrder = () => counter;
 
-/** A value saved for the backward pass, and its storage's version then. @typedef {{ storage: Storage, layout: Layout, version: number }} SavedValue */
+/**
+ * A value saved for the backward pass, with the version of its storage at that time.
+ * @typedef {{ storage: Storage, layout: Layout, version: number }} SavedValue
+ */
 
 /** One operation of the graph. */
 export class Node {
   /**
    * @param {Op} op @param {import('../ops/registry.mjs').Attributes} attributes @param {Tensor[]} inputs
    * @param {Storage[]} storages of inputs, then outputs @param {Layout[]} outputs
-   * @param {string | undefined} [origin] the line of the user's program, where it is known already
+   * @param {string | undefined} [origin] the line of the user's program, if already known
    */
   constructor(op, attributes, inputs, storages, outputs, origin = recordingNow()?.originNow()) {
     this.op = op;
     this.attributes = attributes;
-    /** Of all nodes made so far: inputs come before what is made from them. */
+    /** Counts nodes: an input's node has a lower order than the nodes made from it. */
     this.order = counter++;
-    /** The line of the user's program, where a function is being compiled. */
+    /** The line of the user's program; only while a function is compiled. */
     this.origin = origin;
     this.layouts = inputs.map((input) => input.layout);
     /** Where gradients go: the node that made an input, or the leaf. @type {(Node | Tensor | undefined)[]} */
@@ -84,7 +87,7 @@ export class Node {
     /** @type {(SavedValue | undefined)[]} */
     this.outputs = [];
     for (const i of op.saveOutputs ?? []) this.outputs[i] = save(inputs.length + i, outputs[i]);
-    // What is made for the backward pass and not saved by this call.
+    // Free further outputs, made for the backward pass, that this call does not save.
     for (let i = 1; i < outputs.length; i++) {
       if (this.outputs[i]) continue;
       storages[inputs.length + i].retain();
@@ -92,14 +95,14 @@ export class Node {
     }
   }
 
-  /** Which inputs' gradients are needed. */
+  /** For each input, whether its gradient is needed. */
   needs() {
     return this.edges.map((edge) => edge !== undefined);
   }
 
   /**
-   * The inputs' gradients.
-   * @param {Tensor} dy @param {Functions} F the operations that they are written in
+   * Computes the gradients of the inputs. Throws a UsageError if the saved values were freed, or changed in place since.
+   * @param {Tensor} dy the gradient of the output @param {Functions} F the operations that vector-Jacobian products are written in
    */
   backward(dy, F) {
     const { op } = this;
@@ -134,7 +137,7 @@ export class Node {
     );
   }
 
-  /** Frees what was saved. */
+  /** Frees the saved values. */
   free() {
     for (const saved of [...(this.inputs ?? []), ...this.outputs]) saved?.storage.release();
     this.inputs = undefined;

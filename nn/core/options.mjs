@@ -3,20 +3,20 @@
 import { ArgumentError, shown } from './errors.mjs';
 
 /**
- * The options, checked to be an object of known names.
+ * Checks that options are an object with known names only.
  * @template {object} T
  * @param {string} op the call, for the error
  * @param {T} options
- * @param {readonly string[]} names those that the call has
- * @returns {T}
- * @throws an ArgumentError that names what is not an option, and what there is
+ * @param {readonly string[]} names the known names
+ * @returns {T} the options
+ * @throws an ArgumentError that names the unknown option and lists the known ones
  */
 export function checkOptions(op, options, names) {
   const unknown = typeof options === 'object' && options !== null ? Object.keys(options).find((name) => !names.includes(name)) : '';
   if (unknown === undefined && !Array.isArray(options)) return options;
   const plain = typeof options === 'object' && options !== null && [Object.prototype, null].includes(Object.getPrototypeOf(options));
   if (plain) throw new ArgumentError(op, `no option ${shown(unknown)}; there ${names.length > 1 ? 'are' : 'is'} ${names.join(', ')}`);
-  // Of a tensor or an array, the program did not write the names.
+  // For a tensor or an array, an unknown name in the message would mislead: the program wrote no names.
   throw new ArgumentError(op, `options are an object, { ${names.map((name) => `${name}: …`).join(', ')} }, got ${shown(options)}`);
 }
 

@@ -1,6 +1,6 @@
 // Philox 4x32-10 (Salmon et al. 2011): random words from a counter and a key, the same on the host and on the device. Pure.
 
-/** The upper half of the 64 bits of a product of words. @param {number} x @param {number} y */
+/** The upper 32 bits of the 64-bit product of two words. @param {number} x @param {number} y */
 function upperHalf(x, y) {
   const [xl, xh, yl, yh] = [x & 0xffff, x >>> 16, y & 0xffff, y >>> 16];
   const middle = xh * yl + ((xl * yl) >>> 16);
@@ -9,7 +9,7 @@ function upperHalf(x, y) {
 }
 
 /**
- * Four random words. In scalars, and into memory that is there: models have some hundred million weights.
+ * Computes four random words. It works on scalars and writes to existing memory, since a model draws hundreds of millions of weights.
  * @template {{ [i: number]: number }} T
  * @param {ArrayLike<number>} counter four words @param {ArrayLike<number>} key two words @param {T} words the result
  * @returns {T}
@@ -36,7 +36,7 @@ export function philox(counter, key, words) {
   return words;
 }
 
-/** The words of a seed, one after another. */
+/** The sequence of random words of a seed. */
 export class Philox {
   /** @param {number} seed */
   constructor(seed) {
@@ -56,7 +56,7 @@ export class Philox {
     return this.words[4 - this.left--];
   }
 
-  /** Uniform in [0, 1), of 24 bits. */
+  /** Uniform in [0, 1), a multiple of 2^-24. */
   uniform() {
     return (this.next() >>> 8) / 2 ** 24;
   }

@@ -1,4 +1,4 @@
-// The setting of how products of f32 matrices are computed, which compiled functions track.
+// The precision setting of products of f32 matrices. Compiled functions track it.
 
 import { ArgumentError, shown } from './errors.mjs';
 import { track } from './guards.mjs';
@@ -10,7 +10,7 @@ import { runtime } from './runtime.mjs';
 /** @type {MatmulPrecision} */
 let current = 'highest';
 
-/** The setting as compiled functions remember it. */
+/** The setting, in the form that `track` takes. */
 const setting = {
   /** @returns {MatmulPrecision} */
   get matmul() {
@@ -20,12 +20,13 @@ const setting = {
 
 const HIGH = Object.freeze({ precision: 'bf16x3' });
 
-/** Attributes of a product of matrices of a type. @param {import('./layout.mjs').DType} dtype */
+/** The attributes of a product of matrices of an element type. @param {import('./layout.mjs').DType} dtype */
 export const productAttributes = (dtype) => (dtype === 'f32' && setting.matmul === 'high' ? HIGH : NO_ATTRIBUTES);
 
 /**
- * Sets how products of f32 matrices are computed from now on, like PyTorch's `set_float32_matmul_precision`: 'highest' in f32, 'high'
- * with each number as a sum of bf16 numbers, in three products on the device's matrix units. Attention's own products are f32 in both.
+ * Sets how products of f32 matrices are computed from now on, like PyTorch's `set_float32_matmul_precision`. 'highest' (the default) computes
+ * in f32. 'high' splits each number into a sum of bf16 numbers and computes three products on the device's matrix units. Products inside
+ * attention are f32 in both. Throws an ArgumentError for 'high' if the device has no matrix units for it.
  * @param {MatmulPrecision} precision
  */
 export function setFloat32MatmulPrecision(precision) {

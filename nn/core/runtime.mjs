@@ -1,4 +1,4 @@
-// The device of this process: allocates storages, and gathers dispatches into packed lists.
+// The device of this process: allocates memory, and collects dispatches into packed lists that it submits.
 
 import { createRequire } from 'node:module';
 import { isMainThread } from 'node:worker_threads';
@@ -14,74 +14,78 @@ import { SharedSlots } from './memory.mjs';
 /** @typedef {import('./storage.mjs').Storage} Storage */
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
-/** Dispatches after which a list is submitted. */
+/** Number of dispatches at which a list is submitted. */
 const LIST = 64;
 
-/** Storages are multiples of this many bytes: pairs of an odd number of elements lie within. */
+/** Allocations are rounded up to this many bytes, so that kernels may access the padding of an odd number of 16-bit elements. */
 const PADDING = 16;
 
-/** Buffers of up to so many bytes take turns, this many of each size. */
+/** Buffers of up to `SMALL` bytes are reused in turn, once `TURNS` of a size are free: see {@link Runtime.reuse}. */
 const [SMALL, TURNS] = [2 ** 20, 8];
 
 /**
- * What dispatches are of: an operation, its attributes, and the number of its inputs, and the layouts of these and then of its outputs.
- * @typedef {{ op: import('../ops/registry.mjs').Op, attributes: import('../ops/registry.mjs').Attributes, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
+ * The operation that dispatches belong to: with its attributes, the number of its inputs, and the layouts of inputs, then outputs.
+ * @typedef {object} CallInfo
+ * @property {import('../ops/registry.mjs').Op} op
+ * @property {import('../ops/registry.mjs').Attributes} attributes
+ * @property {number} inputs
+ * @property {import('./layout.mjs').Layout[]} layouts
  */
 
-/** What dispatches are that are of no operation: a name, and the bytes that they read and write. @typedef {{ name: string, bytes?: number }} WorkInfo */
+/** Dispatches that belong to no operation: a name, and the bytes that they read and write. @typedef {{ name: string, bytes?: number }} WorkInfo */
 
 /**
- * What takes the dispatches of operations: the eager list, or the recording of a compiled function.
+ * Where dispatches of operations go: the eager list, or the recording of a compiled function.
  * @typedef {object} Sink
  * @property {(bytes: number) => Allocation} allocate
  * @property {(allocation: Allocation) => void} release
- * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => string | undefined} append `info` of what is
- *   no operation; a recording answers with the line of the user's program
- * @property {(storage: Storage) => void} [watch] has memory given back when its storage is garbage
- * @property {(tensor: Tensor) => void} [use] is told of operands
- * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
- * @property {Set<import('../optim/half-copy.mjs').ParameterCopy>} [copies] that hold what they should before each launch
- * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
- * @property {boolean} [closed] whether its memory went with its device
- * @property {number} [serial] tensors from this number on were made for it
+ * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => string | undefined} append `info` is for
+ *   dispatches that belong to no operation; a recording returns the line of the user's program
+ * @property {(storage: Storage) => void} [watch] releases the memory once the storage is garbage
+ * @property {(tensor: Tensor) => void} [use] called with each operand
+ * @property {(storage: Storage) => boolean} [changed] whether the recording has written a storage from before it
+ * @property {Set<import('../optim/half-copy.mjs').ParameterCopy>} [copies] copies of parameters to bring up to date before each launch
+ * @property {(leaf: Tensor) => void} [gradientOf] called with a leaf before its gradient is read or changed
+ * @property {boolean} [closed] whether its device was closed, and its memory freed with it
+ * @property {number} [serial] tensors from this serial number on were made in the recording
  * @property {() => string | undefined} [originNow] the line of the user's program that is being recorded
- * @property {string | undefined} [origin] that line where it is known: in a backward pass the line of the operation
- * @property {number} [region] of what is recorded now: results are shared within one alone
+ * @property {string | undefined} [origin] that line if it is not the running one: in a backward pass, the line of the forward operation
+ * @property {number} [region] of what is recorded now: results are shared only within a region
  */
 
 /**
  * Memory of a storage.
  * @typedef {object} Allocation
- * @property {number} handle the buffer; of a recording: -1 until its memory is planned
+ * @property {number} handle the buffer; in a recording, -1 until memory is planned
  * @property {number} bytes
  * @property {boolean} live
- * @property {Sink} sink where it was allocated
+ * @property {Sink} sink that allocated it
  */
 
-/** The eager mode: operations are appended as they are called, and submitted soon. @implements {Sink} */
+/** Eager mode: appends dispatches as operations are called, and submits them soon after. @implements {Sink} */
 export class Runtime {
   /** @param {Native} vk the native module */
   constructor(vk) {
     this.vk = vk;
-    // Records are made once for a layout, over slots that stand for buffers, and layouts are checked where tensors are made.
+    // Kernels need not check: layouts are checked where tensors are made, and records are built over slots that stand for buffers.
     /** @type {import('../../kernels/index.mjs').Kernels} */
     this.kernels = createKernels(vk, { check: false });
     this.info = this.kernels.context.info;
     this.recorder = new Recorder(16384);
-    /** Buffers freed since the last list, by size: what follows in this list may have them at once. @type {Map<number, number[]>} */
+    /** Buffers freed since the last submission, by size: later dispatches of this list may reuse them at once. @type {Map<number, number[]>} */
     this.free = new Map();
-    /** Handles of one record, filled anew for each. @type {number[]} */
+    /** Scratch: the buffer handles of one record. @type {number[]} */
     this.handles = [];
     this.scheduled = false;
-    /** Whether the list is not to be submitted yet: {@link Runtime.allOrNothing}. */
+    /** Whether submission is deferred: {@link Runtime.allOrNothing}. */
     this.held = false;
-    /** Whether the device was given up: its handles mean nothing any more. */
+    /** Whether the device was closed: its handles are then invalid. */
     this.closed = false;
-    /** What a list that nobody waited for failed with. @type {unknown} */
+    /** The error of a submission that had no caller to throw to. @type {unknown} */
     this.failure = undefined;
-    /** Buffers and their bytes that are held now. */
+    /** Number and bytes of the buffers that are allocated now. */
     this.live = { buffers: 0, bytes: 0 };
-    /** Memory that compiled functions share. */
+    /** Memory for intermediate results that compiled functions share. */
     this.slots = new SharedSlots(
       (bytes) => {
         const slot = this.allocate(bytes);
@@ -90,23 +94,23 @@ export class Runtime {
       },
       (slot) => this.release(slot),
     );
-    /** Operations that found their record, and that made it. */
+    /** How many operations found a plan, and how many made one. */
     this.hits = 0;
     this.misses = 0;
     this.garbage = new Garbage(vk, this.info.deviceLocalMemoryBytes);
     if (!isMainThread) process.once('exit', () => this.end());
   }
 
-  /** Bytes that a tensor has at most. */
+  /** The most bytes of a tensor. */
   get maxBytes() {
     const { bindingBytes, bufferBytes } = this.kernels.context;
     return Math.min(bindingBytes, bufferBytes);
   }
 
   /**
-   * Memory of at least `bytes` bytes with undefined contents.
+   * Allocates at least `bytes` bytes, with undefined contents. May collect garbage first.
    * @param {number} bytes
-   * @param {boolean} [exportable] whether other interfaces to the device get at it too, as NCCL does
+   * @param {boolean} [exportable] whether other APIs on the device, such as NCCL's, can import the memory
    * @returns {Allocation}
    */
   allocate(bytes, exportable = false) {
@@ -122,8 +126,8 @@ export class Runtime {
   }
 
   /**
-   * A buffer that was freed since the last list. Small ones take turns: who writes at once over what an operation has just used
-   * waits for it, which takes a GPU longer than the operation.
+   * A buffer that was freed since the last submission, if there is one. Small buffers are reused in turn: reusing the one just freed would add
+   * a barrier, which takes a GPU longer than a small operation.
    * @param {number} size @returns {number | undefined}
    */
   reuse(size) {
@@ -133,7 +137,8 @@ export class Runtime {
   }
 
   /**
-   * The result of a call that allocates. Out of memory, the call is repeated after each of two steps of {@link Runtime.makeRoom}.
+   * Makes a call that allocates. If the device is out of memory, the call is repeated after each of the two steps of
+   * {@link Runtime.makeRoom}.
    * @template T
    * @param {() => T} call @returns {T}
    */
@@ -149,9 +154,10 @@ export class Runtime {
   }
 
   /**
-   * Makes room after a failure: first submits the list, which keeps buffers freed since the last one for reuse, then collects garbage.
-   * @param {unknown} error thrown where it is no shortage, or has outlasted both; it then says what a program can do
-   * @param {number} failures before this one
+   * Makes room after a failure. The first time it submits the list, which frees the buffers kept for reuse; the second time it also collects
+   * garbage.
+   * @param {unknown} error rethrown if it is not a shortage of memory, or if both steps did not help; its message then says what a program can do
+   * @param {number} failures number of failures before this one
    */
   makeRoom(error, failures) {
     if (!isOutOfMemory(error)) throw error;
@@ -162,12 +168,12 @@ export class Runtime {
     error.message =
       `${message}; tensors hold ${bytes} bytes in ${buffers} buffers, none of which is garbage: end what a step makes with ` +
       'scope(() => …) or dispose(), hold on to values (await x.item()) in place of tensors, or make batches smaller';
-    // What an uncaught error shows.
+    // An uncaught error prints the stack, not the message.
     error.stack = stack?.replace(message, () => error.message);
     throw error;
   }
 
-  /** @param {Allocation} allocation */
+  /** Frees an allocation, or keeps its buffer for reuse until the list is submitted. @param {Allocation} allocation */
   release(allocation) {
     if (!allocation.live || this.closed) return;
     allocation.live = false;
@@ -182,12 +188,12 @@ export class Runtime {
     else this.free.set(allocation.bytes, [allocation.handle]);
   }
 
-  /** Has what an object holds on the device given back when it is garbage. @param {import('./garbage.mjs').Holder} holder */
+  /** Releases a holder's allocation once the holder is garbage. @param {import('./garbage.mjs').Holder} holder */
   watch(holder) {
     this.garbage.watch(holder);
   }
 
-  /** @param {Template} template @param {Storage[]} storages one for each slot @returns {undefined} */
+  /** Appends dispatches to the list. @param {Template} template @param {Storage[]} storages one for each slot @returns {undefined} */
   append(template, storages) {
     if (this.failure) this.flush();
     const { handles, recorder } = this;
@@ -198,10 +204,10 @@ export class Runtime {
   }
 
   /**
-   * Appends what `fn` computes, or nothing if `fn` throws: nothing is submitted before it returns, and what it appended is removed from
-   * the list again. Out of memory, `fn` runs again after each step of {@link Runtime.makeRoom}, which submits the earlier part of the
-   * list. `fn` must not do what cannot be undone, such as uploads and flushes.
-   * @param {() => void} fn @param {Storage[]} storages from before that it writes: where it throws, they have their versions again
+   * Appends the dispatches of `fn`, or nothing if `fn` throws: submission is deferred until it returns, and a failure truncates the list to
+   * what it was. If the device is out of memory, `fn` runs again after each step of {@link Runtime.makeRoom}, which submits the earlier part
+   * of the list. `fn` must not do what cannot be undone, such as uploads and flushes.
+   * @param {() => void} fn @param {Storage[]} storages existing storages that it writes; a failure restores their versions
    */
   allOrNothing(fn, storages) {
     const { recorder } = this;
@@ -218,7 +224,7 @@ export class Runtime {
         storages.forEach((storage, i) => {
           storage.version = versions[i];
         });
-        // An empty list gives back nothing.
+        // Submitting an empty list would not free the buffers.
         if (count === 0) this.destroyFree();
         this.held = false;
         this.makeRoom(error, failures);
@@ -229,7 +235,7 @@ export class Runtime {
     if (recorder.count >= LIST) this.submit();
   }
 
-  /** Has the list submitted at the end of this turn. */
+  /** Schedules a submission at the end of this turn of the event loop. */
   schedule() {
     if (this.scheduled) return;
     this.scheduled = true;
@@ -244,7 +250,7 @@ export class Runtime {
     });
   }
 
-  /** Submits what has been appended, where there is memory for that; else it waits for the next time. */
+  /** Submits the list. If the device is out of memory, the list stays for the next submission. */
   submit() {
     try {
       this.flush();
@@ -253,7 +259,7 @@ export class Runtime {
     }
   }
 
-  /** Submits what has been appended. Out of memory none of it has run, and it still waits. */
+  /** Submits the list, or throws. After an out-of-memory error nothing of it has run, and the list is unchanged. */
   flush() {
     const { recorder } = this;
     if (this.failure) {
@@ -274,18 +280,18 @@ export class Runtime {
     }
   }
 
-  /** Empties the list, and gives back the buffers that it alone used. */
+  /** Empties the list, and frees the buffers that were kept for reuse in it. */
   forgetList() {
     this.recorder.reset();
     this.destroyFree();
   }
 
-  /** Names memory for reports and statistics. @param {Allocation} allocation @param {string} name */
+  /** Names an allocation for reports and statistics. @param {Allocation} allocation @param {string} name */
   name({ handle }, name) {
     this.vk.setName?.(handle, name);
   }
 
-  /** Gives back everything as a worker comes to its end: nobody else has its tensors. What is terminated the addon sees to. */
+  /** Frees everything when a worker exits: no other thread has its tensors. For a terminated worker, the addon does so. */
   end() {
     if (this.closed) return;
     try {
@@ -294,12 +300,12 @@ export class Runtime {
       this.destroyFree();
       for (const pipeline of this.kernels.context.pipelines.values()) this.vk.destroyPipeline(pipeline);
     } catch {
-      // The device is lost, or another thread has destroyed it, and with it everything.
+      // The device is lost, or another thread has destroyed it: everything is freed already.
     }
     this.close();
   }
 
-  /** Gives up the device. */
+  /** Marks the device as closed and drops all state. */
   close() {
     this.closed = true;
     this.garbage.close();
@@ -316,7 +322,7 @@ export class Runtime {
   }
 
   /**
-   * Copies host data into a storage, in order with the operations.
+   * Copies host data to an allocation, ordered after all operations called so far.
    * @param {Allocation} allocation @param {ArrayBufferView} data @param {number} [byteOffset]
    */
   upload(allocation, data, byteOffset = 0) {
@@ -328,7 +334,7 @@ export class Runtime {
 /** @param {unknown} error @returns {error is Error} */
 const isOutOfMemory = (error) => /** @type {{ code?: string } | null | undefined} */ (error)?.code === 'ERR_HELIOS_OUT_OF_MEMORY';
 
-/** This package's native module, loaded where no other was given. @returns {typeof import('../../index.js')} */
+/** This package's native module, loaded unless another one is given. @returns {typeof import('../../index.js')} */
 const native = () => createRequire(import.meta.url)('../../index.js');
 
 /** @type {Runtime | undefined} */
@@ -340,8 +346,8 @@ let recording;
 /**
  * Options of `init`.
  * @typedef {object} InitOptions
- * @property {string | number} [device] index, UUID, PCI address or part of the name; the first choice when left out
- * @property {boolean} [safe] whether shaders are checked and kept inside their buffers
+ * @property {string | number} [device] index, UUID, PCI address or part of the name; chosen automatically when left out
+ * @property {boolean} [safe] whether shaders are validated and their accesses kept inside their buffers
  * @property {Native} [vk] another native module with the functions of `helios-vk`; this package's own when left out
  */
 
@@ -352,8 +358,8 @@ export function runtime() {
 }
 
 /**
- * Opens the device with these options (see `initDevice`), or uses another native module. Call it before anything else of this
- * package; without it, the first tensor opens the default device.
+ * Opens the device with these options (see `initDevice`), or uses another native module. Call it before anything else of this package;
+ * without it, the first tensor opens the default device. Throws a UsageError if a device is open and options are given.
  * @param {InitOptions} [options]
  * @returns {import('../../index.js').DeviceInfo}
  */
@@ -366,18 +372,18 @@ export function init({ vk = native(), ...options } = {}) {
   return current.info;
 }
 
-/** What was made for the device. @type {{ clear(): void }[]} */
+/** Caches of things made for the device. @type {{ clear(): void }[]} */
 const caches = [];
-/** Has a cache emptied by {@link reset}. @template {{ clear(): void }} T @param {T} cache @returns {T} */
+/** Registers a cache that {@link reset} clears. @template {{ clear(): void }} T @param {T} cache @returns {T} */
 export function perDevice(cache) {
   caches.push(cache);
   return cache;
 }
 
 /**
- * Closes the device, even a lost one, and forgets everything on it: using a tensor, module, optimizer or compiled function from before
- * is an error that says so. The next tensor, or `init`, opens a device again. Build the model anew and load what was saved. The state of
- * the device's random numbers starts over.
+ * Closes the device, even a lost one, with everything on it. Using a tensor, module, optimizer or compiled function from before then throws
+ * a UsageError. The next tensor, or `init`, opens a device again: build the model again and load what was saved. The random numbers of the
+ * device start over from the seed. Throws a UsageError while a function is compiled.
  */
 export function reset() {
   if (recording) throw new UsageError('reset', 'a function is being compiled');
@@ -389,17 +395,17 @@ export function reset() {
   old.vk.destroy();
 }
 
-/** What takes dispatches now. @returns {Sink} */
+/** Where dispatches go now: the recording, or the device. @returns {Sink} */
 export const sink = () => recording ?? runtime();
 
-/** The recording of the function that is being compiled, if one is. */
+/** The recording of the function that is being compiled; undefined if none is. */
 export const recordingNow = () => recording;
 
 /** Whether a function is being compiled. */
 export const isRecording = () => recording !== undefined;
 
 /**
- * Sends the dispatches of `fn` elsewhere.
+ * Runs `fn` with its dispatches sent to a recording.
  * @template T
  * @param {RecordingSink} target @param {() => T} fn
  * @returns {T}
@@ -417,7 +423,7 @@ export function into(target, fn) {
 let regions = 0;
 
 /**
- * Runs `fn`; where a function is being compiled, without results that were there before in place of those computed in it.
+ * Runs `fn`. While a function is compiled, it is a region of its own: passes do not replace what it computes by earlier results.
  * @template T
  * @param {() => T} fn
  * @returns {T}
@@ -434,5 +440,5 @@ export function anew(fn) {
   }
 }
 
-/** The number of buffers that tensors hold now, and their bytes. Opens the device if none is open. */
+/** The number and bytes of the buffers that tensors hold now. Opens the device if none is open. */
 export const memory = () => ({ ...runtime().live });

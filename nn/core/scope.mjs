@@ -1,4 +1,4 @@
-// Scopes: the end of a scope frees the tensors made in it, except those that are returned or kept.
+// Scopes. The end of a scope frees the tensors made in it, except those that are returned or kept.
 
 import { ArgumentError, checkFunction, checkResult } from './errors.mjs';
 import { born, scopes } from './storage.mjs';
@@ -6,15 +6,15 @@ import { TensorCore } from './tensor.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
-/** A scope with this many tensors first forgets those that were disposed of. */
+/** Number of tensors at which a scope first drops those that were disposed of. */
 const MANY = 256;
 
-/** What `scope()` returns: disposing of it frees what was made since. */
+/** What `scope()` returns. Disposing of it frees the tensors made since. */
 export class Scope {
   constructor() {
     /** @type {Tensor[]} */
     this.tensors = [];
-    /** At this many tensors, disposed ones are forgotten: a loop may make and dispose of any number. */
+    /** At this many tensors, disposed ones are dropped: a loop may make and dispose of any number. */
     this.limit = MANY;
     /** @type {Set<Tensor>} */
     this.kept = new Set();
@@ -31,9 +31,9 @@ export class Scope {
   }
 
   /**
-   * Keeps tensors beyond the end of this scope: they belong to the scope around it.
+   * Keeps tensors beyond the end of this scope; the enclosing scope then owns them.
    * @template T
-   * @param {T} value a tensor, or arrays and plain objects of them
+   * @param {T} value a tensor, or arrays and plain objects of tensors
    * @returns {T}
    */
   keep(value) {
@@ -41,7 +41,7 @@ export class Scope {
     return value;
   }
 
-  /** Ends the scope, and any that was opened in it and not ended. */
+  /** Ends the scope, and any inner scope that is still open. */
   [Symbol.dispose]() {
     const at = scopes.lastIndexOf(this);
     if (at < 0) return;
@@ -56,9 +56,9 @@ export class Scope {
 }
 
 /**
- * Runs `fn` and frees the tensors that were made in it, except parameters, gradients, and those that it returns (also in arrays and
- * plain objects). Without a function it returns an object that frees them when it is disposed of (`using s = scope()`), and that has
- * `keep`.
+ * Runs `fn` and frees the tensors made in it, except parameters, gradients, and the tensors that it returns (also in arrays and plain
+ * objects). Without a function, it returns a `Scope`, which frees the tensors made since when it is disposed of (`using s = scope()`); its
+ * `keep` excepts tensors.
  * @template T
  * @overload
  * @param {() => T} fn synchronous
@@ -81,12 +81,12 @@ export function scope(fn) {
   }
 }
 
-/** Whether a value is an array or a plain object: what tensors are looked for in. @param {unknown} value @returns {value is object} */
+/** Whether a value is an array or a plain object: only these are searched for tensors. @param {unknown} value @returns {value is object} */
 export const isContainer = (value) =>
   Array.isArray(value) || (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype);
 
 /**
- * What stands in arrays and plain objects, in its order. One that stands in several places, or in itself, is gone through once.
+ * The values in nested arrays and plain objects, in order. A container that appears several times, or in itself, is searched once.
  * @param {unknown} value
  * @returns {Generator<unknown>}
  */
@@ -103,18 +103,18 @@ export function* leavesIn(value) {
   }
 }
 
-/** The tensors in arrays and plain objects. @param {unknown} value @returns {Generator<Tensor>} */
+/** The tensors in nested arrays and plain objects. @param {unknown} value @returns {Generator<Tensor>} */
 export function* tensorsIn(value) {
   for (const leaf of leavesIn(value)) if (leaf instanceof TensorCore) yield/** @type {Tensor} */ (leaf);
 }
 
-/** Arrays and objects within each other that are gone through. */
+/** The deepest nesting of arrays and objects that is accepted. */
 const MAX_DEPTH = 1000;
 
 /**
- * Goes into an array or plain object, unless it stands in itself.
+ * Calls `fn` for a container; an ArgumentError if the container contains itself or is nested too deep.
  * @template T
- * @param {string} op @param {string} what it is, for the error @param {object} value @param {Set<object>} above what it stands in
+ * @param {string} op @param {string} what it is, for the error @param {object} value @param {Set<object>} above the containers around it
  * @param {() => T} fn
  * @returns {T}
  */
@@ -130,8 +130,8 @@ export function inside(op, what, value, above, fn) {
 }
 
 /**
- * The result of a compiled function with something else in place of each tensor in its arrays and plain objects. Throws an
- * ArgumentError where one of those stands in itself.
+ * The result of a compiled function with each tensor in its arrays and plain objects replaced by `f` of it. Throws an ArgumentError if a
+ * container contains itself.
  * @param {unknown} value @param {(tensor: Tensor) => unknown} f @param {Set<object>} [above]
  * @returns {unknown}
  */

@@ -1,18 +1,19 @@
 // Device memory that tensors share, and when it is freed.
 //
-// A storage counts its tensors. The last `dispose` frees it at once, as do the end of a `scope` and of a backward pass for what was
-// made in them. Tensors that a program merely drops are freed when they are found to be garbage: see `garbage`.
+// A storage counts the tensors that hold it. Disposing of the last one frees it at once; the end of a `scope`, and of a backward pass, disposes
+// of the tensors made in it. Tensors that a program merely drops are freed when they are found to be garbage: see garbage.mjs.
 
 import { sink } from './runtime.mjs';
 
 /** @typedef {import('./runtime.mjs').Allocation} Allocation */
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
+/** Device memory with a count of the tensors that hold it. */
 export class Storage {
   /** @param {Allocation} allocation */
   constructor(allocation) {
     this.allocation = allocation;
-    /** Tensors, and values saved for a backward pass, that hold it. */
+    /** How many tensors and saved values hold it. */
     this.shares = 0;
     /** Counts writes in place. */
     this.version = 0;
@@ -34,14 +35,14 @@ export const allocate = (bytes) => new Storage(sink().allocate(bytes));
 /** The open scopes, innermost last. @type {import('./scope.mjs').Scope[]} */
 export const scopes = [];
 
-/** Notes a new tensor in the innermost scope. @param {Tensor} tensor */
+/** Adds a new tensor to the innermost scope. @param {Tensor} tensor */
 export function born(tensor) {
   const { length } = scopes;
   if (length > 0) scopes[length - 1].add(tensor);
 }
 
 /**
- * Runs `fn` outside of all scopes: what it makes is freed by its owner alone.
+ * Runs `fn` outside of all scopes: no scope frees what it makes.
  * @template T
  * @param {() => T} fn
  * @returns {T}

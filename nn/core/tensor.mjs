@@ -1,5 +1,5 @@
-// The tensor as the core sees it: a layout over a storage, and where its gradient comes from. Its methods stand on top, in
-// `api/tensor.mjs`, which says here what class tensors are made of.
+// The tensor as the core sees it: a layout over a storage, and the node that its gradient flows to. `api/tensor.mjs` adds the methods, and
+// registers its class here for tensors that the core makes.
 
 import { ArgumentError, ShapeError, describe, show } from './errors.mjs';
 import { BYTES } from './layout.mjs';
@@ -12,12 +12,12 @@ import { Storage, born, unscoped } from './storage.mjs';
 /** @typedef {import('./node.mjs').Node} Node */
 
 let serial = 0;
-/** The number of the next tensor. */
+/** The serial number of the next tensor. */
 export const nextSerial = () => serial;
 
-/** Why a tensor has no memory any more. @typedef {'disposed' | 'traced' | 'reused'} Fate */
+/** Why a tensor no longer has memory. @typedef {'disposed' | 'traced' | 'reused'} Fate */
 
-/** Throws when `structuredClone` or `postMessage` reads a tensor, with a better message than theirs. One object serves all tensors. */
+/** Throws a clear error when `structuredClone` or `postMessage` reads a tensor. All tensors share this object. */
 const UNCLONEABLE = Object.freeze({
   get tensor() {
     throw new ArgumentError(
@@ -27,25 +27,25 @@ const UNCLONEABLE = Object.freeze({
   },
 });
 
-/** What all of `nn/` knows of a tensor. */
+/** The part of a tensor that all of `nn/` uses. */
 export class TensorCore {
   /** @type {Tensor | undefined} */
   #grad;
 
   /** @param {Storage} storage @param {Layout} layout */
   constructor(storage, layout) {
-    /** What is read first of a tensor that is cloned, and throws. */
+    /** The first property, so that cloning reads it first and throws. */
     this.uncloneable = UNCLONEABLE;
     /** @type {Storage | undefined} */
     this.storage = storage;
     this.layout = layout;
-    /** Its number: tensors are numbered as they are made. */
+    /** Counts tensors in the order in which they are made. */
     this.serial = serial++;
     /** @type {Fate} */
     this.fate = 'disposed';
-    /** Whether `backward` finds its gradient. */
+    /** Whether `backward` computes its gradient. */
     this.requiresGrad = false;
-    /** The operation that made it, where gradients flow through that. @type {Node | undefined} */
+    /** The node of the operation that made it, if gradients flow through it. @type {Node | undefined} */
     this.node = undefined;
     storage.retain();
     born(/** @type {Tensor} */ (/** @type {unknown} */ (this)));
@@ -72,19 +72,19 @@ export class TensorCore {
     return false;
   }
   /**
-   * A copy in a 16-bit type that somebody keeps up to date; there is one of parameters alone.
+   * A 16-bit copy that an optimizer keeps up to date. Only parameters have one.
    * @param {DType} _dtype
    * @returns {{ storage: Storage, layout: Layout } | undefined}
    */
   halfCopy(_dtype) {
     return undefined;
   }
-  /** Whether it was disposed of. */
+  /** Whether the tensor no longer has memory: disposed of, or freed at the end of a scope. */
   get disposed() {
     return this.storage === undefined;
   }
 
-  /** The gradient, after `backward`; of leaves only. @returns {Tensor | undefined} */
+  /** The gradient that `backward` computed; leaves only. @returns {Tensor | undefined} */
   get grad() {
     return this.#grad;
   }
@@ -99,8 +99,8 @@ export class TensorCore {
   }
 
   /**
-   * Frees the memory, unless other tensors share it. Later uses of this tensor throw; disposing of it again does nothing.
-   * @param {Fate} [fate] why, for the errors of later uses
+   * Frees the memory, unless other tensors share it. A later use of this tensor throws a UsageError; disposing of it again does nothing.
+   * @param {Fate} [fate] the reason, for later errors; for internal use
    */
   dispose(fate = /** @type {Fate} */ ('disposed')) {
     const { storage } = this;
@@ -116,16 +116,16 @@ export class TensorCore {
 }
 
 let Made = /** @type {new (storage: Storage, layout: Layout) => Tensor} */ (/** @type {unknown} */ (TensorCore));
-/** Says what class tensors are made of: the one with all methods. @param {new (storage: Storage, layout: Layout) => Tensor} type */
+/** Registers the class of tensors: the one with all methods. @param {new (storage: Storage, layout: Layout) => Tensor} type */
 export const setTensorClass = (type) => {
   Made = type;
 };
 
-/** A tensor of what a storage holds. @param {Storage} storage @param {Layout} layout @returns {Tensor} */
+/** Makes a tensor over a storage. @param {Storage} storage @param {Layout} layout @returns {Tensor} */
 export const makeTensor = (storage, layout) => new Made(storage, layout);
 
 /**
- * A tensor of elements as the device has them.
+ * Makes a tensor from words in the device's format.
  * @param {ArrayBufferView} data whole words @param {Layout} layout dense
  */
 export function uploaded(data, layout) {
@@ -135,5 +135,5 @@ export function uploaded(data, layout) {
   return makeTensor(storage, layout);
 }
 
-/** A tensor of host data outside of all scopes. @param {ArrayBufferView} data @param {Layout} layout */
+/** The same outside of all scopes: no scope frees it. @param {ArrayBufferView} data @param {Layout} layout */
 export const constant = (data, layout) => unscoped(() => uploaded(data, layout));

@@ -1,27 +1,32 @@
-// Converts elements of files to elements of tensors: for each type of a file, the tensor type that holds it exactly.
+// Converts elements of safetensors files to elements of tensors. Each file type has a tensor type that can hold its values.
 
 import { f16Bits } from '../../kernels/half.mjs';
 
 /** @typedef {import('../core/layout.mjs').DType} DType */
 
 /**
- * What becomes of a type of files.
+ * How one file type is converted.
  * @typedef {object} Conversion
  * @property {DType} dtype the tensor's type
- * @property {(bytes: Uint8Array, round: boolean) => ArrayBufferView | string} [convert] the tensor's words from the file's
- *   bytes, or what the tensor's type cannot hold; left out where they are the same bytes
+ * @property {(bytes: Uint8Array, round: boolean) => ArrayBufferView | string} [convert] converts the file's bytes to the tensor's words, or
+ *   returns the reason why a value does not fit; left out if the bytes are the same
  */
 
-/** The format's names of the types of tensors. @type {Record<DType, string>} */
+/** The format's name of each tensor type. @type {Record<DType, string>} */
 export const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U32', bool: 'BOOL' };
 
-/** @template {ArrayBufferView} T @param {Uint8Array} bytes @param {{ new (buffer: ArrayBuffer, offset: number, length: number): T, readonly BYTES_PER_ELEMENT: number }} Class */
+/**
+ * The same bytes as a typed array of another class.
+ * @template {ArrayBufferView} T
+ * @param {Uint8Array} bytes
+ * @param {{ new (buffer: ArrayBuffer, offset: number, length: number): T, readonly BYTES_PER_ELEMENT: number }} Class
+ */
 const viewAs = (bytes, Class) =>
   new Class(/** @type {ArrayBuffer} */ (bytes.buffer), bytes.byteOffset, bytes.length / Class.BYTES_PER_ELEMENT);
 
 /**
- * Integers of 64 bits as their low words, where the high words say no more than these.
- * @param {DType} dtype @param {(low: number) => number} highOf what the high word of a number in 32 bits is
+ * Converts 64-bit integers to 32 bits, if every one of them fits.
+ * @param {DType} dtype @param {(low: number) => number} highOf the high word of a number that fits 32 bits, given its low word
  * @returns {NonNullable<Conversion['convert']>}
  */
 const narrowed = (dtype, highOf) => (bytes) => {
@@ -38,13 +43,16 @@ const narrowed = (dtype, highOf) => (bytes) => {
   return result;
 };
 
-/** Numbers of 64 bits in 32, where these are the same numbers, or nearest. @param {Uint8Array} bytes @param {boolean} round */
+/**
+ * Converts f64 to f32. Without `round`, a number that f32 cannot represent is an error; with it, the number is rounded to nearest.
+ * @param {Uint8Array} bytes @param {boolean} round
+ */
 function floats(bytes, round) {
   const numbers = viewAs(bytes, Float64Array);
   const result = new Float32Array(numbers);
   for (let i = 0; i < result.length; i++) {
     if (result[i] === numbers[i] || numbers[i] !== numbers[i]) continue;
-    // Nearest to what is beyond all numbers of 32 bits would be infinity.
+    // A finite number beyond the range of f32 would become infinity: an error also with `round`.
     const beyond = !Number.isFinite(result[i]);
     if (beyond || !round)
       return `element ${i} is ${numbers[i]}, which f32 does not have${beyond ? '' : ': { round: true } takes the nearest'}`;
@@ -53,9 +61,9 @@ function floats(bytes, round) {
 }
 
 /**
- * Numbers of 8 bits, all of which f16 has.
+ * Converts 8-bit floats to f16, which represents all of them exactly.
  * @param {(magnitude: number) => number} numberOf the value of the seven bits below the sign
- * @param {number} [nan] the byte that is NaN and no negative zero, in types that have but one
+ * @param {number} [nan] the one byte that is NaN, in types that have no negative zero
  * @returns {NonNullable<Conversion['convert']>}
  */
 const halves = (numberOf, nan) => {
@@ -68,7 +76,7 @@ const halves = (numberOf, nan) => {
 };
 
 /**
- * A number of an exponent and a fraction.
+ * The value of a binary floating-point number, subnormals included.
  * @param {number} magnitude its bits without the sign @param {number} fractionBits @param {number} bias
  */
 function binary(magnitude, fractionBits, bias) {
@@ -78,9 +86,9 @@ function binary(magnitude, fractionBits, bias) {
 }
 
 /**
- * Types of files that tensors can hold. Of the 8-bit types, E4M3 and E5M2 are those of https://arxiv.org/abs/2209.05433 (E4M3 without
- * infinities, E5M2 as the upper half of an f16), those with FNUZ of https://arxiv.org/abs/2206.02915 (no infinities, no negative zero), and
- * E8M0 is the powers of two of OCP's Microscaling Formats 1.0.
+ * The file types that can be read. F8_E4M3 (no infinities) and F8_E5M2 (the upper half of an f16) are defined in
+ * https://arxiv.org/abs/2209.05433, the FNUZ types (no infinities, no negative zero) in https://arxiv.org/abs/2206.02915, and F8_E8M0
+ * (powers of two) in OCP's Microscaling Formats 1.0.
  * @type {ReadonlyMap<string, Conversion>}
  */
 export const CONVERSIONS = new Map(
@@ -111,7 +119,7 @@ export const CONVERSIONS = new Map(
   ),
 );
 
-/** Why tensors cannot hold the other types that the format has. @type {Record<string, string>} */
+/** Why the remaining types of the format cannot be read. @type {Record<string, string>} */
 export const UNHELD = {
   C64: 'there are no complex tensors',
   F4: 'the format does not say in which order elements of less than a byte lie',

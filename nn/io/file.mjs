@@ -8,16 +8,16 @@ import { CHECKSUM, PREFIX_BYTES, headerLength, parseHeader, withoutChecksum } fr
 /** @typedef {import('node:fs/promises').FileHandle} FileHandle */
 /** @typedef {import('node:crypto').Hash} Hash */
 
-/** One call reads or writes at most this much, so that hashing a piece holds up other work for milliseconds alone. */
+/** The most bytes that one call reads or writes: hashing a piece blocks the event loop for milliseconds only. */
 const CHUNK = 2 ** 24;
 
 /**
- * Writes a file, all or nothing: see `replaceFile`.
+ * Writes a file atomically: see `replaceFile`.
  * @param {string} path
  * @param {import('./safetensors.mjs').EncodedHeader} header
- * @param {(index: number) => ArrayBufferView | Promise<ArrayBufferView>} data the bytes of a tensor; asked for when its turn comes, so that
- *   not all of them need memory at once
- * @throws the system's error, see `notWritten`; a RangeError where there are more or fewer bytes than the header says
+ * @param {(index: number) => ArrayBufferView | Promise<ArrayBufferView>} data returns the bytes of a tensor; called once per tensor, in
+ *   order, so that the tensors need not be in memory at the same time
+ * @throws the system's error, see `notWritten`; a RangeError if a tensor's bytes are not as many as the header says
  */
 export function writeSafetensors(path, header, data) {
   const { bytes, tensors, checksumAt } = header;
@@ -29,20 +29,20 @@ export function writeSafetensors(path, header, data) {
       if (view.byteLength !== tensor.bytes) throw new RangeError(`${tensor.name} has ${view.byteLength} bytes, not ${tensor.bytes}`);
       await writeAll(file, view, hash);
     }
-    // The header stands first, so the digits are put in when all else is there.
+    // The checksum is part of the header, so it can be written only after everything else.
     if (hash) await writeAll(file, Buffer.from(hash.digest('hex')), undefined, checksumAt);
   });
 }
 
 /**
  * @param {FileHandle} file @param {ArrayBufferView} data
- * @param {Hash} [hash] is given what is written
- * @param {number} [position] where to write; behind what was written before when left out
+ * @param {Hash} [hash] updated with the bytes written
+ * @param {number} [position] in the file; after the bytes written before when left out
  */
 async function writeAll(file, { buffer, byteOffset, byteLength }, hash, position) {
   for (let at = 0; at < byteLength; ) {
     const piece = new Uint8Array(buffer, byteOffset + at, Math.min(CHUNK, byteLength - at));
-    // A write may take a part of what it is given.
+    // A write may be partial.
     const { bytesWritten } = await file.write(piece, 0, piece.length, position === undefined ? null : position + at);
     if (bytesWritten === 0) throw Object.assign(new Error('the system wrote nothing'), { code: 'EIO', syscall: 'write' });
     hash?.update(piece.subarray(0, bytesWritten));
@@ -50,7 +50,7 @@ async function writeAll(file, { buffer, byteOffset, byteLength }, hash, position
   }
 }
 
-/** An open file. Close it when done. */
+/** An open file whose header has been checked. Close it when done. */
 export class SafetensorsFile {
   #file;
   #start;
@@ -59,7 +59,7 @@ export class SafetensorsFile {
 
   /**
    * @param {FileHandle} file @param {Uint8Array} start the bytes up to the data @param {import('./safetensors.mjs').Header} header
-   * @param {(what: string) => Error} bad @param {string} checksumName
+   * @param {(what: string) => Error} bad makes an error about the file @param {string} checksumName
    */
   constructor(file, start, header, bad, checksumName) {
     this.#file = file;
@@ -67,20 +67,20 @@ export class SafetensorsFile {
     this.#bad = bad;
     this.#checksumName = checksumName;
     this.metadata = header.metadata;
-    /** By name, in the order of the file. */
+    /** By name, in file order. */
     this.tensors = header.tensors;
-    /** The checksum that the file says it has, if it says one. */
+    /** The checksum that the file's metadata states, if any. */
     this.checksum = header.checksum;
   }
 
   /**
    * Opens a file and checks its header.
    * @param {string} path
-   * @param {(what: string) => Error} bad makes the error that is thrown, of what is wrong with the file
+   * @param {(what: string) => Error} bad makes an error from what is wrong with the file
    * @param {string} [checksumName] see `CHECKSUM`
    */
   static async open(path, bad, checksumName = CHECKSUM) {
-    // To open a pipe would wait for its writer, and a device has no end.
+    // Opening a pipe would wait for its writer, and reading a device may never end.
     if (!(await stat(path)).isFile()) throw bad('it is not a file');
     const file = await open(path);
     try {
@@ -100,7 +100,7 @@ export class SafetensorsFile {
   }
 
   /**
-   * The entry of a tensor that the file has.
+   * The entry of a tensor; an error if the file has no such tensor.
    * @param {string} name
    */
   #info(name) {
@@ -110,10 +110,10 @@ export class SafetensorsFile {
   }
 
   /**
-   * Reads a tensor.
+   * Reads a tensor's bytes.
    * @param {string} name
-   * @param {ArrayBufferView} into as many bytes as the tensor has
-   * @param {Hash} [hash] is given what is read
+   * @param {ArrayBufferView} into as many bytes as the tensor has; a RangeError otherwise
+   * @param {Hash} [hash] updated with the bytes read
    */
   async read(name, into, hash) {
     const { begin, bytes } = this.#info(name);
@@ -122,7 +122,7 @@ export class SafetensorsFile {
   }
 
   /**
-   * Reads a tensor for its part in a checksum alone, a piece at a time.
+   * Reads a tensor only to update a checksum, one piece at a time.
    * @param {string} name @param {Hash} hash
    */
   async pass(name, hash) {
@@ -135,9 +135,9 @@ export class SafetensorsFile {
   }
 
   /**
-   * Begins to verify the file's checksum: give `hash` to `read` or `pass` of every tensor, in the file's order; then `finish` says what is
-   * wrong, or nothing.
-   * @returns {{ hash: Hash, finish: () => string | undefined } | undefined} undefined where the file has none
+   * Begins to verify the file's checksum. Pass `hash` to `read` or `pass` for every tensor, in file order. `finish` then returns what is
+   * wrong, or undefined.
+   * @returns {{ hash: Hash, finish: () => string | undefined } | undefined} undefined if the file has no checksum
    */
   verification() {
     const { checksum } = this;
@@ -156,9 +156,10 @@ export class SafetensorsFile {
 }
 
 /**
+ * Fills `into`; an error if the file ends before that.
  * @param {FileHandle} file @param {ArrayBufferView} into @param {number} position
  * @param {(what: string) => Error} bad
- * @param {Hash} [hash] is given what is read
+ * @param {Hash} [hash] updated with the bytes read
  */
 async function readAll(file, { buffer, byteOffset, byteLength }, position, bad, hash) {
   for (let at = 0; at < byteLength; ) {

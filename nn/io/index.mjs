@@ -1,4 +1,4 @@
-// State to files and back: `save` and `load`, in the safetensors format.
+// `save` and `load`: tensors to safetensors files and back.
 
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -19,29 +19,34 @@ import { uploaded } from '../core/tensor.mjs';
 /**
  * Options of `save`.
  * @typedef {object} SaveOptions
- * @property {Record<string, string>} [metadata] texts by name, for the file's `__metadata__`; none when left out
- * @property {boolean} [checksum] whether the file's `__metadata__` has its SHA-256 as `helios.sha256`, with which `load` finds any change to
- *   it; true when left out
+ * @property {Record<string, string>} [metadata] strings by name, for the file's `__metadata__`; none when left out
+ * @property {boolean} [checksum] whether to store the file's SHA-256 in its `__metadata__`, as `helios.sha256`, so that `load` detects any
+ *   change to the file; true when left out
  */
 
 /**
- * Which tensors of a file: names, a regular expression that names match, or a function of a name.
+ * A selection of tensors: names, a regular expression that names match, or a function of a name.
  * @typedef {readonly string[] | RegExp | ((name: string) => boolean)} TensorNames
  */
 
 /**
  * Options of `load`.
  * @typedef {object} ReadOptions
- * @property {TensorNames} [only] what is read; names that are not there are an error. Everything when left out
- * @property {TensorNames} [skip] what is not read
+ * @property {TensorNames} [only] the tensors to read; a name in an array that the file lacks is an error. All tensors when left out
+ * @property {TensorNames} [skip] tensors not to read, even if `only` selects them; none when left out
  * @property {boolean} [metadata] whether the result is `{ tensors, metadata }`; false when left out
- * @property {boolean} [round] whether F64 numbers that f32 does not have become the nearest that it has; false when left out
- * @property {boolean} [checksum] whether a file with a checksum is checked when all of it is read; true when left out
+ * @property {boolean} [round] whether to round F64 numbers that f32 cannot represent to the nearest; false when left out
+ * @property {boolean} [checksum] whether to verify the checksum of a file that has one. Only a file of which every tensor is read can be
+ *   verified, so not with `only` or `skip`; true when left out
  */
 
 /**
- * Writes tensors to a safetensors file. The old file stays until the new one is complete on the disk. If it cannot be written, throws an
- * error that names the path, and leaves no partial file.
+ * Writes tensors to a safetensors file, and makes its folder if needed. The write is atomic: an old file stays until the new one is
+ * complete on the disk, and a failure leaves no partial file. The tensors are read at the time of the call: later changes to them do not
+ * reach the file.
+ *
+ * Throws an ArgumentError for what is not a tensor, a disposed one, or metadata that is not a string; an error that names the path if the
+ * file cannot be written.
  * @param {string | URL} path @param {Record<string, Tensor>} tensors such as `model.stateDict()`
  * @param {SaveOptions} [options]
  */
@@ -57,7 +62,7 @@ export async function save(path, tensors, options = {}) {
     return { name, dtype: NAMES[x.dtype], shape: x.shape, tensor: x };
   });
   const header = encodeHeader(list, metadata, checksum, (what) => new ArgumentError('save', what));
-  // One snapshot: all reads are in the device's order before anything that is called later.
+  // A snapshot: all reads are queued on the device before any later call.
   const reads = list.map(({ tensor }) => readBytes('save', tensor));
   try {
     const bytes = await Promise.all(reads);
@@ -69,32 +74,34 @@ export async function save(path, tensors, options = {}) {
   }
 }
 
-/** Bools of a byte each, as files have them. @param {Uint8Array} bytes a word for each */
+/** Converts bools of one word each to one byte each, as in files. @param {Uint8Array} bytes one word per element */
 const narrowBools = ({ buffer, byteOffset, byteLength }) =>
   Uint8Array.from(new Uint32Array(buffer, byteOffset, byteLength / 4), (word) => (word ? 1 : 0));
 
 /**
- * Reads the tensors of a safetensors file; of several files, given their index (`model.safetensors.index.json`); or of a folder that has
- * `model.safetensors` or this index.
+ * Reads tensors onto the device. The path names a safetensors file; or an index (`model.safetensors.index.json`), whose files are then
+ * read; or a folder that has `model.safetensors` or that index.
  *
- * F32, F16, BF16, I32, U32 and BOOL keep their type. I8, I16 and I64 become i32, U8, U16 and U64 become u32, 8-bit floats become f16
- * (F8_E8M0: f32), and F64 becomes f32; every number stays the same. Where a tensor has a number that its new type lacks, or a type that is
- * not read (C64, F4), `load` still reads the others: the name is in the result, and reading that property throws an ArgumentError that says
- * why. Empty tensors can be read with `toArray`, saved again and loaded into modules; operations refuse them.
+ * F32, F16, BF16, I32, U32 and BOOL keep their type. I8, I16 and I64 become i32; U8, U16 and U64 become u32; 8-bit floats become f16
+ * (F8_E8M0: f32); F64 becomes f32. Conversions are exact, except F64 with `round`.
  *
- * Throws an ArgumentError for what is not a safetensors file. That includes a header with a name twice, with text that is not UTF-8 or with
- * metadata that is no text, bytes of the data that belong to no tensor or to two, and a checksum of `save` that is not that of the file.
+ * If a tensor has a value that its new type cannot represent, or a type that cannot be read (C64, F4), `load` still reads the others. The
+ * name is in the result, and reading that property throws an ArgumentError with the reason. An empty tensor can be read with `toArray`,
+ * saved again and loaded into a module; operations refuse it.
+ *
+ * Throws an ArgumentError if the file is not valid safetensors: among others, if a name appears twice, the header is not UTF-8, metadata is
+ * not a string, a byte of the data belongs to no tensor or to two, or the checksum that `save` wrote does not match.
  * @overload
  * @param {string | URL} path
  * @param {ReadOptions & { metadata?: false }} [options]
- * @returns {Promise<Record<string, Tensor>>} by name, in the order of the file; for `model.loadStateDict`
+ * @returns {Promise<Record<string, Tensor>>} by name, in file order; for `model.loadStateDict`
  */
 /**
  * @overload
  * @param {string | URL} path
  * @param {ReadOptions & { metadata: true }} options
- * @returns {Promise<{ tensors: Record<string, Tensor>, metadata: Record<string, string> }>} metadata: the texts of the files' `__metadata__`; of
- *   one that several files have, the first
+ * @returns {Promise<{ tensors: Record<string, Tensor>, metadata: Record<string, string> }>} `metadata` has the strings of `__metadata__`; if
+ *   several files have the same name, that of the first file
  */
 /**
  * @param {string | URL} path @param {ReadOptions} [options]
@@ -124,7 +131,7 @@ export async function load(path, options = {}) {
       const lacking = only.filter((name) => !names.has(name) && !isSkipped(name));
       if (lacking.length > 0) throw new ArgumentError('load', `${path} has no tensor ${lacking.join(', ')}`);
     }
-    // All headers are checked: now the memory.
+    // All headers have been checked: now allocate and read.
     for (const part of parts) {
       const names = part.names.filter(isWanted);
       const verification = checksum && names.length === part.file.tensors.size ? part.file.verification() : undefined;
@@ -150,7 +157,7 @@ export async function load(path, options = {}) {
       }
     }
     if (!metadata) return tensors;
-    // Of a name that several files have, the text of the first.
+    // The first file wins, so it comes last here.
     const texts = parts.toReversed().flatMap(({ file }) => Object.entries(file.metadata));
     return { tensors, metadata: Object.fromEntries(texts) };
   } catch (error) {
@@ -161,7 +168,7 @@ export async function load(path, options = {}) {
   }
 }
 
-/** A path, also of an address `file:…`. @param {string} op @param {unknown} path */
+/** The path of a string or of a `file:` URL. @param {string} op @param {unknown} path */
 function pathOf(op, path) {
   if (typeof path === 'string' && path !== '') return path;
   if (path instanceof URL && path.protocol === 'file:') return fileURLToPath(path);
@@ -174,8 +181,8 @@ const bad = (path, what) => new ArgumentError('load', `${path} is not a safetens
 /**
  * Reads a tensor onto the device.
  * @param {import('./model.mjs').Part} part @param {string} name @param {boolean} round
- * @param {import('node:crypto').Hash} [hash] is given its bytes
- * @returns {Promise<Tensor | string>} or why there is no such tensor
+ * @param {import('node:crypto').Hash} [hash] updated with its bytes
+ * @returns {Promise<Tensor | string>} the tensor, or the reason why it cannot be read
  */
 async function readTensor({ file }, name, round, hash) {
   const { dtype: type, shape, bytes } = /** @type {import('./safetensors.mjs').TensorInfo} */ (file.tensors.get(name));
@@ -185,7 +192,7 @@ async function readTensor({ file }, name, round, hash) {
     if (hash) await file.pass(name, hash);
     return /** @type {string} */ (refusal);
   }
-  // Whole words: memory of the device is written by these.
+  // Padded to whole words: uploads to the device are in words.
   const words = new Uint8Array(Math.ceil(bytes / 4) * 4);
   const data = words.subarray(0, bytes);
   await file.read(name, data, hash);
@@ -193,13 +200,13 @@ async function readTensor({ file }, name, round, hash) {
   return typeof elements === 'string' ? `has the type ${type}, and ${elements}` : uploaded(elements, denseLayout(shape, conversion.dtype));
 }
 
-/** @param {string} type of a file */
+/** Why a type is not read. @param {string} type of a file */
 const unheld = (type) =>
   Object.hasOwn(UNHELD, type)
     ? `has the type ${type}, which is not read: ${UNHELD[type]}`
     : `has the type ${JSON.stringify(type)}; there are ${[...CONVERSIONS.keys()].join(', ')}`;
 
-/** @param {number} bytes on the device */
+/** Why a tensor does not fit a buffer of the device, or undefined. @param {number} bytes on the device */
 function tooLarge(bytes) {
   const { bindingBytes, bufferBytes } = runtime().kernels.context;
   const most = Math.min(bindingBytes, bufferBytes);
@@ -207,13 +214,14 @@ function tooLarge(bytes) {
 }
 
 /**
- * @param {string} option @param {TensorNames | undefined} names @param {boolean} otherwise what is said of every name where there are none
+ * The predicate of a selection.
+ * @param {string} option @param {TensorNames | undefined} names @param {boolean} otherwise the answer for every name if `names` is undefined
  * @returns {(name: string) => boolean}
  */
 function chooser(option, names, otherwise) {
   if (names === undefined) return () => otherwise;
   if (typeof names === 'function') return names;
-  // Not `test`, which goes on from its last match where the expression has the flag g.
+  // Not `test`: with the flag g it would continue from the end of the last match.
   if (types.isRegExp(names)) return (name) => name.search(names) >= 0;
   if (!Array.isArray(names) || !names.every((name) => typeof name === 'string')) {
     throw new ArgumentError('load', `${option} is names in an array, a regular expression or a function, got ${shown(names)}`);

@@ -1,14 +1,14 @@
-// Strict JSON for files: texts that readers understand differently are refused.
+// Strict JSON for files. Input that different parsers read differently is refused.
 
-/** Whether a string is Unicode text: no half of a surrogate pair stands alone, which UTF-8 cannot hold. @param {string} text */
+/** Whether a string has no lone surrogate, so that UTF-8 can encode it. @param {string} text */
 export const isText = (text) => !/\p{Surrogate}/u.test(text);
 
 /** @param {unknown} value @returns {value is Record<string, unknown>} */
 export const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /**
- * Finds what `JSON.parse` accepts in a valid JSON text and we do not: a key that an object has twice, and half of a surrogate pair,
- * written as an escape. It scans instead of matching whole strings by a regular expression, since they may be megabytes long.
+ * Finds what `JSON.parse` accepts but this module refuses: a duplicate key in an object, and a lone surrogate written as an escape. It
+ * scans for the ends of strings, since a regular expression over a whole string may fail for megabytes.
  * @param {string} text valid JSON
  * @returns {string | undefined} what is wrong
  */
@@ -44,10 +44,9 @@ function ambiguity(text) {
 }
 
 /**
- * Parses an object from the bytes of a JSON text: UTF-8 without a byte order mark, no key twice in an object, no half of a surrogate
- * pair in a string.
+ * Parses a JSON object. The bytes must be UTF-8 without a byte order mark, with no duplicate key and no lone surrogate.
  * @param {Uint8Array} bytes
- * @param {(what: string) => Error} bad makes the error that is thrown, of what is said of the text: 'is not UTF-8'
+ * @param {(what: string) => Error} bad makes an error from a predicate such as 'is not UTF-8'
  * @returns {Record<string, unknown>}
  */
 export function parseObject(bytes, bad) {

@@ -1,30 +1,30 @@
-// A model on disk: one safetensors file, or several with an index (`model.safetensors.index.json`), as PyTorch's tools save large ones.
+// A model on disk: one safetensors file, or several with an index (`model.safetensors.index.json`), as transformers saves large models.
 
 import { readFile, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { SafetensorsFile } from './file.mjs';
 import { isObject, parseObject } from './json.mjs';
 
-/** What a folder's model is called, in the order in which they are looked for. */
+/** File names in a model's folder, in the order in which they are tried. */
 const [WHOLE, INDEX] = ['model.safetensors', 'model.safetensors.index.json'];
 
-/** Largest index that is read: one of a hundred thousand tensors has some 10 MB. */
+/** The largest index that is read. An index of a hundred thousand tensors has some 10 MB. */
 const MAX_INDEX_BYTES = 100_000_000;
 
 /**
- * A file of a model, open.
+ * An open file of a model.
  * @typedef {object} Part
  * @property {string} path
  * @property {SafetensorsFile} file
- * @property {string[]} names of its tensors that belong to the model, in the file's order
+ * @property {string[]} names of its tensors that belong to the model, in file order
  */
 
 /**
- * Opens the files of a model whose headers are needed, and checks these.
- * @param {string} path a safetensors file, an index (`….json`), or a folder with either, named `model.safetensors…`
- * @param {(path: string, what: string) => Error} bad makes the error that is thrown, of what is wrong with a file
- * @param {(name: string) => boolean} wanted says which tensors of an index are: files without any of them stay closed
- * @returns {Promise<Part[]>} to be closed
+ * Opens the files of a model and checks their headers.
+ * @param {string} path a safetensors file, an index (`….json`), or a folder with `model.safetensors` or `model.safetensors.index.json`
+ * @param {(path: string, what: string) => Error} bad makes an error from what is wrong with a file
+ * @param {(name: string) => boolean} wanted the tensors to read; files of an index that have none of them are not opened
+ * @returns {Promise<Part[]>} close them with `closeModel`
  */
 export async function openModel(path, bad, wanted) {
   if ((await stat(path)).isDirectory()) {
@@ -63,7 +63,7 @@ export async function openModel(path, bad, wanted) {
 export const closeModel = (parts) => Promise.all(parts.map(({ file }) => file.close()));
 
 /**
- * The names of tensors by the name of the file that has them.
+ * Reads an index: the names of tensors by file.
  * @param {string} path @param {(what: string) => Error} bad
  * @returns {Promise<Map<string, string[]>>}
  */
@@ -76,7 +76,7 @@ async function readIndex(path, bad) {
   /** @type {Map<string, string[]>} */
   const files = new Map();
   for (const [name, file] of Object.entries(map)) {
-    // Files lie beside their index: nobody else's index has one read elsewhere.
+    // A file must be in the index's own folder: an index from elsewhere must not make this program read other paths.
     if (typeof file !== 'string' || !/^[^/\\\0]+$/.test(file) || file === '..' || file === '.') {
       throw bad(`weight_map has the name of a file beside it for ${name}, got ${JSON.stringify(file)}`);
     }

@@ -1,10 +1,10 @@
 // The safetensors format (https://github.com/huggingface/safetensors#format): eight bytes with the length of a JSON header, the header,
-// the elements of all tensors end to end, little-endian. Pure: bytes in, bytes out; file.mjs has the files.
+// then the elements of all tensors end to end, little-endian. Pure: bytes in, bytes out; file.mjs does the I/O.
 
 import { shown } from '../core/errors.mjs';
 import { isObject, isText, parseObject } from './json.mjs';
 
-/** Bits of an element, by the format's names of types. @type {ReadonlyMap<string, number>} */
+/** Bits of an element, by the format's name of its type. @type {ReadonlyMap<string, number>} */
 export const BITS = new Map([
   ['BOOL', 8],
   ['F4', 4],
@@ -30,39 +30,39 @@ export const BITS = new Map([
   ['U64', 64],
 ]);
 
-/** The format's own limit. */
+/** The limit that the format sets. */
 const MAX_HEADER_BYTES = 100_000_000;
 
 /** The bytes before the header. */
 export const PREFIX_BYTES = 8;
 
 /**
- * The name of the metadata text with the file's checksum: the SHA-256 of all its bytes, in hexadecimal, where the 64 digits of the
- * checksum itself count as zeros. It covers the header too: a changed type or a changed text is found like a changed element. A program
- * whose format has another name for it passes that name to the functions here.
+ * The metadata name of the file's checksum: the SHA-256 of all bytes of the file, in hexadecimal, computed with zeros in place of its own
+ * 64 digits. It covers the header too, so a changed type or metadata string is detected like a changed element. A program with another name
+ * for it passes that name to the functions here.
  */
 export const CHECKSUM = 'helios.sha256';
 const ZEROS = '0'.repeat(64);
-/** How a header with a checksum begins, so that its digits are found without a search. @param {string} name of the checksum */
+/** The first bytes of a header with a checksum: the digits follow them, so no search is needed. @param {string} name of the checksum */
 const checksumStart = (name) => `{"__metadata__":{${JSON.stringify(name)}:"`;
 
 /**
  * @typedef {object} TensorInfo a tensor of a file
- * @property {string} dtype the format's name of its type; one that this version of the format has not known is possible
- * @property {number[]} shape sizes from 0 on
- * @property {number} begin its first byte, from the end of the header on
+ * @property {string} dtype the format's name of its type; may be a type that is newer than this module
+ * @property {number[]} shape sizes of at least 0
+ * @property {number} begin offset of its first byte, from the end of the header
  * @property {number} bytes
  *
  * @typedef {object} Header
- * @property {Record<string, string>} metadata texts by name, without the checksum
- * @property {string | undefined} checksum 64 digits where the file has one
+ * @property {Record<string, string>} metadata strings by name, without the checksum
+ * @property {string | undefined} checksum 64 hexadecimal digits, if the file has one
  * @property {Map<string, TensorInfo>} tensors by name, in the order of their bytes
  */
 
 /**
- * The length of the header from the bytes before it.
- * @param {Uint8Array} prefix eight bytes @param {number} size of the whole file
- * @param {(what: string) => Error} bad makes the error that is thrown, of what is wrong with the file
+ * Reads the length of the header.
+ * @param {Uint8Array} prefix the first eight bytes @param {number} size of the whole file
+ * @param {(what: string) => Error} bad makes an error from what is wrong with the file
  */
 export function headerLength(prefix, size, bad) {
   const length = Number(new DataView(prefix.buffer, prefix.byteOffset, PREFIX_BYTES).getBigUint64(0, true));
@@ -71,9 +71,10 @@ export function headerLength(prefix, size, bad) {
 }
 
 /**
- * Parses and checks a header: every byte of the data belongs to one tensor, whose type and shape take as many bytes as it has.
- * @param {Uint8Array} bytes @param {number} dataBytes bytes of the file behind the header
- * @param {(what: string) => Error} bad makes the error that is thrown, of what is wrong with the file
+ * Parses and checks a header. Every byte of the data must belong to exactly one tensor, and each tensor must have as many bytes as its type
+ * and shape need.
+ * @param {Uint8Array} bytes of the header @param {number} dataBytes bytes of the file after the header
+ * @param {(what: string) => Error} bad makes an error from what is wrong with the file
  * @param {string} [checksumName] see `CHECKSUM`
  * @returns {Header}
  */
@@ -92,7 +93,7 @@ export function parseHeader(bytes, dataBytes, bad, checksumName = CHECKSUM) {
   const data = PREFIX_BYTES + bytes.length;
   let covered = 0;
   let before = '';
-  // An empty tensor comes before the one that begins at the same byte.
+  // An empty tensor sorts before the one that begins at the same byte.
   for (const { name, ...info } of list.sort((a, b) => a.begin - b.begin || a.bytes - b.bytes)) {
     const { begin } = info;
     if (begin < covered) throw bad(`${name}, which begins at ${begin}, overlaps ${before}, which ends at ${covered}`);
@@ -106,11 +107,11 @@ export function parseHeader(bytes, dataBytes, bad, checksumName = CHECKSUM) {
   return { metadata, checksum, tensors };
 }
 
-/** An integer from 0 on as JSON has it: -0 is none. @param {unknown} value @returns {value is number} */
+/** Whether a value is an integer of at least 0; JSON's -0 is not. @param {unknown} value @returns {value is number} */
 const isCount = (value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= 0 && !Object.is(value, -0);
 
 /**
- * Checks an entry of a header by itself.
+ * Checks one entry of a header.
  * @param {string} name @param {unknown} entry @param {(what: string) => Error} bad
  * @returns {TensorInfo}
  */
@@ -123,7 +124,7 @@ function checkEntry(name, entry, bad) {
   }
   const [begin, end] = Array.isArray(offsets) && offsets.length === 2 ? offsets : [];
   const bytes = end - begin;
-  // The size of an element of a type that is newer than this table is not known.
+  // The element size of a type that is not in the table is unknown.
   const known = BITS.has(dtype);
   const expected = known ? byteSize(dtype, shape) : bytes;
   if (!isCount(begin) || !isCount(end) || bytes < 0 || bytes !== expected) {
@@ -133,27 +134,27 @@ function checkEntry(name, entry, bad) {
 }
 
 /**
- * The bytes of a tensor; no integer where elements of less than a byte do not fill the last one, or above 2^53.
- * @param {string} dtype of the table @param {readonly number[]} shape
+ * The bytes of a tensor. Not an integer if elements of less than a byte do not fill the last byte, and inexact above 2^53.
+ * @param {string} dtype in the table @param {readonly number[]} shape
  */
 const byteSize = (dtype, shape) => (shape.reduce((size, count) => size * count, 1) * /** @type {number} */ (BITS.get(dtype))) / 8;
 
-/** An object as JSON, its members in this order: in a JavaScript object names such as 0 would come first. @param {string[][]} members */
+/** The JSON of an object with its members in this order; a JavaScript object would put names such as 0 first. @param {string[][]} members */
 const objectText = (members) => `{${members.map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(',')}}`;
 
 /**
  * @typedef {object} EncodedHeader
- * @property {Buffer} bytes the length and the header: what a file begins with
- * @property {{ name: string, bytes: number }[]} tensors in the order of the file
- * @property {number | undefined} checksumAt where the digits of the checksum, which are zeros here, are to be written
+ * @property {Buffer} bytes the length and the header: the start of the file
+ * @property {{ name: string, bytes: number }[]} tensors in file order
+ * @property {number | undefined} checksumAt file offset of the checksum's digits, which are zeros in `bytes`
  */
 
 /**
- * Makes a header.
- * @param {readonly { name: string, dtype: string, shape: readonly number[] }[]} tensors in the order of the file
+ * Encodes a header.
+ * @param {readonly { name: string, dtype: string, shape: readonly number[] }[]} tensors in file order
  * @param {Record<string, string>} metadata
- * @param {boolean} checksum whether it has room for one
- * @param {(what: string) => Error} bad makes the error that is thrown, of what the format cannot hold
+ * @param {boolean} checksum whether to reserve space for a checksum
+ * @param {(what: string) => Error} bad makes an error from what the format cannot hold
  * @param {string} [checksumName] see `CHECKSUM`
  * @returns {EncodedHeader}
  */
@@ -182,7 +183,7 @@ export function encodeHeader(tensors, metadata, checksum, bad, checksumName = CH
   });
   const text = Buffer.from(objectText(members));
   if (text.length > MAX_HEADER_BYTES) throw bad(`a header of ${text.length} bytes; the format has at most ${MAX_HEADER_BYTES}`);
-  // Padded, so that the data begins at a multiple of eight.
+  // Padded with spaces, so that the data begins at a multiple of eight bytes.
   const bytes = Buffer.alloc(PREFIX_BYTES + Math.ceil(text.length / 8) * 8, ' ');
   bytes.writeBigUInt64LE(BigInt(bytes.length - PREFIX_BYTES));
   text.copy(bytes, PREFIX_BYTES);
@@ -190,8 +191,8 @@ export function encodeHeader(tensors, metadata, checksum, bad, checksumName = CH
 }
 
 /**
- * What a file begins with, as its checksum counts it: with zeros for the digits.
- * @param {Uint8Array} start length and header @param {string} checksumName see `CHECKSUM`
+ * A copy of the start of a file with zeros in place of the checksum's digits: the form in which it is hashed.
+ * @param {Uint8Array} start the length and the header @param {string} checksumName see `CHECKSUM`
  */
 export function withoutChecksum(start, checksumName) {
   const copy = Buffer.from(start);

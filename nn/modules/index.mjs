@@ -1,4 +1,4 @@
-// `nn`: modules.
+// Modules: the part of the public `nn` that has parameters.
 
 export { Module, ModuleList, Parameter, Sequential } from './module.mjs';
 export {

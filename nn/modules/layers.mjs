@@ -1,4 +1,4 @@
-// Layers. Parameters are f32 and begin as PyTorch's do.
+// Layers. Parameters are f32 and have PyTorch's initial distributions.
 
 import { constant } from '../core/tensor.mjs';
 import { checkBytes } from '../core/engine.mjs';
@@ -17,7 +17,7 @@ import { Module, Parameter } from './module.mjs';
 /** @typedef {import('../../kernels/activation.mjs').Activation} Activation */
 
 /**
- * A parameter of values that are drawn once it is known that the device has such tensors.
+ * A new parameter. Checks that the device can hold it before `draw` computes the values.
  * @param {string} op the module @param {number[]} shape @param {(count: number) => ArrayBufferView & ArrayLike<number>} draw
  */
 function parameter(op, shape, draw) {
@@ -26,16 +26,18 @@ function parameter(op, shape, draw) {
   return unscoped(() => new Parameter(constant(draw(layout.size), layout)));
 }
 
-/** Whether matrices are left as their memory is. */
+/** Whether `skipInit` is running: matrices are then left uninitialized. */
 let skipping = false;
 /** @param {string} op the module @param {number[]} shape */
 const undefinedParameter = (op, shape) => within(op, () => unscoped(() => new Parameter(empty(shape))));
 
 /**
- * Makes modules whose matrices have undefined contents, for `loadStateDict` to fill: nothing is drawn and uploaded.
+ * Calls `fn`, and leaves the matrices of the modules that it makes uninitialized, for `loadStateDict` to fill. This saves drawing
+ * and uploading initial values.
  * @template T
- * @param {() => T} fn
- * @returns {T}
+ * @param {() => T} fn makes modules; synchronous
+ * @returns {T} what `fn` returns
+ * @throws an ArgumentError if `fn` is not a function
  */
 export function skipInit(fn) {
   if (typeof fn !== 'function') throw new ArgumentError('skipInit', `expected a function, got ${shown(fn)}`);
@@ -48,7 +50,10 @@ export function skipInit(fn) {
   }
 }
 
-/** Uniform in ±1 / √(inputs), as PyTorch's linear layers. @param {string} op the module @param {number} inputs @param {number[]} shape */
+/**
+ * A parameter drawn uniformly from ±1 / √inputs, as PyTorch initializes linear layers.
+ * @param {string} op the module @param {number} inputs @param {number[]} shape
+ */
 export function kaiming(op, inputs, shape) {
   if (skipping) return undefinedParameter(op, shape);
   const bound = 1 / Math.sqrt(inputs);
@@ -69,30 +74,33 @@ export const zeroParameter = (op, shape) => constantParameter(op, 0, shape);
 /**
  * Options of normalizations.
  * @typedef {object} NormOptions
- * @property {number} [eps] is added under the root that is divided by; 1e-5 when left out
+ * @property {number} [eps] added to the variance (`RMSNorm`: to the mean square) before the square root; 1e-5 when left out
  */
 
 /**
  * Options of `MLP`.
  * @typedef {object} MLPOptions
- * @property {number} [outputs] columns of the result; `width` when left out
+ * @property {number} [outputs] size of the result's last dimension; `width` when left out
  * @property {boolean} [bias] whether both layers have a bias; true when left out
  */
 
 /**
  * Options of `MultiHeadAttention`.
  * @typedef {object} MultiHeadAttentionOptions
- * @property {boolean} [causal] whether a token sees only itself and those before it; false when left out
- * @property {boolean | { base?: number }} [rope] whether queries and keys are turned by their positions, and the base of the
- *   angles (1e4 when left out); false when left out
- * @property {boolean} [bias] whether both layers have a bias; false when left out
- * @property {number} [kvHeads] heads of keys and values, which `heads` is a multiple of; `heads` when left out
- * @property {boolean} [qkNorm] whether queries and keys are normalized head by head; false when left out
+ * @property {boolean} [causal] whether a token attends only to itself and to earlier tokens; false when left out
+ * @property {boolean | { base?: number }} [rope] whether queries and keys get rotary position embeddings (Su et al. 2021), with the base
+ *   of their frequencies (1e4 when left out); false when left out
+ * @property {boolean} [bias] whether both linear layers have a bias; false when left out
+ * @property {number} [kvHeads] number of key and value heads, a divisor of `heads`; `heads` when left out
+ * @property {boolean} [qkNorm] whether an RMSNorm over `headSize` is applied to each head's queries and keys; false when left out
  */
 
-/** y = x Wᵀ + bias. */
+/** A linear layer: y = x Wᵀ + bias. `weight` is [outputs, inputs], `bias` is [outputs]; both begin uniform in ±1 / √inputs. */
 export class Linear extends Module {
-  /** @param {number} inputs @param {number} outputs @param {LinearOptions} [options] */
+  /**
+   * @param {number} inputs size of the last dimension of x @param {number} outputs size of the last dimension of y
+   * @param {LinearOptions} [options]
+   */
   constructor(inputs, outputs, options = {}) {
     super();
     const { bias = true } = checkOptions('Linear', options, ['bias']);
@@ -111,9 +119,12 @@ export class Linear extends Module {
   }
 }
 
-/** The rows of a table by number. */
+/**
+ * Looks up rows of a table by index. `weight` is [vocabulary, columns] and begins normal with mean 0 and deviation 1. An id outside
+ * the table gives a row of zeros.
+ */
 export class Embedding extends Module {
-  /** @param {number} vocabulary @param {number} columns */
+  /** @param {number} vocabulary rows of the table @param {number} columns */
   constructor(vocabulary, columns) {
     super();
     positive('Embedding', 'vocabulary', vocabulary);
@@ -121,7 +132,7 @@ export class Embedding extends Module {
     const shape = [vocabulary, columns];
     this.weight = skipping ? undefinedParameter('Embedding', shape) : parameter('Embedding', shape, (count) => normalValues(count, 0, 1));
   }
-  /** @param {Tensor} ids i32 or u32 @returns {Tensor} [...ids, columns] */
+  /** @param {Tensor} ids i32 or u32, any shape @returns {Tensor} [...ids, columns] */
   forward(ids) {
     return F.embedding(ids, this.weight);
   }
@@ -130,24 +141,27 @@ export class Embedding extends Module {
   }
 }
 
-/** x / rms(x) · weight over the last dimension. */
+/** x / √(mean(x²) + eps) · weight over the last dimension (Zhang & Sennrich 2019). `weight` is [columns] and begins as ones. */
 export class RMSNorm extends Module {
-  /** @param {number} columns @param {NormOptions} [options] */
+  /** @param {number} columns size of the last dimension @param {NormOptions} [options] */
   constructor(columns, options = {}) {
     super();
     const { eps = 1e-5 } = checkOptions('RMSNorm', options, ['eps']);
     this.weight = constantParameter('RMSNorm', 1, [positive('RMSNorm', 'columns', columns)]);
     this.eps = eps;
   }
-  /** @param {Tensor} x @returns {Tensor} */
+  /** @param {Tensor} x [..., columns] @returns {Tensor} of x's shape */
   forward(x) {
     return F.rmsNorm(x, this.weight, this.eps);
   }
 }
 
-/** (x - mean) / deviation · weight + bias over the last dimension. */
+/**
+ * (x - mean) / √(variance + eps) · weight + bias over the last dimension (Ba et al. 2016). `weight` and `bias` are [columns] and
+ * begin as ones and zeros.
+ */
 export class LayerNorm extends Module {
-  /** @param {number} columns @param {NormOptions} [options] */
+  /** @param {number} columns size of the last dimension @param {NormOptions} [options] */
   constructor(columns, options = {}) {
     super();
     const { eps = 1e-5 } = checkOptions('LayerNorm', options, ['eps']);
@@ -155,15 +169,15 @@ export class LayerNorm extends Module {
     this.bias = zeroParameter('LayerNorm', [columns]);
     this.eps = eps;
   }
-  /** @param {Tensor} x @returns {Tensor} */
+  /** @param {Tensor} x [..., columns] @returns {Tensor} of x's shape */
   forward(x) {
     return F.layerNorm(x, this.weight, this.bias, this.eps);
   }
 }
 
-/** Drops elements with probability p while training. */
+/** Sets each element to 0 with probability p and divides the others by 1 - p. After `eval()` it returns x. */
 export class Dropout extends Module {
-  /** @param {number} [p] */
+  /** @param {number} [p] in [0, 1); 0.5 when left out */
   constructor(p = 0.5) {
     super();
     if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('Dropout', `p is in [0, 1), got ${shown(p)}`);
@@ -191,7 +205,7 @@ export class SiLU extends Module {
   }
 }
 
-/** The tanh form of GELU. */
+/** GELU in its tanh approximation (Hendrycks & Gimpel 2016), PyTorch's `approximate='tanh'`. */
 export class GELU extends Module {
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
@@ -215,18 +229,21 @@ export class Sigmoid extends Module {
   }
 }
 
-/** All dimensions but the first as one. */
+/** Merges all dimensions but the first into one. */
 export class Flatten extends Module {
-  /** @param {Tensor} x @returns {Tensor} */
+  /** @param {Tensor} x [batch, ...] @returns {Tensor} [batch, n] */
   forward(x) {
     tensorOf('Flatten', x);
     return within('Flatten', () => x.flatten(1));
   }
 }
 
-/** down(silu(gate x) · up x) (Shazeer 2020), gate and up in one product. */
+/**
+ * down(silu(gate x) · up x) (Shazeer 2020), without biases. `gateUp` holds both matrices, gate first, so that one product computes
+ * both.
+ */
 export class SwiGLU extends Module {
-  /** @param {number} width @param {number} hidden */
+  /** @param {number} width size of the last dimension of x and of the result @param {number} hidden size between the layers */
   constructor(width, hidden) {
     super();
     positive('SwiGLU', 'width', width);
@@ -234,16 +251,16 @@ export class SwiGLU extends Module {
     this.gateUp = within('SwiGLU', () => new Linear(width, 2 * hidden, { bias: false }));
     this.down = within('SwiGLU', () => new Linear(hidden, width, { bias: false }));
   }
-  /** @param {Tensor} x @returns {Tensor} */
+  /** @param {Tensor} x [..., width] @returns {Tensor} [..., width] */
   forward(x) {
     tensorOf('SwiGLU', x);
     return within('SwiGLU', () => this.down.forward(F.glu(this.gateUp.forward(x), 'silu')));
   }
 }
 
-/** Two linear layers with GELU between them. */
+/** down(gelu(up x)): two linear layers with GELU (the tanh approximation) between them. */
 export class MLP extends Module {
-  /** @param {number} width @param {number} hidden @param {MLPOptions} [options] */
+  /** @param {number} width size of the last dimension of x @param {number} hidden size between the layers @param {MLPOptions} [options] */
   constructor(width, hidden, options = {}) {
     super();
     const { outputs = width, bias = true } = checkOptions('MLP', options, ['outputs', 'bias']);
@@ -252,7 +269,7 @@ export class MLP extends Module {
     this.up = within('MLP', () => new Linear(width, hidden, { bias }));
     this.down = within('MLP', () => new Linear(hidden, outputs, { bias }));
   }
-  /** @param {Tensor} x @returns {Tensor} */
+  /** @param {Tensor} x [..., width] @returns {Tensor} [..., outputs] */
   forward(x) {
     tensorOf('MLP', x);
     return within('MLP', () => this.down.forward(F.gelu(this.up.forward(x))));
@@ -262,20 +279,22 @@ export class MLP extends Module {
 /**
  * Options of a call of `MultiHeadAttention`.
  * @typedef {object} MaskOptions
- * @property {Tensor} [mask] as that of `F.scaledDotProductAttention`; broadcasts to [batch, heads, tokens, tokens]. For sequences of
- *   different lengths: [batch, 1, 1, tokens] of bools, true where a key is a token
+ * @property {Tensor} [mask] which keys a query attends to, as in `F.scaledDotProductAttention`; broadcasts to
+ *   [batch, heads, tokens, tokens]. For padded sequences: bool [batch, 1, 1, tokens], false at the padding
  */
 
 /**
- * Attention with all heads in one product, and rotary positions where asked for. With fewer `kvHeads`, several heads share keys
- * and values (Ainslie et al. 2023); with `qkNorm`, queries and keys are normalized head by head.
+ * Multi-head self-attention (Vaswani et al. 2017). `qkv` is one linear layer whose result has the queries, then the keys, then the
+ * values, head by head. With fewer `kvHeads` than heads, each key and value head serves `heads / kvHeads` query heads (grouped-query
+ * attention, Ainslie et al. 2023).
  */
 export class MultiHeadAttention extends Module {
-  /** @type {Map<number, Tensor>} Tables of rotary positions by length. */
+  /** @type {Map<number, Tensor>} Rotary tables by number of tokens. */
   #tables = new Map();
 
   /**
-   * @param {number} width @param {number} heads
+   * Throws a ShapeError if `heads` does not divide `width`, or `kvHeads` does not divide `heads`.
+   * @param {number} width size of the last dimension of x and of the result @param {number} heads of `width / heads` elements each
    * @param {MultiHeadAttentionOptions} [options]
    */
   constructor(width, heads, options = {}) {
@@ -312,7 +331,7 @@ export class MultiHeadAttention extends Module {
     this.base = rope ? (base ?? 1e4) : 0;
   }
 
-  /** @param {number} tokens @param {number} headSize */
+  /** The rotary table, [tokens, headSize / 2, 2]: cosines and sines. @param {number} tokens @param {number} headSize */
   #table(tokens, headSize) {
     let table = this.#tables.get(tokens);
     if (!table?.storage) {
@@ -337,7 +356,7 @@ export class MultiHeadAttention extends Module {
     const { heads, kvHeads, q_norm: qNorm, k_norm: kNorm } = this;
     let qkv = within('MultiHeadAttention', () => this.qkv.forward(x));
     const [batch] = x.shape;
-    /** Heads of each row, [batch, tokens, count · headSize]. @param {number} first @param {number} count */
+    /** The columns of `count` heads, [batch, tokens, count · headSize]. @param {number} first @param {number} count */
     const part = (first, count) => F.slice(qkv, 2, first * headSize, (first + count) * headSize);
     if (qNorm && kNorm) {
       const normed = (/** @type {Tensor} */ h, /** @type {RMSNorm} */ norm) =>
@@ -346,7 +365,7 @@ export class MultiHeadAttention extends Module {
     }
     if (this.base) qkv = F.rope(qkv, this.#table(tokens, headSize), { heads: heads + kvHeads, headSize });
     if (kvHeads < heads) {
-      // The fused kernel takes keys and values for each head.
+      // The fused kernel needs one key and value head for each query head.
       const repeated = (/** @type {Tensor} */ h) => {
         const split = F.reshape(h, [batch, tokens, kvHeads, 1, headSize]);
         return F.reshape(F.expand(split, [batch, tokens, kvHeads, heads / kvHeads, headSize]), [batch, tokens, width]);

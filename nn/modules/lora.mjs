@@ -1,4 +1,4 @@
-// Low-rank adapters (Hu et al. 2021): a trained model learns by small matrices beside its frozen ones.
+// LoRA (Hu et al. 2021): trains small low-rank matrices beside the frozen weights of a model.
 
 import { noGrad } from '../core/node.mjs';
 import { ArgumentError, shown, within } from '../core/errors.mjs';
@@ -13,21 +13,24 @@ import { Module } from './module.mjs';
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
 /**
- * The size of an adapter.
+ * Options of `LoRALinear`.
  * @typedef {object} AdapterOptions
- * @property {number} rank columns between the adapter's two matrices
- * @property {number} alpha the adapter is multiplied by alpha / rank
+ * @property {number} rank the inner size of the adapter's two matrices, an integer of at least 1
+ * @property {number} alpha the adapter's output is multiplied by alpha / rank
  */
 
 /**
  * Options of `lora`.
  * @typedef {object} LoraOptions
- * @property {number} [rank] columns between an adapter's two matrices, an integer of at least 1; 8 when left out
- * @property {number} [alpha] adapters are multiplied by alpha / rank; `rank` when left out
- * @property {RegExp} [targets] what the names of the layers match; all linear layers when left out
+ * @property {number} [rank] the inner size of an adapter's two matrices, an integer of at least 1; 8 when left out
+ * @property {number} [alpha] an adapter's output is multiplied by alpha / rank; `rank` when left out
+ * @property {RegExp} [targets] layers whose name matches get an adapter; all linear layers when left out
  */
 
-/** y = base(x) + scale · (x Aᵀ) Bᵀ. B begins as zeros: at first the result is the base's. */
+/**
+ * A linear layer with an adapter: y = base(x) + alpha / rank · (x Aᵀ) Bᵀ. `a` is [rank, inputs], `b` is [outputs, rank]. B begins as
+ * zeros, so the first result is that of the base.
+ */
 export class LoRALinear extends Module {
   /** @param {Linear} base @param {AdapterOptions} options */
   constructor(base, options) {
@@ -47,7 +50,7 @@ export class LoRALinear extends Module {
     tensorOf('LoRALinear', x);
     return within('LoRALinear', () => this.base.forward(x).add(F.linear(F.linear(x, this.a), this.b).mul(this.scale)));
   }
-  /** The base with the adapter added to its weight. @returns {Linear} */
+  /** Adds the adapter to the base's weight, in place, and frees the adapter. @returns {Linear} the base */
   merge() {
     noGrad(() => scope(() => void this.base.weight.add_(this.b.matmul(this.a), { alpha: this.scale })));
     this.a.dispose();
@@ -56,9 +59,12 @@ export class LoRALinear extends Module {
   }
 }
 
-/** @param {Module} module @param {(name: string, child: Module) => Module} change @param {string} [prefix] */
+/**
+ * Replaces each module below `module` by what `change` returns; descends into those that it returns unchanged.
+ * @param {Module} module @param {(name: string, child: Module) => Module} change @param {string} [prefix]
+ */
 function replaceChildren(module, change, prefix = '') {
-  if (prefix === '') for (const _ of module.modules()); // throws where one stands in itself
+  if (prefix === '') for (const _ of module.modules()); // Throws if a module contains itself.
   for (const [name, child] of [...module.namedChildren()]) {
     const next = change(prefix + name, child);
     if (next === child) replaceChildren(child, change, `${prefix}${name}.`);
@@ -72,11 +78,12 @@ function replaceChildren(module, change, prefix = '') {
 }
 
 /**
- * Freezes a model and gives its linear layers adapters, in place.
+ * Freezes a model and replaces its linear layers by `LoRALinear`, in place. Only the adapters then require a gradient.
  * @template {Module} M
  * @param {M} model
  * @param {LoraOptions} [options]
- * @returns {M} the model, whose parameters that require a gradient are the adapters
+ * @returns {M} the model
+ * @throws an ArgumentError if the model is not a module or is itself a `Linear`, or if no linear layer's name matches `targets`
  */
 export function lora(model, options = {}) {
   const { rank = 8, alpha = rank, targets = /(?:)/ } = checkOptions('lora', options, ['rank', 'alpha', 'targets']);
@@ -89,7 +96,7 @@ export function lora(model, options = {}) {
   const frozen = model.parameters();
   let count = 0;
   replaceChildren(model, (name, child) => {
-    // Not `test`, which of an expression with the flag g goes on where the last match ended.
+    // Not `test`: with the flag g it would continue from the end of the last match.
     if (!(child instanceof Linear) || name.search(targets) < 0) return child;
     count++;
     return within('lora', () => new LoRALinear(child, { rank, alpha }));
@@ -99,7 +106,12 @@ export function lora(model, options = {}) {
   return model;
 }
 
-/** Adds the adapters to the weights and takes them away. @template {Module} M @param {M} model @returns {M} */
+/**
+ * Adds each adapter to the weight of its layer and puts the plain `Linear` back, in place. The weights stay frozen.
+ * @template {Module} M
+ * @param {M} model
+ * @returns {M} the model
+ */
 export function mergeLora(model) {
   if (!(model instanceof Module)) throw new ArgumentError('mergeLora', `expected a module, got ${shown(model)}`);
   replaceChildren(model, (_, child) => (child instanceof LoRALinear ? child.merge() : child));

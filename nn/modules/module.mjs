@@ -12,22 +12,21 @@ import { noGrad } from '../core/node.mjs';
 import { enter } from './places.mjs';
 
 /**
- * A tensor that a module learns: a leaf that requires a gradient. An optimizer may move it into memory that it shares with
- * others.
+ * A trainable tensor: a leaf that requires a gradient. An optimizer moves its elements into memory that holds other parameters too.
  */
 export class Parameter extends Tensor {
-  /** @param {Tensor} data f32, f16 or bf16; its memory becomes the parameter's */
+  /** @param {Tensor} data f32, f16 or bf16; the parameter takes over its memory and disposes of it */
   constructor(data) {
     tensorOf('Parameter', data);
     if (!isFloat(data.dtype)) throw new ArgumentError('Parameter', `takes f32, f16 or bf16, got ${data.dtype}`);
     const dense = within('Parameter', () => data.contiguous());
     super(/** @type {import('../core/storage.mjs').Storage} */ (dense.storage), dense.layout);
     this.requiresGrad_();
-    /** Where an optimizer wants the gradient. @type {Tensor | undefined} */
+    /** The optimizer's memory for the gradient. @type {Tensor | undefined} */
     this.gradientPlace = undefined;
-    /** The optimizer's memory that it lies in. @type {import('../optim/bucket.mjs').Bucket | undefined} */
+    /** The optimizer's bucket that holds the elements. @type {import('../optim/bucket.mjs').Bucket | undefined} */
     this.bucket = undefined;
-    // The memory is the parameter's alone.
+    // No other tensor may share the parameter's memory.
     if (dense !== data) dense.dispose();
     data.dispose();
   }
@@ -36,7 +35,7 @@ export class Parameter extends Tensor {
     return true;
   }
 
-  /** @param {Tensor} gradient */
+  /** Adds to the gradient, in the optimizer's memory if there is one. @param {Tensor} gradient */
   accumulate(gradient) {
     const { gradientPlace: place } = this;
     recordingNow()?.gradientOf(this);
@@ -49,7 +48,7 @@ export class Parameter extends Tensor {
   }
 
   /**
-   * The 16-bit copy of it that its optimizer keeps, as an operand of a product.
+   * The 16-bit copy that the optimizer keeps of this parameter, as an operand of a product; undefined if there is none.
    * @param {'f16' | 'bf16'} dtype
    * @returns {{ storage: import('../core/storage.mjs').Storage, layout: import('../core/layout.mjs').Layout } | undefined}
    */
@@ -66,7 +65,7 @@ export class Parameter extends Tensor {
   }
 
   /**
-   * Moves the elements to other memory.
+   * Copies the elements to other memory and uses that from then on.
    * @param {Tensor} place dense, of this shape
    */
   moveTo(place) {
@@ -83,8 +82,8 @@ export class Parameter extends Tensor {
 }
 
 /**
- * Tensors and modules among an object's properties, and in arrays of them (`layers.0`).
- * @param {object} object @param {string} [prefix] @param {readonly object[]} [above] what it stands in
+ * The tensors and modules among an object's properties, and in arrays among them (`layers.0`).
+ * @param {object} object @param {string} [prefix] @param {readonly object[]} [above] the objects that contain it, outermost first
  * @returns {Generator<[name: string, value: unknown]>}
  */
 function* entriesOf(object, prefix = '', above = []) {
@@ -95,9 +94,9 @@ function* entriesOf(object, prefix = '', above = []) {
 }
 
 /**
- * What a part of a module stands in. Throws where that is the part itself.
+ * The objects that contain a part, outermost first. Throws a UsageError if the part is one of them.
  * @template {object} T
- * @param {readonly T[]} above what the owner stands in @param {T} owner @param {string} name of the part @param {T} part
+ * @param {readonly T[]} above the objects that contain the owner @param {T} owner @param {string} name of the part @param {T} part
  * @returns {T[]}
  */
 function below(above, owner, name, part) {
@@ -112,19 +111,19 @@ function below(above, owner, name, part) {
 /**
  * Options of `loadStateDict`.
  * @typedef {object} LoadOptions
- * @property {boolean} [strict] whether it throws where a name is missing or unknown; true when left out
+ * @property {boolean} [strict] whether a missing or unknown name is an error; true when left out
  */
 
 /**
  * What `loadStateDict` did not copy.
  * @typedef {object} LoadReport
- * @property {string[]} missingKeys names of the module that the state lacks: these tensors are as they were
- * @property {string[]} unexpectedKeys names of the state that the module does not have
+ * @property {string[]} missingKeys names of the module that the state lacks; these tensors are unchanged
+ * @property {string[]} unexpectedKeys names of the state that the module lacks
  */
 
 /**
- * The base of all modules. Parameters, modules and arrays of them that are set as properties are found by their names, which
- * are those of PyTorch's `state_dict`.
+ * The base class of modules. A module registers nothing: its parameters, buffers and children are the tensors and modules among its
+ * properties, and those in arrays among them. The property names form the names of `stateDict`, as in PyTorch: `layers.0.weight`.
  */
 export class Module {
   #training = true;
@@ -133,35 +132,39 @@ export class Module {
     enter(this);
   }
 
-  /** Whether dropout drops: set by `train` and `eval`. */
+  /** Whether the module trains, which changes `Dropout` and `BatchNorm2d`. True at first; set it with `train` and `eval`. */
   get training() {
     return track(this, 'training', this.#training);
   }
 
   /**
-   * What the module computes.
-   * @param {...any} _inputs what the module takes, which the class that overrides this says
-   * @returns {any} what it computes, which that class says too
+   * Computes the module's result. Each class overrides it; this one throws a UsageError.
+   * @param {...any} _inputs the overriding class says which
+   * @returns {any} the overriding class says what
    */
   forward(..._inputs) {
     throw new UsageError(this.constructor.name, 'this module has no forward(…)');
   }
 
-  /** The modules set on this one, by property. @returns {Generator<[name: string, module: Module]>} */
+  /** The direct children: modules among the properties, by name. @returns {Generator<[name: string, module: Module]>} */
   *namedChildren() {
     for (const [name, value] of entriesOf(this)) if (value instanceof Module) yield [name, value];
   }
 
-  /** This module and all below it. @param {readonly Module[]} [above] what it stands in @returns {Generator<Module>} */
+  /**
+   * This module, then all modules below it, depth first. Throws a UsageError if a module contains itself.
+   * @param {readonly Module[]} [above] the modules that contain this one; for the recursion
+   * @returns {Generator<Module>}
+   */
   *modules(above = []) {
     yield this;
     for (const [name, child] of this.namedChildren()) yield* child.modules(below(above, this, name, child));
   }
 
   /**
-   * Tensors of the state: parameters, and other tensors that are set as properties (buffers). One that stands in several
-   * places is named at each.
-   * @param {string} [prefix] @param {readonly Module[]} [above] what this module stands in
+   * The tensors of this module and of all below it, by name: parameters, and other tensors among the properties (buffers). A tensor that
+   * is set in several places appears under each name.
+   * @param {string} [prefix] put before each name @param {readonly Module[]} [above] the modules that contain this one; for the recursion
    * @returns {Generator<[name: string, tensor: Tensor]>}
    */
   *namedTensors(prefix = '', above = []) {
@@ -171,7 +174,7 @@ export class Module {
     }
   }
 
-  /** Parameters by name, each once. @returns {Generator<[name: string, parameter: Parameter]>} */
+  /** The parameters of this module and of all below it, by name; each once. @returns {Generator<[name: string, parameter: Parameter]>} */
   *namedParameters() {
     const seen = new Set();
     for (const [name, value] of this.namedTensors()) {
@@ -181,58 +184,63 @@ export class Module {
     }
   }
 
-  /** Parameters, each once. */
+  /** The parameters of this module and of all below it, each once: what an optimizer takes. */
   parameters() {
     return Array.from(this.namedParameters(), ([, parameter]) => parameter);
   }
 
-  /** Modules train (`eval` ends that). @param {boolean} [training] @returns {this} */
+  /** Sets `training` of this module and of all below it. @param {boolean} [training] true when left out @returns {this} */
   train(training = true) {
     flag('train', 'training', training);
     for (const module of [...this.modules()]) module.#training = training;
     return this;
   }
-  /** Modules evaluate: nothing is dropped, and normalizations of batches take running means. @returns {this} */
+  /** Same as `train(false)`: `Dropout` passes its input on, and `BatchNorm2d` uses its running statistics. @returns {this} */
   eval() {
     return this.train(false);
   }
 
-  /** Has parameters take part in training or not. @param {boolean} [requires] @returns {this} */
+  /** Sets `requiresGrad` of every parameter: false freezes the module. @param {boolean} [requires] true when left out @returns {this} */
   requiresGrad_(requires = true) {
     for (const parameter of this.parameters()) parameter.requiresGrad_(requires);
     return this;
   }
 
-  /** Forgets the gradients of all parameters. */
+  /** Clears the gradients of all parameters. */
   zeroGrad() {
     for (const parameter of this.parameters()) parameter.zeroGrad();
   }
 
-  /** Tensors by name, as PyTorch names them; they see the module's memory. @returns {Record<string, Tensor>} */
+  /**
+   * The tensors of the module by name, as PyTorch's `state_dict`. They are the module's own tensors, not copies.
+   * @returns {Record<string, Tensor>}
+   */
   stateDict() {
     return Object.fromEntries(this.namedTensors());
   }
 
   /**
-   * Names in PyTorch's state of such a module that it has no use for: `loadStateDict` takes a state with or without them.
+   * Names that PyTorch's state of such a module has and this one does not need. `loadStateDict` ignores them.
    * @returns {readonly string[]}
    */
   ignoredState() {
     return [];
   }
 
-  /** These names, of this module and all below it. @param {string} [prefix] @returns {Generator<string>} */
+  /** The ignored names of this module and of all below it. @param {string} [prefix] @returns {Generator<string>} */
   *#allIgnored(prefix = '') {
     for (const name of this.ignoredState()) yield prefix + name;
     for (const [name, child] of this.namedChildren()) yield* child.#allIgnored(`${prefix}${name}.`);
   }
 
   /**
-   * Copies tensors into the module's. All or nothing: names and shapes are checked first. Elements become the module's type. Of the state
-   * only what the module has is looked at, so that a tensor that `load` could not read is an error here where the module needs it.
-   * @param {Record<string, Tensor>} state
+   * Copies tensors into those of the module, converted to the module's element type. Checks all names and shapes before it copies
+   * anything. It reads only the names that the module has, so a tensor that `load` could not read is an error only if the module needs it.
+   * @param {Record<string, Tensor>} state by name, from `load` or another module's `stateDict`
    * @param {LoadOptions} [options]
-   * @returns {LoadReport} both empty unless `strict` is false
+   * @returns {LoadReport} both lists are empty unless `strict` is false
+   * @throws an ArgumentError for a missing or unknown name (with `strict`) and for what is not a tensor; a ShapeError for another shape;
+   *   a UsageError for a disposed tensor
    */
   loadStateDict(state, options = {}) {
     const { strict = true } = checkOptions('loadStateDict', options, ['strict']);
@@ -240,7 +248,7 @@ export class Module {
       throw new ArgumentError('loadStateDict', `expected tensors by name, got ${shown(state)}`);
     const own = new Map(this.namedTensors());
     const ignored = new Set(this.#allIgnored());
-    // Own names alone: every object has a `constructor`.
+    // Own properties only: every object has a `constructor`.
     const missing = [...own.keys()].filter((name) => !Object.hasOwn(state, name));
     const unknown = Object.keys(state).filter((name) => !own.has(name) && !ignored.has(name));
     if (strict && missing.length + unknown.length > 0) {
@@ -269,7 +277,7 @@ export class Module {
     return { missingKeys: missing, unexpectedKeys: unknown };
   }
 
-  /** Frees all tensors of the module. */
+  /** Frees all tensors of this module and of all below it, and their gradients. */
   dispose() {
     for (const [, value] of this.namedTensors()) {
       value.zeroGrad();
@@ -280,19 +288,19 @@ export class Module {
     this.dispose();
   }
 
-  /** The module and those below it by name, a line each. @returns {string} */
+  /** The module and its children, one per line, indented by depth. @returns {string} */
   toString() {
-    for (const _ of this.modules()); // throws where one stands in itself
+    for (const _ of this.modules()); // Throws if a module contains itself.
     const lines = Array.from(this.namedChildren(), ([name, child]) => `  (${name}): ${String(child).replaceAll('\n', '\n  ')}`);
     return lines.length ? `${this.constructor.name}(\n${lines.join('\n')}\n)` : `${this.constructor.name}(${this.describe()})`;
   }
-  /** What `toString` says of a module without children. */
+  /** What `toString` puts in the parentheses of a module without children. */
   describe() {
     return '';
   }
 }
 
-/** A list of modules, named by their indices. */
+/** A list of modules. Their names are their indices. */
 export class ModuleList extends Module {
   /** @param {Iterable<Module>} [modules] */
   constructor(modules = []) {
@@ -303,25 +311,29 @@ export class ModuleList extends Module {
     for (const module of modules) this.push(module);
   }
 
-  /** Adds a module at the end. @param {Module} module */
+  /** Appends a module. @param {Module} module */
   push(module) {
     if (!(module instanceof Module)) throw new ArgumentError(this.constructor.name, `expected a module, got ${shown(module)}`);
     Reflect.set(this, this.length++, module);
     return this;
   }
 
-  /** The module of an index (negative: from the end). @param {number} index @returns {any} of its own class, which the list does not know */
+  /**
+   * The module at an index; a negative one counts from the end.
+   * @param {number} index
+   * @returns {any} `any`, since the list does not know the module's class; undefined if there is none
+   */
   at(index) {
     return Reflect.get(this, index < 0 ? index + this.length : index);
   }
 
-  /** @returns {Generator<any>} modules, each of its own class, as from `at` */
+  /** @returns {Generator<any>} the modules, in order */
   *[Symbol.iterator]() {
     for (let i = 0; i < this.length; i++) yield this.at(i);
   }
 }
 
-/** Modules one after another. */
+/** A chain of modules: each takes the result of the one before it. */
 export class Sequential extends ModuleList {
   /** @param {...Module} modules */
   constructor(...modules) {

@@ -1,16 +1,16 @@
-// Finds where modules hold parameters, buffers and other modules. Compiled functions and optimizers rely on these places and check that they
-// still hold the same, since a program may set a module's properties at any time.
+// Finds the properties of modules that hold parameters, buffers and other modules. A program may set a property at any time, so compiled
+// functions and optimizers check that these properties still hold the same values.
 
 import { Tensor } from '../api/tensor.mjs';
 
 /** @typedef {import('./module.mjs').Module} Module */
 
-/** All modules, to find those that hold a tensor. @type {Set<WeakRef<Module>>} */
+/** All live modules, searched for those that hold a tensor. @type {Set<WeakRef<Module>>} */
 const live = new Set();
 const known = new WeakSet();
 const collected = new FinalizationRegistry((/** @type {WeakRef<Module>} */ ref) => void live.delete(ref));
 
-/** Enters a new module. @param {Module} module */
+/** Registers a new module. @param {Module} module */
 export function enter(module) {
   const ref = new WeakRef(module);
   live.add(ref);
@@ -18,28 +18,28 @@ export function enter(module) {
   collected.register(module, ref);
 }
 
-/** A module, or an array among its properties. @typedef {Record<PropertyKey, unknown>} Container */
+/** An object whose entries are searched: a module, or an array among its properties. @typedef {Record<PropertyKey, unknown>} Container */
 
 /**
- * A property, or an element of an array among a module's properties.
+ * One entry: a property of a module, or an element of an array among its properties.
  * @typedef {{ module: Module, container: Container, key: string | number, value: unknown }} Place
  */
 
 /**
- * What a look at a module has found, by depth.
+ * The result of searching one module, depth first.
  * @typedef {object} Look
- * @property {Place[]} places of what is wanted, and of arrays that have it
- * @property {{ container: Container, count: number }[]} counts of properties and of elements of all arrays: with one more, or less, a place may be new
- * @property {string[]} empty properties without an object: what is set there later may be wanted
+ * @property {Place[]} places the entries that hold a wanted value, and the arrays that contain such entries
+ * @property {{ container: Container, count: number }[]} counts number of entries of each container: a change means that one came or went
+ * @property {string[]} empty properties that hold no object: a wanted value may be set there later
  */
 
-/** @param {Module} module @param {(value: Tensor | Module) => boolean} isWanted @returns {Look} */
+/** Searches a module. @param {Module} module @param {(value: Tensor | Module) => boolean} isWanted @returns {Look} */
 function lookAt(module, isWanted) {
   /** @type {Place[]} */
   const places = [];
   /** @type {Look['counts']} */
   const counts = [];
-  /** An array may be in itself. */
+  /** Arrays already searched: one may contain itself. */
   const seen = new Set();
   const walk = (/** @type {Container} */ container) => {
     counts.push({ container, count: countOf(container) });
@@ -54,12 +54,12 @@ function lookAt(module, isWanted) {
       } else if ((value instanceof Tensor || known.has(value)) && isWanted(/** @type {Tensor | Module} */ (value)))
         places.push({ module, container, key, value });
     };
-    // Arrays of numbers may be long.
+    // Arrays of numbers may be long, so no `Object.entries` for them.
     if (Array.isArray(container)) for (let i = 0; i < container.length; i++) see(i, container[i]);
     else for (const [key, value] of Object.entries(container)) see(key, value);
   };
   walk(containerOf(module));
-  // A ModuleList ends by it.
+  // The length of a ModuleList.
   if (Object.hasOwn(module, 'length')) {
     places.push({ module, container: containerOf(module), key: 'length', value: containerOf(module).length });
   }
@@ -73,10 +73,10 @@ const isModule = (value) => isObject(value) && known.has(value);
 /** @param {unknown} value @returns {value is object} */
 const isObject = (value) => typeof value === 'object' && value !== null;
 
-/** An object by its properties. @param {object} object */
+/** The same object, typed by its properties. @param {object} object */
 const containerOf = (object) => /** @type {Container} */ (object);
 
-/** How many properties or elements there are. @param {Container} container */
+/** The number of properties or elements. @param {Container} container */
 function countOf(container) {
   if (Array.isArray(container)) return container.length;
   let count = 0;
@@ -84,14 +84,15 @@ function countOf(container) {
   return count;
 }
 
+/** The entries that hold given tensors, in all modules that hold one of them, and in the modules that contain those. */
 export class Places {
   /**
-   * Where tensors are now: in all modules that hold one of them, and those that hold such a module.
+   * Searches all live modules.
    * @param {Iterable<Tensor>} tensors
    */
   constructor(tensors) {
     const wanted = new Set(tensors);
-    // Parameters and modules count in any case: one that comes where there was none may take part.
+    // Any parameter or module is wanted: one that is set where there was none may belong to the model.
     this.isWanted = (/** @type {Tensor | Module} */ value) =>
       known.has(value) || (value instanceof Tensor && (value.isParameter || wanted.has(value)));
     /** @type {Place[]} */
@@ -121,12 +122,12 @@ export class Places {
     }
   }
 
-  /** Places that hold something else now. @returns {Generator<Place>} */
+  /** The entries that now hold another value. @returns {Generator<Place>} */
   *changed() {
     for (const place of this.places) if (place.container[place.key] !== place.value) yield place;
   }
 
-  /** Whether everything is where it was, and nothing has come that may take part. */
+  /** Whether every entry holds its value, and no wanted value has been added. */
   hold() {
     for (const { container, key, value } of this.places) if (container[key] !== value) return false;
     for (const [module, { places, counts, empty }] of this.looks) {
@@ -135,7 +136,7 @@ export class Places {
       }
       const now = lookAt(module, this.isWanted);
       if (now.places.length !== places.length || now.places.some(({ value }, i) => value !== places[i].value)) return false;
-      // What has come or gone takes no part.
+      // What was added or removed is not wanted.
       this.looks.set(module, now);
     }
     return true;

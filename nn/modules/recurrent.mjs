@@ -15,9 +15,10 @@ import { Module } from './module.mjs';
 /**
  * Options of recurrent layers.
  * @typedef {object} RecurrentOptions
- * @property {number} [numLayers] layers, each of which takes the hidden states of the one below; 1 when left out
+ * @property {number} [numLayers] stacked layers, each reading the hidden states of the one below; 1 when left out
  */
 
+/** What `GRU` and `LSTM` share: the parameters, and states split by layer. */
 class Recurrent extends Module {
   /** @param {number} inputs @param {number} hidden @param {number} gates @param {RecurrentOptions} options */
   constructor(inputs, hidden, gates, options) {
@@ -39,13 +40,13 @@ class Recurrent extends Module {
     Object.assign(this, parameters);
   }
 
-  /** A parameter of a layer. @param {string} name @param {number} l @returns {Tensor} */
+  /** A parameter of layer `l`. @param {string} name @param {number} l @returns {Tensor} */
   of(name, l) {
     return Reflect.get(/** @type {object} */ (this), `${name}_l${l}`);
   }
 
   /**
-   * What the inputs of all steps add to a layer's gates, in one product.
+   * The part of a layer's gates that depends on the inputs, for all steps in one product: x W_ihᵀ + b_ih.
    * @param {Tensor} x [batch, steps, inputs] @param {number} l @returns {Tensor} f32 [batch, steps, gates · hidden]
    */
   gates(x, l) {
@@ -54,9 +55,9 @@ class Recurrent extends Module {
   }
 
   /**
-   * The first states of each layer, f32.
-   * @param {Tensor | undefined} state [batch, hidden], of several layers [layers, batch, hidden]; zeros when left out
-   * @param {number} batch @returns {Tensor[]} [batch, hidden]
+   * The initial state of each layer, in f32. Throws a ShapeError for a state of another shape.
+   * @param {Tensor | undefined} state [batch, hidden], or [layers, batch, hidden] with several layers; zeros when left out
+   * @param {number} batch @returns {Tensor[]} [batch, hidden] each
    */
   split(state, batch) {
     const { numLayers, hidden } = this;
@@ -67,27 +68,37 @@ class Recurrent extends Module {
     return Array.from({ length: numLayers }, (_, l) => F.squeeze(F.slice(whole, 0, l, l + 1), 0));
   }
 
-  /** States of the layers as `split` takes them. @param {Tensor[]} states [batch, hidden] each @returns {Tensor} */
+  /** The inverse of `split`. @param {Tensor[]} states [batch, hidden] each @returns {Tensor} */
   join(states) {
     return states.length === 1 ? states[0] : F.stack(states);
   }
 }
 
-/** States of one step, of states of all steps. @param {Tensor} states [steps + 1, batch, hidden] @param {number} t @returns {Tensor} [batch, hidden] */
+/**
+ * The state after t steps.
+ * @param {Tensor} states [steps + 1, batch, hidden], the initial state first @param {number} t @returns {Tensor} [batch, hidden]
+ */
 const stateAt = (states, t) => F.squeeze(F.slice(states, 0, t, t + 1), 0);
-/** States behind each step. @param {Tensor} states [steps + 1, batch, hidden], from the first one on @returns {Tensor} [batch, steps, hidden] */
+/**
+ * The states after each step.
+ * @param {Tensor} states [steps + 1, batch, hidden], the initial state first @returns {Tensor} [batch, steps, hidden]
+ */
 const behind = (states) => F.permute(F.slice(states, 0, 1), [1, 0, 2]);
 
-/** Gated recurrent units (Cho et al. 2014), batch first. The recurrence is of f32, in `autocast` too. */
+/**
+ * Gated recurrent units (Cho et al. 2014) in PyTorch's form, batch first. The recurrence is computed in f32, under `autocast` too.
+ * Layer `l` has `weight_ih_l` [3 · hidden, inputs], `weight_hh_l` [3 · hidden, hidden] and two biases [3 · hidden], as in PyTorch.
+ */
 export class GRU extends Recurrent {
-  /** @param {number} inputs @param {number} hidden @param {RecurrentOptions} [options] */
+  /** @param {number} inputs size of the last dimension of x @param {number} hidden size of a state @param {RecurrentOptions} [options] */
   constructor(inputs, hidden, options = {}) {
     super(inputs, hidden, 3, options);
   }
   /**
    * @param {Tensor} x [batch, steps, inputs]
-   * @param {Tensor} [state] [batch, hidden], of several layers [layers, batch, hidden]; zeros when left out
-   * @returns {[Tensor, Tensor]} the hidden states of all steps [batch, steps, hidden], and the last one of each layer
+   * @param {Tensor} [state] the initial state, [batch, hidden], or [layers, batch, hidden] with several layers; zeros when left out
+   * @returns {[Tensor, Tensor]} the top layer's hidden states after each step, [batch, steps, hidden], and the final state, shaped as
+   *   `state`
    */
   forward(x, state) {
     tensorOf('GRU', x);
@@ -106,17 +117,21 @@ export class GRU extends Recurrent {
   }
 }
 
-/** Long short-term memory (Hochreiter & Schmidhuber 1997), batch first. The recurrence is of f32, in `autocast` too. */
+/**
+ * Long short-term memory (Hochreiter & Schmidhuber 1997), batch first. The recurrence is computed in f32, under `autocast` too.
+ * Parameters are named as in PyTorch, with 4 · hidden rows.
+ */
 export class LSTM extends Recurrent {
-  /** @param {number} inputs @param {number} hidden @param {RecurrentOptions} [options] */
+  /** @param {number} inputs size of the last dimension of x @param {number} hidden size of a state @param {RecurrentOptions} [options] */
   constructor(inputs, hidden, options = {}) {
     super(inputs, hidden, 4, options);
   }
   /**
    * @param {Tensor} x [batch, steps, inputs]
-   * @param {[Tensor, Tensor]} [state] hidden and cell state, [batch, hidden] each, of several layers [layers, batch, hidden]; zeros
-   *   when left out
-   * @returns {[Tensor, [Tensor, Tensor]]} the hidden states of all steps, and the last states of each layer
+   * @param {[Tensor, Tensor]} [state] the initial hidden and cell state, [batch, hidden] each, or [layers, batch, hidden] with several
+   *   layers; zeros when left out
+   * @returns {[Tensor, [Tensor, Tensor]]} the top layer's hidden states after each step, [batch, steps, hidden], and the final hidden and
+   *   cell state, shaped as `state`
    */
   forward(x, state) {
     if (state !== undefined && !(Array.isArray(state) && state.length === 2)) {

@@ -1,4 +1,4 @@
-// Layers of images: [batch, channels, rows, columns].
+// Layers for images, [batch, channels, rows, columns], and `Conv1d`.
 
 import { noGrad } from '../core/node.mjs';
 import { isRecomputing } from '../api/checkpoint.mjs';
@@ -25,15 +25,16 @@ import { Module } from './module.mjs';
 /**
  * Options of `Conv1d`.
  * @typedef {object} Conv1dOptions
- * @property {number} [stride] steps from one place of the window to the next; 1 when left out
- * @property {number} [padding] zeros on each side; 0 when left out
+ * @property {number} [stride] steps from one position of the window to the next; 1 when left out
+ * @property {number} [padding] zeros added at each end; 0 when left out
  * @property {boolean} [bias] whether there is a bias; true when left out
  */
 
 /**
  * Options of `BatchNorm2d` besides those of every normalization.
  * @typedef {object} RunningOptions
- * @property {number} [momentum] the part of a new batch in the running means; 0.1 when left out
+ * @property {number} [momentum] the weight of a new batch in the running statistics: running = (1 - momentum) · running + momentum ·
+ *   batch; 0.1 when left out
  */
 
 /** @param {string} op @param {string} name @param {unknown} value */
@@ -42,10 +43,14 @@ function checkLeast(op, name, value) {
     throw new ArgumentError(op, `${name} is a number of at least 0, got ${shown(value)}`);
 }
 
-/** A convolution of two dimensions. */
+/**
+ * A convolution over rows and columns; see `F.conv2d`. `weight` is [outputs, inputs, down, across], `bias` is [outputs]. Both begin
+ * uniform in ±1 / √(inputs · down · across).
+ */
 export class Conv2d extends Module {
   /**
-   * @param {number} inputs channels @param {number} outputs channels @param {Pair} window
+   * @param {number} inputs channels of x @param {number} outputs channels of the result
+   * @param {Pair} window one size for both directions, or [down, across]
    * @param {ConvolutionOptions & LinearOptions} [options]
    */
   constructor(inputs, outputs, window, options = {}) {
@@ -60,7 +65,7 @@ export class Conv2d extends Module {
     this.weight = kaiming('Conv2d', reach, [outputs, inputs, down, across]);
     if (bias) this.bias = kaiming('Conv2d', reach, [outputs]);
   }
-  /** @param {Tensor} x @returns {Tensor} */
+  /** @param {Tensor} x [batch, inputs, rows, columns] @returns {Tensor} [batch, outputs, rows', columns'] */
   forward(x) {
     return conv2d(x, this.weight, this.bias, this.options);
   }
@@ -70,10 +75,12 @@ export class Conv2d extends Module {
   }
 }
 
-/** A convolution of one dimension: [batch, channels, steps]. */
+/**
+ * A convolution over steps. `weight` is [outputs, inputs, window], `bias` is [outputs]. Both begin uniform in ±1 / √(inputs · window).
+ */
 export class Conv1d extends Module {
   /**
-   * @param {number} inputs channels @param {number} outputs channels @param {number} window
+   * @param {number} inputs channels of x @param {number} outputs channels of the result @param {number} window in steps
    * @param {Conv1dOptions} [options]
    */
   constructor(inputs, outputs, window, options = {}) {
@@ -89,7 +96,7 @@ export class Conv1d extends Module {
     this.weight = kaiming('Conv1d', reach, [outputs, inputs, window]);
     if (bias) this.bias = kaiming('Conv1d', reach, [outputs]);
   }
-  /** @param {Tensor} x @returns {Tensor} */
+  /** @param {Tensor} x [batch, inputs, steps] @returns {Tensor} [batch, outputs, steps'] */
   forward(x) {
     if (tensorOf('Conv1d', x).ndim !== 3) throw new ShapeError('Conv1d', `${show(x.shape)}, expected [batch, channels, steps]`);
     const options = /** @type {ConvolutionOptions} */ ({ stride: [1, this.stride], padding: [0, this.padding] });
@@ -97,43 +104,44 @@ export class Conv1d extends Module {
   }
 }
 
-/** The largest element under a window, of each channel. */
+/** The largest element under each position of a window, per channel; see `F.maxPool2d`. */
 export class MaxPool2d extends Module {
-  /** @param {Pair} window @param {PoolOptions} [options] */
+  /** @param {Pair} window one size for both directions, or [down, across] @param {PoolOptions} [options] */
   constructor(window, options = {}) {
     super();
     const { stride = window } = checkOptions('MaxPool2d', options, ['stride']);
     this.window = pair('MaxPool2d', 'window', window, 1);
     this.options = { stride: pair('MaxPool2d', 'stride', stride, 1) };
   }
-  /** @param {Tensor} x @returns {Tensor} */
+  /** @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} [batch, channels, rows', columns'] */
   forward(x) {
     return maxPool2d(x, this.window, this.options);
   }
 }
 
-/** The mean under a window, of each channel. */
+/** The mean under each position of a window, per channel; see `F.avgPool2d`. */
 export class AvgPool2d extends Module {
-  /** @param {Pair} window @param {PoolOptions} [options] */
+  /** @param {Pair} window one size for both directions, or [down, across] @param {PoolOptions} [options] */
   constructor(window, options = {}) {
     super();
     const { stride = window } = checkOptions('AvgPool2d', options, ['stride']);
     this.window = pair('AvgPool2d', 'window', window, 1);
     this.options = { stride: pair('AvgPool2d', 'stride', stride, 1) };
   }
-  /** @param {Tensor} x @returns {Tensor} */
+  /** @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} [batch, channels, rows', columns'] */
   forward(x) {
     return avgPool2d(x, this.window, this.options);
   }
 }
 
 /**
- * Normalization of each channel over the batch (Ioffe & Szegedy 2015), while training; by running means after that. Its state has PyTorch's
- * names, but for `num_batches_tracked`, which only a momentum of None uses there: `loadStateDict` takes a state with or without it.
- * Throws where it trains on one element of each channel.
+ * Batch normalization (Ioffe & Szegedy 2015): (x - mean) / √(variance + eps) · weight + bias for each channel. While training, mean and
+ * variance are those of the batch, over [batch, rows, columns], and update the running statistics. After `eval()` it uses the running
+ * statistics. `running_var` is of the unbiased variance, as in PyTorch. The state has PyTorch's names without `num_batches_tracked`,
+ * which `loadStateDict` ignores.
  */
 export class BatchNorm2d extends Module {
-  /** @param {number} channels @param {NormOptions & RunningOptions} [options] */
+  /** @param {number} channels of x @param {NormOptions & RunningOptions} [options] */
   constructor(channels, options = {}) {
     super();
     const { eps = 1e-5, momentum = 0.1 } = checkOptions('BatchNorm2d', options, ['eps', 'momentum']);
@@ -150,7 +158,10 @@ export class BatchNorm2d extends Module {
   ignoredState() {
     return ['num_batches_tracked'];
   }
-  /** @param {Tensor} x @returns {Tensor} */
+  /**
+   * Throws a ShapeError for another shape, and while training if there is only one element per channel, which has no variance.
+   * @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} f32, of x's shape
+   */
   forward(x) {
     const channels = this.weight.size;
     if (tensorOf('BatchNorm2d', x).ndim !== 4 || x.shape[1] !== channels)
@@ -173,7 +184,7 @@ export class BatchNorm2d extends Module {
       mean = F.mean(x, [0, 2, 3], true);
       variance = F.variance(x, [0, 2, 3], { keepdim: true, correction: 0 });
       const { momentum } = this;
-      // A checkpoint's second run is of the same batch.
+      // `checkpoint` runs the layer again on the same batch: count the batch once.
       if (!isRecomputing())
         noGrad(() =>
           scope(() => {
@@ -188,9 +199,12 @@ export class BatchNorm2d extends Module {
   }
 }
 
-/** Normalization of groups of channels within each image (Wu & He 2018). */
+/**
+ * Group normalization (Wu & He 2018): normalizes each group of channels within each image, then multiplies by `weight` [channels] and
+ * adds `bias` [channels].
+ */
 export class GroupNorm extends Module {
-  /** @param {number} groups @param {number} channels @param {NormOptions} [options] */
+  /** @param {number} groups a divisor of `channels` @param {number} channels of x @param {NormOptions} [options] */
   constructor(groups, channels, options = {}) {
     super();
     const { eps = 1e-5 } = checkOptions('GroupNorm', options, ['eps']);
@@ -203,7 +217,7 @@ export class GroupNorm extends Module {
     this.groups = groups;
     this.eps = eps;
   }
-  /** @param {Tensor} x [batch, channels, ...] @returns {Tensor} */
+  /** @param {Tensor} x [batch, channels, ...] @returns {Tensor} f32, of x's shape */
   forward(x) {
     const channels = this.weight.size;
     if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== channels)

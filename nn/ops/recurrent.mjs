@@ -14,7 +14,10 @@ import { defineOp } from './registry.mjs';
 /** @typedef {import('../core/codegen.mjs').Value} Value */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 
-/** Elements of an operand from one on, as a matrix [rows, columns]. @param {Operand} operand @param {number} from @param {number[]} shape @param {number} stride of rows */
+/**
+ * Elements of an operand, beginning at `from`, as a matrix [rows, columns].
+ * @param {Operand} operand @param {number} from @param {number[]} shape @param {number} stride of rows
+ */
 function part({ buffer, offset, layout }, from, shape, stride) {
   const own = layoutOf(shape, [stride, 1], offset + from, layout.dtype);
   return { buffer, offset: own.offset, layout: own };

@@ -1,4 +1,4 @@
-// AdamW: a kernel of its own, which also writes the 16-bit copies of the parameters.
+// AdamW. It has its own kernel, which also writes the 16-bit copies of the parameters.
 
 import { checkOptions } from '../core/options.mjs';
 import { layoutOf } from '../core/layout.mjs';
@@ -16,7 +16,10 @@ import { OPTIONS, Optimizer, launch, storageOf } from './optimizer.mjs';
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
-/** The step as an operation, whose parameters and moments are results: a pass may have it write another one. */
+/**
+ * The step as an operation. Its results are the parameters and moments, so a pass of `compile` may add another result, such as the
+ * permuted copy.
+ */
 const adamw = /** @type {Op} */ (
   /** @type {Pick<Op, 'name' | 'lower'>} */ ({
     name: 'adamw',
@@ -28,8 +31,9 @@ const adamw = /** @type {Op} */ (
 );
 
 /**
- * AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults.
- * Steps are counted for a group: a parameter whose first gradient comes late has the bias correction of the others.
+ * AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults: m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g²,
+ * p = p - lr · weightDecay · p - lr · m̂ / (√v̂ + eps), where m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ). The step t is counted per
+ * group, not per parameter as in PyTorch: a parameter that gets its first gradient late has the same bias correction as the others.
  */
 export class AdamW extends Optimizer {
   /**
@@ -55,7 +59,7 @@ export class AdamW extends Optimizer {
   update(group, bucket, { offset, count }) {
     const [first, second] = this.momentsOf(bucket, 2);
     const from = this.ranks?.shard(bucket).offset ?? 0;
-    // The shards of others come without a copy.
+    // With ZeRO the other shards are gathered in f32, so a copy of this shard alone would be of no use.
     const half = !this.ranks?.zero && bucket.half?.fresh && bucket.half.ready() ? bucket.half : undefined;
     const permuted = half?.permuted?.fresh && half.permuted.ready() ? half.permuted : undefined;
     const copies = [half, permuted].filter((copy) => copy !== undefined);
@@ -75,7 +79,7 @@ export class AdamW extends Optimizer {
       const operands = slots.map((buffer, i) => ({ buffer, offset: layouts[i].offset, layout: layouts[i] }));
       return adamw.lower(runtime().kernels, operands.slice(0, 2), operands.slice(2), NO_ATTRIBUTES);
     };
-    // Parameter, gradient and both moments are read, all but the gradient are written, and the copies.
+    // Reads parameter, gradient and both moments; writes parameter, both moments and the copies.
     const bytes = count * (7 * 4 + 2 * copies.length);
     const call = { op: adamw, attributes: NO_ATTRIBUTES, inputs: 2, layouts };
     launch(key, [...tensors.map(storageOf), ...copies.map(({ storage }) => storage)], dispatches, bytes, call);

@@ -1,4 +1,5 @@
-// Flat memory for an optimizer: one buffer has all parameters end to end, another their gradients, others their moments.
+// Flat memory for an optimizer. A bucket holds many parameters end to end in one buffer, their gradients in a second, and the optimizer
+// keeps their moments in others.
 
 import { full } from '../api/functional.mjs';
 import { denseLayout, denseStrides, layoutOf } from '../core/layout.mjs';
@@ -10,16 +11,17 @@ import { HalfCopy } from './half-copy.mjs';
 
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 
-/** Parameters begin at multiples of this many elements: 256 bytes, what any device lets a range begin at. */
+/** Alignment of a parameter in its bucket, in elements: 256 bytes, the largest alignment that Vulkan allows a device to require. */
 export const ALIGNMENT = 64;
 
-/** Elements of a bucket at most: 4 GiB. */
+/** Most elements of a bucket: 4 GiB. */
 const MAX_ELEMENTS = 2 ** 30;
 
 /**
- * Parameters in buckets, in order, each whole. A pure function.
- * @param {number[]} sizes elements @param {number} most elements of a bucket, a multiple of `multiple`; one parameter may be larger
- * @param {number} [multiple] what the elements of a bucket are a multiple of
+ * Packs parameters into buckets, in order. A parameter is never split. Pure.
+ * @param {number[]} sizes elements of each parameter
+ * @param {number} most elements of a bucket, a multiple of `multiple`; a larger parameter gets a bucket of its own
+ * @param {number} [multiple] the size of a bucket is rounded up to a multiple of this
  * @returns {{ members: { index: number, offset: number }[], count: number }[]}
  */
 export function arrange(sizes, most, multiple = ALIGNMENT) {
@@ -40,26 +42,27 @@ export function arrange(sizes, most, multiple = ALIGNMENT) {
 }
 
 /**
- * Elements of a bucket, one after another.
+ * A contiguous range of a bucket's elements.
  * @typedef {object} Run
  * @property {number} offset the first, in elements from the bucket's start
- * @property {number} count how many
+ * @property {number} count number of elements
  */
 
-/** The memory of some parameters. What pads them is 0 everywhere, and stays so. */
+/** Flat memory of some parameters and their gradients. The padding between them is 0 and stays 0. */
 export class Bucket {
   /**
-   * @param {Parameter[]} parameters @param {number[]} offsets @param {number} count elements
-   * @param {boolean} [exportable] whether parameters and gradients lie in memory that NCCL gets at
+   * Moves the parameters, and gradients that they have, into new memory.
+   * @param {Parameter[]} parameters @param {number[]} offsets in elements @param {number} count elements of the bucket
+   * @param {boolean} [exportable] whether NCCL can access the memory
    */
   constructor(parameters, offsets, count, exportable = false) {
     this.parameters = parameters;
     this.offsets = offsets;
     this.count = count;
-    /** Tensors of all elements. */
+    /** All parameters as one flat tensor. */
     this.values = exportable ? exportableZeros('parameters', count) : this.zeros('parameters');
     this.gradients = exportable ? exportableZeros('gradients', count) : this.zeros('gradients');
-    /** Whether the optimizer keeps a 16-bit copy of the parameters, once somebody asks for one. */
+    /** Whether the optimizer maintains a 16-bit copy of the parameters; it is made at first use. */
     this.keepsHalf = false;
     /** @type {HalfCopy | undefined} */
     this.half = undefined;
@@ -83,19 +86,19 @@ export class Bucket {
     );
   }
 
-  /** A tensor of the bucket's size, or of another one, of zeros. @param {string} name for reports */
+  /** A flat tensor of zeros, of the bucket's size by default. @param {string} name for reports */
   zeros(name, count = this.count) {
     const flat = unscoped(() => full([count], 0));
     runtime().name(/** @type {Storage} */ (flat.storage).allocation, name);
     return flat;
   }
 
-  /** @param {Tensor} flat @param {readonly number[]} shape @param {number} offset */
+  /** A view of one of the bucket's flat tensors. @param {Tensor} flat @param {readonly number[]} shape @param {number} offset */
   view(flat, shape, offset) {
     return new Tensor(/** @type {Storage} */ (flat.storage), layoutOf(shape, denseStrides(shape), offset, 'f32'));
   }
 
-  /** Runs of elements whose parameters have a gradient: all, where every one has. @returns {{ offset: number, count: number }[]} */
+  /** The ranges of parameters that have a gradient; one range if all have. @returns {{ offset: number, count: number }[]} */
   ready() {
     /** @type {{ offset: number, count: number }[]} */
     const runs = [];
@@ -112,10 +115,10 @@ export class Bucket {
   }
 
   /**
-   * The 16-bit copy, holding what the parameters hold.
+   * The 16-bit copy of the parameters, up to date.
    * @param {'f16' | 'bf16'} dtype
-   * @returns {HalfCopy | undefined} nothing where the optimizer keeps none, or one of the other type, or where the function that is
-   *   being compiled has changed parameters by other means
+   * @returns {HalfCopy | undefined} undefined if the optimizer keeps no copy or one of the other type, or if the function being compiled
+   *   has changed the parameters in another way
    */
   halfCopy(dtype) {
     if (!this.keepsHalf) return undefined;
@@ -123,7 +126,7 @@ export class Bucket {
     return this.half.dtype === dtype && this.half.ready() ? this.half : undefined;
   }
 
-  /** Notes that the parameters have changed, and with `copied` those 16-bit copies with them that were up to date. */
+  /** Marks the parameters as changed. With `copied`, the same kernel has updated the 16-bit copies that were up to date. */
   changed(copied = true) {
     const source = /** @type {Storage} */ (this.values.storage);
     const kept = copied ? [this.half, this.half?.permuted].filter((copy) => copy?.fresh) : [];
@@ -131,10 +134,10 @@ export class Bucket {
     for (const copy of kept) copy?.follow();
   }
 
-  /** Frees the memory; the parameters keep theirs. */
+  /** Releases the bucket's memory. The parameters keep their own references to it. */
   dispose() {
     for (const parameter of this.parameters) {
-      // A gradient that lies there stays: the parameter keeps it where the optimizer could not be made.
+      // A gradient in the bucket stays with its parameter: the constructor of the optimizer may have failed.
       if (parameter.grad !== parameter.gradientPlace) parameter.gradientPlace?.dispose();
       parameter.gradientPlace = undefined;
       parameter.bucket = undefined;
@@ -144,13 +147,13 @@ export class Bucket {
     this.half = undefined;
   }
 
-  /** A part of one of the bucket's tensors. @param {Tensor} flat @param {Run} run */
+  /** A range of one of the bucket's flat tensors. @param {Tensor} flat @param {Run} run */
   part(flat, { offset, count }) {
     return offset === 0 && count === this.count ? flat : this.view(flat, [count], offset);
   }
 }
 
-/** A tensor of zeros in memory that other interfaces to the device get at. @param {string} name for reports @param {number} count */
+/** A tensor of zeros in memory that other APIs on the device (CUDA) can import. @param {string} name for reports @param {number} count */
 function exportableZeros(name, count) {
   const device = runtime();
   const allocation = device.allocate(4 * count, true);
@@ -162,9 +165,9 @@ function exportableZeros(name, count) {
 
 /**
  * Moves parameters into buckets.
- * @param {Parameter[]} parameters f32 @param {number} bytes of the largest buffer that the device binds as a whole
- * @param {number} [multiple] what the elements of a bucket are a multiple of
- * @param {boolean} [exportable] as of a bucket
+ * @param {Parameter[]} parameters f32 @param {number} bytes of the largest buffer that the device can bind as a whole
+ * @param {number} [multiple] the size of a bucket is a multiple of this many elements
+ * @param {boolean} [exportable] as in `Bucket`
  */
 export function bucketsOf(parameters, bytes, multiple = ALIGNMENT, exportable = false) {
   const most = Math.floor(Math.min(MAX_ELEMENTS, bytes / 4) / multiple) * multiple;
@@ -180,7 +183,7 @@ export function bucketsOf(parameters, bytes, multiple = ALIGNMENT, exportable = 
   );
 }
 
-/** @param {number} word @param {Tensor} state */
+/** One word of a state, as an f32 tensor [1]. @param {Tensor} state @param {number} word */
 export const stateWord = (state, word) => new Tensor(/** @type {Storage} */ (state.storage), layoutOf([1], [1], word, 'f32'));
 
 /** The layout of a state. @param {number} words */

@@ -12,7 +12,7 @@ export function checkBetas(op, betas) {
   });
 }
 
-/** Steps that a state counts. */
+/** The most steps that a state can count: its counter is a u32. */
 const MAX_STEPS = 2 ** 32 - 1;
 
 /** @param {string} op the optimizer @param {unknown} schedule */
@@ -34,14 +34,14 @@ export function checkSchedule(op, schedule) {
     throw new ArgumentError(op, `the schedule's finalLr must be a number of at least 0, got ${shown(finalLr)}`);
 }
 
-/** @param {string} name @param {number} value @param {string} of who takes it */
+/** Checks for a finite number of at least 0. @param {string} name @param {number} value @param {string} of the call, for the error */
 export function checkLeast(name, value, of) {
   const label = of === name ? '' : `${name} is `;
   if (!(typeof value === 'number' && value >= 0 && value < Infinity))
     throw new ArgumentError(of, `${label}a number of at least 0, got ${shown(value)}`);
 }
 
-/** @template T @param {Iterable<T>} params @param {string} of who takes them @returns {T[]} */
+/** @template T @param {Iterable<T>} params @param {string} of the call, for the error @returns {T[]} */
 export function checkIterable(params, of) {
   if (typeof params !== 'object' || typeof params?.[Symbol.iterator] !== 'function') {
     throw new ArgumentError(of, `expected an array of parameters, or of groups { params, … }, got ${shown(params)}`);
@@ -49,7 +49,7 @@ export function checkIterable(params, of) {
   return [...params];
 }
 
-/** @param {number} value @param {string} of who takes it */
+/** @param {number} value @param {string} of the call, for the error */
 export function checkScale(value, of) {
   if (!(typeof value === 'number' && value > 0 && value < Infinity))
     throw new ArgumentError(of, `gradientScale is a number above 0, got ${shown(value)}`);

@@ -1,5 +1,5 @@
-// 16-bit copies of an optimizer's parameters, which products read in `autocast`. AdamW writes them in the pass that writes the
-// parameters. If anything else has changed the parameters, the copies are made anew before they are next read.
+// 16-bit copies of an optimizer's parameters, which products read under `autocast`. AdamW writes them in the same kernel as the
+// parameters. If anything else has changed the parameters, the copies are converted again before they are next read.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { map } from '../core/codegen.mjs';
@@ -9,41 +9,41 @@ import { Storage } from '../core/storage.mjs';
 
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
 
-/** A copy of parameters. It is stale if the parameters have another version. */
+/** A copy of parameters. It is stale if the parameters' version is not the one that was copied. */
 export class ParameterCopy {
   /** @param {Storage} source `count` f32 elements @param {number} count even @param {'f16' | 'bf16'} dtype @param {string} name for reports */
   constructor(source, count, dtype, name) {
     const device = runtime();
     this.source = source;
     this.dtype = dtype;
-    // The device's own memory, also where a function is being compiled: it outlives the graph.
+    // Allocated from the device even while a function is compiled: the copy outlives the graph.
     this.storage = new Storage(device.allocate(2 * count));
     this.storage.retain();
     device.name(this.storage.allocation, name);
-    /** The source's version that was copied. */
+    /** The version of the source that was copied. */
     this.version = -1;
   }
 
-  /** Whether it holds what the source holds. */
+  /** Whether the copy is up to date. */
   get fresh() {
     return this.version === this.source.version;
   }
 
-  /** Has it hold what the source holds; before the function that is being compiled, if one is. */
+  /** Brings the copy up to date. While a function is compiled, this runs before it, not in it. */
   refresh() {
-    // A graph may outlive the optimizer, and what it does not read goes with that.
+    // A graph may outlive the optimizer, which has then freed the copies that the graph does not read.
     if (this.fresh || !this.storage.allocation.live) return;
     this.write();
     this.storage.version++;
     this.version = this.source.version;
   }
 
-  /** Appends the dispatches that make it anew. */
+  /** Appends the dispatches that write the copy. */
   write() {}
 
   /**
-   * Has it hold what the source holds where it is to be read now.
-   * @returns {boolean} false where it cannot: the function that is being compiled has changed the source
+   * Brings the copy up to date for a read at this point.
+   * @returns {boolean} false if that is impossible: the function being compiled has changed the source
    */
   ready() {
     const recording = recordingNow();
@@ -55,7 +55,7 @@ export class ParameterCopy {
     return true;
   }
 
-  /** The source was changed, and this with it. */
+  /** Marks the copy as up to date after a kernel has written both the source and the copy. */
   follow() {
     this.version = this.source.version;
     this.storage.version++;
@@ -66,14 +66,14 @@ export class ParameterCopy {
   }
 }
 
-/** The elements in their order. */
+/** The copy in the order of the parameters. */
 export class HalfCopy extends ParameterCopy {
   /** @param {Storage} source `count` f32 elements @param {number} count even @param {'f16' | 'bf16'} dtype */
   constructor(source, count, dtype) {
     super(source, count, dtype, `parameters in ${dtype}`);
     this.count = count;
     this.convert = new Template(runtime().kernels.cast({ x: SLOT, y: SLOT + 1, count, from: 'f32', to: dtype }));
-    /** The same for products by the copy engine, once a compiled function takes it. @type {PermutedCopy | undefined} */
+    /** The permuted copy, for products that load their operands with TMA; made when a compiled function first uses it. @type {PermutedCopy | undefined} */
     this.permuted = undefined;
   }
 
@@ -81,7 +81,7 @@ export class HalfCopy extends ParameterCopy {
     runtime().append(this.convert, [this.source, this.storage]);
   }
 
-  /** The copy for products by the copy engine, made at first use. */
+  /** The permuted copy, made at first use. */
   permutedCopy() {
     this.permuted ??= new PermutedCopy(this);
     return this.permuted;
@@ -94,15 +94,15 @@ export class HalfCopy extends ParameterCopy {
 }
 
 /**
- * The elements in the order in which matrix products take them with `bPermuted`: in each 32 position p holds element `columnOf(p)`
- * (kernels/hopper/layout.mjs). Whatever writes the copy in natural order writes this one as well, or it is made anew of that.
+ * The copy in the order that matrix products with `bPermuted` read: in each block of 32, position p holds element `columnOf(p)`
+ * (kernels/hopper/layout.mjs). A kernel that writes the copy in natural order either writes this one too, or leaves it stale.
  */
 export class PermutedCopy extends ParameterCopy {
-  /** @param {HalfCopy} half of a multiple of 32 elements, which buckets have */
+  /** @param {HalfCopy} half its count is a multiple of 32, as in every bucket */
   constructor(half) {
     super(half.source, half.count, half.dtype, `parameters in ${half.dtype}, permuted`);
     this.half = half;
-    // Pairs are words, and each 16 of them a matrix of 4 x 4, which is transposed.
+    // Two elements are one word; 16 words are a 4 x 4 matrix, which is transposed.
     const shape = [half.count / 32, 4, 4];
     const from = { buffer: SLOT, offset: 0, layout: layoutOf(shape, [16, 1, 4], 0, 'u32') };
     const to = { buffer: SLOT + 1, offset: 0, layout: denseLayout(shape, 'u32') };

@@ -11,7 +11,7 @@ import { OPTIONS, Optimizer } from './optimizer.mjs';
 /** @typedef {import('./optimizer.mjs').ParameterGroup} ParameterGroup */
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 
-/** Lion (Chen et al. 2023): p = p - lr · (sign(β₁ m + (1 - β₁) g) + weightDecay · p), m = β₂ m + (1 - β₂) g. */
+/** Lion (Chen et al. 2023): p = p - lr · (sign(β₁ m + (1 - β₁) g) + weightDecay · p), then m = β₂ m + (1 - β₂) g. */
 export class Lion extends Optimizer {
   #betas;
 
@@ -32,7 +32,7 @@ export class Lion extends Optimizer {
     this.#betas = Object.freeze(/** @type {[number, number]} */ ([betas[0], betas[1]]));
   }
 
-  /** β₁ of the step and β₂ of the running mean. Fixed, as compiled steps have them in them. */
+  /** β₁ of the step and β₂ of the running mean. They cannot be changed, since compiled steps contain them as constants. */
   get betas() {
     return this.#betas;
   }

@@ -1,5 +1,5 @@
-// What optimizers have in common. Constructing one moves its parameters into flat memory; the step, the learning rate and the
-// clipping factor live on the device, so that a compiled step goes on by itself.
+// The base of optimizers. Constructing one moves its parameters into flat memory. The step count, the learning rate and the clipping
+// factor live on the device, so a compiled step advances them without the host.
 
 import { constant } from '../core/tensor.mjs';
 import { STATE, STATE_WORDS, optimizerState } from '../../kernels/index.mjs';
@@ -22,73 +22,80 @@ import { Ranks } from './ranks.mjs';
 
 /** The flat memory of some parameters. @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** A group of processes. @typedef {import('./ranks.mjs').ProcessGroup} ProcessGroup */
-/** Elements of a bucket, one after another. @typedef {import('./bucket.mjs').Run} Run */
+/** A contiguous range of a bucket's elements. @typedef {import('./bucket.mjs').Run} Run */
 /** Device memory that tensors share. @typedef {import('../core/storage.mjs').Storage} Storage */
-/** What dispatches are of. @typedef {import('../core/runtime.mjs').CallInfo} CallInfo */
+/** The operation that dispatches belong to. @typedef {import('../core/runtime.mjs').CallInfo} CallInfo */
 /** What a kernel function returns. @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
-/** A kernel that is being written, and its values. @typedef {import('../core/codegen.mjs').Program} Program @typedef {import('../core/codegen.mjs').Value} Value */
+/** A kernel being generated. @typedef {import('../core/codegen.mjs').Program} Program */
+/** A value of such a kernel. @typedef {import('../core/codegen.mjs').Value} Value */
 
 /**
- * The learning rate over steps: linear warm-up to `lr`, then half a cosine down to `finalLr`.
+ * The learning rate over steps: linear warm-up to `lr`, then cosine decay to `finalLr` (Loshchilov & Hutter 2017, without restarts).
  * @typedef {object} Schedule
- * @property {number} [warmup] steps of linear warm-up; 0 when left out
- * @property {number} total step at which half a cosine has come down to `finalLr`
- * @property {number} [finalLr] 0 when left out
+ * @property {number} [warmup] number of warm-up steps; 0 when left out
+ * @property {number} total the step at which the rate has reached `finalLr`, more than `warmup`; 0 for no decay
+ * @property {number} [finalLr] the rate from step `total` on; 0 when left out
  */
 
 /**
- * Options of every optimizer. Those but `clip`, `gradientScale`, `processGroup`, `zero` and `reduce` may differ from group to group.
+ * Options of every optimizer. A parameter group may have its own `lr`, `weightDecay` and `schedule`.
  * @typedef {object} Options
- * @property {number} [lr] the learning rate, with a schedule its peak
- * @property {number} [weightDecay] the factor of weight decay, which AdamW and Lion keep apart from the gradient and SGD adds to
- *   it; 0.01 for AdamW and 0 for the others when left out
- * @property {number} [clip] largest norm of all gradients together; none when left out. With one, a step whose norm is not finite, as
- *   where a gradient is NaN or infinite, is skipped: see `skippedSteps`
- * @property {number} [gradientScale] a factor on every gradient, before anything else: 1 over what the loss was multiplied by, so that
- *   gradients in f16 are not too small for it; 1 when left out
- * @property {Schedule} [schedule] a constant rate when left out
- * @property {ProcessGroup} [processGroup] the processes that train together, of `helios-vk/distributed`: all begin with the parameters of
- *   rank 0, and every step is that of the mean of their gradients. All make the same calls; none when left out
- * @property {0 | 1} [zero] 1 (the default): each of the processes keeps the moments of its shard of the parameters and steps there, and
- *   the parameters are gathered; 0: all keep all moments
- * @property {'f32' | 'bf16'} [reduce] what gradients travel as between the processes: f32 (the default), or bf16, half as many bytes. Each
- *   process's gradient is rounded to bf16 once, and the sums are of f32
+ * @property {number} [lr] the learning rate; with a schedule, its peak; 1e-4 for Lion and 1e-3 for the others when left out
+ * @property {number} [weightDecay] the factor of weight decay. AdamW and Lion apply it to the parameter (decoupled), SGD adds it to the
+ *   gradient; 0.01 for AdamW and 0 for the others when left out
+ * @property {number} [clip] the largest L2 norm of all gradients together; larger gradients are scaled down to it. 0 or left out: no
+ *   clipping. With clipping, a step whose norm is not finite is skipped: see `skippedSteps`
+ * @property {number} [gradientScale] a factor on every gradient, applied first; 1 when left out. If you multiply the loss by s, so that
+ *   f16 gradients do not underflow, set it to 1 / s
+ * @property {Schedule} [schedule] how the rate changes over steps; a constant rate when left out
+ * @property {ProcessGroup} [processGroup] the processes that train together, from `helios-vk/distributed`; none when left out. All begin
+ *   with the parameters of rank 0, every step uses the mean of their gradients, and all must make the same calls
+ * @property {0 | 1} [zero] with a `processGroup`: 1 (the default) shards the moments over the processes (ZeRO-1), 0 keeps all moments on
+ *   every process
+ * @property {'f32' | 'bf16'} [reduce] with a `processGroup`: the type in which gradients are sent; f32 when left out. bf16 halves the
+ *   bytes: each process rounds its gradients once, and the sums are in f32
  */
 
 /**
- * What `AdamW` takes besides the options of every optimizer.
+ * Options of `AdamW` besides those of every optimizer.
  * @typedef {object} AdamOptions
- * @property {[number, number]} [betas] decay of the running means of gradients and of their squares; [0.9, 0.999] when left out
- * @property {number} [eps] is added to the root that steps are divided by; 1e-8 when left out
+ * @property {[number, number]} [betas] β₁ and β₂, decay rates of the running means of gradients and of their squares, each in (0, 1);
+ *   [0.9, 0.999] when left out
+ * @property {number} [eps] added to √v̂, which the step is divided by; 1e-8 when left out
  */
 
 /**
- * What `SGD` takes besides the options of every optimizer.
+ * Options of `SGD` besides those of every optimizer.
  * @typedef {object} MomentumOptions
- * @property {number} [momentum] the part of the last step's v that stays; 0 when left out, which keeps no v
- * @property {boolean} [nesterov] whether the step looks ahead by the momentum (Nesterov 1983); false when left out
+ * @property {number} [momentum] the factor on the last step's v; 0 when left out, which needs no memory for v
+ * @property {boolean} [nesterov] whether the step uses Nesterov momentum; false when left out
  */
 
 /**
- * What `Lion` takes besides the options of every optimizer.
+ * Options of `Lion` besides those of every optimizer.
  * @typedef {object} LionOptions
- * @property {[number, number]} [betas] β₁ of the step and β₂ of the running mean; [0.9, 0.99] when left out
+ * @property {[number, number]} [betas] β₁ of the step and β₂ of the running mean, each in (0, 1); [0.9, 0.99] when left out
  */
 
-/** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale' | 'processGroup' | 'zero' | 'reduce'>} Group */
+/**
+ * Parameters with their own options. An option that is left out is the optimizer's.
+ * @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale' | 'processGroup' | 'zero' | 'reduce'>} Group
+ */
 
-/** Names of the options that a group may have for itself, and of those of every optimizer. */
+/** Names of the options that a group may have, and of the options of every optimizer. */
 const GROUP_OPTIONS = ['lr', 'weightDecay', 'schedule'];
 export const OPTIONS = [...GROUP_OPTIONS, 'clip', 'gradientScale', 'processGroup', 'zero', 'reduce'];
 
-/** Runs dispatches of kernels over storages, recorded once for each key. @type {Map<string, Template>} */
+/** Recorded dispatches by key. @type {Map<string, Template>} */
 const templates = perDevice(new Map());
 
 /**
- * @param {string} key @param {Storage[]} storages one for each slot
+ * Runs dispatches over storages. `build` is called once for each key.
+ * @param {string} key names the dispatches; the text before the first `/` is their name in profiles
+ * @param {Storage[]} storages one for each slot
  * @param {(slots: number[]) => (Dispatches | Dispatches[])[]} build
  * @param {number} [bytes] that they read and write, for profiles
- * @param {CallInfo} [call] what they are of, where passes may change it
+ * @param {CallInfo} [call] the operation that they belong to, if passes of `compile` may change it
  */
 export function launch(key, storages, build, bytes, call) {
   let template = templates.get(key);
@@ -103,8 +110,8 @@ export function launch(key, storages, build, bytes, call) {
 export const storageOf = (tensor) => alive('optim', tensor);
 
 /**
- * Throws where a setting cannot be this number, or not now.
- * @param {string} name @param {number} value @param {string} [of] who takes it; the setting itself when left out
+ * Checks a new value of a setting: an ArgumentError unless it is a finite number of at least 0, a UsageError while a function is compiled.
+ * @param {string} name @param {number} value @param {string} [of] the call, for the error; the setting itself when left out
  */
 function checkSetting(name, value, of = name) {
   checkLeast(name, value, of);
@@ -112,11 +119,11 @@ function checkSetting(name, value, of = name) {
 }
 
 /**
- * Options with their defaults in place.
+ * Options with their defaults filled in.
  * @typedef {Required<Omit<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'>> & Pick<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'>} Settings
  */
 
-/** Parameters with a learning rate and a weight decay of their own; both can be set between steps. */
+/** Parameters with their own learning rate and weight decay. Both can be set between steps, also between calls of a compiled step. */
 export class ParameterGroup {
   #lr;
   #weightDecay;
@@ -128,9 +135,9 @@ export class ParameterGroup {
   constructor(parameters, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps }, ranks) {
     this.#lr = lr;
     this.#weightDecay = weightDecay;
-    /** Whether the state is one that was loaded: what it holds is on the device alone. */
+    /** Whether the state was loaded from a checkpoint: the host then does not know its values. */
     this.loaded = false;
-    /** What the state begins with. @param {number} step @param {number} skipped @param {number} maxNorm @param {number} scale */
+    /** The words of a state at a step. @param {number} step @param {number} skipped @param {number} maxNorm @param {number} scale */
     this.wordsAt = (step, skipped, maxNorm, scale) =>
       optimizerState({
         rate: this.#lr,
@@ -146,7 +153,7 @@ export class ParameterGroup {
         step,
         skipped,
       });
-    // Before the parameters move: it throws where an option cannot be.
+    // Before the parameters are moved, since this throws for an invalid option.
     const words = this.wordsAt(0, 0, clip, gradientScale);
     const { bindingBytes, bufferBytes } = runtime().kernels.context;
     this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple, ranks?.exportable);
@@ -154,12 +161,12 @@ export class ParameterGroup {
     runtime().name(storageOf(this.state).allocation, 'optimizer state');
   }
 
-  /** Changes a word of the state. @param {number} word @param {number} value */
+  /** Writes one f32 word of the state on the device. @param {number} word @param {number} value */
   write(word, value) {
     runtime().upload(storageOf(this.state).allocation, Float32Array.of(value), 4 * word);
   }
 
-  /** The learning rate; with a schedule, its peak. */
+  /** The learning rate; with a schedule, its peak. Setting it throws a UsageError while a function is compiled. */
   get lr() {
     return this.#lr;
   }
@@ -169,7 +176,7 @@ export class ParameterGroup {
     this.#lr = value;
   }
 
-  /** The factor of weight decay. */
+  /** The factor of weight decay. Setting it throws a UsageError while a function is compiled. */
   get weightDecay() {
     return this.#weightDecay;
   }
@@ -178,42 +185,44 @@ export class ParameterGroup {
     this.write(STATE.decay, value);
     this.#weightDecay = value;
   }
-  /** Whether weights decay at all: what runs depends on it. A state that was loaded has a factor of its own. */
+  /** Whether the kernel must apply weight decay. A loaded state has a factor that the host does not know, so it counts as decaying. */
   get decays() {
     return track(this, 'decays', this.#weightDecay > 0 || this.loaded);
   }
 }
 
 /**
- * The step of an optimizer for one element.
+ * Generates the code of a step for one element.
  * @callback Rule
- * @param {Program} program of the kernel
+ * @param {Program} program the kernel being generated
  * @param {StepValues} values
  * @returns {Value[]} the new parameter, then its new moments
  */
 
 /**
- * What a step knows of an element.
+ * The values that a rule may use.
  * @typedef {object} StepValues
  * @property {Value} parameter
  * @property {Value} gradient scaled and clipped
  * @property {Value[]} moments
  * @property {Value} rate the learning rate
- * @property {Value | undefined} decay the factor of weight decay, where there is any
- * @property {Value[]} numbers those that the optimizer gave
+ * @property {Value | undefined} decay the factor of weight decay; undefined without weight decay
+ * @property {Value[]} numbers the optimizer's own numbers, as passed to `change`
  */
 
-/** The base of optimizers. */
+/** The base class of optimizers. */
 export class Optimizer {
   #clip;
   #gradientScale;
   #places;
 
   /**
-   * @param {Iterable<Parameter> | Group[]} params parameters, or groups with options of their own
+   * Checks all options before it moves any parameter. Throws an ArgumentError for an invalid option, for what is not an f32 parameter, and
+   * for one that is listed twice; a UsageError for a parameter of another optimizer, and while a function is compiled.
+   * @param {Iterable<Parameter> | Group[]} params parameters, or groups with their own options
    * @param {Settings} options
    * @param {{ betas: [number, number], eps: number }} [adam]
-   * @param {number} [moments] that each parameter has
+   * @param {number} [moments] number of moments that each parameter has
    */
   constructor(params, options, adam = { betas: [0.9, 0.999], eps: 1e-8 }, moments = 0) {
     const name = this.constructor.name;
@@ -230,7 +239,7 @@ export class Optimizer {
     this.#clip = options.clip;
     this.#gradientScale = checkScale(options.gradientScale, name);
     const { processGroup, zero = 1, reduce = 'f32' } = options;
-    /** The processes that step together. */
+    /** The collectives, with a `processGroup`. */
     this.ranks = processGroup && new Ranks(processGroup, zero, reduce, name);
     const checked = groups.map(({ params: own, ...rest }) => {
       const parameters = checkIterable(own, name);
@@ -256,19 +265,19 @@ export class Optimizer {
       this.ranks?.begin(this.buckets);
       if (moments > 0) for (const bucket of this.buckets) this.momentsOf(bucket, moments);
     } catch (error) {
-      // The parameters may go to another optimizer, also those of the group that was being made.
+      // Release all parameters, also those of the group that failed, so that another optimizer can take them.
       for (const { parameters } of checked) for (const { bucket } of parameters) bucket?.dispose();
       this.#free();
       throw error;
     }
   }
 
-  /** Whether `dispose` was called. A compiled step does not outlive the optimizer. */
+  /** Whether `dispose` was called. A compiled step then throws. */
   get disposed() {
     return track(this, 'disposed', this.groups[0].state.disposed);
   }
 
-  /** Throws where something in a module has taken the place of what is stepped here, and nobody steps that. */
+  /** Throws a UsageError if a parameter of this optimizer was replaced in its module by one that no optimizer updates. */
   #checkPlaces() {
     for (const { module, key, container } of this.#places.changed()) {
       const now = container[key];
@@ -287,7 +296,7 @@ export class Optimizer {
     return this.groups.flatMap(({ buckets }) => buckets);
   }
 
-  /** The learning rate of the first group; setting it sets that of all. */
+  /** The learning rate of the first group. Setting it sets the rate of all groups. */
   get lr() {
     return this.groups[0].lr;
   }
@@ -295,8 +304,8 @@ export class Optimizer {
     for (const group of this.groups) group.lr = value;
   }
   /**
-   * Sets the learning rate of one group, with a schedule its peak, as setting its `lr` does. Throws an ArgumentError for what
-   * is no number of at least 0, and a UsageError in a function that is being compiled.
+   * Sets the learning rate of one group, or its peak with a schedule; the same as setting the group's `lr`. Throws an ArgumentError unless
+   * the value is a finite number of at least 0, and a UsageError while a function is compiled.
    * @param {ParameterGroup} group one of `groups` @param {number} value
    */
   setRate(group, value) {
@@ -306,7 +315,7 @@ export class Optimizer {
     });
   }
 
-  /** The largest norm of all gradients together; 0 for none. */
+  /** The largest L2 norm of all gradients together; 0 for no clipping. */
   get clip() {
     return this.#clip;
   }
@@ -315,12 +324,12 @@ export class Optimizer {
     for (const group of this.groups) group.write(STATE.maxNorm, value);
     this.#clip = value;
   }
-  /** Whether gradients are clipped at all: what runs depends on it. A state that was loaded has a norm of its own, perhaps none. */
+  /** Whether the kernels must clip. A loaded state has a norm that the host does not know, so it counts as clipping. */
   get clips() {
     return track(this, 'clips', this.#clip > 0 || this.groups[0].loaded);
   }
 
-  /** A factor on every gradient, before anything else. */
+  /** The factor on every gradient, applied before clipping. */
   get gradientScale() {
     return this.#gradientScale;
   }
@@ -330,16 +339,16 @@ export class Optimizer {
     for (const group of this.groups) group.write(STATE.gradientScale, value / (this.ranks?.size ?? 1));
     this.#gradientScale = value;
   }
-  /** Whether gradients have a factor: what runs depends on it. */
+  /** Whether the kernels must scale gradients, for clipping, for `gradientScale` or for the mean over processes. */
   get scales() {
     return track(this, 'scales', this.clips || this.#gradientScale !== 1 || this.ranks !== undefined);
   }
 
   /**
-   * Sets the number of steps that the schedule and the bias correction count from, to continue a run with other options than before.
-   * Moments stay as they are; `loadStateDict` restores these and everything else.
-   * @param {number} steps made, without those that were skipped
-   * @param {number} [skipped] what `skippedSteps` counts on from; 0 when left out
+   * Sets the step count of the schedule and the bias correction, to continue a run with new options. Moments are unchanged. To restore a
+   * run as it was, use `loadStateDict`.
+   * @param {number} steps number of steps made so far, without skipped ones
+   * @param {number} [skipped] number of steps skipped so far; 0 when left out
    */
   startAt(steps, skipped = 0) {
     for (const [name, count] of Object.entries({ steps, skipped })) {
@@ -354,12 +363,12 @@ export class Optimizer {
   }
 
   /**
-   * The number of skipped steps. With `clip`, a step is skipped if the norm of its gradients is not finite (one is NaN or infinite, or
-   * the sum of their squares is too large for f32). It changes no parameter and no moment, and the schedule and the bias correction do
-   * not count it. Without `clip` gradients are not checked, and such a step makes the parameters NaN, as in PyTorch.
+   * The number of skipped steps. With `clip`, a step is skipped if the norm of its gradients is not finite: a gradient is NaN or infinite,
+   * or the sum of their squares overflows f32. A skipped step changes no parameter and no moment, and the schedule and the bias correction
+   * do not count it. Without `clip` gradients are not checked, and such a step makes parameters NaN, as in PyTorch.
    *
-   * Counted since the optimizer was made, or from the number that `loadStateDict` or `startAt` set. Waits for the device. Throws a
-   * UsageError in a function that is being compiled.
+   * The count starts at 0, or at the number that `loadStateDict` or `startAt` set. Reading it waits for the device. Throws a UsageError
+   * while a function is compiled and after `dispose`.
    * @returns {Promise<number>}
    */
   skippedSteps() {
@@ -369,7 +378,7 @@ export class Optimizer {
     return state.toArray().then((words) => words[STATE.skipped]);
   }
 
-  /** Tensors of a bucket that begin as zeros. @param {Bucket} bucket @param {number} count */
+  /** The moments of a bucket, made as zeros at first use. @param {Bucket} bucket @param {number} count number of moments */
   momentsOf(bucket, count) {
     let list = this.moments.get(bucket);
     if (!list) {
@@ -380,7 +389,10 @@ export class Optimizer {
     return list;
   }
 
-  /** What is stepped: runs of elements with gradients. @returns {{ bucket: Bucket, runs: Run[] }[][]} by group */
+  /**
+   * The ranges that a step updates, after summing the gradients over the processes. Throws a UsageError if no parameter has a gradient.
+   * @returns {{ bucket: Bucket, runs: Run[] }[][]} by group
+   */
   #ready() {
     const ready = this.groups.map(({ buckets }) => buckets.map((bucket) => ({ bucket, runs: bucket.ready() })));
     if (ready.flat().every(({ runs }) => runs.length === 0)) {
@@ -402,15 +414,18 @@ export class Optimizer {
   }
 
   /**
-   * Updates the parameters by their gradients and clears the gradients (no `zeroGrad` is needed). A parameter without a gradient stays
-   * as it is; with a `processGroup`, every parameter needs one on every process. Without a `processGroup`, a step that throws, for
-   * example out of memory, has changed nothing and may be repeated.
+   * Updates the parameters by their gradients, then clears the gradients, so no `zeroGrad` is needed. A parameter without a gradient is
+   * unchanged; with a `processGroup`, every parameter needs a gradient on every process. Without a `processGroup`, a step that throws (out
+   * of memory, for example) has changed nothing and may be repeated.
+   *
+   * Throws a UsageError if no parameter has a gradient, after `dispose`, if a module's parameter was replaced after the optimizer was made,
+   * and while a function is compiled if there is a `processGroup`.
    */
   step() {
     if (this.disposed) throw new UsageError('step', 'the optimizer was disposed of');
     this.#checkPlaces();
     const ready = this.#ready();
-    // What collectives have done cannot be taken back, and a recording is given up as a whole.
+    // A collective cannot be undone, and a recording that fails is dropped as a whole.
     if (this.ranks || isRecording()) this.#change(ready);
     else {
       const written = this.buckets.flatMap((bucket) => [bucket.values, ...(this.moments.get(bucket) ?? [])]);
@@ -423,16 +438,16 @@ export class Optimizer {
     }
   }
 
-  /** Counts the step and changes what it is of. @param {{ bucket: Bucket, runs: Run[] }[][]} ready by group */
+  /** Advances the step count, computes the clipping factor and updates the parameters. @param {{ bucket: Bucket, runs: Run[] }[][]} ready by group */
   #change(ready) {
     const { clips } = this;
-    // Shards have a norm of their own each.
+    // With ZeRO each process computes the norm of its own shards first.
     const ranks = this.ranks?.zero ? this.ranks : undefined;
     noGrad(() =>
       scope(() => {
         const shards = ready.flat().flatMap(({ bucket, runs }) => runs.map((run) => ({ bucket, run })));
         const clip = clips ? shards : [];
-        // Runs are many where parameters in between have no gradient; buckets, of which each is one slot, are few.
+        // One slot per bucket, not per range: there are many ranges if parameters in between have no gradient.
         const clipped = [...new Set(clip.map(({ bucket }) => bucket))];
         const key = clip.map(({ bucket, run }) => `${clipped.indexOf(bucket)}:${run.offset}+${run.count}`).join();
         const states = this.groups.map(({ state }) => state);
@@ -466,16 +481,16 @@ export class Optimizer {
   }
 
   /**
-   * Changes a run of parameters.
+   * Updates a range of parameters. Each optimizer overrides it.
    * @param {ParameterGroup} _group @param {Bucket} _bucket @param {Run} _run
    */
   update(_group, _bucket, _run) {}
 
   /**
-   * Changes a run of parameters and their moments by a rule for one element, in one kernel. Where the step is skipped, the elements stay
-   * as they are: chosen, not multiplied by 0, which NaN survives.
-   * @param {string} name of the kernel, for profiles; what else it depends on, too
-   * @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run @param {number[]} numbers that the rule takes @param {Rule} rule
+   * Updates a range of parameters and their moments in one generated kernel. In a skipped step the kernel selects the old values; it does
+   * not multiply the update by 0, since 0 · NaN is NaN.
+   * @param {string} name of the kernel, for profiles; it must differ for different rules
+   * @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run @param {number[]} numbers for the rule @param {Rule} rule
    */
   change(name, group, bucket, { offset, count }, numbers, rule) {
     const { scales, clips } = this;
@@ -489,7 +504,7 @@ export class Optimizer {
     });
     const key = `${name}/${numbers}${scales ? ' scales' : ''}${clips ? ' clips' : ''}${decays ? ' decays' : ''}/${offset}-${from}+${count}`;
     const storages = [bucket.gradients, group.state, bucket.values, ...moments].map(storageOf);
-    // The gradient is read, parameter and moments are read and written.
+    // Reads the gradient; reads and writes parameter and moments.
     const bytes = 4 * count * (1 + 2 * (1 + moments.length));
     const build = (/** @type {number[]} */ [gradient, state, ...changed]) => {
       const targets = changed.map((buffer, i) => elements(buffer, i === 0 ? offset : offset - from));
@@ -521,23 +536,23 @@ export class Optimizer {
     launch(key, storages, build, bytes);
   }
 
-  /** Forgets all gradients. */
+  /** Clears the gradients of all parameters. */
   zeroGrad() {
     for (const { buckets } of this.groups) for (const { parameters } of buckets) for (const parameter of parameters) parameter.zeroGrad();
   }
 
   /**
-   * What a resumed run needs besides the parameters: the state of each group, and the moments of each parameter. With a `processGroup`
-   * all processes must call it, and each gets the whole state: let one write it; any number of processes may load it.
-   * @returns {Record<string, Tensor>} by name, such as `0.state` and `0.3.first`; they see the optimizer's memory, unless each process
-   *   has a shard of the moments alone: then they are copies
+   * What a resumed run needs besides the parameters: the state of each group and the moments of each parameter. With a `processGroup`, all
+   * processes must call it. Each gets the whole state, so one of them writes the file; a run with any number of processes can load it.
+   * @returns {Record<string, Tensor>} by name: `0.state` for group 0, `0.3.first` for the first moment of its parameter 3. The tensors
+   *   are views of the optimizer's memory; with `zero`, the moments are copies
    */
   stateDict() {
     const { ranks } = this;
     return this.#named((bucket, flat) => (ranks?.zero ? noGrad(() => ranks.whole(bucket, flat)) : flat));
   }
 
-  /** The state by name, of moments of whole buckets. @param {(bucket: Bucket, flat: Tensor) => Tensor} wholeOf */
+  /** The state by name. `wholeOf` gives the moments of a whole bucket. @param {(bucket: Bucket, flat: Tensor) => Tensor} wholeOf */
   #named(wholeOf) {
     /** @type {Record<string, Tensor>} */
     const state = {};
@@ -559,15 +574,18 @@ export class Optimizer {
   }
 
   /**
-   * Restores what `stateDict` returned, even with another number of processes: moments and steps, and also rates, decays, schedule and
-   * clipping norm. Those live on the device, so that `lr`, `weightDecay` and `clip` do not show them. `gradientScale` keeps its present
-   * value. If it throws, nothing has changed.
-   * @param {Record<string, Tensor>} state
+   * Restores what `stateDict` returned, also with another number of processes: moments, step counts, learning rates, weight decays,
+   * schedules and clipping norm. These values live on the device, so the properties `lr`, `weightDecay` and `clip` do not show them.
+   * `gradientScale` keeps its present value.
+   *
+   * Checks everything before it changes anything. Throws an ArgumentError for a missing tensor, one of another shape or type, and one that
+   * this optimizer does not have; a UsageError for a disposed tensor.
+   * @param {Record<string, Tensor>} state by name; names of another form are ignored
    */
   loadStateDict(state) {
     if (typeof state !== 'object' || state === null)
       throw new ArgumentError('loadStateDict', `expected tensors by name, got ${shown(state)}`);
-    /** Moments as a whole, of which this process keeps its shard. @type {[shard: Tensor, whole: Tensor, bucket: Bucket][]} */
+    /** With `zero`: whole moments to load into, of which this process keeps its shard. @type {[shard: Tensor, whole: Tensor, bucket: Bucket][]} */
     const shards = [];
     const { ranks } = this;
     const own = this.#named((bucket, flat) => {
@@ -576,7 +594,7 @@ export class Optimizer {
       shards.push([flat, whole.alias(), bucket]);
       return whole;
     });
-    // Of another kind of optimizer, or of more parameters.
+    // From another kind of optimizer, or from one with more parameters.
     const foreign = Object.keys(state).find((name) => /^\d+\.(state|\d+\.(first|second))$/.test(name) && !(name in own));
     if (foreign) throw new ArgumentError('loadStateDict', `unexpected: ${foreign}, which this ${this.constructor.name} has not`);
     for (const [name, target] of Object.entries(own)) {
@@ -602,7 +620,7 @@ export class Optimizer {
     }
   }
 
-  /** Frees the optimizer's memory. The parameters keep theirs, and another optimizer may take them. */
+  /** Frees the optimizer's state and moments, and clears gradients. The parameters keep their values; another optimizer may take them. */
   dispose() {
     this.zeroGrad();
     this.#free();

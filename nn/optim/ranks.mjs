@@ -1,11 +1,13 @@
-// An optimizer over the processes of a group: each computes the gradients of a part of the batch, and all make the same step.
+// An optimizer over a group of processes (data parallelism): each process computes the gradients of its part of the batch, and all make
+// the same step.
 //
-// Without `zero`, every process gets the sum of all gradients and makes the whole step. With it (ZeRO-1: Rajbhandari et al. 2020,
-// "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 5.1), each gets the sums of its own shard of
-// every bucket, keeps the moments of that shard alone and steps there, and the parameters are gathered.
+// Without `zero`, an all-reduce gives every process the sum of all gradients, and each makes the whole step. With `zero` (ZeRO-1:
+// Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 5.1), a reduce-scatter gives
+// each process the sums of its own shard of every bucket. It keeps the moments of that shard only and updates that shard; an all-gather
+// then distributes the parameters.
 //
-// With gradients in bf16, each process rounds its gradients once and sends every other process that one's shard. It adds the shards that
-// it receives in f32, in rank order. The engine adds nothing, so that both engines give the same bits.
+// With `reduce: 'bf16'`, each process rounds its gradients to bf16 once and sends each shard to the process that owns it. That process
+// adds the shards that it receives in f32, in rank order. The collective itself adds nothing, so MPI and NCCL give the same bits.
 
 import { constant } from '../core/tensor.mjs';
 import { optimizerState, STATE, STATE_WORDS } from '../../kernels/index.mjs';
@@ -23,29 +25,31 @@ import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
 /** @typedef {import('./bucket.mjs').Run} Run */
 
 /**
- * What an optimizer uses of a `Group` of `helios-vk/distributed`.
+ * The part of a `Group` of `helios-vk/distributed` that an optimizer uses. Ranges are in elements.
  * @typedef {object} ProcessGroup
  * @property {number} rank of this process, from 0
- * @property {number} worldSize processes of the group
- * @property {'mpi' | 'nccl'} [engine] what carries its collectives; nccl has parameters and gradients in memory that it gets at
+ * @property {number} worldSize number of processes in the group
+ * @property {'mpi' | 'nccl'} [engine] the library that runs the collectives; with nccl, parameters and gradients are in exportable memory
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allReduce
- *   the sum of all elements, on every rank
+ *   replaces the elements by their sum over the ranks, on every rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} reduceScatter
- *   the sum of its own shard, on each rank
+ *   as `allReduce`, but each rank gets only the sums of its own shard
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allGather
- *   the shards of all, on every rank
+ *   gives every rank the shards of all ranks
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} broadcast
- *   the elements of rank 0, on every rank
+ *   gives every rank the elements of rank 0
  * @property {(buffer: number, range?: { offset?: number, count?: number, type?: 'bf16' }) => unknown} [allToAll]
- *   a shard from each rank to each, from the first half to the second: needed for gradients in bf16
+ *   sends the first half, one shard to each rank; the second half receives one shard from each rank, in rank order. Needed for
+ *   `reduce: 'bf16'`
  */
 
 /**
- * Replaces the gradient of each parameter by the mean over all processes, for optimizers of your own; one with a `processGroup` does so by
- * itself. All processes must call it with the same parameters in the same order.
+ * Replaces the gradient of each parameter by its mean over all processes. It is for optimizers of your own: an optimizer with a
+ * `processGroup` averages by itself. All processes must call it with the same parameters in the same order.
  *
- * Throws a UsageError, before anything is changed, where a parameter has no gradient, and in a function that is being compiled.
- * @param {ProcessGroup} group
+ * Throws before it changes anything: a UsageError if a parameter has no gradient or while a function is compiled, an ArgumentError if a
+ * gradient is not f32.
+ * @param {ProcessGroup} group from `init()` of `helios-vk/distributed`
  * @param {Iterable<import('../modules/module.mjs').Parameter>} parameters f32
  */
 export function averageGradients(group, parameters) {
@@ -79,15 +83,19 @@ export function averageGradients(group, parameters) {
   });
 }
 
-/** The 16-bit copy of a bucket's gradients that goes to the others, and what comes from them. @typedef {{ storage: Storage, round: Template, add: Template }} Wire */
+/**
+ * The bf16 buffers of a bucket, and the dispatches that fill and read them. `storage` holds the gradients to send, then those received.
+ * @typedef {{ storage: Storage, round: Template, add: Template }} Wire
+ */
 
 /** @param {Tensor} tensor */
 const allocationOf = (tensor) => alive('optim', tensor).allocation;
 
+/** The collectives of one optimizer. */
 export class Ranks {
   /**
-   * @param {ProcessGroup} group @param {0 | 1} zero @param {'f32' | 'bf16'} reduce what gradients travel as
-   * @param {string} of who takes them
+   * @param {ProcessGroup} group @param {0 | 1} zero @param {'f32' | 'bf16'} reduce the type in which gradients are sent
+   * @param {string} of the optimizer, for errors
    */
   constructor(group, zero, reduce, of) {
     if (typeof group?.reduceScatter !== 'function') {
@@ -99,35 +107,38 @@ export class Ranks {
       throw new ArgumentError(of, 'processGroup has no allToAll, which reduce: bf16 needs');
     this.group = group;
     this.half = reduce === 'bf16';
-    /** Made when they are first used. @type {Map<Bucket, Wire>} */
+    /** Made at first use. @type {Map<Bucket, Wire>} */
     this.wires = new Map();
     this.size = group.worldSize;
     this.zero = zero === 1;
-    /** Buckets are of multiples of this many elements, so that all shards are equal and begin where ranges may. */
+    /** The size of a bucket is a multiple of this many elements, so that all shards have one size and are aligned. */
     this.multiple = this.zero || this.half ? ALIGNMENT * this.size : ALIGNMENT;
     const words = optimizerState({ rate: 0 });
-    /** Takes the norm of this process's shards, which says nothing of a step yet. */
+    /** A state that only receives the norm of this process's shards; `gatherNorms` combines the norms of all processes. */
     this.own = constant(words, stateLayout(STATE_WORDS));
     this.ownNorm = unscoped(() => stateWord(this.own, STATE.norm));
-    /** The norms of all, by rank. */
+    /** The norms of all processes, by rank. */
     this.norms = unscoped(() => full([Math.ceil(this.size / 4) * 4], 0));
   }
 
-  /** What of a bucket this process steps. @param {Bucket} bucket @returns {Run} */
+  /** The range of a bucket that this process updates. @param {Bucket} bucket @returns {Run} */
   shard({ count }) {
     if (!this.zero) return { offset: 0, count };
     const own = count / this.size;
     return { offset: own * this.group.rank, count: own };
   }
 
-  /** Runs a collective behind what was computed so far. @param {'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast'} kind @param {Tensor} tensor @param {number} [count] */
+  /**
+   * Runs a collective after everything that was computed so far.
+   * @param {'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast'} kind @param {Tensor} tensor @param {number} [count]
+   */
   call(kind, tensor, count = tensor.size) {
     const { handle } = allocationOf(tensor);
     runtime().flush();
     this.group[kind](handle, { offset: tensor.layout.offset, count });
   }
 
-  /** Has all processes begin with the parameters of rank 0. @param {Bucket[]} buckets */
+  /** Copies the parameters of rank 0 to all processes. @param {Bucket[]} buckets */
   begin(buckets) {
     for (const bucket of buckets) {
       this.call('broadcast', bucket.values);
@@ -135,15 +146,15 @@ export class Ranks {
     }
   }
 
-  /** Sums of gradients, of the own shard at least. @param {Bucket[]} buckets */
+  /** Sums the gradients over the processes; with `zero`, those of the own shard only. @param {Bucket[]} buckets */
   sum(buckets) {
     if (this.half) noGrad(() => this.#sumHalf(buckets));
     else for (const { gradients } of buckets) this.call(this.zero ? 'reduceScatter' : 'allReduce', gradients);
   }
 
   /**
-   * The same in bf16: all to all, and the sum of the own shard by a kernel; without shards the sums are gathered, in f32. Collectives of
-   * all buckets stand together: what stands directly behind each other costs the device one hand-over to the engine.
+   * The same in bf16: an all-to-all, then a kernel sums the own shard; without `zero` the sums are gathered, in f32. The collectives of
+   * all buckets are called one after another, so that the device hands over to the engine only once.
    * @param {Bucket[]} buckets
    */
   #sumHalf(buckets) {
@@ -183,12 +194,12 @@ export class Ranks {
     return wire;
   }
 
-  /** Whether the engine works on the device's memory in place where that is exportable. */
+  /** Whether buckets must be in exportable memory: NCCL works on the device's memory in place. */
   get exportable() {
     return this.group.engine === 'nccl';
   }
 
-  /** Gathers the norms of all processes' shards: the norm of these is that of the whole. `own` has this one's. */
+  /** Gathers the norms of all processes' shards into `norms`; the norm of these is that of the whole gradient. `own` has this process's. */
   gatherNorms() {
     unscoped(() => {
       const place = stateWord(this.norms, this.group.rank);
@@ -198,12 +209,12 @@ export class Ranks {
     this.call('allGather', this.norms, this.size);
   }
 
-  /** The parameters that the others have stepped. @param {Bucket[]} buckets */
+  /** Gathers the shards of parameters that the other processes have updated. @param {Bucket[]} buckets */
   gather(buckets) {
     if (this.zero) for (const { values } of buckets) this.call('allGather', values);
   }
 
-  /** All elements of a tensor of which each process has its shard. @param {Bucket} bucket @param {Tensor} shard @returns {Tensor} */
+  /** Gathers a tensor of which each process has a shard. @param {Bucket} bucket @param {Tensor} shard @returns {Tensor} of the bucket's size */
   whole(bucket, shard) {
     const all = bucket.zeros('results of all ranks');
     const place = bucket.part(all, this.shard(bucket));

@@ -12,14 +12,17 @@ import { OPTIONS, Optimizer } from './optimizer.mjs';
 /** @typedef {import('./optimizer.mjs').ParameterGroup} ParameterGroup */
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 
-/** Stochastic gradient descent: v = momentum · v + g + weightDecay · p, p = p - lr · v (with `nesterov`, lr · (g + momentum · v)). */
+/**
+ * Stochastic gradient descent, as PyTorch's: d = g + weightDecay · p, v = momentum · v + d, p = p - lr · v. With `nesterov` (Nesterov
+ * 1983) the last is p = p - lr · (d + momentum · v).
+ */
 export class SGD extends Optimizer {
   #momentum;
   #nesterov;
 
   /**
    * @param {Iterable<Parameter> | Group[]} params
-   * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
+   * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0, nesterov false
    */
   constructor(params, options = {}) {
     const {
@@ -37,11 +40,11 @@ export class SGD extends Optimizer {
     this.#nesterov = nesterov;
   }
 
-  /** The part of the last step's v that stays. Fixed, as compiled steps have it in them. */
+  /** The factor on the last step's v. It cannot be changed, since compiled steps contain it as a constant. */
   get momentum() {
     return this.#momentum;
   }
-  /** Whether the step looks ahead by the momentum. Fixed. */
+  /** Whether the step uses Nesterov momentum. It cannot be changed. */
   get nesterov() {
     return this.#nesterov;
   }

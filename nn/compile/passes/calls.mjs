@@ -1,4 +1,4 @@
-// The calls that passes work on: those of a trace, in order, with the memory that each reads and writes.
+// The intermediate representation of passes: the calls of a trace, in order, with the memory that each reads and writes.
 
 import { SLOT, Template } from '../../../kernels/template.mjs';
 import { keyOf } from '../../core/keys.mjs';
@@ -14,44 +14,44 @@ import { perDevice } from '../../core/runtime.mjs';
 /** Elements in memory. @typedef {{ allocation: Allocation, layout: Layout }} Value */
 
 /**
- * A call of an operation, or (without `op`) dispatches that passes leave as they are.
+ * A call of an operation; without `op`, dispatches that passes do not change.
  * @typedef {object} Call
  * @property {Op} [op]
  * @property {import('../../ops/registry.mjs').Attributes} attributes
  * @property {Value[]} inputs
- * @property {Value[]} outputs the first may lie in an input's memory: written in place
- * @property {Template | undefined} template its dispatches; undefined once a pass has changed it
- * @property {Allocation[]} allocations what the template's slots are; those of replaced operands no dispatch binds
- * @property {string} [name] what it is, of a call without `op`
- * @property {number} [bytes] that it reads and writes, of a call without `op`
+ * @property {Value[]} outputs the first may share an input's memory: written in place
+ * @property {Template | undefined} template its dispatches; undefined once a pass has changed the call
+ * @property {Allocation[]} allocations the memory of the template's slots; no dispatch binds those of replaced operands
+ * @property {string} [name] of a call without `op`
+ * @property {number} [bytes] that a call without `op` reads and writes
  * @property {string} [origin] the line of the user's program
- * @property {{ name: string, origin: string | undefined }[]} [parts] what was recorded as calls of their own and is one now
- * @property {number} [region] what `checkpoint` computes again has a number of its own
- * @property {string} [kernel] the kernel that gets the further arguments
- * @property {Record<string, unknown>} [options] further arguments: plain values
+ * @property {{ name: string, origin: string | undefined }[]} [parts] the recorded calls that were fused into this one
+ * @property {number} [region] what `checkpoint` computes again is in a region of its own
+ * @property {string} [kernel] the kernel that gets the further arguments `options` and `extra`
+ * @property {Record<string, unknown>} [options] further arguments that are plain values
  * @property {Set<Value>} [dropped] operands that were replaced
- * @property {Record<string, Value>} [extra] further arguments: tensors. What replaces an operand has its kernel's name
+ * @property {Record<string, Value>} [extra] further arguments that are tensors, by the kernel's argument names
  */
 
 /**
- * What passes know besides the calls.
+ * What passes may use besides the calls.
  * @typedef {object} Context
- * @property {(allocation: Allocation) => boolean} isOwn whether memory was made for the graph
- * @property {(allocation: Allocation) => boolean} isTemporary whether it lives within a call of it alone
- * @property {(bytes: number) => Allocation} allocate makes more of that
+ * @property {(allocation: Allocation) => boolean} isOwn whether memory was allocated in the trace
+ * @property {(allocation: Allocation) => boolean} isTemporary whether memory is used only inside a call of the graph
+ * @property {(bytes: number) => Allocation} allocate allocates temporary memory
  * @property {Kernels} kernels
- * @property {Map<Allocation, HalfCopy>} halves 16-bit copies of parameters that the calls touch
- * @property {(copy: PermutedCopy) => void} keep has another copy hold what the parameters hold before each launch
+ * @property {Map<Allocation, HalfCopy>} halves 16-bit copies of parameters that the calls use
+ * @property {(copy: PermutedCopy) => void} keep brings another copy up to date before each launch
  */
 
 /**
- * What a pass leaves.
+ * The result of a pass.
  * @typedef {object} Passed
  * @property {Call[]} calls
- * @property {number | Record<string, number>} found how often it found what it looks for; by name where it looks for several things
+ * @property {number | Record<string, number>} found how often it found what it looks for; by name if it looks for several things
  */
 
-/** Arguments of kernels that are written. */
+/** Names of kernel arguments that the kernel writes. */
 const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp', 'permuted']);
 
 /**
@@ -64,7 +64,7 @@ export function accesses(call) {
   const reads = [];
   /** @type {Allocation[]} */
   const writes = [];
-  // A call has few: lists are faster than sets.
+  // A call has few allocations, so lists are faster than sets.
   const add = (/** @type {Allocation[]} */ list, /** @type {Allocation} */ allocation) => {
     if (!list.includes(allocation)) list.push(allocation);
   };
@@ -81,14 +81,14 @@ export function accesses(call) {
 }
 
 /**
- * A call that a pass makes.
- * @param {Pick<Call, 'origin' | 'region'>} source the call in whose place it stands: it has its line and region
+ * A new call that replaces another one, with its line and region.
+ * @param {Pick<Call, 'origin' | 'region'>} source the call that it replaces
  * @param {Pick<Call, 'op' | 'attributes' | 'inputs' | 'outputs' | 'parts'>} made
- * @returns {Call} without a template: `lower` makes that
+ * @returns {Call} without a template: `lower` makes one
  */
 export const callInPlaceOf = ({ origin, region }, made) => ({ ...made, template: undefined, allocations: [], origin, region });
 
-/** How many of the calls write each allocation. @param {{ writes: Allocation[] }[]} all what each touches @returns {Map<Allocation, number>} */
+/** The number of calls that write each allocation. @param {{ writes: Allocation[] }[]} all of each call @returns {Map<Allocation, number>} */
 export function countWriters(all) {
   /** @type {Map<Allocation, number>} */
   const writers = new Map();
@@ -96,12 +96,12 @@ export function countWriters(all) {
   return writers;
 }
 
-/** Arguments of a kernel by name. @typedef {Record<string, any>} KernelArgs any: those of all kernels */
-/** A kernel, and what it is called with. @typedef {{ kernel: string, args: KernelArgs }} KernelCall */
+/** Arguments of a kernel by name. @typedef {Record<string, any>} KernelArgs `any`, since it covers all kernels */
+/** A kernel and its arguments. @typedef {{ kernel: string, args: KernelArgs }} KernelCall */
 
-/** Who touches an allocation, by number of call. @typedef {{ writers: Set<number>, readers: Set<number> }} Uses */
+/** The calls that write and read an allocation, by index. @typedef {{ writers: Set<number>, readers: Set<number> }} Uses */
 
-/** Who touches each allocation. */
+/** The uses of each allocation. */
 export class UseMap {
   constructor() {
     /** @type {Map<Allocation, Uses>} */
@@ -128,12 +128,12 @@ export class UseMap {
 }
 
 /**
- * Operands of a call with those that were replaced left out.
+ * The operands that a call really has: without those that were replaced, and with the further ones.
  * @param {Call} call
  * @returns {{ inputs: Value[], outputs: Value[] }}
  */
 export function effective({ inputs, outputs, extra, dropped }) {
-  // Most calls are as they were recorded.
+  // Most calls are unchanged.
   if (!extra && !dropped) return { inputs, outputs };
   const [read, written] = [inputs, outputs].map((values) => values.filter((value) => !dropped?.has(value)));
   for (const name in extra) (WRITTEN.has(name) ? written : read).push(extra[name]);
@@ -163,9 +163,9 @@ function dispatchesOf(call, kernels) {
 }
 
 /**
- * What a call has these kernels do, without making dispatches.
- * @param {Call & { op: Op }} call @param {Kernels} kernels @param {string[]} names of kernels; it calls no others
- * @returns {KernelCall[]} which, and their arguments over slots
+ * The kernels that a call would run, without making dispatches.
+ * @param {Call & { op: Op }} call @param {Kernels} kernels @param {string[]} names of all kernels that the operation may call
+ * @returns {KernelCall[]} with arguments over slots
  */
 export function kernelCalls(call, kernels, names) {
   /** @type {KernelCall[]} */
@@ -179,7 +179,7 @@ export function kernelCalls(call, kernels, names) {
 }
 
 /**
- * Makes the template of a changed call.
+ * Makes the template of a changed call; does nothing for others.
  * @param {Call} call @param {Kernels} kernels
  */
 export function lower(call, kernels) {

@@ -1,5 +1,5 @@
-// Constant folding: a result that is one number everywhere is computed here, and kernels that read it take the number as a constant. The bits
-// are those that the device would compute.
+// Constant folding: a result whose elements are all one number is computed here, and kernels that read it get the number as a constant. The
+// bits are those that the device would compute.
 
 import { operations } from '../../ops/registry.mjs';
 import { accesses, callInPlaceOf, countWriters } from './calls.mjs';
@@ -10,7 +10,7 @@ import { accesses, callInPlaceOf, countWriters } from './calls.mjs';
 
 const { fround } = Math;
 
-/** What `affine` makes of a number, rounded as its kernel rounds. @param {number} x @param {number} alpha @param {number} beta */
+/** alpha · x + beta, rounded as the kernel of `affine` rounds. @param {number} x @param {number} alpha @param {number} beta */
 function affine(x, alpha, beta) {
   const scaled = alpha === 1 ? x : alpha === -1 ? -x : fround(x * fround(alpha));
   return Object.is(beta, -0) ? scaled : fround(scaled + fround(beta));
@@ -18,7 +18,7 @@ function affine(x, alpha, beta) {
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {import('./calls.mjs').Passed} the same with fewer operands, and how many were folded
+ * @returns {import('./calls.mjs').Passed} the calls, and how many were folded
  */
 export function constants(calls, { isTemporary }) {
   const writers = countWriters(calls.map(accesses));
@@ -34,7 +34,7 @@ export function constants(calls, { isTemporary }) {
     const { op, attributes, inputs, outputs } = call;
     const [y] = outputs;
     if (!op || y?.layout.dtype !== 'f32') return call;
-    // In place, a value is another before and after.
+    // Memory that is written several times has no single value.
     const once = isTemporary(y.allocation) && writers.get(y.allocation) === 1 && y.layout.offset === 0;
     const value = (/** @type {number} */ i) => (inputs[i].layout.dtype === 'f32' ? known.get(inputs[i].allocation) : undefined);
     if (op.name === 'full' && once) known.set(y.allocation, fround(attributes.value));

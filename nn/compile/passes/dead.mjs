@@ -1,4 +1,4 @@
-// Without calls whose results nobody reads.
+// Dead code elimination: removes calls whose results nothing reads.
 
 import { accesses } from './calls.mjs';
 
@@ -8,7 +8,7 @@ import { accesses } from './calls.mjs';
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {import('./calls.mjs').Passed} and how many calls were left out
+ * @returns {import('./calls.mjs').Passed} the calls, and how many were removed
  */
 export function dead(calls, { isTemporary }) {
   /** @type {Set<Allocation>} */

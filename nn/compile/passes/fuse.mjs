@@ -1,5 +1,5 @@
-// Fuses elementwise operations, and reductions of their results, into generated kernels. Results that only the kernel reads take no memory.
-// f32 is rounded as by the single operations; roundings to 16 bits in between are dropped; sums are added in another order.
+// Fuses elementwise operations, and reductions of their results, into generated kernels. Results that only the kernel reads need no memory.
+// f32 rounding is unchanged; intermediate roundings to 16 bits are dropped; sums may be added in another order.
 
 import { UseMap, callInPlaceOf } from './calls.mjs';
 import { fusedOp, planOf, roleOf } from './fused.mjs';
@@ -9,14 +9,14 @@ import { dependences } from './order.mjs';
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 
-/** Calls between a result and its reader beyond which they stay apart: the kernel would keep other results alive for long. */
+/** The most calls between a result and its reader: fusing calls that are further apart would keep other results alive for long. */
 const WINDOW = 64;
-/** Calls of a kernel. */
+/** The most calls in a kernel. */
 const MAX_CALLS = 32;
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {import('./calls.mjs').Passed} and how many calls became part of another
+ * @returns {import('./calls.mjs').Passed} the calls, and how many became part of another
  */
 export function fuse(calls, context) {
   const before = dependences(calls);
@@ -27,7 +27,7 @@ export function fuse(calls, context) {
   });
   const uses = new UseMap();
   calls.forEach((call, i) => uses.note(call, i));
-  /** Whether a call can be a part of a kernel: what it makes is made by it alone. */
+  /** Whether each call can be part of a kernel: it has a role, and nothing else writes its result. */
   const suits = calls.map((call) => {
     const role = roleOf(call);
     if (!role) return false;
@@ -35,9 +35,9 @@ export function fuse(calls, context) {
     const [{ allocation }] = call.outputs;
     return context.isOwn(allocation) && uses.of(allocation).writers.size === 1;
   });
-  /** The calls that are one kernel, by each of them, in order. */
+  /** For each call, the calls of its kernel, in order. */
   const groups = calls.map((_, i) => [i]);
-  /** Whether other calls lie on a way from one group to another. @param {number[]} from @param {number[]} to */
+  /** Whether a path of dependences from one group to another goes through a third: the two cannot be one kernel. @param {number[]} from @param {number[]} to */
   const apart = (from, to) => {
     const seen = new Set([from, to]);
     const stack = [from];
@@ -54,7 +54,7 @@ export function fuse(calls, context) {
     }
     return false;
   };
-  /** @param {number[]} group */
+  /** The plan of a group as one kernel; undefined if that is impossible. @param {number[]} group */
   const planned = (group) => {
     const members = new Set(group);
     return planOf(
@@ -82,7 +82,7 @@ export function fuse(calls, context) {
   /** @type {Set<number[]>} */
   const done = new Set();
   let fused = 0;
-  /** Appends a group, behind what it depends on. @param {number[]} group */
+  /** Appends a group after the groups that it depends on. @param {number[]} group */
   const emit = (group) => {
     if (done.has(group)) return;
     done.add(group);
@@ -96,7 +96,7 @@ export function fuse(calls, context) {
     const members = group.map((i) => calls[i]);
     result.push(callInPlaceOf(members[0], { op: fusedOp, ...plan, parts: members.flatMap(partsOf) }));
   };
-  // With its last call, so that what it makes does not live for longer.
+  // A group takes the place of its last call, so that its results do not live longer than before.
   calls.forEach((_, i) => {
     if (groups[i].at(-1) === i) emit(groups[i]);
   });

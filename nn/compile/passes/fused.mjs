@@ -1,4 +1,4 @@
-// Several calls as one generated kernel: what each call is in it, and the kernel's dispatches.
+// Plans several calls as one generated kernel: the role of each call in it, and the kernel's dispatches.
 
 import { map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
 import { broadcastLayout, collapse, denseLayout, denseStrides, layoutOf } from '../../core/layout.mjs';
@@ -13,28 +13,29 @@ import { operations } from '../../ops/registry.mjs';
 /** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 /** @typedef {import('../../../kernels/index.mjs').Kernels} Kernels */
 
-/** Buffers of a kernel; words of push constants. */
+/** The most buffers of a kernel, and words of push constants. */
 const [MAX_OPERANDS, MAX_PUSH] = [12, 32];
-/** Elements of a row that a workgroup takes by itself where there are few rows: more are for several. */
+/** With fewer than `FEW_ROWS` rows, longer rows are left to the reduction kernels, which use several workgroups per row. */
 const [MAX_ALONE, FEW_ROWS] = [1 << 15, 64];
 
 const REDUCTIONS = new Set(['reduceSum', 'reduceMax', 'reduceMin']);
 
-/** A matrix whose rows, or columns, are reduced. @typedef {{ kind: 'row' | 'column', rows: number, columns: number }} Matrix */
+/** A matrix that is reduced along its rows, or its columns. @typedef {{ kind: 'row' | 'column', rows: number, columns: number }} Matrix */
 /**
- * What a call is in a kernel: an element of its result, a reduction, or a copy into memory from before.
+ * The role of a call in a kernel: it computes elements, reduces them, or writes them over existing memory.
  * @typedef {{ kind: 'map' } | { kind: 'write' } | (Matrix & { op: 'reduceSum' | 'reduceMax' | 'reduceMin', alpha: number })} Role
  */
 
 /**
+ * The role that a call can have.
  * @param {Call} call
- * @returns {Role | undefined} undefined where no generated kernel does it
+ * @returns {Role | undefined} undefined if no generated kernel can do it
  */
 export function roleOf({ op, kernel, extra, options, attributes, inputs, outputs }) {
   if (!op) return undefined;
   const [x] = inputs;
   const [y] = outputs;
-  // What a pass has changed is another kernel's, but for a sum that goes into a gradient.
+  // A call that a pass has changed needs its own kernel, except a sum that is written to a gradient.
   const intoGradient = op.name === 'sum' && kernel === 'columnSum' && options?.beta === 0 && Object.keys(extra ?? {}).join() === 'y';
   if ((kernel || extra) && !intoGradient) return undefined;
   if (op.name === 'sum' || op.name === 'amax' || op.name === 'amin') {
@@ -61,7 +62,7 @@ export function roleOf({ op, kernel, extra, options, attributes, inputs, outputs
 const withoutOnes = (shape) => shape.filter((size) => size !== 1);
 
 /**
- * An operand of a call as one of elements of another shape of as many: undefined where its strides do not say so.
+ * The layout of an operand when the kernel's elements are counted in another shape of the same size; undefined if no strides express it.
  * @param {Layout} layout @param {readonly number[]} own the call's shape @param {readonly number[]} shape
  * @returns {Layout | undefined}
  */
@@ -83,7 +84,7 @@ function asElements(layout, own, shape) {
     strides: [collapsed],
   } = collapse(own, [strides]);
   if (sizes.length > 1) return undefined;
-  // One step between all elements: 1, 0 for one that is repeated, or that of a slice of every other one.
+  // All elements are one distance apart: 1, 0 for a repeated element, or the step of a slice.
   const [step] = collapsed;
   return layoutOf(
     shape,
@@ -93,7 +94,7 @@ function asElements(layout, own, shape) {
   );
 }
 
-/** Whether a value of each row is repeated along the rows by a layout. @param {Layout} layout @param {readonly number[]} own @param {Matrix} matrix */
+/** Whether a layout repeats one value per row along the rows of the matrix. @param {Layout} layout @param {readonly number[]} own @param {Matrix} matrix */
 function alongRows(layout, own, { rows, columns }) {
   if (layout.offset !== 0) return false;
   const {
@@ -105,7 +106,7 @@ function alongRows(layout, own, { rows, columns }) {
 }
 
 /**
- * A step of a kernel: an operation of elements, a reduction, or a product with a number. Operands are numbered: inputs first, then
+ * A step of a kernel: an elementwise operation, a reduction, or a multiplication by a number. Its operands are numbered, inputs first, then
  * steps.
  * @typedef {{ op: string, attributes?: Call['attributes'], args: number[] }} Step
  */
@@ -118,10 +119,10 @@ function alongRows(layout, own, { rows, columns }) {
  */
 
 /**
- * One kernel of several calls.
+ * Plans one kernel for several calls.
  * @param {Call[]} calls in an order that keeps dependences
- * @param {(allocation: Allocation) => boolean} needed whether anything else reads what a call makes
- * @returns {Plan | undefined} undefined where one kernel does not do them
+ * @param {(allocation: Allocation) => boolean} needed whether anything outside of the kernel reads a result
+ * @returns {Plan | undefined} undefined if one kernel cannot do them
  */
 export function planOf(calls, needed) {
   const roles = calls.map((call) => /** @type {Role} */ (roleOf(call)));
@@ -134,7 +135,7 @@ export function planOf(calls, needed) {
   }
   if (matrix && !suits(matrix)) return undefined;
   const size = matrix ? matrix.rows * matrix.columns : calls[0].outputs[0].layout.size;
-  /** The shape of elements. */
+  /** The shape in which elements are counted. */
   const shape =
     calls.find(({ outputs }, i) => roles[i].kind === 'map' && outputs[0].layout.size === size)?.outputs[0].layout.shape ??
     (matrix ? [matrix.rows, matrix.columns] : calls[0].outputs[0].layout.shape);
@@ -143,13 +144,16 @@ export function planOf(calls, needed) {
   const inputs = [];
   /** @type {Step[]} */
   const steps = [];
-  /** Values by the memory that they would have: elements, or one for each row or column. @type {Map<Allocation, { step: number, each: boolean }>} */
+  /**
+   * Computed values by the memory that they would have; `each`: one per element, else one per row or column.
+   * @type {Map<Allocation, { step: number, each: boolean }>}
+   */
   const made = new Map();
-  /** Of each step, whether its kernel knows it as one value for a whole row. @type {boolean[]} */
+  /** For each step, whether it is one value for a whole row. @type {boolean[]} */
   const uniform = [];
   /** @type {{ step: number, value: Value }[]} */
   const results = [];
-  /** Operands are numbered at the end, when the inputs are known. @param {number} step */
+  /** The provisional number of a step: final numbers follow those of the inputs, which are not all known yet. @param {number} step */
   const ofStep = (step) => -1 - step;
   /** @param {Step} step */
   const add = (step) => {
@@ -161,13 +165,16 @@ export function planOf(calls, needed) {
     uniform.push(REDUCTIONS.has(step.op) || step.args.every(one));
     return steps.push(step) - 1;
   };
-  /** @param {Value} value @param {Layout | undefined} layout */
+  /** The number of an input. @param {Value} value @param {Layout | undefined} layout */
   const external = ({ allocation }, layout) => {
     if (!layout) return undefined;
     const at = inputs.findIndex((known) => known.allocation === allocation && known.layout === layout);
     return at >= 0 ? at : inputs.push({ allocation, layout }) - 1;
   };
-  /** An operand of a call whose result has this shape, and whether it is of elements. @param {Value} value @param {readonly number[]} own @param {boolean} each */
+  /**
+   * The number of an operand; undefined if the kernel cannot read it.
+   * @param {Value} value @param {readonly number[]} own the shape of the call's result @param {boolean} each whether that has all elements
+   */
   const operand = (value, own, each) => {
     const known = made.get(value.allocation);
     const { layout } = value;
@@ -184,7 +191,7 @@ export function planOf(calls, needed) {
     const role = roles[i];
     const [y] = outputs;
     if (role.kind === 'write') {
-      // Only of what is made here: a copy by itself has kernels of its own.
+      // Only for a value that is computed here: a plain copy has its own kernels.
       const known = made.get(own[1].allocation);
       const count = known?.each ? size : matrix?.kind === 'row' ? matrix.rows : matrix?.columns;
       if (!known || !own[1].layout.contiguous || own[1].layout.offset !== 0 || own[1].layout.size !== count) return undefined;
@@ -194,7 +201,7 @@ export function planOf(calls, needed) {
     let step;
     const each = role.kind === 'map' && y.layout.size === size;
     if (role.kind === 'map') {
-      // Of columns nothing is computed further: where they are in slices, no slice has the sum.
+      // Sums of columns cannot be used further in the kernel: if the rows are cut into slices, no slice has the whole sum.
       if (!each && !(matrix?.kind === 'row' && y.layout.size === matrix.rows)) return undefined;
       const args = own.map((value) => operand(value, y.layout.shape, each));
       if (args.some((arg) => arg === undefined)) return undefined;
@@ -213,14 +220,14 @@ export function planOf(calls, needed) {
   }
   const fours = !matrix || matrix.columns % 4 === 0;
   for (const { step, value } of results) {
-    // Elements that are the same for a whole row are none to the kernel.
+    // The kernel cannot write elements of a value that is one per row.
     if (matrix && uniform[step] && value.layout.size === size) return undefined;
     const half = value.layout.dtype === 'f16' || value.layout.dtype === 'bf16';
     if (!writable(value.layout) || (half && (!fours || value.layout.size !== size))) return undefined;
     if (inputs.some(({ allocation }) => allocation === value.allocation)) return undefined;
   }
   if (results.length === 0 || inputs.length + results.length > MAX_OPERANDS) return undefined;
-  // As if all operands had strides.
+  // An upper bound on push constants, for any operand that may need strides.
   const rank = withoutOnes(shape).length;
   const strided = inputs.filter(({ layout }) => !layout.contiguous && layout.size > 1).length;
   if (rank > 8 || 3 + (strided ? rank : 0) + 2 * (inputs.length + results.length) + strided * rank > MAX_PUSH) return undefined;
@@ -240,7 +247,7 @@ export function planOf(calls, needed) {
   };
 }
 
-/** Whether a template does well on a matrix. @param {Matrix} matrix */
+/** Whether the template is efficient for a matrix. @param {Matrix} matrix */
 function suits({ kind, rows, columns }) {
   if (kind === 'column') return rows > 1 && columns > 0;
   return columns > 1 && (rows >= FEW_ROWS || columns <= MAX_ALONE);
@@ -252,7 +259,7 @@ const elementsOf = ({ allocation, layout }, shape) => ({
   layout: layoutOf(shape, denseStrides(shape), layout.offset, layout.dtype),
 });
 
-/** What a kernel of several calls is: an operation that only passes make. */
+/** The operation of a kernel of several calls. Only passes make it. */
 export const fusedOp = /** @type {Op} */ ({
   name: 'fused',
   lower: (k, inputs, outputs, attributes) => {
@@ -280,7 +287,7 @@ export const fusedOp = /** @type {Op} */ ({
 });
 
 /**
- * Where the rows are in slices, their sums go to a workspace first.
+ * The dispatches of a kernel with sums of columns. If the rows are cut into slices, the sums of slices go to a workspace and are added after.
  * @param {Kernels} k @param {{ rows: number, columns: number, shape: readonly number[] }} sizes
  * @param {Operand[]} inputs @param {Operand[]} outputs @param {import('../../core/codegen.mjs').Body} body
  */

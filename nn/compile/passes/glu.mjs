@@ -1,5 +1,5 @@
-// Rules of matching for gated units: one call makes the rows of [gate, up] and what comes of them, and one their gradient. What the
-// device has one kernel for, and what stays two, is said in kernels/matmul/glu.mjs.
+// Matching rules for gated units. One call computes the rows of [gate, up] and the unit's result; another one computes the gradient.
+// kernels/matmul/glu.mjs decides whether the device runs such a call as one kernel or as two.
 
 import { floatType } from '../../ops/pointwise.mjs';
 import { whole } from './matcher.mjs';
@@ -10,7 +10,7 @@ import { whole } from './matcher.mjs';
 /** @typedef {Parameters<Kernels['matmulGlu']>[0]} GluForward */
 /** @typedef {Parameters<Kernels['matmulGluBackward']>[0]} GluBackward */
 
-/** Rows of [gate, up] by a linear layer, and the unit's result. */
+/** The linear layer that computes rows of [gate, up], and the unit's result. */
 const linearGlu = /** @type {Op} */ (
   /** @type {Pick<Op, "name" | "flops" | "lower">} */ ({
     name: 'linearGlu',
@@ -26,7 +26,7 @@ const linearGlu = /** @type {Op} */ (
   })
 );
 
-/** The product that makes the gradient of a unit's result, and that of its rows. */
+/** The product that computes the gradient of the unit's result, and the gradient of its rows. */
 const gluGradient = /** @type {Op} */ (
   /** @type {Pick<Op, "name" | "flops" | "lower">} */ ({
     name: 'matmulGluGradient',
@@ -65,7 +65,7 @@ function gradient(m, j) {
   if (i < 0 || m.removed.has(i) || !m.onlyFor(i, j) || !m.readyAt(gateUp, i, j)) return;
   const made = m.calls[i];
   if (made.op?.name !== 'matmul' || made.kernel || made.extra || made.outputs[0].allocation !== dy.allocation) return;
-  // A matrix by one that is not transposed, whose columns are those of the unit.
+  // Both must be dense matrices, and the columns of b those of the unit.
   const [a, b] = made.inputs.map(({ layout }) => layout);
   if (a.shape.length !== 2 || b.shape.length !== 2 || !a.contiguous || !b.contiguous) return;
   if (gateUp.layout.shape.at(-1) !== 2 * b.shape[1] || !gateUp.layout.contiguous) return;

@@ -14,10 +14,10 @@ import { dependences } from './order.mjs';
 /** @typedef {import('../../ops/registry.mjs').Op} Op */
 /** @typedef {import('../../../kernels/matmul.mjs').MatmulArgs} MatmulArgs */
 
-/** Calls that one may wait for: its operands live on. */
+/** The most calls by which a product may be delayed, since its operands must stay alive until then. */
 const WINDOW = 24;
 
-/** Operands are pairs, results one for each; `products` are the other arguments of `matmul`. @type {Pick<Op, 'name' | 'flops' | 'lower'>} */
+/** Inputs are pairs of operands, with one output for each; `products` has the other arguments of `matmul`. @type {Pick<Op, 'name' | 'flops' | 'lower'>} */
 const operation = {
   name: 'weightGradients',
   flops: (inputs, outputs) => outputs.reduce((sum, { shape }, i) => sum + 2 * inputs[2 * i].size * (shape.at(-1) ?? 1), 0),
@@ -34,10 +34,10 @@ const operation = {
 };
 const weightGradients = /** @type {Op} */ (operation);
 
-/** A weight gradient: the arguments of its product, and its operands. @typedef {{ args: MatmulArgs, a: Value, b: Value, c: Value }} Gradient */
+/** A weight gradient: the arguments of its product, and the values of its operands. @typedef {{ args: MatmulArgs, a: Value, b: Value, c: Value }} Gradient */
 
 /**
- * A call as the product of a weight gradient in f32, or undefined where it is something else.
+ * The weight gradient that a call computes in f32, or undefined if it computes something else.
  * @param {Call} call @param {Context} context @returns {Gradient | undefined}
  */
 function gradientOf(call, { kernels }) {
@@ -57,19 +57,19 @@ function gradientOf(call, { kernels }) {
 }
 
 /**
- * The groups of neighbours in a sequence that save the most together.
- * @param {number} count members of the sequence
- * @param {(start: number, end: number) => number | undefined} saving microseconds that a group saves, or undefined where it cannot be one
- * @returns {[start: number, end: number][]} without those that stay alone
+ * Partitions a sequence into groups of neighbours that save the most time in total, by dynamic programming.
+ * @param {number} count length of the sequence
+ * @param {(start: number, end: number) => number | undefined} saving microseconds that a group saves, or undefined if it cannot be a group
+ * @returns {[start: number, end: number][]} groups of at least two
  */
 function bestGroups(count, saving) {
-  /** For the first 0, 1, 2, … members: the most that they save, and the size of the last group then. */
+  /** For the first 0, 1, 2, … members: the most that they can save, and the size of the last group in that case. */
   const best = [{ saved: 0, size: 0 }];
   for (let end = 1; end <= count; end++) {
     let chosen = { saved: best[end - 1].saved, size: 1 };
     for (let size = 2; size <= Math.min(end, MAX_PRODUCTS); size++) {
       const saved = best[end - size].saved + (saving(end - size, end) ?? -Infinity);
-      // Where as much is saved, a group is a launch less than its products alone, and in a smaller one operands wait for less long.
+      // On a tie, prefer a group to single products, since it is one launch less, and the smallest group, since its operands live shorter.
       if (saved > chosen.saved || (saved === chosen.saved && chosen.size === 1)) chosen = { saved, size };
     }
     best.push(chosen);
@@ -82,7 +82,7 @@ function bestGroups(count, saving) {
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {import('./calls.mjs').Passed} and how many calls became part of another
+ * @returns {import('./calls.mjs').Passed} the calls, and how many became part of another
  */
 export function group(calls, context) {
   const { kernels } = context;
@@ -92,7 +92,7 @@ export function group(calls, context) {
   });
   if (gradients.length < 2) return { calls, found: 0 };
   const before = dependences(calls);
-  /** Whether a call may be made behind another one. @param {number} i @param {number} j */
+  /** Whether call i can move to the place of call j. @param {number} i @param {number} j */
   const movable = (i, j) => j - i <= WINDOW && !before.slice(i + 1, j + 1).some((earlier) => earlier.has(i));
   const groups = bestGroups(gradients.length, (start, end) => {
     const list = gradients.slice(start, end);
@@ -100,12 +100,12 @@ export function group(calls, context) {
     if (!list.slice(0, -1).every(({ place }) => movable(place, last))) return undefined;
     return kernels.matmulGroupSaving(list.map(({ args }) => args));
   });
-  /** What is made in a call's stead: the group in that of its last one, nothing in that of the others. @type {Map<number, Call[]>} */
+  /** What replaces each call: a group replaces its last member, nothing replaces the others. @type {Map<number, Call[]>} */
   const made = new Map();
   let grouped = 0;
   for (const [start, end] of groups) {
     const members = gradients.slice(start, end);
-    // Its kernel is tested only now that it is to be used.
+    // This tests the kernel on the device, so it is done only for groups that were chosen.
     if (!kernels.matmulGroupPlan(members.map(({ args }) => args))) continue;
     const { call, place } = members[members.length - 1];
     for (const member of members) made.set(member.place, []);

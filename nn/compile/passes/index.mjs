@@ -1,5 +1,5 @@
-// The passes over the calls of a trace, as a table in the order in which they run. Each can be left out: results are then the same, but
-// for roundings to 16 bits that fusing drops, and the order of sums.
+// The table of passes over the calls of a trace, in the order in which they run. Each can be left out. Results are then the same, except for
+// roundings to 16 bits that fusing drops, and the order of sums.
 
 import { lower } from './calls.mjs';
 import { constants } from './constants.mjs';
@@ -23,13 +23,13 @@ import { vectors } from './vectors.mjs';
  * A pass.
  * @typedef {object} Pass
  * @property {PassName} name
- * @property {string} does in a sentence
- * @property {boolean} exact whether results have the bits that they have without it
- * @property {string} [finds] what it counts, as `explain()` names it; left out where the pass names several things itself, or none
- * @property {(calls: Call[], context: Context) => Passed} run may change the calls that it is given
+ * @property {string} does what it does, in a sentence
+ * @property {boolean} exact whether every result keeps its bits
+ * @property {string} [finds] what it counts, as `explain()` names it; left out if the pass returns several names itself, or none
+ * @property {(calls: Call[], context: Context) => Passed} run may modify the calls
  */
 
-/** @param {Call[]} calls changed: all have dispatches @param {Context} context */
+/** Makes the dispatches of all calls. @param {Call[]} calls modified @param {Context} context */
 function lowered(calls, { kernels }) {
   for (const call of calls) lower(call, kernels);
   return calls;
@@ -103,20 +103,20 @@ const TABLE = [
     name: 'schedule',
     does: 'Orders the calls so that fewer barriers stand between them.',
     exact: true,
-    // Of dispatches: what a kernel reads and writes is known once it is chosen.
+    // It needs dispatches: what a call reads and writes is known once its kernel is chosen.
     run: (calls, context) => ({ calls: schedule(lowered(calls, context)), found: 0 }),
   },
 ];
 
-/** The names of all passes, in their order. @type {readonly PassName[]} */
+/** The names of all passes, in order. @type {readonly PassName[]} */
 export const PASSES = Object.freeze(TABLE.map(({ name }) => name));
-/** Those that keep every bit. @type {readonly PassName[]} */
+/** The names of the passes that keep every bit. @type {readonly PassName[]} */
 export const EXACT = Object.freeze(TABLE.flatMap(({ name, exact }) => (exact ? [name] : [])));
 
 /**
- * Runs passes, in their order.
- * @param {Call[]} calls changed @param {Context} context @param {readonly PassName[]} names which
- * @returns {{ calls: Call[], found: Record<string, number> }} calls with templates, and what the passes found, and how often
+ * Runs passes, in the order of the table.
+ * @param {Call[]} calls modified @param {Context} context @param {readonly PassName[]} names of the passes to run
+ * @returns {{ calls: Call[], found: Record<string, number> }} the calls with templates, and how often the passes found what
  */
 export function runPasses(calls, context, names) {
   /** @type {Record<string, number>} */

@@ -1,5 +1,5 @@
-// Finds calls that one library kernel can do together: a result and its conversion, a product or a norm's gradient and the sum that follows,
-// a product and its write into a gradient, a product and a gated unit. Fusing may drop a rounding to 16 bits; it never adds one.
+// Finds calls that one library kernel can do together: a result and its conversion; a product or a norm's gradient, and the sum that follows;
+// a product and its write to a gradient; a product and a gated unit. This may drop a rounding to 16 bits; it never adds one.
 
 import { runs } from '../../ops/reduce.mjs';
 import { GLU_RULES } from './glu.mjs';
@@ -27,11 +27,11 @@ function conversion(m, j) {
   const from = m.result(made);
   if (from.allocation !== x.allocation) return;
   const [source, target] = [x.layout.dtype, y.layout.dtype];
-  // A norm's gradient will take it as it is: see normGradient.
+  // If a norm's gradient reads it, that takes the 16-bit value itself: see normGradient.
   const { readers } = m.usesOf(y.allocation);
   const [reader] = readers;
   if (readers.size === 1 && takesHalf(m.calls[reader], y)) return;
-  // A product that is converted to f32 is written as f32.
+  // A product that is then converted to f32 can write f32 itself.
   if (isProduct(made) && source !== 'f32' && target === 'f32' && !made.extra?.c && m.onlyFor(i, j)) {
     m.fuse('product to f32', i, j, { kernel: 'matmul', options: { cType: 'f32' }, extra: { c: y }, dropped: [made.outputs[0]] });
   } else if (isNorm(made) && source === 'f32' && takesPairs(made.inputs[0], target) && !made.extra?.y && m.onlyFor(i, j)) {
@@ -46,17 +46,17 @@ function conversion(m, j) {
 const isNorm = ({ op }) => op?.name === 'rmsNorm' || op?.name === 'layerNorm';
 /** @param {Call} call */
 const isNormGradient = ({ op }) => op?.name === 'rmsNormBackward' || op?.name === 'layerNormBackward';
-/** Whether rows of a 16-bit type can have the size of these. @param {Value} x @param {string} dtype */
+/** Whether rows of this size can be written in a 16-bit type: they need an even number of elements. @param {Value} x @param {string} dtype */
 const takesPairs = ({ layout }, dtype) => (dtype === 'f16' || dtype === 'bf16') && (layout.shape.at(-1) ?? 1) % 2 === 0;
 
-/** Whether a call is the gradient of an f32 norm of even rows, and a value its dy. @param {Call} call @param {Value} y */
+/** Whether a call is the gradient of an f32 norm with rows of even size, and `y` is its dy. @param {Call} call @param {Value} y */
 const takesHalf = (call, y) =>
   isNormGradient(call) &&
   call.inputs[0].allocation === y.allocation &&
   call.inputs[1].layout.dtype === 'f32' &&
   (call.inputs[1].layout.shape.at(-1) ?? 1) % 2 === 0;
 
-/** A norm's gradient takes a 16-bit dy as it is. @param {Matcher} m @param {number} j */
+/** A norm's gradient reads a 16-bit dy directly, without its conversion to f32. @param {Matcher} m @param {number} j */
 function normGradient(m, j) {
   const call = m.calls[j];
   const [dy] = call.inputs;
@@ -77,8 +77,9 @@ function normGradient(m, j) {
 }
 
 /**
- * The gradient of a norm's weight goes where it is written, or added, to.
- * @param {Matcher} m @param {number} j @param {Value} x what is written @param {Value} y where @param {0 | 1} beta
+ * A norm's gradient writes the gradient of the weight to its destination itself.
+ * @param {Matcher} m @param {number} j @param {Value} x the weight's gradient @param {Value} y its destination
+ * @param {0 | 1} beta 1 to add to the destination, 0 to overwrite it
  */
 function normWeight(m, j, x, y, beta) {
   const i = m.producer(x);
@@ -110,7 +111,7 @@ function sum(m, j) {
     const taken = made.extra?.residual !== undefined || made.extra?.dx !== undefined || (product && made.options?.beta !== undefined);
     const norm = isNormGradient(made);
     if (taken || !(product || norm) || !(inPlace || m.readyAt(other, i, j))) continue;
-    // What was to be written is not there any more.
+    // The product no longer writes its own result.
     const dropped = made.outputs.slice(0, 1);
     if (inPlace && product) {
       m.fuse('product added to a gradient', i, j, { kernel: 'matmul', options: { cType: 'f32', beta: 1 }, extra: { c: y }, dropped });
@@ -143,8 +144,9 @@ function written(m, j) {
 }
 
 /**
- * A column sum that is written, or added, to a gradient: that of a bias.
- * @param {Matcher} m @param {number} j @param {Value} x what is written @param {Value} y where @param {0 | 1} beta
+ * A column sum, such as a bias gradient, writes to its destination itself.
+ * @param {Matcher} m @param {number} j @param {Value} x the sum @param {Value} y its destination
+ * @param {0 | 1} beta 1 to add to the destination, 0 to overwrite it
  */
 function columnSum(m, j, x, y, beta) {
   const i = m.producer(x);
@@ -185,8 +187,8 @@ const RULES = {
 for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES]) RULES[name] = [...(RULES[name] ?? []), rule];
 
 /**
- * @param {Call[]} calls changed @param {Context} context
- * @returns {import('./calls.mjs').Passed} what is left, and how often each pattern was found
+ * @param {Call[]} calls modified @param {Context} context
+ * @returns {import('./calls.mjs').Passed} the remaining calls, and how often each pattern was found
  */
 export function match(calls, context) {
   const m = new Matcher(calls, context);

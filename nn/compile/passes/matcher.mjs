@@ -1,4 +1,4 @@
-// What rules of matching work with: the calls, who touches which memory, and how two calls become one.
+// The state of matching rules: the calls, the uses of memory, and the ways in which two calls become one.
 
 import { UseMap, callInPlaceOf, effective } from './calls.mjs';
 
@@ -9,7 +9,7 @@ import { UseMap, callInPlaceOf, effective } from './calls.mjs';
 /** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 
 /**
- * What becomes of a call: another operation where one is given, and further arguments of its kernel.
+ * A change of a call: another operation, if one is given, and further arguments of its kernel.
  * @typedef {object} Change
  * @property {Op} [op]
  * @property {string} kernel
@@ -18,12 +18,13 @@ import { UseMap, callInPlaceOf, effective } from './calls.mjs';
  * @property {Value[]} [dropped] operands that are replaced
  */
 
-/** What a call does, as it was recorded. @param {Call} call */
+/** The recorded calls that a call consists of. @param {Call} call */
 export const partsOf = ({ parts, op, name, origin }) => parts ?? [{ name: op?.name ?? name ?? '', origin }];
 
-/** All of an allocation's elements, row by row from its start. @param {Value} value */
+/** Whether a value is dense and begins at the start of its allocation. @param {Value} value */
 export const whole = ({ layout }) => layout.contiguous && layout.offset === 0;
 
+/** The calls of a trace while rules fuse them. */
 export class Matcher {
   /** @param {Call[]} calls @param {Context} context */
   constructor(calls, context) {
@@ -41,19 +42,19 @@ export class Matcher {
   usesOf(allocation) {
     return this.uses.of(allocation);
   }
-  /** Notes what a call touches. @param {Call} call @param {number} i */
+  /** Adds the uses of a call, after a change. @param {Call} call @param {number} i */
   note(call, i) {
     this.uses.note(call, i);
   }
-  /** Before a call is changed. @param {number} i */
+  /** Removes the uses of a call, before a change. @param {number} i */
   forget(i) {
     this.uses.forget(this.calls[i], i);
   }
 
   /**
-   * The one call that writes a temporary value, if that is all of what the call writes there: a slice of the first rows, too,
-   * begins at 0 and is contiguous.
-   * @param {Value} value @returns {number} -1 where there is none
+   * The only call that writes a temporary value. The value must be all that the call writes there: a slice of the first rows also begins at 0
+   * and is contiguous.
+   * @param {Value} value @returns {number} -1 if there is none
    */
   producer(value) {
     if (!this.context.isTemporary(value.allocation) || !whole(value)) return -1;
@@ -63,29 +64,29 @@ export class Matcher {
     const made = effective(this.calls[writer]).outputs.find(({ allocation }) => allocation === value.allocation);
     return made?.layout.size === value.layout.size ? writer : -1;
   }
-  /** The value that a call's main result is now. @param {Call} call */
+  /** The main result of a call, after changes. @param {Call} call */
   result({ outputs, extra = {} }) {
     return extra.c ?? extra.y ?? extra.dx ?? outputs[0];
   }
-  /** Whether nobody but call `j` reads what call `i` makes. @param {number} i @param {number} j */
+  /** Whether only call `j` reads the result of call `i`. @param {number} i @param {number} j */
   onlyFor(i, j) {
     return this.readBy(this.result(this.calls[i]), j);
   }
-  /** Whether nobody but call `j` reads a value, which one call writes. @param {Value} value @param {number} j */
+  /** Whether one call writes a value and at most call `j` reads it. @param {Value} value @param {number} j */
   readBy({ allocation }, j) {
     const { readers, writers } = this.usesOf(allocation);
     return writers.size === 1 && (readers.size === 0 || (readers.size === 1 && readers.has(j)));
   }
-  /** Whether a value is the same before call `i` as at call `j`. @param {Value} value @param {number} i @param {number} j */
+  /** Whether a value that call `j` reads already exists before call `i`. @param {Value} value @param {number} i @param {number} j */
   readyAt({ allocation }, i, j) {
     for (const writer of this.usesOf(allocation).writers) if (writer >= i && writer < j) return false;
     return true;
   }
-  /** Whether memory that call `j` writes may be written at call `i` already. @param {Value} value @param {number} i @param {number} j */
+  /** Whether memory that call `j` writes can be written at call `i` instead. @param {Value} value @param {number} i @param {number} j */
   freeFrom({ allocation, layout }, i, j) {
     const { readers, writers } = this.usesOf(allocation);
     const end = layout.offset + layout.size;
-    /** Whether call `k` touches other elements of it. @param {number} k */
+    /** Whether call `k` uses only other elements of it. @param {number} k */
     const elsewhere = (k) => {
       const call = this.calls[k];
       if (!call.op) return false;
@@ -103,7 +104,7 @@ export class Matcher {
   }
 
   /**
-   * Call `j` becomes a part of call `i`.
+   * Makes call `j` part of call `i`.
    * @param {string} name of the pattern @param {number} i @param {number} j
    * @param {Change} change
    */
@@ -117,7 +118,7 @@ export class Matcher {
     this.note(call, i);
     this.count(name);
   }
-  /** @param {Call} call @param {Change} change */
+  /** Applies a change to a call. @param {Call} call @param {Change} change */
   change(call, { op, kernel, options, extra, dropped = [] }) {
     if (op) call.op = op;
     call.template = undefined;
@@ -127,7 +128,7 @@ export class Matcher {
     call.dropped = new Set([...(call.dropped ?? []), ...dropped]);
   }
   /**
-   * Another call in place of call `j`, which does what call `i` did as well.
+   * Replaces call `j` by a new call that does the work of both `i` and `j`.
    * @param {string} name of the pattern @param {number} i @param {number} j
    * @param {Pick<Call, 'op' | 'attributes' | 'inputs' | 'outputs'>} call
    */

@@ -1,4 +1,4 @@
-// Rules of matching for losses and embeddings.
+// Matching rules for losses and embeddings.
 
 import { floatType } from '../../ops/pointwise.mjs';
 import { whole } from './matcher.mjs';
@@ -7,7 +7,7 @@ import { whole } from './matcher.mjs';
 /** @typedef {import('./calls.mjs').Value} Value */
 /** @typedef {import('../../ops/registry.mjs').Op} Op */
 
-/** The losses of rows and, in the same pass, the gradient of the logits into `gradient`. */
+/** Computes the losses of rows and, in the same kernel, the gradient of the logits, into the further argument `gradient`. */
 const lossAndGradient = /** @type {Op} */ ({
   name: 'crossEntropyAndGradient',
   lower: (k, [logits, targets], [loss], { ignored }) => {
@@ -16,7 +16,7 @@ const lossAndGradient = /** @type {Op} */ ({
   },
 });
 
-/** The gradient of a table, written over another or added to it. */
+/** Computes the gradient of an embedding table into an existing gradient: overwrites it (beta 0) or adds to it. */
 const tableGradient = /** @type {Op} */ ({
   name: 'embeddingBackwardInto',
   lower: (k, [ids, dy], [dTable], { vocabulary, columns, beta }) => [
@@ -25,7 +25,7 @@ const tableGradient = /** @type {Op} */ ({
   ],
 });
 
-/** The gradient of f32 logits comes with their losses. @param {Matcher} m @param {number} j */
+/** The kernel of the losses also computes the gradient of f32 logits. @param {Matcher} m @param {number} j */
 function gradientOfLosses(m, j) {
   const call = m.calls[j];
   const [x, targets] = call.inputs;
@@ -48,19 +48,19 @@ function gradientOfLosses(m, j) {
   });
 }
 
-/** The call that makes the gradient of logits, if that is what a value is. @param {Matcher} m @param {number} j @param {Value} x */
+/** The call that computes a value together with losses, as the gradient of logits; -1 if none does. @param {Matcher} m @param {number} j @param {Value} x */
 function madeByLosses(m, j, x) {
   const i = m.producer(x);
   return i >= 0 && m.calls[i].extra?.gradient?.allocation === x.allocation && m.readBy(x, j) ? i : -1;
 }
 
-/** Whether call `i` may write what call `j` writes. @param {Matcher} m @param {number} i @param {number} j */
+/** Whether call `i` can write the result of call `j`. @param {Matcher} m @param {number} i @param {number} j */
 function replaceable(m, i, j) {
   const [y] = m.calls[j].outputs;
   return m.context.isTemporary(y.allocation) && whole(y) && y.layout.size === m.calls[j].inputs[0].layout.size && m.freeFrom(y, i, j);
 }
 
-/** A factor on the gradient of logits. @param {Matcher} m @param {number} j */
+/** The kernel of the losses multiplies the gradient of logits by a factor. @param {Matcher} m @param {number} j */
 function scaledLosses(m, j) {
   const { inputs, outputs, attributes } = m.calls[j];
   const i = madeByLosses(m, j, inputs[0]);
@@ -73,7 +73,7 @@ function scaledLosses(m, j) {
   });
 }
 
-/** The gradient of logits in 16 bits. @param {Matcher} m @param {number} j */
+/** The kernel of the losses writes the gradient of logits in 16 bits. @param {Matcher} m @param {number} j */
 function convertedLosses(m, j) {
   const { inputs, outputs } = m.calls[j];
   const [{ layout }] = inputs;
@@ -88,7 +88,7 @@ function convertedLosses(m, j) {
   });
 }
 
-/** Rows of a table and learned positions behind them. @param {Matcher} m @param {number} j */
+/** The embedding kernel adds learned positions. @param {Matcher} m @param {number} j */
 function positions(m, j) {
   const { inputs, outputs, attributes } = m.calls[j];
   const { alpha = 1, beta = 1 } = attributes;
@@ -112,7 +112,10 @@ function positions(m, j) {
   });
 }
 
-/** A table's gradient that is written, or added, to a gradient. @param {Matcher} m @param {number} j @param {Value} x @param {0 | 1} beta */
+/**
+ * The embedding's backward kernel writes the table's gradient to its destination itself.
+ * @param {Matcher} m @param {number} j @param {Value} x @param {0 | 1} beta 1 to add to the destination, 0 to overwrite it
+ */
 function intoTable(m, j, x, beta) {
   const [y] = m.calls[j].outputs;
   const i = m.producer(x);

@@ -1,5 +1,5 @@
-// Gradients of norm weights. Each norm's gradient leaves sums over blocks of rows. This pass puts many of them side by side, so that one
-// `columnSum` replaces one for each norm.
+// Gradients of norm weights. The kernel of a norm's gradient writes sums over blocks of rows, which a `columnSum` then adds. This pass puts the
+// block sums of many norms side by side, so that one `columnSum` serves them all.
 
 import { layoutOf } from '../../core/layout.mjs';
 import { callInPlaceOf, effective } from './calls.mjs';
@@ -11,31 +11,31 @@ import { callInPlaceOf, effective } from './calls.mjs';
 /** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 /** @typedef {(bytes: number) => Allocation} Allocate temporary memory */
 
-/** Sums of blocks to gradients. */
+/** Adds the sums of blocks to gradients. */
 const blockSums = /** @type {Op} */ ({
   name: 'normWeightGradients',
   lower: (k, [x], [y], { rows, beta }) => [k.columnSum({ x, y, rows, columns: y.layout.size, beta })],
 });
 
-/** Gradients of norms whose weights' lie in one allocation. @typedef {{ beta: unknown, rows: number, members: number[] }} Group */
+/** Norms whose weight gradients share one allocation. @typedef {{ beta: unknown, rows: number, members: number[] }} Group */
 
-/** The gradient that a norm's gradient goes to. @param {Call} call @returns {Value | undefined} */
+/** Where a norm's gradient writes the gradient of the weight; undefined for other calls. @param {Call} call @returns {Value | undefined} */
 const target = ({ op, extra }) => (op?.name === 'rmsNormBackward' ? extra?.dWeight : undefined);
-/** Rows that a norm goes over. @param {Call} call */
+/** The number of rows of a norm. @param {Call} call */
 const rowsOf = ({ inputs: [, { layout }] }) => layout.size / (layout.shape.at(-1) ?? 1);
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {import('./calls.mjs').Passed} and how many gradients are summed together
+ * @returns {import('./calls.mjs').Passed} the calls, and how many gradients are summed together
  */
 export function norms(calls, { kernels, allocate }) {
-  /** By the allocation of their gradients. @type {Map<Allocation, Group>} */
+  /** The groups that may still grow, by the allocation of their gradients. @type {Map<Allocation, Group>} */
   const open = new Map();
-  /** What is inserted behind a call. @type {Map<number, Call[]>} */
+  /** The calls to insert after each call. @type {Map<number, Call[]>} */
   const behind = new Map();
   let merged = 0;
 
-  /** @param {number[]} run calls whose gradients lie one behind the other @param {Group} group */
+  /** Merges norms whose gradients are adjacent in memory. @param {number[]} run their calls @param {Group} group */
   const merge = (run, { beta, rows }) => {
     if (run.length < 2) return;
     const targets = run.map((i) => /** @type {Value} */ (target(calls[i])));
@@ -64,7 +64,7 @@ export function norms(calls, { kernels, allocate }) {
     behind.set(last, [...(behind.get(last) ?? []), sum]);
     merged += run.length;
   };
-  /** No more is added to a group: neighbours become one. @param {Allocation} allocation */
+  /** Ends a group and merges its members that are adjacent in memory. @param {Allocation} allocation */
   const close = (allocation) => {
     const group = open.get(allocation);
     if (!group) return;

@@ -1,4 +1,4 @@
-// Finds which calls must run before which.
+// Dependences: which calls must run before which.
 
 import { BYTES } from '../../core/layout.mjs';
 import { accesses, effective } from './calls.mjs';
@@ -6,15 +6,15 @@ import { accesses, effective } from './calls.mjs';
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 
-/** Bytes of an allocation from `start` to `end` that a call reads or writes. @typedef {{ call: number, start: number, end: number }} Access */
+/** The bytes of an allocation, from `start` to before `end`, that a call reads or writes. @typedef {{ call: number, start: number, end: number }} Access */
 
 /** @param {Access} a @param {Access} b */
 const overlap = (a, b) => a.start < b.end && b.start < a.end;
 
 /**
- * The bytes of each allocation that a call touches, as far as they lie without gaps: gradients of many parameters share one.
+ * The byte range of each allocation that a call uses. Ranges matter since the gradients of many parameters share an allocation.
  * @param {Call} call
- * @returns {Map<Allocation, { start: number, end: number }>} without those of which all bytes are meant
+ * @returns {Map<Allocation, { start: number, end: number }>} an allocation that is missing counts as used entirely
  */
 function rangesOf(call) {
   const ranges = new Map();
@@ -22,7 +22,7 @@ function rangesOf(call) {
   const { inputs, outputs } = effective(call);
   for (const { allocation, layout } of [...inputs, ...outputs]) {
     const bytes = BYTES[layout.dtype];
-    // Halves are written with the padding behind them.
+    // 16-bit elements are written together with the padding after them.
     const start = layout.contiguous ? layout.offset * bytes : 0;
     const end = layout.contiguous && bytes === 4 ? start + layout.size * bytes : Infinity;
     const known = ranges.get(allocation);
@@ -32,13 +32,13 @@ function rangesOf(call) {
 }
 
 /**
- * The calls that each call depends on: those that write what it touches, and those that read what it writes. Others follow from
- * these.
+ * The calls that each call depends on: those that wrote what it uses, and those that read what it overwrites. Only direct dependences are
+ * listed; the others follow from them.
  * @param {Call[]} calls
  * @returns {Set<number>[]}
  */
 export function dependences(calls) {
-  /** What later calls may depend on: what was not written over since. @type {Map<Allocation, { reads: Access[], writes: Access[] }>} */
+  /** Accesses that later calls may depend on: those not overwritten since. @type {Map<Allocation, { reads: Access[], writes: Access[] }>} */
   const last = new Map();
   return calls.map((call, i) => {
     const ranges = rangesOf(call);

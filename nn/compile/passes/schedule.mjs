@@ -1,4 +1,4 @@
-// Orders the calls: among the next few that are ready, one that needs no barrier goes first.
+// Orders the calls for fewer barriers: among the next few calls that are ready, one that needs no barrier goes first.
 
 import { accesses } from './calls.mjs';
 import { dependences } from './order.mjs';
@@ -6,17 +6,17 @@ import { dependences } from './order.mjs';
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 
-/** How many calls it looks ahead: moving a call further would make results live longer. */
+/** How many calls to look ahead: moving a call further would make results live longer. */
 const WINDOW = 12;
 
 /**
  * @param {Call[]} calls
- * @returns {Call[]} the same in an order that keeps every dependence
+ * @returns {Call[]} the same calls in an order that keeps every dependence
  */
 export function schedule(calls) {
   const all = calls.map(accesses);
   const before = dependences(calls);
-  /** How many calls must come before each, which are not there yet. */
+  /** For each call, how many calls that it depends on have not been ordered yet. */
   const missing = before.map(({ size }) => size);
   /** @type {number[][]} */
   const next = calls.map(() => []);
@@ -24,11 +24,11 @@ export function schedule(calls) {
     for (const j of earlier) next[j].push(i);
   });
 
-  /** Touched since the last barrier. @type {Set<Allocation>} */
+  /** Memory that was read, and written, since the last barrier. @type {Set<Allocation>} */
   const read = new Set();
   /** @type {Set<Allocation>} */
   const written = new Set();
-  /** Whether a barrier comes before a call. @param {number} i */
+  /** Whether a call needs a barrier before it. @param {number} i */
   const waits = (i) => {
     for (const allocation of all[i].reads) if (written.has(allocation)) return true;
     for (const allocation of all[i].writes) if (written.has(allocation) || read.has(allocation)) return true;

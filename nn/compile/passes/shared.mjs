@@ -11,10 +11,10 @@ import { accesses, countWriters } from './calls.mjs';
  * Results are shared within a region only. `checkpoint` recomputes in a region of its own: sharing with the first run would keep the results
  * in memory in between, which is what it avoids. Conversions of parameters are shared among regions.
  * @param {Call[]} calls changed @param {Context} context
- * @returns {import('./calls.mjs').Passed} and how many calls were left out
+ * @returns {import('./calls.mjs').Passed} the calls, and how many were removed
  */
 export function shared(calls, { isTemporary }) {
-  /** Numbers of what keys name. @type {Map<object, number>} */
+  /** Numbers of operations and allocations, for keys. @type {Map<object, number>} */
   const numbers = new Map();
   const numberOf = (/** @type {object} */ thing) => {
     let number = numbers.get(thing);
@@ -23,7 +23,7 @@ export function shared(calls, { isTemporary }) {
   };
   const all = calls.map(accesses);
   const writers = countWriters(all);
-  /** Writes so far: a value is an allocation and this. @type {Map<Allocation, number>} */
+  /** Number of writes to each allocation so far; a value is an allocation with this number. @type {Map<Allocation, number>} */
   const versions = new Map();
   /** @type {Map<Allocation, Allocation>} */
   const renamed = new Map();
@@ -41,7 +41,7 @@ export function shared(calls, { isTemporary }) {
     const { op, inputs, outputs, attributes, region = 0 } = call;
     const { writes } = all[i];
     const own = new Set(outputs.map(({ allocation }) => allocation));
-    // Whoever writes anything else, as dropout does the random state, or an output that others write, too, stays.
+    // Keep a call that writes anything else (dropout writes the random state), or an output that other calls write too.
     const pure = op && inputs.length > 0 && writes.every((a) => own.has(a) && isTemporary(a) && writers.get(a) === 1);
     if (pure) {
       const converts = op.name === 'to' && !isTemporary(inputs[0].allocation);

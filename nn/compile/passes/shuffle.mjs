@@ -1,5 +1,5 @@
-// Some devices multiply faster by weights whose rows are permuted. This pass has products read a permuted 16-bit copy of a parameter; the
-// optimizer's step, if the function has it, writes that copy beside the ordinary one.
+// Some devices multiply faster by weights whose rows are permuted. This pass makes products read a permuted 16-bit copy of a parameter. If the
+// function includes the optimizer's step, the step writes that copy as well as the one in natural order.
 
 import { kernelCalls } from './calls.mjs';
 
@@ -8,14 +8,14 @@ import { kernelCalls } from './calls.mjs';
 /** @typedef {import('./calls.mjs').HalfCopy} HalfCopy */
 /** @typedef {import('../../../kernels/matmul.mjs').PermutedQuestion} PermutedQuestion */
 
-/** Elements that are permuted among themselves. */
+/** Elements of a block: the permutation moves elements only within a block. */
 const BLOCK = 32;
 
-/** Kernels that take a permuted B, by the operations whose second operand that is. @type {Record<string, string>} */
+/** Kernels that can take a permuted B, by the operations whose second operand is B. @type {Record<string, string>} */
 const KERNELS = { linear: 'matmul', matmul: 'matmul', linearGlu: 'matmulGlu', matmulGluGradient: 'matmulGluBackward' };
 
 /**
- * What `takesPermuted` is asked about the arguments of a kernel.
+ * The arguments of a kernel in the form that `kernels.takesPermuted` takes.
  * @param {string} kernel @param {import('./calls.mjs').KernelArgs} args
  * @returns {PermutedQuestion}
  */
@@ -24,7 +24,7 @@ function questionOf(kernel, args) {
   const { a, b, gateUp, y, dGateUp, dy, m, columns, k, type, precision, activation = 'silu' } = args;
   const product = { a, b, m, k, aType: type, bType: type, cType: type, precision };
   const wide = 2 * columns;
-  // Gated units of other functions are passes behind an ordinary product.
+  // Gated units with other activations run as a separate kernel after a plain product.
   const one = activation === 'silu';
   if (kernel === 'matmulGlu') {
     return { ...product, c: gateUp, n: wide, transB: true, ...(one ? { glu: 'forward', half: y, ldh: columns } : {}) };
@@ -33,7 +33,7 @@ function questionOf(kernel, args) {
 }
 
 /**
- * Whether a product is faster by a permuted B, and B's rows, where they lie in the copy, are whole blocks.
+ * Whether a product is faster with a permuted B, and B's rows are whole blocks of the copy.
  * @param {Call} call @param {Context} context
  */
 function takesPermuted(call, { kernels }) {
@@ -47,12 +47,12 @@ function takesPermuted(call, { kernels }) {
 }
 
 /**
- * @param {Call[]} calls changed @param {Context} context
- * @returns {import('./calls.mjs').Passed} and how many products take a permuted copy now
+ * @param {Call[]} calls modified @param {Context} context
+ * @returns {import('./calls.mjs').Passed} the calls, and how many products read a permuted copy now
  */
 export function shuffle(calls, context) {
   const { halves, keep } = context;
-  /** Copies that products take. @type {Set<HalfCopy>} */
+  /** Copies whose permuted form products read. @type {Set<HalfCopy>} */
   const taken = new Set();
   let products = 0;
   for (const call of calls) {

@@ -1,5 +1,5 @@
-// Replaces a product of a matrix and a vector by a multiplication and a sum. These fuse with their neighbours into one generated kernel; a
-// product would be a kernel by itself, most of whose tile is empty.
+// Replaces a product of a matrix and a vector by a multiplication and a sum, which fuse with their neighbours into one generated kernel. A
+// product would be a separate kernel, most of whose tile is empty.
 
 import { denseLayout, layoutOf } from '../../core/layout.mjs';
 import { operations } from '../../ops/registry.mjs';
@@ -9,11 +9,11 @@ import { callInPlaceOf } from './calls.mjs';
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('./calls.mjs').Value} Value */
 
-/** The longest sum that is replaced. A product splits longer ones over several workgroups, which a sum does not. */
+/** The longest sum that is replaced. A product splits a longer one over several workgroups; a sum does not. */
 const MAX_SUM = 1 << 15;
 
 /**
- * Two operands whose elements are multiplied, and the dimension that is then summed.
+ * Two operands to multiply element by element, and the dimension to sum over.
  * @typedef {{ matrix: Value, vector: Value, dim: number, bias?: Value }} VectorProduct
  */
 
@@ -21,8 +21,8 @@ const MAX_SUM = 1 << 15;
 const as = ({ allocation, layout }, shape, strides) => ({ allocation, layout: layoutOf(shape, strides, layout.offset, layout.dtype) });
 
 /**
- * A product of f32 with one column of results, or one row.
- * @param {Call} call @returns {VectorProduct | undefined} undefined where it is none
+ * An f32 product whose result has one column or one row.
+ * @param {Call} call @returns {VectorProduct | undefined} undefined for any other call
  */
 function vectorProduct({ op, inputs: [a, b, bias], outputs: [y] }) {
   if ((op?.name !== 'linear' && op?.name !== 'matmul') || a.layout.dtype !== 'f32') return undefined;
@@ -41,7 +41,7 @@ function vectorProduct({ op, inputs: [a, b, bias], outputs: [y] }) {
 
 /**
  * @param {Call[]} calls @param {Context} context
- * @returns {import('./calls.mjs').Passed} and how many products were replaced
+ * @returns {import('./calls.mjs').Passed} the calls, and how many products were replaced
  */
 export function vectors(calls, { allocate }) {
   let replaced = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The command line of the package: thin shells over what `src/index.mjs` exports.
+// The command line of the package: thin shells over the functions that `src/index.mjs` exports.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ import { evaluate, exportModel, importModel, loadTokenizer, openDataset, readCon
 
 const JSON_OPTION = /** @type {const} */ ({ type: 'boolean', help: 'print JSON' });
 
-/** A line that is written over while work goes on; nothing where nobody looks. @param {string} text */
+/** Shows progress on one line of the terminal; does nothing if stderr is not a terminal. @param {string} text */
 function showProgress(text) {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
 }
@@ -161,7 +161,7 @@ ${Object.values(COMMANDS)
 
 Exit status: 0 if all is well, 1 if not, 2 for a wrong command line, 130 after Ctrl-C.`;
 
-/** @param {string[]} args @returns {Promise<unknown>} what is printed */
+/** Runs a command line. @param {string[]} args @returns {Promise<unknown>} what to print: a string, or an object to print as JSON */
 async function main([word, ...args]) {
   if (word === undefined || word === '--help' || word === '-h') return HELP;
   if (word === '--version' || word === '-v') return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version;

@@ -1,36 +1,45 @@
-// Hugging Face's `config.json`, of both generations, as the flags of one decoder, and back.
+// Converts Hugging Face's `config.json` (as transformers 4 and 5 write it) to the configuration of one decoder, and back.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
- * What describes a network. Sizes are counts of elements.
+ * The architecture of a decoder. Sizes are in elements.
  * @typedef {object} ModelConfig
  * @property {Family} family
- * @property {number} vocabSize @property {number} width of the residual stream @property {number} layers
- * @property {number} heads @property {number} kvHeads heads of keys and values, of which `heads` is a multiple
- * @property {number} headSize @property {number} hidden width of the MLP
- * @property {number} context the most positions
- * @property {'rms' | 'layer'} norm @property {number} eps
- * @property {'pre' | 'post'} placement of the norms: before a sublayer, or behind it
- * @property {'none' | 'head' | 'row'} qkNorm of queries and keys: of each head, or of all heads of a row together
- * @property {boolean} qkvBias @property {boolean} outBias @property {boolean} mlpBias
+ * @property {number} vocabSize number of token ids
+ * @property {number} width size of the residual stream
+ * @property {number} layers
+ * @property {number} heads number of query heads
+ * @property {number} kvHeads number of key and value heads, a divisor of `heads`
+ * @property {number} headSize
+ * @property {number} hidden size between the layers of the MLP
+ * @property {number} context the most tokens in a sequence
+ * @property {'rms' | 'layer'} norm RMSNorm or LayerNorm
+ * @property {number} eps of the norms
+ * @property {'pre' | 'post'} placement whether the input of each sublayer is normalized, or its output
+ * @property {'none' | 'head' | 'row'} qkNorm whether queries and keys are normalized: not, each head by itself, or all heads together
+ * @property {boolean} qkvBias
+ * @property {boolean} outBias whether the output projection of attention has a bias
+ * @property {boolean} mlpBias
  * @property {'swiglu' | 'gelu'} mlp
- * @property {'rope' | 'learned'} position
- * @property {Rope} [rope] where positions are rotary
- * @property {boolean[]} ropeLayers whether a layer turns queries and keys
- * @property {(number | null)[]} windows the most keys that a query of a layer sees, or null for all
- * @property {boolean} tied whether the head is the embedding
- * @property {number | null} bos @property {number[]} eos @property {number | null} pad ids of special tokens
+ * @property {'rope' | 'learned'} position rotary or learned position embeddings
+ * @property {Rope} [rope] with rotary positions
+ * @property {boolean[]} ropeLayers for each layer, whether it applies rotary positions
+ * @property {(number | null)[]} windows for each layer, the most keys that a query attends to; null for no limit
+ * @property {boolean} tied whether the output head shares the embedding's matrix
+ * @property {number | null} bos id of the token that begins a text
+ * @property {number[]} eos ids of the tokens that end a text
+ * @property {number | null} pad id of the padding token
  *
  * @typedef {'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'olmo2' | 'smollm3' | 'gpt2'} Family
  *
- * Rotary positions: `base`, and how they are stretched beyond the context that a model was trained on first.
+ * Rotary positions: the base of the frequencies, and how they are scaled beyond the context of the first training.
  * @typedef {{ base: number, type: 'default' } | { base: number, type: 'linear', factor: number } |
  *   { base: number, type: 'llama3', factor: number, lowFactor: number, highFactor: number, original: number }} Rope
  */
 
-/** Each family's class of transformers. */
+/** The model class in transformers, by family. */
 const CLASSES = {
   llama: 'LlamaForCausalLM',
   mistral: 'MistralForCausalLM',
@@ -43,22 +52,22 @@ const CLASSES = {
 const FAMILIES = /** @type {Family[]} */ (Object.keys(CLASSES));
 
 /**
- * Reads the configuration of a model's folder.
+ * Reads `config.json` of a model's folder, and the ids of special tokens in `generation_config.json` if `config.json` has none.
  * @param {string} folder
  * @returns {ModelConfig}
- * @throws {Error} that names file and key, what is there and what is known
+ * @throws {Error} that names the file and the key, its value and what was expected
  */
 export function readConfig(folder) {
   const path = join(folder, 'config.json');
   const config = parseConfig(readJson(path), path);
   const generation = join(folder, 'generation_config.json');
   if (!existsSync(generation)) return config;
-  // Newer versions keep the ids of special tokens there alone.
+  // Newer versions of transformers write the ids of special tokens only there.
   const ids = readJson(generation);
   return { ...config, bos: config.bos ?? ids.bos_token_id ?? null, eos: config.eos.length > 0 ? config.eos : idsOf(ids.eos_token_id) };
 }
 
-/** @param {string} path @returns {Record<string, any>} */
+/** The object in a JSON file. @param {string} path @returns {Record<string, any>} */
 function readJson(path) {
   let value;
   try {
@@ -70,12 +79,14 @@ function readJson(path) {
   return value;
 }
 
-/** @param {unknown} value of `eos_token_id` @returns {number[]} */
+/** `eos_token_id` as a list: it may be missing, an id or a list. @param {unknown} value @returns {number[]} */
 const idsOf = (value) => (value === null || value === undefined ? [] : /** @type {number[]} */ ([value]).flat());
 
 /**
- * @param {Record<string, any>} json as `config.json` has it @param {string} path for errors
+ * Converts the contents of a `config.json`.
+ * @param {Record<string, any>} json the parsed file @param {string} path for errors
  * @returns {ModelConfig}
+ * @throws {Error} that names the file and the key, for an unknown family, a missing size, or a variant that is not implemented
  */
 export function parseConfig(json, path) {
   const { model_type: family } = json;
@@ -84,11 +95,14 @@ export function parseConfig(json, path) {
   return family === 'gpt2' ? gpt2Config(json, read) : ropeConfig(family, json, read, path);
 }
 
-/** @param {string} path @param {string} key @param {unknown} value @param {readonly unknown[]} known */
+/**
+ * The error for a value that is not one of the known ones.
+ * @param {string} path @param {string} key @param {unknown} value @param {readonly unknown[]} known
+ */
 const unknown = (path, key, value, known) =>
   new Error(`${path}: "${key}" is ${JSON.stringify(value)}; known: ${known.map((each) => JSON.stringify(each)).join(', ')}`);
 
-/** Reads keys with a check of what they hold. @param {Record<string, any>} json @param {string} path */
+/** Functions that read a key and check its value. `otherwise` replaces a missing or null value. @param {Record<string, any>} json @param {string} path */
 function reader(json, path) {
   const fail = (/** @type {string} */ key, /** @type {string} */ expected) => {
     const value = json[key];
@@ -211,7 +225,11 @@ function ropeConfig(family, json, read, path) {
   };
 }
 
-/** Rotary positions: `rope_parameters` of transformers 5, or `rope_theta` and `rope_scaling` of 4. @param {Record<string, any>} json @param {string} path @returns {Rope} */
+/**
+ * Reads rotary positions: `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (transformers 4).
+ * @param {Record<string, any>} json @param {string} path
+ * @returns {Rope}
+ */
 function ropeOf(json, path) {
   const newer = json.rope_parameters;
   const key = newer ? 'rope_parameters' : 'rope_scaling';
@@ -237,17 +255,22 @@ function ropeOf(json, path) {
   throw unknown(`${path}, "${key}"`, 'rope_type', type, ['default', 'linear', 'llama3']);
 }
 
-/** @param {Family} family @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @param {number} layers @returns {boolean[]} */
+/**
+ * For each layer, whether it applies rotary positions. Only SmolLM3 has layers without them.
+ * @param {Family} family @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @param {number} layers
+ * @returns {boolean[]}
+ */
 function ropeLayersOf(family, json, read, layers) {
   if (family !== 'smollm3') return new Array(layers).fill(true);
   const every = read.count('no_rope_layer_interval', 4);
   const given = json.no_rope_layers ?? Array.from({ length: layers }, (_, i) => Number((i + 1) % every !== 0));
-  // The key says the opposite of its name: 1 where a layer has rotary positions.
+  // The key means the opposite of its name: 1 marks a layer with rotary positions.
   if (!Array.isArray(given) || given.length !== layers) throw read.fail('no_rope_layers', `a list of ${layers}`);
   return given.map(Boolean);
 }
 
 /**
+ * The attention window of each layer.
  * @param {Family} family @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @param {number} layers @param {string} path
  * @returns {(number | null)[]}
  */
@@ -271,8 +294,8 @@ function windowsOf(family, json, read, layers, path) {
 }
 
 /**
- * `config.json` of a model, with the keys of both generations.
- * @param {ModelConfig} config @param {'float32' | 'float16' | 'bfloat16'} dtype of the weights' file
+ * Makes the contents of `config.json`, with the keys of both transformers 4 and 5.
+ * @param {ModelConfig} config @param {'float32' | 'float16' | 'bfloat16'} dtype of the weights in the files
  * @returns {Record<string, unknown>}
  */
 export function configJson(config, dtype) {
@@ -323,7 +346,7 @@ export function configJson(config, dtype) {
   };
 }
 
-/** @param {Rope} rope */
+/** The keys of rotary positions, for transformers 4 and 5. @param {Rope} rope */
 function ropeJson(rope) {
   const { base, type } = rope;
   const rest =

@@ -1,27 +1,28 @@
-// How well a model predicts a text.
+// Evaluates a model: how well it predicts the tokens of a dataset.
 
 import { noGrad, scope, tensor } from 'helios-vk/nn';
 
 /**
  * @typedef {object} Evaluation
- * @property {number} loss the mean cross-entropy of a token, in nats
- * @property {number} perplexity e to the loss
- * @property {number} [bitsPerByte] the cross-entropy in bits of a byte of text, which compares models of different vocabularies; where a
- *   tokenizer is given
- * @property {number} tokens that were predicted
+ * @property {number} loss the mean cross-entropy per token, in nats
+ * @property {number} perplexity exp(loss)
+ * @property {number} [bitsPerByte] the cross-entropy in bits per byte of the decoded text, which compares models with different
+ *   vocabularies; only with a tokenizer. The text of special tokens counts too
+ * @property {number} tokens number of tokens that were predicted
  *
  * @typedef {object} EvaluateOptions
- * @property {number} [batch] windows at once; 8 when left out
- * @property {number} [windows] at most so many, spread evenly; all when left out
- * @property {{ decode(ids: Uint32Array): string }} [tokenizer] counts the bytes
- * @property {AbortSignal} [signal]
+ * @property {number} [batch] windows per batch; 8 when left out
+ * @property {number} [windows] the most windows to evaluate, spread evenly over the dataset; all when left out
+ * @property {{ decode(ids: Uint32Array): string }} [tokenizer] the dataset's, for `bitsPerByte`
+ * @property {AbortSignal} [signal] ends the evaluation with an AbortError before the next batch
  * @property {(progress: { windows: number, total: number }) => void} [onProgress] called after each batch
  */
 
 /**
- * Predicts each token of a dataset's windows from those before it in its window.
- * @param {import('./model/decoder.mjs').Decoder} model
- * @param {{ windows: number, window(index: number): Uint32Array }} dataset
+ * Evaluates a model on a dataset: predicts each token of a window from the tokens before it in that window. Documents that share a window
+ * attend to each other.
+ * @param {import('./model/decoder.mjs').Decoder} model its `training` is restored at the end
+ * @param {{ windows: number, window(index: number): Uint32Array }} dataset from `openDataset`; its windows must fit the model's context
  * @param {EvaluateOptions} [options]
  * @returns {Promise<Evaluation>}
  */

@@ -1,12 +1,12 @@
-// Folders that a program makes: all of one is there, or nothing of it.
+// Creates output folders atomically: a folder appears once it is complete, or not at all.
 
 import { existsSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { mkdir, rename } from 'node:fs/promises';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 
 /**
- * Throws where a folder cannot be made: something is there, or an input holds it.
- * @param {string} output @param {string[]} inputs files and folders that are read
+ * Checks that an output folder can be created. Throws an Error if a file or a non-empty folder is there, or if it lies inside an input.
+ * @param {string} output @param {string[]} inputs files and folders that the program reads
  */
 export function checkNewFolder(output, inputs) {
   const target = resolve(output);
@@ -18,22 +18,23 @@ export function checkNewFolder(output, inputs) {
   for (const input of inputs) {
     if (!existsSync(input)) continue;
     const way = relative(realpathSync(input), real);
-    // Empty for the input itself; a way up, or to another drive, for what is not below it.
+    // The relative path is empty for the input itself, and goes up or to another drive for a folder outside of it.
     const isBelow = way === '' || (statSync(input).isDirectory() && way.split(sep)[0] !== '..' && !isAbsolute(way));
     if (isBelow) throw new Error(`${output} is in the input ${input}`);
   }
 }
 
 /**
- * Makes a folder, see `checkNewFolder`: under another name, which becomes its own when all is written.
+ * Creates a folder (check it with `checkNewFolder` first). Writes to `<output>.partial` and renames that when `write` is done; if `write`
+ * fails, the partial folder is removed. An existing `<output>.partial` is deleted.
  * @template T
  * @param {string} output
- * @param {(folder: string) => Promise<T>} write what is to be in it
- * @returns {Promise<T>}
+ * @param {(folder: string) => Promise<T>} write fills the folder that it is given
+ * @returns {Promise<T>} what `write` returns
  */
 export async function makeFolder(output, write) {
   const partial = `${resolve(output)}.partial`;
-  // What a run that was killed has left.
+  // A killed run may have left one.
   rmSync(partial, { recursive: true, force: true });
   await mkdir(partial, { recursive: true });
   try {

@@ -1,4 +1,4 @@
-// helios-lm: language models on any Vulkan GPU.
+// helios-lm: language models on any Vulkan GPU. This is the public API; the command line is a shell over it.
 
 export { configJson, parseConfig, readConfig } from './config.mjs';
 export { tokenizeCorpus } from './data/corpus.mjs';

@@ -1,3 +1,5 @@
+// The command line: help, wrong arguments, and the commands from a text to a score.
+
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

@@ -1,3 +1,5 @@
+// `cutsBeforeLineFeed`: encoding a text in parts gives the ids of the whole text.
+
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

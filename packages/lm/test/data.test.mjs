@@ -1,3 +1,5 @@
+// Token files and datasets: the order of windows, shards, `tokenizeCorpus` with its errors and its memory use, and packing.
+
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

@@ -1,3 +1,6 @@
+// Models of all seven families: logits, loss and gradients against transformers (fixtures/make-models.py), import and export, errors of files
+// that do not fit, several documents in one window, and training.
+
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Training finds the merges of Hugging Face's trainer; chat templates render. */
+/** Training finds the same merges as Hugging Face's trainer; chat templates render. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

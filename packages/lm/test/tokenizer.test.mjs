@@ -1,4 +1,7 @@
-/** Ids are those of Hugging Face's library (fixtures/make-tokenizers.py wrote them); text comes back; files that say something unknown are refused. */
+/**
+ * Encoding gives the ids of Hugging Face's library (written by fixtures/make-tokenizers.py), decoding gives the text back, and files with
+ * something unknown are refused.
+ */
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';

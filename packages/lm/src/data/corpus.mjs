@@ -1,5 +1,5 @@
-// Text to shards of ids: pieces are read in order, encoded by threads, and written in order, so that the files are the same whatever
-// the number of threads.
+// Encodes text into shards of token ids. Pieces of the text are read in order, encoded by worker threads, and written in order, so the files
+// do not depend on the number of threads.
 
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
@@ -13,48 +13,50 @@ import { META } from './dataset.mjs';
 import { PIECE_BYTES, filesOf, kindOf, piecesOf } from './pieces.mjs';
 import { createShard, idBytes } from './shards.mjs';
 
-/** Bytes of a piece at least, where the end of a small text is held out. */
+/** The least bytes of a piece if the end of a text is held out. */
 const MIN_PIECE_BYTES = 4096;
 
 const TOKENIZER_MODULE = new URL('../tokenizer/load.mjs', import.meta.url).href;
 
 /**
  * @typedef {object} Progress
- * @property {number} bytes of the files read and encoded @property {number} totalBytes
- * @property {number} tokens @property {number} documents
+ * @property {number} bytes of the input files that have been encoded
+ * @property {number} totalBytes of all input files
+ * @property {number} tokens written so far
+ * @property {number} documents encoded so far
  *
  * @typedef {object} CorpusOptions
- * @property {string[]} inputs files and folders: text, JSONL, Parquet, the first two also with `.gz`
+ * @property {string[]} inputs files and folders: plain text, JSONL or Parquet; text and JSONL may be compressed (`.gz`)
  * @property {string} tokenizer a folder or file that `loadTokenizer` reads
- * @property {string} output the folder that is made: it must not exist, or be empty
- * @property {number} [validation] the share that is held out: of documents by a hash of their text, of a plain text without a separator
- *   its end; 0.005 when left out
- * @property {string} [separator] what stands between two documents of a plain text; without it a file is one document
- * @property {string} [field] of a line of JSONL, or a column of a Parquet file; `text` when left out
- * @property {boolean} [replaceInvalid] whether U+FFFD takes the place of what is not UTF-8; that is an error otherwise
- * @property {number} [shardTokens] tokens of a file: 100 million when left out, as llm.c's
- * @property {number} [workers] threads that encode: one a processor when left out
- * @property {number} [pieceBytes] bytes that a thread takes at once
- * @property {string} [tokenizerModule] a module that exports `loadTokenizer`, for tokenizers of other kinds
- * @property {AbortSignal} [signal] ends it with an AbortError; nothing is left behind
+ * @property {string} output the folder to create; it must not exist, or be empty
+ * @property {number} [validation] the share to hold out, in [0, 1); 0.005 when left out. Documents are chosen by a hash of their text. Of a
+ *   plain text without a separator the end is held out, but nothing if the text is too short, or if the tokenizer cannot encode it in parts
+ * @property {string} [separator] the string between two documents of a plain text; without it, a file is one document
+ * @property {string} [field] the field of a JSONL line, or the column of a Parquet file, that holds the text; `text` when left out
+ * @property {boolean} [replaceInvalid] whether to replace invalid UTF-8 by U+FFFD instead of throwing; false when left out
+ * @property {number} [shardTokens] tokens per file; 1e8 when left out, as in llm.c
+ * @property {number} [workers] number of worker threads; one per processor when left out
+ * @property {number} [pieceBytes] bytes that a worker encodes at a time; 8 MiB when left out
+ * @property {string} [tokenizerModule] the URL of a module that exports another `loadTokenizer`, for other kinds of tokenizers
+ * @property {AbortSignal} [signal] ends the call with an AbortError; nothing is left behind
  * @property {(progress: Progress) => void} [onProgress] called after each piece
  */
 
 /**
- * What a thread says of a piece.
+ * What a worker returns for a piece.
  * @typedef {{ encoded: import('./encode.mjs').Encoded, failed?: undefined } | { encoded?: undefined, failed: Failure }} Result
  * @typedef {{ message: string, at?: { line?: number, byte?: number } }} Failure
  *
- * A piece under way: `read` as the piece's, `length` of its bytes.
+ * A piece being encoded: `read` as in `Piece`, and the number of its bytes.
  * @typedef {{ read: number, length: number, result: Promise<Result> }} Job
  */
 
 /**
- * Encodes text of any size into a folder that `openDataset` reads. Memory does not grow with the text. The folder is there once all of it
- * is written, or not at all.
+ * Encodes text into a folder of token files that `openDataset` reads. Memory use does not grow with the size of the text. The folder appears
+ * once it is complete, or not at all. The tokenizer's `eos` follows every document, if it has one.
  * @param {CorpusOptions} options
- * @returns {Promise<import('./dataset.mjs').CorpusInfo>}
- * @throws {Error} that names file and line, or byte, of text that cannot be read
+ * @returns {Promise<import('./dataset.mjs').CorpusInfo>} what was written
+ * @throws {Error} that names the file and the line or byte, for text that cannot be read; {RangeError} for invalid options
  */
 export async function tokenizeCorpus(options) {
   const { inputs, tokenizer: tokenizerPath, output, validation = 0.005, shardTokens = 1e8, signal } = options;
@@ -74,9 +76,9 @@ export async function tokenizeCorpus(options) {
 }
 
 /**
- * Fills the folder of a corpus.
+ * Writes the files of a corpus.
  * @param {string} folder @param {string[]} files @param {{ vocabSize: number, special: { eos?: number }, cutsBeforeLineFeed?: boolean }} tokenizer
- * @param {string} module that loads it @param {CorpusOptions} options
+ * @param {string} module URL of the module that loads the tokenizer @param {CorpusOptions} options
  * @returns {Promise<import('./dataset.mjs').CorpusInfo>}
  */
 async function writeCorpus(folder, files, tokenizer, module, options) {
@@ -89,7 +91,7 @@ async function writeCorpus(folder, files, tokenizer, module, options) {
   let bytes = 0;
   try {
     for (const [i, source] of files.entries()) {
-      // The end of one long document is held out, which takes pieces that are small enough.
+      // Whole pieces at the end of one long document are held out, so pieces must be small enough for that share.
       const hasEnd = kindOf(source) === 'text' && separator === undefined && validation > 0;
       const size = hasEnd ? Math.min(pieceBytes, Math.max(MIN_PIECE_BYTES, (validation * sizes[i]) / 2)) : pieceBytes;
       const done = bytes;
@@ -106,7 +108,7 @@ async function writeCorpus(folder, files, tokenizer, module, options) {
         bytes = done + read;
         onProgress?.({ bytes, totalBytes, tokens: train.tokens() + heldOut.tokens(), documents });
       };
-      /** Pieces under way, oldest first. @type {Job[]} */
+      /** Pieces being encoded, oldest first. @type {Job[]} */
       const jobs = [];
       let begins = 0;
       for await (const piece of piecesOf(source, { separator, field, pieceBytes: size, cuts: tokenizer.cutsBeforeLineFeed })) {
@@ -141,21 +143,21 @@ async function writeCorpus(folder, files, tokenizer, module, options) {
   }
 }
 
-/** Where in a file a fault is. @param {Failure} failed @param {number} lines before the piece @param {number} offset bytes before it */
+/** The place of a fault in a file, for the error. @param {Failure} failed @param {number} lines before the piece @param {number} offset bytes before it */
 function placeOf({ at }, lines, offset) {
   if (at?.line !== undefined) return `, line ${lines + at.line}`;
   return at?.byte === undefined ? '' : `, byte ${offset + at.byte}`;
 }
 
-/** The digest of a file, or of a folder's tokenizer. @param {string} path */
+/** The SHA-256 of a file, or of `tokenizer.json` in a folder. @param {string} path */
 function digestOf(path) {
   const file = statSync(path).isDirectory() ? join(path, 'tokenizer.json') : path;
   return createHash('sha256').update(readFileSync(file)).digest('hex');
 }
 
 /**
- * Writes ids into shards of at most so many tokens.
- * @param {string} folder @param {string} name @param {number} bytes of an id @param {number} most tokens of a shard
+ * Writes ids into numbered shards, and begins a new one when a shard is full.
+ * @param {string} folder @param {string} name @param {number} bytes per id @param {number} most tokens per shard
  */
 function shardWriter(folder, name, bytes, most) {
   /** @type {{ file: string, tokens: number, sha256: string }[]} */
@@ -195,7 +197,7 @@ function shardWriter(folder, name, bytes, most) {
 }
 
 /**
- * Threads that encode pieces. One more starts while pieces wait, up to `count`.
+ * A pool of worker threads that encode pieces. It starts another thread, up to `count`, while pieces wait and all threads are ready.
  * @param {number} count @param {{ module: string, tokenizer: string }} workerData
  */
 function startThreads(count, workerData) {

@@ -1,4 +1,4 @@
-// A folder of shards as windows of ids, read where they lie: nothing but the files' headers is in memory.
+// A folder of shards as windows of token ids. Windows are read from the files on demand; nothing is kept in memory.
 
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,19 +7,26 @@ import { windowsOfStep } from './order.mjs';
 import { openShard } from './shards.mjs';
 
 /**
- * What `tokenizeCorpus` writes beside its shards.
+ * Describes a corpus: the contents of `meta.json`, which `tokenizeCorpus` writes beside the shards.
  * @typedef {object} CorpusInfo
- * @property {1} version
- * @property {{ sha256: string, vocabSize: number, eos: number | null }} tokenizer
- * @property {number} documents @property {number} bytes of text
- * @property {string[]} sources
- * @property {Record<'train' | 'validation', { file: string, tokens: number, sha256: string }[]>} shards
+ * @property {1} version of this format
+ * @property {{ sha256: string, vocabSize: number, eos: number | null }} tokenizer `sha256` is of the tokenizer's file
+ * @property {number} documents number of documents
+ * @property {number} bytes of the input files, compressed if they are
+ * @property {string[]} sources paths of the input files
+ * @property {Record<'train' | 'validation', { file: string, tokens: number, sha256: string }[]>} shards `sha256` is of the bytes of the ids,
+ *   without the header
  */
 
-/** The file of a `CorpusInfo` in its folder. */
+/** The name of the file that holds a `CorpusInfo`. */
 export const META = 'meta.json';
 
-/** @param {string} folder @returns {CorpusInfo} @throws {Error} that names the file and what is wrong with it */
+/**
+ * Reads `meta.json` of a corpus.
+ * @param {string} folder that `tokenizeCorpus` wrote
+ * @returns {CorpusInfo}
+ * @throws {Error} if the file is missing, is not JSON, has another version or lacks the shards
+ */
 export function readCorpusInfo(folder) {
   const path = join(folder, META);
   let text;
@@ -38,10 +45,13 @@ export function readCorpusInfo(folder) {
 }
 
 /**
- * Opens token files for training.
- * @param {string | string[]} source a folder that `tokenizeCorpus` wrote, a folder of `*.bin`, or such files
- * @param {{ block: number, split?: 'train' | 'validation', vocabSize?: number }} options `block`: ids of a window, each with the one that
- *   follows it; `vocabSize`: ids at or beyond it are an error that names file and position
+ * Opens token files as windows of `block + 1` ids: `block` inputs, and for each the id that follows it. Windows overlap by one id and do not
+ * span files; the ids at the end of a file that do not fill a window are not used. Close the dataset when done.
+ * @param {string | string[]} source a folder that `tokenizeCorpus` wrote; or a folder of llm.c's or nanoGPT's `*.bin` files, whose names
+ *   contain `train` or `val`; or an array of such files
+ * @param {{ block: number, split?: 'train' | 'validation', vocabSize?: number }} options `block`: an integer of at least 1; `split`: train when
+ *   left out; `vocabSize`: reading an id that is not below it throws an error with file and position
+ * @throws {RangeError} if there are no files, if none has a whole window, and for a file that is damaged
  */
 export function openDataset(source, { block, split = 'train', vocabSize }) {
   const paths = Array.isArray(source) ? source : shardsIn(source, split);
@@ -55,7 +65,7 @@ export function openDataset(source, { block, split = 'train', vocabSize }) {
     close();
     throw error;
   }
-  /** Windows before each shard: none goes across two. */
+  /** Number of windows before each shard. */
   const before = [0];
   for (const { tokens } of shards) before.push((before.at(-1) ?? 0) + Math.max(0, Math.floor((tokens - 1) / block)));
   const windows = before[shards.length];
@@ -64,7 +74,7 @@ export function openDataset(source, { block, split = 'train', vocabSize }) {
     close();
     throw new RangeError(`${source} has ${tokens} tokens in ${shards.length} files: no file has the ${block + 1} of a window`);
   }
-  /** @param {number} index @param {Uint32Array} into [block + 1] */
+  /** Reads a window. @param {number} index @param {Uint32Array} into [block + 1] */
   const read = (index, into) => {
     let low = 0;
     let high = shards.length - 1;
@@ -79,16 +89,17 @@ export function openDataset(source, { block, split = 'train', vocabSize }) {
     windows,
     tokens,
     /**
-     * The ids of one step: see `windowsOfStep`, whose windows they are, so that a run goes on from its step alone.
-     * @param {{ seed: number, step: number, batch: number, rank?: number, world?: number }} which
-     * @returns {Uint32Array} [batch][block + 1]
+     * Reads the windows of one training step, in the pseudorandom order of `windowsOfStep`: it depends only on the arguments, so a run can
+     * resume from its step.
+     * @param {{ seed: number, step: number, batch: number, rank?: number, world?: number }} which `batch`: windows per step and rank
+     * @returns {Uint32Array} [batch, block + 1], row by row
      */
     batch(which) {
       const ids = new Uint32Array(which.batch * (block + 1));
       windowsOfStep({ windows, ...which }).forEach((window, row) => read(window, ids.subarray(row * (block + 1), (row + 1) * (block + 1))));
       return ids;
     },
-    /** One window, in the order of the files. @param {number} index @returns {Uint32Array} [block + 1] */
+    /** Reads one window, counted in file order. Throws a RangeError for an index out of range. @param {number} index @returns {Uint32Array} [block + 1] */
     window(index) {
       if (!Number.isInteger(index) || index < 0 || index >= windows) throw new RangeError(`window ${index}: there are ${windows}`);
       return read(index, new Uint32Array(block + 1));
@@ -97,11 +108,11 @@ export function openDataset(source, { block, split = 'train', vocabSize }) {
   };
 }
 
-/** @param {string} folder @param {'train' | 'validation'} split */
+/** The shards of a split, in order. @param {string} folder @param {'train' | 'validation'} split */
 function shardsIn(folder, split) {
   const names = readdirSync(folder);
   if (names.includes(META)) return readCorpusInfo(folder).shards[split].map(({ file }) => join(folder, file));
-  // As nanoGPT and llm.c name theirs.
+  // nanoGPT and llm.c name their files like this.
   const ofSplit = split === 'train' ? /train/ : /val/;
   return names
     .filter((name) => name.endsWith('.bin') && ofSplit.test(name))

@@ -1,15 +1,18 @@
-// A piece of text to ids: what a worker does with it. Pure, but for the tokenizer.
+// Encodes one piece of text: the work of a worker thread. Pure, apart from the tokenizer's cache.
 
 import { createHash } from 'node:crypto';
 import { isUtf8 } from 'node:buffer';
 
-/** What becomes of a piece. @typedef {object} Encoded
- * @property {Uint32Array<ArrayBuffer>} train @property {Uint32Array<ArrayBuffer>} validation
- * @property {number} documents that end in it
- * @property {number} lines of it, for the number of a later one
+/**
+ * The result of encoding a piece.
+ * @typedef {object} Encoded
+ * @property {Uint32Array<ArrayBuffer>} train ids to train on
+ * @property {Uint32Array<ArrayBuffer>} validation ids that are held out
+ * @property {number} documents number of documents that end in the piece
+ * @property {number} lines number of lines of JSONL in it, to number the lines of later pieces
  */
 
-/** A fault of the user's text. `line`: of the piece, from 1 on; `byte`: from its beginning. */
+/** A fault in the user's text. `line` counts from 1 at the start of the piece; `byte` is an offset in the piece. */
 export class TextError extends Error {
   /** @param {string} message @param {{ line?: number, byte?: number }} at */
   constructor(message, at) {
@@ -20,20 +23,25 @@ export class TextError extends Error {
 
 /**
  * @typedef {object} EncodeOptions
- * @property {string} [separator] between documents of a plain text
- * @property {string} [field] of a line of JSONL
- * @property {number} [validation] the share of documents that is held out, by a hash of their text
- * @property {boolean} [replaceInvalid] whether U+FFFD takes the place of what is not UTF-8, which is an error otherwise
+ * @property {string} [separator] the string between two documents of a plain text
+ * @property {string} [field] the field of a JSONL line that holds the text; `text` when left out
+ * @property {number} [validation] the share of documents to hold out, chosen by a hash of their text; 0 when left out
+ * @property {boolean} [replaceInvalid] whether to replace invalid UTF-8 by U+FFFD instead of throwing; false when left out
  */
 
-/** Whether a document is held out: by its text alone, so that it is on one side however often and wherever it stands. @param {string} text @param {number} share */
+/**
+ * Whether a document is held out. Only its text decides, so that copies of a document are all on the same side.
+ * @param {string} text @param {number} share
+ */
 const isHeldOut = (text, share) => share > 0 && createHash('sha1').update(text).digest().readUInt32LE() < share * 2 ** 32;
 
 /**
+ * Encodes the documents of a piece, each followed by `eos` if the tokenizer has one. Blank lines and blank documents are skipped.
  * @param {{ encode(text: string, options: { addSpecial: boolean }): Uint32Array, special: { eos?: number } }} tokenizer
  * @param {import('./pieces.mjs').Piece} piece
- * @param {EncodeOptions & { held?: boolean }} options `held`: whether this part of a text without a separator is held out
+ * @param {EncodeOptions & { held?: boolean }} options `held`: whether to hold out this piece of a plain text without a separator
  * @returns {Encoded}
+ * @throws {TextError} for invalid UTF-8 and for a JSONL line without a text
  */
 export function encodePiece(tokenizer, piece, { separator, field = 'text', validation = 0, replaceInvalid = false, held = false }) {
   /** @type {{ train: Uint32Array[], validation: Uint32Array[] }} */
@@ -71,7 +79,7 @@ export function encodePiece(tokenizer, piece, { separator, field = 'text', valid
   } else if (separator === undefined) {
     add(text(bytes, 0, 0), piece.ends, held);
   } else {
-    // What follows the last separator of a file is a document unless it is empty.
+    // Nothing follows the last separator of most pieces; at the end of a file, the rest is a document.
     const parts = text(bytes, 0, 0).split(separator);
     if (parts.at(-1) === '') parts.pop();
     for (const part of parts) if (part.trim() !== '') add(part, true, isHeldOut(part, validation));
@@ -79,7 +87,7 @@ export function encodePiece(tokenizer, piece, { separator, field = 'text', valid
   return { train: concat(ids.train), validation: concat(ids.validation), documents, lines };
 }
 
-/** @param {string} line @param {string} field @param {number} number */
+/** The text of a JSONL line. @param {string} line @param {string} field @param {number} number of the line, for the error */
 function textOfLine(line, field, number) {
   let value;
   try {
@@ -96,7 +104,7 @@ function textOfLine(line, field, number) {
 }
 
 /**
- * The offset of the first byte that is not UTF-8.
+ * The offset of the first byte that is not valid UTF-8, or undefined.
  * @param {Uint8Array} bytes
  * @returns {number | undefined}
  */
@@ -108,7 +116,7 @@ function invalidUtf8(bytes) {
       at++;
       continue;
     }
-    // A character's first byte bounds its second: nothing over-long, no surrogate, nothing above U+10FFFF.
+    // The first byte limits the second: no overlong encodings, no surrogates, nothing above U+10FFFF.
     const more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
     const low = byte === 0xe0 ? 0xa0 : byte === 0xf0 ? 0x90 : 0x80;
     const high = byte === 0xed ? 0x9f : byte === 0xf4 ? 0x8f : 0xbf;

@@ -1,5 +1,5 @@
-// The order in which training takes its windows: a permutation of an epoch's windows by its number alone, so that nothing but the
-// step is needed to go on, and no list of windows lies in memory.
+// The order in which training reads windows: a pseudorandom permutation of each epoch's windows that depends only on the seed and the
+// epoch's number. A run can resume from its step alone, and no list of windows is in memory.
 
 const ROUNDS = 6;
 
@@ -11,11 +11,11 @@ function mix(x) {
 }
 
 /**
- * A permutation of 0 … count − 1, computed one element at a time: a Feistel network over the next even number of bits (Luby and
- * Rackoff, 1988), applied again while it leaves the range ("cycle walking": Black and Rogaway, 2002), at most four times on average.
- * @param {number} count of elements, from 1 to 2^32
- * @param {number} seed @param {number} epoch each pair has its own permutation
- * @returns {(index: number) => number}
+ * A permutation of 0 … count − 1, computed one element at a time. It is a Feistel network over an even number of bits (Luby and Rackoff
+ * 1988), applied again while the result is out of range ("cycle walking", Black and Rogaway 2002): fewer than four times on average.
+ * @param {number} count number of elements, from 1 to 2^32
+ * @param {number} seed @param {number} epoch integers; each pair gives another permutation
+ * @returns {(index: number) => number} maps an index to its image
  */
 export function permutation(count, seed, epoch) {
   const bits = Math.max(1, Math.ceil(Math.log2(count) / 2));
@@ -36,11 +36,12 @@ export function permutation(count, seed, epoch) {
 }
 
 /**
- * The windows of one step of one rank: each window is taken once an epoch by all ranks together, and epochs follow each other
- * without a gap, in orders of their own.
- * @param {{ windows: number, seed: number, step: number, batch: number, rank?: number, world?: number }} options `batch`: windows of a
- *   step and rank
- * @returns {number[]} [batch]
+ * The windows that one rank reads in one step. In each epoch all ranks together read every window once, in an order of its own. A step may
+ * span the end of an epoch.
+ * @param {{ windows: number, seed: number, step: number, batch: number, rank?: number, world?: number }} options `windows`: number of
+ *   windows of the dataset; `step`: from 0; `batch`: windows per step and rank; `rank`: 0 when left out; `world`: number of ranks, 1 when
+ *   left out
+ * @returns {number[]} [batch], indices of windows
  */
 export function windowsOfStep({ windows, seed, step, batch, rank = 0, world = 1 }) {
   const first = (step * world + rank) * batch;

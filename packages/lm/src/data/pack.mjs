@@ -1,14 +1,15 @@
-// Documents that share a window: where each begins, so that none attends to another, and examples put into windows.
+// Several documents in one window: finds their bounds, so that none attends to another, and packs training examples into windows.
 
-/** The target of a position that no loss counts. */
+/** The target of a position without a loss. */
 export const IGNORED = 0xffffffff;
 
 /**
- * Which keys each position of a window may attend to, where every document ends with `eos`.
+ * Finds the documents in a window, each of which ends with `eos`, and which keys each position may attend to.
  * @param {Uint32Array} ids [block]
  * @param {number} eos
- * @returns {{ positions: Uint32Array, firstKey: Uint32Array, lastQuery: Uint32Array }} [block] each: the position within its document; the
- *   first key that a query sees; the last query that sees a key
+ * @returns {{ positions: Uint32Array, firstKey: Uint32Array, lastQuery: Uint32Array }} [block] each: `positions` in the document; `firstKey`,
+ *   the first key that the query at a position attends to; `lastQuery`, the last query that attends to the key at a position. `Decoder` takes
+ *   `firstKey` as an f32 tensor
  */
 export function documentsOf(ids, eos) {
   const starts = [0];
@@ -16,7 +17,7 @@ export function documentsOf(ids, eos) {
   return spans(starts, ids.length);
 }
 
-/** @param {number[]} starts of documents, ascending, the first 0 @param {number} block */
+/** The arrays of `documentsOf`. @param {number[]} starts first positions of the documents, ascending from 0 @param {number} block */
 function spans(starts, block) {
   const [positions, firstKey, lastQuery] = Array.from({ length: 3 }, () => new Uint32Array(block));
   starts.forEach((start, i) => {
@@ -31,12 +32,14 @@ function spans(starts, block) {
 }
 
 /**
- * Puts examples into as few windows as first fit finds: each goes into the first window with room for it.
- * @param {{ ids: Uint32Array, targets: Uint32Array }[]} examples of equal lengths each
- * @param {number} block
- * @param {{ pad?: number }} [options] the id of what is left over, which no loss counts
+ * Packs examples into windows by first fit: each goes into the first window with room for it. Padding fills the rest of a window and has no
+ * loss.
+ * @param {{ ids: Uint32Array, targets: Uint32Array }[]} examples `targets` has a target for each id, `IGNORED` (0xffffffff) for no loss
+ * @param {number} block ids per window
+ * @param {{ pad?: number }} [options] `pad`: the id of padding; 0 when left out
  * @returns {{ windows: ({ ids: Uint32Array, targets: Uint32Array } & ReturnType<typeof spans>)[], skipped: number[] }} `skipped`: indices of
- *   examples that are longer than a window, or empty
+ *   examples that are empty or longer than a window
+ * @throws {RangeError} if an example has not as many targets as ids
  */
 export function pack(examples, block, { pad = 0 } = {}) {
   /** @type {{ room: number, members: number[] }[]} */

@@ -1,37 +1,37 @@
-// Text of any size as pieces that can be encoded apart: a piece ends where a document ends, or, within a document, where no token
-// reaches across. No more of a file is in memory than a piece.
+// Reads text of any size in pieces that can be encoded independently. A piece ends at the end of a document or, within a document, at a place
+// that no token can span. The reader holds one piece of a text or JSONL file in memory, or one row group of a Parquet file.
 
 import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { createGunzip } from 'node:zlib';
 
-/** Bytes of a piece; a document that is longer makes a longer one. */
+/** The default size of a piece in bytes. A longer document makes a longer piece. */
 export const PIECE_BYTES = 2 ** 23;
-/** A string of V8 is at most half a gigabyte. */
+/** The longest piece: a string in V8 has at most 2^29 - 24 characters. */
 const MAX_PIECE_BYTES = 2 ** 29 - 2 ** 24;
 
 const LINE_FEED = 10;
 
 /**
- * A part of the text.
+ * A piece of the text.
  * @typedef {object} Piece
- * @property {string} source the file as the user named it
+ * @property {string} source the path of the file
  * @property {'text' | 'jsonl' | 'values'} kind
- * @property {Uint8Array<ArrayBuffer>} [bytes] of a text or of whole lines
- * @property {string[]} [values] the documents of a Parquet file's rows
- * @property {number} read bytes of the file that were read so far
- * @property {boolean} ends whether its last document ends with it
+ * @property {Uint8Array<ArrayBuffer>} [bytes] UTF-8 of a plain text, or of whole lines of JSONL
+ * @property {string[]} [values] the documents in rows of a Parquet file
+ * @property {number} read bytes of the file read up to the end of this piece
+ * @property {boolean} ends whether the piece ends at the end of a document
  */
 
 /**
  * @typedef {object} PieceOptions
- * @property {string} [separator] what stands between two documents of a plain text
- * @property {boolean} [cuts] whether no token holds a letter and the line feed behind it, so that a long document can be cut there
- * @property {string} [field] of a line of JSONL, or the column of a Parquet file; `text` when left out
- * @property {number} [pieceBytes]
+ * @property {string} [separator] the string between two documents of a plain text
+ * @property {boolean} [cuts] whether no token spans a letter and a line feed after it, so that a long document can be cut before that line feed
+ * @property {string} [field] the column of a Parquet file; `text` when left out
+ * @property {number} [pieceBytes] the least bytes of a piece, except the last
  */
 
-/** What a file holds, by its name. @param {string} path @returns {'parquet' | 'jsonl' | 'text'} */
+/** The kind of a file, from its name. @param {string} path @returns {'parquet' | 'jsonl' | 'text'} */
 export function kindOf(path) {
   const name = path.replace(/\.gz$/i, '');
   if (/\.parquet$/i.test(name)) return 'parquet';
@@ -39,9 +39,9 @@ export function kindOf(path) {
 }
 
 /**
- * The files of a list of files and folders, those of a folder in the order of their names.
+ * Expands a list of files and folders to files. A folder gives its text, JSONL and Parquet files, at any depth, sorted by path.
  * @param {string[]} inputs
- * @throws {Error} for one that is not there, and a folder without files of text
+ * @throws {Error} for a path that does not exist, and for a folder without such files
  */
 export function filesOf(inputs) {
   return inputs.flatMap((input) => {
@@ -56,7 +56,7 @@ export function filesOf(inputs) {
 }
 
 /**
- * The pieces of a file, in its order.
+ * Reads a file piece by piece, in order.
  * @param {string} path
  * @param {PieceOptions} [options]
  * @returns {AsyncGenerator<Piece>}
@@ -74,12 +74,12 @@ async function* bytePieces(path, kind, { separator, cuts = false, pieceBytes = P
   const mark = separator === undefined ? undefined : Buffer.from(separator);
   const file = createReadStream(path, { highWaterMark: Math.min(pieceBytes, 2 ** 20) });
   const stream = /\.gz$/i.test(path) ? file.pipe(createGunzip()) : file;
-  // A pipe does not pass errors on.
+  // `pipe` does not forward errors.
   if (stream !== file) file.on('error', (error) => stream.destroy(error));
   /** @type {Buffer[]} */
   let parts = [];
   let held = 0;
-  // Where the last search for an end found none, the next one takes twice as much: time stays linear.
+  // A search that found no end is repeated only after twice as many bytes, so the total time stays linear.
   let enough = pieceBytes;
   let handed = 0;
   const isPacked = stream !== file;
@@ -106,26 +106,26 @@ async function* bytePieces(path, kind, { separator, cuts = false, pieceBytes = P
   yield { source: path, kind, bytes: copyOf(Buffer.concat(parts)), read: readWith(held), ends: true };
 }
 
-/** Bytes in memory of their own, which a message can hand over. @param {Uint8Array} bytes */
+/** A copy in its own ArrayBuffer, which a message can transfer. @param {Uint8Array} bytes */
 const copyOf = (bytes) => new Uint8Array(bytes);
 
-/** Behind the last separator. @param {Buffer} bytes @param {Buffer} mark */
+/** The offset after the last separator; 0 if there is none. @param {Buffer} bytes @param {Buffer} mark */
 function lastDocument(bytes, mark) {
   const at = bytes.lastIndexOf(mark);
   return at < 0 ? 0 : at + mark.length;
 }
 
-/** Before the last line feed behind a letter; 0 where there is none. @param {Buffer} bytes */
+/** The offset of the last line feed that follows a letter; 0 if there is none. @param {Buffer} bytes */
 function lastCut(bytes) {
   for (let at = bytes.lastIndexOf(LINE_FEED); at > 0; at = bytes.lastIndexOf(LINE_FEED, at - 1)) {
-    // A character is at most four bytes.
+    // A character has at most four bytes.
     const character = [...bytes.toString('utf8', Math.max(0, at - 4), at)].at(-1) ?? '';
     if (/^\p{L}$/u.test(character)) return at;
   }
   return 0;
 }
 
-/** @param {string} path @param {string} kind @param {boolean} separated @param {boolean} cuts */
+/** The error for a piece beyond `MAX_PIECE_BYTES`. @param {string} path @param {string} kind @param {boolean} separated @param {boolean} cuts */
 function tooLong(path, kind, separated, cuts) {
   const what = kind === 'jsonl' ? 'a line' : separated ? 'a document' : 'a text';
   const advice =

@@ -1,26 +1,26 @@
-// Files of token ids: llm.c's (256 words of header, then ids of 16 or 32 bits), which is what is written here, and nanoGPT's (ids of
-// 16 bits and nothing else), which is read.
+// Files of token ids. This package writes llm.c's format: a header of 256 words, then ids of 16 or 32 bits. It also reads nanoGPT's: 16-bit
+// ids without a header.
 
 import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 
 const HEADER_BYTES = 1024;
-/** llm.c's formats by the first two words. */
+/** llm.c's formats, by the first two words of the header. */
 const FORMATS = [
   { magic: 20240520, version: 1, bytes: 2 },
   { magic: 20240801, version: 7, bytes: 4 },
 ];
-/** Ids that lie in memory before they are written. */
+/** Number of ids that are buffered before a write. */
 const BUFFERED = 2 ** 20;
 
-/** Bytes of an id. @param {number} vocabSize */
+/** Bytes per id. @param {number} vocabSize @returns {2 | 4} */
 export const idBytes = (vocabSize) => (vocabSize <= 2 ** 16 ? 2 : 4);
 
 /**
- * Writes one shard.
- * @param {string} path that does not exist
- * @param {number} bytes of an id: 2 or 4
+ * Creates one shard to append ids to.
+ * @param {string} path must not exist
+ * @param {number} bytes per id: 2 or 4
  */
 export async function createShard(path, bytes) {
   const format = FORMATS.find((each) => each.bytes === bytes);
@@ -38,7 +38,7 @@ export async function createShard(path, bytes) {
     filled = 0;
   };
   return {
-    /** Tokens written so far. */
+    /** Tokens appended so far. */
     get tokens() {
       return tokens + filled;
     },
@@ -52,7 +52,7 @@ export async function createShard(path, bytes) {
         if (filled === BUFFERED) await flush();
       }
     },
-    /** Writes what is left and the header. @returns {Promise<{ tokens: number, sha256: string }>} the digest is of the ids' bytes */
+    /** Writes the buffered ids and the header, and closes the file. @returns {Promise<{ tokens: number, sha256: string }>} the SHA-256 of the ids' bytes */
     async end() {
       try {
         await flush();
@@ -65,14 +65,14 @@ export async function createShard(path, bytes) {
       }
       return { tokens, sha256: hash.digest('hex') };
     },
-    /** Closes the file as it is. */
+    /** Closes the file, incomplete as it is. */
     async abandon() {
       await file.close();
     },
   };
 }
 
-/** @param {import('node:fs/promises').FileHandle} file @param {Uint8Array} bytes @param {number} position */
+/** Writes all bytes: one write may be partial. @param {import('node:fs/promises').FileHandle} file @param {Uint8Array} bytes @param {number} position */
 async function writeAll(file, bytes, position) {
   for (let at = 0; at < bytes.length; ) {
     const { bytesWritten } = await file.write(bytes, at, bytes.length - at, position + at);
@@ -82,9 +82,9 @@ async function writeAll(file, bytes, position) {
 }
 
 /**
- * Opens a shard for reads at any place.
+ * Opens a shard for random access. Throws a RangeError for an unknown version, or a size that does not match the header.
  * @param {string} path
- * @param {{ vocabSize?: number }} [options] ids at or beyond it are an error
+ * @param {{ vocabSize?: number }} [options] `vocabSize`: `read` throws for an id that is not below it
  */
 export function openShard(path, { vocabSize = 2 ** 32 } = {}) {
   const file = openSync(path, 'r');
@@ -98,7 +98,7 @@ export function openShard(path, { vocabSize = 2 ** 32 } = {}) {
         `${path} is of version ${header[1]} of llm.c's shards of magic ${header[0]}; version ${format.version} is known`,
       );
     }
-    // Without the words of a header it is nanoGPT's.
+    // A file without a known header is read as nanoGPT's.
     const { bytes, begin, tokens } = format
       ? { bytes: format.bytes, begin: HEADER_BYTES, tokens: header[2] }
       : { bytes: 2, begin: 0, tokens: size / 2 };
@@ -113,14 +113,15 @@ export function openShard(path, { vocabSize = 2 ** 32 } = {}) {
       path,
       tokens,
       /**
-       * Reads ids into `into`.
-       * @param {number} position of the first @param {Uint32Array} into
+       * Reads as many ids as `into` holds. Throws a RangeError for a position outside of the shard, and for an id outside of the vocabulary.
+       * @param {number} position of the first id @param {Uint32Array} into
+       * @returns {Uint32Array} `into`
        */
       read(position, into) {
         if (position < 0 || position + into.length > tokens) {
           throw new RangeError(`${path} has ${tokens} tokens: none from ${position} to ${position + into.length}`);
         }
-        // Ids of 16 bits come to lie in the second half, and are spread from its front: none is overwritten before it is read.
+        // 16-bit ids are read into the second half of `into` and widened from the front, so none is overwritten before it is read.
         const narrow = bytes === 2 ? new Uint16Array(into.buffer, into.byteOffset + into.length * 2, into.length) : undefined;
         const target = narrow ?? into;
         let at = 0;

@@ -1,4 +1,4 @@
-// A thread that encodes pieces: see `tokenizeCorpus`.
+// The worker thread of `tokenizeCorpus`: encodes the pieces that it is sent.
 
 import { parentPort, workerData } from 'node:worker_threads';
 

@@ -1,4 +1,4 @@
-// Models as Hugging Face's folders: `config.json`, safetensors of one or several files, and what belongs to the tokenizer.
+// Reads and writes models as Hugging Face folders: `config.json`, one or several safetensors files, and the files of the tokenizer.
 
 import { copyFileSync, existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import { Decoder } from '../model/decoder.mjs';
 
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
 
-/** What goes with a model unchanged. */
+/** Files that `exportModel` copies unchanged. */
 const COMPANIONS = [
   'tokenizer.json',
   'tokenizer_config.json',
@@ -22,23 +22,23 @@ const COMPANIONS = [
   'merges.txt',
 ];
 
-/** Buffers that older versions of transformers wrote, and nobody needs. */
+/** Buffers that older versions of transformers wrote into the files; they can be computed, so they are ignored. */
 const BUFFERS = /\.(rotary_emb\.inv_freq|attn\.(bias|masked_bias))$/;
 
 const DTYPES = /** @type {const} */ ({ f32: 'float32', f16: 'float16', bf16: 'bfloat16' });
 
 /**
- * A tensor of a file, and where it lies in the model.
+ * A tensor of the files, and the part of a `Decoder` parameter that it corresponds to.
  * @typedef {object} Part
  * @property {string} name in the file
  * @property {number[]} shape in the file
- * @property {string} parameter of the `Decoder`
- * @property {number} [row] of the parameter at which it begins; it is all of it when left out
- * @property {boolean} [transposed] whether the file has its columns as rows (GPT-2's Conv1D)
+ * @property {string} parameter name in the `Decoder`
+ * @property {number} [row] first row of the parameter that it fills; the whole parameter when left out
+ * @property {boolean} [transposed] whether the file has the transpose of the parameter (GPT-2's Conv1D)
  */
 
 /**
- * The tensors of a model's files, in the order of the layers.
+ * The tensors of a model's files, in layer order.
  * @param {ModelConfig} config
  * @returns {Part[]}
  */
@@ -50,7 +50,10 @@ function llamaParts(config) {
   const [queries, keys] = [heads * headSize, kvHeads * headSize];
   const ofLayer = (/** @type {number} */ i) => {
     const [file, own] = [`model.layers.${i}.`, `layers.${i}.`];
-    /** A layer's rows, and its bias. @param {string} name @param {string} parameter @param {number} rows @param {number} columns @param {boolean} bias @param {number} [row] */
+    /**
+     * The weight of a linear layer, and its bias.
+     * @param {string} name @param {string} parameter @param {number} rows @param {number} columns @param {boolean} bias @param {number} [row]
+     */
     const linear = (name, parameter, rows, columns, bias, row) => [
       { name: `${file}${name}.weight`, shape: [rows, columns], parameter: `${own}${parameter}.weight`, row },
       ...(bias ? [{ name: `${file}${name}.bias`, shape: [rows], parameter: `${own}${parameter}.bias`, row }] : []),
@@ -122,10 +125,11 @@ function gpt2Parts({ vocabSize, width, layers, hidden, context, tied }) {
 }
 
 /**
- * Reads a model.
- * @param {string} folder with `config.json` and safetensors, as `save_pretrained` of transformers and `exportModel` write it
- * @returns {Promise<Decoder>} in f32
- * @throws {Error} that names file and key of what does not fit, what is there and what was expected
+ * Reads a model from a folder. Weights are converted to f32, one layer at a time.
+ * @param {string} folder with `config.json` and safetensors files, as transformers' `save_pretrained` and `exportModel` write it
+ * @returns {Promise<Decoder>} with f32 parameters
+ * @throws {Error} that names the folder and the tensor or key, for a family that is not supported, missing or unexpected tensors, and shapes
+ *   that do not match `config.json`
  */
 export async function importModel(folder) {
   const config = readConfig(folder);
@@ -133,13 +137,13 @@ export async function importModel(folder) {
   /** @type {Set<string>} */
   const names = new Set();
   await load(folder, { only: (/** @type {string} */ name) => !names.add(name) });
-  // A file of the network without its head has names without the first word.
+  // A model that was saved without its head (`LlamaModel`, `GPT2Model`) has names without the prefix.
   const prefix = /^(model|transformer)\./;
   const bare = !names.has(parts[0].name) && names.has(parts[0].name.replace(prefix, ''));
   const nameOf = (/** @type {Part} */ { name }) => (bare ? name.replace(prefix, '') : name);
   const missing = parts.map(nameOf).filter((name) => !names.has(name));
   const expected = new Set(parts.map(nameOf));
-  // A tied head may be there all the same.
+  // Some files store a tied head too; it is ignored.
   const extra = [...names].filter((name) => !expected.has(name) && !BUFFERS.test(name) && !(config.tied && name === 'lm_head.weight'));
   if (missing.length + extra.length > 0) {
     const list = (/** @type {string[]} */ all) => `${all.slice(0, 5).join(', ')}${all.length > 5 ? `, and ${all.length - 5} more` : ''}`;
@@ -178,10 +182,10 @@ export async function importModel(folder) {
   }
 }
 
-/** The rows of a parameter that a part is. @param {import('helios-vk/nn').Tensor} parameter @param {Part} part @param {number} rows */
+/** The rows of a parameter that a part fills, as a view. @param {import('helios-vk/nn').Tensor} parameter @param {Part} part @param {number} rows */
 const placeOf = (parameter, { row }, rows) => (row === undefined ? parameter : F.slice(parameter, 0, row, row + rows));
 
-/** Parts by layer, so that not all of a model is in memory twice. @param {Part[]} parts */
+/** Parts grouped by layer: reading one group at a time avoids holding the whole model twice. @param {Part[]} parts */
 function groupsOf(parts) {
   /** @type {Map<string, Part[]>} */
   const groups = new Map();
@@ -193,16 +197,18 @@ function groupsOf(parts) {
 }
 
 /**
+ * Options of `exportModel`.
  * @typedef {object} ExportOptions
- * @property {'f32' | 'f16' | 'bf16'} [dtype] of the weights; bf16 when left out
- * @property {number} [maxShardBytes] of a file; 5 GB when left out, as transformers'
- * @property {string} [companions] the folder from which tokenizer, template and generation settings are copied
+ * @property {'f32' | 'f16' | 'bf16'} [dtype] of the weights in the files; bf16 when left out
+ * @property {number} [maxShardBytes] the most bytes of weights in a file; 5e9 when left out. A larger tensor gets a file of its own
+ * @property {string} [companions] a folder from which the tokenizer, chat template and generation settings are copied; none when left out
  */
 
 /**
- * Writes a model as transformers does: the folder is made whole, or not at all.
- * @param {Decoder} model @param {string} folder that does not exist, or is empty
+ * Writes a model in the format of transformers' `save_pretrained`. The folder appears once it is complete, or not at all.
+ * @param {Decoder} model @param {string} folder must not exist, or be empty
  * @param {ExportOptions} [options]
+ * @throws {RangeError} for an unknown dtype; {Error} if the folder is not empty or lies inside `companions`
  */
 export async function exportModel(model, folder, { dtype = 'bf16', maxShardBytes = 5e9, companions } = {}) {
   if (!Object.hasOwn(DTYPES, dtype)) throw new RangeError(`exportModel: no dtype ${dtype}; there are ${Object.keys(DTYPES).join(', ')}`);

@@ -1,4 +1,4 @@
-// One decoder for all families, by the flags of their configuration.
+// The decoder-only transformer. One implementation covers all families; `ModelConfig` says how they differ.
 
 import { F, checkpoint, nn, noGrad, scope, tensor } from 'helios-vk/nn';
 
@@ -7,26 +7,26 @@ import { ropeTable, windowMask } from './positions.mjs';
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
 
-/** Bytes of logits that are in memory at once. */
+/** The default of `logitsBytes`: 256 MiB. */
 const LOGITS_BYTES = 2 ** 28;
 
-/** Rows that begin normal with a deviation of 0.02, as transformers' do. @param {number} rows @param {number} width */
+/** An embedding that begins normal with deviation 0.02, as in transformers. @param {number} rows @param {number} width */
 function embeddingOf(rows, width) {
   const embedding = new nn.Embedding(rows, width);
   noGrad(() => scope(() => void embedding.weight.copy_(F.mul(embedding.weight, 0.02))));
   return embedding;
 }
 
-/** A norm of the configuration's kind. @param {ModelConfig} config @param {number} [columns] */
+/** A norm layer of the configured kind. @param {ModelConfig} config @param {number} [columns] */
 const normOf = ({ norm, eps, width }, columns = width) =>
   norm === 'rms' ? new nn.RMSNorm(columns, { eps }) : new nn.LayerNorm(columns, { eps });
 
-/** Attention with queries, keys and values in one product. Heads of keys may be fewer than those of queries. */
+/** Causal self-attention. One product computes queries, keys and values; several query heads may share a key and value head. */
 class Attention extends nn.Module {
   #config;
   #turns;
 
-  /** @param {ModelConfig} config @param {boolean} turns whether positions are rotary here */
+  /** @param {ModelConfig} config @param {boolean} turns whether this layer applies rotary positions */
   constructor(config, turns) {
     super();
     const { width, heads, kvHeads, headSize, qkvBias, outBias, qkNorm } = config;
@@ -42,7 +42,7 @@ class Attention extends nn.Module {
   }
 
   /**
-   * @param {Tensor} x [batch, tokens, width] @param {Tensor | undefined} table of rotary positions
+   * @param {Tensor} x [batch, tokens, width] @param {Tensor | undefined} table rotary table, [tokens, headSize / 2, 2]
    * @param {Tensor | undefined} mask bool, broadcasts to [batch, heads, tokens, tokens]
    * @returns {Tensor} of x's shape
    */
@@ -61,7 +61,7 @@ class Attention extends nn.Module {
     }
     if (table && this.#turns) qkv = F.rope(qkv, table, { heads: heads + kvHeads, headSize });
     if (kvHeads < heads) {
-      // The fused kernel takes keys and values for each head.
+      // The fused kernel needs one key and value head for each query head.
       const repeated = (/** @type {Tensor} */ rows) => {
         const split = F.reshape(rows, [batch, tokens, kvHeads, 1, headSize]);
         return F.reshape(F.expand(split, [batch, tokens, kvHeads, heads / kvHeads, headSize]), [batch, tokens, heads * headSize]);
@@ -72,7 +72,7 @@ class Attention extends nn.Module {
   }
 }
 
-/** SwiGLU with gate and up in one product, or two layers with GELU (tanh form) between. */
+/** The MLP: SwiGLU, with gate and up in one product, or two linear layers with GELU (tanh approximation) between them. */
 class Mlp extends nn.Module {
   #gated;
 
@@ -91,7 +91,7 @@ class Mlp extends nn.Module {
   }
 }
 
-/** Attention and MLP, each with its norm and added to what goes in. */
+/** A layer: attention, then the MLP, each with a norm and a residual connection. */
 class Block extends nn.Module {
   #post;
 
@@ -117,20 +117,22 @@ class Block extends nn.Module {
 }
 
 /**
- * What `forward` and `loss` take besides ids.
+ * Options of `forward` and `loss`, for windows that hold several documents. `documentsOf` and `pack` compute the values.
  * @typedef {object} ForwardOptions
- * @property {Tensor} [positions] [batch, tokens] u32: for learned positions of packed documents; 0, 1, … when left out
- * @property {Tensor} [firstKey] [batch, tokens] f32: the first key that each query sees, where documents share a window (`documentsOf`)
+ * @property {Tensor} [positions] u32 [batch, tokens]: each token's position in its document. Only learned positions use it (rotary ones are
+ *   relative); 0, 1, … when left out
+ * @property {Tensor} [firstKey] f32 [batch, tokens]: the first key that each query attends to, so that no document attends to another; all
+ *   earlier keys when left out
  */
 
-/** A language model: ids to logits of the ids that follow. */
+/** A decoder-only language model: maps token ids to the logits of the next token. */
 export class Decoder extends nn.Module {
   #config;
   /** @type {Map<string, Tensor>} */
   #constants = new Map();
 
   /**
-   * Weights are drawn as PyTorch's layers are, but for embeddings: normal, with a deviation of 0.02.
+   * Initializes linear layers as PyTorch does, and embeddings normal with deviation 0.02.
    * @param {ModelConfig} config
    */
   constructor(config) {
@@ -144,25 +146,32 @@ export class Decoder extends nn.Module {
     this.#config = config;
   }
 
-  /** What the network is built by. */
+  /** The configuration that the model was built from. */
   get config() {
     return this.#config;
   }
 
-  /** A tensor that depends on sizes alone, made once. @param {string} key @param {() => Tensor} make */
+  /**
+   * A cached tensor that depends only on sizes. It is made again if a scope has freed it.
+   * @param {string} key @param {() => Tensor} make
+   */
   #constant(key, make) {
     let value = this.#constants.get(key);
     if (!value || value.disposed) this.#constants.set(key, (value = make()));
     return value;
   }
 
-  /** @param {number} tokens */
+  /** The rotary table, or undefined without rotary positions. @param {number} tokens */
   #rope(tokens) {
     const { rope, headSize } = this.#config;
     return rope && this.#constant(`rope ${tokens}`, () => tensor(ropeTable(rope, headSize, tokens), { shape: [tokens, headSize / 2, 2] }));
   }
 
-  /** The mask of a layer, or undefined where causal attention is all. @param {number} tokens @param {number | null} window @param {Tensor | undefined} firstKey */
+  /**
+   * The mask of a layer on top of the causal one; undefined if none is needed.
+   * @param {number} tokens @param {number | null} window @param {Tensor | undefined} firstKey
+   * @returns {Tensor | undefined} bool, [tokens, tokens] or [batch, 1, tokens, tokens]
+   */
   #mask(tokens, window, firstKey) {
     const narrow = window !== null && window < tokens;
     const inWindow = () =>
@@ -178,7 +187,12 @@ export class Decoder extends nn.Module {
     return narrow ? F.ne(F.mul(F.to(ofDocument, 'f32'), F.to(inWindow(), 'f32')), 0) : ofDocument;
   }
 
-  /** What the head takes. @param {Tensor} ids [batch, tokens] u32 @param {ForwardOptions} options @returns {Tensor} [batch, tokens, width] */
+  /**
+   * The normalized output of the last layer, which the head multiplies. Throws a RangeError for ids of another rank, and for more tokens than
+   * the context.
+   * @param {Tensor} ids [batch, tokens] u32 or i32 @param {ForwardOptions} options
+   * @returns {Tensor} [batch, tokens, width]
+   */
   #hidden(ids, { positions, firstKey }) {
     const { windows, context } = this.#config;
     const [, tokens] = ids.shape;
@@ -206,12 +220,13 @@ export class Decoder extends nn.Module {
     return this.norm.forward(x);
   }
 
-  /** The head's matrix. @returns {Tensor} [vocabSize, width] */
+  /** The matrix of the output head: the embedding's if they are tied. @returns {Tensor} [vocabSize, width] */
   #headWeight() {
     return this.head?.weight ?? this.embedding.weight;
   }
 
   /**
+   * Computes the logits of the next token at every position. Throws a RangeError for more tokens than the model's context.
    * @param {Tensor} ids [batch, tokens] u32 or i32
    * @param {ForwardOptions} [options]
    * @returns {Tensor} logits, [batch, tokens, vocabSize]
@@ -221,13 +236,13 @@ export class Decoder extends nn.Module {
   }
 
   /**
-   * The mean cross-entropy in nats of the targets that count. Logits exist for as many rows at once as fit `logitsBytes`, and are
-   * computed again in the backward pass where that is less than all.
+   * Computes the cross-entropy in nats, summed over the targets and divided by `counted`. Only as many rows of logits as fit `logitsBytes`
+   * are in memory at once; if that is not all, the backward pass computes the logits again.
    * @param {Tensor} ids [batch, tokens] u32 or i32
-   * @param {Tensor} targets [batch, tokens] u32: of 0xffffffff, no loss
-   * @param {ForwardOptions & { counted?: number, logitsBytes?: number }} [options] `counted`: how many targets count; all of them when left
-   *   out. `logitsBytes`: 256 MiB when left out
-   * @returns {Tensor} a number
+   * @param {Tensor} targets [batch, tokens] u32: the id that follows each id; 0xffffffff is ignored
+   * @param {ForwardOptions & { counted?: number, logitsBytes?: number }} [options] `counted`: the divisor; batch · tokens when left out, so
+   *   pass the number of targets that are not ignored to get their mean. `logitsBytes`: 256 MiB when left out
+   * @returns {Tensor} [], the loss
    */
   loss(ids, targets, { counted = ids.size, logitsBytes = LOGITS_BYTES, ...options } = {}) {
     const { vocabSize, width } = this.#config;

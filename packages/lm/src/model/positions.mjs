@@ -1,16 +1,16 @@
-// Tables of rotary positions, and masks of attention.
+// Tables of rotary positions, and attention masks.
 
 /**
- * The turns of rotary positions (Su et al., 2021), as transformers stretches them.
+ * The frequencies of rotary positions (Su et al. 2021), base^(-2i / headSize), with the scaling of transformers' types 'linear' and 'llama3'.
  * @param {import('../config.mjs').Rope} rope @param {number} headSize even
- * @returns {Float64Array} [headSize / 2], radians a position
+ * @returns {Float64Array} [headSize / 2], radians per position
  */
 export function frequencies(rope, headSize) {
   const turns = Float64Array.from({ length: headSize / 2 }, (_, i) => rope.base ** ((-2 * i) / headSize));
   if (rope.type === 'linear') return turns.map((turn) => turn / rope.factor);
   if (rope.type !== 'llama3') return turns;
   const { factor, lowFactor, highFactor, original } = rope;
-  // Long waves are stretched, short ones are not, those between by a share.
+  // 'llama3': long wavelengths are divided by the factor, short ones are kept, and those in between are interpolated.
   return turns.map((turn) => {
     const wavelength = (2 * Math.PI) / turn;
     if (wavelength < original / highFactor) return turn;
@@ -21,6 +21,7 @@ export function frequencies(rope, headSize) {
 }
 
 /**
+ * The table that `F.rope` takes.
  * @param {import('../config.mjs').Rope} rope @param {number} headSize @param {number} positions
  * @returns {Float32Array<ArrayBuffer>} [positions, headSize / 2, 2]: cosine and sine
  */
@@ -37,7 +38,7 @@ export function ropeTable(rope, headSize, positions) {
 }
 
 /**
- * Which keys a query sees: those up to itself, and of these the last `window`.
+ * The mask of sliding-window attention: a query attends to the last `window` keys up to and including its own position.
  * @param {number} tokens @param {number | null} window
  * @returns {Uint32Array<ArrayBuffer>} [tokens, tokens] of 0 and 1
  */

@@ -1,16 +1,15 @@
-/** Byte-level BPE (Radford et al., 2019): the ids of a piece of text. Each different word is merged once, as long as a bounded cache knows it. */
+/** Byte-level BPE (Radford et al. 2019): encodes words to ids. A bounded cache remembers the ids of words. */
 
-/** Words that are remembered, the UTF-16 units of the longest of them, and the units and ids of all of them. */
+/** Size of the cache: slots of its hash table, UTF-16 units of the longest word, and units and ids of all words together. */
 const SLOTS = 1 << 18;
 const MAX_CACHED = 64;
 const MAX_UNITS = 1 << 20;
 const MAX_IDS = 1 << 19;
-/** Of a remembered word: its hash, where its units stand and how many they are, where its ids begin and end. */
+/** Numbers per cached word: its hash, the start and number of its units, and the start and end of its ids. */
 const FIELDS = 5;
 
 /**
- * GPT-2's printable stand-in for each byte: printable Latin-1 characters stand for themselves, the other bytes for the characters from
- * U+0100 on, in order.
+ * GPT-2's printable symbol for each byte: printable Latin-1 characters represent themselves, the other bytes are U+0100, U+0101 and so on.
  */
 export const BYTE_SYMBOLS = (() => {
   let next = 0x100;
@@ -22,14 +21,14 @@ export const BYTE_SYMBOLS = (() => {
 
 const BYTE_OF = new Map(BYTE_SYMBOLS.map((symbol, byte) => [symbol, byte]));
 
-/** The bytes that a token's symbols stand for, undefined where one stands for none. @param {string} token */
+/** The bytes of a token's symbols; undefined if a character is not a symbol of a byte. @param {string} token */
 export function bytesOfToken(token) {
   const bytes = Array.from(token, (symbol) => BYTE_OF.get(symbol));
   return bytes.includes(undefined) ? undefined : Uint8Array.from(/** @type {number[]} */ (bytes));
 }
 
 /**
- * Ids that are gathered: the first `length` of `ids`.
+ * A growing list of ids: the first `length` elements of `ids`.
  * @typedef {{ ids: Uint32Array, length: number }} Sink
  */
 
@@ -41,15 +40,16 @@ function reserve(sink, count) {
   sink.ids = more;
 }
 
-/** @param {Sink} sink @param {number} id */
+/** Appends an id. @param {Sink} sink @param {number} id */
 export function pushId(sink, id) {
   reserve(sink, 1);
   sink.ids[sink.length++] = id;
 }
 
 /**
- * The rank of each pair of ids, by open addressing: a `Map` with a key of both takes three times as long.
+ * A hash table from pairs of ids to ranks, with open addressing; a `Map` keyed by both takes three times as long.
  * @param {[left: number, right: number, id: number][]} merges in order of rank
+ * @returns a function from a pair to its rank, -1 if the pair is not merged
  */
 function pairTable(merges) {
   const mask = 2 ** Math.ceil(Math.log2(2 * merges.length + 2)) - 1;
@@ -61,22 +61,23 @@ function pairTable(merges) {
     while (slots[slot] >= 0 && (lefts[slots[slot]] !== left || rights[slots[slot]] !== right)) slot = (slot + 1) & mask;
     return slot;
   };
-  // Of a pair that is listed twice the later rank counts, as in Hugging Face's table.
+  // If a pair is listed twice, the later rank counts, as in Hugging Face's library.
   merges.forEach(([left, right], rank) => (slots[slotOf(left, right)] = rank));
   return (/** @type {number} */ left, /** @type {number} */ right) => slots[slotOf(left, right)];
 }
 
 /**
  * @typedef {object} BytePairModel
- * @property {Int32Array} byteIds the id of each byte, -1 where the vocabulary holds none
- * @property {number} [unknown] the id of such a byte; without one it is left out
- * @property {boolean} [fuseUnknown] one id for all that follow each other
+ * @property {Int32Array} byteIds the id of each byte, -1 if the vocabulary lacks it
+ * @property {number} [unknown] the id for a byte that the vocabulary lacks; without it, such a byte is dropped
+ * @property {boolean} [fuseUnknown] whether consecutive unknown bytes become one id
  * @property {[left: number, right: number, id: number][]} merges in order of rank
- * @property {Map<string, number>} [words] by bytes as Latin-1: words that are ids whatever the merges say
+ * @property {Map<string, number>} [words] whole words with an id of their own, which are not merged; keyed by their bytes as Latin-1
  */
 
 /**
- * Merges bytes by rank, the leftmost of equal ranks first: a heap of candidates over a linked list, so that n bytes take n log n.
+ * Merges the bytes of a word: the pair of lowest rank first, the leftmost of equal ranks. It keeps candidates in a heap over a linked list, so
+ * n bytes take O(n log n).
  * @param {BytePairModel} model
  */
 function merger({ byteIds, unknown, fuseUnknown = false, merges }) {
@@ -88,7 +89,7 @@ function merger({ byteIds, unknown, fuseUnknown = false, merges }) {
   let size = 0;
   let count = 0;
 
-  /** Candidates are one number each, rank × 2³¹ + place: the earlier merge, then the earlier place. @param {number} at */
+  /** Adds the pair at a place as a candidate: the number rank · 2³¹ + place, so that the heap orders by rank, then by place. @param {number} at */
   const consider = (at) => {
     if (at < 0 || next[at] >= count) return;
     const rank = rankOf(ids[at], ids[next[at]]);
@@ -117,7 +118,7 @@ function merger({ byteIds, unknown, fuseUnknown = false, merges }) {
     return top;
   };
 
-  /** @param {Uint8Array} bytes @param {number} length of it @param {Sink} out */
+  /** Appends the ids of a word. @param {Uint8Array} bytes @param {number} length bytes of the word @param {Sink} out */
   return (bytes, length, out) => {
     if (length > ids.length) {
       const room = 2 ** Math.ceil(Math.log2(length));
@@ -137,7 +138,7 @@ function merger({ byteIds, unknown, fuseUnknown = false, merges }) {
       const at = entry % PLACES;
       const rank = (entry - at) / PLACES;
       const right = next[at];
-      // One of the two may have been merged with its other neighbour meanwhile.
+      // Skip a stale candidate: one of the two was merged with its other neighbour.
       if (ids[at] < 0 || right >= count || rankOf(ids[at], ids[right]) !== rank) continue;
       ids[at] = made[rank];
       ids[right] = -1;
@@ -160,7 +161,7 @@ export function wordEncoder(model) {
   let longest = 0;
   for (const { length } of model.words?.keys() ?? []) longest = Math.max(longest, length);
   let bytes = Buffer.alloc(1 << 10);
-  // The cache: open addressing by a hash of the UTF-16 units. All is forgotten when one of the arrays is full.
+  // The cache: a hash table with open addressing, keyed by the UTF-16 units. It is cleared when one of its arrays is full.
   const slots = new Int32Array(SLOTS);
   const fields = new Int32Array(FIELDS * (SLOTS / 2));
   const [units, ids] = [new Uint16Array(MAX_UNITS), new Uint32Array(MAX_IDS)];
@@ -168,7 +169,7 @@ export function wordEncoder(model) {
 
   /** @param {string} text @param {number} start @param {number} end @param {Sink} out */
   const encode = (text, start, end, out) => {
-    // Three bytes a unit at most.
+    // A UTF-16 unit has at most three bytes of UTF-8.
     if (bytes.length < 3 * (end - start)) bytes = Buffer.alloc(4 * (end - start));
     let length = 0;
     for (let i = start; i < end && length === i - start; i++) {

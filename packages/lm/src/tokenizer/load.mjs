@@ -1,4 +1,7 @@
-/** Loads a tokenizer from the files of a Hugging Face folder. Byte-level BPE is read by this package, all else by `@huggingface/tokenizers`. */
+/**
+ * Loads a tokenizer from the files of a Hugging Face folder. This package implements byte-level BPE; `@huggingface/tokenizers` implements all
+ * other kinds.
+ */
 
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -8,31 +11,33 @@ import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTok
 
 /**
  * @typedef {import('./split.mjs').AddedToken} AddedToken
- * @typedef {{ kind: 'byte' } | { kind: 'bpe', merges: [string, string][] }} TokenizerState of this project's older checkpoints
+ * @typedef {{ kind: 'byte' } | { kind: 'bpe', merges: [string, string][] }} TokenizerState in older checkpoints of this project
  *
  * @typedef {object} Tokenizer
- * @property {(text: string | Uint8Array, options?: { addSpecial?: boolean }) => Uint32Array} encode the ids of a text. Bytes are UTF-8;
- *   what is not UTF-8, and lone surrogates, count as U+FFFD. `addSpecial` (true): with the tokens that the file's post-processor puts around
- *   a text. Truncation and padding of the file are not applied.
- * @property {(ids: ArrayLike<number>, options?: { skipSpecial?: boolean }) => string} decode the text of ids, U+FFFD for bytes that are not
- *   UTF-8 and for ids that the vocabulary does not hold. `skipSpecial` (false): without the special tokens.
- * @property {(options?: { skipSpecial?: boolean }) => { push: (id: number) => string, end: () => string }} decodeStream the text of ids as
- *   they come: `push` returns whole characters only, `end` what is left
+ * @property {(text: string | Uint8Array, options?: { addSpecial?: boolean }) => Uint32Array} encode encodes a text. Bytes are read as UTF-8;
+ *   invalid UTF-8 and lone surrogates become U+FFFD. Special tokens that are written in the text get their ids. With `addSpecial` (the
+ *   default), the post-processor's tokens surround the text. Truncation and padding of the file are not applied
+ * @property {(ids: ArrayLike<number>, options?: { skipSpecial?: boolean }) => string} decode decodes ids; invalid UTF-8 and, for byte-level BPE,
+ *   ids outside of the vocabulary become U+FFFD. With `skipSpecial` (default false), special tokens are left out
+ * @property {(options?: { skipSpecial?: boolean }) => { push: (id: number) => string, end: () => string }} decodeStream decodes ids one at a
+ *   time: `push` returns the characters that are complete, `end` the rest
  * @property {number} vocabSize the largest id + 1
- * @property {Record<string, number | undefined>} special ids by the names of `tokenizer_config.json` without `_token`: bos, eos, pad, unk, …
- * @property {(token: string) => number | undefined} idOf
- * @property {(id: number) => string | undefined} tokenOf
- * @property {any} config `tokenizer_config.json` with the tokens of `special_tokens_map.json`
- * @property {Record<string, string>} chatTemplates by name, `default` for the one without
- * @property {() => any} toJSON `tokenizer.json`
- * @property {boolean} cutsBeforeLineFeed whether no token holds a letter and the line feed behind it, so that a long text can be encoded in
- *   parts that end there; false also where that is not known
- * @property {() => Record<string, string>} files what to write into a folder that `loadTokenizer` and Hugging Face's libraries load
+ * @property {Record<string, number | undefined>} special ids of special tokens, by their names in `tokenizer_config.json` without `_token`: bos,
+ *   eos, pad, unk, …
+ * @property {(token: string) => number | undefined} idOf the id of a token as the vocabulary writes it
+ * @property {(id: number) => string | undefined} tokenOf the token of an id, as the vocabulary writes it
+ * @property {any} config `tokenizer_config.json`, completed by `special_tokens_map.json`
+ * @property {Record<string, string>} chatTemplates templates by name; `default` is the one without a name
+ * @property {() => any} toJSON returns the contents of `tokenizer.json`
+ * @property {boolean} cutsBeforeLineFeed whether no token spans a letter and a line feed after it, so that a long text can be cut before such
+ *   a line feed and encoded in parts; false also if that is unknown
+ * @property {() => Record<string, string>} files returns file contents by name, to write into a folder that `loadTokenizer` and Hugging Face's
+ *   libraries load
  *
  * @typedef {Pick<Tokenizer, 'encode' | 'decode' | 'decodeStream'>} Codec
  */
 
-/** What `@huggingface/tokenizers` 0.2 knows, by key of `tokenizer.json`. */
+/** The types that `@huggingface/tokenizers` 0.2 supports, by key of `tokenizer.json`. */
 const KNOWN = /** @type {Record<string, string[]>} */ ({
   model: ['BPE', 'Unigram', 'WordPiece'],
   normalizer: 'BertNormalizer Lowercase NFC NFD NFKC NFKD Precompiled Prepend Replace Sequence Strip StripAccents'.split(' '),
@@ -42,17 +47,17 @@ const KNOWN = /** @type {Record<string, string[]>} */ ({
   decoder: 'BPEDecoder ByteFallback ByteLevel CTC Fuse Metaspace Replace Sequence Strip WordPiece'.split(' '),
 });
 
-/** A leading U+FEFF is a character of the text: without `ignoreBOM` the decoder would drop it. */
+/** A UTF-8 decoder that keeps a leading U+FEFF: without `ignoreBOM` it would drop it. */
 const utf8 = () => new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** @param {string | Uint8Array} text bytes are UTF-8 @returns {string} with U+FFFD for lone surrogates and for what is not UTF-8 */
+/** Replaces lone surrogates and invalid UTF-8 by U+FFFD. @param {string | Uint8Array} text bytes are read as UTF-8 @returns {string} */
 export const wellFormed = (text) => (typeof text === 'string' ? /** @type {any} */ (text).toWellFormed() : utf8().decode(text));
 
-/** @param {string} file @param {string} key @param {any} found @param {string} expected */
+/** The error for a value that cannot be read. @param {string} file @param {string} key @param {any} found @param {string} expected */
 const unreadable = (file, key, found, expected) =>
   new TypeError(`${file}: ${key} is ${JSON.stringify(found)?.slice(0, 200) ?? 'not there'}; ${expected}`);
 
-/** No vocabulary is nearly as large: a greater id is a fault of the file, and would take memory. */
+/** A limit far above any vocabulary: a larger id is a fault of the file, and would make a huge table. */
 const MAX_IDS = 2 ** 24;
 const isId = (/** @type {any} */ id) => Number.isSafeInteger(id) && id >= 0 && id < MAX_IDS;
 
@@ -65,7 +70,10 @@ function readJson(file) {
   }
 }
 
-/** `tokenizer.json` for the state of an older checkpoint: bytes are ids 0 to 255, then each merge's token. @param {any} state @param {string} file */
+/**
+ * Makes `tokenizer.json` from the state in an older checkpoint: ids 0 to 255 are the bytes, then come the merges' tokens.
+ * @param {any} state @param {string} file
+ */
 function jsonOfState(state, file) {
   if (state.kind !== 'byte' && state.kind !== 'bpe') throw unreadable(file, 'kind', state.kind, 'known: "byte", "bpe"');
   const vocab = new Map(BYTE_SYMBOLS.map((symbol, byte) => [symbol, byte]));
@@ -80,7 +88,7 @@ function jsonOfState(state, file) {
 }
 
 /**
- * A `tokenizer.json` of byte-level BPE.
+ * Makes the contents of a `tokenizer.json` of byte-level BPE.
  * @param {Map<string, number>} vocab @param {[string, string][]} merges @param {AddedToken[]} added @param {any} preTokenizer
  */
 export function byteLevelJson(vocab, merges, added, preTokenizer) {
@@ -110,9 +118,9 @@ export function byteLevelJson(vocab, merges, added, preTokenizer) {
 }
 
 /**
- * What the post-processor puts before and after a text; undefined: only another library knows.
- * @param {any} json
- * @returns {[number[], number[]] | undefined}
+ * The ids that the post-processor puts before and after a text.
+ * @param {any} json `post_processor` of `tokenizer.json`
+ * @returns {[number[], number[]] | undefined} undefined for one that this package does not implement
  */
 function framesOf(json) {
   if (json === null || json === undefined || json.type === 'ByteLevel') return [[], []];
@@ -130,10 +138,10 @@ function framesOf(json) {
 }
 
 /**
- * The codec of a byte-level BPE.
+ * The codec of byte-level BPE.
  * @param {any} json `tokenizer.json` @param {string} file for messages
  * @param {Map<string, number>} vocab of the model @param {AddedToken[]} added @param {(string | undefined)[]} tokens by id
- * @returns {Codec | undefined} undefined: the file says something that only another library knows
+ * @returns {Codec | undefined} undefined if the file uses something that this package does not implement
  */
 function byteLevelCodec(json, file, vocab, added, tokens) {
   const { model } = json;
@@ -156,7 +164,7 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
   const addedIds = new Set(added.map(({ id }) => id));
   /** @type {Map<string, number>} */
   const words = new Map();
-  // The bytes of all tokens, one after the other: an object each would take ten times the memory.
+  // The bytes of all tokens end to end: one object per token would take ten times the memory.
   const starts = new Uint32Array(tokens.length + 1);
   const bytes = Buffer.concat(
     tokens.map((token, id) => {
@@ -205,7 +213,7 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
   };
 }
 
-/** The codec of another library. @param {any} json @param {string} file @param {any} config @returns {Codec} */
+/** The codec of `@huggingface/tokenizers`, for all other kinds. @param {any} json @param {string} file @param {any} config @returns {Codec} */
 function libraryCodec(json, file, config) {
   /** @param {string} key @param {any} part @param {string} at */
   const check = (key, part, at) => {
@@ -232,7 +240,8 @@ function libraryCodec(json, file, config) {
       return Uint32Array.from(library.encode(whole, { add_special_tokens: addSpecial }).ids);
     },
     decode,
-    // Some decoders treat the first token in another way, so that the text of two is not the text of each: what the last ones add counts.
+    // Some decoders treat the first token differently, so tokens cannot be decoded one by one: emit what each token adds to the text of the
+    // tokens before it.
     decodeStream(options) {
       /** @type {number[]} */
       let ids = [];
@@ -253,7 +262,7 @@ function libraryCodec(json, file, config) {
   };
 }
 
-/** Chat templates of a folder. @param {any} config @param {string | undefined} folder @param {string} file */
+/** The chat templates of a folder, by name. @param {any} config @param {string | undefined} folder @param {string} file */
 function templatesOf(config, folder, file) {
   /** @type {Record<string, string>} */
   const templates = {};
@@ -273,10 +282,10 @@ function templatesOf(config, folder, file) {
   return templates;
 }
 
-/** Splits of which none reaches from a letter across a line feed, and none looks back across it. */
+/** Patterns whose words never span a letter and a line feed after it, and do not depend on text before that line feed. */
 const APART = new Set([GPT2_PATTERN, ...Object.values(MODERN_PATTERNS)]);
 
-/** See `Tokenizer`. @param {any} json `tokenizer.json` */
+/** See `Tokenizer.cutsBeforeLineFeed`. @param {any} json `tokenizer.json` */
 function cutsBeforeLineFeed({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
   const parts = preTokenizer?.type === 'Sequence' ? preTokenizer.pretokenizers : [preTokenizer];
   const last = parts.at(-1);
@@ -292,11 +301,13 @@ function cutsBeforeLineFeed({ normalizer, pre_tokenizer: preTokenizer, added_tok
 
 /**
  * Loads a tokenizer.
- * @param {string | object} source a folder with `tokenizer.json`, such a file, what it holds, or the state in an older checkpoint of this
- *   project. Beside a file, `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and `additional_chat_templates/` count.
- * @param {{ config?: any }} [options] `config`: `tokenizer_config.json` for a source that is no path
+ * @param {string | object} source a folder with `tokenizer.json`; the path of such a file; its parsed contents; or the state in an older
+ *   checkpoint of this project. For a path, `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and
+ *   `additional_chat_templates/` beside the file are read too
+ * @param {{ config?: any }} [options] `config`: the contents of `tokenizer_config.json`; for a path, its keys replace those of the file
  * @returns {Tokenizer}
- * @throws {TypeError} naming file, key and what is there, if the file says something that is not known
+ * @throws {TypeError} that names the file, the key and its value, for something that is not supported; {Error} for a file that is missing or
+ *   not JSON
  */
 export function loadTokenizer(source, options = {}) {
   /** @type {string | undefined} */
@@ -323,7 +334,7 @@ export function loadTokenizer(source, options = {}) {
     ? json.model.vocab.map((/** @type {[string, number]} */ [token], /** @type {number} */ id) => [token, id])
     : Object.entries(json.model.vocab);
   const vocab = new Map(entries);
-  // As in transformers, tokens that only the configuration lists are added too.
+  // As in transformers, tokens that only `tokenizer_config.json` lists are added too.
   const listed = new Set((json.added_tokens ?? []).map((/** @type {AddedToken} */ { content }) => content));
   const configured = Object.entries(config.added_tokens_decoder ?? {}).map(([id, token]) => ({ ...token, id: Number(id) }));
   /** @type {AddedToken[]} */

@@ -1,7 +1,7 @@
 /**
- * The regular expressions of `tokenizer.json`, as Oniguruma (which Hugging Face's `tokenizers` uses) reads them, run as a lazily built
- * automaton. JavaScript's own engine differs in `\s`, `$`, `(?i:` and possessive quantifiers, classifies characters by the Unicode version
- * of each Node.js release, and runs out of stack within a word of some million characters. The automaton reads each character once.
+ * Runs the regular expressions of `tokenizer.json` with the semantics of Oniguruma, which Hugging Face's `tokenizers` uses. JavaScript's own
+ * engine differs in `\s`, `$`, `(?i:` and possessive quantifiers, classifies characters by the Unicode version of each Node.js release, and
+ * overflows its stack on a word of some million characters. Here a pattern becomes a deterministic automaton, built as it is needed.
  */
 
 import { UNASSIGNED_IN_PATTERNS } from './unicode.mjs';
@@ -14,13 +14,13 @@ import { UNASSIGNED_IN_PATTERNS } from './unicode.mjs';
  * @typedef {(text: string, at: number, end: number) => number} Scanner where the match that begins at `at` ends, -1 if none begins there
  */
 
-/** A pattern that the automaton does not express: another library may read it. */
+/** Thrown for a pattern that the automaton cannot express; `@huggingface/tokenizers` may support it. */
 export class UnsupportedPattern extends Error {}
 
-/** A code point that no version of Unicode assigns a meaning to yet. */
+/** A code point that is unassigned in every version of Unicode so far. */
 const UNASSIGNED = '\u0378';
 
-/** Oniguruma's classes as the inside of a class in JavaScript. Its `\w` holds the superscripts and fractions of Latin-1 too. */
+/** Oniguruma's character classes as the inside of a JavaScript class. Its `\w` includes the superscripts and fractions of Latin-1. */
 const CLASSES = /** @type {Record<string, string>} */ ({
   s: '\\p{White_Space}',
   d: '\\p{Nd}',
@@ -50,7 +50,7 @@ function parse(pattern) {
     if (found) at += text.length;
     return found;
   };
-  /** What an expression finds right here. @param {RegExp} expression sticky */
+  /** Matches a sticky expression at the current position, and moves past it. @param {RegExp} expression */
   const take = (expression) => {
     expression.lastIndex = at;
     const found = expression.exec(pattern);
@@ -59,9 +59,9 @@ function parse(pattern) {
   };
   /** The next character, of one or two UTF-16 units. */
   const next = () => take(/[^]/uy)?.[0] ?? unsupported('an end');
-  /** @param {string} inside of a class @param {boolean} fold ignore case */
+  /** The index of a set of characters. @param {string} inside of a JavaScript class @param {boolean} fold whether to ignore case */
   const setOf = (inside, fold) => {
-    // JavaScript and Oniguruma fold properties in different ways.
+    // JavaScript and Oniguruma apply case folding to properties in different ways.
     if (fold && /\\p/i.test(inside)) unsupported('a property of characters where case is ignored');
     const key = `${fold}${inside}`;
     if (!known.has(key)) known.set(key, sets.push(new RegExp(`^[${inside}]$`, fold ? 'iu' : 'u')) - 1);
@@ -69,7 +69,7 @@ function parse(pattern) {
   };
   const literal = (/** @type {number} */ code) => `\\u{${code.toString(16)}}`;
 
-  /** What follows a backslash. @returns {number | string} a code point, or the inside of a class */
+  /** Parses what follows a backslash. @returns {number | string} a code point, or the inside of a class */
   const escaped = () => {
     const digits = take(/x\{([0-9a-f]+)\}|x([0-9a-f]{1,2})|u([0-9a-f]{4})/iy);
     if (digits !== null) return Number.parseInt(digits[1] ?? digits[2] ?? digits[3], 16);
@@ -82,7 +82,7 @@ function parse(pattern) {
           new RegExp(inside, 'u');
           return inside;
         } catch {
-          // The name may be one of the other key's.
+          // The name may belong to the other key.
         }
       }
       unsupported(`the property ${name}`);
@@ -94,10 +94,10 @@ function parse(pattern) {
     if (/[A-Za-z0-9]/.test(letter)) unsupported(`\\${letter}`);
     return /** @type {number} */ (letter.codePointAt(0));
   };
-  /** A character, or what a backslash stands for. @param {string} letter */
+  /** A literal character, or the meaning of an escape. @param {string} letter */
   const meaning = (letter) => (letter === '\\' ? escaped() : /** @type {number} */ (letter.codePointAt(0)));
 
-  /** A class after its bracket. @returns the inside of a class in JavaScript */
+  /** Parses a class after its opening bracket. @returns the inside of a JavaScript class */
   const bracket = () => {
     let inside = eat('^') ? '^' : '';
     for (let first = true; first || !eat(']'); first = false) {
@@ -117,12 +117,12 @@ function parse(pattern) {
     return inside;
   };
 
-  /** @param {Tree} tree @returns {number} the one set of characters that the tree is */
+  /** The set of a tree that matches exactly one character. @param {Tree} tree @returns {number} */
   const single = (tree) => {
     if ('cat' in tree && tree.cat.length === 1) return single(tree.cat[0]);
     return 'set' in tree ? tree.set : unsupported('something longer than one character');
   };
-  /** @param {Tree} tree, greedy, whose repetitions are never given back: what follows them is no such character. @returns {Tree} */
+  /** Makes a greedy repetition possessive: it never gives characters back, so a character of its set must not follow. @param {Tree} tree @returns {Tree} */
   const possessive = (tree) => {
     if ('cat' in tree && tree.cat.length === 1) return possessive(tree.cat[0]);
     if ('set' in tree) return tree;
@@ -150,7 +150,7 @@ function parse(pattern) {
     if (letter === '(') return group(fold);
     if (letter === '[') return { set: setOf(bracket(), fold) };
     if (letter === '.') return { set: setOf('^\\n', fold) };
-    // The end of a line, as in Ruby: nothing follows, or a line end does.
+    // The end of a line, as in Ruby: at the end of the text or before a line feed.
     if (letter === '$') return { look: setOf('^\\n', false), negate: true };
     if (letter === '\\' && eat('z')) return { look: setOf('^', false), negate: true };
     if (letter === '^' || /[?*+]/.test(letter)) unsupported(letter);
@@ -168,7 +168,7 @@ function parse(pattern) {
       if (interval !== null) {
         const [min, max] = [Number(interval[1]), Number(interval[3] || (interval[2] ? Infinity : interval[1]))];
         if (min > max || min > 1000 || (max > 1000 && max < Infinity)) unsupported(interval[0]);
-        // "?" makes {n} optional, and "+" repeats an interval: in Oniguruma possessive marks are those after "?", "*" and "+" only.
+        // In Oniguruma, "?" after {n} makes it optional, and "+" after an interval repeats it: only "?", "*" and "+" can be possessive.
         tree = { repeat: tree, min, max, lazy: interval[2] !== '' && eat('?') };
       } else {
         tree = { repeat: tree, min: mark[0] === '+' ? 1 : 0, max: mark[0] === '?' ? 1 : Infinity, lazy: eat('?') };
@@ -185,7 +185,7 @@ function parse(pattern) {
       /** @type {Tree[]} */
       const cat = [];
       while (at < pattern.length && pattern[at] !== '|' && pattern[at] !== ')') {
-        // As in Ruby, it holds for the rest of the group, alternatives included.
+        // As in Ruby, `(?i)` applies to the rest of the group, including its alternatives.
         if (eat('(?i)')) cat.push(alternatives(true));
         else cat.push(quantified(fold));
       }
@@ -199,7 +199,7 @@ function parse(pattern) {
   return { tree, sets };
 }
 
-/** Thompson's construction: the states of a tree, in the order in which a backtracking engine would try them. @param {Tree} tree */
+/** Builds the nondeterministic automaton of a tree (Thompson 1968). A split lists its branches in the order of a backtracking engine. @param {Tree} tree */
 function statesOf(tree) {
   /** @type {State[]} */
   const states = [{ kind: 'match' }];
@@ -230,16 +230,16 @@ function statesOf(tree) {
 }
 
 /**
- * Compiles a pattern. The match is the one that a backtracking engine finds: earlier alternatives and longer repetitions first.
+ * Compiles a pattern. A match is the one that a backtracking engine finds: it prefers earlier alternatives, and longer repetitions.
  * @param {string} pattern
  * @returns {Scanner}
- * @throws {UnsupportedPattern}
+ * @throws {UnsupportedPattern} for a construct that is not supported, and for a pattern with too many states
  */
 export function compilePattern(pattern) {
   const { tree, sets } = parse(pattern);
   const { start, states } = statesOf(tree);
 
-  // Characters that the same sets hold are one kind. Kind 1 is the end of the text, which no set holds.
+  // Characters that are in the same sets form one kind. Kind 1 is the end of the text, which is in no set.
   const kindOf = new Uint8Array(0x110000);
   const END = 1;
   /** @type {boolean[][]} by kind, then by set */
@@ -260,8 +260,8 @@ export function compilePattern(pattern) {
     return kind;
   };
 
-  // States of the automaton are ordered lists of states of the nondeterministic one. A transition is 0 where it is not known yet, else
-  // 4 × the next state + 2 if a match ends before this character + 1. State 0 is where nothing more can match.
+  // A state of the deterministic automaton is an ordered list of states of the nondeterministic one; state 0 is the empty list, where nothing
+  // more can match. A transition is 0 if it has not been computed, else 4 · next state + (2 if a match ends before this character) + 1.
   const lists = [[], [start]];
   /** @type {Map<string, number>} */
   const known = new Map([
@@ -275,7 +275,7 @@ export function compilePattern(pattern) {
     const seen = new Set();
     let matched = false;
     const visit = (/** @type {number} */ index) => {
-      // What a match precedes comes too late.
+      // A match has priority over everything after it.
       if (matched || seen.has(index)) return;
       seen.add(index);
       const state = states[index];

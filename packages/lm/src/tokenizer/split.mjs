@@ -1,12 +1,12 @@
-/** What happens to a text before BPE: added tokens are taken out of it, what remains is normalized and split into words. */
+/** The stages before BPE: find added tokens in the text, then normalize the text between them and split it into words. */
 
 import { UnsupportedPattern, compilePattern } from './pattern.mjs';
 import { normalize } from './unicode.mjs';
 
-/** GPT-2's words: contractions, letters, digits and others with the space before them, white space. */
+/** GPT-2's words: contractions; runs of letters, of digits and of other characters, each with a space before it; white space. */
 export const GPT2_PATTERN = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/** Words of Llama 3 and, but for the digits, of Qwen 2 and 3. @param {string} digits */
+/** The words of Llama 3, and of Qwen 2 and 3, which differ only in the digits. @param {string} digits */
 const modern = (digits) =>
   `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 export const MODERN_PATTERNS = { llama3: modern('\\p{N}{1,3}'), qwen2: modern('\\p{N}') };
@@ -24,7 +24,8 @@ const SPACE = /\p{White_Space}/u;
 const escaped = (/** @type {string} */ text) => text.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
 
 /**
- * Finds added tokens in a text: the leftmost, of these the longest.
+ * Makes a function that finds added tokens in a text, the leftmost and of these the longest. It calls `onToken` for each, and `onText` for the
+ * text between them, in order.
  * @param {AddedToken[]} tokens
  * @returns {(text: string, onText: (text: string) => void, onToken: (id: number) => void) => void}
  */
@@ -39,7 +40,7 @@ export function addedTokenSplitter(tokens) {
     for (let found = pattern.exec(text); found !== null; found = pattern.exec(text)) {
       const token = /** @type {AddedToken} */ (byContent.get(found[0]));
       let [start, end] = [found.index, found.index + found[0].length];
-      // Two UTF-16 units hold the character beside the token.
+      // The character beside the token has at most two UTF-16 units.
       if (
         token.single_word &&
         (WORD_AT_END.test(text.slice(Math.max(0, start - 2), start)) || WORD_AT_START.test(text.slice(end, end + 2)))
@@ -56,9 +57,9 @@ export function addedTokenSplitter(tokens) {
 }
 
 /**
- * The normalizer of a file.
- * @param {any} json
- * @returns {((text: string) => string) | undefined} undefined: one that only another library knows
+ * The normalizer of a tokenizer.
+ * @param {any} json `normalizer` of `tokenizer.json`
+ * @returns {((text: string) => string) | undefined} undefined for one that this package does not implement
  */
 export function normalizerOf(json) {
   if (json === null || json === undefined) return (text) => text;
@@ -70,7 +71,7 @@ export function normalizerOf(json) {
     : (text) => all.reduce((/** @type {string} */ done, /** @type {any} */ next) => next(done), text);
 }
 
-/** A stage that gives out matches and what is between them, or one of both. @param {string} pattern @param {'all' | 'matches' | 'rest'} keep */
+/** A splitting stage: emits the matches of a pattern, the text between them, or both. @param {string} pattern @param {'all' | 'matches' | 'rest'} keep */
 const stageOf = (pattern, keep = 'all') => {
   const scan = compilePattern(pattern);
   return (/** @type {string} */ text, /** @type {number} */ start, /** @type {number} */ end, /** @type {OnWord} */ onWord) => {
@@ -83,7 +84,7 @@ const stageOf = (pattern, keep = 'all') => {
         given = at = stop;
         continue;
       }
-      // A match of no length divides, and is not a word.
+      // An empty match splits the text there, but is not a word.
       if (stop === at && given < at) {
         if (keep !== 'matches') onWord(given, at);
         given = at;
@@ -95,10 +96,10 @@ const stageOf = (pattern, keep = 'all') => {
 };
 
 /**
- * The pre-tokenizer of a file: the splits of GPT-2, Llama 3, Qwen, SmolLM, OLMo, DeepSeek and all that are made of the same parts.
- * @param {any} json
- * @returns {{ prefixSpace: boolean, split: (text: string, onWord: OnWord) => void } | undefined} undefined: no byte-level split, or one that
- *   only another library knows
+ * The pre-tokenizer of a tokenizer. Implements those of GPT-2, Llama 3, Qwen, SmolLM, OLMo, DeepSeek, and others made of the same parts.
+ * @param {any} json `pre_tokenizer` of `tokenizer.json`
+ * @returns {{ prefixSpace: boolean, split: (text: string, onWord: OnWord) => void } | undefined} undefined for one that is not byte-level, or
+ *   that this package does not implement
  */
 export function preTokenizerOf(json) {
   /** @type {any[]} */
@@ -120,7 +121,7 @@ export function preTokenizerOf(json) {
     if (error instanceof UnsupportedPattern) return undefined;
     throw error;
   }
-  /** @param {string} text @param {number} stage @param {number} start @param {number} end @param {OnWord} onWord */
+  /** Runs the stages from `stage` on. @param {string} text @param {number} stage @param {number} start @param {number} end @param {OnWord} onWord */
   const run = (text, stage, start, end, onWord) => {
     if (stage === stages.length) onWord(start, end);
     else if (stage === stages.length - 1) stages[stage](text, start, end, onWord);

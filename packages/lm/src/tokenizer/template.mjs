@@ -1,19 +1,19 @@
-/** Chat templates: messages to the text that a model was trained on. */
+/** Chat templates: render messages to the text format that a model was trained on. */
 
 import { Template } from '@huggingface/jinja';
 import { loadTokenizer } from './load.mjs';
 
 /**
- * Renders messages by a tokenizer's chat template, in transformers' words.
+ * Renders messages with a tokenizer's chat template, as `apply_chat_template` of transformers.
  * @param {import('./load.mjs').Tokenizer | string} tokenizerOrFolder
- * @param {Record<string, any>[]} messages of `role` and `content`, as the template wants them
+ * @param {Record<string, any>[]} messages with `role` and `content`, and whatever else the template reads
  * @param {object} [options]
- * @param {boolean} [options.addGenerationPrompt] with what begins the model's turn
- * @param {any[]} [options.tools] that the model may call; if the folder has a template named tool_use, it counts
- * @param {string} [options.name] of the template, where there are several
- * @param {Record<string, any>} [options.variables] more of what the template reads, like `enable_thinking`
- * @returns {string} encode it with `addSpecial: false`: the template has written the special tokens
- * @throws {Error} with the template's words, if it calls `raise_exception`
+ * @param {boolean} [options.addGenerationPrompt] whether to append the start of the model's turn; false when left out
+ * @param {any[]} [options.tools] tools that the model may call, as JSON schemas; selects the template named `tool_use` if there is one
+ * @param {string} [options.name] the name of the template; `default` when left out
+ * @param {Record<string, any>} [options.variables] further variables of the template, such as `enable_thinking`
+ * @returns {string} encode it with `addSpecial: false`: it contains the special tokens already
+ * @throws {Error} if there is no such template, or with the template's message if it refuses the messages (`raise_exception`)
  */
 export function applyChatTemplate(tokenizerOrFolder, messages, { addGenerationPrompt = false, tools, name, variables } = {}) {
   const { chatTemplates, config } = typeof tokenizerOrFolder === 'string' ? loadTokenizer(tokenizerOrFolder) : tokenizerOrFolder;

@@ -1,21 +1,24 @@
-/** Trains byte-level BPE: the merges that Hugging Face's `tokenizers` finds, ties included, with counts of pairs kept up to date. */
+/**
+ * Trains byte-level BPE. It finds the same merges as Hugging Face's `tokenizers`, ties included. Counts of pairs are updated after each merge
+ * instead of being counted again.
+ */
 
 import { BYTE_SYMBOLS } from './bpe.mjs';
 import { byteLevelJson, loadTokenizer, wellFormed } from './load.mjs';
 import { GPT2_PATTERN, MODERN_PATTERNS, preTokenizerOf } from './split.mjs';
 
-/** Patterns by name. */
+/** Regular expressions of words, by name: what `trainTokenizer` takes as `pattern`. */
 export const PATTERNS = { gpt2: GPT2_PATTERN, ...MODERN_PATTERNS };
 
 /**
- * UTF-8 bytes of the longest word that is trained on, and no merge goes beyond. Each merge takes time by the length of the words that hold
- * it, so a genome or a long base64 would take time by the square of its length; no language has such words.
+ * Longer words are cut into parts of this many UTF-8 bytes, and no merge spans two parts. A merge takes time proportional to the length of
+ * the words that contain it, so a genome or a long base64 string would take quadratic time. No language has such words.
  */
 const MAX_WORD = 2048;
-/** The factor of the left id in the number that stands for a pair. */
+/** A pair of ids is the number left · PAIR + right. */
 const PAIR = 2 ** 26;
 
-/** A heap by count, then by the smaller pair. */
+/** A priority queue of pairs: the highest count first, then the smallest pair. */
 function mergeQueue() {
   /** @type {{ pair: number, count: number, words: Set<number> }[]} */
   const heap = [];
@@ -49,7 +52,7 @@ function mergeQueue() {
 }
 
 /**
- * Counts the words of texts.
+ * Counts how often each word occurs.
  * @param {Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>} chunks @param {any} preTokenizer
  */
 async function countWords(chunks, preTokenizer) {
@@ -61,7 +64,7 @@ async function countWords(chunks, preTokenizer) {
     split(text, (start, end) => {
       const word = text.slice(start, end);
       const known = counts.get(word);
-      // A copy of a new one: a part of a string keeps all of it alive.
+      // Copy a new word: a slice would keep the whole text alive.
       counts.set(known === undefined ? Buffer.from(word).toString() : word, (known ?? 0) + 1);
     });
   }
@@ -69,15 +72,18 @@ async function countWords(chunks, preTokenizer) {
 }
 
 /**
- * Trains a tokenizer.
- * @param {Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>} chunks texts; bytes are UTF-8. No word spans two of them.
+ * Trains a byte-level BPE tokenizer (Sennrich et al. 2016; Radford et al. 2019). Its memory holds the different words, not the text. Write
+ * `files()` of the result to a folder to keep it.
+ * @param {Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>} chunks texts; bytes are UTF-8. No word spans two chunks
  * @param {object} options
- * @param {number} options.vocabSize number of ids at most, with 256 for bytes and the special tokens; fewer if the text has fewer merges
- * @param {string[] | Record<string, string>} [options.special] special tokens, which get the first ids; by name (`{ eos: '<|endoftext|>' }`)
- *   the loaded tokenizer's `special` has them
- * @param {string} [options.pattern] one of `PATTERNS` by name (gpt2), or the regular expression of a word
- * @param {number} [options.minFrequency] how often a pair occurs at least that is merged
+ * @param {number} options.vocabSize the most ids, including 256 for bytes and those of special tokens; fewer if the text has fewer pairs
+ * @param {string[] | Record<string, string>} [options.special] special tokens, which get the first ids. Given by name
+ *   (`{ eos: '<|endoftext|>' }`), they are also in the tokenizer's `special`; none when left out
+ * @param {string} [options.pattern] a name in `PATTERNS`, or the regular expression of a word in the syntax of `tokenizer.json`; gpt2 when
+ *   left out
+ * @param {number} [options.minFrequency] the least count of a pair to be merged; 1 when left out
  * @returns {Promise<import('./load.mjs').Tokenizer>}
+ * @throws {RangeError} for a `vocabSize` out of range; {TypeError} for a pattern that is not supported
  */
 export async function trainTokenizer(chunks, { vocabSize, special = [], pattern = 'gpt2', minFrequency = 0 }) {
   const specials = [...new Set(Object.values(special))];
@@ -95,7 +101,7 @@ export async function trainTokenizer(chunks, { vocabSize, special = [], pattern 
       `pattern ${JSON.stringify(pattern)} is neither one of ${Object.keys(PATTERNS).join(', ')} nor a regular expression that is known here`,
     );
 
-  // Ids: special tokens, bytes in the order of their symbols, merges.
+  // Ids in order: special tokens, bytes sorted by symbol, merges.
   const symbols = [...specials, ...[...BYTE_SYMBOLS].sort()];
   const ids = new Map(symbols.map((symbol, id) => [symbol, id]));
   const byteIds = Int32Array.from(BYTE_SYMBOLS, (symbol) => /** @type {number} */ (ids.get(symbol)));
@@ -104,7 +110,7 @@ export async function trainTokenizer(chunks, { vocabSize, special = [], pattern 
   const words = [];
   /** @type {Map<number, number>} */
   const counts = new Map();
-  /** @type {Map<number, Set<number>>} the words of pairs that a merge made */
+  /** @type {Map<number, Set<number>>} the pairs that appeared since the last `enqueue`, with the words that contain them */
   let made = new Map();
   const add = (/** @type {number} */ left, /** @type {number} */ right, /** @type {number} */ change, /** @type {number} */ word) => {
     const pair = left * PAIR + right;
@@ -147,7 +153,7 @@ export async function trainTokenizer(chunks, { vocabSize, special = [], pattern 
     const token = symbols[left] + symbols[right];
     const id = ids.get(token) ?? symbols.push(token) - 1;
     ids.set(token, id);
-    // A token that two pairs make can bring a pair again: as in Hugging Face's trainer, its last place counts.
+    // Two pairs may make the same token, so a pair can be merged again. As in Hugging Face's trainer, its last rank counts.
     merges.delete(top.pair);
     merges.add(top.pair);
     for (const index of top.words) {

@@ -1,15 +1,18 @@
 /**
- * Where the tables of Unicode in `tokenizers` (0.23) are older than those of Node.js. Without this, ids would depend on the Node.js version.
- * Code points are hexadecimal.
+ * Code points that Hugging Face's `tokenizers` (0.23) treats by older versions of Unicode than Node.js does. Without these tables, ids would
+ * depend on the Node.js version. Code points are hexadecimal.
  */
 
-/** @param {string} ranges @param {string} flags @param {string} [not] "^" for all others */
+/**
+ * A regular expression for code points in ranges.
+ * @param {string} ranges @param {string} flags @param {string} [not] "^" matches runs of all other code points
+ */
 const setOf = (ranges, flags, not = '') => {
   const inside = ranges.replace(/[0-9a-f]+/g, '\\u{$&}').replaceAll(' ', '');
   return new RegExp(not === '' ? `[${inside}]` : `[^${inside}]+`, flags);
 };
 
-/** Assigned by Unicode 17, and unassigned in Oniguruma, which has Unicode 16: patterns read no letter or digit in them. */
+/** Assigned in Unicode 17, but unassigned in Oniguruma (Unicode 16): patterns must not match them as letters or digits. */
 export const UNASSIGNED_IN_PATTERNS = setOf(
   '88f c5c cdc 1acf-1add 1ae0-1aeb 20c1 2b96 a7ce-a7cf a7d2 a7d4 a7f1 fbc3-fbd2 fd90-fd91 fdc8-fdce 10940-10959 10ec5-10ec7 ' +
     '10ed0-10ed8 10efa-10efb 11b60-11b67 11db0-11ddb 11de0-11de9 16ea0-16eb8 16ebb-16ed3 16ff2-16ff6 187f8-187ff 18d09-18d1e ' +
@@ -18,7 +21,7 @@ export const UNASSIGNED_IN_PATTERNS = setOf(
   'u',
 );
 
-/** Marks, compositions and their parts that the normalizers (Unicode 9) do not know: they stay, and divide what they stand between. */
+/** Marks and compositions that the normalizers (Unicode 9) do not know: they are left as they are, and text on both sides is normalized apart. */
 const NOT_NORMALIZED =
   '7fd 897-89f 8ca-8d3 9fe c3c d3b-d3c eba 1715 1abf-1add 1ae0-1aeb 1df6-1dfa a82c 105c9 105d2 105da 105e4 10d24-10d27 10d69-10d6d ' +
   '10eab-10eac 10efa-10efb 10efd-10eff 10f46-10f50 10f82-10f85 11070 1133b 11382-11385 1138b 1138e 11390-11391 113c2 113c5 113c7-113c8 ' +
@@ -27,5 +30,5 @@ const NOT_NORMALIZED =
 const NEWER = setOf(NOT_NORMALIZED, 'u');
 const OLDER = setOf(NOT_NORMALIZED, 'gu', '^');
 
-/** @param {string} text @param {'NFC' | 'NFD'} form */
+/** Normalizes as `tokenizers` does, by Unicode 9. @param {string} text @param {'NFC' | 'NFD'} form */
 export const normalize = (text, form) => (NEWER.test(text) ? text.replace(OLDER, (part) => part.normalize(form)) : text.normalize(form));
