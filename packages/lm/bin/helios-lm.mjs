@@ -5,7 +5,18 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError, checkPaths, fail, helpText, parseCommandLine } from 'helios-vk/options';
 
-import { evaluate, exportModel, importModel, loadTokenizer, openDataset, readConfig, tokenizeCorpus } from '../src/index.mjs';
+import { digestOf } from '../src/data/corpus.mjs';
+import { META } from '../src/data/dataset.mjs';
+import {
+  evaluate,
+  exportModel,
+  importModel,
+  loadTokenizer,
+  openDataset,
+  readConfig,
+  readCorpusInfo,
+  tokenizeCorpus,
+} from '../src/index.mjs';
 
 /**
  * @typedef {import('helios-vk/options').Option} Option
@@ -59,6 +70,9 @@ const COMMANDS = {
           showProgress(`${megabytes(bytes)} of ${megabytes(totalBytes)}, ${counted(tokens)} tokens`),
       });
       showProgress('');
+      if (validation > 0 && info.shards.validation.length === 0) {
+        console.error('nothing is held out: no document was chosen, or one text was too short to cut; use a larger --validation');
+      }
       if (json) return info;
       const tokensOf = (/** @type {{ tokens: number }[]} */ shards) => counted(shards.reduce((sum, shard) => sum + shard.tokens, 0));
       const seconds = (performance.now() - began) / 1000;
@@ -90,7 +104,8 @@ const COMMANDS = {
     async run({ model: folder, data, split, block, batch, windows, json }, _, signal) {
       const config = readConfig(folder);
       const dataset = openDataset(data, { block: block ?? Math.min(config.context, 1024), split, vocabSize: config.vocabSize });
-      const model = await importModel(folder);
+      checkTokenizer(folder, data);
+      const model = await importModel(folder, { signal });
       const tokenizer = existsTokenizer(folder) ? await loadTokenizer(folder) : undefined;
       const onProgress = (/** @type {{ windows: number, total: number }} */ progress) =>
         showProgress(`${progress.windows} of ${progress.total} windows`);
@@ -138,10 +153,10 @@ const COMMANDS = {
         help: 'of a file',
       },
     },
-    async run({ model: folder, out, dtype, ...rest }) {
+    async run({ model: folder, out, dtype, ...rest }, _, signal) {
       const size = rest['max-shard-size'];
       const maxShardBytes = Number.parseFloat(size) * (/gb$/i.test(size) ? 1e9 : 1e6);
-      await exportModel(await importModel(folder), out, { dtype, maxShardBytes, companions: folder });
+      await exportModel(await importModel(folder, { signal }), out, { dtype, maxShardBytes, companions: folder, signal });
       return `${out} has the model of ${folder} in ${dtype}`;
     },
   },
@@ -149,6 +164,13 @@ const COMMANDS = {
 
 /** @param {string} folder */
 const existsTokenizer = (folder) => existsSync(join(folder, 'tokenizer.json'));
+
+/** Ids of another tokenizer would give a score that looks like one. @param {string} model @param {string} data */
+function checkTokenizer(model, data) {
+  if (!existsTokenizer(model) || !existsSync(join(data, META))) return;
+  const [own, other] = [digestOf(model), readCorpusInfo(data).tokenizer.sha256];
+  if (own !== other) throw new UsageError(`--data ${data} was encoded by another tokenizer than that of --model ${model}`);
+}
 
 const HELP = `helios-lm: language models on any Vulkan GPU
 

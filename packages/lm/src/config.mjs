@@ -1,7 +1,11 @@
 // Converts Hugging Face's `config.json` (as transformers 4 and 5 write it) to the configuration of one decoder, and back.
 
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+
+import { readJson } from './json.mjs';
+
+/** @typedef {import('./json.mjs').Json} Json */
 
 /**
  * The architecture of a decoder. Sizes are in elements.
@@ -59,22 +63,17 @@ const FAMILIES = /** @type {Family[]} */ (Object.keys(CLASSES));
  */
 export function readConfig(folder) {
   const path = join(folder, 'config.json');
-  const config = parseConfig(readJson(path), path);
+  const config = parseConfig(readObject(path), path);
   const generation = join(folder, 'generation_config.json');
   if (!existsSync(generation)) return config;
   // Newer versions of transformers write the ids of special tokens only there.
-  const ids = readJson(generation);
+  const ids = readObject(generation);
   return { ...config, bos: config.bos ?? ids.bos_token_id ?? null, eos: config.eos.length > 0 ? config.eos : idsOf(ids.eos_token_id) };
 }
 
-/** The object in a JSON file. @param {string} path @returns {Record<string, any>} */
-function readJson(path) {
-  let value;
-  try {
-    value = JSON.parse(readFileSync(path, 'utf8'));
-  } catch (cause) {
-    throw new Error(`${path}: ${/** @type {Error} */ (cause).message}`, { cause });
-  }
+/** Reads a file that holds an object. @param {string} path @returns {Record<string, Json>} */
+function readObject(path) {
+  const value = readJson(path);
   if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new Error(`${path} holds no object`);
   return value;
 }
@@ -84,7 +83,7 @@ const idsOf = (value) => (value === null || value === undefined ? [] : /** @type
 
 /**
  * Converts the contents of a `config.json`.
- * @param {Record<string, any>} json the parsed file @param {string} path for errors
+ * @param {Record<string, Json>} json the parsed file @param {string} path for errors
  * @returns {ModelConfig}
  * @throws {Error} that names the file and the key, for an unknown family, a missing size, or a variant that is not implemented
  */
@@ -102,7 +101,7 @@ export function parseConfig(json, path) {
 const unknown = (path, key, value, known) =>
   new Error(`${path}: "${key}" is ${JSON.stringify(value)}; known: ${known.map((each) => JSON.stringify(each)).join(', ')}`);
 
-/** Functions that read a key and check its value. `otherwise` replaces a missing or null value. @param {Record<string, any>} json @param {string} path */
+/** Functions that read a key and check its value. `otherwise` replaces a missing or null value. @param {Record<string, Json>} json @param {string} path */
 function reader(json, path) {
   const fail = (/** @type {string} */ key, /** @type {string} */ expected) => {
     const value = json[key];
@@ -136,7 +135,7 @@ function reader(json, path) {
   };
 }
 
-/** @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @returns {ModelConfig} */
+/** @param {Record<string, Json>} json @param {ReturnType<typeof reader>} read @returns {ModelConfig} */
 function gpt2Config(json, read) {
   const width = read.count('n_embd');
   const heads = read.count('n_head');
@@ -179,7 +178,7 @@ function gpt2Config(json, read) {
 }
 
 /**
- * @param {Family} family @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @param {string} path
+ * @param {Family} family @param {Record<string, Json>} json @param {ReturnType<typeof reader>} read @param {string} path
  * @returns {ModelConfig}
  */
 function ropeConfig(family, json, read, path) {
@@ -207,7 +206,7 @@ function ropeConfig(family, json, read, path) {
     hidden: read.count('intermediate_size'),
     context: read.count('max_position_embeddings'),
     norm: 'rms',
-    eps: read.positive('rms_norm_eps', 1e-6),
+    eps: read.positive('rms_norm_eps', family === 'olmo2' ? 1e-5 : 1e-6),
     placement: family === 'olmo2' ? 'post' : 'pre',
     qkNorm: family === 'olmo2' ? 'row' : family === 'qwen3' ? 'head' : 'none',
     qkvBias: family === 'qwen2' || bias,
@@ -215,7 +214,7 @@ function ropeConfig(family, json, read, path) {
     mlpBias: read.flag('mlp_bias', false),
     mlp: 'swiglu',
     position: 'rope',
-    rope: ropeOf(json, path),
+    rope: ropeOf(json, path, family === 'smollm3' ? 2e6 : 1e4),
     ropeLayers: ropeLayersOf(family, json, read, layers),
     windows: windowsOf(family, json, read, layers, path),
     tied: read.flag('tie_word_embeddings', family === 'smollm3'),
@@ -227,15 +226,15 @@ function ropeConfig(family, json, read, path) {
 
 /**
  * Reads rotary positions: `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (transformers 4).
- * @param {Record<string, any>} json @param {string} path
+ * @param {Record<string, Json>} json @param {string} path @param {number} otherwise the base where none is given
  * @returns {Rope}
  */
-function ropeOf(json, path) {
+function ropeOf(json, path, otherwise) {
   const newer = json.rope_parameters;
   const key = newer ? 'rope_parameters' : 'rope_scaling';
   const given = newer ?? json.rope_scaling ?? {};
   const type = given.rope_type ?? given.type ?? 'default';
-  const base = given.rope_theta ?? json.rope_theta ?? 10_000;
+  const base = given.rope_theta ?? json.rope_theta ?? otherwise;
   const inside = reader(given, `${path}, "${key}"`);
   if (typeof base !== 'number' || !(base > 0))
     throw new Error(`${path}: "rope_theta" is ${JSON.stringify(base)}, expected a number above 0`);
@@ -257,7 +256,7 @@ function ropeOf(json, path) {
 
 /**
  * For each layer, whether it applies rotary positions. Only SmolLM3 has layers without them.
- * @param {Family} family @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @param {number} layers
+ * @param {Family} family @param {Record<string, Json>} json @param {ReturnType<typeof reader>} read @param {number} layers
  * @returns {boolean[]}
  */
 function ropeLayersOf(family, json, read, layers) {
@@ -271,7 +270,7 @@ function ropeLayersOf(family, json, read, layers) {
 
 /**
  * The attention window of each layer.
- * @param {Family} family @param {Record<string, any>} json @param {ReturnType<typeof reader>} read @param {number} layers @param {string} path
+ * @param {Family} family @param {Record<string, Json>} json @param {ReturnType<typeof reader>} read @param {number} layers @param {string} path
  * @returns {(number | null)[]}
  */
 function windowsOf(family, json, read, layers, path) {
@@ -341,7 +340,7 @@ export function configJson(config, dtype) {
     mlp_bias: family === 'llama' || family === 'smollm3' ? config.mlpBias : undefined,
     ...ropeJson(/** @type {Rope} */ (config.rope)),
     ...(family === 'smollm3' ? { no_rope_layers: config.ropeLayers.map(Number) } : {}),
-    ...(family === 'mistral' ? { sliding_window: window } : {}),
+    ...(family === 'mistral' ? { sliding_window: window, ...(config.windows.includes(null) ? windows : {}) } : {}),
     ...(['qwen2', 'qwen3', 'smollm3'].includes(family) ? { use_sliding_window: window !== null, sliding_window: window, ...windows } : {}),
   };
 }

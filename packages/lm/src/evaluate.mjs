@@ -7,13 +7,13 @@ import { noGrad, scope, tensor } from 'helios-vk/nn';
  * @property {number} loss the mean cross-entropy per token, in nats
  * @property {number} perplexity exp(loss)
  * @property {number} [bitsPerByte] the cross-entropy in bits per byte of the decoded text, which compares models with different
- *   vocabularies; only with a tokenizer. The text of special tokens counts too
+ *   vocabularies; only with a tokenizer. A character that the edge of a window cuts counts as U+FFFD
  * @property {number} tokens number of tokens that were predicted
  *
  * @typedef {object} EvaluateOptions
  * @property {number} [batch] windows per batch; 8 when left out
  * @property {number} [windows] the most windows to evaluate, spread evenly over the dataset; all when left out
- * @property {{ decode(ids: Uint32Array): string }} [tokenizer] the dataset's, for `bitsPerByte`
+ * @property {{ decode(ids: Uint32Array, options: { skipSpecial: boolean }): string }} [tokenizer] the dataset's, for `bitsPerByte`
  * @property {AbortSignal} [signal] ends the evaluation with an AbortError before the next batch
  * @property {(progress: { windows: number, total: number }) => void} [onProgress] called after each batch
  */
@@ -27,6 +27,9 @@ import { noGrad, scope, tensor } from 'helios-vk/nn';
  * @returns {Promise<Evaluation>}
  */
 export async function evaluate(model, dataset, { batch = 8, windows = dataset.windows, tokenizer, signal, onProgress } = {}) {
+  for (const [name, value] of Object.entries({ batch, windows })) {
+    if (!(Number.isInteger(value) && value > 0)) throw new RangeError(`evaluate: ${name} is an integer of at least 1, got ${value}`);
+  }
   const total = Math.min(windows, dataset.windows);
   const wasTraining = model.training;
   model.eval();
@@ -44,7 +47,7 @@ export async function evaluate(model, dataset, { batch = 8, windows = dataset.wi
       rows.forEach((row, i) => {
         ids.set(row.subarray(0, block), i * block);
         targets.set(row.subarray(1), i * block);
-        if (tokenizer) bytes += Buffer.byteLength(tokenizer.decode(row.slice(1)));
+        if (tokenizer) bytes += Buffer.byteLength(tokenizer.decode(row.slice(1), { skipSpecial: true }));
       });
       const shape = [count, block];
       const loss = noGrad(() => scope(() => model.loss(tensor(ids, { shape }), tensor(targets, { shape }))));

@@ -1,11 +1,21 @@
 // Creates output folders atomically: a folder appears once it is complete, or not at all.
 
-import { existsSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { mkdir, rename } from 'node:fs/promises';
-import { isAbsolute, relative, resolve, sep } from 'node:path';
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+
+/** Marks a partial folder as one of this program's, which a later run may remove. */
+const MARK = '.helios-lm-partial';
+
+/** @param {string} output */
+const partialOf = (output) => `${resolve(output)}.partial`;
+
+/** The real path of what may not exist yet. @param {string} path @returns {string} */
+const realOf = (path) => (existsSync(path) || dirname(path) === path ? realpathSync(path) : join(realOf(dirname(path)), basename(path)));
 
 /**
- * Checks that an output folder can be created. Throws an Error if a file or a non-empty folder is there, or if it lies inside an input.
+ * Checks that an output folder can be created. Throws an Error if a file or a non-empty folder is there, if it lies inside an input, or if
+ * `<output>.partial` is there and no killed run left it.
  * @param {string} output @param {string[]} inputs files and folders that the program reads
  */
 export function checkNewFolder(output, inputs) {
@@ -14,7 +24,11 @@ export function checkNewFolder(output, inputs) {
     if (!statSync(target).isDirectory()) throw new Error(`${output} is a file; the output is a folder`);
     if (readdirSync(target).length > 0) throw new Error(`${output} is not empty: name another folder, or remove it`);
   }
-  const real = existsSync(target) ? realpathSync(target) : target;
+  const partial = partialOf(output);
+  if (existsSync(partial) && !existsSync(join(partial, MARK))) {
+    throw new Error(`${output}.partial is in the way: the output is written there first; remove it, or name another output`);
+  }
+  const real = realOf(target);
   for (const input of inputs) {
     if (!existsSync(input)) continue;
     const way = relative(realpathSync(input), real);
@@ -26,19 +40,21 @@ export function checkNewFolder(output, inputs) {
 
 /**
  * Creates a folder (check it with `checkNewFolder` first). Writes to `<output>.partial` and renames that when `write` is done; if `write`
- * fails, the partial folder is removed. An existing `<output>.partial` is deleted.
+ * fails, the partial folder is removed. What a killed run left there is deleted.
  * @template T
  * @param {string} output
  * @param {(folder: string) => Promise<T>} write fills the folder that it is given
  * @returns {Promise<T>} what `write` returns
  */
 export async function makeFolder(output, write) {
-  const partial = `${resolve(output)}.partial`;
+  const partial = partialOf(output);
   // A killed run may have left one.
   rmSync(partial, { recursive: true, force: true });
   await mkdir(partial, { recursive: true });
+  writeFileSync(join(partial, MARK), '');
   try {
     const result = await write(partial);
+    rmSync(join(partial, MARK));
     await rename(partial, resolve(output));
     return result;
   } catch (error) {

@@ -84,6 +84,10 @@ test('tokenize, eval, info and export from the command line', async (t) => {
   const text = run('eval', '--model', model, '--data', join(folder, 'data'), '--block', '32', '--windows', '2').stdout;
   assert.match(text, /^loss \d+\.\d{4}, perplexity \d+\.\d\d, \d+\.\d{4} bits a byte, over 64 tokens\n$/);
   dataset.close();
+  writeFileSync(join(model, 'tokenizer.json'), JSON.stringify(json, null, 1));
+  const foreign = run('eval', '--model', model, '--data', join(folder, 'data'), '--block', '32');
+  assert.equal(foreign.status, 2);
+  assert.match(foreign.stderr, /--data .*data was encoded by another tokenizer than that of --model/);
 
   assert.match(run('info', model).stdout, /: llama, 2 layers of 32, 4 heads \(2 of keys\) of 8, MLP of 48, vocabulary 96, context 64\n$/);
   const exported = run('export', '--model', model, '--out', join(folder, 'small'), '--dtype', 'f16', '--max-shard-size', '0.02MB');

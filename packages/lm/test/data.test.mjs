@@ -157,6 +157,12 @@ test('a dataset: windows within files, batches by step, validation apart', async
   validation.close();
   assert.throws(() => openDataset(folder, { block: 200 }), /has 149 tokens in 3 files: no file has the 201 of a window/);
   assert.throws(() => openDataset(join(folder, 'x'), { block: 2 }), /ENOENT/);
+  assert.throws(() => openDataset(folder, { block: 0.5 }), /openDataset: block is an integer of at least 1, got 0\.5/);
+  const single = openDataset(join(folder, 'train_2.bin'), { block: 8 });
+  assert.equal(single.windows, 5);
+  single.close();
+  writeFileSync(join(folder, 'meta.json'), '{');
+  assert.throws(() => openDataset(folder, { block: 8 }), /meta\.json is not a file of JSON: /);
 });
 
 test('tokenizeCorpus: the same files for any number of threads and size of pieces; every document once, on one side', async (t) => {
@@ -231,6 +237,7 @@ test('tokenizeCorpus: Parquet, a folder of files', async (t) => {
   writeFileSync(join(texts, 'a.md'), 'one');
   writeFileSync(join(texts, 'sub', 'c.jsonl'), '{"text":"three"}\n\n{"text":""}\n');
   writeFileSync(join(texts, 'd.png'), 'no text');
+  writeFileSync(join(texts, 'e.txt'), '');
   const info = await tokenize({ inputs: [texts], output: join(folder, 'folder'), validation: 0 });
   assert.deepEqual(documentsIn(idsOf(join(folder, 'folder'), 'train')), ['one', 'two', 'three', '']);
   assert.equal(info.documents, 4);
@@ -286,6 +293,7 @@ test('tokenizeCorpus: outputs that are there, or are inputs, are refused before 
     [{ inputs: [input], output: join(folder, 'texts') }, /texts is not empty: name another folder, or remove it/],
     [{ inputs: [join(folder, 'texts')], output: join(folder, 'texts', 'out') }, /out is in the input .*texts/],
     [{ inputs: [join(folder, 'link')], output: join(folder, 'texts', 'out') }, /out is in the input .*link/],
+    [{ inputs: [join(folder, 'texts')], output: join(folder, 'link', 'out') }, /out is in the input .*texts/],
     [{ inputs: [join(folder, 'no.txt')], output: join(folder, 'out') }, /no\.txt: no such file or folder/],
     [{ inputs: [input], output: join(folder, 'out'), validation: 1 }, /validation is a share from 0 to less than 1, got 1/],
     [{ inputs: [input], output: join(folder, 'out'), separator: '' }, /separator is empty/],
@@ -311,6 +319,9 @@ test('tokenizeCorpus: outputs that are there, or are inputs, are refused before 
   // What a run that was killed has left is in nobody's way.
   mkdirSync(join(folder, 'out.partial'));
   writeFileSync(join(folder, 'out.partial', 'train-00000.bin'), 'half');
+  await assert.rejects(tokenize({ inputs: [input], output: join(folder, 'out') }), /out\.partial is in the way/);
+  assert.ok(existsSync(join(folder, 'out.partial', 'train-00000.bin')), "it may be somebody's");
+  writeFileSync(join(folder, 'out.partial', '.helios-lm-partial'), '');
   await tokenize({ inputs: [input], output: join(folder, 'out') });
   assert.deepEqual(readdirSync(folder).sort(), ['link', 'out', 'texts']);
 });

@@ -150,6 +150,21 @@ test('what does not fit is an error with file, key, what is there and what was e
     assert.deepEqual(parseConfig(JSON.parse(JSON.stringify(configJson(config, 'float32'))), 'x'), config);
   }
 
+  // Windows of some layers alone, and each family's own defaults.
+  const mistral = readConfig(join(FIXTURES, 'mistral'));
+  const mixed = { ...mistral, windows: [null, 7] };
+  assert.deepEqual(parseConfig(JSON.parse(JSON.stringify(configJson(mixed, 'float32'))), 'x').windows, [null, 7]);
+  const bare = {
+    vocab_size: 9,
+    hidden_size: 8,
+    num_hidden_layers: 1,
+    num_attention_heads: 2,
+    intermediate_size: 8,
+    max_position_embeddings: 8,
+  };
+  assert.equal(parseConfig({ ...bare, model_type: 'olmo2' }, 'x').eps, 1e-5);
+  assert.deepEqual(parseConfig({ ...bare, model_type: 'smollm3' }, 'x').rope, { base: 2e6, type: 'default' });
+
   const model = await importModel(join(FIXTURES, 'gpt2'));
   const change = async (/** @type {string} */ name, /** @type {(state: Record<string, any>) => void} */ edit) => {
     const path = join(folder, name);
@@ -166,8 +181,15 @@ test('what does not fit is an error with file, key, what is there and what was e
   const shape = await change('shape', (state) => (state['transformer.ln_f.bias'] = tensor([1, 2])));
   await assert.rejects(importModel(shape), /shape: transformer\.ln_f\.bias is \[2\], expected \[32\] by config\.json/);
   await assert.rejects(importModel(join(folder, 'nothing')), /nothing.config\.json: ENOENT/);
+  await exportModel(model, join(folder, 'damaged'), { dtype: 'f32' });
+  const file = readFileSync(join(folder, 'damaged/model.safetensors'));
+  file[file.length - 9] ^= 4;
+  writeFileSync(join(folder, 'damaged/model.safetensors'), file);
+  await assert.rejects(importModel(join(folder, 'damaged')), /model\.safetensors is damaged/);
+  await assert.rejects(importModel(join(FIXTURES, 'gpt2'), { signal: AbortSignal.abort() }), { name: 'AbortError' });
+  await assert.rejects(exportModel(model, join(folder, 'new'), { signal: AbortSignal.abort() }), { name: 'AbortError' });
   writeFileSync(join(shape, 'config.json'), '{"model_type"');
-  await assert.rejects(importModel(shape), /config\.json: .*JSON/);
+  await assert.rejects(importModel(shape), /config\.json is not a file of JSON: /);
   await assert.rejects(exportModel(model, missing), /missing is not empty/);
   await assert.rejects(
     exportModel(model, join(folder, 'new'), { dtype: /** @type {any} */ ('int8') }),

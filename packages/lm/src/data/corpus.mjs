@@ -72,16 +72,18 @@ export async function tokenizeCorpus(options) {
   const module = options.tokenizerModule ?? TOKENIZER_MODULE;
   const { loadTokenizer } = await import(module);
   const tokenizer = await loadTokenizer(tokenizerPath);
-  return makeFolder(output, (folder) => writeCorpus(folder, files, tokenizer, module, options));
+  const sha256 = digestOf(tokenizerPath);
+  return makeFolder(output, (folder) => writeCorpus(folder, files, tokenizer, { module, sha256 }, options));
 }
 
 /**
  * Writes the files of a corpus.
  * @param {string} folder @param {string[]} files @param {{ vocabSize: number, special: { eos?: number }, cutsBeforeLineFeed?: boolean }} tokenizer
- * @param {string} module URL of the module that loads the tokenizer @param {CorpusOptions} options
+ * @param {{ module: string, sha256: string }} loaded URL of the module that loaded the tokenizer, and the digest of its file
+ * @param {CorpusOptions} options
  * @returns {Promise<import('./dataset.mjs').CorpusInfo>}
  */
-async function writeCorpus(folder, files, tokenizer, module, options) {
+async function writeCorpus(folder, files, tokenizer, { module, sha256 }, options) {
   const { validation = 0.005, shardTokens = 1e8, pieceBytes = PIECE_BYTES, separator, field, replaceInvalid, signal, onProgress } = options;
   const sizes = files.map((path) => statSync(path).size);
   const totalBytes = sizes.reduce((a, b) => a + b, 0);
@@ -126,7 +128,7 @@ async function writeCorpus(folder, files, tokenizer, module, options) {
     /** @type {import('./dataset.mjs').CorpusInfo} */
     const info = {
       version: 1,
-      tokenizer: { sha256: digestOf(options.tokenizer), vocabSize: tokenizer.vocabSize, eos: tokenizer.special.eos ?? null },
+      tokenizer: { sha256, vocabSize: tokenizer.vocabSize, eos: tokenizer.special.eos ?? null },
       documents,
       bytes,
       sources: files,
@@ -150,7 +152,7 @@ function placeOf({ at }, lines, offset) {
 }
 
 /** The SHA-256 of a file, or of `tokenizer.json` in a folder. @param {string} path */
-function digestOf(path) {
+export function digestOf(path) {
   const file = statSync(path).isDirectory() ? join(path, 'tokenizer.json') : path;
   return createHash('sha256').update(readFileSync(file)).digest('hex');
 }

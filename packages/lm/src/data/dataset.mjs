@@ -1,8 +1,9 @@
 // A folder of shards as windows of token ids. Windows are read from the files on demand; nothing is kept in memory.
 
-import { readFileSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { readJson } from '../json.mjs';
 import { windowsOfStep } from './order.mjs';
 import { openShard } from './shards.mjs';
 
@@ -29,14 +30,8 @@ export const META = 'meta.json';
  */
 export function readCorpusInfo(folder) {
   const path = join(folder, META);
-  let text;
-  try {
-    text = readFileSync(path, 'utf8');
-  } catch (cause) {
-    throw new Error(`${folder} holds no corpus: ${META} cannot be read; 'helios-lm tokenize' makes one`, { cause });
-  }
-  /** @type {any} what is checked here */
-  const info = JSON.parse(text);
+  if (!existsSync(path)) throw new Error(`${folder} holds no corpus: ${META} is not there; 'helios-lm tokenize' makes one`);
+  const info = readJson(path);
   if (info?.version !== 1) throw new Error(`${path}: "version" is ${JSON.stringify(info?.version)}; 1 is known`);
   for (const split of ['train', 'validation']) {
     if (!Array.isArray(info.shards?.[split])) throw new Error(`${path}: "shards.${split}" is no list`);
@@ -48,13 +43,14 @@ export function readCorpusInfo(folder) {
  * Opens token files as windows of `block + 1` ids: `block` inputs, and for each the id that follows it. Windows overlap by one id and do not
  * span files; the ids at the end of a file that do not fill a window are not used. Close the dataset when done.
  * @param {string | string[]} source a folder that `tokenizeCorpus` wrote; or a folder of llm.c's or nanoGPT's `*.bin` files, whose names
- *   contain `train` or `val`; or an array of such files
+ *   contain `train` or `val`; or such a file, or an array of them
  * @param {{ block: number, split?: 'train' | 'validation', vocabSize?: number }} options `block`: an integer of at least 1; `split`: train when
  *   left out; `vocabSize`: reading an id that is not below it throws an error with file and position
  * @throws {RangeError} if there are no files, if none has a whole window, and for a file that is damaged
  */
 export function openDataset(source, { block, split = 'train', vocabSize }) {
-  const paths = Array.isArray(source) ? source : shardsIn(source, split);
+  if (!(Number.isInteger(block) && block > 0)) throw new RangeError(`openDataset: block is an integer of at least 1, got ${block}`);
+  const paths = Array.isArray(source) ? source : statSync(source).isDirectory() ? shardsIn(source, split) : [source];
   if (paths.length === 0) throw new RangeError(`${source} has no shards for ${split === 'train' ? 'training' : 'validation'}`);
   /** @type {ReturnType<typeof openShard>[]} */
   const shards = [];

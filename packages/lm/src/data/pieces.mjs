@@ -48,7 +48,7 @@ export function filesOf(inputs) {
     if (!existsSync(input)) throw new Error(`${input}: no such file or folder`);
     if (!statSync(input).isDirectory()) return [input];
     const names = readdirSync(input, { recursive: true, encoding: 'utf8' }).filter((name) =>
-      /\.(txt|md|jsonl|ndjson|parquet)(\.gz)?$/i.test(name),
+      /\.((txt|md|jsonl|ndjson)(\.gz)?|parquet)$/i.test(name),
     );
     if (names.length === 0) throw new Error(`${input}: no .txt, .md, .jsonl or .parquet file in this folder`);
     return names.sort().map((name) => join(input, name));
@@ -103,6 +103,7 @@ async function* bytePieces(path, kind, { separator, cuts = false, pieceBytes = P
     [parts, held, enough] = [[bytes.subarray(cut)], bytes.length - cut, pieceBytes];
   }
   if (held > MAX_PIECE_BYTES) throw tooLong(path, kind, mark !== undefined, cuts);
+  if (held === 0 && handed === 0) return;
   yield { source: path, kind, bytes: copyOf(Buffer.concat(parts)), read: readWith(held), ends: true };
 }
 

@@ -1,6 +1,6 @@
 // Reads and writes models as Hugging Face folders: `config.json`, one or several safetensors files, and the files of the tokenizer.
 
-import { copyFileSync, existsSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { F, load, nn, noGrad, save, scope } from 'helios-vk/nn';
@@ -17,6 +17,7 @@ const COMPANIONS = [
   'tokenizer_config.json',
   'special_tokens_map.json',
   'chat_template.jinja',
+  'additional_chat_templates',
   'generation_config.json',
   'vocab.json',
   'merges.txt',
@@ -125,13 +126,14 @@ function gpt2Parts({ vocabSize, width, layers, hidden, context, tied }) {
 }
 
 /**
- * Reads a model from a folder. Weights are converted to f32, one layer at a time.
+ * Reads a model from a folder. Weights are converted to f32, one file at a time; the checksum of a file that `exportModel` wrote is verified.
  * @param {string} folder with `config.json` and safetensors files, as transformers' `save_pretrained` and `exportModel` write it
+ * @param {{ signal?: AbortSignal }} [options] `signal`: ends it with an AbortError before the next file
  * @returns {Promise<Decoder>} with f32 parameters
  * @throws {Error} that names the folder and the tensor or key, for a family that is not supported, missing or unexpected tensors, and shapes
  *   that do not match `config.json`
  */
-export async function importModel(folder) {
+export async function importModel(folder, { signal } = {}) {
   const config = readConfig(folder);
   const parts = partsOf(config);
   /** @type {Set<string>} */
@@ -156,9 +158,11 @@ export async function importModel(folder) {
   const model = nn.skipInit(() => new Decoder(config));
   try {
     const state = model.stateDict();
-    for (const group of groupsOf(parts)) {
-      const tensors = await load(folder, { only: group.map(nameOf) });
-      for (const part of group) {
+    for (const file of filesOf(folder)) {
+      signal?.throwIfAborted();
+      const tensors = await load(join(folder, file));
+      const held = parts.filter((part) => Object.hasOwn(tensors, nameOf(part)));
+      for (const part of held) {
         const { shape } = tensors[nameOf(part)];
         if (String(shape) !== String(part.shape)) {
           throw new Error(`${folder}: ${nameOf(part)} is [${shape.join(', ')}], expected [${part.shape.join(', ')}] by config.json`);
@@ -166,7 +170,7 @@ export async function importModel(folder) {
       }
       noGrad(() =>
         scope(() => {
-          for (const part of group) {
+          for (const part of held) {
             const source = F.to(tensors[nameOf(part)], 'f32');
             const rows = part.transposed ? F.transpose(source, 0, 1) : source;
             placeOf(state[part.parameter], part, rows.shape[0]).copy_(rows);
@@ -185,15 +189,11 @@ export async function importModel(folder) {
 /** The rows of a parameter that a part fills, as a view. @param {import('helios-vk/nn').Tensor} parameter @param {Part} part @param {number} rows */
 const placeOf = (parameter, { row }, rows) => (row === undefined ? parameter : F.slice(parameter, 0, row, row + rows));
 
-/** Parts grouped by layer: reading one group at a time avoids holding the whole model twice. @param {Part[]} parts */
-function groupsOf(parts) {
-  /** @type {Map<string, Part[]>} */
-  const groups = new Map();
-  for (const part of parts) {
-    const key = /^layers\.\d+\./.exec(part.parameter)?.[0] ?? part.name;
-    groups.set(key, [...(groups.get(key) ?? []), part]);
-  }
-  return groups.values();
+/** The safetensors files of a model: one, or those of its index. @param {string} folder @returns {string[]} */
+function filesOf(folder) {
+  if (existsSync(join(folder, 'model.safetensors'))) return ['model.safetensors'];
+  const { weight_map: map } = JSON.parse(readFileSync(join(folder, 'model.safetensors.index.json'), 'utf8'));
+  return [...new Set(/** @type {string[]} */ (Object.values(map)))];
 }
 
 /**
@@ -201,6 +201,7 @@ function groupsOf(parts) {
  * @typedef {object} ExportOptions
  * @property {'f32' | 'f16' | 'bf16'} [dtype] of the weights in the files; bf16 when left out
  * @property {number} [maxShardBytes] the most bytes of weights in a file; 5e9 when left out. A larger tensor gets a file of its own
+ * @property {AbortSignal} [signal] ends it with an AbortError before the next file; nothing is left behind
  * @property {string} [companions] a folder from which the tokenizer, chat template and generation settings are copied; none when left out
  */
 
@@ -210,7 +211,8 @@ function groupsOf(parts) {
  * @param {ExportOptions} [options]
  * @throws {RangeError} for an unknown dtype; {Error} if the folder is not empty or lies inside `companions`
  */
-export async function exportModel(model, folder, { dtype = 'bf16', maxShardBytes = 5e9, companions } = {}) {
+export async function exportModel(model, folder, { dtype = 'bf16', maxShardBytes = 5e9, companions, signal } = {}) {
+  if (!(maxShardBytes > 0)) throw new RangeError(`exportModel: maxShardBytes is a number above 0, got ${maxShardBytes}`);
   if (!Object.hasOwn(DTYPES, dtype)) throw new RangeError(`exportModel: no dtype ${dtype}; there are ${Object.keys(DTYPES).join(', ')}`);
   checkNewFolder(folder, companions === undefined ? [] : [companions]);
   const { config } = model;
@@ -234,6 +236,7 @@ export async function exportModel(model, folder, { dtype = 'bf16', maxShardBytes
   await makeFolder(folder, async (partial) => {
     const state = model.stateDict();
     for (const [i, shard] of shards.entries()) {
+      signal?.throwIfAborted();
       const tensors = noGrad(() =>
         scope(() =>
           Object.fromEntries(
@@ -259,7 +262,7 @@ export async function exportModel(model, folder, { dtype = 'bf16', maxShardBytes
     await writeJson(join(partial, 'config.json'), configJson(config, DTYPES[dtype]));
     for (const name of companions === undefined ? [] : COMPANIONS) {
       const path = join(/** @type {string} */ (companions), name);
-      if (existsSync(path)) copyFileSync(path, join(partial, name));
+      if (existsSync(path)) cpSync(path, join(partial, name), { recursive: true });
     }
   });
 }

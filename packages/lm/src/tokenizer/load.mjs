@@ -6,8 +6,11 @@
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { Tokenizer as Library } from '@huggingface/tokenizers';
+import { readJson } from '../json.mjs';
 import { BYTE_SYMBOLS, bytesOfToken, pushId, wordEncoder } from './bpe.mjs';
 import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTokenizerOf } from './split.mjs';
+
+/** @typedef {import('../json.mjs').Json} Json */
 
 /**
  * @typedef {import('./split.mjs').AddedToken} AddedToken
@@ -26,9 +29,9 @@ import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTok
  *   eos, pad, unk, …
  * @property {(token: string) => number | undefined} idOf the id of a token as the vocabulary writes it
  * @property {(id: number) => string | undefined} tokenOf the token of an id, as the vocabulary writes it
- * @property {any} config `tokenizer_config.json`, completed by `special_tokens_map.json`
+ * @property {Json} config `tokenizer_config.json`, completed by `special_tokens_map.json`
  * @property {Record<string, string>} chatTemplates templates by name; `default` is the one without a name
- * @property {() => any} toJSON returns the contents of `tokenizer.json`
+ * @property {() => Json} toJSON returns the contents of `tokenizer.json`
  * @property {boolean} cutsBeforeLineFeed whether no token spans a letter and a line feed after it, so that a long text can be cut before such
  *   a line feed and encoded in parts; false also if that is unknown
  * @property {() => Record<string, string>} files returns file contents by name, to write into a folder that `loadTokenizer` and Hugging Face's
@@ -51,28 +54,19 @@ const KNOWN = /** @type {Record<string, string[]>} */ ({
 const utf8 = () => new TextDecoder('utf-8', { ignoreBOM: true });
 
 /** Replaces lone surrogates and invalid UTF-8 by U+FFFD. @param {string | Uint8Array} text bytes are read as UTF-8 @returns {string} */
-export const wellFormed = (text) => (typeof text === 'string' ? /** @type {any} */ (text).toWellFormed() : utf8().decode(text));
+export const wellFormed = (text) => (typeof text === 'string' ? /** @type {Json} */ (text).toWellFormed() : utf8().decode(text));
 
-/** The error for a value that cannot be read. @param {string} file @param {string} key @param {any} found @param {string} expected */
+/** The error for a value that cannot be read. @param {string} file @param {string} key @param {Json} found @param {string} expected */
 const unreadable = (file, key, found, expected) =>
   new TypeError(`${file}: ${key} is ${JSON.stringify(found)?.slice(0, 200) ?? 'not there'}; ${expected}`);
 
 /** A limit far above any vocabulary: a larger id is a fault of the file, and would make a huge table. */
 const MAX_IDS = 2 ** 24;
-const isId = (/** @type {any} */ id) => Number.isSafeInteger(id) && id >= 0 && id < MAX_IDS;
-
-/** @param {string} file @returns {any} */
-function readJson(file) {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8'));
-  } catch (cause) {
-    throw new Error(`${file} is not a file of JSON: ${/** @type {Error} */ (cause).message}`, { cause });
-  }
-}
+const isId = (/** @type {Json} */ id) => Number.isSafeInteger(id) && id >= 0 && id < MAX_IDS;
 
 /**
  * Makes `tokenizer.json` from the state in an older checkpoint: ids 0 to 255 are the bytes, then come the merges' tokens.
- * @param {any} state @param {string} file
+ * @param {Json} state @param {string} file
  */
 function jsonOfState(state, file) {
   if (state.kind !== 'byte' && state.kind !== 'bpe') throw unreadable(file, 'kind', state.kind, 'known: "byte", "bpe"');
@@ -89,7 +83,7 @@ function jsonOfState(state, file) {
 
 /**
  * Makes the contents of a `tokenizer.json` of byte-level BPE.
- * @param {Map<string, number>} vocab @param {[string, string][]} merges @param {AddedToken[]} added @param {any} preTokenizer
+ * @param {Map<string, number>} vocab @param {[string, string][]} merges @param {AddedToken[]} added @param {Json} preTokenizer
  */
 export function byteLevelJson(vocab, merges, added, preTokenizer) {
   const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
@@ -119,7 +113,7 @@ export function byteLevelJson(vocab, merges, added, preTokenizer) {
 
 /**
  * The ids that the post-processor puts before and after a text.
- * @param {any} json `post_processor` of `tokenizer.json`
+ * @param {Json} json `post_processor` of `tokenizer.json`
  * @returns {[number[], number[]] | undefined} undefined for one that this package does not implement
  */
 function framesOf(json) {
@@ -128,18 +122,18 @@ function framesOf(json) {
   if (json.type === 'Sequence') {
     const all = json.processors.map(framesOf);
     if (all.includes(undefined)) return undefined;
-    return [[...all].reverse().flatMap(([before]) => before), all.flatMap((/** @type {any} */ [, after]) => after)];
+    return [[...all].reverse().flatMap(([before]) => before), all.flatMap((/** @type {Json} */ [, after]) => after)];
   }
   if (json.type !== 'TemplateProcessing') return undefined;
-  const at = json.single.findIndex((/** @type {any} */ part) => part.Sequence !== undefined);
-  const ids = (/** @type {any[]} */ parts) => parts.flatMap((part) => json.special_tokens[part.SpecialToken?.id]?.ids ?? [undefined]);
+  const at = json.single.findIndex((/** @type {Json} */ part) => part.Sequence !== undefined);
+  const ids = (/** @type {Json[]} */ parts) => parts.flatMap((part) => json.special_tokens[part.SpecialToken?.id]?.ids ?? [undefined]);
   const frames = /** @type {[number[], number[]]} */ ([ids(json.single.slice(0, at)), ids(json.single.slice(at + 1))]);
-  return at < 0 || frames.flat().includes(/** @type {any} */ (undefined)) ? undefined : frames;
+  return at < 0 || frames.flat().includes(/** @type {Json} */ (undefined)) ? undefined : frames;
 }
 
 /**
  * The codec of byte-level BPE.
- * @param {any} json `tokenizer.json` @param {string} file for messages
+ * @param {Json} json `tokenizer.json` @param {string} file for messages
  * @param {Map<string, number>} vocab of the model @param {AddedToken[]} added @param {(string | undefined)[]} tokens by id
  * @returns {Codec | undefined} undefined if the file uses something that this package does not implement
  */
@@ -153,7 +147,7 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
   const byteIds = Int32Array.from(BYTE_SYMBOLS, (symbol) => vocab.get(symbol) ?? -1);
   if (!preTokenizer || (model.byte_fallback && byteIds.includes(-1))) return undefined;
 
-  const merges = model.merges.map((/** @type {any} */ merge, /** @type {number} */ i) => {
+  const merges = model.merges.map((/** @type {Json} */ merge, /** @type {number} */ i) => {
     const pair = typeof merge === 'string' ? merge.split(' ') : merge;
     const [left, right] = Array.isArray(pair) && pair.length === 2 ? pair : [];
     const ids = [vocab.get(left), vocab.get(right), vocab.get(left + right)];
@@ -213,15 +207,15 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
   };
 }
 
-/** The codec of `@huggingface/tokenizers`, for all other kinds. @param {any} json @param {string} file @param {any} config @returns {Codec} */
+/** The codec of `@huggingface/tokenizers`, for all other kinds. @param {Json} json @param {string} file @param {Json} config @returns {Codec} */
 function libraryCodec(json, file, config) {
-  /** @param {string} key @param {any} part @param {string} at */
+  /** @param {string} key @param {Json} part @param {string} at */
   const check = (key, part, at) => {
     if (part === null || part === undefined) return;
     if (!KNOWN[key].includes(part.type)) throw unreadable(file, `${at}.type`, part.type, `known: ${KNOWN[key].join(', ')}`);
     const lists = ['normalizers', 'pretokenizers', 'processors', 'decoders'].filter((list) => Array.isArray(part[list]));
     for (const list of lists)
-      part[list].forEach((/** @type {any} */ each, /** @type {number} */ i) => check(key, each, `${at}.${list}[${i}]`));
+      part[list].forEach((/** @type {Json} */ each, /** @type {number} */ i) => check(key, each, `${at}.${list}[${i}]`));
   };
   for (const key of Object.keys(KNOWN)) check(key, key === 'model' ? { type: 'BPE', ...json.model } : json[key], key);
   const defaults = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
@@ -262,7 +256,7 @@ function libraryCodec(json, file, config) {
   };
 }
 
-/** The chat templates of a folder, by name. @param {any} config @param {string | undefined} folder @param {string} file */
+/** The chat templates of a folder, by name. @param {Json} config @param {string | undefined} folder @param {string} file */
 function templatesOf(config, folder, file) {
   /** @type {Record<string, string>} */
   const templates = {};
@@ -285,13 +279,14 @@ function templatesOf(config, folder, file) {
 /** Patterns whose words never span a letter and a line feed after it, and do not depend on text before that line feed. */
 const APART = new Set([GPT2_PATTERN, ...Object.values(MODERN_PATTERNS)]);
 
-/** See `Tokenizer.cutsBeforeLineFeed`. @param {any} json `tokenizer.json` */
+/** See `Tokenizer.cutsBeforeLineFeed`. @param {Json} json `tokenizer.json` */
 function cutsBeforeLineFeed({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
   const parts = preTokenizer?.type === 'Sequence' ? preTokenizer.pretokenizers : [preTokenizer];
   const last = parts.at(-1);
-  const splits = parts.some(
-    (/** @type {any} */ part) => (part === last && part?.use_regex !== false) || (part?.type === 'Split' && APART.has(part.pattern.Regex)),
-  );
+  const isSplit = (/** @type {Json} */ part) => part?.type === 'Split' && APART.has(part.pattern.Regex);
+  const splits =
+    parts.every((/** @type {Json} */ part) => part === last || part?.type === 'Digits' || isSplit(part)) &&
+    (last?.use_regex !== false || parts.some(isSplit));
   const reaches = added.some(
     (/** @type {AddedToken} */ { content, rstrip }) => /\p{L}\n/u.test(content) || (rstrip && /\p{L}$/u.test(content)),
   );
@@ -313,7 +308,7 @@ export function loadTokenizer(source, options = {}) {
   /** @type {string | undefined} */
   let folder;
   let [file, configFile] = ['tokenizer.json', 'tokenizer_config.json'];
-  /** @type {any} */
+  /** @type {Json} */
   let json = source;
   let config = { ...options.config };
   if (typeof source === 'string') {

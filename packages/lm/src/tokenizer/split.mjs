@@ -1,3 +1,5 @@
+/** @typedef {import('../json.mjs').Json} Json */
+
 /** The stages before BPE: find added tokens in the text, then normalize the text between them and split it into words. */
 
 import { UnsupportedPattern, compilePattern } from './pattern.mjs';
@@ -58,7 +60,7 @@ export function addedTokenSplitter(tokens) {
 
 /**
  * The normalizer of a tokenizer.
- * @param {any} json `normalizer` of `tokenizer.json`
+ * @param {Json} json `normalizer` of `tokenizer.json`
  * @returns {((text: string) => string) | undefined} undefined for one that this package does not implement
  */
 export function normalizerOf(json) {
@@ -68,7 +70,7 @@ export function normalizerOf(json) {
   const all = json.normalizers.map(normalizerOf);
   return all.includes(undefined)
     ? undefined
-    : (text) => all.reduce((/** @type {string} */ done, /** @type {any} */ next) => next(done), text);
+    : (text) => all.reduce((/** @type {string} */ done, /** @type {Json} */ next) => next(done), text);
 }
 
 /** A splitting stage: emits the matches of a pattern, the text between them, or both. @param {string} pattern @param {'all' | 'matches' | 'rest'} keep */
@@ -97,12 +99,12 @@ const stageOf = (pattern, keep = 'all') => {
 
 /**
  * The pre-tokenizer of a tokenizer. Implements those of GPT-2, Llama 3, Qwen, SmolLM, OLMo, DeepSeek, and others made of the same parts.
- * @param {any} json `pre_tokenizer` of `tokenizer.json`
+ * @param {Json} json `pre_tokenizer` of `tokenizer.json`
  * @returns {{ prefixSpace: boolean, split: (text: string, onWord: OnWord) => void } | undefined} undefined for one that is not byte-level, or
  *   that this package does not implement
  */
 export function preTokenizerOf(json) {
-  /** @type {any[]} */
+  /** @type {Json[]} */
   const parts = json?.type === 'Sequence' ? json.pretokenizers : [json];
   const last = parts.at(-1);
   if (last?.type !== 'ByteLevel' || (last.add_prefix_space && parts.length > 1)) return undefined;

@@ -53,7 +53,7 @@ function mergeQueue() {
 
 /**
  * Counts how often each word occurs.
- * @param {Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>} chunks @param {any} preTokenizer
+ * @param {Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>} chunks @param {import('../json.mjs').Json} preTokenizer
  */
 async function countWords(chunks, preTokenizer) {
   const { split } = /** @type {NonNullable<ReturnType<typeof preTokenizerOf>>} */ (preTokenizerOf(preTokenizer));

@@ -1,0 +1,25 @@
+// Reads files of JSON.
+
+import { readFileSync } from 'node:fs';
+
+/** What such a file holds: any, since whoever reads it checks it key by key. @typedef {any} Json */
+
+/**
+ * Reads a file of JSON.
+ * @param {string} path
+ * @returns {Json}
+ * @throws {Error} that names the file, where it cannot be read or is not JSON
+ */
+export function readJson(path) {
+  let text;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw new Error(`${path}: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new Error(`${path} is not a file of JSON: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+}
