@@ -37,7 +37,7 @@ pub mod world {
 
     use super::library::Loaded;
     use super::{FAILS_AT, HANGS_AT, Ordering};
-    use crate::call::Operation;
+    use crate::call::{Call, Kind};
 
     /// Ranks of the group, of which this is the first.
     pub const RANKS: u32 = 2;
@@ -45,7 +45,7 @@ pub mod world {
     const WORD: u64 = 8;
 
     struct Pending {
-        operation: Operation,
+        call: Call,
         input: *const u8,
         data: *mut u8,
         number: u64,
@@ -74,7 +74,7 @@ pub mod world {
         /// As the real one: the memory is the collective's until `test` has said that it ended.
         pub unsafe fn begin(
             &mut self,
-            operation: Operation,
+            call: &Call,
             input: Option<*const u8>,
             data: *mut u8,
         ) -> Result<(), String> {
@@ -84,7 +84,7 @@ pub mod world {
             }
             assert!(self.pending.is_none(), "one at a time");
             self.pending = Some(Pending {
-                operation,
+                call: *call,
                 input: input.unwrap_or(data),
                 data,
                 number: self.begun,
@@ -116,34 +116,35 @@ pub mod world {
 
     impl Pending {
         fn carry_out(&self) {
-            match self.operation {
-                Operation::Sum { elements } => self.add_one(elements * 4 / WORD),
-                Operation::SumOfShard { shard } => self.add_one(shard * 4 / WORD),
+            let size = u64::from(RANKS);
+            let part = self.call.part_bytes(RANKS) as usize;
+            match self.call.kind {
+                Kind::AllReduce => self.add_one(self.call.elements * 4 / WORD),
+                Kind::ReduceScatter => self.add_one(self.call.elements / size * 4 / WORD),
                 // What the other ranks give is what this one does.
-                Operation::Gather { bytes } => {
+                Kind::AllGather => {
                     for rank in 1..RANKS as usize {
-                        let bytes = bytes as usize;
-                        // SAFETY: the operation's memory has so many bytes of each rank.
+                        // SAFETY: the collective's memory has so many bytes of each rank.
                         unsafe {
-                            let other = self.data.add(rank * bytes);
-                            ptr::copy_nonoverlapping(self.data, other, bytes);
+                            let other = self.data.add(rank * part);
+                            ptr::copy_nonoverlapping(self.data, other, part);
                         }
                     }
                 }
                 // What the other ranks send to this one is what it sends to each of them.
-                Operation::Exchange { bytes } => {
-                    let half = RANKS as usize * bytes as usize;
-                    // SAFETY: the operation's memory has two halves of so many bytes.
+                Kind::AllToAll => {
+                    let half = RANKS as usize * part;
+                    // SAFETY: the collective's memory has two halves of so many bytes.
                     unsafe { ptr::copy_nonoverlapping(self.data, self.data.add(half), half) };
                 }
-                Operation::Broadcast { .. } => {}
+                Kind::Broadcast | Kind::Leave => {}
             }
         }
 
         fn add_one(&self, words: u64) {
             let (from, to) = (self.input.cast::<u64>(), self.data.cast::<u64>());
             for at in 0..words as usize {
-                // SAFETY: the operation's memory has so many words; whether it is nobody else's meanwhile is what the
+                // SAFETY: the collective's memory has so many words; whether it is nobody else's meanwhile is what the
                 // sanitizer is to find out.
                 unsafe { to.add(at).write(from.add(at).read() + 1) };
             }
