@@ -351,11 +351,11 @@ const STAGES = [
   },
   {
     name: 'sets',
-    title: 'JS suite without kernels and training on descriptor sets',
+    title: 'JS suite without kernels and training on descriptor sets, with small counts',
     run: () =>
       run(
         suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !OF_KERNELS.test(word)),
-        { environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } },
+        { environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1', ...LIGHT } },
       ),
   },
   {
