@@ -243,8 +243,7 @@ test('lists of the addon: objects that are garbage, and arguments that are wrong
   assert.equal(kept.length, 50);
 });
 
-/** 30 are more than 1 GB. */
-/** 24 GB where nothing is given back. Both programs were run for 2,000 turns on 2026-11-26, within the same bound. */
+/** 30 are more than 1 GB, 500 are 24, where nothing is given back. Both programs were run for 2,000 turns on 2026-11-26, within the same bound. */
 const TURNS = light ? 30 : 500;
 for (const [what, source] of Object.entries({
   'a chain of operations': 'full([4e6], i).mul(2).add(1).mean().item()',
