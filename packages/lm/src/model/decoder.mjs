@@ -1,6 +1,6 @@
 // The decoder-only transformer. One implementation covers all families; `ModelConfig` says how they differ.
 
-import { F, checkpoint, nn, noGrad, scope, tensor } from 'helios-vk/nn';
+import { F, grad, nn, noGrad, scope, tensor } from 'helios-vk/nn';
 
 import { ropeTable, windowMask } from './positions.mjs';
 
@@ -9,6 +9,39 @@ import { ropeTable, windowMask } from './positions.mjs';
 
 /** The default of `logitsBytes`: 256 MiB. */
 const LOGITS_BYTES = 2 ** 28;
+
+/**
+ * Sums the losses of blocks of rows, and computes their gradients block by block beside them. A sum of products with these gradients, whose
+ * value is subtracted again, hands them to the backward pass. They are constants there: a second derivative is 0.
+ * @param {(x: Tensor, weight: Tensor, targets: Tensor) => Tensor} lossOf the loss of some rows, []
+ * @param {Tensor} x [rows, width] @param {Tensor} weight [vocabSize, width] @param {Tensor} targets [rows] @param {number} most rows of a block
+ * @returns {Tensor} []
+ */
+function lossByBlocks(lossOf, x, weight, targets, most) {
+  /** @type {Tensor | undefined} */
+  let sum;
+  /** @type {Tensor[]} */
+  const ofX = [];
+  /** @type {Tensor | undefined} */
+  let ofWeight;
+  for (let from = 0; from < x.shape[0]; from += most) {
+    const rows = F.slice(x.detach(), 0, from, from + most);
+    rows.requiresGrad = x.requiresGrad;
+    const loss = lossOf(rows, weight, F.slice(targets, 0, from, from + most));
+    sum = sum ? F.add(sum, loss.detach()) : loss.detach();
+    if (!loss.requiresGrad) continue;
+    const gradients = grad(
+      loss,
+      [rows, weight].filter(({ requiresGrad }) => requiresGrad),
+    );
+    if (rows.requiresGrad) ofX.push(/** @type {Tensor} */ (gradients.shift()));
+    const [more] = gradients;
+    if (more) ofWeight = ofWeight ? F.add(ofWeight, more) : more;
+  }
+  const carriers = [ofX.length > 0 ? F.sum(F.mul(x, F.cat(ofX))) : undefined, ofWeight && F.sum(F.mul(weight, ofWeight))];
+  for (const carrier of carriers) if (carrier) sum = F.add(/** @type {Tensor} */ (sum), F.sub(carrier, carrier.detach()));
+  return /** @type {Tensor} */ (sum);
+}
 
 /** An embedding that begins normal with deviation 0.02, as in transformers. @param {number} rows @param {number} width */
 function embeddingOf(rows, width) {
@@ -237,7 +270,7 @@ export class Decoder extends nn.Module {
 
   /**
    * Computes the cross-entropy in nats, summed over the targets and divided by `counted`. Only as many rows of logits as fit `logitsBytes`
-   * are in memory at once; if that is not all, the backward pass computes the logits again.
+   * are in memory at once; if that is not all, each block's gradient is computed with its loss, so that no logits are computed twice.
    * @param {Tensor} ids [batch, tokens] u32 or i32
    * @param {Tensor} targets [batch, tokens] u32: the id that follows each id; 0xffffffff is ignored
    * @param {ForwardOptions & { counted?: number, logitsBytes?: number }} [options] `counted`: the divisor; batch · tokens when left out, so
@@ -254,9 +287,7 @@ export class Decoder extends nn.Module {
       F.crossEntropy(F.linear(part, matrix), wanted, { reduction: 'sum', ignoreIndex: -1 });
     const fit = Math.max(1, Math.floor(logitsBytes / (4 * vocabSize)));
     if (rows <= fit) return F.div(lossOf(x, weight, flat), counted);
-    const parts = Array.from({ length: Math.ceil(rows / fit) }, (_, i) => [i * fit, Math.min(rows, (i + 1) * fit)]);
-    const losses = parts.map(([from, to]) => checkpoint(lossOf, F.slice(x, 0, from, to), weight, F.slice(flat, 0, from, to)));
-    return F.div(losses.reduce(F.add), counted);
+    return F.div(lossByBlocks(lossOf, x, weight, flat, fit), counted);
   }
 
   dispose() {
