@@ -13,7 +13,8 @@ import { fileURLToPath } from 'node:url';
 
 import { checkpointPath, checkpointsOf, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, checkConfig, flatConfig, withValues } from '../benches/gpt/config.mjs';
-import { firstLine, invalidUtf8, loadText } from '../benches/gpt/data.mjs';
+import { firstLine, loadText } from '../benches/gpt/data.mjs';
+import { invalidUtf8 } from '../packages/lm/src/data/utf8.mjs';
 import { FolderLock, writeOutput } from '../benches/gpt/files.mjs';
 import { writeTensors } from '../benches/gpt/safetensors.mjs';
 import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';

@@ -351,12 +351,8 @@ const STAGES = [
   },
   {
     name: 'sets',
-    title: 'JS suite without kernels and training on descriptor sets, with small counts',
-    run: () =>
-      run(
-        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !OF_KERNELS.test(word)),
-        { environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1', ...LIGHT } },
-      ),
+    title: 'JS suite on descriptor sets',
+    run: () => run(suiteWithout(NOT_OF_THE_DEVICE), { environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } }),
   },
   {
     name: 'recorder',

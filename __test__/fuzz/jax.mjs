@@ -14,6 +14,7 @@ import { isMain, runMain } from '../../bin/lib/options.mjs';
 import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
 import { ArgumentError, F, ShapeError, UsageError, cat, compile, full, grad, nn, reset, scope, stack, tensor } from '../../nn/index.mjs';
 import { Random } from '../lib/random.mjs';
+import { COMPARISONS, UNARY } from '../nn/names.mjs';
 import { initDevice, poison } from '../nn/setup.mjs';
 
 /** A call: its operands as indices of inputs and results so far, and its attributes. @typedef {[op: string, operands: number[], attributes: any]} Line */
@@ -34,24 +35,6 @@ const sizeOf = (/** @type {readonly number[]} */ shape) => shape.reduce((a, b) =
 const base64 = (/** @type {Float32Array} */ values) => Buffer.from(values.buffer, values.byteOffset, values.byteLength).toString('base64');
 const packed = (/** @type {readonly number[]} */ shape, /** @type {Float32Array} */ values) => ({ shape, data: base64(values) });
 const ids = (/** @type {any} */ { index, shape = [index.length] }) => tensor(Int32Array.from(index), { shape });
-const UNARY = [
-  'exp',
-  'log',
-  'log1p',
-  'sqrt',
-  'rsqrt',
-  'reciprocal',
-  'abs',
-  'square',
-  'sign',
-  'relu',
-  'silu',
-  'gelu',
-  'tanh',
-  'sigmoid',
-  'neg',
-];
-const COMPARISONS = ['eq', 'ne', 'lt', 'le', 'gt', 'ge'];
 const anyF = /** @type {any} */ (F);
 
 /** Layers of the lines, by their attributes: a compiled function makes none. @type {WeakMap<object, any>} */
@@ -403,20 +386,23 @@ function drawn(random, count, turn, huge) {
   });
 }
 
+/** The inputs, then the result of each line. @param {Line[]} lines @param {any[]} inputs */
+function resultsOf(lines, inputs) {
+  const pool = [...inputs];
+  for (const [op, operands, attributes] of lines) {
+    const own = operands.map((i) => pool[i]);
+    pool.push(RUN[op](own, attributes));
+  }
+  return pool;
+}
+
 /**
  * What a program computes: the results of its last lines, and gradients of the inputs.
  * @param {{ lines: Line[], results: number[], ends: number[], gradients: number[] }} program @param {any[]} inputs @param {any[]} cotangents
  * @returns {any[]}
  */
 function run({ lines, results, ends, gradients }, inputs, cotangents) {
-  const pool = [...inputs];
-  for (const [op, operands, attributes] of lines)
-    pool.push(
-      RUN[op](
-        operands.map((i) => pool[i]),
-        attributes,
-      ),
-    );
+  const pool = resultsOf(lines, inputs);
   const made = results.map((i) => pool[i].detach().clone());
   if (gradients.length === 0) return made;
   const total = ends.map((i, k) => pool[i].mul(cotangents[k]).sum()).reduce((a, b) => a.add(b));
@@ -468,14 +454,7 @@ function jaxProgram(seed, most) {
   const values = (/** @type {number} */ turn) => inputs.map((shape) => drawn(random, sizeOf(shape), turn, huge));
   // Of the last results that have a gradient, and of the inputs that these depend on.
   const leaves = inputs.map((shape) => full(shape, 0.5, {}).requiresGrad_());
-  const pool = [...leaves];
-  for (const [op, operands, attributes] of lines)
-    pool.push(
-      RUN[op](
-        operands.map((i) => pool[i]),
-        attributes,
-      ),
-    );
+  const pool = resultsOf(lines, leaves);
   const ends = all.filter((i) => pool[i].requiresGrad).slice(-2);
   const gradients = leaves.flatMap((leaf, i) => {
     if (ends.length === 0) return [];

@@ -28,6 +28,7 @@ import {
   zeros,
 } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
+import { UNARY } from './names.mjs';
 
 const any = (/** @type {any} */ value) => value;
 
@@ -182,24 +183,7 @@ export const FUNCTIONS = {
   indexSelect: () => [m(), 0, ids()],
   oneHot: () => [ids(), 4],
 };
-for (const name of [
-  'neg',
-  'exp',
-  'log',
-  'log1p',
-  'sqrt',
-  'rsqrt',
-  'reciprocal',
-  'abs',
-  'square',
-  'sign',
-  'relu',
-  'silu',
-  'gelu',
-  'tanh',
-  'sigmoid',
-])
-  FUNCTIONS[name] = () => [m()];
+for (const name of UNARY) FUNCTIONS[name] = () => [m()];
 for (const [name, args] of Object.entries(FUNCTIONS)) if (name in F) add(name, any(F)[name], args);
 
 /** Methods of tensors, by name: the tensor, then arguments that are right. @type {Record<string, () => any[]>} */

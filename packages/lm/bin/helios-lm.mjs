@@ -24,6 +24,13 @@ import {
  *   run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command
  */
 
+const MODEL_OPTION = /** @type {const} */ ({
+  type: 'string',
+  value: 'FOLDER',
+  path: 'input-folder',
+  required: true,
+  help: "a model's folder in the form of Hugging Face",
+});
 const JSON_OPTION = /** @type {const} */ ({ type: 'boolean', help: 'print JSON' });
 
 /** Shows progress on one line of the terminal; does nothing if stderr is not a terminal. @param {string} text */
@@ -87,13 +94,7 @@ const COMMANDS = {
     about: 'loss, perplexity and bits a byte of a model on held-out text',
     inputs: [0, 0],
     options: {
-      model: {
-        type: 'string',
-        value: 'FOLDER',
-        path: 'input-folder',
-        required: true,
-        help: "a model's folder in the form of Hugging Face",
-      },
+      model: MODEL_OPTION,
       data: { type: 'string', value: 'FOLDER', path: 'input-folder', required: true, help: 'what `helios-lm tokenize` has made' },
       split: { type: 'string', choices: ['validation', 'train'], default: 'validation', help: 'which part' },
       block: { type: 'integer', min: 1, max: 2 ** 24, help: "tokens of a window (the model's context, at most 1,024)" },
@@ -136,13 +137,7 @@ const COMMANDS = {
     about: 'write a model in another type, or in files of another size',
     inputs: [0, 0],
     options: {
-      model: {
-        type: 'string',
-        value: 'FOLDER',
-        path: 'input-folder',
-        required: true,
-        help: "a model's folder in the form of Hugging Face",
-      },
+      model: MODEL_OPTION,
       out: { type: 'string', value: 'FOLDER', path: 'output-folder', required: true, help: 'folder to make' },
       dtype: { type: 'string', choices: ['bf16', 'f16', 'f32'], default: 'bf16', help: 'type of the weights' },
       'max-shard-size': {

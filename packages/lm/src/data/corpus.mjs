@@ -203,12 +203,11 @@ function shardWriter(folder, name, bytes, most) {
  * @param {number} count @param {{ module: string, tokenizer: string }} workerData
  */
 function startThreads(count, workerData) {
-  /** @typedef {{ number: number, message: object, transfer: ArrayBuffer[], resolve: (result: Result) => void }} Request */
+  /** @typedef {{ message: object, transfer: ArrayBuffer[], resolve: (result: Result) => void }} Request */
   /** @type {Request[]} */
   const waiting = [];
   /** @type {{ worker: Worker, request: Request | undefined, ready: boolean }[]} */
   const threads = [];
-  let number = 0;
   const hand = () => {
     for (const thread of threads) {
       if (!thread.ready || thread.request) continue;
@@ -244,7 +243,7 @@ function startThreads(count, workerData) {
     encode(piece, options) {
       return new Promise((resolve) => {
         const transfer = piece.bytes ? [piece.bytes.buffer] : [];
-        waiting.push({ number: ++number, message: { number, piece, options }, transfer, resolve });
+        waiting.push({ message: { piece, options }, transfer, resolve });
         hand();
       });
     },

@@ -1,7 +1,8 @@
 // Encodes one piece of text: the work of a worker thread. Pure, apart from the tokenizer's cache.
 
 import { createHash } from 'node:crypto';
-import { isUtf8 } from 'node:buffer';
+
+import { invalidUtf8 } from './utf8.mjs';
 
 /**
  * The result of encoding a piece.
@@ -101,30 +102,6 @@ function textOfLine(line, field, number) {
   const keys = Object.keys(value);
   const found = text === undefined ? `no field ${field}; it has ${keys.join(', ') || 'none'}` : `${field} is no text`;
   throw new TextError(found, { line: number });
-}
-
-/**
- * The offset of the first byte that is not valid UTF-8, or undefined.
- * @param {Uint8Array} bytes
- * @returns {number | undefined}
- */
-function invalidUtf8(bytes) {
-  if (isUtf8(bytes)) return undefined;
-  for (let at = 0; at < bytes.length; ) {
-    const byte = bytes[at];
-    if (byte < 0x80) {
-      at++;
-      continue;
-    }
-    // The first byte limits the second: no overlong encodings, no surrogates, nothing above U+10FFFF.
-    const more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
-    const low = byte === 0xe0 ? 0xa0 : byte === 0xf0 ? 0x90 : 0x80;
-    const high = byte === 0xed ? 0x9f : byte === 0xf4 ? 0x8f : 0xbf;
-    if (byte < 0xc2 || byte > 0xf4 || !(bytes[at + 1] >= low && bytes[at + 1] <= high)) return at;
-    for (let i = 2; i <= more; i++) if (!(bytes[at + i] >= 0x80 && bytes[at + i] <= 0xbf)) return at;
-    at += more + 1;
-  }
-  return undefined;
 }
 
 /** @param {Uint32Array[]} parts */

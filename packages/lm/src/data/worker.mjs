@@ -8,13 +8,13 @@ const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPor
 const { loadTokenizer } = await import(workerData.module);
 const tokenizer = await loadTokenizer(workerData.tokenizer);
 
-port.on('message', ({ number, piece, options }) => {
+port.on('message', ({ piece, options }) => {
   try {
     const encoded = encodePiece(tokenizer, piece, options);
-    port.postMessage({ number, encoded }, [encoded.train.buffer, encoded.validation.buffer]);
+    port.postMessage({ encoded }, [encoded.train.buffer, encoded.validation.buffer]);
   } catch (error) {
     const { message, stack } = /** @type {Error} */ (error);
-    port.postMessage({ number, failed: error instanceof TextError ? { message, at: error.at } : { message: stack ?? message } });
+    port.postMessage({ failed: error instanceof TextError ? { message, at: error.at } : { message: stack ?? message } });
   }
 });
 port.postMessage({ ready: true });
