@@ -4,7 +4,7 @@ import { helpText, parseOptions, UsageError } from '../benches/lib/args.mjs';
 import { makeText } from '../benches/lib/text.mjs';
 import { timedAddon, timesSince } from '../benches/lib/timed.mjs';
 import { barChart, figures, htmlReport, lineChart, paragraph, table, ticks } from '../benches/lib/report.mjs';
-import { trainingReport } from '../benches/gpt/report.mjs';
+import { trainingReport } from '../benches/lib/training-report.mjs';
 import { driverText } from '../benches/lib/addon.mjs';
 import { extremes, format, mean, median, quantile, spread, textTable } from '../benches/lib/stats.mjs';
 

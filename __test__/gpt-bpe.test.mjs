@@ -2,8 +2,8 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import tokenizers from 'tokenizers';
-import { BytePairEncoder, MAX_WORD, wordsOf } from '../benches/gpt/bpe.mjs';
-import { restoreTokenizer, shortWords, trainTokenizer, trainingText } from '../benches/gpt/tokenizer.mjs';
+import { BytePairEncoder, MAX_WORD, wordsOf } from '../packages/lm/src/train/bpe.mjs';
+import { restoreTokenizer, shortWords, trainTokenizer, trainingText } from '../packages/lm/src/train/tokenizer.mjs';
 import { makeText } from '../benches/lib/text.mjs';
 
 const STRANGE = [

@@ -11,18 +11,18 @@ import { test } from 'node:test';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-import { checkpointPath, checkpointsOf, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
-import { PRESETS, checkConfig, flatConfig, withValues } from '../benches/gpt/config.mjs';
-import { firstLine, loadText } from '../benches/gpt/data.mjs';
+import { checkpointPath, checkpointsOf, loadCheckpoint, saveCheckpoint } from '../packages/lm/src/train/checkpoint.mjs';
+import { PRESETS, checkConfig, flatConfig, withValues } from '../packages/lm/src/train/config.mjs';
+import { firstLine, loadText } from '../packages/lm/src/train/data.mjs';
 import { invalidUtf8 } from '../packages/lm/src/data/utf8.mjs';
-import { FolderLock, writeOutput } from '../benches/gpt/files.mjs';
-import { writeTensors } from '../benches/gpt/safetensors.mjs';
-import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
+import { FolderLock, writeOutput } from '../packages/lm/src/train/outputs.mjs';
+import { writeTensors } from '../packages/lm/src/train/safetensors.mjs';
+import { trainTokenizer } from '../packages/lm/src/train/tokenizer.mjs';
 import { replaceFile } from '../kernels/files.mjs';
 import { parseObject } from '../nn/io/json.mjs';
 import { filled } from './lib/gpt.mjs';
 
-const FILES = fileURLToPath(new URL('../benches/gpt/files.mjs', import.meta.url));
+const FILES = fileURLToPath(new URL('../packages/lm/src/train/outputs.mjs', import.meta.url));
 const LOCK = '.helios-vk.lock';
 
 /** @param {import('node:test').TestContext} t */
@@ -486,8 +486,8 @@ test('a text of more than a string’s length', async (t) => {
   const handle = await open(file, 'r+');
   await handle.write(Buffer.from('日本'), 0, 6, size - 6).finally(() => handle.close());
   const source = `
-    const { loadText } = await import(${JSON.stringify(new URL('../benches/gpt/data.mjs', import.meta.url))});
-    const { trainTokenizer } = await import(${JSON.stringify(new URL('../benches/gpt/tokenizer.mjs', import.meta.url))});
+    const { loadText } = await import(${JSON.stringify(new URL('../packages/lm/src/train/data.mjs', import.meta.url))});
+    const { trainTokenizer } = await import(${JSON.stringify(new URL('../packages/lm/src/train/tokenizer.mjs', import.meta.url))});
     const { text } = await loadText(${JSON.stringify(file)});
     const tokens = await (await trainTokenizer(text, 256)).encode(text);
     console.log(tokens.length, tokens[0], tokens.at(-1));`;

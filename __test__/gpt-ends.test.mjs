@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { loadCheckpoint } from '../benches/gpt/checkpoint.mjs';
+import { loadCheckpoint } from '../packages/lm/src/train/checkpoint.mjs';
 
 const [TRAIN, GENERATE] = ['train', 'generate'].map((name) => fileURLToPath(new URL(`../benches/${name}.mjs`, import.meta.url)));
 const SIZES = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0'.split(' ');

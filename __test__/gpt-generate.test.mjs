@@ -9,16 +9,16 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { loadCheckpoint } from '../benches/gpt/checkpoint.mjs';
-import { PRESETS, checkConfig, withValues } from '../benches/gpt/config.mjs';
-import { splitTokens, validationStarts } from '../benches/gpt/data.mjs';
-import { loadGenerator } from '../benches/gpt/generator.mjs';
-import { Random } from '../benches/gpt/random.mjs';
-import { forwardBackward } from '../benches/gpt/reference.mjs';
-import { generate, sampleToken } from '../benches/gpt/sample.mjs';
-import { initialWeights, parameterCount } from '../benches/gpt/state.mjs';
-import { restoreTokenizer } from '../benches/gpt/tokenizer.mjs';
-import { createTrainer } from '../benches/gpt/trainer.mjs';
+import { loadCheckpoint } from '../packages/lm/src/train/checkpoint.mjs';
+import { PRESETS, checkConfig, withValues } from '../packages/lm/src/train/config.mjs';
+import { splitTokens, validationStarts } from '../packages/lm/src/train/data.mjs';
+import { loadGenerator } from '../packages/lm/src/train/generator.mjs';
+import { Random } from '../packages/lm/src/train/random.mjs';
+import { forwardBackward } from './lib/gpt-reference.mjs';
+import { generate, sampleToken } from '../packages/lm/src/train/sample.mjs';
+import { initialWeights, parameterCount } from '../packages/lm/src/train/state.mjs';
+import { restoreTokenizer } from '../packages/lm/src/train/tokenizer.mjs';
+import { createTrainer } from '../packages/lm/src/train/trainer.mjs';
 import { init, reset } from '../nn/index.mjs';
 
 const vk = createRequire(import.meta.url)('../index.js');
@@ -118,7 +118,7 @@ test('generating takes the weights alone: no memory for moments or gradients', a
 test('sampleToken: temperature, top-k and top-p say what is sampled from', () => {
   // Probabilities 1/2, 1/4, 1/8, 1/8 at temperature 1, not in order.
   const logits = Float32Array.of(Math.log(1 / 8), Math.log(1 / 2), Math.log(1 / 8), Math.log(1 / 4));
-  /** @param {import('../benches/gpt/sample.mjs').Sampling} sampling */
+  /** @param {import('../packages/lm/src/train/sample.mjs').Sampling} sampling */
   const shares = (sampling) => {
     const counts = [0, 0, 0, 0];
     // Every uniform number of a fine grid: no luck is involved.

@@ -8,8 +8,8 @@ import { child, childJson } from './lib/child.mjs';
 
 /** @param {object} changes of the tiny preset @param {string} mode */
 const training = (changes, mode) => `
-  const { createTrainer } = await import('${new URL('../benches/gpt/trainer.mjs', import.meta.url)}');
-  const { PRESETS, withValues } = await import('${new URL('../benches/gpt/config.mjs', import.meta.url)}');
+  const { createTrainer } = await import('${new URL('../packages/lm/src/train/trainer.mjs', import.meta.url)}');
+  const { PRESETS, withValues } = await import('${new URL('../packages/lm/src/train/config.mjs', import.meta.url)}');
   const { joined } = await import('${new URL('./lib/gpt.mjs', import.meta.url)}');
   const values = { batch: 1, block: 32, steps: 20, warmup: 2, microSteps: 2, ...${JSON.stringify(changes)} };
   const config = withValues(PRESETS['gpt-tiny'], values);
@@ -96,9 +96,9 @@ test('a checkpoint saved with shards loads without, and the other way round', as
   t.after(() => rmSync(dir, { recursive: true, force: true }));
   /** Four steps, saved after two by one process and continued by another. @param {string} folder */
   const source = (folder) => `
-    const { createTrainer } = await import('${new URL('../benches/gpt/trainer.mjs', import.meta.url)}');
-    const { loadCheckpoint, saveCheckpoint, latestCheckpoint } = await import('${new URL('../benches/gpt/checkpoint.mjs', import.meta.url)}');
-    const { PRESETS, withValues } = await import('${new URL('../benches/gpt/config.mjs', import.meta.url)}');
+    const { createTrainer } = await import('${new URL('../packages/lm/src/train/trainer.mjs', import.meta.url)}');
+    const { loadCheckpoint, saveCheckpoint, latestCheckpoint } = await import('${new URL('../packages/lm/src/train/checkpoint.mjs', import.meta.url)}');
+    const { PRESETS, withValues } = await import('${new URL('../packages/lm/src/train/config.mjs', import.meta.url)}');
     const { readFileSync } = await import('node:fs');
     const { createHash } = await import('node:crypto');
     const config = withValues(PRESETS['gpt-tiny'], { batch: 1, block: 32, steps: 20, warmup: 2 });

@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { checkpointsOf, checkpointPath, latestCheckpoint, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
-import { PRESETS, withValues } from '../benches/gpt/config.mjs';
-import { stepBatch } from '../benches/gpt/data.mjs';
-import { agree, attemptOf, deviceOfRank, shareOf } from '../benches/gpt/ranks.mjs';
+import { checkpointsOf, checkpointPath, latestCheckpoint, loadCheckpoint, saveCheckpoint } from '../packages/lm/src/train/checkpoint.mjs';
+import { PRESETS, withValues } from '../packages/lm/src/train/config.mjs';
+import { stepBatch } from '../packages/lm/src/train/data.mjs';
+import { agree, attemptOf, deviceOfRank, shareOf } from '../packages/lm/src/train/ranks.mjs';
 import { filled } from './lib/gpt.mjs';
 
 const tokens = Uint32Array.from({ length: 300 }, (_, i) => i);

@@ -2,11 +2,20 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PRESETS, PRESET_NAMES, checkConfig, flatConfig, learningRate, presetOf, splitConfig, withValues } from '../benches/gpt/config.mjs';
-import { stepBatch, unigramEntropy } from '../benches/gpt/data.mjs';
-import { Random } from '../benches/gpt/random.mjs';
-import { forwardBackward } from '../benches/gpt/reference.mjs';
-import { initialWeights, isNorm, parameterCount } from '../benches/gpt/state.mjs';
+import {
+  PRESETS,
+  PRESET_NAMES,
+  checkConfig,
+  flatConfig,
+  learningRate,
+  presetOf,
+  splitConfig,
+  withValues,
+} from '../packages/lm/src/train/config.mjs';
+import { stepBatch, unigramEntropy } from '../packages/lm/src/train/data.mjs';
+import { Random } from '../packages/lm/src/train/random.mjs';
+import { forwardBackward } from './lib/gpt-reference.mjs';
+import { initialWeights, isNorm, parameterCount } from '../packages/lm/src/train/state.mjs';
 import { filled, toFloat64 } from './lib/gpt.mjs';
 
 const config = checkConfig(withValues(PRESETS['gpt-tiny'], { layers: 2, width: 64, heads: 2, hidden: 20, block: 7, vocab: 23, batch: 2 }));
@@ -87,7 +96,7 @@ test('a configuration splits into the model and its training, and joins again', 
 });
 
 test('bad configurations name what is wrong', () => {
-  const bad = /** @type {[Partial<import('../benches/gpt/config.mjs').FlatConfig>, RegExp][]} */ ([
+  const bad = /** @type {[Partial<import('../packages/lm/src/train/config.mjs').FlatConfig>, RegExp][]} */ ([
     [{ layers: 0 }, /layers .* 0/],
     [{ heads: 3 }, /width 64 is not a multiple of heads 3/],
     [{ heads: 4 }, /width . heads must be 32, 64, 96, 128, got 16/],

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
+import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../packages/lm/src/train/checkpoint.mjs';
 
 const SIZES = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1'.split(' ');
 

@@ -12,18 +12,18 @@ import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { createKernels } from '../kernels/index.mjs';
-import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
-import { PRESETS, checkConfig, flatConfig, learningRate, withValues } from '../benches/gpt/config.mjs';
-import { dataInfo, stepBatch } from '../benches/gpt/data.mjs';
-import { loadGenerator } from '../benches/gpt/generator.mjs';
-import { Random } from '../benches/gpt/random.mjs';
-import { adamW, forwardBackward } from '../benches/gpt/reference.mjs';
-import { runTraining } from '../benches/gpt/run.mjs';
-import { expectTensor, openTensors, writeTensors } from '../benches/gpt/safetensors.mjs';
-import { sample } from '../benches/gpt/sample.mjs';
-import { initialWeights, isNorm, parameterShapes } from '../benches/gpt/state.mjs';
-import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
-import { createTrainer } from '../benches/gpt/trainer.mjs';
+import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../packages/lm/src/train/checkpoint.mjs';
+import { PRESETS, checkConfig, flatConfig, learningRate, withValues } from '../packages/lm/src/train/config.mjs';
+import { dataInfo, stepBatch } from '../packages/lm/src/train/data.mjs';
+import { loadGenerator } from '../packages/lm/src/train/generator.mjs';
+import { Random } from '../packages/lm/src/train/random.mjs';
+import { adamW, forwardBackward } from './lib/gpt-reference.mjs';
+import { runTraining } from '../packages/lm/src/train/run.mjs';
+import { expectTensor, openTensors, writeTensors } from '../packages/lm/src/train/safetensors.mjs';
+import { sample } from '../packages/lm/src/train/sample.mjs';
+import { initialWeights, isNorm, parameterShapes } from '../packages/lm/src/train/state.mjs';
+import { trainTokenizer } from '../packages/lm/src/train/tokenizer.mjs';
+import { createTrainer } from '../packages/lm/src/train/trainer.mjs';
 import { init, reset } from '../nn/index.mjs';
 import { bitsOf, filled, toFloat64 } from './lib/gpt.mjs';
 
@@ -164,7 +164,7 @@ test('optimizer steps: clipping, schedule, decay and moments', async () => {
 /**
  * Runs some steps and gives every bit that training is.
  * @param {typeof config} sizes @param {'plain' | 'graph'} mode @param {number} steps
- * @param {import('../benches/gpt/checkpoint.mjs').TrainingState} [state]
+ * @param {import('../packages/lm/src/train/checkpoint.mjs').TrainingState} [state]
  */
 async function run(sizes, mode, steps, state) {
   const trainer = createTrainer(vk, sizes, { tokens: randomTokens(sizes), mode, state });
@@ -370,7 +370,7 @@ function listsBefore() {
   return lists;
 }
 
-/** @param {Partial<import('../benches/gpt/run.mjs').RunOptions>} options */
+/** @param {Partial<import('../packages/lm/src/train/run.mjs').RunOptions>} options */
 async function train(options) {
   // Another native module in place of the one before.
   reset();

@@ -21,8 +21,8 @@ function folder(t) {
 
 /** A program that writes the checkpoint of a step; what it could not is on its output. @param {string} dir @param {number} step */
 const saving = (dir, step) => `
-  const { loadCheckpoint, saveCheckpoint } = await import(${url('../benches/gpt/checkpoint.mjs')});
-  const { PRESETS, withValues } = await import(${url('../benches/gpt/config.mjs')});
+  const { loadCheckpoint, saveCheckpoint } = await import(${url('../packages/lm/src/train/checkpoint.mjs')});
+  const { PRESETS, withValues } = await import(${url('../packages/lm/src/train/config.mjs')});
   const { filled } = await import(${url('./lib/gpt.mjs')});
   const config = withValues(PRESETS['gpt-tiny'], { layers: 1, width: 32, heads: 1, hidden: 4, block: 4, vocab: 16 });
   try {
@@ -34,7 +34,7 @@ const saving = (dir, step) => `
 
 /** A program that says what the latest checkpoint holds. @param {string} dir */
 const loading = (dir) => `
-  const { loadCheckpoint } = await import(${url('../benches/gpt/checkpoint.mjs')});
+  const { loadCheckpoint } = await import(${url('../packages/lm/src/train/checkpoint.mjs')});
   const { step, state } = await loadCheckpoint(${JSON.stringify(dir)});
   console.log(step, state.weights['norm.weight'][0], state.v['norm.weight'][0]);`;
 
@@ -138,7 +138,7 @@ const PROGRAMS = {
   tensors: (path, value) =>
     telling('../nn/index.mjs', 'full, save', `save(${path}, { a: full([40], ${value}), b: full([3], ${value}, { dtype: 'f16' }) })`),
   'a tuning table': (path, value) => telling('../kernels/tuning/stored.mjs', 'writeStored', `writeStored(${path}, { date: '${value}' })`),
-  'a result': (path, value) => telling('../benches/gpt/files.mjs', 'writeOutput', `writeOutput(${path}, '${value}')`),
+  'a result': (path, value) => telling('../packages/lm/src/train/outputs.mjs', 'writeOutput', `writeOutput(${path}, '${value}')`),
 };
 
 for (const [what, write] of Object.entries(PROGRAMS)) {
@@ -170,7 +170,7 @@ test('a lock that cannot be written is named, and is not left', async (t) => {
   if (reason) return t.skip(reason);
   const dir = folder(t);
   const taking = `
-    const { FolderLock } = await import(${url('../benches/gpt/files.mjs')});
+    const { FolderLock } = await import(${url('../packages/lm/src/train/outputs.mjs')});
     await FolderLock.take(${JSON.stringify(dir)}).then(() => console.log('taken'), (error) => console.log(error.message));`;
   assert.match(runWithFault(taking, dir, 'write:1:ENOSPC').stdout, /watched\/\.helios-vk\.lock could not be written: .*ENOSPC/);
   assert.deepEqual(readdirSync(dir), []);

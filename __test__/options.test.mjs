@@ -20,7 +20,7 @@ function modules() {
     'bin',
     'bin/lib',
     'benches',
-    'benches/gpt',
+    'packages/lm/src/train',
     'benches/lib',
     'benches/pytorch',
     'packages/alpha-backend/bench',

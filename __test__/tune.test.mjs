@@ -7,7 +7,7 @@ import { hostname, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { PRESETS, PRESET_ALIASES } from '../benches/gpt/config.mjs';
+import { PRESETS, PRESET_ALIASES } from '../packages/lm/src/train/config.mjs';
 import { Journal, entriesOf as journalOf, runChildren } from '../bin/lib/journal.mjs';
 import { jobsOf, save, tuneReport } from '../bin/lib/tune.mjs';
 import { MODELS, MODEL_ALIASES, productsOf, productsOfFile } from '../bin/lib/tune-shapes.mjs';

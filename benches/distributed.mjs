@@ -10,7 +10,7 @@ import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
 
 import { engines, init, launched } from '../distributed/index.mjs';
-import { deviceOfRank } from './gpt/ranks.mjs';
+import { deviceOfRank } from '../packages/lm/src/train/ranks.mjs';
 import { runMain } from './lib/args.mjs';
 import { rawAllReduce } from './lib/mpi.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';

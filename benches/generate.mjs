@@ -4,12 +4,12 @@
 // Loads the weights of a checkpoint. There is no cache of keys and values: each token takes a forward pass over the whole context.
 
 import { createRequire } from 'node:module';
-import { CHECKPOINT_FILES, loadCheckpoint } from './gpt/checkpoint.mjs';
-import { MAX_SIZE } from './gpt/config.mjs';
-import { loadGenerator } from './gpt/generator.mjs';
-import { formatCount } from './gpt/progress.mjs';
-import { generate } from './gpt/sample.mjs';
-import { restoreTokenizer } from './gpt/tokenizer.mjs';
+import { CHECKPOINT_FILES, loadCheckpoint } from '../packages/lm/src/train/checkpoint.mjs';
+import { MAX_SIZE } from '../packages/lm/src/train/config.mjs';
+import { loadGenerator } from '../packages/lm/src/train/generator.mjs';
+import { formatCount } from '../packages/lm/src/train/progress.mjs';
+import { generate } from '../packages/lm/src/train/sample.mjs';
+import { restoreTokenizer } from '../packages/lm/src/train/tokenizer.mjs';
 import { runMain } from './lib/args.mjs';
 
 const USAGE = 'npm run generate -- --checkpoint FILE|DIR [options]';
@@ -36,7 +36,7 @@ const OPTIONS = /** @type {const} */ ({
   quiet: { type: 'boolean', help: 'print only the text' },
 });
 
-/** @typedef {import('./gpt/config.mjs').Precision} Precision */
+/** @typedef {import('../packages/lm/src/train/config.mjs').Precision} Precision */
 
 /** @param {import('./lib/args.mjs').ValuesOf<typeof OPTIONS>} values */
 async function main(values) {

@@ -4,12 +4,12 @@
  * from equal weights on equal data. With `--compile`, measures the time of compiling itself.
  */
 
-import { compile, init, nn, scope, tensor } from '../nn/index.mjs';
-import { PRESET_NAMES, checkConfig, flatConfig, presetOf, tokensPerStep, withValues } from './gpt/config.mjs';
-import { stepBatch } from './gpt/data.mjs';
-import { copyFromHost } from './gpt/device.mjs';
-import { Gpt, createTraining } from './gpt/model.mjs';
-import { initialWeights } from './gpt/state.mjs';
+import { compile, init, nn, scope, tensor } from 'helios-vk/nn';
+import { PRESET_NAMES, checkConfig, flatConfig, presetOf, tokensPerStep, withValues } from '../packages/lm/src/train/config.mjs';
+import { stepBatch } from '../packages/lm/src/train/data.mjs';
+import { copyFromHost } from '../packages/lm/src/train/device.mjs';
+import { Gpt, createTraining } from '../packages/lm/src/train/model.mjs';
+import { initialWeights } from '../packages/lm/src/train/state.mjs';
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
@@ -34,9 +34,9 @@ const OPTIONS = /** @type {const} */ ({
 const IN_FLIGHT = 2;
 
 /** @typedef {{ milliseconds: number, losses: number[] }} Run of the timed steps; losses of all */
-/** @typedef {{ warmup: number, steps: number, tokens: Uint32Array, weights: import('./gpt/state.mjs').HostState }} Job */
+/** @typedef {{ warmup: number, steps: number, tokens: Uint32Array, weights: import('../packages/lm/src/train/state.mjs').HostState }} Job */
 
-/** @param {import('./gpt/config.mjs').GptConfig} config @param {Job} job @param {boolean} compiled @returns {Promise<Run>} */
+/** @param {import('../packages/lm/src/train/config.mjs').GptConfig} config @param {Job} job @param {boolean} compiled @returns {Promise<Run>} */
 async function train(config, { warmup, steps, tokens, weights }, compiled) {
   const model = nn.skipInit(() => new Gpt(config.model));
   copyFromHost(model.stateDict(), weights);
@@ -66,7 +66,7 @@ async function train(config, { warmup, steps, tokens, weights }, compiled) {
 /**
  * What it takes to compile the training step, twice in this process, the first time with cold code and empty caches: until it is
  * done, and of all threads, those of the JavaScript engine's compilers too.
- * @param {import('./gpt/config.mjs').GptConfig} config
+ * @param {import('../packages/lm/src/train/config.mjs').GptConfig} config
  */
 function compileTwice(config) {
   const stub = stubDevice();

@@ -3,7 +3,15 @@
 
 import { createRequire } from 'node:module';
 import { isDeepStrictEqual } from 'node:util';
-import { CHECKPOINT_FILES, checkFolder, checkpointPath, checkpointsOf, identityOf, loadCheckpoint, stepOf } from './gpt/checkpoint.mjs';
+import {
+  CHECKPOINT_FILES,
+  checkFolder,
+  checkpointPath,
+  checkpointsOf,
+  identityOf,
+  loadCheckpoint,
+  stepOf,
+} from '../packages/lm/src/train/checkpoint.mjs';
 import {
   MAX_LAYERS,
   MAX_SIZE,
@@ -14,26 +22,35 @@ import {
   flopsPerToken,
   presetOf,
   withValues,
-} from './gpt/config.mjs';
-import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, textFiles, unigramEntropy } from './gpt/data.mjs';
-import { FolderLock, writeOutput } from './gpt/files.mjs';
-import { measurePeak } from './gpt/peak.mjs';
-import { productLines, profileTable } from './gpt/profile.mjs';
-import { Progress, formatBytes, formatCount, formatDuration, formatFlops } from './gpt/progress.mjs';
-import { agree, attemptOf, openRanks, shareOf } from './gpt/ranks.mjs';
-import { trainingReport } from './gpt/report.mjs';
-import { recentRate, runTraining } from './gpt/run.mjs';
-import { sample } from './gpt/sample.mjs';
-import { writeTensors } from './gpt/safetensors.mjs';
-import { parameterCount } from './gpt/state.mjs';
-import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
+} from '../packages/lm/src/train/config.mjs';
+import {
+  checkSameData,
+  dataInfo,
+  firstLine,
+  loadText,
+  splitTokens,
+  stepBatch,
+  textFiles,
+  unigramEntropy,
+} from '../packages/lm/src/train/data.mjs';
+import { FolderLock, writeOutput } from '../packages/lm/src/train/outputs.mjs';
+import { measurePeak } from './lib/peak.mjs';
+import { productLines, profileTable } from '../packages/lm/src/train/profile.mjs';
+import { Progress, formatBytes, formatCount, formatDuration, formatFlops } from '../packages/lm/src/train/progress.mjs';
+import { agree, attemptOf, openRanks, shareOf } from '../packages/lm/src/train/ranks.mjs';
+import { trainingReport } from './lib/training-report.mjs';
+import { recentRate, runTraining } from '../packages/lm/src/train/run.mjs';
+import { sample } from '../packages/lm/src/train/sample.mjs';
+import { writeTensors } from '../packages/lm/src/train/safetensors.mjs';
+import { parameterCount } from '../packages/lm/src/train/state.mjs';
+import { restoreTokenizer, trainTokenizer } from '../packages/lm/src/train/tokenizer.mjs';
 import { driverText } from './lib/addon.mjs';
 import { UsageError, checkPaths, isSameFile, runMain } from './lib/args.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { extremes, median } from './lib/stats.mjs';
 
-/** @typedef {import('./gpt/config.mjs').GptConfig} GptConfig */
-/** @typedef {import('./gpt/config.mjs').FlatConfig} FlatConfig */
+/** @typedef {import('../packages/lm/src/train/config.mjs').GptConfig} GptConfig */
+/** @typedef {import('../packages/lm/src/train/config.mjs').FlatConfig} FlatConfig */
 
 const USAGE = 'npm run train -- [options]\n       helios-vk run --nproc N benches/train.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
@@ -201,7 +218,7 @@ function configOf(values, base, resumed, size) {
 /**
  * The text that `--data` names, else the text of the checkpoint to continue from.
  * @param {string | undefined} option
- * @param {import('./gpt/data.mjs').DataInfo | undefined} trained the checkpoint's
+ * @param {import('../packages/lm/src/train/data.mjs').DataInfo | undefined} trained the checkpoint's
  * @param {boolean} replaceInvalid
  */
 async function textOf(option, trained, replaceInvalid) {
@@ -223,7 +240,7 @@ async function main(values) {
   }
   /** @type {typeof import('../index.js')} */
   const vk = createRequire(import.meta.url)('../index.js');
-  const { info, ranks } = await openRanks(vk, /** @type {import('./gpt/ranks.mjs').RanksOptions} */ (values));
+  const { info, ranks } = await openRanks(vk, /** @type {import('../packages/lm/src/train/ranks.mjs').RanksOptions} */ (values));
   try {
     await train(values, vk, info, ranks);
     // The other ranks wait here while rank 0 works alone.
@@ -239,7 +256,7 @@ async function main(values) {
  * @param {Values} values
  * @param {typeof import('../index.js')} vk
  * @param {import('../index.js').DeviceInfo} info
- * @param {import('./gpt/ranks.mjs').TrainingRanks | undefined} ranks
+ * @param {import('../packages/lm/src/train/ranks.mjs').TrainingRanks | undefined} ranks
  */
 async function train(values, vk, info, ranks) {
   const checkpointEvery = values['checkpoint-every'] ?? 0;
@@ -345,7 +362,7 @@ async function train(values, vk, info, ranks) {
   for (const signal of STOPS) process.on(signal, interrupt);
   const started = performance.now();
   progress.begin(firstStep);
-  /** @type {import('./gpt/progress.mjs').ProgressState} */
+  /** @type {import('../packages/lm/src/train/progress.mjs').ProgressState} */
   let state = { step: firstStep, steps: training.steps };
   const { trainer, losses, rates, hostTimes, validations, restarts } = await runTraining({
     vk,
@@ -449,7 +466,7 @@ async function train(values, vk, info, ranks) {
 
 /**
  * The checkpoint that a restart continues from: the last one that this run has written since it began or was resumed, as rank 0 sees it.
- * @param {import('./gpt/ranks.mjs').TrainingRanks['group']} group
+ * @param {import('../packages/lm/src/train/ranks.mjs').TrainingRanks['group']} group
  * @param {string} folder @param {string | undefined} run @param {number} after look only at checkpoints of more steps than this
  * @param {GptConfig} config the configuration that it must have
  */
@@ -488,7 +505,7 @@ function summary(result, averaged) {
 }
 
 /**
- * @param {import('./gpt/profile.mjs').KernelTime[]} times
+ * @param {import('../packages/lm/src/train/profile.mjs').KernelTime[]} times
  * @returns {string[]} lines
  */
 function kernelTable(times) {

@@ -13,11 +13,20 @@ import { writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { trainWithEach } from '../packages/alpha-backend/bench/lib/compare.mjs';
 import { plainAddon, withoutSubgroupOptions } from '../packages/alpha-backend/bench/lib/plain-addon.mjs';
-import { MAX_LAYERS, MAX_SIZE, PRESET_NAMES, checkConfig, flatConfig, presetOf, splitConfig, tokensPerStep } from './gpt/config.mjs';
-import { loadText } from './gpt/data.mjs';
-import { parameterCount } from './gpt/state.mjs';
-import { trainTokenizer } from './gpt/tokenizer.mjs';
-import { createTrainer } from './gpt/trainer.mjs';
+import {
+  MAX_LAYERS,
+  MAX_SIZE,
+  PRESET_NAMES,
+  checkConfig,
+  flatConfig,
+  presetOf,
+  splitConfig,
+  tokensPerStep,
+} from '../packages/lm/src/train/config.mjs';
+import { loadText } from '../packages/lm/src/train/data.mjs';
+import { parameterCount } from '../packages/lm/src/train/state.mjs';
+import { trainTokenizer } from '../packages/lm/src/train/tokenizer.mjs';
+import { createTrainer } from '../packages/lm/src/train/trainer.mjs';
 import { OWN_ADDON, addonPath, deviceOf, isWorker, loadAddon, runWorker, serveWorker } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { binariesOf, checkMapped, sameBinaries } from './lib/binaries.mjs';
@@ -83,7 +92,7 @@ const OPTIONS = /** @type {const} */ ({
 const CPU_DEVICE = 4;
 
 /**
- * @typedef {import('./gpt/config.mjs').GptConfig} GptConfig
+ * @typedef {import('../packages/lm/src/train/config.mjs').GptConfig} GptConfig
  * @typedef {import('./lib/binaries.mjs').Binary} Binary
  * @typedef {import('./lib/timed.mjs').CallTimes} CallTimes
  *

@@ -4,11 +4,11 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 
-import { PRESETS, checkConfig, flatConfig, withValues } from '../../benches/gpt/config.mjs';
-import { stepBatch } from '../../benches/gpt/data.mjs';
-import { Random } from '../../benches/gpt/random.mjs';
-import { openRanks } from '../../benches/gpt/ranks.mjs';
-import { createTrainer } from '../../benches/gpt/trainer.mjs';
+import { PRESETS, checkConfig, flatConfig, withValues } from '../../packages/lm/src/train/config.mjs';
+import { stepBatch } from '../../packages/lm/src/train/data.mjs';
+import { Random } from '../../packages/lm/src/train/random.mjs';
+import { openRanks } from '../../packages/lm/src/train/ranks.mjs';
+import { createTrainer } from '../../packages/lm/src/train/trainer.mjs';
 import { launched } from '../../distributed/index.mjs';
 import { scope } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
@@ -81,7 +81,7 @@ async function trainSmall() {
   }
   await trainer.settle();
   const weights = joined(await trainer.read('weights'));
-  /** @type {import('../../benches/gpt/trainer.mjs').Part[]} */
+  /** @type {import('../../packages/lm/src/train/trainer.mjs').Part[]} */
   const moments = ['m', 'v'];
   for (const part of moments) hashes.push(digest(joined(await trainer.read(part))));
   const losses = Array.from({ length: trainer.stepsDone }, (_, i) => trainer.known.get(i));

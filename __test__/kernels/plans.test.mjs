@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { productLines } from '../../benches/gpt/profile.mjs';
+import { productLines } from '../../packages/lm/src/train/profile.mjs';
 import { GEMM_TILINGS, SIMT_TILINGS } from '../../kernels/hopper/tilings.mjs';
 import { choiceOf } from '../../kernels/matmul/words.mjs';
 import { infoOf, plansNow, productsOn } from '../lib/plans.mjs';

@@ -1,12 +1,12 @@
 /** States of the GPT on the host, for tests. */
 
-import { parameterShapes, sizeOf } from '../../benches/gpt/state.mjs';
+import { parameterShapes, sizeOf } from '../../packages/lm/src/train/state.mjs';
 
-/** @typedef {import('../../benches/gpt/state.mjs').HostState} HostState */
+/** @typedef {import('../../packages/lm/src/train/state.mjs').HostState} HostState */
 
 /**
  * A state with one number everywhere.
- * @param {import('../../benches/gpt/config.mjs').ModelConfig} model @param {number} [value]
+ * @param {import('../../packages/lm/src/train/config.mjs').ModelConfig} model @param {number} [value]
  * @returns {HostState}
  */
 export const filled = (model, value = 0) =>

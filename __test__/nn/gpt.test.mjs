@@ -2,13 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { PRESETS, flatConfig, learningRate, withValues } from '../../benches/gpt/config.mjs';
-import { stepBatch } from '../../benches/gpt/data.mjs';
-import { copyFromHost } from '../../benches/gpt/device.mjs';
-import { Gpt, createTraining } from '../../benches/gpt/model.mjs';
-import { adamW, forwardBackward } from '../../benches/gpt/reference.mjs';
-import { initialWeights, parameterShapes } from '../../benches/gpt/state.mjs';
-import { compile, nn, scope, tensor } from '../../nn/index.mjs';
+import { PRESETS, flatConfig, learningRate, withValues } from '../../packages/lm/src/train/config.mjs';
+import { stepBatch } from '../../packages/lm/src/train/data.mjs';
+import { copyFromHost } from '../../packages/lm/src/train/device.mjs';
+import { Gpt, createTraining } from '../../packages/lm/src/train/model.mjs';
+import { adamW, forwardBackward } from '../lib/gpt-reference.mjs';
+import { initialWeights, parameterShapes } from '../../packages/lm/src/train/state.mjs';
+import { compile, nn, scope, tensor } from 'helios-vk/nn';
 import { light } from '../lib/addon.mjs';
 import { filled, toFloat64 } from '../lib/gpt.mjs';
 import { initDevice } from './setup.mjs';

@@ -425,7 +425,7 @@ test('schedule keeps the order of every two calls of which one writes what the o
 });
 
 /**
- * A step of the GPT as lists of dispatches written by hand (benches/gpt/model.mjs of ba6c878) on the stub, in bf16, by layers: how many
+ * A step of the GPT as lists of dispatches written by hand (packages/lm/src/train/model.mjs of ba6c878) on the stub, in bf16, by layers: how many
  * dispatches and barriers it took, and bytes of all buffers with the optimizer's.
  */
 const BY_HAND = {
@@ -444,8 +444,8 @@ test('the GPT on a stub of an H200: dispatches, barriers and bytes of a step are
   const found = await childJson(
     `
     const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
-    const { PRESETS, withValues } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
-    const { Gpt, createTraining } = await import('${new URL('../../benches/gpt/model.mjs', import.meta.url)}');
+    const { PRESETS, withValues } = await import('${new URL('../../packages/lm/src/train/config.mjs', import.meta.url)}');
+    const { Gpt, createTraining } = await import('${new URL('../../packages/lm/src/train/model.mjs', import.meta.url)}');
     const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const stub = stubDevice();
     open({ vk: stub });
@@ -479,7 +479,7 @@ test('the GPT on a stub of an H200: dispatches, barriers and bytes of a step are
 });
 
 test('the GPT in helios-vk/nn, with its optimizer step, has at most 120 lines', () => {
-  const text = readFileSync(new URL('../../benches/gpt/model.mjs', import.meta.url), 'utf8');
+  const text = readFileSync(new URL('../../packages/lm/src/train/model.mjs', import.meta.url), 'utf8');
   assert.ok(text.split('\n').length - 1 <= 120);
 });
 

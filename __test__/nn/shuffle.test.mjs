@@ -431,8 +431,8 @@ test('the GPT on a stub of an H200 that takes PTX: every product by a weight, wh
   const { steps, products } = await childJson(
     `
     const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
-    const { PRESETS, withValues } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
-    const { Gpt, createTraining } = await import('${new URL('../../benches/gpt/model.mjs', import.meta.url)}');
+    const { PRESETS, withValues } = await import('${new URL('../../packages/lm/src/train/config.mjs', import.meta.url)}');
+    const { Gpt, createTraining } = await import('${new URL('../../packages/lm/src/train/model.mjs', import.meta.url)}');
     const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
     const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');

@@ -2,7 +2,7 @@
 // Our training runs beside PyTorch's from the same weights and batches: speed, and how far the losses part.
 
 import { readFile, writeFile } from 'node:fs/promises';
-import { formatCount } from '../gpt/progress.mjs';
+import { formatCount } from '../../packages/lm/src/train/progress.mjs';
 import { UsageError, runMain } from '../lib/args.mjs';
 import { barChart, htmlReport, lineChart, table } from '../lib/report.mjs';
 import { RESULTS_OPTION, writeResults } from '../lib/results.mjs';

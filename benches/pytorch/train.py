@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The GPT of benches/gpt in PyTorch: the same weights, the same batches, the same optimizer.
+"""The GPT of packages/lm/src/train in PyTorch: the same weights, the same batches, the same optimizer.
 
     node benches/train.mjs --preset gpt-300m --steps 20 --dump-weights weights.safetensors --dump-batches batches.safetensors
     python3 benches/pytorch/train.py --weights weights.safetensors --batches batches.safetensors \\

@@ -9,7 +9,7 @@ import { formatCount, formatFlops, formatNumber } from './progress.mjs';
  * @property {number} count dispatches
  * @property {number} microseconds
  * @property {number} flops floating-point operations of products, 2 for each multiplication
- * @property {import('../../nn/compile/explain.mjs').ProductChoice[]} products by which kernels products are computed, and why
+ * @property {{ product: string, kernel: string, because: string, fallback: boolean }[]} products by which kernels products are computed, and why
  */
 
 /**
@@ -32,7 +32,7 @@ export function productLines(times) {
 
 /**
  * A profile as a table. Rows of one name are added up; names beyond the first `most` share one line.
- * @param {import('../../index.js').Profile} profile
+ * @param {import('helios-vk').Profile} profile
  * @param {number} [most] names at most
  * @returns {string[]} lines
  */

@@ -1,9 +1,9 @@
 /** The trainer's safetensors files. `nn/io` reads and writes them; this file adds the checksums of checkpoints and errors that name the file. */
 
 import { createHash } from 'node:crypto';
-import { notWritten } from '../../kernels/files.mjs';
-import { SafetensorsFile, writeSafetensors } from '../../nn/io/file.mjs';
-import { encodeHeader } from '../../nn/io/safetensors.mjs';
+import { notWritten } from 'helios-vk/files';
+import { SafetensorsFile, writeSafetensors } from 'helios-vk/files';
+import { encodeHeader } from 'helios-vk/files';
 
 /**
  * @typedef {object} TensorToWrite

@@ -1,10 +1,10 @@
 /** What training and generating both do with the device: set its arithmetic, and fill its tensors. */
 
-import { createKernels } from '../../kernels/index.mjs';
-import { noGrad, scope, setFloat32MatmulPrecision, tensor } from '../../nn/index.mjs';
+import { createKernels } from 'helios-vk/kernels';
+import { noGrad, scope, setFloat32MatmulPrecision, tensor } from 'helios-vk/nn';
 
 /** @typedef {import('./config.mjs').Precision} Precision */
-/** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
 
 /**
  * Copies values of the host into tensors of the device, one at a time: the device may not have room for all of them twice.

@@ -3,8 +3,8 @@
 import { statSync } from 'node:fs';
 import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { PARTIAL, notWritten, replaceFile } from '../../kernels/files.mjs';
-import { ownerIn, takeLock } from '../../kernels/lock.mjs';
+import { PARTIAL, notWritten, replaceFile } from 'helios-vk/files';
+import { ownerIn, takeLock } from 'helios-vk/files';
 
 /** The name of a lock in its folder. */
 export const LOCK = '.helios-vk.lock';

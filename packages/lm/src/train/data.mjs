@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, resolve } from 'node:path';
-import { invalidUtf8 } from '../../packages/lm/src/data/utf8.mjs';
+import { invalidUtf8 } from '../data/utf8.mjs';
 import { Random } from './random.mjs';
 
 /** The default text: UTF-8 files in npm packages. */

@@ -6,7 +6,7 @@
  * other addons with the existing trainer's contract have too. Both give the same bits.
  */
 
-import { compile, init, nn, noGrad, scope, tensor } from '../../nn/index.mjs';
+import { compile, init, nn, noGrad, scope, tensor } from 'helios-vk/nn';
 import { checkConfig, tokensPerStep } from './config.mjs';
 import { stepBatch, validationBatches } from './data.mjs';
 import { checkMatrixUnits, copyFromHost, setPrecision } from './device.mjs';
@@ -17,7 +17,7 @@ import { shareOf } from './ranks.mjs';
 import { initialWeights } from './state.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
-/** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('./state.mjs').HostState} HostState */
 /** @typedef {'weights' | 'm' | 'v'} Part of the state: parameters, first moments, second moments */
 

@@ -5,8 +5,8 @@
  * Tensors are row-major Float64Arrays of M = batch · block rows. Backward functions add to gradients, as the device does.
  */
 
-import { NORM_EPSILON } from './config.mjs';
-import { isNorm } from './state.mjs';
+import { NORM_EPSILON } from '../../packages/lm/src/train/config.mjs';
+import { isNorm } from '../../packages/lm/src/train/state.mjs';
 
 /** @typedef {Record<string, Float64Array>} State64 arrays by the parameters' names */
 
@@ -186,7 +186,7 @@ function swiGluBackward(dy, x, M, H) {
 
 /**
  * One micro-step: mean cross-entropy in nats, and its gradient times `scale` added to `gradient`.
- * @param {import('./config.mjs').ModelConfig} model
+ * @param {import('../../packages/lm/src/train/config.mjs').ModelConfig} model
  * @param {Record<string, ArrayLike<number>>} weights by name
  * @param {ArrayLike<number>} ids [batch, block]
  * @param {ArrayLike<number>} targets [batch, block]
@@ -275,7 +275,7 @@ export function forwardBackward(model, weights, ids, targets, gradient, scale = 
 
 /**
  * One AdamW step (Loshchilov and Hutter, 2019) after clipping to the global norm, in place.
- * @param {import('./config.mjs').TrainingConfig} training
+ * @param {import('../../packages/lm/src/train/config.mjs').TrainingConfig} training
  * @param {{weights: State64, gradient: State64, m: State64, v: State64}} state
  * @param {number} step 0 is the first
  * @param {number} lr

@@ -1,6 +1,6 @@
 /** The next token's logits: the forward pass that text is generated with. It holds the model's weights, and no gradients or optimizer. */
 
-import { autocast, compile, init, nn, noGrad } from '../../nn/index.mjs';
+import { autocast, compile, init, nn, noGrad } from 'helios-vk/nn';
 import { checkModel, checkPrecision, halfOf } from './config.mjs';
 import { checkMatrixUnits, copyFromHost, setPrecision } from './device.mjs';
 import { checkFits } from './limits.mjs';
@@ -8,7 +8,7 @@ import { Gpt } from './model.mjs';
 
 /** @typedef {import('./config.mjs').ModelConfig} ModelConfig */
 /** @typedef {import('./config.mjs').Precision} Precision */
-/** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
 
 export class Generator {
   /**

@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 import { BytePairEncoder } from './bpe.mjs';
-import { notWritten } from '../../kernels/files.mjs';
+import { notWritten } from 'helios-vk/files';
 
 /**
  * @typedef {object} Tokenizer

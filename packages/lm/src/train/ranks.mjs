@@ -3,11 +3,11 @@
  * started alike. The optimizer of `helios-vk/nn` does the rest.
  */
 
-import { init, launched } from '../../distributed/index.mjs';
-import { UsageError } from '../lib/args.mjs';
+import { init, launched } from 'helios-vk/distributed';
+import { UsageError } from 'helios-vk/options';
 
 /** @typedef {import('./config.mjs').TrainingConfig} TrainingConfig */
-/** @typedef {import('../../distributed/index.mjs').Group} Group */
+/** @typedef {import('helios-vk/distributed').Group} Group */
 
 /**
  * How the processes of a run work together.
@@ -27,7 +27,7 @@ import { UsageError } from '../lib/args.mjs';
 /**
  * Chooses the device of a process, by its rank on this host, among the devices of the same type as the default one. With fewer devices than
  * processes some share a device, which MPI allows and NCCL refuses. Undefined where HELIOS_DEVICE chooses, or where there is no device.
- * @param {Pick<import('../../index.js').DeviceSummary, 'index' | 'deviceType' | 'usable' | 'chosen'>[]} devices of this host
+ * @param {Pick<import('helios-vk').DeviceSummary, 'index' | 'deviceType' | 'usable' | 'chosen'>[]} devices of this host
  * @param {number} localRank
  * @param {NodeJS.ProcessEnv} [environment]
  * @returns {number | undefined} an index
@@ -41,9 +41,9 @@ export function deviceOfRank(devices, localRank, environment = process.env) {
 
 /**
  * Opens the device of this process and, where a launcher has started it, joins the group of all its processes.
- * @param {typeof import('../../index.js')} vk
+ * @param {Pick<typeof import('helios-vk'), 'initDevice' | 'listDevices'>} vk the native module
  * @param {RanksOptions} options
- * @returns {Promise<{ info: import('../../index.js').DeviceInfo, ranks: TrainingRanks | undefined }>}
+ * @returns {Promise<{ info: import('helios-vk').DeviceInfo, ranks: TrainingRanks | undefined }>}
  * @throws {UsageError} for options that need several processes, without a launcher
  */
 export async function openRanks(vk, { engine, zero, reduce, 'command-buffers': commandBuffers }) {

@@ -6,10 +6,10 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { parseObject } from '../../nn/io/json.mjs';
-import { UsageError } from '../lib/args.mjs';
+import { parseObject } from 'helios-vk/files';
+import { UsageError } from 'helios-vk/options';
 import { MAX_STEPS, checkConfig, flatConfig, splitConfig } from './config.mjs';
-import { LOCK } from './files.mjs';
+import { LOCK } from './outputs.mjs';
 import { parameterShapes, sizeOf } from './state.mjs';
 import { FILE_CHECKSUM, expectTensor, openTensors, verificationOf, writeTensors } from './safetensors.mjs';
 import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
@@ -109,7 +109,7 @@ export function saveWeights(path, config, weights) {
 
 /**
  * Checks a file's metadata, field by field.
- * @param {string} path @param {import('../../nn/io/file.mjs').SafetensorsFile} file
+ * @param {string} path @param {import('helios-vk/files').SafetensorsFile} file
  * @returns {RunInfo & {step: number, skipped: number}}
  * @throws {RangeError} that names the file and the field
  */

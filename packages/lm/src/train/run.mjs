@@ -5,9 +5,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { checkpointsOf, firstUnusable, identityOf, loadCheckpoint, saveCheckpoint, saveWeights } from './checkpoint.mjs';
 import { tokensPerStep } from './config.mjs';
-import { FolderLock } from './files.mjs';
+import { FolderLock } from './outputs.mjs';
 import { createTrainer } from './trainer.mjs';
-import { reset } from '../../nn/index.mjs';
+import { reset } from 'helios-vk/nn';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
 /** @typedef {import('./checkpoint.mjs').Checkpoint} Checkpoint */

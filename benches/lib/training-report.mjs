@@ -1,7 +1,7 @@
 /** The HTML page of a finished run: what was trained, how fast, and the curves. */
 
-import { figures, htmlReport, lineChart, paragraph, table } from '../lib/report.mjs';
-import { formatBytes, formatCount, formatDuration, formatNumber } from './progress.mjs';
+import { figures, htmlReport, lineChart, paragraph, table } from './report.mjs';
+import { formatBytes, formatCount, formatDuration, formatNumber } from '../../packages/lm/src/train/progress.mjs';
 
 /**
  * @param {any} result what `train.mjs --json` writes

@@ -1,9 +1,9 @@
 /** The GPT, and the optimizer step that trains it, written with `helios-vk/nn`. */
 
-import { F, accumulate, autocast, nn, optim } from '../../nn/index.mjs';
+import { F, accumulate, autocast, nn, optim } from 'helios-vk/nn';
 import { NORM_EPSILON, halfOf } from './config.mjs';
 /** @typedef {import('./config.mjs').ModelConfig} ModelConfig */
-/** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
 
 /** @param {number} width */
 const norm = (width) => new nn.RMSNorm(width, { eps: NORM_EPSILON });
@@ -84,7 +84,7 @@ export class Gpt extends nn.Module {
 /**
  * The optimizer of a model, and functions of batches, to be compiled.
  * @param {Gpt} model @param {import('./config.mjs').TrainingConfig} config @param {number} [rows] of logits at once; all of a micro-step when left out
- * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] processes: call `gradients`, then `opt.step()`
+ * @param {Pick<import('helios-vk/nn').optim.Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] processes: call `gradients`, then `opt.step()`
  */
 export function createTraining(model, config, rows = config.batch * model.config.block, ranks = {}) {
   const tokens = config.batch * model.config.block;
