@@ -223,7 +223,7 @@ test('a hostile checkpoint is an error that names the file and the field', async
     ...['NaN', '-5', '1.5', '1e30', '', ' 3', 'null', '9999999999'].map(
       (step) => /** @type {[string, Buffer, RegExp]} */ ([`step ${step}`, metadata('step', step), /: step must be a whole number from 0/]),
     ),
-    ['step a number', metadata('step', 7), /metadata has texts, got 7 for step/],
+    ['step a number', metadata('step', 7), /metadata must have strings, got 7 for step/],
     ...['step', 'config', 'tokenizer', 'format'].map(
       (key) =>
         /** @type {[string, Buffer, RegExp]} */ ([`no ${key}`, metadata(key, undefined), new RegExp(`: ${key} is not in its metadata`)]),
@@ -278,7 +278,7 @@ test('a hostile checkpoint is an error that names the file and the field', async
       changed((copy) => {
         copy[name] = null;
       }),
-      /the entry head\.weight is not an object/,
+      /its entry head\.weight is not an object/,
     ],
     ['a type of objects', entry('dtype', 'constructor'), /head\.weight is constructor \[256,32\], expected F32/],
     ['a negative size', entry('shape', [-1, -32]), /head\.weight has the shape \[-1,-32\]; sizes are/],
