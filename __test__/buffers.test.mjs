@@ -1,7 +1,7 @@
 // @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { bits, bufferOf, init, pipelineOf, ramp, vk, words } from './lib/addon.mjs';
+import { VIEWS, bits, bufferOf, init, pipelineOf, ramp, vk, words } from './lib/addon.mjs';
 import { INVALID_ARGUMENT, INVALID_HANDLE, sameWords, throws } from './lib/expect.mjs';
 import { packBytes } from './lib/packed.mjs';
 import { increment } from './lib/programs.mjs';
@@ -113,21 +113,7 @@ test('a buffer larger than all memory is an error that the addon survives', () =
 
 test('uploadBuffer takes every TypedArray, DataView and ArrayBuffer, by bytes', () => {
   const source = new Uint8Array(64).map((_, i) => (i * 37 + 11) & 255);
-  const kinds = [
-    Int8Array,
-    Uint8Array,
-    Uint8ClampedArray,
-    Int16Array,
-    Uint16Array,
-    Int32Array,
-    Uint32Array,
-    Float32Array,
-    Float64Array,
-    BigInt64Array,
-    BigUint64Array,
-    ...(globalThis.Float16Array ? [globalThis.Float16Array] : []),
-  ];
-  for (const kind of kinds) {
+  for (const kind of VIEWS) {
     const handle = vk.createBuffer(64);
     vk.uploadBuffer(handle, new kind(source.slice().buffer));
     assert.deepEqual(bytesOf(handle), source, kind.name);

@@ -106,7 +106,7 @@ test('help, version, and wrong command lines', async () => {
     [['unlink', 'a', 'b'], /unlink takes the folder/],
     [['doctor', '--timeout', '0'], /--timeout 0/],
     [['doctor', '--timeout', 'soon'], /--timeout soon/],
-    [['doctor', '--copy'], /--copy goes with link/],
+    [['doctor', '--copy'], /--copy can be used only with link/],
     [['doctor', '--nonsense'], /--nonsense/],
   ])) {
     const { status, stdout, stderr } = await cli(args);

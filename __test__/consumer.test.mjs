@@ -137,7 +137,7 @@ for (const flags of WAYS)
     const { packed, count } = pack(kernels.unary({ x, y, count: 16, op: 'square', beta: 1 }));
     vk.batchExecuteAll(packed, count);
     equal(vk.readBuffer(y).join(), new Array(16).fill(10).join());
-    throws(() => kernels.unary({ x, y, count: 17 }), /unary: x takes 17 elements/);
+    throws(() => kernels.unary({ x, y, count: 17 }), /unary: x needs 17 elements/);
     process.stdout.write('computed');`;
     const { stdout } = await run(process.execPath, [...flags, '-e', program, join(REPOSITORY, 'index.js')], { cwd: project });
     assert.equal(stdout, 'computed');

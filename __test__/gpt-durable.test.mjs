@@ -223,7 +223,7 @@ test('a hostile checkpoint is an error that names the file and the field', async
     ...['NaN', '-5', '1.5', '1e30', '', ' 3', 'null', '9999999999'].map(
       (step) => /** @type {[string, Buffer, RegExp]} */ ([`step ${step}`, metadata('step', step), /: step must be a whole number from 0/]),
     ),
-    ['step a number', metadata('step', 7), /metadata has texts, got 7 for step/],
+    ['step a number', metadata('step', 7), /__metadata__ must have strings, got 7 for step/],
     ...['step', 'config', 'tokenizer', 'format'].map(
       (key) =>
         /** @type {[string, Buffer, RegExp]} */ ([`no ${key}`, metadata(key, undefined), new RegExp(`: ${key} is not in its metadata`)]),
@@ -278,12 +278,12 @@ test('a hostile checkpoint is an error that names the file and the field', async
       changed((copy) => {
         copy[name] = null;
       }),
-      /the entry head\.weight is not an object/,
+      /its entry head\.weight is not an object/,
     ],
     ['a type of objects', entry('dtype', 'constructor'), /head\.weight is constructor \[256,32\], expected F32/],
-    ['a negative size', entry('shape', [-1, -32]), /head\.weight has the shape \[-1,-32\]; sizes are/],
-    ['an endless size', entry('shape', [2 ** 40, 2 ** 40]), /its shape has/],
-    ['offsets no numbers', entry('data_offsets', ['0', '1']), /head\.weight \[256,32\] lies at 0 to 1/],
+    ['a negative size', entry('shape', [-1, -32]), /head\.weight has the shape \[-1,-32\]; sizes must be/],
+    ['an endless size', entry('shape', [2 ** 40, 2 ** 40]), /its shape needs/],
+    ['offsets no numbers', entry('data_offsets', ['0', '1']), /head\.weight \[256,32\] lies at bytes 0 to 1/],
     ['overlapping offsets', entry('data_offsets', [0, 32768]), /overlaps/],
     ['a mark before the header', fileOf(`\ufeff${text}`, tensors), /its header is not JSON/],
     ['a list', fileOf('[]', tensors), /its header is not an object/],

@@ -83,7 +83,7 @@ test('safetensors: broken files are refused, failed writes leave nothing', async
   await rm(path);
   await assert.rejects(
     writeTensors(path, [{ name: 'a', dtype: 'F32', shape: [3], data: () => new Float32Array(2) }]),
-    /a has 8 bytes, not 12/,
+    /a needs 12 bytes, got 8/,
   );
   assert.deepEqual(await readdir(dir), []);
 });

@@ -156,7 +156,7 @@ test('arguments that are wrong are named', () => {
   assert.throws(() => kernels.adamw(adam), /adamw: copyType must be f16 or bf16, got undefined/);
   assert.throws(() => kernels.adamw(/** @type {any} */ ({ ...adam, copyType: 'f32' })), /copyType must be f16 or bf16, got f32/);
   const { copy: _, ...alone } = { ...adam, permuted: 7 };
-  assert.throws(() => kernels.adamw(alone), /adamw: permuted is written beside copy, which is missing/);
+  assert.throws(() => kernels.adamw(alone), /adamw: permuted needs copy, which is missing/);
   const both = /** @type {const} */ ({ ...adam, copyType: 'bf16', count: 64 });
   assert.throws(
     () => kernels.adamw({ ...both, count: 48, permuted: 7 }),

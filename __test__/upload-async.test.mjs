@@ -1,7 +1,7 @@
 // @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { bufferOf, groupsOf, init, light, pipelineOf, ramp, scaled, vk, words } from './lib/addon.mjs';
+import { VIEWS, bufferOf, groupsOf, init, light, pipelineOf, ramp, scaled, vk, words } from './lib/addon.mjs';
 import { INVALID_ARGUMENT, sameWords, throws } from './lib/expect.mjs';
 import { churn, increment, reverseTail, scaleAdd } from './lib/programs.mjs';
 import { Random } from './lib/random.mjs';
@@ -55,23 +55,7 @@ test('data that ends behind the buffer, and offsets that are none, are errors', 
 test('every kind of view, by bytes', () => {
   const source = new Uint8Array(64).map((_, i) => i * 5 + 1);
   const x = vk.createBuffer(64);
-  const sources = [
-    source.buffer,
-    new DataView(source.buffer),
-    ...[
-      Int8Array,
-      Uint8Array,
-      Uint8ClampedArray,
-      Int16Array,
-      Uint16Array,
-      Int32Array,
-      Uint32Array,
-      Float32Array,
-      Float64Array,
-      BigInt64Array,
-      BigUint64Array,
-    ].map((kind) => new kind(source.buffer)),
-  ];
+  const sources = [source.buffer, new DataView(source.buffer), ...VIEWS.map((kind) => new kind(source.buffer))];
   for (const data of sources) {
     vk.fillBuffer(x, 64, 0);
     vk.uploadAsync(x, data);

@@ -19,23 +19,24 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
   helios-vk unlink CHECKOUT    remove it, and restore what was there before
   helios-vk tune               find the fastest kernels for matrix products on this device; createKernels uses them
 
-  --json               print JSON
+  --json               print the result as JSON
   --copy               link: copy the addon instead of linking to it
   --backend            link: have the trainer use @helios-vk/alpha-backend, not only the addon
+  --nproc N            run: number of processes on this host
   --max-restarts N     run: restart all processes up to N times after one has failed (0)
-  --grace SECONDS      run: time that the other processes have to end after one has failed, or after a signal (30)
+  --grace SECONDS      run: how long the other processes may take to end after one has failed, or after a signal (30)
   --nnodes M           run: number of hosts (1)
   --node-rank R        run: number of this host, from 0 (0)
   --master HOST:PORT   run: address of the host with node rank 0
-  --mpiexec PATH       run: MPI's launcher (the first in PATH)
+  --mpiexec PATH       run: launcher of Open MPI or MPICH (the first in PATH)
   --timeout SECONDS    doctor, link: how long a driver may take to answer (60)
-  --model PRESETS      tune: products of a training step of gpt-tiny, gpt-30m or gpt-300m (the default),
-                       separated by commas
-  --tokens N           tune: tokens of a batch (the preset's)
-  --shapes FILE        tune: products from a file instead, one a line: NT 512 1024 1024 (form, m, n, k)
-  --classes LIST       tune: half, f32, mixed, bf16x3, permuted (half,f32)
-  --quick              tune: try fewer plans
-  --budget SECONDS     tune: time for the whole run (600; 120 with --quick)
+  --model PRESETS      tune: measure the products of a training step of these presets, separated by commas:
+                       gpt-tiny, gpt-30m, gpt-300m (gpt-300m)
+  --tokens N           tune: tokens in a batch of --model (the preset's)
+  --shapes FILE        tune: measure the products in this file instead, one on each line: NT 512 1024 1024 (form, m, n, k)
+  --classes LIST       tune: kinds of products to measure, separated by commas: half, f32, mixed, bf16x3, permuted (half,f32)
+  --quick              tune: try fewer tilings
+  --budget SECONDS     tune: how long the whole run may take (600; 120 with --quick)
   --out FILE           tune: file to write the table to (HELIOS_TUNING, or a file beside the pipeline cache)
   --version, --help
 
@@ -107,11 +108,11 @@ async function main(args) {
     return 0;
   }
   const timeout = values.timeout * 1000;
-  if (copy && command !== 'link') throw misuse('--copy goes with link');
-  if (backend && command !== 'link') throw misuse('--backend goes with link');
+  if (copy && command !== 'link') throw misuse('--copy can be used only with link');
+  if (backend && command !== 'link') throw misuse('--backend can be used only with link');
   const foreign = command !== 'tune' && TUNE_OPTIONS.find((name) => given.has(name));
-  if (foreign) throw misuse(`--${foreign} goes with tune`);
-  if (backend && copy) throw misuse('--backend copies nothing');
+  if (foreign) throw misuse(`--${foreign} can be used only with tune`);
+  if (backend && copy) throw misuse('--backend and --copy cannot be used together');
   switch (command) {
     case 'doctor': {
       if (rest.length > 0) throw misuse(`doctor takes no argument, got ${rest[0]}`);

@@ -416,7 +416,7 @@ export class Group {
    * @hidden
    */
   constructor(key, { rank, worldSize, localRank, engine, watch, timeoutMs }) {
-    if (key !== Group.key) throw new TypeError('groups are made by init()');
+    if (key !== Group.key) throw new TypeError('init() makes groups; Group has no public constructor');
     this.#watch = watch;
     this.#timeoutMs = timeoutMs;
     /** This process's number in the group, from 0. */

@@ -431,7 +431,7 @@ export class KernelContext {
    */
   checkRounds(kernel, what, rounds) {
     if (!this.isCpu || rounds <= MAX_CPU_ROUNDS) return;
-    throw new RangeError(`${kernel}: ${what} take ${rounds} rounds of a loop: on a CPU device there may be ${MAX_CPU_ROUNDS}`);
+    throw new RangeError(`${kernel}: ${what} take ${rounds} rounds of a loop: on a CPU device at most ${MAX_CPU_ROUNDS} are allowed`);
   }
 
   /** Options of a pipeline whose subgroups are full and have the size that the device reports. @returns {PipelineOptions} */

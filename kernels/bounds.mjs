@@ -65,8 +65,8 @@ export class Checker {
     if (ranged) room = Math.min(room - (buffer.offset ?? 0), buffer.size ?? Infinity);
     if (end > room) {
       throw new RangeError(
-        `${kernel}: ${extent[0]} takes ${extent[2]} elements of ${extent[3]} from element ${offset} on, to byte ${end}; ` +
-          `${ranged ? 'what is bound' : 'its buffer'} has ${Math.max(room, 0)} bytes`,
+        `${kernel}: ${extent[0]} needs ${extent[2]} elements of ${extent[3]} from element ${offset} on, up to byte ${end}; ` +
+          `its ${ranged ? 'range' : 'buffer'} has ${Math.max(room, 0)} bytes`,
       );
     }
     return handle;
@@ -126,7 +126,7 @@ function overlapping(kernel, written, other) {
     return `${extent[0]}, bytes ${start} to ${start + extent[2] * bytesOf(extent[3])}`;
   };
   const spans = `${span(written)}, and ${span(other)}, of the buffer ${handleOf(written[1])}`;
-  return new RangeError(`${kernel}: ${written[0]} is written and must not lie over ${other[0]}: ${spans}`);
+  return new RangeError(`${kernel}: ${written[0]} is written and must not overlap ${other[0]}: ${spans}`);
 }
 
 /**

@@ -387,7 +387,7 @@ export function matmulKernels(context, options) {
   function matmulGroup(list, plan) {
     const problems = list.map(problemOf);
     const chosen = plan ?? group.plan(problems);
-    if (!chosen) throw new RangeError('matmulGroup: no plan is known by which these products would be faster together');
+    if (!chosen) throw new RangeError('matmulGroup: no plan is known that computes these products faster together than one after another');
     group.check(problems, chosen);
     const products = problems.map(productOf);
     if (context.checker) {

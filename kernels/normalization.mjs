@@ -172,7 +172,7 @@ export function normalizationKernels(context) {
     const dBias = layer && !apart ? tensor(kernel, 'dBias', args.dBias) : none;
     const residual = fused ? tensor(kernel, 'residual', args.residual) : none;
     const copy = copied ? tensor(kernel, 'copy', args.copy) : none;
-    if (copied && type === outType) throw new RangeError(`${kernel}: a copy needs an outType other than ${type}`);
+    if (copied && type === outType) throw new RangeError(`${kernel}: a copy needs an outType that is not ${type}`);
     if (layer && stats.offset % 2) throw new RangeError(`${kernel}: stats.offset must be even, got ${stats.offset}`);
     const types = typePair(kernel, type, outType);
     const sumColumns = layer ? 2 * columns : columns;

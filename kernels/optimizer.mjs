@@ -246,7 +246,7 @@ export function optimizerKernels(context) {
     const other = args.permuted ?? args.shuffled;
     const permuted = other === undefined ? undefined : tensor(kernel, 'permuted', other);
     if (permuted) {
-      if (!copied) throw new RangeError(`${kernel}: permuted is written beside copy, which is missing`);
+      if (!copied) throw new RangeError(`${kernel}: permuted needs copy, which is missing`);
       if (count % 32) throw new RangeError(`${kernel}: count must be a multiple of 32 with a permuted copy, got ${count}`);
     }
     if (context.checker) {

@@ -48,8 +48,8 @@ export function randomKernels(context) {
     const count = integer(kernel, 'count', args.count);
     finite(kernel, 'mean', mean);
     const span = Math.fround(finite(kernel, 'high', high) - finite(kernel, 'low', low));
-    if (!Number.isFinite(span)) throw new RangeError(`${kernel}: high - low must be an f32, got ${low} and ${high}`);
-    if (!(below(high) >= Math.fround(low))) throw new RangeError(`${kernel}: no f32 lies in [low, high), got ${low} and ${high}`);
+    if (!Number.isFinite(span)) throw new RangeError(`${kernel}: high - low must be finite in f32, got ${low} and ${high}`);
+    if (!(below(high) >= Math.fround(low))) throw new RangeError(`${kernel}: [low, high) must contain an f32, got ${low} and ${high}`);
     if (!(finite(kernel, 'deviation', deviation) >= 0)) throw new RangeError(`${kernel}: deviation must be at least 0, got ${deviation}`);
     const y = tensor(kernel, 'y', args.y);
     const state = tensor(kernel, 'random', args.random);

@@ -298,7 +298,7 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
       blocksAtOnce: within >= size ? blocks : Math.max(1, Math.floor(within / span)),
     };
   });
-  if (end !== vectors) throw new RangeError(`${kernel}: shards of ${end * width} elements for a count of ${count}`);
+  if (end !== vectors) throw new RangeError(`${kernel}: the shards must hold count = ${count} elements together, got ${end * width}`);
   const endOf = (/** @type {number} */ block) => Math.min((block + 1) * span, vectors);
 
   /** Some vectors of a shard, as a tensor. @param {typeof shards[number]} shard @param {number} first @param {number} size */

@@ -92,7 +92,7 @@ export function softmaxKernels(context) {
     const output = apart ? tensor(kernel, 'gradient', args.gradient) : { buffer: 0, offset: 0 };
     const outType = apart ? args.gradientType : undefined;
     if (apart && (type !== 'f32' || (outType !== 'f32' && outType !== 'f16' && outType !== 'bf16'))) {
-      throw new RangeError(`${kernel}: a gradient apart is f32, f16 or bf16 of f32 logits, got ${outType} of ${type}`);
+      throw new RangeError(`${kernel}: a separate gradient must be f32, f16 or bf16, and its logits f32; got ${outType} and ${type}`);
     }
     const { width, suffix } = accessWidth(kernel, outType ? [type, outType] : [type], {
       rowStride,

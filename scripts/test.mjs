@@ -5,7 +5,7 @@
 //
 // `quick` (npm test) is what every change has to pass: formats, lints, types, Rust, and JavaScript on the default device, as it
 // is and under validation. `rest` is everything else: other drivers and runtimes, faults, fuzzing, races, load, packages. `full`
-// is both.
+// is both, and runs what does less in `quick` in full only.
 //
 // A stage that fails does not stop the others; the run fails at its end. A stage that this machine
 // cannot run says why and counts as skipped. A table of times ends it all, in CI behind what failed once more.
@@ -181,6 +181,15 @@ const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITO
 /** Or fewer of many cases (`firstOf`). Under validation counts are small in any case, and cases are not. @param {string} file */
 const hasCases = (file) => /\bfirstOf\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
 
+/** The stages of this run. @type {Set<string>} */
+let chosenNames = new Set();
+/**
+ * Leaves out test files that do less in a quick stage where `fullStage`, which runs them in full, is chosen too.
+ * @param {string} fullStage @param {(file: string) => boolean} doesLess
+ */
+const onceWith = (fullStage, doesLess) => (/** @type {string} */ word) =>
+  !(word.endsWith('.test.mjs') && chosenNames.has(fullStage) && doesLess(word));
+
 /** Test files of a package of this repository. @param {string} name */
 const packageTests = (name) =>
   readdirSync(join(REPOSITORY, 'packages', name, 'test'))
@@ -342,7 +351,7 @@ const STAGES = [
     name: 'js',
     quick: true,
     title: 'JS suite, with small counts and without what takes long',
-    run: () => run(suiteWithout(SLOW), { environment: LIGHT }),
+    run: () => run(suiteWithout(SLOW).filter(onceWith('js-slow', (file) => hasCounts(file) || hasCases(file))), { environment: LIGHT }),
   },
   {
     name: 'js-slow',
@@ -370,7 +379,7 @@ const STAGES = [
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
     run: () =>
       run(
-        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !SLOW_VALIDATED.test(word)),
+        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !SLOW_VALIDATED.test(word) && onceWith('validation-slow', hasCases)(word)),
         { ...UNDER_VALIDATION, environment: { ...UNDER_VALIDATION.environment, ...LIGHT } },
       ),
   },
@@ -650,6 +659,7 @@ async function main(values) {
   const failed = [];
   const count = { passed: 0, failed: 0, skipped: 0 };
   const chosen = STAGES.filter((stage) => inTier(stage) && (only?.includes(stage.name) ?? true) && !skip?.includes(stage.name));
+  chosenNames = new Set(chosen.map(({ name }) => name));
   for (const { begin } of chosen) begin?.();
   for (const { name, title, unavailable, run } of chosen) {
     const reason = unavailable?.() ?? null;

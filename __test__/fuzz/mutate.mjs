@@ -2,25 +2,7 @@
  * Damaged SPIR-V: what a fuzzer makes of modules that are whole. The same seed makes the same module.
  */
 
-/** A generator of 32-bit words (Mulberry32). */
-export class Random {
-  #state;
-  /** @param {number} seed */
-  constructor(seed) {
-    this.#state = seed >>> 0;
-  }
-  word() {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let t = this.#state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return (t ^ (t >>> 14)) >>> 0;
-  }
-  /** @param {number} n */
-  below(n) {
-    return this.word() % n;
-  }
-}
+import { Random } from '../lib/random.mjs';
 
 /**
  * Where each instruction starts; the end last.

@@ -199,7 +199,7 @@ for (const call of CALLS) {
       const expected = (/** @type {any} */ error) =>
         error instanceof RangeError &&
         error.message.startsWith(`${kernel}: `) &&
-        (PARTS[name]?.test(error.message) ?? error.message.includes(`${kernel}: ${name} takes `));
+        (PARTS[name]?.test(error.message) ?? error.message.includes(`${kernel}: ${name} needs `));
       const small = buffer(bytesOf(elements - 1, type) || 1);
       assert.throws(() => record(call, { ...good, [name]: small }), expected, `${name} of ${elements - 1} elements`);
       // An offset, or a range that is bound, takes away as much.
@@ -256,22 +256,22 @@ const fused = { batch: 1, tokens: 4, heads: 1, headSize: 32 };
 const OVERLAPS = [
   ['a result in place', () => kernels.unary({ x: at(4), y: at(4), count: 8 }), undefined],
   ['a result beside', () => kernels.unary({ x: at(0), y: at(8), count: 8 }), undefined],
-  ['a result one further', () => kernels.unary({ x: at(0), y: at(1), count: 8 }), /unary: y is written and must not lie over x/],
-  ['a result one before', () => kernels.unary({ x: at(1), y: at(0), count: 8 }), /y is written and must not lie over x/],
+  ['a result one further', () => kernels.unary({ x: at(0), y: at(1), count: 8 }), /unary: y is written and must not overlap x/],
+  ['a result one before', () => kernels.unary({ x: at(1), y: at(0), count: 8 }), /y is written and must not overlap x/],
   [
     'a result in place of another type',
     () => kernels.cast({ x: memory, y: memory, count: 8, from: 'f32', to: 'bf16' }),
-    /cast: y is written and must not lie over x: y, bytes 0 to 16, and x, bytes 0 to 32/,
+    /cast: y is written and must not overlap x: y, bytes 0 to 16, and x, bytes 0 to 32/,
   ],
-  ['a sum over its row', () => kernels.binary({ a: at(0), b: at(0), y: at(0), count: 16, period: 4 }), /binary: y .* over b/],
+  ['a sum over its row', () => kernels.binary({ a: at(0), b: at(0), y: at(0), count: 16, period: 4 }), /binary: y .* overlap b/],
   ['a sum in place', () => kernels.binary({ a: at(0), b: at(64), y: at(0), count: 16, period: 4 }), undefined],
-  ['a transpose in place', () => kernels.transpose({ x: memory, y: memory, rows: 4, columns: 4 }), /transpose: y .* over x/],
-  ['a product over its operand', () => kernels.matmul({ ...square, a: at(0), b: at(64), c: at(64) }), /matmul: c .* over b/],
+  ['a transpose in place', () => kernels.transpose({ x: memory, y: memory, rows: 4, columns: 4 }), /transpose: y .* overlap x/],
+  ['a product over its operand', () => kernels.matmul({ ...square, a: at(0), b: at(64), c: at(64) }), /matmul: c .* overlap b/],
   ['a product over its residual', () => kernels.matmul({ ...square, a: at(0), b: at(64), c: at(128), residual: at(128) }), undefined],
   [
     'a product over half of its residual',
     () => kernels.matmul({ ...square, a: at(0), b: at(64), c: at(128), residual: at(160) }),
-    /matmul: c .* over residual/,
+    /matmul: c .* overlap residual/,
   ],
   [
     'a product into columns beside its operand',
@@ -281,13 +281,13 @@ const OVERLAPS = [
   [
     'a product into columns that it reads',
     () => kernels.matmul({ ...square, a: at(0), lda: 16, b: at(1024), c: at(4), ldc: 16 }),
-    /matmul: c .* over a/,
+    /matmul: c .* overlap a/,
   ],
   ['gradients in place', () => kernels.gluBackward({ gateUp: at(0), dy: at(512), dGateUp: at(0), rows: 4, columns: 8 }), undefined],
   [
     'gradients swapped',
     () => kernels.gluBackward({ gate: at(0), up: at(32), dy: at(512), dGate: at(128), dUp: at(136), rows: 4, columns: 8 }),
-    /gluBackward: dUp .* over dGate/,
+    /gluBackward: dUp .* overlap dGate/,
   ],
   [
     'gradients of fused attention apart',
@@ -297,12 +297,12 @@ const OVERLAPS = [
   [
     'gradients of fused attention in place',
     () => kernels.attentionBackward({ ...fused, qkv: at(0), out: at(1024), logSumExp: at(2048), dOut: at(3072), dQkv: at(0) }),
-    /attentionBackward: dQ .* over q/,
+    /attentionBackward: dQ .* overlap q/,
   ],
   [
     'attention over its keys',
     () => kernels.attentionForward({ ...fused, qkv: at(0), out: at(32), rowOut: 96, logSumExp: at(2048) }),
-    /attentionForward: out .* over k/,
+    /attentionForward: out .* overlap k/,
   ],
   [
     'a gradient over the residual',
@@ -323,7 +323,7 @@ const OVERLAPS = [
   [
     'parameters over moments',
     () => kernels.adamw({ parameters: at(64), first: at(128), second: at(160), gradient: at(256), state: memory, count: 64 }),
-    /adamw: second .* over first/,
+    /adamw: second .* overlap first/,
   ],
 ];
 

@@ -226,7 +226,7 @@ test('the norm of a gradient in shards has the bits of one in a single buffer', 
   ];
   assert.throws(
     () => kernels.gradientClip({ gradient: shards, count: 100, state: 3 }),
-    /gradientClip: shards of 90 elements for a count of 100/,
+    /gradientClip: the shards must hold count = 100 elements together, got 90/,
   );
 });
 

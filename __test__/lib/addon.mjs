@@ -30,6 +30,23 @@ export const scaled = (count) => (light ? Math.max(1, Math.ceil(count / 10)) : c
  */
 export const firstOf = (cases, few) => (switchVariable('HELIOS_TEST_LIGHT') ? cases.slice(0, few) : cases);
 
+const { Float16Array } = /** @type {any} */ (globalThis);
+/** Every class of typed arrays that there is in this version of Node. */
+export const VIEWS = [
+  Int8Array,
+  Uint8Array,
+  Uint8ClampedArray,
+  Int16Array,
+  Uint16Array,
+  Int32Array,
+  Uint32Array,
+  Float32Array,
+  Float64Array,
+  BigInt64Array,
+  BigUint64Array,
+  ...(Float16Array ? [/** @type {typeof Float32Array} */ (Float16Array)] : []),
+];
+
 /**
  * A new buffer that holds `data`, whole.
  * @param {ArrayBufferView<ArrayBuffer>} data

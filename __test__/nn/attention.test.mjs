@@ -242,6 +242,6 @@ test('masks of other types and shapes are errors that say what there is', () => 
   assert.throws(() => layer.forward(ones([1, 2, 8]), { mask: ones([3, 2]).gt(0) }), /do not broadcast/);
   assert.throws(
     () => layer.forward(ones([1, 2, 8]), any(ones([2, 2]))),
-    /MultiHeadAttention: options are an object, \{ mask: … \}, got Tensor/,
+    /MultiHeadAttention: options must be an object, \{ mask: … \}, got Tensor/,
   );
 });

@@ -367,7 +367,7 @@ test('what cannot be compiled says why, and leaves everything as it was', async 
   assert.throws(() => compile(() => Promise.resolve(1))(), /the function is async/);
   assert.throws(() => compile(() => w.mul(2).sum().backward())(), /make the optimizer before the first call.*or take gradients with grad/);
   assert.throws(() => compile(() => new nn.Linear(2, 2))(), /make modules outside of it/);
-  assert.throws(() => compile(() => new optim.SGD([w]))(), /made outside of a compiled function/);
+  assert.throws(() => compile(() => new optim.SGD([w]))(), /make the optimizer outside of the compiled function/);
   assert.throws(
     () => compile((/** @type {any} */ x) => x.add(zeros([3])))(zeros([2])),
     /add: \[2\] and \[3\] do not broadcast.*\(compile\.test\.mjs:\d+\)/,
@@ -380,8 +380,8 @@ test('what cannot be compiled says why, and leaves everything as it was', async 
     return escaped.mul(2);
   });
   assert.deepEqual([...(await f(tensor([1])).toArray())], [4]);
-  assert.match(await reads[0], /there are no values while a function is compiled: return the tensor/);
-  assert.throws(() => escaped.add(1), /was made while a function was compiled and has never had a value: return it/);
+  assert.match(await reads[0], /a tensor has no values while its function is compiled: return the tensor/);
+  assert.throws(() => escaped.add(1), /was made while a function was compiled and never had a value: return it/);
   assert.equal(w.grad, undefined);
   f.dispose();
   assert.deepEqual([...(await w.toArray())], [1, 2]);
@@ -475,7 +475,7 @@ test('tensors from outside are returned themselves, and their views as views; on
   f();
   const before = await count.item();
   w.dispose();
-  assert.throws(f, /compile: a tensor that was disposed of/);
+  assert.throws(f, /compile: the tensor was disposed of/);
   assert.equal(await count.item(), before);
 });
 

@@ -104,20 +104,20 @@ test('messages: the function and the argument as the program wrote them', () => 
     [() => F.conv2d(ones([1, 1, 2, 2], { dtype: 'i32' }), ones([1, 1, 1, 1])), /^conv2d: takes/],
     [() => x.mul_(zeros([4])), /^mul_: \[4\] and \[2, 3\] do not broadcast/],
     [() => x.maskedFill(bool, 1), /^maskedFill: \[2\] and \[2, 3\] do not broadcast/],
-    [() => ones([4]).matmul(ones([5])), /^matmul: \[4\] × \[5\]: inner sizes 4, 5/],
-    [() => ones([4]).matmul(ones([5, 2])), /^matmul: \[4\] × \[5, 2\]: inner sizes 4, 5/],
+    [() => ones([4]).matmul(ones([5])), /^matmul: \[4\] × \[5\]: the inner sizes 4 and 5 differ/],
+    [() => ones([4]).matmul(ones([5, 2])), /^matmul: \[4\] × \[5, 2\]: the inner sizes 4 and 5 differ/],
     [() => ones([3, 2, 2]).matmul(ones([4, 2, 2])), /^matmul: \[3, 2, 2\] × \[4, 2, 2\] do not broadcast: sizes 3 and 4 in dimension -3/],
-    [() => F.stack([ones([2]), ones([3])]), /^stack: f32 \[2\] and f32 \[3\]: they have one shape and type/],
-    [() => new nn.MLP(4, 8).forward(x), /^MLP: \[2, 3\] × \[8, 4\]ᵀ: inner sizes 3, 4/],
+    [() => F.stack([ones([2]), ones([3])]), /^stack: cannot stack f32 \[2\] and f32 \[3\]: their shapes and types must be equal/],
+    [() => new nn.MLP(4, 8).forward(x), /^MLP: \[2, 3\] × \[8, 4\]ᵀ: the inner sizes 3 and 4 differ/],
     [() => new nn.GRU(4, 2).forward(ones([1, 2, 3])), /^GRU: \[1, 2, 3\] × \[6, 4\]ᵀ/],
     // Arguments of another kind.
-    [() => x.pow(any(half)), /^pow: the exponent is a number, got Tensor\(\[2, 3\], bf16\)/],
-    [() => zeros(any(x)), /^zeros: a shape is an array of sizes, got Tensor\(\[2, 3\], f32\)/],
-    [() => zeros([2, any(x)]), /^zeros: sizes are integers of at least 1, got \[2, Tensor\(\[2, 3\], f32\)\]/],
+    [() => x.pow(any(half)), /^pow: the exponent must be a number, got Tensor\(\[2, 3\], bf16\)/],
+    [() => zeros(any(x)), /^zeros: the shape must be an array of sizes, got Tensor\(\[2, 3\], f32\)/],
+    [() => zeros([2, any(x)]), /^zeros: the sizes of a shape must be integers of at least 1, got \[2, Tensor\(\[2, 3\], f32\)\]/],
     [() => zeros([any(Symbol('a')), any(Object.create(null))]), /got \[Symbol\(a\), \{\}\]/],
-    [() => F.dropout(x, any(nn.Linear)), /^dropout: p is in \[0, 1\), got class Linear \(/],
-    [() => F.dropout(x, any(new nn.Linear(1, 1))), /^dropout: p is in \[0, 1\), got a Linear \(/],
-    [() => x.sum(0, any({ keepdim: false })), /^sum: keepdim is true or false, got \{ keepdim: false \}/],
+    [() => F.dropout(x, any(nn.Linear)), /^dropout: p must be in \[0, 1\), got class Linear \(/],
+    [() => F.dropout(x, any(new nn.Linear(1, 1))), /^dropout: p must be in \[0, 1\), got a Linear \(/],
+    [() => x.sum(0, any({ keepdim: false })), /^sum: keepdim must be true or false, got \{ keepdim: false \}/],
     [() => tensor([1, 2, 3, 4], any([2, 2])), /^tensor: expected options .*, got an array: a shape is \{ shape: \[2, 2\] \}/],
     [
       () =>
@@ -125,21 +125,24 @@ test('messages: the function and the argument as the program wrote them', () => 
           .requiresGrad_()
           .sum()
           .backward(any(ones([]))),
-      /^backward: options are an object, \{ gradient: …, retain: … \}, got Tensor\(/,
+      /^backward: options must be an object, \{ gradient: …, retain: … \}, got Tensor\(/,
     ],
-    [() => void (x.grad = any(5)), /^grad: a gradient is a tensor or undefined, got 5/],
-    [() => void (x.grad = ones([3])), /^grad: a gradient \[3\] for a tensor \[2, 3\]/],
+    [() => void (x.grad = any(5)), /^grad: a gradient must be a tensor or undefined, got 5/],
+    [() => void (x.grad = ones([3])), /^grad: the gradient has shape \[3\], but the tensor has \[2, 3\]/],
     [() => any(F).sumTo(5, [1]), /^sumTo: expected a tensor, got 5/],
     [() => F.sumTo(x, [2]), /^sumTo: \[2\] and \[2, 3\]|^sumTo: \[2, 3\]/],
-    [() => F.sumTo(x, [5, 2, 3]), /^sumTo: \[2, 3\] to \[5, 2, 3\], which does not broadcast to it/],
+    [() => F.sumTo(x, [5, 2, 3]), /^sumTo: cannot sum \[2, 3\] to \[5, 2, 3\], which does not broadcast to it/],
     // Tensors in the hands of others.
     ...[
       () => structuredClone(x),
       () => structuredClone({ model: new nn.Linear(1, 1) }),
       () => new MessageChannel().port1.postMessage(x),
-    ].map((run) => /** @type {[() => any, RegExp]} */ ([run, /^tensor: a tensor is memory of the device, which is not cloned or sent/])),
+    ].map(
+      (run) =>
+        /** @type {[() => any, RegExp]} */ ([run, /^tensor: a tensor is memory of the device, which cannot be structured-cloned or sent/]),
+    ),
     // Sizes.
-    [() => zeros([65536, 65536]), /^zeros: a tensor \[65536, 65536\] of f32 has 17179869184 bytes; on this device one has at most \d+ \(/],
+    [() => zeros([65536, 65536]), /^zeros: a tensor \[65536, 65536\] of f32 has 17179869184 bytes; this device allows at most \d+ \(/],
     [() => ones([2 ** 20, 2 ** 20], { dtype: 'bf16' }), /^ones: a tensor .* of bf16 has 2199023255552 bytes/],
     [() => new nn.Linear(2 ** 32, 2 ** 32), /^Linear: a tensor \[4294967296, 4294967296\] of f32 has/],
     [() => nn.skipInit(() => new nn.Linear(2 ** 32, 2 ** 32)), /^Linear: a tensor/],
@@ -159,7 +162,7 @@ test('messages: the function and the argument as the program wrote them', () => 
     [() => scope(function* () {}), /^scope: the function is a generator/],
     [() => noGrad(async function* () {}), /^noGrad: the function is a generator/],
     // Optimizers.
-    [() => new optim.AdamW(new Net().parameters(), { betas: any(0.9) }), /^AdamW: betas are two numbers, got 0\.9/],
+    [() => new optim.AdamW(new Net().parameters(), { betas: any(0.9) }), /^AdamW: betas must be two numbers, got 0\.9/],
     [
       () => new optim.SGD(new Net().parameters(), { schedule: { warmup: 9, total: 5 } }),
       /^SGD: the schedule's total must be 0 or more than/,
@@ -188,9 +191,9 @@ test('what stands in itself', () => {
   assert.equal(inner.disposed, false);
 
   const twice = compile((/** @type {any} */ own) => own.x.mul(2));
-  assert.throws(() => twice(object), /^ArgumentError: compile: an argument has an array or object that stands in itself/);
-  assert.throws(() => twice(list), /compile: an argument has an array or object that stands in itself/);
-  assert.throws(() => compile(() => object)(), /compile: the result has an array or object that stands in itself/);
+  assert.throws(() => twice(object), /^ArgumentError: compile: an argument has an array or object that contains itself/);
+  assert.throws(() => twice(list), /compile: an argument has an array or object that contains itself/);
+  assert.throws(() => compile(() => object)(), /compile: the result has an array or object that contains itself/);
   // What stands in several places does not.
   assert.equal(compile((/** @type {any} */ own) => own)({ a: object.x, b: [object.x] }).b[0].shape[0], 2);
   let deep = any(x);
@@ -201,14 +204,14 @@ test('what stands in itself', () => {
     scope(() => deep),
     deep,
   );
-  assert.throws(() => tensor(any([1, [list]])), /tensor: nested arrays of unequal/);
+  assert.throws(() => tensor(any([1, [list]])), /tensor: nested arrays have unequal/);
   list[0] = list;
-  assert.throws(() => tensor(any(list)), /tensor: arrays nested more than 64 deep, or one that stands in itself/);
+  assert.throws(() => tensor(any(list)), /tensor: arrays are nested more than 64 deep, or one contains itself/);
 
   const [parent, child] = [new nn.Sequential(new nn.ReLU()), new nn.ReLU()];
   any(parent).child = child;
   any(child).parent = parent;
-  const cycle = /^UsageError: Sequential: child\.parent stands in itself: .* a #private field/;
+  const cycle = /^UsageError: Sequential: child\.parent contains itself: .* a #private field/;
   for (const run of /** @type {(() => any)[]} */ ([
     () => parent.parameters(),
     () => parent.stateDict(),
@@ -217,9 +220,9 @@ test('what stands in itself', () => {
   ]))
     assert.throws(run, cycle);
   for (const run of [() => [...parent.modules()], () => parent.train(), () => String(parent), () => nn.mergeLora(parent)])
-    assert.throws(run, /^UsageError: Sequential: parent stands in itself/);
+    assert.throws(run, /^UsageError: Sequential: parent contains itself/);
   any(child).parent = [list];
-  assert.throws(() => parent.parameters(), /^UsageError: \w+: .* stands in itself/);
+  assert.throws(() => parent.parameters(), /^UsageError: \w+: .* contains itself/);
 });
 
 test('a product of two vectors is a number, which has gradients', async () => {
@@ -290,6 +293,6 @@ test('reading in a compiled function names the reading call', async () => {
       promise.catch(() => {});
       return y;
     })(ones([1]));
-    await assert.rejects(promise, { message: new RegExp(`^${name}: there are no values while a function is compiled`) });
+    await assert.rejects(promise, { message: new RegExp(`^${name}: a tensor has no values while its function is compiled`) });
   }
 });

@@ -89,7 +89,10 @@ test('profile of a function without arguments or dispatches, and within a compil
   const nothing = compile(() => 1);
   assert.deepEqual(nothing.profile(), []);
   const inner = compile((/** @type {any} */ x) => x.mul(2));
-  assert.throws(() => compile((/** @type {any} */ x) => inner.profile(x))(randn([2])), /a function is being compiled: profile that one/);
+  assert.throws(
+    () => compile((/** @type {any} */ x) => inner.profile(x))(randn([2])),
+    /profile: it cannot run while a function is being compiled/,
+  );
 });
 
 test('the page has every step, what was put together, and no text as markup', () => {

@@ -144,7 +144,7 @@ test('accumulate: the gradients and the loss of one batch', async () => {
   assert.ok(Math.abs((await loss.item()) - (await whole.item())) < 1e-6);
   for (const [i, { grad }] of model.parameters().entries())
     assertClose(await values(grad), Float64Array.from(expected[i]), 1e-5, `parameter ${i}`);
-  assert.throws(() => accumulate(0, () => whole), /count is an integer of at least 1/);
+  assert.throws(() => accumulate(0, () => whole), /count must be an integer of at least 1/);
   const opt = new optim.SGD(model.parameters(), { lr: 0.1 });
   const step = compile((/** @type {any} */ a, /** @type {any} */ b) => {
     const sum = accumulate(4, (i) => F.mseLoss(model.forward(a.at(i)), b.at(i)));
@@ -199,7 +199,7 @@ test('checkpoint: with grad, compiled, in noGrad; less memory between', async ()
   const kept = bytesOf(() => scope(() => block(x)));
   const again = bytesOf(() => scope(() => checkpoint(block, x)));
   assert.ok(again < kept / 3, `${again} of ${kept} bytes`);
-  assert.throws(() => checkpoint(() => /** @type {any} */ (1), x), /the function returns one tensor/);
+  assert.throws(() => checkpoint(() => /** @type {any} */ (1), x), /the function must return one tensor/);
 });
 
 test('compile: parameters as arguments, noGrad and autocast around the call, an argument changed in place', async () => {
@@ -214,7 +214,10 @@ test('compile: parameters as arguments, noGrad and autocast around the call, an 
   assert.equal(autocast('bf16', () => f(w, x)).dtype, 'bf16');
   assert.equal(f(w, x).dtype, 'f32');
   assert.equal(f.explain().length, 3);
-  assert.throws(() => compile((/** @type {any} */ y) => y.mul_(2))(x), /changes its tensor argument 0 \[1, 2\] in place, which is a copy/);
+  assert.throws(
+    () => compile((/** @type {any} */ y) => y.mul_(2))(x),
+    /changes its tensor argument 0 \[1, 2\] in place, but it has a copy of it/,
+  );
   assert.deepEqual(await values(x), [1, 1]);
 });
 
@@ -309,7 +312,7 @@ test('save and load: every type, exactly; a file that is none says what is wrong
     new RegExp(`is not a safetensors file: it has ${bytes.length - 1} bytes, its header says ${bytes.length}`),
   );
   writeFileSync(path, Buffer.from('nothing like it'));
-  await assert.rejects(load(path), /is not a safetensors file: a header of \d+ bytes in a file of 15/);
+  await assert.rejects(load(path), /is not a safetensors file: it says that its header has \d+ bytes, in a file of 15/);
   await assert.rejects(save(path, { a: /** @type {any} */ (1) }), /a is not a tensor/);
   await assert.rejects(save(join(path, 'below'), model.stateDict()), /ENOTDIR|EEXIST/);
   assert.deepEqual(readdirSync(join(dir, 'deep')), ['state.safetensors']);
@@ -338,8 +341,8 @@ test('load: every byte of the data belongs to one tensor', async (t) => {
   write({}, 0);
   assert.deepEqual(await load(path), {});
   for (const [offsets, bytes, message] of /** @type {const} */ ([
-    [{ a: [0, 8] }, 20, /is not a safetensors file: 12 bytes behind the last tensor belong to no tensor/],
-    [{}, 4, /4 bytes behind the last tensor/],
+    [{ a: [0, 8] }, 20, /is not a safetensors file: 12 bytes after the last tensor belong to no tensor/],
+    [{}, 4, /4 bytes after the last tensor/],
     [{ a: [4, 8] }, 8, /4 bytes before a belong to no tensor/],
     [{ b: [12, 16], a: [0, 8] }, 16, /4 bytes before b belong to no tensor/],
     [{ a: [0, 8], b: [4, 12] }, 12, /b, which begins at 4, overlaps a, which ends at 8/],

@@ -43,7 +43,7 @@ test('what is read and written overlaps: as if all were read first, eager and co
 test('a view that repeats elements is not written into', async () => {
   const x = ones([3, 1]);
   for (const [write, message] of /** @type {[() => any, RegExp][]} */ ([
-    [() => x.expand(3, 4).copy_(ones([3, 4])), /copy_: several elements of \[3, 4\] are one in memory/],
+    [() => x.expand(3, 4).copy_(ones([3, 4])), /copy_: several elements of \[3, 4\] share memory/],
     [() => x.expand(3, 4).fill_(2), /fill_: several elements of \[3, 4\]/],
     [() => x.expand(3, 4).mul_(2), /mul_: several elements of \[3, 4\]/],
     [

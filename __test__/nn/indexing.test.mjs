@@ -179,14 +179,14 @@ test('argmax and argmin: any dimension, as class numbers', async () => {
 
 test('what does not fit is named', () => {
   const index = ids([[0, 1]]);
-  assert.throws(() => x().gather(1, index), /gather: an index \[1, 2\] for \[2, 3\]: all sizes but that of dimension 1 are equal/);
-  assert.throws(() => x().gather(2, index), /gather: dimension 2 of a tensor of 2 dimensions/);
-  assert.throws(() => x().gather(1, x()), /gather: an index is i32 or u32, got f32: tensor\(…, \{ dtype: 'i32' \}\)/);
+  assert.throws(() => x().gather(1, index), /gather: the index \[1, 2\] and the tensor \[2, 3\] must have equal sizes but in dimension 1/);
+  assert.throws(() => x().gather(2, index), /gather: dimension 2 is out of range for a tensor of 2 dimensions/);
+  assert.throws(() => x().gather(1, x()), /gather: the index must be i32 or u32, got f32: use tensor\(…, \{ dtype: 'i32' \}\)/);
   assert.throws(() => x().gather(1, /** @type {any} */ ([0])), /gather: expected a tensor, got an array/);
-  assert.throws(() => x().indexSelect(0, index), /indexSelect: an index has one dimension, got \[1, 2\]/);
+  assert.throws(() => x().indexSelect(0, index), /indexSelect: the index must have one dimension, got \[1, 2\]/);
   assert.throws(
     () => x().scatterAdd(0, ids([[0, 0, 0]]), zeros([2, 3])),
-    /scatterAdd: a source f32 \[2, 3\], expected f32 \[1, 3\] as the index/,
+    /scatterAdd: expected a source f32 \[1, 3\], the shape of the index, got f32 \[2, 3\]/,
   );
   assert.throws(
     () =>
@@ -196,5 +196,8 @@ test('what does not fit is named', () => {
     /takes f32, f16 or bf16, got i32/,
   );
   assert.throws(() => ids([1, 2]).argmax(), /argmax: takes f32, f16 or bf16, got i32/);
-  assert.throws(() => F.takeAlongDim(x(), ids([0])), /takeAlongDim: an index \[1\] for \[2, 3\]: they have as many dimensions/);
+  assert.throws(
+    () => F.takeAlongDim(x(), ids([0])),
+    /takeAlongDim: the index \[1\] and the tensor \[2, 3\] must have equally many dimensions/,
+  );
 });

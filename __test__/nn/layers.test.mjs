@@ -138,10 +138,10 @@ test('recurrent layers one above the other are those layers one by one, with the
         assert.deepEqual(await values([of(last)].flat()[i]), await values(wanted), `layer ${l}`);
     }
     assert.deepEqual(await values(y), await values(own));
-    assert.throws(() => layer.forward(x, Array.isArray(given) ? [x, x] : x), /a state \[2, 3, 3\], expected \[3, 2, 4\]/);
-    assert.throws(() => layer.forward(x.at(0)), /expected \[batch, steps, inputs\]/);
+    assert.throws(() => layer.forward(x, Array.isArray(given) ? [x, x] : x), /expected a state \[3, 2, 4\], got \[2, 3, 3\]/);
+    assert.throws(() => layer.forward(x.at(0)), /expected an input \[batch, steps, inputs\]/);
   }
-  assert.throws(() => new nn.LSTM(I, H, { numLayers: 0 }), /LSTM: numLayers is an integer of at least 1, got 0/);
+  assert.throws(() => new nn.LSTM(I, H, { numLayers: 0 }), /LSTM: numLayers must be an integer of at least 1, got 0/);
 });
 
 test('a step of an LSTM is two dispatches, forward and backward', async () => {
@@ -209,8 +209,11 @@ test('Conv1d is a row of Conv2d; pools take windows; sizes that do not fit say s
       }),
   );
   assert.deepEqual((await values(new nn.AvgPool2d(2, { stride: 1 }).forward(image))).length, 9);
-  assert.throws(() => new nn.MaxPool2d(5).forward(image), /maxPool2d: a window \[5, 5\] on \[1, 1, 4, 4\]/);
-  assert.throws(() => new nn.Conv2d(2, 1, 3).forward(image), /conv2d: \[1, 1, 4, 4\] and a weight \[1, 2, 3, 3\]/);
+  assert.throws(() => new nn.MaxPool2d(5).forward(image), /maxPool2d: a window \[5, 5\] does not fit into the padded input \[1, 1, 4, 4\]/);
+  assert.throws(
+    () => new nn.Conv2d(2, 1, 3).forward(image),
+    /conv2d: an input \[1, 1, 4, 4\] needs a weight \[outputs, 1, down, across\], got \[1, 2, 3, 3\]/,
+  );
 });
 
 test('BatchNorm2d: by the batch while training, by running means after that, compiled as well', async () => {
@@ -357,14 +360,14 @@ test('upsample', async () => {
     reference,
   );
   assert.deepEqual(F.upsample(randn([1, 1, 2, 3]), 2).shape, [1, 1, 4, 6]);
-  assert.throws(() => F.upsample(randn([1, 1, 2, 3]), 1.5), /upsample: scale is an integer of at least 1/);
+  assert.throws(() => F.upsample(randn([1, 1, 2, 3]), 1.5), /upsample: scale must be an integer of at least 1/);
 });
 
 test('oneHot and chunk', async () => {
   const rows = F.oneHot(tensor([2, 0, -1, 3], { dtype: 'i32', shape: [2, 2] }), 3);
   assert.deepEqual(rows.shape, [2, 2, 3]);
   assert.deepEqual([...(await rows.toArray())], [0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-  assert.throws(() => F.oneHot(tensor([1]), 3), /oneHot: an index is i32 or u32, got f32/);
+  assert.throws(() => F.oneHot(tensor([1]), 3), /oneHot: the index must be i32 or u32, got f32/);
   const parts = tensor([1, 2, 3, 4, 5]).chunk(3);
   assert.deepEqual(await Promise.all(parts.map(async (part) => [...(await part.toArray())])), [[1, 2], [3, 4], [5]]);
   assert.deepEqual(
@@ -381,19 +384,25 @@ test('oneHot and chunk', async () => {
 test('what a call has no option for is an error that names it', () => {
   const weights = () => new nn.Linear(2, 2).parameters();
   for (const [make, message] of /** @type {[() => unknown, RegExp][]} */ ([
-    [() => new nn.Linear(3, 4, /** @type {any} */ (false)), /Linear: options are an object, \{ bias: … \}, got false/],
-    [() => new nn.Linear(3, 4, /** @type {any} */ ({ biass: false })), /Linear: no option biass; there is bias/],
-    [() => new nn.Conv2d(3, 4, 3, /** @type {any} */ (2)), /Conv2d: options are an object, \{ stride: …, padding: …, bias: … \}, got 2/],
-    [() => new nn.Conv2d(3, 4, 3, /** @type {any} */ ({ padding: 'same' })), /Conv2d: padding is an integer of at least 0/],
-    [() => new nn.LayerNorm(4, /** @type {any} */ (1e-6)), /LayerNorm: options are an object/],
-    [() => new nn.GRU(4, 4, /** @type {any} */ ({ layers: 2 })), /GRU: no option layers; there is numLayers/],
-    [() => randn([3], /** @type {any} */ ({ std: 2 })), /randn: no option std; there are mean, deviation, requiresGrad/],
-    [() => F.zeros([3], /** @type {any} */ ('i32')), /zeros: options are an object, \{ dtype: … \}, got i32/],
+    [() => new nn.Linear(3, 4, /** @type {any} */ (false)), /Linear: options must be an object, \{ bias: … \}, got false/],
+    [() => new nn.Linear(3, 4, /** @type {any} */ ({ biass: false })), /Linear: unknown option biass; the option is bias/],
+    [
+      () => new nn.Conv2d(3, 4, 3, /** @type {any} */ (2)),
+      /Conv2d: options must be an object, \{ stride: …, padding: …, bias: … \}, got 2/,
+    ],
+    [() => new nn.Conv2d(3, 4, 3, /** @type {any} */ ({ padding: 'same' })), /Conv2d: padding must be an integer of at least 0/],
+    [() => new nn.LayerNorm(4, /** @type {any} */ (1e-6)), /LayerNorm: options must be an object/],
+    [() => new nn.GRU(4, 4, /** @type {any} */ ({ layers: 2 })), /GRU: unknown option layers; the option is numLayers/],
+    [() => randn([3], /** @type {any} */ ({ std: 2 })), /randn: unknown option std; the options are mean, deviation, requiresGrad/],
+    [() => F.zeros([3], /** @type {any} */ ('i32')), /zeros: options must be an object, \{ dtype: … \}, got i32/],
     [
       () => new optim.AdamW(weights(), /** @type {any} */ ({ learningRate: 1 })),
-      /AdamW: no option learningRate; there are lr, weightDecay/,
+      /AdamW: unknown option learningRate; the options are lr, weightDecay/,
     ],
-    [() => new optim.SGD([{ params: weights(), ...{ momentum: 1 } }]), /SGD: no option momentum; there are lr, weightDecay, schedule/],
+    [
+      () => new optim.SGD([{ params: weights(), ...{ momentum: 1 } }]),
+      /SGD: unknown option momentum; the options are lr, weightDecay, schedule/,
+    ],
   ])) {
     assert.throws(make, message);
   }

@@ -117,11 +117,11 @@ test('a checkpoint draws the same noise again', async () => {
 
 test('leaves of random numbers; what cannot be drawn says why; modules begin with numbers of the host', async () => {
   assert.equal(rand([2], { requiresGrad: true }).mul(2).requiresGrad, true);
-  assert.throws(() => rand([2], { low: 1, high: 0 }), /rand: low is less than high, got 1 and 0/);
-  assert.throws(() => rand(/** @type {any} */ (3)), /rand: a shape is an array of sizes, got 3/);
-  assert.throws(() => randn([0]), /randn: sizes are integers of at least 1/);
-  assert.throws(() => randn([2], { deviation: -1 }), /randn: deviation is at least 0, got -1/);
-  assert.throws(() => randn([2], { mean: /** @type {any} */ ('a') }), /randn: mean is a number, got a/);
+  assert.throws(() => rand([2], { low: 1, high: 0 }), /rand: low must be less than high, got 1 and 0/);
+  assert.throws(() => rand(/** @type {any} */ (3)), /rand: the shape must be an array of sizes, got 3/);
+  assert.throws(() => randn([0]), /randn: the sizes of a shape must be integers of at least 1/);
+  assert.throws(() => randn([2], { deviation: -1 }), /randn: deviation must be at least 0, got -1/);
+  assert.throws(() => randn([2], { mean: /** @type {any} */ ('a') }), /randn: mean must be a number, got a/);
   // Draws on the device do not move the stream that parameters come from.
   manualSeed(1);
   const one = await values(new nn.Linear(2, 2).weight);

@@ -122,9 +122,9 @@ test('what is of a closed device says so, and disposing of it touches nothing of
     { timeout: 300_000 },
   );
   messages.slice(0, -1).forEach((/** @type {string} */ message, /** @type {number} */ i) => {
-    assert.match(message, /a tensor of a device that was closed by reset\(\): make it anew/, `${i}`);
+    assert.match(message, /reset\(\) closed the device of this tensor: make it anew/, `${i}`);
   });
-  assert.match(messages.at(-1), /reset: a function is being compiled/);
+  assert.match(messages.at(-1), /reset: it cannot run while a function is being compiled/);
   assert.deepEqual(
     values,
     Array.from({ length: 20 }, (_, i) => i),

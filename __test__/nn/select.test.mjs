@@ -86,7 +86,7 @@ test('a compiled function chooses by values of each call', async () => {
 });
 
 test('what does not go together is named', () => {
-  assert.throws(() => F.where(zeros([2]), 1, 0), /where: a condition is bool, got f32: compare, as in x\.gt\(0\)/);
+  assert.throws(() => F.where(zeros([2]), 1, 0), /where: the condition must be bool, got f32: compare, as in x\.gt\(0\)/);
   assert.throws(
     () => F.where(zeros([2]).gt(0), zeros([2]), zeros([2], { dtype: 'i32' })),
     /where: takes tensors of one type, got f32 and i32/,

@@ -159,10 +159,10 @@ test('startAt says how many were skipped; who asks where there is no answer hear
   assert.equal(await opt.skippedSteps(), 4);
   opt.startAt(4);
   assert.equal(await opt.skippedSteps(), 0);
-  for (const bad of [-1, 0.5, NaN, 2 ** 32]) assert.throws(() => opt.startAt(1, bad), /startAt: skipped are an integer from 0 to/);
+  for (const bad of [-1, 0.5, NaN, 2 ** 32]) assert.throws(() => opt.startAt(1, bad), /startAt: skipped must be an integer from 0 to/);
   assert.throws(
     compile(() => void opt.skippedSteps()),
-    /skippedSteps: ask outside of the compiled function/,
+    /skippedSteps: call it outside of the compiled function/,
   );
   opt.dispose();
   assert.throws(() => opt.skippedSteps(), /skippedSteps: the optimizer was disposed of/);

@@ -136,7 +136,7 @@ test('a schedule warms up and comes down; lr can be set', async () => {
   parameter.sum().backward();
   opt.step();
   assertClose([before - (await parameter.item())], [1], 1e-5, 'the second step again');
-  for (const bad of [-1, 0.5, NaN, 2 ** 32]) assert.throws(() => opt.startAt(bad), /startAt: steps are an integer from 0/);
+  for (const bad of [-1, 0.5, NaN, 2 ** 32]) assert.throws(() => opt.startAt(bad), /startAt: steps must be an integer from 0/);
   assert.throws(
     compile(() => void opt.startAt(1)),
     /startAt: set it outside of the compiled function/,
@@ -218,8 +218,8 @@ test('rates, decays and the norm can be set between steps, compiled and not; wha
       }
       near(await after(), plain, 'at last');
       for (const bad of [-1, NaN, Infinity]) {
-        assert.throws(() => void (opt.clip = bad), /clip: a number of at least 0/);
-        assert.throws(() => void (opt.groups[0].weightDecay = bad), /weightDecay: a number of at least 0/);
+        assert.throws(() => void (opt.clip = bad), /clip: must be a number of at least 0/);
+        assert.throws(() => void (opt.groups[0].weightDecay = bad), /weightDecay: must be a number of at least 0/);
       }
       const inside = compile(() => void (opt.groups[0].lr = 2));
       assert.throws(inside, /lr: set it outside of the compiled function/);
@@ -299,10 +299,10 @@ test('gradientScale undoes a factor on the loss: the same bits for powers of two
   }
   const p = new nn.Parameter(tensor([1]));
   for (const bad of [0, -1, NaN, Infinity]) {
-    assert.throws(() => new optim.SGD([p], { gradientScale: bad }), /SGD: gradientScale is a number above 0, got/);
+    assert.throws(() => new optim.SGD([p], { gradientScale: bad }), /SGD: gradientScale must be a number above 0, got/);
   }
   const opt = new optim.SGD([p]);
-  assert.throws(() => void (opt.gradientScale = 0), /gradientScale is a number above 0, got 0/);
+  assert.throws(() => void (opt.gradientScale = 0), /gradientScale must be a number above 0, got 0/);
   assert.throws(
     compile(() => void (opt.gradientScale = 2)),
     /gradientScale: set it outside of the compiled function/,

@@ -216,9 +216,9 @@ test('products that one launch cannot compute: an error that says why, and no pl
   const narrow = /** @type {any} */ ({ buffer: first.c, size: 65_532 });
   assert.throws(
     () => kernels.matmulGroup([product(64, 256), product(256, 64, { c: { buffer: narrow, offset: 0 } })]),
-    /c takes 16384 elements/,
+    /c needs 16384 elements/,
   );
-  assert.throws(() => kernels.matmulGroup([first, product(256, 64, { c: first.c })]), /c is written and must not lie over c/);
+  assert.throws(() => kernels.matmulGroup([first, product(256, 64, { c: first.c })]), /c is written and must not overlap c/);
 });
 
 test('last tiles are not split where their parts are more than a binding can be', () => {

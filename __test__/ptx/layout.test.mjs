@@ -97,7 +97,8 @@ test('permuteRows puts each 32 of a row in the order of columnOf, and back', () 
   );
   for (let i = 0; i < rows.length; i++) assert.equal(permuted[i], (i & ~31) + columnOf(i & 31));
   assert.deepEqual(permuteRows(permuted, 96), rows);
-  for (const columns of [0, 48, 64, 96.5]) assert.throws(() => permuteRows(rows, columns), /permuteRows: 288 elements are no rows of/);
+  for (const columns of [0, 48, 64, 96.5])
+    assert.throws(() => permuteRows(rows, columns), /permuteRows: expected whole rows of columns = .*, got 288 elements/);
 });
 
 test('threads move every chunk of a stage once, a quarter warp without bank conflicts', () => {

@@ -170,7 +170,7 @@ async function loading(path, timeout) {
   if (failure) throw new CommandError('ERR_ADDON_LOAD', `the addon does not load: ${failure}`);
   const { binary, functions } = answer.results.load;
   const missing = REQUIRED.filter((name) => !functions.includes(name));
-  if (missing.length > 0) throw new CommandError('ERR_ADDON_LOAD', `${path} lacks ${missing.join(', ')}`);
+  if (missing.length > 0) throw new CommandError('ERR_ADDON_LOAD', `${path} does not have the functions ${missing.join(', ')}`);
   if (binary === null) throw new CommandError('ERR_ADDON_LOAD', `${path} has no binary`);
   return binary;
 }

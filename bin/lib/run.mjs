@@ -94,7 +94,7 @@ function findLauncher(named) {
   if (named !== undefined) {
     const found = launcherAt(named);
     if (found) return found;
-    throw new CommandError('ERR_NO_LAUNCHER', `--mpiexec ${named}: is not a launcher of Open MPI or MPICH`);
+    throw new CommandError('ERR_NO_LAUNCHER', `--mpiexec ${named}: must be a launcher of Open MPI or MPICH`);
   }
   for (const folder of (process.env.PATH ?? '').split(delimiter).filter(Boolean)) {
     for (const name of NAMES) {

@@ -50,7 +50,8 @@ journal.write({ key: 'device', device: identityOf(context.info), path });
 // Measuring is of no use if the table cannot be written.
 if (path === undefined) process.exit(HOPELESS);
 try {
-  if (shapes !== undefined && isSameFile(shapes, path)) throw new Error(`--shapes ${shapes}: the table ${path} would be written to it`);
+  if (shapes !== undefined && isSameFile(shapes, path))
+    throw new Error(`--shapes ${shapes}: it must not be the file that the table is written to, ${path}`);
   tryToWrite(resolve(path));
 } catch (error) {
   journal.write({ key: 'device', error: /** @type {Error} */ (error).message });

@@ -68,8 +68,8 @@ function words(option, text, known) {
 
 /** @param {TuneOptions} options @returns {Job[]} */
 export function jobsOf({ shapes, model, tokens, classes = DEFAULT_NAMES }) {
-  if (shapes !== undefined && model !== undefined) throw new UsageError('--shapes and --model do not go together');
-  if (shapes !== undefined && tokens !== undefined) throw new UsageError('--tokens goes with --model');
+  if (shapes !== undefined && model !== undefined) throw new UsageError('--shapes and --model cannot be used together');
+  if (shapes !== undefined && tokens !== undefined) throw new UsageError('--tokens can be used only with --model');
   const names = words('classes', classes.split(',').map(currentClass).join(','), NAMES);
   const products = shapes
     ? productsOfFile(shapes)
@@ -107,7 +107,7 @@ export async function tune(options) {
     if (found.error) throw new CommandError('ERR_TUNE', found.error);
     const { path } = found;
     if (path === undefined)
-      throw new UsageError('nothing is kept where HELIOS_TUNING or HELIOS_PIPELINE_CACHE is off: name a file with --out');
+      throw new UsageError('HELIOS_TUNING or HELIOS_PIPELINE_CACHE is off, so no table is kept: name a file with --out');
     const results = /** @type {Result[]} */ (
       /** @type {unknown[]} */ ([...entries.values()].filter(({ key }) => key.endsWith(' | result')))
     );

@@ -26,7 +26,7 @@ import { verifyGroup } from './verify-products.mjs';
 /** A plan's tiling, which must be one for products of halves. @param {Pick<MatmulGroupPlan, 'tiling'>} plan @returns {GemmTiling} */
 function halvesOf(plan) {
   const tiling = tilingOf(plan);
-  if (isSimt(tiling)) throw new RangeError('matmulGroup: plan.tiling must be one for products of halves, not of f32');
+  if (isSimt(tiling)) throw new RangeError('matmulGroup: plan.tiling must be a tiling for products of f16 or bf16, not of f32');
   return tiling;
 }
 

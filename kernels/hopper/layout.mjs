@@ -84,7 +84,9 @@ export const depthOf = columnOf;
  */
 export function permuteRows(elements, columns) {
   if (!Number.isInteger(columns) || columns < 32 || columns % 32 || elements.length % columns)
-    throw new RangeError(`permuteRows: ${elements.length} elements are no rows of ${columns}, which must be a multiple of 32`);
+    throw new RangeError(
+      `permuteRows: expected whole rows of columns = ${columns} elements, a multiple of 32, got ${elements.length} elements`,
+    );
   const permuted = /** @type {T} */ (elements.slice());
   for (let i = 0; i < elements.length; i++) permuted[i] = elements[columnOf(i)];
   return permuted;

@@ -65,7 +65,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const { plan: override } = args;
     const asked = override?.kernel === 'ptx';
     if (activation !== 'silu' || args.aType === 'f32') {
-      if (asked) throw new RangeError('matmul: the PTX kernels compute SwiGLU of halves alone');
+      if (asked) throw new RangeError('matmul: the PTX kernels compute SwiGLU of f16 and bf16 only');
       return undefined;
     }
     if (override && !asked) return undefined;

@@ -99,7 +99,7 @@ export function readStored(path, info) {
     if (typeof lines !== 'object' || lines === null || Array.isArray(lines)) throw new Error(`${part} must be an object`);
     for (const [name, list] of Object.entries(lines)) {
       if (!CLASSES.some((known) => known === currentClass(name)))
-        throw new Error(`${part} has a class ${name}: there are ${CLASSES.join(', ')}`);
+        throw new Error(`${part} has an unknown class ${name}; the classes are ${CLASSES.join(', ')}`);
       if (!Array.isArray(list) || !list.every((line) => typeof line === 'string' && line.length <= MAX_LINE)) {
         throw new Error(`${part}.${name} must be lines of text`);
       }

@@ -29,13 +29,13 @@ export function checkRoot(op, root, seed) {
     );
   }
   if (seed === undefined && root.size !== 1) {
-    throw new ShapeError(op, `a tensor ${show(root.shape)} is not one number: take its sum() or mean(), or give a gradient of its shape`);
+    throw new ShapeError(op, `the tensor ${show(root.shape)} is not one number: take its sum() or mean(), or pass a gradient of its shape`);
   }
   if (seed !== undefined && show(tensorOf(op, seed).shape) !== show(root.shape)) {
-    throw new ShapeError(op, `a gradient ${show(seed.shape)} for a tensor ${show(root.shape)}`);
+    throw new ShapeError(op, `the gradient has shape ${show(seed.shape)}, but the tensor has ${show(root.shape)}`);
   }
   if (seed !== undefined && seed.dtype !== root.dtype) {
-    throw new ArgumentError(op, `a gradient of ${seed.dtype} for a tensor of ${root.dtype}`);
+    throw new ArgumentError(op, `the gradient is ${seed.dtype}, but the tensor is ${root.dtype}`);
   }
 }
 
@@ -199,7 +199,7 @@ export function grad(output, inputs, options = {}) {
   forgetCasts();
   return targets.map((target, i) => {
     const value = found.get(target);
-    if (!value) throw new UsageError('grad', `the output does not depend on input ${i}, or that requires no gradient`);
+    if (!value) throw new UsageError('grad', `the output does not depend on input ${i}, or input ${i} does not require a gradient`);
     return value;
   });
 }

@@ -62,7 +62,7 @@ export function checkpoint(fn, ...inputs) {
     const y = autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () =>
       checkResult('checkpoint', fn(...leaves), LATE),
     );
-    if (!(y instanceof Tensor)) throw new ArgumentError('checkpoint', `the function returns one tensor, got ${shown(y)}`);
+    if (!(y instanceof Tensor)) throw new ArgumentError('checkpoint', `the function must return one tensor, got ${shown(y)}`);
     storageOf('checkpoint', y);
     return { y, leaves, from };
   };
@@ -128,7 +128,11 @@ export function checkpoint(fn, ...inputs) {
       (target, gradient) => {
         const input = leaves.indexOf(target);
         const i = edges.indexOf(input < 0 ? target : edgeOf(input));
-        if (i < 0) throw new ArgumentError('checkpoint', 'the second run of the function used other tensors than the first');
+        if (i < 0)
+          throw new ArgumentError(
+            'checkpoint',
+            'the function used other tensors when it ran again for the backward pass than in its first run',
+          );
         const before = gradients[i];
         // Outside of the scope of `walk`, which frees what is made in it.
         gradients[i] = unscoped(() => (before ? F.add(before, gradient) : gradient.alias()));
@@ -169,7 +173,7 @@ const CHECKPOINT = {
  */
 export function accumulate(count, fn) {
   if (!Number.isInteger(count) || count < 1)
-    throw new ArgumentError('accumulate', `count is an integer of at least 1, got ${shown(count)}`);
+    throw new ArgumentError('accumulate', `count must be an integer of at least 1, got ${shown(count)}`);
   checkFunction('accumulate', fn, LATE);
   return scope(() => {
     /** @type {Tensor | undefined} */
@@ -179,7 +183,7 @@ export function accumulate(count, fn) {
         const own = fn(i);
         checkResult('accumulate', own, LATE);
         if (!(own instanceof Tensor))
-          throw new ArgumentError('accumulate', `the function returns the loss of a micro-step, got ${shown(own)}`);
+          throw new ArgumentError('accumulate', `the function must return the loss of a micro-step, got ${shown(own)}`);
         storageOf('accumulate', own);
         checkRoot('accumulate', own, undefined);
         const share = count === 1 ? own : within('accumulate', () => F.mul(own, 1 / count));

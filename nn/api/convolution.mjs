@@ -30,7 +30,7 @@ import { checkOptions } from '../core/options.mjs';
 export function pair(op, name, value, least) {
   const both = Array.isArray(value) ? value : [value, value];
   if (both.length !== 2 || both.some((size) => !Number.isInteger(size) || size < least)) {
-    throw new ArgumentError(op, `${name} is an integer of at least ${least}, or two of them, [down, across], got ${shown(value)}`);
+    throw new ArgumentError(op, `${name} must be an integer of at least ${least}, or two of them, [down, across], got ${shown(value)}`);
   }
   return /** @type {[number, number]} */ ([both[0], both[1]]);
 }
@@ -53,7 +53,8 @@ function padded(x, sizes) {
  */
 function windows(op, x, window, stride) {
   const sizes = window.map((size, i) => Math.floor((x.shape[2 + i] - size) / stride[i]) + 1);
-  if (sizes.some((size) => !(size >= 1))) throw new ShapeError(op, `a window ${show(window)} on ${show(x.shape)}`);
+  if (sizes.some((size) => !(size >= 1)))
+    throw new ShapeError(op, `a window ${show(window)} does not fit into the padded input ${show(x.shape)}`);
   const reach = (/** @type {number} */ i) => (sizes[i] - 1) * stride[i] + 1;
   return Array.from({ length: window[0] * window[1] }, (_, k) => {
     const [a, b] = [Math.floor(k / window[1]), k % window[1]];
@@ -78,7 +79,7 @@ export function upsample(x, scale) {
 
 /** Throws a ShapeError unless x has four dimensions. @param {string} op @param {Tensor} x */
 function checkImages(op, x) {
-  if (tensorOf(op, x).ndim !== 4) throw new ShapeError(op, `${show(x.shape)}, expected [batch, channels, rows, columns]`);
+  if (tensorOf(op, x).ndim !== 4) throw new ShapeError(op, `expected an input [batch, channels, rows, columns], got ${show(x.shape)}`);
 }
 
 /**
@@ -93,11 +94,14 @@ export function conv2d(x, weight, bias, options = {}) {
   const { stride = 1, padding = 0 } = checkOptions('conv2d', options, ['stride', 'padding']);
   checkImages('conv2d', x);
   if (tensorOf('conv2d', weight).ndim !== 4 || weight.shape[1] !== x.shape[1]) {
-    throw new ShapeError('conv2d', `${show(x.shape)} and a weight ${show(weight.shape)}, expected [outputs, ${x.shape[1]}, down, across]`);
+    throw new ShapeError(
+      'conv2d',
+      `an input ${show(x.shape)} needs a weight [outputs, ${x.shape[1]}, down, across], got ${show(weight.shape)}`,
+    );
   }
   const [outputs, channels, down, across] = weight.shape;
   if (bias && show(tensorOf('conv2d', bias).shape) !== show([outputs])) {
-    throw new ShapeError('conv2d', `a bias ${show(bias.shape)} for ${outputs} outputs, expected [${outputs}]`);
+    throw new ShapeError('conv2d', `${outputs} outputs need a bias [${outputs}], got ${show(bias.shape)}`);
   }
   const [zeros, steps] = [pair('conv2d', 'padding', padding, 0), pair('conv2d', 'stride', stride, 1)];
   return within('conv2d', () => {

@@ -49,12 +49,13 @@ import { uniformValues } from './random.mjs';
 export function customOp(definition) {
   const names = ['name', 'spirv', 'infer', 'dispatch', 'backward', 'reference'];
   const { name, spirv, infer, dispatch, backward, reference } = checkOptions('customOp', definition, names);
-  if (typeof name !== 'string' || name === '') throw new ArgumentError('customOp', `name is a text for errors, got ${shown(name)}`);
-  if (!(spirv instanceof Uint32Array)) throw new ArgumentError('customOp', `${name}: spirv is a Uint32Array of words, got ${shown(spirv)}`);
+  if (typeof name !== 'string' || name === '') throw new ArgumentError('customOp', `name must be a string, got ${shown(name)}`);
+  if (!(spirv instanceof Uint32Array))
+    throw new ArgumentError('customOp', `${name}: spirv must be a Uint32Array of words, got ${shown(spirv)}`);
   for (const [what, fn] of Object.entries({ infer, dispatch, backward, reference })) {
     const needed = what === 'infer' || what === 'dispatch';
     if (typeof fn !== 'function' && (needed || fn !== undefined))
-      throw new ArgumentError('customOp', `${name}: ${what} is a function, got ${shown(fn)}`);
+      throw new ArgumentError('customOp', `${name}: ${what} must be a function, got ${shown(fn)}`);
   }
   /** Pipelines by number of bindings and bytes of push constants. @type {Map<string, number>} */
   const pipelines = new Map();
@@ -69,7 +70,10 @@ export function customOp(definition) {
       } catch (cause) {
         const { code, message } = /** @type {{ code?: string, message: string }} */ (cause);
         if (code !== 'ERR_HELIOS_INVALID_ARGUMENT') throw cause;
-        throw new ArgumentError(name, `the device takes no such shader with ${bindings} tensors and ${bytes} bytes to push: ${message}`);
+        throw new ArgumentError(
+          name,
+          `the device rejects the shader with ${bindings} tensors and ${bytes} bytes of push constants: ${message}`,
+        );
       }
       pipelines.set(key, pipeline);
     }
@@ -82,21 +86,21 @@ export function customOp(definition) {
     infer: (inputs, attributes) => {
       const result = infer(...inputs, attributes);
       if (typeof result !== 'object' || result === null)
-        throw new ArgumentError(name, `infer returns { shape, dtype }, got ${shown(result)}`);
+        throw new ArgumentError(name, `infer must return { shape, dtype }, got ${shown(result)}`);
       const { shape, dtype } = result;
       return [denseLayout(checkShape(name, shape), checkType(name, dtype))];
     },
     lower: (_, inputs, [y], attributes) => {
       const launch = dispatch(...inputs.map(({ layout }) => layout), y.layout, attributes);
       if (typeof launch !== 'object' || launch === null)
-        throw new ArgumentError(name, `dispatch returns { groups, push }, got ${shown(launch)}`);
+        throw new ArgumentError(name, `dispatch must return { groups, push }, got ${shown(launch)}`);
       const { groups, push } = launch;
       if (push !== undefined && !ArrayBuffer.isView(push))
-        throw new ArgumentError(name, `push is a Uint8Array of push constants, got ${shown(push)}`);
+        throw new ArgumentError(name, `push must be a Uint8Array of push constants, got ${shown(push)}`);
       const size = typeof groups === 'number' ? [groups, 1, 1] : groups;
-      if (!Array.isArray(size)) throw new ShapeError(name, `groups are three integers of at least 1, got ${shown(size)}`);
+      if (!Array.isArray(size)) throw new ShapeError(name, `groups must be three integers of at least 1, got ${shown(size)}`);
       if (size.length !== 3 || size.some((n) => !Number.isInteger(n) || n < 1)) {
-        throw new ShapeError(name, `groups are three integers of at least 1, got ${show(size)}`);
+        throw new ShapeError(name, `groups must be three integers of at least 1, got ${show(size)}`);
       }
       return [
         {
@@ -115,7 +119,7 @@ export function customOp(definition) {
         checkGradients(name, backward(dy, saved.inputs, saved.outputs, saved.attributes), saved.layouts),
     }),
     oracle: (inputs, attributes) => {
-      if (!reference) throw new ArgumentError(name, 'there is no reference');
+      if (!reference) throw new ArgumentError(name, 'the operation was defined without a reference');
       const layouts = inputs.map(({ shape }) => denseLayout(shape, 'f32'));
       return {
         shape: infer(...layouts, attributes).shape,
@@ -127,7 +131,7 @@ export function customOp(definition) {
     const last = args.at(-1);
     const attributes = last instanceof Tensor || args.length === 0 ? NO_ATTRIBUTES : args.pop();
     if (typeof attributes !== 'object' || attributes === null || Array.isArray(attributes) || ArrayBuffer.isView(attributes))
-      throw new ArgumentError(name, `expected tensors, or an object of attributes as the last, got ${describe(attributes)}`);
+      throw new ArgumentError(name, `expected tensors, then perhaps an object of attributes, got ${describe(attributes)}`);
     checkPlain(name, attributes);
     const inputs = args.map((x) => {
       if (!(x instanceof Tensor)) throw new ArgumentError(name, `expected a tensor, got ${describe(x)}`);
@@ -149,7 +153,7 @@ export function customOp(definition) {
      */
     check: async (/** @type {number[] | number[][]} */ shapes, /** @type {Attributes} */ attributes = {}, options = {}) => {
       const { tolerance = 1e-5 } = checkOptions(name, /** @type {{ tolerance?: number }} */ (options), ['tolerance']);
-      if (typeof tolerance !== 'number') throw new ArgumentError(name, `tolerance is a number, got ${shown(tolerance)}`);
+      if (typeof tolerance !== 'number') throw new ArgumentError(name, `tolerance must be a number, got ${shown(tolerance)}`);
       const list = /** @type {number[][]} */ (Array.isArray(shapes) && Array.isArray(shapes[0]) ? shapes : [shapes]);
       for (const shape of list) checkBytes(name, denseLayout(checkShape(name, shape), 'f32'));
       const inputs = list.map((shape) => ({
@@ -170,7 +174,7 @@ export function customOp(definition) {
       if (backward) {
         scope(() => y.backward({ gradient: tensor(weights, { shape: [...expected.shape] }) }));
         for (const [i, { data }] of inputs.entries()) {
-          if (!leaves[i].grad) throw new ArgumentError(name, `backward gave no gradient of input ${i}`);
+          if (!leaves[i].grad) throw new ArgumentError(name, `backward returned no gradient for input ${i}`);
           const at = (/** @type {number} */ k, /** @type {number} */ h) => {
             const moved = Float64Array.from(data);
             moved[k] += h;
@@ -202,7 +206,7 @@ function agree(name, what, actual, expected, tolerance) {
   const scale = expected.reduce((largest, v) => Math.max(largest, Math.abs(v)), 1e-30);
   for (let i = 0; i < expected.length; i++) {
     if (!(Math.abs(actual[i] - expected[i]) <= tolerance * scale)) {
-      throw new ArgumentError(name, `${what}, element ${i}: ${actual[i]}, the reference says ${expected[i]}`);
+      throw new ArgumentError(name, `${what}, element ${i}: the shader computed ${actual[i]}, the reference ${expected[i]}`);
     }
   }
 }
@@ -216,7 +220,8 @@ function checkPlain(name, value, above = new Set()) {
   const plain = Array.isArray(value) || (typeof value === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(value)));
   if (plain) return inside(name, 'an attribute', value, above, () => Object.values(value).forEach((item) => checkPlain(name, item, above)));
   const numbers = ArrayBuffer.isView(value) && typeof (/** @type {import('../core/host.mjs').Numbers} */ (value)[0]) !== 'bigint';
-  if (!numbers) throw new ArgumentError(name, `attributes are plain values, got ${shown(value)}`);
+  if (!numbers)
+    throw new ArgumentError(name, `attributes must be numbers, strings, booleans, arrays or plain objects, got ${shown(value)}`);
 }
 
 /**
@@ -225,13 +230,17 @@ function checkPlain(name, value, above = new Set()) {
  * @returns {(Tensor | undefined)[]}
  */
 function checkGradients(name, gradients, inputs) {
-  if (!Array.isArray(gradients)) throw new ArgumentError(name, `backward returns an array of gradients, got ${shown(gradients)}`);
+  if (!Array.isArray(gradients)) throw new ArgumentError(name, `backward must return an array of gradients, got ${shown(gradients)}`);
   gradients.forEach((gradient, i) => {
     if (gradient === undefined || i >= inputs.length) return;
-    if (!(gradient instanceof Tensor)) throw new ArgumentError(name, `the gradient of input ${i} is a tensor, got ${describe(gradient)}`);
+    if (!(gradient instanceof Tensor))
+      throw new ArgumentError(name, `the gradient of input ${i} must be a tensor, got ${describe(gradient)}`);
     storageOf(name, gradient);
     if (show(gradient.shape) !== show(inputs[i].shape))
-      throw new ShapeError(name, `a gradient ${show(gradient.shape)} of input ${i}, which is ${show(inputs[i].shape)}`);
+      throw new ShapeError(
+        name,
+        `backward returned a gradient ${show(gradient.shape)} for input ${i}, which has shape ${show(inputs[i].shape)}`,
+      );
   });
   return gradients;
 }

@@ -233,7 +233,7 @@ export const sigmoid = unary(pointwise.sigmoidOp);
  */
 export function pow(x, exponent) {
   tensorOf('pow', x);
-  if (typeof exponent !== 'number') throw new ArgumentError('pow', `the exponent is a number, got ${shown(exponent)}`);
+  if (typeof exponent !== 'number') throw new ArgumentError('pow', `the exponent must be a number, got ${shown(exponent)}`);
   return within('pow', () => power(x, exponent));
 }
 
@@ -253,11 +253,10 @@ function power(x, exponent) {
 function dimsOf(op, x, dim) {
   if (dim === undefined) return x.shape.map((_, d) => d);
   if (typeof dim !== 'number' && !Array.isArray(dim)) {
-    throw new ArgumentError(op, `dimensions are a number or an array of them, got ${shown(dim)}: x.${op}(1, true) keeps the dimension`);
+    throw new ArgumentError(op, `dim must be a number or an array of numbers, got ${shown(dim)}; x.${op}(1, true) keeps the dimension`);
   }
   const dims = (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
-  if (new Set(dims).size !== dims.length)
-    throw new ShapeError(op, `dimensions ${show([dim].flat())} of ${show(x.shape)}: one is there twice`);
+  if (new Set(dims).size !== dims.length) throw new ShapeError(op, `dim ${show([dim].flat())} names a dimension of ${show(x.shape)} twice`);
   return dims;
 }
 
@@ -313,7 +312,10 @@ export function variance(x, dim, options = {}) {
   const elements = reduce.reducedSize(x.shape, dims);
   const count = typeof correction === 'number' ? elements - correction : NaN;
   if (!(count > 0)) {
-    throw new ArgumentError('variance', `of ${elements} elements with a correction of ${shown(correction)}: there must be more of them`);
+    throw new ArgumentError(
+      'variance',
+      `correction must be a number less than the number of elements, ${elements}, got ${shown(correction)}`,
+    );
   }
   // In f32, as sums are: the rounding of a large 16-bit mean may exceed the differences between the elements.
   return within('variance', () => {
@@ -331,7 +333,7 @@ export function sumTo(x, shape) {
   checkShape('sumTo', shape);
   if (show(x.shape) === show(shape)) return x;
   if (shape.length > x.ndim || show(broadcastShapes('sumTo', x.shape, shape)) !== show(x.shape)) {
-    throw new ShapeError('sumTo', `${show(x.shape)} to ${show(shape)}, which does not broadcast to it`);
+    throw new ShapeError('sumTo', `cannot sum ${show(x.shape)} to ${show(shape)}, which does not broadcast to it`);
   }
   const missing = x.ndim - shape.length;
   const dims = x.shape.map((_, d) => d).filter((d) => d < missing || (shape[d - missing] === 1 && x.shape[d] !== 1));
@@ -386,7 +388,7 @@ export function logSoftmax(x, dim = -1) {
 /** @param {string} op @param {unknown} eps @returns {number} */
 function checkEps(op, eps) {
   if (typeof eps !== 'number' || !(eps >= 0 && eps < Infinity))
-    throw new ArgumentError(op, `eps is a number of at least 0, got ${shown(eps)}`);
+    throw new ArgumentError(op, `eps must be a number of at least 0, got ${shown(eps)}`);
   return eps;
 }
 
@@ -415,7 +417,7 @@ export const layerNorm = (x, weight, bias, eps = 1e-5) =>
 export function glu(x, activation = 'sigmoid') {
   const { dtype, shape } = tensorOf('glu', x);
   if (typeof activation !== 'string' || !Object.hasOwn(network.GATES, activation)) {
-    throw new ArgumentError('glu', `no activation ${shown(activation)}; there are ${Object.keys(network.GATES).join(', ')}`);
+    throw new ArgumentError('glu', `activation must be one of ${Object.keys(network.GATES).join(', ')}`);
   }
   // Kernels read both halves of a row in pairs of elements.
   const odd = dtype !== 'f32' && isFloat(dtype) && (shape.at(-1) ?? 1) % 4;
@@ -435,7 +437,7 @@ export const embedding = (ids, table) =>
  * @param {Tensor} x @param {number} [p] in [0, 1) @param {boolean} [training]
  */
 export function dropout(x, p = 0.5, training = true) {
-  if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p is in [0, 1), got ${shown(p)}`);
+  if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p must be in [0, 1), got ${shown(p)}`);
   tensorOf('dropout', x);
   return training && p > 0 ? apply(network.dropout, [x, deviceState()], { p }) : x;
 }

@@ -17,7 +17,7 @@ import * as indexing from '../ops/indexing.mjs';
 function indexOf(op, index) {
   const own = tensorOf(op, index);
   if (own.dtype !== 'i32' && own.dtype !== 'u32') {
-    throw new ArgumentError(op, `an index is i32 or u32, got ${own.dtype}: tensor(…, { dtype: 'i32' }), or .to('i32')`);
+    throw new ArgumentError(op, `the index must be i32 or u32, got ${own.dtype}: use tensor(…, { dtype: 'i32' }), or .to('i32')`);
   }
   return own;
 }
@@ -53,7 +53,10 @@ export function gather(x, dim, index) {
 export function takeAlongDim(x, index, dim = -1) {
   const d = dimension('takeAlongDim', dim, tensorOf('takeAlongDim', x).ndim);
   if (indexOf('takeAlongDim', index).ndim !== x.ndim) {
-    throw new ShapeError('takeAlongDim', `an index ${show(index.shape)} for ${show(x.shape)}: they have as many dimensions`);
+    throw new ShapeError(
+      'takeAlongDim',
+      `the index ${show(index.shape)} and the tensor ${show(x.shape)} must have equally many dimensions`,
+    );
   }
   const others = broadcastShapes('takeAlongDim', x.shape.with(d, 1), index.shape.with(d, 1));
   return within('takeAlongDim', () => gather(F.expand(x, others.with(d, x.shape[d])), d, F.expand(index, others.with(d, index.shape[d]))));
@@ -95,8 +98,9 @@ export function scatter(x, dim, index, source) {
  */
 export function indexSelect(x, dim, index) {
   const d = dimension('indexSelect', dim, tensorOf('indexSelect', x).ndim);
-  if (indexOf('indexSelect', index).ndim !== 1) throw new ShapeError('indexSelect', `an index has one dimension, got ${show(index.shape)}`);
-  if (x.ndim === 0) throw new ShapeError('indexSelect', 'a tensor [] has no dimension to select of');
+  if (indexOf('indexSelect', index).ndim !== 1)
+    throw new ShapeError('indexSelect', `the index must have one dimension, got ${show(index.shape)}`);
+  if (x.ndim === 0) throw new ShapeError('indexSelect', 'a tensor [] has no dimension to select from');
   return within('indexSelect', () => selected(x, d, index));
 }
 
@@ -124,7 +128,7 @@ function selected(x, d, index) {
 export function oneHot(ids, classes) {
   indexOf('oneHot', ids);
   if (!(Number.isInteger(classes) && classes > 0))
-    throw new ArgumentError('oneHot', `classes is an integer of at least 1, got ${shown(classes)}`);
+    throw new ArgumentError('oneHot', `classes must be an integer of at least 1, got ${shown(classes)}`);
   return within('oneHot', () => scatter(F.zeros([...ids.shape, classes]), -1, F.unsqueeze(ids, -1), 1));
 }
 

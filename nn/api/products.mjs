@@ -24,9 +24,9 @@ export function matmul(a, b) {
 
 /** Checks shapes as the program gave them. @param {readonly number[]} a @param {readonly number[]} b */
 function checkProduct(a, b) {
-  if (a.length === 0 || b.length === 0) throw new ShapeError('matmul', `${show(a)} × ${show(b)}: a number; use mul`);
+  if (a.length === 0 || b.length === 0) throw new ShapeError('matmul', `${show(a)} × ${show(b)}: a tensor [] is no matrix; use mul`);
   const [k, inner] = [a[a.length - 1], b[Math.max(b.length - 2, 0)]];
-  if (k !== inner) throw new ShapeError('matmul', `${show(a)} × ${show(b)}: inner sizes ${k}, ${inner}`);
+  if (k !== inner) throw new ShapeError('matmul', `${show(a)} × ${show(b)}: the inner sizes ${k} and ${inner} differ`);
   for (let i = 3; i <= Math.min(a.length, b.length); i++) {
     const [own, other] = [a[a.length - i], b[b.length - i]];
     if (own !== other && own !== 1 && other !== 1) {

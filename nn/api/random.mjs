@@ -27,7 +27,7 @@ export function manualSeed(value) {
   if (!Number.isSafeInteger(value) || value < 0)
     throw new ArgumentError('manualSeed', `expected an integer of at least 0, got ${shown(value)}`);
   if (isRecording())
-    throw new UsageError('manualSeed', 'it would not be done again at the calls of the compiled function: call it outside of that');
+    throw new UsageError('manualSeed', 'the calls of a compiled function would not repeat it: call it outside of the function');
   seed = value;
   generator = new Philox(value);
   if (state?.storage) runtime().upload(state.storage.allocation, optimizerState({ rate: 0, seed }));
@@ -60,7 +60,7 @@ function drawn(count, draw) {
   if (isRecording()) {
     throw new UsageError(
       'random',
-      'parameters are drawn on the host, and would be the same at every call of the compiled function: make modules outside of it',
+      'the host draws parameters, so that every call of the compiled function would have the same: make modules outside of it',
     );
   }
   const values = new Float32Array(count);
@@ -112,7 +112,7 @@ function draw(op, shape, attributes, requiresGrad) {
 
 /** @param {string} op @param {string} name @param {unknown} value */
 function checkNumber(op, name, value) {
-  if (typeof value !== 'number' || !Number.isFinite(value)) throw new ArgumentError(op, `${name} is a number, got ${shown(value)}`);
+  if (typeof value !== 'number' || !Number.isFinite(value)) throw new ArgumentError(op, `${name} must be a number, got ${shown(value)}`);
 }
 
 /**
@@ -125,7 +125,7 @@ export function randn(shape, options = {}) {
   const { mean = 0, deviation = 1, requiresGrad = false } = checkOptions('randn', options, ['mean', 'deviation', 'requiresGrad']);
   checkNumber('randn', 'mean', mean);
   checkNumber('randn', 'deviation', deviation);
-  if (deviation < 0) throw new ArgumentError('randn', `deviation is at least 0, got ${deviation}`);
+  if (deviation < 0) throw new ArgumentError('randn', `deviation must be at least 0, got ${deviation}`);
   return draw('randn', shape, { distribution: 'normal', mean, deviation }, requiresGrad);
 }
 
@@ -139,6 +139,6 @@ export function rand(shape, options = {}) {
   const { low = 0, high = 1, requiresGrad = false } = checkOptions('rand', options, ['low', 'high', 'requiresGrad']);
   checkNumber('rand', 'low', low);
   checkNumber('rand', 'high', high);
-  if (!(low < high)) throw new ArgumentError('rand', `low is less than high, got ${low} and ${high}`);
+  if (!(low < high)) throw new ArgumentError('rand', `low must be less than high, got ${low} and ${high}`);
   return draw('rand', shape, { distribution: 'uniform', low, high }, requiresGrad);
 }

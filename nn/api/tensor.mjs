@@ -55,7 +55,8 @@ export class Tensor extends TensorCore {
 
   /** Reads the only element. Throws an ArgumentError if the size is not 1. @returns {Promise<number>} */
   async item() {
-    if (this.size !== 1) throw new ArgumentError('item', `${show(this.shape)} has ${this.size} elements; use toArray()`);
+    if (this.size !== 1)
+      throw new ArgumentError('item', `the tensor ${show(this.shape)} has ${this.size} elements, not one; use toArray()`);
     return decode(await readBytes('item', this), this.dtype, 1)[0];
   }
 
@@ -81,7 +82,10 @@ export class Tensor extends TensorCore {
 
   /** Throws: the elements are on the device and can only be read asynchronously. @returns {never} */
   toJSON() {
-    throw new ArgumentError('tensor', 'a tensor has no JSON: write what await x.toNested() gives, or save(path, tensors) for a file');
+    throw new ArgumentError(
+      'tensor',
+      'a tensor cannot be written as JSON: write the result of await x.toNested(), or use save(path, tensors) for a file',
+    );
   }
 
   [inspect]() {
@@ -106,9 +110,13 @@ export class Tensor extends TensorCore {
    * @param {boolean} [requires] true when left out
    */
   requiresGrad_(requires = true) {
-    if (this.node) throw new UsageError('requiresGrad_', 'a result of operations; only leaves can be changed. Use detach() for a constant');
+    if (this.node)
+      throw new UsageError(
+        'requiresGrad_',
+        'the tensor is the result of an operation, and only leaves can be changed. Use detach() for a constant',
+      );
     if (this.dtype !== 'f32' && this.dtype !== 'f16' && this.dtype !== 'bf16') {
-      throw new ArgumentError('requiresGrad_', `${this.dtype} elements have no gradients`);
+      throw new ArgumentError('requiresGrad_', `a tensor of ${this.dtype} cannot have a gradient`);
     }
     this.requiresGrad = requires;
     return this;
@@ -132,8 +140,8 @@ export class Tensor extends TensorCore {
     if (recording && this.serial < recording.serial) {
       throw new UsageError(
         'backward',
-        `the gradient of a tensor ${show(this.shape)} would be memory of the compiled function: make the optimizer before the first call ` +
-          '(it has memory for gradients, but one that was disposed of, or made before the parameter was replaced, has none for this one), ' +
+        `the gradient of a tensor ${show(this.shape)} would lie in memory of the compiled function: make the optimizer before the first call ` +
+          '(an optimizer has memory for gradients; one that was disposed of, or made before the parameter was replaced, has none for this one), ' +
           'or take gradients with grad(…) and return them',
       );
     }
@@ -191,7 +199,7 @@ export class Tensor extends TensorCore {
   /** this + alpha · other, in place. @param {Operand} other broadcasts to this shape @param {AddOptions} [options] */
   add_(other, options = {}) {
     const { alpha = 1 } = checkOptions('add_', options, ['alpha']);
-    if (typeof alpha !== 'number') throw new ArgumentError('add_', `alpha is a number, got ${shown(alpha)}`);
+    if (typeof alpha !== 'number') throw new ArgumentError('add_', `alpha must be a number, got ${shown(alpha)}`);
     return within('add_', () => {
       if (typeof other === 'number') return this.#affine_('add', 1, other * alpha);
       return this.#binary_(pointwise.add, other, { alpha: 1, beta: alpha });
@@ -270,7 +278,7 @@ export class Tensor extends TensorCore {
   flatten(start = 0, end = -1) {
     storageOf('flatten', this);
     const [a, b] = [start, end].map((d) => dimension('flatten', d, Math.max(this.ndim, 1)));
-    if (a > b) throw new ShapeError('flatten', `dimensions ${start} to ${end} of ${show(this.shape)} are none`);
+    if (a > b) throw new ShapeError('flatten', `the first dimension, ${start}, lies behind the last, ${end}, in ${show(this.shape)}`);
     return within('flatten', () => F.reshape(this, [...this.shape.slice(0, a), -1, ...this.shape.slice(b + 1)]));
   }
   /**
@@ -288,7 +296,8 @@ export class Tensor extends TensorCore {
   at(i) {
     storageOf('at', this);
     const size = this.shape[0];
-    if (!(Number.isInteger(i) && i >= -size && i < size)) throw new ShapeError('at', `index ${shown(i)} of ${show(this.shape)}`);
+    if (!(Number.isInteger(i) && i >= -size && i < size))
+      throw new ShapeError('at', `index ${shown(i)} is out of range for ${show(this.shape)}`);
     const index = i < 0 ? i + size : i;
     return F.squeeze(F.slice(this, 0, index, index + 1), 0);
   }
@@ -304,7 +313,8 @@ export class Tensor extends TensorCore {
    * @param {number} count @param {number} [dim] the first when left out
    */
   chunk(count, dim = 0) {
-    if (!(Number.isInteger(count) && count > 0)) throw new ArgumentError('chunk', `count is an integer of at least 1, got ${shown(count)}`);
+    if (!(Number.isInteger(count) && count > 0))
+      throw new ArgumentError('chunk', `count must be an integer of at least 1, got ${shown(count)}`);
     storageOf('chunk', this);
     if (this.ndim === 0) throw new ShapeError('chunk', 'a tensor [] has no dimension to split');
     return F.split(this, Math.ceil(this.shape[dimension('chunk', dim, this.ndim)] / count), dim);
@@ -492,7 +502,7 @@ setTensorClass(Tensor);
 export async function readBytes(op, x) {
   storageOf(op, x);
   if (isRecording()) {
-    throw new UsageError(op, 'there are no values while a function is compiled: return the tensor and read what the call returns');
+    throw new UsageError(op, 'a tensor has no values while its function is compiled: return the tensor and read what the call returns');
   }
   if (x.size === 0) return new Uint8Array(0);
   const device = runtime();

@@ -33,13 +33,13 @@ export const clone = (x) => within('clone', () => apply(movement.copy, [tensorOf
  */
 export function reshape(x, shape) {
   tensorOf('reshape', x);
-  if (!Array.isArray(shape)) throw new ShapeError('reshape', `a shape is an array of sizes, got ${shown(shape)}`);
+  if (!Array.isArray(shape)) throw new ShapeError('reshape', `the shape must be an array of sizes, got ${shown(shape)}`);
   const numbers = shape.every((size) => typeof size === 'number');
   const free = shape.indexOf(-1);
   const given = numbers ? sizeOf(shape) * (free < 0 ? 1 : -1) : NaN;
   const sizes = free < 0 ? [...shape] : shape.with(free, x.size / given);
   if (!numbers || sizes.some((size) => !Number.isInteger(size) || size < 1) || sizeOf(sizes) !== x.size) {
-    throw new ShapeError('reshape', `${show(x.shape)} of ${x.size} elements to ${show(shape)}`);
+    throw new ShapeError('reshape', `cannot reshape ${show(x.shape)} of ${x.size} elements to ${show(shape)}`);
   }
   const strides = reshapeStrides(x.layout, sizes);
   if (strides === undefined) return within('reshape', () => reshape(x.contiguous(), sizes));
@@ -49,10 +49,10 @@ export function reshape(x, shape) {
 /** Reorders the dimensions; a view. @param {Tensor} x @param {readonly number[]} order @returns {Tensor} */
 export function permute(x, order) {
   tensorOf('permute', x);
-  if (!Array.isArray(order)) throw new ShapeError('permute', `an order is an array of dimensions, got ${shown(order)}`);
+  if (!Array.isArray(order)) throw new ShapeError('permute', `the order must be an array of dimensions, got ${shown(order)}`);
   const dims = order.map((d) => dimension('permute', d, x.ndim));
   if (dims.length !== x.ndim || new Set(dims).size !== x.ndim)
-    throw new ShapeError('permute', `order ${show(order)} of ${x.ndim} dimensions`);
+    throw new ShapeError('permute', `order ${show(order)} must name each of ${x.ndim} dimensions once`);
   const attributes = { order: dims };
   return view(movement.permute, x, movement.permute.infer([x.layout], attributes)[0], attributes);
 }
@@ -70,7 +70,8 @@ export function transpose(x, a, b) {
 export function expand(x, shape) {
   tensorOf('expand', x);
   checkShape('expand', shape);
-  if (show(broadcastShapes('expand', x.shape, shape)) !== show(shape)) throw new ShapeError('expand', `${show(x.shape)} to ${show(shape)}`);
+  if (show(broadcastShapes('expand', x.shape, shape)) !== show(shape))
+    throw new ShapeError('expand', `cannot expand ${show(x.shape)} to ${show(shape)}`);
   if (show(shape) === show(x.shape)) return x;
   return view(movement.expand, x, movement.expand.infer([x.layout], { shape })[0], { shape: [...shape] });
 }
@@ -102,12 +103,12 @@ export function slice(x, dim, start = 0, end = Infinity, step = 1) {
   const size = x.shape[d];
   const clamp = (/** @type {number} */ i) => Math.min(size, Math.max(0, i < 0 ? i + size : i));
   if (typeof start !== 'number' || typeof end !== 'number') {
-    throw new ShapeError('slice', `start and end are integers, got ${shown(start)} and ${shown(end)}`);
+    throw new ShapeError('slice', `start and end must be integers, got ${shown(start)} and ${shown(end)}`);
   }
   const [from, behind] = [clamp(start), clamp(end)];
-  if (!(Number.isInteger(step) && step > 0)) throw new ShapeError('slice', `a step is a positive integer, got ${shown(step)}`);
+  if (!(Number.isInteger(step) && step > 0)) throw new ShapeError('slice', `step must be a positive integer, got ${shown(step)}`);
   if (!Number.isInteger(from) || !Number.isInteger(behind) || behind <= from) {
-    throw new ShapeError('slice', `elements ${start} to ${end} of dimension ${dim} of ${show(x.shape)} are none`);
+    throw new ShapeError('slice', `dimension ${dim} of ${show(x.shape)} has no elements from ${start} to ${end}`);
   }
   const attributes = { dim: d, start: from, length: Math.ceil((behind - from) / step), step };
   return view(movement.slice, x, movement.slice.infer([x.layout], attributes)[0], attributes);
@@ -123,9 +124,9 @@ const MAX_PARTS = 2 ** 24;
  */
 export function split(x, size, dim = 0) {
   const d = dimension('split', dim, tensorOf('split', x).ndim);
-  if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `a part has a positive integer of elements, got ${shown(size)}`);
+  if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `size must be a positive integer, got ${shown(size)}`);
   const parts = Math.ceil(x.shape[d] / size);
-  if (parts > MAX_PARTS) throw new ShapeError('split', `${parts} parts of ${show(x.shape)}; there are at most ${MAX_PARTS}`);
+  if (parts > MAX_PARTS) throw new ShapeError('split', `size ${size} makes ${parts} parts of ${show(x.shape)}, more than ${MAX_PARTS}`);
   return Array.from({ length: parts }, (_, i) => slice(x, d, i * size, (i + 1) * size));
 }
 
@@ -143,7 +144,7 @@ export function cat(tensors, dim = 0) {
   const d = dimension('cat', dim, first.ndim);
   for (const x of tensors) {
     if (x.ndim !== first.ndim || x.shape.some((size, i) => i !== d && size !== first.shape[i]) || x.dtype !== first.dtype) {
-      throw new ShapeError('cat', `${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)} along dimension ${dim}`);
+      throw new ShapeError('cat', `cannot join ${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)} along dimension ${dim}`);
     }
   }
   if (isFloat(first.dtype) && first.dtype !== 'f32') {
@@ -167,13 +168,15 @@ export function cat(tensors, dim = 0) {
 
 /** Joins tensors of one shape along a new dimension; a copy. @param {Tensor[]} tensors @param {number} [dim] @returns {Tensor} */
 export function stack(tensors, dim = 0) {
-  if (!Array.isArray(tensors)) throw new ArgumentError('stack', 'expected an array of tensors');
-  if (tensors.length === 0) throw new ArgumentError('stack', 'expected an array of tensors');
+  if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('stack', 'expected an array of tensors');
   const [first] = tensors.map((x) => tensorOf('stack', x));
   const d = dimension('stack', dim, first.ndim + 1);
   for (const x of tensors) {
     if (show(x.shape) === show(first.shape) && x.dtype === first.dtype) continue;
-    throw new ShapeError('stack', `${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)}: they have one shape and type`);
+    throw new ShapeError(
+      'stack',
+      `cannot stack ${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)}: their shapes and types must be equal`,
+    );
   }
   return within('stack', () =>
     cat(

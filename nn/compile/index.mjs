@@ -65,9 +65,9 @@ export function compile(fn, options = {}) {
   } = checkOptions('compile', options, ['reuseOutputs', 'graph', 'passes']);
   flag('compile', 'reuseOutputs', reuseOutputs);
   flag('compile', 'graph', recorded);
-  if (!Array.isArray(passes)) throw new ArgumentError('compile', `passes is an array of names, got ${shown(passes)}`);
+  if (!Array.isArray(passes)) throw new ArgumentError('compile', `passes must be an array of names, got ${shown(passes)}`);
   const unknown = passes.findIndex((name) => !PASSES.includes(name));
-  if (unknown >= 0) throw new ArgumentError('compile', `no pass ${shown(passes[unknown])}; there are ${PASSES.join(', ')}`);
+  if (unknown >= 0) throw new ArgumentError('compile', `unknown pass ${shown(passes[unknown])}; the passes are ${PASSES.join(', ')}`);
   checkFunction('compile', fn, LATE);
   const graphs = new GraphCache();
   /** With `reuseOutputs`: the results of the previous call. @type {Tensor[] | undefined} */
@@ -113,7 +113,7 @@ export function compile(fn, options = {}) {
     explain: () => explained().map(({ steps, ...rest }) => ({ ...rest, products: productsOf(steps) })),
     html: () => page(explained()),
     profile: (/** @type {Parameters<F>} */ ...args) => {
-      if (isRecording()) throw new UsageError('profile', 'a function is being compiled: profile that one');
+      if (isRecording()) throw new UsageError('profile', 'it cannot run while a function is being compiled: profile the compiled function');
       const graph = prepared(args);
       endLast();
       return graph.profile();

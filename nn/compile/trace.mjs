@@ -71,7 +71,7 @@ export function trace(fn, slots, rebuild, options) {
       if (storage.version !== 0) {
         throw new UsageError(
           'compile',
-          `the function changes its tensor argument ${i} ${show(slots[i].layout.shape)} in place, which is a copy: return the new value`,
+          `the function changes its tensor argument ${i} ${show(slots[i].layout.shape)} in place, but it has a copy of it: return the new value`,
         );
       }
     });

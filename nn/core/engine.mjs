@@ -120,15 +120,12 @@ export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = input
     throw new UsageError(
       method,
       target.isParameter || target.node === undefined
-        ? 'a tensor that requires a gradient is changed in place: do it in noGrad(() => …)'
-        : 'a result that gradients flow through is changed in place: use the operation that returns a new tensor',
+        ? 'a tensor that requires a gradient cannot be changed in place: do it in noGrad(() => …)'
+        : 'a result that gradients flow through cannot be changed in place: use the operation that returns a new tensor',
     );
   }
   if (target.layout.strides.some((stride, d) => stride === 0 && target.shape[d] > 1)) {
-    throw new UsageError(
-      method,
-      `several elements of ${show(target.shape)} are one in memory, as expand() makes them: write into a clone()`,
-    );
+    throw new UsageError(method, `several elements of ${show(target.shape)} share memory, as expand() makes them: write into a clone()`);
   }
   const { storages, layouts } = execute(op, inputs, attributes, target);
   /** @type {Storage} */ (target.storage).version++;
@@ -155,7 +152,7 @@ function planOf(op, inputs, attributes, target) {
   // Kernels need at least one element. A call with new layouts always makes a plan, so this check covers all operations.
   for (const { size, shape } of layouts) {
     if (size === 0)
-      throw new ShapeError(attributes.name ?? op.name, `${show(shape)} has no elements: operations take tensors that have some`);
+      throw new ShapeError(attributes.name ?? op.name, `a tensor ${show(shape)} has no elements, and operations need at least one`);
   }
   const outputs = op.infer(layouts, attributes);
   if (target) outputs[0] = target;
@@ -191,16 +188,15 @@ export function checkBytes(op, { dtype, shape, size }) {
   const bytes = size * BYTES[dtype];
   const { maxBytes } = runtime();
   if (bytes > maxBytes) {
-    throw new ShapeError(op, `a tensor ${show(shape)} of ${dtype} has ${bytes} bytes; on this device one has at most ${maxBytes}`);
+    throw new ShapeError(op, `a tensor ${show(shape)} of ${dtype} has ${bytes} bytes; this device allows at most ${maxBytes}`);
   }
 }
 
 /** Why a tensor has no memory, and what the user can do about it. */
 const FATES = {
   disposed: 'was disposed of (by dispose(), or at the end of the scope that it was made in; return it from there, or keep() it)',
-  traced:
-    'was made while a function was compiled and has never had a value: return it from the function, alone or in arrays and plain objects',
-  reused: "was the result of an earlier call of a compiled function with { reuseOutputs: true }: the last call's is there",
+  traced: 'was made while a function was compiled and never had a value: return it from the function, alone or in arrays and plain objects',
+  reused: 'was the result of an earlier call of a compiled function with { reuseOutputs: true }, which a later call has reused',
 };
 
 /**
@@ -212,12 +208,12 @@ const FATES = {
 export function storageOf(op, tensor) {
   const { storage } = tensor;
   if (storage === undefined) throw disposed(op, tensor);
-  if (storage.allocation.sink.closed) throw new UsageError(op, 'a tensor of a device that was closed by reset(): make it anew');
+  if (storage.allocation.sink.closed) throw new UsageError(op, 'reset() closed the device of this tensor: make it anew');
   return storage;
 }
 
 /** @param {string} op @param {Tensor} tensor */
-const disposed = (op, tensor) => new UsageError(op, `a tensor that ${FATES[tensor.fate]}`);
+const disposed = (op, tensor) => new UsageError(op, `the tensor ${FATES[tensor.fate]}`);
 
 /** Checks that x is a tensor that has memory, and returns it. @param {string} op @param {unknown} x @returns {Tensor} */
 export function tensorOf(op, x) {

@@ -27,7 +27,7 @@ export function flatten(op, data) {
   const shape = [];
   for (let at = data; Array.isArray(at); at = at[0]) {
     if (shape.push(at.length) > MAX_DEPTH)
-      throw new ShapeError(op, `arrays nested more than ${MAX_DEPTH} deep, or one that stands in itself`);
+      throw new ShapeError(op, `arrays are nested more than ${MAX_DEPTH} deep, or one contains itself`);
   }
   /** @type {number[]} */
   const values = [];
@@ -38,13 +38,13 @@ export function flatten(op, data) {
       if (item.length !== shape[depth]) {
         throw new ShapeError(
           op,
-          `nested arrays of unequal lengths: ${item.length} and ${shape[depth] ?? 'a number'} in dimension ${depth}`,
+          `nested arrays have unequal lengths: ${item.length} and ${shape[depth] ?? 'a number'} in dimension ${depth}`,
         );
       }
       for (const inner of item) walk(inner, depth + 1);
       return;
     }
-    if (depth !== shape.length) throw new ShapeError(op, `nested arrays of unequal depth: ${shown(item)} in dimension ${depth}`);
+    if (depth !== shape.length) throw new ShapeError(op, `nested arrays have unequal depths: ${shown(item)} in dimension ${depth}`);
     if (typeof item !== 'number' && typeof item !== 'boolean') throw new ArgumentError(op, `expected numbers, got ${shown(item)}`);
     booleans &&= typeof item === 'boolean';
     values.push(Number(item));
@@ -71,7 +71,7 @@ export function encode(op, values, dtype) {
   const [low, high] = dtype === 'i32' ? [-(2 ** 31), 2 ** 31 - 1] : [0, 2 ** 32 - 1];
   for (let i = 0; i < values.length; i++) {
     if (!Number.isInteger(values[i]) || values[i] < low || values[i] > high) {
-      throw new ArgumentError(op, `${values[i]} (element ${i}) is not of type ${dtype}`);
+      throw new ArgumentError(op, `element ${i}, ${values[i]}, is not a value of type ${dtype}`);
     }
   }
   if (dtype === 'i32') return values instanceof Int32Array ? values : Int32Array.from(values);
@@ -102,5 +102,5 @@ export function decode(bytes, dtype, count) {
  */
 export function checkCount(op, count, shape) {
   const size = shape.reduce((a, b) => a * b, 1);
-  if (size !== count) throw new ShapeError(op, `${count} elements for a shape ${show(shape)} of ${size}`);
+  if (size !== count) throw new ShapeError(op, `a shape ${show(shape)} needs ${size} elements, got ${count}`);
 }

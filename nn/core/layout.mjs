@@ -92,7 +92,7 @@ export function checkNumber(op, value, dtype) {
 /** Checks the name of an element type. @param {string} op @param {unknown} dtype @returns {DType} */
 export function checkType(op, dtype) {
   if (!(typeof dtype === 'string' && Object.hasOwn(BYTES, dtype)))
-    throw new ArgumentError(op, `no type ${shown(dtype)}; there are ${Object.keys(BYTES).join(', ')}`);
+    throw new ArgumentError(op, `unknown type ${shown(dtype)}; the types are ${Object.keys(BYTES).join(', ')}`);
   return /** @type {DType} */ (dtype);
 }
 
@@ -205,7 +205,7 @@ export function collapse(shape, operands) {
 export function dimension(op, dim, rank) {
   const index = Number.isInteger(dim) && dim < 0 ? dim + rank : dim;
   if (!Number.isInteger(dim) || index < 0 || index >= Math.max(rank, 1)) {
-    throw new ShapeError(op, `dimension ${shown(dim)} of a tensor of ${rank} dimensions`);
+    throw new ShapeError(op, `dimension ${shown(dim)} is out of range for a tensor of ${rank} dimensions`);
   }
   return index;
 }
@@ -218,10 +218,11 @@ export function dimension(op, dim, rank) {
 export function checkShape(op, shape) {
   if (!Array.isArray(shape)) {
     const hint = typeof shape === 'number' ? `: ${op}([${shape}]), ${op}([2, 3])` : '';
-    throw new ShapeError(op, `a shape is an array of sizes, got ${shown(shape)}${hint}`);
+    throw new ShapeError(op, `the shape must be an array of sizes, got ${shown(shape)}${hint}`);
   }
   for (const size of shape) {
-    if (!Number.isInteger(size) || size < 1) throw new ShapeError(op, `sizes are integers of at least 1, got ${show(shape)}`);
+    if (!Number.isInteger(size) || size < 1)
+      throw new ShapeError(op, `the sizes of a shape must be integers of at least 1, got ${show(shape)}`);
   }
   return shape;
 }
@@ -229,7 +230,7 @@ export function checkShape(op, shape) {
 /** Checks that a named argument is an integer of at least 1. @param {string} op @param {string} name @param {unknown} value @returns {number} */
 export function positive(op, name, value) {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < 1) {
-    throw new ArgumentError(op, `${name} is an integer of at least 1, got ${shown(value)}`);
+    throw new ArgumentError(op, `${name} must be an integer of at least 1, got ${shown(value)}`);
   }
   return value;
 }

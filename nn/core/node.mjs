@@ -109,7 +109,7 @@ export class Node {
     if (this.inputs === undefined) {
       throw new UsageError(
         'backward',
-        `what ${op.name} saved was freed by an earlier backward(); call the forward pass again, or the earlier one with { retain: true }`,
+        `an earlier backward() freed what ${op.name} saved; run the forward pass again, or call the earlier backward with { retain: true }`,
       );
     }
     /** @param {SavedValue | undefined} saved */

@@ -15,12 +15,13 @@ export function checkOptions(op, options, names) {
   const unknown = typeof options === 'object' && options !== null ? Object.keys(options).find((name) => !names.includes(name)) : '';
   if (unknown === undefined && !Array.isArray(options)) return options;
   const plain = typeof options === 'object' && options !== null && [Object.prototype, null].includes(Object.getPrototypeOf(options));
-  if (plain) throw new ArgumentError(op, `no option ${shown(unknown)}; there ${names.length > 1 ? 'are' : 'is'} ${names.join(', ')}`);
+  if (plain)
+    throw new ArgumentError(op, `unknown option ${shown(unknown)}; the option${names.length > 1 ? 's are' : ' is'} ${names.join(', ')}`);
   // For a tensor or an array, an unknown name in the message would mislead: the program wrote no names.
-  throw new ArgumentError(op, `options are an object, { ${names.map((name) => `${name}: …`).join(', ')} }, got ${shown(options)}`);
+  throw new ArgumentError(op, `options must be an object, { ${names.map((name) => `${name}: …`).join(', ')} }, got ${shown(options)}`);
 }
 
 /** Checks that an option is true or false. @param {string} op @param {string} name @param {unknown} value */
 export function flag(op, name, value) {
-  if (typeof value !== 'boolean') throw new ArgumentError(op, `${name} is true or false, got ${shown(value)}`);
+  if (typeof value !== 'boolean') throw new ArgumentError(op, `${name} must be true or false, got ${shown(value)}`);
 }

@@ -115,7 +115,8 @@ export class Runtime {
    */
   allocate(bytes, exportable = false) {
     const size = Math.max(PADDING, Math.ceil(bytes / PADDING) * PADDING);
-    if (size > this.maxBytes) throw new UsageError('tensor', `${size} bytes; a tensor on this device has at most ${this.maxBytes} bytes`);
+    if (size > this.maxBytes)
+      throw new UsageError('tensor', `a tensor of ${size} bytes is too large: this device allows at most ${this.maxBytes} bytes`);
     if (this.garbage.due(this.live)) this.garbage.collect(this.live);
     const handle = exportable
       ? this.withMemory(() => this.vk.createBuffer(size, 0, { exportable }))
@@ -386,7 +387,7 @@ export function perDevice(cache) {
  * device start over from the seed. Throws a UsageError while a function is compiled.
  */
 export function reset() {
-  if (recording) throw new UsageError('reset', 'a function is being compiled');
+  if (recording) throw new UsageError('reset', 'it cannot run while a function is being compiled');
   const old = current;
   current = undefined;
   for (const cache of caches) cache.clear();

@@ -119,7 +119,7 @@ const MAX_DEPTH = 1000;
  * @returns {T}
  */
 export function inside(op, what, value, above, fn) {
-  if (above.has(value)) throw new ArgumentError(op, `${what} has an array or object that stands in itself`);
+  if (above.has(value)) throw new ArgumentError(op, `${what} has an array or object that contains itself`);
   if (above.size >= MAX_DEPTH) throw new ArgumentError(op, `${what} has arrays or objects nested more than ${MAX_DEPTH} deep`);
   above.add(value);
   try {

@@ -22,7 +22,7 @@ const UNCLONEABLE = Object.freeze({
   get tensor() {
     throw new ArgumentError(
       'tensor',
-      'a tensor is memory of the device, which is not cloned or sent to another thread: copy it with x.clone(), send what await x.toArray() gives',
+      'a tensor is memory of the device, which cannot be structured-cloned or sent to another thread: copy it with x.clone(), or send the result of await x.toArray()',
     );
   },
 });
@@ -91,9 +91,9 @@ export class TensorCore {
   set grad(gradient) {
     if (gradient !== undefined && gradient !== null) {
       if (!(gradient instanceof TensorCore))
-        throw new ArgumentError('grad', `a gradient is a tensor or undefined, got ${describe(gradient)}`);
+        throw new ArgumentError('grad', `a gradient must be a tensor or undefined, got ${describe(gradient)}`);
       if (gradient.layout.shape !== this.layout.shape && show(gradient.shape) !== show(this.shape))
-        throw new ShapeError('grad', `a gradient ${show(gradient.shape)} for a tensor ${show(this.shape)}`);
+        throw new ShapeError('grad', `the gradient has shape ${show(gradient.shape)}, but the tensor has ${show(this.shape)}`);
     }
     this.#grad = gradient ?? undefined;
   }

@@ -26,7 +26,7 @@ export function writeSafetensors(path, header, data) {
     await writeAll(file, bytes, hash);
     for (const [i, tensor] of tensors.entries()) {
       const view = await data(i);
-      if (view.byteLength !== tensor.bytes) throw new RangeError(`${tensor.name} has ${view.byteLength} bytes, not ${tensor.bytes}`);
+      if (view.byteLength !== tensor.bytes) throw new RangeError(`${tensor.name} needs ${tensor.bytes} bytes, got ${view.byteLength}`);
       await writeAll(file, view, hash);
     }
     // The checksum is part of the header, so it can be written only after everything else.
@@ -85,7 +85,7 @@ export class SafetensorsFile {
     const file = await open(path);
     try {
       const { size } = await file.stat();
-      if (size < PREFIX_BYTES) throw bad(`${size} bytes`);
+      if (size < PREFIX_BYTES) throw bad(`it has ${size} bytes, fewer than its length takes`);
       const prefix = new Uint8Array(PREFIX_BYTES);
       await readAll(file, prefix, 0, bad);
       const data = PREFIX_BYTES + headerLength(prefix, size, bad);
@@ -117,7 +117,7 @@ export class SafetensorsFile {
    */
   async read(name, into, hash) {
     const { begin, bytes } = this.#info(name);
-    if (into.byteLength !== bytes) throw new RangeError(`${name} has ${bytes} bytes, there is room for ${into.byteLength}`);
+    if (into.byteLength !== bytes) throw new RangeError(`${name} has ${bytes} bytes, but the array to read into has ${into.byteLength}`);
     await readAll(this.#file, into, this.#start.length + begin, this.#bad, hash);
   }
 
@@ -165,7 +165,7 @@ async function readAll(file, { buffer, byteOffset, byteLength }, position, bad, 
   for (let at = 0; at < byteLength; ) {
     const piece = new Uint8Array(buffer, byteOffset + at, Math.min(CHUNK, byteLength - at));
     const { bytesRead } = await file.read(piece, 0, piece.length, position + at);
-    if (bytesRead === 0) throw bad('it was cut while it was read');
+    if (bytesRead === 0) throw bad('it became shorter while it was read');
     hash?.update(piece.subarray(0, bytesRead));
     at += bytesRead;
   }

@@ -55,7 +55,7 @@ export async function save(path, tensors, options = {}) {
   const { metadata = {}, checksum = true } = checkOptions('save', options, ['metadata', 'checksum']);
   if (typeof tensors !== 'object' || tensors === null) throw new ArgumentError('save', `expected tensors by name, got ${shown(tensors)}`);
   if (typeof metadata !== 'object' || metadata === null || /** @type {unknown} */ (metadata) instanceof Tensor)
-    throw new ArgumentError('save', `metadata has texts by name, got ${shown(metadata)}`);
+    throw new ArgumentError('save', `metadata must be an object of strings by name, got ${shown(metadata)}`);
   const list = Object.entries(tensors).map(([name, x]) => {
     if (!(x instanceof Tensor)) throw new ArgumentError('save', `${name} is not a tensor`);
     if (x.storage === undefined) throw new ArgumentError('save', `${name} was disposed of`);
@@ -204,13 +204,13 @@ async function readTensor({ file }, name, round, hash) {
 const unheld = (type) =>
   Object.hasOwn(UNHELD, type)
     ? `has the type ${type}, which is not read: ${UNHELD[type]}`
-    : `has the type ${JSON.stringify(type)}; there are ${[...CONVERSIONS.keys()].join(', ')}`;
+    : `has the unknown type ${JSON.stringify(type)}; the types are ${[...CONVERSIONS.keys()].join(', ')}`;
 
 /** Why a tensor does not fit a buffer of the device, or undefined. @param {number} bytes on the device */
 function tooLarge(bytes) {
   const { bindingBytes, bufferBytes } = runtime().kernels.context;
   const most = Math.min(bindingBytes, bufferBytes);
-  return bytes > most ? `would take ${bytes} bytes; a tensor on this device has at most ${most} bytes` : undefined;
+  return bytes > most ? `would take ${bytes} bytes; this device allows at most ${most} bytes in a tensor` : undefined;
 }
 
 /**
@@ -224,7 +224,7 @@ function chooser(option, names, otherwise) {
   // Not `test`: with the flag g it would continue from the end of the last match.
   if (types.isRegExp(names)) return (name) => name.search(names) >= 0;
   if (!Array.isArray(names) || !names.every((name) => typeof name === 'string')) {
-    throw new ArgumentError('load', `${option} is names in an array, a regular expression or a function, got ${shown(names)}`);
+    throw new ArgumentError('load', `${option} must be an array of names, a regular expression or a function, got ${shown(names)}`);
   }
   const known = new Set(names);
   return (name) => known.has(name);

@@ -29,7 +29,7 @@ const MAX_INDEX_BYTES = 100_000_000;
 export async function openModel(path, bad, wanted) {
   if ((await stat(path)).isDirectory()) {
     const [whole, index] = await Promise.all([WHOLE, INDEX].map((name) => stat(join(path, name)).catch(() => undefined)));
-    if (!whole && !index) throw bad(path, `it is not a file but a folder, which has neither ${WHOLE} nor ${INDEX}`);
+    if (!whole && !index) throw bad(path, `it is a folder that has neither ${WHOLE} nor ${INDEX}`);
     path = join(path, whole ? WHOLE : INDEX);
   }
   /** @type {Part[]} */
@@ -70,15 +70,15 @@ export const closeModel = (parts) => Promise.all(parts.map(({ file }) => file.cl
 async function readIndex(path, bad) {
   const there = await stat(path);
   if (!there.isFile()) throw bad('it is not a file');
-  if (there.size > MAX_INDEX_BYTES) throw bad(`an index of ${there.size} bytes`);
+  if (there.size > MAX_INDEX_BYTES) throw bad(`it has ${there.size} bytes, more than ${MAX_INDEX_BYTES}`);
   const { weight_map: map } = parseObject(await readFile(path), (what) => bad(`it ${what}`));
-  if (!isObject(map)) throw bad('it has no object weight_map');
+  if (!isObject(map)) throw bad('its weight_map must be an object');
   /** @type {Map<string, string[]>} */
   const files = new Map();
   for (const [name, file] of Object.entries(map)) {
     // A file must be in the index's own folder: an index from elsewhere must not make this program read other paths.
     if (typeof file !== 'string' || !/^[^/\\\0]+$/.test(file) || file === '..' || file === '.') {
-      throw bad(`weight_map has the name of a file beside it for ${name}, got ${JSON.stringify(file)}`);
+      throw bad(`its weight_map must have the name of a file beside it for ${name}, got ${JSON.stringify(file)}`);
     }
     const names = files.get(file);
     if (names) names.push(name);

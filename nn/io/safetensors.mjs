@@ -66,7 +66,8 @@ const checksumStart = (name) => `{"__metadata__":{${JSON.stringify(name)}:"`;
  */
 export function headerLength(prefix, size, bad) {
   const length = Number(new DataView(prefix.buffer, prefix.byteOffset, PREFIX_BYTES).getBigUint64(0, true));
-  if (length > MAX_HEADER_BYTES || PREFIX_BYTES + length > size) throw bad(`a header of ${length} bytes in a file of ${size}`);
+  if (length > MAX_HEADER_BYTES || PREFIX_BYTES + length > size)
+    throw bad(`it says that its header has ${length} bytes, in a file of ${size}`);
   return length;
 }
 
@@ -82,9 +83,9 @@ export function parseHeader(bytes, dataBytes, bad, checksumName = CHECKSUM) {
   const header = parseObject(bytes, (what) => bad(`its header ${what}`));
   if (bytes[0] !== 0x7b) throw bad('its header does not begin with {');
   const { __metadata__: texts = {}, ...entries } = header;
-  if (!isObject(texts)) throw bad('__metadata__ is not an object');
+  if (!isObject(texts)) throw bad('its __metadata__ is not an object');
   for (const [name, text] of Object.entries(texts)) {
-    if (typeof text !== 'string') throw bad(`metadata has texts, got ${JSON.stringify(text)} for ${name}`);
+    if (typeof text !== 'string') throw bad(`its __metadata__ must have strings, got ${JSON.stringify(text)} for ${name}`);
   }
   const { [checksumName]: checksum, ...metadata } = /** @type {Record<string, string>} */ (texts);
   const list = Object.entries(entries).map(([name, entry]) => ({ name, ...checkEntry(name, entry, bad) }));
@@ -103,7 +104,7 @@ export function parseHeader(bytes, dataBytes, bad, checksumName = CHECKSUM) {
     before = name;
   }
   if (dataBytes < covered) throw bad(`it has ${data + dataBytes} bytes, its header says ${data + covered}`);
-  if (dataBytes > covered) throw bad(`${dataBytes - covered} bytes behind the last tensor belong to no tensor`);
+  if (dataBytes > covered) throw bad(`${dataBytes - covered} bytes after the last tensor belong to no tensor`);
   return { metadata, checksum, tensors };
 }
 
@@ -116,11 +117,12 @@ const isCount = (value) => Number.isSafeInteger(value) && /** @type {number} */ 
  * @returns {TensorInfo}
  */
 function checkEntry(name, entry, bad) {
-  if (!isObject(entry)) throw bad(`the entry ${name} is not an object`);
+  if (!isObject(entry)) throw bad(`its entry ${name} is not an object`);
   const { dtype, shape, data_offsets: offsets } = entry;
-  if (typeof dtype !== 'string') throw bad(`${name} has the type ${JSON.stringify(dtype)}; there are ${[...BITS.keys()].join(', ')}`);
+  if (typeof dtype !== 'string')
+    throw bad(`${name} has the unknown type ${JSON.stringify(dtype)}; the types are ${[...BITS.keys()].join(', ')}`);
   if (!Array.isArray(shape) || !shape.every(isCount)) {
-    throw bad(`${name} has the shape ${JSON.stringify(shape)}; sizes are integers from 0 on`);
+    throw bad(`${name} has the shape ${JSON.stringify(shape)}; sizes must be integers of at least 0`);
   }
   const [begin, end] = Array.isArray(offsets) && offsets.length === 2 ? offsets : [];
   const bytes = end - begin;
@@ -128,7 +130,7 @@ function checkEntry(name, entry, bad) {
   const known = BITS.has(dtype);
   const expected = known ? byteSize(dtype, shape) : bytes;
   if (!isCount(begin) || !isCount(end) || bytes < 0 || bytes !== expected) {
-    throw bad(`${name} [${shape}] lies at ${begin} to ${end}${known ? `, its shape has ${expected} bytes` : ''}`);
+    throw bad(`${name} [${shape}] lies at bytes ${begin} to ${end}${known ? `, but its shape needs ${expected} bytes` : ''}`);
   }
   return { dtype, shape, begin, bytes };
 }
@@ -160,10 +162,10 @@ const objectText = (members) => `{${members.map(([name, value]) => `${JSON.strin
  */
 export function encodeHeader(tensors, metadata, checksum, bad, checksumName = CHECKSUM) {
   for (const [name, text] of Object.entries(metadata)) {
-    if (typeof text !== 'string') throw bad(`metadata has texts, got ${shown(text)} for ${name}`);
+    if (typeof text !== 'string') throw bad(`metadata must have strings, got ${shown(text)} for ${name}`);
     if (!isText(name) || !isText(text))
       throw bad(`metadata has half of a surrogate pair in ${JSON.stringify(name)}: ${JSON.stringify(text)}`);
-    if (name === checksumName) throw bad(`metadata has ${checksumName} for the checksum: name the text otherwise`);
+    if (name === checksumName) throw bad(`metadata cannot have ${checksumName}, which holds the checksum: choose another name`);
   }
   const texts = Object.entries(metadata).map(([name, text]) => [name, JSON.stringify(text)]);
   if (checksum) texts.unshift([checksumName, JSON.stringify(ZEROS)]);
@@ -171,10 +173,10 @@ export function encodeHeader(tensors, metadata, checksum, bad, checksumName = CH
   const names = new Set();
   let end = 0;
   const sizes = tensors.map(({ name, dtype, shape }) => {
-    if (name === '__metadata__') throw bad('the format has __metadata__ for texts: name the tensor otherwise');
+    if (name === '__metadata__') throw bad('the format reserves __metadata__ for metadata: choose another name for the tensor');
     if (!isText(name)) throw bad(`the name ${JSON.stringify(name)} has half of a surrogate pair`);
     if (names.has(name)) throw bad(`two tensors are named ${name}`);
-    if (!BITS.has(dtype)) throw bad(`${name} has the type ${dtype}; there are ${[...BITS.keys()].join(', ')}`);
+    if (!BITS.has(dtype)) throw bad(`${name} has the unknown type ${dtype}; the types are ${[...BITS.keys()].join(', ')}`);
     const bytes = byteSize(dtype, shape);
     if (!Number.isSafeInteger(bytes)) throw bad(`${name}, ${dtype} [${shape}], is not a whole number of bytes`);
     names.add(name);
@@ -182,7 +184,8 @@ export function encodeHeader(tensors, metadata, checksum, bad, checksumName = CH
     return { name, bytes };
   });
   const text = Buffer.from(objectText(members));
-  if (text.length > MAX_HEADER_BYTES) throw bad(`a header of ${text.length} bytes; the format has at most ${MAX_HEADER_BYTES}`);
+  if (text.length > MAX_HEADER_BYTES)
+    throw bad(`the header would have ${text.length} bytes; the format allows at most ${MAX_HEADER_BYTES}`);
   // Padded with spaces, so that the data begins at a multiple of eight bytes.
   const bytes = Buffer.alloc(PREFIX_BYTES + Math.ceil(text.length / 8) * 8, ' ');
   bytes.writeBigUInt64LE(BigInt(bytes.length - PREFIX_BYTES));

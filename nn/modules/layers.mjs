@@ -180,7 +180,7 @@ export class Dropout extends Module {
   /** @param {number} [p] in [0, 1); 0.5 when left out */
   constructor(p = 0.5) {
     super();
-    if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('Dropout', `p is in [0, 1), got ${shown(p)}`);
+    if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('Dropout', `p must be in [0, 1), got ${shown(p)}`);
     this.p = p;
   }
   /** @param {Tensor} x @returns {Tensor} */
@@ -316,7 +316,7 @@ export class MultiHeadAttention extends Module {
     const base = typeof rope === 'object' ? checkOptions('MultiHeadAttention', rope, ['base']).base : undefined;
     if (base === undefined && typeof rope !== 'object') flag('MultiHeadAttention', 'rope', rope);
     if (base !== undefined && !(base > 0 && base < Infinity)) {
-      throw new ArgumentError('MultiHeadAttention', `base is a number above 0, got ${shown(base)}`);
+      throw new ArgumentError('MultiHeadAttention', `base must be a number above 0, got ${shown(base)}`);
     }
     const headSize = width / heads;
     this.qkv = within('MultiHeadAttention', () => new Linear(width, (heads + 2 * kvHeads) * headSize, { bias }));
@@ -350,7 +350,7 @@ export class MultiHeadAttention extends Module {
   forward(x, options = {}) {
     const { mask } = checkOptions('MultiHeadAttention', options, ['mask']);
     if (tensorOf('MultiHeadAttention', x).ndim !== 3)
-      throw new ShapeError('MultiHeadAttention', `${show(x.shape)}, expected [batch, tokens, width]`);
+      throw new ShapeError('MultiHeadAttention', `expected an input [batch, tokens, width], got ${show(x.shape)}`);
     const [, tokens, width] = x.shape;
     const headSize = width / this.heads;
     const { heads, kvHeads, q_norm: qNorm, k_norm: kNorm } = this;

@@ -35,10 +35,10 @@ export class LoRALinear extends Module {
   /** @param {Linear} base @param {AdapterOptions} options */
   constructor(base, options) {
     super();
-    if (!(base instanceof Linear)) throw new ArgumentError('LoRALinear', `base is a Linear, got ${shown(base)}`);
+    if (!(base instanceof Linear)) throw new ArgumentError('LoRALinear', `base must be a Linear, got ${shown(base)}`);
     const { rank, alpha } = checkOptions('LoRALinear', options, ['rank', 'alpha']);
     positive('LoRALinear', 'rank', rank);
-    if (!Number.isFinite(alpha)) throw new ArgumentError('LoRALinear', `alpha is a number, got ${shown(alpha)}`);
+    if (!Number.isFinite(alpha)) throw new ArgumentError('LoRALinear', `alpha must be a number, got ${shown(alpha)}`);
     const [outputs, inputs] = base.weight.shape;
     this.base = base;
     this.a = kaiming('LoRALinear', inputs, [rank, inputs]);
@@ -90,9 +90,9 @@ export function lora(model, options = {}) {
   if (!(model instanceof Module) || model instanceof Linear) {
     throw new ArgumentError('lora', `expected a module that has linear layers, got ${shown(model)}; wrap a single one in a Sequential`);
   }
-  if (!Number.isInteger(rank) || rank < 1) throw new ArgumentError('lora', `rank is an integer of at least 1, got ${shown(rank)}`);
-  if (!Number.isFinite(alpha)) throw new ArgumentError('lora', `alpha is a number, got ${shown(alpha)}`);
-  if (!(targets instanceof RegExp)) throw new ArgumentError('lora', `targets is a regular expression, got ${shown(targets)}`);
+  if (!Number.isInteger(rank) || rank < 1) throw new ArgumentError('lora', `rank must be an integer of at least 1, got ${shown(rank)}`);
+  if (!Number.isFinite(alpha)) throw new ArgumentError('lora', `alpha must be a number, got ${shown(alpha)}`);
+  if (!(targets instanceof RegExp)) throw new ArgumentError('lora', `targets must be a regular expression, got ${shown(targets)}`);
   const frozen = model.parameters();
   let count = 0;
   replaceChildren(model, (name, child) => {

@@ -102,8 +102,8 @@ function* entriesOf(object, prefix = '', above = []) {
 function below(above, owner, name, part) {
   const all = [...above, owner];
   if (all.includes(part)) {
-    const advice = 'what is set as a property is a part of the module; keep a reference to another one in a #private field';
-    throw new UsageError(all[0].constructor.name, `${name} stands in itself: ${advice}`);
+    const advice = 'every property is a part of its module; keep a reference to another module in a #private field';
+    throw new UsageError(all[0].constructor.name, `${name} contains itself: ${advice}`);
   }
   return all;
 }
@@ -267,7 +267,7 @@ export class Module {
       if (!(source instanceof Tensor)) throw new ArgumentError('loadStateDict', `${name} is not a tensor`);
       if (source.disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
       if (show(source.shape) !== show(target.shape)) {
-        throw new ShapeError('loadStateDict', `${name} is ${show(source.shape)}, the module's ${show(target.shape)}`);
+        throw new ShapeError('loadStateDict', `${name} has shape ${show(source.shape)}, but the module's has ${show(target.shape)}`);
       }
       if (target.size > 0) pairs.push([target, source]);
     }

@@ -50,7 +50,7 @@ class Recurrent extends Module {
    * @param {Tensor} x [batch, steps, inputs] @param {number} l @returns {Tensor} f32 [batch, steps, gates · hidden]
    */
   gates(x, l) {
-    if (x.ndim !== 3) throw new ShapeError(this.constructor.name, `${show(x.shape)}, expected [batch, steps, inputs]`);
+    if (x.ndim !== 3) throw new ShapeError(this.constructor.name, `expected an input [batch, steps, inputs], got ${show(x.shape)}`);
     return F.to(F.linear(x, this.of('weight_ih', l), this.of('bias_ih', l)), 'f32');
   }
 
@@ -63,7 +63,8 @@ class Recurrent extends Module {
     const { numLayers, hidden } = this;
     const shape = numLayers === 1 ? [batch, hidden] : [numLayers, batch, hidden];
     const all = state === undefined ? F.zeros(shape) : tensorOf(this.constructor.name, state);
-    if (show(all.shape) !== show(shape)) throw new ShapeError(this.constructor.name, `a state ${show(all.shape)}, expected ${show(shape)}`);
+    if (show(all.shape) !== show(shape))
+      throw new ShapeError(this.constructor.name, `expected a state ${show(shape)}, got ${show(all.shape)}`);
     const whole = F.reshape(F.to(all, 'f32'), [numLayers, batch, hidden]);
     return Array.from({ length: numLayers }, (_, l) => F.squeeze(F.slice(whole, 0, l, l + 1), 0));
   }
@@ -135,7 +136,7 @@ export class LSTM extends Recurrent {
    */
   forward(x, state) {
     if (state !== undefined && !(Array.isArray(state) && state.length === 2)) {
-      throw new ArgumentError('LSTM', `a state is two tensors, [hidden, cell], got ${describe(state)}`);
+      throw new ArgumentError('LSTM', `the state must be two tensors, [hidden, cell], got ${describe(state)}`);
     }
     tensorOf('LSTM', x);
     return within('LSTM', () => this.#states(x, state));

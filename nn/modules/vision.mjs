@@ -40,7 +40,7 @@ import { Module } from './module.mjs';
 /** @param {string} op @param {string} name @param {unknown} value */
 function checkLeast(op, name, value) {
   if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
-    throw new ArgumentError(op, `${name} is a number of at least 0, got ${shown(value)}`);
+    throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
 }
 
 /**
@@ -90,7 +90,7 @@ export class Conv1d extends Module {
     positive('Conv1d', 'outputs', outputs);
     this.stride = positive('Conv1d', 'stride', stride);
     if (!Number.isInteger(padding) || padding < 0)
-      throw new ArgumentError('Conv1d', `padding is an integer of at least 0, got ${shown(padding)}`);
+      throw new ArgumentError('Conv1d', `padding must be an integer of at least 0, got ${shown(padding)}`);
     this.padding = padding;
     flag('Conv1d', 'bias', bias);
     this.weight = kaiming('Conv1d', reach, [outputs, inputs, window]);
@@ -98,7 +98,8 @@ export class Conv1d extends Module {
   }
   /** @param {Tensor} x [batch, inputs, steps] @returns {Tensor} [batch, outputs, steps'] */
   forward(x) {
-    if (tensorOf('Conv1d', x).ndim !== 3) throw new ShapeError('Conv1d', `${show(x.shape)}, expected [batch, channels, steps]`);
+    if (tensorOf('Conv1d', x).ndim !== 3)
+      throw new ShapeError('Conv1d', `expected an input [batch, channels, steps], got ${show(x.shape)}`);
     const options = /** @type {ConvolutionOptions} */ ({ stride: [1, this.stride], padding: [0, this.padding] });
     return within('Conv1d', () => F.squeeze(conv2d(F.unsqueeze(x, 2), F.unsqueeze(this.weight, 2), this.bias, options), 2));
   }
@@ -165,7 +166,7 @@ export class BatchNorm2d extends Module {
   forward(x) {
     const channels = this.weight.size;
     if (tensorOf('BatchNorm2d', x).ndim !== 4 || x.shape[1] !== channels)
-      throw new ShapeError('BatchNorm2d', `${show(x.shape)}, expected [batch, ${channels}, rows, columns]`);
+      throw new ShapeError('BatchNorm2d', `expected an input [batch, ${channels}, rows, columns], got ${show(x.shape)}`);
     return within('BatchNorm2d', () => this.#normalized(toF32(x), channels));
   }
   /** @param {Tensor} x @param {number} channels */
@@ -178,7 +179,7 @@ export class BatchNorm2d extends Module {
       if (count === 1) {
         throw new ShapeError(
           'BatchNorm2d',
-          `${show(x.shape)} has one element of each channel, which have no variance: call eval(), or train on more`,
+          `an input ${show(x.shape)} has one element in each channel, which has no variance: call eval(), or train on more`,
         );
       }
       mean = F.mean(x, [0, 2, 3], true);
@@ -221,7 +222,7 @@ export class GroupNorm extends Module {
   forward(x) {
     const channels = this.weight.size;
     if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== channels)
-      throw new ShapeError('GroupNorm', `${show(x.shape)}, expected [batch, ${channels}, ...]`);
+      throw new ShapeError('GroupNorm', `expected an input [batch, ${channels}, ...], got ${show(x.shape)}`);
     return within('GroupNorm', () => {
       const rows = F.reshape(toF32(x), [x.shape[0], this.groups, -1]);
       const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });

@@ -28,9 +28,12 @@ const sizes = (x, index, dim) => ({
 /** @param {string} op @param {Layout} x @param {Layout} index @param {number} dim */
 function check(op, x, index, dim) {
   if (BYTES[x.dtype] !== 4) throw new ArgumentError(op, `takes elements of 32 bits, got ${x.dtype}`);
-  if (index.dtype !== 'i32' && index.dtype !== 'u32') throw new ArgumentError(op, `an index is i32 or u32, got ${index.dtype}`);
+  if (index.dtype !== 'i32' && index.dtype !== 'u32') throw new ArgumentError(op, `the index must be i32 or u32, got ${index.dtype}`);
   if (index.shape.length !== x.shape.length || index.shape.some((size, d) => d !== dim && size !== x.shape[d])) {
-    throw new ShapeError(op, `an index ${show(index.shape)} for ${show(x.shape)}: all sizes but that of dimension ${dim} are equal`);
+    throw new ShapeError(
+      op,
+      `the index ${show(index.shape)} and the tensor ${show(x.shape)} must have equal sizes but in dimension ${dim}`,
+    );
   }
 }
 
@@ -64,7 +67,10 @@ export const gather = defineOp({
 function checkSource(op, [x, index, source], dim) {
   check(op, x, index, dim);
   if (show(source.shape) !== show(index.shape) || source.dtype !== x.dtype) {
-    throw new ShapeError(op, `a source ${source.dtype} ${show(source.shape)}, expected ${x.dtype} ${show(index.shape)} as the index`);
+    throw new ShapeError(
+      op,
+      `expected a source ${x.dtype} ${show(index.shape)}, the shape of the index, got ${source.dtype} ${show(source.shape)}`,
+    );
   }
 }
 

@@ -88,7 +88,7 @@ export const matmul = defineOp({
     if (a.dtype !== b.dtype) throw new ArgumentError('matmul', `takes tensors of one type, got ${a.dtype} and ${b.dtype}`);
     const [m, k] = a.shape.slice(-2);
     const [inner, n] = b.shape.slice(-2);
-    if (k !== inner) throw new ShapeError('matmul', `${show(a.shape)} × ${show(b.shape)}: inner sizes ${k}, ${inner}`);
+    if (k !== inner) throw new ShapeError('matmul', `${show(a.shape)} × ${show(b.shape)}: the inner sizes ${k} and ${inner} differ`);
     return [denseLayout([...broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2)), m, n], a.dtype)];
   },
   prepare: ([a, b], run) => {
@@ -121,7 +121,7 @@ export const matmul = defineOp({
     const [formA, formB] = [a, b].map(({ layout }) => matrixForm(layout));
     const [strideA, strideB] = [a, b].map(({ layout }) => batchStride(layout, batchShape));
     if (!formA || !formB || strideA === undefined || strideB === undefined) {
-      throw new ArgumentError('matmul', 'operands of these strides: call contiguous() on them');
+      throw new ArgumentError('matmul', 'no kernel reads operands of these strides: call contiguous() on them');
     }
     /** @param {number} first @param {number} count */
     const part = (first, count) =>
@@ -173,11 +173,11 @@ export const linear = defineOp({
     floatType('linear', x);
     const inner = x.shape.at(-1);
     if (w.shape.length !== 2 || w.shape[1] !== inner) {
-      throw new ShapeError('linear', `${show(x.shape)} × ${show(w.shape)}ᵀ: inner sizes ${inner}, ${w.shape.at(-1)}`);
+      throw new ShapeError('linear', `${show(x.shape)} × ${show(w.shape)}ᵀ: the inner sizes ${inner} and ${w.shape.at(-1)} differ`);
     }
     if (x.dtype !== w.dtype) throw new ArgumentError('linear', `takes tensors of one type, got ${x.dtype} and ${w.dtype}`);
     if (bias && (bias.shape.length !== 1 || bias.shape[0] !== w.shape[0] || bias.dtype !== 'f32')) {
-      throw new ShapeError('linear', `a bias ${bias.dtype} ${show(bias.shape)} for ${w.shape[0]} outputs, expected f32 [${w.shape[0]}]`);
+      throw new ShapeError('linear', `${w.shape[0]} outputs need a bias f32 [${w.shape[0]}], got ${bias.dtype} ${show(bias.shape)}`);
     }
     return [denseLayout([...x.shape.slice(0, -1), w.shape[0]], x.dtype)];
   },

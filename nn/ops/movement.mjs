@@ -61,7 +61,7 @@ function move(k, x, y, name, alone = false) {
   const type = isHalf(x.layout) ? /** @type {'f16' | 'bf16'} */ (x.layout.dtype) : 'f32';
   if (!way) {
     const { dtype, shape, strides } = x.layout;
-    throw new ArgumentError(name, `${dtype} elements [${shape}] of strides [${strides}]: convert with .to('f32') first`);
+    throw new ArgumentError(name, `no kernel copies ${dtype} elements [${shape}] of strides [${strides}]: convert with .to('f32') first`);
   }
   if (way.kind === 'dense') return [k.copy({ x, y, count: way.count, type })];
   if (way.kind === 'transposed') return [k.transpose({ x, y, batch: way.batch, rows: way.rows, columns: way.columns, type })];
@@ -73,7 +73,7 @@ function move(k, x, y, name, alone = false) {
     if (dispatch) return [dispatch];
     throw new ArgumentError(
       name,
-      `strides [${x.layout.strides}] to [${y.layout.strides}] are too many dimensions: call contiguous() on fewer`,
+      `no kernel copies strides [${x.layout.strides}] to [${y.layout.strides}], of so many dimensions: call contiguous() on fewer`,
     );
   }
   const { strides } = way;
@@ -116,7 +116,8 @@ export const cast = defineOp({
     const dispatch = map(k.context, [x], [y], (program, values) =>
       isFloat(from) && isFloat(dtype) ? values : [program.append(CONVERSIONS[dtype], ...values)],
     );
-    if (!dispatch) throw new ArgumentError('to', `strides [${x.layout.strides}] are too many dimensions: call contiguous() first`);
+    if (!dispatch)
+      throw new ArgumentError('to', `no kernel converts strides [${x.layout.strides}], of so many dimensions: call contiguous() first`);
     return [dispatch];
   },
   vjp: (dy, { layouts: [x] }, F) => [isFloat(x.dtype) ? F.to(dy, x.dtype) : undefined],

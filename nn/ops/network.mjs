@@ -93,13 +93,13 @@ export const crossEntropyRows = defineOp({
     if (targets.dtype !== 'u32' && targets.dtype !== 'i32') {
       throw new ArgumentError(
         'crossEntropy',
-        `targets are class numbers, i32 or u32, got ${targets.dtype}; argmax() makes them of one-hot rows`,
+        `targets must be class numbers, i32 or u32, got ${targets.dtype}; argmax() makes them of one-hot rows`,
       );
     }
     if (show(targets.shape) !== show(x.shape.slice(0, -1))) {
       throw new ShapeError(
         'crossEntropy',
-        `targets ${show(targets.shape)} for logits ${show(x.shape)}, expected ${show(x.shape.slice(0, -1))}: classes are the last dimension`,
+        `logits ${show(x.shape)}, whose last dimension is the classes, need targets ${show(x.shape.slice(0, -1))}, got ${show(targets.shape)}`,
       );
     }
     return [denseLayout(targets.shape, 'f32')];
@@ -163,7 +163,7 @@ function normalization(name) {
         ['bias', bias],
       ])) {
         if (own && (own.dtype !== 'f32' || own.shape.length !== 1 || own.shape[0] !== columns)) {
-          throw new ShapeError(name, `a ${what} ${own.dtype} ${show(own.shape)} for ${show(x.shape)}, expected f32 [${columns}]`);
+          throw new ShapeError(name, `an input ${show(x.shape)} needs a ${what} f32 [${columns}], got ${own.dtype} ${show(own.shape)}`);
         }
       }
       return [denseLayout(x.shape, x.dtype), denseLayout(layer ? [rows, 2] : [rows], 'f32')];
@@ -220,7 +220,7 @@ export const glu = defineOp({
   infer: ([x]) => {
     const columns = x.shape.at(-1) ?? 1;
     floatType('glu', x);
-    if (columns % 2) throw new ShapeError('glu', `rows of [gate, up] have an even size, got ${show(x.shape)}`);
+    if (columns % 2) throw new ShapeError('glu', `rows of [gate, up] must have an even size, got ${show(x.shape)}`);
     return [denseLayout([...x.shape.slice(0, -1), columns / 2], x.dtype)];
   },
   lower: (k, [gateUp], [y], /** @type {{ activation: Activation }} */ { activation }) => {
@@ -256,9 +256,9 @@ export const embedding = defineOp({
   name: 'embedding',
   infer: ([ids, table]) => {
     if (ids.dtype !== 'u32' && ids.dtype !== 'i32')
-      throw new ArgumentError('embedding', `ids are i32 or u32, got ${ids.dtype}; convert with .to('i32')`);
+      throw new ArgumentError('embedding', `ids must be i32 or u32, got ${ids.dtype}; convert with .to('i32')`);
     floatType('embedding', table);
-    if (table.shape.length !== 2) throw new ShapeError('embedding', `a table has two dimensions, got ${show(table.shape)}`);
+    if (table.shape.length !== 2) throw new ShapeError('embedding', `the table must have two dimensions, got ${show(table.shape)}`);
     return [denseLayout([...ids.shape, table.shape[1]], table.dtype)];
   },
   lower: (k, [ids, table], [y]) => {

@@ -72,7 +72,10 @@ export const generated = (name, body) => ({
       ? mapped(k.context, inputs, [y], (program, values, numbers) => [body(program, values, attributes, numbers)])
       : undefined;
     if (!dispatch)
-      throw new ArgumentError(attributes.name ?? name, `${y.layout.dtype} operands of these strides: call contiguous() on them`);
+      throw new ArgumentError(
+        attributes.name ?? name,
+        `no kernel reads ${y.layout.dtype} operands of these strides: call contiguous() on them`,
+      );
     return [dispatch];
   },
 });

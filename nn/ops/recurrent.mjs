@@ -43,10 +43,10 @@ const sizesOf = ({ shape: [batch, steps, gates] }) => ({ batch, steps, hidden: g
  */
 function checkRecurrent(op, count, gates, first, weight, bias) {
   for (const [what, { dtype }] of Object.entries({ gates, ...first, weight, bias })) {
-    if (dtype !== 'f32') throw new ArgumentError(op, `${what} are f32, got ${dtype}; convert with .to('f32')`);
+    if (dtype !== 'f32') throw new ArgumentError(op, `${what} must be f32, got ${dtype}; convert with .to('f32')`);
   }
   if (gates.shape.length !== 3 || gates.shape[2] % count) {
-    throw new ShapeError(op, `gates ${show(gates.shape)}, expected [batch, steps, ${count} · hidden]`);
+    throw new ShapeError(op, `expected gates [batch, steps, ${count} · hidden], got ${show(gates.shape)}`);
   }
   const [batch, , all] = gates.shape;
   const hidden = all / count;
@@ -56,8 +56,7 @@ function checkRecurrent(op, count, gates, first, weight, bias) {
     { what: 'bias', shape: bias.shape, fits: [all] },
   ];
   for (const { what, shape, fits } of [...states, ...parameters]) {
-    if (show(shape) !== show(fits))
-      throw new ShapeError(op, `${what} ${show(shape)} for gates ${show(gates.shape)}, expected ${show(fits)}`);
+    if (show(shape) !== show(fits)) throw new ShapeError(op, `gates ${show(gates.shape)} need ${what} ${show(fits)}, got ${show(shape)}`);
   }
 }
 

@@ -36,7 +36,8 @@ export const where = defineOp({
   name: 'where',
   ...generated('where', (program, values) => program.append('select', ...values)),
   infer: ([condition, a, b]) => {
-    if (condition.dtype !== 'bool') throw new ArgumentError('where', `a condition is bool, got ${condition.dtype}: compare, as in x.gt(0)`);
+    if (condition.dtype !== 'bool')
+      throw new ArgumentError('where', `the condition must be bool, got ${condition.dtype}: compare, as in x.gt(0)`);
     if (a.dtype !== b.dtype) throw new ArgumentError('where', `takes tensors of one type, got ${a.dtype} and ${b.dtype}`);
     return [denseLayout(broadcastShapes('where', condition.shape, a.shape, b.shape), a.dtype)];
   },

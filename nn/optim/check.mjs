@@ -5,7 +5,7 @@ import { checkOptions } from '../core/options.mjs';
 
 /** @param {string} op the optimizer @param {unknown} betas */
 export function checkBetas(op, betas) {
-  if (!Array.isArray(betas) || betas.length !== 2) throw new ArgumentError(op, `betas are two numbers, got ${shown(betas)}`);
+  if (!Array.isArray(betas) || betas.length !== 2) throw new ArgumentError(op, `betas must be two numbers, got ${shown(betas)}`);
   betas.forEach((beta, i) => {
     if (typeof beta !== 'number' || !(beta > 0 && beta < 1))
       throw new ArgumentError(op, `beta${i + 1} must be in (0, 1), got ${shown(beta)}`);
@@ -36,9 +36,9 @@ export function checkSchedule(op, schedule) {
 
 /** Checks for a finite number of at least 0. @param {string} name @param {number} value @param {string} of the call, for the error */
 export function checkLeast(name, value, of) {
-  const label = of === name ? '' : `${name} is `;
+  const label = of === name ? '' : `${name} `;
   if (!(typeof value === 'number' && value >= 0 && value < Infinity))
-    throw new ArgumentError(of, `${label}a number of at least 0, got ${shown(value)}`);
+    throw new ArgumentError(of, `${label}must be a number of at least 0, got ${shown(value)}`);
 }
 
 /** @template T @param {Iterable<T>} params @param {string} of the call, for the error @returns {T[]} */
@@ -52,6 +52,6 @@ export function checkIterable(params, of) {
 /** @param {number} value @param {string} of the call, for the error */
 export function checkScale(value, of) {
   if (!(typeof value === 'number' && value > 0 && value < Infinity))
-    throw new ArgumentError(of, `gradientScale is a number above 0, got ${shown(value)}`);
+    throw new ArgumentError(of, `gradientScale must be a number above 0, got ${shown(value)}`);
   return value;
 }

@@ -115,7 +115,8 @@ export const storageOf = (tensor) => alive('optim', tensor);
  */
 function checkSetting(name, value, of = name) {
   checkLeast(name, value, of);
-  if (isRecording()) throw new UsageError(of, 'set it outside of the compiled function: it lives on the device, and the next call sees it');
+  if (isRecording())
+    throw new UsageError(of, 'set it outside of the compiled function: the value is on the device, where the next call reads it');
 }
 
 /**
@@ -226,10 +227,10 @@ export class Optimizer {
    */
   constructor(params, options, adam = { betas: [0.9, 0.999], eps: 1e-8 }, moments = 0) {
     const name = this.constructor.name;
-    if (isRecording()) throw new UsageError(name, 'an optimizer is made outside of a compiled function');
-    if (params instanceof Module) throw new ArgumentError(name, 'expected parameters, got a module: model.parameters()');
+    if (isRecording()) throw new UsageError(name, 'make the optimizer outside of the compiled function');
+    if (params instanceof Module) throw new ArgumentError(name, 'expected parameters, got a module: pass model.parameters()');
     const list = checkIterable(/** @type {Iterable<Parameter | Group>} */ (params), name);
-    if (list.length === 0) throw new ArgumentError(name, 'no parameters');
+    if (list.length === 0) throw new ArgumentError(name, 'expected at least one parameter, got none');
     const groups = /** @type {Group[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
     /** @type {Set<Parameter>} */
     for (const group of groups)
@@ -247,7 +248,7 @@ export class Optimizer {
         if (!(parameter instanceof Parameter)) throw new ArgumentError(name, `expected parameters of modules, got ${shown(parameter)}`);
         if (parameter.dtype !== 'f32') throw new ArgumentError(name, `takes f32 parameters, got ${parameter.dtype}`);
         if (parameter.gradientPlace) throw new UsageError(name, 'a parameter belongs to another optimizer: dispose() of that one first');
-        if (seen.has(parameter)) throw new ArgumentError(name, 'a parameter is there twice');
+        if (seen.has(parameter)) throw new ArgumentError(name, 'a parameter appears twice');
         seen.add(parameter);
       }
       const own_ = { ...options, ...checkOptions(name, rest, GROUP_OPTIONS) };
@@ -353,7 +354,7 @@ export class Optimizer {
   startAt(steps, skipped = 0) {
     for (const [name, count] of Object.entries({ steps, skipped })) {
       if (!Number.isInteger(count) || count < 0 || count > 0xffffffff) {
-        throw new ArgumentError('startAt', `${name} are an integer from 0 to 2^32 - 1, got ${shown(count)}`);
+        throw new ArgumentError('startAt', `${name} must be an integer from 0 to 2^32 - 1, got ${shown(count)}`);
       }
     }
     checkSetting('startAt', steps);
@@ -373,7 +374,7 @@ export class Optimizer {
    */
   skippedSteps() {
     const { state } = this.groups[0];
-    if (isRecording()) throw new UsageError('skippedSteps', 'ask outside of the compiled function: there are no values in it');
+    if (isRecording()) throw new UsageError('skippedSteps', 'call it outside of the compiled function, in which there are no values');
     if (state.disposed) throw new UsageError('skippedSteps', 'the optimizer was disposed of');
     return state.toArray().then((words) => words[STATE.skipped]);
   }
@@ -382,7 +383,8 @@ export class Optimizer {
   momentsOf(bucket, count) {
     let list = this.moments.get(bucket);
     if (!list) {
-      if (isRecording()) throw new UsageError(this.constructor.name, 'its memory is made at construction');
+      if (isRecording())
+        throw new UsageError(this.constructor.name, 'make the optimizer, which allocates its memory, outside of the compiled function');
       list = Array.from({ length: count }, (_, i) => bucket.zeros(['first moments', 'second moments'][i], this.ranks?.shard(bucket).count));
       this.moments.set(bucket, list);
     }
@@ -403,7 +405,7 @@ export class Optimizer {
     if (isRecording()) {
       throw new UsageError(
         'step',
-        'a step of several processes cannot be compiled: compile what computes the gradients, and call it behind that',
+        'a step of several processes cannot be compiled: compile what computes the gradients, and call step() after it',
       );
     }
     if (ready.flat().some(({ bucket, runs }) => runs.length !== 1 || runs[0].count !== bucket.count)) {
@@ -596,7 +598,7 @@ export class Optimizer {
     });
     // From another kind of optimizer, or from one with more parameters.
     const foreign = Object.keys(state).find((name) => /^\d+\.(state|\d+\.(first|second))$/.test(name) && !(name in own));
-    if (foreign) throw new ArgumentError('loadStateDict', `unexpected: ${foreign}, which this ${this.constructor.name} has not`);
+    if (foreign) throw new ArgumentError('loadStateDict', `unexpected: ${foreign}, which this ${this.constructor.name} does not have`);
     for (const [name, target] of Object.entries(own)) {
       if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
       if (state[name].disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);

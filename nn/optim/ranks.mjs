@@ -54,7 +54,7 @@ import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
  */
 export function averageGradients(group, parameters) {
   const name = 'averageGradients';
-  if (isRecording()) throw new UsageError(name, 'call it outside of the compiled function, behind what computes the gradients');
+  if (isRecording()) throw new UsageError(name, 'call it outside of the compiled function, after what computes the gradients');
   const list = typeof parameters === 'object' && typeof parameters?.[Symbol.iterator] === 'function' ? [...parameters] : undefined;
   if (!list?.every((parameter) => parameter instanceof Tensor))
     throw new ArgumentError(name, `expected an array of parameters, got ${shown(parameters)}`);
@@ -99,10 +99,10 @@ export class Ranks {
    */
   constructor(group, zero, reduce, of) {
     if (typeof group?.reduceScatter !== 'function') {
-      throw new ArgumentError(of, 'processGroup is a group of helios-vk/distributed: await init()');
+      throw new ArgumentError(of, 'processGroup must be a group of helios-vk/distributed, as await init() returns it');
     }
-    if (zero !== 0 && zero !== 1) throw new ArgumentError(of, `zero is 0 or 1, got ${shown(zero)}`);
-    if (reduce !== 'f32' && reduce !== 'bf16') throw new ArgumentError(of, `reduce is f32 or bf16, got ${shown(reduce)}`);
+    if (zero !== 0 && zero !== 1) throw new ArgumentError(of, `zero must be 0 or 1, got ${shown(zero)}`);
+    if (reduce !== 'f32' && reduce !== 'bf16') throw new ArgumentError(of, `reduce must be f32 or bf16, got ${shown(reduce)}`);
     if (reduce === 'bf16' && typeof group.allToAll !== 'function')
       throw new ArgumentError(of, 'processGroup has no allToAll, which reduce: bf16 needs');
     this.group = group;

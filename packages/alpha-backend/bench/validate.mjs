@@ -4,7 +4,7 @@
 //   node packages/alpha-backend/bench/validate.mjs CHECKOUT [--steps N]
 //
 // CHECKOUT is a built checkout of the trainer. Known faults of its shaders are mended and new buffers are zeroed (lib/mend-hook.mjs):
-// otherwise its gradients are NaN and it skips the optimizer (docs/guide/existing-trainer.md). The run fails on a message of the layer,
+// otherwise its gradients are NaN and it skips the optimizer (docs/existing-trainer.md). The run fails on a message of the layer,
 // on a loss or a gradient norm that is not finite, and on a step without the optimizer.
 
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
 // Mends the trainer's shaders in their SPIR-V. Without these changes their results are undefined, or the validation layer refuses them
-// (docs/guide/existing-trainer.md), and a test of everything else about the trainer would stop there.
+// (docs/existing-trainer.md), and a test of everything else about the trainer would stop there.
 
 import { HEADER_WORDS, instructions } from './spirv.mjs';
 
