@@ -34,30 +34,29 @@ function record(message) {
 /** @param {number} value @returns {number[]} */
 const varint = (value) => (value < 128 ? [value] : [(value % 128) + 128, ...varint(Math.floor(value / 128))]);
 /** Absent if 0, as everywhere in proto3. @param {number} field @param {number} value */
-const integer = (field, value) => Buffer.from(value === 0 ? [] : [field * 8, ...varint(value)]);
+const integer = (field, value) => (value === 0 ? [] : [field * 8, ...varint(value)]);
 /** @param {number} field @param {number} value */
-const double = (field, value) => Buffer.concat([Buffer.from([field * 8 + 1]), new Uint8Array(Float64Array.of(value).buffer)]);
+const double = (field, value) => [field * 8 + 1, ...new Uint8Array(Float64Array.of(value).buffer)];
 /** @param {number} field @param {number} value */
-const float = (field, value) => Buffer.concat([Buffer.from([field * 8 + 5]), new Uint8Array(Float32Array.of(value).buffer)]);
-/** @param {number} field @param {string | Uint8Array[]} content text, or the fields of a message */
+const float = (field, value) => [field * 8 + 5, ...new Uint8Array(Float32Array.of(value).buffer)];
+/** @param {number} field @param {string | number[]} content text, or the fields of a message */
 function nested(field, content) {
-  const bytes = typeof content === 'string' ? Buffer.from(content) : Buffer.concat(content);
-  return Buffer.concat([Buffer.from([field * 8 + 2, ...varint(bytes.length)]), bytes]);
+  const bytes = typeof content === 'string' ? Buffer.from(content) : content;
+  return [field * 8 + 2, ...varint(bytes.length), ...bytes];
 }
 
-/** `Summary.Value` of a number. @param {string} tag @param {number | undefined} value @returns {Uint8Array[]} none if there is no value */
-const scalar = (tag, value) => (value === undefined ? [] : [nested(1, [nested(1, tag), float(2, value)])]);
+/** `Summary.Value` of a number; nothing if there is none. @param {string} tag @param {number | undefined} value */
+const scalar = (tag, value) => (value === undefined ? [] : nested(1, [...nested(1, tag), ...float(2, value)]));
 
 /** `Summary.Value` of a text. TensorBoard renders Markdown; indented, a text is shown as it is. @param {string} tag @param {string} text */
-const text = (tag, text) => [
+const text = (tag, text) =>
   nested(1, [
-    nested(1, tag),
-    nested(8, [integer(1, 7), nested(8, text.replace(/^/gm, '    '))]), // tensor: DT_STRING, string_val
-    nested(9, [nested(1, [nested(1, 'text')])]), // metadata: plugin_data: plugin_name
-  ]),
-];
+    ...nested(1, tag),
+    ...nested(8, [...integer(1, 7), ...nested(8, text.replace(/^/gm, '    '))]), // tensor: DT_STRING, string_val
+    ...nested(9, nested(1, nested(1, 'text'))), // metadata: plugin_data: plugin_name
+  ]);
 
-/** @param {import('./events.mjs').TrainEvent} event @returns {Uint8Array[]} */
+/** @param {import('./events.mjs').TrainEvent} event @returns {number[]} */
 function valuesOf(event) {
   if (event.type === 'step') {
     return [
@@ -100,19 +99,19 @@ export class TensorBoardLog {
       mkdirSync(this.#folder, { recursive: true });
       const name = `events.out.tfevents.${Math.floor(this.#now() / 1000)}.${hostname()}.${process.pid}.${made++}`;
       this.#file = openSync(join(this.#folder, name), 'wx');
-      this.#write(0, [nested(3, 'brain.Event:2')]);
+      this.#write(0, nested(3, 'brain.Event:2'));
       // `SessionLog.START` makes TensorBoard forget what earlier files have of this step and later ones.
-      this.#write(event.step + 1, [nested(7, [integer(1, 1)])]);
+      this.#write(event.step + 1, nested(7, integer(1, 1)));
       return;
     }
     const values = valuesOf(event);
-    if (values.length > 0) this.#write(event.step, [nested(5, values)]);
+    if (values.length > 0) this.#write(event.step, nested(5, values));
   }
 
-  /** @param {number} step @param {Uint8Array[]} what the field of `Event` that says what happened */
+  /** @param {number} step @param {number[]} what the field of `Event` that says what happened */
   #write(step, what) {
-    const message = Buffer.concat([double(1, this.#now() / 1000), integer(2, step), ...what]);
-    appendFileSync(/** @type {number} */ (this.#file), record(message));
+    const message = [...double(1, this.#now() / 1000), ...integer(2, step), ...what];
+    appendFileSync(/** @type {number} */ (this.#file), record(Buffer.from(message)));
   }
 
   close() {
