@@ -3,7 +3,7 @@
 //
 //   node packages/lm/scripts/page-screenshot.mjs EVENTS.jsonl [OUT.png]
 //
-// EVENTS.jsonl has what `train()` yielded, an event a line.
+// EVENTS.jsonl has what `train()` yielded, an event a line, each with `at`: milliseconds since the start. Cut it where the run is to stand.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 
@@ -15,19 +15,16 @@ const program = findChromium();
 if (from === undefined || program === undefined)
   throw new Error(from === undefined ? 'usage: … EVENTS.jsonl [OUT.png]' : 'there is no Chromium');
 
-// The run's own clock, so that the time left is what it was: events tell their step, and steps their tokens a second.
 let clock = 0;
-let tokensPerStep = 1;
-const page = await servePage({ title: 'moby-dick', evalEvery: 100, saveEvery: 500, now: () => clock });
+const page = await servePage({ title: 'moby-dick', evalEvery: 100, saveEvery: 200, now: () => clock });
 for (const line of readFileSync(from, 'utf8').trim().split('\n')) {
-  const event = JSON.parse(line);
-  if (event.type === 'start') tokensPerStep = event.tokensPerStep;
-  if (event.type === 'step') clock += (1000 * tokensPerStep) / event.tokensPerSecond;
+  const { at, ...event } = JSON.parse(line);
+  clock = at;
   page.push(event);
 }
 const browser = await startChromium(program);
 try {
-  await browser.call('Emulation.setDeviceMetricsOverride', { width: 1100, height: 1000, deviceScaleFactor: 1, mobile: false });
+  await browser.call('Emulation.setDeviceMetricsOverride', { width: 1100, height: 1240, deviceScaleFactor: 1, mobile: false });
   await browser.open(page.url);
   await browser.until("document.querySelectorAll('canvas').length > 1");
   const { data } = await browser.call('Page.captureScreenshot', { format: 'png' });

@@ -180,6 +180,8 @@ test('the mouse shows all charts’ values at a step, zooms all, and live steps 
   train(201, 250);
   await browser.until(fact('250 of 400'));
   for (const id of CHARTS) assert.ok(near(await ends(id)), `${id}: ${await ends(id)}`);
+  await browser.evaluate('document.getElementById("log").click()');
+  assert.ok(near(await ends('loss')), `in log scale: ${await ends('loss')}`);
   for (const clicks of [1, 2]) {
     await mouse('norm', 'mousePressed', 0.5, clicks);
     await mouse('norm', 'mouseReleased', 0.5, clicks);

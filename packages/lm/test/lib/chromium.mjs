@@ -24,7 +24,7 @@ export function findChromium() {
 }
 
 /**
- * Starts it with a tab; kill it with `close`.
+ * Starts it with a tab; end it with `close`.
  * @param {string} program
  */
 export async function startChromium(program) {
@@ -103,9 +103,13 @@ export async function startChromium(program) {
       throw new Error(`never true: ${expression}; the page says: ${await evaluate('document.body.innerText')}`);
     },
     async close() {
-      child.kill('SIGKILL');
+      // Asked, it ends its own processes too, which write into the profile.
+      sessionId = undefined;
+      call('Browser.close').catch(() => {});
+      const late = setTimeout(() => child.kill('SIGKILL'), 10_000);
       await gone;
-      rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+      clearTimeout(late);
+      rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
     },
   };
 }
