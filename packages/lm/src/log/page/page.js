@@ -80,6 +80,8 @@ function makePlot({ id, height = 170, format, lines, range, incrs }, data) {
         ...axis,
         size: 64,
         incrs,
+        // All ticks of a log scale have a label, since losses span less than a decade.
+        filter: (_, ticks) => ticks,
         values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format === precise ? compact(tick) : format(tick))),
       },
     ],
