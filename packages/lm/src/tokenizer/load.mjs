@@ -7,8 +7,9 @@ import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { Tokenizer as Library } from '@huggingface/tokenizers';
 import { readJson } from '../json.mjs';
-import { BYTE_SYMBOLS, bytesOfToken, pushId, wordEncoder } from './bpe.mjs';
+import { BYTE_SYMBOLS, pushId, wordEncoder, writeToken } from './bpe.mjs';
 import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTokenizerOf } from './split.mjs';
+import { byteStrings, grown } from './strings.mjs';
 
 /** @typedef {import('../json.mjs').Json} Json */
 
@@ -52,6 +53,8 @@ const KNOWN = /** @type {Record<string, string[]>} */ ({
 
 /** A UTF-8 decoder that keeps a leading U+FEFF: without `ignoreBOM` it would drop it. */
 const utf8 = () => new TextDecoder('utf-8', { ignoreBOM: true });
+
+const encoder = new TextEncoder();
 
 /** Replaces lone surrogates and invalid UTF-8 by U+FFFD. @param {string | Uint8Array} text bytes are read as UTF-8 @returns {string} */
 export const wellFormed = (text) => (typeof text === 'string' ? /** @type {Json} */ (text).toWellFormed() : utf8().decode(text));
@@ -132,6 +135,29 @@ function framesOf(json) {
 }
 
 /**
+ * The merges of a model as ids: left, right and merged of each, in order.
+ * @param {Json} model @param {string} file for messages @param {Map<string, number>} vocab
+ */
+function mergesOf(model, file, vocab) {
+  const merges = new Int32Array(3 * model.merges.length);
+  for (let i = 0; i < model.merges.length; i++) {
+    const merge = model.merges[i];
+    const pair = typeof merge === 'string' ? merge.split(' ') : merge;
+    const isPair = Array.isArray(pair) && pair.length === 2;
+    const left = isPair ? vocab.get(pair[0]) : undefined;
+    const right = isPair ? vocab.get(pair[1]) : undefined;
+    const merged = isPair ? vocab.get(pair[0] + pair[1]) : undefined;
+    if (left === undefined || right === undefined || merged === undefined) {
+      throw unreadable(file, `model.merges[${i}]`, merge, 'expected two tokens of model.vocab whose union is one too');
+    }
+    merges[3 * i] = left;
+    merges[3 * i + 1] = right;
+    merges[3 * i + 2] = merged;
+  }
+  return merges;
+}
+
+/**
  * The codec of byte-level BPE.
  * @param {Json} json `tokenizer.json` @param {string} file for messages
  * @param {Map<string, number>} vocab of the model @param {AddedToken[]} added @param {(string | undefined)[]} tokens by id
@@ -147,30 +173,35 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
   const byteIds = Int32Array.from(BYTE_SYMBOLS, (symbol) => vocab.get(symbol) ?? -1);
   if (!preTokenizer || (model.byte_fallback && byteIds.includes(-1))) return undefined;
 
-  const merges = model.merges.map((/** @type {Json} */ merge, /** @type {number} */ i) => {
-    const pair = typeof merge === 'string' ? merge.split(' ') : merge;
-    const [left, right] = Array.isArray(pair) && pair.length === 2 ? pair : [];
-    const ids = [vocab.get(left), vocab.get(right), vocab.get(left + right)];
-    if (ids.includes(undefined))
-      throw unreadable(file, `model.merges[${i}]`, merge, 'expected two tokens of model.vocab whose union is one too');
-    return ids;
-  });
+  const merges = mergesOf(model, file, vocab);
   const addedIds = new Set(added.map(({ id }) => id));
-  /** @type {Map<string, number>} */
-  const words = new Map();
   // The bytes of all tokens end to end: one object per token would take ten times the memory.
   const starts = new Uint32Array(tokens.length + 1);
-  const bytes = Buffer.concat(
-    tokens.map((token, id) => {
-      const symbols = token === undefined || addedIds.has(id) ? undefined : bytesOfToken(token);
-      if (symbols && model.ignore_merges) words.set(Buffer.from(symbols).toString('latin1'), id);
-      const piece = symbols ?? Buffer.from(token ?? '');
-      starts[id + 1] = starts[id] + piece.length;
-      return piece;
-    }),
-  );
-
-  const encodeWord = wordEncoder({ byteIds, unknown: vocab.get(model.unk_token), fuseUnknown: model.fuse_unk === true, merges, words });
+  let bytes = new Uint8Array(8 * tokens.length);
+  const words = byteStrings();
+  const wordIds = new Int32Array(model.ignore_merges ? tokens.length : 0);
+  for (let id = 0; id < tokens.length; id++) {
+    const token = tokens[id] ?? '';
+    let at = starts[id];
+    // A character has at most three bytes of UTF-8 per UTF-16 unit.
+    if (at + 3 * token.length > bytes.length) bytes = grown(bytes, at + 3 * token.length);
+    if (!addedIds.has(id) && writeToken(token, bytes, at)) {
+      at += token.length;
+      if (model.ignore_merges) wordIds[words.intern(bytes, starts[id], at)] = id;
+    } else at += encoder.encodeInto(token, bytes.subarray(at)).written;
+    starts[id + 1] = at;
+  }
+  const wholeWord = (/** @type {Uint8Array} */ text, /** @type {number} */ start, /** @type {number} */ end) => {
+    const word = words.find(text, start, end);
+    return word < 0 ? -1 : wordIds[word];
+  };
+  const encodeWord = wordEncoder({
+    byteIds,
+    unknown: vocab.get(model.unk_token),
+    fuseUnknown: model.fuse_unk === true,
+    merges,
+    wholeWord: model.ignore_merges ? wholeWord : undefined,
+  });
   const splitRaw = addedTokenSplitter(added.filter(({ normalized }) => !normalized));
   const normalized = added.filter(({ normalized }) => normalized).map((token) => ({ ...token, content: normalize(token.content) }));
   const splitNormalized = addedTokenSplitter(normalized);
@@ -181,13 +212,14 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
 
   return {
     encode(text, { addSpecial = true } = {}) {
-      const out = { ids: new Uint32Array(1 << 12), length: 0 };
+      // Room for a token of three characters, about as many as there are.
+      const out = { ids: new Uint32Array(64 + text.length / 3), length: 0 };
       const push = (/** @type {number} */ id) => pushId(out, id);
       const whole = wellFormed(text);
       if (addSpecial) frames[0].forEach(push);
       const encodePiece = (/** @type {string} */ piece) => {
-        const spaced = prefixSpace && piece[0] !== ' ' ? ` ${piece}` : piece;
-        split(spaced, (start, end) => encodeWord(spaced, start, end, out));
+        const encoded = Buffer.from(prefixSpace && piece[0] !== ' ' ? ` ${piece}` : piece);
+        split(encoded, (start, end) => encodeWord(encoded, start, end, out));
       };
       splitRaw(whole, (raw) => splitNormalized(normalize(raw), encodePiece, push), push);
       if (addSpecial) frames[1].forEach(push);
@@ -324,11 +356,19 @@ export function loadTokenizer(source, options = {}) {
   if (typeof json?.model?.vocab !== 'object')
     throw unreadable(file, 'model.vocab', json?.model?.vocab, 'expected an object of tokens and ids');
 
-  /** @type {[string, number][]} */
-  const entries = Array.isArray(json.model.vocab)
-    ? json.model.vocab.map((/** @type {[string, number]} */ [token], /** @type {number} */ id) => [token, id])
-    : Object.entries(json.model.vocab);
-  const vocab = new Map(entries);
+  /** @type {Map<string, number>} */
+  const vocab = new Map();
+  /** @type {(string | undefined)[]} */
+  const tokens = [];
+  const addToken = (/** @type {string} */ token, /** @type {Json} */ id) => {
+    if (!isId(id)) throw unreadable(file, `model.vocab[${JSON.stringify(token)}]`, id, 'expected an id');
+    vocab.set(token, id);
+    tokens[id] = token;
+  };
+  // `Object.entries` of so many keys takes twice the time.
+  if (Array.isArray(json.model.vocab))
+    json.model.vocab.forEach((/** @type {[string, number]} */ [token], /** @type {number} */ id) => addToken(token, id));
+  else for (const token of Object.keys(json.model.vocab)) addToken(token, json.model.vocab[token]);
   // As in transformers, tokens that only `tokenizer_config.json` lists are added too.
   const listed = new Set((json.added_tokens ?? []).map((/** @type {AddedToken} */ { content }) => content));
   const configured = Object.entries(config.added_tokens_decoder ?? {}).map(([id, token]) => ({ ...token, id: Number(id) }));
@@ -336,36 +376,32 @@ export function loadTokenizer(source, options = {}) {
   const added = [...(json.added_tokens ?? []), ...configured.filter(({ content }) => !listed.has(content))];
   json = { ...json, added_tokens: added };
 
-  const ids = new Map(vocab);
-  /** @type {(string | undefined)[]} */
-  const tokens = [];
-  for (const [token, id] of entries) {
-    if (!isId(id)) throw unreadable(file, `model.vocab[${JSON.stringify(token)}]`, id, 'expected an id');
-    tokens[id] = token;
-  }
+  /** Ids of added tokens, which may be in the vocabulary too. @type {Map<string, number>} */
+  const addedIds = new Map();
+  const idOf = (/** @type {string} */ token) => addedIds.get(token) ?? vocab.get(token);
   added.forEach(({ id, content }, i) => {
-    const taken = ids.get(content) ?? id;
+    const taken = idOf(content) ?? id;
     if (!isId(id) || taken !== id || (tokens[id] ?? content) !== content) {
       throw unreadable(file, `added_tokens[${i}]`, { id, content }, `expected an id that no other token has, and the token's one id`);
     }
-    ids.set(content, id);
+    addedIds.set(content, id);
     tokens[id] = content;
   });
   for (let id = 0; id < tokens.length; id++) tokens[id] ??= undefined;
 
   const codec = byteLevelCodec(json, file, vocab, added, tokens) ?? libraryCodec(json, file, config);
   /** @type {Record<string, number | undefined>} */
-  const special = { unk: ids.get(json.model.unk_token) };
+  const special = { unk: idOf(json.model.unk_token) };
   for (const [key, value] of Object.entries(config)) {
     const content = value?.content ?? value;
-    if (key.endsWith('_token') && typeof content === 'string') special[key.slice(0, -6)] = ids.get(content);
+    if (key.endsWith('_token') && typeof content === 'string') special[key.slice(0, -6)] = idOf(content);
   }
   const chatTemplates = templatesOf(config, folder, configFile);
   return {
     ...codec,
     vocabSize: tokens.length,
     special,
-    idOf: (token) => ids.get(token),
+    idOf,
     tokenOf: (id) => tokens[id],
     config,
     chatTemplates,
