@@ -247,9 +247,9 @@ test('tokenizeCorpus: what cannot be read is named by file and line, or byte; no
   const folder = folderOf(t);
   const lines = Array.from({ length: 300 }, (_, i) => JSON.stringify({ text: `line ${i}` }));
   for (const [bad, message] of /** @type {[string | Buffer, RegExp][]} */ ([
-    ['{"text": 5}', /a\.jsonl, line 251: text is no text/],
+    ['{"text": 5}', /a\.jsonl, line 251: text is not text/],
     ['{"body": "x", "n": 1}', /a\.jsonl, line 251: no field text; it has body, n/],
-    ['{"text": "x"', /a\.jsonl, line 251: no JSON: /],
+    ['{"text": "x"', /a\.jsonl, line 251: not JSON: /],
     ['[1]', /a\.jsonl, line 251: not an object/],
     [Buffer.from([0x22, 0xc3, 0x28]), /a\.jsonl, line 251: byte 0xc3 is not UTF-8/],
   ])) {

@@ -33,11 +33,12 @@ import { byteStrings, grown } from './strings.mjs';
  * @property {Json} config `tokenizer_config.json`, completed by `special_tokens_map.json`
  * @property {Record<string, string>} chatTemplates templates by name; `default` is the one without a name
  * @property {() => Json} toJSON returns the contents of `tokenizer.json`
- * @property {boolean} cutsBeforeLineFeed whether no token spans a letter and a line feed after it, so that a long text can be cut before such
- *   a line feed and encoded in parts; false also if that is unknown
+ * @property {Cut | undefined} cut where a long text can be cut so that its parts have the ids of the whole, one after the other: `before` a line
+ *   feed that follows a character other than white space, or `after` a line feed that such a character follows; undefined if neither is known
  * @property {() => Record<string, string>} files returns file contents by name, to write into a folder that `loadTokenizer` and Hugging Face's
  *   libraries load
  *
+ * @typedef {'before' | 'after'} Cut
  * @typedef {Pick<Tokenizer, 'encode' | 'decode' | 'decodeStream'>} Codec
  */
 
@@ -308,22 +309,31 @@ function templatesOf(config, folder, file) {
   return templates;
 }
 
-/** Patterns whose words never span a letter and a line feed after it, and do not depend on text before that line feed. */
-const APART = new Set([GPT2_PATTERN, ...Object.values(MODERN_PATTERNS)]);
-
-/** See `Tokenizer.cutsBeforeLineFeed`. @param {Json} json `tokenizer.json` */
-function cutsBeforeLineFeed({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
+/**
+ * See `Tokenizer.cut`. GPT-2's words never join white space with a character before it, but "\n\n" is one token before another space or the end of
+ * the text, and two tokens before a letter. In the modern patterns, a line feed belongs to the punctuation before it, and the last line feed of
+ * white space ends a token.
+ * @param {Json} json `tokenizer.json` @returns {Cut | undefined}
+ */
+function cutOf({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
   const parts = preTokenizer?.type === 'Sequence' ? preTokenizer.pretokenizers : [preTokenizer];
   const last = parts.at(-1);
-  const isSplit = (/** @type {Json} */ part) => part?.type === 'Split' && APART.has(part.pattern.Regex);
-  const splits =
-    parts.every((/** @type {Json} */ part) => part === last || part?.type === 'Digits' || isSplit(part)) &&
-    (last?.use_regex !== false || parts.some(isSplit));
-  const reaches = added.some(
-    (/** @type {AddedToken} */ { content, rstrip }) => /\p{L}\n/u.test(content) || (rstrip && /\p{L}$/u.test(content)),
-  );
-  const keeps = !normalizer || /^NFK?[CD]$/.test(normalizer.type);
-  return splits && keeps && !reaches && last?.type === 'ByteLevel' && !last.add_prefix_space;
+  if (last?.type !== 'ByteLevel' || last.add_prefix_space || (normalizer && !/^NFK?[CD]$/.test(normalizer.type))) return undefined;
+  /** @type {Set<string | undefined>} */
+  const cuts = new Set(last.use_regex === false ? [] : ['before']);
+  const modern = Object.values(MODERN_PATTERNS);
+  for (const part of parts.slice(0, -1)) {
+    if (part.type === 'Digits') continue;
+    if (part.type !== 'Split') return undefined;
+    const regex = part.pattern.Regex;
+    cuts.add(regex === GPT2_PATTERN ? 'before' : modern.includes(regex) ? 'after' : undefined);
+  }
+  const [cut] = cuts;
+  if (cuts.size !== 1) return undefined;
+  // An added token may take the white space beside it.
+  const reaches = (/** @type {AddedToken} */ { content, lstrip, rstrip }) =>
+    cut === 'before' ? rstrip || /\P{White_Space}\n/u.test(content) : lstrip || /\n\P{White_Space}/u.test(content);
+  return added.some(reaches) ? undefined : /** @type {Cut | undefined} */ (cut);
 }
 
 /**
@@ -406,7 +416,7 @@ export function loadTokenizer(source, options = {}) {
     config,
     chatTemplates,
     toJSON: () => json,
-    cutsBeforeLineFeed: cutsBeforeLineFeed(json),
+    cut: cutOf(json),
     files: () => {
       const { chat_template: _, ...rest } = config;
       const { default: template, ...named } = chatTemplates;
