@@ -5,7 +5,6 @@ import assert from 'node:assert/strict';
 import {
   appendFileSync,
   cpSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -50,8 +49,8 @@ function idsOf(folder) {
 }
 
 /** Time of change and contents of all files. @param {string} folder */
-const stateOf = (folder) => readdirSync(folder).map((name) => [name, statSync(join(folder, name)).mtimeMs, digestOf2(join(folder, name))]);
-const digestOf2 = (/** @type {string} */ path) => readFileSync(path).toString('base64');
+const stateOf = (folder) => readdirSync(folder).map((name) => [name, statSync(join(folder, name)).mtimeMs, contentsOf(join(folder, name))]);
+const contentsOf = (/** @type {string} */ path) => readFileSync(path).toString('base64');
 
 test('the default vocabulary grows with the root of the text', () => {
   assert.deepEqual([0, 1e4, 1e6, 1.2e6, 1e7, 1e8, 1e9, 1e12].map(defaultVocabSize), [512, 512, 2048, 2048, 8192, 16_384, 32_768, 32_768]);
@@ -176,6 +175,8 @@ test('what cannot be made is refused before any work, and leaves nothing', async
     [[], {}, /no inputs/],
     [[input], { vocabSize: 256 }, /vocabSize is an integer of at least 257 .*, got 256/],
     [[input], { vocabSize: 300, tokenizer: folder }, /vocabSize is for a tokenizer to train, and tokenizer names one/],
+    [[input], { tokenizer: join(folder, 'full') }, /full.tokenizer\.json does not exist; a tokenizer is a folder with tokenizer\.json/],
+    [[input], { tokenizer: join(folder, 'none.json') }, /none\.json does not exist; a tokenizer is a folder/],
     [[input], { sampleBytes: 0 }, /sampleBytes is an integer of at least 1, got 0/],
     [[input], { validation: 1 }, /validation is a share from 0 to less than 1, got 1/],
     [[input], { workers: -1 }, /workers is an integer of at least 0, got -1/],
@@ -230,5 +231,11 @@ test('a sample of all kinds of files teaches the tokenizer, and no more than was
   });
   assert.ok(read.length >= 2 && read.length <= 3 && read.every((bytes) => bytes <= 1 << 21), String(read));
   for (const word of [' three', ' quartz']) assert.equal(sampled.tokenizer.encode(word, { addSpecial: false }).length, 1, word);
-  assert.ok(existsSync(join(folder, 'sampled', 'tokenizer.json')));
+  // Lines longer than a window, and text without lines, are sampled too.
+  const long = join(folder, 'long.jsonl');
+  writeFileSync(long, Array.from({ length: 8 }, () => JSON.stringify({ text: 'long line '.repeat(40_000) })).join('\n'));
+  const single = join(folder, 'single.txt');
+  writeFileSync(single, 'endless text '.repeat(200_000));
+  const mixed = await prepareText([long, single], { out: join(folder, 'mixed'), sampleBytes: 300_000 });
+  for (const word of [' line', ' text']) assert.equal(mixed.tokenizer.encode(word, { addSpecial: false }).length, 1, word);
 });

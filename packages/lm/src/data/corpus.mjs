@@ -2,7 +2,7 @@
 // do not depend on the number of threads.
 
 import { createHash } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -168,9 +168,10 @@ function placeOf({ at }, lines, offset) {
   return at?.byte === undefined ? '' : `, byte ${offset + at.byte}`;
 }
 
-/** The SHA-256 of a file, or of `tokenizer.json` in a folder. @param {string} path */
+/** The SHA-256 of a tokenizer's file, or of `tokenizer.json` in a folder. @param {string} path */
 export function digestOf(path) {
-  const file = statSync(path).isDirectory() ? join(path, 'tokenizer.json') : path;
+  const file = statSync(path, { throwIfNoEntry: false })?.isDirectory() ? join(path, 'tokenizer.json') : path;
+  if (!existsSync(file)) throw new Error(`${file} does not exist; a tokenizer is a folder with tokenizer.json, or that file`);
   return createHash('sha256').update(readFileSync(file)).digest('hex');
 }
 

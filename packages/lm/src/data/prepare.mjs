@@ -177,13 +177,14 @@ async function trainOn(files, { separator, field, vocabSize, sampleBytes = SAMPL
           signal?.throwIfAborted();
           if (start > 0 && read === 0 && piece.bytes) piece.bytes = piece.bytes.subarray(piece.bytes.indexOf(10) + 1);
           for (const text of textsOf(piece, { separator, field, replaceInvalid: true })) {
-            texts.push(text);
-            textBytes += Buffer.byteLength(text);
+            const part = text.length > most ? text.slice(0, most) : text;
+            texts.push(part);
+            textBytes += Buffer.byteLength(part);
           }
           readBytes += piece.read - read;
           read = piece.read;
           onProgress?.({ stage: 'tokenizer', bytes: Math.min(textBytes, totalBytes), totalBytes });
-          if (textBytes - before + pieceBytes > most) break;
+          if (textBytes > before && textBytes - before + pieceBytes > most) break;
         }
       } catch (error) {
         // Encoding finds it again, and can say where it is.
