@@ -89,8 +89,8 @@ export function checkCorpusOptions({ inputs, validation = 0.005, shardTokens = 1
 /**
  * Writes the files of a corpus.
  * @param {string} folder @param {string[]} files
- * @param {{ vocabSize: number, special: { eos?: number }, cut?: import('../tokenizer/load.mjs').Cut, encode: import('../tokenizer/load.mjs').Tokenizer['encode'] }} tokenizer
- *   what the module of `options.tokenizerModule` loads from `options.tokenizer`
+ * @param {Pick<import('../tokenizer/load.mjs').Tokenizer, 'vocabSize' | 'special' | 'cut' | 'encode'>} tokenizer what the module of
+ *   `options.tokenizerModule` loads from `options.tokenizer`
  * @param {Omit<CorpusOptions, 'inputs' | 'output'>} options
  * @param {Pick<import('./dataset.mjs').CorpusInfo, 'prepared'>} [extra] what else `meta.json` says
  * @returns {Promise<import('./dataset.mjs').CorpusInfo>}
@@ -162,7 +162,10 @@ export async function writeCorpus(folder, files, tokenizer, options, extra) {
   }
 }
 
-/** The place of a fault in a file, for the error. @param {import('./encode.mjs').Failure} failed @param {number} lines before the piece @param {number} offset bytes before it */
+/**
+ * The place of a fault in a file, for the error.
+ * @param {import('./encode.mjs').Failure} failed @param {number} lines before the piece @param {number} offset bytes before it
+ */
 function placeOf({ at }, lines, offset) {
   if (at?.line !== undefined) return `, line ${lines + at.line}`;
   return at?.byte === undefined ? '' : `, byte ${offset + at.byte}`;

@@ -17,7 +17,16 @@ import { openShard } from './shards.mjs';
  * @property {string[]} sources paths of the input files
  * @property {Record<'train' | 'validation', { file: string, tokens: number, sha256: string }[]>} shards `sha256` is of the bytes of the ids,
  *   without the header
- * @property {import('./prepare.mjs').Prepared} [prepared] what `prepareText` made the folder from
+ * @property {Prepared} [prepared] what `prepareText` made the folder from
+ */
+
+/**
+ * What `prepareText` made a folder from.
+ * @typedef {object} Prepared
+ * @property {1} version of this record
+ * @property {{ path: string, bytes: number, modified: number, sha256: string }[]} inputs `modified`: in ms since 1970
+ * @property {Record<string, string | number | boolean | null>} options those that decide the contents; null for what was left out
+ * @property {string[]} files names of the tokenizer's files and folders
  */
 
 /** The name of the file that holds a `CorpusInfo`. */

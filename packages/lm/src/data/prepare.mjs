@@ -21,12 +21,7 @@ const [MIN_VOCAB, MAX_VOCAB] = [512, 2 ** 15];
 const TOKENIZER_FILES = ['tokenizer_config.json', 'special_tokens_map.json', 'chat_template.jinja', 'additional_chat_templates'];
 
 /**
- * What `prepareText` made a folder from, in its `meta.json`.
- * @typedef {object} Prepared
- * @property {1} version of this record
- * @property {{ path: string, bytes: number, modified: number, sha256: string }[]} inputs `modified`: in ms since 1970
- * @property {Record<string, string | number | boolean | null>} options those that decide the contents; null for what was left out
- * @property {string[]} files names of the tokenizer's files and folders
+ * @typedef {import('./dataset.mjs').Prepared} Prepared
  *
  * @typedef {object} PrepareProgress
  * @property {'tokenizer' | 'encode'} stage what is done: a tokenizer is trained, then text is encoded

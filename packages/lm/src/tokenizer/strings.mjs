@@ -3,7 +3,11 @@
 /** Numbers per slot: the string's hash, its number + 1 (0 for an empty slot), and the start and length of its bytes. */
 const FIELDS = 4;
 
-/** Copies an array into one of twice its length, or of `length` if that is more. @template {Uint8Array | Int32Array | Uint32Array | Float64Array} T @param {T} array @param {number} [length] @returns {T} */
+/**
+ * Copies an array into one of twice its length, or of `length` if that is more.
+ * @template {Uint8Array | Int32Array | Uint32Array | Float64Array} T
+ * @param {T} array @param {number} [length] @returns {T}
+ */
 export function grown(array, length = 0) {
   const more = new /** @type {any} */ (array.constructor)(Math.max(2 * array.length, length));
   more.set(array);
@@ -33,7 +37,10 @@ export function byteStrings() {
     }
   };
 
-  /** The number of the string `source[start..end)`, -1 if it is not there. @param {Uint8Array} source @param {number} start @param {number} end @param {boolean} add whether to add it */
+  /**
+   * The number of the string `source[start..end)`, -1 if it is not there.
+   * @param {Uint8Array} source @param {number} start @param {number} end @param {boolean} add whether to add it
+   */
   const search = (source, start, end, add) => {
     const length = end - start;
     // FNV-1a (Fowler, Noll and Vo 1991); the shift mixes high bits into the low ones, which select the slot.
@@ -74,7 +81,7 @@ export function byteStrings() {
     },
     /** The number of the string `source[start..end)`, -1 if it is not there. @param {Uint8Array} source @param {number} start @param {number} end */
     find: (source, start, end) => search(source, start, end, false),
-    /** The number of the string `source[start..end)`, which is added if it is not there. @param {Uint8Array} source @param {number} start @param {number} end */
+    /** As `find`, but adds a string that is not there. @param {Uint8Array} source @param {number} start @param {number} end */
     intern: (source, start, end) => search(source, start, end, true),
     /** The bytes of all strings, end to end in the order of their numbers. */
     all: () => bytes.subarray(0, used),
