@@ -279,6 +279,7 @@ test('tokenizeCorpus: the same files for any number of threads and size of piece
     ['plain', [plain]],
   ])) {
     for (const [workers, pieceBytes] of [
+      [0, 5000],
       [1, 2 ** 23],
       [3, 1000],
       [2, 7777],
