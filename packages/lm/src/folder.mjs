@@ -17,12 +17,13 @@ const realOf = (path) => (existsSync(path) || dirname(path) === path ? realpathS
  * Checks that an output folder can be created. Throws an Error if a file or a non-empty folder is there, if it lies inside an input, or if
  * `<output>.partial` is there and no killed run left it.
  * @param {string} output @param {string[]} inputs files and folders that the program reads
+ * @param {{ replace?: boolean }} [options] `replace`: a folder that is not empty may be there
  */
-export function checkNewFolder(output, inputs) {
+export function checkNewFolder(output, inputs, { replace = false } = {}) {
   const target = resolve(output);
   if (existsSync(target)) {
     if (!statSync(target).isDirectory()) throw new Error(`${output} is a file; the output is a folder`);
-    if (readdirSync(target).length > 0) throw new Error(`${output} is not empty: name another folder, or remove it`);
+    if (!replace && readdirSync(target).length > 0) throw new Error(`${output} is not empty: name another folder, or remove it`);
   }
   const partial = partialOf(output);
   if (existsSync(partial) && !existsSync(join(partial, MARK))) {
@@ -44,9 +45,10 @@ export function checkNewFolder(output, inputs) {
  * @template T
  * @param {string} output
  * @param {(folder: string) => Promise<T>} write fills the folder that it is given
+ * @param {{ replace?: boolean }} [options] `replace`: when `write` is done, what is at `output` is deleted
  * @returns {Promise<T>} what `write` returns
  */
-export async function makeFolder(output, write) {
+export async function makeFolder(output, write, { replace = false } = {}) {
   const partial = partialOf(output);
   // A killed run may have left one.
   rmSync(partial, { recursive: true, force: true });
@@ -54,6 +56,7 @@ export async function makeFolder(output, write) {
   writeFileSync(join(partial, MARK), '');
   try {
     const result = await write(partial);
+    if (replace) rmSync(resolve(output), { recursive: true, force: true });
     rmSync(join(partial, MARK));
     await rename(partial, resolve(output));
     return result;

@@ -4,6 +4,7 @@ export { configJson, parseConfig, readConfig } from './config.mjs';
 export { tokenizeCorpus } from './data/corpus.mjs';
 export { openDataset, readCorpusInfo } from './data/dataset.mjs';
 export { documentsOf, pack } from './data/pack.mjs';
+export { prepareText } from './data/prepare.mjs';
 export { evaluate } from './evaluate.mjs';
 export { exportModel, importModel } from './formats/hf.mjs';
 export { Decoder } from './model/decoder.mjs';

@@ -17,6 +17,7 @@ import { createShard, openShard } from '../src/data/shards.mjs';
 
 const TOKENIZER = new URL('fixtures/byte-tokenizer.mjs', import.meta.url);
 const PARQUET = fileURLToPath(new URL('fixtures/rows.parquet', import.meta.url));
+const GPT2 = fileURLToPath(new URL('fixtures/tokenizers/gpt2.json', import.meta.url));
 const EOS = 256;
 
 /** @param {import('node:test').TestContext} t */
@@ -86,6 +87,102 @@ test('each window is taken once an epoch by all ranks together, and a step alone
     assert.equal(new Set(own).size, windows, `epoch ${epoch}`);
   }
   assert.notDeepEqual(taken.slice(0, windows), taken.slice(windows, 2 * windows));
+});
+
+test('the number of ranks does not change what a step reads, and a window is read once an epoch for any of them', () => {
+  let state = 5;
+  const random = (/** @type {number} */ below) => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) % below;
+  for (let round = 0; round < 60; round++) {
+    const [windows, world, batch, seed] = [1 + random(200), 1 + random(8), 1 + random(6), random(1000) - 500];
+    const counts = new Uint32Array(windows);
+    const epochs = 1 + random(3);
+    let taken = 0;
+    for (let step = 0; taken < epochs * windows; step++) {
+      const ranks = Array.from({ length: world }, (_, rank) => windowsOfStep({ windows, seed, step, batch, rank, world }));
+      const whole = windowsOfStep({ windows, seed, step, batch: world * batch });
+      assert.deepEqual(ranks.flat(), whole);
+      for (const window of whole) if (taken++ < epochs * windows) counts[window]++;
+    }
+    assert.deepEqual(counts, new Uint32Array(windows).fill(epochs), `${windows} windows, ${world} ranks, batch ${batch}`);
+  }
+  const options = { windows: 10, seed: 1, step: 0, batch: 2 };
+  for (const [change, message] of /** @type {[object, RegExp][]} */ ([
+    [{ windows: 0 }, /windows is an integer of at least 1, got 0/],
+    [{ seed: 0.5 }, /seed is an integer, got 0\.5/],
+    [{ step: -1 }, /step is an integer of at least 0, got -1/],
+    [{ batch: 1.5 }, /batch is an integer of at least 1, got 1\.5/],
+    [{ world: 0 }, /world is an integer of at least 1, got 0/],
+    [{ rank: 2, world: 2 }, /rank 2: there are 2 ranks/],
+  ])) {
+    assert.throws(() => windowsOfStep({ ...options, ...change }), message);
+  }
+});
+
+test('files that are not of ids, and ids that do not fit together, are named', async (t) => {
+  const folder = folderOf(t);
+  const write = (/** @type {string} */ name, /** @type {Uint8Array} */ bytes) => {
+    writeFileSync(join(folder, name), bytes);
+    return join(folder, name);
+  };
+  const bytesOf = (/** @type {number[]} */ ...words) => new Uint8Array(Int32Array.from(words).buffer);
+  const text = write('novel.txt', Buffer.from('Call me Ishmael!'));
+  assert.throws(() => openShard(text), /novel\.txt is not a file of ids: no header of llm\.c, and not named \.bin/);
+  assert.throws(() => openShard(write('a.bin', bytesOf(20240520, 1, 3))), /a\.bin has 12 bytes, less than the 1024 of llm\.c's header/);
+  assert.throws(
+    () => openShard(write('b.bin', bytesOf(20240326, 3))),
+    /b\.bin is a model of llm\.c's \(magic 20240326\), not a file of ids/,
+  );
+  assert.throws(() => openDataset(write('empty.bin', new Uint8Array()), { block: 1 }), /empty\.bin has 0 tokens in 1 files/);
+
+  const ids = new Uint32Array(20);
+  const shards = await Promise.all(
+    [2, 4].map(async (bytes) => {
+      const path = join(folder, `train_${bytes}.bin`);
+      const shard = await createShard(path, bytes);
+      await shard.append(ids);
+      await shard.end();
+      return path;
+    }),
+  );
+  shards.push(write('train_9.bin', new Uint8Array(40)));
+  const kinds = ["llm.c's ids of 16 bits", "llm.c's ids of 32 bits", "nanoGPT's ids of 16 bits"];
+  for (const [i, one] of shards.entries()) {
+    for (const [j, other] of shards.entries()) {
+      if (i === j) continue;
+      assert.throws(() => openDataset([one, other], { block: 4 }), {
+        name: 'RangeError',
+        message: `${one} has ${kinds[i]}, and ${other} has ${kinds[j]}: one tokenizer's ids are of one kind`,
+      });
+    }
+    openDataset([one, one], { block: 4 }).close();
+  }
+
+  await tokenize({ inputs: [text], output: join(folder, 'data'), validation: 0 });
+  assert.throws(
+    () => openDataset(join(folder, 'data'), { block: 4, vocabSize: 256 }),
+    /data was encoded with a vocabulary of 257, and the vocabulary here has 256/,
+  );
+  openDataset(join(folder, 'data'), { block: 4, vocabSize: 257 }).close();
+});
+
+test('a run that is resumed reads on where it stopped, from its step alone', async (t) => {
+  const folder = folderOf(t);
+  const input = join(folder, 'a.txt');
+  writeFileSync(input, Array.from({ length: 900 }, (_, i) => `${i}`).join(' '));
+  await tokenize({ inputs: [input], output: join(folder, 'data'), validation: 0, shardTokens: 700 });
+  const open = () => openDataset(join(folder, 'data'), { block: 16 });
+  const whole = open();
+  const batches = Array.from({ length: 150 }, (_, step) => whole.batch({ seed: 3, step, batch: 2 }));
+  whole.close();
+  for (const step of [0, 1, 74, 149]) {
+    const resumed = open();
+    assert.deepEqual(resumed.batch({ seed: 3, step, batch: 2 }), batches[step]);
+    // Two ranks read its halves.
+    for (const rank of [0, 1]) {
+      assert.deepEqual(resumed.batch({ seed: 3, step, batch: 1, rank, world: 2 }), batches[step].slice(17 * rank, 17 * rank + 17));
+    }
+    resumed.close();
+  }
 });
 
 test('shards: what is written is read, in the form of llm.c; ids of nanoGPT; what lies is refused', async (t) => {
@@ -182,6 +279,7 @@ test('tokenizeCorpus: the same files for any number of threads and size of piece
     ['plain', [plain]],
   ])) {
     for (const [workers, pieceBytes] of [
+      [0, 5000],
       [1, 2 ** 23],
       [3, 1000],
       [2, 7777],
@@ -247,9 +345,9 @@ test('tokenizeCorpus: what cannot be read is named by file and line, or byte; no
   const folder = folderOf(t);
   const lines = Array.from({ length: 300 }, (_, i) => JSON.stringify({ text: `line ${i}` }));
   for (const [bad, message] of /** @type {[string | Buffer, RegExp][]} */ ([
-    ['{"text": 5}', /a\.jsonl, line 251: text is no text/],
+    ['{"text": 5}', /a\.jsonl, line 251: text is not text/],
     ['{"body": "x", "n": 1}', /a\.jsonl, line 251: no field text; it has body, n/],
-    ['{"text": "x"', /a\.jsonl, line 251: no JSON: /],
+    ['{"text": "x"', /a\.jsonl, line 251: not JSON: /],
     ['[1]', /a\.jsonl, line 251: not an object/],
     [Buffer.from([0x22, 0xc3, 0x28]), /a\.jsonl, line 251: byte 0xc3 is not UTF-8/],
   ])) {
@@ -280,6 +378,66 @@ test('tokenizeCorpus: what cannot be read is named by file and line, or byte; no
       .split('\ufffd').length,
     2,
   );
+});
+
+test('tokenizeCorpus: files of other kinds, and files that are cut short, are named', async (t) => {
+  const folder = folderOf(t);
+  const write = (/** @type {string} */ name, /** @type {string | Uint8Array} */ contents) => {
+    writeFileSync(join(folder, name), contents);
+    return join(folder, name);
+  };
+  const zipped = gzipSync('Some text. '.repeat(5000));
+  for (const [input, message] of /** @type {[string, RegExp][]} */ ([
+    [write('empty.txt', ''), /no text in .*empty\.txt/],
+    [write('blank.jsonl', '\n \n\n'), /no text in .*blank\.jsonl/],
+    [write('train.bin', 'ids!'), /train\.bin has ids, not text: openDataset reads them as they are/],
+    [write('utf16.txt', Buffer.from('\ufeffText', 'utf16le')), /utf16\.txt, byte 0: byte 0xff is not UTF-8, but the mark of UTF-16/],
+    [write('short.txt.gz', zipped.subarray(0, 60)), /short\.txt\.gz: unexpected end of file/],
+    [write('no.txt.gz', 'not compressed'), /no\.txt\.gz: incorrect header check/],
+    [write('no.parquet', 'not Parquet at all'), /no\.parquet is not a Parquet file: /],
+    [write('short.parquet', readFileSync(PARQUET).subarray(0, -20)), /short\.parquet is not a Parquet file: /],
+  ])) {
+    const before = readdirSync(folder);
+    await assert.rejects(tokenize({ inputs: [input], output: join(folder, 'out') }), message);
+    assert.deepEqual(readdirSync(folder), before);
+  }
+  const info = await tokenize({ inputs: [write('a.txt', 'Text'), join(folder, 'empty.txt')], output: join(folder, 'out'), validation: 0 });
+  assert.equal(info.documents, 1);
+});
+
+test('tokenizeCorpus: the text of a document alone says whether it is held out', async (t) => {
+  const folder = folderOf(t);
+  const documents = Array.from({ length: 400 }, (_, i) => `Document ${i % 250}`);
+  const write = (/** @type {string} */ name, /** @type {string} */ contents) => {
+    writeFileSync(join(folder, name), contents);
+    return join(folder, name);
+  };
+  const inputs = [
+    write('a.jsonl', documents.map((text) => JSON.stringify({ text })).join('\n')),
+    write('b.txt', [...documents].reverse().join('--')),
+    write(
+      'c.jsonl',
+      documents
+        .slice(100)
+        .map((text) => JSON.stringify({ id: 1, text }))
+        .join('\n'),
+    ),
+  ];
+  /** @type {Map<string, string>} */
+  const sides = new Map();
+  for (const [i, input] of inputs.entries()) {
+    const output = join(folder, `out${i}`);
+    await tokenize({ inputs: [input], output, separator: '--', validation: 0.2 });
+    for (const split of /** @type {const} */ (['train', 'validation'])) {
+      for (const text of documentsIn(idsOf(output, split))) {
+        assert.equal(sides.get(text) ?? split, split, text);
+        sides.set(text, split);
+      }
+    }
+  }
+  assert.equal(sides.size, 250);
+  const held = [...sides.values()].filter((split) => split === 'validation').length;
+  assert.ok(held > 25 && held < 80, String(held));
 });
 
 test('tokenizeCorpus: outputs that are there, or are inputs, are refused before any work; a signal leaves nothing', async (t) => {
@@ -328,33 +486,43 @@ test('tokenizeCorpus: outputs that are there, or are inputs, are refused before 
 
 test('tokenizeCorpus: memory does not grow with the text', (t) => {
   const folder = folderOf(t);
-  const program = `
-    import { createWriteStream } from 'node:fs';
-    import { once } from 'node:events';
-    import { tokenizeCorpus } from ${JSON.stringify(new URL('../src/data/corpus.mjs', import.meta.url).href)};
-    const most = [];
-    for (const megabytes of [16, 128]) {
-      const input = ${JSON.stringify(join(folder, 'text'))} + megabytes + '.jsonl';
-      const file = createWriteStream(input);
-      const line = JSON.stringify({ text: 'A line of text that is neither short nor long. '.repeat(20) }) + '\\n';
-      const lines = line.repeat(1000);
-      for (let at = 0; at < megabytes * 1e6; at += lines.length) if (!file.write(lines)) await once(file, 'drain');
-      file.end();
-      await once(file, 'close');
+  // Words that never come again fill the tokenizer's cache.
+  const words = Array.from(
+    { length: 400_000 },
+    (_, i) => `${Math.imul(i, 0x9e3779b1) >>> 0}`.slice(-6) + (i % 12 === 0 ? ' of it.\n' : ' '),
+  );
+  const plain = words.join('').replaceAll('1', 'text that is common');
+  const documents = Array.from({ length: 1000 }, (_, i) =>
+    words
+      .slice(400 * i, 400 * i + 400)
+      .join('')
+      .replaceAll('2', 'and the like'),
+  );
+  const jsonl = documents.map((text) => `${JSON.stringify({ text })}\n`).join('');
+  const bytes = plain.length + jsonl.length;
+  const peaks = [2, 8].map((times) => {
+    const inputs = [join(folder, `${times}.txt`), join(folder, `${times}.jsonl`)];
+    writeFileSync(inputs[0], plain.repeat(times));
+    writeFileSync(inputs[1], jsonl.repeat(times));
+    const program = `
+      import { readFileSync } from 'node:fs';
+      import { tokenizeCorpus } from ${JSON.stringify(new URL('../src/data/corpus.mjs', import.meta.url).href)};
       let peak = 0;
       const onProgress = () => (peak = Math.max(peak, process.memoryUsage().rss));
-      await tokenizeCorpus({
-        inputs: [input], output: input + '.out', tokenizer: ${JSON.stringify(fileURLToPath(TOKENIZER))}, tokenizerModule: ${JSON.stringify(TOKENIZER.href)},
-        workers: 1, pieceBytes: 2 ** 20, onProgress,
-      });
-      most.push(peak / 1e6);
-    }
-    console.log(JSON.stringify(most));
-  `;
-  const { stdout, stderr, status } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { encoding: 'utf8' });
-  assert.equal(status, 0, stderr);
-  const [small, large] = JSON.parse(stdout);
-  assert.ok(large < small + 100, `${small} MB of memory for 16 MB of text, ${large} MB for 128`);
+      const inputs = ${JSON.stringify(inputs)};
+      const options = { tokenizer: ${JSON.stringify(GPT2)}, workers: 2, pieceBytes: 2 ** 20, onProgress };
+      const info = await tokenizeCorpus({ inputs, output: ${JSON.stringify(join(folder, `out${times}`))}, ...options });
+      console.log(JSON.stringify([info.bytes, peak]));
+    `;
+    const { stdout, stderr, status } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { encoding: 'utf8' });
+    assert.equal(status, 0, stderr);
+    const [read, peak] = JSON.parse(stdout);
+    assert.equal(read, times * bytes);
+    return peak / 1e6;
+  });
+  const more = (6 * bytes) / 1e6;
+  assert.ok(more > 70, String(more));
+  assert.ok(peaks[1] < peaks[0] + 40, `${peaks[0]} MB of memory, and ${peaks[1]} for ${more} MB more of text`);
 });
 
 test('documents of a window, and examples put into windows', () => {

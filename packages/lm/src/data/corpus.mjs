@@ -2,19 +2,24 @@
 // do not depend on the number of threads.
 
 import { createHash } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 
 import { checkNewFolder, makeFolder } from '../folder.mjs';
 import { META } from './dataset.mjs';
+import { resultOf } from './encode.mjs';
 import { PIECE_BYTES, filesOf, kindOf, piecesOf } from './pieces.mjs';
 import { createShard, idBytes } from './shards.mjs';
 
 /** The least bytes of a piece if the end of a text is held out. */
 const MIN_PIECE_BYTES = 4096;
+
+/** Files of fewer bytes together are encoded in the calling thread: a worker thread starts, and compiles the tokenizer's code, in that time. */
+const MIN_THREADED_BYTES = 2 ** 22;
 
 const TOKENIZER_MODULE = new URL('../tokenizer/load.mjs', import.meta.url).href;
 
@@ -35,7 +40,8 @@ const TOKENIZER_MODULE = new URL('../tokenizer/load.mjs', import.meta.url).href;
  * @property {string} [field] the field of a JSONL line, or the column of a Parquet file, that holds the text; `text` when left out
  * @property {boolean} [replaceInvalid] whether to replace invalid UTF-8 by U+FFFD instead of throwing; false when left out
  * @property {number} [shardTokens] tokens per file; 1e8 when left out, as in llm.c
- * @property {number} [workers] number of worker threads; one per processor when left out
+ * @property {number} [workers] number of worker threads; 0 encodes in the calling thread. When left out, one per processor, and none for files
+ *   of less than 4 MiB
  * @property {number} [pieceBytes] bytes that a worker encodes at a time; 8 MiB when left out
  * @property {string} [tokenizerModule] the URL of a module that exports another `loadTokenizer`, for other kinds of tokenizers
  * @property {AbortSignal} [signal] ends the call with an AbortError; nothing is left behind
@@ -43,12 +49,8 @@ const TOKENIZER_MODULE = new URL('../tokenizer/load.mjs', import.meta.url).href;
  */
 
 /**
- * What a worker returns for a piece.
- * @typedef {{ encoded: import('./encode.mjs').Encoded, failed?: undefined } | { encoded?: undefined, failed: Failure }} Result
- * @typedef {{ message: string, at?: { line?: number, byte?: number } }} Failure
- *
  * A piece being encoded: `read` as in `Piece`, and the number of its bytes.
- * @typedef {{ read: number, length: number, result: Promise<Result> }} Job
+ * @typedef {{ read: number, length: number, result: Promise<import('./encode.mjs').Result> }} Job
  */
 
 /**
@@ -59,43 +61,56 @@ const TOKENIZER_MODULE = new URL('../tokenizer/load.mjs', import.meta.url).href;
  * @throws {Error} that names the file and the line or byte, for text that cannot be read; {RangeError} for invalid options
  */
 export async function tokenizeCorpus(options) {
-  const { inputs, tokenizer: tokenizerPath, output, validation = 0.005, shardTokens = 1e8, signal } = options;
-  if (!(validation >= 0 && validation < 1)) throw new RangeError(`validation is a share from 0 to less than 1, got ${validation}`);
-  if (!(Number.isInteger(shardTokens) && shardTokens > 0 && shardTokens < 2 ** 31)) {
-    throw new RangeError(`shardTokens is an integer from 1 to 2147483647, got ${shardTokens}`);
-  }
-  if (options.separator === '') throw new RangeError('separator is empty');
+  const { inputs, tokenizer: tokenizerPath, output, signal } = options;
+  checkCorpusOptions(options);
   const files = filesOf(inputs);
-  if (files.length === 0) throw new RangeError('no inputs');
   checkNewFolder(output, [...inputs, tokenizerPath]);
   signal?.throwIfAborted();
   const module = options.tokenizerModule ?? TOKENIZER_MODULE;
   const { loadTokenizer } = await import(module);
   const tokenizer = await loadTokenizer(tokenizerPath);
-  const sha256 = digestOf(tokenizerPath);
-  return makeFolder(output, (folder) => writeCorpus(folder, files, tokenizer, { module, sha256 }, options));
+  return makeFolder(output, (folder) => writeCorpus(folder, files, tokenizer, options));
+}
+
+/**
+ * Checks the options that do not name files. Throws a RangeError.
+ * @param {Pick<CorpusOptions, 'inputs' | 'validation' | 'shardTokens' | 'separator' | 'workers'>} options
+ */
+export function checkCorpusOptions({ inputs, validation = 0.005, shardTokens = 1e8, separator, workers = 0 }) {
+  if (!(validation >= 0 && validation < 1)) throw new RangeError(`validation is a share from 0 to less than 1, got ${validation}`);
+  if (!(Number.isInteger(shardTokens) && shardTokens > 0 && shardTokens < 2 ** 31)) {
+    throw new RangeError(`shardTokens is an integer from 1 to 2147483647, got ${shardTokens}`);
+  }
+  if (separator === '') throw new RangeError('separator is empty');
+  if (!(Number.isInteger(workers) && workers >= 0)) throw new RangeError(`workers is an integer of at least 0, got ${workers}`);
+  if (inputs.length === 0) throw new RangeError('no inputs');
 }
 
 /**
  * Writes the files of a corpus.
- * @param {string} folder @param {string[]} files @param {{ vocabSize: number, special: { eos?: number }, cutsBeforeLineFeed?: boolean }} tokenizer
- * @param {{ module: string, sha256: string }} loaded URL of the module that loaded the tokenizer, and the digest of its file
- * @param {CorpusOptions} options
+ * @param {string} folder @param {string[]} files
+ * @param {Pick<import('../tokenizer/load.mjs').Tokenizer, 'vocabSize' | 'special' | 'cut' | 'encode'>} tokenizer what the module of
+ *   `options.tokenizerModule` loads from `options.tokenizer`
+ * @param {Omit<CorpusOptions, 'inputs' | 'output'>} options
+ * @param {Pick<import('./dataset.mjs').CorpusInfo, 'prepared'>} [extra] what else `meta.json` says
  * @returns {Promise<import('./dataset.mjs').CorpusInfo>}
  */
-async function writeCorpus(folder, files, tokenizer, { module, sha256 }, options) {
+export async function writeCorpus(folder, files, tokenizer, options, extra) {
   const { validation = 0.005, shardTokens = 1e8, pieceBytes = PIECE_BYTES, separator, field, replaceInvalid, signal, onProgress } = options;
+  const sha256 = digestOf(options.tokenizer);
   const sizes = files.map((path) => statSync(path).size);
   const totalBytes = sizes.reduce((a, b) => a + b, 0);
   const [train, heldOut] = ['train', 'validation'].map((name) => shardWriter(folder, name, idBytes(tokenizer.vocabSize), shardTokens));
-  const threads = startThreads(Math.max(1, options.workers ?? availableParallelism()), { module, tokenizer: options.tokenizer });
+  const workers = options.workers ?? (totalBytes < MIN_THREADED_BYTES ? 0 : availableParallelism());
+  const module = options.tokenizerModule ?? TOKENIZER_MODULE;
+  const threads = workers === 0 ? callingThread(tokenizer) : startThreads(workers, { module, tokenizer: options.tokenizer });
   let documents = 0;
   let bytes = 0;
   try {
     for (const [i, source] of files.entries()) {
       // Whole pieces at the end of one long document are held out, so pieces must be small enough for that share.
       const hasEnd = kindOf(source) === 'text' && separator === undefined && validation > 0;
-      const size = hasEnd ? Math.min(pieceBytes, Math.max(MIN_PIECE_BYTES, (validation * sizes[i]) / 2)) : pieceBytes;
+      const size = hasEnd ? Math.min(pieceBytes, Math.max(MIN_PIECE_BYTES, Math.ceil((validation * sizes[i]) / 2))) : pieceBytes;
       const done = bytes;
       let lines = 0;
       let offset = 0;
@@ -113,7 +128,7 @@ async function writeCorpus(folder, files, tokenizer, { module, sha256 }, options
       /** Pieces being encoded, oldest first. @type {Job[]} */
       const jobs = [];
       let begins = 0;
-      for await (const piece of piecesOf(source, { separator, field, pieceBytes: size, cuts: tokenizer.cutsBeforeLineFeed })) {
+      for await (const piece of piecesOf(source, { separator, field, pieceBytes: size, cut: tokenizer.cut })) {
         signal?.throwIfAborted();
         const held = hasEnd && begins > 0 && piece.read > (1 - validation) * sizes[i];
         begins = piece.read;
@@ -125,6 +140,7 @@ async function writeCorpus(folder, files, tokenizer, { module, sha256 }, options
       bytes = done + sizes[i];
     }
     signal?.throwIfAborted();
+    if (documents === 0) throw new Error(`no text in ${files.slice(0, 3).join(', ')}${files.length > 3 ? ' …' : ''}`);
     /** @type {import('./dataset.mjs').CorpusInfo} */
     const info = {
       version: 1,
@@ -133,6 +149,7 @@ async function writeCorpus(folder, files, tokenizer, { module, sha256 }, options
       bytes,
       sources: files,
       shards: { train: await train.end(), validation: await heldOut.end() },
+      ...extra,
     };
     await writeFile(join(folder, META), `${JSON.stringify(info, null, 2)}\n`, { flush: true });
     return info;
@@ -145,15 +162,19 @@ async function writeCorpus(folder, files, tokenizer, { module, sha256 }, options
   }
 }
 
-/** The place of a fault in a file, for the error. @param {Failure} failed @param {number} lines before the piece @param {number} offset bytes before it */
+/**
+ * The place of a fault in a file, for the error.
+ * @param {import('./encode.mjs').Failure} failed @param {number} lines before the piece @param {number} offset bytes before it
+ */
 function placeOf({ at }, lines, offset) {
   if (at?.line !== undefined) return `, line ${lines + at.line}`;
   return at?.byte === undefined ? '' : `, byte ${offset + at.byte}`;
 }
 
-/** The SHA-256 of a file, or of `tokenizer.json` in a folder. @param {string} path */
+/** The SHA-256 of a tokenizer's file, or of `tokenizer.json` in a folder. @param {string} path */
 export function digestOf(path) {
-  const file = statSync(path).isDirectory() ? join(path, 'tokenizer.json') : path;
+  const file = statSync(path, { throwIfNoEntry: false })?.isDirectory() ? join(path, 'tokenizer.json') : path;
+  if (!existsSync(file)) throw new Error(`${file} does not exist; a tokenizer is a folder with tokenizer.json, or that file`);
   return createHash('sha256').update(readFileSync(file)).digest('hex');
 }
 
@@ -198,12 +219,25 @@ function shardWriter(folder, name, bytes, most) {
   };
 }
 
+/** What `startThreads` returns, for the calling thread alone. @param {Parameters<typeof resultOf>[0]} tokenizer @returns {ReturnType<typeof startThreads>} */
+function callingThread(tokenizer) {
+  return {
+    count: 0,
+    async encode(piece, options) {
+      // Other work of this thread comes in between two pieces.
+      await setImmediate();
+      return resultOf(tokenizer, piece, options);
+    },
+    end() {},
+  };
+}
+
 /**
  * A pool of worker threads that encode pieces. It starts another thread, up to `count`, while pieces wait and all threads are ready.
  * @param {number} count @param {{ module: string, tokenizer: string }} workerData
  */
 function startThreads(count, workerData) {
-  /** @typedef {{ message: object, transfer: ArrayBuffer[], resolve: (result: Result) => void }} Request */
+  /** @typedef {{ message: object, transfer: ArrayBuffer[], resolve: (result: import('./encode.mjs').Result) => void }} Request */
   /** @type {Request[]} */
   const waiting = [];
   /** @type {{ worker: Worker, request: Request | undefined, ready: boolean }[]} */
@@ -239,7 +273,7 @@ function startThreads(count, workerData) {
   };
   return {
     count,
-    /** @param {import('./pieces.mjs').Piece} piece @param {object} options @returns {Promise<Result>} */
+    /** @param {import('./pieces.mjs').Piece} piece @param {object} options @returns {Promise<import('./encode.mjs').Result>} */
     encode(piece, options) {
       return new Promise((resolve) => {
         const transfer = piece.bytes ? [piece.bytes.buffer] : [];

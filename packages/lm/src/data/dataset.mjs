@@ -17,6 +17,16 @@ import { openShard } from './shards.mjs';
  * @property {string[]} sources paths of the input files
  * @property {Record<'train' | 'validation', { file: string, tokens: number, sha256: string }[]>} shards `sha256` is of the bytes of the ids,
  *   without the header
+ * @property {Prepared} [prepared] what `prepareText` made the folder from
+ */
+
+/**
+ * What `prepareText` made a folder from.
+ * @typedef {object} Prepared
+ * @property {1} version of this record
+ * @property {{ path: string, bytes: number, modified: number, sha256: string }[]} inputs `modified`: in ms since 1970
+ * @property {Record<string, string | number | boolean | null>} options those that decide the contents; null for what was left out
+ * @property {string[]} files names of the tokenizer's files and folders
  */
 
 /** The name of the file that holds a `CorpusInfo`. */
@@ -46,17 +56,31 @@ export function readCorpusInfo(folder) {
  *   contain `train` or `val`; or such a file, or an array of them
  * @param {{ block: number, split?: 'train' | 'validation', vocabSize?: number }} options `block`: an integer of at least 1; `split`: train when
  *   left out; `vocabSize`: reading an id that is not below it throws an error with file and position
- * @throws {RangeError} if there are no files, if none has a whole window, and for a file that is damaged
+ * @throws {RangeError} if there are no files, if none has a whole window, for files of different kinds, for a corpus of a larger vocabulary, and
+ *   for a file that is damaged
  */
 export function openDataset(source, { block, split = 'train', vocabSize }) {
   if (!(Number.isInteger(block) && block > 0)) throw new RangeError(`openDataset: block is an integer of at least 1, got ${block}`);
-  const paths = Array.isArray(source) ? source : statSync(source).isDirectory() ? shardsIn(source, split) : [source];
+  const isFolder = !Array.isArray(source) && statSync(source).isDirectory();
+  if (isFolder && vocabSize !== undefined && existsSync(join(source, META))) {
+    const { tokenizer } = readCorpusInfo(source);
+    if (tokenizer.vocabSize > vocabSize) {
+      throw new RangeError(`${source} was encoded with a vocabulary of ${tokenizer.vocabSize}, and the vocabulary here has ${vocabSize}`);
+    }
+  }
+  const paths = isFolder ? shardsIn(source, split) : Array.isArray(source) ? source : [source];
   if (paths.length === 0) throw new RangeError(`${source} has no shards for ${split === 'train' ? 'training' : 'validation'}`);
   /** @type {ReturnType<typeof openShard>[]} */
   const shards = [];
   const close = () => shards.forEach((shard) => shard.close());
   try {
-    for (const path of paths) shards.push(openShard(path, { vocabSize }));
+    for (const path of paths) {
+      const shard = openShard(path, { vocabSize });
+      shards.push(shard);
+      if (shard.kind !== shards[0].kind) {
+        throw new RangeError(`${paths[0]} has ${shards[0].kind}, and ${path} has ${shard.kind}: one tokenizer's ids are of one kind`);
+      }
+    }
   } catch (error) {
     close();
     throw error;

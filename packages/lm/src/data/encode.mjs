@@ -37,55 +37,85 @@ export class TextError extends Error {
 const isHeldOut = (text, share) => share > 0 && createHash('sha1').update(text).digest().readUInt32LE() < share * 2 ** 32;
 
 /**
- * Encodes the documents of a piece, each followed by `eos` if the tokenizer has one. Blank lines and blank documents are skipped.
+ * The texts of a piece: its documents, or a part of one if the piece is of a plain text without a separator. Blank lines and blank documents
+ * are skipped.
+ * @param {import('./pieces.mjs').Piece} piece
+ * @param {EncodeOptions} options
+ * @param {() => void} [onLine] called before each line of JSONL is read
+ * @returns {Generator<string>}
+ * @throws {TextError} for invalid UTF-8 and for a JSONL line without a text
+ */
+export function* textsOf(piece, { separator, field = 'text', replaceInvalid = false }, onLine) {
+  if (piece.kind === 'values') {
+    yield* piece.values ?? [];
+    return;
+  }
+  const bytes = piece.bytes ?? new Uint8Array();
+  const text = (/** @type {Uint8Array} */ part, /** @type {number} */ line) => {
+    const invalid = replaceInvalid ? undefined : invalidUtf8(part);
+    if (invalid !== undefined) {
+      const byte = part[invalid].toString(16).padStart(2, '0');
+      const hasMark = (part[0] === 0xff && part[1] === 0xfe) || (part[0] === 0xfe && part[1] === 0xff);
+      throw new TextError(`byte 0x${byte} is not UTF-8${hasMark ? ', but the mark of UTF-16' : ''}`, line ? { line } : { byte: invalid });
+    }
+    return Buffer.from(part.buffer, part.byteOffset, part.length).toString('utf8');
+  };
+  if (piece.kind === 'jsonl') {
+    for (let at = 0, lines = 1; at < bytes.length; lines++) {
+      onLine?.();
+      const end = bytes.indexOf(10, at);
+      const line = text(bytes.subarray(at, end < 0 ? bytes.length : end), lines).replace(/^\ufeff/, lines === 1 ? '' : '\ufeff');
+      at = end < 0 ? bytes.length : end + 1;
+      if (line.trim() !== '') yield textOfLine(line, field, lines);
+    }
+  } else if (separator === undefined) yield text(bytes, 0);
+  else {
+    // Nothing follows the last separator of most pieces; at the end of a file, the rest is a document.
+    for (const part of text(bytes, 0).split(separator)) if (part.trim() !== '') yield part;
+  }
+}
+
+/**
+ * Encodes the documents of a piece, each followed by `eos` if the tokenizer has one.
  * @param {{ encode(text: string, options: { addSpecial: boolean }): Uint32Array, special: { eos?: number } }} tokenizer
  * @param {import('./pieces.mjs').Piece} piece
  * @param {EncodeOptions & { held?: boolean }} options `held`: whether to hold out this piece of a plain text without a separator
  * @returns {Encoded}
  * @throws {TextError} for invalid UTF-8 and for a JSONL line without a text
  */
-export function encodePiece(tokenizer, piece, { separator, field = 'text', validation = 0, replaceInvalid = false, held = false }) {
+export function encodePiece(tokenizer, piece, options) {
+  const { separator, validation = 0, held = false } = options;
   /** @type {{ train: Uint32Array[], validation: Uint32Array[] }} */
   const ids = { train: [], validation: [] };
   const { eos } = tokenizer.special;
+  const isPart = piece.kind === 'text' && separator === undefined;
   let documents = 0;
-  const add = (/** @type {string} */ text, /** @type {boolean} */ ends, /** @type {boolean} */ isValidation) => {
-    const side = isValidation ? ids.validation : ids.train;
+  let lines = 0;
+  for (const text of textsOf(piece, options, () => lines++)) {
+    const side = (isPart ? held : isHeldOut(text, validation)) ? ids.validation : ids.train;
     side.push(tokenizer.encode(text, { addSpecial: false }));
-    if (!ends) return;
+    if (isPart && !piece.ends) continue;
     documents++;
     if (eos !== undefined) side.push(Uint32Array.of(eos));
-  };
-  const bytes = piece.bytes ?? new Uint8Array();
-  const text = (/** @type {Uint8Array} */ part, /** @type {number} */ offset, /** @type {number} */ line) => {
-    const invalid = replaceInvalid ? undefined : invalidUtf8(part);
-    if (invalid !== undefined) {
-      const byte = part[invalid].toString(16).padStart(2, '0');
-      throw new TextError(`byte 0x${byte} is not UTF-8`, line ? { line } : { byte: offset + invalid });
-    }
-    return Buffer.from(part.buffer, part.byteOffset, part.length).toString('utf8');
-  };
-  let lines = 0;
-  if (piece.kind === 'values') {
-    for (const value of piece.values ?? []) add(value, true, isHeldOut(value, validation));
-  } else if (piece.kind === 'jsonl') {
-    for (let at = 0; at < bytes.length; ) {
-      const end = bytes.indexOf(10, at);
-      const line = text(bytes.subarray(at, end < 0 ? bytes.length : end), at, ++lines).replace(/^\ufeff/, lines === 1 ? '' : '\ufeff');
-      at = end < 0 ? bytes.length : end + 1;
-      if (line.trim() === '') continue;
-      const value = textOfLine(line, field, lines);
-      add(value, true, isHeldOut(value, validation));
-    }
-  } else if (separator === undefined) {
-    add(text(bytes, 0, 0), piece.ends, held);
-  } else {
-    // Nothing follows the last separator of most pieces; at the end of a file, the rest is a document.
-    const parts = text(bytes, 0, 0).split(separator);
-    if (parts.at(-1) === '') parts.pop();
-    for (const part of parts) if (part.trim() !== '') add(part, true, isHeldOut(part, validation));
   }
   return { train: concat(ids.train), validation: concat(ids.validation), documents, lines };
+}
+
+/**
+ * What came of a piece, in a form that a message between threads can carry.
+ * @typedef {{ encoded: Encoded, failed?: undefined } | { encoded?: undefined, failed: Failure }} Result
+ * @typedef {{ message: string, at?: { line?: number, byte?: number } }} Failure
+ *
+ * @param {Parameters<typeof encodePiece>} args
+ * @returns {Result}
+ */
+export function resultOf(...args) {
+  try {
+    return { encoded: encodePiece(...args) };
+  } catch (error) {
+    const { message, stack } = /** @type {Error} */ (error);
+    return { failed: error instanceof TextError ? { message, at: error.at } : { message: stack ?? message } };
+  }
 }
 
 /** The text of a JSONL line. @param {string} line @param {string} field @param {number} number of the line, for the error */
@@ -94,13 +124,13 @@ function textOfLine(line, field, number) {
   try {
     value = JSON.parse(line);
   } catch (error) {
-    throw new TextError(`no JSON: ${/** @type {Error} */ (error).message}`, { line: number });
+    throw new TextError(`not JSON: ${/** @type {Error} */ (error).message}`, { line: number });
   }
   if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new TextError('not an object', { line: number });
   const text = value[field];
   if (typeof text === 'string') return text;
   const keys = Object.keys(value);
-  const found = text === undefined ? `no field ${field}; it has ${keys.join(', ') || 'none'}` : `${field} is no text`;
+  const found = text === undefined ? `no field ${field}; it has ${keys.join(', ') || 'none'}` : `${field} is not text`;
   throw new TextError(found, { line: number });
 }
 

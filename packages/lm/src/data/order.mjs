@@ -41,9 +41,23 @@ export function permutation(count, seed, epoch) {
  * @param {{ windows: number, seed: number, step: number, batch: number, rank?: number, world?: number }} options `windows`: number of
  *   windows of the dataset; `step`: from 0; `batch`: windows per step and rank; `rank`: 0 when left out; `world`: number of ranks, 1 when
  *   left out
- * @returns {number[]} [batch], indices of windows
+ * @returns {number[]} [batch], indices of windows. The lists of ranks 0 to world − 1, one after the other, are that of one rank with a batch of
+ *   `world · batch`: the number of ranks does not change what a step reads
+ * @throws {RangeError} for a number that is not an integer in its range
  */
 export function windowsOfStep({ windows, seed, step, batch, rank = 0, world = 1 }) {
+  for (const [name, value, least] of /** @type {[string, number, number][]} */ ([
+    ['windows', windows, 1],
+    ['seed', seed, -Infinity],
+    ['step', step, 0],
+    ['batch', batch, 1],
+    ['world', world, 1],
+    ['rank', rank, 0],
+  ])) {
+    if (!(Number.isSafeInteger(value) && value >= least))
+      throw new RangeError(`${name} is an integer${least > -Infinity ? ` of at least ${least}` : ''}, got ${value}`);
+  }
+  if (rank >= world) throw new RangeError(`rank ${rank}: there are ${world} ranks`);
   const first = (step * world + rank) * batch;
   /** @type {Map<number, (index: number) => number>} */
   const orders = new Map();

@@ -11,6 +11,7 @@ export const PIECE_BYTES = 2 ** 23;
 const MAX_PIECE_BYTES = 2 ** 29 - 2 ** 24;
 
 const LINE_FEED = 10;
+const WHITE_SPACE = /\p{White_Space}/u;
 
 /**
  * A piece of the text.
@@ -26,9 +27,10 @@ const LINE_FEED = 10;
 /**
  * @typedef {object} PieceOptions
  * @property {string} [separator] the string between two documents of a plain text
- * @property {boolean} [cuts] whether no token spans a letter and a line feed after it, so that a long document can be cut before that line feed
+ * @property {import('../tokenizer/load.mjs').Cut} [cut] where the tokenizer lets a long document be cut; nowhere when left out
  * @property {string} [field] the column of a Parquet file; `text` when left out
  * @property {number} [pieceBytes] the least bytes of a piece, except the last
+ * @property {number} [start] the byte of a file without compression to begin at; 0 when left out
  */
 
 /** The kind of a file, from its name. @param {string} path @returns {'parquet' | 'jsonl' | 'text'} */
@@ -41,11 +43,12 @@ export function kindOf(path) {
 /**
  * Expands a list of files and folders to files. A folder gives its text, JSONL and Parquet files, at any depth, sorted by path.
  * @param {string[]} inputs
- * @throws {Error} for a path that does not exist, and for a folder without such files
+ * @throws {Error} for a path that does not exist, for a folder without such files, and for a file of ids
  */
 export function filesOf(inputs) {
   return inputs.flatMap((input) => {
     if (!existsSync(input)) throw new Error(`${input}: no such file or folder`);
+    if (/\.bin$/i.test(input)) throw new Error(`${input} has ids, not text: openDataset reads them as they are`);
     if (!statSync(input).isDirectory()) return [input];
     const names = readdirSync(input, { recursive: true, encoding: 'utf8' }).filter((name) =>
       /\.((txt|md|jsonl|ndjson)(\.gz)?|parquet)$/i.test(name),
@@ -70,9 +73,9 @@ export function piecesOf(path, options = {}) {
  * @param {string} path @param {'text' | 'jsonl'} kind @param {PieceOptions} options
  * @returns {AsyncGenerator<Piece>}
  */
-async function* bytePieces(path, kind, { separator, cuts = false, pieceBytes = PIECE_BYTES }) {
+async function* bytePieces(path, kind, { separator, cut, pieceBytes = PIECE_BYTES, start = 0 }) {
   const mark = separator === undefined ? undefined : Buffer.from(separator);
-  const file = createReadStream(path, { highWaterMark: Math.min(pieceBytes, 2 ** 20) });
+  const file = createReadStream(path, { start, highWaterMark: Math.min(pieceBytes, 2 ** 20) });
   const stream = /\.gz$/i.test(path) ? file.pipe(createGunzip()) : file;
   // `pipe` does not forward errors.
   if (stream !== file) file.on('error', (error) => stream.destroy(error));
@@ -88,23 +91,32 @@ async function* bytePieces(path, kind, { separator, cuts = false, pieceBytes = P
     handed += length;
     return isPacked ? file.bytesRead : handed;
   };
-  for await (const part of stream) {
+  for await (const part of named(path, stream)) {
     parts.push(part);
     held += part.length;
     if (held < enough) continue;
     const bytes = Buffer.concat(parts);
-    const cut = kind === 'jsonl' ? bytes.lastIndexOf(LINE_FEED) + 1 : mark ? lastDocument(bytes, mark) : cuts ? lastCut(bytes) : 0;
-    if (cut === 0) {
-      if (held > MAX_PIECE_BYTES) throw tooLong(path, kind, mark !== undefined, cuts);
+    const end = kind === 'jsonl' ? bytes.lastIndexOf(LINE_FEED) + 1 : mark ? lastDocument(bytes, mark) : cut ? lastCut(bytes, cut) : 0;
+    if (end === 0) {
+      if (held > MAX_PIECE_BYTES) throw tooLong(path, kind, mark !== undefined, cut);
       [parts, enough] = [[bytes], 2 * held];
       continue;
     }
-    yield { source: path, kind, bytes: copyOf(bytes.subarray(0, cut)), read: readWith(cut), ends: kind === 'jsonl' || mark !== undefined };
-    [parts, held, enough] = [[bytes.subarray(cut)], bytes.length - cut, pieceBytes];
+    yield { source: path, kind, bytes: copyOf(bytes.subarray(0, end)), read: readWith(end), ends: kind === 'jsonl' || mark !== undefined };
+    [parts, held, enough] = [[bytes.subarray(end)], bytes.length - end, pieceBytes];
   }
-  if (held > MAX_PIECE_BYTES) throw tooLong(path, kind, mark !== undefined, cuts);
+  if (held > MAX_PIECE_BYTES) throw tooLong(path, kind, mark !== undefined, cut);
   if (held === 0 && handed === 0) return;
   yield { source: path, kind, bytes: copyOf(Buffer.concat(parts)), read: readWith(held), ends: true };
+}
+
+/** The parts of a stream. An error names the file, which zlib's do not. @param {string} path @param {AsyncIterable<Buffer>} stream */
+async function* named(path, stream) {
+  try {
+    yield* stream;
+  } catch (cause) {
+    throw new Error(`${path}: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
 }
 
 /** A copy in its own ArrayBuffer, which a message can transfer. @param {Uint8Array} bytes */
@@ -116,24 +128,32 @@ function lastDocument(bytes, mark) {
   return at < 0 ? 0 : at + mark.length;
 }
 
-/** The offset of the last line feed that follows a letter; 0 if there is none. @param {Buffer} bytes */
-function lastCut(bytes) {
+/** The last offset where a text can be cut; 0 if there is none. @param {Buffer} bytes @param {import('../tokenizer/load.mjs').Cut} cut */
+function lastCut(bytes, cut) {
   for (let at = bytes.lastIndexOf(LINE_FEED); at > 0; at = bytes.lastIndexOf(LINE_FEED, at - 1)) {
     // A character has at most four bytes.
-    const character = [...bytes.toString('utf8', Math.max(0, at - 4), at)].at(-1) ?? '';
-    if (/^\p{L}$/u.test(character)) return at;
+    if (cut === 'before') {
+      const character = [...bytes.toString('utf8', Math.max(0, at - 4), at)].at(-1) ?? ' ';
+      if (!WHITE_SPACE.test(character)) return at;
+    } else if (at + 4 < bytes.length) {
+      const [character] = bytes.toString('utf8', at + 1, at + 5);
+      if (!WHITE_SPACE.test(character)) return at + 1;
+    }
   }
   return 0;
 }
 
-/** The error for a piece beyond `MAX_PIECE_BYTES`. @param {string} path @param {string} kind @param {boolean} separated @param {boolean} cuts */
-function tooLong(path, kind, separated, cuts) {
+/**
+ * The error for a piece beyond `MAX_PIECE_BYTES`.
+ * @param {string} path @param {string} kind @param {boolean} separated @param {import('../tokenizer/load.mjs').Cut} [cut]
+ */
+function tooLong(path, kind, separated, cut) {
   const what = kind === 'jsonl' ? 'a line' : separated ? 'a document' : 'a text';
   const advice =
     kind === 'jsonl' || separated
       ? ''
-      : cuts
-        ? ' without a line that ends with a letter: name what stands between documents (separator)'
+      : cut
+        ? ' without the end of a line: name what stands between documents (separator)'
         : ', which this tokenizer cannot take in parts: name what stands between documents (separator), or use JSONL';
   return new RangeError(`${path} has ${what} of more than ${MAX_PIECE_BYTES} bytes${advice}`);
 }
@@ -148,7 +168,7 @@ async function* parquetPieces(path, { field = 'text', pieceBytes = PIECE_BYTES }
   });
   const file = await asyncBufferFromFile(path);
   const metadata = await parquetMetadataAsync(file).catch((cause) => {
-    throw new Error(`${path} is no Parquet file: ${cause.message}`, { cause });
+    throw new Error(`${path} is not a Parquet file: ${cause.message}`, { cause });
   });
   const columns = metadata.schema.slice(1).map(({ name }) => name);
   if (!columns.includes(field)) throw new Error(`${path} has no column ${field}; it has ${columns.join(', ')}`);

@@ -11,6 +11,13 @@ const FORMATS = [
   { magic: 20240520, version: 1, bytes: 2 },
   { magic: 20240801, version: 7, bytes: 4 },
 ];
+/** Other files of llm.c, by the first word, which a file of ids may be mistaken for. */
+const OTHERS = new Map([
+  [20240326, "a model of llm.c's"],
+  [20240327, "a state of llm.c's for debugging"],
+  [20240328, "a tokenizer of llm.c's"],
+  [20240522, "an evaluation set of llm.c's"],
+]);
 /** Number of ids that are buffered before a write. */
 const BUFFERED = 2 ** 20;
 
@@ -82,7 +89,8 @@ async function writeAll(file, bytes, position) {
 }
 
 /**
- * Opens a shard for random access. Throws a RangeError for an unknown version, or a size that does not match the header.
+ * Opens a shard for random access: llm.c's by its header, nanoGPT's by its name, which ends in `.bin`. Throws a RangeError for a file of
+ * another kind or version, and for a size that does not match the header.
  * @param {string} path
  * @param {{ vocabSize?: number }} [options] `vocabSize`: `read` throws for an id that is not below it
  */
@@ -90,28 +98,12 @@ export function openShard(path, { vocabSize = 2 ** 32 } = {}) {
   const file = openSync(path, 'r');
   try {
     const { size } = fstatSync(file);
-    const header = new Int32Array(HEADER_BYTES / 4);
-    const read = readSync(file, header, 0, HEADER_BYTES, 0);
-    const format = read === HEADER_BYTES ? FORMATS.find(({ magic }) => magic === header[0]) : undefined;
-    if (format && header[1] !== format.version) {
-      throw new RangeError(
-        `${path} is of version ${header[1]} of llm.c's shards of magic ${header[0]}; version ${format.version} is known`,
-      );
-    }
-    // A file without a known header is read as nanoGPT's.
-    const { bytes, begin, tokens } = format
-      ? { bytes: format.bytes, begin: HEADER_BYTES, tokens: header[2] }
-      : { bytes: 2, begin: 0, tokens: size / 2 };
-    if (!Number.isInteger(tokens) || tokens < 0 || begin + tokens * bytes !== size) {
-      throw new RangeError(
-        format
-          ? `${path} says that it has ${tokens} tokens of ${bytes} bytes behind ${begin} bytes of header, and has ${size} bytes`
-          : `${path} has ${size} bytes: no header of llm.c, and no whole number of ids of 16 bits as nanoGPT writes them`,
-      );
-    }
+    const { bytes, begin, tokens } = layoutOf(file, path, size);
     return {
       path,
       tokens,
+      /** What the file is, for messages about a set of files. */
+      kind: `${begin === 0 ? "nanoGPT's ids" : "llm.c's ids"} of ${8 * bytes} bits`,
       /**
        * Reads as many ids as `into` holds. Throws a RangeError for a position outside of the shard, and for an id outside of the vocabulary.
        * @param {number} position of the first id @param {Uint32Array} into
@@ -145,4 +137,38 @@ export function openShard(path, { vocabSize = 2 ** 32 } = {}) {
     closeSync(file);
     throw error;
   }
+}
+
+/**
+ * Where the ids of a shard lie: bytes per id, the byte of the first, and how many there are.
+ * @param {number} file @param {string} path @param {number} size of the file in bytes
+ */
+function layoutOf(file, path, size) {
+  const header = new Int32Array(HEADER_BYTES / 4);
+  readSync(file, header, 0, HEADER_BYTES, 0);
+  const [magic, version, tokens] = header;
+  const other = OTHERS.get(magic);
+  if (other !== undefined) throw new RangeError(`${path} is ${other} (magic ${magic}), not a file of ids`);
+  const format = FORMATS.find((each) => each.magic === magic);
+  if (format === undefined) {
+    if (!/\.bin$/i.test(path)) {
+      throw new RangeError(
+        `${path} is not a file of ids: no header of llm.c, and not named .bin, as nanoGPT's are; tokenizeCorpus makes such files`,
+      );
+    }
+    if (size % 2 === 1) {
+      throw new RangeError(`${path} has ${size} bytes: no header of llm.c, and no whole number of ids of 16 bits as nanoGPT writes them`);
+    }
+    return { bytes: 2, begin: 0, tokens: size / 2 };
+  }
+  if (size < HEADER_BYTES) throw new RangeError(`${path} has ${size} bytes, less than the ${HEADER_BYTES} of llm.c's header`);
+  if (version !== format.version) {
+    throw new RangeError(`${path} is of version ${version} of llm.c's shards of magic ${magic}; version ${format.version} is known`);
+  }
+  if (tokens < 0 || HEADER_BYTES + tokens * format.bytes !== size) {
+    throw new RangeError(
+      `${path} says that it has ${tokens} tokens of ${format.bytes} bytes behind ${HEADER_BYTES} bytes of header, and has ${size} bytes`,
+    );
+  }
+  return { bytes: format.bytes, begin: HEADER_BYTES, tokens };
 }

@@ -2,19 +2,14 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 
-import { TextError, encodePiece } from './encode.mjs';
+import { resultOf } from './encode.mjs';
 
 const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
 const { loadTokenizer } = await import(workerData.module);
 const tokenizer = await loadTokenizer(workerData.tokenizer);
 
 port.on('message', ({ piece, options }) => {
-  try {
-    const encoded = encodePiece(tokenizer, piece, options);
-    port.postMessage({ encoded }, [encoded.train.buffer, encoded.validation.buffer]);
-  } catch (error) {
-    const { message, stack } = /** @type {Error} */ (error);
-    port.postMessage({ failed: error instanceof TextError ? { message, at: error.at } : { message: stack ?? message } });
-  }
+  const result = resultOf(tokenizer, piece, options);
+  port.postMessage(result, result.encoded ? [result.encoded.train.buffer, result.encoded.validation.buffer] : []);
 });
 port.postMessage({ ready: true });

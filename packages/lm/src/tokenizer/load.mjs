@@ -7,8 +7,9 @@ import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { Tokenizer as Library } from '@huggingface/tokenizers';
 import { readJson } from '../json.mjs';
-import { BYTE_SYMBOLS, bytesOfToken, pushId, wordEncoder } from './bpe.mjs';
+import { BYTE_SYMBOLS, pushId, wordEncoder, writeToken } from './bpe.mjs';
 import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTokenizerOf } from './split.mjs';
+import { byteStrings, grown } from './strings.mjs';
 
 /** @typedef {import('../json.mjs').Json} Json */
 
@@ -32,11 +33,12 @@ import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTok
  * @property {Json} config `tokenizer_config.json`, completed by `special_tokens_map.json`
  * @property {Record<string, string>} chatTemplates templates by name; `default` is the one without a name
  * @property {() => Json} toJSON returns the contents of `tokenizer.json`
- * @property {boolean} cutsBeforeLineFeed whether no token spans a letter and a line feed after it, so that a long text can be cut before such
- *   a line feed and encoded in parts; false also if that is unknown
+ * @property {Cut | undefined} cut where a long text can be cut so that its parts have the ids of the whole, one after the other: `before` a line
+ *   feed that follows a character other than white space, or `after` a line feed that such a character follows; undefined if neither is known
  * @property {() => Record<string, string>} files returns file contents by name, to write into a folder that `loadTokenizer` and Hugging Face's
  *   libraries load
  *
+ * @typedef {'before' | 'after'} Cut
  * @typedef {Pick<Tokenizer, 'encode' | 'decode' | 'decodeStream'>} Codec
  */
 
@@ -52,6 +54,8 @@ const KNOWN = /** @type {Record<string, string[]>} */ ({
 
 /** A UTF-8 decoder that keeps a leading U+FEFF: without `ignoreBOM` it would drop it. */
 const utf8 = () => new TextDecoder('utf-8', { ignoreBOM: true });
+
+const encoder = new TextEncoder();
 
 /** Replaces lone surrogates and invalid UTF-8 by U+FFFD. @param {string | Uint8Array} text bytes are read as UTF-8 @returns {string} */
 export const wellFormed = (text) => (typeof text === 'string' ? /** @type {Json} */ (text).toWellFormed() : utf8().decode(text));
@@ -132,6 +136,29 @@ function framesOf(json) {
 }
 
 /**
+ * The merges of a model as ids: left, right and merged of each, in order.
+ * @param {Json} model @param {string} file for messages @param {Map<string, number>} vocab
+ */
+function mergesOf(model, file, vocab) {
+  const merges = new Int32Array(3 * model.merges.length);
+  for (let i = 0; i < model.merges.length; i++) {
+    const merge = model.merges[i];
+    const pair = typeof merge === 'string' ? merge.split(' ') : merge;
+    const isPair = Array.isArray(pair) && pair.length === 2;
+    const left = isPair ? vocab.get(pair[0]) : undefined;
+    const right = isPair ? vocab.get(pair[1]) : undefined;
+    const merged = isPair ? vocab.get(pair[0] + pair[1]) : undefined;
+    if (left === undefined || right === undefined || merged === undefined) {
+      throw unreadable(file, `model.merges[${i}]`, merge, 'expected two tokens of model.vocab whose union is one too');
+    }
+    merges[3 * i] = left;
+    merges[3 * i + 1] = right;
+    merges[3 * i + 2] = merged;
+  }
+  return merges;
+}
+
+/**
  * The codec of byte-level BPE.
  * @param {Json} json `tokenizer.json` @param {string} file for messages
  * @param {Map<string, number>} vocab of the model @param {AddedToken[]} added @param {(string | undefined)[]} tokens by id
@@ -147,30 +174,35 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
   const byteIds = Int32Array.from(BYTE_SYMBOLS, (symbol) => vocab.get(symbol) ?? -1);
   if (!preTokenizer || (model.byte_fallback && byteIds.includes(-1))) return undefined;
 
-  const merges = model.merges.map((/** @type {Json} */ merge, /** @type {number} */ i) => {
-    const pair = typeof merge === 'string' ? merge.split(' ') : merge;
-    const [left, right] = Array.isArray(pair) && pair.length === 2 ? pair : [];
-    const ids = [vocab.get(left), vocab.get(right), vocab.get(left + right)];
-    if (ids.includes(undefined))
-      throw unreadable(file, `model.merges[${i}]`, merge, 'expected two tokens of model.vocab whose union is one too');
-    return ids;
-  });
+  const merges = mergesOf(model, file, vocab);
   const addedIds = new Set(added.map(({ id }) => id));
-  /** @type {Map<string, number>} */
-  const words = new Map();
   // The bytes of all tokens end to end: one object per token would take ten times the memory.
   const starts = new Uint32Array(tokens.length + 1);
-  const bytes = Buffer.concat(
-    tokens.map((token, id) => {
-      const symbols = token === undefined || addedIds.has(id) ? undefined : bytesOfToken(token);
-      if (symbols && model.ignore_merges) words.set(Buffer.from(symbols).toString('latin1'), id);
-      const piece = symbols ?? Buffer.from(token ?? '');
-      starts[id + 1] = starts[id] + piece.length;
-      return piece;
-    }),
-  );
-
-  const encodeWord = wordEncoder({ byteIds, unknown: vocab.get(model.unk_token), fuseUnknown: model.fuse_unk === true, merges, words });
+  let bytes = new Uint8Array(8 * tokens.length);
+  const words = byteStrings();
+  const wordIds = new Int32Array(model.ignore_merges ? tokens.length : 0);
+  for (let id = 0; id < tokens.length; id++) {
+    const token = tokens[id] ?? '';
+    let at = starts[id];
+    // A character has at most three bytes of UTF-8 per UTF-16 unit.
+    if (at + 3 * token.length > bytes.length) bytes = grown(bytes, at + 3 * token.length);
+    if (!addedIds.has(id) && writeToken(token, bytes, at)) {
+      at += token.length;
+      if (model.ignore_merges) wordIds[words.intern(bytes, starts[id], at)] = id;
+    } else at += encoder.encodeInto(token, bytes.subarray(at)).written;
+    starts[id + 1] = at;
+  }
+  const wholeWord = (/** @type {Uint8Array} */ text, /** @type {number} */ start, /** @type {number} */ end) => {
+    const word = words.find(text, start, end);
+    return word < 0 ? -1 : wordIds[word];
+  };
+  const encodeWord = wordEncoder({
+    byteIds,
+    unknown: vocab.get(model.unk_token),
+    fuseUnknown: model.fuse_unk === true,
+    merges,
+    wholeWord: model.ignore_merges ? wholeWord : undefined,
+  });
   const splitRaw = addedTokenSplitter(added.filter(({ normalized }) => !normalized));
   const normalized = added.filter(({ normalized }) => normalized).map((token) => ({ ...token, content: normalize(token.content) }));
   const splitNormalized = addedTokenSplitter(normalized);
@@ -181,13 +213,14 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
 
   return {
     encode(text, { addSpecial = true } = {}) {
-      const out = { ids: new Uint32Array(1 << 12), length: 0 };
+      // Room for a token of three characters, about as many as there are.
+      const out = { ids: new Uint32Array(64 + text.length / 3), length: 0 };
       const push = (/** @type {number} */ id) => pushId(out, id);
       const whole = wellFormed(text);
       if (addSpecial) frames[0].forEach(push);
       const encodePiece = (/** @type {string} */ piece) => {
-        const spaced = prefixSpace && piece[0] !== ' ' ? ` ${piece}` : piece;
-        split(spaced, (start, end) => encodeWord(spaced, start, end, out));
+        const encoded = Buffer.from(prefixSpace && piece[0] !== ' ' ? ` ${piece}` : piece);
+        split(encoded, (start, end) => encodeWord(encoded, start, end, out));
       };
       splitRaw(whole, (raw) => splitNormalized(normalize(raw), encodePiece, push), push);
       if (addSpecial) frames[1].forEach(push);
@@ -276,22 +309,31 @@ function templatesOf(config, folder, file) {
   return templates;
 }
 
-/** Patterns whose words never span a letter and a line feed after it, and do not depend on text before that line feed. */
-const APART = new Set([GPT2_PATTERN, ...Object.values(MODERN_PATTERNS)]);
-
-/** See `Tokenizer.cutsBeforeLineFeed`. @param {Json} json `tokenizer.json` */
-function cutsBeforeLineFeed({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
+/**
+ * See `Tokenizer.cut`. GPT-2's words never join white space with a character before it, but "\n\n" is one token before another space or the end of
+ * the text, and two tokens before a letter. In the modern patterns, a line feed belongs to the punctuation before it, and the last line feed of
+ * white space ends a token.
+ * @param {Json} json `tokenizer.json` @returns {Cut | undefined}
+ */
+function cutOf({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
   const parts = preTokenizer?.type === 'Sequence' ? preTokenizer.pretokenizers : [preTokenizer];
   const last = parts.at(-1);
-  const isSplit = (/** @type {Json} */ part) => part?.type === 'Split' && APART.has(part.pattern.Regex);
-  const splits =
-    parts.every((/** @type {Json} */ part) => part === last || part?.type === 'Digits' || isSplit(part)) &&
-    (last?.use_regex !== false || parts.some(isSplit));
-  const reaches = added.some(
-    (/** @type {AddedToken} */ { content, rstrip }) => /\p{L}\n/u.test(content) || (rstrip && /\p{L}$/u.test(content)),
-  );
-  const keeps = !normalizer || /^NFK?[CD]$/.test(normalizer.type);
-  return splits && keeps && !reaches && last?.type === 'ByteLevel' && !last.add_prefix_space;
+  if (last?.type !== 'ByteLevel' || last.add_prefix_space || (normalizer && !/^NFK?[CD]$/.test(normalizer.type))) return undefined;
+  /** @type {Set<string | undefined>} */
+  const cuts = new Set(last.use_regex === false ? [] : ['before']);
+  const modern = Object.values(MODERN_PATTERNS);
+  for (const part of parts.slice(0, -1)) {
+    if (part.type === 'Digits') continue;
+    if (part.type !== 'Split') return undefined;
+    const regex = part.pattern.Regex;
+    cuts.add(regex === GPT2_PATTERN ? 'before' : modern.includes(regex) ? 'after' : undefined);
+  }
+  const [cut] = cuts;
+  if (cuts.size !== 1) return undefined;
+  // An added token may take the white space beside it.
+  const reaches = (/** @type {AddedToken} */ { content, lstrip, rstrip }) =>
+    cut === 'before' ? rstrip || /\P{White_Space}\n/u.test(content) : lstrip || /\n\P{White_Space}/u.test(content);
+  return added.some(reaches) ? undefined : /** @type {Cut | undefined} */ (cut);
 }
 
 /**
@@ -324,11 +366,19 @@ export function loadTokenizer(source, options = {}) {
   if (typeof json?.model?.vocab !== 'object')
     throw unreadable(file, 'model.vocab', json?.model?.vocab, 'expected an object of tokens and ids');
 
-  /** @type {[string, number][]} */
-  const entries = Array.isArray(json.model.vocab)
-    ? json.model.vocab.map((/** @type {[string, number]} */ [token], /** @type {number} */ id) => [token, id])
-    : Object.entries(json.model.vocab);
-  const vocab = new Map(entries);
+  /** @type {Map<string, number>} */
+  const vocab = new Map();
+  /** @type {(string | undefined)[]} */
+  const tokens = [];
+  const addToken = (/** @type {string} */ token, /** @type {Json} */ id) => {
+    if (!isId(id)) throw unreadable(file, `model.vocab[${JSON.stringify(token)}]`, id, 'expected an id');
+    vocab.set(token, id);
+    tokens[id] = token;
+  };
+  // `Object.entries` of so many keys takes twice the time.
+  if (Array.isArray(json.model.vocab))
+    json.model.vocab.forEach((/** @type {[string, number]} */ [token], /** @type {number} */ id) => addToken(token, id));
+  else for (const token of Object.keys(json.model.vocab)) addToken(token, json.model.vocab[token]);
   // As in transformers, tokens that only `tokenizer_config.json` lists are added too.
   const listed = new Set((json.added_tokens ?? []).map((/** @type {AddedToken} */ { content }) => content));
   const configured = Object.entries(config.added_tokens_decoder ?? {}).map(([id, token]) => ({ ...token, id: Number(id) }));
@@ -336,41 +386,37 @@ export function loadTokenizer(source, options = {}) {
   const added = [...(json.added_tokens ?? []), ...configured.filter(({ content }) => !listed.has(content))];
   json = { ...json, added_tokens: added };
 
-  const ids = new Map(vocab);
-  /** @type {(string | undefined)[]} */
-  const tokens = [];
-  for (const [token, id] of entries) {
-    if (!isId(id)) throw unreadable(file, `model.vocab[${JSON.stringify(token)}]`, id, 'expected an id');
-    tokens[id] = token;
-  }
+  /** Ids of added tokens, which may be in the vocabulary too. @type {Map<string, number>} */
+  const addedIds = new Map();
+  const idOf = (/** @type {string} */ token) => addedIds.get(token) ?? vocab.get(token);
   added.forEach(({ id, content }, i) => {
-    const taken = ids.get(content) ?? id;
+    const taken = idOf(content) ?? id;
     if (!isId(id) || taken !== id || (tokens[id] ?? content) !== content) {
       throw unreadable(file, `added_tokens[${i}]`, { id, content }, `expected an id that no other token has, and the token's one id`);
     }
-    ids.set(content, id);
+    addedIds.set(content, id);
     tokens[id] = content;
   });
   for (let id = 0; id < tokens.length; id++) tokens[id] ??= undefined;
 
   const codec = byteLevelCodec(json, file, vocab, added, tokens) ?? libraryCodec(json, file, config);
   /** @type {Record<string, number | undefined>} */
-  const special = { unk: ids.get(json.model.unk_token) };
+  const special = { unk: idOf(json.model.unk_token) };
   for (const [key, value] of Object.entries(config)) {
     const content = value?.content ?? value;
-    if (key.endsWith('_token') && typeof content === 'string') special[key.slice(0, -6)] = ids.get(content);
+    if (key.endsWith('_token') && typeof content === 'string') special[key.slice(0, -6)] = idOf(content);
   }
   const chatTemplates = templatesOf(config, folder, configFile);
   return {
     ...codec,
     vocabSize: tokens.length,
     special,
-    idOf: (token) => ids.get(token),
+    idOf,
     tokenOf: (id) => tokens[id],
     config,
     chatTemplates,
     toJSON: () => json,
-    cutsBeforeLineFeed: cutsBeforeLineFeed(json),
+    cut: cutOf(json),
     files: () => {
       const { chat_template: _, ...rest } = config;
       const { default: template, ...named } = chatTemplates;

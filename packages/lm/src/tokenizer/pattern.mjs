@@ -11,7 +11,8 @@ import { UNASSIGNED_IN_PATTERNS } from './unicode.mjs';
  *   | { look: number, negate: boolean }} Tree a number is the index of a set of characters
  * @typedef {{ kind: 'set', set: number, to: number } | { kind: 'split', to: number[] }
  *   | { kind: 'look', set: number, negate: boolean, to: number } | { kind: 'match' }} State of the nondeterministic automaton
- * @typedef {(text: string, at: number, end: number) => number} Scanner where the match that begins at `at` ends, -1 if none begins there
+ * @typedef {(text: Uint8Array, at: number, end: number) => number} Scanner where the match that begins at `at` of a text in valid UTF-8 ends,
+ *   -1 if none begins there
  */
 
 /** Thrown for a pattern that the automaton cannot express; `@huggingface/tokenizers` may support it. */
@@ -308,10 +309,16 @@ export function compilePattern(pattern) {
       let kind = END;
       let width = 1;
       if (i < end) {
-        let code = text.charCodeAt(i);
-        if ((code & 0xfc00) === 0xd800 && i + 1 < end) {
-          code = /** @type {number} */ (text.codePointAt(i));
-          if (code > 0xffff) width = 2;
+        let code = text[i];
+        if (code >= 0xf0) {
+          code = ((code & 0x07) << 18) | ((text[i + 1] & 0x3f) << 12) | ((text[i + 2] & 0x3f) << 6) | (text[i + 3] & 0x3f);
+          width = 4;
+        } else if (code >= 0xe0) {
+          code = ((code & 0x0f) << 12) | ((text[i + 1] & 0x3f) << 6) | (text[i + 2] & 0x3f);
+          width = 3;
+        } else if (code >= 0x80) {
+          code = ((code & 0x1f) << 6) | (text[i + 1] & 0x3f);
+          width = 2;
         }
         kind = kindOf[code] || classify(code);
       }

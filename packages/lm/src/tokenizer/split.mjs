@@ -76,7 +76,7 @@ export function normalizerOf(json) {
 /** A splitting stage: emits the matches of a pattern, the text between them, or both. @param {string} pattern @param {'all' | 'matches' | 'rest'} keep */
 const stageOf = (pattern, keep = 'all') => {
   const scan = compilePattern(pattern);
-  return (/** @type {string} */ text, /** @type {number} */ start, /** @type {number} */ end, /** @type {OnWord} */ onWord) => {
+  return (/** @type {Uint8Array} */ text, /** @type {number} */ start, /** @type {number} */ end, /** @type {OnWord} */ onWord) => {
     let given = start;
     for (let at = start; at < end; ) {
       const stop = scan(text, at, end);
@@ -91,7 +91,7 @@ const stageOf = (pattern, keep = 'all') => {
         if (keep !== 'matches') onWord(given, at);
         given = at;
       }
-      at += /** @type {number} */ (text.codePointAt(at)) > 0xffff ? 2 : 1;
+      at += text[at] < 0x80 ? 1 : text[at] < 0xe0 ? 2 : text[at] < 0xf0 ? 3 : 4;
     }
     if (given < end && keep !== 'matches') onWord(given, end);
   };
@@ -100,8 +100,8 @@ const stageOf = (pattern, keep = 'all') => {
 /**
  * The pre-tokenizer of a tokenizer. Implements those of GPT-2, Llama 3, Qwen, SmolLM, OLMo, DeepSeek, and others made of the same parts.
  * @param {Json} json `pre_tokenizer` of `tokenizer.json`
- * @returns {{ prefixSpace: boolean, split: (text: string, onWord: OnWord) => void } | undefined} undefined for one that is not byte-level, or
- *   that this package does not implement
+ * @returns {{ prefixSpace: boolean, split: (text: Uint8Array, onWord: OnWord) => void } | undefined} `split` takes valid UTF-8 and gives
+ *   offsets in it; undefined for one that is not byte-level, or that this package does not implement
  */
 export function preTokenizerOf(json) {
   /** @type {Json[]} */
@@ -123,7 +123,7 @@ export function preTokenizerOf(json) {
     if (error instanceof UnsupportedPattern) return undefined;
     throw error;
   }
-  /** Runs the stages from `stage` on. @param {string} text @param {number} stage @param {number} start @param {number} end @param {OnWord} onWord */
+  /** Runs the stages from `stage` on. @param {Uint8Array} text @param {number} stage @param {number} start @param {number} end @param {OnWord} onWord */
   const run = (text, stage, start, end, onWord) => {
     if (stage === stages.length) onWord(start, end);
     else if (stage === stages.length - 1) stages[stage](text, start, end, onWord);
