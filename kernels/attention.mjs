@@ -4,6 +4,10 @@
 // buffer, and write their gradients in the same shape. With P = softmax(scale * Q K^T): O = P V,
 // dV = P^T dO, dS = scale * P * (dO V^T - rowsum(dO * O)), dQ = dS K, dK = dS^T Q (Dao et al., arXiv:2205.14135).
 //
+// Several query heads may share a key head: the workgroup that owns a block of keys then sums dK and dV over them. A window, and first keys
+// such as those of documents, bound the loops over blocks, so that what no query of a block sees is not computed; within a block scores are
+// masked. A call without these compiles to the code without them.
+//
 // There are four sets of kernels.
 //   f32       runs on every device. `tiles` is the form for GPUs: a thread sums more elements, from slices of shared memory. Its backward
 //             pass computes P and dS once, stores them in a bounded workspace for some heads at a time, and multiplies from there. `walk` is
@@ -11,7 +15,8 @@
 //   register  runs on matrix units and keeps scores in registers. The driver must lay accumulators and operands out alike; a small kernel
 //             finds out once (attention-layout.mjs).
 //   scratch   runs on matrix units and passes scores through shared memory. It does not depend on that layout.
-//   ptx       runs on Hopper, where the driver takes PTX and all tensors have one half type (hopper/attention.mjs).
+//   ptx       runs on Hopper, where the driver takes PTX and all tensors have one half type (hopper/attention.mjs). It takes what `fault` of
+//             hopper/attention-dispatch.mjs does not refuse.
 // Kernels on matrix units round Q, K, V, dO, P and dS to f16 or bf16, and keep the softmax and every sum in f32.
 
 import { ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
