@@ -4,6 +4,10 @@
 // buffer, and write their gradients in the same shape. With P = softmax(scale * Q K^T): O = P V,
 // dV = P^T dO, dS = scale * P * (dO V^T - rowsum(dO * O)), dQ = dS K, dK = dS^T Q (Dao et al., arXiv:2205.14135).
 //
+// Several query heads may share a key head: the workgroup that owns a block of keys then sums dK and dV over them. A window, and first keys
+// such as those of documents, bound the loops over blocks, so that what no query of a block sees is not computed; within a block scores are
+// masked. A call without these compiles to the code without them.
+//
 // There are four sets of kernels.
 //   f32       runs on every device. `tiles` is the form for GPUs: a thread sums more elements, from slices of shared memory. Its backward
 //             pass computes P and dS once, stores them in a bounded workspace for some heads at a time, and multiplies from there. `walk` is
@@ -11,20 +15,20 @@
 //   register  runs on matrix units and keeps scores in registers. The driver must lay accumulators and operands out alike; a small kernel
 //             finds out once (attention-layout.mjs).
 //   scratch   runs on matrix units and passes scores through shared memory. It does not depend on that layout.
-//   ptx       runs on Hopper, where the driver takes PTX and all tensors have one half type (hopper/attention.mjs).
+//   ptx       runs on Hopper, where the driver takes PTX and all tensors have one half type (hopper/attention.mjs). It takes what `fault` of
+//             hopper/attention-dispatch.mjs does not refuse.
 // Kernels on matrix units round Q, K, V, dO, P and dS to f16 or bf16, and keep the softmax and every sum in f32.
 
-import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
+import { ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
 import { laneMaps } from './attention-layout.mjs';
+import { dOutOf, gradientExtents, gradientsOf, inputsOf, outputsOf, problemOf, push } from './attention-problem.mjs';
 import { ptxAttention } from './hopper/attention-dispatch.mjs';
-import { rowsOf } from './bounds.mjs';
 import { coopShapes } from './matmul.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/** @typedef {import('./bounds.mjs').Extent} Extent */
 /** @typedef {import('./attention-types.mjs').AttentionProblem} AttentionProblem */
 /** @typedef {import('./attention-types.mjs').Chosen} Chosen */
 /** @typedef {import('./attention-types.mjs').Gradients} Gradients */
@@ -52,37 +56,51 @@ import { coopShapes } from './matmul.mjs';
 
 /**
  * @typedef {object} AttentionArgs
- * @property {Tensor} [qkv] fused [batch, tokens, 3 * heads * headSize]: queries, keys, values; instead of q, k and v
- * @property {Tensor} [q] queries [batch, tokens, heads, headSize], one token's row every `rowQkv` elements
- * @property {Tensor} [k] keys, laid out like q
- * @property {Tensor} [v] values, laid out like q
+ * @property {Tensor} [qkv] fused [batch, tokens, (heads + 2 * kvHeads) * headSize]: queries, keys, values; instead of q, k and v
+ * @property {Tensor} [q] queries [batch, tokens, heads, headSize], one token's row every `rowQ` elements
+ * @property {Tensor} [k] keys [batch, keys, kvHeads, headSize], one key's row every `rowKv` elements, one sequence every `batchKv`
+ * @property {Tensor} [v] values, laid out like k
  * @property {Tensor} out O: [batch, tokens, heads * headSize]; written by the forward, read by the backward pass
  * @property {Tensor} logSumExp f32 [batch, heads, tokens], natural logarithm of each row's softmax denominator; written by the forward, read by
  *   the backward pass. A row whose scores are all -∞ has a large negative number here, an O of 0, and no gradient
  * @property {number} [batch] 1 when left out
- * @property {number} tokens length of a sequence
- * @property {number} heads number of heads
+ * @property {number} tokens queries of a sequence
+ * @property {number} [keys] keys of a sequence; `tokens` when left out. Not with `qkv`
+ * @property {number} heads number of query heads
+ * @property {number} [kvHeads] number of key and value heads, a divisor of `heads`: query head h uses head floor(h * kvHeads / heads) (grouped
+ *   queries, Ainslie et al., arXiv:2305.13245); `heads` when left out
  * @property {number} headSize 32, 64, 96 or 128
  * @property {DType} [type] storage of Q, K and V; `f32` when left out
  * @property {DType} [outType] storage of O and dO; `type` when left out
  * @property {'f32' | 'f16' | 'bf16'} [precision] of the products: `type` when left out, or `outType` where `type` is f32
- * @property {number} [rowQkv] elements from token to token of Q, K and V; when left out 3 * heads * headSize with `qkv`, else heads * headSize
+ * @property {number} [rowQkv] elements from token to token of Q, K and V; packed when left out
+ * @property {number} [rowQ] the same of Q alone; `rowQkv` when left out
+ * @property {number} [rowKv] the same of K and V alone; `rowQkv` when left out
+ * @property {number} [batchKv] elements from sequence to sequence of K and V, as of a cache with room for more keys; keys * rowKv when left out
  * @property {number} [rowOut] elements from token to token of O and dO; heads * headSize when left out
  * @property {number} [scale] 1 / sqrt(headSize) when left out
  * @property {number} [softCap] replaces each scaled score s by softCap · tanh(s / softCap); 0 (no cap) when left out
- * @property {boolean} [causal] whether token t sees only tokens 0…t; true when left out
+ * @property {boolean} [causal] whether query t sees only keys up to its own place, t + keys - tokens, so that the last query sees all keys;
+ *   true when left out. Needs at least as many keys as tokens
+ * @property {number} [window] keys that a query sees at most: the last ones up to its own place; all when left out
+ * @property {Tensor} [firstKey] u32 [batch, tokens]: the first key that each query sees, such as its document's first. Must not decrease from
+ *   query to query. Blocks of keys that no query of a block sees are skipped. The backward pass needs
+ *   `lastQuery` too
+ * @property {Tensor} [lastQuery] u32 [batch, keys]: the last query whose `firstKey` is at most this key; 0xffffffff where there is none
  * @property {Partial<AttentionPlan>} [plan] overrides kernel and tiling, wholly or in parts
  */
 
 /**
  * @typedef {object} AttentionGradients
  * @property {Tensor} dOut dO, laid out like `out`
- * @property {Tensor} [dQkv] out: [batch, tokens, 3 * heads * headSize]; instead of dQ, dK and dV
- * @property {Tensor} [dQ] out: [batch, tokens, heads, headSize], one token's row every `rowGrad` elements
- * @property {Tensor} [dK] out: laid out like dQ
- * @property {Tensor} [dV] out: laid out like dQ
+ * @property {Tensor} [dQkv] out: [batch, tokens, (heads + 2 * kvHeads) * headSize]; instead of dQ, dK and dV
+ * @property {Tensor} [dQ] out: [batch, tokens, heads, headSize], one token's row every `rowGradQ` elements
+ * @property {Tensor} [dK] out: [batch, keys, kvHeads, headSize], one key's row every `rowGradKv` elements; summed over the query heads of a group
+ * @property {Tensor} [dV] out: laid out like dK
  * @property {DType} [gradType] storage of the gradients; `type` when left out
  * @property {number} [rowGrad] elements from token to token of the gradients; packed when left out
+ * @property {number} [rowGradQ] the same of dQ alone; `rowGrad` when left out
+ * @property {number} [rowGradKv] the same of dK and dV alone; `rowGrad` when left out
  * @property {Tensor} [delta] f32 workspace [batch, heads, tokens]; the kernels' own when left out
  */
 
@@ -106,6 +124,7 @@ export function attentionKernels(context, options) {
   const usable = (/** @type {'f16' | 'bf16'} */ half, /** @type {number} */ d) =>
     coopShapes(info, half).filter((s) => subgroup % s.m === 0 && d % s.n === 0 && d % s.k === 0);
 
+  const device = { deviceName: info.deviceName, supports: attentionSupports };
   const mapOf = laneMaps(context);
   const ptx = ptxAttention(context, options);
 
@@ -135,11 +154,14 @@ export function attentionKernels(context, options) {
   const sharedCoop = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
     Math.max(2 * c, r) * (d + 8) * 2 + r * (c + 8) * 4 * (backward ? 2 : 1) + (backward ? 8 * c : 0);
 
-  /** How many blocks and tiles one head has, and the bytes of its tiles of P and dS. @param {{ tokens: number, causal: boolean }} p @param {number} tile */
-  function tilesOf({ tokens, causal }, tile) {
-    const blocks = ceilDiv(tokens, tile);
-    const tiles = causal ? (blocks * (blocks + 1)) / 2 : blocks * blocks;
-    return { blocks, tiles, bytes: tiles * tile * tile * 8 };
+  /**
+   * How many blocks one head has at most, of queries or keys, its tiles, and the bytes of its tiles of P and dS.
+   * @param {AttentionProblem} p @param {number} tile
+   */
+  function tilesOf(p, tile) {
+    const [queries, keys] = [p.tokens, p.keys].map((n) => ceilDiv(n, tile));
+    const tiles = causality(p) === 1 ? (queries * (queries + 1)) / 2 : queries * keys;
+    return { blocks: Math.max(queries, keys), tiles, bytes: tiles * tile * tile * 8 };
   }
 
   /** The plan of the f32 backward pass by tiles; `fault` says why it cannot run. @param {AttentionProblem} p @returns {TilesPlan & { fault?: string }} */
@@ -166,8 +188,9 @@ export function attentionKernels(context, options) {
       const used = keyBlock * (queryBlock + Math.max(queryBlock, d) + 8) * 4;
       if (used > shared) return `${used} bytes of shared memory, the device allows ${shared}`;
       // Tiles are the grid's third dimension.
-      if (Math.max(tiles, 3 * blocks) > 65535 || bytes > Math.max(MAX_TILES_BYTES, plan.workspace))
-        return `the tiles of a head take ${bytes} bytes`;
+      const group = p.heads / p.kvHeads;
+      if (Math.max(tiles, 3 * blocks) > 65535 || group * bytes > Math.max(MAX_TILES_BYTES, plan.workspace))
+        return `the tiles of a head take ${bytes} bytes${group > 1 ? `, those of a group of ${group} are stored together` : ''}`;
       return undefined;
     };
     return { ...plan, threads: lanes[0], fault: fault() };
@@ -310,108 +333,14 @@ export function attentionKernels(context, options) {
     return { ...plan, kernel: 'register', shape, map, threads: (plan.queryBlock / m) * subgroup };
   }
 
-  /** @param {string} kernel @param {AttentionArgs} args @returns {AttentionProblem} */
-  function problemOf(kernel, args) {
-    const tokens = integer(kernel, 'tokens', args.tokens);
-    const heads = integer(kernel, 'heads', args.heads, 1, 32767);
-    const headSize = integer(kernel, 'headSize', args.headSize, 32, 128);
-    if (headSize % 32) throw new RangeError(`${kernel}: headSize must be 32, 64, 96 or 128, got ${headSize}`);
-    const batch = integer(kernel, 'batch', args.batch ?? 1, 1, 65535);
-    const type = typeOf(kernel, 'type', args.type ?? 'f32');
-    const outType = typeOf(kernel, 'outType', args.outType ?? type);
-    const precision = args.precision ?? (type !== 'f32' ? type : outType);
-    if (precision !== 'f32' && precision !== 'f16' && precision !== 'bf16') {
-      throw new TypeError(`${kernel}: precision must be 'f32', 'f16' or 'bf16', got ${String(precision)}`);
-    }
-    for (const [name, stored] of [
-      ['type', type],
-      ['outType', outType],
-    ]) {
-      if (stored !== 'f32' && stored !== precision) throw new TypeError(`${kernel}: precision ${precision} cannot take ${name} ${stored}`);
-    }
-    if (!attentionSupports(precision, headSize)) {
-      throw new RangeError(`${kernel}: ${info.deviceName} has no matrix instruction for precision ${precision}`);
-    }
-    const width = heads * headSize;
-    const fused = args.qkv !== undefined;
-    const first = fused ? tensor(kernel, 'qkv', args.qkv) : undefined;
-    const [q, k, v] = first
-      ? [0, 1, 2].map((i) => ({ buffer: first.buffer, offset: first.offset + i * width }))
-      : [tensor(kernel, 'q', args.q), tensor(kernel, 'k', args.k), tensor(kernel, 'v', args.v)];
-    const out = tensor(kernel, 'out', args.out);
-    const lse = tensor(kernel, 'logSumExp', args.logSumExp);
-    const rowQkv = integer(kernel, 'rowQkv', args.rowQkv ?? (fused ? 3 * width : width), width);
-    const rowOut = integer(kernel, 'rowOut', args.rowOut ?? width, width);
-    aligned(kernel, type, { 'q offset': q.offset, 'k offset': k.offset, 'v offset': v.offset, rowQkv });
-    aligned(kernel, outType, { 'out offset': out.offset, rowOut });
-    const extent = { batch, tokens, width };
-    rowsWithin(kernel, extent, rowQkv, fused ? { qkv: v } : { q, k, v });
-    rowsWithin(kernel, extent, rowOut, { out });
-    reach(kernel, 'logSumExp', lse.offset + batch * heads * tokens);
-    const scale = finite(kernel, 'scale', args.scale ?? 1 / Math.sqrt(headSize));
-    const softCap = finite(kernel, 'softCap', args.softCap ?? 0);
-    if (softCap < 0) throw new RangeError(`${kernel}: softCap must not be negative, got ${softCap}`);
-    return {
-      tokens,
-      heads,
-      headSize,
-      batch,
-      type,
-      outType,
-      precision,
-      width,
-      q,
-      k,
-      v,
-      out,
-      lse,
-      rowQkv,
-      rowOut,
-      scale,
-      softCap,
-      causal: args.causal ?? true,
-      override: args.plan,
-    };
-  }
-
-  /** @param {string} kernel @param {string} name @param {unknown} type @returns {DType} */
-  function typeOf(kernel, name, type) {
-    if (type !== 'f32' && type !== 'f16' && type !== 'bf16') {
-      throw new TypeError(`${kernel}: ${name} must be 'f32', 'f16' or 'bf16', got ${String(type)}`);
-    }
-    return type;
-  }
-
-  /** Throws unless rows start at multiples of 16 bytes. @param {string} kernel @param {DType} type @param {Record<string, number>} values */
-  function aligned(kernel, type, values) {
-    const unit = type === 'f32' ? 4 : 8;
-    for (const [name, value] of Object.entries(values)) {
-      if (value % unit) throw new RangeError(`${kernel}: ${name} must be a multiple of ${unit} elements, got ${value}`);
-    }
-  }
-
   /**
-   * Throws unless every token's row ends within what kernels index.
-   * @param {string} kernel @param {{ batch: number, tokens: number, width: number }} p @param {number} row elements between tokens
-   * @param {Record<string, { offset: number }>} tensors
+   * The workgroups for a number of rows, checked against what a dispatch takes.
+   * @param {string} kernel @param {number} rows @param {number} block @param {number} [kinds] of workgroups
    */
-  function rowsWithin(kernel, { batch, tokens, width }, row, tensors) {
-    for (const [name, { offset }] of Object.entries(tensors)) reach(kernel, name, offset + (batch * tokens - 1) * row + width);
-  }
-
-  /** The extent of a tensor of all heads. @param {string} name @param {AttentionProblem} p @param {Placed} x @param {number} [row] @param {DType} [type] */
-  const heads = (name, p, x, row = p.rowQkv, type = p.type) => rowsOf(name, x, type, p.batch * p.tokens, p.width, row);
-
-  /** The extents of Q, K and V. @param {AttentionProblem} p */
-  const inputsOf = (p) => [heads('q', p, p.q), heads('k', p, p.k), heads('v', p, p.v)];
-
-  /** The extents of what the forward pass writes. @param {AttentionProblem} p @returns {Extent[]} */
-  const outputsOf = (p) => [heads('out', p, p.out, p.rowOut, p.outType), ['logSumExp', p.lse, p.batch * p.heads * p.tokens, 'f32']];
-
-  /** The number of blocks, checked against what a dispatch takes. @param {string} kernel @param {number} tokens @param {number} blocks */
-  function blocksOf(kernel, tokens, blocks) {
+  function blocksOf(kernel, rows, block, kinds = 1) {
     const most = info.maxComputeWorkGroupCountX;
-    if (blocks > most) throw new RangeError(`${kernel}: tokens = ${tokens} make ${blocks} workgroups, more than ${most}`);
+    const blocks = kinds * ceilDiv(rows, block);
+    if (blocks > most) throw new RangeError(`${kernel}: tokens = ${rows} make ${blocks} workgroups, more than ${most}`);
     return blocks;
   }
 
@@ -421,47 +350,32 @@ export function attentionKernels(context, options) {
    * Kernels for matrix units need none: the only CPU driver known to have these (lavapipe of Mesa 26.1.6) does not cut loops short.
    * @param {string} kernel @param {AttentionProblem} p @param {ShaderPlan} plan @param {boolean} backward
    */
-  function checkRounds(kernel, { precision, tokens, headSize: d }, plan, backward) {
+  function checkRounds(kernel, { precision, tokens, keys, heads, kvHeads, headSize: d }, plan, backward) {
     const { queryBlock, keyBlock, threads } = plan;
     if (precision !== 'f32') return;
     let rounds;
     if (plan.kernel === 'tiles') {
       const maxima = ceilDiv(queryBlock, threads) * (2 + d / plan.columns) + 1;
-      rounds = ceilDiv(tokens, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
+      rounds = ceilDiv(keys, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
     } else if (backward) {
       // Eight vectors of the head at a time; then the statistics, the sums, and one more round that lavapipe was measured to take.
       const scores = (d / 32) * (1 + 9) + 1;
-      rounds = ceilDiv(tokens, keyBlock) * (1 + scores + (ceilDiv(keyBlock, threads) + 1) + (keyBlock / 4 + 1) + 1);
-    } else rounds = ceilDiv(tokens, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
-    context.checkRounds(kernel, `${tokens} tokens with heads of ${d}`, rounds);
+      const block = 1 + scores + (ceilDiv(keyBlock, threads) + 1) + (keyBlock / 4 + 1) + 1;
+      const group = heads / kvHeads;
+      rounds = Math.max(ceilDiv(keys, keyBlock) * block, group * (ceilDiv(tokens, keyBlock) * block + (group > 1 ? 2 : 0)));
+    } else rounds = ceilDiv(keys, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
+    const sizes = heads > kvHeads ? `, ${heads / kvHeads} for each of keys` : '';
+    context.checkRounds(kernel, `${keys > tokens ? `${keys} keys` : `${tokens} tokens`} with heads of ${d}${sizes}`, rounds);
   }
 
-  /** Push constants; those that a kernel does not use are 0. @param {AttentionProblem} p @param {Partial<Gradients>} [g] */
-  function push(p, g = {}) {
-    return pushConstants(
-      [
-        p.tokens,
-        p.heads,
-        p.q.offset,
-        p.k.offset,
-        p.v.offset,
-        p.rowQkv,
-        p.tokens * p.rowQkv,
-        p.out.offset,
-        g.dOut?.offset ?? 0,
-        p.rowOut,
-        p.tokens * p.rowOut,
-        p.lse.offset,
-        g.delta?.offset ?? 0,
-        g.dQ?.offset ?? 0,
-        g.dK?.offset ?? 0,
-        g.dV?.offset ?? 0,
-        g.rowGrad ?? 0,
-        p.tokens * (g.rowGrad ?? 0),
-      ],
-      [p.scale, p.softCap],
-    );
-  }
+  /** Whether queries see later keys (0), and if not whether there are as many keys as queries (1) or not (2). @param {AttentionProblem} p */
+  const causality = ({ causal, tokens, keys }) => (causal ? (keys === tokens ? 1 : 2) : 0);
+
+  /** The specialization constants of shaders/include/attention_limits.glsl, and before them the one that caps scores. @param {AttentionProblem} p */
+  const limitConstants = (p) => [p.softCap > 0 ? 1 : 0, p.kvHeads < p.heads ? 1 : 0, (p.limits ? 1 : 0) + (p.window > 0 ? 2 : 0)];
+
+  /** The buffers of first keys and last queries. A kernel that uses neither reads none, but it has the bindings. @param {AttentionProblem} p */
+  const limitBuffers = (p) => [p.limits?.firstKey ?? p.q, p.limits?.lastQuery ?? p.q].map(({ buffer }) => buffer);
 
   /** Specialization constants of the kernels by tiles. @param {AttentionProblem} p @param {TilesPlan} plan @param {number} threads */
   const tilesConstants = (p, { queryBlock, keyBlock, rows, columns }, threads) => [
@@ -469,21 +383,20 @@ export function attentionKernels(context, options) {
     queryBlock,
     keyBlock,
     p.headSize,
-    p.causal ? 1 : 0,
+    causality(p),
     context.propagatesNan,
     rows,
     columns,
-    p.softCap > 0 ? 1 : 0,
+    ...limitConstants(p),
     // Whether the last tile is at most half full.
     p.tokens % queryBlock > 0 && p.tokens % queryBlock <= queryBlock / 2 ? 1 : 0,
   ];
 
   /** @param {AttentionProblem} p @param {ShaderPlan} plan @param {DType} written */
   function pipelineOf(p, plan, written) {
-    const common = [plan.threads, plan.queryBlock, plan.keyBlock, p.headSize, p.causal ? 1 : 0];
-    const capped = p.softCap > 0 ? 1 : 0;
+    const common = [plan.threads, plan.queryBlock, plan.keyBlock, p.headSize, causality(p)];
     if (plan.kernel === 'tiles') return { specialization: tilesConstants(p, plan, plan.threads) };
-    if (plan.kernel === 'walk') return { specialization: [...common, context.propagatesNan, capped] };
+    if (plan.kernel === 'walk') return { specialization: [...common, context.propagatesNan, ...limitConstants(p)] };
     if (plan.kernel === 'register') {
       const { shape, map } = plan;
       return {
@@ -502,7 +415,7 @@ export function attentionKernels(context, options) {
           map.partRows,
           map.partColumns,
           map.own,
-          capped,
+          ...limitConstants(p),
         ],
         ...context.wholeSubgroups,
       };
@@ -517,7 +430,8 @@ export function attentionKernels(context, options) {
         p.type === 'f32' ? 1 : 0,
         written === 'f32' ? 1 : 0,
         p.outType === 'f32' ? 1 : 0,
-        capped,
+        ...limitConstants(p),
+        isCpu ? 0 : 1,
       ],
       ...context.wholeSubgroups,
     };
@@ -531,7 +445,7 @@ export function attentionKernels(context, options) {
    */
   function attentionForward(args) {
     const kernel = 'attentionForward';
-    const p = problemOf(kernel, args);
+    const p = problemOf(kernel, args, device);
     const plan = ptx.planOf(kernel, p, 'forward', { tensors: [p.q, p.k, p.v, p.out] }) ?? planOf(kernel, p, false);
     context.checker?.check(kernel, inputsOf(p), outputsOf(p));
     const tensors = { q: p.q.buffer, k: p.k.buffer, v: p.v.buffer, out: p.out.buffer, lse: p.lse.buffer };
@@ -541,10 +455,10 @@ export function attentionKernels(context, options) {
       p.precision === 'f32'
         ? `attention_f32_forward${plan.kernel === 'tiles' ? '_tiles' : ''}`
         : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
-    const blocks = blocksOf(kernel, p.tokens, ceilDiv(p.tokens, plan.queryBlock));
+    const blocks = blocksOf(kernel, p.tokens, plan.queryBlock);
     checkRounds(kernel, p, plan, false);
     return context.dispatch(name, {
-      buffers: Object.values(tensors),
+      buffers: [...Object.values(tensors), (p.limits?.firstKey ?? p.q).buffer],
       writes: (1 << 3) | (1 << 4),
       groups: [blocks, p.heads, p.batch],
       push: push(p),
@@ -561,37 +475,20 @@ export function attentionKernels(context, options) {
    */
   function attentionBackward(args) {
     const kernel = 'attentionBackward';
-    const p = problemOf(kernel, args);
-    const gradType = typeOf(kernel, 'gradType', args.gradType ?? p.type);
-    if (gradType !== 'f32' && gradType !== p.precision) {
-      throw new TypeError(`${kernel}: precision ${p.precision} cannot take gradType ${gradType}`);
-    }
-    const fused = args.dQkv !== undefined;
-    const first = fused ? tensor(kernel, 'dQkv', args.dQkv) : undefined;
-    const [dQ, dK, dV] = first
-      ? [0, 1, 2].map((i) => ({ buffer: first.buffer, offset: first.offset + i * p.width }))
-      : [tensor(kernel, 'dQ', args.dQ), tensor(kernel, 'dK', args.dK), tensor(kernel, 'dV', args.dV)];
-    const dOut = tensor(kernel, 'dOut', args.dOut);
-    const rowGrad = integer(kernel, 'rowGrad', args.rowGrad ?? (fused ? 3 * p.width : p.width), p.width);
-    aligned(kernel, gradType, { 'dQ offset': dQ.offset, 'dK offset': dK.offset, 'dV offset': dV.offset, rowGrad });
-    aligned(kernel, p.outType, { 'dOut offset': dOut.offset });
-    rowsWithin(kernel, p, rowGrad, fused ? { dQkv: dV } : { dQ, dK, dV });
-    rowsWithin(kernel, p, p.rowOut, { dOut });
-    const given = args.delta === undefined ? undefined : tensor(kernel, 'delta', args.delta);
+    const p = problemOf(kernel, args, device);
+    const { gradType, given, ...gradients } = gradientsOf(kernel, args, p);
+    const { dOut, dQ, dK, dV } = gradients;
     const stats = given ? [p.lse, given] : [p.lse];
-    const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType, stats });
+    const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType, stats, gradients });
     const plan = inPtx ?? planOf(kernel, p, true);
     const rows = p.batch * p.heads * p.tokens;
     const delta = given ?? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 };
     reach(kernel, 'delta', delta.offset + rows);
+    const g = { ...gradients, delta };
     if (context.checker) {
-      const reads = inputsOf(p).concat(outputsOf(p));
-      reads.push(heads('dOut', p, dOut, p.rowOut, p.outType));
-      const writes = [heads('dQ', p, dQ, rowGrad, gradType), heads('dK', p, dK, rowGrad, gradType), heads('dV', p, dV, rowGrad, gradType)];
-      writes.push(['delta', delta, rows, 'f32']);
-      context.checker.check(kernel, reads, writes);
+      context.checker.check(kernel, [...inputsOf(p), ...outputsOf(p), dOutOf(p, dOut)], gradientExtents(p, g, gradType));
     }
-    const bytes = push(p, { dOut, delta, dQ, dK, dV, rowGrad });
+    const bytes = push(p, g);
     const threads = isCpu ? 32 : 128;
     const deltas = context.dispatch(p.outType === 'f32' ? 'attention_delta' : `attention_delta_${p.outType}`, {
       buffers: [p.out.buffer, dOut.buffer, delta.buffer],
@@ -605,14 +502,14 @@ export function attentionKernels(context, options) {
       ...{ dQ: dQ.buffer, dK: dK.buffer, dV: dV.buffer },
     };
     if (Array.isArray(plan)) return [deltas, ...ptx.record(plan, p, tensors, bytes)];
-    if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, { dOut, delta, dQ, dK, dV, rowGrad }, plan)];
-    const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.queryBlock));
+    if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, g, plan)];
+    const blocks = blocksOf(kernel, Math.max(p.tokens, p.keys), plan.queryBlock, 2);
     checkRounds(kernel, p, plan, true);
     const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
     return [
       deltas,
       context.dispatch(p.precision === 'f32' ? 'attention_f32_backward' : `${family}_${p.precision}`, {
-        buffers: Object.values(tensors),
+        buffers: [...Object.values(tensors), ...limitBuffers(p)],
         writes: (1 << 6) | (1 << 7) | (1 << 8),
         groups: [blocks, p.heads, p.batch],
         push: bytes,
@@ -627,12 +524,14 @@ export function attentionKernels(context, options) {
    */
   function backwardByTiles(p, gradients, plan) {
     const { blocks, tiles, bytes } = tilesOf(p, plan.queryBlock);
-    const { dOut, delta, dQ, dK, dV, rowGrad } = gradients;
-    const fit = Math.max(1, Math.floor(plan.workspace / bytes));
-    // Parts are whole batches, or heads of one batch, as equal in size as possible.
+    const { dOut, delta, dQ, dK, dV, rowGradQ, rowGradKv } = gradients;
+    const group = p.heads / p.kvHeads;
+    const fit = Math.max(1, Math.floor(plan.workspace / bytes / group)) * group;
+    // Parts are whole batches, or heads of one batch, as equal in size as possible. They do not divide a group of heads, over which dK and
+    // dV sum.
     const even = (/** @type {number} */ count, /** @type {number} */ most) => ceilDiv(count, ceilDiv(count, most));
     const batches = fit >= p.heads ? even(p.batch, Math.floor(fit / p.heads)) : 1;
-    const heads = fit >= p.heads ? p.heads : even(p.heads, fit);
+    const heads = fit >= p.heads ? p.heads : group * even(p.kvHeads, fit / group);
     const workspace = context.workspace('attention tiles', batches * heads * bytes);
     const { queryBlock, rows, columns } = plan;
     const specialization = (/** @type {number} */ threads) => tilesConstants(p, plan, threads);
@@ -642,38 +541,43 @@ export function attentionKernels(context, options) {
       for (let head = 0; head < p.heads; head += heads) {
         const here = { batch: Math.min(batches, p.batch - batch), heads: Math.min(heads, p.heads - head) };
         // The part's tensors begin at another element.
-        const from = (/** @type {Placed} */ x, /** @type {number} */ row) => ({
-          buffer: x.buffer,
-          offset: x.offset + batch * p.tokens * row + head * p.headSize,
-        });
-        const stats = (/** @type {Placed} */ x) => ({ buffer: x.buffer, offset: x.offset + (batch * p.heads + head) * p.tokens });
+        const moved = (/** @type {Placed} */ { buffer, offset }, /** @type {number} */ by) => ({ buffer, offset: offset + by });
+        const queries = (/** @type {Placed} */ x, /** @type {number} */ row) => moved(x, batch * p.tokens * row + head * p.headSize);
+        const keys = (/** @type {Placed} */ x, /** @type {number} */ step) => moved(x, batch * step + (head / group) * p.headSize);
+        const stats = (/** @type {Placed} */ x) => moved(x, (batch * p.heads + head) * p.tokens);
         const part = {
           ...p,
           ...here,
-          q: from(p.q, p.rowQkv),
-          k: from(p.k, p.rowQkv),
-          v: from(p.v, p.rowQkv),
-          out: from(p.out, p.rowOut),
+          kvHeads: here.heads / group,
+          q: queries(p.q, p.rowQ),
+          k: keys(p.k, p.batchKv),
+          v: keys(p.v, p.batchKv),
+          out: queries(p.out, p.rowOut),
           lse: stats(p.lse),
+          limits: p.limits && {
+            firstKey: moved(p.limits.firstKey, batch * p.tokens),
+            lastQuery: p.limits.lastQuery && moved(p.limits.lastQuery, batch * p.keys),
+          },
         };
         const pushed = push(part, {
-          dOut: from(dOut, p.rowOut),
+          dOut: queries(dOut, p.rowOut),
           delta: stats(delta),
-          dQ: from(dQ, rowGrad),
-          dK: from(dK, rowGrad),
-          dV: from(dV, rowGrad),
-          rowGrad,
+          dQ: queries(dQ, rowGradQ),
+          dK: keys(dK, p.keys * rowGradKv),
+          dV: keys(dV, p.keys * rowGradKv),
+          rowGradQ,
+          rowGradKv,
         });
         list.push(
           context.dispatch('attention_f32_scores', {
-            buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, workspace],
+            buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, workspace, ...limitBuffers(p)],
             writes: 1 << 6,
             groups: [here.heads, here.batch, tiles],
             push: pushed,
             specialization: specialization((queryBlock / rows) * (queryBlock / columns)),
           }),
           context.dispatch('attention_f32_gradients', {
-            buffers: [p.q.buffer, p.k.buffer, dOut.buffer, workspace, dQ.buffer, dK.buffer, dV.buffer],
+            buffers: [p.q.buffer, p.k.buffer, dOut.buffer, workspace, dQ.buffer, dK.buffer, dV.buffer, ...limitBuffers(p)],
             writes: (1 << 4) | (1 << 5) | (1 << 6),
             groups: [here.heads, here.batch, 3 * blocks],
             push: pushed,
@@ -685,5 +589,34 @@ export function attentionKernels(context, options) {
     return list;
   }
 
-  return { attentionForward, attentionBackward, attentionSupports, attentionKind };
+  /**
+   * For each key the last query that sees it, for the backward pass.
+   * @param {object} args
+   * @param {Tensor} args.firstKey [batch, tokens] u32, which must not decrease along a sequence
+   * @param {Tensor} args.lastQuery out: [batch, keys] u32
+   * @param {number} args.tokens queries of a sequence
+   * @param {number} [args.keys] keys of a sequence; `tokens` when left out
+   * @param {number} [args.batch] 1 when left out
+   * @returns {Dispatch}
+   */
+  function attentionLastQuery(args) {
+    const kernel = 'attentionLastQuery';
+    const tokens = integer(kernel, 'tokens', args.tokens);
+    const keys = integer(kernel, 'keys', args.keys ?? tokens);
+    const batch = integer(kernel, 'batch', args.batch ?? 1);
+    integer(kernel, 'batch * (tokens + keys)', batch * (tokens + keys));
+    const firstKey = tensor(kernel, 'firstKey', args.firstKey);
+    const lastQuery = tensor(kernel, 'lastQuery', args.lastQuery);
+    context.checker?.check(kernel, [['firstKey', firstKey, batch * tokens, 'u32']], [['lastQuery', lastQuery, batch * keys, 'u32']]);
+    const threads = context.flatThreads;
+    return context.dispatch('attention_last_query', {
+      buffers: [firstKey.buffer, lastQuery.buffer],
+      writes: 0b10,
+      groups: context.strideGroups(batch * keys, threads),
+      specialization: [threads],
+      push: pushConstants([batch * keys, tokens, keys, firstKey.offset, lastQuery.offset]),
+    });
+  }
+
+  return { attentionForward, attentionBackward, attentionLastQuery, attentionSupports, attentionKind };
 }
