@@ -129,7 +129,7 @@ for (const [pass, headSize, batch, tokens] of /** @type {const} */ ([
   ['backward', 64, 16, 2048],
   ['backward', 128, 16, 512],
 ])) {
-  const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true }, { tokens, heads: 16, batch }) ?? '';
+  const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true }, { tokens, heads: 16, batch }) ?? assert.fail();
   test(`attention, ${pass}, heads of ${headSize}: ${plan} assembles`, { skip }, () => {
     const tiling = ATTENTION_TILINGS[plan];
     for (const type of /** @type {const} */ (['bf16', 'f16']))

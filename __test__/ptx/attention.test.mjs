@@ -8,7 +8,7 @@ import { attentionKernels } from '../../kernels/attention.mjs';
 import { KernelContext, pack } from '../../kernels/base.mjs';
 import { attention, attentionFault } from '../../kernels/hopper/attention.mjs';
 import { keptBytes, keptParts } from '../../kernels/hopper/attention-kept.mjs';
-import { ATTENTION_TILINGS } from '../../kernels/hopper/tilings.mjs';
+import { ATTENTION_TILINGS, attentionTiling } from '../../kernels/hopper/tilings.mjs';
 import { checkAttention } from './attention.mjs';
 import { ptxDevice } from './device.mjs';
 
@@ -32,7 +32,7 @@ const three = { warpgroups: 3, columns: 32, stages: 4, blocks: 1, order: 'head' 
 const deep = { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' };
 /** @type {AttentionTiling} */
 const paired = { ...deep, paired: true };
-const [forward, backward] = [planOf('pair'), planOf('single')];
+const [forward, backward] = [planOf('fwd-128x64-b2'), planOf('bwd-64x32-b3')];
 
 /** @type {Problem[]} */
 const PROBLEMS = [
@@ -45,18 +45,18 @@ const PROBLEMS = [
   { tokens: 230, plan: planOf(three) },
   { tokens: 1, heads: 2, plan: planOf(narrow) },
   { tokens: 150, size: 4, plan: forward, planBackward: backward },
-  { tokens: 90, headSize: 128, plan: planOf('wide'), planBackward: planOf('backwardWide') },
-  { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('wide'), planBackward: planOf('backwardWide') },
-  { tokens: 230, headSize: 128, plan: planOf({ ...three, stages: 6 }), planBackward: planOf('backwardWide') },
-  { tokens: 165, headSize: 128, heads: 2, scale: -0.2, plan: planOf('wide'), planBackward: planOf('backwardWide') },
+  { tokens: 90, headSize: 128, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 230, headSize: 128, plan: planOf({ ...three, stages: 6 }), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 165, headSize: 128, heads: 2, scale: -0.2, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
   { tokens: 161, type: 'f16', plan: forward, planBackward: planOf(paired) },
   { tokens: 99, causal: false, batch: 2, plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
-  { tokens: 200, heads: 2, batch: 2, plan: forward, planBackward: planOf('long') },
+  { tokens: 200, heads: 2, batch: 2, plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
   { tokens: 161, causal: false, type: 'f16', scale: -0.3, plan: forward, planBackward: planOf({ ...deep, queries: narrow }) },
-  { tokens: 1, heads: 2, plan: forward, planBackward: planOf('long') },
+  { tokens: 1, heads: 2, plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
   { tokens: 130, heads: 2, dead: [0, 5, 64, 129], plan: forward, planBackward: backward },
-  { tokens: 70, causal: false, dead: [0, 69], plan: forward, planBackward: planOf('long') },
-  { tokens: 70, headSize: 128, dead: [3, 69], plan: planOf('wide'), planBackward: planOf('backwardWide') },
+  { tokens: 70, causal: false, dead: [0, 69], plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 70, headSize: 128, dead: [3, 69], plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
   { tokens: 99, causal: false, dead: [7, 98], plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
 ];
 for (const late of [true, false]) {
@@ -65,7 +65,7 @@ for (const late of [true, false]) {
       const { vk, kernels, ran } = untested({ late });
       const dispatches = checkAttention(vk, kernels, problem);
       const { type = 'bf16', planBackward = problem.plan } = problem;
-      const { queries } = ATTENTION_TILINGS[planBackward.tiling] ?? planBackward.tiling;
+      const { queries } = attentionTiling(planBackward.tiling) ?? planBackward.tiling;
       const gradients = (queries ? ['ptx_keys', 'ptx_queries'] : ['ptx_backward']).map((name) => `attention_${name}_${type}`);
       assert.equal(dispatches.length, 2 + gradients.length);
       const names = ran.slice(0, dispatches.length).map(({ kernel }) => kernel.name);
@@ -147,8 +147,8 @@ test('the backward pass of few tokens takes larger blocks, as many as there are 
 });
 
 for (const [headSize, tiling, ...rooms] of /** @type {const} */ ([
-  [64, 'long', 9, 8, 2],
-  [128, 'backwardWide', 2],
+  [64, 'bwd-64x32-b3-ds', 9, 8, 2],
+  [128, 'bwd-64x32-2wg-ds', 2],
 ])) {
   test(`heads of ${headSize} whose dS has no room at a time are computed by whole batches, or by heads of one`, () => {
     // Two blocks of 64 queries see three blocks of keys, of 8 KiB.
@@ -158,7 +158,7 @@ for (const [headSize, tiling, ...rooms] of /** @type {const} */ ([
       headSize,
       heads: 3,
       batch: 3,
-      plan: planOf(headSize === 64 ? 'pair' : 'wide'),
+      plan: planOf(headSize === 64 ? 'fwd-128x64-b2' : 'fwd-128x64'),
       planBackward: planOf(tiling),
     };
     for (const room of rooms) {
@@ -233,8 +233,17 @@ test('a plan that asks for these kernels where they cannot be is an error that s
   refused({ headSize: 96 }, /no tiling is known to be faster there/);
   refused({ headSize: 96, plan: forward }, /heads of 96 have no kernel/);
   refused({ scale: 0 }, /a scale of 0/);
-  refused({ plan: planOf('high') }, /plan.tiling must be one of pair, .*, got high/);
+  refused({ plan: planOf('high') }, /plan.tiling must be one of fwd-128x64-b2, .*, got high/);
   refused({ plan: planOf({ ...narrow, stages: 1 }) }, /stages must be at least 2/);
+});
+
+test('a former name stands for the tiling', () => {
+  assert.equal(attentionTiling('pair'), ATTENTION_TILINGS['fwd-128x64-b2']);
+  assert.equal(attentionTiling('backwardWide'), ATTENTION_TILINGS['bwd-64x32-2wg-ds']);
+  for (const [name, tiling] of Object.entries(ATTENTION_TILINGS)) assert.equal(attentionTiling(name), tiling);
+  for (const name of ['toString', 'high', '']) assert.equal(attentionTiling(name), undefined);
+  const { kernels, vk, pipelines } = untested({ bytes: 16 << 20 });
+  assert.equal(chosen(kernels, vk, pipelines, { plan: planOf('long'), headSize: 64 }).at(-1), 'ptx_queries_bf16');
 });
 
 test('tilings that cannot be are refused, each with its reason', () => {
@@ -255,7 +264,7 @@ test('tilings that cannot be are refused, each with its reason', () => {
     assert.throws(() => attention('kernel', tiling, form), message);
   }
   assert.match(attentionFault(narrow, { ...form, headSize: 128 }) ?? '', /only paired warpgroups/);
-  const large = { ...ATTENTION_TILINGS.backwardWide, columns: /** @type {const} */ (64) };
+  const large = { ...ATTENTION_TILINGS['bwd-64x32-2wg-ds'], columns: /** @type {const} */ (64) };
   assert.match(attentionFault(large, { ...form, headSize: 128 }) ?? '', /81920 bytes of shared memory/);
 });
 

@@ -5,7 +5,7 @@ import { ceilDiv } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
 import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes, kernelsOf } from './attention.mjs';
 import { keptBytes, keptParts } from './attention-kept.mjs';
-import { ATTENTION_TILINGS } from './tilings.mjs';
+import { ATTENTION_TILINGS, attentionTiling } from './tilings.mjs';
 import { kernelSelfTests } from './self-test.mjs';
 import { verifyAttention } from './verify-attention.mjs';
 
@@ -46,12 +46,12 @@ const MIN_SCALE = 1e-30;
  */
 function tilingOf(kernel, tiling) {
   if (typeof tiling === 'object' && tiling !== null) return /** @type {AttentionTiling} */ (tiling);
-  if (typeof tiling !== 'string' || !Object.hasOwn(ATTENTION_TILINGS, tiling)) {
+  const known = attentionTiling(String(tiling));
+  if (!known)
     throw new RangeError(
       `${kernel}: plan.tiling must be one of ${Object.keys(ATTENTION_TILINGS).join(', ')}, or a tiling, got ${String(tiling)}`,
     );
-  }
-  return ATTENTION_TILINGS[tiling];
+  return known;
 }
 
 /**

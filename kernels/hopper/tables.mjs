@@ -138,17 +138,17 @@ export function ptxGroup({ k, beta, transA, transB }) {
 /**
  * The name of the tiling for attention in PTX, one of ATTENTION_TILINGS, or undefined if there is no kernel.
  * @param {import('./attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
- * @returns {string | undefined}
+ * @returns {import('./tilings.mjs').AttentionTilingName | undefined}
  */
 export function ptxAttention({ pass, headSize, causal }, { tokens, heads, batch }) {
   const kept = keptParts({ batch, heads, tokens }, causal).length > 0;
-  if (headSize === 128) return pass === 'forward' ? 'wide' : kept ? 'backwardWide' : 'backwardTwice';
+  if (headSize === 128) return pass === 'forward' ? 'fwd-128x64' : kept ? 'bwd-64x32-2wg-ds' : 'bwd-64x32-2wg';
   if (headSize !== 64) return undefined;
-  if (pass === 'forward') return 'pair';
-  // `few` has one block of keys and one of queries for each 128 tokens.
-  if (2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS) return 'few';
-  // `long` takes 329 us and `single` 346 for 4 x 16 heads of 2,048 tokens; at 16 x 16 heads of 512 tokens they are equal.
-  return tokens < 2048 || !kept ? 'single' : 'long';
+  if (pass === 'forward') return 'fwd-128x64-b2';
+  // `bwd-128x64` has one block of keys and one of queries for each 128 tokens.
+  if (2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS) return 'bwd-128x64';
+  // `bwd-64x32-b3-ds` takes 329 us and `bwd-64x32-b3` 346 for 4 x 16 heads of 2,048 tokens; at 16 x 16 heads of 512 tokens they are equal.
+  return tokens < 2048 || !kept ? 'bwd-64x32-b3' : 'bwd-64x32-b3-ds';
 }
 
 /**
