@@ -14,17 +14,16 @@
 //   ptx       runs on Hopper, where the driver takes PTX and all tensors have one half type (hopper/attention.mjs).
 // Kernels on matrix units round Q, K, V, dO, P and dS to f16 or bf16, and keep the softmax and every sum in f32.
 
-import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
+import { ceilDiv, reach } from './base.mjs';
 import { laneMaps } from './attention-layout.mjs';
+import { dOutOf, gradientExtents, gradientsOf, inputsOf, outputsOf, problemOf, push } from './attention-problem.mjs';
 import { ptxAttention } from './hopper/attention-dispatch.mjs';
-import { rowsOf } from './bounds.mjs';
 import { coopShapes } from './matmul.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/** @typedef {import('./bounds.mjs').Extent} Extent */
 /** @typedef {import('./attention-types.mjs').AttentionProblem} AttentionProblem */
 /** @typedef {import('./attention-types.mjs').Chosen} Chosen */
 /** @typedef {import('./attention-types.mjs').Gradients} Gradients */
@@ -52,37 +51,50 @@ import { coopShapes } from './matmul.mjs';
 
 /**
  * @typedef {object} AttentionArgs
- * @property {Tensor} [qkv] fused [batch, tokens, 3 * heads * headSize]: queries, keys, values; instead of q, k and v
- * @property {Tensor} [q] queries [batch, tokens, heads, headSize], one token's row every `rowQkv` elements
- * @property {Tensor} [k] keys, laid out like q
- * @property {Tensor} [v] values, laid out like q
+ * @property {Tensor} [qkv] fused [batch, tokens, (heads + 2 * kvHeads) * headSize]: queries, keys, values; instead of q, k and v
+ * @property {Tensor} [q] queries [batch, tokens, heads, headSize], one token's row every `rowQ` elements
+ * @property {Tensor} [k] keys [batch, keys, kvHeads, headSize], one key's row every `rowKv` elements, one sequence every `batchKv`
+ * @property {Tensor} [v] values, laid out like k
  * @property {Tensor} out O: [batch, tokens, heads * headSize]; written by the forward, read by the backward pass
  * @property {Tensor} logSumExp f32 [batch, heads, tokens], natural logarithm of each row's softmax denominator; written by the forward, read by
  *   the backward pass. A row whose scores are all -∞ has a large negative number here, an O of 0, and no gradient
  * @property {number} [batch] 1 when left out
- * @property {number} tokens length of a sequence
- * @property {number} heads number of heads
+ * @property {number} tokens queries of a sequence
+ * @property {number} [keys] keys of a sequence; `tokens` when left out. Not with `qkv`
+ * @property {number} heads number of query heads
+ * @property {number} [kvHeads] number of key and value heads, a divisor of `heads`: query head h uses head floor(h * kvHeads / heads) (grouped
+ *   queries, Ainslie et al., arXiv:2305.13245); `heads` when left out
  * @property {number} headSize 32, 64, 96 or 128
  * @property {DType} [type] storage of Q, K and V; `f32` when left out
  * @property {DType} [outType] storage of O and dO; `type` when left out
  * @property {'f32' | 'f16' | 'bf16'} [precision] of the products: `type` when left out, or `outType` where `type` is f32
- * @property {number} [rowQkv] elements from token to token of Q, K and V; when left out 3 * heads * headSize with `qkv`, else heads * headSize
+ * @property {number} [rowQkv] elements from token to token of Q, K and V; packed when left out
+ * @property {number} [rowQ] the same of Q alone; `rowQkv` when left out
+ * @property {number} [rowKv] the same of K and V alone; `rowQkv` when left out
+ * @property {number} [batchKv] elements from sequence to sequence of K and V, as of a cache with room for more keys; keys * rowKv when left out
  * @property {number} [rowOut] elements from token to token of O and dO; heads * headSize when left out
  * @property {number} [scale] 1 / sqrt(headSize) when left out
  * @property {number} [softCap] replaces each scaled score s by softCap · tanh(s / softCap); 0 (no cap) when left out
- * @property {boolean} [causal] whether token t sees only tokens 0…t; true when left out
+ * @property {boolean} [causal] whether query t sees only keys up to its own place, t + keys - tokens, so that the last query sees all keys;
+ *   true when left out. Needs at least as many keys as tokens
+ * @property {number} [window] keys that a query sees at most: the last ones up to its own place; all when left out
+ * @property {Tensor} [firstKey] u32 [batch, tokens]: the first key that each query sees, such as its document's first. Must not decrease from
+ *   query to query. Blocks of keys that no query of a block sees are skipped. Needs `lastQuery`
+ * @property {Tensor} [lastQuery] u32 [batch, keys]: the last query whose `firstKey` is at most this key; 0xffffffff where there is none
  * @property {Partial<AttentionPlan>} [plan] overrides kernel and tiling, wholly or in parts
  */
 
 /**
  * @typedef {object} AttentionGradients
  * @property {Tensor} dOut dO, laid out like `out`
- * @property {Tensor} [dQkv] out: [batch, tokens, 3 * heads * headSize]; instead of dQ, dK and dV
- * @property {Tensor} [dQ] out: [batch, tokens, heads, headSize], one token's row every `rowGrad` elements
- * @property {Tensor} [dK] out: laid out like dQ
- * @property {Tensor} [dV] out: laid out like dQ
+ * @property {Tensor} [dQkv] out: [batch, tokens, (heads + 2 * kvHeads) * headSize]; instead of dQ, dK and dV
+ * @property {Tensor} [dQ] out: [batch, tokens, heads, headSize], one token's row every `rowGradQ` elements
+ * @property {Tensor} [dK] out: [batch, keys, kvHeads, headSize], one key's row every `rowGradKv` elements; summed over the query heads of a group
+ * @property {Tensor} [dV] out: laid out like dK
  * @property {DType} [gradType] storage of the gradients; `type` when left out
  * @property {number} [rowGrad] elements from token to token of the gradients; packed when left out
+ * @property {number} [rowGradQ] the same of dQ alone; `rowGrad` when left out
+ * @property {number} [rowGradKv] the same of dK and dV alone; `rowGrad` when left out
  * @property {Tensor} [delta] f32 workspace [batch, heads, tokens]; the kernels' own when left out
  */
 
@@ -106,6 +118,7 @@ export function attentionKernels(context, options) {
   const usable = (/** @type {'f16' | 'bf16'} */ half, /** @type {number} */ d) =>
     coopShapes(info, half).filter((s) => subgroup % s.m === 0 && d % s.n === 0 && d % s.k === 0);
 
+  const device = { deviceName: info.deviceName, supports: attentionSupports };
   const mapOf = laneMaps(context);
   const ptx = ptxAttention(context, options);
 
@@ -192,6 +205,9 @@ export function attentionKernels(context, options) {
   /** @param {string} kernel @param {AttentionProblem} p @param {boolean} backward @returns {ShaderPlan} */
   function planOf(kernel, p, backward) {
     const { precision, headSize: d, override = {} } = p;
+    if (p.kvHeads !== p.heads || p.keys !== p.tokens || p.window > 0 || p.limits || p.rowKv !== p.rowQ || p.batchKv !== p.keys * p.rowKv) {
+      throw new RangeError(`${kernel}: the SPIR-V kernels need as many key heads, keys and rows as of queries, and take no limits yet`);
+    }
     if (precision === 'f32') {
       if ((override.kernel ?? (isCpu ? 'walk' : 'tiles')) === 'tiles') {
         const plan = backward ? tilesPlan(p) : forwardTilesPlan(p);
@@ -310,104 +326,6 @@ export function attentionKernels(context, options) {
     return { ...plan, kernel: 'register', shape, map, threads: (plan.queryBlock / m) * subgroup };
   }
 
-  /** @param {string} kernel @param {AttentionArgs} args @returns {AttentionProblem} */
-  function problemOf(kernel, args) {
-    const tokens = integer(kernel, 'tokens', args.tokens);
-    const heads = integer(kernel, 'heads', args.heads, 1, 32767);
-    const headSize = integer(kernel, 'headSize', args.headSize, 32, 128);
-    if (headSize % 32) throw new RangeError(`${kernel}: headSize must be 32, 64, 96 or 128, got ${headSize}`);
-    const batch = integer(kernel, 'batch', args.batch ?? 1, 1, 65535);
-    const type = typeOf(kernel, 'type', args.type ?? 'f32');
-    const outType = typeOf(kernel, 'outType', args.outType ?? type);
-    const precision = args.precision ?? (type !== 'f32' ? type : outType);
-    if (precision !== 'f32' && precision !== 'f16' && precision !== 'bf16') {
-      throw new TypeError(`${kernel}: precision must be 'f32', 'f16' or 'bf16', got ${String(precision)}`);
-    }
-    for (const [name, stored] of [
-      ['type', type],
-      ['outType', outType],
-    ]) {
-      if (stored !== 'f32' && stored !== precision) throw new TypeError(`${kernel}: precision ${precision} cannot take ${name} ${stored}`);
-    }
-    if (!attentionSupports(precision, headSize)) {
-      throw new RangeError(`${kernel}: ${info.deviceName} has no matrix instruction for precision ${precision}`);
-    }
-    const width = heads * headSize;
-    const fused = args.qkv !== undefined;
-    const first = fused ? tensor(kernel, 'qkv', args.qkv) : undefined;
-    const [q, k, v] = first
-      ? [0, 1, 2].map((i) => ({ buffer: first.buffer, offset: first.offset + i * width }))
-      : [tensor(kernel, 'q', args.q), tensor(kernel, 'k', args.k), tensor(kernel, 'v', args.v)];
-    const out = tensor(kernel, 'out', args.out);
-    const lse = tensor(kernel, 'logSumExp', args.logSumExp);
-    const rowQkv = integer(kernel, 'rowQkv', args.rowQkv ?? (fused ? 3 * width : width), width);
-    const rowOut = integer(kernel, 'rowOut', args.rowOut ?? width, width);
-    aligned(kernel, type, { 'q offset': q.offset, 'k offset': k.offset, 'v offset': v.offset, rowQkv });
-    aligned(kernel, outType, { 'out offset': out.offset, rowOut });
-    const extent = { batch, tokens, width };
-    rowsWithin(kernel, extent, rowQkv, fused ? { qkv: v } : { q, k, v });
-    rowsWithin(kernel, extent, rowOut, { out });
-    reach(kernel, 'logSumExp', lse.offset + batch * heads * tokens);
-    const scale = finite(kernel, 'scale', args.scale ?? 1 / Math.sqrt(headSize));
-    const softCap = finite(kernel, 'softCap', args.softCap ?? 0);
-    if (softCap < 0) throw new RangeError(`${kernel}: softCap must not be negative, got ${softCap}`);
-    return {
-      tokens,
-      heads,
-      headSize,
-      batch,
-      type,
-      outType,
-      precision,
-      width,
-      q,
-      k,
-      v,
-      out,
-      lse,
-      rowQkv,
-      rowOut,
-      scale,
-      softCap,
-      causal: args.causal ?? true,
-      override: args.plan,
-    };
-  }
-
-  /** @param {string} kernel @param {string} name @param {unknown} type @returns {DType} */
-  function typeOf(kernel, name, type) {
-    if (type !== 'f32' && type !== 'f16' && type !== 'bf16') {
-      throw new TypeError(`${kernel}: ${name} must be 'f32', 'f16' or 'bf16', got ${String(type)}`);
-    }
-    return type;
-  }
-
-  /** Throws unless rows start at multiples of 16 bytes. @param {string} kernel @param {DType} type @param {Record<string, number>} values */
-  function aligned(kernel, type, values) {
-    const unit = type === 'f32' ? 4 : 8;
-    for (const [name, value] of Object.entries(values)) {
-      if (value % unit) throw new RangeError(`${kernel}: ${name} must be a multiple of ${unit} elements, got ${value}`);
-    }
-  }
-
-  /**
-   * Throws unless every token's row ends within what kernels index.
-   * @param {string} kernel @param {{ batch: number, tokens: number, width: number }} p @param {number} row elements between tokens
-   * @param {Record<string, { offset: number }>} tensors
-   */
-  function rowsWithin(kernel, { batch, tokens, width }, row, tensors) {
-    for (const [name, { offset }] of Object.entries(tensors)) reach(kernel, name, offset + (batch * tokens - 1) * row + width);
-  }
-
-  /** The extent of a tensor of all heads. @param {string} name @param {AttentionProblem} p @param {Placed} x @param {number} [row] @param {DType} [type] */
-  const heads = (name, p, x, row = p.rowQkv, type = p.type) => rowsOf(name, x, type, p.batch * p.tokens, p.width, row);
-
-  /** The extents of Q, K and V. @param {AttentionProblem} p */
-  const inputsOf = (p) => [heads('q', p, p.q), heads('k', p, p.k), heads('v', p, p.v)];
-
-  /** The extents of what the forward pass writes. @param {AttentionProblem} p @returns {Extent[]} */
-  const outputsOf = (p) => [heads('out', p, p.out, p.rowOut, p.outType), ['logSumExp', p.lse, p.batch * p.heads * p.tokens, 'f32']];
-
   /** The number of blocks, checked against what a dispatch takes. @param {string} kernel @param {number} tokens @param {number} blocks */
   function blocksOf(kernel, tokens, blocks) {
     const most = info.maxComputeWorkGroupCountX;
@@ -434,33 +352,6 @@ export function attentionKernels(context, options) {
       rounds = ceilDiv(tokens, keyBlock) * (1 + scores + (ceilDiv(keyBlock, threads) + 1) + (keyBlock / 4 + 1) + 1);
     } else rounds = ceilDiv(tokens, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
     context.checkRounds(kernel, `${tokens} tokens with heads of ${d}`, rounds);
-  }
-
-  /** Push constants; those that a kernel does not use are 0. @param {AttentionProblem} p @param {Partial<Gradients>} [g] */
-  function push(p, g = {}) {
-    return pushConstants(
-      [
-        p.tokens,
-        p.heads,
-        p.q.offset,
-        p.k.offset,
-        p.v.offset,
-        p.rowQkv,
-        p.tokens * p.rowQkv,
-        p.out.offset,
-        g.dOut?.offset ?? 0,
-        p.rowOut,
-        p.tokens * p.rowOut,
-        p.lse.offset,
-        g.delta?.offset ?? 0,
-        g.dQ?.offset ?? 0,
-        g.dK?.offset ?? 0,
-        g.dV?.offset ?? 0,
-        g.rowGrad ?? 0,
-        p.tokens * (g.rowGrad ?? 0),
-      ],
-      [p.scale, p.softCap],
-    );
   }
 
   /** Specialization constants of the kernels by tiles. @param {AttentionProblem} p @param {TilesPlan} plan @param {number} threads */
@@ -531,7 +422,7 @@ export function attentionKernels(context, options) {
    */
   function attentionForward(args) {
     const kernel = 'attentionForward';
-    const p = problemOf(kernel, args);
+    const p = problemOf(kernel, args, device);
     const plan = ptx.planOf(kernel, p, 'forward', { tensors: [p.q, p.k, p.v, p.out] }) ?? planOf(kernel, p, false);
     context.checker?.check(kernel, inputsOf(p), outputsOf(p));
     const tensors = { q: p.q.buffer, k: p.k.buffer, v: p.v.buffer, out: p.out.buffer, lse: p.lse.buffer };
@@ -547,7 +438,7 @@ export function attentionKernels(context, options) {
       buffers: Object.values(tensors),
       writes: (1 << 3) | (1 << 4),
       groups: [blocks, p.heads, p.batch],
-      push: push(p),
+      push: push(p).subarray(0, 80),
       ...pipelineOf(p, plan, p.outType),
     });
   }
@@ -561,43 +452,26 @@ export function attentionKernels(context, options) {
    */
   function attentionBackward(args) {
     const kernel = 'attentionBackward';
-    const p = problemOf(kernel, args);
-    const gradType = typeOf(kernel, 'gradType', args.gradType ?? p.type);
-    if (gradType !== 'f32' && gradType !== p.precision) {
-      throw new TypeError(`${kernel}: precision ${p.precision} cannot take gradType ${gradType}`);
-    }
-    const fused = args.dQkv !== undefined;
-    const first = fused ? tensor(kernel, 'dQkv', args.dQkv) : undefined;
-    const [dQ, dK, dV] = first
-      ? [0, 1, 2].map((i) => ({ buffer: first.buffer, offset: first.offset + i * p.width }))
-      : [tensor(kernel, 'dQ', args.dQ), tensor(kernel, 'dK', args.dK), tensor(kernel, 'dV', args.dV)];
-    const dOut = tensor(kernel, 'dOut', args.dOut);
-    const rowGrad = integer(kernel, 'rowGrad', args.rowGrad ?? (fused ? 3 * p.width : p.width), p.width);
-    aligned(kernel, gradType, { 'dQ offset': dQ.offset, 'dK offset': dK.offset, 'dV offset': dV.offset, rowGrad });
-    aligned(kernel, p.outType, { 'dOut offset': dOut.offset });
-    rowsWithin(kernel, p, rowGrad, fused ? { dQkv: dV } : { dQ, dK, dV });
-    rowsWithin(kernel, p, p.rowOut, { dOut });
-    const given = args.delta === undefined ? undefined : tensor(kernel, 'delta', args.delta);
+    const p = problemOf(kernel, args, device);
+    const { gradType, given, ...gradients } = gradientsOf(kernel, args, p);
+    const { dOut, dQ, dK, dV } = gradients;
     const stats = given ? [p.lse, given] : [p.lse];
-    const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType, stats });
+    const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType, stats, gradients });
     const plan = inPtx ?? planOf(kernel, p, true);
     const rows = p.batch * p.heads * p.tokens;
     const delta = given ?? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 };
     reach(kernel, 'delta', delta.offset + rows);
+    const g = { ...gradients, delta };
     if (context.checker) {
-      const reads = inputsOf(p).concat(outputsOf(p));
-      reads.push(heads('dOut', p, dOut, p.rowOut, p.outType));
-      const writes = [heads('dQ', p, dQ, rowGrad, gradType), heads('dK', p, dK, rowGrad, gradType), heads('dV', p, dV, rowGrad, gradType)];
-      writes.push(['delta', delta, rows, 'f32']);
-      context.checker.check(kernel, reads, writes);
+      context.checker.check(kernel, [...inputsOf(p), ...outputsOf(p), dOutOf(p, dOut)], gradientExtents(p, g, gradType));
     }
-    const bytes = push(p, { dOut, delta, dQ, dK, dV, rowGrad });
+    const bytes = push(p, g);
     const threads = isCpu ? 32 : 128;
     const deltas = context.dispatch(p.outType === 'f32' ? 'attention_delta' : `attention_delta_${p.outType}`, {
       buffers: [p.out.buffer, dOut.buffer, delta.buffer],
       writes: 1 << 2,
       groups: [context.strideGroups(p.tokens * p.heads, threads / 8), 1, p.batch],
-      push: bytes,
+      push: bytes.subarray(0, 80),
       specialization: [threads, 0, 0, p.headSize],
     });
     const tensors = {
@@ -605,7 +479,7 @@ export function attentionKernels(context, options) {
       ...{ dQ: dQ.buffer, dK: dK.buffer, dV: dV.buffer },
     };
     if (Array.isArray(plan)) return [deltas, ...ptx.record(plan, p, tensors, bytes)];
-    if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, { dOut, delta, dQ, dK, dV, rowGrad }, plan)];
+    if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, g, plan)];
     const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.queryBlock));
     checkRounds(kernel, p, plan, true);
     const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
@@ -615,7 +489,7 @@ export function attentionKernels(context, options) {
         buffers: Object.values(tensors),
         writes: (1 << 6) | (1 << 7) | (1 << 8),
         groups: [blocks, p.heads, p.batch],
-        push: bytes,
+        push: bytes.subarray(0, 80),
         ...pipelineOf(p, plan, gradType),
       }),
     ];
@@ -627,7 +501,7 @@ export function attentionKernels(context, options) {
    */
   function backwardByTiles(p, gradients, plan) {
     const { blocks, tiles, bytes } = tilesOf(p, plan.queryBlock);
-    const { dOut, delta, dQ, dK, dV, rowGrad } = gradients;
+    const { dOut, delta, dQ, dK, dV, rowGradQ, rowGradKv } = gradients;
     const fit = Math.max(1, Math.floor(plan.workspace / bytes));
     // Parts are whole batches, or heads of one batch, as equal in size as possible.
     const even = (/** @type {number} */ count, /** @type {number} */ most) => ceilDiv(count, ceilDiv(count, most));
@@ -650,20 +524,22 @@ export function attentionKernels(context, options) {
         const part = {
           ...p,
           ...here,
-          q: from(p.q, p.rowQkv),
-          k: from(p.k, p.rowQkv),
-          v: from(p.v, p.rowQkv),
+          q: from(p.q, p.rowQ),
+          k: from(p.k, p.rowKv),
+          v: from(p.v, p.rowKv),
           out: from(p.out, p.rowOut),
           lse: stats(p.lse),
         };
-        const pushed = push(part, {
+        const whole = push(part, {
           dOut: from(dOut, p.rowOut),
           delta: stats(delta),
-          dQ: from(dQ, rowGrad),
-          dK: from(dK, rowGrad),
-          dV: from(dV, rowGrad),
-          rowGrad,
+          dQ: from(dQ, rowGradQ),
+          dK: from(dK, rowGradKv),
+          dV: from(dV, rowGradKv),
+          rowGradQ,
+          rowGradKv,
         });
+        const pushed = whole.subarray(0, 80);
         list.push(
           context.dispatch('attention_f32_scores', {
             buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, workspace],

@@ -442,6 +442,22 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.attentionForward({ ...good, tokens: 0 }), /tokens must be in/);
   assert.throws(() => kernels.attentionForward({ ...good, rowQkv: 10 }), /rowQkv must be in/);
   assert.throws(() => kernels.attentionForward({ ...good, qkv: { buffer: 0, offset: 2 } }), /multiple of 4 elements/);
+  assert.throws(() => kernels.attentionForward({ ...good, heads: 6, kvHeads: 4 }), /kvHeads must divide heads = 6, got 4/);
+  assert.throws(() => kernels.attentionForward({ ...good, keys: 5 }), /qkv holds as many keys as tokens = 4, got keys = 5/);
+  assert.throws(() => kernels.attentionForward({ ...good, window: 0 }), /window must be in/);
+  assert.throws(() => kernels.attentionForward({ ...good, firstKey: 0 }), /lastQuery must be a buffer handle/);
+  assert.throws(() => kernels.attentionForward({ ...good, lastQuery: 0 }), /firstKey must be a buffer handle/);
+  const separate = { ...good, qkv: undefined, q: 0, k: 0, v: 0 };
+  assert.throws(
+    () => kernels.attentionForward({ ...separate, keys: 3 }),
+    /causal attention of tokens = 4 needs at least as many keys, got 3/,
+  );
+  assert.throws(() => kernels.attentionForward({ ...separate, rowKv: 32 }), /rowKv must be in \[64/);
+  assert.throws(() => kernels.attentionForward({ ...separate, batch: 2, keys: 8, batchKv: 7 * 64 }), /batchKv must be in \[512/);
+  assert.throws(
+    () => kernels.attentionForward({ ...separate, firstKey: { buffer: 0, offset: 0xf0000000 }, lastQuery: 0 }),
+    /firstKey reaches/,
+  );
   assert.throws(() => kernels.attentionForward({ ...good, qkv: undefined }), /q must be a buffer handle/);
   const huge = { ...good, batch: 3, tokens: 1 << 20, heads: 16, headSize: 128 };
   assert.throws(() => kernels.attentionForward(huge), {
@@ -453,6 +469,7 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.attentionForward({ ...apart, v: { buffer: 0, offset: 0xb0000000 } }), /attentionForward: v reaches element/);
   assert.throws(() => kernels.attentionForward({ ...good, logSumExp: { buffer: 0, offset: 0xf0000000 } }), /logSumExp reaches element/);
   const back = { ...good, dOut: 0, dQkv: 0, delta: 0 };
+  assert.throws(() => kernels.attentionBackward({ ...back, ...separate, keys: 8 }), /dQkv holds as many keys as tokens = 4, got keys = 8/);
   assert.throws(
     () => kernels.attentionBackward({ ...back, dOut: { buffer: 0, offset: 0xf0000000 } }),
     /attentionBackward: dOut reaches element/,

@@ -30,7 +30,7 @@ const VALUES = ['offLse', 'offDelta'];
  * @param {{ heads: number, tokens: number, headSize: number }} sizes of the whole call
  */
 function pushFrom(push, { batch, head }, { heads, tokens, headSize }) {
-  const words = new Uint32Array(push.slice().buffer);
+  const words = new Uint32Array(push.slice(0, 4 * WORDS.length).buffer);
   const at = (/** @type {string} */ name) => WORDS.indexOf(name);
   for (const [offset, stride] of Object.entries(ROWS)) words[at(offset)] += batch * words[at(stride)] + head * headSize;
   for (const offset of VALUES) words[at(offset)] += (batch * heads + head) * tokens;
@@ -65,14 +65,20 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   /**
    * Why these kernels cannot take a call, or undefined.
    * @param {AttentionProblem} problem from `problemOf` of kernels/attention.mjs
-   * @param {{ tensors: Placed[], gradType?: string, stats?: Placed[] }} more `tensors`: all tensors of rows; in the backward pass
-   *   also the gradients' type, and `stats`: the tensors with one value a row
+   * @param {{ tensors: Placed[], gradType?: string, stats?: Placed[], gradients?: { rowGradQ: number, rowGradKv: number } }} more `tensors`:
+   *   all tensors of rows; in the backward pass also the gradients' type and rows, and `stats`: the tensors with one value a row
    */
-  function fault({ precision, type, outType, softCap, scale, tokens, heads, batch }, { tensors, gradType = precision }) {
+  function fault(problem, { tensors, gradType = problem.precision, gradients }) {
+    const { precision, type, outType, softCap, scale, tokens, keys, heads, kvHeads, batch, rowQ, rowKv, batchKv, window, limits } = problem;
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
     if (precision === 'f32' || type !== precision || outType !== precision || gradType !== precision)
       return 'all tensors must be stored in one half type';
     if (softCap > 0) return 'they do not cap scores';
+    if (kvHeads !== heads) return 'they need a key head for each query head';
+    if (keys !== tokens) return 'they need as many keys as queries';
+    if (window > 0 || limits) return 'they let a query see all keys up to its own place';
+    if (rowKv !== rowQ || batchKv !== keys * rowKv || gradients?.rowGradKv !== gradients?.rowGradQ)
+      return 'they need queries and keys in rows of one stride';
     if (!(Math.abs(scale) >= MIN_SCALE)) return `a scale of ${scale}`;
     if (tensors.some(({ buffer }) => typeof buffer === 'object' && (buffer.offset ?? 0) % 16)) return 'a tensor is not aligned to 16 bytes';
     if (Math.max(heads, batch, 3 * ceilDiv(tokens, 64)) > context.maxGroups) return `${tokens} tokens make too many blocks`;
