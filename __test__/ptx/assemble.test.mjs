@@ -133,13 +133,13 @@ for (const [pass, headSize, batch, tokens] of /** @type {const} */ ([
   test(`attention, ${pass}, heads of ${headSize}: ${plan} assembles`, { skip }, () => {
     const tiling = ATTENTION_TILINGS[plan];
     for (const type of /** @type {const} */ (['bf16', 'f16']))
-      for (const causal of [true, false]) {
-        for (const kernel of kernelsOf(tiling, { pass, headSize, type, causal, even: pass === 'backward' && causal })) {
-          assert.equal(attentionFault(kernel.tiling, kernel.form), undefined);
-          const sizes = { ...attentionSizes(kernel.tiling, kernel.form), blocks: kernel.tiling.blocks };
-          const name = `${kernel.form.pass} ${type} ${causal ? 'causal' : 'full'}`;
-          assemble(plan, name, attention('kernel', kernel.tiling, kernel.form), sizes);
-        }
-      }
+      for (const causal of [true, false])
+        for (const grouped of [false, true])
+          for (const kernel of kernelsOf(tiling, { pass, headSize, type, causal, grouped, even: pass === 'backward' && causal })) {
+            assert.equal(attentionFault(kernel.tiling, kernel.form), undefined);
+            const sizes = { ...attentionSizes(kernel.tiling, kernel.form), blocks: kernel.tiling.blocks };
+            const name = `${kernel.form.pass} ${type} ${causal ? 'causal' : 'full'}${grouped ? ' grouped' : ''}`;
+            assemble(plan, name, attention('kernel', kernel.tiling, kernel.form), sizes);
+          }
   });
 }

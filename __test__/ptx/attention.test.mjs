@@ -57,6 +57,14 @@ const PROBLEMS = [
   { tokens: 130, heads: 2, dead: [0, 5, 64, 129], plan: forward, planBackward: backward },
   { tokens: 70, causal: false, dead: [0, 69], plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
   { tokens: 70, headSize: 128, dead: [3, 69], plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 161, heads: 4, kvHeads: 2, plan: forward, planBackward: backward },
+  { tokens: 97, heads: 3, kvHeads: 1, batch: 2, causal: false, type: 'f16', split: true, plan: forward, planBackward: planOf(deep) },
+  { tokens: 201, heads: 2, kvHeads: 1, plan: forward, planBackward: planOf(deep) },
+  { tokens: 200, heads: 4, kvHeads: 2, batch: 2, split: true, pad: 0, plan: planOf(three), planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 70, heads: 8, kvHeads: 1, causal: false, plan: forward, planBackward: planOf({ ...deep, queries: narrow }) },
+  { tokens: 99, headSize: 128, heads: 4, kvHeads: 2, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 70, headSize: 128, heads: 2, kvHeads: 1, causal: false, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg') },
+  { tokens: 1, heads: 2, kvHeads: 1, plan: forward, planBackward: backward },
   { tokens: 99, causal: false, dead: [7, 98], plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
 ];
 for (const late of [true, false]) {

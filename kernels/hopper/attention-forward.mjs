@@ -13,9 +13,9 @@ export function writeForward(w) {
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const row = p.b32('add.u32', blockRow, w.ownRow);
 
-  const rowQkv = w.rowBytes('rowQkv');
-  const copyK = w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv);
-  const copyV = w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv);
+  const heads = w.headsOfQueries();
+  const copyK = w.copier(w.rowsOf('k', heads)).copy;
+  const copyV = w.copier(w.rowsOf('v', heads)).copy;
 
   /** Numbers of tiles that the last row of the block sees, and that of this warpgroup. */
   const tiles = tilesOfKeys(w, p.b32('add.u32', blockRow, sizes.rows));
@@ -46,7 +46,7 @@ export function writeForward(w) {
   };
   for (let i = 0; i < stages - 1; i++) copy(i % 2 === 0, p.b32('mov.u32', i >> 1));
 
-  const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row);
+  const queries = w.fragments(w.rowsOf('q', heads), row);
   const sums = p.registers('f32', form.headSize / 2);
   const scores = p.registers('f32', columns / 2);
   const probabilities = Array.from({ length: columns / 16 }, () => p.registers('b32', 4));
@@ -110,8 +110,8 @@ export function writeForward(w) {
     return p.f32('selp.f32', f32(1), sum, p.pred('setp.eq.f32', sum, f32(0)));
   });
   const factors = /** @type {[string, string]} */ (totals.map((sum) => p.f32('rcp.approx.ftz.f32', sum)));
-  w.store(sums, factors, w.headOf('out', 'offOut', 'batchO'), w.rowBytes('rowO'), row);
-  const lse = w.statsOf('lse', 'offLse');
+  w.store(sums, factors, w.rowsOf('out', heads), row);
+  const lse = w.statsOf('lse', heads);
   const first = p.pred('setp.eq.u32', w.quad, 0);
   for (const lower of [0, 1]) {
     const line = lower ? p.b32('add.u32', row, 8) : row;

@@ -137,11 +137,11 @@ export function ptxGroup({ k, beta, transA, transB }) {
 
 /**
  * The name of the tiling for attention in PTX, one of ATTENTION_TILINGS, or undefined if there is no kernel.
- * @param {import('./attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
+ * @param {import('./attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, kvHeads?: number, batch: number }} sizes
  * @returns {import('./tilings.mjs').AttentionTilingName | undefined}
  */
-export function ptxAttention({ pass, headSize, causal }, { tokens, heads, batch }) {
-  const kept = keptParts({ batch, heads, tokens }, causal).length > 0;
+export function ptxAttention({ pass, headSize, causal }, { tokens, heads, kvHeads, batch }) {
+  const kept = keptParts({ batch, heads, kvHeads, tokens }, causal).length > 0;
   if (headSize === 128) return pass === 'forward' ? 'fwd-128x64' : kept ? 'bwd-64x32-2wg-ds' : 'bwd-64x32-2wg';
   if (headSize !== 64) return undefined;
   if (pass === 'forward') return 'fwd-128x64-b2';
