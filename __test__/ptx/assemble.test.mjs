@@ -134,11 +134,15 @@ for (const [pass, headSize, batch, tokens] of /** @type {const} */ ([
     const tiling = ATTENTION_TILINGS[plan];
     for (const type of /** @type {const} */ (['bf16', 'f16']))
       for (const causal of [true, false])
-        for (const grouped of [false, true])
-          for (const kernel of kernelsOf(tiling, { pass, headSize, type, causal, grouped, even: pass === 'backward' && causal })) {
+        for (const more of causal
+          ? [{}, { grouped: true }, { window: true, limits: true }, { grouped: true, window: true, limits: true }]
+          : [{}, { grouped: true }])
+          for (const kernel of kernelsOf(tiling, { pass, headSize, type, causal, ...more, even: pass === 'backward' && causal })) {
             assert.equal(attentionFault(kernel.tiling, kernel.form), undefined);
             const sizes = { ...attentionSizes(kernel.tiling, kernel.form), blocks: kernel.tiling.blocks };
-            const name = `${kernel.form.pass} ${type} ${causal ? 'causal' : 'full'}${grouped ? ' grouped' : ''}`;
+            const name = `${kernel.form.pass} ${type} ${causal ? 'causal' : 'full'}${Object.keys(more)
+              .map((flag) => ` ${flag}`)
+              .join('')}`;
             assemble(plan, name, attention('kernel', kernel.tiling, kernel.form), sizes);
           }
   });

@@ -18,6 +18,9 @@ import { random, relativeError } from '../lib/tensors.mjs';
  * @property {number} [size] of the largest element
  * @property {boolean} [split] whether Q, K and V, and their gradients, are tensors of their own
  * @property {number} [pad] elements of poison behind each row
+ * @property {number} [window] keys that a query sees at most
+ * @property {number} [padding] tokens at the start that no query sees, and that see nothing; with `documents`
+ * @property {number[]} [documents] tokens that begin a document, which are moved by the number of the batch
  * @property {number[]} [dead] tokens of whose queries all scores are -∞; not with `split`
  * @property {any} [plan]
  * @property {any} [planBackward] as `plan` when left out
@@ -30,7 +33,7 @@ import { random, relativeError } from '../lib/tensors.mjs';
  */
 export function checkAttention(vk, kernels, problem, run = (test, dispatches) => test.run(dispatches)) {
   const { tokens, heads = 1, batch = 1, headSize = 64, type = 'bf16', causal = true, scale, size = 1, split, pad = 8, dead = [] } = problem;
-  const { kvHeads = heads, plan, planBackward = plan } = problem;
+  const { kvHeads = heads, window, documents, padding = 0, plan, planBackward = plan } = problem;
   const [rows, width, kvWidth] = [batch * tokens, heads * headSize, kvHeads * headSize];
   const label = JSON.stringify(problem);
   const test = new Case({ vk });
@@ -59,6 +62,19 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
     const data = random(rows * width);
     for (let i = 0; i < rows; i++) dOutRows.set(data.subarray(i * width, (i + 1) * width), i * rowOut);
     const dOut = test.input(dOutRows, type);
+    /** The first key of a query. */
+    const firstKey = (/** @type {number} */ z, /** @type {number} */ t) =>
+      Math.max(padding, window ? t + 1 - window : 0, ...(documents ?? []).map((start) => start + z).filter((start) => start <= t));
+    const rowsOfDocuments = (/** @type {(z: number, t: number) => number} */ of) =>
+      test.input(
+        Uint32Array.from({ length: rows }, (_, i) => of(Math.floor(i / tokens), i % tokens)),
+        'u32',
+      ).tensor;
+    const firsts = (/** @type {number} */ z) => Array.from({ length: tokens }, (_, t) => firstKey(z, t));
+    const limits = documents && {
+      firstKey: rowsOfDocuments(firstKey),
+      lastQuery: rowsOfDocuments((z, t) => firsts(z).findLastIndex((first) => first <= t)),
+    };
     const logSumExp = test.output(batch * heads * tokens);
     const delta = test.output(batch * heads * tokens);
     const named = (/** @type {string[]} */ names, /** @type {any[]} */ tensors) =>
@@ -76,6 +92,8 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
         type,
         causal,
         scale,
+        window,
+        ...limits,
         rowQ: row,
         rowKv,
         rowOut,
@@ -95,6 +113,8 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
     const [gotOut, gotLse, gotGradients] = [out.read(), logSumExp.read(), gradients.map((x) => x.read())];
     // P and dS are rounded, and the results: by norm, each less than a rounding's largest error.
     const tolerance = type === 'bf16' ? 2 ** -8 : 2 ** -11;
+    /** Tokens whose queries see nothing. */
+    const hidden = padding ? Array.from({ length: padding }, (_, t) => t) : dead;
     const stored = inputs.map(({ values }) => values);
     const compare = (/** @type {string} */ where, /** @type {[string, ArrayLike<number>, Float64Array, number, number][]} */ pairs) => {
       for (const [name, got, wanted, allowed, added] of pairs) {
@@ -116,12 +136,13 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
         const ofOut = (/** @type {ArrayLike<number>} */ x) => rowsOf(x, z * tokens * rowOut + head * headSize, rowOut, tokens, headSize);
         const [q, k, v] = [0, 1, 2].map((i) => pick(stored, i));
         const dO = ofOut(dOut.values);
-        const want = reference({ q, k, v, tokens, d: headSize, scale: scale ?? 1 / Math.sqrt(headSize), causal, dO, dead });
-        const first = (z * heads + head) * tokens;
+        const first = (/** @type {number} */ t) => firstKey(z, t);
+        const want = reference({ q, k, v, tokens, d: headSize, scale: scale ?? 1 / Math.sqrt(headSize), causal, dO, dead: hidden, first });
+        const stats = (z * heads + head) * tokens;
         // Tokens are added to the sizes of what may be near 0 throughout.
         compare(`batch ${z}, head ${head}`, [
           ['out', ofOut(gotOut), want.out, tolerance, 0],
-          ['lse', finiteSums(gotLse.subarray(first, first + tokens), dead), finiteSums(want.lse, dead), 2e-6, tokens],
+          ['lse', finiteSums(gotLse.subarray(stats, stats + tokens), hidden), finiteSums(want.lse, hidden), 2e-6, tokens],
           ['dQ', pick(gotGradients, 0), want.dq, tolerance, 1e-3 * tokens],
         ]);
         if (head % sharing === 0) [dK, dV] = [want.dk, want.dv];

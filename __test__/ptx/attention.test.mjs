@@ -65,6 +65,33 @@ const PROBLEMS = [
   { tokens: 99, headSize: 128, heads: 4, kvHeads: 2, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
   { tokens: 70, headSize: 128, heads: 2, kvHeads: 1, causal: false, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg') },
   { tokens: 1, heads: 2, kvHeads: 1, plan: forward, planBackward: backward },
+  { tokens: 200, window: 70, plan: forward, planBackward: backward },
+  { tokens: 201, heads: 2, kvHeads: 1, window: 33, plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 230, batch: 2, documents: [40, 41, 130, 200], plan: planOf(three), planBackward: planOf(deep) },
+  {
+    tokens: 193,
+    heads: 4,
+    kvHeads: 2,
+    documents: [64, 150],
+    window: 50,
+    plan: forward,
+    planBackward: planOf({ ...deep, queries: narrow }),
+  },
+  { tokens: 300, batch: 2, documents: [5, 100, 250], plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 200, batch: 2, documents: [], padding: 70, plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 150, heads: 2, kvHeads: 1, documents: [], padding: 133, plan: forward, planBackward: backward },
+  { tokens: 130, headSize: 128, documents: [], padding: 65, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 300, window: 1, plan: planOf(narrow), planBackward: planOf(deep) },
+  { tokens: 165, headSize: 128, heads: 2, window: 40, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  {
+    tokens: 161,
+    headSize: 128,
+    heads: 2,
+    kvHeads: 1,
+    documents: [30, 90],
+    plan: planOf('fwd-128x64'),
+    planBackward: planOf('bwd-64x32-2wg'),
+  },
   { tokens: 99, causal: false, dead: [7, 98], plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
 ];
 for (const late of [true, false]) {
@@ -241,6 +268,9 @@ test('a plan that asks for these kernels where they cannot be is an error that s
   refused({ headSize: 96 }, /no tiling is known to be faster there/);
   refused({ headSize: 96, plan: forward }, /heads of 96 have no kernel/);
   refused({ scale: 0 }, /a scale of 0/);
+  refused({ window: 20, causal: false }, /only a causal pass has limits/);
+  const [q, k, v] = [0, 1, 2].map(() => vk.createBuffer(1 << 18));
+  refused({ qkv: undefined, q, k, v, keys: 130 }, /they need as many keys as queries/);
   refused({ plan: planOf('high') }, /plan.tiling must be one of fwd-128x64-b2, .*, got high/);
   refused({ plan: planOf({ ...narrow, stages: 1 }) }, /stages must be at least 2/);
 });

@@ -12,7 +12,7 @@
 import { at, f32, vector } from './assembler.mjs';
 import { keep } from './attention-kept.mjs';
 import { writePaired } from './attention-paired.mjs';
-import { ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
+import { endOfQueries, firstTile, maskedKeys, maskedQueries, ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 /** @typedef {import('./attention-walk.mjs').Copier} Copier */
@@ -63,17 +63,17 @@ const tileSums = ({ p, tiling }) => ({
 
 /** Sums dQ of a block's queries. @param {AttentionWriter} w @param {string} blockRow */
 function overKeys(w, blockRow) {
-  const { p, tiling, sizes, form } = w;
+  const { p, tiling, sizes } = w;
   const { columns } = tiling;
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const row = p.b32('add.u32', blockRow, w.ownRow);
   const heads = w.headsOfQueries();
   const copiers = /** @type {[Copier, Copier]} */ ([w.copier(w.rowsOf('k', heads)), w.copier(w.rowsOf('v', heads))]);
-  const zero = p.b32('mov.u32', 0);
+  const from = firstTile(w, blockRow);
   const each = walk(w, copiers, {
-    from: zero,
+    from,
     to: tilesOfKeys(w, p.b32('add.u32', blockRow, sizes.rows)),
-    ownFrom: zero,
+    ownFrom: w.limited ? firstTile(w, groupRow) : from,
     ownTo: tilesOfKeys(w, p.b32('add.u32', groupRow, 64)),
   });
   const queries = w.fragments(w.rowsOf('q', heads), row);
@@ -86,12 +86,12 @@ function overKeys(w, blockRow) {
     const [l, d] = [lse, delta].map((from) => p.f32('ld.global.nc.f32', at(p.b64('mad.wide.u32', line, 4, from))));
     return [p.f32('mul.f32', l, f32(-Math.LOG2E)), d];
   });
-  const whole = p.b32('div.u32', form.causal ? p.b32('min.u32', groupRow, w.tokens) : w.tokens, columns);
+  const masked = maskedKeys(w, groupRow);
   const dQ = zeros(w);
   const { scores, dP } = tileSums(w);
   each((tile, keys, values) => {
     scoresAndGradients(w, tile, { scores, dP, adds: false }, [queries, keys], [dO, values]);
-    p.when(p.pred('setp.ge.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
+    p.when(masked(tile), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
     scores.forEach((score, i) => {
       const power = p.f32('fma.rn.f32', score, w.factor, stats[(i >> 1) & 1][0]);
       p.do('ex2.approx.ftz.f32', score, power);
@@ -109,22 +109,26 @@ function overKeys(w, blockRow) {
 
 /** Sums dK and dV of a block's keys. @param {AttentionWriter} w @param {string} blockRow */
 function overQueries(w, blockRow) {
-  const { p, tiling, form } = w;
+  const { p, tiling, sizes, form } = w;
   const { columns } = tiling;
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const row = p.b32('add.u32', blockRow, w.ownRow);
   const heads = w.headsOfKeys();
   const copiers = /** @type {[Copier, Copier]} */ ([w.copier(w.rowsOf('q', heads)), w.copier(w.rowsOf('dO', heads))]);
   const tileOf = (/** @type {string} */ from) => (form.causal ? p.b32('div.u32', from, columns) : p.b32('mov.u32', 0));
-  const tiles = { from: tileOf(blockRow), to: w.tiles, ownFrom: tileOf(groupRow), ownTo: w.tiles };
+  const [from, ownFrom] = [tileOf(blockRow), tileOf(groupRow)];
+  const tiles = {
+    ...{ from, to: endOfQueries(w, p.b32('add.u32', blockRow, sizes.rows - 1), from) },
+    ...{ ownFrom, ownTo: endOfQueries(w, p.b32('add.u32', groupRow, 63), ownFrom) },
+  };
   const each = walk(w, copiers, tiles, form.grouped ? w.sharing : undefined);
   const keys = w.fragments(w.rowsOf('k', heads), row);
   const values = w.fragments(w.rowsOf('v', heads), row);
   const stats = [w.statsOf('lse', heads), w.statsOf('delta', heads)];
   /** -1 / |scale|. */
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
-  /** Causality masks no score from tile `whole` on, and all queries exist before tile `complete`. */
-  const whole = form.causal ? p.b32('div.u32', p.b32('add.u32', groupRow, 64), columns) : tiles.from;
+  const masked = maskedQueries(w, groupRow);
+  /** All queries exist before this tile. */
   const complete = p.b32('div.u32', w.tokens, columns);
   const [dK, dV] = [zeros(w), zeros(w)];
   const { scores, dP } = tileSums(w);
@@ -171,13 +175,13 @@ function overQueries(w, blockRow) {
     p.place(begun);
   };
 
-  p.when(p.pred('setp.lt.u32', tiles.ownFrom, tiles.to), () => begin(tiles.ownFrom));
+  p.when(p.pred('setp.lt.u32', tiles.ownFrom, tiles.ownTo), () => begin(tiles.ownFrom));
   const nextStats = () => {
     for (const first of stats) p.do('mad.wide.u32', first, w.tokens, 4, first);
   };
   each((tile, queries, dO, ahead) => {
     scoresAndGradients(w, tile, { scores, dP, adds: true }, [keys, queries], [values, dO]);
-    if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), true));
+    if (masked) p.when(masked(tile), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), true));
     for (const score of scores) p.do('ex2.approx.ftz.f32', score, p.f32('mul.f32', score, w.factor));
     const probabilities = w.asFragments(scores);
     w.beginProducts();

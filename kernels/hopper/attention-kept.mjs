@@ -6,7 +6,7 @@
 // nobody stores the results of such queries; keys past the last are zeros.
 
 import { at, vector } from './assembler.mjs';
-import { firstQuery, tilesOfKeys, zeros } from './attention-walk.mjs';
+import { firstQuery, firstTile, tilesOfKeys, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
@@ -116,7 +116,13 @@ export function writeQueries(w) {
   // A warpgroup without queries has no tiles.
   const own = p.b32('selp.b32', tilesOfKeys(w, p.b32('add.u32', groupRow, BLOCK)), 0, p.pred('setp.lt.u32', groupRow, w.tokens));
 
-  const [copyStage, useStage, tile] = [0, 0, 0].map((x) => p.b32('mov.u32', x));
+  /** Before these there is no dS. */
+  const [from, ownFrom] = [firstTile(w, blockRow), w.limited ? firstTile(w, groupRow) : undefined];
+  const mine = (/** @type {string} */ number) => {
+    const before = p.pred('setp.lt.u32', number, own);
+    return ownFrom ? p.pred('setp.ge.and.u32', number, ownFrom, before) : before;
+  };
+  const [copyStage, useStage, tile] = ['0', '0', from].map((x) => p.b32('mov.u32', x));
   const shared = p.b32('mov.u32', 'shared');
   const advance = (/** @type {string} */ stage) => {
     p.do('add.u32', stage, stage, 1);
@@ -127,7 +133,7 @@ export function writeQueries(w) {
     w.commitCopies();
     advance(copyStage);
   };
-  for (let i = 0; i < stages - 1; i++) copy(p.b32('mov.u32', i));
+  for (let i = 0; i < stages - 1; i++) copy(p.b32('add.u32', from, i));
 
   const place = places(w, heads).placeOf(p.b32('shr.u32', groupRow, 6), p.b32('mov.u32', 0));
   const first = p.b64('mad.wide.u32', warpOf(w), (BLOCK / 16) * PIECE_BYTES, place);
@@ -145,7 +151,7 @@ export function writeQueries(w) {
             p.b64('mad.wide.u32', p.b32('shr.u32', number, 1), BLOCK_BYTES, first),
           );
     // Ordinary loads, since the assembler delays `.nc` loads until they are used.
-    const there = p.pred('setp.lt.u32', number, own);
+    const there = mine(number);
     to.forEach((words, slab) => p.guarded(there, () => p.do('ld.global.v4.b32', vector(words), at(offset, slab * PIECE_BYTES))));
   };
   for (const words of [...operand, ...next]) for (const word of words) p.do('mov.b32', word, 0);
@@ -156,7 +162,7 @@ export function writeQueries(w) {
     request(next, p.b32('add.u32', tile, 1));
     w.arrive(stages - 2);
     copy(p.b32('add.u32', tile, stages - 1));
-    p.when(p.pred('setp.lt.u32', tile, own), () => {
+    p.when(mine(tile), () => {
       w.beginProducts();
       w.product(sums, operand, 'mn', p.b32('mad.lo.u32', useStage, sizes.tileBytes >> 4, w.sharedUnits), true);
       w.commitProducts();

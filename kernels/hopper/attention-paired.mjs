@@ -8,7 +8,7 @@
 
 import { at, f32, vector } from './assembler.mjs';
 import { keep } from './attention-kept.mjs';
-import { ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
+import { endOfQueries, firstTile, maskedKeys, maskedQueries, ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 /** @typedef {import('./attention-walk.mjs').Copier} Copier */
@@ -51,10 +51,10 @@ function paired(w, blockRow, ofQueries) {
   const keys = [w.rowsOf('k', heads), w.rowsOf('v', heads)];
   const [mine, others] = ofQueries ? [queries, keys] : [keys, queries];
   const copiers = /** @type {[Copier, Copier]} */ (others.map((rows) => w.copier(rows)));
-  const zero = p.b32('mov.u32', 0);
   const end = p.b32('add.u32', blockRow, sizes.rows);
-  const from = form.causal && !ofQueries ? p.b32('div.u32', blockRow, columns) : zero;
-  const to = ofQueries ? tilesOfKeys(w, end) : w.tiles;
+  const fromQueries = () => (form.causal ? p.b32('div.u32', blockRow, columns) : p.b32('mov.u32', 0));
+  const from = ofQueries ? firstTile(w, blockRow) : fromQueries();
+  const to = ofQueries ? tilesOfKeys(w, end) : endOfQueries(w, p.b32('sub.u32', end, 1), from);
   const each = walk(w, copiers, { from, to, ownFrom: from, ownTo: to }, form.grouped && !ofQueries ? w.sharing : undefined);
 
   const flip = own('b32', w.flip, 0);
@@ -97,10 +97,7 @@ function paired(w, blockRow, ofQueries) {
     }
   } else p.when(p.pred('setp.lt.u32', from, to), () => request(from));
 
-  /** From this tile on (in blocks of queries), or up to it (in blocks of keys), some scores are masked. */
-  const whole = ofQueries
-    ? p.b32('div.u32', form.causal ? p.b32('min.u32', blockRow, w.tokens) : w.tokens, columns)
-    : p.b32('div.u32', end, columns);
+  const masked = ofQueries ? maskedKeys(w, blockRow) : maskedQueries(w, blockRow);
   const exchange = p.b32('mad.lo.u32', p.b32('and.b32', w.tid, 127), 16, p.b32('add.u32', p.b32('mov.u32', 'shared'), sizes.exchange));
   /** S and then P in the first warpgroup; dP and then dS in the second. */
   const values = p.registers('f32', columns / 2);
@@ -120,9 +117,7 @@ function paired(w, blockRow, ofQueries) {
     w.commitProducts();
     w.settle(0);
     p.when(`!${second}`, () => {
-      const mask = () => w.mask(values, row, p.b32('mul.lo.u32', tile, columns), !ofQueries);
-      if (ofQueries) p.when(p.pred('setp.ge.u32', tile, whole), mask);
-      else if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), mask);
+      if (masked) p.when(masked(tile), () => w.mask(values, row, p.b32('mul.lo.u32', tile, columns), !ofQueries));
       for (const value of values) p.do('ex2.approx.ftz.f32', value, p.f32('mul.f32', value, w.factor));
       for (const { four, place } of fours) p.do('st.shared.v4.f32', place, vector(four));
       p.do('bar.arrive', HANDED_OVER, sizes.threads);

@@ -19,6 +19,65 @@ export function tilesOfKeys({ p, tiling: { columns }, form, tiles }, end) {
   return form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), tiles) : tiles;
 }
 
+/** Tiles of keys from the first one that a query sees. @param {AttentionWriter} w @param {string} query */
+export const firstTile = (w, query) => (w.limited ? w.p.b32('div.u32', w.firstKey(query), w.tiling.columns) : w.p.b32('mov.u32', 0));
+
+/**
+ * The end of the tiles of queries that see keys up to one, not before `from`.
+ * @param {AttentionWriter} w @param {string} key @param {string} from
+ */
+export function endOfQueries(w, key, from) {
+  const { p, tiling, form, tiles } = w;
+  if (!w.limited) return tiles;
+  // Kernels that keep dS fill blocks of 64 queries.
+  const unit = form.pass === 'keys' ? 64 : tiling.columns;
+  const units = p.b32('div.u32', p.b32('add.u32', w.queriesOf(p.b32('min.u32', key, p.b32('sub.u32', w.tokens, 1))), unit - 1), unit);
+  return p.b32('max.u32', p.b32('min.u32', p.b32('mul.lo.u32', units, unit / tiling.columns), tiles), from);
+}
+
+/**
+ * Whether scores of a tile may be masked, in blocks that own queries.
+ * @param {AttentionWriter} w @param {string} groupRow the warpgroup's first query
+ * @returns {(tile: string) => string} a predicate
+ */
+export function maskedKeys(w, groupRow) {
+  const {
+    p,
+    tiling: { columns },
+    form,
+  } = w;
+  const whole = p.b32('div.u32', form.causal ? p.b32('min.u32', groupRow, w.tokens) : w.tokens, columns);
+  /** The last query sees all of the tiles from here on. */
+  const limited = w.limited
+    ? p.b32('div.u32', p.b32('add.u32', w.firstKey(p.b32('add.u32', groupRow, 63)), columns - 1), columns)
+    : undefined;
+  return (tile) => {
+    const late = p.pred('setp.ge.u32', tile, whole);
+    return limited ? p.pred('setp.lt.or.u32', tile, limited, late) : late;
+  };
+}
+
+/**
+ * Whether scores of a tile may be masked by causality or limits, in blocks that own keys. Missing queries have probability 0 without it.
+ * @param {AttentionWriter} w @param {string} groupRow the warpgroup's first key
+ * @returns {((tile: string) => string) | undefined} a predicate; undefined if none is
+ */
+export function maskedQueries(w, groupRow) {
+  const {
+    p,
+    tiling: { columns },
+    form,
+  } = w;
+  if (!form.causal) return undefined;
+  const whole = p.b32('div.u32', p.b32('add.u32', groupRow, 64), columns);
+  /** The first key is seen by all queries of the tiles before this one. */
+  const limited = w.limited ? p.b32('div.u32', w.queriesOf(groupRow), columns) : undefined;
+  return (tile) => {
+    const early = p.pred('setp.lt.u32', tile, whole);
+    return limited ? p.pred('setp.ge.or.u32', tile, limited, early) : early;
+  };
+}
+
 /**
  * What this block computes (1: dQ of queries, 0: dK and dV of keys), and the first row that it owns. The longest walks come first: those of the
  * last queries and of the first keys.
@@ -60,7 +119,8 @@ export function walk(w, copiers, { from, to, ownFrom, ownTo }, heads) {
     p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, stages));
   };
   /** Heads that are left to copy, and to use. */
-  const [toCopy, toUse] = heads ? [p.b32('mov.u32', heads), p.b32('mov.u32', heads)] : ['', ''];
+  const count = heads && w.limited ? p.b32('selp.b32', heads, 0, p.pred('setp.lt.u32', from, to)) : heads;
+  const [toCopy, toUse] = count ? [p.b32('mov.u32', count), p.b32('mov.u32', count)] : ['', ''];
   /** Goes on to the next tile. @param {string} number @param {string} left @param {() => void} nextHead */
   const step = (number, left, nextHead) => {
     p.do('add.u32', number, number, 1);

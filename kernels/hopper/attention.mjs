@@ -13,6 +13,9 @@
 // Where several heads of queries share a head of keys, a block of queries reads that head's keys, and a block of keys walks over the queries of all
 // heads that share it, so that it sums their dK and dV in its registers.
 //
+// A causal pass may have limits: a first key of each query, by a window or from memory. The first key that a query sees and the last query that
+// sees a key never decrease from row to row, so that the first and the last row of a block say which tiles it skips.
+//
 // Exponentials are to base 2, with the positive factor |scale| log2(e). If scale is negative, the owned rows that make scores are negated.
 
 import { Program, at, f32, vector } from './assembler.mjs';
@@ -43,6 +46,8 @@ import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs'
  * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
  * @property {64 | 128} headSize
  * @property {boolean} causal
+ * @property {boolean} [window] whether a query sees only the last keys, as many as `window` says
+ * @property {boolean} [limits] whether the first key of each query and the last query of each key are read from memory
  * @property {boolean} [grouped] whether several heads of queries share a head of keys and values
  * @property {boolean} [even] backward: log-sum-exp and delta are read two tokens at a time, which needs an even number of tokens and
  *   addresses that are multiples of 8
@@ -53,12 +58,12 @@ export const OWNED = 64;
 /** Bytes of a line of a tile. */
 const LINE = 128;
 
-/** The push constants of `kernels/attention.mjs`, in their order. Offsets and rows count elements. */
-const WORDS = /** @type {const} */ ([
+/** The push constants of `kernels/attention.mjs`, in their order. Offsets and rows count elements. @type {readonly string[]} */
+export const ATTENTION_WORDS = [
   ...['tokens', 'heads', 'offQ', 'offK', 'offV', 'rowQ', 'batchQ', 'offOut', 'offDo', 'rowO', 'batchO', 'offLse', 'offDelta'],
   ...['offDq', 'offDk', 'offDv', 'rowDq', 'batchDq', 'scale', 'softCap'],
   ...['keys', 'kvHeads', 'rowKv', 'batchKv', 'rowDkv', 'batchDkv', 'offFirstKey', 'offLastQuery', 'window'],
-]);
+];
 
 /** Constants of the tensors of rows: the offset, the distance of batches, and that of rows. */
 const ROWS = /** @type {const} */ ({
@@ -75,21 +80,24 @@ const ROWS = /** @type {const} */ ({
 /** Numbers of a head of queries and of the head of keys and values that it uses. @typedef {{ queries: string, keys: string }} Heads */
 /** Rows of a tensor for one head and batch: the address of row 0, and bytes from row to row. @typedef {{ head: string, bytes: string }} Rows */
 
-/** The tensors in the order of their bindings, and how each is accessed. */
-export const TENSORS = /** @type {const} */ ({
+/** The tensors in the order of their bindings, and how each is accessed. @type {Record<AttentionForm['pass'], Record<string, 'read' | 'write'>>} */
+const TENSORS = {
   forward: { q: 'read', k: 'read', v: 'read', out: 'write', lse: 'write' },
   backward: { q: 'read', k: 'read', v: 'read', dO: 'read', lse: 'read', delta: 'read', dQ: 'write', dK: 'write', dV: 'write' },
   keys: { q: 'read', k: 'read', v: 'read', dO: 'read', lse: 'read', delta: 'read', dS: 'write', dK: 'write', dV: 'write' },
   queries: { k: 'read', dS: 'read', dQ: 'write' },
-});
+};
+
+/** The tensors of a kernel, in the order of their bindings. @param {AttentionForm} form @returns {Record<string, 'read' | 'write'>} */
+export const tensorsOf = ({ pass, limits }) => ({ ...TENSORS[pass], ...(limits && { firstKey: 'read', lastQuery: 'read' }) });
 
 /**
  * The parameters of a launch, in one packed block: addresses, then push constants.
- * @param {AttentionForm['pass']} pass @returns {import('./assembler.mjs').Parameter[]}
+ * @param {AttentionForm} form @returns {import('./assembler.mjs').Parameter[]}
  */
-export const attentionParameters = (pass) => [
-  ...Object.keys(TENSORS[pass]).map((name) => ({ name, type: /** @type {const} */ ('u64') })),
-  ...WORDS.map((name) => ({ name, type: /** @type {'f32' | 'u32'} */ (name === 'scale' || name === 'softCap' ? 'f32' : 'u32') })),
+export const attentionParameters = (form) => [
+  ...Object.keys(tensorsOf(form)).map((name) => ({ name, type: /** @type {const} */ ('u64') })),
+  ...ATTENTION_WORDS.map((name) => ({ name, type: /** @type {'f32' | 'u32'} */ (name === 'scale' || name === 'softCap' ? 'f32' : 'u32') })),
 ];
 
 /**
@@ -132,6 +140,7 @@ export function attentionFault(tiling, form) {
   if (!paired && gradients && form.headSize > 64)
     return `of heads of ${form.headSize} only paired warpgroups have registers for the gradients`;
   if (paired && (!gradients || warpgroups !== 2)) return 'paired are two warpgroups of a backward pass';
+  if ((form.window || form.limits) && !form.causal) return 'only a causal pass has limits';
   if (columns !== 32 && columns !== 64) return 'columns must be 32 or 64';
   if (form.headSize !== 64 && form.headSize !== 128) return `heads of ${form.headSize} have no kernel`;
   // The next tile is copied while one is used. Forward, scores free a tile of keys before values are read.
@@ -174,7 +183,7 @@ export class AttentionWriter {
     this.form = form;
     this.sizes = attentionSizes(tiling, form);
     const { threads, shared } = this.sizes;
-    const p = new Program({ name, threads, shared, parameters: attentionParameters(form.pass), blocks: tiling.blocks });
+    const p = new Program({ name, threads, shared, parameters: attentionParameters(form), blocks: tiling.blocks });
     this.p = p;
     this.tid = p.b32('mov.u32', '%tid.x');
     const lane = p.b32('and.b32', this.tid, 31);
@@ -383,8 +392,41 @@ export class AttentionWriter {
     return this.p.b32(`cvt.rn.${this.form.type}x2.f32`, high, low);
   }
 
+  /** Whether a query may not see all keys before its own. */
+  get limited() {
+    return Boolean(this.form.window || this.form.limits);
+  }
+
+  /** The value of a row, or of the last one past it, in a u32 [batch, tokens] tensor. @param {'firstKey' | 'lastQuery'} tensor @param {string} row */
+  #limitOf(tensor, row) {
+    const { p } = this;
+    const first = p.b32('mad.lo.u32', this.batch, this.tokens, p.parameter(tensor === 'firstKey' ? 'offFirstKey' : 'offLastQuery'));
+    const last = p.b32('sub.u32', this.tokens, 1);
+    const at = p.b64('mad.wide.u32', p.b32('add.u32', p.b32('min.u32', row, last), first), 4, p.parameter(tensor));
+    return p.b32('ld.global.nc.b32', `[${at}]`);
+  }
+
+  /** The first key that a query sees. @param {string} query */
+  firstKey(query) {
+    const { p, form } = this;
+    const inMemory = form.limits ? this.#limitOf('firstKey', query) : undefined;
+    if (!form.window) return inMemory ?? p.b32('mov.u32', 0);
+    const end = p.b32('add.u32', query, 1);
+    const inWindow = p.b32('sub.u32', end, p.b32('min.u32', end, p.parameter('window')));
+    return inMemory ? p.b32('max.u32', inWindow, inMemory) : inWindow;
+  }
+
+  /** The number of queries up to the last one that sees a key. @param {string} key */
+  queriesOf(key) {
+    const { p, form } = this;
+    // The last query is 2^32 - 1 where there is none.
+    const inMemory = form.limits ? p.b32('add.u32', this.#limitOf('lastQuery', key), 1) : this.tokens;
+    return form.window ? p.b32('min.u32', p.b32('add.u32', key, p.parameter('window')), inMemory) : inMemory;
+  }
+
   /**
-   * Sets the scores that do not count to -∞: those of columns past the sequence and, if causal, those whose key comes after the query.
+   * Sets the scores that do not count to -∞: those of columns past the sequence, if causal those whose key comes after the query, and those
+   * outside of the limits.
    * @param {string[]} sums @param {string} row this thread's first row in the sequence @param {string} column the tile's first column
    * @param {boolean} transposed whether rows are keys
    */
@@ -395,12 +437,14 @@ export class AttentionWriter {
     for (const lower of [0, 1]) {
       const own = lower ? p.b32('add.u32', row, 8) : row;
       const limit = form.causal && !transposed ? p.b32('min.u32', own, last) : last;
+      const bound = this.limited && (transposed ? this.queriesOf(own) : this.firstKey(own));
       for (let i = 2 * lower; i < sums.length; i += 4) {
         for (const e of [0, 1]) {
           const at = 8 * (i >> 2) + e;
           const here = at ? p.b32('add.u32', first, at) : first;
           const within = p.pred('setp.le.u32', here, limit);
-          const counts = form.causal && transposed ? p.pred('setp.ge.and.u32', here, own, within) : within;
+          const causal = form.causal && transposed ? p.pred('setp.ge.and.u32', here, own, within) : within;
+          const counts = bound ? p.pred(transposed ? 'setp.lt.and.u32' : 'setp.ge.and.u32', here, bound, causal) : causal;
           p.do('selp.f32', sums[i + e], sums[i + e], f32(-Infinity), counts);
         }
       }

@@ -11,6 +11,8 @@ import { attentionSizes } from './attention.mjs';
 /** @typedef {ReturnType<typeof import('./verify-products.mjs').matrix>} Matrix */
 
 const [BATCH, KV_HEADS] = [2, 2];
+/** Keys that a query sees at most, where there is a window, and rows of a document, where there are limits. */
+const [WINDOW, DOCUMENT] = [75, 90];
 /** Negative, since the kernels then flip signs. */
 const SCALE = -0.25;
 
@@ -21,10 +23,11 @@ const result = (count) => ({ value: new Float64Array(count), size: new Float64Ar
 
 /**
  * Computes one head in float64, with rows of `d` elements.
- * @param {Record<'q' | 'k' | 'v' | 'dO', Float64Array>} head @param {number} tokens @param {number} d @param {boolean} causal
+ * @param {Record<'q' | 'k' | 'v' | 'dO', Float64Array>} head @param {number} tokens @param {number} d
+ * @param {(query: number) => [number, number]} range the first key that a query sees, and the end of them
  * @param {Record<'dK' | 'dV', Result> | undefined} sums what the gradients of keys and values are added to; forward undefined
  */
-function exact({ q, k, v, dO }, tokens, d, causal, sums) {
+function exact({ q, k, v, dO }, tokens, d, range, sums) {
   const [out, dQ] = [result(tokens * d), result(tokens * d)];
   const [lse, delta] = [new Float64Array(tokens), new Float64Array(tokens)];
   /** to[i] += a · x[j] @param {Result} to @param {number} i @param {number} a @param {Float64Array} x @param {number} j */
@@ -41,13 +44,15 @@ function exact({ q, k, v, dO }, tokens, d, causal, sums) {
     return sum;
   };
   for (let i = 0; i < tokens; i++) {
-    const scores = Float64Array.from({ length: causal ? i + 1 : tokens }, (_, j) => SCALE * dot(q, i, k, j));
+    const [from, end] = range(i);
+    const scores = Float64Array.from({ length: end - from }, (_, j) => SCALE * dot(q, i, k, from + j));
     lse[i] = Math.log(scores.reduce((sum, s) => sum + Math.exp(s), 0));
     const p = scores.map((s) => Math.exp(s - lse[i]));
-    p.forEach((x, j) => add(out, i, x, v, j));
+    p.forEach((x, j) => add(out, i, x, v, from + j));
     if (!sums) continue;
     delta[i] = dot(dO, i, out.value, i);
-    p.forEach((x, j) => {
+    p.forEach((x, at) => {
+      const j = from + at;
       const dS = SCALE * x * (dot(dO, i, v, j) - delta[i]);
       add(sums.dV, j, x, dO, i);
       add(dQ, i, dS, k, j);
@@ -62,11 +67,11 @@ function exact({ q, k, v, dO }, tokens, d, causal, sums) {
  * @param {object} how
  * @param {KernelContext} how.context
  * @param {{ tiling: import('./attention.mjs').AttentionTiling, form: AttentionForm }[]} how.plan the kernels
- * @param {(problem: { batch: number, heads: number, kvHeads: number, tokens: number }, tensors: Record<string, import('../base.mjs').Binding>, push: Uint8Array) => import('../base.mjs').Dispatch[]} how.record
+ * @param {(problem: import('./attention-dispatch.mjs').Sizes, tensors: Record<string, import('../base.mjs').Binding>, push: Uint8Array) => import('../base.mjs').Dispatch[]} how.record
  * @returns {string | undefined} what is wrong with the result, or undefined
  */
 export function verifyAttention({ context: { vk }, plan, record }) {
-  const { pass, type, headSize: d, causal, grouped, even } = plan[0].form;
+  const { pass, type, headSize: d, causal, window, limits, grouped, even } = plan[0].form;
   const heads = grouped ? 2 * KV_HEADS : KV_HEADS;
   const sharing = heads / KV_HEADS;
   // With this many tokens the last of three blocks has warpgroups without rows.
@@ -75,8 +80,18 @@ export function verifyAttention({ context: { vk }, plan, record }) {
   /** The columns of a fused row: of Q, K, V, and their end. */
   const fused = [0, width, width + kvWidth, width + 2 * kvWidth];
   const backward = pass !== 'forward';
+  // The batches' documents end at different rows.
+  const firstOf = (/** @type {number} */ z, /** @type {number} */ t) => Math.max(0, t - ((t + 30 * z) % DOCUMENT));
+  const firstKeys = Array.from({ length: rows }, (_, i) => firstOf(Math.floor(i / tokens), i % tokens));
+  const range = (/** @type {number} */ z) => (/** @type {number} */ t) =>
+    /** @type {[number, number]} */ ([
+      Math.max(limits ? firstKeys[z * tokens + t] : 0, window ? t + 1 - WINDOW : 0),
+      causal ? t + 1 : tokens,
+    ]);
   const next = generator(1);
   const { made, make } = matrices();
+  /** @type {{ upload: () => void, destroy: () => void }[]} */
+  const others = [];
   try {
     const qkv = make(vk, rows, fused[3], type, next);
     const dO = make(vk, rows, width, type, next);
@@ -86,7 +101,7 @@ export function verifyAttention({ context: { vk }, plan, record }) {
       const pick = (/** @type {Matrix} */ from, /** @type {number} */ columns, /** @type {number} */ first) =>
         Float64Array.from({ length: tokens * d }, (_, x) => from.values[(z * tokens + Math.floor(x / d)) * columns + first + (x % d)]);
       const [q, k, v] = fused.slice(0, 3).map((first, s) => pick(qkv, fused[3], first + (s ? Math.floor(h / sharing) : h) * d));
-      return exact({ q, k, v, dO: pick(dO, width, h * d) }, tokens, d, causal, backward ? keys[Math.floor(i / sharing)] : undefined);
+      return exact({ q, k, v, dO: pick(dO, width, h * d) }, tokens, d, range(z), backward ? keys[Math.floor(i / sharing)] : undefined);
     });
     const stats = (/** @type {'lse' | 'delta'} */ name) => {
       let at = 0;
@@ -96,10 +111,20 @@ export function verifyAttention({ context: { vk }, plan, record }) {
     const delta = backward ? stats('delta') : undefined;
     const out = backward ? undefined : make(vk, rows, width, type, undefined);
     const grad = backward ? make(vk, rows, fused[3], type, undefined) : undefined;
+    const words = (/** @type {Uint32Array} */ values) => {
+      const buffer = vk.createBuffer(values.byteLength, 0);
+      others.push({ upload: () => vk.uploadBuffer(buffer, values), destroy: () => vk.destroyBuffer(buffer) });
+      return { buffer, offset: 0 };
+    };
+    const lastQueries = Uint32Array.from({ length: rows }, (_, i) => {
+      const first = i - (i % tokens);
+      return firstKeys.slice(first, first + tokens).findLastIndex((key) => key <= i % tokens);
+    });
     const placed = (/** @type {Matrix | undefined} */ x, part = 0) => ({ buffer: 0, offset: x ? x.tensor.offset + fused[part] : 0 });
     const row = qkv.ld;
     const problem = {
-      ...{ tokens, keys: tokens, heads, kvHeads: KV_HEADS, scale: SCALE, softCap: 0, window: 0, limits: undefined },
+      ...{ tokens, keys: tokens, heads, kvHeads: KV_HEADS, scale: SCALE, softCap: 0, window: window ? WINDOW : 0 },
+      limits: limits ? { firstKey: words(Uint32Array.from(firstKeys)), lastQuery: words(lastQueries) } : undefined,
       ...{ q: placed(qkv), k: placed(qkv, 1), v: placed(qkv, 2), rowQ: row, rowKv: row, batchKv: tokens * row },
       ...{ out: placed(out), rowOut: dO.ld, lse: placed(lse) },
     };
@@ -110,11 +135,11 @@ export function verifyAttention({ context: { vk }, plan, record }) {
     });
     const bound = { q: qkv, k: qkv, v: qkv, dO, lse, ...(backward ? { delta, dQ: grad, dK: grad, dV: grad } : { out }) };
     const tensors = Object.fromEntries(Object.entries(bound).map(([name, x]) => [name, /** @type {Matrix} */ (x).tensor.buffer]));
-    const { packed, count } = pack(record({ batch: BATCH, heads, kvHeads: KV_HEADS, tokens }, tensors, bytes));
+    const { packed, count } = pack(record({ ...problem, batch: BATCH }, tensors, bytes));
     const written = /** @type {Matrix[]} */ ([grad, out, backward ? undefined : lse].filter(Boolean));
     // While a graph is recorded this read throws, before the graph contains any of this.
     written[0].read();
-    for (const { upload } of made) upload();
+    for (const { upload } of [...made, ...others]) upload();
     vk.batchExecuteAll(packed, count);
     for (const one of written) if (!one.read().whole) return 'its test found memory written outside of its results';
     const unit = type === 'bf16' ? 2 ** -8 : 2 ** -11;
@@ -147,6 +172,6 @@ export function verifyAttention({ context: { vk }, plan, record }) {
     }
     return undefined;
   } finally {
-    for (const { destroy } of made) destroy();
+    for (const { destroy } of [...made, ...others]) destroy();
   }
 }
