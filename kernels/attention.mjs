@@ -148,11 +148,14 @@ export function attentionKernels(context, options) {
   const sharedCoop = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
     Math.max(2 * c, r) * (d + 8) * 2 + r * (c + 8) * 4 * (backward ? 2 : 1) + (backward ? 8 * c : 0);
 
-  /** How many blocks and tiles one head has, and the bytes of its tiles of P and dS. @param {{ tokens: number, causal: boolean }} p @param {number} tile */
-  function tilesOf({ tokens, causal }, tile) {
-    const blocks = ceilDiv(tokens, tile);
-    const tiles = causal ? (blocks * (blocks + 1)) / 2 : blocks * blocks;
-    return { blocks, tiles, bytes: tiles * tile * tile * 8 };
+  /**
+   * How many blocks one head has at most, of queries or keys, its tiles, and the bytes of its tiles of P and dS.
+   * @param {AttentionProblem} p @param {number} tile
+   */
+  function tilesOf(p, tile) {
+    const [queries, keys] = [p.tokens, p.keys].map((n) => ceilDiv(n, tile));
+    const tiles = causality(p) === 1 ? (queries * (queries + 1)) / 2 : queries * keys;
+    return { blocks: Math.max(queries, keys), tiles, bytes: tiles * tile * tile * 8 };
   }
 
   /** The plan of the f32 backward pass by tiles; `fault` says why it cannot run. @param {AttentionProblem} p @returns {TilesPlan & { fault?: string }} */
@@ -179,8 +182,9 @@ export function attentionKernels(context, options) {
       const used = keyBlock * (queryBlock + Math.max(queryBlock, d) + 8) * 4;
       if (used > shared) return `${used} bytes of shared memory, the device allows ${shared}`;
       // Tiles are the grid's third dimension.
-      if (Math.max(tiles, 3 * blocks) > 65535 || bytes > Math.max(MAX_TILES_BYTES, plan.workspace))
-        return `the tiles of a head take ${bytes} bytes`;
+      const group = p.heads / p.kvHeads;
+      if (Math.max(tiles, 3 * blocks) > 65535 || group * bytes > Math.max(MAX_TILES_BYTES, plan.workspace))
+        return `the tiles of a head take ${bytes} bytes${group > 1 ? `, those of a group of ${group} are stored together` : ''}`;
       return undefined;
     };
     return { ...plan, threads: lanes[0], fault: fault() };
@@ -205,9 +209,6 @@ export function attentionKernels(context, options) {
   /** @param {string} kernel @param {AttentionProblem} p @param {boolean} backward @returns {ShaderPlan} */
   function planOf(kernel, p, backward) {
     const { precision, headSize: d, override = {} } = p;
-    if (p.kvHeads !== p.heads || p.keys !== p.tokens || p.window > 0 || p.limits || p.rowKv !== p.rowQ || p.batchKv !== p.keys * p.rowKv) {
-      throw new RangeError(`${kernel}: the SPIR-V kernels need as many key heads, keys and rows as of queries, and take no limits yet`);
-    }
     if (precision === 'f32') {
       if ((override.kernel ?? (isCpu ? 'walk' : 'tiles')) === 'tiles') {
         const plan = backward ? tilesPlan(p) : forwardTilesPlan(p);
@@ -326,10 +327,14 @@ export function attentionKernels(context, options) {
     return { ...plan, kernel: 'register', shape, map, threads: (plan.queryBlock / m) * subgroup };
   }
 
-  /** The number of blocks, checked against what a dispatch takes. @param {string} kernel @param {number} tokens @param {number} blocks */
-  function blocksOf(kernel, tokens, blocks) {
+  /**
+   * The workgroups for a number of rows, checked against what a dispatch takes.
+   * @param {string} kernel @param {number} rows @param {number} block @param {number} [kinds] of workgroups
+   */
+  function blocksOf(kernel, rows, block, kinds = 1) {
     const most = info.maxComputeWorkGroupCountX;
-    if (blocks > most) throw new RangeError(`${kernel}: tokens = ${tokens} make ${blocks} workgroups, more than ${most}`);
+    const blocks = kinds * ceilDiv(rows, block);
+    if (blocks > most) throw new RangeError(`${kernel}: tokens = ${rows} make ${blocks} workgroups, more than ${most}`);
     return blocks;
   }
 
@@ -339,20 +344,32 @@ export function attentionKernels(context, options) {
    * Kernels for matrix units need none: the only CPU driver known to have these (lavapipe of Mesa 26.1.6) does not cut loops short.
    * @param {string} kernel @param {AttentionProblem} p @param {ShaderPlan} plan @param {boolean} backward
    */
-  function checkRounds(kernel, { precision, tokens, headSize: d }, plan, backward) {
+  function checkRounds(kernel, { precision, tokens, keys, heads, kvHeads, headSize: d }, plan, backward) {
     const { queryBlock, keyBlock, threads } = plan;
     if (precision !== 'f32') return;
     let rounds;
     if (plan.kernel === 'tiles') {
       const maxima = ceilDiv(queryBlock, threads) * (2 + d / plan.columns) + 1;
-      rounds = ceilDiv(tokens, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
+      rounds = ceilDiv(keys, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
     } else if (backward) {
       // Eight vectors of the head at a time; then the statistics, the sums, and one more round that lavapipe was measured to take.
       const scores = (d / 32) * (1 + 9) + 1;
-      rounds = ceilDiv(tokens, keyBlock) * (1 + scores + (ceilDiv(keyBlock, threads) + 1) + (keyBlock / 4 + 1) + 1);
-    } else rounds = ceilDiv(tokens, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
-    context.checkRounds(kernel, `${tokens} tokens with heads of ${d}`, rounds);
+      const block = 1 + scores + (ceilDiv(keyBlock, threads) + 1) + (keyBlock / 4 + 1) + 1;
+      const group = heads / kvHeads;
+      rounds = Math.max(ceilDiv(keys, keyBlock) * block, group * (ceilDiv(tokens, keyBlock) * block + (group > 1 ? 2 : 0)));
+    } else rounds = ceilDiv(keys, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
+    const sizes = heads > kvHeads ? `, ${heads / kvHeads} for each of keys` : '';
+    context.checkRounds(kernel, `${keys > tokens ? `${keys} keys` : `${tokens} tokens`} with heads of ${d}${sizes}`, rounds);
   }
+
+  /** Whether queries see later keys (0), and if not whether there are as many keys as queries (1) or not (2). @param {AttentionProblem} p */
+  const causality = ({ causal, tokens, keys }) => (causal ? (keys === tokens ? 1 : 2) : 0);
+
+  /** The specialization constants of shaders/include/attention_limits.glsl, and before them the one that caps scores. @param {AttentionProblem} p */
+  const limitConstants = (p) => [p.softCap > 0 ? 1 : 0, p.kvHeads < p.heads ? 1 : 0, (p.limits ? 1 : 0) + (p.window > 0 ? 2 : 0)];
+
+  /** The buffers of first keys and last queries. A kernel that uses neither reads none, but it has the bindings. @param {AttentionProblem} p */
+  const limitBuffers = (p) => (p.limits ? [p.limits.firstKey.buffer, p.limits.lastQuery.buffer] : [p.q.buffer, p.q.buffer]);
 
   /** Specialization constants of the kernels by tiles. @param {AttentionProblem} p @param {TilesPlan} plan @param {number} threads */
   const tilesConstants = (p, { queryBlock, keyBlock, rows, columns }, threads) => [
@@ -360,21 +377,20 @@ export function attentionKernels(context, options) {
     queryBlock,
     keyBlock,
     p.headSize,
-    p.causal ? 1 : 0,
+    causality(p),
     context.propagatesNan,
     rows,
     columns,
-    p.softCap > 0 ? 1 : 0,
+    ...limitConstants(p),
     // Whether the last tile is at most half full.
     p.tokens % queryBlock > 0 && p.tokens % queryBlock <= queryBlock / 2 ? 1 : 0,
   ];
 
   /** @param {AttentionProblem} p @param {ShaderPlan} plan @param {DType} written */
   function pipelineOf(p, plan, written) {
-    const common = [plan.threads, plan.queryBlock, plan.keyBlock, p.headSize, p.causal ? 1 : 0];
-    const capped = p.softCap > 0 ? 1 : 0;
+    const common = [plan.threads, plan.queryBlock, plan.keyBlock, p.headSize, causality(p)];
     if (plan.kernel === 'tiles') return { specialization: tilesConstants(p, plan, plan.threads) };
-    if (plan.kernel === 'walk') return { specialization: [...common, context.propagatesNan, capped] };
+    if (plan.kernel === 'walk') return { specialization: [...common, context.propagatesNan, ...limitConstants(p)] };
     if (plan.kernel === 'register') {
       const { shape, map } = plan;
       return {
@@ -393,7 +409,7 @@ export function attentionKernels(context, options) {
           map.partRows,
           map.partColumns,
           map.own,
-          capped,
+          ...limitConstants(p),
         ],
         ...context.wholeSubgroups,
       };
@@ -408,7 +424,7 @@ export function attentionKernels(context, options) {
         p.type === 'f32' ? 1 : 0,
         written === 'f32' ? 1 : 0,
         p.outType === 'f32' ? 1 : 0,
-        capped,
+        ...limitConstants(p),
       ],
       ...context.wholeSubgroups,
     };
@@ -432,13 +448,13 @@ export function attentionKernels(context, options) {
       p.precision === 'f32'
         ? `attention_f32_forward${plan.kernel === 'tiles' ? '_tiles' : ''}`
         : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
-    const blocks = blocksOf(kernel, p.tokens, ceilDiv(p.tokens, plan.queryBlock));
+    const blocks = blocksOf(kernel, p.tokens, plan.queryBlock);
     checkRounds(kernel, p, plan, false);
     return context.dispatch(name, {
-      buffers: Object.values(tensors),
+      buffers: [...Object.values(tensors), limitBuffers(p)[0]],
       writes: (1 << 3) | (1 << 4),
       groups: [blocks, p.heads, p.batch],
-      push: push(p).subarray(0, 80),
+      push: push(p),
       ...pipelineOf(p, plan, p.outType),
     });
   }
@@ -471,7 +487,7 @@ export function attentionKernels(context, options) {
       buffers: [p.out.buffer, dOut.buffer, delta.buffer],
       writes: 1 << 2,
       groups: [context.strideGroups(p.tokens * p.heads, threads / 8), 1, p.batch],
-      push: bytes.subarray(0, 80),
+      push: bytes,
       specialization: [threads, 0, 0, p.headSize],
     });
     const tensors = {
@@ -480,16 +496,16 @@ export function attentionKernels(context, options) {
     };
     if (Array.isArray(plan)) return [deltas, ...ptx.record(plan, p, tensors, bytes)];
     if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, g, plan)];
-    const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.queryBlock));
+    const blocks = blocksOf(kernel, Math.max(p.tokens, p.keys), plan.queryBlock, 2);
     checkRounds(kernel, p, plan, true);
     const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
     return [
       deltas,
       context.dispatch(p.precision === 'f32' ? 'attention_f32_backward' : `${family}_${p.precision}`, {
-        buffers: Object.values(tensors),
+        buffers: [...Object.values(tensors), ...limitBuffers(p)],
         writes: (1 << 6) | (1 << 7) | (1 << 8),
         groups: [blocks, p.heads, p.batch],
-        push: bytes.subarray(0, 80),
+        push: bytes,
         ...pipelineOf(p, plan, gradType),
       }),
     ];
@@ -502,11 +518,13 @@ export function attentionKernels(context, options) {
   function backwardByTiles(p, gradients, plan) {
     const { blocks, tiles, bytes } = tilesOf(p, plan.queryBlock);
     const { dOut, delta, dQ, dK, dV, rowGradQ, rowGradKv } = gradients;
-    const fit = Math.max(1, Math.floor(plan.workspace / bytes));
-    // Parts are whole batches, or heads of one batch, as equal in size as possible.
+    const group = p.heads / p.kvHeads;
+    const fit = Math.max(1, Math.floor(plan.workspace / bytes / group)) * group;
+    // Parts are whole batches, or heads of one batch, as equal in size as possible. They do not divide a group of heads, over which dK and
+    // dV sum.
     const even = (/** @type {number} */ count, /** @type {number} */ most) => ceilDiv(count, ceilDiv(count, most));
     const batches = fit >= p.heads ? even(p.batch, Math.floor(fit / p.heads)) : 1;
-    const heads = fit >= p.heads ? p.heads : even(p.heads, fit);
+    const heads = fit >= p.heads ? p.heads : group * even(p.kvHeads, fit / group);
     const workspace = context.workspace('attention tiles', batches * heads * bytes);
     const { queryBlock, rows, columns } = plan;
     const specialization = (/** @type {number} */ threads) => tilesConstants(p, plan, threads);
@@ -516,40 +534,43 @@ export function attentionKernels(context, options) {
       for (let head = 0; head < p.heads; head += heads) {
         const here = { batch: Math.min(batches, p.batch - batch), heads: Math.min(heads, p.heads - head) };
         // The part's tensors begin at another element.
-        const from = (/** @type {Placed} */ x, /** @type {number} */ row) => ({
-          buffer: x.buffer,
-          offset: x.offset + batch * p.tokens * row + head * p.headSize,
-        });
-        const stats = (/** @type {Placed} */ x) => ({ buffer: x.buffer, offset: x.offset + (batch * p.heads + head) * p.tokens });
+        const moved = (/** @type {Placed} */ { buffer, offset }, /** @type {number} */ by) => ({ buffer, offset: offset + by });
+        const queries = (/** @type {Placed} */ x, /** @type {number} */ row) => moved(x, batch * p.tokens * row + head * p.headSize);
+        const keys = (/** @type {Placed} */ x, /** @type {number} */ step) => moved(x, batch * step + (head / group) * p.headSize);
+        const stats = (/** @type {Placed} */ x) => moved(x, (batch * p.heads + head) * p.tokens);
         const part = {
           ...p,
           ...here,
-          q: from(p.q, p.rowQ),
-          k: from(p.k, p.rowKv),
-          v: from(p.v, p.rowKv),
-          out: from(p.out, p.rowOut),
+          kvHeads: here.heads / group,
+          q: queries(p.q, p.rowQ),
+          k: keys(p.k, p.batchKv),
+          v: keys(p.v, p.batchKv),
+          out: queries(p.out, p.rowOut),
           lse: stats(p.lse),
+          limits: p.limits && {
+            firstKey: moved(p.limits.firstKey, batch * p.tokens),
+            lastQuery: moved(p.limits.lastQuery, batch * p.keys),
+          },
         };
-        const whole = push(part, {
-          dOut: from(dOut, p.rowOut),
+        const pushed = push(part, {
+          dOut: queries(dOut, p.rowOut),
           delta: stats(delta),
-          dQ: from(dQ, rowGradQ),
-          dK: from(dK, rowGradKv),
-          dV: from(dV, rowGradKv),
+          dQ: queries(dQ, rowGradQ),
+          dK: keys(dK, p.keys * rowGradKv),
+          dV: keys(dV, p.keys * rowGradKv),
           rowGradQ,
           rowGradKv,
         });
-        const pushed = whole.subarray(0, 80);
         list.push(
           context.dispatch('attention_f32_scores', {
-            buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, workspace],
+            buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, workspace, ...limitBuffers(p)],
             writes: 1 << 6,
             groups: [here.heads, here.batch, tiles],
             push: pushed,
             specialization: specialization((queryBlock / rows) * (queryBlock / columns)),
           }),
           context.dispatch('attention_f32_gradients', {
-            buffers: [p.q.buffer, p.k.buffer, dOut.buffer, workspace, dQ.buffer, dK.buffer, dV.buffer],
+            buffers: [p.q.buffer, p.k.buffer, dOut.buffer, workspace, dQ.buffer, dK.buffer, dV.buffer, ...limitBuffers(p)],
             writes: (1 << 4) | (1 << 5) | (1 << 6),
             groups: [here.heads, here.batch, 3 * blocks],
             push: pushed,

@@ -3,33 +3,36 @@
 /**
  * Reference in float64 on one head: rows are token-major.
  * @param {{ q: Float64Array, k: Float64Array, v: Float64Array, tokens: number, d: number, scale: number, causal: boolean, cap?: number,
- *   dO?: Float64Array, dead?: readonly number[], first?: (query: number) => number }} o `first`: the first key of a query; `dead`: tokens whose scores are all -∞: their result is 0, without a gradient
+ *   dO?: Float64Array, dead?: readonly number[], keys?: number, firstKey?: ArrayLike<number> }} o `dead`: tokens whose scores are all -∞:
+ *   their result is 0, without a gradient. `keys`: their number, `tokens` when left out; the last query is aligned with the last key.
+ *   `firstKey`: the first key that each query sees
  */
-export function reference({ q, k, v, tokens: T, d, scale, causal, cap = 0, dO, dead = [], first = () => 0 }) {
+export function reference({ q, k, v, tokens: T, d, scale, causal, cap = 0, dO, dead = [], keys = T, firstKey }) {
   const out = new Float64Array(T * d);
   const lse = new Float64Array(T);
   const dq = new Float64Array(T * d);
-  const dk = new Float64Array(T * d);
-  const dv = new Float64Array(T * d);
+  const dk = new Float64Array(keys * d);
+  const dv = new Float64Array(keys * d);
   for (let i = 0; i < T; i++) {
-    if (dead.includes(i)) {
+    const first = firstKey?.[i] ?? 0;
+    const end = causal ? i + 1 + keys - T : keys;
+    if (dead.includes(i) || first >= end) {
       lse[i] = -Infinity;
       continue;
     }
-    const [from, end] = [first(i), causal ? i + 1 : T];
-    const s = new Float64Array(end).fill(-Infinity, 0, from);
-    for (let j = from; j < end; j++) for (let e = 0; e < d; e++) s[j] += scale * q[i * d + e] * k[j * d + e];
-    if (cap > 0) for (let j = from; j < end; j++) s[j] = cap * Math.tanh(s[j] / cap);
+    const s = new Float64Array(end).fill(-Infinity, 0, first).fill(0, first);
+    for (let j = first; j < end; j++) for (let e = 0; e < d; e++) s[j] += scale * q[i * d + e] * k[j * d + e];
+    if (cap > 0) for (let j = first; j < end; j++) s[j] = cap * Math.tanh(s[j] / cap);
     const top = s.reduce((a, b) => Math.max(a, b), -Infinity);
     let sum = 0;
-    for (let j = from; j < end; j++) sum += Math.exp(s[j] - top);
+    for (let j = first; j < end; j++) sum += Math.exp(s[j] - top);
     lse[i] = top + Math.log(sum);
     const p = s.map((x) => Math.exp(x - lse[i]));
-    for (let j = from; j < end; j++) for (let e = 0; e < d; e++) out[i * d + e] += p[j] * v[j * d + e];
+    for (let j = first; j < end; j++) for (let e = 0; e < d; e++) out[i * d + e] += p[j] * v[j * d + e];
     if (!dO) continue;
     let delta = 0;
     for (let e = 0; e < d; e++) delta += dO[i * d + e] * out[i * d + e];
-    for (let j = from; j < end; j++) {
+    for (let j = first; j < end; j++) {
       let dp = 0;
       for (let e = 0; e < d; e++) dp += dO[i * d + e] * v[j * d + e];
       const ds = scale * p[j] * (dp - delta) * (cap > 0 ? 1 - (s[j] / cap) ** 2 : 1);

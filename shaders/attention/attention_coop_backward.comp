@@ -35,6 +35,9 @@ layout(set = 0, binding = 7, std430) writeonly buffer Dk4 { vec4 dk4[]; };
 layout(set = 0, binding = 7, std430) writeonly buffer Dk8 { uvec2 dk8[]; };
 layout(set = 0, binding = 8, std430) writeonly buffer Dv4 { vec4 dv4[]; };
 layout(set = 0, binding = 8, std430) writeonly buffer Dv8 { uvec2 dv8[]; };
+#define FIRST_KEY 9
+#define LAST_QUERY 10
+#include "attention_limits.glsl"
 
 const uint TILE = BC * LD;
 const uint STAGED = 2u * BC > BR ? 2u * TILE : BR * LD; // the workgroup's own rows pass through it before the loop
@@ -53,12 +56,13 @@ bool keys;
 
 // Eight halves of a row: 0 Q, 1 K, 2 V, 3 dO.
 uvec4 halves(uint which, uint r, uint d) {
-    if (r >= p.tokens) return uvec4(0u);
+    bool ofQuery = which == 0u || which == 3u;
+    if (r >= (ofQuery ? p.tokens : p.keys)) return uvec4(0u);
     if (which == 3u) {
         uint at = baseDo + r * p.rowO + d;
         return DO_F32 != 0u ? pack8(dO[at >> 2], dO[(at >> 2) + 1u]) : dO[at >> 3];
     }
-    uint at = (which == 0u ? baseQ : which == 1u ? baseK : baseV) + r * p.rowQkv + d;
+    uint at = (which == 0u ? baseQ : which == 1u ? baseK : baseV) + r * (ofQuery ? p.rowQ : p.rowKv) + d;
     if (IN_F32 != 0u) {
         if (which == 0u) return pack8(q[at >> 2], q[(at >> 2) + 1u]);
         if (which == 1u) return pack8(k[at >> 2], k[(at >> 2) + 1u]);
@@ -83,7 +87,7 @@ void storeRows(bool second, MAT_C acc[FD], uint own, uint row, uint part, uint r
             if (d0 / TN + i < FD) coopMatStore(acc[d0 / TN + i], scratch, own + i * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
         }
         subgroupBarrier();
-        if (r < p.tokens) {
+        if (r < (keys ? p.keys : p.tokens)) {
             [[unroll]] for (uint j = 0; j < CT; ++j) {
                 uint d = d0 + (part + j * LPR) * 4u;
                 if (d < D) {
@@ -107,15 +111,18 @@ void storeRows(bool second, MAT_C acc[FD], uint own, uint row, uint part, uint r
 
 void main() {
     uint t = gl_LocalInvocationIndex, lane = gl_SubgroupInvocationID;
-    uint blocks = (p.tokens + BR - 1u) / BR;
     keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup keeps keys
+    uint rows = keys ? p.keys : p.tokens, others = keys ? p.tokens : p.keys, blocks = (rows + BR - 1u) / BR;
+    uint block = gl_WorkGroupID.x / 2u, batch = gl_WorkGroupID.z;
+    uint ownHead = gl_WorkGroupID.y; // of keys, or of queries
+    // The grid has room for the larger number of blocks, and of heads.
+    if (block >= blocks || (GROUPED != 0u && keys && ownHead >= p.kvHeads)) return;
     // The first keys and the last queries have the longest loops: start them first.
-    uint block = gl_WorkGroupID.x / 2u;
     uint r0 = (keys ? block : blocks - 1u - block) * BR;
-    uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
-    baseQ = p.offQ + batch * p.batchQkv + head * D;
-    baseK = p.offK + batch * p.batchQkv + head * D;
-    baseV = p.offV + batch * p.batchQkv + head * D;
+    uint head = keys ? ownHead * groupSize() : ownHead;
+    baseQ = p.offQ + batch * p.batchQ + head * D;
+    baseK = p.offK + batch * p.batchKv + (keys ? ownHead : keyHead(ownHead)) * D;
+    baseV = p.offV + batch * p.batchKv + (keys ? ownHead : keyHead(ownHead)) * D;
     baseDo = p.offDo + batch * p.batchO + head * D;
     baseStats = (batch * p.heads + head) * p.tokens;
     uint mine = gl_SubgroupID * TM;
@@ -150,118 +157,142 @@ void main() {
     }
 
     float toLog2 = p.scale * LOG2E;
-    uint first = CAUSAL != 0u && keys ? r0 / BC * BC : 0u;
-    uint end = CAUSAL != 0u && !keys ? min(p.tokens, r0 + BR) : p.tokens;
-    stageWalk(first);
-    for (uint c0 = first; c0 < end; c0 += BC) {
-        barrier();
-        [[unroll]] for (uint i = 0; i < LOADS; ++i) {
-            uint x = t + i * THREADS, to = x / D8 * LD + x % D8;
-            staged[to] = reg1[i];
-            staged[TILE + to] = reg2[i];
+    uint first = keys ? startOf(r0) / BC * BC : LIMITS != 0u ? firstOf(batch, r0) : 0u;
+    uint end = keys ? (LIMITS != 0u ? stopOf(batch, r0 + BR - 1u) : p.tokens) : endBefore(r0 + BR);
+    // Columns that some row of the subgroup sees: [lowest, highest); and [allFrom, allTo), which all rows see but for causality.
+    uint lowest = 0u, highest = end, allFrom = 0u, allTo = others;
+    if (keys) {
+        lowest = startOf(r0 + mine);
+        if (LIMITS != 0u) {
+            highest = stopOf(batch, r0 + mine + TM - 1u);
+            allTo = stopOf(batch, r0 + mine);
         }
-        if (keys) {
-            for (uint i = t; i < BC; i += THREADS) {
-                uint c = min(c0 + i, p.tokens - 1u);
-                statL[i / 4u][i & 3u] = lse[p.offLse + baseStats + c] * LOG2E;
-                statD[i / 4u][i & 3u] = delta[p.offDelta + baseStats + c];
+    } else {
+        if (CAUSAL != 0u) highest = min(end, endBefore(r0 + mine + TM));
+        if (LIMITS != 0u) {
+            lowest = firstOf(batch, r0 + mine);
+            allFrom = firstOf(batch, r0 + mine + TM - 1u);
+        }
+    }
+    // The first key that the lane's query sees, or one more than the last query that sees its key.
+    uint bound = LIMITS == 0u ? 0u : keys ? stopOf(batch, held) : firstOf(batch, held);
+    // A block of keys sums over all heads of queries that use it.
+    uint heads = keys ? groupSize() : 1u;
+    for (uint g = 0; g < heads; ++g) {
+        if (g > 0u) {
+            baseQ += D;
+            baseDo += D;
+            baseStats += p.tokens;
+        }
+        stageWalk(first);
+        for (uint c0 = first; c0 < end; c0 += BC) {
+            barrier();
+            [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+                uint x = t + i * THREADS, to = x / D8 * LD + x % D8;
+                staged[to] = reg1[i];
+                staged[TILE + to] = reg2[i];
             }
-        }
-        barrier();
-        if (c0 + BC < end) stageWalk(c0 + BC);
-
-        // Columns that some row of the subgroup sees: [lowest, highest).
-        uint lowest = CAUSAL != 0u && keys ? r0 + mine : 0u;
-        uint highest = CAUSAL != 0u && !keys ? min(end, r0 + mine + TM) : end;
-        if (c0 >= highest || c0 + BC <= lowest) continue; // uniform over the subgroup
-
-        // S and dP, into the scratch: independent sums, interleaved.
-        MAT_C score[FC], grad[FC];
-        [[unroll]] for (uint j = 0; j < FC; ++j) {
-            score[j] = MAT_C(0.0);
-            grad[j] = MAT_C(0.0);
-        }
-        [[unroll]] for (uint i = 0; i < FK; ++i) {
-            [[unroll]] for (uint j = 0; j < FC; ++j) {
-                MAT_B b;
-                coopMatLoad(b, staged, j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
-                score[j] = coopMatMulAdd(f1[i], b, score[j]);
-                coopMatLoad(b, staged, TILE + j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
-                grad[j] = coopMatMulAdd(f2[i], b, grad[j]);
-            }
-        }
-        [[unroll]] for (uint j = 0; j < FC; ++j) {
-            coopMatStore(score[j], scratch, own + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
-            coopMatStore(grad[j], scratch, ownG + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
-        }
-        subgroupBarrier();
-
-        vec4 s[CT], g[CT];
-        [[unroll]] for (uint j = 0; j < CT; ++j) {
-            s[j] = uintBitsToFloat(scratch[own + row * LDS + part + j * LPR]);
-            g[j] = uintBitsToFloat(scratch[ownG + row * LDS + part + j * LPR]);
-            vec4 l = vec4(heldStat.x), d = vec4(heldStat.y);
             if (keys) {
-                l = statL[part + j * LPR];
-                d = statD[part + j * LPR];
-            }
-            vec4 score = s[j] * toLog2, slope = vec4(1.0);
-            if (CAPPED != 0u) {
-                [[unroll]] for (uint e = 0; e < 4u; ++e) {
-                    score[e] = capped(score[e], p.cap * LOG2E);
-                    slope[e] = slopeAt(score[e], p.cap * LOG2E);
+                for (uint i = t; i < BC; i += THREADS) {
+                    uint c = min(c0 + i, p.tokens - 1u);
+                    statL[i / 4u][i & 3u] = lse[p.offLse + baseStats + c] * LOG2E;
+                    statD[i / 4u][i & 3u] = delta[p.offDelta + baseStats + c];
                 }
             }
-            s[j] = exp2(score - l);
-            g[j] = s[j] * (g[j] - d) * p.scale * slope;
-        }
-        if (c0 + BC > p.tokens || r0 + mine + TM > p.tokens ||
-            (CAUSAL != 0u && (keys ? c0 + 1u < r0 + mine + TM : c0 + BC > r0 + mine + 1u))) {
+            barrier();
+            if (c0 + BC < end) stageWalk(c0 + BC);
+
+            if (c0 >= highest || c0 + BC <= lowest) continue; // uniform over the subgroup
+
+            // S and dP, into the scratch: independent sums, interleaved.
+            MAT_C score[FC], grad[FC];
+            [[unroll]] for (uint j = 0; j < FC; ++j) {
+                score[j] = MAT_C(0.0);
+                grad[j] = MAT_C(0.0);
+            }
+            [[unroll]] for (uint i = 0; i < FK; ++i) {
+                [[unroll]] for (uint j = 0; j < FC; ++j) {
+                    MAT_B b;
+                    coopMatLoad(b, staged, j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
+                    score[j] = coopMatMulAdd(f1[i], b, score[j]);
+                    coopMatLoad(b, staged, TILE + j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
+                    grad[j] = coopMatMulAdd(f2[i], b, grad[j]);
+                }
+            }
+            [[unroll]] for (uint j = 0; j < FC; ++j) {
+                coopMatStore(score[j], scratch, own + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+                coopMatStore(grad[j], scratch, ownG + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+            }
+            subgroupBarrier();
+
+            vec4 s[CT], g[CT];
             [[unroll]] for (uint j = 0; j < CT; ++j) {
-                uint col = c0 + (part + j * LPR) * 4u;
-                [[unroll]] for (uint e = 0; e < 4u; ++e) {
-                    uint query = keys ? col + e : held, key = keys ? held : col + e;
-                    if (query >= p.tokens || key >= p.tokens || (CAUSAL != 0u && key > query)) {
-                        s[j][e] = 0.0;
-                        g[j][e] = 0.0;
+                s[j] = uintBitsToFloat(scratch[own + row * LDS + part + j * LPR]);
+                g[j] = uintBitsToFloat(scratch[ownG + row * LDS + part + j * LPR]);
+                vec4 l = vec4(heldStat.x), d = vec4(heldStat.y);
+                if (keys) {
+                    l = statL[part + j * LPR];
+                    d = statD[part + j * LPR];
+                }
+                vec4 score = s[j] * toLog2, slope = vec4(1.0);
+                if (CAPPED != 0u) {
+                    [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                        score[e] = capped(score[e], p.cap * LOG2E);
+                        slope[e] = slopeAt(score[e], p.cap * LOG2E);
+                    }
+                }
+                s[j] = exp2(score - l);
+                g[j] = s[j] * (g[j] - d) * p.scale * slope;
+            }
+            if (c0 < allFrom || c0 + BC > allTo || r0 + mine + TM > rows ||
+                (CAUSAL != 0u && (keys ? c0 + 1u + shift() < r0 + mine + TM : c0 + BC > r0 + mine + 1u + shift()))) {
+                [[unroll]] for (uint j = 0; j < CT; ++j) {
+                    uint col = c0 + (part + j * LPR) * 4u;
+                    [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                        uint query = keys ? col + e : held, key = keys ? held : col + e;
+                        bool hidden = query >= p.tokens || key >= p.keys || (CAUSAL != 0u && key > query + shift());
+                        if (hidden || (LIMITS != 0u && (keys ? query >= bound : key < bound))) {
+                            s[j][e] = 0.0;
+                            g[j][e] = 0.0;
+                        }
                     }
                 }
             }
-        }
-        subgroupBarrier(); // halves overwrite the floats: first half of each row
-        [[unroll]] for (uint j = 0; j < CT; ++j) {
-            uint at = part + j * LPR, to = row * LDS + at / 2u, word = (at & 1u) * 2u;
-            uvec2 h = pack4(g[j]);
-            scratch[ownG + to][word] = h.x;
-            scratch[ownG + to][word + 1u] = h.y;
-            if (keys) {
-                h = pack4(s[j]);
-                scratch[own + to][word] = h.x;
-                scratch[own + to][word + 1u] = h.y;
-            }
-        }
-        subgroupBarrier();
-
-        [[unroll]] for (uint j = 0; j < BC / TK; ++j) {
-            MAT_A a;
-            MAT_B b;
-            coopMatLoad(a, scratch, ownG + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
-            [[unroll]] for (uint i = 0; i < FD; ++i) {
-                coopMatLoad(b, staged, j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
-                acc1[i] = coopMatMulAdd(a, b, acc1[i]);
-            }
-            if (keys) {
-                coopMatLoad(a, scratch, own + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint i = 0; i < FD; ++i) {
-                    coopMatLoad(b, staged, TILE + j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
-                    acc2[i] = coopMatMulAdd(a, b, acc2[i]);
+            subgroupBarrier(); // halves overwrite the floats: first half of each row
+            [[unroll]] for (uint j = 0; j < CT; ++j) {
+                uint at = part + j * LPR, to = row * LDS + at / 2u, word = (at & 1u) * 2u;
+                uvec2 h = pack4(g[j]);
+                scratch[ownG + to][word] = h.x;
+                scratch[ownG + to][word + 1u] = h.y;
+                if (keys) {
+                    h = pack4(s[j]);
+                    scratch[own + to][word] = h.x;
+                    scratch[own + to][word + 1u] = h.y;
                 }
             }
+            subgroupBarrier();
+
+            [[unroll]] for (uint j = 0; j < BC / TK; ++j) {
+                MAT_A a;
+                MAT_B b;
+                coopMatLoad(a, scratch, ownG + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+                [[unroll]] for (uint i = 0; i < FD; ++i) {
+                    coopMatLoad(b, staged, j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
+                    acc1[i] = coopMatMulAdd(a, b, acc1[i]);
+                }
+                if (keys) {
+                    coopMatLoad(a, scratch, own + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+                    [[unroll]] for (uint i = 0; i < FD; ++i) {
+                        coopMatLoad(b, staged, TILE + j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
+                        acc2[i] = coopMatMulAdd(a, b, acc2[i]);
+                    }
+                }
+            }
+            subgroupBarrier();
         }
-        subgroupBarrier();
     }
 
-    uint at = batch * p.batchD + held * p.rowD + head * D;
+    uint at = (keys ? batch * p.batchDkv + held * p.rowDkv : batch * p.batchDq + held * p.rowDq) + ownHead * D;
     storeRows(false, acc1, own, row, part, held, at);
     if (keys) storeRows(true, acc2, own, row, part, held, at);
 }

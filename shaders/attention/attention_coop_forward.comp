@@ -26,6 +26,8 @@ layout(set = 0, binding = 2, std430) readonly buffer V { uvec4 v[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer O4 { vec4 o4[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer O8 { uvec2 o8[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Lse { float lse[]; };
+#define FIRST_KEY 5
+#include "attention_limits.glsl"
 
 const uint TILE = BC * LD;
 // The queries pass through the same memory before the loop begins.
@@ -41,8 +43,8 @@ uvec4 regV[LOADS * RAW];
 void fetch(uint c0, uint baseK, uint baseV) {
     [[unroll]] for (uint i = 0; i < LOADS; ++i) {
         uint x = gl_LocalInvocationIndex + i * THREADS;
-        uint c = c0 + x / D8, at = c * p.rowQkv + x % D8 * 8u;
-        bool inside = c < p.tokens;
+        uint c = c0 + x / D8, at = c * p.rowKv + x % D8 * 8u;
+        bool inside = c < p.keys;
         [[unroll]] for (uint j = 0; j < RAW; ++j) {
             regK[i * RAW + j] = inside ? k[((baseK + at) >> (IN_F32 != 0u ? 2 : 3)) + j] : uvec4(0u);
             regV[i * RAW + j] = inside ? v[((baseV + at) >> (IN_F32 != 0u ? 2 : 3)) + j] : uvec4(0u);
@@ -56,17 +58,18 @@ void main() {
     // The last queries see the most keys: start them first.
     uint r0 = (blocks - 1u - gl_WorkGroupID.x) * BR;
     uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
-    uint baseQ = p.offQ + batch * p.batchQkv + head * D;
-    uint baseK = p.offK + batch * p.batchQkv + head * D;
-    uint baseV = p.offV + batch * p.batchQkv + head * D;
+    uint baseQ = p.offQ + batch * p.batchQ + head * D;
+    uint baseK = p.offK + batch * p.batchKv + keyHead(head) * D;
+    uint baseV = p.offV + batch * p.batchKv + keyHead(head) * D;
     uint mine = gl_SubgroupID * TM;           // first row of the subgroup within the workgroup
     uint own = gl_SubgroupID * SCRATCH;
     uint row = lane / LPR, part = lane % LPR; // the lane's row and its share of the columns
     uint query = r0 + mine + row;
 
-    fetch(0u, baseK, baseV);
+    uint first = LIMITS != 0u ? firstOf(batch, r0) : 0u, end = endBefore(r0 + BR);
+    fetch(first, baseK, baseV);
     for (uint x = t; x < BR * D8; x += THREADS) {
-        uint r = r0 + x / D8, at = baseQ + r * p.rowQkv + x % D8 * 8u;
+        uint r = r0 + x / D8, at = baseQ + r * p.rowQ + x % D8 * 8u;
         uvec4 h = uvec4(0u);
         if (r < p.tokens) h = IN_F32 != 0u ? pack8(q[at >> 2], q[(at >> 2) + 1u]) : q[at >> 3];
         staged[x / D8 * LD + x % D8] = h;
@@ -81,9 +84,11 @@ void main() {
     [[unroll]] for (uint i = 0; i < FD; ++i) acc[i] = MAT_C(0.0);
     float m = LEAST, l = 0.0;
 
-    uint end = CAUSAL != 0u ? min(p.tokens, r0 + BR) : p.tokens;
+    // Keys that some row of the subgroup sees, [lowest, highest), and that all rows see, from `whole` on.
+    uint lowest = LIMITS != 0u ? firstOf(batch, r0 + mine) : 0u, highest = CAUSAL != 0u ? min(end, endBefore(r0 + mine + TM)) : end;
+    uint whole = LIMITS != 0u ? firstOf(batch, r0 + mine + TM - 1u) : 0u, least = LIMITS != 0u ? firstOf(batch, query) : 0u;
     float toLog2 = p.scale * LOG2E;
-    for (uint c0 = 0; c0 < end; c0 += BC) {
+    for (uint c0 = first; c0 < end; c0 += BC) {
         barrier();
         [[unroll]] for (uint i = 0; i < LOADS; ++i) {
             uint x = t + i * THREADS, to = x / D8 * LD + x % D8;
@@ -93,9 +98,7 @@ void main() {
         barrier();
         if (c0 + BC < end) fetch(c0 + BC, baseK, baseV);
 
-        // Keys that some row of the subgroup sees; the branch is uniform over the subgroup.
-        uint seen = CAUSAL != 0u ? min(end, r0 + mine + TM) : end;
-        if (c0 >= seen) continue;
+        if (c0 >= highest || (LIMITS != 0u && c0 + BC <= lowest)) continue; // uniform over the subgroup
 
         // S = Q K^T, into the scratch: independent sums, interleaved.
         MAT_C score[FC];
@@ -119,11 +122,11 @@ void main() {
                 [[unroll]] for (uint e = 0; e < 4u; ++e) s[j][e] = capped(s[j][e], p.cap * LOG2E);
             }
         }
-        if (c0 + BC > p.tokens || (CAUSAL != 0u && c0 + BC > r0 + mine + 1u)) {
+        if (c0 + BC > p.keys || (CAUSAL != 0u && c0 + BC > r0 + mine + 1u + shift()) || c0 < whole) {
             [[unroll]] for (uint j = 0; j < CT; ++j) {
                 uint c = c0 + (part + j * LPR) * 4u;
                 [[unroll]] for (uint e = 0; e < 4u; ++e) {
-                    if (c + e >= p.tokens || (CAUSAL != 0u && c + e > query)) s[j][e] = -1.0 / 0.0;
+                    if (c + e >= p.keys || (CAUSAL != 0u && c + e > query + shift()) || c + e < least) s[j][e] = -1.0 / 0.0;
                 }
             }
         }
@@ -143,7 +146,7 @@ void main() {
             scratch[to][(at & 1u) * 2u] = h.x;
             scratch[to][(at & 1u) * 2u + 1u] = h.y;
         }
-        if (c0 != 0u) {
+        if (c0 != first) {
             // One column of factors, one for each row, broadcast into a fragment in the free half of the scratch.
             for (uint j = part; j < TN / 4u; j += LPR) {
                 scratch[own + row * LDS + BC / 8u + j] = floatBitsToUint(vec4(shrink));

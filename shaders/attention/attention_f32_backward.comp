@@ -29,6 +29,9 @@ layout(set = 0, binding = 5, std430) readonly buffer Delta { float delta[]; };
 layout(set = 0, binding = 6, std430) writeonly buffer Dq { vec4 dq[]; };
 layout(set = 0, binding = 7, std430) writeonly buffer Dk { vec4 dk[]; };
 layout(set = 0, binding = 8, std430) writeonly buffer Dv { vec4 dv[]; };
+#define FIRST_KEY 9
+#define LAST_QUERY 10
+#include "attention_limits.glsl"
 
 const uint UNROLL = 8u; // vectors of the head at a time: loads ahead of the sums
 const uint TX = 8u;
@@ -69,9 +72,9 @@ bool keys;
 void fetch(uint c0) {
     [[unroll]] for (uint i = 0; i < LOADS; ++i) {
         uint x = gl_LocalInvocationIndex + i * THREADS;
-        uint c = c0 + x / D4, d = x % D4 * 4u, at = c * p.rowQkv + d;
+        uint c = c0 + x / D4, d = x % D4 * 4u, at = c * (keys ? p.rowQ : p.rowKv) + d;
         vec4 first = vec4(0.0), second = vec4(0.0);
-        if (x < BC * D4 && c < p.tokens) {
+        if (x < BC * D4 && c < (keys ? p.tokens : p.keys)) {
             first = keys ? row4(0u, baseQ + at) : row4(1u, baseK + at);
             second = keys ? row4(3u, baseDo + c * p.rowO + d) : row4(2u, baseV + at);
         }
@@ -84,23 +87,26 @@ void main() {
     uint t = gl_LocalInvocationIndex;
     uint side = t / HALF; // 0: P and dV; 1: dS and dK
     uint tx = t % TX, ty = t % HALF / TX;
-    uint blocks = (p.tokens + BR - 1u) / BR;
     keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup keeps keys
+    uint rows = keys ? p.keys : p.tokens, blocks = (rows + BR - 1u) / BR;
+    uint block = gl_WorkGroupID.x / 2u, batch = gl_WorkGroupID.z;
+    uint own = gl_WorkGroupID.y; // the head of the own rows: of keys, or of queries
+    // The grid has room for the larger number of blocks, and of heads.
+    if (block >= blocks || (GROUPED != 0u && keys && own >= p.kvHeads)) return;
     // The first keys and the last queries have the longest loops: start them first.
-    uint block = gl_WorkGroupID.x / 2u;
     uint r0 = (keys ? block : blocks - 1u - block) * BR;
-    uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
-    baseQ = p.offQ + batch * p.batchQkv + head * D;
-    baseK = p.offK + batch * p.batchQkv + head * D;
-    baseV = p.offV + batch * p.batchQkv + head * D;
+    uint head = keys ? own * groupSize() : own;
+    baseQ = p.offQ + batch * p.batchQ + head * D;
+    baseK = p.offK + batch * p.batchKv + (keys ? own : keyHead(own)) * D;
+    baseV = p.offV + batch * p.batchKv + (keys ? own : keyHead(own)) * D;
     baseDo = p.offDo + batch * p.batchO + head * D;
     uint baseStats = (batch * p.heads + head) * p.tokens;
 
     for (uint i = t; i < BR * D4; i += THREADS) {
         uint r = i / D4, d = i % D4;
         vec4 x = vec4(0.0), y = vec4(0.0);
-        if (r0 + r < p.tokens) {
-            uint at = (r0 + r) * p.rowQkv + d * 4u;
+        if (r0 + r < rows) {
+            uint at = (r0 + r) * (keys ? p.rowKv : p.rowQ) + d * 4u;
             x = keys ? row4(1u, baseK + at) : row4(0u, baseQ + at);
             y = keys ? row4(2u, baseV + at) : row4(3u, baseDo + (r0 + r) * p.rowO + d * 4u);
         }
@@ -117,77 +123,93 @@ void main() {
     vec4 acc[RT * DT];
     [[unroll]] for (uint i = 0; i < RT * DT; ++i) acc[i] = vec4(0.0);
 
-    uint first = CAUSAL != 0u && keys ? r0 / BC * BC : 0u;
-    uint end = CAUSAL != 0u && !keys ? min(p.tokens, r0 + BR) : p.tokens;
-    fetch(first);
-    for (uint c0 = first; c0 < end; c0 += BC) {
-        barrier();
-        [[unroll]] for (uint i = 0; i < LOADS; ++i) {
-            uint x = t + i * THREADS;
-            if (x < BC * D4) {
-                walk[x / D4 * LD + x % D4] = next1[i];
-                walk[WALK + x / D4 * LD + x % D4] = next2[i];
-            }
+    // The first key that an own query sees, or one more than the last query that sees an own key.
+    uint bound[RT];
+    [[unroll]] for (uint i = 0; i < RT; ++i) {
+        uint r = r0 + ty + i * TY;
+        bound[i] = LIMITS == 0u ? 0u : keys ? stopOf(batch, r) : firstOf(batch, r);
+    }
+    uint first = keys ? startOf(r0) / BC * BC : LIMITS != 0u ? firstOf(batch, r0) : 0u;
+    uint end = keys ? (LIMITS != 0u ? stopOf(batch, r0 + BR - 1u) : p.tokens) : endBefore(r0 + BR);
+    // A block of keys sums over all heads of queries that use it.
+    uint heads = keys ? groupSize() : 1u;
+    for (uint g = 0; g < heads; ++g) {
+        if (g > 0u) {
+            baseQ += D;
+            baseDo += D;
+            baseStats += p.tokens;
         }
-        if (keys) {
-            for (uint i = t; i < BC; i += THREADS) {
-                uint c = min(c0 + i, p.tokens - 1u);
-                stats[i] = vec2(lse[p.offLse + baseStats + c] * LOG2E, delta[p.offDelta + baseStats + c]);
+        fetch(first);
+        for (uint c0 = first; c0 < end; c0 += BC) {
+            barrier();
+            [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+                uint x = t + i * THREADS;
+                if (x < BC * D4) {
+                    walk[x / D4 * LD + x % D4] = next1[i];
+                    walk[WALK + x / D4 * LD + x % D4] = next2[i];
+                }
             }
-        }
-        barrier();
-        if (c0 + BC < end) fetch(c0 + BC);
+            if (keys) {
+                for (uint i = t; i < BC; i += THREADS) {
+                    uint c = min(c0 + i, p.tokens - 1u);
+                    stats[i] = vec2(lse[p.offLse + baseStats + c] * LOG2E, delta[p.offDelta + baseStats + c]);
+                }
+            }
+            barrier();
+            if (c0 + BC < end) fetch(c0 + BC);
 
-        // S, or dP.
-        float s[RT * CT];
-        [[unroll]] for (uint i = 0; i < RT * CT; ++i) s[i] = 0.0;
-        [[dont_unroll]] for (uint d0 = 0; d0 < D4; d0 += UNROLL) {
-            [[unroll]] for (uint d = d0; d < d0 + UNROLL; ++d) {
-                vec4 a[RT], b[CT];
-                [[unroll]] for (uint i = 0; i < RT; ++i) a[i] = held[side * HELD + (ty + i * TY) * LD + d];
-                [[unroll]] for (uint j = 0; j < CT; ++j) b[j] = walk[side * WALK + (tx + j * TX) * LD + d];
+            // S, or dP.
+            float s[RT * CT];
+            [[unroll]] for (uint i = 0; i < RT * CT; ++i) s[i] = 0.0;
+            [[dont_unroll]] for (uint d0 = 0; d0 < D4; d0 += UNROLL) {
+                [[unroll]] for (uint d = d0; d < d0 + UNROLL; ++d) {
+                    vec4 a[RT], b[CT];
+                    [[unroll]] for (uint i = 0; i < RT; ++i) a[i] = held[side * HELD + (ty + i * TY) * LD + d];
+                    [[unroll]] for (uint j = 0; j < CT; ++j) b[j] = walk[side * WALK + (tx + j * TX) * LD + d];
+                    [[unroll]] for (uint i = 0; i < RT; ++i) {
+                        [[unroll]] for (uint j = 0; j < CT; ++j) s[i * CT + j] = addDot(a[i], b[j], s[i * CT + j]);
+                    }
+                }
+            }
+            if (side == 0u) {
                 [[unroll]] for (uint i = 0; i < RT; ++i) {
-                    [[unroll]] for (uint j = 0; j < CT; ++j) s[i * CT + j] = addDot(a[i], b[j], s[i * CT + j]);
+                    uint lr = ty + i * TY;
+                    [[unroll]] for (uint j = 0; j < CT; ++j) {
+                        uint lc = tx + j * TX;
+                        uint query = keys ? c0 + lc : r0 + lr, key = keys ? r0 + lr : c0 + lc;
+                        bool seen = query < p.tokens && key < p.keys && (CAUSAL == 0u || key <= query + shift());
+                        if (LIMITS != 0u) seen = seen && (keys ? query < bound[i] : key >= bound[i]);
+                        float score = s[i * CT + j] * (p.scale * LOG2E);
+                        if (CAPPED != 0u) score = capped(score, p.cap * LOG2E);
+                        tile[lr * LDW + lc / 4u][lc & 3u] = seen ? exp2Of(score - stats[keys ? lc : lr].x) : 0.0;
+                    }
                 }
             }
-        }
-        if (side == 0u) {
-            [[unroll]] for (uint i = 0; i < RT; ++i) {
-                uint lr = ty + i * TY;
-                [[unroll]] for (uint j = 0; j < CT; ++j) {
-                    uint lc = tx + j * TX;
-                    uint query = keys ? c0 + lc : r0 + lr, key = keys ? r0 + lr : c0 + lc;
-                    bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
-                    float score = s[i * CT + j] * (p.scale * LOG2E);
-                    if (CAPPED != 0u) score = capped(score, p.cap * LOG2E);
-                    tile[lr * LDW + lc / 4u][lc & 3u] = seen ? exp2Of(score - stats[keys ? lc : lr].x) : 0.0;
+            barrier();
+            if (side == 1u) {
+                [[unroll]] for (uint i = 0; i < RT; ++i) {
+                    uint lr = ty + i * TY;
+                    [[unroll]] for (uint j = 0; j < CT; ++j) {
+                        uint lc = tx + j * TX, at = lr * LDW + lc / 4u;
+                        float prob = tile[at][lc & 3u];
+                        float ds = prob * (s[i * CT + j] - stats[keys ? lc : lr].y) * p.scale;
+                        // Recompute the capped score from its probability; where that is 0, so is the gradient.
+                        if (CAPPED != 0u && prob != 0.0) ds *= slopeAt(log2(max(prob, 1e-37)) + stats[keys ? lc : lr].x, p.cap * LOG2E);
+                        tile[TILE + at][lc & 3u] = ds;
+                    }
                 }
             }
-        }
-        barrier();
-        if (side == 1u) {
-            [[unroll]] for (uint i = 0; i < RT; ++i) {
-                uint lr = ty + i * TY;
-                [[unroll]] for (uint j = 0; j < CT; ++j) {
-                    uint lc = tx + j * TX, at = lr * LDW + lc / 4u;
-                    float prob = tile[at][lc & 3u];
-                    float ds = prob * (s[i * CT + j] - stats[keys ? lc : lr].y) * p.scale;
-                    // Recompute the capped score from its probability; where that is 0, so is the gradient.
-                    if (CAPPED != 0u) ds *= slopeAt(log2(max(prob, 1e-37)) + stats[keys ? lc : lr].x, p.cap * LOG2E);
-                    tile[TILE + at][lc & 3u] = ds;
-                }
-            }
-        }
-        barrier();
-        uint from = keys ? side * TILE : TILE, rows = keys ? (1u - side) * WALK : 0u;
-        uint c = keys ? 0u : side * (BC / 2u), past = keys ? BC : c + BC / 2u;
-        for (; c < past; c += 4u) {
-            vec4 w[RT];
-            [[unroll]] for (uint i = 0; i < RT; ++i) w[i] = tile[from + (ty + i * TY) * LDW + c / 4u];
-            [[unroll]] for (uint e = 0; e < 4u; ++e) {
-                [[unroll]] for (uint j = 0; j < DT; ++j) {
-                    vec4 x = walk[rows + (c + e) * LD + tx + j * TX];
-                    [[unroll]] for (uint i = 0; i < RT; ++i) acc[i * DT + j] += w[i][e] * x;
+            barrier();
+            uint from = keys ? side * TILE : TILE, to = keys ? (1u - side) * WALK : 0u;
+            uint c = keys ? 0u : side * (BC / 2u), past = keys ? BC : c + BC / 2u;
+            for (; c < past; c += 4u) {
+                vec4 w[RT];
+                [[unroll]] for (uint i = 0; i < RT; ++i) w[i] = tile[from + (ty + i * TY) * LDW + c / 4u];
+                [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                    [[unroll]] for (uint j = 0; j < DT; ++j) {
+                        vec4 x = walk[to + (c + e) * LD + tx + j * TX];
+                        [[unroll]] for (uint i = 0; i < RT; ++i) acc[i * DT + j] += w[i][e] * x;
+                    }
                 }
             }
         }
@@ -209,8 +231,8 @@ void main() {
     }
     [[unroll]] for (uint i = 0; i < RT; ++i) {
         uint r = r0 + ty + i * TY;
-        if (r >= p.tokens) continue;
-        uint at = batch * p.batchD + r * p.rowD + head * D;
+        if (r >= rows) continue;
+        uint at = (keys ? batch * p.batchDkv + r * p.rowDkv : batch * p.batchDq + r * p.rowDq) + own * D;
         [[unroll]] for (uint j = 0; j < DT; ++j) {
             if (!keys) dq[((p.offDq + at) >> 2) + tx + j * TX] = acc[i * DT + j];
             else if (side == 1u) dk[((p.offDk + at) >> 2) + tx + j * TX] = acc[i * DT + j];

@@ -21,6 +21,8 @@ layout(set = 0, binding = 1, std430) readonly buffer K { vec4 k[]; };
 layout(set = 0, binding = 2, std430) readonly buffer V { vec4 v[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer O { vec4 o[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Lse { float lse[]; };
+#define FIRST_KEY 5
+#include "attention_limits.glsl"
 
 const uint TX = 8u;                 // threads that share a row
 const uint TY = THREADS / TX;
@@ -45,8 +47,8 @@ vec4 nextV[LOADS];
 void fetch(uint c0, uint baseK, uint baseV) {
     [[unroll]] for (uint i = 0; i < LOADS; ++i) {
         uint x = gl_LocalInvocationIndex + i * THREADS;
-        uint c = c0 + x / D4, at = c * p.rowQkv + x % D4 * 4u;
-        bool inside = x < BC * D4 && c < p.tokens;
+        uint c = c0 + x / D4, at = c * p.rowKv + x % D4 * 4u;
+        bool inside = x < BC * D4 && c < p.keys;
         nextK[i] = inside ? k[(baseK + at) >> 2] : vec4(0.0);
         nextV[i] = inside ? v[(baseV + at) >> 2] : vec4(0.0);
     }
@@ -59,28 +61,34 @@ void main() {
     uint blocks = (p.tokens + BR - 1u) / BR;
     uint r0 = (blocks - 1u - gl_WorkGroupID.x) * BR;
     uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
-    uint baseQ = p.offQ + batch * p.batchQkv + head * D;
-    uint baseK = p.offK + batch * p.batchQkv + head * D;
-    uint baseV = p.offV + batch * p.batchQkv + head * D;
+    uint baseQ = p.offQ + batch * p.batchQ + head * D;
+    uint baseK = p.offK + batch * p.batchKv + keyHead(head) * D;
+    uint baseV = p.offV + batch * p.batchKv + keyHead(head) * D;
 
     for (uint i = t; i < BR * D4; i += THREADS) {
         uint r = i / D4, d = i % D4;
         vec4 x = vec4(0.0);
         if (r0 + r < p.tokens) {
-            uint at = baseQ + (r0 + r) * p.rowQkv + d * 4u;
+            uint at = baseQ + (r0 + r) * p.rowQ + d * 4u;
             x = q[at >> 2] * (p.scale * LOG2E);
         }
         tileQ[r * LD + d] = x;
     }
 
     float m[RT], l[RT];
+    uint least[RT]; // the first key that the row sees
     vec4 acc[RT * DT];
-    [[unroll]] for (uint i = 0; i < RT; ++i) { m[i] = -1.0 / 0.0; l[i] = 0.0; }
+    [[unroll]] for (uint i = 0; i < RT; ++i) {
+        // A row may see no key, or have only scores of -infinity.
+        m[i] = LEAST;
+        l[i] = 0.0;
+        least[i] = LIMITS != 0u ? firstOf(batch, r0 + ty + i * TY) : 0u;
+    }
     [[unroll]] for (uint i = 0; i < RT * DT; ++i) acc[i] = vec4(0.0);
 
-    uint end = CAUSAL != 0u ? min(p.tokens, r0 + BR) : p.tokens;
-    fetch(0u, baseK, baseV);
-    for (uint c0 = 0; c0 < end; c0 += BC) {
+    uint first = LIMITS != 0u ? firstOf(batch, r0) : 0u, end = endBefore(r0 + BR);
+    fetch(first, baseK, baseV);
+    for (uint c0 = first; c0 < end; c0 += BC) {
         barrier();
         [[unroll]] for (uint i = 0; i < LOADS; ++i) {
             uint x = t + i * THREADS;
@@ -108,7 +116,7 @@ void main() {
             [[unroll]] for (uint j = 0; j < CT; ++j) {
                 uint c = c0 + tx + j * TX;
                 if (CAPPED != 0u) s[i * CT + j] = capped(s[i * CT + j], p.cap * LOG2E);
-                if (c >= p.tokens || (CAUSAL != 0u && c > r)) s[i * CT + j] = -1.0 / 0.0;
+                if (c >= p.keys || (CAUSAL != 0u && c > r + shift()) || (LIMITS != 0u && c < least[i])) s[i * CT + j] = -1.0 / 0.0;
                 best = max(best, s[i * CT + j]);
             }
             partial[(ty + i * TY) * TX + tx] = best;
@@ -118,8 +126,6 @@ void main() {
             uint r = ty + i * TY;
             float best = m[i];
             [[unroll]] for (uint j = 0; j < TX; ++j) best = max(best, partial[r * TX + j]);
-            // A row may have seen no key, or only scores of -infinity.
-            best = max(best, LEAST);
             float shrink = exp2Of(m[i] - best);
             m[i] = best;
             l[i] *= shrink;

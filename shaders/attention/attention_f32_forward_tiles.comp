@@ -23,6 +23,8 @@ layout(set = 0, binding = 1, std430) readonly buffer K { vec4 k[]; };
 layout(set = 0, binding = 2, std430) readonly buffer V { vec4 v[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer O { vec4 o[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Lse { float lse[]; };
+#define FIRST_KEY 5
+#include "attention_limits.glsl"
 
 const uint BN = D;
 #include "attention_product.glsl"
@@ -40,12 +42,12 @@ void fetchScores(uint c0, uint d0) {
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uvec2 at = alongOf(gl_LocalInvocationIndex + i * THREADS);
         uint row = q0 + at.x;
-        nextA[i] = at.x < TILE && row < p.tokens ? q[(baseQ + row * p.rowQkv + d0 + at.y) >> 2] : vec4(0.0);
+        nextA[i] = at.x < TILE && row < p.tokens ? q[(baseQ + row * p.rowQ + d0 + at.y) >> 2] : vec4(0.0);
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uvec2 at = alongOf(gl_LocalInvocationIndex + i * THREADS);
         uint row = c0 + at.x;
-        nextB[i] = at.x < BN && row < p.tokens ? k[(baseK + row * p.rowQkv + d0 + at.y) >> 2] : vec4(0.0);
+        nextB[i] = at.x < BN && row < p.keys ? k[(baseK + row * p.rowKv + d0 + at.y) >> 2] : vec4(0.0);
     }
 }
 
@@ -54,7 +56,7 @@ void fetchValues(uint c0) {
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uvec2 at = acrossOf(gl_LocalInvocationIndex + i * THREADS, BN);
         uint row = c0 + at.y;
-        nextB[i] = at.y < BK && row < p.tokens ? v[(baseV + row * p.rowQkv + at.x) >> 2] : vec4(0.0);
+        nextB[i] = at.y < BK && row < p.keys ? v[(baseV + row * p.rowKv + at.x) >> 2] : vec4(0.0);
     }
 }
 
@@ -64,23 +66,25 @@ void main() {
     uint blocks = (p.tokens + TILE - 1u) / TILE;
     q0 = (blocks - 1u - gl_WorkGroupID.x) * TILE;
     uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
-    baseQ = p.offQ + batch * p.batchQkv + head * D;
-    baseK = p.offK + batch * p.batchQkv + head * D;
-    baseV = p.offV + batch * p.batchQkv + head * D;
+    baseQ = p.offQ + batch * p.batchQ + head * D;
+    baseK = p.offK + batch * p.batchKv + keyHead(head) * D;
+    baseV = p.offV + batch * p.batchKv + keyHead(head) * D;
     // Threads whose rows are past the end only load data.
     bool works = q0 + rowOf(ty, 0u) < p.tokens;
 
-    for (uint r = t; r < TILE; r += THREADS) rowMax[r] = -1.0 / 0.0;
+    for (uint r = t; r < TILE; r += THREADS) rowMax[r] = LEAST; // a row may see no key, or have only scores of -infinity
     float sum[TM];
+    uint least[TM]; // the first key that the row sees
     vec4 result[TM];
     [[unroll]] for (uint i = 0; i < TM; ++i) {
         sum[i] = 0.0;
+        least[i] = LIMITS != 0u ? firstOf(batch, q0 + rowOf(ty, i)) : 0u;
         result[i] = vec4(0.0);
     }
 
-    uint end = CAUSAL != 0u ? min(p.tokens, q0 + TILE) : p.tokens;
-    fetchScores(0u, 0u);
-    for (uint c0 = 0; c0 < end; c0 += BN) {
+    uint first = LIMITS != 0u ? firstOf(batch, q0) : 0u, end = endBefore(q0 + TILE);
+    fetchScores(first, 0u);
+    for (uint c0 = first; c0 < end; c0 += BN) {
         clearSums();
         for (uint d0 = 0; d0 < D; d0 += BK) {
             barrier(); // every thread has finished with the previous slice
@@ -98,7 +102,7 @@ void main() {
                 uint c = c0 + columnOf(tx, 0u) + e;
                 float s = acc[i][e] * (p.scale * LOG2E);
                 if (CAPPED != 0u) s = capped(s, p.cap * LOG2E);
-                if (c >= p.tokens || (CAUSAL != 0u && c > q0 + r)) s = -1.0 / 0.0;
+                if (c >= p.keys || (CAUSAL != 0u && c > q0 + r + shift()) || (LIMITS != 0u && c < least[i])) s = -1.0 / 0.0;
                 acc[i][e] = s;
                 best = max(best, s);
             }
@@ -106,8 +110,7 @@ void main() {
         }
         barrier();
         for (uint r = t; r < TILE; r += THREADS) {
-            // A row may have seen no key, or only scores of -infinity.
-            float before = rowMax[r], best = max(before, LEAST);
+            float before = rowMax[r], best = before;
             for (uint j = 0; j < COLS; ++j) best = max(best, partial[r * COLS + j]);
             rowMax[r] = best;
             rowShrink[r] = exp2Of(before - best);

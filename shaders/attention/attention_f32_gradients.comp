@@ -3,6 +3,7 @@
 // batches, blocks times three.
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#define CAPPED_ID 8
 #include "attention_common.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -21,6 +22,9 @@ layout(set = 0, binding = 3, std430) readonly buffer Tiles { vec4 tiles[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Dq { vec4 dq[]; };
 layout(set = 0, binding = 5, std430) writeonly buffer Dk { vec4 dk[]; };
 layout(set = 0, binding = 6, std430) writeonly buffer Dv { vec4 dv[]; };
+#define FIRST_KEY 7
+#define LAST_QUERY 8
+#include "attention_limits.glsl"
 
 const uint BN = D;
 #include "attention_product.glsl"
@@ -29,13 +33,22 @@ const uint DQ = 0u;
 const uint DK = 1u;
 const uint DV = 2u;
 
-uint of, block, blocks, baseQ, baseK, baseDo;
+uint of, block, batch;
+uint own; // the head of the rows that are summed: of queries, or of keys
 
-// Loads slice `s` of the loop that begins at block `first`.
-void fetch(uint first, uint s) {
+// Loads slice `s` of the loop over `count` slices for each head, which begins at block `first`.
+void fetch(uint first, uint s, uint count) {
+    uint head = own;
+    if (of != DQ && GROUPED != 0u) {
+        head = own * groupSize() + s / count;
+        s %= count;
+    }
     uint other = first + s / (TILE / BK), k0 = s % (TILE / BK) * BK;
-    uint at = of == DQ ? tileAt(tileOf(block, other, blocks), blocks) : tileAt(tileOf(other, block, blocks), blocks);
+    uint at = tileAt(batch, head, of == DQ ? tileOf(block, other) : tileOf(other, block));
     if (of != DV) at += TILE * TILE / 4u;
+    uint baseQ = p.offQ + batch * p.batchQ + head * D;
+    uint baseK = p.offK + batch * p.batchKv + keyHead(head) * D;
+    uint baseDo = p.offDo + batch * p.batchO + head * D;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uint v = gl_LocalInvocationIndex + i * THREADS;
         if (VECTORS_A % THREADS != 0u && v >= VECTORS_A) break;
@@ -55,9 +68,9 @@ void fetch(uint first, uint s) {
         uvec2 place = acrossOf(gl_LocalInvocationIndex + i * THREADS, BN);
         uint row = other * TILE + k0 + place.y, d = place.x;
         vec4 x = vec4(0.0);
-        if (place.y < BK && row < p.tokens) {
-            if (of == DQ) x = k[(baseK + row * p.rowQkv + d) >> 2];
-            else if (of == DK) x = q[(baseQ + row * p.rowQkv + d) >> 2];
+        if (place.y < BK && row < (of == DQ ? p.keys : p.tokens)) {
+            if (of == DQ) x = k[(baseK + row * p.rowKv + d) >> 2];
+            else if (of == DK) x = q[(baseQ + row * p.rowQ + d) >> 2];
             else x = dO[(baseDo + row * p.rowO + d) >> 2];
         }
         nextB[i] = x;
@@ -66,35 +79,35 @@ void fetch(uint first, uint s) {
 
 void main() {
     uint t = gl_LocalInvocationIndex, tx = t % COLS, ty = t / COLS;
-    uint head = gl_WorkGroupID.x, batch = gl_WorkGroupID.y;
-    blocks = (p.tokens + TILE - 1u) / TILE;
+    own = gl_WorkGroupID.x;
+    batch = gl_WorkGroupID.y;
     of = gl_WorkGroupID.z % 3u;
+    uint place = gl_WorkGroupID.z / 3u, blocks = of == DQ ? queryBlocks() : keyBlocks();
+    // The grid has room for the larger number of blocks, and of heads.
+    if (place >= blocks || (GROUPED != 0u && of != DQ && own >= p.kvHeads)) return;
     // The last queries and the first keys have the longest loops: start them first.
-    uint place = gl_WorkGroupID.z / 3u;
     block = of == DQ ? blocks - 1u - place : place;
-    baseQ = p.offQ + batch * p.batchQkv + head * D;
-    baseK = p.offK + batch * p.batchQkv + head * D;
-    baseDo = p.offDo + batch * p.batchO + head * D;
 
-    uint first = CAUSAL != 0u && of != DQ ? block : 0u;
-    uint end = CAUSAL != 0u && of == DQ ? block + 1u : blocks;
+    uvec2 range = of == DQ ? keysOf(batch, block) : queriesOf(batch, block);
+    uint first = range.x, rows = of == DQ ? p.tokens : p.keys, others = of == DQ ? p.keys : p.tokens;
     // There is nothing to sum past the last token; threads whose rows are there only load data.
-    uint slices = min((end - first) * (TILE / BK), (p.tokens - first * TILE + BK - 1u) / BK);
-    bool works = block * TILE + rowOf(ty, 0u) < p.tokens;
+    uint count = range.y > first ? min((range.y - first) * (TILE / BK), (others - first * TILE + BK - 1u) / BK) : 0u;
+    uint slices = of == DQ ? count : count * groupSize();
+    bool works = block * TILE + rowOf(ty, 0u) < rows;
     clearSums();
-    fetch(first, 0u);
+    if (slices > 0u) fetch(first, 0u, count);
     for (uint s = 0; s < slices; ++s) {
         barrier(); // every thread has finished with the previous slice
         stageA(of == DQ);
         stageB(false);
         barrier();
-        if (s + 1u < slices) fetch(first, s + 1u);
+        if (s + 1u < slices) fetch(first, s + 1u, count);
         if (SKIPS == 0u || works) multiply(tx, ty);
     }
     [[unroll]] for (uint m = 0; m < TM; ++m) {
         uint row = block * TILE + rowOf(ty, m);
-        if (row >= p.tokens) continue;
-        uint at = batch * p.batchD + row * p.rowD + head * D;
+        if (row >= rows) continue;
+        uint at = (of == DQ ? batch * p.batchDq + row * p.rowDq : batch * p.batchDkv + row * p.rowDkv) + own * D;
         [[unroll]] for (uint n = 0; n < TN / 4u; ++n) {
             uint d = columnOf(tx, n);
             vec4 x = acc[m * (TN / 4u) + n];

@@ -36,6 +36,9 @@ layout(set = 0, binding = 7, std430) writeonly buffer Dk4 { vec4 dk4[]; };
 layout(set = 0, binding = 7, std430) writeonly buffer Dk8 { uvec2 dk8[]; };
 layout(set = 0, binding = 8, std430) writeonly buffer Dv4 { vec4 dv4[]; };
 layout(set = 0, binding = 8, std430) writeonly buffer Dv8 { uvec2 dv8[]; };
+#define FIRST_KEY 9
+#define LAST_QUERY 10
+#include "attention_limits.glsl"
 
 // Own rows pass through the same memory before the loop begins, and the results after it.
 const uint WALKED = 2u * TILE;
@@ -56,8 +59,10 @@ bool isF32(uint which) { return which == 3u ? DO_F32 != 0u : IN_F32 != 0u; }
 
 // Eight elements of a row as they are stored: 0 Q, 1 K, 2 V, 3 dO; `part` 1 is the second half of floats.
 uvec4 raw(uint which, uint r, uint d, uint part) {
-    if (r >= p.tokens) return uvec4(0u);
-    uint at = which == 3u ? baseDo + r * p.rowO + d : (which == 0u ? baseQ : which == 1u ? baseK : baseV) + r * p.rowQkv + d;
+    bool ofQuery = which == 0u || which == 3u;
+    if (r >= (ofQuery ? p.tokens : p.keys)) return uvec4(0u);
+    uint at = which == 3u ? baseDo + r * p.rowO : (which == 0u ? baseQ : which == 1u ? baseK : baseV) + r * (ofQuery ? p.rowQ : p.rowKv);
+    at += d;
     at = isF32(which) ? (at >> 2) + part : at >> 3;
     if (which == 0u) return q[at];
     if (which == 1u) return k[at];
@@ -126,7 +131,7 @@ void put(uint which, uint at, vec4 y) {
         subgroupBarrier(); \
         for (uint x = lane; x < TM * D / 4u; x += SUBGROUP) { \
             uint row = x / (D / 4u), d = x % (D / 4u), r = (r0) + row; \
-            if (r < p.tokens) put(which, at + r * p.rowD + d * 4u, uintBitsToFloat(staged[own + row * LDO + d]) * (factor)); \
+            if (r < rows) put(which, at + r * ((which) == 0u ? p.rowDq : p.rowDkv) + d * 4u, uintBitsToFloat(staged[own + row * LDO + d]) * (factor)); \
         } \
         subgroupBarrier(); \
     }
@@ -140,16 +145,20 @@ void put(uint which, uint at, vec4 y) {
 #undef KEYS
 
 void main() {
-    uint blocks = (p.tokens + BR - 1u) / BR;
-    uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
-    baseQ = p.offQ + batch * p.batchQkv + head * D;
-    baseK = p.offK + batch * p.batchQkv + head * D;
-    baseV = p.offV + batch * p.batchQkv + head * D;
+    bool keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup keeps keys
+    uint blocks = ((keys ? p.keys : p.tokens) + BR - 1u) / BR;
+    uint block = gl_WorkGroupID.x / 2u, batch = gl_WorkGroupID.z;
+    uint own = gl_WorkGroupID.y; // the head of the own rows: of keys, or of queries
+    // The grid has room for the larger number of blocks, and of heads.
+    if (block >= blocks || (GROUPED != 0u && keys && own >= p.kvHeads)) return;
+    uint head = keys ? own * groupSize() : own;
+    baseQ = p.offQ + batch * p.batchQ + head * D;
+    baseK = p.offK + batch * p.batchKv + (keys ? own : keyHead(own)) * D;
+    baseV = p.offV + batch * p.batchKv + (keys ? own : keyHead(own)) * D;
     baseDo = p.offDo + batch * p.batchO + head * D;
     baseStats = (batch * p.heads + head) * p.tokens;
     flip = uvec4(p.scale < 0.0 ? 0x80008000u : 0u);
     // The first keys and the last queries have the longest loops: start them first.
-    uint block = gl_WorkGroupID.x / 2u;
-    if ((gl_WorkGroupID.x & 1u) != 0u) walkOverQueries(block * BR);
+    if (keys) walkOverQueries(block * BR);
     else walkOverKeys((blocks - 1u - block) * BR);
 }

@@ -27,6 +27,8 @@ layout(set = 0, binding = 2, std430) readonly buffer V { uvec4 v[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer O4 { vec4 o4[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer O8 { uvec2 o8[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Lse { float lse[]; };
+#define FIRST_KEY 5
+#include "attention_limits.glsl"
 
 // The queries pass through the same memory before the loop begins, and the results after it.
 const uint WALKED = 2u * TILE;
@@ -39,8 +41,8 @@ uvec4 regV[LOADS * RAW];
 void fetch(uint c0, uint baseK, uint baseV) {
     [[unroll]] for (uint i = 0; i < LOADS; ++i) {
         uint x = gl_LocalInvocationIndex + i * THREADS;
-        uint c = c0 + x / D8, at = c * p.rowQkv + x % D8 * 8u;
-        bool inside = c < p.tokens;
+        uint c = c0 + x / D8, at = c * p.rowKv + x % D8 * 8u;
+        bool inside = c < p.keys;
         [[unroll]] for (uint j = 0; j < RAW; ++j) {
             regK[i * RAW + j] = inside ? k[((baseK + at) >> (IN_F32 != 0u ? 2 : 3)) + j] : uvec4(0u);
             regV[i * RAW + j] = inside ? v[((baseV + at) >> (IN_F32 != 0u ? 2 : 3)) + j] : uvec4(0u);
@@ -62,17 +64,18 @@ void main() {
     // The last queries see the most keys: start them first.
     uint r0 = (blocks - 1u - gl_WorkGroupID.x) * BR;
     uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
-    uint baseQ = p.offQ + batch * p.batchQkv + head * D;
-    uint baseK = p.offK + batch * p.batchQkv + head * D;
-    uint baseV = p.offV + batch * p.batchQkv + head * D;
+    uint baseQ = p.offQ + batch * p.batchQ + head * D;
+    uint baseK = p.offK + batch * p.batchKv + keyHead(head) * D;
+    uint baseV = p.offV + batch * p.batchKv + keyHead(head) * D;
     uint mine = gl_SubgroupID * TM; // first row of the subgroup within the workgroup
     uint laneRow = spread(lane, LANE_ROWS), laneColumn = spread(lane, LANE_COLUMNS);
 
-    fetch(0u, baseK, baseV);
+    uint first = LIMITS != 0u ? firstOf(batch, r0) : 0u, end = endBefore(r0 + BR);
+    fetch(first, baseK, baseV);
     // A negative scale equals a positive one with the queries' signs flipped.
     uvec4 flip = uvec4(p.scale < 0.0 ? 0x80008000u : 0u);
     for (uint x = t; x < BR * D8; x += THREADS) {
-        uint r = r0 + x / D8, at = baseQ + r * p.rowQkv + x % D8 * 8u;
+        uint r = r0 + x / D8, at = baseQ + r * p.rowQ + x % D8 * 8u;
         uvec4 h = uvec4(0u);
         if (r < p.tokens) h = IN_F32 != 0u ? pack8(q[at >> 2], q[(at >> 2) + 1u]) : q[at >> 3];
         staged[x / D8 * LD + x % D8] = h ^ flip;
@@ -94,14 +97,16 @@ void main() {
         l[i] = 0.0;
     }
 
-    uint end = CAUSAL != 0u ? min(p.tokens, r0 + BR) : p.tokens;
-    // Keys that some row of the subgroup sees.
-    uint seen = CAUSAL != 0u ? min(end, r0 + mine + TM) : end;
+    // Keys that some row of the subgroup sees, [lowest, highest), and that all rows see, from `whole` on.
+    uint lowest = LIMITS != 0u ? firstOf(batch, r0 + mine) : 0u, highest = CAUSAL != 0u ? min(end, endBefore(r0 + mine + TM)) : end;
+    uint whole = LIMITS != 0u ? firstOf(batch, r0 + mine + TM - 1u) : 0u;
+    uint least[OWN]; // the first key that the row sees
+    [[unroll]] for (uint s = 0; s < OWN; ++s) least[s] = LIMITS != 0u ? firstOf(batch, r0 + mine + laneRow + rowOfSlot(s)) : 0u;
     float toLog2 = max(abs(p.scale) * LOG2E, 1e-30); // not 0, or masked scores would be 0 * inf
-    for (uint c0 = 0; c0 < end; c0 += BC) {
+    for (uint c0 = first; c0 < end; c0 += BC) {
         bool more = c0 + BC < end;
         if (more) fetch(c0 + BC, baseK, baseV);
-        if (c0 < seen) { // uniform over the subgroup
+        if (c0 < highest && (LIMITS == 0u || c0 + BC > lowest)) { // uniform over the subgroup
             MAT_C score[FC];
             [[unroll]] for (uint j = 0; j < FC; ++j) score[j] = MAT_C(0.0);
             [[unroll]] for (uint i = 0; i < FK; ++i) {
@@ -116,12 +121,13 @@ void main() {
                     [[unroll]] for (uint i = 0; i < PARTS; ++i) score[j][i] = capped(score[j][i], p.cap * LOG2E / toLog2);
                 }
             }
-            if (c0 + BC > p.tokens || (CAUSAL != 0u && c0 + BC > r0 + mine + 1u)) {
+            if (c0 + BC > p.keys || (CAUSAL != 0u && c0 + BC > r0 + mine + 1u + shift()) || c0 < whole) {
                 [[unroll]] for (uint j = 0; j < FC; ++j) {
                     [[unroll]] for (uint i = 0; i < PARTS; ++i) {
                         uint query = r0 + mine + laneRow + rowOf(i);
                         uint key = c0 + j * TN + laneColumn + columnOf(i);
-                        if (key >= p.tokens || (CAUSAL != 0u && key > query)) score[j][i] = -1.0 / 0.0;
+                        bool hidden = key >= p.keys || (CAUSAL != 0u && key > query + shift()) || (LIMITS != 0u && key < least[rowSlot(i)]);
+                        if (hidden) score[j][i] = -1.0 / 0.0;
                     }
                 }
             }

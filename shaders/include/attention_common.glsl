@@ -1,15 +1,17 @@
-// Shared by the attention kernels. Q, K, V, O and their gradients are rows of `heads * D` elements inside
-// rows of any stride, so a fused [batch, tokens, 3 * width] buffer is read and written in place. The
-// log-sum-exp and delta are [batch, heads, tokens].
+// Shared by the attention kernels. Q, O and their gradients are rows of `heads * D` elements, K, V and theirs rows of
+// `kvHeads * D`, inside rows of any stride, so a fused [batch, tokens, width] buffer or a cache of keys is read and
+// written in place. The log-sum-exp and delta are [batch, heads, tokens].
 
 layout(push_constant) uniform Push {
-    uint tokens, heads;
-    uint offQ, offK, offV, rowQkv, batchQkv;
+    uint tokens, heads; // queries of a sequence; heads of queries
+    uint offQ, offK, offV, rowQ, batchQ;
     uint offO, offDo, rowO, batchO;
     uint offLse, offDelta;
-    uint offDq, offDk, offDv, rowD, batchD;
+    uint offDq, offDk, offDv, rowDq, batchDq;
     float scale;
     float cap;
+    uint keys, kvHeads, rowKv, batchKv, rowDkv, batchDkv;
+    uint offFirst, offLast, window;
 } p;
 
 const float LOG2E = 1.4426950408889634;

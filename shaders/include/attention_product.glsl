@@ -6,7 +6,7 @@
 #extension GL_EXT_control_flow_attributes : require
 
 // Whether threads whose rows are all past the last token skip the products: worth a branch if there are many.
-layout(constant_id = 9) const uint SKIPS = 0;
+layout(constant_id = 11) const uint SKIPS = 0;
 
 const uint ROWS = TILE / TM; // rows of threads
 const uint COLS = BN / TN;   // columns of threads
@@ -78,12 +78,29 @@ void multiply(uint tx, uint ty) {
     }
 }
 
-// Number of tiles of a head: if attention is causal only those on and below the diagonal, row by row.
-uint tilesOf(uint blocks) { return CAUSAL != 0u ? blocks * (blocks + 1u) / 2u : blocks * blocks; }
-uint tileOf(uint i, uint j, uint blocks) { return CAUSAL != 0u ? i * (i + 1u) / 2u + j : i * blocks + j; }
+// Blocks of TILE queries and keys.
+uint queryBlocks() { return (p.tokens + TILE - 1u) / TILE; }
+uint keyBlocks() { return (p.keys + TILE - 1u) / TILE; }
 
-// Offset, in vectors, of the tile of P of the workgroup's head; the tile of dS follows it.
-uint tileAt(uint tile, uint blocks) {
-    uint head = gl_WorkGroupID.y * p.heads + gl_WorkGroupID.x;
-    return (head * tilesOf(blocks) + tile) * (TILE * TILE / 2u);
+#ifdef LAST_QUERY
+// Blocks of keys that a block of queries sees, and blocks of queries that see a block of keys: [first, end).
+uvec2 keysOf(uint batch, uint block) {
+    uint first = LIMITS != 0u ? firstOf(batch, block * TILE) / TILE : 0u;
+    return uvec2(first, CAUSAL == 1u ? block + 1u : (endBefore(min(block * TILE + TILE, p.tokens)) + TILE - 1u) / TILE);
 }
+uvec2 queriesOf(uint batch, uint block) {
+    uint end = LIMITS != 0u ? (stopOf(batch, block * TILE + TILE - 1u) + TILE - 1u) / TILE : queryBlocks();
+    return uvec2(startOf(block * TILE) / TILE, end);
+}
+
+// Number of tiles of a head: if attention is causal, with as many keys as queries, only those on and below the
+// diagonal, row by row.
+uint tilesOf() {
+    uint blocks = queryBlocks();
+    return CAUSAL == 1u ? blocks * (blocks + 1u) / 2u : blocks * keyBlocks();
+}
+uint tileOf(uint i, uint j) { return CAUSAL == 1u ? i * (i + 1u) / 2u + j : i * keyBlocks() + j; }
+
+// Offset, in vectors, of a tile of P of a head; the tile of dS follows it.
+uint tileAt(uint batch, uint head, uint tile) { return ((batch * p.heads + head) * tilesOf() + tile) * (TILE * TILE / 2u); }
+#endif
