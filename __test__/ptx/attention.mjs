@@ -136,7 +136,18 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
         const ofOut = (/** @type {ArrayLike<number>} */ x) => rowsOf(x, z * tokens * rowOut + head * headSize, rowOut, tokens, headSize);
         const [q, k, v] = [0, 1, 2].map((i) => pick(stored, i));
         const dO = ofOut(dOut.values);
-        const want = reference({ q, k, v, tokens, d: headSize, scale: scale ?? 1 / Math.sqrt(headSize), causal, dO, dead: hidden, firstKey: firsts(z) });
+        const want = reference({
+          q,
+          k,
+          v,
+          tokens,
+          d: headSize,
+          scale: scale ?? 1 / Math.sqrt(headSize),
+          causal,
+          dO,
+          dead: hidden,
+          firstKey: firsts(z),
+        });
         const stats = (z * heads + head) * tokens;
         // Tokens are added to the sizes of what may be near 0 throughout.
         compare(`batch ${z}, head ${head}`, [
