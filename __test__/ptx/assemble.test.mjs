@@ -21,6 +21,7 @@ const assembler = ptxas();
 const folder = mkdtempSync(join(tmpdir(), 'helios-ptx-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
+/** @typedef {import('../../kernels/hopper/attention.mjs').AttentionForm} AttentionForm */
 /** @typedef {import('../../kernels/hopper/form.mjs').GemmForm} GemmForm */
 const NT = /** @type {GemmForm} */ ({ type: 'bf16', transA: false, transB: true, half: true });
 const NN = { ...NT, transB: false };
@@ -121,15 +122,16 @@ for (const [plan, sizes] of Object.entries(SIMT_TILINGS)) {
   });
 }
 
-for (const [pass, headSize, batch, tokens] of /** @type {const} */ ([
+for (const [pass, headSize, batch, tokens, kvHeads = 16] of /** @type {[AttentionForm['pass'], 64 | 128, number, number, number?][]} */ ([
   ['forward', 64, 16, 512],
   ['forward', 128, 16, 512],
   ['backward', 64, 1, 512],
+  ['backward', 64, 1, 512, 4],
   ['backward', 64, 16, 512],
   ['backward', 64, 16, 2048],
   ['backward', 128, 16, 512],
 ])) {
-  const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true }, { tokens, heads: 16, batch }) ?? assert.fail();
+  const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true }, { tokens, heads: 16, kvHeads, batch }) ?? assert.fail();
   test(`attention, ${pass}, heads of ${headSize}: ${plan} assembles`, { skip }, () => {
     const tiling = ATTENTION_TILINGS[plan];
     for (const type of /** @type {const} */ (['bf16', 'f16']))

@@ -168,10 +168,10 @@ test('calls choose these kernels on Hopper where all is stored in one half type'
 });
 
 test('the backward pass of few tokens takes larger blocks, as many as there are multiprocessors, and that of long sequences keeps dS', () => {
-  const groupsOf = (/** @type {number} */ tokens, /** @type {number} */ heads) => {
+  const groupsOf = (/** @type {number} */ tokens, /** @type {number} */ heads, kvHeads = heads) => {
     const { kernels, vk, pipelines } = untested({ bytes: 128 << 20 });
-    const [qkv, out, logSumExp, dOut, dQkv] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(6 << 20));
-    const args = { qkv, out, logSumExp, dOut, dQkv, tokens, heads, headSize: 64, type: /** @type {const} */ ('bf16') };
+    const [qkv, out, logSumExp, dOut, dQkv] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(14 << 20));
+    const args = { qkv, out, logSumExp, dOut, dQkv, tokens, heads, kvHeads, headSize: 64, type: /** @type {const} */ ('bf16') };
     const [, { pipeline, groups }] = kernels.attentionBackward(args);
     return [pipelines.get(pipeline).workgroupSize[0], ...groups];
   };
@@ -179,6 +179,9 @@ test('the backward pass of few tokens takes larger blocks, as many as there are 
   assert.deepEqual(groupsOf(640, 16), [128, 20, 16, 1]);
   // Blocks of keys alone, by length.
   assert.deepEqual(groupsOf(2048, 8), [128, 1, 8, 32]);
+  // Where heads share keys dS is not kept.
+  assert.deepEqual(groupsOf(2048, 8, 4), [256, 1, 8, 32]);
+  assert.deepEqual(groupsOf(832, 64, 32), [128, 26, 64, 1]);
 });
 
 for (const [headSize, tiling, ...rooms] of /** @type {const} */ ([

@@ -103,8 +103,11 @@ export const nameOf = (tiling) =>
  * Tilings of attention. A name is the pass, the rows that a block owns × the rows of a tile that it walks over, then
  *   -2wg   two warpgroups share the block's rows
  *   -b<n>  a multiprocessor holds n blocks at a time; one when left out
+ *   -s<n>  n pairs of tiles in shared memory instead of two
  *   -ds    dS goes through memory to a second kernel, for dQ
- * @typedef {'fwd-128x64-b2' | 'fwd-128x64' | 'bwd-64x32-2wg-ds' | 'bwd-64x32-2wg' | 'bwd-128x64' | 'bwd-64x32-b3' | 'bwd-64x32-b3-ds'} AttentionTilingName
+ *   -long  blocks begin with the longest walks, and those of a head are not together as in the tiling without it
+ * @typedef {'fwd-128x64-b2' | 'fwd-128x64' | 'bwd-64x32-2wg-ds' | 'bwd-64x32-2wg-ds-long' | 'bwd-64x32-2wg' | 'bwd-128x64' | 'bwd-128x64-s3' |
+ *   'bwd-64x32-b3' | 'bwd-64x32-b3-ds'} AttentionTilingName
  */
 
 /** @type {Record<AttentionTilingName, import('./attention.mjs').AttentionTiling>} */
@@ -118,10 +121,17 @@ export const ATTENTION_TILINGS = {
     ...{ warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'head', paired: true },
     queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
   },
+  /** The same where a block of keys walks over several heads of queries, so that walks differ more. */
+  'bwd-64x32-2wg-ds-long': {
+    ...{ warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
+    queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
+  },
   /** The same where dS would be too large, and is computed twice: the longest walks first. */
   'bwd-64x32-2wg': { warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
   /** Where there is less than a block of 128 rows for each multiprocessor. */
   'bwd-128x64': { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
+  /** Several heads of queries share keys, and there are fewer blocks of 64 keys than multiprocessors hold. */
+  'bwd-128x64-s3': { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
   /** Each block is one warpgroup. */
   'bwd-64x32-b3': { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'head' },
   /** Long sequences: the same by length. */
