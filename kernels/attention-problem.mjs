@@ -107,9 +107,12 @@ export function problemOf(kernel, args, { deviceName, supports }) {
 /** @param {string} kernel @param {AttentionArgs} args @param {number} queries @param {number} keys of all batches */
 function limitsOf(kernel, { firstKey, lastQuery }, queries, keys) {
   if (firstKey === undefined && lastQuery === undefined) return undefined;
-  const limits = { firstKey: tensor(kernel, 'firstKey', firstKey), lastQuery: tensor(kernel, 'lastQuery', lastQuery) };
+  const limits = {
+    firstKey: tensor(kernel, 'firstKey', firstKey),
+    lastQuery: lastQuery === undefined ? undefined : tensor(kernel, 'lastQuery', lastQuery),
+  };
   reach(kernel, 'firstKey', limits.firstKey.offset + queries);
-  reach(kernel, 'lastQuery', limits.lastQuery.offset + keys);
+  if (limits.lastQuery) reach(kernel, 'lastQuery', limits.lastQuery.offset + keys);
   return limits;
 }
 
@@ -120,6 +123,7 @@ function limitsOf(kernel, { firstKey, lastQuery }, queries, keys) {
  */
 export function gradientsOf(kernel, args, p) {
   const { width, kvWidth } = p;
+  if (p.limits) tensor(kernel, 'lastQuery', args.lastQuery);
   const gradType = typeOf(kernel, 'gradType', args.gradType ?? p.type);
   if (gradType !== 'f32' && gradType !== p.precision) {
     throw new TypeError(`${kernel}: precision ${p.precision} cannot take gradType ${gradType}`);
@@ -200,7 +204,8 @@ export function inputsOf(p) {
   const all = [queryRows('q', p, p.q, p.rowQ, p.type)];
   for (const name of /** @type {const} */ (['k', 'v'])) all.push(keyRows(name, p, p[name], p.rowKv, p.type, p.batchKv));
   if (p.limits) {
-    all.push(['firstKey', p.limits.firstKey, p.batch * p.tokens, 'u32'], ['lastQuery', p.limits.lastQuery, p.batch * p.keys, 'u32']);
+    all.push(['firstKey', p.limits.firstKey, p.batch * p.tokens, 'u32']);
+    if (p.limits.lastQuery) all.push(['lastQuery', p.limits.lastQuery, p.batch * p.keys, 'u32']);
   }
   return all;
 }

@@ -32,8 +32,8 @@
  * @property {number} softCap
  * @property {boolean} causal
  * @property {number} window the last keys, up to its own place (that of the key that is aligned with it), that a query sees; 0: all
- * @property {{ firstKey: Placed, lastQuery: Placed }} [limits] u32 [batch, tokens] and u32 [batch, keys]: the first key that a query sees, and
- *   the last query that sees a key. Both restrict together with `causal` and `window`
+ * @property {{ firstKey: Placed, lastQuery?: Placed }} [limits] u32 [batch, tokens] and u32 [batch, keys]: the first key that a query sees, and
+ *   the last query that sees a key, which the backward pass needs. Both restrict together with `causal` and `window`
  * @property {Partial<AttentionPlan>} [override] the plan that the caller asks for
  */
 

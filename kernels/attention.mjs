@@ -14,7 +14,7 @@
 //   ptx       runs on Hopper, where the driver takes PTX and all tensors have one half type (hopper/attention.mjs).
 // Kernels on matrix units round Q, K, V, dO, P and dS to f16 or bf16, and keep the softmax and every sum in f32.
 
-import { ceilDiv, reach } from './base.mjs';
+import { ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
 import { laneMaps } from './attention-layout.mjs';
 import { dOutOf, gradientExtents, gradientsOf, inputsOf, outputsOf, problemOf, push } from './attention-problem.mjs';
 import { ptxAttention } from './hopper/attention-dispatch.mjs';
@@ -79,7 +79,8 @@ import { coopShapes } from './matmul.mjs';
  *   true when left out. Needs at least as many keys as tokens
  * @property {number} [window] keys that a query sees at most: the last ones up to its own place; all when left out
  * @property {Tensor} [firstKey] u32 [batch, tokens]: the first key that each query sees, such as its document's first. Must not decrease from
- *   query to query. Blocks of keys that no query of a block sees are skipped. Needs `lastQuery`
+ *   query to query. Blocks of keys that no query of a block sees are skipped. The backward pass needs
+ *   `lastQuery` too
  * @property {Tensor} [lastQuery] u32 [batch, keys]: the last query whose `firstKey` is at most this key; 0xffffffff where there is none
  * @property {Partial<AttentionPlan>} [plan] overrides kernel and tiling, wholly or in parts
  */
@@ -369,7 +370,7 @@ export function attentionKernels(context, options) {
   const limitConstants = (p) => [p.softCap > 0 ? 1 : 0, p.kvHeads < p.heads ? 1 : 0, (p.limits ? 1 : 0) + (p.window > 0 ? 2 : 0)];
 
   /** The buffers of first keys and last queries. A kernel that uses neither reads none, but it has the bindings. @param {AttentionProblem} p */
-  const limitBuffers = (p) => (p.limits ? [p.limits.firstKey.buffer, p.limits.lastQuery.buffer] : [p.q.buffer, p.q.buffer]);
+  const limitBuffers = (p) => [p.limits?.firstKey ?? p.q, p.limits?.lastQuery ?? p.q].map(({ buffer }) => buffer);
 
   /** Specialization constants of the kernels by tiles. @param {AttentionProblem} p @param {TilesPlan} plan @param {number} threads */
   const tilesConstants = (p, { queryBlock, keyBlock, rows, columns }, threads) => [
@@ -451,7 +452,7 @@ export function attentionKernels(context, options) {
     const blocks = blocksOf(kernel, p.tokens, plan.queryBlock);
     checkRounds(kernel, p, plan, false);
     return context.dispatch(name, {
-      buffers: [...Object.values(tensors), limitBuffers(p)[0]],
+      buffers: [...Object.values(tensors), (p.limits?.firstKey ?? p.q).buffer],
       writes: (1 << 3) | (1 << 4),
       groups: [blocks, p.heads, p.batch],
       push: push(p),
@@ -549,7 +550,7 @@ export function attentionKernels(context, options) {
           lse: stats(p.lse),
           limits: p.limits && {
             firstKey: moved(p.limits.firstKey, batch * p.tokens),
-            lastQuery: moved(p.limits.lastQuery, batch * p.keys),
+            lastQuery: p.limits.lastQuery && moved(p.limits.lastQuery, batch * p.keys),
           },
         };
         const pushed = push(part, {
@@ -582,5 +583,34 @@ export function attentionKernels(context, options) {
     return list;
   }
 
-  return { attentionForward, attentionBackward, attentionSupports, attentionKind };
+  /**
+   * For each key the last query that sees it, for the backward pass.
+   * @param {object} args
+   * @param {Tensor} args.firstKey [batch, tokens] u32, which must not decrease along a sequence
+   * @param {Tensor} args.lastQuery out: [batch, keys] u32
+   * @param {number} args.tokens queries of a sequence
+   * @param {number} [args.keys] keys of a sequence; `tokens` when left out
+   * @param {number} [args.batch] 1 when left out
+   * @returns {Dispatch}
+   */
+  function attentionLastQuery(args) {
+    const kernel = 'attentionLastQuery';
+    const tokens = integer(kernel, 'tokens', args.tokens);
+    const keys = integer(kernel, 'keys', args.keys ?? tokens);
+    const batch = integer(kernel, 'batch', args.batch ?? 1);
+    integer(kernel, 'batch * (tokens + keys)', batch * (tokens + keys));
+    const firstKey = tensor(kernel, 'firstKey', args.firstKey);
+    const lastQuery = tensor(kernel, 'lastQuery', args.lastQuery);
+    context.checker?.check(kernel, [['firstKey', firstKey, batch * tokens, 'u32']], [['lastQuery', lastQuery, batch * keys, 'u32']]);
+    const threads = context.flatThreads;
+    return context.dispatch('attention_last_query', {
+      buffers: [firstKey.buffer, lastQuery.buffer],
+      writes: 0b10,
+      groups: context.strideGroups(batch * keys, threads),
+      specialization: [threads],
+      push: pushConstants([batch * keys, tokens, keys, firstKey.offset, lastQuery.offset]),
+    });
+  }
+
+  return { attentionForward, attentionBackward, attentionLastQuery, attentionSupports, attentionKind };
 }

@@ -47,8 +47,9 @@ import { columnSums } from './reduction.mjs';
  * @property {number} heads consecutive heads of a row that are rotated: those of q and k together
  * @property {number} headSize even
  * @property {number} rowStride elements from row to row
- * @property {number} positions length of a sequence: row r has position firstPosition + r mod positions
+ * @property {number} positions length of a sequence: row r has position firstPosition + r mod positions. With `places`: rows of the table
  * @property {number} [firstPosition] 0 when left out
+ * @property {Tensor} [places] [rows] u32: each row's position; one past the table counts as its last. Not with `firstPosition`
  * @property {boolean} [interleaved] whether channels 2i and 2i + 1 are a pair; when left out i and i + headSize / 2 are
  * @property {DType} [type] f32 when left out
  */
@@ -236,19 +237,21 @@ export function embeddingKernels(context) {
       'table.offset': interleaved ? table.offset : 0,
     });
     const firstPosition = integer(kernel, 'firstPosition', args.firstPosition ?? 0, 0);
-    context.checker?.check(
-      kernel,
-      [['table', table, (firstPosition + Math.min(positions, rows)) * headSize, 'f32']],
-      [['x', x, (rows - 1) * rowStride + heads * headSize, type, rowStride, heads * headSize]],
-    );
+    const places = args.places === undefined ? undefined : tensor(kernel, 'places', args.places);
+    if (places && firstPosition > 0) throw new RangeError(`${kernel}: places says every position: leave firstPosition out`);
+    /** @type {Extent[]} */
+    const reads = [['table', table, (places ? positions : firstPosition + Math.min(positions, rows)) * headSize, 'f32']];
+    if (places) reads.push(['places', places, rows, 'u32']);
+    context.checker?.check(kernel, reads, [['x', x, (rows - 1) * rowStride + heads * headSize, type, rowStride, heads * headSize]]);
     const headVectors = (interleaved ? headSize : headSize / 2) / width;
     const items = rows * heads * headVectors;
     const threads = context.flatThreads;
     return context.dispatch(`rope_${type}${interleaved ? '_interleaved' : ''}${suffix}`, {
-      buffers: [x.buffer, table.buffer],
+      // Without places the kernel does not read what stands for them.
+      buffers: [x.buffer, table.buffer, (places ?? table).buffer],
       writes: 0b1,
       groups: context.strideGroups(items, threads),
-      specialization: [threads],
+      specialization: [threads, places ? 1 : 0],
       push: pushConstants(
         [
           items,
@@ -256,7 +259,7 @@ export function embeddingKernels(context) {
           heads,
           rowStride / width,
           positions,
-          firstPosition,
+          places ? places.offset : firstPosition,
           x.offset / width,
           table.offset / (interleaved ? width : 2),
         ],

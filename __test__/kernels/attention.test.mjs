@@ -445,7 +445,6 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.attentionForward({ ...good, heads: 6, kvHeads: 4 }), /kvHeads must divide heads = 6, got 4/);
   assert.throws(() => kernels.attentionForward({ ...good, keys: 5 }), /qkv holds as many keys as tokens = 4, got keys = 5/);
   assert.throws(() => kernels.attentionForward({ ...good, window: 0 }), /window must be in/);
-  assert.throws(() => kernels.attentionForward({ ...good, firstKey: 0 }), /lastQuery must be a buffer handle/);
   assert.throws(() => kernels.attentionForward({ ...good, lastQuery: 0 }), /firstKey must be a buffer handle/);
   const separate = { ...good, qkv: undefined, q: 0, k: 0, v: 0 };
   assert.throws(
@@ -469,6 +468,7 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.attentionForward({ ...apart, v: { buffer: 0, offset: 0xb0000000 } }), /attentionForward: v reaches element/);
   assert.throws(() => kernels.attentionForward({ ...good, logSumExp: { buffer: 0, offset: 0xf0000000 } }), /logSumExp reaches element/);
   const back = { ...good, dOut: 0, dQkv: 0, delta: 0 };
+  assert.throws(() => kernels.attentionBackward({ ...back, firstKey: 0 }), /lastQuery must be a buffer handle/);
   assert.throws(() => kernels.attentionBackward({ ...back, ...separate, keys: 8 }), /dQkv holds as many keys as tokens = 4, got keys = 8/);
   assert.throws(
     () => kernels.attentionBackward({ ...back, dOut: { buffer: 0, offset: 0xf0000000 } }),

@@ -136,6 +136,17 @@ const CALLS = [
     tensors: { a: [15], b: [5 * 7], gateUp: [3 * 14], dGateUp: [3 * 14], dy: [21] },
     sizes: { m: 3, columns: 7, k: 5 },
   },
+  { kernel: 'attentionLastQuery', tensors: { firstKey: [6, 'u32'], lastQuery: [10, 'u32'] }, sizes: { batch: 2, tokens: 3, keys: 5 } },
+  {
+    kernel: 'ropeForward',
+    tensors: { x: [6 * 16], table: [24], places: [6, 'u32'] },
+    sizes: { rows: 6, heads: 2, headSize: 8, rowStride: 16, positions: 3 },
+  },
+  {
+    kernel: 'attentionForward',
+    tensors: { q: [64 * 3], k: [2 * 40 + 32], v: [2 * 40 + 32], out: [64 * 3], logSumExp: [6], firstKey: [3, 'u32'] },
+    sizes: { tokens: 3, heads: 2, kvHeads: 1, headSize: 32, rowKv: 40 },
+  },
   {
     kernel: 'attentionForward',
     tensors: { qkv: [6 * 3 * 64], out: [6 * 64], logSumExp: [12] },

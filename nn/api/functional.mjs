@@ -42,6 +42,7 @@ export * from './views.mjs';
  * @typedef {object} RopeOptions
  * @property {number} heads how many heads of each row are rotated, from the first on
  * @property {number} headSize elements of a head
+ * @property {Tensor} [positions] u32 [..., tokens]: each token's position, one past the table counts as its last; 0, 1, … when left out
  */
 
 // ---- made of nothing
@@ -445,8 +446,9 @@ export function dropout(x, p = 0.5, training = true) {
  * @param {Tensor} x [..., tokens, width] @param {Tensor} table [positions, headSize / 2, 2]: cosines and sines @param {RopeOptions} sizes
  */
 export function rope(x, table, sizes) {
-  const { heads, headSize } = checkOptions('rope', sizes, ['heads', 'headSize']);
+  const { heads, headSize, positions } = checkOptions('rope', sizes, ['heads', 'headSize', 'positions']);
   positive('rope', 'heads', heads);
   positive('rope', 'headSize', headSize);
-  return apply(attentionOps.rope, [tensorOf('rope', x), tensorOf('rope', table)], { heads, headSize });
+  const places = positions === undefined ? [] : [tensorOf('rope', positions)];
+  return apply(attentionOps.rope, [tensorOf('rope', x), tensorOf('rope', table), ...places], { heads, headSize });
 }

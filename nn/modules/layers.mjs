@@ -364,14 +364,6 @@ export class MultiHeadAttention extends Module {
       qkv = F.cat([normed(part(0, heads), qNorm), normed(part(heads, kvHeads), kNorm), part(heads + kvHeads, kvHeads)], 2);
     }
     if (this.base) qkv = F.rope(qkv, this.#table(tokens, headSize), { heads: heads + kvHeads, headSize });
-    if (kvHeads < heads) {
-      // The fused kernel needs one key and value head for each query head.
-      const repeated = (/** @type {Tensor} */ h) => {
-        const split = F.reshape(h, [batch, tokens, kvHeads, 1, headSize]);
-        return F.reshape(F.expand(split, [batch, tokens, kvHeads, heads / kvHeads, headSize]), [batch, tokens, width]);
-      };
-      qkv = F.cat([part(0, heads), repeated(part(heads, kvHeads)), repeated(part(heads + kvHeads, kvHeads))], 2);
-    }
-    return this.out.forward(attention(qkv, { heads: this.heads, causal: this.causal, mask }));
+    return this.out.forward(attention(qkv, { heads, kvHeads, causal: this.causal, mask }));
   }
 }

@@ -8,26 +8,58 @@ import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Reference} Reference */
-/** @typedef {{ heads: number, causal: boolean }} AttentionAttributes */
+/**
+ * `kvHeads`: heads of keys and of values, a divisor of heads; `window`: keys that a query sees at most, up to its own place, or 0 for all.
+ * @typedef {{ heads: number, kvHeads: number, causal: boolean, window: number }} AttentionAttributes
+ */
 /** Heads of a row that are rotated, and elements of one. @typedef {{ heads: number, headSize: number }} RopeAttributes */
 
 /** Head sizes that the fused kernel takes. */
 export const FUSED_HEADS = [32, 64, 96, 128];
 
-/** @param {Layout} qkv [batch, tokens, 3 · width] @param {{ heads: number }} attributes */
-function sizes({ shape }, { heads }) {
+/**
+ * The sizes of a call, as kernels take them.
+ * @param {{ shape: readonly number[] }} qkv [batch, tokens, (heads + 2 · kvHeads) · headSize] @param {{ heads: number, kvHeads: number }} attributes
+ */
+function sizes({ shape }, { heads, kvHeads }) {
   const [batch, tokens, width] = shape;
-  return { batch, tokens, heads, headSize: width / 3 / heads };
+  return { batch, tokens, heads, kvHeads, headSize: width / (heads + 2 * kvHeads) };
+}
+
+/** The arguments of both passes, but for tensors. @param {Layout} qkv @param {AttentionAttributes} attributes */
+function problem(qkv, attributes) {
+  const { causal, window } = attributes;
+  return { ...sizes(qkv, attributes), causal, window: window || undefined, type: floatType('attention', qkv) };
 }
 
 /**
- * Operations of `products` products of [tokens, tokens] and a head's size, of which a causal mask leaves half.
+ * Operations of `products` products of queries with the keys that they see by their places: what first keys hide counts.
  * @param {Layout} qkv @param {AttentionAttributes} attributes @param {number} products
  */
-function attentionFlops(qkv, { heads, causal }, products) {
-  const { batch, tokens, headSize } = sizes(qkv, { heads });
-  return (2 * products * batch * heads * tokens * tokens * headSize) / (causal ? 2 : 1);
+function attentionFlops(qkv, attributes, products) {
+  const { batch, tokens, heads, headSize } = sizes(qkv, attributes);
+  const before = Math.max(0, tokens - (attributes.window || tokens));
+  const pairs = tokens ** 2 / (attributes.causal ? 2 : 1) - before ** 2 / 2;
+  return 2 * products * batch * heads * pairs * headSize;
 }
+
+/** For each key the last query whose first key is at most it: u32 [batch, tokens] of first keys to u32 [batch, tokens]. */
+const lastQueries = defineOp({
+  name: 'lastQueries',
+  infer: ([firstKey]) => [denseLayout(firstKey.shape, 'u32')],
+  lower: (k, [firstKey], [lastQuery]) => {
+    const [batch, tokens] = firstKey.layout.shape;
+    return [k.attentionLastQuery({ firstKey, lastQuery, batch, tokens })];
+  },
+  oracle: ([{ shape, data }]) => {
+    const tokens = shape[1];
+    const last = (/** @type {number} */ i) => {
+      const from = i - (i % tokens);
+      return data.subarray(from, from + tokens).findLastIndex((first) => first <= i % tokens) >>> 0;
+    };
+    return { shape, data: data.map((_, i) => last(i)) };
+  },
+});
 
 const attentionBackward = defineOp({
   name: 'attentionBackward',
@@ -35,15 +67,14 @@ const attentionBackward = defineOp({
   // What the kernels compute twice does not count. The first dispatch makes sums that the products' take.
   main: 1,
   flops: ([, qkv], _, /** @type {AttentionAttributes} */ attributes) => attentionFlops(qkv, attributes, 5),
-  lower: (k, [dOut, qkv, out, logSumExp], [dQkv], { heads, causal }) => {
-    const type = floatType('attention', qkv.layout);
-    return [k.attentionBackward({ qkv, out, logSumExp, dOut, dQkv, ...sizes(qkv.layout, { heads }), causal, type })];
-  },
-  oracle: ([dOut, qkv], attributes) => {
-    const base = attentionReference(qkv, attributes);
+  lower: (k, [dOut, qkv, out, logSumExp, firstKey, lastQuery], [dQkv], attributes) => [
+    k.attentionBackward({ qkv, out, logSumExp, dOut, dQkv, firstKey, lastQuery, ...problem(qkv.layout, attributes) }),
+  ],
+  oracle: ([dOut, qkv, , , firstKey], attributes) => {
+    const base = attentionReference([qkv, firstKey], attributes);
     // The gradient by central differences of Σ out · dOut.
     const value = (/** @type {Float64Array} */ data) =>
-      attentionReference({ shape: qkv.shape, data }, attributes).data.reduce((sum, v, i) => sum + v * dOut.data[i], 0);
+      attentionReference([{ shape: qkv.shape, data }, firstKey], attributes).data.reduce((sum, v, i) => sum + v * dOut.data[i], 0);
     const moved = Float64Array.from(qkv.data);
     const data = qkv.data.map((v, i) => {
       moved[i] = v + 1e-5;
@@ -57,27 +88,31 @@ const attentionBackward = defineOp({
   },
 });
 
-/** @param {Reference} qkv @param {AttentionAttributes} attributes @returns {Reference} */
-function attentionReference(qkv, { heads, causal }) {
-  const [batch, tokens, width] = qkv.shape;
-  const columns = width / 3;
-  const size = columns / heads;
+/** @param {(Reference | undefined)[]} inputs rows, and first keys if there are any @param {AttentionAttributes} attributes @returns {Reference} */
+function attentionReference([qkv, firstKey], attributes) {
+  if (!qkv) throw new TypeError('attention: no rows');
+  const { batch, tokens, heads, kvHeads, headSize: size } = sizes(qkv, attributes);
+  const width = qkv.shape[2];
+  const columns = heads * size;
   const out = generate([batch, tokens, columns], () => 0);
-  const read = (/** @type {number} */ b, /** @type {number} */ t, /** @type {number} */ part, /** @type {number} */ h) =>
-    qkv.data.subarray((b * tokens + t) * width + part * columns + h * size, (b * tokens + t) * width + part * columns + (h + 1) * size);
+  const read = (/** @type {number} */ b, /** @type {number} */ t, /** @type {number} */ h) =>
+    qkv.data.subarray((b * tokens + t) * width + h * size, (b * tokens + t) * width + (h + 1) * size);
   for (let b = 0; b < batch; b++) {
     for (let h = 0; h < heads; h++) {
+      const key = heads + Math.floor((h * kvHeads) / heads);
       for (let t = 0; t < tokens; t++) {
-        const q = read(b, t, 0, h);
-        const scores = Array.from({ length: causal ? t + 1 : tokens }, (_, s) =>
-          read(b, s, 1, h).reduce((sum, v, i) => sum + (v * q[i]) / Math.sqrt(size), 0),
+        const q = read(b, t, h);
+        const first = Math.max(firstKey?.data[b * tokens + t] ?? 0, attributes.window ? t + 1 - attributes.window : 0);
+        const length = Math.max(0, (attributes.causal ? t + 1 : tokens) - first);
+        const scores = Array.from({ length }, (_, s) =>
+          read(b, first + s, key).reduce((sum, v, i) => sum + (v * q[i]) / Math.sqrt(size), 0),
         );
         const largest = Math.max(...scores);
         if (largest === -Infinity) continue; // 0
         const p = scores.map((s) => Math.exp(s - largest));
         const total = p.reduce((a, v) => a + v, 0);
         p.forEach((weight, s) => {
-          const v = read(b, s, 2, h);
+          const v = read(b, first + s, key + kvHeads);
           for (let i = 0; i < size; i++) out.data[(b * tokens + t) * columns + h * size + i] += (weight / total) * v[i];
         });
       }
@@ -86,29 +121,37 @@ function attentionReference(qkv, { heads, causal }) {
   return out;
 }
 
-/** Attention of fused rows [q | k | v], heads side by side: [batch, tokens, 3 · width] to [batch, tokens, width]. */
+/**
+ * Attention of fused rows [q | k | v], heads side by side: [batch, tokens, (heads + 2 · kvHeads) · headSize], and where queries do not see all
+ * earlier keys u32 [batch, tokens] of first keys, to [batch, tokens, heads · headSize].
+ */
 export const attention = defineOp({
   name: 'attention',
-  infer: ([qkv], /** @type {AttentionAttributes} */ attributes) => {
+  infer: ([qkv, firstKey], /** @type {AttentionAttributes} */ attributes) => {
     floatType('attention', qkv);
-    if (qkv.shape.length !== 3 || qkv.shape[2] % (3 * attributes.heads)) {
-      throw new ShapeError('attention', `${show(qkv.shape)} for ${attributes.heads} heads, expected [batch, tokens, 3 · heads · headSize]`);
+    const { heads, kvHeads } = attributes;
+    if (qkv.shape.length !== 3 || qkv.shape[2] % (heads + 2 * kvHeads)) {
+      const [times, of] = kvHeads === heads ? ['3 · heads', ''] : ['(heads + 2 · kvHeads)', ` and ${kvHeads} kvHeads`];
+      throw new ShapeError('attention', `${show(qkv.shape)} for ${heads} heads${of}, expected [batch, tokens, ${times} · headSize]`);
     }
-    const { batch, tokens, heads, headSize } = sizes(qkv, attributes);
+    const { batch, tokens, headSize } = sizes(qkv, attributes);
     if (!FUSED_HEADS.includes(headSize)) throw new ArgumentError('attention', `heads of ${headSize}, not of ${FUSED_HEADS.join(', ')}`);
+    if (firstKey && show(firstKey.shape) !== show([batch, tokens])) {
+      throw new ShapeError('attention', `firstKey ${show(firstKey.shape)}, expected [batch, tokens], ${show([batch, tokens])}`);
+    }
     return [denseLayout([batch, tokens, heads * headSize], qkv.dtype), denseLayout([batch, heads, tokens], 'f32')];
   },
   flops: ([qkv], _, attributes) => attentionFlops(qkv, attributes, 2),
-  lower: (k, [qkv], [out, logSumExp], { heads, causal }) => {
-    const type = floatType('attention', qkv.layout);
-    return [k.attentionForward({ qkv, out, logSumExp, ...sizes(qkv.layout, { heads }), causal, type })];
-  },
-  saveInputs: () => [0],
-  saveOutputs: [0, 1],
-  vjp: (dy, { inputs: [qkv], outputs: [out, logSumExp], attributes }, F) => [
-    F.call(attentionBackward, [dy, qkv, out, logSumExp], attributes),
+  lower: (k, [qkv, firstKey], [out, logSumExp], attributes) => [
+    k.attentionForward({ qkv, out, logSumExp, firstKey, ...problem(qkv.layout, attributes) }),
   ],
-  oracle: ([qkv], attributes) => attentionReference(qkv, attributes),
+  saveInputs: (needs) => needs.map((_, i) => i),
+  saveOutputs: [0, 1],
+  vjp: (dy, { inputs: [qkv, firstKey], outputs: [out, logSumExp], attributes }, F) => {
+    const limits = firstKey ? [firstKey, F.call(lastQueries, [firstKey], {})] : [];
+    return [F.call(attentionBackward, [dy, qkv, out, logSumExp, ...limits], attributes), ...limits.slice(1).map(() => undefined)];
+  },
+  oracle: (inputs, attributes) => attentionReference(inputs, attributes),
 });
 
 /**
@@ -118,25 +161,29 @@ export const attention = defineOp({
 const rotation = (name, direction, rest) =>
   defineOp({
     name,
-    infer: ([x, table], /** @type {RopeAttributes} */ { heads, headSize }) => {
+    infer: ([x, table, places], /** @type {RopeAttributes} */ { heads, headSize }) => {
       floatType('rope', x);
       if (x.shape.length < 2 || (x.shape.at(-1) ?? 0) < heads * headSize || headSize % 2) {
         throw new ShapeError('rope', `${show(x.shape)} for ${heads} heads of ${headSize}`);
       }
       const tokens = x.shape[x.shape.length - 2];
-      if (table.shape[0] < tokens || table.shape[1] !== headSize / 2) {
+      if (places && (places.dtype !== 'u32' || show(places.shape) !== show(x.shape.slice(0, -1)))) {
+        throw new ShapeError('rope', `positions ${places.dtype} ${show(places.shape)}, expected u32 ${show(x.shape.slice(0, -1))}`);
+      }
+      if ((!places && table.shape[0] < tokens) || table.shape[1] !== headSize / 2) {
         throw new ShapeError('rope', `a table ${show(table.shape)} for ${tokens} positions of heads of ${headSize}`);
       }
       return [denseLayout(x.shape, x.dtype)];
     },
-    lower: (k, [x, table], [y], { heads, headSize }) => {
+    lower: (k, [x, table, places], [y], { heads, headSize }) => {
       const { shape, size } = x.layout;
       const rowStride = shape[shape.length - 1];
       const type = floatType('rope', x.layout);
-      const args = { x: y, table, rows: size / rowStride, heads, headSize, rowStride, positions: shape[shape.length - 2], type };
+      const positions = places ? table.layout.shape[0] : shape[shape.length - 2];
+      const args = { x: y, table, rows: size / rowStride, heads, headSize, rowStride, positions, places, type };
       return [k.copy({ x, y, count: flatCount(x.layout), type }), direction === 1 ? k.ropeForward(args) : k.ropeBackward(args)];
     },
-    oracle: ([x, table], { heads, headSize }) => {
+    oracle: ([x, table, places], { heads, headSize }) => {
       const width = x.shape[x.shape.length - 1];
       const tokens = x.shape[x.shape.length - 2];
       const data = Float64Array.from(x.data);
@@ -145,7 +192,8 @@ const rotation = (name, direction, rest) =>
         for (let h = 0; h < heads; h++) {
           for (let i = 0; i < half; i++) {
             const from = row * width + h * headSize + i;
-            const angle = ((row % tokens) * half + i) * 2;
+            const position = places ? Math.min(places.data[row], table.shape[0] - 1) : row % tokens;
+            const angle = (position * half + i) * 2;
             const [cos, sin] = [table.data[angle], direction * table.data[angle + 1]];
             data[from] = x.data[from] * cos - x.data[from + half] * sin;
             data[from + half] = x.data[from] * sin + x.data[from + half] * cos;
@@ -161,9 +209,10 @@ const ropeBackward = rotation('ropeBackward', -1);
 
 /**
  * Rotates the first `heads` heads of each row by its position's angles (Su et al. 2021): x [..., tokens, width], table
- * [positions, headSize / 2, 2] of cosines and sines.
+ * [positions, headSize / 2, 2] of cosines and sines, and where tokens are not at positions 0, 1, … u32 [..., tokens] of positions; one past
+ * the table counts as its last.
  */
 export const rope = rotation('rope', 1, {
-  saveInputs: () => [1],
-  vjp: (dy, { inputs: [, table], attributes }, F) => [F.call(ropeBackward, [dy, table], attributes), undefined],
+  saveInputs: (needs) => needs.flatMap((_, i) => (i > 0 ? [i] : [])),
+  vjp: (dy, { inputs: [, ...rest], attributes }, F) => [F.call(ropeBackward, [dy, ...rest], attributes), ...rest.map(() => undefined)],
 });

@@ -33,22 +33,21 @@ const uint DQ = 0u;
 const uint DK = 1u;
 const uint DV = 2u;
 
-uint of, block, batch;
-uint own; // the head of the rows that are summed: of queries, or of keys
+uint of, block, baseQ, baseK, baseDo;
+uint baseTiles; // the first tile of the head
 
 // Loads slice `s` of the loop over `count` slices for each head, which begins at block `first`.
 void fetch(uint first, uint s, uint count) {
-    uint head = own;
-    if (of != DQ && GROUPED != 0u) {
-        head = own * groupSize() + s / count;
+    uint later = 0u; // heads of the group before the slice's
+    if (GROUPED != 0u && of != DQ) {
+        later = s / count;
         s %= count;
     }
     uint other = first + s / (TILE / BK), k0 = s % (TILE / BK) * BK;
-    uint at = tileAt(batch, head, of == DQ ? tileOf(block, other) : tileOf(other, block));
+    uint at = baseTiles + (of == DQ ? tileOf(block, other) : tileOf(other, block));
+    if (GROUPED != 0u) at += later * tilesOf();
+    at *= TILE * TILE / 2u;
     if (of != DV) at += TILE * TILE / 4u;
-    uint baseQ = p.offQ + batch * p.batchQ + head * D;
-    uint baseK = p.offK + batch * p.batchKv + keyHead(head) * D;
-    uint baseDo = p.offDo + batch * p.batchO + head * D;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uint v = gl_LocalInvocationIndex + i * THREADS;
         if (VECTORS_A % THREADS != 0u && v >= VECTORS_A) break;
@@ -70,8 +69,8 @@ void fetch(uint first, uint s, uint count) {
         vec4 x = vec4(0.0);
         if (place.y < BK && row < (of == DQ ? p.keys : p.tokens)) {
             if (of == DQ) x = k[(baseK + row * p.rowKv + d) >> 2];
-            else if (of == DK) x = q[(baseQ + row * p.rowQ + d) >> 2];
-            else x = dO[(baseDo + row * p.rowO + d) >> 2];
+            else if (of == DK) x = q[(baseQ + later * D + row * p.rowQ + d) >> 2];
+            else x = dO[(baseDo + later * D + row * p.rowO + d) >> 2];
         }
         nextB[i] = x;
     }
@@ -79,14 +78,18 @@ void fetch(uint first, uint s, uint count) {
 
 void main() {
     uint t = gl_LocalInvocationIndex, tx = t % COLS, ty = t / COLS;
-    own = gl_WorkGroupID.x;
-    batch = gl_WorkGroupID.y;
+    uint own = gl_WorkGroupID.x, batch = gl_WorkGroupID.y; // the head of the rows that are summed: of queries, or of keys
     of = gl_WorkGroupID.z % 3u;
     uint place = gl_WorkGroupID.z / 3u, blocks = of == DQ ? queryBlocks() : keyBlocks();
     // The grid has room for the larger number of blocks, and of heads.
     if (place >= blocks || (GROUPED != 0u && of != DQ && own >= p.kvHeads)) return;
     // The last queries and the first keys have the longest loops: start them first.
     block = of == DQ ? blocks - 1u - place : place;
+    uint head = of == DQ ? own : own * groupSize();
+    baseQ = p.offQ + batch * p.batchQ + head * D;
+    baseK = p.offK + batch * p.batchKv + keyHead(own) * D;
+    baseDo = p.offDo + batch * p.batchO + head * D;
+    baseTiles = (batch * p.heads + head) * tilesOf();
 
     uvec2 range = of == DQ ? keysOf(batch, block) : queriesOf(batch, block);
     uint first = range.x, rows = of == DQ ? p.tokens : p.keys, others = of == DQ ? p.keys : p.tokens;

@@ -94,7 +94,7 @@ void main() {
     baseV = p.offV + batch * p.batchKv + keyHead(head) * D;
     baseDo = p.offDo + batch * p.batchO + head * D;
     uint baseStats = (batch * p.heads + head) * p.tokens;
-    uint at = tileAt(batch, head, tile);
+    uint at = ((batch * p.heads + head) * tilesOf() + tile) * (TILE * TILE / 2u);
 
     fetch(false, 0u);
     product(false, tx, ty);

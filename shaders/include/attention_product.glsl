@@ -99,8 +99,6 @@ uint tilesOf() {
     uint blocks = queryBlocks();
     return CAUSAL == 1u ? blocks * (blocks + 1u) / 2u : blocks * keyBlocks();
 }
+// A tile of P takes TILE * TILE / 4 vectors; the tile of dS follows it.
 uint tileOf(uint i, uint j) { return CAUSAL == 1u ? i * (i + 1u) / 2u + j : i * keyBlocks() + j; }
-
-// Offset, in vectors, of a tile of P of a head; the tile of dS follows it.
-uint tileAt(uint batch, uint head, uint tile) { return ((batch * p.heads + head) * tilesOf() + tile) * (TILE * TILE / 2u); }
 #endif

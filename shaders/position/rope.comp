@@ -4,7 +4,8 @@
 #version 460
 // Rotary position embedding (Su et al. 2021), in place: the pair (a, b) of a head at position p and frequency i
 // becomes (a cos - b sin, a sin + b cos), the angle from the table [positions, headSize / 2] of (cos, sin). The pairs
-// are (i, i + headSize / 2), or (2i, 2i + 1) when INTERLEAVED. The backward pass rotates the other way.
+// are (i, i + headSize / 2), or (2i, 2i + 1) when INTERLEAVED. The backward pass rotates the other way. Rows have the
+// positions that a buffer holds (PLACES), or those of sequences that begin at `positionAt`.
 #extension GL_GOOGLE_include_directive : require
 #ifdef INTERLEAVED
 // The width must be whole pairs.
@@ -24,8 +25,12 @@ layout(set = 0, binding = 1, std430) readonly buffer Table { V angles[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Table { vec2 angles[]; };
 #endif
 
+layout(set = 0, binding = 2, std430) readonly buffer Places { uint places[]; };
+layout(constant_id = 1) const uint PLACES = 0;
+
 layout(push_constant) uniform Push {
-    // headVectors: vectors in half a head (all of a head when interleaved)
+    // headVectors: vectors in half a head (all of a head when interleaved). With PLACES: positions: rows of the table;
+    // positionAt: the first element of `places`
     uint items, headVectors, heads, stride, positions, positionAt, xAt, tableAt;
     float direction;
 } push;
@@ -37,6 +42,7 @@ void main() {
         uint head = rest % push.heads;
         uint row = rest / push.heads;
         uint position = push.positionAt + row % push.positions;
+        if (PLACES != 0u) position = min(places[push.positionAt + row], push.positions - 1u);
 #ifdef INTERLEAVED
         uint at = push.xAt + row * push.stride + head * push.headVectors + i;
         V v = DECODE(X_T, x[at]);

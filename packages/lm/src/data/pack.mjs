@@ -9,7 +9,7 @@ export const IGNORED = 0xffffffff;
  * @param {number} eos
  * @returns {{ positions: Uint32Array, firstKey: Uint32Array, lastQuery: Uint32Array }} [block] each: `positions` in the document; `firstKey`,
  *   the first key that the query at a position attends to; `lastQuery`, the last query that attends to the key at a position. `Decoder` takes
- *   `firstKey` as an f32 tensor
+ *   `positions` and `firstKey`
  */
 export function documentsOf(ids, eos) {
   const starts = [0];

@@ -2,7 +2,7 @@
 
 import { F, grad, nn, noGrad, scope, tensor } from 'helios-vk/nn';
 
-import { ropeTable, windowMask } from './positions.mjs';
+import { ropeTable } from './positions.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
@@ -54,17 +54,25 @@ function embeddingOf(rows, width) {
 const normOf = ({ norm, eps, width }, columns = width) =>
   norm === 'rms' ? new nn.RMSNorm(columns, { eps }) : new nn.LayerNorm(columns, { eps });
 
+/**
+ * Where tokens are: the rotary table [positions, headSize / 2, 2], each token's position, and the first key that it attends to (u32). All as in
+ * `ForwardOptions`.
+ * @typedef {{ table: Tensor | undefined, positions: Tensor | undefined, firstKey: Tensor | undefined }} Places
+ */
+
 /** Causal self-attention. One product computes queries, keys and values; several query heads may share a key and value head. */
 class Attention extends nn.Module {
   #config;
   #turns;
+  #window;
 
-  /** @param {ModelConfig} config @param {boolean} turns whether this layer applies rotary positions */
-  constructor(config, turns) {
+  /** @param {ModelConfig} config @param {number} layer */
+  constructor(config, layer) {
     super();
     const { width, heads, kvHeads, headSize, qkvBias, outBias, qkNorm } = config;
     this.#config = config;
-    this.#turns = turns;
+    this.#turns = config.ropeLayers[layer];
+    this.#window = config.windows[layer];
     this.qkv = new nn.Linear(width, (heads + 2 * kvHeads) * headSize, { bias: qkvBias });
     this.out = new nn.Linear(heads * headSize, width, { bias: outBias });
     if (qkNorm !== 'none') {
@@ -75,11 +83,10 @@ class Attention extends nn.Module {
   }
 
   /**
-   * @param {Tensor} x [batch, tokens, width] @param {Tensor | undefined} table rotary table, [tokens, headSize / 2, 2]
-   * @param {Tensor | undefined} mask bool, broadcasts to [batch, heads, tokens, tokens]
+   * @param {Tensor} x [batch, tokens, width] @param {Places} places
    * @returns {Tensor} of x's shape
    */
-  forward(x, table, mask) {
+  forward(x, { table, positions, firstKey }) {
     const { heads, kvHeads, headSize, qkNorm } = this.#config;
     const [batch, tokens] = x.shape;
     let qkv = this.qkv.forward(x);
@@ -92,16 +99,8 @@ class Attention extends nn.Module {
       };
       qkv = F.cat([normed(part(0, heads), this.qNorm), normed(part(heads, kvHeads), this.kNorm), part(heads + kvHeads, kvHeads)], 2);
     }
-    if (table && this.#turns) qkv = F.rope(qkv, table, { heads: heads + kvHeads, headSize });
-    if (kvHeads < heads) {
-      // The fused kernel needs one key and value head for each query head.
-      const repeated = (/** @type {Tensor} */ rows) => {
-        const split = F.reshape(rows, [batch, tokens, kvHeads, 1, headSize]);
-        return F.reshape(F.expand(split, [batch, tokens, kvHeads, heads / kvHeads, headSize]), [batch, tokens, heads * headSize]);
-      };
-      qkv = F.cat([part(0, heads), repeated(part(heads, kvHeads)), repeated(part(heads + kvHeads, kvHeads))], 2);
-    }
-    return this.out.forward(F.attention(qkv, { heads, causal: true, mask }));
+    if (table && this.#turns) qkv = F.rope(qkv, table, { heads: heads + kvHeads, headSize, positions });
+    return this.out.forward(F.attention(qkv, { heads, kvHeads, causal: true, window: this.#window ?? undefined, firstKey }));
   }
 }
 
@@ -133,18 +132,18 @@ class Block extends nn.Module {
     super();
     this.#post = config.placement === 'post';
     this.attentionNorm = normOf(config);
-    this.attention = new Attention(config, config.ropeLayers[layer]);
+    this.attention = new Attention(config, layer);
     this.mlpNorm = normOf(config);
     this.mlp = new Mlp(config);
   }
 
-  /** @param {Tensor} x @param {Tensor | undefined} table @param {Tensor | undefined} mask @returns {Tensor} */
-  forward(x, table, mask) {
+  /** @param {Tensor} x @param {Places} places @returns {Tensor} */
+  forward(x, places) {
     if (this.#post) {
-      const y = F.add(x, this.attentionNorm.forward(this.attention.forward(x, table, mask)));
+      const y = F.add(x, this.attentionNorm.forward(this.attention.forward(x, places)));
       return F.add(y, this.mlpNorm.forward(this.mlp.forward(y)));
     }
-    const y = F.add(x, this.attention.forward(this.attentionNorm.forward(x), table, mask));
+    const y = F.add(x, this.attention.forward(this.attentionNorm.forward(x), places));
     return F.add(y, this.mlp.forward(this.mlpNorm.forward(y)));
   }
 }
@@ -152,9 +151,8 @@ class Block extends nn.Module {
 /**
  * Options of `forward` and `loss`, for windows that hold several documents. `documentsOf` and `pack` compute the values.
  * @typedef {object} ForwardOptions
- * @property {Tensor} [positions] u32 [batch, tokens]: each token's position in its document. Only learned positions use it (rotary ones are
- *   relative); 0, 1, … when left out
- * @property {Tensor} [firstKey] f32 [batch, tokens]: the first key that each query attends to, so that no document attends to another; all
+ * @property {Tensor} [positions] u32 [batch, tokens]: each token's position in its document; 0, 1, … when left out
+ * @property {Tensor} [firstKey] u32 or f32 [batch, tokens]: the first key that each query attends to, so that no document attends to another; all
  *   earlier keys when left out
  */
 
@@ -201,39 +199,19 @@ export class Decoder extends nn.Module {
   }
 
   /**
-   * The mask of a layer on top of the causal one; undefined if none is needed.
-   * @param {number} tokens @param {number | null} window @param {Tensor | undefined} firstKey
-   * @returns {Tensor | undefined} bool, [tokens, tokens] or [batch, 1, tokens, tokens]
-   */
-  #mask(tokens, window, firstKey) {
-    const narrow = window !== null && window < tokens;
-    const inWindow = () =>
-      this.#constant(`window ${tokens} ${window}`, () => tensor(windowMask(tokens, window), { shape: [tokens, tokens], dtype: 'bool' }));
-    if (!firstKey) return narrow ? inWindow() : undefined;
-    const keys = this.#constant(`keys ${tokens}`, () =>
-      tensor(
-        Float32Array.from({ length: tokens }, (_, i) => i),
-        { shape: [1, 1, 1, tokens] },
-      ),
-    );
-    const ofDocument = F.ge(keys, F.reshape(firstKey, [-1, 1, tokens, 1]));
-    return narrow ? F.ne(F.mul(F.to(ofDocument, 'f32'), F.to(inWindow(), 'f32')), 0) : ofDocument;
-  }
-
-  /**
    * The normalized output of the last layer, which the head multiplies. Throws a RangeError for ids of another rank, and for more tokens than
    * the context.
    * @param {Tensor} ids [batch, tokens] u32 or i32 @param {ForwardOptions} options
    * @returns {Tensor} [batch, tokens, width]
    */
   #hidden(ids, { positions, firstKey }) {
-    const { windows, context } = this.#config;
+    const { context } = this.#config;
     const [, tokens] = ids.shape;
     if (ids.ndim !== 2) throw new RangeError(`Decoder: ids are [batch, tokens], got [${ids.shape}]`);
     if (tokens > context) throw new RangeError(`Decoder: ${tokens} tokens; the model's context is ${context}`);
     let x = this.embedding.forward(ids);
     if (this.positions) {
-      const places =
+      const learned =
         positions ??
         this.#constant(`places ${tokens}`, () =>
           tensor(
@@ -241,15 +219,12 @@ export class Decoder extends nn.Module {
             { shape: [1, tokens] },
           ),
         );
-      x = F.add(x, this.positions.forward(places));
+      x = F.add(x, this.positions.forward(learned));
     }
-    const table = this.#rope(tokens);
-    /** @type {Map<number | null, Tensor | undefined>} */
-    const masks = new Map();
-    for (const [i, block] of [...this.layers].entries()) {
-      if (!masks.has(windows[i])) masks.set(windows[i], this.#mask(tokens, windows[i], firstKey));
-      x = block.forward(x, table, masks.get(windows[i]));
-    }
+    // With positions of their own, tokens may be anywhere in the context.
+    const table = this.#rope(positions ? context : tokens);
+    const places = { table, positions, firstKey: firstKey && F.to(firstKey, 'u32') };
+    for (const block of this.layers) x = block.forward(x, places);
     return this.norm.forward(x);
   }
 

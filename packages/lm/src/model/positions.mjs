@@ -1,4 +1,4 @@
-// Tables of rotary positions, and attention masks.
+// Tables of rotary positions.
 
 /**
  * The frequencies of rotary positions (Su et al. 2021), base^(-2i / headSize), with the scaling of transformers' types 'linear' and 'llama3'.
@@ -35,18 +35,4 @@ export function ropeTable(rope, headSize, positions) {
     });
   }
   return table;
-}
-
-/**
- * The mask of sliding-window attention: a query attends to the last `window` keys up to and including its own position.
- * @param {number} tokens @param {number | null} window
- * @returns {Uint32Array<ArrayBuffer>} [tokens, tokens] of 0 and 1
- */
-export function windowMask(tokens, window) {
-  const mask = new Uint32Array(tokens * tokens);
-  for (let query = 0; query < tokens; query++) {
-    const first = window === null ? 0 : Math.max(0, query - window + 1);
-    mask.fill(1, query * tokens + first, query * tokens + query + 1);
-  }
-  return mask;
 }
