@@ -169,7 +169,7 @@ test('calls choose these kernels on Hopper where all is stored in one half type'
 
 test('the backward pass of few tokens takes larger blocks, as many as there are multiprocessors, and that of long sequences keeps dS', () => {
   const groupsOf = (/** @type {number} */ tokens, /** @type {number} */ heads, kvHeads = heads) => {
-    const { kernels, vk, pipelines } = untested({ bytes: 128 << 20 });
+    const { kernels, vk, pipelines } = untested({ bytes: 192 << 20 });
     const [qkv, out, logSumExp, dOut, dQkv] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(14 << 20));
     const args = { qkv, out, logSumExp, dOut, dQkv, tokens, heads, kvHeads, headSize: 64, type: /** @type {const} */ ('bf16') };
     const [, { pipeline, groups }] = kernels.attentionBackward(args);
