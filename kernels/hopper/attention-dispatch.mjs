@@ -125,7 +125,7 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   function record(plan, problem, tensors, push) {
     const { heads, kvHeads, tokens, limits } = problem;
     const { headSize, causal } = plan[0].form;
-    const limiting = limits && { firstKey: limits.firstKey.buffer, lastQuery: limits.lastQuery.buffer };
+    const limiting = limits && { firstKey: limits.firstKey.buffer, lastQuery: limits.lastQuery?.buffer };
     const kept = plan.length > 1 ? keptParts(problem, causal, mostKept) : [{ ...problem, first: { batch: 0, head: 0 } }];
     const dS = plan.length > 1 ? context.workspace('attention dS', keptBytes({ ...kept[0], tokens }, causal)) : undefined;
     return kept.flatMap((part) =>

@@ -89,7 +89,11 @@ const TENSORS = {
 };
 
 /** The tensors of a kernel, in the order of their bindings. @param {AttentionForm} form @returns {Record<string, 'read' | 'write'>} */
-export const tensorsOf = ({ pass, limits }) => ({ ...TENSORS[pass], ...(limits && { firstKey: 'read', lastQuery: 'read' }) });
+export const tensorsOf = ({ pass, limits }) => ({
+  ...TENSORS[pass],
+  ...(limits && pass !== 'keys' && { firstKey: 'read' }),
+  ...(limits && (pass === 'keys' || pass === 'backward') && { lastQuery: 'read' }),
+});
 
 /**
  * The parameters of a launch, in one packed block: addresses, then push constants.
