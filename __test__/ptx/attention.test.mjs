@@ -8,6 +8,7 @@ import { attentionKernels } from '../../kernels/attention.mjs';
 import { KernelContext, pack } from '../../kernels/base.mjs';
 import { attention, attentionFault } from '../../kernels/hopper/attention.mjs';
 import { keptBytes, keptParts } from '../../kernels/hopper/attention-kept.mjs';
+import { ptxAttention } from '../../kernels/hopper/tables.mjs';
 import { ATTENTION_TILINGS, attentionTiling } from '../../kernels/hopper/tilings.mjs';
 import { checkAttention } from './attention.mjs';
 import { ptxDevice } from './device.mjs';
@@ -179,6 +180,11 @@ test('the backward pass of few tokens takes larger blocks, as many as there are 
   assert.deepEqual(groupsOf(640, 16), [128, 20, 16, 1]);
   // Blocks of keys alone, by length.
   assert.deepEqual(groupsOf(2048, 8), [128, 1, 8, 32]);
+  const long = { tokens: 2048, heads: 8, batch: 1 };
+  const form = /** @type {const} */ ({ pass: 'backward', type: 'bf16', headSize: 64, causal: true });
+  assert.equal(ptxAttention(form, long), 'bwd-64x32-b3-ds');
+  for (const more of [{ window: true }, { limits: true }])
+    assert.equal(ptxAttention({ ...form, ...more }, long), 'bwd-64x32-b3', 'few keys');
   // Where heads share keys dS is not kept.
   assert.deepEqual(groupsOf(2048, 8, 4), [256, 1, 8, 32]);
   assert.deepEqual(groupsOf(832, 64, 32), [128, 26, 64, 1]);

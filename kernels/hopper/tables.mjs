@@ -140,7 +140,7 @@ export function ptxGroup({ k, beta, transA, transB }) {
  * @param {import('./attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, kvHeads?: number, batch: number }} sizes
  * @returns {import('./tilings.mjs').AttentionTilingName | undefined}
  */
-export function ptxAttention({ pass, headSize, causal }, { tokens, heads, kvHeads = heads, batch }) {
+export function ptxAttention({ pass, headSize, causal, window, limits }, { tokens, heads, kvHeads = heads, batch }) {
   const kept = keptParts({ batch, heads, kvHeads, tokens }, causal).length > 0;
   const grouped = kvHeads < heads;
   if (headSize === 128) {
@@ -155,7 +155,8 @@ export function ptxAttention({ pass, headSize, causal }, { tokens, heads, kvHead
   // `bwd-128x64` has one block of keys and one of queries for each 128 tokens.
   if (2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS) return 'bwd-128x64';
   // `bwd-64x32-b3-ds` takes 329 us and `bwd-64x32-b3` 346 for 4 x 16 heads of 2,048 tokens; at 16 x 16 heads of 512 tokens they are equal.
-  return tokens < 2048 || !kept ? 'bwd-64x32-b3' : 'bwd-64x32-b3-ds';
+  // dS has room for all keys, of which queries with limits may see few.
+  return tokens < 2048 || !kept || window || limits ? 'bwd-64x32-b3' : 'bwd-64x32-b3-ds';
 }
 
 /**
