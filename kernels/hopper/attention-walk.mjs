@@ -94,7 +94,10 @@ export function ownedBlock(w) {
 }
 
 /** @typedef {ReturnType<AttentionWriter['copier']>} Copier */
-/** Tiles that a block walks over, from `from` to before `to`, and those of them that a warpgroup uses. @typedef {{ from: string, to: string, ownFrom: string, ownTo: string }} Tiles */
+/**
+ * Tiles that a block walks over, from `from` to before `to`, and those of them that a warpgroup uses.
+ * @typedef {{ from: string, to: string, ownFrom: string, ownTo: string }} Tiles
+ */
 /**
  * Writes what a warpgroup does with a pair of tiles: gets the tile's number, where both lie in shared memory, and a function that writes
  * what is to be done ahead for the next pair, if there is one. That function takes `nextHead`, which advances what this needs of a head.
