@@ -426,6 +426,7 @@ export function attentionKernels(context, options) {
         written === 'f32' ? 1 : 0,
         p.outType === 'f32' ? 1 : 0,
         ...limitConstants(p),
+        isCpu ? 0 : 1,
       ],
       ...context.wholeSubgroups,
     };

@@ -129,6 +129,24 @@ for (const type of TYPES) {
           assertClose(dense(got), reference.rope(dense(x.values), { ...shape, direction }), TOLERANCE[type], `direction ${direction}`);
           assert.deepEqual(untouched(got), untouched(x.values), 'v was touched');
         }
+        // Each row at a place of its own; one past the table counts as its last.
+        const places = [3, 3, 0, 39, 40, 7, 0xffffffff, 1, 38, 2];
+        const given = c.input(places, 'u32');
+        const { firstPosition: _, ...others } = args;
+        for (const [call, direction] of /** @type {const} */ ([
+          ['ropeForward', 1],
+          ['ropeBackward', -1],
+        ])) {
+          c.run(kernels[call]({ ...others, positions: 40, places: given.tensor }));
+          const before = dense(x.values);
+          const rotated = places.flatMap((place, row) => [
+            ...reference.rope(before.subarray(row * width, (row + 1) * width), {
+              ...{ rows: 1, heads, headSize, positions: 1, first: Math.min(place, 39), interleaved, direction },
+            }),
+          ]);
+          assertClose(dense(x.read()), Float64Array.from(rotated), TOLERANCE[type], `places, direction ${direction}`);
+        }
+        assert.throws(() => kernels.ropeForward({ ...args, places: given.tensor }), /leave firstPosition out/);
         c.destroy();
       }
     });

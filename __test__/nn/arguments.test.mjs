@@ -61,7 +61,7 @@ test('options and arguments that a call does not have are errors that name them'
   const model = new nn.Linear(2, 2);
   const any = (/** @type {any} */ value) => value;
   for (const [run, message] of /** @type {[() => any, RegExp][]} */ ([
-    [() => F.attention(qkv, any({ heads: 1, isCausal: true })), /attention: no option isCausal; there are heads, causal/],
+    [() => F.attention(qkv, any({ heads: 1, isCausal: true })), /attention: no option isCausal; there are heads, kvHeads, causal/],
     [() => F.attention(qkv, any({})), /attention: heads is an integer of at least 1, got undefined/],
     [() => F.rope(qkv, ones([4, 16, 2]), any({ heads: 1, size: 32 })), /rope: no option size/],
     [() => F.rope(qkv, ones([4, 16, 2]), any(undefined)), /rope: options are an object/],

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, grad, manualSeed, nn, ones, randn, tensor } from '../../nn/index.mjs';
+import { operations } from '../../nn/ops/registry.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
 
@@ -222,6 +223,81 @@ test('layers of attention take a mask: padding changes no token, and no gradient
       'no token',
     );
   }
+});
+
+test('grouped heads, windows and first keys: the fused kernel and scores in memory give what masks of copied heads give', async () => {
+  manualSeed(5);
+  const [batch, tokens] = [2, 9];
+  // Documents of four and five tokens, and of one, six and two.
+  const starts = tensor([...[0, 0, 0, 0, 4, 4, 4, 4, 4], ...[0, 1, 1, 1, 1, 1, 1, 7, 7]], { shape: [batch, tokens] });
+  const place = tensor(Array.from({ length: tokens }, (_, i) => i));
+  for (const headSize of [32, 6]) {
+    for (const [heads, kvHeads, causal, window, firstKey] of /** @type {const} */ ([
+      [4, 2, true, undefined, undefined],
+      [3, 1, false, undefined, starts],
+      [2, 2, true, 3, undefined],
+      [2, 1, true, 4, starts.to('u32')],
+      [2, 2, true, tokens, undefined],
+    ])) {
+      const what = `heads of ${headSize}, ${heads} of ${kvHeads}, causal ${causal}, window ${window}, ${firstKey ? 'documents' : 'one document'}`;
+      const qkv = randn([batch, tokens, (heads + 2 * kvHeads) * headSize]).requiresGrad_();
+      const dOut = randn([batch, tokens, heads * headSize]);
+      // The same with a mask, and with each head of keys copied for its heads of queries.
+      const seen = (/** @type {Tensor} */ from) => from.reshape(1, 1, tokens).expand(batch, tokens, tokens);
+      const query = place.reshape(1, tokens, 1);
+      let mask = seen(place)
+        .ge(firstKey ? firstKey.to('f32').reshape(batch, tokens, 1) : 0)
+        .to('f32');
+      if (window) mask = mask.mul(seen(place).gt(query.sub(window)).to('f32'));
+      const copied = (/** @type {number} */ first) =>
+        Array.from({ length: heads }, (_, h) => first + Math.floor((h * kvHeads) / heads)).map((h) =>
+          qkv.slice(2, h * headSize, (h + 1) * headSize),
+        );
+      const whole = F.cat([qkv.slice(2, 0, heads * headSize), ...copied(heads), ...copied(heads + kvHeads)], 2);
+      const wanted = F.attention(whole, { heads, causal, mask: mask.ne(0).reshape(batch, 1, tokens, tokens) });
+      const [gradient] = grad(wanted.mul(dOut).sum(), [qkv]);
+      const options = { heads, kvHeads, causal, window, firstKey };
+      const run = (/** @type {Tensor} */ x) => F.attention(x, options);
+      const got = run(qkv);
+      assertClose(await values(got), await values(wanted), 1e-5, what);
+      assertClose(await values(grad(got.mul(dOut).sum(), [qkv])[0]), await values(gradient), 1e-5, `${what}: gradient`);
+      const step = compile((/** @type {Tensor} */ x) => grad(run(x.requiresGrad_()).mul(dOut).sum(), [x])[0]);
+      assertClose(await values(step(qkv.detach())), await values(gradient), 1e-5, `${what}: gradient, compiled`);
+      step.dispose();
+    }
+  }
+});
+
+test('attention counts the products of what queries see by their places', () => {
+  const { flops } = /** @type {any} */ (operations.get('attention'));
+  const of = (/** @type {any} */ attributes) =>
+    flops([{ shape: [2, 8, 8 * 32], dtype: 'f32' }], [], { heads: 4, kvHeads: 2, ...attributes });
+  // Two products, of 32 multiplications and additions for each pair, of two sequences with four heads of queries.
+  const pair = 2 * 2 * 32 * 2 * 4;
+  assert.equal(of({ causal: false, window: 0 }), 64 * pair);
+  assert.equal(of({ causal: true, window: 0 }), 32 * pair);
+  assert.equal(of({ causal: true, window: 2 }), 14 * pair);
+  assert.equal(of({ causal: false, window: 2 }), 46 * pair);
+});
+
+test('attention of grouped heads: wrong options are errors that say what there is', () => {
+  const any = (/** @type {unknown} */ value) => /** @type {any} */ (value);
+  const qkv = ones([1, 4, 4 * 32]);
+  const run = (/** @type {any} */ options, x = qkv) => F.attention(x, { heads: 2, kvHeads: 1, ...options });
+  assert.throws(() => run({ heads: 3, kvHeads: 2 }), /attention: kvHeads divides heads, 3, got 2/);
+  assert.throws(() => run({ kvHeads: 0 }), /attention: kvHeads is an integer of at least 1, got 0/);
+  assert.throws(() => run({ window: 0 }), /attention: window is an integer of at least 1, got 0/);
+  assert.throws(() => run({}, ones([1, 4, 130])), /attention: \[1, 4, 130\] for 2 heads and 1 kvHeads, expected/);
+  for (const size of [32, 6]) {
+    const x = ones([1, 4, 4 * size]);
+    assert.throws(() => run({ firstKey: ones([1, 3]) }, x), /attention: firstKey \[1, 3\], expected \[batch, tokens\], \[1, 4\]/);
+    assert.throws(() => run({ firstKey: ones([1, 4], { dtype: 'i32' }) }, x), /attention: firstKey is u32 or f32, got i32/);
+  }
+  assert.throws(() => run({ firstKey: any([0]) }), /attention: expected a tensor, got/);
+  const [table, x] = [ones([4, 16, 2]), ones([1, 4, 64])];
+  const turned = (/** @type {any} */ positions) => F.rope(x, table, { heads: 1, headSize: 32, positions });
+  assert.throws(() => turned(ones([1, 4])), /rope: positions f32 \[1, 4\], expected u32 \[1, 4\]/);
+  assert.throws(() => turned(ones([4], { dtype: 'u32' })), /rope: positions u32 \[4\], expected u32 \[1, 4\]/);
 });
 
 test('masks of other types and shapes are errors that say what there is', () => {

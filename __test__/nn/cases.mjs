@@ -20,6 +20,12 @@ const positive = (...shape) => ({ shape, values: uniform(size(shape), 0.5, 2) })
 /** Away from kinks: at least 0.1 from 0. @param {number[]} shape @returns {Input} */
 const smooth = (...shape) => ({ shape, values: normal(size(shape)).map((v) => v + Math.sign(v) * 0.1) });
 const any = () => random.between(1, 9);
+/** First keys, which do not decrease along a sequence; some queries see none. @param {number} batch @param {number} tokens @returns {Input} */
+const firstKeys = (batch, tokens) => ({
+  shape: [batch, tokens],
+  values: Float64Array.from(Array.from({ length: batch }, () => integers(tokens, tokens + 1).sort()).flatMap((row) => [...row])),
+  dtype: 'u32',
+});
 /** A shape of one to four dimensions. */
 const shape = () => Array.from({ length: random.between(1, 4) }, any);
 
@@ -161,13 +167,22 @@ export const cases = {
     random: true,
   }),
   attention: () => {
-    const heads = random.between(1, 2);
-    return { inputs: [x(1, random.between(1, 3), 3 * heads * 32)], attributes: { heads, causal: random.chance(0.5) }, tolerance: 1e-5 };
+    const [kvHeads, tokens] = [random.between(1, 2), random.between(1, 3)];
+    const heads = kvHeads * random.between(1, 2);
+    const attributes = { heads, kvHeads, causal: random.chance(0.5), window: random.chance(0.5) ? random.between(1, tokens) : 0 };
+    const limits = random.chance(0.5) ? [{ ...firstKeys(1, tokens), constant: true }] : [];
+    return { inputs: [x(1, tokens, (heads + 2 * kvHeads) * 32), ...limits], attributes, tolerance: 1e-5 };
   },
+  lastQueries: () => ({ inputs: [firstKeys(any(), any())] }),
   rope: () => {
     const [tokens, half] = [any(), any()];
+    const places = { shape: [2, tokens], values: integers(2 * tokens, tokens + 2), dtype: /** @type {const} */ ('u32'), constant: true };
     return {
-      inputs: [x(2, tokens, 3 * 2 * half), { shape: [tokens, half, 2], values: table(tokens, half), constant: true }],
+      inputs: [
+        x(2, tokens, 3 * 2 * half),
+        { shape: [tokens, half, 2], values: table(tokens, half), constant: true },
+        ...(random.chance(0.5) ? [places] : []),
+      ],
       attributes: { heads: 2, headSize: 2 * half },
     };
   },

@@ -150,7 +150,7 @@ test('the norms give the gradients of weight and bias, and attention that of its
   const op = /** @type {any} */ (operations.get('attention'));
   const backward = /** @type {any} */ (operations.get('attentionBackward'));
   const [qkv, dy] = [normal(3 * 96), normal(3 * 32)].map((v) => Float64Array.from(v, Math.fround));
-  const attributes = { heads: 1, causal: true };
+  const attributes = { heads: 1, kvHeads: 1, causal: true, window: 0 };
   const [out, logSumExp] = applyAll(op, [tensor(qkv, { shape: [1, 3, 96] })], attributes);
   const [dQkv] = applyAll(backward, [tensor(dy, { shape: [1, 3, 32] }), tensor(qkv, { shape: [1, 3, 96] }), out, logSumExp], attributes);
   const wanted = backward.oracle(

@@ -227,6 +227,11 @@ export const OPERATIONS = {
     return y;
   },
   attention: (_, __, p, ___, [n]) => F.attention(shaped(p, [1 + (n % 2), 1 + (n % 5), 3 * 32]), { heads: 1, causal: n % 3 > 0 }),
+  attentionGrouped: (_, __, p, ___, [n, m]) =>
+    F.attention(shaped(p, [2, 1 + (n % 5), 4 * (m % 2 ? 32 : 6)]), {
+      ...{ heads: 2, kvHeads: 1, causal: n % 3 > 0, window: m % 3 ? 1 + (m % 4) : undefined },
+      firstKey: n % 2 ? full([2, 1 + (n % 5)], m % 2) : undefined,
+    }),
   attentionOdd: (_, __, p, ___, [n, m]) => F.attention(shaped(p, [2, odd(n), 3 * 2 * odd(m)]), { heads: 2, causal: n % 2 > 0 }),
   multiHead: (s, line, p, ___, [n]) => {
     const width = n % 2 ? 32 : 8;

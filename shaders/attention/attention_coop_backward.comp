@@ -202,7 +202,7 @@ void main() {
             barrier();
             if (c0 + BC < end) stageWalk(c0 + BC);
 
-            if (c0 >= highest || c0 + BC <= lowest) continue; // uniform over the subgroup
+            if (SKIPS != 0u && (c0 >= highest || c0 + BC <= lowest)) continue; // uniform over the subgroup
 
             // S and dP, into the scratch: independent sums, interleaved.
             MAT_C score[FC], grad[FC];

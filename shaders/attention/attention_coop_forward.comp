@@ -98,7 +98,7 @@ void main() {
         barrier();
         if (c0 + BC < end) fetch(c0 + BC, baseK, baseV);
 
-        if (c0 >= highest || (LIMITS != 0u && c0 + BC <= lowest)) continue; // uniform over the subgroup
+        if (SKIPS != 0u && (c0 >= highest || (LIMITS != 0u && c0 + BC <= lowest))) continue; // uniform over the subgroup
 
         // S = Q K^T, into the scratch: independent sums, interleaved.
         MAT_C score[FC];

@@ -15,6 +15,9 @@ layout(constant_id = 7) const uint TK = 16;
 layout(constant_id = 8) const uint SUBGROUP = 32;
 layout(constant_id = 9) const uint IN_F32 = 0;     // Q, K, V (and dO) are stored as f32
 layout(constant_id = 10) const uint OUT_F32 = 0;   // the results (O; dQ, dK, dV) are f32
+// Whether a subgroup skips blocks of which it sees nothing. Not on lavapipe, which ends a workgroup with the first
+// subgroup that has passed all its subgroup barriers.
+layout(constant_id = CAPPED_ID + 3) const uint SKIPS = 1;
 
 const uint D8 = D / 8u;
 const uint LD = D8 + 1u;                 // row of a staged tile, in vectors of eight halves
