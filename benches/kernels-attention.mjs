@@ -28,21 +28,26 @@ const OPTIONS = /** @type {const} */ ({
     help: 'samples of each figure; the median, the minimum and its rate are reported',
   },
   budget: { type: 'integer', default: 55, min: 1, max: 100_000, help: 'begin no further shape after this many seconds' },
-  shapes: { type: 'string', value: 'LIST', help: 'batch × tokens × head size, e.g. 16x512x64,4x2048x64' },
+  shapes: {
+    type: 'string',
+    value: 'LIST',
+    help: 'batch × tokens × head size, and heads / heads of keys unless 16 / 16, e.g. 16x512x64,4x2048x64x32/8',
+  },
   quick: { type: 'boolean', help: 'one small shape, one sample, to see that everything runs' },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as JSON' },
   ...RESULTS_OPTION,
 });
 
 /** @typedef {import('../kernels/hopper/attention.mjs').AttentionTiling} AttentionTiling */
-/** @typedef {{ batch: number, heads: number, tokens: number, headSize: number }} Shape */
+/** @typedef {{ batch: number, heads: number, kvHeads?: number, tokens: number, headSize: number }} Shape */
 
-const QUICK = [{ batch: 1, heads: 2, tokens: 200, headSize: 64 }];
+const QUICK = [{ batch: 1, heads: 2, kvHeads: 1, tokens: 200, headSize: 64 }];
 const SHAPES = [
   { batch: 16, heads: 16, tokens: 512, headSize: 64 },
   { batch: 4, heads: 16, tokens: 512, headSize: 64 },
   { batch: 1, heads: 16, tokens: 512, headSize: 64 },
   { batch: 4, heads: 16, tokens: 2048, headSize: 64 },
+  { batch: 4, heads: 32, kvHeads: 8, tokens: 2048, headSize: 64 },
   { batch: 8, heads: 16, tokens: 1024, headSize: 128 },
 ];
 
@@ -92,10 +97,10 @@ const WIDE_CANDIDATES = {
 
 /** A shape of the command line. @param {string} name @returns {Shape} */
 function shapeOf(name) {
-  const [batch, tokens, headSize, ...rest] = name.split('x').map(Number);
-  if (rest.length > 0 || ![batch, tokens, headSize].every((n) => Number.isInteger(n) && n > 0))
-    throw new Error(`--shapes: ${name} is not like 16x512x64`);
-  return { batch, heads: 16, tokens, headSize };
+  const [, ...numbers] = /^(\d+)x(\d+)x(\d+)(?:x(\d+)(?:\/(\d+))?)?$/.exec(name) ?? [];
+  const [batch, tokens, headSize, heads = 16, kvHeads = heads] = numbers.flatMap((n) => (n === undefined ? [] : [Number(n)]));
+  if (!(batch * tokens * headSize * heads * kvHeads > 0)) throw new Error(`--shapes: ${name} is not like 16x512x64 or 4x2048x64x32/8`);
+  return { batch, heads, kvHeads, tokens, headSize };
 }
 
 /** @type {(tiling: AttentionTiling) => string} */
@@ -152,13 +157,13 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
   const results = [];
   const shapes = asked?.split(',').map((name) => shapeOf(name)) ?? SHAPES;
   for (const shape of quick ? QUICK : shapes) {
-    const { batch, heads, tokens, headSize } = shape;
-    const title = `${batch}×${heads} heads × ${tokens} × ${headSize}`;
+    const { batch, heads, kvHeads = heads, tokens, headSize } = shape;
+    const title = `${batch}×${heads} heads${kvHeads < heads ? ` (${kvHeads} of keys)` : ''} × ${tokens} × ${headSize}`;
     if (!quick && performance.now() - began > 1000 * budget) {
       console.log(`${title}: left out, the budget is used up`);
       continue;
     }
-    const [rows, width] = [batch * tokens, heads * headSize];
+    const [rows, width, fused] = [batch * tokens, heads * headSize, (heads + 2 * kvHeads) * headSize];
     const [values, others] = [new Values(type, 77), new Values(type, 99)];
     /** @type {number[]} */
     const buffers = [];
@@ -170,11 +175,11 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
     };
     // Small shapes rotate over sets, so that they do not all run from cache.
     const sets = Array.from({ length: quick ? 1 : Math.max(1, Math.min(8, Math.floor(2 ** 27 / (14 * rows * width)))) }, () => ({
-      qkv: make(6 * rows * width, values),
+      qkv: make(2 * rows * fused, values),
       dOut: make(2 * rows * width, others),
       out: make(2 * rows * width, undefined),
       logSumExp: make(4 * batch * heads * tokens, undefined),
-      dQkv: make(6 * rows * width, undefined),
+      dQkv: make(2 * rows * fused, undefined),
     }));
     const run = (/** @type {any} */ records) => {
       const { packed, count } = pack(records);
@@ -182,7 +187,7 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
     };
     for (const pass of /** @type {const} */ (['forward', 'backward'])) {
       const target = pass === 'forward' ? 'out' : 'dQkv';
-      const elements = rows * width * (pass === 'forward' ? 1 : 3);
+      const elements = rows * (pass === 'forward' ? width : fused);
       const of = (/** @type {number} */ i, /** @type {any} */ plan, by = kernels) => {
         const args = { ...sets[i % sets.length], ...shape, type, plan };
         return pass === 'forward' ? [by.attentionForward(args)] : by.attentionBackward(args);

@@ -228,9 +228,9 @@ export const gradientExtents = (p, g, type) => [
 ];
 
 /**
- * Push constants, as shaders/include/attention_common.glsl declares them; those that a kernel does not use are 0. The kernels in PTX take the
- * first ones, up to softCap.
- * @param {AttentionProblem} p @param {Partial<Gradients>} [g]
+ * Push constants, as shaders/include/attention_common.glsl and kernels/hopper/attention.mjs declare them; those that a kernel does not use are 0.
+ * @param {Omit<AttentionProblem, 'batch' | 'headSize' | 'type' | 'outType' | 'precision' | 'width' | 'kvWidth' | 'causal'>} p
+ * @param {Partial<Gradients>} [g]
  */
 export function push(p, g = {}) {
   const [rowGradQ, rowGradKv] = [g.rowGradQ ?? 0, g.rowGradKv ?? 0];

@@ -479,7 +479,7 @@ export function attentionKernels(context, options) {
     const { gradType, given, ...gradients } = gradientsOf(kernel, args, p);
     const { dOut, dQ, dK, dV } = gradients;
     const stats = given ? [p.lse, given] : [p.lse];
-    const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType, stats, gradients });
+    const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType, stats });
     const plan = inPtx ?? planOf(kernel, p, true);
     const rows = p.batch * p.heads * p.tokens;
     const delta = given ?? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 };

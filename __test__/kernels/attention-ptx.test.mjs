@@ -31,6 +31,19 @@ const PROBLEMS = [
   { tokens: 300, heads: 2, dead: [0, 5, 128, 299] },
   { tokens: 200, causal: false, headSize: 128, dead: [0, 199] },
   { tokens: 77, headSize: 128, causal: false, type: 'f16', split: true },
+  { tokens: 301, heads: 4, kvHeads: 2, batch: 2 },
+  { tokens: 513, heads: 8, kvHeads: 2, split: true },
+  { tokens: 640, heads: 8, kvHeads: 1, causal: false },
+  { tokens: 2059, heads: 2, kvHeads: 1 },
+  { tokens: 331, heads: 8, kvHeads: 1, batch: 2, type: 'f16', planBackward: { kernel: 'ptx', tiling: 'bwd-64x32-b3-ds' } },
+  { tokens: 161, heads: 4, kvHeads: 1, headSize: 128, type: 'f16' },
+  { tokens: 702, heads: 8, kvHeads: 4, headSize: 128, causal: false, split: true, pad: 0 },
+  { tokens: 99, heads: 8, kvHeads: 1, headSize: 128, batch: 2 },
+  { tokens: 700, heads: 2, window: 130 },
+  { tokens: 501, heads: 4, kvHeads: 1, batch: 2, documents: [3, 64, 65, 300] },
+  { tokens: 402, heads: 2, documents: [50, 200], window: 64, planBackward: { kernel: 'ptx', tiling: 'bwd-64x32-b3-ds' } },
+  { tokens: 333, headSize: 128, heads: 4, kvHeads: 2, window: 100, type: 'f16' },
+  { tokens: 260, headSize: 128, batch: 2, documents: [130, 255], padding: 70 },
 ];
 for (const problem of PROBLEMS) test(JSON.stringify(problem), { skip }, () => void checkAttention(vk, kernels, { ...problem, plan }));
 
@@ -43,7 +56,8 @@ const below = (n) => {
 
 test('random problems', { skip }, () => {
   for (let i = 0; i < 12; i++) {
-    const problem = { tokens: 1 + below(400), heads: 1 + below(3), batch: 1 + below(2), pad: 8 * below(4) };
+    const kvHeads = 1 + below(3);
+    const problem = { tokens: 1 + below(400), heads: kvHeads * [1, 1, 2, 4][below(4)], kvHeads, batch: 1 + below(2), pad: 8 * below(4) };
     const kind = {
       type: below(2) ? 'bf16' : 'f16',
       causal: below(3) > 0,

@@ -21,6 +21,7 @@ const assembler = ptxas();
 const folder = mkdtempSync(join(tmpdir(), 'helios-ptx-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
+/** @typedef {import('../../kernels/hopper/attention.mjs').AttentionForm} AttentionForm */
 /** @typedef {import('../../kernels/hopper/form.mjs').GemmForm} GemmForm */
 const NT = /** @type {GemmForm} */ ({ type: 'bf16', transA: false, transB: true, half: true });
 const NN = { ...NT, transB: false };
@@ -121,25 +122,30 @@ for (const [plan, sizes] of Object.entries(SIMT_TILINGS)) {
   });
 }
 
-for (const [pass, headSize, batch, tokens] of /** @type {const} */ ([
+for (const [pass, headSize, batch, tokens, kvHeads = 16] of /** @type {[AttentionForm['pass'], 64 | 128, number, number, number?][]} */ ([
   ['forward', 64, 16, 512],
   ['forward', 128, 16, 512],
   ['backward', 64, 1, 512],
+  ['backward', 64, 1, 512, 4],
   ['backward', 64, 16, 512],
   ['backward', 64, 16, 2048],
   ['backward', 128, 16, 512],
 ])) {
-  const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true }, { tokens, heads: 16, batch }) ?? '';
+  const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true }, { tokens, heads: 16, kvHeads, batch }) ?? assert.fail();
   test(`attention, ${pass}, heads of ${headSize}: ${plan} assembles`, { skip }, () => {
     const tiling = ATTENTION_TILINGS[plan];
     for (const type of /** @type {const} */ (['bf16', 'f16']))
-      for (const causal of [true, false]) {
-        for (const kernel of kernelsOf(tiling, { pass, headSize, type, causal, even: pass === 'backward' && causal })) {
-          assert.equal(attentionFault(kernel.tiling, kernel.form), undefined);
-          const sizes = { ...attentionSizes(kernel.tiling, kernel.form), blocks: kernel.tiling.blocks };
-          const name = `${kernel.form.pass} ${type} ${causal ? 'causal' : 'full'}`;
-          assemble(plan, name, attention('kernel', kernel.tiling, kernel.form), sizes);
-        }
-      }
+      for (const causal of [true, false])
+        for (const more of causal
+          ? [{}, { grouped: true }, { window: true, limits: true }, { grouped: true, window: true, limits: true }]
+          : [{}, { grouped: true }])
+          for (const kernel of kernelsOf(tiling, { pass, headSize, type, causal, ...more, even: pass === 'backward' && causal })) {
+            assert.equal(attentionFault(kernel.tiling, kernel.form), undefined);
+            const sizes = { ...attentionSizes(kernel.tiling, kernel.form), blocks: kernel.tiling.blocks };
+            const name = `${kernel.form.pass} ${type} ${causal ? 'causal' : 'full'}${Object.keys(more)
+              .map((flag) => ` ${flag}`)
+              .join('')}`;
+            assemble(plan, name, attention('kernel', kernel.tiling, kernel.form), sizes);
+          }
   });
 }

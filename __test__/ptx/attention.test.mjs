@@ -8,7 +8,8 @@ import { attentionKernels } from '../../kernels/attention.mjs';
 import { KernelContext, pack } from '../../kernels/base.mjs';
 import { attention, attentionFault } from '../../kernels/hopper/attention.mjs';
 import { keptBytes, keptParts } from '../../kernels/hopper/attention-kept.mjs';
-import { ATTENTION_TILINGS } from '../../kernels/hopper/tilings.mjs';
+import { ptxAttention } from '../../kernels/hopper/tables.mjs';
+import { ATTENTION_TILINGS, attentionTiling } from '../../kernels/hopper/tilings.mjs';
 import { checkAttention } from './attention.mjs';
 import { ptxDevice } from './device.mjs';
 
@@ -32,7 +33,7 @@ const three = { warpgroups: 3, columns: 32, stages: 4, blocks: 1, order: 'head' 
 const deep = { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' };
 /** @type {AttentionTiling} */
 const paired = { ...deep, paired: true };
-const [forward, backward] = [planOf('pair'), planOf('single')];
+const [forward, backward] = [planOf('fwd-128x64-b2'), planOf('bwd-64x32-b3')];
 
 /** @type {Problem[]} */
 const PROBLEMS = [
@@ -45,18 +46,53 @@ const PROBLEMS = [
   { tokens: 230, plan: planOf(three) },
   { tokens: 1, heads: 2, plan: planOf(narrow) },
   { tokens: 150, size: 4, plan: forward, planBackward: backward },
-  { tokens: 90, headSize: 128, plan: planOf('wide'), planBackward: planOf('backwardWide') },
-  { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('wide'), planBackward: planOf('backwardWide') },
-  { tokens: 230, headSize: 128, plan: planOf({ ...three, stages: 6 }), planBackward: planOf('backwardWide') },
-  { tokens: 165, headSize: 128, heads: 2, scale: -0.2, plan: planOf('wide'), planBackward: planOf('backwardWide') },
+  { tokens: 90, headSize: 128, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 230, headSize: 128, plan: planOf({ ...three, stages: 6 }), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 165, headSize: 128, heads: 2, scale: -0.2, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
   { tokens: 161, type: 'f16', plan: forward, planBackward: planOf(paired) },
   { tokens: 99, causal: false, batch: 2, plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
-  { tokens: 200, heads: 2, batch: 2, plan: forward, planBackward: planOf('long') },
+  { tokens: 200, heads: 2, batch: 2, plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
   { tokens: 161, causal: false, type: 'f16', scale: -0.3, plan: forward, planBackward: planOf({ ...deep, queries: narrow }) },
-  { tokens: 1, heads: 2, plan: forward, planBackward: planOf('long') },
+  { tokens: 1, heads: 2, plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
   { tokens: 130, heads: 2, dead: [0, 5, 64, 129], plan: forward, planBackward: backward },
-  { tokens: 70, causal: false, dead: [0, 69], plan: forward, planBackward: planOf('long') },
-  { tokens: 70, headSize: 128, dead: [3, 69], plan: planOf('wide'), planBackward: planOf('backwardWide') },
+  { tokens: 70, causal: false, dead: [0, 69], plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 70, headSize: 128, dead: [3, 69], plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 101, heads: 4, kvHeads: 2, plan: forward, planBackward: backward },
+  { tokens: 97, heads: 3, kvHeads: 1, causal: false, type: 'f16', split: true, plan: forward, planBackward: planOf(deep) },
+  { tokens: 201, heads: 2, kvHeads: 1, plan: forward, planBackward: planOf(deep) },
+  { tokens: 99, heads: 4, kvHeads: 2, batch: 2, split: true, pad: 0, plan: planOf(three), planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 66, heads: 8, kvHeads: 1, causal: false, plan: forward, planBackward: planOf({ ...deep, queries: narrow }) },
+  { tokens: 67, headSize: 128, heads: 4, kvHeads: 2, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 70, headSize: 128, heads: 2, kvHeads: 1, causal: false, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg') },
+  { tokens: 1, heads: 2, kvHeads: 1, plan: forward, planBackward: backward },
+  { tokens: 200, window: 70, plan: forward, planBackward: backward },
+  { tokens: 201, heads: 2, kvHeads: 1, window: 33, plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 200, documents: [40, 41, 130, 190], plan: planOf(three), planBackward: planOf(deep) },
+  {
+    tokens: 193,
+    heads: 2,
+    kvHeads: 1,
+    documents: [64, 150],
+    window: 50,
+    plan: forward,
+    planBackward: planOf({ ...deep, queries: narrow }),
+  },
+  { tokens: 150, batch: 2, documents: [5, 100], plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 130, batch: 2, documents: [], padding: 70, plan: forward, planBackward: planOf('bwd-64x32-b3-ds') },
+  { tokens: 150, heads: 2, kvHeads: 1, documents: [], padding: 133, plan: forward, planBackward: backward },
+  { tokens: 130, headSize: 128, documents: [], padding: 65, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  { tokens: 140, window: 1, plan: planOf(narrow), planBackward: planOf(deep) },
+  { tokens: 130, headSize: 128, window: 40, plan: planOf('fwd-128x64'), planBackward: planOf('bwd-64x32-2wg-ds') },
+  {
+    tokens: 100,
+    headSize: 128,
+    heads: 2,
+    kvHeads: 1,
+    documents: [30, 70],
+    plan: planOf('fwd-128x64'),
+    planBackward: planOf('bwd-64x32-2wg'),
+  },
   { tokens: 99, causal: false, dead: [7, 98], plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
 ];
 for (const late of [true, false]) {
@@ -65,7 +101,7 @@ for (const late of [true, false]) {
       const { vk, kernels, ran } = untested({ late });
       const dispatches = checkAttention(vk, kernels, problem);
       const { type = 'bf16', planBackward = problem.plan } = problem;
-      const { queries } = ATTENTION_TILINGS[planBackward.tiling] ?? planBackward.tiling;
+      const { queries } = attentionTiling(planBackward.tiling) ?? planBackward.tiling;
       const gradients = (queries ? ['ptx_keys', 'ptx_queries'] : ['ptx_backward']).map((name) => `attention_${name}_${type}`);
       assert.equal(dispatches.length, 2 + gradients.length);
       const names = ran.slice(0, dispatches.length).map(({ kernel }) => kernel.name);
@@ -133,10 +169,10 @@ test('calls choose these kernels on Hopper where all is stored in one half type'
 });
 
 test('the backward pass of few tokens takes larger blocks, as many as there are multiprocessors, and that of long sequences keeps dS', () => {
-  const groupsOf = (/** @type {number} */ tokens, /** @type {number} */ heads) => {
-    const { kernels, vk, pipelines } = untested({ bytes: 128 << 20 });
-    const [qkv, out, logSumExp, dOut, dQkv] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(6 << 20));
-    const args = { qkv, out, logSumExp, dOut, dQkv, tokens, heads, headSize: 64, type: /** @type {const} */ ('bf16') };
+  const groupsOf = (/** @type {number} */ tokens, /** @type {number} */ heads, kvHeads = heads) => {
+    const { kernels, vk, pipelines } = untested({ bytes: 192 << 20 });
+    const [qkv, out, logSumExp, dOut, dQkv] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(14 << 20));
+    const args = { qkv, out, logSumExp, dOut, dQkv, tokens, heads, kvHeads, headSize: 64, type: /** @type {const} */ ('bf16') };
     const [, { pipeline, groups }] = kernels.attentionBackward(args);
     return [pipelines.get(pipeline).workgroupSize[0], ...groups];
   };
@@ -144,11 +180,19 @@ test('the backward pass of few tokens takes larger blocks, as many as there are 
   assert.deepEqual(groupsOf(640, 16), [128, 20, 16, 1]);
   // Blocks of keys alone, by length.
   assert.deepEqual(groupsOf(2048, 8), [128, 1, 8, 32]);
+  const long = { tokens: 2048, heads: 8, batch: 1 };
+  const form = /** @type {const} */ ({ pass: 'backward', type: 'bf16', headSize: 64, causal: true });
+  assert.equal(ptxAttention(form, long), 'bwd-64x32-b3-ds');
+  for (const more of [{ window: true }, { limits: true }])
+    assert.equal(ptxAttention({ ...form, ...more }, long), 'bwd-64x32-b3', 'few keys');
+  // Where heads share keys dS is not kept.
+  assert.deepEqual(groupsOf(2048, 8, 4), [256, 1, 8, 32]);
+  assert.deepEqual(groupsOf(832, 64, 32), [128, 26, 64, 1]);
 });
 
 for (const [headSize, tiling, ...rooms] of /** @type {const} */ ([
-  [64, 'long', 9, 8, 2],
-  [128, 'backwardWide', 2],
+  [64, 'bwd-64x32-b3-ds', 9, 8, 2],
+  [128, 'bwd-64x32-2wg-ds', 2],
 ])) {
   test(`heads of ${headSize} whose dS has no room at a time are computed by whole batches, or by heads of one`, () => {
     // Two blocks of 64 queries see three blocks of keys, of 8 KiB.
@@ -158,7 +202,7 @@ for (const [headSize, tiling, ...rooms] of /** @type {const} */ ([
       headSize,
       heads: 3,
       batch: 3,
-      plan: planOf(headSize === 64 ? 'pair' : 'wide'),
+      plan: planOf(headSize === 64 ? 'fwd-128x64-b2' : 'fwd-128x64'),
       planBackward: planOf(tiling),
     };
     for (const room of rooms) {
@@ -233,8 +277,20 @@ test('a plan that asks for these kernels where they cannot be is an error that s
   refused({ headSize: 96 }, /no tiling is known to be faster there/);
   refused({ headSize: 96, plan: forward }, /heads of 96 have no kernel/);
   refused({ scale: 0 }, /a scale of 0/);
-  refused({ plan: planOf('high') }, /plan.tiling must be one of pair, .*, got high/);
+  refused({ window: 20, causal: false }, /only a causal pass has limits/);
+  const [q, k, v] = [0, 1, 2].map(() => vk.createBuffer(1 << 18));
+  refused({ qkv: undefined, q, k, v, keys: 130 }, /they need as many keys as queries/);
+  refused({ plan: planOf('high') }, /plan.tiling must be one of fwd-128x64-b2, .*, got high/);
   refused({ plan: planOf({ ...narrow, stages: 1 }) }, /stages must be at least 2/);
+});
+
+test('a former name stands for the tiling', () => {
+  assert.equal(attentionTiling('pair'), ATTENTION_TILINGS['fwd-128x64-b2']);
+  assert.equal(attentionTiling('backwardWide'), ATTENTION_TILINGS['bwd-64x32-2wg-ds']);
+  for (const [name, tiling] of Object.entries(ATTENTION_TILINGS)) assert.equal(attentionTiling(name), tiling);
+  for (const name of ['toString', 'high', '']) assert.equal(attentionTiling(name), undefined);
+  const { kernels, vk, pipelines } = untested({ bytes: 16 << 20 });
+  assert.equal(chosen(kernels, vk, pipelines, { plan: planOf('long'), headSize: 64 }).at(-1), 'ptx_queries_bf16');
 });
 
 test('tilings that cannot be are refused, each with its reason', () => {
@@ -255,7 +311,7 @@ test('tilings that cannot be are refused, each with its reason', () => {
     assert.throws(() => attention('kernel', tiling, form), message);
   }
   assert.match(attentionFault(narrow, { ...form, headSize: 128 }) ?? '', /only paired warpgroups/);
-  const large = { ...ATTENTION_TILINGS.backwardWide, columns: /** @type {const} */ (64) };
+  const large = { ...ATTENTION_TILINGS['bwd-64x32-2wg-ds'], columns: /** @type {const} */ (64) };
   assert.match(attentionFault(large, { ...form, headSize: 128 }) ?? '', /81920 bytes of shared memory/);
 });
 
@@ -290,6 +346,16 @@ test('a kernel is tested before its first use, once', async () => {
     ran.map(({ kernel }) => kernel.name),
     ['attention_ptx_forward_bf16', 'attention_ptx_backward_bf16'],
   );
+});
+
+test('kernels of shared keys, a window and documents pass the test before their first use', async () => {
+  const { kernels, vk, pipelines } = smallDevice();
+  const [firstKey, lastQuery] = [0, 1].map(() => vk.createBuffer(400));
+  const warnings = await warningsOf(() => {
+    const more = { heads: 4, kvHeads: 2, window: 40, firstKey, lastQuery };
+    assert.deepEqual(chosen(kernels, vk, pipelines, more), ['ptx_forward_bf16', 'delta_bf16', 'ptx_backward_bf16']);
+  });
+  assert.deepEqual(warnings, []);
 });
 
 const FAULTS = /** @type {const} */ ([

@@ -210,6 +210,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     mul: (x, y) => Math.imul(x, y),
     mad: (x, y, z) => Math.imul(x, y) + z,
     min: (x, y) => Math.min(x, y),
+    max: (x, y) => Math.max(x, y),
     div: (x, y) => (assert.ok(y > 0, 'division by zero'), Math.floor(x / y)),
     rem: (x, y) => (assert.ok(y > 0), x % y),
     and: (x, y) => x & y,
@@ -388,7 +389,10 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
       return lanes((w, l) => put(w, l, ((toHalf(x(w, l), half) << 16) | toHalf(y(w, l), half)) >>> 0));
     }
     if (parts[0] === 'setp')
-      return lanes((w, l) => put(w, l, compare[parts[1]](x(w, l), y(w, l)) && (parts[2] !== 'and' || z(w, l)) ? 1 : 0));
+      return lanes((w, l) => {
+        const holds = type === 's32' ? compare[parts[1]](x(w, l) | 0, y(w, l) | 0) : compare[parts[1]](x(w, l), y(w, l));
+        put(w, l, (parts[2] === 'or' ? holds || z(w, l) : holds && (parts[2] !== 'and' || z(w, l))) ? 1 : 0);
+      });
     if (op === 'shfl.sync.bfly.b32') {
       const mask = Number(operands[2]);
       return (w) => {

@@ -12,10 +12,10 @@
 import { at, f32, vector } from './assembler.mjs';
 import { keep } from './attention-kept.mjs';
 import { writePaired } from './attention-paired.mjs';
-import { ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
+import { endOfQueries, firstTile, maskedKeys, maskedQueries, ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
-/** @typedef {ReturnType<AttentionWriter['copier']>} Copier */
+/** @typedef {import('./attention-walk.mjs').Copier} Copier */
 
 /** @param {AttentionWriter} w */
 export function writeBackward(w) {
@@ -28,6 +28,8 @@ export function writeBackward(w) {
     overKeys(w, queries());
     p.branch(done);
   });
+  // There are fewer heads of keys than the grid has.
+  if (form.grouped) p.branch(done, p.pred('setp.ge.u32', w.head, p.parameter('kvHeads')));
   overQueries(w, keys());
   p.place(done);
 }
@@ -61,25 +63,22 @@ const tileSums = ({ p, tiling }) => ({
 
 /** Sums dQ of a block's queries. @param {AttentionWriter} w @param {string} blockRow */
 function overKeys(w, blockRow) {
-  const { p, tiling, sizes, form } = w;
+  const { p, tiling, sizes } = w;
   const { columns } = tiling;
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const row = p.b32('add.u32', blockRow, w.ownRow);
-  const rowQkv = w.rowBytes('rowQkv');
-  const copiers = /** @type {[Copier, Copier]} */ ([
-    w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv),
-    w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv),
-  ]);
-  const zero = p.b32('mov.u32', 0);
+  const heads = w.headsOfQueries();
+  const copiers = /** @type {[Copier, Copier]} */ ([w.copier(w.rowsOf('k', heads)), w.copier(w.rowsOf('v', heads))]);
+  const from = firstTile(w, blockRow);
   const each = walk(w, copiers, {
-    from: zero,
+    from,
     to: tilesOfKeys(w, p.b32('add.u32', blockRow, sizes.rows)),
-    ownFrom: zero,
+    ownFrom: w.limited ? firstTile(w, groupRow) : from,
     ownTo: tilesOfKeys(w, p.b32('add.u32', groupRow, 64)),
   });
-  const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row);
-  const dO = w.fragments(w.headOf('dO', 'offDo', 'batchO'), w.rowBytes('rowO'), row);
-  const [lse, delta] = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
+  const queries = w.fragments(w.rowsOf('q', heads), row);
+  const dO = w.fragments(w.rowsOf('dO', heads), row);
+  const [lse, delta] = [w.statsOf('lse', heads), w.statsOf('delta', heads)];
   const last = p.b32('sub.u32', w.tokens, 1);
   /** -L log2(e) and delta of this thread's two rows. */
   const stats = [0, 8].map((lower) => {
@@ -87,12 +86,12 @@ function overKeys(w, blockRow) {
     const [l, d] = [lse, delta].map((from) => p.f32('ld.global.nc.f32', at(p.b64('mad.wide.u32', line, 4, from))));
     return [p.f32('mul.f32', l, f32(-Math.LOG2E)), d];
   });
-  const whole = p.b32('div.u32', form.causal ? p.b32('min.u32', groupRow, w.tokens) : w.tokens, columns);
+  const masked = maskedKeys(w, groupRow);
   const dQ = zeros(w);
   const { scores, dP } = tileSums(w);
   each((tile, keys, values) => {
     scoresAndGradients(w, tile, { scores, dP, adds: false }, [queries, keys], [dO, values]);
-    p.when(p.pred('setp.ge.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
+    p.when(masked(tile), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
     scores.forEach((score, i) => {
       const power = p.f32('fma.rn.f32', score, w.factor, stats[(i >> 1) & 1][0]);
       p.do('ex2.approx.ftz.f32', score, power);
@@ -105,34 +104,35 @@ function overKeys(w, blockRow) {
     w.commitProducts();
     w.settle(0);
   });
-  w.store(dQ, [w.scale, w.scale], w.headOf('dQ', 'offDq', 'batchD'), w.rowBytes('rowD'), row);
+  w.store(dQ, [w.scale, w.scale], w.rowsOf('dQ', heads), row);
 }
 
 /** Sums dK and dV of a block's keys. @param {AttentionWriter} w @param {string} blockRow */
 function overQueries(w, blockRow) {
-  const { p, tiling, form } = w;
+  const { p, tiling, sizes, form } = w;
   const { columns } = tiling;
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const row = p.b32('add.u32', blockRow, w.ownRow);
-  const [rowQkv, rowO] = [w.rowBytes('rowQkv'), w.rowBytes('rowO')];
-  const copiers = /** @type {[Copier, Copier]} */ ([
-    w.copier(w.headOf('q', 'offQ', 'batchQkv'), rowQkv),
-    w.copier(w.headOf('dO', 'offDo', 'batchO'), rowO),
-  ]);
+  const heads = w.headsOfKeys();
+  const copiers = /** @type {[Copier, Copier]} */ ([w.copier(w.rowsOf('q', heads)), w.copier(w.rowsOf('dO', heads))]);
   const tileOf = (/** @type {string} */ from) => (form.causal ? p.b32('div.u32', from, columns) : p.b32('mov.u32', 0));
-  const tiles = { from: tileOf(blockRow), to: w.tiles, ownFrom: tileOf(groupRow), ownTo: w.tiles };
-  const each = walk(w, copiers, tiles);
-  const keys = w.fragments(w.headOf('k', 'offK', 'batchQkv'), rowQkv, row);
-  const values = w.fragments(w.headOf('v', 'offV', 'batchQkv'), rowQkv, row);
-  const stats = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
+  const [from, ownFrom] = [tileOf(blockRow), tileOf(groupRow)];
+  const tiles = {
+    ...{ from, to: endOfQueries(w, p.b32('add.u32', blockRow, sizes.rows - 1), from) },
+    ...{ ownFrom, ownTo: endOfQueries(w, p.b32('add.u32', groupRow, 63), ownFrom) },
+  };
+  const each = walk(w, copiers, tiles, form.grouped ? w.sharing : undefined);
+  const keys = w.fragments(w.rowsOf('k', heads), row);
+  const values = w.fragments(w.rowsOf('v', heads), row);
+  const stats = [w.statsOf('lse', heads), w.statsOf('delta', heads)];
   /** -1 / |scale|. */
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
-  /** Causality masks no score from tile `whole` on, and all queries exist before tile `complete`. */
-  const whole = form.causal ? p.b32('div.u32', p.b32('add.u32', groupRow, 64), columns) : tiles.from;
+  const masked = maskedQueries(w, groupRow);
+  /** All queries exist before this tile. */
   const complete = p.b32('div.u32', w.tokens, columns);
   const [dK, dV] = [zeros(w), zeros(w)];
   const { scores, dP } = tileSums(w);
-  const keepTile = form.pass === 'keys' ? keep(w, groupRow) : undefined;
+  const kept = form.pass === 'keys' ? keep(w, heads, groupRow) : undefined;
 
   /**
    * Starts the sums from the values of the columns' queries.
@@ -175,10 +175,13 @@ function overQueries(w, blockRow) {
     p.place(begun);
   };
 
-  p.when(p.pred('setp.lt.u32', tiles.ownFrom, tiles.to), () => begin(tiles.ownFrom));
-  each((tile, queries, dO) => {
+  p.when(p.pred('setp.lt.u32', tiles.ownFrom, tiles.ownTo), () => begin(tiles.ownFrom));
+  const nextStats = () => {
+    for (const first of stats) p.do('mad.wide.u32', first, w.tokens, 4, first);
+  };
+  each((tile, queries, dO, ahead) => {
     scoresAndGradients(w, tile, { scores, dP, adds: true }, [keys, queries], [values, dO]);
-    if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), true));
+    if (masked) p.when(masked(tile), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), true));
     for (const score of scores) p.do('ex2.approx.ftz.f32', score, p.f32('mul.f32', score, w.factor));
     const probabilities = w.asFragments(scores);
     w.beginProducts();
@@ -186,17 +189,15 @@ function overQueries(w, blockRow) {
     w.commitProducts();
     w.settle(1);
     const dS = w.asFragments(dP.map((x, i) => p.f32('mul.f32', x, scores[i])));
-    keepTile?.(tile, dS);
+    kept?.keepTile(tile, dS);
     w.beginProducts();
     w.product(dK, dS, 'mn', queries, true);
     w.commitProducts();
     // The next tile's values are loaded while products are open.
-    const next = p.b32('add.u32', tile, 1);
-    p.when(p.pred('setp.lt.u32', next, tiles.to), () => begin(next));
+    ahead(begin, nextStats);
     w.settle(0);
-  });
+  }, kept?.nextHead);
   const one = p.f32('mov.f32', f32(1));
-  const rowD = w.rowBytes('rowD');
-  w.store(dK, [w.scale, w.scale], w.headOf('dK', 'offDk', 'batchD'), rowD, row);
-  w.store(dV, [one, one], w.headOf('dV', 'offDv', 'batchD'), rowD, row);
+  w.store(dK, [w.scale, w.scale], w.rowsOf('dK', heads), row);
+  w.store(dV, [one, one], w.rowsOf('dV', heads), row);
 }

@@ -3,9 +3,9 @@
 
 import { ceilDiv } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
-import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes, kernelsOf } from './attention.mjs';
+import { ATTENTION_WORDS, attention, attentionFault, attentionGroups, attentionSizes, kernelsOf, tensorsOf } from './attention.mjs';
 import { keptBytes, keptParts } from './attention-kept.mjs';
-import { ATTENTION_TILINGS } from './tilings.mjs';
+import { ATTENTION_TILINGS, attentionTiling } from './tilings.mjs';
 import { kernelSelfTests } from './self-test.mjs';
 import { verifyAttention } from './verify-attention.mjs';
 
@@ -17,23 +17,28 @@ import { verifyAttention } from './verify-attention.mjs';
 /** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor: its binding and first element */
 /** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} Kernel */
 /** @typedef {Kernel[]} PtxPlan kernels, in order */
+/** @typedef {{ batch: number, heads: number, kvHeads: number, tokens: number, limits?: AttentionProblem['limits'] }} Sizes */
 
-/** The names of the push constants, in order. */
-const WORDS = attentionParameters('backward').flatMap(({ name, type }) => (type === 'u64' ? [] : [name]));
-/** Offsets in the backward pass: of tensors of rows, with the constant for the distance of their batches, then of tensors with one value a row. */
-const ROWS = { offQ: 'batchQkv', offK: 'batchQkv', offV: 'batchQkv', offDo: 'batchO', offDq: 'batchD', offDk: 'batchD', offDv: 'batchD' };
+/** Offsets in the backward pass, with the constant for the distance of batches: of queries' rows, then of keys' rows. */
+const QUERIES = { offQ: 'batchQ', offDo: 'batchO', offDq: 'batchDq' };
+const KEYS = { offK: 'batchKv', offV: 'batchKv', offDk: 'batchDkv', offDv: 'batchDkv' };
+/** Offsets of tensors with one value a row of each head, and of each batch. */
 const VALUES = ['offLse', 'offDelta'];
+const LIMITS = ['offFirstKey', 'offLastQuery'];
 
 /**
  * The push constants of a call, moved to a part of it that begins at another batch and head.
  * @param {Uint8Array} push @param {{ batch: number, head: number }} first
- * @param {{ heads: number, tokens: number, headSize: number }} sizes of the whole call
+ * @param {{ heads: number, kvHeads: number, tokens: number, headSize: number }} sizes of the whole call
  */
-function pushFrom(push, { batch, head }, { heads, tokens, headSize }) {
-  const words = new Uint32Array(push.slice(0, 4 * WORDS.length).buffer);
-  const at = (/** @type {string} */ name) => WORDS.indexOf(name);
-  for (const [offset, stride] of Object.entries(ROWS)) words[at(offset)] += batch * words[at(stride)] + head * headSize;
+function pushFrom(push, { batch, head }, { heads, kvHeads, tokens, headSize }) {
+  const words = new Uint32Array(push.slice().buffer);
+  const at = (/** @type {string} */ name) => ATTENTION_WORDS.indexOf(name);
+  for (const [offset, stride] of Object.entries(QUERIES)) words[at(offset)] += batch * words[at(stride)] + head * headSize;
+  for (const [offset, stride] of Object.entries(KEYS))
+    words[at(offset)] += batch * words[at(stride)] + ((head * kvHeads) / heads) * headSize;
   for (const offset of VALUES) words[at(offset)] += (batch * heads + head) * tokens;
+  for (const offset of LIMITS) words[at(offset)] += batch * tokens;
   return new Uint8Array(words.buffer);
 }
 
@@ -46,12 +51,12 @@ const MIN_SCALE = 1e-30;
  */
 function tilingOf(kernel, tiling) {
   if (typeof tiling === 'object' && tiling !== null) return /** @type {AttentionTiling} */ (tiling);
-  if (typeof tiling !== 'string' || !Object.hasOwn(ATTENTION_TILINGS, tiling)) {
+  const known = attentionTiling(String(tiling));
+  if (!known)
     throw new RangeError(
       `${kernel}: plan.tiling must be one of ${Object.keys(ATTENTION_TILINGS).join(', ')}, or a tiling, got ${String(tiling)}`,
     );
-  }
-  return ATTENTION_TILINGS[tiling];
+  return known;
 }
 
 /**
@@ -65,20 +70,16 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   /**
    * Why these kernels cannot take a call, or undefined.
    * @param {AttentionProblem} problem from `problemOf` of kernels/attention.mjs
-   * @param {{ tensors: Placed[], gradType?: string, stats?: Placed[], gradients?: { rowGradQ: number, rowGradKv: number } }} more `tensors`:
-   *   all tensors of rows; in the backward pass also the gradients' type and rows, and `stats`: the tensors with one value a row
+   * @param {{ tensors: Placed[], gradType?: string, stats?: Placed[] }} more `tensors`: all tensors of rows; in the backward pass
+   *   also the gradients' type, and `stats`: the tensors with one value a row
    */
-  function fault(problem, { tensors, gradType = problem.precision, gradients }) {
-    const { precision, type, outType, softCap, scale, tokens, keys, heads, kvHeads, batch, rowQ, rowKv, batchKv, window, limits } = problem;
+  function fault(problem, { tensors, gradType = problem.precision }) {
+    const { precision, type, outType, softCap, scale, tokens, keys, heads, batch } = problem;
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
     if (precision === 'f32' || type !== precision || outType !== precision || gradType !== precision)
       return 'all tensors must be stored in one half type';
     if (softCap > 0) return 'they do not cap scores';
-    if (kvHeads !== heads) return 'they need a key head for each query head';
     if (keys !== tokens) return 'they need as many keys as queries';
-    if (window > 0 || limits) return 'they let a query see all keys up to its own place';
-    if (rowKv !== rowQ || batchKv !== keys * rowKv || gradients?.rowGradKv !== gradients?.rowGradQ)
-      return 'they need queries and keys in rows of one stride';
     if (!(Math.abs(scale) >= MIN_SCALE)) return `a scale of ${scale}`;
     if (tensors.some(({ buffer }) => typeof buffer === 'object' && (buffer.offset ?? 0) % 16)) return 'a tensor is not aligned to 16 bytes';
     if (Math.max(heads, batch, 3 * ceilDiv(tokens, 64)) > context.maxGroups) return `${tokens} tokens make too many blocks`;
@@ -86,8 +87,10 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   }
 
   /** @param {Kernel} kernel */
-  const keyOf = ({ tiling, form: { pass, type, headSize, causal, even } }) =>
-    `attention_ptx_${pass}_${type}/${headSize}/${causal ? 'causal' : 'full'}/${even ? 'even/' : ''}${JSON.stringify(tiling)}`;
+  const keyOf = ({ tiling, form: { pass, type, headSize, causal, ...flags } }) => {
+    const set = Object.entries(flags).flatMap(([name, on]) => (on ? [`${name}/`] : []));
+    return `attention_ptx_${pass}_${type}/${headSize}/${causal ? 'causal' : 'full'}/${set.join('')}${JSON.stringify(tiling)}`;
+  };
 
   /** The pipeline of a kernel, written and created at first use. @param {Kernel} kernel */
   function pipelineOf(kernel) {
@@ -96,14 +99,14 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
     if (made !== undefined) return made;
     const { tiling, form } = kernel;
     const name = key.split('/')[0];
-    const access = Object.values(TENSORS[form.pass]);
+    const access = Object.values(tensorsOf(form));
     /** @type {import('../../index.js').PipelineHandle} */
     const pipeline = context.vk.createPipeline({
       ptx: moduleText(attention(name, tiling, form)),
       entry: name,
       bindings: access.length,
       access,
-      pushBytes: 4 * (attentionParameters(form.pass).length - access.length),
+      pushBytes: 4 * ATTENTION_WORDS.length,
       workgroupSize: [attentionSizes(tiling, form).threads, 1, 1],
       name,
     });
@@ -114,36 +117,42 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
   /**
    * Makes the dispatches of a call.
    * @param {PtxPlan} plan
-   * @param {{ batch: number, heads: number, tokens: number }} problem
-   * @param {Partial<Record<string, import('../base.mjs').Binding>>} tensors by their names in `TENSORS`, without dS
+   * @param {Sizes} problem
+   * @param {Partial<Record<string, import('../base.mjs').Binding>>} tensors by their names in `tensorsOf`, without dS
    * @param {Uint8Array} push
    * @returns {Dispatch[]}
    */
   function record(plan, problem, tensors, push) {
-    const { heads, tokens } = problem;
+    const { heads, kvHeads, tokens, limits } = problem;
     const { headSize, causal } = plan[0].form;
+    const limiting = limits && { firstKey: limits.firstKey.buffer, lastQuery: limits.lastQuery?.buffer };
     const kept = plan.length > 1 ? keptParts(problem, causal, mostKept) : [{ ...problem, first: { batch: 0, head: 0 } }];
     const dS = plan.length > 1 ? context.workspace('attention dS', keptBytes({ ...kept[0], tokens }, causal)) : undefined;
     return kept.flatMap((part) =>
-      ofPart(plan, { ...part, tokens }, { dS, ...tensors }, pushFrom(push, part.first, { heads, tokens, headSize })),
+      ofPart(
+        plan,
+        { ...part, kvHeads: (part.heads * kvHeads) / heads, tokens },
+        { dS, ...limiting, ...tensors },
+        pushFrom(push, part.first, { heads, kvHeads, tokens, headSize }),
+      ),
     );
   }
 
   /**
    * Makes the dispatches of a part of a call.
-   * @param {PtxPlan} plan @param {{ batch: number, heads: number, tokens: number }} problem @param {Parameters<typeof record>[2]} tensors
+   * @param {PtxPlan} plan @param {Sizes} problem @param {Parameters<typeof record>[2]} tensors
    * @param {Uint8Array} push
    */
-  function ofPart(plan, { batch, heads, tokens }, tensors, push) {
+  function ofPart(plan, { batch, heads, kvHeads, tokens }, tensors, push) {
     return plan.map((kernel) => {
       const { tiling, form } = kernel;
       const { rows, kinds } = attentionSizes(tiling, form);
       const blocks = ceilDiv(tokens, rows) * kinds;
-      const access = Object.entries(TENSORS[form.pass]);
+      const access = Object.entries(tensorsOf(form));
       return {
         pipeline: pipelineOf(kernel),
         buffers: access.map(([name]) => /** @type {import('../base.mjs').Binding} */ (tensors[name])),
-        groups: attentionGroups(tiling, { blocks, heads, batch }),
+        groups: attentionGroups(tiling, { blocks, heads: form.pass === 'keys' ? kvHeads : heads, batch }),
         push,
         writeMask: access.reduce((mask, [, how], i) => mask | (how === 'write' ? 1 << i : 0), 0),
       };
@@ -167,14 +176,17 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
    * @returns {PtxPlan | undefined}
    */
   function planOf(kernel, problem, pass, more) {
-    const { override, precision, headSize, causal, tokens } = problem;
+    const { override, precision, headSize, causal, tokens, heads, kvHeads, window, limits } = problem;
     const asked = override?.kernel === 'ptx';
     if (!asked && override && Object.keys(override).length > 0) return undefined;
     const pairs = more.stats?.every(
       ({ buffer, offset }) => ((typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + 4 * offset) % 8 === 0,
     );
     const even = pass === 'backward' && tokens % 2 === 0 && pairs;
-    const form = /** @type {AttentionForm} */ ({ pass, type: precision, headSize, causal, even });
+    const form = /** @type {AttentionForm} */ ({
+      ...{ pass, type: precision, headSize, causal, even },
+      ...{ grouped: kvHeads < heads, window: window > 0, limits: limits !== undefined },
+    });
     const chosen = (asked && override.tiling) || context.tuning.ptxAttention?.(form, problem);
     const refuse = (/** @type {string} */ reason) => {
       if (asked) throw new RangeError(`${kernel}: the PTX kernels cannot take this call on ${context.info.deviceName}: ${reason}`);

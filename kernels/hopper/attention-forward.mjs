@@ -1,7 +1,7 @@
 // O = softmax(scale · Q K^T) V and each row's log-sum-exp. A block owns queries and walks over tiles of keys and values.
 
 import { at, f32 } from './assembler.mjs';
-import { firstQuery, tilesOfKeys } from './attention-walk.mjs';
+import { firstQuery, firstTile, maskedKeys, tilesOfKeys } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
@@ -13,15 +13,16 @@ export function writeForward(w) {
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const row = p.b32('add.u32', blockRow, w.ownRow);
 
-  const rowQkv = w.rowBytes('rowQkv');
-  const copyK = w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv);
-  const copyV = w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv);
+  const heads = w.headsOfQueries();
+  const copyK = w.copier(w.rowsOf('k', heads)).copy;
+  const copyV = w.copier(w.rowsOf('v', heads)).copy;
 
   /** Numbers of tiles that the last row of the block sees, and that of this warpgroup. */
   const tiles = tilesOfKeys(w, p.b32('add.u32', blockRow, sizes.rows));
   const own = tilesOfKeys(w, p.b32('add.u32', groupRow, 64));
-  /** From this tile on some scores are masked: by causality, or past the last token. */
-  const whole = p.b32('div.u32', form.causal ? p.b32('min.u32', groupRow, w.tokens) : w.tokens, columns);
+  const from = firstTile(w, blockRow);
+  const ownFrom = w.limited ? firstTile(w, groupRow) : undefined;
+  const masked = maskedKeys(w, groupRow);
 
   // Tiles of keys and values alternate: number 2j holds keys j, 2j + 1 values j. Each is copied `stages - 1` ahead.
   const shared = p.b32('mov.u32', 'shared');
@@ -44,9 +45,9 @@ export function writeForward(w) {
     const ahead = stages - 1 + (keys ? 0 : 1);
     copy(ahead % 2 === 0, p.b32('add.u32', tile, ahead >> 1));
   };
-  for (let i = 0; i < stages - 1; i++) copy(i % 2 === 0, p.b32('mov.u32', i >> 1));
+  for (let i = 0; i < stages - 1; i++) copy(i % 2 === 0, p.b32('add.u32', from, i >> 1));
 
-  const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row);
+  const queries = w.fragments(w.rowsOf('q', heads), row);
   const sums = p.registers('f32', form.headSize / 2);
   const scores = p.registers('f32', columns / 2);
   const probabilities = Array.from({ length: columns / 16 }, () => p.registers('b32', 4));
@@ -76,11 +77,12 @@ export function writeForward(w) {
     }
   };
 
-  const tile = p.b32('mov.u32', 0);
+  const tile = p.b32('mov.u32', from);
   const mine = p.register('pred');
   p.loop((exit) => {
     p.branch(exit, p.pred('setp.ge.u32', tile, tiles));
     p.do('setp.lt.u32', mine, tile, own);
+    if (ownFrom) p.do('setp.ge.and.u32', mine, tile, ownFrom, mine);
     arrive(true, tile);
     p.when(mine, () => {
       const left = w.moved(queries, tile, true);
@@ -88,7 +90,7 @@ export function writeForward(w) {
       w.product(scores, left, 'k', usePlace, false);
       w.commitProducts();
       w.settle(0);
-      p.when(p.pred('setp.ge.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
+      p.when(masked(tile), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
       softmax();
     });
     advance(usePlace, sizes.tileBytes >> 4, endUnits, w.sharedUnits);
@@ -110,8 +112,8 @@ export function writeForward(w) {
     return p.f32('selp.f32', f32(1), sum, p.pred('setp.eq.f32', sum, f32(0)));
   });
   const factors = /** @type {[string, string]} */ (totals.map((sum) => p.f32('rcp.approx.ftz.f32', sum)));
-  w.store(sums, factors, w.headOf('out', 'offOut', 'batchO'), w.rowBytes('rowO'), row);
-  const lse = w.statsOf('lse', 'offLse');
+  w.store(sums, factors, w.rowsOf('out', heads), row);
+  const lse = w.statsOf('lse', heads);
   const first = p.pred('setp.eq.u32', w.quad, 0);
   for (const lower of [0, 1]) {
     const line = lower ? p.b32('add.u32', row, 8) : row;

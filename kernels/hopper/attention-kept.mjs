@@ -6,7 +6,7 @@
 // nobody stores the results of such queries; keys past the last are zeros.
 
 import { at, vector } from './assembler.mjs';
-import { firstQuery, tilesOfKeys, zeros } from './attention-walk.mjs';
+import { firstQuery, firstTile, tilesOfKeys, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
@@ -29,15 +29,18 @@ export function keptBytes({ batch, heads, tokens }, causal) {
 
 /**
  * Divides the heads into parts such that dS of each part is small enough. Parts are whole batches, or heads of one batch, as equal as possible.
- * @param {{ batch: number, heads: number, tokens: number }} sizes @param {boolean} causal @param {number} [most] bytes
+ * Heads that share keys stay together.
+ * @param {{ batch: number, heads: number, kvHeads?: number, tokens: number }} sizes @param {boolean} causal @param {number} [most] bytes
  * @returns {{ batch: number, heads: number, first: { batch: number, head: number } }[]} sizes of the parts, and where they begin; empty
- *   if one head is too large, in which case dS is computed twice
+ *   if the heads that share keys are too large, in which case dS is computed twice
  */
-export function keptParts({ batch, heads, tokens }, causal, most = MOST_KEPT) {
-  const fit = Math.floor(most / keptBytes({ batch: 1, heads: 1, tokens }, causal));
+export function keptParts({ batch, heads, kvHeads = heads, tokens }, causal, most = MOST_KEPT) {
+  const sharing = heads / kvHeads;
+  /** Heads of keys for which there is room. */
+  const fit = Math.floor(most / keptBytes({ batch: 1, heads: sharing, tokens }, causal));
   if (fit === 0) return [];
   const even = (/** @type {number} */ count, /** @type {number} */ room) => Math.ceil(count / Math.ceil(count / room));
-  const [batches, some] = fit >= heads ? [even(batch, Math.floor(fit / heads)), heads] : [1, even(heads, fit)];
+  const [batches, some] = fit >= kvHeads ? [even(batch, Math.floor(fit / kvHeads)), heads] : [1, sharing * even(kvHeads, fit)];
   const parts = [];
   for (let z = 0; z < batch; z += batches)
     for (let head = 0; head < heads; head += some)
@@ -46,21 +49,26 @@ export function keptParts({ batch, heads, tokens }, causal, most = MOST_KEPT) {
 }
 
 /**
- * Returns a function of a block's position, in blocks of queries and of keys: the address of this lane's part of the block's first unit.
- * @param {AttentionWriter} w
- * @returns {(queries: string, keys: string) => string}
+ * Returns a function of a block's position, in blocks of queries and of keys: the address of this lane's part of the block's first unit. Another
+ * function goes on to the next head.
+ * @param {AttentionWriter} w @param {import('./attention.mjs').Heads} heads
+ * @returns {{ placeOf: (queries: string, keys: string) => string, nextHead: () => void }}
  */
-function places(w) {
+function places(w, heads) {
   const { p, form } = w;
-  const blocks = p.b32('shr.u32', p.b32('add.u32', w.tokens, BLOCK - 1), 6);
+  const blocksOf = () => p.b32('shr.u32', p.b32('add.u32', w.tokens, BLOCK - 1), 6);
+  const blocks = blocksOf();
   const triangle = (/** @type {string} */ n) => p.b32('shr.u32', p.b32('mad.lo.u32', n, n, n), 1);
-  const count = form.causal ? triangle(blocks) : p.b32('mul.lo.u32', blocks, blocks);
-  const first = p.b32('mul.lo.u32', p.b32('mad.lo.u32', w.batch, p.parameter('heads'), w.head), count);
+  const countOf = (/** @type {string} */ n) => (form.causal ? triangle(n) : p.b32('mul.lo.u32', n, n));
+  const first = p.b32('mul.lo.u32', p.b32('mad.lo.u32', w.batch, p.parameter('heads'), heads.queries), countOf(blocks));
   const lane = p.b32('mul.lo.u32', p.b32('and.b32', w.tid, 31), 16);
   const head = p.b64('mad.wide.u32', lane, 1, p.b64('mad.wide.u32', first, BLOCK_BYTES, p.parameter('dS')));
-  return (queries, keys) => {
-    const block = form.causal ? p.b32('add.u32', triangle(queries), keys) : p.b32('mad.lo.u32', queries, blocks, keys);
-    return p.b64('mad.wide.u32', block, BLOCK_BYTES, head);
+  return {
+    placeOf: (queries, keys) => {
+      const block = form.causal ? p.b32('add.u32', triangle(queries), keys) : p.b32('mad.lo.u32', queries, blocks, keys);
+      return p.b64('mad.wide.u32', block, BLOCK_BYTES, head);
+    },
+    nextHead: () => p.do('mad.wide.u32', head, countOf(blocksOf()), BLOCK_BYTES, head),
   };
 }
 
@@ -68,20 +76,22 @@ function places(w) {
 const warpOf = ({ p, tid }) => p.b32('and.b32', p.b32('shr.u32', tid, 5), 3);
 
 /**
- * Returns a function that stores dS^T of a tile's queries and of the 64 keys that a warpgroup owns.
- * @param {AttentionWriter} w @param {string} groupRow the first key
- * @returns {(tile: string, fragments: string[][]) => void} takes a tile's number, and dS^T as left operands
+ * Returns a function that stores dS^T of a tile's queries and of the 64 keys that a warpgroup owns, and one that goes on to the next head.
+ * @param {AttentionWriter} w @param {import('./attention.mjs').Heads} heads @param {string} groupRow the first key
+ * @returns {{ keepTile: (tile: string, fragments: string[][]) => void, nextHead: () => void }} `keepTile` takes a tile's number, and dS^T as
+ *   left operands
  */
-export function keep(w, groupRow) {
+export function keep(w, heads, groupRow) {
   const { p, tiling } = w;
   const keys = p.b32('shr.u32', groupRow, 6);
-  const placeOf = places(w);
+  const { placeOf, nextHead } = places(w, heads);
   const ofWarp = p.b32('mul.lo.u32', warpOf(w), PIECE_BYTES);
   /** The last warpgroups of the last block may own no keys. */
   const there = p.pred('setp.lt.u32', groupRow, w.tokens);
   /** Bytes from 16 queries of a block to the next 16. */
   const line = (BLOCK / 16) * PIECE_BYTES;
-  return (tile, fragments) => {
+  /** @type {(tile: string, fragments: string[][]) => void} */
+  const keepTile = (tile, fragments) => {
     const place = placeOf(tiling.columns === BLOCK ? tile : p.b32('shr.u32', tile, 1), keys);
     const offset = tiling.columns === BLOCK ? ofWarp : p.b32('mad.lo.u32', p.b32('and.b32', tile, 1), (line * tiling.columns) / 16, ofWarp);
     const to = p.b64('mad.wide.u32', offset, 1, place);
@@ -91,6 +101,7 @@ export function keep(w, groupRow) {
       p.guarded(there, () => p.do('st.global.v4.b32', at(to, slab * line), vector(turned)));
     });
   };
+  return { keepTile, nextHead };
 }
 
 /** Writes the kernel that computes dQ of a block's queries. @param {AttentionWriter} w */
@@ -99,12 +110,19 @@ export function writeQueries(w) {
   const { columns, stages } = tiling;
   const blockRow = firstQuery(w, w.block);
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
-  const copyKeys = w.copier(w.headOf('k', 'offK', 'batchQkv'), w.rowBytes('rowQkv'));
+  const heads = w.headsOfQueries();
+  const copyKeys = w.copier(w.rowsOf('k', heads)).copy;
   const tiles = tilesOfKeys(w, p.b32('add.u32', blockRow, sizes.rows));
   // A warpgroup without queries has no tiles.
   const own = p.b32('selp.b32', tilesOfKeys(w, p.b32('add.u32', groupRow, BLOCK)), 0, p.pred('setp.lt.u32', groupRow, w.tokens));
 
-  const [copyStage, useStage, tile] = [0, 0, 0].map((x) => p.b32('mov.u32', x));
+  /** Before these there is no dS. */
+  const [from, ownFrom] = [firstTile(w, blockRow), w.limited ? firstTile(w, groupRow) : undefined];
+  const mine = (/** @type {string} */ number) => {
+    const before = p.pred('setp.lt.u32', number, own);
+    return ownFrom ? p.pred('setp.ge.and.u32', number, ownFrom, before) : before;
+  };
+  const [copyStage, useStage, tile] = ['0', '0', from].map((x) => p.b32('mov.u32', x));
   const shared = p.b32('mov.u32', 'shared');
   const advance = (/** @type {string} */ stage) => {
     p.do('add.u32', stage, stage, 1);
@@ -115,9 +133,10 @@ export function writeQueries(w) {
     w.commitCopies();
     advance(copyStage);
   };
-  for (let i = 0; i < stages - 1; i++) copy(p.b32('mov.u32', i));
+  for (let i = 0; i < stages - 1; i++) copy(p.b32('add.u32', from, i));
 
-  const first = p.b64('mad.wide.u32', warpOf(w), (BLOCK / 16) * PIECE_BYTES, places(w)(p.b32('shr.u32', groupRow, 6), p.b32('mov.u32', 0)));
+  const place = places(w, heads).placeOf(p.b32('shr.u32', groupRow, 6), p.b32('mov.u32', 0));
+  const first = p.b64('mad.wide.u32', warpOf(w), (BLOCK / 16) * PIECE_BYTES, place);
   /** Registers for dS of this tile, and of the next one. */
   const [operand, next] = [0, 1].map(() => Array.from({ length: columns / 16 }, () => p.registers('b32', 4)));
   /** Requests dS of a tile, if this warpgroup walks over it. @param {string[][]} to @param {string} number */
@@ -132,7 +151,7 @@ export function writeQueries(w) {
             p.b64('mad.wide.u32', p.b32('shr.u32', number, 1), BLOCK_BYTES, first),
           );
     // Ordinary loads, since the assembler delays `.nc` loads until they are used.
-    const there = p.pred('setp.lt.u32', number, own);
+    const there = mine(number);
     to.forEach((words, slab) => p.guarded(there, () => p.do('ld.global.v4.b32', vector(words), at(offset, slab * PIECE_BYTES))));
   };
   for (const words of [...operand, ...next]) for (const word of words) p.do('mov.b32', word, 0);
@@ -143,7 +162,7 @@ export function writeQueries(w) {
     request(next, p.b32('add.u32', tile, 1));
     w.arrive(stages - 2);
     copy(p.b32('add.u32', tile, stages - 1));
-    p.when(p.pred('setp.lt.u32', tile, own), () => {
+    p.when(mine(tile), () => {
       w.beginProducts();
       w.product(sums, operand, 'mn', p.b32('mad.lo.u32', useStage, sizes.tileBytes >> 4, w.sharedUnits), true);
       w.commitProducts();
@@ -154,5 +173,5 @@ export function writeQueries(w) {
     p.do('add.u32', tile, tile, 1);
   });
   p.do('cp.async.wait_group', 0);
-  w.store(sums, [w.scale, w.scale], w.headOf('dQ', 'offDq', 'batchD'), w.rowBytes('rowD'), p.b32('add.u32', blockRow, w.ownRow));
+  w.store(sums, [w.scale, w.scale], w.rowsOf('dQ', heads), p.b32('add.u32', blockRow, w.ownRow));
 }

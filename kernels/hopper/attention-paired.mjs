@@ -8,10 +8,10 @@
 
 import { at, f32, vector } from './assembler.mjs';
 import { keep } from './attention-kept.mjs';
-import { ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
+import { endOfQueries, firstTile, maskedKeys, maskedQueries, ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
-/** @typedef {ReturnType<AttentionWriter['copier']>} Copier */
+/** @typedef {import('./attention-walk.mjs').Copier} Copier */
 
 /** The named barrier at which P is handed over. */
 const HANDED_OVER = 1;
@@ -26,6 +26,8 @@ export function writePaired(w) {
     paired(w, queries(), true);
     p.branch(done);
   });
+  // There are fewer heads of keys than the grid has.
+  if (form.grouped) p.branch(done, p.pred('setp.ge.u32', w.head, p.parameter('kvHeads')));
   paired(w, keys(), false);
   p.place(done);
 }
@@ -44,34 +46,22 @@ function paired(w, blockRow, ofQueries) {
    */
   const own = (type, first, other) => p[type](`selp.${type}`, other, first, second);
   const row = p.b32('add.u32', blockRow, w.ownRow);
-  const [rowQkv, rowO] = [w.rowBytes('rowQkv'), w.rowBytes('rowO')];
-  const rows = {
-    q: { head: w.headOf('q', 'offQ', 'batchQkv'), bytes: rowQkv },
-    k: { head: w.headOf('k', 'offK', 'batchQkv'), bytes: rowQkv },
-    v: { head: w.headOf('v', 'offV', 'batchQkv'), bytes: rowQkv },
-    dO: { head: w.headOf('dO', 'offDo', 'batchO'), bytes: rowO },
-  };
-  const [mine, others] = ofQueries
-    ? [
-        [rows.q, rows.dO],
-        [rows.k, rows.v],
-      ]
-    : [
-        [rows.k, rows.v],
-        [rows.q, rows.dO],
-      ];
-  const copiers = /** @type {[Copier, Copier]} */ (others.map(({ head, bytes }) => w.copier(head, bytes)));
-  const zero = p.b32('mov.u32', 0);
+  const heads = ofQueries ? w.headsOfQueries() : w.headsOfKeys();
+  const queries = [w.rowsOf('q', heads), w.rowsOf('dO', heads)];
+  const keys = [w.rowsOf('k', heads), w.rowsOf('v', heads)];
+  const [mine, others] = ofQueries ? [queries, keys] : [keys, queries];
+  const copiers = /** @type {[Copier, Copier]} */ (others.map((rows) => w.copier(rows)));
   const end = p.b32('add.u32', blockRow, sizes.rows);
-  const from = form.causal && !ofQueries ? p.b32('div.u32', blockRow, columns) : zero;
-  const to = ofQueries ? tilesOfKeys(w, end) : w.tiles;
-  const each = walk(w, copiers, { from, to, ownFrom: from, ownTo: to });
+  const fromQueries = () => (form.causal ? p.b32('div.u32', blockRow, columns) : p.b32('mov.u32', 0));
+  const from = ofQueries ? firstTile(w, blockRow) : fromQueries();
+  const to = ofQueries ? tilesOfKeys(w, end) : endOfQueries(w, p.b32('sub.u32', end, 1), from);
+  const each = walk(w, copiers, { from, to, ownFrom: from, ownTo: to }, form.grouped && !ofQueries ? w.sharing : undefined);
 
   const flip = own('b32', w.flip, 0);
   const left = w
-    .fragments(own('b64', mine[0].head, mine[1].head), own('b32', mine[0].bytes, mine[1].bytes), row)
+    .fragments({ head: own('b64', mine[0].head, mine[1].head), bytes: own('b32', mine[0].bytes, mine[1].bytes) }, row)
     .map((fragment) => fragment.map((word) => p.b32('xor.b32', word, flip)));
-  const stats = own('b64', w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta'));
+  const stats = own('b64', w.statsOf('lse', heads), w.statsOf('delta', heads));
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
   const unit = own('f32', perScale, f32(-1));
   const last = p.b32('sub.u32', w.tokens, 1);
@@ -107,35 +97,27 @@ function paired(w, blockRow, ofQueries) {
     }
   } else p.when(p.pred('setp.lt.u32', from, to), () => request(from));
 
-  /** From this tile on (in blocks of queries), or up to it (in blocks of keys), some scores are masked. */
-  const whole = ofQueries
-    ? p.b32('div.u32', form.causal ? p.b32('min.u32', blockRow, w.tokens) : w.tokens, columns)
-    : p.b32('div.u32', end, columns);
+  const masked = ofQueries ? maskedKeys(w, blockRow) : maskedQueries(w, blockRow);
   const exchange = p.b32('mad.lo.u32', p.b32('and.b32', w.tid, 127), 16, p.b32('add.u32', p.b32('mov.u32', 'shared'), sizes.exchange));
   /** S and then P in the first warpgroup; dP and then dS in the second. */
   const values = p.registers('f32', columns / 2);
   const fours = Array.from({ length: columns / 8 }, (_, i) => ({ four: values.slice(4 * i, 4 * i + 4), place: at(exchange, 2048 * i) }));
   const sums = zeros(w);
-  const keepTile = form.pass === 'keys' ? keep(w, blockRow) : undefined;
+  const kept = form.pass === 'keys' ? keep(w, heads, blockRow) : undefined;
 
-  each((tile, firstTile, secondTile) => {
+  each((tile, firstTile, secondTile, ahead) => {
     for (const [i, value] of values.entries()) {
       if (ofQueries) p.do('mov.f32', value, begins[(i >> 1) & 1]);
       else p.do('mul.f32', value, begins[2 * (i >> 2) + (i & 1)], unit);
     }
-    if (!ofQueries) {
-      const next = p.b32('add.u32', tile, 1);
-      p.when(p.pred('setp.lt.u32', next, to), () => request(next));
-    }
+    if (!ofQueries) ahead(request, () => p.do('mad.wide.u32', stats, w.tokens, 4, stats));
     const operand = w.moved(left, tile);
     w.beginProducts();
     w.product(values, operand, 'k', own('b32', firstTile, secondTile), true);
     w.commitProducts();
     w.settle(0);
     p.when(`!${second}`, () => {
-      const mask = () => w.mask(values, row, p.b32('mul.lo.u32', tile, columns), !ofQueries);
-      if (ofQueries) p.when(p.pred('setp.ge.u32', tile, whole), mask);
-      else if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), mask);
+      if (masked) p.when(masked(tile), () => w.mask(values, row, p.b32('mul.lo.u32', tile, columns), !ofQueries));
       for (const value of values) p.do('ex2.approx.ftz.f32', value, p.f32('mul.f32', value, w.factor));
       for (const { four, place } of fours) p.do('st.shared.v4.f32', place, vector(four));
       p.do('bar.arrive', HANDED_OVER, sizes.threads);
@@ -150,7 +132,7 @@ function paired(w, blockRow, ofQueries) {
     });
     const multiply = (/** @type {string} */ place) => {
       const fragments = w.asFragments(values);
-      if (keepTile) p.when(second, () => keepTile(tile, fragments));
+      if (kept) p.when(second, () => kept.keepTile(tile, fragments));
       w.beginProducts();
       w.product(sums, fragments, 'mn', place, true);
       w.commitProducts();
@@ -158,12 +140,12 @@ function paired(w, blockRow, ofQueries) {
     };
     if (ofQueries) p.when(second, () => multiply(firstTile));
     else multiply(own('b32', secondTile, firstTile));
-  });
+  }, kept?.nextHead);
 
-  const rowD = w.rowBytes('rowD');
-  if (ofQueries) p.when(second, () => w.store(sums, [w.scale, w.scale], w.headOf('dQ', 'offDq', 'batchD'), rowD, row));
+  if (ofQueries) p.when(second, () => w.store(sums, [w.scale, w.scale], w.rowsOf('dQ', heads), row));
   else {
     const factor = own('f32', f32(1), w.scale);
-    w.store(sums, [factor, factor], own('b64', w.headOf('dV', 'offDv', 'batchD'), w.headOf('dK', 'offDk', 'batchD')), rowD, row);
+    const [dV, dK] = [w.rowsOf('dV', heads), w.rowsOf('dK', heads)];
+    w.store(sums, [factor, factor], { head: own('b64', dV.head, dK.head), bytes: dV.bytes }, row);
   }
 }

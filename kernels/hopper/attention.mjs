@@ -10,6 +10,12 @@
 //
 // dS may go through memory from the kernel of dK and dV to the kernel of dQ (attention-kept.mjs).
 //
+// Where several heads of queries share a head of keys, a block of queries reads that head's keys, and a block of keys walks over the queries of all
+// heads that share it, so that it sums their dK and dV in its registers.
+//
+// A causal pass may have limits: a first key of each query, by a window or from memory. The first key that a query sees and the last query that
+// sees a key never decrease from row to row, so that the first and the last row of a block say which tiles it skips.
+//
 // Exponentials are to base 2, with the positive factor |scale| log2(e). If scale is negative, the owned rows that make scores are negated.
 
 import { Program, at, f32, vector } from './assembler.mjs';
@@ -40,6 +46,9 @@ import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs'
  * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
  * @property {64 | 128} headSize
  * @property {boolean} causal
+ * @property {boolean} [window] whether a query sees only the last keys, as many as `window` says
+ * @property {boolean} [limits] whether the first key of each query and the last query of each key are read from memory
+ * @property {boolean} [grouped] whether several heads of queries share a head of keys and values
  * @property {boolean} [even] backward: log-sum-exp and delta are read two tokens at a time, which needs an even number of tokens and
  *   addresses that are multiples of 8
  */
@@ -49,29 +58,50 @@ export const OWNED = 64;
 /** Bytes of a line of a tile. */
 const LINE = 128;
 
-/** The push constants of `kernels/attention.mjs`, in their order. Offsets and rows count elements. */
-const WORDS = /** @type {const} */ ([
-  ...['tokens', 'heads', 'offQ', 'offK', 'offV', 'rowQkv', 'batchQkv', 'offOut', 'offDo', 'rowO', 'batchO', 'offLse', 'offDelta'],
-  ...['offDq', 'offDk', 'offDv', 'rowD', 'batchD'],
-]);
+/** The push constants of `kernels/attention.mjs`, in their order. Offsets and rows count elements. @type {readonly string[]} */
+export const ATTENTION_WORDS = [
+  ...['tokens', 'heads', 'offQ', 'offK', 'offV', 'rowQ', 'batchQ', 'offOut', 'offDo', 'rowO', 'batchO', 'offLse', 'offDelta'],
+  ...['offDq', 'offDk', 'offDv', 'rowDq', 'batchDq', 'scale', 'softCap'],
+  ...['keys', 'kvHeads', 'rowKv', 'batchKv', 'rowDkv', 'batchDkv', 'offFirstKey', 'offLastQuery', 'window'],
+];
 
-/** The tensors in the order of their bindings, and how each is accessed. */
-export const TENSORS = /** @type {const} */ ({
+/** Constants of the tensors of rows: the offset, the distance of batches, and that of rows. */
+const ROWS = /** @type {const} */ ({
+  q: ['offQ', 'batchQ', 'rowQ'],
+  k: ['offK', 'batchKv', 'rowKv'],
+  v: ['offV', 'batchKv', 'rowKv'],
+  out: ['offOut', 'batchO', 'rowO'],
+  dO: ['offDo', 'batchO', 'rowO'],
+  dQ: ['offDq', 'batchDq', 'rowDq'],
+  dK: ['offDk', 'batchDkv', 'rowDkv'],
+  dV: ['offDv', 'batchDkv', 'rowDkv'],
+});
+
+/** Numbers of a head of queries and of the head of keys and values that it uses. @typedef {{ queries: string, keys: string }} Heads */
+/** Rows of a tensor for one head and batch: the address of row 0, and bytes from row to row. @typedef {{ head: string, bytes: string }} Rows */
+
+/** The tensors in the order of their bindings, and how each is accessed. @type {Record<AttentionForm['pass'], Record<string, 'read' | 'write'>>} */
+const TENSORS = {
   forward: { q: 'read', k: 'read', v: 'read', out: 'write', lse: 'write' },
   backward: { q: 'read', k: 'read', v: 'read', dO: 'read', lse: 'read', delta: 'read', dQ: 'write', dK: 'write', dV: 'write' },
   keys: { q: 'read', k: 'read', v: 'read', dO: 'read', lse: 'read', delta: 'read', dS: 'write', dK: 'write', dV: 'write' },
   queries: { k: 'read', dS: 'read', dQ: 'write' },
+};
+
+/** The tensors of a kernel, in the order of their bindings. @param {AttentionForm} form @returns {Record<string, 'read' | 'write'>} */
+export const tensorsOf = ({ pass, limits }) => ({
+  ...TENSORS[pass],
+  ...(limits && pass !== 'keys' && { firstKey: 'read' }),
+  ...(limits && (pass === 'keys' || pass === 'backward') && { lastQuery: 'read' }),
 });
 
 /**
  * The parameters of a launch, in one packed block: addresses, then push constants.
- * @param {AttentionForm['pass']} pass @returns {import('./assembler.mjs').Parameter[]}
+ * @param {AttentionForm} form @returns {import('./assembler.mjs').Parameter[]}
  */
-export const attentionParameters = (pass) => [
-  ...Object.keys(TENSORS[pass]).map((name) => ({ name, type: /** @type {const} */ ('u64') })),
-  ...WORDS.map((name) => ({ name, type: /** @type {const} */ ('u32') })),
-  { name: 'scale', type: 'f32' },
-  { name: 'softCap', type: 'f32' },
+export const attentionParameters = (form) => [
+  ...Object.keys(tensorsOf(form)).map((name) => ({ name, type: /** @type {const} */ ('u64') })),
+  ...ATTENTION_WORDS.map((name) => ({ name, type: /** @type {'f32' | 'u32'} */ (name === 'scale' || name === 'softCap' ? 'f32' : 'u32') })),
 ];
 
 /**
@@ -81,10 +111,10 @@ export const attentionParameters = (pass) => [
  */
 export function kernelsOf({ queries, ...tiling }, form) {
   if (!queries || form.pass !== 'backward') return [{ tiling, form }];
-  const { type, headSize, causal } = form;
+  const { even, ...common } = form;
   return [
     { tiling, form: { ...form, pass: 'keys' } },
-    { tiling: queries, form: { pass: 'queries', type, headSize, causal } },
+    { tiling: queries, form: { ...common, pass: 'queries' } },
   ];
 }
 
@@ -114,6 +144,7 @@ export function attentionFault(tiling, form) {
   if (!paired && gradients && form.headSize > 64)
     return `of heads of ${form.headSize} only paired warpgroups have registers for the gradients`;
   if (paired && (!gradients || warpgroups !== 2)) return 'paired are two warpgroups of a backward pass';
+  if ((form.window || form.limits) && !form.causal) return 'only a causal pass has limits';
   if (columns !== 32 && columns !== 64) return 'columns must be 32 or 64';
   if (form.headSize !== 64 && form.headSize !== 128) return `heads of ${form.headSize} have no kernel`;
   // The next tile is copied while one is used. Forward, scores free a tile of keys before values are read.
@@ -156,7 +187,7 @@ export class AttentionWriter {
     this.form = form;
     this.sizes = attentionSizes(tiling, form);
     const { threads, shared } = this.sizes;
-    const p = new Program({ name, threads, shared, parameters: attentionParameters(form.pass), blocks: tiling.blocks });
+    const p = new Program({ name, threads, shared, parameters: attentionParameters(form), blocks: tiling.blocks });
     this.p = p;
     this.tid = p.b32('mov.u32', '%tid.x');
     const lane = p.b32('and.b32', this.tid, 31);
@@ -193,51 +224,63 @@ export class AttentionWriter {
     return p.b32('div.u32', p.b32('add.u32', this.tokens, sizes.rows - 1), sizes.rows);
   }
 
-  /**
-   * The address of row 0 of this block's head and batch.
-   * @param {string} tensor @param {string} offset @param {string} batch elements between batches
-   */
-  headOf(tensor, offset, batch) {
+  /** Number of heads of queries that share a head of keys. */
+  get sharing() {
+    return this.p.b32('div.u32', this.p.parameter('heads'), this.p.parameter('kvHeads'));
+  }
+
+  /** The heads of a block that owns queries. @returns {Heads} */
+  headsOfQueries() {
+    const { p, head } = this;
+    return { queries: head, keys: this.form.grouped ? p.b32('div.u32', head, this.sharing) : head };
+  }
+
+  /** The heads of a block that owns keys: of those of queries, the first one. @returns {Heads} */
+  headsOfKeys() {
+    const { p, head } = this;
+    return { queries: this.form.grouped ? p.b32('mul.lo.u32', head, this.sharing) : head, keys: head };
+  }
+
+  /** A tensor's rows for a head and this block's batch. @param {keyof typeof ROWS} tensor @param {Heads} heads @returns {Rows} */
+  rowsOf(tensor, { queries, keys }) {
     const { p, form } = this;
+    const [offset, batch, row] = ROWS[tensor];
     const first = p.b32('mad.lo.u32', this.batch, p.parameter(batch), p.parameter(offset));
-    return p.b64('mad.wide.u32', p.b32('mad.lo.u32', this.head, form.headSize, first), 2, p.parameter(tensor));
+    const head = p.b32('mad.lo.u32', batch.endsWith('kv') || batch.endsWith('Kv') ? keys : queries, form.headSize, first);
+    return { head: p.b64('mad.wide.u32', head, 2, p.parameter(tensor)), bytes: p.b32('shl.b32', p.parameter(row), 1) };
   }
 
-  /** The address of token 0's value in a [batch, heads, tokens] tensor, for this block's head and batch. @param {string} tensor @param {string} offset */
-  statsOf(tensor, offset) {
+  /** The address of token 0's value in a [batch, heads, tokens] tensor. @param {'lse' | 'delta'} tensor @param {Heads} heads */
+  statsOf(tensor, heads) {
     const { p } = this;
-    const row = p.b32('mad.lo.u32', this.batch, p.parameter('heads'), this.head);
-    return p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, this.tokens, p.parameter(offset)), 4, p.parameter(tensor));
-  }
-
-  /** Bytes from row to row. @param {'rowQkv' | 'rowO' | 'rowD'} name */
-  rowBytes(name) {
-    return this.p.b32('shl.b32', this.p.parameter(name), 1);
+    const row = p.b32('mad.lo.u32', this.batch, p.parameter('heads'), heads.queries);
+    const first = p.b32('mad.lo.u32', row, this.tokens, p.parameter(tensor === 'lse' ? 'offLse' : 'offDelta'));
+    return p.b64('mad.wide.u32', first, 4, p.parameter(tensor));
   }
 
   /**
    * Loads rows of a tensor as left operands, each four registers for 16 elements of the head. Rows past the last repeat it, since their
    * results are not stored.
-   * @param {string} head address from `headOf` @param {string} rowBytes @param {string} row this thread's first
+   * @param {Rows} rows @param {string} row this thread's first
    */
-  fragments(head, rowBytes, row) {
+  fragments({ head, bytes }, row) {
     const { p, form } = this;
     const last = p.b32('sub.u32', this.tokens, 1);
     const lane = p.b64('mad.wide.u32', this.quad, 4, head);
-    const lines = [0, 8].map((lower) => p.b64('mad.wide.u32', p.b32('min.u32', p.b32('add.u32', row, lower), last), rowBytes, lane));
+    const lines = [0, 8].map((lower) => p.b64('mad.wide.u32', p.b32('min.u32', p.b32('add.u32', row, lower), last), bytes, lane));
     return Array.from({ length: form.headSize / 16 }, (_, slab) =>
       [0, 16].flatMap((right) => lines.map((line) => p.b32('ld.global.nc.b32', at(line, 32 * slab + right)))),
     );
   }
 
   /**
-   * Returns a function that copies a tile of a tensor by cp.async. All threads copy, or one of two paired warpgroups. Rows past the last are
-   * filled with zeros.
-   * @param {string} head @param {string} rowBytes
-   * @returns {(tile: string, place: string, enabled: string) => void} takes a tile's number, its address in shared memory, and
-   *   whether the tile exists
+   * Returns a function that copies a tile of a tensor by cp.async, and one that goes on to the next head. All threads copy, or one of two paired
+   * warpgroups. Rows past the last are filled with zeros.
+   * @param {Rows} rows
+   * @returns {{ copy: (tile: string, place: string, enabled: string) => void, nextHead: () => void }} `copy` takes a tile's number, its
+   *   address in shared memory, and whether the tile exists
    */
-  copier(head, rowBytes) {
+  copier({ head, bytes }) {
     const { p, tiling, sizes, form } = this;
     const [tid, threads] = tiling.paired ? [p.b32('and.b32', this.tid, 127), 128] : [this.tid, sizes.threads];
     const chunk = p.b32('and.b32', tid, 7);
@@ -247,14 +290,15 @@ export class AttentionWriter {
     const last = p.b32('sub.u32', this.tokens, 1);
     // A line is a row of 64 of the head's elements. Each step covers the lines that the block copies at once.
     const step = threads / 8;
-    return (tile, place, enabled) => {
+    /** @type {(tile: string, place: string, enabled: string) => void} */
+    const copy = (tile, place, enabled) => {
       const to = p.b32('add.u32', place, target);
       const first = p.b32('mad.lo.u32', tile, tiling.columns, line);
       for (let block = 0; block < form.headSize / 64; block++) {
         for (let l = 0; l < tiling.columns; l += step) {
           const row = l ? p.b32('add.u32', first, l) : first;
           const size = p.b32('selp.b32', CHUNK, 0, p.pred('setp.le.u32', row, last));
-          const address = p.b64('mad.wide.u32', p.b32('min.u32', row, last), rowBytes, from);
+          const address = p.b64('mad.wide.u32', p.b32('min.u32', row, last), bytes, from);
           const there = l + step > tiling.columns ? p.pred('setp.lt.and.u32', line, tiling.columns - l, enabled) : enabled;
           p.guarded(there, () =>
             p.do(
@@ -268,6 +312,7 @@ export class AttentionWriter {
         }
       }
     };
+    return { copy, nextHead: () => p.do('add.u64', from, from, 2 * form.headSize) };
   }
 
   /** Waits until at most `open` groups of copies are open, in all threads. @param {number} open */
@@ -351,8 +396,41 @@ export class AttentionWriter {
     return this.p.b32(`cvt.rn.${this.form.type}x2.f32`, high, low);
   }
 
+  /** Whether a query may not see all keys before its own. */
+  get limited() {
+    return Boolean(this.form.window || this.form.limits);
+  }
+
+  /** The value of a row, or of the last one past it, in a u32 [batch, tokens] tensor. @param {'firstKey' | 'lastQuery'} tensor @param {string} row */
+  #limitOf(tensor, row) {
+    const { p } = this;
+    const first = p.b32('mad.lo.u32', this.batch, this.tokens, p.parameter(tensor === 'firstKey' ? 'offFirstKey' : 'offLastQuery'));
+    const last = p.b32('sub.u32', this.tokens, 1);
+    const at = p.b64('mad.wide.u32', p.b32('add.u32', p.b32('min.u32', row, last), first), 4, p.parameter(tensor));
+    return p.b32('ld.global.nc.b32', `[${at}]`);
+  }
+
+  /** The first key that a query sees. @param {string} query */
+  firstKey(query) {
+    const { p, form } = this;
+    const inMemory = form.limits ? this.#limitOf('firstKey', query) : undefined;
+    if (!form.window) return inMemory ?? p.b32('mov.u32', 0);
+    const end = p.b32('add.u32', query, 1);
+    const inWindow = p.b32('sub.u32', end, p.b32('min.u32', end, p.parameter('window')));
+    return inMemory ? p.b32('max.u32', inWindow, inMemory) : inWindow;
+  }
+
+  /** The number of queries up to the last one that sees a key. @param {string} key */
+  queriesOf(key) {
+    const { p, form } = this;
+    // The last query is 2^32 - 1 where there is none.
+    const inMemory = form.limits ? p.b32('add.u32', this.#limitOf('lastQuery', key), 1) : this.tokens;
+    return form.window ? p.b32('min.u32', p.b32('add.u32', key, p.parameter('window')), inMemory) : inMemory;
+  }
+
   /**
-   * Sets the scores that do not count to -∞: those of columns past the sequence and, if causal, those whose key comes after the query.
+   * Sets the scores that do not count to -∞: those of columns past the sequence, if causal those whose key comes after the query, and those
+   * outside of the limits.
    * @param {string[]} sums @param {string} row this thread's first row in the sequence @param {string} column the tile's first column
    * @param {boolean} transposed whether rows are keys
    */
@@ -363,12 +441,14 @@ export class AttentionWriter {
     for (const lower of [0, 1]) {
       const own = lower ? p.b32('add.u32', row, 8) : row;
       const limit = form.causal && !transposed ? p.b32('min.u32', own, last) : last;
+      const bound = this.limited && (transposed ? this.queriesOf(own) : this.firstKey(own));
       for (let i = 2 * lower; i < sums.length; i += 4) {
         for (const e of [0, 1]) {
           const at = 8 * (i >> 2) + e;
           const here = at ? p.b32('add.u32', first, at) : first;
           const within = p.pred('setp.le.u32', here, limit);
-          const counts = form.causal && transposed ? p.pred('setp.ge.and.u32', here, own, within) : within;
+          const causal = form.causal && transposed ? p.pred('setp.ge.and.u32', here, own, within) : within;
+          const counts = bound ? p.pred(transposed ? 'setp.lt.and.u32' : 'setp.ge.and.u32', here, bound, causal) : causal;
           p.do('selp.f32', sums[i + e], sums[i + e], f32(-Infinity), counts);
         }
       }
@@ -397,17 +477,17 @@ export class AttentionWriter {
 
   /**
    * Stores sums as rows of halves, times a factor for each row.
-   * @param {string[]} sums @param {[string, string]} factors those of this thread's two rows @param {string} head @param {string} rowBytes
+   * @param {string[]} sums @param {[string, string]} factors those of this thread's two rows @param {Rows} rows
    * @param {string} row this thread's first
    */
-  store(sums, factors, head, rowBytes, row) {
+  store(sums, factors, { head, bytes }, row) {
     const { p, form } = this;
     const [odd, high] = [1, 2].map((bit) => p.pred('setp.ne.u32', p.b32('and.b32', this.quad, bit), 0));
     const lane = p.b64('mad.wide.u32', this.quad, CHUNK, head);
     for (const lower of [0, 1]) {
       const own = lower ? p.b32('add.u32', row, 8) : row;
       const within = p.pred('setp.lt.u32', own, this.tokens);
-      const line = p.b64('mad.wide.u32', own, rowBytes, lane);
+      const line = p.b64('mad.wide.u32', own, bytes, lane);
       for (let run = 0; run < form.headSize / 32; run++) {
         const words = [0, 1, 2, 3].map((j) => {
           const first = 4 * (4 * run + j) + 2 * lower;

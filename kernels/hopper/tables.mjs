@@ -137,18 +137,26 @@ export function ptxGroup({ k, beta, transA, transB }) {
 
 /**
  * The name of the tiling for attention in PTX, one of ATTENTION_TILINGS, or undefined if there is no kernel.
- * @param {import('./attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
- * @returns {string | undefined}
+ * @param {import('./attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, kvHeads?: number, batch: number }} sizes
+ * @returns {import('./tilings.mjs').AttentionTilingName | undefined}
  */
-export function ptxAttention({ pass, headSize, causal }, { tokens, heads, batch }) {
-  const kept = keptParts({ batch, heads, tokens }, causal).length > 0;
-  if (headSize === 128) return pass === 'forward' ? 'wide' : kept ? 'backwardWide' : 'backwardTwice';
+export function ptxAttention({ pass, headSize, causal, window, limits }, { tokens, heads, kvHeads = heads, batch }) {
+  const kept = keptParts({ batch, heads, kvHeads, tokens }, causal).length > 0;
+  const grouped = kvHeads < heads;
+  if (headSize === 128) {
+    if (pass === 'forward') return 'fwd-128x64';
+    if (!kept) return 'bwd-64x32-2wg';
+    return grouped ? 'bwd-64x32-2wg-ds-long' : 'bwd-64x32-2wg-ds';
+  }
   if (headSize !== 64) return undefined;
-  if (pass === 'forward') return 'pair';
-  // `few` has one block of keys and one of queries for each 128 tokens.
-  if (2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS) return 'few';
-  // `long` takes 329 us and `single` 346 for 4 x 16 heads of 2,048 tokens; at 16 x 16 heads of 512 tokens they are equal.
-  return tokens < 2048 || !kept ? 'single' : 'long';
+  if (pass === 'forward') return 'fwd-128x64-b2';
+  // With 8 heads of keys for 32 of queries dS in memory gains nothing at 4 x 2,048 tokens, and takes 1.7 times as long at 8,192.
+  if (grouped) return kvHeads * batch * Math.ceil(tokens / 64) < 3 * BLOCKS ? 'bwd-128x64-s3' : 'bwd-64x32-b3';
+  // `bwd-128x64` has one block of keys and one of queries for each 128 tokens.
+  if (2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS) return 'bwd-128x64';
+  // `bwd-64x32-b3-ds` takes 329 us and `bwd-64x32-b3` 346 for 4 x 16 heads of 2,048 tokens; at 16 x 16 heads of 512 tokens they are equal.
+  // dS has room for all keys, of which queries with limits may see few.
+  return tokens < 2048 || !kept || window || limits ? 'bwd-64x32-b3' : 'bwd-64x32-b3-ds';
 }
 
 /**

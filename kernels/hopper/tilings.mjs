@@ -100,28 +100,60 @@ export const nameOf = (tiling) =>
     : (Object.entries({ ...GEMM_TILINGS, ...SIMT_TILINGS }).find(([, known]) => known === tiling)?.[0] ?? 'another');
 
 /**
- * Tilings of attention, by what they are for.
- * @type {Record<string, import('./attention.mjs').AttentionTiling>}
+ * Tilings of attention. A name is the pass, the rows that a block owns × the rows of a tile that it walks over, then
+ *   -2wg   two warpgroups share the block's rows
+ *   -b<n>  a multiprocessor holds n blocks at a time; one when left out
+ *   -s<n>  n pairs of tiles in shared memory instead of two
+ *   -ds    dS goes through memory to a second kernel, for dQ
+ *   -long  blocks begin with the longest walks, and those of a head are not together as in the tiling without it
+ * @typedef {'fwd-128x64-b2' | 'fwd-128x64' | 'bwd-64x32-2wg-ds' | 'bwd-64x32-2wg-ds-long' | 'bwd-64x32-2wg' | 'bwd-128x64' | 'bwd-128x64-s3' |
+ *   'bwd-64x32-b3' | 'bwd-64x32-b3-ds'} AttentionTilingName
  */
+
+/** @type {Record<AttentionTilingName, import('./attention.mjs').AttentionTiling>} */
 export const ATTENTION_TILINGS = {
-  /** Forward: two blocks of a multiprocessor hide each other's softmax, and the longest walks come first. */
-  pair: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'length' },
-  /** Forward, heads of 128: a multiprocessor has shared memory for one block. */
-  wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
-  /** Backward, heads of 128: tiles of 32, of which two pairs and P leave shared memory for one block; dQ from dS in memory. */
-  backwardWide: {
+  /** Two blocks of a multiprocessor hide each other's softmax, and the longest walks come first. */
+  'fwd-128x64-b2': { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'length' },
+  /** Heads of 128: a multiprocessor has shared memory for one block. */
+  'fwd-128x64': { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
+  /** Heads of 128: two pairs of tiles of 32 and P leave shared memory for one block. */
+  'bwd-64x32-2wg-ds': {
     ...{ warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'head', paired: true },
     queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
   },
-  /** The same where dS of one head would be too large, and is computed twice: the longest walks first. */
-  backwardTwice: { warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
-  /** Backward where there is less than a block of 128 rows for each multiprocessor. */
-  few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
-  /** Backward: three blocks of a multiprocessor, each of one warpgroup. */
-  single: { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'head' },
-  /** Backward, long sequences: the same by length, and dQ from dS in memory. */
-  long: {
+  /** The same where a block of keys walks over several heads of queries, so that walks differ more. */
+  'bwd-64x32-2wg-ds-long': {
+    ...{ warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
+    queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
+  },
+  /** The same where dS would be too large, and is computed twice: the longest walks first. */
+  'bwd-64x32-2wg': { warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
+  /** Where there is less than a block of 128 rows for each multiprocessor. */
+  'bwd-128x64': { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
+  /** Several heads of queries share keys, and there are fewer blocks of 64 keys than multiprocessors hold. */
+  'bwd-128x64-s3': { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
+  /** Each block is one warpgroup. */
+  'bwd-64x32-b3': { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'head' },
+  /** Long sequences: the same by length. */
+  'bwd-64x32-b3-ds': {
     ...{ warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'length' },
     queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
   },
 };
+
+/** Names that tilings of attention had before (until November 2026). @type {Readonly<Record<string, AttentionTilingName>>} */
+const FORMER_ATTENTION_NAMES = {
+  pair: 'fwd-128x64-b2',
+  wide: 'fwd-128x64',
+  backwardWide: 'bwd-64x32-2wg-ds',
+  backwardTwice: 'bwd-64x32-2wg',
+  few: 'bwd-128x64',
+  single: 'bwd-64x32-b3',
+  long: 'bwd-64x32-b3-ds',
+};
+
+/** The tiling of attention that a name, or a former name, stands for. @param {string} name @returns {import('./attention.mjs').AttentionTiling | undefined} */
+export function attentionTiling(name) {
+  const now = Object.hasOwn(FORMER_ATTENTION_NAMES, name) ? FORMER_ATTENTION_NAMES[name] : name;
+  return Object.entries(ATTENTION_TILINGS).find(([known]) => known === now)?.[1];
+}

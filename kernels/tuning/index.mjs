@@ -29,8 +29,8 @@ import { storedPlans } from './stored.mjs';
  * @property {(problem: Shaped & { beta: number }) => { tiling: GemmTilingName, rate: number }[]} [ptxGroup] tilings in PTX by which
  *   one launch computes several products like this one, each with its rate in whole waves, in TFLOP/s. The first is that of one product alone.
  *   None where a launch for each is faster
- * @property {(form: import('../hopper/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
- *   the tiling of attention in PTX, or undefined where none is known to be faster
+ * @property {(form: import('../hopper/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, kvHeads?: number, batch: number }) =>
+ *   import('../hopper/tilings.mjs').AttentionTilingName | undefined} [ptxAttention] the tiling of attention in PTX, or undefined where none is known to be faster
  */
 
 /** The values of `VkPhysicalDeviceType` that make a difference. */
