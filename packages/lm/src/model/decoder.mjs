@@ -238,7 +238,7 @@ export class Decoder extends nn.Module {
    * @param {Tensor} ids [batch, tokens] u32 or i32
    * @param {Tensor} targets [batch, tokens] u32: the id that follows each id; 0xffffffff is ignored
    * @param {ForwardOptions & { counted?: number, logitsBytes?: number }} [options] `counted`: the divisor; batch · tokens when left out, so
-   *   pass the number of targets that are not ignored to get their mean. `logitsBytes`: 256 MiB when left out
+   *   pass the number of targets that are not ignored to get their mean. `logitsBytes`: 1 GiB when left out
    * @returns {Tensor} [], the loss
    */
   loss(ids, targets, { counted = ids.size, logitsBytes, ...options } = {}) {
