@@ -4,11 +4,13 @@
  * figures. It trains on random ids from the constructor's weights with AdamW, and keeps two steps in flight.
  */
 
+import { readFile } from 'node:fs/promises';
 import { autocast, compile, memory, optim, tensor } from 'helios-vk/nn';
 import { Decoder, parseConfig } from 'helios-lm';
 
-import { OWN_ADDON, loadAddon } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { OWN_ADDON, driverText, loadAddon } from './lib/addon.mjs';
+import { UsageError, runMain } from './lib/args.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { median } from './lib/stats.mjs';
 
 const LLAMA = { model_type: 'llama', vocab_size: 32_768, rms_norm_eps: 1e-5, rope_theta: 5e5 };
@@ -47,16 +49,36 @@ const OPTIONS = /** @type {const} */ ({
   batch: { type: 'integer', min: 1, max: 65_536, default: 16, help: 'sequences of a step' },
   block: { type: 'integer', min: 1, max: 65_536, help: "tokens of a sequence; the model's context when left out" },
   steps: { type: 'integer', min: 1, max: 100_000, default: 10, help: 'timed steps' },
-  logits: { type: 'integer', min: 1, max: 1_048_576, default: 256, help: 'MiB of logits at once' },
+  logits: { type: 'integer', min: 1, max: 1_048_576, default: 1024, help: 'MiB of logits at once' },
   profile: { type: 'boolean', help: 'instead, the time of a step by kernel' },
   json: { type: 'boolean', help: 'print JSON' },
+  pytorch: {
+    type: 'string',
+    value: 'FILE',
+    path: 'input',
+    help: 'what benches/pytorch/decoder.py --json printed for the same model and batch',
+  },
+  ...RESULTS_OPTION,
 });
+
+/**
+ * What `benches/pytorch/decoder.py` printed, checked to be of the same run as ours.
+ * @param {string} path @param {Record<string, unknown>} ours
+ */
+async function resultOfPytorch(path, ours) {
+  const theirs = JSON.parse(await readFile(path, 'utf8'));
+  for (const key of ['model', 'parameters', 'precision', 'batch', 'block']) {
+    if (theirs[key] !== ours[key]) throw new UsageError(`${path}: ${key} is ${theirs[key]}, here ${ours[key]}`);
+  }
+  return theirs;
+}
 
 await runMain(
   'node benches/decoder.mjs [options]',
   OPTIONS,
-  async ({ model: name, precision, batch, block: given, steps, logits, profile, json }) => {
-    const { deviceName } = loadAddon(OWN_ADDON).initDevice();
+  async ({ model: name, precision, batch, block: given, steps, logits, profile, json, pytorch, results }) => {
+    const info = loadAddon(OWN_ADDON).initDevice();
+    const { deviceName } = info;
     const config = parseConfig(MODELS[/** @type {keyof typeof MODELS} */ (name)], name);
     const block = given ?? config.context;
     const model = new Decoder(config);
@@ -77,7 +99,9 @@ await runMain(
       );
     const [ids, targets] = [random(1), random(2)];
     if (profile) {
-      step(ids, targets).dispose();
+      // A GPU's clock rises within some steps.
+      for (let i = 0; i < 20; i++) step(ids, targets).dispose();
+      await step(ids, targets).item();
       const rows = step.profile(ids, targets);
       const total = rows.reduce((sum, { microseconds }) => sum + microseconds, 0);
       console.log(`${name}, ${batch} × ${block}: ${(total / 1000).toFixed(2)} ms of kernels`);
@@ -115,6 +139,24 @@ await runMain(
       gigabytes: memory().bytes / 1e9,
       losses: [values[0], values.at(-1)],
     };
+    if (results !== undefined) {
+      const group = `${name}, batch ${batch}, block ${block}, ${precision}`;
+      const sides = [{ series: 'helios-vk', ...result }];
+      if (pytorch) {
+        const theirs = await resultOfPytorch(pytorch, result);
+        sides.push({ ...theirs, series: `PyTorch ${theirs.torch}, ${theirs.compiled ? 'compiled' : 'eager'}` });
+      }
+      writeResults(results, {
+        bench: 'decoder',
+        title: `Training steps of ${name}, ${steps} timed, median; AdamW, no clipping, ${logits} MiB of logits at once`,
+        device: deviceName,
+        driver: driverText(info),
+        figures: sides.flatMap(({ series, tokensPerSecond, gigabytes }) => [
+          { group, name: 'tokens a second', series, unit: 'tok/s', value: tokensPerSecond },
+          { group, name: 'memory', series, unit: 'GB', value: gigabytes },
+        ]),
+      });
+    }
     if (json) return console.log(JSON.stringify(result));
     console.log(
       `${name} (${(parameters / 1e6).toFixed(1)}M) on ${deviceName}, ${precision}, ${batch} × ${block}: ${milliseconds.toFixed(1)} ms, ` +

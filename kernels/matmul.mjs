@@ -9,6 +9,7 @@
 
 import { finite, integer, reach, tensor } from './base.mjs';
 import { rowsOf } from './bounds.mjs';
+import { activatedProducts } from './matmul/activation.mjs';
 import { gluProducts } from './matmul/glu.mjs';
 import { groupedProducts } from './hopper/groups.mjs';
 import { ptxProducts } from './hopper/products.mjs';
@@ -23,6 +24,9 @@ export { coopShapes } from './matmul/spirv.mjs';
 /** @typedef {import('./matmul/types.mjs').Plan} Plan */
 /** @typedef {import('./matmul/types.mjs').Problem} Problem */
 /** @typedef {import('./matmul/types.mjs').Product} Product */
+/** @typedef {import('./matmul/activation.mjs').ActivatedProduct} ActivatedProduct */
+/** @typedef {import('./matmul/activation.mjs').ActivationForwardTensors} ActivationForwardTensors */
+/** @typedef {import('./matmul/activation.mjs').ActivationBackwardTensors} ActivationBackwardTensors */
 /** @typedef {import('./matmul/glu.mjs').GluProduct} GluProduct */
 /** @typedef {import('./matmul/glu.mjs').GluForwardTensors} GluForwardTensors */
 /** @typedef {import('./matmul/glu.mjs').GluBackwardTensors} GluBackwardTensors */
@@ -104,8 +108,11 @@ export { coopShapes } from './matmul/spirv.mjs';
  */
 
 /**
- * A property that marks a product as fused with SwiGLU.
+ * Properties that mark a product as fused with SwiGLU or with an activation.
  * @typedef {object} GatedQuestion
+ * @property {'forward' | 'backward'} [unit] the product of `matmulActivation`, with `half`, or of `matmulActivationBackward`, with `slopeOf`;
+ *   with `activation`, and with halves as `cType`
+ * @property {Tensor} [slopeOf] what the activation was applied to
  * @property {'forward' | 'backward'} [glu] the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward`
  *   (n is columns), with halves as `cType`
  */
@@ -240,12 +247,26 @@ export function matmulKernels(context, options) {
    * device. The first call tests the kernel. That is not possible while a graph is recorded: the answer is then no unless it was tested before.
    * @param {PermutedQuestion} args
    */
-  function takesPermuted({ glu, ...args }) {
-    if (glu !== undefined && glu !== 'forward' && glu !== 'backward') {
-      throw new TypeError(`takesPermuted: glu must be 'forward' or 'backward', got ${String(glu)}`);
+  function takesPermuted(args) {
+    return ptx.choose({ ...endingOf('takesPermuted', args), bPermuted: true }).plan !== undefined;
+  }
+
+  /**
+   * Whether one kernel computes a product with its activation, or with an activation's gradient (`unit`). The first call tests the kernel, as that
+   * of `takesPermuted` does.
+   * @param {PermutedQuestion} args
+   */
+  function takesActivation(args) {
+    return ptx.choose(endingOf('takesActivation', args)).plan !== undefined;
+  }
+
+  /** The problem of a question. @param {string} kernel @param {PermutedQuestion} question @returns {Problem} */
+  function endingOf(kernel, { glu, unit, ...args }) {
+    for (const [name, end] of Object.entries({ glu, unit })) {
+      if (end !== undefined && end !== 'forward' && end !== 'backward')
+        throw new TypeError(`${kernel}: ${name} must be 'forward' or 'backward', got ${String(end)}`);
     }
-    const problem = problemOf(/** @type {MatmulArgs} */ (args));
-    return ptx.choose({ ...problem, bPermuted: true, ...(glu ? { glu } : {}) }).plan !== undefined;
+    return { ...problemOf(/** @type {MatmulArgs} */ (args)), ...(glu ? { glu } : {}), ...(unit ? { unit } : {}) };
   }
 
   /** A leading dimension, checked against the length of a row. */
@@ -404,8 +425,24 @@ export function matmulKernels(context, options) {
   }
 
   const glu = gluProducts(context, matmul, ptx, problemOf);
+  const activated = activatedProducts(context, matmul, ptx, problemOf);
   return {
-    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesPermuted, matmulGroup, matmulGroupPlan, matmulGroupSaving },
+    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesPermuted, takesActivation },
+    ...{ matmulGroup, matmulGroupPlan, matmulGroupSaving },
+    /**
+     * A linear layer and the activation of its result: x = A · Bᵀ + bias, which is stored for the backward pass, and y = f(x). One kernel for halves
+     * where PTX is chosen for the product (`takesActivation`), and y is then computed from unrounded x; two passes elsewhere.
+     * @param {ActivatedProduct & ActivationForwardTensors} args
+     * @returns {Dispatch[]}
+     */
+    matmulActivation: activated.matmulActivation,
+    /**
+     * The gradient of an activation's argument: dx = dy · f'(x), where dy = A · B is the gradient of y = f(x). Where this is one kernel (see
+     * `matmulActivation`), dy is not rounded.
+     * @param {ActivatedProduct & ActivationBackwardTensors} args
+     * @returns {Dispatch[]}
+     */
+    matmulActivationBackward: activated.matmulActivationBackward,
     /** The former name of `takesPermuted`. */
     takesShuffled: takesPermuted,
     /**

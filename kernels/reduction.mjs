@@ -25,6 +25,8 @@ import { elementwiseKernels } from './elementwise.mjs';
 
 /** Threads of a reducing workgroup on a CPU device. */
 const CPU_THREADS = 32;
+/** Loads that a thread of `column_sum` has in flight. */
+const LOADS = 8;
 const OPS = /** @type {const} */ (['sum', 'sumOfSquares', 'max', 'min', 'maxAbs']);
 
 /**
@@ -50,12 +52,12 @@ export function columnSums(context, kernel, args) {
   });
   // `tx` threads read 128 adjacent bytes of a row; the other threads share the rows.
   const tx = type === 'f32' ? 8 : 16;
-  // With eight loads of each thread in flight, one pass suffices for some thousand rows; with more, blocks of rows fill the device.
+  // With that many loads of each thread in flight, one pass suffices for some thousand rows; with more, blocks of rows fill the device.
   const tallest = context.isCpu ? 4 : Math.min(context.info.maxComputeWorkGroupInvocations, 1024) / tx;
   const wanted = ceilDiv(context.residentGroups, ceilDiv(columns / width, tx));
   const few = rows <= 16 * tallest ? 1 : Math.max(1, Math.min(wanted, Math.floor(rows / 128)));
   const blocks = context.isCpu ? ceilDiv(rows, MAX_CPU_ROUNDS) : few;
-  const height = (/** @type {number} */ rows) => Math.min(nextPowerOfTwo(context.isCpu ? rows : ceilDiv(rows, 8)), tallest);
+  const height = (/** @type {number} */ rows) => Math.min(nextPowerOfTwo(context.isCpu ? rows : ceilDiv(rows, LOADS)), tallest);
   /**
    * @param {DType} from @param {{ buffer: Binding, offset: number }} source
    * @param {{ buffer: Binding, offset: number }} target @param {{ buffer: Binding, offset: number } | undefined} second
@@ -79,7 +81,10 @@ export function columnSums(context, kernel, args) {
     });
   };
   if (blocks === 1) return [pass(type, x, y, z, rows, 1, [alpha, beta])];
-  const parts = ceilDiv(rows, ceilDiv(rows, blocks));
+  const even = ceilDiv(rows, blocks);
+  // Whole batches of loads: a thread's last rows would otherwise be read one after another.
+  const batch = LOADS * height(even);
+  const parts = ceilDiv(rows, context.isCpu ? even : Math.max(1, Math.round(even / batch)) * batch);
   const workspace = { buffer: context.workspace('column sums', 4 * parts * columns), offset: 0 };
   return [pass(type, x, workspace, undefined, rows, parts, [1, 0]), pass('f32', workspace, y, z, parts, 1, [alpha, beta])];
 }

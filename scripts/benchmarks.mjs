@@ -42,6 +42,12 @@ const SECTIONS = {
     about: 'Compiled training steps beside the same in PyTorch with the same weights and batches; on a CPU beside other packages of npm.',
     named: true,
   },
+  decoder: {
+    title: "helios-lm's decoder",
+    about:
+      'A training step on random ids, and the same model in PyTorch (`benches/pytorch/decoder.py`), compiled, one after the other on one GPU.',
+    headline: 'tokens a second',
+  },
   'trainer-tokens': {
     title: 'Training through the plain calls',
     about: 'An existing trainer with helios-vk and with the C addon.',

@@ -185,6 +185,61 @@ test('softmax of masked rows: one of nothing but -∞ is 0 and has the gradient 
   }
 });
 
+test('a product and its activation, and the gradient of that', () => {
+  const [m, n, k] = [6, 10, 7];
+  for (const activation of /** @type {const} */ (['gelu', 'silu'])) {
+    for (const biased of [true, false]) {
+      const c = new Case();
+      const [a, b, next, weights] = [m * k, n * k, m * k, k * n].map((size) => c.input(normal(size)));
+      const bias = c.input(normal(n));
+      const [x, y, dx, dy] = [0, 1, 2, 3].map(() => c.output(m * n));
+      const sizes = { m, n, k, activation };
+      c.run(
+        ...kernels.matmulActivation({
+          ...sizes,
+          a: a.tensor,
+          b: b.tensor,
+          ...(biased ? { bias: bias.tensor } : {}),
+          x: x.tensor,
+          y: y.tensor,
+        }),
+        ...kernels.matmulActivationBackward({
+          ...sizes,
+          a: next.tensor,
+          b: weights.tensor,
+          x: x.tensor,
+          dx: dx.tensor,
+          dy: dy.tensor,
+        }),
+      );
+      const [kept, gradient] = [new Float64Array(m * n), new Float64Array(m * n)];
+      for (let i = 0; i < m * n; i++) {
+        const [row, column] = [Math.floor(i / n), i % n];
+        kept[i] = biased ? bias.values[column] : 0;
+        for (let l = 0; l < k; l++) {
+          kept[i] += a.values[row * k + l] * b.values[column * k + l];
+          gradient[i] += next.values[row * k + l] * weights.values[l * n + column];
+        }
+      }
+      assertClose(x.read(), kept, 4e-6, 'x');
+      assertClose(y.read(), kept.map(reference.activations[activation]), 4e-6, 'y');
+      const slope = kept.map(reference.activationSlopes[activation]);
+      assertClose(
+        dx.read(),
+        slope.map((s, i) => s * gradient[i]),
+        1e-5,
+        'dx',
+      );
+    }
+  }
+  const call = /** @type {any} */ ({ m, n, k, activation: 'tanh' });
+  assert.throws(() => kernels.matmulActivation(call), /matmulActivation: activation must be 'gelu' or 'silu', got tanh/);
+  assert.throws(
+    () => kernels.takesActivation(/** @type {any} */ ({ m, n, k, unit: 'up' })),
+    /unit must be 'forward' or 'backward', got up/,
+  );
+});
+
 test('activations of extreme values stay finite', () => {
   const values = Float64Array.of(-1e4, -200, -88.8, -60, 0, 60, 88.8, 1e4);
   for (const activation of NAMES) {

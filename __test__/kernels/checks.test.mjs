@@ -148,6 +148,16 @@ const CALLS = [
     sizes: { tokens: 3, heads: 2, kvHeads: 1, headSize: 32, rowKv: 40 },
   },
   {
+    kernel: 'matmulActivation',
+    tensors: { a: [15], b: [7 * 5], bias: [7], x: [21], y: [21] },
+    sizes: { m: 3, n: 7, k: 5, activation: 'gelu' },
+  },
+  {
+    kernel: 'matmulActivationBackward',
+    tensors: { a: [15], b: [5 * 7], x: [21], dx: [21], dy: [21] },
+    sizes: { m: 3, n: 7, k: 5, activation: 'silu' },
+  },
+  {
     kernel: 'attentionForward',
     tensors: { qkv: [6 * 3 * 64], out: [6 * 64], logSumExp: [12] },
     sizes: { batch: 2, tokens: 3, heads: 2, headSize: 32 },
@@ -194,7 +204,7 @@ test('every kernel has a call here', () => {
   const others = ['attentionKind', 'attentionSupports', 'context', 'matmulPlan', 'matmulSupports', 'matmulWorkspace'];
   others.push('normBlocks', 'normWorkspace', 'optimizerState', 'ropeTable');
   // Of devices that take PTX: see __test__/ptx.
-  others.push('matmulGroup', 'matmulGroupPlan', 'matmulGroupSaving', 'takesPermuted', 'takesShuffled');
+  others.push('matmulGroup', 'matmulGroupPlan', 'matmulGroupSaving', 'takesActivation', 'takesPermuted', 'takesShuffled');
   const missing = Object.keys(kernels).filter((name) => !others.includes(name) && !CALLS.some(({ kernel }) => kernel === name));
   assert.deepEqual(missing, []);
 });

@@ -106,6 +106,7 @@ export const cases = {
     ]);
     return { inputs: [x(...a), x(...b)] };
   },
+  times: () => ({ inputs: [x(...shape()), x()] }),
   linear: () => {
     const [m, n, k] = [any(), any(), any()];
     return { inputs: [x(2, m, k), x(n, k), ...(random.chance(0.5) ? [x(n)] : [])] };
@@ -122,6 +123,20 @@ export const cases = {
     return {
       inputs: [x(rows, classes), { shape: [rows], values: targets, dtype: 'u32', constant: true }],
       attributes: { ignored: 4294967196 },
+    };
+  },
+  linearCrossEntropy: () => {
+    const { inputs, attributes } = /** @type {any} */ (cases.linearCrossEntropyRows());
+    return { inputs, attributes: { ...attributes, scale: 0.5, wants: [true, true] } };
+  },
+  linearCrossEntropyRows: () => {
+    const [rows, classes, inner] = [any() + 1, any() + 1, any()];
+    const targets = integers(rows, classes);
+    targets[0] = 4294967196;
+    return {
+      inputs: [x(rows, inner), x(classes, inner), { shape: [rows], values: targets, dtype: 'u32', constant: true }],
+      attributes: { block: random.between(1, rows), ignored: 4294967196, weightType: 'f32' },
+      tolerance: 2e-5,
     };
   },
   crossEntropyGradient: () => {

@@ -290,6 +290,14 @@ export const OPERATIONS = {
     if (m % 2) targets[0] = -100;
     return F.crossEntropy(logits, tensor(targets), { reduction: /** @type {'none'} */ (['none', 'mean', 'sum'][m % 3]) }).mul(0.2);
   },
+  linearCrossEntropy: (_, __, p, q, [n, m]) => {
+    const x = matrixOf(p, n);
+    const weight = shaped(q, [1 + (m % 7), x.shape[1]]);
+    const targets = indices(x.shape[0], weight.shape[0], m);
+    if (m % 2) targets[0] = -100;
+    const options = { reduction: /** @type {'none'} */ (['none', 'mean', 'sum'][m % 3]), logitsBytes: 64 * (1 + (n % 4)) };
+    return F.linearCrossEntropy(x, weight, tensor(targets), options).mul(0.2);
+  },
   losses: (_, __, p, q, [n]) => F[n % 2 ? 'mseLoss' : 'l1Loss'](p, shaped(q, p.shape).detach()),
   // What is kept from call to call, read and written in place.
   kept: (s, line, p, ___, [n]) => {

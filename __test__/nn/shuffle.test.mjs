@@ -30,6 +30,8 @@ import { initDevice } from './setup.mjs';
 
 /** Whether products take permuted weights now, and the arguments of those that were asked about. */
 let takes = (/** @type {any} */ _args) => false;
+/** Whether products take activations now. */
+let activates = true;
 /** What is restored. @type {any} */
 let own;
 
@@ -37,7 +39,9 @@ let own;
 function standIn() {
   const { kernels } = runtime();
   const { context, matmul, matmulSupports, matmulGroupSaving, matmulGlu, matmulGluBackward, takesPermuted } = kernels;
+  const { matmulActivation, matmulActivationBackward, takesActivation } = kernels;
   own = { matmul, matmulSupports, matmulGroupSaving, matmulGlu, matmulGluBackward, takesPermuted };
+  Object.assign(own, { matmulActivation, matmulActivationBackward, takesActivation });
   /** @param {string} name @param {any} x @param {number} count @param {any} type @param {boolean} permuted */
   const single = (name, { buffer, offset = 0 }, count, type, permuted) => {
     const y = context.workspace(`${name} as f32`, 4 * count);
@@ -77,6 +81,19 @@ function standIn() {
       ...halfProduct({ a, b, bPermuted, c: dy, m, n: columns, k, aType: type, bType: type, cType: type }),
       kernels.gluBackward({ gateUp, dy, dGateUp, rows: m, columns, activation, type }),
     ],
+    matmulActivation: (/** @type {any} */ { a, b, bPermuted, bias, x, y, m, n, k, type, activation }) => [
+      ...halfProduct({ a, b, bPermuted, bias, c: x, m, n, k, transB: true, aType: type, bType: type, cType: type }),
+      kernels.activationForward({ x, y, count: m * n, activation, type }),
+    ],
+    matmulActivationBackward: (/** @type {any} */ { a, b, bPermuted, x, dx, dy, m, n, k, type, activation }) => [
+      ...halfProduct({ a, b, bPermuted, c: dy, m, n, k, aType: type, bType: type, cType: type }),
+      kernels.activationBackward({ x, dy, dx, count: m * n, activation, type }),
+    ],
+    takesActivation: (/** @type {any} */ args) => {
+      for (const name of ['a', 'b', 'c']) assert.ok(Number.isInteger(args[name].buffer), name);
+      assert.ok(args.unit === 'forward' ? args.half && args.transB : args.unit === 'backward' && args.slopeOf);
+      return activates;
+    },
     takesPermuted: (/** @type {any} */ args) => {
       // As the kernels in PTX are asked: by the sizes, types and operands of a product.
       for (const name of ['m', 'n', 'k']) assert.ok(Number.isInteger(args[name]), name);
@@ -477,4 +494,76 @@ test('the GPT on a stub of an H200 that takes PTX: every product by a weight, wh
       ...['matmul 1024x3072', 'matmul 1024x1024', 'matmul 1024x5504', 'matmulGluBackward 2752x1024', 'matmul 1024x17408'],
     ]),
   );
+});
+
+/** What a compiled step of two layers with an activation between them and a tied output learns. @param {'gelu' | 'silu'} activation @param {'f16' | 'bf16'} dtype */
+async function trainActivated(activation, dtype, { passes = PASSES, biased = true } = {}) {
+  manualSeed(3);
+  const table = new nn.Embedding(64, 32);
+  const [up, down] = [new nn.Linear(32, 64, { bias: biased }), new nn.Linear(64, 32, { bias: biased })];
+  const opt = new optim.AdamW(
+    [table, up, down].flatMap((module) => module.parameters()),
+    { lr: 0.02 },
+  );
+  const ids = tensor(
+    Uint32Array.from({ length: 24 }, (_, i) => (7 * i) % 64),
+    { shape: [2, 12] },
+  );
+  const f = compile(
+    () => {
+      const loss = autocast(dtype, () => {
+        const x = down.forward(F[activation](up.forward(table.forward(ids))));
+        return F.linearCrossEntropy(x, table.weight, ids, { logitsBytes: 10 * 2 * 64 });
+      });
+      loss.backward();
+      opt.step();
+      return loss.detach();
+    },
+    { passes },
+  );
+  const losses = [];
+  for (let i = 0; i < 5; i++) losses.push(await scope(() => f()).item());
+  return { losses, found: f.explain()[0].found };
+}
+
+for (const activation of /** @type {const} */ (['gelu', 'silu'])) {
+  for (const dtype of /** @type {const} */ (['bf16', 'f16'])) {
+    test(`${activation} of ${dtype} is computed with the product before it, and its gradient with the product of gradients`, async () => {
+      takes = () => false;
+      for (const biased of [true, false]) {
+        activates = true;
+        const own = await trainActivated(activation, dtype, { biased });
+        assert.equal(own.found['product and activation'], 1);
+        assert.equal(own.found["product and activation's gradient"], 1);
+        const plain = await trainActivated(activation, dtype, { biased, passes: [] });
+        own.losses.forEach((loss, i) =>
+          assert.ok(Math.abs(loss - plain.losses[i]) < 0.01 * plain.losses[0], `${own.losses} ${plain.losses}`),
+        );
+        activates = false;
+        const apart = await trainActivated(activation, dtype, { biased });
+        assert.equal(apart.found['product and activation'], undefined);
+        assert.equal(apart.found["product and activation's gradient"], undefined);
+      }
+      activates = true;
+    });
+  }
+}
+
+test('products with activations, and those of logits, read permuted weights', async () => {
+  /** @type {any[]} */
+  const asked = [];
+  const natural = await trainActivated('gelu', 'bf16');
+  takes = (args) => {
+    asked.push(args);
+    return blocks(args);
+  };
+  const permuted = await trainActivated('gelu', 'bf16');
+  takes = () => false;
+  assert.deepEqual(permuted.losses, natural.losses);
+  assert.deepEqual(
+    asked.filter(({ unit }) => unit).map(({ unit }) => unit),
+    ['forward', 'backward'],
+  );
+  // Both products of the layers, the two with activations among them, the gradients of layers' inputs, and the logits.
+  assert.equal(permuted.found['products by permuted weights'], 5);
 });

@@ -197,6 +197,14 @@ export const WILD = {
       reduction: /** @type {'none'} */ (['none', 'mean', 'sum'][m % 3]),
     }),
   ),
+  linearCrossEntropy: sums((p, q, [n, m]) => {
+    const x = matrixOf(float(p), n);
+    const weight = float(shaped(q, [1 + (m % 7), x.shape[1]]));
+    return F.linearCrossEntropy(x, weight, wildIndices([x.shape[0]], weight.shape[0], m), {
+      reduction: /** @type {'none'} */ (['none', 'mean', 'sum'][m % 3]),
+      logitsBytes: 64 * (1 + (n % 4)),
+    });
+  }),
   losses: sums((p, q, [n]) => anyF[['mseLoss', 'l1Loss', 'binaryCrossEntropyWithLogits'][n % 3]](float(p), float(shaped(q, p.shape)))),
   conv: sums((p, q, [n, m]) =>
     F.conv2d(float(shaped(p, [1 + (n % 2), 2, 5, 4])), float(shaped(q, [1 + (m % 3), 2, 1 + (n % 3), 1 + (m % 3)])), undefined, {

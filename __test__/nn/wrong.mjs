@@ -169,6 +169,7 @@ export const FUNCTIONS = {
   attention: () => [ones([1, 4, 96]), { heads: 1, causal: true }],
   scaledDotProductAttention: () => [ones([2, 3, 4]), ones([2, 3, 4]), ones([2, 3, 4]), { isCausal: true, scale: 1 }],
   crossEntropy: () => [m(), ids(), { reduction: 'mean', ignoreIndex: 7 }],
+  linearCrossEntropy: () => [m(), ones([4, 3]), ids(), { reduction: 'mean', ignoreIndex: 7, logitsBytes: 64 }],
   mseLoss: () => [m(), m(), reduction],
   l1Loss: () => [m(), m(), reduction],
   binaryCrossEntropyWithLogits: () => [m(), m(), reduction],

@@ -68,7 +68,7 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
   // The gradient of SwiGLU reads and writes [gate, up], of twice as many columns.
   const wide = form.glu === 'backward' ? 2 * n : n;
   const c = place(m, wide, wide + 8, form.half ? form.type : 'f32', beta ? random(m * n) : undefined);
-  const residual = place(m, wide, wide + 16, form.glu ? form.type : 'f32', random(m * wide));
+  const residual = place(m, wide, wide + 16, form.glu || form.unit ? form.type : 'f32', random(m * wide));
   const bias = place(1, n, n, 'f32', random(n));
   const half = form.glu === 'forward' ? place(m, n / 2, n / 2 + 24, form.type) : place(m, n, n + 24, form.type);
   const work = place(1, how.workspaceFloats, how.workspaceFloats, 'f32');
@@ -134,9 +134,15 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
         continue;
       }
       let x = alpha * sum + (beta ? beta * C(i, j) : 0) + (form.bias ? bia(0, j) : 0);
-      if (form.activation) x = form.activation === 'gelu' ? gelu(x) : silu(x);
+      const activate = form.activation === 'gelu' ? gelu : silu;
+      if (form.unit === 'backward') x *= (activate(R(i, j) + 1e-5) - activate(R(i, j) - 1e-5)) / 2e-5;
+      else if (form.activation && !form.unit) x = activate(x);
       if (form.residual) x += R(i, j);
       error += (result(i, j) - x) ** 2;
+      if (form.unit === 'forward') {
+        errorHalf += (second(i, j) - activate(x)) ** 2;
+        normHalf += activate(x) ** 2;
+      }
       if (form.dual) errorHalf += (second(i, j) - x) ** 2;
       norm += x * x;
     }
@@ -164,7 +170,7 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
   const rounding = form.type === 'bf16' ? 2.5e-3 : 3e-4;
   const relative = Math.sqrt(error / norm);
   assert.ok(relative < (form.half ? rounding : 1e-6), `relative error ${relative}`);
-  const twice = form.dual || form.glu === 'forward';
+  const twice = form.dual || form.glu === 'forward' || form.unit === 'forward';
   const relativeHalf = Math.sqrt(errorHalf / (normHalf || norm));
   if (twice) assert.ok(relativeHalf < rounding, `second output: relative error ${relativeHalf}`);
   // Nothing but the results has changed.
@@ -268,6 +274,20 @@ test('SwiGLU and its gradient with B permuted', () => {
   check(wide, { ...permutedNN, glu: 'backward' }, { m: 136, n: 160, k: 96 });
   check(copied, { ...permutedNN, type: 'f16', glu: 'backward' }, { m: 72, n: 96, k: 224, late: false });
 });
+
+for (const activation of /** @type {const} */ (['gelu', 'silu'])) {
+  test(`${activation} of a product that is kept, and the gradient of its argument`, () => {
+    const forward = /** @type {GemmForm} */ ({ ...NT, activation, unit: 'forward' });
+    const backward = /** @type {GemmForm} */ ({ ...NN, activation, unit: 'backward' });
+    check(direct, { ...forward, bias: true }, { m: 136, n: 72, k: 64 });
+    check(relay, { ...forward, type: 'f16' }, { m: 72, n: 40, k: 72, late: false });
+    check(async, backward, { m: 136, n: 72, k: 32 });
+    check(direct, { ...backward, type: 'f16' }, { m: 72, n: 40, k: 72, late: false });
+    const permuted = { ...copied, bn: 128 };
+    check(permuted, { ...forward, permuted: true, bias: true }, { m: 136, n: 160, k: 96 });
+    check(permuted, { ...backward, permuted: true }, { m: 136, n: 160, k: 96 });
+  });
+}
 
 test('a permuted B that is taken for another order is found', () => {
   assert.throws(

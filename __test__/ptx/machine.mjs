@@ -227,6 +227,8 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     div: (x, y) => x / y,
     max: (x, y) => (Number.isNaN(x) ? y : Number.isNaN(y) ? x : Math.max(x, y)),
     ex2: (x) => 2 ** x,
+    'min.NaN': (x, y) => Math.min(x, y),
+    'max.NaN': (x, y) => Math.max(x, y),
     lg2: Math.log2,
     rcp: (x) => 1 / x,
     neg: (x) => -x,
@@ -314,7 +316,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
       const map = parts[2]?.startsWith('tensormap') ? address(operands[0]) : undefined;
       return (w) => void (map && w.knownMaps.add(map(w, 0)));
     }
-    if (op.startsWith('cp.async.bulk.prefetch')) return () => {};
+    if (op.startsWith('cp.async.bulk.prefetch') || op.startsWith('prefetch.')) return () => {};
     if (parts[0] === 'mbarrier') return compileArrival(parts, operands, lanes);
     if (parts[0] === 'tensormap' || op.startsWith('cp.async.bulk')) return compileTensorCopy(parts, operands, lanes);
     if (parts[0] === 'wgmma') return compileProduct(parts, operands, uniform);
@@ -416,8 +418,9 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     if (op === 'and.b64') return lanes((w, l) => put(w, l, x(w, l) & BigInt.asUintN(64, BigInt(operands[2]))));
     if (op === 'add.u64') return lanes((w, l) => put(w, l, x(w, l) + BigInt(y(w, l))));
     const table = type === 'f32' ? floating : integer;
-    assert.ok(parts[0] in table, `no instruction ${op}`);
-    const compute = table[parts[0]];
+    const name = parts[1] === 'NaN' ? `${parts[0]}.NaN` : parts[0];
+    assert.ok(name in table, `no instruction ${op}`);
+    const compute = table[name];
     return lanes((w, l) => put(w, l, compute(x(w, l), y?.(w, l), z?.(w, l))));
   }
 

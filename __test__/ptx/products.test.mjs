@@ -318,6 +318,32 @@ test('a kernel that ends in SwiGLU, or in its gradient, is tested before its fir
   }
 });
 
+test('a kernel that ends in an activation, or in its gradient, is tested before its first use, and where it is wrong there are two passes', async () => {
+  const wrong = (/** @type {string} */ text) => text.replace('ex2.approx.ftz.f32', 'neg.f32');
+  for (const edit of [undefined, wrong]) {
+    for (const unit of /** @type {const} */ (['forward', 'backward'])) {
+      const { vk, kernels, ran } = smallDevice({ edit }, planOf(relay));
+      const [a, b, x, y, dy] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(1 << 16));
+      const args = /** @type {const} */ ({ a, b, x, m: 72, n: 72, k: 40, type: 'bf16', activation: 'gelu' });
+      const dispatches = () =>
+        unit === 'forward' ? kernels.matmulActivation({ ...args, y }) : kernels.matmulActivationBackward({ ...args, dx: y, dy });
+      const types = /** @type {const} */ ({ aType: 'bf16', bType: 'bf16', cType: 'bf16' });
+      const more = unit === 'forward' ? { transB: true, half: y } : { slopeOf: x };
+      const warnings = await warningsOf(() => {
+        assert.equal(kernels.takesActivation({ ...types, m: 72, n: 72, k: 40, activation: 'gelu', unit, ...more }), !edit);
+        assert.equal(dispatches().length, edit ? 2 : 1);
+      });
+      assert.equal(ran.length, 1, 'once');
+      assert.equal(warnings.length, edit ? 1 : 0);
+      if (edit) assert.match(warnings[0].message, /its test found .* at row \d+, column \d+/);
+      else {
+        const access = unit === 'forward' ? ['none', 'write'] : ['read', 'none'];
+        assert.deepEqual(ran[0].kernel.access, ['read', 'read', 'write', 'none', ...access, 'none']);
+      }
+    }
+  }
+});
+
 const FAULTS = /** @type {const} */ ([
   [
     'wrong sums',

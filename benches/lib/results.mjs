@@ -25,6 +25,7 @@ export const BENCHES = /** @type {const} */ ([
   'kernels-attention',
   'safe-mode',
   'models',
+  'decoder',
   'distributed',
 ]);
 

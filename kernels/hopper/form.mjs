@@ -39,6 +39,8 @@ import { SHARED_MEMORY_LIMIT } from './layout.mjs';
  * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored in `half`. `backward`: the product is
  *   the gradient of silu(gate) · up; `residual` is [gate, up] in halves; D, with twice as many columns, is the gradient of [gate, up]. Both are
  *   products of halves without alpha, beta, bias, activation or parts
+ * @property {'forward' | 'backward'} [unit] with `activation`, in whole tiles of halves. `forward`: D is stored before the activation, and
+ *   the activation in `half`. `backward`: D is the product times the activation's derivative at `residual`, which is halves
  * @property {boolean} [parts] the depth of some tiles is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
  * @property {number} [products] number of products of one launch, 2 to MAX_PRODUCTS, which have one depth and are stored as alpha · sum + beta · C;
@@ -209,10 +211,12 @@ export function gemmFault(tiling, form) {
     if (form.glu === 'forward' && (tiling.bn % 64 || tiling.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
     if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
   }
-  const { products = 1, half, dual, beta, bias, residual, activation, glu } = form;
+  const { products = 1, half, dual, beta, bias, residual, activation, glu, unit } = form;
+  if (unit && (!half || form.parts || beta || !activation || dual || residual || (unit === 'backward' && bias)))
+    return 'an activation whose argument is kept, and a gradient of one, need whole tiles of halves and nothing else';
   if (form.early && (!beta || half || dual || !form.transA || form.transB)) return 'sums begin with C of TN alone, as f32';
   if (!Number.isInteger(products) || products < 1 || products > MAX_PRODUCTS) return `products must be 1 to ${MAX_PRODUCTS}`;
-  if (products > 1 && (half || dual || bias || residual || activation || glu)) return 'a group stores sums as f32';
+  if (products > 1 && (half || dual || bias || residual || activation || glu || unit)) return 'a group stores sums as f32';
   return undefined;
 }
 

@@ -140,14 +140,14 @@ export function predictPlan({ m, n, k, transA, transB }, { tiling, permuted, spl
  * @returns {Guess[]}
  */
 function waysOf(problem, tile) {
-  const { m, n, k, glu } = problem;
+  const { m, n, k, glu, unit } = problem;
   const single = problem.precision === 'f32';
   const { bm, bn, bk } = { ...GEMM_TILINGS, ...SIMT_TILINGS }[tile.tiling];
   const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
   const { wave = BLOCKS } = ratesOf(tile.tiling, { ...problem, ...tile }) ?? {};
   /** @type {import('../matmul/types.mjs').Split[]} */
   const ways = [{ splits: 1 }];
-  for (let parts = 2; !glu && parts <= (single ? SINGLE_PARTS : PARTS) && k / parts >= (single ? 8 * bk : DEPTH); parts++) {
+  for (let parts = 2; !glu && !unit && parts <= (single ? SINGLE_PARTS : PARTS) && k / parts >= (single ? 8 * bk : DEPTH); parts++) {
     if (tiles * parts <= (single ? 2 : 4) * wave) ways.push({ splits: parts });
     else if (single && tiles % wave > 0 && (tiles % wave) * parts <= wave) ways.push({ splits: 1, wave, tail: parts });
   }

@@ -5,7 +5,7 @@ import { awaitCopies } from './copy.mjs';
 import { storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { directRows } from './rows.mjs';
-import { beginSums, store } from './store.mjs';
+import { beginSums, prefetchArgument, store } from './store.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 /** @typedef {import('./assembler.mjs').Operand} Operand */
@@ -120,6 +120,7 @@ export function multiply(w) {
     p.branch(exit, p.pred('setp.ge.u32', cursor.item, w.items));
     w.locate(cursor);
     if (form.early) beginSums(w, cursor, sums);
+    prefetchArgument(w, cursor);
     step(true);
     p.do('sub.u32', left, cursor.steps, 1);
     p.loop((tileDone) => {

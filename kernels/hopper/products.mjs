@@ -28,7 +28,7 @@ import { verifyKernel } from './verify-products.mjs';
 
 /**
  * The properties of a product, or of a problem with its arguments, that determine its form.
- * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bPermuted' | 'dual' | 'beta' | 'glu' | 'activation'>
+ * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bPermuted' | 'dual' | 'beta' | 'glu' | 'unit' | 'activation'>
  *   & { bias?: unknown, residual?: unknown, alpha?: number }} Formed
  */
 
@@ -95,6 +95,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       ['residual', 'f32'],
       ['half', half],
       ['gateUp', half],
+      ['slopeOf', half],
       ['workspace', 'f32'],
     ]);
     const addresses = tensors.flatMap(([name, type]) => {
@@ -152,9 +153,10 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {Formed} product @param {PtxPlan} plan @returns {GemmForm}
    */
   function formOf(product, { division: { whole, parts, ragged } }) {
-    const { aType, transA, transB, bPermuted, cType, dual, beta, bias, residual, activation, glu } = product;
+    const { aType, transA, transB, bPermuted, cType, dual, beta, bias, residual, activation, glu, unit } = product;
     const form = { type: aType, transA, transB, permuted: bPermuted, parts: parts > 1, ragged };
     if (glu) return { ...form, half: true, glu };
+    if (unit) return { ...form, half: true, bias: Boolean(bias), activation, unit };
     if (whole === 0) return form;
     const added = { beta: beta !== 0, bias: Boolean(bias), residual: Boolean(residual), activation, early: addedEarly(product) };
     return { ...form, half: cType !== 'f32', dual, ...added };
@@ -172,13 +174,13 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {GemmForm} form @param {boolean} results whether results are stored @param {boolean} maps whether tensor maps are
    * @returns {import('../../index.js').PtxAccess[]}
    */
-  const accessOf = ({ beta, bias, residual, dual, parts, glu }, results, maps) => [
+  const accessOf = ({ beta, bias, residual, dual, parts, glu, unit }, results, maps) => [
     'read',
     'read',
     results ? (beta ? 'readwrite' : 'write') : 'none',
     bias ? 'read' : 'none',
-    residual || glu === 'backward' ? 'read' : 'none',
-    dual || glu === 'forward' ? 'write' : 'none',
+    residual || glu === 'backward' || unit === 'backward' ? 'read' : 'none',
+    dual || glu === 'forward' || unit === 'forward' ? 'write' : 'none',
     parts || maps ? 'write' : 'none',
   ];
 
@@ -211,7 +213,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @returns {Dispatch[]}
    */
   function records(product, plan, work) {
-    const { m, n, k, a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, half, aType, cType, transA, transB, alpha, beta, glu } = product;
+    const { m, n, k, a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, half, aType, cType, transA, transB, alpha, beta } = product;
+    const { glu, unit } = product;
     // The gradient of SwiGLU reads and writes [gate, up].
     const wide = glu === 'backward' ? 2 * n : n;
     const { whole, rest, parts, kPerPart, workspaceFloats } = plan.division;
@@ -223,7 +226,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), bytesOf(aType)),
       range(c, matrix(m, wide, ldc), bytesOf(cType)),
       bias && range(bias, n, 4),
-      residual && range(residual, matrix(m, wide, ldr), glu ? bytesOf(half) : 4),
+      residual && range(residual, matrix(m, wide, ldr), glu || unit ? bytesOf(half) : 4),
       h && range(h, matrix(m, glu ? n / 2 : n, ldh), bytesOf(half)),
       work && range(work, workspaceFloats, 4),
     ];

@@ -85,12 +85,14 @@ function guessed(problem, options) {
  * @returns {PtxChoice | undefined}
  */
 export function ptxPlan(problem) {
-  const { precision, glu } = problem;
+  const { precision, glu, unit } = problem;
   const line = precision === 'f32' ? undefined : lineOf(TABLES.ptx, problem);
   if (line) {
     const { plan } = line;
     if (plan.kernel !== 'ptx') return undefined;
-    if (!(glu && (plan.tiling === 'm64n64-cp' || (plan.splits ?? 1) > 1))) return { ...plan, because: lineWords(line) };
+    const parts = (plan.splits ?? 1) > 1;
+    if (!(glu && (plan.tiling === 'm64n64-cp' || parts)) && !(unit && (parts || (plan.tail ?? 1) > 1)))
+      return { ...plan, because: lineWords(line) };
   }
   return large(problem) ? guessed(problem) : undefined;
 }

@@ -123,6 +123,16 @@ function activate(x, activation) {
   return x;
 }
 
+/** @param {number} x @param {GemmForm['activation']} activation */
+function derivative(x, activation) {
+  const [inner, slope] =
+    activation === 'silu'
+      ? [x, 1]
+      : [2 * Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3), 2 * Math.sqrt(2 / Math.PI) * (1 + 0.134145 * x * x)];
+  const gate = 1 / (1 + Math.exp(-inner));
+  return gate + x * gate * (1 - gate) * slope;
+}
+
 /**
  * An element of a product, in float64.
  * @param {Float64Array} a @param {Float64Array} b packed
@@ -155,7 +165,8 @@ const takesBlocks = (tiling) => sizesFault(tiling, { m: 8, n: 8, k: 32 }) !== un
  */
 export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
   if (form.glu) return verifyGlu({ vk, tiling, form, divide, records });
-  const { type, transA, transB, permuted, dual, activation } = form;
+  const { type, transA, transB, permuted, activation, unit } = form;
+  const dual = form.dual || unit === 'forward';
   const whole = takesBlocks(tiling);
   const [m, n, k] = [
     tiling.bm + (whole ? 64 : 40),
@@ -173,13 +184,25 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
     const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, permuted);
     const c = make(vk, m, n, cType, beta ? next : undefined);
     const bias = form.bias ? make(vk, 1, n, 'f32', next, false) : undefined;
-    const residual = form.residual ? make(vk, m, n, 'f32', next) : undefined;
+    const residual = form.residual || unit === 'backward' ? make(vk, m, n, unit ? type : 'f32', next) : undefined;
     const h = dual ? make(vk, m, n, type, undefined) : undefined;
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const product = {
-      ...{ m, n, k, batch: 1, half: halfOf(type), aType: type, cType, transA, transB, bPermuted: Boolean(permuted), dual: Boolean(dual) },
+      ...{
+        m,
+        n,
+        k,
+        batch: 1,
+        half: halfOf(type),
+        aType: type,
+        cType,
+        transA,
+        transB,
+        bPermuted: Boolean(permuted),
+        dual: Boolean(form.dual),
+      },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, bias: bias?.tensor, residual: residual?.tensor, h: h?.tensor },
-      ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: residual?.ld ?? 8, ldh: h?.ld ?? 8, alpha, beta, activation },
+      ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: residual?.ld ?? 8, ldh: h?.ld ?? 8, alpha, beta, activation, unit },
       ...{ strideC: 0, strideR: 0, strideH: 0, strideBias: 0, vec4: true, toF32: cType === 'f32' && !dual },
     };
     const { packed, count } = pack(records(product, plan, work?.tensor));
@@ -199,9 +222,13 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
         const sum = dot(a.values, b.values, product, i, j);
         const at = i * n + j;
         let want = alpha * sum + (beta ? beta * c.values[at] : 0) + (bias ? bias.values[j] : 0);
-        want = activate(want, activation) + (residual ? residual.values[at] : 0);
-        for (const { name, read, rounding } of results) {
+        // Of a unit the second output alone is the activation, and a gradient is a multiple of the derivative.
+        const second = unit === 'forward' ? activate(want, activation) : undefined;
+        if (unit === 'backward') want *= derivative(/** @type {NonNullable<typeof residual>} */ (residual).values[at], activation);
+        else if (!unit) want = activate(want, activation) + (residual ? residual.values[at] : 0);
+        for (const [output, { name, read, rounding }] of results.entries()) {
           const got = read.at(i, j);
+          if (output === 1 && second !== undefined) want = second;
           // The exponentials of activations are approximate; sums are exact, and results are rounded once.
           if (!(Math.abs(got - want) <= 1e-4 + (rounding * half + 1e-5) * Math.abs(want))) {
             return `its test found ${got} in ${name} at row ${i}, column ${j} of ${m} x ${n}, expected ${want}`;

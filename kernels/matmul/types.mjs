@@ -15,8 +15,8 @@
 
 /**
  * The properties of a product on which a tiling's speed depends.
- * @typedef {Sizes & { transA: boolean, transB: boolean, precision?: string, beta?: number, glu?: 'forward' | 'backward' }} Shaped
- *   `glu`: with SwiGLU or its gradient, see `GemmForm`
+ * @typedef {Sizes & { transA: boolean, transB: boolean, precision?: string, beta?: number, glu?: 'forward' | 'backward',
+ *   unit?: 'forward' | 'backward' }} Shaped `glu`: with SwiGLU or its gradient, `unit`: with an activation or its gradient; see `GemmForm`
  */
 
 /**
@@ -40,8 +40,9 @@
  */
 
 /**
- * The arguments of a problem; tensors may be missing, and `gateUp` is there where the product is the gradient of SwiGLU.
- * @typedef {Partial<MatmulArgs> & { gateUp?: import('../base.mjs').Tensor }} ProblemArgs
+ * The arguments of a problem; tensors may be missing. `gateUp` is there where the product is the gradient of SwiGLU, `slopeOf` where it is that of
+ * an activation.
+ * @typedef {Partial<MatmulArgs> & { gateUp?: import('../base.mjs').Tensor, slopeOf?: import('../base.mjs').Tensor }} ProblemArgs
  */
 
 /** A tensor: its binding, and the element of the binding at which it begins. @typedef {{ buffer: Binding, offset: number }} Placed */
@@ -54,7 +55,7 @@
  * @property {Placed} c
  * @property {Placed} [h] second output
  * @property {Placed} [bias]
- * @property {Placed} [residual] in the gradient of SwiGLU: gates and ups
+ * @property {Placed} [residual] in the gradient of SwiGLU: gates and ups; in that of an activation: its argument
  * @property {number} lda
  * @property {number} ldb
  * @property {number} ldc

@@ -15,7 +15,7 @@ import { ASKED, formName } from '../tuning/table.mjs';
 /**
  * What a dispatch computes: a product by a plan, or several by one launch.
  * @typedef {object} Computation
- * @property {(Pick<Problem, 'm' | 'n' | 'k' | 'transA' | 'transB'> & Partial<Pick<Problem, 'batch' | 'glu' | 'bPermuted'>>)[]} products
+ * @property {(Pick<Problem, 'm' | 'n' | 'k' | 'transA' | 'transB'> & Partial<Pick<Problem, 'batch' | 'glu' | 'unit' | 'bPermuted'>>)[]} products
  * @property {Partial<MatmulPlan> | MatmulGroupPlan} plan
  */
 
@@ -51,12 +51,13 @@ export const planName = (p) =>
     .trim();
 
 /** @param {Computation['products'][number]} product */
-const productName = ({ m, n, k, transA, transB, batch = 1, glu, bPermuted }) =>
+const productName = ({ m, n, k, transA, transB, batch = 1, glu, unit, bPermuted }) =>
   [
     `${formName({ transA, transB })} ${m} ${n} ${k}`,
     batch > 1 ? `, a batch of ${batch}` : '',
     bPermuted ? ', B permuted' : '',
     glu ? `, with ${glu === 'forward' ? 'SwiGLU' : "SwiGLU's gradient"}` : '',
+    unit ? `, with an activation${unit === 'forward' ? '' : "'s gradient"}` : '',
   ].join('');
 
 /** @param {Computation} computation @returns {ProductChoice} */

@@ -2,11 +2,17 @@
 
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { isFloat } from '../core/layout.mjs';
 import { abs, add, exp, log1p, maximum, mean, mul, neg, square, sub, sum } from './functional.mjs';
-import { f32UnderAutocast, f32IfOddRow } from './operands.mjs';
+import { f32UnderAutocast, f32IfOddRow, operand, promoted } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
+import * as linearLoss from '../ops/linear-loss.mjs';
+import { computedType } from '../ops/matmul.mjs';
 import * as network from '../ops/network.mjs';
+import { isGradEnabled } from '../core/node.mjs';
 import { checkOptions } from '../core/options.mjs';
+import { productAttributes } from '../core/precision.mjs';
+import { to } from './views.mjs';
 
 /** @import { Tensor } from './tensor.mjs' */
 
@@ -22,6 +28,16 @@ import { checkOptions } from '../core/options.mjs';
  * @property {number} [ignoreIndex] rows with this target, and rows whose target is not a class, have loss 0 and gradient 0; -100 when left
  *   out. Unlike PyTorch's, the mean divides by the number of all rows, including these
  */
+
+/**
+ * Options of `linearCrossEntropy` besides those of `crossEntropy`.
+ * @typedef {object} BlockOptions
+ * @property {number} [logitsBytes] most bytes of logits in memory at once, where two rows of them fit; 1 GiB when left out. With fewer,
+ *   the gradient of the weight is read and written more often: once for each block of rows
+ */
+
+/** The default of `logitsBytes`: a GPT-2 with 16 × 1,024 tokens trains 2.7 % faster on an H100 than with a quarter of it. */
+const LOGITS_BYTES = 2 ** 30;
 
 /**
  * Reduces losses. Throws an ArgumentError for an unknown reduction.
@@ -46,10 +62,55 @@ export function crossEntropy(logits, targets, options = {}) {
   const { reduction = 'mean', ignoreIndex = -100 } = checkOptions('crossEntropy', options, ['reduction', 'ignoreIndex']);
   tensorOf('crossEntropy', logits);
   tensorOf('crossEntropy', targets);
-  if (!Number.isInteger(ignoreIndex)) throw new ArgumentError('crossEntropy', `ignoreIndex is an integer, got ${shown(ignoreIndex)}`);
+  checkIgnored('crossEntropy', ignoreIndex);
   const losses = () => apply(network.crossEntropyRows, [f32IfOddRow(f32UnderAutocast(logits)), targets], { ignored: ignoreIndex >>> 0 });
   return reducedLoss('crossEntropy', losses, reduction);
 }
+
+/** @param {string} op @param {unknown} index */
+function checkIgnored(op, index) {
+  if (!Number.isInteger(index)) throw new ArgumentError(op, `ignoreIndex is an integer, got ${shown(index)}`);
+}
+
+/**
+ * `crossEntropy(linear(x, weight), targets)`, without all logits in memory: they are computed in blocks of rows. 'mean' and 'sum' compute the
+ * gradients of x and of the weight with the loss, block by block, so that no logits are computed twice (Hsu et al. 2024, Liger Kernel); the
+ * backward pass multiplies them by the loss's gradient. With 'none', and for no gradient, the forward pass computes the losses alone, and the
+ * backward pass computes the logits again. Under `autocast` logits have 16 bits, and losses are f32; so is the gradient of an f32 weight, which
+ * the products of all blocks are added to.
+ * @param {Tensor} x [..., in] @param {Tensor} weight [classes, in] @param {Tensor} targets [...] i32 or u32
+ * @param {LossOptions & IgnoreOptions & BlockOptions} [options]
+ * @returns {Tensor} f32: [], or of the targets' shape with 'none'
+ * @throws {ShapeError} if the shapes do not fit
+ */
+export function linearCrossEntropy(x, weight, targets, options = {}) {
+  const name = 'linearCrossEntropy';
+  const known = /** @type {const} */ (['reduction', 'ignoreIndex', 'logitsBytes']);
+  const { reduction = 'mean', ignoreIndex = -100, logitsBytes = LOGITS_BYTES } = checkOptions(name, options, known);
+  for (const tensor of [x, weight, targets]) tensorOf(name, tensor);
+  checkIgnored(name, ignoreIndex);
+  if (typeof logitsBytes !== 'number' || !(logitsBytes > 0))
+    throw new ArgumentError(name, `logitsBytes is a number above 0, got ${shown(logitsBytes)}`);
+  return within(name, () => {
+    const [rows, classes, inner] = [targets.size, weight.shape[0] ?? 1, weight.shape[1] ?? 1];
+    const given = promoted(operand(x), operand(weight));
+    const dtype = computedType(given[0], given[1], rows, classes, inner);
+    const [a, b] = given.map((tensor) => (isFloat(tensor.dtype) ? to(tensor, dtype) : tensor));
+    const attributes = {
+      block: linearLoss.blockRows(rows, classes, dtype, logitsBytes),
+      ignored: ignoreIndex >>> 0,
+      weightType: weight.dtype,
+      ...productAttributes(dtype),
+    };
+    const wants = [x, weight].map(({ requiresGrad }) => isGradEnabled() && requiresGrad);
+    if (reduction === 'none' || !wants.includes(true)) {
+      return reducedLoss(name, () => apply(linearLoss.linearCrossEntropyRows, [a, b, targets], attributes), reduction);
+    }
+    if (reduction !== 'mean' && reduction !== 'sum') return reducedLoss(name, () => x, reduction);
+    return apply(linearLoss.linearCrossEntropy, [a, b, targets], { ...attributes, scale: reduction === 'mean' ? 1 / rows : 1, wants });
+  });
+}
+
 /** (x - y)², reduced. Throws a ShapeError if the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
 export function mseLoss(x, y, options = {}) {
   const { reduction } = checkOptions('mseLoss', options, ['reduction']);

@@ -23,7 +23,7 @@ const MIN_ODD = 2 ** 28;
  * @param {Tensor} a @param {Tensor} b @param {number} m @param {number} n @param {number} k
  * @returns {DType}
  */
-function computedType({ dtype }, b, m, n, k) {
+export function computedType({ dtype }, b, m, n, k) {
   // `infer` throws for integers and for two types.
   if (dtype !== b.dtype || dtype === 'f32' || !isFloat(dtype)) return dtype;
   if (!runtime().kernels.matmulSupports(dtype)) return 'f32';

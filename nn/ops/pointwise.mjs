@@ -187,6 +187,18 @@ export const square = elementwise(
 );
 export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy, _saved, F) => [F.zeros(dy.shape, { dtype: dy.dtype })] });
 
+/** x · factor in x's type, of an f32 number that is not rounded to that type first: the gradient of a loss that a backward pass begins with. */
+export const times = defineOp({
+  name: 'times',
+  infer: ([x, factor]) => {
+    floatType('times', x);
+    if (factor.dtype !== 'f32' || factor.size !== 1) throw new ArgumentError('times', 'the factor is one number of f32');
+    return [denseLayout(x.shape, x.dtype)];
+  },
+  ...generated('times', (p, [x, factor]) => p.append('mul', x, factor)),
+  oracle: ([x, factor]) => map(x, (v) => v * factor.data[0]),
+});
+
 /** y = alpha · x + beta. A beta of -0 leaves every product as it is; a beta of 0 would turn -0 into 0. */
 export const affine = defineOp({
   name: 'affine',

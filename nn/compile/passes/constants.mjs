@@ -33,6 +33,10 @@ export function constants(calls, { isTemporary }) {
   const result = calls.map((call) => {
     const { op, attributes, inputs, outputs } = call;
     const [y] = outputs;
+    if (op?.name === 'times') {
+      const factor = inputs[1].layout.offset === 0 ? known.get(inputs[1].allocation) : undefined;
+      return factor === undefined ? call : changed(call, 'affine', { name: 'mul', alpha: factor, beta: -0 }, [inputs[0]]);
+    }
     if (!op || y?.layout.dtype !== 'f32') return call;
     // Memory that is written several times has no single value.
     const once = isTemporary(y.allocation) && writers.get(y.allocation) === 1 && y.layout.offset === 0;

@@ -6,6 +6,7 @@ import { constants } from './constants.mjs';
 import { dead } from './dead.mjs';
 import { fuse } from './fuse.mjs';
 import { group } from './group.mjs';
+import { identities } from './identities.mjs';
 import { match } from './match.mjs';
 import { norms } from './norms.mjs';
 import { schedule } from './schedule.mjs';
@@ -17,7 +18,7 @@ import { vectors } from './vectors.mjs';
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('./calls.mjs').Passed} Passed */
 
-/** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'group' | 'shuffle' | 'schedule'} PassName */
+/** @typedef {'constants' | 'identities' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'group' | 'shuffle' | 'schedule'} PassName */
 
 /**
  * A pass.
@@ -43,6 +44,13 @@ const TABLE = [
     exact: true,
     finds: 'constants folded',
     run: constants,
+  },
+  {
+    name: 'identities',
+    does: 'Leaves out multiplications by 1, and conversions of widened values back to their type.',
+    exact: true,
+    finds: 'identities left out',
+    run: identities,
   },
   {
     name: 'shared',

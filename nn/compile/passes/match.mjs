@@ -2,19 +2,15 @@
 // a product and its write to a gradient; a product and a gated unit. This may drop a rounding to 16 bits; it never adds one.
 
 import { runs } from '../../ops/reduce.mjs';
+import { ACTIVATION_RULES } from './activations.mjs';
 import { GLU_RULES } from './glu.mjs';
-import { Matcher, whole } from './matcher.mjs';
+import { GRADIENT_RULES } from './gradients.mjs';
+import { Matcher, isProduct, whole } from './matcher.mjs';
 import { NETWORK_RULES } from './network.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Value} Value */
 /** @typedef {import('./calls.mjs').Context} Context */
-
-/** Whether a call is one matrix product without an activation. @param {Call} call */
-function isProduct({ op, outputs }) {
-  if (op?.name === 'linear') return true;
-  return op?.name === 'matmul' && outputs[0].layout.shape.length === 2;
-}
 
 /** @param {Matcher} m @param {number} j a conversion */
 function conversion(m, j) {
@@ -184,7 +180,8 @@ const RULES = {
   copy_: [written],
   affine: [scaledSum],
 };
-for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES]) RULES[name] = [...(RULES[name] ?? []), rule];
+for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES, ...ACTIVATION_RULES, ...GRADIENT_RULES])
+  RULES[name] = [...(RULES[name] ?? []), rule];
 
 /**
  * @param {Call[]} calls modified @param {Context} context

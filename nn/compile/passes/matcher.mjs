@@ -24,6 +24,12 @@ export const partsOf = ({ parts, op, name, origin }) => parts ?? [{ name: op?.na
 /** Whether a value is dense and begins at the start of its allocation. @param {Value} value */
 export const whole = ({ layout }) => layout.contiguous && layout.offset === 0;
 
+/** Whether a call is one matrix product without an activation. @param {Call} call */
+export function isProduct({ op, outputs }) {
+  if (op?.name === 'linear') return true;
+  return op?.name === 'matmul' && outputs[0].layout.shape.length === 2;
+}
+
 /** The calls of a trace while rules fuse them. */
 export class Matcher {
   /** @param {Call[]} calls @param {Context} context */

@@ -17,7 +17,7 @@ const lossAndGradient = /** @type {Op} */ ({
 });
 
 /** Computes the gradient of an embedding table into an existing gradient: overwrites it (beta 0) or adds to it. */
-const tableGradient = /** @type {Op} */ ({
+export const tableGradient = /** @type {Op} */ ({
   name: 'embeddingBackwardInto',
   lower: (k, [ids, dy], [dTable], { vocabulary, columns, beta }) => [
     ...(beta === 0 ? [k.fill({ y: dTable, count: vocabulary * columns, value: 0 })].flat() : []),

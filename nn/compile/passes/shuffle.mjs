@@ -1,6 +1,7 @@
 // Some devices multiply faster by weights whose rows are permuted. This pass makes products read a permuted 16-bit copy of a parameter. If the
 // function includes the optimizer's step, the step writes that copy as well as the one in natural order.
 
+import { activationQuestion } from './activations.mjs';
 import { kernelCalls } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
@@ -12,7 +13,14 @@ import { kernelCalls } from './calls.mjs';
 const BLOCK = 32;
 
 /** Kernels that can take a permuted B, by the operations whose second operand is B. @type {Record<string, string>} */
-const KERNELS = { linear: 'matmul', matmul: 'matmul', linearGlu: 'matmulGlu', matmulGluGradient: 'matmulGluBackward' };
+const KERNELS = {
+  linear: 'matmul',
+  matmul: 'matmul',
+  linearGlu: 'matmulGlu',
+  matmulGluGradient: 'matmulGluBackward',
+  linearActivation: 'matmulActivation',
+  matmulActivationGradient: 'matmulActivationBackward',
+};
 
 /**
  * The arguments of a kernel in the form that `kernels.takesPermuted` takes.
@@ -21,6 +29,7 @@ const KERNELS = { linear: 'matmul', matmul: 'matmul', linearGlu: 'matmulGlu', ma
  */
 function questionOf(kernel, args) {
   if (kernel === 'matmul') return /** @type {PermutedQuestion} */ (args);
+  if (kernel === 'matmulActivation' || kernel === 'matmulActivationBackward') return activationQuestion(kernel, args);
   const { a, b, gateUp, y, dGateUp, dy, m, columns, k, type, precision, activation = 'silu' } = args;
   const product = { a, b, m, k, aType: type, bType: type, cType: type, precision };
   const wide = 2 * columns;
@@ -46,6 +55,16 @@ function takesPermuted(call, { kernels }) {
   return products.length === 1 && kernels.takesPermuted(questionOf(kernel, products[0].args));
 }
 
+/** Whether the products of a loss that compute logits are faster with a permuted weight. @param {Call} call @param {Context} context */
+function logitsTakePermuted(call, { kernels }) {
+  const { op, inputs } = call;
+  if (op?.name !== 'linearCrossEntropy' || call.attributes.permuted) return false;
+  const { offset, shape } = inputs[1].layout;
+  if (offset % BLOCK || shape[1] % BLOCK) return false;
+  const [product] = kernelCalls({ ...call, op }, kernels, ['matmul']);
+  return kernels.takesPermuted(questionOf('matmul', product.args));
+}
+
 /**
  * @param {Call[]} calls modified @param {Context} context
  * @returns {import('./calls.mjs').Passed} the calls, and how many products read a permuted copy now
@@ -58,12 +77,18 @@ export function shuffle(calls, context) {
   for (const call of calls) {
     const b = call.inputs[1];
     const half = b && halves.get(b.allocation);
-    if (!half || !takesPermuted(call, context)) continue;
+    if (!half) continue;
+    if (logitsTakePermuted(call, context)) {
+      // The gradient of the layer's input takes the weight as it is.
+      call.inputs = [...call.inputs, { ...b, allocation: half.permutedCopy().storage.allocation }];
+      call.attributes = { ...call.attributes, permuted: true };
+    } else if (takesPermuted(call, context)) {
+      call.inputs = call.inputs.with(1, { ...b, allocation: half.permutedCopy().storage.allocation });
+      call.kernel = KERNELS[call.op?.name ?? ''];
+      call.options = { ...call.options, bPermuted: true };
+    } else continue;
     taken.add(half);
     products++;
-    call.inputs = call.inputs.with(1, { ...b, allocation: half.permutedCopy().storage.allocation });
-    call.kernel = KERNELS[call.op?.name ?? ''];
-    call.options = { ...call.options, bPermuted: true };
     call.template = undefined;
   }
   for (const half of taken) {

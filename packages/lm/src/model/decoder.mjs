@@ -1,47 +1,11 @@
 // The decoder-only transformer. One implementation covers all families; `ModelConfig` says how they differ.
 
-import { F, grad, nn, noGrad, scope, tensor } from 'helios-vk/nn';
+import { F, nn, noGrad, scope, tensor } from 'helios-vk/nn';
 
 import { ropeTable } from './positions.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
-
-/** The default of `logitsBytes`: 256 MiB. */
-const LOGITS_BYTES = 2 ** 28;
-
-/**
- * Sums the losses of blocks of rows, and computes their gradients block by block beside them. A sum of products with these gradients, whose
- * value is subtracted again, hands them to the backward pass. They are constants there: a second derivative is 0.
- * @param {(x: Tensor, weight: Tensor, targets: Tensor) => Tensor} lossOf the loss of some rows, []
- * @param {Tensor} x [rows, width] @param {Tensor} weight [vocabSize, width] @param {Tensor} targets [rows] @param {number} most rows of a block
- * @returns {Tensor} []
- */
-function lossByBlocks(lossOf, x, weight, targets, most) {
-  /** @type {Tensor | undefined} */
-  let sum;
-  /** @type {Tensor[]} */
-  const ofX = [];
-  /** @type {Tensor | undefined} */
-  let ofWeight;
-  for (let from = 0; from < x.shape[0]; from += most) {
-    const rows = F.slice(x.detach(), 0, from, from + most);
-    rows.requiresGrad = x.requiresGrad;
-    const loss = lossOf(rows, weight, F.slice(targets, 0, from, from + most));
-    sum = sum ? F.add(sum, loss.detach()) : loss.detach();
-    if (!loss.requiresGrad) continue;
-    const gradients = grad(
-      loss,
-      [rows, weight].filter(({ requiresGrad }) => requiresGrad),
-    );
-    if (rows.requiresGrad) ofX.push(/** @type {Tensor} */ (gradients.shift()));
-    const [more] = gradients;
-    if (more) ofWeight = ofWeight ? F.add(ofWeight, more) : more;
-  }
-  const carriers = [ofX.length > 0 ? F.sum(F.mul(x, F.cat(ofX))) : undefined, ofWeight && F.sum(F.mul(weight, ofWeight))];
-  for (const carrier of carriers) if (carrier) sum = F.add(/** @type {Tensor} */ (sum), F.sub(carrier, carrier.detach()));
-  return /** @type {Tensor} */ (sum);
-}
 
 /** An embedding that begins normal with deviation 0.02, as in transformers. @param {number} rows @param {number} width */
 function embeddingOf(rows, width) {
@@ -245,24 +209,16 @@ export class Decoder extends nn.Module {
 
   /**
    * Computes the cross-entropy in nats, summed over the targets and divided by `counted`. Only as many rows of logits as fit `logitsBytes`
-   * are in memory at once; if that is not all, each block's gradient is computed with its loss, so that no logits are computed twice.
+   * are in memory at once (`F.linearCrossEntropy`).
    * @param {Tensor} ids [batch, tokens] u32 or i32
    * @param {Tensor} targets [batch, tokens] u32: the id that follows each id; 0xffffffff is ignored
    * @param {ForwardOptions & { counted?: number, logitsBytes?: number }} [options] `counted`: the divisor; batch · tokens when left out, so
-   *   pass the number of targets that are not ignored to get their mean. `logitsBytes`: 256 MiB when left out
+   *   pass the number of targets that are not ignored to get their mean. `logitsBytes`: 1 GiB when left out
    * @returns {Tensor} [], the loss
    */
-  loss(ids, targets, { counted = ids.size, logitsBytes = LOGITS_BYTES, ...options } = {}) {
-    const { vocabSize, width } = this.#config;
-    const x = F.reshape(this.#hidden(ids, options), [-1, width]);
-    const rows = x.shape[0];
-    const flat = F.reshape(targets, [rows]);
-    const weight = this.#headWeight();
-    const lossOf = (/** @type {Tensor} */ part, /** @type {Tensor} */ matrix, /** @type {Tensor} */ wanted) =>
-      F.crossEntropy(F.linear(part, matrix), wanted, { reduction: 'sum', ignoreIndex: -1 });
-    const fit = Math.max(1, Math.floor(logitsBytes / (4 * vocabSize)));
-    if (rows <= fit) return F.div(lossOf(x, weight, flat), counted);
-    return F.div(lossByBlocks(lossOf, x, weight, flat, fit), counted);
+  loss(ids, targets, { counted = ids.size, logitsBytes, ...options } = {}) {
+    const mean = F.linearCrossEntropy(this.#hidden(ids, options), this.#headWeight(), targets, { ignoreIndex: -1, logitsBytes });
+    return counted === ids.size ? mean : F.mul(mean, ids.size / counted);
   }
 
   dispose() {
