@@ -198,8 +198,6 @@ test('the page of a training run is well-formed', () => {
     dispatchesPerStep: 90,
     data: 'a novel',
     tokens: 123456,
-    unigramEntropy: 3.1,
-    firstStep: 0,
     losses: [5.5, 5.2, NaN, 4.9],
     finalLoss: 4.9,
     tokensPerSecond: { median: 3900, low: 3800, high: 4000, perStep: [3800, 4000] },
@@ -209,7 +207,6 @@ test('the page of a training run is well-formed', () => {
     matrixShare: 0.0039,
     memoryBytes: 2 ** 26,
     seconds: 12,
-    sample: 'Call me <b>',
     driver: driverText({ driverName: 'llvmpipe', driverInfo: 'Mesa 22.3.6 (LLVM 15.0.6)', driverVersion: 1 }),
     kernelTimes: [
       { role: 'head, forward (matmul)', count: 3, microseconds: 1500, flops: 3e9 },
@@ -217,17 +214,7 @@ test('the page of a training run is well-formed', () => {
     ],
   });
   wellFormed(page.replace('<!doctype html>', ''));
-  for (const part of [
-    '4.9000',
-    '3,900',
-    '0.4 %',
-    '64.0 MiB',
-    '0:12',
-    '2,000</td>',
-    'a &#60;device&#62;',
-    'Call me &#60;b&#62;',
-    'llvmpipe, Mesa 22.3.6',
-  ])
+  for (const part of ['4.9000', '3,900', '0.4 %', '64.0 MiB', '0:12', '2,000</td>', 'a &#60;device&#62;', 'llvmpipe, Mesa 22.3.6'])
     assert.ok(page.includes(part), part);
   assert.ok(!page.includes('NaN'));
 });

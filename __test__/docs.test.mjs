@@ -44,9 +44,9 @@ async function checkCommand(command) {
     const script = manifest.scripts[args[1]];
     assert.ok(script, `${command}: no script ${args[1]} in package.json`);
     const options = args.filter((arg) => arg.startsWith('--') && arg.length > 2).map((arg) => arg.split('=')[0]);
-    const [, file] = /node (benches\/\S+)$/.exec(script) ?? [];
+    const [, file, word] = /node ((?:benches|packages)\/\S+)(?: (\w+))?$/.exec(script) ?? [];
     if (file && options.length > 0) {
-      const { stdout } = await run(process.execPath, [join(ROOT, file), '--help'], { env: environment });
+      const { stdout } = await run(process.execPath, [join(ROOT, file), ...(word ? [word] : []), '--help'], { env: environment });
       for (const option of options) assert.ok(stdout.includes(option), `${command}: ${option} is no option of ${file}`);
     }
   } else if (program === 'node' && args[0] !== 'first.mjs') {
@@ -64,6 +64,9 @@ describe('code blocks of README and guide', () => {
     folder = await mkdtemp(join(tmpdir(), 'helios-vk-docs-'));
     await mkdir(join(folder, 'node_modules'));
     await symlink(ROOT, join(folder, 'node_modules/helios-vk'), 'junction');
+    await symlink(join(ROOT, 'packages/lm'), join(folder, 'node_modules/helios-lm'), 'junction');
+    // What the guide trains on.
+    await writeFile(join(folder, 'novel.txt'), 'It was the best of times, it was the worst of times. '.repeat(500));
     await symlink(join(ROOT, 'node_modules/@helios-vk'), join(folder, 'node_modules/@helios-vk'), 'junction');
   });
   after(() => rm(folder, { recursive: true, force: true }));

@@ -1,142 +1,166 @@
-// How a training run ends that does not go as planned: signals, readers that have gone, a loss that is not finite, a text that is too short.
+// How a training run ends that does not go as planned: signals, kills, readers that have gone, a loss that is not finite, a text too short.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { after, test } from 'node:test';
 
-import { loadCheckpoint } from '../packages/lm/src/train/checkpoint.mjs';
+import { checkpointPath, checkpointsIn, loadCheckpoint, stepOf } from '../packages/lm/src/train/checkpoint.mjs';
+import { SIZES, eventsIn, lm, start, tokenFolder } from './lib/lm.mjs';
 
-const [TRAIN, GENERATE] = ['train', 'generate'].map((name) => fileURLToPath(new URL(`../benches/${name}.mjs`, import.meta.url)));
-const SIZES = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0'.split(' ');
-const LIMIT = { timeout: 60_000 };
-
-/** @param {import('node:test').TestContext} t */
-async function folder(t) {
-  const path = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rm(path, { recursive: true, force: true }));
-  return path;
-}
-
-/**
- * Starts a program; `ended` resolves to how it ended.
- * @param {import('node:test').TestContext} t
- * @param {string} script @param {string[]} args
- * @param {(child: import('node:child_process').ChildProcessWithoutNullStreams, text: string) => void} [onError] with each piece of its
- *   standard error
- */
-function start(t, script, args, onError = () => {}) {
-  const child = spawn(process.execPath, [script, ...args]);
-  t.after(() => child.kill('SIGKILL'));
-  let stderr = '';
-  child.stderr.on('data', (chunk) => {
-    stderr += chunk;
-    onError(child, String(chunk));
-  });
-  child.stdout.resume();
-  /** @type {Promise<{ code: number | null, signal: NodeJS.Signals | null, stderr: string }>} */
-  const ended = new Promise((done) => {
-    child.on('exit', (code, signal) => setImmediate(() => done({ code, signal, stderr })));
-  });
-  return { child, ended };
-}
-
-/** @param {import('node:test').TestContext} t @param {string[]} args */
-const train = (t, ...args) => start(t, TRAIN, [...SIZES, ...args]).ended;
-
+const base = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
+after(() => rmSync(base, { recursive: true, force: true }));
+const DATA = await tokenFolder(join(base, 'data'));
+const TRAIN = ['train', DATA, ...SIZES];
+const LIMIT = { timeout: 120_000 };
 const posix = { ...LIMIT, skip: process.platform === 'win32' && 'Windows has no such signals' };
+let made = 0;
+const fresh = () => join(base, `${++made}`);
 
 for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) {
-  test(`${signal} ends a run after its step, with a checkpoint`, posix, async (t) => {
-    const dir = await folder(t);
-    const args = ['--steps', '1000000', '--checkpoint', dir, '--checkpoint-at-start'];
-    const { ended } = start(t, TRAIN, [...SIZES, ...args], (child, text) => /checkpoint .*0000000/.test(text) && child.kill(signal));
+  test(`${signal} ends a run after its step, with a checkpoint from which it goes on`, posix, async (t) => {
+    const out = fresh();
+    let last = 0;
+    const { ended } = start(t, [...TRAIN, '--max-steps', '1000000', '--warmup-steps', '0', '--json', '--out', out], (event, child) => {
+      last = event.step;
+      if (event.type === 'step' && event.step === 3) child.kill(signal);
+      if (event.type === 'done') assert.equal(event.reason, 'stopped');
+    });
     const { code, stderr } = await ended;
-    assert.equal(code, 0, stderr);
-    assert.match(stderr, /stopping after this step; another signal ends the process at once/);
-    const names = await readdir(dir);
-    assert.equal(names.length, 2, `${names}`);
-    assert.ok((await loadCheckpoint(dir)).step > 0);
+    assert.equal(code, 130, stderr);
+    assert.match(stderr, /stopping; another signal ends the process at once/);
+    assert.doesNotMatch(stderr, /\n {4}at /);
+    const { step } = await loadCheckpoint(out);
+    assert.equal(step, last);
+    assert.ok(step >= 3);
+    assert.ok(!existsSync(join(out, '.helios-vk.lock')));
+    const next = lm(['train', '--resume', out, '--json', '--quiet', '--max-steps', String(step + 1), '--sample-tokens', '0']);
+    assert.equal(next.status, 0, next.stderr);
+    assert.equal(eventsIn(next.stdout)[0].step, step);
   });
 }
 
-test('a run goes on when nobody reads of its progress', posix, async (t) => {
-  const dir = await folder(t);
-  const { ended } = start(t, TRAIN, [...SIZES, '--steps', '40', '--validation', '0.1', '--checkpoint', dir], ({ stderr }) =>
-    stderr.destroy(),
+test('a run that is killed leaves no half checkpoint, and the next one goes on with its losses', posix, async (t) => {
+  const options = [...SIZES, '--max-steps', '60', '--save-every', '1', '--json', '--eval-every', '0', '--quiet'];
+  const whole = eventsIn(lm(['train', DATA, ...options, '--out', fresh()]).stdout).filter(({ type }) => type === 'step');
+  assert.equal(whole.length, 60);
+  const out = fresh();
+  let partials = 0;
+  for (let kill = 1; kill <= 6; kill++) {
+    const from = existsSync(out) ? (checkpointsIn(out).map(stepOf).at(-1) ?? 0) : 0;
+    const args = from === 0 ? ['train', DATA, ...options, '--out', out] : ['train', '--resume', out, ...options.slice(SIZES.length)];
+    const { child, ended } = start(t, args, ({ type, step }) => {
+      if (type !== 'checkpoint' || step !== from + 2) return;
+      // At once, or where the next checkpoint is being written.
+      if (kill % 2 === 0) child.kill('SIGKILL');
+      else while (!child.killed) if (existsSync(partialIn(out)) || existsSync(checkpointPath(out, 60))) child.kill('SIGKILL');
+    });
+    const { signal, stderr } = await ended;
+    assert.equal(signal, 'SIGKILL', stderr);
+    partials += Number(readdirSync(out).some((name) => name.endsWith('.partial')));
+    const all = checkpointsIn(out);
+    assert.ok(all.length >= from + 2);
+    for (const path of all) assert.equal((await loadCheckpoint(path)).step, stepOf(path));
+  }
+  assert.ok(partials > 0, 'no kill met a checkpoint that was being written');
+  const from = /** @type {number} */ (checkpointsIn(out).map(stepOf).at(-1));
+  const rest = lm(['train', '--resume', out, ...options.slice(SIZES.length)]);
+  assert.equal(rest.status, 0, rest.stderr);
+  const steps = eventsIn(rest.stdout).filter(({ type }) => type === 'step');
+  assert.deepEqual(
+    steps.map(({ step, loss }) => [step, loss]),
+    whole.slice(from).map(({ step, loss }) => [step, loss]),
   );
-  assert.equal((await ended).code, 0);
-  assert.equal((await loadCheckpoint(dir)).step, 40);
+  assert.ok(!readdirSync(out).some((name) => name.endsWith('.partial')));
 });
 
-test('results are in their files when nobody reads them on standard output, and that is no crash', posix, async (t) => {
-  const dir = await folder(t);
-  const json = join(dir, 'results.json');
-  const { child, ended } = start(t, TRAIN, [...SIZES, '--steps', '3', '--checkpoint', dir, '--json', json]);
-  child.stdout.destroy();
-  const { code, stderr } = await ended;
-  assert.equal(code, 1);
-  assert.doesNotMatch(stderr, /EPIPE|\n {4}at /);
-  assert.equal(JSON.parse(await readFile(json, 'utf8')).losses.length, 3);
+/** A partial checkpoint of a folder. @param {string} folder */
+const partialIn = (folder) => join(folder, readdirSync(folder).find((name) => name.endsWith('.partial')) ?? 'none');
 
-  const writing = start(t, GENERATE, ['--checkpoint', dir, '--tokens', '1000000', '--quiet']);
+test('a run goes on when nobody reads of its progress', posix, async (t) => {
+  const out = fresh();
+  const { child, ended } = start(t, [...TRAIN, '--max-steps', '40', '--out', out]);
+  child.stdout.resume();
+  child.stderr.once('data', () => child.stderr.destroy());
+  assert.equal((await ended).code, 0);
+  assert.equal((await loadCheckpoint(out)).step, 40);
+});
+
+test('a reader that has gone is no crash', posix, async (t) => {
+  const out = fresh();
+  const { child, ended } = start(t, [...TRAIN, '--max-steps', '400', '--save-every', '1', '--quiet', '--json', '--out', out]);
+  child.stdout.once('data', () => child.stdout.destroy());
+  assert.deepEqual(await ended, { code: 1, signal: null, stderr: '' });
+  for (const path of checkpointsIn(out)) assert.equal((await loadCheckpoint(path)).step, stepOf(path));
+
+  const whole = fresh();
+  assert.equal(lm([...TRAIN, '--max-steps', '2', '--quiet', '--out', whole]).status, 0);
+  const writing = start(t, ['generate', '--model', whole, '--tokens', '1000000', '--quiet']);
   writing.child.stdout.once('data', () => writing.child.stdout.destroy());
   assert.deepEqual(await writing.ended, { code: 1, signal: null, stderr: '' });
 });
 
-test('a loss that is not finite ends the run, and no checkpoint holds such weights', LIMIT, async (t) => {
-  const dir = await folder(t);
-  const args = ['--quiet', '--steps', '12', '--checkpoint', dir, '--checkpoint-every', '1', '--keep', '1'];
-  const at = await train(t, ...args, '--lr', '1e39');
-  assert.equal(at.code, 1);
-  assert.equal(at.stderr, 'train: the weights after step 1 are not finite: the run has diverged\n');
-  assert.deepEqual(await readdir(dir), []);
-  const behind = await train(t, ...args, '--lr', '1e12');
-  assert.equal(behind.code, 1);
-  assert.match(behind.stderr, /^train: the loss of step 2 is NaN: the run has diverged; [^\n]*\n$/);
-  const { step, state } = await loadCheckpoint(dir);
-  assert.equal(step, 1);
-  assert.ok(Object.values(state.weights).every((values) => values.every(Number.isFinite)));
+test('a loss that is not finite ends the run, and no checkpoint holds such weights', LIMIT, async () => {
+  const out = fresh();
+  const args = [
+    ...TRAIN,
+    '--quiet',
+    '--max-steps',
+    '12',
+    '--out',
+    out,
+    '--save-every',
+    '1',
+    '--save-total-limit',
+    '1',
+    '--warmup-steps',
+    '0',
+  ];
+  const at = lm([...args, '--learning-rate', '1e39']);
+  assert.equal(at.status, 1);
+  assert.match(at.stderr, /^helios-lm: after step 1 \S+ is not finite: the run has diverged\n$/);
+  assert.deepEqual(checkpointsIn(out), []);
+  const behind = lm([...args, '--learning-rate', '1e12']);
+  assert.equal(behind.status, 1);
+  assert.match(behind.stderr, /^helios-lm: the loss of step 2 is NaN: the run has diverged; [^\n]*\n$/);
+  assert.deepEqual(checkpointsIn(out).map(stepOf), [1]);
+  await loadCheckpoint(out);
+  assert.equal(lm(['generate', '--model', out, '--tokens', '1', '--quiet']).status, 0);
 });
 
-test('the learning rate does not end above its peak', LIMIT, async (t) => {
-  const json = join(await folder(t), 'results.json');
-  const minLr = async (/** @type {string[]} */ ...args) => {
-    const { code, stderr } = await train(t, '--quiet', '--steps', '2', '--json', json, ...args);
-    assert.equal(code, 0, stderr);
-    return JSON.parse(await readFile(json, 'utf8')).config.minLr;
-  };
-  assert.equal(await minLr('--lr', '1e-5'), 1e-5);
-  assert.equal(await minLr('--lr', '1e-2'), 3e-4, "the preset's");
-  assert.equal(await minLr('--lr', '1e-4', '--min-lr', '1e-4'), 1e-4);
-  for (const [args, peak] of /** @type {[string[], string][]} */ ([
-    [['--lr', '1e-5', '--min-lr', '1e-4'], '0.00001'],
-    [['--min-lr', '0.5'], '0.003'],
+test('what options cannot say is an error that names them, with status 2 and before anything is written', LIMIT, () => {
+  const out = fresh();
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
+    [['--lr', '1e-5', '--min-lr', '1e-4'], /^helios-lm: --min-lr 0\.0001 must be at most --learning-rate, 0\.00001/],
+    [['--warmup', '9', '--steps', '9'], /^helios-lm: --warmup-steps 9 must be less than --max-steps 9/],
+    [['--width', '30', '--heads', '4'], /^helios-lm: --width 30 is not a multiple of --heads 4/],
+    [['--preset', 'huge'], /--preset huge: must be one of llama-tiny, .*gpt-tiny, .*tiny, small, mission/],
+    [['--layers', 'two'], /--layers two: must be an integer from 1 to 4096/],
+    [['--nonsense'], /--nonsense/],
+    [['--port', '80'], /--port is for --ui/],
+    [['--zero', '1'], /--zero is for several processes: npx helios-vk run --nproc N/],
+    [['--new-data'], /--new-data is for --resume/],
+    [['--data', DATA], /the text is named twice: leave --data out/],
+    [['--resume', '/nonexistent'], /--resume \/nonexistent.*no such file or folder/],
   ])) {
-    const { code, stderr } = await train(t, '--quiet', '--steps', '2', ...args);
-    assert.equal(code, 2);
-    assert.match(stderr, new RegExp(`^train: --min-lr \\S+: must be at most the learning rate at the peak, ${peak} `));
+    const { status, stderr } = lm([...TRAIN, '--out', out, ...args]);
+    assert.equal(status, 2, stderr);
+    assert.match(stderr, message);
+    assert.doesNotMatch(stderr, /\n {4}at /);
   }
+  assert.ok(!existsSync(out));
 });
 
-test('a text without a sequence for training or validation is an error before anything is written', LIMIT, async (t) => {
-  const dir = await folder(t);
-  const [data, checkpoints] = [join(dir, 'text.txt'), join(dir, 'checkpoints')];
-  await writeFile(data, 'eight by');
-  const args = ['--steps', '2', '--data', data];
-  const short = await train(t, ...args, '--checkpoint', checkpoints, '--checkpoint-at-start');
-  assert.equal(short.code, 1);
-  assert.equal(short.stderr, 'train: the data has 8 tokens; block 8 needs at least 9\n');
-  if (existsSync(checkpoints)) assert.deepEqual(await readdir(checkpoints), []);
-  await writeFile(data, 'a longer text, of which nothing is held back');
-  const none = await train(t, ...args, '--validation', '0.001');
-  assert.equal(none.code, 2);
-  assert.match(none.stderr, /^train: --validation 0\.001: that share of the text's 44 tokens is less than one token/);
-  const batches = await train(t, ...args, '--steps', '2147483647', '--dump-batches', join(dir, 'batches'));
-  assert.equal(batches.code, 2);
-  assert.match(batches.stderr, /--dump-batches: 2147483647 steps have 34359738352 ids, and a file has at most 1073741824/);
+test('a text that is too short is an error that says so, and there is no checkpoint', LIMIT, () => {
+  const [data, out] = [join(base, 'short.txt'), fresh()];
+  writeFileSync(data, 'eight by');
+  const { status, stderr } = lm(['train', data, ...SIZES, '--max-steps', '2', '--out', out, '--quiet']);
+  assert.equal(status, 1);
+  assert.match(stderr, /^helios-lm: \S+ has \d+ tokens in 1 files: no file has the 17 of a window\n$/);
+  assert.deepEqual(checkpointsIn(out), []);
+  const none = lm(['train', join(base, 'none.txt'), ...SIZES, '--out', out]);
+  assert.equal(none.status, 1);
+  assert.match(none.stderr, /^helios-lm: \S+none\.txt does not exist\n$/);
+  assert.equal(readFileSync(data, 'utf8'), 'eight by');
 });

@@ -6,22 +6,33 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { child, childJson } from './lib/child.mjs';
 
-/** @param {object} changes of the tiny preset @param {string} mode */
-const training = (changes, mode) => `
-  const { createTrainer } = await import('${new URL('../packages/lm/src/train/trainer.mjs', import.meta.url)}');
-  const { PRESETS, withValues } = await import('${new URL('../packages/lm/src/train/config.mjs', import.meta.url)}');
-  const { joined } = await import('${new URL('./lib/gpt.mjs', import.meta.url)}');
-  const values = { batch: 1, block: 32, steps: 20, warmup: 2, microSteps: 2, ...${JSON.stringify(changes)} };
-  const config = withValues(PRESETS['gpt-tiny'], values);
+/** @param {string} path */
+const url = (path) => JSON.stringify(new URL(path, import.meta.url));
+
+/** What a process needs to train the tiny model. @param {object} changes of the preset @param {string} mode */
+const setUp = (changes, mode) => `
+  const { Trainer } = await import(${url('../packages/lm/src/train/trainer.mjs')});
+  const { configOf } = await import(${url('../packages/lm/src/train/settings.mjs')});
+  const { joined, readPart, windowsOf } = await import(${url('./lib/gpt.mjs')});
+  vk.initDevice();
+  const values = { batchSize: 1, blockSize: 32, maxSteps: 20, warmupSteps: 2, gradientAccumulationSteps: 2, ...${JSON.stringify(changes)} };
+  const config = configOf('gpt-tiny', values);
   const tokens = Uint32Array.from({ length: 4096 }, (_, i) => (i * i + (i >> 3)) % 97);
-  const trainer = createTrainer(vk, config, { tokens, mode: '${mode}' });
+  const trainer = new Trainer(vk, config, { data: windowsOf(tokens, values.blockSize), mode: '${mode}' });
+`;
+
+/** @param {object} changes of the tiny preset @param {string} mode */
+const training = (changes, mode) => `${setUp(changes, mode)}
+  const { Generator } = await import(${url('../packages/lm/src/train/generator.mjs')});
   for (let i = 0; i < 4; i++) await trainer.step();
   await trainer.settle();
   const hash = (values) => bits(values).reduce((h, word) => (Math.imul(h, 31) + word) | 0, 0);
   const sums = [];
-  for (const part of ['weights', 'm', 'v']) sums.push(hash(joined(await trainer.read(part))));
-  const logits = hash(await trainer.generator.nextLogits([1, 2, 3]));
+  for (const part of ['weights', 'm', 'v']) sums.push(hash(joined(await readPart(trainer, part))));
+  const generator = new Generator(trainer.model, config.settings.precision, { graph: '${mode}' === 'graph' });
+  const logits = hash(await generator.nextLogits([1, 2, 3]));
   process.stdout.write(JSON.stringify({ losses: [...trainer.known.values()], sums, logits, dispatches: trainer.dispatches }));
+  generator.dispose();
   trainer.destroy();
 `;
 /** @param {string} source @param {number} [limit] */
@@ -31,7 +42,7 @@ const under = (source, limit) =>
 for (const [what, changes, mode, limit] of /** @type {const} */ ([
   ['flat buffers', {}, 'graph', 99_000],
   ['flat buffers, plain calls', {}, 'plain', 131_072],
-  ['logits as well', { vocab: 1024, width: 32, heads: 1, hidden: 64, batch: 4, block: 64 }, 'graph', 200_000],
+  ['logits as well', { vocabSize: 1024, width: 32, heads: 1, hidden: 64, batchSize: 4, blockSize: 64 }, 'graph', 200_000],
 ])) {
   test(`${what}: four steps under a limit of ${limit} bytes`, async () => {
     const source = training(changes, mode);
@@ -52,8 +63,8 @@ for (const [what, changes, mode, limit] of /** @type {const} */ ([
 test('a parameter that one binding cannot hold is an error that names it', async () => {
   const { code, stderr } = await child(training({}, 'graph'), { timeout: 600_000, env: { HELIOS_TEST_MAX_STORAGE_RANGE: '65536' } });
   assert.notEqual(code, 0);
-  assert.match(stderr, /RangeError: layers\.0\.mlp\.gate_up\.weight has 98304 bytes, and .* binds at most 65536/);
-  const large = await child(training({ batch: 16 }, 'graph'), { timeout: 600_000, env: { HELIOS_TEST_MAX_STORAGE_RANGE: '131072' } });
+  assert.match(stderr, /RangeError: layers\.0\.mlp\.up\.weight has 98304 bytes, and .* binds at most 65536/);
+  const large = await child(training({ batchSize: 16 }, 'graph'), { timeout: 600_000, env: { HELIOS_TEST_MAX_STORAGE_RANGE: '131072' } });
   assert.match(large.stderr, /RangeError: activations of 512 tokens take a buffer of \d+ bytes, and .* binds at most 131072/);
 });
 
@@ -64,7 +75,7 @@ const sharded = { HELIOS_TEST_MAX_BUFFER: String(MAX_BUFFER) };
 for (const [what, changes, mode, env] of /** @type {const} */ ([
   ['graphs', {}, 'graph', sharded],
   ['plain calls', {}, 'plain', sharded],
-  ['one micro-step, clipped hard', { microSteps: 1, clip: 0.01 }, 'graph', sharded],
+  ['one micro-step, clipped hard', { gradientAccumulationSteps: 1, maxGradNorm: 0.01 }, 'graph', sharded],
   ['bindings smaller than a shard', {}, 'graph', { ...sharded, HELIOS_TEST_MAX_STORAGE_RANGE: '99000' }],
   ['parameters that are larger than a block of the norm', {}, 'graph', { HELIOS_TEST_MAX_BUFFER: '98304' }],
 ])) {
@@ -95,25 +106,21 @@ test('a checkpoint saved with shards loads without, and the other way round', as
   const dir = mkdtempSync(join(tmpdir(), 'helios-shards-'));
   t.after(() => rmSync(dir, { recursive: true, force: true }));
   /** Four steps, saved after two by one process and continued by another. @param {string} folder */
-  const source = (folder) => `
-    const { createTrainer } = await import('${new URL('../packages/lm/src/train/trainer.mjs', import.meta.url)}');
-    const { loadCheckpoint, saveCheckpoint, latestCheckpoint } = await import('${new URL('../packages/lm/src/train/checkpoint.mjs', import.meta.url)}');
-    const { PRESETS, withValues } = await import('${new URL('../packages/lm/src/train/config.mjs', import.meta.url)}');
-    const { readFileSync } = await import('node:fs');
+  const source = (folder) => `${setUp({ gradientAccumulationSteps: 1 }, 'graph')}
+    const { loadCheckpoint, saveCheckpoint, latestCheckpoint } = await import(${url('../packages/lm/src/train/checkpoint.mjs')});
+    const { readFileSync, readdirSync } = await import('node:fs');
     const { createHash } = await import('node:crypto');
-    const config = withValues(PRESETS['gpt-tiny'], { batch: 1, block: 32, steps: 20, warmup: 2 });
-    const tokens = Uint32Array.from({ length: 4096 }, (_, i) => (i * i + (i >> 3)) % 97);
-    const found = await latestCheckpoint('${folder}');
-    const state = found === undefined ? undefined : (await loadCheckpoint(found)).state;
-    const trainer = createTrainer(vk, config, { tokens, state });
+    const found = latestCheckpoint('${folder}');
+    if (found !== undefined) await (await loadCheckpoint(found)).restore(trainer);
     await trainer.step();
     await trainer.step();
     await trainer.settle();
-    const info = { config, tokenizer: { kind: 'byte' } };
-    const path = await saveCheckpoint('${folder}', info, trainer.stepsDone, (part) => trainer.read(part));
+    const path = await saveCheckpoint('${folder}', trainer, { run: 'one', data: { folder: '', sha256: '', tokens: 0 }, best: null }, {});
     const shards = trainer.opt.groups.flatMap(({ buckets }) => buckets).length;
+    const hash = createHash('sha256');
+    for (const name of readdirSync(path).sort()) hash.update(readFileSync(path + '/' + name));
+    process.stdout.write(JSON.stringify({ shards, step: trainer.stepsDone, sha256: hash.digest('hex') }));
     trainer.destroy();
-    process.stdout.write(JSON.stringify({ shards, step: trainer.stepsDone, sha256: createHash('sha256').update(readFileSync(path)).digest('hex') }));
   `;
   /** @param {string} name @param {object[]} environments of the two processes */
   const files = async (name, environments) => {
@@ -141,5 +148,5 @@ test('a checkpoint saved with shards loads without, and the other way round', as
 test('a parameter larger than the largest buffer is an error that names it', async () => {
   const { code, stderr } = await child(training({}, 'graph'), { timeout: 600_000, env: { HELIOS_TEST_MAX_BUFFER: '65536' } });
   assert.notEqual(code, 0);
-  assert.match(stderr, /RangeError: layers\.0\.mlp\.gate_up\.weight: 98304 bytes, and the device's largest buffer has 65536/);
+  assert.match(stderr, /RangeError: layers\.0\.mlp\.up\.weight: 98304 bytes, and the device's largest buffer has 65536/);
 });

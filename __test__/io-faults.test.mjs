@@ -19,49 +19,81 @@ function folder(t) {
   return path;
 }
 
-/** A program that writes the checkpoint of a step; what it could not is on its output. @param {string} dir @param {number} step */
-const saving = (dir, step) => `
-  const { loadCheckpoint, saveCheckpoint } = await import(${url('../packages/lm/src/train/checkpoint.mjs')});
-  const { PRESETS, withValues } = await import(${url('../packages/lm/src/train/config.mjs')});
-  const { filled } = await import(${url('./lib/gpt.mjs')});
-  const config = withValues(PRESETS['gpt-tiny'], { layers: 1, width: 32, heads: 1, hidden: 4, block: 4, vocab: 16 });
+/**
+ * What a program needs to write and to read checkpoints: a trainer of a small model, without its device's files.
+ * @param {string} work
+ */
+const training = (work) => `
+  const { createRequire } = await import('node:module');
+  const { loadCheckpoint, saveBest, saveCheckpoint } = await import(${url('../packages/lm/src/train/checkpoint.mjs')});
+  const { configOf } = await import(${url('../packages/lm/src/train/settings.mjs')});
+  const { Trainer } = await import(${url('../packages/lm/src/train/trainer.mjs')});
+  const { loadTokenizer } = await import(${url('../packages/lm/src/tokenizer/index.mjs')});
+  const { filled, readPart } = await import(${url('lib/gpt.mjs')});
+  const vk = createRequire(${url('../index.js')})('helios-vk');
+  vk.initDevice();
+  const config = configOf('gpt-tiny', { layers: 1, width: 32, heads: 1, hidden: 4, blockSize: 4, batchSize: 1 });
+  const trainer = new Trainer(vk, config, { data: { windows: 1, batch: () => new Uint32Array(5), window: () => new Uint32Array(5) } });
+  const state = { run: 'one', data: { folder: '', sha256: '', tokens: 0 }, best: null };
+  const files = (await loadTokenizer({ kind: 'byte' })).files();
+  const at = (step) => {
+    const values = filled(config.model, step);
+    trainer.load({ step, weights: values, m: values, v: values });
+  };
   try {
-    await saveCheckpoint(${JSON.stringify(dir)}, { config, tokenizer: { kind: 'byte' } }, ${step}, () => filled(config.model, ${step}));
-    console.log('saved');
+    ${work}
   } catch (error) {
     console.log(error.message);
-  }`;
+  }
+  trainer.destroy();
+  vk.destroy();`;
+
+/** A program that writes the checkpoint of a step; what it could not is on its output. @param {string} dir @param {number} step */
+const saving = (dir, step) =>
+  training(`at(${step}); await saveCheckpoint(${JSON.stringify(dir)}, trainer, state, files); console.log('saved');`);
 
 /** A program that says what the latest checkpoint holds. @param {string} dir */
-const loading = (dir) => `
-  const { loadCheckpoint } = await import(${url('../packages/lm/src/train/checkpoint.mjs')});
-  const { step, state } = await loadCheckpoint(${JSON.stringify(dir)});
-  console.log(step, state.weights['norm.weight'][0], state.v['norm.weight'][0]);`;
+const loading = (dir) =>
+  training(`const { step, restore } = await loadCheckpoint(${JSON.stringify(dir)});
+    await restore(trainer);
+    console.log(step, (await readPart(trainer, 'weights'))['norm.weight'][0], (await readPart(trainer, 'v'))['norm.weight'][0]);`);
 
-test('a checkpoint is written whole or not at all, wherever writing fails', async (t) => {
+/** The names and contents of a folder's files. @param {string} dir */
+const contents = (dir) =>
+  readdirSync(dir, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .sort()
+    .map((path) => [path, readFileSync(path, 'base64')]);
+
+test('a checkpoint appears whole or not at all, wherever writing fails', async (t) => {
   const reason = obstacle();
   if (reason) return t.skip(reason);
   const dir = folder(t);
-  const { stdout, counts } = runWithFault(saving(dir, 1), dir);
-  assert.equal(stdout, 'saved\n');
-  assert.ok(counts.write > 10 && counts.sync === 2 && counts.rename === 1, JSON.stringify(counts));
-  const name = readdirSync(dir)[0];
-  const before = readFileSync(join(dir, name));
-  const writes = [1, 2, 3, Math.ceil(counts.write / 2), counts.write];
+  const { stdout, counts, stderr } = runWithFault(saving(dir, 1), dir);
+  assert.equal(stdout, 'saved\n', stderr);
+  // Each file of tensors is replaced, then the folder takes its name; every file is synced.
+  assert.ok(counts.write > 10 && counts.sync > 8 && counts.rename === 3, JSON.stringify(counts));
+  assert.deepEqual(readdirSync(dir), ['step-0000001']);
+  const before = contents(dir);
+  const spread = (/** @type {number} */ count) => [1, 2, 3, Math.ceil(count / 3), Math.ceil(count / 2), count - 1, count];
   const faults = [
-    ...writes.flatMap((nth) => [`write:${nth}:ENOSPC`, `write:${nth}:EIO`, `write:${nth}:nothing`]),
-    ...['open:1:ENOSPC', 'sync:1:EIO', 'sync:1:ENOSPC', 'rename:1:EIO', 'rename:1:ENOSPC'],
+    ...spread(counts.write).flatMap((nth) => [`write:${nth}:ENOSPC`, `write:${nth}:EIO`]),
+    ...['open:1:ENOSPC', `open:${counts.open}:ENOSPC`],
+    ...spread(counts.sync - 1).map((nth) => `sync:${nth}:EIO`),
+    ...[1, 2, 3].flatMap((nth) => [`rename:${nth}:EIO`, `rename:${nth}:ENOSPC`]),
   ];
-  for (const fault of faults) {
-    for (const step of [1, 2]) {
-      const { stdout, stderr, status } = runWithFault(saving(dir, step), dir, fault);
-      assert.equal(status, 0, `${fault}: ${stderr}`);
-      assert.match(stdout, /step-000000\d\.safetensors could not be written: .*(ENOSPC|EIO|wrote nothing)/, fault);
-      assert.deepEqual(readdirSync(dir), [name], `${fault}: nothing else is left`);
-      assert.ok(readFileSync(join(dir, name)).equals(before), `${fault}: what was there still is`);
-    }
+  for (const fault of new Set(faults)) {
+    const { stdout, stderr, status } = runWithFault(saving(dir, 2), dir, fault);
+    assert.equal(status, 0, `${fault}: ${stderr}`);
+    assert.match(stdout, /step-0000002\S* could not be written: .*(ENOSPC|EIO)/, fault);
+    assert.deepEqual(readdirSync(dir), ['step-0000001'], `${fault}: nothing else is left`);
+    assert.deepEqual(contents(dir), before, `${fault}: what was there still is`);
   }
   assert.equal(runWithFault(loading(dir), dir).stdout, '1 1 1\n');
+  // The last sync is that of its entry in the run's folder: it is there, and may not survive a crash.
+  const last = runWithFault(saving(dir, 2), dir, `sync:${counts.sync}:EIO`);
+  assert.match(last.stdout, /step-0000002 could not be written: .*EIO/);
 });
 
 test('writes that take less than they were given are continued', async (t) => {
@@ -69,20 +101,35 @@ test('writes that take less than they were given are continued', async (t) => {
   if (reason) return t.skip(reason);
   const dir = folder(t);
   assert.equal(runWithFault(saving(dir, 1), dir).stdout, 'saved\n');
-  const whole = readFileSync(join(dir, readdirSync(dir)[0]));
-  // From the third on, which is a tensor's, each takes a single byte.
+  const whole = contents(dir);
+  rmSync(join(dir, 'step-0000001'), { recursive: true });
   const { stdout, stderr } = runWithFault(saving(dir, 1), dir, 'write:3:short');
   assert.equal(stdout, 'saved\n', stderr);
-  assert.ok(readFileSync(join(dir, readdirSync(dir)[0])).equals(whole));
+  assert.deepEqual(contents(dir), whole);
   assert.equal(runWithFault(loading(dir), dir).stdout, '1 1 1\n');
 });
 
-test('the entry of a checkpoint in its folder is synced, and a failure said', async (t) => {
+test('the best model stays whole, wherever writing the next one fails', async (t) => {
   const reason = obstacle();
   if (reason) return t.skip(reason);
   const dir = folder(t);
-  const { stdout } = runWithFault(saving(dir, 1), dir, 'sync:2:EIO');
-  assert.match(stdout, /could not be written: .*EIO/);
+  const best = (/** @type {number} */ step) =>
+    training(`at(${step}); await saveBest(${JSON.stringify(dir)}, trainer, files); console.log('saved');`);
+  const { stdout, counts } = runWithFault(best(1), dir);
+  assert.equal(stdout, 'saved\n');
+  const before = contents(dir);
+  assert.ok(before.every(([path]) => path.startsWith(join(dir, 'best'))));
+  for (const fault of [
+    ...[1, Math.ceil(counts.write / 2), counts.write].map((nth) => `write:${nth}:ENOSPC`),
+    ...['sync:1:EIO', 'rename:1:EIO', `rename:${counts.rename - 1}:EIO`, `open:1:ENOSPC`],
+  ]) {
+    const { stdout, status, stderr } = runWithFault(best(2), dir, fault);
+    assert.equal(status, 0, `${fault}: ${stderr}`);
+    assert.match(stdout, /ENOSPC|EIO/, fault);
+    assert.deepEqual(contents(dir), before, `${fault}: what was there still is`);
+  }
+  assert.equal(runWithFault(best(2), dir).stdout, 'saved\n');
+  assert.notDeepEqual(contents(dir), before);
 });
 
 /** A program that compiles a kernel with its pipeline cache in `dir`. @param {string} dir */

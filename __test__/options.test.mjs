@@ -13,6 +13,7 @@ import { UsageError, checkPaths, integerVariable, parseCommandLine, switchVariab
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const OPTIONS_FILE = 'bin/lib/options.mjs';
+const LM = 'packages/lm/bin/helios-lm.mjs';
 
 /** All our modules, by their path in the repository. */
 function modules() {
@@ -58,7 +59,6 @@ const REQUIRED = {
   'benches/pytorch/compare.mjs': ['--ours', join(ROOT, 'package.json'), '--pytorch', join(ROOT, 'package.json')],
   'benches/kernels-matmul.mjs': ['--sweep'],
   'benches/gpus.mjs': ['--folder', ROOT],
-  'benches/generate.mjs': ['--checkpoint', join(ROOT, 'package.json')],
   'bin/helios-vk.mjs': ['doctor'],
 };
 
@@ -111,9 +111,8 @@ function wildValues(name, value) {
   if (value.includes('|') && value === value.toLowerCase()) return ['', 'x', value, value.split('|')[0].toUpperCase()];
   if (['json', 'report', 'html', 'out', 'profile', 'dump-batches', 'dump-weights'].includes(name) && value === 'FILE')
     return ['', NOWHERE, ROOT];
-  if (['data', 'trace', 'resume', 'trainer', 'binaries', 'notices'].includes(name)) return ['', NOWHERE];
-  if (name === 'checkpoint' && value.startsWith('FILE')) return ['', NOWHERE];
-  return name === 'sample' || name === 'prompt' ? [] : [''];
+  if (['data', 'trace', 'trainer', 'binaries', 'notices'].includes(name)) return ['', NOWHERE];
+  return [''];
 }
 
 test('one parser for all: no program has its own', () => {
@@ -188,14 +187,18 @@ test('what fits an option and no machine is an error without a stack, too', (t) 
   writeFileSync(text, 'short');
   writeFileSync(wrong, Buffer.from([0x41, 0x42, 0xff, 0x43]));
   for (const [path, args, message] of /** @type {[string, string[], RegExp][]} */ ([
-    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--layers', '4096', '--width', '16777216', '--heads', '524288'], /parameters/],
+    [
+      'benches/train.mjs',
+      ['--preset', 'gpt-tiny', '--layers', '4096', '--width', '16777216', '--heads', '524288'],
+      /embedding\.weight.*largest buffer/,
+    ],
     ['benches/train.mjs', ['--preset', 'gpt-tiny', '--batch', '16777216', '--block', '16777216'], /tokens/],
-    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--width', '30'], /width \/ heads must be 32, 64, 96, 128, got 15/],
+    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--width', '30'], /width \/ heads must be even, got 15/],
     ['benches/train.mjs', ['--preset', 'gpt-tiny', '--data', text], /5 tokens/],
-    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--data', wrong], /byte 2 is 0xff/],
-    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--resume', text], /not a safetensors file/],
-    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--resume', folder], /holds no checkpoint/],
-    ['benches/train.mjs', ['--checkpoint', join(text, 'below')], /--checkpoint .*a part of the path is not a folder/],
+    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--data', wrong], /byte 2 is 0xff, which is not UTF-8/],
+    [LM, ['train', '--resume', text], /not a safetensors file/],
+    [LM, ['train', '--resume', folder], /has no checkpoint/],
+    [LM, ['train', '--out', join(text, 'below')], /--out .*a part of the path is not a folder/],
     ['benches/train.mjs', ['--json', folder], /--json .*it is a folder/],
     ['benches/trainer-tokens.mjs', ['--quick', '--preset', 'gpt-tiny', '--heads', '7'], /not a multiple of heads 7/],
     ['benches/trainer-tokens.mjs', ['--quick', '--addon', text], /text\.txt/],
@@ -234,8 +237,11 @@ test('outputs are tried before the work, and left as they were', (t) => {
   if (process.platform === 'win32') return;
   const link = join(folder, 'link');
   symlinkSync('nothing', link);
-  for (const option of ['--json', '--checkpoint']) {
-    const { status, stderr } = run('benches/train.mjs', ['--preset', 'gpt-tiny', option, link]);
+  for (const [program, args, option] of /** @type {[string, string[], string][]} */ ([
+    ['benches/train.mjs', [], '--json'],
+    [LM, ['train'], '--out'],
+  ])) {
+    const { status, stderr } = run(program, [...args, '--preset', 'gpt-tiny', option, link]);
     assert.equal(status, 2);
     assert.match(stderr, new RegExp(`${option} .*link: cannot be written: it is a link that leads nowhere`));
   }

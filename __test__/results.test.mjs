@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { OWN_ADDON } from '../benches/lib/addon.mjs';
-import { checkResults, RESULTS, writeResults } from '../benches/lib/results.mjs';
+import { RESULTS, checkResults, textOf, writeResults } from '../benches/lib/results.mjs';
 
 const run = promisify(execFile);
 const path = (/** @type {string} */ file) => fileURLToPath(new URL(`../${file}`, import.meta.url));
@@ -85,7 +85,7 @@ const RUNS = [
   ['calls', ['--quick', '--addon', addon, '--baseline', addon], /createBuffer/],
   ['trainer-tokens', ['--preset', 'gpt-tiny', '--layers', '1', '--quick', '--addon', addon, '--baseline', addon], /tokens a second/],
   ['kernels', ['--quick', '--addon', addon, '--only', 'add,matmul f32'], /matmul f32/],
-  ['train', ['--preset', 'gpt-tiny', '--layers', '1', '--steps', '4', '--sample-tokens', '0', '--quiet'], /tokens a second/],
+  ['train', ['--preset', 'gpt-tiny', '--layers', '1', '--steps', '4', '--quiet'], /tokens a second/],
   ['kernels-matmul', ['--sweep', '--small', '--groups', 'f32', '--shapes', 'NT 64 64 64', '--budget', '8'], /NT 64/],
 ];
 for (const [bench, options, expected] of RUNS) {
@@ -104,3 +104,13 @@ for (const [bench, options, expected] of RUNS) {
       assert.ok(!results.command.includes(folder), results.command);
     }));
 }
+
+test('every file has a line for each figure, and the text of a run is read back as it was', async () => {
+  const folder = new URL('../benches/results/', import.meta.url);
+  for (const name of await readdir(folder)) {
+    const text = await readFile(new URL(name, folder), 'utf8');
+    const results = JSON.parse(text);
+    assert.equal(textOf(results), text, name);
+    assert.equal(text.match(/^ {2}\{"group":/gm)?.length, results.figures.length, name);
+  }
+});

@@ -7,7 +7,7 @@ import { hostname, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { PRESETS, PRESET_ALIASES } from '../packages/lm/src/train/config.mjs';
+import { PRESETS, PRESET_ALIASES } from '../packages/lm/src/train/settings.mjs';
 import { Journal, entriesOf as journalOf, runChildren } from '../bin/lib/journal.mjs';
 import { jobsOf, save, tuneReport } from '../bin/lib/tune.mjs';
 import { MODELS, MODEL_ALIASES, productsOf, productsOfFile } from '../bin/lib/tune-shapes.mjs';
@@ -434,11 +434,15 @@ test('a plan wins by more than the noise only', () => {
   assert.equal(run([10, 10, 10, 10, 10, 10, 30], [9, 9, 9, 9, 9, 9, 40]).faster, true);
 });
 
-test('the models are the presets of the training run', () => {
-  assert.deepEqual(Object.keys(MODELS), Object.keys(PRESETS));
-  for (const [name, { model, training }] of Object.entries(PRESETS)) {
-    const { width, hidden, vocab, block } = model;
-    assert.deepEqual(MODELS[name], { width, hidden, vocab, tokens: training.batch * block }, name);
+test('the models are the GPTs of the presets of the training run', () => {
+  const presets = Object.entries(PRESETS).filter(([, { family }]) => family === 'helios-gpt');
+  assert.deepEqual(
+    Object.keys(MODELS),
+    presets.map(([name]) => name),
+  );
+  for (const [name, { sizes, settings }] of presets) {
+    const { width, hidden, vocabSize: vocab, blockSize } = sizes;
+    assert.deepEqual(MODELS[name], { width, hidden, vocab, tokens: settings.batchSize * blockSize }, name);
   }
   const products = productsOf(MODELS['gpt-300m'], 8192).map((shape) => Object.values(shape).join(' '));
   assert.equal(new Set(products).size, 15);

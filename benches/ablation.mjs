@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { MAX_SIZE, PRESET_NAMES } from '../packages/lm/src/train/config.mjs';
-import { formatCount } from '../packages/lm/src/train/progress.mjs';
+import { formatCount } from '../packages/lm/src/log/format.mjs';
+import { MAX_SIZE, PRESET_NAMES } from '../packages/lm/src/train/settings.mjs';
 import { median } from './lib/stats.mjs';
 import { runMain } from './lib/args.mjs';
 import { barChart, htmlReport, table } from './lib/report.mjs';
@@ -17,7 +17,7 @@ import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 const TRAIN = fileURLToPath(new URL('./train.mjs', import.meta.url));
 
 const OPTIONS = /** @type {const} */ ({
-  preset: { type: 'string', default: 'gpt-300m', value: 'NAME', choices: PRESET_NAMES, help: 'gpt-tiny, gpt-30m or gpt-300m' },
+  preset: { type: 'string', default: 'gpt-300m', value: 'NAME', choices: PRESET_NAMES, help: `one of ${PRESET_NAMES.join(', ')}` },
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16', 'bf16x3'], help: 'arithmetic' },
   batch: { type: 'integer', min: 1, max: MAX_SIZE, help: "sequences of a micro-step; the preset's when left out" },
   'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: "micro-steps of a step; the preset's when left out" },
@@ -76,7 +76,7 @@ await runMain('node benches/ablation.mjs [options]', OPTIONS, async (options) =>
         if (options.batch !== undefined) common.push('--batch', String(options.batch));
         if (options['micro-steps'] !== undefined) common.push('--micro-steps', String(options['micro-steps']));
         common.push(...(options['train-args']?.split(/\s+/).filter(Boolean) ?? []));
-        common.push('--sample-tokens', '0', '--quiet', '--json', json);
+        common.push('--quiet', '--json', json);
         // Of an option given twice the last one counts.
         await promisify(execFile)(process.execPath, [TRAIN, ...common, ...(rung.args ?? [])], {
           env: { ...process.env, ...rung.env },
@@ -116,7 +116,7 @@ await runMain('node benches/ablation.mjs [options]', OPTIONS, async (options) =>
       { group: 'what each fix gives', name, series: 'helios-vk', unit: 'tok/s', value: tokensPerSecond },
       { group: 'host time of a step', name, series: 'helios-vk', unit: 'ms', value: hostMilliseconds },
     ]);
-    const title = `The ladder: ${options.preset}, ${options.precision}, batch ${config.batch} × ${config.microSteps}`;
+    const title = `The ladder: ${options.preset}, ${options.precision}, batch ${config.batchSize} × ${config.gradientAccumulationSteps}`;
     writeResults(options.results, { bench: 'ablation', title, device, driver: driverInfo, figures });
   }
   if (options.json !== undefined) {
@@ -125,7 +125,7 @@ await runMain('node benches/ablation.mjs [options]', OPTIONS, async (options) =>
   if (options.report !== undefined) {
     const groups = rows.map(({ name, tokensPerSecond }) => ({ label: name, values: [tokensPerSecond] }));
     const html = [barChart({ title: 'Tokens a second', series: ['tokens a second'], groups, format: formatCount }), table(head, cells)];
-    const subtitle = `${device} · ${options.preset} · ${options.precision} · batch ${config.batch} × ${config.microSteps}`;
+    const subtitle = `${device} · ${options.preset} · ${options.precision} · batch ${config.batchSize} × ${config.gradientAccumulationSteps}`;
     await writeFile(options.report, htmlReport({ title: 'What each fix gives', subtitle, sections: [{ title: 'Ladder', html }] }));
   }
 });

@@ -13,7 +13,7 @@ shift
 limit=${LIMIT:-570} python=${PYTHON:-python3}
 scratch=$(mktemp -d "${SCRATCH:-/dev/shm}/gpu.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-train=(node benches/train.mjs --preset gpt-300m --precision bf16 --sample-tokens 0)
+train=(node benches/train.mjs --preset gpt-300m --precision bf16)
 
 source benches/lib/timed.sh
 # options NAME: of a model and its batch

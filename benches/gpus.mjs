@@ -36,7 +36,7 @@ await runMain('node benches/gpus.mjs --folder FOLDER [options]', OPTIONS, async 
     const one = runs.reduce((a, b) => a + b, 0) / runs.length;
     const { parameters, config } = alone[0];
     ({ device, driverInfo: driver } = alone[0]);
-    const group = `GPT of ${parameters.toLocaleString('en')} parameters, batch ${shape.replace('x', '×')} a process, block ${config.block}, bf16`;
+    const group = `GPT of ${parameters.toLocaleString('en')} parameters, batch ${shape.replace('x', '×')} a process, block ${config.blockSize}, bf16`;
     /** @param {string} series @param {number} rate @param {number[]} [samples] */
     const add = (series, rate, samples) => {
       figures.push({ group, name: 'tokens a second', series, unit: 'tok/s', value: rate, ...(samples && { runs: samples }) });

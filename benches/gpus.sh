@@ -18,7 +18,7 @@ mkdir -p "$out"
 scratch=$(mktemp -d "${SCRATCH:-/dev/shm}/gpus.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 launch=(node bin/helios-vk.mjs run --nproc "$n")
-train=(benches/train.mjs --precision bf16 --sample-tokens 0 --quiet)
+train=(benches/train.mjs --precision bf16 --quiet)
 mission=("${train[@]}" --preset gpt-300m --steps 20)
 shapes=(1x4 16x1)
 
@@ -62,18 +62,20 @@ ddp() {
     rm -rf "${scratch:?}/$shape"
   done
 }
-killed() { # rank 1 is killed once step 10 is saved; the restart's losses must be those of a run that nobody disturbs
-  local options=(--precision bf16 --preset gpt-30m --steps 20 --sample-tokens 0 --engine nccl --checkpoint-every 5)
-  timed undisturbed 60 "${launch[@]}" benches/train.mjs "${options[@]}" --quiet --checkpoint "$scratch/a" --json "$out/undisturbed.json"
-  local dies="$scratch/b/step-0000010.safetensors"
+killed() { # rank 1 is killed once step 10 is saved; the losses must be those of a run that nobody disturbs
+  local options=(--precision bf16 --preset gpt-30m --max-steps 20 --sample-tokens 0 --engine nccl --save-every 5)
+  timed undisturbed 60 "${launch[@]}" packages/lm/bin/helios-lm.mjs train "${options[@]}" --quiet --out "$scratch/a"
+  local dies="$scratch/b/step-0000010"
   timed killed 90 "${launch[@]}" --max-restarts 1 __test__/distributed/gpt-rank.mjs "$(node -p 'JSON.stringify({ train: process.argv.slice(2), dies: process.argv[1] })' \
-    "$dies" "${options[@]}" --checkpoint "$scratch/b" --json "$out/killed.json")"
+    "$dies" "${options[@]}" --out "$scratch/b")"
   node -e '
-    const [a, b] = process.argv.slice(1).map((file) => JSON.parse(require("fs").readFileSync(file, "utf8")));
-    const late = a.losses.slice(-b.losses.length);
-    const equal = b.firstStep > 0 && late.every((loss, i) => loss === b.losses[i]);
-    console.log(`killed: went on from step ${b.firstStep}, ${b.losses.length} losses ${equal ? "equal bit for bit" : `DIFFER: ${late} and ${b.losses}`}`);
-  ' "$out/undisturbed.json" "$out/killed.json"
+    const { readFileSync } = require("fs");
+    const read = (file) => readFileSync(file, "utf8").trim().split("\n").map((line) => JSON.parse(line));
+    const [a, b] = process.argv.slice(1, 3).map((run) => read(`${run}/metrics.jsonl`).flatMap(({ loss }) => loss ?? []));
+    const from = readFileSync(process.argv[3], "utf8").match(/continuing from .*step-0*(\d+)/)?.[1];
+    const equal = from && a.length === 20 && a.join() === b.join();
+    console.log(`killed: went on from step ${from}, ${b.length} losses ${equal ? "equal bit for bit" : `DIFFER: ${a} and ${b}`}`);
+  ' "$scratch/a" "$scratch/b" "$out/killed.txt"
 }
 nodes() { # two launchers as two hosts, over sockets; the second has the second device
   local sockets=(env NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo) master=(--nnodes 2 --master 127.0.0.1:29517 --nproc 1)

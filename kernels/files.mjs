@@ -85,7 +85,7 @@ export function notWritten(path, cause) {
 }
 
 /** Syncs a folder, so that its entries survive a crash. Windows has no such call. @param {string} folder */
-async function syncFolder(folder) {
+export async function syncFolder(folder) {
   if (process.platform === 'win32') return;
   const handle = await open(folder, 'r');
   try {

@@ -34,7 +34,7 @@ const PAGE = 'docs/benchmarks.md';
 const SECTIONS = {
   train: {
     title: 'Training through recorded graphs',
-    about: 'The GPT of `packages/lm/src/train`, and the same model in PyTorch with the same weights and batches.',
+    about: 'The models `gpt-…` of helios-lm, and the same in PyTorch with the same weights and batches.',
     headline: 'tokens a second',
   },
   models: {

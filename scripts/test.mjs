@@ -5,7 +5,7 @@
 //
 // `quick` (npm test) is what every change has to pass: formats, lints, types, Rust, and JavaScript on the default device, as it
 // is and under validation. `rest` is everything else: other drivers and runtimes, faults, fuzzing, races, load, packages. `full`
-// is both, and runs what does less in `quick` in full only.
+// is both.
 //
 // A stage that fails does not stop the others; the run fails at its end. A stage that this machine
 // cannot run says why and counts as skipped. A table of times ends it all, in CI behind what failed once more.
@@ -142,6 +142,9 @@ function noMpi() {
   return known ? null : 'no MPI is installed (apt-get install openmpi-bin mpich)';
 }
 
+/** Tests of training on a device, which lie in its package: the stage `packages` runs them, and every variant of the device's set-up. */
+const TRAINING = ['checkpoints', 'run', 'steps'].map((name) => `packages/lm/test/train-${name}.test.mjs`);
+
 /** @returns {string[]} the test files, relative to the repository */
 function testFiles() {
   return (
@@ -150,6 +153,7 @@ function testFiles() {
       .map((name) => join('__test__', name).split(sep).join('/'))
       // Stages of their own: one needs an MPI, one a layer of the loader.
       .filter((name) => !DISTRIBUTED.includes(name) && !name.startsWith('__test__/faults/'))
+      .concat(TRAINING)
       .sort()
   );
 }
@@ -168,10 +172,10 @@ function suite(node = process.execPath) {
  * Test files that take minutes, or whose subject is load rather than behaviour: `npm test` leaves them to `npm run test:full`.
  */
 const SLOW =
-  /\/(benches|consumer|endless|gpt-ablation|gpt-durable|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
+  /\/(benches|consumer|endless|gpt-ablation|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
 
 /** Those, and training, which runs many processes: under validation `npm test` leaves them out. */
-const SLOW_VALIDATED = new RegExp(`${SLOW.source}|/gpt-\\w+\\.test`);
+const SLOW_VALIDATED = new RegExp(`${SLOW.source}|/(gpt|train)-\\w+\\.test`);
 const UNDER_VALIDATION = { environment: { HELIOS_VALIDATION: '1' }, forbidden: LAYER_MESSAGE };
 /** What `npm test` sets for the suite: less of what __test__/lib/addon.mjs can make less. */
 const LIGHT = { HELIOS_TEST_LIGHT: '1' };
@@ -181,15 +185,6 @@ const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITO
 /** Or fewer of many cases (`firstOf`). Under validation counts are small in any case, and cases are not. @param {string} file */
 const hasCases = (file) => /\bfirstOf\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
 
-/** The stages of this run. @type {Set<string>} */
-let chosenNames = new Set();
-/**
- * Leaves out test files that do less in a quick stage where `fullStage`, which runs them in full, is chosen too.
- * @param {string} fullStage @param {(file: string) => boolean} doesLess
- */
-const onceWith = (fullStage, doesLess) => (/** @type {string} */ word) =>
-  !(word.endsWith('.test.mjs') && chosenNames.has(fullStage) && doesLess(word));
-
 /** Test files of a package of this repository. @param {string} name */
 const packageTests = (name) =>
   readdirSync(join(REPOSITORY, 'packages', name, 'test'))
@@ -198,9 +193,9 @@ const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|gpt-runs|io-faults|load-error|options|package|results|same-file)\.test|\/ptx\/|\/kernels\/(model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|pytorch-compare|results|same-file)\.test|\/ptx\/|\/kernels\/(model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
-const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-)/;
+const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
 
 /**
  * The suite but for some files.
@@ -351,7 +346,11 @@ const STAGES = [
     name: 'js',
     quick: true,
     title: 'JS suite, with small counts and without what takes long',
-    run: () => run(suiteWithout(SLOW).filter(onceWith('js-slow', (file) => hasCounts(file) || hasCases(file))), { environment: LIGHT }),
+    run: () =>
+      run(
+        suiteWithout(SLOW).filter((word) => !TRAINING.includes(word)),
+        { environment: LIGHT },
+      ),
   },
   {
     name: 'js-slow',
@@ -379,7 +378,7 @@ const STAGES = [
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
     run: () =>
       run(
-        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !SLOW_VALIDATED.test(word) && onceWith('validation-slow', hasCases)(word)),
+        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !SLOW_VALIDATED.test(word)),
         { ...UNDER_VALIDATION, environment: { ...UNDER_VALIDATION.environment, ...LIGHT } },
       ),
   },
@@ -529,9 +528,9 @@ const STAGES = [
 
 /**
  * Test files that SwiftShader does not run: those that meet no driver, and those that compile all of the
- * training's pipelines in many processes, which takes it minutes each, since it keeps no cache of them.
+ * training's pipelines many times, which takes it minutes each, since it keeps no cache of them.
  */
-const NOT_ON_SWIFTSHADER = new RegExp(`${NOT_OF_THE_DEVICE.source}|/(gpt-train|gpt-ranges)\\.test`);
+const NOT_ON_SWIFTSHADER = new RegExp(`${NOT_OF_THE_DEVICE.source}|/(gpt-train|gpt-ranges|train-\\w+)\\.test`);
 
 /** The JS suite on SwiftShader; what was skipped there, by reason. */
 async function onSwiftShader() {
@@ -659,7 +658,6 @@ async function main(values) {
   const failed = [];
   const count = { passed: 0, failed: 0, skipped: 0 };
   const chosen = STAGES.filter((stage) => inTier(stage) && (only?.includes(stage.name) ?? true) && !skip?.includes(stage.name));
-  chosenNames = new Set(chosen.map(({ name }) => name));
   for (const { begin } of chosen) begin?.();
   for (const { name, title, unavailable, run } of chosen) {
     const reason = unavailable?.() ?? null;

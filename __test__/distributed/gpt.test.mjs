@@ -3,10 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+
+import { makeText } from '../../benches/lib/text.mjs';
 
 import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';
 
@@ -49,11 +51,30 @@ function folderOf(t) {
   return folder;
 }
 
-/** Options that every run of train.mjs here has. @param {string} json */
-const common = (json) => ['--sample-tokens', '3', '--validation', '0.01', '--validation-every', '4', '--json', json];
+/** Options that every run of `helios-lm train` here has: documents, some of which are held out. @param {string} folder for the text */
+function common(folder) {
+  const data = join(folder, 'some text.jsonl');
+  const documents = Array.from({ length: 60 }, (_, seed) => JSON.stringify({ text: makeText(1000, seed) }));
+  writeFileSync(data, documents.join('\n'));
+  const options = ['--sample-tokens', '3', '--validation', '0.1', '--eval-every', '4', '--eval-batches', '3'];
+  return ['--preset', 'gpt-tiny', '--data', data, ...options];
+}
 
-/** @param {string} json */
-const resultOf = (json) => JSON.parse(readFileSync(json, 'utf8'));
+/** What `metrics.jsonl` says of a run, without what depends on the clock: losses by step, and those of the evaluations. @param {string} folder */
+function metricsIn(folder) {
+  const lines = readFileSync(join(folder, 'metrics.jsonl'), 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  const pairs = (/** @type {string} */ key) => lines.filter((line) => line[key] !== undefined).map((line) => [line.step, line[key]]);
+  return { losses: pairs('loss'), evaluations: pairs('eval_loss') };
+}
+
+/** The checkpoints in a folder. @param {string} folder */
+const checkpointsIn = (folder) =>
+  readdirSync(folder)
+    .filter((name) => name.startsWith('step-'))
+    .sort();
 
 for (const launcher of LAUNCHERS) {
   test(`${launcher.name}: two ranks make the steps of one process that adds both gradients, bit for bit, in every run`, LIMIT, async () => {
@@ -75,26 +96,23 @@ for (const launcher of LAUNCHERS) {
   test(`${launcher.name}: a rank that is killed, and the restart, are as an undisturbed run, bit for bit`, LIMIT, async (t) => {
     const folder = folderOf(t);
     const options = (/** @type {string} */ name) => [
-      ...common(join(folder, `${name}.json`)),
-      ...['--steps', '16', '--checkpoint', join(folder, name), '--checkpoint-every', '4', '--keep', '2'],
+      ...[...common(folder), '--max-steps', '16', '--out', join(folder, name), '--save-every', '4', '--save-total-limit', '2'],
     ];
     const undisturbed = await run(2, { train: options('whole') }, launcher);
     assert.equal(undisturbed.status, 0, undisturbed.output);
-    const dies = join(folder, 'killed', 'step-0000004.safetensors');
+    const dies = join(folder, 'killed', 'step-0000004');
     const killed = await run(2, { train: options('killed'), dies }, launcher, ['--max-restarts', '1', '--grace', '20']);
     assert.equal(killed.status, 0, killed.output);
     assert.match(killed.output, /restart 1 of 1[^]*continuing from .*step-00000/);
-    const [whole, rest] = ['whole', 'killed'].map((name) => resultOf(join(folder, `${name}.json`)));
-    assert.ok(rest.firstStep >= 4 && rest.firstStep < 16, String(rest.firstStep));
-    assert.deepEqual(rest.losses, whole.losses.slice(rest.firstStep));
-    assert.deepEqual(rest.validation.losses.at(-1), whole.validation.losses.at(-1));
-    const last = 'step-0000016.safetensors';
+    const [whole, rest] = ['whole', 'killed'].map((name) => metricsIn(join(folder, name)));
+    assert.deepEqual([whole.losses.length, whole.evaluations.map(([step]) => step)], [16, [4, 8, 12, 16]]);
+    assert.deepEqual(rest, whole);
     // Those from before the restart are the run's, too.
-    assert.deepEqual(readdirSync(join(folder, 'killed')), ['step-0000012.safetensors', last]);
-    const [a, b] = ['whole', 'killed'].map((name) => readFileSync(join(folder, name, last)));
-    // The files differ in the name of the run alone.
-    const tensors = (/** @type {Buffer} */ file) => file.subarray(8 + Number(file.readBigUInt64LE()));
-    assert.ok(tensors(a).equals(tensors(b)), 'weights and moments');
+    assert.deepEqual(checkpointsIn(join(folder, 'killed')), ['step-0000012', 'step-0000016']);
+    for (const file of ['model.safetensors', 'optimizer.safetensors']) {
+      const [a, b] = ['whole', 'killed'].map((name) => readFileSync(join(folder, name, 'step-0000016', file)));
+      assert.ok(a.equals(b), file);
+    }
   });
 }
 
@@ -127,33 +145,51 @@ test('one rank that is asked to stop stops all, after the same step', LIMIT, asy
 
 test('a checkpoint of two ranks goes on on two, one and four; one rank speaks', LIMIT, async (t) => {
   const folder = folderOf(t);
-  const json = (/** @type {string} */ name) => join(folder, `${name}.json`);
-  const train = ['--batch', '4', '--steps', '8', '--checkpoint', join(folder, 'a'), '--checkpoint-every', '4'];
-  const ran = await run(2, { train: [...train, ...common(json('whole'))] });
+  const train = ['--batch-size', '4', '--max-steps', '8', '--out', join(folder, 'a'), '--save-every', '4'];
+  const ran = await run(2, { train: [...common(folder), ...train] });
   assert.equal(ran.status, 0, ran.output);
-  for (const once of [/parameters · f32/g, /^loss {2}/gm, /^validation loss/gm, /checkpoint .*step-0000004/g]) {
+  for (const once of [/parameters · f32/g, /step 4: validation loss/g, /step 4: wrote .*step-0000004/g, /step 8 of 8 after/g]) {
     assert.equal(ran.output.match(once)?.length, 1, `${once}: ${ran.output}`);
   }
-  assert.deepEqual(readdirSync(join(folder, 'a')), ['step-0000004.safetensors', 'step-0000008.safetensors']);
-  const whole = resultOf(json('whole'));
-  assert.deepEqual(whole.ranks, { size: 2, batch: 4, microSteps: 1, zero: 1, reduce: 'f32', engine: 'mpi' });
-  assert.equal(whole.config.microSteps, 2);
-  const from = ['--resume', join(folder, 'a', 'step-0000004.safetensors'), '--sample-tokens', '0'];
+  assert.deepEqual(checkpointsIn(join(folder, 'a')), ['step-0000004', 'step-0000008']);
+  const whole = metricsIn(join(folder, 'a'));
+  const { settings } = JSON.parse(readFileSync(join(folder, 'a/step-0000004/trainer_state.json'), 'utf8'));
+  assert.equal(settings.gradientAccumulationSteps, 2, 'of the whole step');
+  const from = (/** @type {number} */ nproc) => [
+    ...['--resume', join(folder, 'a', 'step-0000004'), '--out', join(folder, `on-${nproc}`), '--eval-every', '4', '--eval-batches', '3'],
+    ...['--sample-tokens', '0'],
+  ];
   for (const nproc of [2, 4, 1]) {
-    const resumed = await run(nproc, { train: [...from, '--json', json('resumed')] });
+    const resumed = await run(nproc, { train: from(nproc) });
     assert.equal(resumed.status, 0, resumed.output);
-    const { losses, ranks } = resultOf(json('resumed'));
-    assert.equal(ranks.size, nproc);
+    const { losses } = metricsIn(join(folder, `on-${nproc}`));
     if (nproc === 2) assert.deepEqual(losses, whole.losses.slice(4), 'as if it had not stopped');
     // Other batches would be off by more than a hundred times as much.
-    losses.forEach((/** @type {number} */ loss, /** @type {number} */ i) => {
-      const expected = whole.losses[4 + i];
+    losses.forEach(([step, loss], i) => {
+      assert.equal(step, 5 + i);
+      const expected = whole.losses[4 + i][1];
       assert.ok(Math.abs(loss - expected) < 1e-4, `${nproc} ranks: loss ${loss}, expected ${expected}`);
     });
+    assert.equal(losses.length, 4);
   }
-  const odd = await run(3, { train: from });
+  const odd = await run(3, { train: from(3) });
   assert.equal(odd.status, 1);
-  assert.match(odd.output, /a step of 8 sequences \(batch 4, micro-steps 2\) cannot be divided equally by 3 processes/);
+  assert.match(odd.output, /a step of 8 sequences \(batch size 4, 2 micro-steps\) cannot be divided equally by 3 processes/);
+});
+
+test('without --out two ranks choose one folder, and a restart finds it again', LIMIT, async (t) => {
+  const folder = folderOf(t);
+  const train = [...common(folder), '--max-steps', '16', '--save-every', '2', '--no-tensorboard'];
+  const killed = await run(2, { train, cwd: folder, dies: join(folder, 'runs/some-text/step-0000002') }, first, [
+    '--max-restarts',
+    '1',
+    '--grace',
+    '20',
+  ]);
+  assert.equal(killed.status, 0, killed.output);
+  assert.match(killed.output, /continuing from .*step-00000/);
+  assert.deepEqual(readdirSync(join(folder, 'runs')), ['some-text']);
+  assert.equal(metricsIn(join(folder, 'runs/some-text')).losses.length, 16);
 });
 
 test('two ranks write the weights that one would begin with, and go on', LIMIT, async (t) => {
@@ -161,7 +197,7 @@ test('two ranks write the weights that one would begin with, and go on', LIMIT, 
   /** The bytes of the weights, behind the header. @param {number} nproc @param {string[]} options */
   const dumped = async (nproc, options) => {
     const path = join(folder, `${nproc}.safetensors`);
-    const { status, output } = await run(nproc, { train: ['--steps', '2', '--sample-tokens', '0', '--dump-weights', path, ...options] });
+    const { status, output } = await run(nproc, { bench: ['--steps', '2', '--dump-weights', path, ...options] });
     assert.equal(status, 0, output);
     const bytes = readFileSync(path);
     return bytes.subarray(8 + Number(bytes.readBigUInt64LE(0)));
@@ -171,14 +207,32 @@ test('two ranks write the weights that one would begin with, and go on', LIMIT, 
   for (const zero of ['0', '1']) assert.ok(expected.equals(await dumped(2, ['--zero', zero])), `--zero ${zero}`);
 });
 
-test('ranks that were started with different options are told which', LIMIT, async () => {
-  const { status, output } = await run(2, { train: ['--steps', '4'], differs: ['--lr', '0.5'] });
+test('ranks that were started with different options are told which', LIMIT, async (t) => {
+  const folder = folderOf(t);
+  const train = [...common(folder), '--max-steps', '4', '--out', join(folder, 'a')];
+  const { status, output } = await run(2, { train, differs: ['--learning-rate', '0.5'] });
   assert.notEqual(status, 0);
-  assert.match(output, /the ranks were started differently: lr is 0\.5 on rank 1, and 0\.003 on rank 0/);
+  assert.match(output, /the ranks were started differently: --learning-rate is 0\.5 on rank 1, and 0\.003 on rank 0/);
+  const bench = await run(2, { bench: ['--steps', '4'], differs: ['--lr', '0.5'] });
+  assert.notEqual(bench.status, 0);
+  assert.match(bench.output, /the ranks were started differently: learningRate is 0\.5 on rank 1, and 0\.003 on rank 0/);
+});
+
+test('the bench says how two ranks share a step', LIMIT, async (t) => {
+  const json = join(folderOf(t), 'result.json');
+  const { status, output } = await run(2, { bench: ['--batch', '4', '--steps', '4', '--json', json] });
+  assert.equal(status, 0, output);
+  for (const once of [/parameters · f32/g, /^tokens a second/gm]) assert.equal(output.match(once)?.length, 1, `${once}: ${output}`);
+  const { ranks, config, losses } = JSON.parse(readFileSync(json, 'utf8'));
+  assert.deepEqual(ranks, { size: 2, batchSize: 4, gradientAccumulationSteps: 1, zero: 1, reduce: 'f32', engine: 'mpi' });
+  assert.equal(config.gradientAccumulationSteps, 2);
+  assert.equal(losses.length, 4);
 });
 
 test('options of several processes are errors in one', LIMIT, () => {
-  const { status, stderr } = spawnSync(process.execPath, ['benches/train.mjs', '--zero', '1'], { cwd: REPOSITORY, encoding: 'utf8' });
-  assert.equal(status, 2);
-  assert.match(stderr, /--zero is for several processes: npx helios-vk run --nproc N/);
+  for (const program of [['packages/lm/bin/helios-lm.mjs', 'train'], ['benches/train.mjs']]) {
+    const { status, stderr } = spawnSync(process.execPath, [...program, '--zero', '1'], { cwd: REPOSITORY, encoding: 'utf8' });
+    assert.equal(status, 2);
+    assert.match(stderr, /--zero is for several processes: npx helios-vk run --nproc N/);
+  }
 });

@@ -5,10 +5,10 @@
  * Tensors are row-major Float64Arrays of M = batch · block rows. Backward functions add to gradients, as the device does.
  */
 
-import { NORM_EPSILON } from '../../packages/lm/src/train/config.mjs';
-import { isNorm } from '../../packages/lm/src/train/state.mjs';
+/** @typedef {Record<string, Float64Array>} State64 arrays by the names of `Decoder`'s parameters */
 
-/** @typedef {Record<string, Float64Array>} State64 arrays by the parameters' names */
+/** Whether a parameter is the weight of a norm, which does not decay. @param {string} name */
+export const isNorm = (name) => /norm\.weight$/i.test(name);
 
 /**
  * y[m, n] = sum over k of x[m, k] w[n, k]
@@ -47,15 +47,15 @@ function linearBackward(dy, x, w, dw, M, N, K) {
 
 /**
  * RMSNorm (Zhang and Sennrich, 2019): y = w · x / sqrt(mean(x²) + epsilon).
- * @param {Float64Array} x @param {Float64Array} w @param {number} M @param {number} C
+ * @param {Float64Array} x @param {Float64Array} w @param {number} M @param {number} C @param {number} epsilon
  */
-function rmsNorm(x, w, M, C) {
+function rmsNorm(x, w, M, C, epsilon) {
   const y = new Float64Array(M * C);
   const inverse = new Float64Array(M);
   for (let m = 0; m < M; m++) {
     let sum = 0;
     for (let c = 0; c < C; c++) sum += x[m * C + c] ** 2;
-    inverse[m] = 1 / Math.sqrt(sum / C + NORM_EPSILON);
+    inverse[m] = 1 / Math.sqrt(sum / C + epsilon);
     for (let c = 0; c < C; c++) y[m * C + c] = w[c] * x[m * C + c] * inverse[m];
   }
   return { y, inverse };
@@ -186,23 +186,24 @@ function swiGluBackward(dy, x, M, H) {
 
 /**
  * One micro-step: mean cross-entropy in nats, and its gradient times `scale` added to `gradient`.
- * @param {import('../../packages/lm/src/train/config.mjs').ModelConfig} model
+ * @param {import('../../packages/lm/src/config.mjs').ModelConfig} model of the family helios-gpt
  * @param {Record<string, ArrayLike<number>>} weights by name
  * @param {ArrayLike<number>} ids [batch, block]
  * @param {ArrayLike<number>} targets [batch, block]
  * @param {State64} [gradient] by name; left out for the loss alone
  * @param {number} [scale] for accumulation over n micro-steps, 1 / n
+ * @param {number} [T] tokens of a sequence, the model's context when left out
  * @returns {{loss: number, logits: Float64Array}}
  */
-export function forwardBackward(model, weights, ids, targets, gradient, scale = 1) {
-  const { layers, width: C, heads, hidden: H, block: T, vocab: V } = model;
+export function forwardBackward(model, weights, ids, targets, gradient, scale = 1, T = model.context) {
+  const { layers, width: C, heads, hidden: H, vocabSize: V, eps } = model;
   const M = ids.length;
   const batch = M / T;
   const w = (/** @type {string} */ name) => Float64Array.from(weights[name]);
   const g = (/** @type {string} */ name) => /** @type {State64} */ (gradient)[name];
 
-  const tokenEmbedding = w('token_embedding.weight');
-  const positionEmbedding = w('position_embedding.weight');
+  const tokenEmbedding = w('embedding.weight');
+  const positionEmbedding = w('positions.weight');
   let x = new Float64Array(M * C);
   for (let m = 0; m < M; m++) {
     for (let c = 0; c < C; c++) x[m * C + c] = tokenEmbedding[ids[m] * C + c] + positionEmbedding[(m % T) * C + c];
@@ -211,19 +212,19 @@ export function forwardBackward(model, weights, ids, targets, gradient, scale = 
   for (let i = 0; i < layers; i++) {
     const name = `layers.${i}`;
     const x1 = x;
-    const norm1 = rmsNorm(x1, w(`${name}.attention_norm.weight`), M, C);
+    const norm1 = rmsNorm(x1, w(`${name}.attentionNorm.weight`), M, C, eps);
     const qkv = linear(norm1.y, w(`${name}.attention.qkv.weight`), M, 3 * C, C);
     const att = attention(qkv, batch, T, heads, C);
-    const x2 = linear(att.out, w(`${name}.attention.output.weight`), M, C, C);
+    const x2 = linear(att.out, w(`${name}.attention.out.weight`), M, C, C);
     for (let k = 0; k < x2.length; k++) x2[k] += x1[k];
-    const norm2 = rmsNorm(x2, w(`${name}.mlp_norm.weight`), M, C);
-    const gateUp = linear(norm2.y, w(`${name}.mlp.gate_up.weight`), M, 2 * H, C);
+    const norm2 = rmsNorm(x2, w(`${name}.mlpNorm.weight`), M, C, eps);
+    const gateUp = linear(norm2.y, w(`${name}.mlp.up.weight`), M, 2 * H, C);
     const act = swiGlu(gateUp, M, H);
     x = linear(act, w(`${name}.mlp.down.weight`), M, C, H);
     for (let k = 0; k < x.length; k++) x[k] += x2[k];
     saved.push({ x1, norm1, qkv, att, x2, norm2, gateUp, act });
   }
-  const last = rmsNorm(x, w('norm.weight'), M, C);
+  const last = rmsNorm(x, w('norm.weight'), M, C, eps);
   const head = w('head.weight');
   const logits = linear(last.y, head, M, V, C);
 
@@ -250,20 +251,20 @@ export function forwardBackward(model, weights, ids, targets, gradient, scale = 
     const { x1, norm1, qkv, att, x2, norm2, gateUp, act } = saved[i];
     const dAct = linearBackward(dx, act, w(`${name}.mlp.down.weight`), g(`${name}.mlp.down.weight`), M, C, H);
     const dGateUp = swiGluBackward(dAct, gateUp, M, H);
-    const gateUpName = `${name}.mlp.gate_up.weight`;
+    const gateUpName = `${name}.mlp.up.weight`;
     const dNorm2 = linearBackward(dGateUp, norm2.y, w(gateUpName), g(gateUpName), M, 2 * H, C);
-    const norm2Name = `${name}.mlp_norm.weight`;
+    const norm2Name = `${name}.mlpNorm.weight`;
     rmsNormBackward(dNorm2, x2, w(norm2Name), norm2.inverse, dx, g(norm2Name), M, C);
-    const outName = `${name}.attention.output.weight`;
+    const outName = `${name}.attention.out.weight`;
     const dAtt = linearBackward(dx, att.out, w(outName), g(outName), M, C, C);
     const dQkv = attentionBackward(dAtt, qkv, att.probabilities, batch, T, heads, C);
     const qkvName = `${name}.attention.qkv.weight`;
     const dNorm1 = linearBackward(dQkv, norm1.y, w(qkvName), g(qkvName), M, 3 * C, C);
-    const norm1Name = `${name}.attention_norm.weight`;
+    const norm1Name = `${name}.attentionNorm.weight`;
     rmsNormBackward(dNorm1, x1, w(norm1Name), norm1.inverse, dx, g(norm1Name), M, C);
   }
-  const dToken = g('token_embedding.weight');
-  const dPosition = g('position_embedding.weight');
+  const dToken = g('embedding.weight');
+  const dPosition = g('positions.weight');
   for (let m = 0; m < M; m++) {
     for (let c = 0; c < C; c++) {
       dToken[ids[m] * C + c] += dx[m * C + c];
@@ -275,17 +276,17 @@ export function forwardBackward(model, weights, ids, targets, gradient, scale = 
 
 /**
  * One AdamW step (Loshchilov and Hutter, 2019) after clipping to the global norm, in place.
- * @param {import('../../packages/lm/src/train/config.mjs').TrainingConfig} training
+ * @param {import('../../packages/lm/src/train/settings.mjs').Settings} settings
  * @param {{weights: State64, gradient: State64, m: State64, v: State64}} state
  * @param {number} step 0 is the first
  * @param {number} lr
  * @returns {number} the gradient's norm before clipping
  */
-export function adamW({ beta1, beta2, epsilon, weightDecay, clip }, state, step, lr) {
+export function adamW({ beta1, beta2, epsilon, weightDecay, maxGradNorm: clip }, state, step, lr) {
   let sum = 0;
   for (const values of Object.values(state.gradient)) for (const d of values) sum += d * d;
   const norm = Math.sqrt(sum);
-  const factor = norm > clip ? clip / norm : 1;
+  const factor = clip > 0 && norm > clip ? clip / norm : 1;
   for (const name of Object.keys(state.weights)) {
     const [weights, gradient, m, v] = [state.weights[name], state.gradient[name], state.m[name], state.v[name]];
     const decay = !isNorm(name);

@@ -190,8 +190,9 @@ const grouped = (sizes) =>
   childJson(
     `
     const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
-    const { PRESETS, withValues } = await import('${new URL('../../packages/lm/src/train/config.mjs', import.meta.url)}');
-    const { Gpt, createTraining } = await import('${new URL('../../packages/lm/src/train/model.mjs', import.meta.url)}');
+    const { configOf } = await import('${new URL('../../packages/lm/src/train/settings.mjs', import.meta.url)}');
+    const { createTraining } = await import('${new URL('../../packages/lm/src/train/trainer.mjs', import.meta.url)}');
+    const { Decoder } = await import('${new URL('../../packages/lm/src/model/decoder.mjs', import.meta.url)}');
     const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
     const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');
@@ -202,7 +203,7 @@ const grouped = (sizes) =>
     const { kernels } = runtime();
     // A stub runs no test of a kernel.
     Object.assign(kernels, matmulKernels(kernels.context, { verify: () => undefined, verifyGroup: () => undefined }));
-    const { model: sizes, training: run } = withValues(PRESETS['gpt-300m'], { precision: 'bf16', layers: 3, batch: 16, microSteps: 1, ...${JSON.stringify(sizes)} });
+    const { model: sizes, settings: run } = configOf('gpt-300m', { precision: 'bf16', layers: 3, batchSize: 16, gradientAccumulationSteps: 1, ...${JSON.stringify(sizes)} });
     const groups = [];
     const { matmulGroup } = kernels;
     kernels.matmulGroup = (list) => {
@@ -210,10 +211,10 @@ const grouped = (sizes) =>
       return matmulGroup(list);
     };
     const steps = [PASSES.filter((name) => name !== 'group'), PASSES].map((passes) => {
-      const model = nn.skipInit(() => new Gpt(sizes));
-      const training = createTraining(model, run);
+      const model = nn.skipInit(() => new Decoder(sizes));
+      const training = createTraining(model, run, { logitsBytes: 2 ** 30 });
       const step = compile(training.step, { passes });
-      step(new Uint32Array(2 * run.microSteps * run.batch * sizes.block)).dispose();
+      step(new Uint32Array(2 * run.gradientAccumulationSteps * run.batchSize * run.blockSize)).dispose();
       const { dispatches, planned, found } = step.explain()[0];
       for (const each of [step, training.opt, model]) each.dispose();
       return { dispatches, planned, grouped: found['weight gradients computed together'] ?? 0 };
@@ -235,7 +236,7 @@ test("the GPT's weight gradients: groups that fill an H200's multiprocessors, in
   for (const { sizes, expected, count, fewer } of [
     { sizes: {}, expected: narrow, count: 9, fewer: 12 },
     // Those of the later micro-steps are added to the first one's, and equal groups have their dispatches made once.
-    { sizes: { microSteps: 3 }, expected: [...narrow, ...narrow], count: 27, fewer: 12 },
+    { sizes: { gradientAccumulationSteps: 3 }, expected: [...narrow, ...narrow], count: 27, fewer: 12 },
     { sizes: { width: 2048, hidden: 5504, heads: 16 }, expected: [...wide, '11008x2048+2048x2048+6144x2048'], count: 9, fewer: 5 },
   ]) {
     const { steps, groups } = await grouped(sizes);

@@ -448,8 +448,9 @@ test('the GPT on a stub of an H200 that takes PTX: every product by a weight, wh
   const { steps, products } = await childJson(
     `
     const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
-    const { PRESETS, withValues } = await import('${new URL('../../packages/lm/src/train/config.mjs', import.meta.url)}');
-    const { Gpt, createTraining } = await import('${new URL('../../packages/lm/src/train/model.mjs', import.meta.url)}');
+    const { configOf } = await import('${new URL('../../packages/lm/src/train/settings.mjs', import.meta.url)}');
+    const { createTraining } = await import('${new URL('../../packages/lm/src/train/trainer.mjs', import.meta.url)}');
+    const { Decoder } = await import('${new URL('../../packages/lm/src/model/decoder.mjs', import.meta.url)}');
     const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
     const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');
@@ -469,12 +470,12 @@ test('the GPT on a stub of an H200 that takes PTX: every product by a weight, wh
         return kernel(args);
       };
     }
-    const { model: sizes, training: run } = withValues(PRESETS['gpt-300m'], { precision: 'bf16', layers: 2, batch: 16, microSteps: 1 });
+    const { model: sizes, settings: run } = configOf('gpt-300m', { precision: 'bf16', layers: 2, batchSize: 16, gradientAccumulationSteps: 1 });
     const steps = [PASSES.filter((name) => name !== 'shuffle'), PASSES].map((passes) => {
-      const model = nn.skipInit(() => new Gpt(sizes));
-      const training = createTraining(model, run);
+      const model = nn.skipInit(() => new Decoder(sizes));
+      const training = createTraining(model, run, { logitsBytes: 2 ** 30 });
       const step = compile(training.step, { passes });
-      step(new Uint32Array(2 * run.batch * sizes.block)).dispose();
+      step(new Uint32Array(2 * run.batchSize * run.blockSize)).dispose();
       const { dispatches, planned, found } = step.explain()[0];
       for (const each of [step, training.opt, model]) each.dispose();
       return { dispatches, planned, products: found['products by permuted weights'] ?? 0 };

@@ -167,3 +167,20 @@ test('startAt says how many were skipped; who asks where there is no answer hear
   opt.dispose();
   assert.throws(() => opt.skippedSteps(), /skippedSteps: the optimizer was disposed of/);
 });
+
+test('gradientNorm is that of all gradients of the last step, before clipping', async () => {
+  for (const compiled of [false, true]) {
+    const { opt, step } = training(OPTIMIZERS.AdamW, compiled);
+    for (const gradient of GOOD) {
+      step(gradient);
+      // The parameter of the second group has the gradient 1.
+      const norm = Math.hypot(...gradient, 1);
+      assert.ok(Math.abs((await opt.gradientNorm()) - norm) < 1e-5 * norm, `${await opt.gradientNorm()} for ${norm}`);
+    }
+    opt.dispose();
+  }
+  const plain = training(OPTIMIZERS.SGD, false, {});
+  plain.step(GOOD[0]);
+  assert.ok(Number.isNaN(await plain.opt.gradientNorm()), 'no step computes it without clipping');
+  plain.opt.dispose();
+});

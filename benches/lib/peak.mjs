@@ -10,7 +10,7 @@ const CPU_SIDE = 512;
 /**
  * Times a large square product with GPU timestamps.
  * @param {any} vk the native module
- * @param {import('../../packages/lm/src/train/config.mjs').Precision} precision
+ * @param {import('../../packages/lm/src/train/settings.mjs').Precision} precision
  * @returns {number} floating-point operations a second; each multiply-add counts as 2, whatever the kernel does inside
  */
 export function measurePeak(vk, precision) {

@@ -1,17 +1,14 @@
 /** The HTML page of a finished run: what was trained, how fast, and the curves. */
 
-import { figures, htmlReport, lineChart, paragraph, table } from './report.mjs';
-import { formatBytes, formatCount, formatDuration, formatNumber } from '../../packages/lm/src/train/progress.mjs';
+import { figures, htmlReport, lineChart, table } from './report.mjs';
+import { formatBytes, formatCount, formatDuration, formatNumber } from '../../packages/lm/src/log/format.mjs';
 
 /**
  * @param {any} result what `train.mjs --json` writes
  * @returns {string} one self-contained HTML page
  */
 export function trainingReport(result) {
-  const { config, losses, firstStep, tokensPerSecond: rate, unigramEntropy, validation } = result;
-  /** @type {[number, number][]} */
-  const lossPoints = losses.map((/** @type {number} */ loss, /** @type {number} */ i) => [firstStep + i, loss]);
-  const ends = [firstStep, firstStep + losses.length - 1];
+  const { config, losses, tokensPerSecond: rate } = result;
   const share = result.matrixShare;
   return htmlReport({
     title: 'Training run',
@@ -22,7 +19,6 @@ export function trainingReport(result) {
         html: [
           figures([
             { value: result.finalLoss.toFixed(4), label: 'loss, mean of the last tenth of the steps' },
-            ...(validation === undefined ? [] : [{ value: validation.losses.at(-1).loss.toFixed(4), label: 'validation loss at the end' }]),
             { value: formatCount(rate.median), label: 'tokens a second, median' },
             { value: `${result.hostMillisecondsPerStep.toFixed(3)} ms`, label: 'host time a step' },
             ...(share === undefined ? [] : [{ value: `${(100 * share).toFixed(1)} %`, label: 'of the device’s matrix rate' }]),
@@ -37,27 +33,8 @@ export function trainingReport(result) {
           lineChart({
             title: 'Cross-entropy in nats by step',
             xLabel: 'optimizer step',
-            series: [
-              { name: 'loss', points: lossPoints },
-              ...(validation === undefined
-                ? []
-                : [
-                    {
-                      name: 'validation loss',
-                      // The loss of step n is that of the weights before the step, as is a validation after n steps.
-                      points: validation.losses.map((/** @type {{step: number, loss: number}} */ { step, loss }) => [step, loss]),
-                    },
-                  ]),
-              {
-                name: 'unigram entropy of the text',
-                points: [
-                  [ends[0], unigramEntropy],
-                  [ends[1], unigramEntropy],
-                ],
-              },
-            ],
+            series: [{ name: 'loss', points: losses.map((/** @type {number} */ loss, /** @type {number} */ i) => [i, loss]) }],
           }),
-          paragraph('Below the unigram entropy the model predicts from context, not from frequencies alone.'),
         ],
       },
       {
@@ -109,7 +86,6 @@ export function trainingReport(result) {
             },
           ]
         : []),
-      ...(result.sample ? [{ title: 'Sample', html: result.sample.split('\n').map(paragraph) }] : []),
     ],
   });
 }

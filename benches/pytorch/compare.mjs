@@ -2,7 +2,7 @@
 // Our training runs beside PyTorch's from the same weights and batches: speed, and how far the losses part.
 
 import { readFile, writeFile } from 'node:fs/promises';
-import { formatCount } from '../../packages/lm/src/train/progress.mjs';
+import { formatCount } from '../../packages/lm/src/log/format.mjs';
 import { UsageError, runMain } from '../lib/args.mjs';
 import { barChart, htmlReport, lineChart, table } from '../lib/report.mjs';
 import { RESULTS_OPTION, writeResults } from '../lib/results.mjs';
@@ -18,24 +18,8 @@ const OPTIONS = /** @type {const} */ ({
 
 /** Sizes and hyper-parameters that two runs must share for their losses to be comparable. */
 const SHARED = /** @type {const} */ ([
-  'layers',
-  'width',
-  'heads',
-  'hidden',
-  'block',
-  'vocab',
-  'batch',
-  'microSteps',
-  'steps',
-  'seed',
-  'lr',
-  'minLr',
-  'warmup',
-  'weightDecay',
-  'beta1',
-  'beta2',
-  'epsilon',
-  'clip',
+  ...['family', 'layers', 'width', 'heads', 'kvHeads', 'hidden', 'blockSize', 'vocabSize', 'batchSize', 'gradientAccumulationSteps'],
+  ...['maxSteps', 'seed', 'learningRate', 'lrScheduler', 'minLr', 'warmupSteps', 'weightDecay', 'beta1', 'beta2', 'epsilon', 'maxGradNorm'],
 ]);
 
 /** @param {string} path */
@@ -97,7 +81,7 @@ await runMain('node benches/pytorch/compare.mjs --ours FILES --pytorch FILE [opt
     await writeFile(options.json, `${JSON.stringify({ device, torch, config, reference: reference.name, rows }, null, 1)}\n`);
   }
   if (options.results !== undefined) {
-    const { batch, microSteps, block, steps } = theirs.config;
+    const { batchSize: batch, gradientAccumulationSteps: microSteps, blockSize: block, maxSteps: steps } = theirs.config;
     const group = `GPT of ${formatCount(parameters)} parameters, batch ${batch}×${microSteps}, block ${block}`;
     const figures = rows.flatMap(({ name, tokensPerSecond, lastLoss }) => {
       const [side, mode] = [name.split(' ')[0], name.slice(name.indexOf(' ') + 1).replaceAll('-', ' ')];

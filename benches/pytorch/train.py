@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The GPT of packages/lm/src/train in PyTorch: the same weights, the same batches, the same optimizer.
+"""The GPT of the presets gpt-… (family helios-gpt of helios-lm) in PyTorch: the same weights, the same batches, the same optimizer.
 
     node benches/train.mjs --preset gpt-300m --steps 20 --dump-weights weights.safetensors --dump-batches batches.safetensors
     python3 benches/pytorch/train.py --weights weights.safetensors --batches batches.safetensors \\
@@ -58,17 +58,17 @@ class Layer(torch.nn.Module):
         super().__init__()
         width, hidden = config["width"], config["hidden"]
         self.heads = config["heads"]
-        self.attention_norm = torch.nn.RMSNorm(width, eps=1e-5)
+        self.attentionNorm = torch.nn.RMSNorm(width, eps=1e-5)
         self.attention = torch.nn.ModuleDict(
             {
                 "qkv": torch.nn.Linear(width, 3 * width, bias=False),
-                "output": torch.nn.Linear(width, width, bias=False),
+                "out": torch.nn.Linear(width, width, bias=False),
             }
         )
-        self.mlp_norm = torch.nn.RMSNorm(width, eps=1e-5)
+        self.mlpNorm = torch.nn.RMSNorm(width, eps=1e-5)
         self.mlp = torch.nn.ModuleDict(
             {
-                "gate_up": torch.nn.Linear(width, 2 * hidden, bias=False),
+                "up": torch.nn.Linear(width, 2 * hidden, bias=False),
                 "down": torch.nn.Linear(hidden, width, bias=False),
             }
         )
@@ -77,25 +77,25 @@ class Layer(torch.nn.Module):
         batch, length, width = x.shape
         q, k, v = (
             part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
-            for part in self.attention["qkv"](self.attention_norm(x)).chunk(3, dim=-1)
+            for part in self.attention["qkv"](self.attentionNorm(x)).chunk(3, dim=-1)
         )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.attention["output"](mixed.transpose(1, 2).reshape(batch, length, width))
-        gate, up = self.mlp["gate_up"](self.mlp_norm(x)).chunk(2, dim=-1)
+        x = x + self.attention["out"](mixed.transpose(1, 2).reshape(batch, length, width))
+        gate, up = self.mlp["up"](self.mlpNorm(x)).chunk(2, dim=-1)
         return x + self.mlp["down"](F.silu(gate) * up)
 
 
 class Gpt(torch.nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.token_embedding = torch.nn.Embedding(config["vocab"], config["width"])
-        self.position_embedding = torch.nn.Embedding(config["block"], config["width"])
+        self.embedding = torch.nn.Embedding(config["vocabSize"], config["width"])
+        self.positions = torch.nn.Embedding(config["blockSize"], config["width"])
         self.layers = torch.nn.ModuleList(Layer(config) for _ in range(config["layers"]))
         self.norm = torch.nn.RMSNorm(config["width"], eps=1e-5)
-        self.head = torch.nn.Linear(config["width"], config["vocab"], bias=False)
+        self.head = torch.nn.Linear(config["width"], config["vocabSize"], bias=False)
 
     def forward(self, ids, targets):
-        x = self.token_embedding(ids) + self.position_embedding.weight[: ids.shape[1]]
+        x = self.embedding(ids) + self.positions.weight[: ids.shape[1]]
         for layer in self.layers:
             x = layer(x)
         logits = self.head(self.norm(x))
@@ -103,8 +103,8 @@ class Gpt(torch.nn.Module):
 
 
 def learning_rate(config, step):
-    """Linear warm-up, then a cosine: config.mjs's learningRate."""
-    lr, floor, warmup, steps = config["lr"], config["minLr"], config["warmup"], config["steps"]
+    """Linear warm-up, then a cosine: learningRateAt of settings.mjs."""
+    lr, floor, warmup, steps = config["learningRate"], config["minLr"], config["warmupSteps"], config["maxSteps"]
     if step + 1 <= warmup:
         return lr * (step + 1) / warmup
     done = 1.0 if step + 1 >= steps else (step + 1 - warmup) / (steps - warmup)
@@ -127,7 +127,7 @@ def run(mode, config, weights, batches, warmup, device):
     plain = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW(
         [{"params": decay, "weight_decay": config["weightDecay"]}, {"params": plain, "weight_decay": 0.0}],
-        lr=config["lr"],
+        lr=config["learningRate"],
         betas=(config["beta1"], config["beta2"]),
         eps=config["epsilon"],
         fused=device.type == "cuda",
@@ -167,7 +167,7 @@ def run(mode, config, weights, batches, warmup, device):
                     loss = forward(ids, targets) / micro_steps
                 loss.backward()
             total += loss.detach()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config["clip"])
+        torch.nn.utils.clip_grad_norm_(model.parameters(), config["maxGradNorm"] or math.inf)
         optimizer.step()
         optimizer.zero_grad(set_to_none=not compile_mode)
         losses.append(total)
@@ -197,7 +197,7 @@ def run(mode, config, weights, batches, warmup, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weights", required=True, help="file of benches/train.mjs --dump-weights, or a checkpoint of step 0")
+    parser.add_argument("--weights", required=True, help="file of benches/train.mjs --dump-weights")
     parser.add_argument("--batches", required=True, help="file of benches/train.mjs --dump-batches")
     parser.add_argument("--modes", help="see above", default="f32,tf32,bf16,tf32-compiled,bf16-compiled")
     parser.add_argument("--warmup", type=int, default=5, help="steps left out of the median (default 5)")
@@ -212,6 +212,8 @@ def main():
     weights, _ = read_safetensors(args.weights)
     tensors, metadata = read_safetensors(args.batches)
     config = json.loads(metadata["config"])
+    if config["family"] != "helios-gpt":
+        sys.exit(f"{args.batches} is of a model of the family {config['family']}; helios-gpt is known here")
     batches = tensors["batches"]
     device = torch.device(args.device)
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))

@@ -442,7 +442,7 @@ function asksForHelp(args) {
  * Handles standard streams that can no longer be written. Without a reader of standard error the work continues: results are in files.
  * Without a reader of standard output (`| head`) the program ends silently; on a full disk it ends with an error.
  */
-function outliveOutputs() {
+export function outliveOutputs() {
   process.stderr.on('error', () => {});
   process.stdout.on('error', (error) => {
     if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EPIPE') {

@@ -373,10 +373,26 @@ export class Optimizer {
    * @returns {Promise<number>}
    */
   skippedSteps() {
+    return this.#words('skippedSteps').then((words) => words[STATE.skipped]);
+  }
+
+  /**
+   * The L2 norm of all gradients of the last step together, after `gradientScale` and before clipping. NaN without `clip`, since no step then
+   * computes it. Reading it waits for the device. Throws a UsageError while a function is compiled and after `dispose`.
+   * @returns {Promise<number>}
+   */
+  gradientNorm() {
+    const read = this.#words('gradientNorm');
+    if (!this.clips) return read.then(() => NaN);
+    return read.then((words) => new Float32Array(words.buffer, words.byteOffset, words.length)[STATE.norm]);
+  }
+
+  /** The state of the first group. @param {string} op the call, for errors @returns {Promise<Uint32Array>} */
+  #words(op) {
     const { state } = this.groups[0];
-    if (isRecording()) throw new UsageError('skippedSteps', 'call it outside of the compiled function, in which there are no values');
-    if (state.disposed) throw new UsageError('skippedSteps', 'the optimizer was disposed of');
-    return state.toArray().then((words) => words[STATE.skipped]);
+    if (isRecording()) throw new UsageError(op, 'call it outside of the compiled function, in which there are no values');
+    if (state.disposed) throw new UsageError(op, 'the optimizer was disposed of');
+    return /** @type {Promise<Uint32Array>} */ (state.toArray());
   }
 
   /** The moments of a bucket, made as zeros at first use. @param {Bucket} bucket @param {number} count number of moments */

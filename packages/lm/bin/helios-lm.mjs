@@ -3,25 +3,19 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { UsageError, checkPaths, fail, helpText, parseCommandLine } from 'helios-vk/options';
+import { UsageError, checkPaths, fail, helpText, outliveOutputs, parseCommandLine } from 'helios-vk/options';
 
+import { findModel } from '../src/open.mjs';
+import * as generateCommand from '../src/cli/generate.mjs';
+import * as trainCommand from '../src/cli/train.mjs';
 import { digestOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
-import {
-  evaluate,
-  exportModel,
-  importModel,
-  loadTokenizer,
-  openDataset,
-  readConfig,
-  readCorpusInfo,
-  tokenizeCorpus,
-} from '../src/index.mjs';
+import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenizeCorpus } from '../src/index.mjs';
 
 /**
  * @typedef {import('helios-vk/options').Option} Option
  * @typedef {{ usage: string, about: string, options: Record<string, Option>, inputs: [least: number, most: number],
- *   run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command
+ *   modernArgs?: (args: string[]) => string[], run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command
  */
 
 const MODEL_OPTION = /** @type {const} */ ({
@@ -45,6 +39,22 @@ const counted = (count) => count.toLocaleString('en');
 
 /** @type {Record<string, Command>} */
 const COMMANDS = {
+  train: {
+    usage: 'helios-lm train [FILE|FOLDER …] [options]\n       helios-vk run --nproc N helios-lm.mjs train …',
+    about: 'train a model on texts or token files',
+    inputs: [0, Infinity],
+    options: trainCommand.OPTIONS,
+    modernArgs: trainCommand.modernArgs,
+    run: trainCommand.run,
+  },
+  generate: {
+    usage: 'helios-lm generate --model FOLDER --prompt TEXT [options]',
+    about: 'continue a text',
+    inputs: [0, 0],
+    options: generateCommand.OPTIONS,
+    modernArgs: generateCommand.modernArgs,
+    run: generateCommand.run,
+  },
   tokenize: {
     usage: 'helios-lm tokenize FILE|FOLDER … --tokenizer PATH --out FOLDER [options]',
     about: 'encode text, JSONL or Parquet into files of ids for training',
@@ -103,11 +113,10 @@ const COMMANDS = {
       json: JSON_OPTION,
     },
     async run({ model: folder, data, split, block, batch, windows, json }, _, signal) {
-      const config = readConfig(folder);
+      const { from, config } = await findModel(folder);
       const dataset = openDataset(data, { block: block ?? Math.min(config.context, 1024), split, vocabSize: config.vocabSize });
-      checkTokenizer(folder, data);
-      const model = await importModel(folder, { signal });
-      const tokenizer = existsTokenizer(folder) ? await loadTokenizer(folder) : undefined;
+      checkTokenizer(from, data);
+      const { model, tokenizer } = await openModel(folder, { signal });
       const onProgress = (/** @type {{ windows: number, total: number }} */ progress) =>
         showProgress(`${progress.windows} of ${progress.total} windows`);
       const result = await evaluate(model, dataset, { batch, windows, tokenizer, signal, onProgress });
@@ -123,7 +132,7 @@ const COMMANDS = {
     inputs: [1, 1],
     options: { json: JSON_OPTION },
     async run({ json }, [folder]) {
-      const config = readConfig(folder);
+      const { config } = await findModel(folder);
       if (json) return config;
       const { family, layers, width, heads, kvHeads, headSize, hidden, vocabSize, context } = config;
       return (
@@ -151,9 +160,18 @@ const COMMANDS = {
     async run({ model: folder, out, dtype, ...rest }, _, signal) {
       const size = rest['max-shard-size'];
       const maxShardBytes = Number.parseFloat(size) * (/gb$/i.test(size) ? 1e9 : 1e6);
-      await exportModel(await importModel(folder, { signal }), out, { dtype, maxShardBytes, companions: folder, signal });
-      return `${out} has the model of ${folder} in ${dtype}`;
+      const { from, model, tokenizer } = await openModel(folder, { signal });
+      const files = existsTokenizer(from) ? {} : tokenizer?.files();
+      await exportModel(model, out, { dtype, maxShardBytes, companions: existsTokenizer(from) ? from : undefined, files, signal });
+      return `${out} has the model of ${from} in ${dtype}`;
     },
+  },
+  import: {
+    usage: 'helios-lm import PATH --out FOLDER',
+    about: "write a model's folder of its own, in f32, from a run, a checkpoint of an earlier version, or a folder of another type",
+    inputs: [1, 1],
+    options: { out: { type: 'string', value: 'FOLDER', path: 'output-folder', required: true, help: 'folder to make' } },
+    run: ({ out }, [model], signal) => COMMANDS.export.run({ model, out, dtype: 'f32', 'max-shard-size': '5GB' }, [], signal),
   },
 };
 
@@ -178,26 +196,40 @@ ${Object.values(COMMANDS)
 
 Exit status: 0 if all is well, 1 if not, 2 for a wrong command line, 130 after Ctrl-C.`;
 
+/** Signals on which a command ends in an orderly way: Ctrl-C, a scheduler's request, a terminal that closes. */
+const STOPS = /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP']);
+
 /** Runs a command line. @param {string[]} args @returns {Promise<unknown>} what to print: a string, or an object to print as JSON */
 async function main([word, ...args]) {
   if (word === undefined || word === '--help' || word === '-h') return HELP;
   if (word === '--version' || word === '-v') return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version;
   if (!Object.hasOwn(COMMANDS, word)) throw new UsageError(`no command ${word}; there are ${Object.keys(COMMANDS).join(', ')}`);
-  const { usage, options, inputs, run } = COMMANDS[word];
+  const { usage, options, inputs, run, modernArgs = (given) => given } = COMMANDS[word];
   if (args.includes('--help') || args.includes('-h')) return helpText(usage, options);
-  const { values, positionals } = parseCommandLine(options, args, inputs[1] > 0);
+  const { values, positionals } = parseCommandLine(options, modernArgs(args), inputs[1] > 0);
   if (positionals.length < inputs[0] || positionals.length > inputs[1]) throw new UsageError(`usage: ${usage}`);
   checkPaths(options, values);
   const stop = new AbortController();
-  process.once('SIGINT', () => stop.abort());
+  let asked = false;
+  for (const signal of STOPS) {
+    process.on(signal, (/** @type {NodeJS.Signals} */ _, /** @type {number} */ number) => {
+      if (asked) process.exit(128 + number);
+      asked = true;
+      showProgress('');
+      console.error('stopping; another signal ends the process at once');
+      stop.abort();
+    });
+  }
   return run(values, positionals, stop.signal);
 }
 
+outliveOutputs();
 try {
   const result = await main(process.argv.slice(2));
-  console.log(typeof result === 'string' ? result : JSON.stringify(result, null, 2));
+  if (result !== '') console.log(typeof result === 'string' ? result : JSON.stringify(result, null, 2));
+  process.exit();
 } catch (error) {
   showProgress('');
-  fail('helios-lm', error);
-  if (/** @type {Error} */ (error).name === 'AbortError') process.exitCode = 130;
+  if (/** @type {Error} */ (error).name !== 'AbortError') fail('helios-lm', error);
+  else process.exitCode = 130;
 }

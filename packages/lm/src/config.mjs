@@ -36,7 +36,8 @@ import { readJson } from './json.mjs';
  * @property {number[]} eos ids of the tokens that end a text
  * @property {number | null} pad id of the padding token
  *
- * @typedef {'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'olmo2' | 'smollm3' | 'gpt2'} Family
+ * @typedef {'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'olmo2' | 'smollm3' | 'gpt2' | 'helios-gpt'} Family `helios-gpt`, which only this project
+ *   has: RMSNorm, learned positions, SwiGLU and no biases
  *
  * Rotary positions: the base of the frequencies, and how they are scaled beyond the context of the first training.
  * @typedef {{ base: number, type: 'default' } | { base: number, type: 'linear', factor: number } |
@@ -52,6 +53,7 @@ const CLASSES = {
   olmo2: 'Olmo2ForCausalLM',
   smollm3: 'SmolLM3ForCausalLM',
   gpt2: 'GPT2LMHeadModel',
+  'helios-gpt': 'HeliosGptForCausalLM',
 };
 const FAMILIES = /** @type {Family[]} */ (Object.keys(CLASSES));
 
@@ -195,6 +197,7 @@ function ropeConfig(family, json, read, path) {
   read.choice('hidden_act', ['silu', 'swish'], 'silu');
   if (read.count('pretraining_tp', 1) !== 1) throw read.fail('pretraining_tp', '1');
   const bias = read.flag('attention_bias', false);
+  const learned = family === 'helios-gpt';
   return {
     family,
     vocabSize: read.count('vocab_size'),
@@ -206,16 +209,16 @@ function ropeConfig(family, json, read, path) {
     hidden: read.count('intermediate_size'),
     context: read.count('max_position_embeddings'),
     norm: 'rms',
-    eps: read.positive('rms_norm_eps', family === 'olmo2' ? 1e-5 : 1e-6),
+    eps: read.positive('rms_norm_eps', family === 'olmo2' || learned ? 1e-5 : 1e-6),
     placement: family === 'olmo2' ? 'post' : 'pre',
     qkNorm: family === 'olmo2' ? 'row' : family === 'qwen3' ? 'head' : 'none',
     qkvBias: family === 'qwen2' || bias,
     outBias: family !== 'qwen2' && bias,
     mlpBias: read.flag('mlp_bias', false),
     mlp: 'swiglu',
-    position: 'rope',
-    rope: ropeOf(json, path, family === 'smollm3' ? 2e6 : 1e4),
-    ropeLayers: ropeLayersOf(family, json, read, layers),
+    position: learned ? 'learned' : 'rope',
+    ...(learned ? {} : { rope: ropeOf(json, path, family === 'smollm3' ? 2e6 : 1e4) }),
+    ropeLayers: learned ? new Array(layers).fill(false) : ropeLayersOf(family, json, read, layers),
     windows: windowsOf(family, json, read, layers, path),
     tied: read.flag('tie_word_embeddings', family === 'smollm3'),
     bos: json.bos_token_id ?? null,
@@ -338,7 +341,7 @@ export function configJson(config, dtype) {
     rms_norm_eps: config.eps,
     attention_bias: family === 'qwen2' ? undefined : config.qkvBias,
     mlp_bias: family === 'llama' || family === 'smollm3' ? config.mlpBias : undefined,
-    ...ropeJson(/** @type {Rope} */ (config.rope)),
+    ...(config.rope ? ropeJson(config.rope) : {}),
     ...(family === 'smollm3' ? { no_rope_layers: config.ropeLayers.map(Number) } : {}),
     ...(family === 'mistral' ? { sliding_window: window, ...(config.windows.includes(null) ? windows : {}) } : {}),
     ...(['qwen2', 'qwen3', 'smollm3'].includes(family) ? { use_sliding_window: window !== null, sliding_window: window, ...windows } : {}),

@@ -7,5 +7,8 @@ export { documentsOf, pack } from './data/pack.mjs';
 export { prepareText } from './data/prepare.mjs';
 export { evaluate } from './evaluate.mjs';
 export { exportModel, importModel } from './formats/hf.mjs';
+export { openModel } from './open.mjs';
 export { Decoder } from './model/decoder.mjs';
 export { PATTERNS, applyChatTemplate, loadTokenizer, trainTokenizer } from './tokenizer/index.mjs';
+export { PRESETS } from './train/settings.mjs';
+export { train } from './train/run.mjs';

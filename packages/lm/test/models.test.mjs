@@ -10,8 +10,9 @@ import { fileURLToPath } from 'node:url';
 import { F, compile, init, load, nn, optim, save, tensor } from 'helios-vk/nn';
 
 import { configJson, parseConfig, readConfig } from '../src/config.mjs';
-import { exportModel, importModel, partsOf } from '../src/formats/hf.mjs';
+import { exportModel, importModel } from '../src/formats/hf.mjs';
 import { Decoder } from '../src/model/decoder.mjs';
+import { partsOf } from '../src/model/parts.mjs';
 
 const FIXTURES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
 const FAMILIES = ['llama', 'mistral', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'gpt2'];

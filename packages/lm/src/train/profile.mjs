@@ -1,6 +1,12 @@
 /** Prints the profile of a training run as a table. */
 
-import { formatCount, formatFlops, formatNumber } from './progress.mjs';
+import { formatCount, formatNumber } from '../log/format.mjs';
+
+/** Floating-point operations a second as `1.23 TFLOP/s`. @param {number} rate */
+export function formatFlops(rate) {
+  const [divisor, unit] = rate >= 1e12 ? [1e12, 'TFLOP/s'] : [1e9, 'GFLOP/s'];
+  return `${formatNumber(rate / divisor)} ${unit}`;
+}
 
 /**
  * GPU time of a line of the model.

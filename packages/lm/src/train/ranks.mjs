@@ -6,7 +6,6 @@
 import { init, launched } from 'helios-vk/distributed';
 import { UsageError } from 'helios-vk/options';
 
-/** @typedef {import('./config.mjs').TrainingConfig} TrainingConfig */
 /** @typedef {import('helios-vk/distributed').Group} Group */
 
 /**
@@ -50,7 +49,7 @@ export async function openRanks(vk, { engine, zero, reduce, 'command-buffers': c
   const { launcher, localRank } = launched();
   if (launcher === null) {
     const given = Object.entries({ engine, zero, reduce }).find(([, value]) => value !== undefined);
-    if (given) throw new UsageError(`--${given[0]} is for several processes: npx helios-vk run --nproc N benches/train.mjs …`);
+    if (given) throw new UsageError(`--${given[0]} is for several processes: npx helios-vk run --nproc N … helios-lm train …`);
     return { info: commandBuffers ? vk.initDevice({ commandBuffers }) : vk.initDevice(), ranks: undefined };
   }
   // A step makes several submissions for each collective. With the usual number of command buffers JavaScript would wait for the device in
@@ -66,22 +65,22 @@ export async function openRanks(vk, { engine, zero, reduce, 'command-buffers': c
 
 /**
  * The share of one process in each step: an equal number of the step's sequences, in micro-steps that are at most as large as the run's.
- * @param {Pick<TrainingConfig, 'batch' | 'microSteps'>} config of the whole step
+ * @param {{ batchSize: number, gradientAccumulationSteps: number }} settings of the whole step
  * @param {number} size processes
- * @returns {{ batch: number, microSteps: number }}
+ * @returns {{ batchSize: number, gradientAccumulationSteps: number }}
  * @throws {RangeError} where the sequences cannot be divided equally
  */
-export function shareOf({ batch, microSteps }, size) {
-  const sequences = batch * microSteps;
+export function shareOf({ batchSize, gradientAccumulationSteps }, size) {
+  const sequences = batchSize * gradientAccumulationSteps;
   if (sequences % size !== 0) {
     throw new RangeError(
-      `a step of ${sequences} sequences (batch ${batch}, micro-steps ${microSteps}) cannot be divided equally by ${size} processes`,
+      `a step of ${sequences} sequences (batch size ${batchSize}, ${gradientAccumulationSteps} micro-steps) cannot be divided equally by ${size} processes`,
     );
   }
   const share = sequences / size;
-  let rows = Math.min(batch, share);
+  let rows = Math.min(batchSize, share);
   while (share % rows !== 0) rows--;
-  return { batch: rows, microSteps: share / rows };
+  return { batchSize: rows, gradientAccumulationSteps: share / rows };
 }
 
 /**

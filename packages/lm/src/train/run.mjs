@@ -1,205 +1,555 @@
-/** Runs training from the first step to the last: progress, checkpoints, and recovery after a lost device. */
+// A training run from its options to its last checkpoint, as a series of events.
 
-import { rm } from 'node:fs/promises';
+import { existsSync, readdirSync, rmSync, rmdirSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { basename, extname, join, resolve } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { isDeepStrictEqual } from 'node:util';
-import { checkpointsOf, firstUnusable, identityOf, loadCheckpoint, saveCheckpoint, saveWeights } from './checkpoint.mjs';
-import { tokensPerStep } from './config.mjs';
-import { FolderLock } from './outputs.mjs';
-import { createTrainer } from './trainer.mjs';
 import { reset } from 'helios-vk/nn';
+import { UsageError } from 'helios-vk/options';
 
-/** @typedef {import('./config.mjs').GptConfig} GptConfig */
+import { readConfig } from '../config.mjs';
+import { MetricsLog } from '../log/metrics.mjs';
+import { TensorBoardLog } from '../log/tensorboard.mjs';
+import { parameterCount } from '../model/parts.mjs';
+import { isModelFolder, openModel } from '../open.mjs';
+import {
+  checkFolder,
+  checkpointPath,
+  checkpointsOf,
+  joinCheckpoint,
+  loadCheckpoint,
+  newRun,
+  saveBest,
+  saveCheckpoint,
+} from './checkpoint.mjs';
+import { defaultText, hasTokens, openData, predictedBytes } from './data.mjs';
+import { checkFits, checkMatrixUnits } from './device.mjs';
+import { Generator as TextGenerator } from './generator.mjs';
+import { FolderLock } from './outputs.mjs';
+import { agree, attemptOf, openRanks, shareOf } from './ranks.mjs';
+import { sample } from './sample.mjs';
+import { PRESETS, checkRun, configOf, learningRateAt, presetOf, tokensPerStep, withValues } from './settings.mjs';
+import { Trainer } from './trainer.mjs';
+
+/** @typedef {import('../log/events.mjs').TrainEvent} TrainEvent */
+/** @typedef {import('./settings.mjs').Settings} Settings */
+/** @typedef {import('./settings.mjs').RunConfig} RunConfig */
 /** @typedef {import('./checkpoint.mjs').Checkpoint} Checkpoint */
-/** @typedef {import('./trainer.mjs').Trainer} Trainer */
 
-/** Steps that do not count in the rates: they compile pipelines and touch memory for the first time. */
-const WARMUP_STEPS = 2;
+/**
+ * Options of `train`, besides those of `Settings` and `Sizes`, which replace the preset's.
+ * @typedef {object} OwnOptions
+ * @property {string | string[]} [data] texts, JSONL, Parquet or folders of them, or one folder of token files; a novel when left out, or the
+ *   resumed run's
+ * @property {string} [out] the run's folder; `runs/NAME` when left out, with a number where that is taken
+ * @property {string} [preset] a name of `PRESETS`; `llama-tiny` on a CPU device and `llama-30m` on others when left out
+ * @property {string} [initFrom] a model's folder, or a checkpoint: its weights and tokenizer begin a new run
+ * @property {boolean | string} [resume] continue the run in `out`, or from a checkpoint
+ * @property {boolean} [newData] with `resume`: whether the data may be others than the run's
+ * @property {string} [tokenizer] `tokenizer.json`, or a folder that has it; one is trained when left out
+ * @property {number} [validation] share of the text that is held out; 0.05 when left out
+ * @property {string} [separator] what stands between documents of a plain text
+ * @property {string} [field] field of JSONL, or column of Parquet, with the text
+ * @property {boolean} [replaceInvalid] whether U+FFFD replaces what is not UTF-8, which is an error otherwise
+ * @property {number} [evalEvery] evaluate every so many steps, and at the end; a tenth of the run when left out, 0: only at the end
+ * @property {number} [evalBatches] most batches of an evaluation; 16 when left out
+ * @property {number} [saveEvery] write a checkpoint every so many steps, and at the end; 0, the default: only at the end
+ * @property {number} [saveTotalLimit] keep the last so many checkpoints of the run; all when left out
+ * @property {number} [earlyStoppingPatience] end after so many evaluations without a lower loss; never when left out
+ * @property {string} [samplePrompt] what samples continue; the beginning of the text when left out
+ * @property {number} [sampleTokens] tokens of a sample; 100 when left out, 0: no samples
+ * @property {number} [sampleEvery] write a sample every so many steps, and at the end; 0, the default: only at the end
+ * @property {boolean} [tensorboard] whether to write event files for TensorBoard; true when left out
+ * @property {'graph' | 'plain'} [mode] as for `Trainer`
+ * @property {'mpi' | 'nccl'} [engine] @property {0 | 1} [zero] @property {'f32' | 'bf16'} [reduce] with several processes, see `openRanks`
+ * @property {number} [commandBuffers] submissions in flight
+ * @property {AbortSignal} [signal] ends the run after its step: it writes a checkpoint, then throws an AbortError
+ * @property {(progress: import('../data/prepare.mjs').PrepareProgress) => void} [onProgress] while a tokenizer is trained and texts are encoded
+ * @property {(text: string) => void} [note] told what a person should know: a device that was lost, steps that were skipped
+ * @property {(vk: any) => void} [onDevice] called with the native module when the device is open, and again after it was lost
+ *
+ * @typedef {OwnOptions & Partial<Settings> & Partial<import('./settings.mjs').Sizes>} TrainOptions
+ */
+
+/** Settings that a resumed run may change: the model and the order of the data stay. */
+const CHANGEABLE = /** @type {const} */ ([
+  ...['maxSteps', 'learningRate', 'minLr', 'lrScheduler', 'warmupSteps', 'weightDecay', 'maxGradNorm', 'precision', 'gradCheckpoint'],
+]);
+
+/** Settings that begin a run from another model's weights, where none are given. */
+const FROM_A_MODEL = { learningRate: 1e-4, minLr: 1e-5, warmupSteps: 20, maxSteps: 400 };
 
 /** How many lost devices a run recovers from. */
 const MAX_RESTARTS = 3;
 
-/**
- * @typedef {object} RunOptions
- * @property {any} vk the native module, its device open
- * @property {GptConfig} config
- * @property {import('./tokenizer.mjs').TokenizerState} tokenizer goes into the checkpoints
- * @property {import('./data.mjs').DataInfo} [data] describes the tokens; goes into the checkpoints
- * @property {Uint32Array} tokens what to train on
- * @property {Uint32Array} [validation] held-out tokens to validate with
- * @property {number} [validationEvery] validate every so many steps; 0, the default: only at the end
- * @property {'graph' | 'plain'} [mode] as for the trainer
- * @property {Checkpoint} [resumed] the checkpoint to continue from
- * @property {string} [checkpoints] folder of the checkpoints, which no other run uses
- * @property {FolderLock} [lock] the lock of that folder, where the caller has taken it
- * @property {number} [keep] keep only the last so many checkpoints of this run in the folder; all when left out
- * @property {number} [checkpointEvery] write a checkpoint every so many steps; 0, the default: only at the end
- * @property {boolean} [checkpointAtStart] also before the first step
- * @property {string} [dumpWeights] file for the weights before the first step
- * @property {() => void} [profile] starts the addon's profile; called before the run, and again on a new device
- * @property {() => boolean} [stopped] asked after each step; true ends the run
- * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together. All call `runTraining` alike; only rank 0 has
- *   the lock and writes checkpoints
- * @property {string} [run] identity of a new run, see `identityOf`; a resumed one keeps that of its checkpoint
- * @property {(trainer: Trainer) => void} [onStep]
- * @property {(text: string) => void} [note]
- *
- * @typedef {Pick<Checkpoint, 'path' | 'step' | 'config' | 'data' | 'run'>} SavedCheckpoint a file and what it must contain
- */
+/** Steps that do not count in the rates: they compile pipelines and touch memory for the first time. */
+export const WARMUP_STEPS = 2;
+
+/** Milliseconds between two looks at the device's memory. */
+const MEMORY_EVERY = 1000;
 
 /**
- * Trains until the last step of the configuration, or until `stopped`. When the device is lost, opens it again and continues from the
- * last checkpoint that the run saved, or else from the one it was resumed from; repeated steps give the same bits. Without either, and
- * with several processes, the loss ends the run: the launcher restarts all processes together.
- * @param {RunOptions} options
- * @returns {Promise<{trainer: Trainer, losses: Map<number, number>, rates: number[], hostTimes: number[],
- *   validations: Map<number, number>, restarts: number}>} the trainer at the end, losses by step, tokens a second and host
- *   milliseconds of each step, validation losses by the number of steps before them
- * @throws {RangeError} where the learning rate at the end is above its peak
+ * Trains a model. Everything that can be refused is refused before any work is done. When the device is lost, the run opens it again and
+ * continues from its last checkpoint, or else from where it began; repeated steps give the same bits. With several processes (`helios-vk run`)
+ * all call it alike: only rank 0 writes files, and the launcher restarts them all.
+ * @param {TrainOptions} options
+ * @returns {AsyncGenerator<TrainEvent>}
+ * @throws {UsageError} for options that are out of range, or contradict each other or what is on disk
  */
-export async function runTraining(options) {
-  const { config, checkpoints, lock, ranks } = options;
-  // `checkConfig` accepts it: a checkpoint of an earlier version may contain it, and text can still be generated from that.
-  const { lr, minLr } = config.training;
-  if (minLr > lr) throw new RangeError(`minLr must be at most lr, ${lr}, got ${minLr}`);
-  if (checkpoints === undefined || lock !== undefined || ranks) return train(options);
-  const own = await FolderLock.take(checkpoints);
-  return train({ ...options, lock: own }).finally(() => own.release());
+export async function* train(options) {
+  options.signal?.throwIfAborted();
+  const plan = await planOf(options);
+  const vk = createRequire(import.meta.url)('helios-vk');
+  const { info, ranks } = await openRanks(vk, { ...options, 'command-buffers': options.commandBuffers });
+  try {
+    yield* new Run(options, plan, vk, info, ranks).events();
+    await ranks?.group.destroy();
+  } catch (error) {
+    if (/** @type {Error} */ (error).name === 'AbortError') await ranks?.group.destroy();
+    else ranks?.group.abort(/** @type {Error} */ (error).message);
+    throw error;
+  } finally {
+    // Another run in this process begins on a device of its own.
+    reset();
+    vk.destroy();
+  }
 }
 
-/** @param {RunOptions} options @returns {ReturnType<typeof runTraining>} */
-async function train(options) {
-  const { vk, config, tokenizer, data, tokens, mode, resumed, checkpoints, checkpointEvery = 0 } = options;
-  const { profile, lock, keep = Infinity, validation, validationEvery = 0, ranks, stopped } = options;
-  const run = identityOf(resumed, options.run);
-  const { onStep = (_) => {}, note = (_) => {} } = options;
-  /** Undefined before the start, and from a lost device until the model is on the device again. @type {Trainer | undefined} */
-  let trainer;
-  /** What this run saved last. Never simply the latest file of the folder, which may be another run's. @type {SavedCheckpoint | undefined} */
-  let last = resumed;
-  /** Losses that trainers on lost devices had read. @type {Map<number, number>} */
-  let known = new Map();
-  /** @type {number[]} */
-  let rates = [];
-  /** @type {number[]} */
-  let hostTimes = [];
-  /** @type {Map<number, number>} */
-  const validations = new Map();
-  let restarts = 0;
-  /** This run's checkpoints, oldest first, with those from before it was resumed or restarted. */
-  let saved = lock && checkpoints !== undefined && run !== undefined ? await checkpointsOf(checkpoints, run) : [];
-  let pending = false;
-  let dump = options.dumpWeights;
-
-  const open = async () => {
-    if (restarts > 0) {
-      // Forget everything on the lost device; `createTrainer` opens it again.
-      reset();
-      vk.destroy();
+/**
+ * What options ask for, checked as far as that goes without a device.
+ * @param {TrainOptions} options
+ */
+async function planOf(options) {
+  const { resume, initFrom, preset, newData, earlyStoppingPatience } = options;
+  const refuse = (/** @type {string} */ what) => {
+    throw new UsageError(what);
+  };
+  if (resume && initFrom) refuse('--resume continues a run, --init-from begins one: leave one of them out');
+  if (resume === true && options.out === undefined) refuse('--resume needs --out FOLDER, the folder of the run, or a checkpoint');
+  if (newData && !resume) refuse('--new-data is for --resume');
+  if (initFrom && preset) refuse('--init-from has the model: leave --preset out');
+  if (resume && preset) refuse('--resume keeps the model of the checkpoint: leave --preset out');
+  const begin = resume ? await loadCheckpoint(resume === true ? /** @type {string} */ (options.out) : resume) : undefined;
+  const from = initFrom === undefined ? undefined : await modelFrom(initFrom);
+  const sizes = ['layers', 'width', 'heads', 'kvHeads', 'hidden', 'vocabSize'].filter(
+    (name) => /** @type {any} */ (options)[name] !== undefined,
+  );
+  if (sizes.length > 0 && (begin || from)) refuse(`${begin ? '--resume' : '--init-from'} keeps the model: leave ${flagOf(sizes[0])} out`);
+  if (begin) {
+    const kept = Object.keys(begin.config.settings).filter((name) => !CHANGEABLE.includes(/** @type {any} */ (name)));
+    const changed = kept.find((name) => /** @type {any} */ (options)[name] !== undefined);
+    if (changed) refuse(`--resume keeps the run's ${flagOf(changed)}: leave it out`);
+    if (options.tokenizer !== undefined) refuse('--resume keeps the tokenizer: leave --tokenizer out');
+    if (options.data !== undefined && !newData && begin.data) {
+      const same = [options.data].flat().length === 1 && resolve([options.data].flat()[0]) === begin.data.folder;
+      if (!same) refuse(`--resume continues on the data of the run, ${begin.data.folder}: leave the data out, or add --new-data`);
     }
-    profile?.();
-    const state = last === resumed ? resumed?.state : await readBack(/** @type {SavedCheckpoint} */ (last));
-    const opened = createTrainer(vk, config, { tokens, validation, mode, state, ranks, stopped });
-    for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
-    pending = options.checkpointAtStart === true && last === resumed;
-    return opened;
-  };
-  /** Writes the weights that the run starts from. @param {string} path @param {Trainer} trainer */
-  const dumpTo = async (path, trainer) => {
-    await trainer.settle();
-    if (ranks && ranks.group.rank > 0) trainer.join('weights');
-    else await saveWeights(path, config, await trainer.read('weights'));
-    await ranks?.group.exchange();
-    dump = undefined;
-  };
-  const save = async (/** @type {Trainer} */ trainer) => {
-    if (checkpoints === undefined) return;
-    await trainer.settle();
-    trainer.pauses.add(trainer.finished.length);
-    const step = trainer.stepsDone;
-    if (ranks && ranks.group.rank > 0) {
-      trainer.join('weights', 'm', 'v');
-      // Rank 0 has written it.
-      await ranks.group.exchange();
-      return;
-    }
-    await lock?.check();
-    const read = async (/** @type {'weights' | 'm' | 'v'} */ part) => {
-      const values = await trainer.read(part);
-      // The last loss may be finite, and the update after it not.
-      if (Object.values(values).some((each) => firstUnusable(each) >= 0)) {
-        const what = part === 'weights' ? 'weights' : 'moments of the optimizer';
-        throw new Error(`the ${what} after step ${step} are not finite: the run has diverged`);
-      }
-      return values;
-    };
-    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, read, await trainer.opt.skippedSteps());
-    await ranks?.group.exchange();
-    last = { path, step, config, data, run };
-    note(`checkpoint ${path}`);
-    saved = [...saved.filter((other) => other !== path), path];
-    while (saved.length > keep) await rm(/** @type {string} */ (saved.shift()), { force: true });
-  };
-  const validate = async (/** @type {Trainer} */ trainer) => {
-    const step = trainer.stepsDone;
-    if (validation === undefined || validations.has(step)) return;
-    await trainer.settle();
-    validations.set(step, await trainer.validate());
-    note(`step ${step}: validation loss ${validations.get(step)?.toFixed(4)}`);
-  };
-  const measure = (/** @type {Trainer} */ { finished, pauses, hostTimes: times }) => {
-    rates = rates.concat(stepRates(finished, tokensPerStep(config), pauses));
-    hostTimes = hostTimes.concat(times.slice(Math.min(WARMUP_STEPS, times.length - 1)));
-  };
+  }
+  if (from?.tokenizer && options.tokenizer !== undefined) refuse('--init-from has the tokenizer: leave --tokenizer out');
+  if (earlyStoppingPatience && options.validation === 0) refuse('--early-stopping-patience needs held-out text: leave --validation 0 out');
+  if (options.saveTotalLimit !== undefined && !(options.saveTotalLimit >= 1)) refuse('--save-total-limit is at least 1');
+  const data = begin?.data && !newData ? [begin.data.folder] : [options.data ?? defaultText()].flat();
+  // A run goes on in its folder; a checkpoint of an earlier version begins one in the form of today.
+  const own = begin && !begin.path.endsWith('.safetensors') ? join(begin.path, '..') : undefined;
+  if (from && !from.tokenizer && options.tokenizer === undefined && !(data.length === 1 && hasTokens(data[0]))) {
+    refuse(`--init-from ${initFrom} has no tokenizer.json: name its tokenizer with --tokenizer PATH`);
+  }
+  return { begin, from, data, out: options.out ?? own };
+}
 
-  for (;;) {
+/** An option as it is written on the command line. @param {string} name */
+export const flagOf = (name) => `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+
+/** A path, or with `taken` the first of PATH-2, PATH-3 … that is not there, if it is. @param {string} path @param {boolean} taken */
+function freeName(path, taken) {
+  for (let i = 2, name = path; ; i++, name = `${path}-${i - 1}`) if (!taken || !existsSync(name)) return name;
+}
+
+/** The names of settings and sizes, longest first. */
+const NAMES = Object.values(PRESETS)
+  .flatMap(({ sizes, settings }) => Object.keys({ ...sizes, ...settings }))
+  .sort((a, b) => b.length - a.length);
+
+/** A message with options in place of the names of settings and sizes. @param {string} message */
+const withFlags = (message) => message.replaceAll(new RegExp(`\\b(${NAMES.join('|')})\\b`, 'g'), (name) => flagOf(name));
+
+/** `runs/NAME` for a text, or the first of `runs/NAME-2` … that is not there, is empty, or has checkpoints of this run. @param {string} input @param {string} run */
+function freeFolder(input, run) {
+  const name = basename(input, extname(input)).replaceAll(/[^\w.-]+/g, '-') || 'run';
+  for (let i = 1; ; i++) {
+    const folder = join('runs', i === 1 ? name : `${name}-${i}`);
+    if (!existsSync(folder) || (statSync(folder).isDirectory() && readdirSync(folder).length === 0)) return folder;
+    if (checkpointsOf(folder, run).length > 0) return folder;
+  }
+}
+
+/**
+ * The model that a run begins with.
+ * @param {string} path a model's folder, a run's or a checkpoint's
+ */
+async function modelFrom(path) {
+  if (isModelFolder(path)) {
+    return { model: readConfig(path), tokenizer: existsSync(join(path, 'tokenizer.json')) ? path : undefined, path };
+  }
+  const { config, tokenizer, path: found } = await loadCheckpoint(path);
+  return { model: config.model, tokenizer, path: found };
+}
+
+class Run {
+  /**
+   * @param {TrainOptions} options @param {Awaited<ReturnType<typeof planOf>>} plan
+   * @param {any} vk @param {import('helios-vk').DeviceInfo} info @param {import('./ranks.mjs').TrainingRanks | undefined} ranks
+   */
+  constructor(options, plan, vk, info, ranks) {
+    this.options = options;
+    this.plan = plan;
+    this.vk = vk;
+    this.info = info;
+    this.ranks = ranks;
+    /** Whether this process writes files. */
+    this.first = !ranks || ranks.group.rank === 0;
+    this.note = options.note ?? (() => {});
+    this.started = performance.now();
+    /** @type {import('./checkpoint.mjs').RunState['best']} */
+    this.best = plan.begin?.best ?? null;
+    /** Losses by the number of steps before them. @type {Map<number, number>} */
+    this.evaluated = new Map();
+    /** The next step whose event is to be yielded. */
+    this.told = 0;
+    this.memory = { read: -Infinity, bytes: /** @type {number | undefined} */ (undefined) };
+    /** @type {TextGenerator | undefined} */
+    this.generator = undefined;
+  }
+
+  /** The configuration: that of the checkpoint, of the model to begin with, or the preset's, with the values given. @returns {RunConfig} */
+  config() {
     try {
-      trainer ??= await open();
-      if (dump !== undefined) await dumpTo(dump, trainer);
-      if (pending) await save(trainer);
-      pending = false;
-      if (await trainer.ready()) {
-        await trainer.step();
-        pending = checkpointEvery > 0 && trainer.stepsDone % checkpointEvery === 0 && trainer.stepsDone < config.training.steps;
-        // Lets promises of losses resolve between steps.
-        await nextTurn();
-        onStep(trainer);
-        if (validationEvery > 0 && trainer.stepsDone % validationEvery === 0) await validate(trainer);
-      } else {
-        await trainer.settle();
-        await validate(trainer);
-        await save(trainer);
-        onStep(trainer);
-        measure(trainer);
-        const skipped = await trainer.opt.skippedSteps();
-        if (skipped > 0) note(`steps skipped because their gradients were not finite: ${skipped}`);
-        return { trainer, losses: trainer.known, rates, hostTimes, validations, restarts };
-      }
+      return this.checkedConfig();
     } catch (error) {
-      // The next turn opens the device again, where another loss is caught as well.
-      if (ranks || /** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST') throw error;
-      if (last === undefined || ++restarts > MAX_RESTARTS) throw error;
-      note(`device lost (${/** @type {Error} */ (error).message}); continuing from ${last.path}`);
-      if (trainer === undefined) continue;
-      measure(trainer);
-      known = trainer.known;
-      trainer = undefined;
+      if (error instanceof RangeError) throw new UsageError(withFlags(error.message), { cause: error });
+      throw error;
     }
   }
-}
 
-/**
- * The state in a checkpoint that this run saved. Throws where another file has replaced it since.
- * @param {SavedCheckpoint} saved
- */
-async function readBack(saved) {
-  const found = await loadCheckpoint(saved.path);
-  for (const key of /** @type {const} */ (['step', 'config', 'data', 'run'])) {
-    if (!isDeepStrictEqual(found[key], saved[key])) {
-      throw new Error(`cannot continue from ${saved.path}: it is not what this run saved there; its ${key} differs`);
+  /** The configuration, with errors that name settings. @returns {RunConfig} */
+  checkedConfig() {
+    const { begin, from } = this.plan;
+    const { options } = this;
+    const isCpu = this.info.deviceTypeName === 'cpu';
+    const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+    const name = options.preset ?? (isCpu ? 'llama-tiny' : 'llama-30m');
+    /** @type {RunConfig} */
+    let config;
+    if (begin) config = { model: begin.config.model, settings: withValues(begin.config.settings, given) };
+    else if (from) {
+      const block = { blockSize: Math.min(from.model.context, 1024) };
+      config = { model: from.model, settings: withValues({ ...presetOf(name).settings, ...FROM_A_MODEL, ...block }, given) };
+    } else config = configOf(name, given);
+    const { settings } = config;
+    if (!begin) settings.gradientAccumulationSteps *= this.ranks?.group.worldSize ?? 1;
+    // A preset's warm-up belongs to its own number of steps, and its rate at the end to its own peak.
+    if (given.warmupSteps === undefined && settings.warmupSteps >= settings.maxSteps)
+      settings.warmupSteps = Math.floor(settings.maxSteps / 10);
+    if (given.minLr === undefined) settings.minLr = Math.min(settings.minLr, settings.learningRate);
+    return checkRun(config);
+  }
+
+  /** @returns {AsyncGenerator<TrainEvent>} */
+  async *events() {
+    const { options, plan, ranks, first } = this;
+    const { signal } = options;
+    const config = this.config();
+    const { settings } = config;
+    const attempt = attemptOf();
+    const run = plan.begin ? (plan.begin.run ?? newRun()) : (attempt.run ?? newRun());
+    const out = await this.folder(run);
+    /** After a launcher's restart, the last checkpoint that this run has written. @type {Checkpoint | undefined} */
+    const begin = attempt.restarted && ranks ? ((await this.lastOf(out, run)) ?? plan.begin) : plan.begin;
+    const firstStep = begin?.step ?? 0;
+    if (begin && begin !== plan.begin) this.note(`continuing from ${begin.path}`);
+    if (firstStep >= settings.maxSteps) {
+      throw new UsageError(`the checkpoint is of step ${firstStep}, so --max-steps ${settings.maxSteps} is done: give more to continue`);
+    }
+    checkMatrixUnits(this.vk, settings.precision, this.info.deviceName);
+    checkFits(config.model, { ...settings, ...shareOf(settings, ranks?.group.worldSize ?? 1) }, this.info);
+    const lock = first ? await FolderLock.take(out) : undefined;
+    /** @type {{ push(event: TrainEvent): void, close(): unknown }[]} */
+    const logs = [];
+    /** @type {Awaited<ReturnType<typeof openData>> | undefined} */
+    let data;
+    try {
+      if (first) checkFolder(out, run, firstStep);
+      data = await this.openData(config, out);
+      // A new model takes the ids of its special tokens from the tokenizer.
+      if (!begin && !plan.from && data.tokenizer) {
+        const { bos, eos, pad } = data.tokenizer.special;
+        Object.assign(config.model, { bos: bos ?? null, eos: eos === undefined ? [] : [eos], pad: pad ?? null });
+      }
+      if (begin?.data && !options.newData && data.info.sha256 !== begin.data.sha256) {
+        throw new UsageError(`the run was trained on other data than ${data.info.folder} has now: --new-data continues with them`);
+      }
+      const evalEvery = options.evalEvery ?? Math.max(1, Math.ceil(settings.maxSteps / 10));
+      await this.agreeOn(config, { firstStep, data: data.info.sha256, evalEvery });
+      if (options.earlyStoppingPatience && !data.validation) {
+        throw new UsageError('--early-stopping-patience needs held-out text, and the text is too short to hold a window out');
+      }
+      if (first) {
+        logs.push(new MetricsLog(out));
+        if (options.tensorboard !== false) logs.push(new TensorBoardLog(out));
+      }
+      for await (const event of this.loop({ config, run, out, begin, data, evalEvery, lock })) {
+        for (const log of logs) log.push(event);
+        yield event;
+      }
+      signal?.throwIfAborted();
+    } finally {
+      for (const log of logs) await log.close();
+      data?.close();
+      lock?.release();
+      // A run that was refused leaves nothing behind.
+      if (lock && readdirSync(out).length === 0) rmdirSync(out);
     }
   }
-  return found.state;
+
+  /** The folder of the run. Where none is named, rank 0 chooses it for all, and after a restart it is that of the attempt before. @param {string} run */
+  async folder(run) {
+    const { out, data } = this.plan;
+    const own = this.first ? (out ?? freeFolder(data[0], run)) : '';
+    const [chosen] = this.ranks ? await this.ranks.group.exchange(own) : [own];
+    return out ?? /** @type {string} */ (chosen);
+  }
+
+  /** @param {string} out @param {string} run */
+  async lastOf(out, run) {
+    const { group } = /** @type {NonNullable<typeof this.ranks>} */ (this.ranks);
+    const [path] = await group.exchange(group.rank === 0 ? (checkpointsOf(out, run).at(-1) ?? null) : null);
+    return path === null ? undefined : loadCheckpoint(/** @type {string} */ (path));
+  }
+
+  /** Opens the data: rank 0 encodes texts before the others open them. @param {RunConfig} config @param {string} out */
+  async openData({ model, settings }, out) {
+    const { options, plan, ranks, first } = this;
+    const open = () =>
+      openData({
+        inputs: plan.data,
+        prepared: freeName(join(out, 'data'), options.newData === true),
+        tokenizer: plan.begin?.tokenizer ?? plan.from?.tokenizer ?? options.tokenizer,
+        vocabSize: model.vocabSize,
+        block: settings.blockSize,
+        validation: options.validation,
+        separator: options.separator,
+        field: options.field,
+        replaceInvalid: options.replaceInvalid,
+        signal: options.signal,
+        onProgress: options.onProgress,
+      });
+    const data = first ? await open() : undefined;
+    await ranks?.group.exchange(null);
+    return data ?? open();
+  }
+
+  /** @param {RunConfig} config @param {Record<string, unknown>} more */
+  async agreeOn({ model, settings }, more) {
+    const { options, ranks } = this;
+    if (!ranks) return;
+    const named = Object.fromEntries(Object.entries(settings).map(([name, value]) => [flagOf(name), value]));
+    const { zero, reduce, group } = ranks;
+    const { saveEvery = 0, evalBatches, sampleEvery = 0, sampleTokens, earlyStoppingPatience } = options;
+    await agree(group, {
+      ...model,
+      ...named,
+      ...more,
+      zero,
+      reduce,
+      saveEvery,
+      evalBatches,
+      sampleEvery,
+      sampleTokens,
+      earlyStoppingPatience,
+    });
+  }
+
+  /**
+   * @param {{ config: RunConfig, run: string, out: string, begin: Checkpoint | undefined, data: Awaited<ReturnType<typeof openData>>,
+   *   evalEvery: number, lock: FolderLock | undefined }} parts
+   * @returns {AsyncGenerator<TrainEvent>}
+   */
+  async *loop({ config, run, out, begin, data, evalEvery, lock }) {
+    const { options, ranks, first, info } = this;
+    const { settings } = config;
+    const { saveEvery = 0, saveTotalLimit = Infinity, sampleEvery = 0, sampleTokens = 100, earlyStoppingPatience = 0 } = options;
+    const files = data.tokenizer?.files() ?? {};
+    const windows = { predicted: 0, bytes: /** @type {number | undefined} */ (undefined) };
+    let last = begin;
+    /** The step of the newest checkpoint in the run's folder: it is written once. */
+    let saved = begin && resolve(begin.path) === resolve(checkpointPath(out, begin.step)) ? begin.step : undefined;
+    let restarts = 0;
+    /** Losses that trainers on lost devices had read. @type {Map<number, number>} */
+    let known = new Map();
+    /** @type {Trainer | undefined} */
+    let trainer;
+    let reason = /** @type {'steps' | 'early-stopping' | 'stopped'} */ ('steps');
+    this.told = begin?.step ?? 0;
+    const open = async () => {
+      if (restarts > 0) {
+        // Forget everything on the lost device; the trainer opens it again.
+        reset();
+        this.vk.destroy();
+      }
+      options.onDevice?.(this.vk);
+      const model = !last && this.plan.from ? (await openModel(this.plan.from.path, options)).model : undefined;
+      const opened = new Trainer(this.vk, config, {
+        data: data.train,
+        validation: data.validation,
+        evalBatches: options.evalBatches,
+        mode: options.mode,
+        model,
+        ranks,
+        stopped: () => options.signal?.aborted === true,
+      });
+      await last?.restore(opened);
+      for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
+      return opened;
+    };
+    /** @param {Trainer} running @returns {AsyncGenerator<TrainEvent>} */
+    const save = async function* (/** @type {Run} */ self, running, /** @type {boolean} */ best) {
+      await running.settle();
+      yield* self.steps(running, settings);
+      running.pause();
+      const step = running.stepsDone;
+      if (step === saved) return;
+      /** @type {string} */
+      let path = '';
+      if (first) {
+        await lock?.check();
+        path = await saveCheckpoint(out, running, { run, data: data.info, best: self.best }, files);
+        last = await loadCheckpoint(path);
+        const own = checkpointsOf(out, run);
+        while (own.length > saveTotalLimit) rmSync(/** @type {string} */ (own.shift()), { recursive: true, force: true });
+      } else joinCheckpoint(running);
+      // The others wait until rank 0 has written it.
+      await ranks?.group.exchange(null);
+      saved = step;
+      yield { type: 'checkpoint', step, path, best };
+    };
+    /** @param {Trainer} running @returns {AsyncGenerator<TrainEvent>} */
+    const evaluate = async function* (/** @type {Run} */ self, running) {
+      const step = running.stepsDone;
+      if (!data.validation || self.evaluated.has(step)) return;
+      await running.settle();
+      yield* self.steps(running, settings);
+      const loss = await running.validate();
+      if (data.tokenizer && windows.bytes === undefined) {
+        const indexes = running.validationWindows();
+        windows.bytes = predictedBytes(data.validation, indexes, data.tokenizer);
+        windows.predicted = indexes.length * settings.blockSize;
+      }
+      const best = self.best === null || loss < self.best.loss;
+      // Until its model is saved it counts as not made: the device may be lost meanwhile.
+      if (best && first) await saveBest(out, running, files);
+      if (best) self.best = { step, loss, since: 0 };
+      else if (self.best) self.best.since++;
+      self.evaluated.set(step, loss);
+      const bitsPerByte = windows.bytes ? (loss * windows.predicted) / Math.LN2 / windows.bytes : undefined;
+      yield { type: 'eval', step, loss, perplexity: Math.exp(loss), bitsPerByte, best };
+    };
+    for (;;) {
+      try {
+        if (!trainer) {
+          trainer = await open();
+          if (restarts === 0) {
+            yield {
+              type: 'start',
+              step: trainer.stepsDone,
+              steps: settings.maxSteps,
+              parameters: parameterCount(config.model),
+              device: info.deviceName,
+              precision: settings.precision,
+              tokensPerStep: tokensPerStep(settings),
+              trainTokens: data.train.tokens,
+              validationTokens: data.validation?.tokens ?? 0,
+            };
+          }
+        }
+        const early = earlyStoppingPatience > 0 && (this.best?.since ?? 0) >= earlyStoppingPatience;
+        if (!early && (await trainer.ready())) {
+          await trainer.step();
+          // Lets promises of losses resolve between steps.
+          await nextTurn();
+          yield* this.steps(trainer, settings);
+          const { stepsDone } = trainer;
+          const isLast = stepsDone >= settings.maxSteps;
+          if (evalEvery > 0 && stepsDone % evalEvery === 0 && !isLast) yield* evaluate(this, trainer);
+          if (saveEvery > 0 && stepsDone % saveEvery === 0 && !isLast) yield* save(this, trainer, false);
+          if (sampleEvery > 0 && stepsDone % sampleEvery === 0 && !isLast) yield* this.sampled(trainer, data, sampleTokens);
+          continue;
+        }
+        if (early) reason = 'early-stopping';
+        else if (trainer.stepsDone < settings.maxSteps) reason = 'stopped';
+        await trainer.settle();
+        yield* this.steps(trainer, settings);
+        if (reason !== 'stopped') yield* evaluate(this, trainer);
+        yield* save(this, trainer, this.best?.step === trainer.stepsDone);
+        if (reason !== 'stopped') yield* this.sampled(trainer, data, sampleTokens);
+        const skipped = await trainer.opt.skippedSteps();
+        if (skipped > 0) this.note(`steps skipped because their gradients were not finite: ${skipped}`);
+        const step = trainer.stepsDone;
+        this.generator?.dispose();
+        trainer.destroy();
+        yield {
+          type: 'done',
+          step,
+          reason,
+          bestStep: this.best?.step,
+          bestLoss: this.best?.loss,
+          seconds: (performance.now() - this.started) / 1000,
+        };
+        return;
+      } catch (error) {
+        // The next turn opens the device again, where another loss is caught as well.
+        if (ranks || /** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST' || ++restarts > MAX_RESTARTS) throw error;
+        this.note(`device lost (${/** @type {Error} */ (error).message}); continuing from ${last?.path ?? 'the first step'}`);
+        if (trainer) known = trainer.known;
+        trainer = this.generator = undefined;
+      }
+    }
+  }
+
+  /** Events of the steps whose loss has become known. @param {Trainer} trainer @param {Settings} settings @returns {Generator<TrainEvent>} */
+  *steps(trainer, settings) {
+    const { known, norms, finished, pauses } = trainer;
+    const tokens = trainer.tokensPerStep;
+    const now = performance.now();
+    if (now - this.memory.read > MEMORY_EVERY) {
+      this.memory = { read: now, bytes: this.vk.getAllocatorStats?.().activeBufferBytes };
+    }
+    for (; known.has(this.told); this.told++) {
+      const step = this.told + 1;
+      yield {
+        type: 'step',
+        step,
+        epoch: (step * tokens) / (trainer.data.windows * settings.blockSize),
+        loss: /** @type {number} */ (known.get(this.told)),
+        learningRate: learningRateAt(settings, this.told),
+        gradNorm: norms.get(this.told),
+        tokensPerSecond: recentRate(finished, tokens, pauses),
+        memoryBytes: this.memory.bytes,
+      };
+      norms.delete(this.told);
+    }
+  }
+
+  /** @param {Trainer} trainer @param {Awaited<ReturnType<typeof openData>>} data @param {number} tokens @returns {AsyncGenerator<TrainEvent>} */
+  async *sampled(trainer, data, tokens) {
+    const { settings } = trainer.config;
+    if (tokens === 0 || !data.tokenizer || !this.first) return;
+    await trainer.settle();
+    this.generator ??= new TextGenerator(trainer.model, settings.precision, { block: settings.blockSize, graph: trainer.mode === 'graph' });
+    const prompt = this.options.samplePrompt ?? data.tokenizer.decode(data.train.window(0).slice(0, 8), { skipSpecial: true });
+    const text = await sample(this.generator, data.tokenizer, prompt, { tokens, seed: settings.seed });
+    trainer.pause();
+    yield { type: 'sample', step: trainer.stepsDone, text };
+  }
 }
 
 /**

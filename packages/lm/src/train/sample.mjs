@@ -1,6 +1,6 @@
 /** Text from the model: one forward pass a token; the host samples the next token. */
 
-import { Random } from './random.mjs';
+import { Random } from '../random.mjs';
 
 /**
  * How the next token is sampled.
@@ -12,21 +12,21 @@ import { Random } from './random.mjs';
 
 /**
  * Continues a prompt, token by token. The same seed gives the same text.
- * @param {Pick<import('./generator.mjs').Generator, 'config' | 'nextLogits'>} model
- * @param {import('./tokenizer.mjs').Tokenizer} tokenizer
+ * @param {Pick<import('./generator.mjs').Generator, 'block' | 'nextLogits'>} model
+ * @param {Pick<import('../tokenizer/load.mjs').Tokenizer, 'encode' | 'decode' | 'vocabSize'>} tokenizer
  * @param {string} prompt a line end when empty
  * @param {Sampling & {tokens?: number, seed?: number}} [options] `tokens`: how many to add, 200 when left out; `seed`: 1 when left out
  * @returns {AsyncGenerator<string>} the prompt, then the text that each token adds; nothing for a token that leaves a character incomplete
  */
 export async function* generate(model, tokenizer, prompt, { tokens = 200, seed = 1, ...sampling } = {}) {
   const random = new Random(seed, 3);
-  const { block } = model.config;
-  const ids = Array.from(await tokenizer.encode(prompt.length > 0 ? prompt : '\n'));
+  const { block } = model;
+  const ids = Array.from(tokenizer.encode(prompt.length > 0 ? prompt : '\n'));
   let written = tokenizer.decode(ids);
   yield written;
   for (let i = 0; i < tokens; i++) {
     // The model pads its vocabulary; only ids that the tokenizer knows are sampled.
-    const logits = (await model.nextLogits(ids.slice(-block))).subarray(0, tokenizer.size);
+    const logits = (await model.nextLogits(ids.slice(-block))).subarray(0, tokenizer.vocabSize);
     ids.push(sampleToken(logits, random, sampling));
     const text = tokenizer.decode(ids);
     // The first bytes of a character decode to U+FFFD until the rest follows; what is incomplete at the end stays U+FFFD.
@@ -40,7 +40,7 @@ export async function* generate(model, tokenizer, prompt, { tokens = 200, seed =
 /**
  * Continues a prompt.
  * @param {Parameters<typeof generate>[0]} model
- * @param {import('./tokenizer.mjs').Tokenizer} tokenizer
+ * @param {Pick<import('../tokenizer/load.mjs').Tokenizer, 'encode' | 'decode' | 'vocabSize'>} tokenizer
  * @param {string} prompt
  * @param {Parameters<typeof generate>[3]} [options]
  * @returns {Promise<string>} prompt and continuation

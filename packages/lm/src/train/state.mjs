@@ -1,68 +1,114 @@
-/**
- * The model's state on the host: arrays by name, as `Gpt.stateDict()` names tensors on the device, and the values that a run starts from.
- * Works without a device: a checkpoint is checked and a model's size is known before any of its memory exists.
- */
+// The state of a run on the device: the weights that it begins with, and how values of the host or of a file get into it.
 
-import { Random } from './random.mjs';
+import { F, manualSeed, noGrad, randn, scope, tensor } from 'helios-vk/nn';
 
-/** @typedef {import('./config.mjs').ModelConfig} ModelConfig */
-/** @typedef {Record<string, Float32Array>} HostState one value of each parameter (weights, or one of the moments), by the parameter's name */
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** Values by the parameters' names: of the host, or tensors of the device. @typedef {Record<string, Float32Array | Tensor>} Values */
 
 /** Standard deviation of the matrices at the start. */
 const STD = 0.02;
 
+/** Whether a parameter is the weight of a norm: it starts at 1. @param {string} name */
+const isNorm = (name) => /norm\.weight$/i.test(name);
+
 /**
- * The shape of each parameter, by name, in the order of `Gpt.stateDict()`. Weights of products are `[outputs, inputs]`.
- * @param {Omit<ModelConfig, 'heads'>} model
- * @returns {Record<string, number[]>}
+ * Sets the weights that a run begins with: ones for norms, zeros for biases; matrices from a normal distribution of standard deviation 0.02,
+ * those that write into the residual stream from 0.02 / sqrt(2 · layers) (GPT-2).
+ * @param {import('../model/decoder.mjs').Decoder} model @param {number} seed
  */
-export function parameterShapes({ layers, width, hidden, block, vocab }) {
-  /** @type {Record<string, number[]>} */
-  const shapes = {
-    'token_embedding.weight': [vocab, width],
-    'position_embedding.weight': [block, width],
-  };
-  for (let i = 0; i < layers; i++) {
-    Object.assign(shapes, {
-      [`layers.${i}.attention_norm.weight`]: [width],
-      [`layers.${i}.attention.qkv.weight`]: [3 * width, width],
-      [`layers.${i}.attention.output.weight`]: [width, width],
-      [`layers.${i}.mlp_norm.weight`]: [width],
-      [`layers.${i}.mlp.gate_up.weight`]: [2 * hidden, width],
-      [`layers.${i}.mlp.down.weight`]: [width, hidden],
-    });
-  }
-  return Object.assign(shapes, { 'norm.weight': [width], 'head.weight': [vocab, width] });
+export function initialize(model, seed) {
+  manualSeed(seed);
+  const residual = STD / Math.sqrt(2 * model.config.layers);
+  noGrad(() => {
+    for (const [name, parameter] of model.namedParameters()) {
+      scope(() => {
+        if (parameter.ndim === 1) parameter.fill_(isNorm(name) ? 1 : 0);
+        else parameter.copy_(F.mul(randn(parameter.shape), /\.(out|down)\.weight$/.test(name) ? residual : STD));
+      });
+    }
+  });
 }
 
-/** Elements of a shape. @param {number[]} shape */
-export const sizeOf = (shape) => shape.reduce((a, b) => a * b, 1);
+/**
+ * Copies values into tensors of the device, one at a time: the device may not have room for all of them twice.
+ * @param {Record<string, Tensor>} tensors such as `model.stateDict()` @param {Values} [values] by the same names; zeros when left out
+ */
+export function copyInto(tensors, values) {
+  noGrad(() => {
+    for (const [name, to] of Object.entries(tensors)) {
+      scope(() => {
+        if (values === undefined) to.fill_(0);
+        else to.copy_(onDevice(values[name], to.shape));
+      });
+    }
+  });
+}
 
-/** Number of parameters. @param {Omit<ModelConfig, 'heads'>} model */
-export const parameterCount = (model) => Object.values(parameterShapes(model)).reduce((sum, shape) => sum + sizeOf(shape), 0);
-
-/** Whether a parameter is the weight of an RMSNorm: it starts at 1 and does not decay. @param {string} name */
-export const isNorm = (name) => name.endsWith('norm.weight');
+/** @param {Float32Array | Tensor} value @param {readonly number[]} shape */
+const onDevice = (value, shape) => (value instanceof Float32Array ? tensor(value, { shape: [...shape] }) : F.reshape(value, [...shape]));
 
 /**
- * The weights that a run starts from: ones for norms; matrices from a normal distribution of standard deviation 0.02, those that write
- * into the residual stream from 0.02 / sqrt(2 · layers) (GPT-2). Each matrix has a random stream of its own, so its values do not depend on
- * the sizes of the others.
- * @param {ModelConfig} model
- * @param {number} seed
- * @returns {HostState}
+ * Both moments of an optimizer by the names of the model's parameters; with ZeRO all processes must call it, since it gathers them. Dispose of
+ * the tensors, or call it in a scope.
+ * @param {import('../model/decoder.mjs').Decoder} model @param {import('helios-vk/nn').optim.AdamW} opt
+ * @returns {{ m: Record<string, Tensor>, v: Record<string, Tensor> }}
  */
-export function initialWeights(model, seed) {
-  const residual = STD / Math.sqrt(2 * model.layers);
-  let matrices = 0;
-  /** @param {string} name @param {number} size */
-  const valuesOf = (name, size) => {
-    const values = new Float32Array(size);
-    if (isNorm(name)) return values.fill(1);
-    const std = /\.(attention\.output|mlp\.down)\.weight$/.test(name) ? residual : STD;
-    const random = new Random(seed, 1, matrices++);
-    for (let i = 0; i < size; i++) values[i] = std * random.normal();
-    return values;
-  };
-  return Object.fromEntries(Object.entries(parameterShapes(model)).map(([name, shape]) => [name, valuesOf(name, sizeOf(shape))]));
+export function momentsOf(model, opt) {
+  const state = opt.stateDict();
+  const names = namesOf(model);
+  const moments = /** @type {{ m: Record<string, Tensor>, v: Record<string, Tensor> }} */ ({ m: {}, v: {} });
+  opt.groups.forEach(({ buckets }, g) => {
+    state[`${g}.state`].dispose();
+    const all = buckets.flatMap(({ parameters }) => parameters);
+    for (const [i, parameter] of all.entries()) {
+      const name = /** @type {string} */ (names.get(parameter));
+      [moments.m[name], moments.v[name]] = ['first', 'second'].map((which) => state[`${g}.${i}.${which}`]);
+    }
+  });
+  return moments;
+}
+
+/**
+ * Sets this process's shard of the moments under ZeRO: of each parameter the elements that lie in it.
+ * @param {import('../model/decoder.mjs').Decoder} model @param {import('helios-vk/nn').optim.AdamW} opt
+ * @param {{ m?: Values, v?: Values }} values zeros when left out
+ */
+export function setShards(model, opt, { m, v }) {
+  const names = namesOf(model);
+  for (const bucket of opt.buckets) {
+    const own = /** @type {NonNullable<typeof opt.ranks>} */ (opt.ranks).shard(bucket);
+    for (const [i, moment] of opt.momentsOf(bucket, 2).entries()) {
+      const values = [m, v][i];
+      scope(() => noGrad(() => void moment.fill_(0)));
+      for (const [k, parameter] of (values ? bucket.parameters : []).entries()) {
+        const at = bucket.offsets[k];
+        const [begin, end] = [Math.max(at, own.offset), Math.min(at + parameter.size, own.offset + own.count)];
+        if (begin >= end) continue;
+        const all = /** @type {Values} */ (values)[/** @type {string} */ (names.get(parameter))];
+        const run = { offset: begin - own.offset, count: end - begin };
+        scope(() => noGrad(() => void bucket.part(moment, run).copy_(F.slice(onDevice(all, [parameter.size]), 0, begin - at, end - at))));
+      }
+    }
+  }
+}
+
+/** The names of a model's parameters. @param {import('../model/decoder.mjs').Decoder} model */
+const namesOf = (model) => new Map([...model.namedParameters()].map(([name, parameter]) => [parameter, name]));
+
+/**
+ * The first tensor with an element that training cannot continue with: NaN or infinite. The device looks at all of them.
+ * @param {Record<string, Tensor>} tensors
+ * @returns {Promise<string | undefined>} its name
+ */
+export async function firstUnusable(tensors) {
+  // A maximum of magnitudes keeps NaN, unlike a product with 0, which a driver may drop.
+  const largest = Object.entries(tensors).map(([name, x]) => {
+    const most = noGrad(() => scope(() => F.amax(F.abs(F.reshape(x, [-1])))));
+    const value = most.item();
+    most.dispose();
+    return { name, value };
+  });
+  // All at once: where the device is lost, no rejection stays unhandled.
+  const values = await Promise.all(largest.map(({ value }) => value));
+  return largest.find((_, i) => !Number.isFinite(values[i]))?.name;
 }

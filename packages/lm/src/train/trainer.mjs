@@ -1,28 +1,25 @@
-/**
- * Training on the device: compiles the model's step, uploads each step's batch, reads its loss, and moves the state between host and
- * device.
- *
- * There are two modes. `graph` launches the step as a recorded graph. `plain` submits its list of dispatches each time, by calls that
- * other addons with the existing trainer's contract have too. Both give the same bits.
- */
+// Training on the device: compiles the step, uploads each step's batch, reads its loss, and moves the state in and out.
+//
+// There are two modes. `graph` launches the step as a recorded graph. `plain` submits its list of dispatches each time, by calls that other
+// addons with the existing trainer's contract have too. Both give the same bits.
 
-import { compile, init, nn, noGrad, scope, tensor } from 'helios-vk/nn';
-import { checkConfig, tokensPerStep } from './config.mjs';
-import { stepBatch, validationBatches } from './data.mjs';
-import { checkMatrixUnits, copyFromHost, setPrecision } from './device.mjs';
-import { Generator } from './generator.mjs';
-import { checkFits, logitRows } from './limits.mjs';
-import { Gpt, createTraining } from './model.mjs';
+import { accumulate, autocast, compile, init, nn, noGrad, optim, scope } from 'helios-vk/nn';
+import { Decoder } from '../model/decoder.mjs';
+import { checkFits, checkMatrixUnits, logitsBytes, setPrecision } from './device.mjs';
 import { shareOf } from './ranks.mjs';
-import { initialWeights } from './state.mjs';
+import { checkRun, halfOf, learningRateAt, tokensPerStep } from './settings.mjs';
+import { copyInto, initialize, momentsOf, setShards } from './state.mjs';
 
-/** @typedef {import('./config.mjs').GptConfig} GptConfig */
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('./state.mjs').HostState} HostState */
+/** @typedef {import('./settings.mjs').RunConfig} RunConfig */
+/** @typedef {import('./state.mjs').Values} Values */
 /** @typedef {'weights' | 'm' | 'v'} Part of the state: parameters, first moments, second moments */
 
 /** Steps that may be submitted and not finished. */
 const STEPS_IN_FLIGHT = 2;
+
+/** Milliseconds between two reads of the gradient's norm, each of which is a transfer of its own. */
+const NORM_EVERY = 100;
 
 /**
  * What a process reports of a step.
@@ -32,56 +29,144 @@ const STEPS_IN_FLIGHT = 2;
  */
 
 /**
+ * Where the windows of steps come from; `openDataset` makes one.
+ * @typedef {object} Windows
+ * @property {number} windows how many there are
+ * @property {(which: { seed: number, step: number, batch: number, rank: number, world: number }) => Uint32Array} batch [batch, block + 1]
+ * @property {(index: number) => Uint32Array} window [block + 1]
+ */
+
+/**
+ * The state to continue from.
+ * @typedef {object} State
+ * @property {number} step optimizer steps done
+ * @property {number} [skipped] how many of them the optimizer skipped because gradients were not finite; 0 when left out
+ * @property {Values} [weights] as they begin with `seed` when left out
+ * @property {Values} [m] first moments; zeros when left out
+ * @property {Values} [v] second moments; zeros when left out
+ */
+
+/**
  * @typedef {object} TrainerOptions
- * @property {Uint32Array} tokens what to train on
- * @property {Uint32Array} [validation] held-out tokens, for `validate`
+ * @property {Windows} data what to train on
+ * @property {Windows} [validation] held-out windows, for `validate`
+ * @property {number} [evalBatches] most batches of a validation; 16 when left out
  * @property {'graph' | 'plain'} [mode] `graph` when left out
- * @property {Partial<import('./checkpoint.mjs').TrainingState>} [state] the state to continue from; a fresh start when left out
+ * @property {Decoder} [model] on the device, to train; becomes the trainer's. A new one when left out
  * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together; all make the same calls
  * @property {() => boolean} [stopped] whether the run is to end before its last step
  */
 
 /**
- * Puts a model on the device. The addon becomes that of `helios-vk/nn`: to use another one in the same process, call its `reset`.
- * @param {any} vk the native module
- * @param {GptConfig} config
- * @param {TrainerOptions} options
- * @returns {Trainer}
+ * Ids and targets of windows, as a step takes them.
+ * @param {Uint32Array} rows [count, block + 1] @param {number} count @param {number} block @param {Uint32Array} into [2, count, block]
  */
-export function createTrainer(vk, config, options) {
-  return new Trainer(vk, config, options);
+function splitWindows(rows, count, block, into) {
+  for (let row = 0; row < count; row++) {
+    const at = row * (block + 1);
+    into.set(rows.subarray(at, at + block), row * block);
+    into.set(rows.subarray(at + 1, at + block + 1), (count + row) * block);
+  }
+  return into;
+}
+
+/**
+ * The ids and targets of one process's share of a step.
+ * @param {Windows} data
+ * @param {Pick<import('./settings.mjs').Settings, 'batchSize' | 'gradientAccumulationSteps' | 'blockSize' | 'seed'>} share
+ * @param {number} step
+ * @param {{ rank: number, world: number }} [place] one process when left out
+ * @param {Uint32Array} [into]
+ * @returns {Uint32Array} [microSteps, 2, batch, block]
+ */
+export function stepBatch(data, share, step, place = { rank: 0, world: 1 }, into) {
+  const { batchSize, gradientAccumulationSteps: micro, blockSize, seed } = share;
+  const rows = data.batch({ seed, step, batch: batchSize * micro, ...place });
+  const [from, to] = [batchSize * (blockSize + 1), 2 * batchSize * blockSize];
+  const batch = into ?? new Uint32Array(micro * to);
+  for (let i = 0; i < micro; i++) {
+    splitWindows(rows.subarray(i * from, (i + 1) * from), batchSize, blockSize, batch.subarray(i * to, (i + 1) * to));
+  }
+  return batch;
+}
+
+/**
+ * The optimizer of a model, and functions of batches, to be compiled.
+ * @param {Decoder} model
+ * @param {Omit<import('./settings.mjs').Settings, 'batchSize' | 'gradientAccumulationSteps'> & { batchSize: number, gradientAccumulationSteps: number }} settings
+ *   of this process's share of a step
+ * @param {{ logitsBytes?: number } & Pick<optim.Options, 'processGroup' | 'zero' | 'reduce'>} [options] `logitsBytes`: see `Decoder.loss`;
+ *   with processes, call `gradients`, then `opt.step()`
+ */
+export function createTraining(model, settings, { logitsBytes: bytes, ...ranks } = {}) {
+  const { batchSize, gradientAccumulationSteps: micro, blockSize, lrScheduler, warmupSteps, maxSteps, minLr } = settings;
+  const tokens = batchSize * blockSize;
+  const [vectors, matrices] = [true, false].map((flat) => [...model.parameters()].filter(({ ndim }) => (ndim === 1) === flat));
+  const opt = new optim.AdamW([{ params: matrices }, ...(vectors.length ? [{ params: vectors, weightDecay: 0 }] : [])], {
+    lr: settings.learningRate,
+    betas: [settings.beta1, settings.beta2],
+    eps: settings.epsilon,
+    weightDecay: settings.weightDecay,
+    clip: settings.maxGradNorm,
+    // The gradients are of the sum of losses: of the mean, they would be too small for f16.
+    gradientScale: 1 / tokens,
+    // The device computes half a cosine itself. The host sets other rates before each step.
+    ...(lrScheduler === 'cosine' ? { schedule: { warmup: warmupSteps, total: maxSteps, finalLr: minLr } } : {}),
+    ...ranks,
+  });
+  /** The sum of losses. @param {Tensor} flat u32: the ids, then the targets, of whole sequences */
+  const loss = (flat) => {
+    const [ids, targets] = [0, 1].map((i) => flat.reshape(2, -1, blockSize).at(i));
+    return autocast(halfOf(settings.precision), () => model.loss(ids, targets, { counted: 1, logitsBytes: bytes }));
+  };
+  /** Computes the gradients of an optimizer step, times `tokens`. @param {Tensor} flat ids and targets of each micro-step @returns {Tensor} the mean loss */
+  const gradients = (flat) => {
+    const batch = flat.reshape(micro, -1);
+    return accumulate(micro, (i) => loss(batch.at(i))).mul(1 / tokens);
+  };
+  /** One optimizer step. @param {Tensor} flat as for `gradients` @returns {Tensor} the mean loss before the step */
+  const step = (flat) => {
+    const mean = gradients(flat);
+    opt.step();
+    return mean;
+  };
+  return { opt, loss, gradients, step };
 }
 
 export class Trainer {
-  /** @param {any} vk @param {GptConfig} config @param {TrainerOptions} options */
-  constructor(vk, config, { tokens, validation, mode = 'graph', state, ranks, stopped = () => false }) {
-    this.config = checkConfig(config);
-    const { model: sizes, training } = config;
+  /**
+   * Puts a model on the device. The addon becomes that of `helios-vk/nn`: to use another one in the same process, call its `reset`. Call
+   * `load` before the first step, to continue a run.
+   * @param {any} vk the native module
+   * @param {RunConfig} config of the whole run
+   * @param {TrainerOptions} options
+   */
+  constructor(vk, config, { data, validation, evalBatches = 16, mode = 'graph', model, ranks, stopped = () => false }) {
+    this.config = checkRun(config);
+    const { settings } = config;
     const { rank, worldSize } = ranks?.group ?? { rank: 0, worldSize: 1 };
     this.ranks = ranks;
     this.stopped = stopped;
-    /** What this process computes of a step, with the settings that all share. @type {import('./config.mjs').TrainingConfig & { block: number }} */
-    this.share = { ...training, ...shareOf(training, worldSize), block: sizes.block };
-    /** Sequences of a step that come before its own. */
-    this.skip = rank * this.share.batch * this.share.microSteps;
-    for (const list of [tokens, validation ?? []]) {
-      for (const token of list) {
-        if (token >= sizes.vocab) throw new RangeError(`the data holds token ${token}; vocab is ${sizes.vocab}`);
-      }
-    }
+    /** What this process computes of a step, with the settings that all share. @type {import('./settings.mjs').Settings} */
+    this.share = { ...settings, ...shareOf(settings, worldSize) };
+    this.place = { rank, world: worldSize };
     if (mode !== 'graph' && mode !== 'plain') throw new RangeError(`mode must be graph or plain, got ${String(mode)}`);
-    this.tokens = tokens;
+    this.data = data;
+    this.validation = validation;
+    this.evalBatches = evalBatches;
     this.mode = mode;
     const info = init({ vk });
-    checkMatrixUnits(vk, training.precision, info.deviceName);
-    checkFits(sizes, this.share, info);
-    const rows = logitRows(sizes, this.share.batch, info);
-    /** Batches of held-out sequences. */
-    this.validation = validation && validationBatches(validation, { batch: training.batch, block: sizes.block });
+    checkMatrixUnits(vk, settings.precision, info.deviceName);
+    checkFits(config.model, this.share, info);
+    const bytes = logitsBytes(config.model, info);
     /** Optimizer steps submitted, including those that the optimizer skips: each takes the next batch. */
     this.stepsDone = 0;
     /** Losses known on the host, by step. @type {Map<number, number>} */
     this.known = new Map();
+    /** The gradient's norm before clipping of some steps, by step. @type {Map<number, number>} */
+    this.norms = new Map();
+    /** When a norm was read last. */
+    this.normRead = -Infinity;
     /** The number of steps after which all ranks stop, because one of them was asked to. */
     this.stopAt = Infinity;
     /** Steps that are submitted and not finished, oldest first. @type {Set<Promise<void>>} */
@@ -94,12 +179,15 @@ export class Trainer {
     this.pauses = new Set();
     /** Host time of each step in milliseconds, without waiting. @type {number[]} */
     this.hostTimes = [];
+    const { batchSize, gradientAccumulationSteps, blockSize } = this.share;
     /** @type {Uint32Array} */
-    this.batch = new Uint32Array(this.share.microSteps * 2 * this.share.batch * sizes.block);
+    this.batch = new Uint32Array(gradientAccumulationSteps * 2 * batchSize * blockSize);
 
-    this.model = nn.skipInit(() => new Gpt(sizes));
+    this.model = model ?? nn.skipInit(() => new Decoder(config.model));
+    this.model.gradCheckpoint = settings.gradCheckpoint;
+    if (!model) initialize(this.model, settings.seed);
     const together = ranks && { processGroup: ranks.group, zero: ranks.zero, reduce: ranks.reduce };
-    const { opt, loss, gradients, step } = createTraining(this.model, this.share, rows, together);
+    const { opt, loss, gradients, step } = createTraining(this.model, this.share, { logitsBytes: bytes, ...together });
     this.opt = opt;
     const options = { graph: mode === 'graph', reuseOutputs: true };
     /** Functions of batches; {@link submit} calls them. */
@@ -108,9 +196,7 @@ export class Trainer {
       gradients: compile(gradients, options),
       loss: compile((/** @type {Tensor} */ flat) => noGrad(() => loss(flat)), options),
     };
-    /** Generates text with the weights as they are; does not touch the state of training. */
-    this.generator = new Generator(this.model, training.precision, options);
-    this.load({ step: 0, weights: state?.weights ?? initialWeights(sizes, training.seed), ...state });
+    this.load({ step: 0 });
   }
 
   /**
@@ -119,13 +205,13 @@ export class Trainer {
    * @returns {Tensor}
    */
   submit(name, batch) {
-    setPrecision(this.config.training.precision);
+    setPrecision(this.config.settings.precision);
     return /** @type {any} */ (this.functions[name])(batch);
   }
 
   /** Tokens of one optimizer step. */
   get tokensPerStep() {
-    return tokensPerStep(this.config);
+    return tokensPerStep(this.config.settings);
   }
 
   /** The compiled part of a step: all of it, or with several processes everything up to the gradients, which are exchanged next. */
@@ -145,53 +231,27 @@ export class Trainer {
    * @returns {Record<string, Tensor>}
    */
   stateDict(part) {
-    if (part === 'weights') return this.model.stateDict();
-    const state = this.opt.stateDict();
-    const names = new Map([...this.model.namedParameters()].map(([name, parameter]) => [parameter, name]));
-    return Object.fromEntries(
-      this.opt.groups.flatMap(({ buckets }, g) =>
-        buckets
-          .flatMap(({ parameters }) => parameters)
-          .map((parameter, i) => [names.get(parameter), state[`${g}.${i}.${part === 'm' ? 'first' : 'second'}`]]),
-      ),
-    );
+    return part === 'weights' ? this.model.stateDict() : this.moments()[part];
   }
 
-  /**
-   * Sets weights, moments and the step.
-   * @param {{step: number, skipped?: number, weights: HostState, m?: HostState, v?: HostState}} state moments are zero when left out
-   */
-  load(state) {
-    const sharded = this.ranks?.zero === 1;
-    if (sharded) this.#loadShards(state);
-    for (const part of /** @type {Part[]} */ (sharded ? ['weights'] : ['weights', 'm', 'v'])) {
-      scope(() => copyFromHost(this.stateDict(part), state[part]));
-    }
-    const { skipped = 0 } = state;
-    this.opt.startAt(state.step - skipped, skipped);
-    this.stepsDone = state.step;
+  /** Both moments by the parameters' names, as `stateDict` returns one of them: dispose of the tensors. */
+  moments() {
+    return momentsOf(this.model, this.opt);
   }
 
-  /** Sets this process's shard of the moments: of each parameter the elements that lie in it. @param {{m?: HostState, v?: HostState}} state as for `load` */
-  #loadShards(state) {
-    const { opt } = this;
-    const names = new Map([...this.model.namedParameters()].map(([name, parameter]) => [parameter, name]));
-    for (const bucket of opt.buckets) {
-      const own = /** @type {NonNullable<typeof opt.ranks>} */ (opt.ranks).shard(bucket);
-      for (const [i, moment] of opt.momentsOf(bucket, 2).entries()) {
-        const values = [state.m, state.v][i];
-        noGrad(() => moment.fill_(0));
-        for (const [k, parameter] of (values ? bucket.parameters : []).entries()) {
-          const at = bucket.offsets[k];
-          const all = /** @type {HostState} */ (values)[/** @type {string} */ (names.get(parameter))];
-          const [begin, end] = [Math.max(at, own.offset), Math.min(at + all.length, own.offset + own.count)];
-          if (begin >= end) continue;
-          const part = all.subarray(begin - at, end - at);
-          const run = { offset: begin - own.offset, count: end - begin };
-          scope(() => noGrad(() => void bucket.part(moment, run).copy_(tensor(part))));
-        }
-      }
+  /** Sets weights, moments and the step. Weights that are left out stay as they are. @param {State} state */
+  load({ step, skipped = 0, weights, m, v }) {
+    if (weights) copyInto(this.model.stateDict(), weights);
+    if (this.ranks?.zero === 1) setShards(this.model, this.opt, { m, v });
+    else {
+      scope(() => {
+        const own = this.moments();
+        copyInto(own.m, m);
+        copyInto(own.v, v);
+      });
     }
+    this.opt.startAt(step - skipped, skipped);
+    this.stepsDone = step;
   }
 
   /**
@@ -201,7 +261,12 @@ export class Trainer {
   async ready() {
     while (this.inFlight.size >= STEPS_IN_FLIGHT && !this.failure) await this.inFlight.values().next().value;
     if (this.failure) throw this.failure;
-    return this.stepsDone < Math.min(this.config.training.steps, this.stopAt) && (this.ranks !== undefined || !this.stopped());
+    return this.stepsDone < Math.min(this.config.settings.maxSteps, this.stopAt) && (this.ranks !== undefined || !this.stopped());
+  }
+
+  /** The ids and targets of a step, this process's share: [microSteps, 2, batch, block]. @param {number} step */
+  batchOf(step) {
+    return stepBatch(this.data, this.share, step, this.place, this.batch);
   }
 
   /**
@@ -212,9 +277,10 @@ export class Trainer {
     await this.ready();
     const start = performance.now();
     const step = this.stepsDone;
-    stepBatch(this.tokens, this.share, step, this.batch, this.skip);
-    const loss = this.submit(this.ranks ? 'gradients' : 'step', this.batch);
+    if (this.config.settings.lrScheduler !== 'cosine') this.opt.lr = learningRateAt(this.config.settings, step);
+    const loss = this.submit(this.ranks ? 'gradients' : 'step', this.batchOf(step));
     if (this.ranks) this.opt.step();
+    if (this.config.settings.maxGradNorm > 0 && start - this.normRead >= NORM_EVERY) this.#readNorm(step, start);
     // The ranks exchange their reports in the order of steps.
     const before = [...this.inFlight].at(-1);
     /** @type {Promise<void>} */
@@ -240,6 +306,16 @@ export class Trainer {
     return ++this.stepsDone;
   }
 
+  /** Reads the norm of a step's gradient, before its loss is read. @param {number} step @param {number} now */
+  #readNorm(step, now) {
+    this.normRead = now;
+    // A lost device is the loss's error.
+    void this.opt.gradientNorm().then(
+      (norm) => this.norms.set(step, norm),
+      () => {},
+    );
+  }
+
   /**
    * The mean of all ranks' losses of a step. The ranks also learn here whether one of them was asked to stop. All then stop after the
    * same step: the last one that any rank may have submitted before it learned.
@@ -259,52 +335,53 @@ export class Trainer {
     if (this.failure) throw this.failure;
   }
 
-  /**
-   * Reads parameters or moments, as they are after every step submitted so far.
-   * @param {Part} part
-   * @returns {Promise<HostState>}
-   */
-  async read(part) {
-    const reads = scope(() => Object.entries(this.stateDict(part)).map(([name, values]) => ({ name, values: values.toArray() })));
-    return Object.fromEntries(await Promise.all(reads.map(async ({ name, values }) => [name, /** @type {Float32Array} */ (await values)])));
-  }
-
-  /** On the other ranks: takes part in what rank 0 reads of the state, in the same order. @param {...Part} parts */
-  join(...parts) {
-    for (const part of parts) scope(() => void this.stateDict(part));
-  }
-
-  /** Tokens that a validation predicts. */
-  get validationTokens() {
-    return this.validation?.reduce((sum, batch) => sum + batch.length / 2, 0);
+  /** The windows of a validation: evenly spread over the held-out ones, without overlap, the same each time. @returns {number[]} */
+  validationWindows() {
+    const all = this.validation?.windows ?? 0;
+    const count = Math.min(all, this.evalBatches * this.share.batchSize);
+    return Array.from({ length: count }, (_, i) => Math.floor((i * all) / count));
   }
 
   /**
-   * The mean loss over the held-out tokens, after every step submitted so far. Each rank computes some of the batches. Does not touch
+   * The mean loss over the held-out windows, after every step submitted so far. Each rank computes some of the batches. Does not touch
    * weights, moments or gradients.
    * @returns {Promise<number>} in nats
    */
   async validate() {
-    if (!this.validation) throw new Error('validate: the trainer was made without validation tokens');
+    const { validation } = this;
+    if (!validation) throw new Error('validate: the trainer was made without validation windows');
     await this.settle();
-    const { rank, worldSize } = this.ranks?.group ?? { rank: 0, worldSize: 1 };
+    const { batchSize, blockSize } = this.share;
+    const { rank, world } = this.place;
+    const windows = this.validationWindows();
     /** Sums of losses by batch: they are added in the order of batches, whatever the number of ranks. @type {(number | null)[]} */
     let sums = [];
-    for (const [i, batch] of this.validation.entries()) {
+    for (let at = 0; at < windows.length; at += batchSize) {
+      const own = windows.slice(at, at + batchSize);
       sums.push(0);
-      if (i % worldSize !== rank) continue;
+      if ((sums.length - 1) % world !== rank) continue;
+      const batch = new Uint32Array(2 * own.length * blockSize);
+      own.forEach((index, row) => {
+        const ids = validation.window(index);
+        batch.set(ids.subarray(0, blockSize), row * blockSize);
+        batch.set(ids.subarray(1), (own.length + row) * blockSize);
+      });
       const loss = this.submit('loss', batch);
-      sums[i] = await loss.item();
+      sums[sums.length - 1] = await loss.item();
       loss.dispose();
     }
     if (this.ranks) {
       const all = await this.ranks.group.exchange(sums);
-      sums = sums.map((_, i) => all[i % worldSize][i]);
+      sums = sums.map((_, i) => all[i % world][i]);
     }
     const sum = sums.reduce((/** @type {number} */ total, loss) => total + (loss ?? NaN), 0);
-    // The next step begins after a pause.
+    this.pause();
+    return sum / (windows.length * blockSize);
+  }
+
+  /** Notes that the next step begins after a pause, which its rate leaves out. */
+  pause() {
     this.pauses.add(this.finished.length);
-    return sum / /** @type {number} */ (this.validationTokens);
   }
 
   /**
@@ -314,8 +391,7 @@ export class Trainer {
    */
   async kernelTimes() {
     await this.settle();
-    stepBatch(this.tokens, this.share, this.stepsDone, this.batch, this.skip);
-    const times = this.compiled.profile(/** @type {any} */ (this.batch));
+    const times = this.compiled.profile(/** @type {any} */ (this.batchOf(this.stepsDone)));
     return times.map(({ origin, operations, dispatches, microseconds, flops, products }) => ({
       role: origin ? `${operations} (${origin})` : operations,
       count: dispatches,
@@ -328,7 +404,6 @@ export class Trainer {
   /** Releases every buffer and graph. */
   destroy() {
     for (const compiled of Object.values(this.functions)) compiled.dispose();
-    this.generator.dispose();
     this.opt.dispose();
     this.model.dispose();
   }

@@ -1,0 +1,185 @@
+// `helios-lm train`: the command line of `train`.
+
+import { join } from 'node:path';
+import { launched } from 'helios-vk/distributed';
+import { UsageError } from 'helios-vk/options';
+
+import { METRICS } from '../log/metrics.mjs';
+import { servePage } from '../log/page.mjs';
+import { Progress } from '../log/progress.mjs';
+import { train } from '../train/run.mjs';
+import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRECISIONS, PRESET_NAMES, SCHEDULERS } from '../train/settings.mjs';
+
+/** Earlier names of options, which still work. @type {Record<string, string>} */
+const ALIASES = {
+  block: 'block-size',
+  vocab: 'vocab-size',
+  steps: 'max-steps',
+  batch: 'batch-size',
+  'micro-steps': 'gradient-accumulation-steps',
+  lr: 'learning-rate',
+  warmup: 'warmup-steps',
+  clip: 'max-grad-norm',
+  'validation-every': 'eval-every',
+  checkpoint: 'out',
+  'checkpoint-every': 'save-every',
+  keep: 'save-total-limit',
+  sample: 'sample-prompt',
+};
+
+/** Arguments with today's names in place of earlier ones. @param {string[]} args */
+export const modernArgs = (args) =>
+  args.map((arg) => {
+    const [, name, rest] = /^--([\w-]+)(=[^]*)?$/.exec(arg) ?? [];
+    return name && Object.hasOwn(ALIASES, name) ? `--${ALIASES[name]}${rest ?? ''}` : arg;
+  });
+
+const size = (/** @type {string} */ help, most = MAX_SIZE) => /** @type {const} */ ({ type: 'integer', min: 1, max: most, help });
+const steps = (/** @type {string} */ help, min = 0) => /** @type {const} */ ({ type: 'integer', min, max: MAX_STEPS, help });
+
+export const OPTIONS = /** @type {const} */ ({
+  data: { type: 'string', value: 'PATH', path: 'input-any', help: 'a text, JSONL, Parquet or a folder, in place of the argument' },
+  out: { type: 'string', value: 'FOLDER', path: 'output-folder', help: 'folder of the run (default runs/NAME of the text)' },
+  preset: {
+    type: 'string',
+    value: 'NAME',
+    choices: PRESET_NAMES,
+    help: `${PRESET_NAMES.slice(0, 4).join(', ')},\n${PRESET_NAMES.slice(4).join(', ')}\n(default llama-tiny on a CPU device, else llama-30m)`,
+  },
+  'init-from': {
+    type: 'string',
+    value: 'PATH',
+    path: 'input-any',
+    help: "begin with the weights and the tokenizer of a model's folder or a checkpoint",
+  },
+  resume: { type: 'string', value: 'PATH', path: 'input-any', help: 'continue a run: its folder, or one of its checkpoints' },
+  'new-data': { type: 'boolean', help: 'with --resume: the data may be others' },
+  layers: size('layers', MAX_LAYERS),
+  width: size('channels of the residual stream'),
+  heads: size('attention heads'),
+  'kv-heads': size('heads of keys and values'),
+  hidden: size('channels of the hidden layer of the MLP'),
+  'block-size': size('tokens of a sequence, and the context of a new model'),
+  'vocab-size': size('ids of a new model; a tokenizer is trained to have as many at most; 256: bytes'),
+  tokenizer: {
+    type: 'string',
+    value: 'PATH',
+    path: 'input-any',
+    help: 'tokenizer.json, or a folder that has it (default: one is trained on the text)',
+  },
+  precision: {
+    type: 'string',
+    choices: PRECISIONS,
+    help: 'arithmetic of matrix products (default f32 in most presets); the others need matrix units',
+  },
+  'max-steps': steps('optimizer steps', 1),
+  'batch-size': size('sequences of a micro-step'),
+  'gradient-accumulation-steps': size('micro-steps of an optimizer step, in each process'),
+  'learning-rate': { type: 'number', min: 0, help: 'at the peak' },
+  'lr-scheduler': {
+    type: 'string',
+    choices: SCHEDULERS,
+    help: 'how it falls after the warm-up; wsd: over the last fifth (default cosine)',
+  },
+  'warmup-steps': steps('steps of linear warm-up'),
+  'min-lr': { type: 'number', min: 0, help: "learning rate at the end (default the preset's, at most the peak)" },
+  'weight-decay': { type: 'number', min: 0, help: 'of matrices; vectors do not decay' },
+  'max-grad-norm': { type: 'number', min: 0, help: "clip the gradient's norm to this; 0: do not clip" },
+  'grad-checkpoint': { type: 'boolean', help: 'compute each layer again in the backward pass: slower, with less memory' },
+  seed: { type: 'integer', min: 0, max: 0xffffffff, help: 'of the weights and of the order of the data' },
+  validation: { type: 'number', min: 0, max: 0.99, help: 'share of the text that is held out (default 0.05)' },
+  separator: { type: 'string', help: 'what stands between documents of a plain text' },
+  field: { type: 'string', help: 'field of a line of JSONL, or column of Parquet (default text)' },
+  'replace-invalid': { type: 'boolean', help: 'put U+FFFD in place of what is not UTF-8, which is an error otherwise' },
+  'eval-every': steps('evaluate every N steps (default a tenth of all) and at the end; 0: only at the end'),
+  'eval-batches': size('most batches of an evaluation (default 16)', 65_536),
+  'early-stopping-patience': size('end after N evaluations without a lower loss', MAX_STEPS),
+  'save-every': steps('write a checkpoint every N steps and at the end (default 0: only at the end)'),
+  'save-total-limit': size('keep the last N checkpoints of the run (default all)', MAX_STEPS),
+  'sample-prompt': { type: 'string', empty: true, help: 'what samples continue (default the beginning of the text)' },
+  'sample-tokens': { type: 'integer', min: 0, max: MAX_SIZE, help: 'tokens of a sample (default 100); 0: none' },
+  'sample-every': steps('write a sample every N steps and at the end (default 0: only at the end)'),
+  ui: { type: 'boolean', help: 'show the run on a page at 127.0.0.1' },
+  port: { type: 'integer', min: 0, max: 65_535, help: "the page's port (default: a free one)" },
+  'no-tensorboard': { type: 'boolean', help: 'write no event files' },
+  engine: { type: 'string', choices: ['mpi', 'nccl'], help: 'library that exchanges gradients between processes (default mpi)' },
+  zero: {
+    type: 'integer',
+    min: 0,
+    max: 1,
+    help: '1: each process keeps a shard of the moments (ZeRO-1, the default with several); 0: all of them',
+  },
+  reduce: { type: 'string', choices: ['f32', 'bf16'], help: 'type of the gradients that processes exchange (default f32)' },
+  mode: {
+    type: 'string',
+    choices: ['graph', 'plain'],
+    help: 'graph: record a step once and launch it (default); plain: submit its dispatches each step',
+  },
+  'command-buffers': { type: 'integer', min: 1, max: 64, help: 'submissions in flight (default 8, or 64 with several processes)' },
+  quiet: { type: 'boolean', help: 'print nothing but errors' },
+  json: { type: 'boolean', help: 'print every event as a line of JSON' },
+});
+
+/** @param {number} value */
+const count = (value) => value.toLocaleString('en');
+
+/** A name of an option in JavaScript. @param {string} name */
+const camel = (name) => name.replaceAll(/-(\w)/g, (_, letter) => letter.toUpperCase());
+
+/**
+ * Runs the command.
+ * @param {import('helios-vk/options').ValuesOf<typeof OPTIONS>} values @param {string[]} inputs @param {AbortSignal} signal
+ * @returns {Promise<string>} what to print at the end
+ */
+export async function run({ data, ui, port, quiet, json, 'no-tensorboard': plain, ...values }, inputs, signal) {
+  if (data !== undefined && inputs.length > 0) throw new UsageError('the text is named twice: leave --data out');
+  if (port !== undefined && !ui) throw new UsageError('--port is for --ui');
+  const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== false);
+  const options = /** @type {import('../train/run.mjs').TrainOptions} */ (
+    Object.fromEntries(given.map(([name, value]) => [camel(name), value]))
+  );
+  const paths = data === undefined ? inputs : [data];
+  const other = launched().rank > 0;
+  const plan = { evalEvery: options.evalEvery, saveEvery: options.saveEvery, sampleEvery: options.sampleEvery };
+  const progress = new Progress({ ...plan, quiet: quiet || other });
+  /** @type {Awaited<ReturnType<typeof servePage>> | undefined} */
+  let page;
+  try {
+    const events = train({
+      ...options,
+      ...(paths.length > 0 ? { data: paths } : {}),
+      tensorboard: !plain,
+      signal,
+      note: (text) => progress.note(text),
+      onProgress: ({ stage, bytes, totalBytes }) => {
+        const done = `${Math.floor((100 * bytes) / Math.max(1, totalBytes))} %`;
+        if (process.stderr.isTTY && !quiet && !other)
+          process.stderr.write(`\r\x1b[K${stage === 'tokenizer' ? 'training a tokenizer' : 'encoding'} ${done}`);
+      },
+    });
+    for await (const event of events) {
+      if (event.type === 'start') {
+        const { device, parameters, precision, trainTokens, validationTokens } = event;
+        progress.note(`${device} · ${count(parameters)} parameters · ${precision}`);
+        const held = validationTokens > 0 ? `${count(validationTokens)} held out` : 'nothing is held out: the text is too short for that';
+        progress.note(`${count(trainTokens)} tokens to train on, ${held}`);
+      }
+      if (event.type === 'start' && ui && !other) {
+        page = await servePage({
+          port,
+          title: options.out ?? paths[0],
+          ...(options.out ? { history: join(options.out, METRICS) } : {}),
+          ...plan,
+        });
+        progress.note(`the run is shown at ${page.url}`);
+      }
+      if (json) process.stdout.write(`${JSON.stringify(event)}\n`);
+      progress.push(event);
+      page?.push(event);
+    }
+  } finally {
+    progress.close();
+    await page?.close();
+  }
+  return '';
+}

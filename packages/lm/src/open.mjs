@@ -1,0 +1,49 @@
+// Opens a model, in whichever form it lies on disk.
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { nn } from 'helios-vk/nn';
+
+import { readConfig } from './config.mjs';
+import { importModel } from './formats/hf.mjs';
+import { Decoder } from './model/decoder.mjs';
+import { loadTokenizer } from './tokenizer/index.mjs';
+import { loadCheckpoint } from './train/checkpoint.mjs';
+import { loadLegacy } from './train/legacy.mjs';
+import { copyInto } from './train/state.mjs';
+
+/** Whether a folder is a model of Hugging Face's form, and no more than that. @param {string} path */
+export const isModelFolder = (path) => existsSync(join(path, 'config.json')) && !existsSync(join(path, 'trainer_state.json'));
+
+/**
+ * Finds a model without reading its weights.
+ * @param {string} path as for `openModel`
+ * @returns {Promise<{ from: string, config: import('./config.mjs').ModelConfig }>} `from`: the folder or file that has it
+ */
+export async function findModel(path) {
+  if (isModelFolder(path)) return { from: path, config: readConfig(path) };
+  const { path: from, config } = await loadCheckpoint(path);
+  return { from, config: config.model };
+}
+
+/**
+ * Puts a model on the device.
+ * @param {string} path a folder of Hugging Face's form, a checkpoint, a run's folder (its latest checkpoint), or a checkpoint of an earlier version
+ * @param {{ signal?: AbortSignal }} [options] `signal`: ends it with an AbortError before the next file
+ * @returns {Promise<{ from: string, model: Decoder, tokenizer: import('./tokenizer/load.mjs').Tokenizer | undefined,
+ *   settings: import('./train/settings.mjs').Settings | undefined }>} `from`: the folder or file that it was read from; `settings`: those of the
+ *   run, if it is of one
+ * @throws {Error} that names what is wrong with which file
+ */
+export async function openModel(path, { signal } = {}) {
+  const found = isModelFolder(path) ? undefined : await loadCheckpoint(path);
+  const from = found?.path ?? path;
+  const settings = found?.config.settings;
+  if (found && from.endsWith('.safetensors')) {
+    const model = nn.skipInit(() => new Decoder(found.config.model));
+    copyInto(model.stateDict(), (await loadLegacy(from)).state.weights);
+    return { from, model, tokenizer: await loadTokenizer(found.tokenizer), settings };
+  }
+  const model = await importModel(from, { signal });
+  return { from, model, tokenizer: existsSync(join(from, 'tokenizer.json')) ? await loadTokenizer(from) : undefined, settings };
+}
