@@ -30,6 +30,7 @@ import { atLeast } from '../bin/lib/diagnose.mjs';
  * @property {boolean} glslang glslangValidator, the reference compiler of GLSL
  * @property {boolean} debootstrap
  * @property {boolean} mpi the launcher of an MPI
+ * @property {boolean} chromium a Chromium, or Chrome
  */
 
 /**
@@ -42,7 +43,7 @@ import { atLeast } from '../bin/lib/diagnose.mjs';
  * @property {boolean} required whether the purpose is impossible without it
  */
 
-/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap' | 'mpi'} Need */
+/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap' | 'mpi' | 'chromium'} Need */
 
 /** @type {Record<Need, string>} */
 const NAMES = {
@@ -55,6 +56,7 @@ const NAMES = {
   glslang: 'glslangValidator (compiles the shaders of guide and examples)',
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
   mpi: 'MPI (for the tests of several processes)',
+  chromium: 'Chromium (for the tests of the page of a training run)',
 };
 
 /**
@@ -74,6 +76,7 @@ const FAMILIES = {
       glslang: ['glslang-tools'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
       mpi: ['openmpi-bin', 'mpich'],
+      chromium: ['chromium'],
     },
   },
   fedora: {
@@ -88,6 +91,7 @@ const FAMILIES = {
       glslang: ['glslang'],
       debootstrap: ['debootstrap'],
       mpi: ['openmpi', 'mpich'],
+      chromium: ['chromium'],
     },
   },
   arch: {
@@ -102,6 +106,7 @@ const FAMILIES = {
       glslang: ['glslang'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
       mpi: ['openmpi'],
+      chromium: ['chromium'],
     },
   },
   suse: {
@@ -116,6 +121,7 @@ const FAMILIES = {
       glslang: ['glslang-devel'],
       debootstrap: ['debootstrap'],
       mpi: ['openmpi4', 'mpich'],
+      chromium: ['chromium'],
     },
   },
   alpine: {
@@ -130,6 +136,7 @@ const FAMILIES = {
       glslang: ['glslang'],
       debootstrap: ['debootstrap'],
       mpi: ['openmpi'],
+      chromium: ['chromium'],
     },
   },
   darwin: {
@@ -141,6 +148,7 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang'],
       mpi: ['open-mpi'],
+      chromium: ['chromium'],
     },
   },
 };
@@ -211,6 +219,7 @@ export function plan(snapshot, purpose, wanted) {
     if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none')
       wishes.push('debootstrap');
     if (purpose === 'full' && snapshot.platform !== 'win32' && !snapshot.mpi) wishes.push('mpi');
+    if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.chromium) wishes.push('chromium');
     if (wishes.length > 0) steps.push(packages(snapshot, wishes, false));
   }
   if (rustNeeded && !rustReady) steps.push(rust(snapshot, wanted.rust));

@@ -19,6 +19,7 @@ import { fileURLToPath } from 'node:url';
 import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { chooseCargo, hasValidationLayer } from './bootstrap.mjs';
 import * as fuzz from './fuzz.mjs';
+import { findChromium } from '../packages/lm/test/lib/chromium.mjs';
 import { obstacle } from './mesa-root.mjs';
 import * as races from './races.mjs';
 import * as runtimes from './runtimes.mjs';
@@ -341,6 +342,12 @@ const STAGES = [
           ['packages/alpha-backend/bench/calls.mjs', '--steps', '8'],
         ].map((command) => [process.execPath, ...command]),
       ),
+  },
+  {
+    name: 'page',
+    title: 'the page of a training run in headless Chromium',
+    unavailable: () => (findChromium() ? null : 'there is no Chromium'),
+    run: () => run([process.execPath, '--test', '--test-reporter=spec', 'packages/lm/test/log-page.test.mjs']),
   },
   {
     name: 'js',
