@@ -23,6 +23,7 @@ import { fileURLToPath } from 'node:url';
 import { checkPaths } from '../bin/lib/options.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const LM = 'packages/lm/bin/helios-lm.mjs';
 const posix = { skip: process.platform === 'win32' && 'Windows has no such names and rights' };
 
 /** @param {import('node:test').TestContext} t */
@@ -143,8 +144,7 @@ test('every program refuses it before any work, and leaves all as it was', posix
   const [train, compare, toks] = ['train', 'pytorch/compare', 'trainer-tokens'].map((name) => `benches/${name}.mjs`);
   const pairs = /** @type {[string, string[], string[]][]} */ ([
     [train, ['--data', input], ['--json', '--report', '--profile', '--dump-weights', '--dump-batches']],
-    [train, ['--resume', input], ['--json']],
-    [train, ['--json', input], ['--report', '--profile']],
+    [train, ['--profile', input], ['--json', '--report']],
     [compare, ['--ours', other, '--pytorch', input], ['--json', '--report']],
     [compare, ['--pytorch', other, '--ours', `${other},${input}`], ['--json', '--report']],
     [toks, ['--addon', input], ['--json', '--report']],
@@ -182,7 +182,9 @@ test('what standard output goes to is an output', posix, (t) => {
   for (const [path, args, message] of /** @type {const} */ ([
     ['benches/train.mjs', ['--data', file], /--data \S+text: standard output goes to the same file/],
     ['benches/train.mjs', ['--json', file], /--json \S+text: standard output goes to the same file/],
-    ['benches/generate.mjs', ['--checkpoint', file], /--checkpoint \S+text: standard output goes to the same file/],
+    [LM, ['train', '--data', file], /--data \S+text: standard output goes to the same file/],
+    [LM, ['train', file], /the input \S+text.*: standard output goes to the same file|standard output.*the input \S+text/],
+    [LM, ['generate', '--checkpoint', file], /--model \S+text: standard output goes to the same file/],
   ])) {
     const { status, stderr } = run(path, [...args], { stdio: ['ignore', log, 'pipe'] });
     assert.equal(status, 2, stderr);
@@ -191,34 +193,13 @@ test('what standard output goes to is an output', posix, (t) => {
   assert.equal(readFileSync(file, 'utf8'), 'as it was');
 });
 
-test('train.mjs: the text of a checkpoint is an input, and a checkpoint of the folder is no output', posix, (t) => {
-  const dir = folder(t);
-  const [text, checkpoints] = [join(dir, 'text'), join(dir, 'checkpoints')];
-  writeFileSync(text, 'she sells sea shells on the sea shore. '.repeat(9));
-  const sizes = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0 --quiet'.split(' ');
-  const train = (/** @type {string[]} */ ...args) => run('benches/train.mjs', args);
-  const first = train(...sizes, '--data', text, '--steps', '2', '--checkpoint', checkpoints);
-  assert.equal(first.status, 0, first.stderr);
-  const before = filesOf(dir);
-  const resumed = train('--resume', checkpoints, '--steps', '4', '--quiet', '--sample-tokens', '0', '--json', text);
-  assert.equal(resumed.status, 2, resumed.stderr);
-  assert.match(resumed.stderr, /--json \S+text: it is the text to train on, /);
-  const over = train('--resume', checkpoints, '--steps', '4', '--json', join(checkpoints, 'step-0000002.safetensors'));
-  assert.equal(over.status, 2, over.stderr);
-  assert.match(over.stderr, /--json \S+: --resume reads the same file/);
-  const start = train('--resume', checkpoints, '--steps', '4', '--checkpoint', checkpoints, '--checkpoint-at-start', '--lr', '1');
-  assert.equal(start.status, 2, start.stderr);
-  assert.match(start.stderr, /--checkpoint-at-start would write \S+step-0000002.safetensors, which --resume reads/);
-  assert.deepEqual(filesOf(dir), before);
-});
-
 test('helios-vk tune: the table that it would write by itself is not the file of shapes', (t) => {
   const dir = folder(t);
   const shapes = join(dir, 'shapes');
   writeFileSync(shapes, 'NT 16 16 16\n');
   const { status, stderr } = run('bin/helios-vk.mjs', ['tune', '--shapes', shapes, '--quick'], { env: { HELIOS_TUNING: shapes } });
   assert.equal(status, 1, stderr);
-  assert.match(stderr, /--shapes \S+shapes: the table \S+ would be written to it/);
+  assert.match(stderr, /--shapes \S+shapes: it must not be the file that the table is written to/);
   assert.deepEqual(
     Object.values(filesOf(dir)).map((text) => Buffer.from(text, 'base64').toString()),
     ['NT 16 16 16\n'],

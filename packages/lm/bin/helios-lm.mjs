@@ -208,7 +208,7 @@ async function main([word, ...args]) {
   if (args.includes('--help') || args.includes('-h')) return helpText(usage, options);
   const { values, positionals } = parseCommandLine(options, modernArgs(args), inputs[1] > 0);
   if (positionals.length < inputs[0] || positionals.length > inputs[1]) throw new UsageError(`usage: ${usage}`);
-  checkPaths(options, values);
+  checkPaths(options, values, Object.fromEntries(positionals.map((path) => [`the input ${path}`, path])));
   const stop = new AbortController();
   let asked = false;
   for (const signal of STOPS) {

@@ -3,7 +3,6 @@
 import { existsSync, readdirSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { mkdir, rename } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
-import { syncFolder } from 'helios-vk/files';
 
 /** Marks a partial folder as one of this program's, which a later run may remove. */
 const MARK = '.helios-lm-partial';
@@ -60,7 +59,6 @@ export async function makeFolder(output, write, { replace = false } = {}) {
     if (replace) rmSync(resolve(output), { recursive: true, force: true });
     rmSync(join(partial, MARK));
     await rename(partial, resolve(output));
-    await syncFolder(dirname(resolve(output)));
     return result;
   } catch (error) {
     rmSync(partial, { recursive: true, force: true });
