@@ -8,7 +8,7 @@ import { UsageError, checkPaths, fail, helpText, outliveOutputs, parseCommandLin
 import { findModel } from '../src/open.mjs';
 import * as generateCommand from '../src/cli/generate.mjs';
 import * as trainCommand from '../src/cli/train.mjs';
-import { digestOf } from '../src/data/corpus.mjs';
+import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
 import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenizeCorpus } from '../src/index.mjs';
 
@@ -181,8 +181,8 @@ const existsTokenizer = (folder) => existsSync(join(folder, 'tokenizer.json'));
 /** Ids of another tokenizer would give a score that looks like one. @param {string} model @param {string} data */
 function checkTokenizer(model, data) {
   if (!existsTokenizer(model) || !existsSync(join(data, META))) return;
-  const [own, other] = [digestOf(model), readCorpusInfo(data).tokenizer.sha256];
-  if (own !== other) throw new UsageError(`--data ${data} was encoded by another tokenizer than that of --model ${model}`);
+  if (isTokenizerOf(readCorpusInfo(data), model)) return;
+  throw new UsageError(`--data ${data} was encoded by another tokenizer than that of --model ${model}`);
 }
 
 const HELP = `helios-lm: language models on any Vulkan GPU

@@ -84,7 +84,10 @@ test('tokenize, eval, info and export from the command line', async (t) => {
   const text = run('eval', '--model', model, '--data', join(folder, 'data'), '--block', '32', '--windows', '2').stdout;
   assert.match(text, /^loss \d+\.\d{4}, perplexity \d+\.\d\d, \d+\.\d{4} bits a byte, over 64 tokens\n$/);
   dataset.close();
+  // The same tokenizer, indented in another way; then another one.
   writeFileSync(join(model, 'tokenizer.json'), JSON.stringify(json, null, 1));
+  assert.equal(run('eval', '--model', model, '--data', join(folder, 'data'), '--block', '32', '--windows', '2').status, 0);
+  writeFileSync(join(model, 'tokenizer.json'), JSON.stringify({ ...json, added_tokens: [] }));
   const foreign = run('eval', '--model', model, '--data', join(folder, 'data'), '--block', '32');
   assert.equal(foreign.status, 2);
   assert.match(foreign.stderr, /--data .*data was encoded by another tokenizer than that of --model/);

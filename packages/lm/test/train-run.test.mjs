@@ -422,7 +422,11 @@ test('data of another run are refused, unless they are asked for', async () => {
     assert.equal(error.message, `--resume continues on the data of the run, ${own}: leave the data out, or add --new-data`);
     return error instanceof UsageError;
   });
-  await run({ resume: out, out: next, data: BYTES, newData: true, maxSteps: 4 });
+  await assert.rejects(run({ resume: out, out: next, data: BYTES, newData: true, maxSteps: 4 }), /was encoded by another tokenizer than/);
+  const text = join(fresh(), 'text.txt');
+  mkdirSync(join(text, '..'), { recursive: true });
+  writeFileSync(text, 'she sells sea shells on the sea shore. '.repeat(60));
+  await run({ resume: out, out: next, data: text, newData: true, maxSteps: 4 });
   assert.notEqual((await loadCheckpoint(next)).data?.sha256, data?.sha256);
   // Whoever replaces the token files of a run has other data.
   rmSync(own, { recursive: true });
@@ -515,7 +519,7 @@ test('texts that cannot be trained on are an error that says why, and no checkpo
   /** @param {TrainOptions} options */
   const onText = (options) => begin({ data: file, out, maxSteps: 2, ...options });
   for (const [content, options, message] of /** @type {[string | Buffer, TrainOptions, RegExp][]} */ ([
-    ['eight by', {}, /has \d+ tokens in 1 files: no file has the 17 of a window/],
+    ['eight by', {}, /the text has \d+ tokens to train on, and a sequence of 16 takes 17: use more text/],
     [
       Array.from({ length: 60 }, (_, i) => (i ** 3).toString(36)).join(' '),
       { earlyStoppingPatience: 2 },
@@ -557,4 +561,26 @@ test('a tokenizer is trained on the text, and its special tokens are the modelâ€
   assert.deepEqual(config.model.eos, [tokenizer.special.eos]);
   assert.equal(tokenizer.decode(tokenizer.encode('the quick \u{1f600}')), 'the quick \u{1f600}');
   assert.ok(of('sample')[0].text.length > 0);
+});
+
+test('token files are refused with another tokenizer than theirs', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const text = join(folder, 'text.txt');
+  writeFileSync(text, 'she sells sea shells on the sea shore. '.repeat(60));
+  const [first, second] = ['first', 'second'].map((name) => join(folder, name));
+  const sizes = { preset: 'llama-tiny', blockSize: 8, batchSize: 1, maxSteps: 1, sampleTokens: 0, vocabSize: 300 };
+  const steps = async (/** @type {TrainOptions} */ options) => {
+    let count = 0;
+    for await (const { type } of train({ ...sizes, ...options })) count += Number(type === 'step');
+    return count;
+  };
+  assert.equal(await steps({ data: text, out: first }), 1);
+  assert.equal(await steps({ data: text, out: second, vocabSize: 270 }), 1);
+  const other = { data: join(first, 'data'), out: join(folder, 'third'), tokenizer: join(second, 'data') };
+  await assert.rejects(steps(other), /first\S*data was encoded by another tokenizer than \S*second\S*data/);
+  // The same tokenizer, indented in another way.
+  const own = join(folder, 'tokenizer.json');
+  writeFileSync(own, JSON.stringify(JSON.parse(readFileSync(join(first, 'data', 'tokenizer.json'), 'utf8'))));
+  assert.equal(await steps({ ...other, tokenizer: own }), 1);
 });

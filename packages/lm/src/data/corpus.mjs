@@ -144,7 +144,7 @@ export async function writeCorpus(folder, files, tokenizer, options, extra) {
     /** @type {import('./dataset.mjs').CorpusInfo} */
     const info = {
       version: 1,
-      tokenizer: { sha256, vocabSize: tokenizer.vocabSize, eos: tokenizer.special.eos ?? null },
+      tokenizer: { sha256, json: jsonDigestOf(options.tokenizer), vocabSize: tokenizer.vocabSize, eos: tokenizer.special.eos ?? null },
       documents,
       bytes,
       sources: files,
@@ -285,4 +285,24 @@ function startThreads(count, workerData) {
       for (const { worker } of threads) void worker.terminate();
     },
   };
+}
+
+/**
+ * Whether a corpus was encoded by a tokenizer: by that file, or by one that differs in its white space, since programs that write the same
+ * tokenizer indent it differently.
+ * @param {import('./dataset.mjs').CorpusInfo} info of the corpus @param {string} path `tokenizer.json`, or a folder that has it
+ */
+export const isTokenizerOf = ({ tokenizer }, path) =>
+  digestOf(path) === tokenizer.sha256 || (tokenizer.json !== undefined && jsonDigestOf(path) === tokenizer.json);
+
+/** The SHA-256 of a tokenizer's JSON without white space; undefined for files of other forms. @param {string} path as for `digestOf` */
+function jsonDigestOf(path) {
+  const file = statSync(path).isDirectory() ? join(path, 'tokenizer.json') : path;
+  try {
+    return createHash('sha256')
+      .update(JSON.stringify(JSON.parse(readFileSync(file, 'utf8'))))
+      .digest('hex');
+  } catch {
+    return undefined;
+  }
 }

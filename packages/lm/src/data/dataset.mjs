@@ -11,7 +11,8 @@ import { openShard } from './shards.mjs';
  * Describes a corpus: the contents of `meta.json`, which `tokenizeCorpus` writes beside the shards.
  * @typedef {object} CorpusInfo
  * @property {1} version of this format
- * @property {{ sha256: string, vocabSize: number, eos: number | null }} tokenizer `sha256` is of the tokenizer's file
+ * @property {{ sha256: string, json?: string, vocabSize: number, eos: number | null }} tokenizer `sha256` is of the tokenizer's file, `json` of its
+ *   JSON without white space, if it is JSON
  * @property {number} documents number of documents
  * @property {number} bytes of the input files, compressed if they are
  * @property {string[]} sources paths of the input files

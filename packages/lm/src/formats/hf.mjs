@@ -1,8 +1,8 @@
 // Reads and writes models as Hugging Face folders: `config.json`, one or several safetensors files, and the files of the tokenizer.
 
 import { cpSync, existsSync, readFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { F, load, nn, noGrad, save, scope } from 'helios-vk/nn';
 
 import { configJson, readConfig } from '../config.mjs';
@@ -153,7 +153,7 @@ export async function exportModel(model, folder, { dtype = 'bf16', maxShardBytes
       const path = join(/** @type {string} */ (companions), name);
       if (existsSync(path)) cpSync(path, join(partial, name), { recursive: true });
     }
-    for (const [name, text] of Object.entries(files)) await writeFile(join(partial, name), text, { flush: true });
+    await writeFiles(partial, files);
   });
 }
 
@@ -223,3 +223,11 @@ export async function writeModel(model, folder, { dtype, maxShardBytes, signal }
 
 /** @param {string} path @param {object} value */
 export const writeJson = (path, value) => writeFile(path, `${JSON.stringify(value, null, 2)}\n`, { flush: true });
+
+/** Writes files, also into folders below. @param {string} folder @param {Record<string, string>} files texts by name, such as a tokenizer's `files()` */
+export async function writeFiles(folder, files) {
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, name)), { recursive: true });
+    await writeFile(join(folder, name), text, { flush: true });
+  }
+}

@@ -7,7 +7,7 @@
 
 import { createHash, randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
-import { rename, rm, writeFile } from 'node:fs/promises';
+import { rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { notWritten, syncFolder } from 'helios-vk/files';
 import { load, save } from 'helios-vk/nn';
@@ -15,7 +15,7 @@ import { UsageError } from 'helios-vk/options';
 
 import { readConfig } from '../config.mjs';
 import { makeFolder } from '../folder.mjs';
-import { filesFor, readWeights, writeJson, writeModel } from '../formats/hf.mjs';
+import { filesFor, readWeights, writeFiles, writeJson, writeModel } from '../formats/hf.mjs';
 import { readJson } from '../json.mjs';
 import { loadLegacy } from './legacy.mjs';
 import { checkRun } from './settings.mjs';
@@ -156,7 +156,7 @@ async function makeDurable(path, write) {
 /** @param {string} folder @param {Trainer} trainer @param {Record<string, string>} files */
 async function writeModelFiles(folder, trainer, files) {
   await writeModel(trainer.model, folder, { dtype: 'f32', maxShardBytes: FILE_BYTES });
-  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text, { flush: true });
+  await writeFiles(folder, files);
   const { bos, eos, pad } = trainer.config.model;
   const ids = { bos_token_id: bos, eos_token_id: eos.length > 1 ? eos : (eos[0] ?? null), pad_token_id: pad };
   await writeJson(join(folder, 'generation_config.json'), Object.fromEntries(Object.entries(ids).filter(([, id]) => id !== null)));

@@ -6,6 +6,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 
+import { isTokenizerOf } from '../data/corpus.mjs';
 import { META, openDataset, readCorpusInfo } from '../data/dataset.mjs';
 import { prepareText } from '../data/prepare.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
@@ -38,6 +39,7 @@ export const hasTokens = (path) =>
  * @property {string | import('./legacy.mjs').TokenizerState} [tokenizer] what `loadTokenizer` takes; one is trained when left out
  * @property {number} vocabSize of the model
  * @property {number} block tokens of a window
+ * @property {boolean} [isKnown] whether the token files are those of the run that is resumed; false when left out
  * @property {number} [validation] share of the text to hold out; 0.05 when left out
  * @property {string} [separator] @property {string} [field] @property {boolean} [replaceInvalid] as for `prepareText`
  * @property {AbortSignal} [signal]
@@ -50,7 +52,7 @@ export const hasTokens = (path) =>
  * @returns {Promise<{ train: Dataset, validation: Dataset | undefined, tokenizer: Tokenizer | undefined,
  *   info: import('./checkpoint.mjs').DataInfo, close: () => void }>} without a tokenizer for token files that have none beside them
  */
-export async function openData({ inputs, prepared, tokenizer: given, vocabSize, block, ...options }) {
+export async function openData({ inputs, prepared, tokenizer: given, vocabSize, block, isKnown = false, ...options }) {
   const tokens = inputs.length === 1 && hasTokens(inputs[0]);
   const folder = tokens ? inputs[0] : prepared;
   if (!tokens) {
@@ -67,7 +69,12 @@ export async function openData({ inputs, prepared, tokenizer: given, vocabSize, 
   if (tokenizer && tokenizer.vocabSize > vocabSize) {
     throw new RangeError(`the tokenizer has ${tokenizer.vocabSize} ids, and the model a vocabulary of ${vocabSize}`);
   }
-  const train = openDataset(folder, { block, split: 'train', vocabSize });
+  // A run that continues on its data has their digest.
+  const isNew = tokens && !isKnown && existsSync(join(folder, META));
+  if (isNew && typeof source === 'string' && !isTokenizerOf(readCorpusInfo(folder), source)) {
+    throw new Error(`${folder} was encoded by another tokenizer than ${source}`);
+  }
+  const train = openTrain(folder, tokens ? undefined : prepared, { block, vocabSize });
   /** @type {Dataset | undefined} */
   let validation;
   try {
@@ -82,6 +89,24 @@ export async function openData({ inputs, prepared, tokenizer: given, vocabSize, 
     validation?.close();
   };
   return { train, validation, tokenizer, info, close };
+}
+
+/**
+ * Opens the windows to train on.
+ * @param {string} folder @param {string | undefined} made the folder, if it was made for this run: it goes if the text is too short
+ * @param {{ block: number, vocabSize: number }} options
+ */
+function openTrain(folder, made, { block, vocabSize }) {
+  try {
+    return openDataset(folder, { block, split: 'train', vocabSize });
+  } catch (error) {
+    if (made === undefined || !(error instanceof RangeError)) throw error;
+    const count = readCorpusInfo(made).shards.train.reduce((sum, { tokens }) => sum + tokens, 0);
+    rmSync(made, { recursive: true });
+    throw new RangeError(
+      `the text has ${count} tokens to train on, and a sequence of ${block} takes ${block + 1}: use more text, or a smaller block size`,
+    );
+  }
 }
 
 /**

@@ -336,6 +336,7 @@ class Run {
         tokenizer: plan.begin?.tokenizer ?? plan.from?.tokenizer ?? options.tokenizer,
         vocabSize: model.vocabSize,
         block: settings.blockSize,
+        isKnown: plan.begin?.data !== undefined && !options.newData,
         validation: options.validation,
         separator: options.separator,
         field: options.field,
