@@ -305,7 +305,7 @@ test('a device that is lost while a checkpoint or an evaluation is made loses no
     for (const at of new Set([first + 1, (first + last) >> 1, last])) {
       const out = fresh();
       const found = await losing([['batchExecuteAll', at]], () => begin({ ...options, out }));
-      assert.match(found.notes, /^device lost/, `${to}, list ${at}`);
+      assert.match(found.notes, /^device lost/m, `${to}, list ${at}`);
       assert.deepEqual([found.steps, found.losses, found.evals], [whole.steps, whole.losses, whole.evals], `${to}, list ${at}`);
       assert.deepEqual(readdirSync(out).sort(), ['best', 'metrics.jsonl', ...[2, 4, 6].map((step) => checkpointPath('', step))], to);
     }
@@ -447,6 +447,7 @@ test('options that contradict each other are refused before any work', async () 
     [{ resume: out, initFrom: out }, '--resume continues a run, --init-from begins one: leave one of them out'],
     [{ resume: true, out: undefined }, '--resume needs --out FOLDER, the folder of the run, or a checkpoint'],
     [{ newData: true }, '--new-data is for --resume'],
+    [{ resume: out, newData: true, data: undefined }, '--new-data needs the data: name them'],
     [{ initFrom: checkpoint, preset: 'gpt-tiny' }, '--init-from has the model: leave --preset out'],
     [{ resume: checkpoint, preset: 'gpt-tiny' }, '--resume keeps the model of the checkpoint: leave --preset out'],
     ...['layers', 'width', 'heads', 'kvHeads', 'hidden', 'vocabSize'].flatMap((name) => {
@@ -583,4 +584,48 @@ test('token files are refused with another tokenizer than theirs', async (t) => 
   const own = join(folder, 'tokenizer.json');
   writeFileSync(own, JSON.stringify(JSON.parse(readFileSync(join(first, 'data', 'tokenizer.json'), 'utf8'))));
   assert.equal(await steps({ ...other, tokenizer: own }), 1);
+});
+
+test('a run that was moved, or copied, goes on with its own data', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const text = join(folder, 'text.txt');
+  writeFileSync(text, 'she sells sea shells on the sea shore. '.repeat(60));
+  const [first, moved] = ['first', 'moved'].map((name) => join(folder, name));
+  const sizes = { preset: 'llama-tiny', blockSize: 8, batchSize: 1, maxSteps: 1, vocabSize: 300 };
+  for await (const _ of train({ ...sizes, data: text, out: first, sampleTokens: 0 }));
+  cpSync(first, moved, { recursive: true });
+  rmSync(first, { recursive: true });
+  const steps = [];
+  for await (const event of train({ resume: moved, maxSteps: 3, sampleTokens: 0 })) if (event.type === 'step') steps.push(event.step);
+  assert.deepEqual(steps, [2, 3]);
+  assert.equal((await loadCheckpoint(moved)).data?.folder, join(moved, 'data'));
+});
+
+test('a validation loss that is not a number is never the best', async () => {
+  const out = fresh();
+  /** @type {TrainEvent[]} */
+  const evaluations = [];
+  const diverge = async () => {
+    for await (const event of train({
+      ...REST,
+      data: DATA,
+      out,
+      ...SIZES,
+      learningRate: 1e30,
+      minLr: 0,
+      warmupSteps: 0,
+      maxGradNorm: 0,
+      maxSteps: 9,
+      evalEvery: 1,
+    }))
+      if (event.type === 'eval') evaluations.push(event);
+  };
+  await assert.rejects(diverge(), /the run has diverged/);
+  const losses = evaluations.map((event) => (event.type === 'eval' ? [event.loss, event.best] : []));
+  assert.ok(
+    losses.some(([loss]) => Number.isNaN(loss)),
+    JSON.stringify(losses),
+  );
+  for (const [loss, best] of losses) assert.ok(!best || Number.isFinite(loss), JSON.stringify(losses));
 });

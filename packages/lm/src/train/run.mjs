@@ -127,6 +127,7 @@ async function planOf(options) {
   if (resume && initFrom) refuse('--resume continues a run, --init-from begins one: leave one of them out');
   if (resume === true && options.out === undefined) refuse('--resume needs --out FOLDER, the folder of the run, or a checkpoint');
   if (newData && !resume) refuse('--new-data is for --resume');
+  if (newData && options.data === undefined) refuse('--new-data needs the data: name them');
   if (initFrom && preset) refuse('--init-from has the model: leave --preset out');
   if (resume && preset) refuse('--resume keeps the model of the checkpoint: leave --preset out');
   const begin = resume ? await loadCheckpoint(resume === true ? /** @type {string} */ (options.out) : resume) : undefined;
@@ -141,20 +142,30 @@ async function planOf(options) {
     if (changed) refuse(`--resume keeps the run's ${flagOf(changed)}: leave it out`);
     if (options.tokenizer !== undefined) refuse('--resume keeps the tokenizer: leave --tokenizer out');
     if (options.data !== undefined && !newData && begin.data) {
-      const same = [options.data].flat().length === 1 && resolve([options.data].flat()[0]) === begin.data.folder;
-      if (!same) refuse(`--resume continues on the data of the run, ${begin.data.folder}: leave the data out, or add --new-data`);
+      const same = [options.data].flat().length === 1 && resolve([options.data].flat()[0]) === dataOf(begin);
+      if (!same) refuse(`--resume continues on the data of the run, ${dataOf(begin)}: leave the data out, or add --new-data`);
     }
   }
   if (from?.tokenizer && options.tokenizer !== undefined) refuse('--init-from has the tokenizer: leave --tokenizer out');
   if (earlyStoppingPatience && options.validation === 0) refuse('--early-stopping-patience needs held-out text: leave --validation 0 out');
   if (options.saveTotalLimit !== undefined && !(options.saveTotalLimit >= 1)) refuse('--save-total-limit is at least 1');
-  const data = begin?.data && !newData ? [begin.data.folder] : [options.data ?? defaultText()].flat();
+  const data = begin?.data && !newData ? [dataOf(begin)] : [options.data ?? defaultText()].flat();
   // A run goes on in its folder; a checkpoint of an earlier version begins one in the form of today.
   const own = begin && !begin.path.endsWith('.safetensors') ? join(begin.path, '..') : undefined;
   if (from && !from.tokenizer && options.tokenizer === undefined && !(data.length === 1 && hasTokens(data[0]))) {
     refuse(`--init-from ${initFrom} has no tokenizer.json: name its tokenizer with --tokenizer PATH`);
   }
   return { begin, from, data, out: options.out ?? own };
+}
+
+/**
+ * The folder of a run's data: in the run's own folder if it has them, since it may have been moved or copied.
+ * @param {Checkpoint} checkpoint with data
+ */
+function dataOf({ path, data }) {
+  const { folder } = /** @type {import('./checkpoint.mjs').DataInfo} */ (data);
+  const own = resolve(path, '..', basename(folder));
+  return hasTokens(own) ? own : folder;
 }
 
 /** An option as it is written on the command line. @param {string} name */
@@ -280,6 +291,7 @@ class Run {
     try {
       if (first) checkFolder(out, run, firstStep);
       data = await this.openData(config, out);
+      if (first) this.note(`${out}: training on ${plan.data.join(', ')}`);
       // A new model takes the ids of its special tokens from the tokenizer.
       if (!begin && !plan.from && data.tokenizer) {
         const { bos, eos, pad } = data.tokenizer.special;
@@ -445,7 +457,8 @@ class Run {
         windows.bytes = predictedBytes(data.validation, indexes, data.tokenizer);
         windows.predicted = indexes.length * settings.blockSize;
       }
-      const best = self.best === null || loss < self.best.loss;
+      // NaN is never the best.
+      const best = loss < (self.best?.loss ?? Infinity);
       // Until its model is saved it counts as not made: the device may be lost meanwhile.
       if (best && first) await saveBest(out, running, files);
       if (best) self.best = { step, loss, since: 0 };
