@@ -8,6 +8,7 @@ import { encodeHeader, writeSafetensors } from 'helios-vk/files';
 import { save } from 'helios-vk/nn';
 
 import { formatBytes, formatCount, formatDuration } from '../packages/lm/src/log/format.mjs';
+import { DEVICE_OPTIONS } from '../packages/lm/src/cli/train.mjs';
 import { parameterCount } from '../packages/lm/src/model/parts.mjs';
 import { writeOutput } from '../packages/lm/src/train/outputs.mjs';
 import { formatFlops, productLines, profileTable } from '../packages/lm/src/train/profile.mjs';
@@ -39,21 +40,7 @@ const OPTIONS = /** @type {const} */ ({
   'weight-decay': { type: 'number', min: 0, help: 'weight decay of matrices; vectors do not decay' },
   clip: { type: 'number', min: 0, help: "clip the gradient's norm to this; 0: do not clip" },
   'grad-checkpoint': { type: 'boolean', help: 'compute each layer again in the backward pass' },
-  mode: {
-    type: 'string',
-    choices: ['graph', 'plain'],
-    default: 'graph',
-    help: 'graph: record a step once and launch it; plain: submit its dispatches each step',
-  },
-  'command-buffers': { type: 'integer', min: 1, max: 64, help: 'submissions in flight (default 8, or 64 with several processes)' },
-  engine: { type: 'string', choices: ['mpi', 'nccl'], help: 'library that exchanges gradients between processes (default mpi)' },
-  zero: {
-    type: 'integer',
-    min: 0,
-    max: 1,
-    help: '1: each process keeps a shard of the moments (ZeRO-1, the default with several); 0: all of them',
-  },
-  reduce: { type: 'string', choices: ['f32', 'bf16'], help: 'type of the gradients that processes exchange (default f32)' },
+  ...DEVICE_OPTIONS,
   peak: { type: 'boolean', help: "measure the device's peak matrix rate first, and report the share of it that training reaches" },
   'kernel-times': { type: 'boolean', help: "report a step's GPU time by line of the model, with timestamps around each dispatch" },
   profile: {

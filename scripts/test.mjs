@@ -480,8 +480,15 @@ const STAGES = [
   },
   {
     name: 'train',
-    title: 'three training steps',
-    run: () => run([process.execPath, 'benches/train.mjs', '--steps', '3']),
+    title: 'three steps of npm run train',
+    run: async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
+      try {
+        return await run([process.execPath, 'packages/lm/bin/helios-lm.mjs', 'train', '--max-steps', '3', '--out', join(folder, 'run')]);
+      } finally {
+        rmSync(folder, { recursive: true, force: true });
+      }
+    },
   },
   {
     name: 'benches',

@@ -424,7 +424,7 @@ test('schedule keeps the order of every two calls of which one writes what the o
 });
 
 /**
- * A step of the GPT as lists of dispatches written by hand (packages/lm/src/train/model.mjs of ba6c878) on the stub, in bf16, by layers: how many
+ * A step of the GPT as lists of dispatches written by hand (benches/gpt/model.mjs of ba6c878) on the stub, in bf16, by layers: how many
  * dispatches and barriers it took, and bytes of all buffers with the optimizer's.
  */
 const BY_HAND = {

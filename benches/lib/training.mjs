@@ -6,7 +6,7 @@ import { windowsOfStep } from '../../packages/lm/src/data/order.mjs';
 import { invalidUtf8 } from '../../packages/lm/src/data/utf8.mjs';
 import { loadTokenizer, trainTokenizer } from '../../packages/lm/src/tokenizer/index.mjs';
 import { defaultText } from '../../packages/lm/src/train/data.mjs';
-import { MAX_LAYERS, MAX_SIZE, PRESET_NAMES, checkRun, configOf } from '../../packages/lm/src/train/settings.mjs';
+import { MAX_LAYERS, MAX_SIZE, PRESET_NAMES, checkRun, configOf, fitSettings } from '../../packages/lm/src/train/settings.mjs';
 
 /** @typedef {import('../../packages/lm/src/train/settings.mjs').RunConfig} RunConfig */
 
@@ -63,11 +63,7 @@ export function configFrom(preset, values, processes = 1) {
   const config = configOf(preset, given);
   const { settings } = config;
   settings.gradientAccumulationSteps *= processes;
-  // A preset's warm-up belongs to its own number of steps, and its rate at the end to its own peak.
-  if (given.warmupSteps === undefined && settings.warmupSteps >= settings.maxSteps) {
-    settings.warmupSteps = Math.floor(settings.maxSteps / 10);
-  }
-  if (given.minLr === undefined) settings.minLr = Math.min(settings.minLr, settings.learningRate);
+  fitSettings(settings, given);
   return checkRun(config);
 }
 

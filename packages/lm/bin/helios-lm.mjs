@@ -227,7 +227,6 @@ outliveOutputs();
 try {
   const result = await main(process.argv.slice(2));
   if (result !== '') console.log(typeof result === 'string' ? result : JSON.stringify(result, null, 2));
-  process.exit();
 } catch (error) {
   showProgress('');
   if (/** @type {Error} */ (error).name !== 'AbortError') fail('helios-lm', error);

@@ -37,6 +37,24 @@ export const modernArgs = (args) =>
 const size = (/** @type {string} */ help, most = MAX_SIZE) => /** @type {const} */ ({ type: 'integer', min: 1, max: most, help });
 const steps = (/** @type {string} */ help, min = 0) => /** @type {const} */ ({ type: 'integer', min, max: MAX_STEPS, help });
 
+/** How steps reach devices, and how processes work together: those of benches too. */
+export const DEVICE_OPTIONS = /** @type {const} */ ({
+  engine: { type: 'string', choices: ['mpi', 'nccl'], help: 'library that exchanges gradients between processes (default mpi)' },
+  zero: {
+    type: 'integer',
+    min: 0,
+    max: 1,
+    help: '1: each process keeps a shard of the moments (ZeRO-1, the default with several); 0: all of them',
+  },
+  reduce: { type: 'string', choices: ['f32', 'bf16'], help: 'type of the gradients that processes exchange (default f32)' },
+  mode: {
+    type: 'string',
+    choices: ['graph', 'plain'],
+    help: 'graph: record a step once and launch it (default); plain: submit its dispatches each step',
+  },
+  'command-buffers': { type: 'integer', min: 1, max: 64, help: 'submissions in flight (default 8, or 64 with several processes)' },
+});
+
 export const OPTIONS = /** @type {const} */ ({
   data: { type: 'string', value: 'PATH', path: 'input-any', help: 'a text, JSONL, Parquet or a folder, in place of the argument' },
   out: { type: 'string', value: 'FOLDER', path: 'output-folder', help: 'folder of the run (default runs/NAME of the text)' },
@@ -102,20 +120,7 @@ export const OPTIONS = /** @type {const} */ ({
   ui: { type: 'boolean', help: 'show the run on a page at 127.0.0.1' },
   port: { type: 'integer', min: 0, max: 65_535, help: "the page's port (default: a free one)" },
   'no-tensorboard': { type: 'boolean', help: 'write no event files' },
-  engine: { type: 'string', choices: ['mpi', 'nccl'], help: 'library that exchanges gradients between processes (default mpi)' },
-  zero: {
-    type: 'integer',
-    min: 0,
-    max: 1,
-    help: '1: each process keeps a shard of the moments (ZeRO-1, the default with several); 0: all of them',
-  },
-  reduce: { type: 'string', choices: ['f32', 'bf16'], help: 'type of the gradients that processes exchange (default f32)' },
-  mode: {
-    type: 'string',
-    choices: ['graph', 'plain'],
-    help: 'graph: record a step once and launch it (default); plain: submit its dispatches each step',
-  },
-  'command-buffers': { type: 'integer', min: 1, max: 64, help: 'submissions in flight (default 8, or 64 with several processes)' },
+  ...DEVICE_OPTIONS,
   quiet: { type: 'boolean', help: 'print nothing but errors' },
   json: { type: 'boolean', help: 'print every event as a line of JSON' },
 });

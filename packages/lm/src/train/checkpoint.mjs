@@ -94,8 +94,9 @@ export async function saveCheckpoint(folder, trainer, state, files) {
       }
       /** @type {Record<string, string>} */
       const digests = {};
-      for (const name of readdirSync(partial).filter((each) => /\.(json|jinja|txt)$/.test(each))) {
-        digests[name] = sha256(readFileSync(join(partial, name)));
+      const texts = readdirSync(partial, { recursive: true, encoding: 'utf8' });
+      for (const name of texts.filter((each) => /\.(json|jinja|txt)$/.test(each))) {
+        digests[name.replaceAll('\\', '/')] = sha256(readFileSync(join(partial, name)));
       }
       const all = { version: VERSION, step, skipped, settings: trainer.config.settings, ...state, files: digests };
       await writeJson(join(partial, STATE), { ...all, sha256: digestOf(all) });

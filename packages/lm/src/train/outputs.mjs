@@ -25,7 +25,7 @@ export async function writeOutput(path, text) {
 }
 
 /** Removes the partial files and folders that killed writers left in a folder. Only its owner may call this. @param {string} folder */
-export async function removePartials(folder) {
+async function removePartials(folder) {
   for (const name of await readdir(folder)) {
     if (name.endsWith(PARTIAL)) await rm(join(folder, name), { recursive: true, force: true });
   }

@@ -28,7 +28,7 @@ import { Generator as TextGenerator } from './generator.mjs';
 import { FolderLock } from './outputs.mjs';
 import { agree, attemptOf, openRanks, shareOf } from './ranks.mjs';
 import { sample } from './sample.mjs';
-import { PRESETS, checkRun, configOf, learningRateAt, presetOf, tokensPerStep, withValues } from './settings.mjs';
+import { PRESETS, checkRun, configOf, fitSettings, learningRateAt, presetOf, tokensPerStep, withValues } from './settings.mjs';
 import { Trainer } from './trainer.mjs';
 
 /** @typedef {import('../log/events.mjs').TrainEvent} TrainEvent */
@@ -169,11 +169,14 @@ function dataOf({ path, data }) {
 }
 
 /** An option as it is written on the command line. @param {string} name */
-export const flagOf = (name) => `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+const flagOf = (name) => `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 
-/** A path, or with `taken` the first of PATH-2, PATH-3 … that is not there, if it is. @param {string} path @param {boolean} taken */
-function freeName(path, taken) {
-  for (let i = 2, name = path; ; i++, name = `${path}-${i - 1}`) if (!taken || !existsSync(name)) return name;
+/** A path, or the first of PATH-2, PATH-3 … if it is there. @param {string} path */
+function freeName(path) {
+  for (let i = 1; ; i++) {
+    const name = i === 1 ? path : `${path}-${i}`;
+    if (!existsSync(name)) return name;
+  }
 }
 
 /** The names of settings and sizes, longest first. */
@@ -258,10 +261,7 @@ class Run {
     } else config = configOf(name, given);
     const { settings } = config;
     if (!begin) settings.gradientAccumulationSteps *= this.ranks?.group.worldSize ?? 1;
-    // A preset's warm-up belongs to its own number of steps, and its rate at the end to its own peak.
-    if (given.warmupSteps === undefined && settings.warmupSteps >= settings.maxSteps)
-      settings.warmupSteps = Math.floor(settings.maxSteps / 10);
-    if (given.minLr === undefined) settings.minLr = Math.min(settings.minLr, settings.learningRate);
+    fitSettings(settings, given);
     return checkRun(config);
   }
 
@@ -344,7 +344,7 @@ class Run {
     const open = () =>
       openData({
         inputs: plan.data,
-        prepared: freeName(join(out, 'data'), options.newData === true),
+        prepared: options.newData ? freeName(join(out, 'data')) : join(out, 'data'),
         tokenizer: plan.begin?.tokenizer ?? plan.from?.tokenizer ?? options.tokenizer,
         vocabSize: model.vocabSize,
         block: settings.blockSize,

@@ -150,6 +150,17 @@ export function configOf(name, values = {}) {
   };
 }
 
+/**
+ * Fits settings that were not given to those that were: a preset's warm-up belongs to its own number of steps, and its rate at the end to its
+ * own peak.
+ * @param {Settings} settings changed in place @param {Partial<Settings>} given
+ */
+export function fitSettings(settings, given) {
+  const { warmupSteps, maxSteps, minLr, learningRate } = settings;
+  if (given.warmupSteps === undefined && warmupSteps >= maxSteps) settings.warmupSteps = Math.floor(maxSteps / 10);
+  if (given.minLr === undefined) settings.minLr = Math.min(minLr, learningRate);
+}
+
 /** Those of the values that an object has keys for, in its place. @template {object} T @param {T} base @param {Record<string, any>} values */
 export function withValues(base, values) {
   const known = 'layers' in base ? [...Object.keys(base), 'kvHeads', 'tied'] : Object.keys(base);
