@@ -222,7 +222,8 @@ test('the bench says how two ranks share a step', LIMIT, async (t) => {
   const json = join(folderOf(t), 'result.json');
   const { status, output } = await run(2, { bench: ['--batch', '4', '--steps', '4', '--json', json] });
   assert.equal(status, 0, output);
-  for (const once of [/parameters · f32/g, /^tokens a second/gm]) assert.equal(output.match(once)?.length, 1, `${once}: ${output}`);
+  // Not at the beginning of a line: a launcher may pass half a line of the other stream on before.
+  for (const once of [/parameters · f32/g, /tokens a second {3}/g]) assert.equal(output.match(once)?.length, 1, `${once}: ${output}`);
   const { ranks, config, losses } = JSON.parse(readFileSync(json, 'utf8'));
   assert.deepEqual(ranks, { size: 2, batchSize: 4, gradientAccumulationSteps: 1, zero: 1, reduce: 'f32', engine: 'mpi' });
   assert.equal(config.gradientAccumulationSteps, 2);

@@ -3,7 +3,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { init } from '../../nn/index.mjs';
+import { init, memory } from '../../nn/index.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
 import { vk } from '../lib/addon.mjs';
 
@@ -16,12 +16,15 @@ export function garbageCollector() {
   return runInNewContext('gc');
 }
 
-/** Frees what nobody holds any more, and waits for the device. */
+/** Frees what nobody holds any more, until nothing has been freed for some turns, and waits for the device. */
 export async function collectGarbage() {
   const gc = garbageCollector();
-  for (let i = 0; i < 4; i++) {
+  for (let quiet = 0, held = memory().buffers; quiet < 4; quiet++) {
     gc();
     await turn();
+    const now = memory().buffers;
+    if (now !== held) quiet = 0;
+    held = now;
   }
   runtime().flush();
   vk.waitIdle();
