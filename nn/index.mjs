@@ -16,4 +16,4 @@ export { compile } from './compile/index.mjs';
 export { autocast } from './api/autocast.mjs';
 export { accumulate, checkpoint } from './api/checkpoint.mjs';
 export { customOp } from './api/custom.mjs';
-export { load, save } from './io/index.mjs';
+export { load, openTensors, save } from './io/index.mjs';

@@ -168,6 +168,33 @@ export async function load(path, options = {}) {
   }
 }
 
+/**
+ * A tensor of an open file. `dtype` is its name there, such as `F32` or `BF16`. `read` fills `into`, which has `bytes` bytes.
+ * @typedef {{ dtype: string, shape: readonly number[], bytes: number, read: (into: Uint8Array) => Promise<void> }} FileTensor
+ */
+
+/**
+ * Opens the files that `load` reads, for a program that wants the bytes of tensors on the host. Headers are checked, checksums are not.
+ *
+ * Throws an ArgumentError if a file is not valid safetensors.
+ * @param {string | URL} path as for `load`
+ * @returns {Promise<{ tensors: Map<string, FileTensor>, metadata: Record<string, string>, close: () => Promise<void> }>} `metadata` is as for
+ *   `load`; `close` it when done
+ */
+export async function openTensors(path) {
+  const parts = await openModel(pathOf('openTensors', path), bad, () => true);
+  /** @type {Map<string, FileTensor>} */
+  const tensors = new Map();
+  for (const { file, names } of parts) {
+    for (const name of names) {
+      const { dtype, shape, bytes } = /** @type {import('./safetensors.mjs').TensorInfo} */ (file.tensors.get(name));
+      tensors.set(name, { dtype, shape, bytes, read: (into) => file.read(name, into) });
+    }
+  }
+  const metadata = Object.fromEntries(parts.toReversed().flatMap(({ file }) => Object.entries(file.metadata)));
+  return { tensors, metadata, close: async () => void (await closeModel(parts)) };
+}
+
 /** The path of a string or of a `file:` URL. @param {string} op @param {unknown} path */
 function pathOf(op, path) {
   if (typeof path === 'string' && path !== '') return path;

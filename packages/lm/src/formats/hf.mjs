@@ -56,7 +56,7 @@ export async function importModel(folder, { signal } = {}) {
  * @returns {Promise<(part: Part) => string>}
  * @throws {Error} for missing and unexpected tensors
  */
-async function checkTensors(folder, config) {
+export async function checkTensors(folder, config) {
   const parts = partsOf(config);
   /** @type {Set<string>} */
   const names = new Set();

@@ -1,15 +1,23 @@
 // Continues token sequences. Several share each pass over the weights: every sequence has a slot, and the next one waits for a free slot.
+//
+// One loop serves all of them. It passes waiting prompts through the model a chunk at a time, so that long prompts do not hold the others up
+// for long, and adds tokens to all active slots by steps. Steps are launched ahead of the answers: the device starts on the next token while
+// the host reads the last ones. What was computed ahead for a sequence that has ended is dropped.
+//
+// A slot keeps the keys and values of its last sequence. A prompt that begins as that sequence did continues from there.
 
 import { createRequire } from 'node:module';
-import { init } from 'helios-vk/nn';
 
-import { Random } from '../random.mjs';
-import { openModel } from '../open.mjs';
-import { Generator } from '../train/generator.mjs';
-import { sampleToken } from '../train/sample.mjs';
+import { Session } from './session.mjs';
+import { openSource, uploadWeights } from './weights.mjs';
 
 /** @typedef {import('./types.mjs').Request} Request */
 /** @typedef {import('./types.mjs').Token} Token */
+
+/** Steps that are launched before the first of them is read. */
+const AHEAD = 2;
+/** The longest context, unless another one is asked for: a cache of all tokens that a model knows may be larger than the model. */
+const MAX_CONTEXT = 4096;
 
 /**
  * @typedef {object} EngineOptions
@@ -17,74 +25,320 @@ import { sampleToken } from '../train/sample.mjs';
  * @property {number} [context] the most tokens of a sequence; the model's when left out, at most 4,096
  * @property {number} [slots] sequences that are continued together; 1 when left out
  * @property {AbortSignal} [signal] ends the loading with an AbortError
+ * @property {(share: number) => void} [onProgress] called with the share of the parameters that are loaded
+ */
+
+/** A sequence from its request to its last token. */
+class Sequence {
+  /** @param {Request} request */
+  constructor(request) {
+    this.request = request;
+    /** The prompt and the tokens after it. */
+    this.ids = Array.from(request.ids);
+    this.promptLength = this.ids.length;
+    /** Tokens that are not consumed yet. @type {Token[]} */
+    this.tokens = [];
+    this.ended = false;
+    /** @type {unknown} */
+    this.error = undefined;
+    /** Resolves what the consumer waits for. */
+    this.wake = () => {};
+  }
+
+  /** @param {Token} token */
+  push(token) {
+    this.tokens.push(token);
+    this.ended ||= token.finishReason !== null;
+    this.wake();
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    this.error = error;
+    this.ended = true;
+    this.wake();
+  }
+}
+
+/**
+ * A row of the session. `ids`: whose keys and values its cache has. `passed`: how many tokens of its sequence's prompt are in the cache.
+ * @typedef {{ index: number, ids: number[], sequence: Sequence | undefined, passed: number, generating: boolean, used: number }} Slot
  */
 
 export class Engine {
+  /** @type {Sequence[]} */
+  #waiting = [];
+  /** @type {Promise<void> | undefined} */
+  #loop;
+  #clock = 0;
+  #disposed = false;
+  /** @type {unknown} */
+  #failure;
+
   /**
    * Loads a model.
-   * @param {string} path as for `openModel`
+   * @param {string} path a folder of Hugging Face's form, a checkpoint, a run's folder, a checkpoint of an earlier version, or a GGUF file
    * @param {EngineOptions} [options]
+   * @returns {Promise<Engine>}
+   * @throws {RangeError} for options out of range; {Error} that names what is wrong with which file
    */
-  static async open(path, { context, slots = 1, signal } = {}) {
-    const vk = createRequire(import.meta.url)('helios-vk');
+  static async open(path, { dtype, context, slots = 1, signal, onProgress } = {}) {
+    const vk = /** @type {typeof import('helios-vk')} */ (createRequire(import.meta.url)('helios-vk'));
     vk.initDevice();
-    init({ vk });
-    const { model, tokenizer, from } = await openModel(path, { signal });
-    return new Engine(model, { context: context ?? Math.min(model.config.context, 4096), slots, tokenizer, from });
+    const source = await openSource(path);
+    try {
+      const { config } = source;
+      const most = config.context;
+      if (context !== undefined && !(Number.isInteger(context) && context >= 2 && context <= most))
+        throw new RangeError(`context must be an integer from 2 to ${most}, which the model knows, got ${context}`);
+      if (!(Number.isInteger(slots) && slots >= 1 && slots <= 256)) throw new RangeError(`slots must be an integer from 1 to 256, got ${slots}`);
+      const weights = await uploadWeights(vk, source, { dtype, signal, onProgress });
+      const session = new Session(vk, config, weights, { context: context ?? Math.min(most, MAX_CONTEXT), slots });
+      return new Engine(session, source);
+    } finally {
+      await source.close();
+    }
   }
 
-  /** @param {any} model @param {any} options */
-  constructor(model, { context, slots, tokenizer, from }) {
-    this.model = model;
-    /** @type {import('../config.mjs').ModelConfig} */
-    this.config = model.config;
+  /** @param {Session} session becomes the engine's @param {Pick<import('./weights.mjs').Source, 'tokenizer' | 'from'>} source */
+  constructor(session, { tokenizer, from }) {
+    this.session = session;
+    this.config = session.config;
+    /** @type {import('../tokenizer/load.mjs').Tokenizer | undefined} */
     this.tokenizer = tokenizer;
-    /** The folder or file that the model was read from. @type {string} */
+    /** The folder or file that the model was read from. */
     this.from = from;
-    /** The most tokens of a sequence. @type {number} */
-    this.context = context;
-    /** @type {number} */
-    this.slots = slots;
-    this.generator = new Generator(model, 'f32', { block: context });
-    this.busy = 0;
-    /** @type {(() => void)[]} */
-    this.waiting = [];
+    /** The most tokens of a sequence. */
+    this.context = session.context;
+    /** Sequences that are continued together. */
+    this.slots = session.slots;
+    /** Ids that may be sampled: a model may pad its vocabulary. */
+    this.vocabulary = Math.min(tokenizer?.vocabSize ?? Infinity, session.config.vocabSize);
+    /** @type {Slot[]} */
+    this.rows = Array.from({ length: this.slots }, (_, index) => ({
+      index,
+      ids: [],
+      sequence: undefined,
+      passed: 0,
+      generating: false,
+      used: 0,
+    }));
   }
 
   /** Sequences that wait for a slot. */
   get queued() {
-    return this.waiting.length;
+    return this.#waiting.length;
   }
 
   /**
    * Continues a sequence; it waits for a slot first. To end the iteration early frees the slot.
    * @param {Request} request
    * @returns {AsyncGenerator<Token, void>}
-   * @throws {RangeError} for no ids, ids outside of the vocabulary, or as many as the context
+   * @throws {RangeError} for no ids, ids outside of the vocabulary, or as many as the context; the device's error if it fails
    */
-  async *submit({ ids, sampling, maxTokens, stopIds, signal }) {
-    if (this.busy >= this.slots) await new Promise((/** @type {(_: void) => void} */ done) => this.waiting.push(done));
-    this.busy++;
+  async *submit(request) {
+    const { ids, maxTokens, signal } = request;
+    this.#check(ids);
+    if (maxTokens <= 0) return;
+    const sequence = new Sequence(request);
+    const abort = () => sequence.ended || sequence.push({ token: -1, logprob: 0, finishReason: 'abort' });
+    if (signal?.aborted) abort();
+    signal?.addEventListener('abort', abort);
     try {
-      const random = new Random(sampling.seed, 3);
-      const all = Array.from(ids);
-      for (let i = 0; i < maxTokens; i++) {
-        if (signal?.aborted) return yield { token: -1, logprob: 0, finishReason: 'abort' };
-        const logits = await this.generator.nextLogits(all);
-        const token = sampleToken(logits, random, sampling);
-        all.push(token);
-        const finishReason = stopIds.includes(token) ? 'stop' : i + 1 === maxTokens ? 'length' : all.length >= this.context ? 'context' : null;
-        yield { token, logprob: 0, finishReason };
-        if (finishReason) return;
+      if (!sequence.ended) {
+        this.#waiting.push(sequence);
+        this.#start();
+      }
+      for (;;) {
+        const token = sequence.tokens.shift();
+        if (token) {
+          yield token;
+          if (token.finishReason !== null) return;
+        } else if (sequence.ended) {
+          if (sequence.error !== undefined) throw sequence.error;
+          return;
+        } else await new Promise((/** @type {(_: void) => void} */ done) => (sequence.wake = done));
       }
     } finally {
-      this.busy--;
-      this.waiting.shift()?.();
+      signal?.removeEventListener('abort', abort);
+      sequence.ended = true;
     }
   }
 
-  dispose() {
-    this.generator.dispose();
-    this.model.dispose();
+  /**
+   * The model's view of a text: the normalized outputs of the last layer.
+   * @param {ArrayLike<number>} ids @param {'mean' | 'last'} [pooling] the mean over all tokens, or the last one's; `mean` when left out
+   * @returns {Promise<Float32Array>} [width]
+   * @throws {RangeError} as `submit`
+   */
+  async embed(ids, pooling = 'mean') {
+    if (pooling !== 'mean' && pooling !== 'last') throw new RangeError(`pooling must be 'mean' or 'last', got ${String(pooling)}`);
+    this.#check(ids);
+    const { width } = this.config;
+    // A slot that no sequence has, or else the turn after all that are there.
+    let slot = this.rows.find(({ sequence }) => sequence === undefined);
+    while (!slot) {
+      await this.#loop;
+      slot = this.rows.find(({ sequence }) => sequence === undefined);
+    }
+    slot.ids = [];
+    /** @type {Promise<Float32Array>[]} */
+    const parts = [];
+    for (let at = 0; at < ids.length; at += this.session.chunk) {
+      const chunk = Array.prototype.slice.call(ids, at, at + this.session.chunk);
+      this.session.prefill(slot.index, chunk, at);
+      parts.push(this.session.outputs(chunk.length));
+    }
+    const sum = new Float64Array(width);
+    const rows = await Promise.all(parts);
+    if (pooling === 'last') return /** @type {Float32Array} */ (rows.at(-1)).slice(-width);
+    for (const part of rows) for (let i = 0; i < part.length; i++) sum[i % width] += part[i];
+    return Float32Array.from(sum, (value) => value / ids.length);
   }
+
+  /** Ends all sequences with an error, waits for the device, and frees its memory. */
+  async dispose() {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    const error = new Error('the model was disposed of');
+    for (const sequence of [...this.#waiting.splice(0), ...this.rows.flatMap(({ sequence }) => sequence ?? [])]) {
+      if (!sequence.ended) sequence.fail(error);
+    }
+    await this.#loop;
+    this.session.dispose();
+  }
+
+  /** @param {ArrayLike<number>} ids */
+  #check(ids) {
+    const { vocabSize } = this.config;
+    if (this.#disposed) throw new Error('the model was disposed of');
+    if (this.#failure !== undefined) throw this.#failure;
+    if (ids.length === 0) throw new RangeError('the prompt has no tokens');
+    if (ids.length >= this.context)
+      throw new RangeError(`the prompt has ${ids.length} tokens, and the context of ${this.context} must have room for another one`);
+    for (let i = 0; i < ids.length; i++) {
+      if (!(Number.isInteger(ids[i]) && ids[i] >= 0 && ids[i] < vocabSize))
+        throw new RangeError(`token ${i} of the prompt must be an id below ${vocabSize}, got ${ids[i]}`);
+    }
+  }
+
+  #start() {
+    this.#loop ??= this.#serve()
+      .catch((error) => {
+        this.#failure = error;
+        for (const sequence of [...this.#waiting.splice(0), ...this.rows.flatMap((slot) => slot.sequence ?? [])]) sequence.fail(error);
+      })
+      .finally(() => {
+        this.#loop = undefined;
+      });
+  }
+
+  /** Works until no sequence is left. */
+  async #serve() {
+    /** Launched and not read yet. @type {{ read: Promise<Float32Array>, of: [row: number, Sequence][] }[]} */
+    const launched = [];
+    for (;;) {
+      for (const slot of this.rows) if (slot.sequence?.ended) this.#free(slot);
+      this.#admit();
+      const prompt = this.rows.find(({ sequence, generating }) => sequence && !generating);
+      if (prompt) {
+        const begun = this.#prefill(prompt);
+        if (begun) launched.push(begun);
+      }
+      const step = this.#step();
+      if (step) launched.push(step);
+      // Of several reads that fail only the first is awaited.
+      for (const { read } of launched) read.catch(() => {});
+      const next = launched.length > AHEAD || !(prompt || step) ? launched.shift() : undefined;
+      if (next) this.#deliver(new Uint32Array((await next.read).buffer), next.of);
+      // Lets consumers and signals have their turn between chunks of a long prompt.
+      else if (prompt) await new Promise((done) => setImmediate(done));
+      else if (launched.length === 0 && !this.#waiting.length) return;
+    }
+  }
+
+  /** Gives waiting sequences free slots. */
+  #admit() {
+    for (;;) {
+      while (this.#waiting[0]?.ended) this.#waiting.shift();
+      const free = this.rows.filter(({ sequence }) => sequence === undefined);
+      const sequence = this.#waiting[0];
+      if (!sequence || free.length === 0) return;
+      this.#waiting.shift();
+      const shared = free.map(({ ids }) => commonPrefix(ids, sequence.ids));
+      const best = Math.max(...shared);
+      // The longest shared beginning; among equal ones that of the slot that was not used for longest.
+      const slot = free.filter((_, i) => shared[i] === best).reduce((a, b) => (b.used < a.used ? b : a));
+      slot.sequence = sequence;
+      // At least one token passes through the model: its outputs are the next token's logits.
+      slot.passed = Math.min(best, sequence.ids.length - 1);
+      slot.ids = sequence.ids.slice(0, slot.passed);
+      slot.used = ++this.#clock;
+    }
+  }
+
+  /** Passes the next chunk of a slot's prompt, and samples its first token after the last one. @param {Slot} slot */
+  #prefill(slot) {
+    const { session } = this;
+    const sequence = /** @type {Sequence} */ (slot.sequence);
+    const chunk = sequence.ids.slice(slot.passed, slot.passed + session.chunk);
+    session.prefill(slot.index, chunk, slot.passed);
+    slot.ids.push(...chunk);
+    slot.passed += chunk.length;
+    if (slot.passed < sequence.promptLength) return undefined;
+    slot.generating = true;
+    const read = session.begin(slot.index, sequence.request.sampling, sequence.ids, chunk.length - 1, this.vocabulary);
+    return { read, of: /** @type {[number, Sequence][]} */ ([[0, sequence]]) };
+  }
+
+  /** Launches a step of all active slots for which another token may be wanted. */
+  #step() {
+    const active = this.rows.filter(({ sequence, generating }) => sequence && generating);
+    // Tokens that are launched and not read count too: `passed` is the place of the token that this step takes.
+    const wanted = active.filter(
+      ({ sequence, passed }) =>
+        passed < this.context - 1 && passed - /** @type {Sequence} */ (sequence).promptLength + 1 < /** @type {Sequence} */ (sequence).request.maxTokens,
+    );
+    if (wanted.length === 0) return undefined;
+    const last = active[active.length - 1].index;
+    const rows = Math.min(this.slots, 2 ** Math.ceil(Math.log2(last + 1)));
+    const keys = Math.min(this.context, Math.max(...active.map(({ passed }) => passed)) + 1);
+    const read = this.session.step(rows, keys);
+    for (const slot of active) slot.passed++;
+    return { read, of: active.map(({ index, sequence }) => /** @type {[number, Sequence]} */ ([index, sequence])) };
+  }
+
+  /** Hands tokens to their sequences. @param {Uint32Array} words token and bits of its log probability, by row @param {[row: number, Sequence][]} of */
+  #deliver(words, of) {
+    const bits = new Float32Array(words.buffer, words.byteOffset, words.length);
+    for (const [row, sequence] of of) {
+      if (sequence.ended) continue;
+      const token = words[2 * row];
+      const { maxTokens, stopIds } = sequence.request;
+      sequence.ids.push(token);
+      const count = sequence.ids.length - sequence.promptLength;
+      const full = sequence.ids.length >= this.context;
+      const finishReason = stopIds.includes(token) ? 'stop' : count === maxTokens ? 'length' : full ? 'context' : null;
+      sequence.push({ token, logprob: bits[2 * row + 1], finishReason });
+    }
+  }
+
+  /** Takes a slot from its sequence, whose keys and values stay. @param {Slot} slot */
+  #free(slot) {
+    const { ids, promptLength } = /** @type {Sequence} */ (slot.sequence);
+    if (slot.generating) {
+      this.session.end(slot.index);
+      // The last token was sampled, but need not have passed through the model.
+      slot.ids = ids.slice(0, Math.max(promptLength, ids.length - 1));
+    }
+    slot.sequence = undefined;
+    slot.generating = false;
+  }
+}
+
+/** How many ids are equal from the start on. @param {number[]} a @param {number[]} b */
+function commonPrefix(a, b) {
+  const most = Math.min(a.length, b.length);
+  for (let i = 0; i < most; i++) if (a[i] !== b[i]) return i;
+  return most;
 }

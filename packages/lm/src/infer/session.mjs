@@ -1,0 +1,422 @@
+// A model on the device that continues sequences: its weights, the keys and values of each sequence, and the dispatches of a pass.
+//
+// A sequence has a slot: a row of every buffer below, and a part of the caches. `prefill` passes a chunk of one sequence through the layers by
+// matrix products and flash attention. `step` adds one token to every active slot: its dispatches are recorded once and replayed. They read
+// tokens, positions and settings from buffers and write the next tokens there, so nothing is uploaded between tokens.
+
+import {
+  SAMPLING_HISTORY_WORDS as HISTORY_WORDS,
+  SAMPLING_SETTINGS_WORDS as SETTINGS_WORDS,
+  SAMPLING_STATE_WORDS as STATE_WORDS,
+  createKernels,
+  pack,
+  samplingHistory,
+  samplingSettings,
+  samplingState,
+} from 'helios-vk/kernels';
+
+import { ropeTable } from '../model/positions.mjs';
+import { disposeWeights } from './weights.mjs';
+
+/** @typedef {typeof import('helios-vk')} Vk */
+/** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
+/** @typedef {import('./weights.mjs').Weight} Weight */
+/** @typedef {import('helios-vk/kernels').Dispatches} Dispatches */
+/** A tensor of the kernels. @typedef {number | { buffer: number, offset: number }} Place */
+
+/** Most tokens of a chunk of a prompt, and most bytes of its intermediate results. */
+const [CHUNK, CHUNK_BYTES] = [512, 32 * 2 ** 20];
+/** Bytes of a converted part of a matrix: weights that a product cannot take are converted part by part. */
+const CONVERTED_BYTES = 8 * 2 ** 20;
+/** Most sequences for which matrix × vector kernels are used. */
+const MAX_ROWS = 8;
+/** Heads that flash attention takes. */
+const FLASH_HEADS = [32, 64, 96, 128];
+/** A place beyond every cache: the row of an inactive slot. */
+const NOWHERE = 0xffffffff;
+
+/** @typedef {{ rows: number, few: boolean, places: number, slots: number, keys: number, prompt?: { slot: number, start: number } }} Pass */
+
+/** Whether the device multiplies matrices of these halves: those of the weights first. @param {Record<string, Weight>} weights */
+const halvesOf = (weights) =>
+  /** @type {('f16' | 'bf16')[]} */ (Object.values(weights).some(({ type }) => type === 'bf16') ? ['bf16', 'f16'] : ['f16', 'bf16']);
+
+export class Session {
+  /** Recorded steps, by rows and keys. @type {Map<string, import('helios-vk').GraphHandle>} */
+  #graphs = new Map();
+  /** @type {number[]} */
+  #owned = [];
+
+  /**
+   * @param {Vk} vk @param {ModelConfig} config
+   * @param {Record<string, Weight>} weights by the names of `Decoder`'s parameters; they become the session's
+   * @param {{ context: number, slots: number }} sizes the most tokens of a sequence, and sequences
+   */
+  constructor(vk, config, weights, { context, slots }) {
+    this.vk = vk;
+    this.config = config;
+    this.weights = weights;
+    this.context = context;
+    this.slots = slots;
+    this.kernels = createKernels(vk);
+    const { width, layers, heads, kvHeads, headSize, hidden, vocabSize, mlp, rope } = config;
+    const [queries, keys, gates] = [heads * headSize, kvHeads * headSize, mlp === 'swiglu' ? 2 * hidden : hidden];
+    const half = halvesOf(weights).find((type) => this.kernels.matmulSupports(type));
+    const even = [width, queries, keys, hidden].every((size) => size % 8 === 0);
+    /** The type of products of many rows, and of the caches: halves where the device has matrix units for them. @type {'f32' | 'f16' | 'bf16'} */
+    this.precision = half && even && weights['embedding.weight'].type !== 'f32' ? half : 'f32';
+    const wide = this.precision === 'f32' ? 4 : 2;
+    const bytesOfRow = 12 * width + 4 * (2 * queries + heads + queries + 2 * keys) + wide * (gates + hidden);
+    /** The most tokens of a chunk of a prompt. */
+    this.chunk = Math.max(slots, Math.min(context, CHUNK, Math.max(16, Math.floor(CHUNK_BYTES / bytesOfRow))));
+    const rows = this.chunk;
+
+    const cacheBytes = wide * slots * context * keys;
+    const cache = (/** @type {number} */ i) => ({ keys: this.#buffer(`keys ${i}`, cacheBytes), values: this.#buffer(`values ${i}`, cacheBytes) });
+    this.caches = Array.from({ length: layers }, (_, i) => cache(i));
+    this.table = rope ? this.#buffer('rope table', 4 * context * headSize) : undefined;
+    if (rope && this.table !== undefined) vk.uploadAsync(this.table, ropeTable(rope, headSize, context));
+
+    // Of a pass, by row.
+    this.x = this.#buffer('residual stream', 4 * rows * width);
+    this.normed = this.#buffer('normalized rows', 4 * rows * Math.max(width, queries));
+    this.branch = this.#buffer('output of a branch', 4 * rows * Math.max(width, queries));
+    this.stats = this.#buffer('statistics of norms', 8 * rows);
+    this.qkv = this.#buffer('queries, keys and values', 4 * rows * (queries + 2 * keys));
+    this.q = this.#buffer('queries', 4 * rows * queries);
+    this.attended = this.#buffer('attention', 4 * rows * queries);
+    this.logSumExp = this.#buffer('log-sum-exp', 4 * rows * heads);
+    this.gates = this.#buffer('gates', wide * rows * gates);
+    this.hidden = this.#buffer('hidden rows', Math.max(wide * rows, 4 * Math.min(slots, MAX_ROWS)) * hidden);
+    this.chunkIds = this.#buffer('ids of a chunk', 4 * rows);
+    this.chunkPlaces = this.#buffer('places of a chunk', 4 * rows);
+    this.chunkSlots = this.#buffer('slots of a chunk', 4 * rows);
+
+    // Of a step, by slot.
+    this.logits = this.#buffer('logits', 4 * slots * vocabSize);
+    this.ids = this.#buffer('next ids', 4 * slots);
+    this.places = this.#buffer('places', 4 * slots);
+    this.slotIds = this.#buffer('slots', 4 * slots);
+    this.active = this.#buffer('active slots', 4 * slots);
+    this.settings = this.#buffer('sampling settings', 4 * slots * SETTINGS_WORDS);
+    this.history = this.#buffer('last tokens', 4 * slots * HISTORY_WORDS);
+    this.state = this.#buffer('sampling state', 4 * slots * STATE_WORDS);
+    /** The last token of each slot and the bits of its log probability. */
+    this.sampled = this.#buffer('sampled tokens', 8 * slots);
+    vk.uploadAsync(this.slotIds, Uint32Array.from({ length: slots }, (_, i) => i));
+    vk.uploadAsync(this.places, new Uint32Array(slots).fill(NOWHERE));
+    for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state]) vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
+  }
+
+  /** @param {string} name @param {number} bytes */
+  #buffer(name, bytes) {
+    const buffer = this.vk.createBuffer(16 * Math.ceil(bytes / 16), 0);
+    this.vk.setName(buffer, name);
+    this.#owned.push(buffer);
+    return buffer;
+  }
+
+  /** Runs dispatches, in order. @param {Dispatches[]} dispatches */
+  #run(dispatches) {
+    const { packed, count } = pack(...dispatches);
+    this.vk.batchExecuteAll(packed, count);
+  }
+
+  /**
+   * Passes a chunk of a prompt through the layers and keeps its keys and values.
+   * @param {number} slot @param {ArrayLike<number>} ids at most `chunk` @param {number} start place of the first in its sequence
+   */
+  prefill(slot, ids, start) {
+    const { vk, chunkIds, chunkPlaces, chunkSlots } = this;
+    const rows = ids.length;
+    vk.uploadAsync(chunkIds, Uint32Array.from(ids));
+    vk.uploadAsync(chunkPlaces, Uint32Array.from({ length: rows }, (_, i) => start + i));
+    vk.uploadAsync(chunkSlots, new Uint32Array(rows).fill(slot));
+    const pass = { rows, few: false, places: chunkPlaces, slots: chunkSlots, keys: start + rows, prompt: { slot, start } };
+    this.#run([this.#embed(chunkIds, chunkPlaces, rows), ...this.#layers(pass)]);
+  }
+
+  /**
+   * Samples the token that follows a prompt whose last chunk was just passed, and makes the slot active.
+   * @param {number} slot @param {import('./types.mjs').Sampling} sampling
+   * @param {ArrayLike<number>} ids the whole prompt @param {number} row of its last token in the chunk
+   * @param {number} vocabulary ids that may be sampled
+   * @returns {Promise<Float32Array>} bits of the token and its log probability
+   */
+  begin(slot, sampling, ids, row, vocabulary) {
+    const { vk } = this;
+    const { width, vocabSize } = this.config;
+    vk.uploadAsync(this.settings, samplingSettings({ ...sampling, vocabulary }), 4 * slot * SETTINGS_WORDS);
+    vk.uploadAsync(this.history, samplingHistory(ids), 4 * slot * HISTORY_WORDS);
+    vk.uploadAsync(this.state, samplingState({ tokens: ids.length }), 4 * slot * STATE_WORDS);
+    vk.uploadAsync(this.places, Uint32Array.of(ids.length - 1), 4 * slot);
+    vk.uploadAsync(this.active, Uint32Array.of(1), 4 * slot);
+    const last = { buffer: this.x, offset: row * width };
+    this.#run([...this.#head({ rows: 1, few: true }, last, { buffer: this.logits, offset: slot * vocabSize }), this.#sample(slot, 1)]);
+    return vk.readAsync(this.sampled, 8 * slot, 8);
+  }
+
+  /**
+   * The last layer's output of the chunk that was just passed, normalized.
+   * @param {number} rows @returns {Promise<Float32Array>} [rows, width]
+   */
+  outputs(rows) {
+    this.#run([this.#norm('norm', this.x, this.branch, rows, 'f32')]);
+    return this.vk.readAsync(this.branch, 0, 4 * rows * this.config.width);
+  }
+
+  /** Makes a slot inactive: steps leave it as it is. @param {number} slot */
+  end(slot) {
+    this.vk.uploadAsync(this.active, Uint32Array.of(0), 4 * slot);
+    this.vk.uploadAsync(this.places, Uint32Array.of(NOWHERE), 4 * slot);
+  }
+
+  /**
+   * Adds a token to every active slot of the first `rows`.
+   * @param {number} rows @param {number} keys the most keys of one of them, the new token's included
+   * @returns {Promise<Float32Array>} [rows, 2], bits of the tokens and their log probabilities; 0xffffffff for inactive slots
+   */
+  step(rows, keys) {
+    const { vk, context } = this;
+    const bucket = Math.min(context, Math.max(256, 2 ** Math.ceil(Math.log2(keys))));
+    const key = `${rows}/${bucket}`;
+    let graph = this.#graphs.get(key);
+    if (graph === undefined) {
+      const pass = { rows, few: rows <= MAX_ROWS, places: this.places, slots: this.slotIds, keys: bucket };
+      const dispatches = [
+        this.#embed(this.ids, this.places, rows),
+        ...this.#layers(pass),
+        ...this.#head(pass, this.x, this.logits),
+        this.#sample(0, rows),
+      ];
+      vk.graphBegin();
+      this.#run(dispatches);
+      this.#graphs.set(key, (graph = vk.graphEnd()));
+    }
+    vk.graphLaunch(graph);
+    return vk.readAsync(this.sampled, 0, 8 * rows);
+  }
+
+  /** x = rows of the embedding. @param {number} ids @param {number} places @param {number} rows @returns {Dispatches} */
+  #embed(ids, places, rows) {
+    const { width, vocabSize } = this.config;
+    const { buffer: table, scales, type } = this.weights['embedding.weight'];
+    const learned = this.weights['positions.weight'];
+    const position = learned && { positionTable: learned.buffer, positionType: learned.type, positions: learned.rows, places };
+    return this.kernels.embedRows({ ids, table, scales, type, out: this.x, rows, columns: width, vocabulary: vocabSize, ...position });
+  }
+
+  /** @param {Pass} pass @returns {Dispatches[]} */
+  #layers(pass) {
+    return this.caches.flatMap((_, i) => this.#layer(i, pass));
+  }
+
+  /** @param {number} i @param {Pass} pass @returns {Dispatches[]} */
+  #layer(i, pass) {
+    const { config, kernels, x, branch, weights } = this;
+    const { width, mlp, placement } = config;
+    const { rows } = pass;
+    const name = (/** @type {string} */ part) => `layers.${i}.${part}`;
+    const post = placement === 'post';
+    const before = (/** @type {string} */ norm) => (post ? undefined : name(norm));
+    /** The output of a branch is added to the residual stream: normalized first where norms come after. @param {string} norm @returns {Dispatches[]} */
+    const add = (norm) =>
+      post
+        ? [
+            this.#norm(name(norm), branch, this.normed, rows, 'f32'),
+            kernels.binary({ op: 'add', a: x, b: this.normed, y: x, count: rows * width, period: rows * width }),
+          ]
+        : [];
+    const into = post ? { out: branch } : { out: x, add: true };
+    const type = pass.few ? 'f32' : this.precision;
+    const up = weights[name('mlp.up.weight')];
+    const glu = mlp === 'swiglu';
+    return [
+      ...this.#linear(pass, name('attention.qkv'), { x, xType: 'f32', norm: before('attentionNorm'), out: this.qkv, outType: type }),
+      ...this.#attention(i, pass, type),
+      ...this.#linear(pass, name('attention.out'), { x: this.attended, xType: type, ...into, outType: 'f32' }),
+      ...add('attentionNorm'),
+      ...this.#linear(pass, name('mlp.up'), {
+        x,
+        xType: 'f32',
+        norm: before('mlpNorm'),
+        out: this.hidden,
+        outType: type,
+        activation: glu ? 'swiglu' : 'gelu',
+        outputs: glu ? up.rows / 2 : up.rows,
+      }),
+      ...this.#linear(pass, name('mlp.down'), { x: this.hidden, xType: type, ...into, outType: 'f32' }),
+      ...add('mlpNorm'),
+    ];
+  }
+
+  /** Rotates, keeps keys and values, and attends. @param {number} i @param {Pass} pass @param {'f32' | 'f16' | 'bf16'} type @returns {Dispatches[]} */
+  #attention(i, { rows, places, slots, keys: most, prompt }, type) {
+    const { config, kernels, weights, precision, context } = this;
+    const { heads, kvHeads, headSize, qkNorm, eps, ropeLayers, windows } = config;
+    const { keys, values } = this.caches[i];
+    const sizes = { rows, heads, kvHeads, headSize };
+    const window = windows[i] ?? undefined;
+    const flash = prompt !== undefined && FLASH_HEADS.includes(headSize);
+    const qType = flash ? precision : 'f32';
+    const norms =
+      qkNorm === 'none'
+        ? {}
+        : { qNorm: weights[`layers.${i}.attention.qNorm.weight`].buffer, kNorm: weights[`layers.${i}.attention.kNorm.weight`].buffer, normKind: qkNorm, eps };
+    const rotated = kernels.ropeCache({
+      ...sizes,
+      ...norms,
+      qkv: this.qkv,
+      qkvType: type,
+      q: this.q,
+      qType,
+      keys,
+      values,
+      cacheType: precision,
+      places,
+      slots,
+      capacity: context,
+      cacheSlots: this.slots,
+      table: ropeLayers[i] ? this.table : undefined,
+      positions: context,
+    });
+    if (!flash) {
+      const straight = type === 'f32' ? this.attended : this.branch;
+      const attended = kernels.attendCache({ ...sizes, q: this.q, keys, values, out: straight, slots, places, capacity: context, most, cacheSlots: this.slots, cacheType: precision, window });
+      if (type === 'f32') return [rotated, attended];
+      return [rotated, attended, kernels.cast({ x: straight, y: this.attended, count: rows * heads * headSize, from: 'f32', to: type })];
+    }
+    const first = prompt.slot * context * kvHeads * headSize;
+    const forward = kernels.attentionForward({
+      q: this.q,
+      k: { buffer: keys, offset: first },
+      v: { buffer: values, offset: first },
+      out: this.attended,
+      logSumExp: this.logSumExp,
+      tokens: rows,
+      keys: most,
+      heads,
+      kvHeads,
+      headSize,
+      type: precision,
+      rowQ: heads * headSize,
+      rowKv: kvHeads * headSize,
+      window,
+    });
+    return [rotated, forward];
+  }
+
+  /** The logits of rows. @param {{ rows: number, few: boolean }} pass @param {Place} x @param {Place} out @returns {Dispatches[]} */
+  #head(pass, x, out) {
+    const head = this.weights['head.weight'] ? 'head' : 'embedding';
+    return this.#linear(pass, head, { x, xType: 'f32', norm: 'norm', out, outType: 'f32' });
+  }
+
+  /** @param {number} slot the first @param {number} rows @returns {Dispatches} */
+  #sample(slot, rows) {
+    const { vocabSize } = this.config;
+    const of = (/** @type {number} */ buffer, /** @type {number} */ words) => ({ buffer, offset: slot * words });
+    return this.kernels.sampleTokens({
+      logits: of(this.logits, vocabSize),
+      rows,
+      vocabulary: vocabSize,
+      settings: of(this.settings, SETTINGS_WORDS),
+      history: of(this.history, HISTORY_WORDS),
+      state: of(this.state, STATE_WORDS),
+      ids: of(this.ids, 1),
+      places: of(this.places, 1),
+      active: of(this.active, 1),
+      ring: of(this.sampled, 2),
+      ringLength: 1,
+    });
+  }
+
+  /** @param {string} name @param {Place} x @param {Place} y @param {number} rows @param {'f32' | 'f16' | 'bf16'} outType @returns {Dispatches} */
+  #norm(name, x, y, rows, outType) {
+    const { norm, eps, width } = this.config;
+    const args = { x, y, weight: this.weights[`${name}.weight`].buffer, stats: this.stats, rows, columns: width, eps, outType };
+    return norm === 'rms'
+      ? this.kernels.rmsNormForward(args)
+      : this.kernels.layerNormForward({ ...args, bias: this.weights[`${name}.bias`].buffer });
+  }
+
+  /**
+   * out = act(norm(x) · weightᵀ + bias), added to `out` if asked.
+   * @param {{ rows: number, few: boolean }} pass @param {string} name of the layer
+   * @param {{ x: Place, xType: 'f32' | 'f16' | 'bf16', norm?: string, out: Place, outType: 'f32' | 'f16' | 'bf16', add?: boolean,
+   *   activation?: 'swiglu' | 'gelu', outputs?: number }} how
+   * @returns {Dispatches[]}
+   */
+  #linear({ rows, few }, name, { x, xType, norm, out, outType, add, activation, outputs }) {
+    const { kernels, weights, config, precision } = this;
+    const weight = weights[`${name}.weight`];
+    const bias = weights[`${name}.bias`]?.buffer;
+    const { rows: n, columns: k } = weight;
+    if (few) {
+      const vectors = norm && { weight: weights[`${norm}.weight`].buffer, bias: weights[`${norm}.bias`]?.buffer };
+      return [
+        kernels.matvec({
+          x,
+          weight: weight.buffer,
+          scales: weight.scales,
+          type: weight.type,
+          out,
+          rows,
+          inputs: k,
+          outputs: outputs ?? n,
+          norm: vectors && { kind: config.norm, eps: config.eps, ...vectors },
+          bias,
+          residual: add ? out : undefined,
+          activation,
+        }),
+      ];
+    }
+    /** @type {Dispatches[]} */
+    const dispatches = [];
+    let a = x;
+    if (norm) dispatches.push(this.#norm(norm, x, this.normed, rows, precision));
+    else if (xType !== precision) dispatches.push(kernels.cast({ x, y: this.normed, count: rows * k, from: xType, to: precision }));
+    if (norm || xType !== precision) a = this.normed;
+    if (activation !== 'swiglu') return [...dispatches, ...this.#product(weight, { a, c: out, rows, cType: outType, bias, beta: add ? 1 : 0, activation })];
+    const columns = n / 2;
+    if (weight.type === precision) {
+      return [...dispatches, kernels.matmulGlu({ a, b: weight.buffer, gateUp: this.gates, y: out, m: rows, columns, k, type: precision })];
+    }
+    const both = this.#product(weight, { a, c: this.gates, rows, cType: precision, bias, beta: 0 });
+    return [...dispatches, ...both, kernels.gluForward({ gateUp: this.gates, y: out, rows, columns, type: precision })];
+  }
+
+  /**
+   * A product of many rows. Weights of another type are converted part by part.
+   * @param {Weight} weight
+   * @param {{ a: Place, c: Place, rows: number, cType: 'f32' | 'f16' | 'bf16', bias?: number, beta: number, activation?: 'gelu' }} how
+   * @returns {Dispatches[]}
+   */
+  #product({ buffer, scales, type, rows: n, columns: k }, { a, c, rows, cType, bias, beta, activation }) {
+    const { kernels, precision } = this;
+    const types = { aType: precision, bType: precision, cType, precision };
+    const product = { ...types, a, m: rows, k, transB: true, beta, activation, ldc: n };
+    if (type === precision) return [kernels.matmul({ ...product, b: buffer, c, n, bias })];
+    const most = Math.max(16, 16 * Math.floor(CONVERTED_BYTES / (16 * k * (precision === 'f32' ? 4 : 2))));
+    const b = kernels.context.workspace('converted weights', CONVERTED_BYTES + 64 * k);
+    const { buffer: target, offset } = typeof c === 'number' ? { buffer: c, offset: 0 } : c;
+    /** @type {Dispatches[]} */
+    const dispatches = [];
+    for (let first = 0; first < n; first += most) {
+      const count = Math.min(most, n - first);
+      dispatches.push(
+        kernels.dequantize({ weight: buffer, scales, type, out: b, outType: precision, rows: count, columns: k, firstRow: first }),
+        kernels.matmul({ ...product, b, c: { buffer: target, offset: offset + first }, n: count, bias: bias && { buffer: bias, offset: first } }),
+      );
+    }
+    return dispatches;
+  }
+
+  /** Frees what the session has, the weights too. */
+  dispose() {
+    for (const graph of this.#graphs.values()) this.vk.graphDestroy(graph);
+    for (const buffer of this.#owned) this.vk.destroyBuffer(buffer);
+    disposeWeights(this.vk, this.weights);
+    this.kernels.context.releaseWorkspaces();
+  }
+}

@@ -1,0 +1,200 @@
+// Weights on the device, each in its own type: no copy in f32, no gradients.
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { bf16Bits, bf16Value, dequantizeQ8, f16Bits, f16Value, q8FromBlocks, q8ToBlocks, quantizeQ8 } from 'helios-vk/kernels';
+import { openTensors } from 'helios-vk/nn';
+
+import { readConfig } from '../config.mjs';
+import { checkTensors } from '../formats/hf.mjs';
+import { partsOf, sizeOf } from '../model/parts.mjs';
+import { loadTokenizer } from '../tokenizer/index.mjs';
+import { loadCheckpoint } from '../train/checkpoint.mjs';
+import { loadLegacy } from '../train/legacy.mjs';
+
+/** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
+/** @typedef {import('../model/parts.mjs').Part} Part */
+/** The type of a weight on the device. @typedef {'f32' | 'f16' | 'bf16' | 'q8_0'} WeightType */
+
+/**
+ * A parameter on the device: a matrix [rows, columns], or a vector in f32, of which `rows` is 1.
+ * @typedef {{ type: WeightType, rows: number, columns: number, buffer: number, scales?: number }} Weight
+ */
+
+/**
+ * Where weights come from. `typeOf` is the type of a part's elements; `read` fills bytes with them, in the form and order of the part, those of
+ * `q8_0` in blocks of GGUF.
+ * @typedef {object} Source
+ * @property {ModelConfig} config
+ * @property {import('../tokenizer/load.mjs').Tokenizer | undefined} tokenizer
+ * @property {string} from the folder or file
+ * @property {(part: Part) => WeightType} typeOf
+ * @property {(part: Part, into: Uint8Array) => Promise<void>} read
+ * @property {() => Promise<void>} close
+ */
+
+/** The types of safetensors files. @type {Record<string, WeightType>} */
+const TYPES = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
+
+/** Elements that share a scale in `q8_0`. */
+export const BLOCK = 32;
+
+/** Most bytes that one call uploads: more would fill the staging ring and block. */
+const PIECE = 2 ** 23;
+
+/** Bytes of `count` elements. @param {WeightType} type @param {number} count */
+const bytesOf = (type, count) => (type === 'f32' ? 4 * count : type === 'q8_0' ? (34 * count) / BLOCK : 2 * count);
+
+/**
+ * Opens a model's files.
+ * @param {string} path a folder of Hugging Face's form, a checkpoint, a run's folder, a checkpoint of an earlier version
+ * @returns {Promise<Source>}
+ * @throws {Error} that names what is wrong with which file
+ */
+export async function openSource(path) {
+  const bare = existsSync(join(path, 'config.json'));
+  const from = bare ? path : (await loadCheckpoint(path)).path;
+  if (from.endsWith('.safetensors')) return legacySource(from, await loadCheckpoint(path));
+  const config = readConfig(from);
+  const nameOf = await checkTensors(from, config);
+  const files = await openTensors(from);
+  const infoOf = (/** @type {Part} */ part) => /** @type {import('helios-vk/nn').FileTensor} */ (files.tensors.get(nameOf(part)));
+  for (const part of partsOf(config)) {
+    const { dtype, shape } = infoOf(part);
+    if (String(shape) !== String(part.shape))
+      throw new Error(`${from}: ${nameOf(part)} is [${shape.join(', ')}], expected [${part.shape.join(', ')}] by config.json`);
+    if (!Object.hasOwn(TYPES, dtype)) throw new Error(`${from}: ${nameOf(part)} must be F32, F16 or BF16, got ${dtype}`);
+  }
+  return {
+    config,
+    from,
+    tokenizer: existsSync(join(from, 'tokenizer.json')) ? await loadTokenizer(from) : undefined,
+    typeOf: (part) => TYPES[infoOf(part).dtype],
+    read: (part, into) => infoOf(part).read(into),
+    close: files.close,
+  };
+}
+
+/** A checkpoint of an earlier version. @param {string} from @param {Awaited<ReturnType<typeof loadCheckpoint>>} found @returns {Promise<Source>} */
+async function legacySource(from, found) {
+  const { weights } = (await loadLegacy(from)).state;
+  const tokenizer = await loadTokenizer(found.tokenizer);
+  /** @type {Source['read']} */
+  const read = async ({ parameter, row = 0, shape }, into) => {
+    const values = weights[parameter];
+    const floats = values instanceof Float32Array ? values : /** @type {Float32Array} */ (await values.toArray());
+    const first = row * (shape[1] ?? 1);
+    into.set(new Uint8Array(floats.buffer, floats.byteOffset + 4 * first, 4 * sizeOf(shape)));
+  };
+  return { config: found.config.model, from, tokenizer, typeOf: () => 'f32', read, close: async () => {} };
+}
+
+/**
+ * Puts weights on the device, one parameter at a time. Vectors are f32. In `q8_0`, matrices whose rows are not a multiple of 32 elements,
+ * and learned positions, are f16.
+ * @param {typeof import('helios-vk')} vk @param {Source} source
+ * @param {{ dtype?: WeightType | 'auto', signal?: AbortSignal, onProgress?: (share: number) => void }} [options] `dtype`: of matrices; that of
+ *   the files when left out
+ * @returns {Promise<Record<string, Weight>>} by the names of `Decoder`'s parameters
+ */
+export async function uploadWeights(vk, source, { dtype = 'auto', signal, onProgress } = {}) {
+  /** @type {Map<string, Part[]>} */
+  const byParameter = new Map();
+  for (const part of partsOf(source.config)) byParameter.set(part.parameter, [...(byParameter.get(part.parameter) ?? []), part]);
+  /** @type {Record<string, Weight>} */
+  const weights = {};
+  try {
+    for (const [name, parts] of byParameter) {
+      signal?.throwIfAborted();
+      weights[name] = await upload(vk, source, name, parts, dtype);
+      onProgress?.(Object.keys(weights).length / byParameter.size);
+    }
+    return weights;
+  } catch (error) {
+    disposeWeights(vk, weights);
+    throw error;
+  }
+}
+
+/** @param {typeof import('helios-vk')} vk @param {Record<string, Weight>} weights */
+export function disposeWeights(vk, weights) {
+  for (const { buffer, scales } of Object.values(weights)) {
+    vk.destroyBuffer(buffer);
+    if (scales !== undefined) vk.destroyBuffer(scales);
+  }
+}
+
+/**
+ * @param {typeof import('helios-vk')} vk @param {Source} source @param {string} name of the parameter @param {Part[]} parts in order
+ * @param {WeightType | 'auto'} dtype
+ * @returns {Promise<Weight>}
+ */
+async function upload(vk, source, name, parts, dtype) {
+  const [{ shape, transposed }] = parts;
+  const columns = transposed ? shape[0] : shape.at(-1) ?? 1;
+  const count = parts.reduce((sum, part) => sum + sizeOf(part.shape), 0);
+  const vector = shape.length === 1;
+  const given = parts.map(source.typeOf);
+  let type = vector ? 'f32' : dtype === 'auto' ? given[0] : dtype;
+  // Positions are added to rows of the embedding by a kernel that takes no blocks.
+  if (type === 'q8_0' && (columns % BLOCK !== 0 || name === 'positions.weight')) type = 'f16';
+  // Parts that need no conversion are read to where they belong.
+  const bytes = new Uint8Array(4 * Math.ceil(bytesOf(type, count) / 4));
+  let at = 0;
+  for (const [i, part] of parts.entries()) {
+    const size = sizeOf(part.shape);
+    const place = bytes.subarray(at, (at += bytesOf(type, size)));
+    if (given[i] === type && !part.transposed) {
+      await source.read(part, place);
+      continue;
+    }
+    const raw = new Uint8Array(bytesOf(given[i], size));
+    await source.read(part, raw);
+    const floats = toFloats(given[i], raw);
+    fromFloats(type, part.transposed ? transpose(floats, part.shape) : floats, place);
+  }
+  const rows = vector ? 1 : count / columns;
+  if (type !== 'q8_0') return { type, rows, columns: count / rows, buffer: bufferOf(vk, name, bytes) };
+  const { quants, scales } = q8FromBlocks(bytes.subarray(0, bytesOf(type, count)));
+  return { type, rows, columns, buffer: bufferOf(vk, name, quants), scales: bufferOf(vk, `${name}, scales`, scales) };
+}
+
+/** A buffer with these bytes, and as many more as make whole words. @param {typeof import('helios-vk')} vk @param {string} name @param {ArrayBufferView} data */
+function bufferOf(vk, name, data) {
+  const given = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  const bytes = given.length % 4 ? Uint8Array.from({ length: 4 * Math.ceil(given.length / 4) }, (_, i) => given[i] ?? 0) : given;
+  const buffer = vk.createBuffer(bytes.length, 0);
+  vk.setName(buffer, name);
+  for (let at = 0; at < bytes.length; at += PIECE) vk.uploadAsync(buffer, bytes.subarray(at, at + PIECE), at);
+  return buffer;
+}
+
+/** @param {Float32Array} values [rows, columns] @param {number[]} shape @returns {Float32Array} [columns, rows] */
+function transpose(values, [rows, columns]) {
+  const result = new Float32Array(values.length);
+  for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++) result[j * rows + i] = values[i * columns + j];
+  return result;
+}
+
+/** @param {WeightType} type @param {Uint8Array} bytes @returns {Float32Array} */
+function toFloats(type, bytes) {
+  if (type === 'f32') return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
+  if (type === 'q8_0') return dequantizeQ8(q8FromBlocks(bytes));
+  const value = type === 'f16' ? f16Value : bf16Value;
+  const halves = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.length / 2);
+  const floats = new Float32Array(halves.length);
+  for (let i = 0; i < halves.length; i++) floats[i] = value(halves[i]);
+  return floats;
+}
+
+/** @param {WeightType} type @param {Float32Array} floats @param {Uint8Array} into */
+function fromFloats(type, floats, into) {
+  if (type === 'f32') into.set(new Uint8Array(floats.buffer, floats.byteOffset, 4 * floats.length));
+  else if (type === 'q8_0') into.set(q8ToBlocks(quantizeQ8(floats)));
+  else {
+    const bits = type === 'f16' ? f16Bits : bf16Bits;
+    const halves = new Uint16Array(floats.length);
+    for (let i = 0; i < floats.length; i++) halves[i] = bits(floats[i]);
+    into.set(new Uint8Array(halves.buffer));
+  }
+}
