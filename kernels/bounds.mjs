@@ -9,7 +9,7 @@
 /**
  * The part of a tensor that a kernel touches: the tensor's name and binding, the number of elements from the first to the last, and their
  * type. For rows with gaps between them also the elements from row to row (`stride`) and those of a row (`width`).
- * @typedef {readonly [name: string, tensor: { buffer: Binding, offset: number }, elements: number, type: DType | 'u32',
+ * @typedef {readonly [name: string, tensor: { buffer: Binding, offset: number }, elements: number, type: DType | 'u32' | 'i8',
  *   stride?: number, width?: number]} Extent
  */
 
@@ -107,8 +107,8 @@ export function rowsOf(name, tensor, type, rows, width, stride, batch = 1, step 
   return batch === 1 || step === rows * stride ? [name, tensor, elements, type, stride, width] : [name, tensor, elements, type, step, one];
 }
 
-/** @param {DType | 'u32'} type */
-const bytesOf = (type) => (type === 'f16' || type === 'bf16' ? 2 : 4);
+/** @param {DType | 'u32' | 'i8'} type */
+const bytesOf = (type) => (type === 'f16' || type === 'bf16' ? 2 : type === 'i8' ? 1 : 4);
 
 /** @param {{ buffer: Binding }} tensor */
 const handleOf = ({ buffer }) => (typeof buffer === 'object' ? buffer.buffer : buffer);

@@ -24,6 +24,7 @@
 import { activationKernels } from './activation.mjs';
 import { attentionKernels } from './attention.mjs';
 import { KernelContext } from './base.mjs';
+import { decodeKernels } from './decode.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { embeddingKernels } from './embedding.mjs';
 import { indexingKernels } from './indexing.mjs';
@@ -36,6 +37,7 @@ import { softmaxKernels } from './softmax.mjs';
 
 export { KernelContext, Recorder, pack } from './base.mjs';
 export { bf16Bits, bf16Value, f16Bits, f16Value } from './half.mjs';
+export { dequantizeQ8, q8FromBlocks, q8ToBlocks, quantizeQ8 } from './quant.mjs';
 export { ropeTable } from './embedding.mjs';
 export { STATE, STATE_WORDS, optimizerState } from './optimizer.mjs';
 export { SLOT, Template } from './template.mjs';
@@ -64,7 +66,7 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels>
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
- *   & ReturnType<typeof indexingKernels>}
+ *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -81,5 +83,6 @@ export function createKernels(vk, options) {
     ...optimizerKernels(context),
     ...randomKernels(context),
     ...indexingKernels(context),
+    ...decodeKernels(context),
   };
 }

@@ -10,7 +10,7 @@ import { vk } from '../lib/addon.mjs';
 vk.initDevice();
 const kernels = createKernels(vk);
 
-/** Elements and type of every tensor that a call takes. @typedef {Record<string, [count: number, type?: 'f32' | 'f16' | 'bf16' | 'u32']>} Tensors */
+/** Elements and type of every tensor that a call takes. @typedef {Record<string, [count: number, type?: 'f32' | 'f16' | 'bf16' | 'u32' | 'i8']>} Tensors */
 /** @typedef {{ kernel: string, tensors: Tensors, sizes: Record<string, unknown> }} Call */
 
 /** Calls of every kernel, with each tensor as large as it must be. @type {Call[]} */
@@ -178,9 +178,46 @@ const CALLS = [
     },
     sizes: { tokens: 3, heads: 1, headSize: 32, rowQkv: 40, rowOut: 36 },
   },
+  {
+    kernel: 'matvec',
+    tensors: { x: [64], weight: [64 * 6, 'i8'], scales: [2 * 6, 'f16'], out: [6], bias: [6], residual: [6] },
+    sizes: { rows: 1, inputs: 64, outputs: 6, type: 'q8_0' },
+  },
+  {
+    kernel: 'matvec',
+    tensors: { x: [2 * 8], weight: [8 * 6, 'bf16'], out: [2 * 3], bias: [6] },
+    sizes: { rows: 2, inputs: 8, outputs: 3, type: 'bf16', activation: 'swiglu' },
+  },
+  {
+    kernel: 'embedRows',
+    tensors: { ids: [3, 'u32'], table: [5 * 32, 'i8'], scales: [5, 'f16'], out: [96], positionTable: [7 * 32, 'f16'], places: [3, 'u32'] },
+    sizes: { rows: 3, columns: 32, vocabulary: 5, type: 'q8_0', positionType: 'f16', positions: 7 },
+  },
+  {
+    kernel: 'ropeCache',
+    tensors: {
+      ...{ qkv: [3 * 32], q: [3 * 16], keys: [2 * 5 * 8, 'f16'], values: [2 * 5 * 8, 'f16'], table: [5 * 8], qNorm: [16], kNorm: [8] },
+      ...{ slots: [3, 'u32'], places: [3, 'u32'] },
+    },
+    sizes: { rows: 3, heads: 2, kvHeads: 1, headSize: 8, capacity: 5, cacheSlots: 2, positions: 5, normKind: 'row', cacheType: 'f16' },
+  },
+  {
+    kernel: 'attendCache',
+    tensors: {
+      ...{ q: [3 * 16], keys: [600 * 8, 'bf16'], values: [600 * 8, 'bf16'], out: [3 * 16] },
+      ...{ slots: [3, 'u32'], places: [3, 'u32'], partials: [3 * 2 * 3 * 10] },
+    },
+    sizes: { rows: 3, heads: 2, kvHeads: 1, headSize: 8, capacity: 600, cacheSlots: 1, cacheType: 'bf16' },
+  },
+  {
+    kernel: 'dequantize',
+    tensors: { weight: [5 * 32, 'i8'], scales: [5, 'f16'], out: [3 * 32, 'bf16'] },
+    sizes: { type: 'q8_0', outType: 'bf16', rows: 3, columns: 32, firstRow: 2 },
+  },
 ];
 
-const bytesOf = (/** @type {number} */ count, /** @type {string} */ type = 'f32') => count * (type === 'f16' || type === 'bf16' ? 2 : 4);
+const bytesOf = (/** @type {number} */ count, /** @type {string} */ type = 'f32') =>
+  count * (type === 'f16' || type === 'bf16' ? 2 : type === 'i8' ? 1 : 4);
 
 /** Names under which a kernel speaks of a tensor that holds others. @type {Record<string, RegExp>} */
 const PARTS = { gateUp: /gate|up/, dGateUp: /dGate|dUp/, qkv: /[qkv]/ };
@@ -201,7 +238,15 @@ const exact = (/** @type {Call} */ { tensors }) =>
   Object.fromEntries(Object.entries(tensors).map(([name, [count, type]]) => [name, buffer(bytesOf(count, type))]));
 
 test('every kernel has a call here', () => {
-  const others = ['attentionKind', 'attentionSupports', 'context', 'matmulPlan', 'matmulSupports', 'matmulWorkspace'];
+  const others = [
+    'attendCacheWorkspace',
+    'attentionKind',
+    'attentionSupports',
+    'context',
+    'matmulPlan',
+    'matmulSupports',
+    'matmulWorkspace',
+  ];
   others.push('normBlocks', 'normWorkspace', 'optimizerState', 'ropeTable');
   // Of devices that take PTX: see __test__/ptx.
   others.push('matmulGroup', 'matmulGroupPlan', 'matmulGroupSaving', 'takesActivation', 'takesPermuted', 'takesShuffled');

@@ -1,0 +1,90 @@
+// q8_0 on the host: blocks of 32 numbers, each an 8-bit integer times the block's f16 scale, as llama.cpp quantizes.
+
+import { f16Bits, f16Value } from './half.mjs';
+
+/** Numbers of a q8_0 block. */
+export const Q8_BLOCK = 32;
+/** Bytes of a block in a GGUF file: the scale, then the quants. */
+export const Q8_BYTES = 34;
+
+/** @typedef {{ quants: Int8Array, scales: Uint16Array }} Q8 quants, and the scale of each 32 of them as f16 bits */
+
+/** @param {string} call @param {string} name @param {number} count @param {number} unit @returns {number} units */
+function blocksOf(call, name, count, unit) {
+  if (count % unit) throw new RangeError(`${call}: ${name} must have a multiple of ${unit} elements, got ${count}`);
+  return count / unit;
+}
+
+/**
+ * Quantizes to q8_0 by llama.cpp's rule: d = max |x| / 127 in f32, each number round(x / d) with halves away from zero; d is kept as f16. A
+ * block of zeros gives zeros. A block with a NaN or an infinity has a scale that is none either, so that what it gives is NaN or infinite.
+ * @param {Float32Array} values rows one after another, each of a multiple of 32 numbers
+ * @returns {Q8} what `matvec`, `embedRows` and `dequantize` take as `weight` or `table`, and `scales`
+ */
+export function quantizeQ8(values) {
+  const blocks = blocksOf('quantizeQ8', 'values', values.length, Q8_BLOCK);
+  const quants = new Int8Array(values.length);
+  const scales = new Uint16Array(blocks);
+  for (let b = 0; b < blocks; b++) {
+    const from = b * Q8_BLOCK;
+    let most = 0;
+    for (let i = from; i < from + Q8_BLOCK; i++) most = Math.max(most, Math.abs(values[i])); // NaN if one is
+    const d = Math.fround(most / 127);
+    scales[b] = f16Bits(d);
+    if (!(d > 0 && d < Infinity)) {
+      // The scale alone says zero, or NaN times 1, or an infinity with the signs of its numbers.
+      if (d !== 0) for (let i = from; i < from + Q8_BLOCK; i++) quants[i] = values[i] < 0 ? -1 : 1;
+      continue;
+    }
+    const inverse = Math.fround(1 / d);
+    for (let i = from; i < from + Q8_BLOCK; i++) {
+      const q = Math.fround(values[i] * inverse);
+      quants[i] = Math.sign(q) * Math.floor(Math.abs(q) + 0.5);
+    }
+  }
+  return { quants, scales };
+}
+
+/**
+ * The numbers that q8_0 represents.
+ * @param {Q8} q8
+ * @returns {Float32Array}
+ */
+export function dequantizeQ8({ quants, scales }) {
+  return Float32Array.from(quants, (q, i) => q * f16Value(scales[i >> 5]));
+}
+
+/**
+ * Splits the interleaved blocks of a GGUF file, an f16 scale and 32 quants in 34 bytes, into quants and scales.
+ * @param {Uint8Array} bytes
+ * @returns {Q8}
+ */
+export function q8FromBlocks(bytes) {
+  const blocks = blocksOf('q8FromBlocks', 'bytes', bytes.length, Q8_BYTES);
+  const quants = new Int8Array(blocks * Q8_BLOCK);
+  const target = new Uint8Array(quants.buffer);
+  const scales = new Uint16Array(blocks);
+  for (let b = 0, at = 0; b < blocks; b++, at += Q8_BYTES) {
+    scales[b] = bytes[at] | (bytes[at + 1] << 8);
+    target.set(bytes.subarray(at + 2, at + Q8_BYTES), b * Q8_BLOCK);
+  }
+  return { quants, scales };
+}
+
+/**
+ * The interleaved blocks of a GGUF file: the inverse of `q8FromBlocks`.
+ * @param {Q8} q8
+ * @returns {Uint8Array}
+ */
+export function q8ToBlocks({ quants, scales }) {
+  const blocks = blocksOf('q8ToBlocks', 'quants', quants.length, Q8_BLOCK);
+  if (scales.length !== blocks) throw new RangeError(`q8ToBlocks: scales must have ${blocks} elements, got ${scales.length}`);
+  const bytes = new Uint8Array(blocks * Q8_BYTES);
+  const source = new Uint8Array(quants.buffer, quants.byteOffset, quants.length);
+  for (let b = 0, at = 0; b < blocks; b++, at += Q8_BYTES) {
+    bytes[at] = scales[b] & 0xff;
+    bytes[at + 1] = scales[b] >> 8;
+    bytes.set(source.subarray(b * Q8_BLOCK, (b + 1) * Q8_BLOCK), at + 2);
+  }
+  return bytes;
+}

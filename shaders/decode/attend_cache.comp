@@ -1,0 +1,165 @@
+//! axis attend_cache_f32 C_T=0 | attend_cache_f16 C_T=1 | attend_cache_bf16 C_T=2
+#version 460
+// One query a row against the keys of its slot: softmax(scale · q · kᵀ) · v over the keys first..place, split over workgroups
+// (flash-decoding, https://pytorch.org/blog/flash-decoding/). A workgroup takes SPAN keys of one key head, for up to GROUP query heads that
+// share it. With more than one split it writes the greatest score, the sum of exponentials and the weighted sum of values, which
+// attend_combine.comp puts together. How many keys there are is read from a buffer: a split with none returns at once.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint KEEPS_NAN = 1;
+layout(constant_id = 2) const uint GROUP = 1;
+layout(constant_id = 3) const uint SPAN = 32;
+layout(constant_id = 4) const uint HEAD = 64;
+layout(constant_id = 5) const uint ONE_SPLIT = 0;
+#include "keeps_nan.glsl"
+#include "weight.glsl"
+
+#if C_T == 0
+#define TWO uvec2
+#define QUADS 1
+#else
+#define TWO uint
+#define QUADS 2
+#endif
+// Elements of 16 bytes.
+const uint PER = 4 * QUADS;
+
+layout(set = 0, binding = 0, std430) readonly buffer Query { float query[]; };
+layout(set = 0, binding = 1, std430) readonly buffer Keys { uvec4 keys[]; };
+layout(set = 0, binding = 2, std430) readonly buffer Values { TWO values[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Slots { uint slots[]; };
+layout(set = 0, binding = 4, std430) readonly buffer Places { uint places[]; };
+layout(set = 0, binding = 5, std430) writeonly buffer Result { float result[]; };
+
+layout(push_constant) uniform Push {
+    // heads: those of a key head; parts: workgroups that share them; keysAt in 16 bytes, valuesAt in TWO
+    uint rows, heads, kvHeads, parts, cacheSlots, capacity, window;
+    uint queryAt, keysAt, valuesAt, slotsAt, placesAt, outAt;
+    float scale;
+} p;
+
+const uint PAIRS = HEAD / 2;
+// Invocations that share a pair of channels take every PARTS-th key.
+const uint PARTS = gl_WorkGroupSize.x >= PAIRS ? gl_WorkGroupSize.x / PAIRS : 1;
+const uint QUERY_QUADS = GROUP * HEAD / 4;
+const uint SUM_PAIRS = PARTS > 1 ? PARTS * GROUP * PAIRS : 1;
+shared vec4 queries[QUERY_QUADS];
+shared float scores[GROUP * SPAN];
+shared vec2 sums[SUM_PAIRS];
+
+vec4 quad(uvec4 w, uint k) {
+#if C_T == 0
+    return uintBitsToFloat(w);
+#elif C_T == 1
+    return vec4(unpackHalf2x16(w[2 * k]), unpackHalf2x16(w[2 * k + 1]));
+#else
+    uvec2 v = uvec2(w[2 * k], w[2 * k + 1]);
+    return uintBitsToFloat(uvec4(v.x << 16, v.x & 0xffff0000u, v.y << 16, v.y & 0xffff0000u));
+#endif
+}
+
+vec2 pair(TWO w) {
+#if C_T == 0
+    return uintBitsToFloat(w);
+#elif C_T == 1
+    return unpackHalf2x16(w);
+#else
+    return uintBitsToFloat(uvec2(w << 16, w & 0xffff0000u));
+#endif
+}
+
+void main() {
+    uint t = gl_LocalInvocationIndex, threads = gl_WorkGroupSize.x;
+    uint split = gl_WorkGroupID.x, item = gl_WorkGroupID.y;
+    uint part = item % p.parts, kvHead = item / p.parts % p.kvHeads, row = item / p.parts / p.kvHeads;
+    uint slot = slots[p.slotsAt + row], place = places[p.placesAt + row];
+    bool any = slot < p.cacheSlots && place < p.capacity;
+    uint first = any && place >= p.window ? place + 1u - p.window : 0u;
+    uint from = max(first, split * SPAN), to = any ? min(place + 1u, (split + 1u) * SPAN) : 0u;
+    uint count = to > from ? to - from : 0u;
+    if (count == 0u && (ONE_SPLIT == 0u || any)) return;
+    // The first of these query heads, and how many there are.
+    uint group = min(GROUP, p.heads - part * GROUP), head = kvHead * p.heads + part * GROUP;
+    uint headAt = row * p.heads * p.kvHeads + head;
+
+    for (uint i = t; i < QUERY_QUADS; i += threads) {
+        vec4 v = vec4(0.0);
+        if (i / (HEAD / 4u) < group) {
+            uint at = p.queryAt + headAt * HEAD + 4u * i;
+            v = vec4(query[at], query[at + 1u], query[at + 2u], query[at + 3u]) * p.scale;
+        }
+        queries[i] = v;
+    }
+    barrier();
+
+    for (uint j = t; j < count; j += threads) {
+        uint at = p.keysAt + ((slot * p.capacity + from + j) * p.kvHeads + kvHead) * (HEAD / PER);
+        float score[GROUP];
+        [[unroll]] for (uint g = 0; g < GROUP; ++g) score[g] = 0.0;
+        for (uint c = 0; c < HEAD / PER; ++c) {
+            uvec4 w = keys[at + c];
+            [[unroll]] for (uint k = 0; k < QUADS; ++k) {
+                vec4 v = quad(w, k);
+                [[unroll]] for (uint g = 0; g < GROUP; ++g) score[g] += dot(v, queries[g * (HEAD / 4u) + c * QUADS + k]);
+            }
+        }
+        [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g * SPAN + j] = score[g];
+    }
+    barrier();
+
+    // What is written for a head: its channels, and with splits the greatest score and the sum of exponentials.
+    uint width = ONE_SPLIT != 0u ? HEAD : HEAD + 2u;
+    uint outAt = p.outAt + (ONE_SPLIT != 0u ? headAt : headAt * gl_NumWorkGroups.x + split) * width;
+    uint outStep = ONE_SPLIT != 0u ? width : gl_NumWorkGroups.x * width;
+    for (uint g = gl_SubgroupID; g < group; g += gl_NumSubgroups) {
+        float most = uintBitsToFloat(0xff7fffffu);
+        for (uint j = gl_SubgroupInvocationID; j < count; j += gl_SubgroupSize) most = max(most, scores[g * SPAN + j]);
+        most = subgroupMax(most);
+        float sum = 0.0;
+        for (uint j = gl_SubgroupInvocationID; j < count; j += gl_SubgroupSize) {
+            float e = expOf(scores[g * SPAN + j] - most);
+            sum += e;
+            scores[g * SPAN + j] = e;
+        }
+        sum = subgroupAdd(sum);
+        if (ONE_SPLIT != 0u) {
+            for (uint j = gl_SubgroupInvocationID; j < count; j += gl_SubgroupSize) scores[g * SPAN + j] /= sum;
+        } else if (subgroupElect()) {
+            result[outAt + g * outStep + HEAD] = most;
+            result[outAt + g * outStep + HEAD + 1u] = sum;
+        }
+    }
+    barrier();
+
+    uint step = p.kvHeads * PAIRS;
+    uint valueAt = p.valuesAt + ((slot * p.capacity + from) * p.kvHeads + kvHead) * PAIRS;
+    for (uint k = t; k < PARTS * PAIRS; k += threads) {
+        uint c = k % PAIRS, every = k / PAIRS;
+        vec2 sum[GROUP];
+        [[unroll]] for (uint g = 0; g < GROUP; ++g) sum[g] = vec2(0.0);
+        for (uint j = every; j < count; j += PARTS) {
+            vec2 v = pair(values[valueAt + j * step + c]);
+            [[unroll]] for (uint g = 0; g < GROUP; ++g) sum[g] += v * scores[g * SPAN + j];
+        }
+        [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+            if (PARTS > 1u) sums[(every * GROUP + g) * PAIRS + c] = sum[g];
+            else if (g < group) {
+                result[outAt + g * outStep + 2u * c] = sum[g].x;
+                result[outAt + g * outStep + 2u * c + 1u] = sum[g].y;
+            }
+        }
+    }
+    if (PARTS > 1u) {
+        barrier();
+        for (uint k = t; k < group * PAIRS; k += threads) {
+            vec2 sum = vec2(0.0);
+            for (uint every = 0; every < PARTS; ++every) sum += sums[every * GROUP * PAIRS + k];
+            uint at = outAt + k / PAIRS * outStep + 2u * (k % PAIRS);
+            result[at] = sum.x;
+            result[at + 1u] = sum.y;
+        }
+    }
+}
