@@ -23,6 +23,8 @@ import { bytesOf, ceilDiv, choice, finite, integer, pushConstants, tensor } from
  * @property {Tensor} places [rows] u32: row r attends to the keys 0 to places[r] of its slot. A place from `capacity` on, like a slot that the
  *   cache does not have, gives a row of zeros
  * @property {number} capacity positions of a slot
+ * @property {number} [bound] how many keys are divided among workgroups, so that a recorded graph for short sequences launches few; `capacity`
+ *   when left out. Every place within the capacity must be below it: later keys of a row need not be seen
  * @property {number} [cacheSlots] slots of the cache; as many as its buffers have when left out
  * @property {DType} [cacheType] f32 when left out
  * @property {number} [window] only the last so many keys; all when left out
@@ -56,26 +58,26 @@ export function rowsHeld(context, kernel, name, given, tensors) {
 
 /** @param {KernelContext} context */
 export function attendKernel(context) {
-  /** How keys are divided. @param {number} capacity @param {number} queries heads that share a key head */
-  const divide = (capacity, queries) => {
+  /** How keys are divided. @param {number} bound @param {number} queries heads that share a key head */
+  const divide = (bound, queries) => {
     const threads = context.isCpu ? context.info.subgroupSize : 128;
     const span = context.isCpu ? 256 : 128;
     const parts = ceilDiv(queries, MAX_GROUP);
-    return { threads, span, parts, group: ceilDiv(queries, parts), splits: ceilDiv(capacity, span) };
+    return { threads, span, parts, group: ceilDiv(queries, parts), splits: ceilDiv(bound, span) };
   };
 
   /**
    * Elements of the workspace that `attendCache` takes; 0 where it needs none.
-   * @param {Pick<AttendCache, 'rows' | 'heads' | 'kvHeads' | 'headSize' | 'capacity'>} args
+   * @param {Pick<AttendCache, 'rows' | 'heads' | 'kvHeads' | 'headSize' | 'capacity' | 'bound'>} args
    */
-  function attendCacheWorkspace({ rows, heads, kvHeads, headSize, capacity }) {
-    const { splits } = divide(capacity, heads / kvHeads);
+  function attendCacheWorkspace({ rows, heads, kvHeads, headSize, capacity, bound = capacity }) {
+    const { splits } = divide(bound, heads / kvHeads);
     return splits === 1 ? 0 : rows * heads * splits * (headSize + 2);
   }
 
   /**
    * out[r, h] = Σⱼ softmaxⱼ(scale · q[r, h] · keys[slots[r], j, h']) · values[slots[r], j, h'] over the keys j up to places[r]: one query a row.
-   * The keys are divided among workgroups by `capacity`, and what they find is put together by a second dispatch (flash-decoding).
+   * The keys are divided among workgroups by `bound`, and what they find is put together by a second dispatch (flash-decoding).
    * @param {AttendCache} args
    * @returns {Dispatch[]}
    */
@@ -90,10 +92,11 @@ export function attendKernel(context) {
     const headSize = integer(kernel, 'headSize', args.headSize, 8, 256);
     if (headSize % 8) throw new RangeError(`${kernel}: headSize must be a multiple of 8, got ${headSize}`);
     const capacity = integer(kernel, 'capacity', args.capacity);
+    const bound = integer(kernel, 'bound', args.bound ?? capacity, 1, capacity);
     const window = integer(kernel, 'window', args.window ?? capacity);
     const scale = finite(kernel, 'scale', args.scale ?? 1 / Math.sqrt(headSize));
     const queries = heads / kvHeads;
-    const { threads, span, parts, group, splits } = divide(capacity, queries);
+    const { threads, span, parts, group, splits } = divide(bound, queries);
     integer(kernel, 'rows * kvHeads', rows * kvHeads * parts, 1, 32767);
     const whole = integer(kernel, 'rows * heads * headSize', rows * heads * headSize);
     const q = tensor(kernel, 'q', args.q);
@@ -115,7 +118,12 @@ export function attendKernel(context) {
       ['values', values, width, cacheType],
     ]);
     const cached = integer(kernel, 'elements of the cache', cacheSlots * width);
-    const needed = integer(kernel, 'elements of the workspace', attendCacheWorkspace({ rows, heads, kvHeads, headSize, capacity }), 0);
+    const needed = integer(
+      kernel,
+      'elements of the workspace',
+      attendCacheWorkspace({ rows, heads, kvHeads, headSize, capacity, bound }),
+      0,
+    );
     const partials =
       needed === 0
         ? out

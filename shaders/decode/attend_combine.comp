@@ -22,7 +22,8 @@ void main() {
     uint item = gl_WorkGroupID.x, row = item / p.heads;
     uint place = places[p.placesAt + row];
     bool any = slots[p.slotsAt + row] < p.cacheSlots && place < p.capacity;
-    uint low = any && place >= p.window ? (place + 1u - p.window) / SPAN : 0u, high = any ? place / SPAN + 1u : 0u;
+    uint low = any && place >= p.window ? (place + 1u - p.window) / SPAN : 0u, high = any ? min(place / SPAN + 1u, p.splits) : 0u;
+    any = low < high;
     uint width = p.headSize + 2u, at = p.partialsAt + item * p.splits * width;
     float most = uintBitsToFloat(0xff7fffffu);
     for (uint s = low; s < high; ++s) most = max(most, partials[at + s * width + p.headSize]);

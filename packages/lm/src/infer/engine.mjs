@@ -91,7 +91,8 @@ export class Engine {
       const most = config.context;
       if (context !== undefined && !(Number.isInteger(context) && context >= 2 && context <= most))
         throw new RangeError(`context must be an integer from 2 to ${most}, which the model knows, got ${context}`);
-      if (!(Number.isInteger(slots) && slots >= 1 && slots <= 256)) throw new RangeError(`slots must be an integer from 1 to 256, got ${slots}`);
+      if (!(Number.isInteger(slots) && slots >= 1 && slots <= 256))
+        throw new RangeError(`slots must be an integer from 1 to 256, got ${slots}`);
       const weights = await uploadWeights(vk, source, { dtype, signal, onProgress });
       const session = new Session(vk, config, weights, { context: context ?? Math.min(most, MAX_CONTEXT), slots });
       return new Engine(session, source);
@@ -297,7 +298,8 @@ export class Engine {
     // Tokens that are launched and not read count too: `passed` is the place of the token that this step takes.
     const wanted = active.filter(
       ({ sequence, passed }) =>
-        passed < this.context - 1 && passed - /** @type {Sequence} */ (sequence).promptLength + 1 < /** @type {Sequence} */ (sequence).request.maxTokens,
+        passed < this.context - 1 &&
+        passed - /** @type {Sequence} */ (sequence).promptLength + 1 < /** @type {Sequence} */ (sequence).request.maxTokens,
     );
     if (wanted.length === 0) return undefined;
     const last = active[active.length - 1].index;

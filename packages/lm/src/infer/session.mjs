@@ -72,7 +72,10 @@ export class Session {
     const rows = this.chunk;
 
     const cacheBytes = wide * slots * context * keys;
-    const cache = (/** @type {number} */ i) => ({ keys: this.#buffer(`keys ${i}`, cacheBytes), values: this.#buffer(`values ${i}`, cacheBytes) });
+    const cache = (/** @type {number} */ i) => ({
+      keys: this.#buffer(`keys ${i}`, cacheBytes),
+      values: this.#buffer(`values ${i}`, cacheBytes),
+    });
     this.caches = Array.from({ length: layers }, (_, i) => cache(i));
     this.table = rope ? this.#buffer('rope table', 4 * context * headSize) : undefined;
     if (rope && this.table !== undefined) vk.uploadAsync(this.table, ropeTable(rope, headSize, context));
@@ -103,7 +106,10 @@ export class Session {
     this.state = this.#buffer('sampling state', 4 * slots * STATE_WORDS);
     /** The last token of each slot and the bits of its log probability. */
     this.sampled = this.#buffer('sampled tokens', 8 * slots);
-    vk.uploadAsync(this.slotIds, Uint32Array.from({ length: slots }, (_, i) => i));
+    vk.uploadAsync(
+      this.slotIds,
+      Uint32Array.from({ length: slots }, (_, i) => i),
+    );
     vk.uploadAsync(this.places, new Uint32Array(slots).fill(NOWHERE));
     for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state]) vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
   }
@@ -130,7 +136,10 @@ export class Session {
     const { vk, chunkIds, chunkPlaces, chunkSlots } = this;
     const rows = ids.length;
     vk.uploadAsync(chunkIds, Uint32Array.from(ids));
-    vk.uploadAsync(chunkPlaces, Uint32Array.from({ length: rows }, (_, i) => start + i));
+    vk.uploadAsync(
+      chunkPlaces,
+      Uint32Array.from({ length: rows }, (_, i) => start + i),
+    );
     vk.uploadAsync(chunkSlots, new Uint32Array(rows).fill(slot));
     const pass = { rows, few: false, places: chunkPlaces, slots: chunkSlots, keys: start + rows, prompt: { slot, start } };
     this.#run([this.#embed(chunkIds, chunkPlaces, rows), ...this.#layers(pass)]);
@@ -262,7 +271,12 @@ export class Session {
     const norms =
       qkNorm === 'none'
         ? {}
-        : { qNorm: weights[`layers.${i}.attention.qNorm.weight`].buffer, kNorm: weights[`layers.${i}.attention.kNorm.weight`].buffer, normKind: qkNorm, eps };
+        : {
+            qNorm: weights[`layers.${i}.attention.qNorm.weight`].buffer,
+            kNorm: weights[`layers.${i}.attention.kNorm.weight`].buffer,
+            normKind: qkNorm,
+            eps,
+          };
     const rotated = kernels.ropeCache({
       ...sizes,
       ...norms,
@@ -282,7 +296,20 @@ export class Session {
     });
     if (!flash) {
       const straight = type === 'f32' ? this.attended : this.branch;
-      const attended = kernels.attendCache({ ...sizes, q: this.q, keys, values, out: straight, slots, places, capacity: context, most, cacheSlots: this.slots, cacheType: precision, window });
+      const attended = kernels.attendCache({
+        ...sizes,
+        q: this.q,
+        keys,
+        values,
+        out: straight,
+        slots,
+        places,
+        capacity: context,
+        bound: most,
+        cacheSlots: this.slots,
+        cacheType: precision,
+        window,
+      });
       if (type === 'f32') return [rotated, attended];
       return [rotated, attended, kernels.cast({ x: straight, y: this.attended, count: rows * heads * headSize, from: 'f32', to: type })];
     }
@@ -377,7 +404,8 @@ export class Session {
     if (norm) dispatches.push(this.#norm(norm, x, this.normed, rows, precision));
     else if (xType !== precision) dispatches.push(kernels.cast({ x, y: this.normed, count: rows * k, from: xType, to: precision }));
     if (norm || xType !== precision) a = this.normed;
-    if (activation !== 'swiglu') return [...dispatches, ...this.#product(weight, { a, c: out, rows, cType: outType, bias, beta: add ? 1 : 0, activation })];
+    if (activation !== 'swiglu')
+      return [...dispatches, ...this.#product(weight, { a, c: out, rows, cType: outType, bias, beta: add ? 1 : 0, activation })];
     const columns = n / 2;
     if (weight.type === precision) {
       return [...dispatches, kernels.matmulGlu({ a, b: weight.buffer, gateUp: this.gates, y: out, m: rows, columns, k, type: precision })];
@@ -406,7 +434,13 @@ export class Session {
       const count = Math.min(most, n - first);
       dispatches.push(
         kernels.dequantize({ weight: buffer, scales, type, out: b, outType: precision, rows: count, columns: k, firstRow: first }),
-        kernels.matmul({ ...product, b, c: { buffer: target, offset: offset + first }, n: count, bias: bias && { buffer: bias, offset: first } }),
+        kernels.matmul({
+          ...product,
+          b,
+          c: { buffer: target, offset: offset + first },
+          n: count,
+          bias: bias && { buffer: bias, offset: first },
+        }),
       );
     }
     return dispatches;

@@ -131,7 +131,7 @@ export function disposeWeights(vk, weights) {
  */
 async function upload(vk, source, name, parts, dtype) {
   const [{ shape, transposed }] = parts;
-  const columns = transposed ? shape[0] : shape.at(-1) ?? 1;
+  const columns = transposed ? shape[0] : (shape.at(-1) ?? 1);
   const count = parts.reduce((sum, part) => sum + sizeOf(part.shape), 0);
   const vector = shape.length === 1;
   const given = parts.map(source.typeOf);
