@@ -241,6 +241,7 @@ test('embed: the last token by the head gives the logits; the mean is over all t
   const product = logits[8].map((_, row) => last.reduce((sum, x, i) => sum + x * head[row * width + i], 0));
   assert.ok(distance(product, logits[8]) < 1e-5);
   // Each beginning's last row is the row of that token.
+  /** @type {Float32Array[]} */
   const rows = [];
   for (let i = 1; i <= ids.length; i++) rows.push(await engine.embed(ids.slice(0, i), 'last'));
   engine.session.chunk = 4;

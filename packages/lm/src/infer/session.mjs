@@ -211,7 +211,9 @@ export class Session {
     const { width, vocabSize } = this.config;
     const { buffer: table, scales, type } = this.weights['embedding.weight'];
     const learned = this.weights['positions.weight'];
-    const position = learned && { positionTable: learned.buffer, positionType: learned.type, positions: learned.rows, places };
+    // `uploadWeights` keeps learned positions out of q8_0.
+    const positionType = /** @type {import('helios-vk/kernels').DType} */ (learned?.type);
+    const position = learned && { positionTable: learned.buffer, positionType, positions: learned.rows, places };
     return this.kernels.embedRows({ ids, table, scales, type, out: this.x, rows, columns: width, vocabulary: vocabSize, ...position });
   }
 
@@ -380,7 +382,7 @@ export class Session {
     const bias = weights[`${name}.bias`]?.buffer;
     const { rows: n, columns: k } = weight;
     if (few) {
-      const vectors = norm && { weight: weights[`${norm}.weight`].buffer, bias: weights[`${norm}.bias`]?.buffer };
+      const vectors = norm !== undefined && { weight: weights[`${norm}.weight`].buffer, bias: weights[`${norm}.bias`]?.buffer };
       return [
         kernels.matvec({
           x,
@@ -391,7 +393,7 @@ export class Session {
           rows,
           inputs: k,
           outputs: outputs ?? n,
-          norm: vectors && { kind: config.norm, eps: config.eps, ...vectors },
+          norm: vectors ? { kind: config.norm, eps: config.eps, ...vectors } : undefined,
           bias,
           residual: add ? out : undefined,
           activation,

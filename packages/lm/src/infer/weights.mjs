@@ -58,7 +58,7 @@ export async function openSource(path) {
   const config = readConfig(from);
   const nameOf = await checkTensors(from, config);
   const files = await openTensors(from);
-  const infoOf = (/** @type {Part} */ part) => /** @type {import('helios-vk/nn').FileTensor} */ (files.tensors.get(nameOf(part)));
+  const infoOf = (/** @type {Part} */ part) => /** @type {NonNullable<ReturnType<typeof files.tensors.get>>} */ (files.tensors.get(nameOf(part)));
   for (const part of partsOf(config)) {
     const { dtype, shape } = infoOf(part);
     if (String(shape) !== String(part.shape))
@@ -81,8 +81,7 @@ async function legacySource(from, found) {
   const tokenizer = await loadTokenizer(found.tokenizer);
   /** @type {Source['read']} */
   const read = async ({ parameter, row = 0, shape }, into) => {
-    const values = weights[parameter];
-    const floats = values instanceof Float32Array ? values : /** @type {Float32Array} */ (await values.toArray());
+    const floats = weights[parameter];
     const first = row * (shape[1] ?? 1);
     into.set(new Uint8Array(floats.buffer, floats.byteOffset + 4 * first, 4 * sizeOf(shape)));
   };
