@@ -32,12 +32,22 @@ import { normalizationKernels } from './normalization.mjs';
 import { optimizerKernels } from './optimizer.mjs';
 import { randomKernels } from './random.mjs';
 import { reductionKernels } from './reduction.mjs';
+import { samplingKernels } from './sampling.mjs';
 import { softmaxKernels } from './softmax.mjs';
 
 export { KernelContext, Recorder, pack } from './base.mjs';
 export { bf16Bits, bf16Value, f16Bits, f16Value } from './half.mjs';
 export { ropeTable } from './embedding.mjs';
 export { STATE, STATE_WORDS, optimizerState } from './optimizer.mjs';
+export {
+  SAMPLING_HISTORY_WORDS,
+  SAMPLING_SETTINGS_WORDS,
+  SAMPLING_STATE,
+  SAMPLING_STATE_WORDS,
+  samplingHistory,
+  samplingSettings,
+  samplingState,
+} from './sampling.mjs';
 export { SLOT, Template } from './template.mjs';
 
 /** A buffer's handle, or `{ buffer, offset }` with the offset in elements. @typedef {import('./base.mjs').Tensor} Tensor */
@@ -64,7 +74,7 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels>
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
- *   & ReturnType<typeof indexingKernels>}
+ *   & ReturnType<typeof indexingKernels> & ReturnType<typeof samplingKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -81,5 +91,6 @@ export function createKernels(vk, options) {
     ...optimizerKernels(context),
     ...randomKernels(context),
     ...indexingKernels(context),
+    ...samplingKernels(context),
   };
 }
