@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import {
   createKernels,
+  pack,
   SAMPLING_HISTORY_WORDS,
   SAMPLING_SETTINGS_WORDS,
   SAMPLING_STATE,
@@ -215,4 +216,177 @@ test('a row that is not active only advances its step, and the others draw as wi
         });
       });
   }
+});
+
+test('a row without a candidate gives token 0, and +∞ wins', () => {
+  for (const vocabulary of [3, 8, 1000]) {
+    const blank = new Float32Array(vocabulary).fill(Number.NaN);
+    const masked = new Float32Array(vocabulary).fill(-Infinity);
+    const infinite = blank.slice();
+    infinite[2] = Infinity;
+    infinite[1] = 3e38;
+    /** @type {SamplingOptions[]} */
+    const settings = [{ temperature: 0 }, { temperature: 0.5 }, { topK: 2, topP: 0.5, minP: 0.1, presencePenalty: 1 }];
+    for (const options of settings) {
+      const history = [0, 1, 2];
+      const results = sample([blank, masked, infinite].map((logits) => ({ logits, options, history })));
+      assert.deepEqual(
+        results.map(({ token, kept }) => [token, kept]),
+        [
+          [0, 0],
+          [0, 0],
+          [2, options.temperature === 0 ? 1 : results[2].kept],
+        ],
+      );
+      for (const { logprob } of results) assert.ok(Number.isNaN(logprob));
+    }
+  }
+});
+
+test('the descents that a list of 512 saves: of long plateaus, and of more than it holds', () => {
+  const n = 6000;
+  const random = new Random(5);
+  const plateau = Float32Array.from({ length: n }, (_, id) => (id % 10 === 0 ? 2 : -1));
+  const steps = Float32Array.from({ length: n }, (_, id) => Math.floor(id / 1500));
+  const close = Float32Array.from({ length: n }, () => 1 + 1e-5 * random.uniform());
+  const signs = Float32Array.from({ length: n }, () => 1e-3 * random.normal());
+  /** @type {SamplingOptions[]} */
+  const settings = [{ topK: 300 }, { topK: 599 }, { topK: 600 }, { topK: 601 }, { topK: 4499 }, { topP: 0.3 }, { topP: 0.9999 }];
+  settings.push({ topK: 5000, topP: 0.7 }, { topK: 5000, topP: 0.7, minP: 0.9 }, { minP: 0.04 }, { minP: 0.06, topP: 0.99 }, {});
+  const rows = [plateau, steps, close, signs].flatMap((logits) =>
+    settings.map((options, i) => ({ logits, options: { ...options, seed: 1000 + i }, draws: i })),
+  );
+  check(rows);
+  check(rows.map((row) => ({ ...row, logits: /** @type {Float32Array} */ (row.logits).subarray(1) })));
+});
+
+test('a sequence draws the same tokens in every slot, among any others', () => {
+  const random = new Random(11);
+  const [mine, ...others] = randomRows(random, 300, 9, ['model']);
+  mine.options = { ...mine.options, temperature: 1, topK: 0, topP: 1, minP: 0, vocabulary: 300 };
+  const [alone] = sample([mine]);
+  for (let slot = 0; slot < 8; slot++) {
+    const rows = others.toSpliced(slot, 0, mine);
+    assert.deepEqual(sample(rows, { padding: slot })[slot], alone, `slot ${slot}`);
+  }
+});
+
+/**
+ * Whether counts are those of probabilities: Pearson's χ² of the bins that expect at least 5, the others together, within 4 deviations.
+ * @param {Map<number, number>} counts @param {Map<number, number>} probabilities @param {number} n
+ */
+function assertDistribution(counts, probabilities, n) {
+  for (const token of counts.keys()) assert.ok(probabilities.has(token), `${token} was to be left out`);
+  let [chi, bins, rest, restExpected] = [0, 0, 0, 0];
+  for (const [token, p] of probabilities) {
+    const [seen, expected] = [counts.get(token) ?? 0, p * n];
+    if (expected < 5) {
+      rest += seen;
+      restExpected += expected;
+    } else {
+      chi += (seen - expected) ** 2 / expected;
+      bins++;
+    }
+  }
+  if (restExpected > 0) {
+    chi += (rest - restExpected) ** 2 / restExpected;
+    bins++;
+  }
+  const freedom = bins - 1;
+  assert.ok(Math.abs(chi - freedom) <= 4 * Math.sqrt(2 * freedom), `χ² = ${chi} with ${freedom} degrees of freedom`);
+}
+
+test('draws have the distribution of the filtered softmax', () => {
+  const random = new Random(3);
+  const logits = ROWS.model(random, 60);
+  const history = [1, 2, 2, 3, 3, 3, 59];
+  /** @type {SamplingOptions[]} */
+  const settings = [
+    {},
+    { temperature: 0.7, topK: 20, topP: 0.95, minP: 0.02 },
+    { temperature: 2, repetitionPenalty: 1.3, frequencyPenalty: 0.4, presencePenalty: 0.2 },
+  ];
+  const draws = 2500;
+  settings.forEach((options, i) => {
+    const left = kept(logits, history, options);
+    const total = left.sums[left.sums.length - 1];
+    const expected = new Map(Array.from(left.ids, (id, rank) => [id, (left.sums[rank] - (left.sums[rank - 1] ?? 0)) / total]));
+    /** @type {Map<number, number>} */
+    const counts = new Map();
+    for (let from = 0; from < draws; from += 500) {
+      // The draws of one sequence, or the first draws of many seeds.
+      const rows = Array.from({ length: 500 }, (_, r) => ({
+        ...{ logits, history, options: { ...options, seed: i === 2 ? from + r : 99n << 32n } },
+        draws: i === 2 ? 0 : from + r,
+      }));
+      for (const { token } of sample(rows)) counts.set(token, (counts.get(token) ?? 0) + 1);
+    }
+    assertDistribution(counts, expected, draws);
+  });
+});
+
+test('a recorded dispatch draws the tokens of a sequence one by one, with nothing pushed', () => {
+  const random = new Random(17);
+  const [rows, vocabulary, steps] = [3, 100, 200];
+  const rowsOf = randomRows(random, vocabulary, rows, ['model']);
+  const options = rowsOf.map((_, r) => ({ seed: r, repetitionPenalty: 1.2, repeatLastN: 1024, topK: r * 20, frequencyPenalty: 0.05 }));
+  const prompts = [[], [1, 2, 3], Array.from({ length: 2000 }, (_, i) => i % vocabulary)];
+  /** @param {Float32Array | Uint32Array} data */
+  const upload = (data) => {
+    const buffer = vk.createBuffer(data.byteLength, 0);
+    vk.uploadBuffer(buffer, data);
+    return buffer;
+  };
+  /** @param {Uint32Array[]} parts */
+  const joined = (parts) => Uint32Array.from(parts.flatMap((part) => [...part]));
+  const buffers = {
+    logits: upload(Float32Array.from(rowsOf.flatMap(({ logits }) => Array.from(logits)))),
+    settings: upload(joined(options.map(samplingSettings))),
+    history: upload(joined(prompts.map(samplingHistory))),
+    state: upload(joined(prompts.map((tokens) => samplingState({ tokens: tokens.length })))),
+    ids: upload(new Uint32Array(rows)),
+    places: upload(new Uint32Array(rows)),
+    ring: upload(new Uint32Array(2 * rows * steps)),
+  };
+  const { packed, count } = pack(kernels.sampleTokens({ ...buffers, rows, vocabulary, ringLength: steps }));
+  vk.graphBegin();
+  vk.batchExecuteAll(packed, count);
+  const graph = vk.graphEnd();
+  for (let step = 0; step < steps; step++) vk.graphLaunch(graph);
+  const floats = vk.readBuffer(buffers.ring);
+  const ring = new Uint32Array(floats.buffer, floats.byteOffset, floats.length);
+  rowsOf.forEach(({ logits }, r) => {
+    const history = [...prompts[r]];
+    for (let step = 0; step < steps; step++) {
+      history.push(ring[2 * (step * rows + r)]);
+      // All steps against the reference would take seconds.
+      if (step % 10 !== 0 && step < steps - 5) continue;
+      assert.equal(history.at(-1), drawn(kept(logits, history.slice(0, -1), options[r]), BigInt(r), step), `row ${r}, step ${step}`);
+    }
+  });
+  vk.graphDestroy(graph);
+  for (const buffer of Object.values(buffers)) vk.destroyBuffer(buffer);
+});
+
+test('settings that are out of range, and what a call must have', () => {
+  /** @type {[any, RegExp][]} */
+  const wrong = [
+    [{ temperature: -1 }, /samplingSettings: temperature must be in \[0.000001, 1000000\], got -1/],
+    [{ temperature: Number.NaN }, /temperature must be in .* got NaN/],
+    [{ temperature: '1' }, /temperature must be a number, got 1/],
+    [{ topK: 1.5 }, /topK must be an integer, got 1.5/],
+    [{ topP: 1.01 }, /topP must be in \[0, 1\], got 1.01/],
+    [{ minP: -0.1 }, /minP must be in \[0, 1\], got -0.1/],
+    [{ repetitionPenalty: 0 }, /repetitionPenalty must be in .* got 0/],
+    [{ repeatLastN: 1025 }, /repeatLastN must be in \[0, 1024\], got 1025/],
+    [{ vocabulary: 0 }, /vocabulary must be in .* got 0/],
+    [{ seed: 0.5 }, /seed must be an integer, got 0.5/],
+    [{ seed: -1 }, /seed must be in \[0, 2\^64\), got -1/],
+    [{ seed: 2n ** 64n }, /seed must be in \[0, 2\^64\), got 18446744073709551616/],
+  ];
+  for (const [options, message] of wrong) assert.throws(() => samplingSettings(options), message);
+  const call = { logits: 0, settings: 0, history: 0, state: 0, ids: 0, places: 0, ring: 0, rows: 1, vocabulary: 8, ringLength: 1 };
+  assert.throws(() => kernels.sampleTokens({ ...call, vocabulary: 2 ** 19 + 1 }), /vocabulary must be in \[1, 524288\], got 524289/);
+  assert.throws(() => kernels.sampleTokens({ ...call, stride: 7 }), /stride must be in \[8, /);
+  assert.throws(() => kernels.sampleTokens({ ...call, ringLength: 0 }), /ringLength must be in \[1, /);
 });
