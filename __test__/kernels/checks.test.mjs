@@ -119,6 +119,11 @@ const CALLS = [
     },
     sizes: { rows: 2, vocabulary: 9, stride: 12, ringLength: 3 },
   },
+  {
+    kernel: 'topLogprobs',
+    tensors: { logits: [12 + 9], ids: [2 * 5, 'u32'], logprobs: [2 * 5] },
+    sizes: { rows: 2, vocabulary: 9, stride: 12, count: 5 },
+  },
   { kernel: 'optimizerAdvance', tensors: { state: [STATE_WORDS, 'u32'] }, sizes: {} },
   { kernel: 'gradientClip', tensors: { gradient: [24], state: [STATE_WORDS, 'u32'] }, sizes: { count: 24 } },
   {

@@ -368,6 +368,35 @@ test('a recorded dispatch draws the tokens of a sequence one by one, with nothin
   for (const buffer of Object.values(buffers)) vk.destroyBuffer(buffer);
 });
 
+test('the most likely tokens of a row, and their log probabilities', () => {
+  const random = new Random(23);
+  for (const vocabulary of [1, 30, 600, 5000]) {
+    for (const wanted of [1, 20, 64]) {
+      const rows = Object.values(ROWS).map((make) => make(random, vocabulary));
+      const stride = vocabulary + wanted;
+      const logits = new Float32Array((rows.length - 1) * stride + vocabulary).fill(1e30);
+      rows.forEach((row, r) => logits.set(row, r * stride));
+      const c = new Case({ guard: wanted === 20 ? 5 : 8 });
+      const [x, ids, logprobs] = [c.input(logits), c.output(rows.length * wanted, 'u32'), c.output(rows.length * wanted)];
+      const tensors = { logits: x.tensor, ids: ids.tensor, logprobs: logprobs.tensor };
+      c.run(kernels.topLogprobs({ ...tensors, rows: rows.length, vocabulary, stride, count: wanted }));
+      const [tokens, values] = [ids.read(), logprobs.read()];
+      c.destroy();
+      rows.forEach((row, r) => {
+        const order = kept(row, [], {}).ids.subarray(0, wanted);
+        const expected = new Float64Array(wanted).fill(NONE);
+        expected.set(order);
+        assert.deepEqual(tokens.slice(r * wanted, (r + 1) * wanted), expected, `row ${r} of ${vocabulary}`);
+        for (let i = 0; i < wanted; i++) {
+          const right = i < order.length ? logProbability(row, order[i]) : -Infinity;
+          const got = values[r * wanted + i];
+          assert.ok(got === right || Math.abs(got - right) <= 1e-5 * Math.max(1, Math.abs(right) / 16), `${got}, not ${right}`);
+        }
+      });
+    }
+  }
+});
+
 test('settings that are out of range, and what a call must have', () => {
   /** @type {[any, RegExp][]} */
   const wrong = [
