@@ -1,7 +1,7 @@
 // Draws tokens from logits: penalties, temperature, top-k, top-p, min-p, all on the device. What a row needs lies in buffers, so that a
 // recorded dispatch draws the next tokens each time it is submitted, with nothing pushed.
 
-import { ceilDiv, integer, nextPowerOfTwo, pushConstants, tensor } from './base.mjs';
+import { ceilDiv, integer, MAX_ELEMENTS, nextPowerOfTwo, pushConstants, tensor } from './base.mjs';
 import { rowsOf } from './bounds.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
@@ -153,15 +153,30 @@ export function samplingState({ step = 0, draws = 0, tokens = 0 } = {}) {
 
 /** @param {KernelContext} context */
 export function samplingKernels(context) {
-  /** How a workgroup goes over a row. @param {string} kernel @param {number} vocabulary @param {number} width */
-  function threadsFor(kernel, vocabulary, width) {
+  /**
+   * The rows of a call. A kernel reads four logits at a time where whole vectors lie within the rows.
+   * @param {string} kernel @param {{ rows: number, vocabulary: number, stride?: number, logits: Tensor }} args
+   */
+  function rowsFor(kernel, args) {
+    const rows = integer(kernel, 'rows', args.rows, 1, context.maxGroups);
+    const vocabulary = integer(kernel, 'vocabulary', args.vocabulary, 1, MOST_CANDIDATES);
+    const stride = integer(kernel, 'stride', args.stride ?? vocabulary, vocabulary);
+    integer(kernel, 'rows * stride', rows * stride);
+    const logits = tensor(kernel, 'logits', args.logits);
+    const width = vocabulary % 4 === 0 && stride % 4 === 0 && logits.offset % 4 === 0 ? 4 : 1;
+    return { rows, vocabulary, stride, logits, width };
+  }
+
+  /**
+   * The workgroup that takes a row: a power of two of invocations.
+   * @param {string} kernel @param {number} vocabulary @param {number} width @param {number} passes over the row, at most
+   */
+  function threadsFor(kernel, vocabulary, width, passes) {
     const vectors = ceilDiv(vocabulary, width);
-    const most = context.isCpu ? 128 : 1024;
-    const { maxComputeWorkGroupInvocations: limit } = context.info;
-    // A power of two.
-    const threads = Math.min(most, nextPowerOfTwo(limit + 1) / 2, Math.max(128, nextPowerOfTwo(ceilDiv(vectors, 4))));
-    // Three descents of 7 digits each and one more, and what is around them, in passes; then sorts and sums of lists.
-    context.checkRounds(kernel, `rows of ${vocabulary}`, 30 * ceilDiv(vectors, threads) + 12_000);
+    const limit = nextPowerOfTwo(context.info.maxComputeWorkGroupInvocations + 1) / 2;
+    const threads = Math.min(context.isCpu ? 128 : 1024, limit, Math.max(128, nextPowerOfTwo(ceilDiv(vectors, 4))));
+    // With the loops that sort and sum lists.
+    context.checkRounds(kernel, `rows of ${vocabulary}`, passes * ceilDiv(vectors, threads) + 12_000);
     return threads;
   }
 
@@ -180,12 +195,9 @@ export function samplingKernels(context) {
    */
   function sampleTokens(args) {
     const kernel = 'sampleTokens';
-    const rows = integer(kernel, 'rows', args.rows, 1, context.maxGroups);
-    const vocabulary = integer(kernel, 'vocabulary', args.vocabulary, 1, MOST_CANDIDATES);
-    const stride = integer(kernel, 'stride', args.stride ?? vocabulary, vocabulary);
-    integer(kernel, 'rows * stride', rows * stride);
+    const { rows, vocabulary, stride, logits, width } = rowsFor(kernel, args);
     const ringLength = integer(kernel, 'ringLength', args.ringLength);
-    const logits = tensor(kernel, 'logits', args.logits);
+    integer(kernel, 'ringLength * rows', ringLength * rows, 1, MAX_ELEMENTS / 2);
     const settings = tensor(kernel, 'settings', args.settings);
     const history = tensor(kernel, 'history', args.history);
     const state = tensor(kernel, 'state', args.state);
@@ -206,15 +218,14 @@ export function samplingKernels(context) {
         ['ring', ring, 2 * ringLength * rows, 'u32'],
       ]);
     }
-    // Whole vectors lie within the tensor where the vocabulary is a multiple of 4.
-    const width = vocabulary % 4 === 0 && stride % 4 === 0 && logits.offset % 4 === 0 ? 4 : 1;
     const buffers = [logits, settings, history, state, ids, places, ring].map(({ buffer }) => buffer);
     if (active) buffers.push(active.buffer);
     return context.dispatch(`sample_tokens${active ? '_active' : ''}${width === 4 ? '' : '_narrow'}`, {
       buffers,
       writes: 0b1111101,
       groups: rows,
-      specialization: [threadsFor(kernel, vocabulary, width)],
+      // Three descents of 7 digits each and one pass more, and what is around them.
+      specialization: [threadsFor(kernel, vocabulary, width, 30)],
       push: pushConstants([
         rows,
         vocabulary,
@@ -232,5 +243,42 @@ export function samplingKernels(context) {
     });
   }
 
-  return { sampleTokens };
+  /**
+   * The most likely tokens of each row and the logarithms of their softmax, in descending order, ties by id. NaN and -∞ are no candidates;
+   * where a row has fewer than `count`, the rest is (0xffffffff, -∞).
+   * @param {object} args
+   * @param {Tensor} args.logits [rows, stride] f32
+   * @param {number} args.rows number of rows, at most 65,535
+   * @param {number} args.vocabulary logits of a row, at most 2^19
+   * @param {number} [args.stride] elements from row to row; `vocabulary` when left out
+   * @param {number} args.count tokens of each row, at most 64
+   * @param {Tensor} args.ids out: [rows, count] u32
+   * @param {Tensor} args.logprobs out: [rows, count] f32
+   * @returns {Dispatch}
+   */
+  function topLogprobs(args) {
+    const kernel = 'topLogprobs';
+    const { rows, vocabulary, stride, logits, width } = rowsFor(kernel, args);
+    const count = integer(kernel, 'count', args.count, 1, 64);
+    const ids = tensor(kernel, 'ids', args.ids);
+    const logprobs = tensor(kernel, 'logprobs', args.logprobs);
+    context.checker?.check(
+      kernel,
+      [rowsOf('logits', logits, 'f32', rows, vocabulary, stride)],
+      [
+        ['ids', ids, rows * count, 'u32'],
+        ['logprobs', logprobs, rows * count, 'f32'],
+      ],
+    );
+    return context.dispatch(`top_logprobs${width === 4 ? '' : '_narrow'}`, {
+      buffers: [logits.buffer, ids.buffer, logprobs.buffer],
+      writes: 0b110,
+      groups: rows,
+      // Three passes, or one for each token.
+      specialization: [threadsFor(kernel, vocabulary, width, 3 + count)],
+      push: pushConstants([rows, vocabulary, stride / width, count, logits.offset / width, ids.offset, logprobs.offset]),
+    });
+  }
+
+  return { sampleTokens, topLogprobs };
 }

@@ -2,7 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { createKernels, pack, STATE_WORDS } from '../../kernels/index.mjs';
+import {
+  createKernels,
+  pack,
+  SAMPLING_HISTORY_WORDS,
+  SAMPLING_SETTINGS_WORDS,
+  SAMPLING_STATE_WORDS,
+  STATE_WORDS,
+} from '../../kernels/index.mjs';
 import { vk } from '../lib/addon.mjs';
 
 /** @typedef {import('../../kernels/bounds.mjs').Extent} Extent */
@@ -104,6 +111,19 @@ const CALLS = [
   { kernel: 'columnSum', tensors: { x: [24], y: [8] }, sizes: { rows: 3, columns: 8 } },
   { kernel: 'reduceToSlot', tensors: { x: [24], y: [3] }, sizes: { count: 24, slot: 2 } },
   { kernel: 'reduceToSlot', tensors: { x: [24], y: [5], counter: [1, 'u32'] }, sizes: { count: 24, slots: 5 } },
+  {
+    kernel: 'sampleTokens',
+    tensors: {
+      ...{ logits: [12 + 9], settings: [2 * SAMPLING_SETTINGS_WORDS, 'u32'], history: [2 * SAMPLING_HISTORY_WORDS, 'u32'] },
+      ...{ state: [2 * SAMPLING_STATE_WORDS, 'u32'], ids: [2, 'u32'], places: [2, 'u32'], ring: [2 * 3 * 2, 'u32'], active: [2, 'u32'] },
+    },
+    sizes: { rows: 2, vocabulary: 9, stride: 12, ringLength: 3 },
+  },
+  {
+    kernel: 'topLogprobs',
+    tensors: { logits: [12 + 9], ids: [2 * 5, 'u32'], logprobs: [2 * 5] },
+    sizes: { rows: 2, vocabulary: 9, stride: 12, count: 5 },
+  },
   { kernel: 'optimizerAdvance', tensors: { state: [STATE_WORDS, 'u32'] }, sizes: {} },
   { kernel: 'gradientClip', tensors: { gradient: [24], state: [STATE_WORDS, 'u32'] }, sizes: { count: 24 } },
   {

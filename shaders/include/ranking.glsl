@@ -51,6 +51,8 @@ uint bitsOf(uint key) { return (key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~k
 // A walk over the row: `word` holds the VEC logits from id VEC * v on.
 #define EACH_VECTOR(v) for (uint v = lane; v < vectors; v += THREADS)
 #define EACH_PART(k) [[unroll]] for (uint k = 0; k < VEC; ++k)
+// For long bodies, which cost more to compile than the loop costs.
+#define EACH_PART_ROLLED(k) [[dont_unroll]] for (uint k = 0; k < VEC; ++k)
 
 uvec2 add(uvec2 a, uvec2 b) {
     uint carry;
@@ -164,8 +166,16 @@ float survey(bool sums) {
     return sums ? float(slots[5]) + float(slots[4]) / 4294967296.0 : 0.0;
 }
 
-// Sorts the first `size` entries of the list, a power of two (Batcher 1968).
-void sortList(uint size) {
+// The least power of two that is at least n.
+uint powerFor(uint n) { return n <= 1 ? 1 : 2u << findMSB(n - 1); }
+
+// Sorts the list's first n entries (Batcher 1968).
+void sortList(uint n) {
+    uint size = powerFor(n);
+    for (uint i = n + lane; i < size; i += THREADS) {
+        listDistance[i] = NONE;
+        listId[i] = NONE;
+    }
     barrier();
     for (uint run = 2; run <= size; run *= 2) {
         for (uint apart = run / 2; apart > 0; apart /= 2) {
@@ -185,13 +195,10 @@ void sortList(uint size) {
     }
 }
 
-// The least power of two that is at least n.
-uint powerFor(uint n) { return n <= 1 ? 1 : 2u << findMSB(n - 1); }
-
-// A distance that at least `wanted` candidates do not exceed, and not many more; or all candidates. The candidates are dealt
-// into groups: of the groups' greatest, it is the one of that rank. `wanted` is at most `mostWanted()`.
+// Fills the list with the greatest candidates of groups into which all are dealt, and returns how many there are. Sorted, its
+// entry w - 1 is a distance that at least w candidates do not exceed, and few more for a w of at most `mostWanted()`.
 uint mostWanted() { return min(256, 3 * THREADS / 4); }
-uint bound(uint wanted) {
+uint listGroups() {
     uint groups = min(THREADS, LISTED);
     barrier();
     // An invocation without a candidate has a key of 0.
@@ -201,10 +208,7 @@ uint bound(uint wanted) {
     }
     barrier();
     if (lane >= groups) atomicMin(listDistance[lane % groups], topKey - ownKey);
-    sortList(groups);
-    uint distance = listDistance[wanted - 1];
-    barrier();
-    return distance;
+    return groups;
 }
 
 // What a descent has fixed: candidates whose digits from bit `shift` on are `prefix`. The digits are those of the distance, or
@@ -219,9 +223,9 @@ bool within(Part part, uint distance, uint id) {
     return (!part.tied || distance == part.distance) && (part.shift > 31 ? 0 : word >> part.shift) == part.prefix;
 }
 
-// Puts the candidates of a part, or without `digits` those up to a distance, into the list, sorted; returns their number. Where
+// Fills the list with the candidates of a part, or without `digits` with those up to a distance, and returns their number. Where
 // it exceeds LISTED, the list holds only some.
-uint collect(bool digits, Part part, uint most) {
+uint listPart(bool digits, Part part, uint most) {
     clearSlots();
     bool full = false;
     EACH_VECTOR(v) {
@@ -241,15 +245,7 @@ uint collect(bool digits, Part part, uint most) {
         if (full) break;
     }
     barrier();
-    uint listed = slots[0];
-    if (listed > LISTED) return listed;
-    uint size = powerFor(listed);
-    for (uint i = listed + lane; i < size; i += THREADS) {
-        listDistance[i] = NONE;
-        listId[i] = NONE;
-    }
-    sortList(size);
-    return listed;
+    return slots[0];
 }
 
 // The sum before entry i of the pool's sums.

@@ -118,37 +118,19 @@ uvec2 massOf(uvec2 halvings) {
 
 uvec2 massOf(uint distance) { return massOf(halvings(distance)); }
 
-// Entries of the list, and the mass of them all. Their sums are in the pool. 0 where a descent has used its memory.
-uint listed;
-uvec2 listedMass;
-
-// Replaces the list's candidates by their sums of masses, or of ones.
-void sumList(uint n, bool ones) {
-    uint size = powerFor(n);
-    for (uint i = lane; i < size; i += THREADS) {
-        uvec2 mass = i >= n ? uvec2(0) : ones ? uvec2(1, 0) : massOf(listDistance[i]);
-        pool[2 * i] = mass.x;
-        pool[2 * i + 1] = mass.y;
-    }
-    sumPool(size, false);
-}
-
-// A place in the order: the candidate there, and the number and the mass of those up to it. A count has no mass.
+// A place in the order: the candidate there, and the number and the mass of those up to it.
 struct Place {
     uint distance, id, number;
     uvec2 mass;
 };
 
-// The first candidate whose sum exceeds `target`, which the whole sum does: a radix descent over the distances, then over the
-// ids of those with equal ones, until what is left fits in the list. Sums are of masses or, `counting`, of ones.
-Place find(bool counting, uvec2 target) {
-    listed = 0;
-    listedMass = uvec2(0);
-    uint before = 0;
-    uvec2 beforeMass = uvec2(0);
-    int first = findMSB(topKey - leastKey) - 7;
+// A radix descent to the first candidate whose sum exceeds `target`, which the sum of all does: over the digits of distances,
+// then over those of the ids with equal ones, until the list can hold the rest. Sums are of masses or, `counting`, of ones.
+// `before` gets the number and the mass before the part that is left.
+Part descend(bool counting, uvec2 target, out Place before) {
+    before = Place(0, 0, 0, uvec2(0));
     uint digit = 8;
-    Part part = Part(false, 0, uint(max(first, 0)), 0);
+    Part part = Part(false, 0, uint(max(findMSB(topKey - leastKey) - 7, 0)), 0);
     // 4 digits of the distance and 3 of the id are the most.
     for (uint level = 0; level < 7; ++level) {
         barrier();
@@ -157,7 +139,7 @@ Place find(bool counting, uvec2 target) {
         Part outer = Part(part.tied, part.distance, part.shift + digit, part.prefix);
         EACH_VECTOR(v) {
             W word = x[rowAt + v];
-            EACH_PART(k) {
+            EACH_PART_ROLLED(k) {
                 uint id = VEC * v + k;
                 uint key = keyOf(PART(word, k), id), distance = topKey - key;
                 if (key != 0 && within(outer, distance, id)) {
@@ -168,11 +150,11 @@ Place find(bool counting, uvec2 target) {
             }
         }
         sumPool(256, true);
-        uint bin = min(firstAbove(256, subtract(target, beforeMass)), (1u << digit) - 1);
+        uint bin = min(firstAbove(256, subtract(target, before.mass)), (1u << digit) - 1);
         uint skipped = bin == 0 ? 0 : pool[512 + bin - 1];
         uint inside = pool[512 + bin] - skipped;
-        beforeMass = add(beforeMass, sumBefore(bin));
-        before += skipped;
+        before.mass = add(before.mass, sumBefore(bin));
+        before.number += skipped;
         part.prefix = part.prefix << digit | bin;
         if (inside <= LISTED) break;
         if (part.shift > 0) {
@@ -183,12 +165,7 @@ Place find(bool counting, uvec2 target) {
             digit = 8;
         }
     }
-    uint n = min(collect(true, part, 0), LISTED);
-    sumList(n, counting);
-    uint i = min(firstAbove(n, subtract(target, beforeMass)), n - 1);
-    Place place = Place(listDistance[i], listId[i], before + i + 1, add(beforeMass, sumBefore(i + 1)));
-    barrier();
-    return place;
+    return part;
 }
 
 // The number and the mass of the candidates that are not after a place and at most `most` halvings less likely than the first.
@@ -197,7 +174,7 @@ Place sumRow(uint distance, uint lastId, uvec2 most) {
     uvec2 mass = uvec2(0);
     EACH_VECTOR(v) {
         W word = x[rowAt + v];
-        EACH_PART(k) {
+        EACH_PART_ROLLED(k) {
             uint id = VEC * v + k;
             uint key = keyOf(PART(word, k), id), own = topKey - key;
             if (key != 0 && (own < distance || (own == distance && id <= lastId))) {
@@ -286,76 +263,97 @@ void restore(uint row, uint tokens, uint n) {
     barrierOfRow();
 }
 
-// Draws a token from the row's logits; sets how many candidates the filters left.
-uint sampled(uint draws, out uint kept) {
-    kept = min(count, 1);
-    // The first id where there is no candidate.
-    if (count == 0) return 0;
-    if (setting(GREEDY) != 0) return topId;
+// What a draw consists of. GROUPS and LIST fill the list, with all candidates where they are few, else with the first ones, so
+// many that they mostly suffice. The others ask for a place in the order: they look it up in the list or descend to it.
+const uint GROUPS = 0, LIST = 1, KEEP_K = 2, KEEP_P = 3, KEEP_LIKELY = 4, DRAW = 5;
 
+// Draws one of the row's candidates, of which there are some; sets how many the filters left. It is one loop, since compilers
+// copy a function to wherever it is called.
+uint sampled(uint draws, out uint kept) {
     prepareMasses();
     uint topK = setting(TOP_K);
     if (topK == 0 || topK > count) topK = count;
-    // The list has all candidates where they are few, else the first ones: top-k's, or so many that mostly suffice.
-    uint n = collect(false, Part(false, 0, 0, 0), count <= LISTED ? NONE : bound(min(topK, mostWanted())));
-    listed = n <= LISTED ? n : 0;
-    listedMass = uvec2(0);
-    if (listed > 0) {
-        sumList(listed, false);
-        listedMass = sumBefore(listed);
-    }
-
+    uvec2 topP = setting2(TOP_P), minP = setting2(MIN_P);
+    uint reach = NONE, token = topId;
+    // Of what is left; of the list, whose sums are in the pool. The list is lost to a descent.
+    uvec2 mass = uvec2(0), listedMass = uvec2(0);
+    uint listed = 0;
     kept = topK;
-    uvec2 mass;
-    if (topK <= listed) mass = sumBefore(topK);
-    else if (topK == count) mass = sumRow(NONE, NONE, uvec2(NONE)).mass;
-    else {
-        Place place = find(true, uvec2(topK - 1, 0));
-        mass = sumRow(place.distance, place.id, uvec2(NONE)).mass;
-    }
+    for (uint stage = count <= LISTED ? LIST : GROUPS; stage <= DRAW; ++stage) {
+        // What the stage does: it descends to a sum above the target, or sums over the row, or one after the other.
+        bool descends = false, counting = false, sums = false;
+        uvec2 target = uvec2(0), most = uvec2(NONE);
+        if (stage == KEEP_K) {
+            counting = topK > listed && topK < count;
+            descends = counting;
+            sums = topK > listed;
+            target.x = topK - 1;
+            if (!sums) mass = sumBefore(topK);
+        } else if (stage == KEEP_P && topP != uvec2(NONE)) {
+            // The first candidates with at least this mass: all before the last have less.
+            target = high(mass, topP);
+            if (target != uvec2(0)) target = subtract(target, uvec2(1, 0));
+            descends = !less(target, listedMass);
+            if (!descends) {
+                kept = firstAbove(listed, target) + 1;
+                mass = sumBefore(kept);
+            }
+        } else if (stage == KEEP_LIKELY && minP != uvec2(NONE)) {
+            uint low = 0, end = listed;
+            while (low < end) {
+                uint middle = (low + end) / 2;
+                if (less(minP, halvings(listDistance[middle]))) end = middle;
+                else low = middle + 1;
+            }
+            most = minP;
+            sums = low == listed && kept > listed;
+            if (!sums && low < kept) {
+                kept = low;
+                mass = sumBefore(low);
+            }
+        } else if (stage == DRAW) {
+            target = high(philox(uvec4(draws, 0, 0, 0), setting2(SEED)).xy, mass);
+            descends = !less(target, listedMass);
+            if (!descends) token = listId[firstAbove(listed, target)];
+        }
 
-    uvec2 topP = setting2(TOP_P);
-    if (topP != uvec2(NONE)) {
-        // The first candidates with at least this mass: all before them have less.
-        uvec2 target = high(mass, topP);
-        if (target != uvec2(0)) target = subtract(target, uvec2(1, 0));
-        if (less(target, listedMass)) {
-            kept = firstAbove(listed, target) + 1;
-            mass = sumBefore(kept);
-        } else {
-            Place place = find(false, target);
+        Place place = Place(NONE, NONE, 0, uvec2(0));
+        Part part = Part(false, 0, 0, 0);
+        uint n = 0;
+        if (descends) part = descend(counting, target, place);
+        if (stage == GROUPS) n = listGroups();
+        else if (stage == LIST || descends) n = listPart(descends, part, reach);
+        // Too many have about the same distance: the list stays empty.
+        if (n > LISTED) n = 0;
+        if (n > 0) sortList(n);
+        if (stage == GROUPS) reach = listDistance[min(topK, mostWanted()) - 1];
+        else if (n > 0) {
+            uint size = powerFor(n);
+            for (uint i = lane; i < size; i += THREADS) {
+                uvec2 own = i >= n ? uvec2(0) : counting ? uvec2(1, 0) : massOf(listDistance[i]);
+                pool[2 * i] = own.x;
+                pool[2 * i + 1] = own.y;
+            }
+            sumPool(size, false);
+            listed = descends ? 0 : n;
+            listedMass = sumBefore(listed);
+        }
+        if (descends) {
+            uint i = min(firstAbove(n, subtract(target, place.mass)), n - 1);
+            place = Place(listDistance[i], listId[i], place.number + i + 1, add(place.mass, sumBefore(i + 1)));
+            if (stage == DRAW) token = place.id;
+        }
+        if (sums) {
+            Place all = sumRow(place.distance, place.id, most);
+            place.number = all.number;
+            place.mass = all.mass;
+        }
+        if ((descends || sums) && (stage != KEEP_LIKELY || place.number < kept) && stage != DRAW) {
             kept = place.number;
             mass = place.mass;
         }
     }
-
-    uvec2 minP = setting2(MIN_P);
-    if (minP != uvec2(NONE)) {
-        uint likely = listed;
-        uvec2 likelyMass = listedMass;
-        if (listed > 0 && less(minP, halvings(listDistance[listed - 1]))) {
-            uint low = 0;
-            while (low < likely) {
-                uint middle = (low + likely) / 2;
-                if (less(minP, halvings(listDistance[middle]))) likely = middle;
-                else low = middle + 1;
-            }
-            likelyMass = sumBefore(likely);
-        } else if (kept > listed) {
-            Place place = sumRow(NONE, NONE, minP);
-            likely = place.number;
-            likelyMass = place.mass;
-        }
-        if (likely < kept) {
-            kept = likely;
-            mass = likelyMass;
-        }
-    }
-
-    uvec4 random = philox(uvec4(draws, 0, 0, 0), setting2(SEED));
-    uvec2 target = high(random.xy, mass);
-    if (less(target, listedMass)) return listId[firstAbove(listed, target)];
-    return find(false, target).id;
+    return token;
 }
 
 void main() {
@@ -380,23 +378,26 @@ void main() {
     candidates = min(push.vocabulary, setting(VOCABULARY));
     vectors = (candidates + VEC - 1) / VEC;
 
-    float sum = survey(true);
-    float most = uintBitsToFloat(bitsOf(topKey));
-    bool none = count == 0;
     uint last = min(min(tokens, HISTORY), setting(REPEAT_LAST));
-    if (last > 0) {
-        penalize(row, tokens, last);
-        survey(false);
+    float sum = 0.0, most = 0.0;
+    bool defined = false;
+    for (uint pass = 0; pass < (last > 0 ? 2 : 1); ++pass) {
+        if (pass == 1) penalize(row, tokens, last);
+        float found = survey(pass == 0);
+        if (pass == 1) break;
+        sum = found;
+        most = uintBitsToFloat(bitsOf(topKey));
+        // Without a candidate, or with +infinity, softmax is NaN.
+        defined = count > 0 && floatBitsToUint(most) != INFINITY;
     }
-    uint kept;
-    uint token = sampled(draws, kept);
+    // The lowest id where there is no candidate.
+    uint token = count == 0 ? 0 : topId, kept = min(count, 1);
+    if (count > 0 && setting(GREEDY) == 0) token = sampled(draws, kept);
     if (last > 0) restore(row, tokens, last);
 
     if (lane == 0) {
         float logit = uintBitsToFloat(logitOf(token));
         float logprob = logit - most - log(sum);
-        // Without a candidate, or with +infinity, softmax is NaN.
-        bool defined = !none && (floatBitsToUint(most) != INFINITY);
         ids[push.idsAt + row] = token;
         places[push.placesAt + row] += 1;
         history[push.historyAt + row * HISTORY + (tokens & (HISTORY - 1))] = token;
