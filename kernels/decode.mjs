@@ -182,7 +182,7 @@ export function decodeKernels(context) {
       inputs % 4 === 0;
     const unit = wide ? per : 1;
     const vectors = inputs / unit;
-    const plan = matvecPlan(context, { rows, vectors, outputs, matrices, norm: kind > 0 });
+    const plan = matvecPlan(context, { rows, vectors, outputs, matrices, norm: kind > 0, quantized: type === 'q8_0' });
     context.checkRounds(kernel, `${inputs} inputs`, plan.rounds);
     const quads = wide ? 4 : 1;
     const adds = (norm?.bias === undefined ? 0 : 1) + (args.bias === undefined ? 0 : 2) + (args.residual === undefined ? 0 : 4);

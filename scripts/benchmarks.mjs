@@ -48,6 +48,10 @@ const SECTIONS = {
       'A training step on random ids, and the same model in PyTorch (`benches/pytorch/decoder.py`), compiled, one after the other on one GPU.',
     headline: 'tokens a second',
   },
+  'decode-kernels': {
+    title: 'Kernels of a decode step',
+    about: 'Products of a few rows with a matrix, and attention of one query a row to a cache: what they must read, a second.',
+  },
   'trainer-tokens': {
     title: 'Training through the plain calls',
     about: 'An existing trainer with helios-vk and with the C addon.',

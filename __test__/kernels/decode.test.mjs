@@ -149,6 +149,17 @@ for (const form of /** @type {(keyof typeof FORMS)[]} */ (Object.keys(FORMS))) {
     }
   });
 
+  test(`matvec, ${form}: many outputs, several of which a team computes`, () => {
+    if (form === 'workgroups') return checkMatvec(form, { type: 'f16', rows: 5, inputs: 24, outputs: 515 });
+    for (const type of /** @type {const} */ (['f16', 'q8_0'])) {
+      const sizes = { type, inputs: type === 'f16' ? 24 : 32, guard: 16 };
+      checkMatvec(form, { ...sizes, rows: 1, outputs: 531 });
+      checkMatvec(form, { ...sizes, rows: 3, outputs: 4099, activation: 'swiglu' });
+      checkMatvec(form, { ...sizes, rows: 8, outputs: 8195, norm: 'rms' });
+    }
+    return undefined;
+  });
+
   test(`matvec, ${form}: norms, biases, activations and residuals`, () => {
     for (const [t, type] of TYPES.entries()) {
       if (form === 'workgroups' && t % 2) continue;
