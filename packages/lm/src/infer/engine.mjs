@@ -73,7 +73,13 @@ export class Engine {
         const logits = await this.generator.nextLogits(all);
         const token = sampleToken(logits, random, sampling);
         all.push(token);
-        const finishReason = stopIds.includes(token) ? 'stop' : i + 1 === maxTokens ? 'length' : all.length >= this.context ? 'context' : null;
+        const finishReason = stopIds.includes(token)
+          ? 'stop'
+          : i + 1 === maxTokens
+            ? 'length'
+            : all.length >= this.context
+              ? 'context'
+              : null;
         yield { token, logprob: 0, finishReason };
         if (finishReason) return;
       }
