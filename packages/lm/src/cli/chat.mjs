@@ -163,6 +163,7 @@ async function write(parts, note) {
     reason = finishReason;
   }
   process.stdout.write('\n');
+  if (reason === 'abort') note('(The answer was stopped.)');
   if (reason === 'context') note('(The context is full: /reset begins anew.)');
   if (reason === 'length') note('(The answer has as many tokens as --max-tokens allows.)');
 }

@@ -17,11 +17,12 @@ export class StopFinder {
   push(text) {
     if (this.#stops.length === 0) return { text, found: false };
     const held = this.#held + text;
-    // The one that is complete first, so that the answer does not depend on where tokens end.
+    // The one that is complete first, so that the answer does not depend on where tokens end; of several the longest.
     let [start, end] = [-1, Infinity];
     for (const stop of this.#stops) {
       const at = held.indexOf(stop);
-      if (at >= 0 && at + stop.length < end) [start, end] = [at, at + stop.length];
+      const before = at + stop.length < end || (at + stop.length === end && at < start);
+      if (at >= 0 && before) [start, end] = [at, at + stop.length];
     }
     if (start >= 0) return { text: held.slice(0, start), found: true };
     let kept = 0;

@@ -115,6 +115,7 @@ function commonOf(body, places) {
   }
   const stop = read(body, 'stop', isStop, `a text or a list of at most ${MAX_STOPS} texts, of 1 to ${MAX_STOP_LENGTH} characters each`);
   if (stop !== undefined) options.stop = stop;
+  if (flag(body, 'ignore_eos')) options.ignoreEos = true;
   const stream = flag(body, 'stream');
   const isObject = (/** @type {any} */ value) => typeof value === 'object' && !Array.isArray(value);
   const streamOptions = read(body, 'stream_options', isObject, 'an object');
