@@ -1,6 +1,6 @@
 // The options of generation: their ranges, their defaults, and errors that name them.
 
-import { statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
 
@@ -140,7 +140,7 @@ const CONFIGURED = /** @type {const} */ ({
  */
 export function readGenerationConfig(from) {
   const path = join(from, 'generation_config.json');
-  if (!statSync(path, { throwIfNoEntry: false })?.isFile()) return { sampling: {}, eos: [] };
+  if (!existsSync(path)) return { sampling: {}, eos: [] };
   const json = readJson(path) ?? {};
   /** @type {Partial<Sampling>} */
   const sampling = {};
