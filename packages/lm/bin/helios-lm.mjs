@@ -17,7 +17,8 @@ import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenize
 /**
  * @typedef {import('helios-vk/options').Option} Option
  * @typedef {{ usage: string, about: string, options: Record<string, Option>, inputs: [least: number, most: number],
- *   modernArgs?: (args: string[]) => string[], stops?: readonly NodeJS.Signals[], run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command
+ *   modernArgs?: (args: string[]) => string[], stops?: readonly NodeJS.Signals[],
+ *   run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command
  */
 
 const MODEL_OPTION = /** @type {const} */ ({
