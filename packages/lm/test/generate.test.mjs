@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { loadModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
 import { StopFinder } from '../src/infer/stops.mjs';
+import { fixture } from './fixtures/tokenizer-texts.mjs';
 import { CHATML, all, scriptedEngine, textOf, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
 
 /** @typedef {import('../src/infer/options.mjs').GenerateOptions} GenerateOptions */
@@ -97,6 +98,16 @@ test('parts have whole characters only, though a character is several tokens; wh
     assert.equal(textOf(some), engine.tokenizer.decode(ids.slice(0, count)));
     assert.equal(some.at(-1)?.finishReason, 'length');
   }
+});
+
+test('a tokenizer whose first token loses its space: a continued text keeps it, an answer does not have it', async () => {
+  const file = fixture('llama2');
+  const engine = scriptedEngine(file, { answer: () => [...engine.tokenizer.encode('and more', { addSpecial: false })] });
+  const model = new LanguageModel(engine);
+  assert.equal(textOf(await all(model.generate('one'))), ' and more');
+  assert.equal(textOf(await all(model.generate(engine.tokenizer.encode('one')))), 'and more');
+  for (const token of ['<unk>', '<s>', '</s>']) assert.ok(model.isSpecial(engine.tokenizer.idOf(token) ?? -1), token);
+  for (const token of ['▁', 'a', '▁and']) assert.ok(!model.isSpecial(engine.tokenizer.idOf(token) ?? -1), token);
 });
 
 test('an answer ends at the ids of config.json, of generation_config.json and of the end of a turn; they are printed only if asked', async () => {

@@ -92,6 +92,8 @@ export async function run(values, inputs, signal) {
   /** @type {ReturnType<typeof openInput> | undefined} */
   let input;
   const onInterrupt = () => {
+    // While it loads, as in every command: a second one ends the process at once.
+    if (quit.signal.aborted) process.exit(130);
     if (answer) answer.abort();
     else if (!input || (interrupted && input.isEmpty())) quit.abort();
     else if (!input.isEmpty()) input.clear();

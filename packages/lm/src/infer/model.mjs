@@ -108,9 +108,9 @@ export class LanguageModel {
     }
   }
 
-  /** Whether an id is a special token's, which is not printed. @param {number} id */
+  /** Whether an id is a special token's, which is not printed. Some decoders print nothing for a space at the beginning either. @param {number} id */
   isSpecial(id) {
-    return this.tokenizer.tokenOf(id) !== undefined && this.tokenizer.decode([id], { skipSpecial: true }) === '';
+    return this.tokenizer.decode([id], { skipSpecial: true }) === '' && this.tokenizer.decode([id]) !== '';
   }
 
   /**

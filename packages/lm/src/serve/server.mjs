@@ -23,6 +23,8 @@ import { ApiError } from './requests.mjs';
 /** Bytes of a body: several times the longest context as text. */
 const MAX_BODY = 8 * 2 ** 20;
 const MAX_CONNECTIONS = 1024;
+/** Milliseconds that a client has to take the end of an answer, which is in memory until then. */
+const LAST_READ = 60_000;
 
 /** Names of this machine. A page of another site that has its name point here sends that name. */
 const LOCAL = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i;
@@ -137,6 +139,10 @@ export async function serveModel(model, options = {}) {
       await answer(request, response, counts);
     } catch (error) {
       refuse(request, response, error, log);
+    }
+    if (!response.writableFinished && !response.destroyed) {
+      const late = setTimeout(() => response.destroy(), LAST_READ).unref();
+      response.on('close', () => clearTimeout(late));
     }
     const status = response.writableEnded ? response.statusCode : 'closed';
     const seconds = ((performance.now() - began) / 1000).toFixed(2);

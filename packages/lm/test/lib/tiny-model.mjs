@@ -50,7 +50,7 @@ export async function writeTinyModel(folder, { context = 128, ...files } = {}) {
 
 /**
  * An engine that continues each prompt with given ids, with as many slots as it has. Each token waits for `gate`.
- * @param {string} folder with the tokenizer's files
+ * @param {string} folder with the tokenizer's files, or such a file
  * @param {{ answer: (ids: number[]) => number[], slots?: number, context?: number, gate?: (signal: AbortSignal) => Promise<void> }} options
  */
 export function scriptedEngine(folder, { answer, slots = 1, context = 4096, gate = async () => {} }) {
@@ -59,9 +59,10 @@ export function scriptedEngine(folder, { answer, slots = 1, context = 4096, gate
   /** @type {(() => void)[]} */
   const waiting = [];
   let busy = 0;
-  const config = { vocabSize: 290, width: 4, bos: null, eos: [0] };
+  const tokenizer = loadTokenizer(folder);
+  const config = { vocabSize: tokenizer.vocabSize, width: 4, bos: null, eos: [0] };
   return {
-    ...{ config: /** @type {any} */ (config), tokenizer: loadTokenizer(folder), from: folder, context, slots, requests },
+    ...{ config: /** @type {any} */ (config), tokenizer, from: folder, context, slots, requests },
     get busy() {
       return busy;
     },
