@@ -160,6 +160,15 @@ test("options: the model's own, what is given, and errors that name them", async
     assert.throws(() => model.generateBatch(['x'], options), { name: 'RangeError', message });
     assert.throws(() => model.chat(options), { name: 'RangeError', message });
   }
+  for (const [options, message] of /** @type {[any, RegExp][]} */ ([
+    [{ dtyp: 'f16' }, /^no option dtyp; did you mean dtype\?$/],
+    [{ dtype: 'int4' }, /^dtype must be one of auto, f32, f16, bf16, q8_0, got "int4"$/],
+    [{ context: 1 }, /^context must be an integer from 2 to 16777216, got 1$/],
+    [{ slots: 0 }, /^slots must be an integer from 1 to 1024, got 0$/],
+  ])) {
+    await assert.rejects(loadModel(TINY, options), { name: 'RangeError', message });
+  }
+  assert.throws(() => model.chat(/** @type {any} */ ({ sytem: 'be' })), /no option sytem; did you mean system\?/);
   for (const [prompt, message] of /** @type {[any, RegExp][]} */ ([
     [undefined, /^the prompt must be a text, messages or ids, got undefined$/],
     [[], /^the prompt must be a text, messages or ids, got a list of 0$/],
@@ -316,9 +325,6 @@ test('generate: a prompt from everywhere, text or JSON, old names, several promp
     [[], /--model PATH is required/],
     [[TINY, '--model', TINY], /the model is named twice/],
     [[TINY, '--prompt', 'a', '--prompt-file', file], /--prompt, --prompt-file and --prompts exclude each other/],
-    [[TINY, '--prompt', 'a', '--system-prompt', 'b'], /--system-prompt is for --chat/],
-    [[TINY, '--min-p', '2'], /--min-p 2: must be a number from 0 to 1/],
-    [[TINY, '--stop', ''], /--stop: must not be empty/],
   ])) {
     const { status, stderr } = lm(['generate', ...more]);
     assert.equal(status, 2, stderr);

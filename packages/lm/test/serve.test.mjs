@@ -231,6 +231,10 @@ test('a wrong request is an error of JSON that names the parameter', async (t) =
     assert.deepEqual(Object.keys(found.body.error), ['message', 'type', 'param', 'code']);
   }
   assert.equal((await post(`${server.url}/v1/completions`, '{}', { 'Content-Type': 'text/plain' })).status, 415);
+  // Without a length, too.
+  const parts = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(2 ** 20).fill(120)) });
+  const endless = /** @type {any} */ ({ method: 'POST', duplex: 'half', body: parts, headers: { 'Content-Type': 'application/json' } });
+  assert.equal((await fetch(`${server.url}/v1/completions`, endless)).status, 413);
   const get = await fetch(`${server.url}/v1/completions`);
   assert.deepEqual([get.status, get.headers.get('allow')], [405, 'POST']);
   assert.equal(engine.requests.length, 0);
@@ -441,6 +445,7 @@ test('who may ask: the key, the name of the host, the origin of a page', async (
     assert.deepEqual([refused.status, refused.body.error.code], [401, 'invalid_api_key']);
   }
   assert.equal((await ask(keyed.server.port, { path: '/health' })).status, 200);
+  await assert.rejects(serveModel(keyed.model, /** @type {any} */ ({ key: 'secret' })), /no option key; did you mean apiKey\?/);
   const origin = 'https://app.example';
   const preflight = await ask(keyed.server.port, {
     ...{ method: 'OPTIONS', path: '/v1/chat/completions', headers: { origin, 'access-control-request-method': 'POST' } },

@@ -22,9 +22,10 @@ export class Chat {
   /** The text and the ids of the last answer, with all before it. */
   #last = { text: '', ids: /** @type {number[]} */ ([]) };
 
-  /** @param {LanguageModel} model @param {ChatOptions} [options] options of every answer */
-  constructor(model, { system, messages = [], ...options } = {}) {
-    resolveOptions(options, {});
+  /** @param {LanguageModel} model @param {ChatOptions} [given] options of every answer */
+  constructor(model, given = {}) {
+    resolveOptions(given, {}, ['system', 'messages']);
+    const { system, messages = [], ...options } = given;
     this.#model = model;
     this.#options = options;
     /** All turns so far; the system prompt is the first. @type {Message[]} */

@@ -3,7 +3,7 @@
 import { applyChatTemplate } from '../tokenizer/template.mjs';
 import { Chat } from './chat.mjs';
 import { Engine } from './engine.mjs';
-import { readGenerationConfig, resolveOptions, shown } from './options.mjs';
+import { checkLoadOptions, checkNames, readGenerationConfig, resolveOptions, shown } from './options.mjs';
 import { StopFinder } from './stops.mjs';
 
 /** @typedef {import('./options.mjs').GenerateOptions} GenerateOptions */
@@ -27,9 +27,10 @@ import { StopFinder } from './stops.mjs';
  * @param {string} path a folder of Hugging Face's form, a run's folder, a checkpoint, or a GGUF file
  * @param {import('./engine.mjs').EngineOptions} [options]
  * @returns {Promise<LanguageModel>}
- * @throws {Error} that names what is wrong with which file
+ * @throws {Error} that names what is wrong with which file; {RangeError} (with `option`) for a wrong option
  */
 export async function loadModel(path, options = {}) {
+  checkLoadOptions(options);
   const engine = await Engine.open(path, options);
   try {
     return new LanguageModel(engine);
@@ -273,7 +274,9 @@ export class LanguageModel {
    * @param {{ pooling?: 'mean' | 'last' }} [options] over all tokens (the default), or the last one's
    * @returns {Promise<Float32Array>} [width], not normalized
    */
-  async embed(prompt, { pooling = 'mean' } = {}) {
+  async embed(prompt, options = {}) {
+    checkNames(options, ['pooling']);
+    const { pooling = 'mean' } = options;
     if (pooling !== 'mean' && pooling !== 'last') throw new RangeError(`pooling must be 'mean' or 'last', got ${shown(pooling)}`);
     const ids = this.encode(prompt);
     if (ids.length > this.context) this.checkRoom(ids.length);

@@ -74,7 +74,7 @@ function distance(a, b) {
 }
 
 /** The known name that a word resembles most. @param {string} word @param {readonly string[]} known */
-export function nearest(word, known) {
+function nearest(word, known) {
   const plain = (/** @type {string} */ name) => name.toLowerCase().replaceAll(/[-_]/g, '').slice(0, 40);
   const ranked = known.map((name) => /** @type {const} */ ([distance(plain(word), plain(name)), name]));
   return ranked.reduce((best, each) => (each[0] < best[0] ? each : best))[1];
@@ -84,16 +84,27 @@ export function nearest(word, known) {
 const wrong = (option, message) => Object.assign(new RangeError(message), { option });
 
 /**
+ * Checks that options have known names.
+ * @param {object} options @param {readonly string[]} known
+ * @throws {RangeError} (with `option`) that names the unknown one and the nearest known one
+ */
+export function checkNames(options, known) {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined) throw wrong(unknown, `no option ${unknown}; did you mean ${nearest(unknown, known)}?`);
+}
+
+/**
  * Checks options by name, and fills in those left out.
  * @param {GenerateOptions} options
- * @param {Partial<Sampling>} defaults the model's
+ * @param {Partial<Sampling>} [defaults] the model's
+ * @param {readonly string[]} [others] names that the caller takes besides
  * @returns {Resolved}
  * @throws {RangeError} that names the option (also as `option`) and its value; an unknown one with the nearest known name
  */
-export function resolveOptions(options, defaults) {
+export function resolveOptions(options, defaults = {}, others = []) {
+  checkNames(options, [...NAMES, ...others]);
   for (const [name, value] of Object.entries(options)) {
-    if (!NAMES.includes(name)) throw wrong(name, `no option ${name}; did you mean ${nearest(name, NAMES)}?`);
-    if (value === undefined) continue;
+    if (value === undefined || others.includes(name)) continue;
     if (Object.hasOwn(NUMBERS, name)) checkNumber(name, value, NUMBERS[/** @type {keyof typeof NUMBERS} */ (name)]);
     else if (!OTHERS[name](value)) throw wrong(name, `${name} must be ${EXPECTED[name] ?? 'true or false'}, got ${shown(value)}`);
   }
@@ -114,6 +125,26 @@ export function resolveOptions(options, defaults) {
 export function checkNumber(name, value, { min, max, integer = false }) {
   const fits = typeof value === 'number' && value >= min && value <= max && (!integer || Number.isInteger(value));
   if (!fits) throw wrong(name, `${name} must be ${integer ? 'an integer' : 'a number'} from ${min} to ${max}, got ${shown(value)}`);
+}
+
+const DTYPES = ['auto', 'f32', 'f16', 'bf16', 'q8_0'];
+
+/**
+ * Checks the options of `loadModel`.
+ * @param {import('./engine.mjs').EngineOptions} options
+ * @throws {RangeError} (with `option`) that names the option and its value
+ */
+export function checkLoadOptions(options) {
+  checkNames(options, ['dtype', 'context', 'slots', 'signal']);
+  const { dtype, context, slots, signal } = options;
+  if (dtype !== undefined && !DTYPES.includes(dtype)) {
+    throw wrong('dtype', `dtype must be one of ${DTYPES.join(', ')}, got ${shown(dtype)}`);
+  }
+  if (context !== undefined) checkNumber('context', context, { min: 2, max: 2 ** 24, integer: true });
+  if (slots !== undefined) checkNumber('slots', slots, { min: 1, max: 1024, integer: true });
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw wrong('signal', `signal must be an AbortSignal, got ${shown(signal)}`);
+  }
 }
 
 /** A value in a message. @param {unknown} value */

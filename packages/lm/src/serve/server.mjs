@@ -3,6 +3,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createServer } from 'node:http';
 
+import { checkNames } from '../infer/options.mjs';
 import { answerChat, answerCompletion, answerEmbeddings, sendJson } from './answers.mjs';
 import { ApiError } from './requests.mjs';
 
@@ -44,9 +45,10 @@ const sha256 = (/** @type {string} */ text) => createHash('sha256').update(text)
  * @param {ServeOptions} [options]
  * @returns {Promise<{ url: string, port: number, pending: () => number, close: () => Promise<void> }>} `pending`: sequences under way and waiting;
  *   `close`: takes no more requests, ends when those under way are answered
- * @throws {Error} where it cannot listen
+ * @throws {Error} where it cannot listen; {RangeError} for an unknown option
  */
 export async function serveModel(model, options = {}) {
+  checkNames(options, ['port', 'host', 'name', 'apiKey', 'queue', 'cors', 'log']);
   const { port = 8080, host = '127.0.0.1', name = 'model', apiKey, queue = 64, cors, log = () => {} } = options;
   const created = Math.floor(Date.now() / 1000);
   const key = apiKey === undefined ? undefined : sha256(`Bearer ${apiKey}`);
