@@ -14,7 +14,15 @@ import { partsOf } from '../model/parts.mjs';
  */
 
 /** Architectures by family. Mistral's is llama's: llama.cpp has no windows there. @type {Partial<Record<Family, string>>} */
-const ARCHITECTURES = { llama: 'llama', mistral: 'llama', qwen2: 'qwen2', qwen3: 'qwen3', olmo2: 'olmo2', smollm3: 'smollm3', gpt2: 'gpt2' };
+const ARCHITECTURES = {
+  llama: 'llama',
+  mistral: 'llama',
+  qwen2: 'qwen2',
+  qwen3: 'qwen3',
+  olmo2: 'olmo2',
+  smollm3: 'smollm3',
+  gpt2: 'gpt2',
+};
 const KNOWN = [...new Set(Object.values(ARCHITECTURES))];
 
 /** Families whose rotary positions turn neighbours in a head in GGUF (the rows of q and k are permuted), and its halves in `Decoder`. */
@@ -263,7 +271,7 @@ function ropeOf({ metadata, path }, read, headSize, factors) {
   const base = shortest(read.positive('rope.freq_base', 1e4));
   const key = `${read.architecture}.rope.scaling.type`;
   const type = metadata.get(key)?.value ?? 'none';
-  if (type === 'linear') return { base, type, factor: shortest(read.positive('rope.scaling.factor')) };
+  if (type === 'linear') return { base, type: 'linear', factor: shortest(read.positive('rope.scaling.factor')) };
   if (type !== 'none') throw read.fail(key, 'one of none, linear');
   if (!factors) return { base, type: 'default' };
   // The tensor has llama3's result; what it was computed from is in the file where this program wrote it, else among the usual values.

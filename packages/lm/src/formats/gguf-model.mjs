@@ -57,10 +57,14 @@ async function openParts(path) {
     const found = tensors.get(part.name);
     if (!found) throw new Error(`${path} has no tensor ${part.name}`);
     if (String(found.shape) !== String(part.shape)) {
-      throw new Error(`${path}: tensor ${part.name} is [${found.shape.join(', ')}], expected [${part.shape.join(', ')}] by the file's keys`);
+      throw new Error(
+        `${path}: tensor ${part.name} is [${found.shape.join(', ')}], expected [${part.shape.join(', ')}] by the file's keys`,
+      );
     }
     if (part.headSize && part.shape.length === 1 && TYPES[found.type].elements > 1) {
-      throw new Error(`${path}: tensor ${part.name} is of type ${found.type}, expected one without blocks, since its elements are permuted`);
+      throw new Error(
+        `${path}: tensor ${part.name} is of type ${found.type}, expected one without blocks, since its elements are permuted`,
+      );
     }
     tensors.delete(part.name);
     return { ...part, tensor: found };
@@ -165,7 +169,14 @@ export async function exportGguf(model, path, { dtype = 'bf16', tokenizer, signa
   });
   if (config.rope?.type === 'llama3') {
     const factors = ropeFactors(config.rope, config.headSize);
-    tensors.unshift({ name: ROPE_FACTORS, type: 'f32', shape: [factors.length], pieces: async function* () { yield fromF32('f32', factors); } });
+    tensors.unshift({
+      name: ROPE_FACTORS,
+      type: 'f32',
+      shape: [factors.length],
+      pieces: async function* () {
+        yield fromF32('f32', factors);
+      },
+    });
   }
   await writeGguf(path, metadata, tensors);
 }

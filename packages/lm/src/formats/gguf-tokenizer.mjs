@@ -66,7 +66,11 @@ function preNameOf({ model, normalizer, pre_tokenizer: preTokenizer }) {
     (each) => String(each.patterns) === String(patterns) && (each.ignoreMerges ?? false) === (model.ignore_merges ?? false),
   );
   if (!known || (normalizer && normalizer.type !== 'NFC')) {
-    const found = JSON.stringify({ normalizer: normalizer?.type ?? null, ignore_merges: model.ignore_merges ?? false, pre_tokenizer: preTokenizer });
+    const found = JSON.stringify({
+      normalizer: normalizer?.type ?? null,
+      ignore_merges: model.ignore_merges ?? false,
+      pre_tokenizer: preTokenizer,
+    });
     throw new Error(
       `the tokenizer cannot be exported as GGUF: llama.cpp would split texts in another way than ${found}; ` +
         `known: those of ${PRE_TOKENIZERS.map(({ names }) => names[0]).join(', ')}`,
@@ -108,10 +112,14 @@ export function tokenizerMetadata(tokenizer, config) {
   const { model } = json;
   const [before, after] = framesOf(tokenizer);
   if (before.some((id) => id !== bos) || before.length > 1 || after.some((id) => id !== ends[0]) || after.length > 1) {
-    throw new Error(`the tokenizer cannot be exported as GGUF: it puts ${[...before, '…', ...after].join(' ')} around a text; known: bos … eos`);
+    throw new Error(
+      `the tokenizer cannot be exported as GGUF: it puts ${[...before, '…', ...after].join(' ')} around a text; known: bos … eos`,
+    );
   }
   if ((model.type ?? 'BPE') !== 'BPE' || model.dropout || model.continuing_subword_prefix || model.end_of_word_suffix) {
-    throw new Error(`the tokenizer cannot be exported as GGUF: its model is ${model.type ?? 'BPE'} of another kind than byte-level BPE or SentencePiece's`);
+    throw new Error(
+      `the tokenizer cannot be exported as GGUF: its model is ${model.type ?? 'BPE'} of another kind than byte-level BPE or SentencePiece's`,
+    );
   }
   const { vocabSize } = config;
   if (tokenizer.vocabSize > vocabSize) throw new Error(`the tokenizer has ${tokenizer.vocabSize} ids, the model ${vocabSize}`);
@@ -298,7 +306,12 @@ function contentsOf(metadata, path) {
     const replaced = { type: 'Replace', pattern: { String: ' ' }, content: SPACE };
     const prefixed = own('add_space_prefix') !== false;
     const restored = { type: 'Replace', pattern: { String: SPACE }, content: ' ' };
-    const decoders = [restored, { type: 'ByteFallback' }, { type: 'Fuse' }, ...(prefixed ? [{ type: 'Strip', content: ' ', start: 1, stop: 0 }] : [])];
+    const decoders = [
+      restored,
+      { type: 'ByteFallback' },
+      { type: 'Fuse' },
+      ...(prefixed ? [{ type: 'Strip', content: ' ', start: 1, stop: 0 }] : []),
+    ];
     for (let byte = 0; byte < 256; byte++) {
       if (vocab[byteToken(byte)] === undefined) throw bad('tokenizer.ggml.tokens', `a token ${byteToken(byte)} among them`);
     }
@@ -314,7 +327,7 @@ function contentsOf(metadata, path) {
   function postProcessor(first, last) {
     if (first && bos === undefined) throw bad('tokenizer.ggml.bos_token_id', 'an id, since "tokenizer.ggml.add_bos_token" is true');
     if (last && eos === undefined) throw bad('tokenizer.ggml.eos_token_id', 'an id, since "tokenizer.ggml.add_eos_token" is true');
-    const around = [...(first ? [bos] : []), ...(last ? [eos] : [])];
+    const around = /** @type {string[]} */ ([...(first ? [bos] : []), ...(last ? [eos] : [])]);
     if (around.length === 0) return null;
     const piece = (/** @type {string | undefined} */ id) => ({ SpecialToken: { id, type_id: 0 } });
     const text = (/** @type {string} */ id, /** @type {number} */ type_id) => ({ Sequence: { id, type_id } });

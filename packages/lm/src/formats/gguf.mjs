@@ -54,6 +54,7 @@ export const TYPES = /** @type {const} */ ({
   iq1_m: { id: 29, elements: 256, bytes: 56 },
   bf16: { id: 30, elements: 1, bytes: 2 },
 });
+/** @type {Map<number, TensorType>} */
 const TYPE_NAMES = new Map(Object.entries(TYPES).map(([name, { id }]) => [id, /** @type {TensorType} */ (name)]));
 
 /** The types of values, in the order of their ids; 9 is an array. */
@@ -279,9 +280,7 @@ function checkTensors(tensors, size, path) {
   byOffset.forEach(({ name, offset, bytes }, i) => {
     if (names.size === names.add(name).size) throw new Error(`${path}: tensor ${name} is there twice`);
     if (offset + bytes > size) {
-      throw new Error(
-        `${path}: tensor ${name} has ${bytes} bytes at ${offset}, and the file ends at ${size}: it is truncated or damaged`,
-      );
+      throw new Error(`${path}: tensor ${name} has ${bytes} bytes at ${offset}, and the file ends at ${size}: it is truncated or damaged`);
     }
     const next = byOffset[i + 1];
     if (next && offset + bytes > next.offset) {
@@ -355,7 +354,12 @@ function encodeValue({ type, value }) {
   }
   const of = /** @type {Scalar} */ (type.slice(0, -2));
   const list = Array.from(/** @type {ArrayLike<ScalarValue>} */ (value));
-  return [encodeU32(VALUES.indexOf('array')), encodeU32(VALUES.indexOf(of)), encodeU64(list.length), ...list.map((x) => encodeScalar(of, x))];
+  return [
+    encodeU32(VALUES.indexOf('array')),
+    encodeU32(VALUES.indexOf(of)),
+    encodeU64(list.length),
+    ...list.map((x) => encodeScalar(of, x)),
+  ];
 }
 
 /**
@@ -367,11 +371,13 @@ function encodeValue({ type, value }) {
  * @throws {RangeError} for a tensor whose name or bytes do not fit; an error that names the path if the file cannot be written
  */
 export async function writeGguf(path, metadata, tensors) {
+  /** @type {Buffer[]} */
   const header = [Buffer.from('GGUF'), encodeU32(3), encodeU64(tensors.length), encodeU64(metadata.size)];
   for (const [key, value] of metadata) header.push(encodeString(key), ...encodeValue(value));
   let offset = 0;
   for (const { name, type, shape } of tensors) {
-    if (Buffer.byteLength(name) > MAX_TENSOR_NAME) throw new RangeError(`${name}: the name of a tensor has at most ${MAX_TENSOR_NAME} bytes`);
+    if (Buffer.byteLength(name) > MAX_TENSOR_NAME)
+      throw new RangeError(`${name}: the name of a tensor has at most ${MAX_TENSOR_NAME} bytes`);
     header.push(encodeString(name), encodeU32(shape.length), ...shape.toReversed().map(encodeU64));
     header.push(encodeU32(TYPES[type].id), encodeU64(offset));
     offset += padded(bytesOf({ name, type, shape }));

@@ -103,7 +103,7 @@ const DECODERS = {
     for (let i = 0; i < 256; i++) {
       const [part, column] = [i >> 7, i & 31];
       const quarter = (i >> 5) & 3;
-      const low = (bytes[at + 64 * part + 32 * (quarter & 1) + column] >> (quarter >> 1 << 2)) & 15;
+      const low = (bytes[at + 64 * part + 32 * (quarter & 1) + column] >> ((quarter >> 1) << 2)) & 15;
       const high = (bytes[at + 128 + 32 * part + column] >> (2 * quarter)) & 3;
       const own = Math.fround(scale * ((bytes[at + 192 + (i >> 4)] << 24) >> 24));
       out[to + i] = own * ((low | (high << 4)) - 32);
@@ -150,7 +150,12 @@ function decodeK(bytes, at, out, to, low, high) {
  */
 export function toF32(type, bytes) {
   if (!canDecode(type)) throw new RangeError(`no type ${type} can be decoded; there are ${DECODED.join(', ')}`);
-  if (type === 'f32') return new Float32Array((bytes.byteOffset % 4 ? bytes.slice() : bytes).buffer, bytes.byteOffset % 4 ? 0 : bytes.byteOffset, bytes.length / 4);
+  if (type === 'f32')
+    return new Float32Array(
+      (bytes.byteOffset % 4 ? bytes.slice() : bytes).buffer,
+      bytes.byteOffset % 4 ? 0 : bytes.byteOffset,
+      bytes.length / 4,
+    );
   const { elements, bytes: width } = TYPES[type];
   const out = new Float32Array((bytes.length / width) * elements);
   if (type === 'f16') for (let i = 0; i < out.length; i++) out[i] = half(bytes, 2 * i);

@@ -1,18 +1,18 @@
 // Asks llama.cpp what it computes: logits, greedy tokens, ids of a text. In a process of its own, on the processor, with one thread.
 
-import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { ADDON } from '../../../../scripts/llama.mjs';
 
 /**
  * @typedef {{ path: string, ids: number[], generate?: number, texts?: string[] }} Request `generate`: so many greedy tokens after `ids`
- * @typedef {{ logits: number[], tokens: number[], encoded: number[][], bos: boolean, bosId: number, eosId: number, ends: number[],
- *   sizes: Record<string, [number, number]> }} Answer `logits`: [ids, vocabulary]; `encoded`: of `texts`, without bos; `ends`: which of the first ids
- *   end a text; `sizes`: elements and bytes of a block by type
+ * @typedef {{ logits: number[], tokens: number[], encoded: number[][], bos: boolean, bosId: number, eosId: number,
+ *   sizes: Record<string, [number, number, number]> }} Answer `logits`: [ids, vocabulary]; `encoded`: of `texts`, without bos;
+ *   `sizes`: elements and bytes of a block, and id, by type
  */
 
 export const hasLlama = () => existsSync(ADDON);
@@ -32,12 +32,49 @@ export function askLlama(requests) {
   return JSON.parse(stdout);
 }
 
+/** Calls `llama_model_quantize`, of whose parameters only the second is set: the type of the file. */
+const QUANTIZE = `
+#include <stdint.h>
+#include <stdlib.h>
+struct parameters { int32_t threads, type; char rest[504]; };
+struct parameters llama_model_quantize_default_params(void);
+uint32_t llama_model_quantize(const char *, const char *, const struct parameters *);
+int main(int argc, char **argv) {
+  struct parameters parameters = llama_model_quantize_default_params();
+  parameters.threads = 1;
+  parameters.type = atoi(argv[3]);
+  return argc == 4 ? (int)llama_model_quantize(argv[1], argv[2], &parameters) : 2;
+}
+`;
+
+/** Has llama.cpp write a file in another type. @param {string} from @param {string} to @param {number} type an id of `llama_ftype` */
+export function quantizeByLlama(from, to, type) {
+  const libraries = dirname(ADDON);
+  const program = join(libraries, 'quantize');
+  if (!existsSync(program)) {
+    const library = readdirSync(libraries).find((name) => /^libllama\.v.*\.so$/.test(name));
+    const source = `${program}.c`;
+    writeFileSync(source, QUANTIZE);
+    const found = ['-L', libraries, `-l:${library}`, `-Wl,-rpath,${libraries}`, '-Wl,--allow-shlib-undefined'];
+    execFileSync('cc', [source, '-o', program, ...found], { stdio: 'pipe' });
+  }
+  execFileSync(program, [from, to, String(type)], { stdio: 'pipe', cwd: libraries });
+}
+
 /** @param {any} llama @param {Request} request */
 async function answer(llama, { path, ids, generate = 0, texts = [] }) {
   const model = new llama.AddonModel(path, { useMmap: false, gpuLayers: 0 });
   if (!(await model.init())) throw new Error(`${path} was not loaded`);
   const size = ids.length + generate;
-  const context = new llama.AddonContext(model, { contextSize: size, batchSize: size, sequences: 1, threads: 1, flashAttention: false, kvCacheKeyType: 0, kvCacheValueType: 0 });
+  const context = new llama.AddonContext(model, {
+    contextSize: size,
+    batchSize: size,
+    sequences: 1,
+    threads: 1,
+    flashAttention: false,
+    kvCacheKeyType: 0,
+    kvCacheValueType: 0,
+  });
   if (!(await context.init())) throw new Error(`${path}: no context`);
   const sampler = new llama.AddonSampler(model);
   sampler.applyConfig({ temperature: 0 });
@@ -50,7 +87,12 @@ async function answer(llama, { path, ids, generate = 0, texts = [] }) {
     return { token, row };
   };
   context.initBatch(size);
-  const at = context.addToBatch(0, 0, Uint32Array.from(ids), Uint32Array.from(ids, (_, i) => i));
+  const at = context.addToBatch(
+    0,
+    0,
+    Uint32Array.from(ids),
+    Uint32Array.from(ids, (_, i) => i),
+  );
   await context.decodeBatch();
   const logits = [];
   const tokens = [];
@@ -70,7 +112,6 @@ async function answer(llama, { path, ids, generate = 0, texts = [] }) {
     bos: model.shouldPrependBosToken(),
     bosId: model.tokenBos(),
     eosId: model.tokenEos(),
-    ends: Array.from({ length: 8 }, (_, id) => id).filter((id) => texts.length > 0 && model.isEogToken(id)),
     sizes: Object.fromEntries(
       types.map((name) => {
         const type = llama.getGgmlType(name);
