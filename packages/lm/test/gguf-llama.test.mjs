@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { init, load, tensor } from 'helios-vk/nn';
+import { init, load, manualSeed, tensor } from 'helios-vk/nn';
 
 import { readConfig } from '../src/config.mjs';
 import { TYPES, readGguf } from '../src/formats/gguf.mjs';
@@ -24,7 +24,11 @@ const skip = hasLlama() ? false : 'llama.cpp is not there: node scripts/llama.mj
 /** Relative to the logits' length. llama.cpp rounds what it multiplies with f16, bf16 and q8_0 weights to such types too. */
 const TOLERANCES = { f32: 1.2e-5, f16: 2e-3, bf16: 1.8e-2, q8_0: 5.5e-2 };
 
-before(() => skip || init());
+before(async () => {
+  if (skip) return;
+  await init();
+  manualSeed(1);
+});
 
 /** @param {import('node:test').TestContext} t */
 function folderOf(t) {
@@ -143,7 +147,8 @@ test('llama.cpp splits texts into the same tokens, and has our sizes of blocks',
   for (const name of ['gpt2', 'llama3', 'qwen2', 'smollm', 'olmo2', 'llama2']) {
     const json = JSON.parse(readFileSync(fixture(name), 'utf8'));
     // GGUF has no tokens of this kind.
-    if (name === 'qwen2') json.added_tokens = json.added_tokens.filter((/** @type {any} */ { single_word, rstrip }) => !single_word && !rstrip);
+    if (name === 'qwen2')
+      json.added_tokens = json.added_tokens.filter((/** @type {any} */ { single_word, rstrip }) => !single_word && !rstrip);
     const [bos, eos] = name === 'llama2' ? ['<s>', '</s>'] : [json.added_tokens[0].content, json.added_tokens[0].content];
     const tokenizer = loadTokenizer(name === 'llama2' ? byMerges(json) : json, { config: { bos_token: bos, eos_token: eos } });
     const model = new Decoder({ ...base, layers: 1, vocabSize: 1010, bos: null, eos: [] });

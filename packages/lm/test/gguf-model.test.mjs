@@ -112,7 +112,7 @@ for (const family of FAMILIES) {
         const expected = columns === undefined || name.includes('wpe') ? 'f32' : dtype === 'q8_0' && columns % 32 ? 'f16' : dtype;
         assert.equal(type, expected, name);
         const values = toF32(type, await read());
-        const own = await F.slice(state[parameter], 0, row, row + rows).toArray();
+        const own = /** @type {Float32Array} */ (await F.slice(state[parameter], 0, row, row + rows).toArray());
         assert.equal(values.length, own.length, name);
         const scale = own.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
         assert.ok(
@@ -159,8 +159,14 @@ test('a model that llama.cpp cannot run is not exported, and the error says why 
   const sizes = { layers: 1, width: 32, heads: 2, hidden: 32, blockSize: 16, vocabSize: 32 };
   const smollm3 = readConfig(join(FIXTURES, 'smollm3'));
   for (const [config, message] of /** @type {[import('../src/config.mjs').ModelConfig, RegExp][]} */ ([
-    [modelOf('helios-gpt', sizes), /cannot be exported as GGUF: llama\.cpp has no architecture with the layers of helios-gpt.*export a folder, or train/],
-    [readConfig(join(FIXTURES, 'mistral')), /reaches back 7 tokens, its context has 64.*set "max_position_embeddings" in config\.json to at most 7/],
+    [
+      modelOf('helios-gpt', sizes),
+      /cannot be exported as GGUF: llama\.cpp has no architecture with the layers of helios-gpt.*export a folder, or train/,
+    ],
+    [
+      readConfig(join(FIXTURES, 'mistral')),
+      /reaches back 7 tokens, its context has 64.*set "max_position_embeddings" in config\.json to at most 7/,
+    ],
     [{ ...readConfig(join(FIXTURES, 'qwen3')), qkvBias: true }, /llama\.cpp's qwen3 has no such biases \(qkvBias\): export a folder/],
     [{ ...smollm3, ropeLayers: smollm3.ropeLayers.map(() => true) }, /rotary positions in all layers but every fourth/],
     [{ ...modelOf('llama', sizes), eos: [1, 2, 3, 4] }, /the model has 4 ids that end a text \(1, 2, 3, 4\); GGUF has keys for three/],
@@ -174,7 +180,10 @@ test('a model that llama.cpp cannot run is not exported, and the error says why 
   await assert.rejects(exportModel(model, join(folder, 'b'), { dtype: 'q8_0' }), /no dtype q8_0; there are f32, f16, bf16/);
   await assert.rejects(exportModel(model, path, { signal: AbortSignal.abort() }), { name: 'AbortError' });
   for (const [name, message] of /** @type {[string, RegExp][]} */ ([
-    ['possessive', /tokenizer cannot be exported as GGUF: llama\.cpp would split texts in another way than \{.*known: those of gpt-2, llama-bpe/],
+    [
+      'possessive',
+      /tokenizer cannot be exported as GGUF: llama\.cpp would split texts in another way than \{.*known: those of gpt-2, llama-bpe/,
+    ],
     ['deepseek', /llama\.cpp would split texts in another way/],
     ['bert', /its model is WordPiece of another kind/],
     ['llama2', /llama\.cpp merges any two pieces whose union is a token, and this tokenizer differs at/],
@@ -193,7 +202,10 @@ test('a file that is no such model is an error with key or tensor, what is there
   const tokenizer = loadTokenizer(JSON.parse(readFileSync(fixture('gpt2'), 'utf8')));
   const wide = new Decoder({ ...model.config, vocabSize: 1000 });
   await exportModel(wide, good, { dtype: 'q8_0', tokenizer });
-  const set = (/** @type {string} */ key, /** @type {any} */ value, type = 'u32') => (/** @type {Metadata} */ metadata) => void metadata.set(key, /** @type {any} */ ({ type, value }));
+  const set =
+    (/** @type {string} */ key, /** @type {any} */ value, type = 'u32') =>
+    (/** @type {Metadata} */ metadata) =>
+      void metadata.set(key, /** @type {any} */ ({ type, value }));
   const drop = (/** @type {string} */ key) => (/** @type {Metadata} */ metadata) => void metadata.delete(key);
   for (const [change, message] of /** @type {[(metadata: Metadata, tensors: Written[]) => void, RegExp][]} */ ([
     [drop('general.architecture'), /the key "general\.architecture" is missing, expected one of llama, qwen2, qwen3, olmo2, smollm3, gpt2/],
@@ -201,36 +213,41 @@ test('a file that is no such model is an error with key or tensor, what is there
     [drop('llama.embedding_length'), /the key "llama\.embedding_length" is missing, expected an integer of at least 1/],
     [set('llama.embedding_length', '32', 'string'), /the key "llama\.embedding_length" is "32", expected an integer/],
     [set('llama.block_count', 2 ** 31), /the key "llama\.block_count" is "2147483648", expected at most the number of tensors, 22/],
-    [set('llama.attention.head_count_kv', 3), /the key "llama\.attention\.head_count_kv" is "3", expected a divisor of the number of heads, 4/],
+    [
+      set('llama.attention.head_count_kv', 3),
+      /the key "llama\.attention\.head_count_kv" is "3", expected a divisor of the number of heads, 4/,
+    ],
     [set('llama.expert_count', 8), /the key "llama\.expert_count" is "8", expected 0: experts are not implemented/],
     [set('llama.rope.dimension_count', 4), /the key "llama\.rope\.dimension_count" is "4", expected 8/],
     [set('llama.rope.scaling.type', 'yarn', 'string'), /the key "llama\.rope\.scaling\.type" is "yarn", expected one of none, linear/],
     [set('llama.vocab_size', 7), /the key "llama\.vocab_size" is "7", expected 1000/],
     [set('tokenizer.ggml.eos_token_id', -1, 'i32'), /the key "tokenizer\.ggml\.eos_token_id" is "-1", expected an id/],
     [set('tokenizer.ggml.bos_token_id', 5000), /the key "tokenizer\.ggml\.bos_token_id" is "5000", expected the id of one of 1000 tokens/],
-    [set('tokenizer.ggml.model', 'bert', 'string'), /the key "tokenizer\.ggml\.model" is "bert", expected gpt2 \(byte-level BPE\) or llama/],
-    [set('tokenizer.ggml.pre', 'kimi-k2', 'string'), /the key "tokenizer\.ggml\.pre" is "kimi-k2", expected one of gpt-2, phi-2, llama-bpe/],
+    [
+      set('tokenizer.ggml.model', 'bert', 'string'),
+      /the key "tokenizer\.ggml\.model" is "bert", expected gpt2 \(byte-level BPE\) or llama/,
+    ],
+    [
+      set('tokenizer.ggml.pre', 'kimi-k2', 'string'),
+      /the key "tokenizer\.ggml\.pre" is "kimi-k2", expected one of gpt-2, phi-2, llama-bpe/,
+    ],
     [drop('tokenizer.ggml.pre'), /the key "tokenizer\.ggml\.pre" is missing, expected one of gpt-2/],
     [drop('tokenizer.ggml.merges'), /the key "tokenizer\.ggml\.merges" is missing, expected an array of string/],
     [set('tokenizer.ggml.merges', ['zz zzz'], 'string[]'), /x\.gguf: model\.merges\[0\] is "zz zzz"; expected two tokens/],
-    [set('tokenizer.ggml.token_type', Int32Array.of(1), 'i32[]'), /"tokenizer\.ggml\.token_type" is a list of 1, expected an array of i32 with 1000 elements/],
+    [
+      set('tokenizer.ggml.token_type', Int32Array.of(1), 'i32[]'),
+      /"tokenizer\.ggml\.token_type" is a list of 1, expected an array of i32 with 1000 elements/,
+    ],
     [set('helios.tokenizer', '{', 'string'), /the key "helios\.tokenizer" is not JSON/],
-    [(_, tensors) => void tensors.pop(), /x\.gguf has no tensor output\.weight|x\.gguf has a tensor/],
     [(_, tensors) => void tensors.splice(3, 1), /x\.gguf has no tensor blk\.0\.attn_k\.weight/],
-    [(_, tensors) => void (tensors[2].shape = [16, 64]), /tensor blk\.0\.attn_q\.weight is \[16, 64\], expected \[32, 32\] by the file's keys/],
+    [
+      (_, tensors) => void (tensors[2].shape = [16, 64]),
+      /tensor blk\.0\.attn_q\.weight is \[16, 64\], expected \[32, 32\] by the file's keys/,
+    ],
     [(_, tensors) => void (tensors[5].name = 'classifier'), /has no tensor blk\.0\.attn_output\.weight/],
     [(_, tensors) => void tensors.push({ ...tensors[2], name: 'extra' }), /has a tensor extra, which a llama has not/],
   ])) {
-    let dropped = '';
-    await rewrite(good, path, (metadata, tensors) => {
-      dropped = tensors.at(-1)?.name ?? '';
-      change(metadata, tensors);
-    });
-    // Without its head, a model is one whose head is tied.
-    if (String(message).includes('output') && dropped === 'output.weight' && !readGguf(path).tensors.some(({ name }) => name === dropped)) {
-      assert.equal((await findModel(path)).config.tied, true);
-      continue;
-    }
+    await rewrite(good, path, change);
     await assert.rejects(openModel(path), message);
   }
   await rewrite(good, path, (_, tensors) => {
@@ -238,6 +255,9 @@ test('a file that is no such model is an error with key or tensor, what is there
     tensors[1] = { ...tensors[1], type: 'iq4_nl', pieces: () => [blocks] };
   });
   await assert.rejects(importModel(path), /tensor token_embd\.weight is of type iq4_nl, which cannot be decoded/);
+  // Without its head, a model is one whose head is tied.
+  await rewrite(good, path, (_, tensors) => void tensors.pop());
+  assert.equal((await findModel(path)).config.tied, true);
   await assert.rejects(importModel(good, { signal: AbortSignal.abort() }), { name: 'AbortError' });
   await assert.rejects(importModel(join(folder, 'nothing.gguf')), /nothing\.gguf/);
 });
@@ -295,9 +315,15 @@ test('SentencePiece by its scores alone, as other programs write it', () => {
   const keys = /** @type {[string, any][]} */ ([
     ['tokenizer.ggml.model', { type: 'string', value: 'llama' }],
     ['tokenizer.ggml.tokens', { type: 'string[]', value: all }],
-    ['tokenizer.ggml.token_type', { type: 'i32[]', value: Int32Array.from(all, (_, id) => (id === 0 ? 2 : id < 3 ? 3 : id < 259 ? 6 : 1)) }],
+    [
+      'tokenizer.ggml.token_type',
+      { type: 'i32[]', value: Int32Array.from(all, (_, id) => (id === 0 ? 2 : id < 3 ? 3 : id < 259 ? 6 : 1)) },
+    ],
     // "bc" is the best of all, "▁abc" the least.
-    ['tokenizer.ggml.scores', { type: 'f32[]', value: Float32Array.from(all, (_, id) => [-9, -9, -9, -9, -2, -1, -3, -4, -5][id - 259] ?? 0) }],
+    [
+      'tokenizer.ggml.scores',
+      { type: 'f32[]', value: Float32Array.from(all, (_, id) => [-9, -9, -9, -9, -2, -1, -3, -4, -5][id - 259] ?? 0) },
+    ],
     ['tokenizer.ggml.bos_token_id', { type: 'u32', value: 1 }],
     ['tokenizer.ggml.unknown_token_id', { type: 'u32', value: 0 }],
   ]);
@@ -320,7 +346,10 @@ test('export, info, eval and import from the command line', async (t) => {
   const exported = run('export', '--model', at('model'), '--out', at('model.gguf'), '--dtype', 'q8_0');
   assert.equal(exported.status, 0, exported.stderr);
   assert.match(exported.stdout, /model\.gguf has the model of .*model in q8_0/);
-  assert.match(run('info', at('model.gguf')).stdout, /model\.gguf: llama, 2 layers of 32, .*vocabulary 1000, context 64, in f16, f32, q8_0\n$/);
+  assert.match(
+    run('info', at('model.gguf')).stdout,
+    /model\.gguf: llama, 2 layers of 32, .*vocabulary 1000, context 64, in f16, f32, q8_0\n$/,
+  );
   assert.equal(JSON.parse(run('info', at('model.gguf'), '--json').stdout).kvHeads, 2);
 
   writeFileSync(at('text.txt'), makeTexts().novel.slice(0, 20_000));
@@ -346,5 +375,5 @@ test('export, info, eval and import from the command line', async (t) => {
   writeFileSync(at('broken.gguf'), readFileSync(at('model.gguf')).subarray(0, 5000));
   const broken = run('info', at('broken.gguf'));
   assert.equal(broken.status, 1);
-  assert.match(broken.stderr, /broken\.gguf: the key "tokenizer\.ggml\.tokens" .*truncated or damaged/);
+  assert.match(broken.stderr, /broken\.gguf: the key "tokenizer\.ggml\.tokens" has 1000 elements .*; the file has \d+ more/);
 });

@@ -90,7 +90,10 @@ test('what does not fit is not written, and leaves the file that is there', asyn
   await writeGguf(path, METADATA, TENSORS);
   const before = readFileSync(path);
   const [tensor] = TENSORS;
-  await assert.rejects(writeGguf(path, METADATA, [{ ...tensor, pieces: () => [new Uint8Array(8)] }]), /tensor\.f32 needs 2048 bytes, got 8/);
+  await assert.rejects(
+    writeGguf(path, METADATA, [{ ...tensor, pieces: () => [new Uint8Array(8)] }]),
+    /tensor\.f32 needs 2048 bytes, got 8/,
+  );
   await assert.rejects(writeGguf(path, METADATA, [{ ...tensor, name: 'x'.repeat(64) }]), /the name of a tensor has at most 63 bytes/);
   assert.ok(before.equals(readFileSync(path)));
   assert.deepEqual(readdirSync(folder), ['a.gguf']);
@@ -151,7 +154,10 @@ test('a damaged file is an error that names the file, the key or tensor, what is
     [withTensors(entry({ type: 8 })), /tensor t has rows of 8 elements of type q8_0, expected a multiple of 32/],
     [withTensors(entry({ offset: 8n })), /tensor t has the offset 8, expected a multiple of the alignment, 32/],
     [withTensors(entry({ offset: huge })), /tensor t has an offset of 9223372036854775808, expected at most/],
-    [withTensors(entry({ dims: [2n ** 30n] })), /tensor t has 4294967296 bytes at 64, and the file ends at \d+: it is truncated or damaged/],
+    [
+      withTensors(entry({ dims: [2n ** 30n] })),
+      /tensor t has 4294967296 bytes at 64, and the file ends at \d+: it is truncated or damaged/,
+    ],
     [withTensors(entry(), entry()), /tensor t is there twice|tensor t has 128 bytes at \d+ and overlaps tensor t/],
     [withTensors(entry(), entry({ name: 'u', offset: 96n })), /tensor t has 128 bytes at 128 and overlaps tensor u at 224/],
   ])) {
@@ -218,7 +224,22 @@ test('blocks of llama.cpp are decoded as it decodes them, and q8_0 is encoded as
 });
 
 test('f16 and bf16 are rounded to nearest even, in all ranges; all of their numbers come back', () => {
-  const special = [0, -0, 65504, 65519.99, 65520, -1e9, Infinity, -Infinity, NaN, 2 ** -14, 2 ** -24, 2 ** -25, 2 ** -25 * 1.01, 3 * 2 ** -25];
+  const special = [
+    0,
+    -0,
+    65504,
+    65519.99,
+    65520,
+    -1e9,
+    Infinity,
+    -Infinity,
+    NaN,
+    2 ** -14,
+    2 ** -24,
+    2 ** -25,
+    2 ** -25 * 1.01,
+    3 * 2 ** -25,
+  ];
   const values = Float32Array.from({ length: 40_000 }, (_, i) => special[i] ?? Math.sin(i) * 2 ** ((i % 60) - 35));
   const words = (/** @type {Uint8Array} */ { buffer, byteOffset, byteLength }) => new Uint16Array(buffer, byteOffset, byteLength / 2);
   assert.deepEqual(words(fromF32('f16', values)), Uint16Array.from(values, f16Bits));
