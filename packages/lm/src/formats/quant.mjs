@@ -39,14 +39,21 @@ const rounded = (value) => (value < 0 ? -Math.floor(0.5 - value) : Math.floor(va
 /** @type {Record<string, (values: Float32Array) => Uint8Array>} */
 const ENCODERS = {
   f32: ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
+  // Loops: `Uint16Array.from` with a function takes fifty times the time.
   f16(values) {
-    const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
-    return bytesOf(Uint16Array.from(values, (value, i) => f16Bits(bits[i], value)));
+    const bits = bitsOf(values);
+    const out = new Uint16Array(values.length);
+    for (let i = 0; i < out.length; i++) out[i] = f16Bits(bits[i], values[i]);
+    return bytesOf(out);
   },
   bf16(values) {
-    const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
-    const nearest = (/** @type {number} */ x) => ((x & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : (x + 0x7fff + ((x >>> 16) & 1)) >>> 16);
-    return bytesOf(Uint16Array.from(bits, nearest));
+    const bits = bitsOf(values);
+    const out = new Uint16Array(values.length);
+    for (let i = 0; i < out.length; i++) {
+      const isNan = (bits[i] & 0x7fffffff) > 0x7f800000;
+      out[i] = isNan ? 0x7fc0 : (bits[i] + 0x7fff + ((bits[i] >>> 16) & 1)) >>> 16;
+    }
+    return bytesOf(out);
   },
   // The rule of `quantize_row_q8_0_ref` in llama.cpp, in f32: the scale is the largest absolute value / 127, stored as f16; each number is
   // multiplied by the inverse of the scale as it was before it was rounded to f16.
@@ -69,6 +76,8 @@ const ENCODERS = {
   },
 };
 
+/** @param {Float32Array} values */
+const bitsOf = ({ buffer, byteOffset, length }) => new Uint32Array(buffer, byteOffset, length);
 /** @param {Uint16Array} values */
 const bytesOf = ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength);
 
@@ -158,7 +167,8 @@ export function toF32(type, bytes) {
     );
   const { elements, bytes: width } = TYPES[type];
   const out = new Float32Array((bytes.length / width) * elements);
-  if (type === 'f16') for (let i = 0; i < out.length; i++) out[i] = half(bytes, 2 * i);
+  const values = f16Values();
+  if (type === 'f16') for (let i = 0; i < out.length; i++) out[i] = values[bytes[2 * i] | (bytes[2 * i + 1] << 8)];
   else if (type === 'bf16') {
     const bits = new Uint32Array(out.buffer);
     for (let i = 0; i < out.length; i++) bits[i] = (bytes[2 * i] << 16) | (bytes[2 * i + 1] << 24);
