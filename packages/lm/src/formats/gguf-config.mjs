@@ -93,7 +93,7 @@ function refusalOf(config) {
   if (!Object.hasOwn(ARCHITECTURES, family)) {
     return (
       `llama.cpp has no architecture with the layers of ${family}, so no program could read the file: ` +
-      'export a folder, or train a model of --family llama or gpt2'
+      'export a folder, or train a model of a llama preset'
     );
   }
   const window = Math.min(...windows.map((each) => each ?? Infinity));
@@ -213,8 +213,15 @@ export function configOf(gguf, factors) {
   const tensors = new Map(gguf.tensors.map((tensor) => [tensor.name, tensor]));
   const has = (/** @type {string} */ name) => tensors.has(name);
   const vocabSize = tensors.get('token_embd.weight')?.shape[0];
+  const files = gguf.metadata.get('split.count')?.value ?? 1;
+  if (files !== 1)
+    throw new Error(`${gguf.path} is one of ${files} files of a model: join them first, with llama.cpp's gguf-split --merge`);
   if (vocabSize === undefined) throw new Error(`${gguf.path} has no tensor token_embd.weight`);
   read.is('vocab_size', vocabSize);
+  const tokens = gguf.metadata.get('tokenizer.ggml.tokens')?.value ?? [];
+  if (typeof tokens === 'object' && tokens.length > vocabSize) {
+    throw read.fail('tokenizer.ggml.tokens', `at most ${vocabSize} tokens, the rows of token_embd.weight`);
+  }
   const width = read.count('embedding_length');
   const heads = read.count('attention.head_count');
   const kvHeads = read.count('attention.head_count_kv', heads);

@@ -205,7 +205,7 @@ async function* piecesOf(each, parameter, type, signal) {
  * @returns {Promise<{ config: ModelConfig, tokenizer: Tokenizer | undefined, template: string | undefined, parts: { name: string, parameter: string,
  *   row: number | undefined, type: TensorType, shape: number[], read(from?: number, to?: number): Promise<Uint8Array<ArrayBuffer>> }[] }>} `template`:
  *   the chat template; `parts`: those of `partsOf`, in its order, with `shape` outputs first as in `Decoder`. `read` gives the bytes of rows `from` to
- *   `to`, which are all when left out and lie at the bounds of heads, in the order of `Decoder`'s rows
+ *   `to` in the order of `Decoder`, all when left out; of q and k whole heads, of vectors all. A RangeError for others
  * @throws {Error} that names the file and the key or tensor
  */
 export async function ggufWeights(path) {
@@ -221,7 +221,11 @@ export async function ggufWeights(path) {
       row: each.part.row,
       type: each.tensor.type,
       shape: each.shape,
-      read: (from = 0, to = each.shape[0]) => readRows(gguf, each, from, to),
+      read: async (from = 0, to = each.shape[0]) => {
+        const unit = each.shape.length === 1 ? each.shape[0] : (each.headSize ?? 1);
+        if (from % unit || to % unit) throw new RangeError(`${each.name}: rows ${from} to ${to}, expected multiples of ${unit}`);
+        return readRows(gguf, each, from, to);
+      },
     })),
   };
 }

@@ -118,7 +118,7 @@ export function tokenizerMetadata(tokenizer, config) {
   }
   if ((model.type ?? 'BPE') !== 'BPE' || model.dropout || model.continuing_subword_prefix || model.end_of_word_suffix) {
     throw new Error(
-      `the tokenizer cannot be exported as GGUF: its model is ${model.type ?? 'BPE'} of another kind than byte-level BPE or SentencePiece's`,
+      `the tokenizer cannot be exported as GGUF: its model (${model.type ?? 'BPE'}) is neither plain byte-level BPE nor SentencePiece's BPE`,
     );
   }
   const { vocabSize } = config;
