@@ -20,6 +20,7 @@ import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { chooseCargo, hasValidationLayer } from './bootstrap.mjs';
 import * as fuzz from './fuzz.mjs';
 import { findChromium } from '../packages/lm/test/lib/chromium.mjs';
+import * as llama from './llama.mjs';
 import { obstacle } from './mesa-root.mjs';
 import * as races from './races.mjs';
 import * as runtimes from './runtimes.mjs';
@@ -348,6 +349,12 @@ const STAGES = [
     title: 'the page of a training run in headless Chromium',
     unavailable: () => (findChromium() ? null : 'there is no Chromium'),
     run: () => run([process.execPath, '--test', '--test-reporter=spec', 'packages/lm/test/log-page.test.mjs']),
+  },
+  {
+    name: 'llama',
+    title: 'models and tokenizers in GGUF against llama.cpp',
+    unavailable: llama.obstacle,
+    run: () => run([process.execPath, '--test', '--test-reporter=spec', 'packages/lm/test/gguf-llama.test.mjs']),
   },
   {
     name: 'js',

@@ -12,6 +12,7 @@ import * as serveCommand from '../src/cli/serve.mjs';
 import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
+import { isGguf, readGguf } from '../src/formats/gguf.mjs';
 import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenizeCorpus } from '../src/index.mjs';
 
 /**
@@ -23,10 +24,10 @@ import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenize
 
 const MODEL_OPTION = /** @type {const} */ ({
   type: 'string',
-  value: 'FOLDER',
-  path: 'input-folder',
+  value: 'MODEL',
+  path: 'input-any',
   required: true,
-  help: "a model's folder in the form of Hugging Face",
+  help: "a model's folder in the form of Hugging Face, or a GGUF file",
 });
 const JSON_OPTION = /** @type {const} */ ({ type: 'boolean', help: 'print JSON' });
 
@@ -118,7 +119,7 @@ const COMMANDS = {
     },
   },
   eval: {
-    usage: 'helios-lm eval --model FOLDER --data FOLDER [options]',
+    usage: 'helios-lm eval --model MODEL --data FOLDER [options]',
     about: 'loss, perplexity and bits a byte of a model on held-out text',
     inputs: [0, 0],
     options: {
@@ -145,7 +146,7 @@ const COMMANDS = {
     },
   },
   info: {
-    usage: 'helios-lm info FOLDER [--json]',
+    usage: 'helios-lm info FOLDER|FILE.gguf [--json]',
     about: 'what a model is',
     inputs: [1, 1],
     options: { json: JSON_OPTION },
@@ -153,40 +154,44 @@ const COMMANDS = {
       const { config } = await findModel(folder);
       if (json) return config;
       const { family, layers, width, heads, kvHeads, headSize, hidden, vocabSize, context } = config;
+      const types = isGguf(folder) ? `, in ${[...new Set(readGguf(folder).tensors.map(({ type }) => type))].sort().join(', ')}` : '';
       return (
         `${folder}: ${family}, ${layers} layers of ${width}, ${heads} heads (${kvHeads} of keys) of ${headSize}, MLP of ${hidden}, ` +
-        `vocabulary ${vocabSize}, context ${context}`
+        `vocabulary ${vocabSize}, context ${context}${types}`
       );
     },
   },
   export: {
-    usage: 'helios-lm export --model FOLDER --out FOLDER [options]',
-    about: 'write a model in another type, or in files of another size',
+    usage: 'helios-lm export --model MODEL --out FOLDER|FILE.gguf [options]',
+    about: 'write a model in another type, in files of another size, or as GGUF for llama.cpp',
     inputs: [0, 0],
     options: {
       model: MODEL_OPTION,
-      out: { type: 'string', value: 'FOLDER', path: 'output-folder', required: true, help: 'folder to make' },
-      dtype: { type: 'string', choices: ['bf16', 'f16', 'f32'], default: 'bf16', help: 'type of the weights' },
+      out: { type: 'string', value: 'PATH', path: 'output-folder', required: true, help: 'folder to make, or file that ends in .gguf' },
+      dtype: { type: 'string', choices: ['bf16', 'f16', 'f32', 'q8_0'], default: 'bf16', help: 'type of the weights; q8_0 only in GGUF' },
       'max-shard-size': {
         type: 'string',
         value: 'a number with MB or GB, such as 5GB',
         pattern: /^\d+(\.\d+)?(MB|GB)$/i,
         default: '5GB',
-        help: 'of a file',
+        help: 'of a file in a folder',
       },
     },
     async run({ model: folder, out, dtype, ...rest }, _, signal) {
       const size = rest['max-shard-size'];
       const maxShardBytes = Number.parseFloat(size) * (/gb$/i.test(size) ? 1e9 : 1e6);
+      if (dtype === 'q8_0' && !isGguf(out)) throw new UsageError(`--dtype q8_0 is a type of GGUF: --out ${out} must end in .gguf`);
       const { from, model, tokenizer } = await openModel(folder, { signal });
       const files = existsTokenizer(from) ? {} : tokenizer?.files();
-      await exportModel(model, out, { dtype, maxShardBytes, companions: existsTokenizer(from) ? from : undefined, files, signal });
+      const companions = existsTokenizer(from) ? from : undefined;
+      await exportModel(model, out, { dtype, maxShardBytes, companions, files, tokenizer, signal });
       return `${out} has the model of ${from} in ${dtype}`;
     },
   },
   import: {
     usage: 'helios-lm import PATH --out FOLDER',
-    about: "write a model's folder of its own, in f32, from a run, a checkpoint of an earlier version, or a folder of another type",
+    about:
+      "write a model's folder of its own, in f32, from a run, a GGUF file, a checkpoint of an earlier version, or a folder of another type",
     inputs: [1, 1],
     options: { out: { type: 'string', value: 'FOLDER', path: 'output-folder', required: true, help: 'folder to make' } },
     run: ({ out }, [model], signal) => COMMANDS.export.run({ model, out, dtype: 'f32', 'max-shard-size': '5GB' }, [], signal),
@@ -226,7 +231,9 @@ async function main([word, ...args]) {
   if (args.includes('--help') || args.includes('-h')) return helpText(usage, options);
   const { values, positionals } = parseCommandLine(options, modernArgs(args), inputs[1] > 0);
   if (positionals.length < inputs[0] || positionals.length > inputs[1]) throw new UsageError(`usage: ${usage}`);
-  checkPaths(options, values, Object.fromEntries(positionals.map((path) => [`the input ${path}`, path])));
+  const outIsFile = isGguf(values.out) && options.out?.path === 'output-folder';
+  const paths = outIsFile ? { ...options, out: { ...options.out, path: /** @type {const} */ ('output') } } : options;
+  checkPaths(paths, values, Object.fromEntries(positionals.map((path) => [`the input ${path}`, path])));
   const stop = new AbortController();
   let asked = false;
   for (const signal of stops) {

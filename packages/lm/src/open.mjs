@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { nn } from 'helios-vk/nn';
 
 import { readConfig } from './config.mjs';
+import { ggufConfig, importGguf } from './formats/gguf-model.mjs';
+import { isGguf } from './formats/gguf.mjs';
 import { importModel } from './formats/hf.mjs';
 import { Decoder } from './model/decoder.mjs';
 import { loadTokenizer } from './tokenizer/index.mjs';
@@ -21,6 +23,7 @@ export const isModelFolder = (path) => existsSync(join(path, 'config.json')) && 
  * @returns {Promise<{ from: string, config: import('./config.mjs').ModelConfig }>} `from`: the folder or file that has it
  */
 export async function findModel(path) {
+  if (isGguf(path)) return { from: path, config: await ggufConfig(path) };
   if (isModelFolder(path)) return { from: path, config: readConfig(path) };
   const { path: from, config } = await loadCheckpoint(path);
   return { from, config: config.model };
@@ -28,7 +31,8 @@ export async function findModel(path) {
 
 /**
  * Puts a model on the device.
- * @param {string} path a folder of Hugging Face's form, a checkpoint, a run's folder (its latest checkpoint), or a checkpoint of an earlier version
+ * @param {string} path a folder of Hugging Face's form, a GGUF file, a checkpoint, a run's folder (its latest checkpoint), or a checkpoint of an
+ *   earlier version
  * @param {{ signal?: AbortSignal }} [options] `signal`: ends it with an AbortError before the next file
  * @returns {Promise<{ from: string, model: Decoder, tokenizer: import('./tokenizer/load.mjs').Tokenizer | undefined,
  *   settings: import('./train/settings.mjs').Settings | undefined }>} `from`: the folder or file that it was read from; `settings`: those of the
@@ -36,6 +40,7 @@ export async function findModel(path) {
  * @throws {Error} that names what is wrong with which file
  */
 export async function openModel(path, { signal } = {}) {
+  if (isGguf(path)) return { from: path, ...(await importGguf(path, { signal })), settings: undefined };
   const found = isModelFolder(path) ? undefined : await loadCheckpoint(path);
   const from = found?.path ?? path;
   const settings = found?.config.settings;

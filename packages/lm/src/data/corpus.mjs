@@ -10,6 +10,8 @@ import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 
 import { checkNewFolder, makeFolder } from '../folder.mjs';
+import { isGguf } from '../formats/gguf.mjs';
+import { loadTokenizer } from '../tokenizer/index.mjs';
 import { META } from './dataset.mjs';
 import { resultOf } from './encode.mjs';
 import { PIECE_BYTES, filesOf, kindOf, piecesOf } from './pieces.mjs';
@@ -171,11 +173,15 @@ function placeOf({ at }, lines, offset) {
   return at?.byte === undefined ? '' : `, byte ${offset + at.byte}`;
 }
 
-/** The SHA-256 of a tokenizer's file, or of `tokenizer.json` in a folder. @param {string} path */
-export function digestOf(path) {
+/** The SHA-256 of a tokenizer's file, of `tokenizer.json` in a folder, or of that which a GGUF file stands for. @param {string} path */
+export const digestOf = (path) => createHash('sha256').update(contentsOf(path)).digest('hex');
+
+/** @param {string} path as for `digestOf` */
+function contentsOf(path) {
+  if (isGguf(path)) return loadTokenizer(path).files()['tokenizer.json'];
   const file = statSync(path, { throwIfNoEntry: false })?.isDirectory() ? join(path, 'tokenizer.json') : path;
   if (!existsSync(file)) throw new Error(`${file} does not exist; a tokenizer is a folder with tokenizer.json, or that file`);
-  return createHash('sha256').update(readFileSync(file)).digest('hex');
+  return readFileSync(file);
 }
 
 /**
@@ -297,10 +303,9 @@ export const isTokenizerOf = ({ tokenizer }, path) =>
 
 /** The SHA-256 of a tokenizer's JSON without white space; undefined for files of other forms. @param {string} path as for `digestOf` */
 function jsonDigestOf(path) {
-  const file = statSync(path).isDirectory() ? join(path, 'tokenizer.json') : path;
   try {
     return createHash('sha256')
-      .update(JSON.stringify(JSON.parse(readFileSync(file, 'utf8'))))
+      .update(JSON.stringify(JSON.parse(String(contentsOf(path)))))
       .digest('hex');
   } catch {
     return undefined;

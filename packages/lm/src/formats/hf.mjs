@@ -9,6 +9,9 @@ import { configJson, readConfig } from '../config.mjs';
 import { checkNewFolder, makeFolder } from '../folder.mjs';
 import { Decoder } from '../model/decoder.mjs';
 import { partsOf, sizeOf } from '../model/parts.mjs';
+import { loadTokenizer } from '../tokenizer/load.mjs';
+import { exportGguf, importGguf } from './gguf-model.mjs';
+import { isGguf } from './gguf.mjs';
 
 /** @typedef {import('../model/parts.mjs').Part} Part */
 
@@ -28,16 +31,21 @@ const COMPANIONS = [
 const BUFFERS = /\.(rotary_emb\.inv_freq|attn\.(bias|masked_bias))$/;
 
 const DTYPES = /** @type {const} */ ({ f32: 'float32', f16: 'float16', bf16: 'bfloat16' });
+/** @param {string} dtype @returns {dtype is keyof typeof DTYPES} */
+const isDtype = (dtype) => Object.hasOwn(DTYPES, dtype);
 
 /**
- * Reads a model from a folder. Weights are converted to f32, one file at a time; the checksum of a file that `exportModel` wrote is verified.
- * @param {string} folder with `config.json` and safetensors files, as transformers' `save_pretrained` and `exportModel` write it
+ * Reads a model from a folder or a GGUF file. Weights are converted to f32, one file at a time; the checksum of a safetensors file that
+ * `exportModel` wrote is verified.
+ * @param {string} folder with `config.json` and safetensors files, as transformers' `save_pretrained` and `exportModel` write it; or a path that
+ *   ends in `.gguf`
  * @param {{ signal?: AbortSignal }} [options] `signal`: ends it with an AbortError before the next file
  * @returns {Promise<Decoder>} with f32 parameters
  * @throws {Error} that names the folder and the tensor or key, for a family that is not supported, missing or unexpected tensors, and shapes
  *   that do not match `config.json`
  */
 export async function importModel(folder, { signal } = {}) {
+  if (isGguf(folder)) return (await importGguf(folder, { signal })).model;
   const config = readConfig(folder);
   await checkTensors(folder, config);
   const model = nn.skipInit(() => new Decoder(config));
@@ -130,22 +138,32 @@ function filesOf(folder) {
 /**
  * Options of `exportModel`.
  * @typedef {object} ExportOptions
- * @property {'f32' | 'f16' | 'bf16'} [dtype] of the weights in the files; bf16 when left out
- * @property {number} [maxShardBytes] the most bytes of weights in a file; 5e9 when left out. A larger tensor gets a file of its own
+ * @property {'f32' | 'f16' | 'bf16' | 'q8_0'} [dtype] of the weights in the files; bf16 when left out. `q8_0` (8 bits, and a scale for 32 weights)
+ *   only in GGUF, where norms, biases and positions are f32 in any case
+ * @property {number} [maxShardBytes] not for GGUF: the most bytes of weights in a file; 5e9 when left out. A larger tensor gets a file of its own
  * @property {AbortSignal} [signal] ends it with an AbortError before the next file; nothing is left behind
- * @property {Record<string, string>} [files] further files by name, such as a tokenizer's `files()`
+ * @property {Record<string, string>} [files] not for GGUF: further files by name, such as a tokenizer's `files()`
  * @property {string} [companions] a folder from which the tokenizer, chat template and generation settings are copied; none when left out
+ * @property {import('../tokenizer/load.mjs').Tokenizer} [tokenizer] for GGUF: what goes into the file, with its chat templates; that of
+ *   `companions` when left out
  */
 
 /**
- * Writes a model in the format of transformers' `save_pretrained`. The folder appears once it is complete, or not at all.
- * @param {Decoder} model @param {string} folder must not exist, or be empty
+ * Writes a model in the format of transformers' `save_pretrained`, or as a GGUF file for llama.cpp. The folder or file appears once it is
+ * complete, or not at all.
+ * @param {Decoder} model @param {string} folder must not exist, or be empty; or a path that ends in `.gguf`: a file that is there is replaced
  * @param {ExportOptions} [options]
- * @throws {RangeError} for an unknown dtype; {Error} if the folder is not empty or lies inside `companions`
+ * @throws {RangeError} for an unknown dtype; {Error} if the folder is not empty or lies inside `companions`, and for a model or a tokenizer that
+ *   llama.cpp cannot run
  */
-export async function exportModel(model, folder, { dtype = 'bf16', maxShardBytes = 5e9, companions, files = {}, signal } = {}) {
+export async function exportModel(model, folder, options = {}) {
+  const { dtype = 'bf16', maxShardBytes = 5e9, companions, files = {}, signal } = options;
+  if (isGguf(folder)) {
+    const its = companions !== undefined && existsSync(join(companions, 'tokenizer.json')) ? loadTokenizer(companions) : undefined;
+    return exportGguf(model, folder, { dtype, tokenizer: options.tokenizer ?? its, signal });
+  }
   if (!(maxShardBytes > 0)) throw new RangeError(`exportModel: maxShardBytes is a number above 0, got ${maxShardBytes}`);
-  if (!Object.hasOwn(DTYPES, dtype)) throw new RangeError(`exportModel: no dtype ${dtype}; there are ${Object.keys(DTYPES).join(', ')}`);
+  if (!isDtype(dtype)) throw new RangeError(`exportModel: no dtype ${dtype}; there are ${Object.keys(DTYPES).join(', ')}`);
   checkNewFolder(folder, companions === undefined ? [] : [companions]);
   await makeFolder(folder, async (partial) => {
     await writeModel(model, partial, { dtype, maxShardBytes, signal });

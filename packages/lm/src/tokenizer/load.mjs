@@ -1,11 +1,13 @@
 /**
- * Loads a tokenizer from the files of a Hugging Face folder. This package implements byte-level BPE; `@huggingface/tokenizers` implements all
+ * Loads a tokenizer from the files of a Hugging Face folder, or from a GGUF file. This package implements byte-level BPE; `@huggingface/tokenizers` implements all
  * other kinds.
  */
 
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { Tokenizer as Library } from '@huggingface/tokenizers';
+import { tokenizerJson } from '../formats/gguf-tokenizer.mjs';
+import { isGguf, readGguf } from '../formats/gguf.mjs';
 import { readJson } from '../json.mjs';
 import { BYTE_SYMBOLS, pushId, wordEncoder, writeToken } from './bpe.mjs';
 import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTokenizerOf } from './split.mjs';
@@ -340,8 +342,8 @@ function cutOf({ model, normalizer, pre_tokenizer: preTokenizer, added_tokens: a
 
 /**
  * Loads a tokenizer.
- * @param {string | object} source a folder with `tokenizer.json`; the path of such a file; its parsed contents; or the state in an older
- *   checkpoint of this project. For a path, `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and
+ * @param {string | object} source a folder with `tokenizer.json`; the path of such a file; its parsed contents; the path of a GGUF file, or what
+ *   `readGguf` returned for it; or the state in an older checkpoint of this project. For the path of a `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and
  *   `additional_chat_templates/` beside the file are read too
  * @param {{ config?: any }} [options] `config`: the contents of `tokenizer_config.json`; for a path, its keys replace those of the file
  * @returns {Tokenizer}
@@ -355,7 +357,14 @@ export function loadTokenizer(source, options = {}) {
   /** @type {Json} */
   let json = source;
   let config = { ...options.config };
-  if (typeof source === 'string') {
+  const gguf = isGguf(source) ? readGguf(source) : /** @type {Json} */ (source)?.metadata instanceof Map ? source : undefined;
+  if (gguf) {
+    const found = tokenizerJson(/** @type {import('../formats/gguf.mjs').Gguf} */ (gguf));
+    file = configFile = /** @type {import('../formats/gguf.mjs').Gguf} */ (gguf).path;
+    if (!found) throw new Error(`${file} has no tokenizer`);
+    json = found.json;
+    config = { ...found.config, ...config };
+  } else if (typeof source === 'string') {
     file = statSync(source, { throwIfNoEntry: false })?.isDirectory() ? join(source, 'tokenizer.json') : source;
     if (!existsSync(file)) throw new Error(`${file} does not exist; a tokenizer is a folder with tokenizer.json, or that file`);
     folder = dirname(file);

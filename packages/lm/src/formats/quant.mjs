@@ -1,0 +1,191 @@
+// The element types of GGUF's tensors: to f32, and from it. A block holds neighbours of a row; sizes are those of `TYPES` in gguf.mjs.
+// The layouts are those of `block_q4_0` … `block_q6_K` in ggml-common.h of llama.cpp.
+
+import { TYPES } from './gguf.mjs';
+
+/** @typedef {import('./gguf.mjs').TensorType} TensorType */
+
+const f32 = new Float32Array(1);
+const u32 = new Uint32Array(f32.buffer);
+
+/** Bits of an f32 as f16, rounded to nearest even; an infinity from ±65520 on. @param {number} bits @param {number} value the same number */
+function f16Bits(bits, value) {
+  const sign = (bits >>> 16) & 0x8000;
+  const size = bits & 0x7fffffff;
+  if (size > 0x7f800000) return 0x7e00;
+  if (size >= 0x477ff000) return sign | 0x7c00;
+  // Adding 2^52 rounds a number of 2^-24ths to an integer: below 2^-14 that is the mantissa.
+  if (size < 0x38800000) return sign | (Math.abs(value) * 2 ** 24 + 2 ** 52 - 2 ** 52);
+  return sign | ((size - 0x38000000 + 0xfff + ((size >>> 13) & 1)) >>> 13);
+}
+
+/** The number that f16 bits represent, for all of them. @type {Float32Array | undefined} */
+let halves;
+function f16Values() {
+  if (halves) return halves;
+  halves = Float32Array.from({ length: 2 ** 16 }, (_, bits) => {
+    const exponent = (bits >> 10) & 31;
+    const fraction = bits & 1023;
+    const size =
+      exponent === 31 ? (fraction ? NaN : Infinity) : exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
+    return bits & 0x8000 ? -size : size;
+  });
+  return halves;
+}
+
+/** Nearest integer, halves away from zero, as `roundf`. @param {number} value */
+const rounded = (value) => (value < 0 ? -Math.floor(0.5 - value) : Math.floor(value + 0.5));
+
+/** @type {Record<string, (values: Float32Array) => Uint8Array>} */
+const ENCODERS = {
+  f32: ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
+  // Loops: `Uint16Array.from` with a function takes fifty times the time.
+  f16(values) {
+    const bits = bitsOf(values);
+    const out = new Uint16Array(values.length);
+    for (let i = 0; i < out.length; i++) out[i] = f16Bits(bits[i], values[i]);
+    return bytesOf(out);
+  },
+  bf16(values) {
+    const bits = bitsOf(values);
+    const out = new Uint16Array(values.length);
+    for (let i = 0; i < out.length; i++) {
+      const isNan = (bits[i] & 0x7fffffff) > 0x7f800000;
+      out[i] = isNan ? 0x7fc0 : (bits[i] + 0x7fff + ((bits[i] >>> 16) & 1)) >>> 16;
+    }
+    return bytesOf(out);
+  },
+  // The rule of `quantize_row_q8_0_ref` in llama.cpp, in f32: the scale is the largest absolute value / 127, stored as f16; each number is
+  // multiplied by the inverse of the scale as it was before it was rounded to f16.
+  q8_0(values) {
+    const blocks = values.length / 32;
+    const out = new Uint8Array(34 * blocks);
+    const signed = new Int8Array(out.buffer);
+    for (let block = 0; block < blocks; block++) {
+      let largest = 0;
+      for (let i = 32 * block; i < 32 * block + 32; i++) largest = Math.max(largest, Math.abs(values[i]));
+      f32[0] = largest / 127;
+      const scale = f32[0];
+      const bits = f16Bits(u32[0], scale);
+      out[34 * block] = bits;
+      out[34 * block + 1] = bits >>> 8;
+      const inverse = scale ? Math.fround(1 / scale) : 0;
+      for (let i = 0; i < 32; i++) signed[34 * block + 2 + i] = rounded(Math.fround(values[32 * block + i] * inverse));
+    }
+    return out;
+  },
+};
+
+/** @param {Float32Array} values */
+const bitsOf = ({ buffer, byteOffset, length }) => new Uint32Array(buffer, byteOffset, length);
+/** @param {Uint16Array} values */
+const bytesOf = ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength);
+
+/** An f16 in a block. @param {Uint8Array} bytes @param {number} at */
+const half = (bytes, at) => f16Values()[bytes[at] | (bytes[at + 1] << 8)];
+
+/** A scale and a minimum of q4_k and q5_k: six bits each, of eight packed into twelve bytes. @param {Uint8Array} bytes @param {number} at @param {number} i */
+function scaleAndMinimum(bytes, at, i) {
+  if (i < 4) return [bytes[at + i] & 63, bytes[at + i + 4] & 63];
+  const both = bytes[at + i + 4];
+  return [(both & 15) | ((bytes[at + i - 4] >> 6) << 4), (both >> 4) | ((bytes[at + i] >> 6) << 4)];
+}
+
+/**
+ * Functions that decode one block: its bytes begin at `at`, its elements go to `to`.
+ * @type {Record<string, (bytes: Uint8Array, at: number, out: Float32Array, to: number) => void>}
+ */
+const DECODERS = {
+  q8_0(bytes, at, out, to) {
+    const scale = half(bytes, at);
+    for (let i = 0; i < 32; i++) out[to + i] = ((bytes[at + 2 + i] << 24) >> 24) * scale;
+  },
+  q4_0: (bytes, at, out, to) => decodeNibbles(bytes, at + 2, out, to, half(bytes, at), -8 * half(bytes, at)),
+  q4_1: (bytes, at, out, to) => decodeNibbles(bytes, at + 4, out, to, half(bytes, at), half(bytes, at + 2)),
+  q5_0: (bytes, at, out, to) => decodeNibbles(bytes, at + 6, out, to, half(bytes, at), -16 * half(bytes, at), at + 2),
+  q5_1: (bytes, at, out, to) => decodeNibbles(bytes, at + 8, out, to, half(bytes, at), half(bytes, at + 2), at + 4),
+  q4_k: (bytes, at, out, to) => decodeK(bytes, at, out, to, at + 16, undefined),
+  q5_k: (bytes, at, out, to) => decodeK(bytes, at, out, to, at + 48, at + 16),
+  // 128 bytes of low nibbles, 64 of two high bits, 16 scales of i8, one scale of f16.
+  q6_k(bytes, at, out, to) {
+    const scale = half(bytes, at + 208);
+    for (let i = 0; i < 256; i++) {
+      const [part, column] = [i >> 7, i & 31];
+      const quarter = (i >> 5) & 3;
+      const low = (bytes[at + 64 * part + 32 * (quarter & 1) + column] >> ((quarter >> 1) << 2)) & 15;
+      const high = (bytes[at + 128 + 32 * part + column] >> (2 * quarter)) & 3;
+      const own = Math.fround(scale * ((bytes[at + 192 + (i >> 4)] << 24) >> 24));
+      out[to + i] = own * ((low | (high << 4)) - 32);
+    }
+  },
+};
+
+/**
+ * Decodes 32 numbers of four bits, or of five if `high` is where the fifth bits begin: scale · q + offset. The low nibbles come first.
+ * @param {Uint8Array} bytes @param {number} at @param {Float32Array} out @param {number} to @param {number} scale @param {number} offset
+ * @param {number} [high]
+ */
+function decodeNibbles(bytes, at, out, to, scale, offset, high) {
+  for (let i = 0; i < 32; i++) {
+    const low = i < 16 ? bytes[at + i] & 15 : bytes[at + i - 16] >> 4;
+    const fifth = high === undefined ? 0 : (bytes[high + (i >> 3)] >> (i & 7)) & 1;
+    out[to + i] = scale * (low | (fifth << 4)) + offset;
+  }
+}
+
+/**
+ * Decodes a block of q4_k or q5_k: eight runs of 32 numbers, each with a scale and a minimum of its own.
+ * @param {Uint8Array} bytes @param {number} at @param {Float32Array} out @param {number} to @param {number} low where the nibbles begin
+ * @param {number | undefined} high where the fifth bits begin
+ */
+function decodeK(bytes, at, out, to, low, high) {
+  const [scale, minimum] = [half(bytes, at), half(bytes, at + 2)];
+  for (let run = 0; run < 8; run++) {
+    const [own, least] = scaleAndMinimum(bytes, at + 4, run);
+    const [d, m] = [Math.fround(scale * own), Math.fround(minimum * least)];
+    for (let i = 0; i < 32; i++) {
+      const nibble = (bytes[low + 32 * (run >> 1) + i] >> (4 * (run & 1))) & 15;
+      const fifth = high === undefined ? 0 : (bytes[high + i] >> run) & 1;
+      out[to + 32 * run + i] = d * (nibble | (fifth << 4)) - m;
+    }
+  }
+}
+
+/**
+ * Decodes elements to f32.
+ * @param {TensorType} type @param {Uint8Array<ArrayBuffer>} bytes whole blocks
+ * @returns {Float32Array<ArrayBuffer>} for f32 a view of the bytes where their alignment allows
+ * @throws {RangeError} for a type that cannot be decoded
+ */
+export function toF32(type, bytes) {
+  if (!canDecode(type)) throw new RangeError(`no type ${type} can be decoded; there are ${DECODED.join(', ')}`);
+  if (type === 'f32')
+    return new Float32Array(
+      (bytes.byteOffset % 4 ? bytes.slice() : bytes).buffer,
+      bytes.byteOffset % 4 ? 0 : bytes.byteOffset,
+      bytes.length / 4,
+    );
+  const { elements, bytes: width } = TYPES[type];
+  const out = new Float32Array((bytes.length / width) * elements);
+  const values = f16Values();
+  if (type === 'f16') for (let i = 0; i < out.length; i++) out[i] = values[bytes[2 * i] | (bytes[2 * i + 1] << 8)];
+  else if (type === 'bf16') {
+    const bits = new Uint32Array(out.buffer);
+    for (let i = 0; i < out.length; i++) bits[i] = (bytes[2 * i] << 16) | (bytes[2 * i + 1] << 24);
+  } else for (let at = 0, to = 0; at < bytes.length; at += width, to += elements) DECODERS[type](bytes, at, out, to);
+  return out;
+}
+
+/** Types that can be decoded, and those that can be encoded. */
+const DECODED = ['f32', 'f16', 'bf16', ...Object.keys(DECODERS)];
+export const ENCODED = /** @type {('f32' | 'f16' | 'bf16' | 'q8_0')[]} */ (Object.keys(ENCODERS));
+
+/** Whether `toF32` takes a type. @param {TensorType} type */
+export const canDecode = (type) => DECODED.includes(type);
+
+/**
+ * Encodes f32 elements. f16 and bf16 round to nearest even; q8_0 follows llama.cpp's rule.
+ * @param {'f32' | 'f16' | 'bf16' | 'q8_0'} type @param {Float32Array} values whole blocks
+ * @returns {Uint8Array} for f32 a view of the values
+ */
+export const fromF32 = (type, values) => ENCODERS[type](values);
