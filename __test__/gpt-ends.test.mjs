@@ -163,7 +163,7 @@ test('a text that is too short is an error that says so, and there is no checkpo
   );
   assert.deepEqual(checkpointsIn(out), []);
   const none = lm(['train', join(base, 'none.txt'), ...SIZES, '--out', out]);
-  assert.equal(none.status, 1);
-  assert.match(none.stderr, /^helios-lm: \S+none\.txt does not exist\n$/);
+  assert.equal(none.status, 2);
+  assert.match(none.stderr, /^helios-lm: the input \S+none\.txt cannot be read: no such file or folder \(see --help\)\n$/);
   assert.equal(readFileSync(data, 'utf8'), 'eight by');
 });

@@ -10,6 +10,7 @@ import * as generateCommand from '../src/cli/generate.mjs';
 import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
+import { checkKinds, filesOf } from '../src/data/pieces.mjs';
 import { tokenizerIn } from '../src/train/checkpoint.mjs';
 import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenizeCorpus } from '../src/index.mjs';
 
@@ -79,6 +80,7 @@ const COMMANDS = {
     },
     async run({ tokenizer, out, validation, separator, field, workers, json, ...rest }, inputs, signal) {
       const began = performance.now();
+      checkKinds(filesOf(inputs), { separator, field, replaceInvalid: rest['replace-invalid'] });
       const info = await tokenizeCorpus({
         inputs,
         tokenizer: tokenizerIn(tokenizer),

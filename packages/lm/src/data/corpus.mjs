@@ -13,7 +13,7 @@ import { checkNewFolder, makeFolder } from '../folder.mjs';
 import { checkNames } from '../options.mjs';
 import { META } from './dataset.mjs';
 import { resultOf } from './encode.mjs';
-import { PIECE_BYTES, checkKinds, filesOf, kindOf, piecesOf, textBytes } from './pieces.mjs';
+import { PIECE_BYTES, filesOf, kindOf, piecesOf, textBytes } from './pieces.mjs';
 import { createShard, idBytes } from './shards.mjs';
 
 /** The least bytes of a piece if the end of a text is held out. */
@@ -71,7 +71,6 @@ export async function tokenizeCorpus(options) {
   checkNames('tokenizeCorpus', options, ['inputs', 'output', 'pieceBytes', 'tokenizerModule', ...CORPUS_OPTIONS]);
   checkCorpusOptions(options);
   const files = filesOf(inputs);
-  checkKinds(files, options);
   checkNewFolder(output, [...inputs, tokenizerPath]);
   signal?.throwIfAborted();
   const module = options.tokenizerModule ?? TOKENIZER_MODULE;

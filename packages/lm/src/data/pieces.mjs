@@ -135,7 +135,7 @@ export async function textBytes(path) {
 /** A file, and its bytes unpacked. @param {string} path @param {{ start?: number, highWaterMark?: number }} [options] */
 function openText(path, options) {
   const file = createReadStream(path, options);
-  const stream = /\.gz$/i.test(path) ? file.pipe(createGunzip()) : file;
+  const stream = /\.gz$/i.test(path) ? file.pipe(createGunzip({ chunkSize: Math.max(64, options?.highWaterMark ?? 2 ** 16) })) : file;
   // `pipe` does not forward errors.
   if (stream !== file) file.on('error', (error) => stream.destroy(error));
   return { file, stream };

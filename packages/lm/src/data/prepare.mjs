@@ -10,7 +10,7 @@ import { loadTokenizer, trainTokenizer } from '../tokenizer/index.mjs';
 import { CORPUS_OPTIONS, checkCorpusOptions, digestOf, writeCorpus } from './corpus.mjs';
 import { META, readCorpusInfo } from './dataset.mjs';
 import { TextError, textsOf } from './encode.mjs';
-import { checkKinds, filesOf, kindOf, piecesOf } from './pieces.mjs';
+import { filesOf, kindOf, piecesOf } from './pieces.mjs';
 import { openShard } from './shards.mjs';
 
 /** Bytes that a tokenizer is trained on: more hardly change its merges. */
@@ -80,7 +80,6 @@ export async function prepareText(inputs, options) {
   if (!(Number.isInteger(sampleBytes) && sampleBytes > 0))
     throw new RangeError(`sampleBytes is an integer of at least 1, got ${sampleBytes}`);
   const files = filesOf(inputs);
-  checkKinds(files, options);
   /** @type {Prepared['options']} */
   const wanted = {
     tokenizer: given === undefined ? null : digestOf(given),

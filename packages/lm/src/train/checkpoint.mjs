@@ -198,7 +198,7 @@ function readState(path) {
     if (!existsSync(join(path, name))) throw new Error(`${path} has no ${name}, which it was written with`);
     if (fingerprint(join(path, name)) !== digest) {
       throw new Error(
-        `${join(path, name)} was changed, is damaged, or is of another step: it does not have the SHA-256 that ${STATE} says`,
+        `${join(path, name)} was changed or is damaged, or is of another step: it does not have the SHA-256 that ${STATE} says`,
       );
     }
   }

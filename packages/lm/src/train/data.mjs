@@ -100,7 +100,7 @@ function whyNothing(folder, block) {
     return `the ${tokens} tokens that are held out are fewer than the ${block + 1} of a sequence: use more text or --validation`;
   if (!prepared) return `${folder} has no token files for it`;
   return documents === 1
-    ? 'the text is too short for that'
+    ? 'the text is too short to hold a window out'
     : `none of the ${documents} documents was chosen: a larger --validation chooses more`;
 }
 

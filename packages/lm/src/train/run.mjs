@@ -475,6 +475,7 @@ class Run {
     const { settings } = trainer.config;
     if (tokens === 0 || !data.tokenizer || !this.first) return;
     await trainer.settle();
+    yield* this.steps(trainer, settings);
     this.generator ??= new TextGenerator(trainer.model, settings.precision, { block: settings.blockSize, graph: trainer.mode === 'graph' });
     const prompt = this.options.samplePrompt ?? data.tokenizer.decode(data.train.window(0).slice(0, 8), { skipSpecial: true });
     let text = '';
