@@ -83,7 +83,10 @@ test('a resumed run keeps the options of the run, unless it is given others', as
   assert.deepEqual((await run({ resume: early, maxSteps: 5, earlyStoppingPatience: 0 })).at('step'), [4, 5]);
 });
 
-/** Runs until the n-th list of dispatches after the start, and gives `reason` there. @param {TrainOptions} options @param {number} nth @param {unknown} reason */
+/**
+ * Runs until the n-th list of dispatches after the start, and gives `reason` there.
+ * @param {TrainOptions} options @param {number} nth @param {unknown} reason
+ */
 async function stopped(options, nth, reason) {
   const stop = new AbortController();
   const { batchExecuteAll } = vk;
