@@ -17,7 +17,7 @@ const LLAMA = { model_type: 'llama', vocab_size: 32_768, rms_norm_eps: 1e-5, rop
 /** In the words of `config.json`. */
 const MODELS = {
   'gpt2-124m': { model_type: 'gpt2', vocab_size: 50_304, n_embd: 768, n_head: 12, n_layer: 12, n_positions: 1024 },
-  'llama-1.2b': {
+  'llama-1.1b': {
     ...LLAMA,
     hidden_size: 2048,
     num_hidden_layers: 16,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What of helios-lm and its attention only a GPU shows, in one visit: `helios-lm`'s decoder beside compiled PyTorch (GPT-2 124M, Llama of 1.2B),
+# What of helios-lm and its attention only a GPU shows, in one visit: `helios-lm`'s decoder beside compiled PyTorch (GPT-2 124M, Llama of 1.1B),
 # the 300M GPT, and attention before and after grouped heads, in turn.
 #
 #   [PYTHON=python3] benches/visit-lm.sh FOLDER [BEFORE]
@@ -25,7 +25,7 @@ for batch in '1 4' '16 1'; do
   one 60 node benches/train.mjs --preset gpt-300m --precision bf16 --quiet --steps 20 --batch "$rows" --micro-steps "$micro" --json "$out/300m-$rows.json"
 done
 echo '== decoders beside PyTorch'
-for model in 'gpt2-124m 16 1024' 'gpt2-124m 64 1024' 'llama-1.2b 4 2048'; do
+for model in 'gpt2-124m 16 1024' 'gpt2-124m 64 1024' 'llama-1.1b 4 2048'; do
   read -r name batch block <<<"$model"
   timeout 120 "$python" benches/pytorch/decoder.py --model "$name" --batch "$batch" --block "$block" --json >"$out/pytorch-$name-$batch.json"
   one 120 node benches/decoder.mjs --model "$name" --batch "$batch" --block "$block" --pytorch "$out/pytorch-$name-$batch.json" --results "$out"

@@ -145,10 +145,16 @@ test('one rank that is asked to stop stops all, after the same step', LIMIT, asy
 
 test('a checkpoint of two ranks goes on on two, one and four; one rank speaks', LIMIT, async (t) => {
   const folder = folderOf(t);
-  const train = ['--batch-size', '4', '--max-steps', '8', '--out', join(folder, 'a'), '--save-every', '4'];
+  const train = ['--batch-size', '4', '--max-steps', '8', '--out', join(folder, 'a'), '--save-every', '4', '--json'];
   const ran = await run(2, { train: [...common(folder), ...train] });
   assert.equal(ran.status, 0, ran.output);
-  for (const once of [/parameters · f32/g, /step 4: validation loss/g, /step 4: wrote .*step-0000004/g, /step 8 of 8 after/g]) {
+  for (const once of [
+    /parameters · f32/g,
+    /step 4: validation loss/g,
+    /step 4: wrote .*step-0000004/g,
+    /step 8 of 8 after/g,
+    /"type":"step","step":4,/g,
+  ]) {
     assert.equal(ran.output.match(once)?.length, 1, `${once}: ${ran.output}`);
   }
   assert.deepEqual(checkpointsIn(join(folder, 'a')), ['step-0000004', 'step-0000008']);

@@ -18,6 +18,7 @@ import { vk } from '../lib/addon.mjs';
  * @property {string} [to] a checkpoint to end with
  * @property {number} [parts] without a group: gradients of so many parts of the batch are computed one by one and added
  * @property {boolean} [helper] whether gradients are averaged by `averageGradients`, and the optimizer knows no group
+ * @property {number} [head] classes: the last layer has no bias, and its product is part of the loss, `linearCrossEntropy` in blocks of two rows
  * @property {number} [bad] the step in which one element of a gradient of the last part is NaN
  * @property {'missing' | 'compiled'} [wrong]
  */
@@ -33,6 +34,7 @@ const {
   to,
   parts = 0,
   helper,
+  head,
   bad,
   wrong,
 } = JSON.parse(process.argv[2]);
@@ -44,7 +46,7 @@ const size = group?.worldSize ?? 1;
 
 // Other parameters on each rank: those of rank 0 count.
 manualSeed(helper ? 7 : 7 + rank);
-const model = new nn.Sequential(new nn.Linear(8, 33), new nn.GELU(), new nn.Linear(33, 3));
+const model = new nn.Sequential(new nn.Linear(8, 33), new nn.GELU(), new nn.Linear(33, head ?? 3, { bias: !head }));
 const common = { lr: 1e-2, clip, weightDecay: 0.01, processGroup: helper ? undefined : group, zero, reduce };
 /** @type {Record<string, () => InstanceType<typeof optim.AdamW>>} */
 const made = {
@@ -58,6 +60,17 @@ const optimizer = made[kind]();
 const backward = (x, part, of) => {
   const rows = BATCH / of;
   const own = x.slice(0, part * rows, (part + 1) * rows);
+  if (head) {
+    const classes = own
+      .slice(1, 0, 1)
+      .reshape(rows)
+      .add(1)
+      .mul(head / 2)
+      .to('i32');
+    const hidden = model.at(1).forward(model.at(0).forward(own));
+    F.linearCrossEntropy(hidden, model.at(2).weight, classes, { logitsBytes: 8 * head }).backward();
+    return;
+  }
   const t = own.slice(1, 0, 3).mul(own.slice(1, 3, 6));
   F.mseLoss(model.forward(own), t).backward();
   if (now === bad && part === of - 1) noGrad(() => void model.at(0).weight.grad.slice(0, 3, 4).slice(1, 2, 3).fill_(NaN));

@@ -70,6 +70,14 @@ test('gradients are averaged for steps of other kinds, too', LIMIT, async () => 
   assert.match((await train(2, { helper: true, wrong: 'missing' })).problem, /averageGradients: parameter 2 of 4 has no gradient/);
 });
 
+test('the loss that has the head’s product in it, in blocks of rows, has gradients that add up, too', LIMIT, async () => {
+  const expected = reference(2, { head: 37 }).hashes;
+  assert.equal(new Set(expected).size, 4, 'every step changes something');
+  for (const zero of /** @type {const} */ ([0, 1])) assert.deepEqual((await train(2, { head: 37, zero })).hashes, expected, `zero ${zero}`);
+  // Of three the order of additions is the kernel's; all have the same parameters after every step (`train` looks).
+  await train(3, { head: 37 });
+});
+
 test('SGD and Lion keep their moments in shards, too', LIMIT, async () => {
   for (const optimizer of /** @type {const} */ (['SGD', 'Lion'])) {
     assert.deepEqual((await train(2, { optimizer, zero: 1 })).hashes, reference(2, { optimizer }).hashes, optimizer);

@@ -21,7 +21,7 @@ from torch import nn
 # As MODELS of benches/decoder.mjs.
 MODELS = {
     "gpt2-124m": dict(vocab=50_304, width=768, layers=12, heads=12, kv_heads=12, hidden=3072, context=1024, gpt2=True),
-    "llama-1.2b": dict(vocab=32_768, width=2048, layers=16, heads=32, kv_heads=8, hidden=8192, context=2048, gpt2=False),
+    "llama-1.1b": dict(vocab=32_768, width=2048, layers=16, heads=32, kv_heads=8, hidden=8192, context=2048, gpt2=False),
     "tiny": dict(vocab=256, width=64, layers=2, heads=4, kv_heads=2, hidden=128, context=64, gpt2=False),
 }
 

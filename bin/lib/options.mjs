@@ -75,7 +75,7 @@ function convert(name, option, text) {
 }
 
 /** The reason of a failed file operation, in words for the user. @param {unknown} error */
-function reasonOf(error) {
+export function reasonOf(error) {
   const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
   const known = {
     ENOENT: 'no such file or folder',
@@ -251,7 +251,14 @@ export function checkPaths(options, values, more = {}) {
     if (path !== undefined)
       uses.push({ name, says: `${name} names the same file`, writes: false, kin: 'variables', path, key: fileKey(path) });
   }
-  for (const [name, path] of Object.entries(more)) uses.push({ name, says: `it is ${name}`, writes: false, path, key: fileKey(path) });
+  for (const [name, path] of Object.entries(more)) {
+    try {
+      tryPath('input-any', path);
+    } catch (error) {
+      throw new UsageError(`${name} cannot be read: ${reasonOf(error)}`);
+    }
+    uses.push({ name, says: `it is ${name}`, writes: false, path, key: fileKey(path) });
+  }
   for (const [name, { path: kind, files }] of Object.entries(options)) {
     const value = values[name];
     if (kind === undefined || typeof value !== 'string') continue;
@@ -291,9 +298,18 @@ export function parseCommandLine(options, args, allowPositionals = false) {
   for (const [name, { type, short, multiple = false }] of Object.entries(options)) {
     table[name] = { type: type === 'boolean' ? 'boolean' : 'string', ...(short ? { short } : {}), multiple };
   }
+  // `parseArgs` takes a negative number for an option of its own.
+  const isNumber = (/** @type {string} */ word) => ['integer', 'number'].includes(options[word.replace(/^--/, '')]?.type);
+  /** @type {string[]} */
+  const joined = [];
+  for (const word of args) {
+    const before = joined.at(-1) ?? '';
+    if (before.startsWith('--') && isNumber(before) && /^-[\d.]/.test(word)) joined[joined.length - 1] = `${before}=${word}`;
+    else joined.push(word);
+  }
   let parsed;
   try {
-    parsed = parseArgs({ args, options: table, allowPositionals });
+    parsed = parseArgs({ args: joined, options: table, allowPositionals });
   } catch (error) {
     throw new UsageError((error instanceof Error ? error.message : String(error)).replaceAll('\n', ' '));
   }
@@ -444,14 +460,17 @@ function asksForHelp(args) {
 /**
  * Handles standard streams that can no longer be written. Without a reader of standard error the work continues: results are in files.
  * Without a reader of standard output (`| head`) the program ends silently; on a full disk it ends with an error.
+ * @param {(closed: boolean) => void} [end] ends the program, once: at once, with status 1, when left out. `closed`: whether there is no reader
  */
-export function outliveOutputs() {
+export function outliveOutputs(end = () => process.exit(1)) {
+  let ended = false;
   process.stderr.on('error', () => {});
   process.stdout.on('error', (error) => {
-    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EPIPE') {
-      console.error(`${programName()}: standard output cannot be written: ${reasonOf(error)}`);
-    }
-    process.exit(1);
+    if (ended) return;
+    ended = true;
+    const closed = /** @type {NodeJS.ErrnoException} */ (error).code === 'EPIPE';
+    if (!closed) console.error(`${programName()}: standard output cannot be written: ${reasonOf(error)}`);
+    end(closed);
   });
 }
 

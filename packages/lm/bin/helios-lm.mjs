@@ -13,6 +13,8 @@ import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
 import { isGguf, readGguf } from '../src/formats/gguf.mjs';
+import { checkKinds, filesOf } from '../src/data/pieces.mjs';
+import { tokenizerIn } from '../src/train/checkpoint.mjs';
 import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenizeCorpus } from '../src/index.mjs';
 
 /**
@@ -79,11 +81,17 @@ const COMMANDS = {
     about: 'encode text, JSONL or Parquet into files of ids for training',
     inputs: [1, Infinity],
     options: {
-      tokenizer: { type: 'string', value: 'PATH', path: 'input-any', required: true, help: 'tokenizer.json, or a folder that has one' },
+      tokenizer: {
+        type: 'string',
+        value: 'PATH',
+        path: 'input-any',
+        required: true,
+        help: "tokenizer.json, or a folder that has one: a model's or a run's",
+      },
       out: { type: 'string', value: 'FOLDER', path: 'output-folder', required: true, help: 'folder to make' },
       validation: { type: 'number', min: 0, max: 0.99, default: 0.005, help: 'share of documents that is held out' },
       separator: { type: 'string', help: 'what stands between documents of a plain text' },
-      field: { type: 'string', default: 'text', help: 'field of a line of JSONL, or column of Parquet' },
+      field: { type: 'string', help: 'field of a line of JSONL, or column of Parquet (default text)' },
       'shard-tokens': { type: 'integer', min: 1, max: 2 ** 31 - 1, default: 1e8, help: 'tokens of a file' },
       workers: { type: 'integer', min: 1, max: 1024, help: 'threads that encode (one a processor)' },
       'replace-invalid': { type: 'boolean', help: 'put U+FFFD in place of what is not UTF-8, which is an error otherwise' },
@@ -91,9 +99,10 @@ const COMMANDS = {
     },
     async run({ tokenizer, out, validation, separator, field, workers, json, ...rest }, inputs, signal) {
       const began = performance.now();
+      checkKinds(filesOf(inputs), { separator, field, replaceInvalid: rest['replace-invalid'] });
       const info = await tokenizeCorpus({
         inputs,
-        tokenizer,
+        tokenizer: tokenizerIn(tokenizer),
         output: out,
         validation,
         separator,
@@ -217,7 +226,8 @@ ${Object.values(COMMANDS)
   helios-lm COMMAND --help   what a command takes
   --version, --help
 
-Exit status: 0 if all is well, 1 if not, 2 for a wrong command line, 130 after Ctrl-C.`;
+Exit status: 0 if all is well, 1 if not, 2 for a wrong command line,
+130 after Ctrl-C, 141 where nobody reads standard output any longer. After both, train writes a checkpoint.`;
 
 /** Signals on which a command ends in an orderly way, unless its `stops` says otherwise: Ctrl-C, a scheduler's request, a terminal that closes. */
 const STOPS = /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP']);
@@ -234,7 +244,6 @@ async function main([word, ...args]) {
   const outIsFile = isGguf(values.out) && options.out?.path === 'output-folder';
   const paths = outIsFile ? { ...options, out: { ...options.out, path: /** @type {const} */ ('output') } } : options;
   checkPaths(paths, values, Object.fromEntries(positionals.map((path) => [`the input ${path}`, path])));
-  const stop = new AbortController();
   let asked = false;
   for (const signal of stops) {
     process.on(signal, (/** @type {NodeJS.Signals} */ _, /** @type {number} */ number) => {
@@ -248,12 +257,24 @@ async function main([word, ...args]) {
   return run(values, positionals, stop.signal);
 }
 
-outliveOutputs();
+const stop = new AbortController();
+let stopped = 130;
+// Who has read enough, as `head` has, ends a run as Ctrl-C does: with a checkpoint. The status is a shell's for a closed pipe.
+outliveOutputs((closed) => {
+  process.exitCode = stopped = closed ? 141 : 1;
+  stop.abort();
+});
 try {
   const result = await main(process.argv.slice(2));
   if (result !== '') console.log(typeof result === 'string' ? result : JSON.stringify(result, null, 2));
 } catch (error) {
   showProgress('');
-  if (/** @type {Error} */ (error).name !== 'AbortError') fail('helios-lm', error);
-  else process.exitCode = 130;
+  if (error === stop.signal.reason) process.exitCode = stopped;
+  else fail('helios-lm', forUsers(error));
+}
+
+/** `load` of helios-vk/nn speaks to programs: of the call, of its option and of the line that called. @param {any} error */
+function forUsers(error) {
+  if (error?.op === 'load') error.message = error.message.replace(/^load: | \(\{ checksum: false \} loads it then\)| \([\w.]+:\d+\)$/g, '');
+  return error;
 }

@@ -16,7 +16,7 @@ if (from === undefined || program === undefined)
   throw new Error(from === undefined ? 'usage: … EVENTS.jsonl [OUT.png]' : 'there is no Chromium');
 
 let clock = 0;
-const page = await servePage({ title: 'moby-dick', evalEvery: 100, saveEvery: 200, now: () => clock });
+const page = await servePage({ title: 'moby-dick', now: () => clock });
 for (const line of readFileSync(from, 'utf8').trim().split('\n')) {
   const { at, ...event } = JSON.parse(line);
   clock = at;

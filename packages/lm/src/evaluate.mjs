@@ -2,6 +2,8 @@
 
 import { noGrad, scope, tensor } from 'helios-vk/nn';
 
+import { checkNames } from './options.mjs';
+
 /**
  * @typedef {object} Evaluation
  * @property {number} loss the mean cross-entropy per token, in nats
@@ -26,7 +28,9 @@ import { noGrad, scope, tensor } from 'helios-vk/nn';
  * @param {EvaluateOptions} [options]
  * @returns {Promise<Evaluation>}
  */
-export async function evaluate(model, dataset, { batch = 8, windows = dataset.windows, tokenizer, signal, onProgress } = {}) {
+export async function evaluate(model, dataset, options = {}) {
+  checkNames('evaluate', options, ['batch', 'windows', 'tokenizer', 'signal', 'onProgress']);
+  const { batch = 8, windows = dataset.windows, tokenizer, signal, onProgress } = options;
   for (const [name, value] of Object.entries({ batch, windows })) {
     if (!(Number.isInteger(value) && value > 0)) throw new RangeError(`evaluate: ${name} is an integer of at least 1, got ${value}`);
   }

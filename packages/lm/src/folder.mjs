@@ -13,6 +13,13 @@ const partialOf = (output) => `${resolve(output)}.partial`;
 /** The real path of what may not exist yet. @param {string} path @returns {string} */
 const realOf = (path) => (existsSync(path) || dirname(path) === path ? realpathSync(path) : join(realOf(dirname(path)), basename(path)));
 
+/** Whether a path is a folder or lies in it; what does not exist yet, too. @param {string} path @param {string} folder */
+export function isWithin(path, folder) {
+  // The relative path is empty for the folder itself, and goes up or to another drive for what is outside of it.
+  const way = relative(realOf(resolve(folder)), realOf(resolve(path)));
+  return way === '' || (way.split(sep)[0] !== '..' && !isAbsolute(way));
+}
+
 /**
  * Checks that an output folder can be created. Throws an Error if a file or a non-empty folder is there, if it lies inside an input, or if
  * `<output>.partial` is there and no killed run left it.
@@ -29,13 +36,8 @@ export function checkNewFolder(output, inputs, { replace = false } = {}) {
   if (existsSync(partial) && !existsSync(join(partial, MARK))) {
     throw new Error(`${output}.partial is in the way: the output is written there first; remove it, or name another output`);
   }
-  const real = realOf(target);
   for (const input of inputs) {
-    if (!existsSync(input)) continue;
-    const way = relative(realpathSync(input), real);
-    // The relative path is empty for the input itself, and goes up or to another drive for a folder outside of it.
-    const isBelow = way === '' || (statSync(input).isDirectory() && way.split(sep)[0] !== '..' && !isAbsolute(way));
-    if (isBelow) throw new Error(`${output} is in the input ${input}`);
+    if (existsSync(input) && isWithin(target, input)) throw new Error(`${output} is in the input ${input}`);
   }
 }
 

@@ -18,8 +18,9 @@ import { TimeLeft } from '../src/log/time-left.mjs';
 
 /** @typedef {import('../src/log/events.mjs').TrainEvent} TrainEvent */
 
-/** @param {number} [step] @param {number} [steps] @returns {TrainEvent} */
-const start = (step = 0, steps = 10) => ({
+/** @param {number} [step] @param {number} [steps] @param {import('../src/log/events.mjs').Plan} [plan] @returns {TrainEvent} */
+const start = (step = 0, steps = 10, plan = {}) => ({
+  ...plan,
   type: 'start',
   step,
   steps,
@@ -171,13 +172,13 @@ test('two runs that begin in the same second have two event files', (t) => {
 
 test('time left counts the evaluations, checkpoints and samples that are to come, and says what it does not know', () => {
   let now = 0;
-  const left = new TimeLeft({ evalEvery: 10, saveEvery: 25, now: () => now });
+  const left = new TimeLeft({ now: () => now });
   /** @param {number} ms @param {TrainEvent} event */
   const after = (ms, event) => {
     now += ms;
     left.push(event);
   };
-  after(0, start(0, 100));
+  after(0, start(0, 100, { evalEvery: 10, saveEvery: 25 }));
   assert.equal(left.left(), undefined);
   // The first step compiles, and tells nothing of those that follow.
   after(60_000, stepEvent(1));
@@ -210,8 +211,8 @@ test('time left counts the evaluations, checkpoints and samples that are to come
 
 test('time left of a resumed run begins with its own steps', () => {
   let now = 1e6;
-  const left = new TimeLeft({ evalEvery: 1000, now: () => now });
-  left.push(start(1500, 3000));
+  const left = new TimeLeft({ now: () => now });
+  left.push(start(1500, 3000, { evalEvery: 1000 }));
   for (const step of [1501, 1502, 1503]) {
     now += 10;
     left.push(stepEvent(step));
@@ -241,8 +242,8 @@ function progressOn(isTTY, options) {
 }
 
 test('progress on a terminal redraws one line, with notes above it', () => {
-  const { push, written } = progressOn(true, { evalEvery: 4 });
-  push(0, start(0, 8));
+  const { push, written } = progressOn(true);
+  push(0, start(0, 8, { evalEvery: 4 }));
   assert.equal(written(), `\r${'░'.repeat(24)} 0/8  left ?␛[K`);
   push(1000, stepEvent(1, { loss: 4, tokensPerSecond: 2000 }));
   assert.equal(written(), `\r███${'░'.repeat(21)} 1/8  loss 4.0000  2,000 tok/s  left ?␛[K`);

@@ -89,7 +89,7 @@ for (const precision of /** @type {const} */ (['f32', 'bf16x3', 'f16', 'bf16']))
     trainer.destroy();
 
     const { restore, ...loaded } = await loadCheckpoint(folder);
-    assert.deepEqual(loaded, { path, step: 4, run: 'one', config, data, best, tokenizer: path });
+    assert.deepEqual(loaded, { path, step: 4, run: 'one', config, data, best, options: {}, tokenizer: path });
     const other = await trained(config);
     const live = () => vk.memoryStats().live;
     const before = live();

@@ -76,7 +76,7 @@ test('the presets have as many parameters as their names say, and their earlier 
   assert.deepEqual(counts, {
     'llama-tiny': 172_352,
     'llama-30m': 27_402_752,
-    'llama-1.2b': 1_107_363_840,
+    'llama-1.1b': 1_107_363_840,
     'gpt2-124m': 124_475_904,
     'gpt-tiny': 143_680,
     'gpt-30m': 29_630_976,
@@ -85,8 +85,9 @@ test('the presets have as many parameters as their names say, and their earlier 
   assert.equal(presetOf('tiny'), PRESETS['gpt-tiny']);
   assert.equal(presetOf('small'), PRESETS['gpt-30m']);
   assert.equal(presetOf('mission'), PRESETS['gpt-300m']);
+  assert.equal(presetOf('llama-1.2b'), PRESETS['llama-1.1b']);
   for (const [name, preset] of Object.entries(PRESETS)) assert.equal(presetOf(name), preset);
-  assert.deepEqual(PRESET_NAMES, [...Object.keys(PRESETS), 'tiny', 'small', 'mission']);
+  assert.deepEqual(PRESET_NAMES, [...Object.keys(PRESETS), 'tiny', 'small', 'mission', 'llama-1.2b']);
 });
 
 test('values replace those of a preset, and each other value stays', () => {

@@ -328,7 +328,7 @@ for (const mode of /** @type {const} */ (['graph', 'plain'])) {
       const window = validation.window(i);
       expected += forwardBackward(config.model, weights, window.subarray(0, -1), window.subarray(1)).loss / 7;
     }
-    const loss = await trainer.validate();
+    const loss = Number(await trainer.validate());
     assert.ok(Math.abs(loss - expected) < 1e-5, `${loss}, ${expected} expected`);
     const { trainer: undisturbed } = trainerOf(config, { mode });
     for (let i = 0; i < 3; i++) {

@@ -111,7 +111,7 @@ export const OPTIONS = /** @type {const} */ ({
   'replace-invalid': { type: 'boolean', help: 'put U+FFFD in place of what is not UTF-8, which is an error otherwise' },
   'eval-every': steps('evaluate every N steps (default a tenth of all) and at the end; 0: only at the end'),
   'eval-batches': size('most batches of an evaluation (default 16)', 65_536),
-  'early-stopping-patience': size('end after N evaluations without a lower loss', MAX_STEPS),
+  'early-stopping-patience': steps('end after N evaluations without a lower loss (default 0: never)'),
   'save-every': steps('write a checkpoint every N steps and at the end (default 0: only at the end)'),
   'save-total-limit': size('keep the last N checkpoints of the run (default all)', MAX_STEPS),
   'sample-prompt': { type: 'string', empty: true, help: 'what samples continue (default the beginning of the text)' },
@@ -139,21 +139,21 @@ const camel = (name) => name.replaceAll(/-(\w)/g, (_, letter) => letter.toUpperC
 export async function run({ data, ui, port, quiet, json, 'no-tensorboard': plain, ...values }, inputs, signal) {
   if (data !== undefined && inputs.length > 0) throw new UsageError('the text is named twice: leave --data out');
   if (port !== undefined && !ui) throw new UsageError('--port is for --ui');
+  if (ui && quiet && !port) throw new UsageError('--quiet hides the address of the page: name its --port');
   const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== false);
   const options = /** @type {import('../train/run.mjs').TrainOptions} */ (
     Object.fromEntries(given.map(([name, value]) => [camel(name), value]))
   );
   const paths = data === undefined ? inputs : [data];
   const other = launched().rank > 0;
-  const plan = { evalEvery: options.evalEvery, saveEvery: options.saveEvery, sampleEvery: options.sampleEvery };
-  const progress = new Progress({ ...plan, quiet: quiet || other });
-  /** @type {Awaited<ReturnType<typeof servePage>> | undefined} */
-  let page;
+  const progress = new Progress({ quiet: quiet || other });
+  const history = options.out ? join(options.out, METRICS) : undefined;
+  const page = ui && !other ? await servePage({ port, title: options.out ?? paths[0], history }) : undefined;
   try {
     const events = train({
       ...options,
       ...(paths.length > 0 ? { data: paths } : {}),
-      tensorboard: !plain,
+      ...(plain ? { tensorboard: false } : {}),
       signal,
       note: (text) => progress.note(text),
       onProgress: ({ stage, bytes, totalBytes }) => {
@@ -166,19 +166,10 @@ export async function run({ data, ui, port, quiet, json, 'no-tensorboard': plain
       if (event.type === 'start') {
         const { device, parameters, precision, trainTokens, validationTokens } = event;
         progress.note(`${device} · ${count(parameters)} parameters · ${precision}`);
-        const held = validationTokens > 0 ? `${count(validationTokens)} held out` : 'nothing is held out: the text is too short for that';
-        progress.note(`${count(trainTokens)} tokens to train on, ${held}`);
+        progress.note(`${count(trainTokens)} tokens to train on, ${count(validationTokens)} held out`);
+        if (page) progress.note(`the run is shown at ${page.url}`);
       }
-      if (event.type === 'start' && ui && !other) {
-        page = await servePage({
-          port,
-          title: options.out ?? paths[0],
-          ...(options.out ? { history: join(options.out, METRICS) } : {}),
-          ...plan,
-        });
-        progress.note(`the run is shown at ${page.url}`);
-      }
-      if (json) process.stdout.write(`${JSON.stringify(event)}\n`);
+      if (json && !other) process.stdout.write(`${JSON.stringify(event)}\n`);
       progress.push(event);
       page?.push(event);
     }

@@ -12,9 +12,10 @@ import { Worker } from 'node:worker_threads';
 import { checkNewFolder, makeFolder } from '../folder.mjs';
 import { isGguf } from '../formats/gguf.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
+import { checkNames } from '../options.mjs';
 import { META } from './dataset.mjs';
 import { resultOf } from './encode.mjs';
-import { PIECE_BYTES, filesOf, kindOf, piecesOf } from './pieces.mjs';
+import { PIECE_BYTES, filesOf, kindOf, piecesOf, textBytes } from './pieces.mjs';
 import { createShard, idBytes } from './shards.mjs';
 
 /** The least bytes of a piece if the end of a text is held out. */
@@ -50,6 +51,11 @@ const TOKENIZER_MODULE = new URL('../tokenizer/load.mjs', import.meta.url).href;
  * @property {(progress: Progress) => void} [onProgress] called after each piece
  */
 
+/** Names of options that `prepareText` has too. */
+export const CORPUS_OPTIONS = [
+  ...['tokenizer', 'validation', 'separator', 'field', 'replaceInvalid', 'shardTokens', 'workers', 'signal', 'onProgress'],
+];
+
 /**
  * A piece being encoded: `read` as in `Piece`, and the number of its bytes.
  * @typedef {{ read: number, length: number, result: Promise<import('./encode.mjs').Result> }} Job
@@ -64,6 +70,7 @@ const TOKENIZER_MODULE = new URL('../tokenizer/load.mjs', import.meta.url).href;
  */
 export async function tokenizeCorpus(options) {
   const { inputs, tokenizer: tokenizerPath, output, signal } = options;
+  checkNames('tokenizeCorpus', options, ['inputs', 'output', 'pieceBytes', 'tokenizerModule', ...CORPUS_OPTIONS]);
   checkCorpusOptions(options);
   const files = filesOf(inputs);
   checkNewFolder(output, [...inputs, tokenizerPath]);
@@ -108,11 +115,13 @@ export async function writeCorpus(folder, files, tokenizer, options, extra) {
   const threads = workers === 0 ? callingThread(tokenizer) : startThreads(workers, { module, tokenizer: options.tokenizer });
   let documents = 0;
   let bytes = 0;
+  let separated = separator === undefined;
   try {
     for (const [i, source] of files.entries()) {
       // Whole pieces at the end of one long document are held out, so pieces must be small enough for that share.
       const hasEnd = kindOf(source) === 'text' && separator === undefined && validation > 0;
-      const size = hasEnd ? Math.min(pieceBytes, Math.max(MIN_PIECE_BYTES, Math.ceil((validation * sizes[i]) / 2))) : pieceBytes;
+      const whole = hasEnd ? await textBytes(source) : 0;
+      const size = hasEnd ? Math.min(pieceBytes, Math.max(MIN_PIECE_BYTES, Math.ceil((validation * whole) / 2))) : pieceBytes;
       const done = bytes;
       let lines = 0;
       let offset = 0;
@@ -132,9 +141,10 @@ export async function writeCorpus(folder, files, tokenizer, options, extra) {
       let begins = 0;
       for await (const piece of piecesOf(source, { separator, field, pieceBytes: size, cut: tokenizer.cut })) {
         signal?.throwIfAborted();
-        const held = hasEnd && begins > 0 && piece.read > (1 - validation) * sizes[i];
-        begins = piece.read;
         const { read, bytes: { length } = { length: 0 } } = piece;
+        const held = hasEnd && begins > 0 && begins + length > (1 - validation) * whole;
+        begins += length;
+        separated ||= piece.kind !== 'text' || Buffer.from(piece.bytes ?? []).includes(/** @type {string} */ (separator));
         jobs.push({ read, length, result: threads.encode(piece, { separator, field, validation, replaceInvalid, held }) });
         if (jobs.length > 2 * threads.count) await finish(/** @type {Job} */ (jobs.shift()));
       }
@@ -142,7 +152,8 @@ export async function writeCorpus(folder, files, tokenizer, options, extra) {
       bytes = done + sizes[i];
     }
     signal?.throwIfAborted();
-    if (documents === 0) throw new Error(`no text in ${files.slice(0, 3).join(', ')}${files.length > 3 ? ' …' : ''}`);
+    if (documents === 0) throw new Error(`no text in ${listed(files)}`);
+    if (!separated) throw new Error(`the separator ${JSON.stringify(separator)} is nowhere in ${listed(files)}`);
     /** @type {import('./dataset.mjs').CorpusInfo} */
     const info = {
       version: 1,
@@ -163,6 +174,9 @@ export async function writeCorpus(folder, files, tokenizer, options, extra) {
     threads.end();
   }
 }
+
+/** @param {string[]} files */
+const listed = (files) => `${files.slice(0, 3).join(', ')}${files.length > 3 ? ' …' : ''}`;
 
 /**
  * The place of a fault in a file, for the error.

@@ -4,6 +4,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { readJson } from '../json.mjs';
+import { checkNames } from '../options.mjs';
 import { windowsOfStep } from './order.mjs';
 import { openShard } from './shards.mjs';
 
@@ -60,7 +61,9 @@ export function readCorpusInfo(folder) {
  * @throws {RangeError} if there are no files, if none has a whole window, for files of different kinds, for a corpus of a larger vocabulary, and
  *   for a file that is damaged
  */
-export function openDataset(source, { block, split = 'train', vocabSize }) {
+export function openDataset(source, options) {
+  checkNames('openDataset', options, ['block', 'split', 'vocabSize']);
+  const { block, split = 'train', vocabSize } = options;
   if (!(Number.isInteger(block) && block > 0)) throw new RangeError(`openDataset: block is an integer of at least 1, got ${block}`);
   const isFolder = !Array.isArray(source) && statSync(source).isDirectory();
   if (isFolder && vocabSize !== undefined && existsSync(join(source, META))) {

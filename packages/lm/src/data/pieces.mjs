@@ -40,6 +40,23 @@ export function kindOf(path) {
   return /\.(jsonl|ndjson)$/i.test(name) ? 'jsonl' : 'text';
 }
 
+/** Options that only files of some kinds have a use for. */
+const USES = /** @type {const} */ ({ separator: ['text'], field: ['jsonl', 'parquet'], replaceInvalid: ['text', 'jsonl'] });
+const KINDS = { text: 'plain text', jsonl: 'JSONL', parquet: 'Parquet' };
+
+/**
+ * Checks that each option of some kinds of files has one that it is for.
+ * @param {string[]} files @param {{ separator?: string, field?: string, replaceInvalid?: boolean }} options
+ * @throws {RangeError} that begins with the option's name
+ */
+export function checkKinds(files, options) {
+  for (const [name, kinds] of Object.entries(USES)) {
+    const isUsed = files.some((path) => /** @type {readonly string[]} */ (kinds).includes(kindOf(path)));
+    if (isUsed || !(/** @type {any} */ (options)[name])) continue;
+    throw new RangeError(`${name} is for ${kinds.map((kind) => KINDS[kind]).join(' and ')}, and ${files[0]} is ${KINDS[kindOf(files[0])]}`);
+  }
+}
+
 /**
  * Expands a list of files and folders to files. A folder gives its text, JSONL and Parquet files, at any depth, sorted by path.
  * @param {string[]} inputs
@@ -75,10 +92,7 @@ export function piecesOf(path, options = {}) {
  */
 async function* bytePieces(path, kind, { separator, cut, pieceBytes = PIECE_BYTES, start = 0 }) {
   const mark = separator === undefined ? undefined : Buffer.from(separator);
-  const file = createReadStream(path, { start, highWaterMark: Math.min(pieceBytes, 2 ** 20) });
-  const stream = /\.gz$/i.test(path) ? file.pipe(createGunzip()) : file;
-  // `pipe` does not forward errors.
-  if (stream !== file) file.on('error', (error) => stream.destroy(error));
+  const { file, stream } = openText(path, { start, highWaterMark: Math.min(pieceBytes, 2 ** 20) });
   /** @type {Buffer[]} */
   let parts = [];
   let held = 0;
@@ -108,6 +122,23 @@ async function* bytePieces(path, kind, { separator, cut, pieceBytes = PIECE_BYTE
   if (held > MAX_PIECE_BYTES) throw tooLong(path, kind, mark !== undefined, cut);
   if (held === 0 && handed === 0) return;
   yield { source: path, kind, bytes: copyOf(Buffer.concat(parts)), read: readWith(held), ends: true };
+}
+
+/** The bytes of a text: of a compressed one, those that it unpacks to. @param {string} path */
+export async function textBytes(path) {
+  if (!/\.gz$/i.test(path)) return statSync(path).size;
+  let bytes = 0;
+  for await (const part of named(path, openText(path).stream)) bytes += part.length;
+  return bytes;
+}
+
+/** A file, and its bytes unpacked. @param {string} path @param {{ start?: number, highWaterMark?: number }} [options] */
+function openText(path, options) {
+  const file = createReadStream(path, options);
+  const stream = /\.gz$/i.test(path) ? file.pipe(createGunzip({ chunkSize: Math.max(64, options?.highWaterMark ?? 2 ** 16) })) : file;
+  // `pipe` does not forward errors.
+  if (stream !== file) file.on('error', (error) => stream.destroy(error));
+  return { file, stream };
 }
 
 /** The parts of a stream. An error names the file, which zlib's do not. @param {string} path @param {AsyncIterable<Buffer>} stream */

@@ -5,8 +5,9 @@ import { cpSync, createReadStream, existsSync, mkdirSync, readdirSync, statSync,
 import { basename, dirname, join, resolve } from 'node:path';
 
 import { checkNewFolder, makeFolder } from '../folder.mjs';
+import { checkNames } from '../options.mjs';
 import { loadTokenizer, trainTokenizer } from '../tokenizer/index.mjs';
-import { checkCorpusOptions, digestOf, writeCorpus } from './corpus.mjs';
+import { CORPUS_OPTIONS, checkCorpusOptions, digestOf, writeCorpus } from './corpus.mjs';
 import { META, readCorpusInfo } from './dataset.mjs';
 import { TextError, textsOf } from './encode.mjs';
 import { filesOf, kindOf, piecesOf } from './pieces.mjs';
@@ -69,6 +70,7 @@ export const defaultVocabSize = (bytes) =>
  */
 export async function prepareText(inputs, options) {
   const { out, tokenizer: given, vocabSize, validation = 0.05, sampleBytes = SAMPLE_BYTES, remake = false, signal } = options;
+  checkNames('prepareText', options, ['out', 'vocabSize', 'sampleBytes', 'remake', ...CORPUS_OPTIONS]);
   checkCorpusOptions({ ...options, inputs, validation });
   if (given !== undefined && vocabSize !== undefined)
     throw new RangeError('vocabSize is for a tokenizer to train, and tokenizer names one');
@@ -207,7 +209,10 @@ function copyTokenizer(from, folder) {
 /** @param {string} path @param {AbortSignal} [signal] */
 async function sha256Of(path, signal) {
   const hash = createHash('sha256');
-  for await (const part of createReadStream(path, { highWaterMark: 2 ** 20, signal })) hash.update(part);
+  for await (const part of createReadStream(path, { highWaterMark: 2 ** 20 })) {
+    signal?.throwIfAborted();
+    hash.update(part);
+  }
   return hash.digest('hex');
 }
 

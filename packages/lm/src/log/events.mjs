@@ -3,7 +3,7 @@
 /**
  * Before the first step. `step` counts the steps that are already done: 0 unless the run was resumed.
  * @typedef {{ type: 'start', step: number, steps: number, parameters: number, device: string, precision: string, tokensPerStep: number,
- *   trainTokens: number, validationTokens: number }} StartEvent
+ *   trainTokens: number, validationTokens: number } & Plan} StartEvent
  */
 /**
  * After each step; `step` is 1 after the first. `loss` is the mean over the step's tokens, in nats.

@@ -99,10 +99,10 @@ class Run {
   #title;
   #left;
 
-  /** @param {string} title @param {import('./events.mjs').Plan & { now?: () => number }} plan */
-  constructor(title, plan) {
+  /** @param {string} title @param {() => number} [now] */
+  constructor(title, now) {
     this.#title = title;
-    this.#left = new TimeLeft(plan);
+    this.#left = new TimeLeft({ now });
   }
 
   /** @param {import('./metrics.mjs').Metrics} metrics @param {number} [memory] */
@@ -163,14 +163,13 @@ const isOwnHost = (host) => /^(127\.0\.0\.1|localhost)(:\d+)?$/i.test(host ?? ''
 /**
  * Shows a run on a page at 127.0.0.1; to see it from elsewhere, forward the port (`ssh -L 8080:localhost:PORT HOST`). The page does not keep
  * the process alive.
- * @param {import('./events.mjs').Plan & { port?: number, title?: string, history?: string, messageEvery?: number,
- *   now?: () => number }} [options] `port`: 0 takes a
+ * @param {{ port?: number, title?: string, history?: string, messageEvery?: number, now?: () => number }} [options] `port`: 0 takes a
  *   free one; `history`: path of a `metrics.jsonl`, if it is there, with what came before; `messageEvery`: milliseconds between messages
  *   to the page; `now` in milliseconds
  * @returns {Promise<{ url: string, push(event: TrainEvent): void, close(): Promise<void> }>}
  * @throws {Error} if the port is taken
  */
-export async function servePage({ port = 0, title = 'Training', history, messageEvery = 200, ...plan } = {}) {
+export async function servePage({ port = 0, title = 'Training', history, messageEvery = 200, now } = {}) {
   const require = createRequire(import.meta.url);
   const assets = new Map(
     Object.entries(ASSETS).map(([path, [file, type]]) => {
@@ -178,7 +177,7 @@ export async function servePage({ port = 0, title = 'Training', history, message
       return [path, { type: `${type}; charset=utf-8`, body: readFileSync(from) }];
     }),
   );
-  const run = new Run(title, plan);
+  const run = new Run(title, now);
   if (history !== undefined && existsSync(history)) for (const { metrics } of readMetrics(history)) run.add(metrics);
 
   /** @type {Set<import('node:http').ServerResponse>} */

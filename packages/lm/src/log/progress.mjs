@@ -23,16 +23,15 @@ export class Progress {
   #rate = { sum: 0, weight: 0 };
 
   /**
-   * @param {import('./events.mjs').Plan & { stream?: NodeJS.WritableStream & { isTTY?: boolean, columns?: number }, quiet?: boolean,
-   *   lineEvery?: number, now?: () => number }} [options] `lineEvery`: milliseconds between lines where `stream` is no terminal; `now` in
-   *   milliseconds
+   * @param {{ stream?: NodeJS.WritableStream & { isTTY?: boolean, columns?: number }, quiet?: boolean, lineEvery?: number,
+   *   now?: () => number }} [options] `lineEvery`: milliseconds between lines where `stream` is no terminal; `now` in milliseconds
    */
-  constructor({ stream = process.stderr, quiet = false, lineEvery = 10_000, now = () => performance.now(), ...plan } = {}) {
+  constructor({ stream = process.stderr, quiet = false, lineEvery = 10_000, now = () => performance.now() } = {}) {
     this.#stream = stream;
     this.#quiet = quiet;
     this.#now = now;
     this.#lineEvery = lineEvery;
-    this.#left = new TimeLeft({ ...plan, now });
+    this.#left = new TimeLeft({ now });
   }
 
   /** @param {import('./events.mjs').TrainEvent} event */

@@ -9,7 +9,7 @@ const NEWEST = { step: 0.02, eval: 0.5, checkpoint: 0.5, sample: 0.5 };
 
 export class TimeLeft {
   #now;
-  #every;
+  #every = { eval: 0, checkpoint: 0, sample: 0 };
   #last = 0;
   #step = 0;
   #first = 0;
@@ -17,10 +17,9 @@ export class TimeLeft {
   /** By kind: how often it was timed, its running mean in milliseconds, the step of the last one. */
   #seen = Object.fromEntries(Object.keys(NEWEST).map((kind) => [kind, { times: 0, mean: 0, step: 0 }]));
 
-  /** @param {import('./events.mjs').Plan & { now?: () => number }} [options] `now` in milliseconds */
-  constructor({ evalEvery = 0, saveEvery = 0, sampleEvery = 0, now = () => performance.now() } = {}) {
+  /** @param {{ now?: () => number }} [options] `now` in milliseconds */
+  constructor({ now = () => performance.now() } = {}) {
     this.#now = now;
-    this.#every = { eval: evalEvery, checkpoint: saveEvery, sample: sampleEvery };
   }
 
   /** An event ends what it tells of, so the time since the event before is that of its kind. @param {TrainEvent} event */
@@ -31,6 +30,8 @@ export class TimeLeft {
     if (event.type === 'start') {
       this.#first = this.#step = event.step;
       this.#steps = event.steps;
+      const { evalEvery = 0, saveEvery = 0, sampleEvery = 0 } = event;
+      this.#every = { eval: evalEvery, checkpoint: saveEvery, sample: sampleEvery };
       for (const seen of Object.values(this.#seen)) Object.assign(seen, { times: 0, mean: 0, step: event.step });
       return;
     }

@@ -1,12 +1,12 @@
 // Checkpoints: a Hugging Face folder with all that a run needs to continue as if it had never stopped.
 //
 //   RUN/step-0000400/   config.json, model.safetensors (f32), the tokenizer's files, generation_config.json; optimizer.safetensors (AdamW's
-//                       moments); trainer_state.json (step, settings, data, and the digests of the files without one of their own)
+//                       moments); trainer_state.json (step, settings, options, data, and the digests of the other files)
 //   RUN/best/           the same model files for the lowest loss on held-out text
 // A folder appears once it is complete. Files of the formats before are read too: see legacy.mjs.
 
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync, readdirSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { notWritten, syncFolder } from 'helios-vk/files';
@@ -36,6 +36,7 @@ import { firstUnusable } from './state.mjs';
  * @property {import('./settings.mjs').Settings} settings
  * @property {DataInfo} data
  * @property {{ step: number, loss: number, since: number } | null} best the lowest loss on held-out text, and evaluations since then
+ * @property {Partial<Pick<import('./run.mjs').OwnOptions, typeof import('./plan.mjs').KEPT[number]>>} [options] those that a resumed run keeps
  *
  * @typedef {object} Checkpoint
  * @property {string} path
@@ -44,6 +45,7 @@ import { firstUnusable } from './state.mjs';
  * @property {RunConfig} config
  * @property {DataInfo | undefined} data undefined if the file is of an earlier version
  * @property {RunState['best']} best
+ * @property {RunState['options']} options of the run; none if the file is of an earlier version
  * @property {string | import('./legacy.mjs').TokenizerState} tokenizer what `loadTokenizer` takes
  * @property {(trainer: Trainer) => Promise<void>} restore sets the trainer's state
  */
@@ -66,6 +68,24 @@ export const stepOf = (path) => Number(/^step-(\d+)(\.safetensors)?$/.exec(basen
 /** The SHA-256 of a file or text. @param {string | Buffer} bytes */
 const sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex');
 
+/**
+ * What tells a file from all others: the digest of a text, and of tensors that of the header, which has the checksum of the whole file.
+ * @param {string} path
+ */
+function fingerprint(path) {
+  if (!path.endsWith('.safetensors')) return sha256(readFileSync(path));
+  const file = openSync(path, 'r');
+  try {
+    const length = Buffer.alloc(8);
+    readSync(file, length);
+    const bytes = Buffer.alloc(Math.min(fstatSync(file).size, 8 + Number(length.readBigUInt64LE())));
+    readSync(file, bytes, 0, bytes.length, 0);
+    return sha256(bytes);
+  } finally {
+    closeSync(file);
+  }
+}
+
 /** The digest of a state: of its JSON without the digest. @param {object} state */
 const digestOf = (state) => sha256(JSON.stringify({ ...state, sha256: undefined }));
 
@@ -73,7 +93,7 @@ const digestOf = (state) => sha256(JSON.stringify({ ...state, sha256: undefined 
  * Writes a checkpoint. With several processes rank 0 calls it, and the others `joinCheckpoint`.
  * @param {string} folder of the run
  * @param {Trainer} trainer settled
- * @param {Pick<RunState, 'run' | 'data' | 'best'>} state @param {Record<string, string>} files of the tokenizer, by name
+ * @param {Pick<RunState, 'run' | 'data' | 'best' | 'options'>} state @param {Record<string, string>} files of the tokenizer, by name
  * @returns {Promise<string>} its path
  * @throws {Error} if weights or moments are not finite: nothing is written
  */
@@ -94,9 +114,9 @@ export async function saveCheckpoint(folder, trainer, state, files) {
       }
       /** @type {Record<string, string>} */
       const digests = {};
-      const texts = readdirSync(partial, { recursive: true, encoding: 'utf8' });
-      for (const name of texts.filter((each) => /\.(json|jinja|txt)$/.test(each))) {
-        digests[name.replaceAll('\\', '/')] = sha256(readFileSync(join(partial, name)));
+      const made = readdirSync(partial, { recursive: true, encoding: 'utf8' });
+      for (const name of made.filter((each) => /\.(json|jinja|txt|safetensors)$/.test(each))) {
+        digests[name.replaceAll('\\', '/')] = fingerprint(join(partial, name));
       }
       const all = { version: VERSION, step, skipped, settings: trainer.config.settings, ...state, files: digests };
       await writeJson(join(partial, STATE), { ...all, sha256: digestOf(all) });
@@ -176,8 +196,10 @@ function readState(path) {
   if (state.sha256 !== digestOf(state)) throw new Error(`${file} is damaged: its contents do not have the SHA-256 that it says`);
   for (const [name, digest] of Object.entries(state.files)) {
     if (!existsSync(join(path, name))) throw new Error(`${path} has no ${name}, which it was written with`);
-    if (sha256(readFileSync(join(path, name))) !== digest) {
-      throw new Error(`${join(path, name)} was changed or is damaged: it does not have the SHA-256 that ${STATE} says`);
+    if (fingerprint(join(path, name)) !== digest) {
+      throw new Error(
+        `${join(path, name)} was changed or is damaged, or is of another step: it does not have the SHA-256 that ${STATE} says`,
+      );
     }
   }
   return state;
@@ -208,7 +230,7 @@ export async function loadCheckpoint(path) {
 
 /** @param {string} path @returns {Checkpoint} */
 function readCheckpoint(path) {
-  const { step, skipped, run, settings, data, best } = readState(path);
+  const { step, skipped, run, settings, data, best, options = {} } = readState(path);
   const config = checkRun({ model: readConfig(path), settings });
   const restore = async (/** @type {Trainer} */ trainer) => {
     await readWeights(path, trainer.model);
@@ -231,19 +253,25 @@ function readCheckpoint(path) {
     trainer.load({ step, skipped, ...moments });
     for (const values of Object.values(moments)) for (const each of Object.values(values)) /** @type {any} */ (each).dispose();
   };
-  return { path, step, run, config, data, best, tokenizer: path, restore };
+  return { path, step, run, config, data, best, options, tokenizer: path, restore };
 }
 
 /** @param {string} path @returns {Promise<Checkpoint>} */
 async function fromLegacy(path) {
   const { step, skipped, run, config, tokenizer, state } = await loadLegacy(path);
   const restore = async (/** @type {Trainer} */ trainer) => trainer.load({ step, skipped, ...state });
-  return { path, step, run, config, data: undefined, best: null, tokenizer, restore };
+  return { path, step, run, config, data: undefined, best: null, options: {}, tokenizer, restore };
+}
+
+/** The tokenizer of a path: in a run's folder that of its latest checkpoint. @param {string} path as for `loadTokenizer`, or a run's folder */
+export function tokenizerIn(path) {
+  const latest = existsSync(join(path, 'tokenizer.json')) ? undefined : checkpointsIn(path).at(-1);
+  return latest && existsSync(join(latest, 'tokenizer.json')) ? latest : path;
 }
 
 /** The checkpoints of a run's folder in the order of steps; none where there is no folder. @param {string} folder @returns {string[]} */
 export function checkpointsIn(folder) {
-  const names = existsSync(folder) ? readdirSync(folder) : [];
+  const names = statSync(folder, { throwIfNoEntry: false })?.isDirectory() ? readdirSync(folder) : [];
   const paths = names.filter((name) => Number.isInteger(stepOf(name))).map((name) => join(folder, name));
   return paths.sort((a, b) => stepOf(a) - stepOf(b));
 }

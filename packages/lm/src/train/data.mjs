@@ -34,7 +34,7 @@ export const hasTokens = (path) =>
 
 /**
  * @typedef {object} DataOptions
- * @property {string[]} inputs texts, JSONL, Parquet, or one folder of token files
+ * @property {string[]} inputs files of texts, JSONL or Parquet, or one folder of token files
  * @property {string} prepared the folder for the token files of texts
  * @property {string | import('./legacy.mjs').TokenizerState} [tokenizer] what `loadTokenizer` takes; one is trained when left out
  * @property {number} vocabSize of the model
@@ -50,14 +50,13 @@ export const hasTokens = (path) =>
  * Opens the data of a run; encodes texts first, unless the folder has them from the same texts.
  * @param {DataOptions} options
  * @returns {Promise<{ train: Dataset, validation: Dataset | undefined, tokenizer: Tokenizer | undefined,
- *   info: import('./checkpoint.mjs').DataInfo, close: () => void }>} without a tokenizer for token files that have none beside them
+ *   nothingHeld: string | undefined, info: import('./checkpoint.mjs').DataInfo, close: () => void }>} without a tokenizer for token files that
+ *   have none beside them; `nothingHeld`: why there is no validation
  */
 export async function openData({ inputs, prepared, tokenizer: given, vocabSize, block, isKnown = false, ...options }) {
   const tokens = inputs.length === 1 && hasTokens(inputs[0]);
   const folder = tokens ? inputs[0] : prepared;
   if (!tokens) {
-    for (const path of inputs) if (!existsSync(path)) throw new Error(`${path} does not exist`);
-    if (inputs.some(hasTokens)) throw new Error(`${inputs.find(hasTokens)} holds token files: train on it alone`);
     await withTokenizerFiles(given ?? (vocabSize === 256 ? { kind: 'byte' } : undefined), (path) => {
       // No checkpoint knows the ids that may lie there: a run that has one trains on the folder itself.
       const of = path === undefined ? { vocabSize } : { tokenizer: path };
@@ -83,12 +82,26 @@ export async function openData({ inputs, prepared, tokenizer: given, vocabSize, 
     // Nothing is held out, or less than a window: the run then has no validation.
     if (!(error instanceof RangeError)) throw error;
   }
+  const nothingHeld = validation ? undefined : whyNothing(folder, block);
   const info = { folder: resolve(folder), sha256: identityOf(folder), tokens: train.tokens };
   const close = () => {
     train.close();
     validation?.close();
   };
-  return { train, validation, tokenizer, info, close };
+  return { train, validation, tokenizer, nothingHeld, info, close };
+}
+
+/** Why a folder has no window for validation. @param {string} folder @param {number} block */
+function whyNothing(folder, block) {
+  const { shards, documents, prepared } = existsSync(join(folder, META)) ? readCorpusInfo(folder) : {};
+  if (prepared?.options.validation === 0) return '--validation is 0';
+  const tokens = shards?.validation.reduce((sum, shard) => sum + shard.tokens, 0) ?? 0;
+  if (tokens > 0)
+    return `the ${tokens} tokens that are held out are fewer than the ${block + 1} of a sequence: use more text or --validation`;
+  if (!prepared) return `${folder} has no token files for it`;
+  return documents === 1
+    ? 'the text is too short to hold a window out'
+    : `none of the ${documents} documents was chosen: a larger --validation chooses more`;
 }
 
 /**

@@ -54,7 +54,7 @@ export function checkFits(model, { batchSize, blockSize, precision }, device) {
   if (widest > limit) {
     throw new RangeError(
       `activations of ${tokens} tokens take a buffer of ${widest} bytes, and ${deviceName} binds at most ${limit} at once: ` +
-        'a smaller batch in more micro-steps needs less',
+        (widest / batchSize > limit ? 'a smaller block size needs less' : 'a smaller batch in more micro-steps needs less'),
     );
   }
 }

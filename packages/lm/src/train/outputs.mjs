@@ -5,6 +5,7 @@ import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { PARTIAL, notWritten, replaceFile } from 'helios-vk/files';
 import { ownerIn, takeLock } from 'helios-vk/files';
+import { UsageError, reasonOf } from 'helios-vk/options';
 
 /** The name of a lock in its folder. */
 export const LOCK = '.helios-vk.lock';
@@ -47,7 +48,9 @@ export class FolderLock {
    * @throws {Error} that names the owner, if the folder belongs to another run
    */
   static async take(folder) {
-    await mkdir(folder, { recursive: true });
+    await mkdir(folder, { recursive: true }).catch((error) => {
+      throw new UsageError(`${folder} cannot be written: ${reasonOf(error)}; --out names the folder of a run`);
+    });
     const path = join(folder, LOCK);
     const lock = takeLock(path, (owner) => {
       if (owner) {

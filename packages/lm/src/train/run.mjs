@@ -1,17 +1,16 @@
 // A training run from its options to its last checkpoint, as a series of events.
 
-import { existsSync, readdirSync, rmSync, rmdirSync, statSync } from 'node:fs';
+import { readdirSync, rmSync, rmdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, extname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { reset } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
-import { readConfig } from '../config.mjs';
 import { MetricsLog } from '../log/metrics.mjs';
 import { TensorBoardLog } from '../log/tensorboard.mjs';
 import { parameterCount } from '../model/parts.mjs';
-import { isModelFolder, openModel } from '../open.mjs';
+import { openModel } from '../open.mjs';
 import {
   checkFolder,
   checkpointPath,
@@ -22,13 +21,14 @@ import {
   saveBest,
   saveCheckpoint,
 } from './checkpoint.mjs';
-import { defaultText, hasTokens, openData, predictedBytes } from './data.mjs';
+import { openData, predictedBytes } from './data.mjs';
 import { checkFits, checkMatrixUnits } from './device.mjs';
 import { Generator as TextGenerator } from './generator.mjs';
 import { FolderLock } from './outputs.mjs';
+import { KEPT, flagOf, freeFolder, freeName, planOf, withFlags } from './plan.mjs';
 import { agree, attemptOf, openRanks, shareOf } from './ranks.mjs';
-import { sample } from './sample.mjs';
-import { PRESETS, checkRun, configOf, fitSettings, learningRateAt, presetOf, tokensPerStep, withValues } from './settings.mjs';
+import { generate } from './sample.mjs';
+import { checkRun, configOf, fitSettings, learningRateAt, presetOf, tokensPerStep, withValues } from './settings.mjs';
 import { Trainer } from './trainer.mjs';
 
 /** @typedef {import('../log/events.mjs').TrainEvent} TrainEvent */
@@ -55,7 +55,7 @@ import { Trainer } from './trainer.mjs';
  * @property {number} [evalBatches] most batches of an evaluation; 16 when left out
  * @property {number} [saveEvery] write a checkpoint every so many steps, and at the end; 0, the default: only at the end
  * @property {number} [saveTotalLimit] keep the last so many checkpoints of the run; all when left out
- * @property {number} [earlyStoppingPatience] end after so many evaluations without a lower loss; never when left out
+ * @property {number} [earlyStoppingPatience] end after so many evaluations without a lower loss; 0, the default: never
  * @property {string} [samplePrompt] what samples continue; the beginning of the text when left out
  * @property {number} [sampleTokens] tokens of a sample; 100 when left out, 0: no samples
  * @property {number} [sampleEvery] write a sample every so many steps, and at the end; 0, the default: only at the end
@@ -63,18 +63,14 @@ import { Trainer } from './trainer.mjs';
  * @property {'graph' | 'plain'} [mode] as for `Trainer`
  * @property {'mpi' | 'nccl'} [engine] @property {0 | 1} [zero] @property {'f32' | 'bf16'} [reduce] with several processes, see `openRanks`
  * @property {number} [commandBuffers] submissions in flight
- * @property {AbortSignal} [signal] ends the run after its step: it writes a checkpoint, then throws an AbortError
+ * @property {AbortSignal} [signal] ends the run after its step, an evaluation or a sample at once: it writes a checkpoint, then throws the signal's
+ *   reason, an AbortError where the caller names none
  * @property {(progress: import('../data/prepare.mjs').PrepareProgress) => void} [onProgress] while a tokenizer is trained and texts are encoded
  * @property {(text: string) => void} [note] told what a person should know: a device that was lost, steps that were skipped
  * @property {(vk: any) => void} [onDevice] called with the native module when the device is open, and again after it was lost
  *
  * @typedef {OwnOptions & Partial<Settings> & Partial<import('./settings.mjs').Sizes>} TrainOptions
  */
-
-/** Settings that a resumed run may change: the model and the order of the data stay. */
-const CHANGEABLE = /** @type {const} */ ([
-  ...['maxSteps', 'learningRate', 'minLr', 'lrScheduler', 'warmupSteps', 'weightDecay', 'maxGradNorm', 'precision', 'gradCheckpoint'],
-]);
 
 /** Settings that begin a run from another model's weights, where none are given. */
 const FROM_A_MODEL = { learningRate: 1e-4, minLr: 1e-5, warmupSteps: 20, maxSteps: 400 };
@@ -102,10 +98,11 @@ export async function* train(options) {
   const vk = createRequire(import.meta.url)('helios-vk');
   const { info, ranks } = await openRanks(vk, { ...options, 'command-buffers': options.commandBuffers });
   try {
-    yield* new Run(options, plan, vk, info, ranks).events();
+    yield* new Run(plan, vk, info, ranks).events();
     await ranks?.group.destroy();
   } catch (error) {
-    if (/** @type {Error} */ (error).name === 'AbortError') await ranks?.group.destroy();
+    // Whatever reason the caller gave, a run that was asked to end has not failed.
+    if (options.signal?.aborted && error === options.signal.reason) await ranks?.group.destroy();
     else ranks?.group.abort(/** @type {Error} */ (error).message);
     throw error;
   } finally {
@@ -115,106 +112,13 @@ export async function* train(options) {
   }
 }
 
-/**
- * What options ask for, checked as far as that goes without a device.
- * @param {TrainOptions} options
- */
-async function planOf(options) {
-  const { resume, initFrom, preset, newData, earlyStoppingPatience } = options;
-  const refuse = (/** @type {string} */ what) => {
-    throw new UsageError(what);
-  };
-  if (resume && initFrom) refuse('--resume continues a run, --init-from begins one: leave one of them out');
-  if (resume === true && options.out === undefined) refuse('--resume needs --out FOLDER, the folder of the run, or a checkpoint');
-  if (newData && !resume) refuse('--new-data is for --resume');
-  if (newData && options.data === undefined) refuse('--new-data needs the data: name them');
-  if (initFrom && preset) refuse('--init-from has the model: leave --preset out');
-  if (resume && preset) refuse('--resume keeps the model of the checkpoint: leave --preset out');
-  const begin = resume ? await loadCheckpoint(resume === true ? /** @type {string} */ (options.out) : resume) : undefined;
-  const from = initFrom === undefined ? undefined : await modelFrom(initFrom);
-  const sizes = ['layers', 'width', 'heads', 'kvHeads', 'hidden', 'vocabSize'].filter(
-    (name) => /** @type {any} */ (options)[name] !== undefined,
-  );
-  if (sizes.length > 0 && (begin || from)) refuse(`${begin ? '--resume' : '--init-from'} keeps the model: leave ${flagOf(sizes[0])} out`);
-  if (begin) {
-    const kept = Object.keys(begin.config.settings).filter((name) => !CHANGEABLE.includes(/** @type {any} */ (name)));
-    const changed = kept.find((name) => /** @type {any} */ (options)[name] !== undefined);
-    if (changed) refuse(`--resume keeps the run's ${flagOf(changed)}: leave it out`);
-    if (options.tokenizer !== undefined) refuse('--resume keeps the tokenizer: leave --tokenizer out');
-    if (options.data !== undefined && !newData && begin.data) {
-      const same = [options.data].flat().length === 1 && resolve([options.data].flat()[0]) === dataOf(begin);
-      if (!same) refuse(`--resume continues on the data of the run, ${dataOf(begin)}: leave the data out, or add --new-data`);
-    }
-  }
-  if (from?.tokenizer && options.tokenizer !== undefined) refuse('--init-from has the tokenizer: leave --tokenizer out');
-  if (earlyStoppingPatience && options.validation === 0) refuse('--early-stopping-patience needs held-out text: leave --validation 0 out');
-  if (options.saveTotalLimit !== undefined && !(options.saveTotalLimit >= 1)) refuse('--save-total-limit is at least 1');
-  const data = begin?.data && !newData ? [dataOf(begin)] : [options.data ?? defaultText()].flat();
-  // A run goes on in its folder; a checkpoint of an earlier version begins one in the form of today.
-  const own = begin && !begin.path.endsWith('.safetensors') ? join(begin.path, '..') : undefined;
-  if (from && !from.tokenizer && options.tokenizer === undefined && !(data.length === 1 && hasTokens(data[0]))) {
-    refuse(`--init-from ${initFrom} has no tokenizer.json: name its tokenizer with --tokenizer PATH`);
-  }
-  return { begin, from, data, out: options.out ?? own };
-}
-
-/**
- * The folder of a run's data: in the run's own folder if it has them, since it may have been moved or copied.
- * @param {Checkpoint} checkpoint with data
- */
-function dataOf({ path, data }) {
-  const { folder } = /** @type {import('./checkpoint.mjs').DataInfo} */ (data);
-  const own = resolve(path, '..', basename(folder));
-  return hasTokens(own) ? own : folder;
-}
-
-/** An option as it is written on the command line. @param {string} name */
-const flagOf = (name) => `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-
-/** A path, or the first of PATH-2, PATH-3 … if it is there. @param {string} path */
-function freeName(path) {
-  for (let i = 1; ; i++) {
-    const name = i === 1 ? path : `${path}-${i}`;
-    if (!existsSync(name)) return name;
-  }
-}
-
-/** The names of settings and sizes, longest first. */
-const NAMES = Object.values(PRESETS)
-  .flatMap(({ sizes, settings }) => Object.keys({ ...sizes, ...settings }))
-  .sort((a, b) => b.length - a.length);
-
-/** A message with options in place of the names of settings and sizes. @param {string} message */
-const withFlags = (message) => message.replaceAll(new RegExp(`\\b(${NAMES.join('|')})\\b`, 'g'), (name) => flagOf(name));
-
-/** `runs/NAME` for a text, or the first of `runs/NAME-2` … that is not there, is empty, or has checkpoints of this run. @param {string} input @param {string} run */
-function freeFolder(input, run) {
-  const name = basename(input, extname(input)).replaceAll(/[^\w.-]+/g, '-') || 'run';
-  for (let i = 1; ; i++) {
-    const folder = join('runs', i === 1 ? name : `${name}-${i}`);
-    if (!existsSync(folder) || (statSync(folder).isDirectory() && readdirSync(folder).length === 0)) return folder;
-    if (checkpointsOf(folder, run).length > 0) return folder;
-  }
-}
-
-/**
- * The model that a run begins with.
- * @param {string} path a model's folder, a run's or a checkpoint's
- */
-async function modelFrom(path) {
-  if (isModelFolder(path)) {
-    return { model: readConfig(path), tokenizer: existsSync(join(path, 'tokenizer.json')) ? path : undefined, path };
-  }
-  const { config, tokenizer, path: found } = await loadCheckpoint(path);
-  return { model: config.model, tokenizer, path: found };
-}
-
 class Run {
   /**
-   * @param {TrainOptions} options @param {Awaited<ReturnType<typeof planOf>>} plan
+   * @param {Awaited<ReturnType<typeof planOf>>} plan
    * @param {any} vk @param {import('helios-vk').DeviceInfo} info @param {import('./ranks.mjs').TrainingRanks | undefined} ranks
    */
-  constructor(options, plan, vk, info, ranks) {
+  constructor(plan, vk, info, ranks) {
+    const { options } = plan;
     this.options = options;
     this.plan = plan;
     this.vk = vk;
@@ -240,7 +144,7 @@ class Run {
     try {
       return this.checkedConfig();
     } catch (error) {
-      if (error instanceof RangeError) throw new UsageError(withFlags(error.message), { cause: error });
+      if (error instanceof RangeError) throw new UsageError(withFlags(error.message));
       throw error;
     }
   }
@@ -292,6 +196,12 @@ class Run {
       if (first) checkFolder(out, run, firstStep);
       data = await this.openData(config, out);
       if (first) this.note(`${out}: training on ${plan.data.join(', ')}`);
+      if (first && data.nothingHeld) this.note(`nothing is held out: ${data.nothingHeld}`);
+      if (first && !data.tokenizer) {
+        this.note(
+          `${data.info.folder} has no tokenizer.json: there are no samples, and generate cannot write text; --tokenizer PATH names it`,
+        );
+      }
       // A new model takes the ids of its special tokens from the tokenizer.
       if (!begin && !plan.from && data.tokenizer) {
         const { bos, eos, pad } = data.tokenizer.special;
@@ -303,7 +213,7 @@ class Run {
       const evalEvery = options.evalEvery ?? Math.max(1, Math.ceil(settings.maxSteps / 10));
       await this.agreeOn(config, { firstStep, data: data.info.sha256, evalEvery });
       if (options.earlyStoppingPatience && !data.validation) {
-        throw new UsageError('--early-stopping-patience needs held-out text, and the text is too short to hold a window out');
+        throw new UsageError(`--early-stopping-patience needs held-out text, and ${data.nothingHeld}`);
       }
       if (first) {
         logs.push(new MetricsLog(out));
@@ -343,9 +253,9 @@ class Run {
     const { options, plan, ranks, first } = this;
     const open = () =>
       openData({
-        inputs: plan.data,
+        inputs: plan.files,
         prepared: options.newData ? freeName(join(out, 'data')) : join(out, 'data'),
-        tokenizer: plan.begin?.tokenizer ?? plan.from?.tokenizer ?? options.tokenizer,
+        tokenizer: plan.tokenizer,
         vocabSize: model.vocabSize,
         block: settings.blockSize,
         isKnown: plan.begin?.data !== undefined && !options.newData,
@@ -392,6 +302,7 @@ class Run {
     const { settings } = config;
     const { saveEvery = 0, saveTotalLimit = Infinity, sampleEvery = 0, sampleTokens = 100, earlyStoppingPatience = 0 } = options;
     const files = data.tokenizer?.files() ?? {};
+    const kept = Object.fromEntries(KEPT.map((name) => [name, options[name]]));
     const windows = { predicted: 0, bytes: /** @type {number | undefined} */ (undefined) };
     let last = begin;
     /** The step of the newest checkpoint in the run's folder: it is written once. */
@@ -435,7 +346,7 @@ class Run {
       let path = '';
       if (first) {
         await lock?.check();
-        path = await saveCheckpoint(out, running, { run, data: data.info, best: self.best }, files);
+        path = await saveCheckpoint(out, running, { run, data: data.info, best: self.best, options: kept }, files);
         last = await loadCheckpoint(path);
         const own = checkpointsOf(out, run);
         while (own.length > saveTotalLimit) rmSync(/** @type {string} */ (own.shift()), { recursive: true, force: true });
@@ -445,13 +356,14 @@ class Run {
       saved = step;
       yield { type: 'checkpoint', step, path, best };
     };
-    /** @param {Trainer} running @returns {AsyncGenerator<TrainEvent>} */
+    /** Whether the evaluation came to its end. @param {Trainer} running @returns {AsyncGenerator<TrainEvent, boolean>} */
     const evaluate = async function* (/** @type {Run} */ self, running) {
       const step = running.stepsDone;
-      if (!data.validation || self.evaluated.has(step)) return;
+      if (!data.validation || self.evaluated.has(step)) return true;
       await running.settle();
       yield* self.steps(running, settings);
       const loss = await running.validate();
+      if (loss === undefined) return false;
       if (data.tokenizer && windows.bytes === undefined) {
         const indexes = running.validationWindows();
         windows.bytes = predictedBytes(data.validation, indexes, data.tokenizer);
@@ -466,6 +378,7 @@ class Run {
       self.evaluated.set(step, loss);
       const bitsPerByte = windows.bytes ? (loss * windows.predicted) / Math.LN2 / windows.bytes : undefined;
       yield { type: 'eval', step, loss, perplexity: Math.exp(loss), bitsPerByte, best };
+      return true;
     };
     for (;;) {
       try {
@@ -482,6 +395,9 @@ class Run {
               tokensPerStep: tokensPerStep(settings),
               trainTokens: data.train.tokens,
               validationTokens: data.validation?.tokens ?? 0,
+              evalEvery: data.validation ? evalEvery : 0,
+              saveEvery,
+              sampleEvery: sampleTokens > 0 && data.tokenizer ? sampleEvery : 0,
             };
           }
         }
@@ -502,9 +418,10 @@ class Run {
         else if (trainer.stepsDone < settings.maxSteps) reason = 'stopped';
         await trainer.settle();
         yield* this.steps(trainer, settings);
-        if (reason !== 'stopped') yield* evaluate(this, trainer);
+        if (reason !== 'stopped' && !(yield* evaluate(this, trainer))) reason = 'stopped';
         yield* save(this, trainer, this.best?.step === trainer.stepsDone);
         if (reason !== 'stopped') yield* this.sampled(trainer, data, sampleTokens);
+        else if (first && data.validation && !this.best) this.note(`${out} has no best/: the run has stopped before its first evaluation`);
         const skipped = await trainer.opt.skippedSteps();
         if (skipped > 0) this.note(`steps skipped because their gradients were not finite: ${skipped}`);
         const step = trainer.stepsDone;
@@ -558,9 +475,14 @@ class Run {
     const { settings } = trainer.config;
     if (tokens === 0 || !data.tokenizer || !this.first) return;
     await trainer.settle();
+    yield* this.steps(trainer, settings);
     this.generator ??= new TextGenerator(trainer.model, settings.precision, { block: settings.blockSize, graph: trainer.mode === 'graph' });
     const prompt = this.options.samplePrompt ?? data.tokenizer.decode(data.train.window(0).slice(0, 8), { skipSpecial: true });
-    const text = await sample(this.generator, data.tokenizer, prompt, { tokens, seed: settings.seed });
+    let text = '';
+    for await (const part of generate(this.generator, data.tokenizer, prompt, { tokens, seed: settings.seed })) {
+      if (this.options.signal?.aborted) return;
+      text += part;
+    }
     trainer.pause();
     yield { type: 'sample', step: trainer.stepsDone, text };
   }

@@ -84,6 +84,7 @@ const preset = (family, sizes, settings) =>
 /**
  * Models to begin with. `gpt-…` are the models of this project's benchmarks (learned positions; nothing but this package reads them),
  * `llama-…` can be exported to every program that knows Llama, and `gpt2-124m` is GPT-2.
+ * - `llama-tiny`: 172,352 parameters; `llama-30m`: 27.4M; `llama-1.1b`: 1,107M.
  * - `gpt-tiny`: 143,680 parameters; learns on a CPU device in two minutes.
  * - `gpt-30m`: 29.6M parameters.
  * - `gpt-300m`: 301.8M parameters: 21 layers of 12.65M, an embedding and an untied head of 17,408 × 1,024 each (17 · 1,024, in whole matrix
@@ -100,7 +101,7 @@ export const PRESETS = Object.freeze({
     { layers: 8, width: 512, heads: 8, kvHeads: 4, hidden: 1376, blockSize: 256, vocabSize: 4096 },
     { batchSize: 8, learningRate: 1e-3, minLr: 1e-4, warmupSteps: 50, maxSteps: 1000 },
   ),
-  'llama-1.2b': preset(
+  'llama-1.1b': preset(
     'llama',
     { layers: 16, width: 2048, heads: 32, kvHeads: 8, hidden: 8192, blockSize: 2048, vocabSize: 32768 },
     { batchSize: 4, learningRate: 3e-4, minLr: 3e-5, warmupSteps: 200, maxSteps: 2000, precision: 'bf16' },
@@ -128,7 +129,7 @@ export const PRESETS = Object.freeze({
 });
 
 /** Earlier names of the presets, which still work. @type {Readonly<Record<string, keyof typeof PRESETS>>} */
-export const PRESET_ALIASES = Object.freeze({ tiny: 'gpt-tiny', small: 'gpt-30m', mission: 'gpt-300m' });
+export const PRESET_ALIASES = Object.freeze({ tiny: 'gpt-tiny', small: 'gpt-30m', mission: 'gpt-300m', 'llama-1.2b': 'llama-1.1b' });
 
 /** Every name that `presetOf` takes. */
 export const PRESET_NAMES = Object.freeze([...Object.keys(PRESETS), ...Object.keys(PRESET_ALIASES)]);

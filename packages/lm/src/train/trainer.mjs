@@ -345,7 +345,7 @@ export class Trainer {
   /**
    * The mean loss over the held-out windows, after every step submitted so far. Each rank computes some of the batches. Does not touch
    * weights, moments or gradients.
-   * @returns {Promise<number>} in nats
+   * @returns {Promise<number | undefined>} in nats; undefined where a process was asked to stop meanwhile: all then stop after this step
    */
   async validate() {
     const { validation } = this;
@@ -356,7 +356,8 @@ export class Trainer {
     const windows = this.validationWindows();
     /** Sums of losses by batch: they are added in the order of batches, whatever the number of ranks. @type {(number | null)[]} */
     let sums = [];
-    for (let at = 0; at < windows.length; at += batchSize) {
+    let stop = false;
+    for (let at = 0; at < windows.length && !(stop = this.stopped()); at += batchSize) {
       const own = windows.slice(at, at + batchSize);
       sums.push(0);
       if ((sums.length - 1) % world !== rank) continue;
@@ -371,11 +372,15 @@ export class Trainer {
       loss.dispose();
     }
     if (this.ranks) {
-      const all = await this.ranks.group.exchange(sums);
-      sums = sums.map((_, i) => all[i % world][i]);
+      /** @type {{ sums: (number | null)[], stop: boolean }[]} */
+      const all = await this.ranks.group.exchange({ sums, stop });
+      stop = all.some((each) => each.stop);
+      if (stop) this.stopAt = this.stepsDone;
+      else sums = sums.map((_, i) => all[i % world].sums[i]);
     }
-    const sum = sums.reduce((/** @type {number} */ total, loss) => total + (loss ?? NaN), 0);
     this.pause();
+    if (stop) return undefined;
+    const sum = sums.reduce((/** @type {number} */ total, loss) => total + (loss ?? NaN), 0);
     return sum / (windows.length * blockSize);
   }
 
