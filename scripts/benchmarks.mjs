@@ -48,6 +48,10 @@ const SECTIONS = {
       'A training step on random ids, and the same model in PyTorch (`benches/pytorch/decoder.py`), compiled, one after the other on one GPU.',
     headline: 'tokens a second',
   },
+  generate: {
+    title: 'Text from a model',
+    about: 'Random weights, the most likely token. Beside llama.cpp: the same GGUF file, in turn.',
+  },
   'trainer-tokens': {
     title: 'Training through the plain calls',
     about: 'An existing trainer with helios-vk and with the C addon.',

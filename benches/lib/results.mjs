@@ -26,6 +26,7 @@ export const BENCHES = /** @type {const} */ ([
   'safe-mode',
   'models',
   'decoder',
+  'generate',
   'distributed',
 ]);
 
