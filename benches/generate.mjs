@@ -52,19 +52,30 @@ const OPTIONS = /** @type {const} */ ({
   ...RESULTS_OPTION,
 });
 
+/** What ends the programs under way: a measurement that goes on after a timeout would disturb the next. */
+const stop = new AbortController();
+for (const name of /** @type {const} */ (['SIGINT', 'SIGTERM'])) {
+  process.once(name, () => {
+    stop.abort(new Error(`stopped by ${name}`));
+    process.exitCode = 1;
+  });
+}
+
 /**
  * The milliseconds from starting a program until it prints something.
  * @param {string[]} args of Node
  */
 async function untilFirstOutput(args) {
   const started = performance.now();
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], signal: stop.signal, killSignal: 'SIGKILL' });
+  child.on('error', () => {}); // reported by its end
   let errors = '';
   child.stderr.on('data', (chunk) => (errors += chunk));
   /** @type {number | undefined} */ let first;
   child.stdout.on('data', () => (first ??= performance.now() - started));
   const [code] = await once(child, 'close');
-  if (code !== 0 || first === undefined) throw new Error(`${args.slice(0, 2).join(' ')} ended with ${code}: ${errors.trim()}`);
+  if (code !== 0 || first === undefined)
+    throw new Error(`${args.slice(0, 2).join(' ')} ended with ${code ?? 'a signal'}: ${errors.trim()}`);
   return first;
 }
 
@@ -102,7 +113,9 @@ async function measureOne({ worker, job, first: command }, slots, parts) {
   for (const [i, count] of slots.entries()) {
     const ofRun = i === 0 ? parts : parts.filter((part) => part === 'decode');
     if (ofRun.every((part) => part === 'first')) continue;
-    const { result, peakMiB } = await withPeakMemory(() => runWorker(worker, { ...job, slots: count, parts: ofRun }));
+    const { result, peakMiB } = await withPeakMemory(() =>
+      runWorker(worker, { ...job, slots: count, parts: ofRun }, { signal: stop.signal }),
+    );
     runs.push({ slots: count, measured: /** @type {Measured} */ (result), peakMiB });
   }
   return { first, runs };

@@ -42,7 +42,7 @@ const llama = (layers, width, heads, kvHeads, hidden, vocabulary, rest = {}) => 
 /** In the words of `config.json`. */
 export const MODELS = {
   tiny: llama(2, 64, 4, 2, 128, 512, { max_position_embeddings: 256 }),
-  '125m': llama(12, 768, 12, 12, 2048, 50_304, { tie_word_embeddings: true }),
+  '125m': llama(12, 768, 12, 12, 2048, 26_112),
   '300m': llama(21, 1024, 16, 16, 2752, 17_408),
   '1.2b': llama(16, 2048, 32, 8, 8192, 32_768),
   '7.2b': llama(32, 4096, 32, 8, 14_336, 32_768),
