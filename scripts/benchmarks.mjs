@@ -52,6 +52,10 @@ const SECTIONS = {
     title: 'Kernels of a decode step',
     about: 'Products of a few rows with a matrix, and attention of one query a row to a cache: what they must read, a second.',
   },
+  generate: {
+    title: 'Text from a model',
+    about: 'Random weights, the most likely token. Beside llama.cpp: the same GGUF file, in turn.',
+  },
   'trainer-tokens': {
     title: 'Training through the plain calls',
     about: 'An existing trainer with helios-vk and with the C addon.',

@@ -27,6 +27,7 @@ export const BENCHES = /** @type {const} */ ([
   'models',
   'decoder',
   'decode-kernels',
+  'generate',
   'distributed',
 ]);
 
