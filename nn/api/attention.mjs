@@ -84,7 +84,7 @@ const windowMask = (tokens, window) =>
   cached(`${tokens} window ${window}`, () => bandMask(tokens, tokens, (i) => [Math.max(0, i + 1 - window), tokens]));
 
 /** The places of keys, u32 [tokens]. @param {number} tokens */
-const places = (tokens) =>
+export const places = (tokens) =>
   cached(`${tokens} places`, () =>
     constant(
       Uint32Array.from({ length: tokens }, (_, i) => i),
