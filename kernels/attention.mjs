@@ -19,7 +19,7 @@
 //             hopper/attention-dispatch.mjs does not refuse.
 // Kernels on matrix units round Q, K, V, dO, P and dS to f16 or bf16, and keep the softmax and every sum in f32.
 
-import { ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
+import { MAX_CPU_ROUNDS, ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
 import { laneMaps } from './attention-layout.mjs';
 import { dOutOf, gradientExtents, gradientsOf, inputsOf, outputsOf, problemOf, push } from './attention-problem.mjs';
 import { ptxAttention } from './hopper/attention-dispatch.mjs';
@@ -129,12 +129,16 @@ export function attentionKernels(context, options) {
   const ptx = ptxAttention(context, options);
 
   /**
-   * Whether the device can compute attention in this precision. It always can in f32; halves need a matrix instruction that fits the head.
+   * Whether the device can compute attention in this precision, and of these sizes both passes. Halves need a matrix instruction that fits the
+   * head; sizes are limited by how often a CPU device may loop in f32.
    * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize] 64 when left out
+   * @param {{ tokens: number, keys: number, heads: number, kvHeads: number }} [sizes] any when left out
    */
-  function attentionSupports(precision, headSize = 64) {
-    if (precision === 'f32') return true;
-    return (precision === 'f16' || precision === 'bf16') && usable(precision, headSize).length > 0;
+  function attentionSupports(precision, headSize = 64, sizes) {
+    if (precision !== 'f32') return (precision === 'f16' || precision === 'bf16') && usable(precision, headSize).length > 0;
+    if (!isCpu || !sizes) return true;
+    const p = /** @type {AttentionProblem} */ ({ precision, headSize, ...sizes });
+    return [false, true].every((backward) => roundsOf(p, planOf('attention', p, backward), backward) <= MAX_CPU_ROUNDS);
   }
 
   /**
@@ -345,27 +349,35 @@ export function attentionKernels(context, options) {
   }
 
   /**
-   * Throws where the f32 kernels would loop more often than a CPU device allows (`checkRounds`). A loop of n rounds counts n + 1, and loops
-   * within a block count once for each block. The backward pass by tiles needs no check: its workspace limits it first.
+   * How often an invocation of the f32 kernels loops. A loop of n rounds counts n + 1, and loops within a block count once for each block.
+   * @param {AttentionProblem} p @param {ShaderPlan} plan @param {boolean} backward
+   */
+  function roundsOf({ tokens, keys, heads, kvHeads, headSize: d }, plan, backward) {
+    const { queryBlock, keyBlock, threads } = plan;
+    if (plan.kernel === 'tiles') {
+      const maxima = ceilDiv(queryBlock, threads) * (2 + d / plan.columns) + 1;
+      return ceilDiv(keys, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
+    }
+    if (!backward) return ceilDiv(keys, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
+    // Eight vectors of the head at a time; then the statistics, the sums, and one more round that lavapipe was measured to take.
+    const scores = (d / 32) * (1 + 9) + 1;
+    const block = 1 + scores + (ceilDiv(keyBlock, threads) + 1) + (keyBlock / 4 + 1) + 1;
+    const group = heads / kvHeads;
+    return Math.max(ceilDiv(keys, keyBlock) * block, group * (ceilDiv(tokens, keyBlock) * block + (group > 1 ? 2 : 0)));
+  }
+
+  /**
+   * Throws where the f32 kernels would loop more often than a CPU device allows (`checkRounds`). The backward pass by tiles needs no check: its
+   * workspace limits it first.
    * Kernels for matrix units need none: the only CPU driver known to have these (lavapipe of Mesa 26.1.6) does not cut loops short.
    * @param {string} kernel @param {AttentionProblem} p @param {ShaderPlan} plan @param {boolean} backward
    */
-  function checkRounds(kernel, { precision, tokens, keys, heads, kvHeads, headSize: d }, plan, backward) {
-    const { queryBlock, keyBlock, threads } = plan;
+  function checkRounds(kernel, p, plan, backward) {
+    const { precision, tokens, keys, heads, kvHeads, headSize } = p;
     if (precision !== 'f32') return;
-    let rounds;
-    if (plan.kernel === 'tiles') {
-      const maxima = ceilDiv(queryBlock, threads) * (2 + d / plan.columns) + 1;
-      rounds = ceilDiv(keys, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
-    } else if (backward) {
-      // Eight vectors of the head at a time; then the statistics, the sums, and one more round that lavapipe was measured to take.
-      const scores = (d / 32) * (1 + 9) + 1;
-      const block = 1 + scores + (ceilDiv(keyBlock, threads) + 1) + (keyBlock / 4 + 1) + 1;
-      const group = heads / kvHeads;
-      rounds = Math.max(ceilDiv(keys, keyBlock) * block, group * (ceilDiv(tokens, keyBlock) * block + (group > 1 ? 2 : 0)));
-    } else rounds = ceilDiv(keys, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
     const sizes = heads > kvHeads ? `, ${heads / kvHeads} for each of keys` : '';
-    context.checkRounds(kernel, `${keys > tokens ? `${keys} keys` : `${tokens} tokens`} with heads of ${d}${sizes}`, rounds);
+    const what = `${keys > tokens ? `${keys} keys` : `${tokens} tokens`} with heads of ${headSize}${sizes}`;
+    context.checkRounds(kernel, what, roundsOf(p, plan, backward));
   }
 
   /** Whether queries see later keys (0), and if not whether there are as many keys as queries (1) or not (2). @param {AttentionProblem} p */

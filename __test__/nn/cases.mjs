@@ -188,6 +188,14 @@ export const cases = {
     const limits = random.chance(0.5) ? [{ ...firstKeys(1, tokens), constant: true }] : [];
     return { inputs: [x(1, tokens, (heads + 2 * kvHeads) * 32), ...limits], attributes, tolerance: 1e-5 };
   },
+  attentionApart: () => {
+    const [kvHeads, tokens, size] = [random.between(1, 2), random.between(1, 3), 32];
+    const causal = random.chance(0.5);
+    const keys = causal ? tokens + random.below(3) : random.between(1, 4);
+    const shapes = [[tokens, kvHeads * random.between(1, 2)], ...[0, 1].map(() => [keys, kvHeads])];
+    const inputs = shapes.map((own) => x(2, ...own, size));
+    return { inputs, attributes: { causal, scale: random.pick([0.25, -0.1, 1 / Math.sqrt(size)]) }, tolerance: 1e-5 };
+  },
   lastQueries: () => ({ inputs: [firstKeys(any(), any())] }),
   rope: () => {
     const [tokens, half] = [any(), any()];
@@ -282,6 +290,7 @@ export const ELSEWHERE = [
   'layerNormBackward',
   'rmsNormBackward',
   'attentionBackward',
+  'attentionApartBackward',
   'gruBackward',
   'lstmBackward',
 ];

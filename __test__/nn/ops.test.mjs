@@ -161,6 +161,20 @@ test('the norms give the gradients of weight and bias, and attention that of its
     attributes,
   );
   assertClose(await dQkv.toArray(), wanted.data, 1e-5, 'attentionBackward');
+  const apart = /** @type {any} */ (operations.get('attentionApart'));
+  const apartBackward = /** @type {any} */ (operations.get('attentionApartBackward'));
+  const shapes = [
+    [1, 2, 2, 32],
+    [1, 3, 1, 32],
+    [1, 3, 1, 32],
+  ];
+  const parts = shapes.map((shape) => ({ shape, data: Float64Array.from(normal(shape.reduce((a, b) => a * b)), Math.fround) }));
+  const own = { causal: true, scale: 0.2 };
+  const tensors = parts.map(({ shape, data }) => tensor(data, { shape }));
+  const gradient = { shape: shapes[0], data: Float64Array.from(normal(128), Math.fround) };
+  const dOut = tensor(gradient.data, { shape: gradient.shape });
+  const [dQ] = applyAll(apartBackward, [dOut, ...tensors, ...applyAll(apart, [...tensors], own)], own);
+  assertClose(await dQ.toArray(), apartBackward.oracle([gradient, ...parts], own).data, 1e-5, 'attentionApartBackward');
 });
 
 test('16-bit types: element-wise operations, products and norms within a rounding of f32', async () => {

@@ -2,7 +2,7 @@
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, denseLayout, isFloat } from '../core/layout.mjs';
+import { broadcastShapes, denseLayout, isFloat, sizeOf } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { perDevice, runtime } from '../core/runtime.mjs';
 import { constant } from '../core/tensor.mjs';
@@ -36,9 +36,14 @@ import { expand, reshape, slice, to, transpose } from './views.mjs';
  * @property {boolean} [isCausal] whether a query attends only to keys up to its own position; the last query is aligned with the last key
  *   (PyTorch aligns the first ones). Needs at least as many keys as queries; false when left out
  * @property {number} [scale] a factor on the scores; 1 / √headSize when left out
+ * @property {boolean} [enableGqa] whether k and v may have fewer heads than q, in dimension -3: a divisor of its heads. Head h of queries uses
+ *   head floor(h · kvHeads / heads) of keys, which is not copied (grouped-query attention, Ainslie et al. 2023); false when left out
  * @property {Tensor} [mask] broadcasts to the scores' shape, [..., queries, keys]. A bool mask is true where a query attends to a key; a
- *   floating-point mask is added to the scores
+ *   floating-point mask is added to the scores. With a mask, the whole matrix of scores is in memory
  */
+
+/** Most heads and sequences that the fused kernel takes. */
+const [MAX_HEADS, MAX_BATCH] = [32767, 65535];
 
 /** Constants of masks, by size. @type {Map<string, Tensor>} */
 const constants = perDevice(new Map());
@@ -79,7 +84,7 @@ const windowMask = (tokens, window) =>
   cached(`${tokens} window ${window}`, () => bandMask(tokens, tokens, (i) => [Math.max(0, i + 1 - window), tokens]));
 
 /** The places of keys, u32 [tokens]. @param {number} tokens */
-const places = (tokens) =>
+export const places = (tokens) =>
   cached(`${tokens} places`, () =>
     constant(
       Uint32Array.from({ length: tokens }, (_, i) => i),
@@ -151,13 +156,8 @@ export function attention(qkv, options) {
  */
 function inParts(qkv, { heads, kvHeads, headSize, causal, window, firstKey, mask }) {
   const [batch, tokens] = qkv.shape;
-  const part = (/** @type {number} */ first, /** @type {number} */ count) => {
-    const rows = slice(qkv, 2, first * headSize, (first + count) * headSize);
-    if (count === heads) return transpose(reshape(rows, [batch, tokens, heads, headSize]), 1, 2);
-    // Each head of keys for all heads of its group.
-    const split = reshape(rows, [batch, tokens, count, 1, headSize]);
-    return transpose(reshape(expand(split, [batch, tokens, count, heads / count, headSize]), [batch, tokens, heads, headSize]), 1, 2);
-  };
+  const part = (/** @type {number} */ first, /** @type {number} */ count) =>
+    transpose(reshape(slice(qkv, 2, first * headSize, (first + count) * headSize), [batch, tokens, count, headSize]), 1, 2);
   const masks = mask === undefined ? [] : [mask];
   if (window !== undefined && window < tokens) masks.push(windowMask(tokens, window));
   if (firstKey !== undefined) {
@@ -167,41 +167,115 @@ function inParts(qkv, { heads, kvHeads, headSize, causal, window, firstKey, mask
     masks.push(ge(places(tokens), reshape(to(firstKey, 'u32'), [batch, 1, tokens, 1])));
   }
   const [q, k, v] = [part(0, heads), part(heads, kvHeads), part(heads + kvHeads, kvHeads)];
-  const out = within('attention', () => scored(q, k, v, { isCausal: causal, masks }));
+  const out = within('attention', () => scored(q, k, v, { isCausal: causal, masks, grouped: kvHeads < heads }));
   return reshape(transpose(out, 1, 2), [batch, tokens, heads * headSize]);
 }
 
 /**
- * Computes softmax(scale · q kᵀ + mask) v (Vaswani et al. 2017). A query that attends to no key (all of its scores are -∞) gets the result 0
- * and the gradient 0. Throws a ShapeError if the mask does not broadcast to the scores, and for `isCausal` with more queries than keys.
+ * Computes softmax(scale · q kᵀ + mask) v (Vaswani et al. 2017). Without a mask, with heads of 32, 64, 96 or 128 elements and values of that size,
+ * no matrix of scores is in memory (Dao et al. 2022); views of [batch, tokens, heads, headSize] are then read in place. A query that attends to
+ * no key (all of its scores are -∞) gets the result 0 and the gradient 0. Throws a ShapeError if the mask does not broadcast to the scores, if
+ * the heads are not multiples, and for `isCausal` with more queries than keys.
  * @param {Tensor} q [..., queries, headSize] @param {Tensor} k [..., keys, headSize] @param {Tensor} v [..., keys, n]
  * @param {ScoreOptions} [options]
  * @returns {Tensor} [..., queries, n]
  */
 export function scaledDotProductAttention(q, k, v, options = {}) {
   const name = 'scaledDotProductAttention';
-  const { isCausal = false, scale, mask } = checkOptions(name, options, ['isCausal', 'scale', 'mask']);
+  const { isCausal = false, scale, mask, enableGqa = false } = checkOptions(name, options, ['isCausal', 'scale', 'mask', 'enableGqa']);
   for (const x of [q, k, v]) tensorOf(name, x);
-  if (scale !== undefined && typeof scale !== 'number') throw new ArgumentError(name, `scale is a number, got ${shown(scale)}`);
-  if (mask) tensorOf(name, mask);
-  flag(name, 'isCausal', isCausal);
-  return within(name, () => scored(q, k, v, { isCausal, scale, masks: mask === undefined ? [] : [mask] }));
+  if (scale !== undefined && typeof scale !== 'number') throw new ArgumentError(name, `scale must be a number, got ${shown(scale)}`);
+  if (mask !== undefined) tensorOf(name, mask);
+  for (const [option, value] of Object.entries({ isCausal, enableGqa })) flag(name, option, value);
+  const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
+  if (isCausal && queries > keys) {
+    throw new ShapeError(name, `isCausal: ${queries} queries for ${keys} keys, of which the first would see none`);
+  }
+  const [heads, kvHeads, ofV] = [q, k, v].map((x) => x.shape.at(-3) ?? 1);
+  if (enableGqa && (heads % kvHeads || ofV !== kvHeads)) {
+    throw new ShapeError(
+      name,
+      `enableGqa: ${heads} heads of queries, ${kvHeads} of keys and ${ofV} of values; those of keys and of values must be a divisor`,
+    );
+  }
+  const grouped = enableGqa && kvHeads < heads;
+  return within(name, () => {
+    const out = mask === undefined ? fused(q, k, v, { isCausal, scale, grouped }) : undefined;
+    return out ?? scored(q, k, v, { isCausal, scale, grouped, masks: mask === undefined ? [] : [mask] });
+  });
+}
+
+/**
+ * Attention by the fused kernel, which reads [batch, tokens, heads, headSize] with the heads of a token beside each other.
+ * @param {Tensor} q @param {Tensor} k @param {Tensor} v @param {{ isCausal: boolean, scale?: number, grouped: boolean }} options
+ * @returns {Tensor | undefined} undefined where it does not take the shapes
+ */
+function fused(q, k, v, { isCausal, scale, grouped }) {
+  if (![q, k, v].every((x) => isFloat(x.dtype) && x.ndim >= 2)) return undefined;
+  const [tokens, size] = q.shape.slice(-2);
+  const keys = k.shape[k.ndim - 2];
+  const wanted = show([keys, size]);
+  if (!attentionOps.FUSED_HEADS.includes(size) || [k, v].some((x) => show(x.shape.slice(-2)) !== wanted)) return undefined;
+  const factor = scale ?? 1 / Math.sqrt(size);
+  if (!Number.isFinite(factor)) return undefined;
+  const lead = q.shape.slice(0, -2);
+  const heads = lead.at(-1) ?? 1;
+  // One head of keys that broadcasts is a group of all heads.
+  const kvHeads = grouped || [k, v].every((x) => (x.shape.at(-3) ?? 1) === 1) ? (k.shape.at(-3) ?? 1) : heads;
+  const shared = lead.length ? lead.with(-1, kvHeads) : [];
+  const fits = (/** @type {readonly number[]} */ own) =>
+    own.length <= shared.length && own.every((n, i) => n === 1 || n === shared[i + shared.length - own.length]);
+  const batch = sizeOf(lead) / heads;
+  if (![k, v].every((x) => fits(x.shape.slice(0, -2))) || heads > MAX_HEADS || batch > MAX_BATCH) return undefined;
+  const { kernels } = runtime();
+  if (!kernels.attentionSupports('f32', size, { tokens, keys, heads, kvHeads })) return undefined;
+
+  const operands = [q, k, v].map(operand);
+  const { dtype } = operands[0];
+  const alike = operands.every((x) => x.dtype === dtype);
+  const type = alike && (dtype === 'f32' || kernels.attentionSupports(/** @type {'f16' | 'bf16'} */ (dtype), size)) ? dtype : 'f32';
+  const whole = (/** @type {Tensor} */ x, /** @type {number} */ count, /** @type {number} */ rows) =>
+    reshape(expand(to(x, type), [...lead.slice(0, -1), ...(lead.length ? [count] : []), rows, size]), [batch, count, rows, size]);
+  const own = [whole(operands[0], heads, tokens), whole(operands[1], kvHeads, keys), whole(operands[2], kvHeads, keys)];
+  const attributes = { causal: isCausal, scale: factor };
+  const run = (/** @type {Tensor[]} */ inputs) => apply(attentionOps.attentionApart, inputs, attributes);
+  const copied = (/** @type {Tensor[]} */ [a, b, c]) => attentionOps.copiedElements(a.layout, b.layout, c.layout);
+
+  // Heads side by side, as a linear layer computes them; or each head of keys with its queries as a sequence by itself, as in dense tensors.
+  const group = heads / kvHeads;
+  const beside = own.map((x) => transpose(x, 1, 2));
+  const merges = batch === 1 || kvHeads === 1 || own.every(({ shape, layout: { strides } }) => strides[0] === shape[1] * strides[1]);
+  const folded =
+    merges && batch * kvHeads <= MAX_BATCH
+      ? [
+          reshape(transpose(reshape(own[0], [batch, kvHeads, group, tokens, size]), 2, 3), [batch * kvHeads, tokens, group, size]),
+          ...own.slice(1).map((x) => reshape(x, [batch * kvHeads, keys, 1, size])),
+        ]
+      : beside;
+  const back = group > 1 && tokens > 1 ? q.size : 0;
+  const out =
+    folded === beside || copied(beside) <= copied(folded) + back
+      ? transpose(run(beside), 1, 2)
+      : transpose(reshape(run(folded), [batch, kvHeads, tokens, group, size]), 2, 3);
+  return to(reshape(out, [...lead, tokens, size]), alike ? dtype : 'f32');
 }
 
 /**
  * Attention with the matrix of scores in memory.
- * @param {Tensor} q @param {Tensor} k @param {Tensor} v @param {{ isCausal: boolean, scale?: number, masks: Tensor[] }} options
+ * @param {Tensor} q @param {Tensor} k @param {Tensor} v
+ * @param {{ isCausal: boolean, scale?: number, masks: Tensor[], grouped: boolean }} options `grouped`: k and v have fewer heads than q
  * @returns {Tensor}
  */
-function scored(q, k, v, { isCausal, scale, masks }) {
+export function scored(q, k, v, { isCausal, scale, masks, grouped }) {
   const size = q.shape.at(-1) ?? 1;
-  // Scale q instead of the scores: unscaled scores may overflow f16.
-  let scores = matmul(mul(q, scale ?? 1 / Math.sqrt(size)), transpose(k, -2, -1));
   const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
-  if (isCausal && queries > keys) {
-    throw new ShapeError('scaledDotProductAttention', `isCausal: ${queries} queries for ${keys} keys, of which the first would see none`);
-  }
+  const [heads, kvHeads] = [q.shape[q.ndim - 3], k.shape[k.ndim - 3]];
+  /** The rows of the heads of a group one after another, and back. @param {Tensor} x @param {number} count of heads */
+  const regroup = (x, count) =>
+    grouped ? reshape(x, [...x.shape.slice(0, -3), count, (x.shape[x.ndim - 3] * x.shape[x.ndim - 2]) / count, x.shape[x.ndim - 1]]) : x;
+  // Scale q instead of the scores: unscaled scores may overflow f16.
+  let scores = regroup(matmul(regroup(mul(q, scale ?? 1 / Math.sqrt(size)), kvHeads), transpose(k, -2, -1)), heads);
   if (isCausal) scores = where(causalMask(queries, keys), scores, -Infinity);
   for (const mask of masks) scores = masked('scaledDotProductAttention', scores, mask);
-  return matmul(softmaxRows(scores, true), v);
+  return regroup(matmul(regroup(softmaxRows(scores, true), kvHeads), v), heads);
 }

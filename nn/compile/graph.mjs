@@ -103,9 +103,14 @@ export class Graph {
 
   // ---- a call: fill, launch or profile, take
 
-  /** Copies the arguments to the graph's inputs, and brings 16-bit copies of parameters up to date. @param {Slot[]} slots */
+  /**
+   * Copies the arguments to the graph's inputs, brings 16-bit copies of parameters up to date, and makes sure that the host's state allows a
+   * launch.
+   * @param {Slot[]} slots
+   */
   fill(slots) {
     const { device } = this;
+    for (const { before } of this.recording.effects.values()) before();
     for (const copy of this.recording.copies) copy.refresh();
     device.flush();
     slots.forEach(({ layout, source }, i) => {
@@ -145,8 +150,9 @@ export class Graph {
     return timesByLine(steps, times);
   }
 
-  /** Updates the host's view after a launch: versions of storages, fresh copies, and gradients. */
+  /** Updates the host's view after a launch: versions of storages, fresh copies, gradients, and what else it changes. */
   launched() {
+    for (const { after } of this.recording.effects.values()) after();
     for (const storage of this.written) storage.version++;
     for (const copy of this.copiesAfter) copy.version = copy.source.version;
     for (const [leaf, gradient] of this.gradientsAfter) leaf.grad = gradient;

@@ -30,6 +30,8 @@ export class Recording {
     this.origin = undefined;
     /** Storages from before the trace, with their versions at first use. @type {Map<Storage, number>} */
     this.outside = new Map();
+    /** What a launch does on the host, by what it changes there. @type {Map<object, import('../core/runtime.mjs').Effect>} */
+    this.effects = new Map();
     /** Copies of parameters that are read or written here. @type {Set<ParameterCopy>} */
     this.copies = new Set();
   }

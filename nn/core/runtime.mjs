@@ -35,6 +35,12 @@ const [SMALL, TURNS] = [2 ** 20, 8];
 /** Dispatches that belong to no operation: a name, and the bytes that they read and write. @typedef {{ name: string, bytes?: number }} WorkInfo */
 
 /**
+ * A change of the host's state by each launch of a recording, such as the length of a cache. `before` may throw: nothing has then changed. It
+ * may append dispatches, which run before the launch.
+ * @typedef {{ before: () => void, after: () => void }} Effect
+ */
+
+/**
  * Where dispatches of operations go: the eager list, or the recording of a compiled function.
  * @typedef {object} Sink
  * @property {(bytes: number) => Allocation} allocate
@@ -45,6 +51,7 @@ const [SMALL, TURNS] = [2 ** 20, 8];
  * @property {(tensor: Tensor) => void} [use] called with each operand
  * @property {(storage: Storage) => boolean} [changed] whether the recording has written a storage from before it
  * @property {Set<import('../optim/half-copy.mjs').ParameterCopy>} [copies] copies of parameters to bring up to date before each launch
+ * @property {Map<object, Effect>} [effects] what each launch does on the host, by what it changes there
  * @property {(leaf: Tensor) => void} [gradientOf] called with a leaf before its gradient is read or changed
  * @property {boolean} [closed] whether its device was closed, and its memory freed with it
  * @property {number} [serial] tensors from this serial number on were made in the recording

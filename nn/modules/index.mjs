@@ -9,7 +9,6 @@ export {
   LayerNorm,
   Linear,
   MLP,
-  MultiHeadAttention,
   ReLU,
   RMSNorm,
   SiLU,
@@ -18,6 +17,7 @@ export {
   Tanh,
   skipInit,
 } from './layers.mjs';
+export { MultiHeadAttention } from './attention.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
 export { GRU, LSTM } from './recurrent.mjs';
 export { AvgPool2d, BatchNorm2d, Conv1d, Conv2d, GroupNorm, MaxPool2d } from './vision.mjs';

@@ -2,8 +2,7 @@
 
 import { constant } from '../core/tensor.mjs';
 import { checkBytes } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { attention } from '../api/attention.mjs';
+import { ArgumentError, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
 import { denseLayout, positive } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
@@ -11,7 +10,6 @@ import { checkOptions, flag } from '../core/options.mjs';
 import { normalValues, uniformValues } from '../api/random.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { Tensor, empty } from '../api/tensor.mjs';
-import { ropeTable } from '../../kernels/index.mjs';
 import { Module, Parameter } from './module.mjs';
 
 /** @typedef {import('../../kernels/activation.mjs').Activation} Activation */
@@ -82,17 +80,6 @@ export const zeroParameter = (op, shape) => constantParameter(op, 0, shape);
  * @typedef {object} MLPOptions
  * @property {number} [outputs] size of the result's last dimension; `width` when left out
  * @property {boolean} [bias] whether both layers have a bias; true when left out
- */
-
-/**
- * Options of `MultiHeadAttention`.
- * @typedef {object} MultiHeadAttentionOptions
- * @property {boolean} [causal] whether a token attends only to itself and to earlier tokens; false when left out
- * @property {boolean | { base?: number }} [rope] whether queries and keys get rotary position embeddings (Su et al. 2021), with the base
- *   of their frequencies (1e4 when left out); false when left out
- * @property {boolean} [bias] whether both linear layers have a bias; false when left out
- * @property {number} [kvHeads] number of key and value heads, a divisor of `heads`; `heads` when left out
- * @property {boolean} [qkNorm] whether an RMSNorm over `headSize` is applied to each head's queries and keys; false when left out
  */
 
 /** A linear layer: y = x Wᵀ + bias. `weight` is [outputs, inputs], `bias` is [outputs]; both begin uniform in ±1 / √inputs. */
@@ -273,97 +260,5 @@ export class MLP extends Module {
   forward(x) {
     tensorOf('MLP', x);
     return within('MLP', () => this.down.forward(F.gelu(this.up.forward(x))));
-  }
-}
-
-/**
- * Options of a call of `MultiHeadAttention`.
- * @typedef {object} MaskOptions
- * @property {Tensor} [mask] which keys a query attends to, as in `F.scaledDotProductAttention`; broadcasts to
- *   [batch, heads, tokens, tokens]. For padded sequences: bool [batch, 1, 1, tokens], false at the padding
- */
-
-/**
- * Multi-head self-attention (Vaswani et al. 2017). `qkv` is one linear layer whose result has the queries, then the keys, then the
- * values, head by head. With fewer `kvHeads` than heads, each key and value head serves `heads / kvHeads` query heads (grouped-query
- * attention, Ainslie et al. 2023).
- */
-export class MultiHeadAttention extends Module {
-  /** @type {Map<number, Tensor>} Rotary tables by number of tokens. */
-  #tables = new Map();
-
-  /**
-   * Throws a ShapeError if `heads` does not divide `width`, or `kvHeads` does not divide `heads`.
-   * @param {number} width size of the last dimension of x and of the result @param {number} heads of `width / heads` elements each
-   * @param {MultiHeadAttentionOptions} [options]
-   */
-  constructor(width, heads, options = {}) {
-    super();
-    const {
-      causal = false,
-      rope = false,
-      bias = false,
-      kvHeads = heads,
-      qkNorm = false,
-    } = checkOptions('MultiHeadAttention', options, ['causal', 'rope', 'bias', 'kvHeads', 'qkNorm']);
-    if (positive('MultiHeadAttention', 'width', width) % positive('MultiHeadAttention', 'heads', heads)) {
-      throw new ShapeError('MultiHeadAttention', `a width of ${width} is not a multiple of ${heads} heads`);
-    }
-    if (heads % positive('MultiHeadAttention', 'kvHeads', kvHeads)) {
-      throw new ShapeError('MultiHeadAttention', `${heads} heads are not a multiple of ${kvHeads} kvHeads`);
-    }
-    for (const [name, value] of Object.entries({ causal, bias, qkNorm })) flag('MultiHeadAttention', name, value);
-    const base = typeof rope === 'object' ? checkOptions('MultiHeadAttention', rope, ['base']).base : undefined;
-    if (base === undefined && typeof rope !== 'object') flag('MultiHeadAttention', 'rope', rope);
-    if (base !== undefined && !(base > 0 && base < Infinity)) {
-      throw new ArgumentError('MultiHeadAttention', `base must be a number above 0, got ${shown(base)}`);
-    }
-    const headSize = width / heads;
-    this.qkv = within('MultiHeadAttention', () => new Linear(width, (heads + 2 * kvHeads) * headSize, { bias }));
-    this.out = within('MultiHeadAttention', () => new Linear(width, width, { bias }));
-    if (qkNorm) {
-      this.q_norm = new RMSNorm(headSize);
-      this.k_norm = new RMSNorm(headSize);
-    }
-    this.heads = heads;
-    this.kvHeads = kvHeads;
-    this.causal = causal;
-    this.base = rope ? (base ?? 1e4) : 0;
-  }
-
-  /** The rotary table, [tokens, headSize / 2, 2]: cosines and sines. @param {number} tokens @param {number} headSize */
-  #table(tokens, headSize) {
-    let table = this.#tables.get(tokens);
-    if (!table?.storage) {
-      const values = ropeTable({ positions: tokens, headSize, base: this.base });
-      table = constant(values, denseLayout([tokens, headSize / 2, 2], 'f32'));
-      this.#tables.set(tokens, table);
-    }
-    return table;
-  }
-
-  /**
-   * @param {Tensor} x [batch, tokens, width]
-   * @param {MaskOptions} [options]
-   * @returns {Tensor} of x's shape
-   */
-  forward(x, options = {}) {
-    const { mask } = checkOptions('MultiHeadAttention', options, ['mask']);
-    if (tensorOf('MultiHeadAttention', x).ndim !== 3)
-      throw new ShapeError('MultiHeadAttention', `expected an input [batch, tokens, width], got ${show(x.shape)}`);
-    const [, tokens, width] = x.shape;
-    const headSize = width / this.heads;
-    const { heads, kvHeads, q_norm: qNorm, k_norm: kNorm } = this;
-    let qkv = within('MultiHeadAttention', () => this.qkv.forward(x));
-    const [batch] = x.shape;
-    /** The columns of `count` heads, [batch, tokens, count · headSize]. @param {number} first @param {number} count */
-    const part = (first, count) => F.slice(qkv, 2, first * headSize, (first + count) * headSize);
-    if (qNorm && kNorm) {
-      const normed = (/** @type {Tensor} */ h, /** @type {RMSNorm} */ norm) =>
-        F.reshape(F.to(norm.forward(F.reshape(h, [batch, tokens, -1, headSize])), qkv.dtype), [batch, tokens, -1]);
-      qkv = F.cat([normed(part(0, heads), qNorm), normed(part(heads, kvHeads), kNorm), part(heads + kvHeads, kvHeads)], 2);
-    }
-    if (this.base) qkv = F.rope(qkv, this.#table(tokens, headSize), { heads: heads + kvHeads, headSize });
-    return this.out.forward(attention(qkv, { heads, kvHeads, causal: this.causal, mask }));
   }
 }

@@ -88,37 +88,51 @@ const attentionBackward = defineOp({
   },
 });
 
-/** @param {(Reference | undefined)[]} inputs rows, and first keys if there are any @param {AttentionAttributes} attributes @returns {Reference} */
-function attentionReference([qkv, firstKey], attributes) {
-  if (!qkv) throw new TypeError('attention: no rows');
-  const { batch, tokens, heads, kvHeads, headSize: size } = sizes(qkv, attributes);
-  const width = qkv.shape[2];
+/**
+ * Attention by its formula.
+ * @param {{ batch: number, tokens: number, keys: number, heads: number, kvHeads: number, size: number }} sizes
+ * @param {{ causal: boolean, window?: number, scale?: number }} attributes
+ * @param {(part: 0 | 1 | 2, batch: number, token: number, head: number) => Float64Array} read a head of queries, keys or values
+ * @param {Reference} [firstKey]
+ * @returns {Reference} [batch, tokens, heads · size]
+ */
+function referenceOf({ batch, tokens, keys, heads, kvHeads, size }, { causal, window = 0, scale = 1 / Math.sqrt(size) }, read, firstKey) {
   const columns = heads * size;
   const out = generate([batch, tokens, columns], () => 0);
-  const read = (/** @type {number} */ b, /** @type {number} */ t, /** @type {number} */ h) =>
-    qkv.data.subarray((b * tokens + t) * width + h * size, (b * tokens + t) * width + (h + 1) * size);
   for (let b = 0; b < batch; b++) {
     for (let h = 0; h < heads; h++) {
-      const key = heads + Math.floor((h * kvHeads) / heads);
+      const key = Math.floor((h * kvHeads) / heads);
       for (let t = 0; t < tokens; t++) {
-        const q = read(b, t, h);
-        const first = Math.max(firstKey?.data[b * tokens + t] ?? 0, attributes.window ? t + 1 - attributes.window : 0);
-        const length = Math.max(0, (attributes.causal ? t + 1 : tokens) - first);
-        const scores = Array.from({ length }, (_, s) =>
-          read(b, first + s, key).reduce((sum, v, i) => sum + (v * q[i]) / Math.sqrt(size), 0),
-        );
+        const q = read(0, b, t, h);
+        // The last query is at the last key's place.
+        const own = t + 1 + keys - tokens;
+        const first = Math.max(firstKey?.data[b * tokens + t] ?? 0, window ? own - window : 0);
+        const length = Math.max(0, (causal ? own : keys) - first);
+        const scores = Array.from({ length }, (_, s) => scale * read(1, b, first + s, key).reduce((sum, v, i) => sum + v * q[i], 0));
         const largest = Math.max(...scores);
         if (largest === -Infinity) continue; // 0
         const p = scores.map((s) => Math.exp(s - largest));
         const total = p.reduce((a, v) => a + v, 0);
         p.forEach((weight, s) => {
-          const v = read(b, first + s, key + kvHeads);
+          const v = read(2, b, first + s, key);
           for (let i = 0; i < size; i++) out.data[(b * tokens + t) * columns + h * size + i] += (weight / total) * v[i];
         });
       }
     }
   }
   return out;
+}
+
+/** @param {(Reference | undefined)[]} inputs rows, and first keys if there are any @param {AttentionAttributes} attributes @returns {Reference} */
+function attentionReference([qkv, firstKey], attributes) {
+  if (!qkv) throw new TypeError('attention: no rows');
+  const { headSize: size, ...own } = sizes(qkv, attributes);
+  const { tokens, heads, kvHeads } = own;
+  const from = [0, heads, heads + kvHeads];
+  const row = (/** @type {number} */ b, /** @type {number} */ t) => (b * tokens + t) * qkv.shape[2];
+  const read = (/** @type {0 | 1 | 2} */ part, /** @type {number} */ b, /** @type {number} */ t, /** @type {number} */ h) =>
+    qkv.data.subarray(row(b, t) + (from[part] + h) * size, row(b, t) + (from[part] + h + 1) * size);
+  return referenceOf({ ...own, keys: tokens, size }, attributes, read, firstKey);
 }
 
 /**
@@ -152,6 +166,127 @@ export const attention = defineOp({
     return [F.call(attentionBackward, [dy, qkv, out, logSumExp, ...limits], attributes), ...limits.slice(1).map(() => undefined)];
   },
   oracle: (inputs, attributes) => attentionReference(inputs, attributes),
+});
+
+/** `scale`: a factor on the scores. @typedef {{ causal: boolean, scale: number }} ApartAttributes */
+
+/**
+ * Where the kernels find the tokens of [batch, tokens, heads, headSize]: elements from token to token and from sequence to sequence.
+ * @param {Layout} layout
+ * @returns {{ row: number, step: number } | undefined} undefined where the heads of a token are not beside each other
+ */
+function rowsOf({ shape: [batch, tokens, heads, size], strides, offset, dtype }) {
+  const width = heads * size;
+  // The stride of a dimension of size 1 does not matter.
+  const row = tokens > 1 ? strides[1] : batch > 1 ? strides[0] : width;
+  const step = batch > 1 ? strides[0] : tokens * row;
+  const unit = dtype === 'f32' ? 4 : 8; // Rows start at multiples of 16 bytes.
+  const beside = strides[3] === 1 && (heads === 1 || strides[2] === size);
+  const apart = row >= width && step >= (tokens - 1) * row + width;
+  return beside && apart && [row, step, offset].every((n) => n % unit === 0) ? { row, step } : undefined;
+}
+
+/** The row of queries, whose sequences follow each other without a gap. @param {Layout} q @returns {number | undefined} */
+function queryRow(q) {
+  const rows = rowsOf(q);
+  return rows && rows.step === q.shape[1] * rows.row ? rows.row : undefined;
+}
+
+/** The rows of keys and of values, which the kernels find by the same strides. @param {Layout} k @param {Layout} v */
+function keyRows(k, v) {
+  const [ofK, ofV] = [rowsOf(k), rowsOf(v)];
+  return ofK && ofV && ofK.row === ofV.row && ofK.step === ofV.step ? ofK : undefined;
+}
+
+/** Whether the kernels can read x after nothing but a copy of what is not dense. @param {Layout} x */
+const isDense = (x) => x.contiguous && rowsOf(x) !== undefined;
+
+/**
+ * The number of elements that `attentionApart` copies of these layouts, [batch, tokens, heads, headSize] each.
+ * @param {Layout} q @param {Layout} k @param {Layout} v
+ */
+export const copiedElements = (q, k, v) =>
+  (queryRow(q) === undefined ? q.size : 0) + (keyRows(k, v) ? 0 : [k, v].reduce((sum, x) => sum + (isDense(x) ? 0 : x.size), 0));
+
+/** Sizes as kernels take them. @param {Layout} q @param {Layout} k */
+function apartSizes({ shape: [batch, tokens, heads, headSize] }, { shape: [, keys, kvHeads] }) {
+  return { batch, tokens, keys, heads, kvHeads, headSize };
+}
+
+/** The arguments of both passes, but for tensors. @param {Layout[]} inputs queries, keys and values @param {ApartAttributes} attributes */
+function apartProblem([q, k, v], { causal, scale }) {
+  const [rowQ, rows] = [queryRow(q), keyRows(k, v)];
+  if (rowQ === undefined || !rows) throw new ArgumentError('attentionApart', 'no kernel reads operands of these strides');
+  return { ...apartSizes(q, k), rowQ, rowKv: rows.row, batchKv: rows.step, causal, scale, type: floatType('attentionApart', q) };
+}
+
+/** Operations of `products` products of queries with the keys that they see. @param {Layout[]} inputs @param {ApartAttributes} attributes @param {number} products */
+function apartFlops([q, k], { causal }, products) {
+  const { batch, tokens, keys, heads, headSize } = apartSizes(q, k);
+  const pairs = tokens * (causal ? keys - tokens / 2 : keys);
+  return 2 * products * batch * heads * pairs * headSize;
+}
+
+/** @param {Reference[]} inputs @param {ApartAttributes} attributes @returns {Reference} */
+function apartReference(inputs, attributes) {
+  const [[batch, tokens, heads, size], [, keys, kvHeads]] = inputs.map(({ shape }) => shape);
+  const read = (/** @type {0 | 1 | 2} */ part, /** @type {number} */ b, /** @type {number} */ t, /** @type {number} */ h) => {
+    const { shape, data } = inputs[part];
+    const from = ((b * shape[1] + t) * shape[2] + h) * size;
+    return data.subarray(from, from + size);
+  };
+  const { data } = referenceOf({ batch, tokens, keys, heads, kvHeads, size }, attributes, read);
+  return { shape: inputs[0].shape, data };
+}
+
+const attentionApartBackward = defineOp({
+  name: 'attentionApartBackward',
+  strided: true,
+  infer: ([, ...inputs]) => inputs.slice(0, 3).map((x) => denseLayout(x.shape, x.dtype)),
+  main: 1,
+  flops: ([, ...inputs], _, /** @type {ApartAttributes} */ attributes) => apartFlops(inputs, attributes, 5),
+  lower: (kernels, [dOut, q, k, v, out, logSumExp], [dQ, dK, dV], attributes) => {
+    const problem = apartProblem([q.layout, k.layout, v.layout], attributes);
+    return [kernels.attentionBackward({ q, k, v, out, logSumExp, dOut, dQ, dK, dV, ...problem })];
+  },
+  // The gradient of the queries by central differences of Σ out · dOut.
+  oracle: ([dOut, q, k, v], attributes) => {
+    const value = (/** @type {Float64Array} */ data) =>
+      apartReference([{ shape: q.shape, data }, k, v], attributes).data.reduce((sum, x, i) => sum + x * dOut.data[i], 0);
+    const data = q.data.map((x, i) => (value(q.data.with(i, x + 1e-5)) - value(q.data.with(i, x - 1e-5))) / 2e-5);
+    return { shape: q.shape, data };
+  },
+});
+
+/**
+ * Attention of queries [batch, tokens, heads, headSize] to keys and values [batch, keys, kvHeads, headSize], to the queries' shape. Operands
+ * may be views in which the heads of a token are beside each other; others are copied. With `causal` the last query is at the last key's place.
+ */
+export const attentionApart = defineOp({
+  name: 'attentionApart',
+  strided: true,
+  infer: ([q, k, v], /** @type {ApartAttributes} */ { causal }) => {
+    floatType('attentionApart', q);
+    const { batch, tokens, keys, heads, kvHeads, headSize } = apartSizes(q, k);
+    const wanted = show([batch, keys, kvHeads, headSize]);
+    if (q.shape.length !== 4 || show(k.shape) !== wanted || show(v.shape) !== wanted || heads % kvHeads || (causal && keys < tokens)) {
+      throw new ShapeError('attentionApart', `${[q, k, v].map(({ shape }) => show(shape)).join(', ')} as queries, keys and values`);
+    }
+    return [denseLayout(q.shape, q.dtype), denseLayout([batch, heads, tokens], 'f32')];
+  },
+  prepare: ([q, k, v], run) => {
+    const dense = (/** @type {import('../api/tensor.mjs').Tensor} */ x) => (isDense(x.layout) ? x : x.clone());
+    const keys = keyRows(k.layout, v.layout) ? [k, v] : [dense(k), dense(v)];
+    return run([queryRow(q.layout) === undefined ? dense(q) : q, ...keys]);
+  },
+  flops: (inputs, _, attributes) => apartFlops(inputs, attributes, 2),
+  lower: (kernels, [q, k, v], [out, logSumExp], attributes) => [
+    kernels.attentionForward({ q, k, v, out, logSumExp, ...apartProblem([q.layout, k.layout, v.layout], attributes) }),
+  ],
+  saveInputs: () => [0, 1, 2],
+  saveOutputs: [0, 1],
+  vjp: (dy, { inputs, outputs, attributes }, F) => F.callAll(attentionApartBackward, [dy.contiguous(), ...inputs, ...outputs], attributes),
+  oracle: apartReference,
 });
 
 /**

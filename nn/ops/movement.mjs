@@ -42,13 +42,14 @@ function route(x, y, alone) {
     }
   }
   if (writable(y) && shape.length <= 8) return { kind: /** @type {const} */ ('strided') };
-  // The last dimension at a time, or element by element.
+  // 16-bit elements in pairs, as words; or the last dimension at a time, or element by element.
   const last = shape.length - 1;
   const whole = strides.every((own) => own[last] === 1 || shape[last] === 1);
   const run = whole ? shape[last] : 1;
   const outer = whole ? shape.slice(0, last) : shape;
   const runs = outer.reduce((product, n) => product * n, 1);
   const pairs = run % 2 === 0 && [x, y].every(({ offset }, o) => offset % 2 === 0 && outer.every((_, d) => strides[o][d] % 2 === 0));
+  if (half && pairs && outer.length < 8) return { kind: /** @type {const} */ ('pairs'), run, outer, runs, strides };
   return runs <= MAX_RUNS && (!half || pairs) ? { kind: /** @type {const} */ ('runs'), run, outer, runs, strides } : undefined;
 }
 
@@ -76,8 +77,16 @@ function move(k, x, y, name, alone = false) {
       `no kernel copies strides [${x.layout.strides}] to [${y.layout.strides}], of so many dimensions: call contiguous() on fewer`,
     );
   }
-  const { strides } = way;
-  const { run, outer } = way;
+  const { strides, run, outer } = way;
+  if (way.kind === 'pairs') {
+    const inPairs = [x, y].map(({ buffer, offset }, o) => {
+      const steps = [...outer.map((_, d) => strides[o][d] / 2), 1];
+      return { buffer, offset: offset / 2, layout: layoutOf([...outer, run / 2], steps, offset / 2, 'u32') };
+    });
+    // Strides of eight dimensions fit the push constants.
+    const dispatch = map(k.context, [inPairs[0]], [inPairs[1]], (_, values) => values);
+    return [/** @type {import('../../kernels/base.mjs').Dispatch} */ (dispatch)];
+  }
   return Array.from({ length: way.runs }, (_, i) => {
     let from = x.offset;
     let to = y.offset;
