@@ -1,12 +1,11 @@
 // The element types of GGUF's tensors: to f32, and from it. A block holds neighbours of a row; sizes are those of `TYPES` in gguf.mjs.
 // The layouts are those of `block_q4_0` … `block_q6_K` in ggml-common.h of llama.cpp.
 
+import { q8ToBlocks, quantizeQ8 } from 'helios-vk/kernels';
+
 import { TYPES } from './gguf.mjs';
 
 /** @typedef {import('./gguf.mjs').TensorType} TensorType */
-
-const f32 = new Float32Array(1);
-const u32 = new Uint32Array(f32.buffer);
 
 /** Bits of an f32 as f16, rounded to nearest even; an infinity from ±65520 on. @param {number} bits @param {number} value the same number */
 function f16Bits(bits, value) {
@@ -33,9 +32,6 @@ function f16Values() {
   return halves;
 }
 
-/** Nearest integer, halves away from zero, as `roundf`. @param {number} value */
-const rounded = (value) => (value < 0 ? -Math.floor(0.5 - value) : Math.floor(value + 0.5));
-
 /** @type {Record<string, (values: Float32Array) => Uint8Array>} */
 const ENCODERS = {
   f32: ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
@@ -55,25 +51,7 @@ const ENCODERS = {
     }
     return bytesOf(out);
   },
-  // The rule of `quantize_row_q8_0_ref` in llama.cpp, in f32: the scale is the largest absolute value / 127, stored as f16; each number is
-  // multiplied by the inverse of the scale as it was before it was rounded to f16.
-  q8_0(values) {
-    const blocks = values.length / 32;
-    const out = new Uint8Array(34 * blocks);
-    const signed = new Int8Array(out.buffer);
-    for (let block = 0; block < blocks; block++) {
-      let largest = 0;
-      for (let i = 32 * block; i < 32 * block + 32; i++) largest = Math.max(largest, Math.abs(values[i]));
-      f32[0] = largest / 127;
-      const scale = f32[0];
-      const bits = f16Bits(u32[0], scale);
-      out[34 * block] = bits;
-      out[34 * block + 1] = bits >>> 8;
-      const inverse = scale ? Math.fround(1 / scale) : 0;
-      for (let i = 0; i < 32; i++) signed[34 * block + 2 + i] = rounded(Math.fround(values[32 * block + i] * inverse));
-    }
-    return out;
-  },
+  q8_0: (values) => q8ToBlocks(quantizeQ8(values)),
 };
 
 /** @param {Float32Array} values */

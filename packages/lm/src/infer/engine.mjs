@@ -113,6 +113,8 @@ export class Engine {
     this.context = session.context;
     /** Sequences that are continued together. */
     this.slots = session.slots;
+    /** The type of the matrices on the device. */
+    this.dtype = session.weights['layers.0.mlp.up.weight'].type;
     /** Ids that may be sampled: a model may pad its vocabulary. */
     this.vocabulary = Math.min(tokenizer?.vocabSize ?? Infinity, session.config.vocabSize);
     /** @type {Slot[]} */

@@ -2,11 +2,14 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { bf16Bits, bf16Value, dequantizeQ8, f16Bits, f16Value, q8FromBlocks, q8ToBlocks, quantizeQ8 } from 'helios-vk/kernels';
+import { q8FromBlocks } from 'helios-vk/kernels';
 import { openTensors } from 'helios-vk/nn';
 
 import { readConfig } from '../config.mjs';
+import { isGguf } from '../formats/gguf.mjs';
+import { ggufWeights } from '../formats/gguf-model.mjs';
 import { checkTensors } from '../formats/hf.mjs';
+import { fromF32, toF32 } from '../formats/quant.mjs';
 import { partsOf, sizeOf } from '../model/parts.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
 import { loadCheckpoint } from '../train/checkpoint.mjs';
@@ -23,15 +26,19 @@ import { loadLegacy } from '../train/legacy.mjs';
 
 /**
  * Where weights come from. `typeOf` is the type of a part's elements; `read` fills bytes with them, in the form and order of the part, those of
- * `q8_0` in blocks of GGUF.
+ * `q8_0` in blocks of GGUF. `keeps` is the type that a part's matrix has on the device unless another one is asked for.
  * @typedef {object} Source
  * @property {ModelConfig} config
+ * @property {Part[]} parts
  * @property {import('../tokenizer/load.mjs').Tokenizer | undefined} tokenizer
  * @property {string} from the folder or file
  * @property {(part: Part) => WeightType} typeOf
+ * @property {(part: Part) => WeightType} keeps
  * @property {(part: Part, into: Uint8Array) => Promise<void>} read
  * @property {() => Promise<void>} close
  */
+
+const WEIGHT_TYPES = /** @type {const} */ (['f32', 'f16', 'bf16', 'q8_0']);
 
 /** The types of safetensors files. @type {Record<string, WeightType>} */
 const TYPES = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
@@ -47,29 +54,35 @@ const bytesOf = (type, count) => (type === 'f32' ? 4 * count : type === 'q8_0' ?
 
 /**
  * Opens a model's files.
- * @param {string} path a folder of Hugging Face's form, a checkpoint, a run's folder, a checkpoint of an earlier version
+ * @param {string} path a folder of Hugging Face's form, a checkpoint, a run's folder, a checkpoint of an earlier version, or a GGUF file
  * @returns {Promise<Source>}
  * @throws {Error} that names what is wrong with which file
  */
 export async function openSource(path) {
+  if (isGguf(path)) return ggufSource(path);
   const bare = existsSync(join(path, 'config.json'));
   const from = bare ? path : (await loadCheckpoint(path)).path;
   if (from.endsWith('.safetensors')) return legacySource(from, await loadCheckpoint(path));
   const config = readConfig(from);
   const nameOf = await checkTensors(from, config);
   const files = await openTensors(from);
-  const infoOf = (/** @type {Part} */ part) => /** @type {NonNullable<ReturnType<typeof files.tensors.get>>} */ (files.tensors.get(nameOf(part)));
-  for (const part of partsOf(config)) {
+  const infoOf = (/** @type {Part} */ part) =>
+    /** @type {NonNullable<ReturnType<typeof files.tensors.get>>} */ (files.tensors.get(nameOf(part)));
+  const parts = partsOf(config);
+  for (const part of parts) {
     const { dtype, shape } = infoOf(part);
     if (String(shape) !== String(part.shape))
       throw new Error(`${from}: ${nameOf(part)} is [${shape.join(', ')}], expected [${part.shape.join(', ')}] by config.json`);
     if (!Object.hasOwn(TYPES, dtype)) throw new Error(`${from}: ${nameOf(part)} must be F32, F16 or BF16, got ${dtype}`);
   }
+  const typeOf = (/** @type {Part} */ part) => TYPES[infoOf(part).dtype];
   return {
     config,
+    parts,
     from,
     tokenizer: existsSync(join(from, 'tokenizer.json')) ? await loadTokenizer(from) : undefined,
-    typeOf: (part) => TYPES[infoOf(part).dtype],
+    typeOf,
+    keeps: typeOf,
     read: (part, into) => infoOf(part).read(into),
     close: files.close,
   };
@@ -85,7 +98,31 @@ async function legacySource(from, found) {
     const first = row * (shape[1] ?? 1);
     into.set(new Uint8Array(floats.buffer, floats.byteOffset + 4 * first, 4 * sizeOf(shape)));
   };
-  return { config: found.config.model, from, tokenizer, typeOf: () => 'f32', read, close: async () => {} };
+  const config = found.config.model;
+  return { config, parts: partsOf(config), from, tokenizer, typeOf: () => 'f32', keeps: () => 'f32', read, close: async () => {} };
+}
+
+/** A GGUF file, whose parts are in the form of `Decoder`. Types of fewer than 8 bits become f16. @param {string} path @returns {Promise<Source>} */
+async function ggufSource(path) {
+  const { config, tokenizer, parts } = await ggufWeights(path);
+  const found = new Map(parts.map(({ name, type, read }) => [name, { type, read }]));
+  const of = (/** @type {Part} */ { name }) => /** @type {NonNullable<ReturnType<typeof found.get>>} */ (found.get(name));
+  const own = (/** @type {Part} */ part) => WEIGHT_TYPES.find((type) => type === of(part).type);
+  return {
+    config,
+    // Without `transposed`: the file has weights of products as [outputs, inputs].
+    parts: parts.map(({ name, shape, parameter, row }) => ({ name, shape, parameter, row })),
+    tokenizer,
+    from: path,
+    typeOf: (part) => own(part) ?? 'f32',
+    keeps: (part) => own(part) ?? 'f16',
+    read: async (part, into) => {
+      const bytes = await of(part).read();
+      const floats = own(part) ? undefined : toF32(of(part).type, bytes);
+      into.set(floats ? new Uint8Array(floats.buffer, floats.byteOffset, floats.byteLength) : bytes);
+    },
+    close: async () => {},
+  };
 }
 
 /**
@@ -99,7 +136,7 @@ async function legacySource(from, found) {
 export async function uploadWeights(vk, source, { dtype = 'auto', signal, onProgress } = {}) {
   /** @type {Map<string, Part[]>} */
   const byParameter = new Map();
-  for (const part of partsOf(source.config)) byParameter.set(part.parameter, [...(byParameter.get(part.parameter) ?? []), part]);
+  for (const part of source.parts) byParameter.set(part.parameter, [...(byParameter.get(part.parameter) ?? []), part]);
   /** @type {Record<string, Weight>} */
   const weights = {};
   try {
@@ -134,7 +171,7 @@ async function upload(vk, source, name, parts, dtype) {
   const count = parts.reduce((sum, part) => sum + sizeOf(part.shape), 0);
   const vector = shape.length === 1;
   const given = parts.map(source.typeOf);
-  let type = vector ? 'f32' : dtype === 'auto' ? given[0] : dtype;
+  let type = vector ? 'f32' : dtype === 'auto' ? source.keeps(parts[0]) : dtype;
   // Positions are added to rows of the embedding by a kernel that takes no blocks.
   if (type === 'q8_0' && (columns % BLOCK !== 0 || name === 'positions.weight')) type = 'f16';
   // Parts that need no conversion are read to where they belong.
@@ -149,8 +186,8 @@ async function upload(vk, source, name, parts, dtype) {
     }
     const raw = new Uint8Array(bytesOf(given[i], size));
     await source.read(part, raw);
-    const floats = toFloats(given[i], raw);
-    fromFloats(type, part.transposed ? transpose(floats, part.shape) : floats, place);
+    const floats = toF32(given[i], raw);
+    place.set(fromF32(type, part.transposed ? transpose(floats, part.shape) : floats));
   }
   const rows = vector ? 1 : count / columns;
   if (type !== 'q8_0') return { type, rows, columns: count / rows, buffer: bufferOf(vk, name, bytes) };
@@ -173,27 +210,4 @@ function transpose(values, [rows, columns]) {
   const result = new Float32Array(values.length);
   for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++) result[j * rows + i] = values[i * columns + j];
   return result;
-}
-
-/** @param {WeightType} type @param {Uint8Array} bytes @returns {Float32Array} */
-function toFloats(type, bytes) {
-  if (type === 'f32') return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
-  if (type === 'q8_0') return dequantizeQ8(q8FromBlocks(bytes));
-  const value = type === 'f16' ? f16Value : bf16Value;
-  const halves = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.length / 2);
-  const floats = new Float32Array(halves.length);
-  for (let i = 0; i < halves.length; i++) floats[i] = value(halves[i]);
-  return floats;
-}
-
-/** @param {WeightType} type @param {Float32Array} floats @param {Uint8Array} into */
-function fromFloats(type, floats, into) {
-  if (type === 'f32') into.set(new Uint8Array(floats.buffer, floats.byteOffset, 4 * floats.length));
-  else if (type === 'q8_0') into.set(q8ToBlocks(quantizeQ8(floats)));
-  else {
-    const bits = type === 'f16' ? f16Bits : bf16Bits;
-    const halves = new Uint16Array(floats.length);
-    for (let i = 0; i < floats.length; i++) halves[i] = bits(floats[i]);
-    into.set(new Uint8Array(halves.buffer));
-  }
 }
