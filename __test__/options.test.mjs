@@ -333,8 +333,11 @@ test('options are converted by their table', () => {
     n: { type: 'integer', min: 0, max: 5, default: 1, help: '' },
     x: { type: 'number', help: '' },
     s: { type: 'string', empty: true, help: '' },
+    several: { type: 'string', multiple: true, help: '' },
   });
   const { values, given } = parseCommandLine(options, ['--x', '-.5e1'.replace('-', ''), '--s=']);
-  assert.deepEqual({ ...values }, { n: 1, x: 5, s: '' });
+  assert.deepEqual({ ...values }, { n: 1, x: 5, s: '', several: [] });
   assert.deepEqual([...given].sort(), ['s', 'x']);
+  assert.deepEqual(parseCommandLine(options, ['--several', 'a', '--several=b']).values.several, ['a', 'b']);
+  assert.throws(() => parseCommandLine(options, ['--several', 'a', '--several', '']), /^Error: --several: must not be empty$/);
 });

@@ -27,6 +27,7 @@ import { parseArgs } from 'node:util';
  * @property {RegExp} [pattern] what a string must match; `value` describes it in words
  * @property {boolean} [empty] whether a string may be empty
  * @property {boolean} [required]
+ * @property {boolean} [multiple] of a string: may be given several times; the value is a list, empty when left out
  * @property {string} [short] one letter
  */
 
@@ -270,6 +271,7 @@ export function checkPaths(options, values, more = {}) {
 /**
  * @template {Record<string, Option>} T
  * @typedef {{[K in keyof T]: T[K]['type'] extends 'boolean' ? boolean
+ *   : T[K] extends {multiple: true} ? string[]
  *   : (T[K]['type'] extends 'string' ? string : number)
  *     | (T[K] extends {default: unknown} | {required: true} ? never : undefined)}} ValuesOf
  */
@@ -284,10 +286,10 @@ export function checkPaths(options, values, more = {}) {
  * @throws {UsageError} that names the option, if one is unknown, missing, or has a value that does not fit
  */
 export function parseCommandLine(options, args, allowPositionals = false) {
-  /** @type {Record<string, {type: 'boolean' | 'string', short?: string}>} */
+  /** @type {Record<string, {type: 'boolean' | 'string', short?: string, multiple: boolean}>} */
   const table = {};
-  for (const [name, { type, short }] of Object.entries(options)) {
-    table[name] = { type: type === 'boolean' ? 'boolean' : 'string', ...(short ? { short } : {}) };
+  for (const [name, { type, short, multiple = false }] of Object.entries(options)) {
+    table[name] = { type: type === 'boolean' ? 'boolean' : 'string', ...(short ? { short } : {}), multiple };
   }
   let parsed;
   try {
@@ -300,6 +302,7 @@ export function parseCommandLine(options, args, allowPositionals = false) {
   for (const [name, option] of Object.entries(options)) {
     const given = parsed.values[name];
     if (option.type === 'boolean') values[name] = given ?? option.default ?? false;
+    else if (option.multiple) values[name] = [given ?? []].flat().map((text) => convert(name, option, String(text)));
     else if (typeof given === 'string') values[name] = convert(name, option, given);
     else if (option.required) throw new UsageError(`--${name} ${option.value ?? 'VALUE'} is required`);
     else values[name] = option.default;
