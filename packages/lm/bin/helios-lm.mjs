@@ -6,7 +6,9 @@ import { join } from 'node:path';
 import { UsageError, checkPaths, fail, helpText, outliveOutputs, parseCommandLine } from 'helios-vk/options';
 
 import { findModel } from '../src/open.mjs';
+import * as chatCommand from '../src/cli/chat.mjs';
 import * as generateCommand from '../src/cli/generate.mjs';
+import * as serveCommand from '../src/cli/serve.mjs';
 import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
@@ -15,7 +17,8 @@ import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenize
 /**
  * @typedef {import('helios-vk/options').Option} Option
  * @typedef {{ usage: string, about: string, options: Record<string, Option>, inputs: [least: number, most: number],
- *   modernArgs?: (args: string[]) => string[], run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command
+ *   modernArgs?: (args: string[]) => string[], stops?: readonly NodeJS.Signals[],
+ *   run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command
  */
 
 const MODEL_OPTION = /** @type {const} */ ({
@@ -48,12 +51,27 @@ const COMMANDS = {
     run: trainCommand.run,
   },
   generate: {
-    usage: 'helios-lm generate --model FOLDER --prompt TEXT [options]',
+    usage: 'helios-lm generate FOLDER --prompt TEXT [options]',
     about: 'continue a text',
-    inputs: [0, 0],
+    inputs: [0, 1],
     options: generateCommand.OPTIONS,
     modernArgs: generateCommand.modernArgs,
     run: generateCommand.run,
+  },
+  chat: {
+    usage: 'helios-lm chat FOLDER [options]',
+    about: 'talk with a model in the terminal',
+    inputs: [0, 1],
+    options: chatCommand.OPTIONS,
+    stops: ['SIGTERM', 'SIGHUP'],
+    run: chatCommand.run,
+  },
+  serve: {
+    usage: 'helios-lm serve FOLDER [options]',
+    about: "answer over HTTP, in the form of OpenAI's interface",
+    inputs: [0, 1],
+    options: serveCommand.OPTIONS,
+    run: serveCommand.run,
   },
   tokenize: {
     usage: 'helios-lm tokenize FILE|FOLDER … --tokenizer PATH --out FOLDER [options]',
@@ -196,7 +214,7 @@ ${Object.values(COMMANDS)
 
 Exit status: 0 if all is well, 1 if not, 2 for a wrong command line, 130 after Ctrl-C.`;
 
-/** Signals on which a command ends in an orderly way: Ctrl-C, a scheduler's request, a terminal that closes. */
+/** Signals on which a command ends in an orderly way, unless its `stops` says otherwise: Ctrl-C, a scheduler's request, a terminal that closes. */
 const STOPS = /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP']);
 
 /** Runs a command line. @param {string[]} args @returns {Promise<unknown>} what to print: a string, or an object to print as JSON */
@@ -204,14 +222,14 @@ async function main([word, ...args]) {
   if (word === undefined || word === '--help' || word === '-h') return HELP;
   if (word === '--version' || word === '-v') return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version;
   if (!Object.hasOwn(COMMANDS, word)) throw new UsageError(`no command ${word}; there are ${Object.keys(COMMANDS).join(', ')}`);
-  const { usage, options, inputs, run, modernArgs = (given) => given } = COMMANDS[word];
+  const { usage, options, inputs, run, modernArgs = (given) => given, stops = STOPS } = COMMANDS[word];
   if (args.includes('--help') || args.includes('-h')) return helpText(usage, options);
   const { values, positionals } = parseCommandLine(options, modernArgs(args), inputs[1] > 0);
   if (positionals.length < inputs[0] || positionals.length > inputs[1]) throw new UsageError(`usage: ${usage}`);
   checkPaths(options, values, Object.fromEntries(positionals.map((path) => [`the input ${path}`, path])));
   const stop = new AbortController();
   let asked = false;
-  for (const signal of STOPS) {
+  for (const signal of stops) {
     process.on(signal, (/** @type {NodeJS.Signals} */ _, /** @type {number} */ number) => {
       if (asked) process.exit(128 + number);
       asked = true;

@@ -7,6 +7,8 @@ export { documentsOf, pack } from './data/pack.mjs';
 export { prepareText } from './data/prepare.mjs';
 export { evaluate } from './evaluate.mjs';
 export { exportModel, importModel } from './formats/hf.mjs';
+export { loadModel } from './infer/model.mjs';
+export { serveModel } from './serve/server.mjs';
 export { openModel } from './open.mjs';
 export { Decoder } from './model/decoder.mjs';
 export { PATTERNS, applyChatTemplate, loadTokenizer, trainTokenizer } from './tokenizer/index.mjs';

@@ -24,13 +24,13 @@ function run(...args) {
 test('help, version and wrong command lines', () => {
   const help = run('--help');
   assert.equal(help.status, 0);
-  for (const command of ['train', 'generate', 'tokenize', 'eval', 'info', 'export']) {
+  for (const command of ['train', 'generate', 'chat', 'serve', 'tokenize', 'eval', 'info', 'export']) {
     assert.ok(help.stdout.includes(`helios-lm ${command} `), command);
     assert.match(run(command, '--help').stdout, new RegExp(`^Usage: helios-lm ${command} `));
   }
   assert.match(run('--version').stdout, /^\d+\.\d+\.\d+\n$/);
   for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
-    [['fly'], /^helios-lm: no command fly; there are train, generate, tokenize, eval, info, export, import \(see --help\)\n$/],
+    [['fly'], /^helios-lm: no command fly; there are train, generate, chat, serve, tokenize, eval, info, export, import \(see --help\)\n$/],
     [['info'], /usage: helios-lm info FOLDER/],
     [['info', MODEL, MODEL], /usage: helios-lm info FOLDER/],
     [['tokenize', 'x.txt', '--out', 'y'], /--tokenizer PATH is required/],

@@ -1,59 +1,133 @@
-// `helios-lm generate`: continues a text. Each token takes a forward pass over the whole context.
+// `helios-lm generate`: continues a text, or answers one.
 
-import { createRequire } from 'node:module';
-import { init } from 'helios-vk/nn';
+import { readFileSync } from 'node:fs';
+import { text as readAll } from 'node:stream/consumers';
+import { UsageError } from 'helios-vk/options';
 
-import { openModel } from '../open.mjs';
-import { checkMatrixUnits } from '../train/device.mjs';
-import { Generator } from '../train/generator.mjs';
-import { generate } from '../train/sample.mjs';
 import { MAX_SIZE, PRECISIONS } from '../train/settings.mjs';
+import { MODEL_OPTIONS, SAMPLING_OPTIONS, modelOf, samplingOf } from './generation.mjs';
 
-/** @typedef {import('../train/settings.mjs').Precision} Precision */
+/** @typedef {import('../infer/model.mjs').LanguageModel} LanguageModel */
+/** @typedef {import('../infer/options.mjs').GenerateOptions} GenerateOptions */
 
 export const OPTIONS = /** @type {const} */ ({
-  model: { type: 'string', value: 'PATH', path: 'input-any', required: true, help: "a model's folder, or a run's: its latest checkpoint" },
-  prompt: { type: 'string', empty: true, default: '', help: 'text to continue' },
-  tokens: { type: 'integer', min: 0, max: MAX_SIZE, default: 200, help: 'tokens to generate' },
-  temperature: { type: 'number', min: 0, max: 1000, default: 0.8, help: 'divide logits by this; 0: always take the most likely token' },
-  'top-k': { type: 'integer', min: 0, max: MAX_SIZE, default: 40, help: 'sample from the N most likely tokens; 0: from all of them' },
-  'top-p': { type: 'number', min: 0, max: 1, default: 1, help: 'of these, sample from the fewest whose probabilities sum to this' },
-  seed: { type: 'integer', min: 0, max: 0xffffffff, default: 1, help: 'seed of the sampling; the same seed gives the same text' },
-  precision: { type: 'string', choices: PRECISIONS, help: 'arithmetic of matrix products (default: as in training, or f32)' },
+  ...MODEL_OPTIONS,
+  prompt: { type: 'string', empty: true, help: 'text to continue; -: standard input' },
+  'prompt-file': { type: 'string', value: 'FILE', path: 'input', help: 'a file with the text' },
+  prompts: {
+    type: 'string',
+    value: 'FILE',
+    path: 'input',
+    help: 'a file with a prompt a line: a text, or JSON (a string, or a list of messages)',
+  },
+  'batch-size': { type: 'integer', min: 1, max: 1024, default: 8, help: 'with --prompts: how many at a time' },
+  chat: { type: 'boolean', help: "the prompt is a question: use the model's chat template" },
+  'system-prompt': { type: 'string', help: 'with --chat: what the model is told first' },
+  ...SAMPLING_OPTIONS,
+  'max-tokens': { ...SAMPLING_OPTIONS['max-tokens'], default: 200, max: MAX_SIZE },
+  seed: { ...SAMPLING_OPTIONS.seed, default: 1 },
+  'no-stream': { type: 'boolean', help: 'print the text once it is complete' },
+  json: { type: 'boolean', help: 'print JSON: text, tokens, reason of the end; a line a prompt with --prompts' },
+  precision: { type: 'string', choices: PRECISIONS, help: 'earlier name of --dtype; bf16x3 is f32' },
   quiet: { type: 'boolean', help: 'print only the text' },
 });
 
+/** Earlier names. @type {Record<string, string>} */
+const ALIASES = { checkpoint: 'model', tokens: 'max-tokens' };
+
 /** Arguments with today's names in place of earlier ones. @param {string[]} args */
-export const modernArgs = (args) => args.map((arg) => arg.replace(/^--checkpoint(?==|$)/, '--model'));
+export const modernArgs = (args) => args.map((arg) => arg.replace(/^--(checkpoint|tokens)(?==|$)/, (_, name) => `--${ALIASES[name]}`));
+
+/** @typedef {import('helios-vk/options').ValuesOf<typeof OPTIONS>} Values */
+
+/**
+ * The prompts that a command line names.
+ * @param {Values} values
+ * @returns {Promise<(string | import('../infer/model.mjs').Message[])[]>}
+ */
+async function promptsOf({ prompt, prompts, chat, 'prompt-file': file, 'system-prompt': system }) {
+  if ([prompt, prompts, file].filter((each) => each !== undefined).length > 1) {
+    throw new UsageError('--prompt, --prompt-file and --prompts exclude each other');
+  }
+  if (system !== undefined && !chat) throw new UsageError('--system-prompt is for --chat');
+  const read = async () => (file !== undefined ? readFileSync(file, 'utf8') : prompt === '-' ? readAll(process.stdin) : (prompt ?? ''));
+  const all = prompts === undefined ? [await read()] : readFileSync(prompts, 'utf8').split('\n').filter(Boolean).map(promptOfLine);
+  if (!chat) return all;
+  const first = system === undefined ? [] : [{ role: 'system', content: system }];
+  return all.map((each) => (typeof each === 'string' ? [...first, { role: 'user', content: each }] : [...first, ...each]));
+}
+
+/** @param {string} line @param {number} i */
+function promptOfLine(line, i) {
+  if (!/^\s*["[{]/.test(line)) return line;
+  try {
+    const value = JSON.parse(line);
+    const prompt = value?.messages ?? value?.prompt ?? value;
+    if (typeof prompt === 'string' || (Array.isArray(prompt) && typeof prompt[0] === 'object')) return prompt;
+  } catch {
+    // A text may begin like JSON.
+    return line;
+  }
+  throw new UsageError(`--prompts: prompt ${i + 1} must be a text, a JSON string or a list of messages`);
+}
 
 /**
  * Runs the command.
- * @param {import('helios-vk/options').ValuesOf<typeof OPTIONS>} values @param {string[]} _ @param {AbortSignal} signal
- * @returns {Promise<string>}
+ * @param {Values} values @param {string[]} inputs @param {AbortSignal} signal
+ * @returns {Promise<string | object>}
  */
-export async function run({ model: path, prompt, tokens, temperature, seed, precision: asked, quiet, ...values }, _, signal) {
-  const vk = createRequire(import.meta.url)('helios-vk');
-  const { deviceName } = vk.initDevice();
-  init({ vk });
-  const { from, model, tokenizer, settings } = await openModel(path, { signal });
-  if (!tokenizer) throw new Error(`${from} has no tokenizer.json`);
-  let precision = /** @type {Precision} */ (asked ?? settings?.precision ?? 'f32');
+export async function run(values, inputs, signal) {
+  const { prompts: file, json, quiet, precision, 'batch-size': slots, 'no-stream': whole } = values;
+  const prompts = await promptsOf(values);
+  const dtype = values.dtype ?? (precision === 'bf16x3' ? 'f32' : precision);
+  const several = file !== undefined;
+  const { model, close } = await modelOf({ ...values, dtype }, inputs, { signal, slots: several ? slots : 1, quiet });
   try {
-    checkMatrixUnits(vk, precision, deviceName);
-  } catch (error) {
-    if (asked !== undefined) throw error;
-    precision = 'f32';
+    // A text goes on at the end of the context, as it always did.
+    const options = { ...samplingOf(values), signal, shift: !values.chat };
+    if (several) {
+      await writeBatch(model, prompts, options, json);
+      return '';
+    }
+    const [prompt] = prompts;
+    const shown = typeof prompt === 'string' ? prompt || model.tokenizer.decode(model.encode(''), { skipSpecial: true }) : '';
+    if (!json && !whole) process.stdout.write(shown);
+    const result = { text: '', tokens: 0, finishReason: /** @type {string | null} */ (null) };
+    for await (const { text, finishReason } of model.generate(prompt, options)) {
+      signal.throwIfAborted();
+      result.tokens++;
+      result.text += text;
+      result.finishReason = finishReason;
+      if (!json && !whole) process.stdout.write(text);
+    }
+    if (json) return { ...result, finishReason: result.finishReason ?? 'length', seed: options.seed };
+    process.stdout.write(whole ? `${shown}${result.text}\n` : '\n');
+    return '';
+  } finally {
+    close();
   }
-  if (!quiet) process.stderr.write(`${from} · ${deviceName} · ${precision}\n`);
-  const generator = new Generator(model, precision, { block: settings?.blockSize ?? Math.min(model.config.context, 1024) });
-  const options = { tokens, temperature, topK: values['top-k'], topP: values['top-p'], seed };
-  for await (const part of generate(generator, tokenizer, prompt, options)) {
-    signal.throwIfAborted();
-    process.stdout.write(part);
+}
+
+/**
+ * Continues several prompts, and prints each once it is complete, in their order.
+ * @param {LanguageModel} model @param {(string | any[])[]} prompts @param {GenerateOptions} options @param {boolean} json
+ */
+async function writeBatch(model, prompts, options, json) {
+  const results = prompts.map((_, index) => ({ index, text: '', tokens: 0, finishReason: /** @type {string | null} */ (null) }));
+  let next = 0;
+  const flush = () => {
+    for (; next < prompts.length && (results[next].finishReason || options.maxTokens === 0); next++) {
+      const prompt = prompts[next];
+      const text = `${typeof prompt === 'string' ? prompt : ''}${results[next].text}`;
+      process.stdout.write(json ? `${JSON.stringify(results[next])}\n` : `${text}\n`);
+    }
+  };
+  for await (const { index, text, finishReason } of model.generateBatch(prompts, options)) {
+    options.signal?.throwIfAborted();
+    results[index].tokens++;
+    results[index].text += text;
+    results[index].finishReason = finishReason;
+    if (finishReason) flush();
   }
-  process.stdout.write('\n');
-  generator.dispose();
-  model.dispose();
-  vk.destroy();
-  return '';
+  flush();
 }

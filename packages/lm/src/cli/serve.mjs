@@ -1,0 +1,55 @@
+// `helios-lm serve`: a model over HTTP.
+
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { basename, resolve } from 'node:path';
+import { UsageError } from 'helios-vk/options';
+
+import { serveModel } from '../serve/server.mjs';
+import { MODEL_OPTIONS, modelOf } from './generation.mjs';
+
+export const OPTIONS = /** @type {const} */ ({
+  ...MODEL_OPTIONS,
+  port: { type: 'integer', min: 0, max: 65_535, default: 8080, help: 'to listen on; 0: a free one' },
+  host: { type: 'string', default: '127.0.0.1', help: 'address to listen on; others than 127.0.0.1 are open to other machines' },
+  'api-key': { type: 'string', help: 'what clients must send' },
+  'api-key-file': {
+    type: 'string',
+    value: 'FILE',
+    path: 'input',
+    help: 'a file with it, which other users do not see in the list of processes',
+  },
+  name: { type: 'string', help: "the model's name in requests (default: its file's or folder's)" },
+  slots: { type: 'integer', min: 1, max: 1024, default: 4, help: 'answers that are written together' },
+  queue: { type: 'integer', min: 0, max: 65_536, default: 64, help: 'answers that wait for a slot at most; beyond it, requests get 429' },
+  cors: { type: 'string', value: 'ORIGIN', help: 'an origin whose pages may ask, or * (default: none)' },
+  quiet: { type: 'boolean', help: 'print no line a request' },
+});
+
+/**
+ * Runs the command, until the signal.
+ * @param {import('helios-vk/options').ValuesOf<typeof OPTIONS>} values @param {string[]} inputs @param {AbortSignal} signal
+ * @returns {Promise<string>}
+ */
+export async function run(values, inputs, signal) {
+  const { port, host, slots, queue, cors, quiet, 'api-key': given, 'api-key-file': file } = values;
+  if (given !== undefined && file !== undefined) throw new UsageError('--api-key and --api-key-file exclude each other');
+  const apiKey = file === undefined ? given : readFileSync(file, 'utf8').trim();
+  if (apiKey === '') throw new UsageError(`--api-key-file ${file}: has no key`);
+  const { model, close } = await modelOf(values, inputs, { signal, slots, quiet });
+  try {
+    const name = values.name ?? basename(resolve(values.model ?? inputs[0])).replace(/\.gguf$/, '');
+    const log = (/** @type {string} */ line) => void (quiet || process.stderr.write(`${line}\n`));
+    const server = await serveModel(model, { port, host, name, apiKey, queue, cors, log });
+    const { hostname } = new URL(server.url);
+    if (!/^(127\.|\[::1\])/.test(hostname) && apiKey === undefined) {
+      process.stderr.write(`warning: whoever reaches ${server.url} may use the model, and no key is asked: see --api-key-file\n`);
+    }
+    process.stdout.write(`${name} at ${server.url}/v1\n`);
+    if (!signal.aborted) await once(signal, 'abort');
+    await server.close();
+    return '';
+  } finally {
+    close();
+  }
+}

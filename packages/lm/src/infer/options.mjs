@@ -1,0 +1,190 @@
+// The options of generation: their ranges, their defaults, and errors that name them.
+
+import { existsSync } from 'node:fs';
+import { randomInt } from 'node:crypto';
+import { join } from 'node:path';
+
+import { readJson } from '../json.mjs';
+import { DEFAULT_SAMPLING } from './types.mjs';
+
+/** @typedef {import('./types.mjs').Sampling} Sampling */
+
+/**
+ * Options of generation. What is left out of the sampling is as in the model's `generation_config.json`, or else as `DEFAULT_SAMPLING` says.
+ * @typedef {object} GenerateOptions
+ * @property {number} [temperature] divides the logits; 0: always the most likely token
+ * @property {number} [topK] sample from the most likely `topK` tokens; 0: from all
+ * @property {number} [topP] of these, from the fewest whose probabilities sum to at least this
+ * @property {number} [minP] leave out tokens less likely than `minP` times the most likely one
+ * @property {number} [repetitionPenalty] divides positive and multiplies negative logits of the last `repeatLastN` tokens
+ * @property {number} [presencePenalty] subtracted from the logits of these tokens
+ * @property {number} [frequencyPenalty] subtracted from them for each time that they occurred
+ * @property {number} [repeatLastN] tokens that penalties look back on
+ * @property {number} [seed] a u32; random when left out
+ * @property {number} [maxTokens] at most so many; as many as the context has room for when left out
+ * @property {string | readonly string[]} [stop] texts that end the answer; they are no part of it
+ * @property {boolean} [ignoreEos] go on after the tokens that end a text
+ * @property {boolean} [special] print special tokens too
+ * @property {boolean} [shift] at the end of the context, continue from its last half instead of ending
+ * @property {Record<string, unknown>} [variables] of the chat template, such as `enable_thinking`
+ * @property {AbortSignal} [signal] ends it with `finishReason` 'abort'
+ *
+ * @typedef {Omit<GenerateOptions, keyof Sampling | 'stop' | 'maxTokens'> & { sampling: Sampling, maxTokens: number, stop: string[] }} Resolved
+ */
+
+/** Least and greatest value of each number. */
+export const NUMBERS = /** @type {const} */ ({
+  temperature: { min: 0, max: 1000 },
+  topK: { min: 0, max: 2 ** 31 - 1, integer: true },
+  topP: { min: 0, max: 1 },
+  minP: { min: 0, max: 1 },
+  repetitionPenalty: { min: 0.01, max: 100 },
+  presencePenalty: { min: -100, max: 100 },
+  frequencyPenalty: { min: -100, max: 100 },
+  repeatLastN: { min: 0, max: 1024, integer: true },
+  seed: { min: 0, max: 0xffffffff, integer: true },
+  maxTokens: { min: 0, max: 2 ** 31 - 1, integer: true },
+});
+/** @type {Record<string, (value: any) => boolean>} */
+const OTHERS = {
+  stop: (value) => [value].flat().every((text) => typeof text === 'string' && text !== ''),
+  ignoreEos: (value) => typeof value === 'boolean',
+  special: (value) => typeof value === 'boolean',
+  shift: (value) => typeof value === 'boolean',
+  variables: (value) => typeof value === 'object' && value !== null,
+  signal: (value) => value instanceof AbortSignal,
+};
+/** @type {Record<string, string>} */
+const EXPECTED = {
+  stop: 'a text or a list of texts, none of them empty',
+  variables: 'an object',
+  signal: 'an AbortSignal',
+};
+const NAMES = [...Object.keys(NUMBERS), ...Object.keys(OTHERS)];
+
+/** How many letters differ between two words. @param {string} a @param {string} b */
+function distance(a, b) {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + Number(a[i - 1] !== b[j - 1]));
+    row = next;
+  }
+  return row[b.length];
+}
+
+/** The known name that a word resembles most. @param {string} word @param {readonly string[]} known */
+function nearest(word, known) {
+  const plain = (/** @type {string} */ name) => name.toLowerCase().replaceAll(/[-_]/g, '').slice(0, 40);
+  const ranked = known.map((name) => /** @type {const} */ ([distance(plain(word), plain(name)), name]));
+  return ranked.reduce((best, each) => (each[0] < best[0] ? each : best))[1];
+}
+
+/** An error about an option, with its name. @param {string} option @param {string} message */
+const wrong = (option, message) => Object.assign(new RangeError(message), { option });
+
+/**
+ * Checks that options have known names.
+ * @param {object} options @param {readonly string[]} known
+ * @throws {RangeError} (with `option`) that names the unknown one and the nearest known one
+ */
+export function checkNames(options, known) {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined) throw wrong(unknown, `no option ${unknown}; did you mean ${nearest(unknown, known)}?`);
+}
+
+/**
+ * Checks options by name, and fills in those left out.
+ * @param {GenerateOptions} options
+ * @param {Partial<Sampling>} [defaults] the model's
+ * @param {readonly string[]} [others] names that the caller takes besides
+ * @returns {Resolved}
+ * @throws {RangeError} that names the option (also as `option`) and its value; an unknown one with the nearest known name
+ */
+export function resolveOptions(options, defaults = {}, others = []) {
+  checkNames(options, [...NAMES, ...others]);
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined || others.includes(name)) continue;
+    if (Object.hasOwn(NUMBERS, name)) checkNumber(name, value, NUMBERS[/** @type {keyof typeof NUMBERS} */ (name)]);
+    else if (!OTHERS[name](value)) throw wrong(name, `${name} must be ${EXPECTED[name] ?? 'true or false'}, got ${shown(value)}`);
+  }
+  const { maxTokens = NUMBERS.maxTokens.max, stop = [], ignoreEos, special, shift, variables, signal, ...sampling } = options;
+  const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
+  return {
+    sampling: { ...DEFAULT_SAMPLING, ...defaults, seed: randomInt(2 ** 32), ...given },
+    maxTokens,
+    stop: [stop].flat(),
+    ...{ ignoreEos, special, shift, variables, signal },
+  };
+}
+
+/**
+ * @param {string} name @param {unknown} value @param {{ min: number, max: number, integer?: boolean }} range
+ * @throws {RangeError} with `option`
+ */
+export function checkNumber(name, value, { min, max, integer = false }) {
+  const fits = typeof value === 'number' && value >= min && value <= max && (!integer || Number.isInteger(value));
+  if (!fits) throw wrong(name, `${name} must be ${integer ? 'an integer' : 'a number'} from ${min} to ${max}, got ${shown(value)}`);
+}
+
+const DTYPES = ['auto', 'f32', 'f16', 'bf16', 'q8_0'];
+
+/**
+ * Checks the options of `loadModel`.
+ * @param {import('./engine.mjs').EngineOptions} options
+ * @throws {RangeError} (with `option`) that names the option and its value
+ */
+export function checkLoadOptions(options) {
+  checkNames(options, ['dtype', 'context', 'slots', 'signal']);
+  const { dtype, context, slots, signal } = options;
+  if (dtype !== undefined && !DTYPES.includes(dtype)) {
+    throw wrong('dtype', `dtype must be one of ${DTYPES.join(', ')}, got ${shown(dtype)}`);
+  }
+  if (context !== undefined) checkNumber('context', context, { min: 2, max: 2 ** 24, integer: true });
+  if (slots !== undefined) checkNumber('slots', slots, { min: 1, max: 1024, integer: true });
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw wrong('signal', `signal must be an AbortSignal, got ${shown(signal)}`);
+  }
+}
+
+/** A value in a message. @param {unknown} value */
+export function shown(value) {
+  if (typeof value === 'string') return value.length > 60 ? `${JSON.stringify(value.slice(0, 60))}…` : JSON.stringify(value);
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  return typeof value === 'object' && value !== null ? 'an object' : String(value);
+}
+
+/** Keys of `generation_config.json`, and the options that they are. */
+const CONFIGURED = /** @type {const} */ ({
+  temperature: 'temperature',
+  top_k: 'topK',
+  top_p: 'topP',
+  min_p: 'minP',
+  repetition_penalty: 'repetitionPenalty',
+});
+
+/**
+ * What a model's `generation_config.json` says.
+ * @param {string} from the model's folder; a file has none
+ * @returns {{ sampling: Partial<Sampling>, eos: number[] }}
+ * @throws {Error} that names the file and the key, for a value that is out of range
+ */
+export function readGenerationConfig(from) {
+  const path = join(from, 'generation_config.json');
+  if (!existsSync(path)) return { sampling: {}, eos: [] };
+  const json = readJson(path) ?? {};
+  /** @type {Partial<Sampling>} */
+  const sampling = {};
+  for (const [key, name] of Object.entries(CONFIGURED)) {
+    if (json[key] === undefined || json[key] === null) continue;
+    try {
+      checkNumber(key, json[key], NUMBERS[name]);
+    } catch (error) {
+      throw new Error(`${path}: ${/** @type {Error} */ (error).message}`);
+    }
+    sampling[name] = json[key];
+  }
+  // transformers then takes the most likely token, whatever the temperature.
+  if (json.do_sample === false) sampling.temperature = 0;
+  return { sampling, eos: [json.eos_token_id ?? []].flat() };
+}

@@ -1,0 +1,218 @@
+// Answers of OpenAI's interface: completions of chats and texts, whole or as server-sent events, and embeddings.
+
+import { randomBytes, randomInt } from 'node:crypto';
+
+import { ApiError, chatRequest, completionRequest, embeddingRequest, wrong } from './requests.mjs';
+
+/** @typedef {import('../infer/model.mjs').LanguageModel} LanguageModel */
+/** @typedef {import('../infer/model.mjs').Part} Part */
+/** @typedef {import('./requests.mjs').Input} Input */
+/** @typedef {{ token: string, logprob: number, bytes: number[] | null, top_logprobs: never[] }} TokenLogprob */
+/** @typedef {{ prompt: number, completion: number }} Counts of tokens */
+
+/**
+ * What the answers of a server share.
+ * @typedef {object} Service
+ * @property {LanguageModel} model
+ * @property {string} name the model's
+ * @property {number} places sequences that are continued or wait at once
+ * @property {(count: number) => () => void} admit takes places for sequences; throws if there are not enough; returns what frees them
+ *
+ * A request whose body is read.
+ * @typedef {{ body: any, response: import('node:http').ServerResponse, signal: AbortSignal, counts: Counts }} Exchange `signal`: the connection
+ *   has closed; `counts`: filled in for the log
+ */
+
+const EXPIRED = new ApiError(400, 'the connection was closed');
+
+/** How the two kinds of completions differ in form. */
+const FORMS = {
+  chat: {
+    input: 'messages',
+    id: 'chatcmpl-',
+    object: 'chat.completion',
+    chunk: 'chat.completion.chunk',
+    choice: (/** @type {string} */ text) => ({ message: { role: 'assistant', content: text, refusal: null } }),
+    delta: (/** @type {string} */ text) => ({ delta: text === '' ? {} : { content: text } }),
+    first: { delta: { role: 'assistant', content: '' } },
+    logprobs: (/** @type {TokenLogprob[]} */ content) => ({ content, refusal: null }),
+  },
+  text: {
+    input: 'prompt',
+    id: 'cmpl-',
+    object: 'text_completion',
+    chunk: 'text_completion',
+    choice: (/** @type {string} */ text) => ({ text }),
+    delta: (/** @type {string} */ text) => ({ text }),
+    first: undefined,
+    logprobs: (/** @type {TokenLogprob[]} */ tokens) => ({
+      tokens: tokens.map(({ token }) => token),
+      token_logprobs: tokens.map(({ logprob }) => logprob),
+      top_logprobs: null,
+      text_offset: tokens.map((_, i) => tokens.slice(0, i).reduce((sum, { token }) => sum + token.length, 0)),
+    }),
+  },
+};
+
+/** @param {Service} service @param {Exchange} exchange */
+export const answerChat = (service, exchange) =>
+  complete(service, exchange, FORMS.chat, chatRequest(exchange.body, service.model, service.places));
+
+/** @param {Service} service @param {Exchange} exchange */
+export const answerCompletion = (service, exchange) =>
+  complete(service, exchange, FORMS.text, completionRequest(exchange.body, service.model, service.places));
+
+/** The beginning of every answer. @param {Service} service @param {(typeof FORMS)['chat'] | (typeof FORMS)['text']} form */
+const headOf = ({ name }, { id }) => ({
+  id: `${id}${randomBytes(12).toString('hex')}`,
+  created: Math.floor(Date.now() / 1000),
+  model: name,
+});
+
+/**
+ * Continues every input `n` times and answers with all of it.
+ * @param {Service} service @param {Exchange} exchange @param {(typeof FORMS)['chat'] | (typeof FORMS)['text']} form
+ * @param {import('./requests.mjs').Common & { inputs: Input[] }} request
+ */
+async function complete(service, { response, signal, counts }, form, { inputs, options, n, stream, includeUsage, logprobs }) {
+  const { model } = service;
+  for (const { ids } of inputs) checkRoom(model, ids, form.input);
+  counts.prompt = inputs.reduce((sum, { ids }) => sum + ids.length, 0);
+  const free = service.admit(inputs.length * n);
+  const ended = new AbortController();
+  try {
+    const head = headOf(service, form);
+    const seed = options.seed ?? randomInt(2 ** 32);
+    const all = { ...options, signal: AbortSignal.any([signal, ended.signal]) };
+    const each = inputs.flatMap(({ prompt }, p) =>
+      Array.from({ length: n }, (_, i) => model.generate(prompt, { ...all, seed: (seed + p * n + i) >>> 0 })),
+    );
+    /** @type {(index: number, part: Part) => void} */
+    let push;
+    /** @type {() => void} */
+    let end;
+    if (stream) {
+      const send = (/** @type {object} */ body) => response.write(`data: ${JSON.stringify(body)}\n\n`);
+      const chunk = (/** @type {object} */ more) =>
+        send({ ...head, object: form.chunk, ...more, ...(includeUsage && !('usage' in more) ? { usage: null } : {}) });
+      const begun = new Set();
+      push = (index, part) => {
+        begin(response);
+        const choice = { index, logprobs: null, finish_reason: null };
+        if (form.first && !begun.has(index)) chunk({ choices: [{ ...choice, ...form.first }] });
+        begun.add(index);
+        const tokens = logprobs ? logprobsOf(model, [part]) : [];
+        const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens) } : {};
+        const reason = reasonOf(part);
+        // What a reader has not taken yet is at most one context of tokens: the slot need not wait for it.
+        if (part.text === '' && tokens.length === 0 && reason === null) return;
+        chunk({ choices: [{ ...choice, ...form.delta(part.text), ...known, finish_reason: reason }] });
+      };
+      end = () => {
+        if (includeUsage) chunk({ choices: [], usage: usageOf(counts) });
+        response.end('data: [DONE]\n\n');
+      };
+    } else {
+      const parts = each.map(() => /** @type {Part[]} */ ([]));
+      push = (index, part) => parts[index].push(part);
+      end = () => {
+        const choices = parts.map((own, index) => ({
+          index,
+          ...form.choice(own.map(({ text }) => text).join('')),
+          logprobs: logprobs ? form.logprobs(logprobsOf(model, own)) : null,
+          finish_reason: reasonOf(/** @type {Part} */ (own.at(-1))),
+        }));
+        sendJson(response, 200, { ...head, object: form.object, choices, usage: usageOf(counts) });
+      };
+    }
+    await Promise.all(
+      each.map(async (parts, index) => {
+        for await (const part of parts) {
+          if (signal.aborted) throw EXPIRED;
+          if (part.token >= 0) counts.completion++;
+          push(index, part);
+        }
+      }),
+    ).catch(async (error) => {
+      // One of several has failed: the others give their slots back before the answer does its places.
+      ended.abort();
+      await Promise.allSettled(each.map((parts) => parts.return()));
+      throw error;
+    });
+    end();
+  } finally {
+    free();
+  }
+}
+
+/** @param {LanguageModel} model @param {ArrayLike<number>} ids @param {string} param */
+function checkRoom(model, ids, param) {
+  try {
+    model.checkRoom(ids.length);
+  } catch (error) {
+    throw wrong(param, /** @type {Error} */ (error).message, 'context_length_exceeded');
+  }
+}
+
+/** OpenAI's reason of an end. @param {Part} part */
+const reasonOf = ({ finishReason }) => (finishReason === null ? null : finishReason === 'stop' ? 'stop' : 'length');
+
+/** @param {Counts} counts */
+const usageOf = ({ prompt, completion }) => ({
+  prompt_tokens: prompt,
+  completion_tokens: completion,
+  total_tokens: prompt + completion,
+});
+
+/** The logprobs of tokens; that which ended the text is no part of it. @param {LanguageModel} model @param {Part[]} parts @returns {TokenLogprob[]} */
+function logprobsOf(model, parts) {
+  const own = parts.filter(({ token, finishReason }) => token >= 0 && !(finishReason === 'stop' && model.stopIds.includes(token)));
+  return own.map(({ token: id, logprob }) => {
+    const token = model.tokenizer.decode([id]);
+    return { token, logprob, bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)], top_logprobs: [] };
+  });
+}
+
+/** Writes the head of an event stream, once. @param {import('node:http').ServerResponse} response */
+function begin(response) {
+  if (response.headersSent) return;
+  response.writeHead(200, {
+    'Content-Type': 'text/event-stream; charset=utf-8',
+    'Cache-Control': 'no-cache',
+    'X-Accel-Buffering': 'no',
+  });
+}
+
+/** @param {import('node:http').ServerResponse} response @param {number} status @param {object} body @param {Record<string, string>} [headers] */
+export function sendJson(response, status, body, headers = {}) {
+  const text = JSON.stringify(body);
+  response.writeHead(status, { 'Content-Type': 'application/json; charset=utf-8', 'Content-Length': Buffer.byteLength(text), ...headers });
+  response.end(text);
+}
+
+/** @param {Service} service @param {Exchange} exchange */
+export async function answerEmbeddings(service, { body, response, signal, counts }) {
+  const { model } = service;
+  const { inputs, base64 } = embeddingRequest(body, model);
+  for (const { ids } of inputs) {
+    if (ids.length <= model.context) continue;
+    throw wrong('input', `the input has ${ids.length} tokens, and the context is ${model.context}`, 'context_length_exceeded');
+  }
+  const free = service.admit(1);
+  try {
+    const data = [];
+    for (const [index, { ids }] of inputs.entries()) {
+      if (signal.aborted) throw EXPIRED;
+      const vector = await model.embed(ids);
+      // OpenAI's embeddings have the length 1.
+      const length = Math.hypot(...vector) || 1;
+      const unit = vector.map((value) => value / length);
+      data.push({ object: 'embedding', index, embedding: base64 ? Buffer.from(unit.buffer).toString('base64') : [...unit] });
+      counts.prompt += ids.length;
+    }
+    const usage = { prompt_tokens: counts.prompt, total_tokens: counts.prompt };
+    sendJson(response, 200, { object: 'list', data, model: service.name, usage });
+  } finally {
+    free();
+  }
+}

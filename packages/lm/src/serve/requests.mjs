@@ -1,0 +1,235 @@
+// What requests of OpenAI's interface say, checked. A wrong one is an `ApiError` that names the parameter.
+
+import { NUMBERS, checkNumber, shown } from '../infer/options.mjs';
+
+/** @typedef {import('../infer/model.mjs').LanguageModel} LanguageModel */
+/** @typedef {import('../infer/model.mjs').Message} Message */
+/** @typedef {import('../infer/options.mjs').GenerateOptions} GenerateOptions */
+/** @typedef {Record<string, any>} Body */
+
+/** An error that the client gets, in OpenAI's form. */
+export class ApiError extends Error {
+  /**
+   * @param {number} status of HTTP @param {string} message
+   * @param {{ param?: string | null, code?: string | null, type?: string, headers?: Record<string, string> }} [more]
+   */
+  constructor(status, message, { param = null, code = null, type = 'invalid_request_error', headers = {} } = {}) {
+    super(message);
+    Object.assign(this, { param, code, type });
+    this.status = status;
+    this.headers = headers;
+  }
+
+  toJSON() {
+    const { message, type, param, code } = /** @type {any} */ (this);
+    return { error: { message, type, param, code } };
+  }
+}
+
+/** @param {string} param @param {string} message @param {string} [code] */
+export const wrong = (param, message, code) => new ApiError(400, message, { param, code });
+
+/** @param {Body} body @param {string} name @param {(value: any) => boolean} fits @param {string} expected @param {any} [otherwise] */
+function read(body, name, fits, expected, otherwise) {
+  const value = body[name] ?? otherwise;
+  if (value !== undefined && !fits(value)) throw wrong(name, `${name} must be ${expected}, got ${shown(value)}`);
+  return value;
+}
+
+/** @param {Body} body @param {string} name @returns {boolean} */
+const flag = (body, name) => read(body, name, (value) => typeof value === 'boolean', 'true or false', false);
+
+/** @param {Body} body @param {string} name @param {{ min: number, max: number, integer?: boolean }} range @returns {number | undefined} */
+function number(body, name, range) {
+  const value = body[name] ?? undefined;
+  if (value === undefined) return undefined;
+  try {
+    checkNumber(name, value, range);
+  } catch (error) {
+    throw wrong(name, /** @type {Error} */ (error).message);
+  }
+  return value;
+}
+
+/** Names of numbers, and the options that they are; later ones are other servers' names of the same. */
+const SAMPLING = /** @type {const} */ ({
+  temperature: 'temperature',
+  top_p: 'topP',
+  presence_penalty: 'presencePenalty',
+  frequency_penalty: 'frequencyPenalty',
+  seed: 'seed',
+  top_k: 'topK',
+  min_p: 'minP',
+  repeat_penalty: 'repetitionPenalty',
+  repetition_penalty: 'repetitionPenalty',
+  repeat_last_n: 'repeatLastN',
+});
+
+/** More stop texts would make every token slow. */
+const MAX_STOPS = 16;
+const MAX_STOP_LENGTH = 1000;
+
+/** @param {any} value */
+const isStop = (value) =>
+  (typeof value === 'string' || (Array.isArray(value) && value.length <= MAX_STOPS)) &&
+  [value].flat().every((text) => typeof text === 'string' && text !== '' && text.length <= MAX_STOP_LENGTH);
+
+/** What would change an answer, and is not implemented: an error, rather than an answer to another question. @type {Record<string, (value: any) => boolean>} */
+const REFUSED = {
+  tools: (value) => !(Array.isArray(value) && value.length === 0),
+  functions: (value) => !(Array.isArray(value) && value.length === 0),
+  response_format: (value) => value?.type !== 'text',
+  logit_bias: (value) => typeof value !== 'object' || Object.keys(value).length > 0,
+  modalities: (value) => !(Array.isArray(value) && value.every((each) => each === 'text')),
+  audio: () => true,
+  echo: (value) => value !== false,
+  suffix: (value) => value !== '',
+  best_of: (value) => value !== 1,
+};
+
+/**
+ * What a sequence continues, and its count of tokens. A text stays a text, since the answer's first token may depend on what is before it.
+ * @typedef {{ prompt: string | ArrayLike<number>, ids: ArrayLike<number> }} Input
+ *
+ * What chat and text completions share.
+ * @typedef {object} Common
+ * @property {GenerateOptions} options
+ * @property {number} n choices a prompt
+ * @property {boolean} stream
+ * @property {boolean} includeUsage with `stream`: a last chunk says the usage
+ * @property {boolean} logprobs
+ */
+
+/** @param {Body} body @param {number} places sequences that the server takes at once @returns {Omit<Common, 'logprobs'>} */
+function commonOf(body, places) {
+  for (const [name, isRefused] of Object.entries(REFUSED)) {
+    if ((body[name] ?? undefined) !== undefined && isRefused(body[name])) {
+      throw wrong(name, `${name} is not supported, got ${shown(body[name])}`, 'unsupported_parameter');
+    }
+  }
+  /** @type {Record<string, any>} */
+  const options = {};
+  for (const [name, option] of Object.entries(SAMPLING)) {
+    const value = number(body, name, NUMBERS[option]);
+    if (value !== undefined) options[option] = value;
+  }
+  const stop = read(body, 'stop', isStop, `a text or a list of at most ${MAX_STOPS} texts, of 1 to ${MAX_STOP_LENGTH} characters each`);
+  if (stop !== undefined) options.stop = stop;
+  if (flag(body, 'ignore_eos')) options.ignoreEos = true;
+  const stream = flag(body, 'stream');
+  const isObject = (/** @type {any} */ value) => typeof value === 'object' && !Array.isArray(value);
+  const streamOptions = read(body, 'stream_options', isObject, 'an object');
+  if (streamOptions && !stream) throw wrong('stream_options', 'stream_options is for stream: true');
+  const includeUsage = flag(streamOptions ?? {}, 'include_usage');
+  return { options, n: number(body, 'n', { min: 1, max: Math.min(places, 128), integer: true }) ?? 1, stream, includeUsage };
+}
+
+const TOKENS = { min: 1, max: NUMBERS.maxTokens.max, integer: true };
+
+/**
+ * A request for a chat completion.
+ * @param {Body} body @param {LanguageModel} model @param {number} places
+ * @returns {Common & { inputs: Input[] }}
+ */
+export function chatRequest(body, model, places) {
+  const common = commonOf(body, places);
+  const maxTokens = number(body, 'max_completion_tokens', TOKENS) ?? number(body, 'max_tokens', TOKENS);
+  if (maxTokens !== undefined) common.options.maxTokens = maxTokens;
+  const logprobs = flag(body, 'logprobs');
+  if (number(body, 'top_logprobs', { min: 0, max: 20, integer: true })) {
+    throw wrong('top_logprobs', 'top_logprobs must be 0: the server knows the logprob of the chosen token alone', 'unsupported_parameter');
+  }
+  const variables = read(body, 'chat_template_kwargs', (value) => typeof value === 'object' && !Array.isArray(value), 'an object');
+  const messages = messagesOf(body.messages);
+  if (!model.hasTemplate) throw wrong('messages', 'the model has no chat template: use /v1/completions', 'no_chat_template');
+  try {
+    const ids = model.encode(messages, variables);
+    return { ...common, logprobs, inputs: [{ prompt: ids, ids }] };
+  } catch (error) {
+    throw wrong('messages', /** @type {Error} */ (error).message);
+  }
+}
+
+/** @param {any} messages @returns {Message[]} */
+function messagesOf(messages) {
+  if (!Array.isArray(messages) || messages.length === 0) {
+    throw wrong('messages', `messages must be a list of at least one message, got ${shown(messages)}`);
+  }
+  return messages.map((message, i) => {
+    const at = `messages[${i}]`;
+    if (typeof message !== 'object' || message === null || Array.isArray(message)) {
+      throw wrong(at, `${at} must be an object with role and content, got ${shown(message)}`);
+    }
+    const { role } = message;
+    if (typeof role !== 'string') throw wrong(`${at}.role`, `${at}.role must be a text, got ${shown(role)}`);
+    // The newer name; templates know the older one.
+    return { ...message, role: role === 'developer' ? 'system' : role, content: contentOf(message.content, `${at}.content`) };
+  });
+}
+
+/** @param {any} content @param {string} at @returns {string} */
+function contentOf(content, at) {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) throw wrong(at, `${at} must be a text or a list of parts, got ${shown(content)}`);
+  return content
+    .map((part, i) => {
+      if (part?.type === 'text' && typeof part.text === 'string') return part.text;
+      throw wrong(`${at}[${i}]`, `${at}[${i}] must be { type: 'text', text }, got ${shown(part?.type ?? part)}`);
+    })
+    .join('');
+}
+
+/** @param {any} value */
+const isIds = (value) => Array.isArray(value) && value.length > 0 && value.every((id) => typeof id === 'number');
+
+/**
+ * Texts or lists of ids, one or several, as ids.
+ * @param {any} value @param {string} name @param {LanguageModel} model @param {number} most
+ * @returns {Input[]}
+ */
+function inputsOf(value, name, model, most) {
+  const list = typeof value === 'string' || isIds(value) ? [value] : value;
+  if (!Array.isArray(list) || list.length === 0 || list.length > most || !list.every((each) => typeof each === 'string' || isIds(each))) {
+    throw wrong(name, `${name} must be a text, a list of ids, or a list of at most ${most} of these, got ${shown(value)}`);
+  }
+  return list.map((each) => {
+    try {
+      return { prompt: each, ids: model.encode(each) };
+    } catch (error) {
+      throw wrong(name, /** @type {Error} */ (error).message.replace(/^prompt/, name));
+    }
+  });
+}
+
+/** OpenAI's default of text completions. */
+const COMPLETION_TOKENS = 16;
+
+/**
+ * A request for a text completion.
+ * @param {Body} body @param {LanguageModel} model @param {number} places
+ * @returns {Common & { inputs: Input[] }}
+ */
+export function completionRequest(body, model, places) {
+  const common = commonOf(body, places);
+  common.options.maxTokens = number(body, 'max_tokens', TOKENS) ?? COMPLETION_TOKENS;
+  const logprobs = number(body, 'logprobs', { min: 0, max: 5, integer: true });
+  if (logprobs)
+    throw wrong('logprobs', 'logprobs must be 0: the server knows the logprob of the chosen token alone', 'unsupported_parameter');
+  const inputs = inputsOf(body.prompt, 'prompt', model, Math.floor(places / common.n));
+  return { ...common, logprobs: logprobs !== undefined, inputs };
+}
+
+const MAX_INPUTS = 2048;
+
+/**
+ * A request for embeddings.
+ * @param {Body} body @param {LanguageModel} model
+ * @returns {{ inputs: Input[], base64: boolean }}
+ */
+export function embeddingRequest(body, model) {
+  const format = read(body, 'encoding_format', (value) => ['float', 'base64'].includes(value), 'float or base64', 'float');
+  const { width } = model.config;
+  read(body, 'dimensions', (value) => value === width, `${width}, the width of the model`);
+  if (body.input === '' || [body.input].flat().includes('')) throw wrong('input', 'input must not have an empty text');
+  return { inputs: inputsOf(body.input, 'input', model, MAX_INPUTS), base64: format === 'base64' };
+}
