@@ -212,6 +212,7 @@ test('a wrong request is an error of JSON that names the parameter', async (t) =
     ],
     ['completions', {}, 400, 'prompt', /^prompt must be a text, a list of ids, or a list of at most 8 of these, got undefined$/],
     ['completions', { prompt: new Array(9).fill('a') }, 400, 'prompt', /got a list of 9$/],
+    ['completions', { prompt: new Array(4096).fill(5) }, 400, 'prompt', /^the prompt has 4096 tokens, and the context of 4096 has no room/],
     ['completions', { prompt: [1, 290] }, 400, 'prompt', /^prompt\[1\] must be an id from 0 to 289, got 290$/],
     ['completions', { prompt: 'a', logprobs: 1 }, 400, 'logprobs', /the chosen token alone$/],
     ['completions', { prompt: 'a', echo: true }, 400, 'echo', /not supported/],
@@ -477,24 +478,38 @@ test('close: no more requests; those under way are answered first', { timeout: 6
   await closed;
 });
 
+/** Starts `helios-lm serve`, and waits until it says where it is. @param {string[]} args */
+async function startServe(...args) {
+  const child = spawn(process.execPath, [PROGRAM, 'serve', TINY, '--port', '0', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const output = { stdout: '', stderr: '' };
+  child.stdout.setEncoding('utf8').on('data', (text) => (output.stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text) => (output.stderr += text));
+  const ended = once(child, 'close');
+  await until(() => output.stdout.includes('\n') || child.exitCode !== null);
+  return { child, output, ended };
+}
+
 test('serve: the command says where it is, and ends in order', { timeout: 120_000 }, async () => {
   const key = join(base, 'key');
   writeFileSync(key, 'secret\n');
-  const child = spawn(process.execPath, [PROGRAM, 'serve', TINY, '--port', '0', '--slots', '2', '--api-key-file', key], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let [stdout, stderr] = ['', ''];
-  child.stdout.setEncoding('utf8').on('data', (text) => (stdout += text));
-  child.stderr.setEncoding('utf8').on('data', (text) => (stderr += text));
-  const ended = once(child, 'close');
-  await until(() => stdout.includes('\n'));
-  const [, url] = /^tiny at (http:\/\/127\.0\.0\.1:\d+\/v1)\n$/.exec(stdout) ?? [];
+  const { child, output, ended } = await startServe('--slots', '2', '--api-key-file', key);
+  const [, url] = /^tiny at (http:\/\/127\.0\.0\.1:\d+\/v1)\n$/.exec(output.stdout) ?? [];
   const client = new OpenAI({ baseURL: url, apiKey: 'secret', maxRetries: 0 });
   const stream = await client.chat.completions.create({ model: 'tiny', messages: [...MESSAGES], stream: true, seed: 1, max_tokens: 40 });
   let chunks = 0;
   for await (const _ of stream) if (chunks++ === 0) child.kill('SIGTERM');
   assert.ok(chunks > 2);
-  assert.deepEqual(await ended, [0, null], stderr);
-  assert.match(stderr, /POST \/v1\/chat\/completions 200 \d+ \+ \d+ tokens/);
-  assert.doesNotMatch(stderr, /warning/);
+  assert.deepEqual(await ended, [0, null], output.stderr);
+  assert.match(output.stderr, /POST \/v1\/chat\/completions 200 \d+ \+ \d+ tokens/);
+  assert.doesNotMatch(output.stderr, /warning/);
+});
+
+test('serve: told to listen for other machines without a key, it warns', { timeout: 120_000 }, async () => {
+  const { child, output, ended } = await startServe('--host', '0.0.0.0', '--quiet', '--name', 'one');
+  const port = Number(/^one at http:\/\/0\.0\.0\.0:(\d+)\/v1\n$/.exec(output.stdout)?.[1]);
+  assert.match(output.stderr, /^warning: whoever reaches http:\/\/0\.0\.0\.0:\d+ may use the model, and no key is asked/);
+  assert.equal((await ask(port, { path: '/v1/models', headers: { host: 'a.machine.example' } })).status, 200);
+  child.kill('SIGINT');
+  assert.deepEqual(await ended, [0, null], output.stderr);
+  assert.doesNotMatch(output.stderr, /GET/);
 });

@@ -27,7 +27,7 @@ const PROMPT = '> ';
  * @param {{ onInterrupt: () => void }} options `onInterrupt`: called on Ctrl-C
  */
 function openInput({ onInterrupt }) {
-  const terminal = Boolean(process.stdin.isTTY);
+  const terminal = Boolean(process.stdin.isTTY && process.stdout.isTTY);
   const lines = createInterface({ input: process.stdin, output: terminal ? process.stdout : undefined, prompt: PROMPT, terminal });
   /** @type {string[]} */
   const waiting = [];

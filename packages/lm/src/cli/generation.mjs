@@ -1,5 +1,6 @@
 // What the commands that generate have in common: their options, and how a model is loaded for them.
 
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { UsageError } from 'helios-vk/options';
 
@@ -58,6 +59,7 @@ export async function modelOf({ model: named, dtype, context }, inputs, { signal
   const path = named ?? inputs[0];
   if (path === undefined) throw new UsageError('--model PATH is required');
   if (named !== undefined && inputs.length > 0) throw new UsageError('the model is named twice: leave --model out');
+  if (!existsSync(path)) throw new UsageError(`${path}: no such file or folder`);
   const vk = createRequire(import.meta.url)('helios-vk');
   const { deviceName } = vk.initDevice();
   const model = await loadModel(path, { dtype: /** @type {any} */ (dtype), context, slots, signal });

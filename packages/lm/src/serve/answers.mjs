@@ -28,6 +28,7 @@ const EXPIRED = new ApiError(400, 'the connection was closed');
 /** How the two kinds of completions differ in form. */
 const FORMS = {
   chat: {
+    input: 'messages',
     id: 'chatcmpl-',
     object: 'chat.completion',
     chunk: 'chat.completion.chunk',
@@ -37,6 +38,7 @@ const FORMS = {
     logprobs: (/** @type {TokenLogprob[]} */ content) => ({ content, refusal: null }),
   },
   text: {
+    input: 'prompt',
     id: 'cmpl-',
     object: 'text_completion',
     chunk: 'text_completion',
@@ -74,7 +76,7 @@ const headOf = ({ name }, { id }) => ({
  */
 async function complete(service, { response, signal, counts }, form, { inputs, options, n, stream, includeUsage, logprobs }) {
   const { model } = service;
-  for (const { ids } of inputs) checkRoom(model, ids);
+  for (const { ids } of inputs) checkRoom(model, ids, form.input);
   counts.prompt = inputs.reduce((sum, { ids }) => sum + ids.length, 0);
   const free = service.admit(inputs.length * n);
   const ended = new AbortController();
@@ -143,12 +145,12 @@ async function complete(service, { response, signal, counts }, form, { inputs, o
   }
 }
 
-/** @param {LanguageModel} model @param {ArrayLike<number>} ids */
-function checkRoom(model, ids) {
+/** @param {LanguageModel} model @param {ArrayLike<number>} ids @param {string} param */
+function checkRoom(model, ids, param) {
   try {
     model.checkRoom(ids.length);
   } catch (error) {
-    throw wrong('messages', /** @type {Error} */ (error).message, 'context_length_exceeded');
+    throw wrong(param, /** @type {Error} */ (error).message, 'context_length_exceeded');
   }
 }
 
