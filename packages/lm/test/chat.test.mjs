@@ -122,7 +122,7 @@ test('two turns of a model are those of its whole text', async () => {
     chat.messages.map(({ content }) => content),
     ['hi', first, 'and', second],
   );
-  model.dispose();
+  await model.dispose();
 });
 
 /** Starts `helios-lm chat`. @param {string[]} args */
@@ -154,7 +154,7 @@ test('chat: lines of standard input are messages, some are commands', { timeout:
   for (const text of ['hi', 'and\nmore']) expected.push(textOf(await all(chat.send(text))));
   const other = model.chat({ system: 'new', ...options });
   expected.push(textOf(await all(other.send('hi'))));
-  model.dispose();
+  await model.dispose();
   const { child, output, ended } = start(TINY, '--system-prompt', 'be', '--seed', '2', '--max-tokens', '5', '--quiet');
   child.stdin.end('/help\nhi\n\nand\\\nmore\n/what\n/system new\nhi\n/exit\nno more\n');
   assert.deepEqual(await ended, [0, null], output.stderr);

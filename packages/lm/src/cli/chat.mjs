@@ -139,8 +139,8 @@ export async function run(values, inputs, signal) {
     return '';
   } finally {
     process.off('SIGINT', onInterrupt);
-    input?.close();
-    close();
+    input?.await close();
+    await close();
   }
 }
 

@@ -104,7 +104,7 @@ export async function run(values, inputs, signal) {
     process.stdout.write(whole ? `${shown}${result.text}\n` : '\n');
     return '';
   } finally {
-    close();
+    await close();
   }
 }
 

@@ -67,8 +67,8 @@ export async function modelOf({ model: named, dtype, context }, inputs, { signal
   return {
     model,
     /** Ends the device's work, so that the process can end. */
-    close() {
-      model.dispose();
+    async close() {
+      await model.dispose();
       vk.destroy();
     },
   };

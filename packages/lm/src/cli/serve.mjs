@@ -47,9 +47,9 @@ export async function run(values, inputs, signal) {
     }
     process.stdout.write(`${name} at ${server.url}/v1\n`);
     if (!signal.aborted) await once(signal, 'abort');
-    await server.close();
+    await server.await close();
     return '';
   } finally {
-    close();
+    await close();
   }
 }

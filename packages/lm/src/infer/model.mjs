@@ -35,7 +35,7 @@ export async function loadModel(path, options = {}) {
   try {
     return new LanguageModel(engine);
   } catch (error) {
-    engine.dispose();
+    await engine.dispose();
     throw error;
   }
 }
@@ -48,7 +48,7 @@ export class LanguageModel {
   #defaults;
   #stopIds;
 
-  /** @param {Pick<Engine, 'config' | 'tokenizer' | 'from' | 'context' | 'slots' | 'queued' | 'submit' | 'dispose'>} engine */
+  /** @param {Pick<Engine, 'config' | 'tokenizer' | 'from' | 'context' | 'slots' | 'queued' | 'submit' | 'embed' | 'dtype' | 'dispose'>} engine */
   constructor(engine) {
     if (!engine.tokenizer) throw new Error(`${engine.from} has no tokenizer.json`);
     this.#engine = engine;
@@ -67,9 +67,9 @@ export class LanguageModel {
     return this.#engine.config;
   }
 
-  /** The type of the weights on the device. @returns {string} */
+  /** The type of the weights on the device. @returns {'f32' | 'f16' | 'bf16' | 'q8_0'} */
   get dtype() {
-    return /** @type {any} */ (this.#engine).dtype ?? 'f32';
+    return this.#engine.dtype;
   }
 
   /** The most tokens of a sequence, prompt and answer together. */
@@ -280,15 +280,15 @@ export class LanguageModel {
     if (pooling !== 'mean' && pooling !== 'last') throw new RangeError(`pooling must be 'mean' or 'last', got ${shown(pooling)}`);
     const ids = this.encode(prompt);
     if (ids.length > this.context) this.checkRoom(ids.length);
-    return /** @type {any} */ (this.#engine).embed(ids, pooling);
+    return this.#engine.embed(ids, pooling);
   }
 
-  /** Frees the model's memory on the device. */
-  dispose() {
-    this.#engine.dispose();
+  /** Ends what is being written with an error, and frees the model's memory on the device. */
+  async dispose() {
+    await this.#engine.dispose();
   }
 
-  async [Symbol.asyncDispose]() {
-    this.dispose();
+  [Symbol.asyncDispose]() {
+    return this.dispose();
   }
 }

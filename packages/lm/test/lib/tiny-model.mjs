@@ -92,8 +92,9 @@ export function scriptedEngine(folder, { answer, slots = 1, context = 4096, gate
       }
     },
     /** @param {ArrayLike<number>} ids @param {string} pooling */
-    embed: async (ids, pooling) => Float32Array.of(ids.length, pooling === 'mean' ? 0 : 1, 2, -2),
-    dispose() {},
+    embed: async (ids, pooling = 'mean') => Float32Array.of(ids.length, pooling === 'mean' ? 0 : 1, 2, -2),
+    dtype: /** @type {const} */ ('f32'),
+    async dispose() {},
   };
 }
 
