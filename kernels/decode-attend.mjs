@@ -146,13 +146,14 @@ export function attendKernel(context) {
     }
     const one = splits === 1;
     const vectors = headSize / per;
-    // A GPU loads up to 8 vectors of a key before it uses them; a CPU has nothing to wait for.
+    // A GPU loads up to 8 vectors of a key before it uses them. A CPU has nothing to wait for, but takes 4 keys for each load of a query.
     const ahead = context.isCpu ? 1 : /** @type {number} */ ([8, 7, 6, 5, 4, 3, 2, 1].find((n) => vectors % n === 0));
+    const loads = context.isCpu ? [1, 1, 4] : [ahead, 4, 1];
     const attend = context.dispatch(`attend_cache_${cacheType}`, {
       buffers: [q, keys, values, slots, places, partials].map(({ buffer }) => buffer),
       writes: 0b100000,
       groups: [splits, rows * kvHeads * parts, 1],
-      specialization: [threads, context.propagatesNan, group, span, headSize, one ? 1 : 0, ahead, context.isCpu ? 1 : 4],
+      specialization: [threads, context.propagatesNan, group, span, headSize, one ? 1 : 0, ...loads],
       push: pushConstants(
         [
           ...[rows, queries, kvHeads, parts, cacheSlots, capacity, window],

@@ -17,6 +17,8 @@ layout(constant_id = 5) const uint ONE_SPLIT = 0;
 // Loads of 16 bytes that are made before the first is used: of a key, whose vectors they divide, and of values.
 layout(constant_id = 6) const uint KEY_AHEAD = 1;
 layout(constant_id = 7) const uint VALUE_AHEAD = 1;
+// Keys that an invocation takes at a time, which share its loads of the queries.
+layout(constant_id = 8) const uint KEYS = 1;
 #include "keeps_nan.glsl"
 #include "weight.glsl"
 
@@ -102,21 +104,34 @@ void main() {
     }
     barrier();
 
-    for (uint j = t; j < count; j += threads) {
-        uint at = p.keysAt + ((slot * p.capacity + from + j) * p.kvHeads + kvHead) * VECTORS;
-        float score[GROUP];
-        [[unroll]] for (uint g = 0; g < GROUP; ++g) score[g] = 0.0;
+    for (uint j = t; j < count; j += KEYS * threads) {
+        uint at[KEYS];
+        float score[KEYS * GROUP];
+        [[unroll]] for (uint b = 0; b < KEYS; ++b) {
+            uint key = from + min(j + b * threads, count - 1u);
+            at[b] = p.keysAt + ((slot * p.capacity + key) * p.kvHeads + kvHead) * VECTORS;
+            [[unroll]] for (uint g = 0; g < GROUP; ++g) score[b * GROUP + g] = 0.0;
+        }
         for (uint c = 0; c < VECTORS; c += KEY_AHEAD) {
-            uvec4 w[KEY_AHEAD];
-            [[unroll]] for (uint u = 0; u < KEY_AHEAD; ++u) w[u] = keys[at + c + u];
+            uvec4 w[KEYS * KEY_AHEAD];
+            [[unroll]] for (uint b = 0; b < KEYS; ++b) {
+                [[unroll]] for (uint u = 0; u < KEY_AHEAD; ++u) w[b * KEY_AHEAD + u] = keys[at[b] + c + u];
+            }
             [[unroll]] for (uint u = 0; u < KEY_AHEAD; ++u) {
                 [[unroll]] for (uint k = 0; k < QUADS; ++k) {
-                    vec4 v = quad(w[u], k);
-                    [[unroll]] for (uint g = 0; g < GROUP; ++g) score[g] += dot(v, queries[g * (HEAD / 4u) + (c + u) * QUADS + k]);
+                    vec4 v[KEYS];
+                    [[unroll]] for (uint b = 0; b < KEYS; ++b) v[b] = quad(w[b * KEY_AHEAD + u], k);
+                    [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+                        vec4 q = queries[g * (HEAD / 4u) + (c + u) * QUADS + k];
+                        [[unroll]] for (uint b = 0; b < KEYS; ++b) score[b * GROUP + g] += dot(v[b], q);
+                    }
                 }
             }
         }
-        [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g * SPAN + j] = score[g];
+        [[unroll]] for (uint b = 0; b < KEYS; ++b) {
+            if (j + b * threads >= count) continue;
+            [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g * SPAN + j + b * threads] = score[b * GROUP + g];
+        }
     }
     barrier();
 
