@@ -35,6 +35,10 @@ import { bytesOf, ceilDiv, choice, finite, integer, pushConstants, tensor } from
 const TYPES = /** @type {const} */ (['f32', 'f16', 'bf16']);
 /** Most query heads of a workgroup: each has sums in registers. */
 const MAX_GROUP = 8;
+/** Most splits that are put together, as in shaders/decode/attend_combine.comp. */
+const MAX_SPLITS = 1024;
+/** Most scores that a workgroup keeps in shared memory. */
+const MAX_SCORES = 2048;
 
 /**
  * Elements of a tensor that are within its buffer.
@@ -61,8 +65,9 @@ export function attendKernel(context) {
   /** How keys are divided. @param {number} bound @param {number} queries heads that share a key head */
   const divide = (bound, queries) => {
     const threads = context.isCpu ? context.info.subgroupSize : 128;
-    const span = context.isCpu ? 256 : 128;
-    const parts = ceilDiv(queries, MAX_GROUP);
+    let span = context.isCpu ? 256 : 128;
+    while (ceilDiv(bound, span) > MAX_SPLITS) span *= 2;
+    const parts = ceilDiv(queries, Math.max(1, Math.min(MAX_GROUP, Math.floor(MAX_SCORES / span))));
     return { threads, span, parts, group: ceilDiv(queries, parts), splits: ceilDiv(bound, span) };
   };
 
@@ -91,13 +96,14 @@ export function attendKernel(context) {
     if (heads % kvHeads) throw new RangeError(`${kernel}: heads must be a multiple of kvHeads (${kvHeads}), got ${heads}`);
     const headSize = integer(kernel, 'headSize', args.headSize, 8, 256);
     if (headSize % 8) throw new RangeError(`${kernel}: headSize must be a multiple of 8, got ${headSize}`);
-    const capacity = integer(kernel, 'capacity', args.capacity);
+    // A split's scores are in shared memory.
+    const capacity = integer(kernel, 'capacity', args.capacity, 1, MAX_SPLITS * MAX_SCORES);
     const bound = integer(kernel, 'bound', args.bound ?? capacity, 1, capacity);
     const window = integer(kernel, 'window', args.window ?? capacity);
     const scale = finite(kernel, 'scale', args.scale ?? 1 / Math.sqrt(headSize));
     const queries = heads / kvHeads;
     const { threads, span, parts, group, splits } = divide(bound, queries);
-    integer(kernel, 'rows * kvHeads', rows * kvHeads * parts, 1, 32767);
+    integer(kernel, 'rows * kvHeads * parts', rows * kvHeads * parts, 1, 32767);
     const whole = integer(kernel, 'rows * heads * headSize', rows * heads * headSize);
     const q = tensor(kernel, 'q', args.q);
     const keys = tensor(kernel, 'keys', args.keys);
@@ -147,15 +153,19 @@ export function attendKernel(context) {
       );
     }
     const one = splits === 1;
+    const vectors = headSize / per;
+    // A GPU loads up to 8 vectors of a key before it uses them. A CPU has nothing to wait for, but takes 4 keys for each load of a query.
+    const ahead = context.isCpu ? 1 : /** @type {number} */ ([8, 7, 6, 5, 4, 3, 2, 1].find((n) => vectors % n === 0));
+    const loads = context.isCpu ? [1, 1, 4] : [ahead, 4, 1];
     const attend = context.dispatch(`attend_cache_${cacheType}`, {
       buffers: [q, keys, values, slots, places, partials].map(({ buffer }) => buffer),
       writes: 0b100000,
       groups: [splits, rows * kvHeads * parts, 1],
-      specialization: [threads, context.propagatesNan, group, span, headSize, one ? 1 : 0],
+      specialization: [threads, context.propagatesNan, group, span, headSize, one ? 1 : 0, ...loads],
       push: pushConstants(
         [
           ...[rows, queries, kvHeads, parts, cacheSlots, capacity, window],
-          ...[q.offset, keys.offset / per, values.offset / 2, slots.offset, places.offset, partials.offset],
+          ...[q.offset, keys.offset / per, values.offset / per, slots.offset, places.offset, partials.offset],
         ],
         [scale],
       ),
@@ -168,9 +178,10 @@ export function attendKernel(context) {
         buffers: [partials, slots, places, out].map(({ buffer }) => buffer),
         writes: 0b1000,
         groups: rows * heads,
-        specialization: [context.isCpu ? 8 : 64, context.propagatesNan, span],
+        specialization: [context.isCpu ? context.info.subgroupSize : 256, context.propagatesNan, span, headSize],
+        ...context.wholeSubgroups,
         push: pushConstants([
-          ...[heads, headSize, splits, cacheSlots, capacity, window],
+          ...[heads, splits, cacheSlots, capacity, window],
           ...[partials.offset, slots.offset, places.offset, out.offset],
         ]),
       }),

@@ -14,41 +14,44 @@ layout(constant_id = 2) const uint GROUP = 1;
 layout(constant_id = 3) const uint SPAN = 32;
 layout(constant_id = 4) const uint HEAD = 64;
 layout(constant_id = 5) const uint ONE_SPLIT = 0;
+// Loads of 16 bytes that are made before the first is used: of a key, whose vectors they divide, and of values.
+layout(constant_id = 6) const uint KEY_AHEAD = 1;
+layout(constant_id = 7) const uint VALUE_AHEAD = 1;
+// Keys that an invocation takes at a time, which share its loads of the queries.
+layout(constant_id = 8) const uint KEYS = 1;
 #include "keeps_nan.glsl"
 #include "weight.glsl"
 
 #if C_T == 0
-#define TWO uvec2
 #define QUADS 1
 #else
-#define TWO uint
 #define QUADS 2
 #endif
-// Elements of 16 bytes.
-const uint PER = 4 * QUADS;
+// Vectors of 16 bytes in a key or value.
+const uint VECTORS = HEAD / (4 * QUADS);
 
 layout(set = 0, binding = 0, std430) readonly buffer Query { float query[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Keys { uvec4 keys[]; };
-layout(set = 0, binding = 2, std430) readonly buffer Values { TWO values[]; };
+layout(set = 0, binding = 2, std430) readonly buffer Values { uvec4 values[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Slots { uint slots[]; };
 layout(set = 0, binding = 4, std430) readonly buffer Places { uint places[]; };
 layout(set = 0, binding = 5, std430) writeonly buffer Result { float result[]; };
 
 layout(push_constant) uniform Push {
-    // heads: those of a key head; parts: workgroups that share them; keysAt in 16 bytes, valuesAt in TWO
+    // heads: those of a key head; parts: workgroups that share them; keysAt and valuesAt in vectors
     uint rows, heads, kvHeads, parts, cacheSlots, capacity, window;
     uint queryAt, keysAt, valuesAt, slotsAt, placesAt, outAt;
     float scale;
 } p;
 
-const uint PAIRS = HEAD / 2;
-// Invocations that share a pair of channels take every PARTS-th key.
-const uint PARTS = gl_WorkGroupSize.x >= PAIRS ? gl_WorkGroupSize.x / PAIRS : 1;
+// Invocations that share a vector of channels take every PARTS-th key. Their sums are added for two heads at a time, for which there is room.
+const uint PARTS = gl_WorkGroupSize.x >= VECTORS ? gl_WorkGroupSize.x / VECTORS : 1;
+const uint STAGE = GROUP > 1 ? 2 : 1;
 const uint QUERY_QUADS = GROUP * HEAD / 4;
-const uint SUM_PAIRS = PARTS > 1 ? PARTS * GROUP * PAIRS : 1;
+const uint SUM_QUADS = PARTS > 1 ? PARTS * STAGE * HEAD / 4 : 1;
 shared vec4 queries[QUERY_QUADS];
 shared float scores[GROUP * SPAN];
-shared vec2 sums[SUM_PAIRS];
+shared vec4 sums[SUM_QUADS];
 
 vec4 quad(uvec4 w, uint k) {
 #if C_T == 0
@@ -61,14 +64,20 @@ vec4 quad(uvec4 w, uint k) {
 #endif
 }
 
-vec2 pair(TWO w) {
-#if C_T == 0
-    return uintBitsToFloat(w);
-#elif C_T == 1
-    return unpackHalf2x16(w);
-#else
-    return uintBitsToFloat(uvec2(w << 16, w & 0xffff0000u));
-#endif
+void put(uint at, vec4 v) {
+    result[at] = v.x;
+    result[at + 1u] = v.y;
+    result[at + 2u] = v.z;
+    result[at + 3u] = v.w;
+}
+
+// The weighted sums of a vector of channels, for each head of the group.
+vec4 sum[GROUP * QUADS];
+void add(uvec4 w, uint j) {
+    [[unroll]] for (uint k = 0; k < QUADS; ++k) {
+        vec4 v = quad(w, k);
+        [[unroll]] for (uint g = 0; g < GROUP; ++g) sum[g * QUADS + k] += v * scores[g * SPAN + j];
+    }
 }
 
 void main() {
@@ -95,18 +104,34 @@ void main() {
     }
     barrier();
 
-    for (uint j = t; j < count; j += threads) {
-        uint at = p.keysAt + ((slot * p.capacity + from + j) * p.kvHeads + kvHead) * (HEAD / PER);
-        float score[GROUP];
-        [[unroll]] for (uint g = 0; g < GROUP; ++g) score[g] = 0.0;
-        for (uint c = 0; c < HEAD / PER; ++c) {
-            uvec4 w = keys[at + c];
-            [[unroll]] for (uint k = 0; k < QUADS; ++k) {
-                vec4 v = quad(w, k);
-                [[unroll]] for (uint g = 0; g < GROUP; ++g) score[g] += dot(v, queries[g * (HEAD / 4u) + c * QUADS + k]);
+    for (uint j = t; j < count; j += KEYS * threads) {
+        uint at[KEYS];
+        float score[KEYS * GROUP];
+        [[unroll]] for (uint b = 0; b < KEYS; ++b) {
+            uint key = from + min(j + b * threads, count - 1u);
+            at[b] = p.keysAt + ((slot * p.capacity + key) * p.kvHeads + kvHead) * VECTORS;
+            [[unroll]] for (uint g = 0; g < GROUP; ++g) score[b * GROUP + g] = 0.0;
+        }
+        for (uint c = 0; c < VECTORS; c += KEY_AHEAD) {
+            uvec4 w[KEYS * KEY_AHEAD];
+            [[unroll]] for (uint b = 0; b < KEYS; ++b) {
+                [[unroll]] for (uint u = 0; u < KEY_AHEAD; ++u) w[b * KEY_AHEAD + u] = keys[at[b] + c + u];
+            }
+            [[unroll]] for (uint u = 0; u < KEY_AHEAD; ++u) {
+                [[unroll]] for (uint k = 0; k < QUADS; ++k) {
+                    vec4 v[KEYS];
+                    [[unroll]] for (uint b = 0; b < KEYS; ++b) v[b] = quad(w[b * KEY_AHEAD + u], k);
+                    [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+                        vec4 q = queries[g * (HEAD / 4u) + (c + u) * QUADS + k];
+                        [[unroll]] for (uint b = 0; b < KEYS; ++b) score[b * GROUP + g] += dot(v[b], q);
+                    }
+                }
             }
         }
-        [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g * SPAN + j] = score[g];
+        [[unroll]] for (uint b = 0; b < KEYS; ++b) {
+            if (j + b * threads >= count) continue;
+            [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g * SPAN + j + b * threads] = score[b * GROUP + g];
+        }
     }
     barrier();
 
@@ -134,32 +159,45 @@ void main() {
     }
     barrier();
 
-    uint step = p.kvHeads * PAIRS;
-    uint valueAt = p.valuesAt + ((slot * p.capacity + from) * p.kvHeads + kvHead) * PAIRS;
-    for (uint k = t; k < PARTS * PAIRS; k += threads) {
-        uint c = k % PAIRS, every = k / PAIRS;
-        vec2 sum[GROUP];
-        [[unroll]] for (uint g = 0; g < GROUP; ++g) sum[g] = vec2(0.0);
-        for (uint j = every; j < count; j += PARTS) {
-            vec2 v = pair(values[valueAt + j * step + c]);
-            [[unroll]] for (uint g = 0; g < GROUP; ++g) sum[g] += v * scores[g * SPAN + j];
+    uint step = p.kvHeads * VECTORS;
+    uint valueAt = p.valuesAt + ((slot * p.capacity + from) * p.kvHeads + kvHead) * VECTORS;
+    // With PARTS > 1 an invocation has one vector of channels or, beyond the last whole part, none.
+    for (uint i = t; i < PARTS * VECTORS; i += threads) {
+        uint c = i % VECTORS, j = i / VECTORS;
+        [[unroll]] for (uint g = 0; g < GROUP * QUADS; ++g) sum[g] = vec4(0.0);
+        for (; j + (VALUE_AHEAD - 1u) * PARTS < count; j += VALUE_AHEAD * PARTS) {
+            uvec4 w[VALUE_AHEAD];
+            [[unroll]] for (uint u = 0; u < VALUE_AHEAD; ++u) w[u] = values[valueAt + (j + u * PARTS) * step + c];
+            [[unroll]] for (uint u = 0; u < VALUE_AHEAD; ++u) add(w[u], j + u * PARTS);
         }
-        [[unroll]] for (uint g = 0; g < GROUP; ++g) {
-            if (PARTS > 1u) sums[(every * GROUP + g) * PAIRS + c] = sum[g];
-            else if (g < group) {
-                result[outAt + g * outStep + 2u * c] = sum[g].x;
-                result[outAt + g * outStep + 2u * c + 1u] = sum[g].y;
+        if (VALUE_AHEAD > 1u) {
+            for (; j < count; j += PARTS) add(values[valueAt + j * step + c], j);
+        }
+        if (PARTS == 1u) {
+            [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+                if (g >= group) continue;
+                [[unroll]] for (uint k = 0; k < QUADS; ++k) put(outAt + g * outStep + 4u * (c * QUADS + k), sum[g * QUADS + k]);
             }
         }
     }
     if (PARTS > 1u) {
-        barrier();
-        for (uint k = t; k < group * PAIRS; k += threads) {
-            vec2 sum = vec2(0.0);
-            for (uint every = 0; every < PARTS; ++every) sum += sums[every * GROUP * PAIRS + k];
-            uint at = outAt + k / PAIRS * outStep + 2u * (k % PAIRS);
-            result[at] = sum.x;
-            result[at + 1u] = sum.y;
+        [[unroll]] for (uint first = 0; first < GROUP; first += STAGE) {
+            if (t < PARTS * VECTORS) {
+                [[unroll]] for (uint g = 0; g < STAGE; ++g) {
+                    if (first + g >= GROUP) continue;
+                    [[unroll]] for (uint k = 0; k < QUADS; ++k)
+                        sums[(t / VECTORS * STAGE + g) * (HEAD / 4u) + t % VECTORS * QUADS + k] = sum[(first + g) * QUADS + k];
+                }
+            }
+            barrier();
+            for (uint i = t; i < STAGE * HEAD / 4u; i += threads) {
+                uint g = first + i / (HEAD / 4u);
+                if (g >= group) continue;
+                vec4 v = vec4(0.0);
+                for (uint part = 0; part < PARTS; ++part) v += sums[part * STAGE * (HEAD / 4u) + i];
+                put(outAt + g * outStep + 4u * (i % (HEAD / 4u)), v);
+            }
+            barrier();
         }
     }
 }

@@ -139,7 +139,7 @@ export async function run(values, inputs, signal) {
     return '';
   } finally {
     process.off('SIGINT', onInterrupt);
-    input?.await close();
+    input?.close();
     await close();
   }
 }

@@ -47,7 +47,7 @@ export async function run(values, inputs, signal) {
     }
     process.stdout.write(`${name} at ${server.url}/v1\n`);
     if (!signal.aborted) await once(signal, 'abort');
-    await server.await close();
+    await server.close();
     return '';
   } finally {
     await close();
