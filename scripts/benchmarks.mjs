@@ -69,6 +69,7 @@ const SECTIONS = {
   'kernels-matmul': { title: 'Matrix products', about: 'The fastest tiling of each shape.', rows: 7 },
   'kernels-attention': { title: 'Attention', about: 'Kernels in PTX by tiling, and shaders.', named: true, rows: 3 },
   kernels: { title: 'Kernels', about: 'Over fresh random data that rotates beyond the cache, timed by the GPU.', rows: 8 },
+  sampling: { title: 'Sampling', about: 'A token drawn from logits, by the time of the dispatch.', named: true },
   distributed: { title: 'Collectives', about: 'The hand-over to the engine and back, and `allReduce`.', rows: 5 },
   calls: { title: 'Calls', about: 'Host time of each call by itself.', rows: 8 },
   replay: { title: 'A recorded training run, call by call', about: 'The calls of an existing trainer, with stand-in kernels.' },

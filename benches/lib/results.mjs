@@ -23,6 +23,7 @@ export const BENCHES = /** @type {const} */ ([
   'kernels',
   'kernels-matmul',
   'kernels-attention',
+  'sampling',
   'safe-mode',
   'models',
   'decoder',
