@@ -262,6 +262,9 @@ test('a file that is no such model is an error with key or tensor, what is there
     tensors[1] = { ...tensors[1], type: 'iq4_nl', pieces: () => [blocks] };
   });
   await assert.rejects(importModel(path), /tensor token_embd\.weight is of type iq4_nl, which cannot be decoded/);
+  await exportModel(model, path, { dtype: 'f16' });
+  assert.throws(() => loadTokenizer(path), /x\.gguf has no tokenizer/);
+  assert.equal((await openModel(path)).tokenizer, undefined);
   // Without its head, a model is one whose head is tied.
   await rewrite(good, path, (_, tensors) => void tensors.pop());
   assert.equal((await findModel(path)).config.tied, true);

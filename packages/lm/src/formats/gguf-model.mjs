@@ -5,7 +5,7 @@ import { F, nn, noGrad, scope, tensor } from 'helios-vk/nn';
 import { Decoder } from '../model/decoder.mjs';
 import { loadTokenizer } from '../tokenizer/load.mjs';
 import { ROPE_FACTORS, configMetadata, configOf, ggufParts, ropeFactors } from './gguf-config.mjs';
-import { tokenizerJson, tokenizerMetadata } from './gguf-tokenizer.mjs';
+import { hasTokenizer, tokenizerMetadata } from './gguf-tokenizer.mjs';
 import { TYPES, readGguf, readTensor, writeGguf } from './gguf.mjs';
 import { ENCODED, canDecode, fromF32, toF32 } from './quant.mjs';
 
@@ -93,7 +93,7 @@ function rowsAtOnce({ shape, headSize = 1 }) {
 }
 
 /** The tokenizer of a file, if it has one. @param {Gguf} gguf */
-const tokenizerOf = (gguf) => (tokenizerJson(gguf) ? loadTokenizer(gguf) : undefined);
+const tokenizerOf = (gguf) => (hasTokenizer(gguf) ? loadTokenizer(gguf) : undefined);
 
 /** The configuration of the model in a file. @param {string} path @returns {Promise<ModelConfig>} @throws {Error} that names the file and the key */
 export const ggufConfig = async (path) => (await openParts(path)).config;
