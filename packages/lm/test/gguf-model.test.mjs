@@ -7,7 +7,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, wri
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { F, init, manualSeed } from 'helios-vk/nn';
+import { F, init, manualSeed, noGrad } from 'helios-vk/nn';
 
 import { readConfig } from '../src/config.mjs';
 import { digestOf } from '../src/data/corpus.mjs';
@@ -181,6 +181,10 @@ test('a model that llama.cpp cannot run is not exported, and the error says why 
   await assert.rejects(exportModel(model, path, { dtype: /** @type {any} */ ('q4_0') }), /no dtype q4_0; there are f32, f16, bf16, q8_0/);
   await assert.rejects(exportModel(model, join(folder, 'b'), { dtype: 'q8_0' }), /no dtype q8_0; there are f32, f16, bf16/);
   await assert.rejects(exportModel(model, path, { signal: AbortSignal.abort() }), { name: 'AbortError' });
+  const weight = model.stateDict()['layers.0.mlp.down.weight'];
+  noGrad(() => void weight.copy_(F.mul(F.clone(weight), 1e7)));
+  const large = exportModel(model, path, { dtype: 'f16' });
+  await assert.rejects(large, /layers\.0\.mlp\.down_proj\.weight has numbers beyond the largest of f16, 65504: export bf16 or f32/);
   for (const [name, message] of /** @type {[string, RegExp][]} */ ([
     [
       'possessive',
@@ -262,6 +266,9 @@ test('a file that is no such model is an error with key or tensor, what is there
     tensors[1] = { ...tensors[1], type: 'iq4_nl', pieces: () => [blocks] };
   });
   await assert.rejects(importModel(path), /tensor token_embd\.weight is of type iq4_nl, which cannot be decoded/);
+  await exportModel(model, path, { dtype: 'f16' });
+  assert.throws(() => loadTokenizer(path), /x\.gguf has no tokenizer/);
+  assert.equal((await openModel(path)).tokenizer, undefined);
   // Without its head, a model is one whose head is tied.
   await rewrite(good, path, (_, tensors) => void tensors.pop());
   assert.equal((await findModel(path)).config.tied, true);

@@ -73,6 +73,13 @@ test('all values and tensors come back', async (t) => {
   await assert.rejects(readTensor(gguf, gguf.tensors[0], 0, 2049), /tensor\.f32 has 2048 bytes, not 0 \+ 2049/);
 });
 
+test('a vocabulary of 150,000 tokens comes back', async (t) => {
+  const path = join(folderOf(t), 'a.gguf');
+  const tokens = Array.from({ length: 150_000 }, (_, i) => `t${i}`);
+  await writeGguf(path, new Map([['tokens', { type: 'string[]', value: tokens }]]), []);
+  assert.deepEqual(readGguf(path).metadata.get('tokens')?.value, tokens);
+});
+
 test('version 2 and another alignment are read', async (t) => {
   const path = join(folderOf(t), 'a.gguf');
   await writeGguf(path, new Map([['general.alignment', { type: 'u32', value: 16 }]]), TENSORS.slice(0, 2));

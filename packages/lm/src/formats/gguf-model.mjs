@@ -5,7 +5,7 @@ import { F, nn, noGrad, scope, tensor } from 'helios-vk/nn';
 import { Decoder } from '../model/decoder.mjs';
 import { loadTokenizer } from '../tokenizer/load.mjs';
 import { ROPE_FACTORS, configMetadata, configOf, ggufParts, ropeFactors } from './gguf-config.mjs';
-import { tokenizerJson, tokenizerMetadata } from './gguf-tokenizer.mjs';
+import { hasTokenizer, tokenizerMetadata } from './gguf-tokenizer.mjs';
 import { TYPES, readGguf, readTensor, writeGguf } from './gguf.mjs';
 import { ENCODED, canDecode, fromF32, toF32 } from './quant.mjs';
 
@@ -20,6 +20,9 @@ import { ENCODED, canDecode, fromF32, toF32 } from './quant.mjs';
 
 /** `general.file_type` of a file by the type of its matrices. */
 const FILE_TYPES = { f32: 0, f16: 1, bf16: 32, q8_0: 7 };
+
+/** From here on a number becomes an infinity in f16. */
+const MAX_F16 = 65520;
 
 /** About how many elements are on their way between file and device at once. */
 const PIECE = 2 ** 22;
@@ -93,7 +96,7 @@ function rowsAtOnce({ shape, headSize = 1 }) {
 }
 
 /** The tokenizer of a file, if it has one. @param {Gguf} gguf */
-const tokenizerOf = (gguf) => (tokenizerJson(gguf) ? loadTokenizer(gguf) : undefined);
+const tokenizerOf = (gguf) => (hasTokenizer(gguf) ? loadTokenizer(gguf) : undefined);
 
 /** The configuration of the model in a file. @param {string} path @returns {Promise<ModelConfig>} @throws {Error} that names the file and the key */
 export const ggufConfig = async (path) => (await openParts(path)).config;
@@ -151,7 +154,8 @@ function typeOf({ name, shape }, dtype) {
  * @param {Decoder} model @param {string} path
  * @param {{ dtype?: 'f32' | 'f16' | 'bf16' | 'q8_0', tokenizer?: Tokenizer, signal?: AbortSignal }} [options] `dtype` of the matrices: bf16 when
  *   left out; `tokenizer` with its chat templates; `signal`: ends it with an AbortError before the next tensor
- * @throws {RangeError} for an unknown dtype; {Error} for a model or a tokenizer that llama.cpp cannot run, with what to do
+ * @throws {RangeError} for an unknown dtype, and for weights that f16 cannot hold; {Error} for a model or a tokenizer that llama.cpp cannot run,
+ *   with what to do
  */
 export async function exportGguf(model, path, { dtype = 'bf16', tokenizer, signal } = {}) {
   if (!ENCODED.includes(dtype)) throw new RangeError(`exportModel: no dtype ${dtype}; there are ${ENCODED.join(', ')}`);
@@ -194,6 +198,9 @@ async function* piecesOf(each, parameter, type, signal) {
     const rows = noGrad(() => scope(() => F.to(F.clone(F.slice(parameter, 0, first, first + count)), 'f32')));
     const values = /** @type {Float32Array} */ (await rows.toArray());
     rows.dispose();
+    if (type === 'f16' && values.some((value) => Math.abs(value) >= MAX_F16)) {
+      throw new RangeError(`${part.name} has numbers beyond the largest of f16, 65504: export bf16 or f32`);
+    }
     const bytes = fromF32(type, values);
     yield headSize ? permuted(bytes, bytes.length / count, headSize, true) : bytes;
   }

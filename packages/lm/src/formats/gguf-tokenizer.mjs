@@ -208,15 +208,21 @@ function checkMerges(all, own) {
   }
 }
 
+/** Whether a file has a tokenizer. @param {Gguf} gguf */
+export function hasTokenizer({ metadata }) {
+  const model = metadata.get('tokenizer.ggml.model')?.value;
+  return model !== undefined && model !== 'no_vocab' && model !== 'none';
+}
+
 /**
  * The tokenizer of a file.
  * @param {Gguf} gguf
- * @returns {{ json: Json, config: Json } | undefined} the contents of `tokenizer.json` and `tokenizer_config.json`; undefined if the file has none
- * @throws {Error} that names the file and the key, for a tokenizer that is not known
+ * @returns {{ json: Json, config: Json }} the contents of `tokenizer.json` and `tokenizer_config.json`
+ * @throws {Error} that names the file and the key, for a file without a tokenizer, and for one that is not known
  */
-export function tokenizerJson({ metadata, path }) {
-  const model = metadata.get('tokenizer.ggml.model')?.value;
-  return model === undefined || model === 'no_vocab' || model === 'none' ? undefined : contentsOf(metadata, path);
+export function tokenizerJson(gguf) {
+  if (!hasTokenizer(gguf)) throw new Error(`${gguf.path} has no tokenizer`);
+  return contentsOf(gguf.metadata, gguf.path);
 }
 
 /** @param {Metadata} metadata @param {string} path for errors @returns {{ json: Json, config: Json }} */

@@ -132,9 +132,11 @@ class Reader {
 
   /** A u64 that is at most a limit. @param {string} name @param {number} most */
   count(name, most) {
-    const value = this.take(8).readBigUInt64LE();
-    if (value > BigInt(most)) throw this.bad(`has ${name} ${value}, expected at most ${most}`);
-    return Number(value);
+    const bytes = this.take(8);
+    // Exact up to the limits, and without a bigint for each string.
+    const value = bytes.readUInt32LE(4) * 2 ** 32 + bytes.readUInt32LE(0);
+    if (value > most) throw this.bad(`has ${name} ${bytes.readBigUInt64LE()}, expected at most ${most}`);
+    return value;
   }
 
   /** @param {string} name what the string is @param {number} [most] bytes */
@@ -346,20 +348,15 @@ function encodeScalar(type, value) {
   return bytes;
 }
 
-/** @param {Value} value @returns {Buffer[]} */
+/** @param {Value} value */
 function encodeValue({ type, value }) {
   if (!type.endsWith('[]')) {
     const scalar = /** @type {Scalar} */ (type);
-    return [encodeU32(VALUES.indexOf(scalar)), encodeScalar(scalar, /** @type {ScalarValue} */ (value))];
+    return Buffer.concat([encodeU32(VALUES.indexOf(scalar)), encodeScalar(scalar, /** @type {ScalarValue} */ (value))]);
   }
   const of = /** @type {Scalar} */ (type.slice(0, -2));
-  const list = Array.from(/** @type {ArrayLike<ScalarValue>} */ (value));
-  return [
-    encodeU32(VALUES.indexOf('array')),
-    encodeU32(VALUES.indexOf(of)),
-    encodeU64(list.length),
-    ...list.map((x) => encodeScalar(of, x)),
-  ];
+  const list = Array.from(/** @type {ArrayLike<ScalarValue>} */ (value), (each) => encodeScalar(of, each));
+  return Buffer.concat([encodeU32(VALUES.indexOf('array')), encodeU32(VALUES.indexOf(of)), encodeU64(list.length), ...list]);
 }
 
 /**
@@ -373,7 +370,7 @@ function encodeValue({ type, value }) {
 export async function writeGguf(path, metadata, tensors) {
   /** @type {Buffer[]} */
   const header = [Buffer.from('GGUF'), encodeU32(3), encodeU64(tensors.length), encodeU64(metadata.size)];
-  for (const [key, value] of metadata) header.push(encodeString(key), ...encodeValue(value));
+  for (const [key, value] of metadata) header.push(encodeString(key), encodeValue(value));
   let offset = 0;
   for (const { name, type, shape } of tensors) {
     if (Buffer.byteLength(name) > MAX_TENSOR_NAME)

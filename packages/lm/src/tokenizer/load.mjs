@@ -357,11 +357,14 @@ export function loadTokenizer(source, options = {}) {
   /** @type {Json} */
   let json = source;
   let config = { ...options.config };
-  const gguf = isGguf(source) ? readGguf(source) : /** @type {Json} */ (source)?.metadata instanceof Map ? source : undefined;
+  const gguf = isGguf(source)
+    ? readGguf(source)
+    : /** @type {Json} */ (source)?.metadata instanceof Map
+      ? /** @type {Json} */ (source)
+      : undefined;
   if (gguf) {
-    const found = tokenizerJson(/** @type {import('../formats/gguf.mjs').Gguf} */ (gguf));
-    file = configFile = /** @type {import('../formats/gguf.mjs').Gguf} */ (gguf).path;
-    if (!found) throw new Error(`${file} has no tokenizer`);
+    const found = tokenizerJson(gguf);
+    file = configFile = gguf.path;
     json = found.json;
     config = { ...found.config, ...config };
   } else if (typeof source === 'string') {
