@@ -65,7 +65,7 @@ test('options and arguments that a call does not have are errors that name them'
       () => F.attention(qkv, any({ heads: 1, isCausal: true })),
       /attention: unknown option isCausal; the options are heads, kvHeads, causal/,
     ],
-    [() => F.attention(qkv, any({})), /attention: heads is an integer of at least 1, got undefined/],
+    [() => F.attention(qkv, any({})), /attention: heads must be an integer of at least 1, got undefined/],
     [() => F.rope(qkv, ones([4, 16, 2]), any({ heads: 1, size: 32 })), /rope: unknown option size/],
     [() => F.rope(qkv, ones([4, 16, 2]), any(undefined)), /rope: options must be an object/],
     [() => F.squeeze(any(undefined)), /squeeze: expected a tensor, got undefined/],

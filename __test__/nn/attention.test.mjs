@@ -284,14 +284,14 @@ test('attention of grouped heads: wrong options are errors that say what there i
   const any = (/** @type {unknown} */ value) => /** @type {any} */ (value);
   const qkv = ones([1, 4, 4 * 32]);
   const run = (/** @type {any} */ options, x = qkv) => F.attention(x, { heads: 2, kvHeads: 1, ...options });
-  assert.throws(() => run({ heads: 3, kvHeads: 2 }), /attention: kvHeads divides heads, 3, got 2/);
-  assert.throws(() => run({ kvHeads: 0 }), /attention: kvHeads is an integer of at least 1, got 0/);
-  assert.throws(() => run({ window: 0 }), /attention: window is an integer of at least 1, got 0/);
+  assert.throws(() => run({ heads: 3, kvHeads: 2 }), /attention: kvHeads must divide heads = 3, got 2/);
+  assert.throws(() => run({ kvHeads: 0 }), /attention: kvHeads must be an integer of at least 1, got 0/);
+  assert.throws(() => run({ window: 0 }), /attention: window must be an integer of at least 1, got 0/);
   assert.throws(() => run({}, ones([1, 4, 130])), /attention: \[1, 4, 130\] for 2 heads and 1 kvHeads, expected/);
   for (const size of [32, 6]) {
     const x = ones([1, 4, 4 * size]);
     assert.throws(() => run({ firstKey: ones([1, 3]) }, x), /attention: firstKey \[1, 3\], expected \[batch, tokens\], \[1, 4\]/);
-    assert.throws(() => run({ firstKey: ones([1, 4], { dtype: 'i32' }) }, x), /attention: firstKey is u32 or f32, got i32/);
+    assert.throws(() => run({ firstKey: ones([1, 4], { dtype: 'i32' }) }, x), /attention: firstKey must be u32 or f32, got i32/);
   }
   assert.throws(() => run({ firstKey: any([0]) }), /attention: expected a tensor, got/);
   const [table, x] = [ones([4, 16, 2]), ones([1, 4, 64])];
@@ -307,7 +307,9 @@ test('masks of other types and shapes are errors that say what there is', () => 
   for (const dtype of /** @type {const} */ (['i32', 'u32'])) {
     assert.throws(
       () => run(ones([3, 5], { dtype })),
-      new RegExp(`scaledDotProductAttention: a mask is bool \\(true: attends\\) or floating \\(added to the scores\\), got ${dtype}`),
+      new RegExp(
+        `scaledDotProductAttention: mask must be bool \\(true: attends\\) or floating-point \\(added to the scores\\), got ${dtype}`,
+      ),
     );
   }
   assert.throws(() => run(ones([3, 4]).gt(0)), /scaledDotProductAttention: \[2, 3, 5\] and \[3, 4\] do not broadcast/);
@@ -318,6 +320,6 @@ test('masks of other types and shapes are errors that say what there is', () => 
   assert.throws(() => layer.forward(ones([1, 2, 8]), { mask: ones([3, 2]).gt(0) }), /do not broadcast/);
   assert.throws(
     () => layer.forward(ones([1, 2, 8]), any(ones([2, 2]))),
-    /MultiHeadAttention: options must be an object, \{ mask: … \}, got Tensor/,
+    /MultiHeadAttention: options must be an object, \{ mask: …, cache: … \}, got Tensor/,
   );
 });

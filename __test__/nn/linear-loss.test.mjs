@@ -286,8 +286,8 @@ test('errors name what is wrong', () => {
   assert.throws(() => call(x, weight, targets.slice(0, 0, 4)), /linearCrossEntropy: targets \[4\] for rows \[11, 6\], expected \[11\]/);
   assert.throws(() => call(x, weight, targets, { reduction: 'max' }), /reduction is 'mean', 'sum' or 'none', got max/);
   assert.throws(() => call(x.requiresGrad_(), weight, targets, { reduction: 'max' }), /reduction is 'mean', 'sum' or 'none', got max/);
-  assert.throws(() => call(x, weight, targets, { ignoreIndex: 0.5 }), /ignoreIndex is an integer, got 0.5/);
-  assert.throws(() => call(x, weight, targets, { logitsBytes: 0 }), /logitsBytes is a number above 0, got 0/);
+  assert.throws(() => call(x, weight, targets, { ignoreIndex: 0.5 }), /ignoreIndex must be an integer, got 0.5/);
+  assert.throws(() => call(x, weight, targets, { logitsBytes: 0 }), /logitsBytes must be a number above 0, got 0/);
   assert.throws(() => call(x, weight, targets, { logits: 1 }), /logits/);
 });
 

@@ -86,7 +86,7 @@ test('an ignored class is an integer', () => {
   for (const ignoreIndex of [NaN, 1.5, Infinity]) {
     assert.throws(
       () => F.crossEntropy(tensor([[1, 2]]), tensor([0], { dtype: 'i32' }), { ignoreIndex }),
-      /crossEntropy: ignoreIndex is an integer, got/,
+      /crossEntropy: ignoreIndex must be an integer, got/,
     );
   }
 });

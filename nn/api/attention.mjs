@@ -101,7 +101,7 @@ function masked(op, scores, mask) {
   if (dtype !== 'bool' && !isFloat(dtype)) {
     throw new ArgumentError(
       op,
-      `a mask is bool (true: attends) or floating (added to the scores), got ${dtype}; compare for the former, as in mask.ne(0)`,
+      `mask must be bool (true: attends) or floating-point (added to the scores), got ${dtype}; compare for the former, as in mask.ne(0)`,
     );
   }
   if (show(broadcastShapes(op, scores.shape, shape)) !== show(scores.shape)) {
@@ -123,12 +123,12 @@ export function attention(qkv, options) {
   const { heads, kvHeads = heads, causal = false, window, firstKey, mask } = checkOptions('attention', options, names);
   for (const [name, count] of Object.entries({ heads, kvHeads, ...(window === undefined ? {} : { window }) })) {
     if (!(Number.isInteger(count) && count > 0))
-      throw new ArgumentError('attention', `${name} is an integer of at least 1, got ${shown(count)}`);
+      throw new ArgumentError('attention', `${name} must be an integer of at least 1, got ${shown(count)}`);
   }
-  if (heads % kvHeads) throw new ArgumentError('attention', `kvHeads divides heads, ${heads}, got ${kvHeads}`);
+  if (heads % kvHeads) throw new ArgumentError('attention', `kvHeads must divide heads = ${heads}, got ${kvHeads}`);
   flag('attention', 'causal', causal);
   if (firstKey !== undefined && !['u32', 'f32'].includes(tensorOf('attention', firstKey).dtype)) {
-    throw new ArgumentError('attention', `firstKey is u32 or f32, got ${firstKey.dtype}`);
+    throw new ArgumentError('attention', `firstKey must be u32 or f32, got ${firstKey.dtype}`);
   }
   qkv = operand(tensorOf('attention', qkv));
   const [, tokens, width] = qkv.shape;

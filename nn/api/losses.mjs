@@ -69,7 +69,7 @@ export function crossEntropy(logits, targets, options = {}) {
 
 /** @param {string} op @param {unknown} index */
 function checkIgnored(op, index) {
-  if (!Number.isInteger(index)) throw new ArgumentError(op, `ignoreIndex is an integer, got ${shown(index)}`);
+  if (!Number.isInteger(index)) throw new ArgumentError(op, `ignoreIndex must be an integer, got ${shown(index)}`);
 }
 
 /**
@@ -90,7 +90,7 @@ export function linearCrossEntropy(x, weight, targets, options = {}) {
   for (const tensor of [x, weight, targets]) tensorOf(name, tensor);
   checkIgnored(name, ignoreIndex);
   if (typeof logitsBytes !== 'number' || !(logitsBytes > 0))
-    throw new ArgumentError(name, `logitsBytes is a number above 0, got ${shown(logitsBytes)}`);
+    throw new ArgumentError(name, `logitsBytes must be a number above 0, got ${shown(logitsBytes)}`);
   return within(name, () => {
     const [rows, classes, inner] = [targets.size, weight.shape[0] ?? 1, weight.shape[1] ?? 1];
     const given = promoted(operand(x), operand(weight));

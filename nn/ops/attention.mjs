@@ -149,7 +149,8 @@ export const attention = defineOp({
       throw new ShapeError('attention', `${show(qkv.shape)} for ${heads} heads${of}, expected [batch, tokens, ${times} · headSize]`);
     }
     const { batch, tokens, headSize } = sizes(qkv, attributes);
-    if (!FUSED_HEADS.includes(headSize)) throw new ArgumentError('attention', `heads of ${headSize}, not of ${FUSED_HEADS.join(', ')}`);
+    if (!FUSED_HEADS.includes(headSize))
+      throw new ArgumentError('attention', `headSize must be one of ${FUSED_HEADS.join(', ')}, got ${headSize}`);
     if (firstKey && show(firstKey.shape) !== show([batch, tokens])) {
       throw new ShapeError('attention', `firstKey ${show(firstKey.shape)}, expected [batch, tokens], ${show([batch, tokens])}`);
     }
