@@ -70,17 +70,17 @@ test('a resumed run keeps the options of the run, unless it is given others', as
   assert.deepEqual(checkpointsIn(out).map(stepOf), [3, 4]);
   const [start] = more.events;
   assert.ok(start.type === 'start' && start.evalEvery === 1 && start.saveEvery === 1 && start.sampleEvery === 0);
-  const other = await run({ resume: out, maxSteps: 7, saveEvery: 0, evalEvery: 0 });
-  assert.deepEqual([other.at('checkpoint'), other.at('eval')], [[7], [7]]);
   assert.ok(!readdirSync(out).some((name) => name.startsWith('events')));
 
   const early = fresh();
-  const ended = await begin({ out: early, learningRate: 0, minLr: 0, maxSteps: 9, evalEvery: 1, earlyStoppingPatience: 2 });
+  const still = { learningRate: 0, minLr: 0, maxSteps: 9 };
+  const ended = await begin({ out: early, ...still, evalEvery: 1, saveEvery: 3, earlyStoppingPatience: 2 });
   assert.deepEqual(ended.at('done'), [3]);
   await assert.rejects(run({ resume: early }), {
     message: 'the run ended after 2 evaluations without a lower loss: a larger --early-stopping-patience, or 0, continues',
   });
-  assert.deepEqual((await run({ resume: early, maxSteps: 5, earlyStoppingPatience: 0 })).at('step'), [4, 5]);
+  const other = await run({ resume: early, maxSteps: 6, earlyStoppingPatience: 0, saveEvery: 0, evalEvery: 0 });
+  assert.deepEqual([other.at('step'), other.at('checkpoint'), other.at('eval')], [[4, 5, 6], [6], [6]]);
 });
 
 /**
@@ -167,7 +167,12 @@ test('why nothing is held out is told', async () => {
   const short = join(base, 'short.txt');
   writeFileSync(short, TEXT.slice(0, 1500));
   /** @param {TrainOptions} options */
-  const notes = async (options) => (await begin({ maxSteps: 1, ...options })).notes;
+  const notes = async (options) => {
+    /** @type {string[]} */
+    const all = [];
+    for await (const _ of train({ ...SIZES, out: fresh(), note: (text) => all.push(text), ...options })) break;
+    return all.join('\n');
+  };
   assert.match(await notes({ data: short, validation: 0 }), /^nothing is held out: --validation is 0$/m);
   assert.match(await notes({ data: short }), /^nothing is held out: the text is too short to hold a window out$/m);
   const lines = { data: short, separator: '\n', validation: 1e-9 };
