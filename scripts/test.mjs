@@ -11,9 +11,9 @@
 // cannot run says why and counts as skipped. A table of times ends it all, in CI behind what failed once more.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
-import { dirname, join, relative, sep } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { UsageError, runMain } from '../bin/lib/options.mjs';
@@ -26,6 +26,23 @@ import * as races from './races.mjs';
 import * as runtimes from './runtimes.mjs';
 import * as swiftshader from './swiftshader.mjs';
 import { LAYER_MESSAGE } from './system.mjs';
+import {
+  DISTRIBUTED,
+  NOT_OF_THE_DEVICE,
+  NOT_ON_SWIFTSHADER,
+  OF_ARITHMETIC,
+  OF_BENCHES,
+  OF_KERNELS,
+  OF_LAVAPIPES_COMPILER,
+  SLOW,
+  SLOW_VALIDATED,
+  TRAINING,
+  any,
+  hasCases,
+  hasCounts,
+  packageTests,
+  testFiles,
+} from './test-files.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const TRACE = join(dirname(REPOSITORY), 'shared/traces/gpt300m-5steps.jsonl.gz');
@@ -135,29 +152,10 @@ function beside(command) {
   return { begin, run };
 }
 
-/** Several processes over every MPI that is there. */
-const DISTRIBUTED = ['distributed', 'hosts', 'training', 'gpt'].map((name) => `__test__/distributed/${name}.test.mjs`);
-
 /** Why groups of processes cannot be tested here, or null. */
 function noMpi() {
   const known = ['mpiexec.openmpi', 'mpiexec.mpich', 'mpiexec'].some((name) => spawnSync(name, ['--version']).status === 0);
   return known ? null : 'no MPI is installed (apt-get install openmpi-bin mpich)';
-}
-
-/** Tests of training on a device, which lie in its package: the stage `packages` runs them, and every variant of the device's set-up. */
-const TRAINING = ['checkpoints', 'run', 'steps'].map((name) => `packages/lm/test/train-${name}.test.mjs`);
-
-/** @returns {string[]} the test files, relative to the repository */
-function testFiles() {
-  return (
-    readdirSync(join(REPOSITORY, '__test__'), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith('.test.mjs'))
-      .map((name) => join('__test__', name).split(sep).join('/'))
-      // Stages of their own: one needs an MPI, one a layer of the loader.
-      .filter((name) => !DISTRIBUTED.includes(name) && !name.startsWith('__test__/faults/'))
-      .concat(TRAINING)
-      .sort()
-  );
 }
 
 /**
@@ -170,34 +168,9 @@ function suite(node = process.execPath) {
   return [node, '--test', '--test-reporter=spec', '--test-timeout=900000', concurrency, ...testFiles()];
 }
 
-/**
- * Test files that take minutes, or whose subject is load rather than behaviour: `npm test` leaves them to `npm run test:full`.
- */
-const SLOW =
-  /\/(benches|consumer|endless|gpt-ablation|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
-
-/** Those, and training, which runs many processes: under validation `npm test` leaves them out. */
-const SLOW_VALIDATED = new RegExp(`${SLOW.source}|/(gpt|train)-\\w+\\.test`);
 const UNDER_VALIDATION = { environment: { HELIOS_VALIDATION: '1' }, forbidden: LAYER_MESSAGE };
 /** What `npm test` sets for the suite: less of what __test__/lib/addon.mjs can make less. */
 const LIGHT = { HELIOS_TEST_LIGHT: '1' };
-
-/** Whether a test file does less where it is told to: smaller counts (`light`, `scaled`). @param {string} file */
-const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
-/** Or fewer of many cases (`firstOf`). Under validation counts are small in any case, and cases are not. @param {string} file */
-const hasCases = (file) => /\bfirstOf\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
-
-/** Test files of a package of this repository. @param {string} name */
-const packageTests = (name) =>
-  readdirSync(join(REPOSITORY, 'packages', name, 'test'))
-    .filter((file) => file.endsWith('.test.mjs'))
-    .map((file) => `packages/${name}/test/${file}`);
-
-/** Tests of what a variant of the device's set-up cannot change. */
-const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|pytorch-compare|results|same-file)\.test|\/ptx\/|\/kernels\/(model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
-/** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
-const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
 
 /**
  * The suite but for some files.
@@ -373,17 +346,19 @@ const STAGES = [
   },
   {
     name: 'sets',
-    title: 'JS suite on descriptor sets',
-    run: () => run(suiteWithout(NOT_OF_THE_DEVICE), { environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } }),
+    title: 'JS suite without the arithmetic of kernels on descriptor sets',
+    run: () =>
+      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_LAVAPIPES_COMPILER, OF_BENCHES)), {
+        environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' },
+      }),
   },
   {
     name: 'recorder',
     title: 'JS suite without kernels and training as on a GPU: with a recording thread, and memory that the host does not see',
     run: () =>
-      run(
-        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !OF_KERNELS.test(word)),
-        { environment: { HELIOS_RECORD_THREAD: '1', HELIOS_TEST_STAGED: '1' } },
-      ),
+      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_ARITHMETIC)), {
+        environment: { HELIOS_RECORD_THREAD: '1', HELIOS_TEST_STAGED: '1' },
+      }),
   },
   {
     name: 'validation',
@@ -391,10 +366,10 @@ const STAGES = [
     title: 'JS suite under the validation layer with synchronization checks',
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
     run: () =>
-      run(
-        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !SLOW_VALIDATED.test(word)),
-        { ...UNDER_VALIDATION, environment: { ...UNDER_VALIDATION.environment, ...LIGHT } },
-      ),
+      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, SLOW_VALIDATED)), {
+        ...UNDER_VALIDATION,
+        environment: { ...UNDER_VALIDATION.environment, ...LIGHT },
+      }),
   },
   {
     name: 'validation-slow',
@@ -402,7 +377,9 @@ const STAGES = [
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
     run: () =>
       run(
-        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !word.endsWith('.test.mjs') || SLOW_VALIDATED.test(word) || hasCases(word)),
+        suiteWithout(any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES)).filter(
+          (word) => !word.endsWith('.test.mjs') || SLOW_VALIDATED.test(word) || hasCases(word),
+        ),
         UNDER_VALIDATION,
       ),
   },
@@ -499,7 +476,7 @@ const STAGES = [
   },
   {
     name: 'benches',
-    title: 'every bench once, small',
+    title: 'the benches that the suite does not run, once, small',
     run: () => each(benches()),
   },
   {
@@ -533,7 +510,7 @@ const STAGES = [
     run: () =>
       each(
         [
-          suiteWithout(NOT_OF_THE_DEVICE, 'node'),
+          suiteWithout(any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES), 'node'),
           ...(existsSync(TRACE) ? [['node', ...replayArguments()]] : []),
           ['node', 'benches/train.mjs', '--steps', '10'],
         ].map((command) => inMesaRoot(['env', 'HELIOS_VALIDATION=1', ...command])),
@@ -546,12 +523,6 @@ const STAGES = [
     ...beside([process.execPath, 'scripts/soak.mjs', '--minutes', '10']),
   },
 ];
-
-/**
- * Test files that SwiftShader does not run: those that meet no driver, and those that compile all of the
- * training's pipelines many times, which takes it minutes each, since it keeps no cache of them.
- */
-const NOT_ON_SWIFTSHADER = new RegExp(`${NOT_OF_THE_DEVICE.source}|/(gpt-train|gpt-ranges|train-\\w+)\\.test`);
 
 /** The JS suite on SwiftShader; what was skipped there, by reason. */
 async function onSwiftShader() {
@@ -601,11 +572,9 @@ function noMesaRoot() {
   return status === 0 ? null : 'the Debian root could not be made: see above';
 }
 
-/** Each bench in a size that takes seconds. */
+/** Benches in a size that takes seconds; those of calls and kernels run in the suite, which checks what they say. */
 function benches() {
   return [
-    [process.execPath, 'benches/calls.mjs', '--quick'],
-    [process.execPath, 'benches/kernels.mjs', '--quick'],
     [process.execPath, 'benches/trainer-tokens.mjs', '--quick'],
     // Criterion's test mode, in the profile of the tests: `cargo bench` would compile all anew.
     ['cargo', 'test', '--locked', '--bench', 'stages'],

@@ -48,8 +48,8 @@ export function ptxDevice({ bytes = 4 << 20, info = {}, edit = (text) => text, l
     parameters.set(push, 8 * bindings.length);
     const before = memory.slice();
     runPtx(edit(kernel.ptx), { blocks: groups, parameters, memory, readable, late });
-    const changed = memory.findIndex((byte, i) => byte !== before[i] && !writable[i]);
-    assert.equal(changed, -1, `byte ${changed} has changed, which no binding declares to write`);
+    for (let i = 0; i < memory.length; i++)
+      if (memory[i] !== before[i] && !writable[i]) assert.fail(`byte ${i} has changed, which no binding declares to write`);
   }
 
   /** `matmul_reduce_tail`: see shaders/matmul/matmul_reduce.comp. @param {any} shader @param {any} record */

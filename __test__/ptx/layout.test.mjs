@@ -14,7 +14,7 @@ import {
   permuteRows,
   swizzledChunk,
 } from '../../kernels/hopper/layout.mjs';
-import { descriptorAddress } from './machine.mjs';
+import { descriptorAddresses } from './machine.mjs';
 
 const FORMS = /** @type {const} */ ([
   ['k', 16],
@@ -57,14 +57,11 @@ test('a descriptor leads wgmma to where elementOffset puts an element', () => {
         for (const block of [0, 1]) {
           const address = start + slab * depthStep(major) + block * rowBlockBytes(bk);
           const bits = (BigInt(high) << 32n) | BigInt(low + (address >> 4));
+          const place = descriptorAddresses(bits, major === 'mn');
           for (let x = 0; x < 64; x++) {
             for (let k = 0; k < 16; k++) {
               const expected = start + elementOffset(major, bk, 64 * block + x, 16 * slab + k);
-              assert.equal(
-                descriptorAddress(bits, major === 'mn', x, k),
-                expected,
-                `${major} ${bk}: element ${x}, ${k} of slab ${slab}, block ${block}`,
-              );
+              assert.equal(place(x, k), expected, `${major} ${bk}: element ${x}, ${k} of slab ${slab}, block ${block}`);
             }
           }
         }

@@ -18,27 +18,30 @@ const real = new Float32Array(word.buffer);
 const bits = (/** @type {number} */ x) => ((real[0] = x), word[0]);
 const fromBits = (/** @type {number} */ x) => ((word[0] = x), real[0]);
 
-const fromHalf = (/** @type {number} */ h, /** @type {string} */ type) => (type === 'bf16' ? fromBf16 : fromF16)(h);
+/** The values of all halves, by their bits. @param {(bits: number) => number} value */
+const valuesOf = (value) => Float64Array.from({ length: 65536 }, (_, bits) => value(bits));
+const HALVES = { bf16: valuesOf(fromBf16), f16: valuesOf(fromF16) };
 const toHalf = (/** @type {number} */ x, /** @type {string} */ type) => (type === 'bf16' ? toBf16 : toF16)(x);
 
-/** Byte that `wgmma` reads for element (x, k) of a descriptor's matrix, by the PTX manual's canonical layouts. */
-export function descriptorAddress(
-  /** @type {bigint} */ descriptor,
-  /** @type {boolean} */ transposed,
-  /** @type {number} */ x,
-  /** @type {number} */ k,
-) {
+/**
+ * Bytes that `wgmma` reads for elements (x, k) of a descriptor's matrix, by the PTX manual's canonical layouts.
+ * @param {bigint} descriptor @param {boolean} transposed
+ * @returns {(x: number, k: number) => number}
+ */
+export function descriptorAddresses(descriptor, transposed) {
   const field = (/** @type {bigint} */ shift) => Number((descriptor >> shift) & 0x3fffn) * 16;
   const [start, leading, stride] = [field(0n), field(16n), field(32n)];
   const mode = Number(descriptor >> 62n);
   assert.ok(mode > 0, 'a swizzled descriptor');
+  if (transposed) assert.equal(mode, 1, 'MN-major by lines of 128 bytes');
   const line = 256 >> mode;
-  let address;
-  if (transposed) {
-    assert.equal(mode, 1, 'MN-major by lines of 128 bytes');
-    address = start + (x >> 6) * leading + (k >> 3) * stride + (k & 7) * 128 + (x & 63) * 2;
-  } else address = start + (x >> 3) * stride + (x & 7) * line + k * 2;
-  return address ^ (((address >> 7) & (line / 16 - 1)) << 4);
+  const chunks = line / 16 - 1;
+  return (x, k) => {
+    const address = transposed
+      ? start + (x >> 6) * leading + (k >> 3) * stride + (k & 7) * 128 + (x & 63) * 2
+      : start + (x >> 3) * stride + (x & 7) * line + k * 2;
+    return address ^ (((address >> 7) & chunks) << 4);
+  };
 }
 
 /** @param {string} text of operands */
@@ -171,6 +174,21 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
       w[/** @type {'r'} */ (kind)][Number(i)][l] = value;
     };
   };
+  /**
+   * An operand of all lanes: a register itself, or a copy of what `read` says.
+   * @param {string} operand @returns {(warp: Warp) => ArrayLike<any>}
+   */
+  const readAll = (operand) => {
+    const register = /^%([rfdph])(\d+)$/.exec(operand);
+    if (register) {
+      const [kind, i] = [/** @type {'r'} */ (register[1]), Number(register[2])];
+      return (w) => w[kind][i];
+    }
+    const value = read(operand);
+    if (operand.startsWith('%')) return (w) => Array.from({ length: LANES }, (_, l) => value(w, l));
+    const constant = new Array(LANES).fill(value(/** @type {any} */ (undefined), 0));
+    return () => constant;
+  };
   const members = (/** @type {string} */ operand) => (operand.startsWith('{') ? splitOperands(operand.slice(1, -1)) : [operand]);
   /** @param {string} operand */
   const address = (operand) => {
@@ -178,22 +196,19 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     const value = register === 'block' ? () => 0 : read(register);
     return (/** @type {Warp} */ w, /** @type {number} */ l) => Number(value(w, l)) + Number(offset ?? 0);
   };
+  // A message is put together only where it is needed: these run for every access.
   const inGlobal = (/** @type {number} */ a, /** @type {number} */ bytes) => {
     const offset = a - BASE;
-    assert.ok(
-      offset >= 0 && offset + bytes <= memory.byteLength && offset % bytes === 0,
-      `global access of ${bytes} bytes at ${a.toString(16)}`,
-    );
+    if (!(offset >= 0 && offset + bytes <= memory.byteLength && offset % bytes === 0))
+      assert.fail(`global access of ${bytes} bytes at ${a.toString(16)}`);
     return offset;
   };
   const mayRead = (/** @type {number} */ offset, /** @type {number} */ bytes) => {
-    assert.ok(
-      !readable || (readable[offset] && readable[offset + bytes - 1]),
-      `a load outside of the operands, at ${(BASE + offset).toString(16)}`,
-    );
+    if (readable && !(readable[offset] && readable[offset + bytes - 1]))
+      assert.fail(`a load outside of the operands, at ${(BASE + offset).toString(16)}`);
   };
   const inShared = (/** @type {number} */ a, /** @type {number} */ bytes) => {
-    assert.ok(a >= 0 && a + bytes <= sharedBytes && a % bytes === 0, `shared access of ${bytes} bytes at ${a}`);
+    if (!(a >= 0 && a + bytes <= sharedBytes && a % bytes === 0)) assert.fail(`shared access of ${bytes} bytes at ${a}`);
     return a;
   };
   const touch = (/** @type {Warp} */ w, /** @type {number} */ a, /** @type {number} */ bytes) => {
@@ -262,7 +277,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
       const value = read(operand);
       return (/** @type {Warp} */ w) => {
         const first = value(w, 0);
-        for (let l = 1; l < LANES; l++) assert.equal(value(w, l), first, `${op} ${operand} differs within a warp`);
+        for (let l = 1; l < LANES; l++) if (value(w, l) !== first) assert.fail(`${op} ${operand} differs within a warp`);
         return first;
       };
     };
@@ -383,18 +398,30 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     const put = write(operands[0]);
     const inputs = operands.slice(1).map(read);
     const [x, y, z] = inputs;
-    if (op === 'mov.b32' && operands[0].startsWith('%f')) return lanes((w, l) => put(w, l, fromBits(x(w, l))));
-    if (parts[0] === 'mov') return lanes((w, l) => put(w, l, x(w, l)));
-    if (op === 'cvt.f32.f16') return lanes((w, l) => put(w, l, fromHalf(x(w, l), 'f16')));
+    const [target, columns] = [readAll(operands[0]), operands.slice(1).map(readAll)];
+    /** Every lane's result by its inputs. @param {(x: any, y: any, z: any) => any} compute */
+    const each = (compute) => {
+      const [first, second = first, third = first] = columns;
+      return (/** @type {Warp} */ w) => {
+        const [to, xs, ys, zs] = [/** @type {any[]} */ (target(w)), first(w), second(w), third(w)];
+        for (let l = 0; l < LANES; l++) if (!predicate || active(w, l)) to[l] = compute(xs[l], ys[l], zs[l]);
+      };
+    };
+    if (op === 'mov.b32' && operands[0].startsWith('%f')) return each(fromBits);
+    if (parts[0] === 'mov') return each((x) => x);
+    if (op === 'cvt.f32.f16') return each((x) => HALVES.f16[x]);
     if (parts[0] === 'cvt') {
       const half = parts[2].slice(0, -2);
-      return lanes((w, l) => put(w, l, ((toHalf(x(w, l), half) << 16) | toHalf(y(w, l), half)) >>> 0));
+      return each((x, y) => ((toHalf(x, half) << 16) | toHalf(y, half)) >>> 0);
     }
-    if (parts[0] === 'setp')
-      return lanes((w, l) => {
-        const holds = type === 's32' ? compare[parts[1]](x(w, l) | 0, y(w, l) | 0) : compare[parts[1]](x(w, l), y(w, l));
-        put(w, l, (parts[2] === 'or' ? holds || z(w, l) : holds && (parts[2] !== 'and' || z(w, l))) ? 1 : 0);
+    if (parts[0] === 'setp') {
+      const [holds, joined] = [compare[parts[1]], parts[2]];
+      const signed = type === 's32';
+      return each((x, y, z) => {
+        const result = signed ? holds(x | 0, y | 0) : holds(x, y);
+        return (joined === 'or' ? result || z : result && (joined !== 'and' || z)) ? 1 : 0;
       });
+    }
     if (op === 'shfl.sync.bfly.b32') {
       const mask = Number(operands[2]);
       return (w) => {
@@ -410,8 +437,8 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
         for (let l = 0; l < LANES; l++) put(w, l, (at(2 * (l & 3), l >> 2) | (at(2 * (l & 3) + 1, l >> 2) << 16)) >>> 0);
       };
     }
-    if (op === 'and.pred') return lanes((w, l) => put(w, l, x(w, l) & y(w, l)));
-    if (parts[0] === 'selp') return lanes((w, l) => put(w, l, z(w, l) ? x(w, l) : y(w, l)));
+    if (op === 'and.pred') return each((x, y) => x & y);
+    if (parts[0] === 'selp') return each((x, y, z) => (z ? x : y));
     if (op === 'mad.wide.u32') return lanes((w, l) => put(w, l, BigInt(x(w, l)) * BigInt(y(w, l)) + z(w, l)));
     if (op === 'mul.wide.u32') return lanes((w, l) => put(w, l, BigInt(x(w, l)) * BigInt(y(w, l))));
     if (op === 'mul.lo.u64') return lanes((w, l) => put(w, l, x(w, l) * BigInt(y(w, l))));
@@ -420,8 +447,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     const table = type === 'f32' ? floating : integer;
     const name = parts[1] === 'NaN' ? `${parts[0]}.NaN` : parts[0];
     assert.ok(name in table, `no instruction ${op}`);
-    const compute = table[name];
-    return lanes((w, l) => put(w, l, compute(x(w, l), y?.(w, l), z?.(w, l))));
+    return each(table[name]);
   }
 
   /** Barriers in shared memory; `try_wait` suspends until the phase is over. @param {string[]} parts @param {string[]} operands @param {(body: (w: Warp, l: number) => void) => (w: Warp) => void} lanes @returns {(warp: Warp) => number | void} */
@@ -552,16 +578,16 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     const accumulates = uniform(operands[3]);
     const transposedA = !inRegisters && operands[6] === '1';
     const transposedB = operands[inRegisters ? 6 : 7] === '1';
-    const element = (
-      /** @type {number} */ fenced,
-      /** @type {bigint} */ descriptor,
-      /** @type {boolean} */ transposed,
-      /** @type {number} */ x,
-      /** @type {number} */ k,
-    ) => {
-      const at = inShared(descriptorAddress(descriptor, transposed, x, k), 2);
-      assert.ok(dirty[at >> 2] === 0 || written[at >> 2] < fenced, 'wgmma reads shared memory without a proxy fence after its writes');
-      return fromHalf(shared.getUint16(at, true), half);
+    const halves = HALVES[/** @type {'bf16'} */ (half)];
+    /** The elements of a matrix in shared memory. @param {number} fenced @param {bigint} descriptor @param {boolean} transposed */
+    const elements = (fenced, descriptor, transposed) => {
+      const place = descriptorAddresses(descriptor, transposed);
+      return (/** @type {number} */ x, /** @type {number} */ k) => {
+        const at = inShared(place(x, k), 2);
+        if (dirty[at >> 2] !== 0 && written[at >> 2] >= fenced)
+          assert.fail('wgmma reads shared memory without a proxy fence after its writes');
+        return halves[shared.getUint16(at, true)];
+      };
     };
     return (w) => {
       const [descriptorA, descriptorB, keep, fenced] = [a?.(w), b(w), accumulates(w), w.fenced];
@@ -573,16 +599,18 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
             for (let i = 0; i < 4; i++) {
               const value = w.r[fragments[i]][l];
               const at = ((l >> 2) + 8 * (i & 1)) * 16 + 2 * (l & 3) + 8 * (i >> 1);
-              left[at] = fromHalf(value & 0xffff, half);
-              left[at + 1] = fromHalf(value >>> 16, half);
+              left[at] = halves[value & 0xffff];
+              left[at + 1] = halves[value >>> 16];
             }
           }
-        } else
-          for (let r = 0; r < 16; r++)
-            for (let k = 0; k < 16; k++) left[r * 16 + k] = element(fenced, descriptorA, transposedA, row0 + r, k);
+        } else {
+          const ofA = elements(fenced, descriptorA, transposedA);
+          for (let r = 0; r < 16; r++) for (let k = 0; k < 16; k++) left[r * 16 + k] = ofA(row0 + r, k);
+        }
+        const ofB = elements(fenced, descriptorB, transposedB);
         const right = new Float64Array(16);
         for (let n = 0; n < columns; n++) {
-          for (let k = 0; k < 16; k++) right[k] = element(fenced, descriptorB, transposedB, n, k);
+          for (let k = 0; k < 16; k++) right[k] = ofB(n, k);
           for (let r = 0; r < 16; r++) {
             let sum = 0;
             for (let k = 0; k < 16; k++) sum += left[r * 16 + k] * right[k];

@@ -117,15 +117,16 @@ pub fn emit(program: &Program) -> Vec<u32> {
         m.strided(first, step, bottom, |m, row| {
             let base = u(m, S::IMul, &[row, columns]);
             let base = u(m, S::IAdd, &[base, column]);
+            if program.in_fours() {
+                m.when(whole, |m| elements(m, row, base, 0, WIDTH));
+                return;
+            }
             m.either(
                 whole,
                 |m| elements(m, row, base, 0, WIDTH),
                 |m| {
-                    if program.in_fours() {
-                        return;
-                    }
                     for (j, &inside) in (0..).zip(&inside) {
-                        m.either(inside, |m| elements(m, row, base, j, 1), |_| {});
+                        m.when(inside, |m| elements(m, row, base, j, 1));
                     }
                 },
             );
@@ -146,17 +147,13 @@ pub fn emit(program: &Program) -> Vec<u32> {
         let writes = test(m, S::IEqual, &[down, zero]);
         for (j, (known, &inside)) in (0..).zip(known.iter().zip(&inside)) {
             let own = test(m, S::LogicalAnd, &[writes, inside]);
-            m.either(
-                own,
-                |m| {
-                    let offset = m.word(j);
-                    let at = u(m, S::IAdd, &[at, offset]);
-                    let one = Elements::new(m, at, 1, None);
-                    let (mut at, values) = evaluate(m, program, &operands, one, &outer, known);
-                    store(m, program, &operands, &mut at, &values, of_column);
-                },
-                |_| {},
-            );
+            m.when(own, |m| {
+                let offset = m.word(j);
+                let at = u(m, S::IAdd, &[at, offset]);
+                let one = Elements::new(m, at, 1, None);
+                let (mut at, values) = evaluate(m, program, &operands, one, &outer, known);
+                store(m, program, &operands, &mut at, &values, of_column);
+            });
         }
     });
     m.effect(S::Return, &[]);

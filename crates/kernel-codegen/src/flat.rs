@@ -56,7 +56,7 @@ pub fn emit(program: &Program) -> Vec<u32> {
                 load(m, start, layout.width)
             });
             save(m, one);
-            m.either(there, |m| save(m, two), |_| {});
+            m.when(there, |m| save(m, two));
         });
     } else {
         m.strided(first, step, full, |m, vector| {
@@ -68,17 +68,13 @@ pub fn emit(program: &Program) -> Vec<u32> {
     if !program.is_whole() {
         // The last elements, fewer than a vector, are one invocation's: two of them may share a word.
         let is_first = m.value(S::IEqual, Type::Bool, 1, &[first, zero]);
-        m.either(
-            is_first,
-            |m| {
-                let start = u(m, S::ShiftLeftLogical, &[full, log]);
-                m.strided(start, one, count, |m, at| {
-                    let loaded = load(m, at, 1);
-                    save(m, loaded);
-                });
-            },
-            |_| {},
-        );
+        m.when(is_first, |m| {
+            let start = u(m, S::ShiftLeftLogical, &[full, log]);
+            m.strided(start, one, count, |m, at| {
+                let loaded = load(m, at, 1);
+                save(m, loaded);
+            });
+        });
     }
     m.effect(S::Return, &[]);
     module.finish(program.lanes, program.controls)

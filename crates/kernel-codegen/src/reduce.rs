@@ -181,18 +181,14 @@ impl Shared {
         while half >= kept {
             let limit = m.word(half);
             let joins = m.value(S::ULessThan, Type::Bool, 1, &[self.lane, limit]);
-            m.either(
-                joins,
-                |m| {
-                    for (k, _) in (0..).zip(values) {
-                        let a = self.load(m, self.lane, 0, k);
-                        let b = self.load(m, self.lane, half, k);
-                        let joined = reduction.join(m, a, b);
-                        self.store(m, k, joined);
-                    }
-                },
-                |_| {},
-            );
+            m.when(joins, |m| {
+                for (k, _) in (0..).zip(values) {
+                    let a = self.load(m, self.lane, 0, k);
+                    let b = self.load(m, self.lane, half, k);
+                    let joined = reduction.join(m, a, b);
+                    self.store(m, k, joined);
+                }
+            });
             m.barrier();
             half /= 2;
         }

@@ -89,15 +89,11 @@ pub fn emit(program: &Program) -> Vec<u32> {
         let values = wanted(true);
         if !values.is_empty() {
             let first = m.value(S::IEqual, Type::Bool, 1, &[lane, zero]);
-            m.either(
-                first,
-                |m| {
-                    let one = Elements::new(m, row, 1, None);
-                    let (mut at, values) = evaluate(m, program, &operands, one, &values, &known);
-                    store(m, program, &operands, &mut at, &values, of_row);
-                },
-                |_| {},
-            );
+            m.when(first, |m| {
+                let one = Elements::new(m, row, 1, None);
+                let (mut at, values) = evaluate(m, program, &operands, one, &values, &known);
+                store(m, program, &operands, &mut at, &values, of_row);
+            });
         }
     });
     m.effect(S::Return, &[]);

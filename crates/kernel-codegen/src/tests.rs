@@ -153,6 +153,29 @@ fn spirv_val(words: &[u32]) -> Option<Result<(), String>> {
     })
 }
 
+/// Sides of selections that only lead to where both meet; see `Module::when`.
+fn empty_sides(spirv: &[u32]) -> usize {
+    let mut instructions = Vec::new();
+    let mut at = 5;
+    while at < spirv.len() {
+        let length = (spirv[at] >> 16) as usize;
+        instructions.push((spirv[at] & 0xffff, &spirv[at + 1..at + length]));
+        at += length;
+    }
+    let (selection_merge, label, branch) = (247, 248, 249);
+    let leads = |side: u32, merge: u32| {
+        let wanted = [(label, &[side][..]), (branch, &[merge][..])];
+        instructions.windows(2).any(|two| two == wanted)
+    };
+    let selections = instructions
+        .windows(2)
+        .filter(|two| two[0].0 == selection_merge);
+    selections
+        .flat_map(|two| [1, 2].map(|side| (two[1].1[side], two[0].1[0])))
+        .filter(|&(side, merge)| leads(side, merge))
+        .count()
+}
+
 #[test]
 fn modules_of_random_programs_keep_the_rules() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -177,6 +200,7 @@ fn modules_of_random_programs_keep_the_rules() {
             build(&words).unwrap(),
             "equal programs, equal modules"
         );
+        assert_eq!(empty_sides(&spirv), 0, "{words:?}");
         let secured = validate::secure(&spirv, &[], &support());
         assert!(secured.is_ok(), "{:?}\n{words:?}", secured.err());
         let reflection = reflect(&spirv).unwrap();

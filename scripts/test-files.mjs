@@ -1,0 +1,75 @@
+// Test files of the repository, and which of them a stage of test.mjs leaves out because nothing of the stage can change their outcome.
+
+import { readFileSync, readdirSync } from 'node:fs';
+import { dirname, join, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** Several processes over every MPI that is there. */
+export const DISTRIBUTED = ['distributed', 'hosts', 'training', 'gpt'].map((name) => `__test__/distributed/${name}.test.mjs`);
+
+/** Tests of training on a device, which lie in its package: the stage `packages` runs them, and every variant of the device's set-up. */
+export const TRAINING = ['checkpoints', 'run', 'steps'].map((name) => `packages/lm/test/train-${name}.test.mjs`);
+
+/** @returns {string[]} the test files, relative to the repository */
+export function testFiles() {
+  return (
+    readdirSync(join(REPOSITORY, '__test__'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.test.mjs'))
+      .map((name) => join('__test__', name).split(sep).join('/'))
+      // Stages of their own: one needs an MPI, one a layer of the loader.
+      .filter((name) => !DISTRIBUTED.includes(name) && !name.startsWith('__test__/faults/'))
+      .concat(TRAINING)
+      .sort()
+  );
+}
+
+/** Files that one of the patterns is of. @param {...RegExp} patterns */
+export const any = (...patterns) => new RegExp(patterns.map(({ source }) => source).join('|'));
+
+/**
+ * Test files that take minutes, or whose subject is load rather than behaviour: `npm test` leaves them to `npm run test:full`.
+ */
+export const SLOW =
+  /\/(benches|consumer|endless|gpt-ablation|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
+
+/** Those, and training, which runs many processes: under validation `npm test` leaves them out. */
+export const SLOW_VALIDATED = any(SLOW, /\/(gpt|train)-\w+\.test/);
+
+/** Whether a test file does less where it is told to: smaller counts (`light`, `scaled`). @param {string} file */
+export const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
+/** Or fewer of many cases (`firstOf`). Under validation counts are small in any case, and cases are not. @param {string} file */
+export const hasCases = (file) => /\bfirstOf\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
+
+/** Test files of a package of this repository. @param {string} name */
+export const packageTests = (name) =>
+  readdirSync(join(REPOSITORY, 'packages', name, 'test'))
+    .filter((file) => file.endsWith('.test.mjs'))
+    .map((file) => `packages/${name}/test/${file}`);
+
+/** Tests of what a variant of the device's set-up cannot change. */
+export const NOT_OF_THE_DEVICE =
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|pytorch-compare|results|same-file)\.test|\/ptx\/|\/kernels\/(model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
+/** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
+export const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
+
+/**
+ * Tests of what single kernels compute: the same of the same bytes, however these were bound and the commands recorded. That is tried by
+ * the rest of the suite with kernels of all kinds: from one buffer to as many as a kernel takes, in ranges, in long lists, over and over.
+ */
+export const OF_ARITHMETIC =
+  /\/(codegen(-layouts)?|kernels\/(activation|attention|attention-limits|checks|elementwise|embedding|indexing|matmul|normalization|random|reference|tuning))\.test/;
+/**
+ * Ends of processes at moments of lavapipe's compilation, on its thread: neither descriptor sets nor a validation layer come into that,
+ * and SwiftShader compiles within the call that creates a pipeline.
+ */
+export const OF_LAVAPIPES_COMPILER = /\/exits-compiling\.test/;
+/** Tests that programs which time kernels run and say figures: what they time is tested by others, on every variant. */
+export const OF_BENCHES = /\/kernels\/bench\.test/;
+
+/**
+ * Test files that SwiftShader does not run: those that meet no driver, and those that compile all of the
+ * training's pipelines many times, which takes it minutes each, since it keeps no cache of them.
+ */
+export const NOT_ON_SWIFTSHADER = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES, /\/(gpt-train|gpt-ranges|train-\w+)\.test/);
