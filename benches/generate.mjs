@@ -165,8 +165,9 @@ function figuresOf(group, series, all, job, bytes) {
       'tok/s',
       measured.flatMap(({ decode }) => decode),
     );
+    // What a program needs at least; how much it takes is known of ours alone.
     const needed = (bytes.weights + bytes.token * measured[0].context * slots) / 2 ** 20;
-    add(`${places}, weights and cache`, 'MiB', [needed]);
+    if (measured[0].memory) add(`${places}, weights and cache`, 'MiB', [needed]);
     for (const [what, key] of /** @type {const} */ ([
       ['buffers', 'buffers'],
       ['memory taken from the driver', 'blocks'],
