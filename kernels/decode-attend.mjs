@@ -61,7 +61,7 @@ export function rowsHeld(context, kernel, name, given, tensors) {
 }
 
 /** @param {KernelContext} context */
-export function attendKernel(context) {
+export function attendKernels(context) {
   /** How keys are divided. @param {number} bound @param {number} queries heads that share a key head */
   const divide = (bound, queries) => {
     const threads = context.isCpu ? context.info.subgroupSize : 128;

@@ -3,7 +3,7 @@
 // every step.
 
 import { bytesOf, ceilDiv, choice, finite, integer, part, pushConstants, tensor } from './base.mjs';
-import { attendKernel, rowsHeld } from './decode-attend.mjs';
+import { rowsHeld } from './decode-attend.mjs';
 import { matvecPlan } from './tuning/matvec.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
@@ -89,9 +89,9 @@ import { matvecPlan } from './tuning/matvec.mjs';
  * @typedef {object} Dequantize
  * @property {Tensor} weight [rows of the matrix, columns] of `type`
  * @property {Tensor} [scales] f16, of q8_0
- * @property {WeightType} type
+ * @property {WeightType} type of `weight`
  * @property {Tensor} out out: [rows, columns] of `outType`
- * @property {DType} outType
+ * @property {DType} outType of `out`; a 16-bit one takes an even number of elements, at an even offset
  * @property {number} rows how many rows
  * @property {number} columns elements of a row; of q8_0 a multiple of 32
  * @property {number} [firstRow] the first of these rows; 0 when left out
@@ -370,5 +370,5 @@ export function decodeKernels(context) {
     });
   }
 
-  return { matvec, embedRows, ropeCache, dequantize, ...attendKernel(context) };
+  return { matvec, embedRows, ropeCache, dequantize };
 }

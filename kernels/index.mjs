@@ -24,6 +24,7 @@
 import { activationKernels } from './activation.mjs';
 import { attentionKernels } from './attention.mjs';
 import { KernelContext } from './base.mjs';
+import { attendKernels } from './decode-attend.mjs';
 import { decodeKernels } from './decode.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { embeddingKernels } from './embedding.mjs';
@@ -76,7 +77,8 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels>
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
- *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels> & ReturnType<typeof samplingKernels>}
+ *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>
+ *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -94,6 +96,7 @@ export function createKernels(vk, options) {
     ...randomKernels(context),
     ...indexingKernels(context),
     ...decodeKernels(context),
+    ...attendKernels(context),
     ...samplingKernels(context),
   };
 }

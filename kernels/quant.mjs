@@ -7,7 +7,12 @@ export const Q8_BLOCK = 32;
 /** Bytes of a block in a GGUF file: the scale, then the quants. */
 export const Q8_BYTES = 34;
 
-/** @typedef {{ quants: Int8Array, scales: Uint16Array }} Q8 quants, and the scale of each 32 of them as f16 bits */
+/**
+ * Numbers in q8_0: number i is quants[i] times the scale of its block.
+ * @typedef {object} Q8
+ * @property {Int8Array} quants one for each number
+ * @property {Uint16Array} scales f16 bits, one for each 32 quants
+ */
 
 /** @param {string} call @param {string} name @param {number} count @param {number} unit @returns {number} units */
 function blocksOf(call, name, count, unit) {
