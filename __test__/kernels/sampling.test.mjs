@@ -261,6 +261,23 @@ test('the descents that a list of 512 saves: of long plateaus, and of more than 
   check(rows.map((row) => ({ ...row, logits: /** @type {Float32Array} */ (row.logits).subarray(1) })));
 });
 
+test('probabilities are those of float64 to 2 · 10^-11', () => {
+  const random = new Random(29);
+  const rows = Array.from({ length: 300 }, (_, i) => {
+    const logits = Float32Array.of(4 * random.normal(), 0);
+    const temperature = pick(random, [0.1, 0.7, 1, 3]);
+    logits[1] = logits[0] - temperature * 3 * random.uniform();
+    const first = 1 / (1 + Math.exp((logits[1] - logits[0]) / temperature));
+    // Top-p keeps the second token where the first is not enough.
+    return { logits, options: { temperature, topP: first * (1 + (i % 2 ? 2e-11 : -2e-11)) } };
+  });
+  const results = sample(rows);
+  assert.deepEqual(
+    results.map((result) => result.kept),
+    rows.map((_, i) => 1 + (i % 2)),
+  );
+});
+
 test('a sequence draws the same tokens in every slot, among any others', () => {
   const random = new Random(11);
   const [mine, ...others] = randomRows(random, 300, 9, ['model']);
