@@ -197,7 +197,10 @@ function mergesOf(tokens, scores, isPiece) {
   return all.sort((a, b) => b.score - a.score || a.left - b.left || a.right - b.right).map(({ pair }) => pair);
 }
 
-/** llama.cpp merges any two pieces whose union is a token: a tokenizer with fewer merges gives other ids there. @param {string[][]} all @param {string[][]} own */
+/**
+ * llama.cpp merges any two pieces whose union is a token: a tokenizer with fewer merges gives other ids there.
+ * @param {string[][]} all @param {string[][]} own
+ */
 function checkMerges(all, own) {
   const listed = new Set(own.map((pair) => pair.join('\0')));
   const other = all.find((pair) => !listed.delete(pair.join('\0'))) ?? [...listed][0]?.split('\0');

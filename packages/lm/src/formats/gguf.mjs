@@ -275,7 +275,10 @@ function readTensorInfo(reader, alignment) {
   return { name, type, shape, offset, bytes };
 }
 
-/** Checks that all tensors lie in the file, have names of their own and do not overlap. @param {TensorInfo[]} tensors @param {number} size @param {string} path */
+/**
+ * Checks that all tensors lie in the file, have names of their own and do not overlap.
+ * @param {TensorInfo[]} tensors @param {number} size @param {string} path
+ */
 function checkTensors(tensors, size, path) {
   const byOffset = [...tensors].sort((a, b) => a.offset - b.offset);
   const names = new Set();

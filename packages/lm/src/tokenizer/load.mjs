@@ -1,6 +1,6 @@
 /**
- * Loads a tokenizer from the files of a Hugging Face folder, or from a GGUF file. This package implements byte-level BPE; `@huggingface/tokenizers` implements all
- * other kinds.
+ * Loads a tokenizer from the files of a Hugging Face folder, or from a GGUF file. This package implements byte-level BPE;
+ * `@huggingface/tokenizers` implements all other kinds.
  */
 
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
@@ -343,8 +343,8 @@ function cutOf({ model, normalizer, pre_tokenizer: preTokenizer, added_tokens: a
 /**
  * Loads a tokenizer.
  * @param {string | object} source a folder with `tokenizer.json`; the path of such a file; its parsed contents; the path of a GGUF file, or what
- *   `readGguf` returned for it; or the state in an older checkpoint of this project. For the path of a `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and
- *   `additional_chat_templates/` beside the file are read too
+ *   `readGguf` returned for it; or the state in an older checkpoint of this project. For the path of a `tokenizer.json`,
+ *   `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and `additional_chat_templates/` beside it are read too
  * @param {{ config?: any }} [options] `config`: the contents of `tokenizer_config.json`; for a path, its keys replace those of the file
  * @returns {Tokenizer}
  * @throws {TypeError} that names the file, the key and its value, for something that is not supported; {Error} for a file that is missing or
