@@ -221,7 +221,10 @@ function apartProblem([q, k, v], { causal, scale }) {
   return { ...apartSizes(q, k), rowQ, rowKv: rows.row, batchKv: rows.step, causal, scale, type: floatType('attentionApart', q) };
 }
 
-/** Operations of `products` products of queries with the keys that they see. @param {Layout[]} inputs @param {ApartAttributes} attributes @param {number} products */
+/**
+ * Operations of `products` products of queries with the keys that they see.
+ * @param {Layout[]} inputs @param {ApartAttributes} attributes @param {number} products
+ */
 function apartFlops([q, k], { causal }, products) {
   const { batch, tokens, keys, heads, headSize } = apartSizes(q, k);
   const pairs = tokens * (causal ? keys - tokens / 2 : keys);
