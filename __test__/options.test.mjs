@@ -334,7 +334,8 @@ test('options are converted by their table', () => {
     x: { type: 'number', help: '' },
     s: { type: 'string', empty: true, help: '' },
   });
-  const { values, given } = parseCommandLine(options, ['--x', '-.5e1'.replace('-', ''), '--s=']);
-  assert.deepEqual({ ...values }, { n: 1, x: 5, s: '' });
+  const { values, given } = parseCommandLine(options, ['--x', '-.5e1', '--s=']);
+  assert.deepEqual({ ...values }, { n: 1, x: -5, s: '' });
+  assert.throws(() => parseCommandLine(options, ['--n', '-1']), { message: '--n -1: must be an integer from 0 to 5' });
   assert.deepEqual([...given].sort(), ['s', 'x']);
 });
