@@ -335,8 +335,9 @@ test('options are converted by their table', () => {
     s: { type: 'string', empty: true, help: '' },
     several: { type: 'string', multiple: true, help: '' },
   });
-  const { values, given } = parseCommandLine(options, ['--x', '-.5e1'.replace('-', ''), '--s=']);
-  assert.deepEqual({ ...values }, { n: 1, x: 5, s: '', several: [] });
+  const { values, given } = parseCommandLine(options, ['--x', '-.5e1', '--s=']);
+  assert.deepEqual({ ...values }, { n: 1, x: -5, s: '', several: [] });
+  assert.throws(() => parseCommandLine(options, ['--n', '-1']), { message: '--n -1: must be an integer from 0 to 5' });
   assert.deepEqual([...given].sort(), ['s', 'x']);
   assert.deepEqual(parseCommandLine(options, ['--several', 'a', '--several=b']).values.several, ['a', 'b']);
   assert.throws(() => parseCommandLine(options, ['--several', 'a', '--several', '']), /^Error: --several: must not be empty$/);

@@ -13,8 +13,8 @@ import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
 import { isGguf, readGguf } from '../src/formats/gguf.mjs';
-import { checkKinds, filesOf } from '../src/data/pieces.mjs';
 import { tokenizerIn } from '../src/train/checkpoint.mjs';
+import { textsIn } from '../src/train/plan.mjs';
 import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenizeCorpus } from '../src/index.mjs';
 
 /**
@@ -99,9 +99,9 @@ const COMMANDS = {
     },
     async run({ tokenizer, out, validation, separator, field, workers, json, ...rest }, inputs, signal) {
       const began = performance.now();
-      checkKinds(filesOf(inputs), { separator, field, replaceInvalid: rest['replace-invalid'] });
+      const replaceInvalid = rest['replace-invalid'];
       const info = await tokenizeCorpus({
-        inputs,
+        inputs: textsIn(inputs, { out, separator, field, replaceInvalid }),
         tokenizer: tokenizerIn(tokenizer),
         output: out,
         validation,
@@ -109,7 +109,7 @@ const COMMANDS = {
         field,
         workers,
         shardTokens: rest['shard-tokens'],
-        replaceInvalid: rest['replace-invalid'],
+        replaceInvalid,
         signal,
         onProgress: ({ bytes, totalBytes, tokens }) =>
           showProgress(`${megabytes(bytes)} of ${megabytes(totalBytes)}, ${counted(tokens)} tokens`),
@@ -269,7 +269,7 @@ try {
   if (result !== '') console.log(typeof result === 'string' ? result : JSON.stringify(result, null, 2));
 } catch (error) {
   showProgress('');
-  if (error === stop.signal.reason) process.exitCode = stopped;
+  if (/** @type {Error} */ (error)?.name === 'AbortError') process.exitCode = stopped;
   else fail('helios-lm', forUsers(error));
 }
 

@@ -36,6 +36,8 @@ const TEXT = Array.from({ length: 900 }, (_, i) => `${words.map((_, k) => words[
 );
 const FILE = join(base, 'text.txt');
 writeFileSync(FILE, TEXT);
+const PACKED = `${FILE}.gz`;
+writeFileSync(PACKED, gzipSync(TEXT));
 const DATA = join(base, 'data');
 await prepareText([FILE], { out: DATA, vocabSize: 300, validation: 0.1 });
 
@@ -153,9 +155,7 @@ test('who reads no more of --json ends the run with a checkpoint', { ...LIMIT, s
 });
 
 test('the share of a compressed text is held out of its text', async () => {
-  const packed = `${FILE}.gz`;
-  writeFileSync(packed, gzipSync(TEXT));
-  for (const input of [FILE, packed]) {
+  for (const input of [FILE, PACKED]) {
     const { shards } = await tokenizeCorpus({ inputs: [input], tokenizer: DATA, output: fresh(), validation: 0.1 });
     const [rest, held] = [shards.train, shards.validation].map(([{ tokens }]) => tokens);
     const share = held / (rest + held);
@@ -258,7 +258,7 @@ test('the command line: a status and a message for each mistake, and folders by 
     [['train', FILE, '--ui', '--quiet'], 2, /^helios-lm: --quiet hides the address of the page: name its --port /],
     [['train', FILE, ...FLAGS, '--ui', '--port', String(port)], 1, /^helios-lm: the page cannot be served on port \d+: [^\n]*EADDRINUSE/],
     [['train', FILE, ...FLAGS, '--heads', '3'], 2, /^helios-lm: --width 32 is not a multiple of --heads 3 \(see --help\)\n$/],
-    [['tokenize', FILE, '--tokenizer', DATA, '--out', none, '--field', 'x'], 1, /^helios-lm: field is for JSONL and Parquet, and /],
+    [['tokenize', FILE, '--tokenizer', DATA, '--out', none, '--field', 'x'], 2, /^helios-lm: --field is for JSONL and Parquet, and /],
   ])) {
     const ran = lm(args, folder);
     assert.equal(ran.status, status, ran.stderr);
@@ -267,7 +267,7 @@ test('the command line: a status and a message for each mistake, and folders by 
   assert.deepEqual(readdirSync(folder), []);
 
   // The texts of the current folder, twice: what the first run wrote is no text.
-  copyFileSync(`${FILE}.gz`, join(folder, 'n2.txt.gz'));
+  copyFileSync(PACKED, join(folder, 'n2.txt.gz'));
   const steps = ['--max-steps', '1', '--quiet'];
   for (const input of ['n2.txt.gz', '.']) {
     const ran = lm(['train', input, ...FLAGS, ...steps], folder);

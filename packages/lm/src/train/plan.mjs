@@ -107,10 +107,10 @@ export async function planOf(given) {
 
 /**
  * The files of texts. What lies in a folder of runs is none, though it may be in an input, such as the current folder.
- * @param {string[]} inputs @param {TrainOptions} options
+ * @param {string[]} inputs @param {Pick<TrainOptions, 'out' | 'separator' | 'field' | 'replaceInvalid'>} options
  * @throws {UsageError} for what is not there or has no text, and for options that no file has a use for
  */
-function textsIn(inputs, options) {
+export function textsIn(inputs, options) {
   const runs = ['runs', ...(options.out === undefined ? [] : [options.out])];
   const missing = inputs.find((path) => !existsSync(path));
   if (missing) throw new UsageError(`${missing} does not exist`);
