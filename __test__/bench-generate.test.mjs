@@ -13,7 +13,6 @@ import { runWorker } from '../benches/lib/addon.mjs';
 import { measure, randomIds } from '../benches/lib/generation.mjs';
 import { bytesOf, configOf, modelFolder } from '../benches/lib/generation-model.mjs';
 import { checkResults } from '../benches/lib/results.mjs';
-import { Engine } from '../packages/lm/src/infer/engine.mjs';
 import { parameterCount } from '../packages/lm/src/model/parts.mjs';
 
 const environment = { ...process.env };
@@ -76,7 +75,7 @@ test('the bench of generation measures every part and writes a file of results',
   assert.deepEqual(written.figures, figures);
 });
 
-test('the bench of generation measures embeddings', { skip: !('embed' in Engine.prototype) && 'this engine has none' }, async () => {
+test('the bench of generation measures embeddings', async () => {
   const { stdout } = await bench(...SIZES, '--folder', folder, '--measure', 'embed', '--json');
   const figure = JSON.parse(stdout).figures.find((/** @type {any} */ { name }) => name === 'an embedding of 8 tokens');
   assert.ok(figure.value > 0, stdout);
@@ -242,4 +241,28 @@ test('llama.cpp is measured through node-llama-cpp, on the device that was asked
   await assert.rejects(runWorker(worker, { ...job, device: 'cuda' }), /node-llama-cpp runs on the CPU, not on cuda/);
   const { stdout } = await promisify(execFile)(process.execPath, [fileURLToPath(worker), JSON.stringify(job)], { env: environment });
   assert.equal(stdout, '7\n');
+  // The bench takes ours twice, theirs between, from one GGUF file.
+  const turns = await bench(
+    ...SIZES,
+    '--folder',
+    folder,
+    '--dtype',
+    'q8_0',
+    '--measure',
+    'prefill',
+    '--prefill',
+    '8',
+    '--llama',
+    peer,
+    '--json',
+  );
+  const runs = JSON.parse(turns.stdout).figures.filter((/** @type {any} */ { name }) => name.startsWith('a prompt of 8'));
+  assert.deepEqual(
+    runs.map((/** @type {any} */ figure) => [figure.series, figure.runs.length]),
+    [
+      ['helios-vk', 2],
+      ['llama.cpp, vulkan (node-llama-cpp 9.8.7)', 1],
+    ],
+  );
+  assert.ok((await readdir(folder)).includes('tiny-q8_0.gguf'));
 });

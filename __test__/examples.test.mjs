@@ -28,6 +28,13 @@ const EXAMPLES = {
       /^no CUDA here: .* (is not an NVIDIA GPU|cannot export buffers .*|does not run; .*|no libcuda\.so\.1)$|^CUDA found 499999500000, .*\nVulkan found 77 everywhere, /m,
     ],
   },
+  generate: {
+    prints: [
+      /^tyger tyger, burning bright, in the forests of the night; what immortal hand or eye could frame thy fearful symmetry\?$/m,
+      /^"in the forests.*"\n"what immortal hand.*"\n"could frame thy.*"$/m,
+      /^ended by stop: "[^"]*"$/m,
+    ],
+  },
   graph: { prints: [/^100 steps of 2 dispatches: x = 3\.0000\d\d$/m, /^[\d.]+ µs of host time for a launch$/m] },
   matmul: {
     prints: [

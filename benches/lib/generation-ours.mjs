@@ -9,7 +9,7 @@ import { measure } from './generation.mjs';
 
 /** @param {Job} job @param {number} context @returns {Promise<import('./generation.mjs').Side>} */
 export async function openOurs({ path, dtype, slots, temperature }, context) {
-  const engine = /** @type {any} */ (await Engine.open(path, { dtype: /** @type {'f16'} */ (dtype), context, slots }));
+  const engine = await Engine.open(path, { dtype: /** @type {'f16'} */ (dtype), context, slots });
   const sampling = { ...DEFAULT_SAMPLING, temperature };
   return {
     generate: (ids, maxTokens) => engine.submit({ ids, sampling, maxTokens, stopIds: [] }),
