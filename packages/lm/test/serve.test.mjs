@@ -9,6 +9,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import OpenAI from 'openai';
 
@@ -233,7 +234,13 @@ test('a wrong request is an error of JSON that names the parameter', async (t) =
   }
   assert.equal((await post(`${server.url}/v1/completions`, '{}', { 'Content-Type': 'text/plain' })).status, 415);
   // Without a length, too.
-  const parts = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(2 ** 20).fill(120)) });
+  const parts = new ReadableStream({
+    async pull(controller) {
+      // Without a turn of the event loop `fetch` may pull for ever before it sends anything.
+      await turn();
+      controller.enqueue(new Uint8Array(2 ** 20).fill(120));
+    },
+  });
   const endless = /** @type {any} */ ({ method: 'POST', duplex: 'half', body: parts, headers: { 'Content-Type': 'application/json' } });
   assert.equal((await fetch(`${server.url}/v1/completions`, endless)).status, 413);
   const get = await fetch(`${server.url}/v1/completions`);
