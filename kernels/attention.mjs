@@ -106,6 +106,14 @@ import { coopShapes } from './matmul.mjs';
 
 /** @typedef {AttentionArgs & AttentionGradients} AttentionBackwardArgs */
 
+/**
+ * @typedef {object} AttentionSizes
+ * @property {number} tokens queries of a sequence
+ * @property {number} keys keys of a sequence
+ * @property {number} heads query heads
+ * @property {number} kvHeads heads of keys and values
+ */
+
 /** Bytes of tiles that the f32 backward pass stores at a time, and the most that one head may take. */
 const TILES_BYTES = 128 * 2 ** 20;
 const MAX_TILES_BYTES = 256 * 2 ** 20;
@@ -132,7 +140,7 @@ export function attentionKernels(context, options) {
    * Whether the device can compute attention in this precision, and of these sizes both passes. Halves need a matrix instruction that fits the
    * head; sizes are limited by how often a CPU device may loop in f32.
    * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize] 64 when left out
-   * @param {{ tokens: number, keys: number, heads: number, kvHeads: number }} [sizes] any when left out
+   * @param {AttentionSizes} [sizes] any when left out
    */
   function attentionSupports(precision, headSize = 64, sizes) {
     if (precision !== 'f32') return (precision === 'f16' || precision === 'bf16') && usable(precision, headSize).length > 0;

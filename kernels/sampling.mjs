@@ -123,11 +123,15 @@ export function samplingHistory(tokens) {
 }
 
 /**
+ * @typedef {object} SamplingProgress
+ * @property {number} [step] dispatches so far: those of the other rows; 0 when left out
+ * @property {number} [draws] tokens already drawn with the seed; 0 when left out
+ * @property {number} [tokens] tokens that went into the history; 0 when left out
+ */
+
+/**
  * A row's state, to upload to its place in `state`.
- * @param {object} [values]
- * @param {number} [values.step] dispatches so far: those of the other rows; 0 when left out
- * @param {number} [values.draws] tokens already drawn with the seed; 0 when left out
- * @param {number} [values.tokens] tokens that went into the history; 0 when left out
+ * @param {SamplingProgress} [progress]
  * @returns {Uint32Array<ArrayBuffer>} `SAMPLING_STATE_WORDS` words
  */
 export function samplingState({ step = 0, draws = 0, tokens = 0 } = {}) {

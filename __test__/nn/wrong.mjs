@@ -14,6 +14,7 @@ import {
   empty,
   grad,
   load,
+  openTensors,
   manualSeed,
   nn,
   noGrad,
@@ -440,6 +441,14 @@ add(
   async (path) => {
     await save(file, { x: m() });
     return load(path);
+  },
+  () => [file],
+);
+add(
+  'openTensors',
+  async (path) => {
+    await save(file, { x: m() });
+    await (await openTensors(path)).close();
   },
   () => [file],
 );

@@ -118,7 +118,7 @@ export async function load(path, options = {}) {
   } = checkOptions('load', options, ['only', 'skip', 'metadata', 'round', 'checksum']);
   const [isOnly, isSkipped] = [chooser('only', only, true), chooser('skip', skip, false)];
   const isWanted = (/** @type {string} */ name) => isOnly(name) && !isSkipped(name);
-  const parts = await openModel(path, bad, isWanted);
+  const parts = await openModel(path, badFor('load'), isWanted);
   /** @type {Record<string, Tensor>} */
   const tensors = {};
   /** @type {Tensor[]} */
@@ -182,7 +182,7 @@ export async function load(path, options = {}) {
  *   `load`; `close` it when done
  */
 export async function openTensors(path) {
-  const parts = await openModel(pathOf('openTensors', path), bad, () => true);
+  const parts = await openModel(pathOf('openTensors', path), badFor('openTensors'), () => true);
   /** @type {Map<string, FileTensor>} */
   const tensors = new Map();
   for (const { file, names } of parts) {
@@ -202,8 +202,9 @@ function pathOf(op, path) {
   throw new ArgumentError(op, `expected a path, got ${path instanceof URL ? path.href : shown(path)}`);
 }
 
-/** @param {string} path @param {string} what is wrong with it */
-const bad = (path, what) => new ArgumentError('load', `${path} is not a safetensors ${path.endsWith('.json') ? 'index' : 'file'}: ${what}`);
+/** What makes errors about files. @param {string} op the function that was called */
+const badFor = (op) => (/** @type {string} */ path, /** @type {string} */ what) =>
+  new ArgumentError(op, `${path} is not a safetensors ${path.endsWith('.json') ? 'index' : 'file'}: ${what}`);
 
 /**
  * Reads a tensor onto the device.

@@ -273,8 +273,9 @@ try {
   else fail('helios-lm', forUsers(error));
 }
 
-/** `load` of helios-vk/nn speaks to programs: of the call, of its option and of the line that called. @param {any} error */
+/** `load` and `openTensors` of helios-vk/nn speak to programs: of the call, of its option and of the line that called. @param {any} error */
 function forUsers(error) {
-  if (error?.op === 'load') error.message = error.message.replace(/^load: | \(\{ checksum: false \} loads it then\)| \([\w.]+:\d+\)$/g, '');
+  if (/^(load|openTensors)$/.test(error?.op))
+    error.message = error.message.replace(/^(load|openTensors): | \(\{ checksum: false \} loads it then\)| \([\w.]+:\d+\)$/g, '');
   return error;
 }
