@@ -230,6 +230,20 @@ test('disposing of a model ends its sequences, those that wait too, and frees it
   assert.deepEqual(vk.memoryStats().live, before);
 });
 
+test('a cache that does not fit is an error that says what takes less, and leaves nothing', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const model = new Decoder({ ...readConfig(join(FIXTURES, 'llama')), context: 2 ** 30 });
+  await exportModel(model, folder, { dtype: 'f32' });
+  model.dispose();
+  const { live } = vk.memoryStats();
+  await assert.rejects(
+    Engine.open(folder, { context: 2 ** 28, slots: 64 }),
+    /no memory for keys 0 \(\d+ bytes\): a shorter context, fewer slots/,
+  );
+  assert.deepEqual(vk.memoryStats().live, live);
+});
+
 test('embed: the last token by the head gives the logits; the mean is over all tokens', async () => {
   const engine = await open('llama');
   const model = await importModel(join(FIXTURES, 'llama'));

@@ -114,12 +114,17 @@ export class Session {
     for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state]) vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
   }
 
-  /** @param {string} name @param {number} bytes */
+  /** A buffer of the session's. Where there is no memory for it, everything is freed. @param {string} name @param {number} bytes */
   #buffer(name, bytes) {
-    const buffer = this.vk.createBuffer(16 * Math.ceil(bytes / 16), 0);
-    this.vk.setName(buffer, name);
-    this.#owned.push(buffer);
-    return buffer;
+    try {
+      const buffer = this.vk.createBuffer(16 * Math.ceil(bytes / 16), 0);
+      this.vk.setName(buffer, name);
+      this.#owned.push(buffer);
+      return buffer;
+    } catch (cause) {
+      this.dispose();
+      throw new Error(`no memory for ${name} (${bytes} bytes): a shorter context, fewer slots or a smaller dtype take less`, { cause });
+    }
   }
 
   /** Runs dispatches, in order. @param {Dispatches[]} dispatches */
@@ -199,7 +204,13 @@ export class Session {
         this.#sample(0, rows),
       ];
       vk.graphBegin();
-      this.#run(dispatches);
+      try {
+        this.#run(dispatches);
+      } catch (error) {
+        // Otherwise all that follows would be recorded too.
+        vk.graphDestroy(vk.graphEnd());
+        throw error;
+      }
       this.#graphs.set(key, (graph = vk.graphEnd()));
     }
     vk.graphLaunch(graph);
