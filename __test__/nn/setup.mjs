@@ -22,6 +22,8 @@ export async function collectGarbage() {
   for (let quiet = 0, held = memory().buffers; quiet < 4; quiet++) {
     gc();
     await turn();
+    // V8 need not have told of what it collected yet: it does so in a task of its own.
+    runtime().garbage.sweep(false);
     const now = memory().buffers;
     if (now !== held) quiet = 0;
     held = now;
