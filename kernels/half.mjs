@@ -14,6 +14,9 @@ export function bf16Bits(value) {
 
 /** The bits of a number as f16, rounded to nearest even; 0x7e00 for NaN, an infinity from ±65520 on. @param {number} value @returns {number} */
 export function f16Bits(value) {
+  f32[0] = value;
+  if (f32[0] === value) return f16BitsOfF32(u32[0], value);
+  // Rounding to f32 first may end half-way between two f16 numbers, so this rounds once.
   const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
   const size = Math.abs(value);
   if (Number.isNaN(size)) return 0x7e00;
@@ -26,14 +29,33 @@ export function f16Bits(value) {
   return sign | (exponent === -14 ? whole : ((exponent + 14) << 10) + whole);
 }
 
+/** @param {number} bits of an f32 that is not NaN @param {number} value the same number */
+function f16BitsOfF32(bits, value) {
+  const sign = (bits >>> 16) & 0x8000;
+  const size = bits & 0x7fffffff;
+  if (size >= 0x477ff000) return sign | 0x7c00;
+  // Adding 2^52 rounds a number of 2^-24ths to an integer: below 2^-14 that is the mantissa.
+  if (size < 0x38800000) return sign | (Math.abs(value) * 2 ** 24 + 2 ** 52 - 2 ** 52);
+  return sign | ((size - 0x38000000 + 0xfff + ((size >>> 13) & 1)) >>> 13);
+}
+
 /** The number that bf16 bits represent. @param {number} bits @returns {number} */
 export function bf16Value(bits) {
   u32[0] = bits << 16;
   return f32[0];
 }
 
+/** The numbers of all f16 bits, made at first use. @type {Float32Array | undefined} */
+let f16Values;
+
 /** The number that f16 bits represent. @param {number} bits @returns {number} */
 export function f16Value(bits) {
+  f16Values ??= Float32Array.from({ length: 2 ** 16 }, (_, each) => f16ValueOf(each));
+  return f16Values[bits & 0xffff];
+}
+
+/** @param {number} bits */
+function f16ValueOf(bits) {
   const exponent = (bits >> 10) & 31;
   const fraction = bits & 1023;
   const size =

@@ -9,8 +9,8 @@ const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Several processes over every MPI that is there. */
 export const DISTRIBUTED = ['distributed', 'hosts', 'training', 'gpt'].map((name) => `__test__/distributed/${name}.test.mjs`);
 
-/** Tests of training on a device, which lie in its package: the stage `packages` runs them, and every variant of the device's set-up. */
-export const TRAINING = ['checkpoints', 'run', 'steps'].map((name) => `packages/lm/test/train-${name}.test.mjs`);
+/** Tests of training and inference on a device, which lie in their package: the stage `packages` runs them, and every variant of its set-up. */
+export const OF_LM = ['engine', 'train-checkpoints', 'train-run', 'train-steps'].map((name) => `packages/lm/test/${name}.test.mjs`);
 
 /** @returns {string[]} the test files, relative to the repository */
 export function testFiles() {
@@ -20,7 +20,7 @@ export function testFiles() {
       .map((name) => join('__test__', name).split(sep).join('/'))
       // Stages of their own: one needs an MPI, one a layer of the loader.
       .filter((name) => !DISTRIBUTED.includes(name) && !name.startsWith('__test__/faults/'))
-      .concat(TRAINING)
+      .concat(OF_LM)
       .sort()
   );
 }

@@ -37,7 +37,7 @@ import {
   OF_LAVAPIPES_COMPILER,
   SLOW,
   SLOW_VALIDATED,
-  TRAINING,
+  OF_LM,
   any,
   hasCases,
   hasCounts,
@@ -336,7 +336,7 @@ const STAGES = [
     title: 'JS suite, with small counts and without what takes long',
     run: () =>
       run(
-        suiteWithout(SLOW).filter((word) => !TRAINING.includes(word)),
+        suiteWithout(SLOW).filter((word) => !OF_LM.includes(word)),
         { environment: LIGHT },
       ),
   },

@@ -390,12 +390,12 @@ test('ropeCache: a chunk of a prompt, as ropeForward rotates it', () => {
 });
 
 /**
- * @param {{ heads: number, kvHeads: number, headSize: number, slots: number[], places: number[], capacity: number, window?: number,
+ * @param {{ heads: number, kvHeads: number, headSize: number, slots: number[], places: number[], capacity: number, bound?: number, window?: number,
  *   cacheType: 'f32' | 'f16' | 'bf16', scale?: number, guard?: number }} of
  * @param {ReturnType<typeof createKernels>} from
  */
 function checkAttend(of, from) {
-  const { heads, kvHeads, headSize, capacity, window, cacheType, scale, guard = 8 } = of;
+  const { heads, kvHeads, headSize, capacity, bound, window, cacheType, scale, guard = 8 } = of;
   const rows = of.places.length;
   const cacheSlots = 3;
   const width = kvHeads * headSize;
@@ -412,7 +412,7 @@ function checkAttend(of, from) {
   });
   const out = c.output(rows * heads * headSize);
   const [slots, places] = [c.input(of.slots, 'u32'), c.input(of.places, 'u32')];
-  const needed = from.attendCacheWorkspace({ rows, heads, kvHeads, headSize, capacity });
+  const needed = from.attendCacheWorkspace({ rows, heads, kvHeads, headSize, capacity, bound });
   const partials = needed > 0 ? c.inout(new Float64Array(needed).fill(Number.NaN)) : undefined;
   c.run(
     from.attendCache({
@@ -426,6 +426,7 @@ function checkAttend(of, from) {
         kvHeads,
         headSize,
         capacity,
+        bound,
         cacheSlots,
       },
       ...{ slots: slots.tensor, places: places.tensor, cacheType, window, scale, partials: partials?.tensor },
@@ -477,6 +478,19 @@ for (const [what, from] of /** @type {const} */ ([
       { heads: 22, kvHeads: 2, headSize: 72, ...rows, places: [256, 511, 512], capacity: 513, window: 257, cacheType: 'f16' },
       from,
     );
+    // Fewer keys than the cache has room for, in one split and in several; a place beyond the capacity all the same.
+    const early = {
+      heads: 2,
+      kvHeads: 1,
+      headSize: 64,
+      slots: [2, 0, 1],
+      places: [0, 5000, 99],
+      capacity: 1024,
+      cacheType: /** @type {const} */ ('f16'),
+    };
+    checkAttend({ ...early, bound: 100 }, from);
+    checkAttend({ ...early, places: [599, 5000, 300], bound: 600 }, from);
+    checkAttend({ ...early, places: [599, 5000, 300], bound: 600, window: 50 }, from);
     assert.equal(context.workspaces.has('attendCache'), false);
   });
 }

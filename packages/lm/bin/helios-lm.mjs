@@ -9,6 +9,7 @@ import { findModel } from '../src/open.mjs';
 import * as chatCommand from '../src/cli/chat.mjs';
 import * as generateCommand from '../src/cli/generate.mjs';
 import * as serveCommand from '../src/cli/serve.mjs';
+import { showProgress } from '../src/cli/progress.mjs';
 import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
@@ -32,11 +33,6 @@ const MODEL_OPTION = /** @type {const} */ ({
   help: "a model's folder in the form of Hugging Face, or a GGUF file",
 });
 const JSON_OPTION = /** @type {const} */ ({ type: 'boolean', help: 'print JSON' });
-
-/** Shows progress on one line of the terminal; does nothing if stderr is not a terminal. @param {string} text */
-function showProgress(text) {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
-}
 
 /** @param {number} bytes */
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;

@@ -12,6 +12,17 @@ function distance(a, b) {
 }
 
 /**
+ * The known name that a word is nearest to, whatever its case, hyphens and underscores.
+ * @param {string} word @param {readonly string[]} names
+ */
+export function nearest(word, names) {
+  // A longer word resembles none.
+  const plain = (/** @type {string} */ name) => name.toLowerCase().replaceAll(/[-_]/g, '').slice(0, 40);
+  const ranked = names.map((name) => ({ name, away: distance(plain(name), plain(word)) }));
+  return ranked.reduce((best, each) => (each.away < best.away ? each : best)).name;
+}
+
+/**
  * Checks the names of options.
  * @param {string} of the function @param {object} options @param {readonly string[]} names that it knows
  * @throws {TypeError} that has the first other name, and the known one that is nearest to it
@@ -19,6 +30,5 @@ function distance(a, b) {
 export function checkNames(of, options, names) {
   const other = Object.keys(options).find((name) => !names.includes(name));
   if (other === undefined) return;
-  const [nearest] = [...names].sort((a, b) => distance(a, other) - distance(b, other));
-  throw new TypeError(`${of} has no option ${other}; the nearest is ${nearest}`);
+  throw new TypeError(`${of} has no option ${other}; the nearest is ${nearest(other, names)}`);
 }

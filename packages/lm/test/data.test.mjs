@@ -3,8 +3,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -14,18 +13,12 @@ import { openDataset, readCorpusInfo } from '../src/data/dataset.mjs';
 import { permutation, windowsOfStep } from '../src/data/order.mjs';
 import { IGNORED, documentsOf, pack } from '../src/data/pack.mjs';
 import { createShard, openShard } from '../src/data/shards.mjs';
+import { folderOf } from './lib/common.mjs';
 
 const TOKENIZER = new URL('fixtures/byte-tokenizer.mjs', import.meta.url);
 const PARQUET = fileURLToPath(new URL('fixtures/rows.parquet', import.meta.url));
 const GPT2 = fileURLToPath(new URL('fixtures/tokenizers/gpt2.json', import.meta.url));
 const EOS = 256;
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 /** @param {Partial<import('../src/data/corpus.mjs').CorpusOptions> & { inputs: string[], output: string }} options */
 const tokenize = (options) => tokenizeCorpus({ tokenizer: fileURLToPath(TOKENIZER), tokenizerModule: TOKENIZER.href, ...options });

@@ -2,9 +2,7 @@
 
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { init, manualSeed, noGrad, tensor } from 'helios-vk/nn';
@@ -14,6 +12,7 @@ import { exportModel, importModel } from '../src/formats/hf.mjs';
 import { Engine } from '../src/infer/engine.mjs';
 import { DEFAULT_SAMPLING } from '../src/infer/types.mjs';
 import { Decoder } from '../src/model/decoder.mjs';
+import { distance, folderOf } from './lib/common.mjs';
 
 /** @typedef {import('../src/infer/types.mjs').Token} Token */
 
@@ -53,9 +52,6 @@ function logprobOf(logits, token) {
   return logits[token] - most - Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
 }
 
-/** |a − b| / |b|. @param {Float32Array} a @param {Float32Array} b */
-const distance = (a, b) => Math.hypot(...a.map((x, i) => x - b[i])) / Math.hypot(...b);
-
 for (const family of FAMILIES) {
   test(`${family}: greedy tokens and log probabilities are those of the training forward pass, in chunks and in one`, async () => {
     const engine = await open(family);
@@ -84,8 +80,7 @@ for (const family of FAMILIES) {
 }
 
 test('heads that flash attention takes, with windows, fewer heads of keys, and chunks that begin anywhere', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   manualSeed(3);
   const config = { ...readConfig(join(FIXTURES, 'mistral')), heads: 4, kvHeads: 2, headSize: 32, windows: [7, null], context: 64 };
   const model = new Decoder(config);
@@ -231,8 +226,7 @@ test('disposing of a model ends its sequences, those that wait too, and frees it
 });
 
 test('a cache that does not fit is an error that says what takes less, and leaves nothing', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderOf(t);
   const model = new Decoder({ ...readConfig(join(FIXTURES, 'llama')), context: 2 ** 30 });
   await exportModel(model, folder, { dtype: 'f32' });
   model.dispose();
@@ -260,6 +254,17 @@ test('embed: the last token by the head gives the logits; the mean is over all t
   for (let i = 1; i <= ids.length; i++) rows.push(await engine.embed(ids.slice(0, i), 'last'));
   engine.session.chunk = 4;
   const mean = await engine.embed(ids);
+  // As many tokens as the context; in turn with sequences that take all slots and more.
+  const { context } = engine;
+  const full = await engine.embed(promptOf(context), 'last');
+  const [, again] = await Promise.all([
+    Promise.all([1, 2, 3].map((seed) => generate(engine, promptOf(5, seed)))),
+    engine.embed(promptOf(context), 'last'),
+    generate(engine, promptOf(6, 4)),
+  ]);
+  assert.deepEqual(again, full);
+  await assert.rejects(engine.embed(promptOf(context + 1)), /the text has 65 tokens, more than the context of 64/);
+  await assert.rejects(engine.embed(ids, /** @type {any} */ ('max')), /pooling must be 'mean' or 'last', got max/);
   const expected = mean.map((_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
   assert.ok(distance(mean, expected) < 1e-5);
   model.dispose();

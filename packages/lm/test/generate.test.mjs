@@ -164,7 +164,7 @@ test("options: the model's own, what is given, and errors that name them", async
     [{ dtyp: 'f16' }, /^no option dtyp; did you mean dtype\?$/],
     [{ dtype: 'int4' }, /^dtype must be one of auto, f32, f16, bf16, q8_0, got "int4"$/],
     [{ context: 1 }, /^context must be an integer from 2 to 16777216, got 1$/],
-    [{ slots: 0 }, /^slots must be an integer from 1 to 1024, got 0$/],
+    [{ slots: 0 }, /^slots must be an integer from 1 to 256, got 0$/],
   ])) {
     await assert.rejects(loadModel(TINY, options), { name: 'RangeError', message });
   }

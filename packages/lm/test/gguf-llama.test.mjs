@@ -3,8 +3,7 @@
 
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { init, load, manualSeed, tensor } from 'helios-vk/nn';
@@ -17,6 +16,7 @@ import { loadTokenizer } from '../src/tokenizer/index.mjs';
 import { byMerges } from './lib/tokenizers.mjs';
 import { fixture, makeTexts } from './fixtures/tokenizer-texts.mjs';
 import { askLlama, hasLlama, quantizeByLlama } from './lib/llama.mjs';
+import { distance, folderOf } from './lib/common.mjs';
 
 const FIXTURES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
 const skip = hasLlama() ? false : 'llama.cpp is not there: node scripts/llama.mjs create';
@@ -40,24 +40,6 @@ before(async () => {
   await init();
   manualSeed(1);
 });
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
-/** |a − b| / |b|. @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
-function distance(a, b) {
-  assert.equal(a.length, b.length);
-  let [difference, length] = [0, 0];
-  for (let i = 0; i < a.length; i++) {
-    difference += (a[i] - b[i]) ** 2;
-    length += b[i] ** 2;
-  }
-  return Math.sqrt(difference / length);
-}
 
 /** @param {Decoder} model @param {number[]} ids */
 const logitsOf = async (model, ids) => [...(await model.forward(tensor(Uint32Array.from(ids), { shape: [1, ids.length] })).toArray())];

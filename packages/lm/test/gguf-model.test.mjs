@@ -3,8 +3,7 @@
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { F, init, manualSeed, noGrad } from 'helios-vk/nn';
@@ -21,6 +20,7 @@ import { applyChatTemplate, loadTokenizer } from '../src/tokenizer/index.mjs';
 import { modelOf } from '../src/train/settings.mjs';
 import { fixture, makeTexts } from './fixtures/tokenizer-texts.mjs';
 import { byMerges } from './lib/tokenizers.mjs';
+import { folderOf } from './lib/common.mjs';
 
 /** @typedef {import('../src/formats/gguf.mjs').Metadata} Metadata */
 /** @typedef {import('../src/formats/gguf.mjs').TensorDescription & { pieces(): Uint8Array[] }} Written */
@@ -33,13 +33,6 @@ before(async () => {
   await init();
   manualSeed(1);
 });
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 /** A model whose context fits its window. @param {string} family */
 async function modelFor(family) {

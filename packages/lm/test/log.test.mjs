@@ -4,10 +4,9 @@ import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFileSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { MetricsLog } from '../src/log/metrics.mjs';
@@ -15,6 +14,7 @@ import { Rows, servePage } from '../src/log/page.mjs';
 import { Progress } from '../src/log/progress.mjs';
 import { TensorBoardLog, maskedCrc } from '../src/log/tensorboard.mjs';
 import { TimeLeft } from '../src/log/time-left.mjs';
+import { folderOf } from './lib/common.mjs';
 
 /** @typedef {import('../src/log/events.mjs').TrainEvent} TrainEvent */
 
@@ -35,13 +35,6 @@ const start = (step = 0, steps = 10, plan = {}) => ({
 const stepEvent = (step, more) => ({ type: 'step', step, epoch: step / 100, loss: 5 - step / 4, learningRate: 1e-3, ...more });
 /** @param {number} step @returns {TrainEvent} */
 const evalEvent = (step) => ({ type: 'eval', step, loss: 2, perplexity: 7.389056, bitsPerByte: 0.875, best: true });
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 test('metrics.jsonl has a line a step and a line an evaluation, under the keys of transformers', (t) => {
   const folder = folderOf(t);

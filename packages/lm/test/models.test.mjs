@@ -3,8 +3,7 @@
 
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { F, compile, init, load, nn, optim, save, tensor } from 'helios-vk/nn';
@@ -13,6 +12,7 @@ import { configJson, parseConfig, readConfig } from '../src/config.mjs';
 import { exportModel, importModel } from '../src/formats/hf.mjs';
 import { Decoder } from '../src/model/decoder.mjs';
 import { partsOf } from '../src/model/parts.mjs';
+import { distance, folderOf } from './lib/common.mjs';
 
 const FIXTURES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
 const FAMILIES = ['llama', 'mistral', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'gpt2'];
@@ -20,25 +20,6 @@ const FAMILIES = ['llama', 'mistral', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'gpt
 const TOLERANCE = 1e-4;
 
 before(() => init());
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
-/** |a − b| / |b|. @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
-function distance(a, b) {
-  assert.equal(a.length, b.length);
-  let difference = 0;
-  let length = 0;
-  for (let i = 0; i < a.length; i++) {
-    difference += (a[i] - b[i]) ** 2;
-    length += b[i] ** 2;
-  }
-  return Math.sqrt(difference / length);
-}
 
 /** What transformers computed. @param {string} family */
 const expectedOf = (family) => load(join(FIXTURES, family, 'expected.safetensors'));

@@ -1,9 +1,8 @@
 // Checkpoints: what is in their folders, that a run goes on from them bit for bit, damage, and which of several is taken.
 
 import assert from 'node:assert/strict';
-import { copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { createKernels } from 'helios-vk/kernels';
@@ -29,6 +28,7 @@ import {
 import { loadLegacy } from '../src/train/legacy.mjs';
 import { checkRun, configOf } from '../src/train/settings.mjs';
 import { Trainer } from '../src/train/trainer.mjs';
+import { folderOf } from './lib/common.mjs';
 
 const vk = createRequire(import.meta.url)('helios-vk');
 vk.initDevice();
@@ -36,13 +36,6 @@ after(() => {
   reset();
   vk.destroy();
 });
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 /** @param {Partial<import('../src/train/settings.mjs').Settings & import('../src/train/settings.mjs').Sizes>} [values] */
 const runOf = (values) =>

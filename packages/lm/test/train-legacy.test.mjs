@@ -2,9 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { parseObject } from 'helios-vk/files';
@@ -22,13 +21,7 @@ import {
 import { Random } from '../src/random.mjs';
 import { loadCheckpoint } from '../src/train/checkpoint.mjs';
 import { loadLegacy } from '../src/train/legacy.mjs';
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
+import { folderOf } from './lib/common.mjs';
 
 const config = legacyConfig();
 const model = modelOfLegacy(config);

@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { open, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
-import { hostname, tmpdir } from 'node:os';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
@@ -14,15 +14,9 @@ import { replaceFile } from 'helios-vk/files';
 import { loadTokenizer } from '../src/tokenizer/index.mjs';
 import { FolderLock, LOCK, writeOutput } from '../src/train/outputs.mjs';
 import { generate, sampleToken } from '../src/train/sample.mjs';
+import { folderOf } from './lib/common.mjs';
 
 const OUTPUTS = JSON.stringify(new URL('../src/train/outputs.mjs', import.meta.url));
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 /** A process that takes a folder and keeps it until it is killed. @param {string} dir */
 async function owner(dir) {

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { text as readAll } from 'node:stream/consumers';
 import { UsageError } from 'helios-vk/options';
 
+import { MAX_SLOTS } from '../infer/types.mjs';
 import { MAX_SIZE, PRECISIONS } from '../train/settings.mjs';
 import { MODEL_OPTIONS, SAMPLING_OPTIONS, modelOf, samplingOf } from './generation.mjs';
 
@@ -20,7 +21,7 @@ export const OPTIONS = /** @type {const} */ ({
     path: 'input',
     help: 'a file with a prompt a line: a text, or JSON (a string, or a list of messages)',
   },
-  'batch-size': { type: 'integer', min: 1, max: 1024, default: 8, help: 'with --prompts: how many at a time' },
+  'batch-size': { type: 'integer', min: 1, max: MAX_SLOTS, default: 8, help: 'with --prompts: how many at a time' },
   chat: { type: 'boolean', help: "the prompt is a question: use the model's chat template" },
   'system-prompt': { type: 'string', help: 'with --chat: what the model is told first' },
   ...SAMPLING_OPTIONS,

@@ -6,6 +6,7 @@ import { UsageError } from 'helios-vk/options';
 
 import { NUMBERS } from '../infer/options.mjs';
 import { loadModel } from '../infer/model.mjs';
+import { showProgress } from './progress.mjs';
 
 /** @typedef {import('../infer/options.mjs').GenerateOptions} GenerateOptions */
 
@@ -62,7 +63,9 @@ export async function modelOf({ model: named, dtype, context }, inputs, { signal
   if (!existsSync(path)) throw new UsageError(`${path}: no such file or folder`);
   const vk = createRequire(import.meta.url)('helios-vk');
   const { deviceName } = vk.initDevice();
-  const model = await loadModel(path, { dtype: /** @type {any} */ (dtype), context, slots, signal });
+  const onProgress = (/** @type {number} */ share) =>
+    quiet || showProgress(share === 1 ? '' : `loading ${path}: ${Math.round(100 * share)} %`);
+  const model = await loadModel(path, { dtype: /** @type {any} */ (dtype), context, slots, signal, onProgress });
   if (!quiet) process.stderr.write(`${model.from} · ${deviceName} · ${model.dtype}\n`);
   return {
     model,

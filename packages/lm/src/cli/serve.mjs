@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { UsageError } from 'helios-vk/options';
 
+import { MAX_SLOTS } from '../infer/types.mjs';
 import { serveModel } from '../serve/server.mjs';
 import { MODEL_OPTIONS, modelOf } from './generation.mjs';
 
@@ -20,7 +21,7 @@ export const OPTIONS = /** @type {const} */ ({
     help: 'a file with it, which other users do not see in the list of processes',
   },
   name: { type: 'string', help: "the model's name in requests (default: its file's or folder's)" },
-  slots: { type: 'integer', min: 1, max: 1024, default: 4, help: 'answers that are written together' },
+  slots: { type: 'integer', min: 1, max: MAX_SLOTS, default: 4, help: 'answers that are written together' },
   queue: { type: 'integer', min: 0, max: 65_536, default: 64, help: 'answers that wait for a slot at most; beyond it, requests get 429' },
   cors: { type: 'string', value: 'ORIGIN', help: 'an origin whose pages may ask, or * (default: none)' },
   quiet: { type: 'boolean', help: 'print no line a request' },

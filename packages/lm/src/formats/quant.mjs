@@ -1,66 +1,30 @@
 // The element types of GGUF's tensors: to f32, and from it. A block holds neighbours of a row; sizes are those of `TYPES` in gguf.mjs.
 // The layouts are those of `block_q4_0` … `block_q6_K` in ggml-common.h of llama.cpp.
 
-import { q8ToBlocks, quantizeQ8 } from 'helios-vk/kernels';
+import { bf16Bits, f16Bits, f16Value, q8ToBlocks, quantizeQ8 } from 'helios-vk/kernels';
 
 import { TYPES } from './gguf.mjs';
 
 /** @typedef {import('./gguf.mjs').TensorType} TensorType */
 
-/** Bits of an f32 as f16, rounded to nearest even; an infinity from ±65520 on. @param {number} bits @param {number} value the same number */
-function f16Bits(bits, value) {
-  const sign = (bits >>> 16) & 0x8000;
-  const size = bits & 0x7fffffff;
-  if (size > 0x7f800000) return 0x7e00;
-  if (size >= 0x477ff000) return sign | 0x7c00;
-  // Adding 2^52 rounds a number of 2^-24ths to an integer: below 2^-14 that is the mantissa.
-  if (size < 0x38800000) return sign | (Math.abs(value) * 2 ** 24 + 2 ** 52 - 2 ** 52);
-  return sign | ((size - 0x38000000 + 0xfff + ((size >>> 13) & 1)) >>> 13);
-}
-
-/** The number that f16 bits represent, for all of them. @type {Float32Array | undefined} */
-let halves;
-function f16Values() {
-  if (halves) return halves;
-  halves = Float32Array.from({ length: 2 ** 16 }, (_, bits) => {
-    const exponent = (bits >> 10) & 31;
-    const fraction = bits & 1023;
-    const size =
-      exponent === 31 ? (fraction ? NaN : Infinity) : exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
-    return bits & 0x8000 ? -size : size;
-  });
-  return halves;
-}
-
 /** @type {Record<string, (values: Float32Array) => Uint8Array>} */
 const ENCODERS = {
   f32: ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
-  // Loops: `Uint16Array.from` with a function takes fifty times the time.
-  f16(values) {
-    const bits = bitsOf(values);
-    const out = new Uint16Array(values.length);
-    for (let i = 0; i < out.length; i++) out[i] = f16Bits(bits[i], values[i]);
-    return bytesOf(out);
-  },
-  bf16(values) {
-    const bits = bitsOf(values);
-    const out = new Uint16Array(values.length);
-    for (let i = 0; i < out.length; i++) {
-      const isNan = (bits[i] & 0x7fffffff) > 0x7f800000;
-      out[i] = isNan ? 0x7fc0 : (bits[i] + 0x7fff + ((bits[i] >>> 16) & 1)) >>> 16;
-    }
-    return bytesOf(out);
-  },
+  f16: (values) => halvesOf(values, f16Bits),
+  bf16: (values) => halvesOf(values, bf16Bits),
   q8_0: (values) => q8ToBlocks(quantizeQ8(values)),
 };
 
-/** @param {Float32Array} values */
-const bitsOf = ({ buffer, byteOffset, length }) => new Uint32Array(buffer, byteOffset, length);
-/** @param {Uint16Array} values */
-const bytesOf = ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength);
+/** @param {Float32Array} values @param {(value: number) => number} bits */
+function halvesOf(values, bits) {
+  const out = new Uint16Array(values.length);
+  // A loop: `Uint16Array.from` with a function takes fifty times the time.
+  for (let i = 0; i < out.length; i++) out[i] = bits(values[i]);
+  return new Uint8Array(out.buffer);
+}
 
 /** An f16 in a block. @param {Uint8Array} bytes @param {number} at */
-const half = (bytes, at) => f16Values()[bytes[at] | (bytes[at + 1] << 8)];
+const half = (bytes, at) => f16Value(bytes[at] | (bytes[at + 1] << 8));
 
 /** A scale and a minimum of q4_k and q5_k: six bits each, of eight packed into twelve bytes. @param {Uint8Array} bytes @param {number} at @param {number} i */
 function scaleAndMinimum(bytes, at, i) {
@@ -145,8 +109,7 @@ export function toF32(type, bytes) {
     );
   const { elements, bytes: width } = TYPES[type];
   const out = new Float32Array((bytes.length / width) * elements);
-  const values = f16Values();
-  if (type === 'f16') for (let i = 0; i < out.length; i++) out[i] = values[bytes[2 * i] | (bytes[2 * i + 1] << 8)];
+  if (type === 'f16') for (let i = 0; i < out.length; i++) out[i] = f16Value(bytes[2 * i] | (bytes[2 * i + 1] << 8));
   else if (type === 'bf16') {
     const bits = new Uint32Array(out.buffer);
     for (let i = 0; i < out.length; i++) bits[i] = (bytes[2 * i] << 16) | (bytes[2 * i + 1] << 24);

@@ -9,6 +9,7 @@
 import { createRequire } from 'node:module';
 
 import { Session } from './session.mjs';
+import { MAX_SLOTS } from './types.mjs';
 import { openSource, uploadWeights } from './weights.mjs';
 
 /** @typedef {import('./types.mjs').Request} Request */
@@ -60,13 +61,32 @@ class Sequence {
   }
 }
 
+/** A text to embed, which waits for a slot as sequences do. */
+class Embedding {
+  ended = false;
+
+  /** @param {ArrayLike<number>} ids */
+  constructor(ids) {
+    this.ids = Array.from(ids);
+    /** @type {(rows: Float32Array[]) => void} */
+    this.pass = () => {};
+    /** @type {(error: unknown) => void} */
+    this.fail = () => {};
+    /** The rows of its chunks. @type {Promise<Float32Array[]>} */
+    this.rows = new Promise((done, failed) => {
+      this.pass = done;
+      this.fail = failed;
+    });
+  }
+}
+
 /**
  * A row of the session. `ids`: whose keys and values its cache has. `passed`: how many tokens of its sequence's prompt are in the cache.
  * @typedef {{ index: number, ids: number[], sequence: Sequence | undefined, passed: number, generating: boolean, used: number }} Slot
  */
 
 export class Engine {
-  /** @type {Sequence[]} */
+  /** @type {(Sequence | Embedding)[]} */
   #waiting = [];
   /** @type {Promise<void> | undefined} */
   #loop;
@@ -91,8 +111,8 @@ export class Engine {
       const most = config.context;
       if (context !== undefined && !(Number.isInteger(context) && context >= 2 && context <= most))
         throw new RangeError(`context must be an integer from 2 to ${most}, which the model knows, got ${context}`);
-      if (!(Number.isInteger(slots) && slots >= 1 && slots <= 256))
-        throw new RangeError(`slots must be an integer from 1 to 256, got ${slots}`);
+      if (!(Number.isInteger(slots) && slots >= 1 && slots <= MAX_SLOTS))
+        throw new RangeError(`slots must be an integer from 1 to ${MAX_SLOTS}, got ${slots}`);
       const weights = await uploadWeights(vk, source, { dtype, signal, onProgress });
       const session = new Session(vk, config, weights, { context: context ?? Math.min(most, MAX_CONTEXT), slots });
       return new Engine(session, source);
@@ -128,7 +148,7 @@ export class Engine {
     }));
   }
 
-  /** Sequences that wait for a slot. */
+  /** Sequences and texts to embed that wait for a slot. */
   get queued() {
     return this.#waiting.length;
   }
@@ -142,6 +162,8 @@ export class Engine {
   async *submit(request) {
     const { ids, maxTokens, signal } = request;
     this.#check(ids);
+    if (ids.length >= this.context)
+      throw new RangeError(`the prompt has ${ids.length} tokens, and the context of ${this.context} must have room for another one`);
     if (maxTokens <= 0) return;
     const sequence = new Sequence(request);
     const abort = () => sequence.ended || sequence.push({ token: -1, logprob: 0, finishReason: 'abort' });
@@ -169,32 +191,23 @@ export class Engine {
   }
 
   /**
-   * The model's view of a text: the normalized outputs of the last layer.
-   * @param {ArrayLike<number>} ids @param {'mean' | 'last'} [pooling] the mean over all tokens, or the last one's; `mean` when left out
+   * The model's view of a text: the normalized outputs of the last layer. It waits for a slot in turn with the sequences.
+   * @param {ArrayLike<number>} ids at most as many as the context
+   * @param {'mean' | 'last'} [pooling] the mean over all tokens, or the last one's; `mean` when left out
    * @returns {Promise<Float32Array>} [width]
-   * @throws {RangeError} as `submit`
+   * @throws {RangeError} for another pooling, no ids, too many, or ids outside of the vocabulary
    */
   async embed(ids, pooling = 'mean') {
     if (pooling !== 'mean' && pooling !== 'last') throw new RangeError(`pooling must be 'mean' or 'last', got ${String(pooling)}`);
+    if (ids.length > this.context) throw new RangeError(`the text has ${ids.length} tokens, more than the context of ${this.context}`);
     this.#check(ids);
     const { width } = this.config;
-    // A slot that no sequence has, or else the turn after all that are there.
-    let slot = this.rows.find(({ sequence }) => sequence === undefined);
-    while (!slot) {
-      await this.#loop;
-      slot = this.rows.find(({ sequence }) => sequence === undefined);
-    }
-    slot.ids = [];
-    /** @type {Promise<Float32Array>[]} */
-    const parts = [];
-    for (let at = 0; at < ids.length; at += this.session.chunk) {
-      const chunk = Array.prototype.slice.call(ids, at, at + this.session.chunk);
-      this.session.prefill(slot.index, chunk, at);
-      parts.push(this.session.outputs(chunk.length));
-    }
-    const sum = new Float64Array(width);
-    const rows = await Promise.all(parts);
+    const embedding = new Embedding(ids);
+    this.#waiting.push(embedding);
+    this.#start();
+    const rows = await embedding.rows;
     if (pooling === 'last') return /** @type {Float32Array} */ (rows.at(-1)).slice(-width);
+    const sum = new Float64Array(width);
     for (const part of rows) for (let i = 0; i < part.length; i++) sum[i % width] += part[i];
     return Float32Array.from(sum, (value) => value / ids.length);
   }
@@ -217,8 +230,6 @@ export class Engine {
     if (this.#disposed) throw new Error('the model was disposed of');
     if (this.#failure !== undefined) throw this.#failure;
     if (ids.length === 0) throw new RangeError('the prompt has no tokens');
-    if (ids.length >= this.context)
-      throw new RangeError(`the prompt has ${ids.length} tokens, and the context of ${this.context} must have room for another one`);
     for (let i = 0; i < ids.length; i++) {
       if (!(Number.isInteger(ids[i]) && ids[i] >= 0 && ids[i] < vocabSize))
         throw new RangeError(`token ${i} of the prompt must be an id below ${vocabSize}, got ${ids[i]}`);
@@ -233,6 +244,8 @@ export class Engine {
       })
       .finally(() => {
         this.#loop = undefined;
+        // Whoever asked between the loop's last look and its end found it there, and did not start another.
+        if (this.#waiting.length > 0) this.#start();
       });
   }
 
@@ -268,16 +281,40 @@ export class Engine {
       const sequence = this.#waiting[0];
       if (!sequence || free.length === 0) return;
       this.#waiting.shift();
+      if (sequence instanceof Embedding) {
+        this.#embed(sequence, leastUsed(free));
+        continue;
+      }
       const shared = free.map(({ ids }) => commonPrefix(ids, sequence.ids));
       const best = Math.max(...shared);
       // The longest shared beginning; among equal ones that of the slot that was not used for longest.
-      const slot = free.filter((_, i) => shared[i] === best).reduce((a, b) => (b.used < a.used ? b : a));
+      const slot = leastUsed(free.filter((_, i) => shared[i] === best));
       slot.sequence = sequence;
       // At least one token passes through the model: its outputs are the next token's logits.
       slot.passed = Math.min(best, sequence.ids.length - 1);
       slot.ids = sequence.ids.slice(0, slot.passed);
       slot.used = ++this.#clock;
     }
+  }
+
+  /** Passes a text through the model, in a slot whose keys and values are lost by it. @param {Embedding} embedding @param {Slot} slot */
+  #embed({ ids, pass, fail }, slot) {
+    const { session } = this;
+    slot.ids = [];
+    slot.used = ++this.#clock;
+    /** @type {Promise<Float32Array>[]} */
+    const parts = [];
+    try {
+      for (let at = 0; at < ids.length; at += session.chunk) {
+        const chunk = ids.slice(at, at + session.chunk);
+        session.prefill(slot.index, chunk, at);
+        parts.push(session.outputs(chunk.length));
+      }
+    } catch (error) {
+      fail(error);
+      throw error;
+    }
+    Promise.all(parts).then(pass, fail);
   }
 
   /** Passes the next chunk of a slot's prompt, and samples its first token after the last one. @param {Slot} slot */
@@ -339,6 +376,9 @@ export class Engine {
     slot.generating = false;
   }
 }
+
+/** The one that was not used for longest. @param {Slot[]} slots */
+const leastUsed = (slots) => slots.reduce((a, b) => (b.used < a.used ? b : a));
 
 /** How many ids are equal from the start on. @param {number[]} a @param {number[]} b */
 function commonPrefix(a, b) {

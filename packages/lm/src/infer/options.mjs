@@ -5,7 +5,8 @@ import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
 
 import { readJson } from '../json.mjs';
-import { DEFAULT_SAMPLING } from './types.mjs';
+import { nearest } from '../options.mjs';
+import { DEFAULT_SAMPLING, MAX_SLOTS } from './types.mjs';
 
 /** @typedef {import('./types.mjs').Sampling} Sampling */
 
@@ -62,24 +63,6 @@ const EXPECTED = {
 };
 const NAMES = [...Object.keys(NUMBERS), ...Object.keys(OTHERS)];
 
-/** How many letters differ between two words. @param {string} a @param {string} b */
-function distance(a, b) {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + Number(a[i - 1] !== b[j - 1]));
-    row = next;
-  }
-  return row[b.length];
-}
-
-/** The known name that a word resembles most. @param {string} word @param {readonly string[]} known */
-function nearest(word, known) {
-  const plain = (/** @type {string} */ name) => name.toLowerCase().replaceAll(/[-_]/g, '').slice(0, 40);
-  const ranked = known.map((name) => /** @type {const} */ ([distance(plain(word), plain(name)), name]));
-  return ranked.reduce((best, each) => (each[0] < best[0] ? each : best))[1];
-}
-
 /** An error about an option, with its name. @param {string} option @param {string} message */
 const wrong = (option, message) => Object.assign(new RangeError(message), { option });
 
@@ -135,15 +118,18 @@ const DTYPES = ['auto', 'f32', 'f16', 'bf16', 'q8_0'];
  * @throws {RangeError} (with `option`) that names the option and its value
  */
 export function checkLoadOptions(options) {
-  checkNames(options, ['dtype', 'context', 'slots', 'signal']);
-  const { dtype, context, slots, signal } = options;
+  checkNames(options, ['dtype', 'context', 'slots', 'signal', 'onProgress']);
+  const { dtype, context, slots, signal, onProgress } = options;
   if (dtype !== undefined && !DTYPES.includes(dtype)) {
     throw wrong('dtype', `dtype must be one of ${DTYPES.join(', ')}, got ${shown(dtype)}`);
   }
   if (context !== undefined) checkNumber('context', context, { min: 2, max: 2 ** 24, integer: true });
-  if (slots !== undefined) checkNumber('slots', slots, { min: 1, max: 1024, integer: true });
+  if (slots !== undefined) checkNumber('slots', slots, { min: 1, max: MAX_SLOTS, integer: true });
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
     throw wrong('signal', `signal must be an AbortSignal, got ${shown(signal)}`);
+  }
+  if (onProgress !== undefined && typeof onProgress !== 'function') {
+    throw wrong('onProgress', `onProgress must be a function, got ${shown(onProgress)}`);
   }
 }
 

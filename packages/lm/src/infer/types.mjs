@@ -31,6 +31,9 @@
  * @typedef {{ token: number, logprob: number, finishReason: FinishReason | null }} Token
  */
 
+/** Most sequences that are continued together. */
+export const MAX_SLOTS = 256;
+
 export const DEFAULT_SAMPLING = /** @type {const} */ ({
   temperature: 0.8,
   topK: 40,
