@@ -27,6 +27,7 @@ const KERNEL_PAGES = {
 /** Pages of helios-vk/nn by file or folder. @type {Record<string, string>} */
 const NN_PAGES = {
   tensor: 'tensor',
+  methods: 'tensor',
   attention: 'functional',
   functional: 'functional',
   views: 'functional',
@@ -260,9 +261,11 @@ class Pages {
       const symbol = name && this.checker.getSymbolAtLocation(name);
       for (const declaration of (symbol && this.target(symbol).declarations) ?? []) {
         named.add(declaration);
-        if (!ts.isTypeAliasDeclaration(declaration) && !ts.isInterfaceDeclaration(declaration)) continue;
+        // The classes that tensors' methods are divided among stand on the page of tensors.
+        const isMethods = ts.isClassDeclaration(declaration) && declaration.getSourceFile().fileName.includes('/nn/api/methods/');
+        if (!ts.isTypeAliasDeclaration(declaration) && !ts.isInterfaceDeclaration(declaration) && !isMethods) continue;
         const page = this.pageOf(declaration, /** @type {string} */ (this.seen.get(node)));
-        if (page !== undefined) this.add(page, declaration.name.text, declaration);
+        if (page !== undefined) this.add(page, declaration.name?.text ?? '', declaration);
       }
       ts.forEachChild(child, look);
     };

@@ -30,6 +30,15 @@ import {
 } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
 import { UNARY } from './names.mjs';
+import * as conv from './wrong-conv.mjs';
+import * as layers from './wrong-layers.mjs';
+import * as math from './wrong-math.mjs';
+import * as shapes from './wrong-shape.mjs';
+import * as sorting from './wrong-sorting.mjs';
+import * as types from './wrong-types.mjs';
+
+/** Those of other files. */
+const OTHERS = [conv, layers, math, shapes, sorting, types];
 
 const any = (/** @type {any} */ value) => value;
 
@@ -185,6 +194,7 @@ export const FUNCTIONS = {
   indexSelect: () => [m(), 0, ids()],
   oneHot: () => [ids(), 4],
 };
+for (const own of OTHERS) Object.assign(FUNCTIONS, own.FUNCTIONS);
 for (const name of UNARY) FUNCTIONS[name] = () => [m()];
 for (const [name, args] of Object.entries(FUNCTIONS)) if (name in F) add(name, any(F)[name], args);
 
@@ -230,6 +240,7 @@ for (const name of ['add', 'sub', 'mul', 'div', 'maximum', 'minimum', 'eq', 'ne'
 for (const name of ['sum', 'mean', 'amax', 'amin', 'argmax', 'argmin', 'softmax']) METHODS[name] = FUNCTIONS[name];
 for (const name of ['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'abs', 'square', 'sign', 'relu', 'tanh', 'sigmoid'])
   METHODS[name] = FUNCTIONS[name];
+for (const own of OTHERS) Object.assign(METHODS, own.METHODS);
 /** What is called on something that is no tensor is the runtime's own error. @param {any} x @param {(x: Tensor) => any} f */
 const onTensor = (x, f) => (x instanceof Tensor ? f(x) : undefined);
 for (const [name, args] of Object.entries(METHODS))
@@ -268,6 +279,7 @@ const CONSTRUCTORS = {
   BatchNorm2d: () => [2, { eps: 1e-5, momentum: 0.1 }],
   GroupNorm: () => [1, 2, { eps: 1e-5 }],
 };
+for (const own of OTHERS) Object.assign(CONSTRUCTORS, own.CONSTRUCTORS);
 // So many layers are made one by one.
 const MANY = ['2.numLayers 2^40'];
 for (const [name, args] of Object.entries(CONSTRUCTORS))
@@ -301,7 +313,7 @@ const FORWARDS = [
   ['BatchNorm2d', () => new nn.BatchNorm2d(2).eval(), () => [image()]],
   ['GroupNorm', () => new nn.GroupNorm(1, 2), () => [image()]],
 ];
-for (const [names, make, args] of FORWARDS) add(names, (...a) => make().forward(...a), args);
+for (const [names, make, args] of [FORWARDS, ...OTHERS.map((own) => own.FORWARDS)].flat()) add(names, (...a) => make().forward(...a), args);
 
 const model = () => new nn.Sequential(new nn.Linear(2, 2));
 add('lora', nn.lora, () => [model(), { rank: 1, alpha: 1, targets: /0/ }]);

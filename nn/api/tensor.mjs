@@ -1,19 +1,19 @@
-// The public class `Tensor` with its methods, and the functions that make tensors from host data.
+// The public class `Tensor`, whose operations are methods of `methods/`, and the functions that make tensors from host data.
 
 import { accumulated, backward as runBackward } from './autograd.mjs';
 import { apply, applyInto, checkBytes, storageOf } from '../core/engine.mjs';
 import { describe } from '../core/errors.mjs';
-import { ArgumentError, ShapeError, UsageError, show, shown, within } from '../core/errors.mjs';
+import { ArgumentError, UsageError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
 import { checkCount, decode, encode, flatten } from '../core/host.mjs';
-import * as indexing from './indexing.mjs';
-import { BYTES, checkShape, checkType, denseLayout, dimension } from '../core/layout.mjs';
+import { IndexingMethods } from './methods/indexing.mjs';
+import { BYTES, checkShape, checkType, denseLayout } from '../core/layout.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { isRecording, recordingNow, runtime } from '../core/runtime.mjs';
 import { allocate, unscoped } from '../core/storage.mjs';
-import { TensorCore, setTensorClass, uploaded } from '../core/tensor.mjs';
+import { setTensorClass, uploaded } from '../core/tensor.mjs';
 
 /** @typedef {import('../core/storage.mjs').Storage} Storage */
 /** @typedef {import('../core/layout.mjs').DType} DType */
@@ -41,7 +41,7 @@ const inspect = Symbol.for('nodejs.util.inspect.custom');
  * An array on the device. `tensor`, `zeros`, `randn` and others make one, and so does every operation. Operations run asynchronously on the
  * device, in the order of their calls; `await x.toArray()` reads the values back.
  */
-export class Tensor extends TensorCore {
+export class Tensor extends IndexingMethods {
   // ---- reading
 
   /**
@@ -223,272 +223,6 @@ export class Tensor extends TensorCore {
     if (same && !this.#overlaps(other)) applyInto(op, [this, other], attributes, this);
     else this.copy_(apply(op, [this.detach(), F.expand(F.to(other, this.dtype), this.shape).contiguous()], attributes));
     return this;
-  }
-
-  // ---- operations
-
-  /** This tensor if its elements are dense, row by row; otherwise a dense copy. @returns {Tensor} */
-  contiguous() {
-    return this.layout.contiguous ? this : within('contiguous', () => F.clone(this));
-  }
-  /** A dense copy, through which gradients flow. */
-  clone() {
-    return F.clone(this);
-  }
-  /** The elements converted to another type; this tensor if it has that type. @param {DType} dtype */
-  to(dtype) {
-    return F.to(this, dtype);
-  }
-  /** The same elements in another shape: a view if the strides allow, else a copy. @param {...number} shape one size may be -1: inferred */
-  reshape(...shape) {
-    return F.reshape(this, shape.flat());
-  }
-  /** The same as `reshape`: unlike PyTorch's `view`, it copies if the strides do not allow a view. @param {...number} shape */
-  view(...shape) {
-    return within('view', () => F.reshape(this, shape.flat()));
-  }
-  /** The dimensions in another order, as a view. @param {...number} order for each dimension of the result, the one of this tensor */
-  permute(...order) {
-    return F.permute(this, order.flat());
-  }
-  /** Exchanges two dimensions, as a view; negative numbers count from the end. @param {number} a @param {number} b */
-  transpose(a, b) {
-    return F.transpose(this, a, b);
-  }
-  /** The transpose of the last two dimensions, as a view. */
-  get T() {
-    return within('T', () => F.transpose(this, -2, -1));
-  }
-  /** Repeats dimensions of size 1 up to a larger shape, as a view. @param {...number} shape */
-  expand(...shape) {
-    return F.expand(this, shape.flat());
-  }
-  /** Inserts a dimension of size 1 at `dim` of the result, as a view. @param {number} dim */
-  unsqueeze(dim) {
-    return F.unsqueeze(this, dim);
-  }
-  /** Removes a dimension of size 1, or all such dimensions if `dim` is left out, as a view. @param {number} [dim] */
-  squeeze(dim) {
-    return F.squeeze(this, dim);
-  }
-  /**
-   * Merges the dimensions from `start` to `end`, both included, into one.
-   * @param {number} [start] the first dimension when left out @param {number} [end] the last when left out
-   */
-  flatten(start = 0, end = -1) {
-    storageOf('flatten', this);
-    const [a, b] = [start, end].map((d) => dimension('flatten', d, Math.max(this.ndim, 1)));
-    if (a > b) throw new ShapeError('flatten', `the first dimension, ${start}, lies behind the last, ${end}, in ${show(this.shape)}`);
-    return within('flatten', () => F.reshape(this, [...this.shape.slice(0, a), -1, ...this.shape.slice(b + 1)]));
-  }
-  /**
-   * The elements from `start` to before `end` along a dimension, every `step`-th, as a view. A negative `start` or `end` counts from the end.
-   * @param {number} dim @param {number} [start] 0 when left out @param {number} [end] the size when left out @param {number} [step] 1 when left
-   *   out
-   */
-  slice(dim, start, end, step) {
-    return F.slice(this, dim, start, end, step);
-  }
-  /**
-   * The slice at index `i` of the first dimension, without that dimension, as a view. Throws a ShapeError for an index out of range.
-   * @param {number} i negative: from the end
-   */
-  at(i) {
-    storageOf('at', this);
-    const size = this.shape[0];
-    if (!(Number.isInteger(i) && i >= -size && i < size))
-      throw new ShapeError('at', `index ${shown(i)} is out of range for ${show(this.shape)}`);
-    const index = i < 0 ? i + size : i;
-    return F.squeeze(F.slice(this, 0, index, index + 1), 0);
-  }
-  /**
-   * Splits a dimension into parts of `size`; the last may be smaller. The parts are views.
-   * @param {number} size @param {number} [dim] the first when left out
-   */
-  split(size, dim) {
-    return F.split(this, size, dim);
-  }
-  /**
-   * Splits a dimension into at most `count` parts of equal size; the last may be smaller. The parts are views.
-   * @param {number} count @param {number} [dim] the first when left out
-   */
-  chunk(count, dim = 0) {
-    if (!(Number.isInteger(count) && count > 0))
-      throw new ArgumentError('chunk', `count must be an integer of at least 1, got ${shown(count)}`);
-    storageOf('chunk', this);
-    if (this.ndim === 0) throw new ShapeError('chunk', 'a tensor [] has no dimension to split');
-    return F.split(this, Math.ceil(this.shape[dimension('chunk', dim, this.ndim)] / count), dim);
-  }
-  /** this + other, broadcast. @param {Operand} other */
-  add(other) {
-    return F.add(this, other);
-  }
-  /** this - other, broadcast. @param {Operand} other */
-  sub(other) {
-    return F.sub(this, other);
-  }
-  /** this · other, element by element, broadcast. @param {Operand} other */
-  mul(other) {
-    return F.mul(this, other);
-  }
-  /** this / other, broadcast. @param {Operand} other */
-  div(other) {
-    return F.div(this, other);
-  }
-  /** this = other, as bool, broadcast. @param {Operand} other */
-  eq(other) {
-    return F.eq(this, other);
-  }
-  /** this ≠ other, as bool, broadcast. @param {Operand} other */
-  ne(other) {
-    return F.ne(this, other);
-  }
-  /** this < other, as bool, broadcast. @param {Operand} other */
-  lt(other) {
-    return F.lt(this, other);
-  }
-  /** this ≤ other, as bool, broadcast. @param {Operand} other */
-  le(other) {
-    return F.le(this, other);
-  }
-  /** this > other, as bool, broadcast. @param {Operand} other */
-  gt(other) {
-    return F.gt(this, other);
-  }
-  /** this ≥ other, as bool, broadcast. @param {Operand} other */
-  ge(other) {
-    return F.ge(this, other);
-  }
-  /** A copy with `value` where the mask is true. @param {Tensor} mask bool, broadcast @param {number} value */
-  maskedFill(mask, value) {
-    return within('maskedFill', () => F.where(mask, value, this));
-  }
-  /** max(this, other), element by element, broadcast. @param {Operand} other */
-  maximum(other) {
-    return F.maximum(this, other);
-  }
-  /** min(this, other), element by element, broadcast. @param {Operand} other */
-  minimum(other) {
-    return F.minimum(this, other);
-  }
-  /**
-   * Limits the elements to [min, max]. One of the two may be left out (`undefined`). An element equal to a limit still passes its gradient.
-   * @param {Operand} [min] @param {Operand} [max]
-   */
-  clamp(min, max) {
-    return F.clamp(this, min, max);
-  }
-  /** this ^ exponent, as `F.pow`: a negative element gives NaN unless the exponent is an integer. @param {number} exponent */
-  pow(exponent) {
-    return F.pow(this, exponent);
-  }
-  /** -x of each element. */
-  neg() {
-    return F.neg(this);
-  }
-  /** eˣ of each element. */
-  exp() {
-    return F.exp(this);
-  }
-  /** The natural logarithm of each element. */
-  log() {
-    return F.log(this);
-  }
-  /** √x of each element. */
-  sqrt() {
-    return F.sqrt(this);
-  }
-  /** 1 / √x of each element. */
-  rsqrt() {
-    return F.rsqrt(this);
-  }
-  /** 1 / x of each element. */
-  reciprocal() {
-    return F.reciprocal(this);
-  }
-  /** |x| of each element. */
-  abs() {
-    return F.abs(this);
-  }
-  /** x² of each element. */
-  square() {
-    return F.square(this);
-  }
-  /** The sign of each element: -1, 0 or 1. Its gradient is 0. */
-  sign() {
-    return F.sign(this);
-  }
-  /** max(x, 0) of each element. */
-  relu() {
-    return F.relu(this);
-  }
-  /** The hyperbolic tangent of each element. */
-  tanh() {
-    return F.tanh(this);
-  }
-  /** 1 / (1 + exp(-x)) of each element. */
-  sigmoid() {
-    return F.sigmoid(this);
-  }
-  /** The matrix product, as PyTorch's: [..., m, k] × [..., k, n] → [..., m, n]; leading dimensions broadcast. @param {Tensor} other */
-  matmul(other) {
-    return F.matmul(this, other);
-  }
-  /** The sum over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] keeps them with size 1 */
-  sum(dim, keepdim) {
-    return F.sum(this, dim, keepdim);
-  }
-  /** The mean over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] keeps them with size 1 */
-  mean(dim, keepdim) {
-    return F.mean(this, dim, keepdim);
-  }
-  /**
-   * The maximum along one dimension; NaN if any element is NaN.
-   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
-   */
-  amax(dim, keepdim) {
-    return F.amax(this, dim, keepdim);
-  }
-  /**
-   * The minimum along one dimension; NaN if any element is NaN.
-   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
-   */
-  amin(dim, keepdim) {
-    return F.amin(this, dim, keepdim);
-  }
-  /**
-   * The index of the maximum along a dimension, as i32; see `F.argmax`.
-   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
-   */
-  argmax(dim, keepdim) {
-    return indexing.argmax(this, dim, keepdim);
-  }
-  /**
-   * The index of the minimum along a dimension, as i32; see `F.argmin`.
-   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
-   */
-  argmin(dim, keepdim) {
-    return indexing.argmin(this, dim, keepdim);
-  }
-  /** Picks elements by index along a dimension; see `F.gather`. @param {number} dim @param {Tensor} index i32 or u32 */
-  gather(dim, index) {
-    return indexing.gather(this, dim, index);
-  }
-  /** A copy with elements of `source` written by index; see `F.scatter`. @param {number} dim @param {Tensor} index @param {Operand} source */
-  scatter(dim, index, source) {
-    return indexing.scatter(this, dim, index, source);
-  }
-  /** A copy with elements of `source` added by index; see `F.scatterAdd`. @param {number} dim @param {Tensor} index @param {Tensor} source */
-  scatterAdd(dim, index, source) {
-    return indexing.scatterAdd(this, dim, index, source);
-  }
-  /** Picks slices of a dimension by index; see `F.indexSelect`. @param {number} dim @param {Tensor} index [n] i32 or u32 */
-  indexSelect(dim, index) {
-    return indexing.indexSelect(this, dim, index);
-  }
-  /** exp(x) / Σ exp(x) along a dimension. @param {number} [dim] the last when left out */
-  softmax(dim) {
-    return F.softmax(this, dim);
   }
 }
 

@@ -115,6 +115,9 @@ export class TensorCore {
   }
 }
 
+/** A tensor as one of the class with all methods, for the classes in `api/methods` that these are divided among. @param {TensorCore} x */
+export const asTensor = (x) => /** @type {Tensor} */ (x);
+
 let Made = /** @type {new (storage: Storage, layout: Layout) => Tensor} */ (/** @type {unknown} */ (TensorCore));
 /** Registers the class of tensors: the one with all methods. @param {new (storage: Storage, layout: Layout) => Tensor} type */
 export const setTensorClass = (type) => {
