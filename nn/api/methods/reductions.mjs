@@ -15,15 +15,15 @@ export class ReductionMethods extends ElementwiseMethods {
     return F.mean(asTensor(this), dim, keepdim);
   }
   /**
-   * The maximum along one dimension; NaN if any element is NaN.
-   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
+   * The maximum over dimensions; NaN if any element is NaN. Equal elements share the gradient.
+   * @param {number | readonly number[]} [dim] the last when left out; all of [] @param {boolean} [keepdim] keeps them with size 1
    */
   amax(dim, keepdim) {
     return F.amax(asTensor(this), dim, keepdim);
   }
   /**
-   * The minimum along one dimension; NaN if any element is NaN.
-   * @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
+   * The minimum over dimensions; NaN if any element is NaN. Equal elements share the gradient.
+   * @param {number | readonly number[]} [dim] the last when left out; all of [] @param {boolean} [keepdim] keeps them with size 1
    */
   amin(dim, keepdim) {
     return F.amin(asTensor(this), dim, keepdim);

@@ -1,0 +1,2 @@
+import '../ops/sorting.mjs';
+export {};
