@@ -335,7 +335,7 @@ function extreme(op, x, dim, keepdim) {
   tensorOf(op.name, x);
   // As in PyTorch, no dimensions are all.
   const all = Array.isArray(dim) && dim.length === 0;
-  const dims = x.ndim === 0 ? [] : dimsOf(op.name, x, all ? undefined : dim);
+  const dims = dimsOf(op.name, x, all ? undefined : dim);
   flag(op.name, 'keepdim', keepdim);
   return within(op.name, () => {
     const y = to(apply(op, [f32IfOddRow(dimsLast(x, dims))]), x.dtype);

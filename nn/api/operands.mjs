@@ -58,7 +58,8 @@ export function dimsOf(op, x, dim) {
 
 /** x with these dimensions merged into one, the last; the others in their order. @param {Tensor} x @param {readonly number[]} dims */
 export function dimsLast(x, dims) {
-  const kept = x.shape.map((_, d) => d).filter((d) => !dims.includes(d));
-  const moved = permute(x, [...kept, ...[...dims].sort((a, b) => a - b)]);
+  if (dims.length === 1 && dims[0] === x.ndim - 1) return x;
+  const [kept, merged] = [false, true].map((is) => x.shape.map((_, d) => d).filter((d) => dims.includes(d) === is));
+  const moved = permute(x, [...kept, ...merged]);
   return reshape(moved, [...kept.map((d) => x.shape[d]), -1]);
 }
