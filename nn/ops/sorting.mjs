@@ -118,6 +118,7 @@ export const searchSorted = defineOp({
 /**
  * x, each element combined with the sources whose index names it. The inputs are x, the index (u32, without negative ones), its argsort, and
  * the sources.
+ * @type {import('./registry.mjs').Op}
  */
 export const reduceRuns = defineOp({
   name: 'reduceRuns',
