@@ -98,6 +98,32 @@ test('takeAlongDim puts rows in order, with an index for all of them', async () 
   ]);
 });
 
+test('negative indices count from the end, those out of range read 0 and write nothing', async () => {
+  const index = ids([
+    [-1, 0],
+    [-3, -4],
+  ]);
+  const w = x().requiresGrad_();
+  assert.deepEqual(await values(w.gather(1, index)), [3, 1, 4, 0]);
+  assert.deepEqual(await values(grad(w.gather(1, index).sum(), [w])[0]), [1, 0, 1, 1, 0, 0]);
+  assert.deepEqual(await values(F.takeAlongDim(w, ids([[-1], [-2]]), 0)), [4, 5, 6, 1, 2, 3]);
+  assert.deepEqual(await values(w.scatter(1, index, 9)), [9, 2, 9, 9, 5, 6]);
+  const source = tensor([
+    [10, 20],
+    [30, 40],
+  ]).requiresGrad_();
+  const added = w.scatterAdd(1, index, source);
+  assert.deepEqual(await values(added), [21, 2, 13, 34, 5, 6]);
+  assert.deepEqual(await values(grad(added.sum(), [source])[0]), [1, 1, 1, 0]);
+  for (const own of [w, w.detach().to('i32')]) {
+    assert.deepEqual(await values(own.indexSelect(1, ids([-1, 0, -4]))), [3, 1, 0, 6, 4, 0]);
+    assert.deepEqual(await values(own.indexSelect(0, ids([-1]))), [4, 5, 6]);
+  }
+  assert.deepEqual(await values(grad(w.indexSelect(1, ids([-1, 2, -4])).sum(), [w])[0]), [0, 0, 2, 0, 0, 2]);
+  assert.deepEqual(await values(x().gather(1, tensor([[0xffffffff], [2]], { dtype: 'u32' }))), [0, 6], 'a u32 has no negative ones');
+  assert.deepEqual(await values(F.oneHot(ids([-1, 1]), 2)), [0, 0, 0, 1]);
+});
+
 test('gradients: what one element got from several places is added up; of several sources the last one counts', async () => {
   const w = x().requiresGrad_();
   const dy = tensor([
@@ -136,7 +162,7 @@ test('gradients: what one element got from several places is added up; of severa
   assert.deepEqual(await values(ds), [0, 10, 1, 0, 0, 200]);
   const [added] = grad(w.scatterAdd(1, twice, source).mul(dy).sum(), [source]);
   assert.deepEqual(await values(added), [10, 10, 1, 200, 200, 200]);
-  assert.deepEqual(await values(grad(w.gather(1, ids([[-1], [7]])).sum(), [w])[0]), [0, 0, 0, 0, 0, 0], 'out of range');
+  assert.deepEqual(await values(grad(w.gather(1, ids([[-4], [7]])).sum(), [w])[0]), [0, 0, 0, 0, 0, 0], 'out of range');
 });
 
 test('large and full of repetitions: the same bits every time, eagerly and compiled', async () => {
