@@ -34,6 +34,8 @@ const NN_PAGES = {
   losses: 'functional',
   convolution: 'convolution',
   indexing: 'indexing',
+  reductions: 'reductions',
+  sorting: 'sorting',
   modules: 'modules',
   optim: 'optim',
 };
@@ -49,6 +51,8 @@ const INTROS = {
   'nn/functional': '`F`: operations as functions',
   'nn/convolution': '`F`: convolutions, pools, `upsample`',
   'nn/indexing': '`F`: elements by index',
+  'nn/reductions': '`F`: reductions and running results',
+  'nn/sorting': '`F`: order, counts and choice',
   'nn/modules': '`nn`: modules',
   'nn/optim': '`optim`: optimizers',
   [`nn/${NN_REST}`]: 'Scopes, gradients, `compile`, files',

@@ -2,7 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { apply } from '../../nn/core/engine.mjs';
 import { F, compile, grad, tensor, zeros } from '../../nn/index.mjs';
+import { scatterAdd as scatterAddOp } from '../../nn/ops/indexing.mjs';
 import { assertClose, integers, normal } from '../lib/random-data.mjs';
 import { initDevice, values } from './setup.mjs';
 
@@ -185,6 +187,26 @@ test('large and full of repetitions: the same bits every time, eagerly and compi
   });
   for (const r of j) for (let c = 0; c < columns; c++) expected[r * columns + c] += 2 * Math.fround(data[r * columns + c]);
   assertClose(first[0], expected, 1e-6, 'gradient');
+});
+
+test('many indices are sorted first: the same bits as where each element goes over all of them', async () => {
+  const [size, picks] = [60, 2000];
+  const list = Int32Array.from(integers(3 * picks, size + 2), (id) => (id % 3 ? id : id - size));
+  const index = tensor(list, { shape: [picks, 3] });
+  const source = tensor(normal(3 * picks), { shape: [picks, 3], requiresGrad: true });
+  const own = tensor(normal(size * 3), { shape: [size, 3], requiresGrad: true });
+  const f = (/** @type {Tensor} */ a, /** @type {Tensor} */ i, /** @type {Tensor} */ from) => {
+    const y = F.scatterAdd(a, 0, i, from);
+    return [y, ...grad(y.square().sum(), [a, from]), ...grad(a.gather(0, i).mul(from.detach()).sum(), [a])];
+  };
+  const found = await Promise.all(f(own, index, source).map(values));
+  assert.deepEqual(await Promise.all(compile(f)(own, index, source).map(values)), found);
+  const [y, , dSource, dGathered] = found;
+  const apart = (/** @type {Tensor} */ to) => apply(scatterAddOp, [to, index, source.detach()], { dim: 0 });
+  assert.deepEqual(y, await values(apart(own.detach())));
+  assert.deepEqual(dGathered, await values(apart(zeros([size, 3]))));
+  const wanted = [...list].map((id, j) => (id < size ? 2 * y[(id < 0 ? id + size : id) * 3 + (j % 3)] : 0));
+  assert.deepEqual(dSource, wanted);
 });
 
 test('argmax and argmin: any dimension, as class numbers', async () => {

@@ -27,7 +27,7 @@ export {
   quantile,
   std,
   trapezoid,
-  var,
+  var_ as var,
 } from './reductions.mjs';
 export {
   argsort,

@@ -4,11 +4,11 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
+import * as gradients from './gradients.mjs';
 import { broadcastShapes, dimension, isFloat } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
 import * as indexing from '../ops/indexing.mjs';
-import { fromEnd } from '../ops/sorting.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
@@ -24,16 +24,13 @@ export function indexOf(op, index) {
 }
 
 /**
- * Calls an operation whose kernel takes 32-bit elements: converts 16-bit inputs to f32, and the result back.
- * @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes]
+ * Calls operations whose kernels take 32-bit elements: converts 16-bit inputs to f32, and the result back.
+ * @param {string} op @param {Tensor[]} inputs @param {(wide: Tensor[]) => Tensor} f
  * @returns {Tensor}
  */
-function in32(op, inputs, attributes) {
+function in32(op, inputs, f) {
   const [{ dtype }] = inputs;
-  return within(op.name, () => {
-    const wide = inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x));
-    return F.to(apply(op, wide, attributes), dtype);
-  });
+  return within(op, () => F.to(f(inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x))), dtype));
 }
 
 /**
@@ -44,7 +41,7 @@ function in32(op, inputs, attributes) {
  */
 export function gather(x, dim, index) {
   const d = dimension('gather', dim, tensorOf('gather', x).ndim);
-  return in32(indexing.gather, [x, indexOf('gather', index)], { dim: d });
+  return in32('gather', [x, indexOf('gather', index)], (wide) => apply(indexing.gather, wide, { dim: d }));
 }
 
 /**
@@ -68,20 +65,21 @@ export function takeAlongDim(x, index, dim = -1) {
  * Elements with the same index are added in the order of k, so the result is deterministic. A negative index counts from the end; one out of
  * range is dropped.
  *
- * Each element of the result scans all indices along `dim`, so use it for short dimensions. To look up rows of a large table, use
+ * Up to 511 indices along `dim` each element of the result goes over all of them; more are sorted first. To look up rows of a large table, use
  * `embedding`, whose gradient adds rows by index.
  * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
  * @param {Tensor} source of the index's shape
  */
 export function scatterAdd(x, dim, index, source) {
   const d = dimension('scatterAdd', dim, tensorOf('scatterAdd', x).ndim);
-  return in32(indexing.scatterAdd, [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)], { dim: d });
+  const inputs = [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)];
+  return in32('scatterAdd', inputs, (wide) => indexing.added(gradients, wide, { dim: d }));
 }
 
 /**
  * A copy of x with elements of `source` written by index: y[i][index[i][k][j]][j] = source[i][k][j] for three dimensions and `dim` 1. If
- * several have the same index, the last one (largest k) wins. A negative index counts from the end; one out of range is dropped. It costs as
- * much as `scatterAdd`.
+ * several have the same index, the last one (largest k) wins. A negative index counts from the end; one out of range is dropped. Each element
+ * of the result goes over all indices along `dim`.
  * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
  * @param {Tensor | number} source of the index's shape, or one number
  */
@@ -90,7 +88,7 @@ export function scatter(x, dim, index, source) {
   indexOf('scatter', index);
   const from =
     typeof source === 'number' ? within('scatter', () => F.full(index.shape, source, { dtype: x.dtype })) : tensorOf('scatter', source);
-  return in32(indexing.scatter, [x, index, from], { dim: d });
+  return in32('scatter', [x, index, from], (wide) => apply(indexing.scatter, wide, { dim: d }));
 }
 
 /**
@@ -118,7 +116,7 @@ function selected(x, d, index) {
     return gather(x, d, F.expand(wide, shape));
   }
   const first = F.transpose(F.to(x, 'f32'), 0, d);
-  const own = index.dtype === 'i32' ? apply(fromEnd, [index], { size: x.shape[d] }) : index;
+  const own = index.dtype === 'i32' ? apply(indexing.fromEnd, [index], { size: x.shape[d] }) : index;
   const rows = F.embedding(own, F.reshape(first, [x.shape[d], -1]));
   return F.to(F.transpose(F.reshape(rows, first.shape.with(0, index.size)), 0, d), x.dtype);
 }
