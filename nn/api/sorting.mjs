@@ -76,8 +76,7 @@ export function sort(x, dim = -1, descending = false) {
 /** The first `k` in order. @param {Tensor} x @param {number} d @param {boolean} descending @param {number} k @returns {Chosen} */
 function firstOf(x, d, descending, k) {
   const { rows, back } = rowsOf(x, d);
-  const order = apply(indexing.argsort, [rows.detach()], { descending });
-  const first = k < (rows.shape.at(-1) ?? 1) ? F.slice(order, -1, 0, k).contiguous() : order;
+  const first = apply(indexing.argsort, [rows.detach()], k < (rows.shape.at(-1) ?? 1) ? { descending, keep: k } : { descending });
   return { values: F.to(back(apply(sorts.pick, [rows, first])), x.dtype), indices: back(first) };
 }
 
