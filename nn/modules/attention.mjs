@@ -120,7 +120,7 @@ export class MultiHeadAttention extends Module {
     const part = (first, count) => F.slice(qkv, 2, first * headSize, (first + count) * headSize);
     if (qNorm && kNorm) {
       const normed = (/** @type {Tensor} */ h, /** @type {RMSNorm} */ norm) =>
-        F.reshape(F.to(norm.forward(F.reshape(h, [batch, tokens, -1, headSize])), qkv.dtype), [batch, tokens, -1]);
+        F.reshape(F.to(norm.forward(F.reshape(h, [batch, tokens, h.shape[2] / headSize, headSize])), qkv.dtype), h.shape);
       qkv = F.cat([normed(part(0, heads), qNorm), normed(part(heads, kvHeads), kNorm), part(heads + kvHeads, kvHeads)], 2);
     }
     const sizes = { heads: heads + kvHeads, headSize };
@@ -150,7 +150,7 @@ export class MultiHeadAttention extends Module {
           : F.rope(qkv, table, { ...sizes, positions: F.expand(F.reshape(start, [1, 1]), [batch, 1]) });
     }
     const split = [part(0, heads), part(heads, kvHeads), part(heads + kvHeads, kvHeads)].map((x) =>
-      F.transpose(F.reshape(x, [batch, tokens, -1, headSize]), 1, 2),
+      F.transpose(F.reshape(x, [batch, tokens, x.shape[2] / headSize, headSize]), 1, 2),
     );
     const out = within('MultiHeadAttention', () => cache.attend('MultiHeadAttention', start, split, { isCausal: this.causal, mask }));
     return this.out.forward(F.reshape(F.transpose(out, 1, 2), [batch, tokens, width]));
