@@ -302,7 +302,7 @@ export function mean(x, dim, keepdim = false) {
   return within('mean', () => apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims))));
 }
 /**
- * The variance over dimensions.
+ * The variance over dimensions; NaN of no elements.
  * @param {Tensor} x @param {number | readonly number[]} [dim]
  * @param {VarianceOptions} [options]
  */
@@ -312,7 +312,7 @@ export function variance(x, dim, options = {}) {
   flag('variance', 'keepdim', keepdim);
   const elements = reduce.reducedSize(x.shape, dims);
   const count = typeof correction === 'number' ? elements - correction : NaN;
-  if (!(count > 0)) {
+  if (!(count > 0) && (elements > 0 || Number.isNaN(count))) {
     throw new ArgumentError(
       'variance',
       `correction must be a number less than the number of elements, ${elements}, got ${shown(correction)}`,
@@ -321,7 +321,7 @@ export function variance(x, dim, options = {}) {
   // In f32, as sums are: the rounding of a large 16-bit mean may exceed the differences between the elements.
   return within('variance', () => {
     const full = toF32(x);
-    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
+    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, elements > 0 ? 1 / count : NaN)), x.dtype);
   });
 }
 /**
@@ -379,6 +379,7 @@ export function logSoftmax(x, dim = -1) {
   tensorOf('logSoftmax', x);
   return within('logSoftmax', () => {
     const { dtype } = f32UnderAutocast(x);
+    if (x.size === 0) return clone(to(x, dtype));
     // A sum of exponentials may overflow f16.
     const wide = toF32(x);
     const shifted = sub(wide, amax(wide, dim, true).detach());

@@ -4,7 +4,7 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
-import { broadcastShapes, dimension, isFloat } from '../core/layout.mjs';
+import { broadcastShapes, dimension, isFloat, sizeOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
 import * as indexing from '../ops/indexing.mjs';
@@ -115,7 +115,7 @@ function selected(x, d, index) {
     return gather(x, d, F.expand(wide, shape));
   }
   const first = F.transpose(F.to(x, 'f32'), 0, d);
-  const rows = F.embedding(index, F.reshape(first, [x.shape[d], -1]));
+  const rows = F.embedding(index, F.reshape(first, [x.shape[d], sizeOf(first.shape.slice(1))]));
   return F.to(F.transpose(F.reshape(rows, first.shape.with(0, index.size)), 0, d), x.dtype);
 }
 
