@@ -21,3 +21,4 @@ export { MultiHeadAttention } from './attention.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
 export { GRU, LSTM } from './recurrent.mjs';
 export { AvgPool2d, BatchNorm2d, Conv1d, Conv2d, GroupNorm, MaxPool2d } from './vision.mjs';
+export * from './losses.mjs';
