@@ -4,4 +4,22 @@ export { attention, scaledDotProductAttention } from './attention.mjs';
 export { avgPool2d, conv2d, maxPool2d, upsample } from './convolution.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
-export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss } from './losses.mjs';
+export {
+  binaryCrossEntropy,
+  cosineEmbeddingLoss,
+  cosineSimilarity,
+  gaussianNllLoss,
+  hingeEmbeddingLoss,
+  huberLoss,
+  klDivLoss,
+  marginRankingLoss,
+  multiMarginLoss,
+  normalize,
+  pairwiseDistance,
+  poissonNllLoss,
+  smoothL1Loss,
+  softMarginLoss,
+  tripletMarginLoss,
+} from './criteria.mjs';
+export { ctcLoss } from './ctc.mjs';
+export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
