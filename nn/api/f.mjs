@@ -20,6 +20,26 @@ export {
   triuIndices,
   zerosLike,
 } from './creation.mjs';
+export {
+  addmm,
+  baddbmm,
+  bmm,
+  cdist,
+  chainMatmul,
+  cosineSimilarity,
+  cross,
+  dot,
+  einsum,
+  inner,
+  kron,
+  mm,
+  multiDot,
+  mv,
+  outer,
+  pairwiseDistance,
+  tensordot,
+  trace,
+} from './einsum.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss } from './losses.mjs';
