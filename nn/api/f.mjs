@@ -2,6 +2,42 @@
 
 export { attention, scaledDotProductAttention } from './attention.mjs';
 export { avgPool2d, conv2d, maxPool2d, upsample } from './convolution.mjs';
+export {
+  arange,
+  cartesianProd,
+  emptyLike,
+  eye,
+  fullLike,
+  linspace,
+  logspace,
+  meshgrid,
+  onesLike,
+  randLike,
+  randint,
+  randnLike,
+  randperm,
+  trilIndices,
+  triuIndices,
+  zerosLike,
+} from './creation.mjs';
+export {
+  addmm,
+  baddbmm,
+  bmm,
+  cdist,
+  chainMatmul,
+  cross,
+  dot,
+  einsum,
+  inner,
+  kron,
+  mm,
+  multiDot,
+  mv,
+  outer,
+  tensordot,
+  trace,
+} from './einsum.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export {
@@ -23,3 +59,35 @@ export {
 } from './criteria.mjs';
 export { ctcLoss } from './ctc.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
+export {
+  broadcastTo,
+  channelShuffle,
+  diag,
+  diagEmbed,
+  diagonal,
+  dstack,
+  expandAs,
+  flip,
+  fold,
+  hstack,
+  movedim,
+  narrow,
+  pad,
+  pixelShuffle,
+  pixelUnshuffle,
+  repeat,
+  repeatInterleave,
+  roll,
+  rot90,
+  select,
+  swapaxes,
+  takeElements,
+  tensorSplit,
+  tile,
+  tril,
+  triu,
+  unbind,
+  unflatten,
+  unfold,
+  vstack,
+} from './shape.mjs';
