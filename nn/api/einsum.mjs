@@ -1,9 +1,9 @@
 // Products and distances as PyTorch names them, made of batched matrix products. Sums of products over any dimensions are `einsum`.
 
-import { checkBytes, tensorOf } from '../core/engine.mjs';
+import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, denseLayout, dimension, sizeOf } from '../core/layout.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { broadcastShapes, dimension, sizeOf } from '../core/layout.mjs';
+import { checkOptions } from '../core/options.mjs';
 import * as F from './functional.mjs';
 import { diagonal, integers } from './shape.mjs';
 
@@ -388,7 +388,7 @@ function checkNorm(op, p) {
   return p;
 }
 /** @param {string} op @param {string} name @param {unknown} value @returns {number} */
-function checkEps(op, name, value) {
+function _checkEps(op, name, value) {
   if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
     throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
   return value;

@@ -21,6 +21,24 @@ export {
   zerosLike,
 } from './creation.mjs';
 export {
+  binaryCrossEntropy,
+  cosineEmbeddingLoss,
+  cosineSimilarity,
+  gaussianNllLoss,
+  hingeEmbeddingLoss,
+  huberLoss,
+  klDivLoss,
+  marginRankingLoss,
+  multiMarginLoss,
+  normalize,
+  pairwiseDistance,
+  poissonNllLoss,
+  smoothL1Loss,
+  softMarginLoss,
+  tripletMarginLoss,
+} from './criteria.mjs';
+export { ctcLoss } from './ctc.mjs';
+export {
   addmm,
   baddbmm,
   bmm,
@@ -40,25 +58,31 @@ export {
 } from './einsum.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
-export {
-  binaryCrossEntropy,
-  cosineEmbeddingLoss,
-  cosineSimilarity,
-  gaussianNllLoss,
-  hingeEmbeddingLoss,
-  huberLoss,
-  klDivLoss,
-  marginRankingLoss,
-  multiMarginLoss,
-  normalize,
-  pairwiseDistance,
-  poissonNllLoss,
-  smoothL1Loss,
-  softMarginLoss,
-  tripletMarginLoss,
-} from './criteria.mjs';
-export { ctcLoss } from './ctc.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
+export {
+  all,
+  any,
+  countNonzero,
+  cummax,
+  cummin,
+  cumprod,
+  cumsum,
+  cumulativeTrapezoid,
+  diff,
+  logcumsumexp,
+  logsumexp,
+  max,
+  median,
+  min,
+  nanmean,
+  nansum,
+  norm,
+  prod,
+  quantile,
+  std,
+  trapezoid,
+  var,
+} from './reductions.mjs';
 export {
   broadcastTo,
   channelShuffle,
@@ -91,3 +115,24 @@ export {
   unfold,
   vstack,
 } from './shape.mjs';
+export {
+  argsort,
+  bincount,
+  bucketize,
+  histc,
+  indexAdd,
+  indexCopy,
+  indexFill,
+  indexPut,
+  kthvalue,
+  maskedScatter,
+  maskedSelect,
+  multinomial,
+  nonzero,
+  scatterReduce,
+  searchsorted,
+  sort,
+  topk,
+  unique,
+  uniqueConsecutive,
+} from './sorting.mjs';

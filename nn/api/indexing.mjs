@@ -14,7 +14,7 @@ import * as indexing from '../ops/indexing.mjs';
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
 /** Checks that an index is an i32 or u32 tensor. @param {string} op @param {unknown} index @returns {Tensor} */
-function indexOf(op, index) {
+export function indexOf(op, index) {
   const own = tensorOf(op, index);
   if (own.dtype !== 'i32' && own.dtype !== 'u32') {
     throw new ArgumentError(op, `the index must be i32 or u32, got ${own.dtype}: use tensor(…, { dtype: 'i32' }), or .to('i32')`);

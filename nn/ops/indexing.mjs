@@ -24,7 +24,11 @@ const sizes = (x, index, dim) => ({
   size: x.shape[dim],
   length: index.shape[dim],
   inner: sizeOf(x.shape.slice(dim + 1)),
+  fromEnd: index.dtype === 'i32',
 });
+
+/** The place that an index names in a dimension of `size`: a negative one counts from the end. @param {number} id @param {number} size */
+const placeOf = (id, size) => (id < 0 ? id + size : id);
 
 /** @param {string} op @param {Layout} x @param {Layout} index @param {number} dim */
 function check(op, x, index, dim) {
@@ -58,8 +62,8 @@ export const gather = defineOp({
   ],
   oracle: ([x, index, last], { dim }) =>
     generate(index.shape, (place) => {
-      const id = at(index, place);
-      if (id >= x.shape[dim]) return 0;
+      const id = placeOf(at(index, place), x.shape[dim]);
+      if (id < 0 || id >= x.shape[dim]) return 0;
       const from = place.with(dim, id);
       return last && at(last, from) !== place[dim] ? 0 : at(x, from);
     }),
@@ -85,7 +89,7 @@ const scattered = ([x, index, source], dim, f) =>
     let value = at(x, place);
     for (let k = 0; k < index.shape[dim]; k++) {
       const from = place.with(dim, k);
-      if (at(index, from) === place[dim]) value = f(value, at(source, from));
+      if (placeOf(at(index, from), x.shape[dim]) === place[dim]) value = f(value, at(source, from));
     }
     return value;
   });
