@@ -5,3 +5,4 @@ export { avgPool2d, conv2d, maxPool2d, upsample } from './convolution.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss } from './losses.mjs';
+export * from './math.mjs';
