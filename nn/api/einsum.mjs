@@ -387,12 +387,6 @@ function checkNorm(op, p) {
   if (typeof p !== 'number' || !(p >= 0)) throw new ArgumentError(op, `p must be a number of at least 0, or Infinity, got ${shown(p)}`);
   return p;
 }
-/** @param {string} op @param {string} name @param {unknown} value @returns {number} */
-function _checkEps(op, name, value) {
-  if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
-    throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
-  return value;
-}
 
 /**
  * The p-norm of the last dimension. Where it is 0, its gradient is 0, as PyTorch's of distances.

@@ -59,6 +59,7 @@ export {
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
+export * from './math.mjs';
 export {
   all,
   any,

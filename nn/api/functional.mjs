@@ -4,6 +4,7 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, positive } from '../core/layout.mjs';
+import { geluExact } from '../ops/math.mjs';
 import * as attentionOps from '../ops/attention.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
@@ -35,6 +36,12 @@ export * from './views.mjs';
  * @typedef {object} VarianceOptions
  * @property {boolean} [keepdim] whether the reduced dimensions stay, of size 1; false when left out
  * @property {number} [correction] is subtracted from the count of elements; 1 when left out, 0 for the population's variance
+ */
+
+/**
+ * Options of `gelu`.
+ * @typedef {object} GeluOptions
+ * @property {'none' | 'tanh'} [approximate] the formula: 'none' is the exact one, 'tanh' its approximation, as when left out
  */
 
 /**
@@ -220,8 +227,18 @@ export const sign = unary(pointwise.sign);
 export const relu = unary(pointwise.relu);
 /** x · sigmoid(x). */
 export const silu = unary(pointwise.silu);
-/** The tanh form (Hendrycks & Gimpel 2016); PyTorch's `approximate='tanh'`. */
-export const gelu = unary(pointwise.geluOp);
+/**
+ * x times the probability that a standard normal number is less than x (Hendrycks & Gimpel 2016). What is left out is not what PyTorch leaves
+ * out: without options it is the tanh form.
+ * @param {Tensor} x @param {GeluOptions} [options] @returns {Tensor}
+ */
+export function gelu(x, options = {}) {
+  const { approximate = 'tanh' } = checkOptions('gelu', options, ['approximate']);
+  if (approximate !== 'tanh' && approximate !== 'none')
+    throw new ArgumentError('gelu', `approximate must be 'none' or 'tanh', got ${shown(approximate)}`);
+  tensorOf('gelu', x);
+  return within('gelu', () => apply(approximate === 'tanh' ? pointwise.geluOp : geluExact, [x]));
+}
 /** The hyperbolic tangent of each element. */
 export const tanh = unary(pointwise.tanh);
 /** 1 / (1 + exp(-x)) of each element. */

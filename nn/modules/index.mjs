@@ -17,6 +17,7 @@ export {
   Tanh,
   skipInit,
 } from './layers.mjs';
+export * from './activations.mjs';
 export { MultiHeadAttention } from './attention.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
 export { GRU, LSTM } from './recurrent.mjs';
