@@ -82,7 +82,7 @@ export {
   quantile,
   std,
   trapezoid,
-  var,
+  var_ as var,
 } from './reductions.mjs';
 export {
   broadcastTo,

@@ -221,7 +221,8 @@ export function collapse(shape, operands) {
  * @param {string} op @param {number} dim @param {number} rank
  */
 export function dimension(op, dim, rank) {
-  const index = Number.isInteger(dim) && dim < 0 ? dim + rank : dim;
+  // A tensor [] has the dimensions 0 and -1, as in PyTorch.
+  const index = Number.isInteger(dim) && dim < 0 ? dim + Math.max(rank, 1) : dim;
   if (!Number.isInteger(dim) || index < 0 || index >= Math.max(rank, 1)) {
     throw new ShapeError(op, `dimension ${shown(dim)} is out of range for a tensor of ${rank} dimensions`);
   }
