@@ -75,3 +75,4 @@ export {
   unfold,
   vstack,
 } from './shape.mjs';
+export { affineGrid, gridSample, interpolate } from './resample.mjs';

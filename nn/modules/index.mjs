@@ -21,3 +21,24 @@ export { MultiHeadAttention } from './attention.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
 export { GRU, LSTM } from './recurrent.mjs';
 export { AvgPool2d, BatchNorm2d, Conv1d, Conv2d, GroupNorm, MaxPool2d } from './vision.mjs';
+export {
+  CircularPad1d,
+  CircularPad2d,
+  ConstantPad1d,
+  ConstantPad2d,
+  ConstantPad3d,
+  Fold,
+  PixelShuffle,
+  PixelUnshuffle,
+  ReflectionPad1d,
+  ReflectionPad2d,
+  ReflectionPad3d,
+  ReplicationPad1d,
+  ReplicationPad2d,
+  ReplicationPad3d,
+  Unfold,
+  Upsample,
+  ZeroPad1d,
+  ZeroPad2d,
+  ZeroPad3d,
+} from './shape.mjs';
