@@ -346,6 +346,7 @@ function extreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   const last = d === x.ndim - 1;
   flag(op.name, 'keepdim', keepdim);
+  if (x.ndim === 0) return reshape(extreme(op, reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
     const y = apply(op, [f32IfOddRow(last ? x : transpose(x, d, -1))]);
     const moved = to(last ? y : transpose(y, d, -1), x.dtype);

@@ -28,10 +28,13 @@ function indexOf(op, index) {
  * @returns {Tensor}
  */
 function in32(op, inputs, attributes) {
-  const [{ dtype }] = inputs;
+  const [{ dtype, ndim }, index] = inputs;
   return within(op.name, () => {
     const wide = inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x));
-    return F.to(apply(op, wide, attributes), dtype);
+    // As in PyTorch, [] is indexed as [1].
+    const rows = ndim === 0 ? wide.map((x) => (x.ndim === 0 ? F.reshape(x, [1]) : x)) : wide;
+    const y = F.to(apply(op, rows, attributes), dtype);
+    return ndim === 0 ? F.reshape(y, op === indexing.gather ? index.shape : []) : y;
   });
 }
 
@@ -58,6 +61,7 @@ export function takeAlongDim(x, index, dim = -1) {
       `the index ${show(index.shape)} and the tensor ${show(x.shape)} must have equally many dimensions`,
     );
   }
+  if (x.ndim === 0) return within('takeAlongDim', () => gather(x, 0, index));
   const others = broadcastShapes('takeAlongDim', x.shape.with(d, 1), index.shape.with(d, 1));
   return within('takeAlongDim', () => gather(F.expand(x, others.with(d, x.shape[d])), d, F.expand(index, others.with(d, index.shape[d]))));
 }
@@ -136,6 +140,7 @@ export function oneHot(ids, classes) {
 function argExtreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   flag(op.name, 'keepdim', keepdim);
+  if (x.ndim === 0) return F.reshape(argExtreme(op, F.reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
     const moved = F.transpose(isFloat(x.dtype) ? F.to(x.detach(), 'f32') : x, d, -1);
     const y = F.transpose(apply(op, [moved]), d, -1);
