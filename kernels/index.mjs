@@ -25,6 +25,7 @@ import { activationKernels } from './activation.mjs';
 import { attentionKernels } from './attention.mjs';
 import { KernelContext } from './base.mjs';
 import { attendKernels } from './decode-attend.mjs';
+import { convolutionKernels } from './convolution.mjs';
 import { decodeKernels } from './decode.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { embeddingKernels } from './embedding.mjs';
@@ -78,7 +79,8 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
  *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>
- *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>}
+ *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>
+ *   & ReturnType<typeof convolutionKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -98,5 +100,6 @@ export function createKernels(vk, options) {
     ...decodeKernels(context),
     ...attendKernels(context),
     ...samplingKernels(context),
+    ...convolutionKernels(context),
   };
 }

@@ -1,7 +1,17 @@
 // `F`: the operations as functions of tensors: all of functional.mjs, and of other files what is named here.
 
 export { attention, scaledDotProductAttention } from './attention.mjs';
-export { avgPool2d, conv2d, maxPool2d, upsample } from './convolution.mjs';
+export {
+  avgPool2d,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  maxPool2d,
+  upsample,
+} from './convolution.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss } from './losses.mjs';

@@ -20,4 +20,5 @@ export {
 export { MultiHeadAttention } from './attention.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
 export { GRU, LSTM } from './recurrent.mjs';
-export { AvgPool2d, BatchNorm2d, Conv1d, Conv2d, GroupNorm, MaxPool2d } from './vision.mjs';
+export { Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d } from './convolution.mjs';
+export { AvgPool2d, BatchNorm2d, GroupNorm, MaxPool2d } from './vision.mjs';
