@@ -35,7 +35,9 @@ import { optimizerKernels } from './optimizer.mjs';
 import { randomKernels } from './random.mjs';
 import { reductionKernels } from './reduction.mjs';
 import { samplingKernels } from './sampling.mjs';
+import { scanKernels } from './scan.mjs';
 import { softmaxKernels } from './softmax.mjs';
+import { sortingKernels } from './sorting.mjs';
 
 export { KernelContext, Recorder, pack } from './base.mjs';
 export { bf16Bits, bf16Value, f16Bits, f16Value } from './half.mjs';
@@ -78,7 +80,8 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
  *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>
- *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>}
+ *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>
+ *   & ReturnType<typeof scanKernels> & ReturnType<typeof sortingKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -98,5 +101,7 @@ export function createKernels(vk, options) {
     ...decodeKernels(context),
     ...attendKernels(context),
     ...samplingKernels(context),
+    ...scanKernels(context),
+    ...sortingKernels(context),
   };
 }

@@ -4,7 +4,7 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
-import { broadcastShapes, dimension, isFloat } from '../core/layout.mjs';
+import { broadcastShapes, dimension, isFloat, sizeOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
 import * as indexing from '../ops/indexing.mjs';
@@ -14,7 +14,7 @@ import * as indexing from '../ops/indexing.mjs';
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
 /** Checks that an index is an i32 or u32 tensor. @param {string} op @param {unknown} index @returns {Tensor} */
-function indexOf(op, index) {
+export function indexOf(op, index) {
   const own = tensorOf(op, index);
   if (own.dtype !== 'i32' && own.dtype !== 'u32') {
     throw new ArgumentError(op, `the index must be i32 or u32, got ${own.dtype}: use tensor(…, { dtype: 'i32' }), or .to('i32')`);
@@ -115,7 +115,7 @@ function selected(x, d, index) {
     return gather(x, d, F.expand(wide, shape));
   }
   const first = F.transpose(F.to(x, 'f32'), 0, d);
-  const rows = F.embedding(index, F.reshape(first, [x.shape[d], -1]));
+  const rows = F.embedding(index, F.reshape(first, [x.shape[d], sizeOf(first.shape.slice(1))]));
   return F.to(F.transpose(F.reshape(rows, first.shape.with(0, index.size)), 0, d), x.dtype);
 }
 

@@ -3,6 +3,7 @@
 import { map } from '../core/codegen.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { BYTES, denseLayout, sizeOf } from '../core/layout.mjs';
+import { checkRow } from './reduce.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
@@ -23,7 +24,11 @@ const sizes = (x, index, dim) => ({
   size: x.shape[dim],
   length: index.shape[dim],
   inner: sizeOf(x.shape.slice(dim + 1)),
+  fromEnd: index.dtype === 'i32',
 });
+
+/** The place that an index names in a dimension of `size`: a negative one counts from the end. @param {number} id @param {number} size */
+const placeOf = (id, size) => (id < 0 ? id + size : id);
 
 /** @param {string} op @param {Layout} x @param {Layout} index @param {number} dim */
 function check(op, x, index, dim) {
@@ -48,6 +53,7 @@ export const gather = defineOp({
     check('gather', x, index, dim);
     return [denseLayout(index.shape, x.dtype)];
   },
+  empty: 0, // No index is in range.
   lower: (k, [x, index, last], [y], { dim }) => [k.gather({ x, index, y, last, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: () => [1],
   vjp: (dy, { inputs: [, index], layouts: [x], attributes }, F) => [
@@ -56,8 +62,8 @@ export const gather = defineOp({
   ],
   oracle: ([x, index, last], { dim }) =>
     generate(index.shape, (place) => {
-      const id = at(index, place);
-      if (id >= x.shape[dim]) return 0;
+      const id = placeOf(at(index, place), x.shape[dim]);
+      if (id < 0 || id >= x.shape[dim]) return 0;
       const from = place.with(dim, id);
       return last && at(last, from) !== place[dim] ? 0 : at(x, from);
     }),
@@ -83,7 +89,7 @@ const scattered = ([x, index, source], dim, f) =>
     let value = at(x, place);
     for (let k = 0; k < index.shape[dim]; k++) {
       const from = place.with(dim, k);
-      if (at(index, from) === place[dim]) value = f(value, at(source, from));
+      if (placeOf(at(index, from), x.shape[dim]) === place[dim]) value = f(value, at(source, from));
     }
     return value;
   });
@@ -97,6 +103,7 @@ export const scatterAdd = defineOp({
     checkSource('scatterAdd', inputs, dim);
     return [denseLayout(x.shape, x.dtype)];
   },
+  empty: ([x]) => [x],
   lower: (k, [x, index, source], [y], { dim }) => [k.scatterAdd({ x, index, source, y, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: () => [1],
   vjp: (dy, { inputs: [, index], needs, attributes }, F) => [dy, undefined, needs[2] ? F.call(gather, [dy, index], attributes) : undefined],
@@ -124,6 +131,7 @@ export const scatter = defineOp({
     const [x] = inputs;
     return [denseLayout(x.shape, x.dtype), denseLayout(x.shape, 'u32')];
   },
+  empty: ([x]) => [x, NONE],
   lower: (k, [x, index, source], [y, last], { dim }) => [k.scatter({ x, index, source, y, last, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: ([, , source]) => (source ? [1] : []),
   saveOutputs: [1],
@@ -144,6 +152,7 @@ const argExtreme = (name, op) =>
     name,
     infer: ([x]) => {
       if (x.dtype !== 'f32') throw new ArgumentError(name, `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
+      checkRow(name, x);
       return [denseLayout([...x.shape.slice(0, -1), 1], 'i32')];
     },
     lower: (k, [x], [y]) => {
