@@ -13,6 +13,7 @@ import { RECURRENT } from './ops/recurrent.mjs';
 import { REDUCTIONS } from './ops/reductions.mjs';
 import { SHAPES } from './ops/shapes.mjs';
 import { SIGNALS } from './ops/signals.mjs';
+import { TRAINING } from './ops/training.mjs';
 
 /** @typedef {import('./value.mjs').Value} Value */
 /** @typedef {import('./interpret.mjs').Call} Call */
@@ -53,5 +54,6 @@ export const OPERATORS = new Map(
     REDUCTIONS,
     SHAPES,
     SIGNALS,
+    TRAINING,
   ].flatMap((table) => Object.entries(table)),
 );

@@ -23,7 +23,7 @@ import { isAbsolute, join, normalize, sep } from 'node:path';
  */
 
 /** The types that this package reads, by their number in files. */
-const NUMBERS = /** @type {const} */ ({
+export const NUMBERS = /** @type {const} */ ({
   1: 'float',
   2: 'uint8',
   3: 'int8',

@@ -3,12 +3,48 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { scope, tensor } from 'helios-vk/nn';
+import { tensor } from 'helios-vk/nn';
 import { loadOnnx } from '../../src/index.mjs';
 import { decode } from '../../src/proto.mjs';
-import { TYPES, tensorOf } from '../../src/types.mjs';
+import { NUMBERS, TYPES, tensorOf } from '../../src/types.mjs';
 
 /** @typedef {{ kind: string, name: string, rtol: number, atol: number }} Case */
+
+/**
+ * What a test is about, and how it went.
+ * @typedef {Case & { operator: string, leftOut: string | undefined, narrowed: boolean, reason: string | null }} Result
+ */
+
+/** Why types of these numbers are not counted. @type {[numbers: number[], reason: string][]} */
+const LEFT_OUT = [
+  [[17, 18, 19, 20, 23, 24], 'floating-point types of 4 and 8 bits'],
+  [[21, 22, 25, 26], 'integers of 2 and 4 bits'],
+  [[8], 'strings'],
+];
+/** And operators. @type {Record<string, string>} */
+const OPERATORS_LEFT_OUT = {
+  ImageDecoder: 'images',
+  'ai.onnx.ml.TreeEnsemble': 'trees',
+  'ai.onnx.preview.training.Gradient': 'gradients as nodes',
+};
+
+/** @param {string} folder of all tests @param {Case} test @returns {Omit<Result, 'reason'>} */
+export function readCase(folder, test) {
+  const { graph } = decode('ModelProto', readFileSync(join(folder, test.kind, test.name, 'model.onnx')), test.name);
+  const ports = [...graph.input, ...graph.output];
+  const numbers = ports.map(({ type }) => type?.tensorType?.elemType);
+  const nodes = graph.node.map(({ domain, opType }) => (domain ? `${domain}.${opType}` : opType));
+  const types = LEFT_OUT.find(([list]) => numbers.some((number) => list.includes(number)));
+  const named = nodes.map((name) => OPERATORS_LEFT_OUT[name]).find(Boolean);
+  const others = ports.some(({ type }) => !type?.tensorType) || nodes.some((name) => /^(Sequence|Optional|SplitToSequence)/.test(name)) ? 'sequences and optional values' : undefined;
+  const subgraphs = graph.node.some(({ attribute }) => attribute.some(({ type }) => type === 5)) && !/_expanded/.test(test.name) ? 'graphs inside nodes' : undefined;
+  return {
+    ...test,
+    operator: nodes.at(-1) ?? '',
+    leftOut: types?.[1] ?? others ?? named ?? subgraphs,
+    narrowed: numbers.some((number) => number !== undefined && TYPES[NUMBERS[number]]?.narrowed),
+  };
+}
 
 /** The tensor in a file. @param {string} path @param {boolean} [isTensor] */
 const tensorIn = (path) => tensorOf(decode('TensorProto', readFileSync(path), path), path, () => new Uint8Array(0));
