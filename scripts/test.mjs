@@ -314,7 +314,14 @@ const STAGES = [
         [
           ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend'],
           ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend/test'],
-          ['--test', '--test-reporter=spec', '--test-timeout=900000', ...packageTests('alpha-backend'), ...packageTests('lm'), ...packageTests('onnx')],
+          [
+            '--test',
+            '--test-reporter=spec',
+            '--test-timeout=900000',
+            ...packageTests('alpha-backend'),
+            ...packageTests('lm'),
+            ...packageTests('onnx'),
+          ],
           ['packages/alpha-backend/bench/calls.mjs', '--steps', '8'],
         ].map((command) => [process.execPath, ...command]),
       ),

@@ -24,7 +24,9 @@ if (reason !== null) throw new Error(reason);
 
 const only = values.only === undefined ? undefined : new RegExp(values.only);
 /** @type {import('./lib/node-tests.mjs').Case[]} */
-const tests = JSON.parse(readFileSync(join(TESTS, 'tests.json'), 'utf8')).filter((/** @type {any} */ test) => only?.test(test.name) ?? true);
+const tests = JSON.parse(readFileSync(join(TESTS, 'tests.json'), 'utf8')).filter(
+  (/** @type {any} */ test) => only?.test(test.name) ?? true,
+);
 const results = [];
 for (const test of tests) results.push({ ...readCase(TESTS, test), reason: await runTest(TESTS, test) });
 
@@ -32,9 +34,12 @@ const counted = results.filter(({ leftOut }) => leftOut === undefined);
 const passing = counted.filter((each) => each.reason === null);
 console.log(`${passing.length} of ${counted.length} tests pass; ${results.length - counted.length} are left out`);
 if (only) {
-  for (const each of results) if (each.reason !== null) console.log(`${each.name}${each.leftOut ? ` (left out: ${each.leftOut})` : ''}: ${each.reason}`);
+  for (const each of results)
+    if (each.reason !== null) console.log(`${each.name}${each.leftOut ? ` (left out: ${each.leftOut})` : ''}: ${each.reason}`);
 } else {
-  const failing = Object.fromEntries(counted.flatMap((each) => (each.reason === null ? [] : [[each.name, each.reason.split('\n').join(' ')]])));
+  const failing = Object.fromEntries(
+    counted.flatMap((each) => (each.reason === null ? [] : [[each.name, each.reason.split('\n').join(' ')]])),
+  );
   const table = tableOf(results);
   if (values.update) {
     writeFileSync(LIST, `${JSON.stringify(failing, undefined, 2)}\n`);
@@ -42,8 +47,12 @@ if (only) {
   } else {
     const listed = JSON.parse(readFileSync(LIST, 'utf8'));
     const surprises = [
-      ...Object.keys(failing).filter((name) => !Object.hasOwn(listed, name)).map((name) => `fails: ${name}: ${failing[name]}`),
-      ...Object.keys(listed).filter((name) => !Object.hasOwn(failing, name)).map((name) => `passes now: ${name}`),
+      ...Object.keys(failing)
+        .filter((name) => !Object.hasOwn(listed, name))
+        .map((name) => `fails: ${name}: ${failing[name]}`),
+      ...Object.keys(listed)
+        .filter((name) => !Object.hasOwn(failing, name))
+        .map((name) => `passes now: ${name}`),
     ];
     if (existsSync(TABLE) && readFileSync(TABLE, 'utf8') !== table) surprises.push('docs/onnx-operators.md is not what this run made');
     for (const each of surprises) console.error(each);

@@ -1,10 +1,10 @@
 // Arithmetic, comparisons, activations, conversions.
 
-import { TYPES, isFloat, typeOf } from '../types.mjs';
+import { isFloat, typeOf } from '../types.mjs';
 import { Value, cast, elementwise, f, hosted, mapped, mapping, result, same, scalar } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** @param {string} name @param {(x: number) => number} [host] */
 const unary = (name, host) => elementwise((/** @type {Tensor} */ x) => f[name](x), host);
@@ -90,7 +90,7 @@ const bitShift = {
 /** @param {Tensor} x @param {number} alpha @param {number} beta */
 const hardSigmoid = (x, alpha, beta) => f.clamp(f.add(f.mul(x, alpha), beta), 0, 1);
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const ELEMENTWISE = {
   Abs: unary('abs', Math.abs),
   Acos: unary('acos'),

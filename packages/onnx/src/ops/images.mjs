@@ -6,7 +6,7 @@ import { grid } from './convolution.mjs';
 import { Value, axesOf, cast, f, same, uploaded } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** The weight of cubic convolution at a distance (Keys 1981). @param {number} distance @param {number} a */
 function cubicAt(distance, a) {
@@ -87,7 +87,11 @@ function along(x, d, matrix) {
 const resize = {
   host: [1, 2, 3],
   run([x, roi, scaleInput, sizeInput], attributes) {
-    const { mode = 'nearest', coordinate_transformation_mode: coordinates = 'half_pixel', nearest_mode: rounding = 'round_prefer_floor' } = attributes;
+    const {
+      mode = 'nearest',
+      coordinate_transformation_mode: coordinates = 'half_pixel',
+      nearest_mode: rounding = 'round_prefer_floor',
+    } = attributes;
     const { cubic_coeff_a: a = -0.75, exclude_outside: exclude = 0, extrapolation_value: outside = 0, antialias = 0 } = attributes;
     const { keep_aspect_ratio_policy: policy = 'stretch' } = attributes;
     const dims = attributes.axes ? axesOf(attributes.axes, x.rank) : x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => d);
@@ -100,7 +104,9 @@ const resize = {
       scales = ratios.map(() => ratio);
       sizes = own.map((/** @type {number} */ size) => Math.floor(size * ratio + 0.5));
     }
-    const ranges = dims.map((/** @type {any} */ _, /** @type {number} */ i) => (roi?.size ? [roi.numbers[i], roi.numbers[i + dims.length]] : [0, 1]));
+    const ranges = dims.map((/** @type {any} */ _, /** @type {number} */ i) =>
+      roi?.size ? [roi.numbers[i], roi.numbers[i + dims.length]] : [0, 1],
+    );
     const isCrop = coordinates === 'tf_crop_and_resize';
     let y = x;
     /** Where all dimensions are inside of the image. @type {Tensor | undefined} */
@@ -116,12 +122,20 @@ const resize = {
         const indices = positions.map((/** @type {number} */ each) => Math.min(size - 1, Math.max(0, nearest(each, rounding))));
         y = take(y, d, indices);
       } else {
-        const weights = weightsOf(positions, size, scale, { mode, cubic: a, antialias: Boolean(antialias), excludeOutside: Boolean(exclude) });
+        const weights = weightsOf(positions, size, scale, {
+          mode,
+          cubic: a,
+          antialias: Boolean(antialias),
+          excludeOutside: Boolean(exclude),
+        });
         y = Value.of(x.type, along(f.to(y.tensor, 'f32'), d, uploaded(weights, [out, size])));
       }
       if (!isCrop) continue;
       const flags = positions.map((/** @type {number} */ each) => Number(each >= 0 && each <= size - 1));
-      const flag = uploaded(flags, x.shape.map((/** @type {any} */ _, /** @type {number} */ e) => (e === d ? out : 1)));
+      const flag = uploaded(
+        flags,
+        x.shape.map((/** @type {any} */ _, /** @type {number} */ e) => (e === d ? out : 1)),
+      );
       inside = inside ? f.mul(inside, flag) : flag;
     }
     if (!inside) return mode === 'nearest' ? y : rounded(x.type, y.tensor);
@@ -131,13 +145,18 @@ const resize = {
 };
 
 /** f32 as a type; an integer type is rounded to and limited. @param {import('../types.mjs').Type} type @param {Tensor} y @returns {Value} */
-const rounded = (type, y) => (isFloat(type) ? same(type, y) : cast(Value.of('float', f.clamp(f.round(y), ...(type === 'uint8' ? [0, 255] : [-128, 127]))), type));
+const rounded = (type, y) =>
+  isFloat(type) ? same(type, y) : cast(Value.of('float', f.clamp(f.round(y), ...(type === 'uint8' ? [0, 255] : [-128, 127]))), type);
 
 /** @type {Computed} */
 const upsample = {
   host: [1],
   run: ([x, scales], { mode = 'nearest', scales: attribute }, call) =>
-    resize.run([x, undefined, attribute ? Value.host('float', [attribute.length], attribute) : scales], { mode, coordinate_transformation_mode: 'asymmetric', nearest_mode: 'floor' }, call),
+    resize.run(
+      [x, undefined, attribute ? Value.host('float', [attribute.length], attribute) : scales],
+      { mode, coordinate_transformation_mode: 'asymmetric', nearest_mode: 'floor' },
+      call,
+    ),
 };
 
 /** Neighbours of positions and their weights. @param {Tensor} x positions @param {string} mode @returns {{ index: Tensor, weight: Tensor | undefined }[]} index in f32 */
@@ -192,7 +211,9 @@ export function sampled(x, positions, { mode, padding, corners }) {
   const [batch, channels, ...sizes] = x.shape;
   const samples = positions[0].shape[1];
   const flat = f.reshape(x, [batch, channels, sizeOf(sizes)]);
-  const each = positions.map((position, d) => neighbours(position, mode).map(({ index, weight }) => ({ weight, ...contained(index, sizes[d], padding, corners) })));
+  const each = positions.map((position, d) =>
+    neighbours(position, mode).map(({ index, weight }) => ({ weight, ...contained(index, sizes[d], padding, corners) })),
+  );
   /** @type {Tensor | undefined} */
   let sum;
   for (const choice of grid(each.map(({ length }) => length))) {
@@ -231,7 +252,8 @@ const affineGrid = {
   host: [1],
   run([theta, size], { align_corners: corners = 0 }) {
     const [batch, , ...sizes] = size.numbers;
-    const axis = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => (corners ? (n === 1 ? 0 : (2 * i) / (n - 1) - 1) : (2 * i + 1) / n - 1));
+    const axis = (/** @type {number} */ n) =>
+      Array.from({ length: n }, (_, i) => (corners ? (n === 1 ? 0 : (2 * i) / (n - 1) - 1) : (2 * i + 1) / n - 1));
     const axes = sizes.map(axis);
     const points = grid(sizes).flatMap((at) => [...at.map((i, d) => axes[d][i]).reverse(), 1]);
     const all = uploaded(points, [sizeOf(sizes), sizes.length + 1]);
@@ -256,7 +278,13 @@ const deformConv = {
       return f.reshape(f.add(own, uploaded(base, [1, 1, window, count])), [batch * groups, window * count]);
     });
     const images = f.reshape(f.to(x.tensor, 'f32'), [batch * groups, channels / groups, ...sizes]);
-    let columns = f.reshape(sampled(images, positions, { mode: 'linear', padding: 'zeros', corners: true }), [batch, groups, channels / groups, window, count]);
+    let columns = f.reshape(sampled(images, positions, { mode: 'linear', padding: 'zeros', corners: true }), [
+      batch,
+      groups,
+      channels / groups,
+      window,
+      count,
+    ]);
     if (mask) columns = f.mul(columns, f.reshape(mask.tensor, [batch, groups, 1, window, count]));
     const inner = (channels / group) * window;
     const y = f.matmul(f.reshape(weight.tensor, [group, outputs / group, inner]), f.reshape(columns, [batch, group, inner, count]));
@@ -269,8 +297,15 @@ const deformConv = {
 const roiAlign = {
   host: [1, 2],
   run([x, rois, batches], attributes, { opset }) {
-    const { output_height: height = 1, output_width: width = 1, sampling_ratio: ratio = 0, spatial_scale: scale = 1, mode = 'avg' } = attributes;
-    const shift = (attributes.coordinate_transformation_mode ?? (opset >= 16 ? 'half_pixel' : 'output_half_pixel')) === 'half_pixel' ? 0.5 : 0;
+    const {
+      output_height: height = 1,
+      output_width: width = 1,
+      sampling_ratio: ratio = 0,
+      spatial_scale: scale = 1,
+      mode = 'avg',
+    } = attributes;
+    const shift =
+      (attributes.coordinate_transformation_mode ?? (opset >= 16 ? 'half_pixel' : 'output_half_pixel')) === 'half_pixel' ? 0.5 : 0;
     const [, channels, rows, columns] = x.shape;
     const flat = f.reshape(f.to(x.tensor, 'f32'), [x.shape[0], channels, rows * columns]);
     const regions = Array.from({ length: rois.shape[0] }, (_, r) => {
@@ -288,7 +323,12 @@ const roiAlign = {
           return { low, high: Math.min(size - 1, low + 1), t: low === size - 1 ? 0 : at - low };
         };
         const [a, b] = [axis(cy, rows), axis(cx, columns)];
-        for (const [row, column, weight] of [[a.low, b.low, (1 - a.t) * (1 - b.t)], [a.low, b.high, (1 - a.t) * b.t], [a.high, b.low, a.t * (1 - b.t)], [a.high, b.high, a.t * b.t]]) {
+        for (const [row, column, weight] of [
+          [a.low, b.low, (1 - a.t) * (1 - b.t)],
+          [a.low, b.high, (1 - a.t) * b.t],
+          [a.high, b.low, a.t * (1 - b.t)],
+          [a.high, b.high, a.t * b.t],
+        ]) {
           indices.push(isOutside ? 0 : row * columns + column);
           weights.push(isOutside ? 0 : weight);
         }
@@ -302,7 +342,7 @@ const roiAlign = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const IMAGES = {
   AffineGrid: affineGrid,
   DeformConv: deformConv,

@@ -6,11 +6,14 @@ import { Value, axisOf, f, same, uploaded } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../types.mjs').Type} Type */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** cos and sin of 2π · row · column / count, as matrices [rows, columns]. @param {number} rows @param {number} columns @param {number} count @returns {{ cos: Tensor, sin: Tensor }} */
 function waves(rows, columns, count) {
-  const angles = Array.from({ length: rows * columns }, (_, i) => (2 * Math.PI * ((Math.floor(i / columns) * (i % columns)) % count)) / count);
+  const angles = Array.from(
+    { length: rows * columns },
+    (_, i) => (2 * Math.PI * ((Math.floor(i / columns) * (i % columns)) % count)) / count,
+  );
   const table = (/** @type {(x: number) => number} */ of) => uploaded(angles.map(of), [rows, columns]);
   return { cos: table(Math.cos), sin: table(Math.sin) };
 }
@@ -52,8 +55,15 @@ const dft = {
     if (inverse && onesided && re && im) {
       // The other half is the conjugate of this one.
       const half = Math.floor(count / 2) + 1;
-      const back = uploaded(Array.from({ length: count }, (_, i) => (i < half ? i : count - i)), [count], 'i32');
-      const sign = uploaded(Array.from({ length: count }, (_, i) => (i < half ? 1 : -1)), [count]);
+      const back = uploaded(
+        Array.from({ length: count }, (_, i) => (i < half ? i : count - i)),
+        [count],
+        'i32',
+      );
+      const sign = uploaded(
+        Array.from({ length: count }, (_, i) => (i < half ? 1 : -1)),
+        [count],
+      );
       [re, im] = [f.indexSelect(re, re.ndim - 1, back), f.mul(f.indexSelect(im, im.ndim - 1, back), sign)];
     }
     const outs = onesided && !inverse ? Math.floor(count / 2) + 1 : count;
@@ -68,7 +78,11 @@ const stft = {
   run([signal, step, window, length], { onesided = 1 }) {
     const [hop, count] = [step.number, length?.number ?? window.size];
     const frames = Math.floor((signal.shape[1] - count) / hop) + 1;
-    const cut = (/** @type {Tensor} */ x) => f.stack(Array.from({ length: frames }, (_, i) => f.slice(x, 1, i * hop, i * hop + count)), 1);
+    const cut = (/** @type {Tensor} */ x) =>
+      f.stack(
+        Array.from({ length: frames }, (_, i) => f.slice(x, 1, i * hop, i * hop + count)),
+        1,
+      );
     const whole = signal.rank === 2 ? f.unsqueeze(signal.tensor, 2) : signal.tensor;
     const [re, im] = parts(f.to(whole, 'f32')).map((x) => x && cut(x));
     const weighted = (/** @type {Tensor} */ x) => (window ? f.mul(x, window.tensor) : x);
@@ -83,7 +97,9 @@ const windowing = (cosines) => ({
   run([size], { periodic = 1, output_datatype: dtype = 1 }) {
     const n = size.number;
     const span = periodic ? n : n - 1;
-    const values = Float64Array.from({ length: n }, (_, i) => cosines.reduce((sum, factor, k) => sum + (-1) ** k * factor * Math.cos((2 * Math.PI * k * i) / span), 0));
+    const values = Float64Array.from({ length: n }, (_, i) =>
+      cosines.reduce((sum, factor, k) => sum + (-1) ** k * factor * Math.cos((2 * Math.PI * k * i) / span), 0),
+    );
     return cast(Value.host('double', [n], values), typeOf(dtype, 'the attribute output_datatype'));
   },
 });
@@ -96,7 +112,9 @@ const melWeightMatrix = {
     const bins = Math.floor(length / 2) + 1;
     const mel = (/** @type {number} */ hertz) => 2595 * Math.log10(1 + hertz / 700);
     const step = (mel(high) - mel(low)) / (bands + 2);
-    const edges = Array.from({ length: bands + 2 }, (_, i) => Math.floor(((length + 1) * (700 * (10 ** ((i * step + mel(low)) / 2595) - 1))) / rate));
+    const edges = Array.from({ length: bands + 2 }, (_, i) =>
+      Math.floor(((length + 1) * (700 * (10 ** ((i * step + mel(low)) / 2595) - 1))) / rate),
+    );
     const values = new Float64Array(bins * bands);
     for (let band = 0; band < bands; band++) {
       const [left, middle, right] = edges.slice(band, band + 3);
@@ -124,7 +142,7 @@ const bitCast = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const SIGNALS = {
   BitCast: bitCast,
   BlackmanWindow: windowing([0.42, 0.5, 0.08]),

@@ -4,7 +4,7 @@ import { f, same } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../value.mjs').Value} Value */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /**
  * An optimizer: its inputs are the rate, the count of updates, then all tensors, all gradients, and all of each kind of state.
@@ -49,7 +49,7 @@ const momentum = optimizer(1, ({ rate, count, x, gradient, states: [v], attribut
   return [f.sub(x, f.mul(direction, rate)), sum];
 });
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const TRAINING = {
   'ai.onnx.preview.training.Adagrad': adagrad,
   'ai.onnx.preview.training.Adam': adam,
