@@ -25,6 +25,19 @@ export const WORD_TYPES = /** @type {const} */ (['f32', 'i32', 'u32']);
  * @property {WordType} [type] f32 when left out. Sums and products of integers wrap
  */
 
+/**
+ * What a scan writes.
+ * @typedef {object} ScanResult
+ * @property {Tensor} y out: [rows, columns] of `type`; of extremes u32, the columns
+ * @property {boolean} [reverse] whether the scan begins at the end of the rows; false when left out
+ */
+
+/**
+ * What a reduction by a scan writes.
+ * @typedef {object} TotalResult
+ * @property {Tensor} y out: [rows] of `type`; of extremes u32, the columns
+ */
+
 /** @param {KernelContext} context */
 export function scanKernels(context) {
   /**
@@ -109,7 +122,7 @@ export function scanKernels(context) {
   /**
    * y[r][c] = op(x[r][0 … c]): the result so far, at each element; with `reverse` op(x[r][c …]), from the end. Sums carry what their additions
    * lose. Long rows are scanned in blocks, and then the blocks' results, so the work is proportional to the elements.
-   * @param {Scan & { y: Tensor, reverse?: boolean }} args `y`, out: [rows, columns] of `type`; of extremes u32, the columns
+   * @param {Scan & ScanResult} args
    * @returns {Dispatch[]}
    */
   function scanRows(args) {
@@ -123,7 +136,7 @@ export function scanKernels(context) {
 
   /**
    * y[r] = op(x[r]), by the states of `scanRows`.
-   * @param {Scan & { y: Tensor }} args `y`, out: [rows] of `type`; of extremes u32, the columns
+   * @param {Scan & TotalResult} args
    * @returns {Dispatch[]}
    */
   function totalRows(args) {

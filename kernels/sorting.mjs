@@ -85,7 +85,10 @@ export function sortingKernels(context) {
     return list;
   }
 
-  /** @param {string} name @param {import('./base.mjs').Binding[]} buffers @param {number} writes @param {number} count @param {number[]} push @param {number[]} [constants] */
+  /**
+   * @param {string} name @param {import('./base.mjs').Binding[]} buffers @param {number} writes @param {number} count @param {number[]} push
+   * @param {number[]} [constants]
+   */
   const flat = (name, buffers, writes, count, push, constants = []) =>
     context.dispatch(name, {
       buffers,
@@ -107,7 +110,7 @@ export function sortingKernels(context) {
    * @param {number} args.picks values of a row
    * @param {boolean} args.shared whether all rows of values search one sorted row
    * @param {boolean} args.right whether equal elements count
-   * @param {WordType} args.type
+   * @param {WordType} args.type of the elements and of the values
    * @returns {Dispatch}
    */
   function searchSorted(args) {
@@ -168,7 +171,7 @@ export function sortingKernels(context) {
    * @param {number} args.rows number of rows
    * @param {number} args.size elements of a row of x
    * @param {number} args.picks indices of a row
-   * @param {RunOp} args.op
+   * @param {RunOp} args.op how they are combined
    * @param {boolean} args.apart whether an element that has sources is combined of them alone
    * @returns {Dispatch}
    * @throws {RangeError} where a CPU device would loop too often, should all indices of a row be equal

@@ -43,6 +43,8 @@ const NN_PAGES = {
   einsum: 'products',
   resample: 'resample',
   fft: 'fft',
+  reductions: 'reductions',
+  sorting: 'sorting',
   modules: 'modules',
   optim: 'optim',
 };
@@ -64,6 +66,8 @@ const INTROS = {
   'nn/products': '`F`: products and distances',
   'nn/resample': '`F`: images at other positions',
   'nn/fft': '`F`: Fourier transforms',
+  'nn/reductions': '`F`: reductions and running results',
+  'nn/sorting': '`F`: order, counts and choice',
   'nn/modules': '`nn`: modules',
   'nn/optim': '`optim`: optimizers',
   [`nn/${NN_REST}`]: 'Scopes, gradients, `compile`, files',

@@ -1,6 +1,6 @@
 // Test cases of operations: other shapes and orders.
 
-import { integers } from '../lib/random-data.mjs';
+import { integers, uniform } from '../lib/random-data.mjs';
 import { any, random, shape, size, x } from './inputs.mjs';
 
 /** Two different dimensions of so many. @param {number} rank */
@@ -38,6 +38,15 @@ export const cases = {
     const { sizes, steps, dilations } = attributes;
     const counts = own.map((n, d) => (d < 2 ? n : Math.floor((n - (sizes[d - 2] - 1) * dilations[d - 2] - 1) / steps[d - 2]) + 1));
     return { inputs: [x(...counts, ...sizes)], attributes: { ...attributes, shape: own } };
+  },
+  gridIndex: () => {
+    const sizes = [any(), any(), any()].slice(random.below(2));
+    const own = [any(), any()];
+    const places = sizes.map((n) => ({ shape: own, values: uniform(size(own), -2, n + 1), constant: true }));
+    return {
+      inputs: [...places, { shape: [own[0], 1], values: integers(own[0], 99), dtype: 'i32', constant: true }],
+      attributes: { sizes },
+    };
   },
   randint: () => {
     const own = shape();

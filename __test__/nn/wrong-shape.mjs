@@ -1,6 +1,6 @@
 // Calls of public functions that are right: other shapes and orders.
 
-import { ones, tensor } from '../../nn/index.mjs';
+import { nn, ones, tensor } from '../../nn/index.mjs';
 
 const m = () => ones([2, 3]);
 const image = () => ones([1, 4, 4, 4]);
@@ -54,6 +54,9 @@ export const FUNCTIONS = {
   unflatten: () => [ones([6]), 0, [2, 3]],
   unfold: () => [image(), 2, { dilation: 1, padding: 1, stride: 1 }],
   vstack: () => [[m(), m()]],
+  affineGrid: () => [ones([1, 2, 3]), [1, 1, 3, 4], { alignCorners: true }],
+  gridSample: () => [image(), ones([1, 2, 3, 2]), { mode: 'bicubic', paddingMode: 'border', alignCorners: true }],
+  interpolate: () => [image(), { size: [3, 5], mode: 'bilinear', alignCorners: true, antialias: false, recomputeScaleFactor: false }],
   addmm: () => [ones([4]), m(), ones([3, 4]), { beta: 1, alpha: 2 }],
   baddbmm: () => [ones([4]), ones([1, 2, 3]), ones([1, 3, 4]), { beta: 1, alpha: 2 }],
   bmm: () => [ones([1, 2, 3]), ones([1, 3, 4])],
@@ -83,6 +86,24 @@ for (const name of ['roll', 'rot90', 'repeatInterleave', 'tril', 'triu', 'diag',
   METHODS[name] = FUNCTIONS[name];
 for (const name of ['select', 'unbind', 'unflatten', 'expandAs', 'tensorSplit']) METHODS[name] = FUNCTIONS[name];
 /** Modules: what their constructors take. @type {Record<string, () => any[]>} */
-export const CONSTRUCTORS = {};
+export const CONSTRUCTORS = {
+  Fold: () => [4, 2, { dilation: 1, padding: 1, stride: 1 }],
+  PixelShuffle: () => [2],
+  PixelUnshuffle: () => [2],
+  Unfold: () => [2, { dilation: 1, padding: 1, stride: 1 }],
+  Upsample: () => [{ scaleFactor: 2, mode: 'bilinear', alignCorners: true }],
+};
+for (const kind of ['Zero', 'Constant', 'Reflection', 'Replication', 'Circular']) {
+  for (const rank of kind === 'Circular' ? [1, 2] : [1, 2, 3])
+    CONSTRUCTORS[`${kind}Pad${rank}d`] = () => (kind === 'Constant' ? [new Array(2 * rank).fill(1), 2] : [new Array(2 * rank).fill(1)]);
+}
 /** Modules and what they take, by the names that their errors have. @type {[string | string[], () => any, () => any[]][]} */
-export const FORWARDS = [];
+export const FORWARDS = [
+  ['fold', () => new nn.Fold(4, 2), () => [ones([1, 4, 9])]],
+  ['pixelShuffle', () => new nn.PixelShuffle(2), () => [image()]],
+  ['pixelUnshuffle', () => new nn.PixelUnshuffle(2), () => [image()]],
+  ['unfold', () => new nn.Unfold(2), () => [image()]],
+  ['Upsample', () => new nn.Upsample({ size: 3 }), () => [image()]],
+  ['ReflectionPad2d', () => new nn.ReflectionPad2d(1), () => [image()]],
+  ['ConstantPad1d', () => new nn.ConstantPad1d(1, 2), () => [ones([1, 2, 3])]],
+];

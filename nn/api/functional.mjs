@@ -354,6 +354,7 @@ function extreme(op, x, dim, keepdim) {
   const all = Array.isArray(dim) && dim.length === 0;
   const dims = dimsOf(op.name, x, all ? undefined : dim);
   flag(op.name, 'keepdim', keepdim);
+  if (x.ndim === 0) return reshape(extreme(op, reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
     const y = to(apply(op, [f32IfOddRow(dimsLast(x, dims))]), x.dtype);
     const shape = keepdim ? reduce.keptShape(x.shape, dims) : x.shape.filter((_, d) => !dims.includes(d));

@@ -6,6 +6,7 @@ import { dimension, isFloat } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as scans from '../ops/scan.mjs';
+import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { argmax, argmin, gather } from './indexing.mjs';
@@ -213,15 +214,14 @@ export function all(x, dim, keepdim = false) {
 // ---- statistics
 
 /**
- * The variance over dimensions: `variance` by PyTorch's name.
+ * The variance over dimensions: `variance` by PyTorch's name, `F.var`, which no function may be declared by.
  * @param {Tensor} x @param {Dims} [dim] all when left out @param {import('./functional.mjs').VarianceOptions} [options]
  * @returns {Tensor}
  */
-const var_ = (x, dim, options = {}) => {
+export function var_(x, dim, options = {}) {
   checkOptions('var', options, ['keepdim', 'correction']);
   return within('var', () => F.variance(x, dim, options));
-};
-export { var_ as var };
+}
 
 /** √x, whose gradient is 0 where x is 0, as in PyTorch's `norm` and `std`. @param {Tensor} x */
 function rootOf(x) {
@@ -309,7 +309,7 @@ export const nanmean = (x, dim, keepdim = false) =>
 
 /** Rows in their order, and the columns that they came from. @param {Tensor} rows */
 function sortedRows(rows) {
-  const order = apply(sorts.argsort, [rows.detach()], { descending: false });
+  const order = apply(indexing.argsort, [rows.detach()], { descending: false });
   return { order, sorted: apply(sorts.pick, [rows, order]) };
 }
 
@@ -317,7 +317,7 @@ function sortedRows(rows) {
 function medianAlong(x, dim, keepdim) {
   const rows = F.transpose(wide(x), dim, -1);
   const columns = rows.shape.at(-1) ?? 1;
-  const order = apply(sorts.argsort, [rows.detach()], { descending: false });
+  const order = apply(indexing.argsort, [rows.detach()], { descending: false });
   const middle = F.slice(order, -1, Math.floor((columns - 1) / 2), Math.floor((columns - 1) / 2) + 1);
   // NaN is sorted to the end, and is the median where there is one.
   const last = apply(sorts.pick, [rows.detach(), F.slice(order, -1, columns - 1, columns)]);

@@ -11,6 +11,7 @@ import { scope } from '../core/scope.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { random } from '../ops/random.mjs';
 import * as scans from '../ops/scan.mjs';
+import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { gather, indexOf, scatter, scatterAdd } from './indexing.mjs';
@@ -75,7 +76,7 @@ export function sort(x, dim = -1, descending = false) {
 /** The first `k` in order. @param {Tensor} x @param {number} d @param {boolean} descending @param {number} k @returns {Chosen} */
 function firstOf(x, d, descending, k) {
   const { rows, back } = rowsOf(x, d);
-  const order = apply(sorts.argsort, [rows.detach()], { descending });
+  const order = apply(indexing.argsort, [rows.detach()], { descending });
   const first = k < (rows.shape.at(-1) ?? 1) ? F.slice(order, -1, 0, k).contiguous() : order;
   return { values: F.to(back(apply(sorts.pick, [rows, first])), x.dtype), indices: back(first) };
 }
@@ -90,7 +91,7 @@ export function argsort(x, dim = -1, descending = false) {
   flag('argsort', 'descending', descending);
   return within('argsort', () => {
     const { rows, back } = rowsOf(x.detach(), d);
-    return back(apply(sorts.argsort, [rows], { descending }));
+    return back(apply(indexing.argsort, [rows], { descending }));
   });
 }
 
@@ -127,7 +128,7 @@ export function kthvalue(x, k, dim = -1, keepdim = false) {
   checkK('kthvalue', x, k, d);
   return within('kthvalue', () => {
     const { rows, back } = rowsOf(x, d);
-    const place = F.slice(apply(sorts.argsort, [rows.detach()], { descending: false }), -1, k - 1, k).contiguous();
+    const place = F.slice(apply(indexing.argsort, [rows.detach()], { descending: false }), -1, k - 1, k).contiguous();
     const put = (/** @type {Tensor} */ y) => (keepdim ? back(y) : F.reshape(back(y), x.shape.toSpliced(d, 1)));
     return { values: F.to(put(apply(sorts.pick, [rows, place])), x.dtype), indices: put(place) };
   });
@@ -181,7 +182,7 @@ export function bucketize(x, boundaries, options = {}) {
 /** How often each of 0 … count - 1 is among i32 numbers, as i32. @param {Tensor} ids @param {number} count */
 function counted(ids, count) {
   const flat = F.reshape(ids, [-1]);
-  const sorted = apply(sorts.pick, [flat, apply(sorts.argsort, [flat], { descending: false })]);
+  const sorted = apply(sorts.pick, [flat, apply(indexing.argsort, [flat], { descending: false })]);
   const each = apply(sorts.iota, [], { shape: [count] });
   const [below, to] = [false, true].map((right) => apply(sorts.searchSorted, [sorted, each], { right }));
   return apply(sorts.indexMinus, [to, below]);
@@ -346,7 +347,7 @@ export function unique(x) {
     unscoped(() =>
       scope(() => {
         const own = F.reshape(wide(x.detach()), [-1]);
-        const order = apply(sorts.argsort, [own], { descending: false });
+        const order = apply(indexing.argsort, [own], { descending: false });
         return { flat: apply(sorts.pick, [own, order]), order };
       }),
     ),
@@ -467,7 +468,7 @@ const REDUCTIONS = /** @type {const} */ (['sum', 'prod', 'mean', 'amax', 'amin']
  * @param {Tensor} x f32 @param {Tensor} index u32 @param {Tensor} source f32 @param {import('../../kernels/sorting.mjs').RunOp} op @param {boolean} apart
  */
 function runs(x, index, source, op, apart) {
-  return apply(sorts.reduceRuns, [x, index, apply(sorts.argsort, [index], { descending: false }), source], { op, apart });
+  return apply(indexing.reduceRuns, [x, index, apply(indexing.argsort, [index], { descending: false }), source], { op, apart });
 }
 
 /**
@@ -500,7 +501,7 @@ export function scatterReduce(x, dim, index, source, reduce, options = {}) {
   return within('scatterReduce', () => {
     const { rows, back } = rowsOf(x, d);
     const places = rowsOf(index, d).rows;
-    const own = index.dtype === 'i32' ? apply(sorts.fromEnd, [places], { size: rows.shape.at(-1) ?? 1 }) : places;
+    const own = index.dtype === 'i32' ? apply(indexing.fromEnd, [places], { size: rows.shape.at(-1) ?? 1 }) : places;
     const from = rowsOf(source, d).rows;
     const ops = /** @type {const} */ ({ sum: 'sum', prod: 'prod', mean: 'sum', amax: 'max', amin: 'min' });
     const combined = runs(rows, own, from, ops[reduce], !includeSelf);

@@ -100,6 +100,7 @@ export function squeeze(x, dim) {
 export function slice(x, dim, start = 0, end = Infinity, step = 1) {
   tensorOf('slice', x);
   const d = dimension('slice', dim, x.ndim);
+  if (x.ndim === 0) throw new ShapeError('slice', 'a tensor [] has no dimension to slice');
   const size = x.shape[d];
   const clamp = (/** @type {number} */ i) => Math.min(size, Math.max(0, i < 0 ? i + size : i));
   if (typeof start !== 'number' || typeof end !== 'number') {
@@ -124,6 +125,7 @@ const MAX_PARTS = 2 ** 24;
  */
 export function split(x, size, dim = 0) {
   const d = dimension('split', dim, tensorOf('split', x).ndim);
+  if (x.ndim === 0) throw new ShapeError('split', 'a tensor [] has no dimension to split');
   if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `size must be a positive integer, got ${shown(size)}`);
   const parts = Math.max(1, Math.ceil(x.shape[d] / size));
   if (parts > MAX_PARTS) throw new ShapeError('split', `size ${size} makes ${parts} parts of ${show(x.shape)}, more than ${MAX_PARTS}`);
@@ -144,6 +146,7 @@ export function cat(tensors, dim = 0) {
   // As in PyTorch, [0] joins with any shape.
   const first = tensors.find((x) => show(x.shape) !== '[0]') ?? tensors[0];
   const d = dimension('cat', dim, first.ndim);
+  if (first.ndim === 0) throw new ShapeError('cat', 'tensors [] have no dimension to join along; stack() makes one');
   if (first.ndim > 1) tensors = tensors.map((x) => (show(x.shape) === '[0]' ? reshape(x, first.shape.with(d, 0)) : x));
   for (const x of tensors) {
     if (x.ndim !== first.ndim || x.shape.some((size, i) => i !== d && size !== first.shape[i]) || x.dtype !== first.dtype) {

@@ -97,7 +97,7 @@ export const crossEntropyRows = defineOp({
         `targets must be class numbers, i32 or u32, got ${targets.dtype}; argmax() makes them of one-hot rows`,
       );
     }
-    if (show(targets.shape) !== show(x.shape.slice(0, -1))) {
+    if (x.shape.length === 0 || show(targets.shape) !== show(x.shape.slice(0, -1))) {
       throw new ShapeError(
         'crossEntropy',
         `logits ${show(x.shape)}, whose last dimension is the classes, need targets ${show(x.shape.slice(0, -1))}, got ${show(targets.shape)}`,

@@ -130,7 +130,7 @@ export class ReductionMethods extends ElementwiseMethods {
    * @returns {Tensor}
    */
   var(dim, options) {
-    return reductions.var(asTensor(this), dim, options);
+    return reductions.var_(asTensor(this), dim, options);
   }
   /**
    * The standard deviation over dimensions; see `F.std`.
