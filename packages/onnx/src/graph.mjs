@@ -1,43 +1,18 @@
 // Graphs of a file as the interpreter takes them: nodes with their operators, attributes as JavaScript values, calls of functions inlined.
 // Every node whose operator is not known is reported at once.
 
+import { titleOf } from './definitions.mjs';
 import { OPERATORS } from './operators.mjs';
 import { tensorOf, typeOf } from './types.mjs';
 import { Constant } from './value.mjs';
 
-/** @typedef {import('./types.mjs').Type} Type */
-/** @typedef {import('./value.mjs').Value} Value */
-/** @typedef {import('./operators.mjs').Operator} Operator */
-
-/**
- * An input or output: `shape` has a number for a fixed size and a name, or '', for one that each call chooses; undefined if the file does
- * not say it. `type` is undefined for what is no tensor.
- * @typedef {{ name: string, type: Type | undefined, shape: (number | string)[] | undefined }} Port
- */
-/**
- * @typedef {object} Node
- * @property {string} op
- * @property {string} domain '' for ONNX's own
- * @property {string} name may be ''
- * @property {number} opset of its domain
- * @property {readonly string[]} inputs names; '' for one that is left out
- * @property {readonly string[]} outputs
- * @property {Record<string, any>} attributes
- * @property {Operator} operator
- *
- * @typedef {object} Graph
- * @property {Port[]} inputs
- * @property {Port[]} outputs
- * @property {Node[]} nodes in an order in which each comes after those it depends on
- * @property {Map<string, Constant>} constants
- */
+/** @typedef {import('./definitions.mjs').Graph} Graph */
+/** @typedef {import('./definitions.mjs').Node} Node */
+/** @typedef {import('./definitions.mjs').Operator} Operator */
+/** @typedef {import('./definitions.mjs').Port} Port */
 
 /** How deep functions may call functions. */
 const MAX_CALLS = 64;
-
-/** What names a node in errors. @param {{ op: string, domain: string, name: string, opset: number, outputs: readonly string[] }} node */
-export const titleOf = ({ op, domain, name, opset, outputs }) =>
-  `${domain ? `${domain}.` : ''}${op} '${name || outputs.find(Boolean) || ''}' (opset ${opset})`;
 
 const plainDomain = (/** @type {string} */ domain) => (domain === 'ai.onnx' ? '' : domain);
 

@@ -1,10 +1,12 @@
 // Runs a graph node by node. It is a generator, which yields each value that an operator needs on the host and that is not known there:
 // `run` reads it and goes on, `forward` cannot.
 
-import { titleOf } from './graph.mjs';
+import { titleOf } from './definitions.mjs';
 
-/** @typedef {import('./graph.mjs').Graph} Graph */
-/** @typedef {import('./graph.mjs').Node} Node */
+/** @typedef {import('./definitions.mjs').Call} Call */
+/** @typedef {import('./definitions.mjs').Graph} Graph */
+/** @typedef {import('./definitions.mjs').Node} Node */
+/** @typedef {import('./definitions.mjs').Request} Request */
 /** @typedef {import('./value.mjs').Value} Value */
 
 /** Values by name; of a graph inside another one also those of the outer graph. */
@@ -25,20 +27,6 @@ export class Scope {
     return this.#values.get(name) ?? this.outer?.get(name);
   }
 }
-
-/**
- * A value that is needed on the host.
- * @typedef {{ node: Node, input: string, value: Value }} Request
- */
-/**
- * What an operator is told about its call.
- * @typedef {object} Call
- * @property {Node} node
- * @property {number} opset
- * @property {boolean} training whether the module trains
- * @property {(index: number) => boolean} wants whether an output is used
- * @property {(graph: Graph, inputs: (Value | undefined)[]) => Generator<Request, (Value | undefined)[], void>} execute runs a graph of the node's attributes
- */
 
 /**
  * @param {Graph} graph @param {Scope} scope that holds its inputs and parameters @param {boolean} training

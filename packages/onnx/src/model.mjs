@@ -5,15 +5,16 @@ import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { Tensor, nn } from 'helios-vk/nn';
-import { Builder, titleOf } from './graph.mjs';
+import { titleOf } from './definitions.mjs';
+import { Builder } from './graph.mjs';
 import { Scope, execute } from './interpret.mjs';
 import { decode } from './proto.mjs';
 import { TYPES, externalReader, infoOf, isFloat } from './types.mjs';
 import { Constant, Value } from './value.mjs';
 
-/** @typedef {import('./graph.mjs').Graph} Graph */
-/** @typedef {import('./graph.mjs').Port} Port */
-/** @typedef {import('./graph.mjs').Node} Node */
+/** @typedef {import('./definitions.mjs').Graph} Graph */
+/** @typedef {import('./definitions.mjs').Port} Port */
+/** @typedef {import('./definitions.mjs').Node} Node */
 /**
  * An input: a tensor, or data of the host, which stay there where a graph computes shapes of them.
  * @typedef {Tensor | number | boolean | ArrayBufferView | readonly any[]} Input
@@ -112,7 +113,9 @@ export class OnnxModel extends nn.Module {
   async values(...inputs) {
     const outputs = await this.#finish(inputs);
     for (const value of outputs) await value?.read();
-    return Object.fromEntries(outputs.flatMap((value, i) => (value ? [[this.outputs[i].name, value]] : [])));
+    return Object.fromEntries(
+      outputs.flatMap((/** @type {Value | undefined} */ value, /** @type {number} */ i) => (value ? [[this.outputs[i].name, value]] : [])),
+    );
   }
 
   /** @param {unknown[]} inputs */
@@ -142,7 +145,15 @@ export class OnnxModel extends nn.Module {
     const scope = new Scope();
     for (const [name, property] of this.#properties) {
       const constant = /** @type {Constant} */ (this.#graph.constants.get(name));
-      scope.set(name, new Value(constant.type, constant.shape, Reflect.get(this, property), constant.elements));
+      scope.set(
+        name,
+        new Value(
+          constant.type,
+          constant.shape,
+          /** @type {Tensor} */ (Reflect.get(/** @type {object} */ (this), property)),
+          constant.elements,
+        ),
+      );
     }
     const ports = this.inputs;
     const [first] = inputs;
@@ -155,7 +166,7 @@ export class OnnxModel extends nn.Module {
     }
     for (const [i, port] of (byName ? this.#graph.inputs : ports).entries()) {
       const input = byName ? first[port.name] : inputs[i];
-      if (input !== undefined) scope.set(port.name, valueOf(/** @type {Input} */ (input), port));
+      if (input !== undefined) scope.set(port.name, given(/** @type {Input} */ (input), port));
       else if (!this.#graph.constants.has(port.name)) throw new TypeError(`the input ${port.name} is missing`);
     }
     return execute(this.#graph, scope, this.training);
@@ -170,7 +181,7 @@ const isRecord = (value) =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value) && !(value instanceof Tensor);
 
 /** An input as the interpreter takes it. @param {Input | Value} input @param {Port} port @returns {Value} */
-function valueOf(input, { name, type, shape }) {
+function given(input, { name, type, shape }) {
   if (type === undefined) throw new TypeError(`the input ${name} is no tensor: sequences and optional values are not supported`);
   const value = input instanceof Value ? input : input instanceof Tensor ? ofDevice(input, name, type) : ofHost(input, name, type);
   if (shape && (shape.length !== value.rank || shape.some((size, d) => typeof size === 'number' && size !== value.shape[d]))) {

@@ -6,7 +6,7 @@ import protobuf from 'protobufjs/light.js';
 /** @typedef {import('./types.mjs').TensorMessage} TensorMessage */
 /**
  * What is used of the messages, as protobufjs decodes them: integers of 64 bits are objects of the package `long`.
- * @typedef {{ toNumber(): number, toBigInt(): bigint }} Long
+ * @typedef {import('./types.mjs').Long} Long
  * @typedef {object} AttributeMessage
  * @property {string} name
  * @property {string} refAttrName the attribute of the function that this one is taken from; '' if there is none

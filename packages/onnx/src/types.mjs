@@ -5,17 +5,18 @@ import { isAbsolute, join, normalize, sep } from 'node:path';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {Tensor['dtype']} DType */
+/** An integer of 64 bits, of the package `long`. @typedef {{ toNumber(): number, toBigInt(): bigint }} Long */
 /**
  * A message TensorProto.
  * @typedef {object} TensorMessage
- * @property {import('./proto.mjs').Long[]} dims
+ * @property {Long[]} dims
  * @property {number} dataType
  * @property {string} name
  * @property {Uint8Array} rawData
  * @property {number[]} floatData
  * @property {number[]} int32Data
- * @property {import('./proto.mjs').Long[]} int64Data
- * @property {import('./proto.mjs').Long[]} uint64Data
+ * @property {Long[]} int64Data
+ * @property {Long[]} uint64Data
  * @property {number[]} doubleData
  * @property {Uint8Array[]} stringData
  * @property {{ key: string, value: string }[]} externalData
@@ -23,7 +24,7 @@ import { isAbsolute, join, normalize, sep } from 'node:path';
  */
 
 /** The types that this package reads, by their number in files. */
-const NUMBERS = /** @type {const} */ ({
+export const NUMBERS = /** @type {const} */ ({
   1: 'float',
   2: 'uint8',
   3: 'int8',

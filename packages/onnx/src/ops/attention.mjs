@@ -1,11 +1,10 @@
 // Attention and what goes with it.
 
-
 import { Value, f, same, uploaded } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('../operators.mjs').Computed} Computed */
-/** @typedef {import('../operators.mjs').Controlling} Controlling */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Controlling} Controlling */
 
 /** Heads of a packed row, as a dimension before the tokens. @param {Tensor} x [batch, tokens, heads · size] @param {number} heads @returns {Tensor} */
 const heads = (x, heads) => f.transpose(f.reshape(x, [x.shape[0], x.shape[1], heads, -1]), 1, 2);
@@ -76,7 +75,16 @@ const attention = {
     const [a, b] = [f.mul(f.to(query, 'f32'), root), f.mul(f.to(shared(key, count), 'f32'), root)];
     const raw = f.matmul(a, f.transpose(b, 2, 3));
     const capped = softcap > 0 ? f.mul(f.tanh(f.div(raw, softcap)), softcap) : raw;
-    const own = positionBias({ batch, queries, keys, past: pastKey?.shape[2] ?? 0, causal: Boolean(causal), left, right, lengths: lengths?.numbers });
+    const own = positionBias({
+      batch,
+      queries,
+      keys,
+      past: pastKey?.shape[2] ?? 0,
+      causal: Boolean(causal),
+      left,
+      right,
+      lengths: lengths?.numbers,
+    });
     let biased = own ? f.add(capped, own) : capped;
     if (mask) biased = f.add(biased, maskBias(mask, keys));
     const weights = probabilities(biased);
@@ -149,7 +157,7 @@ const linearAttention = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const ATTENTION = {
   Attention: attention,
   LinearAttention: linearAttention,

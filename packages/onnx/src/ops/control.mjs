@@ -1,11 +1,10 @@
 // Operators that run graphs: the host decides which and how often, so that what they do is one program for `compile`.
 
 import { concat, reshape, slice } from '../arrays.mjs';
-import { titleOf } from '../graph.mjs';
 import { Value, axisOf, scalar } from './lib.mjs';
 
-/** @typedef {import('../operators.mjs').Controlling} Controlling */
-/** @typedef {import('../graph.mjs').Graph} Graph */
+/** @typedef {import('../definitions.mjs').Controlling} Controlling */
+/** @typedef {import('../definitions.mjs').Graph} Graph */
 
 /** Values joined along a new dimension. @param {Value[]} values @param {number} axis @returns {Value} */
 const stacked = (values, axis) =>
@@ -17,7 +16,8 @@ const stacked = (values, axis) =>
 /** An output of no turns: of the type and sizes in the file. @param {Graph} body @param {number} output */
 function nothing(body, output) {
   const { name, type, shape } = body.outputs[output];
-  if (type === undefined || shape?.some((size) => typeof size !== 'number')) throw new Error(`no turn makes ${name}, whose shape is not known`);
+  if (type === undefined || shape?.some((size) => typeof size !== 'number'))
+    throw new Error(`no turn makes ${name}, whose shape is not known`);
   return Value.host(type, [0, .../** @type {number[]} */ (shape ?? [])], []);
 }
 
@@ -62,8 +62,8 @@ const loop = {
 
 /** @type {Controlling} */
 const scan = {
-  *control(inputs, attributes, { node, opset, execute }) {
-    if (opset < 9) throw new Error(`${titleOf(node)}: opset 9 or later is supported`);
+  *control(inputs, attributes, { opset, execute }) {
+    if (opset < 9) throw new Error('opset 9 or later is supported');
     const { body, num_scan_inputs: count } = attributes;
     const states = inputs.length - count;
     const outputs = body.outputs.length - states;
@@ -93,7 +93,7 @@ const scan = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const CONTROL = {
   If: branch,
   Loop: loop,

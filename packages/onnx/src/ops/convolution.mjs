@@ -6,7 +6,7 @@ import { Value, f, same, uploaded } from './lib.mjs';
 import { perChannel } from './network.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /**
  * Where a window stands, by dimension.
@@ -115,21 +115,38 @@ const convTranspose = {
     const kernel = weight.shape.slice(2);
     const none = sizes.map(() => 0);
     const ones = sizes.map(() => 1);
-    const { strides = ones, dilations = ones, group = 1, output_padding: more = none, output_shape: shape, auto_pad: auto = 'NOTSET' } = attributes;
+    const {
+      strides = ones,
+      dilations = ones,
+      group = 1,
+      output_padding: more = none,
+      output_shape: shape,
+      auto_pad: auto = 'NOTSET',
+    } = attributes;
     const reach = kernel.map((/** @type {number} */ size, /** @type {number} */ d) => (size - 1) * dilations[d]);
     const same_ = auto.startsWith('SAME');
-    const wanted = shape?.slice(-sizes.length) ?? (same_ ? sizes.map((/** @type {number} */ size, /** @type {number} */ d) => size * strides[d]) : undefined);
+    const wanted =
+      shape?.slice(-sizes.length) ??
+      (same_ ? sizes.map((/** @type {number} */ size, /** @type {number} */ d) => size * strides[d]) : undefined);
     let [begin, end] = attributes.pads ? [attributes.pads.slice(0, sizes.length), attributes.pads.slice(sizes.length)] : [none, none];
     if (wanted) {
-      const all = sizes.map((/** @type {number} */ size, /** @type {number} */ d) => strides[d] * (size - 1) + more[d] + reach[d] + 1 - wanted[d]);
-      const [less, rest] = [all.map((/** @type {number} */ n) => Math.floor(n / 2)), all.map((/** @type {number} */ n) => n - Math.floor(n / 2))];
+      const all = sizes.map(
+        (/** @type {number} */ size, /** @type {number} */ d) => strides[d] * (size - 1) + more[d] + reach[d] + 1 - wanted[d],
+      );
+      const [less, rest] = [
+        all.map((/** @type {number} */ n) => Math.floor(n / 2)),
+        all.map((/** @type {number} */ n) => n - Math.floor(n / 2)),
+      ];
       [begin, end] = auto === 'SAME_UPPER' ? [less, rest] : [rest, less];
     }
     const [channels, each] = weight.shape;
     // As a convolution: outputs first, the kernel turned round.
     const grouped = f.reshape(weight.tensor, [group, channels / group, each, ...kernel]);
     const outputs = f.reshape(f.transpose(grouped, 1, 2), [group * each, channels / group, ...kernel]);
-    const turned = kernel.reduce((/** @type {Tensor} */ y, /** @type {number} */ size, /** @type {number} */ d) => reversed(y, 2 + d, size), outputs);
+    const turned = kernel.reduce(
+      (/** @type {Tensor} */ y, /** @type {number} */ size, /** @type {number} */ d) => reversed(y, 2 + d, size),
+      outputs,
+    );
     const y = padded(
       spread(x.tensor, strides),
       reach.map((/** @type {number} */ n, /** @type {number} */ d) => n - begin[d]),
@@ -141,7 +158,18 @@ const convTranspose = {
 };
 
 /** @param {Tensor} x @param {number} d @param {number} size @returns {Tensor} */
-const reversed = (x, d, size) => (size === 1 ? x : f.indexSelect(x, d, uploaded(Array.from({ length: size }, (_, i) => size - 1 - i), [size], 'i32')));
+const reversed = (x, d, size) =>
+  size === 1
+    ? x
+    : f.indexSelect(
+        x,
+        d,
+        uploaded(
+          Array.from({ length: size }, (_, i) => size - 1 - i),
+          [size],
+          'i32',
+        ),
+      );
 
 /** A pool's elements in f32, which holds integers of 8 bits exactly. @param {Value} x */
 const wide = (x) => f.to(x.tensor, 'f32');
@@ -156,8 +184,11 @@ const maxPool = {
     if (!wants(1)) return y;
     const { kernel, strides, dilations, begin, outs } = window;
     const order = attributes.storage_order ? [...sizes].reverse() : sizes;
-    const flat = (/** @type {number[]} */ at) => (attributes.storage_order ? [...at].reverse() : at).reduce((sum, i, d) => sum * order[d] + i, 0);
-    const places = grid(kernel).flatMap((k) => grid(outs).map((at) => flat(at.map((i, d) => i * strides[d] + k[d] * dilations[d] - begin[d]))));
+    const flat = (/** @type {number[]} */ at) =>
+      (attributes.storage_order ? [...at].reverse() : at).reduce((sum, i, d) => sum * order[d] + i, 0);
+    const places = grid(kernel).flatMap((k) =>
+      grid(outs).map((at) => flat(at.map((i, d) => i * strides[d] + k[d] * dilations[d] - begin[d]))),
+    );
     const table = uploaded(places, [1, 1, sizeOf(kernel), ...outs], 'i32');
     const best = f.argmax(columns, 2, true);
     const within = f.gather(f.expand(table, columns.shape), 2, best);
@@ -174,9 +205,14 @@ const averagePool = {
     const window = windowOf(sizes, attributes, attributes.kernel_shape);
     const { kernel, strides, dilations, begin, end, outs } = window;
     const all = Boolean(attributes.count_include_pad);
-    const isCounted = (/** @type {number} */ at, /** @type {number} */ d) => (all ? at >= -begin[d] && at < sizes[d] + end[d] : at >= 0 && at < sizes[d]);
+    const isCounted = (/** @type {number} */ at, /** @type {number} */ d) =>
+      all ? at >= -begin[d] && at < sizes[d] + end[d] : at >= 0 && at < sizes[d];
     const counts = outs.map((out, d) =>
-      Array.from({ length: out }, (_, i) => Array.from({ length: kernel[d] }, (_, k) => i * strides[d] + k * dilations[d] - begin[d]).filter((at) => isCounted(at, d)).length),
+      Array.from(
+        { length: out },
+        (_, i) =>
+          Array.from({ length: kernel[d] }, (_, k) => i * strides[d] + k * dilations[d] - begin[d]).filter((at) => isCounted(at, d)).length,
+      ),
     );
     const divisors = grid(outs).map((at) => at.reduce((product, i, d) => product * counts[d][i], 1));
     return same(x.type, f.div(f.sum(patches(wide(x), window, 0), 2), uploaded(divisors, [1, 1, ...outs])));
@@ -194,7 +230,11 @@ const lpPool = {
 
 /** @param {(x: Tensor) => Tensor} of [batch, channels, elements] → [batch, channels] @returns {Computed} */
 const overImage = (of) => ({
-  run: ([x]) => same(x.type, f.reshape(of(f.reshape(wide(x), [x.shape[0], x.shape[1], -1])), [x.shape[0], x.shape[1], ...x.shape.slice(2).map(() => 1)])),
+  run: ([x]) =>
+    same(
+      x.type,
+      f.reshape(of(f.reshape(wide(x), [x.shape[0], x.shape[1], -1])), [x.shape[0], x.shape[1], ...x.shape.slice(2).map(() => 1)]),
+    ),
 });
 
 /** @type {Computed} */
@@ -202,12 +242,29 @@ const maxUnpool = {
   host: [2],
   run([x, index, shape], { kernel_shape: kernel, pads, strides = kernel.map(() => 1) }) {
     const sizes = x.shape.slice(2);
-    const own = sizes.map((/** @type {number} */ size, /** @type {number} */ d) => (size - 1) * strides[d] + kernel[d] - (pads ? pads[d] + pads[d + sizes.length] : 0));
+    const own = sizes.map(
+      (/** @type {number} */ size, /** @type {number} */ d) =>
+        (size - 1) * strides[d] + kernel[d] - (pads ? pads[d] + pads[d + sizes.length] : 0),
+    );
     const all = [...x.shape.slice(0, 2), ...own];
-    const flat = f.scatter(f.zeros([sizeOf(all)], { dtype: x.tensor.dtype }), 0, f.to(f.reshape(index.tensor, [x.size]), 'i32'), f.reshape(x.tensor, [x.size]));
+    const flat = f.scatter(
+      f.zeros([sizeOf(all)], { dtype: x.tensor.dtype }),
+      0,
+      f.to(f.reshape(index.tensor, [x.size]), 'i32'),
+      f.reshape(x.tensor, [x.size]),
+    );
     const y = f.reshape(flat, all);
-    const more = shape ? shape.numbers.slice(2).map((/** @type {number} */ size, /** @type {number} */ d) => size - own[d]) : own.map(() => 0);
-    return same(x.type, padded(y, own.map(() => 0), more));
+    const more = shape
+      ? shape.numbers.slice(2).map((/** @type {number} */ size, /** @type {number} */ d) => size - own[d])
+      : own.map(() => 0);
+    return same(
+      x.type,
+      padded(
+        y,
+        own.map(() => 0),
+        more,
+      ),
+    );
   },
 };
 
@@ -224,11 +281,20 @@ const col2Im = {
     for (const [k, at] of grid(kernel).entries()) {
       const part = spread(f.reshape(f.slice(positions, 2, k, k + 1), [batch, positions.shape[1], ...outs]), strides);
       const before = at.map((i, d) => i * dilations[d]);
-      const after = sizes.map((/** @type {number} */ size, /** @type {number} */ d) => size + begin[d] + end[d] - before[d] - part.shape[2 + d]);
+      const after = sizes.map(
+        (/** @type {number} */ size, /** @type {number} */ d) => size + begin[d] + end[d] - before[d] - part.shape[2 + d],
+      );
       const whole = padded(part, before, after);
       y = y ? f.add(y, whole) : whole;
     }
-    return same(x.type, padded(/** @type {Tensor} */ (y), begin.map((n) => -n), end.map((n) => -n)));
+    return same(
+      x.type,
+      padded(
+        /** @type {Tensor} */ (y),
+        begin.map((n) => -n),
+        end.map((n) => -n),
+      ),
+    );
   },
 };
 
@@ -258,7 +324,7 @@ const convInteger = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const CONVOLUTION = {
   AveragePool: averagePool,
   CausalConvWithState: causalConvWithState,

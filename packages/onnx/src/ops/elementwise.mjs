@@ -1,11 +1,10 @@
 // Arithmetic, comparisons, activations, conversions.
 
-import { axisOf } from '../arrays.mjs';
-import { TYPES, isFloat, typeOf } from '../types.mjs';
+import { isFloat, typeOf } from '../types.mjs';
 import { Value, cast, elementwise, f, hosted, mapped, mapping, result, same, scalar } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** @param {string} name @param {(x: number) => number} [host] */
 const unary = (name, host) => elementwise((/** @type {Tensor} */ x) => f[name](x), host);
@@ -91,17 +90,7 @@ const bitShift = {
 /** @param {Tensor} x @param {number} alpha @param {number} beta */
 const hardSigmoid = (x, alpha, beta) => f.clamp(f.add(f.mul(x, alpha), beta), 0, 1);
 
-/** @type {Computed} */
-const swiGlu = {
-  run([x], { axis = -1 }) {
-    const d = axisOf(axis, x.rank);
-    const half = x.shape[d] / 2;
-    const [gate, up] = f.split(x.tensor, half, d);
-    return same(x.type, f.mul(f.silu(gate), up));
-  },
-};
-
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const ELEMENTWISE = {
   Abs: unary('abs', Math.abs),
   Acos: unary('acos'),
@@ -188,8 +177,8 @@ export const ELEMENTWISE = {
   Sqrt: unary('sqrt', Math.sqrt),
   Sub: elementwise(f.sub, (a, b) => a - b),
   Sum: folded(f.add, (a, b) => a + b),
-  SwiGLU: swiGlu,
-  Swish: activation((x, { alpha = 1 }) => f.mul(x, f.sigmoid(f.mul(x, alpha)))),
+  SwiGLU: { run: ([a, b], { alpha = 1 }) => same(a.type, f.mul(swish(a.tensor, alpha), b.tensor)) },
+  Swish: activation((x, { alpha = 1 }) => swish(x, alpha)),
   Tan: unary('tan'),
   Tanh: unary('tanh'),
   ThresholdedRelu: activation((x, { alpha = 1 }) => f.where(f.gt(x, alpha), x, f.mul(x, 0))),
@@ -205,4 +194,9 @@ function elu2(x, alpha) {
 /** x · (1 + erf(x / √2)) / 2 @param {Tensor} x */
 function exactGelu(x) {
   return f.mul(f.mul(x, 0.5), f.add(f.erf(f.mul(x, Math.SQRT1_2)), 1));
+}
+
+/** x · sigmoid(alpha · x) @param {Tensor} x @param {number} alpha */
+function swish(x, alpha) {
+  return f.mul(x, f.sigmoid(f.mul(x, alpha)));
 }

@@ -6,11 +6,13 @@ import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, axisOf, cast, f, known, mapped, result, same, scalar } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 const NONE = /** @type {any} */ (undefined);
-const plus = (/** @type {Value} */ a, /** @type {Value} */ b) => /** @type {Value} */ (ELEMENTWISE.Add.run([a, b], {}, NONE));
-const times = (/** @type {Value} */ a, /** @type {number} */ b) => /** @type {Value} */ (ELEMENTWISE.Mul.run([a, scalar(a.type, b)], {}, NONE));
+const plus = (/** @type {Value} */ a, /** @type {Value} */ b) =>
+  /** @type {Value} */ (/** @type {Computed} */ (ELEMENTWISE.Add).run([a, b], {}, NONE));
+const times = (/** @type {Value} */ a, /** @type {number} */ b) =>
+  /** @type {Value} */ (/** @type {Computed} */ (ELEMENTWISE.Mul).run([a, scalar(a.type, b)], {}, NONE));
 
 /** Indices without negative ones, which count from the end, as i32. @param {Value} index @param {number} size of the dimension @returns {Value} */
 function positive(index, size) {
@@ -134,7 +136,11 @@ const oneHot = {
     const d = axis < 0 ? axis + indices.rank + 1 : axis;
     const whole = cast(indices, 'int64');
     const index = f.reshape(positive(whole, count).tensor, indices.shape.toSpliced(d, 0, 1));
-    const classes = Value.host('int32', [count, ...new Array(indices.rank - d).fill(1)], Int32Array.from({ length: count }, (_, i) => i));
+    const classes = Value.host(
+      'int32',
+      [count, ...new Array(indices.rank - d).fill(1)],
+      Int32Array.from({ length: count }, (_, i) => i),
+    );
     const [off, on] = [slice(values, 0, 0, 1), slice(values, 0, 1, 1)];
     return same(values.type, f.where(f.eq(index, classes.tensor), on.tensor, off.tensor));
   },
@@ -156,7 +162,14 @@ const cumulative = (name, neutral) => ({
   run([x, axis], { exclusive = 0, reverse = 0 }) {
     const d = axisOf(axis.numbers[0], x.rank);
     const size = x.shape[d];
-    const backwards = (/** @type {Value} */ y) => (reverse ? take(y, d, Array.from({ length: size }, (_, i) => size - 1 - i)) : y);
+    const backwards = (/** @type {Value} */ y) =>
+      reverse
+        ? take(
+            y,
+            d,
+            Array.from({ length: size }, (_, i) => size - 1 - i),
+          )
+        : y;
     let y = f[name](backwards(x).tensor, d);
     if (exclusive) {
       const first = f.full(x.shape.with(d, 1), neutral, { dtype: y.dtype });
@@ -183,7 +196,9 @@ const nonZero = {
   run([x]) {
     const at = x.numbers.flatMap((/** @type {number} */ each, /** @type {number} */ i) => (each !== 0 ? [i] : []));
     const strides = stridesOf(x.shape);
-    const rows = x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) => at.map((i) => Math.floor(i / strides[d]) % size));
+    const rows = x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) =>
+      at.map((/** @type {number} */ i) => Math.floor(i / strides[d]) % size),
+    );
     return Value.host('int64', [x.rank, at.length], Float64Array.from(rows));
   },
 };
@@ -217,7 +232,11 @@ const unique = {
     for (const [g, list] of groups.entries()) for (const i of list) inverse[i] = g;
     const numbers = (/** @type {number[]} */ list) => Value.integers(list);
     return [
-      take(Value.host(flat.type, flat.shape, flat.elements), d, groups.map(([first]) => first)),
+      take(
+        Value.host(flat.type, flat.shape, flat.elements),
+        d,
+        groups.map(([first]) => first),
+      ),
       numbers(groups.map(([first]) => first)),
       Value.host('int64', [size], inverse),
       numbers(groups.map(({ length }) => length)),
@@ -232,6 +251,7 @@ const nonMaxSuppression = {
     const limit = most?.numbers[0] ?? 0;
     const [maxOverlap, minScore] = [overlap?.numbers[0] ?? 0, least?.numbers[0] ?? -Infinity];
     const [batches, classes, count] = scores.shape;
+    /** @type {number[][]} */
     const [corners, values] = [boxes.numbers, scores.numbers];
     /** @param {number} at */
     const boxOf = (at) => {
@@ -244,14 +264,22 @@ const nonMaxSuppression = {
     for (let batch = 0; batch < batches; batch++) {
       for (let label = 0; label < classes; label++) {
         const own = values.slice((batch * classes + label) * count, (batch * classes + label + 1) * count);
-        const order = own.map((_, i) => i).filter((i) => own[i] > minScore).sort((a, b) => own[b] - own[a]);
+        const order = own
+          .map((_, i) => i)
+          .filter((i) => own[i] > minScore)
+          .sort((a, b) => own[b] - own[a]);
         /** @type {number[][]} */
         const kept = [];
         for (const i of order) {
           if (kept.length >= limit) break;
           const box = boxOf(batch * count + i);
           const overlaps = kept.some((other) => {
-            const shared = area([Math.max(box[0], other[0]), Math.max(box[1], other[1]), Math.min(box[2], other[2]), Math.min(box[3], other[3])]);
+            const shared = area([
+              Math.max(box[0], other[0]),
+              Math.max(box[1], other[1]),
+              Math.min(box[2], other[2]),
+              Math.min(box[3], other[3]),
+            ]);
             const union = area(box) + area(other) - shared;
             return union > 0 && shared / union > maxOverlap;
           });
@@ -265,7 +293,7 @@ const nonMaxSuppression = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const INDEXING = {
   Compress: compress,
   CumProd: cumulative('cumprod', 1),

@@ -7,8 +7,8 @@ import { Value } from '../value.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../types.mjs').Type} Type */
-/** @typedef {import('../interpret.mjs').Call} Call */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Call} Call */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** The functions of `helios-vk/nn`. @type {any} */
 export const f = F;

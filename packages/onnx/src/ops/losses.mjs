@@ -5,7 +5,7 @@ import { f, same } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../value.mjs').Value} Value */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /**
  * The negative log-likelihood of classes along the second dimension.
@@ -40,7 +40,7 @@ const softmaxCrossEntropy = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const LOSSES = {
   NegativeLogLikelihoodLoss: negativeLogLikelihood,
   SoftmaxCrossEntropyLoss: softmaxCrossEntropy,

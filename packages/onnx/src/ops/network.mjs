@@ -1,12 +1,11 @@
 // Products and normalizations.
 
-
 import { sizeOf, typeOf } from '../types.mjs';
 import { rand, randn } from 'helios-vk/nn';
 import { Value, axisOf, cast, f, result, same } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** In f32, whatever the type. @param {Tensor} x @returns {Tensor} */
 const wide = (x) => f.to(x, 'f32');
@@ -83,7 +82,11 @@ const groupNormalization = {
     const each = (/** @type {Value} */ vector) =>
       opset >= 21 || vector.size === channels
         ? perChannel(vector.tensor, x.rank)
-        : f.reshape(f.expand(f.reshape(vector.tensor, [groups, 1]), [groups, channels / groups]), [1, channels, ...new Array(x.rank - 2).fill(1)]);
+        : f.reshape(f.expand(f.reshape(vector.tensor, [groups, 1]), [groups, channels / groups]), [
+            1,
+            channels,
+            ...new Array(x.rank - 2).fill(1),
+          ]);
     return same(x.type, f.add(f.mul(whole, each(scale)), each(bias)));
   },
 };
@@ -100,8 +103,11 @@ const batchNormalization = {
     const inverse = f.rsqrt(f.add(wide(spread), epsilon));
     const centred = f.sub(y, perChannel(wide(own), x.rank));
     const z = f.add(f.mul(centred, perChannel(f.mul(inverse, wide(scale.tensor)), x.rank)), perChannel(wide(bias.tensor), x.rank));
-    const running = (/** @type {Value} */ old, /** @type {Tensor} */ now) => f.add(f.mul(old.tensor, momentum), f.mul(now, 1 - momentum)).detach();
-    const statistics = batch ? [Value.of(mean.type, running(mean, own)), Value.of(variance.type, running(variance, spread))] : [mean, variance];
+    const running = (/** @type {Value} */ old, /** @type {Tensor} */ now) =>
+      f.add(f.mul(old.tensor, momentum), f.mul(now, 1 - momentum)).detach();
+    const statistics = batch
+      ? [Value.of(mean.type, running(mean, own)), Value.of(variance.type, running(variance, spread))]
+      : [mean, variance];
     // A graph of an evaluation has no outputs for them: the model's own are updated.
     if (batch && !mode) {
       mean.tensor.copy_(statistics[0].tensor);
@@ -160,8 +166,15 @@ const einsum = {
       return term.replace('...', Array.from({ length: free }, (_, d) => String(free - 1 - d)).join(''));
     });
     const letters = [...new Set(named.join(''))];
-    const ellipsis = letters.filter((letter) => /\d/.test(letter)).sort().reverse().join('');
-    const once = letters.filter((letter) => !/\d/.test(letter) && named.join('').split(letter).length === 2).sort().join('');
+    const ellipsis = letters
+      .filter((letter) => /\d/.test(letter))
+      .sort()
+      .reverse()
+      .join('');
+    const once = letters
+      .filter((letter) => !/\d/.test(letter) && named.join('').split(letter).length === 2)
+      .sort()
+      .join('');
     const to = right === undefined ? ellipsis + once : right.replace('...', ellipsis);
     const summed = letters.filter((letter) => !to.includes(letter));
     const all = [...to, ...summed];
@@ -186,15 +199,24 @@ function aligned(x, own, all) {
     if (again < 0) continue;
     // The diagonal of two dimensions: every (size + 1)-th element of both as one.
     const size = y.shape[at];
-    const others = names.split('').map((_, d) => d).filter((d) => d !== at && d !== again);
+    const others = names
+      .split('')
+      .map((_, d) => d)
+      .filter((d) => d !== at && d !== again);
     const flat = f.reshape(f.permute(y, [...others, at, again]), [...others.map((d) => y.shape[d]), size * size]);
     y = f.slice(flat, others.length, 0, size * size, size + 1);
     names = others.map((d) => names[d]).join('') + own[at];
     at = -1;
   }
   const order = all.filter((letter) => names.includes(letter));
-  const moved = f.permute(y, order.map((letter) => names.indexOf(letter)));
-  return f.reshape(moved, all.map((letter) => (names.includes(letter) ? y.shape[names.indexOf(letter)] : 1)));
+  const moved = f.permute(
+    y,
+    order.map((letter) => names.indexOf(letter)),
+  );
+  return f.reshape(
+    moved,
+    all.map((letter) => (names.includes(letter) ? y.shape[names.indexOf(letter)] : 1)),
+  );
 }
 
 /** Σ a · b over all but the first dimensions, as a product of matrices where one of them has no other. @param {Tensor} a @param {Tensor} b @param {number} kept */
@@ -202,9 +224,14 @@ function contracted(a, b, kept) {
   const sizes = a.shape.map((size, d) => Math.max(size, b.shape[d]));
   const inner = sizeOf(sizes.slice(kept));
   const isBatch = (/** @type {number} */ d) => a.shape[d] === b.shape[d];
+  /** @type {Record<'batch' | 'rows' | 'columns', number[]>} */
   const kinds = { batch: [], rows: [], columns: [] };
-  for (let d = 0; d < kept; d++) /** @type {number[]} */ (kinds[isBatch(d) ? 'batch' : a.shape[d] > 1 ? 'rows' : 'columns']).push(d);
-  const whole = (/** @type {Tensor} */ x) => f.expand(x, x.shape.map((size, d) => (d < kept ? size : sizes[d])));
+  for (let d = 0; d < kept; d++) kinds[isBatch(d) ? 'batch' : a.shape[d] > 1 ? 'rows' : 'columns'].push(d);
+  const whole = (/** @type {Tensor} */ x) =>
+    f.expand(
+      x,
+      x.shape.map((size, d) => (d < kept ? size : sizes[d])),
+    );
   const { batch, rows, columns } = kinds;
   const order = (/** @type {number[]} */ own) => [...batch, ...own, ...dimsFrom(kept, sizes.length), ...(own === rows ? columns : rows)];
   const at = (/** @type {number[]} */ dims) => dims.map((d) => sizes[d]);
@@ -212,7 +239,10 @@ function contracted(a, b, kept) {
   const y = f.reshape(f.permute(whole(b), order(columns)), [sizeOf(at(batch)), sizeOf(at(columns)), inner]);
   const z = f.reshape(f.matmul(x, f.transpose(y, 1, 2)), [...at(batch), ...at(rows), ...at(columns)]);
   const now = [...batch, ...rows, ...columns];
-  return f.permute(z, dimsFrom(0, kept).map((d) => now.indexOf(d)));
+  return f.permute(
+    z,
+    dimsFrom(0, kept).map((d) => now.indexOf(d)),
+  );
 }
 
 /** The determinant of square matrices, by elimination with pivots. @type {Computed} */
@@ -264,7 +294,7 @@ const bernoulli = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const NETWORK = {
   BatchNormalization: batchNormalization,
   Bernoulli: bernoulli,

@@ -8,7 +8,7 @@ import { perChannel } from './network.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../types.mjs').Type} Type */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** @param {Type} type @returns {readonly [number, number]} */
 const rangeOf = (type) => TYPES[/** @type {'int8'} */ (type)].range ?? [-(2 ** 31), 2 ** 31 - 1];
@@ -29,7 +29,11 @@ function spreadOver(value, x, axis, block) {
   const y = f.to(value.tensor, 'f32');
   if (value.size === 1) return f.reshape(y, []);
   const d = axisOf(axis, x.rank);
-  if (value.rank === 1 && !block) return f.reshape(y, x.shape.map((/** @type {number} */ size, /** @type {number} */ i) => (i === d ? value.size : 1)));
+  if (value.rank === 1 && !block)
+    return f.reshape(
+      y,
+      x.shape.map((/** @type {number} */ _size, /** @type {number} */ i) => (i === d ? value.size : 1)),
+    );
   const [outer, own, inner] = [sizeOf(value.shape.slice(0, d)), value.shape[d], sizeOf(value.shape.slice(d + 1))];
   const wide = f.expand(f.reshape(y, [outer, own, 1, inner]), [outer, own, block, inner]);
   return f.slice(f.reshape(wide, value.shape.with(d, own * block)), d, 0, x.shape[d]);
@@ -100,12 +104,15 @@ const qLinearConv = {
     const window = windowOf(x.shape.slice(2), attributes, weight.shape.slice(2));
     const own = bias && f.to(bias.tensor, 'f32');
     const y = convolved(centred(x, zeroX, []), centred(weight, zeroW, [-1, ...ones]), own, window, attributes.group ?? 1);
-    const scale = f.div(f.mul(f.reshape(scaleX.tensor, []), scaleW.size === 1 ? f.reshape(scaleW.tensor, []) : perChannel(scaleW.tensor, x.rank)), f.reshape(scaleY.tensor, []));
+    const scale = f.div(
+      f.mul(f.reshape(scaleX.tensor, []), scaleW.size === 1 ? f.reshape(scaleW.tensor, []) : perChannel(scaleW.tensor, x.rank)),
+      f.reshape(scaleY.tensor, []),
+    );
     return saturated(f.mul(y, scale), f.reshape(f.to(zeroY.tensor, 'f32'), []), zeroY.type);
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const QUANTIZATION = {
   DequantizeLinear: dequantizeLinear,
   DynamicQuantizeLinear: dynamicQuantizeLinear,

@@ -4,7 +4,7 @@ import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, f, same, uploaded } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** The activation with a name. @param {string} name @param {number | undefined} alpha @param {number | undefined} beta @returns {(x: Tensor) => Tensor} */
 function activationOf(name, alpha, beta) {
@@ -35,7 +35,9 @@ const CELLS = {
   RNN: {
     gates: 1,
     activations: ['Tanh'],
-    next: ({ x, states: [h], weights, bias, recurrent, functions: [act] }) => [act(f.add(f.add(x, bias), f.add(f.matmul(h, weights), recurrent)))],
+    next: ({ x, states: [h], weights, bias, recurrent, functions: [act] }) => [
+      act(f.add(f.add(x, bias), f.add(f.matmul(h, weights), recurrent))),
+    ],
   },
   GRU: {
     gates: 3,
@@ -58,7 +60,8 @@ const CELLS = {
     next({ x, states: [h, c], weights, bias, recurrent, functions: [gate, cell, output], peepholes, attributes }) {
       const [i, o, forget, n] = parts(f.add(f.add(x, bias), f.add(f.matmul(h, weights), recurrent)), h.shape[1]);
       const [pi, po, pf] = peepholes;
-      const peep = (/** @type {Tensor} */ y, /** @type {Tensor | undefined} */ p, /** @type {Tensor} */ state) => (p ? f.add(y, f.mul(p, state)) : y);
+      const peep = (/** @type {Tensor} */ y, /** @type {Tensor | undefined} */ p, /** @type {Tensor} */ state) =>
+        p ? f.add(y, f.mul(p, state)) : y;
       const input = gate(peep(i, pi, c));
       const kept = attributes.input_forget ? f.sub(f.full([], 1, { dtype: x.dtype }), input) : gate(peep(forget, pf, c));
       const next = f.add(f.mul(kept, c), f.mul(input, cell(n)));
@@ -84,11 +87,16 @@ const recurrent = (name) => ({
       const own = (/** @type {Value | undefined} */ value) => value && f.reshape(f.slice(value.tensor, 0, d, d + 1), value.shape.slice(1));
       const functions = Array.from({ length: each }, (_, i) => {
         const at = d * each + i;
-        const act = activationOf(names[at] ?? names[i] ?? activations[i], attributes.activation_alpha?.[at], attributes.activation_beta?.[at]);
+        const act = activationOf(
+          names[at] ?? names[i] ?? activations[i],
+          attributes.activation_alpha?.[at],
+          attributes.activation_beta?.[at],
+        );
         return clip === undefined ? act : (/** @type {Tensor} */ y) => act(f.clamp(y, -clip, clip));
       });
       const zeros = () => f.zeros([batch, size], { dtype: input.dtype });
-      const state = (/** @type {Value | undefined} */ value) => (layout && value ? f.reshape(f.slice(value.tensor, 1, d, d + 1), [batch, size]) : own(value)) ?? zeros();
+      const state = (/** @type {Value | undefined} */ value) =>
+        (layout && value ? f.reshape(f.slice(value.tensor, 1, d, d + 1), [batch, size]) : own(value)) ?? zeros();
       const biases = own(b);
       const nothing = f.zeros([gates * size], { dtype: input.dtype });
       const [bias, recurrentBias] = biases ? [f.slice(biases, 0, 0, gates * size), f.slice(biases, 0, gates * size)] : [nothing, nothing];
@@ -103,16 +111,28 @@ const recurrent = (name) => ({
         const at = f.reshape(f.slice(all, 0, t, t + 1), [batch, gates * size]);
         const now = next({ x: at, states, weights, bias, recurrent: recurrentBias, functions, peepholes, attributes });
         // A sequence that has ended keeps its state, and its output is 0.
-        const live = lengths?.numbers.some((/** @type {number} */ n) => n <= t) && uploaded(lengths.numbers.map((/** @type {number} */ n) => Number(t < n)), [batch, 1], 'bool');
+        const live =
+          lengths?.numbers.some((/** @type {number} */ n) => n <= t) &&
+          uploaded(
+            lengths.numbers.map((/** @type {number} */ n) => Number(t < n)),
+            [batch, 1],
+            'bool',
+          );
         outputs[t] = live ? f.where(live, now[0], zeros()) : now[0];
         states = live ? now.map((y, s) => f.where(live, y, states[s])) : now;
       }
       return { outputs: f.stack(outputs, 0), states };
     });
     // [steps, directions, batch, size] and [directions, batch, size]
-    const y = f.stack(results.map(({ outputs }) => outputs), 1);
+    const y = f.stack(
+      results.map(({ outputs }) => outputs),
+      1,
+    );
     const last = (/** @type {number} */ s) => {
-      const whole = f.stack(results.map(({ states }) => states[s]), 0);
+      const whole = f.stack(
+        results.map(({ states }) => states[s]),
+        0,
+      );
       return same(x.type, layout ? f.transpose(whole, 0, 1) : whole);
     };
     const whole = same(x.type, layout ? f.permute(y, [2, 0, 1, 3]) : y);
@@ -120,5 +140,5 @@ const recurrent = (name) => ({
   },
 });
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const RECURRENT = { GRU: recurrent('GRU'), LSTM: recurrent('LSTM'), RNN: recurrent('RNN') };

@@ -1,11 +1,11 @@
 // Sums, extremes, norms, softmax.
 
-import { Value, axesOf, axisOf, cast, f, hosted, mapped, overAxes, result, same } from './lib.mjs';
+import { Value, axesOf, axisOf, f, hosted, mapped, overAxes, result, same } from './lib.mjs';
 import { reshape, take, transpose } from '../arrays.mjs';
-import { TYPES, isFloat, sizeOf } from '../types.mjs';
+import { TYPES, sizeOf } from '../types.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /**
  * A reduction over `axes`, an attribute or, in later opsets, the second input.
@@ -108,7 +108,7 @@ const lpNormalization = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const REDUCTIONS = {
   ArgMax: arg('argmax'),
   ArgMin: arg('argmin'),

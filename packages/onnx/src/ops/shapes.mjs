@@ -4,7 +4,7 @@ import { concat, expand, reshape, slice, take, transpose } from '../arrays.mjs';
 import { TYPES, sizeOf, typeOf } from '../types.mjs';
 import { Value, axesOf, axisOf, cast, f, same, scalar } from './lib.mjs';
 
-/** @typedef {import('../operators.mjs').Computed} Computed */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** Clamps an index, which may count from the end. @param {number} index @param {number} size @param {number} least @param {number} most */
 const within = (index, size, least, most) => Math.min(most, Math.max(least, index < 0 ? index + size : index));
@@ -286,7 +286,7 @@ const reverseSequence = {
   },
 };
 
-/** @type {import('../operators.mjs').Table} */
+/** @type {import('../definitions.mjs').Table} */
 export const SHAPES = {
   CenterCropPad: centerCropPad,
   Concat: {
