@@ -4,6 +4,7 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, positive } from '../core/layout.mjs';
+import { geluExact } from '../ops/math.mjs';
 import * as attentionOps from '../ops/attention.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
@@ -35,6 +36,12 @@ export * from './views.mjs';
  * @typedef {object} VarianceOptions
  * @property {boolean} [keepdim] whether the reduced dimensions stay, of size 1; false when left out
  * @property {number} [correction] is subtracted from the count of elements; 1 when left out, 0 for the population's variance
+ */
+
+/**
+ * Options of `gelu`.
+ * @typedef {object} GeluOptions
+ * @property {'none' | 'tanh'} [approximate] the formula: 'none' is the exact one, 'tanh' its approximation, as when left out
  */
 
 /**
@@ -220,8 +227,18 @@ export const sign = unary(pointwise.sign);
 export const relu = unary(pointwise.relu);
 /** x · sigmoid(x). */
 export const silu = unary(pointwise.silu);
-/** The tanh form (Hendrycks & Gimpel 2016); PyTorch's `approximate='tanh'`. */
-export const gelu = unary(pointwise.geluOp);
+/**
+ * x times the probability that a standard normal number is less than x (Hendrycks & Gimpel 2016). What is left out is not what PyTorch leaves
+ * out: without options it is the tanh form.
+ * @param {Tensor} x @param {GeluOptions} [options] @returns {Tensor}
+ */
+export function gelu(x, options = {}) {
+  const { approximate = 'tanh' } = checkOptions('gelu', options, ['approximate']);
+  if (approximate !== 'tanh' && approximate !== 'none')
+    throw new ArgumentError('gelu', `approximate must be 'none' or 'tanh', got ${shown(approximate)}`);
+  tensorOf('gelu', x);
+  return within('gelu', () => apply(approximate === 'tanh' ? pointwise.geluOp : geluExact, [x]));
+}
 /** The hyperbolic tangent of each element. */
 export const tanh = unary(pointwise.tanh);
 /** 1 / (1 + exp(-x)) of each element. */
@@ -291,7 +308,7 @@ export function mean(x, dim, keepdim = false) {
   return within('mean', () => apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims))));
 }
 /**
- * The variance over dimensions.
+ * The variance over dimensions; NaN of no elements.
  * @param {Tensor} x @param {number | readonly number[]} [dim]
  * @param {VarianceOptions} [options]
  */
@@ -301,7 +318,7 @@ export function variance(x, dim, options = {}) {
   flag('variance', 'keepdim', keepdim);
   const elements = reduce.reducedSize(x.shape, dims);
   const count = typeof correction === 'number' ? elements - correction : NaN;
-  if (!(count > 0)) {
+  if (!(count > 0) && (elements > 0 || Number.isNaN(count))) {
     throw new ArgumentError(
       'variance',
       `correction must be a number less than the number of elements, ${elements}, got ${shown(correction)}`,
@@ -310,7 +327,7 @@ export function variance(x, dim, options = {}) {
   // In f32, as sums are: the rounding of a large 16-bit mean may exceed the differences between the elements.
   return within('variance', () => {
     const full = toF32(x);
-    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
+    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, elements > 0 ? 1 / count : NaN)), x.dtype);
   });
 }
 /**
@@ -337,6 +354,7 @@ function extreme(op, x, dim, keepdim) {
   const all = Array.isArray(dim) && dim.length === 0;
   const dims = dimsOf(op.name, x, all ? undefined : dim);
   flag(op.name, 'keepdim', keepdim);
+  if (x.ndim === 0) return reshape(extreme(op, reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
     const y = to(apply(op, [f32IfOddRow(dimsLast(x, dims))]), x.dtype);
     const shape = keepdim ? reduce.keptShape(x.shape, dims) : x.shape.filter((_, d) => !dims.includes(d));
@@ -370,6 +388,7 @@ export function logSoftmax(x, dim = -1) {
   tensorOf('logSoftmax', x);
   return within('logSoftmax', () => {
     const { dtype } = f32UnderAutocast(x);
+    if (x.size === 0) return clone(to(x, dtype));
     // A sum of exponentials may overflow f16.
     const wide = toF32(x);
     const shifted = sub(wide, amax(wide, dim, true).detach());

@@ -5,7 +5,7 @@ import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
 import * as gradients from './gradients.mjs';
-import { broadcastShapes, dimension, isFloat } from '../core/layout.mjs';
+import { broadcastShapes, dimension, isFloat, sizeOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
 import * as indexing from '../ops/indexing.mjs';
@@ -29,8 +29,14 @@ export function indexOf(op, index) {
  * @returns {Tensor}
  */
 function in32(op, inputs, f) {
-  const [{ dtype }] = inputs;
-  return within(op, () => F.to(f(inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x))), dtype));
+  const [{ dtype, ndim }, index] = inputs;
+  return within(op, () => {
+    const wide = inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x));
+    // As in PyTorch, [] is indexed as [1].
+    const rows = ndim === 0 ? wide.map((x) => (x.ndim === 0 ? F.reshape(x, [1]) : x)) : wide;
+    const y = F.to(f(rows), dtype);
+    return ndim === 0 ? F.reshape(y, op === 'gather' ? index.shape : []) : y;
+  });
 }
 
 /**
@@ -56,6 +62,7 @@ export function takeAlongDim(x, index, dim = -1) {
       `the index ${show(index.shape)} and the tensor ${show(x.shape)} must have equally many dimensions`,
     );
   }
+  if (x.ndim === 0) return within('takeAlongDim', () => gather(x, 0, index));
   const others = broadcastShapes('takeAlongDim', x.shape.with(d, 1), index.shape.with(d, 1));
   return within('takeAlongDim', () => gather(F.expand(x, others.with(d, x.shape[d])), d, F.expand(index, others.with(d, index.shape[d]))));
 }
@@ -117,7 +124,7 @@ function selected(x, d, index) {
   }
   const first = F.transpose(F.to(x, 'f32'), 0, d);
   const own = index.dtype === 'i32' ? apply(indexing.fromEnd, [index], { size: x.shape[d] }) : index;
-  const rows = F.embedding(own, F.reshape(first, [x.shape[d], -1]));
+  const rows = F.embedding(own, F.reshape(first, [x.shape[d], sizeOf(first.shape.slice(1))]));
   return F.to(F.transpose(F.reshape(rows, first.shape.with(0, index.size)), 0, d), x.dtype);
 }
 
@@ -139,6 +146,7 @@ export function oneHot(ids, classes) {
 function argExtreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   flag(op.name, 'keepdim', keepdim);
+  if (x.ndim === 0) return F.reshape(argExtreme(op, F.reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
     const moved = F.transpose(isFloat(x.dtype) ? F.to(x.detach(), 'f32') : x, d, -1);
     const y = F.transpose(apply(op, [moved]), d, -1);

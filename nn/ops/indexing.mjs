@@ -5,6 +5,7 @@ import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { BYTES, broadcastShapes, denseLayout, sizeOf } from '../core/layout.mjs';
 import { generated } from './pointwise.mjs';
 import { at, generate, map as mapped, rowsOf } from './reference.mjs';
+import { checkRow } from './reduce.mjs';
 import { defineOp } from './registry.mjs';
 import { matrixOf, wordType } from './scan.mjs';
 
@@ -57,6 +58,7 @@ export const gather = defineOp({
     check('gather', x, index, dim);
     return [denseLayout(index.shape, x.dtype)];
   },
+  empty: 0, // No index is in range.
   lower: (k, [x, index, last], [y], { dim }) => [k.gather({ x, index, y, last, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: () => [1],
   vjp: (dy, { inputs: [, index], layouts: [x], attributes }, F) => [
@@ -106,6 +108,7 @@ export const scatterAdd = defineOp({
     checkSource('scatterAdd', inputs, dim);
     return [denseLayout(x.shape, x.dtype)];
   },
+  empty: ([x]) => [x],
   lower: (k, [x, index, source], [y], { dim }) => [k.scatterAdd({ x, index, source, y, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: () => [1],
   vjp: (dy, { inputs: [, index], needs, attributes }, F) => [dy, undefined, needs[2] ? F.call(gather, [dy, index], attributes) : undefined],
@@ -133,6 +136,7 @@ export const scatter = defineOp({
     const [x] = inputs;
     return [denseLayout(x.shape, x.dtype), denseLayout(x.shape, 'u32')];
   },
+  empty: ([x]) => [x, NONE],
   lower: (k, [x, index, source], [y, last], { dim }) => [k.scatter({ x, index, source, y, last, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: ([, , source]) => (source ? [1] : []),
   saveOutputs: [1],
@@ -153,6 +157,7 @@ const argExtreme = (name, op) =>
     name,
     infer: ([x]) => {
       if (x.dtype !== 'f32') throw new ArgumentError(name, `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
+      checkRow(name, x);
       return [denseLayout([...x.shape.slice(0, -1), 1], 'i32')];
     },
     lower: (k, [x], [y]) => {
