@@ -114,7 +114,7 @@ test('every operation with a dimension of no elements: results and gradients, ea
     if (tried === 0) untried.push(name);
   }
   // These take a random state of a fixed size, or their shape from attributes.
-  assert.deepEqual(untried, ['full', 'random']);
+  assert.deepEqual(untried, ['full', 'random', 'iota']);
   assert.ok(differentiated > 100, `${differentiated} gradients`);
 });
 
