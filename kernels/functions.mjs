@@ -405,9 +405,10 @@ export function tanhshrink(x) {
 export function hypot(x, y) {
   const [a, b] = [x.abs(), y.abs()];
   const large = a.gt(b).choose(a, b);
-  const isLarge = large.gt(2 ** 60);
-  const scale = isLarge.choose(2 ** -70, large.lt(2 ** -60).choose(2 ** 70, 1));
-  const back = isLarge.choose(2 ** 70, large.lt(2 ** -60).choose(2 ** -70, 1));
+  // Of squares that matter none is subnormal or infinite.
+  const [isLarge, isSmall] = [large.gt(2 ** 60), large.lt(2 ** -40)];
+  const scale = isLarge.choose(2 ** -70, isSmall.choose(2 ** 90, 1));
+  const back = isLarge.choose(2 ** 70, isSmall.choose(2 ** -90, 1));
   const [p, q] = [a.mul(scale), b.mul(scale)];
   return a
     .isInfinite()
@@ -463,38 +464,51 @@ export function pow(x, y) {
 }
 
 /** Steps of 20 bits by which a remainder is found, so many that the least f32 divides the largest. */
-const STEPS = 14;
+const [STEPS, LAST_STEPS] = [14, 6];
 
 /**
- * What remains of |x| when the multiple of |y| below it is taken away: exact. Each step takes away a multiple of 2^(20n) |y|, the nearest,
+ * What remains of |x| when the multiple of |y| below it is taken away, and |y|, both over `back`: exact. Each step takes away a multiple of 2^(20n) |y|, the nearest,
  * of at most 20 bits: it is right though a quotient is not rounded well, and what remains is an f32.
  * @param {Expression} x @param {Expression} y finite, not 0
  */
 function modulo(x, y) {
-  const divisor = y.abs();
+  const size = y.abs();
+  // The last steps are done with larger numbers: a device may lose what products of small ones lose.
+  const isSmall = size.lt(2 ** -60);
+  const scale = isSmall.choose(2 ** 60, 1);
+  const larger = size.mul(scale);
   let rest = x.abs();
   for (let n = STEPS - 1; n >= 0; n--) {
-    const scaledBy = 20 * n > 120 ? divisor.mul(2 ** 120).mul(2 ** (20 * n - 120)) : n > 0 ? divisor.mul(2 ** (20 * n)) : divisor;
-    const fits = scaledBy.lt(Infinity);
-    const unit = fits.choose(scaledBy, divisor);
+    if (n === LAST_STEPS - 1) rest = rest.mul(scale);
+    const divisor = n < LAST_STEPS ? larger : size;
+    const multiple = 20 * n > 120 ? divisor.mul(2 ** 120).mul(2 ** (20 * n - 120)) : n > 0 ? divisor.mul(2 ** (20 * n)) : divisor;
+    const fits = multiple.lt(Infinity);
+    const unit = fits.choose(multiple, divisor);
     const quotient = fits.choose(rest.div(unit).round(), 0);
     const product = quotient.mul(unit);
     rest = rest.sub(product).sub(productError(quotient, unit, product));
   }
-  return rest.lt(0).choose(rest.add(divisor), rest);
+  rest = rest.lt(0).choose(rest.add(larger), rest);
+  return { rest, divisor: larger, back: isSmall.choose(2 ** -60, 1) };
 }
+
+/** NaN where there is no remainder. @param {Expression} x @param {Expression} y @param {Expression} rest elsewhere */
+const remaining = (x, y, rest) => x.isFinite().not().or(y.eq(0)).or(y.isNan()).choose(NaN, rest);
 
 /** The remainder with the sign of x, as C's `fmod`. @param {Expression} x @param {Expression} y */
 export function fmod(x, y) {
-  const isWrong = x.isFinite().not().or(y.eq(0)).or(y.isNan());
-  return isWrong.choose(NaN, y.isInfinite().choose(x, modulo(x, y).withSign(x)));
+  const { rest, back } = modulo(x, y);
+  return remaining(x, y, y.isInfinite().choose(x, rest.mul(back).withSign(x)));
 }
 
 /** The remainder with the sign of y, as Python's `%`. @param {Expression} x @param {Expression} y */
 export function remainder(x, y) {
-  const rest = fmod(x, y);
-  return rest
+  const { rest, divisor, back } = modulo(x, y);
+  const isSame = rest.eq(0).or(x.lt(0).eq(y.lt(0)));
+  const own = isSame.choose(rest.mul(back).withSign(x), divisor.sub(rest).mul(back).withSign(y));
+  const ofInfinity = x
     .eq(0)
-    .or(rest.lt(0).eq(y.lt(0)))
-    .choose(rest, rest.add(y));
+    .or(x.lt(0).eq(y.lt(0)))
+    .choose(x, y);
+  return remaining(x, y, y.isInfinite().choose(ofInfinity, own));
 }

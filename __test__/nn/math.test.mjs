@@ -67,11 +67,12 @@ async function near(name, inputs, bound) {
     const what = `${name}(${inputs.map((own) => own[i]).join(', ')}) = ${y[i]}, in float64 ${wanted[i]} (seed ${seed})`;
     if (!Number.isFinite(right)) assert.ok(Object.is(y[i], right) || Math.abs(y[i]) >= 3.4028232e38, what);
     else if (Math.abs(wanted[i]) < 2 ** -126) assert.ok(Math.abs(y[i] - wanted[i]) <= 2 ** -126, what);
-    else
-      assert.ok(
-        Math.abs(y[i] - wanted[i]) <= bound * ulp(wanted[i]) + (bound ? 0 : Math.abs(wanted[i] - right)),
-        `${what}: bound ${bound} ulp`,
-      );
+    else {
+      // Where a step is subnormal, a device may lose it.
+      const lost = Math.abs(wanted[i]) < 2 ** -100 ? 2 ** -126 : 0;
+      const allowed = bound * ulp(wanted[i]) + (bound ? lost : Math.abs(wanted[i] - right));
+      assert.ok(Math.abs(y[i] - wanted[i]) <= allowed, `${what}: bound ${bound} ulp`);
+    }
   }
 }
 
