@@ -12,7 +12,7 @@ import * as pointwise from '../ops/pointwise.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
 import { autocastType } from './autocast.mjs';
-import { f32IfOddRow, f32UnderAutocast, promoted, rowsOfPairs, softmaxRows, toF32 } from './operands.mjs';
+import { dimsLast, dimsOf, f32IfOddRow, f32UnderAutocast, promoted, rowsOfPairs, softmaxRows, toF32 } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { TensorCore } from '../core/tensor.mjs';
@@ -283,17 +283,6 @@ function power(x, exponent) {
 
 // ---- reductions
 
-/** @param {string} op @param {Tensor} x @param {number | readonly number[] | undefined} dim */
-function dimsOf(op, x, dim) {
-  if (dim === undefined) return x.shape.map((_, d) => d);
-  if (typeof dim !== 'number' && !Array.isArray(dim)) {
-    throw new ArgumentError(op, `dim must be a number or an array of numbers, got ${shown(dim)}; x.${op}(1, true) keeps the dimension`);
-  }
-  const dims = (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
-  if (new Set(dims).size !== dims.length) throw new ShapeError(op, `dim ${show([dim].flat())} names a dimension of ${show(x.shape)} twice`);
-  return dims;
-}
-
 /** @param {Tensor} x @param {number[]} dims @param {boolean} keepdim @param {number} alpha @returns {Tensor} */
 function summed(x, dims, keepdim, alpha) {
   let y;
@@ -335,7 +324,7 @@ export function mean(x, dim, keepdim = false) {
   return within('mean', () => apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims))));
 }
 /**
- * The variance over dimensions.
+ * The variance over dimensions; NaN of no elements.
  * @param {Tensor} x @param {number | readonly number[]} [dim]
  * @param {VarianceOptions} [options]
  */
@@ -345,7 +334,7 @@ export function variance(x, dim, options = {}) {
   flag('variance', 'keepdim', keepdim);
   const elements = reduce.reducedSize(x.shape, dims);
   const count = typeof correction === 'number' ? elements - correction : NaN;
-  if (!(count > 0)) {
+  if (!(count > 0) && (elements > 0 || Number.isNaN(count))) {
     throw new ArgumentError(
       'variance',
       `correction must be a number less than the number of elements, ${elements}, got ${shown(correction)}`,
@@ -354,7 +343,7 @@ export function variance(x, dim, options = {}) {
   // In f32, as sums are: the rounding of a large 16-bit mean may exceed the differences between the elements.
   return within('variance', () => {
     const full = toF32(x);
-    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
+    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, elements > 0 ? 1 / count : NaN)), x.dtype);
   });
 }
 /**
@@ -374,27 +363,30 @@ export function sumTo(x, shape) {
   return within('sumTo', () => reshape(summed(x, dims, true, 1), shape));
 }
 
-/** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
+/** @param {Op} op @param {Tensor} x @param {number | readonly number[]} dim @param {boolean} keepdim @returns {Tensor} */
 function extreme(op, x, dim, keepdim) {
-  const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
-  const last = d === x.ndim - 1;
+  tensorOf(op.name, x);
+  // As in PyTorch, no dimensions are all.
+  const all = Array.isArray(dim) && dim.length === 0;
+  const dims = dimsOf(op.name, x, all ? undefined : dim);
   flag(op.name, 'keepdim', keepdim);
+  if (x.ndim === 0) return reshape(extreme(op, reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
-    const y = apply(op, [f32IfOddRow(last ? x : transpose(x, d, -1))]);
-    const moved = to(last ? y : transpose(y, d, -1), x.dtype);
-    return keepdim ? moved : reshape(moved, x.shape.toSpliced(d, 1));
+    const y = to(apply(op, [f32IfOddRow(dimsLast(x, dims))]), x.dtype);
+    const shape = keepdim ? reduce.keptShape(x.shape, dims) : x.shape.filter((_, d) => !dims.includes(d));
+    return reshape(y, shape);
   });
 }
 /**
- * The largest elements along one dimension; NaN where an element is NaN.
- * @param {Tensor} x @param {number} [dim] the last when left out; PyTorch's `amax` then takes all
- * @param {boolean} [keepdim] whether the dimension stays, of size 1
+ * The largest elements over dimensions; NaN where an element is NaN. Equal ones share the gradient.
+ * @param {Tensor} x @param {number | readonly number[]} [dim] the last when left out; all of [], as PyTorch's `amax` when it is left out
+ * @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
 export const amax = (x, dim = -1, keepdim = false) => extreme(reduce.amax, x, dim, keepdim);
 /**
- * The smallest elements along one dimension; NaN where an element is NaN.
- * @param {Tensor} x @param {number} [dim] the last when left out; PyTorch's `amin` then takes all
- * @param {boolean} [keepdim] whether the dimension stays, of size 1
+ * The smallest elements over dimensions; NaN where an element is NaN. Equal ones share the gradient.
+ * @param {Tensor} x @param {number | readonly number[]} [dim] the last when left out; all of [], as PyTorch's `amin` when it is left out
+ * @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
 export const amin = (x, dim = -1, keepdim = false) => extreme(reduce.amin, x, dim, keepdim);
 
@@ -412,6 +404,7 @@ export function logSoftmax(x, dim = -1) {
   tensorOf('logSoftmax', x);
   return within('logSoftmax', () => {
     const { dtype } = f32UnderAutocast(x);
+    if (x.size === 0) return clone(to(x, dtype));
     // A sum of exponentials may overflow f16.
     const wide = toF32(x);
     const shifted = sub(wide, amax(wide, dim, true).detach());
