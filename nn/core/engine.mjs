@@ -4,7 +4,7 @@ import { SLOT, Template } from '../../kernels/template.mjs';
 import { Node, isGradEnabled } from './node.mjs';
 import { ArgumentError, ShapeError, UsageError, describe, show, within } from './errors.mjs';
 import { NO_ATTRIBUTES, keyOf } from './keys.mjs';
-import { BYTES } from './layout.mjs';
+import { BYTES, overlaps } from './layout.mjs';
 import { recordingNow, runtime } from './runtime.mjs';
 import { allocate } from './storage.mjs';
 import { TensorCore, makeTensor } from './tensor.mjs';
@@ -161,8 +161,11 @@ export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = input
         : 'a result that gradients flow through cannot be changed in place: use the operation that returns a new tensor',
     );
   }
-  if (target.size > 0 && target.layout.strides.some((stride, d) => stride === 0 && target.shape[d] > 1)) {
-    throw new UsageError(method, `several elements of ${show(target.shape)} share memory, as expand() makes them: write into a clone()`);
+  if (target.size > 0 && overlaps(target.layout)) {
+    throw new UsageError(
+      method,
+      `several elements of ${show(target.shape)} share memory, as expand() and unfold() make them: write into a clone()`,
+    );
   }
   const { storages, layouts } = execute(op, inputs, attributes, target);
   /** @type {Storage} */ (target.storage).version++;

@@ -58,6 +58,23 @@ function isDense(shape, strides) {
   return true;
 }
 
+/**
+ * Whether several elements may be one in memory, as in a view that is expanded or of windows: a dimension's stride does not reach behind
+ * all elements of those of smaller strides.
+ * @param {Layout} layout
+ */
+export function overlaps({ shape, strides, contiguous }) {
+  if (contiguous) return false;
+  const order = strides.map((_, d) => d).filter((d) => shape[d] > 1);
+  order.sort((a, b) => strides[a] - strides[b]);
+  let last = 0;
+  for (const d of order) {
+    if (strides[d] <= last) return true;
+    last += (shape[d] - 1) * strides[d];
+  }
+  return false;
+}
+
 /** Layouts by their contents. Cleared when it is full, for programs that keep making new shapes. @type {Map<string, Layout>} */
 const known = new Map();
 const MAX_KNOWN = 65536;
@@ -205,6 +222,7 @@ export function collapse(shape, operands) {
  * @param {string} op @param {number} dim @param {number} rank
  */
 export function dimension(op, dim, rank) {
+  // A tensor [] has the dimensions 0 and -1, as in PyTorch.
   const count = Math.max(rank, 1);
   const index = Number.isInteger(dim) && dim < 0 ? dim + count : dim;
   if (!Number.isInteger(dim) || index < 0 || index >= count) {

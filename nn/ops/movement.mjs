@@ -58,7 +58,7 @@ function route(x, y, alone) {
  * Elements from one layout to another of the same shape.
  * @param {Kernels} k @param {Operand} x @param {Operand} y @param {string} name @param {boolean} [alone] see `route`
  */
-function move(k, x, y, name, alone = false) {
+export function move(k, x, y, name, alone = false) {
   const way = route(x.layout, y.layout, alone);
   const type = isHalf(x.layout) ? /** @type {'f16' | 'bf16'} */ (x.layout.dtype) : 'f32';
   if (!way) {
