@@ -374,7 +374,7 @@ add(
   (value) => accumulate(1, () => value),
   () => [m().requiresGrad_().sum()],
 );
-add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [] }]);
+add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [], dynamic: [0], bound: 8 }]);
 add(
   'compile',
   (value) => compile((/** @type {any} */ x) => (x instanceof Tensor ? x : m()))(value),
