@@ -66,6 +66,27 @@ export {
   tensordot,
   trace,
 } from './einsum.mjs';
+export {
+  blackmanWindow,
+  fft,
+  fft2,
+  fftfreq,
+  fftn,
+  fftshift,
+  hammingWindow,
+  hannWindow,
+  ifft,
+  ifft2,
+  ifftn,
+  ifftshift,
+  irfft,
+  irfft2,
+  istft,
+  rfft,
+  rfft2,
+  rfftfreq,
+  stft,
+} from './fft.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
