@@ -49,8 +49,8 @@ const pow = {
     if (hosted(a, b)) return mapped((x, y) => x ** y, a.type, a, b);
     if (b.elements && b.size === 1) return result(a.type, f.pow(a.tensor, b.number).reshape([...broadcastOne(a, b)]));
     // The result has the base's type, whatever the exponent's.
-    const type = isFloat(a.type) || !isFloat(b.type) ? a.type : b.type;
-    return cast(result(type, f.pow(cast(a, type).tensor, cast(b, type).tensor)), a.type);
+    const y = f.pow(f.to(a.tensor, 'f32'), f.to(b.tensor, 'f32'));
+    return isFloat(a.type) ? same(a.type, y) : cast(Value.of('float', isFloat(b.type) ? y : f.round(y)), a.type);
   },
 };
 /** @param {Value} a @param {Value} b of one element */

@@ -151,7 +151,7 @@ const topK = {
   host: [1],
   run([x, k], { axis = -1, largest = 1, sorted = 1, k: attribute }) {
     const d = axisOf(axis, x.rank);
-    const [values, indices] = f.topk(x.tensor, attribute ?? k.numbers[0], d, Boolean(largest), Boolean(sorted));
+    const { values, indices } = f.topk(x.tensor, attribute ?? k.numbers[0], d, Boolean(largest), Boolean(sorted));
     return [same(x.type, values), Value.of('int64', f.to(indices, TYPES.int64.dtype))];
   },
 };
@@ -207,7 +207,7 @@ const nonZero = {
 const unique = {
   host: [0],
   run([x], { axis, sorted = 1 }) {
-    const flat = axis === undefined ? reshape(x, [x.size]) : x;
+    const flat = Value.host(x.type, axis === undefined ? [x.size] : x.shape, x.elements);
     const d = axis === undefined ? 0 : axisOf(axis, x.rank);
     const all = flat.numbers;
     const [size, inner] = [flat.shape[d], sizeOf(flat.shape.slice(d + 1))];
@@ -233,7 +233,7 @@ const unique = {
     const numbers = (/** @type {number[]} */ list) => Value.integers(list);
     return [
       take(
-        Value.host(flat.type, flat.shape, flat.elements),
+        flat,
         d,
         groups.map(([first]) => first),
       ),
