@@ -25,6 +25,7 @@ import { activationKernels } from './activation.mjs';
 import { attentionKernels } from './attention.mjs';
 import { KernelContext } from './base.mjs';
 import { attendKernels } from './decode-attend.mjs';
+import { convolutionKernels } from './convolution.mjs';
 import { decodeKernels } from './decode.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { embeddingKernels } from './embedding.mjs';
@@ -81,7 +82,8 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
  *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>
  *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>
- *   & ReturnType<typeof scanKernels> & ReturnType<typeof sortingKernels>}
+ *   & ReturnType<typeof scanKernels> & ReturnType<typeof sortingKernels>
+ *   & ReturnType<typeof convolutionKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -103,5 +105,6 @@ export function createKernels(vk, options) {
     ...samplingKernels(context),
     ...scanKernels(context),
     ...sortingKernels(context),
+    ...convolutionKernels(context),
   };
 }

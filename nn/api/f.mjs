@@ -1,7 +1,7 @@
 // `F`: the operations as functions of tensors: all of functional.mjs, and of other files what is named here.
 
 export { attention, scaledDotProductAttention } from './attention.mjs';
-export { avgPool2d, conv2d, maxPool2d, upsample } from './convolution.mjs';
+export { avgPool2d, conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d, maxPool2d, upsample } from './convolution.mjs';
 export { arange, cartesianProd, emptyLike, eye, fullLike, linspace, logspace, meshgrid, onesLike, randLike, randint, randnLike, randperm, trilIndices, triuIndices, zerosLike } from './creation.mjs';
 export { binaryCrossEntropy, cosineEmbeddingLoss, cosineSimilarity, gaussianNllLoss, hingeEmbeddingLoss, huberLoss, klDivLoss, marginRankingLoss, multiMarginLoss, normalize, pairwiseDistance, poissonNllLoss, smoothL1Loss, softMarginLoss, tripletMarginLoss } from './criteria.mjs';
 export { ctcLoss } from './ctc.mjs';

@@ -21,7 +21,6 @@ export * from './activations.mjs';
 export { MultiHeadAttention } from './attention.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
 export { GRU, LSTM } from './recurrent.mjs';
-export { AvgPool2d, BatchNorm2d, Conv1d, Conv2d, GroupNorm, MaxPool2d } from './vision.mjs';
 export {
   CrossEntropyLoss,
   NLLLoss,
@@ -65,3 +64,5 @@ export {
   ZeroPad2d,
   ZeroPad3d,
 } from './shape.mjs';
+export { Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d } from './convolution.mjs';
+export { AvgPool2d, BatchNorm2d, GroupNorm, MaxPool2d } from './vision.mjs';
