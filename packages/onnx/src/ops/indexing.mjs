@@ -1,6 +1,6 @@
 // Reads and writes by index, sorting, and what has as many results as its elements say.
 
-import { concat, reshape, slice, stridesOf, take } from '../arrays.mjs';
+import { computable, concat, reshape, slice, stridesOf, take } from '../arrays.mjs';
 import { TYPES, sizeOf } from '../types.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, axisOf, cast, f, known, mapped, result, same, scalar } from './lib.mjs';
@@ -16,7 +16,7 @@ const times = (/** @type {Value} */ a, /** @type {number} */ b) =>
 
 /** Indices without negative ones, which count from the end, as i32. @param {Value} index @param {number} size of the dimension @returns {Value} */
 function positive(index, size) {
-  if (known(index)) return mapped((i) => (i < 0 ? i + size : i), 'int32', index);
+  if (computable(index)) return mapped((i) => (i < 0 ? i + size : i), 'int32', index);
   const i = f.to(index.tensor, 'i32');
   return Value.of('int32', f.where(f.lt(i, 0), f.add(i, size), i));
 }

@@ -22,7 +22,9 @@ const reduction = (of, host, { last, none } = {}) => ({
     const axes = listed.length === 0 ? x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => d) : axesOf(listed, x.rank);
     if (host && hosted(x) && x.size > 0) return onHost(x, axes, Boolean(keepdims), host);
     if (none !== undefined && axes.some((/** @type {number} */ d) => x.shape[d] === 0)) {
-      const shape = x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) => (!axes.includes(d) ? [size] : keepdims ? [1] : []));
+      const shape = x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) =>
+        !axes.includes(d) ? [size] : keepdims ? [1] : [],
+      );
       return Value.host(x.type, shape, arrayOf(x.type, sizeOf(shape)).fill(within(x.type, none)));
     }
     return result(x.type, of(x.tensor, axes, Boolean(keepdims)));
