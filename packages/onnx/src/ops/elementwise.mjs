@@ -183,6 +183,7 @@ export const ELEMENTWISE = {
   Tanh: unary('tanh'),
   ThresholdedRelu: activation((x, { alpha = 1 }) => f.where(f.gt(x, alpha), x, f.mul(x, 0))),
   Where: where,
+  'ai.onnx.ml.Binarizer': activation((x, { threshold = 0 }) => f.to(f.gt(x, threshold), x.dtype)),
   Xor: logical('logicalXor', (a, b) => Boolean(a) !== Boolean(b)),
 };
 

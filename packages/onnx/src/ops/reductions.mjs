@@ -140,7 +140,7 @@ export const REDUCTIONS = {
     undefined,
     { last: f.log },
   ),
-  ReduceLogSumExp: reduction(wide(logSumExp)),
+  ReduceLogSumExp: reduction(wide(logSumExp), undefined, { none: -Infinity }),
   ReduceMax: reduction(
     ofBools((x, axes, keep) => overAxes(x, axes, keep, (y) => f.amax(y, -1))),
     Math.max,
