@@ -26,12 +26,21 @@ const quotient = (a, b, type) => (isFloat(/** @type {any} */ (type)) ? a / b : M
 /** The remainder with the divisor's sign. @param {number} a @param {number} b */
 const modulo = (a, b) => a - Math.floor(a / b) * b;
 
+/**
+ * A whole quotient or what it leaves. The device has none of 64 bits: those are computed in 32.
+ * @param {Value} a @param {Value} b @param {(x: Tensor, y: Tensor) => Tensor} of
+ */
+function whole(a, b, of) {
+  const [x, y] = [a, b].map(({ tensor }) => (tensor.dtype === 'i64' ? f.to(tensor, 'i32') : tensor));
+  return result(a.type, of(x, y));
+}
+
 /** @type {Computed} */
 const div = {
   run([a, b]) {
     if (hosted(a, b)) return mapped((x, y) => quotient(x, y, a.type), a.type, a, b);
     if (isFloat(a.type)) return same(a.type, f.div(a.tensor, b.tensor));
-    return result(a.type, f.div(a.tensor, b.tensor, { roundingMode: 'trunc' }));
+    return whole(a, b, (x, y) => f.div(x, y, { roundingMode: 'trunc' }));
   },
 };
 
@@ -39,7 +48,7 @@ const div = {
 const mod = {
   run([a, b], { fmod = 0 }) {
     if (hosted(a, b)) return mapped((x, y) => (fmod ? x % y : modulo(x, y)), a.type, a, b);
-    return result(a.type, fmod ? f.fmod(a.tensor, b.tensor) : f.remainder(a.tensor, b.tensor));
+    return whole(a, b, fmod ? f.fmod : f.remainder);
   },
 };
 
