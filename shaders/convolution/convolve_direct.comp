@@ -66,8 +66,9 @@ void main() {
         [[unroll]] for (uint i = 0; i < TM; ++i) a[i] = LOAD(y[row[i] + to]);
         [[unroll]] for (uint j = 0; j < TN; ++j) {
             ivec3 g = origin + shift[j];
-            float b = 0.0;
-            if (inside(g)) b = LOAD(x[channel[j] + place.x * p.xb + gatherAt(g)]);
+            bool there = inside(g);
+            float v = LOAD(x[there ? channel[j] + place.x * p.xb + gatherAt(g) : channel[j]]);
+            float b = there ? v : 0.0;
             [[unroll]] for (uint i = 0; i < TM; ++i) acc[i * TN + j] += a[i] * b;
         }
     }
@@ -117,13 +118,14 @@ void main() {
         [[unroll]] for (uint j = 0; j < TN; ++j) {
             ivec3 g = origin[j] + shift;
             there[j] = inside(g);
-            place[j] = from[j] + gatherAt(g);
+            // Outside, the first element is read and not used: a select costs less than a branch.
+            place[j] = there[j] ? from[j] + gatherAt(g) : p.offX + group * p.C * p.xc;
         }
         for (uint c = 0; c < p.C; ++c) {
             float b[TN];
             [[unroll]] for (uint j = 0; j < TN; ++j) {
-                b[j] = 0.0;
-                if (there[j]) b[j] = LOAD(x[place[j] + c * p.xc]);
+                float v = LOAD(x[place[j] + c * p.xc]);
+                b[j] = there[j] ? v : 0.0;
             }
             [[unroll]] for (uint i = 0; i < TM; ++i) {
                 float a = LOAD(w[row[i] + c * p.wc + weight]);
