@@ -92,6 +92,20 @@ export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeA
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
 export * from './math.mjs';
 export {
+  adaptiveAvgPool1d,
+  adaptiveAvgPool2d,
+  adaptiveAvgPool3d,
+  adaptiveMaxPool1d,
+  adaptiveMaxPool2d,
+  adaptiveMaxPool3d,
+  avgPool1d,
+  avgPool2d,
+  avgPool3d,
+  maxPool1d,
+  maxPool2d,
+  maxPool3d,
+} from './pooling.mjs';
+export {
   all,
   any,
   countNonzero,
