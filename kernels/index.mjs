@@ -37,7 +37,9 @@ import { poolingKernels } from './pooling.mjs';
 import { randomKernels } from './random.mjs';
 import { reductionKernels } from './reduction.mjs';
 import { samplingKernels } from './sampling.mjs';
+import { scanKernels } from './scan.mjs';
 import { softmaxKernels } from './softmax.mjs';
+import { sortingKernels } from './sorting.mjs';
 
 export { KernelContext, Recorder, pack } from './base.mjs';
 export { bf16Bits, bf16Value, f16Bits, f16Value } from './half.mjs';
@@ -81,6 +83,7 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
  *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>
  *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>
+ *   & ReturnType<typeof scanKernels> & ReturnType<typeof sortingKernels>
  *   & ReturnType<typeof convolutionKernels> & ReturnType<typeof poolingKernels>}
  */
 export function createKernels(vk, options) {
@@ -101,6 +104,8 @@ export function createKernels(vk, options) {
     ...decodeKernels(context),
     ...attendKernels(context),
     ...samplingKernels(context),
+    ...scanKernels(context),
+    ...sortingKernels(context),
     ...convolutionKernels(context),
     ...poolingKernels(context),
   };

@@ -294,7 +294,11 @@ const FORWARDS = [
   ['SwiGLU', () => new nn.SwiGLU(3, 8), () => [m()]],
   ['MLP', () => new nn.MLP(3, 8), () => [m()]],
   ['MultiHeadAttention', () => new nn.MultiHeadAttention(64, 2), () => [ones([1, 4, 64])]],
-  ['MultiHeadAttention', () => new nn.MultiHeadAttention(64, 2, { rope: true, kvHeads: 1, qkNorm: true }), () => [ones([1, 4, 64])]],
+  [
+    'MultiHeadAttention',
+    () => new nn.MultiHeadAttention(64, 2, { rope: true, kvHeads: 1, qkNorm: true }),
+    () => [ones([1, 4, 64]), { keyPaddingMask: ones([1, 4]), mask: ones([4, 4]) }],
+  ],
   ['LoRALinear', () => new nn.LoRALinear(new nn.Linear(3, 2), { rank: 1, alpha: 1 }), () => [m()]],
   ['GRU', () => new nn.GRU(3, 2), () => [ones([1, 4, 3]), ones([1, 2])]],
   ['LSTM', () => new nn.LSTM(3, 2), () => [ones([1, 4, 3]), [ones([1, 2]), ones([1, 2])]]],
@@ -364,7 +368,7 @@ add(
   (value) => accumulate(1, () => value),
   () => [m().requiresGrad_().sum()],
 );
-add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [] }]);
+add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [], dynamic: [0], bound: 8 }]);
 add(
   'compile',
   (value) => compile((/** @type {any} */ x) => (x instanceof Tensor ? x : m()))(value),

@@ -4,7 +4,7 @@ import { noGrad } from '../core/node.mjs';
 import { isRecomputing } from '../api/checkpoint.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
-import { positive } from '../core/layout.mjs';
+import { positive, sizeOf } from '../core/layout.mjs';
 import { toF32 } from '../api/operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions } from '../core/options.mjs';
@@ -71,10 +71,10 @@ export class BatchNorm2d extends Module {
     let variance = column(this.running_var);
     if (this.training) {
       const count = x.size / channels;
-      if (count === 1) {
+      if (count <= 1) {
         throw new ShapeError(
           'BatchNorm2d',
-          `an input ${show(x.shape)} has one element in each channel, which has no variance: call eval(), or train on more`,
+          `an input ${show(x.shape)} has ${count ? 'one element' : 'none'} in each channel, which has no variance: call eval(), or train on more`,
         );
       }
       mean = F.mean(x, [0, 2, 3], true);
@@ -119,9 +119,11 @@ export class GroupNorm extends Module {
     if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== channels)
       throw new ShapeError('GroupNorm', `expected an input [batch, ${channels}, ...], got ${show(x.shape)}`);
     return within('GroupNorm', () => {
-      const rows = F.reshape(toF32(x), [x.shape[0], this.groups, -1]);
+      const [batch, , ...sizes] = x.shape;
+      const size = sizeOf(sizes);
+      const rows = F.reshape(toF32(x), [batch, this.groups, (channels / this.groups) * size]);
       const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });
-      const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [x.shape[0], channels, -1]);
+      const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [batch, channels, size]);
       return F.reshape(F.add(F.mul(y, F.reshape(this.weight, [channels, 1])), F.reshape(this.bias, [channels, 1])), x.shape);
     });
   }
