@@ -89,7 +89,6 @@ export const FUNCTIONS = {
   bmm: () => [ones([1, 2, 3]), ones([1, 3, 4])],
   cdist: () => [m(), m(), 2, 'use_mm_for_euclid_dist'],
   chainMatmul: () => [m(), ones([3, 4]), ones([4, 5])],
-  cosineSimilarity: () => [m(), m(), 1, 1e-8],
   cross: () => [m(), m(), 1],
   dot: () => [ones([3]), ones([3])],
   einsum: () => ['ij,kj', m(), m()],
@@ -99,7 +98,6 @@ export const FUNCTIONS = {
   multiDot: () => [[m(), ones([3, 4])]],
   mv: () => [m(), ones([3])],
   outer: () => [ones([2]), ones([3])],
-  pairwiseDistance: () => [m(), m(), 2, 1e-6, true],
   tensordot: () => [m(), m(), [[0], [0]]],
   trace: () => [m()],
 };

@@ -1,9 +1,9 @@
 // Products and distances as PyTorch names them, made of batched matrix products. Sums of products over any dimensions are `einsum`.
 
-import { checkBytes, tensorOf } from '../core/engine.mjs';
+import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, denseLayout, dimension, sizeOf } from '../core/layout.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { broadcastShapes, dimension, sizeOf } from '../core/layout.mjs';
+import { checkOptions } from '../core/options.mjs';
 import * as F from './functional.mjs';
 import { diagonal, integers } from './shape.mjs';
 
@@ -387,12 +387,6 @@ function checkNorm(op, p) {
   if (typeof p !== 'number' || !(p >= 0)) throw new ArgumentError(op, `p must be a number of at least 0, or Infinity, got ${shown(p)}`);
   return p;
 }
-/** @param {string} op @param {string} name @param {unknown} value @returns {number} */
-function checkEps(op, name, value) {
-  if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
-    throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
-  return value;
-}
 
 /**
  * The p-norm of the last dimension. Where it is 0, its gradient is 0, as PyTorch's of distances.
@@ -444,42 +438,5 @@ export function cdist(a, b, p = 2, computeMode = 'use_mm_for_euclid_dist_if_nece
     }
     const difference = F.sub(F.unsqueeze(a, -2), F.unsqueeze(b, -3));
     return normOf(difference, p);
-  });
-}
-
-/**
- * a · b / (max(|a|, eps) · max(|b|, eps)) along a dimension.
- * @param {Tensor} a @param {Tensor} b of sizes that broadcast @param {number} [dim] 1 when left out @param {number} [eps] 1e-8 when left out
- * @returns {Tensor}
- */
-export function cosineSimilarity(a, b, dim = 1, eps = 1e-8) {
-  const op = 'cosineSimilarity';
-  const shape = broadcastShapes(op, tensorOf(op, a).shape, tensorOf(op, b).shape);
-  const d = dimension(op, dim, shape.length) - shape.length;
-  checkEps(op, 'eps', eps);
-  checkBytes(op, denseLayout(shape, a.dtype));
-  return within(op, () => {
-    const [x, y] = [a, b].map((own) => F.expand(own, shape));
-    const length = (/** @type {Tensor} */ own) => F.clamp(rooted(F.sum(F.square(own), d), 2), eps);
-    return F.div(F.sum(F.mul(x, y), d), F.mul(length(x), length(y)));
-  });
-}
-
-/**
- * The p-norm of a - b + eps along the last dimension.
- * @param {Tensor} a [..., columns] @param {Tensor} b of sizes that broadcast @param {number} [p] 2 when left out
- * @param {number} [eps] 1e-6 when left out @param {boolean} [keepdim] whether the dimension stays, of size 1
- * @returns {Tensor}
- */
-export function pairwiseDistance(a, b, p = 2, eps = 1e-6, keepdim = false) {
-  const op = 'pairwiseDistance';
-  const shape = broadcastShapes(op, tensorOf(op, a).shape, tensorOf(op, b).shape);
-  if (shape.length === 0) throw new ShapeError(op, 'two tensors [] have no dimension of a distance');
-  checkNorm(op, p);
-  checkEps(op, 'eps', eps);
-  flag(op, 'keepdim', keepdim);
-  return within(op, () => {
-    const y = normOf(F.add(F.sub(a, b), eps), p);
-    return keepdim ? F.unsqueeze(y, -1) : y;
   });
 }

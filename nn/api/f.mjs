@@ -1,7 +1,17 @@
 // `F`: the operations as functions of tensors: all of functional.mjs, and of other files what is named here.
 
 export { attention, scaledDotProductAttention } from './attention.mjs';
-export { avgPool2d, conv2d, maxPool2d, upsample } from './convolution.mjs';
+export {
+  avgPool2d,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  maxPool2d,
+  upsample,
+} from './convolution.mjs';
 export {
   arange,
   cartesianProd,
@@ -21,12 +31,29 @@ export {
   zerosLike,
 } from './creation.mjs';
 export {
+  binaryCrossEntropy,
+  cosineEmbeddingLoss,
+  cosineSimilarity,
+  gaussianNllLoss,
+  hingeEmbeddingLoss,
+  huberLoss,
+  klDivLoss,
+  marginRankingLoss,
+  multiMarginLoss,
+  normalize,
+  pairwiseDistance,
+  poissonNllLoss,
+  smoothL1Loss,
+  softMarginLoss,
+  tripletMarginLoss,
+} from './criteria.mjs';
+export { ctcLoss } from './ctc.mjs';
+export {
   addmm,
   baddbmm,
   bmm,
   cdist,
   chainMatmul,
-  cosineSimilarity,
   cross,
   dot,
   einsum,
@@ -36,7 +63,6 @@ export {
   multiDot,
   mv,
   outer,
-  pairwiseDistance,
   tensordot,
   trace,
 } from './einsum.mjs';
@@ -63,7 +89,47 @@ export {
 } from './fft.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
-export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss } from './losses.mjs';
+export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
+export * from './math.mjs';
+export {
+  adaptiveAvgPool1d,
+  adaptiveAvgPool2d,
+  adaptiveAvgPool3d,
+  adaptiveMaxPool1d,
+  adaptiveMaxPool2d,
+  adaptiveMaxPool3d,
+  avgPool1d,
+  avgPool2d,
+  avgPool3d,
+  maxPool1d,
+  maxPool2d,
+  maxPool3d,
+} from './pooling.mjs';
+export {
+  all,
+  any,
+  countNonzero,
+  cummax,
+  cummin,
+  cumprod,
+  cumsum,
+  cumulativeTrapezoid,
+  diff,
+  logcumsumexp,
+  logsumexp,
+  max,
+  median,
+  min,
+  nanmean,
+  nansum,
+  norm,
+  prod,
+  quantile,
+  std,
+  trapezoid,
+  var_ as var,
+} from './reductions.mjs';
+export { affineGrid, gridSample, interpolate } from './resample.mjs';
 export {
   broadcastTo,
   channelShuffle,
@@ -96,4 +162,24 @@ export {
   unfold,
   vstack,
 } from './shape.mjs';
-export { affineGrid, gridSample, interpolate } from './resample.mjs';
+export {
+  argsort,
+  bincount,
+  bucketize,
+  histc,
+  indexAdd,
+  indexCopy,
+  indexFill,
+  indexPut,
+  kthvalue,
+  maskedScatter,
+  maskedSelect,
+  multinomial,
+  nonzero,
+  scatterReduce,
+  searchsorted,
+  sort,
+  topk,
+  unique,
+  uniqueConsecutive,
+} from './sorting.mjs';

@@ -2,7 +2,7 @@
 
 import { storageOf } from '../../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../../core/errors.mjs';
-import { dimension } from '../../core/layout.mjs';
+import { dimension, sizeOf } from '../../core/layout.mjs';
 import { asTensor } from '../../core/tensor.mjs';
 import * as F from '../functional.mjs';
 import * as shapes from '../shape.mjs';
@@ -60,7 +60,9 @@ export class ShapeMethods extends ReductionMethods {
     storageOf('flatten', asTensor(this));
     const [a, b] = [start, end].map((d) => dimension('flatten', d, Math.max(this.ndim, 1)));
     if (a > b) throw new ShapeError('flatten', `the first dimension, ${start}, lies behind the last, ${end}, in ${show(this.shape)}`);
-    return within('flatten', () => F.reshape(asTensor(this), [...this.shape.slice(0, a), -1, ...this.shape.slice(b + 1)]));
+    return within('flatten', () =>
+      F.reshape(asTensor(this), [...this.shape.slice(0, a), sizeOf(this.shape.slice(a, b + 1)), ...this.shape.slice(b + 1)]),
+    );
   }
   /**
    * The elements from `start` to before `end` along a dimension, every `step`-th, as a view. A negative `start` or `end` counts from the end.
@@ -98,7 +100,7 @@ export class ShapeMethods extends ReductionMethods {
       throw new ArgumentError('chunk', `count must be an integer of at least 1, got ${shown(count)}`);
     storageOf('chunk', asTensor(this));
     if (this.ndim === 0) throw new ShapeError('chunk', 'a tensor [] has no dimension to split');
-    return F.split(asTensor(this), Math.ceil(this.shape[dimension('chunk', dim, this.ndim)] / count), dim);
+    return F.split(asTensor(this), Math.max(1, Math.ceil(this.shape[dimension('chunk', dim, this.ndim)] / count)), dim);
   }
   /** The elements in the opposite order along dimensions; a copy. @param {...number} dims */
   flip(...dims) {
