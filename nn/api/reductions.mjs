@@ -2,7 +2,7 @@
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { dimension, isFloat } from '../core/layout.mjs';
+import { dimension, isFloat, sizeOf } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as scans from '../ops/scan.mjs';
@@ -249,6 +249,7 @@ export function logsumexp(x, dim, keepdim = false) {
   flag('logsumexp', 'keepdim', keepdim);
   return within('logsumexp', () => {
     const own = toF32(x);
+    if (sizeOf(dims.map((d) => x.shape[d] ?? 1)) === 0) return F.to(F.log(F.sum(own, dims, keepdim)), x.dtype);
     const most = F.amax(own.detach(), dims, true);
     // What is subtracted is finite: the difference of equal infinities would be NaN.
     const shift = F.where(F.lt(F.abs(most), Infinity), most, 0);
@@ -343,6 +344,7 @@ function medianAlong(x, dim, keepdim) {
  */
 export function median(x, dim, keepdim = false) {
   tensorOf('median', x);
+  if (dim === undefined && x.size === 0) return within('median', () => F.mean(x));
   if (dim === undefined) return within('median', () => medianAlong(F.reshape(x, [-1]), 0, false).values);
   const d = dimension('median', dim, x.ndim);
   flag('median', 'keepdim', keepdim);
@@ -381,7 +383,9 @@ export function quantile(x, q, options = {}) {
   if (dim !== undefined) dimension('quantile', dim, x.ndim);
   const dims = dimsOf('quantile', x, dim);
   return within('quantile', () => {
-    const { sorted } = sortedRows(dimsLast(toF32(x), dims));
+    const rows = dimsLast(toF32(x), dims);
+    if (rows.shape.at(-1) === 0) throw new ShapeError('quantile', 'of 0 elements there is none');
+    const { sorted } = sortedRows(rows);
     const columns = sorted.shape.at(-1) ?? 1;
     const column = (/** @type {number} */ c) => F.slice(sorted, -1, c, c + 1);
     const last = column(columns - 1);

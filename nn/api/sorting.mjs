@@ -244,21 +244,18 @@ function packed(make) {
     scope(() => {
       const marks = F.reshape(make(), [-1]);
       const sums = apply(scans.cumsum, [marks], {});
-      return { places: apply(sorts.packedPlace, [marks, sums]), total: F.slice(sums, 0, marks.size - 1).clone() };
+      return {
+        places: apply(sorts.packedPlace, [marks, sums]),
+        total: marks.size > 0 ? F.slice(sums, 0, marks.size - 1).clone() : F.zeros([1], { dtype: 'i32' }),
+      };
     }),
   );
-}
-
-/** @param {string} op @param {string} what @param {number} count @returns {number} */
-function some(op, what, count) {
-  if (count === 0) throw new ShapeError(op, `${what}, and a tensor has at least one element`);
-  return count;
 }
 
 /**
  * The indices of the elements that are not 0, row by row. It waits for their number; a compiled function uses the mask itself, with `F.where`.
  * @param {Tensor} x with at least one dimension
- * @returns {Promise<Tensor>} i32 [n, dimensions]. Throws a ShapeError if all elements are 0: a tensor has at least one element
+ * @returns {Promise<Tensor>} i32 [n, dimensions]
  */
 export function nonzero(x) {
   const { shape, ndim } = tensorOf('nonzero', x);
@@ -266,7 +263,7 @@ export function nonzero(x) {
   if (ndim === 0) throw new ShapeError('nonzero', 'a tensor [] has no dimension that an index could count in');
   const { places, total } = within('nonzero', () => packed(() => (x.dtype === 'bool' ? x : F.ne(x, 0))));
   return (async () => {
-    const size = some('nonzero', 'all elements are 0', await readNumber(total));
+    const size = await readNumber(total);
     const found = within('nonzero', () =>
       scope(() => {
         const flat = apply(sorts.put, [places, apply(sorts.iota, [], { shape: [places.size] })], { size });
@@ -282,7 +279,7 @@ export function nonzero(x) {
 /**
  * The elements where a mask is true, row by row. It waits for their number, and x must live until then; a compiled function uses `F.where`.
  * @param {Tensor} x @param {Tensor} mask bool; both broadcast
- * @returns {Promise<Tensor>} [n] of x's type. Throws a ShapeError if the mask is true nowhere: a tensor has at least one element
+ * @returns {Promise<Tensor>} [n] of x's type
  */
 export function maskedSelect(x, mask) {
   tensorOf('maskedSelect', x);
@@ -292,7 +289,7 @@ export function maskedSelect(x, mask) {
   const shape = broadcastShapes('maskedSelect', x.shape, mask.shape);
   const { places, total } = within('maskedSelect', () => packed(() => F.expand(mask, shape)));
   return (async () => {
-    const size = some('maskedSelect', 'the mask is true nowhere', await readNumber(total));
+    const size = await readNumber(total);
     const chosen = within('maskedSelect', () =>
       scope(() => F.to(apply(sorts.put, [places, F.reshape(F.expand(wide(x), shape), [-1])], { size }), x.dtype)),
     );
@@ -309,6 +306,11 @@ export function maskedSelect(x, mask) {
  */
 async function grouped(op, x, flat, order) {
   const { shape, dtype } = x;
+  if (x.size === 0) {
+    for (const own of [flat, order]) own?.dispose();
+    const [values, inverse, counts] = [F.zeros([0], { dtype }), F.zeros(shape, { dtype: 'i32' }), F.zeros([0], { dtype: 'i32' })];
+    return { values, inverse, counts };
+  }
   const { places, total, group } = within(op, () =>
     unscoped(() =>
       scope(() => {
@@ -391,12 +393,12 @@ export function bincount(ids, weights, minlength = 0) {
     unscoped(() =>
       scope(() => {
         const own = F.to(ids, 'i32').clone();
-        return { own, largest: apply(sorts.pick, [own, apply(scans.maxPlace, [own])]) };
+        return { own, largest: own.size > 0 ? apply(sorts.pick, [own, apply(scans.maxPlace, [own])]) : F.full([1], -1, { dtype: 'i32' }) };
       }),
     ),
   );
   return (async () => {
-    const size = some('bincount', 'no id is at least 0', Math.max(minlength, (await readNumber(largest)) + 1, 0));
+    const size = Math.max(minlength, (await readNumber(largest)) + 1, 0);
     const counts = within('bincount', () =>
       scope(() => {
         if (weights === undefined) return counted(own, size);

@@ -246,6 +246,7 @@ export const fromEnd = indices(
  */
 export const reduceRuns = defineOp({
   name: 'reduceRuns',
+  empty: ([x]) => [x, 0], // Without a source.
   infer: ([x, index, , source], /** @type {RunAttributes} */ _) => {
     if (x.dtype !== 'f32' || source.dtype !== 'f32' || index.dtype !== 'u32' || show(index.shape) !== show(source.shape))
       throw new ArgumentError('reduceRuns', 'takes f32 and an index u32 of the shape of the sources');

@@ -2,6 +2,7 @@
 
 import { ArgumentError } from '../core/errors.mjs';
 import { denseLayout } from '../core/layout.mjs';
+import { checkRow } from './reduce.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
@@ -141,6 +142,7 @@ export const cumminPlace = lastExtreme('cumminPlace', -1);
 /** The sum of each row: of integers, which wrap, and of bools. */
 export const count = defineOp({
   name: 'count',
+  empty: 0,
   infer: ([x]) => [denseLayout([...x.shape.slice(0, -1), 1], summedType(x.dtype))],
   lower: (k, [x], [y]) => [k.totalRows({ x, y, ...matrixOf(x.layout), op: 'sum', type: wordType('count', x.layout) })],
   oracle: ([x]) => ofRows(x, (row) => row.reduce((a, b) => a + b, 0)),
@@ -149,6 +151,7 @@ export const count = defineOp({
 /** The product of each row. Its gradient at an element is the product of the others. */
 export const prod = defineOp({
   name: 'prod',
+  empty: 1,
   infer: ([x]) => {
     wordType('prod', x);
     return [denseLayout([...x.shape.slice(0, -1), 1], summedType(x.dtype))];
@@ -175,6 +178,7 @@ const firstExtreme = (name, direction) =>
     name,
     infer: ([x]) => {
       wordType(name, x);
+      checkRow(name.startsWith('max') ? 'max' : 'min', x);
       return [denseLayout([...x.shape.slice(0, -1), 1], 'i32')];
     },
     lower: (k, [x], [y]) => [
