@@ -142,21 +142,21 @@ export const cumminPlace = lastExtreme('cumminPlace', -1);
 /** The sum of each row: of integers, which wrap, and of bools. */
 export const count = defineOp({
   name: 'count',
-  empty: 0,
   infer: ([x]) => [denseLayout([...x.shape.slice(0, -1), 1], summedType(x.dtype))],
   lower: (k, [x], [y]) => [k.totalRows({ x, y, ...matrixOf(x.layout), op: 'sum', type: wordType('count', x.layout) })],
+  empty: 0,
   oracle: ([x]) => ofRows(x, (row) => row.reduce((a, b) => a + b, 0)),
 });
 
 /** The product of each row. Its gradient at an element is the product of the others. */
 export const prod = defineOp({
   name: 'prod',
-  empty: 1,
   infer: ([x]) => {
     wordType('prod', x);
     return [denseLayout([...x.shape.slice(0, -1), 1], summedType(x.dtype))];
   },
   lower: (k, [x], [y]) => [k.totalRows({ x, y, ...matrixOf(x.layout), op: 'prod', type: wordType('prod', x.layout) })],
+  empty: 1,
   saveInputs: () => [0],
   saveOutputs: [0],
   vjp: (dy, { inputs: [x], outputs: [y] }, F) => {
@@ -178,7 +178,7 @@ const firstExtreme = (name, direction) =>
     name,
     infer: ([x]) => {
       wordType(name, x);
-      checkRow(name.startsWith('max') ? 'max' : 'min', x);
+      checkRow(name, x);
       return [denseLayout([...x.shape.slice(0, -1), 1], 'i32')];
     },
     lower: (k, [x], [y]) => [

@@ -123,7 +123,7 @@ function alongRows(layout, own, { rows, columns }) {
 }
 
 /**
- * A step of a kernel: an elementwise operation, a reduction, or a multiplication by a number. Its operands are numbered, inputs first, then
+ * A step of a kernel: an elementwise operation, a reduction, a multiplication by a number, or a number. Its operands are numbered, inputs first, then
  * steps.
  * @typedef {{ op: string, attributes?: Call['attributes'], args: number[] }} Step
  */
@@ -140,9 +140,10 @@ function alongRows(layout, own, { rows, columns }) {
  * Plans one kernel for several calls.
  * @param {Call[]} calls in an order that keeps dependences
  * @param {(allocation: Allocation) => boolean} needed whether anything outside of the kernel reads a result
+ * @param {Map<Allocation, number>} numbers floats that fill memory
  * @returns {Plan | undefined} undefined if one kernel cannot do them
  */
-export function planOf(calls, needed) {
+export function planOf(calls, needed, numbers) {
   if (calls.reduce((sum, call) => sum + instructionsOf(call), 0) > MAX_INSTRUCTIONS) return undefined;
   const roles = calls.map((call) => /** @type {Role} */ (roleOf(call)));
   /** @type {Matrix | undefined} */
@@ -197,6 +198,8 @@ export function planOf(calls, needed) {
   const operand = (value, own, each) => {
     const known = made.get(value.allocation);
     const { layout } = value;
+    const number = known ? undefined : numbers.get(value.allocation);
+    if (number !== undefined) return ofStep(add({ op: 'number', attributes: { value: number }, args: [] }));
     if (!known) {
       if (each) return external(value, asElements(layout, own, shape));
       return layout.size === 1 ? external(value, layoutOf([1], [1], layout.offset, layout.dtype)) : undefined;
@@ -291,6 +294,7 @@ function computed(program, given, steps, number) {
   for (const { op, attributes: own, args } of steps) {
     const taken = args.map((arg) => values[arg]);
     if (op === 'scale') values.push(program.append('mul', taken[0], number(own?.alpha)));
+    else if (op === 'number') values.push(number(own?.value));
     else if (REDUCTIONS.has(op)) values.push(program.append(/** @type {'reduceSum'} */ (op), ...taken));
     else {
       const made = /** @type {Required<Op>} */ (operations.get(op));

@@ -57,7 +57,7 @@ const OTHERS = {
 };
 
 /** An element type by ONNX's name. @typedef {(typeof NUMBERS)[keyof typeof NUMBERS]} Type */
-/** The elements of a tensor on the host: strings for the type string, else numbers. @typedef {ArrayLike<any>} Elements */
+/** The elements of a tensor on the host: strings for the type string, bigints where numbers are not exact, else numbers. @typedef {ArrayLike<any>} Elements */
 
 /**
  * How a type is computed: `dtype` on the device; `bytes` of an element in a file; `array` for elements on the host. `narrowed`: the device's
@@ -112,10 +112,14 @@ export function float16(bits) {
 }
 
 /**
- * Elements of 64 bits as numbers. One beyond 2^53 is rounded: such numbers stand for the ends of slices, and as data are not supported.
- * @param {ArrayLike<bigint>} values
+ * Integers of 64 bits as numbers where these are exact; else they stay bigints, which no arithmetic of the host takes.
+ * @param {Elements} elements @returns {Elements}
  */
-const numbers = (values) => Float64Array.from(/** @type {ArrayLike<any>} */ (values), Number);
+export function plain(elements) {
+  if (!(elements instanceof BigInt64Array || elements instanceof BigUint64Array)) return elements;
+  const numbers = Float64Array.from(/** @type {any} */ (elements), Number);
+  return numbers.every(Number.isSafeInteger) ? numbers : elements;
+}
 
 /**
  * The elements in a tensor of a file.
@@ -140,8 +144,9 @@ export function tensorOf(message, what, external) {
     if (raw.length > 0) return fromBytes(type, raw, what);
     if (type === 'float') return Float32Array.from(message.floatData);
     if (type === 'double') return Float64Array.from(message.doubleData);
-    if (type === 'int64') return Float64Array.from(message.int64Data, (each) => each.toNumber());
-    if (type === 'uint32' || type === 'uint64') return array.from(message.uint64Data, (/** @type {any} */ each) => each.toNumber());
+    if (type === 'int64') return plain(BigInt64Array.from(message.int64Data, (each) => each.toBigInt()));
+    if (type === 'uint64') return plain(BigUint64Array.from(message.uint64Data, (each) => each.toBigInt()));
+    if (type === 'uint32') return Uint32Array.from(message.uint64Data, (each) => each.toNumber());
     if (type === 'float16') return Float32Array.from(message.int32Data, float16);
     if (type === 'bfloat16') return Float32Array.from(message.int32Data, bfloat16);
     return array.from(message.int32Data);
@@ -157,8 +162,8 @@ function fromBytes(type, raw, what) {
   const count = raw.length / bytes;
   if (type === 'float16') return Float32Array.from(new Uint16Array(buffer, byteOffset, count), float16);
   if (type === 'bfloat16') return Float32Array.from(new Uint16Array(buffer, byteOffset, count), bfloat16);
-  if (type === 'int64') return numbers(new BigInt64Array(buffer, byteOffset, count));
-  if (type === 'uint64') return numbers(new BigUint64Array(buffer, byteOffset, count));
+  if (type === 'int64') return plain(new BigInt64Array(buffer, byteOffset, count));
+  if (type === 'uint64') return plain(new BigUint64Array(buffer, byteOffset, count));
   return new array(buffer, byteOffset, count);
 }
 

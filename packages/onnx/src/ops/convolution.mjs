@@ -77,12 +77,21 @@ function patches(x, { kernel, strides, dilations, begin, outs }, fill) {
  * @returns {Tensor}
  */
 export function convolved(x, weight, bias, window, group) {
+  const { strides, dilations, begin, end, outs, kernel } = window;
+  const rank = outs.length;
+  if (rank <= 3 && x.size > 0) {
+    const padding = begin.map((before, d) => [before, end[d]]);
+    // One direction takes plain numbers.
+    const plain = (/** @type {number[]} */ all) => (rank === 1 ? all[0] : all);
+    const options = { stride: plain(strides), padding, dilation: plain(dilations), groups: group };
+    return f[`conv${rank}d`](x, weight, bias, options);
+  }
   const [batch, channels] = x.shape;
   const [outputs] = weight.shape;
-  const inner = (channels / group) * sizeOf(window.kernel);
-  const columns = f.reshape(patches(x, window, 0), [batch, group, inner, sizeOf(window.outs)]);
+  const inner = (channels / group) * sizeOf(kernel);
+  const columns = f.reshape(patches(x, window, 0), [batch, group, inner, sizeOf(outs)]);
   const y = f.matmul(f.reshape(weight, [group, outputs / group, inner]), columns);
-  const whole = f.reshape(y, [batch, outputs, ...window.outs]);
+  const whole = f.reshape(y, [batch, outputs, ...outs]);
   return bias ? f.add(whole, perChannel(bias, x.ndim)) : whole;
 }
 
@@ -138,6 +147,16 @@ const convTranspose = {
         all.map((/** @type {number} */ n) => n - Math.floor(n / 2)),
       ];
       [begin, end] = auto === 'SAME_UPPER' ? [less, rest] : [rest, less];
+    }
+    const rank = sizes.length;
+    const isPlain = begin.every(
+      (/** @type {number} */ before, /** @type {number} */ d) => before >= 0 && end[d] >= 0 && more[d] < Math.max(strides[d], dilations[d]),
+    );
+    if (rank <= 3 && isPlain) {
+      const padding = begin.map((/** @type {number} */ before, /** @type {number} */ d) => [before, end[d]]);
+      const plain = (/** @type {number[]} */ all) => (rank === 1 ? all[0] : all);
+      const options = { stride: plain(strides), padding, dilation: plain(dilations), outputPadding: plain(more), groups: group };
+      return same(x.type, f[`convTranspose${rank}d`](x.tensor, weight.tensor, bias?.tensor, options));
     }
     const [channels, each] = weight.shape;
     // As a convolution: outputs first, the kernel turned round.
