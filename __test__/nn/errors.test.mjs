@@ -116,7 +116,7 @@ test('messages: the function and the argument as the program wrote them', () => 
     // Arguments of another kind.
     [() => x.pow(any(half)), /^pow: the exponent must be a number, got Tensor\(\[2, 3\], bf16\)/],
     [() => zeros(any(x)), /^zeros: the shape must be an array of sizes, got Tensor\(\[2, 3\], f32\)/],
-    [() => zeros([2, any(x)]), /^zeros: the sizes of a shape must be integers of at least 1, got \[2, Tensor\(\[2, 3\], f32\)\]/],
+    [() => zeros([2, any(x)]), /^zeros: the sizes of a shape must be integers of at least 0, got \[2, Tensor\(\[2, 3\], f32\)\]/],
     [() => zeros([any(Symbol('a')), any(Object.create(null))]), /got \[Symbol\(a\), \{\}\]/],
     [() => F.dropout(x, any(nn.Linear)), /^dropout: p must be in \[0, 1\), got class Linear \(/],
     [() => F.dropout(x, any(new nn.Linear(1, 1))), /^dropout: p must be in \[0, 1\), got a Linear \(/],

@@ -1,9 +1,35 @@
 // `F`: the operations as functions of tensors: all of functional.mjs, and of other files what is named here.
 
 export { attention, scaledDotProductAttention } from './attention.mjs';
-export { avgPool2d, conv2d, maxPool2d, upsample } from './convolution.mjs';
-export * from './functional.mjs';
-export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
+export {
+  avgPool2d,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  maxPool2d,
+  upsample,
+} from './convolution.mjs';
+export {
+  arange,
+  cartesianProd,
+  emptyLike,
+  eye,
+  fullLike,
+  linspace,
+  logspace,
+  meshgrid,
+  onesLike,
+  randLike,
+  randint,
+  randnLike,
+  randperm,
+  trilIndices,
+  triuIndices,
+  zerosLike,
+} from './creation.mjs';
 export {
   binaryCrossEntropy,
   cosineEmbeddingLoss,
@@ -22,4 +48,103 @@ export {
   tripletMarginLoss,
 } from './criteria.mjs';
 export { ctcLoss } from './ctc.mjs';
+export {
+  addmm,
+  baddbmm,
+  bmm,
+  cdist,
+  chainMatmul,
+  cross,
+  dot,
+  einsum,
+  inner,
+  kron,
+  mm,
+  multiDot,
+  mv,
+  outer,
+  tensordot,
+  trace,
+} from './einsum.mjs';
+export * from './functional.mjs';
+export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
+export * from './math.mjs';
+export {
+  all,
+  any,
+  countNonzero,
+  cummax,
+  cummin,
+  cumprod,
+  cumsum,
+  cumulativeTrapezoid,
+  diff,
+  logcumsumexp,
+  logsumexp,
+  max,
+  median,
+  min,
+  nanmean,
+  nansum,
+  norm,
+  prod,
+  quantile,
+  std,
+  trapezoid,
+  var_ as var,
+} from './reductions.mjs';
+export { affineGrid, gridSample, interpolate } from './resample.mjs';
+export {
+  broadcastTo,
+  channelShuffle,
+  diag,
+  diagEmbed,
+  diagonal,
+  dstack,
+  expandAs,
+  flip,
+  fold,
+  hstack,
+  movedim,
+  narrow,
+  pad,
+  pixelShuffle,
+  pixelUnshuffle,
+  repeat,
+  repeatInterleave,
+  roll,
+  rot90,
+  select,
+  swapaxes,
+  takeElements,
+  tensorSplit,
+  tile,
+  tril,
+  triu,
+  unbind,
+  unflatten,
+  unfold,
+  vstack,
+} from './shape.mjs';
+export {
+  argsort,
+  bincount,
+  bucketize,
+  histc,
+  indexAdd,
+  indexCopy,
+  indexFill,
+  indexPut,
+  kthvalue,
+  maskedScatter,
+  maskedSelect,
+  multinomial,
+  nonzero,
+  scatterReduce,
+  searchsorted,
+  sort,
+  topk,
+  unique,
+  uniqueConsecutive,
+} from './sorting.mjs';

@@ -4,13 +4,14 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, positive } from '../core/layout.mjs';
+import { geluExact } from '../ops/math.mjs';
 import * as attentionOps from '../ops/attention.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
-import { f32IfOddRow, f32UnderAutocast, promoted, rowsOfPairs, softmaxRows, toF32 } from './operands.mjs';
+import { dimsLast, dimsOf, f32IfOddRow, f32UnderAutocast, promoted, rowsOfPairs, softmaxRows, toF32 } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { deviceState } from './random.mjs';
@@ -35,6 +36,12 @@ export * from './views.mjs';
  * @typedef {object} VarianceOptions
  * @property {boolean} [keepdim] whether the reduced dimensions stay, of size 1; false when left out
  * @property {number} [correction] is subtracted from the count of elements; 1 when left out, 0 for the population's variance
+ */
+
+/**
+ * Options of `gelu`.
+ * @typedef {object} GeluOptions
+ * @property {'none' | 'tanh'} [approximate] the formula: 'none' is the exact one, 'tanh' its approximation, as when left out
  */
 
 /**
@@ -220,8 +227,18 @@ export const sign = unary(pointwise.sign);
 export const relu = unary(pointwise.relu);
 /** x · sigmoid(x). */
 export const silu = unary(pointwise.silu);
-/** The tanh form (Hendrycks & Gimpel 2016); PyTorch's `approximate='tanh'`. */
-export const gelu = unary(pointwise.geluOp);
+/**
+ * x times the probability that a standard normal number is less than x (Hendrycks & Gimpel 2016). What is left out is not what PyTorch leaves
+ * out: without options it is the tanh form.
+ * @param {Tensor} x @param {GeluOptions} [options] @returns {Tensor}
+ */
+export function gelu(x, options = {}) {
+  const { approximate = 'tanh' } = checkOptions('gelu', options, ['approximate']);
+  if (approximate !== 'tanh' && approximate !== 'none')
+    throw new ArgumentError('gelu', `approximate must be 'none' or 'tanh', got ${shown(approximate)}`);
+  tensorOf('gelu', x);
+  return within('gelu', () => apply(approximate === 'tanh' ? pointwise.geluOp : geluExact, [x]));
+}
 /** The hyperbolic tangent of each element. */
 export const tanh = unary(pointwise.tanh);
 /** 1 / (1 + exp(-x)) of each element. */
@@ -249,17 +266,6 @@ function power(x, exponent) {
 }
 
 // ---- reductions
-
-/** @param {string} op @param {Tensor} x @param {number | readonly number[] | undefined} dim */
-function dimsOf(op, x, dim) {
-  if (dim === undefined) return x.shape.map((_, d) => d);
-  if (typeof dim !== 'number' && !Array.isArray(dim)) {
-    throw new ArgumentError(op, `dim must be a number or an array of numbers, got ${shown(dim)}; x.${op}(1, true) keeps the dimension`);
-  }
-  const dims = (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
-  if (new Set(dims).size !== dims.length) throw new ShapeError(op, `dim ${show([dim].flat())} names a dimension of ${show(x.shape)} twice`);
-  return dims;
-}
 
 /** @param {Tensor} x @param {number[]} dims @param {boolean} keepdim @param {number} alpha @returns {Tensor} */
 function summed(x, dims, keepdim, alpha) {
@@ -302,7 +308,7 @@ export function mean(x, dim, keepdim = false) {
   return within('mean', () => apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims))));
 }
 /**
- * The variance over dimensions.
+ * The variance over dimensions; NaN of no elements.
  * @param {Tensor} x @param {number | readonly number[]} [dim]
  * @param {VarianceOptions} [options]
  */
@@ -312,7 +318,7 @@ export function variance(x, dim, options = {}) {
   flag('variance', 'keepdim', keepdim);
   const elements = reduce.reducedSize(x.shape, dims);
   const count = typeof correction === 'number' ? elements - correction : NaN;
-  if (!(count > 0)) {
+  if (!(count > 0) && (elements > 0 || Number.isNaN(count))) {
     throw new ArgumentError(
       'variance',
       `correction must be a number less than the number of elements, ${elements}, got ${shown(correction)}`,
@@ -321,7 +327,7 @@ export function variance(x, dim, options = {}) {
   // In f32, as sums are: the rounding of a large 16-bit mean may exceed the differences between the elements.
   return within('variance', () => {
     const full = toF32(x);
-    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
+    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, elements > 0 ? 1 / count : NaN)), x.dtype);
   });
 }
 /**
@@ -341,27 +347,30 @@ export function sumTo(x, shape) {
   return within('sumTo', () => reshape(summed(x, dims, true, 1), shape));
 }
 
-/** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
+/** @param {Op} op @param {Tensor} x @param {number | readonly number[]} dim @param {boolean} keepdim @returns {Tensor} */
 function extreme(op, x, dim, keepdim) {
-  const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
-  const last = d === x.ndim - 1;
+  tensorOf(op.name, x);
+  // As in PyTorch, no dimensions are all.
+  const all = Array.isArray(dim) && dim.length === 0;
+  const dims = dimsOf(op.name, x, all ? undefined : dim);
   flag(op.name, 'keepdim', keepdim);
+  if (x.ndim === 0) return reshape(extreme(op, reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
-    const y = apply(op, [f32IfOddRow(last ? x : transpose(x, d, -1))]);
-    const moved = to(last ? y : transpose(y, d, -1), x.dtype);
-    return keepdim ? moved : reshape(moved, x.shape.toSpliced(d, 1));
+    const y = to(apply(op, [f32IfOddRow(dimsLast(x, dims))]), x.dtype);
+    const shape = keepdim ? reduce.keptShape(x.shape, dims) : x.shape.filter((_, d) => !dims.includes(d));
+    return reshape(y, shape);
   });
 }
 /**
- * The largest elements along one dimension; NaN where an element is NaN.
- * @param {Tensor} x @param {number} [dim] the last when left out; PyTorch's `amax` then takes all
- * @param {boolean} [keepdim] whether the dimension stays, of size 1
+ * The largest elements over dimensions; NaN where an element is NaN. Equal ones share the gradient.
+ * @param {Tensor} x @param {number | readonly number[]} [dim] the last when left out; all of [], as PyTorch's `amax` when it is left out
+ * @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
 export const amax = (x, dim = -1, keepdim = false) => extreme(reduce.amax, x, dim, keepdim);
 /**
- * The smallest elements along one dimension; NaN where an element is NaN.
- * @param {Tensor} x @param {number} [dim] the last when left out; PyTorch's `amin` then takes all
- * @param {boolean} [keepdim] whether the dimension stays, of size 1
+ * The smallest elements over dimensions; NaN where an element is NaN. Equal ones share the gradient.
+ * @param {Tensor} x @param {number | readonly number[]} [dim] the last when left out; all of [], as PyTorch's `amin` when it is left out
+ * @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
 export const amin = (x, dim = -1, keepdim = false) => extreme(reduce.amin, x, dim, keepdim);
 
@@ -379,6 +388,7 @@ export function logSoftmax(x, dim = -1) {
   tensorOf('logSoftmax', x);
   return within('logSoftmax', () => {
     const { dtype } = f32UnderAutocast(x);
+    if (x.size === 0) return clone(to(x, dtype));
     // A sum of exponentials may overflow f16.
     const wide = toF32(x);
     const shifted = sub(wide, amax(wide, dim, true).detach());

@@ -1,10 +1,11 @@
-// Gathers and scatters by index tensors (i32 or u32), as functions. Indices are not checked, since that would read them back from the
-// device. A negative or too large index reads 0, and a write to it is dropped.
+// Gathers and scatters by index tensors (i32 or u32), as functions. A negative index of i32 counts from the end. Indices are not checked, since
+// that would read them back from the device: one that is out of range reads 0, and a write to it is dropped.
 
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
-import { broadcastShapes, dimension, isFloat } from '../core/layout.mjs';
+import * as gradients from './gradients.mjs';
+import { broadcastShapes, dimension, isFloat, sizeOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
 import * as indexing from '../ops/indexing.mjs';
@@ -14,7 +15,7 @@ import * as indexing from '../ops/indexing.mjs';
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
 /** Checks that an index is an i32 or u32 tensor. @param {string} op @param {unknown} index @returns {Tensor} */
-function indexOf(op, index) {
+export function indexOf(op, index) {
   const own = tensorOf(op, index);
   if (own.dtype !== 'i32' && own.dtype !== 'u32') {
     throw new ArgumentError(op, `the index must be i32 or u32, got ${own.dtype}: use tensor(…, { dtype: 'i32' }), or .to('i32')`);
@@ -23,27 +24,30 @@ function indexOf(op, index) {
 }
 
 /**
- * Calls an operation whose kernel takes 32-bit elements: converts 16-bit inputs to f32, and the result back.
- * @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes]
+ * Calls operations whose kernels take 32-bit elements: converts 16-bit inputs to f32, and the result back.
+ * @param {string} op @param {Tensor[]} inputs @param {(wide: Tensor[]) => Tensor} f
  * @returns {Tensor}
  */
-function in32(op, inputs, attributes) {
-  const [{ dtype }] = inputs;
-  return within(op.name, () => {
+function in32(op, inputs, f) {
+  const [{ dtype, ndim }, index] = inputs;
+  return within(op, () => {
     const wide = inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x));
-    return F.to(apply(op, wide, attributes), dtype);
+    // As in PyTorch, [] is indexed as [1].
+    const rows = ndim === 0 ? wide.map((x) => (x.ndim === 0 ? F.reshape(x, [1]) : x)) : wide;
+    const y = F.to(f(rows), dtype);
+    return ndim === 0 ? F.reshape(y, op === 'gather' ? index.shape : []) : y;
   });
 }
 
 /**
  * Picks elements by index along a dimension, as PyTorch's `gather`: y[i][k][j] = x[i][index[i][k][j]][j] for three dimensions and `dim` 1.
- * An index out of range reads 0.
+ * A negative index counts from the end (PyTorch refuses it); one out of range reads 0.
  * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
  * @returns {Tensor} of the index's shape
  */
 export function gather(x, dim, index) {
   const d = dimension('gather', dim, tensorOf('gather', x).ndim);
-  return in32(indexing.gather, [x, indexOf('gather', index)], { dim: d });
+  return in32('gather', [x, indexOf('gather', index)], (wide) => apply(indexing.gather, wide, { dim: d }));
 }
 
 /**
@@ -58,27 +62,31 @@ export function takeAlongDim(x, index, dim = -1) {
       `the index ${show(index.shape)} and the tensor ${show(x.shape)} must have equally many dimensions`,
     );
   }
+  if (x.ndim === 0) return within('takeAlongDim', () => gather(x, 0, index));
   const others = broadcastShapes('takeAlongDim', x.shape.with(d, 1), index.shape.with(d, 1));
   return within('takeAlongDim', () => gather(F.expand(x, others.with(d, x.shape[d])), d, F.expand(index, others.with(d, index.shape[d]))));
 }
 
 /**
  * A copy of x with elements of `source` added by index: y[i][index[i][k][j]][j] += source[i][k][j] for three dimensions and `dim` 1.
- * Elements with the same index are added in the order of k, so the result is deterministic. An index out of range is dropped.
+ * Elements with the same index are added in the order of k, so the result is deterministic. A negative index counts from the end; one out of
+ * range is dropped.
  *
- * Each element of the result scans all indices along `dim`, so use it for short dimensions. To look up rows of a large table, use
+ * Up to 511 indices along `dim` each element of the result goes over all of them; more are sorted first. To look up rows of a large table, use
  * `embedding`, whose gradient adds rows by index.
  * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
  * @param {Tensor} source of the index's shape
  */
 export function scatterAdd(x, dim, index, source) {
   const d = dimension('scatterAdd', dim, tensorOf('scatterAdd', x).ndim);
-  return in32(indexing.scatterAdd, [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)], { dim: d });
+  const inputs = [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)];
+  return in32('scatterAdd', inputs, (wide) => indexing.added(gradients, wide, { dim: d }));
 }
 
 /**
  * A copy of x with elements of `source` written by index: y[i][index[i][k][j]][j] = source[i][k][j] for three dimensions and `dim` 1. If
- * several have the same index, the last one (largest k) wins. An index out of range is dropped. It costs as much as `scatterAdd`.
+ * several have the same index, the last one (largest k) wins. A negative index counts from the end; one out of range is dropped. Each element
+ * of the result goes over all indices along `dim`.
  * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
  * @param {Tensor | number} source of the index's shape, or one number
  */
@@ -87,12 +95,12 @@ export function scatter(x, dim, index, source) {
   indexOf('scatter', index);
   const from =
     typeof source === 'number' ? within('scatter', () => F.full(index.shape, source, { dtype: x.dtype })) : tensorOf('scatter', source);
-  return in32(indexing.scatter, [x, index, from], { dim: d });
+  return in32('scatter', [x, index, from], (wide) => apply(indexing.scatter, wide, { dim: d }));
 }
 
 /**
  * Picks slices of a dimension, in the order of the indices. A slice that is picked several times gets the sum of its gradients, added in that
- * order. An index out of range gives zeros.
+ * order. A negative index counts from the end; one out of range gives zeros.
  * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32 or u32
  * @returns {Tensor} x's shape with n along `dim`
  */
@@ -115,7 +123,8 @@ function selected(x, d, index) {
     return gather(x, d, F.expand(wide, shape));
   }
   const first = F.transpose(F.to(x, 'f32'), 0, d);
-  const rows = F.embedding(index, F.reshape(first, [x.shape[d], -1]));
+  const own = index.dtype === 'i32' ? apply(indexing.fromEnd, [index], { size: x.shape[d] }) : index;
+  const rows = F.embedding(own, F.reshape(first, [x.shape[d], sizeOf(first.shape.slice(1))]));
   return F.to(F.transpose(F.reshape(rows, first.shape.with(0, index.size)), 0, d), x.dtype);
 }
 
@@ -129,13 +138,15 @@ export function oneHot(ids, classes) {
   indexOf('oneHot', ids);
   if (!(Number.isInteger(classes) && classes > 0))
     throw new ArgumentError('oneHot', `classes must be an integer of at least 1, got ${shown(classes)}`);
-  return within('oneHot', () => scatter(F.zeros([...ids.shape, classes]), -1, F.unsqueeze(ids, -1), 1));
+  // As u32, of which none counts from the end.
+  return within('oneHot', () => scatter(F.zeros([...ids.shape, classes]), -1, F.to(F.unsqueeze(ids, -1), 'u32'), 1));
 }
 
 /** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
 function argExtreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   flag(op.name, 'keepdim', keepdim);
+  if (x.ndim === 0) return F.reshape(argExtreme(op, F.reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
     const moved = F.transpose(isFloat(x.dtype) ? F.to(x.detach(), 'f32') : x, d, -1);
     const y = F.transpose(apply(op, [moved]), d, -1);

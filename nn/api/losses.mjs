@@ -13,6 +13,7 @@ import * as network from '../ops/network.mjs';
 import { isGradEnabled } from '../core/node.mjs';
 import { checkOptions } from '../core/options.mjs';
 import { productAttributes } from '../core/precision.mjs';
+import { linear } from './products.mjs';
 import { permute, reshape, to, unsqueeze } from './views.mjs';
 
 /** @import { Tensor } from './tensor.mjs' */
@@ -221,6 +222,8 @@ export function linearCrossEntropy(x, weight, targets, options = {}) {
   checkIgnored(name, ignoreIndex);
   if (typeof logitsBytes !== 'number' || !(logitsBytes > 0))
     throw new ArgumentError(name, `logitsBytes must be a number above 0, got ${shown(logitsBytes)}`);
+  // No products to save memory of.
+  if (x.size === 0 || weight.size === 0) return within(name, () => crossEntropy(linear(x, weight), targets, { reduction, ignoreIndex }));
   return within(name, () => {
     const [rows, classes, inner] = [targets.size, weight.shape[0] ?? 1, weight.shape[1] ?? 1];
     const given = promoted(operand(x), operand(weight));

@@ -114,6 +114,7 @@ export class Graph {
     for (const copy of this.recording.copies) copy.refresh();
     device.flush();
     slots.forEach(({ layout, source }, i) => {
+      if (layout.size === 0) return;
       const { handle } = this.inputs[i].allocation;
       if (!(source instanceof Tensor)) {
         device.vk.uploadAsync(handle, encode('compile', source, layout.dtype));

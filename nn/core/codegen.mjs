@@ -145,7 +145,9 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
   words.set(push);
   words.set(new Uint32Array(Float32Array.from(scalars).buffer), push.length);
   return {
-    pipeline: pipelineOf(context, program),
+    get pipeline() {
+      return pipelineOf(context, program);
+    },
     buffers: [...inputs, ...outputs].map(({ buffer }) => buffer),
     groups: [groups, 1, 1],
     push: new Uint8Array(words.buffer),

@@ -3,6 +3,7 @@
 import { map, writable } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
 import { broadcastLayout, collapse, denseLayout, denseStrides, isFloat, layoutOf } from '../core/layout.mjs';
+import { setWriters } from '../core/engine.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
 import { flatCount, floatType } from './pointwise.mjs';
 import { defineOp } from './registry.mjs';
@@ -57,7 +58,7 @@ function route(x, y, alone) {
  * Elements from one layout to another of the same shape.
  * @param {Kernels} k @param {Operand} x @param {Operand} y @param {string} name @param {boolean} [alone] see `route`
  */
-function move(k, x, y, name, alone = false) {
+export function move(k, x, y, name, alone = false) {
   const way = route(x.layout, y.layout, alone);
   const type = isHalf(x.layout) ? /** @type {'f16' | 'bf16'} */ (x.layout.dtype) : 'f32';
   if (!way) {
@@ -204,7 +205,9 @@ export const slice = defineOp({
   lower: () => [],
   vjp: (dy, { layouts: [x], attributes }, F) => [
     // A slice of all elements: dy is the gradient.
-    dy.size === x.size ? dy : F.to(F.call(sliceBackward, [F.to(dy, 'f32')], { ...attributes, shape: x.shape }), x.dtype),
+    attributes.length === x.shape[attributes.dim]
+      ? dy
+      : F.to(F.call(sliceBackward, [F.to(dy, 'f32')], { ...attributes, shape: x.shape }), x.dtype),
   ],
   oracle: ([x], { dim, start, length, step }) =>
     generate(x.shape.with(dim, length), (index) => at(x, index.with(dim, start + index[dim] * step))),
@@ -214,6 +217,7 @@ export const slice = defineOp({
 const sliceBackward = defineOp({
   name: 'sliceBackward',
   strided: true,
+  empty: 0,
   infer: ([dy], /** @type {SliceAttributes & { shape: number[] }} */ { shape }) => [denseLayout(shape, dy.dtype)],
   lower: (k, [dy], [dx], { dim, start, step }) => {
     const { shape, dtype } = dx.layout;
@@ -233,6 +237,7 @@ const sliceBackward = defineOp({
 export const concat = defineOp({
   name: 'cat',
   strided: true,
+  empty: 'lower',
   infer: (inputs, /** @type {{ dim: number }} */ { dim }) => [
     denseLayout(
       inputs[0].shape.with(
@@ -248,7 +253,7 @@ export const concat = defineOp({
     return inputs.flatMap((x) => {
       const part = layoutOf(x.layout.shape, strides, start * strides[dim], y.layout.dtype);
       start += x.layout.shape[dim];
-      return move(k, x, { buffer: y.buffer, offset: part.offset, layout: part }, 'cat');
+      return x.layout.size === 0 ? [] : move(k, x, { buffer: y.buffer, offset: part.offset, layout: part }, 'cat');
     });
   },
   vjp: (dy, { layouts, needs, attributes: { dim } }, F) => {
@@ -269,6 +274,8 @@ export const concat = defineOp({
     });
   },
 });
+
+setWriters({ fill, copy });
 
 /** Writes the second input over the first, which may have any strides. */
 export const write = defineOp({

@@ -1,15 +1,16 @@
 // Methods of tensors: what is computed element by element, conversions, and products.
 
 import { within } from '../../core/errors.mjs';
-import { TensorCore, asTensor } from '../../core/tensor.mjs';
+import { asTensor } from '../../core/tensor.mjs';
 import * as F from '../functional.mjs';
+import { MathMethods } from './math.mjs';
 
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../core/layout.mjs').DType} DType */
 /** @typedef {import('../functional.mjs').Operand} Operand */
 
 /** What a tensor computes element by element, conversions and products: part of every `Tensor`. */
-export class ElementwiseMethods extends TensorCore {
+export class ElementwiseMethods extends MathMethods {
   /** The elements converted to another type; this tensor if it has that type. @param {DType} dtype */
   to(dtype) {
     return F.to(asTensor(this), dtype);

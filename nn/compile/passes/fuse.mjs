@@ -37,22 +37,46 @@ export function fuse(calls, context) {
   });
   /** For each call, the calls of its kernel, in order. */
   const groups = calls.map((_, i) => [i]);
-  /** Whether a path of dependences from one group to another goes through a third: the two cannot be one kernel. @param {number[]} from @param {number[]} to */
-  const apart = (from, to) => {
-    const seen = new Set([from, to]);
+  /** The groups in an order that keeps dependences, with gaps; and the place of each. @type {(number[] | undefined)[]} */
+  const order = [...groups];
+  const placeOf = new Map(groups.map((own, place) => [own, place]));
+  /**
+   * The groups that depend on `from` and stand before `to`, which directly depends on it; undefined if `to` depends on one of them, so that
+   * the two cannot be one kernel. Only what stands between the two can be on such a path.
+   * @param {number[]} from @param {number[]} to
+   */
+  const between = (from, to) => {
+    const end = /** @type {number} */ (placeOf.get(to));
+    /** @type {Set<number[]>} */
+    const seen = new Set();
     const stack = [from];
-    for (let group = stack.pop(); group; group = stack.pop()) {
-      for (const member of group) {
+    for (let own = stack.pop(); own; own = stack.pop()) {
+      for (const member of own) {
         for (const next of after[member]) {
           const reached = groups[next];
-          if (reached === to && group !== from) return true;
-          if (seen.has(reached)) continue;
+          if (reached === to && own !== from) return undefined;
+          if (reached === own || seen.has(reached) || /** @type {number} */ (placeOf.get(reached)) >= end) continue;
           seen.add(reached);
           stack.push(reached);
         }
       }
     }
-    return false;
+    return seen;
+  };
+  /** Makes two groups one, which stands before those that depend on it. @param {number[]} from @param {number[]} to @param {Set<number[]>} later */
+  const merge = (from, to, later) => {
+    const together = [...from, ...to].sort((a, b) => a - b);
+    for (const member of together) groups[member] = together;
+    const [start, end] = [from, to].map((own) => /** @type {number} */ (placeOf.get(own)));
+    const others = order.slice(start + 1, end).filter((own) => own !== undefined);
+    const earlier = others.filter((own) => !later.has(own));
+    const moved = [...earlier, together, ...others.filter((own) => later.has(own))];
+    for (const own of [from, to]) placeOf.delete(own);
+    for (let place = start; place <= end; place++) {
+      const own = moved[place - start];
+      order[place] = own;
+      if (own) placeOf.set(own, place);
+    }
   };
   /** The plan of a group as one kernel; undefined if that is impossible. @param {number[]} group */
   const planned = (group) => {
@@ -70,10 +94,10 @@ export function fuse(calls, context) {
       const [i] = writers;
       if (writers.size !== 1 || !suits[i] || groups[i] === groups[j] || i > j || j - i > WINDOW) continue;
       if (calls[i].region !== call.region) continue;
-      const together = [...groups[i], ...groups[j]].sort((a, b) => a - b);
-      if (together.length > MAX_CALLS || !planned(together)) continue;
-      if (apart(groups[i], groups[j]) || apart(groups[j], groups[i])) continue;
-      for (const member of together) groups[member] = together;
+      const [from, to] = [groups[i], groups[j]];
+      if (from.length + to.length > MAX_CALLS || !planned([...from, ...to].sort((a, b) => a - b))) continue;
+      const later = between(from, to);
+      if (later) merge(from, to, later);
     }
   });
 

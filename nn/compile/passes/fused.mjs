@@ -1,6 +1,6 @@
 // Plans several calls as one generated kernel: the role of each call in it, and the kernel's dispatches.
 
-import { map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
+import { Program, map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
 import { broadcastLayout, collapse, denseLayout, denseStrides, layoutOf } from '../../core/layout.mjs';
 import { runs } from '../../ops/reduce.mjs';
 import { operations } from '../../ops/registry.mjs';
@@ -17,6 +17,9 @@ import { operations } from '../../ops/registry.mjs';
 const [MAX_OPERANDS, MAX_PUSH] = [12, 32];
 /** With fewer than `FEW_ROWS` rows, longer rows are left to the reduction kernels, which use several workgroups per row. */
 const [MAX_ALONE, FEW_ROWS] = [1 << 15, 64];
+
+/** The most instructions of a kernel: of those that a program may have (crates/kernel-codegen), all but some for factors of reductions. */
+const MAX_INSTRUCTIONS = 1000;
 
 const REDUCTIONS = new Set(['reduceSum', 'reduceMax', 'reduceMin']);
 
@@ -56,6 +59,20 @@ export function roleOf({ op, kernel, extra, options, attributes, inputs, outputs
   }
   const whole = outputs.length === 1 && y.layout.contiguous && y.layout.offset === 0;
   return op.body && whole ? { kind: 'map' } : undefined;
+}
+
+/** @type {WeakMap<Call, number>} */
+const instructions = new WeakMap();
+/** How many instructions a call takes at most: it may share some with others. @param {Call} call */
+function instructionsOf(call) {
+  const known = instructions.get(call);
+  if (known !== undefined) return known;
+  const program = new Program(1);
+  const inputs = call.inputs.map(({ layout }) => program.input(layout.dtype));
+  call.op?.body?.(program, inputs, call.attributes ?? {}, (...numbers) => numbers.map((n) => program.constant(n)));
+  const count = program.instructions.length / 4 + 2;
+  instructions.set(call, count);
+  return count;
 }
 
 /** @param {readonly number[]} shape */
@@ -125,6 +142,7 @@ function alongRows(layout, own, { rows, columns }) {
  * @returns {Plan | undefined} undefined if one kernel cannot do them
  */
 export function planOf(calls, needed) {
+  if (calls.reduce((sum, call) => sum + instructionsOf(call), 0) > MAX_INSTRUCTIONS) return undefined;
   const roles = calls.map((call) => /** @type {Role} */ (roleOf(call)));
   /** @type {Matrix | undefined} */
   let matrix;
