@@ -28,12 +28,10 @@ const ASIN = [0.166666663, 0.0750009876, 0.0445980322, 0.0311161564, 0.017077859
 const ATAN = [-0.333333333, 0.199999778, -0.142841755, 0.110717591, -0.0862728949, 0.0505420968];
 /** (r - tanh r) / r³ in powers of r², |r| ≤ 0.8. */
 const TANHSHRINK = [0.333333333, -0.133333318, 0.0539677418, -0.0218629014, 0.00882112982, -0.00344284281, 0.00114997611, -0.00022916171];
-/** erf(r) / r - 1 in powers of r², |r| ≤ 1/2. */
-const ERF = [0.128379167, -0.376126385, 0.112837741, -0.0268631502, 0.00520044632, -0.000769505561];
-/** (1 + 2x) exp(x²) erfc(x) in powers of (x - 2) / (x + 2), x in [1/2, 11]. */
-const ERFCX = [
-  1.27697838, -0.0927635749, -0.166029947, 0.164042499, -0.0542242137, -0.0079489549, 0.00871896588, 0.00095214943, -0.00135053539,
-];
+/** log((1 + s) / (1 - s)) / s³ - 2 / s² in powers of s², |s| ≤ 3 - 2√2. */
+const ATANH = [0.666666666, 0.400001223, 0.285507772, 0.233314748];
+/** The derivative of sin(πx) / (πx), by x, in powers of x², |x| ≤ 1/2. */
+const SINC_SLOPE = [-3.28986813, 3.2469697, -1.14451079, 0.20918019, -0.0234407418, 0.00170932029];
 
 /** 2^k of k in [-126, 127]. @param {Expression} k i32 */
 const powerOfTwo = (k) => k.add(127).shl(23).bits('f32');
@@ -189,18 +187,21 @@ function byHalfPi(x) {
   const tail = reduced
     .mul(HALF_PI_LOW)
     .add(lost.mul(HALF_PI))
-    .add(productError(reduced, HALF_PI, r));
+    .add(productError(reduced, reduced.number(HALF_PI), r));
   const near = size.lt(Math.PI / 4);
   return { quadrant: near.choose(quadrant.number(0), quadrant), r: near.choose(size, r), tail: near.choose(0, tail) };
 }
 
-/** What a product with a constant lost, by halves of 12 bits (Dekker 1971). @param {Expression} a @param {number} b @param {Expression} product */
+/** The first 12 bits, and the rest. @param {Expression} x */
+function halves(x) {
+  const head = x.bits('u32').and(0xfffff000).bits('f32');
+  return [head, x.sub(head)];
+}
+
+/** What the product of a and b lost by rounding (Dekker 1971): products of halves are exact. @param {Expression} a @param {Expression} b @param {Expression} product */
 function productError(a, b, product) {
-  const high = a.bits('u32').and(0xfffff000).bits('f32');
-  const low = a.sub(high);
-  const bHigh = Math.fround(Math.round(b * 2 ** 11) / 2 ** 11);
-  const bLow = Math.fround(b) - bHigh;
-  return high.mul(bHigh).sub(product).add(high.mul(bLow)).add(low.mul(bHigh)).add(low.mul(bLow));
+  const [[a0, a1], [b0, b1]] = [halves(a), halves(b)];
+  return a0.mul(b0).sub(product).add(a0.mul(b1)).add(a1.mul(b0)).add(a1.mul(b1));
 }
 
 /** sin(r + tail) and cos(r + tail) of |r| ≤ π/4. @param {Expression} r @param {Expression} [tail] */
@@ -247,14 +248,39 @@ export function tan(x) {
   return ofFinite(x, flipped(y, odd.xor(x.bits('u32').shr(31))));
 }
 
-/** sin(πx). @param {Expression} x finite */
-export function sinPi(x) {
+/** sin(πx) and cos(πx); 0 and 1 of infinities. @param {Expression} size */
+export function sinCosPi(size) {
+  // From 2^24 on numbers are even.
+  const x = size
+    .abs()
+    .ge(2 ** 24)
+    .choose(0, size);
   // The nearest multiple of 1/2 is exact, and so is the rest.
   const halves = x.add(x).round();
   const near = sinCosNear(x.sub(halves.mul(0.5)).mul(Math.PI));
-  // Of halves only the last two bits matter; beyond 2^24 x is even.
+  // Of halves only the last two bits matter.
   const quadrant = halves.sub(halves.mul(0.25).floor().mul(4)).to('u32');
-  return flipped(quadrant.and(1).eq(1).choose(near.cos, near.sin), quadrant.shr(1).and(1));
+  const isOdd = quadrant.and(1).eq(1);
+  return {
+    sin: flipped(isOdd.choose(near.cos, near.sin), quadrant.shr(1).and(1)),
+    cos: flipped(isOdd.choose(near.sin, near.cos), quadrant.add(1).shr(1).and(1)),
+  };
+}
+
+/** sin(πx) / (πx), and 1 of 0. @param {Expression} x */
+export function sinc(x) {
+  const y = sinCosPi(x).sin.div(x.mul(Math.PI));
+  return x.eq(0).choose(1, x.isInfinite().choose(0, y));
+}
+
+/** Its derivative, which cancels near 0. @param {Expression} x */
+export function sincSlope(x) {
+  const { sin, cos } = sinCosPi(x);
+  const far = cos.sub(sin.div(x.mul(Math.PI))).div(x);
+  return x
+    .abs()
+    .lt(0.5)
+    .choose(x.mul(x.mul(x).polynomial(SINC_SLOPE)), x.isInfinite().choose(0, far));
 }
 
 /** asin r of |r| ≤ 1/2, less r. @param {Expression} r */
@@ -375,68 +401,114 @@ export function tanhshrink(x) {
     .choose(x.mul(z).mul(z.polynomial(TANHSHRINK)), x.sub(x.tanh()));
 }
 
-/** erf r of |r| ≤ 1/2. @param {Expression} r */
-function erfNear(r) {
-  const z = r.mul(r);
-  return r.add(r.mul(z.polynomial(ERF)));
-}
-
-/** exp(x²) erfc(x) of x ≥ 1/2. @param {Expression} x */
-function scaledErfc(x) {
-  const limited = x.min(11);
-  return limited.sub(2).div(limited.add(2)).polynomial(ERFCX).div(limited.add(limited).add(1));
-}
-
-/** 2^extra · exp(-factor · x²): by the exact square of the first 12 bits of x, since a rounding of x² would be one of the exponent. @param {Expression} x @param {number} factor 1 or 1/2 @param {number} [extra] */
-export function bell(x, factor, extra = 0) {
-  const limited = x.abs().min(20);
-  const head = limited.bits('u32').and(0xfffff000).bits('f32');
-  const low = limited.sub(head).mul(limited.add(head)).mul(-factor);
-  return exp(head.mul(head).mul(-factor), extra, low);
-}
-
-/** erfc of |x| ≥ 1/2. @param {Expression} x */
-const erfcFar = (x) => bell(x, 1).mul(scaledErfc(x.abs()));
-
-/** @param {Expression} x */
-export function erf(x) {
-  const far = erfcFar(x).from(1).withSign(x);
-  return x.isNan().choose(x, x.abs().lt(0.5).choose(erfNear(x), far));
-}
-
-/** @param {Expression} x */
-export function erfc(x) {
-  const far = erfcFar(x);
-  return x.isNan().choose(
-    x,
-    x
-      .abs()
-      .lt(0.5)
-      .choose(erfNear(x).from(1), x.lt(0).choose(far.from(2), far)),
-  );
-}
-
-/**
- * The probability that a standard normal number is less than x: erfc(-x / √2) / 2.
- * @param {Expression} x @param {Expression} [factor] of the result: together they may be normal numbers where the probability is none
- */
-export function normalCdf(x, factor = x.number(1)) {
-  const z = x.mul(Math.SQRT1_2);
-  const tail = bell(x, 0.5, -1).mul(scaledErfc(z.abs()).mul(factor));
-  const far = x.lt(0).choose(tail, factor.sub(tail));
-  return x.isNan().choose(x, z.abs().lt(0.5).choose(erfNear(z).mul(0.5).add(0.5).mul(factor), far));
-}
-
 /** √(x² + y²), which does not overflow before the result does. @param {Expression} x @param {Expression} y */
 export function hypot(x, y) {
   const [a, b] = [x.abs(), y.abs()];
   const large = a.gt(b).choose(a, b);
-  const isLarge = large.gt(2 ** 60);
-  const scale = isLarge.choose(2 ** -70, large.lt(2 ** -60).choose(2 ** 70, 1));
-  const back = isLarge.choose(2 ** 70, large.lt(2 ** -60).choose(2 ** -70, 1));
+  // Of squares that matter none is subnormal or infinite.
+  const [isLarge, isSmall] = [large.gt(2 ** 60), large.lt(2 ** -40)];
+  const scale = isLarge.choose(2 ** -70, isSmall.choose(2 ** 90, 1));
+  const back = isLarge.choose(2 ** 70, isSmall.choose(2 ** -90, 1));
   const [p, q] = [a.mul(scale), b.mul(scale)];
   return a
     .isInfinite()
     .or(b.isInfinite())
     .choose(Infinity, p.mul(p).add(q.mul(q)).sqrt().mul(back));
+}
+
+/** x^y as C's `pow`: 2^(y log2 |x|), of which the exponent is the sum of two f32, since a rounding of it would be one of the result's size. @param {Expression} x @param {Expression} y */
+export function pow(x, y) {
+  const size = x.abs();
+  const { f, e } = parts(size);
+  // log(1 + f) is 2 artanh(s) of s = f / (2 + f), here in two parts.
+  const sum = f.add(2);
+  const s = f.div(sum);
+  const product = s.mul(sum);
+  const rest = f
+    .sub(product)
+    .sub(productError(s, sum, product))
+    .sub(s.mul(f.sub(sum.sub(2))));
+  const sLow = rest.div(sum);
+  const z = s.mul(s);
+  const series = s.mul(z).mul(z.polynomial(ATANH));
+  // … times log2 e, plus e.
+  const twice = s.add(s);
+  const [high, low] = [Math.fround(Math.LOG2E), Math.LOG2E - Math.fround(Math.LOG2E)];
+  const main = twice.mul(high);
+  const small = productError(twice, twice.number(high), main).add(twice.mul(low)).add(sLow.add(sLow).add(series).mul(high));
+  const above = e.add(main);
+  const below = main.sub(above.sub(e)).add(small);
+  const log = above.add(below);
+  const logLow = below.sub(log.sub(above));
+  // … times y.
+  const exponent = y.mul(log);
+  const inRange = exponent.abs().lt(200);
+  const limited = inRange.choose(exponent, exponent.gt(0).choose(200, -200));
+  const k = limited.round();
+  const r = limited.sub(k).add(inRange.choose(productError(y, log, exponent).add(y.mul(logLow)), 0));
+  const magnitude = scaled(r.mul(r.polynomial(EXP2)).add(1), k);
+
+  // Of 0, 1 and infinity.
+  const isBelow = y.lt(0);
+  const ofInfinity = isBelow.choose(0, x.number(Infinity));
+  const ofZero = isBelow.choose(Infinity, x.number(0));
+  const positive = size.eq(0).choose(ofZero, size.isInfinite().choose(ofInfinity, size.eq(1).choose(1, magnitude)));
+  // Of negative numbers: signed by odd whole powers, and NaN to others that are not whole.
+  const isWhole = y.floor().eq(y);
+  const half = y.mul(0.5);
+  const isOdd = isWhole.and(half.floor().eq(half).not());
+  const isWrong = x.lt(0).and(size.isInfinite().not()).and(isWhole.not());
+  const signed = x.isNegative().and(isOdd).choose(positive.neg(), positive);
+  const isNan = x.isNan().or(y.isNan()).or(isWrong);
+  return x.eq(1).or(y.eq(0)).choose(1, isNan.choose(NaN, signed));
+}
+
+/** Steps of 20 bits by which a remainder is found, so many that the least f32 divides the largest. */
+const [STEPS, LAST_STEPS] = [14, 6];
+
+/**
+ * What remains of |x| when the multiple of |y| below it is taken away, and |y|, both over `back`: exact. Each step takes away a multiple of 2^(20n) |y|, the nearest,
+ * of at most 20 bits: it is right though a quotient is not rounded well, and what remains is an f32.
+ * @param {Expression} x @param {Expression} y finite, not 0
+ */
+function modulo(x, y) {
+  const size = y.abs();
+  // The last steps are done with larger numbers: a device may lose what products of small ones lose.
+  const isSmall = size.lt(2 ** -60);
+  const scale = isSmall.choose(2 ** 60, 1);
+  const larger = size.mul(scale);
+  let rest = x.abs();
+  for (let n = STEPS - 1; n >= 0; n--) {
+    if (n === LAST_STEPS - 1) rest = rest.mul(scale);
+    const divisor = n < LAST_STEPS ? larger : size;
+    const multiple = 20 * n > 120 ? divisor.mul(2 ** 120).mul(2 ** (20 * n - 120)) : n > 0 ? divisor.mul(2 ** (20 * n)) : divisor;
+    const fits = multiple.lt(Infinity);
+    const unit = fits.choose(multiple, divisor);
+    const quotient = fits.choose(rest.div(unit).round(), 0);
+    const product = quotient.mul(unit);
+    rest = rest.sub(product).sub(productError(quotient, unit, product));
+  }
+  rest = rest.lt(0).choose(rest.add(larger), rest);
+  return { rest, divisor: larger, back: isSmall.choose(2 ** -60, 1) };
+}
+
+/** NaN where there is no remainder. @param {Expression} x @param {Expression} y @param {Expression} rest elsewhere */
+const remaining = (x, y, rest) => x.isFinite().not().or(y.eq(0)).or(y.isNan()).choose(NaN, rest);
+
+/** The remainder with the sign of x, as C's `fmod`. @param {Expression} x @param {Expression} y */
+export function fmod(x, y) {
+  const { rest, back } = modulo(x, y);
+  return remaining(x, y, y.isInfinite().choose(x, rest.mul(back).withSign(x)));
+}
+
+/** The remainder with the sign of y, as Python's `%`. @param {Expression} x @param {Expression} y */
+export function remainder(x, y) {
+  const { rest, divisor, back } = modulo(x, y);
+  const isSame = rest.eq(0).or(x.lt(0).eq(y.lt(0)));
+  const own = isSame.choose(rest.mul(back).withSign(x), divisor.sub(rest).mul(back).withSign(y));
+  const ofInfinity = x
+    .eq(0)
+    .or(x.lt(0).eq(y.lt(0)))
+    .choose(x, y);
+  return remaining(x, y, y.isInfinite().choose(ofInfinity, own));
 }

@@ -16,6 +16,10 @@ const between = (...own) => ({
   values: uniform(size(own), -4, 4).map((v) => Math.floor(v * 2) / 2 + 0.25 + (v - Math.floor(v)) / 8),
 });
 
+/** @param {number[]} own @returns {Input} */
+const within01 = (...own) => ({ shape: own, values: uniform(size(own), 0.15, 0.85) });
+/** Ones, of both signs: quotients by these are as far from whole numbers. @param {number[]} own @returns {Input} */
+const one = (...own) => ({ shape: own, values: uniform(size(own)).map((v) => (v < 0 ? -1 : 1)) });
 /** Functions of one, by what they are asked of. @type {Record<string, [make: (...shape: number[]) => Input, numbers?: number[]]>} */
 const UNARY = {
   exp2: [x],
@@ -36,6 +40,11 @@ const UNARY = {
   erf: [x],
   erfc: [x],
   geluExact: [x],
+  erfinv: [inside],
+  lgamma: [positive],
+  digamma: [positive],
+  sinc: [x],
+  logit: [within01, [0.1, 0.9]],
   floor: [between],
   ceil: [between],
   trunc: [between],
@@ -67,7 +76,13 @@ const SEVERAL = {
   atan2: [[smooth, smooth]],
   hypot: [[smooth, smooth]],
   logaddexp: [[x, x]],
+  logaddexp2: [[x, x]],
   xlogy: [[x, positive]],
+  powTensor: [[positive, x]],
+  fmod: [[between, one]],
+  remainder: [[between, one]],
+  fmax: [[x, x]],
+  fmin: [[x, x]],
   copysign: [[smooth, smooth]],
   heaviside: [[smooth, x]],
   isclose: [

@@ -8,10 +8,41 @@ const close = () => [m(), m(), { rtol: 1e-3, atol: 1e-3, equalNan: true }];
 /** Functions of one tensor, which are methods, too. */
 const UNARY = [
   ...['exp2', 'expm1', 'log2', 'log10', 'sin', 'cos', 'tan', 'asin', 'acos', 'atan', 'sinh', 'cosh', 'asinh', 'acosh', 'atanh'],
-  ...['deg2rad', 'rad2deg', 'erf', 'erfc', 'floor', 'ceil', 'trunc', 'frac', 'isnan', 'isinf', 'isfinite', 'signbit'],
+  ...[
+    'deg2rad',
+    'rad2deg',
+    'erf',
+    'erfc',
+    'erfinv',
+    'lgamma',
+    'digamma',
+    'sinc',
+    'floor',
+    'ceil',
+    'trunc',
+    'frac',
+    'isnan',
+    'isinf',
+    'isfinite',
+    'signbit',
+  ],
 ];
 /** Of two. */
-const BINARY = ['atan2', 'hypot', 'logaddexp', 'xlogy', 'copysign', 'heaviside', 'clampMin', 'clampMax'];
+const BINARY = [
+  'atan2',
+  'hypot',
+  'logaddexp',
+  'logaddexp2',
+  'xlogy',
+  'fmod',
+  'remainder',
+  'fmax',
+  'fmin',
+  'copysign',
+  'heaviside',
+  'clampMin',
+  'clampMax',
+];
 /** Activations, and what they take after the tensor. @type {Record<string, any[]>} */
 const ACTIVATIONS = {
   softplus: [1, 20],
@@ -32,6 +63,7 @@ const ACTIVATIONS = {
   threshold: [0.5, 1],
 };
 const others = {
+  logit: () => [m(), 0.1],
   round: () => [m(), { decimals: 1 }],
   nanToNum: () => [m(), 0, 1, -1],
   isclose: close,

@@ -66,10 +66,45 @@ export {
   tensordot,
   trace,
 } from './einsum.mjs';
+export {
+  blackmanWindow,
+  fft,
+  fft2,
+  fftfreq,
+  fftn,
+  fftshift,
+  hammingWindow,
+  hannWindow,
+  ifft,
+  ifft2,
+  ifftn,
+  ifftshift,
+  irfft,
+  irfft2,
+  istft,
+  rfft,
+  rfft2,
+  rfftfreq,
+  stft,
+} from './fft.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
 export * from './math.mjs';
+export {
+  adaptiveAvgPool1d,
+  adaptiveAvgPool2d,
+  adaptiveAvgPool3d,
+  adaptiveMaxPool1d,
+  adaptiveMaxPool2d,
+  adaptiveMaxPool3d,
+  avgPool1d,
+  avgPool2d,
+  avgPool3d,
+  maxPool1d,
+  maxPool2d,
+  maxPool3d,
+} from './pooling.mjs';
 export {
   all,
   any,

@@ -4,16 +4,18 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, positive } from '../core/layout.mjs';
-import { geluExact } from '../ops/math.mjs';
+import { geluExact, powTensor } from '../ops/math.mjs';
 import * as attentionOps from '../ops/attention.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
+import { autocastType } from './autocast.mjs';
 import { dimsLast, dimsOf, f32IfOddRow, f32UnderAutocast, promoted, rowsOfPairs, softmaxRows, toF32 } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
+import { TensorCore } from '../core/tensor.mjs';
 import { deviceState } from './random.mjs';
 import { clone, expand, permute, reshape, to, transpose } from './views.mjs';
 
@@ -245,14 +247,28 @@ export const tanh = unary(pointwise.tanh);
 export const sigmoid = unary(pointwise.sigmoidOp);
 
 /**
- * x to the power of a number, as C's `pow`. With the exponent 0 the result is 1, even of NaN. A negative x gives NaN unless the exponent is
- * an integer. Integer exponents up to 64 are computed by products. The gradient is exponent · x^(exponent - 1); with the exponent 0 it is 0.
- * @param {Tensor} x @param {number} exponent @returns {Tensor}
+ * x to the power of a number or a tensor, broadcast, as C's `pow`. With the exponent 0 the result is 1, even of NaN. A negative x gives NaN
+ * unless the exponent is an integer. Integer numbers up to 64 are computed by products. The gradient is exponent · x^(exponent - 1), and
+ * xᵉ · log(x) for the exponent; with the exponent 0 the first is 0, and the second where x is 0 and the exponent is not negative.
+ * @param {Operand} x a number only with a tensor for the exponent @param {Operand} exponent @returns {Tensor}
  */
 export function pow(x, exponent) {
-  tensorOf('pow', x);
-  if (typeof exponent !== 'number') throw new ArgumentError('pow', `the exponent must be a number, got ${shown(exponent)}`);
-  return within('pow', () => power(x, exponent));
+  if (typeof x !== 'number') tensorOf('pow', x);
+  if (typeof exponent !== 'number') {
+    if (exponent instanceof TensorCore) return powers(x, tensorOf('pow', exponent));
+    throw new ArgumentError('pow', `the exponent must be a number or a tensor, got ${shown(exponent)}`);
+  }
+  const base = tensorOf('pow', x);
+  return within('pow', () => power(base, exponent));
+}
+
+/** @param {Operand} x @param {Tensor} exponent @returns {Tensor} */
+function powers(x, exponent) {
+  const dtype = typeof x === 'number' || x.dtype === exponent.dtype ? exponent.dtype : 'f32';
+  return within('pow', () => {
+    const [base, e] = [typeof x === 'number' ? filled('pow', [], x, {}) : x, exponent].map(f32UnderAutocast);
+    return apply(powTensor, [base, e], { name: 'pow', dtype: autocastType() === undefined ? dtype : 'f32' });
+  });
 }
 
 /** @param {Tensor} x @param {number} exponent @returns {Tensor} */

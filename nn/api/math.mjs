@@ -78,6 +78,16 @@ export const log2 = wide(math.log2);
 export const log10 = wide(math.log10);
 /** log(eᵃ + eᵇ), broadcast, without overflow. @param {Tensor} a @param {Operand} b */
 export const logaddexp = (a, b) => of(math.logaddexp, [a, b]);
+/** log2(2ᵃ + 2ᵇ), broadcast, without overflow. @param {Tensor} a @param {Operand} b */
+export const logaddexp2 = (a, b) => of(math.logaddexp2, [a, b]);
+/**
+ * log(x / (1 - x)) of each element, the inverse of sigmoid.
+ * @param {Tensor} x @param {number} [eps] x is limited to [eps, 1 - eps]; without it, what is outside of [0, 1] gives NaN
+ */
+export const logit = (x, eps = 0) => {
+  const low = number('logit', 'eps', eps);
+  return apply(math.logit, [tensorOf('logit', x)], { numbers: low > 0 ? [low, 1 - low] : [-Infinity, Infinity] });
+};
 /** x · log(y), broadcast: 0 where x is 0, unless y is NaN. @param {Operand} x @param {Operand} y */
 export const xlogy = (x, y) => of(math.xlogy, [x, y]);
 
@@ -107,6 +117,8 @@ export const asinh = unary(math.asinh);
 export const acosh = unary(math.acosh);
 /** The inverse hyperbolic tangent of each element; NaN outside of ±1. */
 export const atanh = unary(math.atanh);
+/** sin(πx) / (πx) of each element, and 1 of 0. */
+export const sinc = unary(math.sinc);
 /** √(a² + b²), broadcast; it overflows only where the result does. @param {Tensor} a @param {Operand} b */
 export const hypot = (a, b) => of(math.hypot, [a, b]);
 /** Degrees as radians. @param {Tensor} x @returns {Tensor} */
@@ -127,7 +139,14 @@ export const erf = unary(math.erfOp);
 /** 1 - erf(x) of each element, also where erf(x) rounds to 1. */
 export const erfc = unary(math.erfcOp);
 
-// ---- rounding, and kinds of numbers
+/** The inverse of the error function; NaN outside of ±1. */
+export const erfinv = wide(math.erfinvOp);
+/** log |Γ(x)| of each element: infinite at 0, -1, -2 … Below 0, near a zero, its error is absolute. */
+export const lgamma = unary(math.lgammaOp);
+/** The derivative of `lgamma`: NaN at -1, -2 … Below 0, near a zero, its error is absolute. */
+export const digamma = unary(math.digammaOp);
+
+// ---- rounding, remainders and kinds of numbers
 
 /** The largest whole number that is not above each element. Its gradient is 0. */
 export const floor = unary(math.floor);
@@ -150,6 +169,17 @@ export function round(x, options = {}) {
     return decimals > 0 ? F.div(rounded, power) : F.mul(rounded, power);
   });
 }
+/**
+ * The remainder of a division, with the sign of the divisor, broadcast, as Python's `%`: exact, and then rounded once. NaN of a divisor of 0.
+ * @param {Operand} x @param {Operand} y
+ */
+export const remainder = (x, y) => of(math.remainder, [x, y]);
+/** The remainder of a division, with the sign of the dividend, broadcast, as C's `fmod`: exact. @param {Tensor} x @param {Operand} y */
+export const fmod = (x, y) => of(math.fmod, [x, y]);
+/** The larger of each two elements, and where one is NaN the other. @param {Tensor} a @param {Operand} b */
+export const fmax = (a, b) => of(math.fmax, [a, b]);
+/** The smaller of each two elements, and where one is NaN the other. @param {Tensor} a @param {Operand} b */
+export const fmin = (a, b) => of(math.fmin, [a, b]);
 /** Where elements are NaN, as bools. */
 export const isnan = unary(math.isnan);
 /** Where elements are infinite, as bools. */

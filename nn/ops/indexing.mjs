@@ -183,21 +183,24 @@ export const argmin = argExtreme('argmin', 'min');
 /** Numbers in their order, NaN last. @param {number} a @param {number} b */
 export const compared = (a, b) => (Number.isNaN(a) ? Number(!Number.isNaN(b)) : Number.isNaN(b) ? -1 : Number(a > b) - Number(a < b));
 
-/** The columns of each row in the order of its elements. It is a stable sort in both directions; NaN is the largest. */
+/** The columns of each row in the order of its elements, or the first `keep`. It is a stable sort in both directions; NaN is the largest. */
 export const argsort = defineOp({
   name: 'argsort',
-  infer: ([x], /** @type {{ descending: boolean }} */ _) => {
+  infer: ([x], /** @type {{ descending: boolean, keep?: number }} */ { keep }) => {
     wordType('argsort', x);
-    return [denseLayout(x.shape, 'i32')];
+    return [denseLayout(keep === undefined ? x.shape : x.shape.with(-1, keep), 'i32')];
   },
-  lower: (k, [x], [y], { descending }) => [k.argSort({ x, y, ...matrixOf(x.layout), type: wordType('argsort', x.layout), descending })],
-  oracle: ([x], { descending }) => {
+  lower: (k, [x], [y], { descending, keep }) => [
+    k.argSort({ x, y, ...matrixOf(x.layout), type: wordType('argsort', x.layout), descending, keep }),
+  ],
+  oracle: ([x], { descending, keep }) => {
     const [rows, columns] = rowsOf(x.shape);
     const order = Array.from({ length: rows }, (_, r) => {
       const row = x.data.subarray(r * columns, (r + 1) * columns);
-      return Array.from(row.keys()).sort((a, b) => (descending ? -1 : 1) * compared(row[a], row[b]) || a - b);
+      const sorted = Array.from(row.keys()).sort((a, b) => (descending ? -1 : 1) * compared(row[a], row[b]) || a - b);
+      return sorted.slice(0, keep);
     });
-    return { shape: x.shape, data: Float64Array.from(order.flat()) };
+    return { shape: x.shape.with(-1, keep ?? columns), data: Float64Array.from(order.flat()) };
   },
 });
 
@@ -255,6 +258,7 @@ export const reduceRuns = defineOp({
     const { rows, columns: size } = matrixOf(x.layout);
     return [k.reduceRuns({ x, index, order, source, y, counts, rows, size, picks: matrixOf(index.layout).columns, ...attributes })];
   },
+  empty: ([x]) => [x, 0],
   saveInputs: () => [0, 1, 2, 3],
   saveOutputs: [0, 1],
   vjp: (dy, { inputs: [x, index, order, source], outputs: [y, counts], attributes: { op, apart } }, F) => {

@@ -2,11 +2,12 @@
 
 import { Expression } from '../../kernels/expression.mjs';
 import * as fn from '../../kernels/functions.mjs';
+import * as gamma from '../../kernels/special-functions.mjs';
 import { broadcastShapes, denseLayout } from '../core/layout.mjs';
 import { floatType, generated } from './pointwise.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
-import { erf, erfc, roundEven, softplus as softplusOf, tanhshrink as tanhshrinkOf } from './special.mjs';
+import * as f64 from './special.mjs';
 
 /** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
@@ -133,6 +134,26 @@ export const cosh = define('cosh', fn.cosh, Math.cosh, [fn.sinh]);
 export const asinh = define('asinh', fn.asinh, Math.asinh, [(x) => fn.hypot(x, x.number(1)).under(1)]);
 export const acosh = define('acosh', fn.acosh, Math.acosh, [(x) => x.sub(1).sqrt().mul(x.add(1).sqrt()).under(1)]);
 export const atanh = define('atanh', fn.atanh, Math.atanh, [(x) => oneLessSquare(x).under(1)]);
+export const sinc = define('sinc', fn.sinc, f64.sinc, [fn.sincSlope]);
+/** log(x / (1 - x)) of x limited to [eps, 1 - eps]. */
+export const logit = define(
+  'logit',
+  (x, low, high) => {
+    const z = x.max(low).min(high);
+    return fn.log(z.div(z.from(1)));
+  },
+  (x, low, high) => {
+    const z = Math.min(Math.max(x, low), high);
+    return Math.log(z / (1 - z));
+  },
+  [
+    (x, low, high) =>
+      x
+        .lt(low)
+        .or(x.gt(high))
+        .choose(0, x.mul(x.from(1)).under(1)),
+  ],
+);
 /** The angle of the point (second, first). By the distance twice: its square may overflow. */
 export const atan2 = define('atan2', fn.atan2, Math.atan2, [
   (y, x) => x.div(fn.hypot(x, y)).div(fn.hypot(x, y)),
@@ -143,22 +164,32 @@ export const hypot = define('hypot', fn.hypot, Math.hypot, [(x, y) => x.div(fn.h
 // ---- the error function
 
 const gauss = 2 / Math.sqrt(Math.PI);
-export const erfOp = define('erf', fn.erf, erf, [(x) => fn.bell(x, 1).mul(gauss)]);
-export const erfcOp = define('erfc', fn.erfc, erfc, [(x) => fn.bell(x, 1).mul(-gauss)]);
+export const erfOp = define('erf', gamma.erf, f64.erf, [(x) => gamma.bell(x, 1).mul(gauss)]);
+export const erfcOp = define('erfc', gamma.erfc, f64.erfc, [(x) => gamma.bell(x, 1).mul(-gauss)]);
 /** x times the probability that a standard normal number is less than x (Hendrycks & Gimpel 2016). */
 export const geluExact = define(
   'geluExact',
-  (x) => fn.normalCdf(x, x),
-  (x) => (x * erfc(-x * Math.SQRT1_2)) / 2,
-  [(x) => fn.normalCdf(x).add(x.mul(fn.bell(x, 0.5).mul(1 / Math.sqrt(2 * Math.PI))))],
+  (x) => gamma.normalCdf(x, x),
+  (x) => (x * f64.erfc(-x * Math.SQRT1_2)) / 2,
+  [(x) => gamma.normalCdf(x).add(x.mul(gamma.bell(x, 0.5).mul(1 / Math.sqrt(2 * Math.PI))))],
 );
+
+export const erfinvOp = define('erfinv', gamma.erfinv, f64.erfinv, [
+  // The reciprocal of erf's slope at the result.
+  (x) => gamma.bell(gamma.erfinv(x), 1).mul(gauss).under(1),
+]);
+
+// ---- gamma
+
+export const lgammaOp = define('lgamma', gamma.lgamma, f64.lgamma, [gamma.digamma]);
+export const digammaOp = define('digamma', gamma.digamma, f64.digamma, [gamma.trigamma]);
 
 // ---- rounding
 
 export const floor = define('floor', (x) => x.floor(), Math.floor, [0]);
 export const ceil = define('ceil', (x) => x.ceil(), Math.ceil, [0]);
 export const trunc = define('trunc', (x) => x.trunc(), Math.trunc, [0]);
-export const round = define('round', (x) => x.round(), roundEven, [0]);
+export const round = define('round', (x) => x.round(), f64.roundEven, [0]);
 /** What is behind the point, with x's sign. */
 export const frac = define(
   'frac',
@@ -166,6 +197,11 @@ export const frac = define(
   (x) => x - Math.trunc(x),
   [(x) => x.number(1)],
 );
+
+/** The remainder of a division, with the sign of the dividend; exact. */
+export const fmod = define('fmod', fn.fmod, (x, y) => x % y, [(x) => x.number(1), (x, y) => x.div(y).trunc().neg()]);
+/** The remainder of a division, with the sign of the divisor. */
+export const remainder = define('remainder', fn.remainder, f64.remainder, [(x) => x.number(1), (x, y) => x.div(y).floor().neg()]);
 
 // ---- kinds of numbers
 
@@ -246,6 +282,40 @@ export const logaddexp = define(
   (a, b) => (a === b ? a + Math.LN2 : Math.max(a, b) + Math.log1p(Math.exp(-Math.abs(a - b)))),
   [(a, b) => a.eq(b).choose(0.5, logistic(a.sub(b))), (a, b) => a.eq(b).choose(0.5, logistic(b.sub(a)))],
 );
+export const logaddexp2 = define(
+  'logaddexp2',
+  (a, b) => a.eq(b).choose(a.add(1), a.max(b).add(fn.log1p(fn.exp2(a.sub(b).abs().neg())).mul(Math.LOG2E))),
+  (a, b) => (a === b ? a + 1 : Math.max(a, b) + Math.log1p(2 ** -Math.abs(a - b)) * Math.LOG2E),
+  [(a, b) => a.eq(b).choose(0.5, fn.exp2(b.sub(a)).add(1).under(1)), (a, b) => a.eq(b).choose(0.5, fn.exp2(a.sub(b)).add(1).under(1))],
+);
+/** The larger, and where one is NaN the other; of equal ones each gets half of the gradient. */
+const [firstWins, secondWins] = [1, -1].map((sign) => (/** @type {Expression} */ a, /** @type {Expression} */ b) => {
+  const ahead = sign === 1 ? a.gt(b) : a.lt(b);
+  return a.eq(b).choose(0.5, b.isNan().or(ahead).and(a.isNan().not()).choose(1, 0));
+});
+/** A number, and where it is NaN another. @param {Expression} a @param {Expression} b */
+const orElse = (a, b) => a.isNan().choose(b, a);
+export const fmax = define(
+  'fmax',
+  (a, b) => orElse(a, b).max(orElse(b, a)),
+  (a, b) => (a !== a ? b : b !== b ? a : Math.max(a, b)),
+  [firstWins, (a, b) => firstWins(b, a)],
+);
+export const fmin = define(
+  'fmin',
+  (a, b) => orElse(a, b).min(orElse(b, a)),
+  (a, b) => (a !== a ? b : b !== b ? a : Math.min(a, b)),
+  [secondWins, (a, b) => secondWins(b, a)],
+);
+/** x to the power of a tensor. By x it is y x^(y - 1), and by y it is the power times log x. */
+export const powTensor = define('powTensor', fn.pow, f64.pow, [
+  (x, y) => y.eq(0).choose(0, y.mul(fn.pow(x, y.sub(1)))),
+  (x, y) =>
+    x
+      .eq(0)
+      .and(y.ge(0))
+      .choose(0, fn.pow(x, y).mul(fn.log(x))),
+]);
 /** x log y, and 0 where x is 0, unless y is NaN. */
 export const xlogy = define(
   'xlogy',
@@ -294,7 +364,7 @@ export const softplus = define(
         .div(beta),
     );
   },
-  (x, beta, limit) => (x * beta > limit ? x : softplusOf(x * beta) / beta),
+  (x, beta, limit) => (x * beta > limit ? x : f64.softplus(x * beta) / beta),
   [
     (x, beta, limit) =>
       x
@@ -306,7 +376,7 @@ export const softplus = define(
 export const logSigmoid = define(
   'logSigmoid',
   (x) => x.min(0).sub(fn.log1p(fn.exp(x.abs().neg()))),
-  (x) => -softplusOf(-x),
+  (x) => -f64.softplus(-x),
   [(x) => logistic(x.neg())],
 );
 /** x where x is above 0, else alpha (eˣ - 1) (Clevert et al. 2016). */
@@ -399,7 +469,7 @@ export const mish = define(
       .mul(2 ** -8);
     return x.gt(20).choose(x, y);
   },
-  (x) => x * Math.tanh(softplusOf(x)),
+  (x) => x * Math.tanh(f64.softplus(x)),
   [
     (x) => {
       const { u, over, below } = mishParts(x);
@@ -424,7 +494,7 @@ export const softsign = define(
   ],
 );
 /** x - tanh(x). */
-export const tanhshrink = define('tanhshrink', fn.tanhshrink, tanhshrinkOf, [(x) => x.tanh().mul(x.tanh())]);
+export const tanhshrink = define('tanhshrink', fn.tanhshrink, f64.tanhshrink, [(x) => x.tanh().mul(x.tanh())]);
 /** 0 within ±limit, else x. */
 export const hardshrink = define(
   'hardshrink',

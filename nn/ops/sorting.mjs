@@ -44,6 +44,7 @@ export const put = defineOp({
     const { rows, columns } = matrixOf(index.layout);
     return [k.fill({ y, count: y.layout.size, value: 0, type: 'u32' }), k.putRows({ index, source, y, rows, picks: columns, size })];
   },
+  empty: 0,
   saveInputs: () => [0],
   vjp: (dy, { inputs: [index] }, F) => [undefined, F.call(gather, [dy, index], { dim: index.ndim - 1 })],
   oracle: ([index, source], { size }) => {
@@ -80,6 +81,7 @@ export const searchSorted = defineOp({
       k.searchSorted({ x, values, y, rows, columns: matrixOf(x.layout).columns, picks, shared: x.layout.shape.length === 1, right, type }),
     ];
   },
+  empty: 0,
   oracle: ([x, values], { right }) => {
     const [, columns] = rowsOf(x.shape);
     const [, picks] = rowsOf(values.shape);

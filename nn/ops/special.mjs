@@ -38,7 +38,9 @@ export function erfinv(y) {
   for (let step = 0; step < 60; step++) {
     const slope = (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x);
     const excess = (size < 0.5 ? erf(x) - size : 1 - size - erfc(x)) / slope;
+    const before = x;
     x -= excess / (1 + x * excess);
+    if (Math.abs(x - before) <= 1e-16 * x) break;
   }
   return Math.sign(y) * x;
 }
@@ -58,4 +60,40 @@ export function tanhshrink(x) {
   const z = x * x;
   if (z > 0.01) return x - Math.tanh(x);
   return x * z * (1 / 3 - z * (2 / 15 - z * (17 / 315 - z * (62 / 2835 - z * (1382 / 155925 - z * (21844 / 6081075))))));
+}
+
+/** log |Γ(x)|: Stirling's series from 20 on, the recurrence below and the reflection below 0. @param {number} x @returns {number} */
+export function lgamma(x) {
+  if (Math.abs(x) === Infinity || (x <= 0 && Number.isInteger(x))) return Infinity;
+  if (x < 0) return Math.log(Math.PI / Math.abs(x * Math.sin(Math.PI * (x % 2)))) - lgamma(-x);
+  let product = 1;
+  for (; x < 20; x++) product *= x;
+  const w = 1 / (x * x);
+  const series = (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w * (1 / 1188))))) / x;
+  return (x - 0.5) * Math.log(x) - x + Math.log(2 * Math.PI) / 2 + series - Math.log(product);
+}
+
+/** The derivative of log Γ(x), as `lgamma`. @param {number} x @returns {number} */
+export function digamma(x) {
+  if (x === 0) return -1 / x;
+  if (x < 0) return Number.isInteger(x) || x === -Infinity ? NaN : digamma(1 - x) - Math.PI / Math.tan(Math.PI * (x % 1));
+  let sum = 0;
+  for (; x < 20; x++) sum += 1 / x;
+  const w = 1 / (x * x);
+  return Math.log(x) - 1 / (2 * x) - w * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w * (1 / 240 - w * (1 / 132))))) - sum;
+}
+
+/** The remainder with y's sign, as Python's `%`. @param {number} x @param {number} y */
+export function remainder(x, y) {
+  const rest = x % y;
+  return rest !== 0 && rest < 0 !== y < 0 ? rest + y : rest;
+}
+
+/** C's pow, of which 1 to any power is 1, and -1 to an infinite one. @param {number} x @param {number} y */
+export const pow = (x, y) => (x === 1 || (x === -1 && Math.abs(y) === Infinity) ? 1 : x ** y);
+
+/** sin(πx) / (πx). @param {number} x */
+export function sinc(x) {
+  if (x === 0) return 1;
+  return Number.isInteger(x) || Math.abs(x) === Infinity ? 0 : Math.sin(Math.PI * (x % 2)) / (Math.PI * x);
 }

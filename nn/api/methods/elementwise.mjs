@@ -74,7 +74,7 @@ export class ElementwiseMethods extends MathMethods {
   clamp(min, max) {
     return F.clamp(asTensor(this), min, max);
   }
-  /** this ^ exponent, as `F.pow`: a negative element gives NaN unless the exponent is an integer. @param {number} exponent */
+  /** this ^ exponent, as `F.pow`: a negative element gives NaN unless the exponent is an integer. @param {Operand} exponent */
   pow(exponent) {
     return F.pow(asTensor(this), exponent);
   }

@@ -85,6 +85,22 @@ export class MathMethods extends TensorCore {
   erf() {
     return F.erf(asTensor(this));
   }
+  /** sin(πx) / (πx) of each element, and 1 of 0. */
+  sinc() {
+    return F.sinc(asTensor(this));
+  }
+  /** The inverse of the error function; NaN outside of ±1. */
+  erfinv() {
+    return F.erfinv(asTensor(this));
+  }
+  /** log |Γ(x)| of each element. */
+  lgamma() {
+    return F.lgamma(asTensor(this));
+  }
+  /** The derivative of `lgamma`. */
+  digamma() {
+    return F.digamma(asTensor(this));
+  }
   /** 1 - erf(x) of each element, also where erf(x) rounds to 1. */
   erfc() {
     return F.erfc(asTensor(this));
@@ -125,6 +141,10 @@ export class MathMethods extends TensorCore {
   round(options) {
     return F.round(asTensor(this), options);
   }
+  /** log(x / (1 - x)) of each element. @param {number} [eps] elements are limited to [eps, 1 - eps] */
+  logit(eps) {
+    return F.logit(asTensor(this), eps);
+  }
   /**
    * NaN and infinities replaced by numbers.
    * @param {number} [nan] in place of NaN; 0 when left out @param {number} [posinf] in place of ∞; the type's largest number when left out
@@ -144,6 +164,26 @@ export class MathMethods extends TensorCore {
   /** log(e^this + e^other), broadcast, without overflow. @param {Operand} other */
   logaddexp(other) {
     return F.logaddexp(asTensor(this), other);
+  }
+  /** log2(2^this + 2^other), broadcast, without overflow. @param {Operand} other */
+  logaddexp2(other) {
+    return F.logaddexp2(asTensor(this), other);
+  }
+  /** The larger of each two elements, and where one is NaN the other. @param {Operand} other */
+  fmax(other) {
+    return F.fmax(asTensor(this), other);
+  }
+  /** The smaller of each two elements, and where one is NaN the other. @param {Operand} other */
+  fmin(other) {
+    return F.fmin(asTensor(this), other);
+  }
+  /** The remainder of this / other with the sign of other, broadcast. @param {Operand} other */
+  remainder(other) {
+    return F.remainder(asTensor(this), other);
+  }
+  /** The remainder of this / other with the sign of this, broadcast. @param {Operand} other */
+  fmod(other) {
+    return F.fmod(asTensor(this), other);
   }
   /** this · log(y), broadcast: 0 where this is 0, unless y is NaN. @param {Operand} y */
   xlogy(y) {

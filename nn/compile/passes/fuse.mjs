@@ -2,17 +2,23 @@
 // f32 rounding is unchanged; intermediate roundings to 16 bits are dropped; sums may be added in another order.
 
 import { UseMap, callInPlaceOf } from './calls.mjs';
+import { dead } from './dead.mjs';
 import { fusedOp, planOf, roleOf } from './fused.mjs';
 import { partsOf } from './matcher.mjs';
 import { dependences } from './order.mjs';
+import { isFloat } from '../../core/layout.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
+/** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 
 /** The most calls between a result and its reader: fusing calls that are further apart would keep other results alive for long. */
 const WINDOW = 64;
 /** The most calls in a kernel. */
 const MAX_CALLS = 32;
+
+/** Whether a type holds a number as it is: of 16-bit types this knows whole numbers of 8 bits. @param {string} dtype @param {number} value */
+const holds = (dtype, value) => dtype === 'f32' || (Number.isInteger(value) ? Math.abs(value) <= 256 : !Number.isFinite(value));
 
 /**
  * @param {Call[]} calls @param {Context} context
@@ -27,6 +33,14 @@ export function fuse(calls, context) {
   });
   const uses = new UseMap();
   calls.forEach((call, i) => uses.note(call, i));
+  /** Memory that is filled with one number: kernels have that as a constant. @type {Map<Allocation, number>} */
+  const numbers = new Map();
+  for (const { op, attributes, outputs } of calls) {
+    if (op?.name !== 'full') continue;
+    const [{ allocation, layout }] = outputs;
+    const once = context.isTemporary(allocation) && uses.of(allocation).writers.size === 1;
+    if (once && isFloat(layout.dtype) && holds(layout.dtype, attributes.value)) numbers.set(allocation, attributes.value);
+  }
   /** Whether each call can be part of a kernel: it has a role, and nothing else writes its result. */
   const suits = calls.map((call) => {
     const role = roleOf(call);
@@ -84,10 +98,16 @@ export function fuse(calls, context) {
     return planOf(
       group.map((i) => calls[i]),
       (allocation) => !context.isTemporary(allocation) || [...uses.of(allocation).readers].some((reader) => !members.has(reader)),
+      numbers,
     );
   };
 
-  calls.forEach((call, j) => {
+  const search = () => {
+    calls.forEach(joined);
+    return groups.map((own) => [...own]);
+  };
+  /** Makes a call part of the kernels of those that it reads, where they can be one. @param {Call} call @param {number} j */
+  const joined = (call, j) => {
     if (!suits[j]) return;
     for (const { allocation } of call.inputs) {
       const { writers } = uses.of(allocation);
@@ -99,7 +119,13 @@ export function fuse(calls, context) {
       const later = between(from, to);
       if (later) merge(from, to, later);
     }
-  });
+  };
+  const found = context.decisions?.of('fuse', calls, before, search, (_, i) => suits[i]) ?? search();
+  // Of a decision for other sizes, each call has its group as an object of its own.
+  for (const own of found) {
+    const known = groups[own[0]];
+    if (known.length !== own.length) for (const member of own) groups[member] = own;
+  }
 
   /** @type {Call[]} */
   const result = [];
@@ -111,7 +137,9 @@ export function fuse(calls, context) {
     if (done.has(group)) return;
     done.add(group);
     for (const member of group) for (const earlier of before[member]) emit(groups[earlier]);
-    const plan = group.length > 1 ? planned(group) : undefined;
+    const [first] = group;
+    const hasNumber = suits[first] && calls[first].inputs.some(({ allocation }) => numbers.has(allocation));
+    const plan = group.length > 1 || hasNumber ? planned(group) : undefined;
     if (!plan) {
       result.push(...group.map((i) => calls[i]));
       return;
@@ -124,5 +152,6 @@ export function fuse(calls, context) {
   calls.forEach((_, i) => {
     if (groups[i].at(-1) === i) emit(groups[i]);
   });
-  return { calls: result, found: fused };
+  // Nobody may read the filled memory now.
+  return { calls: numbers.size ? dead(result, context).calls : result, found: fused };
 }
