@@ -249,7 +249,6 @@ export const fromEnd = indices(
  */
 export const reduceRuns = defineOp({
   name: 'reduceRuns',
-  empty: ([x]) => [x, 0], // Without a source.
   infer: ([x, index, , source], /** @type {RunAttributes} */ _) => {
     if (x.dtype !== 'f32' || source.dtype !== 'f32' || index.dtype !== 'u32' || show(index.shape) !== show(source.shape))
       throw new ArgumentError('reduceRuns', 'takes f32 and an index u32 of the shape of the sources');
@@ -311,7 +310,7 @@ const MANY_INDICES = 512;
 
 /**
  * `scatterAdd`, of many indices by a sort: it adds the same numbers in the same order, so the bits are the same.
- * @param {Functions} F @param {Tensor[]} inputs x, the index and the sources @param {Along} attributes
+ * @param {Pick<Functions, 'transpose' | 'call'>} F @param {Tensor[]} inputs x, the index and the sources @param {Along} attributes
  * @returns {Tensor}
  */
 export function added(F, [x, index, source], { dim }) {

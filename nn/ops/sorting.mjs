@@ -36,7 +36,6 @@ export const pick = defineOp({
 /** Rows of `size` zeros, with source[..., k] at index[..., k]. No two indices of a row are equal; one outside the row is dropped. */
 export const put = defineOp({
   name: 'put',
-  empty: 0, // Without a source.
   infer: ([, source], /** @type {{ size: number }} */ { size }) => {
     wordType('put', source);
     return [denseLayout([...source.shape.slice(0, -1), size], source.dtype)];
@@ -61,7 +60,6 @@ export const put = defineOp({
 /** How many elements of a sorted row are less than each value (`right`: or equal). Rows of values search their own row, or all the only one. */
 export const searchSorted = defineOp({
   name: 'searchsorted',
-  empty: 0,
   infer: ([x, values], /** @type {{ right: boolean }} */ _) => {
     wordType('searchsorted', x);
     if (x.dtype !== values.dtype)
