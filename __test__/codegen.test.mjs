@@ -10,7 +10,7 @@ import { fromBf16, fromF16, toBf16, toF16 } from './lib/half.mjs';
 import { Random } from './lib/random.mjs';
 import { seed } from './lib/random-data.mjs';
 
-/** @typedef {import('../nn/core/layout.mjs').DType} DType */
+/** @typedef {import('../kernels/program.mjs').ElementType} DType */
 
 before(() => init());
 

@@ -1,21 +1,24 @@
-// Gathers and scatters by index tensors (i32 or u32), as functions. Indices are not checked, since that would read them back from the
+// Gathers and scatters by index tensors (i32, u32 or i64), as functions. Indices are not checked, since that would read them back from the
 // device. A negative or too large index reads 0, and a write to it is dropped.
 
-import { apply } from '../core/engine.mjs';
+import { apply, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
-import { broadcastShapes, dimension, isFloat } from '../core/layout.mjs';
+import { broadcastShapes, denseLayout, dimension, isFloat, layoutOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
 import * as indexing from '../ops/indexing.mjs';
+import * as integers from '../ops/integers.mjs';
+import * as movement from '../ops/movement.mjs';
+import { asIndex } from './operands.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
-/** Checks that an index is an i32 or u32 tensor. @param {string} op @param {unknown} index @returns {Tensor} */
+/** Checks that an index is a tensor of integers, and gives those of 64 bits as i32. @param {string} op @param {unknown} index @returns {Tensor} */
 function indexOf(op, index) {
-  const own = tensorOf(op, index);
+  const own = asIndex(tensorOf(op, index));
   if (own.dtype !== 'i32' && own.dtype !== 'u32') {
     throw new ArgumentError(op, `the index must be i32 or u32, got ${own.dtype}: use tensor(…, { dtype: 'i32' }), or .to('i32')`);
   }
@@ -29,16 +32,44 @@ function indexOf(op, index) {
  */
 function in32(op, inputs, attributes) {
   const [{ dtype }] = inputs;
+  if (dtype === 'i64') return within(op.name, () => onWords(op, inputs, /** @type {indexing.Along} */ (attributes)));
   return within(op.name, () => {
     const wide = inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x));
     return F.to(apply(op, wide, attributes), dtype);
   });
 }
 
+/** The words of 64-bit integers along a last dimension; a view. @param {Tensor} x @returns {Tensor} */
+function wordsOf(x) {
+  const { shape, strides, offset } = x.layout;
+  const layout = layoutOf([...shape, 2], [...strides.map((stride) => 2 * stride), 1], 2 * offset, 'u32');
+  return view(movement.reshape, x, layout, { shape: layout.shape });
+}
+
+/**
+ * An operation of an index on 64-bit integers: both words of each are moved alike.
+ * @param {Op} op @param {Tensor[]} inputs @param {indexing.Along} along
+ */
+function onWords(op, [x, index, ...sources], along) {
+  // Checked as what they are: as words they have another shape, and all have one type.
+  const asU32 = (/** @type {Tensor} */ { shape }) => denseLayout(shape, 'u32');
+  for (const source of sources) {
+    if (source.dtype !== 'i64' || show(source.shape) !== show(index.shape)) {
+      const got = `${source.dtype} ${show(source.shape)}`;
+      throw new ShapeError(op.name, `expected a source i64 ${show(index.shape)}, the shape of the index, got ${got}`);
+    }
+  }
+  op.infer([asU32(x), index.layout, ...sources.map(asU32)], along);
+  const pairs = F.expand(F.unsqueeze(index, -1), [...index.shape, 2]);
+  const y = apply(op, [wordsOf(x), pairs, ...sources.map(wordsOf)], along);
+  const shape = y.shape.slice(0, -1);
+  return view(movement.reshape, y, denseLayout(shape, 'i64'), { shape });
+}
+
 /**
  * Picks elements by index along a dimension, as PyTorch's `gather`: y[i][k][j] = x[i][index[i][k][j]][j] for three dimensions and `dim` 1.
  * An index out of range reads 0.
- * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
+ * @param {Tensor} x @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
  * @returns {Tensor} of the index's shape
  */
 export function gather(x, dim, index) {
@@ -48,7 +79,7 @@ export function gather(x, dim, index) {
 
 /**
  * Same as `gather`, but the sizes other than that of `dim` broadcast. Throws a ShapeError if the numbers of dimensions differ.
- * @param {Tensor} x @param {Tensor} index i32 or u32, with as many dimensions as x @param {number} [dim] the last when left out
+ * @param {Tensor} x @param {Tensor} index i32, u32 or i64, with as many dimensions as x @param {number} [dim] the last when left out
  */
 export function takeAlongDim(x, index, dim = -1) {
   const d = dimension('takeAlongDim', dim, tensorOf('takeAlongDim', x).ndim);
@@ -68,7 +99,7 @@ export function takeAlongDim(x, index, dim = -1) {
  *
  * Each element of the result scans all indices along `dim`, so use it for short dimensions. To look up rows of a large table, use
  * `embedding`, whose gradient adds rows by index.
- * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
+ * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
  * @param {Tensor} source of the index's shape
  */
 export function scatterAdd(x, dim, index, source) {
@@ -79,29 +110,29 @@ export function scatterAdd(x, dim, index, source) {
 /**
  * A copy of x with elements of `source` written by index: y[i][index[i][k][j]][j] = source[i][k][j] for three dimensions and `dim` 1. If
  * several have the same index, the last one (largest k) wins. An index out of range is dropped. It costs as much as `scatterAdd`.
- * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
+ * @param {Tensor} x @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
  * @param {Tensor | number} source of the index's shape, or one number
  */
 export function scatter(x, dim, index, source) {
   const d = dimension('scatter', dim, tensorOf('scatter', x).ndim);
-  indexOf('scatter', index);
+  const own = indexOf('scatter', index);
   const from =
     typeof source === 'number' ? within('scatter', () => F.full(index.shape, source, { dtype: x.dtype })) : tensorOf('scatter', source);
-  return in32(indexing.scatter, [x, index, from], { dim: d });
+  return in32(indexing.scatter, [x, own, from], { dim: d });
 }
 
 /**
  * Picks slices of a dimension, in the order of the indices. A slice that is picked several times gets the sum of its gradients, added in that
  * order. An index out of range gives zeros.
- * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32 or u32
+ * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32, u32 or i64
  * @returns {Tensor} x's shape with n along `dim`
  */
 export function indexSelect(x, dim, index) {
   const d = dimension('indexSelect', dim, tensorOf('indexSelect', x).ndim);
-  if (indexOf('indexSelect', index).ndim !== 1)
-    throw new ShapeError('indexSelect', `the index must have one dimension, got ${show(index.shape)}`);
+  const own = indexOf('indexSelect', index);
+  if (own.ndim !== 1) throw new ShapeError('indexSelect', `the index must have one dimension, got ${show(index.shape)}`);
   if (x.ndim === 0) throw new ShapeError('indexSelect', 'a tensor [] has no dimension to select from');
-  return within('indexSelect', () => selected(x, d, index));
+  return within('indexSelect', () => selected(x, d, own));
 }
 
 /** @param {Tensor} x @param {number} d @param {Tensor} index @returns {Tensor} */
@@ -122,25 +153,34 @@ function selected(x, d, index) {
 /**
  * One-hot rows: y[..., c] is 1 if c is the id and 0 otherwise. The result is f32, unlike PyTorch's int64. An id outside 0 … classes - 1 gives
  * a row of zeros.
- * @param {Tensor} ids i32 or u32, any shape @param {number} classes
+ * @param {Tensor} ids i32, u32 or i64, any shape @param {number} classes
  * @returns {Tensor} [...ids, classes]
  */
 export function oneHot(ids, classes) {
-  indexOf('oneHot', ids);
+  const own = indexOf('oneHot', ids);
   if (!(Number.isInteger(classes) && classes > 0))
     throw new ArgumentError('oneHot', `classes must be an integer of at least 1, got ${shown(classes)}`);
-  return within('oneHot', () => scatter(F.zeros([...ids.shape, classes]), -1, F.unsqueeze(ids, -1), 1));
+  return within('oneHot', () => scatter(F.zeros([...ids.shape, classes]), -1, F.unsqueeze(own, -1), 1));
 }
 
 /** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
 function argExtreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   flag(op.name, 'keepdim', keepdim);
+  if (!isFloat(x.dtype)) return within(op.name, () => integerArgExtreme(op, x, d, keepdim));
   return within(op.name, () => {
-    const moved = F.transpose(isFloat(x.dtype) ? F.to(x.detach(), 'f32') : x, d, -1);
+    const moved = F.transpose(F.to(x.detach(), 'f32'), d, -1);
     const y = F.transpose(apply(op, [moved]), d, -1);
     return keepdim ? y : F.reshape(y, x.shape.toSpliced(d, 1));
   });
+}
+
+/** The first place where an element is the extreme, of integers or bools. @param {Op} op @param {Tensor} x @param {number} d @param {boolean} keepdim */
+function integerArgExtreme(op, x, d, keepdim) {
+  if (x.ndim === 0) return F.zeros([], { dtype: 'i32' });
+  const extreme = op === indexing.argmax ? F.amax(x, d, true) : F.amin(x, d, true);
+  const places = apply(integers.placeIfTrue, [F.transpose(F.eq(x, extreme), d, -1)]);
+  return F.amin(F.transpose(places, d, -1), d, keepdim);
 }
 
 /**

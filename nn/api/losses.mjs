@@ -4,7 +4,7 @@ import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { isFloat } from '../core/layout.mjs';
 import { abs, add, exp, log1p, maximum, mean, mul, neg, square, sub, sum } from './functional.mjs';
-import { f32UnderAutocast, f32IfOddRow, operand, promoted } from './operands.mjs';
+import { asIndex, f32UnderAutocast, f32IfOddRow, operand, promoted } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import * as linearLoss from '../ops/linear-loss.mjs';
 import { computedType } from '../ops/matmul.mjs';
@@ -54,7 +54,7 @@ function reducedLoss(op, losses, reduction = 'mean') {
 /**
  * Cross-entropy of logits and class indices, in nats: log Σ exp(logits) - logits[target] for each row.
  * @param {Tensor} logits [..., classes]: classes last, unlike PyTorch's [batch, classes, ...]
- * @param {Tensor} targets [...] i32 or u32
+ * @param {Tensor} targets [...] i32, u32 or i64
  * @param {LossOptions & IgnoreOptions} [options]
  * @returns {Tensor} [], or of the targets' shape with 'none'
  */
@@ -63,7 +63,8 @@ export function crossEntropy(logits, targets, options = {}) {
   tensorOf('crossEntropy', logits);
   tensorOf('crossEntropy', targets);
   checkIgnored('crossEntropy', ignoreIndex);
-  const losses = () => apply(network.crossEntropyRows, [f32IfOddRow(f32UnderAutocast(logits)), targets], { ignored: ignoreIndex >>> 0 });
+  const losses = () =>
+    apply(network.crossEntropyRows, [f32IfOddRow(f32UnderAutocast(logits)), asIndex(targets)], { ignored: ignoreIndex >>> 0 });
   return reducedLoss('crossEntropy', losses, reduction);
 }
 
@@ -78,7 +79,7 @@ function checkIgnored(op, index) {
  * backward pass multiplies them by the loss's gradient. With 'none', and for no gradient, the forward pass computes the losses alone, and the
  * backward pass computes the logits again. Under `autocast` logits have 16 bits, and losses are f32; so is the gradient of an f32 weight, which
  * the products of all blocks are added to.
- * @param {Tensor} x [..., in] @param {Tensor} weight [classes, in] @param {Tensor} targets [...] i32 or u32
+ * @param {Tensor} x [..., in] @param {Tensor} weight [classes, in] @param {Tensor} targets [...] i32, u32 or i64
  * @param {LossOptions & IgnoreOptions & BlockOptions} [options]
  * @returns {Tensor} f32: [], or of the targets' shape with 'none'
  * @throws {ShapeError} if the shapes do not fit
@@ -93,6 +94,7 @@ export function linearCrossEntropy(x, weight, targets, options = {}) {
     throw new ArgumentError(name, `logitsBytes must be a number above 0, got ${shown(logitsBytes)}`);
   return within(name, () => {
     const [rows, classes, inner] = [targets.size, weight.shape[0] ?? 1, weight.shape[1] ?? 1];
+    const classNumbers = asIndex(targets);
     const given = promoted(operand(x), operand(weight));
     const dtype = computedType(given[0], given[1], rows, classes, inner);
     const [a, b] = given.map((tensor) => (isFloat(tensor.dtype) ? to(tensor, dtype) : tensor));
@@ -104,10 +106,10 @@ export function linearCrossEntropy(x, weight, targets, options = {}) {
     };
     const wants = [x, weight].map(({ requiresGrad }) => isGradEnabled() && requiresGrad);
     if (reduction === 'none' || !wants.includes(true)) {
-      return reducedLoss(name, () => apply(linearLoss.linearCrossEntropyRows, [a, b, targets], attributes), reduction);
+      return reducedLoss(name, () => apply(linearLoss.linearCrossEntropyRows, [a, b, classNumbers], attributes), reduction);
     }
     if (reduction !== 'mean' && reduction !== 'sum') return reducedLoss(name, () => x, reduction);
-    return apply(linearLoss.linearCrossEntropy, [a, b, targets], { ...attributes, scale: reduction === 'mean' ? 1 / rows : 1, wants });
+    return apply(linearLoss.linearCrossEntropy, [a, b, classNumbers], { ...attributes, scale: reduction === 'mean' ? 1 / rows : 1, wants });
   });
 }
 

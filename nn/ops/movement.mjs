@@ -12,11 +12,23 @@ import { defineOp } from './registry.mjs';
 /** @typedef {import('./registry.mjs').Op} Op */
 /** @typedef {import('./registry.mjs').Operand} Operand */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
+/** @typedef {import('../core/codegen.mjs').Program} Program */
+/** @typedef {import('../core/codegen.mjs').Value} Value */
 
 /** `length` elements of a dimension from `start` on, `step` apart. @typedef {{ dim: number, start: number, length: number, step: number }} SliceAttributes */
 
 /** Copies of runs that a copy of 16-bit elements into a view may be made of. */
 const MAX_RUNS = 4096;
+
+/**
+ * An operand as words that keep their bits: the elements of 32 bits, or both words of 64-bit ones along a last dimension.
+ * @param {Operand} operand @returns {Operand}
+ */
+function asWords({ buffer, offset, layout }) {
+  if (layout.dtype !== 'i64') return { buffer, offset, layout: layoutOf(layout.shape, layout.strides, layout.offset, 'u32') };
+  const strides = [...layout.strides.map((stride) => 2 * stride), 1];
+  return { buffer, offset: 2 * offset, layout: layoutOf([...layout.shape, 2], strides, 2 * offset, 'u32') };
+}
 
 /** @param {Layout} layout */
 const isHalf = ({ dtype }) => dtype === 'f16' || dtype === 'bf16';
@@ -58,6 +70,7 @@ function route(x, y, alone) {
  * @param {Kernels} k @param {Operand} x @param {Operand} y @param {string} name @param {boolean} [alone] see `route`
  */
 function move(k, x, y, name, alone = false) {
+  if (x.layout.dtype === 'i64') return move(k, asWords(x), asWords(y), name, alone);
   const way = route(x.layout, y.layout, alone);
   const type = isHalf(x.layout) ? /** @type {'f16' | 'bf16'} */ (x.layout.dtype) : 'f32';
   if (!way) {
@@ -68,8 +81,7 @@ function move(k, x, y, name, alone = false) {
   if (way.kind === 'transposed') return [k.transpose({ x, y, batch: way.batch, rows: way.rows, columns: way.columns, type })];
   if (way.kind === 'strided') {
     // As words, which keep their bits.
-    const words = (/** @type {Operand} */ { layout, ...where }) =>
-      isHalf(layout) ? { layout, ...where } : { ...where, layout: layoutOf(layout.shape, layout.strides, layout.offset, 'u32') };
+    const words = (/** @type {Operand} */ operand) => (isHalf(operand.layout) ? operand : asWords(operand));
     const dispatch = map(k.context, [words(x)], [words(y)], (_, values) => values);
     if (dispatch) return [dispatch];
     throw new ArgumentError(
@@ -111,19 +123,24 @@ export const copy = defineOp({
   oracle: ([x]) => x,
 });
 
-/** The conversion to each type; 16-bit numbers are f32 in programs. */
-const CONVERSIONS = /** @type {const} */ ({ f32: 'toF32', f16: 'toF32', bf16: 'toF32', i32: 'toI32', u32: 'toU32', bool: 'toBool' });
+/** A value in another type; 16-bit numbers are f32 in programs. @param {Program} p @param {Value} x @param {DType} dtype @returns {Value} */
+function converted(p, x, dtype) {
+  if (dtype === 'i64') return p.toI64(x);
+  if (dtype === 'i32') return p.append('toI32', x);
+  if (dtype === 'u32') return p.append('toU32', x);
+  return p.append(dtype === 'bool' ? 'toBool' : 'toF32', x);
+}
 
 /** The elements in another type. @type {Op} */
 export const cast = defineOp({
   name: 'to',
   strided: true,
   infer: ([x], /** @type {{ dtype: DType }} */ { dtype }) => [denseLayout(x.shape, dtype)],
-  body: (program, [x], { dtype }) => program.append(CONVERSIONS[dtype], x),
+  body: (program, [x], { dtype }) => converted(program, x, dtype),
   lower: (k, [x], [y], { dtype }) => {
     const { dtype: from } = x.layout;
     const dispatch = map(k.context, [x], [y], (program, values) =>
-      isFloat(from) && isFloat(dtype) ? values : [program.append(CONVERSIONS[dtype], ...values)],
+      isFloat(from) && isFloat(dtype) ? values : [converted(program, values[0], dtype)],
     );
     if (!dispatch)
       throw new ArgumentError('to', `no kernel converts strides [${x.layout.strides}], of so many dimensions: call contiguous() first`);
@@ -138,6 +155,10 @@ export const fill = defineOp({
   name: 'full',
   infer: (_, /** @type {{ shape: number[], value: number, dtype: DType }} */ { shape, dtype }) => [denseLayout(shape, dtype)],
   lower: (k, _, [y], { value: number, dtype }) => {
+    if (dtype === 'i64') {
+      const dispatch = map(k.context, [], [y], (_, __, numbers) => numbers({ value: number, type: dtype }));
+      return [/** @type {import('../../kernels/base.mjs').Dispatch} */ (dispatch)];
+    }
     const value = dtype === 'bool' ? Number(number !== 0) : number;
     const type = isFloat(dtype) ? dtype : 'u32';
     return [k.fill({ y, count: flatCount(y.layout), value: type === 'u32' ? value >>> 0 : Number(value), type })];

@@ -2,10 +2,10 @@
 
 import { asTensor } from '../../core/tensor.mjs';
 import * as F from '../functional.mjs';
-import { ElementwiseMethods } from './elementwise.mjs';
+import { IntegerMethods } from './integers.mjs';
 
 /** What a tensor computes over dimensions: part of every `Tensor`. */
-export class ReductionMethods extends ElementwiseMethods {
+export class ReductionMethods extends IntegerMethods {
   /** The sum over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] keeps them with size 1 */
   sum(dim, keepdim) {
     return F.sum(asTensor(this), dim, keepdim);

@@ -1,6 +1,6 @@
 // Plans several calls as one generated kernel: the role of each call in it, and the kernel's dispatches.
 
-import { map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
+import { TYPES, constantsOf, map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
 import { broadcastLayout, collapse, denseLayout, denseStrides, layoutOf } from '../../core/layout.mjs';
 import { runs } from '../../ops/reduce.mjs';
 import { operations } from '../../ops/registry.mjs';
@@ -146,7 +146,7 @@ export function planOf(calls, needed) {
   const steps = [];
   /**
    * Computed values by the memory that they would have; `each`: one per element, else one per row or column.
-   * @type {Map<Allocation, { step: number, each: boolean }>}
+   * @type {Map<Allocation, { step: number, each: boolean, dtype: Layout['dtype'] }>}
    */
   const made = new Map();
   /** For each step, whether it is one value for a whole row. @type {boolean[]} */
@@ -182,7 +182,8 @@ export function planOf(calls, needed) {
       if (each) return external(value, asElements(layout, own, shape));
       return layout.size === 1 ? external(value, layoutOf([1], [1], layout.offset, layout.dtype)) : undefined;
     }
-    const whole = layout.contiguous && layout.offset === 0;
+    // Words of 64-bit integers are other elements than the integers.
+    const whole = layout.contiguous && layout.offset === 0 && layout.dtype === known.dtype;
     if (known.each === each) return whole && layout.size === own.reduce((a, b) => a * b, 1) ? ofStep(known.step) : undefined;
     return each && matrix?.kind === 'row' && alongRows(layout, own, matrix) ? ofStep(known.step) : undefined;
   };
@@ -214,7 +215,7 @@ export function planOf(calls, needed) {
     }
     if (extra?.y) results.push({ step, value: extra.y });
     else {
-      made.set(y.allocation, { step, each });
+      made.set(y.allocation, { step, each, dtype: y.layout.dtype });
       if (needed(y.allocation)) results.push({ step, value: each ? elementsOf(y, shape) : y });
     }
   }
@@ -226,11 +227,16 @@ export function planOf(calls, needed) {
     if (!writable(value.layout) || (half && (!fours || value.layout.size !== size))) return undefined;
     if (inputs.some(({ allocation }) => allocation === value.allocation)) return undefined;
   }
-  if (results.length === 0 || inputs.length + results.length > MAX_OPERANDS) return undefined;
+  // A 64-bit integer is two operands, with strides: its low and its high word.
+  const all = [...inputs, ...results.map(({ value }) => value)];
+  const wide = all.filter(({ layout }) => layout.dtype === 'i64');
+  if (matrix && wide.length > 0) return undefined;
+  const count = all.length + wide.length;
+  if (results.length === 0 || count > MAX_OPERANDS) return undefined;
   // An upper bound on push constants, for any operand that may need strides.
   const rank = withoutOnes(shape).length;
-  const strided = inputs.filter(({ layout }) => !layout.contiguous && layout.size > 1).length;
-  if (rank > 8 || 3 + (strided ? rank : 0) + 2 * (inputs.length + results.length) + strided * rank > MAX_PUSH) return undefined;
+  const strided = inputs.filter(({ layout }) => layout.dtype !== 'i64' && !layout.contiguous && layout.size > 1).length + 2 * wide.length;
+  if (rank > 8 || 3 + (strided ? rank : 0) + 2 * count + strided * rank > MAX_PUSH) return undefined;
   const number = (/** @type {number} */ arg) => (arg < 0 ? inputs.length + (-1 - arg) : arg);
   const { kind, rows, columns } = matrix ?? { kind: /** @type {const} */ ('flat'), rows: 1, columns: size };
   return {
@@ -273,7 +279,9 @@ export const fusedOp = /** @type {Op} */ ({
         else if (REDUCTIONS.has(op)) values.push(program.append(/** @type {'reduceSum'} */ (op), ...taken));
         else {
           const made = /** @type {Required<Op>} */ (operations.get(op));
-          values.push(made.body(program, taken, own ?? {}, (...numbers) => numbers.map((n) => program.constant(n))));
+          const constant = (/** @type {'f32' | 'i32' | 'u32'} */ type, /** @type {number} */ bits) =>
+            program.append('const', TYPES.indexOf(type), bits);
+          values.push(made.body(program, taken, own ?? {}, (...numbers) => constantsOf(program, numbers, constant)));
         }
       }
       return results.map((result) => values[result]);
