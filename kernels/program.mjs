@@ -2,14 +2,14 @@
 
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./base.mjs').Binding} Binding */
-/** Types of elements in memory. @typedef {'f32' | 'f16' | 'bf16' | 'i32' | 'u32' | 'bool'} ElementType */
+/** Types of elements in memory. @typedef {'f32' | 'f16' | 'bf16' | 'i32' | 'u32' | 'bool' | 'u8' | 'i8'} ElementType */
 /** Types of values. @typedef {'f32' | 'i32' | 'u32' | 'bool'} ValueType */
 /** @typedef {number} Value the number of a value of a program */
 
 const MAGIC = 0x314b5648;
 
 /** Element types, by their numbers. @type {ElementType[]} */
-export const TYPES = ['f32', 'f16', 'bf16', 'i32', 'u32', 'bool'];
+export const TYPES = ['f32', 'f16', 'bf16', 'i32', 'u32', 'bool', 'u8', 'i8'];
 
 /** How elements are divided among invocations, by number. flat: independently; row: a workgroup for each row; column: some columns for each. */
 const TEMPLATES = { flat: 0, row: 1, column: 2 };
@@ -42,7 +42,9 @@ export const OPERATIONS = /** @type {const} */ ([
 const NUMBER = new Map(OPERATIONS.map((name, i) => [/** @type {string} */ (name), i]));
 
 /** What elements are computed as. @param {ElementType} type @returns {ValueType} */
-const computedAs = (type) => (type === 'f16' || type === 'bf16' ? 'f32' : type);
+const computedAs = (type) => VALUES[type];
+/** @type {Record<ElementType, ValueType>} */
+const VALUES = { f32: 'f32', f16: 'f32', bf16: 'f32', i32: 'i32', u32: 'u32', bool: 'bool', u8: 'u32', i8: 'i32' };
 /** The types that operations give; the others give what their first value is. @type {Record<string, ValueType>} */
 const GIVES = {
   ...{ index: 'u32', toF32: 'f32', toI32: 'i32', toU32: 'u32', toBool: 'bool', isNan: 'bool' },
@@ -126,7 +128,10 @@ export class Program {
       this.instructions.push(/** @type {number} */ (NUMBER.get(name)), a, b, c);
       value = this.size - 1;
       this.known.set(key, value);
-      this.types.push(GIVES[name] ?? (name === 'const' ? TYPES[a] : name === 'bits' ? TYPES[b] : this.types[name === 'select' ? b : a]));
+      this.types.push(
+        GIVES[name] ??
+          (name === 'const' ? computedAs(TYPES[a]) : name === 'bits' ? computedAs(TYPES[b]) : this.types[name === 'select' ? b : a]),
+      );
     }
     return value;
   }

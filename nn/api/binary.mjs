@@ -2,11 +2,11 @@
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { show, within } from '../core/errors.mjs';
-import { broadcastShapes, checkNumber, checkShape, checkType } from '../core/layout.mjs';
+import { broadcastShapes, checkNumber, checkShape, checkType, isByte } from '../core/layout.mjs';
 import { checkOptions } from '../core/options.mjs';
 import * as movement from '../ops/movement.mjs';
 import { inOneType, withNumber } from './operands.mjs';
-import { expand } from './views.mjs';
+import { expand, to } from './views.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
@@ -31,11 +31,21 @@ const mostDims = (x) => (x.dtype === 'i64' ? 3 : 8);
  */
 export function binary(op, a, b, attributes) {
   const [x, y] = inOneType(op.name, tensorOf(op.name, a), tensorOf(op.name, b));
+  if (isByte(x.dtype)) return within(op.name, () => asBytes(binary(op, to(x, 'i32'), to(y, 'i32'), attributes), x.dtype));
   if (Math.max(x.ndim, y.ndim) > mostDims(x) && !(x.layout.contiguous && y.layout.contiguous && show(x.shape) === show(y.shape))) {
     const shape = broadcastShapes(op.name, x.shape, y.shape);
     return apply(op, [expand(x, shape).contiguous(), expand(y, shape).contiguous()], attributes);
   }
   return apply(op, [x, y], attributes);
+}
+
+/** A result of i32 as bytes, which wrap; others are what they are. @param {Tensor} y @param {Tensor['dtype']} dtype */
+const asBytes = (y, dtype) => (y.dtype === 'i32' ? to(y, dtype) : y);
+
+/** An elementwise operation of one tensor; of bytes as i32. @param {string} name @param {Op} op @param {Tensor} x @param {import('../ops/registry.mjs').Attributes} [attributes] @returns {Tensor} */
+export function unary(name, op, x, attributes) {
+  if (!isByte(x.dtype)) return apply(op, [x], attributes);
+  return within(name, () => asBytes(apply(op, [to(x, 'i32')], attributes), x.dtype));
 }
 
 /** @param {string} name @param {unknown} value @returns {value is number} */

@@ -12,7 +12,7 @@ import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
 import { asFloat, asIndex, f32IfOddRow, f32UnderAutocast, inOneType, rowsOfPairs, softmaxRows, toF32, withNumber } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
-import { binary, filled, isNumber, mixed } from './binary.mjs';
+import { binary, filled, isNumber, mixed, unary as unaryOf } from './binary.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
 import { deviceState } from './random.mjs';
@@ -74,7 +74,7 @@ export const ones = (shape, options = {}) => filled('ones', shape, 1, options);
 
 /** alpha · x + beta. @param {Tensor} x @param {string} name @param {number} alpha @param {number} beta @param {number} [number] what the program gave */
 const affine = (x, name, alpha, beta, number = alpha) =>
-  apply(pointwise.affine, [withNumber(name, tensorOf(name, x), number)], { name, alpha, beta });
+  unaryOf(name, pointwise.affine, withNumber(name, tensorOf(name, x), number), { name, alpha, beta });
 
 /** a + b, broadcast. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function add(a, b) {
@@ -212,7 +212,7 @@ function chosen(a, b) {
 const beside = (x, number) => (x.dtype === 'bool' && (number === 0 || number === 1) ? x : withNumber('where', x, number));
 
 /** @param {Op} op @returns {(x: Tensor) => Tensor} */
-const unary = (op) => (x) => apply(op, [tensorOf(op.name, x)]);
+const unary = (op) => (x) => unaryOf(op.name, op, tensorOf(op.name, x));
 /** Of integers and bools the result is f32. @param {Op} op @returns {(x: Tensor) => Tensor} */
 const floating = (op) => (x) => apply(op, [asFloat(op.name, tensorOf(op.name, x))]);
 
@@ -267,7 +267,7 @@ function power(x, exponent) {
   if (exponent === 0.5) return sqrt(x);
   if (exponent === -0.5) return rsqrt(x);
   if (exponent === -1) return reciprocal(x);
-  return apply(pointwise.power, [x], { exponent });
+  return unaryOf('pow', pointwise.power, x, { exponent });
 }
 
 // ---- reductions
@@ -310,7 +310,7 @@ const apart = (x, y) => (y.storage === x.storage ? clone(y) : y);
 
 /**
  * The sum over dimensions, all when left out. Of floats it is accumulated in f32, and the result has x's type; of integers it is exact but
- * wraps, and the result has x's type, and that of bools, a count, is i32 (PyTorch's is int64).
+ * wraps, and the result has x's type, and those of bools (a count) and of bytes are i32 (PyTorch's are int64).
  * @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim]
  */
 export function sum(x, dim, keepdim = false) {

@@ -4,7 +4,7 @@
 import { apply, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
-import { broadcastShapes, denseLayout, dimension, isFloat, layoutOf } from '../core/layout.mjs';
+import { broadcastShapes, denseLayout, dimension, isFloat, isNarrow, layoutOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
 import * as indexing from '../ops/indexing.mjs';
@@ -26,7 +26,7 @@ function indexOf(op, index) {
 }
 
 /**
- * Calls an operation whose kernel takes 32-bit elements: converts 16-bit inputs to f32, and the result back.
+ * Calls an operation whose kernel takes 32-bit elements: converts smaller inputs to f32 or i32, and the result back.
  * @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes]
  * @returns {Tensor}
  */
@@ -34,7 +34,7 @@ function in32(op, inputs, attributes) {
   const [{ dtype }] = inputs;
   if (dtype === 'i64') return within(op.name, () => onWords(op, inputs, /** @type {indexing.Along} */ (attributes)));
   return within(op.name, () => {
-    const wide = inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x));
+    const wide = inputs.map((x, i) => (i !== 1 && isNarrow(x.dtype) ? F.to(x, isFloat(x.dtype) ? 'f32' : 'i32') : x));
     return F.to(apply(op, wide, attributes), dtype);
   });
 }

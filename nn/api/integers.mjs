@@ -5,7 +5,7 @@ import { dimension, isFloat } from '../core/layout.mjs';
 import { flag } from '../core/options.mjs';
 import { within } from '../core/errors.mjs';
 import * as ops from '../ops/integers.mjs';
-import { binary, mixed } from './binary.mjs';
+import { binary, mixed, unary } from './binary.mjs';
 import * as F from './functional.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
 
@@ -35,12 +35,12 @@ export const bitwiseAnd = either(ops.bitwiseAnd);
 export const bitwiseOr = either(ops.bitwiseOr);
 /** The bits that are set in one of the two; of bools where they differ. Throws an ArgumentError for floats. */
 export const bitwiseXor = either(ops.bitwiseXor);
-/** a · 2ᵇ without the bits beyond a's type; b modulo the bits of the type. Throws an ArgumentError for floats and bools. */
+/** a · 2ᵇ without the bits beyond a's type; b modulo the bits of the type (of bytes 32). Throws an ArgumentError for floats and bools. */
 export const bitwiseLeftShift = either(ops.bitwiseLeftShift);
-/** a / 2ᵇ rounded down; b modulo the bits of the type. Throws an ArgumentError for floats and bools. */
+/** a / 2ᵇ rounded down; b modulo the bits of the type (of bytes 32). Throws an ArgumentError for floats and bools. */
 export const bitwiseRightShift = either(ops.bitwiseRightShift);
 /** The other bits: -1 - x; of bools their opposites. Throws an ArgumentError for floats. @param {Tensor} x @returns {Tensor} */
-export const bitwiseNot = (x) => apply(ops.bitwiseNot, [tensorOf('bitwiseNot', x)]);
+export const bitwiseNot = (x) => unary('bitwiseNot', ops.bitwiseNot, tensorOf('bitwiseNot', x));
 
 /** Whether the elements are not 0. @param {string} op @param {Tensor} x */
 const truth = (op, x) => within(op, () => F.to(tensorOf(op, x).detach(), 'bool'));
@@ -56,7 +56,7 @@ export const logicalXor = logical('logicalXor', ops.bitwiseXor);
 export const logicalNot = (x) => within('logicalNot', () => apply(ops.bitwiseNot, [truth('logicalNot', x)]));
 
 /**
- * The product over one dimension, or over all when `dim` is left out. That of integers wraps and has x's type; that of bools is i32.
+ * The product over one dimension, or over all when `dim` is left out. That of integers wraps and has x's type; that of bools and bytes is i32.
  * @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] whether the dimension stays, of size 1
  * @returns {Tensor}
  */

@@ -2,7 +2,7 @@
 
 import { apply, view } from '../core/engine.mjs';
 import { within } from '../core/errors.mjs';
-import { BYTES, checkNumber, isFloat } from '../core/layout.mjs';
+import { BYTES, checkNumber, isByte, isFloat } from '../core/layout.mjs';
 import * as integers from '../ops/integers.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
@@ -57,8 +57,8 @@ export function withNumber(op, x, number) {
   return own;
 }
 
-/** Indices as kernels take them: i64 ones as i32, and those that i32 does not have as its least, which is out of range. @param {Tensor} x */
-export const asIndex = (x) => (x.dtype === 'i64' ? apply(integers.narrowed, [x]) : x);
+/** Indices as kernels take them: bytes and i64 ones as i32, and those that i32 does not have as its least, which is out of range. @param {Tensor} x */
+export const asIndex = (x) => (x.dtype === 'i64' ? apply(integers.narrowed, [x]) : isByte(x.dtype) ? to(x, 'i32') : x);
 
 /** x as f32 where it has integers or bools, for what has no whole result. @param {string} op @param {Tensor} x */
 export const asFloat = (op, x) => (isFloat(x.dtype) ? x : converted(op, x, 'f32'));

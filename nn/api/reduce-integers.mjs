@@ -1,7 +1,7 @@
 // Reductions of integers and bools over any dimensions, which `sum`, `amax` and others of `functional` call.
 
 import { apply } from '../core/engine.mjs';
-import { sizeOf } from '../core/layout.mjs';
+import { isByte, sizeOf } from '../core/layout.mjs';
 import * as integers from '../ops/integers.mjs';
 import { runs } from '../ops/reduce.mjs';
 import { clone, reshape, to } from './views.mjs';
@@ -9,13 +9,13 @@ import { clone, reshape, to } from './views.mjs';
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
 /**
- * Joins the elements over dimensions. Sums and products of bools are i32, their extremes bools; other results have x's type.
+ * Joins the elements over dimensions. Sums and products of bools and bytes are i32; other results have x's type.
  * @param {'sum' | 'prod' | 'amax' | 'amin'} join @param {Tensor} x of integers or bools @param {number[]} dims @param {boolean} keepdim
  * @returns {Tensor}
  */
 export function reduceIntegers(join, x, dims, keepdim) {
   const counts = join === 'sum' || join === 'prod';
-  const dtype = x.dtype === 'bool' ? 'i32' : x.dtype;
+  const dtype = x.dtype === 'bool' || isByte(x.dtype) ? 'i32' : x.dtype;
   let y = x;
   // One run of dimensions after the other, the innermost first. The order does not matter: integers wrap.
   const parts = runs(x.shape, dims);
@@ -25,7 +25,7 @@ export function reduceIntegers(join, x, dims, keepdim) {
     y = apply(integers.reduceIntegers, [reshape(y, shape)], { join, dtype });
     parts[i].size = 1;
   }
-  const type = x.dtype === 'bool' && !counts ? 'bool' : dtype;
+  const type = counts ? dtype : x.dtype;
   const shape = keepdim ? x.shape.map((size, d) => (dims.includes(d) ? 1 : size)) : x.shape.filter((_, d) => !dims.includes(d));
   const result = reshape(to(y, type), shape);
   return result.storage === x.storage ? clone(result) : result;

@@ -5,9 +5,10 @@ import { apply, applyInto, checkBytes, storageOf } from '../core/engine.mjs';
 import { describe } from '../core/errors.mjs';
 import { ArgumentError, UsageError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
+import { writable } from '../core/codegen.mjs';
 import { checkCount, decode, encode, flatten } from '../core/host.mjs';
 import { IndexingMethods } from './methods/indexing.mjs';
-import { BYTES, checkShape, checkType, denseLayout, isFloat } from '../core/layout.mjs';
+import { BYTES, checkShape, checkType, denseLayout, isByte, isFloat, layoutOf } from '../core/layout.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
@@ -48,7 +49,7 @@ export class Tensor extends IndexingMethods {
 
   /**
    * Reads the elements, row by row: a Float32Array for f32, f16 and bf16, an Int32Array, a Uint32Array, a BigInt64Array for i64 (in TypeScript
-   * `x.toArray<BigInt64Array>()`), or a Uint8Array of 0 and 1 for bool. Throws a UsageError for a disposed tensor, and while a function is
+   * `x.toArray<BigInt64Array>()`), an Int8Array, a Uint8Array for u8 and, of 0 and 1, for bool. Throws a UsageError for a disposed tensor, and while a function is
    * compiled.
    * @overload
    * @returns {Promise<import('../core/host.mjs').Elements>}
@@ -199,8 +200,21 @@ export class Tensor extends IndexingMethods {
     }
     const from = typeof source === 'number' ? F.full([], source, { dtype: this.dtype }) : source;
     const values = F.expand(F.to(from, this.dtype), this.shape);
-    applyInto(movement.write, [this, this.#overlaps(values) ? values.clone() : values], undefined, this);
+    const own = this.#overlaps(values) ? values.clone() : values;
+    if (isByte(this.dtype) && !writable(this.layout)) this.#writeBytes(own);
+    else applyInto(movement.write, [this, own], undefined, this);
     return this;
+  }
+  /** Writes a view whose bytes share words with others: all bytes from its first word on as i32, and back. @param {Tensor} values */
+  #writeBytes(values) {
+    const { shape, strides, offset, dtype } = this.layout;
+    const start = offset - (offset % 4);
+    const end = shape.reduce((last, size, d) => last + (size - 1) * strides[d], offset) + 1;
+    const all = new Tensor(storageOf('copy_', this), layoutOf([end - start], [1], start, dtype));
+    const wide = F.to(all, 'i32');
+    const part = new Tensor(storageOf('copy_', wide), layoutOf(shape, strides, offset - start, 'i32'));
+    applyInto(movement.write, [part, F.to(values, 'i32')], undefined, part);
+    applyInto(movement.write, [all, F.to(wide, dtype)], undefined, all);
   }
   /** Sets all elements to a number, in place. @param {number} value */
   fill_(value) {
@@ -233,6 +247,7 @@ export class Tensor extends IndexingMethods {
     if (withNumber(`${name}_`, this, number) !== this) {
       throw new ArgumentError(`${name}_`, `${number} is no ${this.dtype}, so the result has another type: use ${name}`);
     }
+    if (isByte(this.dtype)) return this.copy_(name === 'add' ? F.add(this.detach(), beta) : F.mul(this.detach(), alpha));
     if (!this.layout.contiguous) return this.copy_(F.add(F.mul(this.detach(), alpha), beta));
     applyInto(pointwise.affine, [this], { name: `${name}_`, alpha, beta }, this);
     return this;
@@ -242,6 +257,10 @@ export class Tensor extends IndexingMethods {
     if (!(other instanceof Tensor)) throw new ArgumentError(`${op.name}_`, `expected a tensor or a number, got ${describe(other)}`);
     if (promotedType(this.dtype, other.dtype) !== this.dtype && !(isFloat(this.dtype) && isFloat(other.dtype))) {
       throw new ArgumentError(`${op.name}_`, `the result of ${this.dtype} and ${other.dtype} has another type: use ${op.name}`);
+    }
+    if (isByte(this.dtype)) {
+      const own = this.detach();
+      return this.copy_(op === pointwise.mul ? F.mul(own, other) : F.add(own, F.mul(other, attributes?.beta ?? 1)));
     }
     const dense = other.layout.contiguous && this.layout.contiguous;
     const same = dense && show(other.shape) === show(this.shape) && other.dtype === this.dtype;

@@ -3,7 +3,7 @@
 import { MAX_CPU_ROUNDS } from '../../kernels/base.mjs';
 import { VECTOR_ACCESS } from '../../kernels/program.mjs';
 import { WideProgram as Program, wordsOf } from './int64.mjs';
-import { broadcastLayout, collapse, layoutOf, sizeOf } from './layout.mjs';
+import { broadcastLayout, collapse, isNarrow, layoutOf, sizeOf } from './layout.mjs';
 
 export { OPERATIONS, TYPES } from '../../kernels/program.mjs';
 export { Program };
@@ -63,10 +63,10 @@ function accessOfMatrix(shape, strides, offset, { rows, columns }) {
 }
 
 /**
- * Whether a generated kernel can write a layout: 16-bit elements are written two at a time, as words.
+ * Whether a generated kernel can write a layout: elements of 16 bits are written two at a time, and bytes four, as words.
  * @param {Layout} layout
  */
-export const writable = ({ dtype, contiguous, offset }) => (dtype !== 'f16' && dtype !== 'bf16') || (contiguous && offset % 4 === 0);
+export const writable = ({ dtype, contiguous, offset }) => !isNarrow(dtype) || (contiguous && offset % 4 === 0);
 
 /** Words of push constants that every Vulkan device supports (128 bytes). */
 const PUSH_WORDS = 32;

@@ -8,7 +8,7 @@ import { RANGES } from './layout.mjs';
 /** @typedef {number | boolean | bigint | NestedArray} Nested */
 /** @typedef {Nested[]} NestedArray */
 /** @typedef {Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array | Uint16Array | Int16Array | Int8Array | BigInt64Array} Numbers */
-/** What is read back of every type but i64. @typedef {Float32Array | Int32Array | Uint32Array | Uint8Array} Elements */
+/** What is read back of every type but i64. @typedef {Float32Array | Int32Array | Uint32Array | Uint8Array | Int8Array} Elements */
 /** Numbers by their place, of i64 bigints. @typedef {ArrayLike<number> | ArrayLike<number | bigint>} Values */
 
 /** The most dimensions that nested arrays may have. */
@@ -91,6 +91,12 @@ export function encode(op, given, dtype) {
       throw new ArgumentError(op, `element ${i}, ${values[i]}, is not a value of type ${dtype}`);
     }
   }
+  if (dtype === 'u8' || dtype === 'i8') {
+    // Whole words.
+    const bytes = new Uint8Array(Math.ceil(values.length / 4) * 4);
+    for (let i = 0; i < values.length; i++) bytes[i] = values[i];
+    return bytes;
+  }
   if (dtype === 'i32') return values instanceof Int32Array ? values : Int32Array.from(values);
   return values instanceof Uint32Array ? values : Uint32Array.from(values);
 }
@@ -122,6 +128,8 @@ export function decode(bytes, dtype, count) {
   if (dtype === 'f32') return new Float32Array(buffer, byteOffset, count);
   if (dtype === 'i32') return new Int32Array(buffer, byteOffset, count);
   if (dtype === 'u32') return new Uint32Array(buffer, byteOffset, count);
+  if (dtype === 'u8') return new Uint8Array(buffer, byteOffset, count);
+  if (dtype === 'i8') return new Int8Array(buffer, byteOffset, count);
   if (dtype === 'bool') return Uint8Array.from(new Uint32Array(buffer, byteOffset, count), (word) => (word ? 1 : 0));
   const halves = new Uint16Array(buffer, byteOffset, count);
   const result = new Float32Array(count);

@@ -13,7 +13,7 @@ import { f16Bits } from '../../kernels/half.mjs';
  */
 
 /** The format's name of each tensor type. @type {Record<DType, string>} */
-export const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U32', bool: 'BOOL', i64: 'I64' };
+export const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U32', bool: 'BOOL', i64: 'I64', u8: 'U8', i8: 'I8' };
 
 /**
  * The same bytes as a typed array of another class.
@@ -97,8 +97,8 @@ export const CONVERSIONS = new Map(
       F64: { dtype: 'f32', convert: floats },
       I16: { dtype: 'i32', convert: (bytes) => Int32Array.from(viewAs(bytes, Int16Array)) },
       U16: { dtype: 'u32', convert: (bytes) => Uint32Array.from(viewAs(bytes, Uint16Array)) },
-      I8: { dtype: 'i32', convert: (bytes) => Int32Array.from(viewAs(bytes, Int8Array)) },
-      U8: { dtype: 'u32', convert: (bytes) => Uint32Array.from(bytes) },
+      I8: { dtype: 'i8' },
+      U8: { dtype: 'u8' },
       F8_E4M3: { dtype: 'f16', convert: halves((magnitude) => (magnitude === 127 ? NaN : binary(magnitude, 3, 7))) },
       F8_E5M2: {
         dtype: 'f16',

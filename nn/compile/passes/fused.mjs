@@ -1,7 +1,7 @@
 // Plans several calls as one generated kernel: the role of each call in it, and the kernel's dispatches.
 
 import { TYPES, constantsOf, map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
-import { broadcastLayout, collapse, denseLayout, denseStrides, layoutOf } from '../../core/layout.mjs';
+import { broadcastLayout, collapse, denseLayout, denseStrides, isNarrow, layoutOf } from '../../core/layout.mjs';
 import { runs } from '../../ops/reduce.mjs';
 import { operations } from '../../ops/registry.mjs';
 
@@ -223,8 +223,7 @@ export function planOf(calls, needed) {
   for (const { step, value } of results) {
     // The kernel cannot write elements of a value that is one per row.
     if (matrix && uniform[step] && value.layout.size === size) return undefined;
-    const half = value.layout.dtype === 'f16' || value.layout.dtype === 'bf16';
-    if (!writable(value.layout) || (half && (!fours || value.layout.size !== size))) return undefined;
+    if (!writable(value.layout) || (isNarrow(value.layout.dtype) && (!fours || value.layout.size !== size))) return undefined;
     if (inputs.some(({ allocation }) => allocation === value.allocation)) return undefined;
   }
   // A 64-bit integer is two operands, with strides: its low and its high word.
