@@ -370,9 +370,7 @@ test('operands of every type and access, of odd counts, read and write the eleme
       operand(random.pick(TYPES), ['dense', 'scalar', 'shifted', 'period', 'tiled', 'strided']),
     );
     const values = inputs.map(({ type, access }) => program.input(type, access));
-    const outputs = inputs.map(({ type }) =>
-      operand(type, perWord(type) > 1 ? ['dense'] : ['dense', 'shifted', 'strided']),
-    );
+    const outputs = inputs.map(({ type }) => operand(type, perWord(type) > 1 ? ['dense'] : ['dense', 'shifted', 'strided']));
     outputs.forEach(({ type, access }, k) => {
       program.output(type, values[k], access);
     });

@@ -552,8 +552,12 @@ export class KernelContext {
     }
     // The variants of a shader share one block of push constants; a variant that does not use the last members takes fewer bytes.
     if (push && given > shader.pushBytes) push = shader.pushBytes > 0 ? push.slice(0, shader.pushBytes) : undefined;
+    const pipeline = () => this.pipeline(name, options);
     return {
-      pipeline: this.pipeline(name, options),
+      // Made when the dispatch is packed: passes of `compile` replace many that never are.
+      get pipeline() {
+        return pipeline();
+      },
       buffers,
       groups: typeof groups === 'number' ? [groups, 1, 1] : groups,
       push,

@@ -25,6 +25,7 @@ import { activationKernels } from './activation.mjs';
 import { attentionKernels } from './attention.mjs';
 import { KernelContext } from './base.mjs';
 import { attendKernels } from './decode-attend.mjs';
+import { convolutionKernels } from './convolution.mjs';
 import { decodeKernels } from './decode.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { embeddingKernels } from './embedding.mjs';
@@ -32,10 +33,13 @@ import { indexingKernels } from './indexing.mjs';
 import { matmulKernels } from './matmul.mjs';
 import { normalizationKernels } from './normalization.mjs';
 import { optimizerKernels } from './optimizer.mjs';
+import { poolingKernels } from './pooling.mjs';
 import { randomKernels } from './random.mjs';
 import { reductionKernels } from './reduction.mjs';
 import { samplingKernels } from './sampling.mjs';
+import { scanKernels } from './scan.mjs';
 import { softmaxKernels } from './softmax.mjs';
+import { sortingKernels } from './sorting.mjs';
 
 export { KernelContext, Recorder, pack } from './base.mjs';
 export { bf16Bits, bf16Value, f16Bits, f16Value } from './half.mjs';
@@ -78,7 +82,9 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
  *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>
- *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>}
+ *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>
+ *   & ReturnType<typeof scanKernels> & ReturnType<typeof sortingKernels>
+ *   & ReturnType<typeof convolutionKernels> & ReturnType<typeof poolingKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -98,5 +104,9 @@ export function createKernels(vk, options) {
     ...decodeKernels(context),
     ...attendKernels(context),
     ...samplingKernels(context),
+    ...scanKernels(context),
+    ...sortingKernels(context),
+    ...convolutionKernels(context),
+    ...poolingKernels(context),
   };
 }

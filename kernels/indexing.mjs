@@ -13,6 +13,7 @@ import { ceilDiv, choice, integer, pushConstants, tensor } from './base.mjs';
  * @property {number} size size of the indexed dimension
  * @property {number} length number of indices along it
  * @property {number} inner product of the sizes after it
+ * @property {boolean} [fromEnd] whether indices are i32, of which negative ones count from the end; false when left out
  */
 
 /**
@@ -41,11 +42,11 @@ export function indexingKernels(context) {
   /** @param {string} kernel @param {IndexSizes} args */
   function sizesOf(kernel, args) {
     const [outer, size, length, inner] = ['outer', 'size', 'length', 'inner'].map((name) =>
-      integer(kernel, name, args[/** @type {keyof IndexSizes} */ (name)]),
+      integer(kernel, name, args[/** @type {'outer' | 'size' | 'length' | 'inner'} */ (name)]),
     );
     const whole = integer(kernel, 'outer * size * inner', outer * size * inner);
     const picked = integer(kernel, 'outer * length * inner', outer * length * inner);
-    return { size, length, inner, whole, picked };
+    return { size, length, inner, whole, picked, fromEnd: args.fromEnd ? 1 : 0 };
   }
 
   /** @param {string} name @param {import('./base.mjs').Binding[]} buffers @param {number} writes @param {number} count @param {number[]} push */
@@ -65,7 +66,7 @@ export function indexingKernels(context) {
    */
   function gather(args) {
     const kernel = 'gather';
-    const { size, length, inner, whole, picked } = sizesOf(kernel, args);
+    const { size, length, inner, whole, picked, fromEnd } = sizesOf(kernel, args);
     const [x, index, y] = [args.x, args.index, args.y].map((t, i) => tensor(kernel, ['x', 'index', 'y'][i], t));
     const last = args.last === undefined ? undefined : tensor(kernel, 'last', args.last);
     /** @type {Extent[]} */
@@ -76,13 +77,13 @@ export function indexingKernels(context) {
     if (last) reads.push(['last', last, whole, 'u32']);
     context.checker?.check(kernel, reads, [['y', y, picked, 'u32']]);
     const buffers = [x.buffer, index.buffer, y.buffer, ...(last ? [last.buffer] : [])];
-    const push = [size, length, inner, x.offset, index.offset, y.offset, last?.offset ?? 0];
+    const push = [size, length, inner, fromEnd, x.offset, index.offset, y.offset, last?.offset ?? 0];
     return flat(last ? 'gather_last' : 'gather', buffers, 0b100, picked, push);
   }
 
   /** @param {string} kernel @param {ScatterTensors & IndexSizes & { last?: Tensor }} args @param {boolean} add */
   function scattered(kernel, args, add) {
-    const { size, length, inner, whole, picked } = sizesOf(kernel, args);
+    const { size, length, inner, whole, picked, fromEnd } = sizesOf(kernel, args);
     const names = /** @type {const} */ (['x', 'index', 'source', 'y']);
     const [x, index, source, y] = names.map((name) => tensor(kernel, name, args[name]));
     const last = add ? undefined : tensor(kernel, 'last', args.last);
@@ -101,7 +102,7 @@ export function indexingKernels(context) {
     const elements = ceilDiv(whole, context.strideGroups(whole, context.flatThreads) * context.flatThreads);
     context.checkRounds(kernel, `${length} indices of a place`, elements * (1 + length));
     const buffers = [x.buffer, index.buffer, source.buffer, y.buffer, ...(last ? [last.buffer] : [])];
-    const push = [size, length, inner, x.offset, index.offset, source.offset, y.offset, last?.offset ?? 0];
+    const push = [size, length, inner, fromEnd, x.offset, index.offset, source.offset, y.offset, last?.offset ?? 0];
     return flat(add ? 'scatter_add' : 'scatter', buffers, add ? 0b1000 : 0b11000, whole, push);
   }
 

@@ -3,6 +3,7 @@
 import { Recorder } from './base.mjs';
 import { choiceOf } from './matmul/words.mjs';
 
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').Dispatches} Dispatches */
 
 /**
@@ -12,50 +13,64 @@ import { choiceOf } from './matmul/words.mjs';
 export const SLOT = 0x7ff00000;
 const LAST_SLOT = 0x7fffffff;
 
+/** The slot that a binding stands for, or -1. @param {import('./base.mjs').Binding} binding */
+function slotOf(binding) {
+  const handle = typeof binding === 'number' ? binding : binding.buffer;
+  return handle >= SLOT && handle <= LAST_SLOT ? handle - SLOT : -1;
+}
+
 /**
  * Packed dispatches whose buffers are slots, with the positions of the handles to fill in. Handles below `SLOT`, such as a workspace of the
  * kernels, stay as they are.
  */
 export class Template {
+  /** The packed records, with slots instead of handles, and the places of these; made at first use, since that makes pipelines. */
+  #packed = /** @type {{ bytes: Uint8Array, places: Int32Array } | undefined} */ (undefined);
+  /** @type {Dispatch[]} */
+  #dispatches;
+
   /** @param {(Dispatches | Dispatches[])[]} dispatches */
   constructor(...dispatches) {
-    const recorder = new Recorder(256);
-    /** @type {number[]} */
-    const places = [];
+    this.#dispatches = /** @type {Dispatch[]} */ (dispatches.flat(Infinity));
+    /** @type {Set<number>} */
+    const bound = new Set();
     /** @type {Set<number>} */
     const written = new Set();
     /** The matrix products that it computes: by which kernels, and why by these. @type {import('./matmul/words.mjs').ProductChoice[]} */
     this.products = [];
-    /** @param {Dispatches | (Dispatches | Dispatches[])[]} entry */
-    const add = (entry) => {
-      if (Array.isArray(entry)) {
-        for (const one of entry) add(one);
-        return;
-      }
-      let at = recorder.length + (entry.groups[2] === 1 ? 16 : 20);
-      recorder.append(entry);
-      if (entry.computes) this.products.push(choiceOf(entry.computes));
-      entry.buffers.forEach((binding, i) => {
-        const handle = typeof binding === 'number' ? binding : binding.buffer;
-        if (handle >= SLOT && handle <= LAST_SLOT) {
-          places.push(at, handle - SLOT);
-          if ((entry.writeMask >>> i) & 1) written.add(handle - SLOT);
-        }
-        at += 4;
+    for (const { buffers, writeMask, computes } of this.#dispatches) {
+      if (computes) this.products.push(choiceOf(computes));
+      buffers.forEach((binding, i) => {
+        const slot = slotOf(binding);
+        if (slot < 0) return;
+        bound.add(slot);
+        if ((writeMask >>> i) & 1) written.add(slot);
       });
-    };
-    add(dispatches);
-    const { packed, count } = recorder.finish();
-    /** The packed records, with slots instead of handles. */
-    this.bytes = new Uint8Array(packed);
+    }
     /** Number of dispatches. */
-    this.count = count;
-    /** Pairs of numbers: the byte at which a handle stands, and its slot. */
-    this.places = Int32Array.from(places);
-    const bound = [...new Set(places.filter((_, i) => i % 2 === 1))];
+    this.count = this.#dispatches.length;
     /** Slots that dispatches only read, and slots that at least one writes. */
-    this.read = bound.filter((slot) => !written.has(slot));
+    this.read = [...bound].filter((slot) => !written.has(slot));
     this.written = [...written];
+  }
+
+  /** Packs the dispatches. */
+  #pack() {
+    const recorder = new Recorder(256);
+    /** Pairs of numbers: the byte at which a handle stands, and its slot. @type {number[]} */
+    const places = [];
+    for (const dispatch of this.#dispatches) {
+      let at = recorder.length + (dispatch.groups[2] === 1 ? 16 : 20);
+      recorder.append(dispatch);
+      for (const binding of dispatch.buffers) {
+        const slot = slotOf(binding);
+        if (slot >= 0) places.push(at, slot);
+        at += 4;
+      }
+    }
+    this.#packed = { bytes: new Uint8Array(recorder.finish().packed), places: Int32Array.from(places) };
+    this.#dispatches = [];
+    return this.#packed;
   }
 
   /**
@@ -63,7 +78,7 @@ export class Template {
    * @param {Recorder} recorder @param {ArrayLike<number>} handles that of slot i at index i
    */
   appendTo(recorder, handles) {
-    const { bytes, places } = this;
+    const { bytes, places } = this.#packed ?? this.#pack();
     const start = recorder.length;
     const end = start + bytes.length;
     if (end > recorder.view.byteLength) recorder.grow(end);

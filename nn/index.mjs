@@ -2,6 +2,24 @@
 
 export { Tensor, empty, tensor } from './api/tensor.mjs';
 export { grad } from './api/autograd.mjs';
+export {
+  arange,
+  cartesianProd,
+  emptyLike,
+  eye,
+  fullLike,
+  linspace,
+  logspace,
+  meshgrid,
+  onesLike,
+  randLike,
+  randint,
+  randnLike,
+  randperm,
+  trilIndices,
+  triuIndices,
+  zerosLike,
+} from './api/creation.mjs';
 export { noGrad } from './core/node.mjs';
 export * as F from './api/f.mjs';
 export { cat, full, ones, stack, zeros } from './api/functional.mjs';

@@ -24,16 +24,27 @@ const KERNEL_PAGES = {
   template: 'devices',
   bounds: 'devices',
 };
-/** Pages of helios-vk/nn by file or folder. @type {Record<string, string>} */
+/** Pages of helios-vk/nn by file or folder, those of single modules first. @type {Record<string, string>} */
 const NN_PAGES = {
   tensor: 'tensor',
   methods: 'tensor',
   attention: 'functional',
   functional: 'functional',
   views: 'functional',
-  losses: 'functional',
+  losses: 'losses',
+  criteria: 'losses',
+  ctc: 'losses',
+  'modules/losses': 'losses',
   convolution: 'convolution',
   indexing: 'indexing',
+  creation: 'creation',
+  shape: 'shape',
+  products: 'products',
+  einsum: 'products',
+  resample: 'resample',
+  fft: 'fft',
+  reductions: 'reductions',
+  sorting: 'sorting',
   modules: 'modules',
   optim: 'optim',
 };
@@ -47,8 +58,16 @@ const INTROS = {
   'kernels/devices': '`createKernels` and what all kernels share',
   'nn/tensor': 'Tensors',
   'nn/functional': '`F`: operations as functions',
+  'nn/losses': '`F` and `nn`: losses',
   'nn/convolution': '`F`: convolutions, pools, `upsample`',
   'nn/indexing': '`F`: elements by index',
+  'nn/creation': 'Sequences, grids, indices, tensors like others',
+  'nn/shape': '`F`: elements in other places: padding, repetitions, triangles, diagonals, windows',
+  'nn/products': '`F`: products and distances',
+  'nn/resample': '`F`: images at other positions',
+  'nn/fft': '`F`: Fourier transforms',
+  'nn/reductions': '`F`: reductions and running results',
+  'nn/sorting': '`F`: order, counts and choice',
   'nn/modules': '`nn`: modules',
   'nn/optim': '`optim`: optimizers',
   [`nn/${NN_REST}`]: 'Scopes, gradients, `compile`, files',
@@ -294,8 +313,8 @@ function generate() {
     const path = node.getSourceFile().fileName.replaceAll('\\', '/');
     const kernel = /\/types\/kernels\/([\w-]+)\.d\.mts$/.exec(path)?.[1];
     if (kernel) return `kernels/${KERNEL_PAGES[kernel] ?? kernel}`;
-    const part = /\/types\/nn\/(?:api\/)?([\w-]+)/.exec(path)?.[1];
-    if (part) return `nn/${NN_PAGES[part] ?? NN_REST}`;
+    const [, part, module] = /\/types\/nn\/(?:api\/)?([\w-]+)(?:\/([\w-]+))?/.exec(path) ?? [];
+    if (part) return `nn/${NN_PAGES[`${part}/${module}`] ?? NN_PAGES[part] ?? NN_REST}`;
     return basename(path) === 'index.d.ts' && !path.includes('node_modules') ? ADDON_REST : undefined;
   };
   // Types of the addon are beside the first call that takes or returns them.

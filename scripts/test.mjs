@@ -22,6 +22,7 @@ import * as fuzz from './fuzz.mjs';
 import { findChromium } from '../packages/lm/test/lib/chromium.mjs';
 import * as llama from './llama.mjs';
 import { obstacle } from './mesa-root.mjs';
+import * as onnx from './onnx.mjs';
 import * as races from './races.mjs';
 import * as runtimes from './runtimes.mjs';
 import { stopwatch, timesText } from './stopwatch.mjs';
@@ -313,7 +314,14 @@ const STAGES = [
         [
           ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend'],
           ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend/test'],
-          ['--test', '--test-reporter=spec', '--test-timeout=900000', ...packageTests('alpha-backend'), ...packageTests('lm')],
+          [
+            '--test',
+            '--test-reporter=spec',
+            '--test-timeout=900000',
+            ...packageTests('alpha-backend'),
+            ...packageTests('lm'),
+            ...packageTests('onnx'),
+          ],
           ['packages/alpha-backend/bench/calls.mjs', '--steps', '8'],
         ].map((command) => [process.execPath, ...command]),
       ),
@@ -329,6 +337,12 @@ const STAGES = [
     title: 'models and tokenizers in GGUF against llama.cpp',
     unavailable: llama.obstacle,
     run: () => run([process.execPath, '--test', '--test-reporter=spec', 'packages/lm/test/gguf-llama.test.mjs']),
+  },
+  {
+    name: 'onnx',
+    title: "ONNX's backend tests through the file format: none fails that is not listed, and the table in docs/ is what passes",
+    unavailable: onnx.obstacle,
+    run: () => run([process.execPath, 'packages/onnx/test/backend.mjs']),
   },
   {
     name: 'js',

@@ -12,6 +12,7 @@ import { launched } from '../../distributed/index.mjs';
 import { scope } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
 import { joined, randomTokens, readPart, windowsOf } from '../lib/gpt.mjs';
+import { say } from './said.mjs';
 
 /**
  * @typedef {object} Settings
@@ -84,10 +85,10 @@ async function trainSmall() {
   const moments = ['m', 'v'];
   for (const part of moments) hashes.push(digest(joined(await readPart(trainer, part))));
   const losses = Array.from({ length: trainer.stepsDone }, (_, i) => trainer.known.get(i));
-  // Launchers tear lines of more than 2048 characters.
+  // Some of them: all would be megabytes of JSON.
   const some = Array.from(weights.filter((_, i) => i % 2039 === 0)).map((x) => Number(x.toPrecision(7)));
   const said = { rank: launcher ? rank : 0, hashes, losses, weights: some, done: trainer.stepsDone };
-  console.log(`@rank ${JSON.stringify(said)}`);
+  say(said);
   trainer.destroy();
   await ranks?.group.destroy();
 }

@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { kindOf } from '../../bin/lib/run.mjs';
-import { listen } from './said.mjs';
+import { listen, listenToFiles } from './said.mjs';
 
 export const REPOSITORY = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** How long a scenario may take. */
@@ -56,7 +56,7 @@ process.once('SIGTERM', () => {
  */
 
 /**
- * Runs `helios-vk run` and gathers the lines of JSON behind `@rank ` that its processes print.
+ * Runs `helios-vk run` and gathers what its processes say.
  * @param {Launcher} launcher
  * @param {string[]} options of `run`, but for the launcher
  * @param {string[]} command the script and its arguments
@@ -64,26 +64,29 @@ process.once('SIGTERM', () => {
  * @returns {Promise<Ran>}
  */
 export function launch(launcher, options, command, { environment = {}, onSaid = () => {} } = {}) {
+  /** @type {Said[]} */
+  const said = [];
+  const hear = (/** @type {Said} */ one) => {
+    said.push(one);
+    onSaid(one);
+  };
+  const files = listenToFiles(hear);
   const child = spawn(process.execPath, ['bin/helios-vk.mjs', 'run', '--mpiexec', launcher.path, ...options, ...command], {
     cwd: REPOSITORY,
-    env: { ...process.env, ...launcher.environment, ...environment },
+    env: { ...process.env, HELIOS_TEST_SAID: files.folder, ...launcher.environment, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   running.add(child);
   const limit = setTimeout(() => child.kill('SIGTERM'), MOST_MS);
-  /** @type {Said[]} */
-  const said = [];
   let output = '';
   child.stderr.on('data', (chunk) => (output += chunk));
   child.stdout.on('data', (chunk) => (output += chunk));
-  listen(child.stdout, (one) => {
-    said.push(one);
-    onSaid(one);
-  });
+  listen(child.stdout, hear);
   return new Promise((done) => {
     child.on('close', (code, signal) => {
       running.delete(child);
       clearTimeout(limit);
+      files.close();
       done({ status: code ?? (signal ? 1 : 0), said, output, of: (rank) => said.filter((each) => each.rank === rank) });
     });
   });

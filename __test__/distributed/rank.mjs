@@ -1,5 +1,4 @@
-// One rank of the tests of `helios-vk/distributed`: `node rank.mjs SCENARIO [PLACE]`. What it has to say are lines of JSON behind
-// `@rank `, so that what launchers say does not disturb.
+// One rank of the tests of `helios-vk/distributed`: `node rank.mjs SCENARIO [PLACE]`.
 
 import { closeSync, constants, existsSync, openSync, readdirSync, readlinkSync, writeFileSync } from 'node:fs';
 
@@ -7,12 +6,13 @@ import { init, launched } from '../../distributed/index.mjs';
 import { bufferOf, groupsOf, init as initDevice, pipelineOf, vk } from '../lib/addon.mjs';
 import { scaleAddF32 } from '../lib/programs.mjs';
 import { fakeRandom } from './random.mjs';
+import { say as tell } from './said.mjs';
 
 const [scenario, place] = process.argv.slice(2);
 const { rank, worldSize } = launched();
 const last = worldSize - 1;
 
-const say = (/** @type {object} */ what) => process.stdout.write(`@rank ${JSON.stringify({ rank, ...what })}\n`);
+const say = (/** @type {object} */ what) => tell({ rank, ...what });
 /** What of an error the test looks at. @param {unknown} error */
 const told = (error) => {
   const { code, message, rank: about } = /** @type {import('../../index.js').HeliosError} */ (error);

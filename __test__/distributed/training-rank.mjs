@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { init, launched } from '../../distributed/index.mjs';
 import { F, compile, init as initDevice, load, manualSeed, nn, noGrad, optim, rand, save, scope } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
+import { say } from './said.mjs';
 
 /**
  * @typedef {object} Settings
@@ -123,15 +124,11 @@ for (let step = begin; step < begin + steps && !problem; step++) {
 }
 const values = [];
 for (const p of model.parameters()) values.push(...(await p.toArray()));
-// Launchers tear lines of more than 4096 characters.
-const some = values.filter((_, i) => i % 8 === 0);
 if (to) {
   const named = (/** @type {string} */ prefix, /** @type {Record<string, any>} */ all) =>
     Object.fromEntries(Object.entries(all).map(([name, x]) => [prefix + name, x]));
   const state = { ...named('model.', model.stateDict()), ...named('optimizer.', optimizer.stateDict()) };
   if (rank === 0) await save(to, state);
 }
-console.log(
-  `@rank ${JSON.stringify({ rank: group ? launched().rank : 0, hashes, problem, values: some, skipped: await optimizer.skippedSteps() })}`,
-);
+say({ rank: group ? launched().rank : 0, hashes, problem, values, skipped: await optimizer.skippedSteps() });
 await group?.destroy();

@@ -5,12 +5,13 @@ import { connect } from 'node:net';
 
 import { init, launched } from '../../distributed/index.mjs';
 import { bufferOf, init as initDevice, vk } from '../lib/addon.mjs';
+import { say as tell } from './said.mjs';
 
 const [scenario] = process.argv.slice(2);
 const { rank, worldSize } = launched();
 const last = worldSize - 1;
 
-const say = (/** @type {object} */ what) => process.stdout.write(`@rank ${JSON.stringify({ rank, ...what })}\n`);
+const say = (/** @type {object} */ what) => tell({ rank, ...what });
 
 /** The file's text, or none where it is gone. @param {string} file */
 const textOf = (file) => {

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, grad, manualSeed, nn, ones, randn, tensor } from '../../nn/index.mjs';
+import { F, compile, grad, manualSeed, nn, noGrad, ones, randn, tensor, zeros } from '../../nn/index.mjs';
 import { operations } from '../../nn/ops/registry.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
@@ -225,6 +225,50 @@ test('layers of attention take a mask: padding changes no token, and no gradient
   }
 });
 
+test('keyPaddingMask: true at the padding, alone and with masks of both kinds, and over a cache', async () => {
+  const [batch, tokens, width] = [2, 5, 8];
+  const layer = new nn.MultiHeadAttention(width, 2, { causal: true });
+  const x = randn([batch, tokens, width]);
+  // The second sequence is padded at its start: its first queries see nothing, and get what the layer makes of 0.
+  const pads = [
+    [false, false, false, true, true],
+    [true, true, false, false, false],
+  ];
+  const padding = tensor(pads);
+  const attends = padding.eq(0).reshape(batch, 1, 1, tokens);
+  const bias = randn([2, tokens, tokens]);
+  const half = tensor(Array.from({ length: tokens }, (_, i) => Array.from({ length: tokens }, (_, j) => (i + j) % 3 > 0)));
+  const run = compile((/** @type {any} */ input, /** @type {any} */ options) => layer.forward(input, options));
+  for (const [given, wanted] of /** @type {[any, any][]} */ ([
+    [{ keyPaddingMask: padding }, attends],
+    [{ keyPaddingMask: F.where(padding, -Infinity, 0) }, attends],
+    [{ keyPaddingMask: padding, mask: half }, F.where(attends, half, 0)],
+    [{ keyPaddingMask: padding, mask: bias }, F.where(attends, bias, -Infinity)],
+    [{ keyPaddingMask: F.where(padding, -Infinity, 0), mask: half }, F.where(attends, half, 0)],
+    [{ keyPaddingMask: F.where(padding, -Infinity, 0), mask: bias }, F.where(attends, bias, -Infinity)],
+  ])) {
+    const expected = [...(await values(layer.forward(x, { mask: wanted })))];
+    assert.ok(expected.every(Number.isFinite));
+    for (const y of [layer.forward(x, given), run(x, given)]) assert.deepEqual([...(await values(y))], expected);
+    assert.deepEqual(expected.slice(tokens * width, (tokens + 2) * width), new Array(2 * width).fill(0), 'rows that see nothing are 0');
+  }
+  const y = layer.forward(x, { keyPaddingMask: padding });
+  y.square().sum().backward();
+  assert.ok((await values(/** @type {any} */ (layer.qkv.weight.grad))).every(Number.isFinite));
+  const inTurn = noGrad(() => {
+    const cache = layer.cache({ capacity: tokens, batch });
+    const parts = [0, 1, 2, 3, 4].map((t) => layer.forward(x.slice(1, t, t + 1), { cache, keyPaddingMask: padding }));
+    return F.cat(parts, 1);
+  });
+  assertClose(await inTurn.toArray(), await y.toArray(), 1e-5, 'token by token');
+  const wrong = (/** @type {any} */ keyPaddingMask) => () => layer.forward(x, { keyPaddingMask });
+  assert.throws(wrong(zeros([5])), /^ShapeError: MultiHeadAttention: keyPaddingMask must be of shape \[batch, keys\], \[2, 5\], got \[5\]/);
+  assert.throws(
+    wrong(zeros([2, 5], { dtype: 'i32' })),
+    /^ArgumentError: MultiHeadAttention: keyPaddingMask must be bool \(true: padding\)/,
+  );
+});
+
 test('grouped heads, windows and first keys: the fused kernel and scores in memory give what masks of copied heads give', async () => {
   manualSeed(5);
   const [batch, tokens] = [2, 9];
@@ -320,6 +364,6 @@ test('masks of other types and shapes are errors that say what there is', () => 
   assert.throws(() => layer.forward(ones([1, 2, 8]), { mask: ones([3, 2]).gt(0) }), /do not broadcast/);
   assert.throws(
     () => layer.forward(ones([1, 2, 8]), any(ones([2, 2]))),
-    /MultiHeadAttention: options must be an object, \{ mask: …, cache: … \}, got Tensor/,
+    /MultiHeadAttention: options must be an object, \{ mask: …, keyPaddingMask: …, cache: … \}, got Tensor/,
   );
 });

@@ -1,7 +1,7 @@
 // Test cases of operations: integers.
 
 import { integers } from '../lib/random-data.mjs';
-import { any, binary, positive, random, size, unary } from './inputs.mjs';
+import { any, binary, random, size, unary } from './inputs.mjs';
 
 /** Integers from -50 on, below 50. @param {number[]} shape @returns {import('./inputs.mjs').Input} */
 const whole = (...shape) => ({ shape, values: Float64Array.from(integers(size(shape), 100), (v) => v - 50), dtype: 'i32', constant: true });
@@ -14,21 +14,12 @@ const divisor = (...shape) => ({
 const amount = (...shape) => ({ ...whole(...shape), values: integers(size(shape), 32) });
 
 const division = () => ({ ...binary(whole, divisor)(), dy: false });
-/** Away from where the quotient of floats is whole, where a remainder has a step. @returns {import('./inputs.mjs').Case} */
-const floats = () => {
-  const shape = [any(), any()];
-  const b = positive(...shape);
-  const quotients = integers(size(shape), 9);
-  const a = { shape, values: b.values.map((v, i) => v * (quotients[i] - 4 + random.pick([0.25, 0.5, 0.75]))) };
-  return { inputs: [a, b], tolerance: 2e-5 };
-};
-
 /** @type {Record<string, () => import('./inputs.mjs').Case>} */
 export const cases = {
   truncDivide: division,
   floorDivide: division,
-  remainder: () => (random.chance(0.5) ? division() : floats()),
-  fmod: () => (random.chance(0.5) ? division() : floats()),
+  integerRemainder: division,
+  integerFmod: division,
   ...Object.fromEntries(['bitwiseAnd', 'bitwiseOr', 'bitwiseXor'].map((name) => [name, binary(whole)])),
   ...Object.fromEntries(['bitwiseLeftShift', 'bitwiseRightShift'].map((name) => [name, binary(whole, amount)])),
   bitwiseNot: unary(whole),

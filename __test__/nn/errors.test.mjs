@@ -91,7 +91,6 @@ test('the calls above are of everything that is public', () => {
 test('messages: the function and the argument as the program wrote them', () => {
   const i = tensor(Int32Array.of(1, 2));
   const [x, bool] = [ones([2, 3]), tensor([true, false])];
-  const half = ones([2, 3], { dtype: 'bf16' });
   class Net extends nn.Module {
     child = new nn.Sequential(new nn.Linear(1, 1));
   }
@@ -114,9 +113,9 @@ test('messages: the function and the argument as the program wrote them', () => 
     [() => new nn.MLP(4, 8).forward(x), /^MLP: \[2, 3\] × \[8, 4\]ᵀ: the inner sizes 3 and 4 differ/],
     [() => new nn.GRU(4, 2).forward(ones([1, 2, 3])), /^GRU: \[1, 2, 3\] × \[6, 4\]ᵀ/],
     // Arguments of another kind.
-    [() => x.pow(any(half)), /^pow: the exponent must be a number, got Tensor\(\[2, 3\], bf16\)/],
+    [() => x.pow(any('2')), /^pow: the exponent must be a number or a tensor, got '?2/],
     [() => zeros(any(x)), /^zeros: the shape must be an array of sizes, got Tensor\(\[2, 3\], f32\)/],
-    [() => zeros([2, any(x)]), /^zeros: the sizes of a shape must be integers of at least 1, got \[2, Tensor\(\[2, 3\], f32\)\]/],
+    [() => zeros([2, any(x)]), /^zeros: the sizes of a shape must be integers of at least 0, got \[2, Tensor\(\[2, 3\], f32\)\]/],
     [() => zeros([any(Symbol('a')), any(Object.create(null))]), /got \[Symbol\(a\), \{\}\]/],
     [() => F.dropout(x, any(nn.Linear)), /^dropout: p must be in \[0, 1\), got class Linear \(/],
     [() => F.dropout(x, any(new nn.Linear(1, 1))), /^dropout: p must be in \[0, 1\), got a Linear \(/],

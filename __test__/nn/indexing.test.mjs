@@ -2,7 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { apply } from '../../nn/core/engine.mjs';
 import { F, compile, grad, tensor, zeros } from '../../nn/index.mjs';
+import { scatterAdd as scatterAddOp } from '../../nn/ops/indexing.mjs';
 import { assertClose, integers, normal } from '../lib/random-data.mjs';
 import { initDevice, values } from './setup.mjs';
 
@@ -98,6 +100,32 @@ test('takeAlongDim puts rows in order, with an index for all of them', async () 
   ]);
 });
 
+test('negative indices count from the end, those out of range read 0 and write nothing', async () => {
+  const index = ids([
+    [-1, 0],
+    [-3, -4],
+  ]);
+  const w = x().requiresGrad_();
+  assert.deepEqual(await values(w.gather(1, index)), [3, 1, 4, 0]);
+  assert.deepEqual(await values(grad(w.gather(1, index).sum(), [w])[0]), [1, 0, 1, 1, 0, 0]);
+  assert.deepEqual(await values(F.takeAlongDim(w, ids([[-1], [-2]]), 0)), [4, 5, 6, 1, 2, 3]);
+  assert.deepEqual(await values(w.scatter(1, index, 9)), [9, 2, 9, 9, 5, 6]);
+  const source = tensor([
+    [10, 20],
+    [30, 40],
+  ]).requiresGrad_();
+  const added = w.scatterAdd(1, index, source);
+  assert.deepEqual(await values(added), [21, 2, 13, 34, 5, 6]);
+  assert.deepEqual(await values(grad(added.sum(), [source])[0]), [1, 1, 1, 0]);
+  for (const own of [w, w.detach().to('i32')]) {
+    assert.deepEqual(await values(own.indexSelect(1, ids([-1, 0, -4]))), [3, 1, 0, 6, 4, 0]);
+    assert.deepEqual(await values(own.indexSelect(0, ids([-1]))), [4, 5, 6]);
+  }
+  assert.deepEqual(await values(grad(w.indexSelect(1, ids([-1, 2, -4])).sum(), [w])[0]), [0, 0, 2, 0, 0, 2]);
+  assert.deepEqual(await values(x().gather(1, tensor([[0xffffffff], [2]], { dtype: 'u32' }))), [0, 6], 'a u32 has no negative ones');
+  assert.deepEqual(await values(F.oneHot(ids([-1, 1]), 2)), [0, 0, 0, 1]);
+});
+
 test('gradients: what one element got from several places is added up; of several sources the last one counts', async () => {
   const w = x().requiresGrad_();
   const dy = tensor([
@@ -136,7 +164,7 @@ test('gradients: what one element got from several places is added up; of severa
   assert.deepEqual(await values(ds), [0, 10, 1, 0, 0, 200]);
   const [added] = grad(w.scatterAdd(1, twice, source).mul(dy).sum(), [source]);
   assert.deepEqual(await values(added), [10, 10, 1, 200, 200, 200]);
-  assert.deepEqual(await values(grad(w.gather(1, ids([[-1], [7]])).sum(), [w])[0]), [0, 0, 0, 0, 0, 0], 'out of range');
+  assert.deepEqual(await values(grad(w.gather(1, ids([[-4], [7]])).sum(), [w])[0]), [0, 0, 0, 0, 0, 0], 'out of range');
 });
 
 test('large and full of repetitions: the same bits every time, eagerly and compiled', async () => {
@@ -159,6 +187,26 @@ test('large and full of repetitions: the same bits every time, eagerly and compi
   });
   for (const r of j) for (let c = 0; c < columns; c++) expected[r * columns + c] += 2 * Math.fround(data[r * columns + c]);
   assertClose(first[0], expected, 1e-6, 'gradient');
+});
+
+test('many indices are sorted first: the same bits as where each element goes over all of them', async () => {
+  const [size, picks] = [60, 2000];
+  const list = Int32Array.from(integers(3 * picks, size + 2), (id) => (id % 3 ? id : id - size));
+  const index = tensor(list, { shape: [picks, 3] });
+  const source = tensor(normal(3 * picks), { shape: [picks, 3], requiresGrad: true });
+  const own = tensor(normal(size * 3), { shape: [size, 3], requiresGrad: true });
+  const f = (/** @type {Tensor} */ a, /** @type {Tensor} */ i, /** @type {Tensor} */ from) => {
+    const y = F.scatterAdd(a, 0, i, from);
+    return [y, ...grad(y.square().sum(), [a, from]), ...grad(a.gather(0, i).mul(from.detach()).sum(), [a])];
+  };
+  const found = await Promise.all(f(own, index, source).map(values));
+  assert.deepEqual(await Promise.all(compile(f)(own, index, source).map(values)), found);
+  const [y, , dSource, dGathered] = found;
+  const apart = (/** @type {Tensor} */ to) => apply(scatterAddOp, [to, index, source.detach()], { dim: 0 });
+  assert.deepEqual(y, await values(apart(own.detach())));
+  assert.deepEqual(dGathered, await values(apart(zeros([size, 3]))));
+  const wanted = [...list].map((id, j) => (id < size ? 2 * y[(id < 0 ? id + size : id) * 3 + (j % 3)] : 0));
+  assert.deepEqual(dSource, wanted);
 });
 
 test('argmax and argmin: any dimension, as class numbers', async () => {

@@ -183,9 +183,6 @@ export const FUNCTIONS = {
   mseLoss: () => [m(), m(), reduction],
   l1Loss: () => [m(), m(), reduction],
   binaryCrossEntropyWithLogits: () => [m(), m(), reduction],
-  conv2d: () => [image(), ones([3, 2, 2, 2]), ones([3]), { stride: 1, padding: 1 }],
-  maxPool2d: () => [image(), 2, { stride: 1 }],
-  avgPool2d: () => [image(), 2, { stride: 1 }],
   upsample: () => [image(), 2],
   gather: () => [m(), 0, index()],
   takeAlongDim: () => [m(), index(), 0],
@@ -272,10 +269,6 @@ const CONSTRUCTORS = {
   LoRALinear: () => [new nn.Linear(3, 2), { rank: 1, alpha: 1 }],
   GRU: () => [3, 2, { numLayers: 1 }],
   LSTM: () => [3, 2, { numLayers: 1 }],
-  Conv1d: () => [2, 3, 2, { stride: 1, padding: 1, bias: true }],
-  Conv2d: () => [2, 3, 2, { stride: 1, padding: 1, bias: true }],
-  MaxPool2d: () => [2, { stride: 1 }],
-  AvgPool2d: () => [2, { stride: 1 }],
   BatchNorm2d: () => [2, { eps: 1e-5, momentum: 0.1 }],
   GroupNorm: () => [1, 2, { eps: 1e-5 }],
 };
@@ -301,14 +294,14 @@ const FORWARDS = [
   ['SwiGLU', () => new nn.SwiGLU(3, 8), () => [m()]],
   ['MLP', () => new nn.MLP(3, 8), () => [m()]],
   ['MultiHeadAttention', () => new nn.MultiHeadAttention(64, 2), () => [ones([1, 4, 64])]],
-  ['MultiHeadAttention', () => new nn.MultiHeadAttention(64, 2, { rope: true, kvHeads: 1, qkNorm: true }), () => [ones([1, 4, 64])]],
+  [
+    'MultiHeadAttention',
+    () => new nn.MultiHeadAttention(64, 2, { rope: true, kvHeads: 1, qkNorm: true }),
+    () => [ones([1, 4, 64]), { keyPaddingMask: ones([1, 4]), mask: ones([4, 4]) }],
+  ],
   ['LoRALinear', () => new nn.LoRALinear(new nn.Linear(3, 2), { rank: 1, alpha: 1 }), () => [m()]],
   ['GRU', () => new nn.GRU(3, 2), () => [ones([1, 4, 3]), ones([1, 2])]],
   ['LSTM', () => new nn.LSTM(3, 2), () => [ones([1, 4, 3]), [ones([1, 2]), ones([1, 2])]]],
-  ['Conv1d', () => new nn.Conv1d(2, 3, 2), () => [ones([1, 2, 4])]],
-  ['conv2d', () => new nn.Conv2d(2, 3, 2), () => [image()]],
-  ['maxPool2d', () => new nn.MaxPool2d(2), () => [image()]],
-  ['avgPool2d', () => new nn.AvgPool2d(2), () => [image()]],
   ['BatchNorm2d', () => new nn.BatchNorm2d(2), () => [image()]],
   ['BatchNorm2d', () => new nn.BatchNorm2d(2).eval(), () => [image()]],
   ['GroupNorm', () => new nn.GroupNorm(1, 2), () => [image()]],
@@ -375,7 +368,7 @@ add(
   (value) => accumulate(1, () => value),
   () => [m().requiresGrad_().sum()],
 );
-add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [] }]);
+add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [], dynamic: [0], bound: 8 }]);
 add(
   'compile',
   (value) => compile((/** @type {any} */ x) => (x instanceof Tensor ? x : m()))(value),

@@ -211,7 +211,7 @@ export function scaledDotProductAttention(q, k, v, options = {}) {
  * @returns {Tensor | undefined} undefined where it does not take the shapes
  */
 function fused(q, k, v, { isCausal, scale, grouped }) {
-  if (![q, k, v].every((x) => isFloat(x.dtype) && x.ndim >= 2)) return undefined;
+  if (![q, k, v].every((x) => isFloat(x.dtype) && x.ndim >= 2 && x.size > 0)) return undefined;
   const [tokens, size] = q.shape.slice(-2);
   const keys = k.shape[k.ndim - 2];
   const wanted = show([keys, size]);

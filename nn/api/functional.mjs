@@ -4,17 +4,21 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkShape, dimension, isFloat, positive } from '../core/layout.mjs';
+import { geluExact, powTensor } from '../ops/math.mjs';
 import * as attentionOps from '../ops/attention.mjs';
 import * as network from '../ops/network.mjs';
 import * as integers from '../ops/integers.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
+import { autocastType } from './autocast.mjs';
 import { asFloat, asIndex, f32IfOddRow, f32UnderAutocast, inOneType, rowsOfPairs, softmaxRows, toF32, withNumber } from './operands.mjs';
+import { dimsLast, dimsOf } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { binary, filled, isNumber, mixed, unary as unaryOf } from './binary.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
+import { TensorCore } from '../core/tensor.mjs';
 import { deviceState } from './random.mjs';
 import { clone, expand, permute, reshape, to, transpose } from './views.mjs';
 
@@ -43,6 +47,12 @@ export * from './views.mjs';
  * @typedef {object} VarianceOptions
  * @property {boolean} [keepdim] whether the reduced dimensions stay, of size 1; false when left out
  * @property {number} [correction] is subtracted from the count of elements; 1 when left out, 0 for the population's variance
+ */
+
+/**
+ * Options of `gelu`.
+ * @typedef {object} GeluOptions
+ * @property {'none' | 'tanh'} [approximate] the formula: 'none' is the exact one, 'tanh' its approximation, as when left out
  */
 
 /**
@@ -240,24 +250,49 @@ export const sign = unary(pointwise.sign);
 export const relu = (x) => (isFloat(tensorOf('relu', x).dtype) ? apply(pointwise.relu, [x]) : within('relu', () => maximum(x, 0)));
 /** x · sigmoid(x). */
 export const silu = unary(pointwise.silu);
-/** The tanh form (Hendrycks & Gimpel 2016); PyTorch's `approximate='tanh'`. */
-export const gelu = unary(pointwise.geluOp);
+/**
+ * x times the probability that a standard normal number is less than x (Hendrycks & Gimpel 2016). What is left out is not what PyTorch leaves
+ * out: without options it is the tanh form.
+ * @param {Tensor} x @param {GeluOptions} [options] @returns {Tensor}
+ */
+export function gelu(x, options = {}) {
+  const { approximate = 'tanh' } = checkOptions('gelu', options, ['approximate']);
+  if (approximate !== 'tanh' && approximate !== 'none')
+    throw new ArgumentError('gelu', `approximate must be 'none' or 'tanh', got ${shown(approximate)}`);
+  tensorOf('gelu', x);
+  return within('gelu', () => apply(approximate === 'tanh' ? pointwise.geluOp : geluExact, [x]));
+}
 /** The hyperbolic tangent of each element. */
 export const tanh = floating(pointwise.tanh);
 /** 1 / (1 + exp(-x)) of each element. */
 export const sigmoid = floating(pointwise.sigmoidOp);
 
 /**
- * x to the power of a number, as C's `pow`. With the exponent 0 the result is 1, even of NaN. A negative x gives NaN unless the exponent is
- * an integer. Integer exponents up to 64 are computed by products, and all of an integer tensor; its exponent cannot be negative. The gradient is exponent · x^(exponent - 1); with the exponent 0 it is 0.
- * @param {Tensor} x @param {number} exponent @returns {Tensor}
+ * x to the power of a number or a tensor, broadcast, as C's `pow`. With the exponent 0 the result is 1, even of NaN. A negative x gives NaN
+ * unless the exponent is an integer. Integer numbers up to 64 are computed by products, and all powers of an integer tensor by a number, which
+ * cannot be negative; with a tensor for the exponent integers are f32. The gradient is exponent · x^(exponent - 1), and
+ * xᵉ · log(x) for the exponent; with the exponent 0 the first is 0, and the second where x is 0 and the exponent is not negative.
+ * @param {Operand} x a number only with a tensor for the exponent @param {Operand} exponent @returns {Tensor}
  */
 export function pow(x, exponent) {
-  tensorOf('pow', x);
-  if (typeof exponent !== 'number') throw new ArgumentError('pow', `the exponent must be a number, got ${shown(exponent)}`);
-  const own = withNumber('pow', x, exponent);
-  if (!isFloat(own.dtype) && exponent < 0) throw new ArgumentError('pow', `integers have no power ${exponent}; convert with .to('f32')`);
-  return within('pow', () => power(own, exponent));
+  if (typeof x !== 'number') tensorOf('pow', x);
+  if (typeof exponent !== 'number') {
+    if (exponent instanceof TensorCore) return powers(x, tensorOf('pow', exponent));
+    throw new ArgumentError('pow', `the exponent must be a number or a tensor, got ${shown(exponent)}`);
+  }
+  const base = withNumber('pow', tensorOf('pow', x), exponent);
+  if (!isFloat(base.dtype) && exponent < 0) throw new ArgumentError('pow', `integers have no power ${exponent}; convert with .to('f32')`);
+  return within('pow', () => power(base, exponent));
+}
+
+/** @param {Operand} x @param {Tensor} exponent @returns {Tensor} */
+function powers(x, exponent) {
+  const same = isFloat(exponent.dtype) && (typeof x === 'number' || x.dtype === exponent.dtype);
+  const dtype = same ? exponent.dtype : 'f32';
+  return within('pow', () => {
+    const [base, e] = [typeof x === 'number' ? filled('pow', [], x, {}) : x, exponent].map((v) => f32UnderAutocast(asFloat('pow', v)));
+    return apply(powTensor, [base, e], { name: 'pow', dtype: autocastType() === undefined ? dtype : 'f32' });
+  });
 }
 
 /** @param {Tensor} x @param {number} exponent @returns {Tensor} */
@@ -271,17 +306,6 @@ function power(x, exponent) {
 }
 
 // ---- reductions
-
-/** @param {string} op @param {Tensor} x @param {number | readonly number[] | undefined} dim */
-function dimsOf(op, x, dim) {
-  if (dim === undefined) return x.shape.map((_, d) => d);
-  if (typeof dim !== 'number' && !Array.isArray(dim)) {
-    throw new ArgumentError(op, `dim must be a number or an array of numbers, got ${shown(dim)}; x.${op}(1, true) keeps the dimension`);
-  }
-  const dims = (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
-  if (new Set(dims).size !== dims.length) throw new ShapeError(op, `dim ${show([dim].flat())} names a dimension of ${show(x.shape)} twice`);
-  return dims;
-}
 
 /** @param {Tensor} x @param {number[]} dims @param {boolean} keepdim @param {number} alpha @returns {Tensor} */
 function summed(x, dims, keepdim, alpha) {
@@ -327,7 +351,7 @@ export function mean(x, dim, keepdim = false) {
   return within('mean', () => apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims))));
 }
 /**
- * The variance over dimensions.
+ * The variance over dimensions; NaN of no elements.
  * @param {Tensor} x @param {number | readonly number[]} [dim]
  * @param {VarianceOptions} [options]
  */
@@ -337,7 +361,7 @@ export function variance(x, dim, options = {}) {
   flag('variance', 'keepdim', keepdim);
   const elements = reduce.reducedSize(x.shape, dims);
   const count = typeof correction === 'number' ? elements - correction : NaN;
-  if (!(count > 0)) {
+  if (!(count > 0) && (elements > 0 || Number.isNaN(count))) {
     throw new ArgumentError(
       'variance',
       `correction must be a number less than the number of elements, ${elements}, got ${shown(correction)}`,
@@ -346,7 +370,7 @@ export function variance(x, dim, options = {}) {
   // In f32, as sums are: the rounding of a large 16-bit mean may exceed the differences between the elements.
   return within('variance', () => {
     const full = toF32(x);
-    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
+    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, elements > 0 ? 1 / count : NaN)), x.dtype);
   });
 }
 /**
@@ -366,28 +390,31 @@ export function sumTo(x, shape) {
   return within('sumTo', () => reshape(summed(x, dims, true, 1), shape));
 }
 
-/** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
+/** @param {Op} op @param {Tensor} x @param {number | readonly number[]} dim @param {boolean} keepdim @returns {Tensor} */
 function extreme(op, x, dim, keepdim) {
-  const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
-  const last = d === x.ndim - 1;
+  tensorOf(op.name, x);
+  // As in PyTorch, no dimensions are all.
+  const all = Array.isArray(dim) && dim.length === 0;
+  const dims = dimsOf(op.name, x, all ? undefined : dim);
   flag(op.name, 'keepdim', keepdim);
-  if (!isFloat(x.dtype)) return within(op.name, () => reduceIntegers(/** @type {'amax'} */ (op.name), x, [d].slice(0, x.ndim), keepdim));
+  if (!isFloat(x.dtype)) return within(op.name, () => reduceIntegers(/** @type {'amax'} */ (op.name), x, dims, keepdim));
+  if (x.ndim === 0) return reshape(extreme(op, reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
-    const y = apply(op, [f32IfOddRow(last ? x : transpose(x, d, -1))]);
-    const moved = to(last ? y : transpose(y, d, -1), x.dtype);
-    return keepdim ? moved : reshape(moved, x.shape.toSpliced(d, 1));
+    const y = to(apply(op, [f32IfOddRow(dimsLast(x, dims))]), x.dtype);
+    const shape = keepdim ? reduce.keptShape(x.shape, dims) : x.shape.filter((_, d) => !dims.includes(d));
+    return reshape(y, shape);
   });
 }
 /**
- * The largest elements along one dimension; NaN where an element is NaN.
- * @param {Tensor} x @param {number} [dim] the last when left out; PyTorch's `amax` then takes all
- * @param {boolean} [keepdim] whether the dimension stays, of size 1
+ * The largest elements over dimensions; NaN where an element is NaN. Equal ones share the gradient.
+ * @param {Tensor} x @param {number | readonly number[]} [dim] the last when left out; all of [], as PyTorch's `amax` when it is left out
+ * @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
 export const amax = (x, dim = -1, keepdim = false) => extreme(reduce.amax, x, dim, keepdim);
 /**
- * The smallest elements along one dimension; NaN where an element is NaN.
- * @param {Tensor} x @param {number} [dim] the last when left out; PyTorch's `amin` then takes all
- * @param {boolean} [keepdim] whether the dimension stays, of size 1
+ * The smallest elements over dimensions; NaN where an element is NaN. Equal ones share the gradient.
+ * @param {Tensor} x @param {number | readonly number[]} [dim] the last when left out; all of [], as PyTorch's `amin` when it is left out
+ * @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
 export const amin = (x, dim = -1, keepdim = false) => extreme(reduce.amin, x, dim, keepdim);
 
@@ -402,9 +429,10 @@ export function softmax(x, dim = -1) {
 
 /** log(softmax(x)) along a dimension, the last when left out; of x's shape. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
-  tensorOf('logSoftmax', x);
+  pointwise.floatType('logSoftmax', tensorOf('logSoftmax', x).layout);
   return within('logSoftmax', () => {
     const { dtype } = f32UnderAutocast(x);
+    if (x.size === 0) return clone(to(x, dtype));
     // A sum of exponentials may overflow f16.
     const wide = toF32(x);
     const shifted = sub(wide, amax(wide, dim, true).detach());

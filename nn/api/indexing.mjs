@@ -1,10 +1,11 @@
-// Gathers and scatters by index tensors (i32, u32 or i64), as functions. Indices are not checked, since that would read them back from the
-// device. A negative or too large index reads 0, and a write to it is dropped.
+// Gathers and scatters by index tensors (i32, u32 or i64), as functions. A negative index counts from the end. Indices are not checked, since
+// that would read them back from the device: one that is out of range reads 0, and a write to it is dropped.
 
 import { apply, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
-import { broadcastShapes, denseLayout, dimension, isFloat, isNarrow, layoutOf } from '../core/layout.mjs';
+import * as gradients from './gradients.mjs';
+import { broadcastShapes, denseLayout, dimension, isFloat, isNarrow, layoutOf, sizeOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
 import * as indexing from '../ops/indexing.mjs';
@@ -16,8 +17,8 @@ import { asIndex } from './operands.mjs';
 
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
-/** Checks that an index is a tensor of integers, and gives those of 64 bits as i32. @param {string} op @param {unknown} index @returns {Tensor} */
-function indexOf(op, index) {
+/** Checks that an index is a tensor of integers, and gives those of bytes and 64 bits as i32. @param {string} op @param {unknown} index @returns {Tensor} */
+export function indexOf(op, index) {
   const own = asIndex(tensorOf(op, index));
   if (own.dtype !== 'i32' && own.dtype !== 'u32') {
     throw new ArgumentError(op, `the index must be i32 or u32, got ${own.dtype}: use tensor(…, { dtype: 'i32' }), or .to('i32')`);
@@ -26,16 +27,19 @@ function indexOf(op, index) {
 }
 
 /**
- * Calls an operation whose kernel takes 32-bit elements: converts smaller inputs to f32 or i32, and the result back.
- * @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes]
+ * Calls operations whose kernels take 32-bit elements: converts smaller inputs to f32 or i32, and the result back; of i64 both words of each
+ * element are moved alike.
+ * @param {string} op @param {Tensor[]} inputs @param {(wide: Tensor[]) => Tensor} f
  * @returns {Tensor}
  */
-function in32(op, inputs, attributes) {
-  const [{ dtype }] = inputs;
-  if (dtype === 'i64') return within(op.name, () => onWords(op, inputs, /** @type {indexing.Along} */ (attributes)));
-  return within(op.name, () => {
-    const wide = inputs.map((x, i) => (i !== 1 && isNarrow(x.dtype) ? F.to(x, isFloat(x.dtype) ? 'f32' : 'i32') : x));
-    return F.to(apply(op, wide, attributes), dtype);
+function in32(op, inputs, f) {
+  const [{ dtype, ndim }, index] = inputs;
+  return within(op, () => {
+    // As in PyTorch, [] is indexed as [1].
+    const rows = ndim === 0 ? inputs.map((x) => (x.ndim === 0 ? F.reshape(x, [1]) : x)) : inputs;
+    const wide = rows.map((x, i) => (i !== 1 && isNarrow(x.dtype) ? F.to(x, isFloat(x.dtype) ? 'f32' : 'i32') : x));
+    const y = dtype === 'i64' ? onWords(op, rows, f) : F.to(f(wide), dtype);
+    return ndim === 0 ? F.reshape(y, op === 'gather' ? index.shape : []) : y;
   });
 }
 
@@ -48,33 +52,34 @@ function wordsOf(x) {
 
 /**
  * An operation of an index on 64-bit integers: both words of each are moved alike.
- * @param {Op} op @param {Tensor[]} inputs @param {indexing.Along} along
+ * @param {string} op @param {Tensor[]} inputs @param {(words: Tensor[]) => Tensor} f
  */
-function onWords(op, [x, index, ...sources], along) {
-  // Checked as what they are: as words they have another shape, and all have one type.
-  const asU32 = (/** @type {Tensor} */ { shape }) => denseLayout(shape, 'u32');
+function onWords(op, [x, index, ...sources], f) {
+  if (op === 'scatterAdd') throw new ArgumentError(op, 'takes f32, f16 or bf16, got i64');
+  // As words all have one type.
   for (const source of sources) {
     if (source.dtype !== 'i64' || show(source.shape) !== show(index.shape)) {
       const got = `${source.dtype} ${show(source.shape)}`;
-      throw new ShapeError(op.name, `expected a source i64 ${show(index.shape)}, the shape of the index, got ${got}`);
+      throw new ShapeError(op, `expected a source i64 ${show(index.shape)}, the shape of the index, got ${got}`);
     }
   }
-  op.infer([asU32(x), index.layout, ...sources.map(asU32)], along);
+  if (index.ndim !== x.ndim)
+    throw new ShapeError(op, `the index ${show(index.shape)} and the tensor ${show(x.shape)} must have equally many dimensions`);
   const pairs = F.expand(F.unsqueeze(index, -1), [...index.shape, 2]);
-  const y = apply(op, [wordsOf(x), pairs, ...sources.map(wordsOf)], along);
+  const y = f([wordsOf(x), pairs, ...sources.map(wordsOf)]);
   const shape = y.shape.slice(0, -1);
   return view(movement.reshape, y, denseLayout(shape, 'i64'), { shape });
 }
 
 /**
  * Picks elements by index along a dimension, as PyTorch's `gather`: y[i][k][j] = x[i][index[i][k][j]][j] for three dimensions and `dim` 1.
- * An index out of range reads 0.
+ * A negative index counts from the end (PyTorch refuses it); one out of range reads 0.
  * @param {Tensor} x @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
  * @returns {Tensor} of the index's shape
  */
 export function gather(x, dim, index) {
   const d = dimension('gather', dim, tensorOf('gather', x).ndim);
-  return in32(indexing.gather, [x, indexOf('gather', index)], { dim: d });
+  return in32('gather', [x, indexOf('gather', index)], (wide) => apply(indexing.gather, wide, { dim: d }));
 }
 
 /**
@@ -89,27 +94,31 @@ export function takeAlongDim(x, index, dim = -1) {
       `the index ${show(index.shape)} and the tensor ${show(x.shape)} must have equally many dimensions`,
     );
   }
+  if (x.ndim === 0) return within('takeAlongDim', () => gather(x, 0, index));
   const others = broadcastShapes('takeAlongDim', x.shape.with(d, 1), index.shape.with(d, 1));
   return within('takeAlongDim', () => gather(F.expand(x, others.with(d, x.shape[d])), d, F.expand(index, others.with(d, index.shape[d]))));
 }
 
 /**
  * A copy of x with elements of `source` added by index: y[i][index[i][k][j]][j] += source[i][k][j] for three dimensions and `dim` 1.
- * Elements with the same index are added in the order of k, so the result is deterministic. An index out of range is dropped.
+ * Elements with the same index are added in the order of k, so the result is deterministic. A negative index counts from the end; one out of
+ * range is dropped.
  *
- * Each element of the result scans all indices along `dim`, so use it for short dimensions. To look up rows of a large table, use
+ * Up to 511 indices along `dim` each element of the result goes over all of them; more are sorted first. To look up rows of a large table, use
  * `embedding`, whose gradient adds rows by index.
  * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
  * @param {Tensor} source of the index's shape
  */
 export function scatterAdd(x, dim, index, source) {
   const d = dimension('scatterAdd', dim, tensorOf('scatterAdd', x).ndim);
-  return in32(indexing.scatterAdd, [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)], { dim: d });
+  const inputs = [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)];
+  return in32('scatterAdd', inputs, (wide) => indexing.added(gradients, wide, { dim: d }));
 }
 
 /**
  * A copy of x with elements of `source` written by index: y[i][index[i][k][j]][j] = source[i][k][j] for three dimensions and `dim` 1. If
- * several have the same index, the last one (largest k) wins. An index out of range is dropped. It costs as much as `scatterAdd`.
+ * several have the same index, the last one (largest k) wins. A negative index counts from the end; one out of range is dropped. Each element
+ * of the result goes over all indices along `dim`.
  * @param {Tensor} x @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
  * @param {Tensor | number} source of the index's shape, or one number
  */
@@ -118,12 +127,12 @@ export function scatter(x, dim, index, source) {
   const own = indexOf('scatter', index);
   const from =
     typeof source === 'number' ? within('scatter', () => F.full(index.shape, source, { dtype: x.dtype })) : tensorOf('scatter', source);
-  return in32(indexing.scatter, [x, own, from], { dim: d });
+  return in32('scatter', [x, own, from], (wide) => apply(indexing.scatter, wide, { dim: d }));
 }
 
 /**
  * Picks slices of a dimension, in the order of the indices. A slice that is picked several times gets the sum of its gradients, added in that
- * order. An index out of range gives zeros.
+ * order. A negative index counts from the end; one out of range gives zeros.
  * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32, u32 or i64
  * @returns {Tensor} x's shape with n along `dim`
  */
@@ -146,7 +155,8 @@ function selected(x, d, index) {
     return gather(x, d, F.expand(wide, shape));
   }
   const first = F.transpose(F.to(x, 'f32'), 0, d);
-  const rows = F.embedding(index, F.reshape(first, [x.shape[d], -1]));
+  const own = index.dtype === 'i32' ? apply(indexing.fromEnd, [index], { size: x.shape[d] }) : index;
+  const rows = F.embedding(own, F.reshape(first, [x.shape[d], sizeOf(first.shape.slice(1))]));
   return F.to(F.transpose(F.reshape(rows, first.shape.with(0, index.size)), 0, d), x.dtype);
 }
 
@@ -160,13 +170,15 @@ export function oneHot(ids, classes) {
   const own = indexOf('oneHot', ids);
   if (!(Number.isInteger(classes) && classes > 0))
     throw new ArgumentError('oneHot', `classes must be an integer of at least 1, got ${shown(classes)}`);
-  return within('oneHot', () => scatter(F.zeros([...ids.shape, classes]), -1, F.unsqueeze(own, -1), 1));
+  // As u32, of which none counts from the end.
+  return within('oneHot', () => scatter(F.zeros([...ids.shape, classes]), -1, F.to(F.unsqueeze(own, -1), 'u32'), 1));
 }
 
 /** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
 function argExtreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   flag(op.name, 'keepdim', keepdim);
+  if (x.ndim === 0) return F.reshape(argExtreme(op, F.reshape(x, [1]), 0, true), []);
   if (!isFloat(x.dtype)) return within(op.name, () => integerArgExtreme(op, x, d, keepdim));
   return within(op.name, () => {
     const moved = F.transpose(F.to(x.detach(), 'f32'), d, -1);

@@ -1,13 +1,13 @@
-// In which type functions compute what they take, and rows of an odd size.
+// In which type functions compute what they take, rows of an odd size, and the dimensions that they go over.
 
 import { apply, view } from '../core/engine.mjs';
-import { within } from '../core/errors.mjs';
-import { BYTES, checkNumber, isByte, isFloat } from '../core/layout.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { BYTES, checkNumber, dimension, isByte, isFloat, sizeOf } from '../core/layout.mjs';
 import * as integers from '../ops/integers.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
 import { autocastType, castOf, rememberCast } from './autocast.mjs';
-import { to } from './views.mjs';
+import { permute, reshape, to } from './views.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
@@ -90,3 +90,22 @@ export const rowsOfPairs = (x, f) => to(f(f32IfOddRow(x)), x.dtype);
 
 /** softmax of rows. @param {Tensor} x @param {boolean} masked whether a row of only -∞ gives 0, not NaN */
 export const softmaxRows = (x, masked) => rowsOfPairs(f32UnderAutocast(x), (y) => apply(network.softmax, [y], { scale: 1, masked }));
+
+/** The dimensions that a reduction goes over, all when left out. @param {string} op @param {Tensor} x @param {number | readonly number[] | undefined} dim */
+export function dimsOf(op, x, dim) {
+  if (dim === undefined) return x.shape.map((_, d) => d);
+  if (typeof dim !== 'number' && !Array.isArray(dim)) {
+    throw new ArgumentError(op, `dim must be a number or an array of numbers, got ${shown(dim)}; x.${op}(1, true) keeps the dimension`);
+  }
+  const dims = (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
+  if (new Set(dims).size !== dims.length) throw new ShapeError(op, `dim ${show([dim].flat())} names a dimension of ${show(x.shape)} twice`);
+  return dims;
+}
+
+/** x with these dimensions merged into one, the last; the others in their order. @param {Tensor} x @param {readonly number[]} dims */
+export function dimsLast(x, dims) {
+  if (dims.length === 1 && dims[0] === x.ndim - 1) return x;
+  const [kept, merged] = [false, true].map((is) => x.shape.map((_, d) => d).filter((d) => dims.includes(d) === is));
+  const moved = permute(x, [...kept, ...merged]);
+  return reshape(moved, [...kept.map((d) => x.shape[d]), sizeOf(merged.map((d) => x.shape[d]))]);
+}

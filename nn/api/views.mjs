@@ -38,7 +38,7 @@ export function reshape(x, shape) {
   const free = shape.indexOf(-1);
   const given = numbers ? sizeOf(shape) * (free < 0 ? 1 : -1) : NaN;
   const sizes = free < 0 ? [...shape] : shape.with(free, x.size / given);
-  if (!numbers || sizes.some((size) => !Number.isInteger(size) || size < 1) || sizeOf(sizes) !== x.size) {
+  if (!numbers || sizes.some((size) => !Number.isInteger(size) || size < 0) || sizeOf(sizes) !== x.size) {
     throw new ShapeError('reshape', `cannot reshape ${show(x.shape)} of ${x.size} elements to ${show(shape)}`);
   }
   const strides = reshapeStrides(x.layout, sizes);
@@ -93,13 +93,14 @@ export function squeeze(x, dim) {
 }
 
 /**
- * Elements `start` to `end` (exclusive; negative ones count from the end) of a dimension, as a view.
+ * Elements `start` to `end` (exclusive; negative ones count from the end) of a dimension, as a view; none where `end` is not behind `start`.
  * @param {Tensor} x @param {number} dim @param {number} [start] @param {number} [end] @param {number} [step] positive
  * @returns {Tensor}
  */
 export function slice(x, dim, start = 0, end = Infinity, step = 1) {
   tensorOf('slice', x);
   const d = dimension('slice', dim, x.ndim);
+  if (x.ndim === 0) throw new ShapeError('slice', 'a tensor [] has no dimension to slice');
   const size = x.shape[d];
   const clamp = (/** @type {number} */ i) => Math.min(size, Math.max(0, i < 0 ? i + size : i));
   if (typeof start !== 'number' || typeof end !== 'number') {
@@ -107,10 +108,10 @@ export function slice(x, dim, start = 0, end = Infinity, step = 1) {
   }
   const [from, behind] = [clamp(start), clamp(end)];
   if (!(Number.isInteger(step) && step > 0)) throw new ShapeError('slice', `step must be a positive integer, got ${shown(step)}`);
-  if (!Number.isInteger(from) || !Number.isInteger(behind) || behind <= from) {
+  if (!Number.isInteger(from) || !Number.isInteger(behind)) {
     throw new ShapeError('slice', `dimension ${dim} of ${show(x.shape)} has no elements from ${start} to ${end}`);
   }
-  const attributes = { dim: d, start: from, length: Math.ceil((behind - from) / step), step };
+  const attributes = { dim: d, start: from, length: Math.max(0, Math.ceil((behind - from) / step)), step };
   return view(movement.slice, x, movement.slice.infer([x.layout], attributes)[0], attributes);
 }
 
@@ -118,14 +119,15 @@ export function slice(x, dim, start = 0, end = Infinity, step = 1) {
 const MAX_PARTS = 2 ** 24;
 
 /**
- * Splits x along a dimension into views of `size` elements; the last may be smaller.
+ * Splits x along a dimension into views of `size` elements; the last may be smaller. A dimension of size 0 is one part.
  * @param {Tensor} x @param {number} size @param {number} [dim]
  * @returns {Tensor[]}
  */
 export function split(x, size, dim = 0) {
   const d = dimension('split', dim, tensorOf('split', x).ndim);
+  if (x.ndim === 0) throw new ShapeError('split', 'a tensor [] has no dimension to split');
   if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `size must be a positive integer, got ${shown(size)}`);
-  const parts = Math.ceil(x.shape[d] / size);
+  const parts = Math.max(1, Math.ceil(x.shape[d] / size));
   if (parts > MAX_PARTS) throw new ShapeError('split', `size ${size} makes ${parts} parts of ${show(x.shape)}, more than ${MAX_PARTS}`);
   return Array.from({ length: parts }, (_, i) => slice(x, d, i * size, (i + 1) * size));
 }
@@ -135,13 +137,17 @@ const MAX_OPERANDS = 128;
 
 /**
  * Joins tensors end to end along a dimension; a copy.
- * @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim]
+ * @param {Tensor[]} tensors of one type, equal in the other sizes, or of shape [0] @param {number} [dim]
  * @returns {Tensor}
  */
 export function cat(tensors, dim = 0) {
   if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('cat', 'expected an array of tensors');
-  const [first] = tensors.map((x) => tensorOf('cat', x));
+  for (const x of tensors) tensorOf('cat', x);
+  // As in PyTorch, [0] joins with any shape.
+  const first = tensors.find((x) => show(x.shape) !== '[0]') ?? tensors[0];
   const d = dimension('cat', dim, first.ndim);
+  if (first.ndim === 0) throw new ShapeError('cat', 'tensors [] have no dimension to join along; stack() makes one');
+  if (first.ndim > 1) tensors = tensors.map((x) => (show(x.shape) === '[0]' ? reshape(x, first.shape.with(d, 0)) : x));
   for (const x of tensors) {
     if (x.ndim !== first.ndim || x.shape.some((size, i) => i !== d && size !== first.shape[i]) || x.dtype !== first.dtype) {
       throw new ShapeError('cat', `cannot join ${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)} along dimension ${dim}`);

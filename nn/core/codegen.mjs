@@ -82,6 +82,10 @@ function wordsIn({ buffer, offset, layout }) {
   }));
 }
 
+/** An input of a type, dense; of i64 a pair of its words. @param {Program} program @param {Layout['dtype']} dtype @returns {Value} */
+export const inputOf = (program, dtype) =>
+  dtype === 'i64' ? program.pair(program.input('u32'), program.input('u32')) : program.input(dtype);
+
 /** A constant of an integer type. @typedef {{ value: number | bigint, type: 'i32' | 'u32' | 'i64' }} Integer */
 
 /** The words of a constant as the device has it. @param {number | Integer} number @returns {{ type: 'f32' | 'i32' | 'u32', bits: number }[]} */
@@ -188,7 +192,9 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, given, m
   words.set(push);
   words.set(scalars, push.length);
   return {
-    pipeline: pipelineOf(context, program),
+    get pipeline() {
+      return pipelineOf(context, program);
+    },
     buffers: [...inputs, ...outputs].map(({ buffer }) => buffer),
     groups: [groups, 1, 1],
     push: new Uint8Array(words.buffer),

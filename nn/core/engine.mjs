@@ -4,7 +4,7 @@ import { SLOT, Template } from '../../kernels/template.mjs';
 import { Node, isGradEnabled } from './node.mjs';
 import { ArgumentError, ShapeError, UsageError, describe, show, within } from './errors.mjs';
 import { NO_ATTRIBUTES, keyOf } from './keys.mjs';
-import { BYTES } from './layout.mjs';
+import { BYTES, overlaps } from './layout.mjs';
 import { recordingNow, runtime } from './runtime.mjs';
 import { allocate } from './storage.mjs';
 import { TensorCore, makeTensor } from './tensor.mjs';
@@ -16,6 +16,13 @@ import { TensorCore, makeTensor } from './tensor.mjs';
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 /** @typedef {import('../ops/registry.mjs').Operand} Operand */
 /** @typedef {import('../ops/registry.mjs').Plan} Plan */
+
+/** The operations that write what `empty` says; see {@link setWriters}. @type {{ fill: Op, copy: Op }} */
+let writers;
+/** Registers the operations that write a number and a tensor. @param {{ fill: Op, copy: Op }} operations */
+export const setWriters = (operations) => {
+  writers = operations;
+};
 
 /** The most plans that are kept for one operation. */
 const MAX_PLANS = 4096;
@@ -62,6 +69,7 @@ function execute(op, inputs, attributes, target) {
     storages[inputs.length + i] =
       i === 0 && target ? /** @type {Storage} */ (target.storage) : allocate(layouts[i].size * BYTES[layouts[i].dtype]);
   }
+  if (plan.empty) writeEmpty(op, inputs, attributes, storages, layouts);
   /** @type {string | undefined} */
   let origin;
   if (template) {
@@ -75,6 +83,35 @@ function execute(op, inputs, attributes, target) {
     else device.append(template, storages);
   }
   return { storages, layouts, origin };
+}
+
+/**
+ * Writes the outputs of a call of which an input has no elements, by calls of other operations: passes of `compile` see only these.
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Storage[]} storages of inputs, then outputs
+ * @param {Layout[]} layouts of outputs
+ */
+function writeEmpty(op, inputs, attributes, storages, layouts) {
+  const { empty } = op;
+  const values = typeof empty === 'function' ? empty(inputs, attributes) : layouts.map(() => empty);
+  layouts.forEach((layout, i) => {
+    if (layout.size === 0) return;
+    const { shape, dtype } = layout;
+    const value = /** @type {number | Tensor} */ (values[i]);
+    const target = /** @type {Tensor} */ ({ storage: storages[inputs.length + i], layout });
+    if (typeof value === 'number') execute(writers.fill, [], { shape: [...shape], value, dtype }, target);
+    else
+      execute(
+        writers.copy,
+        [
+          value
+            .detach()
+            .to(dtype)
+            .expand(...shape),
+        ],
+        NO_ATTRIBUTES,
+        target,
+      );
+  });
 }
 
 /**
@@ -127,8 +164,11 @@ export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = input
         : 'a result that gradients flow through cannot be changed in place: use the operation that returns a new tensor',
     );
   }
-  if (target.layout.strides.some((stride, d) => stride === 0 && target.shape[d] > 1)) {
-    throw new UsageError(method, `several elements of ${show(target.shape)} share memory, as expand() makes them: write into a clone()`);
+  if (target.size > 0 && overlaps(target.layout)) {
+    throw new UsageError(
+      method,
+      `several elements of ${show(target.shape)} share memory, as expand() and unfold() make them: write into a clone()`,
+    );
   }
   const { storages, layouts } = execute(op, inputs, attributes, target);
   /** @type {Storage} */ (target.storage).version++;
@@ -152,14 +192,22 @@ function drop(storage) {
  */
 function planOf(op, inputs, attributes, target) {
   const layouts = inputs.map((input) => input.layout);
-  // Kernels need at least one element. A call with new layouts always makes a plan, so this check covers all operations.
-  for (const { size, shape } of layouts) {
-    if (size === 0)
-      throw new ShapeError(attributes.name ?? op.name, `a tensor ${show(shape)} has no elements, and operations need at least one`);
-  }
   const outputs = op.infer(layouts, attributes);
   if (target) outputs[0] = target;
   for (const layout of outputs) checkBytes(attributes.name ?? op.name, layout);
+  // Kernels need at least one element. A call with new layouts always makes a plan, so this covers all operations.
+  if (outputs.every(({ size }) => size === 0)) return { outputs, template: undefined, empty: false };
+  const nothing = layouts.find(({ size }) => size === 0);
+  if (nothing && op.empty !== 'lower') {
+    if (op.empty === undefined) {
+      const result = outputs.find(({ size }) => size > 0);
+      throw new ShapeError(
+        attributes.name ?? op.name,
+        `a tensor ${show(nothing.shape)} has no elements, of which there is no result ${show(result?.shape ?? [])}`,
+      );
+    }
+    return { outputs, template: undefined, empty: true };
+  }
   /** @param {Layout} layout @param {number} slot @returns {Operand} */
   const operand = (layout, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout });
   const dispatches = op.lower(
@@ -168,7 +216,7 @@ function planOf(op, inputs, attributes, target) {
     outputs.map((layout, i) => operand(layout, inputs.length + i)),
     attributes,
   );
-  return { outputs, template: dispatches.length > 0 ? new Template(...dispatches) : undefined };
+  return { outputs, template: dispatches.length > 0 ? new Template(...dispatches) : undefined, empty: false };
 }
 
 /**

@@ -41,7 +41,7 @@ export function denseStrides(shape) {
   let step = 1;
   for (let i = shape.length - 1; i >= 0; i--) {
     strides[i] = step;
-    step *= shape[i];
+    step *= Math.max(shape[i], 1);
   }
   return strides;
 }
@@ -65,14 +65,32 @@ export class Layout {
   }
 }
 
-/** Whether strides are those of a dense tensor; the stride of a dimension of size 1 does not matter. @param {number[]} shape @param {number[]} strides */
+/** Whether strides are those of a dense tensor; those of one element, or of none, do not matter. @param {number[]} shape @param {number[]} strides */
 function isDense(shape, strides) {
+  if (shape.includes(0)) return true;
   let step = 1;
   for (let i = shape.length - 1; i >= 0; i--) {
     if (shape[i] !== 1 && strides[i] !== step) return false;
     step *= shape[i];
   }
   return true;
+}
+
+/**
+ * Whether several elements may be one in memory, as in a view that is expanded or of windows: a dimension's stride does not reach behind
+ * all elements of those of smaller strides.
+ * @param {Layout} layout
+ */
+export function overlaps({ shape, strides, contiguous }) {
+  if (contiguous) return false;
+  const order = strides.map((_, d) => d).filter((d) => shape[d] > 1);
+  order.sort((a, b) => strides[a] - strides[b]);
+  let last = 0;
+  for (const d of order) {
+    if (strides[d] <= last) return true;
+    last += (shape[d] - 1) * strides[d];
+  }
+  return false;
 }
 
 /** Layouts by their contents. Cleared when it is full, for programs that keep making new shapes. @type {Map<string, Layout>} */
@@ -217,19 +235,22 @@ export function collapse(shape, operands) {
 }
 
 /**
- * The index of a dimension; a negative one counts from the end. Throws a ShapeError if it is out of range.
+ * The index of a dimension; a negative one counts from the end. As in PyTorch, a tensor [] has a dimension 0 to compute along. Throws a
+ * ShapeError if it is out of range.
  * @param {string} op @param {number} dim @param {number} rank
  */
 export function dimension(op, dim, rank) {
-  const index = Number.isInteger(dim) && dim < 0 ? dim + rank : dim;
-  if (!Number.isInteger(dim) || index < 0 || index >= Math.max(rank, 1)) {
+  // A tensor [] has the dimensions 0 and -1, as in PyTorch.
+  const count = Math.max(rank, 1);
+  const index = Number.isInteger(dim) && dim < 0 ? dim + count : dim;
+  if (!Number.isInteger(dim) || index < 0 || index >= count) {
     throw new ShapeError(op, `dimension ${shown(dim)} is out of range for a tensor of ${rank} dimensions`);
   }
   return index;
 }
 
 /**
- * Checks a shape from the caller: an array of integers of at least 1.
+ * Checks a shape from the caller: an array of integers of at least 0.
  * @param {string} op @param {unknown} shape
  * @returns {number[]}
  */
@@ -239,8 +260,8 @@ export function checkShape(op, shape) {
     throw new ShapeError(op, `the shape must be an array of sizes, got ${shown(shape)}${hint}`);
   }
   for (const size of shape) {
-    if (!Number.isInteger(size) || size < 1)
-      throw new ShapeError(op, `the sizes of a shape must be integers of at least 1, got ${show(shape)}`);
+    if (!Number.isInteger(size) || size < 0)
+      throw new ShapeError(op, `the sizes of a shape must be integers of at least 0, got ${show(shape)}`);
   }
   return shape;
 }

@@ -4,7 +4,7 @@ import { attention } from '../api/attention.mjs';
 import * as F from '../api/functional.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, UsageError, describe, show, shown, within } from '../core/errors.mjs';
-import { denseLayout, positive } from '../core/layout.mjs';
+import { denseLayout, isFloat, positive } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { constant } from '../core/tensor.mjs';
 import { ropeTable } from '../../kernels/index.mjs';
@@ -29,10 +29,32 @@ import { Module } from './module.mjs';
  * Options of a call of `MultiHeadAttention`.
  * @typedef {object} MaskOptions
  * @property {Tensor} [mask] which keys a query attends to, as in `F.scaledDotProductAttention`; broadcasts to
- *   [batch, heads, tokens, tokens], and with a cache to [batch, heads, tokens, capacity]. For padded sequences: bool [batch, 1, 1, tokens], false
- *   at the padding
+ *   [batch, heads, tokens, tokens], and with a cache to [batch, heads, tokens, capacity]
+ * @property {Tensor} [keyPaddingMask] for padded sequences, [batch, tokens], and with a cache [batch, capacity]: as in PyTorch, a bool mask is
+ *   true at the padding, which no query attends to (the opposite of `mask`); a floating-point mask is added to the scores of its key. It goes
+ *   together with `mask`
  * @property {KeyValueCache} [cache] of this layer, from `cache(…)`: x follows the tokens in it, is appended to it, and attends to all of them
  */
+
+/**
+ * One mask of a mask and of the padding of keys.
+ * @param {Tensor | undefined} mask as in `F.scaledDotProductAttention` @param {Tensor} padding [batch, keys]
+ * @param {number[]} wanted the shape of the padding
+ * @returns {Tensor} as in `F.scaledDotProductAttention`
+ */
+function withPadding(mask, padding, wanted) {
+  const { shape, dtype } = tensorOf('MultiHeadAttention', padding);
+  if (show(shape) !== show(wanted))
+    throw new ShapeError('MultiHeadAttention', `keyPaddingMask must be of shape [batch, keys], ${show(wanted)}, got ${show(shape)}`);
+  if (dtype !== 'bool' && !isFloat(dtype))
+    throw new ArgumentError('MultiHeadAttention', `keyPaddingMask must be bool (true: padding) or floating-point (added), got ${dtype}`);
+  const own = F.reshape(padding, [wanted[0], 1, 1, wanted[1]]);
+  const keys = dtype === 'bool' ? F.eq(own, 0) : own;
+  if (mask === undefined) return keys;
+  const [hides, other] = tensorOf('MultiHeadAttention', mask).dtype === 'bool' ? [mask, keys] : [keys, mask];
+  if (hides.dtype !== 'bool') return F.add(hides, other);
+  return F.where(hides, other, other.dtype === 'bool' ? 0 : -Infinity);
+}
 
 /**
  * Multi-head self-attention (Vaswani et al. 2017). `qkv` is one linear layer whose result has the queries, then the keys, then the
@@ -109,24 +131,27 @@ export class MultiHeadAttention extends Module {
    * @returns {Tensor} of x's shape
    */
   forward(x, options = {}) {
-    const { mask, cache } = checkOptions('MultiHeadAttention', options, ['mask', 'cache']);
+    const { mask: given, keyPaddingMask, cache } = checkOptions('MultiHeadAttention', options, ['mask', 'keyPaddingMask', 'cache']);
     if (tensorOf('MultiHeadAttention', x).ndim !== 3)
       throw new ShapeError('MultiHeadAttention', `expected an input [batch, tokens, width], got ${show(x.shape)}`);
     const [batch, tokens, width] = x.shape;
     const headSize = width / this.heads;
+    const keys = cache instanceof KeyValueCache ? cache.capacity : tokens;
+    const mask =
+      keyPaddingMask === undefined ? given : within('MultiHeadAttention', () => withPadding(given, keyPaddingMask, [batch, keys]));
     const { heads, kvHeads, q_norm: qNorm, k_norm: kNorm } = this;
     let qkv = within('MultiHeadAttention', () => this.qkv.forward(x));
     /** The columns of `count` heads, [batch, tokens, count · headSize]. @param {number} first @param {number} count */
     const part = (first, count) => F.slice(qkv, 2, first * headSize, (first + count) * headSize);
     if (qNorm && kNorm) {
       const normed = (/** @type {Tensor} */ h, /** @type {RMSNorm} */ norm) =>
-        F.reshape(F.to(norm.forward(F.reshape(h, [batch, tokens, -1, headSize])), qkv.dtype), [batch, tokens, -1]);
+        F.reshape(F.to(norm.forward(F.reshape(h, [batch, tokens, h.shape[2] / headSize, headSize])), qkv.dtype), h.shape);
       qkv = F.cat([normed(part(0, heads), qNorm), normed(part(heads, kvHeads), kNorm), part(heads + kvHeads, kvHeads)], 2);
     }
     const sizes = { heads: heads + kvHeads, headSize };
     if (cache === undefined) {
       if (this.base) qkv = F.rope(qkv, this.#table(tokens, headSize), sizes);
-      return this.out.forward(attention(qkv, { heads, kvHeads, causal: this.causal, mask }));
+      return this.out.forward(within('MultiHeadAttention', () => attention(qkv, { heads, kvHeads, causal: this.causal, mask })));
     }
     if (!(cache instanceof KeyValueCache)) {
       throw new ArgumentError('MultiHeadAttention', `cache must be one that the layer's cache(…) made, got ${describe(cache)}`);
@@ -150,7 +175,7 @@ export class MultiHeadAttention extends Module {
           : F.rope(qkv, table, { ...sizes, positions: F.expand(F.reshape(start, [1, 1]), [batch, 1]) });
     }
     const split = [part(0, heads), part(heads, kvHeads), part(heads + kvHeads, kvHeads)].map((x) =>
-      F.transpose(F.reshape(x, [batch, tokens, -1, headSize]), 1, 2),
+      F.transpose(F.reshape(x, [batch, tokens, x.shape[2] / headSize, headSize]), 1, 2),
     );
     const out = within('MultiHeadAttention', () => cache.attend('MultiHeadAttention', start, split, { isCausal: this.causal, mask }));
     return this.out.forward(F.reshape(F.transpose(out, 1, 2), [batch, tokens, width]));

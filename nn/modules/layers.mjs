@@ -192,11 +192,19 @@ export class SiLU extends Module {
   }
 }
 
-/** GELU in its tanh approximation (Hendrycks & Gimpel 2016), PyTorch's `approximate='tanh'`. */
+/** GELU (Hendrycks & Gimpel 2016): the tanh approximation, PyTorch's `approximate='tanh'`, or the exact one. */
 export class GELU extends Module {
+  /** @param {import('../api/functional.mjs').GeluOptions} [options] */
+  constructor(options = {}) {
+    super();
+    const { approximate = 'tanh' } = checkOptions('GELU', options, ['approximate']);
+    if (approximate !== 'tanh' && approximate !== 'none')
+      throw new ArgumentError('GELU', `approximate must be 'none' or 'tanh', got ${shown(approximate)}`);
+    this.approximate = approximate;
+  }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
-    return F.gelu(x);
+    return F.gelu(x, { approximate: this.approximate });
   }
 }
 

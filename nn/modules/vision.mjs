@@ -1,34 +1,21 @@
-// Layers for images, [batch, channels, rows, columns], and `Conv1d`.
+// Normalizations of images, [batch, channels, rows, columns].
 
 import { noGrad } from '../core/node.mjs';
 import { isRecomputing } from '../api/checkpoint.mjs';
-import { avgPool2d, conv2d, maxPool2d, pair } from '../api/convolution.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
-import { positive } from '../core/layout.mjs';
+import { positive, sizeOf } from '../core/layout.mjs';
 import { toF32 } from '../api/operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { checkOptions } from '../core/options.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { scope } from '../core/scope.mjs';
-import { constantParameter, kaiming, zeroParameter } from './layers.mjs';
+import { constantParameter, zeroParameter } from './layers.mjs';
 import { Module } from './module.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
-/** @typedef {import('../api/convolution.mjs').Pair} Pair */
 
-/** @typedef {import('../api/convolution.mjs').ConvolutionOptions} ConvolutionOptions */
-/** @typedef {import('../api/convolution.mjs').PoolOptions} PoolOptions */
-/** @typedef {import('./layers.mjs').LinearOptions} LinearOptions */
 /** @typedef {import('./layers.mjs').NormOptions} NormOptions */
-
-/**
- * Options of `Conv1d`.
- * @typedef {object} Conv1dOptions
- * @property {number} [stride] steps from one position of the window to the next; 1 when left out
- * @property {number} [padding] zeros added at each end; 0 when left out
- * @property {boolean} [bias] whether there is a bias; true when left out
- */
 
 /**
  * Options of `BatchNorm2d` besides those of every normalization.
@@ -41,98 +28,6 @@ import { Module } from './module.mjs';
 function checkLeast(op, name, value) {
   if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
     throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
-}
-
-/**
- * A convolution over rows and columns; see `F.conv2d`. `weight` is [outputs, inputs, down, across], `bias` is [outputs]. Both begin
- * uniform in ±1 / √(inputs · down · across).
- */
-export class Conv2d extends Module {
-  /**
-   * @param {number} inputs channels of x @param {number} outputs channels of the result
-   * @param {Pair} window one size for both directions, or [down, across]
-   * @param {ConvolutionOptions & LinearOptions} [options]
-   */
-  constructor(inputs, outputs, window, options = {}) {
-    super();
-    const { stride = 1, padding = 0, bias = true } = checkOptions('Conv2d', options, ['stride', 'padding', 'bias']);
-    positive('Conv2d', 'inputs', inputs);
-    positive('Conv2d', 'outputs', outputs);
-    const [down, across] = pair('Conv2d', 'window', window, 1);
-    const reach = inputs * down * across;
-    this.options = { stride: pair('Conv2d', 'stride', stride, 1), padding: pair('Conv2d', 'padding', padding, 0) };
-    flag('Conv2d', 'bias', bias);
-    this.weight = kaiming('Conv2d', reach, [outputs, inputs, down, across]);
-    if (bias) this.bias = kaiming('Conv2d', reach, [outputs]);
-  }
-  /** @param {Tensor} x [batch, inputs, rows, columns] @returns {Tensor} [batch, outputs, rows', columns'] */
-  forward(x) {
-    return conv2d(x, this.weight, this.bias, this.options);
-  }
-  describe() {
-    const [outputs, inputs, ...window] = this.weight.shape;
-    return `${inputs}, ${outputs}, ${show(window)}`;
-  }
-}
-
-/**
- * A convolution over steps. `weight` is [outputs, inputs, window], `bias` is [outputs]. Both begin uniform in ±1 / √(inputs · window).
- */
-export class Conv1d extends Module {
-  /**
-   * @param {number} inputs channels of x @param {number} outputs channels of the result @param {number} window in steps
-   * @param {Conv1dOptions} [options]
-   */
-  constructor(inputs, outputs, window, options = {}) {
-    super();
-    const { stride = 1, padding = 0, bias = true } = checkOptions('Conv1d', options, ['stride', 'padding', 'bias']);
-    const reach = positive('Conv1d', 'inputs', inputs) * positive('Conv1d', 'window', window);
-    positive('Conv1d', 'outputs', outputs);
-    this.stride = positive('Conv1d', 'stride', stride);
-    if (!Number.isInteger(padding) || padding < 0)
-      throw new ArgumentError('Conv1d', `padding must be an integer of at least 0, got ${shown(padding)}`);
-    this.padding = padding;
-    flag('Conv1d', 'bias', bias);
-    this.weight = kaiming('Conv1d', reach, [outputs, inputs, window]);
-    if (bias) this.bias = kaiming('Conv1d', reach, [outputs]);
-  }
-  /** @param {Tensor} x [batch, inputs, steps] @returns {Tensor} [batch, outputs, steps'] */
-  forward(x) {
-    if (tensorOf('Conv1d', x).ndim !== 3)
-      throw new ShapeError('Conv1d', `expected an input [batch, channels, steps], got ${show(x.shape)}`);
-    const options = /** @type {ConvolutionOptions} */ ({ stride: [1, this.stride], padding: [0, this.padding] });
-    return within('Conv1d', () => F.squeeze(conv2d(F.unsqueeze(x, 2), F.unsqueeze(this.weight, 2), this.bias, options), 2));
-  }
-}
-
-/** The largest element under each position of a window, per channel; see `F.maxPool2d`. */
-export class MaxPool2d extends Module {
-  /** @param {Pair} window one size for both directions, or [down, across] @param {PoolOptions} [options] */
-  constructor(window, options = {}) {
-    super();
-    const { stride = window } = checkOptions('MaxPool2d', options, ['stride']);
-    this.window = pair('MaxPool2d', 'window', window, 1);
-    this.options = { stride: pair('MaxPool2d', 'stride', stride, 1) };
-  }
-  /** @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} [batch, channels, rows', columns'] */
-  forward(x) {
-    return maxPool2d(x, this.window, this.options);
-  }
-}
-
-/** The mean under each position of a window, per channel; see `F.avgPool2d`. */
-export class AvgPool2d extends Module {
-  /** @param {Pair} window one size for both directions, or [down, across] @param {PoolOptions} [options] */
-  constructor(window, options = {}) {
-    super();
-    const { stride = window } = checkOptions('AvgPool2d', options, ['stride']);
-    this.window = pair('AvgPool2d', 'window', window, 1);
-    this.options = { stride: pair('AvgPool2d', 'stride', stride, 1) };
-  }
-  /** @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} [batch, channels, rows', columns'] */
-  forward(x) {
-    return avgPool2d(x, this.window, this.options);
-  }
 }
 
 /**
@@ -176,10 +71,10 @@ export class BatchNorm2d extends Module {
     let variance = column(this.running_var);
     if (this.training) {
       const count = x.size / channels;
-      if (count === 1) {
+      if (count <= 1) {
         throw new ShapeError(
           'BatchNorm2d',
-          `an input ${show(x.shape)} has one element in each channel, which has no variance: call eval(), or train on more`,
+          `an input ${show(x.shape)} has ${count ? 'one element' : 'none'} in each channel, which has no variance: call eval(), or train on more`,
         );
       }
       mean = F.mean(x, [0, 2, 3], true);
@@ -224,9 +119,11 @@ export class GroupNorm extends Module {
     if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== channels)
       throw new ShapeError('GroupNorm', `expected an input [batch, ${channels}, ...], got ${show(x.shape)}`);
     return within('GroupNorm', () => {
-      const rows = F.reshape(toF32(x), [x.shape[0], this.groups, -1]);
+      const [batch, , ...sizes] = x.shape;
+      const size = sizeOf(sizes);
+      const rows = F.reshape(toF32(x), [batch, this.groups, (channels / this.groups) * size]);
       const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });
-      const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [x.shape[0], channels, -1]);
+      const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [batch, channels, size]);
       return F.reshape(F.add(F.mul(y, F.reshape(this.weight, [channels, 1])), F.reshape(this.bias, [channels, 1])), x.shape);
     });
   }

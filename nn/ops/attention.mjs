@@ -245,6 +245,7 @@ function apartReference(inputs, attributes) {
 
 const attentionApartBackward = defineOp({
   name: 'attentionApartBackward',
+  empty: 0,
   strided: true,
   infer: ([, ...inputs]) => inputs.slice(0, 3).map((x) => denseLayout(x.shape, x.dtype)),
   main: 1,
@@ -269,11 +270,18 @@ const attentionApartBackward = defineOp({
 export const attentionApart = defineOp({
   name: 'attentionApart',
   strided: true,
+  empty: 0, // Of no keys.
   infer: ([q, k, v], /** @type {ApartAttributes} */ { causal }) => {
     floatType('attentionApart', q);
     const { batch, tokens, keys, heads, kvHeads, headSize } = apartSizes(q, k);
     const wanted = show([batch, keys, kvHeads, headSize]);
-    if (q.shape.length !== 4 || show(k.shape) !== wanted || show(v.shape) !== wanted || heads % kvHeads || (causal && keys < tokens)) {
+    if (
+      q.shape.length !== 4 ||
+      show(k.shape) !== wanted ||
+      show(v.shape) !== wanted ||
+      heads % kvHeads !== 0 ||
+      (causal && keys < tokens)
+    ) {
       throw new ShapeError('attentionApart', `${[q, k, v].map(({ shape }) => show(shape)).join(', ')} as queries, keys and values`);
     }
     return [denseLayout(q.shape, q.dtype), denseLayout([batch, heads, tokens], 'f32')];
@@ -309,7 +317,7 @@ const rotation = (name, direction, rest) =>
       if (places && (places.dtype !== 'u32' || show(places.shape) !== show(x.shape.slice(0, -1)))) {
         throw new ShapeError('rope', `positions ${places.dtype} ${show(places.shape)}, expected u32 ${show(x.shape.slice(0, -1))}`);
       }
-      if ((!places && table.shape[0] < tokens) || table.shape[1] !== headSize / 2) {
+      if (show(table.shape.slice(1)) !== show([headSize / 2, 2]) || table.shape[0] < (places ? Math.min(1, x.size) : tokens)) {
         throw new ShapeError('rope', `a table ${show(table.shape)} for ${tokens} positions of heads of ${headSize}`);
       }
       return [denseLayout(x.shape, x.dtype)];

@@ -1,12 +1,18 @@
 // Gathers and scatters along a dimension. Their gradients are scatters and gathers, without atomics, so the bits are the same every time.
 
-import { map } from '../core/codegen.mjs';
+import { TYPES, map } from '../core/codegen.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
-import { BYTES, denseLayout, sizeOf } from '../core/layout.mjs';
-import { at, generate } from './reference.mjs';
+import { BYTES, broadcastShapes, denseLayout, sizeOf } from '../core/layout.mjs';
+import { generated } from './pointwise.mjs';
+import { at, generate, map as mapped, rowsOf } from './reference.mjs';
+import { checkRow } from './reduce.mjs';
 import { defineOp } from './registry.mjs';
+import { matrixOf, wordType } from './scan.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('../core/codegen.mjs').Program} Program */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('./registry.mjs').Functions} Functions */
 /** @typedef {import('./registry.mjs').Op} Op */
 /** @typedef {import('./registry.mjs').Reference} Reference */
 /** The dimension that an index counts in. @typedef {{ dim: number }} Along */
@@ -23,7 +29,11 @@ const sizes = (x, index, dim) => ({
   size: x.shape[dim],
   length: index.shape[dim],
   inner: sizeOf(x.shape.slice(dim + 1)),
+  fromEnd: index.dtype === 'i32',
 });
+
+/** The place that an index names in a dimension of `size`: a negative one counts from the end. @param {number} id @param {number} size */
+const placeOf = (id, size) => (id < 0 ? id + size : id);
 
 /** @param {string} op @param {Layout} x @param {Layout} index @param {number} dim */
 function check(op, x, index, dim) {
@@ -48,16 +58,17 @@ export const gather = defineOp({
     check('gather', x, index, dim);
     return [denseLayout(index.shape, x.dtype)];
   },
+  empty: 0, // No index is in range.
   lower: (k, [x, index, last], [y], { dim }) => [k.gather({ x, index, y, last, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: () => [1],
   vjp: (dy, { inputs: [, index], layouts: [x], attributes }, F) => [
-    F.call(scatterAdd, [F.zeros(x.shape, { dtype: x.dtype }), index, dy], attributes),
+    added(F, [F.zeros(x.shape, { dtype: x.dtype }), index, dy], attributes),
     undefined,
   ],
   oracle: ([x, index, last], { dim }) =>
     generate(index.shape, (place) => {
-      const id = at(index, place);
-      if (id >= x.shape[dim]) return 0;
+      const id = placeOf(at(index, place), x.shape[dim]);
+      if (id < 0 || id >= x.shape[dim]) return 0;
       const from = place.with(dim, id);
       return last && at(last, from) !== place[dim] ? 0 : at(x, from);
     }),
@@ -83,7 +94,7 @@ const scattered = ([x, index, source], dim, f) =>
     let value = at(x, place);
     for (let k = 0; k < index.shape[dim]; k++) {
       const from = place.with(dim, k);
-      if (at(index, from) === place[dim]) value = f(value, at(source, from));
+      if (placeOf(at(index, from), x.shape[dim]) === place[dim]) value = f(value, at(source, from));
     }
     return value;
   });
@@ -97,6 +108,7 @@ export const scatterAdd = defineOp({
     checkSource('scatterAdd', inputs, dim);
     return [denseLayout(x.shape, x.dtype)];
   },
+  empty: ([x]) => [x],
   lower: (k, [x, index, source], [y], { dim }) => [k.scatterAdd({ x, index, source, y, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: () => [1],
   vjp: (dy, { inputs: [, index], needs, attributes }, F) => [dy, undefined, needs[2] ? F.call(gather, [dy, index], attributes) : undefined],
@@ -124,6 +136,7 @@ export const scatter = defineOp({
     const [x] = inputs;
     return [denseLayout(x.shape, x.dtype), denseLayout(x.shape, 'u32')];
   },
+  empty: ([x]) => [x, NONE],
   lower: (k, [x, index, source], [y, last], { dim }) => [k.scatter({ x, index, source, y, last, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: ([, , source]) => (source ? [1] : []),
   saveOutputs: [1],
@@ -144,6 +157,7 @@ const argExtreme = (name, op) =>
     name,
     infer: ([x]) => {
       if (x.dtype !== 'f32') throw new ArgumentError(name, `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
+      checkRow(name, x);
       return [denseLayout([...x.shape.slice(0, -1), 1], 'i32')];
     },
     lower: (k, [x], [y]) => {
@@ -163,3 +177,148 @@ const argExtreme = (name, op) =>
 
 export const argmax = argExtreme('argmax', 'max');
 export const argmin = argExtreme('argmin', 'min');
+
+// ---- by order
+
+/** Numbers in their order, NaN last. @param {number} a @param {number} b */
+export const compared = (a, b) => (Number.isNaN(a) ? Number(!Number.isNaN(b)) : Number.isNaN(b) ? -1 : Number(a > b) - Number(a < b));
+
+/** The columns of each row in the order of its elements, or the first `keep`. It is a stable sort in both directions; NaN is the largest. */
+export const argsort = defineOp({
+  name: 'argsort',
+  infer: ([x], /** @type {{ descending: boolean, keep?: number }} */ { keep }) => {
+    wordType('argsort', x);
+    return [denseLayout(keep === undefined ? x.shape : x.shape.with(-1, keep), 'i32')];
+  },
+  lower: (k, [x], [y], { descending, keep }) => [
+    k.argSort({ x, y, ...matrixOf(x.layout), type: wordType('argsort', x.layout), descending, keep }),
+  ],
+  oracle: ([x], { descending, keep }) => {
+    const [rows, columns] = rowsOf(x.shape);
+    const order = Array.from({ length: rows }, (_, r) => {
+      const row = x.data.subarray(r * columns, (r + 1) * columns);
+      const sorted = Array.from(row.keys()).sort((a, b) => (descending ? -1 : 1) * compared(row[a], row[b]) || a - b);
+      return sorted.slice(0, keep);
+    });
+    return { shape: x.shape.with(-1, keep ?? columns), data: Float64Array.from(order.flat()) };
+  },
+});
+
+/**
+ * An operation of i32 and u32 numbers, whose result is an index.
+ * @template {import('./registry.mjs').Attributes} A
+ * @param {string} name @param {'i32' | 'u32'} dtype of the result
+ * @param {(p: Program, inputs: number[], attributes: A) => number} body
+ * @param {(inputs: number[], attributes: A) => number} f
+ */
+export const indices = (name, dtype, body, f) =>
+  defineOp({
+    name,
+    ...generated(name, body),
+    infer: (/** @type {Layout[]} */ inputs) => [denseLayout(broadcastShapes(name, ...inputs.map(({ shape }) => shape)), dtype)],
+    oracle: (/** @type {Reference[]} */ inputs, /** @type {A} */ attributes) =>
+      inputs.length === 1
+        ? mapped(inputs[0], (v) => f([v], attributes))
+        : generate(broadcastShapes(name, ...inputs.map(({ shape }) => shape)), (place) =>
+            f(
+              inputs.map((x) => at(x, place)),
+              attributes,
+            ),
+          ),
+  });
+
+/** An index of a dimension, where a negative one counts from the end: one that is outside stays outside. */
+export const fromEnd = indices(
+  'fromEnd',
+  'u32',
+  (p, [index], /** @type {{ size: number }} */ { size }) =>
+    p.append(
+      'bits',
+      p.append('select', p.append('lt', index, p.constant(0, 'i32')), p.append('add', index, p.constant(size, 'i32')), index),
+      TYPES.indexOf('u32'),
+    ),
+  ([index], { size }) => (index < 0 ? index + size : index) >>> 0,
+);
+
+/** @typedef {{ op: import('../../kernels/sorting.mjs').RunOp, apart: boolean }} RunAttributes `apart`: an element with sources is of them alone */
+
+/**
+ * x, each element combined with the sources whose index names it. The inputs are x, the index (u32, without negative ones), its argsort, and
+ * the sources.
+ * @type {import('./registry.mjs').Op}
+ */
+export const reduceRuns = defineOp({
+  name: 'reduceRuns',
+  infer: ([x, index, , source], /** @type {RunAttributes} */ _) => {
+    if (x.dtype !== 'f32' || source.dtype !== 'f32' || index.dtype !== 'u32' || show(index.shape) !== show(source.shape))
+      throw new ArgumentError('reduceRuns', 'takes f32 and an index u32 of the shape of the sources');
+    return [denseLayout(x.shape, 'f32'), denseLayout(x.shape, 'u32')];
+  },
+  lower: (k, [x, index, order, source], [y, counts], attributes) => {
+    const { rows, columns: size } = matrixOf(x.layout);
+    return [k.reduceRuns({ x, index, order, source, y, counts, rows, size, picks: matrixOf(index.layout).columns, ...attributes })];
+  },
+  empty: ([x]) => [x, 0],
+  saveInputs: () => [0, 1, 2, 3],
+  saveOutputs: [0, 1],
+  vjp: (dy, { inputs: [x, index, order, source], outputs: [y, counts], attributes: { op, apart } }, F) => {
+    const own = apart ? F.ne(counts, 0) : undefined;
+    // x where it counts, else `other`; and the elements of x's shape at the places of the sources.
+    const counted = (/** @type {Tensor} */ of, /** @type {number} */ other) => (own ? F.where(own, other, of) : of);
+    const atSources = (/** @type {Tensor} */ of) => F.call(gather, [of, index], { dim: index.ndim - 1 });
+    const combined = (/** @type {Tensor} */ a, /** @type {Tensor} */ b, /** @type {RunAttributes['op']} */ by) =>
+      F.call(reduceRuns, [counted(a, by === 'prod' ? 1 : 0), index, order, b], { op: by, apart: false });
+    const none = [undefined, undefined];
+    if (op === 'sum') return [counted(dy, 0), ...none, atSources(dy)];
+    if (op === 'prod') {
+      // The product of the others: without a factor 0 by division; of the only 0 the product of the rest; else 0.
+      const [noX, noS] = [F.eq(x, 0), F.eq(source, 0)];
+      const [fullX, fullS] = [F.where(noX, 1, x), F.where(noS, 1, source)];
+      const rest = F.mul(dy, combined(fullX, fullS, 'prod'));
+      const zeros = combined(F.to(noX, 'f32'), F.to(noS, 'f32'), 'sum');
+      const [only, all] = [F.where(F.eq(zeros, 1), rest, 0), F.where(F.eq(zeros, 0), rest, 0)];
+      return [counted(F.where(noX, only, F.div(all, fullX)), 0), ...none, F.where(noS, atSources(only), F.div(atSources(all), fullS))];
+    }
+    // Equal ones share the gradient.
+    const isX = F.to(F.eq(x, y), 'f32');
+    const isS = F.to(F.eq(source, atSources(y)), 'f32');
+    const share = F.div(dy, F.maximum(combined(isX, isS, 'sum'), 1));
+    return [counted(F.mul(share, isX), 0), ...none, F.mul(atSources(share), isS)];
+  },
+  oracle: ([x, index, , source], { op, apart }) => {
+    const f = {
+      sum: (/** @type {number} */ a, /** @type {number} */ b) => a + b,
+      prod: (/** @type {number} */ a, /** @type {number} */ b) => a * b,
+      max: Math.max,
+      min: Math.min,
+    }[op];
+    const [, picks] = rowsOf(index.shape);
+    return generate(x.shape, (place) => {
+      /** @type {number | undefined} */
+      let value = apart ? undefined : at(x, place);
+      for (let k = 0; k < picks; k++) {
+        const from = place.with(-1, k);
+        if (at(index, from) === place.at(-1)) value = value === undefined ? at(source, from) : f(value, at(source, from));
+      }
+      return value ?? at(x, place);
+    });
+  },
+});
+
+/** From so many indices of a place on, sorting them is less work than that each element goes over all of them. */
+const MANY_INDICES = 512;
+
+/**
+ * `scatterAdd`, of many indices by a sort: it adds the same numbers in the same order, so the bits are the same.
+ * @param {Functions} F @param {Tensor[]} inputs x, the index and the sources @param {Along} attributes
+ * @returns {Tensor}
+ */
+export function added(F, [x, index, source], { dim }) {
+  // The scatter says what does not fit.
+  if (index.ndim <= dim || index.shape[dim] < MANY_INDICES) return F.call(scatterAdd, [x, index, source], { dim });
+  checkSource('scatterAdd', [x.layout, index.layout, source.layout], dim);
+  const [rows, places, from] = [x, index, source].map((t) => F.transpose(t, dim, -1));
+  const own = index.dtype === 'i32' ? F.call(fromEnd, [places], { size: x.shape[dim] }) : places;
+  const order = F.call(argsort, [own], { descending: false });
+  return F.transpose(F.call(reduceRuns, [rows, own, order, from], { op: 'sum', apart: false }), dim, -1);
+}

@@ -26,7 +26,6 @@ function halves(p, x) {
   const high = p.append('bits', p.append('and', p.append('bits', x, U32), p.constant(0xfffff000, 'u32')), F32);
   return [high, p.append('sub', x, high)];
 }
-/** @typedef {import('./registry.mjs').Op} Op */
 /** The numbers of the types, as `bits` takes them. */
 const [F32, U32] = [0, 4];
 
@@ -73,26 +72,21 @@ function inferred(name, a, b, takes, what) {
 }
 
 /**
- * Division with a whole quotient, or what is left of it. No float's gradient passes through the quotient, as in PyTorch.
- * @param {string} name @param {(p: Program, a: Value, b: Value) => Value} body @param {(a: number, b: number) => number} f
- * @param {() => Op} [quotient] of a remainder
- * @returns {Op}
+ * Division with a whole quotient, or what is left of it. No gradient passes, as in PyTorch.
+ * @param {string} name @param {(dtype: DType) => boolean} takes @param {string} what those types are
+ * @param {(p: Program, a: Value, b: Value) => Value} body @param {(a: number, b: number) => number} f
  */
-const division = (name, body, f, quotient) =>
+const division = (name, takes, what, body, f) =>
   defineOp({
     name,
     ...generated(name, (p, [a, b]) => body(p, a, b)),
-    infer: ([a, b]) =>
-      inferred(name, a, b, (dtype) => isFloat(dtype) || (isInteger(dtype) && dtype !== 'i64'), 'f32, f16, bf16, i32 or u32'),
+    infer: ([a, b]) => inferred(name, a, b, takes, what),
     oracle: ([a, b]) => generate(broadcastShapes(name, a.shape, b.shape), (index) => f(at(a, index), at(b, index))),
-    ...(quotient && {
-      saveInputs: ([, b]) => (b ? [0, 1] : []),
-      vjp: (dy, { inputs: [a, b], layouts, needs }, F) => [
-        needs[0] ? F.sumTo(dy, layouts[0].shape) : undefined,
-        needs[1] ? F.sumTo(F.neg(F.mul(dy, F.call(quotient(), [a, b]))), layouts[1].shape) : undefined,
-      ],
-    }),
   });
+/** Integers that a program divides: those of 32 bits. @param {DType} dtype */
+const isShort = (dtype) => isInteger(dtype) && dtype !== 'i64';
+/** @param {DType} dtype */
+const isDivided = (dtype) => isFloat(dtype) || isShort(dtype);
 
 /**
  * A whole quotient of floats by what is left: the quotient alone may be rounded to the next integer.
@@ -107,11 +101,15 @@ function wholeQuotient(p, a, b, left, rounding) {
 
 export const truncDivide = division(
   'truncDivide',
+  isDivided,
+  'f32, f16, bf16, i32 or u32',
   (p, a, b) => (p.typeOf(a) === 'f32' ? wholeQuotient(p, a, b, rest(p, a, b), 'trunc') : p.append('div', a, b)),
   (a, b) => Math.trunc(a / b),
 );
 export const floorDivide = division(
   'floorDivide',
+  isDivided,
+  'f32, f16, bf16, i32 or u32',
   (p, a, b) => {
     if (p.typeOf(a) === 'f32') return wholeQuotient(p, a, b, floored(p, a, b), 'floor');
     const quotient = p.append('div', a, b);
@@ -119,15 +117,10 @@ export const floorDivide = division(
   },
   (a, b) => Math.floor(a / b),
 );
-/** What is left of a division, with the dividend's sign, as C's `fmod`. */
-export const fmod = division(
-  'fmod',
-  truncated,
-  (a, b) => a % b,
-  () => truncDivide,
-);
-/** What is left of a division, with the divisor's sign, as Python's `%`. */
-export const remainder = division('remainder', floored, remainderOf, () => floorDivide);
+/** What is left of a division of integers, with the dividend's sign; `math.mjs` has that of floats. */
+export const fmod = division('integerFmod', isShort, 'i32 or u32', truncated, (a, b) => a % b);
+/** The same with the divisor's sign. */
+export const remainder = division('integerRemainder', isShort, 'i32 or u32', floored, remainderOf);
 
 /** @param {DType} dtype */
 const hasBits = (dtype) => dtype === 'bool' || isInteger(dtype);

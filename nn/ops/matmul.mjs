@@ -83,6 +83,7 @@ const MAX_BATCH = 65535;
 export const matmul = defineOp({
   name: 'matmul',
   strided: true,
+  empty: 0,
   infer: ([a, b]) => {
     floatType('matmul', a);
     if (a.dtype !== b.dtype) throw new ArgumentError('matmul', `takes tensors of one type, got ${a.dtype} and ${b.dtype}`);
@@ -98,6 +99,7 @@ export const matmul = defineOp({
     // Most products are of two dense matrices, and of small ones the host's time is all there is.
     if (rank === 2 && ofB === 2 && type === a.dtype && k > 1) return run([dense(a), dense(b)], productAttributes(type));
     const [x, y] = type === a.dtype ? [a, b] : [a.to(type), b.to(type)];
+    if (a.size === 0 || b.size === 0) return run([x, y], productAttributes(type)).to(a.dtype);
     // All rows of a batch by one matrix are one product.
     const folds = x.ndim > 2 && y.ndim === 2;
     const rows = folds ? x.reshape(-1, k) : x;
@@ -169,6 +171,7 @@ export const matmul = defineOp({
 /** y = x Wᵀ + bias over rows: x [..., in], W [out, in], bias [out]. */
 export const linear = defineOp({
   name: 'linear',
+  empty: ([, , bias]) => [bias ?? 0],
   infer: ([x, w, bias]) => {
     floatType('linear', x);
     const inner = x.shape.at(-1);
@@ -183,7 +186,7 @@ export const linear = defineOp({
   },
   prepare: ([x, w, bias], run) => {
     const [n, k] = w.shape;
-    const type = computedType(x, w, x.size / k, n, k);
+    const type = computedType(x, w, rowsOf(x.shape)[0], n, k);
     const operands = type === x.dtype ? [x, w] : [x.to(type), w.to(type)];
     return run(bias ? [...operands, bias] : operands, productAttributes(type)).to(x.dtype);
   },
@@ -212,7 +215,7 @@ export const linear = defineOp({
   vjp: (dy, { inputs: [x, w], layouts, needs }, F) => {
     // Sums take rows of halves by pairs.
     const pairs = (/** @type {import('../api/tensor.mjs').Tensor} */ y) => (layouts[1].shape[0] % 2 ? F.to(y, 'f32') : y);
-    const rows = (/** @type {import('../api/tensor.mjs').Tensor} */ t) => F.reshape(t, [-1, t.shape[t.shape.length - 1]]);
+    const rows = (/** @type {import('../api/tensor.mjs').Tensor} */ t) => F.reshape(t, rowsOf(t.shape));
     return [
       needs[0] ? F.reshape(F.matmul(rows(dy), w), layouts[0].shape) : undefined,
       needs[1] ? F.matmul(F.transpose(rows(dy), 0, 1), rows(x)) : undefined,

@@ -3,6 +3,7 @@
 import { map, writable } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
 import { BYTES, broadcastLayout, collapse, denseLayout, denseStrides, isByte, isFloat, layoutOf } from '../core/layout.mjs';
+import { setWriters } from '../core/engine.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
 import { flatCount, floatType } from './pointwise.mjs';
 import { defineOp } from './registry.mjs';
@@ -75,7 +76,7 @@ function route(x, y, alone) {
  * Elements from one layout to another of the same shape.
  * @param {Kernels} k @param {Operand} x @param {Operand} y @param {string} name @param {boolean} [alone] see `route`
  */
-function move(k, x, y, name, alone = false) {
+export function move(k, x, y, name, alone = false) {
   if (x.layout.dtype === 'i64') return move(k, asWords(x), asWords(y), name, alone);
   const way = route(x.layout, y.layout, alone);
   const type = isHalf(x.layout) ? /** @type {'f16' | 'bf16'} */ (x.layout.dtype) : 'f32';
@@ -246,7 +247,9 @@ export const slice = defineOp({
   lower: () => [],
   vjp: (dy, { layouts: [x], attributes }, F) => [
     // A slice of all elements: dy is the gradient.
-    dy.size === x.size ? dy : F.to(F.call(sliceBackward, [F.to(dy, 'f32')], { ...attributes, shape: x.shape }), x.dtype),
+    attributes.length === x.shape[attributes.dim]
+      ? dy
+      : F.to(F.call(sliceBackward, [F.to(dy, 'f32')], { ...attributes, shape: x.shape }), x.dtype),
   ],
   oracle: ([x], { dim, start, length, step }) =>
     generate(x.shape.with(dim, length), (index) => at(x, index.with(dim, start + index[dim] * step))),
@@ -256,6 +259,7 @@ export const slice = defineOp({
 const sliceBackward = defineOp({
   name: 'sliceBackward',
   strided: true,
+  empty: 0,
   infer: ([dy], /** @type {SliceAttributes & { shape: number[] }} */ { shape }) => [denseLayout(shape, dy.dtype)],
   lower: (k, [dy], [dx], { dim, start, step }) => {
     const { shape, dtype } = dx.layout;
@@ -275,6 +279,7 @@ const sliceBackward = defineOp({
 export const concat = defineOp({
   name: 'cat',
   strided: true,
+  empty: 'lower',
   infer: (inputs, /** @type {{ dim: number }} */ { dim }) => [
     denseLayout(
       inputs[0].shape.with(
@@ -290,7 +295,7 @@ export const concat = defineOp({
     return inputs.flatMap((x) => {
       const part = layoutOf(x.layout.shape, strides, start * strides[dim], y.layout.dtype);
       start += x.layout.shape[dim];
-      return move(k, x, { buffer: y.buffer, offset: part.offset, layout: part }, 'cat');
+      return x.layout.size === 0 ? [] : move(k, x, { buffer: y.buffer, offset: part.offset, layout: part }, 'cat');
     });
   },
   vjp: (dy, { layouts, needs, attributes: { dim } }, F) => {
@@ -311,6 +316,8 @@ export const concat = defineOp({
     });
   },
 });
+
+setWriters({ fill, copy });
 
 /** Writes the second input over the first, which may have any strides. */
 export const write = defineOp({

@@ -69,6 +69,7 @@ export const softmax = defineOp({
 /** softmax(x) less the target's one, for each row. */
 const crossEntropyGradient = defineOp({
   name: 'crossEntropyGradient',
+  empty: 0,
   infer: ([x]) => [denseLayout(x.shape, x.dtype), denseLayout([rowsOf(x.shape)[0]], 'f32')],
   lower: (k, [x, targets], [dx, loss], /** @type {LossAttributes} */ { ignored }) => {
     const type = floatType('crossEntropy', x.layout);
@@ -96,7 +97,7 @@ export const crossEntropyRows = defineOp({
         `targets must be class numbers, i32 or u32, got ${targets.dtype}; argmax() makes them of one-hot rows`,
       );
     }
-    if (show(targets.shape) !== show(x.shape.slice(0, -1))) {
+    if (x.shape.length === 0 || show(targets.shape) !== show(x.shape.slice(0, -1))) {
       throw new ShapeError(
         'crossEntropy',
         `logits ${show(x.shape)}, whose last dimension is the classes, need targets ${show(x.shape.slice(0, -1))}, got ${show(targets.shape)}`,
@@ -107,6 +108,7 @@ export const crossEntropyRows = defineOp({
   lower: (k, [x, targets], [loss], /** @type {LossAttributes} */ { ignored }) => [
     k.crossEntropyForward({ logits: x, targets, loss, ...rowSizes(x.layout), type: floatType('crossEntropy', x.layout), ignored }),
   ],
+  empty: 0, // No target is a class.
   saveInputs: () => [0, 1],
   vjp: (dy, { inputs: [x, targets], attributes }, F) => {
     const dx = F.call(crossEntropyGradient, [x, targets], attributes);
@@ -116,7 +118,7 @@ export const crossEntropyRows = defineOp({
     byRows(
       x,
       (row, r) => {
-        if (targets.data[r] === ignored) return [0];
+        if (targets.data[r] === ignored || !(targets.data[r] in row)) return [0];
         const largest = row.reduce((a, b) => Math.max(a, b), -Infinity);
         return [largest + Math.log(row.reduce((sum, v) => sum + Math.exp(v - largest), 0)) - row[targets.data[r]]];
       },
@@ -138,6 +140,7 @@ function normalization(name) {
   };
   const backward = defineOp({
     name: `${name}Backward`,
+    empty: 0,
     // dx, the weight's gradient, and the bias's.
     infer: ([, x, weight]) => [denseLayout(x.shape, x.dtype), ...new Array(inputs - 1).fill(denseLayout(weight.shape, 'f32'))],
     lower: (k, [dy, x, weight, stats], [dx, dWeight, dBias]) => {
@@ -155,6 +158,7 @@ function normalization(name) {
   });
   return defineOp({
     name,
+    empty: 0, // Statistics of empty rows, which nobody reads.
     infer: ([x, weight, bias]) => {
       floatType(name, x);
       const [rows, columns] = rowsOf(x.shape);
@@ -237,6 +241,7 @@ export const glu = defineOp({
 
 const embeddingBackward = defineOp({
   name: 'embeddingBackward',
+  empty: 0,
   infer: (_, /** @type {{ vocabulary: number, columns: number }} */ { vocabulary, columns }) => [denseLayout([vocabulary, columns], 'f32')],
   lower: (k, [ids, dy], [dTable], { vocabulary, columns }) => [
     k.fill({ y: dTable, count: vocabulary * columns, value: 0 }),
@@ -254,6 +259,7 @@ const embeddingBackward = defineOp({
 /** The rows of a table that ids name; an id outside the table gives zeros. */
 export const embedding = defineOp({
   name: 'embedding',
+  empty: 0, // Of a table without rows, every id is outside.
   infer: ([ids, table]) => {
     if (ids.dtype !== 'u32' && ids.dtype !== 'i32')
       throw new ArgumentError('embedding', `ids must be i32 or u32, got ${ids.dtype}; convert with .to('i32')`);
@@ -273,8 +279,11 @@ export const embedding = defineOp({
     return [undefined, F.to(F.call(embeddingBackward, [ids, dy], { vocabulary, columns }), table.dtype)];
   },
   oracle: ([ids, table]) => {
-    const columns = table.shape[1];
-    return generate([...ids.shape, columns], (index) => at(table, [at(ids, index.slice(0, -1)), index[index.length - 1]]));
+    const [rows, columns] = table.shape;
+    return generate([...ids.shape, columns], (index) => {
+      const id = at(ids, index.slice(0, -1));
+      return id < rows ? at(table, [id, index[index.length - 1]]) : 0;
+    });
   },
 });
 
@@ -297,6 +306,7 @@ const dropoutBackward = defineOp({
  */
 export const dropout = defineOp({
   name: 'dropout',
+  empty: 0, // The random state of no elements.
   infer: ([x]) => {
     floatType('dropout', x);
     return [denseLayout(x.shape, x.dtype), denseLayout([RANDOM_WORDS], 'u32')];

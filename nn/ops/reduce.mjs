@@ -1,5 +1,6 @@
 // Sums, means and extremes over dimensions.
 
+import { ShapeError } from '../core/errors.mjs';
 import { denseLayout, sizeOf } from '../core/layout.mjs';
 import { floatType } from './pointwise.mjs';
 import { generate } from './reference.mjs';
@@ -67,12 +68,19 @@ export const sum = defineOp({
     if (second.reduced) return [k.reduceRows({ x, y, rows: first.size, columns: second.size, alpha, type })];
     return k.columnSum({ x, y, rows: first.size, columns: second.size, alpha, type });
   },
+  // A mean of nothing is infinitely often 0, which is NaN.
+  empty: (_, { alpha }) => [0 * alpha],
   vjp: (dy, { layouts: [x], attributes: { alpha } }, F) => [F.to(F.expand(alpha === 1 ? dy : F.mul(dy, alpha), x.shape), x.dtype)],
   oracle: ([x], { dims, alpha }) => {
     const result = reduced(x, dims, 0, (a, b) => a + b);
     return { shape: result.shape, data: result.data.map((v) => v * alpha) };
   },
 });
+
+/** Throws a ShapeError where rows have no elements, of which none is the largest. @param {string} name @param {Layout} layout */
+export function checkRow(name, { shape }) {
+  if (shape.at(-1) === 0) throw new ShapeError(name, `none of 0 elements is the ${/max/i.test(name) ? 'largest' : 'smallest'}`);
+}
 
 /**
  * The largest (or smallest) element of each row. Equal ones share its gradient, as in PyTorch's `amax`.
@@ -83,6 +91,7 @@ const extreme = (name, op) =>
     name,
     infer: ([x]) => {
       floatType(name, x);
+      checkRow(name, x);
       return [denseLayout([...x.shape.slice(0, -1), 1], 'f32')];
     },
     lower: (k, [x], [y]) => {
@@ -103,4 +112,4 @@ export const amax = extreme('amax', 'max');
 export const amin = extreme('amin', 'min');
 
 /** Elements that a reduction goes over. @param {readonly number[]} shape @param {number[]} dims */
-export const reducedSize = (shape, dims) => sizeOf(shape) / sizeOf(keptShape(shape, dims));
+export const reducedSize = (shape, dims) => sizeOf(dims.map((d) => shape[d] ?? 1));

@@ -30,7 +30,7 @@ export const map = (x, f) => ({ shape: x.shape, data: x.data.map(f) });
 /** The size of all dimensions but the last, and of the last. @param {readonly number[]} shape @returns {[rows: number, columns: number]} */
 export function rowsOf(shape) {
   const columns = shape.at(-1) ?? 1;
-  return [sizeOf(shape) / columns, columns];
+  return [sizeOf(shape.slice(0, -1)), columns];
 }
 
 /** tanh form of GELU (Hendrycks & Gimpel 2016). @param {number} x */

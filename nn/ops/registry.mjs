@@ -64,6 +64,9 @@ import { perDevice } from '../core/runtime.mjs';
  * @property {(inputs: Layout[], outputs: Layout[], attributes: A) => number} [flops] floating-point operations of its products, for
  *   profiles: 2 for each multiplication, whatever the kernel does inside; none when left out
  * @property {number} [main] index of the dispatch that does these; 0 when left out
+ * @property {'lower' | number | ((inputs: Tensor[], attributes: A) => (number | Tensor)[])} [empty] what a call means of which an input has no
+ *   elements, and an output has: each element of the outputs is the number; or each output is its number, or its tensor broadcast to it;
+ *   or `lower` takes such inputs. When left out, the call is an error. A call whose outputs are all empty has no dispatches
  * @property {boolean} [strided] whether `lower` takes inputs of any strides; otherwise the engine makes them dense first
  * @property {(inputs: Reference[], attributes: A) => Reference} oracle the result in float64
  */
@@ -71,8 +74,8 @@ import { perDevice } from '../core/runtime.mjs';
 /** An operation of the list, with what calls do, by layouts and attributes: each plan is made once. @typedef {Definition & { plans: Map<string, Plan> }} Op */
 
 /**
- * What a call of an operation does, by layouts and attributes.
- * @typedef {{ outputs: Layout[], template: Template | undefined }} Plan
+ * What a call of an operation does, by layouts and attributes. `empty`: its outputs are what the operation's `empty` says.
+ * @typedef {{ outputs: Layout[], template: Template | undefined, empty: boolean }} Plan
  */
 
 /** All operations by name. @type {Map<string, Op>} */

@@ -1,8 +1,8 @@
 //! variant gather
 //! variant gather_last LAST
 #version 460
-// y[o][k][i] = x[o][index[o][k][i]][i], as words; 0 if the index is outside x. LAST: also 0 if last[o][index][i] is not
-// k, which is the gradient of a scatter's source.
+// y[o][k][i] = x[o][index[o][k][i]][i], as words; 0 if the index is outside x. With `fromEnd` indices are signed, and negative
+// ones count from the end. LAST: also 0 if last[o][index][i] is not k, which is the gradient of a scatter's source.
 #extension GL_GOOGLE_include_directive : require
 #include "flat.glsl"
 
@@ -15,7 +15,7 @@ layout(set = 0, binding = 3, std430) readonly buffer Last { uint last[]; };
 
 layout(push_constant) uniform Push {
     // size: of x's middle dimension; indices: of index's; inner: of the last
-    uint count, size, indices, inner, xAt, indexAt, yAt, lastAt;
+    uint count, size, indices, inner, fromEnd, xAt, indexAt, yAt, lastAt;
 } push;
 
 void main() {
@@ -23,6 +23,7 @@ void main() {
         uint i = j % push.inner, row = j / push.inner;
         uint o = row / push.indices;
         uint id = index[push.indexAt + j];
+        if (push.fromEnd != 0u && int(id) < 0) id += push.size;
         uint v = 0;
         if (id < push.size) {
             uint from = (o * push.size + id) * push.inner + i;

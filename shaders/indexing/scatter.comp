@@ -3,7 +3,8 @@
 #version 460
 // y = x with source[o][k][i] written to [o][index[o][k][i]][i]. If several k go to one element, the last wins, and its
 // number is written to `last` (0xffffffff: none). ADD: all of them are added, in the order of k. Every element searches
-// its indices, so nothing depends on the order in which invocations run.
+// its indices, so nothing depends on the order in which invocations run. With `fromEnd` indices are signed, and negative ones
+// count from the end.
 #extension GL_GOOGLE_include_directive : require
 #include "flat.glsl"
 #include "sum.glsl"
@@ -23,7 +24,7 @@ layout(set = 0, binding = 4, std430) writeonly buffer Last { uint last[]; };
 
 layout(push_constant) uniform Push {
     // size: of x's middle dimension; indices: of index's; inner: of the last
-    uint count, size, indices, inner, xAt, indexAt, sourceAt, yAt, lastAt;
+    uint count, size, indices, inner, fromEnd, xAt, indexAt, sourceAt, yAt, lastAt;
 } push;
 
 void main() {
@@ -31,18 +32,22 @@ void main() {
         uint i = j % push.inner, row = j / push.inner;
         uint o = row / push.size, n = row - o * push.size;
         uint from = o * push.indices * push.inner + i;
+        // The same index, counted from the end; where it may not be, the index itself.
+        uint other = push.fromEnd != 0u ? n - push.size : n;
         W v = x[push.xAt + j];
 #ifdef ADD
         float lost = 0.0;
         for (uint k = 0; k < push.indices; ++k) {
             uint at = from + k * push.inner;
-            if (index[push.indexAt + at] == n) addTo(v, lost, source[push.sourceAt + at]);
+            uint id = index[push.indexAt + at];
+            if (id == n || id == other) addTo(v, lost, source[push.sourceAt + at]);
         }
         v = restored(v, lost);
 #else
         uint found = 0xffffffffu;
         for (uint k = 0; k < push.indices; ++k) {
-            if (index[push.indexAt + from + k * push.inner] == n) found = k;
+            uint id = index[push.indexAt + from + k * push.inner];
+            if (id == n || id == other) found = k;
         }
         if (found != 0xffffffffu) v = source[push.sourceAt + from + found * push.inner];
         last[push.lastAt + j] = found;

@@ -2,15 +2,16 @@
 
 import { within } from '../../core/errors.mjs';
 import { checkNumber } from '../../core/layout.mjs';
-import { TensorCore, asTensor } from '../../core/tensor.mjs';
+import { asTensor } from '../../core/tensor.mjs';
 import * as F from '../functional.mjs';
+import { MathMethods } from './math.mjs';
 
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../core/layout.mjs').DType} DType */
 /** @typedef {import('../functional.mjs').Operand} Operand */
 
 /** What a tensor computes element by element, conversions and products: part of every `Tensor`. */
-export class ElementwiseMethods extends TensorCore {
+export class ElementwiseMethods extends MathMethods {
   /** The elements converted to another type; this tensor if it has that type. @param {DType} dtype */
   to(dtype) {
     return F.to(asTensor(this), dtype);
@@ -78,7 +79,7 @@ export class ElementwiseMethods extends TensorCore {
   clamp(min, max) {
     return F.clamp(asTensor(this), min, max);
   }
-  /** this ^ exponent, as `F.pow`: a negative element gives NaN unless the exponent is an integer. @param {number} exponent */
+  /** this ^ exponent, as `F.pow`: a negative element gives NaN unless the exponent is an integer. @param {Operand} exponent */
   pow(exponent) {
     return F.pow(asTensor(this), exponent);
   }

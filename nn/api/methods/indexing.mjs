@@ -1,7 +1,8 @@
-// Methods of tensors: elements by index.
+// Methods of tensors: elements by index and by order.
 
 import { asTensor } from '../../core/tensor.mjs';
 import * as indexing from '../indexing.mjs';
+import * as sorting from '../sorting.mjs';
 import { ShapeMethods } from './shape.mjs';
 
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
@@ -38,5 +39,114 @@ export class IndexingMethods extends ShapeMethods {
   /** Picks slices of a dimension by index; see `F.indexSelect`. @param {number} dim @param {Tensor} index [n] i32 or u32 */
   indexSelect(dim, index) {
     return indexing.indexSelect(asTensor(this), dim, index);
+  }
+  /**
+   * The elements in order along a dimension, and where they were; see `F.sort`.
+   * @param {number} [dim] the last when left out @param {boolean} [descending] false when left out
+   */
+  sort(dim, descending) {
+    return sorting.sort(asTensor(this), dim, descending);
+  }
+  /**
+   * The indices that sort a dimension, as i32; see `F.argsort`.
+   * @param {number} [dim] the last when left out @param {boolean} [descending] false when left out
+   */
+  argsort(dim, descending) {
+    return sorting.argsort(asTensor(this), dim, descending);
+  }
+  /**
+   * The k largest elements along a dimension, and where they were; see `F.topk`.
+   * @param {number} k @param {number} [dim] the last when left out @param {boolean} [largest] true when left out
+   * @param {boolean} [sorted]
+   */
+  topk(k, dim, largest, sorted) {
+    return sorting.topk(asTensor(this), k, dim, largest, sorted);
+  }
+  /**
+   * The k-th smallest element along a dimension, and where it was; see `F.kthvalue`.
+   * @param {number} k @param {number} [dim] the last when left out @param {boolean} [keepdim] keeps it with size 1
+   */
+  kthvalue(k, dim, keepdim) {
+    return sorting.kthvalue(asTensor(this), k, dim, keepdim);
+  }
+  /**
+   * Indices drawn by these weights; see `F.multinomial`.
+   * @param {number} numSamples @param {boolean} [replacement] false when left out
+   */
+  multinomial(numSamples, replacement) {
+    return sorting.multinomial(asTensor(this), numSamples, replacement);
+  }
+  /**
+   * Counts the elements in intervals; see `F.histc`.
+   * @param {number} [bins] @param {number} [min] @param {number} [max]
+   */
+  histc(bins, min, max) {
+    return sorting.histc(asTensor(this), bins, min, max);
+  }
+  /**
+   * How often each number occurs; waits for the largest; see `F.bincount`.
+   * @param {Tensor} [weights] @param {number} [minlength]
+   */
+  bincount(weights, minlength) {
+    return sorting.bincount(asTensor(this), weights, minlength);
+  }
+  /** The different elements; waits for their number; see `F.unique`. */
+  unique() {
+    return sorting.unique(asTensor(this));
+  }
+  /** Equal neighbours as one; waits for their number; see `F.uniqueConsecutive`. */
+  uniqueConsecutive() {
+    return sorting.uniqueConsecutive(asTensor(this));
+  }
+  /** The indices of elements that are not 0; waits for their number; see `F.nonzero`. */
+  nonzero() {
+    return sorting.nonzero(asTensor(this));
+  }
+  /** The elements where a mask is true; waits for their number; see `F.maskedSelect`. @param {Tensor} mask bool */
+  maskedSelect(mask) {
+    return sorting.maskedSelect(asTensor(this), mask);
+  }
+  /**
+   * A copy with elements of `source` combined by index; see `F.scatterReduce`.
+   * @param {number} dim @param {Tensor} index @param {Tensor} source @param {import('../sorting.mjs').Reduction} reduce
+   * @param {import('../sorting.mjs').ScatterReduceOptions} [options]
+   */
+  scatterReduce(dim, index, source, reduce, options) {
+    return sorting.scatterReduce(asTensor(this), dim, index, source, reduce, options);
+  }
+  /**
+   * A copy with slices added by index; see `F.indexAdd`.
+   * @param {number} dim @param {Tensor} index @param {Tensor} source @param {import('../sorting.mjs').IndexAddOptions} [options]
+   */
+  indexAdd(dim, index, source, options) {
+    return sorting.indexAdd(asTensor(this), dim, index, source, options);
+  }
+  /**
+   * A copy with slices written by index; see `F.indexCopy`.
+   * @param {number} dim @param {Tensor} index @param {Tensor} source
+   */
+  indexCopy(dim, index, source) {
+    return sorting.indexCopy(asTensor(this), dim, index, source);
+  }
+  /**
+   * A copy with a number in the slices of an index; see `F.indexFill`.
+   * @param {number} dim @param {Tensor} index @param {number} value
+   */
+  indexFill(dim, index, value) {
+    return sorting.indexFill(asTensor(this), dim, index, value);
+  }
+  /**
+   * A copy with elements of `source` where a mask is true; see `F.maskedScatter`.
+   * @param {Tensor} mask bool @param {Tensor} source
+   */
+  maskedScatter(mask, source) {
+    return sorting.maskedScatter(asTensor(this), mask, source);
+  }
+  /**
+   * A copy with values at the places that indices name; see `F.indexPut`.
+   * @param {Tensor[]} indices @param {Tensor} values @param {boolean} [accumulate] false when left out
+   */
+  indexPut(indices, values, accumulate) {
+    return sorting.indexPut(asTensor(this), indices, values, accumulate);
   }
 }

@@ -13,14 +13,6 @@ export class IntegerMethods extends ElementwiseMethods {
   floorDivide(other) {
     return F.floorDivide(asTensor(this), other);
   }
-  /** What `floorDivide` leaves: 0 or of other's sign, as Python's `%`. @param {Operand} other */
-  remainder(other) {
-    return F.remainder(asTensor(this), other);
-  }
-  /** What a division towards 0 leaves: 0 or of this tensor's sign, as JavaScript's `%`. @param {Operand} other */
-  fmod(other) {
-    return F.fmod(asTensor(this), other);
-  }
   /** The bits that are set in both, broadcast. @param {Operand} other */
   bitwiseAnd(other) {
     return F.bitwiseAnd(asTensor(this), other);
@@ -60,9 +52,5 @@ export class IntegerMethods extends ElementwiseMethods {
   /** Where this is 0, as bool. */
   logicalNot() {
     return F.logicalNot(asTensor(this));
-  }
-  /** The product over one dimension, over all when left out. @param {number} [dim] @param {boolean} [keepdim] keeps it with size 1 */
-  prod(dim, keepdim) {
-    return F.prod(asTensor(this), dim, keepdim);
   }
 }

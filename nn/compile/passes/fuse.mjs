@@ -2,17 +2,23 @@
 // f32 rounding is unchanged; intermediate roundings to 16 bits are dropped; sums may be added in another order.
 
 import { UseMap, callInPlaceOf } from './calls.mjs';
+import { dead } from './dead.mjs';
 import { fusedOp, planOf, roleOf } from './fused.mjs';
 import { partsOf } from './matcher.mjs';
 import { dependences } from './order.mjs';
+import { isFloat } from '../../core/layout.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
+/** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
 
 /** The most calls between a result and its reader: fusing calls that are further apart would keep other results alive for long. */
 const WINDOW = 64;
 /** The most calls in a kernel. */
 const MAX_CALLS = 32;
+
+/** Whether a type holds a number as it is: of 16-bit types this knows whole numbers of 8 bits. @param {string} dtype @param {number} value */
+const holds = (dtype, value) => dtype === 'f32' || (Number.isInteger(value) ? Math.abs(value) <= 256 : !Number.isFinite(value));
 
 /**
  * @param {Call[]} calls @param {Context} context
@@ -27,6 +33,14 @@ export function fuse(calls, context) {
   });
   const uses = new UseMap();
   calls.forEach((call, i) => uses.note(call, i));
+  /** Memory that is filled with one number: kernels have that as a constant. @type {Map<Allocation, number>} */
+  const numbers = new Map();
+  for (const { op, attributes, outputs } of calls) {
+    if (op?.name !== 'full') continue;
+    const [{ allocation, layout }] = outputs;
+    const once = context.isTemporary(allocation) && uses.of(allocation).writers.size === 1;
+    if (once && isFloat(layout.dtype) && holds(layout.dtype, attributes.value)) numbers.set(allocation, attributes.value);
+  }
   /** Whether each call can be part of a kernel: it has a role, and nothing else writes its result. */
   const suits = calls.map((call) => {
     const role = roleOf(call);
@@ -37,22 +51,46 @@ export function fuse(calls, context) {
   });
   /** For each call, the calls of its kernel, in order. */
   const groups = calls.map((_, i) => [i]);
-  /** Whether a path of dependences from one group to another goes through a third: the two cannot be one kernel. @param {number[]} from @param {number[]} to */
-  const apart = (from, to) => {
-    const seen = new Set([from, to]);
+  /** The groups in an order that keeps dependences, with gaps; and the place of each. @type {(number[] | undefined)[]} */
+  const order = [...groups];
+  const placeOf = new Map(groups.map((own, place) => [own, place]));
+  /**
+   * The groups that depend on `from` and stand before `to`, which directly depends on it; undefined if `to` depends on one of them, so that
+   * the two cannot be one kernel. Only what stands between the two can be on such a path.
+   * @param {number[]} from @param {number[]} to
+   */
+  const between = (from, to) => {
+    const end = /** @type {number} */ (placeOf.get(to));
+    /** @type {Set<number[]>} */
+    const seen = new Set();
     const stack = [from];
-    for (let group = stack.pop(); group; group = stack.pop()) {
-      for (const member of group) {
+    for (let own = stack.pop(); own; own = stack.pop()) {
+      for (const member of own) {
         for (const next of after[member]) {
           const reached = groups[next];
-          if (reached === to && group !== from) return true;
-          if (seen.has(reached)) continue;
+          if (reached === to && own !== from) return undefined;
+          if (reached === own || seen.has(reached) || /** @type {number} */ (placeOf.get(reached)) >= end) continue;
           seen.add(reached);
           stack.push(reached);
         }
       }
     }
-    return false;
+    return seen;
+  };
+  /** Makes two groups one, which stands before those that depend on it. @param {number[]} from @param {number[]} to @param {Set<number[]>} later */
+  const merge = (from, to, later) => {
+    const together = [...from, ...to].sort((a, b) => a - b);
+    for (const member of together) groups[member] = together;
+    const [start, end] = [from, to].map((own) => /** @type {number} */ (placeOf.get(own)));
+    const others = order.slice(start + 1, end).filter((own) => own !== undefined);
+    const earlier = others.filter((own) => !later.has(own));
+    const moved = [...earlier, together, ...others.filter((own) => later.has(own))];
+    for (const own of [from, to]) placeOf.delete(own);
+    for (let place = start; place <= end; place++) {
+      const own = moved[place - start];
+      order[place] = own;
+      if (own) placeOf.set(own, place);
+    }
   };
   /** The plan of a group as one kernel; undefined if that is impossible. @param {number[]} group */
   const planned = (group) => {
@@ -60,22 +98,34 @@ export function fuse(calls, context) {
     return planOf(
       group.map((i) => calls[i]),
       (allocation) => !context.isTemporary(allocation) || [...uses.of(allocation).readers].some((reader) => !members.has(reader)),
+      numbers,
     );
   };
 
-  calls.forEach((call, j) => {
+  const search = () => {
+    calls.forEach(joined);
+    return groups.map((own) => [...own]);
+  };
+  /** Makes a call part of the kernels of those that it reads, where they can be one. @param {Call} call @param {number} j */
+  const joined = (call, j) => {
     if (!suits[j]) return;
     for (const { allocation } of call.inputs) {
       const { writers } = uses.of(allocation);
       const [i] = writers;
       if (writers.size !== 1 || !suits[i] || groups[i] === groups[j] || i > j || j - i > WINDOW) continue;
       if (calls[i].region !== call.region) continue;
-      const together = [...groups[i], ...groups[j]].sort((a, b) => a - b);
-      if (together.length > MAX_CALLS || !planned(together)) continue;
-      if (apart(groups[i], groups[j]) || apart(groups[j], groups[i])) continue;
-      for (const member of together) groups[member] = together;
+      const [from, to] = [groups[i], groups[j]];
+      if (from.length + to.length > MAX_CALLS || !planned([...from, ...to].sort((a, b) => a - b))) continue;
+      const later = between(from, to);
+      if (later) merge(from, to, later);
     }
-  });
+  };
+  const found = context.decisions?.of('fuse', calls, before, search, (_, i) => suits[i]) ?? search();
+  // Of a decision for other sizes, each call has its group as an object of its own.
+  for (const own of found) {
+    const known = groups[own[0]];
+    if (known.length !== own.length) for (const member of own) groups[member] = own;
+  }
 
   /** @type {Call[]} */
   const result = [];
@@ -87,7 +137,9 @@ export function fuse(calls, context) {
     if (done.has(group)) return;
     done.add(group);
     for (const member of group) for (const earlier of before[member]) emit(groups[earlier]);
-    const plan = group.length > 1 ? planned(group) : undefined;
+    const [first] = group;
+    const hasNumber = suits[first] && calls[first].inputs.some(({ allocation }) => numbers.has(allocation));
+    const plan = group.length > 1 || hasNumber ? planned(group) : undefined;
     if (!plan) {
       result.push(...group.map((i) => calls[i]));
       return;
@@ -100,5 +152,6 @@ export function fuse(calls, context) {
   calls.forEach((_, i) => {
     if (groups[i].at(-1) === i) emit(groups[i]);
   });
-  return { calls: result, found: fused };
+  // Nobody may read the filled memory now.
+  return { calls: numbers.size ? dead(result, context).calls : result, found: fused };
 }

@@ -1,6 +1,6 @@
 // Plans several calls as one generated kernel: the role of each call in it, and the kernel's dispatches.
 
-import { TYPES, constantsOf, map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
+import { Program, TYPES, constantsOf, inputOf, map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
 import { broadcastLayout, collapse, denseLayout, denseStrides, isNarrow, layoutOf } from '../../core/layout.mjs';
 import { runs } from '../../ops/reduce.mjs';
 import { operations } from '../../ops/registry.mjs';
@@ -17,6 +17,9 @@ import { operations } from '../../ops/registry.mjs';
 const [MAX_OPERANDS, MAX_PUSH] = [12, 32];
 /** With fewer than `FEW_ROWS` rows, longer rows are left to the reduction kernels, which use several workgroups per row. */
 const [MAX_ALONE, FEW_ROWS] = [1 << 15, 64];
+
+/** The most instructions of a kernel: of those that a program may have (crates/kernel-codegen), all but some for factors of reductions. */
+const MAX_INSTRUCTIONS = 1000;
 
 const REDUCTIONS = new Set(['reduceSum', 'reduceMax', 'reduceMin']);
 
@@ -56,6 +59,34 @@ export function roleOf({ op, kernel, extra, options, attributes, inputs, outputs
   }
   const whole = outputs.length === 1 && y.layout.contiguous && y.layout.offset === 0;
   return op.body && whole ? { kind: 'map' } : undefined;
+}
+
+/** Makes the constants of a call: numbers by `number`, while integers are part of the kernel. @param {Program} program @param {(number: number) => number} number */
+const numbersOf =
+  (program, number) =>
+  (/** @type {(number | import('../../core/codegen.mjs').Integer)[]} */ ...values) => {
+    const word = (/** @type {'f32' | 'i32' | 'u32'} */ type, /** @type {number} */ bits) =>
+      program.append('const', TYPES.indexOf(type), bits);
+    return values.map((value) => (typeof value === 'number' ? number(value) : constantsOf(program, [value], word)[0]));
+  };
+
+/** @type {WeakMap<Call, number>} */
+const instructions = new WeakMap();
+/** How many instructions a call takes at most: it may share some with others. @param {Call} call */
+function instructionsOf(call) {
+  const known = instructions.get(call);
+  if (known !== undefined) return known;
+  const program = new Program(1);
+  const inputs = call.inputs.map(({ layout }) => inputOf(program, layout.dtype));
+  call.op?.body?.(
+    program,
+    inputs,
+    call.attributes ?? {},
+    numbersOf(program, (n) => program.constant(n)),
+  );
+  const count = program.instructions.length / 4 + 2;
+  instructions.set(call, count);
+  return count;
 }
 
 /** @param {readonly number[]} shape */
@@ -106,14 +137,15 @@ function alongRows(layout, own, { rows, columns }) {
 }
 
 /**
- * A step of a kernel: an elementwise operation, a reduction, or a multiplication by a number. Its operands are numbered, inputs first, then
+ * A step of a kernel: an elementwise operation, a reduction, a multiplication by a number, or a number. Its operands are numbered, inputs first, then
  * steps.
  * @typedef {{ op: string, attributes?: Call['attributes'], args: number[] }} Step
  */
 
 /**
  * @typedef {object} Plan
- * @property {{ kind: 'flat' | 'row' | 'column', rows: number, columns: number, shape: readonly number[], steps: Step[], results: number[] }} attributes
+ * @property {{ kind: 'flat' | 'row' | 'column', rows: number, columns: number, shape: readonly number[], steps: Step[], results: number[], room: number }} attributes
+ *   `room`: words of push constants that are left for numbers
  * @property {Value[]} inputs
  * @property {Value[]} outputs
  */
@@ -122,9 +154,11 @@ function alongRows(layout, own, { rows, columns }) {
  * Plans one kernel for several calls.
  * @param {Call[]} calls in an order that keeps dependences
  * @param {(allocation: Allocation) => boolean} needed whether anything outside of the kernel reads a result
+ * @param {Map<Allocation, number>} numbers floats that fill memory
  * @returns {Plan | undefined} undefined if one kernel cannot do them
  */
-export function planOf(calls, needed) {
+export function planOf(calls, needed, numbers) {
+  if (calls.reduce((sum, call) => sum + instructionsOf(call), 0) > MAX_INSTRUCTIONS) return undefined;
   const roles = calls.map((call) => /** @type {Role} */ (roleOf(call)));
   /** @type {Matrix | undefined} */
   let matrix;
@@ -178,6 +212,8 @@ export function planOf(calls, needed) {
   const operand = (value, own, each) => {
     const known = made.get(value.allocation);
     const { layout } = value;
+    const number = known ? undefined : numbers.get(value.allocation);
+    if (number !== undefined) return ofStep(add({ op: 'number', attributes: { value: number }, args: [] }));
     if (!known) {
       if (each) return external(value, asElements(layout, own, shape));
       return layout.size === 1 ? external(value, layoutOf([1], [1], layout.offset, layout.dtype)) : undefined;
@@ -235,7 +271,8 @@ export function planOf(calls, needed) {
   // An upper bound on push constants, for any operand that may need strides.
   const rank = withoutOnes(shape).length;
   const strided = inputs.filter(({ layout }) => layout.dtype !== 'i64' && !layout.contiguous && layout.size > 1).length + 2 * wide.length;
-  if (rank > 8 || 3 + (strided ? rank : 0) + 2 * count + strided * rank > MAX_PUSH) return undefined;
+  const room = MAX_PUSH - (3 + (strided ? rank : 0) + 2 * count + strided * rank);
+  if (rank > 8 || room < 0) return undefined;
   const number = (/** @type {number} */ arg) => (arg < 0 ? inputs.length + (-1 - arg) : arg);
   const { kind, rows, columns } = matrix ?? { kind: /** @type {const} */ ('flat'), rows: 1, columns: size };
   return {
@@ -246,6 +283,7 @@ export function planOf(calls, needed) {
       shape,
       steps: steps.map((step) => ({ ...step, args: step.args.map(number) })),
       results: results.map(({ step }) => inputs.length + step),
+      room,
     },
     inputs,
     outputs: results.map(({ value }) => value),
@@ -264,25 +302,52 @@ const elementsOf = ({ allocation, layout }, shape) => ({
   layout: layoutOf(shape, denseStrides(shape), layout.offset, layout.dtype),
 });
 
+/**
+ * Appends steps to a program.
+ * @param {Program} program @param {import('../../core/codegen.mjs').Value[]} given the inputs @param {Step[]} steps
+ * @param {(number: number) => import('../../core/codegen.mjs').Value} number makes the value of a number
+ * @returns {import('../../core/codegen.mjs').Value[]} inputs, then the value of each step
+ */
+function computed(program, given, steps, number) {
+  const values = [...given];
+  for (const { op, attributes, args } of steps) {
+    const taken = args.map((arg) => values[arg]);
+    if (op === 'scale') values.push(program.append('mul', taken[0], number(attributes?.alpha)));
+    else if (op === 'number') values.push(number(attributes?.value));
+    else if (REDUCTIONS.has(op)) values.push(program.append(/** @type {'reduceSum'} */ (op), ...taken));
+    else {
+      const own = /** @type {Required<Op>} */ (operations.get(op));
+      values.push(own.body(program, taken, attributes ?? {}, numbersOf(program, number)));
+    }
+  }
+  return values;
+}
+
 /** The operation of a kernel of several calls. Only passes make it. */
 export const fusedOp = /** @type {Op} */ ({
   name: 'fused',
   lower: (k, inputs, outputs, attributes) => {
-    const { kind, rows, columns, shape, steps, results } = /** @type {Plan['attributes']} */ (attributes);
+    const { kind, rows, columns, shape, steps, results, room } = /** @type {Plan['attributes']} */ (attributes);
+    // Numbers are push constants as far as these reach: a kernel is then one for all of them, such as 1 / n of a mean of n elements.
+    /** @type {number[]} */
+    const pushed = [];
+    const probe = new Program(1);
+    computed(
+      probe,
+      inputs.map(({ layout }) => inputOf(probe, layout.dtype)),
+      steps,
+      (number) => {
+        if (pushed.length < room && !pushed.some((known) => Object.is(known, number))) pushed.push(number);
+        return probe.constant(number);
+      },
+    );
     /** @type {import('../../core/codegen.mjs').Body} */
-    const body = (program, given) => {
-      const values = [...given];
-      for (const { op, attributes: own, args } of steps) {
-        const taken = args.map((arg) => values[arg]);
-        if (op === 'scale') values.push(program.append('mul', taken[0], program.constant(own?.alpha)));
-        else if (REDUCTIONS.has(op)) values.push(program.append(/** @type {'reduceSum'} */ (op), ...taken));
-        else {
-          const made = /** @type {Required<Op>} */ (operations.get(op));
-          const constant = (/** @type {'f32' | 'i32' | 'u32'} */ type, /** @type {number} */ bits) =>
-            program.append('const', TYPES.indexOf(type), bits);
-          values.push(made.body(program, taken, own ?? {}, (...numbers) => constantsOf(program, numbers, constant)));
-        }
-      }
+    const body = (program, given, numbers) => {
+      const scalars = numbers(...pushed);
+      const values = computed(program, given, steps, (number) => {
+        const at = pushed.findIndex((known) => Object.is(known, number));
+        return at < 0 ? program.constant(number) : scalars[at];
+      });
       return results.map((result) => values[result]);
     };
     if (kind === 'column') return columnDispatches(k, { rows, columns, shape }, inputs, outputs, body);

@@ -54,6 +54,21 @@ async function until(fits) {
   while (!fits()) await new Promise((done) => setTimeout(done, 2));
 }
 
+test('while the model is loaded, requests get 503; afterwards they are answered', async (t) => {
+  const engine = scriptedEngine(WORDS, { answer: () => [...engine.tokenizer.encode('one'), 0] });
+  let loaded = (/** @type {any} */ _) => {};
+  const server = await serveModel(new Promise((done) => void (loaded = done)), { port: 0, name: 'words' });
+  t.after(() => server.close());
+  const asked = () => post(`${server.url}/v1/chat/completions`, { messages: MESSAGES });
+  const early = await asked();
+  assert.deepEqual([early.status, early.body.error.code, early.headers.get('retry-after')], [503, 'loading', '1']);
+  assert.equal((await fetch(`${server.url}/health`)).status, 503);
+  loaded(new LanguageModel(engine));
+  await new Promise((done) => setTimeout(done));
+  assert.equal((await fetch(`${server.url}/health`)).status, 200);
+  assert.equal((await asked()).status, 200);
+});
+
 test('a chat completion: text, usage, logprobs, choices, stop texts; whole and as a stream', async (t) => {
   const { client, engine, lines, model } = await serving(t);
   const tokens = [...engine.tokenizer.encode('one two three')];
@@ -484,7 +499,9 @@ test('close: no more requests; those under way are answered first', { timeout: 6
 
 /** Starts `helios-lm serve`, and waits until it says where it is. @param {string[]} args */
 async function startServe(...args) {
-  const child = spawn(process.execPath, [PROGRAM, 'serve', TINY, '--port', '0', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, [PROGRAM, 'serve', TINY, ...(args.includes('--port') ? [] : ['--port', '0']), ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   const output = { stdout: '', stderr: '' };
   child.stdout.setEncoding('utf8').on('data', (text) => (output.stdout += text));
   child.stderr.setEncoding('utf8').on('data', (text) => (output.stderr += text));
@@ -506,6 +523,13 @@ test('serve: the command says where it is, and ends in order', { timeout: 120_00
   assert.deepEqual(await ended, [0, null], output.stderr);
   assert.match(output.stderr, /POST \/v1\/chat\/completions 200 \d+ \+ \d+ tokens/);
   assert.doesNotMatch(output.stderr, /warning/);
+});
+
+test('serve: a port that is taken is an error before the model is loaded', { timeout: 60_000 }, async (t) => {
+  const { server } = await serving(t);
+  const { output, ended } = await startServe('--port', String(server.port));
+  assert.deepEqual(await ended, [1, null]);
+  assert.match(output.stderr, /^helios-lm: cannot listen on 127\.0\.0\.1:\d+: [^\n]*EADDRINUSE[^\n]*\n$/);
 });
 
 test('serve: told to listen for other machines without a key, it warns', { timeout: 120_000 }, async () => {

@@ -11,8 +11,18 @@ import { UsageError } from 'helios-vk/options';
 
 import { filled, randomWeights } from '../../../__test__/lib/gpt.mjs';
 import { legacyConfig, modelOfLegacy, writeLegacy } from '../../../__test__/lib/legacy-checkpoint.mjs';
-import { importModel, loadTokenizer, openDataset, readCorpusInfo, tokenizeCorpus, train, trainTokenizer } from '../src/index.mjs';
+import {
+  exportModel,
+  importModel,
+  loadTokenizer,
+  openDataset,
+  readCorpusInfo,
+  tokenizeCorpus,
+  train,
+  trainTokenizer,
+} from '../src/index.mjs';
 import { evaluate } from '../src/evaluate.mjs';
+import { openModel } from '../src/open.mjs';
 import { checkpointPath, loadCheckpoint } from '../src/train/checkpoint.mjs';
 import { Generator } from '../src/train/generator.mjs';
 import { FolderLock } from '../src/train/outputs.mjs';
@@ -370,6 +380,25 @@ test('a run ends early when evaluations no longer get better, and `best` has the
   for (const name of readdirSync(join(out, 'best'))) assert.ok(!name.startsWith('optimizer') && !name.startsWith('trainer'), name);
   // A rate of 0: all weights are those of the beginning.
   assert.deepEqual(readFileSync(join(out, 'best', 'model.safetensors')), readFileSync(join(checkpointPath(out, 3), 'model.safetensors')));
+});
+
+test('a run may begin with the weights and the tokenizer of a GGUF file', async () => {
+  const still = { learningRate: 0, minLr: 0, maxSteps: 1, batchSize: 2 };
+  const [first, second] = [fresh(), fresh()];
+  await run({ ...SIZES, ...still, preset: 'llama-tiny', hidden: 32, data: TEXT, out: first });
+  const file = `${fresh()}.gguf`;
+  vk.initDevice();
+  init({ vk });
+  const { model, tokenizer } = await openModel(checkpointPath(first, 1));
+  await exportModel(model, file, { dtype: 'f32', tokenizer });
+  model.dispose();
+  reset();
+  vk.destroy();
+  await run({ ...still, initFrom: file, data: TEXT, out: second });
+  const weights = (/** @type {string} */ out) => readFileSync(join(checkpointPath(out, 1), 'model.safetensors'));
+  assert.deepEqual(weights(second), weights(first));
+  const [one, other] = await Promise.all([first, second].map((out) => loadTokenizer(checkpointPath(out, 1))));
+  assert.deepEqual([...other.encode(lines[3])], [...one.encode(lines[3])]);
 });
 
 test('a run may begin with the weights of a model’s folder, of a checkpoint or of an earlier version’s file', async () => {

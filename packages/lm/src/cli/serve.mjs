@@ -37,20 +37,26 @@ export async function run(values, inputs, signal) {
   if (given !== undefined && file !== undefined) throw new UsageError('--api-key and --api-key-file exclude each other');
   const apiKey = file === undefined ? given : readFileSync(file, 'utf8').trim();
   if (apiKey === '') throw new UsageError(`--api-key-file ${file}: has no key`);
-  const { model, close } = await modelOf(values, inputs, { signal, slots, quiet });
+  const name = values.name ?? basename(resolve(values.model ?? inputs[0] ?? 'model')).replace(/\.gguf$/, '');
+  const log = (/** @type {string} */ line) => void (quiet || process.stderr.write(`${line}\n`));
+  // It listens first, so that a port that is taken is an error before the model is loaded.
+  let loaded = (/** @type {import('../infer/model.mjs').LanguageModel} */ _) => {};
+  const loading = new Promise((/** @type {typeof loaded} */ done) => void (loaded = done));
+  const server = await serveModel(loading, { port, host, name, apiKey, queue, cors, log });
+  /** @type {Awaited<ReturnType<typeof modelOf>> | undefined} */
+  let opened;
   try {
-    const name = values.name ?? basename(resolve(values.model ?? inputs[0])).replace(/\.gguf$/, '');
-    const log = (/** @type {string} */ line) => void (quiet || process.stderr.write(`${line}\n`));
-    const server = await serveModel(model, { port, host, name, apiKey, queue, cors, log });
+    opened = await modelOf(values, inputs, { signal, slots, quiet });
+    loaded(opened.model);
     const { hostname } = new URL(server.url);
     if (!/^(127\.|\[::1\])/.test(hostname) && apiKey === undefined) {
       process.stderr.write(`warning: whoever reaches ${server.url} may use the model, and no key is asked: see --api-key-file\n`);
     }
     process.stdout.write(`${name} at ${server.url}/v1\n`);
     if (!signal.aborted) await once(signal, 'abort');
-    await server.close();
     return '';
   } finally {
-    await close();
+    await server.close();
+    await opened?.close();
   }
 }

@@ -68,7 +68,7 @@ export const OPTIONS = /** @type {const} */ ({
     type: 'string',
     value: 'PATH',
     path: 'input-any',
-    help: "begin with the weights and the tokenizer of a model's folder or a checkpoint",
+    help: "begin with the weights and the tokenizer of a model's folder,\na checkpoint or a GGUF file",
   },
   resume: { type: 'string', value: 'PATH', path: 'input-any', help: 'continue a run: its folder, or one of its checkpoints' },
   'new-data': { type: 'boolean', help: 'with --resume: the data may be others' },

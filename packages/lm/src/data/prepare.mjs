@@ -7,6 +7,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { checkNewFolder, makeFolder } from '../folder.mjs';
 import { checkNames } from '../options.mjs';
 import { loadTokenizer, trainTokenizer } from '../tokenizer/index.mjs';
+import { isGguf } from '../formats/gguf.mjs';
 import { CORPUS_OPTIONS, checkCorpusOptions, digestOf, writeCorpus } from './corpus.mjs';
 import { META, readCorpusInfo } from './dataset.mjs';
 import { TextError, textsOf } from './encode.mjs';
@@ -33,7 +34,7 @@ const TOKENIZER_FILES = ['tokenizer_config.json', 'special_tokens_map.json', 'ch
  *
  * @typedef {object} PrepareOptions
  * @property {string} out the folder to make, or to use again
- * @property {string} [tokenizer] a folder or file that `loadTokenizer` reads; one is trained when left out
+ * @property {string} [tokenizer] a folder or file that `loadTokenizer` reads, also a GGUF file; one is trained when left out
  * @property {number} [vocabSize] the most ids of the tokenizer to train; `defaultVocabSize` of the text when left out
  * @property {number} [sampleBytes] about the most bytes of text that it is trained on, in windows of 1 MiB that are spread over the files; 32
  *   MiB when left out
@@ -118,7 +119,7 @@ async function prepare(folder, files, wanted, options) {
   for (const path of files) digests.push(await sha256Of(path, signal));
   const tokenizer = given === undefined ? await trainOn(files, options) : loadTokenizer(given);
   signal?.throwIfAborted();
-  if (given === undefined) {
+  if (given === undefined || isGguf(given)) {
     for (const [name, text] of Object.entries(tokenizer.files())) {
       mkdirSync(dirname(join(folder, name)), { recursive: true });
       writeFileSync(join(folder, name), text);

@@ -41,36 +41,38 @@ const sha256 = (/** @type {string} */ text) => createHash('sha256').update(text)
 
 /**
  * Serves a model: `/v1/models`, `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings` and `/health`.
- * @param {import('../infer/model.mjs').LanguageModel} model stays the caller's
+ * @param {import('../infer/model.mjs').LanguageModel | Promise<import('../infer/model.mjs').LanguageModel>} loading the model, which stays the
+ *   caller's. While it is being loaded, requests get the status 503, and so they do for good if that fails
  * @param {ServeOptions} [options]
  * @returns {Promise<{ url: string, port: number, pending: () => number, close: () => Promise<void> }>} `pending`: sequences under way and waiting;
  *   `close`: takes no more requests, ends when those under way are answered
  * @throws {Error} where it cannot listen; {RangeError} for an unknown option
  */
-export async function serveModel(model, options = {}) {
+export async function serveModel(loading, options = {}) {
   checkNames(options, ['port', 'host', 'name', 'apiKey', 'queue', 'cors', 'log']);
   const { port = 8080, host = '127.0.0.1', name = 'model', apiKey, queue = 64, cors, log = () => {} } = options;
   const created = Math.floor(Date.now() / 1000);
   const key = apiKey === undefined ? undefined : sha256(`Bearer ${apiKey}`);
-  const places = model.slots + queue;
   let pending = 0;
   let closing = false;
-  const entry = { id: name, object: 'model', created, owned_by: 'helios-lm', context_length: model.context };
-
-  /** @type {import('./answers.mjs').Service} */
-  const service = {
-    model,
-    name,
-    places,
-    admit(count) {
-      if (pending + count > places) {
-        const message = `the queue is full: ${pending} sequences are written or wait, of at most ${places}`;
-        throw new ApiError(429, message, { type: 'rate_limit_error', code: 'queue_full', headers: { 'Retry-After': '1' } });
-      }
-      pending += count;
-      return () => void (pending -= count);
-    },
+  /** What requests need of the model, once it is loaded. @type {import('./answers.mjs').Service | undefined} */
+  let service;
+  const serve = (/** @type {import('../infer/model.mjs').LanguageModel} */ model) => {
+    const places = model.slots + queue;
+    service = { model, name, places, admit: (count) => admit(count, places) };
   };
+  if (loading instanceof Promise) loading.then(serve, () => {});
+  else serve(loading);
+
+  /** @param {number} count sequences @param {number} places */
+  function admit(count, places) {
+    if (pending + count > places) {
+      const message = `the queue is full: ${pending} sequences are written or wait, of at most ${places}`;
+      throw new ApiError(429, message, { type: 'rate_limit_error', code: 'queue_full', headers: { 'Retry-After': '1' } });
+    }
+    pending += count;
+    return () => void (pending -= count);
+  }
 
   /** Refuses what must not be answered at all, before the body is read. @param {IncomingMessage} request @param {ServerResponse} response */
   function checkSender({ headers }, response) {
@@ -99,13 +101,17 @@ export async function serveModel(model, options = {}) {
       return;
     }
     if (closing) throw new ApiError(503, 'the server is closing', { type: 'server_error', code: 'closing' });
-    if (path === '/health') {
+    if (path === '/health' && service) {
       checkMethod(method, 'GET');
-      return sendJson(response, 200, { status: 'ok', slots: model.slots, pending, places });
+      return sendJson(response, 200, { status: 'ok', slots: service.model.slots, pending, places: service.places });
+    }
+    if (!service) {
+      throw new ApiError(503, 'the model is being loaded', { type: 'server_error', code: 'loading', headers: { 'Retry-After': '1' } });
     }
     if (key && !timingSafeEqual(sha256(headers.authorization ?? ''), key)) {
       throw new ApiError(401, 'the API key is missing or wrong', { code: 'invalid_api_key', headers: { 'WWW-Authenticate': 'Bearer' } });
     }
+    const entry = { id: name, object: 'model', created, owned_by: 'helios-lm', context_length: service.model.context };
     if (path === '/v1/models') {
       checkMethod(method, 'GET');
       return sendJson(response, 200, { object: 'list', data: [entry] });

@@ -7,6 +7,9 @@ import { UsageError } from 'helios-vk/options';
 import { readConfig } from '../config.mjs';
 import { checkKinds, filesOf } from '../data/pieces.mjs';
 import { isWithin } from '../folder.mjs';
+import { isGguf, readGguf } from '../formats/gguf.mjs';
+import { ggufConfig } from '../formats/gguf-model.mjs';
+import { hasTokenizer } from '../formats/gguf-tokenizer.mjs';
 import { isModelFolder } from '../open.mjs';
 import { checkNames } from '../options.mjs';
 import { checkpointsOf, loadCheckpoint, tokenizerIn } from './checkpoint.mjs';
@@ -100,7 +103,7 @@ export async function planOf(given) {
   // A run goes on in its folder; a checkpoint of an earlier version begins one in the form of today.
   const folder = begin && !begin.path.endsWith('.safetensors') ? join(begin.path, '..') : undefined;
   if (from && !tokenizer && !holder) {
-    refuse(`--init-from ${initFrom} has no tokenizer.json: name its tokenizer with --tokenizer PATH`);
+    refuse(`--init-from ${initFrom} has no tokenizer: name its own with --tokenizer PATH`);
   }
   return { options, begin, from, tokenizer, data, files, out: given.out ?? folder };
 }
@@ -131,9 +134,12 @@ export function textsIn(inputs, options) {
   }
 }
 
-/** The tokenizer of a checkpoint or a model's folder, if it has one. @param {Pick<Checkpoint, 'tokenizer'> | undefined} of */
-const tokenizerOf = (of) =>
-  typeof of?.tokenizer === 'string' && !existsSync(join(of.tokenizer, 'tokenizer.json')) ? undefined : of?.tokenizer;
+/** The tokenizer of a checkpoint, a model's folder or a GGUF file, if it has one. @param {Pick<Checkpoint, 'tokenizer'> | undefined} of */
+function tokenizerOf(of) {
+  if (typeof of?.tokenizer !== 'string') return of?.tokenizer;
+  const path = of.tokenizer;
+  return (isGguf(path) ? hasTokenizer(readGguf(path)) : existsSync(join(path, 'tokenizer.json'))) ? path : undefined;
+}
 
 /**
  * The folder of a run's data: in the run's own folder if it has them, since it may have been moved or copied.
@@ -177,9 +183,10 @@ export function freeFolder(input, run) {
 
 /**
  * The model that a run begins with.
- * @param {string} path a model's folder, a run's or a checkpoint's
+ * @param {string} path a model's folder, a run's or a checkpoint's, or a GGUF file
  */
 async function modelFrom(path) {
+  if (isGguf(path)) return { model: await ggufConfig(path), tokenizer: path, path };
   if (isModelFolder(path)) return { model: readConfig(path), tokenizer: path, path };
   const { config, tokenizer, path: found } = await loadCheckpoint(path);
   return { model: config.model, tokenizer, path: found };

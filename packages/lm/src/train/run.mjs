@@ -43,7 +43,7 @@ import { Trainer } from './trainer.mjs';
  *   resumed run's
  * @property {string} [out] the run's folder; `runs/NAME` when left out, with a number where that is taken
  * @property {string} [preset] a name of `PRESETS`; `llama-tiny` on a CPU device and `llama-30m` on others when left out
- * @property {string} [initFrom] a model's folder, or a checkpoint: its weights and tokenizer begin a new run
+ * @property {string} [initFrom] a model's folder, a checkpoint or a GGUF file: its weights and tokenizer begin a new run
  * @property {boolean | string} [resume] continue the run in `out`, or from a checkpoint
  * @property {boolean} [newData] with `resume`: whether the data may be others than the run's
  * @property {string} [tokenizer] `tokenizer.json`, or a folder that has it; one is trained when left out

@@ -1,0 +1,170 @@
+// Convolutions and their gradients against float64, in random odd sizes with every option, by every kernel that the device has.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { createKernels } from '../../kernels/index.mjs';
+import { coopShapes } from '../../kernels/matmul.mjs';
+import { scaled, vk } from '../lib/addon.mjs';
+import { eachTerm } from '../lib/convolution.mjs';
+import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
+import { Random } from '../lib/random.mjs';
+import { assertClose, normal, seed } from '../lib/random-data.mjs';
+
+const kernels = createKernels(vk);
+after(() => vk.destroy());
+const random = new Random(seed);
+
+/** @typedef {import('../../kernels/convolution.mjs').ConvolutionSizes} Sizes */
+/** @typedef {import('../../kernels/convolution/plan.mjs').ConvolutionPlan} Plan */
+
+/** A random convolution. @param {Partial<Sizes>} [own] @returns {Sizes} */
+function problem(own = {}) {
+  const rank = own.size?.length ?? random.between(1, 3);
+  const list = (/** @type {number} */ low, /** @type {number} */ high) => Array.from({ length: rank }, () => random.between(low, high));
+  const groups = own.groups ?? random.pick([1, 1, 2, 3]);
+  const [window, stride, dilation, padding, after] = [list(1, 4), list(1, 3), list(1, 3), list(0, 2), list(0, 2)];
+  const sizes = {
+    batch: random.between(1, 3),
+    channels: groups * random.between(1, 7),
+    outputs: groups * random.between(1, 9),
+    groups,
+    size: window.map((w, d) => (w - 1) * dilation[d] + random.between(1, rank === 1 ? 30 : 5)),
+    window,
+    stride,
+    dilation,
+    padding,
+    ...own,
+  };
+  const result = sizes.size.map((size, d) => {
+    const reached = (sizes.window[d] - 1) * sizes.dilation[d] + 1;
+    return Math.floor((size + sizes.padding[d] + (own.size ? 0 : after[d]) - reached) / sizes.stride[d]) + 1;
+  });
+  return { ...sizes, result, ...own };
+}
+
+const volume = (/** @type {number[]} */ shape) => shape.reduce((a, b) => a * b, 1);
+
+/**
+ * Runs the forward pass and both gradients of a convolution.
+ * @param {Sizes} sizes @param {Partial<Plan>} [plan]
+ */
+function check(sizes, plan) {
+  const { batch, channels, outputs, groups = 1, size, window, result, type = 'f32' } = sizes;
+  const what = JSON.stringify({ ...sizes, plan });
+  const [xs, ws, ys] = [batch * channels * volume(size), (outputs * channels * volume(window)) / groups, batch * outputs * volume(result)];
+  const c = new Case({ guard: 8 });
+  const [x, w, dy] = [c.input(normal(xs), type), c.input(normal(ws), type), c.input(normal(ys), type)];
+  const [bias, dBias] = [c.input(normal(outputs)), c.input(normal(channels))];
+  const [y, dx, dw] = [c.output(ys, type), c.output(xs, type), c.output(ws, type)];
+  const own = { ...sizes, plan };
+  // Each end of a kernel is a pipeline of its own, which takes time to compile: a check takes one.
+  const ends = random.chance(0.5);
+  c.run(
+    kernels.convolution({ x: x.tensor, weight: w.tensor, y: y.tensor, ...(ends ? { bias: bias.tensor, relu: true } : {}), ...own }),
+    kernels.convolutionInput({ dy: dy.tensor, weight: w.tensor, dx: dx.tensor, ...(ends ? { bias: dBias.tensor } : {}), ...own }),
+    kernels.convolutionWeight({ x: x.tensor, dy: dy.tensor, dWeight: dw.tensor, ...own }),
+  );
+  const [wantedY, wantedX, wantedW] = [new Float64Array(ys), new Float64Array(xs), new Float64Array(ws)];
+  eachTerm(sizes, (i, j, k) => {
+    wantedY[k] += x.values[i] * w.values[j];
+    wantedX[i] += dy.values[k] * w.values[j];
+    wantedW[j] += dy.values[k] * x.values[i];
+  });
+  const planes = (
+    /** @type {Float64Array} */ values,
+    /** @type {number[]} */ shape,
+    /** @type {number} */ count,
+    /** @type {Float64Array} */ added,
+  ) => values.map((v, i) => v + added[Math.floor(i / volume(shape)) % count]);
+  const tolerance = TOLERANCE[type];
+  const ended = ends ? planes(wantedY, result, outputs, bias.values).map((v) => Math.max(v, 0)) : wantedY;
+  assertClose(y.read(), ended, tolerance, `forward${ends ? ', bias and ReLU' : ''} ${what}`);
+  const added = ends ? planes(wantedX, size, channels, dBias.values) : wantedX;
+  assertClose(dx.read(), added, tolerance, `input gradient${ends ? ' with bias' : ''} ${what}`);
+  assertClose(dw.read(), wantedW, tolerance, `weight gradient ${what}`);
+  c.destroy();
+}
+
+/** Of each kernel: what is chosen, and the others by name. @type {[string, Partial<Plan> | undefined][]} */
+const PLANS = [
+  ['as chosen', undefined],
+  ['by direct sums', { kernel: 'direct', threads: 16, tm: 2, tn: 4 }],
+  ['by tiles of 32', { kernel: 'tiles', bm: 32, bn: 32, bk: 16, tm: 4, tn: 4 }],
+  ['by tiles of 64, split', { kernel: 'tiles', bm: 64, bn: 64, bk: 16, tm: 4, tn: 4, splits: 3 }],
+];
+
+for (const [name, plan] of PLANS) {
+  test(`forward and both gradients, ${name}`, () => {
+    for (let round = 0; round < scaled(2); round++) check(problem(), plan);
+    // Blocks of channels, and the last one part of a block.
+    check(
+      problem({ channels: 32, outputs: 40, groups: 1, size: [7, 9], window: [3, 3], stride: [2, 1], dilation: [1, 1], padding: [1, 1] }),
+      plan,
+    );
+    check(problem({ channels: 133, outputs: 5, groups: 1, size: [6], window: [2], stride: [1], dilation: [2], padding: [1] }), plan);
+  });
+}
+
+for (const type of /** @type {const} */ (['f16', 'bf16'])) {
+  test(`${type}: on matrix units, or not at all`, () => {
+    if (!kernels.convolutionSupports(type)) {
+      assert.throws(() => check(problem({ type })), /RangeError: convolution: .* has no kernel for b?f16/);
+      return;
+    }
+    const [shape] = coopShapes(vk.initDevice(), type);
+    const large = { kernel: /** @type {const} */ ('coop'), bm: 4 * shape.m, bn: 8 * shape.n, bk: Math.max(32, shape.k) };
+    const tiles = { ...large, wm: 2 * shape.m, wn: 4 * shape.n, tm: shape.m, tn: shape.n, tk: shape.k };
+    const size = { size: [6, 8], window: [3, 3], stride: [1, 2], dilation: [1, 1], padding: [1, 1], type };
+    check(problem({ type }));
+    check(problem({ batch: 2, channels: 72, outputs: 40, groups: 1, ...size }));
+    // By vectors: channels that are neighbours, a window of one element, and positions without gaps.
+    check(problem({ batch: 2, channels: 64, outputs: 24, groups: 1, ...size, window: [1, 1], stride: [1, 1], padding: [0, 0] }));
+    check(problem({ batch: 2, channels: 40, outputs: 33, groups: 1, ...size }), tiles);
+    check(
+      problem({
+        channels: 6,
+        outputs: 12,
+        groups: 6,
+        size: [9, 7],
+        window: [3, 3],
+        padding: [1, 1],
+        stride: [1, 2],
+        dilation: [1, 1],
+        type,
+      }),
+    );
+  });
+}
+
+test('images of any strides: channels last', () => {
+  for (const type of /** @type {const} */ (['f32', 'f16'])) {
+    if (!kernels.convolutionSupports(type)) continue;
+    const [batch, channels, outputs, h, w] = [2, 40, 24, 5, 6];
+    const sizes = { batch, channels, outputs, size: [h, w], window: [3, 3], result: [h, w], padding: [1, 1], type };
+    const last = (/** @type {number} */ c) => [h * w * c, 1, w * c, c];
+    const c = new Case({ guard: 8 });
+    const [x, weight] = [c.input(normal(batch * channels * h * w), type), c.input(normal(outputs * channels * 9), type)];
+    const [dy, y] = [c.input(normal(batch * outputs * h * w), type), c.output(batch * outputs * h * w, type)];
+    const [dx, dw] = [c.output(batch * channels * h * w, type), c.output(outputs * channels * 9, type)];
+    const own = { ...sizes, xStrides: last(channels), yStrides: last(outputs) };
+    c.run(
+      kernels.convolution({ x: x.tensor, weight: weight.tensor, y: y.tensor, ...own }),
+      kernels.convolutionInput({ dy: dy.tensor, weight: weight.tensor, dx: dx.tensor, ...own }),
+      kernels.convolutionWeight({ x: x.tensor, dy: dy.tensor, dWeight: dw.tensor, ...own }),
+    );
+    /** The place of a dense element. @param {number} i @param {number} planes */
+    const moved = (i, planes) =>
+      Math.floor(i / (planes * h * w)) * planes * h * w + (i % (h * w)) * planes + (Math.floor(i / (h * w)) % planes);
+    const [wantedY, wantedX, wantedW] = [y, dx, dw].map(({ count }) => new Float64Array(count));
+    eachTerm(sizes, (i, j, k) => {
+      const [from, to] = [moved(i, channels), moved(k, outputs)];
+      wantedY[to] += x.values[from] * weight.values[j];
+      wantedX[from] += dy.values[to] * weight.values[j];
+      wantedW[j] += dy.values[to] * x.values[from];
+    });
+    assertClose(y.read(), wantedY, TOLERANCE[type], `forward ${type}`);
+    assertClose(dx.read(), wantedX, TOLERANCE[type], `input gradient ${type}`);
+    assertClose(dw.read(), wantedW, TOLERANCE[type], `weight gradient ${type}`);
+    c.destroy();
+  }
+});

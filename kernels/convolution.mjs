@@ -1,0 +1,328 @@
+// Convolutions of one to three dimensions and their gradients, as products whose tiles are gathered from the image: no copy of windows is
+// made (docs/design/convolution.md). This file checks arguments and makes dispatches; convolution/plan.mjs chooses tiles.
+
+import { ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
+import { planner } from './convolution/plan.mjs';
+
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./bounds.mjs').Extent} Extent */
+/** @typedef {import('./convolution/plan.mjs').ConvolutionPlan} ConvolutionPlan */
+
+/**
+ * The sizes of a convolution y = x ⋆ weight. Lists have one number for each of its one to three directions, in the order of dimensions.
+ * @typedef {object} ConvolutionSizes
+ * @property {number} batch number of images
+ * @property {number} channels of x, a multiple of `groups`
+ * @property {number} outputs channels of y, a multiple of `groups`
+ * @property {number} [groups] parts that the channels are divided into, each convolved by itself; 1 when left out
+ * @property {number[]} size of x
+ * @property {number[]} window sizes of the window
+ * @property {number[]} result sizes of y. Positions of the window that reach over the end of x read zeros there
+ * @property {number[]} [stride] 1 when left out
+ * @property {number[]} [dilation] 1 when left out
+ * @property {number[]} [padding] zeros before x; 0 when left out
+ * @property {number[]} [xStrides] of x or its gradient, [batch, channels, ...size], in elements; dense when left out
+ * @property {number[]} [yStrides] of y or its gradient, likewise
+ * @property {DType} [type] of x, y, the weight and their gradients: f32, or a half type that `convolutionSupports`; f32 when left out
+ * @property {Partial<ConvolutionPlan>} [plan] instead of the one that is chosen
+ */
+
+/**
+ * Tensors of a forward pass.
+ * @typedef {object} ConvolutionTensors
+ * @property {Tensor} x [batch, channels, ...size]
+ * @property {Tensor} weight [outputs, channels / groups, ...window]
+ * @property {Tensor} y out: [batch, outputs, ...result]
+ * @property {Tensor} [bias] [outputs] f32, added to y
+ * @property {boolean} [relu] whether y is max(y, 0)
+ */
+
+/**
+ * Tensors of an input gradient, which is also the forward pass of a transposed convolution.
+ * @typedef {object} ConvolutionInputTensors
+ * @property {Tensor} dy [batch, outputs, ...result]
+ * @property {Tensor} weight [outputs, channels / groups, ...window]
+ * @property {Tensor} dx out: [batch, channels, ...size]
+ * @property {Tensor} [bias] [channels] f32, added to dx
+ * @property {boolean} [relu] whether dx is max(dx, 0)
+ */
+
+/**
+ * Tensors of a weight gradient.
+ * @typedef {object} ConvolutionWeightTensors
+ * @property {Tensor} x [batch, channels, ...size]
+ * @property {Tensor} dy [batch, outputs, ...result]
+ * @property {Tensor} dWeight out: [outputs, channels / groups, ...window], dense
+ */
+
+/** Three numbers, one for each direction. @typedef {[number, number, number]} Triple */
+
+const EPI_BIAS = 1;
+const EPI_RELU = 2;
+
+/** @param {number} a @param {number} b @returns {number} the greatest common divisor */
+const gcd = (a, b) => (b === 0 ? a : gcd(b, a % b));
+
+/** @param {KernelContext} context */
+export function convolutionKernels(context) {
+  const plans = planner(context);
+
+  /**
+   * Whether there is a kernel that computes in a storage type. Every device has one for f32; half types need matrix units.
+   * @param {DType} type
+   */
+  function convolutionSupports(type) {
+    return plans.supports(type);
+  }
+
+  /** Three numbers from one to three: missing directions come first. @param {number[]} list @param {number} missing @returns {Triple} */
+  const triple = (list, missing) => /** @type {Triple} */ ([...new Array(3 - list.length).fill(missing), ...list]);
+
+  /** @param {string} kernel @param {ConvolutionSizes} args */
+  function sizesOf(kernel, args) {
+    const batch = integer(kernel, 'batch', args.batch);
+    const groups = integer(kernel, 'groups', args.groups ?? 1, 1, context.maxGroups);
+    const [channels, outputs] = [integer(kernel, 'channels', args.channels), integer(kernel, 'outputs', args.outputs)];
+    if (channels % groups || outputs % groups)
+      throw new RangeError(`${kernel}: ${channels} channels and ${outputs} outputs must be multiples of ${groups} groups`);
+    const rank = args.size?.length;
+    if (!(rank >= 1 && rank <= 3)) throw new TypeError(`${kernel}: size must be a list of one to three numbers, got ${String(args.size)}`);
+    /** @param {'size' | 'window' | 'result' | 'stride' | 'dilation' | 'padding'} name @param {number} least @param {number} missing */
+    const list = (name, least, missing) => {
+      const own = args[name] ?? new Array(rank).fill(missing);
+      if (own.length !== rank) throw new TypeError(`${kernel}: ${name} must be a list of ${rank} numbers, as size is, got ${String(own)}`);
+      own.forEach((value, i) => integer(kernel, `${name}[${i}]`, value, least, 0x3fffffff));
+      return triple(own, missing);
+    };
+    const [size, window, result] = [list('size', 1, 1), list('window', 1, 1), list('result', 1, 1)];
+    const [stride, dilation, padding] = [list('stride', 1, 1), list('dilation', 1, 1), list('padding', 0, 0)];
+    /** @param {'xStrides' | 'yStrides'} name @param {number} planes @param {Triple} sizes */
+    const strides = (name, planes, [d, h, w]) => {
+      const own = args[name];
+      if (own === undefined) return [planes * d * h * w, d * h * w, h * w, w, 1];
+      if (own.length !== rank + 2) throw new TypeError(`${kernel}: ${name} must be a list of ${rank + 2} numbers, got ${String(own)}`);
+      own.forEach((value, i) => integer(kernel, `${name}[${i}]`, value, 0));
+      return [own[0], own[1], ...triple(own.slice(2), 0)];
+    };
+    const type = args.type ?? 'f32';
+    if (!plans.supports(type)) throw new RangeError(`${kernel}: ${context.info.deviceName} has no kernel for ${String(type)}`);
+    return {
+      batch,
+      groups,
+      channels: channels / groups,
+      outputs: outputs / groups,
+      size,
+      window,
+      result,
+      stride,
+      dilation,
+      padding,
+      taps: window[0] * window[1] * window[2],
+      xStrides: strides('xStrides', channels, size),
+      yStrides: strides('yStrides', outputs, result),
+      type,
+    };
+  }
+  /** @typedef {ReturnType<typeof sizesOf>} Sizes */
+
+  /**
+   * The extent of x or y in memory.
+   * @param {string} kernel @param {string} name @param {{ buffer: import('./base.mjs').Binding, offset: number }} own
+   * @param {number[]} shape @param {number[]} strides @param {DType} type
+   * @returns {Extent}
+   */
+  function extent(kernel, name, own, shape, strides, type) {
+    const elements = shape.reduce((last, n, i) => last + (n - 1) * strides[i], 1);
+    reach(kernel, name, own.offset + elements);
+    return [name, own, elements, type];
+  }
+
+  /** @param {string} kernel @param {Sizes} s @param {'x' | 'y'} side @param {string} name @param {Tensor} given */
+  function image(kernel, s, side, name, given) {
+    const own = tensor(kernel, name, given);
+    const shape = side === 'x' ? [s.batch, s.groups * s.channels, ...s.size] : [s.batch, s.groups * s.outputs, ...s.result];
+    return { own, extent: extent(kernel, name, own, shape, side === 'x' ? s.xStrides : s.yStrides, s.type) };
+  }
+
+  /** A grid of at least `count` workgroups, in two directions. @param {string} kernel @param {number} count @param {number} depth */
+  function grid(kernel, count, depth) {
+    const x = Math.min(count, context.maxGroups);
+    const y = ceilDiv(count, x);
+    // A packed dispatch takes no more in y.
+    if (y > 32767) throw new RangeError(`${kernel}: ${count} tiles are more than a dispatch takes`);
+    return /** @type {Triple} */ ([x, y, depth]);
+  }
+
+  /** Whether vectors of eight 16-bit elements begin at multiples of eight. @param {...number} numbers */
+  const isAligned = (...numbers) => numbers.every((n) => n % 8 === 0);
+
+  /** Signed numbers as the words of push constants and specializations. @param {number[]} list */
+  const words = (list) => list.map((n) => n >>> 0);
+
+  /**
+   * The dispatch of a forward pass or an input gradient.
+   * @param {string} kernel @param {ConvolutionSizes} args @param {boolean} isInput
+   * @param {{ from: Tensor, weight: Tensor, to: Tensor, bias?: Tensor, relu?: boolean }} tensors
+   * @returns {Dispatch}
+   */
+  function gathered(kernel, args, isInput, tensors) {
+    const s = sizesOf(kernel, args);
+    const { batch, groups, stride, dilation, padding, window, taps, type } = s;
+    const from = isInput ? image(kernel, s, 'y', 'dy', tensors.from) : image(kernel, s, 'x', 'x', tensors.from);
+    const to = isInput ? image(kernel, s, 'x', 'dx', tensors.to) : image(kernel, s, 'y', 'y', tensors.to);
+    const w = tensor(kernel, 'weight', tensors.weight);
+    const bias = tensors.bias === undefined ? undefined : tensor(kernel, 'bias', tensors.bias);
+    const weights = integer(kernel, 'elements of the weight', groups * s.outputs * s.channels * taps);
+    const m = isInput ? s.channels : s.outputs;
+    const c = isInput ? s.outputs : s.channels;
+    /** @type {Extent[]} */
+    const reads = [from.extent, ['weight', w, weights, type]];
+    if (bias) reads.push(['bias', bias, groups * m, 'f32']);
+    context.checker?.check(kernel, reads, [to.extent]);
+
+    const positions = isInput ? s.size : s.result;
+    const common = stride.map((v, i) => gcd(v, dilation[i]));
+    const phases = isInput ? stride : [1, 1, 1];
+    const steps = isInput ? stride.map((v, i) => v / common[i]) : [1, 1, 1];
+    const most = positions.map((q, i) => ceilDiv(q, phases[i]));
+    const n = integer(kernel, 'positions', batch * most[0] * most[1] * most[2]);
+    const strides = isInput ? s.yStrides : s.xStrides;
+    const weightStrides = [isInput ? taps : s.channels * taps, isInput ? s.channels * taps : taps, s.outputs * s.channels * taps];
+    /** @type {[boolean, boolean]} */
+    const vectors = [
+      weightStrides[1] === 1 && isAligned(c, w.offset, weightStrides[0], weightStrides[2]),
+      strides[1] === 1 && isAligned(c, from.own.offset, strides[0], ...strides.slice(2)),
+    ];
+    const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type, vectors };
+    const plan = plans.gathered(kernel, shape, args.plan);
+    return context.dispatch(plan.name, {
+      buffers: [from.own.buffer, w.buffer, bias?.buffer ?? w.buffer, to.own.buffer],
+      writes: 0b1000,
+      groups: grid(kernel, plan.tiles * shape.phases, groups),
+      specialization: words([
+        plan.threads,
+        ...window,
+        ...(isInput ? [1, 1, 1] : stride),
+        ...(isInput ? dilation.map((d, i) => -d / common[i]) : dilation),
+        ...phases,
+        ...steps,
+        (bias ? EPI_BIAS : 0) | (tensors.relu ? EPI_RELU : 0),
+        ...plan.specialization,
+      ]),
+      push: pushConstants(
+        words([
+          batch,
+          ...positions,
+          ...(isInput ? s.result : s.size),
+          ...(isInput ? padding : padding.map((v) => -v)),
+          ...strides,
+          ...(isInput ? s.xStrides : s.yStrides),
+          ...weightStrides,
+          m,
+          c,
+          from.own.offset,
+          w.offset,
+          bias?.offset ?? 0,
+          to.own.offset,
+          0,
+          1,
+        ]),
+      ),
+      ...plan.options,
+    });
+  }
+
+  /**
+   * y = x ⋆ weight + bias, a cross-correlation as in every framework: y[b, o, q] = Σ x[b, c, q · stride - padding + j · dilation] · weight[o,
+   * c, j] over the channels c of o's group and the taps j; x is zero outside of its size.
+   * @param {ConvolutionTensors & ConvolutionSizes} args
+   * @returns {Dispatch}
+   * @throws {RangeError} where channels do not divide into groups, or the device has no kernel for the type
+   */
+  function convolution(args) {
+    const { x, weight, y, bias, relu } = args;
+    return gathered('convolution', args, false, { from: x, weight, to: y, bias, relu });
+  }
+
+  /**
+   * The gradient of x in `convolution`, dx[b, c, i] = Σ dy[b, o, q] · weight[o, c, j] over all q and j with q · stride - padding + j · dilation =
+   * i, plus a bias: with one, or by itself, this is the transposed convolution of dy.
+   * @param {ConvolutionInputTensors & ConvolutionSizes} args
+   * @returns {Dispatch}
+   * @throws {RangeError} as `convolution`
+   */
+  function convolutionInput(args) {
+    const { dy, weight, dx, bias, relu } = args;
+    return gathered('convolutionInput', args, true, { from: dy, weight, to: dx, bias, relu });
+  }
+
+  /**
+   * The gradient of the weight in `convolution`: dWeight[o, c, j] = Σ dy[b, o, q] · x[b, c, q · stride - padding + j · dilation] over b and q.
+   * Where the result has few tiles, several workgroups share each; a second dispatch adds their sums in a fixed order.
+   * @param {ConvolutionWeightTensors & ConvolutionSizes} args
+   * @returns {Dispatch[]}
+   * @throws {RangeError} as `convolution`
+   */
+  function convolutionWeight(args) {
+    const kernel = 'convolutionWeight';
+    const s = sizesOf(kernel, args);
+    const { batch, groups, channels, outputs, result, taps, type } = s;
+    const [x, dy] = [image(kernel, s, 'x', 'x', args.x), image(kernel, s, 'y', 'dy', args.dy)];
+    const dw = tensor(kernel, 'dWeight', args.dWeight);
+    const count = integer(kernel, 'elements of the weight', groups * outputs * channels * taps);
+    context.checker?.check(kernel, [x.extent, dy.extent], [['dWeight', dw, count, type]]);
+    const k = integer(kernel, 'positions', batch * result[0] * result[1] * result[2]);
+    const [yb, yc, yd, yh, yw] = s.yStrides;
+    const space = result[0] * result[1] * result[2];
+    const dense = yw === 1 && (yh === result[2] || result[1] === 1) && (yd === result[1] * result[2] || result[0] === 1);
+    const vectors = dense && isAligned(space, yb, yc, dy.own.offset);
+    const plan = plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type, vectors }, args.plan);
+    const { splits } = plan;
+    // Sums are f32: those of several workgroups are added, and 16-bit results are made of them.
+    const isSplit = splits > 1 || type !== 'f32';
+    const work = isSplit ? { buffer: context.workspace('convolution', 4 * splits * count), offset: 0 } : dw;
+    const main = context.dispatch(plan.name, {
+      buffers: [x.own.buffer, dy.own.buffer, work.buffer],
+      writes: 0b100,
+      groups: grid(kernel, plan.tiles, groups * splits),
+      specialization: words([plan.threads, ...s.window, ...s.stride, ...s.dilation, ...[1, 1, 1, 1, 1, 1], 0, ...plan.specialization]),
+      push: pushConstants(
+        words([
+          batch,
+          ...result,
+          ...s.size,
+          ...s.padding.map((v) => -v),
+          ...s.xStrides,
+          ...s.yStrides,
+          channels * taps,
+          0,
+          outputs * channels * taps,
+          outputs,
+          channels,
+          x.own.offset,
+          work.offset,
+          0,
+          dy.own.offset,
+          plan.kPerSplit,
+          splits,
+        ]),
+      ),
+      ...plan.options,
+    });
+    if (!isSplit) return [main];
+    const threads = context.flatThreads;
+    const sum = context.dispatch(`convolve_sum${type === 'f32' ? '' : `_${type}`}`, {
+      buffers: [work.buffer, dw.buffer],
+      writes: 0b10,
+      groups: context.strideGroups(count, threads),
+      specialization: [threads],
+      push: pushConstants([count, splits, work.offset, dw.offset]),
+    });
+    return [main, sum];
+  }
+
+  return { convolutionSupports, convolution, convolutionInput, convolutionWeight };
+}

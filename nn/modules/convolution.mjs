@@ -1,0 +1,183 @@
+// Convolutions of one to three dimensions and transposed ones.
+
+import {
+  checkGroups,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  each,
+  zeros,
+} from '../api/convolution.mjs';
+import { show } from '../core/errors.mjs';
+import { positive } from '../core/layout.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
+import { kaiming } from './layers.mjs';
+import { Module } from './module.mjs';
+
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../api/convolution.mjs').Single} Single */
+/** @typedef {import('../api/convolution.mjs').Pair} Pair */
+/** @typedef {import('../api/convolution.mjs').Triple} Triple */
+/** @typedef {import('../api/convolution.mjs').Convolution1dOptions} Convolution1dOptions */
+/** @typedef {import('../api/convolution.mjs').ConvolutionOptions} ConvolutionOptions */
+/** @typedef {import('../api/convolution.mjs').Convolution3dOptions} Convolution3dOptions */
+/** @typedef {import('../api/convolution.mjs').Transposed1dOptions} Transposed1dOptions */
+/** @typedef {import('../api/convolution.mjs').TransposedOptions} TransposedOptions */
+/** @typedef {import('../api/convolution.mjs').Transposed3dOptions} Transposed3dOptions */
+/** @typedef {import('./layers.mjs').LinearOptions} LinearOptions */
+
+/** Options of any convolution, as they are checked. @typedef {ConvolutionOptions & TransposedOptions & LinearOptions} AnyOptions */
+
+/** What all convolutions have. */
+class Convolution extends Module {
+  /**
+   * @param {string} name of the class @param {number} rank @param {number} inputs @param {number} outputs @param {unknown} window
+   * @param {object} given options @param {boolean} transposed
+   */
+  constructor(name, rank, inputs, outputs, window, given, transposed) {
+    super();
+    const names = ['stride', 'padding', ...(transposed ? ['outputPadding'] : []), 'dilation', 'groups', 'bias'];
+    const { bias = true, groups = 1, ...options } = /** @type {AnyOptions} */ (checkOptions(name, given, names));
+    positive(name, 'inputs', inputs);
+    positive(name, 'outputs', outputs);
+    checkGroups(name, groups, inputs, outputs);
+    const sizes = each(name, 'window', window, 1, rank);
+    flag(name, 'bias', bias);
+    const { stride = 1, padding = 0, dilation = 1, outputPadding = 0 } = options;
+    const named = padding === 'valid' || (padding === 'same' && !transposed) ? padding : zeros(name, padding, rank);
+    this.options = {
+      stride: each(name, 'stride', stride, 1, rank),
+      padding: named,
+      ...(transposed ? { outputPadding: each(name, 'outputPadding', outputPadding, 0, rank) } : {}),
+      dilation: each(name, 'dilation', dilation, 1, rank),
+      groups,
+    };
+    const shape = transposed ? [inputs, outputs / groups, ...sizes] : [outputs, inputs / groups, ...sizes];
+    const reach = shape.slice(1).reduce((a, b) => a * b, 1);
+    this.weight = kaiming(name, reach, shape);
+    if (bias) this.bias = kaiming(name, reach, [outputs]);
+    this.channels = [inputs, outputs];
+  }
+  describe() {
+    return `${this.channels.join(', ')}, ${show(this.weight.shape.slice(2))}`;
+  }
+}
+
+const any = (/** @type {object} */ options) => /** @type {any} */ (options); // any: checked above, of the right rank
+
+/**
+ * A convolution over steps; see `F.conv1d`. `weight` is [outputs, inputs / groups, window], `bias` is [outputs]. Both begin
+ * uniform in ±1 / √(inputs / groups · window), as in PyTorch.
+ */
+export class Conv1d extends Convolution {
+  /**
+   * @param {number} inputs channels of x @param {number} outputs channels of the result
+   * @param {Single} window of the window in steps
+   * @param {Convolution1dOptions & LinearOptions} [options]
+   */
+  constructor(inputs, outputs, window, options = {}) {
+    super('Conv1d', 1, inputs, outputs, window, options, false);
+  }
+  /** @param {Tensor} x [batch, inputs, steps] @returns {Tensor} [batch, outputs, steps'] */
+  forward(x) {
+    return conv1d(x, this.weight, this.bias, any(this.options));
+  }
+}
+
+/**
+ * A convolution over rows and columns; see `F.conv2d`. `weight` is [outputs, inputs / groups, down, across], `bias` is [outputs]. Both begin
+ * uniform in ±1 / √(inputs / groups · down · across), as in PyTorch.
+ */
+export class Conv2d extends Convolution {
+  /**
+   * @param {number} inputs channels of x @param {number} outputs channels of the result
+   * @param {Pair} window one size for both directions, or [down, across]
+   * @param {ConvolutionOptions & LinearOptions} [options]
+   */
+  constructor(inputs, outputs, window, options = {}) {
+    super('Conv2d', 2, inputs, outputs, window, options, false);
+  }
+  /** @param {Tensor} x [batch, inputs, rows, columns] @returns {Tensor} [batch, outputs, rows', columns'] */
+  forward(x) {
+    return conv2d(x, this.weight, this.bias, any(this.options));
+  }
+}
+
+/**
+ * A convolution over planes, rows and columns; see `F.conv3d`. `weight` is [outputs, inputs / groups, deep, down, across], `bias` is [outputs]. Both begin
+ * uniform in ±1 / √(inputs / groups · deep · down · across), as in PyTorch.
+ */
+export class Conv3d extends Convolution {
+  /**
+   * @param {number} inputs channels of x @param {number} outputs channels of the result
+   * @param {Triple} window one size for all directions, or [deep, down, across]
+   * @param {Convolution3dOptions & LinearOptions} [options]
+   */
+  constructor(inputs, outputs, window, options = {}) {
+    super('Conv3d', 3, inputs, outputs, window, options, false);
+  }
+  /** @param {Tensor} x [batch, inputs, planes, rows, columns] @returns {Tensor} [batch, outputs, planes', rows', columns'] */
+  forward(x) {
+    return conv3d(x, this.weight, this.bias, any(this.options));
+  }
+}
+
+/**
+ * A transposed convolution over steps; see `F.convTranspose1d`. `weight` is [inputs, outputs / groups, window], `bias` is
+ * [outputs]. Both begin uniform in ±1 / √(outputs / groups · window), as in PyTorch.
+ */
+export class ConvTranspose1d extends Convolution {
+  /**
+   * @param {number} inputs channels of x @param {number} outputs channels of the result
+   * @param {Single} window of the window in steps
+   * @param {Transposed1dOptions & LinearOptions} [options]
+   */
+  constructor(inputs, outputs, window, options = {}) {
+    super('ConvTranspose1d', 1, inputs, outputs, window, options, true);
+  }
+  /** @param {Tensor} x [batch, inputs, steps] @returns {Tensor} [batch, outputs, steps'] */
+  forward(x) {
+    return convTranspose1d(x, this.weight, this.bias, any(this.options));
+  }
+}
+
+/**
+ * A transposed convolution over rows and columns; see `F.convTranspose2d`. `weight` is [inputs, outputs / groups, down, across], `bias` is
+ * [outputs]. Both begin uniform in ±1 / √(outputs / groups · down · across), as in PyTorch.
+ */
+export class ConvTranspose2d extends Convolution {
+  /**
+   * @param {number} inputs channels of x @param {number} outputs channels of the result
+   * @param {Pair} window one size for both directions, or [down, across]
+   * @param {TransposedOptions & LinearOptions} [options]
+   */
+  constructor(inputs, outputs, window, options = {}) {
+    super('ConvTranspose2d', 2, inputs, outputs, window, options, true);
+  }
+  /** @param {Tensor} x [batch, inputs, rows, columns] @returns {Tensor} [batch, outputs, rows', columns'] */
+  forward(x) {
+    return convTranspose2d(x, this.weight, this.bias, any(this.options));
+  }
+}
+
+/**
+ * A transposed convolution over planes, rows and columns; see `F.convTranspose3d`. `weight` is [inputs, outputs / groups, deep, down, across], `bias` is
+ * [outputs]. Both begin uniform in ±1 / √(outputs / groups · deep · down · across), as in PyTorch.
+ */
+export class ConvTranspose3d extends Convolution {
+  /**
+   * @param {number} inputs channels of x @param {number} outputs channels of the result
+   * @param {Triple} window one size for all directions, or [deep, down, across]
+   * @param {Transposed3dOptions & LinearOptions} [options]
+   */
+  constructor(inputs, outputs, window, options = {}) {
+    super('ConvTranspose3d', 3, inputs, outputs, window, options, true);
+  }
+  /** @param {Tensor} x [batch, inputs, planes, rows, columns] @returns {Tensor} [batch, outputs, planes', rows', columns'] */
+  forward(x) {
+    return convTranspose3d(x, this.weight, this.bias, any(this.options));
+  }
+}

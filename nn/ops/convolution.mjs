@@ -1,0 +1,210 @@
+// Convolutions of one to three dimensions. The three operations are each other's gradients: the result, the gradient of x (which is the
+// transposed convolution of dy), and that of the weight.
+
+import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
+import { denseLayout, sizeOf } from '../core/layout.mjs';
+import { runtime } from '../core/runtime.mjs';
+import { floatType } from './pointwise.mjs';
+import { at, generate } from './reference.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Op} Op */
+/** @typedef {import('./registry.mjs').Operand} Operand */
+/** @typedef {import('./registry.mjs').Reference} Reference */
+
+/**
+ * How windows go over x, one number for each direction.
+ * @typedef {object} Windows
+ * @property {number[]} stride
+ * @property {number[]} padding zeros before x
+ * @property {number[]} dilation
+ * @property {number} groups
+ */
+/** `after`: zeros after x. @typedef {Windows & { after: number[] }} Forward */
+/** `size`: sizes of x. @typedef {Windows & { size: number[] }} Input */
+/** `window`: its sizes. @typedef {Windows & { window: number[] }} Weight */
+
+/**
+ * Positions of a window, in each direction: ⌊(size + zeros - reach) / stride⌋ + 1.
+ * @param {readonly number[]} size @param {readonly number[]} window @param {Omit<Forward, 'groups'>} how
+ */
+export const positions = (size, window, { stride, padding, after, dilation }) =>
+  size.map((n, d) => Math.floor((n + padding[d] + after[d] - (window[d] - 1) * dilation[d] - 1) / stride[d]) + 1);
+
+/** @param {Windows} attributes */
+const plain = ({ stride, padding, dilation, groups }) => ({ stride, padding, dilation, groups });
+
+/** Throws unless both have one floating-point type. @param {string} op @param {Layout} a @param {Layout} b */
+function oneType(op, a, b) {
+  floatType(op, a);
+  if (a.dtype !== b.dtype) throw new ArgumentError(op, `takes tensors of one type, got ${a.dtype} and ${b.dtype}`);
+}
+
+/**
+ * The call in a type that the device has a kernel for, with the weight as it lies in memory. The images may have any strides.
+ * @param {Tensor[]} inputs @param {(inputs: Tensor[]) => Tensor} run @param {boolean} hasWeight
+ */
+function prepared([a, b, ...bias], run, hasWeight) {
+  const { dtype } = a;
+  const dense = hasWeight ? b.contiguous() : b;
+  if (a.dtype !== b.dtype || runtime().kernels.convolutionSupports(/** @type {'f32'} */ (dtype))) return run([a, dense, ...bias]);
+  return run([a.to('f32'), dense.to('f32'), ...bias]).to(dtype);
+}
+
+/**
+ * The arguments of kernels.
+ * @param {Layout} x @param {readonly number[]} weight its shape @param {Layout} y @param {Windows} attributes
+ */
+const sizes = (x, weight, y, attributes) => ({
+  batch: x.shape[0],
+  channels: x.shape[1],
+  outputs: y.shape[1],
+  size: x.shape.slice(2),
+  window: weight.slice(2),
+  result: y.shape.slice(2),
+  xStrides: [...x.strides],
+  yStrides: [...y.strides],
+  type: floatType('convolution', x),
+  ...plain(attributes),
+});
+
+/** Multiplications and additions. @param {Layout} y @param {readonly number[]} weight its shape */
+const flops = (y, weight) => 2 * y.size * sizeOf(weight.slice(1));
+
+/** @param {Reference} x @param {readonly number[]} place that may be outside, where x is zero */
+const orZero = (x, place) => (place.some((p, d) => p < 0 || p >= x.shape[d]) ? 0 : at(x, place));
+
+/** y = x ⋆ weight + bias: x [batch, channels, ...size], weight [outputs, channels / groups, ...window], bias [outputs]. @type {Op} */
+export const convolution = defineOp({
+  name: 'convolution',
+  strided: true,
+  infer: ([x, w, bias], /** @type {Forward} */ attributes) => {
+    oneType('convolution', x, w);
+    if (bias && bias.dtype !== 'f32') throw new ArgumentError('convolution', `takes a bias of f32, got ${bias.dtype}`);
+    const result = positions(x.shape.slice(2), w.shape.slice(2), attributes);
+    return [denseLayout([x.shape[0], w.shape[0], ...result], x.dtype)];
+  },
+  prepare: (inputs, run) => prepared(inputs, run, true),
+  lower: (k, [x, w, bias], [y], attributes) => [
+    k.convolution({ x, weight: w, y, bias, ...sizes(x.layout, w.layout.shape, y.layout, attributes) }),
+  ],
+  flops: ([, w], [y]) => flops(y, w.shape),
+  saveInputs: ([x, w]) => [...(w ? [0] : []), ...(x ? [1] : [])],
+  vjp: (dy, { inputs: [x, w], layouts, needs, attributes }, F) => [
+    needs[0] ? F.call(convolutionInput, [dy, w], { ...plain(attributes), size: layouts[0].shape.slice(2) }) : undefined,
+    needs[1] ? F.call(convolutionWeight, [x, dy], { ...plain(attributes), window: layouts[1].shape.slice(2) }) : undefined,
+    needs[2] ? biasGradient(dy, F) : undefined,
+  ],
+  oracle: ([x, w, bias], attributes) => {
+    const { stride, padding, dilation, groups } = attributes;
+    const result = positions(x.shape.slice(2), w.shape.slice(2), attributes);
+    const [made, own] = [w.shape[0] / groups, w.shape[1]];
+    return generate([x.shape[0], w.shape[0], ...result], ([b, o, ...q]) => {
+      let sum = bias ? bias.data[o] : 0;
+      const first = Math.floor(o / made) * own;
+      generate([own, ...w.shape.slice(2)], ([c, ...j]) => {
+        const place = q.map((p, d) => p * stride[d] - padding[d] + j[d] * dilation[d]);
+        sum += orZero(x, [b, first + c, ...place]) * at(w, [o, c, ...j]);
+        return 0;
+      });
+      return sum;
+    });
+  },
+});
+
+/** The sum over images and positions, in f32. @param {Tensor} dy @param {import('./registry.mjs').Functions} F */
+const biasGradient = (dy, F) =>
+  F.sum(
+    F.to(dy, 'f32'),
+    dy.shape.flatMap((_, d) => (d === 1 ? [] : [d])),
+  );
+
+/**
+ * The gradient of x in a convolution from that of y, plus a bias: the transposed convolution. dy [batch, outputs, ...positions], weight
+ * [outputs, channels / groups, ...window], bias [channels].
+ * @type {Op}
+ */
+export const convolutionInput = defineOp({
+  name: 'convolutionInput',
+  strided: true,
+  infer: ([dy, w, bias], /** @type {Input} */ { groups, size }) => {
+    oneType('convolutionInput', dy, w);
+    if (bias && bias.dtype !== 'f32') throw new ArgumentError('convolutionInput', `takes a bias of f32, got ${bias.dtype}`);
+    return [denseLayout([dy.shape[0], w.shape[1] * groups, ...size], dy.dtype)];
+  },
+  prepare: (inputs, run) => prepared(inputs, run, true),
+  lower: (k, [dy, w, bias], [dx], attributes) => [
+    k.convolutionInput({ dy, weight: w, dx, bias, ...sizes(dx.layout, w.layout.shape, dy.layout, attributes) }),
+  ],
+  flops: ([dy, w]) => flops(dy, w.shape),
+  saveInputs: ([dy, w]) => [...(w ? [0] : []), ...(dy ? [1] : [])],
+  vjp: (dx, { inputs: [dy, w], layouts, needs, attributes }, F) => [
+    needs[0] ? F.call(convolution, [dx, w], { ...plain(attributes), after: missing(layouts, attributes) }) : undefined,
+    needs[1] ? F.call(convolutionWeight, [dx, dy], { ...plain(attributes), window: layouts[1].shape.slice(2) }) : undefined,
+    needs[2] ? biasGradient(dx, F) : undefined,
+  ],
+  oracle: ([dy, w, bias], { stride, padding, dilation, groups, size }) => {
+    const [made, own] = [w.shape[0] / groups, w.shape[1]];
+    return generate([dy.shape[0], own * groups, ...size], ([b, c, ...i]) => {
+      let sum = bias ? bias.data[c] : 0;
+      const first = Math.floor(c / own) * made;
+      generate([made, ...w.shape.slice(2)], ([o, ...j]) => {
+        const place = i.map((p, d) => (p + padding[d] - j[d] * dilation[d]) / stride[d]);
+        if (place.every(Number.isInteger)) sum += orZero(dy, [b, first + o, ...place]) * at(w, [first + o, c % own, ...j]);
+        return 0;
+      });
+      return sum;
+    });
+  },
+});
+
+/**
+ * Zeros after x with which a convolution of x has as many positions as dy.
+ * @param {Layout[]} layouts of dy and the weight @param {Input} attributes
+ */
+const missing = ([dy, w], { stride, padding, dilation, size }) =>
+  size.map((n, d) => (dy.shape[2 + d] - 1) * stride[d] + (w.shape[2 + d] - 1) * dilation[d] + 1 - n - padding[d]);
+
+/** The gradient of the weight in a convolution from x [batch, channels, ...size] and dy [batch, outputs, ...positions]. @type {Op} */
+export const convolutionWeight = defineOp({
+  name: 'convolutionWeight',
+  strided: true,
+  infer: ([x, dy], /** @type {Weight} */ { groups, window }) => {
+    oneType('convolutionWeight', x, dy);
+    if (x.shape[0] !== dy.shape[0])
+      throw new ShapeError('convolutionWeight', `x ${show(x.shape)} and dy ${show(dy.shape)} have different batches`);
+    return [denseLayout([dy.shape[1], x.shape[1] / groups, ...window], x.dtype)];
+  },
+  prepare: (inputs, run) => prepared(inputs, run, false),
+  lower: (k, [x, dy], [dw], attributes) =>
+    k.convolutionWeight({ x, dy, dWeight: dw, ...sizes(x.layout, dw.layout.shape, dy.layout, attributes) }),
+  flops: ([, dy], [dw]) => flops(dy, dw.shape),
+  saveInputs: ([x, dy]) => [...(dy ? [0] : []), ...(x ? [1] : [])],
+  vjp: (dw, { inputs: [x, dy], layouts, needs, attributes }, F) => [
+    needs[0] ? F.call(convolutionInput, [dy, dw], { ...plain(attributes), size: layouts[0].shape.slice(2) }) : undefined,
+    needs[1]
+      ? F.call(convolution, [x, dw], {
+          ...plain(attributes),
+          after: missing([layouts[1], denseLayout([1, 1, ...attributes.window], 'f32')], {
+            ...attributes,
+            size: layouts[0].shape.slice(2),
+          }),
+        })
+      : undefined,
+  ],
+  oracle: ([x, dy], { stride, padding, dilation, groups, window }) => {
+    const [made, own] = [dy.shape[1] / groups, x.shape[1] / groups];
+    return generate([dy.shape[1], own, ...window], ([o, c, ...j]) => {
+      let sum = 0;
+      const channel = Math.floor(o / made) * own + c;
+      generate([dy.shape[0], ...dy.shape.slice(2)], ([b, ...q]) => {
+        const place = q.map((p, d) => p * stride[d] - padding[d] + j[d] * dilation[d]);
+        sum += orZero(x, [b, channel, ...place]) * at(dy, [b, o, ...q]);
+        return 0;
+      });
+      return sum;
+    });
+  },
+});

@@ -1,0 +1,169 @@
+// Graphs of a file as the interpreter takes them: nodes with their operators, attributes as JavaScript values, calls of functions inlined.
+// Every node whose operator is not known is reported at once.
+
+import { titleOf } from './definitions.mjs';
+import { OPERATORS } from './operators.mjs';
+import { tensorOf, typeOf } from './types.mjs';
+import { Constant } from './value.mjs';
+
+/** @typedef {import('./definitions.mjs').Graph} Graph */
+/** @typedef {import('./definitions.mjs').Node} Node */
+/** @typedef {import('./definitions.mjs').Operator} Operator */
+/** @typedef {import('./definitions.mjs').Port} Port */
+
+/** How deep functions may call functions. */
+const MAX_CALLS = 64;
+
+const plainDomain = (/** @type {string} */ domain) => (domain === 'ai.onnx' ? '' : domain);
+
+/** Makes graphs of a model's messages. */
+export class Builder {
+  /** Nodes whose operator is not known. @type {string[]} */
+  unknown = [];
+
+  /**
+   * @param {import('./proto.mjs').ModelMessage} model
+   * @param {(message: import('./types.mjs').TensorMessage, bytes: number) => Uint8Array} external reads elements from other files
+   */
+  constructor(model, external) {
+    this.external = external;
+    this.opsets = versionsOf(model.opsetImport);
+    this.functions = new Map(model.functions.map((each) => [functionKey(each.domain, each.name, each.overload), each]));
+  }
+
+  /**
+   * @param {import('./proto.mjs').GraphMessage} message @param {Map<string, number>} [opsets] by domain
+   * @param {Record<string, any>} [given] values of the attributes of the function that it is in @param {number} [depth] of calls
+   * @returns {Graph}
+   */
+  graph(message, opsets = this.opsets, given = undefined, depth = 0) {
+    const constants = new Map();
+    for (const each of message.initializer) constants.set(each.name, this.constant(each, `the initializer ${each.name}`));
+    for (const each of message.sparseInitializer) constants.set(each.values.name, this.dense(each));
+    return {
+      inputs: message.input.map((port) => portOf(port)),
+      outputs: message.output.map((port) => portOf(port)),
+      nodes: message.node.flatMap((node) => this.nodes(node, opsets, given, depth)),
+      constants,
+    };
+  }
+
+  /** @param {import('./types.mjs').TensorMessage} message @param {string} what */
+  constant(message, what) {
+    const { type, shape, elements } = tensorOf(message, what, this.external);
+    return new Constant(type, shape, undefined, elements);
+  }
+
+  /** A sparse tensor with its zeros. @param {import('./proto.mjs').SparseMessage} message */
+  dense({ values, indices, dims }) {
+    const what = `the sparse tensor ${values.name}`;
+    const [own, places] = [this.constant(values, what), this.constant(indices, what)];
+    const shape = dims.map((size) => size.toNumber());
+    const size = shape.reduce((a, b) => a * b, 1);
+    if (!(size <= 2 ** 31)) throw new Error(`${what} has the shape [${shape}], which is too large`);
+    const elements = /** @type {any} */ (own.elements).constructor === Array ? [] : new /** @type {any} */ (own.elements).constructor(size);
+    for (let i = 0; i < own.size; i++) {
+      const index = places.rank === 1 ? [places.numbers[i]] : places.numbers.slice(i * shape.length, (i + 1) * shape.length);
+      const at = places.rank === 1 ? index[0] : index.reduce((sum, each, d) => sum * shape[d] + each, 0);
+      elements[at] = /** @type {any} */ (own.elements)[i];
+    }
+    return new Constant(own.type, shape, undefined, elements);
+  }
+
+  /**
+   * The nodes that a node stands for: one, or those of its function.
+   * @param {import('./proto.mjs').NodeMessage} message @param {Map<string, number>} opsets @param {Record<string, any> | undefined} given
+   * @param {number} depth @returns {Node[]}
+   */
+  nodes(message, opsets, given, depth) {
+    const domain = plainDomain(message.domain);
+    const called = this.functions.get(functionKey(message.domain, message.opType, message.overload));
+    /** @type {Record<string, any>} */
+    const attributes = {};
+    for (const each of message.attribute) {
+      if (each.refAttrName === '') attributes[each.name] = this.attribute(each, opsets, given, depth);
+      else if (given !== undefined && Object.hasOwn(given, each.refAttrName)) attributes[each.name] = given[each.refAttrName];
+    }
+    const opset = opsets.get(domain) ?? 1;
+    const own = { op: message.opType, domain, name: message.name, opset, inputs: message.input, outputs: message.output, attributes };
+    const operator = called
+      ? { body: this.body(called, attributes, depth) }
+      : OPERATORS.get(domain === '' ? message.opType : `${domain}.${message.opType}`);
+    if (operator === undefined) {
+      this.unknown.push(titleOf(own));
+      return [];
+    }
+    return [{ ...own, operator: /** @type {Operator} */ (operator) }];
+  }
+
+  /**
+   * The graph of a function, with the attributes of a call.
+   * @param {import('./proto.mjs').FunctionMessage} message @param {Record<string, any>} attributes @param {number} depth @returns {Graph}
+   */
+  body(message, attributes, depth) {
+    if (depth === MAX_CALLS) throw new Error(`function ${message.name} calls functions more than ${MAX_CALLS} deep, or itself`);
+    const opsets = versionsOf(message.opsetImport);
+    const defaults = Object.fromEntries(
+      message.attributeProto.map((each) => [each.name, this.attribute(each, opsets, undefined, depth + 1)]),
+    );
+    const given = { ...defaults, ...attributes };
+    const port = (/** @type {string} */ name) => ({ name, type: undefined, shape: undefined });
+    return {
+      inputs: message.input.map(port),
+      outputs: message.output.map(port),
+      nodes: message.node.flatMap((node) => this.nodes(node, opsets, given, depth + 1)),
+      constants: new Map(),
+    };
+  }
+
+  /**
+   * An attribute as a number, string, array of these, Constant or Graph.
+   * @param {import('./proto.mjs').AttributeMessage} message @param {Map<string, number>} opsets @param {Record<string, any> | undefined} given
+   * @param {number} depth
+   */
+  attribute(message, opsets, given, depth) {
+    const text = (/** @type {Uint8Array} */ bytes) => Buffer.from(bytes).toString('utf8');
+    const { t, g, sparseTensor } = message;
+    switch (message.type) {
+      case 1:
+        return message.f;
+      case 2:
+        return message.i.toNumber();
+      case 3:
+        return text(message.s);
+      case 4:
+        return t && this.constant(t, `the attribute ${message.name}`);
+      case 5:
+        return g && this.graph(g, opsets, given, depth);
+      case 6:
+        return message.floats;
+      case 7:
+        return message.ints.map((each) => each.toNumber());
+      case 8:
+        return message.strings.map(text);
+      case 9:
+        return message.tensors.map((each) => this.constant(each, `the attribute ${message.name}`));
+      case 10:
+        return message.graphs.map((each) => this.graph(each, opsets, given, depth));
+      case 11:
+        return sparseTensor && this.dense(sparseTensor);
+      default:
+        return undefined;
+    }
+  }
+}
+
+/** @param {string} domain @param {string} name @param {string} overload */
+const functionKey = (domain, name, overload) => `${plainDomain(domain)}\n${name}\n${overload}`;
+
+/** @param {import('./proto.mjs').OpsetMessage[]} imports */
+const versionsOf = (imports) => new Map(imports.map(({ domain, version }) => [plainDomain(domain), version.toNumber()]));
+
+/** @param {import('./proto.mjs').ValueInfoMessage} message @returns {Port} */
+function portOf({ name, type }) {
+  const tensor = type?.tensorType;
+  if (!tensor || tensor.elemType === 0) return { name, type: undefined, shape: undefined };
+  // A field that is not there reads as 0.
+  const sizes = tensor.shape?.dim.map((size) => (Object.hasOwn(size, 'dimValue') ? Number(size.dimValue) : (size.dimParam ?? '')));
+  return { name, type: typeOf(tensor.elemType, name), shape: sizes };
+}

@@ -1,0 +1,4 @@
+// helios-onnx: ONNX models on any Vulkan GPU. This is the public API.
+
+export { OnnxModel, loadOnnx } from './model.mjs';
+export { OPERATORS } from './operators.mjs';

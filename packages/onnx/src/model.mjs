@@ -1,0 +1,305 @@
+// A model of a file as a module of `helios-vk/nn`.
+
+import { readFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { Tensor, nn } from 'helios-vk/nn';
+import { titleOf } from './definitions.mjs';
+import { Builder } from './graph.mjs';
+import { Scope, execute } from './interpret.mjs';
+import { decode } from './proto.mjs';
+import { TYPES, externalReader, infoOf, isFloat } from './types.mjs';
+import { Constant, Value } from './value.mjs';
+
+/** @typedef {import('./definitions.mjs').Graph} Graph */
+/** @typedef {import('./definitions.mjs').Port} Port */
+/** @typedef {import('./definitions.mjs').Node} Node */
+/**
+ * An input: a tensor, or data of the host, which stay there where a graph computes shapes of them.
+ * @typedef {Tensor | number | boolean | ArrayBufferView | readonly any[]} Input
+ */
+
+/** Elements up to which an integer initializer is kept on the host too. */
+const KEPT = 4096;
+
+/**
+ * A model read by `loadOnnx`. Its floating-point initializers are parameters and the others buffers, by their names in the file.
+ */
+export class OnnxModel extends nn.Module {
+  /** @type {Graph} */
+  #graph;
+  /** Where parameters and buffers are, by their names in the file. @type {Map<string, string>} */
+  #properties = new Map();
+
+  /** @param {Graph} graph */
+  constructor(graph) {
+    super();
+    this.#graph = graph;
+    this.eval();
+    const onHost = neededOnHost(graph);
+    const buffers = namesOf(graph, (node) => node.operator.buffers ?? []);
+    for (const [name, constant] of graph.constants) {
+      if (constant.type === 'string' || constant.size === 0 || onHost.has(name)) continue;
+      // A property of that name would hide what the module has.
+      const property = name in this ? `${name}_` : name;
+      const data = constant.tensor;
+      const trains = isFloat(constant.type) && !buffers.has(name);
+      const own = trains ? new nn.Parameter(data) : data;
+      Object.defineProperty(this, property, { value: own, enumerable: true, writable: true, configurable: true });
+      this.#properties.set(name, property);
+      // The host keeps what is known for ever, not what trains or is large.
+      const isFixed = !isFloat(constant.type) && constant.size <= KEPT;
+      graph.constants.set(name, new Constant(constant.type, constant.shape, undefined, isFixed ? constant.elements : undefined));
+    }
+    uploadAttributes(graph);
+  }
+
+  /** Names, types and shapes of the inputs; a size that each call chooses is a name. @returns {Port[]} */
+  get inputs() {
+    return this.#graph.inputs.filter(({ name }) => !this.#graph.constants.has(name));
+  }
+  /** Names, types and shapes of the outputs. @returns {Port[]} */
+  get outputs() {
+    return this.#graph.outputs;
+  }
+  /** Inputs that shapes are computed of: `forward` takes them as data of the host only. */
+  get hostInputs() {
+    const needed = neededOnHost(this.#graph);
+    return this.inputs.map(({ name }) => name).filter((name) => needed.has(name));
+  }
+  /** How many nodes of each operator the graph has, those of functions and inner graphs included. @returns {Map<string, number>} */
+  get operators() {
+    const counts = new Map();
+    for (const { domain, op } of allNodes(this.#graph)) {
+      const name = domain ? `${domain}.${op}` : op;
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+    }
+    return counts;
+  }
+
+  /**
+   * Computes the outputs. Nothing is read from the device, so `compile` and `backward` work.
+   * @param {...(Input | Record<string, Input>)} inputs by position, or one object by name
+   * @returns {any} the tensor of a graph with one output, else tensors by name
+   * @throws {TypeError} for a missing or unknown input, or one of another type or shape; an Error for a graph whose shapes depend on elements
+   *   of the device: see `run`
+   */
+  forward(...inputs) {
+    const { node, input, value, outputs } = this.#advance(this.#start(inputs));
+    if (outputs !== undefined) return this.#named(outputs, ({ tensor }) => tensor);
+    const given = this.inputs.find(({ name }) => name === input);
+    throw new Error(
+      `${titleOf(node)} needs the elements of ${input}, ${value.type} [${value.shape}], on the host: ` +
+        (given ? `give ${input} as an array, or ` : '') +
+        'use await model.run(…), which reads them',
+    );
+  }
+
+  /**
+   * As `forward`, for graphs of any kind: where a shape, a condition or a count of turns depends on elements of the device, it reads them.
+   * @param {...(Input | Record<string, Input>)} inputs
+   * @returns {Promise<any>} as `forward`
+   */
+  async run(...inputs) {
+    return this.#named(await this.#finish(inputs), ({ tensor }) => tensor);
+  }
+
+  /**
+   * As `run`, with ONNX's type and shape of each output, and its elements.
+   * @param {...(Input | Record<string, Input>)} inputs
+   * @returns {Promise<Record<string, Value>>}
+   */
+  async values(...inputs) {
+    const outputs = await this.#finish(inputs);
+    for (const value of outputs) await value?.read();
+    return Object.fromEntries(
+      outputs.flatMap((/** @type {Value | undefined} */ value, /** @type {number} */ i) => (value ? [[this.outputs[i].name, value]] : [])),
+    );
+  }
+
+  /** @param {unknown[]} inputs */
+  async #finish(inputs) {
+    const run = this.#start(inputs);
+    for (;;) {
+      const { value, outputs } = this.#advance(run);
+      if (outputs !== undefined) return outputs;
+      await value.read();
+    }
+  }
+
+  /** @param {ReturnType<typeof execute>} run @returns {any} a request, or `outputs` */
+  #advance(run) {
+    const { done, value } = run.next();
+    return done ? { outputs: value } : value;
+  }
+
+  /** @param {(Value | undefined)[]} outputs @param {(value: any) => unknown} of */
+  #named(outputs, of) {
+    if (outputs.length === 1) return of(outputs[0]);
+    return Object.fromEntries(outputs.map((value, i) => [this.outputs[i].name, of(value)]));
+  }
+
+  /** @param {unknown[]} inputs */
+  #start(inputs) {
+    const scope = new Scope();
+    for (const [name, property] of this.#properties) {
+      const constant = /** @type {Constant} */ (this.#graph.constants.get(name));
+      scope.set(
+        name,
+        new Value(
+          constant.type,
+          constant.shape,
+          /** @type {Tensor} */ (Reflect.get(/** @type {object} */ (this), property)),
+          constant.elements,
+        ),
+      );
+    }
+    const ports = this.inputs;
+    const [first] = inputs;
+    const byName = inputs.length === 1 && isRecord(first);
+    if (byName) {
+      const unknown = Object.keys(first).find((name) => !this.#graph.inputs.some((port) => port.name === name));
+      if (unknown !== undefined) throw new TypeError(`the model has no input ${unknown}; it has ${namesText(ports)}`);
+    } else if (inputs.length > ports.length) {
+      throw new TypeError(`the model takes ${ports.length} inputs, ${namesText(ports)}, got ${inputs.length}`);
+    }
+    for (const [i, port] of (byName ? this.#graph.inputs : ports).entries()) {
+      const input = byName ? first[port.name] : inputs[i];
+      if (input !== undefined) scope.set(port.name, given(/** @type {Input} */ (input), port));
+      else if (!this.#graph.constants.has(port.name)) throw new TypeError(`the input ${port.name} is missing`);
+    }
+    return execute(this.#graph, scope, this.training);
+  }
+}
+
+/** @param {readonly Port[]} ports */
+const namesText = (ports) => ports.map(({ name }) => name).join(', ') || 'none';
+
+/** @param {unknown} value @returns {value is Record<string, Input>} */
+const isRecord = (value) =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value) && !(value instanceof Tensor);
+
+/** An input as the interpreter takes it. @param {Input | Value} input @param {Port} port @returns {Value} */
+function given(input, { name, type, shape }) {
+  if (type === undefined) throw new TypeError(`the input ${name} is no tensor: sequences and optional values are not supported`);
+  const value = input instanceof Value ? input : input instanceof Tensor ? ofDevice(input, name, type) : ofHost(input, name, type);
+  if (shape && (shape.length !== value.rank || shape.some((size, d) => typeof size === 'number' && size !== value.shape[d]))) {
+    throw new TypeError(`the input ${name} must have the shape [${shape.map((size) => size || '?').join(', ')}], got [${value.shape}]`);
+  }
+  return value;
+}
+
+/** @param {Tensor} input @param {string} name @param {import('./types.mjs').Type} type */
+function ofDevice(input, name, type) {
+  const { dtype } = infoOf(type);
+  const isInteger = (/** @type {string} */ each) => /^[iu]/.test(each);
+  if (input.dtype !== dtype && !(isInteger(input.dtype) && isInteger(dtype))) {
+    throw new TypeError(`the input ${name} is ${type} in the file: expected a tensor of ${dtype}, got ${input.dtype}`);
+  }
+  return Value.of(type, input.to(dtype));
+}
+
+/** @param {any} input @param {string} name @param {import('./types.mjs').Type} type */
+function ofHost(input, name, type) {
+  /** @type {number[]} */
+  const shape = [];
+  for (let at = input; Array.isArray(at) || ArrayBuffer.isView(at); at = /** @type {any} */ (at)[0])
+    shape.push(/** @type {any} */ (at).length);
+  const flat = Array.isArray(input) ? input.flat(Infinity) : ArrayBuffer.isView(input) ? input : [input];
+  const count = shape.reduce((a, b) => a * b, 1);
+  if (/** @type {any} */ (flat).length !== count) throw new TypeError(`the input ${name} is an array of unequal lengths`);
+  if (type === 'string') return Value.host(type, shape, /** @type {any} */ (flat));
+  const elements = new TYPES[type].array(count);
+  for (let i = 0; i < count; i++) {
+    const element = Number(/** @type {any} */ (flat)[i]);
+    elements[i] = element;
+    if (!isFloat(type) && elements[i] !== element) {
+      throw new TypeError(`element ${i} of the input ${name}, ${/** @type {any} */ (flat)[i]}, is not a value of ${type}`);
+    }
+  }
+  return Value.host(type, shape, elements);
+}
+
+/** All nodes, those of functions and inner graphs too. @param {Graph} graph @returns {Generator<Node>} */
+function* allNodes(graph) {
+  for (const node of graph.nodes) {
+    if ('body' in node.operator) yield* allNodes(node.operator.body);
+    else yield node;
+    for (const inner of graphsOf(node)) yield* allNodes(inner);
+  }
+}
+/** Graphs among a node's attributes. @param {Node} node @returns {Graph[]} */
+const graphsOf = (node) =>
+  Object.values(node.attributes)
+    .flat()
+    .filter((each) => each?.nodes !== undefined);
+
+/** The names of certain inputs of nodes, in inner graphs too. @param {Graph} graph @param {(node: Node) => Iterable<number>} of @returns {Set<string>} */
+function namesOf(graph, of) {
+  const names = new Set();
+  for (const node of allNodes(graph)) for (const i of of(node)) if (node.inputs[i]) names.add(node.inputs[i]);
+  return names;
+}
+
+/** Operators whose result is known on the host if their inputs are; of Shape and Size it always is. */
+const ARITHMETIC = new Set(
+  (
+    'Abs Add And Cast CastLike Ceil Concat ConstantOfShape Div Equal Expand Flatten Floor Gather Greater GreaterOrEqual Identity Less ' +
+    'LessOrEqual Max Min Mod Mul Neg Not Or Range Reshape ReduceMax ReduceMin ReduceProd ReduceSum Round Slice Split Sqrt Squeeze Sub ' +
+    'Tile Transpose Unsqueeze Where Xor'
+  ).split(' '),
+);
+
+/**
+ * The values that shapes are computed of: inputs that operators need on the host, and what arithmetic makes these of.
+ * @param {Graph} graph @returns {Set<string>}
+ */
+function neededOnHost(graph) {
+  const needed = namesOf(graph, (node) => (node.operator.host === 'all' ? node.inputs.keys() : (node.operator.host ?? [])));
+  for (const node of [...allNodes(graph)].reverse()) {
+    if (node.domain !== '' || !ARITHMETIC.has(node.op) || !node.outputs.some((name) => needed.has(name))) continue;
+    for (const name of node.inputs) needed.add(name);
+  }
+  return needed;
+}
+
+/** Uploads the constants of nodes and inner graphs that are not there for shapes alone. @param {Graph} graph */
+function uploadAttributes(graph) {
+  const needed = neededOnHost(graph);
+  for (const node of allNodes(graph)) {
+    if (node.outputs.every((name) => needed.has(name))) continue;
+    for (const [name, value] of Object.entries(node.attributes)) {
+      if (value instanceof Constant && value.type !== 'string' && value.size > 0) node.attributes[name] = kept(value);
+    }
+    for (const inner of graphsOf(node)) {
+      for (const [name, value] of inner.constants) {
+        if (value.type !== 'string' && value.size > 0 && !needed.has(name)) inner.constants.set(name, kept(value));
+      }
+    }
+  }
+}
+/** On the device, and still known on the host. @param {Constant} value */
+function kept(value) {
+  return new Constant(value.type, value.shape, value.tensor, value.size <= KEPT ? value.elements : undefined);
+}
+
+/**
+ * Loads a model in ONNX's format, of opset 13 or later. It is in evaluation mode; `train()` turns dropout and batch statistics on.
+ * @param {string | URL | Uint8Array} file its path, or its bytes
+ * @returns {Promise<OnnxModel>}
+ * @throws {Error} for a damaged file, and for a graph with unknown operators: it lists every such node with operator, name and opset
+ */
+export async function loadOnnx(file) {
+  const path = file instanceof URL ? fileURLToPath(file) : file;
+  if (typeof path !== 'string' && !(path instanceof Uint8Array)) throw new TypeError(`expected a path or bytes, got ${String(path)}`);
+  const what = typeof path === 'string' ? path : 'the model';
+  const message = decode('ModelProto', typeof path === 'string' ? await readFile(path) : path, what);
+  if (!message.graph) throw new Error(`${what} has no graph`);
+  const builder = new Builder(message, externalReader(typeof path === 'string' ? dirname(path) : undefined));
+  const graph = builder.graph(message.graph);
+  if (builder.unknown.length > 0) {
+    throw new Error(`${what} has ${builder.unknown.length} nodes that are not supported:\n  ${builder.unknown.join('\n  ')}`);
+  }
+  return new OnnxModel(graph);
+}

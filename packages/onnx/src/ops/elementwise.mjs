@@ -1,0 +1,212 @@
+// Arithmetic, comparisons, activations, conversions.
+
+import { isFloat, typeOf } from '../types.mjs';
+import { Value, cast, elementwise, f, hosted, mapped, mapping, result, same, scalar } from './lib.mjs';
+
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
+
+/** @param {string} name @param {(x: number) => number} [host] */
+const unary = (name, host) => elementwise((/** @type {Tensor} */ x) => f[name](x), host);
+/** @param {string} name @param {(a: number, b: number) => boolean} host */
+const comparison = (name, host) => elementwise((a, b) => f[name](a, b), host, 'bool');
+/** @param {string} name @param {(a: number, b: number) => boolean} host */
+const logical = (name, host) => elementwise((a, b) => f[name](a, b), host, 'bool');
+
+/** Many operands, two at a time. @param {(a: Tensor, b: Tensor) => Tensor} of @param {(a: number, b: number) => number} host @returns {Computed} */
+const folded = (of, host) => ({
+  run: (inputs, attributes, call) => inputs.reduce((a, b) => elementwise(of, host).run([a, b], attributes, call)),
+});
+
+/** An activation with numbers as attributes. @param {(x: Tensor, attributes: any) => Tensor} of @returns {Computed} */
+const activation = (of) => ({ run: ([x], attributes) => same(x.type, of(x.tensor, attributes)) });
+
+/** Integer quotients are truncated. @param {number} a @param {number} b @param {string} type */
+const quotient = (a, b, type) => (isFloat(/** @type {any} */ (type)) ? a / b : Math.trunc(a / b));
+/** The remainder with the divisor's sign. @param {number} a @param {number} b */
+const modulo = (a, b) => a - Math.floor(a / b) * b;
+
+/**
+ * A whole quotient or what it leaves. The device has none of 64 bits: those are computed in 32.
+ * @param {Value} a @param {Value} b @param {(x: Tensor, y: Tensor) => Tensor} of
+ */
+function whole(a, b, of) {
+  const [x, y] = [a, b].map(({ tensor }) => (tensor.dtype === 'i64' ? f.to(tensor, 'i32') : tensor));
+  return result(a.type, of(x, y));
+}
+
+/** @type {Computed} */
+const div = {
+  run([a, b]) {
+    if (hosted(a, b)) return mapped((x, y) => quotient(x, y, a.type), a.type, a, b);
+    if (isFloat(a.type)) return same(a.type, f.div(a.tensor, b.tensor));
+    return whole(a, b, (x, y) => f.div(x, y, { roundingMode: 'trunc' }));
+  },
+};
+
+/** @type {Computed} */
+const mod = {
+  run([a, b], { fmod = 0 }) {
+    if (hosted(a, b)) return mapped((x, y) => (fmod ? x % y : modulo(x, y)), a.type, a, b);
+    return whole(a, b, fmod ? f.fmod : f.remainder);
+  },
+};
+
+/** @type {Computed} */
+const pow = {
+  run([a, b]) {
+    if (hosted(a, b)) return mapped((x, y) => x ** y, a.type, a, b);
+    if (b.elements && b.size === 1) return result(a.type, f.pow(a.tensor, b.number).reshape([...broadcastOne(a, b)]));
+    // The result has the base's type, whatever the exponent's.
+    const y = f.pow(f.to(a.tensor, 'f32'), f.to(b.tensor, 'f32'));
+    return isFloat(a.type) ? same(a.type, y) : cast(Value.of('float', isFloat(b.type) ? y : f.round(y)), a.type);
+  },
+};
+/** @param {Value} a @param {Value} b of one element */
+const broadcastOne = (a, b) => [...new Array(Math.max(0, b.rank - a.rank)).fill(1), ...a.shape];
+
+/** @type {Computed} */
+const clip = {
+  run([x, low, high], { min, max }) {
+    const least = low ?? (min === undefined ? undefined : scalar(x.type, min));
+    const most = high ?? (max === undefined ? undefined : scalar(x.type, max));
+    let y = x;
+    if (least) y = elementwise(f.maximum, Math.max).run([y, least], {}, /** @type {any} */ (undefined));
+    if (most) y = elementwise(f.minimum, Math.min).run([y, most], {}, /** @type {any} */ (undefined));
+    return y;
+  },
+};
+
+/** @param {any} alpha @param {Tensor} x */
+const elu = (x, alpha) => f.where(f.gt(x, 0), x, f.mul(f.expm1 ? f.expm1(f.minimum(x, 0)) : f.sub(f.exp(f.minimum(x, 0)), 1), alpha));
+
+/** @type {Computed} */
+const where = {
+  run([condition, a, b]) {
+    if (hosted(condition, a, b)) return mapped((c, x, y) => (c ? x : y), a.type, condition, a, b);
+    return same(a.type, f.where(condition.tensor, a.tensor, b.tensor));
+  },
+};
+
+/** @type {Computed} */
+const bitShift = {
+  run([a, b], { direction }) {
+    const shift = direction === 'LEFT' ? f.bitwiseLeftShift : f.bitwiseRightShift;
+    return result(a.type, shift(a.tensor, b.tensor));
+  },
+};
+
+/** @param {Tensor} x @param {number} alpha @param {number} beta */
+const hardSigmoid = (x, alpha, beta) => f.clamp(f.add(f.mul(x, alpha), beta), 0, 1);
+
+/** @type {import('../definitions.mjs').Table} */
+export const ELEMENTWISE = {
+  Abs: unary('abs', Math.abs),
+  Acos: unary('acos'),
+  Acosh: unary('acosh'),
+  Add: elementwise(f.add, (a, b) => a + b),
+  And: logical('logicalAnd', (a, b) => Boolean(a && b)),
+  Asin: unary('asin'),
+  Asinh: unary('asinh'),
+  Atan: unary('atan'),
+  Atanh: unary('atanh'),
+  BitShift: bitShift,
+  BitwiseAnd: elementwise((a, b) => f.bitwiseAnd(a, b)),
+  BitwiseNot: elementwise((a) => f.bitwiseNot(a)),
+  BitwiseOr: elementwise((a, b) => f.bitwiseOr(a, b)),
+  BitwiseXor: elementwise((a, b) => f.bitwiseXor(a, b)),
+  Cast: { run: ([x], { to }) => cast(x, typeOf(to, 'the attribute to')) },
+  CastLike: { run: ([x, like]) => cast(x, like.type) },
+  Ceil: unary('ceil', Math.ceil),
+  Celu: activation((x, { alpha = 1 }) => elu2(x, alpha)),
+  Clip: clip,
+  Cos: unary('cos'),
+  Cosh: unary('cosh'),
+  Div: div,
+  Elu: activation((x, { alpha = 1 }) => elu(x, alpha)),
+  Equal: {
+    run(inputs, attributes, call) {
+      if (inputs[0].type === 'string') return mapped((a, b) => a === b, 'bool', ...inputs);
+      return comparison('eq', (a, b) => a === b).run(inputs, attributes, call);
+    },
+  },
+  Erf: unary('erf'),
+  Exp: unary('exp'),
+  Floor: unary('floor', Math.floor),
+  Gelu: activation((x, { approximate = 'none' }) => (approximate === 'tanh' ? f.gelu(x, { approximate: 'tanh' }) : exactGelu(x))),
+  Greater: comparison('gt', (a, b) => a > b),
+  GreaterOrEqual: comparison('ge', (a, b) => a >= b),
+  HardSigmoid: activation((x, { alpha = 0.2, beta = 0.5 }) => hardSigmoid(x, alpha, beta)),
+  HardSwish: activation((x) => f.mul(x, hardSigmoid(x, 1 / 6, 0.5))),
+  Identity: { run: ([x]) => x },
+  IsInf: {
+    run([x], { detect_negative: low = 1, detect_positive: high = 1 }) {
+      const y = f.to(x.tensor, 'f32');
+      return Value.of('bool', low && high ? f.eq(f.abs(y), Infinity) : f.eq(y, high ? Infinity : low ? -Infinity : NaN));
+    },
+  },
+  IsNaN: { run: ([x]) => Value.of('bool', f.ne(x.tensor, x.tensor)) },
+  LeakyRelu: activation((x, { alpha = 0.01 }) => f.where(f.ge(x, 0), x, f.mul(x, alpha))),
+  Less: comparison('lt', (a, b) => a < b),
+  LessOrEqual: comparison('le', (a, b) => a <= b),
+  Log: unary('log', Math.log),
+  Max: folded((a, b) => f.maximum(a, b), Math.max),
+  Mean: {
+    run(inputs, attributes, call) {
+      const sum = /** @type {any} */ (folded(f.add, (a, b) => a + b).run(inputs, attributes, call));
+      return same(sum.type, f.div(sum.tensor, inputs.length));
+    },
+  },
+  Min: folded((a, b) => f.minimum(a, b), Math.min),
+  Mish: activation((x) => f.mul(x, f.tanh(f.softplus(x)))),
+  Mod: mod,
+  Mul: elementwise(f.mul, (a, b) => a * b),
+  Neg: unary('neg', (x) => -x),
+  Not: elementwise(
+    (x) => f.logicalNot(x),
+    (x) => !x,
+    'bool',
+  ),
+  Or: logical('logicalOr', (a, b) => Boolean(a || b)),
+  PRelu: mapping((x, slope) => f.where(f.ge(x, 0), x, f.mul(x, slope))),
+  Pow: pow,
+  Reciprocal: unary('reciprocal', (x) => 1 / x),
+  Relu: elementwise(f.relu, (x) => Math.max(x, 0)),
+  Round: unary('round'),
+  Selu: activation((x, { alpha = 1.6732631921768188, gamma = 1.0507010221481323 }) => f.mul(elu(x, alpha), gamma)),
+  Shrink: activation((x, { bias = 0, lambd = 0.5 }) =>
+    f.where(f.lt(x, -lambd), f.add(x, bias), f.where(f.gt(x, lambd), f.sub(x, bias), f.mul(x, 0))),
+  ),
+  Sigmoid: unary('sigmoid'),
+  Sign: unary('sign', Math.sign),
+  Sin: unary('sin'),
+  Sinh: unary('sinh'),
+  Softplus: unary('softplus'),
+  Softsign: activation((x) => f.div(x, f.add(f.abs(x), 1))),
+  Sqrt: unary('sqrt', Math.sqrt),
+  Sub: elementwise(f.sub, (a, b) => a - b),
+  Sum: folded(f.add, (a, b) => a + b),
+  SwiGLU: { run: ([a, b], { alpha = 1 }) => same(a.type, f.mul(swish(a.tensor, alpha), b.tensor)) },
+  Swish: activation((x, { alpha = 1 }) => swish(x, alpha)),
+  Tan: unary('tan'),
+  Tanh: unary('tanh'),
+  ThresholdedRelu: activation((x, { alpha = 1 }) => f.where(f.gt(x, alpha), x, f.mul(x, 0))),
+  Where: where,
+  'ai.onnx.ml.Binarizer': activation((x, { threshold = 0 }) => f.to(f.gt(x, threshold), x.dtype)),
+  Xor: logical('logicalXor', (a, b) => Boolean(a) !== Boolean(b)),
+};
+
+/** max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) @param {Tensor} x @param {number} alpha */
+function elu2(x, alpha) {
+  const low = f.div(f.minimum(x, 0), alpha);
+  return f.where(f.gt(x, 0), x, f.mul(f.expm1(low), alpha));
+}
+/** x · (1 + erf(x / √2)) / 2 @param {Tensor} x */
+function exactGelu(x) {
+  return f.mul(f.mul(x, 0.5), f.add(f.erf(f.mul(x, Math.SQRT1_2)), 1));
+}
+
+/** x · sigmoid(alpha · x) @param {Tensor} x @param {number} alpha */
+function swish(x, alpha) {
+  return f.mul(x, f.sigmoid(f.mul(x, alpha)));
+}

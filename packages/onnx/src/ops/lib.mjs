@@ -1,0 +1,78 @@
+// What definitions of operators have in common.
+
+import { F, tensor } from 'helios-vk/nn';
+import { axisOf, broadcast, cast, computable, expand, known, mapped, scalar, wrapped } from '../arrays.mjs';
+import { TYPES } from '../types.mjs';
+import { Value } from '../value.mjs';
+
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../types.mjs').Type} Type */
+/** @typedef {import('../definitions.mjs').Call} Call */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
+
+/** The functions of `helios-vk/nn`. @type {any} */
+export const f = F;
+
+/** A value of a type computed in the device's: brought back into the type's range. @param {Type} type @param {Tensor} y @returns {Value} */
+export function result(type, y) {
+  const { dtype, range } = TYPES[/** @type {Exclude<Type, 'string'>} */ (type)];
+  if (y.dtype !== dtype) return Value.of(type, y.to(dtype));
+  return Value.of(type, range ? wrapped(y, range) : y);
+}
+
+/** A value whose elements the device's type cannot leave the range of: minima, picked elements. @param {Type} type @param {Tensor} y */
+export const same = (type, y) =>
+  Value.of(type, y.dtype === TYPES[/** @type {'float'} */ (type)].dtype ? y : y.to(TYPES[/** @type {'float'} */ (type)].dtype));
+
+/** An operator of tensors whose result has the first one's type. @param {(...tensors: any[]) => Tensor} of @returns {Computed} */
+export const mapping = (of) => ({ run: (inputs) => same(inputs[0].type, of(...inputs.map((/** @type {any} */ each) => each?.tensor))) });
+
+/** Types whose arithmetic the host does as the device would. */
+const ON_HOST = new Set(['float', 'double', 'bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64']);
+/** Whether all inputs are known on the host, small, and of a type that the host computes. @param {...(Value | undefined)} values */
+export const hosted = (...values) => computable(...values) && values.every((value) => value === undefined || ON_HOST.has(value.type));
+
+/**
+ * An elementwise operator.
+ * @param {(...tensors: any[]) => Tensor} of on the device @param {(...numbers: any[]) => number | boolean} [host] the same of numbers
+ * @param {Type} [type] of the result; the first input's when left out
+ * @returns {Computed}
+ */
+export const elementwise = (of, host, type) => ({
+  run(inputs) {
+    const to = type ?? inputs[0].type;
+    if (host && hosted(...inputs)) return mapped(host, to, ...inputs);
+    const y = of(...inputs.map((/** @type {Value} */ each) => each.tensor));
+    return type === undefined ? result(to, y) : same(to, y);
+  },
+});
+
+/** Dimensions of a reduction or the like. @param {readonly number[]} axes @param {number} rank */
+export const axesOf = (axes, rank) => axes.map((axis) => axisOf(axis, rank));
+
+/**
+ * Calls a function of the last dimension with several dimensions as that one.
+ * @param {Tensor} x @param {readonly number[]} axes @param {boolean} keep whether they stay, of size 1 @param {(y: Tensor) => Tensor} of removes the last dimension
+ * @returns {Tensor}
+ */
+export function overAxes(x, axes, keep, of) {
+  const others = x.shape.map((_, d) => d).filter((d) => !axes.includes(d));
+  const sizes = others.map((d) => x.shape[d]);
+  const count = axes.reduce((product, d) => product * x.shape[d], 1);
+  const y = of(F.reshape(F.permute(x, [...others, ...axes]), [...sizes, count]));
+  const shape = keep ? x.shape.map((size, d) => (axes.includes(d) ? 1 : size)) : sizes;
+  return F.reshape(y, shape);
+}
+
+/** Numbers as a tensor on the device. @param {ArrayLike<number>} numbers @param {readonly number[]} shape @param {any} [dtype] */
+export const uploaded = (numbers, shape, dtype = 'f32') =>
+  tensor(/** @type {any} */ (Float64Array.from(numbers)), { shape: [...shape], dtype });
+
+/** Integers of an axis, 0, 1, …, as a tensor of i32. @param {number} count @param {readonly number[]} [shape] */
+export const counted = (count, shape = [count]) =>
+  tensor(
+    Int32Array.from({ length: count }, (_, i) => i),
+    { shape: [...shape], dtype: 'i32' },
+  );
+
+export { Value, axisOf, broadcast, cast, expand, known, mapped, scalar };

@@ -1,0 +1,316 @@
+// Products and normalizations.
+
+import { sizeOf, typeOf } from '../types.mjs';
+import { rand, randn } from 'helios-vk/nn';
+import { Value, axisOf, cast, f, result, same } from './lib.mjs';
+
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
+
+/** In f32, whatever the type. @param {Tensor} x @returns {Tensor} */
+const wide = (x) => f.to(x, 'f32');
+/** The dimensions from one on. @param {number} from @param {number} rank */
+const dimsFrom = (from, rank) => Array.from({ length: rank - from }, (_, i) => from + i);
+
+/** A matrix product of any type. @param {Value} a @param {Value} b @returns {Tensor} */
+export function product(a, b) {
+  // A matrix without an inner dimension is a sum of nothing.
+  if (a.size === 0 || b.size === 0) return f.zeros([...a.shape.slice(0, -1), ...b.shape.slice(-1)], { dtype: a.tensor.dtype });
+  return f.matmul(a.tensor, b.tensor);
+}
+
+/** @type {Computed} */
+const gemm = {
+  run([a, b, c], { alpha = 1, beta = 1, transA = 0, transB = 0 }) {
+    const [x, y] = [transA ? f.transpose(a.tensor, 0, 1) : a.tensor, transB ? f.transpose(b.tensor, 0, 1) : b.tensor];
+    let z = f.matmul(x, y);
+    if (alpha !== 1) z = f.mul(z, alpha);
+    if (c) z = f.add(z, beta === 1 ? c.tensor : f.mul(c.tensor, beta));
+    return same(a.type, z);
+  },
+};
+
+/**
+ * (x - mean) / √(variance + epsilon) over dimensions, with both statistics.
+ * @param {Tensor} x f32 @param {number[]} dims @param {number} epsilon
+ */
+function normalized(x, dims, epsilon) {
+  const mean = f.mean(x, dims, true);
+  const centred = f.sub(x, mean);
+  const inverse = f.rsqrt(f.add(f.mean(f.square(centred), dims, true), epsilon));
+  return { y: f.mul(centred, inverse), mean, inverse };
+}
+
+/** @type {Computed} */
+const layerNormalization = {
+  run([x, scale, bias], { axis = -1, epsilon = 1e-5 }) {
+    const dims = dimsFrom(axisOf(axis, x.rank), x.rank);
+    const { y, mean, inverse } = normalized(wide(x.tensor), dims, epsilon);
+    const scaled = f.mul(f.to(y, x.tensor.dtype), scale.tensor);
+    return [same(x.type, bias ? f.add(scaled, bias.tensor) : scaled), Value.of('float', mean), Value.of('float', inverse)];
+  },
+};
+
+/** @type {Computed} */
+const rmsNormalization = {
+  run([x, scale], { axis = -1, epsilon = 1e-5 }) {
+    const dims = dimsFrom(axisOf(axis, x.rank), x.rank);
+    const y = wide(x.tensor);
+    const inverse = f.rsqrt(f.add(f.mean(f.square(y), dims, true), epsilon));
+    return same(x.type, f.mul(f.to(f.mul(y, inverse), x.tensor.dtype), scale.tensor));
+  },
+};
+
+/** A vector of channels, along the second dimension. @param {Tensor} vector @param {number} rank @returns {Tensor} */
+export const perChannel = (vector, rank) => f.reshape(vector, [1, vector.size, ...new Array(rank - 2).fill(1)]);
+
+/** @type {Computed} */
+const instanceNormalization = {
+  run([x, scale, bias], { epsilon = 1e-5 }) {
+    const { y } = normalized(wide(x.tensor), dimsFrom(2, x.rank), epsilon);
+    return same(x.type, f.add(f.mul(y, perChannel(scale.tensor, x.rank)), perChannel(bias.tensor, x.rank)));
+  },
+};
+
+/** @type {Computed} */
+const groupNormalization = {
+  run([x, scale, bias], { epsilon = 1e-5, num_groups: groups }, { opset }) {
+    const [batch, channels] = x.shape;
+    const { y } = normalized(f.reshape(wide(x.tensor), [batch, groups, -1]), [2], epsilon);
+    const whole = f.reshape(y, x.shape);
+    // Before opset 21 a group has one scale.
+    const each = (/** @type {Value} */ vector) =>
+      opset >= 21 || vector.size === channels
+        ? perChannel(vector.tensor, x.rank)
+        : f.reshape(f.expand(f.reshape(vector.tensor, [groups, 1]), [groups, channels / groups]), [
+            1,
+            channels,
+            ...new Array(x.rank - 2).fill(1),
+          ]);
+    return same(x.type, f.add(f.mul(whole, each(scale)), each(bias)));
+  },
+};
+
+/** @type {Computed} */
+const batchNormalization = {
+  buffers: [3, 4],
+  run([x, scale, bias, mean, variance], { epsilon = 1e-5, momentum = 0.9, training_mode: mode = 0 }, { training }) {
+    const y = wide(x.tensor);
+    const dims = [0, ...dimsFrom(2, x.rank)];
+    const batch = Boolean(mode) || training;
+    const own = batch ? f.mean(y, dims) : mean.tensor;
+    const spread = batch ? f.variance(y, dims, { correction: 0 }) : variance.tensor;
+    const inverse = f.rsqrt(f.add(wide(spread), epsilon));
+    const centred = f.sub(y, perChannel(wide(own), x.rank));
+    const z = f.add(f.mul(centred, perChannel(f.mul(inverse, wide(scale.tensor)), x.rank)), perChannel(wide(bias.tensor), x.rank));
+    const running = (/** @type {Value} */ old, /** @type {Tensor} */ now) =>
+      f.add(f.mul(old.tensor, momentum), f.mul(now, 1 - momentum)).detach();
+    const statistics = batch
+      ? [Value.of(mean.type, running(mean, own)), Value.of(variance.type, running(variance, spread))]
+      : [mean, variance];
+    // A graph of an evaluation has no outputs for them: the model's own are updated.
+    if (batch && !mode) {
+      mean.tensor.copy_(statistics[0].tensor);
+      variance.tensor.copy_(statistics[1].tensor);
+    }
+    return [same(x.type, z), ...statistics];
+  },
+};
+
+/** @type {Computed} */
+const dropout = {
+  host: [1, 2],
+  run([x, ratio, mode], { ratio: attribute }, { training }) {
+    const p = attribute ?? ratio?.number ?? 0.5;
+    if (!(mode ? mode.number : training) || p === 0) return [x, Value.of('bool', f.full(x.shape, 1, { dtype: 'bool' }))];
+    const ones = f.dropout(f.full(x.shape, 1, { dtype: x.tensor.dtype }), p, true);
+    return [same(x.type, f.mul(x.tensor, ones)), Value.of('bool', f.ne(ones, 0))];
+  },
+};
+
+/** @type {Computed} */
+const lrn = {
+  run([x], { alpha = 1e-4, beta = 0.75, bias = 1, size }) {
+    const channels = x.shape[1];
+    const squares = f.square(wide(x.tensor));
+    const [below, above] = [Math.floor((size - 1) / 2), Math.ceil((size - 1) / 2)];
+    const zeros = (/** @type {number} */ count) => (count > 0 ? [f.zeros(x.shape.with(1, count))] : []);
+    const padded = f.cat([...zeros(below), squares, ...zeros(above)], 1);
+    let sum = f.slice(padded, 1, 0, channels);
+    for (let i = 1; i < size; i++) sum = f.add(sum, f.slice(padded, 1, i, i + channels));
+    return same(x.type, f.mul(wide(x.tensor), f.pow(f.add(f.mul(sum, alpha / size), bias), -beta)));
+  },
+};
+
+/** @type {Computed} */
+const meanVarianceNormalization = {
+  run([x], { axes = [0, 2, 3] }) {
+    const y = wide(x.tensor);
+    const centred = f.sub(y, f.mean(y, axes, true));
+    return same(x.type, f.div(centred, f.add(f.sqrt(f.mean(f.square(centred), axes, true)), 1e-9)));
+  },
+};
+
+/**
+ * Sums of products by a text as 'bij,bjk->bik'. Each operand's diagonals are taken, its dimensions brought into one order, and all of them
+ * multiplied; two operands that share a sum are multiplied as matrices.
+ * @type {Computed}
+ */
+const einsum = {
+  run(inputs, { equation }) {
+    const [left, right] = equation.replaceAll(' ', '').split('->');
+    const terms = left.split(',');
+    // Dimensions of an ellipsis are named by digits, from the last one.
+    const named = terms.map((/** @type {string} */ term, /** @type {number} */ i) => {
+      const free = inputs[i].rank - term.replace('...', '').length;
+      return term.replace('...', Array.from({ length: free }, (_, d) => String(free - 1 - d)).join(''));
+    });
+    const letters = [...new Set(named.join(''))];
+    const ellipsis = letters
+      .filter((letter) => /\d/.test(letter))
+      .sort()
+      .reverse()
+      .join('');
+    const once = letters
+      .filter((letter) => !/\d/.test(letter) && named.join('').split(letter).length === 2)
+      .sort()
+      .join('');
+    const to = right === undefined ? ellipsis + once : right.replace('...', ellipsis);
+    const summed = letters.filter((letter) => !to.includes(letter));
+    const all = [...to, ...summed];
+    const operands = inputs.map((x, i) => aligned(x.tensor, named[i], all));
+    const dims = dimsFrom(to.length, all.length);
+    let y;
+    if (operands.length === 2 && summed.length > 0) y = contracted(operands[0], operands[1], to.length);
+    else {
+      y = operands.reduce((a, b) => f.mul(a, b));
+      if (dims.length > 0) y = f.sum(y, dims);
+    }
+    return result(inputs[0].type, y);
+  },
+};
+
+/** An operand with one dimension for each letter of all, of size 1 where it has none. @param {Tensor} x @param {string} own @param {string[]} all */
+function aligned(x, own, all) {
+  let y = x;
+  let names = own;
+  for (let at = 0; at < names.length; at++) {
+    const again = names.indexOf(names[at], at + 1);
+    if (again < 0) continue;
+    // The diagonal of two dimensions: every (size + 1)-th element of both as one.
+    const size = y.shape[at];
+    const others = names
+      .split('')
+      .map((_, d) => d)
+      .filter((d) => d !== at && d !== again);
+    const flat = f.reshape(f.permute(y, [...others, at, again]), [...others.map((d) => y.shape[d]), size * size]);
+    y = f.slice(flat, others.length, 0, size * size, size + 1);
+    names = others.map((d) => names[d]).join('') + own[at];
+    at = -1;
+  }
+  const order = all.filter((letter) => names.includes(letter));
+  const moved = f.permute(
+    y,
+    order.map((letter) => names.indexOf(letter)),
+  );
+  return f.reshape(
+    moved,
+    all.map((letter) => (names.includes(letter) ? y.shape[names.indexOf(letter)] : 1)),
+  );
+}
+
+/** Σ a · b over all but the first dimensions, as a product of matrices where one of them has no other. @param {Tensor} a @param {Tensor} b @param {number} kept */
+function contracted(a, b, kept) {
+  const sizes = a.shape.map((size, d) => Math.max(size, b.shape[d]));
+  const inner = sizeOf(sizes.slice(kept));
+  const isBatch = (/** @type {number} */ d) => a.shape[d] === b.shape[d];
+  /** @type {Record<'batch' | 'rows' | 'columns', number[]>} */
+  const kinds = { batch: [], rows: [], columns: [] };
+  for (let d = 0; d < kept; d++) kinds[isBatch(d) ? 'batch' : a.shape[d] > 1 ? 'rows' : 'columns'].push(d);
+  const whole = (/** @type {Tensor} */ x) =>
+    f.expand(
+      x,
+      x.shape.map((size, d) => (d < kept ? size : sizes[d])),
+    );
+  const { batch, rows, columns } = kinds;
+  const order = (/** @type {number[]} */ own) => [...batch, ...own, ...dimsFrom(kept, sizes.length), ...(own === rows ? columns : rows)];
+  const at = (/** @type {number[]} */ dims) => dims.map((d) => sizes[d]);
+  const x = f.reshape(f.permute(whole(a), order(rows)), [sizeOf(at(batch)), sizeOf(at(rows)), inner]);
+  const y = f.reshape(f.permute(whole(b), order(columns)), [sizeOf(at(batch)), sizeOf(at(columns)), inner]);
+  const z = f.reshape(f.matmul(x, f.transpose(y, 1, 2)), [...at(batch), ...at(rows), ...at(columns)]);
+  const now = [...batch, ...rows, ...columns];
+  return f.permute(
+    z,
+    dimsFrom(0, kept).map((d) => now.indexOf(d)),
+  );
+}
+
+/** The determinant of square matrices, by elimination with pivots. @type {Computed} */
+const det = {
+  host: [0],
+  run([x]) {
+    const n = x.shape.at(-1);
+    const all = x.numbers;
+    const dets = Float64Array.from({ length: x.size / n ** 2 }, (_, at) => determinant(all.slice(at * n * n, (at + 1) * n * n), n));
+    return cast(Value.host('double', x.shape.slice(0, -2), dets), x.type);
+  },
+};
+/** @param {number[]} m @param {number} n */
+function determinant(m, n) {
+  let value = 1;
+  for (let k = 0; k < n; k++) {
+    let pivot = k;
+    for (let i = k + 1; i < n; i++) if (Math.abs(m[i * n + k]) > Math.abs(m[pivot * n + k])) pivot = i;
+    if (m[pivot * n + k] === 0) return 0;
+    if (pivot !== k) {
+      value = -value;
+      for (let j = 0; j < n; j++) [m[k * n + j], m[pivot * n + j]] = [m[pivot * n + j], m[k * n + j]];
+    }
+    value *= m[k * n + k];
+    for (let i = k + 1; i < n; i++) {
+      const factor = m[i * n + k] / m[k * n + k];
+      for (let j = k; j < n; j++) m[i * n + j] -= factor * m[k * n + j];
+    }
+  }
+  return value;
+}
+
+/** @param {string} name @returns {Computed} */
+const random = (name) => ({
+  run(inputs, attributes) {
+    const type = attributes.dtype === undefined ? (inputs[0]?.type ?? 'float') : typeOf(attributes.dtype, 'the attribute dtype');
+    const shape = attributes.shape ?? inputs[0].shape;
+    const { mean = 0, scale = 1, low = 0, high = 1 } = attributes;
+    const y = name === 'randn' ? f.add(f.mul(randn(shape), scale), mean) : f.add(f.mul(rand(shape), high - low), low);
+    return same(type, y);
+  },
+});
+
+/** @type {Computed} */
+const bernoulli = {
+  run([x], { dtype }) {
+    const type = dtype === undefined ? x.type : typeOf(dtype, 'the attribute dtype');
+    return cast(Value.of('bool', f.lt(rand([...x.shape]), f.to(x.tensor, 'f32'))), type);
+  },
+};
+
+/** @type {import('../definitions.mjs').Table} */
+export const NETWORK = {
+  BatchNormalization: batchNormalization,
+  Bernoulli: bernoulli,
+  Det: det,
+  Dropout: dropout,
+  Einsum: einsum,
+  Gemm: gemm,
+  GroupNormalization: groupNormalization,
+  InstanceNormalization: instanceNormalization,
+  LayerNormalization: layerNormalization,
+  LRN: lrn,
+  MatMul: { run: ([a, b]) => result(a.type, product(a, b)) },
+  MeanVarianceNormalization: meanVarianceNormalization,
+  RandomNormal: random('randn'),
+  RandomNormalLike: random('randn'),
+  RandomUniform: random('rand'),
+  RandomUniformLike: random('rand'),
+  RMSNormalization: rmsNormalization,
+};

@@ -1,0 +1,123 @@
+// Numbers of 8 and 16 bits with scales and zero points. They are multiplied as f32, whose sums of products of 8 bits are exact up to 2^24.
+
+import { cast } from '../arrays.mjs';
+import { TYPES, sizeOf, typeOf } from '../types.mjs';
+import { centred, convolved, windowOf } from './convolution.mjs';
+import { Value, axisOf, f, same } from './lib.mjs';
+import { perChannel } from './network.mjs';
+
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../types.mjs').Type} Type */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
+
+/** @param {Type} type @returns {readonly [number, number]} */
+const rangeOf = (type) => TYPES[/** @type {'int8'} */ (type)].range ?? [-(2 ** 31), 2 ** 31 - 1];
+
+/** round(x) + zero, within a type's range. @param {Tensor} x f32 @param {Tensor | undefined} zero f32 @param {Type} type @returns {Value} */
+function saturated(x, zero, type) {
+  const rounded = f.round(x);
+  const [least, most] = rangeOf(type);
+  return Value.of(type, f.to(f.clamp(zero ? f.add(rounded, zero) : rounded, least, most), TYPES[/** @type {'int8'} */ (type)].dtype));
+}
+
+/**
+ * A scale or zero point in a shape that broadcasts: one for all, one for each index of an axis, or one for each block along it.
+ * @param {Value} value @param {Value} x @param {number} axis @param {number} block
+ * @returns {Tensor} f32
+ */
+function spreadOver(value, x, axis, block) {
+  const y = f.to(value.tensor, 'f32');
+  if (value.size === 1) return f.reshape(y, []);
+  const d = axisOf(axis, x.rank);
+  if (value.rank === 1 && !block)
+    return f.reshape(
+      y,
+      x.shape.map((/** @type {number} */ _size, /** @type {number} */ i) => (i === d ? value.size : 1)),
+    );
+  const [outer, own, inner] = [sizeOf(value.shape.slice(0, d)), value.shape[d], sizeOf(value.shape.slice(d + 1))];
+  const wide = f.expand(f.reshape(y, [outer, own, 1, inner]), [outer, own, block, inner]);
+  return f.slice(f.reshape(wide, value.shape.with(d, own * block)), d, 0, x.shape[d]);
+}
+
+/** @type {Computed} */
+const quantizeLinear = {
+  buffers: [1, 2],
+  run([x, scale, zero], { axis = 1, block_size: block = 0, output_dtype: dtype = 0 }) {
+    const type = zero?.type ?? (dtype ? typeOf(dtype, 'the attribute output_dtype') : 'uint8');
+    const y = f.div(f.to(x.tensor, 'f32'), spreadOver(scale, x, axis, block));
+    // As many digits as the scale's type has.
+    const divided = scale.type === 'float16' || scale.type === 'bfloat16' ? f.to(f.to(y, scale.tensor.dtype), 'f32') : y;
+    return saturated(divided, zero && spreadOver(zero, x, axis, block), type);
+  },
+};
+
+/** @type {Computed} */
+const dequantizeLinear = {
+  buffers: [1, 2],
+  run([x, scale, zero], { axis = 1, block_size: block = 0, output_dtype: dtype = 0 }) {
+    const y = f.to(x.tensor, 'f32');
+    const shifted = zero ? f.sub(y, spreadOver(zero, x, axis, block)) : y;
+    return same(dtype ? typeOf(dtype, 'the attribute output_dtype') : scale.type, f.mul(shifted, spreadOver(scale, x, axis, block)));
+  },
+};
+
+/** @type {Computed} */
+const dynamicQuantizeLinear = {
+  run([x]) {
+    const flat = f.reshape(x.tensor, [x.size]);
+    const [least, most] = [f.clamp(f.amin(flat), undefined, 0), f.clamp(f.amax(flat), 0)];
+    const scale = f.div(f.sub(most, least), 255);
+    const zero = f.clamp(f.round(f.div(f.neg(least), scale)), 0, 255);
+    return [saturated(f.div(x.tensor, scale), zero, 'uint8'), Value.of('float', scale), Value.of('uint8', f.to(zero, TYPES.uint8.dtype))];
+  },
+};
+
+/** A scale or zero point of rows or columns. @param {Value} value @param {boolean} isRow @returns {number[]} */
+const alongMatrix = (value, isRow) => (value.rank === 1 ? (isRow ? [value.size, 1] : [1, value.size]) : [...value.shape]);
+
+/** @type {Computed} */
+const matMulInteger = {
+  buffers: [2, 3],
+  run([a, b, zeroA, zeroB]) {
+    const x = centred(a, zeroA, zeroA ? alongMatrix(zeroA, true) : []);
+    return cast(Value.of('float', f.matmul(x, centred(b, zeroB, zeroB ? alongMatrix(zeroB, false) : []))), 'int32');
+  },
+};
+
+/** @type {Computed} */
+const qLinearMatMul = {
+  buffers: [1, 2, 4, 5, 6, 7],
+  run([a, scaleA, zeroA, b, scaleB, zeroB, scaleY, zeroY]) {
+    const y = f.matmul(centred(a, zeroA, alongMatrix(zeroA, true)), centred(b, zeroB, alongMatrix(zeroB, false)));
+    const whole = (/** @type {Value} */ value, /** @type {boolean} */ isRow) =>
+      f.reshape(f.to(value.tensor, 'f32'), value.size === 1 ? [] : alongMatrix(value, isRow));
+    const scale = f.div(f.mul(whole(scaleA, true), whole(scaleB, false)), whole(scaleY, true));
+    return saturated(f.mul(y, scale), whole(zeroY, true), zeroY.type);
+  },
+};
+
+/** @type {Computed} */
+const qLinearConv = {
+  buffers: [1, 2, 4, 5, 6, 7],
+  run([x, scaleX, zeroX, weight, scaleW, zeroW, scaleY, zeroY, bias], attributes) {
+    const ones = weight.shape.slice(1).map(() => 1);
+    const window = windowOf(x.shape.slice(2), attributes, weight.shape.slice(2));
+    const own = bias && f.to(bias.tensor, 'f32');
+    const y = convolved(centred(x, zeroX, []), centred(weight, zeroW, [-1, ...ones]), own, window, attributes.group ?? 1);
+    const scale = f.div(
+      f.mul(f.reshape(scaleX.tensor, []), scaleW.size === 1 ? f.reshape(scaleW.tensor, []) : perChannel(scaleW.tensor, x.rank)),
+      f.reshape(scaleY.tensor, []),
+    );
+    return saturated(f.mul(y, scale), f.reshape(f.to(zeroY.tensor, 'f32'), []), zeroY.type);
+  },
+};
+
+/** @type {import('../definitions.mjs').Table} */
+export const QUANTIZATION = {
+  DequantizeLinear: dequantizeLinear,
+  DynamicQuantizeLinear: dynamicQuantizeLinear,
+  MatMulInteger: matMulInteger,
+  QLinearConv: qLinearConv,
+  QLinearMatMul: qLinearMatMul,
+  QuantizeLinear: quantizeLinear,
+};

@@ -1,0 +1,144 @@
+// Recurrent networks, one step after another.
+
+import { ELEMENTWISE } from './elementwise.mjs';
+import { Value, f, same, uploaded } from './lib.mjs';
+
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
+
+/** The activation with a name. @param {string} name @param {number | undefined} alpha @param {number | undefined} beta @returns {(x: Tensor) => Tensor} */
+function activationOf(name, alpha, beta) {
+  const simple = /** @type {Record<string, (x: Tensor) => Tensor>} */ ({ sigmoid: f.sigmoid, tanh: f.tanh, relu: f.relu });
+  const own = simple[name.toLowerCase()];
+  if (own) return own;
+  const affine = name.toLowerCase() === 'affine';
+  if (affine) return (x) => f.add(f.mul(x, alpha ?? 1), beta ?? 0);
+  const table = Object.keys(ELEMENTWISE).find((each) => each.toLowerCase() === name.toLowerCase());
+  if (!table) throw new Error(`the activation ${name} is not supported`);
+  const attributes = Object.fromEntries(Object.entries({ alpha, beta }).filter(([, value]) => value !== undefined));
+  const { run } = /** @type {Computed} */ (ELEMENTWISE[table]);
+  return (x) => /** @type {Value} */ (run([Value.of('float', x)], attributes, /** @type {any} */ (undefined))).tensor;
+}
+
+/**
+ * @typedef {object} Cell what one direction computes
+ * @property {number} gates
+ * @property {string[]} activations
+ * @property {(step: { x: Tensor, states: Tensor[], weights: Tensor, bias: Tensor, recurrent: Tensor, functions: ((x: Tensor) => Tensor)[], peepholes: Tensor[], attributes: any }) => Tensor[]} next
+ */
+
+/** The parts of gates. @param {Tensor} x [batch, gates · size] @param {number} size @returns {Tensor[]} */
+const parts = (x, size) => f.split(x, size, x.ndim - 1);
+
+/** @type {Record<'RNN' | 'GRU' | 'LSTM', Cell>} */
+const CELLS = {
+  RNN: {
+    gates: 1,
+    activations: ['Tanh'],
+    next: ({ x, states: [h], weights, bias, recurrent, functions: [act] }) => [
+      act(f.add(f.add(x, bias), f.add(f.matmul(h, weights), recurrent))),
+    ],
+  },
+  GRU: {
+    gates: 3,
+    activations: ['Sigmoid', 'Tanh'],
+    next({ x, states: [h], weights, bias, recurrent, functions: [act, last], attributes }) {
+      const size = h.shape[1];
+      const [xz, xr, xh] = parts(f.add(x, bias), size);
+      const [bz, br, bh] = parts(recurrent, size);
+      const [wz, wr, wh] = parts(weights, size);
+      const z = act(f.add(xz, f.add(f.matmul(h, wz), bz)));
+      const r = act(f.add(xr, f.add(f.matmul(h, wr), br)));
+      const inner = attributes.linear_before_reset ? f.mul(r, f.add(f.matmul(h, wh), bh)) : f.add(f.matmul(f.mul(r, h), wh), bh);
+      const n = last(f.add(xh, inner));
+      return [f.add(n, f.mul(z, f.sub(h, n)))];
+    },
+  },
+  LSTM: {
+    gates: 4,
+    activations: ['Sigmoid', 'Tanh', 'Tanh'],
+    next({ x, states: [h, c], weights, bias, recurrent, functions: [gate, cell, output], peepholes, attributes }) {
+      const [i, o, forget, n] = parts(f.add(f.add(x, bias), f.add(f.matmul(h, weights), recurrent)), h.shape[1]);
+      const [pi, po, pf] = peepholes;
+      const peep = (/** @type {Tensor} */ y, /** @type {Tensor | undefined} */ p, /** @type {Tensor} */ state) =>
+        p ? f.add(y, f.mul(p, state)) : y;
+      const input = gate(peep(i, pi, c));
+      const kept = attributes.input_forget ? f.sub(f.full([], 1, { dtype: x.dtype }), input) : gate(peep(forget, pf, c));
+      const next = f.add(f.mul(kept, c), f.mul(input, cell(n)));
+      return [f.mul(gate(peep(o, po, next)), output(next)), next];
+    },
+  },
+};
+
+/** @param {'RNN' | 'GRU' | 'LSTM'} name @returns {Computed} */
+const recurrent = (name) => ({
+  host: [4],
+  run([x, w, r, b, lengths, initialH, initialC, peephole], attributes) {
+    const { gates, activations, next } = CELLS[name];
+    const { direction = 'forward', layout = 0, clip, hidden_size: given } = attributes;
+    const names = attributes.activations ?? activations;
+    const input = layout ? f.transpose(x.tensor, 0, 1) : x.tensor;
+    const [steps, batch] = input.shape;
+    const [directions, , size] = r.shape;
+    if (given !== undefined && given !== size) throw new Error(`hidden_size is ${given}, and the weights have ${size}`);
+    const isLstm = name === 'LSTM';
+    const each = activations.length;
+    const results = Array.from({ length: directions }, (_, d) => {
+      const own = (/** @type {Value | undefined} */ value) => value && f.reshape(f.slice(value.tensor, 0, d, d + 1), value.shape.slice(1));
+      const functions = Array.from({ length: each }, (_, i) => {
+        const at = d * each + i;
+        const act = activationOf(
+          names[at] ?? names[i] ?? activations[i],
+          attributes.activation_alpha?.[at],
+          attributes.activation_beta?.[at],
+        );
+        return clip === undefined ? act : (/** @type {Tensor} */ y) => act(f.clamp(y, -clip, clip));
+      });
+      const zeros = () => f.zeros([batch, size], { dtype: input.dtype });
+      const state = (/** @type {Value | undefined} */ value) =>
+        (layout && value ? f.reshape(f.slice(value.tensor, 1, d, d + 1), [batch, size]) : own(value)) ?? zeros();
+      const biases = own(b);
+      const nothing = f.zeros([gates * size], { dtype: input.dtype });
+      const [bias, recurrentBias] = biases ? [f.slice(biases, 0, 0, gates * size), f.slice(biases, 0, gates * size)] : [nothing, nothing];
+      const isBack = direction === 'reverse' || d === 1;
+      const all = f.matmul(input, f.transpose(own(w), 0, 1));
+      const weights = f.transpose(own(r), 0, 1);
+      const peepholes = peephole ? parts(/** @type {Tensor} */ (own(peephole)), size) : [];
+      let states = isLstm ? [state(initialH), state(initialC)] : [state(initialH)];
+      const outputs = new Array(steps);
+      for (let i = 0; i < steps; i++) {
+        const t = isBack ? steps - 1 - i : i;
+        const at = f.reshape(f.slice(all, 0, t, t + 1), [batch, gates * size]);
+        const now = next({ x: at, states, weights, bias, recurrent: recurrentBias, functions, peepholes, attributes });
+        // A sequence that has ended keeps its state, and its output is 0.
+        const live =
+          lengths?.numbers.some((/** @type {number} */ n) => n <= t) &&
+          uploaded(
+            lengths.numbers.map((/** @type {number} */ n) => Number(t < n)),
+            [batch, 1],
+            'bool',
+          );
+        outputs[t] = live ? f.where(live, now[0], zeros()) : now[0];
+        states = live ? now.map((y, s) => f.where(live, y, states[s])) : now;
+      }
+      return { outputs: f.stack(outputs, 0), states };
+    });
+    // [steps, directions, batch, size] and [directions, batch, size]
+    const y = f.stack(
+      results.map(({ outputs }) => outputs),
+      1,
+    );
+    const last = (/** @type {number} */ s) => {
+      const whole = f.stack(
+        results.map(({ states }) => states[s]),
+        0,
+      );
+      return same(x.type, layout ? f.transpose(whole, 0, 1) : whole);
+    };
+    const whole = same(x.type, layout ? f.permute(y, [2, 0, 1, 3]) : y);
+    return isLstm ? [whole, last(0), last(1)] : [whole, last(0)];
+  },
+});
+
+/** @type {import('../definitions.mjs').Table} */
+export const RECURRENT = { GRU: recurrent('GRU'), LSTM: recurrent('LSTM'), RNN: recurrent('RNN') };

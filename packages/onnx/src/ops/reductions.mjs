@@ -1,0 +1,163 @@
+// Sums, extremes, norms, softmax.
+
+import { Value, axesOf, axisOf, f, hosted, mapped, overAxes, result, same } from './lib.mjs';
+import { arrayOf, reshape, take, transpose } from '../arrays.mjs';
+import { TYPES, isFloat, sizeOf } from '../types.mjs';
+
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../definitions.mjs').Computed} Computed */
+
+/**
+ * A reduction over `axes`, an attribute or, in later opsets, the second input.
+ * @param {(x: Tensor, axes: number[], keep: boolean) => Tensor} of @param {(a: number, b: number) => number} [host] of two elements
+ * @param {{ last?: (x: Tensor) => Tensor, none?: number }} [parts] `last`: what is done to the elements if no dimension is reduced; `none`:
+ *   the result of no elements
+ * @returns {Computed}
+ */
+const reduction = (of, host, { last, none } = {}) => ({
+  host: [1],
+  run([x, given], { axes: attribute, keepdims = 1, noop_with_empty_axes: noop = 0 }) {
+    const listed = attribute ?? given?.numbers ?? [];
+    if (listed.length === 0 && noop) return last ? same(x.type, last(x.tensor)) : x;
+    const axes = listed.length === 0 ? x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => d) : axesOf(listed, x.rank);
+    if (host && hosted(x) && x.size > 0) return onHost(x, axes, Boolean(keepdims), host);
+    if (none !== undefined && axes.some((/** @type {number} */ d) => x.shape[d] === 0)) {
+      const shape = x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) =>
+        !axes.includes(d) ? [size] : keepdims ? [1] : [],
+      );
+      return Value.host(x.type, shape, arrayOf(x.type, sizeOf(shape)).fill(within(x.type, none)));
+    }
+    return result(x.type, of(x.tensor, axes, Boolean(keepdims)));
+  },
+});
+
+/** The nearest number of a type. @param {import('../types.mjs').Type} type @param {number} value */
+function within(type, value) {
+  if (type === 'bool') return Number(value > 0);
+  const [least, most] = TYPES[/** @type {'int8'} */ (type)].range ?? [-(2 ** 31), 2 ** 31 - 1];
+  return isFloat(type) ? value : Math.min(most, Math.max(least, value));
+}
+
+/** @param {Value} x @param {number[]} axes @param {boolean} keep @param {(a: number, b: number) => number} of */
+function onHost(x, axes, keep, of) {
+  const others = x.shape.map((_, d) => d).filter((d) => !axes.includes(d));
+  const sizes = others.map((d) => x.shape[d]);
+  const count = sizeOf(axes.map((d) => x.shape[d]));
+  const rows = reshape(transpose(x, [...others, ...axes]), [sizeOf(sizes), count]);
+  const columns = Array.from({ length: count }, (_, i) => reshape(take(rows, 1, [i]), sizes));
+  const y = columns.reduce((a, b) => mapped(of, x.type, a, b));
+  return keep
+    ? reshape(
+        y,
+        x.shape.map((size, d) => (axes.includes(d) ? 1 : size)),
+      )
+    : y;
+}
+
+/** In f32 where the type has 16 bits. @param {(x: Tensor, axes: number[], keep: boolean) => Tensor} of */
+const wide = (of) => (/** @type {Tensor} */ x, /** @type {number[]} */ axes, /** @type {boolean} */ keep) =>
+  f.to(of(/^b?f16$/.test(x.dtype) ? f.to(x, 'f32') : x, axes, keep), x.dtype);
+
+/** @param {(x: Tensor, axes: number[], keep: boolean) => Tensor} extreme */
+const ofBools = (extreme) => (/** @type {Tensor} */ x, /** @type {number[]} */ axes, /** @type {boolean} */ keep) =>
+  x.dtype === 'bool' ? f.ne(extreme(f.to(x, 'f32'), axes, keep), 0) : extreme(x, axes, keep);
+
+/** log Σ exp(x), without overflow. @param {Tensor} x @param {number[]} axes @param {boolean} keep @returns {Tensor} */
+function logSumExp(x, axes, keep) {
+  return overAxes(x, axes, keep, (y) => {
+    const most = f.amax(y, -1, true);
+    // Of rows of -∞, and with +∞, the difference would be NaN.
+    const finite = f.where(f.lt(f.abs(most), Infinity), most, f.full([], 0, { dtype: y.dtype }));
+    return f.reshape(f.add(f.log(f.sum(f.exp(f.sub(y, finite)), -1, true)), finite), y.shape.slice(0, -1));
+  });
+}
+
+const sum = (/** @type {Tensor} */ x, /** @type {number[]} */ axes, /** @type {boolean} */ keep) => f.sum(x, axes, keep);
+
+/** @param {(x: Tensor, dim: number) => Tensor} of @param {number} [before] the default axis before opset 13 @returns {Computed} */
+const softmaxOf = (of, before = 1) => ({
+  run([x], { axis }, { opset }) {
+    if (opset >= 13) return same(x.type, of(x.tensor, axisOf(axis ?? -1, x.rank)));
+    // Dimensions from the axis on are one.
+    const d = axisOf(axis ?? before, x.rank);
+    const rows = f.reshape(x.tensor, [sizeOf(x.shape.slice(0, d)), sizeOf(x.shape.slice(d))]);
+    return same(x.type, f.reshape(of(rows, -1), x.shape));
+  },
+});
+
+/** @param {'argmax' | 'argmin'} name @returns {Computed} */
+const arg = (name) => ({
+  run([x], { axis = 0, keepdims = 1, select_last_index: last = 0 }) {
+    const d = axisOf(axis, x.rank);
+    const size = x.shape[d];
+    const from = last
+      ? take(
+          x,
+          d,
+          Array.from({ length: size }, (_, i) => size - 1 - i),
+        )
+      : x;
+    const index = f[name](from.tensor, d, Boolean(keepdims));
+    const wide = f.to(index, TYPES.int64.dtype);
+    return Value.of('int64', last ? f.sub(f.full([], size - 1, { dtype: wide.dtype }), wide) : wide);
+  },
+});
+
+/** @type {Computed} */
+const hardmax = {
+  run([x], { axis = -1 }) {
+    const d = axisOf(axis, x.rank);
+    const index = f.argmax(x.tensor, d, true);
+    return same(x.type, f.scatter(f.mul(x.tensor, 0), d, index, 1));
+  },
+};
+
+/** @type {Computed} */
+const lpNormalization = {
+  run([x], { axis = -1, p = 2 }) {
+    const d = [axisOf(axis, x.rank)];
+    const norm = p === 1 ? f.sum(f.abs(x.tensor), d, true) : f.sqrt(f.sum(f.square(x.tensor), d, true));
+    const zero = f.eq(norm, 0);
+    return same(x.type, f.where(zero, f.mul(x.tensor, 0), f.div(x.tensor, f.where(zero, f.add(norm, 1), norm))));
+  },
+};
+
+/** @type {import('../definitions.mjs').Table} */
+export const REDUCTIONS = {
+  ArgMax: arg('argmax'),
+  ArgMin: arg('argmin'),
+  Hardmax: hardmax,
+  LogSoftmax: softmaxOf((x, dim) => f.logSoftmax(x, dim)),
+  LpNormalization: lpNormalization,
+  ReduceL1: reduction((x, axes, keep) => f.sum(f.abs(x), axes, keep), undefined, { last: f.abs }),
+  ReduceL2: reduction(
+    wide((x, axes, keep) => f.to(f.sqrt(f.to(f.sum(f.square(x), axes, keep), 'f32')), x.dtype)),
+    undefined,
+    { last: f.abs },
+  ),
+  ReduceLogSum: reduction(
+    wide((x, axes, keep) => f.log(f.sum(x, axes, keep))),
+    undefined,
+    { last: f.log },
+  ),
+  ReduceLogSumExp: reduction(wide(logSumExp), undefined, { none: -Infinity }),
+  ReduceMax: reduction(
+    ofBools((x, axes, keep) => overAxes(x, axes, keep, (y) => f.amax(y, -1))),
+    Math.max,
+    { none: -Infinity },
+  ),
+  ReduceMean: reduction((x, axes, keep) => f.mean(x, axes, keep)),
+  ReduceMin: reduction(
+    ofBools((x, axes, keep) => overAxes(x, axes, keep, (y) => f.amin(y, -1))),
+    Math.min,
+    { none: Infinity },
+  ),
+  ReduceProd: reduction(
+    (x, axes, keep) => overAxes(x, axes, keep, (y) => f.prod(y, -1)),
+    (a, b) => a * b,
+    { none: 1 },
+  ),
+  ReduceSum: reduction(sum, (a, b) => a + b),
+  ReduceSumSquare: reduction((x, axes, keep) => f.sum(f.square(x), axes, keep), undefined, { last: f.square }),
+  Softmax: softmaxOf((x, dim) => f.softmax(x, dim)),
+};

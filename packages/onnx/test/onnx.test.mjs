@@ -1,0 +1,294 @@
+// Models made here, message by message: what `loadOnnx` makes of them, trains and refuses.
+
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { F, compile, nn, optim, tensor } from 'helios-vk/nn';
+import { loadOnnx } from 'helios-onnx';
+import { encode } from '../src/proto.mjs';
+
+const FLOAT = 1;
+const INT64 = 7;
+const BOOL = 9;
+
+/** @param {string} name @param {number[]} dims @param {ArrayLike<number>} data */
+const floats = (name, dims, data) => ({ name, dims, dataType: FLOAT, rawData: Buffer.from(Float32Array.from(data).buffer) });
+/** @param {string} name @param {number[]} dims @param {number[]} data */
+const integers = (name, dims, data) => ({ name, dims, dataType: INT64, int64Data: data });
+/** @param {string} name @param {(number | string)[]} sizes @param {number} [elemType] */
+const port = (name, sizes, elemType = FLOAT) => ({
+  name,
+  type: {
+    tensorType: { elemType, shape: { dim: sizes.map((size) => (typeof size === 'number' ? { dimValue: size } : { dimParam: size })) } },
+  },
+});
+/** @param {string} opType @param {string[]} input @param {string[]} output @param {object[]} [attribute] @param {object} [more] */
+const node = (opType, input, output, attribute = [], more = {}) => ({ opType, input, output, attribute, ...more });
+const int = (/** @type {string} */ name, /** @type {number} */ i) => ({ name, type: 2, i });
+const graphOf = (/** @type {string} */ name, /** @type {object} */ g) => ({ name, type: 5, g });
+/** @param {object} graph @param {object} [more] */
+const bytesOf = (graph, more = {}) => encode('ModelProto', { irVersion: 8, opsetImport: [{ domain: '', version: 17 }], graph, ...more });
+
+const WEIGHT = [1, 2, 3, 4, 5, 6];
+/** relu(x W + b), [rows, 2] → [rows, 3]. */
+const linear = () => ({
+  node: [node('Gemm', ['x', 'layer.weight', 'layer.bias'], ['h']), node('Relu', ['h'], ['y'])],
+  initializer: [floats('layer.weight', [2, 3], WEIGHT), floats('layer.bias', [3], [0.5, -100, 1])],
+  input: [port('x', ['rows', 2])],
+  output: [port('y', ['rows', 3])],
+});
+const X = [1, -1, 2, 0.5];
+const Y = [0, 0, 0, 4.5, 0, 10];
+
+test('a model is a module with the names of its file, called by name and by position', async () => {
+  const model = await loadOnnx(bytesOf(linear()));
+  assert.ok(model instanceof nn.Module);
+  assert.equal(model.training, false);
+  assert.deepEqual(Object.keys(model.stateDict()), ['layer.weight', 'layer.bias']);
+  assert.equal(model.parameters().length, 2);
+  assert.deepEqual(model.inputs, [{ name: 'x', type: 'float', shape: ['rows', 2] }]);
+  const x = tensor(X, { shape: [2, 2] });
+  assert.deepEqual([...(await model.forward(x).toArray())], Y);
+  assert.deepEqual([...(await model.forward({ x }).toArray())], Y);
+  assert.deepEqual(
+    [
+      ...(await model
+        .forward({
+          x: [
+            [1, -1],
+            [2, 0.5],
+          ],
+        })
+        .toArray()),
+    ],
+    Y,
+  );
+  const compiled = compile((/** @type {any} */ input) => model.forward(input));
+  assert.deepEqual([...(await compiled(x).toArray())], Y);
+  model.dispose();
+});
+
+test('inputs that a model cannot take are errors that name them', async () => {
+  const model = await loadOnnx(bytesOf(linear()));
+  const x = tensor(X, { shape: [2, 2] });
+  assert.throws(() => model.forward({ z: x }), /the model has no input z; it has x/);
+  assert.throws(() => model.forward(), /the input x is missing/);
+  assert.throws(() => model.forward(x, x), /takes 1 inputs, x, got 2/);
+  assert.throws(() => model.forward(tensor(X)), /the input x must have the shape \[rows, 2\], got \[4\]/);
+  assert.throws(
+    () => model.forward(tensor([1, 2], { shape: [1, 2], dtype: 'i32' })),
+    /the input x is float in the file: expected a tensor of f32, got i32/,
+  );
+  model.dispose();
+});
+
+test('it trains: gradients of parameters, and a step of an optimizer', async () => {
+  const model = await loadOnnx(bytesOf(linear()));
+  const x = tensor(X, { shape: [2, 2] });
+  F.sum(model.forward(x)).backward();
+  const { 'layer.weight': weight, 'layer.bias': bias } = /** @type {any} */ (model);
+  // Only the second row's first and last results are above 0.
+  assert.deepEqual([...(await weight.grad.toArray())], [2, 0, 2, 0.5, 0, 0.5]);
+  assert.deepEqual([...(await bias.grad.toArray())], [1, 0, 1]);
+  const optimizer = new optim.SGD(model.parameters(), { lr: 0.5, momentum: 0 });
+  optimizer.step();
+  assert.deepEqual([...(await weight.toArray())], [0, 2, 2, 3.75, 5, 5.75]);
+  optimizer.dispose();
+  model.dispose();
+});
+
+test('shapes are computed on the host: no input is read', async () => {
+  // y = reshape(x, concat([shape(x)[0]], [-1]))
+  const graph = {
+    node: [
+      node('Shape', ['x'], ['s']),
+      node('Gather', ['s', 'zero'], ['rows'], [int('axis', 0)]),
+      node('Concat', ['rows', 'rest'], ['to'], [int('axis', 0)]),
+      node('Reshape', ['x', 'to'], ['y']),
+    ],
+    initializer: [integers('zero', [1], [0]), integers('rest', [1], [-1])],
+    input: [port('x', ['n', 2, 2])],
+    output: [port('y', ['n', 4])],
+  };
+  const model = await loadOnnx(bytesOf(graph));
+  assert.deepEqual(model.parameters(), []);
+  assert.deepEqual(compile((/** @type {any} */ x) => model.forward(x))(tensor(new Float32Array(12), { shape: [3, 2, 2] })).shape, [3, 4]);
+});
+
+test('an input that a shape is made of is given as an array, or read by run', async () => {
+  const graph = {
+    node: [node('Reshape', ['x', 'to'], ['y'])],
+    input: [port('x', [4]), port('to', [2], INT64)],
+    output: [port('y', ['a', 'b'])],
+  };
+  const model = await loadOnnx(bytesOf(graph));
+  assert.deepEqual(model.hostInputs, ['to']);
+  const x = tensor(X);
+  assert.deepEqual(model.forward(x, [2, 2]).shape, [2, 2]);
+  assert.deepEqual(model.forward(x, new BigInt64Array([1n, -1n])).shape, [1, 4]);
+  const to = tensor([2, -1], { dtype: 'i32' });
+  assert.throws(
+    () => model.forward(x, to),
+    /Reshape 'y' \(opset 17\) needs the elements of to, int64 \[2\], on the host: give to as an array, or use await/,
+  );
+  assert.deepEqual((await model.run(x, to)).shape, [2, 2]);
+});
+
+test('a condition chooses a graph, a loop is unrolled, a function is inlined', async () => {
+  /** @param {string} op @param {string} name */
+  const branch = (op, name) => ({ node: [node(op, ['x', 'x'], [name])], output: [port(name, [2])] });
+  const chosen = {
+    node: [node('If', ['flag'], ['y'], [graphOf('then_branch', branch('Add', 'a')), graphOf('else_branch', branch('Mul', 'b'))])],
+    input: [port('x', [2]), port('flag', [], BOOL)],
+    output: [port('y', [2])],
+  };
+  const model = await loadOnnx(bytesOf(chosen));
+  const x = tensor([3, 5]);
+  assert.deepEqual([...(await model.forward(x, true).toArray())], [6, 10]);
+  assert.deepEqual([...(await model.forward(x, false).toArray())], [9, 25]);
+
+  // Three turns of v = v + x, each v kept.
+  const body = {
+    node: [node('Identity', ['c'], ['on']), node('Add', ['v', 'x'], ['next']), node('Identity', ['next'], ['kept'])],
+    input: [port('i', [], INT64), port('c', [], BOOL), port('v', [2])],
+    output: [port('on', [], BOOL), port('next', [2]), port('kept', [2])],
+  };
+  const looped = {
+    node: [node('Loop', ['turns', '', 'x'], ['last', 'all'], [graphOf('body', body)])],
+    initializer: [integers('turns', [], [3])],
+    input: [port('x', [2])],
+    output: [port('last', [2]), port('all', [3, 2])],
+  };
+  const { last, all } = (await loadOnnx(bytesOf(looped))).forward(x);
+  assert.deepEqual([...(await last.toArray())], [12, 20]);
+  assert.deepEqual(await all.toNested(), [
+    [6, 10],
+    [9, 15],
+    [12, 20],
+  ]);
+
+  const scaled = {
+    name: 'Scaled',
+    domain: 'own',
+    input: ['a'],
+    output: ['r'],
+    attribute: ['to'],
+    node: [node('Constant', [], ['k'], [{ name: 'value_float', type: 1, refAttrName: 'to' }]), node('Mul', ['a', 'k'], ['r'])],
+    opsetImport: [{ domain: '', version: 17 }],
+  };
+  const calls = {
+    node: [node('Scaled', ['x'], ['y'], [{ name: 'to', type: 1, f: 2.5 }], { domain: 'own' })],
+    input: [port('x', [2])],
+    output: [port('y', [2])],
+  };
+  const opsetImport = [
+    { domain: '', version: 17 },
+    { domain: 'own', version: 1 },
+  ];
+  const called = await loadOnnx(bytesOf(calls, { functions: [scaled], opsetImport }));
+  assert.deepEqual([...(await called.forward(x).toArray())], [7.5, 12.5]);
+  assert.deepEqual(
+    [...called.operators],
+    [
+      ['Constant', 1],
+      ['Mul', 1],
+    ],
+  );
+});
+
+test('a batch norm trains: its statistics are buffers', async () => {
+  const graph = {
+    node: [node('BatchNormalization', ['x', 'scale', 'shift', 'mean', 'var'], ['y'], [{ name: 'momentum', type: 1, f: 0.5 }])],
+    initializer: [floats('scale', [1], [2]), floats('shift', [1], [1]), floats('mean', [1], [0]), floats('var', [1], [1])],
+    input: [port('x', ['n', 1])],
+    output: [port('y', ['n', 1])],
+  };
+  const model = await loadOnnx(bytesOf(graph));
+  assert.deepEqual(
+    [...model.namedParameters()].map(([name]) => name),
+    ['scale', 'shift'],
+  );
+  const x = tensor([1, 3], { shape: [2, 1] });
+  const still = [...(await model.forward(x).toArray())];
+  assert.ok(Math.abs(still[0] - 3) < 1e-4 && Math.abs(still[1] - 7) < 1e-4);
+  const trained = [...(await model.train().forward(x).toArray())];
+  assert.ok(Math.abs(trained[0] + 1) < 1e-4 && Math.abs(trained[1] - 3) < 1e-4);
+  assert.deepEqual([...(await /** @type {any} */ (model).mean.toArray())], [1]);
+});
+
+test('unknown operators are one error with all of them', async () => {
+  const graph = {
+    node: [
+      node('Sine', ['x'], ['a'], [], { name: 'first' }),
+      node('Relu', ['a'], ['b']),
+      node('Quux', ['b'], ['y'], [], { domain: 'com.example' }),
+    ],
+    input: [port('x', [2])],
+    output: [port('y', [2])],
+  };
+  const opsetImport = [
+    { domain: '', version: 17 },
+    { domain: 'com.example', version: 3 },
+  ];
+  await assert.rejects(
+    loadOnnx(bytesOf(graph, { opsetImport })),
+    /has 2 nodes that are not supported:\n {2}Sine 'first' \(opset 17\)\n {2}com\.example\.Quux 'y' \(opset 3\)$/,
+  );
+});
+
+test('weights in another file of the folder are read, and no other file', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'helios-onnx-'));
+  try {
+    await writeFile(join(folder, 'weights.bin'), Buffer.concat([Buffer.alloc(4), Buffer.from(Float32Array.from(WEIGHT).buffer)]));
+    const external = (/** @type {string} */ location, length = 24) => {
+      const graph = linear();
+      /** @type {any} */ (graph.initializer)[0] = {
+        name: 'layer.weight',
+        dims: [2, 3],
+        dataType: FLOAT,
+        dataLocation: 1,
+        externalData: Object.entries({ location, offset: '4', length: String(length) }).map(([key, value]) => ({ key, value })),
+      };
+      return bytesOf(graph);
+    };
+    const path = join(folder, 'model.onnx');
+    await writeFile(path, external('weights.bin'));
+    assert.deepEqual([...(await (await loadOnnx(path)).forward(tensor(X, { shape: [2, 2] })).toArray())], Y);
+    await assert.rejects(loadOnnx(external('weights.bin')), /layer\.weight is in another file, weights\.bin: load the model by its path/);
+    for (const [location, length, message] of /** @type {const} */ ([
+      ['../weights.bin', 24, /outside of the model's folder/],
+      ['/etc/passwd', 24, /outside of the model's folder/],
+      ['weights.bin', 2 ** 40, /takes 1099511627776 bytes from 4 of weights\.bin, expected 24/],
+      ['none.bin', 24, /ENOENT/],
+    ])) {
+      await writeFile(path, external(location, length));
+      await assert.rejects(loadOnnx(path), message);
+    }
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test('damaged files are errors', async () => {
+  const whole = bytesOf(linear());
+  for (let size = 0; size < whole.length; size++) {
+    // A cut between two fields may be a smaller model, which lacks its graph or weights.
+    await loadOnnx(whole.subarray(0, size)).then(
+      (model) => model.dispose(),
+      (error) => assert.ok(error instanceof Error && error.message.length > 0),
+    );
+  }
+  await assert.rejects(loadOnnx(Buffer.from('no model at all, but some text')), /the model is damaged, or no ModelProto of ONNX/);
+  const huge = linear();
+  huge.initializer[0].dims = [2 ** 31, 2 ** 31];
+  await assert.rejects(
+    loadOnnx(bytesOf(huge)),
+    /the initializer layer\.weight has the shape \[2147483648,2147483648\], which is too large/,
+  );
+  const short = linear();
+  short.initializer[0].dims = [2, 4];
+  await assert.rejects(loadOnnx(bytesOf(short)), /the initializer layer\.weight has 6 elements, and the shape \[2,4\] needs 8/);
+});

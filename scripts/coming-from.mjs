@@ -1,0 +1,221 @@
+#!/usr/bin/env node
+// The page docs/pytorch-names.md: each name of PyTorch with its name here, or why there is none.
+//
+//   node scripts/coming-from.mjs           writes it
+//   node scripts/coming-from.mjs --check   says whether it is as it would be written; exit code 0 if it is
+//
+// PyTorch's names, and those of TensorFlow.js and jax-js, lie in coming-from/. A name that is exported here under the same letters, in
+// whatever case and with or without underscores, is found; where ours is another one, `here` has it as an expression. Reasons are below.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import * as exported from '../nn/index.mjs';
+
+const SCRIPTS = dirname(fileURLToPath(import.meta.url));
+const PAGE = join(SCRIPTS, '../docs/pytorch-names.md');
+
+/** @typedef {{ version: string, names: Record<string, string[]>, here: Record<string, Record<string, string>> }} Names */
+
+/** @param {'pytorch' | 'tfjs' | 'jax-js'} file @returns {Names} */
+const namesIn = (file) => JSON.parse(readFileSync(join(SCRIPTS, 'coming-from', `${file}.json`), 'utf8'));
+
+/** Why a name of PyTorch is not here: the first expression that matches it says it. @type {[RegExp, string][]} */
+export const REASONS = [
+  [
+    /_$/,
+    'In place: only `add_`, `mul_`, `copy_`, `fill_` and `zero_` change a tensor, since `compile` knows what those mean. Assign the result',
+  ],
+  [
+    /Storage$|[a-z]Tensor$|^untyped_storage$|^storage|^data_ptr|^const_data_ptr|^set_$|^as_strided|strided$|_copy$|_permuted$|^as_subclass$|^is_set_to$|^put$|_scatter$|^element_size$|^itemsize$|^nbytes$/,
+    'Storages and strides: a tensor is made of arrays, and views are its own business; sizes are `x.size` and `x.dtype`',
+  ],
+  [
+    /conj|complex|^angle$|^imag$|^real$|^polar$|^isreal$|^adjoint$|^H$|^mH$|^c?(double|chalf|cfloat)$|^resolve_neg$|^is_neg$/,
+    'There are no complex numbers, and no `double`',
+  ],
+  [
+    /sparse|coalesce|col_indices|crow_indices|^hspmm$|smm$|^sspaddmm$|dense|^values|^indices|^to_mkldnn$|^segment_reduce$|padded_tensor|^SparseAdam$/,
+    'There are no sparse or ragged tensors',
+  ],
+  [
+    /quant|^q_|^qscheme$|^int_repr$|^fake_|scaled_|^grouped_mm$/,
+    'Quantized tensors: a language model’s files are quantized ([generate](guide/generate.md)), tensors are not',
+  ],
+  [
+    /cholesky|^lu$|^lu_|^svd|^orgqr$|^ormqr$|^geqrf$|^lobpcg$|^pca_lowrank$|inverse$|^det$|^logdet$|^slogdet$|^matrix_exp$|^matrix_power$|^triangular_solve$/,
+    'Linear algebra: there are products, and no decompositions, inverses or determinants',
+  ],
+  [
+    /^(i0|igammac?|[ml]*v?lgamma|digamma|polygamma|erfinv|sinc|nextafter|frexp|ldexp|gcd|lcm|logaddexp2|corrcoef|cov|vander|unravel_index|hash_tensor)$/,
+    'Functions that no model asked for so far',
+  ],
+  [
+    /^sym_|^Sym|^vmap$|^cond$|^export$|fresh_size|^typename$|^is_storage$|^thread_safe|^can_cast$|^promote_types$|^result_type$|broadcast_shapes/,
+    'Of how PyTorch is built: traces here are of fixed shapes, and JavaScript’s `if` and loops unroll',
+  ],
+  [
+    /^(is_)?(cpu|cuda|ipu|xpu|xla|mps|meta|mtia|pinned)$|device|^Stream$|^Event$|^pin_memory$|record_stream|num_threads|num_interop|^SyncBatchNorm$|flush_denormal/,
+    'Devices, threads, streams: a process has one device (`HELIOS_DEVICE`), and [several processes](guide/distributed.md) have several',
+  ],
+  [
+    /default_|determin|printoptions|warn_always|^are_|^is_inference|^is_grad_enabled|^GradScaler$|^is_nonzero$|^is_signed$|grad_dtype/,
+    'Settings: results are the same bits each time, f32 is the default, a step that overflows is skipped by what the loss says',
+  ],
+  [
+    /rng_state|^Generator$|seed$|cauchy|geometric|log_normal|exponential|^random_$|^poisson$|^uniform$/,
+    'Random numbers come from one generator, `manualSeed`; other distributions are composed of `rand` and `randn`',
+  ],
+  [/retain|register_hook|requires_grad|from_file|^swap_in/, 'Hooks into the backward pass: `grad(…)` gives the gradient of any tensor'],
+  [
+    /^(Lazy.*|Container|RNNBase|RNNCellBase|LRScheduler|Optimizer|functional|lr_scheduler|assert_int_or_pair|.*_with_indices)$/,
+    'Bases and parts of other classes, or sizes that are found at the first call',
+  ],
+  [
+    /LR$|LRScheduler|Scheduler|WarmRestarts|OnPlateau|^swa_utils$/,
+    'The rate is a function or a number: `schedule` of an optimizer, or `optimizer.lr = …` at each step',
+  ],
+];
+
+/** Names that have a place here and are not written yet. */
+const NOT_YET = new Set(readFileSync(join(SCRIPTS, 'coming-from/not-yet.txt'), 'utf8').split(/\s+/).filter(Boolean));
+
+/** A name without its case and its underscores, but for one at its end, which changes a tensor in place. @param {string} name */
+const loose = (name) => name.toLowerCase().replace(/_(?!$)/g, '');
+/** @param {string[]} names @param {string} before */
+const table = (names, before) => new Map(names.map((name) => [loose(name), before + name]));
+
+/** The names of methods and properties of tensors. */
+function members() {
+  const names = new Set(['shape', 'size', 'dtype', 'ndim', 'layout', 'node', 'grad', 'requiresGrad', 'disposed']);
+  for (let at = exported.Tensor.prototype; at !== Object.prototype; at = Object.getPrototypeOf(at)) {
+    for (const name of Object.getOwnPropertyNames(at)) if (name !== 'constructor') names.add(name);
+  }
+  return [...names];
+}
+
+const TOP = table(
+  Object.keys(exported).filter((name) => !/^(F|nn|optim)$/.test(name)),
+  '',
+);
+const F = table(Object.keys(exported.F), 'F.');
+const METHODS = table(members(), 'x.');
+const NN = table(Object.keys(exported.nn), 'nn.');
+const OPTIM = table(Object.keys(exported.optim), 'optim.');
+
+/** Where a name may be, by the part of the other library. @type {Record<string, Map<string, string>[]>} */
+const PLACES = {
+  torch: [TOP, F, METHODS],
+  'torch.Tensor': [METHODS, F],
+  'torch.nn.functional': [F],
+  'torch.nn': [NN],
+  'torch.optim': [OPTIM],
+  'torch.optim.lr_scheduler': [OPTIM],
+};
+const ANYWHERE = [TOP, F, METHODS, NN];
+
+/**
+ * What an expression names that is not exported.
+ * @param {string} expression e.g. `F.flip(x, [0])`
+ * @returns {string | undefined}
+ */
+export function unknownIn(expression) {
+  const known = { F, x: METHODS, other: METHODS, nn: NN, optim: OPTIM };
+  for (const [whole, owner, name] of expression.matchAll(/\b(F|x|other|nn|optim)\.(\w+)/g)) {
+    if (known[/** @type {keyof typeof known} */ (owner)].get(loose(name)) !== `${owner === 'other' ? 'x' : owner}.${name}`) return whole;
+  }
+  const [first] = expression.match(/^\w+(?=\(|$| )/) ?? [];
+  if (first === undefined || first === 'x' || first === 'new') return undefined;
+  return TOP.get(loose(first)) === first ? undefined : first;
+}
+
+/**
+ * Names with ours. An expression counts only if all that it names is exported.
+ * @param {Names} names
+ * @returns {{ part: string, name: string, here: string | undefined }[]}
+ */
+export function resolved({ names, here }) {
+  return Object.entries(names).flatMap(([part, lines]) =>
+    lines
+      .join(' ')
+      .split(' ')
+      .map((name) => {
+        const expression = here[part]?.[name];
+        if (expression !== undefined && unknownIn(expression) === undefined) return { part, name, here: expression };
+        const own = (PLACES[part] ?? ANYWHERE).map((each) => each.get(loose(name))).find((each) => each !== undefined);
+        return { part, name, here: own };
+      }),
+  );
+}
+
+/** Why a name is not here; undefined if nothing says it. @param {string} name */
+export const reasonFor = (name) =>
+  REASONS.find(([pattern]) => pattern.test(name))?.[1] ?? (NOT_YET.has(name) ? 'Not written yet' : undefined);
+
+/** Names in lines of at most 150 characters. @param {string[]} words */
+function wrapped(words) {
+  const lines = [''];
+  for (const word of words) {
+    if (lines[lines.length - 1].length + word.length > 149) lines.push('');
+    lines[lines.length - 1] += (lines[lines.length - 1] ? ' ' : '') + word;
+  }
+  return lines.join('\n');
+}
+
+/** How many names of another library are here. @param {'tfjs' | 'jax-js'} file */
+export function counted(file) {
+  const all = resolved(namesIn(file));
+  const missing = all.filter(({ here }) => here === undefined).map(({ name }) => name);
+  return { version: namesIn(file).version, all: all.length, here: all.length - missing.length, missing };
+}
+
+/** The page. */
+export function page() {
+  const names = namesIn('pytorch');
+  const all = resolved(names);
+  const lines = [
+    '# PyTorch’s names',
+    '',
+    `Made by \`node scripts/coming-from.mjs\` of the names of ${names.version} and of what is exported here; a test holds it to both. Names are`,
+    'PyTorch’s in camelCase: `F.name` is a function of `helios-vk/nn`, `x.name` a method or property of a tensor, a bare one an export. [Coming',
+    'from PyTorch](guide/from-pytorch.md) says what is done otherwise.',
+    '',
+    '| | names | here |',
+    '| --- | --- | --- |',
+  ];
+  const parts = Object.keys(names.names);
+  const of = (/** @type {string} */ part) => all.filter((each) => each.part === part);
+  for (const part of parts) lines.push(`| \`${part}\` | ${of(part).length} | ${of(part).filter(({ here }) => here).length} |`);
+  for (const file of /** @type {const} */ (['tfjs', 'jax-js'])) {
+    const { version, all: count, here } = counted(file);
+    lines.push(`| functions of ${version} | ${count} | ${here} |`);
+  }
+  for (const part of parts) {
+    const own = of(part);
+    const isSame = (/** @type {typeof own[number]} */ { name, here }) =>
+      here !== undefined && loose(here.replace(/^\w+\./, '')) === loose(name);
+    lines.push('', `## ${part}`, '', 'Under its own name:', '', wrapped(own.filter(isSame).map(({ here }) => `\`${here}\``)) || 'none');
+    const others = own.filter((each) => each.here !== undefined && !isSame(each));
+    if (others.length > 0)
+      lines.push('', '| PyTorch | here |', '| --- | --- |', ...others.map(({ name, here }) => `| \`${name}\` | \`${here}\` |`));
+    /** @type {Map<string, string[]>} */
+    const why = new Map();
+    for (const { name, here } of own) {
+      if (here !== undefined) continue;
+      const reason = reasonFor(name) ?? 'No reason is given';
+      why.set(reason, [...(why.get(reason) ?? []), `\`${name}\``]);
+    }
+    for (const [reason, list] of why) lines.push('', `**${reason}:**`, wrapped(list));
+  }
+  for (const file of /** @type {const} */ (['tfjs', 'jax-js'])) {
+    const { version, missing } = counted(file);
+    lines.push('', `## ${version}`, '', 'Not here:', '', wrapped(missing.map((name) => `\`${name}\``)) || 'none');
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  if (process.argv.includes('--check')) process.exitCode = readFileSync(PAGE, 'utf8') === page() ? 0 : 1;
+  else writeFileSync(PAGE, page());
+}

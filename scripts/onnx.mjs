@@ -1,0 +1,71 @@
+#!/usr/bin/env node
+// ONNX's backend tests, as files: what the stage `onnx` runs.
+//
+//   node scripts/onnx.mjs status    prints where they are; exit code 0 if they are there
+//   node scripts/onnx.mjs create    makes them (60 MB)
+//
+// Installs PyPI's `onnx`, which holds the tests as Python, into an environment of its own in target/onnx, and has it write them.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { fail } from '../bin/lib/options.mjs';
+
+const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
+/** The tests' inputs and outputs are computed by NumPy: the same version makes the same. */
+const PACKAGES = ['onnx==1.23.2', 'numpy==2.4.6'];
+const TARGET = join(REPOSITORY, 'target/onnx');
+/** Where the tests of these versions are. */
+export const TESTS = join(TARGET, PACKAGES.join('-').replaceAll('==', '-'));
+const LIST = join(TESTS, 'tests.json');
+
+/** Makes the tests if they are missing. Returns why that is impossible here, or null. */
+export function obstacle() {
+  if (existsSync(LIST)) return null;
+  mkdirSync(TARGET, { recursive: true });
+  const work = mkdtempSync(join(TARGET, 'work-'));
+  const step = (/** @type {string} */ command, /** @type {string[]} */ ...args) => {
+    const { status, error, stderr } = spawnSync(command, args, { encoding: 'utf8' });
+    return status === 0 ? undefined : (error?.message ?? stderr.trim().split('\n').at(-1));
+  };
+  try {
+    const [environment, made] = [join(work, 'venv'), join(work, 'tests')];
+    const python = join(environment, process.platform === 'win32' ? 'Scripts/python.exe' : 'bin/python');
+    const created = step('python3', '-m', 'venv', environment);
+    if (created !== undefined) return `python3 makes no environment: ${created}`;
+    const installed = step(python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', ...PACKAGES);
+    if (installed !== undefined) return `pip could not install ${PACKAGES.join(' and ')}: ${installed}`;
+    const written = step(python, join(REPOSITORY, 'packages/onnx/test/make-node-tests.py'), made);
+    if (written !== undefined) return `the tests could not be written: ${written}`;
+    rmSync(TESTS, { recursive: true, force: true });
+    renameSync(made, TESTS);
+    return null;
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}
+
+/** @param {string[]} args */
+function main([action]) {
+  if (action === 'status') {
+    console.log(existsSync(LIST) ? TESTS : `${TESTS}: not made yet`);
+    return existsSync(LIST) ? 0 : 1;
+  }
+  if (action !== 'create') {
+    console.error('usage: onnx.mjs status | create');
+    return 2;
+  }
+  const reason = obstacle();
+  if (reason !== null) console.error(`onnx: ${reason}`);
+  return reason === null ? 0 : 1;
+}
+
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  try {
+    process.exitCode = main(process.argv.slice(2));
+  } catch (error) {
+    fail('onnx', error);
+  }
+}
