@@ -17,7 +17,7 @@ const division = () => ({ ...binary(whole, divisor)(), dy: false });
 /** @type {Record<string, () => import('./inputs.mjs').Case>} */
 export const cases = {
   truncDivide: division,
-  floorDivide: division,
+  flooredQuotient: division,
   integerRemainder: division,
   integerFmod: division,
   ...Object.fromEntries(['bitwiseAnd', 'bitwiseOr', 'bitwiseXor'].map((name) => [name, binary(whole)])),

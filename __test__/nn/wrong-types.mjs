@@ -5,7 +5,7 @@ import { ones } from '../../nn/index.mjs';
 const m = () => ones([2, 3]);
 const i = () => ones([2, 3], { dtype: 'i32' });
 
-const EITHER = ['bitwiseAnd', 'bitwiseOr', 'bitwiseXor', 'bitwiseLeftShift', 'bitwiseRightShift', 'floorDivide'];
+const EITHER = ['bitwiseAnd', 'bitwiseOr', 'bitwiseXor', 'bitwiseLeftShift', 'bitwiseRightShift'];
 const LOGICAL = ['logicalAnd', 'logicalOr', 'logicalXor'];
 
 /** Functions of `F`. @type {Record<string, () => any[]>} */

@@ -1,15 +1,7 @@
 // `F`: the operations as functions of tensors: all of functional.mjs, and of other files what is named here.
 
 export { attention, scaledDotProductAttention } from './attention.mjs';
-export {
-  conv1d,
-  conv2d,
-  conv3d,
-  convTranspose1d,
-  convTranspose2d,
-  convTranspose3d,
-  upsample,
-} from './convolution.mjs';
+export { conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d, upsample } from './convolution.mjs';
 export {
   arange,
   cartesianProd,
@@ -88,7 +80,7 @@ export {
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export { bitwiseAnd, bitwiseLeftShift, bitwiseNot, bitwiseOr, bitwiseRightShift, bitwiseXor } from './integers.mjs';
-export { floorDivide, logicalAnd, logicalNot, logicalOr, logicalXor } from './integers.mjs';
+export { logicalAnd, logicalNot, logicalOr, logicalXor } from './integers.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
 export * from './math.mjs';
 export {

@@ -1,4 +1,4 @@
-// Functions of integers and bools: whole quotients, bits, and logic. Operands broadcast and are promoted as those of `add`.
+// Functions of integers and bools: bits, and logic. Operands broadcast and are promoted as those of `add`.
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { within } from '../core/errors.mjs';
@@ -13,11 +13,6 @@ import * as F from './functional.mjs';
 /** @param {Op} op @returns {(a: Operand, b: Operand) => Tensor} */
 const either = (op) => (a, b) => mixed(op, a, b);
 
-/**
- * The quotient rounded down, as PyTorch's `floor_divide`; `div` with `roundingMode: 'trunc'` rounds towards 0. An integer by 0 is no error: its
- * quotient is 0 or -1. Throws an ArgumentError for i64 and bools.
- */
-export const floorDivide = either(ops.floorDivide);
 /** The bits that are set in both; of bools where both are true. Throws an ArgumentError for floats. */
 export const bitwiseAnd = either(ops.bitwiseAnd);
 /** The bits that are set in either; of bools where either is true. Throws an ArgumentError for floats. */

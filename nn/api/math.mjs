@@ -158,7 +158,10 @@ export const ceil = unary(math.ceil);
 export const trunc = unary(math.trunc);
 /** What is behind the point of each element, with its sign. */
 export const frac = unary(math.frac);
-/** The nearest whole number, ties to even, or the nearest of so many decimals. Its gradient is 0. @param {Tensor} x @param {RoundOptions} [options] @returns {Tensor} */
+/**
+ * The nearest whole number, ties to even, or the nearest of so many decimals. Its gradient is 0.
+ * @param {Tensor} x @param {RoundOptions} [options] @returns {Tensor}
+ */
 export function round(x, options = {}) {
   tensorOf('round', x);
   const { decimals = 0 } = checkOptions('round', options, ['decimals']);
@@ -191,6 +194,14 @@ function left(op, whole, x, y) {
 export const remainder = (x, y) => left(math.remainder, integers.remainder, x, y);
 /** The remainder of a division, with the sign of the dividend, broadcast, as C's `fmod`: exact. @param {Tensor} x @param {Operand} y */
 export const fmod = (x, y) => left(math.fmod, integers.fmod, x, y);
+/**
+ * The quotient rounded down, broadcast, as Python's `//`; `div` with `roundingMode: 'trunc'` rounds towards 0. Its gradient is 0. An integer by 0
+ * is no error: its quotient is 0 or -1. Throws an ArgumentError for i64 and bools.
+ * @param {Operand} x @param {Operand} y
+ */
+export const floorDivide = (x, y) => left(math.floorDivide, integers.floorDivide, x, y);
+/** x · 2ᵏ, broadcast, k whole numbers. @param {Tensor} x @param {Operand} k */
+export const ldexp = (x, k) => of(math.ldexp, [x, k]);
 /** The larger of each two elements, and where one is NaN the other. @param {Tensor} a @param {Operand} b */
 export const fmax = (a, b) => of(math.fmax, [a, b]);
 /** The smaller of each two elements, and where one is NaN the other. @param {Tensor} a @param {Operand} b */

@@ -107,7 +107,7 @@ export const truncDivide = division(
   (a, b) => Math.trunc(a / b),
 );
 export const floorDivide = division(
-  'floorDivide',
+  'flooredQuotient',
   isDivided,
   'f32, f16, bf16, i32 or u32',
   (p, a, b) => {

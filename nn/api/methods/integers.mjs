@@ -9,10 +9,6 @@ import { ElementwiseMethods } from './elementwise.mjs';
 
 /** What a tensor of integers or bools computes: part of every `Tensor`. */
 export class IntegerMethods extends ElementwiseMethods {
-  /** this / other rounded down, broadcast. @param {Operand} other */
-  floorDivide(other) {
-    return F.floorDivide(asTensor(this), other);
-  }
   /** The bits that are set in both, broadcast. @param {Operand} other */
   bitwiseAnd(other) {
     return F.bitwiseAnd(asTensor(this), other);
