@@ -2,14 +2,12 @@
 
 export { attention, scaledDotProductAttention } from './attention.mjs';
 export {
-  avgPool2d,
   conv1d,
   conv2d,
   conv3d,
   convTranspose1d,
   convTranspose2d,
   convTranspose3d,
-  maxPool2d,
   upsample,
 } from './convolution.mjs';
 export {
