@@ -388,7 +388,7 @@ test('what a call has no option for is an error that names it', () => {
     [() => new nn.Linear(3, 4, /** @type {any} */ ({ biass: false })), /Linear: unknown option biass; the option is bias/],
     [
       () => new nn.Conv2d(3, 4, 3, /** @type {any} */ (2)),
-      /Conv2d: options must be an object, \{ stride: …, padding: …, dilation: …, groups: …, bias: … \}, got 2/,
+      /Conv2d: options must be an object, \{ stride: …, padding: …, dilation: …, groups: …, bias: …, paddingMode: … \}, got 2/,
     ],
     [
       () => new nn.Conv2d(3, 4, 3, /** @type {any} */ ({ padding: 'none' })),

@@ -65,5 +65,18 @@ export {
   ZeroPad3d,
 } from './shape.mjs';
 export { Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d } from './convolution.mjs';
-export * from './pooling.mjs';
+export {
+  AdaptiveAvgPool1d,
+  AdaptiveAvgPool2d,
+  AdaptiveAvgPool3d,
+  AdaptiveMaxPool1d,
+  AdaptiveMaxPool2d,
+  AdaptiveMaxPool3d,
+  AvgPool1d,
+  AvgPool2d,
+  AvgPool3d,
+  MaxPool1d,
+  MaxPool2d,
+  MaxPool3d,
+} from './pooling.mjs';
 export { BatchNorm2d, GroupNorm } from './vision.mjs';
