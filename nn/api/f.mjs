@@ -48,6 +48,8 @@ export {
   tripletMarginLoss,
 } from './criteria.mjs';
 export { ctcLoss } from './ctc.mjs';
+export { batchNorm, groupNorm, instanceNorm, localResponseNorm } from './norms.mjs';
+export { gru, lstm, rnn } from './recurrent.mjs';
 export {
   addmm,
   baddbmm,

@@ -20,7 +20,14 @@ export {
 export * from './activations.mjs';
 export { MultiHeadAttention } from './attention.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
-export { GRU, LSTM } from './recurrent.mjs';
+export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './recurrent.mjs';
+export { ModuleDict, ParameterDict, ParameterList } from './containers.mjs';
+export { AlphaDropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout } from './dropout.mjs';
+export { Bilinear, EmbeddingBag } from './tables.mjs';
+/** Functions that draw the values of parameters anew. */
+export * as init from './init.mjs';
+/** Functions of gradients, and of all parameters as one vector. */
+export * as utils from './utils.mjs';
 export {
   CrossEntropyLoss,
   NLLLoss,
@@ -65,4 +72,13 @@ export {
   ZeroPad3d,
 } from './shape.mjs';
 export { Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d } from './convolution.mjs';
-export { AvgPool2d, BatchNorm2d, GroupNorm, MaxPool2d } from './vision.mjs';
+export {
+  BatchNorm1d,
+  BatchNorm2d,
+  BatchNorm3d,
+  GroupNorm,
+  InstanceNorm1d,
+  InstanceNorm2d,
+  InstanceNorm3d,
+} from './norms.mjs';
+export { AvgPool2d, MaxPool2d } from './vision.mjs';
