@@ -12,7 +12,9 @@ export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeA
 export { bitwiseAnd, bitwiseLeftShift, bitwiseNot, bitwiseOr, bitwiseRightShift, bitwiseXor, logicalAnd, logicalNot, logicalOr, logicalXor } from './integers.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
 export * from './math.mjs';
+export { batchNorm, groupNorm, instanceNorm, localResponseNorm } from './norms.mjs';
 export { adaptiveAvgPool1d, adaptiveAvgPool2d, adaptiveAvgPool3d, adaptiveMaxPool1d, adaptiveMaxPool2d, adaptiveMaxPool3d, avgPool1d, avgPool2d, avgPool3d, maxPool1d, maxPool2d, maxPool3d } from './pooling.mjs';
+export { gru, lstm, rnn } from './recurrent.mjs';
 export { all, any, countNonzero, cummax, cummin, cumprod, cumsum, cumulativeTrapezoid, diff, logcumsumexp, logsumexp, max, median, min, nanmean, nansum, norm, prod, quantile, std, trapezoid, var_ as var } from './reductions.mjs';
 export { affineGrid, gridSample, interpolate } from './resample.mjs';
 export { broadcastTo, channelShuffle, diag, diagEmbed, diagonal, dstack, expandAs, flip, fold, hstack, movedim, narrow, pad, pixelShuffle, pixelUnshuffle, repeat, repeatInterleave, roll, rot90, select, swapaxes, takeElements, tensorSplit, tile, tril, triu, unbind, unflatten, unfold, vstack } from './shape.mjs';
