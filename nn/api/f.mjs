@@ -79,6 +79,8 @@ export {
 } from './fft.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
+export { bitwiseAnd, bitwiseLeftShift, bitwiseNot, bitwiseOr, bitwiseRightShift, bitwiseXor } from './integers.mjs';
+export { logicalAnd, logicalNot, logicalOr, logicalXor } from './integers.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
 export * from './math.mjs';
 export {
