@@ -1,15 +1,7 @@
 // `F`: the operations as functions of tensors: all of functional.mjs, and of other files what is named here.
 
 export { attention, scaledDotProductAttention } from './attention.mjs';
-export {
-  conv1d,
-  conv2d,
-  conv3d,
-  convTranspose1d,
-  convTranspose2d,
-  convTranspose3d,
-  upsample,
-} from './convolution.mjs';
+export { conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d, upsample } from './convolution.mjs';
 export {
   arange,
   cartesianProd,
@@ -87,8 +79,21 @@ export {
 } from './fft.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
+export {
+  bitwiseAnd,
+  bitwiseLeftShift,
+  bitwiseNot,
+  bitwiseOr,
+  bitwiseRightShift,
+  bitwiseXor,
+  logicalAnd,
+  logicalNot,
+  logicalOr,
+  logicalXor,
+} from './integers.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
 export * from './math.mjs';
+export { batchNorm, groupNorm, instanceNorm, localResponseNorm } from './norms.mjs';
 export {
   adaptiveAvgPool1d,
   adaptiveAvgPool2d,
@@ -103,6 +108,7 @@ export {
   maxPool2d,
   maxPool3d,
 } from './pooling.mjs';
+export { gru, lstm, rnn } from './recurrent.mjs';
 export {
   all,
   any,

@@ -261,6 +261,7 @@ export const fromEnd = indices(
  */
 export const reduceRuns = defineOp({
   name: 'reduceRuns',
+  empty: ([x]) => [x, 0], // Without a source.
   infer: ([x, index, order, source], /** @type {RunAttributes} */ _) => {
     checkRows('reduceRuns', x, index);
     const equal = [order, source].every(({ shape }) => show(shape) === show(index.shape));
@@ -272,7 +273,6 @@ export const reduceRuns = defineOp({
     const { rows, columns: size } = matrixOf(x.layout);
     return [k.reduceRuns({ x, index, order, source, y, counts, rows, size, picks: matrixOf(index.layout).columns, ...attributes })];
   },
-  empty: ([x]) => [x, 0],
   saveInputs: () => [0, 1, 2, 3],
   saveOutputs: [0, 1],
   vjp: (dy, { inputs: [x, index, order, source], outputs: [y, counts], attributes: { op, apart } }, F) => {

@@ -38,6 +38,7 @@ export const pick = defineOp({
 /** Rows of `size` zeros, with source[..., k] at index[..., k]. No two indices of a row are equal; one outside the row is dropped. */
 export const put = defineOp({
   name: 'put',
+  empty: 0, // Without a source.
   infer: ([index, source], /** @type {{ size: number }} */ { size }) => {
     wordType('put', source);
     checkRows('put', source);
@@ -48,7 +49,6 @@ export const put = defineOp({
     const { rows, columns } = matrixOf(index.layout);
     return [k.fill({ y, count: y.layout.size, value: 0, type: 'u32' }), k.putRows({ index, source, y, rows, picks: columns, size })];
   },
-  empty: 0,
   saveInputs: () => [0],
   vjp: (dy, { inputs: [index] }, F) => [undefined, F.call(gather, [dy, index], { dim: index.ndim - 1 })],
   oracle: ([index, source], { size }) => {
