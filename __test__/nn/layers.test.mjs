@@ -395,7 +395,10 @@ test('what a call has no option for is an error that names it', () => {
       /Conv2d: padding must be 'same', 'valid' or integers, got none/,
     ],
     [() => new nn.LayerNorm(4, /** @type {any} */ (1e-6)), /LayerNorm: options must be an object/],
-    [() => new nn.GRU(4, 4, /** @type {any} */ ({ layers: 2 })), /GRU: unknown option layers; the option is numLayers/],
+    [
+      () => new nn.GRU(4, 4, /** @type {any} */ ({ layers: 2 })),
+      /GRU: unknown option layers; the options are numLayers, bidirectional, dropout, batchFirst, bias/,
+    ],
     [() => randn([3], /** @type {any} */ ({ std: 2 })), /randn: unknown option std; the options are mean, deviation, requiresGrad/],
     [() => F.zeros([3], /** @type {any} */ ('i32')), /zeros: options must be an object, \{ dtype: … \}, got i32/],
     [

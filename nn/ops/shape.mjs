@@ -3,7 +3,7 @@
 
 import { TYPES, map } from '../core/codegen.mjs';
 import { denseLayout, denseStrides, layoutOf } from '../core/layout.mjs';
-import { move } from './movement.mjs';
+import { fill, move } from './movement.mjs';
 import { generated } from './pointwise.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
 import { defineOp } from './registry.mjs';
@@ -17,14 +17,8 @@ import { defineOp } from './registry.mjs';
 /** Two different dimensions, and how far right of the main diagonal. @typedef {{ offset: number, dim1: number, dim2: number }} DiagonalAttributes */
 /** For each dimension that windows slide over: the window's size, and elements from one window, and from one of its elements, to the next. @typedef {{ dims: number[], sizes: number[], steps: number[], dilations: number[] }} WindowAttributes */
 
-/** Sets all elements of a tensor of 32-bit elements. @param {Kernels} k @param {Operand} y @param {number} value */
-const filled = (k, y, value) =>
-  k.fill({
-    y,
-    count: y.layout.size,
-    value: y.layout.dtype === 'f32' ? value : value >>> 0,
-    type: y.layout.dtype === 'f32' ? 'f32' : 'u32',
-  });
+/** Sets all elements of a tensor. @param {Kernels} k @param {Operand} y @param {number} value */
+const filled = (k, y, value) => fill.lower(k, [], [y], { shape: y.layout.shape, value, dtype: y.layout.dtype })[0];
 
 /** A part of a tensor that is all of its memory. @param {Operand} y @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset */
 const partOf = (y, shape, strides, offset) => ({
@@ -37,6 +31,7 @@ const partOf = (y, shape, strides, offset) => ({
 export const pad = defineOp({
   name: 'pad',
   strided: true,
+  empty: (_, /** @type {PadAttributes} */ { value }) => [value],
   infer: ([x], /** @type {PadAttributes} */ { before, after }) => [
     denseLayout(
       x.shape.map((size, d) => before[d] + size + after[d]),
@@ -132,6 +127,7 @@ function embeddedShape(shape, { dim1, dim2, rows, columns }) {
 /** Matrices in two new dimensions, with the last dimension of x on a diagonal and zeros elsewhere; of 32-bit elements. */
 export const diagEmbed = defineOp({
   name: 'diagEmbed',
+  empty: 0,
   strided: true,
   infer: ([x], /** @type {DiagonalAttributes & { rows: number, columns: number }} */ attributes) => [
     denseLayout(embeddedShape(x.shape, attributes), x.dtype),
@@ -194,6 +190,7 @@ export const windows = defineOp({
  */
 export const overlapAdd = defineOp({
   name: 'fold',
+  empty: 0,
   strided: true,
   infer: (_, /** @type {WindowAttributes & { shape: readonly number[] }} */ { shape }) => [denseLayout(shape, 'f32')],
   lower: (k, [x], [y], attributes) => {
