@@ -10,7 +10,7 @@ import { fromBf16, fromF16, toBf16, toF16 } from './lib/half.mjs';
 import { Random } from './lib/random.mjs';
 import { seed } from './lib/random-data.mjs';
 
-/** @typedef {import('../nn/core/layout.mjs').DType} DType */
+/** @typedef {import('../kernels/program.mjs').ElementType} DType */
 
 before(() => init());
 
@@ -339,6 +339,9 @@ function place({ access, offset, period, strides }, i, shape) {
   return at;
 }
 
+/** How many elements of a type a word has. @param {string} type */
+const perWord = (type) => ({ f16: 2, bf16: 2, u8: 4, i8: 4 })[type] ?? 1;
+
 test('operands of every type and access, of odd counts, read and write the elements that they should', () => {
   for (let round = 0; round < scaled(150); round++) {
     const rank = random.between(1, 4);
@@ -367,29 +370,27 @@ test('operands of every type and access, of odd counts, read and write the eleme
       operand(random.pick(TYPES), ['dense', 'scalar', 'shifted', 'period', 'tiled', 'strided']),
     );
     const values = inputs.map(({ type, access }) => program.input(type, access));
-    const outputs = inputs.map(({ type }) =>
-      operand(type, type === 'f16' || type === 'bf16' ? ['dense'] : ['dense', 'shifted', 'strided']),
-    );
+    const outputs = inputs.map(({ type }) => operand(type, perWord(type) > 1 ? ['dense'] : ['dense', 'shifted', 'strided']));
     outputs.forEach(({ type, access }, k) => {
       program.output(type, values[k], access);
     });
-    const isHalf = (/** @type {string} */ type) => type === 'f16' || type === 'bf16';
     const data = inputs.map(({ type, length }) => {
-      const size = Math.ceil(length / (isHalf(type) ? 2 : 1));
+      const size = Math.ceil(length / perWord(type));
       // No NaNs, which may change, and nothing that may be taken for 0.
       return Uint32Array.from({ length: size }, () =>
         type === 'bool'
           ? random.below(2)
-          : isHalf(type)
+          : perWord(type) === 2
             ? 0x3c003c00 + random.below(1024) + random.below(1024) * 65536
             : (random.u32() & 0x3fffffff) | 0x10000000,
       );
     });
-    const bytes = outputs.map(({ type, length }) => 4 * Math.ceil(length / (isHalf(type) ? 2 : 1)));
+    const bytes = outputs.map(({ type, length }) => 4 * Math.ceil(length / perWord(type)));
     const results = run(program, data, bytes, push, random.between(1, 4));
     outputs.forEach((output, k) => {
       const wanted = new Uint32Array(bytes[k] / 4).fill(POISON);
-      const [to, from] = isHalf(output.type) ? [new Uint16Array(wanted.buffer), new Uint16Array(data[k].buffer)] : [wanted, data[k]];
+      const Elements = [Uint32Array, Uint16Array, Uint8Array][Math.log2(perWord(output.type))];
+      const [to, from] = [wanted, data[k]].map(({ buffer }) => new Elements(buffer));
       for (let i = 0; i < count; i++) to[place(output, i, shape)] = from[place(inputs[k], i, shape)];
       assert.deepEqual(results[k], wanted, `round ${round} (seed ${seed}): ${JSON.stringify({ shape, input: inputs[k], output })}`);
     });

@@ -2,13 +2,14 @@
 
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./base.mjs').Binding} Binding */
-/** Types of elements in memory. @typedef {'f32' | 'f16' | 'bf16' | 'i32' | 'u32' | 'bool'} ElementType */
+/** Types of elements in memory. @typedef {'f32' | 'f16' | 'bf16' | 'i32' | 'u32' | 'bool' | 'u8' | 'i8'} ElementType */
+/** Types of values. @typedef {'f32' | 'i32' | 'u32' | 'bool'} ValueType */
 /** @typedef {number} Value the number of a value of a program */
 
 const MAGIC = 0x314b5648;
 
 /** Element types, by their numbers. @type {ElementType[]} */
-export const TYPES = ['f32', 'f16', 'bf16', 'i32', 'u32', 'bool'];
+export const TYPES = ['f32', 'f16', 'bf16', 'i32', 'u32', 'bool', 'u8', 'i8'];
 
 /** How elements are divided among invocations, by number. flat: independently; row: a workgroup for each row; column: some columns for each. */
 const TEMPLATES = { flat: 0, row: 1, column: 2 };
@@ -40,6 +41,16 @@ export const OPERATIONS = /** @type {const} */ ([
 ]);
 const NUMBER = new Map(OPERATIONS.map((name, i) => [/** @type {string} */ (name), i]));
 
+/** What elements are computed as. @param {ElementType} type @returns {ValueType} */
+const computedAs = (type) => VALUES[type];
+/** @type {Record<ElementType, ValueType>} */
+const VALUES = { f32: 'f32', f16: 'f32', bf16: 'f32', i32: 'i32', u32: 'u32', bool: 'bool', u8: 'u32', i8: 'i32' };
+/** The types that operations give; the others give what their first value is. @type {Record<string, ValueType>} */
+const GIVES = {
+  ...{ index: 'u32', toF32: 'f32', toI32: 'i32', toU32: 'u32', toBool: 'bool', isNan: 'bool' },
+  ...Object.fromEntries(['eq', 'ne', 'lt', 'le', 'gt', 'ge'].map((name) => [name, 'bool'])),
+};
+
 /** The bits of a constant. @param {number | boolean} value @param {ElementType} type */
 function bitsOf(value, type) {
   if (type === 'f32') return new Uint32Array(Float32Array.of(Number(value)).buffer)[0];
@@ -70,6 +81,8 @@ export class Program {
     this.outputs = [];
     /** The value of each instruction, so that equal instructions share one. @type {Map<string, Value>} */
     this.known = new Map();
+    /** What each value is computed as. @type {ValueType[]} */
+    this.types = [];
   }
 
   /** The names of the program's operations, for a pipeline's name. */
@@ -82,15 +95,22 @@ export class Program {
     return this.inputs.length / 2 + this.scalars.length + this.instructions.length / 4;
   }
 
+  /** What a value is computed as. @param {Value} value */
+  typeOf(value) {
+    return this.types[value];
+  }
+
   /** @param {ElementType} type @param {Access} [access] @returns {Value} */
   input(type, access = 'dense') {
     this.inputs.push(TYPES.indexOf(type), ACCESS[access]);
+    this.types.push(computedAs(type));
     return this.size - 1;
   }
 
   /** Declares a push constant. @param {ElementType} type @returns {Value} */
   scalar(type) {
     this.scalars.push(TYPES.indexOf(type));
+    this.types.push(computedAs(type));
     return this.size - 1;
   }
 
@@ -108,6 +128,10 @@ export class Program {
       this.instructions.push(/** @type {number} */ (NUMBER.get(name)), a, b, c);
       value = this.size - 1;
       this.known.set(key, value);
+      this.types.push(
+        GIVES[name] ??
+          (name === 'const' ? computedAs(TYPES[a]) : name === 'bits' ? computedAs(TYPES[b]) : this.types[name === 'select' ? b : a]),
+      );
     }
     return value;
   }

@@ -97,10 +97,10 @@ test('messages: the function and the argument as the program wrote them', () => 
   for (const [run, message] of /** @type {[() => any, RegExp][]} */ ([
     // Types, by the function's own name.
     [() => i.mean(), /^mean: takes f32, f16 or bf16, got i32; convert with \.to\('f32'\) \(errors\.test\.mjs:\d+\)$/],
-    [() => i.pow(2), /^pow: takes f32, f16 or bf16, got i32/],
-    [() => i.pow(-3), /^pow: takes f32/],
-    [() => i.clamp(0, 1), /^clamp: takes f32, f16 or bf16, got i32/],
-    [() => i.sub(i), /^sub: takes f32/],
+    [() => i.pow(-3), /^pow: integers have no power -3; convert with \.to\('f32'\)/],
+    [() => i.clamp(0, 2 ** 31), /^clamp: 2147483648 is not an i32/],
+    [() => bool.sub(bool), /^sub: takes numbers, got bool/],
+    [() => F.gelu(i), /^gelu: takes f32, f16 or bf16, got i32/],
     [() => F.variance(i), /^variance: takes f32/],
     [() => F.mseLoss(i, i), /^mseLoss: takes f32/],
     [() => F.conv2d(ones([1, 1, 2, 2], { dtype: 'i32' }), ones([1, 1, 1, 1])), /^conv2d: takes/],

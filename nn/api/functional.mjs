@@ -3,18 +3,21 @@
 
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, positive } from '../core/layout.mjs';
+import { broadcastShapes, checkShape, dimension, isFloat, positive } from '../core/layout.mjs';
 import { geluExact, powTensor } from '../ops/math.mjs';
 import * as attentionOps from '../ops/attention.mjs';
-import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
+import * as integers from '../ops/integers.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
 import { autocastType } from './autocast.mjs';
-import { dimsLast, dimsOf, f32IfOddRow, f32UnderAutocast, promoted, rowsOfPairs, softmaxRows, toF32 } from './operands.mjs';
+import { asFloat, asIndex, f32IfOddRow, f32UnderAutocast, inOneType, rowsOfPairs, softmaxRows, toF32, withNumber } from './operands.mjs';
+import { dimsLast, dimsOf } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
+import { binary, filled, isNumber, mixed, unary as unaryOf } from './binary.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
+import { reduceIntegers } from './reduce-integers.mjs';
 import { TensorCore } from '../core/tensor.mjs';
 import { deviceState } from './random.mjs';
 import { clone, expand, permute, reshape, to, transpose } from './views.mjs';
@@ -31,6 +34,12 @@ export * from './views.mjs';
  * Options of tensors of one value.
  * @typedef {object} TypeOptions
  * @property {DType} [dtype] the element type; f32 when left out
+ */
+
+/**
+ * Options of `div`.
+ * @typedef {object} DivideOptions
+ * @property {'trunc' | 'floor'} [roundingMode] rounds the quotient to an integer, towards 0 or down; not rounded when left out
  */
 
 /**
@@ -71,49 +80,22 @@ export const zeros = (shape, options = {}) => filled('zeros', shape, 0, options)
 /** A tensor of ones. @param {readonly number[]} shape @param {TypeOptions} [options] */
 export const ones = (shape, options = {}) => filled('ones', shape, 1, options);
 
-/** @param {string} op @param {readonly number[]} shape @param {number} value @param {TypeOptions} options */
-function filled(op, shape, value, options) {
-  const sizes = checkShape(op, shape); // first: `zeros(2, 3)` is a mistake about the shape
-  const { dtype = 'f32' } = checkOptions(op, options, ['dtype']);
-  const attributes = { shape: [...sizes], value: checkNumber(op, value, checkType(op, dtype)), dtype };
-  return within(op, () => apply(movement.fill, [], attributes));
-}
-
 // ---- element by element
 
-/** @param {Tensor} x @param {string} name @param {number} alpha @param {number} beta */
-const affine = (x, name, alpha, beta) => apply(pointwise.affine, [tensorOf(name, x)], { name, alpha, beta });
-
-/** @param {Op} op @param {Tensor} a @param {Tensor} b @param {import('../ops/registry.mjs').Attributes} [attributes] @returns {Tensor} */
-function binary(op, a, b, attributes) {
-  tensorOf(op.name, a);
-  tensorOf(op.name, b);
-  const [x, y] = promoted(a, b);
-  // Strides of more dimensions are more push constants than every device has.
-  if (x.ndim > 8 || y.ndim > 8) {
-    const shape = broadcastShapes(op.name, x.shape, y.shape);
-    return apply(op, [expand(x, shape).contiguous(), expand(y, shape).contiguous()], attributes);
-  }
-  return apply(op, [x, y], attributes);
-}
-
-/** @param {string} name @param {unknown} value @returns {value is number} */
-function isNumber(name, value) {
-  if (typeof value === 'number') return true;
-  tensorOf(name, value);
-  return false;
-}
+/** alpha · x + beta. @param {Tensor} x @param {string} name @param {number} alpha @param {number} beta @param {number} [number] what the program gave */
+const affine = (x, name, alpha, beta, number = alpha) =>
+  unaryOf(name, pointwise.affine, withNumber(name, tensorOf(name, x), number), { name, alpha, beta });
 
 /** a + b, broadcast. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function add(a, b) {
-  if (isNumber('add', a)) return affine(/** @type {Tensor} */ (b), 'add', 1, a);
-  if (isNumber('add', b)) return affine(a, 'add', 1, b);
+  if (isNumber('add', a)) return affine(/** @type {Tensor} */ (b), 'add', 1, a, a);
+  if (isNumber('add', b)) return affine(a, 'add', 1, b, b);
   return binary(pointwise.add, a, b);
 }
 /** a - b, broadcast. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function sub(a, b) {
-  if (isNumber('sub', a)) return affine(/** @type {Tensor} */ (b), 'sub', -1, a);
-  if (isNumber('sub', b)) return affine(a, 'sub', 1, -b);
+  if (isNumber('sub', a)) return affine(/** @type {Tensor} */ (b), 'sub', -1, a, a);
+  if (isNumber('sub', b)) return affine(a, 'sub', 1, -b, b);
   return within('sub', () => binary(pointwise.add, a, b, { beta: -1 }));
 }
 /** a · b, element by element, broadcast. @param {Operand} a @param {Operand} b @returns {Tensor} */
@@ -124,14 +106,30 @@ export function mul(a, b) {
 }
 /** The least normal number of f32; the factor by which a division is split whose reciprocal is subnormal or too large. */
 const [MIN_NORMAL, SCALE] = [2 ** -126, 2 ** 64];
-/** a / b, broadcast. Division by a number multiplies by the number's reciprocal. @param {Operand} a @param {Operand} b @returns {Tensor} */
-export function div(a, b) {
+/** How the quotients of a division are rounded. @type {Record<string, Op>} */
+const ROUNDED = { trunc: integers.truncDivide, floor: integers.floorDivide };
+/**
+ * a / b, broadcast; of integers in f32. Division by a number multiplies by the number's reciprocal. With a `roundingMode` the quotient is whole,
+ * and that of integers is one; an integer by 0 is then no error, and its quotient 0 or -1.
+ * @param {Operand} a @param {Operand} b @param {DivideOptions} [options]
+ * @returns {Tensor}
+ */
+export function div(a, b, options = {}) {
+  const { roundingMode } = checkOptions('div', options, ['roundingMode']);
+  if (roundingMode === undefined) return quotient(a, b);
+  if (typeof roundingMode !== 'string' || !Object.hasOwn(ROUNDED, roundingMode))
+    throw new ArgumentError('div', `roundingMode must be 'trunc' or 'floor', got ${shown(roundingMode)}`);
+  return within('div', () => mixed(ROUNDED[roundingMode], a, b));
+}
+/** @param {Operand} a @param {Operand} b @returns {Tensor} */
+function quotient(a, b) {
   if (isNumber('div', a)) {
     if (a === 1) return within('div', () => reciprocal(/** @type {Tensor} */ (b)));
-    return apply(pointwise.quotient, [tensorOf('div', b)], { numerator: a });
+    return apply(pointwise.quotient, [asFloat('div', tensorOf('div', b))], { numerator: a });
   }
-  if (isNumber('div', b)) return overNumber(a, b);
-  return binary(pointwise.div, a, b);
+  if (isNumber('div', b)) return overNumber(asFloat('div', a), b);
+  const [x, y] = inOneType('div', tensorOf('div', a), tensorOf('div', b));
+  return binary(pointwise.div, asFloat('div', x), asFloat('div', y));
 }
 /** @param {Tensor} a @param {number} b @returns {Tensor} */
 function overNumber(a, b) {
@@ -143,8 +141,11 @@ function overNumber(a, b) {
   return affine(affine(a, 'div', scale, -0), 'div', 1 / (b * scale), -0);
 }
 /** @param {Op} op @param {object} [attributes] @returns {(a: Tensor, b: Operand) => Tensor} */
-const bound = (op, attributes) => (a, b) =>
-  binary(op, a, isNumber(op.name, b) ? filled(op.name, [], b, { dtype: tensorOf(op.name, a).dtype }) : b, attributes);
+const bound = (op, attributes) => (a, b) => {
+  if (!isNumber(op.name, b)) return binary(op, a, b, attributes);
+  const x = withNumber(op.name, tensorOf(op.name, a), b);
+  return binary(op, x, filled(op.name, [], b, { dtype: x.dtype }), attributes);
+};
 /** The larger of each two elements. @type {(a: Tensor, b: Operand) => Tensor} */
 export const maximum = bound(pointwise.maximum);
 /** The smaller of each two elements. @type {(a: Tensor, b: Operand) => Tensor} */
@@ -167,11 +168,16 @@ export function clamp(x, min, max) {
 /** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
 const comparison = (op) => (a, b) => {
   // Bools are compared as 0 and 1.
-  const own = numbers(tensorOf(op.name, a).detach());
-  return binary(op, own, isNumber(op.name, b) ? filled(op.name, [], b, { dtype: own.dtype }) : numbers(b.detach()));
+  const x = tensorOf(op.name, a).detach();
+  if (!isNumber(op.name, b)) {
+    const [c, d] = inOneType(op.name, x, b.detach());
+    return binary(op, numbers(c), numbers(d));
+  }
+  const own = x.dtype === 'bool' ? withNumber(op.name, x, b) : x;
+  return binary(op, own, filled(op.name, [], b, { dtype: own.dtype }));
 };
-/** x, as f32 where it has bools. @param {Tensor} x */
-const numbers = (x) => (x.dtype === 'bool' ? to(x, 'f32') : x);
+/** x, as i32 where it has bools. @param {Tensor} x */
+const numbers = (x) => (x.dtype === 'bool' ? to(x, 'i32') : x);
 
 /** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
 export const eq = comparison(selection.eq);
@@ -188,45 +194,60 @@ export const ge = comparison(selection.ge);
 
 /**
  * a where the condition is true, else b; all three broadcast. A compiled function uses it in place of `if`, which cannot depend on elements.
- * @param {Tensor} condition bool @param {Operand} a @param {Operand} b of a's type
+ * @param {Tensor} condition bool @param {Operand} a @param {Operand} b types are promoted as those of `add`
  * @returns {Tensor}
  */
 export function where(condition, a, b) {
   tensorOf('where', condition);
-  const dtype = typeof a !== 'number' ? tensorOf('where', a).dtype : typeof b !== 'number' ? tensorOf('where', b).dtype : 'f32';
-  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [], v, { dtype }) : tensorOf('where', v)));
+  const [x, y] = chosen(a, b);
   const tensors = [condition, a, b].filter((v) => typeof v !== 'number');
   const shape = broadcastShapes('where', ...tensors.map((v) => v.shape));
   // Strides of more dimensions are more push constants than every device has.
-  const inputs = shape.length > 4 ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];
+  const inputs =
+    shape.length > (x.dtype === 'i64' ? 3 : 4) ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];
   return apply(selection.where, inputs);
 }
 
+/** What `where` chooses from, as tensors of one type. @param {Operand} a @param {Operand} b @returns {Tensor[]} */
+function chosen(a, b) {
+  if (!isNumber('where', a)) {
+    if (!isNumber('where', b)) return inOneType('where', a, b);
+    const x = beside(a, b);
+    return [x, filled('where', [], b, { dtype: x.dtype })];
+  }
+  const y = isNumber('where', b) ? filled('where', [], b, {}) : beside(b, a);
+  return [filled('where', [], a, { dtype: y.dtype }), y];
+}
+/** x in the type that it has beside a number: bools stay bools beside 0 and 1. @param {Tensor} x @param {number} number */
+const beside = (x, number) => (x.dtype === 'bool' && (number === 0 || number === 1) ? x : withNumber('where', x, number));
+
 /** @param {Op} op @returns {(x: Tensor) => Tensor} */
-const unary = (op) => (x) => apply(op, [tensorOf(op.name, x)]);
+const unary = (op) => (x) => unaryOf(op.name, op, tensorOf(op.name, x));
+/** Of integers and bools the result is f32. @param {Op} op @returns {(x: Tensor) => Tensor} */
+const floating = (op) => (x) => apply(op, [asFloat(op.name, tensorOf(op.name, x))]);
 
 /** -x. @param {Tensor} x */
-export const neg = (x) => affine(x, 'neg', -1, -0);
+export const neg = (x) => affine(x, 'neg', -1, -0, 1);
 /** eˣ of each element. */
-export const exp = unary(pointwise.exp);
+export const exp = floating(pointwise.exp);
 /** The natural logarithm of each element. */
-export const log = unary(pointwise.log);
+export const log = floating(pointwise.log);
 /** log(1 + x) of each element, also where 1 + x rounds to 1. */
-export const log1p = unary(pointwise.log1p);
+export const log1p = floating(pointwise.log1p);
 /** √x of each element. */
-export const sqrt = unary(pointwise.sqrt);
+export const sqrt = floating(pointwise.sqrt);
 /** 1 / √x of each element. */
-export const rsqrt = unary(pointwise.rsqrt);
+export const rsqrt = floating(pointwise.rsqrt);
 /** 1 / x of each element. */
-export const reciprocal = unary(pointwise.reciprocal);
+export const reciprocal = floating(pointwise.reciprocal);
 /** |x| of each element. */
 export const abs = unary(pointwise.abs);
 /** x² of each element. */
 export const square = unary(pointwise.square);
 /** -1, 0 or 1. Its gradient is 0. */
 export const sign = unary(pointwise.sign);
-/** max(x, 0) of each element. */
-export const relu = unary(pointwise.relu);
+/** max(x, 0) of each element. @param {Tensor} x */
+export const relu = (x) => (isFloat(tensorOf('relu', x).dtype) ? apply(pointwise.relu, [x]) : within('relu', () => maximum(x, 0)));
 /** x · sigmoid(x). */
 export const silu = unary(pointwise.silu);
 /**
@@ -242,13 +263,14 @@ export function gelu(x, options = {}) {
   return within('gelu', () => apply(approximate === 'tanh' ? pointwise.geluOp : geluExact, [x]));
 }
 /** The hyperbolic tangent of each element. */
-export const tanh = unary(pointwise.tanh);
+export const tanh = floating(pointwise.tanh);
 /** 1 / (1 + exp(-x)) of each element. */
-export const sigmoid = unary(pointwise.sigmoidOp);
+export const sigmoid = floating(pointwise.sigmoidOp);
 
 /**
  * x to the power of a number or a tensor, broadcast, as C's `pow`. With the exponent 0 the result is 1, even of NaN. A negative x gives NaN
- * unless the exponent is an integer. Integer numbers up to 64 are computed by products. The gradient is exponent · x^(exponent - 1), and
+ * unless the exponent is an integer. Integer numbers up to 64 are computed by products, and all powers of an integer tensor by a number, which
+ * cannot be negative; with a tensor for the exponent integers are f32. The gradient is exponent · x^(exponent - 1), and
  * xᵉ · log(x) for the exponent; with the exponent 0 the first is 0, and the second where x is 0 and the exponent is not negative.
  * @param {Operand} x a number only with a tensor for the exponent @param {Operand} exponent @returns {Tensor}
  */
@@ -258,15 +280,17 @@ export function pow(x, exponent) {
     if (exponent instanceof TensorCore) return powers(x, tensorOf('pow', exponent));
     throw new ArgumentError('pow', `the exponent must be a number or a tensor, got ${shown(exponent)}`);
   }
-  const base = tensorOf('pow', x);
+  const base = withNumber('pow', tensorOf('pow', x), exponent);
+  if (!isFloat(base.dtype) && exponent < 0) throw new ArgumentError('pow', `integers have no power ${exponent}; convert with .to('f32')`);
   return within('pow', () => power(base, exponent));
 }
 
 /** @param {Operand} x @param {Tensor} exponent @returns {Tensor} */
 function powers(x, exponent) {
-  const dtype = typeof x === 'number' || x.dtype === exponent.dtype ? exponent.dtype : 'f32';
+  const same = isFloat(exponent.dtype) && (typeof x === 'number' || x.dtype === exponent.dtype);
+  const dtype = same ? exponent.dtype : 'f32';
   return within('pow', () => {
-    const [base, e] = [typeof x === 'number' ? filled('pow', [], x, {}) : x, exponent].map(f32UnderAutocast);
+    const [base, e] = [typeof x === 'number' ? filled('pow', [], x, {}) : x, exponent].map((v) => f32UnderAutocast(asFloat('pow', v)));
     return apply(powTensor, [base, e], { name: 'pow', dtype: autocastType() === undefined ? dtype : 'f32' });
   });
 }
@@ -278,7 +302,7 @@ function power(x, exponent) {
   if (exponent === 0.5) return sqrt(x);
   if (exponent === -0.5) return rsqrt(x);
   if (exponent === -1) return reciprocal(x);
-  return apply(pointwise.power, [x], { exponent });
+  return unaryOf('pow', pointwise.power, x, { exponent });
 }
 
 // ---- reductions
@@ -309,18 +333,21 @@ function summed(x, dims, keepdim, alpha) {
 const apart = (x, y) => (y.storage === x.storage ? clone(y) : y);
 
 /**
- * The sum over dimensions, all when left out. It is accumulated in f32; the result has x's type.
+ * The sum over dimensions, all when left out. Of floats it is accumulated in f32, and the result has x's type; of integers it is exact but
+ * wraps, and the result has x's type, and those of bools (a count) and of bytes are i32 (PyTorch's are int64).
  * @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim]
  */
 export function sum(x, dim, keepdim = false) {
   const dims = dimsOf('sum', tensorOf('sum', x), dim);
   flag('sum', 'keepdim', keepdim);
+  if (!isFloat(x.dtype)) return within('sum', () => reduceIntegers('sum', x, dims, keepdim));
   return within('sum', () => apart(x, summed(x, dims, keepdim, 1)));
 }
 /** The mean over dimensions, all when left out. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
 export function mean(x, dim, keepdim = false) {
   const dims = dimsOf('mean', tensorOf('mean', x), dim);
   flag('mean', 'keepdim', keepdim);
+  pointwise.floatType('mean', x.layout);
   return within('mean', () => apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims))));
 }
 /**
@@ -370,6 +397,7 @@ function extreme(op, x, dim, keepdim) {
   const all = Array.isArray(dim) && dim.length === 0;
   const dims = dimsOf(op.name, x, all ? undefined : dim);
   flag(op.name, 'keepdim', keepdim);
+  if (!isFloat(x.dtype)) return within(op.name, () => reduceIntegers(/** @type {'amax'} */ (op.name), x, dims, keepdim));
   if (x.ndim === 0) return reshape(extreme(op, reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
     const y = to(apply(op, [f32IfOddRow(dimsLast(x, dims))]), x.dtype);
@@ -401,7 +429,7 @@ export function softmax(x, dim = -1) {
 
 /** log(softmax(x)) along a dimension, the last when left out; of x's shape. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
-  tensorOf('logSoftmax', x);
+  pointwise.floatType('logSoftmax', tensorOf('logSoftmax', x).layout);
   return within('logSoftmax', () => {
     const { dtype } = f32UnderAutocast(x);
     if (x.size === 0) return clone(to(x, dtype));
@@ -453,11 +481,11 @@ export function glu(x, activation = 'sigmoid') {
 
 /**
  * Looks up the rows of a table by id. An id outside the table gives a row of zeros.
- * @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns]
+ * @param {Tensor} ids i32, u32 or i64, any shape @param {Tensor} table [vocabulary, columns]
  * @returns {Tensor} [...ids, columns]
  */
 export const embedding = (ids, table) =>
-  rowsOfPairs(tensorOf('embedding', table), (rows) => apply(network.embedding, [tensorOf('embedding', ids), rows]));
+  rowsOfPairs(tensorOf('embedding', table), (rows) => apply(network.embedding, [asIndex(tensorOf('embedding', ids)), rows]));
 
 /**
  * Drops each element with probability p and divides the others by 1 - p; outside of training it returns x.

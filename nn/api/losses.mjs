@@ -5,11 +5,12 @@ import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.m
 import { broadcastShapes, dimension, isFloat } from '../core/layout.mjs';
 import { abs, add, div, embedding, exp, full, log1p, logSoftmax, maximum, mean, mul, ne, neg, square, sub, sum } from './functional.mjs';
 import { gather } from './indexing.mjs';
-import { f32UnderAutocast, f32IfOddRow, operand, promoted, toF32 } from './operands.mjs';
+import { asIndex, f32UnderAutocast, f32IfOddRow, operand, promoted, toF32 } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import * as linearLoss from '../ops/linear-loss.mjs';
 import { computedType } from '../ops/matmul.mjs';
 import * as network from '../ops/network.mjs';
+import { floatType } from '../ops/pointwise.mjs';
 import { isGradEnabled } from '../core/node.mjs';
 import { checkOptions } from '../core/options.mjs';
 import { productAttributes } from '../core/precision.mjs';
@@ -87,18 +88,18 @@ export function reducedLoss(op, losses, reduction = 'mean') {
  * Cross-entropy of logits, in nats. With class indices it is log Σ exp(logits) - logits[target] for each row; with probabilities p, tensors of
  * floats shaped as the logits, -Σ p log softmax(logits).
  * @param {Tensor} logits [..., classes]: classes last, unlike PyTorch's [batch, classes, ...], for which set `dim` to 1
- * @param {Tensor} targets the logits' shape without the classes, i32 or u32; or the probabilities of all classes, of the logits' shape
+ * @param {Tensor} classes targets: the logits' shape without the classes, i32, u32 or i64; or the probabilities of all classes, of the logits' shape
  * @param {LossOptions & IgnoreOptions & ClassOptions} [options] `ignoreIndex` and `meanOf` concern indices only: the mean of losses with
  *   probabilities is over all rows, with a `weight` too
  * @returns {Tensor} [], or of the logits' shape without the classes with 'none'
  */
-export function crossEntropy(logits, targets, options = {}) {
+export function crossEntropy(logits, classes, options = {}) {
   const name = 'crossEntropy';
   const known = /** @type {const} */ (['reduction', 'ignoreIndex', 'weight', 'labelSmoothing', 'dim', 'meanOf']);
   const { reduction = 'mean', weight, labelSmoothing = 0, dim = -1, ...rest } = checkOptions(name, options, known);
   const { ignoreIndex = -100, meanOf = 'all' } = rest;
   tensorOf(name, logits);
-  tensorOf(name, targets);
+  const targets = asIndex(tensorOf(name, classes));
   checkIgnored(name, ignoreIndex);
   if (meanOf !== 'all' && meanOf !== 'kept') throw new ArgumentError(name, `meanOf is 'all' or 'kept', got ${shown(meanOf)}`);
   if (typeof labelSmoothing !== 'number' || !(labelSmoothing >= 0 && labelSmoothing <= 1))
@@ -134,7 +135,7 @@ export function crossEntropy(logits, targets, options = {}) {
  * The negative log-likelihood: -logProbs[target] for each row, times the `weight` of its class. 'mean' divides by the sum of those weights, as
  * PyTorch does: by the number of rows that are not ignored when there is no `weight`.
  * @param {Tensor} logProbs [..., classes], from `logSoftmax`; for PyTorch's [batch, classes, ...] set `dim` to 1
- * @param {Tensor} targets the shape without the classes, i32 or u32
+ * @param {Tensor} targets the shape without the classes, i32, u32 or i64
  * @param {LossOptions & NllOptions} [options]
  * @returns {Tensor} [], or of the targets' shape with 'none'
  */
@@ -178,10 +179,11 @@ function classWeight(op, weight, x) {
 
 /** Checks class indices. @param {string} op @param {Tensor} targets @param {readonly number[]} shape */
 export function checkClasses(op, targets, shape) {
-  const { dtype } = tensorOf(op, targets);
+  const own = asIndex(tensorOf(op, targets));
+  const { dtype } = own;
   if (dtype !== 'u32' && dtype !== 'i32') throw new ArgumentError(op, `targets must be class numbers, i32 or u32, got ${dtype}`);
   if (show(targets.shape) !== show(shape)) throw new ShapeError(op, `expected targets ${show(shape)}, got ${show(targets.shape)}`);
-  return targets;
+  return own;
 }
 
 /** @param {Tensor} x @param {Tensor | undefined} factors */
@@ -209,7 +211,7 @@ function checkIgnored(op, index) {
  * backward pass multiplies them by the loss's gradient. With 'none', and for no gradient, the forward pass computes the losses alone, and the
  * backward pass computes the logits again. Under `autocast` logits have 16 bits, and losses are f32; so is the gradient of an f32 weight, which
  * the products of all blocks are added to.
- * @param {Tensor} x [..., in] @param {Tensor} weight [classes, in] @param {Tensor} targets [...] i32 or u32
+ * @param {Tensor} x [..., in] @param {Tensor} weight [classes, in] @param {Tensor} targets [...] i32, u32 or i64
  * @param {LossOptions & IgnoreOptions & BlockOptions} [options]
  * @returns {Tensor} f32: [], or of the targets' shape with 'none'
  * @throws {ShapeError} if the shapes do not fit
@@ -226,6 +228,7 @@ export function linearCrossEntropy(x, weight, targets, options = {}) {
   if (x.size === 0 || weight.size === 0) return within(name, () => crossEntropy(linear(x, weight), targets, { reduction, ignoreIndex }));
   return within(name, () => {
     const [rows, classes, inner] = [targets.size, weight.shape[0] ?? 1, weight.shape[1] ?? 1];
+    const classNumbers = asIndex(targets);
     const given = promoted(operand(x), operand(weight));
     const dtype = computedType(given[0], given[1], rows, classes, inner);
     const [a, b] = given.map((tensor) => (isFloat(tensor.dtype) ? to(tensor, dtype) : tensor));
@@ -237,10 +240,10 @@ export function linearCrossEntropy(x, weight, targets, options = {}) {
     };
     const wants = [x, weight].map(({ requiresGrad }) => isGradEnabled() && requiresGrad);
     if (reduction === 'none' || !wants.includes(true)) {
-      return reducedLoss(name, () => apply(linearLoss.linearCrossEntropyRows, [a, b, targets], attributes), reduction);
+      return reducedLoss(name, () => apply(linearLoss.linearCrossEntropyRows, [a, b, classNumbers], attributes), reduction);
     }
     if (reduction !== 'mean' && reduction !== 'sum') return reducedLoss(name, () => x, reduction);
-    return apply(linearLoss.linearCrossEntropy, [a, b, targets], { ...attributes, scale: reduction === 'mean' ? 1 / rows : 1, wants });
+    return apply(linearLoss.linearCrossEntropy, [a, b, classNumbers], { ...attributes, scale: reduction === 'mean' ? 1 / rows : 1, wants });
   });
 }
 
@@ -266,6 +269,7 @@ export function binaryCrossEntropyWithLogits(x, y, options = {}) {
   const name = 'binaryCrossEntropyWithLogits';
   const { reduction, weight, posWeight } = checkOptions(name, options, ['reduction', 'weight', 'posWeight']);
   const targets = sameShape(name, x, y);
+  floatType(name, x.layout);
   for (const factor of [weight, posWeight]) if (factor !== undefined) broadcastsTo(name, factor, x);
   const losses = () => {
     const logits = f32UnderAutocast(x);

@@ -2,12 +2,14 @@
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes } from '../core/layout.mjs';
+import { broadcastShapes, isFloat } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
+import * as integers from '../ops/integers.mjs';
 import * as math from '../ops/math.mjs';
 import * as movement from '../ops/movement.mjs';
+import { mixed } from './binary.mjs';
 import * as F from './functional.mjs';
-import { f32UnderAutocast } from './operands.mjs';
+import { asFloat, f32UnderAutocast } from './operands.mjs';
 
 // Types by `@import`: a typedef would be exported, and stand in the way of functional.mjs's in `f.mjs`.
 /** @import { Tensor } from './tensor.mjs' */
@@ -173,14 +175,31 @@ export function round(x, options = {}) {
   });
 }
 /**
- * The remainder of a division, with the sign of the divisor, broadcast, as Python's `%`: exact, and then rounded once. NaN of a divisor of 0.
+ * A remainder of integers, which are in no f32, or of floats.
+ * @param {Op} op of floats @param {Op} whole of integers @param {Operand} x @param {Operand} y
+ */
+function left(op, whole, x, y) {
+  const isWhole = (/** @type {Operand} */ v) => (typeof v === 'number' ? Number.isInteger(v) : !isFloat(tensorOf(op.name, v).dtype));
+  if ((typeof x !== 'number' || typeof y !== 'number') && isWhole(x) && isWhole(y)) return within(op.name, () => mixed(whole, x, y));
+  return of(
+    op,
+    [x, y].map((v) => (typeof v === 'number' ? v : asFloat(op.name, tensorOf(op.name, v)))),
+  );
+}
+/**
+ * The remainder of a division, with the sign of the divisor, broadcast, as Python's `%`: of floats exact, and then rounded once, and NaN of a
+ * divisor of 0; an integer by 0 leaves itself. Throws an ArgumentError for i64 and bools.
  * @param {Operand} x @param {Operand} y
  */
-export const remainder = (x, y) => of(math.remainder, [x, y]);
+export const remainder = (x, y) => left(math.remainder, integers.remainder, x, y);
 /** The remainder of a division, with the sign of the dividend, broadcast, as C's `fmod`: exact. @param {Tensor} x @param {Operand} y */
-export const fmod = (x, y) => of(math.fmod, [x, y]);
-/** The quotient rounded down, broadcast, as Python's `//`. Its gradient is 0. @param {Operand} x @param {Operand} y */
-export const floorDivide = (x, y) => of(math.floorDivide, [x, y]);
+export const fmod = (x, y) => left(math.fmod, integers.fmod, x, y);
+/**
+ * The quotient rounded down, broadcast, as Python's `//`; `div` with `roundingMode: 'trunc'` rounds towards 0. Its gradient is 0. An integer by 0
+ * is no error: its quotient is 0 or -1. Throws an ArgumentError for i64 and bools.
+ * @param {Operand} x @param {Operand} y
+ */
+export const floorDivide = (x, y) => left(math.floorDivide, integers.floorDivide, x, y);
 /** x · 2ᵏ, broadcast, k whole numbers. @param {Tensor} x @param {Operand} k */
 export const ldexp = (x, k) => of(math.ldexp, [x, k]);
 /** The larger of each two elements, and where one is NaN the other. @param {Tensor} a @param {Operand} b */

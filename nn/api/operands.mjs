@@ -1,8 +1,9 @@
 // In which type functions compute what they take, rows of an odd size, and the dimensions that they go over.
 
 import { apply, view } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, show, shown } from '../core/errors.mjs';
-import { dimension, isFloat, sizeOf } from '../core/layout.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { BYTES, checkNumber, dimension, isByte, isFloat, sizeOf } from '../core/layout.mjs';
+import * as integers from '../ops/integers.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
 import { autocastType, castOf, rememberCast } from './autocast.mjs';
@@ -16,6 +17,51 @@ import { permute, reshape, to } from './views.mjs';
  * @param {Tensor} a @param {Tensor} b @returns {[a: Tensor, b: Tensor]}
  */
 export const promoted = (a, b) => (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype) ? [to(a, 'f32'), to(b, 'f32')] : [a, b]);
+
+/** @typedef {import('../core/layout.mjs').DType} DType */
+
+/**
+ * The type in which elements of two types are computed, as in PyTorch: of a float and another type the float, of two floats f32, of two
+ * integer types the smallest that has all numbers of both (i64 of i32 and u32, which PyTorch does not promote), and of bools the other.
+ * @param {DType} a @param {DType} b @returns {DType}
+ */
+export function promotedType(a, b) {
+  if (a === b || b === 'bool') return a;
+  if (a === 'bool') return b;
+  if (isFloat(a)) return isFloat(b) ? 'f32' : a;
+  if (isFloat(b)) return b;
+  const [small, large] = BYTES[a] < BYTES[b] ? [a, b] : [b, a];
+  if (small[0] === large[0] || (large[0] === 'i' && BYTES[large] > BYTES[small])) return large;
+  return BYTES[large] === 1 ? 'i32' : 'i64';
+}
+
+/** x in another type, for a call of `op`. @param {string} op @param {Tensor} x @param {DType} dtype @returns {Tensor} */
+const converted = (op, x, dtype) => (x.dtype === dtype ? x : within(op, () => to(x, dtype)));
+
+/** Two tensors in the type that they are promoted to. @param {string} op @param {Tensor} a @param {Tensor} b @returns {Tensor[]} */
+export function inOneType(op, a, b) {
+  const dtype = promotedType(a.dtype, b.dtype);
+  return [converted(op, a, dtype), converted(op, b, dtype)];
+}
+
+/**
+ * x in the type that it is computed in with a number: that of an integer tensor if the number is an integer (of bools i32), else f32. Throws an
+ * ArgumentError if the type does not have the number; an unsigned type takes the negative of one that it has, as sums wrap.
+ * @param {string} op @param {Tensor} x @param {number} number @returns {Tensor}
+ */
+export function withNumber(op, x, number) {
+  if (isFloat(x.dtype)) return x;
+  if (!Number.isInteger(number)) return converted(op, x, 'f32');
+  const own = converted(op, x, x.dtype === 'bool' ? 'i32' : x.dtype);
+  checkNumber(op, own.dtype[0] === 'u' ? Math.abs(number) : number, own.dtype);
+  return own;
+}
+
+/** Indices as kernels take them: bytes and i64 ones as i32, and those that i32 does not have as its least, which is out of range. @param {Tensor} x */
+export const asIndex = (x) => (x.dtype === 'i64' ? apply(integers.narrowed, [x]) : isByte(x.dtype) ? to(x, 'i32') : x);
+
+/** x as f32 where it has integers or bools, for what has no whole result. @param {string} op @param {Tensor} x */
+export const asFloat = (op, x) => (isFloat(x.dtype) ? x : converted(op, x, 'f32'));
 
 /** x as f32 within `autocast`, else x: for what autocast computes in f32. @param {Tensor} x @returns {Tensor} */
 export const f32UnderAutocast = (x) => (autocastType() !== undefined && isFloat(x.dtype) ? to(x, 'f32') : x);

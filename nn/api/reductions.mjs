@@ -11,6 +11,7 @@ import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { argmax, argmin, gather } from './indexing.mjs';
 import { dimsLast, dimsOf, toF32 } from './operands.mjs';
+import { reduceIntegers } from './reduce-integers.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
@@ -177,12 +178,17 @@ function rowsReduced(name, op, x, dim, keepdim) {
 }
 
 /**
- * The product over dimensions, all when left out. It is computed in f32 and has x's type; integers wrap, and of bools it is i32.
+ * The product over dimensions, all when left out. It is computed in f32 and has x's type; integers wrap, and of bools and bytes it is i32.
  * @param {Tensor} x @param {Dims} [dim] @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
 export function prod(x, dim, keepdim = false) {
+  if (!isFloat(tensorOf('prod', x).dtype)) {
+    flag('prod', 'keepdim', keepdim);
+    const dims = dimsOf('prod', x, dim);
+    return within('prod', () => reduceIntegers('prod', x, dims, keepdim));
+  }
   const y = rowsReduced('prod', scans.prod, wide(tensorOf('prod', x)), dim, keepdim);
-  return isFloat(x.dtype) ? F.to(y, x.dtype) : y;
+  return F.to(y, x.dtype);
 }
 
 /** Whether elements are not 0. @param {Tensor} x */

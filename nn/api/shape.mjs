@@ -3,7 +3,7 @@
 
 import { apply, checkBytes, tensorOf, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { checkNumber, denseLayout, dimension, isFloat, positive, sizeOf } from '../core/layout.mjs';
+import { checkNumber, denseLayout, dimension, isFloat, isNarrow, positive, sizeOf } from '../core/layout.mjs';
 import { uploaded } from '../core/tensor.mjs';
 import * as ops from '../ops/shape.mjs';
 import { checkOptions } from '../core/options.mjs';
@@ -37,7 +37,7 @@ function dimensions(op, x, dims) {
 }
 
 /** A function of 32-bit elements of x, the result of which has x's type. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
-const in32 = (x, f) => F.to(f(isFloat(x.dtype) ? F.to(x, 'f32') : x), x.dtype);
+const in32 = (x, f) => F.to(f(isNarrow(x.dtype) ? F.to(x, isFloat(x.dtype) ? 'f32' : 'i32') : x), x.dtype);
 
 // ---- padding
 

@@ -281,7 +281,7 @@ export function nonzero(x) {
  * @returns {Promise<Tensor>} [n] of x's type
  */
 export function maskedSelect(x, mask) {
-  tensorOf('maskedSelect', x);
+  if (tensorOf('maskedSelect', x).dtype === 'i64') throw new ArgumentError('maskedSelect', 'takes elements of at most 32 bits, got i64');
   if (tensorOf('maskedSelect', mask).dtype !== 'bool')
     throw new ArgumentError('maskedSelect', `the mask must be bool, got ${mask.dtype}: compare, as in x.gt(0)`);
   checkNotCompiled('maskedSelect', 'the number of true elements of the mask', 'use F.where(mask, x, 0), which keeps the shape');
@@ -372,7 +372,7 @@ export function uniqueConsecutive(x) {
  * @returns {Promise<Tensor>} [largest id + 1] i32, or of the weights' type
  */
 export function bincount(ids, weights, minlength = 0) {
-  indexOf('bincount', ids);
+  ids = indexOf('bincount', ids);
   if (ids.ndim !== 1) throw new ShapeError('bincount', `the ids must have one dimension, got ${show(ids.shape)}`);
   if (weights !== undefined) {
     if (!isFloat(tensorOf('bincount', weights).dtype))
@@ -477,7 +477,7 @@ function runs(x, index, source, op, apart) {
  */
 export function scatterReduce(x, dim, index, source, reduce, options = {}) {
   const d = dimension('scatterReduce', dim, tensorOf('scatterReduce', x).ndim);
-  indexOf('scatterReduce', index);
+  index = indexOf('scatterReduce', index);
   tensorOf('scatterReduce', source);
   if (!REDUCTIONS.includes(reduce))
     throw new ArgumentError('scatterReduce', `reduce must be one of ${REDUCTIONS.join(', ')}, got ${shown(reduce)}`);
@@ -510,7 +510,8 @@ export function scatterReduce(x, dim, index, source, reduce, options = {}) {
 /** An index of one dimension, for all slices. @param {string} op @param {Tensor} x @param {number} d @param {Tensor} index @returns {Tensor} */
 function ofSlices(op, x, d, index) {
   if (x.ndim === 0) throw new ShapeError(op, 'a tensor [] has no dimension to index');
-  if (indexOf(op, index).ndim !== 1) throw new ShapeError(op, `the index must have one dimension, got ${show(index.shape)}`);
+  index = indexOf(op, index);
+  if (index.ndim !== 1) throw new ShapeError(op, `the index must have one dimension, got ${show(index.shape)}`);
   const shape = x.shape.with(d, index.size);
   return F.expand(
     F.reshape(

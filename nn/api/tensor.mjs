@@ -5,12 +5,14 @@ import { apply, applyInto, checkBytes, storageOf } from '../core/engine.mjs';
 import { describe } from '../core/errors.mjs';
 import { ArgumentError, UsageError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
+import { writable } from '../core/codegen.mjs';
 import { checkCount, decode, encode, flatten } from '../core/host.mjs';
 import { IndexingMethods } from './methods/indexing.mjs';
-import { BYTES, checkShape, checkType, denseLayout } from '../core/layout.mjs';
+import { BYTES, checkShape, checkType, denseLayout, isByte, isFloat, layoutOf } from '../core/layout.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
+import { promotedType, withNumber } from './operands.mjs';
 import { isRecording, recordingNow, runtime } from '../core/runtime.mjs';
 import { allocate, unscoped } from '../core/storage.mjs';
 import { setTensorClass, uploaded } from '../core/tensor.mjs';
@@ -30,7 +32,8 @@ import { setTensorClass, uploaded } from '../core/tensor.mjs';
 /**
  * Options of `tensor`.
  * @typedef {object} TensorOptions
- * @property {DType} [dtype] the element type; when left out, i32 for an Int32Array, u32 for a Uint32Array, bool for booleans, else f32
+ * @property {DType} [dtype] the element type; when left out, i32 for an Int32Array, u32 for a Uint32Array, i64 for a BigInt64Array and
+ *   for bigints, bool for booleans, else f32
  * @property {readonly number[]} [shape] the shape, filled row by row; the nesting of the arrays when left out
  * @property {boolean} [requiresGrad] whether `backward` computes its gradient; false when left out
  */
@@ -45,22 +48,38 @@ export class Tensor extends IndexingMethods {
   // ---- reading
 
   /**
-   * Reads the elements, row by row: a Float32Array for f32, f16 and bf16, an Int32Array, a Uint32Array, or a Uint8Array of 0 and 1 for bool.
-   * Throws a UsageError for a disposed tensor, and while a function is compiled.
-   * @returns {Promise<Float32Array | Int32Array | Uint32Array | Uint8Array>}
+   * Reads the elements, row by row: a Float32Array for f32, f16 and bf16, an Int32Array, a Uint32Array, a BigInt64Array for i64 (in TypeScript
+   * `x.toArray<BigInt64Array>()`), an Int8Array, a Uint8Array for u8 and, of 0 and 1, for bool. Throws a UsageError for a disposed tensor, and while a function is
+   * compiled.
+   * @overload
+   * @returns {Promise<import('../core/host.mjs').Elements>}
    */
+  /**
+   * The same of i64.
+   * @template {BigInt64Array} T
+   * @overload
+   * @returns {Promise<T>}
+   */
+  /** @returns {Promise<any>} */
   async toArray() {
     return decode(await readBytes('toArray', this), this.dtype, this.size);
   }
 
-  /** Reads the only element. Throws an ArgumentError if the size is not 1. @returns {Promise<number>} */
+  /**
+   * Reads the only element, as a number. Throws an ArgumentError if the size is not 1, and for an i64 that no number has, which `toArray` reads.
+   * @returns {Promise<number>}
+   */
   async item() {
     if (this.size !== 1)
       throw new ArgumentError('item', `the tensor ${show(this.shape)} has ${this.size} elements, not one; use toArray()`);
-    return decode(await readBytes('item', this), this.dtype, 1)[0];
+    const [value] = decode(await readBytes('item', this), this.dtype, 1);
+    const number = Number(value);
+    if (typeof value === 'bigint' && !Number.isSafeInteger(number))
+      throw new ArgumentError('item', `${value} is beyond the integers that a number has: use toArray(), which gives bigints`);
+    return number;
   }
 
-  /** Reads the elements as nested arrays; those of a bool tensor are booleans. @returns {Promise<import('../core/host.mjs').Nested>} */
+  /** Reads the elements as nested arrays; those of a bool tensor are booleans, of i64 bigints. @returns {Promise<import('../core/host.mjs').Nested>} */
   async toNested() {
     const values = decode(await readBytes('toNested', this), this.dtype, this.size);
     /** @param {number} dim @param {number} from @param {number} size @returns {import('../core/host.mjs').Nested} */
@@ -181,8 +200,21 @@ export class Tensor extends IndexingMethods {
     }
     const from = typeof source === 'number' ? F.full([], source, { dtype: this.dtype }) : source;
     const values = F.expand(F.to(from, this.dtype), this.shape);
-    applyInto(movement.write, [this, this.#overlaps(values) ? values.clone() : values], undefined, this);
+    const own = this.#overlaps(values) ? values.clone() : values;
+    if (isByte(this.dtype) && !writable(this.layout)) this.#writeBytes(own);
+    else applyInto(movement.write, [this, own], undefined, this);
     return this;
+  }
+  /** Writes a view whose bytes share words with others: all bytes from its first word on as i32, and back. @param {Tensor} values */
+  #writeBytes(values) {
+    const { shape, strides, offset, dtype } = this.layout;
+    const start = offset - (offset % 4);
+    const end = shape.reduce((last, size, d) => last + (size - 1) * strides[d], offset) + 1;
+    const all = new Tensor(storageOf('copy_', this), layoutOf([end - start], [1], start, dtype));
+    const wide = F.to(all, 'i32');
+    const part = new Tensor(storageOf('copy_', wide), layoutOf(shape, strides, offset - start, 'i32'));
+    applyInto(movement.write, [part, F.to(values, 'i32')], undefined, part);
+    applyInto(movement.write, [all, F.to(wide, dtype)], undefined, all);
   }
   /** Sets all elements to a number, in place. @param {number} value */
   fill_(value) {
@@ -201,7 +233,8 @@ export class Tensor extends IndexingMethods {
     const { alpha = 1 } = checkOptions('add_', options, ['alpha']);
     if (typeof alpha !== 'number') throw new ArgumentError('add_', `alpha must be a number, got ${shown(alpha)}`);
     return within('add_', () => {
-      if (typeof other === 'number') return this.#affine_('add', 1, other * alpha);
+      if (!isFloat(this.dtype) && !Number.isInteger(alpha)) throw new ArgumentError('add_', `alpha must be an integer, got ${alpha}`);
+      if (typeof other === 'number') return this.#affine_('add', 1, other * alpha, other * alpha);
       return this.#binary_(pointwise.add, other, { alpha: 1, beta: alpha });
     });
   }
@@ -209,8 +242,12 @@ export class Tensor extends IndexingMethods {
   mul_(other) {
     return within('mul_', () => (typeof other === 'number' ? this.#affine_('mul', other, -0) : this.#binary_(pointwise.mul, other)));
   }
-  /** alpha · this + beta, in place. @param {string} name of the operation @param {number} alpha @param {number} beta */
-  #affine_(name, alpha, beta) {
+  /** alpha · this + beta, in place. @param {string} name of the operation @param {number} alpha @param {number} beta @param {number} [number] of the two */
+  #affine_(name, alpha, beta, number = alpha) {
+    if (withNumber(`${name}_`, this, number) !== this) {
+      throw new ArgumentError(`${name}_`, `${number} is no ${this.dtype}, so the result has another type: use ${name}`);
+    }
+    if (isByte(this.dtype)) return this.copy_(name === 'add' ? F.add(this.detach(), beta) : F.mul(this.detach(), alpha));
     if (!this.layout.contiguous) return this.copy_(F.add(F.mul(this.detach(), alpha), beta));
     applyInto(pointwise.affine, [this], { name: `${name}_`, alpha, beta }, this);
     return this;
@@ -218,6 +255,13 @@ export class Tensor extends IndexingMethods {
   /** @param {import('../ops/registry.mjs').Op} op @param {Tensor} other @param {import('../ops/registry.mjs').Attributes} [attributes] */
   #binary_(op, other, attributes) {
     if (!(other instanceof Tensor)) throw new ArgumentError(`${op.name}_`, `expected a tensor or a number, got ${describe(other)}`);
+    if (promotedType(this.dtype, other.dtype) !== this.dtype && !(isFloat(this.dtype) && isFloat(other.dtype))) {
+      throw new ArgumentError(`${op.name}_`, `the result of ${this.dtype} and ${other.dtype} has another type: use ${op.name}`);
+    }
+    if (isByte(this.dtype)) {
+      const own = this.detach();
+      return this.copy_(op === pointwise.mul ? F.mul(own, other) : F.add(own, F.mul(other, attributes?.beta ?? 1)));
+    }
     const dense = other.layout.contiguous && this.layout.contiguous;
     const same = dense && show(other.shape) === show(this.shape) && other.dtype === this.dtype;
     if (same && !this.#overlaps(other)) applyInto(op, [this, other], attributes, this);

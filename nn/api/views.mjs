@@ -2,7 +2,7 @@
 
 import { apply, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, checkShape, checkType, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from '../core/layout.mjs';
+import { broadcastShapes, checkShape, checkType, dimension, isFloat, isNarrow, layoutOf, reshapeStrides, sizeOf } from '../core/layout.mjs';
 import * as movement from '../ops/movement.mjs';
 import { tensorOf } from '../core/engine.mjs';
 
@@ -153,10 +153,10 @@ export function cat(tensors, dim = 0) {
       throw new ShapeError('cat', `cannot join ${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)} along dimension ${dim}`);
     }
   }
-  if (isFloat(first.dtype) && first.dtype !== 'f32') {
+  if (isNarrow(first.dtype)) {
     return to(
       cat(
-        tensors.map((x) => to(x, 'f32')),
+        tensors.map((x) => to(x, isFloat(first.dtype) ? 'f32' : 'i32')),
         d,
       ),
       first.dtype,

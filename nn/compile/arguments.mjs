@@ -1,7 +1,7 @@
 // Splits the arguments of a compiled function into tensors, which become inputs of the graph, and a key of everything else.
 
 import { checkBytes, storageOf } from '../core/engine.mjs';
-import { ArgumentError } from '../core/errors.mjs';
+import { typeOfArray } from '../core/host.mjs';
 import { denseLayout } from '../core/layout.mjs';
 import { inside, isContainer } from '../core/scope.mjs';
 import { Tensor } from '../api/tensor.mjs';
@@ -110,7 +110,6 @@ function slotOf(value) {
     checkBytes('compile', value.layout);
     return { layout: denseLayout(value.shape, value.dtype), requiresGrad: value.requiresGrad, source: value };
   }
-  const dtype = value instanceof Int32Array ? 'i32' : value instanceof Uint32Array ? 'u32' : 'f32';
-  if (typeof value[0] === 'bigint') throw new ArgumentError('compile', 'a BigInt array: convert it to Int32Array first');
+  const dtype = typeOfArray('compile', value);
   return { layout: denseLayout([value.length], dtype), requiresGrad: false, source: value };
 }

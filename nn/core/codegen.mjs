@@ -1,10 +1,12 @@
 // Dispatches of generated kernels over tensors of any layout: chooses how a program addresses each operand, and fills its push constants.
 
 import { MAX_CPU_ROUNDS } from '../../kernels/base.mjs';
-import { Program, VECTOR_ACCESS } from '../../kernels/program.mjs';
-import { broadcastLayout, collapse, sizeOf } from './layout.mjs';
+import { VECTOR_ACCESS } from '../../kernels/program.mjs';
+import { WideProgram as Program, wordsOf } from './int64.mjs';
+import { broadcastLayout, collapse, isNarrow, layoutOf, sizeOf } from './layout.mjs';
 
-export { OPERATIONS, Program, TYPES } from '../../kernels/program.mjs';
+export { OPERATIONS, TYPES } from '../../kernels/program.mjs';
+export { Program };
 
 /** @typedef {import('./layout.mjs').Layout} Layout */
 /** @typedef {import('../ops/registry.mjs').Operand} Operand */
@@ -12,6 +14,7 @@ export { OPERATIONS, Program, TYPES } from '../../kernels/program.mjs';
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../../kernels/program.mjs').Access} Access */
 /** @typedef {import('../../kernels/program.mjs').TemplateName} TemplateName */
+/** @typedef {import('../../kernels/program.mjs').ElementType} ElementType */
 /** @typedef {import('../../kernels/program.mjs').Value} Value the number of a value of a program */
 
 /** The pipeline of a program, made at first use. @param {Context} context @param {Program} program @returns {number} */
@@ -60,20 +63,55 @@ function accessOfMatrix(shape, strides, offset, { rows, columns }) {
 }
 
 /**
- * Whether a generated kernel can write a layout: 16-bit elements are written two at a time, as words.
+ * Whether a generated kernel can write a layout: elements of 16 bits are written two at a time, and bytes four, as words.
  * @param {Layout} layout
  */
-export const writable = ({ dtype, contiguous, offset }) => (dtype !== 'f16' && dtype !== 'bf16') || (contiguous && offset % 4 === 0);
+export const writable = ({ dtype, contiguous, offset }) => !isNarrow(dtype) || (contiguous && offset % 4 === 0);
 
 /** Words of push constants that every Vulkan device supports (128 bytes). */
 const PUSH_WORDS = 32;
+
+/** An operand as kernels read it: of i64 the low words, then the high ones. @param {Operand} operand @returns {Operand[]} */
+function wordsIn({ buffer, offset, layout }) {
+  if (layout.dtype !== 'i64') return [{ buffer, offset, layout }];
+  const strides = layout.strides.map((stride) => 2 * stride);
+  return [0, 1].map((half) => ({
+    buffer,
+    offset: 2 * offset + half,
+    layout: layoutOf(layout.shape, strides, 2 * offset + half, 'u32'),
+  }));
+}
+
+/** An input of a type, dense; of i64 a pair of its words. @param {Program} program @param {Layout['dtype']} dtype @returns {Value} */
+export const inputOf = (program, dtype) =>
+  dtype === 'i64' ? program.pair(program.input('u32'), program.input('u32')) : program.input(dtype);
+
+/** A constant of an integer type. @typedef {{ value: number | bigint, type: 'i32' | 'u32' | 'i64' }} Integer */
+
+/** The words of a constant as the device has it. @param {number | Integer} number @returns {{ type: 'f32' | 'i32' | 'u32', bits: number }[]} */
+function bitsOf(number) {
+  if (typeof number === 'number') return [{ type: 'f32', bits: new Uint32Array(Float32Array.of(number).buffer)[0] }];
+  const [low, high] = wordsOf(number.value);
+  if (number.type !== 'i64') return [{ type: number.type, bits: low }];
+  return [low, high].map((bits) => ({ type: 'u32', bits }));
+}
+
+/**
+ * Makes values of a program of constants, each word by `make`.
+ * @param {Program} program @param {(number | Integer)[]} numbers @param {(type: 'f32' | 'i32' | 'u32', bits: number) => Value} make
+ */
+export const constantsOf = (program, numbers, make) =>
+  numbers.map((number) => {
+    const [first, second] = bitsOf(number).map(({ type, bits }) => make(type, bits));
+    return second === undefined ? first : program.pair(first, second);
+  });
 
 /**
  * Generates what a program computes for one element.
  * @callback Body
  * @param {Program} program @param {Value[]} inputs
- * @param {(...values: number[]) => Value[]} numbers f32 values passed as push constants, so that a change needs no new kernel; call it before
- *   anything is appended
+ * @param {(...values: (number | Integer)[]) => Value[]} numbers values, f32 or of an integer type, passed as push constants, so that a change
+ *   needs no new kernel; call it before anything is appended
  * @returns {Value[]} a value for each output
  */
 
@@ -97,12 +135,14 @@ export function map(context, inputs, outputs, body) {
  * @param {Context} context
  * @param {{ template: TemplateName, lanes: number, groups: number, sizes: number[], shape: readonly number[] }} how `shape` is that of the
  *   elements
- * @param {Operand[]} inputs of shapes that broadcast to `shape`
- * @param {Operand[]} outputs of `shape`, or with one element for each row or column
+ * @param {Operand[]} given inputs, of shapes that broadcast to `shape`
+ * @param {Operand[]} made outputs, of `shape`, or with one element for each row or column
  * @param {Body} body
  * @returns {Dispatch | undefined}
  */
-function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, outputs, body) {
+function dispatchOf(context, { template, lanes, groups, sizes, shape }, given, made, body) {
+  const [read, written] = [given, made].map((operands) => operands.map(wordsIn));
+  const [inputs, outputs] = [read, written].map((operands) => operands.flat());
   const size = sizeOf(shape);
   const matrix = template === 'flat' ? undefined : { rows: sizes[0], columns: sizes[1] };
   const operands = [...inputs, ...outputs].map(({ layout, offset }, i) => {
@@ -125,15 +165,22 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
   if (dimensions.length > 8) return undefined;
 
   const program = new Program(lanes, dimensions.length, template, context.floatControls);
-  const values = inputs.map(({ layout }, i) => program.input(layout.dtype, operands[i].access));
-  /** @type {number[]} */
-  const scalars = [];
-  const results = body(program, values, (...numbers) => {
-    scalars.push(...numbers);
-    return numbers.map(() => program.scalar('f32'));
+  let next = 0;
+  const values = read.map((words) => {
+    const [first, second] = words.map(({ layout }) => program.input(/** @type {ElementType} */ (layout.dtype), operands[next++].access));
+    return second === undefined ? first : program.pair(first, second);
   });
+  /** Bits. @type {number[]} */
+  const scalars = [];
+  const computed = body(program, values, (...numbers) =>
+    constantsOf(program, numbers, (type, bits) => {
+      scalars.push(bits);
+      return program.scalar(type);
+    }),
+  );
+  const results = written.flatMap((words, i) => (words.length > 1 ? program.wordsOf(computed[i]) : [computed[i]]));
   outputs.forEach(({ layout }, i) => {
-    program.output(layout.dtype, results[i], operands[inputs.length + i].access);
+    program.output(/** @type {ElementType} */ (layout.dtype), results[i], operands[inputs.length + i].access);
   });
   const push = [...sizes, ...dimensions, ...operands.flatMap(({ offset, rest }) => [offset, ...rest])];
   if (push.length + scalars.length > PUSH_WORDS) return undefined;
@@ -143,7 +190,7 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
   }
   const words = new Uint32Array(push.length + scalars.length);
   words.set(push);
-  words.set(new Uint32Array(Float32Array.from(scalars).buffer), push.length);
+  words.set(scalars, push.length);
   return {
     get pipeline() {
       return pipelineOf(context, program);

@@ -42,7 +42,10 @@ function execute(op, inputs, attributes, target) {
     const { layout } = input;
     // Kernels read 16-bit elements in pairs, which must start at an even element.
     const misplaced = BYTES[layout.dtype] === 2 && layout.offset % 2 === 1 && op.name !== 'copy';
-    if (misplaced || (op.strided !== true && !layout.contiguous)) inputs[i] = within(attributes.name ?? op.name, () => input.clone());
+    // Two operands of so many strides do not fit the push constants.
+    const spread = layout.dtype === 'i64' && layout.shape.length > 3 && op.body !== undefined;
+    if (misplaced || ((op.strided !== true || spread) && !layout.contiguous))
+      inputs[i] = within(attributes.name ?? op.name, () => input.clone());
     key += `,${inputs[i].layout.id}`;
   }
   const recording = recordingNow();

@@ -2,26 +2,37 @@
 
 import { bf16Bits, bf16Value, f16Bits, f16Value } from '../../kernels/half.mjs';
 import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
+import { RANGES } from './layout.mjs';
 
 /** @typedef {import('./layout.mjs').DType} DType */
-/** @typedef {number | boolean | NestedArray} Nested */
+/** @typedef {number | boolean | bigint | NestedArray} Nested */
 /** @typedef {Nested[]} NestedArray */
-/** @typedef {Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array | Uint16Array | Int16Array | Int8Array} Numbers */
+/** @typedef {Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array | Uint16Array | Int16Array | Int8Array | BigInt64Array} Numbers */
+/** What is read back of every type but i64. @typedef {Float32Array | Int32Array | Uint32Array | Uint8Array | Int8Array} Elements */
+/** Numbers by their place, of i64 bigints. @typedef {ArrayLike<number> | ArrayLike<number | bigint>} Values */
 
 /** The most dimensions that nested arrays may have. */
 const MAX_DEPTH = 64;
 
+/** The type that a typed array suggests; most are f32. @param {string} op @param {Numbers} numbers @returns {DType} */
+export function typeOfArray(op, numbers) {
+  if (numbers instanceof Int32Array) return 'i32';
+  if (numbers instanceof Uint32Array) return 'u32';
+  if (numbers instanceof BigInt64Array) return 'i64';
+  if (typeof numbers[0] === 'bigint' || /** @type {unknown} */ (numbers) instanceof BigUint64Array)
+    throw new ArgumentError(op, 'a BigUint64Array: 64-bit integers are signed here, so convert it with BigInt64Array.from');
+  return 'f32';
+}
+
 /**
  * The numbers of nested arrays, row by row, and their shape. Throws a ShapeError for ragged arrays, an ArgumentError for what is not a number.
  * @param {string} op @param {unknown} data a number, a typed array, or nested arrays of equal lengths
- * @returns {{ values: ArrayLike<number>, shape: number[], dtype: DType }} the type that the data suggests
+ * @returns {{ values: Values, shape: number[], dtype: DType }} the type that the data suggests
  */
 export function flatten(op, data) {
   if (ArrayBuffer.isView(data) && !(data instanceof DataView)) {
     const numbers = /** @type {Numbers} */ (data);
-    if (typeof numbers[0] === 'bigint') throw new ArgumentError(op, 'a BigInt array: convert it to Int32Array first');
-    const dtype = data instanceof Int32Array ? 'i32' : data instanceof Uint32Array ? 'u32' : 'f32';
-    return { values: numbers, shape: [numbers.length], dtype };
+    return { values: numbers, shape: [numbers.length], dtype: typeOfArray(op, numbers) };
   }
   /** @type {number[]} */
   const shape = [];
@@ -29,9 +40,10 @@ export function flatten(op, data) {
     if (shape.push(at.length) > MAX_DEPTH)
       throw new ShapeError(op, `arrays are nested more than ${MAX_DEPTH} deep, or one contains itself`);
   }
-  /** @type {number[]} */
+  /** @type {(number | bigint)[]} */
   const values = [];
   let booleans = true;
+  let long = false;
   /** @param {unknown} item @param {number} depth */
   const walk = (item, depth) => {
     if (Array.isArray(item)) {
@@ -45,20 +57,25 @@ export function flatten(op, data) {
       return;
     }
     if (depth !== shape.length) throw new ShapeError(op, `nested arrays have unequal depths: ${shown(item)} in dimension ${depth}`);
-    if (typeof item !== 'number' && typeof item !== 'boolean') throw new ArgumentError(op, `expected numbers, got ${shown(item)}`);
+    if (typeof item !== 'number' && typeof item !== 'boolean' && typeof item !== 'bigint')
+      throw new ArgumentError(op, `expected numbers, got ${shown(item)}`);
     booleans &&= typeof item === 'boolean';
-    values.push(Number(item));
+    long ||= typeof item === 'bigint';
+    values.push(typeof item === 'bigint' ? item : Number(item));
   };
   walk(data, 0);
-  return { values, shape, dtype: booleans && values.length > 0 ? 'bool' : 'f32' };
+  return { values, shape, dtype: long ? 'i64' : booleans && values.length > 0 ? 'bool' : 'f32' };
 }
 
 /**
  * The words of a tensor with these values. Throws an ArgumentError for a number that an integer type cannot represent.
- * @param {string} op @param {ArrayLike<number>} values @param {DType} dtype
+ * @param {string} op @param {Values} given @param {DType} dtype
  * @returns {ArrayBufferView}
  */
-export function encode(op, values, dtype) {
+export function encode(op, given, dtype) {
+  if (dtype === 'i64') return given instanceof BigInt64Array ? given : longs(op, given);
+  /** @type {ArrayLike<number>} */
+  const values = typeof given[0] === 'number' && !Array.isArray(given) ? /** @type {any} */ (given) : Array.from(given, Number);
   if (dtype === 'f32') return values instanceof Float32Array ? values : Float32Array.from(values);
   if (dtype === 'f16' || dtype === 'bf16') {
     // Whole words: an odd number of elements is padded by one.
@@ -68,26 +85,51 @@ export function encode(op, values, dtype) {
     return halves;
   }
   if (dtype === 'bool') return Uint32Array.from(values, (value) => (Number(value) === 0 ? 0 : 1));
-  const [low, high] = dtype === 'i32' ? [-(2 ** 31), 2 ** 31 - 1] : [0, 2 ** 32 - 1];
+  const [low, high] = /** @type {[number, number]} */ (RANGES[dtype]);
   for (let i = 0; i < values.length; i++) {
     if (!Number.isInteger(values[i]) || values[i] < low || values[i] > high) {
       throw new ArgumentError(op, `element ${i}, ${values[i]}, is not a value of type ${dtype}`);
     }
   }
+  if (dtype === 'u8' || dtype === 'i8') {
+    // Whole words.
+    const bytes = new Uint8Array(Math.ceil(values.length / 4) * 4);
+    for (let i = 0; i < values.length; i++) bytes[i] = values[i];
+    return bytes;
+  }
   if (dtype === 'i32') return values instanceof Int32Array ? values : Int32Array.from(values);
   return values instanceof Uint32Array ? values : Uint32Array.from(values);
+}
+
+/** 64-bit integers of numbers, which must be exact, and bigints. @param {string} op @param {Values} values */
+function longs(op, values) {
+  const result = new BigInt64Array(values.length);
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i];
+    const fits = typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value);
+    if (!fits) {
+      const advice = Number.isInteger(value) ? ': beyond 2^53 give bigints' : '';
+      throw new ArgumentError(op, `element ${i}, ${value}, is not a value of type i64${advice}`);
+    }
+    result[i] = BigInt(value);
+  }
+  return result;
 }
 
 /**
  * The values in the bytes of a tensor.
  * @param {Uint8Array} bytes @param {DType} dtype @param {number} count
- * @returns {Float32Array | Int32Array | Uint32Array | Uint8Array}
+ * @returns {Elements | BigInt64Array}
  */
 export function decode(bytes, dtype, count) {
   const { buffer, byteOffset } = bytes;
+  // Their place need not be one of 64-bit words.
+  if (dtype === 'i64') return new BigInt64Array(byteOffset % 8 ? bytes.slice().buffer : buffer, byteOffset % 8 ? 0 : byteOffset, count);
   if (dtype === 'f32') return new Float32Array(buffer, byteOffset, count);
   if (dtype === 'i32') return new Int32Array(buffer, byteOffset, count);
   if (dtype === 'u32') return new Uint32Array(buffer, byteOffset, count);
+  if (dtype === 'u8') return new Uint8Array(buffer, byteOffset, count);
+  if (dtype === 'i8') return new Int8Array(buffer, byteOffset, count);
   if (dtype === 'bool') return Uint8Array.from(new Uint32Array(buffer, byteOffset, count), (word) => (word ? 1 : 0));
   const halves = new Uint16Array(buffer, byteOffset, count);
   const result = new Float32Array(count);

@@ -2,10 +2,28 @@
 
 import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
 
-/** @typedef {'f32' | 'f16' | 'bf16' | 'i32' | 'u32' | 'bool'} DType */
+/** @typedef {'f32' | 'f16' | 'bf16' | 'i32' | 'u32' | 'bool' | 'i64' | 'u8' | 'i8'} DType */
 
-/** Bytes of an element in device memory; a `bool` is a 32-bit word of 0 or 1. @type {Record<DType, number>} */
-export const BYTES = { f32: 4, f16: 2, bf16: 2, i32: 4, u32: 4, bool: 4 };
+/** Bytes of an element in device memory; a `bool` is a 32-bit word of 0 or 1, an `i64` two words, the low one first. @type {Record<DType, number>} */
+export const BYTES = { f32: 4, f16: 2, bf16: 2, i32: 4, u32: 4, bool: 4, i64: 8, u8: 1, i8: 1 };
+
+/** Whether a word has several elements: kernels then write whole words. @param {DType} dtype */
+export const isNarrow = (dtype) => BYTES[dtype] < 4;
+
+/** Whether elements are bytes, which are computed as i32. @param {DType} dtype */
+export const isByte = (dtype) => BYTES[dtype] === 1;
+
+/** The least and the most that an integer type has; of i64 what a number is exact to. @type {Partial<Record<DType, [least: number, most: number]>>} */
+export const RANGES = {
+  i32: [-(2 ** 31), 2 ** 31 - 1],
+  u32: [0, 2 ** 32 - 1],
+  u8: [0, 255],
+  i8: [-128, 127],
+  i64: [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER],
+};
+
+/** Whether the type is an integer type, with a range; bools are none. @param {DType} dtype */
+export const isInteger = (dtype) => dtype in RANGES;
 
 /** Whether the type is a floating-point type. @param {DType} dtype */
 export const isFloat = (dtype) => dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
@@ -100,9 +118,9 @@ export function layoutOf(shape, strides, offset, dtype) {
  * @param {string} op @param {number} value @param {DType} dtype
  */
 export function checkNumber(op, value, dtype) {
-  const [least, most] = { i32: [-(2 ** 31), 2 ** 31 - 1], u32: [0, 2 ** 32 - 1] }[/** @type {string} */ (dtype)] ?? [-Infinity, Infinity];
-  if (least > -Infinity && !(Number.isInteger(value) && value >= least && value <= most)) {
-    throw new ArgumentError(op, `${value} is not ${dtype === 'i32' ? 'an i32' : 'a u32'}: convert the tensor with .to('f32')`);
+  const range = RANGES[dtype];
+  if (range && !(Number.isInteger(value) && value >= range[0] && value <= range[1])) {
+    throw new ArgumentError(op, `${value} is not ${dtype[0] === 'i' ? 'an' : 'a'} ${dtype}: convert the tensor with .to('f32')`);
   }
   return value;
 }

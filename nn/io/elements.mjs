@@ -13,7 +13,7 @@ import { f16Bits } from '../../kernels/half.mjs';
  */
 
 /** The format's name of each tensor type. @type {Record<DType, string>} */
-export const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U32', bool: 'BOOL' };
+export const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U32', bool: 'BOOL', i64: 'I64', u8: 'U8', i8: 'I8' };
 
 /**
  * The same bytes as a typed array of another class.
@@ -24,24 +24,16 @@ export const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U
 const viewAs = (bytes, Class) =>
   new Class(/** @type {ArrayBuffer} */ (bytes.buffer), bytes.byteOffset, bytes.length / Class.BYTES_PER_ELEMENT);
 
-/**
- * Converts 64-bit integers to 32 bits, if every one of them fits.
- * @param {DType} dtype @param {(low: number) => number} highOf the high word of a number that fits 32 bits, given its low word
- * @returns {NonNullable<Conversion['convert']>}
- */
-const narrowed = (dtype, highOf) => (bytes) => {
-  const words = viewAs(bytes, Int32Array);
-  const result = new Int32Array(words.length / 2);
+/** Converts unsigned 64-bit integers to 32 bits, if every one of them fits. @param {Uint8Array} bytes */
+function narrowed(bytes) {
+  const words = viewAs(bytes, Uint32Array);
+  const result = new Uint32Array(words.length / 2);
   for (let i = 0; i < result.length; i++) {
-    const low = words[2 * i];
-    if (words[2 * i + 1] !== highOf(low)) {
-      const number = dtype === 'i32' ? viewAs(bytes, BigInt64Array)[i] : viewAs(bytes, BigUint64Array)[i];
-      return `element ${i} is ${number}, which is not an integer of 32 bits`;
-    }
-    result[i] = low;
+    if (words[2 * i + 1] !== 0) return `element ${i} is ${viewAs(bytes, BigUint64Array)[i]}, which is not an integer of 32 bits`;
+    result[i] = words[2 * i];
   }
   return result;
-};
+}
 
 /**
  * Converts f64 to f32. Without `round`, a number that f32 cannot represent is an error; with it, the number is rounded to nearest.
@@ -100,13 +92,13 @@ export const CONVERSIONS = new Map(
       I32: { dtype: 'i32' },
       U32: { dtype: 'u32' },
       BOOL: { dtype: 'bool', convert: (bytes) => Uint32Array.from(bytes, (byte) => (byte ? 1 : 0)) },
-      I64: { dtype: 'i32', convert: narrowed('i32', (low) => low >> 31) },
-      U64: { dtype: 'u32', convert: narrowed('u32', () => 0) },
+      I64: { dtype: 'i64' },
+      U64: { dtype: 'u32', convert: narrowed },
       F64: { dtype: 'f32', convert: floats },
       I16: { dtype: 'i32', convert: (bytes) => Int32Array.from(viewAs(bytes, Int16Array)) },
       U16: { dtype: 'u32', convert: (bytes) => Uint32Array.from(viewAs(bytes, Uint16Array)) },
-      I8: { dtype: 'i32', convert: (bytes) => Int32Array.from(viewAs(bytes, Int8Array)) },
-      U8: { dtype: 'u32', convert: (bytes) => Uint32Array.from(bytes) },
+      I8: { dtype: 'i8' },
+      U8: { dtype: 'u8' },
       F8_E4M3: { dtype: 'f16', convert: halves((magnitude) => (magnitude === 127 ? NaN : binary(magnitude, 3, 7))) },
       F8_E5M2: {
         dtype: 'f16',

@@ -82,7 +82,7 @@ const narrowBools = ({ buffer, byteOffset, byteLength }) =>
  * Reads tensors onto the device. The path names a safetensors file; or an index (`model.safetensors.index.json`), whose files are then
  * read; or a folder that has `model.safetensors` or that index.
  *
- * F32, F16, BF16, I32, U32 and BOOL keep their type. I8, I16 and I64 become i32; U8, U16 and U64 become u32; 8-bit floats become f16
+ * F32, F16, BF16, I8, I32, I64, U8, U32 and BOOL keep their type. I16 becomes i32; U16 and U64 become u32; 8-bit floats become f16
  * (F8_E8M0: f32); F64 becomes f32. Conversions are exact, except F64 with `round`.
  *
  * If a tensor has a value that its new type cannot represent, or a type that cannot be read (C64, F4), `load` still reads the others. The

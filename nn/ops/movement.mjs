@@ -2,7 +2,7 @@
 
 import { map, writable } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
-import { broadcastLayout, collapse, denseLayout, denseStrides, isFloat, layoutOf } from '../core/layout.mjs';
+import { BYTES, broadcastLayout, collapse, denseLayout, denseStrides, isByte, isFloat, layoutOf } from '../core/layout.mjs';
 import { setWriters } from '../core/engine.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
 import { flatCount, floatType } from './pointwise.mjs';
@@ -13,28 +13,43 @@ import { defineOp } from './registry.mjs';
 /** @typedef {import('./registry.mjs').Op} Op */
 /** @typedef {import('./registry.mjs').Operand} Operand */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
+/** @typedef {import('../core/codegen.mjs').Program} Program */
+/** @typedef {import('../core/codegen.mjs').Value} Value */
 
 /** `length` elements of a dimension from `start` on, `step` apart. @typedef {{ dim: number, start: number, length: number, step: number }} SliceAttributes */
 
 /** Copies of runs that a copy of 16-bit elements into a view may be made of. */
 const MAX_RUNS = 4096;
 
+/**
+ * An operand as words that keep their bits: the elements of 32 bits, or both words of 64-bit ones along a last dimension.
+ * @param {Operand} operand @returns {Operand}
+ */
+function asWords({ buffer, offset, layout }) {
+  if (layout.dtype !== 'i64') return { buffer, offset, layout: layoutOf(layout.shape, layout.strides, layout.offset, 'u32') };
+  const strides = [...layout.strides.map((stride) => 2 * stride), 1];
+  return { buffer, offset: 2 * offset, layout: layoutOf([...layout.shape, 2], strides, 2 * offset, 'u32') };
+}
+
 /** @param {Layout} layout */
 const isHalf = ({ dtype }) => dtype === 'f16' || dtype === 'bf16';
+/** How many elements a word has; 1 where one has a word or more. @param {Layout} layout */
+const perWord = ({ dtype }) => Math.max(1, 4 / BYTES[dtype]);
 
 /**
  * Chooses how to copy elements from one layout to another of the same shape and type. A generated kernel reads any strides but writes whole
- * words, so 16-bit elements are written into a view in pairs. Undefined if no kernel can.
- * @param {Layout} x @param {Layout} y @param {boolean} alone whether y is all of its memory: the half behind an odd number of them is nobody's
+ * words, so 16-bit elements are written into a view in pairs, and bytes in fours. Undefined if no kernel can.
+ * @param {Layout} x @param {Layout} y @param {boolean} alone whether y is all of its memory: what is behind it in its last word is nobody's
  */
 function route(x, y, alone) {
   const half = isHalf(x);
-  const count = flatCount(y);
-  if (x.contiguous && y.contiguous && (!half || (x.offset % 2 === 0 && y.offset % 2 === 0 && (count === x.size || alone)))) {
+  const per = perWord(x);
+  const count = Math.ceil(y.size / per) * per;
+  if (x.contiguous && y.contiguous && x.offset % per === 0 && y.offset % per === 0 && (count === x.size || alone)) {
     return { kind: /** @type {const} */ ('dense'), count };
   }
   const { shape, strides } = collapse(x.shape, [x.strides, y.strides]);
-  if (y.contiguous && shape.length >= 2 && shape.length <= 3) {
+  if (y.contiguous && per < 4 && shape.length >= 2 && shape.length <= 3) {
     const [batch, rows, columns] = [1, ...shape].slice(-3);
     const [step, down, across] = [0, ...strides[0]].slice(-3);
     const even = !half || [rows, columns, x.offset, y.offset].every((n) => n % 2 === 0);
@@ -43,15 +58,18 @@ function route(x, y, alone) {
     }
   }
   if (writable(y) && shape.length <= 8) return { kind: /** @type {const} */ ('strided') };
-  // 16-bit elements in pairs, as words; or the last dimension at a time, or element by element.
+  // Narrow elements as words; or the last dimension at a time, or element by element.
   const last = shape.length - 1;
   const whole = strides.every((own) => own[last] === 1 || shape[last] === 1);
   const run = whole ? shape[last] : 1;
   const outer = whole ? shape.slice(0, last) : shape;
   const runs = outer.reduce((product, n) => product * n, 1);
-  const pairs = run % 2 === 0 && [x, y].every(({ offset }, o) => offset % 2 === 0 && outer.every((_, d) => strides[o][d] % 2 === 0));
-  if (half && pairs && outer.length < 8) return { kind: /** @type {const} */ ('pairs'), run, outer, runs, strides };
-  return runs <= MAX_RUNS && (!half || pairs) ? { kind: /** @type {const} */ ('runs'), run, outer, runs, strides } : undefined;
+  const aligned =
+    run % per === 0 && [x, y].every(({ offset }, o) => offset % per === 0 && outer.every((_, d) => strides[o][d] % per === 0));
+  if (per > 1 && aligned && outer.length < 8) return { kind: /** @type {const} */ ('words'), run, outer, runs, strides };
+  return runs <= MAX_RUNS && (per === 1 || (half && aligned))
+    ? { kind: /** @type {const} */ ('runs'), run, outer, runs, strides }
+    : undefined;
 }
 
 /**
@@ -59,18 +77,26 @@ function route(x, y, alone) {
  * @param {Kernels} k @param {Operand} x @param {Operand} y @param {string} name @param {boolean} [alone] see `route`
  */
 export function move(k, x, y, name, alone = false) {
+  if (x.layout.dtype === 'i64') return move(k, asWords(x), asWords(y), name, alone);
   const way = route(x.layout, y.layout, alone);
   const type = isHalf(x.layout) ? /** @type {'f16' | 'bf16'} */ (x.layout.dtype) : 'f32';
   if (!way) {
     const { dtype, shape, strides } = x.layout;
-    throw new ArgumentError(name, `no kernel copies ${dtype} elements [${shape}] of strides [${strides}]: convert with .to('f32') first`);
+    const wide = isFloat(dtype) ? 'f32' : 'i32';
+    throw new ArgumentError(
+      name,
+      `no kernel copies ${dtype} elements [${shape}] of strides [${strides}]: convert with .to('${wide}') first`,
+    );
   }
-  if (way.kind === 'dense') return [k.copy({ x, y, count: way.count, type })];
+  const per = perWord(x.layout);
+  if (way.kind === 'dense') {
+    const [from, to] = [x, y].map(({ buffer, offset }) => ({ buffer, offset: type === 'f32' ? offset / per : offset }));
+    return [k.copy({ x: from, y: to, count: type === 'f32' ? way.count / per : way.count, type })];
+  }
   if (way.kind === 'transposed') return [k.transpose({ x, y, batch: way.batch, rows: way.rows, columns: way.columns, type })];
   if (way.kind === 'strided') {
     // As words, which keep their bits.
-    const words = (/** @type {Operand} */ { layout, ...where }) =>
-      isHalf(layout) ? { layout, ...where } : { ...where, layout: layoutOf(layout.shape, layout.strides, layout.offset, 'u32') };
+    const words = (/** @type {Operand} */ operand) => (perWord(operand.layout) > 1 ? operand : asWords(operand));
     const dispatch = map(k.context, [words(x)], [words(y)], (_, values) => values);
     if (dispatch) return [dispatch];
     throw new ArgumentError(
@@ -79,13 +105,13 @@ export function move(k, x, y, name, alone = false) {
     );
   }
   const { strides, run, outer } = way;
-  if (way.kind === 'pairs') {
-    const inPairs = [x, y].map(({ buffer, offset }, o) => {
-      const steps = [...outer.map((_, d) => strides[o][d] / 2), 1];
-      return { buffer, offset: offset / 2, layout: layoutOf([...outer, run / 2], steps, offset / 2, 'u32') };
+  if (way.kind === 'words') {
+    const inWords = [x, y].map(({ buffer, offset }, o) => {
+      const steps = [...outer.map((_, d) => strides[o][d] / per), 1];
+      return { buffer, offset: offset / per, layout: layoutOf([...outer, run / per], steps, offset / per, 'u32') };
     });
     // Strides of eight dimensions fit the push constants.
-    const dispatch = map(k.context, [inPairs[0]], [inPairs[1]], (_, values) => values);
+    const dispatch = map(k.context, [inWords[0]], [inWords[1]], (_, values) => values);
     return [/** @type {import('../../kernels/base.mjs').Dispatch} */ (dispatch)];
   }
   return Array.from({ length: way.runs }, (_, i) => {
@@ -112,19 +138,30 @@ export const copy = defineOp({
   oracle: ([x]) => x,
 });
 
-/** The conversion to each type; 16-bit numbers are f32 in programs. */
-const CONVERSIONS = /** @type {const} */ ({ f32: 'toF32', f16: 'toF32', bf16: 'toF32', i32: 'toI32', u32: 'toU32', bool: 'toBool' });
+/** A value in another type; 16-bit numbers are f32 in programs. @param {Program} p @param {Value} x @param {DType} dtype @returns {Value} */
+function converted(p, x, dtype) {
+  if (dtype === 'i64') return p.toI64(x);
+  if (dtype === 'i32') return p.append('toI32', x);
+  if (dtype === 'u32') return p.append('toU32', x);
+  // Bytes wrap here: in a fused kernel they may be read without having been stored. Floats go by way of i32, as negative ones have no u32.
+  if (dtype === 'u8') return p.append('and', p.append('toU32', p.append('toI32', x)), p.constant(0xff, 'u32'));
+  if (dtype === 'i8') {
+    const shift = p.constant(24, 'i32');
+    return p.append('shr', p.append('shl', p.append('toI32', x), shift), shift);
+  }
+  return p.append(dtype === 'bool' ? 'toBool' : 'toF32', x);
+}
 
 /** The elements in another type. @type {Op} */
 export const cast = defineOp({
   name: 'to',
   strided: true,
   infer: ([x], /** @type {{ dtype: DType }} */ { dtype }) => [denseLayout(x.shape, dtype)],
-  body: (program, [x], { dtype }) => program.append(CONVERSIONS[dtype], x),
+  body: (program, [x], { dtype }) => converted(program, x, dtype),
   lower: (k, [x], [y], { dtype }) => {
     const { dtype: from } = x.layout;
     const dispatch = map(k.context, [x], [y], (program, values) =>
-      isFloat(from) && isFloat(dtype) ? values : [program.append(CONVERSIONS[dtype], ...values)],
+      isFloat(from) && isFloat(dtype) ? values : [converted(program, values[0], dtype)],
     );
     if (!dispatch)
       throw new ArgumentError('to', `no kernel converts strides [${x.layout.strides}], of so many dimensions: call contiguous() first`);
@@ -139,7 +176,12 @@ export const fill = defineOp({
   name: 'full',
   infer: (_, /** @type {{ shape: number[], value: number, dtype: DType }} */ { shape, dtype }) => [denseLayout(shape, dtype)],
   lower: (k, _, [y], { value: number, dtype }) => {
+    if (dtype === 'i64') {
+      const dispatch = map(k.context, [], [y], (_, __, numbers) => numbers({ value: number, type: dtype }));
+      return [/** @type {import('../../kernels/base.mjs').Dispatch} */ (dispatch)];
+    }
     const value = dtype === 'bool' ? Number(number !== 0) : number;
+    if (isByte(dtype)) return [k.fill({ y, count: Math.ceil(y.layout.size / 4), value: ((value & 0xff) * 0x01010101) >>> 0, type: 'u32' })];
     const type = isFloat(dtype) ? dtype : 'u32';
     return [k.fill({ y, count: flatCount(y.layout), value: type === 'u32' ? value >>> 0 : Number(value), type })];
   },

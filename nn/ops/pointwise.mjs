@@ -23,6 +23,11 @@ export function floatType(op, { dtype }) {
   return /** @type {FloatType} */ (dtype);
 }
 
+/** Checks that elements are numbers: floats or integers. @param {string} op @param {Layout} layout */
+function numberType(op, { dtype }) {
+  if (dtype === 'bool') throw new ArgumentError(op, `takes numbers, got bool; convert with .to('i32')`);
+}
+
 /** How many elements a flat kernel processes. 16-bit elements come in pairs, so an odd count includes the storage's padding. @param {Layout} layout */
 export const flatCount = ({ size, dtype }) => (dtype === 'f16' || dtype === 'bf16' ? size + (size & 1) : size);
 
@@ -57,6 +62,14 @@ const unary = (name, f, rest) =>
     oracle: ([x]) => map(x, f),
     ...rest,
   });
+
+/** Of what `unary` has, for operations that integers have as well. @param {string} name @returns {Pick<Op, 'infer'>} */
+const ofNumbers = (name) => ({
+  infer: ([x]) => {
+    numberType(name, x);
+    return [denseLayout(x.shape, x.dtype)];
+  },
+});
 
 /**
  * What follows from an operation's program: its own dispatch, and its part of kernels that fuse several operations.
@@ -142,10 +155,12 @@ function productPower(p, x, n) {
 export const power = defineOp({
   name: 'pow',
   infer: ([x]) => {
-    floatType('pow', x);
+    numberType('pow', x);
     return [denseLayout(x.shape, x.dtype)];
   },
   ...generated('pow', (p, [x], /** @type {{ exponent: number }} */ { exponent }, numbers) => {
+    const type = p.typeOf(x);
+    if (type !== 'f32') return exponent === 0 ? numbers({ value: 1, type })[0] : productPower(p, x, exponent);
     const size = Math.abs(exponent);
     if (!Number.isInteger(exponent) || size === 0 || size > MAX_PRODUCT_EXPONENT) return p.append('pow', x, numbers(exponent)[0]);
     const [one] = exponent < 0 ? numbers(1) : [];
@@ -175,17 +190,25 @@ export const log1p = elementwise(
   Math.log1p,
   { saveInputs: first, vjp: (dy, { inputs: [x] }, F) => [F.div(dy, F.add(x, 1))] },
 );
-export const abs = elementwise('abs', one('abs'), Math.abs, { saveInputs: first, vjp: (dy, { inputs: [x] }, F) => [F.mul(dy, F.sign(x))] });
+export const abs = elementwise('abs', one('abs'), Math.abs, {
+  ...ofNumbers('abs'),
+  saveInputs: first,
+  vjp: (dy, { inputs: [x] }, F) => [F.mul(dy, F.sign(x))],
+});
 export const square = elementwise(
   'square',
   (p, x) => p.append('mul', x, x),
   (x) => x * x,
   {
+    ...ofNumbers('square'),
     saveInputs: first,
     vjp: (dy, { inputs: [x] }, F) => [F.mul(F.mul(dy, x), 2)],
   },
 );
-export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy, _saved, F) => [F.zeros(dy.shape, { dtype: dy.dtype })] });
+export const sign = elementwise('sign', one('sign'), Math.sign, {
+  ...ofNumbers('sign'),
+  vjp: (dy, _saved, F) => [F.zeros(dy.shape, { dtype: dy.dtype })],
+});
 
 /** x · factor in x's type, of an f32 number that is not rounded to that type first: the gradient of a loss that a backward pass begins with. */
 export const times = defineOp({
@@ -203,11 +226,12 @@ export const times = defineOp({
 export const affine = defineOp({
   name: 'affine',
   infer: ([x], /** @type {{ name: string, alpha: number, beta: number }} */ { name }) => {
-    floatType(name, x);
+    numberType(name, x);
     return [denseLayout(x.shape, x.dtype)];
   },
   ...generated('affine', (p, [x], { alpha, beta }, numbers) => {
-    const [a, b] = numbers(alpha, beta);
+    const type = p.typeOf(x);
+    const [a, b] = type === 'f32' ? numbers(alpha, beta) : numbers({ value: alpha, type }, { value: beta, type });
     const scaled = alpha === 1 ? x : alpha === -1 ? p.append('neg', x) : p.append('mul', x, a);
     return Object.is(beta, -0) ? scaled : p.append('add', scaled, b);
   }),
@@ -241,9 +265,11 @@ export const geluOp = activated('gelu', gelu);
 export const tanh = activated('tanh', Math.tanh);
 export const sigmoidOp = activated('sigmoid', sigmoid);
 
+/** What operations of two bools are: the sum is `or`, as in PyTorch. */
+const OF_BOOLS = /** @type {const} */ ({ add: 'or', mul: 'and', max: 'or', min: 'and' });
+
 /** @param {string} name @param {Layout[]} inputs */
 function inferBinary(name, [a, b]) {
-  floatType(name, a);
   if (a.dtype !== b.dtype)
     throw new ArgumentError(name, `takes tensors of one type, got ${a.dtype} and ${b.dtype}; convert with .to('${a.dtype}')`);
   return [denseLayout(broadcastShapes(name, a.shape, b.shape), a.dtype)];
@@ -257,11 +283,18 @@ function inferBinary(name, [a, b]) {
 function binary(name, op, f, rest) {
   return defineOp({
     name,
-    infer: (inputs) => inferBinary(name, inputs),
+    infer: (inputs, { beta = 1 }) => {
+      const [{ dtype }] = inputs;
+      if (op === 'div') floatType(name, inputs[0]);
+      if (dtype === 'bool' && beta !== 1) throw new ArgumentError('sub', 'takes numbers, got bool: bools differ by logicalXor');
+      return inferBinary(name, inputs);
+    },
     ...generated(name, (p, [x, z], /** @type {BinaryAttributes} */ { alpha = 1, beta = 1 }, numbers) => {
+      const type = p.typeOf(x);
+      if (type === 'bool') return p.append(OF_BOOLS[/** @type {'add'} */ (op)], x, z);
       if (alpha === 1 && beta === 1) return p.append(op, x, z);
       if (alpha === 1 && beta === -1) return p.append('sub', x, z);
-      const [s, t] = numbers(alpha, beta);
+      const [s, t] = type === 'f32' ? numbers(alpha, beta) : numbers({ value: alpha, type }, { value: beta, type });
       return p.append(op, p.append('mul', x, s), p.append('mul', z, t));
     }),
     oracle: ([a, b], attributes) =>

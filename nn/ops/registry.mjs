@@ -38,7 +38,10 @@ import { perDevice } from '../core/runtime.mjs';
 
 /** The operations as functions of tensors: they stand above the registry. @typedef {typeof import('../api/gradients.mjs')} Functions */
 
-/** Makes f32 constants of a generated kernel. Call it before anything is appended. @typedef {(...values: number[]) => Value[]} Constants */
+/**
+ * Makes constants of a generated kernel, f32 or of an integer type. Call it before anything is appended.
+ * @typedef {(...values: (number | import('../core/codegen.mjs').Integer)[]) => Value[]} Constants
+ */
 
 /**
  * Everything that is known of an operation; the tests go through the list.

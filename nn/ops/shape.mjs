@@ -3,7 +3,7 @@
 
 import { TYPES, map } from '../core/codegen.mjs';
 import { denseLayout, denseStrides, layoutOf } from '../core/layout.mjs';
-import { move } from './movement.mjs';
+import { fill, move } from './movement.mjs';
 import { generated } from './pointwise.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
 import { defineOp } from './registry.mjs';
@@ -17,14 +17,8 @@ import { defineOp } from './registry.mjs';
 /** Two different dimensions, and how far right of the main diagonal. @typedef {{ offset: number, dim1: number, dim2: number }} DiagonalAttributes */
 /** For each dimension that windows slide over: the window's size, and elements from one window, and from one of its elements, to the next. @typedef {{ dims: number[], sizes: number[], steps: number[], dilations: number[] }} WindowAttributes */
 
-/** Sets all elements of a tensor of 32-bit elements. @param {Kernels} k @param {Operand} y @param {number} value */
-const filled = (k, y, value) =>
-  k.fill({
-    y,
-    count: y.layout.size,
-    value: y.layout.dtype === 'f32' ? value : value >>> 0,
-    type: y.layout.dtype === 'f32' ? 'f32' : 'u32',
-  });
+/** Sets all elements of a tensor. @param {Kernels} k @param {Operand} y @param {number} value */
+const filled = (k, y, value) => fill.lower(k, [], [y], { shape: y.layout.shape, value, dtype: y.layout.dtype })[0];
 
 /** A part of a tensor that is all of its memory. @param {Operand} y @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset */
 const partOf = (y, shape, strides, offset) => ({

@@ -138,8 +138,7 @@ impl Operands {
         let width = program.layout.width;
         let mut operand = |m: &mut Module, storage: Storage, access: Access| {
             let vector = match access {
-                _ if access.is_vector() && storage.is_half() => width.div_ceil(2),
-                _ if access.is_vector() => width,
+                _ if access.is_vector() => width.div_ceil(storage.per_word()),
                 _ => 1,
             };
             let variable = m.buffer(binding, vector);
@@ -245,8 +244,8 @@ impl Operands {
     pub fn load(&self, m: &mut Module, k: usize, elements: &mut Elements) -> Id {
         let operand = &self.inputs[k];
         let width = elements.width();
-        let half = operand.storage.is_half();
-        let bits = if operand.access.is_vector() && width == self.width && width > 1 {
+        let whole = width > 1 && width >= operand.storage.per_word();
+        let bits = if operand.access.is_vector() && width == self.width && whole {
             let at = self.place(m, operand, elements, 0);
             let pointer = self.vector_at(m, operand, at);
             let words = m.value(S::Load, Type::U32, operand.vector, &[pointer]);
@@ -256,7 +255,11 @@ impl Operands {
             if operand.storage == Storage::Bf16 {
                 return unpack_bf16(m, words, width);
             }
-            if half { unpair(m, words, width) } else { words }
+            match operand.storage.per_word() {
+                4 => unpack_bytes(m, words),
+                2 => unpair(m, words, width),
+                _ => words,
+            }
         } else if matches!(operand.access, Access::Scalar | Access::OfRow) {
             let at = self.place(m, operand, elements, 0);
             let one = self.load_one(m, operand, at);
@@ -272,7 +275,8 @@ impl Operands {
         };
         let mut scalar = Scalar::new(m, width, self.native);
         match operand.storage {
-            Storage::U32 => bits,
+            Storage::U32 | Storage::U8 => bits,
+            Storage::I8 => scalar.of_signed_byte(bits),
             Storage::F32 | Storage::I32 => {
                 let ty = operand.storage.value();
                 m.value(S::Bitcast, ty, width, &[bits])
@@ -295,11 +299,11 @@ impl Operands {
     fn load_one(&self, m: &mut Module, operand: &Operand, at: Id) -> Id {
         let pointer = operand.word_of(m, at);
         let word = u(m, S::Load, &[pointer]);
-        if !operand.storage.is_half() {
+        if operand.storage.per_word() == 1 {
             return word;
         }
-        let shift = shift_of(m, at);
-        let low = m.word(0xffff);
+        let shift = operand.shift_of(m, at);
+        let low = m.word(operand.mask());
         let shifted = u(m, S::ShiftRightLogical, &[word, shift]);
         u(m, S::BitwiseAnd, &[shifted, low])
     }
@@ -321,6 +325,10 @@ impl Operands {
                     let halves = scalar.round_to_half(operand.storage, value);
                     pair(scalar.m, halves, width)
                 }
+                Storage::U8 | Storage::I8 => {
+                    let words = scalar.words_of(operand.storage, value);
+                    pack_bytes(scalar.m, words)
+                }
                 _ => scalar.words_of(operand.storage, value),
             };
             m.effect(S::Store, &[pointer, words]);
@@ -333,13 +341,14 @@ impl Operands {
         for (j, word) in split(m, bits, width).into_iter().enumerate() {
             let at = self.place(m, operand, elements, j);
             let pointer = operand.word_of(m, at);
-            if !operand.storage.is_half() {
+            if operand.storage.per_word() == 1 {
                 m.effect(S::Store, &[pointer, word]);
                 continue;
             }
-            // The other half of the word is this invocation's as well, or nobody's.
-            let shift = shift_of(m, at);
-            let low = m.word(0xffff);
+            // The other elements of the word are this invocation's as well, or nobody's.
+            let shift = operand.shift_of(m, at);
+            let low = m.word(operand.mask());
+            let word = u(m, S::BitwiseAnd, &[word, low]);
             let old = u(m, S::Load, &[pointer]);
             let mask = u(m, S::ShiftLeftLogical, &[low, shift]);
             let mask = u(m, S::Not, &[mask]);
@@ -352,6 +361,19 @@ impl Operands {
 }
 
 impl Operand {
+    /// How far up element `at` is within its word, of elements that are less than one.
+    fn shift_of(&self, m: &mut Module, at: Id) -> Id {
+        let per_word = self.storage.per_word();
+        let (last, log) = (m.word(per_word - 1), m.word((32 / per_word).ilog2()));
+        let part = u(m, S::BitwiseAnd, &[at, last]);
+        u(m, S::ShiftLeftLogical, &[part, log])
+    }
+
+    /// The bits of an element that is less than a word.
+    fn mask(&self) -> u32 {
+        (1 << (32 / self.storage.per_word())) - 1
+    }
+
     /// A pointer to element `at` of the buffer's array, or to a word of it.
     fn pointer(&self, m: &mut Module, at: Id, word: Option<Id>) -> Id {
         let width = if word.is_some() { 1 } else { self.vector };
@@ -366,9 +388,10 @@ impl Operand {
     /// A pointer to the word in which element `at` lies.
     fn word_of(&self, m: &mut Module, at: Id) -> Id {
         let mut word = at;
-        if self.storage.is_half() {
-            let one = m.word(1);
-            word = u(m, S::ShiftRightLogical, &[at, one]);
+        let log = self.storage.per_word().ilog2();
+        if log > 0 {
+            let log = m.word(log);
+            word = u(m, S::ShiftRightLogical, &[at, log]);
         }
         if self.vector == 1 {
             return self.pointer(m, word, None);
@@ -380,11 +403,28 @@ impl Operand {
     }
 }
 
-/// How far up the half of element `at` is within its word.
-fn shift_of(m: &mut Module, at: Id) -> Id {
-    let (one, four) = (m.word(1), m.word(4));
-    let odd = u(m, S::BitwiseAnd, &[at, one]);
-    u(m, S::ShiftLeftLogical, &[odd, four])
+/// A word to its four bytes, each in a word of its own.
+fn unpack_bytes(m: &mut Module, word: Id) -> Id {
+    let four = m.value(
+        S::CompositeConstruct,
+        Type::U32,
+        4,
+        &[word, word, word, word],
+    );
+    let (shifts, low) = (m.words(&[0, 8, 16, 24]), m.constant(Type::U32, 0xff, 4));
+    let shifted = m.value(S::ShiftRightLogical, Type::U32, 4, &[four, shifts]);
+    m.value(S::BitwiseAnd, Type::U32, 4, &[shifted, low])
+}
+
+/// The low bytes of four words to one word.
+fn pack_bytes(m: &mut Module, words: Id) -> Id {
+    let (shifts, low) = (m.words(&[0, 8, 16, 24]), m.constant(Type::U32, 0xff, 4));
+    let bytes = m.value(S::BitwiseAnd, Type::U32, 4, &[words, low]);
+    let shifted = m.value(S::ShiftLeftLogical, Type::U32, 4, &[bytes, shifts]);
+    let parts = split(m, shifted, 4);
+    let or = |m: &mut Module, a, b| u(m, S::BitwiseOr, &[a, b]);
+    let (low, high) = (or(m, parts[0], parts[1]), or(m, parts[2], parts[3]));
+    or(m, low, high)
 }
 
 /// Words to twice as many halves, each in a word of its own.

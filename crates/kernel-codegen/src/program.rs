@@ -44,24 +44,36 @@ pub enum Storage {
     U32,
     /// A word of 0 or 1; read, any other is true as well.
     Bool,
+    U8,
+    I8,
 }
 
 impl Storage {
     fn of(word: u32) -> Option<Self> {
         use Storage::*;
-        [F32, F16, Bf16, I32, U32, Bool].get(word as usize).copied()
+        let all = [F32, F16, Bf16, I32, U32, Bool, U8, I8];
+        all.get(word as usize).copied()
     }
 
     pub fn is_half(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16)
     }
 
+    /// How many elements a word has.
+    pub fn per_word(self) -> u32 {
+        match self {
+            Self::U8 | Self::I8 => 4,
+            Self::F16 | Self::Bf16 => 2,
+            _ => 1,
+        }
+    }
+
     /// What its elements are computed as.
     pub fn value(self) -> Type {
         match self {
             Self::F32 | Self::F16 | Self::Bf16 => Type::F32,
-            Self::I32 => Type::I32,
-            Self::U32 => Type::U32,
+            Self::I32 | Self::I8 => Type::I32,
+            Self::U32 | Self::U8 => Type::U32,
             Self::Bool => Type::Bool,
         }
     }
@@ -79,7 +91,7 @@ pub enum Type {
 impl Type {
     fn of(word: u32) -> Option<Self> {
         Storage::of(word)
-            .filter(|s| !s.is_half())
+            .filter(|s| s.per_word() == 1)
             .map(Storage::value)
     }
 }
@@ -530,8 +542,8 @@ impl Reader<'_> {
         let access = self.access(rank)?;
         // Two invocations must not write one word.
         let whole = match access {
-            Access::Dense | Access::Lines => !storage.is_half() || self.width > 1,
-            Access::Shifted | Access::Strided => !storage.is_half(),
+            Access::Dense | Access::Lines => self.width >= storage.per_word(),
+            Access::Shifted | Access::Strided => storage.per_word() == 1,
             Access::Scalar | Access::Period | Access::Tiled | Access::OfRow | Access::OfColumn => {
                 false
             }

@@ -562,13 +562,21 @@ impl<'a> Scalar<'a> {
         self.bits(Type::F32, value)
     }
 
-    /// The words of a value of a type that is not half a word.
+    /// The words of a value of a type that is no half; of bytes what is above them as well.
     pub fn words_of(&mut self, storage: Storage, value: Id) -> Id {
         match storage {
-            Storage::F32 | Storage::I32 => self.bits(Type::U32, value),
+            Storage::F32 | Storage::I32 | Storage::I8 => self.bits(Type::U32, value),
             Storage::Bool => self.convert(Type::Bool, Type::U32, value),
             _ => value,
         }
+    }
+
+    /// Bytes in words, with a sign.
+    pub fn of_signed_byte(&mut self, bits: Id) -> Id {
+        let shift = self.u(24);
+        let up = self.make(S::ShiftLeftLogical, Type::U32, &[bits, shift]);
+        let up = self.bits(Type::I32, up);
+        self.make(S::ShiftRightArithmetic, Type::I32, &[up, shift])
     }
 
     /// The nearest f16 or bf16, ties to even, in the low 16 bits of words. NaN stays NaN.

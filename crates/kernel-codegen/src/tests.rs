@@ -57,7 +57,7 @@ fn random_program(random: &mut Random) -> Vec<u32> {
         0,
     ];
     for _ in 0..inputs {
-        words.extend([random.below(6) as u32, random.pick(accesses)]);
+        words.extend([random.below(8) as u32, random.pick(accesses)]);
     }
     for _ in 0..scalars {
         words.push(random.pick(&[0, 3, 4, 5]));
@@ -112,7 +112,7 @@ fn random_program(random: &mut Random) -> Vec<u32> {
         loop {
             let value = values - 1 - random.below(values.min(8));
             let mut tried = words.clone();
-            let ty = random.below(6) as u32;
+            let ty = random.below(8) as u32;
             let some = random.pick(accesses);
             let access = random.pick(&[0, 2, some]);
             tried.extend(output(value, ty, access));

@@ -1,6 +1,7 @@
 // Methods of tensors: what is computed element by element, conversions, and products.
 
 import { within } from '../../core/errors.mjs';
+import { checkNumber } from '../../core/layout.mjs';
 import { asTensor } from '../../core/tensor.mjs';
 import * as F from '../functional.mjs';
 import { MathMethods } from './math.mjs';
@@ -27,9 +28,9 @@ export class ElementwiseMethods extends MathMethods {
   mul(other) {
     return F.mul(asTensor(this), other);
   }
-  /** this / other, broadcast. @param {Operand} other */
-  div(other) {
-    return F.div(asTensor(this), other);
+  /** this / other, broadcast; of integers in f32, unless a `roundingMode` is given. @param {Operand} other @param {F.DivideOptions} [options] */
+  div(other, options) {
+    return F.div(asTensor(this), other, options);
   }
   /** this = other, as bool, broadcast. @param {Operand} other */
   eq(other) {
@@ -57,7 +58,11 @@ export class ElementwiseMethods extends MathMethods {
   }
   /** A copy with `value` where the mask is true. @param {Tensor} mask bool, broadcast @param {number} value */
   maskedFill(mask, value) {
-    return within('maskedFill', () => F.where(mask, value, asTensor(this)));
+    return within('maskedFill', () => {
+      const { dtype } = this;
+      const own = typeof value === 'number' ? checkNumber('maskedFill', dtype === 'bool' ? Number(value !== 0) : value, dtype) : value;
+      return F.where(mask, own, asTensor(this));
+    });
   }
   /** max(this, other), element by element, broadcast. @param {Operand} other */
   maximum(other) {

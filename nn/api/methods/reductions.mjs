@@ -2,15 +2,15 @@
 
 import { asTensor } from '../../core/tensor.mjs';
 import * as F from '../functional.mjs';
+import { IntegerMethods } from './integers.mjs';
 import * as reductions from '../reductions.mjs';
-import { ElementwiseMethods } from './elementwise.mjs';
 
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../reductions.mjs').Chosen} Chosen */
 /** @typedef {import('../functional.mjs').VarianceOptions} VarianceOptions */
 
 /** What a tensor computes over dimensions: part of every `Tensor`. */
-export class ReductionMethods extends ElementwiseMethods {
+export class ReductionMethods extends IntegerMethods {
   /** The sum over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] keeps them with size 1 */
   sum(dim, keepdim) {
     return F.sum(asTensor(this), dim, keepdim);

@@ -1,7 +1,7 @@
 // Plans several calls as one generated kernel: the role of each call in it, and the kernel's dispatches.
 
-import { Program, map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
-import { broadcastLayout, collapse, denseLayout, denseStrides, layoutOf } from '../../core/layout.mjs';
+import { Program, TYPES, constantsOf, inputOf, map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
+import { broadcastLayout, collapse, denseLayout, denseStrides, isNarrow, layoutOf } from '../../core/layout.mjs';
 import { runs } from '../../ops/reduce.mjs';
 import { operations } from '../../ops/registry.mjs';
 
@@ -61,6 +61,15 @@ export function roleOf({ op, kernel, extra, options, attributes, inputs, outputs
   return op.body && whole ? { kind: 'map' } : undefined;
 }
 
+/** Makes the constants of a call: numbers by `number`, while integers are part of the kernel. @param {Program} program @param {(number: number) => number} number */
+const numbersOf =
+  (program, number) =>
+  (/** @type {(number | import('../../core/codegen.mjs').Integer)[]} */ ...values) => {
+    const word = (/** @type {'f32' | 'i32' | 'u32'} */ type, /** @type {number} */ bits) =>
+      program.append('const', TYPES.indexOf(type), bits);
+    return values.map((value) => (typeof value === 'number' ? number(value) : constantsOf(program, [value], word)[0]));
+  };
+
 /** @type {WeakMap<Call, number>} */
 const instructions = new WeakMap();
 /** How many instructions a call takes at most: it may share some with others. @param {Call} call */
@@ -68,8 +77,13 @@ function instructionsOf(call) {
   const known = instructions.get(call);
   if (known !== undefined) return known;
   const program = new Program(1);
-  const inputs = call.inputs.map(({ layout }) => program.input(layout.dtype));
-  call.op?.body?.(program, inputs, call.attributes ?? {}, (...numbers) => numbers.map((n) => program.constant(n)));
+  const inputs = call.inputs.map(({ layout }) => inputOf(program, layout.dtype));
+  call.op?.body?.(
+    program,
+    inputs,
+    call.attributes ?? {},
+    numbersOf(program, (n) => program.constant(n)),
+  );
   const count = program.instructions.length / 4 + 2;
   instructions.set(call, count);
   return count;
@@ -166,7 +180,7 @@ export function planOf(calls, needed, numbers) {
   const steps = [];
   /**
    * Computed values by the memory that they would have; `each`: one per element, else one per row or column.
-   * @type {Map<Allocation, { step: number, each: boolean }>}
+   * @type {Map<Allocation, { step: number, each: boolean, dtype: Layout['dtype'] }>}
    */
   const made = new Map();
   /** For each step, whether it is one value for a whole row. @type {boolean[]} */
@@ -204,7 +218,8 @@ export function planOf(calls, needed, numbers) {
       if (each) return external(value, asElements(layout, own, shape));
       return layout.size === 1 ? external(value, layoutOf([1], [1], layout.offset, layout.dtype)) : undefined;
     }
-    const whole = layout.contiguous && layout.offset === 0;
+    // Words of 64-bit integers are other elements than the integers.
+    const whole = layout.contiguous && layout.offset === 0 && layout.dtype === known.dtype;
     if (known.each === each) return whole && layout.size === own.reduce((a, b) => a * b, 1) ? ofStep(known.step) : undefined;
     return each && matrix?.kind === 'row' && alongRows(layout, own, matrix) ? ofStep(known.step) : undefined;
   };
@@ -236,7 +251,7 @@ export function planOf(calls, needed, numbers) {
     }
     if (extra?.y) results.push({ step, value: extra.y });
     else {
-      made.set(y.allocation, { step, each });
+      made.set(y.allocation, { step, each, dtype: y.layout.dtype });
       if (needed(y.allocation)) results.push({ step, value: each ? elementsOf(y, shape) : y });
     }
   }
@@ -244,15 +259,19 @@ export function planOf(calls, needed, numbers) {
   for (const { step, value } of results) {
     // The kernel cannot write elements of a value that is one per row.
     if (matrix && uniform[step] && value.layout.size === size) return undefined;
-    const half = value.layout.dtype === 'f16' || value.layout.dtype === 'bf16';
-    if (!writable(value.layout) || (half && (!fours || value.layout.size !== size))) return undefined;
+    if (!writable(value.layout) || (isNarrow(value.layout.dtype) && (!fours || value.layout.size !== size))) return undefined;
     if (inputs.some(({ allocation }) => allocation === value.allocation)) return undefined;
   }
-  if (results.length === 0 || inputs.length + results.length > MAX_OPERANDS) return undefined;
+  // A 64-bit integer is two operands, with strides: its low and its high word.
+  const all = [...inputs, ...results.map(({ value }) => value)];
+  const wide = all.filter(({ layout }) => layout.dtype === 'i64');
+  if (matrix && wide.length > 0) return undefined;
+  const count = all.length + wide.length;
+  if (results.length === 0 || count > MAX_OPERANDS) return undefined;
   // An upper bound on push constants, for any operand that may need strides.
   const rank = withoutOnes(shape).length;
-  const strided = inputs.filter(({ layout }) => !layout.contiguous && layout.size > 1).length;
-  const room = MAX_PUSH - (3 + (strided ? rank : 0) + 2 * (inputs.length + results.length) + strided * rank);
+  const strided = inputs.filter(({ layout }) => layout.dtype !== 'i64' && !layout.contiguous && layout.size > 1).length + 2 * wide.length;
+  const room = MAX_PUSH - (3 + (strided ? rank : 0) + 2 * count + strided * rank);
   if (rank > 8 || room < 0) return undefined;
   const number = (/** @type {number} */ arg) => (arg < 0 ? inputs.length + (-1 - arg) : arg);
   const { kind, rows, columns } = matrix ?? { kind: /** @type {const} */ ('flat'), rows: 1, columns: size };
@@ -291,14 +310,14 @@ const elementsOf = ({ allocation, layout }, shape) => ({
  */
 function computed(program, given, steps, number) {
   const values = [...given];
-  for (const { op, attributes: own, args } of steps) {
+  for (const { op, attributes, args } of steps) {
     const taken = args.map((arg) => values[arg]);
-    if (op === 'scale') values.push(program.append('mul', taken[0], number(own?.alpha)));
-    else if (op === 'number') values.push(number(own?.value));
+    if (op === 'scale') values.push(program.append('mul', taken[0], number(attributes?.alpha)));
+    else if (op === 'number') values.push(number(attributes?.value));
     else if (REDUCTIONS.has(op)) values.push(program.append(/** @type {'reduceSum'} */ (op), ...taken));
     else {
-      const made = /** @type {Required<Op>} */ (operations.get(op));
-      values.push(made.body(program, taken, own ?? {}, (...numbers) => numbers.map(number)));
+      const own = /** @type {Required<Op>} */ (operations.get(op));
+      values.push(own.body(program, taken, attributes ?? {}, numbersOf(program, number)));
     }
   }
   return values;
@@ -315,7 +334,7 @@ export const fusedOp = /** @type {Op} */ ({
     const probe = new Program(1);
     computed(
       probe,
-      inputs.map(({ layout }) => probe.input(layout.dtype)),
+      inputs.map(({ layout }) => inputOf(probe, layout.dtype)),
       steps,
       (number) => {
         if (pushed.length < room && !pushed.some((known) => Object.is(known, number))) pushed.push(number);

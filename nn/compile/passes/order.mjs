@@ -24,7 +24,7 @@ function rangesOf(call) {
     const bytes = BYTES[layout.dtype];
     // 16-bit elements are written together with the padding after them.
     const start = layout.contiguous ? layout.offset * bytes : 0;
-    const end = layout.contiguous && bytes === 4 ? start + layout.size * bytes : Infinity;
+    const end = layout.contiguous && bytes >= 4 ? start + layout.size * bytes : Infinity;
     const known = ranges.get(allocation);
     ranges.set(allocation, known ? { start: Math.min(start, known.start), end: Math.max(end, known.end) } : { start, end });
   }

@@ -1,0 +1,257 @@
+// Operations of integers: division in its forms, bits, and reductions, which are exact in every order.
+
+import { constantsOf, map } from '../core/codegen.mjs';
+import { ArgumentError } from '../core/errors.mjs';
+import { broadcastShapes, denseLayout, isFloat, isInteger, layoutOf, sizeOf } from '../core/layout.mjs';
+import { generated } from './pointwise.mjs';
+import { at, generate, map as mapped } from './reference.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../core/layout.mjs').DType} DType */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('../core/codegen.mjs').Program} Program */
+/** @typedef {import('../core/codegen.mjs').Value} Value */
+/** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./registry.mjs').Operand} Operand */
+
+/** A constant of a value's type. @param {Program} p @param {Value} like @param {number} value @returns {Value} */
+function constant(p, like, value) {
+  const type = p.typeOf(like);
+  if (type === 'f32') return p.constant(value);
+  return constantsOf(p, [{ value, type }], (own, bits) => p.constant(bits, own))[0];
+}
+
+/** The bits of x below 24 as two f32 of 12 each: products of such halves are exact. @param {Program} p @param {Value} x @returns {[Value, Value]} */
+function halves(p, x) {
+  const high = p.append('bits', p.append('and', p.append('bits', x, U32), p.constant(0xfffff000, 'u32')), F32);
+  return [high, p.append('sub', x, high)];
+}
+/** The numbers of the types, as `bits` takes them. */
+const [F32, U32] = [0, 4];
+
+/**
+ * What is left of a by b, with a's sign: exact while the quotient is below 2^23. A device rounds the quotient, so that it may be off by one.
+ * @param {Program} p @param {Value} a @param {Value} b both f32
+ */
+function rest(p, a, b) {
+  const quotient = p.append('trunc', p.append('div', a, b));
+  let left = a;
+  const [qs, bs] = [halves(p, quotient), halves(p, b)];
+  for (const q of qs) for (const part of bs) left = p.append('sub', left, p.append('mul', q, part));
+  const zero = p.constant(0);
+  const size = p.append('abs', b);
+  const beyond = p.append('select', p.append('lt', a, zero), p.append('gt', left, zero), p.append('lt', left, zero));
+  const signed = p.append('select', p.append('lt', a, zero), p.append('neg', size), size);
+  left = p.append('select', beyond, p.append('add', left, signed), left);
+  left = p.append('select', p.append('ge', p.append('abs', left), size), p.append('sub', left, signed), left);
+  // Of infinities the products are NaN: a number is its own rest by an infinity.
+  const infinite = p.append('and', p.append('eq', size, p.constant(Infinity)), p.append('lt', p.append('abs', a), p.constant(Infinity)));
+  return p.append('select', infinite, a, left);
+}
+
+/** The remainder with the dividend's sign. @param {Program} p @param {Value} a @param {Value} b @returns {Value} */
+const truncated = (p, a, b) => (p.typeOf(a) === 'f32' ? rest(p, a, b) : p.append('rem', a, b));
+/** Where a remainder is not 0 and its sign is not the divisor's. @param {Program} p @param {Value} left @param {Value} b @returns {Value} */
+function crosses(p, left, b) {
+  const zero = constant(p, left, 0);
+  return p.append('and', p.append('ne', left, zero), p.append('ne', p.append('lt', left, zero), p.append('lt', b, zero)));
+}
+/** The remainder with the divisor's sign. @param {Program} p @param {Value} a @param {Value} b @returns {Value} */
+function floored(p, a, b) {
+  const left = truncated(p, a, b);
+  return p.append('select', crosses(p, left, b), p.append('add', left, b), left);
+}
+
+/** @param {number} a @param {number} b */
+const remainderOf = (a, b) => (a % b !== 0 && a % b < 0 !== b < 0 ? (a % b) + b : a % b);
+
+/** @param {string} name @param {Layout} a @param {Layout} b @param {(dtype: DType) => boolean} takes @param {string} what */
+function inferred(name, a, b, takes, what) {
+  if (a.dtype !== b.dtype || !takes(a.dtype)) throw new ArgumentError(name, `takes ${what}, got ${a.dtype}`);
+  return [denseLayout(broadcastShapes(name, a.shape, b.shape), a.dtype)];
+}
+
+/**
+ * Division with a whole quotient, or what is left of it. No gradient passes, as in PyTorch.
+ * @param {string} name @param {(dtype: DType) => boolean} takes @param {string} what those types are
+ * @param {(p: Program, a: Value, b: Value) => Value} body @param {(a: number, b: number) => number} f
+ */
+const division = (name, takes, what, body, f) =>
+  defineOp({
+    name,
+    ...generated(name, (p, [a, b]) => body(p, a, b)),
+    infer: ([a, b]) => inferred(name, a, b, takes, what),
+    oracle: ([a, b]) => generate(broadcastShapes(name, a.shape, b.shape), (index) => f(at(a, index), at(b, index))),
+  });
+/** Integers that a program divides: those of 32 bits. @param {DType} dtype */
+const isShort = (dtype) => isInteger(dtype) && dtype !== 'i64';
+/** @param {DType} dtype */
+const isDivided = (dtype) => isFloat(dtype) || isShort(dtype);
+
+/**
+ * A whole quotient of floats by what is left: the quotient alone may be rounded to the next integer.
+ * @param {Program} p @param {Value} a @param {Value} b @param {Value} left @param {'trunc' | 'floor'} rounding
+ */
+function wholeQuotient(p, a, b, left, rounding) {
+  const exact = p.append('round', p.append('div', p.append('sub', a, left), b));
+  // Of infinities and by 0 the quotient says what it is.
+  const finite = p.append('lt', p.append('abs', exact), p.constant(Infinity));
+  return p.append('select', finite, exact, p.append(rounding, p.append('div', a, b)));
+}
+
+export const truncDivide = division(
+  'truncDivide',
+  isDivided,
+  'f32, f16, bf16, i32 or u32',
+  (p, a, b) => (p.typeOf(a) === 'f32' ? wholeQuotient(p, a, b, rest(p, a, b), 'trunc') : p.append('div', a, b)),
+  (a, b) => Math.trunc(a / b),
+);
+export const floorDivide = division(
+  'flooredQuotient',
+  isDivided,
+  'f32, f16, bf16, i32 or u32',
+  (p, a, b) => {
+    if (p.typeOf(a) === 'f32') return wholeQuotient(p, a, b, floored(p, a, b), 'floor');
+    const quotient = p.append('div', a, b);
+    return p.append('sub', quotient, p.append(p.typeOf(a) === 'i32' ? 'toI32' : 'toU32', crosses(p, p.append('rem', a, b), b)));
+  },
+  (a, b) => Math.floor(a / b),
+);
+/** What is left of a division of integers, with the dividend's sign; `math.mjs` has that of floats. */
+export const fmod = division('integerFmod', isShort, 'i32 or u32', truncated, (a, b) => a % b);
+/** The same with the divisor's sign. */
+export const remainder = division('integerRemainder', isShort, 'i32 or u32', floored, remainderOf);
+
+/** @param {DType} dtype */
+const hasBits = (dtype) => dtype === 'bool' || isInteger(dtype);
+
+/**
+ * An operation of the bits of two integers.
+ * @param {string} name @param {'and' | 'or' | 'xor' | 'shl' | 'shr'} op @param {(a: number, b: number) => number} f
+ */
+const bitwise = (name, op, f) =>
+  defineOp({
+    name,
+    ...generated(name, (p, [a, b]) => p.append(op, a, b)),
+    infer: ([a, b]) => {
+      const shifts = op === 'shl' || op === 'shr';
+      return inferred(name, a, b, shifts ? isInteger : hasBits, shifts ? 'integers' : 'integers or bools');
+    },
+    oracle: ([a, b]) => generate(broadcastShapes(name, a.shape, b.shape), (index) => f(at(a, index), at(b, index))),
+  });
+export const bitwiseAnd = bitwise('bitwiseAnd', 'and', (a, b) => a & b);
+export const bitwiseOr = bitwise('bitwiseOr', 'or', (a, b) => a | b);
+export const bitwiseXor = bitwise('bitwiseXor', 'xor', (a, b) => a ^ b);
+export const bitwiseLeftShift = bitwise('bitwiseLeftShift', 'shl', (a, b) => a << b);
+export const bitwiseRightShift = bitwise('bitwiseRightShift', 'shr', (a, b) => a >> b);
+export const bitwiseNot = defineOp({
+  name: 'bitwiseNot',
+  ...generated('bitwiseNot', (p, [x]) => p.append('not', x)),
+  infer: ([x]) => {
+    if (!hasBits(x.dtype)) throw new ArgumentError('bitwiseNot', `takes integers or bools, got ${x.dtype}`);
+    return [denseLayout(x.shape, x.dtype)];
+  },
+  oracle: ([x]) => mapped(x, (v) => ~v),
+});
+
+/** The number of the element in its row where it is true, else the number of columns. */
+export const placeIfTrue = defineOp({
+  name: 'placeIfTrue',
+  infer: ([mask]) => [denseLayout(mask.shape, 'i32')],
+  lower: (k, [mask], [y]) => {
+    const columns = mask.layout.shape.at(-1) ?? 1;
+    const dispatch = map(k.context, [mask], [y], (p, [there], numbers) => {
+      const [all] = numbers({ value: columns, type: 'u32' });
+      return [p.append('toI32', p.append('select', there, p.append('rem', p.append('index'), all), all))];
+    });
+    return [/** @type {Dispatch} */ (dispatch)];
+  },
+  oracle: ([mask]) => {
+    const columns = mask.shape.at(-1) ?? 1;
+    return { shape: mask.shape, data: mask.data.map((v, i) => (v ? i % columns : columns)) };
+  },
+});
+
+/** 64-bit integers as i32; those that are beyond are its least. */
+export const narrowed = defineOp({
+  name: 'narrowed',
+  ...generated('narrowed', (p, [x]) => {
+    const fits = p.append('eq', x, p.toI64(p.append('toI32', x)));
+    return p.append('select', fits, p.append('toI32', x), p.constant(LEAST, 'i32'));
+  }),
+  infer: ([x]) => [denseLayout(x.shape, 'i32')],
+  oracle: ([x]) => mapped(x, (v) => (v === (v | 0) ? v : LEAST)),
+});
+const LEAST = -(2 ** 31);
+
+/** Reductions of integers: what joins two elements, and the same in references. */
+const JOINS = /** @type {const} */ ({
+  sum: { op: 'add', f: (/** @type {number} */ a, /** @type {number} */ b) => a + b },
+  prod: { op: 'mul', f: (/** @type {number} */ a, /** @type {number} */ b) => a * b },
+  amax: { op: 'max', f: Math.max },
+  amin: { op: 'min', f: Math.min },
+});
+
+/** @param {Program} p @param {Value} x @param {DType} dtype */
+export const converted = (p, x, dtype) => (dtype === 'i64' ? p.toI64(x) : dtype === 'u32' ? p.append('toU32', x) : p.append('toI32', x));
+
+/** How many elements one invocation joins: as many as strides fit the push constants. @param {DType} dtype */
+const waysOf = (dtype) => (dtype === 'i64' ? 3 : 8);
+
+/**
+ * Joins the elements along one dimension of [outer, size, inner], in the type `dtype`. Each dispatch joins some slices of the dimension, until
+ * one is left. Integers wrap, so that the order does not matter.
+ */
+export const reduceIntegers = defineOp({
+  name: 'reduceIntegers',
+  infer: ([x], /** @type {{ join: keyof typeof JOINS, dtype: DType }} */ { dtype }) => [denseLayout([x.shape[0], 1, x.shape[2]], dtype)],
+  lower: (k, [x], [y], { join, dtype }) => {
+    const [outer, , inner] = x.layout.shape;
+    const { op } = JOINS[join];
+    const most = waysOf(x.layout.dtype === 'i64' ? 'i64' : dtype);
+    /** @type {Dispatch[]} */
+    const dispatches = [];
+    let from = x;
+    for (let [size, level] = [x.layout.shape[1], 0]; dispatches.length === 0 || size > 1; level++) {
+      const left = Math.ceil(size / most);
+      const into = left === 1 ? y : scratch(k.context, level % 2, [outer, left, inner], dtype);
+      // The last slices may have one element less.
+      const rest = size % left;
+      for (const [start, length, ways] of [
+        [0, rest, Math.ceil(size / left)],
+        [rest, left - rest, Math.floor(size / left)],
+      ]) {
+        if (length === 0) continue;
+        const slices = Array.from({ length: ways }, (_, i) => along(from, start + i * left, length));
+        const dispatch = map(k.context, slices, [along(into, start, length)], (p, values) => [
+          values.map((value) => converted(p, value, dtype)).reduce((a, b) => p.append(op, a, b)),
+        ]);
+        dispatches.push(/** @type {Dispatch} */ (dispatch));
+      }
+      from = into;
+      size = left;
+    }
+    return dispatches;
+  },
+  oracle: ([x], { join }) => {
+    const [outer, size, inner] = x.shape;
+    return generate([outer, 1, inner], ([o, , i]) => {
+      let value = at(x, [o, 0, i]);
+      for (let s = 1; s < size; s++) value = JOINS[join].f(value, at(x, [o, s, i]));
+      return value;
+    });
+  },
+});
+
+/** A dense operand in the device's workspace. @param {import('../../kernels/base.mjs').KernelContext} context @param {number} which @param {number[]} shape @param {DType} dtype @returns {Operand} */
+function scratch(context, which, shape, dtype) {
+  const buffer = context.workspace(`joined integers ${which}`, sizeOf(shape) * (dtype === 'i64' ? 8 : 4));
+  return { buffer: Number(buffer), offset: 0, layout: denseLayout(shape, dtype) };
+}
+
+/** `length` places of the middle dimension of a dense operand [outer, size, inner]. @param {Operand} x @param {number} start @param {number} length @returns {Operand} */
+function along({ buffer, offset, layout }, start, length) {
+  const [outer, , inner] = layout.shape;
+  const at = offset + start * inner;
+  return { buffer, offset: at, layout: layoutOf([outer, length, inner], layout.strides, at, layout.dtype) };
+}
