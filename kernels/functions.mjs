@@ -198,7 +198,10 @@ function halves(x) {
   return [head, x.sub(head)];
 }
 
-/** What the product of a and b lost by rounding (Dekker 1971): products of halves are exact. @param {Expression} a @param {Expression} b @param {Expression} product */
+/**
+ * What the product of a and b lost by rounding (Dekker 1971): products of halves are exact.
+ * @param {Expression} a @param {Expression} b @param {Expression} product
+ */
 function productError(a, b, product) {
   const [[a0, a1], [b0, b1]] = [halves(a), halves(b)];
   return a0.mul(b0).sub(product).add(a0.mul(b1)).add(a1.mul(b0)).add(a1.mul(b1));
@@ -416,7 +419,10 @@ export function hypot(x, y) {
     .choose(Infinity, p.mul(p).add(q.mul(q)).sqrt().mul(back));
 }
 
-/** x^y as C's `pow`: 2^(y log2 |x|), of which the exponent is the sum of two f32, since a rounding of it would be one of the result's size. @param {Expression} x @param {Expression} y */
+/**
+ * x^y as C's `pow`: 2^(y log2 |x|), of which the exponent is the sum of two f32, since a rounding of it would be one of the result's size.
+ * @param {Expression} x @param {Expression} y
+ */
 export function pow(x, y) {
   const size = x.abs();
   const { f, e } = parts(size);
@@ -467,8 +473,8 @@ export function pow(x, y) {
 const [STEPS, LAST_STEPS] = [14, 6];
 
 /**
- * What remains of |x| when the multiple of |y| below it is taken away, and |y|, both over `back`: exact. Each step takes away a multiple of 2^(20n) |y|, the nearest,
- * of at most 20 bits: it is right though a quotient is not rounded well, and what remains is an f32.
+ * What remains of |x| when the multiple of |y| below it is taken away, and |y|, both over `back`: exact. Each step takes away a multiple of
+ * 2^(20n) |y|, the nearest, of at most 20 bits: it is right though a quotient is not rounded well, and what remains is an f32.
  * @param {Expression} x @param {Expression} y finite, not 0
  */
 function modulo(x, y) {
@@ -512,3 +518,17 @@ export function remainder(x, y) {
     .choose(x, y);
   return remaining(x, y, y.isInfinite().choose(ofInfinity, own));
 }
+
+/** The quotient rounded down: by the remainder, as a rounded quotient may be a whole number too large. @param {Expression} x @param {Expression} y */
+export function floorDivide(x, y) {
+  const rest = fmod(x, y);
+  const whole = x.sub(rest).div(y).round();
+  const below = rest
+    .eq(0)
+    .or(rest.lt(0).eq(y.lt(0)))
+    .choose(whole, whole.sub(1));
+  return y.eq(0).choose(x.div(y), below.eq(0).choose(below.withSign(x).bits('u32').xor(y.bits('u32').and(0x80000000)).bits('f32'), below));
+}
+
+/** x · 2^k. @param {Expression} x @param {Expression} k whole */
+export const ldexp = (x, k) => scaled(x, k.max(-250).min(250));

@@ -53,7 +53,10 @@ function scaledErfc(x) {
   return limited.sub(2).div(limited.add(2)).polynomial(ERFCX).div(limited.add(limited).add(1));
 }
 
-/** 2^extra · exp(-factor · x²): by the exact square of the first 12 bits of x, since a rounding of x² would be one of the exponent. @param {Expression} x @param {number} factor 1 or 1/2 @param {number} [extra] */
+/**
+ * 2^extra · exp(-factor · x²): by the exact square of the first 12 bits of x, since a rounding of x² would be one of the exponent.
+ * @param {Expression} x @param {number} factor 1 or 1/2 @param {number} [extra]
+ */
 export function bell(x, factor, extra = 0) {
   const limited = x.abs().min(20);
   const head = limited.bits('u32').and(0xfffff000).bits('f32');

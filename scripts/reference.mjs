@@ -35,6 +35,7 @@ const NN_PAGES = {
   criteria: 'losses',
   ctc: 'losses',
   'modules/losses': 'losses',
+  'optim/schedules': 'schedules',
   convolution: 'convolution',
   indexing: 'indexing',
   creation: 'creation',
@@ -70,6 +71,7 @@ const INTROS = {
   'nn/sorting': '`F`: order, counts and choice',
   'nn/modules': '`nn`: modules',
   'nn/optim': '`optim`: optimizers',
+  'nn/schedules': '`optim.schedules`: learning rates over steps',
   [`nn/${NN_REST}`]: 'Scopes, gradients, `compile`, files',
 };
 
@@ -348,16 +350,17 @@ function generate() {
     const node = pages.target(symbol).declarations?.[0];
     if (node) pages.addSymbol(pageOfFile(node) ?? 'kernels/devices', symbol);
   }
-  for (const symbol of nn) {
-    const node = pages.target(symbol).declarations?.[0];
-    // `F`, `nn`, `optim` are modules. Types that one of their files declares for itself are not part of them.
-    const isType = (/** @type {ts.Symbol} */ { flags }) => (flags & ts.SymbolFlags.TypeAlias) !== 0;
-    const inside = node && ts.isSourceFile(node) ? exported(pages.target(symbol)).filter((each) => !isType(each)) : [symbol];
-    for (const each of inside) {
-      const declared = pages.target(each).declarations?.[0];
-      if (declared) pages.addSymbol(pageOfFile(declared) ?? `nn/${NN_REST}`, each);
-    }
-  }
+  // `F`, `nn`, `optim` are modules, and have modules in them. Types that one of their files declares for itself are not part of them.
+  const isType = (/** @type {ts.Symbol} */ { flags }) => (flags & ts.SymbolFlags.TypeAlias) !== 0;
+  const addAll = (/** @type {ts.Symbol} */ symbol) => {
+    const declared = pages.target(symbol).declarations?.[0];
+    if (declared && ts.isSourceFile(declared))
+      exported(pages.target(symbol))
+        .filter((each) => !isType(each))
+        .forEach(addAll);
+    else if (declared) pages.addSymbol(pageOfFile(declared) ?? `nn/${NN_REST}`, symbol);
+  };
+  for (const symbol of nn) addAll(symbol);
 
   /** @type {Map<string, string>} */
   const texts = new Map();

@@ -81,6 +81,8 @@ const SEVERAL = {
   powTensor: [[positive, x]],
   fmod: [[between, one]],
   remainder: [[between, one]],
+  floorDivide: [[between, one]],
+  ldexp: [[x, few]],
   fmax: [[x, x]],
   fmin: [[x, x]],
   copysign: [[smooth, smooth]],
@@ -120,7 +122,8 @@ for (const [name, [makes, numbers = []]] of Object.entries(SEVERAL)) {
   };
 }
 // Functions that are flat have no gradient, or none of some operands.
-for (const name of ['floor', 'ceil', 'trunc', 'round', 'isnan', 'isinf', 'isfinite', 'signbit', 'isclose']) delete cases[`${name}Backward`];
+for (const name of ['floor', 'ceil', 'trunc', 'round', 'floorDivide', 'isnan', 'isinf', 'isfinite', 'signbit', 'isclose'])
+  delete cases[`${name}Backward`];
 for (const [name, of] of /** @type {[string, number][]} */ ([
   ['copysign', 0],
   ['heaviside', 1],

@@ -380,9 +380,15 @@ add(
   () => [m()],
 );
 
-const optimizers = { SGD: { momentum: 0.5, nesterov: true }, AdamW: { betas: [0.9, 0.99], eps: 1e-8 }, Lion: { betas: [0.9, 0.99] } };
+const optimizers = {
+  SGD: { momentum: 0.5, nesterov: true },
+  AdamW: { betas: [0.9, 0.99], eps: 1e-8 },
+  Lion: { betas: [0.9, 0.99] },
+  ...layers.OPTIMIZERS,
+};
 for (const [name, own] of Object.entries(optimizers)) {
-  const options = {
+  // What all take is the same code for all.
+  const common = {
     lr: 1,
     weightDecay: 1,
     clip: 1,
@@ -390,17 +396,17 @@ for (const [name, own] of Object.entries(optimizers)) {
     schedule: { warmup: 1, total: 9, finalLr: 1 },
     zero: 1,
     reduce: 'f32',
-    ...own,
   };
+  const options = name in layers.OPTIMIZERS ? own : { ...common, ...own };
   add(
     name,
     (...a) => new /** @type {any} */ (optim)[name](...a),
-    () => [model().parameters(), options],
+    () => [name === 'Muon' ? [{ params: [model().parameters()[0]], muon: true }] : model().parameters(), options],
   );
   add(
     name,
     (params) => new /** @type {any} */ (optim)[name](params),
-    () => [[{ params: model().parameters(), lr: 1, weightDecay: 1 }]],
+    () => [[{ params: name === 'Muon' ? [model().parameters()[0]] : model().parameters(), lr: 1, weightDecay: 1 }]],
   );
 }
 /** @type {() => any} */
@@ -505,5 +511,7 @@ add(
   () => [[[2, 3]], { a: 1 }, { tolerance: Infinity }],
 );
 
-/** Classes that have no call of their name: those of functions that have it. */
-export const NAMES = ['ModuleList', 'Sequential'];
+for (const call of layers.CALLS) add(...call);
+
+/** Classes that have no call of their name: those of functions that have it; and objects of functions. */
+export const NAMES = ['ModuleList', 'Sequential', ...layers.NAMES];

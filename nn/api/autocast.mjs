@@ -31,7 +31,8 @@ function under(dtype, fn) {
 
 /**
  * Runs `fn` with mixed precision, as PyTorch's autocast: the operands of products (`linear`, `matmul`, attention) are converted to a 16-bit
- * type, those of losses, norms and softmax to f32. `backward` may be called inside or outside and is not affected.
+ * type, those of losses, norms, softmax and of some functions of elements (`tan`, `softplus`, `pow` by a tensor …) to f32. `backward` may be
+ * called inside or outside and is not affected.
  * @template T
  * @param {'bf16' | 'f16' | false} dtype the 16-bit type; `false` turns conversions off inside an outer autocast
  * @param {() => T} fn synchronous

@@ -20,7 +20,7 @@ import { empty } from './tensor.mjs';
 /** @typedef {import('./functional.mjs').TypeOptions} TypeOptions */
 
 /** @param {string} op @param {TypeOptions} options @param {DType} [otherwise] @returns {DType} */
-function typeOf(op, options, otherwise = 'f32') {
+export function typeOf(op, options, otherwise = 'f32') {
   const { dtype = otherwise } = checkOptions(op, options, ['dtype']);
   return checkType(op, dtype);
 }

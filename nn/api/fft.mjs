@@ -10,7 +10,7 @@ import { perDevice } from '../core/runtime.mjs';
 import { constant } from '../core/tensor.mjs';
 import * as ops from '../ops/fft.mjs';
 import { overlapAdd } from '../ops/shape.mjs';
-import { finite, made } from './creation.mjs';
+import { finite, made, typeOf } from './creation.mjs';
 import * as F from './functional.mjs';
 import { toF32 } from './operands.mjs';
 import { flip, integers, pad, roll, windows } from './shape.mjs';
@@ -306,14 +306,14 @@ export const irfft2 = (x, s, dim = [-2, -1], norm = 'backward') => alongSeveral(
 
 /** The frequencies of `fft`'s elements, in its order. @param {number} n @param {number} [d] the distance of samples; 1 when left out @param {TypeOptions} [options] @returns {Tensor} [n] */
 export function fftfreq(n, d = 1, options = {}) {
-  const { dtype = 'f32' } = checkOptions('fftfreq', options, ['dtype']);
+  const dtype = typeOf('fftfreq', options);
   positive('fftfreq', 'n', n);
   if (finite('fftfreq', 'd', d) === 0) throw new ArgumentError('fftfreq', 'd must not be 0');
   return made('fftfreq', [n], dtype, (i) => (i < n / 2 ? i : i - n) / (d * n));
 }
 /** The frequencies of `rfft`'s elements. @param {number} n of the real numbers @param {number} [d] the distance of samples; 1 when left out @param {TypeOptions} [options] @returns {Tensor} [⌊n / 2⌋ + 1] */
 export function rfftfreq(n, d = 1, options = {}) {
-  const { dtype = 'f32' } = checkOptions('rfftfreq', options, ['dtype']);
+  const dtype = typeOf('rfftfreq', options);
   positive('rfftfreq', 'n', n);
   if (finite('rfftfreq', 'd', d) === 0) throw new ArgumentError('rfftfreq', 'd must not be 0');
   return made('rfftfreq', [Math.floor(n / 2) + 1], dtype, (i) => i / (d * n));
@@ -345,7 +345,7 @@ export const ifftshift = (x, dim) => shifted('ifftshift', x, dim, (size) => -Mat
 function cosines(op, length, periodic, options, a) {
   positive(op, 'length', length);
   flag(op, 'periodic', periodic);
-  const { dtype = 'f32' } = checkOptions(op, options, ['dtype']);
+  const dtype = typeOf(op, options);
   const n = periodic ? length : length - 1;
   return made(op, [length], dtype, (i) =>
     length === 1 ? 1 : a.reduce((sum, factor, k) => sum + factor * Math.cos((2 * Math.PI * k * i) / n), 0),

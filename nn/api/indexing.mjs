@@ -79,7 +79,7 @@ export function takeAlongDim(x, index, dim = -1) {
 export function scatterAdd(x, dim, index, source) {
   const d = dimension('scatterAdd', dim, tensorOf('scatterAdd', x).ndim);
   const inputs = [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)];
-  return in32('scatterAdd', inputs, (wide) => indexing.added({ transpose: F.transpose, call: apply }, wide, { dim: d }));
+  return in32('scatterAdd', inputs, (wide) => indexing.added({ call: apply, transpose: F.transpose }, wide, { dim: d }));
 }
 
 /**

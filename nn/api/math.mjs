@@ -156,7 +156,10 @@ export const ceil = unary(math.ceil);
 export const trunc = unary(math.trunc);
 /** What is behind the point of each element, with its sign. */
 export const frac = unary(math.frac);
-/** The nearest whole number, ties to even, or the nearest of so many decimals. Its gradient is 0. @param {Tensor} x @param {RoundOptions} [options] @returns {Tensor} */
+/**
+ * The nearest whole number, ties to even, or the nearest of so many decimals. Its gradient is 0.
+ * @param {Tensor} x @param {RoundOptions} [options] @returns {Tensor}
+ */
 export function round(x, options = {}) {
   tensorOf('round', x);
   const { decimals = 0 } = checkOptions('round', options, ['decimals']);
@@ -176,6 +179,10 @@ export function round(x, options = {}) {
 export const remainder = (x, y) => of(math.remainder, [x, y]);
 /** The remainder of a division, with the sign of the dividend, broadcast, as C's `fmod`: exact. @param {Tensor} x @param {Operand} y */
 export const fmod = (x, y) => of(math.fmod, [x, y]);
+/** The quotient rounded down, broadcast, as Python's `//`. Its gradient is 0. @param {Operand} x @param {Operand} y */
+export const floorDivide = (x, y) => of(math.floorDivide, [x, y]);
+/** x · 2ᵏ, broadcast, k whole numbers. @param {Tensor} x @param {Operand} k */
+export const ldexp = (x, k) => of(math.ldexp, [x, k]);
 /** The larger of each two elements, and where one is NaN the other. @param {Tensor} a @param {Operand} b */
 export const fmax = (a, b) => of(math.fmax, [a, b]);
 /** The smaller of each two elements, and where one is NaN the other. @param {Tensor} a @param {Operand} b */

@@ -132,7 +132,7 @@ function avgPool(op, rank, x, window, options) {
   const names = /** @type {const} */ (['stride', 'padding', 'ceilMode', 'countIncludePad', 'divisorOverride']);
   const { countIncludePad = true, divisorOverride, ...rest } = checkOptions(op, options, names);
   flag(op, 'countIncludePad', countIncludePad);
-  if (divisorOverride !== undefined) positive(op, 'divisorOverride', divisorOverride);
+  if (divisorOverride !== undefined) each(op, 'divisorOverride', positive(op, 'divisorOverride', divisorOverride), 1, 1);
   const { dilation: _, ...how } = windows(op, rank, x, window, rest);
   return pooled(op, ops.avgPool, x, { ...how, countIncludePad, ...(divisorOverride === undefined ? {} : { divisor: divisorOverride }) });
 }

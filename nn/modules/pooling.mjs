@@ -25,7 +25,7 @@ class Pool extends Module {
     this.window = each(name, 'window', window, 1, rank);
     const { stride = window, padding = 0, dilation = 1, divisorOverride, ...flags } = options;
     for (const [option, value] of Object.entries(flags)) flag(name, option, value);
-    if (divisorOverride !== undefined) positive(name, 'divisorOverride', divisorOverride);
+    if (divisorOverride !== undefined) each(name, 'divisorOverride', positive(name, 'divisorOverride', divisorOverride), 1, 1);
     this.options = {
       stride: each(name, 'stride', stride, 1, rank),
       padding: each(name, 'padding', padding, 0, rank),

@@ -112,6 +112,8 @@ const between = (x, low, high) => x.gt(low).and(x.lt(high));
 // ---- exponentials and logarithms
 
 export const exp2 = define('exp2', fn.exp2, (x) => 2 ** x, [(x) => fn.exp2(x).mul(Math.LN2)]);
+/** x · 2^k, k whole. */
+export const ldexp = define('ldexp', fn.ldexp, (x, k) => x * 2 ** k, [(_, k) => fn.exp2(k), (x, k) => fn.ldexp(x, k).mul(Math.LN2)]);
 export const expm1 = define('expm1', fn.expm1, Math.expm1, [(x) => fn.exp(x)]);
 export const log2 = define('log2', fn.log2, Math.log2, [(x) => x.mul(Math.LN2).under(1)]);
 export const log10 = define('log10', fn.log10, Math.log10, [(x) => x.mul(Math.LN10).under(1)]);
@@ -202,6 +204,8 @@ export const frac = define(
 export const fmod = define('fmod', fn.fmod, (x, y) => x % y, [(x) => x.number(1), (x, y) => x.div(y).trunc().neg()]);
 /** The remainder of a division, with the sign of the divisor. */
 export const remainder = define('remainder', fn.remainder, f64.remainder, [(x) => x.number(1), (x, y) => x.div(y).floor().neg()]);
+
+export const floorDivide = define('floorDivide', fn.floorDivide, f64.floorDivide, [0, 0]);
 
 // ---- kinds of numbers
 

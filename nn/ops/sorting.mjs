@@ -3,7 +3,7 @@
 import { map } from '../core/codegen.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { denseLayout, sizeOf } from '../core/layout.mjs';
-import { compared, gather, indices } from './indexing.mjs';
+import { checkRows, compared, gather, indices } from './indexing.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 import { matrixOf, wordType } from './scan.mjs';
@@ -22,6 +22,8 @@ export const pick = defineOp({
   name: 'pick',
   infer: ([x, index]) => {
     wordType('pick', x);
+    checkRows('pick', x, index);
+    if (x.shape.at(-1) === 0 && index.shape.at(-1) !== 0) throw new ShapeError('pick', `of ${show(x.shape)} there is no element to pick`);
     return [denseLayout(index.shape, x.dtype)];
   },
   lower: (k, [x, index], [y]) => {
@@ -36,8 +38,10 @@ export const pick = defineOp({
 /** Rows of `size` zeros, with source[..., k] at index[..., k]. No two indices of a row are equal; one outside the row is dropped. */
 export const put = defineOp({
   name: 'put',
-  infer: ([, source], /** @type {{ size: number }} */ { size }) => {
+  infer: ([index, source], /** @type {{ size: number }} */ { size }) => {
     wordType('put', source);
+    checkRows('put', source);
+    if (show(index.shape) !== show(source.shape)) throw new ShapeError('put', `${show(index.shape)} indices of ${show(source.shape)}`);
     return [denseLayout([...source.shape.slice(0, -1), size], source.dtype)];
   },
   lower: (k, [index, source], [y], { size }) => {

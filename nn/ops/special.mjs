@@ -89,6 +89,14 @@ export function remainder(x, y) {
   return rest !== 0 && rest < 0 !== y < 0 ? rest + y : rest;
 }
 
+/** The quotient rounded down, as Python's `//`, but x / 0 is infinite. @param {number} x @param {number} y */
+export function floorDivide(x, y) {
+  if (y === 0) return x / y;
+  const rest = x % y;
+  const below = Math.round((x - rest) / y) - (rest !== 0 && rest < 0 !== y < 0 ? 1 : 0);
+  return below === 0 ? 0 * Math.sign(x) * Math.sign(y) : below;
+}
+
 /** C's pow, of which 1 to any power is 1, and -1 to an infinite one. @param {number} x @param {number} y */
 export const pow = (x, y) => (x === 1 || (x === -1 && Math.abs(y) === Infinity) ? 1 : x ** y);
 

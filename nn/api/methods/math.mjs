@@ -169,6 +169,14 @@ export class MathMethods extends TensorCore {
   logaddexp2(other) {
     return F.logaddexp2(asTensor(this), other);
   }
+  /** this / other rounded down, broadcast. @param {Operand} other */
+  floorDivide(other) {
+    return F.floorDivide(asTensor(this), other);
+  }
+  /** this · 2ᵏ, broadcast, k whole numbers. @param {Operand} k */
+  ldexp(k) {
+    return F.ldexp(asTensor(this), k);
+  }
   /** The larger of each two elements, and where one is NaN the other. @param {Operand} other */
   fmax(other) {
     return F.fmax(asTensor(this), other);

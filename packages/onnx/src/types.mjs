@@ -60,25 +60,25 @@ const OTHERS = {
 /** The elements of a tensor on the host: strings for the type string, bigints where numbers are not exact, else numbers. @typedef {ArrayLike<any>} Elements */
 
 /**
- * How a type is computed: `dtype` on the device; `bytes` of an element in a file; `array` for elements on the host. `narrowed`: the device's
- * type has fewer values or digits.
- * @typedef {{ dtype: DType, bytes: number, array: any, narrowed?: boolean, range?: [least: number, most: number] }} TypeInfo
+ * How a type is computed: `dtype` on the device, which is another type unless `own`; `bytes` of an element in a file; `array` for elements on
+ * the host. `range`: what the type has of the device's integers.
+ * @typedef {{ dtype: DType, own?: boolean, bytes: number, array: any, range?: [least: number, most: number] }} TypeInfo
  */
 /** @type {Record<Exclude<Type, 'string'>, TypeInfo>} */
 export const TYPES = {
-  float: { dtype: 'f32', bytes: 4, array: Float32Array },
-  double: { dtype: 'f32', bytes: 8, array: Float64Array, narrowed: true },
-  float16: { dtype: 'f16', bytes: 2, array: Float32Array },
-  bfloat16: { dtype: 'bf16', bytes: 2, array: Float32Array },
-  bool: { dtype: 'bool', bytes: 1, array: Uint8Array },
+  float: { dtype: 'f32', own: true, bytes: 4, array: Float32Array },
+  double: { dtype: 'f32', bytes: 8, array: Float64Array },
+  float16: { dtype: 'f16', own: true, bytes: 2, array: Float32Array },
+  bfloat16: { dtype: 'bf16', own: true, bytes: 2, array: Float32Array },
+  bool: { dtype: 'bool', own: true, bytes: 1, array: Uint8Array },
   int8: { dtype: 'i32', bytes: 1, array: Int8Array, range: [-128, 127] },
   uint8: { dtype: 'i32', bytes: 1, array: Uint8Array, range: [0, 255] },
   int16: { dtype: 'i32', bytes: 2, array: Int16Array, range: [-(2 ** 15), 2 ** 15 - 1] },
   uint16: { dtype: 'i32', bytes: 2, array: Uint16Array, range: [0, 2 ** 16 - 1] },
-  int32: { dtype: 'i32', bytes: 4, array: Int32Array },
-  uint32: { dtype: 'u32', bytes: 4, array: Uint32Array },
-  int64: { dtype: 'i32', bytes: 8, array: Float64Array, narrowed: true },
-  uint64: { dtype: 'u32', bytes: 8, array: Float64Array, narrowed: true },
+  int32: { dtype: 'i32', own: true, bytes: 4, array: Int32Array },
+  uint32: { dtype: 'u32', own: true, bytes: 4, array: Uint32Array },
+  int64: { dtype: 'i32', bytes: 8, array: Float64Array },
+  uint64: { dtype: 'u32', bytes: 8, array: Float64Array },
 };
 
 /** The type with a number in files. Throws an Error for one that is not read. @param {number} number @param {string} what has it @returns {Type} */

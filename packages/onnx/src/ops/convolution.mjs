@@ -81,9 +81,7 @@ export function convolved(x, weight, bias, window, group) {
   const rank = outs.length;
   if (rank <= 3 && x.size > 0) {
     const padding = begin.map((before, d) => [before, end[d]]);
-    // One direction takes plain numbers.
-    const plain = (/** @type {number[]} */ all) => (rank === 1 ? all[0] : all);
-    const options = { stride: plain(strides), padding, dilation: plain(dilations), groups: group };
+    const options = { stride: single(strides), padding, dilation: single(dilations), groups: group };
     return f[`conv${rank}d`](x, weight, bias, options);
   }
   const [batch, channels] = x.shape;
@@ -154,8 +152,7 @@ const convTranspose = {
     );
     if (rank <= 3 && isPlain) {
       const padding = begin.map((/** @type {number} */ before, /** @type {number} */ d) => [before, end[d]]);
-      const plain = (/** @type {number[]} */ all) => (rank === 1 ? all[0] : all);
-      const options = { stride: plain(strides), padding, dilation: plain(dilations), outputPadding: plain(more), groups: group };
+      const options = { stride: single(strides), padding, dilation: single(dilations), outputPadding: single(more), groups: group };
       return same(x.type, f[`convTranspose${rank}d`](x.tensor, weight.tensor, bias?.tensor, options));
     }
     const [channels, each] = weight.shape;
@@ -193,11 +190,28 @@ const reversed = (x, d, size) =>
 /** A pool's elements in f32, which holds integers of 8 bits exactly. @param {Value} x */
 const wide = (x) => f.to(x.tensor, 'f32');
 
+/**
+ * Options of nn's pools for a window; undefined for one that they do not take.
+ * @param {Window} window @param {any} attributes
+ */
+function poolOptions({ kernel, strides, begin, end, outs }, attributes) {
+  const isTaken = begin.every((before, d) => before === end[d] && before <= kernel[d] / 2);
+  if (outs.length > 3 || !isTaken) return undefined;
+  return { stride: single(strides), padding: single(begin), ceilMode: Boolean(attributes.ceil_mode) };
+}
+/** One direction takes a number. @param {number[]} all */
+const single = (all) => (all.length === 1 ? all[0] : all);
+
 /** @type {Computed} */
 const maxPool = {
   run([x], attributes, { wants }) {
     const sizes = x.shape.slice(2);
     const window = windowOf(sizes, attributes, attributes.kernel_shape);
+    const options = poolOptions(window, attributes);
+    if (options && !wants(1)) {
+      const pooled = f[`maxPool${sizes.length}d`](wide(x), single(window.kernel), { ...options, dilation: single(window.dilations) });
+      return same(x.type, pooled);
+    }
     const columns = patches(wide(x), window, -Infinity);
     const y = same(x.type, f.amax(columns, 2));
     if (!wants(1)) return y;
@@ -224,6 +238,8 @@ const averagePool = {
     const window = windowOf(sizes, attributes, attributes.kernel_shape);
     const { kernel, strides, dilations, begin, end, outs } = window;
     const all = Boolean(attributes.count_include_pad);
+    const options = dilations.every((each) => each === 1) ? poolOptions(window, attributes) : undefined;
+    if (options) return same(x.type, f[`avgPool${sizes.length}d`](wide(x), single(kernel), { ...options, countIncludePad: all }));
     const isCounted = (/** @type {number} */ at, /** @type {number} */ d) =>
       all ? at >= -begin[d] && at < sizes[d] + end[d] : at >= 0 && at < sizes[d];
     const counts = outs.map((out, d) =>

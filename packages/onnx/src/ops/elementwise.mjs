@@ -1,6 +1,6 @@
 // Arithmetic, comparisons, activations, conversions.
 
-import { isFloat, typeOf } from '../types.mjs';
+import { TYPES, isFloat, typeOf } from '../types.mjs';
 import { Value, cast, elementwise, f, hosted, mapped, mapping, result, same, scalar } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -31,7 +31,7 @@ const modulo = (a, b) => a - Math.floor(a / b) * b;
  * @param {Value} a @param {Value} b @param {(x: Tensor, y: Tensor) => Tensor} of
  */
 function whole(a, b, of) {
-  const [x, y] = [a, b].map(({ tensor }) => (tensor.dtype === 'i64' ? f.to(tensor, 'i32') : tensor));
+  const [x, y] = [a, b].map(({ tensor }) => (/** @type {string} */ (tensor.dtype) === 'i64' ? f.to(tensor, 'i32') : tensor));
   return result(a.type, of(x, y));
 }
 
@@ -88,11 +88,16 @@ const where = {
   },
 };
 
-/** @type {Computed} */
+/** By less than 0 or as many bits as the type has, all bits go: what is left is 0, or the sign. @type {Computed} */
 const bitShift = {
   run([a, b], { direction }) {
-    const shift = direction === 'LEFT' ? f.bitwiseLeftShift : f.bitwiseRightShift;
-    return result(a.type, shift(a.tensor, b.tensor));
+    const [x, by] = [a.tensor, b.tensor];
+    const bits = 8 * TYPES[/** @type {'int8'} */ (a.type)].bytes;
+    const outside = f.logicalOr(f.lt(by, 0), f.ge(by, bits));
+    const zero = f.full([], 0, { dtype: x.dtype });
+    if (direction === 'LEFT') return result(a.type, f.where(outside, zero, f.bitwiseLeftShift(x, by)));
+    if (a.type.startsWith('u')) return result(a.type, f.where(outside, zero, f.bitwiseRightShift(x, by)));
+    return result(a.type, f.bitwiseRightShift(x, f.where(outside, f.full([], bits - 1, { dtype: x.dtype }), by)));
   },
 };
 
