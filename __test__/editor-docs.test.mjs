@@ -102,16 +102,15 @@ test('every kernel and what it takes is documented', () => {
 });
 
 /**
- * The exports of `helios-vk/nn` by name, those of `F`, `nn` and `optim` as `F.name`.
+ * The exports of `helios-vk/nn` by name, those of `F`, `nn` and `optim` as `F.name`, and so on inside of them.
+ * @param {ts.Symbol[]} [symbols] @param {string} [prefix]
  * @returns {[name: string, symbol: ts.Symbol][]}
  */
-const exportsOfNn = () =>
-  exportsOf(nn).flatMap((symbol) =>
+const exportsOfNn = (symbols = exportsOf(nn), prefix = '') =>
+  symbols.flatMap((symbol) =>
     target(symbol).flags & ts.SymbolFlags.ValueModule
-      ? checker
-          .getExportsOfModule(target(symbol))
-          .map((inner) => /** @type {[string, ts.Symbol]} */ ([`${symbol.name}.${inner.name}`, inner]))
-      : [/** @type {[string, ts.Symbol]} */ ([symbol.name, symbol])],
+      ? exportsOfNn(checker.getExportsOfModule(target(symbol)), `${prefix}${symbol.name}.`)
+      : [/** @type {[string, ts.Symbol]} */ ([prefix + symbol.name, symbol])],
   );
 
 /** What a class has besides what begins with an underscore. @param {string} name @param {ts.Symbol} symbol */

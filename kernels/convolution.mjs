@@ -156,6 +156,9 @@ export function convolutionKernels(context) {
     return /** @type {Triple} */ ([x, y, depth]);
   }
 
+  /** Whether vectors of eight 16-bit elements begin at multiples of eight. @param {...number} numbers */
+  const isAligned = (...numbers) => numbers.every((n) => n % 8 === 0);
+
   /** Signed numbers as the words of push constants and specializations. @param {number[]} list */
   const words = (list) => list.map((n) => n >>> 0);
 
@@ -186,7 +189,14 @@ export function convolutionKernels(context) {
     const steps = isInput ? stride.map((v, i) => v / common[i]) : [1, 1, 1];
     const most = positions.map((q, i) => ceilDiv(q, phases[i]));
     const n = integer(kernel, 'positions', batch * most[0] * most[1] * most[2]);
-    const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type };
+    const strides = isInput ? s.yStrides : s.xStrides;
+    const weightStrides = [isInput ? taps : s.channels * taps, isInput ? s.channels * taps : taps, s.outputs * s.channels * taps];
+    /** @type {[boolean, boolean]} */
+    const vectors = [
+      weightStrides[1] === 1 && isAligned(c, w.offset, weightStrides[0], weightStrides[2]),
+      strides[1] === 1 && isAligned(c, from.own.offset, strides[0], ...strides.slice(2)),
+    ];
+    const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type, vectors };
     const plan = plans.gathered(kernel, shape, args.plan);
     return context.dispatch(plan.name, {
       buffers: [from.own.buffer, w.buffer, bias?.buffer ?? w.buffer, to.own.buffer],
@@ -208,11 +218,9 @@ export function convolutionKernels(context) {
           ...positions,
           ...(isInput ? s.result : s.size),
           ...(isInput ? padding : padding.map((v) => -v)),
-          ...(isInput ? s.yStrides : s.xStrides),
+          ...strides,
           ...(isInput ? s.xStrides : s.yStrides),
-          isInput ? taps : s.channels * taps,
-          isInput ? s.channels * taps : taps,
-          s.outputs * s.channels * taps,
+          ...weightStrides,
           m,
           c,
           from.own.offset,
@@ -267,10 +275,14 @@ export function convolutionKernels(context) {
     const count = integer(kernel, 'elements of the weight', groups * outputs * channels * taps);
     context.checker?.check(kernel, [x.extent, dy.extent], [['dWeight', dw, count, type]]);
     const k = integer(kernel, 'positions', batch * result[0] * result[1] * result[2]);
-    const plan = plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type }, args.plan);
+    const [yb, yc, yd, yh, yw] = s.yStrides;
+    const space = result[0] * result[1] * result[2];
+    const dense = yw === 1 && (yh === result[2] || result[1] === 1) && (yd === result[1] * result[2] || result[0] === 1);
+    const vectors = dense && isAligned(space, yb, yc, dy.own.offset);
+    const plan = plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type, vectors }, args.plan);
     const { splits } = plan;
-    // Sums of several workgroups are f32, and so is the result's memory where one writes it as it is.
-    const isSplit = splits > 1;
+    // Sums are f32: those of several workgroups are added, and 16-bit results are made of them.
+    const isSplit = splits > 1 || type !== 'f32';
     const work = isSplit ? { buffer: context.workspace('convolution', 4 * splits * count), offset: 0 } : dw;
     const main = context.dispatch(plan.name, {
       buffers: [x.own.buffer, dy.own.buffer, work.buffer],

@@ -33,6 +33,7 @@ import { indexingKernels } from './indexing.mjs';
 import { matmulKernels } from './matmul.mjs';
 import { normalizationKernels } from './normalization.mjs';
 import { optimizerKernels } from './optimizer.mjs';
+import { poolingKernels } from './pooling.mjs';
 import { randomKernels } from './random.mjs';
 import { reductionKernels } from './reduction.mjs';
 import { samplingKernels } from './sampling.mjs';
@@ -83,7 +84,7 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>
  *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>
  *   & ReturnType<typeof scanKernels> & ReturnType<typeof sortingKernels>
- *   & ReturnType<typeof convolutionKernels>}
+ *   & ReturnType<typeof convolutionKernels> & ReturnType<typeof poolingKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -106,5 +107,6 @@ export function createKernels(vk, options) {
     ...scanKernels(context),
     ...sortingKernels(context),
     ...convolutionKernels(context),
+    ...poolingKernels(context),
   };
 }

@@ -51,6 +51,8 @@ export const STATE = Object.freeze({
   warmup: 24,
   /** Step at which the cosine reaches finalRate (u32); 0 for a constant rate after warm-up. */
   total: 25,
+  /** The first of six words that these kernels leave alone: an optimizer's own. */
+  own: 26,
 });
 
 /** Number of u32 or f32 words in a state buffer. */

@@ -14,17 +14,18 @@ const RUN_OPS = /** @type {const} */ (['sum', 'prod', 'max', 'min']);
 /**
  * @typedef {object} ArgSort
  * @property {Tensor} x [rows, columns] of `type`
- * @property {Tensor} y out: [rows, columns] u32, the columns of x in the order of their elements
+ * @property {Tensor} y out: [rows, keep] u32, the columns of x in the order of their elements
  * @property {number} rows number of rows
  * @property {number} columns elements of a row
  * @property {WordType} [type] f32 when left out
  * @property {boolean} [descending] whether the largest comes first; false when left out
+ * @property {number} [keep] how many of each row's columns are wanted, the first ones; all when left out. Few take less work
  */
 
 /** @param {KernelContext} context */
 export function sortingKernels(context) {
   /**
-   * Sorts each row. The sort is stable in both directions: equal elements stay in their order. NaN is larger than every number, and -0 equals 0.
+   * Sorts each row, or finds the first columns of its order. The sort is stable in both directions: equal elements stay in their order. NaN is larger than every number, and -0 equals 0.
    * Runs are sorted in shared memory, and then merged, two into one at a time.
    * @param {ArgSort} args
    * @returns {Dispatch[]}
@@ -37,8 +38,9 @@ export function sortingKernels(context) {
     const count = integer(kernel, 'rows * columns', rows * columns);
     const [x, y] = [tensor(kernel, 'x', args.x), tensor(kernel, 'y', args.y)];
     const type = choice(kernel, 'type', args.type ?? 'f32', WORD_TYPES);
-    context.checker?.check(kernel, [['x', x, count, 'u32']], [['y', y, count, 'u32']]);
-    const most = context.isCpu ? 256 : 1024;
+    const keep = integer(kernel, 'keep', args.keep ?? columns, 1, columns);
+    context.checker?.check(kernel, [['x', x, count, 'u32']], [['y', y, rows * keep, 'u32']]);
+    const most = context.isCpu ? 128 : 1024;
     let run = Math.min(most, nextPowerOfTwo(columns));
     const runs = ceilDiv(columns, run);
     const block = Math.min(most, Math.max(run, nextPowerOfTwo(rows * run)));
@@ -55,7 +57,7 @@ export function sortingKernels(context) {
         writes: 0b10,
         groups,
         specialization: [threads, block, run, type, args.descending ? 1 : 0],
-        push: pushConstants([rows, columns, runs, x.offset, at]),
+        push: pushConstants([rows, columns, runs, keep, x.offset, at]),
       });
     if (runs === 1) return [blocks('sort_blocks_final', y.buffer, y.offset)];
 
@@ -64,20 +66,21 @@ export function sortingKernels(context) {
     let [from, to] = ['sort', 'sorted'].map((name) => context.workspace(name, 8 * count));
     const list = [blocks('sort_blocks', from, 0)];
     const each = context.isCpu ? 32 : 8;
-    const parts = ceilDiv(columns, each);
     for (; run < columns; run *= 2) {
       const last = 2 * run >= columns;
-      const invocations = rows * parts;
-      const merges = context.strideGroups(invocations, context.flatThreads);
+      const merges = ceilDiv(columns, 2 * run);
+      const parts = ceilDiv(Math.min(2 * run, keep, columns), each);
+      const invocations = rows * merges * parts;
+      const size = context.strideGroups(invocations, context.flatThreads);
       const perPart = 2 + each + Math.ceil(Math.log2(run) + 1);
-      context.checkRounds(kernel, `${rows} rows of ${columns}`, ceilDiv(invocations, merges * context.flatThreads) * perPart);
+      context.checkRounds(kernel, `${rows} rows of ${columns}`, ceilDiv(invocations, size * context.flatThreads) * perPart);
       list.push(
         context.dispatch(`sort_merge${last ? '_final' : ''}`, {
           buffers: [from, last ? y.buffer : to],
           writes: 0b10,
-          groups: merges,
+          groups: size,
           specialization: [context.flatThreads, each],
-          push: pushConstants([invocations, columns, parts, run, last ? y.offset : 0]),
+          push: pushConstants([invocations, columns, merges, parts, run, keep, last ? y.offset : 0]),
         }),
       );
       [from, to] = [to, from];

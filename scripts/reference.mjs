@@ -31,10 +31,13 @@ const NN_PAGES = {
   attention: 'functional',
   functional: 'functional',
   views: 'functional',
+  math: 'math',
   losses: 'losses',
   criteria: 'losses',
   ctc: 'losses',
   'modules/losses': 'losses',
+  'modules/activations': 'activations',
+  'optim/schedules': 'schedules',
   convolution: 'convolution',
   indexing: 'indexing',
   creation: 'creation',
@@ -61,6 +64,7 @@ const INTROS = {
   'nn/losses': '`F` and `nn`: losses',
   'nn/convolution': '`F`: convolutions, pools, `upsample`',
   'nn/indexing': '`F`: elements by index',
+  'nn/math': '`F`: functions of elements, activations',
   'nn/creation': 'Sequences, grids, indices, tensors like others',
   'nn/shape': '`F`: elements in other places: padding, repetitions, triangles, diagonals, windows',
   'nn/products': '`F`: products and distances',
@@ -69,7 +73,9 @@ const INTROS = {
   'nn/reductions': '`F`: reductions and running results',
   'nn/sorting': '`F`: order, counts and choice',
   'nn/modules': '`nn`: modules',
+  'nn/activations': '`nn`: activations, changes of shape',
   'nn/optim': '`optim`: optimizers',
+  'nn/schedules': '`optim.schedules`: learning rates over steps',
   [`nn/${NN_REST}`]: 'Scopes, gradients, `compile`, files',
 };
 
@@ -348,16 +354,17 @@ function generate() {
     const node = pages.target(symbol).declarations?.[0];
     if (node) pages.addSymbol(pageOfFile(node) ?? 'kernels/devices', symbol);
   }
-  for (const symbol of nn) {
-    const node = pages.target(symbol).declarations?.[0];
-    // `F`, `nn`, `optim` are modules. Types that one of their files declares for itself are not part of them.
-    const isType = (/** @type {ts.Symbol} */ { flags }) => (flags & ts.SymbolFlags.TypeAlias) !== 0;
-    const inside = node && ts.isSourceFile(node) ? exported(pages.target(symbol)).filter((each) => !isType(each)) : [symbol];
-    for (const each of inside) {
-      const declared = pages.target(each).declarations?.[0];
-      if (declared) pages.addSymbol(pageOfFile(declared) ?? `nn/${NN_REST}`, each);
-    }
-  }
+  // `F`, `nn`, `optim` are modules, and have modules in them. Types that one of their files declares for itself are not part of them.
+  const isType = (/** @type {ts.Symbol} */ { flags }) => (flags & ts.SymbolFlags.TypeAlias) !== 0;
+  const addAll = (/** @type {ts.Symbol} */ symbol) => {
+    const declared = pages.target(symbol).declarations?.[0];
+    if (declared && ts.isSourceFile(declared))
+      exported(pages.target(symbol))
+        .filter((each) => !isType(each))
+        .forEach(addAll);
+    else if (declared) pages.addSymbol(pageOfFile(declared) ?? `nn/${NN_REST}`, symbol);
+  };
+  for (const symbol of nn) addAll(symbol);
 
   /** @type {Map<string, string>} */
   const texts = new Map();

@@ -78,6 +78,18 @@ const CALLS = [
     tensors: { x: [2 * 4 * 5 * 6], dy: [2 * 6 * 3 * 5], dWeight: [6 * 2 * 3 * 2] },
     sizes: { batch: 2, channels: 4, outputs: 6, groups: 2, size: [5, 6], window: [3, 2], result: [3, 5] },
   },
+  {
+    kernel: 'maxPool',
+    tensors: { x: [3 * 30], y: [3 * 6], indices: [3 * 6, 'u32'] },
+    sizes: { planes: 3, size: [5, 6], result: [2, 3], window: [3, 2], stride: [2, 2] },
+  },
+  {
+    kernel: 'maxPoolBackward',
+    tensors: { dy: [3 * 6], indices: [3 * 6, 'u32'], dx: [3 * 30] },
+    sizes: { planes: 3, size: [5, 6], result: [2, 3], window: [3, 2], stride: [2, 2] },
+  },
+  { kernel: 'avgPool', tensors: { x: [3 * 30], y: [3 * 6] }, sizes: { planes: 3, size: [5, 6], result: [2, 3] } },
+  { kernel: 'avgPoolBackward', tensors: { dy: [3 * 6], dx: [3 * 30] }, sizes: { planes: 3, size: [5, 6], result: [2, 3] } },
   { kernel: 'argExtreme', tensors: { x: [24], y: [3, 'u32'] }, sizes: { rows: 3, columns: 8 } },
   { kernel: 'scanRows', tensors: { x: [24], y: [24] }, sizes: { rows: 3, columns: 8, op: 'sum' } },
   { kernel: 'totalRows', tensors: { x: [24, 'u32'], y: [3, 'u32'] }, sizes: { rows: 3, columns: 8, op: 'firstMax', type: 'u32' } },

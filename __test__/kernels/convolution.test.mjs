@@ -1,7 +1,9 @@
 // Convolutions and their gradients against float64, in random odd sizes with every option, by every kernel that the device has.
 
+import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { createKernels } from '../../kernels/index.mjs';
+import { coopShapes } from '../../kernels/matmul.mjs';
 import { scaled, vk } from '../lib/addon.mjs';
 import { eachTerm } from '../lib/convolution.mjs';
 import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
@@ -53,13 +55,13 @@ function check(sizes, plan) {
   const c = new Case({ guard: 8 });
   const [x, w, dy] = [c.input(normal(xs), type), c.input(normal(ws), type), c.input(normal(ys), type)];
   const [bias, dBias] = [c.input(normal(outputs)), c.input(normal(channels))];
-  const [y, relu, dx, dxBias, dw] = [c.output(ys, type), c.output(ys, type), c.output(xs, type), c.output(xs, type), c.output(ws, type)];
+  const [y, dx, dw] = [c.output(ys, type), c.output(xs, type), c.output(ws, type)];
   const own = { ...sizes, plan };
+  // Each end of a kernel is a pipeline of its own, which takes time to compile: a check takes one.
+  const ends = random.chance(0.5);
   c.run(
-    kernels.convolution({ x: x.tensor, weight: w.tensor, y: y.tensor, ...own }),
-    kernels.convolution({ x: x.tensor, weight: w.tensor, y: relu.tensor, bias: bias.tensor, relu: true, ...own }),
-    kernels.convolutionInput({ dy: dy.tensor, weight: w.tensor, dx: dx.tensor, ...own }),
-    kernels.convolutionInput({ dy: dy.tensor, weight: w.tensor, dx: dxBias.tensor, bias: dBias.tensor, ...own }),
+    kernels.convolution({ x: x.tensor, weight: w.tensor, y: y.tensor, ...(ends ? { bias: bias.tensor, relu: true } : {}), ...own }),
+    kernels.convolutionInput({ dy: dy.tensor, weight: w.tensor, dx: dx.tensor, ...(ends ? { bias: dBias.tensor } : {}), ...own }),
     kernels.convolutionWeight({ x: x.tensor, dy: dy.tensor, dWeight: dw.tensor, ...own }),
   );
   const [wantedY, wantedX, wantedW] = [new Float64Array(ys), new Float64Array(xs), new Float64Array(ws)];
@@ -75,11 +77,10 @@ function check(sizes, plan) {
     /** @type {Float64Array} */ added,
   ) => values.map((v, i) => v + added[Math.floor(i / volume(shape)) % count]);
   const tolerance = TOLERANCE[type];
-  assertClose(y.read(), wantedY, tolerance, `forward ${what}`);
-  const withBias = planes(wantedY, result, outputs, bias.values).map((v) => Math.max(v, 0));
-  assertClose(relu.read(), withBias, tolerance, `bias and ReLU ${what}`);
-  assertClose(dx.read(), wantedX, tolerance, `input gradient ${what}`);
-  assertClose(dxBias.read(), planes(wantedX, size, channels, dBias.values), tolerance, `input gradient with bias ${what}`);
+  const ended = ends ? planes(wantedY, result, outputs, bias.values).map((v) => Math.max(v, 0)) : wantedY;
+  assertClose(y.read(), ended, tolerance, `forward${ends ? ', bias and ReLU' : ''} ${what}`);
+  const added = ends ? planes(wantedX, size, channels, dBias.values) : wantedX;
+  assertClose(dx.read(), added, tolerance, `input gradient${ends ? ' with bias' : ''} ${what}`);
   assertClose(dw.read(), wantedW, tolerance, `weight gradient ${what}`);
   c.destroy();
 }
@@ -103,3 +104,67 @@ for (const [name, plan] of PLANS) {
     check(problem({ channels: 133, outputs: 5, groups: 1, size: [6], window: [2], stride: [1], dilation: [2], padding: [1] }), plan);
   });
 }
+
+for (const type of /** @type {const} */ (['f16', 'bf16'])) {
+  test(`${type}: on matrix units, or not at all`, () => {
+    if (!kernels.convolutionSupports(type)) {
+      assert.throws(() => check(problem({ type })), /RangeError: convolution: .* has no kernel for b?f16/);
+      return;
+    }
+    const [shape] = coopShapes(vk.initDevice(), type);
+    const large = { kernel: /** @type {const} */ ('coop'), bm: 4 * shape.m, bn: 8 * shape.n, bk: Math.max(32, shape.k) };
+    const tiles = { ...large, wm: 2 * shape.m, wn: 4 * shape.n, tm: shape.m, tn: shape.n, tk: shape.k };
+    const size = { size: [6, 8], window: [3, 3], stride: [1, 2], dilation: [1, 1], padding: [1, 1], type };
+    check(problem({ type }));
+    check(problem({ batch: 2, channels: 72, outputs: 40, groups: 1, ...size }));
+    // By vectors: channels that are neighbours, a window of one element, and positions without gaps.
+    check(problem({ batch: 2, channels: 64, outputs: 24, groups: 1, ...size, window: [1, 1], stride: [1, 1], padding: [0, 0] }));
+    check(problem({ batch: 2, channels: 40, outputs: 33, groups: 1, ...size }), tiles);
+    check(
+      problem({
+        channels: 6,
+        outputs: 12,
+        groups: 6,
+        size: [9, 7],
+        window: [3, 3],
+        padding: [1, 1],
+        stride: [1, 2],
+        dilation: [1, 1],
+        type,
+      }),
+    );
+  });
+}
+
+test('images of any strides: channels last', () => {
+  for (const type of /** @type {const} */ (['f32', 'f16'])) {
+    if (!kernels.convolutionSupports(type)) continue;
+    const [batch, channels, outputs, h, w] = [2, 40, 24, 5, 6];
+    const sizes = { batch, channels, outputs, size: [h, w], window: [3, 3], result: [h, w], padding: [1, 1], type };
+    const last = (/** @type {number} */ c) => [h * w * c, 1, w * c, c];
+    const c = new Case({ guard: 8 });
+    const [x, weight] = [c.input(normal(batch * channels * h * w), type), c.input(normal(outputs * channels * 9), type)];
+    const [dy, y] = [c.input(normal(batch * outputs * h * w), type), c.output(batch * outputs * h * w, type)];
+    const [dx, dw] = [c.output(batch * channels * h * w, type), c.output(outputs * channels * 9, type)];
+    const own = { ...sizes, xStrides: last(channels), yStrides: last(outputs) };
+    c.run(
+      kernels.convolution({ x: x.tensor, weight: weight.tensor, y: y.tensor, ...own }),
+      kernels.convolutionInput({ dy: dy.tensor, weight: weight.tensor, dx: dx.tensor, ...own }),
+      kernels.convolutionWeight({ x: x.tensor, dy: dy.tensor, dWeight: dw.tensor, ...own }),
+    );
+    /** The place of a dense element. @param {number} i @param {number} planes */
+    const moved = (i, planes) =>
+      Math.floor(i / (planes * h * w)) * planes * h * w + (i % (h * w)) * planes + (Math.floor(i / (h * w)) % planes);
+    const [wantedY, wantedX, wantedW] = [y, dx, dw].map(({ count }) => new Float64Array(count));
+    eachTerm(sizes, (i, j, k) => {
+      const [from, to] = [moved(i, channels), moved(k, outputs)];
+      wantedY[to] += x.values[from] * weight.values[j];
+      wantedX[from] += dy.values[to] * weight.values[j];
+      wantedW[j] += dy.values[to] * x.values[from];
+    });
+    assertClose(y.read(), wantedY, TOLERANCE[type], `forward ${type}`);
+    assertClose(dx.read(), wantedX, TOLERANCE[type], `input gradient ${type}`);
+    assertClose(dw.read(), wantedW, TOLERANCE[type], `weight gradient ${type}`);
+    c.destroy();
+  }
+});

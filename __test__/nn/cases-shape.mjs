@@ -48,6 +48,16 @@ export const cases = {
       attributes: { sizes },
     };
   },
+  rowsByMatrix: () => {
+    const [rows, inner, columns, transposed] = [any(), any(), any(), random.chance(0.5)];
+    const matrix = { ...x(...(transposed ? [columns, inner] : [inner, columns])), constant: true };
+    return { inputs: [x(rows, inner), matrix], attributes: { transposed } };
+  },
+  complexTimes: () => {
+    const own = [any(), any(), any()];
+    const table = { ...x(...own.slice(random.below(3)), 2, 2), constant: true };
+    return { inputs: [x(...own, 2), table], attributes: { conjugate: random.chance(0.5) } };
+  },
   randint: () => {
     const own = shape();
     const [bits, range, first] = [integers(size(own), 2 ** 32), Float64Array.of(random.pick([0, 1, 7, 2 ** 31])), Float64Array.of(-3)];

@@ -54,10 +54,11 @@ export const cases = {
   prod: () => ({ inputs: [random.pick([factors, withZeros])(any(), any() + 1)] }),
   maxPlace: () => ({ inputs: [whole(any(), long())] }),
   minPlace: () => ({ inputs: [whole(any(), long())] }),
-  argsort: () => ({
-    inputs: [random.pick([few, whole, smooth])(random.pick([1, any(), 40]), long())],
-    attributes: { descending: random.chance(0.5) },
-  }),
+  argsort: () => {
+    const [rows, columns] = [random.pick([1, any(), 40]), long()];
+    const keep = random.chance(0.5) ? { keep: random.between(1, columns) } : {};
+    return { inputs: [random.pick([few, whole, smooth])(rows, columns)], attributes: { descending: random.chance(0.5), ...keep } };
+  },
   pick: () => {
     const [rows, columns] = [any(), any()];
     return { inputs: [x(rows, columns), orders(rows, columns, random.between(1, columns))] };

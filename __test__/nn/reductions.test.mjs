@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, grad, ones, tensor } from '../../nn/index.mjs';
+import { F, compile, grad, ones, tensor, zeros } from '../../nn/index.mjs';
 import { denseStrides, sizeOf } from '../../nn/core/layout.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
@@ -397,10 +397,32 @@ test('what does not fit is named', () => {
   assert.throws(() => t.amax([0, 0]), /^ShapeError: amax: dim \[0, 0\] names a dimension of \[2, 3\] twice/);
   assert.throws(() => t.norm(/** @type {any} */ ('max')), /^ArgumentError: norm: p must be a number or 'fro', got max/);
   assert.throws(() => t.quantile(1.5), /^ArgumentError: quantile: q must be a number in \[0, 1\]/);
-  assert.throws(() => t.diff(3), /^ShapeError: diff: dimension -1 of \[2, 3\] has not more than 3 elements, so that no difference is left/);
   assert.throws(
     () => t.std(0, { correction: 2 }),
     /^ArgumentError: std: correction must be a number less than the number of elements, 2, got 2/,
   );
-  assert.throws(() => F.trapezoid(ones([2, 1])), /^ShapeError: trapezoid: dimension -1 of \[2, 1\] must have at least two points/);
+});
+
+test('of no elements: sums are 0, products 1, all is true, and there is no median', async () => {
+  const none = zeros([2, 0]);
+  const rows = async (/** @type {Tensor} */ y) => [y.shape, await values(y)];
+  for (const [y, wanted] of /** @type {[Tensor, any[]][]} */ ([
+    [none.prod(1), [1, 1]],
+    [none.norm(2, 1), [0, 0]],
+    [none.logsumexp(1), [-inf, -inf]],
+    [none.countNonzero(1), [0, 0]],
+    [none.any(1), [0, 0]],
+    [none.all(1), [1, 1]],
+    [none.nansum(1), [0, 0]],
+    [none.nanmean(1), [nan, nan]],
+    [F.trapezoid(ones([2, 1])), [0, 0]],
+  ]))
+    assert.deepEqual(await rows(y), [[2], wanted]);
+  for (const y of [none.cumsum(1), none.cumprod(0), none.cummax(1).values, none.logcumsumexp(1), none.diff(1, 1)])
+    assert.deepEqual(y.shape, [2, 0]);
+  assert.deepEqual([ones([3, 2]).diff(2, 1).shape, none.sort().indices.shape, none.prod(0).shape], [[3, 0], [2, 0], [0]]);
+  assert.throws(() => none.median(1), /^ShapeError: median: of 0 elements there is none/);
+  assert.throws(() => none.quantile(0.5), /^ShapeError: quantile: of 0 elements there is none/);
+  assert.throws(() => none.max(1), /^ShapeError: max: none of 0 elements is the largest/);
+  assert.throws(() => none.to('i32').min(1), /^ShapeError: min: none of 0 elements is the smallest/);
 });

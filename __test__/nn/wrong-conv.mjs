@@ -8,6 +8,15 @@ const volume = () => ones([1, 2, 3, 3, 3]);
 const options = { stride: 1, padding: 1, dilation: 1, groups: 1 };
 const transposed = { stride: 2, padding: 1, outputPadding: 1, dilation: 1, groups: 1 };
 
+const ofMax = { stride: 1, padding: 1, dilation: 1, ceilMode: false, returnIndices: false };
+const ofMean = { stride: 1, padding: 1, ceilMode: true, countIncludePad: false, divisorOverride: 3 };
+/** Images by their number of dimensions. @type {[rank: number, make: () => any][]} */
+const IMAGES = [
+  [1, steps],
+  [2, image],
+  [3, volume],
+];
+
 /** Functions of `F`. @type {Record<string, () => any[]>} */
 export const FUNCTIONS = {
   conv1d: () => [steps(), ones([3, 2, 2]), ones([3]), { ...options }],
@@ -37,3 +46,18 @@ export const FORWARDS = [
   ['convTranspose2d', () => new nn.ConvTranspose2d(2, 3, 2), () => [image()]],
   ['convTranspose3d', () => new nn.ConvTranspose3d(2, 3, 2), () => [volume()]],
 ];
+
+for (const [rank, make] of IMAGES) {
+  FUNCTIONS[`maxPool${rank}d`] = () => [make(), 2, { ...ofMax }];
+  FUNCTIONS[`avgPool${rank}d`] = () => [make(), 2, { ...ofMean }];
+  CONSTRUCTORS[`MaxPool${rank}d`] = () => [2, { ...ofMax }];
+  CONSTRUCTORS[`AvgPool${rank}d`] = () => [2, { ...ofMean }];
+  const modules = /** @type {Record<string, any>} */ (/** @type {unknown} */ (nn)); // by name
+  for (const kind of ['max', 'avg']) {
+    const [own, adaptive] = [`${kind}Pool${rank}d`, `adaptive${kind[0].toUpperCase()}${kind.slice(1)}Pool${rank}d`];
+    const classOf = (/** @type {string} */ name) => modules[name[0].toUpperCase() + name.slice(1)];
+    FUNCTIONS[adaptive] = () => [make(), 2];
+    CONSTRUCTORS[adaptive[0].toUpperCase() + adaptive.slice(1)] = () => [2];
+    FORWARDS.push([own, () => new (classOf(own))(2), () => [make()]], [adaptive, () => new (classOf(adaptive))(2), () => [make()]]);
+  }
+}

@@ -183,8 +183,6 @@ export const FUNCTIONS = {
   mseLoss: () => [m(), m(), reduction],
   l1Loss: () => [m(), m(), reduction],
   binaryCrossEntropyWithLogits: () => [m(), m(), reduction],
-  maxPool2d: () => [image(), 2, { stride: 1 }],
-  avgPool2d: () => [image(), 2, { stride: 1 }],
   upsample: () => [image(), 2],
   gather: () => [m(), 0, index()],
   takeAlongDim: () => [m(), index(), 0],
@@ -271,8 +269,6 @@ const CONSTRUCTORS = {
   LoRALinear: () => [new nn.Linear(3, 2), { rank: 1, alpha: 1 }],
   GRU: () => [3, 2, { numLayers: 1 }],
   LSTM: () => [3, 2, { numLayers: 1 }],
-  MaxPool2d: () => [2, { stride: 1 }],
-  AvgPool2d: () => [2, { stride: 1 }],
   BatchNorm2d: () => [2, { eps: 1e-5, momentum: 0.1 }],
   GroupNorm: () => [1, 2, { eps: 1e-5 }],
 };
@@ -306,8 +302,6 @@ const FORWARDS = [
   ['LoRALinear', () => new nn.LoRALinear(new nn.Linear(3, 2), { rank: 1, alpha: 1 }), () => [m()]],
   ['GRU', () => new nn.GRU(3, 2), () => [ones([1, 4, 3]), ones([1, 2])]],
   ['LSTM', () => new nn.LSTM(3, 2), () => [ones([1, 4, 3]), [ones([1, 2]), ones([1, 2])]]],
-  ['maxPool2d', () => new nn.MaxPool2d(2), () => [image()]],
-  ['avgPool2d', () => new nn.AvgPool2d(2), () => [image()]],
   ['BatchNorm2d', () => new nn.BatchNorm2d(2), () => [image()]],
   ['BatchNorm2d', () => new nn.BatchNorm2d(2).eval(), () => [image()]],
   ['GroupNorm', () => new nn.GroupNorm(1, 2), () => [image()]],
@@ -374,7 +368,7 @@ add(
   (value) => accumulate(1, () => value),
   () => [m().requiresGrad_().sum()],
 );
-add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [] }]);
+add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [], dynamic: [0], bound: 8 }]);
 add(
   'compile',
   (value) => compile((/** @type {any} */ x) => (x instanceof Tensor ? x : m()))(value),
@@ -386,9 +380,15 @@ add(
   () => [m()],
 );
 
-const optimizers = { SGD: { momentum: 0.5, nesterov: true }, AdamW: { betas: [0.9, 0.99], eps: 1e-8 }, Lion: { betas: [0.9, 0.99] } };
+const optimizers = {
+  SGD: { momentum: 0.5, nesterov: true },
+  AdamW: { betas: [0.9, 0.99], eps: 1e-8 },
+  Lion: { betas: [0.9, 0.99] },
+  ...layers.OPTIMIZERS,
+};
 for (const [name, own] of Object.entries(optimizers)) {
-  const options = {
+  // What all take is the same code for all.
+  const common = {
     lr: 1,
     weightDecay: 1,
     clip: 1,
@@ -396,17 +396,17 @@ for (const [name, own] of Object.entries(optimizers)) {
     schedule: { warmup: 1, total: 9, finalLr: 1 },
     zero: 1,
     reduce: 'f32',
-    ...own,
   };
+  const options = name in layers.OPTIMIZERS ? own : { ...common, ...own };
   add(
     name,
     (...a) => new /** @type {any} */ (optim)[name](...a),
-    () => [model().parameters(), options],
+    () => [name === 'Muon' ? [{ params: [model().parameters()[0]], muon: true }] : model().parameters(), options],
   );
   add(
     name,
     (params) => new /** @type {any} */ (optim)[name](params),
-    () => [[{ params: model().parameters(), lr: 1, weightDecay: 1 }]],
+    () => [[{ params: name === 'Muon' ? [model().parameters()[0]] : model().parameters(), lr: 1, weightDecay: 1 }]],
   );
 }
 /** @type {() => any} */
@@ -511,5 +511,7 @@ add(
   () => [[[2, 3]], { a: 1 }, { tolerance: Infinity }],
 );
 
-/** Classes that have no call of their name: those of functions that have it. */
-export const NAMES = ['ModuleList', 'Sequential'];
+for (const call of layers.CALLS) add(...call);
+
+/** Classes that have no call of their name: those of functions that have it; and objects of functions. */
+export const NAMES = ['ModuleList', 'Sequential', ...layers.NAMES];

@@ -7,12 +7,13 @@ import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { apply } from '../../nn/core/engine.mjs';
 import { denseLayout } from '../../nn/core/layout.mjs';
-import { F, compile, empty, grad, load, nn, noGrad, ones, rand, randn, save, scope, tensor, zeros } from '../../nn/index.mjs';
+import { F, Tensor, compile, empty, grad, load, nn, noGrad, ones, rand, randn, save, scope, tensor, zeros } from '../../nn/index.mjs';
 import { STATE_WORDS } from '../../kernels/index.mjs';
 import { operations } from '../../nn/ops/registry.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { finiteDifferences } from '../lib/reference.mjs';
 import { cases } from './cases.mjs';
+import { CALLS } from './wrong.mjs';
 import { initDevice, poison, values } from './setup.mjs';
 
 /** @typedef {import('./inputs.mjs').Input} Input */
@@ -24,8 +25,8 @@ before(() => {
 
 /** Of a function that calls another one, and of a method: tested below. */
 const ELSEWHERE = ['linearCrossEntropy', 'linearCrossEntropyRows', 'copy_'];
-/** Operations of backward passes, which check nothing: the gradients below go through them. */
-const BACKWARD = /Backward$|Gradient$|Rest$/;
+/** Operations that check no shapes, since their functions do: those of backward passes, which gradients go through, and those tested below. */
+const UNCHECKED = /Backward$|Gradient$|Rest$|^convolution|^(fold|diagEmbed|pick|put|reduceRuns)$/;
 /** A sequence of no steps is an error, as in PyTorch; a batch of no sequences is none. */
 const NO_STEPS = ['gru', 'lstm'];
 
@@ -55,67 +56,110 @@ const references = (inputs) =>
 /** @param {Input} input */
 const onDevice = ({ shape, values: own, dtype = 'f32' }) => tensor(Float64Array.from(own), { shape, dtype });
 
+/** @param {string} name @param {import('./inputs.mjs').Case} one @param {Input[]} own inputs of which a dimension is 0 */
+async function checkEmpty(name, { attributes = {}, dy: differentiate = true, random }, own) {
+  const op = /** @type {import('../../nn/ops/registry.mjs').Op} */ (operations.get(name));
+  const what = `${name} ${own.map(({ shape }) => `[${shape}]`).join(' ')}`;
+  if (NO_STEPS.includes(name) && own[0].shape[1] === 0 && !own[0].shape.with(1, 1).includes(0)) {
+    assert.throws(() => apply(op, own.map(onDevice), attributes), /no elements/);
+    return;
+  }
+  const expected = op.oracle(references(own), attributes);
+  const run = (/** @type {any[]} */ ...tensors) => apply(op, [...tensors], attributes);
+  const y = run(...own.map(onDevice));
+  assert.deepEqual(y.shape, expected.shape, what);
+  if (!random) assertClose(await y.toArray(), expected.data, 1e-5, what);
+  const compiled = compile(run);
+  for (let call = 0; call < 2; call++) {
+    const z = compiled(...own.map(onDevice));
+    assert.deepEqual(z.shape, expected.shape, `${what}, compiled`);
+    if (!random) assertClose(await z.toArray(), expected.data, 1e-5, `${what}, compiled`);
+  }
+  compiled.dispose();
+  if (!op.vjp || !differentiate) return;
+  const weights = Float64Array.from(expected.data, (_, i) => Math.fround(0.5 + (i % 3)));
+  const isLeaf = (/** @type {Input} */ { constant, dtype = 'f32' }) => !constant && dtype === 'f32';
+  const leaves = own.map((input) => (isLeaf(input) ? onDevice(input).requiresGrad_() : onDevice(input)));
+  if (!own.some(isLeaf)) return;
+  scope(() => run(...leaves).backward({ gradient: tensor(weights, { shape: [...expected.shape] }) }));
+  const numbers = references(own);
+  for (const [i, leaf] of leaves.entries()) {
+    if (!leaf.requiresGrad) continue;
+    assert.deepEqual(leaf.grad?.shape, own[i].shape, `${what}: gradient of input ${i}`);
+    const wanted = finiteDifferences(
+      (/** @type {any} */ at) => op.oracle(numbers.with(i, { shape: own[i].shape, data: at }), attributes).data,
+      numbers[i].data,
+      weights,
+    );
+    assertClose(await /** @type {any} */ (leaf.grad).toArray(), wanted, 1e-4, `${what}: gradient of input ${i}`);
+  }
+}
+
 test('every operation with a dimension of no elements: results and gradients, eager and compiled', async () => {
   /** @type {string[]} */
   const untried = [];
-  let differentiated = 0;
+  /** @type {string[]} */
+  const faults = [];
   for (const [name, make] of Object.entries(cases)) {
     const op = /** @type {import('../../nn/ops/registry.mjs').Op} */ (operations.get(name));
-    if (ELSEWHERE.includes(name) || BACKWARD.test(name)) continue;
-    const { inputs, attributes = {}, dy: differentiate = true, random } = make();
+    if (ELSEWHERE.includes(name) || UNCHECKED.test(name)) continue;
+    const one = make();
     let tried = 0;
-    for (const own of emptied(inputs)) {
-      const what = `${name} ${own.map(({ shape }) => `[${shape}]`).join(' ')}`;
+    for (const own of emptied(one.inputs)) {
       try {
-        const layouts = own.map(({ shape, dtype = 'f32' }) => denseLayout(shape, dtype));
-        op.infer(layouts, attributes);
+        op.infer(
+          own.map(({ shape, dtype = 'f32' }) => denseLayout(shape, dtype)),
+          one.attributes ?? {},
+        );
         // Its function checks the shapes.
-        if (name === 'cat') F.cat(own.map(onDevice), attributes.dim);
+        if (name === 'cat') F.cat(own.map(onDevice), one.attributes.dim);
       } catch (/** @type {any} */ error) {
-        assert.ok(['ShapeError', 'ArgumentError'].includes(error.name), `${what}: ${error.stack}`);
+        assert.ok(['ShapeError', 'ArgumentError'].includes(error.name), `${name}: ${error.stack}`);
         continue; // The shapes do not go together, or there is no result.
       }
-      if (NO_STEPS.includes(name) && own[0].shape[1] === 0 && !own[0].shape.with(1, 1).includes(0)) {
-        assert.throws(() => apply(op, own.map(onDevice), attributes), /no elements/);
-        continue;
-      }
       tried++;
-      const expected = op.oracle(references(own), attributes);
-      const run = (/** @type {any[]} */ ...tensors) => apply(op, [...tensors], attributes);
-      const y = run(...own.map(onDevice));
-      assert.deepEqual(y.shape, expected.shape, what);
-      if (!random) assertClose(await y.toArray(), expected.data, 1e-5, what);
-      const compiled = compile(run);
-      for (let call = 0; call < 2; call++) {
-        const z = compiled(...own.map(onDevice));
-        assert.deepEqual(z.shape, expected.shape, `${what}, compiled`);
-        if (!random) assertClose(await z.toArray(), expected.data, 1e-5, `${what}, compiled`);
-      }
-      compiled.dispose();
-      if (!op.vjp || !differentiate) continue;
-      const weights = Float64Array.from(expected.data, (_, i) => Math.fround(0.5 + (i % 3)));
-      const leaves = own.map((input) =>
-        input.constant || (input.dtype ?? 'f32') !== 'f32' ? onDevice(input) : onDevice(input).requiresGrad_(),
+      await checkEmpty(name, one, own).catch((error) =>
+        faults.push(`${name} ${own.map(({ shape }) => `[${shape}]`).join(' ')}: ${error.message}`),
       );
-      scope(() => run(...leaves).backward({ gradient: tensor(weights, { shape: [...expected.shape] }) }));
-      const numbers = references(own);
-      for (const [i, leaf] of leaves.entries()) {
-        if (!leaf.requiresGrad) continue;
-        differentiated++;
-        assert.deepEqual(leaf.grad?.shape, own[i].shape, `${what}: gradient of input ${i}`);
-        const wanted = finiteDifferences(
-          (/** @type {any} */ at) => op.oracle(numbers.with(i, { shape: own[i].shape, data: at }), attributes).data,
-          numbers[i].data,
-          weights,
-        );
-        assertClose(await /** @type {any} */ (leaf.grad).toArray(), wanted, 1e-4, `${what}: gradient of input ${i}`);
-      }
     }
     if (tried === 0) untried.push(name);
   }
+  assert.deepEqual(faults, []);
   // These take a random state of a fixed size, or their shape from attributes.
-  assert.deepEqual(untried, ['full', 'random']);
+  assert.deepEqual(untried, ['full', 'random', 'iota']);
   assert.ok(differentiated > 100, `${differentiated} gradients`);
+});
+
+test('every public function with a tensor without elements: a result, or an error of that function', async () => {
+  /** @type {string[]} */
+  const faults = [];
+  let results = 0;
+  for (const { names, call, args } of CALLS) {
+    for (const [i, right] of args().entries()) {
+      if (!(right instanceof Tensor) || right.isParameter) continue;
+      for (let d = 0; d < right.ndim; d++) {
+        const given = args();
+        const same = given[i].shape[d];
+        const none = (/** @type {any} */ x, /** @type {number} */ at) => zeros(x.shape.with(at, 0), { dtype: x.dtype });
+        // This dimension alone, and the first of this size of each tensor.
+        const both = given.map((x, k) =>
+          x instanceof Tensor && !x.isParameter && x.shape.includes(same) ? none(x, k === i ? d : x.shape.indexOf(same)) : x,
+        );
+        for (const own of [given.with(i, none(given[i], d)), both]) {
+          try {
+            await call(...own);
+            results++;
+          } catch (/** @type {any} */ error) {
+            const ours = ['ArgumentError', 'ShapeError', 'UsageError'].includes(error?.name);
+            if (!ours || !names.some((name) => error.op === name))
+              faults.push(`${names[0]} argument ${i}, dimension ${d}: ${error?.stack}`);
+          }
+        }
+      }
+    }
+  }
+  assert.deepEqual(faults, []);
+  assert.ok(results > 300, `${results} results`);
 });
 
 test('what makes tensors without elements, and what reads them', async () => {
@@ -168,9 +212,34 @@ test('reductions, products and losses of nothing, as in PyTorch', async () => {
   assert.deepEqual(await values(F.variance(x, 0)), [NaN, NaN, NaN]);
   assert.deepEqual(await values(x.to('bf16').sum(0)), [0, 0, 0]);
   assert.deepEqual(x.amax(1).shape, [0]);
-  for (const run of [() => x.amax(0), () => x.T.amin(), () => F.argmax(x, 0), () => x.argmin(0), () => zeros([0, 0]).amax(0)]) {
+  for (const run of [
+    () => x.amax(0),
+    () => x.amax([]),
+    () => x.T.amin(),
+    () => F.argmax(x, 0),
+    () => x.argmin(0),
+    () => zeros([0, 0]).amax(0),
+  ]) {
     assert.throws(run, /^ShapeError: (amax|amin|argmax|argmin): none of 0 elements is the (largest|smallest)/);
   }
+  for (const [y, wanted] of /** @type {[any, number[]][]} */ ([
+    [F.prod(x, 0), [1, 1, 1]],
+    [F.any(x), [0]],
+    [F.all(x), [1]],
+    [F.logsumexp(x, 0), [-Infinity, -Infinity, -Infinity]],
+    [F.median(x), [NaN]],
+    [F.norm(x), [0]],
+    [F.einsum('ij,jk->ik', zeros([2, 0]), zeros([0, 1])), [0, 0]],
+    [F.pad(x, [0, 0, 0, 1], 'constant', 5), [5, 5, 5]],
+    [F.conv2d(zeros([1, 0, 2, 2]), zeros([2, 0, 2, 2]), tensor([1, 2])), [1, 2]],
+    [F.roll(x, 1, 0), []],
+    [F.sort(x, 0).values, []],
+  ])) {
+    assert.deepEqual(await values(y), wanted);
+  }
+  const none = await F.unique(x);
+  assert.deepEqual([none.values.shape, none.inverse.shape, none.counts.shape], [[0], [0, 3], [0]]);
+  assert.throws(() => F.quantile(x, 0.5), /^ShapeError: quantile: of 0 elements there is none/);
   assert.deepEqual(
     [x.softmax(0).shape, x.softmax(1).shape, F.logSoftmax(x, 0).shape, F.logSoftmax(x.T).shape].flat(),
     [0, 3, 0, 3, 0, 3, 3, 0],

@@ -1,28 +1,38 @@
 // Chooses which kernel computes a convolution, and its tiles.
 
 import { ceilDiv, nextPowerOfTwo } from '../base.mjs';
+import { coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 
 /**
- * A kernel and its tiles. `direct`: a thread gathers for itself. `tiles`: tiles in shared memory, in f32.
+ * A kernel and its tiles. `direct`: a thread gathers for itself. `tiles`: tiles in shared memory, in f32. `coop`: the same on matrix units, for
+ * half types.
  * @typedef {object} ConvolutionPlan
- * @property {'direct' | 'tiles'} kernel
+ * @property {'direct' | 'tiles' | 'coop'} kernel
  * @property {number} [threads] direct: of a workgroup
  * @property {number} [bm] rows of a workgroup's tile: output channels; of an input gradient, input channels
  * @property {number} [bn] columns of a workgroup's tile: positions; of a weight gradient, channels and taps
  * @property {number} [bk] depth of a staged tile
- * @property {number} tm rows a thread
- * @property {number} tn columns a thread
+ * @property {number} tm rows a thread; coop: rows of the matrix instruction
+ * @property {number} tn columns a thread; coop: columns of the matrix instruction
+ * @property {number} [tk] coop: depth of the matrix instruction
+ * @property {number} [wm] coop: rows of a subgroup's tile
+ * @property {number} [wn] coop: columns of a subgroup's tile
  * @property {number} [splits] weight gradients: workgroups that share a tile, each with a part of the positions
  */
 
 /**
- * A product of a group: rows, columns, gathered channels and taps. `phases`: products of this size.
- * @typedef {{ m: number, n: number, c: number, taps: number, groups: number, phases: number, type: DType }} Gathered
+ * A product of a group: rows, columns, gathered channels and taps. `phases`: products of this size. `vectors`: whether eight channels are
+ * neighbours in memory, and aligned.
+ * @typedef {{ m: number, n: number, c: number, taps: number, groups: number, phases: number, type: DType,
+ *   vectors: [weight: boolean, x: boolean] }} Gathered
  */
-/** The product of a weight gradient; `k`: positions. @typedef {{ m: number, n: number, groups: number, k: number, type: DType }} Weights */
+/**
+ * The product of a weight gradient; `k`: positions.
+ * @typedef {{ m: number, n: number, groups: number, k: number, type: DType,
+ *   vectors: boolean }} Weights `vectors`: whether eight positions of dy are neighbours in memory, and aligned */
 
 /** Most terms in one chain of additions in f32: of 2^12 equal terms, the relative error is at most 5e-5. */
 const MAX_CHAIN = 1 << 12;
@@ -42,7 +52,33 @@ export function planner(context) {
   const { info, isCpu, tuning } = context;
 
   /** @param {DType} type */
-  const supports = (type) => type === 'f32';
+  const supports = (type) => type === 'f32' || ((type === 'f16' || type === 'bf16') && coopShapes(info, type).length > 0);
+
+  /** Shared memory of a plan's workgroup on matrix units, in bytes. @param {ConvolutionPlan} plan */
+  function coopBytes({ bm = 0, bn = 0, bk = 0, wm = 1, wn = 1, tm }) {
+    const subgroups = (bm / wm) * (bn / wn);
+    return Math.max(2 * (bm + bn) * (bk + 8), subgroups * tm * (wn + 4) * 4) + 4 * bn;
+  }
+
+  /** Why a plan on matrix units cannot run, or undefined. @param {ConvolutionPlan} plan */
+  function coopFault(plan) {
+    const { bm = 0, bn = 0, bk = 0, wm = 1, wn = 1, tm, tn, tk = 1 } = plan;
+    const threads = (bm / wm) * (bn / wn) * info.subgroupSize;
+    if (bm % wm || bn % wn || wm % tm || wn % tn || bk % tk) return 'tiles do not nest';
+    const vectors = bk / 8;
+    if ((bm * vectors) % threads || (bn * vectors) % threads || threads % vectors || (threads % bn && bn % threads))
+      return 'loads do not divide';
+    if (threads > info.maxComputeWorkGroupInvocations) return `${threads} threads a workgroup`;
+    const bytes = coopBytes(plan);
+    return bytes > context.sharedBytes ? `${bytes} bytes of shared memory` : undefined;
+  }
+
+  /** Tilings for a type on matrix units, largest first. @param {'f16' | 'bf16'} type @returns {ConvolutionPlan[]} */
+  function coopTilings(type) {
+    // With a staged tile of half the size, two workgroups share a multiprocessor of Hopper: the first tiling is left out.
+    const list = scaledTilings(coopShapes(info, type)[0]).slice(isCpu ? 4 : 1);
+    return list.map(({ stages: _, ...plan }) => plan).filter((plan) => coopFault(plan) === undefined);
+  }
 
   /** @param {number} m @param {number} n @param {number} most @returns {ConvolutionPlan} */
   const direct = (m, n, most) => {
@@ -62,7 +98,12 @@ export function planner(context) {
       if (4 * threads * tm * tn > context.sharedBytes) throw fail(`${4 * threads * tm * tn} bytes of shared memory`);
       return { threads, bm: tm, bn: tn };
     }
-    const { bm = 0, bn = 0, bk = 0 } = plan;
+    const { bm = 0, bn = 0, bk = 0, wm = 1, wn = 1 } = plan;
+    if (plan.kernel === 'coop') {
+      const fault = coopFault(plan);
+      if (fault) throw fail(fault);
+      return { threads: (bm / wm) * (bn / wn) * info.subgroupSize, bm, bn };
+    }
     const threads = (bm / tm) * (bn / tn);
     if (!(threads >= 1) || threads % bn || threads % bk || (bm * bk) % threads || tm % 4 || tn % 4)
       throw fail('tiles do not divide among threads');
@@ -72,49 +113,67 @@ export function planner(context) {
     return { threads, bm, bn };
   }
 
-  /** The largest tile that fills the device. @param {number} m @param {number} n @param {number} copies workgroups for each tile @returns {ConvolutionPlan} */
-  function tiled(m, n, copies) {
-    const all = TILES.map(([bm, bn, bk, t]) => /** @type {const} */ ({ kernel: 'tiles', bm, bn, bk, tm: t, tn: t })).filter(
+  /** Tiles in f32, largest first. @returns {ConvolutionPlan[]} */
+  const tilings = () =>
+    TILES.map(([bm, bn, bk, t]) => /** @type {const} */ ({ kernel: 'tiles', bm, bn, bk, tm: t, tn: t })).filter(
       ({ bm, bn, bk, tm, tn }) =>
         (bm / tm) * (bn / tn) <= info.maxComputeWorkGroupInvocations && 4 * bk * (bm + bn + 8) <= context.sharedBytes,
     );
+
+  /**
+   * The largest tile that fills the device.
+   * @param {DType} type @param {number} m @param {number} n @param {number} copies workgroups for each tile
+   * @returns {ConvolutionPlan}
+   */
+  function tiled(type, m, n, copies) {
+    const all = type === 'f32' ? tilings() : coopTilings(type);
+    const area = (/** @type {ConvolutionPlan} */ { bm = 1, bn = 1 }) => ceilDiv(m, bm) * ceilDiv(n, bn);
     // A tile at least twice as tall or wide as the product would mostly multiply padding.
-    const fitting = all.filter(({ bm, bn }) => bm < 2 * m && bn < 2 * n);
-    return (
-      fitting.find(({ bm, bn }) => ceilDiv(m, bm) * ceilDiv(n, bn) * copies >= tuning.units) ??
-      fitting.at(-1) ??
-      /** @type {ConvolutionPlan} */ (all.at(-1))
-    );
+    const fitting = all.filter(({ bm = 1, bn = 1 }) => bm < 2 * m && bn < 2 * n);
+    return fitting.find((plan) => area(plan) * copies >= tuning.units) ?? fitting.at(-1) ?? /** @type {ConvolutionPlan} */ (all.at(-1));
   }
+
+  /** The specialization of tiles. @param {ConvolutionPlan} plan @param {number[]} flags */
+  const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0 }, [blocked, vecA, vecB]) =>
+    kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, blocked, vecA, vecB] : [bm, bn, bk, tm, tn, blocked];
+
+  /** @param {ConvolutionPlan} plan @param {DType} type @param {'' | '_weights'} what */
+  const nameOf = ({ kernel }, type, what) => `convolve${kernel === 'tiles' ? '' : `_${kernel}`}${what}${suffix(type)}`;
+  /** @param {ConvolutionPlan} plan */
+  const optionsOf = ({ kernel }) => (kernel === 'coop' ? context.wholeSubgroups : {});
+
+  /** The part of a kernel's name that says its type. @param {DType} type */
+  const suffix = (type) => (type === 'f32' ? '' : `_${type}`);
 
   /**
    * The plan of a forward pass or an input gradient.
    * @param {string} kernel @param {Gathered} shape @param {Partial<ConvolutionPlan>} [asked]
    */
-  function gathered(kernel, { m, n, c, taps, groups, phases }, asked) {
-    const narrow = m < NARROW;
-    const plan = { ...(isCpu || narrow ? direct(m, n, 2) : tiled(m, n, groups * phases)), ...asked };
+  function gathered(kernel, { m, n, c, taps, groups, phases, type, vectors }, asked) {
+    const narrow = m < NARROW || (isCpu && type === 'f32');
+    const plan = { ...(narrow ? direct(m, n, 2) : tiled(type, m, n, groups * phases)), ...asked };
     const { threads, bm, bn } = checked(kernel, plan);
     if (plan.kernel === 'direct') {
       context.checkRounds(kernel, `${c} channels and ${taps} taps`, taps * (1 + c));
       const tiles = ceilDiv(m, bm) * ceilDiv(n, bn * threads);
-      return { name: 'convolve_direct', threads, tiles, specialization: [threads, plan.tm, plan.tn], options: {} };
+      return { name: nameOf(plan, type, ''), threads, tiles, specialization: [threads, plan.tm, plan.tn], options: {} };
     }
     const bk = plan.bk ?? 1;
     // Whole blocks of channels waste what is missing in the last one, and find taps faster.
     const blocked = c % bk === 0 || c >= 8 * bk;
     context.checkRounds(kernel, `${c} channels and ${taps} taps`, blocked ? ceilDiv(c, bk) * taps : ceilDiv(c * taps, bk));
     const tiles = ceilDiv(m, bm) * ceilDiv(n, bn);
-    return { name: 'convolve', threads, tiles, specialization: [bm, bn, bk, plan.tm, plan.tn, blocked ? 1 : 0], options: {} };
+    const flags = [blocked, blocked && vectors[0], blocked && vectors[1]].map(Number);
+    return { name: nameOf(plan, type, ''), threads, tiles, specialization: tileWords(plan, flags), options: optionsOf(plan) };
   }
 
   /**
    * The plan of a weight gradient.
    * @param {string} kernel @param {Weights} shape @param {Partial<ConvolutionPlan>} [asked]
    */
-  function weights(kernel, { m, n, groups, k }, asked) {
-    const narrow = m < NARROW || n < NARROW;
-    const plan = { ...(isCpu || narrow ? direct(m, n, 8) : tiled(m, n, groups * ceilDiv(k, 1024))), ...asked };
+  function weights(kernel, { m, n, groups, k, type, vectors }, asked) {
+    const narrow = m < NARROW || n < NARROW || (isCpu && type === 'f32');
+    const plan = { ...(narrow ? direct(m, n, 8) : tiled(type, m, n, groups * ceilDiv(k, 1024))), ...asked };
     const { threads, bm, bn } = checked(kernel, plan);
     const isDirect = plan.kernel === 'direct';
     const tiles = ceilDiv(m, bm) * ceilDiv(n, bn);
@@ -127,13 +186,13 @@ export function planner(context) {
     const kPerSplit = ceilDiv(ceilDiv(k, wanted), step) * step;
     context.checkRounds(kernel, `${k} positions`, ceilDiv(kPerSplit, step) + plan.tm * plan.tn);
     return {
-      name: isDirect ? 'convolve_direct_weights' : 'convolve_weights',
+      name: nameOf(plan, type, '_weights'),
       threads,
       tiles,
       kPerSplit,
       splits: ceilDiv(k, kPerSplit),
-      specialization: isDirect ? [threads, plan.tm, plan.tn] : [bm, bn, plan.bk ?? 1, plan.tm, plan.tn, 0],
-      options: {},
+      specialization: isDirect ? [threads, plan.tm, plan.tn] : tileWords(plan, [0, Number(vectors), 0]),
+      options: optionsOf(plan),
     };
   }
 

@@ -1,4 +1,4 @@
-// Convolutions, which have kernels of their own, and pools.
+// Convolutions of one to three dimensions, transposed ones, and `upsample`.
 
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
@@ -78,58 +78,18 @@ import { operand, promoted, toF32 } from './operands.mjs';
  */
 
 /**
- * Options of pools.
- * @typedef {object} PoolOptions
- * @property {Pair} [stride] elements from one position of the window to the next; the window's size when left out
- */
-
-/**
- * Checks a `Pair` and returns both numbers, [down, across].
- * @param {string} op @param {string} name of the option, for the error @param {unknown} value @param {number} least the smallest valid number
- * @returns {[number, number]}
- */
-export function pair(op, name, value, least) {
-  const both = Array.isArray(value) ? value : [value, value];
-  if (both.length !== 2 || both.some((size) => !Number.isInteger(size) || size < least)) {
-    throw new ArgumentError(op, `${name} must be an integer of at least ${least}, or two of them, [down, across], got ${shown(value)}`);
-  }
-  return /** @type {[number, number]} */ ([both[0], both[1]]);
-}
-
-/**
- * For each element of the window, row by row, the elements of x that it covers at all positions of the window.
- * @param {string} op @param {Tensor} x @param {[number, number]} window @param {[number, number]} stride
- * @returns {Tensor[]} views [batch, channels, rows', columns']
- */
-function windows(op, x, window, stride) {
-  const sizes = window.map((size, i) => Math.floor((x.shape[2 + i] - size) / stride[i]) + 1);
-  if (sizes.some((size) => !(size >= 1)))
-    throw new ShapeError(op, `a window ${show(window)} does not fit into the padded input ${show(x.shape)}`);
-  const reach = (/** @type {number} */ i) => (sizes[i] - 1) * stride[i] + 1;
-  return Array.from({ length: window[0] * window[1] }, (_, k) => {
-    const [a, b] = [Math.floor(k / window[1]), k % window[1]];
-    return F.slice(F.slice(x, 2, a, a + reach(0), stride[0]), 3, b, b + reach(1), stride[1]);
-  });
-}
-
-/**
  * Repeats each element `scale` times along rows and columns: PyTorch's `interpolate` with an integer `scale_factor` and mode 'nearest'.
  * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} scale
  * @returns {Tensor} [batch, channels, rows · scale, columns · scale]
  */
 export function upsample(x, scale) {
-  checkImages('upsample', x);
-  const [down, across] = pair('upsample', 'scale', scale, 1);
+  checkImage('upsample', x, 2);
+  const [down, across] = each('upsample', 'scale', scale, 1, 2);
   const [batch, channels, rows, columns] = x.shape;
   return within('upsample', () => {
     const wide = F.expand(F.reshape(x, [batch, channels, rows, 1, columns, 1]), [batch, channels, rows, down, columns, across]);
     return F.reshape(wide, [batch, channels, rows * down, columns * across]);
   });
-}
-
-/** Throws a ShapeError unless x has four dimensions. @param {string} op @param {Tensor} x */
-function checkImages(op, x) {
-  if (tensorOf(op, x).ndim !== 4) throw new ShapeError(op, `expected an input [batch, channels, rows, columns], got ${show(x.shape)}`);
 }
 
 /** What a direction is called in messages, and what its sizes are. */
@@ -186,8 +146,8 @@ function operands(x, weight, bias) {
   return bias ? [...both, toF32(bias)] : both;
 }
 
-/** @param {string} op @param {Tensor} x @param {number} rank */
-function checkRank(op, x, rank) {
+/** Throws unless x is a batch of images of this rank. @param {string} op @param {Tensor} x @param {number} rank */
+export function checkImage(op, x, rank) {
   if (tensorOf(op, x).ndim !== rank + 2)
     throw new ShapeError(op, `expected an input [batch, channels, ${DIRECTIONS[rank - 1].join(', ')}], got ${show(x.shape)}`);
 }
@@ -204,7 +164,7 @@ function checkBias(op, bias, outputs) {
  */
 function convolve(op, rank, x, weight, bias, options) {
   const { stride = 1, padding = 0, dilation = 1, groups = 1 } = checkOptions(op, options, ['stride', 'padding', 'dilation', 'groups']);
-  checkRank(op, x, rank);
+  checkImage(op, x, rank);
   const own = positive(op, 'groups', groups);
   const channels = x.shape[1];
   if (channels % own) throw new ShapeError(op, `${channels} channels of an input ${show(x.shape)} are not a multiple of ${own} groups`);
@@ -244,7 +204,7 @@ function convolve(op, rank, x, weight, bias, options) {
 function convolveTransposed(op, rank, x, weight, bias, options) {
   const names = /** @type {const} */ (['stride', 'padding', 'outputPadding', 'dilation', 'groups']);
   const { stride = 1, padding = 0, outputPadding = 0, dilation = 1, groups = 1 } = checkOptions(op, options, names);
-  checkRank(op, x, rank);
+  checkImage(op, x, rank);
   const own = positive(op, 'groups', groups);
   const channels = x.shape[1];
   if (channels % own) throw new ShapeError(op, `${channels} channels of an input ${show(x.shape)} are not a multiple of ${own} groups`);
@@ -339,30 +299,4 @@ export function convTranspose2d(x, weight, bias, options = {}) {
  */
 export function convTranspose3d(x, weight, bias, options = {}) {
   return convolveTransposed('convTranspose3d', 3, x, weight, bias, options);
-}
-
-/**
- * The largest element under each position of a window, per channel. Equal largest elements share the gradient; PyTorch gives it to the
- * first. rows' = ⌊(rows - down) / stride⌋ + 1, and so for columns'.
- * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window one size for both directions, or [down, across]
- * @param {PoolOptions} [options]
- * @returns {Tensor} [batch, channels, rows', columns']
- */
-export function maxPool2d(x, window, options = {}) {
-  const { stride = window } = checkOptions('maxPool2d', options, ['stride']);
-  checkImages('maxPool2d', x);
-  const [sizes, steps] = [pair('maxPool2d', 'window', window, 1), pair('maxPool2d', 'stride', stride, 1)];
-  return within('maxPool2d', () => F.amax(F.stack(windows('maxPool2d', x, sizes, steps), 4), 4));
-}
-/**
- * The mean under each position of a window, per channel; sizes as in `maxPool2d`.
- * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window one size for both directions, or [down, across]
- * @param {PoolOptions} [options]
- * @returns {Tensor} [batch, channels, rows', columns']
- */
-export function avgPool2d(x, window, options = {}) {
-  const { stride = window } = checkOptions('avgPool2d', options, ['stride']);
-  checkImages('avgPool2d', x);
-  const [sizes, steps] = [pair('avgPool2d', 'window', window, 1), pair('avgPool2d', 'stride', stride, 1)];
-  return within('avgPool2d', () => F.mean(F.stack(windows('avgPool2d', x, sizes, steps), 4), 4));
 }

@@ -20,13 +20,13 @@ import { empty } from './tensor.mjs';
 /** @typedef {import('./functional.mjs').TypeOptions} TypeOptions */
 
 /** @param {string} op @param {TypeOptions} options @param {DType} [otherwise] @returns {DType} */
-function typeOf(op, options, otherwise = 'f32') {
+export function typeOf(op, options, otherwise = 'f32') {
   const { dtype = otherwise } = checkOptions(op, options, ['dtype']);
   return checkType(op, dtype);
 }
 
 /** @param {string} op @param {string} name @param {unknown} value @returns {number} */
-function finite(op, name, value) {
+export function finite(op, name, value) {
   if (typeof value !== 'number' || !Number.isFinite(value))
     throw new ArgumentError(op, `${name} must be a finite number, got ${shown(value)}`);
   return value;
@@ -36,7 +36,7 @@ function finite(op, name, value) {
  * A tensor of numbers computed on the host. A graph keeps them: each call gets a copy, which it may overwrite and return.
  * @param {string} op @param {readonly number[]} shape @param {DType} dtype @param {(i: number) => number} f by the element's number
  */
-function made(op, shape, dtype, f) {
+export function made(op, shape, dtype, f) {
   const layout = denseLayout(shape, dtype);
   checkBytes(op, layout);
   const numbers = dtype === 'f32' ? new Float32Array(layout.size) : new Float64Array(layout.size);

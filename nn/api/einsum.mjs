@@ -144,7 +144,7 @@ export function einsum(equation, ...operands) {
             'einsum',
             `dimensions of ${known} and ${size} have one label in '${equation}', ${list.map(({ shape }) => show(shape)).join(' ')}`,
           );
-        sizes.set(label, Math.max(size, known));
+        sizes.set(label, known === 1 ? size : known);
       });
     }
     // A size of 1 that broadcasts is left out.

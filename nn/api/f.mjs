@@ -1,17 +1,7 @@
 // `F`: the operations as functions of tensors: all of functional.mjs, and of other files what is named here.
 
 export { attention, scaledDotProductAttention } from './attention.mjs';
-export {
-  avgPool2d,
-  conv1d,
-  conv2d,
-  conv3d,
-  convTranspose1d,
-  convTranspose2d,
-  convTranspose3d,
-  maxPool2d,
-  upsample,
-} from './convolution.mjs';
+export { conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d, upsample } from './convolution.mjs';
 export {
   arange,
   cartesianProd,
@@ -66,10 +56,45 @@ export {
   tensordot,
   trace,
 } from './einsum.mjs';
+export {
+  blackmanWindow,
+  fft,
+  fft2,
+  fftfreq,
+  fftn,
+  fftshift,
+  hammingWindow,
+  hannWindow,
+  ifft,
+  ifft2,
+  ifftn,
+  ifftshift,
+  irfft,
+  irfft2,
+  istft,
+  rfft,
+  rfft2,
+  rfftfreq,
+  stft,
+} from './fft.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
 export * from './math.mjs';
+export {
+  adaptiveAvgPool1d,
+  adaptiveAvgPool2d,
+  adaptiveAvgPool3d,
+  adaptiveMaxPool1d,
+  adaptiveMaxPool2d,
+  adaptiveMaxPool3d,
+  avgPool1d,
+  avgPool2d,
+  avgPool3d,
+  maxPool1d,
+  maxPool2d,
+  maxPool3d,
+} from './pooling.mjs';
 export {
   all,
   any,

@@ -4,7 +4,6 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
-import * as gradients from './gradients.mjs';
 import { broadcastShapes, dimension, isFloat, sizeOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
@@ -80,7 +79,7 @@ export function takeAlongDim(x, index, dim = -1) {
 export function scatterAdd(x, dim, index, source) {
   const d = dimension('scatterAdd', dim, tensorOf('scatterAdd', x).ndim);
   const inputs = [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)];
-  return in32('scatterAdd', inputs, (wide) => indexing.added(gradients, wide, { dim: d }));
+  return in32('scatterAdd', inputs, (wide) => indexing.added({ call: apply, transpose: F.transpose }, wide, { dim: d }));
 }
 
 /**

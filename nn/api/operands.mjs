@@ -2,7 +2,7 @@
 
 import { apply, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown } from '../core/errors.mjs';
-import { dimension, isFloat } from '../core/layout.mjs';
+import { dimension, isFloat, sizeOf } from '../core/layout.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
 import { autocastType, castOf, rememberCast } from './autocast.mjs';
@@ -61,5 +61,5 @@ export function dimsLast(x, dims) {
   if (dims.length === 1 && dims[0] === x.ndim - 1) return x;
   const [kept, merged] = [false, true].map((is) => x.shape.map((_, d) => d).filter((d) => dims.includes(d) === is));
   const moved = permute(x, [...kept, ...merged]);
-  return reshape(moved, [...kept.map((d) => x.shape[d]), -1]);
+  return reshape(moved, [...kept.map((d) => x.shape[d]), sizeOf(merged.map((d) => x.shape[d]))]);
 }

@@ -1,7 +1,7 @@
 // Reductions and running results, as functions: what `functional.mjs` has not. Names, order of arguments, defaults and edges are PyTorch's.
 
 import { apply, tensorOf } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, shown, within } from '../core/errors.mjs';
 import { dimension, isFloat } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import * as reduce from '../ops/reduce.mjs';
@@ -249,7 +249,8 @@ export function logsumexp(x, dim, keepdim = false) {
   flag('logsumexp', 'keepdim', keepdim);
   return within('logsumexp', () => {
     const own = toF32(x);
-    const most = F.amax(own.detach(), dims, true);
+    // Of no elements none is the largest, and the result is -∞.
+    const most = reduce.reducedSize(x.shape, dims) === 0 ? F.zeros([]) : F.amax(own.detach(), dims, true);
     // What is subtracted is finite: the difference of equal infinities would be NaN.
     const shift = F.where(F.lt(F.abs(most), Infinity), most, 0);
     const total = F.sum(F.exp(F.sub(own, shift)), dims, true);
@@ -313,10 +314,16 @@ function sortedRows(rows) {
   return { order, sorted: apply(sorts.pick, [rows, order]) };
 }
 
+/** @param {string} op @param {number} count */
+function checkSome(op, count) {
+  if (count === 0) throw new ShapeError(op, 'of 0 elements there is none');
+}
+
 /** @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Chosen} */
 function medianAlong(x, dim, keepdim) {
   const rows = F.transpose(wide(x), dim, -1);
   const columns = rows.shape.at(-1) ?? 1;
+  checkSome('median', columns);
   const order = apply(indexing.argsort, [rows.detach()], { descending: false });
   const middle = F.slice(order, -1, Math.floor((columns - 1) / 2), Math.floor((columns - 1) / 2) + 1);
   // NaN is sorted to the end, and is the median where there is one.
@@ -380,6 +387,7 @@ export function quantile(x, q, options = {}) {
   if (!isFloat(x.dtype)) throw new ArgumentError('quantile', `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
   if (dim !== undefined) dimension('quantile', dim, x.ndim);
   const dims = dimsOf('quantile', x, dim);
+  checkSome('quantile', reduce.reducedSize(x.shape, dims));
   return within('quantile', () => {
     const { sorted } = sortedRows(dimsLast(toF32(x), dims));
     const columns = sorted.shape.at(-1) ?? 1;
@@ -401,7 +409,8 @@ export function quantile(x, q, options = {}) {
 // ---- differences
 
 /**
- * The differences of neighbours along a dimension, n times over: x[1 …] - x[… -1]. Of bools, whether they differ.
+ * The differences of neighbours along a dimension, n times over: x[1 …] - x[… -1]. Of bools, whether they differ. Of n elements and fewer there
+ * are none.
  * @param {Tensor} x @param {number} [n] 1 when left out @param {number} [dim] the last when left out @param {DiffOptions} [options]
  * @returns {Tensor}
  */
@@ -415,8 +424,6 @@ export function diff(x, n = 1, dim = -1, options = {}) {
   return within('diff', () => {
     const parts = [prepend, x, append].filter((part) => part !== undefined);
     let y = parts.length > 1 ? F.cat(parts, d) : x;
-    if (n >= y.shape[d])
-      throw new ShapeError('diff', `dimension ${dim} of ${show(y.shape)} has not more than ${n} elements, so that no difference is left`);
     for (let i = 0; i < n; i++) {
       const [next, own] = [F.slice(y, d, 1), F.slice(y, d, 0, -1)];
       y = y.dtype === 'bool' ? F.ne(next, own) : F.sub(next, own);
@@ -431,7 +438,7 @@ function areas(op, y, x, options) {
   const d = dimension(op, dim, tensorOf(op, y).ndim);
   if (typeof dx !== 'number') throw new ArgumentError(op, `dx must be a number, got ${shown(dx)}`);
   if (x !== undefined) tensorOf(op, x);
-  if ((y.shape[d] ?? 0) < 2) throw new ShapeError(op, `dimension ${dim} of ${show(y.shape)} must have at least two points`);
+  if (y.ndim === 0) throw new ShapeError(op, 'a tensor [] has no points along a dimension');
   return within(op, () => {
     const heights = F.mul(F.add(F.slice(y, d, 1), F.slice(y, d, 0, -1)), 0.5);
     if (x === undefined) return { own: F.mul(heights, dx), d };

@@ -65,7 +65,7 @@ export function pad(x, sizes, mode = 'constant', value = 0) {
     const pairs = x.shape.map((_, d) => [0, 1].map((side) => all[2 * (x.ndim - 1 - d) + side] ?? 0));
     let y = x;
     pairs.forEach(([before, after], d) => {
-      if (x.shape[d] + before + after < 1)
+      if (x.shape[d] + before + after < (x.shape[d] > 0 ? 1 : 0))
         throw new ShapeError('pad', `nothing is left of dimension ${d} of ${show(x.shape)} with ${before} before and ${after} behind it`);
       // What is taken away at one end may be more than there is without what is added at the other.
       if (before >= 0 && after >= 0) return;
@@ -145,7 +145,7 @@ export function roll(x, shifts, dims) {
   if (list.length !== by.length) throw new ArgumentError('roll', `${show(by)} shifts and ${show(list)} dims: there must be equally many`);
   return within('roll', () => {
     const y = list.reduce((own, d, i) => {
-      const size = own.shape[d] ?? 1;
+      const size = own.shape[d] || 1;
       const shift = ((by[i] % size) + size) % size;
       return shift === 0 ? own : F.cat([F.slice(own, d, size - shift), F.slice(own, d, 0, size - shift)], d);
     }, x);

@@ -76,8 +76,7 @@ export function sort(x, dim = -1, descending = false) {
 /** The first `k` in order. @param {Tensor} x @param {number} d @param {boolean} descending @param {number} k @returns {Chosen} */
 function firstOf(x, d, descending, k) {
   const { rows, back } = rowsOf(x, d);
-  const order = apply(indexing.argsort, [rows.detach()], { descending });
-  const first = k < (rows.shape.at(-1) ?? 1) ? F.slice(order, -1, 0, k).contiguous() : order;
+  const first = apply(indexing.argsort, [rows.detach()], k < (rows.shape.at(-1) ?? 1) ? { descending, keep: k } : { descending });
   return { values: F.to(back(apply(sorts.pick, [rows, first])), x.dtype), indices: back(first) };
 }
 
@@ -206,7 +205,7 @@ export function histc(x, bins = 100, min = 0, max = 0) {
     throw new ArgumentError('histc', `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
   return within('histc', () => {
     const own = F.reshape(F.to(x.detach(), 'f32'), [-1]);
-    const ends = min === max && min === 0 ? [F.amin(own, 0), F.amax(own, 0)] : [F.full([], min), F.full([], max)];
+    const ends = min === max && min === 0 && own.size > 0 ? [F.amin(own, 0), F.amax(own, 0)] : [F.full([], min), F.full([], max)];
     // Of no width, they are moved apart by 1 each.
     const flat = F.to(F.eq(ends[0], ends[1]), 'f32');
     const [low, high] = [F.sub(ends[0], flat), F.add(ends[1], flat)];
@@ -227,12 +226,16 @@ function checkNotCompiled(op, size, instead) {
     throw new UsageError(op, `the size of the result is ${size}, which a compiled function does not know while it is compiled: ${instead}`);
 }
 
-/** An i32 of the device, which is disposed of. @param {Tensor} x @returns {Promise<number>} */
+/** An i32 of the device, which is disposed of; 0 of none. @param {Tensor | undefined} x @returns {Promise<number>} */
 async function readNumber(x) {
+  if (x === undefined) return 0;
   const value = await x.item();
   x.dispose();
   return value;
 }
+
+/** The last element, if there is one. @param {Tensor} sums */
+const lastOf = (sums) => (sums.size === 0 ? undefined : F.slice(sums, 0, sums.size - 1).clone());
 
 /**
  * The marks of a flat tensor, where marked elements go when the others are left out, and how many there are. They outlive the caller's scope,
@@ -244,34 +247,27 @@ function packed(make) {
     scope(() => {
       const marks = F.reshape(make(), [-1]);
       const sums = apply(scans.cumsum, [marks], {});
-      return { places: apply(sorts.packedPlace, [marks, sums]), total: F.slice(sums, 0, marks.size - 1).clone() };
+      return { places: apply(sorts.packedPlace, [marks, sums]), total: lastOf(sums) };
     }),
   );
 }
 
-/** @param {string} op @param {string} what @param {number} count @returns {number} */
-function some(op, what, count) {
-  if (count === 0) throw new ShapeError(op, `${what}, and a tensor has at least one element`);
-  return count;
-}
-
 /**
  * The indices of the elements that are not 0, row by row. It waits for their number; a compiled function uses the mask itself, with `F.where`.
- * @param {Tensor} x with at least one dimension
- * @returns {Promise<Tensor>} i32 [n, dimensions]. Throws a ShapeError if all elements are 0: a tensor has at least one element
+ * @param {Tensor} x
+ * @returns {Promise<Tensor>} i32 [n, dimensions]
  */
 export function nonzero(x) {
   const { shape, ndim } = tensorOf('nonzero', x);
   checkNotCompiled('nonzero', 'the number of elements that are not 0', 'use the mask x.ne(0) itself, as in F.where(mask, a, b)');
-  if (ndim === 0) throw new ShapeError('nonzero', 'a tensor [] has no dimension that an index could count in');
   const { places, total } = within('nonzero', () => packed(() => (x.dtype === 'bool' ? x : F.ne(x, 0))));
   return (async () => {
-    const size = some('nonzero', 'all elements are 0', await readNumber(total));
+    const size = await readNumber(total);
     const found = within('nonzero', () =>
       scope(() => {
         const flat = apply(sorts.put, [places, apply(sorts.iota, [], { shape: [places.size] })], { size });
         const columns = shape.map((n, d) => apply(sorts.coordinate, [flat], { step: sizeOf(shape.slice(d + 1)), size: n }));
-        return F.stack(columns, 1);
+        return ndim === 0 ? F.zeros([size, 0], { dtype: 'i32' }) : F.stack(columns, 1);
       }),
     );
     places.dispose();
@@ -282,7 +278,7 @@ export function nonzero(x) {
 /**
  * The elements where a mask is true, row by row. It waits for their number, and x must live until then; a compiled function uses `F.where`.
  * @param {Tensor} x @param {Tensor} mask bool; both broadcast
- * @returns {Promise<Tensor>} [n] of x's type. Throws a ShapeError if the mask is true nowhere: a tensor has at least one element
+ * @returns {Promise<Tensor>} [n] of x's type
  */
 export function maskedSelect(x, mask) {
   tensorOf('maskedSelect', x);
@@ -292,7 +288,7 @@ export function maskedSelect(x, mask) {
   const shape = broadcastShapes('maskedSelect', x.shape, mask.shape);
   const { places, total } = within('maskedSelect', () => packed(() => F.expand(mask, shape)));
   return (async () => {
-    const size = some('maskedSelect', 'the mask is true nowhere', await readNumber(total));
+    const size = await readNumber(total);
     const chosen = within('maskedSelect', () =>
       scope(() => F.to(apply(sorts.put, [places, F.reshape(F.expand(wide(x), shape), [-1])], { size }), x.dtype)),
     );
@@ -313,10 +309,10 @@ async function grouped(op, x, flat, order) {
     unscoped(() =>
       scope(() => {
         const first = F.ones([1], { dtype: 'bool' });
-        const marks = flat.size === 1 ? first : F.cat([first, F.ne(F.slice(flat, 0, 1), F.slice(flat, 0, 0, -1))]);
+        const marks = flat.size < 2 ? F.slice(first, 0, 0, flat.size) : F.cat([first, F.ne(F.slice(flat, 0, 1), F.slice(flat, 0, 0, -1))]);
         const sums = apply(scans.cumsum, [marks], {});
         const group = apply(sorts.indexMinus, [sums, F.ones([], { dtype: 'i32' })]);
-        return { places: apply(sorts.packedPlace, [marks, sums]), total: F.slice(sums, 0, flat.size - 1).clone(), group };
+        return { places: apply(sorts.packedPlace, [marks, sums]), total: lastOf(sums), group };
       }),
     ),
   );
@@ -391,12 +387,12 @@ export function bincount(ids, weights, minlength = 0) {
     unscoped(() =>
       scope(() => {
         const own = F.to(ids, 'i32').clone();
-        return { own, largest: apply(sorts.pick, [own, apply(scans.maxPlace, [own])]) };
+        return { own, largest: own.size === 0 ? undefined : apply(sorts.pick, [own, apply(scans.maxPlace, [own])]) };
       }),
     ),
   );
   return (async () => {
-    const size = some('bincount', 'no id is at least 0', Math.max(minlength, (await readNumber(largest)) + 1, 0));
+    const size = Math.max(minlength, largest ? (await readNumber(largest)) + 1 : 0, 0);
     const counts = within('bincount', () =>
       scope(() => {
         if (weights === undefined) return counted(own, size);

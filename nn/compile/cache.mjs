@@ -7,7 +7,9 @@ const MAX_GRAPHS = 8;
 
 /** Graphs by key, with the least recently used key first. */
 export class GraphCache {
-  constructor() {
+  /** @param {number} [most] graphs */
+  constructor(most = MAX_GRAPHS) {
+    this.most = most;
     /** One key may have several graphs, whose guards expect different state. @type {Map<string, Graph[]>} */
     this.byKey = new Map();
     this.traces = 0;
@@ -22,13 +24,13 @@ export class GraphCache {
     return graphs.findLast((graph) => graph.holds());
   }
 
-  /** Adds a graph. Beyond `MAX_GRAPHS` it drops the oldest graph of the least recently used key. @param {string} key @param {Graph} graph */
+  /** Adds a graph. Beyond `most` it drops the oldest graph of the least recently used key. @param {string} key @param {Graph} graph */
   add(key, graph) {
     this.byKey.set(key, [...(this.byKey.get(key) ?? []), graph]);
     let count = 0;
     for (const graphs of this.byKey.values()) count += graphs.length;
     for (const [old, graphs] of this.byKey) {
-      if (count <= MAX_GRAPHS) break;
+      if (count <= this.most) break;
       graphs[0]?.dispose();
       graphs.shift();
       if (graphs.length === 0) this.byKey.delete(old);
@@ -38,7 +40,7 @@ export class GraphCache {
 
   /** Counts a trace, and warns once if there are many. @param {string} key */
   traced(key) {
-    if (++this.traces !== MAX_GRAPHS + 1) return;
+    if (++this.traces !== this.most + 1) return;
     process.emitWarning(
       `a compiled function was traced ${this.traces} times: its arguments (now ${key}) or what it reads change from call to call. ` +
         'Each shape and each other argument needs a graph of its own; pass numbers that change as tensors.',

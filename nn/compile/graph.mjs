@@ -16,7 +16,13 @@ import { build, freeMemory } from './build.mjs';
 /** @typedef {import('./arguments.mjs').Slot} Slot */
 /** @typedef {import('./recording.mjs').Recording} Recording */
 
-/** How graphs are made. @typedef {{ passes: readonly import('./passes/index.mjs').PassName[], graph: boolean }} GraphOptions */
+/**
+ * How graphs are made.
+ * @typedef {object} GraphOptions
+ * @property {readonly import('./passes/index.mjs').PassName[]} passes
+ * @property {boolean} graph whether calls launch a recorded graph
+ * @property {import('./decisions.mjs').Decisions} [decisions] of arguments of other sizes
+ */
 
 /**
  * The device resources of a graph. It has no reference to the graph, so an unreachable graph can be collected; the resources are then freed
@@ -67,6 +73,8 @@ export class Graph {
     this.steps = steps;
     this.found = found;
     this.bytes = bytes;
+    /** How many decisions for arguments of other sizes it took over. */
+    this.taken = recording.decisions?.taken ?? 0;
     this.allocation = new Holdings(this.device, memory);
     try {
       this.device.flush();

@@ -8,16 +8,21 @@ import { autocastType } from '../api/autocast.mjs';
 import { isGradEnabled } from '../core/node.mjs';
 import { flattenArguments } from './arguments.mjs';
 import { GraphCache } from './cache.mjs';
+import { Decisions } from './decisions.mjs';
 import { giveBack } from './graph.mjs';
 import { LATE, trace } from './trace.mjs';
 import { ArgumentError, UsageError, checkFunction, shown } from '../core/errors.mjs';
 import { page, productsOf } from './explain.mjs';
+import { positive } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { PASSES } from './passes/index.mjs';
 import { isRecording } from '../core/runtime.mjs';
 
 /** @typedef {import('./passes/index.mjs').PassName} PassName */
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+
+/** The default of `bound`: a graph is some hundred kilobytes of the host's memory, and inputs and results on the device. */
+const BOUND = 64;
 
 /**
  * Options of `compile`.
@@ -26,6 +31,11 @@ import { isRecording } from '../core/runtime.mjs';
  *   to their own memory; false when left out
  * @property {boolean} [graph] whether calls launch a recorded graph; if false, each call submits the list of dispatches again, which takes the
  *   host longer; true when left out
+ * @property {readonly number[]} [dynamic] dimensions of tensor arguments that differ from call to call, such as [0] for the batch; negative
+ *   ones count from the end. Each size up to `bound` has a graph of its own, which is kept. Its first call runs the function again, as every
+ *   new shape does, and takes over what the passes searched for with another size; later calls launch it. None when left out
+ * @property {number} [bound] the largest size of dynamic dimensions for which graphs are kept; 64 when left out. A larger one is compiled like
+ *   any new shape
  * @property {readonly PassName[]} [passes] names of the optimization passes to run; all when left out
  */
 
@@ -61,15 +71,24 @@ export function compile(fn, options = {}) {
   const {
     reuseOutputs = false,
     graph: recorded = true,
+    dynamic = [],
+    bound = BOUND,
     passes = PASSES,
-  } = checkOptions('compile', options, ['reuseOutputs', 'graph', 'passes']);
+  } = checkOptions('compile', options, ['reuseOutputs', 'graph', 'dynamic', 'bound', 'passes']);
   flag('compile', 'reuseOutputs', reuseOutputs);
   flag('compile', 'graph', recorded);
+  if (!Array.isArray(dynamic) || dynamic.some((d) => !Number.isInteger(d)))
+    throw new ArgumentError('compile', `dynamic must be an array of dimensions, such as [0], got ${shown(dynamic)}`);
+  positive('compile', 'bound', bound);
   if (!Array.isArray(passes)) throw new ArgumentError('compile', `passes must be an array of names, got ${shown(passes)}`);
   const unknown = passes.findIndex((name) => !PASSES.includes(name));
   if (unknown >= 0) throw new ArgumentError('compile', `unknown pass ${shown(passes[unknown])}; the passes are ${PASSES.join(', ')}`);
   checkFunction('compile', fn, LATE);
   const graphs = new GraphCache();
+  /** Graphs of dynamic sizes, and what was decided for them by the arguments without these sizes. */
+  const sized = new GraphCache(bound);
+  /** @type {Map<string, Decisions>} */
+  const decided = new Map();
   /** With `reuseOutputs`: the results of the previous call. @type {Tensor[] | undefined} */
   let last;
 
@@ -80,13 +99,22 @@ export function compile(fn, options = {}) {
   };
   /** Finds or makes the graph for arguments, and copies them into it. @param {unknown[]} args */
   const prepared = (args) => {
-    const { slots, key: argumentKey, rebuild } = flattenArguments(args);
-    const key = `${argumentKey}${isGradEnabled() ? '' : ' noGrad'}${autocastType() ? ` autocast ${autocastType()}` : ''}`;
-    let graph = graphs.find(key);
+    const { slots, key: argumentKey, family, largest, rebuild } = flattenArguments(args, dynamic);
+    const modes = `${isGradEnabled() ? '' : ' noGrad'}${autocastType() ? ` autocast ${autocastType()}` : ''}`;
+    const key = `${argumentKey}${modes}`;
+    const within = largest > 0 && largest <= bound;
+    const cache = within ? sized : graphs;
+    let graph = cache.find(key);
     if (!graph) {
-      graphs.traced(key);
-      graph = trace(fn, slots, rebuild, { passes, graph: recorded });
-      graphs.add(key, graph);
+      cache.traced(within ? `${family}${modes}` : key);
+      /** @type {Decisions | undefined} */
+      let decisions;
+      if (within) {
+        decisions = decided.get(`${family}${modes}`) ?? new Decisions();
+        decided.set(`${family}${modes}`, decisions);
+      }
+      graph = trace(fn, slots, rebuild, { passes, graph: recorded, decisions });
+      cache.add(key, graph);
     }
     graph.fill(slots);
     return graph;
@@ -108,7 +136,14 @@ export function compile(fn, options = {}) {
     }
   };
   const explained = () =>
-    graphs.entries().map(([key, { dispatches, bytes, found, steps }]) => ({ key, dispatches, ...bytes, found, steps }));
+    [...graphs.entries(), ...sized.entries()].map(([key, { dispatches, bytes, found, steps, taken }]) => ({
+      key,
+      dispatches,
+      ...bytes,
+      found,
+      taken,
+      steps,
+    }));
   return Object.assign(compiled, {
     explain: () => explained().map(({ steps, ...rest }) => ({ ...rest, products: productsOf(steps) })),
     html: () => page(explained()),
@@ -121,6 +156,8 @@ export function compile(fn, options = {}) {
     dispose: () => {
       endLast();
       graphs.clear();
+      sized.clear();
+      decided.clear();
     },
   });
 }
@@ -132,6 +169,7 @@ export function compile(fn, options = {}) {
  * @property {number} dispatches number of dispatches
  * @property {number} unplanned bytes of its results if each had its own memory
  * @property {Record<string, number>} found what the passes fused or removed, and how often
+ * @property {number} taken number of decisions that the passes took over from a graph for other dynamic sizes
  * @property {number} planned bytes that the results take, with memory shared
  * @property {import('./explain.mjs').ProductOfLine[]} products its matrix products: which kernel computes each, and why
  */

@@ -51,7 +51,8 @@ export function trace(fn, slots, rebuild, options) {
   const inputs = [];
   /** The result, with tensors that no scope owns. @type {unknown} */
   let held;
-  const recording = new Recording();
+  options.decisions?.begin();
+  const recording = new Recording(options.decisions);
   const scope = new Scope();
   try {
     for (const { layout } of slots) {

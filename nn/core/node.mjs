@@ -65,7 +65,7 @@ export class Node {
    * @param {Storage[]} storages of inputs, then outputs @param {Layout[]} outputs
    * @param {string | undefined} [origin] the line of the user's program, if already known
    */
-  constructor(op, attributes, inputs, storages, outputs, origin = recordingNow()?.originNow()) {
+  constructor(op, attributes, inputs, storages, outputs, origin = recordingNow()?.originNow(op.name)) {
     this.op = op;
     this.attributes = attributes;
     /** Counts nodes: an input's node has a lower order than the nodes made from it. */

@@ -55,7 +55,7 @@ const [SMALL, TURNS] = [2 ** 20, 8];
  * @property {(leaf: Tensor) => void} [gradientOf] called with a leaf before its gradient is read or changed
  * @property {boolean} [closed] whether its device was closed, and its memory freed with it
  * @property {number} [serial] tensors from this serial number on were made in the recording
- * @property {() => string | undefined} [originNow] the line of the user's program that is being recorded
+ * @property {(name?: string) => string | undefined} [originNow] the line of the user's program that is being recorded
  * @property {string | undefined} [origin] that line if it is not the running one: in a backward pass, the line of the forward operation
  * @property {number} [region] of what is recorded now: results are shared only within a region
  */

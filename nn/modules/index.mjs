@@ -65,4 +65,5 @@ export {
   ZeroPad3d,
 } from './shape.mjs';
 export { Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d } from './convolution.mjs';
-export { AvgPool2d, BatchNorm2d, GroupNorm, MaxPool2d } from './vision.mjs';
+export * from './pooling.mjs';
+export { BatchNorm2d, GroupNorm } from './vision.mjs';

@@ -1,8 +1,7 @@
-// Pools and normalizations of images, [batch, channels, rows, columns].
+// Normalizations of images, [batch, channels, rows, columns].
 
 import { noGrad } from '../core/node.mjs';
 import { isRecomputing } from '../api/checkpoint.mjs';
-import { avgPool2d, maxPool2d, pair } from '../api/convolution.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
 import { positive, sizeOf } from '../core/layout.mjs';
@@ -15,9 +14,7 @@ import { constantParameter, zeroParameter } from './layers.mjs';
 import { Module } from './module.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
-/** @typedef {import('../api/convolution.mjs').Pair} Pair */
 
-/** @typedef {import('../api/convolution.mjs').PoolOptions} PoolOptions */
 /** @typedef {import('./layers.mjs').NormOptions} NormOptions */
 
 /**
@@ -31,36 +28,6 @@ import { Module } from './module.mjs';
 function checkLeast(op, name, value) {
   if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
     throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
-}
-
-/** The largest element under each position of a window, per channel; see `F.maxPool2d`. */
-export class MaxPool2d extends Module {
-  /** @param {Pair} window one size for both directions, or [down, across] @param {PoolOptions} [options] */
-  constructor(window, options = {}) {
-    super();
-    const { stride = window } = checkOptions('MaxPool2d', options, ['stride']);
-    this.window = pair('MaxPool2d', 'window', window, 1);
-    this.options = { stride: pair('MaxPool2d', 'stride', stride, 1) };
-  }
-  /** @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} [batch, channels, rows', columns'] */
-  forward(x) {
-    return maxPool2d(x, this.window, this.options);
-  }
-}
-
-/** The mean under each position of a window, per channel; see `F.avgPool2d`. */
-export class AvgPool2d extends Module {
-  /** @param {Pair} window one size for both directions, or [down, across] @param {PoolOptions} [options] */
-  constructor(window, options = {}) {
-    super();
-    const { stride = window } = checkOptions('AvgPool2d', options, ['stride']);
-    this.window = pair('AvgPool2d', 'window', window, 1);
-    this.options = { stride: pair('AvgPool2d', 'stride', stride, 1) };
-  }
-  /** @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} [batch, channels, rows', columns'] */
-  forward(x) {
-    return avgPool2d(x, this.window, this.options);
-  }
 }
 
 /**

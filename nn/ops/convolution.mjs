@@ -76,9 +76,16 @@ const flops = (y, weight) => 2 * y.size * sizeOf(weight.slice(1));
 /** @param {Reference} x @param {readonly number[]} place that may be outside, where x is zero */
 const orZero = (x, place) => (place.some((p, d) => p < 0 || p >= x.shape[d]) ? 0 : at(x, place));
 
+/**
+ * What is left of a convolution without products.
+ * @param {import('../api/tensor.mjs').Tensor[]} inputs
+ */
+const biasAlone = ([x, , bias]) => [bias ? bias.detach().reshape(bias.size, ...x.shape.slice(2).map(() => 1)) : 0];
+
 /** y = x ⋆ weight + bias: x [batch, channels, ...size], weight [outputs, channels / groups, ...window], bias [outputs]. @type {Op} */
 export const convolution = defineOp({
   name: 'convolution',
+  empty: biasAlone,
   strided: true,
   infer: ([x, w, bias], /** @type {Forward} */ attributes) => {
     oneType('convolution', x, w);
@@ -128,6 +135,7 @@ const biasGradient = (dy, F) =>
  */
 export const convolutionInput = defineOp({
   name: 'convolutionInput',
+  empty: biasAlone,
   strided: true,
   infer: ([dy, w, bias], /** @type {Input} */ { groups, size }) => {
     oneType('convolutionInput', dy, w);
@@ -170,6 +178,7 @@ const missing = ([dy, w], { stride, padding, dilation, size }) =>
 /** The gradient of the weight in a convolution from x [batch, channels, ...size] and dy [batch, outputs, ...positions]. @type {Op} */
 export const convolutionWeight = defineOp({
   name: 'convolutionWeight',
+  empty: 0,
   strided: true,
   infer: ([x, dy], /** @type {Weight} */ { groups, window }) => {
     oneType('convolutionWeight', x, dy);

@@ -180,24 +180,39 @@ export const argmin = argExtreme('argmin', 'min');
 
 // ---- by order
 
+/**
+ * Throws a ShapeError for [], which has no last dimension (functions take it as [1]), and unless others have as many rows.
+ * @param {string} op @param {Layout} layout @param {...Layout} others
+ */
+export function checkRows(op, { shape }, ...others) {
+  if (shape.length === 0) throw new ShapeError(op, 'a tensor [] has no rows');
+  const rows = show(shape.slice(0, -1));
+  for (const other of others)
+    if (show(other.shape.slice(0, -1)) !== rows) throw new ShapeError(op, `${show(shape)} and ${show(other.shape)} must have as many rows`);
+}
+
 /** Numbers in their order, NaN last. @param {number} a @param {number} b */
 export const compared = (a, b) => (Number.isNaN(a) ? Number(!Number.isNaN(b)) : Number.isNaN(b) ? -1 : Number(a > b) - Number(a < b));
 
-/** The columns of each row in the order of its elements. It is a stable sort in both directions; NaN is the largest. */
+/** The columns of each row in the order of its elements, or the first `keep`. It is a stable sort in both directions; NaN is the largest. */
 export const argsort = defineOp({
   name: 'argsort',
-  infer: ([x], /** @type {{ descending: boolean }} */ _) => {
+  infer: ([x], /** @type {{ descending: boolean, keep?: number }} */ { keep }) => {
     wordType('argsort', x);
-    return [denseLayout(x.shape, 'i32')];
+    return [denseLayout(keep === undefined ? x.shape : [...x.shape.slice(0, -1), keep], 'i32')];
   },
-  lower: (k, [x], [y], { descending }) => [k.argSort({ x, y, ...matrixOf(x.layout), type: wordType('argsort', x.layout), descending })],
-  oracle: ([x], { descending }) => {
+  lower: (k, [x], [y], { descending, keep }) => [
+    k.argSort({ x, y, ...matrixOf(x.layout), type: wordType('argsort', x.layout), descending, keep }),
+  ],
+  oracle: ([x], { descending, keep }) => {
     const [rows, columns] = rowsOf(x.shape);
     const order = Array.from({ length: rows }, (_, r) => {
       const row = x.data.subarray(r * columns, (r + 1) * columns);
-      return Array.from(row.keys()).sort((a, b) => (descending ? -1 : 1) * compared(row[a], row[b]) || a - b);
+      const sorted = Array.from(row.keys()).sort((a, b) => (descending ? -1 : 1) * compared(row[a], row[b]) || a - b);
+      return sorted.slice(0, keep);
     });
-    return { shape: x.shape, data: Float64Array.from(order.flat()) };
+    const shape = keep === undefined ? x.shape : [...x.shape.slice(0, -1), keep];
+    return { shape, data: Float64Array.from(order.flat()) };
   },
 });
 
@@ -246,8 +261,11 @@ export const fromEnd = indices(
  */
 export const reduceRuns = defineOp({
   name: 'reduceRuns',
-  infer: ([x, index, , source], /** @type {RunAttributes} */ _) => {
-    if (x.dtype !== 'f32' || source.dtype !== 'f32' || index.dtype !== 'u32' || show(index.shape) !== show(source.shape))
+  empty: ([x]) => [x, 0], // Without a source.
+  infer: ([x, index, order, source], /** @type {RunAttributes} */ _) => {
+    checkRows('reduceRuns', x, index);
+    const equal = [order, source].every(({ shape }) => show(shape) === show(index.shape));
+    if (x.dtype !== 'f32' || source.dtype !== 'f32' || index.dtype !== 'u32' || !equal)
       throw new ArgumentError('reduceRuns', 'takes f32 and an index u32 of the shape of the sources');
     return [denseLayout(x.shape, 'f32'), denseLayout(x.shape, 'u32')];
   },
@@ -255,6 +273,7 @@ export const reduceRuns = defineOp({
     const { rows, columns: size } = matrixOf(x.layout);
     return [k.reduceRuns({ x, index, order, source, y, counts, rows, size, picks: matrixOf(index.layout).columns, ...attributes })];
   },
+  empty: ([x]) => [x, 0],
   saveInputs: () => [0, 1, 2, 3],
   saveOutputs: [0, 1],
   vjp: (dy, { inputs: [x, index, order, source], outputs: [y, counts], attributes: { op, apart } }, F) => {
@@ -306,7 +325,7 @@ const MANY_INDICES = 512;
 
 /**
  * `scatterAdd`, of many indices by a sort: it adds the same numbers in the same order, so the bits are the same.
- * @param {Functions} F @param {Tensor[]} inputs x, the index and the sources @param {Along} attributes
+ * @param {Pick<Functions, 'call' | 'transpose'>} F @param {Tensor[]} inputs x, the index and the sources @param {Along} attributes
  * @returns {Tensor}
  */
 export function added(F, [x, index, source], { dim }) {

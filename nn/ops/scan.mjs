@@ -2,6 +2,7 @@
 
 import { ArgumentError } from '../core/errors.mjs';
 import { denseLayout } from '../core/layout.mjs';
+import { checkRow } from './reduce.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
@@ -143,6 +144,7 @@ export const count = defineOp({
   name: 'count',
   infer: ([x]) => [denseLayout([...x.shape.slice(0, -1), 1], summedType(x.dtype))],
   lower: (k, [x], [y]) => [k.totalRows({ x, y, ...matrixOf(x.layout), op: 'sum', type: wordType('count', x.layout) })],
+  empty: 0,
   oracle: ([x]) => ofRows(x, (row) => row.reduce((a, b) => a + b, 0)),
 });
 
@@ -154,6 +156,7 @@ export const prod = defineOp({
     return [denseLayout([...x.shape.slice(0, -1), 1], summedType(x.dtype))];
   },
   lower: (k, [x], [y]) => [k.totalRows({ x, y, ...matrixOf(x.layout), op: 'prod', type: wordType('prod', x.layout) })],
+  empty: 1,
   saveInputs: () => [0],
   saveOutputs: [0],
   vjp: (dy, { inputs: [x], outputs: [y] }, F) => {
@@ -175,6 +178,7 @@ const firstExtreme = (name, direction) =>
     name,
     infer: ([x]) => {
       wordType(name, x);
+      checkRow(name, x);
       return [denseLayout([...x.shape.slice(0, -1), 1], 'i32')];
     },
     lower: (k, [x], [y]) => [

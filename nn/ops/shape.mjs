@@ -37,6 +37,7 @@ const partOf = (y, shape, strides, offset) => ({
 export const pad = defineOp({
   name: 'pad',
   strided: true,
+  empty: (_, /** @type {PadAttributes} */ { value }) => [value],
   infer: ([x], /** @type {PadAttributes} */ { before, after }) => [
     denseLayout(
       x.shape.map((size, d) => before[d] + size + after[d]),
@@ -132,6 +133,7 @@ function embeddedShape(shape, { dim1, dim2, rows, columns }) {
 /** Matrices in two new dimensions, with the last dimension of x on a diagonal and zeros elsewhere; of 32-bit elements. */
 export const diagEmbed = defineOp({
   name: 'diagEmbed',
+  empty: 0,
   strided: true,
   infer: ([x], /** @type {DiagonalAttributes & { rows: number, columns: number }} */ attributes) => [
     denseLayout(embeddedShape(x.shape, attributes), x.dtype),
@@ -194,6 +196,7 @@ export const windows = defineOp({
  */
 export const overlapAdd = defineOp({
   name: 'fold',
+  empty: 0,
   strided: true,
   infer: (_, /** @type {WindowAttributes & { shape: readonly number[] }} */ { shape }) => [denseLayout(shape, 'f32')],
   lower: (k, [x], [y], attributes) => {

@@ -3,7 +3,7 @@
 import { map } from '../core/codegen.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { denseLayout, sizeOf } from '../core/layout.mjs';
-import { compared, gather, indices } from './indexing.mjs';
+import { checkRows, compared, gather, indices } from './indexing.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 import { matrixOf, wordType } from './scan.mjs';
@@ -22,6 +22,8 @@ export const pick = defineOp({
   name: 'pick',
   infer: ([x, index]) => {
     wordType('pick', x);
+    checkRows('pick', x, index);
+    if (x.shape.at(-1) === 0 && index.shape.at(-1) !== 0) throw new ShapeError('pick', `of ${show(x.shape)} there is no element to pick`);
     return [denseLayout(index.shape, x.dtype)];
   },
   lower: (k, [x, index], [y]) => {
@@ -36,14 +38,18 @@ export const pick = defineOp({
 /** Rows of `size` zeros, with source[..., k] at index[..., k]. No two indices of a row are equal; one outside the row is dropped. */
 export const put = defineOp({
   name: 'put',
-  infer: ([, source], /** @type {{ size: number }} */ { size }) => {
+  empty: 0, // Without a source.
+  infer: ([index, source], /** @type {{ size: number }} */ { size }) => {
     wordType('put', source);
+    checkRows('put', source);
+    if (show(index.shape) !== show(source.shape)) throw new ShapeError('put', `${show(index.shape)} indices of ${show(source.shape)}`);
     return [denseLayout([...source.shape.slice(0, -1), size], source.dtype)];
   },
   lower: (k, [index, source], [y], { size }) => {
     const { rows, columns } = matrixOf(index.layout);
     return [k.fill({ y, count: y.layout.size, value: 0, type: 'u32' }), k.putRows({ index, source, y, rows, picks: columns, size })];
   },
+  empty: 0,
   saveInputs: () => [0],
   vjp: (dy, { inputs: [index] }, F) => [undefined, F.call(gather, [dy, index], { dim: index.ndim - 1 })],
   oracle: ([index, source], { size }) => {
@@ -59,6 +65,7 @@ export const put = defineOp({
 /** How many elements of a sorted row are less than each value (`right`: or equal). Rows of values search their own row, or all the only one. */
 export const searchSorted = defineOp({
   name: 'searchsorted',
+  empty: 0,
   infer: ([x, values], /** @type {{ right: boolean }} */ _) => {
     wordType('searchsorted', x);
     if (x.dtype !== values.dtype)
@@ -80,6 +87,7 @@ export const searchSorted = defineOp({
       k.searchSorted({ x, values, y, rows, columns: matrixOf(x.layout).columns, picks, shared: x.layout.shape.length === 1, right, type }),
     ];
   },
+  empty: 0,
   oracle: ([x, values], { right }) => {
     const [, columns] = rowsOf(x.shape);
     const [, picks] = rowsOf(values.shape);

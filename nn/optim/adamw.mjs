@@ -12,7 +12,7 @@ import { OPTIONS, Optimizer, launch, storageOf } from './optimizer.mjs';
 /** @typedef {import('./optimizer.mjs').AdamOptions} AdamOptions */
 /** @typedef {import('./optimizer.mjs').Group} Group */
 /** @typedef {import('./optimizer.mjs').Options} Options */
-/** @typedef {import('./optimizer.mjs').ParameterGroup} ParameterGroup */
+/** @typedef {import('./group.mjs').ParameterGroup} ParameterGroup */
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 

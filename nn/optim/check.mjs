@@ -12,17 +12,46 @@ export function checkBetas(op, betas) {
   });
 }
 
+/**
+ * The learning rate over steps: linear warm-up to `lr`, then cosine decay to `finalLr` (Loshchilov & Hutter 2017, without restarts).
+ * @typedef {object} Schedule
+ * @property {number} [warmup] number of warm-up steps; 0 when left out
+ * @property {number} total the step at which the rate has reached `finalLr`, more than `warmup`; 0 for no decay
+ * @property {number} [finalLr] the rate from step `total` on; 0 when left out
+ */
+
+/** The steps for which a function is called that does not say how many it is for. */
+const TABLE_STEPS = 2 ** 20;
+
+/**
+ * The factors of a schedule that is a function, by the number of the step, which begins at 1; undefined of another schedule.
+ * @param {string} op the optimizer @param {unknown} schedule @param {Map<unknown, Float32Array>} known those of the other groups
+ */
+export function factorsOf(op, schedule, known) {
+  if (typeof schedule !== 'function') return undefined;
+  const before = known.get(schedule);
+  if (before) return before;
+  const { steps = TABLE_STEPS } = /** @type {{ steps?: number }} */ (/** @type {unknown} */ (schedule));
+  if (!Number.isInteger(steps) || steps < 1 || steps > 2 ** 26)
+    throw new ArgumentError(op, `the schedule's steps must be an integer from 1 to 2^26, got ${shown(steps)}`);
+  const factors = new Float32Array(steps + 1);
+  for (let step = 0; step < steps; step++) {
+    const factor = schedule(step);
+    if (typeof factor !== 'number' || !(factor >= 0 && factor < Infinity))
+      throw new ArgumentError(op, `the schedule must return a number of at least 0, got ${shown(factor)} for step ${step}`);
+    factors[step + 1] = factor;
+  }
+  known.set(schedule, factors);
+  return factors;
+}
+
 /** The most steps that a state can count: its counter is a u32. */
 const MAX_STEPS = 2 ** 32 - 1;
 
 /** @param {string} op the optimizer @param {unknown} schedule */
 export function checkSchedule(op, schedule) {
-  if (schedule === undefined) return;
-  const {
-    warmup = 0,
-    total,
-    finalLr = 0,
-  } = checkOptions(op, /** @type {import('./optimizer.mjs').Schedule} */ (schedule), ['warmup', 'total', 'finalLr']);
+  if (schedule === undefined || typeof schedule === 'function') return;
+  const { warmup = 0, total, finalLr = 0 } = checkOptions(op, /** @type {Schedule} */ (schedule), ['warmup', 'total', 'finalLr']);
   for (const [name, value] of Object.entries({ warmup, total })) {
     if (!Number.isInteger(value) || value < 0 || value > MAX_STEPS)
       throw new ArgumentError(op, `the schedule's ${name} must be an integer of at least 0, got ${shown(value)}`);
@@ -54,4 +83,10 @@ export function checkScale(value, of) {
   if (!(typeof value === 'number' && value > 0 && value < Infinity))
     throw new ArgumentError(of, `gradientScale must be a number above 0, got ${shown(value)}`);
   return value;
+}
+
+/** Checks for a number in [0, 1). @param {string} name @param {unknown} value @param {string} of the call, for the error */
+export function checkFraction(name, value, of) {
+  if (typeof value !== 'number' || !(value >= 0 && value < 1))
+    throw new ArgumentError(of, `${name} must be a number in [0, 1), got ${shown(value)}`);
 }

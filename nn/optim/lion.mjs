@@ -8,7 +8,7 @@ import { OPTIONS, Optimizer } from './optimizer.mjs';
 /** @typedef {import('./optimizer.mjs').Group} Group */
 /** @typedef {import('./optimizer.mjs').LionOptions} LionOptions */
 /** @typedef {import('./optimizer.mjs').Options} Options */
-/** @typedef {import('./optimizer.mjs').ParameterGroup} ParameterGroup */
+/** @typedef {import('./group.mjs').ParameterGroup} ParameterGroup */
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 
 /** Lion (Chen et al. 2023): p = p - lr · (sign(β₁ m + (1 - β₁) g) + weightDecay · p), then m = β₂ m + (1 - β₂) g. */

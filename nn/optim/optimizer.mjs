@@ -1,8 +1,7 @@
 // The base of optimizers. Constructing one moves its parameters into flat memory. The step count, the learning rate and the clipping
 // factor live on the device, so a compiled step advances them without the host.
 
-import { constant } from '../core/tensor.mjs';
-import { STATE, STATE_WORDS, optimizerState } from '../../kernels/index.mjs';
+import { STATE } from '../../kernels/index.mjs';
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { noGrad } from '../core/node.mjs';
 import { map } from '../core/codegen.mjs';
@@ -16,10 +15,13 @@ import { checkOptions } from '../core/options.mjs';
 import { isRecording, perDevice, runtime, sink } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
 import { Tensor } from '../api/tensor.mjs';
-import { bucketsOf, stateLayout } from './bucket.mjs';
-import { checkBetas, checkIterable, checkLeast, checkScale, checkSchedule } from './check.mjs';
+import { checkBetas, checkIterable, checkScale, checkSchedule, factorsOf } from './check.mjs';
+import { ParameterGroup, checkSetting } from './group.mjs';
 import { Ranks } from './ranks.mjs';
 
+/** The learning rate over steps. @typedef {import('./check.mjs').Schedule} Schedule */
+/** @typedef {import('./group.mjs').Kind} Kind */
+/** @typedef {import('./group.mjs').Settings} Settings */
 /** The flat memory of some parameters. @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** A group of processes. @typedef {import('./ranks.mjs').ProcessGroup} ProcessGroup */
 /** A contiguous range of a bucket's elements. @typedef {import('./bucket.mjs').Run} Run */
@@ -28,14 +30,6 @@ import { Ranks } from './ranks.mjs';
 /** What a kernel function returns. @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
 /** A kernel being generated. @typedef {import('../core/codegen.mjs').Program} Program */
 /** A value of such a kernel. @typedef {import('../core/codegen.mjs').Value} Value */
-
-/**
- * The learning rate over steps: linear warm-up to `lr`, then cosine decay to `finalLr` (Loshchilov & Hutter 2017, without restarts).
- * @typedef {object} Schedule
- * @property {number} [warmup] number of warm-up steps; 0 when left out
- * @property {number} total the step at which the rate has reached `finalLr`, more than `warmup`; 0 for no decay
- * @property {number} [finalLr] the rate from step `total` on; 0 when left out
- */
 
 /**
  * Options of every optimizer. A parameter group may have its own `lr`, `weightDecay` and `schedule`.
@@ -47,7 +41,9 @@ import { Ranks } from './ranks.mjs';
  *   clipping. With clipping, a step whose norm is not finite is skipped: see `skippedSteps`
  * @property {number} [gradientScale] a factor on every gradient, applied first; 1 when left out. If you multiply the loss by s, so that
  *   f16 gradients do not underflow, set it to 1 / s
- * @property {Schedule} [schedule] how the rate changes over steps; a constant rate when left out
+ * @property {Schedule | ((step: number) => number)} [schedule] how the rate changes over steps: an object, or a function that gives the factor
+ *   on `lr` from the number of steps made before, as those of `optim.schedules`. It is called for the first 2²⁰ steps, or as many as its
+ *   property `steps` says, when the optimizer is made; later ones have the last factor. A constant rate when left out
  * @property {ProcessGroup} [processGroup] the processes that train together, from `helios-vk/distributed`; none when left out. All begin
  *   with the parameters of rank 0, every step uses the mean of their gradients, and all must make the same calls
  * @property {0 | 1} [zero] with a `processGroup`: 1 (the default) shards the moments over the processes (ZeRO-1), 0 keeps all moments on
@@ -86,6 +82,9 @@ import { Ranks } from './ranks.mjs';
 const GROUP_OPTIONS = ['lr', 'weightDecay', 'schedule'];
 export const OPTIONS = [...GROUP_OPTIONS, 'clip', 'gradientScale', 'processGroup', 'zero', 'reduce'];
 
+/** The names of moments. */
+const MOMENTS = ['first', 'second', 'third'];
+
 /** Recorded dispatches by key. @type {Map<string, Template>} */
 const templates = perDevice(new Map());
 
@@ -110,89 +109,6 @@ export function launch(key, storages, build, bytes, call) {
 export const storageOf = (tensor) => alive('optim', tensor);
 
 /**
- * Checks a new value of a setting: an ArgumentError unless it is a finite number of at least 0, a UsageError while a function is compiled.
- * @param {string} name @param {number} value @param {string} [of] the call, for the error; the setting itself when left out
- */
-function checkSetting(name, value, of = name) {
-  checkLeast(name, value, of);
-  if (isRecording())
-    throw new UsageError(of, 'set it outside of the compiled function: the value is on the device, where the next call reads it');
-}
-
-/**
- * Options with their defaults filled in.
- * @typedef {Required<Omit<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'>> & Pick<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'>} Settings
- */
-
-/** Parameters with their own learning rate and weight decay. Both can be set between steps, also between calls of a compiled step. */
-export class ParameterGroup {
-  #lr;
-  #weightDecay;
-
-  /**
-   * @param {Parameter[]} parameters @param {Settings} options
-   * @param {{ betas: [number, number], eps: number }} adam @param {Ranks | undefined} ranks
-   */
-  constructor(parameters, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps }, ranks) {
-    this.#lr = lr;
-    this.#weightDecay = weightDecay;
-    /** Whether the state was loaded from a checkpoint: the host then does not know its values. */
-    this.loaded = false;
-    /** The words of a state at a step. @param {number} step @param {number} skipped @param {number} maxNorm @param {number} scale */
-    this.wordsAt = (step, skipped, maxNorm, scale) =>
-      optimizerState({
-        rate: this.#lr,
-        decay: this.#weightDecay,
-        maxNorm,
-        gradientScale: scale / (ranks?.size ?? 1),
-        beta1: betas[0],
-        beta2: betas[1],
-        epsilon: eps,
-        warmup: schedule?.warmup ?? 0,
-        total: schedule?.total ?? 0,
-        finalRate: schedule?.finalLr ?? 0,
-        step,
-        skipped,
-      });
-    // Before the parameters are moved, since this throws for an invalid option.
-    const words = this.wordsAt(0, 0, clip, gradientScale);
-    const { bindingBytes, bufferBytes } = runtime().kernels.context;
-    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple, ranks?.exportable);
-    this.state = constant(words, stateLayout(STATE_WORDS));
-    runtime().name(storageOf(this.state).allocation, 'optimizer state');
-  }
-
-  /** Writes one f32 word of the state on the device. @param {number} word @param {number} value */
-  write(word, value) {
-    runtime().upload(storageOf(this.state).allocation, Float32Array.of(value), 4 * word);
-  }
-
-  /** The learning rate; with a schedule, its peak. Setting it throws a UsageError while a function is compiled. */
-  get lr() {
-    return this.#lr;
-  }
-  set lr(value) {
-    checkSetting('lr', value);
-    this.write(STATE.peakRate, value);
-    this.#lr = value;
-  }
-
-  /** The factor of weight decay. Setting it throws a UsageError while a function is compiled. */
-  get weightDecay() {
-    return this.#weightDecay;
-  }
-  set weightDecay(value) {
-    checkSetting('weightDecay', value);
-    this.write(STATE.decay, value);
-    this.#weightDecay = value;
-  }
-  /** Whether the kernel must apply weight decay. A loaded state has a factor that the host does not know, so it counts as decaying. */
-  get decays() {
-    return track(this, 'decays', this.#weightDecay > 0 || this.loaded);
-  }
-}
-
-/**
  * Generates the code of a step for one element.
  * @callback Rule
  * @param {Program} program the kernel being generated
@@ -209,6 +125,7 @@ export class ParameterGroup {
  * @property {Value} rate the learning rate
  * @property {Value | undefined} decay the factor of weight decay; undefined without weight decay
  * @property {Value[]} numbers the optimizer's own numbers, as passed to `change`
+ * @property {Value[]} words those of the state that were passed to `change`
  */
 
 /** The base class of optimizers. */
@@ -222,10 +139,10 @@ export class Optimizer {
    * for one that is listed twice; a UsageError for a parameter of another optimizer, and while a function is compiled.
    * @param {Iterable<Parameter> | Group[]} params parameters, or groups with their own options
    * @param {Settings} options
-   * @param {{ betas: [number, number], eps: number }} [adam]
-   * @param {number} [moments] number of moments that each parameter has
+   * @param {Kind} [kind]
+   * @param {number | ((settings: Settings) => number)} [moments] number of moments that each parameter has, or that those of a group have
    */
-  constructor(params, options, adam = { betas: [0.9, 0.999], eps: 1e-8 }, moments = 0) {
+  constructor(params, options, kind = {}, moments = 0) {
     const name = this.constructor.name;
     if (isRecording()) throw new UsageError(name, 'make the optimizer outside of the compiled function');
     if (params instanceof Module) throw new ArgumentError(name, 'expected parameters, got a module: pass model.parameters()');
@@ -235,13 +152,15 @@ export class Optimizer {
     /** @type {Set<Parameter>} */
     for (const group of groups)
       if (typeof group !== 'object' || group === null) checkIterable(/** @type {Iterable<Group>} */ (group), name);
-    checkBetas(name, adam.betas);
+    if (kind.betas !== undefined) checkBetas(name, kind.betas);
+    const groupOptions = [...GROUP_OPTIONS, ...(kind.groupOptions ?? [])];
     const seen = new Set();
     this.#clip = options.clip;
     this.#gradientScale = checkScale(options.gradientScale, name);
     const { processGroup, zero = 1, reduce = 'f32' } = options;
     /** The collectives, with a `processGroup`. */
     this.ranks = processGroup && new Ranks(processGroup, zero, reduce, name);
+    const tables = new Map();
     const checked = groups.map(({ params: own, ...rest }) => {
       const parameters = checkIterable(own, name);
       for (const parameter of parameters) {
@@ -251,10 +170,10 @@ export class Optimizer {
         if (seen.has(parameter)) throw new ArgumentError(name, 'a parameter appears twice');
         seen.add(parameter);
       }
-      const own_ = { ...options, ...checkOptions(name, rest, GROUP_OPTIONS) };
+      const own_ = { ...options, ...checkOptions(name, rest, groupOptions) };
       for (const key of /** @type {const} */ (['lr', 'weightDecay', 'clip'])) checkSetting(key, own_[key], name);
       checkSchedule(name, own_.schedule);
-      return { parameters, settings: own_ };
+      return { parameters, settings: { ...own_, factors: factorsOf(name, own_.schedule, tables) } };
     });
     this.#places = new Places(seen);
     /** @type {ParameterGroup[]} */
@@ -262,9 +181,12 @@ export class Optimizer {
     /** @type {Map<Bucket, Tensor[]>} */
     this.moments = new Map();
     try {
-      for (const { parameters, settings } of checked) this.groups.push(new ParameterGroup(parameters, settings, adam, this.ranks));
+      for (const { parameters, settings } of checked) this.groups.push(new ParameterGroup(parameters, settings, kind, this.ranks));
       this.ranks?.begin(this.buckets);
-      if (moments > 0) for (const bucket of this.buckets) this.momentsOf(bucket, moments);
+      for (const { buckets, settings } of this.groups) {
+        const count = typeof moments === 'number' ? moments : moments(settings);
+        if (count > 0) for (const bucket of buckets) this.momentsOf(bucket, count);
+      }
     } catch (error) {
       // Release all parameters, also those of the group that failed, so that another optimizer can take them.
       for (const { parameters } of checked) for (const { bucket } of parameters) bucket?.dispose();
@@ -401,7 +323,7 @@ export class Optimizer {
     if (!list) {
       if (isRecording())
         throw new UsageError(this.constructor.name, 'make the optimizer, which allocates its memory, outside of the compiled function');
-      list = Array.from({ length: count }, (_, i) => bucket.zeros(['first moments', 'second moments'][i], this.ranks?.shard(bucket).count));
+      list = Array.from({ length: count }, (_, i) => bucket.zeros(`${MOMENTS[i]} moments`, this.ranks?.shard(bucket).count));
       this.moments.set(bucket, list);
     }
     return list;
@@ -446,14 +368,18 @@ export class Optimizer {
     // A collective cannot be undone, and a recording that fails is dropped as a whole.
     if (this.ranks || isRecording()) this.#change(ready);
     else {
-      const written = this.buckets.flatMap((bucket) => [bucket.values, ...(this.moments.get(bucket) ?? [])]);
-      runtime().allOrNothing(() => this.#change(ready), written.map(storageOf));
+      runtime().allOrNothing(() => this.#change(ready), this.written().map(storageOf));
     }
     if (this.ranks?.zero) this.ranks.gather(this.buckets);
     for (const { bucket, runs } of ready.flat()) {
       if (runs.length > 0) bucket.changed(!this.ranks?.zero);
       for (const parameter of bucket.parameters) parameter.zeroGrad();
     }
+  }
+
+  /** What a step writes besides its state. @returns {Tensor[]} */
+  written() {
+    return this.buckets.flatMap((bucket) => [bucket.values, ...(this.moments.get(bucket) ?? [])]);
   }
 
   /** Advances the step count, computes the clipping factor and updates the parameters. @param {{ bucket: Bucket, runs: Run[] }[][]} ready by group */
@@ -491,12 +417,19 @@ export class Optimizer {
             return [runtime().kernels.gradientClip({ gradient, count: ranks.norms.size, state: slots.slice(0, states.length) })];
           });
         }
+        for (const group of this.groups) {
+          group.follow();
+          this.begin(group);
+        }
         ready.forEach((buckets, g) => {
           for (const { bucket, runs } of buckets) for (const run of runs) this.update(this.groups[g], bucket, run);
         });
       }),
     );
   }
+
+  /** Computes what all elements of a group share. Optimizers that have such numbers override it. @param {ParameterGroup} _group */
+  begin(_group) {}
 
   /**
    * Updates a range of parameters. Each optimizer overrides it.
@@ -509,8 +442,9 @@ export class Optimizer {
    * not multiply the update by 0, since 0 · NaN is NaN.
    * @param {string} name of the kernel, for profiles; it must differ for different rules
    * @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run @param {number[]} numbers for the rule @param {Rule} rule
+   * @param {number[]} [stateWords] f32 words of the state for the rule
    */
-  change(name, group, bucket, { offset, count }, numbers, rule) {
+  change(name, group, bucket, { offset, count }, numbers, rule, stateWords = []) {
     const { scales, clips } = this;
     const { decays } = group;
     const moments = this.moments.get(bucket) ?? [];
@@ -526,7 +460,7 @@ export class Optimizer {
     const bytes = 4 * count * (1 + 2 * (1 + moments.length));
     const build = (/** @type {number[]} */ [gradient, state, ...changed]) => {
       const targets = changed.map((buffer, i) => elements(buffer, i === 0 ? offset : offset - from));
-      const words = [STATE.rate, ...(scales ? [STATE.clip] : []), ...(decays ? [STATE.decay] : [])];
+      const words = [STATE.rate, ...(scales ? [STATE.clip] : []), ...(decays ? [STATE.decay] : []), ...stateWords];
       const inputs = [
         elements(gradient, offset),
         ...targets,
@@ -542,8 +476,9 @@ export class Optimizer {
           gradient: scale === undefined ? values[0] : program.append('mul', values[0], scale),
           moments: before.slice(1),
           rate,
-          decay: rest[0],
+          decay: decays ? rest[0] : undefined,
           numbers: given,
+          words: decays ? rest.slice(1) : rest,
         });
         if (!clips || scale === undefined) return after;
         const counts = program.append('ne', scale, program.constant(0));
@@ -581,7 +516,7 @@ export class Optimizer {
         this.moments.get(bucket)?.forEach((flat, m) => {
           const whole = wholeOf(bucket, flat);
           bucket.parameters.forEach((parameter, i) => {
-            state[`${g}.${first + i}.${['first', 'second'][m]}`] = bucket.view(whole, parameter.shape, bucket.offsets[i]);
+            state[`${g}.${first + i}.${MOMENTS[m]}`] = bucket.view(whole, parameter.shape, bucket.offsets[i]);
           });
           if (whole !== flat) whole.dispose();
         });
@@ -613,7 +548,7 @@ export class Optimizer {
       return whole;
     });
     // From another kind of optimizer, or from one with more parameters.
-    const foreign = Object.keys(state).find((name) => /^\d+\.(state|\d+\.(first|second))$/.test(name) && !(name in own));
+    const foreign = Object.keys(state).find((name) => /^\d+\.(state|\d+\.(first|second|third))$/.test(name) && !(name in own));
     if (foreign) throw new ArgumentError('loadStateDict', `unexpected: ${foreign}, which this ${this.constructor.name} does not have`);
     for (const [name, target] of Object.entries(own)) {
       if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
@@ -645,12 +580,12 @@ export class Optimizer {
   }
 
   #free() {
-    for (const { buckets, state } of this.groups) {
-      for (const bucket of buckets) {
+    for (const group of this.groups) {
+      for (const bucket of group.buckets) {
         bucket.dispose();
         for (const tensor of this.moments.get(bucket) ?? []) tensor.dispose();
       }
-      state.dispose();
+      group.dispose();
     }
     this.ranks?.dispose();
     this.moments.clear();

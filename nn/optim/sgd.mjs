@@ -9,7 +9,7 @@ import { OPTIONS, Optimizer } from './optimizer.mjs';
 /** @typedef {import('./optimizer.mjs').Group} Group */
 /** @typedef {import('./optimizer.mjs').MomentumOptions} MomentumOptions */
 /** @typedef {import('./optimizer.mjs').Options} Options */
-/** @typedef {import('./optimizer.mjs').ParameterGroup} ParameterGroup */
+/** @typedef {import('./group.mjs').ParameterGroup} ParameterGroup */
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 
 /**

@@ -1,21 +1,38 @@
 // Convolutions and their gradients without shared tiles: each thread gathers for itself. For CPU devices, where shared memory is ordinary
 // memory and a barrier is a switch between threads, and for groups of few channels, depthwise ones above all, whose products are too narrow
 // for tiles. The threads of a workgroup take neighbouring positions.
+// 16-bit variants compute in f32, too; their weight gradients are f32.
 //! variant convolve_direct
+//! variant convolve_direct_f16 HALVES=1
+//! variant convolve_direct_bf16 HALVES=1 BF16=1
 //! variant convolve_direct_weights WEIGHTS=1
+//! variant convolve_direct_weights_f16 WEIGHTS=1 HALVES=1
+//! variant convolve_direct_weights_bf16 WEIGHTS=1 HALVES=1 BF16=1
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#ifdef HALVES
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_shader_explicit_arithmetic_types : require
+#include "matmul_half.glsl"
+#define ELEMENT uint16_t
+#define LOAD(v) unpack1(v)
+#define STORE(v) pack1(v)
+#else
+#define ELEMENT float
+#define LOAD(v) (v)
+#define STORE(v) (v)
+#endif
 #include "convolution.glsl"
 
 layout(constant_id = 17) const uint THREADS = 8;
 layout(constant_id = 18) const uint TM = 8; // rows a thread
 layout(constant_id = 19) const uint TN = 8; // columns a thread
 
-layout(set = 0, binding = 0, std430) restrict readonly buffer X { float x[]; };
+layout(set = 0, binding = 0, std430) restrict readonly buffer X { ELEMENT x[]; };
 
 #ifdef WEIGHTS
-layout(set = 0, binding = 1, std430) restrict readonly buffer Y { float y[]; };
+layout(set = 0, binding = 1, std430) restrict readonly buffer Y { ELEMENT y[]; };
 layout(set = 0, binding = 2, std430) restrict writeonly buffer W { float w[]; };
 
 shared float parts[THREADS * TM * TN];
@@ -46,11 +63,12 @@ void main() {
         ivec3 origin = originOf(place);
         uint to = resultAt(place);
         float a[TM];
-        [[unroll]] for (uint i = 0; i < TM; ++i) a[i] = y[row[i] + to];
+        [[unroll]] for (uint i = 0; i < TM; ++i) a[i] = LOAD(y[row[i] + to]);
         [[unroll]] for (uint j = 0; j < TN; ++j) {
             ivec3 g = origin + shift[j];
-            float b = 0.0;
-            if (inside(g)) b = x[channel[j] + place.x * p.xb + gatherAt(g)];
+            bool there = inside(g);
+            float v = LOAD(x[there ? channel[j] + place.x * p.xb + gatherAt(g) : channel[j]]);
+            float b = there ? v : 0.0;
             [[unroll]] for (uint i = 0; i < TM; ++i) acc[i * TN + j] += a[i] * b;
         }
     }
@@ -65,9 +83,9 @@ void main() {
     }
 }
 #else
-layout(set = 0, binding = 1, std430) restrict readonly buffer W { float w[]; };
+layout(set = 0, binding = 1, std430) restrict readonly buffer W { ELEMENT w[]; };
 layout(set = 0, binding = 2, std430) restrict readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = 3, std430) restrict writeonly buffer Y { float y[]; };
+layout(set = 0, binding = 3, std430) restrict writeonly buffer Y { ELEMENT y[]; };
 
 void main() {
     uint t = gl_LocalInvocationIndex;
@@ -100,16 +118,17 @@ void main() {
         [[unroll]] for (uint j = 0; j < TN; ++j) {
             ivec3 g = origin[j] + shift;
             there[j] = inside(g);
-            place[j] = from[j] + gatherAt(g);
+            // Outside, the first element is read and not used: a select costs less than a branch.
+            place[j] = there[j] ? from[j] + gatherAt(g) : p.offX + group * p.C * p.xc;
         }
         for (uint c = 0; c < p.C; ++c) {
             float b[TN];
             [[unroll]] for (uint j = 0; j < TN; ++j) {
-                b[j] = 0.0;
-                if (there[j]) b[j] = x[place[j] + c * p.xc];
+                float v = LOAD(x[place[j] + c * p.xc]);
+                b[j] = there[j] ? v : 0.0;
             }
             [[unroll]] for (uint i = 0; i < TM; ++i) {
-                float a = w[row[i] + c * p.wc + weight];
+                float a = LOAD(w[row[i] + c * p.wc + weight]);
                 [[unroll]] for (uint j = 0; j < TN; ++j) acc[i * TN + j] += a * b[j];
             }
         }
@@ -123,7 +142,7 @@ void main() {
             if (m0 + i >= p.M) continue;
             float added = 0.0;
             if ((EPI & EPI_BIAS) != 0u) added = bias[p.offBias + channel];
-            y[to + channel * p.yc] = ended(acc[i * TN + j], added);
+            y[to + channel * p.yc] = STORE(ended(acc[i * TN + j], added));
         }
     }
 }

@@ -2,7 +2,8 @@
 //! variant sort_blocks_final FINAL
 #version 460
 // Sorts runs of RUN elements of each row of x, by value and then by place, in shared memory (Batcher 1968: bitonic). As no two
-// pairs of a value and a place are equal, the order is that of a stable sort. The result are the pairs; FINAL: the places alone.
+// pairs of a value and a place are equal, the order is that of a stable sort. The result are the first `keep` pairs of each run;
+// FINAL: the places alone, of rows that are one run.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 256, local_size_x_id = 0) in;
 // Elements that a workgroup sorts, a multiple of RUN, both powers of two.
@@ -20,8 +21,8 @@ layout(set = 0, binding = 1, std430) writeonly buffer Y { uvec2 y[]; };
 #endif
 
 layout(push_constant) uniform Push {
-    // runs: of a row
-    uint rows, columns, runs, xAt, yAt;
+    // runs: of a row; keep: elements of a run that are wanted
+    uint rows, columns, runs, keep, xAt, yAt;
 } push;
 
 shared uvec2 pairs[BLOCK];
@@ -60,9 +61,9 @@ void main() {
         for (uint e = t; e < BLOCK; e += gl_WorkGroupSize.x) {
             uint run = base + e / RUN;
             uint row = run / push.runs, column = (run - row * push.runs) * RUN + e % RUN;
-            if (run < count && column < push.columns) {
+            if (run < count && column < push.columns && e % RUN < push.keep) {
 #ifdef FINAL
-                y[push.yAt + row * push.columns + column] = pairs[e].y;
+                y[push.yAt + row * push.keep + column] = pairs[e].y;
 #else
                 y[push.yAt + row * push.columns + column] = pairs[e];
 #endif

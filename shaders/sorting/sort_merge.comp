@@ -2,8 +2,8 @@
 //! variant sort_merge_final FINAL
 #version 460
 // Merges each two neighbouring sorted runs of `run` pairs of a row into one. An invocation writes EACH pairs: it finds by
-// bisection how many of those before come from either run (Green, McColl and Bader 2012), and merges on from there. The last
-// run of a row may be shorter. FINAL: the places alone.
+// bisection how many of those before come from either run (Green, McColl and Bader 2012), and merges on from there. Of a run
+// only the first `keep` pairs are there, and wanted; the last of a row may have less. FINAL: the places alone.
 #extension GL_GOOGLE_include_directive : require
 #include "flat.glsl"
 layout(constant_id = 1) const uint EACH = 8;
@@ -16,20 +16,19 @@ layout(set = 0, binding = 1, std430) writeonly buffer Y { uvec2 y[]; };
 #endif
 
 layout(push_constant) uniform Push {
-    // count: of invocations that have work; parts: of a row
-    uint count, columns, parts, run, yAt;
+    // count: of invocations that have work; merges: of a row; parts: of a merge
+    uint count, columns, merges, parts, run, keep, yAt;
 } push;
 
 bool less(uvec2 a, uvec2 b) { return a.x < b.x || (a.x == b.x && a.y < b.y); }
 
 void main() {
     STRIDE_GRID(part, push.count) {
-        uint row = part / push.parts;
-        uint from = (part - row * push.parts) * EACH, base = row * push.columns;
+        uint merge = part / push.parts, row = merge / push.merges, base = row * push.columns;
         // The runs are a from `first` on and b from `second` on.
-        uint first = from - from % (2u * push.run);
-        uint second = min(first + push.run, push.columns), end = min(second + push.run, push.columns);
-        uint sizeA = second - first, sizeB = end - second, before = from - first;
+        uint first = (merge - row * push.merges) * 2u * push.run, second = min(first + push.run, push.columns);
+        uint sizeA = min(second - first, push.keep), sizeB = min(min(push.run, push.columns - second), push.keep);
+        uint before = (part - merge * push.parts) * EACH, end = min(before + EACH, min(sizeA + sizeB, push.keep));
         uint low = before > sizeB ? before - sizeB : 0u, high = min(before, sizeA);
         while (low < high) {
             uint middle = (low + high) / 2u;
@@ -38,13 +37,13 @@ void main() {
         }
         uint i = low, j = before - low;
         uvec2 a = i < sizeA ? x[base + first + i] : uvec2(0u), b = j < sizeB ? x[base + second + j] : uvec2(0u);
-        for (uint to = from; to < min(from + EACH, end); ++to) {
+        for (uint to = before; to < end; ++to) {
             bool takesA = i < sizeA && (j >= sizeB || less(a, b));
             uvec2 taken = takesA ? a : b;
 #ifdef FINAL
-            y[push.yAt + base + to] = taken.y;
+            y[push.yAt + row * push.keep + to] = taken.y;
 #else
-            y[base + to] = taken;
+            y[base + first + to] = taken;
 #endif
             if (takesA) {
                 ++i;

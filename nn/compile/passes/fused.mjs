@@ -130,7 +130,8 @@ function alongRows(layout, own, { rows, columns }) {
 
 /**
  * @typedef {object} Plan
- * @property {{ kind: 'flat' | 'row' | 'column', rows: number, columns: number, shape: readonly number[], steps: Step[], results: number[] }} attributes
+ * @property {{ kind: 'flat' | 'row' | 'column', rows: number, columns: number, shape: readonly number[], steps: Step[], results: number[], room: number }} attributes
+ *   `room`: words of push constants that are left for numbers
  * @property {Value[]} inputs
  * @property {Value[]} outputs
  */
@@ -251,7 +252,8 @@ export function planOf(calls, needed, numbers) {
   // An upper bound on push constants, for any operand that may need strides.
   const rank = withoutOnes(shape).length;
   const strided = inputs.filter(({ layout }) => !layout.contiguous && layout.size > 1).length;
-  if (rank > 8 || 3 + (strided ? rank : 0) + 2 * (inputs.length + results.length) + strided * rank > MAX_PUSH) return undefined;
+  const room = MAX_PUSH - (3 + (strided ? rank : 0) + 2 * (inputs.length + results.length) + strided * rank);
+  if (rank > 8 || room < 0) return undefined;
   const number = (/** @type {number} */ arg) => (arg < 0 ? inputs.length + (-1 - arg) : arg);
   const { kind, rows, columns } = matrix ?? { kind: /** @type {const} */ ('flat'), rows: 1, columns: size };
   return {
@@ -262,6 +264,7 @@ export function planOf(calls, needed, numbers) {
       shape,
       steps: steps.map((step) => ({ ...step, args: step.args.map(number) })),
       results: results.map(({ step }) => inputs.length + step),
+      room,
     },
     inputs,
     outputs: results.map(({ value }) => value),
@@ -280,24 +283,52 @@ const elementsOf = ({ allocation, layout }, shape) => ({
   layout: layoutOf(shape, denseStrides(shape), layout.offset, layout.dtype),
 });
 
+/**
+ * Appends steps to a program.
+ * @param {Program} program @param {import('../../core/codegen.mjs').Value[]} given the inputs @param {Step[]} steps
+ * @param {(number: number) => import('../../core/codegen.mjs').Value} number makes the value of a number
+ * @returns {import('../../core/codegen.mjs').Value[]} inputs, then the value of each step
+ */
+function computed(program, given, steps, number) {
+  const values = [...given];
+  for (const { op, attributes: own, args } of steps) {
+    const taken = args.map((arg) => values[arg]);
+    if (op === 'scale') values.push(program.append('mul', taken[0], number(own?.alpha)));
+    else if (op === 'number') values.push(number(own?.value));
+    else if (REDUCTIONS.has(op)) values.push(program.append(/** @type {'reduceSum'} */ (op), ...taken));
+    else {
+      const made = /** @type {Required<Op>} */ (operations.get(op));
+      values.push(made.body(program, taken, own ?? {}, (...numbers) => numbers.map(number)));
+    }
+  }
+  return values;
+}
+
 /** The operation of a kernel of several calls. Only passes make it. */
 export const fusedOp = /** @type {Op} */ ({
   name: 'fused',
   lower: (k, inputs, outputs, attributes) => {
-    const { kind, rows, columns, shape, steps, results } = /** @type {Plan['attributes']} */ (attributes);
+    const { kind, rows, columns, shape, steps, results, room } = /** @type {Plan['attributes']} */ (attributes);
+    // Numbers are push constants as far as these reach: a kernel is then one for all of them, such as 1 / n of a mean of n elements.
+    /** @type {number[]} */
+    const pushed = [];
+    const probe = new Program(1);
+    computed(
+      probe,
+      inputs.map(({ layout }) => probe.input(layout.dtype)),
+      steps,
+      (number) => {
+        if (pushed.length < room && !pushed.some((known) => Object.is(known, number))) pushed.push(number);
+        return probe.constant(number);
+      },
+    );
     /** @type {import('../../core/codegen.mjs').Body} */
-    const body = (program, given) => {
-      const values = [...given];
-      for (const { op, attributes: own, args } of steps) {
-        const taken = args.map((arg) => values[arg]);
-        if (op === 'scale') values.push(program.append('mul', taken[0], program.constant(own?.alpha)));
-        else if (op === 'number') values.push(program.constant(own?.value));
-        else if (REDUCTIONS.has(op)) values.push(program.append(/** @type {'reduceSum'} */ (op), ...taken));
-        else {
-          const made = /** @type {Required<Op>} */ (operations.get(op));
-          values.push(made.body(program, taken, own ?? {}, (...numbers) => numbers.map((n) => program.constant(n))));
-        }
-      }
+    const body = (program, given, numbers) => {
+      const scalars = numbers(...pushed);
+      const values = computed(program, given, steps, (number) => {
+        const at = pushed.findIndex((known) => Object.is(known, number));
+        return at < 0 ? program.constant(number) : scalars[at];
+      });
       return results.map((result) => values[result]);
     };
     if (kind === 'column') return columnDispatches(k, { rows, columns, shape }, inputs, outputs, body);

@@ -10,12 +10,19 @@ import { dependences } from './order.mjs';
 const WINDOW = 12;
 
 /**
- * @param {Call[]} calls
+ * @param {Call[]} calls @param {import('../decisions.mjs').Decisions} [decisions] of arguments of other sizes
  * @returns {Call[]} the same calls in an order that keeps every dependence
  */
-export function schedule(calls) {
-  const all = calls.map(accesses);
+export function schedule(calls, decisions) {
   const before = dependences(calls);
+  const search = () => ordered(calls, before);
+  const order = decisions?.of('schedule', calls, before, search) ?? search();
+  return order.map((i) => calls[i]);
+}
+
+/** @param {Call[]} calls @param {Set<number>[]} before @returns {number[]} */
+function ordered(calls, before) {
+  const all = calls.map(accesses);
   /** For each call, how many calls that it depends on have not been ordered yet. */
   const missing = before.map(({ size }) => size);
   /** @type {number[][]} */
@@ -56,7 +63,7 @@ export function schedule(calls) {
     for (const allocation of all[i].reads) read.add(allocation);
     for (const allocation of all[i].writes) written.add(allocation);
     for (const j of next[i]) missing[j]--;
-    order.push(calls[i]);
+    order.push(i);
   }
   return order;
 }

@@ -17,6 +17,14 @@ export const known = (...values) => values.every((value) => value === undefined 
 /** Makes an array of a type's elements. @param {Type} type @param {number} count @returns {any} */
 export const arrayOf = (type, count) => (type === 'string' ? new Array(count).fill('') : new TYPES[type].array(count));
 
+/** An array of the same kind. @param {Elements} elements @param {number} count @returns {any} */
+const like = (elements, count) => new /** @type {any} */ (elements).constructor(count);
+/** Whether elements are bigints. @param {Elements | undefined} elements */
+const isBig = (elements) => elements instanceof BigInt64Array || elements instanceof BigUint64Array;
+
+/** Whether all are known on the host, small, and exact as numbers. @param {...(Value | undefined)} values */
+export const computable = (...values) => known(...values) && !values.some((value) => isBig(value?.elements));
+
 /** Row-major strides. @param {readonly number[]} shape */
 export function stridesOf(shape) {
   const strides = new Array(shape.length);
@@ -39,7 +47,7 @@ export function axisOf(axis, rank) {
  */
 function strided(x, shape, strides, offset = 0) {
   const from = /** @type {Elements} */ (x.elements);
-  const result = arrayOf(x.type, sizeOf(shape));
+  const result = like(from, sizeOf(shape));
   const index = new Array(shape.length).fill(0);
   for (let i = 0, at = offset; i < result.length; i++) {
     result[i] = from[at];
@@ -128,7 +136,7 @@ export function take(x, axis, indices) {
   }
   const inner = sizeOf(x.shape.slice(axis + 1));
   const from = /** @type {Elements} */ (x.elements);
-  const result = arrayOf(x.type, sizeOf(shape));
+  const result = like(from, sizeOf(shape));
   for (let at = 0, outer = 0; at < result.length; outer += x.shape[axis] * inner) {
     for (const index of indices) for (let i = 0; i < inner; i++) result[at++] = from[outer + index * inner + i];
   }
@@ -153,11 +161,16 @@ export function concat(values, axis) {
     sizes.reduce((a, b) => a + b, 0),
   );
   const inner = sizeOf(shape.slice(axis + 1));
-  const result = arrayOf(type, sizeOf(all));
+  const own = values.map(({ elements }) => /** @type {Elements} */ (elements));
+  const isLong = own.some(isBig);
+  const result = like(own.find(isBig) ?? own[0], sizeOf(all));
   for (let at = 0, outer = 0; at < result.length; outer++) {
-    for (const [v, value] of values.entries()) {
+    for (let v = 0; v < own.length; v++) {
       const count = sizes[v] * inner;
-      for (let i = 0; i < count; i++) result[at++] = /** @type {Elements} */ (value.elements)[outer * count + i];
+      for (let i = 0; i < count; i++) {
+        const element = own[v][outer * count + i];
+        result[at++] = isLong ? BigInt(element) : element;
+      }
     }
   }
   return Value.host(type, all, result);
@@ -189,7 +202,7 @@ export function scalar(type, number) {
 export function cast(x, type) {
   if (x.type === type) return x;
   if (x.type === 'string' || type === 'string') return castStrings(x, type);
-  if (known(x) && type !== 'float16' && type !== 'bfloat16') {
+  if (computable(x) && type !== 'float16' && type !== 'bfloat16') {
     if (type === 'bool') return mapped((v) => v !== 0, type, x);
     return mapped(isFloat(type) ? Number : Math.trunc, type, x);
   }

@@ -11,6 +11,8 @@ import { Constant } from './value.mjs';
 /** @typedef {import('./definitions.mjs').Operator} Operator */
 /** @typedef {import('./definitions.mjs').Port} Port */
 
+/** The most elements that a sparse tensor is given, zeros included: its size in the file says nothing of them. */
+const MAX_DENSE = 2 ** 26;
 /** How deep functions may call functions. */
 const MAX_CALLS = 64;
 
@@ -60,7 +62,7 @@ export class Builder {
     const [own, places] = [this.constant(values, what), this.constant(indices, what)];
     const shape = dims.map((size) => size.toNumber());
     const size = shape.reduce((a, b) => a * b, 1);
-    if (!(size <= 2 ** 31)) throw new Error(`${what} has the shape [${shape}], which is too large`);
+    if (!(size <= MAX_DENSE)) throw new Error(`${what} has the shape [${shape}], which is too large`);
     const elements = /** @type {any} */ (own.elements).constructor === Array ? [] : new /** @type {any} */ (own.elements).constructor(size);
     for (let i = 0; i < own.size; i++) {
       const index = places.rank === 1 ? [places.numbers[i]] : places.numbers.slice(i * shape.length, (i + 1) * shape.length);

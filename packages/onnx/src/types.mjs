@@ -57,28 +57,28 @@ const OTHERS = {
 };
 
 /** An element type by ONNX's name. @typedef {(typeof NUMBERS)[keyof typeof NUMBERS]} Type */
-/** The elements of a tensor on the host: strings for the type string, else numbers. @typedef {ArrayLike<any>} Elements */
+/** The elements of a tensor on the host: strings for the type string, bigints where numbers are not exact, else numbers. @typedef {ArrayLike<any>} Elements */
 
 /**
- * How a type is computed: `dtype` on the device; `bytes` of an element in a file; `array` for elements on the host. `narrowed`: the device's
- * type has fewer values or digits.
- * @typedef {{ dtype: DType, bytes: number, array: any, narrowed?: boolean, range?: [least: number, most: number] }} TypeInfo
+ * How a type is computed: `dtype` on the device, which is another type unless `own`; `bytes` of an element in a file; `array` for elements on
+ * the host. `range`: what the type has of the device's integers.
+ * @typedef {{ dtype: DType, own?: boolean, bytes: number, array: any, range?: [least: number, most: number] }} TypeInfo
  */
 /** @type {Record<Exclude<Type, 'string'>, TypeInfo>} */
 export const TYPES = {
-  float: { dtype: 'f32', bytes: 4, array: Float32Array },
-  double: { dtype: 'f32', bytes: 8, array: Float64Array, narrowed: true },
-  float16: { dtype: 'f16', bytes: 2, array: Float32Array },
-  bfloat16: { dtype: 'bf16', bytes: 2, array: Float32Array },
-  bool: { dtype: 'bool', bytes: 1, array: Uint8Array },
+  float: { dtype: 'f32', own: true, bytes: 4, array: Float32Array },
+  double: { dtype: 'f32', bytes: 8, array: Float64Array },
+  float16: { dtype: 'f16', own: true, bytes: 2, array: Float32Array },
+  bfloat16: { dtype: 'bf16', own: true, bytes: 2, array: Float32Array },
+  bool: { dtype: 'bool', own: true, bytes: 1, array: Uint8Array },
   int8: { dtype: 'i32', bytes: 1, array: Int8Array, range: [-128, 127] },
   uint8: { dtype: 'i32', bytes: 1, array: Uint8Array, range: [0, 255] },
   int16: { dtype: 'i32', bytes: 2, array: Int16Array, range: [-(2 ** 15), 2 ** 15 - 1] },
   uint16: { dtype: 'i32', bytes: 2, array: Uint16Array, range: [0, 2 ** 16 - 1] },
-  int32: { dtype: 'i32', bytes: 4, array: Int32Array },
-  uint32: { dtype: 'u32', bytes: 4, array: Uint32Array },
-  int64: { dtype: 'i32', bytes: 8, array: Float64Array, narrowed: true },
-  uint64: { dtype: 'u32', bytes: 8, array: Float64Array, narrowed: true },
+  int32: { dtype: 'i32', own: true, bytes: 4, array: Int32Array },
+  uint32: { dtype: 'u32', own: true, bytes: 4, array: Uint32Array },
+  int64: { dtype: 'i32', bytes: 8, array: Float64Array },
+  uint64: { dtype: 'u32', bytes: 8, array: Float64Array },
 };
 
 /** The type with a number in files. Throws an Error for one that is not read. @param {number} number @param {string} what has it @returns {Type} */
@@ -112,10 +112,14 @@ export function float16(bits) {
 }
 
 /**
- * Elements of 64 bits as numbers. One beyond 2^53 is rounded: such numbers stand for the ends of slices, and as data are not supported.
- * @param {ArrayLike<bigint>} values
+ * Integers of 64 bits as numbers where these are exact; else they stay bigints, which no arithmetic of the host takes.
+ * @param {Elements} elements @returns {Elements}
  */
-const numbers = (values) => Float64Array.from(/** @type {ArrayLike<any>} */ (values), Number);
+export function plain(elements) {
+  if (!(elements instanceof BigInt64Array || elements instanceof BigUint64Array)) return elements;
+  const numbers = Float64Array.from(/** @type {any} */ (elements), Number);
+  return numbers.every(Number.isSafeInteger) ? numbers : elements;
+}
 
 /**
  * The elements in a tensor of a file.
@@ -140,8 +144,9 @@ export function tensorOf(message, what, external) {
     if (raw.length > 0) return fromBytes(type, raw, what);
     if (type === 'float') return Float32Array.from(message.floatData);
     if (type === 'double') return Float64Array.from(message.doubleData);
-    if (type === 'int64') return Float64Array.from(message.int64Data, (each) => each.toNumber());
-    if (type === 'uint32' || type === 'uint64') return array.from(message.uint64Data, (/** @type {any} */ each) => each.toNumber());
+    if (type === 'int64') return plain(BigInt64Array.from(message.int64Data, (each) => each.toBigInt()));
+    if (type === 'uint64') return plain(BigUint64Array.from(message.uint64Data, (each) => each.toBigInt()));
+    if (type === 'uint32') return Uint32Array.from(message.uint64Data, (each) => each.toNumber());
     if (type === 'float16') return Float32Array.from(message.int32Data, float16);
     if (type === 'bfloat16') return Float32Array.from(message.int32Data, bfloat16);
     return array.from(message.int32Data);
@@ -157,8 +162,8 @@ function fromBytes(type, raw, what) {
   const count = raw.length / bytes;
   if (type === 'float16') return Float32Array.from(new Uint16Array(buffer, byteOffset, count), float16);
   if (type === 'bfloat16') return Float32Array.from(new Uint16Array(buffer, byteOffset, count), bfloat16);
-  if (type === 'int64') return numbers(new BigInt64Array(buffer, byteOffset, count));
-  if (type === 'uint64') return numbers(new BigUint64Array(buffer, byteOffset, count));
+  if (type === 'int64') return plain(new BigInt64Array(buffer, byteOffset, count));
+  if (type === 'uint64') return plain(new BigUint64Array(buffer, byteOffset, count));
   return new array(buffer, byteOffset, count);
 }
 

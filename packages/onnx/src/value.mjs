@@ -1,7 +1,7 @@
 // What flows along the edges of a graph: a tensor on the device, elements on the host, or both.
 
 import { tensor } from 'helios-vk/nn';
-import { infoOf, sizeOf } from './types.mjs';
+import { infoOf, plain, sizeOf } from './types.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('./types.mjs').Type} Type */
@@ -68,7 +68,7 @@ export class Value {
 
   /** Reads the elements to the host. */
   async read() {
-    this.#elements ??= /** @type {Elements} */ (await this.tensor.toArray());
+    this.#elements ??= plain(/** @type {Elements} */ (await this.tensor.toArray()));
   }
 }
 

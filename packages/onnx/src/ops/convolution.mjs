@@ -77,12 +77,19 @@ function patches(x, { kernel, strides, dilations, begin, outs }, fill) {
  * @returns {Tensor}
  */
 export function convolved(x, weight, bias, window, group) {
+  const { strides, dilations, begin, end, outs, kernel } = window;
+  const rank = outs.length;
+  if (rank <= 3 && x.size > 0) {
+    const padding = begin.map((before, d) => [before, end[d]]);
+    const options = { stride: single(strides), padding, dilation: single(dilations), groups: group };
+    return f[`conv${rank}d`](x, weight, bias, options);
+  }
   const [batch, channels] = x.shape;
   const [outputs] = weight.shape;
-  const inner = (channels / group) * sizeOf(window.kernel);
-  const columns = f.reshape(patches(x, window, 0), [batch, group, inner, sizeOf(window.outs)]);
+  const inner = (channels / group) * sizeOf(kernel);
+  const columns = f.reshape(patches(x, window, 0), [batch, group, inner, sizeOf(outs)]);
   const y = f.matmul(f.reshape(weight, [group, outputs / group, inner]), columns);
-  const whole = f.reshape(y, [batch, outputs, ...window.outs]);
+  const whole = f.reshape(y, [batch, outputs, ...outs]);
   return bias ? f.add(whole, perChannel(bias, x.ndim)) : whole;
 }
 
@@ -139,6 +146,15 @@ const convTranspose = {
       ];
       [begin, end] = auto === 'SAME_UPPER' ? [less, rest] : [rest, less];
     }
+    const rank = sizes.length;
+    const isPlain = begin.every(
+      (/** @type {number} */ before, /** @type {number} */ d) => before >= 0 && end[d] >= 0 && more[d] < Math.max(strides[d], dilations[d]),
+    );
+    if (rank <= 3 && isPlain) {
+      const padding = begin.map((/** @type {number} */ before, /** @type {number} */ d) => [before, end[d]]);
+      const options = { stride: single(strides), padding, dilation: single(dilations), outputPadding: single(more), groups: group };
+      return same(x.type, f[`convTranspose${rank}d`](x.tensor, weight.tensor, bias?.tensor, options));
+    }
     const [channels, each] = weight.shape;
     // As a convolution: outputs first, the kernel turned round.
     const grouped = f.reshape(weight.tensor, [group, channels / group, each, ...kernel]);
@@ -174,11 +190,28 @@ const reversed = (x, d, size) =>
 /** A pool's elements in f32, which holds integers of 8 bits exactly. @param {Value} x */
 const wide = (x) => f.to(x.tensor, 'f32');
 
+/**
+ * Options of nn's pools for a window; undefined for one that they do not take.
+ * @param {Window} window @param {any} attributes
+ */
+function poolOptions({ kernel, strides, begin, end, outs }, attributes) {
+  const isTaken = begin.every((before, d) => before === end[d] && before <= kernel[d] / 2);
+  if (outs.length > 3 || !isTaken) return undefined;
+  return { stride: single(strides), padding: single(begin), ceilMode: Boolean(attributes.ceil_mode) };
+}
+/** One direction takes a number. @param {number[]} all */
+const single = (all) => (all.length === 1 ? all[0] : all);
+
 /** @type {Computed} */
 const maxPool = {
   run([x], attributes, { wants }) {
     const sizes = x.shape.slice(2);
     const window = windowOf(sizes, attributes, attributes.kernel_shape);
+    const options = poolOptions(window, attributes);
+    if (options && !wants(1)) {
+      const pooled = f[`maxPool${sizes.length}d`](wide(x), single(window.kernel), { ...options, dilation: single(window.dilations) });
+      return same(x.type, pooled);
+    }
     const columns = patches(wide(x), window, -Infinity);
     const y = same(x.type, f.amax(columns, 2));
     if (!wants(1)) return y;
@@ -205,6 +238,8 @@ const averagePool = {
     const window = windowOf(sizes, attributes, attributes.kernel_shape);
     const { kernel, strides, dilations, begin, end, outs } = window;
     const all = Boolean(attributes.count_include_pad);
+    const options = dilations.every((each) => each === 1) ? poolOptions(window, attributes) : undefined;
+    if (options) return same(x.type, f[`avgPool${sizes.length}d`](wide(x), single(kernel), { ...options, countIncludePad: all }));
     const isCounted = (/** @type {number} */ at, /** @type {number} */ d) =>
       all ? at >= -begin[d] && at < sizes[d] + end[d] : at >= 0 && at < sizes[d];
     const counts = outs.map((out, d) =>

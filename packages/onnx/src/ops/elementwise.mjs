@@ -1,6 +1,6 @@
 // Arithmetic, comparisons, activations, conversions.
 
-import { isFloat, typeOf } from '../types.mjs';
+import { TYPES, isFloat, typeOf } from '../types.mjs';
 import { Value, cast, elementwise, f, hosted, mapped, mapping, result, same, scalar } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -26,12 +26,21 @@ const quotient = (a, b, type) => (isFloat(/** @type {any} */ (type)) ? a / b : M
 /** The remainder with the divisor's sign. @param {number} a @param {number} b */
 const modulo = (a, b) => a - Math.floor(a / b) * b;
 
+/**
+ * A whole quotient or what it leaves. The device has none of 64 bits: those are computed in 32.
+ * @param {Value} a @param {Value} b @param {(x: Tensor, y: Tensor) => Tensor} of
+ */
+function whole(a, b, of) {
+  const [x, y] = [a, b].map(({ tensor }) => (/** @type {string} */ (tensor.dtype) === 'i64' ? f.to(tensor, 'i32') : tensor));
+  return result(a.type, of(x, y));
+}
+
 /** @type {Computed} */
 const div = {
   run([a, b]) {
     if (hosted(a, b)) return mapped((x, y) => quotient(x, y, a.type), a.type, a, b);
     if (isFloat(a.type)) return same(a.type, f.div(a.tensor, b.tensor));
-    return result(a.type, f.div(a.tensor, b.tensor, { roundingMode: 'trunc' }));
+    return whole(a, b, (x, y) => f.div(x, y, { roundingMode: 'trunc' }));
   },
 };
 
@@ -39,7 +48,7 @@ const div = {
 const mod = {
   run([a, b], { fmod = 0 }) {
     if (hosted(a, b)) return mapped((x, y) => (fmod ? x % y : modulo(x, y)), a.type, a, b);
-    return result(a.type, fmod ? f.fmod(a.tensor, b.tensor) : f.remainder(a.tensor, b.tensor));
+    return whole(a, b, fmod ? f.fmod : f.remainder);
   },
 };
 
@@ -49,8 +58,8 @@ const pow = {
     if (hosted(a, b)) return mapped((x, y) => x ** y, a.type, a, b);
     if (b.elements && b.size === 1) return result(a.type, f.pow(a.tensor, b.number).reshape([...broadcastOne(a, b)]));
     // The result has the base's type, whatever the exponent's.
-    const type = isFloat(a.type) || !isFloat(b.type) ? a.type : b.type;
-    return cast(result(type, f.pow(cast(a, type).tensor, cast(b, type).tensor)), a.type);
+    const y = f.pow(f.to(a.tensor, 'f32'), f.to(b.tensor, 'f32'));
+    return isFloat(a.type) ? same(a.type, y) : cast(Value.of('float', isFloat(b.type) ? y : f.round(y)), a.type);
   },
 };
 /** @param {Value} a @param {Value} b of one element */
@@ -79,11 +88,16 @@ const where = {
   },
 };
 
-/** @type {Computed} */
+/** By less than 0 or as many bits as the type has, all bits go: what is left is 0, or the sign. @type {Computed} */
 const bitShift = {
   run([a, b], { direction }) {
-    const shift = direction === 'LEFT' ? f.bitwiseLeftShift : f.bitwiseRightShift;
-    return result(a.type, shift(a.tensor, b.tensor));
+    const [x, by] = [a.tensor, b.tensor];
+    const bits = 8 * TYPES[/** @type {'int8'} */ (a.type)].bytes;
+    const outside = f.logicalOr(f.lt(by, 0), f.ge(by, bits));
+    const zero = f.full([], 0, { dtype: x.dtype });
+    if (direction === 'LEFT') return result(a.type, f.where(outside, zero, f.bitwiseLeftShift(x, by)));
+    if (a.type.startsWith('u')) return result(a.type, f.where(outside, zero, f.bitwiseRightShift(x, by)));
+    return result(a.type, f.bitwiseRightShift(x, f.where(outside, f.full([], bits - 1, { dtype: x.dtype }), by)));
   },
 };
 
@@ -183,6 +197,7 @@ export const ELEMENTWISE = {
   Tanh: unary('tanh'),
   ThresholdedRelu: activation((x, { alpha = 1 }) => f.where(f.gt(x, alpha), x, f.mul(x, 0))),
   Where: where,
+  'ai.onnx.ml.Binarizer': activation((x, { threshold = 0 }) => f.to(f.gt(x, threshold), x.dtype)),
   Xor: logical('logicalXor', (a, b) => Boolean(a) !== Boolean(b)),
 };
 

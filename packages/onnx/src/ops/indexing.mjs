@@ -1,6 +1,6 @@
 // Reads and writes by index, sorting, and what has as many results as its elements say.
 
-import { concat, reshape, slice, stridesOf, take } from '../arrays.mjs';
+import { computable, concat, reshape, slice, stridesOf, take } from '../arrays.mjs';
 import { TYPES, sizeOf } from '../types.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, axisOf, cast, f, known, mapped, result, same, scalar } from './lib.mjs';
@@ -16,7 +16,7 @@ const times = (/** @type {Value} */ a, /** @type {number} */ b) =>
 
 /** Indices without negative ones, which count from the end, as i32. @param {Value} index @param {number} size of the dimension @returns {Value} */
 function positive(index, size) {
-  if (known(index)) return mapped((i) => (i < 0 ? i + size : i), 'int32', index);
+  if (computable(index)) return mapped((i) => (i < 0 ? i + size : i), 'int32', index);
   const i = f.to(index.tensor, 'i32');
   return Value.of('int32', f.where(f.lt(i, 0), f.add(i, size), i));
 }
@@ -151,7 +151,7 @@ const topK = {
   host: [1],
   run([x, k], { axis = -1, largest = 1, sorted = 1, k: attribute }) {
     const d = axisOf(axis, x.rank);
-    const [values, indices] = f.topk(x.tensor, attribute ?? k.numbers[0], d, Boolean(largest), Boolean(sorted));
+    const { values, indices } = f.topk(x.tensor, attribute ?? k.numbers[0], d, Boolean(largest), Boolean(sorted));
     return [same(x.type, values), Value.of('int64', f.to(indices, TYPES.int64.dtype))];
   },
 };
@@ -207,7 +207,7 @@ const nonZero = {
 const unique = {
   host: [0],
   run([x], { axis, sorted = 1 }) {
-    const flat = axis === undefined ? reshape(x, [x.size]) : x;
+    const flat = Value.host(x.type, axis === undefined ? [x.size] : x.shape, x.elements);
     const d = axis === undefined ? 0 : axisOf(axis, x.rank);
     const all = flat.numbers;
     const [size, inner] = [flat.shape[d], sizeOf(flat.shape.slice(d + 1))];
@@ -233,7 +233,7 @@ const unique = {
     const numbers = (/** @type {number[]} */ list) => Value.integers(list);
     return [
       take(
-        Value.host(flat.type, flat.shape, flat.elements),
+        flat,
         d,
         groups.map(([first]) => first),
       ),
@@ -293,6 +293,53 @@ const nonMaxSuppression = {
   },
 };
 
+/** Counts of n-grams, or their weights where they occur. @type {Computed} */
+const tfIdfVectorizer = {
+  host: [0],
+  run([x], attributes) {
+    const {
+      max_gram_length: most,
+      min_gram_length: least,
+      max_skip_count: skips,
+      mode,
+      ngram_counts: starts,
+      ngram_indexes: places,
+    } = attributes;
+    const pool = attributes.pool_strings ?? attributes.pool_int64s;
+    /** Where each n-gram is counted. @type {Map<string, number>} */
+    const known = new Map();
+    for (const [i, start] of starts.entries()) {
+      const end = starts[i + 1] ?? pool.length;
+      for (let at = start; at < end; at += i + 1) known.set(JSON.stringify(pool.slice(at, at + i + 1)), known.size);
+    }
+    const width = Math.max(...places) + 1;
+    const [rows, length] = x.rank === 1 ? [1, x.shape[0]] : x.shape;
+    const counts = new Float32Array(rows * width);
+    const elements = Array.from(x.elements, (each) => (typeof each === 'string' ? each : Number(each)));
+    for (let row = 0; row < rows; row++) {
+      const own = elements.slice(row * length, (row + 1) * length);
+      for (let distance = 1; distance <= skips + 1; distance++) {
+        // One element has no distance to another.
+        for (let n = distance === 1 ? least : Math.max(2, least); n <= most; n++) {
+          for (let start = 0; start + distance * (n - 1) < length; start++) {
+            const gram = JSON.stringify(Array.from({ length: n }, (_, k) => own[start + k * distance]));
+            const entry = known.get(gram);
+            if (entry !== undefined) counts[row * width + places[entry]]++;
+          }
+        }
+      }
+    }
+    for (const [entry, place] of places.entries()) {
+      const weight = attributes.weights?.[entry] ?? 1;
+      for (let at = place; at < counts.length; at += width) {
+        if (mode === 'IDF') counts[at] = counts[at] > 0 ? weight : 0;
+        else if (mode === 'TFIDF') counts[at] *= weight;
+      }
+    }
+    return Value.host('float', x.rank === 1 ? [width] : [rows, width], counts);
+  },
+};
+
 /** @type {import('../definitions.mjs').Table} */
 export const INDEXING = {
   Compress: compress,
@@ -308,6 +355,7 @@ export const INDEXING = {
   ScatterElements: scatterElements,
   ScatterND: scatterNd,
   TensorScatter: tensorScatter,
+  TfIdfVectorizer: tfIdfVectorizer,
   TopK: topK,
   Unique: unique,
   'ai.onnx.ml.ArrayFeatureExtractor': {

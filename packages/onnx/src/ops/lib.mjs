@@ -1,7 +1,7 @@
 // What definitions of operators have in common.
 
 import { F, tensor } from 'helios-vk/nn';
-import { axisOf, broadcast, cast, expand, known, mapped, scalar, wrapped } from '../arrays.mjs';
+import { axisOf, broadcast, cast, computable, expand, known, mapped, scalar, wrapped } from '../arrays.mjs';
 import { TYPES } from '../types.mjs';
 import { Value } from '../value.mjs';
 
@@ -30,7 +30,7 @@ export const mapping = (of) => ({ run: (inputs) => same(inputs[0].type, of(...in
 /** Types whose arithmetic the host does as the device would. */
 const ON_HOST = new Set(['float', 'double', 'bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64']);
 /** Whether all inputs are known on the host, small, and of a type that the host computes. @param {...(Value | undefined)} values */
-export const hosted = (...values) => known(...values) && values.every((value) => value === undefined || ON_HOST.has(value.type));
+export const hosted = (...values) => computable(...values) && values.every((value) => value === undefined || ON_HOST.has(value.type));
 
 /**
  * An elementwise operator.

@@ -1,8 +1,8 @@
 // Sums, extremes, norms, softmax.
 
 import { Value, axesOf, axisOf, f, hosted, mapped, overAxes, result, same } from './lib.mjs';
-import { reshape, take, transpose } from '../arrays.mjs';
-import { TYPES, sizeOf } from '../types.mjs';
+import { arrayOf, reshape, take, transpose } from '../arrays.mjs';
+import { TYPES, isFloat, sizeOf } from '../types.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
@@ -10,19 +10,33 @@ import { TYPES, sizeOf } from '../types.mjs';
 /**
  * A reduction over `axes`, an attribute or, in later opsets, the second input.
  * @param {(x: Tensor, axes: number[], keep: boolean) => Tensor} of @param {(a: number, b: number) => number} [host] of two elements
- * @param {{ last?: (x: Tensor) => Tensor }} [parts] `last`: what is done to the elements if there is nothing to reduce
+ * @param {{ last?: (x: Tensor) => Tensor, none?: number }} [parts] `last`: what is done to the elements if no dimension is reduced; `none`:
+ *   the result of no elements
  * @returns {Computed}
  */
-const reduction = (of, host, { last } = {}) => ({
+const reduction = (of, host, { last, none } = {}) => ({
   host: [1],
   run([x, given], { axes: attribute, keepdims = 1, noop_with_empty_axes: noop = 0 }) {
     const listed = attribute ?? given?.numbers ?? [];
     if (listed.length === 0 && noop) return last ? same(x.type, last(x.tensor)) : x;
     const axes = listed.length === 0 ? x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => d) : axesOf(listed, x.rank);
     if (host && hosted(x) && x.size > 0) return onHost(x, axes, Boolean(keepdims), host);
+    if (none !== undefined && axes.some((/** @type {number} */ d) => x.shape[d] === 0)) {
+      const shape = x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) =>
+        !axes.includes(d) ? [size] : keepdims ? [1] : [],
+      );
+      return Value.host(x.type, shape, arrayOf(x.type, sizeOf(shape)).fill(within(x.type, none)));
+    }
     return result(x.type, of(x.tensor, axes, Boolean(keepdims)));
   },
 });
+
+/** The nearest number of a type. @param {import('../types.mjs').Type} type @param {number} value */
+function within(type, value) {
+  if (type === 'bool') return Number(value > 0);
+  const [least, most] = TYPES[/** @type {'int8'} */ (type)].range ?? [-(2 ** 31), 2 ** 31 - 1];
+  return isFloat(type) ? value : Math.min(most, Math.max(least, value));
+}
 
 /** @param {Value} x @param {number[]} axes @param {boolean} keep @param {(a: number, b: number) => number} of */
 function onHost(x, axes, keep, of) {
@@ -126,19 +140,22 @@ export const REDUCTIONS = {
     undefined,
     { last: f.log },
   ),
-  ReduceLogSumExp: reduction(wide(logSumExp)),
+  ReduceLogSumExp: reduction(wide(logSumExp), undefined, { none: -Infinity }),
   ReduceMax: reduction(
     ofBools((x, axes, keep) => overAxes(x, axes, keep, (y) => f.amax(y, -1))),
     Math.max,
+    { none: -Infinity },
   ),
   ReduceMean: reduction((x, axes, keep) => f.mean(x, axes, keep)),
   ReduceMin: reduction(
     ofBools((x, axes, keep) => overAxes(x, axes, keep, (y) => f.amin(y, -1))),
     Math.min,
+    { none: Infinity },
   ),
   ReduceProd: reduction(
     (x, axes, keep) => overAxes(x, axes, keep, (y) => f.prod(y, -1)),
     (a, b) => a * b,
+    { none: 1 },
   ),
   ReduceSum: reduction(sum, (a, b) => a + b),
   ReduceSumSquare: reduction((x, axes, keep) => f.sum(f.square(x), axes, keep), undefined, { last: f.square }),

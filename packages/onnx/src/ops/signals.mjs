@@ -1,7 +1,7 @@
 // Fourier transforms, windows, and elements as other bits.
 
 import { cast } from '../arrays.mjs';
-import { TYPES, typeOf } from '../types.mjs';
+import { TYPES, plain, typeOf } from '../types.mjs';
 import { Value, axisOf, f, same, uploaded } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -136,9 +136,9 @@ const bitCast = {
     const type = typeOf(to, 'the attribute to');
     const arrayOf = (/** @type {Type} */ each) => RAW[each] ?? TYPES[/** @type {'float'} */ (each)].array;
     const own = arrayOf(x.type);
-    const raw = RAW[/** @type {Type} */ (x.type)] ? own.from(x.numbers, BigInt) : own.from(x.elements);
+    const raw = own.from(x.elements, RAW[/** @type {Type} */ (x.type)] ? BigInt : Number);
     const elements = new (arrayOf(type))(raw.buffer);
-    return Value.host(type, x.shape, RAW[type] ? Float64Array.from(elements, Number) : elements);
+    return Value.host(type, x.shape, plain(elements));
   },
 };
 

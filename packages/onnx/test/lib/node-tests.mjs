@@ -10,8 +10,8 @@ import { NUMBERS, TYPES, tensorOf } from '../../src/types.mjs';
 
 /** @typedef {{ kind: string, name: string, rtol: number, atol: number }} Case */
 /**
- * What a test is about, and how it went: `leftOut` says why it is not counted, `narrowed` whether a type of it is computed as another.
- * @typedef {Case & { operator: string, leftOut: string | undefined, narrowed: boolean, reason: string | null }} Result
+ * What a test is about, and how it went: `leftOut` says why it is not counted, `own` whether the device has all of its types.
+ * @typedef {Case & { operator: string, leftOut: string | undefined, own: boolean, reason: string | null }} Result
  */
 /** @typedef {{ type: import('../../src/types.mjs').Type, shape: readonly number[], elements?: ArrayLike<any> }} Values */
 
@@ -47,7 +47,7 @@ export function readCase(folder, test) {
       (isOther ? 'sequences and optional values' : undefined) ??
       names.map((name) => OPERATORS_LEFT_OUT[name]).find(Boolean) ??
       (hasGraphs ? 'graphs inside nodes' : undefined),
-    narrowed: types.some((type) => type !== undefined && type !== 'string' && Boolean(TYPES[type].narrowed)),
+    own: types.every((type) => type === undefined || type === 'string' || Boolean(TYPES[type].own)),
   };
 }
 

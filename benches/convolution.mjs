@@ -1,0 +1,232 @@
+#!/usr/bin/env node
+/**
+ * Measures convolutions: the layers of ResNet-18 at 32 × 32, forward and with both gradients, by kernels of their own and as products of
+ * copied windows, in turn; and the whole training step. With `--count` nothing runs: the step is compiled for a stub of an H200, by either way.
+ */
+
+import { execFileSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { F, autocast, compile, grad, init, nn, optim, randn, scope, tensor } from 'helios-vk/nn';
+
+import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
+import { runMain } from './lib/args.mjs';
+import { format, median, textTable } from './lib/stats.mjs';
+import { stubDevice } from './lib/stub.mjs';
+
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {'kernels' | 'windows'} Way */
+/** @typedef {{ name: string, inputs: number, outputs: number, size: number, window: number, stride: number }} Layer of square images */
+
+const USAGE = 'node benches/convolution.mjs [options]';
+const OPTIONS = /** @type {const} */ ({
+  addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
+  precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16'], help: 'of products, under autocast' },
+  batch: { type: 'integer', default: 128, min: 1, max: 65536, help: 'images' },
+  layers: { type: 'string', value: 'LIST', help: 'names of layers, with commas; all when left out' },
+  samples: { type: 'integer', default: 7, min: 1, max: 10_000, help: 'timed runs of each, in turn' },
+  repeats: { type: 'integer', default: 10, min: 1, max: 10_000, help: 'calls of a timed run' },
+  step: { type: 'boolean', help: 'time the training step of ResNet-18 instead of layers' },
+  count: { type: 'boolean', help: "count the step's dispatches and intermediate bytes, without a device" },
+  pytorch: { type: 'string', value: 'PYTHON', help: 'a Python that has PyTorch, to time the same there' },
+  json: { type: 'boolean', help: 'print JSON' },
+});
+
+/** The convolutions of ResNet-18 for images of 32 × 32, each of its kinds once. @type {Layer[]} */
+const LAYERS = [
+  ['stem', 3, 64, 32, 3, 1],
+  ['64', 64, 64, 32, 3, 1],
+  ['64-128', 64, 128, 32, 3, 2],
+  ['64-128-1x1', 64, 128, 32, 1, 2],
+  ['128', 128, 128, 16, 3, 1],
+  ['128-256', 128, 256, 16, 3, 2],
+  ['256', 256, 256, 8, 3, 1],
+  ['256-512', 256, 512, 8, 3, 2],
+  ['512', 512, 512, 4, 3, 1],
+].map(([name, inputs, outputs, size, window, stride]) => /** @type {Layer} */ ({ name, inputs, outputs, size, window, stride }));
+
+/**
+ * A convolution as it was computed before it had kernels: windows are copied, and multiplied.
+ * @param {Tensor} x @param {Tensor} weight @param {{ stride?: number, padding?: number }} how
+ */
+function byWindows(x, weight, { stride = 1, padding = 0 }) {
+  for (const d of padding ? [2, 3] : []) {
+    const zeros = F.zeros(x.shape.with(d, padding), { dtype: x.dtype });
+    x = F.cat([zeros, x, zeros], d);
+  }
+  const [outputs, channels, window] = weight.shape;
+  const size = Math.floor((x.shape[2] - window) / stride) + 1;
+  const reach = (size - 1) * stride + 1;
+  const parts = Array.from({ length: window * window }, (_, k) => {
+    const [a, b] = [Math.floor(k / window), k % window];
+    return F.slice(F.slice(x, 2, a, a + reach, stride), 3, b, b + reach, stride);
+  });
+  const [batch, inner] = [x.shape[0], channels * window * window];
+  const y = F.matmul(F.reshape(weight, [outputs, inner]), F.reshape(F.stack(parts, 2), [batch, inner, size * size]));
+  return F.reshape(y, [batch, outputs, size, size]);
+}
+
+/** @param {Way} way @returns {(x: Tensor, weight: Tensor, how: { stride?: number, padding?: number }) => Tensor} */
+const convolutionBy = (way) => (way === 'windows' ? byWindows : (x, weight, how) => F.conv2d(x, weight, undefined, how));
+
+/** @template T @param {string} precision @param {() => T} f @returns {T} */
+const under = (precision, f) => (precision === 'f32' ? f() : autocast(/** @type {'bf16'} */ (precision), f));
+
+class Unit extends nn.Module {
+  /** @param {Way} way @param {number} inputs @param {number} outputs @param {number} window @param {number} stride */
+  constructor(way, inputs, outputs, window, stride) {
+    super();
+    this.conv = new nn.Conv2d(inputs, outputs, window, { stride, padding: (window - 1) / 2, bias: false });
+    this.norm = new nn.BatchNorm2d(outputs);
+    this.how = { stride, padding: (window - 1) / 2 };
+    this.way = way;
+  }
+  /** @param {Tensor} x */
+  forward(x) {
+    return this.norm.forward(convolutionBy(this.way)(x, this.conv.weight, this.how));
+  }
+}
+
+class Block extends nn.Module {
+  /** @param {Way} way @param {number} inputs @param {number} outputs @param {number} stride */
+  constructor(way, inputs, outputs, stride) {
+    super();
+    this.first = new Unit(way, inputs, outputs, 3, stride);
+    this.second = new Unit(way, outputs, outputs, 3, 1);
+    if (stride !== 1) this.short = new Unit(way, inputs, outputs, 1, stride);
+  }
+  /** @param {Tensor} x */
+  forward(x) {
+    return F.relu(this.second.forward(F.relu(this.first.forward(x))).add(this.short ? this.short.forward(x) : x));
+  }
+}
+
+/** ResNet-18 (He et al. 2015) for images of 32 × 32, ten classes. */
+class ResNet18 extends nn.Module {
+  /** @param {Way} way */
+  constructor(way) {
+    super();
+    this.stem = new Unit(way, 3, 64, 3, 1);
+    const widths = [64, 64, 64, 128, 128, 256, 256, 512, 512];
+    this.blocks = new nn.Sequential(...widths.slice(1).map((n, i) => new Block(way, widths[i], n, n === widths[i] ? 1 : 2)));
+    this.head = new nn.Linear(512, 10);
+  }
+  /** @param {Tensor} x */
+  forward(x) {
+    return this.head.forward(F.mean(this.blocks.forward(F.relu(this.stem.forward(x))), [2, 3]));
+  }
+}
+
+/** The training step of ResNet-18, compiled. @param {Way} way @param {string} precision */
+function trainingStep(way, precision) {
+  const model = new ResNet18(way);
+  const optimizer = new optim.SGD(model.parameters(), { lr: 0.01, momentum: 0.9 });
+  return compile((/** @type {Tensor} */ images, /** @type {Tensor} */ labels) => {
+    const loss = under(precision, () => F.crossEntropy(model.forward(images), labels));
+    loss.backward();
+    optimizer.step();
+    return loss;
+  });
+}
+
+/** Images and labels. @param {number} batch */
+const dataOf = (batch) => ({
+  images: randn([batch, 3, 32, 32]),
+  labels: tensor(
+    Int32Array.from({ length: batch }, (_, i) => i % 10),
+    { dtype: 'i32' },
+  ),
+});
+
+/**
+ * Times functions in turn, after a call of each: milliseconds of a call, by sample.
+ * @param {Record<string, () => Tensor>} calls each returns what has to be computed @param {number} samples @param {number} repeats
+ */
+async function inTurn(calls, samples, repeats) {
+  /** @type {Record<string, number[]>} */
+  const times = Object.fromEntries(Object.keys(calls).map((name) => [name, []]));
+  for (const call of Object.values(calls)) await scope(call).toArray();
+  for (let sample = 0; sample < samples; sample++) {
+    for (const [name, call] of Object.entries(calls)) {
+      const start = performance.now();
+      for (let i = 1; i < repeats; i++) scope(() => void call());
+      await scope(call).toArray();
+      times[name].push((performance.now() - start) / repeats);
+    }
+  }
+  return times;
+}
+
+/** The measurements of the twin in PyTorch, or undefined. @param {string | undefined} python @param {string[]} args */
+function pytorch(python, args) {
+  if (!python) return undefined;
+  const file = fileURLToPath(new URL('pytorch/convolution.py', import.meta.url));
+  return JSON.parse(execFileSync(python, [file, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] }));
+}
+
+await runMain(USAGE, OPTIONS, async ({ addon, precision, batch, layers, samples, repeats, step, count, pytorch: python, json }) => {
+  if (count) {
+    init({ vk: /** @type {any} */ (stubDevice()) });
+    const counts = /** @type {Way[]} */ (['windows', 'kernels']).map((way) => {
+      const { images, labels } = dataOf(batch);
+      const recorded = trainingStep(way, precision);
+      recorded(images, labels);
+      const [{ dispatches, unplanned, planned }] = recorded.explain();
+      return { way, dispatches, resultBytes: unplanned, memoryBytes: planned };
+    });
+    console.log(json ? JSON.stringify({ precision, batch, counts }) : counts);
+    return;
+  }
+  const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
+  const { deviceName: device, driverInfo: driver } = init({ vk });
+  const args = ['--precision', precision, '--batch', `${batch}`, '--samples', `${samples}`, '--repeats', `${repeats}`];
+  if (step) {
+    const { images, labels } = dataOf(batch);
+    const [windows, kernels] = /** @type {Way[]} */ (['windows', 'kernels']).map((way) => trainingStep(way, precision));
+    const times = await inTurn({ windows: () => windows(images, labels), kernels: () => kernels(images, labels) }, samples, repeats);
+    const result = { device, driver, precision, batch, step: times, pytorch: pytorch(python, ['--step', ...args]) };
+    if (json) console.log(JSON.stringify(result));
+    else for (const [way, list] of Object.entries(times)) console.log(way, `${format(median(list))} ms a step`);
+    if (!json && result.pytorch) console.log('PyTorch', result.pytorch);
+    return;
+  }
+  const names = layers?.split(',');
+  const results = [];
+  for (const layer of LAYERS.filter(({ name }) => !names || names.includes(name))) {
+    const { name, inputs, outputs, size, window, stride } = layer;
+    const x = randn([batch, inputs, size, size]).requiresGrad_();
+    const weight = randn([outputs, inputs, window, window]).requiresGrad_();
+    const how = { stride, padding: (window - 1) / 2 };
+    /** @type {Record<string, () => Tensor>} */
+    const calls = {};
+    for (const way of /** @type {Way[]} */ (['windows', 'kernels'])) {
+      const convolve = convolutionBy(way);
+      const forward = compile((/** @type {Tensor} */ a, /** @type {Tensor} */ w) => under(precision, () => convolve(a, w, how)));
+      const both = compile((/** @type {Tensor} */ a, /** @type {Tensor} */ w) => {
+        const gradients = grad(
+          under(precision, () => convolve(a, w, how))
+            .to('f32')
+            .sum(),
+          [a, w],
+        );
+        return gradients;
+      });
+      calls[`${way}: forward`] = () => forward(x.detach(), weight.detach());
+      // The weight's gradient comes last.
+      calls[`${way}: forward and gradients`] = () => both(x, weight)[1];
+    }
+    const times = await inTurn(calls, samples, repeats);
+    results.push({ ...layer, flops: 2 * batch * outputs * inputs * window ** 2 * (size / stride) ** 2, milliseconds: times });
+    if (!json) {
+      console.log(`${name} [${batch}, ${inputs}, ${size}, ${size}], ${window} × ${window} / ${stride}, ${precision}`);
+      const middle = (/** @type {string} */ key) => median(times[key]);
+      const rows = ['forward', 'forward and gradients'].map((what) => {
+        const [before, after] = [middle(`windows: ${what}`), middle(`kernels: ${what}`)];
+        return [what, format(before), format(after), (before / after).toFixed(2)];
+      });
+      console.log(textTable(['', 'windows, ms', 'kernels, ms', 'ratio'], rows));
+    }
+  }
+  const twin = pytorch(python, args);
+  if (json) console.log(JSON.stringify({ device, driver, precision, batch, layers: results, pytorch: twin }));
+  else if (twin) console.log(twin);
+});

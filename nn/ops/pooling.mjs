@@ -1,0 +1,144 @@
+// Pools: the largest element or the mean of each window.
+
+import { denseLayout, sizeOf } from '../core/layout.mjs';
+import { floatType } from './pointwise.mjs';
+import { at, generate } from './reference.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Op} Op */
+/** @typedef {import('./registry.mjs').Reference} Reference */
+
+/**
+ * Windows over x, one number for each direction; without `window` they divide x into parts. `size`: sizes of x, `result`: sizes of y.
+ * @typedef {{ size: number[], result: number[], window?: number[], stride?: number[], padding?: number[], dilation?: number[],
+ *   countIncludePad?: boolean, divisor?: number }} PoolAttributes
+ */
+
+/** The window of an element of y: [from, to, step] in each direction. @param {PoolAttributes} how @param {number[]} q */
+const windowOf = ({ size, result, window, stride = window, padding = [], dilation = [] }, q) =>
+  q.map((p, d) => {
+    if (!window || !stride) return [Math.floor((p * size[d]) / result[d]), Math.ceil(((p + 1) * size[d]) / result[d]), 1];
+    const from = p * stride[d] - (padding[d] ?? 0);
+    return [from, from + (window[d] - 1) * (dilation[d] ?? 1) + 1, dilation[d] ?? 1];
+  });
+
+/** The places of x in the window of y's element at q, in order. @param {PoolAttributes} how @param {number[]} q */
+function placesOf(how, q) {
+  const ranges = windowOf(how, q);
+  /** @type {number[][]} */
+  let places = [[]];
+  for (const [d, [from, to, step]] of ranges.entries()) {
+    /** @type {number[]} */
+    const own = [];
+    for (let i = from; i < to; i += step) if (i >= 0 && i < how.size[d]) own.push(i);
+    places = places.flatMap((place) => own.map((i) => [...place, i]));
+  }
+  return places;
+}
+
+/** What the mean of a window is divided by. @param {PoolAttributes} how @param {number[]} q */
+function divisorOf(how, q) {
+  if (how.divisor) return how.divisor;
+  const { size, padding = [], countIncludePad = true } = how;
+  return windowOf(how, q).reduce(
+    (count, [from, to], d) =>
+      count * (countIncludePad ? Math.min(to, size[d] + (padding[d] ?? 0)) - from : Math.min(to, size[d]) - Math.max(from, 0)),
+    1,
+  );
+}
+
+/** @param {Layout} layout @param {number} rank */
+const planesOf = ({ shape }, rank) => sizeOf(shape.slice(0, shape.length - rank));
+
+/** The shape with other sizes of planes. @param {readonly number[]} shape @param {number[]} sizes */
+const withSizes = (shape, sizes) => [...shape.slice(0, shape.length - sizes.length), ...sizes];
+
+/** The index of the largest element in its plane: the first of equal ones. @param {Reference} x @param {PoolAttributes} how @param {number[]} place */
+function largest(x, how, place) {
+  const rank = how.size.length;
+  const [lead, q] = [place.slice(0, -rank), place.slice(-rank)];
+  let [best, index] = [-Infinity, -1];
+  for (const own of placesOf(how, q)) {
+    const v = at(x, [...lead, ...own]);
+    if (index < 0 || v > best) [best, index] = [v, own.reduce((i, p, d) => i * how.size[d] + p, 0)];
+  }
+  return { best, index };
+}
+
+const maxPoolBackward = defineOp({
+  name: 'maxPoolBackward',
+  infer: ([dy], /** @type {PoolAttributes} */ { size }) => [denseLayout(withSizes(dy.shape, size), dy.dtype)],
+  lower: (k, [dy, indices], [dx], how) => [k.maxPoolBackward({ dy, indices, dx, planes: planesOf(dy.layout, how.size.length), ...how })],
+  oracle: ([dy, indices], how) => {
+    const rank = how.size.length;
+    const dx = generate(withSizes(dy.shape, how.size), () => 0);
+    const volume = sizeOf(how.size);
+    generate(dy.shape, (place) => {
+      const plane = place.slice(0, -rank).reduce((i, p, d) => i * dy.shape[d] + p, 0);
+      dx.data[plane * volume + at(indices, place)] += at(dy, place);
+      return 0;
+    });
+    return dx;
+  },
+});
+
+/** The largest element of each window, over the last dimensions of x; the second output has their indices in their planes. @type {Op} */
+export const maxPool = defineOp({
+  name: 'maxPool',
+  infer: ([x], /** @type {PoolAttributes} */ { result }) => {
+    floatType('maxPool', x);
+    const shape = withSizes(x.shape, result);
+    return [denseLayout(shape, x.dtype), denseLayout(shape, 'i32')];
+  },
+  lower: (k, [x], [y, indices], how) => [k.maxPool({ x, y, indices, planes: planesOf(x.layout, how.size.length), ...how })],
+  saveOutputs: [1],
+  vjp: (dy, { outputs: [, indices], attributes }, F) => [F.call(maxPoolBackward, [dy, indices], attributes)],
+  oracle: ([x], how) => generate(withSizes(x.shape, how.result), (place) => largest(x, how, place).best),
+});
+
+/** The indices of `maxPool` alone. */
+export const maxPoolIndices = defineOp({
+  name: 'maxPoolIndices',
+  infer: ([x], /** @type {PoolAttributes} */ { result }) => {
+    const shape = withSizes(x.shape, result);
+    return [denseLayout(shape, 'i32'), denseLayout(shape, x.dtype)];
+  },
+  lower: (k, [x], [indices, y], how) => [k.maxPool({ x, y, indices, planes: planesOf(x.layout, how.size.length), ...how })],
+  oracle: ([x], how) => generate(withSizes(x.shape, how.result), (place) => largest(x, how, place).index),
+});
+
+const avgPoolBackward = defineOp({
+  name: 'avgPoolBackward',
+  infer: ([dy], /** @type {PoolAttributes} */ { size }) => [denseLayout(withSizes(dy.shape, size), dy.dtype)],
+  lower: (k, [dy], [dx], how) => [k.avgPoolBackward({ dy, dx, planes: planesOf(dy.layout, how.size.length), ...how })],
+  oracle: ([dy], how) => {
+    const rank = how.size.length;
+    const dx = generate(withSizes(dy.shape, how.size), () => 0);
+    generate(dy.shape, (place) => {
+      const plane = place.slice(0, -rank).reduce((i, p, d) => i * dy.shape[d] + p, 0);
+      const q = place.slice(-rank);
+      for (const own of placesOf(how, q)) dx.data[own.reduce((i, p, d) => i * how.size[d] + p, plane)] += at(dy, place) / divisorOf(how, q);
+      return 0;
+    });
+    return dx;
+  },
+});
+
+/** The mean of each window, over the last dimensions of x. @type {Op} */
+export const avgPool = defineOp({
+  name: 'avgPool',
+  infer: ([x], /** @type {PoolAttributes} */ { result }) => {
+    floatType('avgPool', x);
+    return [denseLayout(withSizes(x.shape, result), x.dtype)];
+  },
+  lower: (k, [x], [y], how) => [k.avgPool({ x, y, planes: planesOf(x.layout, how.size.length), ...how })],
+  vjp: (dy, { attributes }, F) => [F.call(avgPoolBackward, [dy], attributes)],
+  oracle: ([x], how) => {
+    const rank = how.size.length;
+    return generate(withSizes(x.shape, how.result), (place) => {
+      const [lead, q] = [place.slice(0, -rank), place.slice(-rank)];
+      return placesOf(how, q).reduce((sum, own) => sum + at(x, [...lead, ...own]), 0) / divisorOf(how, q);
+    });
+  },
+});
