@@ -9,7 +9,7 @@ import { checkOptions } from '../core/options.mjs';
 import { constantParameter } from './layers.mjs';
 import { Module } from './module.mjs';
 
-/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @import { Tensor } from '../api/tensor.mjs' */
 
 /**
  * Options of `PReLU`.
