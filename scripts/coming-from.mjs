@@ -74,7 +74,7 @@ export const REASONS = [
   ],
   [
     /LR$|LRScheduler|Scheduler|WarmRestarts|OnPlateau|^swa_utils$/,
-    'The rate is a function or a number: `schedule` of an optimizer, or `optimizer.lr = …` at each step',
+    'Other schedules are functions of the step, as those of `optim.schedules` are, or `optimizer.lr = …`',
   ],
 ];
 
@@ -122,6 +122,7 @@ const ANYWHERE = [TOP, F, METHODS, NN];
  */
 export function unknownIn(expression) {
   const known = { F, x: METHODS, other: METHODS, nn: NN, optim: OPTIM };
+  for (const [whole, name] of expression.matchAll(/\bschedules\.(\w+)/g)) if (!(name in exported.optim.schedules)) return whole;
   for (const [whole, owner, name] of expression.matchAll(/\b(F|x|other|nn|optim)\.(\w+)/g)) {
     if (known[/** @type {keyof typeof known} */ (owner)].get(loose(name)) !== `${owner === 'other' ? 'x' : owner}.${name}`) return whole;
   }

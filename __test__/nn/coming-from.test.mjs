@@ -45,6 +45,7 @@ test('what is said to be here is: functions, methods and classes by their kinds'
     if (!plain) continue;
     const [, owner, own] = plain;
     if (owner === 'F') assert.equal(typeof Reflect.get(F, own), 'function', `${name}: F.${own}`);
+    else if (name === 'lr_scheduler') assert.equal(typeof optim.schedules, 'object');
     else if (owner !== 'x') assert.equal(typeof Reflect.get(owner === 'nn' ? nn : optim, own), 'function', `${name}: ${owner}.${own}`);
     else if (!/^(shape|size|dtype|ndim|layout|node|grad|requiresGrad|disposed)$/.test(own))
       assert.ok(own in Tensor.prototype, `${name}: x.${own}`);

@@ -206,10 +206,10 @@ export function cast(x, type) {
     if (type === 'bool') return mapped((v) => v !== 0, type, x);
     return mapped(isFloat(type) ? Number : Math.trunc, type, x);
   }
-  const { dtype, range } = TYPES[type];
+  const { dtype, own, range } = TYPES[type];
   if (type === 'bool') return Value.of(type, F.ne(x.tensor, 0));
   const converted = F.to(x.tensor, dtype);
-  return Value.of(type, range && !fits(x.type, range) ? wrapped(converted, range) : converted);
+  return Value.of(type, range && !own && !fits(x.type, range) ? wrapped(converted, range) : converted);
 }
 
 /** Whether each number of a type is in a range. @param {Type} type @param {readonly [number, number]} range */

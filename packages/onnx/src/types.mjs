@@ -61,7 +61,7 @@ const OTHERS = {
 
 /**
  * How a type is computed: `dtype` on the device, which is another type unless `own`; `bytes` of an element in a file; `array` for elements on
- * the host. `range`: what the type has of the device's integers.
+ * the host. `range`: the least and most of a type of fewer bits than the device computes with.
  * @typedef {{ dtype: DType, own?: boolean, bytes: number, array: any, range?: [least: number, most: number] }} TypeInfo
  */
 /** @type {Record<Exclude<Type, 'string'>, TypeInfo>} */

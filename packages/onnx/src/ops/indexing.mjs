@@ -151,7 +151,11 @@ const topK = {
   host: [1],
   run([x, k], { axis = -1, largest = 1, sorted = 1, k: attribute }) {
     const d = axisOf(axis, x.rank);
-    const { values, indices } = f.topk(x.tensor, attribute ?? k.numbers[0], d, Boolean(largest), Boolean(sorted));
+    // Integers of other widths are put in order as i32.
+    const isOther = /^(i64|u8|i8)$/.test(x.tensor.dtype);
+    const ordered = isOther ? f.to(x.tensor, 'i32') : x.tensor;
+    const { values: own, indices } = f.topk(ordered, attribute ?? k.numbers[0], d, Boolean(largest), Boolean(sorted));
+    const values = isOther ? f.gather(x.tensor, d, indices) : own;
     return [same(x.type, values), Value.of('int64', f.to(indices, TYPES.int64.dtype))];
   },
 };

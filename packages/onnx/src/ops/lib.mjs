@@ -15,9 +15,9 @@ export const f = F;
 
 /** A value of a type computed in the device's: brought back into the type's range. @param {Type} type @param {Tensor} y @returns {Value} */
 export function result(type, y) {
-  const { dtype, range } = TYPES[/** @type {Exclude<Type, 'string'>} */ (type)];
+  const { dtype, own, range } = TYPES[/** @type {Exclude<Type, 'string'>} */ (type)];
   if (y.dtype !== dtype) return Value.of(type, y.to(dtype));
-  return Value.of(type, range ? wrapped(y, range) : y);
+  return Value.of(type, range && !own ? wrapped(y, range) : y);
 }
 
 /** A value whose elements the device's type cannot leave the range of: minima, picked elements. @param {Type} type @param {Tensor} y */
