@@ -9,7 +9,7 @@ import { checkOptions } from '../core/options.mjs';
 import { constantParameter } from './layers.mjs';
 import { Module } from './module.mjs';
 
-/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** An array on the device. @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
 /**
  * Options of `PReLU`.
