@@ -31,7 +31,7 @@ class Dictionary extends Module {
     for (const [name, value] of checked(this.constructor.name, entries, kind, what)) this.put(name, value);
   }
 
-  /** @param {string} name @param {any} value */
+  /** Sets an entry. @param {string} name @param {any} value */
   put(name, value) {
     const op = this.constructor.name;
     if (typeof name !== 'string' || name === '' || name.includes('.') || (name in this && !Object.hasOwn(this, name)))
@@ -57,11 +57,11 @@ class Dictionary extends Module {
   keys() {
     return Object.keys(this);
   }
-  /** @returns {any[]} the entries, in that order */
+  /** The entries, in that order. @returns {any[]} */
   values() {
     return this.keys().map((name) => this.get(name));
   }
-  /** @returns {[string, any][]} names and entries */
+  /** Names and entries. @returns {[string, any][]} */
   entries() {
     return this.keys().map((name) => [name, this.get(name)]);
   }

@@ -19,7 +19,7 @@ class Dropping extends Module {
   ofChannels(x) {
     return F.dropout(F.ones([x.shape[0], x.shape[1], ...x.shape.slice(2).map(() => 1)], { dtype: x.dtype }), this.p);
   }
-  /** @param {Tensor} x @param {number} ndim @param {string} sizes */
+  /** Drops channels, while training. @param {Tensor} x @param {number} ndim @param {string} sizes for errors */
   channels(x, ndim, sizes) {
     const name = this.constructor.name;
     if (tensorOf(name, x).ndim !== ndim) throw new ShapeError(name, `expected an input ${sizes}, got ${show(x.shape)}`);

@@ -10,7 +10,7 @@ import { normalValues, uniformValues } from '../api/random.mjs';
 import { scope } from '../core/scope.mjs';
 import { to } from '../api/views.mjs';
 
-/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** An array on the device. @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
 /**
  * Options of the functions of Kaiming He.

@@ -81,7 +81,7 @@ class BatchNorm extends ChannelNorm {
   constructor(channels, options = {}) {
     super(channels, options, true);
   }
-  /** @param {Tensor} x */
+  /** The result for an input that has been checked. @param {Tensor} x */
   normalized(x) {
     const { running_mean: mean, running_var: variance, weight, bias, momentum, eps } = this;
     // Without running statistics those of the batch are used after `eval()` too.
@@ -96,7 +96,7 @@ class InstanceNorm extends ChannelNorm {
   constructor(channels, options = {}) {
     super(channels, options, false);
   }
-  /** @param {Tensor} x */
+  /** The result for an input that has been checked. @param {Tensor} x */
   normalized(x) {
     const { running_mean: mean, running_var: variance, weight, bias, momentum, eps } = this;
     const own = mean === undefined || this.training;
