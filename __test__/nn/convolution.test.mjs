@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, autocast, grad, nn, ones, randn } from '../../nn/index.mjs';
+import { F, autocast, grad, nn, ones, randn, tensor } from '../../nn/index.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
 import { eachTerm } from '../lib/convolution.mjs';
 import { assertClose } from '../lib/random-data.mjs';
@@ -145,6 +145,30 @@ test("modules have PyTorch's parameters, and call the functions", async () => {
     assert.ok((await layer.weight.toArray()).every((/** @type {number} */ v) => Math.abs(v) <= bound));
   }
   assert.equal(String(new nn.Conv2d(3, 8, [3, 1], { groups: 1 })), 'Conv2d(3, 8, [3, 1])');
+});
+
+test('what padding adds: the modes of PyTorch', async () => {
+  const image = tensor([[[1, 2, 3, 4]]]);
+  for (const [paddingMode, padding, dilation, wanted] of /** @type {[any, any, number, number[]][]} */ ([
+    ['zeros', 1, 1, [1, 3, 5, 7, 4]],
+    ['reflect', 2, 1, [5, 3, 3, 5, 7, 7, 5]],
+    ['replicate', [[0, 2]], 1, [3, 5, 7, 8, 8]],
+    ['circular', 1, 1, [5, 3, 5, 7, 5]],
+    // One element behind is missing: it is that of the other end.
+    ['circular', 'same', 1, [3, 5, 7, 5]],
+    ['circular', 'same', 2, [6, 4, 6, 4]],
+  ])) {
+    const layer = new nn.Conv1d(1, 1, 2, { paddingMode, padding, dilation, bias: false });
+    layer.loadStateDict({ weight: ones([1, 1, 2]) });
+    assert.deepEqual([...(await layer.forward(image).toArray())], wanted, `${paddingMode} ${padding}`);
+  }
+  const layer = new nn.Conv2d(1, 1, [1, 3], { paddingMode: 'reflect', padding: [0, 1] });
+  assert.deepEqual(layer.forward(ones([1, 1, 2, 5])).shape, [1, 1, 2, 5]);
+  assert.throws(() => layer.forward(image), /conv2d: expected an input/);
+  assert.throws(
+    () => new nn.Conv2d(1, 1, 1, { paddingMode: /** @type {any} */ ('mirror') }),
+    /Conv2d: paddingMode must be one of zeros, reflect/,
+  );
 });
 
 test('what does not fit says so', () => {

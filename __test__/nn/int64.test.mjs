@@ -347,7 +347,10 @@ test('i64: indices, whose values beyond 32 bits are out of range, and what is in
     () => big.scatter(0, places, zeros([1, 2])),
     /^ShapeError: scatter: expected a source i64 \[1, 2\], the shape of the index, got f32/,
   );
-  assert.throws(() => big.gather(0, i32([1])), /^ShapeError: gather: the index \[1\] and the tensor \[2, 2\] must have equally many dimensions/);
+  assert.throws(
+    () => big.gather(0, i32([1])),
+    /^ShapeError: gather: the index \[1\] and the tensor \[2, 2\] must have equally many dimensions/,
+  );
 });
 
 test('i64: a compiled function takes a BigInt64Array, and chains become one kernel', async () => {

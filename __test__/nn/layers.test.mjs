@@ -388,14 +388,17 @@ test('what a call has no option for is an error that names it', () => {
     [() => new nn.Linear(3, 4, /** @type {any} */ ({ biass: false })), /Linear: unknown option biass; the option is bias/],
     [
       () => new nn.Conv2d(3, 4, 3, /** @type {any} */ (2)),
-      /Conv2d: options must be an object, \{ stride: …, padding: …, dilation: …, groups: …, bias: … \}, got 2/,
+      /Conv2d: options must be an object, \{ stride: …, padding: …, dilation: …, groups: …, bias: …, paddingMode: … \}, got 2/,
     ],
     [
       () => new nn.Conv2d(3, 4, 3, /** @type {any} */ ({ padding: 'none' })),
       /Conv2d: padding must be 'same', 'valid' or integers, got none/,
     ],
     [() => new nn.LayerNorm(4, /** @type {any} */ (1e-6)), /LayerNorm: options must be an object/],
-    [() => new nn.GRU(4, 4, /** @type {any} */ ({ layers: 2 })), /GRU: unknown option layers; the option is numLayers/],
+    [
+      () => new nn.GRU(4, 4, /** @type {any} */ ({ layers: 2 })),
+      /GRU: unknown option layers; the options are numLayers, bidirectional, dropout, batchFirst, bias/,
+    ],
     [() => randn([3], /** @type {any} */ ({ std: 2 })), /randn: unknown option std; the options are mean, deviation, requiresGrad/],
     [() => F.zeros([3], /** @type {any} */ ('i32')), /zeros: options must be an object, \{ dtype: … \}, got i32/],
     [

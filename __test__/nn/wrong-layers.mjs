@@ -7,6 +7,12 @@ const ids = () => tensor(Int32Array.of(0, 1));
 const sum = { reduction: 'sum' };
 const margin = { reduction: 'sum', margin: 1 };
 
+const image = () => ones([1, 2, 4, 4]);
+const steps = () => ones([1, 4, 3]);
+const recurrent = { numLayers: 1, bidirectional: false, dropout: 0.1, training: true, batchFirst: true, bias: true };
+/** Parameters of a recurrence of 3 inputs and 2 states. @param {number} n */
+const gates = (n) => [ones([2 * n, 3]), ones([2 * n, 2]), ones([2 * n]), ones([2 * n])];
+
 /** Functions of `F`. @type {Record<string, () => any[]>} */
 export const FUNCTIONS = {
   crossEntropy: () => [m(), ids(), { reduction: 'mean', ignoreIndex: 7, weight: ones([3]), labelSmoothing: 0.1, dim: -1, meanOf: 'kept' }],
@@ -28,13 +34,54 @@ export const FUNCTIONS = {
   normalize: () => [m(), 2, 1, 1e-12],
   cosineSimilarity: () => [m(), m(), { dim: 1, eps: 1e-8 }],
   pairwiseDistance: () => [m(), m(), { p: 2, eps: 1e-6, keepdim: true }],
+  batchNorm: () => [image(), ones([2]), ones([2]), ones([2]), ones([2]), true, 0.1, 1e-5],
+  groupNorm: () => [image(), 2, ones([2]), ones([2]), 1e-5],
+  instanceNorm: () => [image(), ones([2]), ones([2]), ones([2]), ones([2]), true, 0.1, 1e-5],
+  localResponseNorm: () => [image(), 2, 1e-4, 0.75, 1],
+  lstm: () => [steps(), [ones([1, 2]), ones([1, 2])], gates(4), recurrent],
+  gru: () => [steps(), ones([1, 2]), gates(3), recurrent],
+  rnn: () => [steps(), ones([1, 2]), gates(1), { ...recurrent, nonlinearity: 'relu' }],
 };
 /** Methods of tensors: the tensor, then arguments. @type {Record<string, () => any[]>} */
 export const METHODS = {};
 /** Modules: what their constructors take. @type {Record<string, () => any[]>} */
-export const CONSTRUCTORS = {};
+export const CONSTRUCTORS = {
+  Embedding: () => [4, 2, { paddingIdx: 1 }],
+  LayerNorm: () => [3, { eps: 1e-5, elementwiseAffine: true, bias: true }],
+  GroupNorm: () => [1, 2, { eps: 1e-5, affine: true }],
+  ModuleDict: () => [{ a: new nn.ReLU() }],
+  ParameterDict: () => [{ a: new nn.Parameter(ones([2])) }],
+  ParameterList: () => [[new nn.Parameter(ones([2]))]],
+  EmbeddingBag: () => [4, 2, { mode: 'sum' }],
+  Bilinear: () => [2, 3, 4, { bias: true }],
+};
+for (const name of ['BatchNorm1d', 'BatchNorm2d', 'BatchNorm3d', 'InstanceNorm1d', 'InstanceNorm2d', 'InstanceNorm3d'])
+  CONSTRUCTORS[name] = () => [2, { eps: 1e-5, momentum: 0.1, affine: true, trackRunningStats: true }];
+for (const name of ['Dropout1d', 'Dropout2d', 'Dropout3d', 'AlphaDropout', 'FeatureAlphaDropout']) CONSTRUCTORS[name] = () => [0.5];
+for (const name of ['GRU', 'LSTM', 'RNN'])
+  CONSTRUCTORS[name] = () => [3, 2, { numLayers: 1, bidirectional: true, dropout: 0.1, batchFirst: true, bias: true }];
+for (const name of ['GRUCell', 'LSTMCell', 'RNNCell']) CONSTRUCTORS[name] = () => [3, 2, { bias: true }];
 /** Modules and what they take, by the names that their errors have. @type {[string | string[], () => any, () => any[]][]} */
-export const FORWARDS = [];
+export const FORWARDS = [
+  ['embedding', () => new nn.Embedding(4, 2, { paddingIdx: 0 }), () => [ids()]],
+  ['layerNorm', () => new nn.LayerNorm([2, 3], { bias: false }), () => [m()]],
+  ['BatchNorm1d', () => new nn.BatchNorm1d(3), () => [m()]],
+  ['BatchNorm3d', () => new nn.BatchNorm3d(2), () => [ones([1, 2, 2, 2, 2])]],
+  ['InstanceNorm1d', () => new nn.InstanceNorm1d(2), () => [ones([1, 2, 3])]],
+  ['InstanceNorm2d', () => new nn.InstanceNorm2d(2), () => [image()]],
+  ['InstanceNorm3d', () => new nn.InstanceNorm3d(2), () => [ones([1, 2, 2, 2, 2])]],
+  ['Dropout1d', () => new nn.Dropout1d(), () => [ones([1, 2, 3])]],
+  ['Dropout2d', () => new nn.Dropout2d(), () => [image()]],
+  ['Dropout3d', () => new nn.Dropout3d(), () => [ones([1, 2, 2, 2, 2])]],
+  ['AlphaDropout', () => new nn.AlphaDropout(), () => [m()]],
+  ['FeatureAlphaDropout', () => new nn.FeatureAlphaDropout(), () => [m()]],
+  ['EmbeddingBag', () => new nn.EmbeddingBag(4, 2), () => [ids(), ids()]],
+  ['Bilinear', () => new nn.Bilinear(2, 3, 4), () => [ones([1, 2]), ones([1, 3])]],
+  ['RNN', () => new nn.RNN(3, 2), () => [steps(), ones([1, 2])]],
+  ['GRUCell', () => new nn.GRUCell(3, 2), () => [ones([1, 3]), ones([1, 2])]],
+  ['LSTMCell', () => new nn.LSTMCell(3, 2), () => [ones([1, 3]), [ones([1, 2]), ones([1, 2])]]],
+  ['RNNCell', () => new nn.RNNCell(3, 2), () => [ones([1, 3]), ones([1, 2])]],
+];
 
 // Losses as modules take their functions' options, and give their errors.
 for (const [name, of] of Object.entries({
@@ -82,7 +129,7 @@ export const OPTIMIZERS = {
 };
 
 /** Objects of functions, whose names are none of functions. */
-export const NAMES = ['schedules'];
+export const NAMES = ['schedules', 'utils'];
 /** Other calls, as `add` of wrong.mjs takes them. @type {[string | string[], (...args: any[]) => any, () => any[], string[]?][]} */
 export const CALLS = [];
 
@@ -102,6 +149,32 @@ for (const [name, args] of /** @type {[string, () => any[]][]} */ ([
   ['sequential', () => [[schedules.linear(9), schedules.step(2)], [4]]],
 ]))
   CALLS.push([name, schedules[name], args]);
+// Values of such sizes are drawn one by one.
+for (const [name, rest] of /** @type {[string, any[]][]} */ ([
+  ['uniform', [0, 1]],
+  ['normal', [0, 1]],
+  ['truncNormal', [0, 1, -2, 2]],
+  ['constant', [1]],
+  ['zeros', []],
+  ['ones', []],
+  ['eye', []],
+  ['xavierUniform', [1]],
+  ['xavierNormal', [1]],
+  ['kaimingUniform', [{ a: 0, mode: 'fanOut', nonlinearity: 'relu' }]],
+  ['kaimingNormal', [{ a: 0, mode: 'fanOut', nonlinearity: 'relu' }]],
+  ['orthogonal', [1]],
+]))
+  CALLS.push([name, /** @type {any} */ (nn.init)[name], () => [m(), ...rest], ['0 huge view', '0 large view [2, 2^34]']]);
+CALLS.push(['calculateGain', nn.init.calculateGain, () => ['leakyRelu', 0.1]]);
+const trained = () => {
+  const x = m().requiresGrad_();
+  x.sum().backward();
+  return [x];
+};
+CALLS.push(['clipGradNorm', nn.utils.clipGradNorm, () => [trained(), 1, 2]]);
+CALLS.push(['clipGradValue', nn.utils.clipGradValue, () => [trained(), 1]]);
+CALLS.push(['parametersToVector', nn.utils.parametersToVector, () => [[m(), m()]]]);
+CALLS.push(['vectorToParameters', nn.utils.vectorToParameters, () => [ones([6]), [m()]]]);
 const linear = () => new nn.Linear(2, 2);
 CALLS.push(['EMA', (...a) => new /** @type {any} */ (optim.EMA)(...a), () => [linear(), { decay: 0.9 }]]);
 CALLS.push(['SWA', (...a) => new /** @type {any} */ (optim.SWA)(...a), () => [linear()]]);

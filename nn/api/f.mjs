@@ -79,10 +79,21 @@ export {
 } from './fft.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
-export { bitwiseAnd, bitwiseLeftShift, bitwiseNot, bitwiseOr, bitwiseRightShift, bitwiseXor } from './integers.mjs';
-export { logicalAnd, logicalNot, logicalOr, logicalXor } from './integers.mjs';
+export {
+  bitwiseAnd,
+  bitwiseLeftShift,
+  bitwiseNot,
+  bitwiseOr,
+  bitwiseRightShift,
+  bitwiseXor,
+  logicalAnd,
+  logicalNot,
+  logicalOr,
+  logicalXor,
+} from './integers.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
 export * from './math.mjs';
+export { batchNorm, groupNorm, instanceNorm, localResponseNorm } from './norms.mjs';
 export {
   adaptiveAvgPool1d,
   adaptiveAvgPool2d,
@@ -97,6 +108,7 @@ export {
   maxPool2d,
   maxPool3d,
 } from './pooling.mjs';
+export { gru, lstm, rnn } from './recurrent.mjs';
 export {
   all,
   any,

@@ -11,7 +11,9 @@ import {
   each,
   zeros,
 } from '../api/convolution.mjs';
-import { show } from '../core/errors.mjs';
+import { pad } from '../api/shape.mjs';
+import { TensorCore } from '../core/tensor.mjs';
+import { ArgumentError, show, shown, within } from '../core/errors.mjs';
 import { positive } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { kaiming } from './layers.mjs';
@@ -29,7 +31,16 @@ import { Module } from './module.mjs';
 /** @typedef {import('../api/convolution.mjs').Transposed3dOptions} Transposed3dOptions */
 /** @typedef {import('./layers.mjs').LinearOptions} LinearOptions */
 
-/** Options of any convolution, as they are checked. @typedef {ConvolutionOptions & TransposedOptions & LinearOptions} AnyOptions */
+/**
+ * What lies around x in `Conv1d`, `Conv2d` and `Conv3d`.
+ * @typedef {object} PaddingOptions
+ * @property {'zeros' | 'reflect' | 'replicate' | 'circular'} [paddingMode] what padding adds: zeros, when left out; elements mirrored at the
+ *   outermost one; the outermost one repeated; or elements of the other end
+ */
+
+/** Options of any convolution, as they are checked. @typedef {ConvolutionOptions & TransposedOptions & LinearOptions & PaddingOptions} AnyOptions */
+
+const MODES = ['zeros', 'reflect', 'replicate', 'circular'];
 
 /** What all convolutions have. */
 class Convolution extends Module {
@@ -39,15 +50,26 @@ class Convolution extends Module {
    */
   constructor(name, rank, inputs, outputs, window, given, transposed) {
     super();
-    const names = ['stride', 'padding', ...(transposed ? ['outputPadding'] : []), 'dilation', 'groups', 'bias'];
-    const { bias = true, groups = 1, ...options } = /** @type {AnyOptions} */ (checkOptions(name, given, names));
+    const names = [
+      'stride',
+      'padding',
+      ...(transposed ? ['outputPadding'] : []),
+      'dilation',
+      'groups',
+      'bias',
+      ...(transposed ? [] : ['paddingMode']),
+    ];
+    const { bias = true, groups = 1, paddingMode = 'zeros', ...options } = /** @type {AnyOptions} */ (checkOptions(name, given, names));
     positive(name, 'inputs', inputs);
     positive(name, 'outputs', outputs);
     checkGroups(name, groups, inputs, outputs);
     const sizes = each(name, 'window', window, 1, rank);
     flag(name, 'bias', bias);
     const { stride = 1, padding = 0, dilation = 1, outputPadding = 0 } = options;
+    if (!MODES.includes(paddingMode))
+      throw new ArgumentError(name, `paddingMode must be one of ${MODES.join(', ')}, got ${shown(paddingMode)}`);
     const named = padding === 'valid' || (padding === 'same' && !transposed) ? padding : zeros(name, padding, rank);
+    /** @type {{ stride: number[], padding: unknown, dilation: number[], groups: number }} */
     this.options = {
       stride: each(name, 'stride', stride, 1, rank),
       padding: named,
@@ -55,11 +77,25 @@ class Convolution extends Module {
       dilation: each(name, 'dilation', dilation, 1, rank),
       groups,
     };
+    if (paddingMode !== 'zeros') {
+      const reach = sizes.map((n, d) => (n - 1) * this.options.dilation[d] + 1);
+      const around = zeros(name, named, rank, reach);
+      /** What is added around x before the convolution, which then adds nothing: the last direction first. */
+      this.border = { sizes: around.toReversed().flat(), mode: paddingMode };
+      this.options.padding = 0;
+    }
     const shape = transposed ? [inputs, outputs / groups, ...sizes] : [outputs, inputs / groups, ...sizes];
     const reach = shape.slice(1).reduce((a, b) => a * b, 1);
     this.weight = kaiming(name, reach, shape);
     if (bias) this.bias = kaiming(name, reach, [outputs]);
     this.channels = [inputs, outputs];
+  }
+  /** x with what lies around it, unless that is zeros. @param {Tensor} x @returns {Tensor} */
+  surrounded(x) {
+    const { border } = this;
+    // What is no batch of images, the function says.
+    if (!border || !(x instanceof TensorCore) || x.ndim !== this.weight.ndim) return x;
+    return within(this.constructor.name, () => pad(x, border.sizes, border.mode));
   }
   describe() {
     return `${this.channels.join(', ')}, ${show(this.weight.shape.slice(2))}`;
@@ -76,14 +112,14 @@ export class Conv1d extends Convolution {
   /**
    * @param {number} inputs channels of x @param {number} outputs channels of the result
    * @param {Single} window of the window in steps
-   * @param {Convolution1dOptions & LinearOptions} [options]
+   * @param {Convolution1dOptions & PaddingOptions & LinearOptions} [options]
    */
   constructor(inputs, outputs, window, options = {}) {
     super('Conv1d', 1, inputs, outputs, window, options, false);
   }
   /** @param {Tensor} x [batch, inputs, steps] @returns {Tensor} [batch, outputs, steps'] */
   forward(x) {
-    return conv1d(x, this.weight, this.bias, any(this.options));
+    return conv1d(this.surrounded(x), this.weight, this.bias, any(this.options));
   }
 }
 
@@ -95,14 +131,14 @@ export class Conv2d extends Convolution {
   /**
    * @param {number} inputs channels of x @param {number} outputs channels of the result
    * @param {Pair} window one size for both directions, or [down, across]
-   * @param {ConvolutionOptions & LinearOptions} [options]
+   * @param {ConvolutionOptions & PaddingOptions & LinearOptions} [options]
    */
   constructor(inputs, outputs, window, options = {}) {
     super('Conv2d', 2, inputs, outputs, window, options, false);
   }
   /** @param {Tensor} x [batch, inputs, rows, columns] @returns {Tensor} [batch, outputs, rows', columns'] */
   forward(x) {
-    return conv2d(x, this.weight, this.bias, any(this.options));
+    return conv2d(this.surrounded(x), this.weight, this.bias, any(this.options));
   }
 }
 
@@ -114,14 +150,14 @@ export class Conv3d extends Convolution {
   /**
    * @param {number} inputs channels of x @param {number} outputs channels of the result
    * @param {Triple} window one size for all directions, or [deep, down, across]
-   * @param {Convolution3dOptions & LinearOptions} [options]
+   * @param {Convolution3dOptions & PaddingOptions & LinearOptions} [options]
    */
   constructor(inputs, outputs, window, options = {}) {
     super('Conv3d', 3, inputs, outputs, window, options, false);
   }
   /** @param {Tensor} x [batch, inputs, planes, rows, columns] @returns {Tensor} [batch, outputs, planes', rows', columns'] */
   forward(x) {
-    return conv3d(x, this.weight, this.bias, any(this.options));
+    return conv3d(this.surrounded(x), this.weight, this.bias, any(this.options));
   }
 }
 

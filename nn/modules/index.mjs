@@ -20,7 +20,14 @@ export {
 export * from './activations.mjs';
 export { MultiHeadAttention } from './attention.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
-export { GRU, LSTM } from './recurrent.mjs';
+export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './recurrent.mjs';
+export { ModuleDict, ParameterDict, ParameterList } from './containers.mjs';
+export { AlphaDropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout } from './dropout.mjs';
+export { Bilinear, EmbeddingBag } from './tables.mjs';
+/** Functions that draw the values of parameters anew. */
+export * as init from './init.mjs';
+/** Functions of gradients, and of all parameters as one vector. */
+export * as utils from './utils.mjs';
 export {
   CrossEntropyLoss,
   NLLLoss,
@@ -65,5 +72,26 @@ export {
   ZeroPad3d,
 } from './shape.mjs';
 export { Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d } from './convolution.mjs';
-export * from './pooling.mjs';
-export { BatchNorm2d, GroupNorm } from './vision.mjs';
+export {
+  AdaptiveAvgPool1d,
+  AdaptiveAvgPool2d,
+  AdaptiveAvgPool3d,
+  AdaptiveMaxPool1d,
+  AdaptiveMaxPool2d,
+  AdaptiveMaxPool3d,
+  AvgPool1d,
+  AvgPool2d,
+  AvgPool3d,
+  MaxPool1d,
+  MaxPool2d,
+  MaxPool3d,
+} from './pooling.mjs';
+export {
+  BatchNorm1d,
+  BatchNorm2d,
+  BatchNorm3d,
+  GroupNorm,
+  InstanceNorm1d,
+  InstanceNorm2d,
+  InstanceNorm3d,
+} from './norms.mjs';

@@ -2,10 +2,11 @@
 
 import { constant } from '../core/tensor.mjs';
 import { checkBytes } from '../core/engine.mjs';
-import { ArgumentError, shown, within } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
-import { denseLayout, positive } from '../core/layout.mjs';
+import { denseLayout, positive, sizeOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
+import { noGrad } from '../core/node.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { normalValues, uniformValues } from '../api/random.mjs';
 import { unscoped } from '../core/storage.mjs';
@@ -107,21 +108,39 @@ export class Linear extends Module {
 }
 
 /**
+ * Options of `Embedding`.
+ * @typedef {object} EmbeddingOptions
+ * @property {number} [paddingIdx] an id whose row begins as zeros and gets no gradient; a negative one counts from the end. None when left out
+ */
+
+/**
  * Looks up rows of a table by index. `weight` is [vocabulary, columns] and begins normal with mean 0 and deviation 1. An id outside
  * the table gives a row of zeros.
  */
 export class Embedding extends Module {
-  /** @param {number} vocabulary rows of the table @param {number} columns */
-  constructor(vocabulary, columns) {
+  /** @param {number} vocabulary rows of the table @param {number} columns @param {EmbeddingOptions} [options] */
+  constructor(vocabulary, columns, options = {}) {
     super();
+    const { paddingIdx } = checkOptions('Embedding', options, ['paddingIdx']);
     positive('Embedding', 'vocabulary', vocabulary);
     positive('Embedding', 'columns', columns);
     const shape = [vocabulary, columns];
     this.weight = skipping ? undefinedParameter('Embedding', shape) : parameter('Embedding', shape, (count) => normalValues(count, 0, 1));
+    if (paddingIdx === undefined) return;
+    if (!Number.isInteger(paddingIdx) || paddingIdx < -vocabulary || paddingIdx >= vocabulary)
+      throw new ArgumentError(
+        'Embedding',
+        `paddingIdx must be an integer from -${vocabulary} to ${vocabulary - 1}, got ${shown(paddingIdx)}`,
+      );
+    this.paddingIdx = paddingIdx < 0 ? paddingIdx + vocabulary : paddingIdx;
+    const { weight } = this;
+    if (!skipping) noGrad(() => void F.slice(weight, 0, this.paddingIdx, /** @type {number} */ (this.paddingIdx) + 1).fill_(0));
   }
   /** @param {Tensor} ids i32 or u32, any shape @returns {Tensor} [...ids, columns] */
   forward(ids) {
-    return F.embedding(ids, this.weight);
+    const rows = F.embedding(ids, this.weight);
+    if (this.paddingIdx === undefined) return rows;
+    return within('embedding', () => F.where(F.unsqueeze(F.eq(ids, /** @type {number} */ (this.paddingIdx)), -1), rows.detach(), rows));
   }
   describe() {
     return this.weight.shape.join(', ');
@@ -144,21 +163,43 @@ export class RMSNorm extends Module {
 }
 
 /**
- * (x - mean) / √(variance + eps) · weight + bias over the last dimension (Ba et al. 2016). `weight` and `bias` are [columns] and
- * begin as ones and zeros.
+ * Options of `LayerNorm` besides those of every normalization.
+ * @typedef {object} LayerNormOptions
+ * @property {boolean} [elementwiseAffine] whether there are a `weight` and a `bias`; true when left out
+ * @property {boolean} [bias] whether there is a `bias`; true when left out
+ */
+
+/**
+ * (x - mean) / √(variance + eps) · weight + bias over the last dimension, or the last ones (Ba et al. 2016). `weight` and `bias` have the
+ * normalized sizes and begin as ones and zeros.
  */
 export class LayerNorm extends Module {
-  /** @param {number} columns size of the last dimension @param {NormOptions} [options] */
+  /** @param {number | number[]} columns the last size, or the last sizes, of x @param {NormOptions & LayerNormOptions} [options] */
   constructor(columns, options = {}) {
     super();
-    const { eps = 1e-5 } = checkOptions('LayerNorm', options, ['eps']);
-    this.weight = constantParameter('LayerNorm', 1, [positive('LayerNorm', 'columns', columns)]);
-    this.bias = zeroParameter('LayerNorm', [columns]);
+    const { eps = 1e-5, elementwiseAffine = true, bias = true } = checkOptions('LayerNorm', options, ['eps', 'elementwiseAffine', 'bias']);
+    flag('LayerNorm', 'elementwiseAffine', elementwiseAffine);
+    flag('LayerNorm', 'bias', bias);
+    if (Array.isArray(columns) && columns.length === 0) throw new ArgumentError('LayerNorm', 'columns must be at least one size, got []');
+    const shape = [columns].flat().map((size) => positive('LayerNorm', 'columns', size));
+    // Typed as what they nearly always are.
+    this.weight = /** @type {Parameter} */ (elementwiseAffine ? constantParameter('LayerNorm', 1, shape) : undefined);
+    this.bias = /** @type {Parameter} */ (elementwiseAffine && bias ? zeroParameter('LayerNorm', shape) : undefined);
+    this.shape = shape;
     this.eps = eps;
   }
   /** @param {Tensor} x [..., columns] @returns {Tensor} of x's shape */
   forward(x) {
-    return F.layerNorm(x, this.weight, this.bias, this.eps);
+    const { shape, weight, bias, eps } = this;
+    if (shape.length === 1 && weight && bias) return F.layerNorm(x, weight, bias, eps);
+    if (String(tensorOf('layerNorm', x).shape.slice(-shape.length)) !== String(shape))
+      throw new ShapeError('layerNorm', `expected an input ${show(['...', ...shape])}, got ${show(x.shape)}`);
+    return within('layerNorm', () => {
+      const flat = (/** @type {Tensor | undefined} */ v, /** @type {number} */ value) =>
+        v ? F.reshape(v, [sizeOf(shape)]) : F.full([sizeOf(shape)], value);
+      const rows = F.reshape(x, [...x.shape.slice(0, -shape.length), sizeOf(shape)]);
+      return F.reshape(F.layerNorm(rows, flat(weight, 1), flat(bias, 0), eps), x.shape);
+    });
   }
 }
 

@@ -1,12 +1,11 @@
-// Recurrent layers, with PyTorch's parameters and names.
+// Recurrent layers and cells, with PyTorch's parameters and names.
 
-import { describe } from '../core/errors.mjs';
-import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, describe, show, shown, within } from '../core/errors.mjs';
+import { gru, lstm, rnn } from '../api/recurrent.mjs';
 import * as F from '../api/functional.mjs';
 import { positive } from '../core/layout.mjs';
-import { gru, lstm } from '../ops/recurrent.mjs';
-import { apply, tensorOf } from '../core/engine.mjs';
-import { checkOptions } from '../core/options.mjs';
+import { tensorOf } from '../core/engine.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
 import { kaiming } from './layers.mjs';
 import { Module } from './module.mjs';
 
@@ -16,75 +15,77 @@ import { Module } from './module.mjs';
  * Options of recurrent layers.
  * @typedef {object} RecurrentOptions
  * @property {number} [numLayers] stacked layers, each reading the hidden states of the one below; 1 when left out
+ * @property {boolean} [bidirectional] whether a second recurrence goes from the last step to the first; the results are side by side. false when
+ *   left out
+ * @property {number} [dropout] the probability with which an element of the states between layers is dropped while training, in [0, 1); 0
+ *   when left out
+ * @property {boolean} [batchFirst] whether x is [batch, steps, inputs], as when left out; false for [steps, batch, inputs], PyTorch's default
+ * @property {boolean} [bias] whether there are biases; true when left out
  */
 
-/** What `GRU` and `LSTM` share: the parameters, and states split by layer. */
+/**
+ * Options of recurrent cells.
+ * @typedef {object} CellOptions
+ * @property {boolean} [bias] whether there are biases; true when left out
+ */
+
+/** @typedef {import('../api/recurrent.mjs').NonlinearityOptions} NonlinearityOptions */
+
+const OPTIONS = /** @type {const} */ (['numLayers', 'bidirectional', 'dropout', 'batchFirst', 'bias']);
+
+/** The names of the parameters of a layer, or of a cell. @param {boolean} bias @param {string} [suffix] */
+const namesOf = (bias, suffix = '') => ['weight_ih', 'weight_hh', ...(bias ? ['bias_ih', 'bias_hh'] : [])].map((name) => name + suffix);
+
+/**
+ * Parameters of a layer, uniform in ±1 / √hidden, by name. @param {string} op @param {number} inputs @param {number} hidden @param {number} gates
+ * @param {string[]} names
+ */
+function parametersOf(op, inputs, hidden, gates, names) {
+  const shapes = [[gates * hidden, inputs], [gates * hidden, hidden], [gates * hidden], [gates * hidden]];
+  return Object.fromEntries(names.map((name, i) => [name, kaiming(op, hidden, shapes[i])]));
+}
+
+/** What recurrent layers share: the parameters. */
 class Recurrent extends Module {
   /** @param {number} inputs @param {number} hidden @param {number} gates @param {RecurrentOptions} options */
   constructor(inputs, hidden, gates, options) {
     super();
     const op = this.constructor.name;
-    const { numLayers = 1 } = checkOptions(op, options, ['numLayers']);
+    const { numLayers = 1, bidirectional = false, dropout = 0, batchFirst = true, bias = true } = checkOptions(op, options, OPTIONS);
     positive(op, 'inputs', inputs);
     positive(op, 'hidden', hidden);
     this.numLayers = positive(op, 'numLayers', numLayers);
+    for (const [name, value] of Object.entries({ bidirectional, batchFirst, bias })) flag(op, name, value);
+    if (typeof dropout !== 'number' || !(dropout >= 0 && dropout < 1))
+      throw new ArgumentError(op, `dropout must be in [0, 1), got ${shown(dropout)}`);
     this.hidden = hidden;
-    /** @type {Record<string, Tensor>} */
-    const parameters = {};
+    this.bidirectional = bidirectional;
+    this.dropout = dropout;
+    this.batchFirst = batchFirst;
+    this.bias = bias;
     for (let l = 0; l < numLayers; l++) {
-      parameters[`weight_ih_l${l}`] = kaiming(op, hidden, [gates * hidden, l === 0 ? inputs : hidden]);
-      parameters[`weight_hh_l${l}`] = kaiming(op, hidden, [gates * hidden, hidden]);
-      parameters[`bias_ih_l${l}`] = kaiming(op, hidden, [gates * hidden]);
-      parameters[`bias_hh_l${l}`] = kaiming(op, hidden, [gates * hidden]);
+      const width = l === 0 ? inputs : hidden * (bidirectional ? 2 : 1);
+      for (const names of this.#names(l)) Object.assign(this, parametersOf(op, width, hidden, gates, names));
     }
-    Object.assign(this, parameters);
   }
 
-  /** A parameter of layer `l`. @param {string} name @param {number} l @returns {Tensor} */
-  of(name, l) {
-    return Reflect.get(/** @type {object} */ (this), `${name}_l${l}`);
+  /** The names of a layer's parameters, for each direction. @param {number} l */
+  #names(l) {
+    return ['', ...(this.bidirectional ? ['_reverse'] : [])].map((direction) => namesOf(this.bias, `_l${l}${direction}`));
   }
 
-  /**
-   * The part of a layer's gates that depends on the inputs, for all steps in one product: x W_ihᵀ + b_ih.
-   * @param {Tensor} x [batch, steps, inputs] @param {number} l @returns {Tensor} f32 [batch, steps, gates · hidden]
-   */
-  gates(x, l) {
-    if (x.ndim !== 3) throw new ShapeError(this.constructor.name, `expected an input [batch, steps, inputs], got ${show(x.shape)}`);
-    return F.to(F.linear(x, this.of('weight_ih', l), this.of('bias_ih', l)), 'f32');
+  /** All parameters, in PyTorch's order. @returns {Tensor[]} */
+  flat() {
+    const names = Array.from({ length: this.numLayers }, (_, l) => this.#names(l)).flat(2);
+    return names.map((name) => Reflect.get(/** @type {object} */ (this), name));
   }
 
-  /**
-   * The initial state of each layer, in f32. Throws a ShapeError for a state of another shape.
-   * @param {Tensor | undefined} state [batch, hidden], or [layers, batch, hidden] with several layers; zeros when left out
-   * @param {number} batch @returns {Tensor[]} [batch, hidden] each
-   */
-  split(state, batch) {
-    const { numLayers, hidden } = this;
-    const shape = numLayers === 1 ? [batch, hidden] : [numLayers, batch, hidden];
-    const all = state === undefined ? F.zeros(shape) : tensorOf(this.constructor.name, state);
-    if (show(all.shape) !== show(shape))
-      throw new ShapeError(this.constructor.name, `expected a state ${show(shape)}, got ${show(all.shape)}`);
-    const whole = F.reshape(F.to(all, 'f32'), [numLayers, batch, hidden]);
-    return Array.from({ length: numLayers }, (_, l) => F.squeeze(F.slice(whole, 0, l, l + 1), 0));
-  }
-
-  /** The inverse of `split`. @param {Tensor[]} states [batch, hidden] each @returns {Tensor} */
-  join(states) {
-    return states.length === 1 ? states[0] : F.stack(states);
+  /** The options of the function. @returns {import('../api/recurrent.mjs').RecurrenceOptions} */
+  get options() {
+    const { numLayers, bidirectional, dropout, batchFirst, bias, training } = this;
+    return { numLayers, bidirectional, dropout, batchFirst, bias, training };
   }
 }
-
-/**
- * The state after t steps.
- * @param {Tensor} states [steps + 1, batch, hidden], the initial state first @param {number} t @returns {Tensor} [batch, hidden]
- */
-const stateAt = (states, t) => F.squeeze(F.slice(states, 0, t, t + 1), 0);
-/**
- * The states after each step.
- * @param {Tensor} states [steps + 1, batch, hidden], the initial state first @returns {Tensor} [batch, steps, hidden]
- */
-const behind = (states) => F.permute(F.slice(states, 0, 1), [1, 0, 2]);
 
 /**
  * Gated recurrent units (Cho et al. 2014) in PyTorch's form, batch first. The recurrence is computed in f32, under `autocast` too.
@@ -97,24 +98,13 @@ export class GRU extends Recurrent {
   }
   /**
    * @param {Tensor} x [batch, steps, inputs]
-   * @param {Tensor} [state] the initial state, [batch, hidden], or [layers, batch, hidden] with several layers; zeros when left out
-   * @returns {[Tensor, Tensor]} the top layer's hidden states after each step, [batch, steps, hidden], and the final state, shaped as
-   *   `state`
+   * @param {Tensor} [state] the initial state, [batch, hidden], or [layers · directions, batch, hidden] where there is more than one; zeros
+   *   when left out
+   * @returns {[Tensor, Tensor]} the top layer's hidden states after each step, [batch, steps, directions · hidden], and the final state, shaped
+   *   as `state`
    */
   forward(x, state) {
-    tensorOf('GRU', x);
-    return within('GRU', () => this.#states(x, state));
-  }
-  /** @param {Tensor} x @param {Tensor} [state] @returns {[Tensor, Tensor]} */
-  #states(x, state) {
-    const first = this.split(state, x.shape[0]);
-    const last = first.map((own, l) => {
-      const gates = this.gates(x, l);
-      const states = apply(gru, [gates, own, this.of('weight_hh', l), this.of('bias_hh', l)]);
-      x = behind(states);
-      return stateAt(states, gates.shape[1]);
-    });
-    return [x, this.join(last)];
+    return within('GRU', () => gru(x, state, this.flat(), this.options));
   }
 }
 
@@ -129,28 +119,102 @@ export class LSTM extends Recurrent {
   }
   /**
    * @param {Tensor} x [batch, steps, inputs]
-   * @param {[Tensor, Tensor]} [state] the initial hidden and cell state, [batch, hidden] each, or [layers, batch, hidden] with several
-   *   layers; zeros when left out
-   * @returns {[Tensor, [Tensor, Tensor]]} the top layer's hidden states after each step, [batch, steps, hidden], and the final hidden and
-   *   cell state, shaped as `state`
+   * @param {[Tensor, Tensor]} [state] the initial hidden and cell state, [batch, hidden] each, or [layers · directions, batch, hidden] where
+   *   there is more than one; zeros when left out
+   * @returns {[Tensor, [Tensor, Tensor]]} the top layer's hidden states after each step, [batch, steps, directions · hidden], and the final
+   *   hidden and cell state, shaped as `state`
    */
   forward(x, state) {
-    if (state !== undefined && !(Array.isArray(state) && state.length === 2)) {
-      throw new ArgumentError('LSTM', `the state must be two tensors, [hidden, cell], got ${describe(state)}`);
-    }
-    tensorOf('LSTM', x);
-    return within('LSTM', () => this.#states(x, state));
+    return within('LSTM', () => lstm(x, state, this.flat(), this.options));
   }
-  /** @param {Tensor} x @param {[Tensor, Tensor]} [state] @returns {[Tensor, [Tensor, Tensor]]} */
-  #states(x, state) {
-    const [hidden, cell] = [0, 1].map((i) => this.split(state?.[i], x.shape[0]));
-    const last = hidden.map((own, l) => {
-      const gates = this.gates(x, l);
-      const both = apply(lstm, [gates, own, cell[l], this.of('weight_hh', l), this.of('bias_hh', l)]);
-      const [states, cells] = [0, 1].map((i) => F.squeeze(F.slice(both, 0, i, i + 1), 0));
-      x = behind(states);
-      return [states, cells].map((all) => stateAt(all, gates.shape[1]));
-    });
-    return [x, [this.join(last.map(([h]) => h)), this.join(last.map(([, c]) => c))]];
+}
+
+/** The simple recurrence (Elman 1990), batch first; see `F.rnn`. Parameters are named as in PyTorch, with `hidden` rows. */
+export class RNN extends Recurrent {
+  /**
+   * @param {number} inputs size of the last dimension of x @param {number} hidden size of a state
+   * @param {RecurrentOptions & NonlinearityOptions} [options]
+   */
+  constructor(inputs, hidden, options = {}) {
+    const { nonlinearity = 'tanh', ...rest } = checkOptions('RNN', options, [...OPTIONS, 'nonlinearity']);
+    super(inputs, hidden, 1, rest);
+    this.nonlinearity = nonlinearity;
+  }
+  /**
+   * @param {Tensor} x [batch, steps, inputs] @param {Tensor} [state] as of `GRU`
+   * @returns {[Tensor, Tensor]} as of `GRU`
+   */
+  forward(x, state) {
+    const { nonlinearity } = this;
+    return within('RNN', () => rnn(x, state, this.flat(), { ...this.options, nonlinearity }));
+  }
+}
+
+/** What cells share: the parameters, and one step of the function. */
+class Cell extends Module {
+  /** @param {number} inputs @param {number} hidden @param {number} gates @param {CellOptions} options */
+  constructor(inputs, hidden, gates, options) {
+    super();
+    const op = this.constructor.name;
+    const { bias = true } = checkOptions(op, options, ['bias']);
+    positive(op, 'inputs', inputs);
+    positive(op, 'hidden', hidden);
+    flag(op, 'bias', bias);
+    this.bias = bias;
+    Object.assign(this, parametersOf(op, inputs, hidden, gates, namesOf(bias)));
+  }
+  /**
+   * One step. @template T @param {Tensor} x [batch, inputs]
+   * @param {(x: Tensor, parameters: Tensor[], options: { bias: boolean }) => [Tensor, T]} f @returns {T} the last state
+   */
+  one(x, f) {
+    const op = this.constructor.name;
+    if (tensorOf(op, x).ndim !== 2) throw new ShapeError(op, `expected an input [batch, inputs], got ${show(x.shape)}`);
+    const parameters = namesOf(this.bias).map((name) => Reflect.get(/** @type {object} */ (this), name));
+    return within(op, () => f(F.unsqueeze(x, 1), parameters, { bias: this.bias })[1]);
+  }
+}
+
+/** One step of a `GRU`. Parameters are `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`, as in PyTorch. */
+export class GRUCell extends Cell {
+  /** @param {number} inputs @param {number} hidden @param {CellOptions} [options] */
+  constructor(inputs, hidden, options = {}) {
+    super(inputs, hidden, 3, options);
+  }
+  /** @param {Tensor} x [batch, inputs] @param {Tensor} [state] [batch, hidden]; zeros when left out @returns {Tensor} [batch, hidden] */
+  forward(x, state) {
+    return this.one(x, (own, parameters, options) => gru(own, state, parameters, options));
+  }
+}
+
+/** One step of an `LSTM`. Parameters are `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`, as in PyTorch. */
+export class LSTMCell extends Cell {
+  /** @param {number} inputs @param {number} hidden @param {CellOptions} [options] */
+  constructor(inputs, hidden, options = {}) {
+    super(inputs, hidden, 4, options);
+  }
+  /**
+   * @param {Tensor} x [batch, inputs] @param {[Tensor, Tensor]} [state] hidden and cell state, [batch, hidden] each; zeros when left out
+   * @returns {[Tensor, Tensor]} the next ones
+   */
+  forward(x, state) {
+    if (state !== undefined && !(Array.isArray(state) && state.length === 2))
+      throw new ArgumentError('LSTMCell', `the state must be two tensors, [hidden, cell], got ${describe(state)}`);
+    return this.one(x, (own, parameters, options) => lstm(own, state, parameters, options));
+  }
+}
+
+/** One step of an `RNN`. Parameters are `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`, as in PyTorch. */
+export class RNNCell extends Cell {
+  /** @param {number} inputs @param {number} hidden @param {CellOptions & NonlinearityOptions} [options] */
+  constructor(inputs, hidden, options = {}) {
+    const { nonlinearity = 'tanh', ...rest } = checkOptions('RNNCell', options, ['bias', 'nonlinearity']);
+    super(inputs, hidden, 1, rest);
+    this.nonlinearity = nonlinearity;
+  }
+  /** @param {Tensor} x [batch, inputs] @param {Tensor} [state] [batch, hidden]; zeros when left out @returns {Tensor} [batch, hidden] */
+  forward(x, state) {
+    const { nonlinearity } = this;
+    return this.one(x, (own, parameters, options) => rnn(own, state, parameters, { ...options, nonlinearity }));
   }
 }

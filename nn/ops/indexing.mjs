@@ -273,7 +273,6 @@ export const reduceRuns = defineOp({
     const { rows, columns: size } = matrixOf(x.layout);
     return [k.reduceRuns({ x, index, order, source, y, counts, rows, size, picks: matrixOf(index.layout).columns, ...attributes })];
   },
-  empty: ([x]) => [x, 0],
   saveInputs: () => [0, 1, 2, 3],
   saveOutputs: [0, 1],
   vjp: (dy, { inputs: [x, index, order, source], outputs: [y, counts], attributes: { op, apart } }, F) => {

@@ -49,7 +49,6 @@ export const put = defineOp({
     const { rows, columns } = matrixOf(index.layout);
     return [k.fill({ y, count: y.layout.size, value: 0, type: 'u32' }), k.putRows({ index, source, y, rows, picks: columns, size })];
   },
-  empty: 0,
   saveInputs: () => [0],
   vjp: (dy, { inputs: [index] }, F) => [undefined, F.call(gather, [dy, index], { dim: index.ndim - 1 })],
   oracle: ([index, source], { size }) => {
@@ -65,7 +64,6 @@ export const put = defineOp({
 /** How many elements of a sorted row are less than each value (`right`: or equal). Rows of values search their own row, or all the only one. */
 export const searchSorted = defineOp({
   name: 'searchsorted',
-  empty: 0,
   infer: ([x, values], /** @type {{ right: boolean }} */ _) => {
     wordType('searchsorted', x);
     if (x.dtype !== values.dtype)

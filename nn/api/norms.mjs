@@ -1,0 +1,171 @@
+// Normalizations over channels, composed of sums: of batches, of groups of channels, of single images, and across channels.
+
+import { tensorOf } from '../core/engine.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { positive, sizeOf } from '../core/layout.mjs';
+import { noGrad } from '../core/node.mjs';
+import { flag } from '../core/options.mjs';
+import { scope } from '../core/scope.mjs';
+import { isRecomputing } from './checkpoint.mjs';
+import * as F from './functional.mjs';
+import { toF32 } from './operands.mjs';
+
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+
+/** @param {string} op @param {string} name @param {unknown} value */
+function least(op, name, value) {
+  if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
+    throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
+}
+
+/**
+ * Checks an input [batch, channels, ...] and what has one element for each channel, and returns the number of channels.
+ * @param {string} op @param {Tensor} x @param {Record<string, Tensor | undefined>} vectors
+ */
+function channelsOf(op, x, vectors) {
+  if (tensorOf(op, x).ndim < 2) throw new ShapeError(op, `expected an input [batch, channels, ...], got ${show(x.shape)}`);
+  const channels = x.shape[1];
+  for (const [name, vector] of Object.entries(vectors)) {
+    if (vector === undefined) continue;
+    if (tensorOf(op, vector).dtype !== 'f32' || show(vector.shape) !== show([channels]))
+      throw new ShapeError(op, `an input ${show(x.shape)} needs ${name} f32 [${channels}], got ${vector.dtype} ${show(vector.shape)}`);
+  }
+  return channels;
+}
+
+/** A vector of channels, as it broadcasts to [batch, channels, ...]. @param {Tensor} v @param {Tensor} x */
+const column = (v, x) => F.reshape(v, [v.size, ...x.shape.slice(2).map(() => 1)]);
+
+/** weight · x + bias for each channel. @param {Tensor} x @param {Tensor} [weight] @param {Tensor} [bias] */
+function affine(x, weight, bias) {
+  const scaled = weight ? F.mul(x, column(weight, x)) : x;
+  return bias ? F.add(scaled, column(bias, x)) : scaled;
+}
+
+/**
+ * Batch normalization (Ioffe & Szegedy 2015): (x - mean) / √(variance + eps) · weight + bias for each channel. With `training`, mean and variance
+ * are those of the batch, and the running statistics, where there are any, become (1 - momentum) · running + momentum · batch, with the
+ * unbiased variance. Otherwise they are the running statistics.
+ * @param {Tensor} x [batch, channels, ...] @param {Tensor} [runningMean] f32 [channels] @param {Tensor} [runningVar] f32 [channels]
+ * @param {Tensor} [weight] f32 [channels] @param {Tensor} [bias] f32 [channels] @param {boolean} [training] @param {number} [momentum]
+ * @param {number} [eps]
+ * @returns {Tensor} f32, of x's shape
+ * @throws {ShapeError} with `training` also where a channel has one element, which has no variance
+ */
+export function batchNorm(x, runningMean, runningVar, weight, bias, training = false, momentum = 0.1, eps = 1e-5) {
+  const op = 'batchNorm';
+  const channels = channelsOf(op, x, { runningMean, runningVar, weight, bias });
+  flag(op, 'training', training);
+  least(op, 'momentum', momentum);
+  least(op, 'eps', eps);
+  if (!training && (runningMean === undefined || runningVar === undefined))
+    throw new ArgumentError(op, 'needs runningMean and runningVar, unless training is true');
+  return within(op, () => {
+    const own = toF32(x);
+    let [mean, variance] = [runningMean, runningVar].map((v) => v && column(v, own));
+    if (training) {
+      const count = x.size / channels;
+      if (count <= 1) {
+        throw new ShapeError(
+          op,
+          `an input ${show(x.shape)} has ${count ? 'one element' : 'none'} in each channel, which has no variance: call eval(), or train on more`,
+        );
+      }
+      const dims = [...x.shape.keys()].filter((d) => d !== 1);
+      mean = F.mean(own, dims, true);
+      variance = F.variance(own, dims, { keepdim: true, correction: 0 });
+      const batch = [mean, variance];
+      // `checkpoint` runs the layer again on the same batch: count the batch once.
+      if (!isRecomputing())
+        noGrad(() =>
+          scope(() => {
+            const flat = (/** @type {Tensor} */ v) => F.reshape(v.detach(), [channels]);
+            runningMean?.mul_(1 - momentum).add_(flat(batch[0]), { alpha: momentum });
+            runningVar?.mul_(1 - momentum).add_(flat(batch[1]), { alpha: (momentum * count) / (count - 1) });
+          }),
+        );
+    }
+    const inverse = F.rsqrt(F.add(/** @type {Tensor} */ (variance), eps));
+    const scale = weight ? F.mul(inverse, column(weight, own)) : inverse;
+    const y = F.mul(F.sub(own, /** @type {Tensor} */ (mean)), scale);
+    return bias ? F.add(y, column(bias, own)) : y;
+  });
+}
+
+/**
+ * Group normalization (Wu & He 2018): normalizes each group of channels within each image, then multiplies by `weight` and adds `bias`.
+ * @param {Tensor} x [batch, channels, ...] @param {number} groups a divisor of the channels @param {Tensor} [weight] f32 [channels]
+ * @param {Tensor} [bias] f32 [channels] @param {number} [eps]
+ * @returns {Tensor} f32, of x's shape
+ */
+export function groupNorm(x, groups, weight, bias, eps = 1e-5) {
+  const op = 'groupNorm';
+  const channels = channelsOf(op, x, { weight, bias });
+  if (channels % positive(op, 'groups', groups)) throw new ShapeError(op, `${channels} channels are not a multiple of ${groups} groups`);
+  least(op, 'eps', eps);
+  return within(op, () => {
+    const rows = F.reshape(toF32(x), [x.shape[0], groups, (channels / groups) * sizeOf(x.shape.slice(2))]);
+    return affine(F.reshape(normalizedRows(rows, eps), x.shape), weight, bias);
+  });
+}
+
+/** @param {Tensor} rows @param {number} eps */
+function normalizedRows(rows, eps) {
+  const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });
+  return F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, eps)));
+}
+
+/**
+ * Instance normalization (Ulyanov et al. 2016): normalizes each channel of each image. With running statistics, those are updated by the means
+ * over the batch, or, without `useInputStats`, used instead.
+ * @param {Tensor} x [batch, channels, ...] with at least three dimensions @param {Tensor} [runningMean] f32 [channels]
+ * @param {Tensor} [runningVar] f32 [channels] @param {Tensor} [weight] f32 [channels] @param {Tensor} [bias] f32 [channels]
+ * @param {boolean} [useInputStats] @param {number} [momentum] @param {number} [eps]
+ * @returns {Tensor} f32, of x's shape
+ */
+export function instanceNorm(x, runningMean, runningVar, weight, bias, useInputStats = true, momentum = 0.1, eps = 1e-5) {
+  const op = 'instanceNorm';
+  const channels = channelsOf(op, x, { runningMean, runningVar, weight, bias });
+  flag(op, 'useInputStats', useInputStats);
+  least(op, 'momentum', momentum);
+  least(op, 'eps', eps);
+  if (!useInputStats) return within(op, () => batchNorm(x, runningMean, runningVar, weight, bias, false, momentum, eps));
+  const count = sizeOf(x.shape.slice(2));
+  if (!(count > 1))
+    throw new ShapeError(op, `an input ${show(x.shape)} has ${count ? 'one element' : 'none'} in each channel, which has no variance`);
+  return within(op, () => {
+    const rows = F.reshape(toF32(x), [x.shape[0], channels, count]);
+    if ((runningMean || runningVar) && !isRecomputing())
+      noGrad(() =>
+        scope(() => {
+          const own = rows.detach();
+          runningMean?.mul_(1 - momentum).add_(F.mean(own, [0, 2]), { alpha: momentum });
+          runningVar?.mul_(1 - momentum).add_(F.mean(F.variance(own, -1), 0), { alpha: momentum });
+        }),
+      );
+    return affine(F.reshape(normalizedRows(rows, eps), x.shape), weight, bias);
+  });
+}
+
+/**
+ * Local response normalization (Krizhevsky et al. 2012): x / (k + alpha · mean of x² over `size` neighbouring channels)^beta, with zeros beyond
+ * the first and the last channel, as in PyTorch.
+ * @param {Tensor} x [batch, channels, ...] @param {number} size @param {number} [alpha] @param {number} [beta] @param {number} [k]
+ * @returns {Tensor} f32, of x's shape
+ */
+export function localResponseNorm(x, size, alpha = 1e-4, beta = 0.75, k = 1) {
+  const op = 'localResponseNorm';
+  const channels = channelsOf(op, x, {});
+  if (positive(op, 'size', size) > 2 * channels)
+    throw new ShapeError(op, `size must be at most ${2 * channels}, twice the channels, got ${size}`);
+  for (const [name, value] of Object.entries({ alpha, beta, k })) least(op, name, value);
+  return within(op, () => {
+    const own = toF32(x);
+    const squares = F.square(own);
+    const zeros = (/** @type {number} */ n) => (n > 0 ? [F.zeros([x.shape[0], n, ...x.shape.slice(2)])] : []);
+    const padded = F.cat([...zeros(Math.floor(size / 2)), squares, ...zeros(Math.floor((size - 1) / 2))], 1);
+    let sum = F.slice(padded, 1, 0, channels);
+    for (let i = 1; i < size; i++) sum = F.add(sum, F.slice(padded, 1, i, i + channels));
+    return F.div(own, F.pow(F.add(F.mul(sum, alpha / size), k), beta));
+  });
+}

@@ -1,0 +1,163 @@
+// Recurrent layers as functions: stacked, in one or both directions, with parameters in PyTorch's order.
+
+import { apply, tensorOf } from '../core/engine.mjs';
+import { ArgumentError, ShapeError, describe, show, shown, within } from '../core/errors.mjs';
+import { positive } from '../core/layout.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
+import * as ops from '../ops/recurrent.mjs';
+import * as F from './functional.mjs';
+import { flip } from './shape.mjs';
+
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+
+/**
+ * Options of recurrent functions.
+ * @typedef {object} RecurrenceOptions
+ * @property {number} [numLayers] stacked layers, each reading the hidden states of the one below; 1 when left out
+ * @property {boolean} [bidirectional] whether a second recurrence goes from the last step to the first; the results are side by side. false when
+ *   left out
+ * @property {number} [dropout] the probability with which an element of the states between layers is dropped while training, in [0, 1); 0
+ *   when left out
+ * @property {boolean} [training] whether `dropout` drops; false when left out
+ * @property {boolean} [batchFirst] whether x is [batch, steps, inputs], as when left out; false for [steps, batch, inputs], PyTorch's default
+ * @property {boolean} [bias] whether the parameters contain biases; true when left out
+ */
+
+/**
+ * Options of `rnn` besides those of every recurrent function.
+ * @typedef {object} NonlinearityOptions
+ * @property {'tanh' | 'relu'} [nonlinearity] what the states go through; 'tanh' when left out
+ */
+
+const OPTIONS = /** @type {const} */ (['numLayers', 'bidirectional', 'dropout', 'training', 'batchFirst', 'bias']);
+
+/**
+ * One recurrence over a sequence: the states after each step [batch, steps, hidden], and the last states.
+ * @typedef {(gates: Tensor, first: Tensor[], weight: Tensor, bias: Tensor) => { all: Tensor, last: Tensor[] }} Recurrence
+ */
+
+/** Elements [steps + 1, batch, hidden] of the states, the first in front. @param {Tensor} states */
+const unpacked = (states) => ({
+  all: F.permute(F.slice(states, 0, 1), [1, 0, 2]),
+  last: F.squeeze(F.slice(states, 0, -1), 0),
+});
+
+/** @type {Record<'lstm' | 'gru', Recurrence>} */
+const RECURRENCES = {
+  gru: (gates, [state], weight, bias) => {
+    const { all, last } = unpacked(apply(ops.gru, [gates, state, weight, bias]));
+    return { all, last: [last] };
+  },
+  lstm: (gates, [hidden, cell], weight, bias) => {
+    const both = apply(ops.lstm, [gates, hidden, cell, weight, bias]);
+    const [states, cells] = [0, 1].map((i) => unpacked(F.squeeze(F.slice(both, 0, i, i + 1), 0)));
+    return { all: states.all, last: [states.last, cells.last] };
+  },
+};
+/** @param {(x: Tensor) => Tensor} activation @returns {Recurrence} */
+const elman =
+  (activation) =>
+  (gates, [state], weight, bias) => {
+    const list = [];
+    const fromInput = F.add(gates, bias);
+    for (let t = 0; t < gates.shape[1]; t++) {
+      state = activation(F.add(F.squeeze(F.slice(fromInput, 1, t, t + 1), 1), F.linear(state, weight)));
+      list.push(state);
+    }
+    return { all: F.stack(list, 1), last: [state] };
+  };
+
+/**
+ * All layers and directions. @param {string} op @param {number} gates @param {Recurrence} recurrence @param {Tensor} x
+ * @param {(Tensor | undefined)[]} given the first states @param {Tensor[]} parameters @param {RecurrenceOptions} options
+ * @returns {[Tensor, Tensor[]]}
+ */
+function layers(op, gates, recurrence, x, given, parameters, options) {
+  const { numLayers = 1, bidirectional = false, dropout = 0, training = false, batchFirst = true, bias = true } = options;
+  positive(op, 'numLayers', numLayers);
+  for (const [name, value] of Object.entries({ bidirectional, training, batchFirst, bias })) flag(op, name, value);
+  if (typeof dropout !== 'number' || !(dropout >= 0 && dropout < 1))
+    throw new ArgumentError(op, `dropout must be in [0, 1), got ${shown(dropout)}`);
+  const [each, directions] = [bias ? 4 : 2, bidirectional ? 2 : 1];
+  const count = numLayers * directions;
+  if (!Array.isArray(parameters) || parameters.length !== each * count)
+    throw new ArgumentError(op, `expected ${each * count} parameters, got ${describe(parameters)}`);
+  for (const parameter of parameters) tensorOf(op, parameter);
+  if (tensorOf(op, x).ndim !== 3) {
+    const sizes = batchFirst ? '[batch, steps, inputs]' : '[steps, batch, inputs]';
+    throw new ShapeError(op, `expected an input ${sizes}, got ${show(x.shape)}`);
+  }
+  const hidden = parameters[1].shape.at(-1) ?? 1;
+  const [batch, steps] = batchFirst ? x.shape : [x.shape[1], x.shape[0]];
+  if (batch === 0 || steps === 0) throw new ShapeError(op, `an input ${show(x.shape)} has no step`);
+  const shape = count === 1 ? [batch, hidden] : [count, batch, hidden];
+  for (const state of given) {
+    if (state !== undefined && show(tensorOf(op, state).shape) !== show(shape))
+      throw new ShapeError(op, `expected a state ${show(shape)}, got ${show(state.shape)}`);
+  }
+  return within(op, () => {
+    const states = given.map((state) => F.reshape(state ? F.to(state, 'f32') : F.zeros(shape), [count, batch, hidden]));
+    let own = batchFirst ? x : F.transpose(x, 0, 1);
+    /** @type {Tensor[][]} */
+    const last = [];
+    for (let l = 0; l < numLayers; l++) {
+      if (l > 0) own = F.dropout(own, dropout, training);
+      const results = [];
+      for (let d = 0; d < directions; d++) {
+        const i = l * directions + d;
+        const [input, recurrent, ofInput, ofState = F.zeros([gates * hidden])] = parameters.slice(each * i, each * (i + 1));
+        const read = d === 1 ? flip(own, 1) : own;
+        const first = states.map((state) => F.squeeze(F.slice(state, 0, i, i + 1), 0));
+        const result = recurrence(F.to(F.linear(read, input, ofInput), 'f32'), first, recurrent, ofState);
+        results.push(d === 1 ? flip(result.all, 1) : result.all);
+        last.push(result.last);
+      }
+      own = directions === 1 ? results[0] : F.cat(results, 2);
+    }
+    const joined = given.map((_, i) => (count === 1 ? last[0][i] : F.stack(last.map((list) => list[i]))));
+    return [batchFirst ? own : F.transpose(own, 0, 1), joined];
+  });
+}
+
+/**
+ * Long short-term memory (Hochreiter & Schmidhuber 1997). The recurrence is computed in f32, under `autocast` too.
+ * @param {Tensor} x [batch, steps, inputs]
+ * @param {[Tensor, Tensor] | undefined} state the first hidden and cell states, [batch, hidden] each, or [layers · directions, batch, hidden]
+ *   where there is more than one; zeros when undefined
+ * @param {Tensor[]} parameters of each layer and direction: the weights of inputs [4 · hidden, inputs] and states [4 · hidden, hidden], and
+ *   both biases [4 · hidden]
+ * @param {RecurrenceOptions} [options]
+ * @returns {[Tensor, [Tensor, Tensor]]} the states of the top layer after each step, [batch, steps, directions · hidden], and the last states
+ */
+export function lstm(x, state, parameters, options = {}) {
+  const own = checkOptions('lstm', options, OPTIONS);
+  if (state !== undefined && !(Array.isArray(state) && state.length === 2))
+    throw new ArgumentError('lstm', `the state must be two tensors, [hidden, cell], got ${describe(state)}`);
+  const given = state ?? [undefined, undefined];
+  return /** @type {[Tensor, [Tensor, Tensor]]} */ (layers('lstm', 4, RECURRENCES.lstm, x, given, parameters, own));
+}
+
+/**
+ * Gated recurrent units (Cho et al. 2014) in PyTorch's form. The recurrence is computed in f32, under `autocast` too.
+ * @param {Tensor} x [batch, steps, inputs] @param {Tensor | undefined} state as of `lstm`, one tensor
+ * @param {Tensor[]} parameters as of `lstm`, with 3 · hidden rows @param {RecurrenceOptions} [options]
+ * @returns {[Tensor, Tensor]} the states of the top layer after each step, and the last states
+ */
+export function gru(x, state, parameters, options = {}) {
+  const [y, [last]] = layers('gru', 3, RECURRENCES.gru, x, [state], parameters, checkOptions('gru', options, OPTIONS));
+  return [y, last];
+}
+
+/**
+ * The simple recurrence (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it.
+ * @param {Tensor} x [batch, steps, inputs] @param {Tensor | undefined} state as of `lstm`, one tensor
+ * @param {Tensor[]} parameters as of `lstm`, with `hidden` rows @param {RecurrenceOptions & NonlinearityOptions} [options]
+ * @returns {[Tensor, Tensor]} the states of the top layer after each step, and the last states
+ */
+export function rnn(x, state, parameters, options = {}) {
+  const { nonlinearity = 'tanh', ...own } = checkOptions('rnn', options, [...OPTIONS, 'nonlinearity']);
+  if (nonlinearity !== 'tanh' && nonlinearity !== 'relu')
+    throw new ArgumentError('rnn', `nonlinearity is 'tanh' or 'relu', got ${shown(nonlinearity)}`);
+  const [y, [last]] = layers('rnn', 1, elman(nonlinearity === 'tanh' ? F.tanh : F.relu), x, [state], parameters, own);
+  return [y, last];
+}
