@@ -36,6 +36,8 @@ const BINARY = [
   'xlogy',
   'fmod',
   'remainder',
+  'floorDivide',
+  'ldexp',
   'fmax',
   'fmin',
   'copysign',

@@ -18,8 +18,8 @@ import { defineOp } from './registry.mjs';
 /** The type as kernels that take words name it: a bool is a word of 0 or 1. @param {string} op @param {Layout} layout @returns {WordType} */
 export function wordType(op, { dtype }) {
   if (dtype === 'bool') return 'u32';
-  if (dtype === 'f16' || dtype === 'bf16') throw new ArgumentError(op, `takes elements of 32 bits, got ${dtype}`);
-  return dtype;
+  if (dtype === 'f32' || dtype === 'i32' || dtype === 'u32') return dtype;
+  throw new ArgumentError(op, `takes elements of 32 bits, got ${dtype}`);
 }
 
 /** Rows and columns as kernels take them. @param {Layout} layout */
