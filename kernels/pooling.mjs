@@ -27,6 +27,36 @@ import { integer, pushConstants, tensor } from './base.mjs';
  * @property {number} [divisor] instead of the number of elements
  */
 
+/**
+ * Tensors of a pool of largest elements.
+ * @typedef {object} MaxPoolTensors
+ * @property {Tensor} x [planes, ...size] f32
+ * @property {Tensor} y out: [planes, ...result] f32
+ * @property {Tensor} indices out: [planes, ...result] u32
+ */
+
+/**
+ * Tensors of its gradient.
+ * @typedef {object} MaxPoolBackwardTensors
+ * @property {Tensor} dy [planes, ...result] f32
+ * @property {Tensor} indices of `maxPool`
+ * @property {Tensor} dx out: [planes, ...size] f32
+ */
+
+/**
+ * Tensors of a pool of means.
+ * @typedef {object} AvgPoolTensors
+ * @property {Tensor} x [planes, ...size] f32
+ * @property {Tensor} y out: [planes, ...result] f32
+ */
+
+/**
+ * Tensors of its gradient.
+ * @typedef {object} AvgPoolBackwardTensors
+ * @property {Tensor} dy [planes, ...result] f32
+ * @property {Tensor} dx out: [planes, ...size] f32
+ */
+
 /** @param {KernelContext} context */
 export function poolingKernels(context) {
   /** @param {string} kernel @param {PoolSizes & PoolDivisor} args */
@@ -101,8 +131,7 @@ export function poolingKernels(context) {
   /**
    * The largest element of each window and its index in its plane of x, row by row: of equal ones the first. A NaN counts as larger than any
    * number.
-   * @param {PoolSizes & { x: Tensor, y: Tensor, indices: Tensor }} args x [planes, ...size] f32; out: y [planes, ...result] f32, `indices` the
-   *   same in u32
+   * @param {MaxPoolTensors & PoolSizes} args
    * @returns {Dispatch}
    */
   function maxPool(args) {
@@ -122,8 +151,7 @@ export function poolingKernels(context) {
 
   /**
    * The gradient of `maxPool`: each element gets the gradients of the windows whose largest it is, in their order.
-   * @param {PoolSizes & { dy: Tensor, indices: Tensor, dx: Tensor }} args dy [planes, ...result] f32, `indices` of `maxPool`; out: dx
-   *   [planes, ...size] f32
+   * @param {MaxPoolBackwardTensors & PoolSizes} args
    * @returns {Dispatch}
    */
   function maxPoolBackward(args) {
@@ -138,7 +166,7 @@ export function poolingKernels(context) {
 
   /**
    * The mean of each window; of what lies over the end of x, only padding counts.
-   * @param {PoolSizes & PoolDivisor & { x: Tensor, y: Tensor }} args x [planes, ...size] f32; out: y [planes, ...result] f32
+   * @param {AvgPoolTensors & PoolSizes & PoolDivisor} args
    * @returns {Dispatch}
    */
   function avgPool(args) {
@@ -156,7 +184,7 @@ export function poolingKernels(context) {
 
   /**
    * The gradient of `avgPool`.
-   * @param {PoolSizes & PoolDivisor & { dy: Tensor, dx: Tensor }} args dy [planes, ...result] f32; out: dx [planes, ...size] f32
+   * @param {AvgPoolBackwardTensors & PoolSizes & PoolDivisor} args
    * @returns {Dispatch}
    */
   function avgPoolBackward(args) {

@@ -25,7 +25,8 @@ const RUN_OPS = /** @type {const} */ (['sum', 'prod', 'max', 'min']);
 /** @param {KernelContext} context */
 export function sortingKernels(context) {
   /**
-   * Sorts each row, or finds the first columns of its order. The sort is stable in both directions: equal elements stay in their order. NaN is larger than every number, and -0 equals 0.
+   * Sorts each row, or finds the first columns of its order. The sort is stable in both directions: equal elements stay in their order. NaN is
+   * larger than every number, and -0 equals 0.
    * Runs are sorted in shared memory, and then merged, two into one at a time.
    * @param {ArgSort} args
    * @returns {Dispatch[]}

@@ -503,4 +503,12 @@ test('random integers and permutations', async () => {
     Array.from({ length: 100 }, (_, i) => i),
   );
   assert.notDeepEqual(order, await values(randperm(100)));
+  const permute = compile(() => randperm(100));
+  const [first, second] = [await values(permute()), await values(permute())];
+  assert.notDeepEqual(first, second, 'each call draws anew');
+  for (const own of [first, second])
+    assert.deepEqual(
+      own.toSorted((p, q) => p - q),
+      Array.from({ length: 100 }, (_, i) => i),
+    );
 });

@@ -2,7 +2,7 @@
 // computed on the host in float64 and rounded once.
 
 import { apply, checkBytes, tensorOf } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, UsageError, shown, within } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, shown, within } from '../core/errors.mjs';
 import { encode } from '../core/host.mjs';
 import { checkShape, checkType, denseLayout, isFloat, positive } from '../core/layout.mjs';
 import { checkOptions } from '../core/options.mjs';
@@ -13,6 +13,7 @@ import * as ops from '../ops/shape.mjs';
 import * as F from './functional.mjs';
 import { deviceState, permutation, rand, randn } from './random.mjs';
 import { band, integer } from './shape.mjs';
+import { argsort } from './sorting.mjs';
 import { empty } from './tensor.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -240,7 +241,8 @@ export function randint(low, high, shape, options = {}) {
 }
 
 /**
- * A random permutation of 0 … n - 1, drawn on the host. Throws a UsageError while a function is compiled: every call would have the same.
+ * A random permutation of 0 … n - 1, drawn on the host (Fisher & Yates 1938). A compiled function draws a new one at every call, on the device:
+ * the order of n random words, of which the first of equal ones comes first.
  * @param {number} n @param {TypeOptions} [options] i32 when left out; PyTorch takes int64
  * @returns {Tensor} [n]
  */
@@ -248,7 +250,9 @@ export function randperm(n, options = {}) {
   positive('randperm', 'n', n);
   const dtype = typeOf('randperm', options, 'i32');
   checkBytes('randperm', denseLayout([n], 'i32'));
-  if (isRecording()) throw new UsageError('randperm', 'the host draws it, so that every call of the compiled function would have the same');
+  if (isRecording()) {
+    return within('randperm', () => F.to(argsort(randint(-(2 ** 31), 2 ** 31, [n])), dtype));
+  }
   const order = permutation(n);
   return made('randperm', [n], dtype, (i) => order[i]);
 }

@@ -261,7 +261,6 @@ export const fromEnd = indices(
  */
 export const reduceRuns = defineOp({
   name: 'reduceRuns',
-  empty: ([x]) => [x, 0], // Without a source.
   infer: ([x, index, order, source], /** @type {RunAttributes} */ _) => {
     checkRows('reduceRuns', x, index);
     const equal = [order, source].every(({ shape }) => show(shape) === show(index.shape));

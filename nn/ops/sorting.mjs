@@ -38,7 +38,6 @@ export const pick = defineOp({
 /** Rows of `size` zeros, with source[..., k] at index[..., k]. No two indices of a row are equal; one outside the row is dropped. */
 export const put = defineOp({
   name: 'put',
-  empty: 0, // Without a source.
   infer: ([index, source], /** @type {{ size: number }} */ { size }) => {
     wordType('put', source);
     checkRows('put', source);
