@@ -71,14 +71,14 @@ export const TYPES = {
   float16: { dtype: 'f16', own: true, bytes: 2, array: Float32Array },
   bfloat16: { dtype: 'bf16', own: true, bytes: 2, array: Float32Array },
   bool: { dtype: 'bool', own: true, bytes: 1, array: Uint8Array },
-  int8: { dtype: 'i32', bytes: 1, array: Int8Array, range: [-128, 127] },
-  uint8: { dtype: 'i32', bytes: 1, array: Uint8Array, range: [0, 255] },
+  int8: { dtype: 'i8', own: true, bytes: 1, array: Int8Array, range: [-128, 127] },
+  uint8: { dtype: 'u8', own: true, bytes: 1, array: Uint8Array, range: [0, 255] },
   int16: { dtype: 'i32', bytes: 2, array: Int16Array, range: [-(2 ** 15), 2 ** 15 - 1] },
   uint16: { dtype: 'i32', bytes: 2, array: Uint16Array, range: [0, 2 ** 16 - 1] },
   int32: { dtype: 'i32', own: true, bytes: 4, array: Int32Array },
   uint32: { dtype: 'u32', own: true, bytes: 4, array: Uint32Array },
-  int64: { dtype: 'i32', bytes: 8, array: Float64Array },
-  uint64: { dtype: 'u32', bytes: 8, array: Float64Array },
+  int64: { dtype: 'i64', own: true, bytes: 8, array: Float64Array },
+  uint64: { dtype: 'i64', bytes: 8, array: Float64Array },
 };
 
 /** The type with a number in files. Throws an Error for one that is not read. @param {number} number @param {string} what has it @returns {Type} */

@@ -31,7 +31,7 @@ const modulo = (a, b) => a - Math.floor(a / b) * b;
  * @param {Value} a @param {Value} b @param {(x: Tensor, y: Tensor) => Tensor} of
  */
 function whole(a, b, of) {
-  const [x, y] = [a, b].map(({ tensor }) => (/** @type {string} */ (tensor.dtype) === 'i64' ? f.to(tensor, 'i32') : tensor));
+  const [x, y] = [a, b].map(({ tensor }) => (tensor.dtype === 'i64' ? f.to(tensor, 'i32') : tensor));
   return result(a.type, of(x, y));
 }
 
