@@ -84,6 +84,8 @@ function documented(declarations, source, name) {
   }
   declarations = describeProperties(declarations);
   const up = '../'.repeat(name.split('/').length - 1);
+  // Beside `export { var_ as var }` TypeScript also writes a name that nothing declares.
+  declarations = declarations.replaceAll(/^export \{ _(\w+) as \1 \};\n/gm, '');
   declarations = declarations.replaceAll(/(['"])((?:\.\.\/)+)index\.js\1/g, (whole, quote, path) =>
     path === up ? `${quote}../${path}index.js${quote}` : whole,
   );
