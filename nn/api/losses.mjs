@@ -107,7 +107,13 @@ export function crossEntropy(logits, classes, options = {}) {
   const own = within(name, () => f32UnderAutocast(classesLast(name, logits, dim)));
   const factors = weight && classWeight(name, weight, own);
   if (isFloat(targets.dtype)) {
-    sameShape(name, logits, targets);
+    if (show(targets.shape) !== show(logits.shape)) {
+      throw new ShapeError(
+        name,
+        `targets must be class numbers, i32 or u32, or probabilities of the shape of the logits ${show(logits.shape)}, ` +
+          `got ${targets.dtype} ${show(targets.shape)}`,
+      );
+    }
     const losses = () => {
       const given = classesLast(name, toF32(targets), dim);
       const smoothed = labelSmoothing ? add(mul(given, 1 - labelSmoothing), labelSmoothing / (own.shape.at(-1) ?? 1)) : given;
