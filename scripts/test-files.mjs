@@ -59,7 +59,7 @@ export const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
  * the rest of the suite with kernels of all kinds: from one buffer to as many as a kernel takes, in ranges, in long lists, over and over.
  */
 export const OF_ARITHMETIC =
-  /\/(codegen(-layouts)?|kernels\/(activation|attention|attention-limits|checks|elementwise|embedding|indexing|matmul|normalization|random|reference|tuning))\.test/;
+  /\/(codegen(-layouts)?|kernels\/(activation|attention|attention-limits|checks|convolution|elementwise|embedding|indexing|matmul|normalization|random|reference|sorting|tuning))\.test/;
 /**
  * Ends of processes at moments of lavapipe's compilation, on its thread: neither descriptor sets nor a validation layer come into that,
  * and SwiftShader compiles within the call that creates a pipeline.
