@@ -61,6 +61,12 @@ export const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
 export const OF_ARITHMETIC =
   /\/(codegen(-layouts)?|kernels\/(activation|attention|attention-limits|checks|convolution|elementwise|embedding|indexing|matmul|normalization|random|reference|sorting|tuning))\.test/;
 /**
+ * Tests of what functions of tensors compute, area by area. How their kernels are bound and recorded is that of all others, which the rest of
+ * `nn/` tries with operations of every kind.
+ */
+export const OF_FUNCTIONS =
+  /\/nn\/(bytes|convolution|einsum|fft|int64|losses|math|modules|optimizers|pooling|reductions|sampling-grid|shape|sorting|types)\.test/;
+/**
  * Ends of processes at moments of lavapipe's compilation, on its thread: neither descriptor sets nor a validation layer come into that,
  * and SwiftShader compiles within the call that creates a pipeline.
  */

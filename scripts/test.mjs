@@ -34,6 +34,7 @@ import {
   NOT_ON_SWIFTSHADER,
   OF_ARITHMETIC,
   OF_BENCHES,
+  OF_FUNCTIONS,
   OF_KERNELS,
   OF_LAVAPIPES_COMPILER,
   SLOW,
@@ -363,7 +364,7 @@ const STAGES = [
     name: 'sets',
     title: 'JS suite without the arithmetic of kernels on descriptor sets',
     run: () =>
-      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_LAVAPIPES_COMPILER, OF_BENCHES)), {
+      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_BENCHES)), {
         environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' },
       }),
   },
@@ -371,7 +372,7 @@ const STAGES = [
     name: 'recorder',
     title: 'JS suite without kernels and training as on a GPU: with a recording thread, and memory that the host does not see',
     run: () =>
-      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_ARITHMETIC)), {
+      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_ARITHMETIC, OF_FUNCTIONS)), {
         environment: { HELIOS_RECORD_THREAD: '1', HELIOS_TEST_STAGED: '1' },
       }),
   },

@@ -119,7 +119,7 @@ test('leaves of random numbers; what cannot be drawn says why; modules begin wit
   assert.equal(rand([2], { requiresGrad: true }).mul(2).requiresGrad, true);
   assert.throws(() => rand([2], { low: 1, high: 0 }), /rand: low must be less than high, got 1 and 0/);
   assert.throws(() => rand(/** @type {any} */ (3)), /rand: the shape must be an array of sizes, got 3/);
-  assert.throws(() => randn([0]), /randn: the sizes of a shape must be integers of at least 1/);
+  assert.throws(() => randn([-1]), /randn: the sizes of a shape must be integers of at least 0/);
   assert.throws(() => randn([2], { deviation: -1 }), /randn: deviation must be at least 0, got -1/);
   assert.throws(() => randn([2], { mean: /** @type {any} */ ('a') }), /randn: mean must be a number, got a/);
   // Draws on the device do not move the stream that parameters come from.

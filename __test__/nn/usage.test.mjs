@@ -26,7 +26,10 @@ test('a ShapeError names the operation, both shapes and the line, and shows no f
   assert.throws(() => zeros([2, 3]).reshape(4, 2), /reshape: cannot reshape \[2, 3\] of 6 elements to \[4, 2\]/);
   assert.throws(() => zeros([2, 3]).sum(2), /sum: dimension 2 is out of range for a tensor of 2 dimensions/);
   assert.throws(() => F.mseLoss(zeros([4, 1]), zeros([4])), /mseLoss: predictions \[4, 1\] and targets \[4\].*would broadcast/);
-  assert.throws(() => F.crossEntropy(zeros([4, 3]), zeros([4])), /targets must be class numbers, i32 or u32, or probabilities of the shape of the logits \[4, 3\], got f32 \[4\]/);
+  assert.throws(
+    () => F.crossEntropy(zeros([4, 3]), zeros([4])),
+    /targets must be class numbers, i32 or u32, or probabilities of the shape of the logits \[4, 3\], got f32 \[4\]/,
+  );
   assert.throws(() => zeros([-1, 3]), /sizes of a shape must be integers of at least 0/);
   assert.throws(() => tensor([[1, 2], [3]]), /nested arrays have unequal lengths: 1 and 2/);
   assert.throws(() => F.add(/** @type {any} */ ([1, 2]), zeros([2])), /expected a tensor, got an array: make it a tensor with tensor/);
@@ -75,7 +78,10 @@ test('types that operations do not take: each says what to do', () => {
   assert.throws(() => zeros([2]).matmul(ids), /matmul: takes tensors of one type, got f32 and i32/);
   assert.throws(() => new nn.Linear(2, 1).forward(ids), /linear: takes f32, f16 or bf16, got i32; convert with \.to\('f32'\)/);
   assert.throws(() => new nn.Embedding(2, 2).forward(zeros([2])), /embedding: ids must be i32 or u32, got f32; convert with \.to\('i32'\)/);
-  assert.throws(() => F.crossEntropy(zeros([2, 3]), zeros([2, 3]).gt(0)), /crossEntropy: targets must be class numbers.*argmax\(\) makes them/);
+  assert.throws(
+    () => F.crossEntropy(zeros([2, 3]), zeros([2, 3]).gt(0)),
+    /crossEntropy: targets must be class numbers.*argmax\(\) makes them/,
+  );
   assert.throws(
     () => F.crossEntropy(zeros([2, 3, 4]), ids),
     /crossEntropy: logits \[2, 3, 4\], whose last dimension is the classes, need targets \[2, 3\], got \[2\]/,

@@ -89,7 +89,7 @@ function layers(op, gates, recurrence, x, given, parameters, options) {
   }
   const hidden = parameters[1].shape.at(-1) ?? 1;
   const [batch, steps] = batchFirst ? x.shape : [x.shape[1], x.shape[0]];
-  if (batch === 0 || steps === 0) throw new ShapeError(op, `an input ${show(x.shape)} has no step`);
+  if (steps === 0) throw new ShapeError(op, `an input ${show(x.shape)} has no step`);
   const shape = count === 1 ? [batch, hidden] : [count, batch, hidden];
   for (const state of given) {
     if (state !== undefined && show(tensorOf(op, state).shape) !== show(shape))

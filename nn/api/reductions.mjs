@@ -430,7 +430,7 @@ export function diff(x, n = 1, dim = -1, options = {}) {
   return within('diff', () => {
     const parts = [prepend, x, append].filter((part) => part !== undefined);
     let y = parts.length > 1 ? F.cat(parts, d) : x;
-    for (let i = 0; i < n; i++) {
+    for (let i = 0; i < n && y.shape[d] > 0; i++) {
       const [next, own] = [F.slice(y, d, 1), F.slice(y, d, 0, -1)];
       y = y.dtype === 'bool' ? F.ne(next, own) : F.sub(next, own);
     }

@@ -1,7 +1,7 @@
 // Operations of integers: division in its forms, bits, and reductions, which are exact in every order.
 
 import { constantsOf, map } from '../core/codegen.mjs';
-import { ArgumentError } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
 import { broadcastShapes, denseLayout, isFloat, isInteger, layoutOf, sizeOf } from '../core/layout.mjs';
 import { generated } from './pointwise.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
@@ -192,6 +192,8 @@ const JOINS = /** @type {const} */ ({
   amin: { op: 'min', f: Math.min },
 });
 
+/** How integers are joined, and in which type. @typedef {{ join: keyof typeof JOINS, dtype: DType }} Joined */
+
 /** @param {Program} p @param {Value} x @param {DType} dtype */
 export const converted = (p, x, dtype) => (dtype === 'i64' ? p.toI64(x) : dtype === 'u32' ? p.append('toU32', x) : p.append('toI32', x));
 
@@ -204,7 +206,12 @@ const waysOf = (dtype) => (dtype === 'i64' ? 3 : 8);
  */
 export const reduceIntegers = defineOp({
   name: 'reduceIntegers',
-  infer: ([x], /** @type {{ join: keyof typeof JOINS, dtype: DType }} */ { dtype }) => [denseLayout([x.shape[0], 1, x.shape[2]], dtype)],
+  empty: (_, /** @type {Joined} */ { join }) => [join === 'prod' ? 1 : 0],
+  infer: ([x], /** @type {Joined} */ { join, dtype }) => {
+    if (x.shape[1] === 0 && join !== 'sum' && join !== 'prod')
+      throw new ShapeError(join, `a dimension of ${show(x.shape)} has no elements`);
+    return [denseLayout([x.shape[0], 1, x.shape[2]], dtype)];
+  },
   lower: (k, [x], [y], { join, dtype }) => {
     const [outer, , inner] = x.layout.shape;
     const { op } = JOINS[join];
@@ -236,7 +243,7 @@ export const reduceIntegers = defineOp({
   oracle: ([x], { join }) => {
     const [outer, size, inner] = x.shape;
     return generate([outer, 1, inner], ([o, , i]) => {
-      let value = at(x, [o, 0, i]);
+      let value = size > 0 ? at(x, [o, 0, i]) : Number(join === 'prod');
       for (let s = 1; s < size; s++) value = JOINS[join].f(value, at(x, [o, s, i]));
       return value;
     });
