@@ -175,7 +175,9 @@ export function binaryCrossEntropy(x, y, options = {}) {
   const losses = () => {
     const [own, target] = [toF32(x), toF32(y)];
     const [p, t] = [own.detach(), target.detach()];
-    const [yes, no] = [F.maximum(F.log(p), -100), F.maximum(F.log1p(F.neg(p)), -100)];
+    // Some drivers' logarithm of 0 is finite.
+    const yes = F.where(F.eq(p, 0), -100, F.maximum(F.log(p), -100));
+    const no = F.where(F.eq(p, 1), -100, F.maximum(F.log1p(F.neg(p)), -100));
     let value = F.neg(F.add(F.mul(t, yes), F.mul(F.add(F.neg(t), 1), no)));
     // PyTorch's gradient, which is finite where x is 0 or 1: as the slope of a difference that is 0.
     if (own.requiresGrad) {
