@@ -45,8 +45,10 @@ export function listenToFiles(heard) {
       const file = files.get(name) ?? { at: 0, take: lines(heard) };
       files.set(name, file);
       const bytes = readFileSync(join(folder, name));
-      file.take(bytes.subarray(file.at));
-      file.at = bytes.length;
+      // Whole lines: the rest may end within a character.
+      const end = bytes.lastIndexOf('\n') + 1;
+      file.take(bytes.subarray(file.at, end));
+      file.at = end;
     }
   };
   const timer = setInterval(look, 20);
