@@ -37,6 +37,7 @@ function machine(changes = {}) {
     glslang: true,
     debootstrap: true,
     mpi: true,
+    python: true,
     chromium: true,
     ...changes,
   };
@@ -59,6 +60,7 @@ const BARE = {
   glslang: false,
   debootstrap: false,
   mpi: false,
+  python: false,
   chromium: false,
 };
 
@@ -112,6 +114,8 @@ test('the tests also want the validation layer, spirv-val and glslangValidator, 
   assert.match(advised(plan(lacking, 'full', WANTED)), /debootstrap/);
   assert.doesNotMatch(advised(plan(machine({ mpi: false }), 'test', WANTED)), /MPI/);
   assert.match(advised(plan(machine({ mpi: false, rights: 'none' }), 'full', WANTED)), /openmpi-bin/);
+  assert.doesNotMatch(advised(plan(machine({ python: false }), 'test', WANTED)), /Python/);
+  assert.match(advised(plan(machine({ python: false, rights: 'none' }), 'full', WANTED)), /python3-venv/);
   assert.doesNotMatch(advised(plan(machine({ chromium: false }), 'test', WANTED)), /chromium/i);
   assert.match(advised(plan(machine({ chromium: false, rights: 'none' }), 'full', WANTED)), /chromium/);
   assert.ok(steps.every(({ required }) => !required));

@@ -206,6 +206,7 @@ async function takeSnapshot(purpose, mayInstall) {
     glslang: onPath('glslangValidator') !== null,
     debootstrap: onPath('debootstrap') !== null,
     mpi: onPath('mpiexec') !== null,
+    python: spawnSync('python3', ['-c', 'import ensurepip, venv'], { stdio: 'ignore' }).status === 0,
     chromium: ['chromium', 'chromium-browser', 'google-chrome'].some((name) => onPath(name) !== null),
   };
 }

@@ -31,6 +31,7 @@ import { atLeast } from '../bin/lib/diagnose.mjs';
  * @property {boolean} debootstrap
  * @property {boolean} mpi the launcher of an MPI
  * @property {boolean} chromium a Chromium, or Chrome
+ * @property {boolean} python Python 3 that makes environments
  */
 
 /**
@@ -43,7 +44,7 @@ import { atLeast } from '../bin/lib/diagnose.mjs';
  * @property {boolean} required whether the purpose is impossible without it
  */
 
-/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap' | 'mpi' | 'chromium'} Need */
+/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap' | 'mpi' | 'chromium' | 'python'} Need */
 
 /** @type {Record<Need, string>} */
 const NAMES = {
@@ -57,6 +58,7 @@ const NAMES = {
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
   mpi: 'MPI (for the tests of several processes)',
   chromium: 'Chromium (for the tests of the page of a training run)',
+  python: "Python with venv (writes ONNX's backend tests)",
 };
 
 /**
@@ -77,6 +79,7 @@ const FAMILIES = {
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
       mpi: ['openmpi-bin', 'mpich'],
       chromium: ['chromium'],
+      python: ['python3-venv'],
     },
   },
   fedora: {
@@ -92,6 +95,7 @@ const FAMILIES = {
       debootstrap: ['debootstrap'],
       mpi: ['openmpi', 'mpich'],
       chromium: ['chromium'],
+      python: ['python3'],
     },
   },
   arch: {
@@ -107,6 +111,7 @@ const FAMILIES = {
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
       mpi: ['openmpi'],
       chromium: ['chromium'],
+      python: ['python'],
     },
   },
   suse: {
@@ -122,6 +127,7 @@ const FAMILIES = {
       debootstrap: ['debootstrap'],
       mpi: ['openmpi4', 'mpich'],
       chromium: ['chromium'],
+      python: ['python3'],
     },
   },
   alpine: {
@@ -137,6 +143,7 @@ const FAMILIES = {
       debootstrap: ['debootstrap'],
       mpi: ['openmpi'],
       chromium: ['chromium'],
+      python: ['python3'],
     },
   },
   darwin: {
@@ -149,6 +156,7 @@ const FAMILIES = {
       glslang: ['glslang'],
       mpi: ['open-mpi'],
       chromium: ['chromium'],
+      python: ['python'],
     },
   },
 };
@@ -220,6 +228,7 @@ export function plan(snapshot, purpose, wanted) {
       wishes.push('debootstrap');
     if (purpose === 'full' && snapshot.platform !== 'win32' && !snapshot.mpi) wishes.push('mpi');
     if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.chromium) wishes.push('chromium');
+    if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.python) wishes.push('python');
     if (wishes.length > 0) steps.push(packages(snapshot, wishes, false));
   }
   if (rustNeeded && !rustReady) steps.push(rust(snapshot, wanted.rust));
