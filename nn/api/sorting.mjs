@@ -15,6 +15,7 @@ import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { gather, indexOf, scatter, scatterAdd } from './indexing.mjs';
+import { toF32 } from './operands.mjs';
 import { deviceState } from './random.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -46,15 +47,12 @@ import { deviceState } from './random.mjs';
  * @property {Tensor} counts i32 [n], how often each occurs
  */
 
-/** Elements of 32 bits, which sorts take: 16-bit ones as f32, exactly. @param {Tensor} x */
-const wide = (x) => (isFloat(x.dtype) ? F.to(x, 'f32') : x);
-
 /**
  * x in rows of 32-bit elements along a dimension, and how results of rows are put back.
  * @param {Tensor} x @param {number} d
  */
 function rowsOf(x, d) {
-  const rows = F.transpose(F.reshape(wide(x), x.ndim === 0 ? [1] : x.shape), d, -1);
+  const rows = F.transpose(F.reshape(toF32(x), x.ndim === 0 ? [1] : x.shape), d, -1);
   const back = (/** @type {Tensor} */ y) => (x.ndim === 0 ? F.reshape(y, []) : F.transpose(y, d, -1));
   return { rows, back };
 }
@@ -290,7 +288,7 @@ export function maskedSelect(x, mask) {
   return (async () => {
     const size = await readNumber(total);
     const chosen = within('maskedSelect', () =>
-      scope(() => F.to(apply(sorts.put, [places, F.reshape(F.expand(wide(x), shape), [-1])], { size }), x.dtype)),
+      scope(() => F.to(apply(sorts.put, [places, F.reshape(F.expand(toF32(x), shape), [-1])], { size }), x.dtype)),
     );
     places.dispose();
     return chosen;
@@ -342,7 +340,7 @@ export function unique(x) {
   const { flat, order } = within('unique', () =>
     unscoped(() =>
       scope(() => {
-        const own = F.reshape(wide(x.detach()), [-1]);
+        const own = F.reshape(toF32(x.detach()), [-1]);
         const order = apply(indexing.argsort, [own], { descending: false });
         return { flat: apply(sorts.pick, [own, order]), order };
       }),
@@ -360,7 +358,7 @@ export function unique(x) {
 export function uniqueConsecutive(x) {
   tensorOf('uniqueConsecutive', x);
   checkNotCompiled('uniqueConsecutive', 'the number of runs', 'call F.uniqueConsecutive outside, and pass what it returns to the function');
-  const flat = within('uniqueConsecutive', () => unscoped(() => scope(() => F.clone(F.reshape(wide(x.detach()), [-1])))));
+  const flat = within('uniqueConsecutive', () => unscoped(() => scope(() => F.clone(F.reshape(toF32(x.detach()), [-1])))));
   return grouped('uniqueConsecutive', x, flat, undefined);
 }
 
@@ -387,7 +385,7 @@ export function bincount(ids, weights, minlength = 0) {
     unscoped(() =>
       scope(() => {
         const own = F.to(ids, 'i32').clone();
-        return { own, largest: own.size === 0 ? undefined : apply(sorts.pick, [own, apply(scans.maxPlace, [own])]) };
+        return { own, largest: own.size === 0 ? undefined : F.amax(own, 0) };
       }),
     ),
   );

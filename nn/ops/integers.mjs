@@ -1,9 +1,11 @@
 // Operations of integers: division in its forms, bits, and reductions, which are exact in every order.
 
 import { constantsOf, map } from '../core/codegen.mjs';
-import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
+import { ArgumentError } from '../core/errors.mjs';
 import { broadcastShapes, denseLayout, isFloat, isInteger, layoutOf, sizeOf } from '../core/layout.mjs';
+import { converted } from './movement.mjs';
 import { generated } from './pointwise.mjs';
+import { checkRow } from './reduce.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
@@ -194,9 +196,6 @@ const JOINS = /** @type {const} */ ({
 
 /** How integers are joined, and in which type. @typedef {{ join: keyof typeof JOINS, dtype: DType }} Joined */
 
-/** @param {Program} p @param {Value} x @param {DType} dtype */
-export const converted = (p, x, dtype) => (dtype === 'i64' ? p.toI64(x) : dtype === 'u32' ? p.append('toU32', x) : p.append('toI32', x));
-
 /** How many elements one invocation joins: as many as strides fit the push constants. @param {DType} dtype */
 const waysOf = (dtype) => (dtype === 'i64' ? 3 : 8);
 
@@ -208,8 +207,7 @@ export const reduceIntegers = defineOp({
   name: 'reduceIntegers',
   empty: (_, /** @type {Joined} */ { join }) => [join === 'prod' ? 1 : 0],
   infer: ([x], /** @type {Joined} */ { join, dtype }) => {
-    if (x.shape[1] === 0 && join !== 'sum' && join !== 'prod')
-      throw new ShapeError(join, `a dimension of ${show(x.shape)} has no elements`);
+    if (join === 'amax' || join === 'amin') checkRow(join, { shape: [x.shape[1]] });
     return [denseLayout([x.shape[0], 1, x.shape[2]], dtype)];
   },
   lower: (k, [x], [y], { join, dtype }) => {
