@@ -1,7 +1,7 @@
 // `F`: the operations as functions of tensors. Each call checks its shapes, so that an error has the caller's line. Operands that broadcast
 // may be numbers: a number stands for a tensor of one element.
 
-import { apply } from '../core/engine.mjs';
+import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkShape, dimension, isFloat, positive } from '../core/layout.mjs';
 import { geluExact, powTensor } from '../ops/math.mjs';
@@ -14,7 +14,6 @@ import * as selection from '../ops/select.mjs';
 import { autocastType } from './autocast.mjs';
 import { asFloat, asIndex, f32IfOddRow, f32UnderAutocast, inOneType, rowsOfPairs, softmaxRows, toF32, withNumber } from './operands.mjs';
 import { dimsLast, dimsOf } from './operands.mjs';
-import { tensorOf } from '../core/engine.mjs';
 import { binary, filled, isNumber, mixed, unary as unaryOf } from './binary.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';

@@ -64,7 +64,7 @@ const running = (op) => (x, dim) => {
 };
 /**
  * The sum of each element and those before it along a dimension. It is accumulated in f32 and has x's type; integers wrap, and bools are
- * counted as i32 (PyTorch: i64).
+ * counted as i32 (PyTorch: i64). Throws an ArgumentError for i64 and bytes.
  * @type {(x: Tensor, dim: number) => Tensor}
  */
 export const cumsum = running(scans.cumsum);

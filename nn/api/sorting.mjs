@@ -15,6 +15,7 @@ import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { gather, indexOf, scatter, scatterAdd } from './indexing.mjs';
+import { logicalAnd } from './integers.mjs';
 import { toF32 } from './operands.mjs';
 import { deviceState } from './random.mjs';
 
@@ -62,7 +63,8 @@ function rowsOf(x, d) {
 /**
  * Sorts along a dimension: the elements, and the index where each was. The sort is stable in both directions; NaN is larger than every number.
  * The elements take their gradients with them.
- * @param {Tensor} x of any type @param {number} [dim] the last when left out @param {boolean} [descending] whether the largest comes first
+ * @param {Tensor} x of any type but i64 and bytes @param {number} [dim] the last when left out
+ * @param {boolean} [descending] whether the largest comes first
  * @returns {Chosen}
  */
 export function sort(x, dim = -1, descending = false) {
@@ -208,7 +210,7 @@ export function histc(x, bins = 100, min = 0, max = 0) {
     const flat = F.to(F.eq(ends[0], ends[1]), 'f32');
     const [low, high] = [F.sub(ends[0], flat), F.add(ends[1], flat)];
     const place = F.minimum(F.div(F.mul(F.sub(own, low), bins), F.sub(high, low)), bins - 1);
-    const inside = F.where(F.ge(own, low), F.le(own, high), F.lt(own, -Infinity));
+    const inside = logicalAnd(F.ge(own, low), F.le(own, high));
     const ids = F.where(inside, F.to(place, 'i32'), -1);
     return F.to(F.to(counted(ids, bins), 'f32'), x.dtype);
   });
@@ -331,7 +333,7 @@ async function grouped(op, x, flat, order) {
 /**
  * The different elements in ascending order, where each element of x is among them, and how often each occurs. Every NaN differs from the
  * others. It waits for their number. No gradient flows through it.
- * @param {Tensor} x of any type
+ * @param {Tensor} x of any type but i64 and bytes
  * @returns {Promise<Unique>}
  */
 export function unique(x) {
@@ -352,7 +354,7 @@ export function unique(x) {
 /**
  * Equal neighbours as one element each, of x as one row: those elements, where each element of x is among them, and how many neighbours it
  * stands for. It waits for their number. No gradient flows through it.
- * @param {Tensor} x of any type
+ * @param {Tensor} x of any type but i64 and bytes
  * @returns {Promise<Unique>}
  */
 export function uniqueConsecutive(x) {
@@ -364,7 +366,7 @@ export function uniqueConsecutive(x) {
 
 /**
  * How often each number occurs among ids, or the sum of the weights of each. It waits for the largest id. Negative ids are left out (PyTorch
- * refuses them). Inside a compiled function, where the number of classes is known: F.scatterAdd(F.zeros([classes]), 0, ids, weights).
+ * refuses them). The weights must live until then. Inside a compiled function, where the number of classes is known: F.scatterAdd(F.zeros([classes]), 0, ids, weights).
  * @param {Tensor} ids [n] i32 or u32 @param {Tensor} [weights] [n] f32, f16 or bf16; each 1 when left out @param {number} [minlength] the least
  *   size of the result; 0 when left out
  * @returns {Promise<Tensor>} [largest id + 1] i32, or of the weights' type

@@ -8,6 +8,7 @@ import { generated } from './pointwise.mjs';
 import { checkRow } from './reduce.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
 import { defineOp } from './registry.mjs';
+import * as f64 from './special.mjs';
 
 /** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
@@ -64,9 +65,6 @@ function floored(p, a, b) {
   return p.append('select', crosses(p, left, b), p.append('add', left, b), left);
 }
 
-/** @param {number} a @param {number} b */
-const remainderOf = (a, b) => (a % b !== 0 && a % b < 0 !== b < 0 ? (a % b) + b : a % b);
-
 /** @param {string} name @param {Layout} a @param {Layout} b @param {(dtype: DType) => boolean} takes @param {string} what */
 function inferred(name, a, b, takes, what) {
   if (a.dtype !== b.dtype || !takes(a.dtype)) throw new ArgumentError(name, `takes ${what}, got ${a.dtype}`);
@@ -122,7 +120,7 @@ export const floorDivide = division(
 /** What is left of a division of integers, with the dividend's sign; `math.mjs` has that of floats. */
 export const fmod = division('integerFmod', isShort, 'i32 or u32', truncated, (a, b) => a % b);
 /** The same with the divisor's sign. */
-export const remainder = division('integerRemainder', isShort, 'i32 or u32', floored, remainderOf);
+export const remainder = division('integerRemainder', isShort, 'i32 or u32', floored, f64.remainder);
 
 /** @param {DType} dtype */
 const hasBits = (dtype) => dtype === 'bool' || isInteger(dtype);
