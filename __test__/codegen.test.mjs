@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import '../nn/index.mjs';
 import { OPERATIONS, Program, TYPES } from '../nn/core/codegen.mjs';
-import { erf } from '../nn/ops/pointwise.mjs';
+import { erf } from '../nn/ops/special.mjs';
 import { init, scaled, vk } from './lib/addon.mjs';
 import { fromBf16, fromF16, toBf16, toF16 } from './lib/half.mjs';
 import { Random } from './lib/random.mjs';

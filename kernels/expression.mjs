@@ -1,31 +1,34 @@
 // Programs of generated kernels as expressions: `x.mul(y).add(1)` appends two instructions and a constant.
 
+import { TYPES } from './program.mjs';
+
 /** @typedef {import('./program.mjs').Program} Program */
 /** @typedef {import('./program.mjs').Value} Value */
-/** Types of values. @typedef {'f32' | 'i32' | 'u32' | 'bool'} ValueType */
+/** @typedef {import('./program.mjs').ValueType} ValueType */
 /** An expression, or a number, which becomes a constant. @typedef {Expression | number} Term */
 
-const [CONVERT, TYPE] = [
-  { f32: 'toF32', i32: 'toI32', u32: 'toU32', bool: 'toBool' },
-  { f32: 0, i32: 3, u32: 4, bool: 5 },
-];
+const CONVERT = /** @type {const} */ ({ f32: 'toF32', i32: 'toI32', u32: 'toU32', bool: 'toBool' });
 
 /** A value of a program. Numbers among arguments are constants of the expression's own type. */
 export class Expression {
-  /** @param {Program} program @param {Value} value @param {ValueType} [type] */
-  constructor(program, value, type = 'f32') {
+  /** @param {Program} program @param {Value} value */
+  constructor(program, value) {
     this.program = program;
     this.value = value;
-    this.type = type;
   }
 
-  /** @param {Parameters<Program['append']>[0]} name @param {Value[]} args @param {ValueType} [type] */
-  #of(name, args, type = this.type) {
-    return new Expression(this.program, this.program.append(name, ...args), type);
+  /** What it is computed as. */
+  get type() {
+    return this.program.typeOf(this.value);
   }
-  /** @param {Parameters<Program['append']>[0]} name @param {Term} other @param {ValueType} [type] */
-  #with(name, other, type = this.type) {
-    return this.#of(name, [this.value, this.#value(other)], type);
+
+  /** @param {Parameters<Program['append']>[0]} name @param {Value[]} args */
+  #of(name, args) {
+    return new Expression(this.program, this.program.append(name, ...args));
+  }
+  /** @param {Parameters<Program['append']>[0]} name @param {Term} other */
+  #with(name, other) {
+    return this.#of(name, [this.value, this.#value(other)]);
   }
   /** @param {Term} term @param {ValueType} [type] */
   #value(term, type = this.type) {
@@ -34,7 +37,7 @@ export class Expression {
 
   /** A constant of this type, or another. @param {number} value @param {ValueType} [type] */
   number(value, type = this.type) {
-    return new Expression(this.program, this.program.constant(value, type), type);
+    return new Expression(this.program, this.program.constant(value, type));
   }
 
   /** @param {Term} other */
@@ -97,31 +100,31 @@ export class Expression {
 
   /** @param {Term} other */
   eq(other) {
-    return this.#with('eq', other, 'bool');
+    return this.#with('eq', other);
   }
   /** @param {Term} other */
   lt(other) {
-    return this.#with('lt', other, 'bool');
+    return this.#with('lt', other);
   }
   /** @param {Term} other */
   le(other) {
-    return this.#with('le', other, 'bool');
+    return this.#with('le', other);
   }
   /** @param {Term} other */
   gt(other) {
-    return this.#with('gt', other, 'bool');
+    return this.#with('gt', other);
   }
   /** @param {Term} other */
   ge(other) {
-    return this.#with('ge', other, 'bool');
+    return this.#with('ge', other);
   }
   isNan() {
-    return this.#of('isNan', [this.value], 'bool');
+    return this.#of('isNan', [this.value]);
   }
   /** Where this, a bool, is true, a, else b; numbers are f32. @param {Term} a @param {Term} b */
   choose(a, b) {
-    const [type] = [a, b].flatMap((term) => (typeof term === 'number' ? [] : [term.type]));
-    return this.#of('select', [this.value, this.#value(a, type ?? 'f32'), this.#value(b, type ?? 'f32')], type ?? 'f32');
+    const [type = 'f32'] = [a, b].flatMap((term) => (typeof term === 'number' ? [] : [term.type]));
+    return this.#of('select', [this.value, this.#value(a, type), this.#value(b, type)]);
   }
 
   /** @param {Term} other */
@@ -149,11 +152,11 @@ export class Expression {
   }
   /** The value in another type. @param {ValueType} type */
   to(type) {
-    return this.#of(/** @type {'toF32'} */ (CONVERT[type]), [this.value], type);
+    return this.#of(CONVERT[type], [this.value]);
   }
   /** The same bits as another type. @param {ValueType} type */
   bits(type) {
-    return this.#of('bits', [this.value, TYPE[type]], type);
+    return this.#of('bits', [this.value, TYPES.indexOf(type)]);
   }
 
   /** The polynomial of this, by Horner's scheme. @param {readonly number[]} coefficients of rising powers */

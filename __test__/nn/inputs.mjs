@@ -1,5 +1,6 @@
 // Inputs of test cases: random, of odd sizes.
 
+import { tensor } from '../../nn/index.mjs';
 import { Random } from '../lib/random.mjs';
 import { integers, normal, seed, uniform } from '../lib/random-data.mjs';
 
@@ -37,3 +38,9 @@ export const binary =
     const first = random.chance(0.5) ? whole : part(0);
     return { inputs: [a(...first), b(...(random.chance(0.4) ? whole : part(random.below(whole.length))))] };
   };
+
+const LEAST = -(2 ** 31);
+/** Integers of 32 bits at which products, conversions to f32 and signs go wrong first. */
+export const EDGES = [0, 1, -1, 2, -7, 46341, 2 ** 24 + 1, 2 ** 31 - 1, LEAST, 123456789, -123456789];
+export const i32 = (/** @type {readonly number[]} */ list) => tensor(Int32Array.from(list));
+export const u32 = (/** @type {readonly number[]} */ list) => tensor(Uint32Array.from(list));

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { F, compile, full, load, ones, save, tensor, zeros } from '../../nn/index.mjs';
 import { both } from './both.mjs';
-import { random } from './inputs.mjs';
+import { EDGES, i32, random, u32 } from './inputs.mjs';
 import { initDevice, poison, values } from './setup.mjs';
 
 before(() => {
@@ -19,9 +19,6 @@ before(() => {
 
 const any = (/** @type {unknown} */ value) => /** @type {any} */ (value);
 const LEAST = -(2 ** 31);
-const EDGES = [0, 1, -1, 2, -7, 46341, 2 ** 24 + 1, 2 ** 31 - 1, LEAST, 123456789, -123456789];
-const i32 = (/** @type {readonly number[]} */ list) => tensor(Int32Array.from(list));
-const u32 = (/** @type {readonly number[]} */ list) => tensor(Uint32Array.from(list));
 
 const long = (/** @type {readonly bigint[]} */ list) => tensor(BigInt64Array.from(list));
 const wrapped = (/** @type {bigint} */ value) => BigInt.asIntN(64, value);

@@ -177,6 +177,7 @@ test("the examples of PyTorch's documentation", async () => {
     [F.round(of(-0.5, 0.5, 1.5, 2.5)), [0, 0, 2, 2]],
     [F.round(of(0.1234567), { decimals: 3 }), [0.123]],
     [F.round(of(1200135), { decimals: -3 }), [1200000]],
+    [F.round(tensor([1.5, -2], { dtype: 'f16' }), { decimals: 5 }), [1.5, -2]], // 10^5 is no f16.
     [F.lgamma(of(0.5, 1, 1.5)), [0.5724, 0, -0.1208]],
     [F.digamma(of(1, 0.5)), [-0.5772, -1.9635]],
     [F.xlogy(of(0, 0, 0, 0, 0), of(-1, 0, 1, INF, NAN)), [0, 0, 0, 0, NAN]],

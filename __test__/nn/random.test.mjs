@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, checkpoint, compile, manualSeed, memory, nn, rand, randn, scope, tensor } from '../../nn/index.mjs';
-import { erf } from '../../nn/ops/pointwise.mjs';
+import { erf } from '../../nn/ops/special.mjs';
 import { philox } from '../lib/reference.mjs';
 import { initDevice } from './setup.mjs';
 

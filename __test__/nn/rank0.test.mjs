@@ -139,6 +139,7 @@ test('what has no meaning for [] is an error of the function', () => {
     [() => x.T, /^ShapeError: T: dimension -2 is out of range/],
     [() => x.sum(1), /^ShapeError: sum: dimension 1 is out of range/],
     [() => x.amax(-2), /^ShapeError: amax: dimension -2 is out of range/],
+    [() => x.softmax(1), /^ShapeError: softmax: dimension 1 is out of range/],
     [() => F.glu(x), /^ShapeError: glu: rows of/],
     [() => F.indexSelect(x, 0, tensor([0], { dtype: 'i32' })), /^ShapeError: indexSelect: a tensor \[\] has no dimension/],
   ])) {

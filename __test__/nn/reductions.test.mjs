@@ -250,6 +250,10 @@ test('max and min: with indices along a dimension, the first of equal ones, of i
   }
   assert.deepEqual(await values(tensor([-5, -7], { dtype: 'i32' }).max(0).values), [-5]);
   assert.deepEqual(await values(tensor([0xffffffff, 1], { dtype: 'u32' }).max()), [0xffffffff]);
+  const long = tensor(BigInt64Array.of(3n, 2n ** 40n, 2n ** 40n, -1n)).max(0);
+  assert.deepEqual([await values(long.values), await values(long.indices)], [[2n ** 40n], [1]]);
+  const bytes = tensor([200, 7, 9], { dtype: 'u8' }).min(0);
+  assert.deepEqual([bytes.values.dtype, await values(bytes.values), await values(bytes.indices)], ['u8', [7], [1]]);
   const bad = tensor([1, nan, 3, nan]);
   assert.deepEqual([await values(bad.max(0).values), await values(bad.max(0).indices), await values(bad.min())], [[nan], [1], [nan]]);
   assert.deepEqual([await values(ones([]).max(0).values), await values(ones([]).max())], [[1], [1]]);

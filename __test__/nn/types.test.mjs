@@ -5,7 +5,7 @@ import { before, test } from 'node:test';
 import { F, compile, full, ones, tensor, zeros } from '../../nn/index.mjs';
 import { both } from './both.mjs';
 import { checkComposed } from './composed.mjs';
-import { random, smooth, x } from './inputs.mjs';
+import { EDGES, i32, random, smooth, u32, x } from './inputs.mjs';
 import { initDevice, poison, values } from './setup.mjs';
 
 before(() => {
@@ -17,9 +17,6 @@ before(() => {
 
 const any = (/** @type {unknown} */ value) => /** @type {any} */ (value);
 const LEAST = -(2 ** 31);
-const EDGES = [0, 1, -1, 2, -7, 46341, 2 ** 24 + 1, 2 ** 31 - 1, LEAST, 123456789, -123456789];
-const i32 = (/** @type {readonly number[]} */ list) => tensor(Int32Array.from(list));
-const u32 = (/** @type {readonly number[]} */ list) => tensor(Uint32Array.from(list));
 
 test('arithmetic of i32 and u32 is exact and wraps', async () => {
   const pairs = EDGES.flatMap((a) => EDGES.map((b) => [a, b]));

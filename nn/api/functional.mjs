@@ -1,7 +1,7 @@
 // `F`: the operations as functions of tensors. Each call checks its shapes, so that an error has the caller's line. Operands that broadcast
 // may be numbers: a number stands for a tensor of one element.
 
-import { apply } from '../core/engine.mjs';
+import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkShape, dimension, isFloat, positive } from '../core/layout.mjs';
 import { geluExact, powTensor } from '../ops/math.mjs';
@@ -14,7 +14,6 @@ import * as selection from '../ops/select.mjs';
 import { autocastType } from './autocast.mjs';
 import { asFloat, asIndex, f32IfOddRow, f32UnderAutocast, inOneType, rowsOfPairs, softmaxRows, toF32, withNumber } from './operands.mjs';
 import { dimsLast, dimsOf } from './operands.mjs';
-import { tensorOf } from '../core/engine.mjs';
 import { binary, filled, isNumber, mixed, unary as unaryOf } from './binary.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
@@ -321,12 +320,7 @@ function summed(x, dims, keepdim, alpha) {
     y = reshape(apply(reduce.sum, [f32IfOddRow(moved)], { dims: last, alpha }), reduce.keptShape(x.shape, dims));
   } else y = apply(reduce.sum, [f32IfOddRow(x)], { dims: [...dims].sort((a, b) => a - b), alpha });
   y = to(y, x.dtype);
-  return keepdim
-    ? y
-    : reshape(
-        y,
-        x.shape.filter((_, d) => !dims.includes(d)),
-      );
+  return keepdim ? y : reshape(y, reduce.resultShape(x.shape, dims, keepdim));
 }
 
 /** Copies a result that shares x's memory: a write into the result must not change x. @param {Tensor} x @param {Tensor} y */
@@ -401,8 +395,7 @@ function extreme(op, x, dim, keepdim) {
   if (x.ndim === 0) return reshape(extreme(op, reshape(x, [1]), 0, true), []);
   return within(op.name, () => {
     const y = to(apply(op, [f32IfOddRow(dimsLast(x, dims))]), x.dtype);
-    const shape = keepdim ? reduce.keptShape(x.shape, dims) : x.shape.filter((_, d) => !dims.includes(d));
-    return reshape(y, shape);
+    return reshape(y, reduce.resultShape(x.shape, dims, keepdim));
   });
 }
 /**
@@ -422,8 +415,8 @@ export const amin = (x, dim = -1, keepdim = false) => extreme(reduce.amin, x, di
 
 /** exp(x) / Σ exp(x) along a dimension, the last when left out; of x's shape. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function softmax(x, dim = -1) {
-  const d = tensorOf('softmax', x).ndim === 0 ? -1 : dimension('softmax', dim, x.ndim);
-  if (d !== x.ndim - 1) return transpose(softmax(transpose(x, d, -1)), d, -1);
+  const d = dimension('softmax', dim, tensorOf('softmax', x).ndim);
+  if (d < x.ndim - 1) return transpose(softmax(transpose(x, d, -1)), d, -1);
   return softmaxRows(x, false);
 }
 

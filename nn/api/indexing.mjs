@@ -1,11 +1,10 @@
 // Gathers and scatters by index tensors (i32, u32 or i64), as functions. A negative index counts from the end. Indices are not checked, since
 // that would read them back from the device: one that is out of range reads 0, and a write to it is dropped.
 
-import { apply, view } from '../core/engine.mjs';
+import { apply, tensorOf, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
 import { broadcastShapes, denseLayout, dimension, isFloat, isNarrow, layoutOf, sizeOf } from '../core/layout.mjs';
-import { tensorOf } from '../core/engine.mjs';
 import { flag } from '../core/options.mjs';
 import * as indexing from '../ops/indexing.mjs';
 import * as integers from '../ops/integers.mjs';
@@ -188,7 +187,6 @@ function argExtreme(op, x, dim, keepdim) {
 
 /** The first place where an element is the extreme, of integers or bools. @param {Op} op @param {Tensor} x @param {number} d @param {boolean} keepdim */
 function integerArgExtreme(op, x, d, keepdim) {
-  if (x.ndim === 0) return F.zeros([], { dtype: 'i32' });
   const extreme = op === indexing.argmax ? F.amax(x, d, true) : F.amin(x, d, true);
   const places = apply(integers.placeIfTrue, [F.transpose(F.eq(x, extreme), d, -1)]);
   return F.amin(F.transpose(places, d, -1), d, keepdim);

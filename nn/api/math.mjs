@@ -9,7 +9,7 @@ import * as math from '../ops/math.mjs';
 import * as movement from '../ops/movement.mjs';
 import { mixed } from './binary.mjs';
 import * as F from './functional.mjs';
-import { asFloat, f32UnderAutocast } from './operands.mjs';
+import { asFloat, f32UnderAutocast, toF32 } from './operands.mjs';
 
 // Types by `@import`: a typedef would be exported, and stand in the way of functional.mjs's in `f.mjs`.
 /** @import { Tensor } from './tensor.mjs' */
@@ -170,8 +170,10 @@ export function round(x, options = {}) {
   if (decimals === 0) return apply(math.round, [x]);
   const power = 10 ** Math.abs(decimals);
   return within('round', () => {
-    const rounded = apply(math.round, [decimals > 0 ? F.mul(x, power) : F.div(x, power)]);
-    return decimals > 0 ? F.div(rounded, power) : F.mul(rounded, power);
+    // In f32: the power, or the product, may be beyond f16.
+    const own = toF32(x);
+    const rounded = apply(math.round, [decimals > 0 ? F.mul(own, power) : F.div(own, power)]);
+    return F.to(decimals > 0 ? F.div(rounded, power) : F.mul(rounded, power), x.dtype);
   });
 }
 /**

@@ -3,8 +3,7 @@
 import { apply } from '../core/engine.mjs';
 import { isByte, sizeOf } from '../core/layout.mjs';
 import * as integers from '../ops/integers.mjs';
-import * as movement from '../ops/movement.mjs';
-import { keptShape, runs } from '../ops/reduce.mjs';
+import { resultShape, runs } from '../ops/reduce.mjs';
 import { clone, reshape, to } from './views.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -17,10 +16,6 @@ import { clone, reshape, to } from './views.mjs';
 export function reduceIntegers(join, x, dims, keepdim) {
   const counts = join === 'sum' || join === 'prod';
   const dtype = x.dtype === 'bool' || isByte(x.dtype) ? 'i32' : x.dtype;
-  if (x.size === 0 && counts) {
-    const sizes = keepdim ? keptShape(x.shape, dims) : x.shape.filter((_, d) => !dims.includes(d));
-    return apply(movement.fill, [], { shape: sizes, value: Number(join === 'prod'), dtype });
-  }
   let y = x;
   // One run of dimensions after the other, the innermost first. The order does not matter: integers wrap.
   const parts = runs(x.shape, dims);
@@ -31,7 +26,6 @@ export function reduceIntegers(join, x, dims, keepdim) {
     parts[i].size = 1;
   }
   const type = counts ? dtype : x.dtype;
-  const shape = keepdim ? keptShape(x.shape, dims) : x.shape.filter((_, d) => !dims.includes(d));
-  const result = reshape(to(y, type), shape);
+  const result = reshape(to(y, type), resultShape(x.shape, dims, keepdim));
   return result.storage === x.storage ? clone(result) : result;
 }

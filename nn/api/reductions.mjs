@@ -46,12 +46,6 @@ import { reduceIntegers } from './reduce-integers.mjs';
  * @property {number} [dim] the dimension; the last when left out
  */
 
-/** The shape of a reduction's result. @param {Tensor} x @param {number[]} dims @param {boolean} keepdim */
-const resultShape = (x, dims, keepdim) => (keepdim ? reduce.keptShape(x.shape, dims) : x.shape.filter((_, d) => !dims.includes(d)));
-
-/** Elements of 32 bits, which scans and sorts take: 16-bit ones as f32, exactly. @param {Tensor} x */
-const wide = (x) => (isFloat(x.dtype) ? F.to(x, 'f32') : x);
-
 /**
  * Calls an operation of rows with a dimension as the last, and puts it back.
  * @param {Tensor} x @param {number} d @param {(rows: Tensor) => Tensor} f
@@ -64,13 +58,13 @@ const alongRows = (x, d, f) => F.transpose(f(F.transpose(x, d, -1)), d, -1);
 const running = (op) => (x, dim) => {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   return within(op.name, () => {
-    const y = alongRows(wide(x), d, (rows) => apply(op, [rows], {}));
+    const y = alongRows(toF32(x), d, (rows) => apply(op, [rows], {}));
     return isFloat(x.dtype) ? F.to(y, x.dtype) : y;
   });
 };
 /**
  * The sum of each element and those before it along a dimension. It is accumulated in f32 and has x's type; integers wrap, and bools are
- * counted as i32 (PyTorch: i64).
+ * counted as i32 (PyTorch: i64). Throws an ArgumentError for i64 and bytes.
  * @type {(x: Tensor, dim: number) => Tensor}
  */
 export const cumsum = running(scans.cumsum);
@@ -83,7 +77,7 @@ export const logcumsumexp = running(scans.logcumsumexp);
 const runningExtreme = (name, op) => (x, dim) => {
   const d = dimension(name, dim, tensorOf(name, x).ndim);
   return within(name, () => {
-    const indices = alongRows(wide(x.detach()), d, (rows) => apply(op, [rows]));
+    const indices = alongRows(toF32(x.detach()), d, (rows) => apply(op, [rows]));
     return { values: x.ndim === 0 ? F.clone(x) : gather(x, d, indices), indices };
   });
 };
@@ -105,11 +99,9 @@ function chosen(name, x, dim, keepdim) {
   const d = dimension(name, dim, x.ndim);
   flag(name, 'keepdim', keepdim);
   return within(name, () => {
-    if (x.ndim === 0) return { values: F.clone(x), indices: F.zeros([], { dtype: 'i32' }) };
-    const [floats, integers] = name === 'max' ? [argmax, scans.maxPlace] : [argmin, scans.minPlace];
-    const place = isFloat(x.dtype) ? floats(x, d, true) : alongRows(x, d, (rows) => apply(integers, [rows]));
+    const place = (name === 'max' ? argmax : argmin)(x, d, true);
     const values = gather(x, d, place);
-    const shape = resultShape(x, [d], keepdim);
+    const shape = reduce.resultShape(x.shape, [d], keepdim);
     return { values: F.reshape(values, shape), indices: F.reshape(place, shape) };
   });
 }
@@ -119,10 +111,7 @@ function extremes(name, x, dim, keepdim) {
   tensorOf(name, x);
   if (typeof dim === 'number') return chosen(name, x, dim, keepdim);
   if (dim !== undefined) return within(name, () => (name === 'max' ? F.maximum : F.minimum)(x, tensorOf(name, dim)));
-  return within(name, () => {
-    if (isFloat(x.dtype)) return (name === 'max' ? F.amax : F.amin)(x, []);
-    return chosen(name, F.reshape(x, [-1]), 0, false).values;
-  });
+  return within(name, () => (name === 'max' ? F.amax : F.amin)(x, []));
 }
 
 /**
@@ -170,51 +159,46 @@ export function min(x, dim, keepdim = false) {
 
 // ---- products, counts, truth
 
-/** @param {string} name @param {Op} op @param {Tensor} x @param {Dims | undefined} dim @param {boolean} keepdim */
-function rowsReduced(name, op, x, dim, keepdim) {
-  const dims = dimsOf(name, tensorOf(name, x), dim);
-  flag(name, 'keepdim', keepdim);
-  return within(name, () => F.reshape(apply(op, [dimsLast(x, dims)]), resultShape(x, dims, keepdim)));
-}
-
 /**
  * The product over dimensions, all when left out. It is computed in f32 and has x's type; integers wrap, and of bools and bytes it is i32.
  * @param {Tensor} x @param {Dims} [dim] @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
 export function prod(x, dim, keepdim = false) {
-  if (!isFloat(tensorOf('prod', x).dtype)) {
-    flag('prod', 'keepdim', keepdim);
-    const dims = dimsOf('prod', x, dim);
-    return within('prod', () => reduceIntegers('prod', x, dims, keepdim));
-  }
-  const y = rowsReduced('prod', scans.prod, wide(tensorOf('prod', x)), dim, keepdim);
-  return F.to(y, x.dtype);
+  const dims = dimsOf('prod', tensorOf('prod', x), dim);
+  flag('prod', 'keepdim', keepdim);
+  return within('prod', () => {
+    if (!isFloat(x.dtype)) return reduceIntegers('prod', x, dims, keepdim);
+    const y = apply(scans.prod, [dimsLast(toF32(x), dims)]);
+    return F.to(F.reshape(y, reduce.resultShape(x.shape, dims, keepdim)), x.dtype);
+  });
 }
 
-/** Whether elements are not 0. @param {Tensor} x */
-const truth = (x) => (x.dtype === 'bool' ? x : F.ne(x, 0));
+/** How many elements are not 0. @param {string} name @param {Tensor} x @param {Dims | undefined} dim @param {boolean} keepdim */
+function counted(name, x, dim, keepdim) {
+  const dims = dimsOf(name, tensorOf(name, x), dim);
+  flag(name, 'keepdim', keepdim);
+  return within(name, () => reduceIntegers('sum', x.dtype === 'bool' ? x : F.ne(x, 0), dims, keepdim));
+}
 
 /**
  * How many elements are not 0, as i32; NaN is not.
  * @param {Tensor} x @param {Dims} [dim] all when left out @param {boolean} [keepdim] whether the dimensions stay, of size 1 (PyTorch has no such)
  */
-export const countNonzero = (x, dim, keepdim = false) =>
-  within('countNonzero', () => rowsReduced('countNonzero', scans.count, truth(tensorOf('countNonzero', x)), dim, keepdim));
+export const countNonzero = (x, dim, keepdim = false) => counted('countNonzero', x, dim, keepdim);
 
 /**
  * Whether any element is not 0, as bool.
  * @param {Tensor} x @param {Dims} [dim] all when left out @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
-export const any = (x, dim, keepdim = false) =>
-  within('any', () => F.gt(rowsReduced('any', scans.count, truth(tensorOf('any', x)), dim, keepdim), 0));
+export const any = (x, dim, keepdim = false) => F.gt(counted('any', x, dim, keepdim), 0);
 
 /**
  * Whether no element is 0, as bool.
  * @param {Tensor} x @param {Dims} [dim] all when left out @param {boolean} [keepdim] whether the dimensions stay, of size 1
  */
 export function all(x, dim, keepdim = false) {
-  const dims = dimsOf('all', tensorOf('all', x), dim);
-  return within('all', () => F.eq(rowsReduced('all', scans.count, truth(x), dims, keepdim), reduce.reducedSize(x.shape, dims)));
+  const count = counted('all', x, dim, keepdim);
+  return F.eq(count, reduce.reducedSize(x.shape, dimsOf('all', x, dim)));
 }
 
 // ---- statistics
@@ -263,7 +247,7 @@ export function logsumexp(x, dim, keepdim = false) {
     // Of elements that are all -∞ the result is -∞, and the gradient 0.
     const none = F.eq(total, 0);
     const y = F.where(none, -Infinity, F.add(F.log(F.where(none, 1, total)), shift));
-    return F.to(F.reshape(y, resultShape(x, dims, keepdim)), x.dtype);
+    return F.to(F.reshape(y, reduce.resultShape(x.shape, dims, keepdim)), x.dtype);
   });
 }
 
@@ -314,12 +298,6 @@ export const nanmean = (x, dim, keepdim = false) =>
     return F.to(F.div(nansum(own, dim, keepdim), F.sum(counted, dim, keepdim)), x.dtype);
   });
 
-/** Rows in their order, and the columns that they came from. @param {Tensor} rows */
-function sortedRows(rows) {
-  const order = apply(indexing.argsort, [rows.detach()], { descending: false });
-  return { order, sorted: apply(sorts.pick, [rows, order]) };
-}
-
 /** @param {string} op @param {number} count */
 function checkSome(op, count) {
   if (count === 0) throw new ShapeError(op, 'of 0 elements there is none');
@@ -327,7 +305,7 @@ function checkSome(op, count) {
 
 /** @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Chosen} */
 function medianAlong(x, dim, keepdim) {
-  const rows = F.transpose(wide(x), dim, -1);
+  const rows = F.transpose(toF32(x), dim, -1);
   const columns = rows.shape.at(-1) ?? 1;
   checkSome('median', columns);
   const order = apply(indexing.argsort, [rows.detach()], { descending: false });
@@ -336,7 +314,7 @@ function medianAlong(x, dim, keepdim) {
   const last = apply(sorts.pick, [rows.detach(), F.slice(order, -1, columns - 1, columns)]);
   const place = isFloat(x.dtype) ? F.where(F.ne(last, last), argmax(rows, -1, true), middle) : middle;
   const values = apply(sorts.pick, [rows, place.contiguous()]);
-  const put = (/** @type {Tensor} */ y) => F.reshape(F.transpose(y, dim, -1), resultShape(x, [dim], keepdim));
+  const put = (/** @type {Tensor} */ y) => F.reshape(F.transpose(y, dim, -1), reduce.resultShape(x.shape, [dim], keepdim));
   return { values: F.to(put(values), x.dtype), indices: put(place) };
 }
 
@@ -395,11 +373,12 @@ export function quantile(x, q, options = {}) {
   const dims = dimsOf('quantile', x, dim);
   checkSome('quantile', reduce.reducedSize(x.shape, dims));
   return within('quantile', () => {
-    const { sorted } = sortedRows(dimsLast(toF32(x), dims));
+    const rows = dimsLast(toF32(x), dims);
+    const sorted = apply(sorts.pick, [rows, apply(indexing.argsort, [rows.detach()], { descending: false })]);
     const columns = sorted.shape.at(-1) ?? 1;
     const column = (/** @type {number} */ c) => F.slice(sorted, -1, c, c + 1);
     const last = column(columns - 1);
-    const shape = resultShape(x, dims, keepdim);
+    const shape = reduce.resultShape(x.shape, dims, keepdim);
     const results = list.map((own) => {
       const place = own * (columns - 1);
       const low = Math.floor(place);

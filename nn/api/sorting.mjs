@@ -15,6 +15,8 @@ import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { gather, indexOf, scatter, scatterAdd } from './indexing.mjs';
+import { logicalAnd } from './integers.mjs';
+import { toF32 } from './operands.mjs';
 import { deviceState } from './random.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -46,15 +48,12 @@ import { deviceState } from './random.mjs';
  * @property {Tensor} counts i32 [n], how often each occurs
  */
 
-/** Elements of 32 bits, which sorts take: 16-bit ones as f32, exactly. @param {Tensor} x */
-const wide = (x) => (isFloat(x.dtype) ? F.to(x, 'f32') : x);
-
 /**
  * x in rows of 32-bit elements along a dimension, and how results of rows are put back.
  * @param {Tensor} x @param {number} d
  */
 function rowsOf(x, d) {
-  const rows = F.transpose(F.reshape(wide(x), x.ndim === 0 ? [1] : x.shape), d, -1);
+  const rows = F.transpose(F.reshape(toF32(x), x.ndim === 0 ? [1] : x.shape), d, -1);
   const back = (/** @type {Tensor} */ y) => (x.ndim === 0 ? F.reshape(y, []) : F.transpose(y, d, -1));
   return { rows, back };
 }
@@ -64,7 +63,8 @@ function rowsOf(x, d) {
 /**
  * Sorts along a dimension: the elements, and the index where each was. The sort is stable in both directions; NaN is larger than every number.
  * The elements take their gradients with them.
- * @param {Tensor} x of any type @param {number} [dim] the last when left out @param {boolean} [descending] whether the largest comes first
+ * @param {Tensor} x of any type but i64 and bytes @param {number} [dim] the last when left out
+ * @param {boolean} [descending] whether the largest comes first
  * @returns {Chosen}
  */
 export function sort(x, dim = -1, descending = false) {
@@ -210,7 +210,7 @@ export function histc(x, bins = 100, min = 0, max = 0) {
     const flat = F.to(F.eq(ends[0], ends[1]), 'f32');
     const [low, high] = [F.sub(ends[0], flat), F.add(ends[1], flat)];
     const place = F.minimum(F.div(F.mul(F.sub(own, low), bins), F.sub(high, low)), bins - 1);
-    const inside = F.where(F.ge(own, low), F.le(own, high), F.lt(own, -Infinity));
+    const inside = logicalAnd(F.ge(own, low), F.le(own, high));
     const ids = F.where(inside, F.to(place, 'i32'), -1);
     return F.to(F.to(counted(ids, bins), 'f32'), x.dtype);
   });
@@ -290,7 +290,7 @@ export function maskedSelect(x, mask) {
   return (async () => {
     const size = await readNumber(total);
     const chosen = within('maskedSelect', () =>
-      scope(() => F.to(apply(sorts.put, [places, F.reshape(F.expand(wide(x), shape), [-1])], { size }), x.dtype)),
+      scope(() => F.to(apply(sorts.put, [places, F.reshape(F.expand(toF32(x), shape), [-1])], { size }), x.dtype)),
     );
     places.dispose();
     return chosen;
@@ -333,7 +333,7 @@ async function grouped(op, x, flat, order) {
 /**
  * The different elements in ascending order, where each element of x is among them, and how often each occurs. Every NaN differs from the
  * others. It waits for their number. No gradient flows through it.
- * @param {Tensor} x of any type
+ * @param {Tensor} x of any type but i64 and bytes
  * @returns {Promise<Unique>}
  */
 export function unique(x) {
@@ -342,7 +342,7 @@ export function unique(x) {
   const { flat, order } = within('unique', () =>
     unscoped(() =>
       scope(() => {
-        const own = F.reshape(wide(x.detach()), [-1]);
+        const own = F.reshape(toF32(x.detach()), [-1]);
         const order = apply(indexing.argsort, [own], { descending: false });
         return { flat: apply(sorts.pick, [own, order]), order };
       }),
@@ -354,19 +354,19 @@ export function unique(x) {
 /**
  * Equal neighbours as one element each, of x as one row: those elements, where each element of x is among them, and how many neighbours it
  * stands for. It waits for their number. No gradient flows through it.
- * @param {Tensor} x of any type
+ * @param {Tensor} x of any type but i64 and bytes
  * @returns {Promise<Unique>}
  */
 export function uniqueConsecutive(x) {
   tensorOf('uniqueConsecutive', x);
   checkNotCompiled('uniqueConsecutive', 'the number of runs', 'call F.uniqueConsecutive outside, and pass what it returns to the function');
-  const flat = within('uniqueConsecutive', () => unscoped(() => scope(() => F.clone(F.reshape(wide(x.detach()), [-1])))));
+  const flat = within('uniqueConsecutive', () => unscoped(() => scope(() => F.clone(F.reshape(toF32(x.detach()), [-1])))));
   return grouped('uniqueConsecutive', x, flat, undefined);
 }
 
 /**
  * How often each number occurs among ids, or the sum of the weights of each. It waits for the largest id. Negative ids are left out (PyTorch
- * refuses them). Inside a compiled function, where the number of classes is known: F.scatterAdd(F.zeros([classes]), 0, ids, weights).
+ * refuses them). The weights must live until then. Inside a compiled function, where the number of classes is known: F.scatterAdd(F.zeros([classes]), 0, ids, weights).
  * @param {Tensor} ids [n] i32 or u32 @param {Tensor} [weights] [n] f32, f16 or bf16; each 1 when left out @param {number} [minlength] the least
  *   size of the result; 0 when left out
  * @returns {Promise<Tensor>} [largest id + 1] i32, or of the weights' type
@@ -387,7 +387,7 @@ export function bincount(ids, weights, minlength = 0) {
     unscoped(() =>
       scope(() => {
         const own = F.to(ids, 'i32').clone();
-        return { own, largest: own.size === 0 ? undefined : apply(sorts.pick, [own, apply(scans.maxPlace, [own])]) };
+        return { own, largest: own.size === 0 ? undefined : F.amax(own, 0) };
       }),
     ),
   );

@@ -235,12 +235,11 @@ export function collapse(shape, operands) {
 }
 
 /**
- * The index of a dimension; a negative one counts from the end. As in PyTorch, a tensor [] has a dimension 0 to compute along. Throws a
+ * The index of a dimension; a negative one counts from the end. As in PyTorch, a tensor [] has the dimensions 0 and -1. Throws a
  * ShapeError if it is out of range.
  * @param {string} op @param {number} dim @param {number} rank
  */
 export function dimension(op, dim, rank) {
-  // A tensor [] has the dimensions 0 and -1, as in PyTorch.
   const count = Math.max(rank, 1);
   const index = Number.isInteger(dim) && dim < 0 ? dim + count : dim;
   if (!Number.isInteger(dim) || index < 0 || index >= count) {

@@ -1,11 +1,14 @@
 // Operations of integers: division in its forms, bits, and reductions, which are exact in every order.
 
 import { constantsOf, map } from '../core/codegen.mjs';
-import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
+import { ArgumentError } from '../core/errors.mjs';
 import { broadcastShapes, denseLayout, isFloat, isInteger, layoutOf, sizeOf } from '../core/layout.mjs';
+import { converted } from './movement.mjs';
 import { generated } from './pointwise.mjs';
+import { checkRow } from './reduce.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
 import { defineOp } from './registry.mjs';
+import * as f64 from './special.mjs';
 
 /** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
@@ -62,9 +65,6 @@ function floored(p, a, b) {
   return p.append('select', crosses(p, left, b), p.append('add', left, b), left);
 }
 
-/** @param {number} a @param {number} b */
-const remainderOf = (a, b) => (a % b !== 0 && a % b < 0 !== b < 0 ? (a % b) + b : a % b);
-
 /** @param {string} name @param {Layout} a @param {Layout} b @param {(dtype: DType) => boolean} takes @param {string} what */
 function inferred(name, a, b, takes, what) {
   if (a.dtype !== b.dtype || !takes(a.dtype)) throw new ArgumentError(name, `takes ${what}, got ${a.dtype}`);
@@ -120,7 +120,7 @@ export const floorDivide = division(
 /** What is left of a division of integers, with the dividend's sign; `math.mjs` has that of floats. */
 export const fmod = division('integerFmod', isShort, 'i32 or u32', truncated, (a, b) => a % b);
 /** The same with the divisor's sign. */
-export const remainder = division('integerRemainder', isShort, 'i32 or u32', floored, remainderOf);
+export const remainder = division('integerRemainder', isShort, 'i32 or u32', floored, f64.remainder);
 
 /** @param {DType} dtype */
 const hasBits = (dtype) => dtype === 'bool' || isInteger(dtype);
@@ -194,9 +194,6 @@ const JOINS = /** @type {const} */ ({
 
 /** How integers are joined, and in which type. @typedef {{ join: keyof typeof JOINS, dtype: DType }} Joined */
 
-/** @param {Program} p @param {Value} x @param {DType} dtype */
-export const converted = (p, x, dtype) => (dtype === 'i64' ? p.toI64(x) : dtype === 'u32' ? p.append('toU32', x) : p.append('toI32', x));
-
 /** How many elements one invocation joins: as many as strides fit the push constants. @param {DType} dtype */
 const waysOf = (dtype) => (dtype === 'i64' ? 3 : 8);
 
@@ -208,8 +205,7 @@ export const reduceIntegers = defineOp({
   name: 'reduceIntegers',
   empty: (_, /** @type {Joined} */ { join }) => [join === 'prod' ? 1 : 0],
   infer: ([x], /** @type {Joined} */ { join, dtype }) => {
-    if (x.shape[1] === 0 && join !== 'sum' && join !== 'prod')
-      throw new ShapeError(join, `a dimension of ${show(x.shape)} has no elements`);
+    if (join === 'amax' || join === 'amin') checkRow(join, { shape: [x.shape[1]] });
     return [denseLayout([x.shape[0], 1, x.shape[2]], dtype)];
   },
   lower: (k, [x], [y], { join, dtype }) => {

@@ -139,7 +139,7 @@ export const copy = defineOp({
 });
 
 /** A value in another type; 16-bit numbers are f32 in programs. @param {Program} p @param {Value} x @param {DType} dtype @returns {Value} */
-function converted(p, x, dtype) {
+export function converted(p, x, dtype) {
   if (dtype === 'i64') return p.toI64(x);
   if (dtype === 'i32') return p.append('toI32', x);
   if (dtype === 'u32') return p.append('toU32', x);

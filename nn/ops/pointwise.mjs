@@ -31,23 +31,6 @@ function numberType(op, { dtype }) {
 /** How many elements a flat kernel processes. 16-bit elements come in pairs, so an odd count includes the storage's padding. @param {Layout} layout */
 export const flatCount = ({ size, dtype }) => (dtype === 'f16' || dtype === 'bf16' ? size + (size & 1) : size);
 
-/** The error function, by Abramowitz and Stegun 7.1.5 (the series) below 3 and the continued fraction of erfc above. @param {number} x */
-export function erf(x) {
-  const a = Math.abs(x);
-  if (a < 3) {
-    let term = x;
-    let sum = x;
-    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); n++) {
-      term *= (-x * x) / n;
-      sum += term / (2 * n + 1);
-    }
-    return (2 / Math.sqrt(Math.PI)) * sum;
-  }
-  let fraction = 0;
-  for (let k = 60; k > 0; k--) fraction = k / 2 / (a + fraction);
-  return Math.sign(x) * (1 - Math.exp(-a * a) / (Math.sqrt(Math.PI) * (a + fraction)));
-}
-
 /**
  * @param {string} name @param {(x: number) => number} f
  * @param {Pick<Op, 'lower'> & Partial<Op>} rest

@@ -12,11 +12,14 @@ import { defineOp } from './registry.mjs';
 /** The shape after a reduction that keeps the reduced dimensions, with size 1. @param {readonly number[]} shape @param {number[]} dims */
 export const keptShape = (shape, dims) => shape.map((size, d) => (dims.includes(d) ? 1 : size));
 
+/** The shape of a reduction's result. @param {readonly number[]} shape @param {number[]} dims @param {boolean} keepdim whether sizes of 1 stay */
+export const resultShape = (shape, dims, keepdim) => (keepdim ? keptShape(shape, dims) : shape.filter((_, d) => !dims.includes(d)));
+
 /**
  * Reduces in float64.
  * @param {Reference} x @param {number[]} dims @param {number} start @param {(sum: number, x: number) => number} f
  */
-function reduced(x, dims, start, f) {
+export function reduced(x, dims, start, f) {
   const result = generate(keptShape(x.shape, dims), () => start);
   const index = new Array(x.shape.length).fill(0);
   for (const value of x.data) {
@@ -77,7 +80,7 @@ export const sum = defineOp({
   },
 });
 
-/** Throws a ShapeError where rows have no elements, of which none is the largest. @param {string} name @param {Layout} layout */
+/** Throws a ShapeError where rows have no elements, of which none is the largest. @param {string} name @param {Pick<Layout, 'shape'>} layout */
 export function checkRow(name, { shape }) {
   if (shape.at(-1) === 0) throw new ShapeError(name, `none of 0 elements is the ${/max/i.test(name) ? 'largest' : 'smallest'}`);
 }

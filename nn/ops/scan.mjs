@@ -1,9 +1,9 @@
-// Running sums, products and extremes along the last dimension, and sums of integers and products of whole rows.
+// Running sums, products and extremes along the last dimension, and products of whole rows.
 
 import { ArgumentError } from '../core/errors.mjs';
 import { denseLayout } from '../core/layout.mjs';
-import { checkRow } from './reduce.mjs';
-import { at, generate, rowsOf } from './reference.mjs';
+import { reduced } from './reduce.mjs';
+import { rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
@@ -36,7 +36,7 @@ const summedType = (dtype) => (dtype === 'bool' ? 'i32' : dtype);
  * @param {Reference} x @param {boolean} reverse @param {(state: number[] | undefined, value: number, column: number) => number[]} f
  * @returns {number[][]} the state at each element
  */
-export function scanned(x, reverse, f) {
+function scanned(x, reverse, f) {
   const [rows, columns] = rowsOf(x.shape);
   /** @type {number[][]} */
   const states = new Array(x.data.length);
@@ -139,15 +139,6 @@ const lastExtreme = (name, direction) =>
 export const cummaxPlace = lastExtreme('cummaxPlace', 1);
 export const cumminPlace = lastExtreme('cumminPlace', -1);
 
-/** The sum of each row: of integers, which wrap, and of bools. */
-export const count = defineOp({
-  name: 'count',
-  infer: ([x]) => [denseLayout([...x.shape.slice(0, -1), 1], summedType(x.dtype))],
-  lower: (k, [x], [y]) => [k.totalRows({ x, y, ...matrixOf(x.layout), op: 'sum', type: wordType('count', x.layout) })],
-  empty: 0,
-  oracle: ([x]) => ofRows(x, (row) => row.reduce((a, b) => a + b, 0)),
-});
-
 /** The product of each row. Its gradient at an element is the product of the others. */
 export const prod = defineOp({
   name: 'prod',
@@ -162,36 +153,9 @@ export const prod = defineOp({
   vjp: (dy, { inputs: [x], outputs: [y] }, F) => {
     const isZero = F.eq(x, 0);
     const filled = F.where(isZero, 1, x);
-    const zeros = F.call(count, [isZero]);
+    const zeros = F.sum(isZero, -1, true);
     const others = F.where(F.eq(zeros, 1), F.call(prod, [filled]), 0);
     return [F.mul(dy, F.where(isZero, others, F.div(y, filled)))];
   },
-  oracle: ([x]) => ofRows(x, (row) => row.reduce((a, b) => a * b, 1)),
+  oracle: ([x]) => reduced(x, [x.shape.length - 1], 1, (a, b) => a * b),
 });
-
-/**
- * The column of each row's largest (or smallest) integer, of equal ones the first.
- * @param {string} name @param {1 | -1} direction
- */
-const firstExtreme = (name, direction) =>
-  defineOp({
-    name,
-    infer: ([x]) => {
-      wordType(name, x);
-      checkRow(name, x);
-      return [denseLayout([...x.shape.slice(0, -1), 1], 'i32')];
-    },
-    lower: (k, [x], [y]) => [
-      k.totalRows({ x, y, ...matrixOf(x.layout), op: direction === 1 ? 'firstMax' : 'firstMin', type: wordType(name, x.layout) }),
-    ],
-    oracle: ([x]) => ofRows(x, (row) => row.reduce((best, value, c) => (direction * (value - row[best]) > 0 ? c : best), 0)),
-  });
-
-export const maxPlace = firstExtreme('maxPlace', 1);
-export const minPlace = firstExtreme('minPlace', -1);
-
-/** One number of each row. @param {Reference} x @param {(row: Float64Array) => number} f */
-function ofRows(x, f) {
-  const [, columns] = rowsOf(x.shape);
-  return generate([...x.shape.slice(0, -1), 1], (place) => f(Float64Array.from({ length: columns }, (_, c) => at(x, place.with(-1, c)))));
-}
