@@ -287,6 +287,7 @@ test('errors name what is wrong', () => {
   assert.throws(() => call(x, weight, targets, { reduction: 'max' }), /reduction is 'mean', 'sum' or 'none', got max/);
   assert.throws(() => call(x.requiresGrad_(), weight, targets, { reduction: 'max' }), /reduction is 'mean', 'sum' or 'none', got max/);
   assert.throws(() => call(x, weight, targets, { ignoreIndex: 0.5 }), /ignoreIndex must be an integer, got 0.5/);
+  assert.throws(() => call(x, weight, targets, { ignoreIndex: 2 ** 32 }), /ignoreIndex must be of 32 bits, got 4294967296/);
   assert.throws(() => call(x, weight, targets, { logitsBytes: 0 }), /logitsBytes must be a number above 0, got 0/);
   assert.throws(() => call(x, weight, targets, { logits: 1 }), /logits/);
 });

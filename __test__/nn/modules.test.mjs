@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, grad, manualSeed, nn, noGrad, ones, randn, tensor } from '../../nn/index.mjs';
+import { F, compile, empty, grad, manualSeed, nn, noGrad, ones, randn, tensor } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { positive, x } from './inputs.mjs';
@@ -270,6 +270,25 @@ test('Embedding with a padding id, EmbeddingBag, Bilinear', async () => {
     assertClose(await values(both), [...of([4, 0, 2]), ...of([3, 1, 2])], 1e-6, mode);
     const offsets = tensor([0, 2, 2], { dtype: 'i32' });
     assertClose(await values(bag.forward(flat, offsets)), [...of([4, 0]), 0, 0, ...of([2, 3, 1, 2])], 1e-6, `${mode} with offsets`);
+    bag.forward(flat, offsets).sum().backward();
+    const weight = /** @type {any} */ (bag.weight);
+    const grad = await values(weight.grad);
+    const kept = (/** @type {number[]} */ own) => (mode === 'mean' ? own.length : 1);
+    const share = (/** @type {number} */ id, /** @type {number} */ c, /** @type {number[]} */ own) => {
+      const times = own.filter((each) => each === id).length;
+      if (mode !== 'max') return times / kept(own);
+      return Number(times > 0 && own.every((each) => rows[2 * each + c] <= rows[2 * id + c]));
+    };
+    const bags = [
+      [4, 0],
+      [2, 3, 1, 2],
+    ];
+    const expected = rows.map((_, i) => bags.reduce((sum, own) => sum + share(Math.floor(i / 2), i % 2, own), 0));
+    assertClose(grad, expected, 1e-6, `the gradient of ${mode}`);
+    // What is not finite stays in its bag.
+    noGrad(() => void weight.slice(0, 4, 5).fill_(Infinity));
+    assertClose((await values(bag.forward(flat, offsets))).slice(4), of([2, 3, 1, 2]), 1e-6, `${mode} beside Infinity`);
+    assert.deepEqual(await values(bag.forward(empty([0], { dtype: 'i32' }), tensor([0], { dtype: 'i32' }))), [0, 0]);
   }
   const layer = new nn.Bilinear(2, 3, 4);
   const [w, bias] = await Promise.all([values(layer.weight), values(/** @type {any} */ (layer.bias))]);

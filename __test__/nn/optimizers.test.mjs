@@ -59,13 +59,17 @@ function adamax(p, raw, t, s, o) {
     p[i] -= (o.lr * s.m[i]) / ((1 - b1 ** t) * s.u[i]);
   });
 }
+/** The gradient for the moments; decoupled weight decay is applied to p first. @param {Float64Array} p @param {Float64Array} raw @param {any} o */
+function decayed(p, raw, o) {
+  if (!o.decoupledWeightDecay) return l2(p, raw, o);
+  p.forEach((v, i) => {
+    p[i] = v * (1 - o.lr * o.weightDecay);
+  });
+  return raw;
+}
 /** @type {Rule} */
 function nadam(p, raw, t, s, o) {
-  if (o.decoupledWeightDecay)
-    p.forEach((v, i) => {
-      p[i] = v * (1 - o.lr * o.weightDecay);
-    });
-  const g = o.decoupledWeightDecay ? raw : l2(p, raw, o);
+  const g = decayed(p, raw, o);
   const [b1, b2] = o.betas;
   s.m ??= zeros(p);
   s.v ??= zeros(p);
@@ -82,11 +86,7 @@ function nadam(p, raw, t, s, o) {
 }
 /** @type {Rule} */
 function radam(p, raw, t, s, o) {
-  if (o.decoupledWeightDecay)
-    p.forEach((v, i) => {
-      p[i] = v * (1 - o.lr * o.weightDecay);
-    });
-  const g = o.decoupledWeightDecay ? raw : l2(p, raw, o);
+  const g = decayed(p, raw, o);
   const [b1, b2] = o.betas;
   s.m ??= zeros(p);
   s.v ??= zeros(p);
@@ -300,6 +300,24 @@ for (const [name, options, rule, defaults] of CASES) {
     }
   });
 }
+
+test('an optimizer does not take the state of another kind', () => {
+  const model = new nn.Linear(3, 2);
+  const states = [optim.Adafactor, optim.Adam].map((Kind) => {
+    const opt = new Kind(model.parameters());
+    const state = opt.stateDict();
+    const copy = Object.fromEntries(Object.entries(state).map(([name, t]) => [name, t.clone()]));
+    opt.dispose();
+    return copy;
+  });
+  const sgd = new optim.SGD(model.parameters());
+  for (const [i, name] of ['row', 'first'].entries())
+    assert.throws(
+      () => sgd.loadStateDict(states[i]),
+      new RegExp(`loadStateDict: unexpected: 0\\.0\\.${name}, which this SGD does not have`),
+    );
+  sgd.dispose();
+});
 
 test('a step whose norm is not finite changes nothing, of any optimizer, nor does it count', async () => {
   for (const [name, options] of CASES) {

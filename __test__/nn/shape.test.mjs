@@ -16,6 +16,7 @@ import {
   randint,
   randperm,
   tensor,
+  zeros,
 } from '../../nn/index.mjs';
 import * as nnIndex from '../../nn/index.mjs';
 import { at, generate } from '../../nn/ops/reference.mjs';
@@ -280,6 +281,11 @@ test('movedim, swapaxes, narrow, select, unbind, unflatten, expandAs, stacks, te
   ]);
   assert.deepEqual(await Promise.all(y.unbind(1).map(values)), await Promise.all([0, 1, 2].map((i) => values(y.select(1, i)))));
   assert.deepEqual(y.unflatten(2, [2, -1]).shape, [2, 3, 2, 2]);
+  assert.deepEqual(zeros([2, 0]).unflatten(1, [3, 0]).shape, [2, 3, 0]);
+  assert.throws(
+    () => zeros([2, 0]).unflatten(1, [-1, 0]),
+    /^ShapeError: unflatten: a dimension of 0 elements cannot be divided into \[-1, 0\]/,
+  );
   assert.throws(() => y.unflatten(2, [3, -1]), /^ShapeError: unflatten: a dimension of 4 elements cannot be divided into \[3, -1\]/);
   assert.deepEqual(ones([3, 1]).expandAs(ones([2, 3, 4])).shape, [2, 3, 4]);
   assert.deepEqual(ones([3, 1]).broadcastTo(3, 4).shape, [3, 4]);

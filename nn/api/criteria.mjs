@@ -3,10 +3,10 @@
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, dimension } from '../core/layout.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { checkAbove, checkFinite, checkLeast, checkOptions, checkPower, flag } from '../core/options.mjs';
 import * as F from './functional.mjs';
 import { gather } from './indexing.mjs';
-import { broadcastsTo, checkClasses, factorsOfRows, reducedLoss, sameShape } from './losses.mjs';
+import { broadcastsTo, checkClasses, classWeight, factorsOfRows, reducedLoss, sameShape } from './losses.mjs';
 import { toF32 } from './operands.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -92,18 +92,6 @@ const MIN_NORMAL = 2 ** -126;
  * @property {number} [eps] is added to each difference; 1e-6 when left out
  * @property {boolean} [keepdim] whether the last dimension stays, of size 1; false when left out
  */
-
-/** @param {string} op @param {string} name @param {unknown} value @param {(value: number) => boolean} fits @param {string} what */
-function check(op, name, value, fits, what) {
-  if (typeof value !== 'number' || !fits(value)) throw new ArgumentError(op, `${name} must be ${what}, got ${shown(value)}`);
-  return value;
-}
-/** @param {string} op @param {string} name @param {unknown} value */
-const checkFinite = (op, name, value) => check(op, name, value, Number.isFinite, 'a number');
-/** @param {string} op @param {string} name @param {unknown} value */
-const checkLeast = (op, name, value) => check(op, name, value, (v) => v >= 0 && v < Infinity, 'a number of at least 0');
-/** @param {string} op @param {string} name @param {unknown} value */
-const checkAbove = (op, name, value) => check(op, name, value, (v) => v > 0 && v < Infinity, 'a number above 0');
 
 /**
  * The Kullback-Leibler divergence: target · (log target - x) for each element, reduced. A target of 0 gives 0.
@@ -288,8 +276,7 @@ export function multiMarginLoss(x, targets, options = {}) {
   const shape = x.shape.slice(0, -1);
   const classes = x.shape[shape.length];
   const index = checkClasses(name, targets, shape);
-  if (weight !== undefined && (tensorOf(name, weight).ndim !== 1 || weight.size !== classes || weight.dtype !== 'f32'))
-    throw new ShapeError(name, `the weight must be f32 [${classes}], got ${weight.dtype} ${show(weight.shape)}`);
+  if (weight !== undefined) classWeight(name, weight, x);
   const losses = () => {
     const own = toF32(x);
     const column = F.unsqueeze(index, -1);
@@ -391,7 +378,7 @@ function norm(x, p, dim, least) {
  */
 export function normalize(x, p = 2, dim = 1, eps = 1e-12) {
   const d = dimension('normalize', dim, tensorOf('normalize', x).ndim);
-  check('normalize', 'p', p, (v) => v > 0, 'a number above 0');
+  checkPower('normalize', 'p', p);
   checkAbove('normalize', 'eps', eps);
   return within('normalize', () => {
     const own = toF32(x);
@@ -425,7 +412,7 @@ export function cosineSimilarity(a, b, options = {}) {
 export function pairwiseDistance(a, b, options = {}) {
   const name = 'pairwiseDistance';
   const { p = 2, eps = 1e-6, keepdim = false } = checkOptions(name, options, ['p', 'eps', 'keepdim']);
-  check(name, 'p', p, (v) => v > 0, 'a number above 0');
+  checkPower(name, 'p', p);
   checkLeast(name, 'eps', eps);
   flag(name, 'keepdim', keepdim);
   const shape = broadcastShapes(name, tensorOf(name, a).shape, tensorOf(name, b).shape);

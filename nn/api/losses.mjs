@@ -176,7 +176,7 @@ function classesLast(op, x, dim) {
 }
 
 /** Checks the factors of classes. @param {string} op @param {Tensor} weight @param {Tensor} x classes last @returns {Tensor} */
-function classWeight(op, weight, x) {
+export function classWeight(op, weight, x) {
   const classes = x.shape.at(-1);
   if (tensorOf(op, weight).ndim !== 1 || weight.size !== classes || weight.dtype !== 'f32')
     throw new ShapeError(op, `the weight must be f32 [${classes}], got ${weight.dtype} ${show(weight.shape)}`);
@@ -209,6 +209,9 @@ export function factorsOfRows(targets, classes, factors, ignored) {
 /** @param {string} op @param {unknown} index */
 function checkIgnored(op, index) {
   if (!Number.isInteger(index)) throw new ArgumentError(op, `ignoreIndex must be an integer, got ${shown(index)}`);
+  // Kernels compare 32 bits: 2^32 would be class 0.
+  if (Number(index) < -(2 ** 31) || Number(index) >= 2 ** 32)
+    throw new ArgumentError(op, `ignoreIndex must be of 32 bits, got ${shown(index)}`);
 }
 
 /**

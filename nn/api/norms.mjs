@@ -1,22 +1,16 @@
 // Normalizations over channels, composed of sums: of batches, of groups of channels, of single images, and across channels.
 
 import { tensorOf } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { positive, sizeOf } from '../core/layout.mjs';
 import { noGrad } from '../core/node.mjs';
-import { flag } from '../core/options.mjs';
+import { checkLeast, flag } from '../core/options.mjs';
 import { scope } from '../core/scope.mjs';
 import { isRecomputing } from './checkpoint.mjs';
 import * as F from './functional.mjs';
 import { toF32 } from './operands.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
-
-/** @param {string} op @param {string} name @param {unknown} value */
-function least(op, name, value) {
-  if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
-    throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
-}
 
 /**
  * Checks an input [batch, channels, ...] and what has one element for each channel, and returns the number of channels.
@@ -56,8 +50,8 @@ export function batchNorm(x, runningMean, runningVar, weight, bias, training = f
   const op = 'batchNorm';
   const channels = channelsOf(op, x, { runningMean, runningVar, weight, bias });
   flag(op, 'training', training);
-  least(op, 'momentum', momentum);
-  least(op, 'eps', eps);
+  checkLeast(op, 'momentum', momentum);
+  checkLeast(op, 'eps', eps);
   if (!training && (runningMean === undefined || runningVar === undefined))
     throw new ArgumentError(op, 'needs runningMean and runningVar, unless training is true');
   return within(op, () => {
@@ -102,7 +96,7 @@ export function groupNorm(x, groups, weight, bias, eps = 1e-5) {
   const op = 'groupNorm';
   const channels = channelsOf(op, x, { weight, bias });
   if (channels % positive(op, 'groups', groups)) throw new ShapeError(op, `${channels} channels are not a multiple of ${groups} groups`);
-  least(op, 'eps', eps);
+  checkLeast(op, 'eps', eps);
   return within(op, () => {
     const rows = F.reshape(toF32(x), [x.shape[0], groups, (channels / groups) * sizeOf(x.shape.slice(2))]);
     return affine(F.reshape(normalizedRows(rows, eps), x.shape), weight, bias);
@@ -127,8 +121,8 @@ export function instanceNorm(x, runningMean, runningVar, weight, bias, useInputS
   const op = 'instanceNorm';
   const channels = channelsOf(op, x, { runningMean, runningVar, weight, bias });
   flag(op, 'useInputStats', useInputStats);
-  least(op, 'momentum', momentum);
-  least(op, 'eps', eps);
+  checkLeast(op, 'momentum', momentum);
+  checkLeast(op, 'eps', eps);
   if (!useInputStats) return within(op, () => batchNorm(x, runningMean, runningVar, weight, bias, false, momentum, eps));
   const count = sizeOf(x.shape.slice(2));
   if (!(count > 1))
@@ -158,7 +152,7 @@ export function localResponseNorm(x, size, alpha = 1e-4, beta = 0.75, k = 1) {
   const channels = channelsOf(op, x, {});
   if (positive(op, 'size', size) > 2 * channels)
     throw new ShapeError(op, `size must be at most ${2 * channels}, twice the channels, got ${size}`);
-  for (const [name, value] of Object.entries({ alpha, beta, k })) least(op, name, value);
+  for (const [name, value] of Object.entries({ alpha, beta, k })) checkLeast(op, name, value);
   return within(op, () => {
     const own = toF32(x);
     const squares = F.square(own);

@@ -3,7 +3,7 @@
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, describe, show, shown, within } from '../core/errors.mjs';
 import { positive } from '../core/layout.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { checkFraction, checkOptions, flag } from '../core/options.mjs';
 import * as ops from '../ops/recurrent.mjs';
 import * as F from './functional.mjs';
 import { flip } from './shape.mjs';
@@ -76,8 +76,7 @@ function layers(op, gates, recurrence, x, given, parameters, options) {
   const { numLayers = 1, bidirectional = false, dropout = 0, training = false, batchFirst = true, bias = true } = options;
   positive(op, 'numLayers', numLayers);
   for (const [name, value] of Object.entries({ bidirectional, training, batchFirst, bias })) flag(op, name, value);
-  if (typeof dropout !== 'number' || !(dropout >= 0 && dropout < 1))
-    throw new ArgumentError(op, `dropout must be in [0, 1), got ${shown(dropout)}`);
+  checkFraction(op, 'dropout', dropout);
   const [each, directions] = [bias ? 4 : 2, bidirectional ? 2 : 1];
   const count = numLayers * directions;
   if (!Array.isArray(parameters) || parameters.length !== each * count)

@@ -391,13 +391,8 @@ export function unflatten(x, dim, sizes) {
   const list = integers('unflatten', 'sizes', sizes, -1);
   const known = list.filter((size) => size !== -1);
   const left = (x.shape[d] ?? 1) / sizeOf(known);
-  if (
-    x.ndim === 0 ||
-    list.length === 0 ||
-    list.length - known.length > 1 ||
-    !Number.isInteger(left) ||
-    (known.length === list.length && left !== 1)
-  )
+  const fits = known.length === list.length ? sizeOf(known) === x.shape[d] : Number.isInteger(left);
+  if (x.ndim === 0 || list.length === 0 || list.length - known.length > 1 || !fits)
     throw new ShapeError('unflatten', `a dimension of ${x.shape[d] ?? 1} elements cannot be divided into ${show(list)}`);
   return within('unflatten', () => F.reshape(x, x.shape.toSpliced(d, 1, ...list.map((size) => (size === -1 ? left : size)))));
 }

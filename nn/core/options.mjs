@@ -25,3 +25,19 @@ export function checkOptions(op, options, names) {
 export function flag(op, name, value) {
   if (typeof value !== 'boolean') throw new ArgumentError(op, `${name} must be true or false, got ${shown(value)}`);
 }
+
+/** @param {string} op @param {string} name @param {unknown} value @param {(value: number) => boolean} fits @param {string} what @returns {number} */
+function check(op, name, value, fits, what) {
+  if (typeof value !== 'number' || !fits(value)) throw new ArgumentError(op, `${name} must be ${what}, got ${shown(value)}`);
+  return value;
+}
+/** Checks for a finite number. @param {string} op @param {string} name @param {unknown} value */
+export const checkFinite = (op, name, value) => check(op, name, value, Number.isFinite, 'a number');
+/** Checks for a finite number of at least 0. @param {string} op @param {string} name @param {unknown} value */
+export const checkLeast = (op, name, value) => check(op, name, value, (v) => v >= 0 && v < Infinity, 'a number of at least 0');
+/** Checks for a finite number above 0. @param {string} op @param {string} name @param {unknown} value */
+export const checkAbove = (op, name, value) => check(op, name, value, (v) => v > 0 && v < Infinity, 'a number above 0');
+/** Checks for a number above 0, or Infinity. @param {string} op @param {string} name @param {unknown} value */
+export const checkPower = (op, name, value) => check(op, name, value, (v) => v > 0, 'a number above 0');
+/** Checks for a probability or a rate, in [0, 1). @param {string} op @param {string} name @param {unknown} value */
+export const checkFraction = (op, name, value) => check(op, name, value, (v) => v >= 0 && v < 1, 'in [0, 1)');

@@ -1,8 +1,9 @@
-// Kinds of dropout besides `Dropout`: of whole channels, and for SELU.
+// Dropout: of elements, of whole channels, and for SELU.
 
 import { tensorOf } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { ShapeError, show, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
+import { checkFraction } from '../core/options.mjs';
 import { Module } from './module.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
@@ -12,8 +13,7 @@ class Dropping extends Module {
   /** @param {number} [p] in [0, 1); 0.5 when left out */
   constructor(p = 0.5) {
     super();
-    if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError(this.constructor.name, `p must be in [0, 1), got ${shown(p)}`);
-    this.p = p;
+    this.p = checkFraction(this.constructor.name, 'p', p);
   }
   /** 1 / (1 - p) or 0, one for each channel of each image. @param {Tensor} x */
   ofChannels(x) {
@@ -35,6 +35,13 @@ class Dropping extends Module {
   }
 }
 
+/** Sets each element to 0 with probability p and divides the others by 1 - p. After `eval()` it returns x. */
+export class Dropout extends Dropping {
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return F.dropout(x, this.p, this.training);
+  }
+}
 /** Drops whole channels of [batch, channels, steps] with probability p, and divides the others by 1 - p. After `eval()` it returns x. */
 export class Dropout1d extends Dropping {
   /** @param {Tensor} x [batch, channels, steps] @returns {Tensor} */

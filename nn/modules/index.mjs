@@ -2,7 +2,6 @@
 
 export { Module, ModuleList, Parameter, Sequential } from './module.mjs';
 export {
-  Dropout,
   Embedding,
   Flatten,
   GELU,
@@ -22,7 +21,7 @@ export { MultiHeadAttention } from './attention.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
 export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './recurrent.mjs';
 export { ModuleDict, ParameterDict, ParameterList } from './containers.mjs';
-export { AlphaDropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout } from './dropout.mjs';
+export { AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout } from './dropout.mjs';
 export { Bilinear, EmbeddingBag } from './tables.mjs';
 /** Functions that draw the values of parameters anew. */
 export * as init from './init.mjs';

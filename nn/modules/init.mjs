@@ -4,7 +4,7 @@ import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.m
 import { tensorOf } from '../core/engine.mjs';
 import { denseLayout, sizeOf } from '../core/layout.mjs';
 import { noGrad } from '../core/node.mjs';
-import { checkOptions } from '../core/options.mjs';
+import { checkAbove, checkFinite, checkLeast, checkOptions } from '../core/options.mjs';
 import { constant as uploaded } from '../core/tensor.mjs';
 import { normalValues, uniformValues } from '../api/random.mjs';
 import { scope } from '../core/scope.mjs';
@@ -21,16 +21,6 @@ import { to } from '../api/views.mjs';
  */
 
 /** What follows a layer. @typedef {'linear' | 'conv' | 'sigmoid' | 'tanh' | 'relu' | 'leakyRelu' | 'selu'} Nonlinearity */
-
-/** @param {string} op @param {string} name @param {unknown} value */
-function finite(op, name, value) {
-  if (typeof value !== 'number' || !Number.isFinite(value)) throw new ArgumentError(op, `${name} must be a number, got ${shown(value)}`);
-}
-/** @param {string} op @param {string} name @param {unknown} value */
-function least(op, name, value) {
-  if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
-    throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
-}
 
 /** Writes values. @param {string} op @param {Tensor} x @param {(count: number) => ArrayBufferView & ArrayLike<number>} draw @returns {Tensor} */
 function written(op, x, draw) {
@@ -54,7 +44,7 @@ function fans(op, x) {
  * @param {number} [slope] of 'leakyRelu'; 0.01 when left out
  */
 export function calculateGain(nonlinearity, slope = 0.01) {
-  finite('calculateGain', 'slope', slope);
+  checkFinite('calculateGain', 'slope', slope);
   const gains = { linear: 1, conv: 1, sigmoid: 1, tanh: 5 / 3, relu: Math.SQRT2, leakyRelu: Math.sqrt(2 / (1 + slope ** 2)), selu: 0.75 };
   if (typeof nonlinearity !== 'string' || !Object.hasOwn(gains, nonlinearity))
     throw new ArgumentError('calculateGain', `nonlinearity must be one of ${Object.keys(gains).join(', ')}, got ${shown(nonlinearity)}`);
@@ -63,21 +53,20 @@ export function calculateGain(nonlinearity, slope = 0.01) {
 
 /** Uniform numbers in [a, b). @param {Tensor} x @param {number} [a] @param {number} [b] */
 export function uniform(x, a = 0, b = 1) {
-  finite('uniform', 'a', a);
-  finite('uniform', 'b', b);
+  checkFinite('uniform', 'a', a);
+  checkFinite('uniform', 'b', b);
   return written('uniform', x, (count) => uniformValues(count, a, b));
 }
 /** Normal numbers. @param {Tensor} x @param {number} [mean] @param {number} [std] the deviation */
 export function normal(x, mean = 0, std = 1) {
-  finite('normal', 'mean', mean);
-  least('normal', 'std', std);
+  checkFinite('normal', 'mean', mean);
+  checkLeast('normal', 'std', std);
   return written('normal', x, (count) => normalValues(count, mean, std));
 }
 /** Normal numbers, drawn again outside of [a, b]. @param {Tensor} x @param {number} [mean] @param {number} [std] @param {number} [a] @param {number} [b] */
 export function truncNormal(x, mean = 0, std = 1, a = -2, b = 2) {
-  for (const [name, value] of Object.entries({ mean, a, b })) finite('truncNormal', name, value);
-  if (typeof std !== 'number' || !(std > 0 && std < Infinity))
-    throw new ArgumentError('truncNormal', `std must be a number above 0, got ${shown(std)}`);
+  for (const [name, value] of Object.entries({ mean, a, b })) checkFinite('truncNormal', name, value);
+  checkAbove('truncNormal', 'std', std);
   const [low, high] = [(a - mean) / std, (b - mean) / std];
   // Beyond, draws would rarely hit.
   if (!(low < high) || low > 3 || high < -3 || high - low < 0.01)
@@ -92,7 +81,7 @@ export function truncNormal(x, mean = 0, std = 1, a = -2, b = 2) {
 }
 /** One number everywhere. @param {Tensor} x @param {number} value */
 export function constant(x, value) {
-  finite('constant', 'value', value);
+  checkFinite('constant', 'value', value);
   return written('constant', x, (count) => new Float32Array(count).fill(value));
 }
 /** Zeros. @param {Tensor} x */
@@ -108,14 +97,14 @@ export function eye(x) {
 /** Uniform in ±gain √(6 / (fan in + fan out)) (Glorot & Bengio 2010). @param {Tensor} x @param {number} [gain] */
 export function xavierUniform(x, gain = 1) {
   const { fanIn, fanOut } = fans('xavierUniform', x);
-  least('xavierUniform', 'gain', gain);
+  checkLeast('xavierUniform', 'gain', gain);
   const bound = gain * Math.sqrt(6 / (fanIn + fanOut));
   return written('xavierUniform', x, (count) => uniformValues(count, -bound, bound));
 }
 /** Normal with deviation gain √(2 / (fan in + fan out)) (Glorot & Bengio 2010). @param {Tensor} x @param {number} [gain] */
 export function xavierNormal(x, gain = 1) {
   const { fanIn, fanOut } = fans('xavierNormal', x);
-  least('xavierNormal', 'gain', gain);
+  checkLeast('xavierNormal', 'gain', gain);
   return written('xavierNormal', x, (count) => normalValues(count, 0, gain * Math.sqrt(2 / (fanIn + fanOut))));
 }
 /** The deviation of He et al. @param {string} op @param {Tensor} x @param {KaimingOptions} options */
@@ -140,7 +129,7 @@ export function kaimingNormal(x, options = {}) {
  */
 export function orthogonal(x, gain = 1) {
   if (tensorOf('orthogonal', x).ndim < 2) throw new ShapeError('orthogonal', `expected at least two dimensions, got ${show(x.shape)}`);
-  finite('orthogonal', 'gain', gain);
+  checkFinite('orthogonal', 'gain', gain);
   const rows = x.shape[0];
   const columns = sizeOf(x.shape.slice(1));
   const [few, many] = [Math.min(rows, columns), Math.max(rows, columns)];

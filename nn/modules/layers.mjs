@@ -203,20 +203,6 @@ export class LayerNorm extends Module {
   }
 }
 
-/** Sets each element to 0 with probability p and divides the others by 1 - p. After `eval()` it returns x. */
-export class Dropout extends Module {
-  /** @param {number} [p] in [0, 1); 0.5 when left out */
-  constructor(p = 0.5) {
-    super();
-    if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('Dropout', `p must be in [0, 1), got ${shown(p)}`);
-    this.p = p;
-  }
-  /** @param {Tensor} x @returns {Tensor} */
-  forward(x) {
-    return F.dropout(x, this.p, this.training);
-  }
-}
-
 /** max(x, 0). */
 export class ReLU extends Module {
   /** @param {Tensor} x @returns {Tensor} */

@@ -1,11 +1,11 @@
 // Normalizations over channels as modules, with PyTorch's names.
 
 import { tensorOf } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { ShapeError, show, within } from '../core/errors.mjs';
 import { ones, zeros } from '../api/functional.mjs';
 import { batchNorm, groupNorm, instanceNorm } from '../api/norms.mjs';
 import { positive } from '../core/layout.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { checkLeast, checkOptions, flag } from '../core/options.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { constantParameter, zeroParameter } from './layers.mjs';
 import { Module } from './module.mjs';
@@ -28,12 +28,6 @@ import { Module } from './module.mjs';
  * @property {boolean} [trackRunningStats] whether there are running statistics, which are used after `eval()`; true when left out, of
  *   `InstanceNorm2d` and its like false
  */
-
-/** @param {string} op @param {string} name @param {unknown} value */
-function checkLeast(op, name, value) {
-  if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
-    throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
-}
 
 /** What the normalizations by statistics of channels share. */
 class ChannelNorm extends Module {

@@ -1,27 +1,17 @@
 // Recurrent layers and cells, with PyTorch's parameters and names.
 
-import { ArgumentError, ShapeError, describe, show, shown, within } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, describe, show, within } from '../core/errors.mjs';
 import { gru, lstm, rnn } from '../api/recurrent.mjs';
 import * as F from '../api/functional.mjs';
 import { positive } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { checkFraction, checkOptions, flag } from '../core/options.mjs';
 import { kaiming } from './layers.mjs';
 import { Module } from './module.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
-/**
- * Options of recurrent layers.
- * @typedef {object} RecurrentOptions
- * @property {number} [numLayers] stacked layers, each reading the hidden states of the one below; 1 when left out
- * @property {boolean} [bidirectional] whether a second recurrence goes from the last step to the first; the results are side by side. false when
- *   left out
- * @property {number} [dropout] the probability with which an element of the states between layers is dropped while training, in [0, 1); 0
- *   when left out
- * @property {boolean} [batchFirst] whether x is [batch, steps, inputs], as when left out; false for [steps, batch, inputs], PyTorch's default
- * @property {boolean} [bias] whether there are biases; true when left out
- */
+/** Options of recurrent layers: those of the functions, without `training`. @typedef {Omit<import('../api/recurrent.mjs').RecurrenceOptions, 'training'>} RecurrentOptions */
 
 /**
  * Options of recurrent cells.
@@ -56,8 +46,7 @@ class Recurrent extends Module {
     positive(op, 'hidden', hidden);
     this.numLayers = positive(op, 'numLayers', numLayers);
     for (const [name, value] of Object.entries({ bidirectional, batchFirst, bias })) flag(op, name, value);
-    if (typeof dropout !== 'number' || !(dropout >= 0 && dropout < 1))
-      throw new ArgumentError(op, `dropout must be in [0, 1), got ${shown(dropout)}`);
+    checkFraction(op, 'dropout', dropout);
     this.hidden = hidden;
     this.bidirectional = bidirectional;
     this.dropout = dropout;

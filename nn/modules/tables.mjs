@@ -4,8 +4,9 @@ import { constant } from '../core/tensor.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
+import { scatterReduce, searchsorted } from '../api/sorting.mjs';
 import { denseLayout, positive } from '../core/layout.mjs';
-import { checkOptions } from '../core/options.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
 import { Embedding, kaiming } from './layers.mjs';
 import { Module } from './module.mjs';
 
@@ -49,21 +50,16 @@ export class EmbeddingBag extends Module {
     if (offsets.dtype !== 'i32' && offsets.dtype !== 'u32') throw new ArgumentError(op, `offsets must be i32 or u32, got ${offsets.dtype}`);
     return within(op, () => {
       const rows = F.embedding(ids, this.weight);
+      // The bag of each id is the last that begins at it or before; ids before the first are in none.
       const at = constant(
-        Float32Array.from({ length: ids.size }, (_, i) => i),
-        denseLayout([1, ids.size], 'f32'),
+        Int32Array.from({ length: ids.size }, (_, i) => i),
+        denseLayout([ids.size], 'i32'),
       );
-      const first = F.to(F.unsqueeze(offsets, 1), 'f32');
-      const behind = F.cat([F.slice(first, 0, 1), F.full([1, 1], ids.size)], 0);
-      // [bags, n]: whether an id is in a bag.
-      const inside = F.mul(F.to(F.ge(at, first), 'f32'), F.to(F.lt(at, behind), 'f32'));
-      const counts = F.sum(inside, 1, true);
-      if (this.mode === 'max') {
-        const own = F.where(F.gt(F.unsqueeze(inside, 2), 0), F.unsqueeze(rows, 0), -Infinity);
-        return F.where(F.gt(counts, 0), F.amax(own, 1), 0);
-      }
-      const sums = F.matmul(inside, rows);
-      return this.mode === 'sum' ? sums : F.div(sums, F.maximum(counts, 1));
+      const behind = searchsorted(F.to(offsets, 'i32'), at, { right: true });
+      const bags = F.where(F.gt(behind, 0), F.sub(behind, 1), offsets.size);
+      const start = F.zeros([offsets.size, rows.shape[1]]);
+      const reduce = this.mode === 'max' ? 'amax' : this.mode;
+      return scatterReduce(start, 0, F.expand(F.unsqueeze(bags, 1), rows.shape), rows, reduce, { includeSelf: false });
     });
   }
 }
@@ -78,7 +74,7 @@ export class Bilinear extends Module {
     super();
     const { bias = true } = checkOptions('Bilinear', options, ['bias']);
     for (const [name, value] of Object.entries({ first, second, outputs })) positive('Bilinear', name, value);
-    if (typeof bias !== 'boolean') throw new ArgumentError('Bilinear', `bias must be true or false, got ${shown(bias)}`);
+    flag('Bilinear', 'bias', bias);
     this.weight = kaiming('Bilinear', first, [outputs, first, second]);
     if (bias) this.bias = kaiming('Bilinear', first, [outputs]);
   }

@@ -5,6 +5,7 @@ import * as F from '../api/functional.mjs';
 import { Tensor } from '../api/tensor.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { noGrad } from '../core/node.mjs';
+import { checkPower } from '../core/options.mjs';
 import { scope } from '../core/scope.mjs';
 
 /** @param {string} op @param {Iterable<Tensor> | Tensor} parameters @returns {Tensor[]} */
@@ -27,8 +28,7 @@ export function clipGradNorm(parameters, maxNorm, normType = 2) {
   const gradients = gradientsOf(listOf(op, parameters));
   if (typeof maxNorm !== 'number' || !(maxNorm >= 0))
     throw new ArgumentError(op, `maxNorm must be a number of at least 0, got ${shown(maxNorm)}`);
-  if (typeof normType !== 'number' || !(normType > 0))
-    throw new ArgumentError(op, `normType must be a number above 0, got ${shown(normType)}`);
+  checkPower(op, 'normType', normType);
   return within(op, () =>
     noGrad(() =>
       scope(() => {

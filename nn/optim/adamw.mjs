@@ -5,7 +5,7 @@ import { layoutOf } from '../core/layout.mjs';
 import { NO_ATTRIBUTES } from '../core/keys.mjs';
 import { runtime } from '../core/runtime.mjs';
 import { checkLeast } from './check.mjs';
-import { OPTIONS, Optimizer, launch, storageOf } from './optimizer.mjs';
+import { OPTIONS, Optimizer, launch, settingsOf, storageOf } from './optimizer.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** @typedef {import('./bucket.mjs').Run} Run */
@@ -41,17 +41,9 @@ export class AdamW extends Optimizer {
    * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
    */
   constructor(params, options = {}) {
-    const {
-      lr = 1e-3,
-      weightDecay = 0.01,
-      clip = 0,
-      gradientScale = 1,
-      betas = [0.9, 0.999],
-      eps = 1e-8,
-      ...rest
-    } = checkOptions('AdamW', options, [...OPTIONS, 'betas', 'eps']);
+    const { betas = [0.9, 0.999], eps = 1e-8, ...rest } = checkOptions('AdamW', options, [...OPTIONS, 'betas', 'eps']);
     checkLeast('eps', eps, 'AdamW');
-    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps }, 2);
+    super(params, settingsOf(rest, 1e-3, 0.01), { betas, eps }, 2);
     for (const bucket of this.buckets) bucket.keepsHalf = true;
   }
 

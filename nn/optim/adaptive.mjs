@@ -5,8 +5,8 @@ import { map } from '../core/codegen.mjs';
 import { layoutOf } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { runtime } from '../core/runtime.mjs';
-import { checkBetas, checkFraction, checkLeast } from './check.mjs';
-import { OPTIONS, Optimizer, launch, storageOf } from './optimizer.mjs';
+import { checkFraction, checkLeast } from './check.mjs';
+import { OPTIONS, Optimizer, launch, settingsOf, storageOf } from './optimizer.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** @typedef {import('./bucket.mjs').Run} Run */
@@ -86,15 +86,6 @@ function withDecay(p, values, decoupled) {
   return { parameter: p.append('sub', parameter, p.append('mul', parameter, p.append('mul', rate, decay))), gradient };
 }
 
-/** The common options with an optimizer's defaults. @param {Options} options @param {number} lr */
-const settingsOf = ({ lr: own, weightDecay = 0, clip = 0, gradientScale = 1, ...rest }, lr) => ({
-  lr: own ?? lr,
-  weightDecay,
-  clip,
-  gradientScale,
-  ...rest,
-});
-
 /**
  * Computes numbers that all elements of a group share, and writes them into the optimizer's own words of the state.
  * @param {string} name of the kernel @param {ParameterGroup} group @param {number[]} words of the state that are read
@@ -131,7 +122,6 @@ export class Adam extends Optimizer {
       amsgrad = false,
       ...rest
     } = checkOptions('Adam', options, [...OPTIONS, 'betas', 'eps', 'amsgrad']);
-    checkBetas('Adam', betas);
     checkLeast('eps', eps, 'Adam');
     flag('Adam', 'amsgrad', amsgrad);
     super(params, settingsOf(rest, 1e-3), { betas, eps }, amsgrad ? 3 : 2);
@@ -173,7 +163,6 @@ export class Adamax extends Optimizer {
    */
   constructor(params, options = {}) {
     const { betas = [0.9, 0.999], eps = 1e-8, ...rest } = checkOptions('Adamax', options, [...OPTIONS, 'betas', 'eps']);
-    checkBetas('Adamax', betas);
     checkLeast('eps', eps, 'Adamax');
     super(params, settingsOf(rest, 2e-3), { betas, eps }, 2);
   }
@@ -223,7 +212,6 @@ export class NAdam extends Optimizer {
       decoupledWeightDecay = false,
       ...rest
     } = checkOptions('NAdam', options, known);
-    checkBetas('NAdam', betas);
     checkLeast('eps', eps, 'NAdam');
     checkLeast('momentumDecay', momentumDecay, 'NAdam');
     flag('NAdam', 'decoupledWeightDecay', decoupledWeightDecay);
@@ -303,7 +291,6 @@ export class RAdam extends Optimizer {
   constructor(params, options = {}) {
     const known = /** @type {const} */ ([...OPTIONS, 'betas', 'eps', 'decoupledWeightDecay']);
     const { betas = [0.9, 0.999], eps = 1e-8, decoupledWeightDecay = false, ...rest } = checkOptions('RAdam', options, known);
-    checkBetas('RAdam', betas);
     checkLeast('eps', eps, 'RAdam');
     flag('RAdam', 'decoupledWeightDecay', decoupledWeightDecay);
     super(params, settingsOf(rest, 1e-3), { betas, eps }, 2);

@@ -2,13 +2,14 @@
 
 import * as F from '../api/functional.mjs';
 import { Tensor } from '../api/tensor.mjs';
-import { ArgumentError, UsageError, show, shown } from '../core/errors.mjs';
+import { ArgumentError, UsageError, shown } from '../core/errors.mjs';
 import { noGrad } from '../core/node.mjs';
-import { checkOptions } from '../core/options.mjs';
+import { checkFraction, checkOptions } from '../core/options.mjs';
 import { isRecording } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
+import { checkState } from './check.mjs';
 
 /**
  * Options of `EMA`.
@@ -101,13 +102,7 @@ class Average {
     if (typeof state !== 'object' || state === null)
       throw new ArgumentError('loadStateDict', `expected tensors by name, got ${shown(state)}`);
     const own = this.stateDict();
-    for (const [name, target] of Object.entries(own)) {
-      const source = state[name];
-      if (!(source instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
-      if (source.disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
-      if (show(source.shape) !== show(target.shape) || source.dtype !== 'f32')
-        throw new ArgumentError('loadStateDict', `${name} is ${source.dtype} ${show(source.shape)}, expected f32 ${show(target.shape)}`);
-    }
+    checkState(state, own);
     noGrad(() => {
       for (const [name, target] of Object.entries(own)) target.copy_(state[name]);
     });
@@ -133,8 +128,7 @@ export class EMA extends Average {
   /** @param {Module} model @param {AverageOptions} [options] */
   constructor(model, options = {}) {
     const { decay = 0.999 } = checkOptions('EMA', options, ['decay']);
-    if (typeof decay !== 'number' || !(decay >= 0 && decay < 1))
-      throw new ArgumentError('EMA', `decay must be in [0, 1), got ${shown(decay)}`);
+    checkFraction('EMA', 'decay', decay);
     super(model);
     this.#decay = decay;
   }

@@ -1,6 +1,7 @@
 // Checks the options of optimizers before a constructor changes anything.
 
-import { ArgumentError, shown } from '../core/errors.mjs';
+import { Tensor } from '../api/tensor.mjs';
+import { ArgumentError, UsageError, show, shown } from '../core/errors.mjs';
 import { checkOptions } from '../core/options.mjs';
 
 /** @param {string} op the optimizer @param {unknown} betas */
@@ -89,4 +90,20 @@ export function checkScale(value, of) {
 export function checkFraction(name, value, of) {
   if (typeof value !== 'number' || !(value >= 0 && value < 1))
     throw new ArgumentError(of, `${name} must be a number in [0, 1), got ${shown(value)}`);
+}
+
+/**
+ * Checks that a state to load has every tensor of `own`, of its shape and type.
+ * @param {Record<string, Tensor>} state @param {Record<string, Tensor>} own
+ */
+export function checkState(state, own) {
+  for (const [name, target] of Object.entries(own)) {
+    const source = state[name];
+    if (!(source instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
+    if (source.disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
+    if (show(source.shape) !== show(target.shape) || source.dtype !== target.dtype) {
+      const expected = `${target.dtype} ${show(target.shape)}`;
+      throw new ArgumentError('loadStateDict', `${name} is ${source.dtype} ${show(source.shape)}, expected ${expected}`);
+    }
+  }
 }

@@ -1,7 +1,7 @@
 // Lion.
 
 import { checkOptions } from '../core/options.mjs';
-import { OPTIONS, Optimizer } from './optimizer.mjs';
+import { OPTIONS, Optimizer, settingsOf } from './optimizer.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** @typedef {import('./bucket.mjs').Run} Run */
@@ -20,15 +20,8 @@ export class Lion extends Optimizer {
    * @param {Options & LionOptions} [options] lr 1e-4, betas [0.9, 0.99], weightDecay 0
    */
   constructor(params, options = {}) {
-    const {
-      lr = 1e-4,
-      weightDecay = 0,
-      clip = 0,
-      gradientScale = 1,
-      betas = [0.9, 0.99],
-      ...rest
-    } = checkOptions('Lion', options, [...OPTIONS, 'betas']);
-    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps: 1e-8 }, 1);
+    const { betas = [0.9, 0.99], ...rest } = checkOptions('Lion', options, [...OPTIONS, 'betas']);
+    super(params, settingsOf(rest, 1e-4), { betas, eps: 1e-8 }, 1);
     this.#betas = Object.freeze(/** @type {[number, number]} */ ([betas[0], betas[1]]));
   }
 

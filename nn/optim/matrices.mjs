@@ -4,13 +4,12 @@ import { STATE } from '../../kernels/index.mjs';
 import * as F from '../api/functional.mjs';
 import { withoutAutocast } from '../api/autocast.mjs';
 import { Tensor } from '../api/tensor.mjs';
-import { ArgumentError, UsageError, show, shown } from '../core/errors.mjs';
-import { noGrad } from '../core/node.mjs';
+import { ArgumentError, show, shown } from '../core/errors.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { stateWord } from './bucket.mjs';
-import { checkBetas, checkFraction, checkLeast } from './check.mjs';
-import { OPTIONS, Optimizer } from './optimizer.mjs';
+import { checkFraction, checkLeast } from './check.mjs';
+import { OPTIONS, Optimizer, settingsOf } from './optimizer.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** @typedef {import('./bucket.mjs').Run} Run */
@@ -114,12 +113,10 @@ export class Muon extends Optimizer {
     checkLeast('eps', eps, 'Muon');
     if (adjustLr !== 'original' && adjustLr !== 'matchRmsAdamw')
       throw new ArgumentError('Muon', `adjustLr is 'original' or 'matchRmsAdamw', got ${shown(adjustLr)}`);
-    checkBetas('Muon', betas);
     checkLeast('adamEps', adamEps, 'Muon');
-    const { lr = 1e-3, weightDecay = 0.1, clip = 0, gradientScale = 1, ...others } = unsharded('Muon', rest);
     super(
       checkedGroups(params),
-      { lr, weightDecay, clip, gradientScale, ...others },
+      settingsOf(unsharded('Muon', rest), 1e-3, 0.1),
       { betas, eps: adamEps, groupOptions: ['muon'] },
       (settings) => (usesMuon(settings) ? 1 : 2),
     );
@@ -241,8 +238,7 @@ export class Adafactor extends Optimizer {
     });
     if (typeof d !== 'number' || !(d > 0 && d < Infinity))
       throw new ArgumentError('Adafactor', `d must be a number above 0, got ${shown(d)}`);
-    const { lr = 1e-2, weightDecay = 0, clip = 0, gradientScale = 1, ...others } = unsharded('Adafactor', rest);
-    super(params, { lr, weightDecay, clip, gradientScale, ...others });
+    super(params, settingsOf(unsharded('Adafactor', rest), 1e-2));
     this.#options = { beta2Decay, eps, d };
     unscoped(() => {
       for (const { parameters } of this.buckets) {
@@ -290,8 +286,8 @@ export class Adafactor extends Optimizer {
     }
   }
 
-  /** The running means by name: `0.3.row` and `0.3.column`, or `0.3.variance`. @returns {Record<string, Tensor>} */
-  #named() {
+  /** The running means: `0.3.row` and `0.3.column`, or `0.3.variance`. @returns {Record<string, Tensor>} */
+  further() {
     return Object.fromEntries(
       this.groups.flatMap(({ buckets }, g) =>
         buckets
@@ -302,31 +298,6 @@ export class Adafactor extends Optimizer {
           }),
       ),
     );
-  }
-
-  /**
-   * As every optimizer's; the running means are `0.3.row` and `0.3.column`, or `0.3.variance`. @returns {Record<string, Tensor>}
-   */
-  stateDict() {
-    return { ...super.stateDict(), ...Object.fromEntries(Object.entries(this.#named()).map(([name, mean]) => [name, mean.alias()])) };
-  }
-
-  /** As every optimizer's. @param {Record<string, Tensor>} state */
-  loadStateDict(state) {
-    const own = this.#named();
-    if (typeof state === 'object' && state !== null) {
-      for (const [name, mean] of Object.entries(own)) {
-        const given = state[name];
-        if (!(given instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
-        if (given.disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
-        if (show(given.shape) !== show(mean.shape) || given.dtype !== 'f32')
-          throw new ArgumentError('loadStateDict', `${name} is ${given.dtype} ${show(given.shape)}, expected f32 ${show(mean.shape)}`);
-      }
-    }
-    super.loadStateDict(state);
-    noGrad(() => {
-      for (const [name, mean] of Object.entries(own)) mean.copy_(state[name]);
-    });
   }
 
   /** Frees the optimizer's state. The parameters keep their values. */

@@ -15,7 +15,7 @@ import { checkOptions } from '../core/options.mjs';
 import { isRecording, perDevice, runtime, sink } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
 import { Tensor } from '../api/tensor.mjs';
-import { checkBetas, checkIterable, checkScale, checkSchedule, factorsOf } from './check.mjs';
+import { checkBetas, checkIterable, checkScale, checkSchedule, checkState, factorsOf } from './check.mjs';
 import { ParameterGroup, checkSetting } from './group.mjs';
 import { Ranks } from './ranks.mjs';
 
@@ -34,9 +34,9 @@ import { Ranks } from './ranks.mjs';
 /**
  * Options of every optimizer. A parameter group may have its own `lr`, `weightDecay` and `schedule`.
  * @typedef {object} Options
- * @property {number} [lr] the learning rate; with a schedule, its peak; 1e-4 for Lion and 1e-3 for the others when left out
- * @property {number} [weightDecay] the factor of weight decay. AdamW and Lion apply it to the parameter (decoupled), SGD adds it to the
- *   gradient; 0.01 for AdamW and 0 for the others when left out
+ * @property {number} [lr] the learning rate; with a schedule, its peak; when left out, what the optimizer says
+ * @property {number} [weightDecay] the factor of weight decay. AdamW, Lion, Muon and Adafactor apply it to the parameter (decoupled), the others
+ *   add it to the gradient, unless they have `decoupledWeightDecay`; 0.01 for AdamW, 0.1 for Muon and 0 for the others when left out
  * @property {number} [clip] the largest L2 norm of all gradients together; larger gradients are scaled down to it. 0 or left out: no
  *   clipping. With clipping, a step whose norm is not finite is skipped: see `skippedSteps`
  * @property {number} [gradientScale] a factor on every gradient, applied first; 1 when left out. If you multiply the loss by s, so that
@@ -81,6 +81,15 @@ import { Ranks } from './ranks.mjs';
 /** Names of the options that a group may have, and of the options of every optimizer. */
 const GROUP_OPTIONS = ['lr', 'weightDecay', 'schedule'];
 export const OPTIONS = [...GROUP_OPTIONS, 'clip', 'gradientScale', 'processGroup', 'zero', 'reduce'];
+
+/**
+ * The common options with an optimizer's defaults.
+ * @param {Options} options @param {number} lr @param {number} [weightDecay]
+ */
+export const settingsOf = (options, lr, weightDecay = 0) => {
+  const { lr: rate = lr, weightDecay: decay = weightDecay, clip = 0, gradientScale = 1, ...rest } = options;
+  return { lr: rate, weightDecay: decay, clip, gradientScale, ...rest };
+};
 
 /** The names of moments. */
 const MOMENTS = ['first', 'second', 'third'];
@@ -523,7 +532,13 @@ export class Optimizer {
         first += bucket.parameters.length;
       }
     });
+    for (const [name, tensor] of Object.entries(this.further())) state[name] = tensor.alias();
     return state;
+  }
+
+  /** What a state has besides moments, by name. Optimizers that have more override it. @returns {Record<string, Tensor>} */
+  further() {
+    return {};
   }
 
   /**
@@ -548,18 +563,11 @@ export class Optimizer {
       return whole;
     });
     // From another kind of optimizer, or from one with more parameters.
-    const foreign = Object.keys(state).find((name) => /^\d+\.(state|\d+\.(first|second|third))$/.test(name) && !(name in own));
+    const foreign = Object.keys(state).find(
+      (name) => /^\d+\.(state|\d+\.(first|second|third|row|column|variance))$/.test(name) && !(name in own),
+    );
     if (foreign) throw new ArgumentError('loadStateDict', `unexpected: ${foreign}, which this ${this.constructor.name} does not have`);
-    for (const [name, target] of Object.entries(own)) {
-      if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
-      if (state[name].disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
-      if (String(state[name].shape) !== String(target.shape) || state[name].dtype !== target.dtype) {
-        throw new ArgumentError(
-          'loadStateDict',
-          `${name} is ${state[name].dtype} [${state[name].shape}], expected ${target.dtype} [${target.shape}]`,
-        );
-      }
-    }
+    checkState(state, own);
     noGrad(() => {
       for (const [name, target] of Object.entries(own)) target.copy_(state[name]);
       for (const [flat, whole, bucket] of shards) {

@@ -2,7 +2,7 @@
 // made, so that they are on the device, where a compiled step reads them.
 
 import { ArgumentError, shown } from '../core/errors.mjs';
-import { checkOptions } from '../core/options.mjs';
+import { checkAbove, checkLeast, checkOptions } from '../core/options.mjs';
 
 /**
  * What a schedule may say of itself.
@@ -52,11 +52,6 @@ function count(op, name, value) {
     throw new ArgumentError(op, `${name} must be an integer from 1 to 2^26, got ${shown(value)}`);
   return Number(value);
 }
-/** @param {string} op @param {string} name @param {unknown} value */
-function least(op, name, value) {
-  if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
-    throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
-}
 /** @param {string} op @param {unknown} schedule */
 function checkFactor(op, schedule) {
   if (typeof schedule !== 'function') throw new ArgumentError(op, `expected a schedule, a function of the step, got ${shown(schedule)}`);
@@ -66,7 +61,7 @@ const made = (factor, steps) => Object.assign(factor, steps === undefined ? {} :
 
 /** The same factor at every step. @param {number} [factor] 1 when left out @returns {Factor} */
 export function constant(factor = 1) {
-  least('constant', 'factor', factor);
+  checkLeast('constant', 'factor', factor);
   return made(() => factor, 1);
 }
 
@@ -74,8 +69,8 @@ export function constant(factor = 1) {
 export function linear(total, options = {}) {
   const { from = 1, to = 0 } = checkOptions('linear', options, ['from', 'to']);
   count('linear', 'total', total);
-  least('linear', 'from', from);
-  least('linear', 'to', to);
+  checkLeast('linear', 'from', from);
+  checkLeast('linear', 'to', to);
   return made((step) => from + (to - from) * Math.min(1, step / total), total + 1);
 }
 
@@ -86,7 +81,7 @@ export function linear(total, options = {}) {
 export function cosine(total, options = {}) {
   const { to = 0 } = checkOptions('cosine', options, ['to']);
   count('cosine', 'total', total);
-  least('cosine', 'to', to);
+  checkLeast('cosine', 'to', to);
   return made((step) => (step >= total ? to : to + ((1 - to) * (1 + Math.cos((Math.PI * step) / total))) / 2), total + 1);
 }
 
@@ -94,8 +89,8 @@ export function cosine(total, options = {}) {
 export function polynomial(total, options = {}) {
   const { power = 1, to = 0 } = checkOptions('polynomial', options, ['power', 'to']);
   count('polynomial', 'total', total);
-  least('polynomial', 'power', power);
-  least('polynomial', 'to', to);
+  checkLeast('polynomial', 'power', power);
+  checkLeast('polynomial', 'to', to);
   return made((step) => (step >= total ? to : to + (1 - to) * (1 - step / total) ** power), total + 1);
 }
 
@@ -103,7 +98,7 @@ export function polynomial(total, options = {}) {
 export function step(size, options = {}) {
   const { gamma = 0.1 } = checkOptions('step', options, ['gamma']);
   count('step', 'size', size);
-  least('step', 'gamma', gamma);
+  checkLeast('step', 'gamma', gamma);
   return made((at) => gamma ** Math.floor(at / size));
 }
 
@@ -113,13 +108,13 @@ export function multiStep(milestones, options = {}) {
   if (!Array.isArray(milestones) || milestones.length === 0)
     throw new ArgumentError('multiStep', `milestones must be an array of steps, got ${shown(milestones)}`);
   for (const milestone of milestones) count('multiStep', 'a milestone', milestone);
-  least('multiStep', 'gamma', gamma);
+  checkLeast('multiStep', 'gamma', gamma);
   return made((at) => gamma ** milestones.filter((milestone) => at >= milestone).length, Math.max(...milestones) + 1);
 }
 
 /** `gamma` times less at every step. @param {number} gamma @returns {Factor} */
 export function exponential(gamma) {
-  least('exponential', 'gamma', gamma);
+  checkLeast('exponential', 'gamma', gamma);
   return made((at) => gamma ** at);
 }
 
@@ -155,10 +150,7 @@ export function oneCycle(total, options = {}) {
   if (count('oneCycle', 'total', total) < 2) throw new ArgumentError('oneCycle', `total must be at least 2, got ${total}`);
   if (typeof pctStart !== 'number' || !(pctStart > 0 && pctStart < 1))
     throw new ArgumentError('oneCycle', `pctStart must be in (0, 1), got ${shown(pctStart)}`);
-  for (const [name, value] of Object.entries({ divFactor, finalDivFactor })) {
-    if (typeof value !== 'number' || !(value > 0 && value < Infinity))
-      throw new ArgumentError('oneCycle', `${name} must be a number above 0, got ${shown(value)}`);
-  }
+  for (const [name, value] of Object.entries({ divFactor, finalDivFactor })) checkAbove('oneCycle', name, value);
   const [first, top, end] = [1 / divFactor, pctStart * total - 1, total - 1];
   const between = (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ part) =>
     to + ((from - to) / 2) * (1 + Math.cos(Math.PI * part));

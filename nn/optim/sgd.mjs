@@ -2,7 +2,7 @@
 
 import { checkOptions } from '../core/options.mjs';
 import { checkLeast } from './check.mjs';
-import { OPTIONS, Optimizer } from './optimizer.mjs';
+import { OPTIONS, Optimizer, settingsOf } from './optimizer.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** @typedef {import('./bucket.mjs').Run} Run */
@@ -25,17 +25,9 @@ export class SGD extends Optimizer {
    * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0, nesterov false
    */
   constructor(params, options = {}) {
-    const {
-      lr = 1e-3,
-      weightDecay = 0,
-      clip = 0,
-      gradientScale = 1,
-      momentum = 0,
-      nesterov = false,
-      ...rest
-    } = checkOptions('SGD', options, [...OPTIONS, 'momentum', 'nesterov']);
+    const { momentum = 0, nesterov = false, ...rest } = checkOptions('SGD', options, [...OPTIONS, 'momentum', 'nesterov']);
     checkLeast('momentum', momentum, 'SGD');
-    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, undefined, momentum > 0 ? 1 : 0);
+    super(params, settingsOf(rest, 1e-3), undefined, momentum > 0 ? 1 : 0);
     this.#momentum = momentum;
     this.#nesterov = nesterov;
   }
