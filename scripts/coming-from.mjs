@@ -5,7 +5,8 @@
 //   node scripts/coming-from.mjs --check   says whether it is as it would be written; exit code 0 if it is
 //
 // PyTorch's names, and those of TensorFlow.js and jax-js, lie in coming-from/. A name that is exported here under the same letters, in
-// whatever case and with or without underscores, is found; where ours is another one, `here` has it as an expression. Reasons are below.
+// whatever case and with or without underscores, is found; where ours is another one, `here` has it as an expression, and `nearest` has what
+// comes nearest to a name that is not here. Reasons are below.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -16,7 +17,8 @@ import * as exported from '../nn/index.mjs';
 const SCRIPTS = dirname(fileURLToPath(import.meta.url));
 const PAGE = join(SCRIPTS, '../docs/pytorch-names.md');
 
-/** @typedef {{ version: string, names: Record<string, string[]>, here: Record<string, Record<string, string>> }} Names */
+/** @typedef {Record<string, Record<string, string>>} Expressions by part and name */
+/** @typedef {{ version: string, names: Record<string, string[]>, here: Expressions, nearest: Expressions }} Names */
 
 /** @param {'pytorch' | 'tfjs' | 'jax-js'} file @returns {Names} */
 const namesIn = (file) => JSON.parse(readFileSync(join(SCRIPTS, 'coming-from', `${file}.json`), 'utf8'));
@@ -132,23 +134,29 @@ export function unknownIn(expression) {
 }
 
 /**
- * Names with ours. An expression counts only if all that it names is exported.
+ * Names with ours. An expression counts only if all that it names is exported. `direct`: it is one function, class or method that does the same,
+ * and no composition of several and nothing that only comes near.
  * @param {Names} names
- * @returns {{ part: string, name: string, here: string | undefined }[]}
+ * @returns {{ part: string, name: string, here: string | undefined, direct: boolean }[]}
  */
-export function resolved({ names, here }) {
+export function resolved({ names, here, nearest }) {
   return Object.entries(names).flatMap(([part, lines]) =>
     lines
       .join(' ')
       .split(' ')
       .map((name) => {
-        const expression = here[part]?.[name];
-        if (expression !== undefined && unknownIn(expression) === undefined) return { part, name, here: expression };
+        const near = nearest[part]?.[name];
+        const expression = near ?? here[part]?.[name];
+        if (expression !== undefined && unknownIn(expression) === undefined)
+          return { part, name, here: expression, direct: near === undefined && isOneCall(expression) };
         const own = (PLACES[part] ?? ANYWHERE).map((each) => each.get(loose(name))).find((each) => each !== undefined);
-        return { part, name, here: own };
+        return { part, name, here: own, direct: own !== undefined };
       }),
   );
 }
+
+/** Whether an expression is a name, or one call with certain arguments. @param {string} expression */
+const isOneCall = (expression) => /^(new )?[\w.]+(\([^()]*\))?$/.test(expression);
 
 /** Why a name is not here; undefined if nothing says it. @param {string} name */
 export const reasonFor = (name) =>
@@ -164,11 +172,12 @@ function wrapped(words) {
   return lines.join('\n');
 }
 
-/** How many names of another library are here. @param {'tfjs' | 'jax-js'} file */
+/** How many names of another library are here, and how many of these not directly. @param {'tfjs' | 'jax-js'} file */
 export function counted(file) {
   const all = resolved(namesIn(file));
   const missing = all.filter(({ here }) => here === undefined).map(({ name }) => name);
-  return { version: namesIn(file).version, all: all.length, here: all.length - missing.length, missing };
+  const composed = all.filter(({ here, direct }) => here !== undefined && !direct);
+  return { version: namesIn(file).version, all: all.length, here: all.length - missing.length - composed.length, composed, missing };
 }
 
 /** The page. */
@@ -182,15 +191,20 @@ export function page() {
     'PyTorch’s in camelCase: `F.name` is a function of `helios-vk/nn`, `x.name` a method or property of a tensor, a bare one an export. [Coming',
     'from PyTorch](guide/from-pytorch.md) says what is done otherwise.',
     '',
-    '| | names | here |',
-    '| --- | --- | --- |',
+    'Where several functions together do it, or one only comes near, the second count has it.',
+    '',
+    '| | names | here | composed, or the nearest |',
+    '| --- | --- | --- | --- |',
   ];
   const parts = Object.keys(names.names);
   const of = (/** @type {string} */ part) => all.filter((each) => each.part === part);
-  for (const part of parts) lines.push(`| \`${part}\` | ${of(part).length} | ${of(part).filter(({ here }) => here).length} |`);
+  for (const part of parts) {
+    const [direct, others] = [of(part).filter((each) => each.direct), of(part).filter(({ here, direct }) => here !== undefined && !direct)];
+    lines.push(`| \`${part}\` | ${of(part).length} | ${direct.length} | ${others.length} |`);
+  }
   for (const file of /** @type {const} */ (['tfjs', 'jax-js'])) {
-    const { version, all: count, here } = counted(file);
-    lines.push(`| functions of ${version} | ${count} | ${here} |`);
+    const { version, all: count, here, composed } = counted(file);
+    lines.push(`| functions of ${version} | ${count} | ${here} | ${composed.length} |`);
   }
   for (const part of parts) {
     const own = of(part);
@@ -210,8 +224,10 @@ export function page() {
     for (const [reason, list] of why) lines.push('', `**${reason}:**`, wrapped(list));
   }
   for (const file of /** @type {const} */ (['tfjs', 'jax-js'])) {
-    const { version, missing } = counted(file);
-    lines.push('', `## ${version}`, '', 'Not here:', '', wrapped(missing.map((name) => `\`${name}\``)) || 'none');
+    const { version, composed, missing } = counted(file);
+    lines.push('', `## ${version}`, '', '| composed, or the nearest | here |', '| --- | --- |');
+    lines.push(...composed.map(({ name, here }) => `| \`${name}\` | \`${here}\` |`));
+    lines.push('', 'Not here:', '', wrapped(missing.map((name) => `\`${name}\``)) || 'none');
   }
   return `${lines.join('\n')}\n`;
 }

@@ -3,7 +3,7 @@
 
 import { titleOf } from './definitions.mjs';
 import { OPERATORS } from './operators.mjs';
-import { tensorOf, typeOf } from './types.mjs';
+import { plain, tensorOf, typeOf } from './types.mjs';
 import { Constant } from './value.mjs';
 
 /** @typedef {import('./definitions.mjs').Graph} Graph */
@@ -126,6 +126,9 @@ export class Builder {
   attribute(message, opsets, given, depth) {
     const text = (/** @type {Uint8Array} */ bytes) => Buffer.from(bytes).toString('utf8');
     const { t, g, sparseTensor } = message;
+    // Elements of a Constant, which stay exact; sizes and the like are numbers.
+    if (message.name === 'value_ints') return plain(BigInt64Array.from(message.ints, (each) => each.toBigInt()));
+    if (message.name === 'value_int') return plain(BigInt64Array.of(message.i.toBigInt()));
     switch (message.type) {
       case 1:
         return message.f;

@@ -68,7 +68,8 @@ export class Value {
 
   /** Reads the elements to the host. */
   async read() {
-    this.#elements ??= plain(/** @type {Elements} */ (await this.tensor.toArray()));
+    const elements = this.#elements ?? (await this.tensor.toArray());
+    this.#elements = plain(this.type === 'uint64' && elements instanceof BigInt64Array ? new BigUint64Array(elements.buffer) : elements);
   }
 }
 
@@ -85,6 +86,10 @@ export class Constant extends Value {
 /** @param {Type} type @param {readonly number[]} shape @param {Elements} elements */
 function upload(type, shape, elements) {
   const { dtype } = infoOf(type);
+  if (type === 'double') {
+    const beyond = Array.prototype.findIndex.call(elements, (each) => Number.isFinite(each) && !Number.isFinite(Math.fround(each)));
+    if (beyond >= 0) throw new RangeError(`element ${beyond}, ${elements[beyond]}, is beyond f32, in which double is computed`);
+  }
   // Numbers of 64 bits must fit the device's type: `tensor` checks it. Others are of as many bits as their array.
   return tensor(/** @type {any} */ (elements), { dtype, shape: [...shape] });
 }

@@ -137,6 +137,119 @@ test('an input that a shape is made of is given as an array, or read by run', as
   assert.deepEqual((await model.run(x, to)).shape, [2, 2]);
 });
 
+test('integers of 64 bits are exact: quotients, powers, order, means, on the device and on the host', async () => {
+  const LONG = [
+    0n,
+    1n,
+    -1n,
+    7n,
+    -7n,
+    1000n,
+    2n ** 31n,
+    2n ** 32n - 1n,
+    -(2n ** 32n),
+    2n ** 53n + 1n,
+    0x123456789abcdefn,
+    -0xfedcba987654321n,
+  ];
+  LONG.push(-(2n ** 63n), 2n ** 63n - 1n, 3n * 2n ** 40n + 5n, 2n ** 24n + 1n);
+  const pairs = LONG.flatMap((a) => LONG.filter((b) => b !== 0n).map((b) => [a, b]));
+  const [as, bs] = [0, 1].map((i) => BigInt64Array.from(pairs, (pair) => pair[i]));
+  const count = pairs.length;
+  /** @param {object[]} nodes @param {any} more @param {any[]} inputs */
+  const run = async (nodes, more, ...inputs) => {
+    const model = await loadOnnx(bytesOf({ node: nodes, output: [port('y', ['n'], INT64)], ...more }));
+    return [.../** @type {any} */ ((await model.values(...inputs)).y.elements)].map(BigInt);
+  };
+  const two = { input: [port('a', [count], INT64), port('b', [count], INT64)] };
+  const wrapped = (/** @type {bigint} */ v) => BigInt.asIntN(64, v);
+  /** @type {[string, object[], (a: bigint, b: bigint) => bigint][]} */
+  const cases = [
+    ['Div', [], (a, b) => a / b],
+    ['Mod', [], (a, b) => ((a % b) + b) % b],
+    ['Mod', [int('fmod', 1)], (a, b) => a % b],
+  ];
+  for (const [op, attributes, of] of cases) {
+    assert.deepEqual(
+      await run([node(op, ['a', 'b'], ['y'], attributes)], two, tensor(as), tensor(bs)),
+      pairs.map(([a, b]) => wrapped(of(a, b))),
+      op,
+    );
+  }
+  const exponents = BigInt64Array.from(pairs, (_, i) => BigInt(i % 41));
+  assert.deepEqual(
+    await run([node('Pow', ['a', 'b'], ['y'])], two, tensor(as), tensor(exponents)),
+    pairs.map(([a], i) => wrapped(a ** exponents[i])),
+  );
+  for (const largest of [0, 1]) {
+    const k = { input: [port('a', [LONG.length], INT64)], initializer: [integers('k', [1], [LONG.length])] };
+    const sorted = LONG.toSorted((p, q) => (p < q ? -1 : 1) * (largest ? -1 : 1));
+    const nodes = [node('TopK', ['a', 'k'], ['y', 'i'], [int('largest', largest)])];
+    assert.deepEqual(await run(nodes, k, tensor(BigInt64Array.from(LONG))), sorted);
+  }
+  const three = { input: [port('a', [3], INT64)] };
+  const numbers = [2n ** 40n + 1n, 2n ** 41n, -5n];
+  const total = numbers.reduce((a, b) => a + b);
+  const averaged = [node('ReduceMean', ['a'], ['y'], [{ name: 'axes', type: 7, ints: [0] }])];
+  assert.deepEqual(await run(averaged, three, tensor(BigInt64Array.from(numbers))), [total / 3n]);
+  // Given as arrays: what no number has exactly is the device's.
+  assert.deepEqual(await run([node('Mul', ['a', 'a'], ['y'])], three, [2 ** 31 + 1, 2 ** 32, -3]), [(2n ** 31n + 1n) ** 2n, 0n, 9n]);
+});
+
+test('products of integers are exact where f32 has not their sum', async () => {
+  const size = 5000;
+  const graph = (/** @type {string} */ op, /** @type {number[][]} */ shapes) => ({
+    node: [node(op, ['a', 'b'], ['y'])],
+    input: shapes.map((shape, i) => port('ab'[i], shape, 2)),
+    output: [port('y', ['n'], 6)],
+  });
+  const bytes = Uint8Array.from({ length: size }, (_, i) => 255 - (i % 3));
+  const sum = bytes.reduce((total, each) => total + each * each, 0);
+  for (const [op, shapes] of /** @type {[string, number[][]][]} */ ([
+    [
+      'MatMulInteger',
+      [
+        [1, size],
+        [size, 1],
+      ],
+    ],
+    [
+      'ConvInteger',
+      [
+        [1, size, 1, 1],
+        [1, size, 1, 1],
+      ],
+    ],
+  ])) {
+    const model = await loadOnnx(bytesOf(graph(op, shapes)));
+    const y = await model.run(...shapes.map((shape) => tensor(bytes, { shape, dtype: 'u8' })));
+    assert.deepEqual([...(await y.toArray())], [sum], op);
+  }
+});
+
+test('constants of integers are exact, and integers of a wider type are no input', async () => {
+  const most = {
+    node: [node('Constant', [], ['y'], [int('value_int', /** @type {any} */ ('9223372036854775807'))])],
+    output: [port('y', [], INT64)],
+  };
+  assert.deepEqual([.../** @type {any} */ ((await (await loadOnnx(bytesOf(most))).values()).y.elements)], [2n ** 63n - 1n]);
+  const none = {
+    node: [node('ReduceMax', ['x'], ['y'], [{ name: 'axes', type: 7, ints: [0] }])],
+    input: [port('x', [0], INT64)],
+    output: [port('y', [1], INT64)],
+  };
+  assert.deepEqual([.../** @type {any} */ ((await (await loadOnnx(bytesOf(none))).values([])).y.elements)], [-(2n ** 63n)]);
+  const narrow = { node: [node('Neg', ['x'], ['y'])], input: [port('x', [1], 6)], output: [port('y', [1], 6)] };
+  const model = await loadOnnx(bytesOf(narrow));
+  assert.throws(() => model.forward(tensor([2n ** 40n])), /the input x is int32 in the file: expected a tensor of i32, got i64/);
+});
+
+test('a double beyond f32 is an error', async () => {
+  const graph = { node: [node('Sin', ['x'], ['y'])], input: [port('x', [2], 11)], output: [port('y', [2], 11)] };
+  const model = await loadOnnx(bytesOf(graph));
+  assert.throws(() => model.forward([0, 1e300]), /element 1, 1e\+300, is beyond f32, in which double is computed/);
+});
+
 test('a condition chooses a graph, a loop is unrolled, a function is inlined', async () => {
   /** @param {string} op @param {string} name */
   const branch = (op, name) => ({ node: [node(op, ['x', 'x'], [name])], output: [port(name, [2])] });

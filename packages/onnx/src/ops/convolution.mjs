@@ -1,6 +1,5 @@
 // Convolutions and pools of any number of dimensions.
 
-import { cast } from '../arrays.mjs';
 import { TYPES, sizeOf } from '../types.mjs';
 import { Value, f, same, uploaded } from './lib.mjs';
 import { perChannel } from './network.mjs';
@@ -355,7 +354,17 @@ const convInteger = {
   run([x, weight, zeroX, zeroW], attributes) {
     const window = windowOf(x.shape.slice(2), attributes, weight.shape.slice(2));
     const w = centred(weight, zeroW, [-1, ...weight.shape.slice(1).map(() => 1)]);
-    return cast(Value.of('float', convolved(centred(x, zeroX, []), w, undefined, window, attributes.group ?? 1)), 'int32');
+    const own = centred(x, zeroX, []);
+    // f32 has integers up to 2^24: so many products of 255 and a digit of the weights have an exact sum.
+    const bits = Math.min(8, Math.max(1, Math.floor(Math.log2(2 ** 24 / 255 / Math.max(1, sizeOf(weight.shape.slice(1)))))));
+    let [left, y] = [w, /** @type {any} */ (undefined)];
+    for (let place = 0; place < 8; place += bits) {
+      const higher = f.floor(f.mul(left, 2 ** -bits));
+      const digit = place + bits < 8 ? f.sub(left, f.mul(higher, 2 ** bits)) : left;
+      const part = f.mul(f.to(convolved(own, digit, undefined, window, attributes.group ?? 1), 'i32'), 2 ** place);
+      [left, y] = [higher, y === undefined ? part : f.add(y, part)];
+    }
+    return Value.of('int32', y);
   },
 };
 

@@ -1,7 +1,8 @@
 // Arithmetic, comparisons, activations, conversions.
 
 import { TYPES, isFloat, typeOf } from '../types.mjs';
-import { Value, cast, elementwise, f, hosted, mapped, mapping, result, same, scalar } from './lib.mjs';
+import { Value, cast, elementwise, f, mapped, mapping, onHost, result, same, scalar } from './lib.mjs';
+import * as wide from './wide.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
@@ -26,40 +27,43 @@ const quotient = (a, b, type) => (isFloat(/** @type {any} */ (type)) ? a / b : M
 /** The remainder with the divisor's sign. @param {number} a @param {number} b */
 const modulo = (a, b) => a - Math.floor(a / b) * b;
 
-/**
- * A whole quotient or what it leaves. The device has none of 64 bits: those are computed in 32.
- * @param {Value} a @param {Value} b @param {(x: Tensor, y: Tensor) => Tensor} of
- */
-function whole(a, b, of) {
-  const [x, y] = [a, b].map(({ tensor }) => (tensor.dtype === 'i64' ? f.to(tensor, 'i32') : tensor));
-  return result(a.type, of(x, y));
-}
-
 /** @type {Computed} */
 const div = {
   run([a, b]) {
-    if (hosted(a, b)) return mapped((x, y) => quotient(x, y, a.type), a.type, a, b);
+    const known = onHost((x, y) => quotient(x, y, a.type), a.type, a, b);
+    if (known) return known;
     if (isFloat(a.type)) return same(a.type, f.div(a.tensor, b.tensor));
-    return whole(a, b, (x, y) => f.div(x, y, { roundingMode: 'trunc' }));
+    if (a.tensor.dtype === 'i64') return result(a.type, wide.truncDivide(a.tensor, b.tensor));
+    return result(a.type, f.div(a.tensor, b.tensor, { roundingMode: 'trunc' }));
   },
 };
 
 /** @type {Computed} */
 const mod = {
   run([a, b], { fmod = 0 }) {
-    if (hosted(a, b)) return mapped((x, y) => (fmod ? x % y : modulo(x, y)), a.type, a, b);
-    return whole(a, b, fmod ? f.fmod : f.remainder);
+    const known = onHost((x, y) => (fmod ? x % y : modulo(x, y)), a.type, a, b);
+    if (known) return known;
+    const own = a.tensor.dtype === 'i64' ? wide : f;
+    return result(a.type, (fmod ? own.fmod : own.remainder)(a.tensor, b.tensor));
   },
 };
 
 /** @type {Computed} */
 const pow = {
   run([a, b]) {
-    if (hosted(a, b)) return mapped((x, y) => x ** y, a.type, a, b);
-    if (b.elements && b.size === 1) return result(a.type, f.pow(a.tensor, b.number).reshape([...broadcastOne(a, b)]));
+    const known = onHost((x, y) => (isFloat(a.type) ? x ** y : Math.trunc(x ** y)), a.type, a, b);
+    if (known) return known;
+    if (b.elements && b.size === 1 && (isFloat(a.type) || (Number.isInteger(b.number) && b.number >= 0)))
+      return result(a.type, f.pow(a.tensor, b.number).reshape([...broadcastOne(a, b)]));
     // The result has the base's type, whatever the exponent's.
-    const y = f.pow(f.to(a.tensor, 'f32'), f.to(b.tensor, 'f32'));
-    return isFloat(a.type) ? same(a.type, y) : cast(Value.of('float', isFloat(b.type) ? y : f.round(y)), a.type);
+    if (isFloat(a.type)) return same(a.type, f.pow(f.to(a.tensor, 'f32'), f.to(b.tensor, 'f32')));
+    const dtype = a.tensor.dtype;
+    const base = f.to(a.tensor, /^[iu]8$/.test(dtype) ? 'i32' : dtype);
+    const whole = wide.power(base, f.to(b.tensor, base.dtype));
+    if (!isFloat(b.type)) return cast(Value.of(base.dtype === 'i32' ? 'int32' : a.type, whole), a.type);
+    const y = f.to(f.pow(f.to(base, 'f32'), f.to(b.tensor, 'f32')), base.dtype);
+    const isWhole = f.eq(f.floor(b.tensor), b.tensor);
+    return cast(Value.of(base.dtype === 'i32' ? 'int32' : a.type, f.where(isWhole, whole, y)), a.type);
   },
 };
 /** @param {Value} a @param {Value} b of one element */
@@ -83,8 +87,8 @@ const elu = (x, alpha) => f.where(f.gt(x, 0), x, f.mul(f.expm1 ? f.expm1(f.minim
 /** @type {Computed} */
 const where = {
   run([condition, a, b]) {
-    if (hosted(condition, a, b)) return mapped((c, x, y) => (c ? x : y), a.type, condition, a, b);
-    return same(a.type, f.where(condition.tensor, a.tensor, b.tensor));
+    const known = onHost((c, x, y) => (c ? x : y), a.type, condition, a, b);
+    return known ?? same(a.type, f.where(condition.tensor, a.tensor, b.tensor));
   },
 };
 

@@ -4,6 +4,7 @@ import { computable, concat, reshape, slice, stridesOf, take } from '../arrays.m
 import { TYPES, sizeOf } from '../types.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, axisOf, cast, f, known, mapped, result, same, scalar } from './lib.mjs';
+import { topK as topKOfLong } from './wide.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
@@ -17,7 +18,8 @@ const times = (/** @type {Value} */ a, /** @type {number} */ b) =>
 /** Indices without negative ones, which count from the end, as i32. @param {Value} index @param {number} size of the dimension @returns {Value} */
 function positive(index, size) {
   if (computable(index)) return mapped((i) => (i < 0 ? i + size : i), 'int32', index);
-  const i = f.to(index.tensor, 'i32');
+  // What 32 bits do not have stays out of range.
+  const i = f.to(index.tensor.dtype === 'i64' ? f.clamp(index.tensor, -(2 ** 31), 2 ** 31 - 1) : index.tensor, 'i32');
   return Value.of('int32', f.where(f.lt(i, 0), f.add(i, size), i));
 }
 
@@ -151,11 +153,12 @@ const topK = {
   host: [1],
   run([x, k], { axis = -1, largest = 1, sorted = 1, k: attribute }) {
     const d = axisOf(axis, x.rank);
-    // Integers of other widths are put in order as i32.
-    const isOther = /^(i64|u8|i8)$/.test(x.tensor.dtype);
-    const ordered = isOther ? f.to(x.tensor, 'i32') : x.tensor;
-    const { values: own, indices } = f.topk(ordered, attribute ?? k.numbers[0], d, Boolean(largest), Boolean(sorted));
-    const values = isOther ? f.gather(x.tensor, d, indices) : own;
+    const count = attribute ?? k.numbers[0];
+    const isByte = /^[iu]8$/.test(x.tensor.dtype);
+    const { values, indices } =
+      x.tensor.dtype === 'i64'
+        ? topKOfLong(x.tensor, count, d, Boolean(largest))
+        : f.topk(isByte ? f.to(x.tensor, 'i32') : x.tensor, count, d, Boolean(largest), Boolean(sorted));
     return [same(x.type, values), Value.of('int64', f.to(indices, TYPES.int64.dtype))];
   },
 };

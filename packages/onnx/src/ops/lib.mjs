@@ -2,7 +2,7 @@
 
 import { F, tensor } from 'helios-vk/nn';
 import { axisOf, broadcast, cast, computable, expand, known, mapped, scalar, wrapped } from '../arrays.mjs';
-import { TYPES } from '../types.mjs';
+import { TYPES, isFloat } from '../types.mjs';
 import { Value } from '../value.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -31,6 +31,25 @@ export const mapping = (of) => ({ run: (inputs) => same(inputs[0].type, of(...in
 const ON_HOST = new Set(['float', 'double', 'bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64']);
 /** Whether all inputs are known on the host, small, and of a type that the host computes. @param {...(Value | undefined)} values */
 export const hosted = (...values) => computable(...values) && values.every((value) => value === undefined || ON_HOST.has(value.type));
+/**
+ * What `mapped` makes of inputs that the host computes. Undefined if it does not, and where an integer has no exact number: the device's
+ * integers wrap.
+ * @param {(...numbers: any[]) => number | boolean} of @param {Type} type of the result @param {...Value} values
+ */
+export function onHost(of, type, ...values) {
+  if (!hosted(...values)) return undefined;
+  let isExact = true;
+  const y = mapped(
+    (...numbers) => {
+      const number = of(...numbers);
+      isExact &&= isFloat(type) || Number.isSafeInteger(Number(number));
+      return number;
+    },
+    type,
+    ...values,
+  );
+  return isExact ? y : undefined;
+}
 
 /**
  * An elementwise operator.
@@ -41,7 +60,8 @@ export const hosted = (...values) => computable(...values) && values.every((valu
 export const elementwise = (of, host, type) => ({
   run(inputs) {
     const to = type ?? inputs[0].type;
-    if (host && hosted(...inputs)) return mapped(host, to, ...inputs);
+    const known = host && onHost(host, to, ...inputs);
+    if (known) return known;
     const y = of(...inputs.map((/** @type {Value} */ each) => each.tensor));
     return type === undefined ? result(to, y) : same(to, y);
   },

@@ -1,6 +1,6 @@
-// Numbers of 8 and 16 bits with scales and zero points. They are multiplied as f32, whose sums of products of 8 bits are exact up to 2^24.
+// Numbers of 8 and 16 bits with scales and zero points. They are multiplied as f32, whose sums of products of 8 bits are exact up to 2^24: those
+// of MatMulInteger and ConvInteger, which have no scale, are of parts that stay below it.
 
-import { cast } from '../arrays.mjs';
 import { TYPES, sizeOf, typeOf } from '../types.mjs';
 import { centred, convolved, windowOf } from './convolution.mjs';
 import { Value, axisOf, f, same } from './lib.mjs';
@@ -75,12 +75,22 @@ const dynamicQuantizeLinear = {
 /** A scale or zero point of rows or columns. @param {Value} value @param {boolean} isRow @returns {number[]} */
 const alongMatrix = (value, isRow) => (value.rank === 1 ? (isRow ? [value.size, 1] : [1, value.size]) : [...value.shape]);
 
+/** How many products of two numbers of at most 255 have a sum that f32 has exactly. */
+const EXACT = 256;
+
 /** @type {Computed} */
 const matMulInteger = {
   buffers: [2, 3],
   run([a, b, zeroA, zeroB]) {
     const x = centred(a, zeroA, zeroA ? alongMatrix(zeroA, true) : []);
-    return cast(Value.of('float', f.matmul(x, centred(b, zeroB, zeroB ? alongMatrix(zeroB, false) : []))), 'int32');
+    const y = centred(b, zeroB, zeroB ? alongMatrix(zeroB, false) : []);
+    const size = x.shape.at(-1);
+    const parts = [];
+    for (let at = 0; at < size; at += EXACT) {
+      const d = y.ndim === 1 ? 0 : -2;
+      parts.push(f.to(f.matmul(f.slice(x, -1, at, Math.min(size, at + EXACT)), f.slice(y, d, at, Math.min(size, at + EXACT))), 'i32'));
+    }
+    return Value.of('int32', parts.length === 0 ? f.to(f.matmul(x, y), 'i32') : parts.reduce((p, q) => f.add(p, q)));
   },
 };
 

@@ -1,6 +1,7 @@
 // Sums, extremes, norms, softmax.
 
-import { Value, axesOf, axisOf, f, hosted, mapped, overAxes, result, same } from './lib.mjs';
+import { Value, axesOf, axisOf, f, hosted, onHost as eachOnHost, overAxes, result, same } from './lib.mjs';
+import { truncDivide } from './wide.mjs';
 import { arrayOf, reshape, take, transpose } from '../arrays.mjs';
 import { TYPES, isFloat, sizeOf } from '../types.mjs';
 
@@ -20,33 +21,41 @@ const reduction = (of, host, { last, none } = {}) => ({
     const listed = attribute ?? given?.numbers ?? [];
     if (listed.length === 0 && noop) return last ? same(x.type, last(x.tensor)) : x;
     const axes = listed.length === 0 ? x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => d) : axesOf(listed, x.rank);
-    if (host && hosted(x) && x.size > 0) return onHost(x, axes, Boolean(keepdims), host);
+    const known = host && x.size > 0 ? onHost(x, axes, Boolean(keepdims), host) : undefined;
+    if (known) return known;
     if (none !== undefined && axes.some((/** @type {number} */ d) => x.shape[d] === 0)) {
       const shape = x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) =>
         !axes.includes(d) ? [size] : keepdims ? [1] : [],
       );
-      return Value.host(x.type, shape, arrayOf(x.type, sizeOf(shape)).fill(within(x.type, none)));
+      return Value.host(x.type, shape, filled(x.type, sizeOf(shape), none));
     }
     return result(x.type, of(x.tensor, axes, Boolean(keepdims)));
   },
 });
 
-/** The nearest number of a type. @param {import('../types.mjs').Type} type @param {number} value */
-function within(type, value) {
-  if (type === 'bool') return Number(value > 0);
-  const [least, most] = TYPES[/** @type {'int8'} */ (type)].range ?? [-(2 ** 31), 2 ** 31 - 1];
-  return isFloat(type) ? value : Math.min(most, Math.max(least, value));
+/** Elements of the number of a type that is nearest to one. @param {import('../types.mjs').Type} type @param {number} count @param {number} value */
+function filled(type, count, value) {
+  if (!Number.isFinite(value) && (type === 'int64' || type === 'uint64')) {
+    const [least, most] = type === 'int64' ? [-(2n ** 63n), 2n ** 63n - 1n] : [0n, 2n ** 64n - 1n];
+    return new (type === 'int64' ? BigInt64Array : BigUint64Array)(count).fill(value < 0 ? least : most);
+  }
+  const whole = type === 'uint32' ? [0, 2 ** 32 - 1] : [-(2 ** 31), 2 ** 31 - 1];
+  const [least, most] = type === 'bool' ? [0, 1] : (TYPES[/** @type {'int8'} */ (type)].range ?? whole);
+  return arrayOf(type, count).fill(isFloat(type) ? value : Math.min(most, Math.max(least, value)));
 }
 
-/** @param {Value} x @param {number[]} axes @param {boolean} keep @param {(a: number, b: number) => number} of */
+/** Undefined where the host does not compute it. @param {Value} x @param {number[]} axes @param {boolean} keep @param {(a: number, b: number) => number} of */
 function onHost(x, axes, keep, of) {
+  if (!hosted(x)) return undefined;
   const others = x.shape.map((_, d) => d).filter((d) => !axes.includes(d));
   const sizes = others.map((d) => x.shape[d]);
   const count = sizeOf(axes.map((d) => x.shape[d]));
   const rows = reshape(transpose(x, [...others, ...axes]), [sizeOf(sizes), count]);
   const columns = Array.from({ length: count }, (_, i) => reshape(take(rows, 1, [i]), sizes));
-  const y = columns.reduce((a, b) => mapped(of, x.type, a, b));
-  return keep
+  /** @type {Value | undefined} */
+  let y = columns[0];
+  for (const column of columns.slice(1)) y = y && eachOnHost(of, x.type, y, column);
+  return y && keep
     ? reshape(
         y,
         x.shape.map((size, d) => (axes.includes(d) ? 1 : size)),
@@ -70,6 +79,13 @@ function logSumExp(x, axes, keep) {
     const finite = f.where(f.lt(f.abs(most), Infinity), most, f.full([], 0, { dtype: y.dtype }));
     return f.reshape(f.add(f.log(f.sum(f.exp(f.sub(y, finite)), -1, true)), finite), y.shape.slice(0, -1));
   });
+}
+
+/** Of integers rounded to 0. @param {Tensor} x @param {number[]} axes @param {boolean} keep @returns {Tensor} */
+function mean(x, axes, keep) {
+  if (!/^[iu]/.test(x.dtype)) return f.mean(x, axes, keep);
+  const count = f.full([], sizeOf(axes.map((d) => x.shape[d])), { dtype: 'i64' });
+  return truncDivide(f.sum(f.to(x, 'i64'), axes, keep), count);
 }
 
 const sum = (/** @type {Tensor} */ x, /** @type {number[]} */ axes, /** @type {boolean} */ keep) => f.sum(x, axes, keep);
@@ -146,7 +162,7 @@ export const REDUCTIONS = {
     Math.max,
     { none: -Infinity },
   ),
-  ReduceMean: reduction((x, axes, keep) => f.mean(x, axes, keep)),
+  ReduceMean: reduction(mean),
   ReduceMin: reduction(
     ofBools((x, axes, keep) => overAxes(x, axes, keep, (y) => f.amin(y, -1))),
     Math.min,

@@ -133,9 +133,9 @@ const constant = {
     if (value !== undefined) return value;
     if (attributes.sparse_value) return attributes.sparse_value;
     if (float !== undefined) return scalar('float', float);
-    if (int !== undefined) return scalar('int64', int);
+    if (int !== undefined) return Value.host('int64', [], int);
     if (floats) return Value.host('float', [floats.length], Float32Array.from(floats));
-    if (ints) return Value.integers(ints);
+    if (ints) return Value.host('int64', [ints.length], ints);
     return texts ? Value.host('string', [texts.length], texts) : Value.host('string', [], [text]);
   },
 };
