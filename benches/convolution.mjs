@@ -6,7 +6,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { F, autocast, compile, grad, init, nn, optim, randn, scope, tensor } from 'helios-vk/nn';
+import { F, autocast, compile, grad, init, nn, noGrad, optim, randn, scope, tensor } from 'helios-vk/nn';
 
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
@@ -128,6 +128,9 @@ function trainingStep(way, precision) {
   });
 }
 
+/** Calls before times are taken, as of the twin in PyTorch. */
+const WARM_UP = 5;
+
 /** Images and labels. @param {number} batch */
 const dataOf = (batch) => ({
   images: randn([batch, 3, 32, 32]),
@@ -138,18 +141,21 @@ const dataOf = (batch) => ({
 });
 
 /**
- * Times functions in turn, after a call of each: milliseconds of a call, by sample.
- * @param {Record<string, () => Tensor>} calls each returns what has to be computed @param {number} samples @param {number} repeats
+ * Times functions in turn, after calls of each: milliseconds of a call, by sample.
+ * @param {Record<string, () => Tensor>} calls each returns a result of the last dispatch: to wait, one element of it is read
+ * @param {number} samples @param {number} repeats
  */
 async function inTurn(calls, samples, repeats) {
   /** @type {Record<string, number[]>} */
   const times = Object.fromEntries(Object.keys(calls).map((name) => [name, []]));
-  for (const call of Object.values(calls)) await scope(call).toArray();
+  /** @param {() => Tensor} call */
+  const finished = (call) => scope(() => call().reshape(-1).slice(0, 0, 1)).toArray();
+  for (const call of Object.values(calls)) for (let i = 0; i < WARM_UP; i++) await finished(call);
   for (let sample = 0; sample < samples; sample++) {
     for (const [name, call] of Object.entries(calls)) {
       const start = performance.now();
       for (let i = 1; i < repeats; i++) scope(() => void call());
-      await scope(call).toArray();
+      await finished(call);
       times[name].push((performance.now() - start) / repeats);
     }
   }
@@ -190,29 +196,33 @@ await runMain(USAGE, OPTIONS, async ({ addon, precision, batch, layers, samples,
     return;
   }
   const names = layers?.split(',');
+  const unknown = names?.find((own) => !LAYERS.some(({ name }) => name === own));
+  if (unknown !== undefined) throw new RangeError(`no layer ${unknown}: the layers are ${LAYERS.map(({ name }) => name).join(', ')}`);
+  if (layers) args.push('--layers', layers);
   const results = [];
   for (const layer of LAYERS.filter(({ name }) => !names || names.includes(name))) {
     const { name, inputs, outputs, size, window, stride } = layer;
-    const x = randn([batch, inputs, size, size]).requiresGrad_();
-    const weight = randn([outputs, inputs, window, window]).requiresGrad_();
+    // In the type of the products, and closed over: casts, and copies of arguments and results, are not of the convolution.
+    const made = (/** @type {number[]} */ shape) => noGrad(() => randn(shape).to(/** @type {'bf16'} */ (precision)));
+    const x = made([batch, inputs, size, size]).requiresGrad_();
+    const weight = made([outputs, inputs, window, window]).requiresGrad_();
+    const dy = made([batch, outputs, size / stride, size / stride]);
     const how = { stride, padding: (window - 1) / 2 };
     /** @type {Record<string, () => Tensor>} */
     const calls = {};
     for (const way of /** @type {Way[]} */ (['windows', 'kernels'])) {
       const convolve = convolutionBy(way);
-      const forward = compile((/** @type {Tensor} */ a, /** @type {Tensor} */ w) => under(precision, () => convolve(a, w, how)));
-      const both = compile((/** @type {Tensor} */ a, /** @type {Tensor} */ w) => {
-        const gradients = grad(
-          under(precision, () => convolve(a, w, how))
-            .to('f32')
-            .sum(),
-          [a, w],
-        );
-        return gradients;
-      });
-      calls[`${way}: forward`] = () => forward(x.detach(), weight.detach());
-      // The weight's gradient comes last.
-      calls[`${way}: forward and gradients`] = () => both(x, weight)[1];
+      const forward = compile(() => noGrad(() => convolve(x, weight, how)), { reuseOutputs: true });
+      const both = compile(
+        () => {
+          const y = convolve(x, weight, how);
+          // The result is returned too: nobody else reads it, and it would be left out.
+          return [y, ...grad(y, [x, weight], { gradient: dy })];
+        },
+        { reuseOutputs: true },
+      );
+      calls[`${way}: forward`] = forward;
+      calls[`${way}: forward and gradients`] = () => both()[2];
     }
     const times = await inTurn(calls, samples, repeats);
     results.push({ ...layer, flops: 2 * batch * outputs * inputs * window ** 2 * (size / stride) ** 2, milliseconds: times });

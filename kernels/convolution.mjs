@@ -3,6 +3,7 @@
 
 import { ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
 import { planner } from './convolution/plan.mjs';
+import { directions } from './directions.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -78,9 +79,6 @@ export function convolutionKernels(context) {
     return plans.supports(type);
   }
 
-  /** Three numbers from one to three: missing directions come first. @param {number[]} list @param {number} missing @returns {Triple} */
-  const triple = (list, missing) => /** @type {Triple} */ ([...new Array(3 - list.length).fill(missing), ...list]);
-
   /** @param {string} kernel @param {ConvolutionSizes} args */
   function sizesOf(kernel, args) {
     const batch = integer(kernel, 'batch', args.batch);
@@ -88,24 +86,19 @@ export function convolutionKernels(context) {
     const [channels, outputs] = [integer(kernel, 'channels', args.channels), integer(kernel, 'outputs', args.outputs)];
     if (channels % groups || outputs % groups)
       throw new RangeError(`${kernel}: ${channels} channels and ${outputs} outputs must be multiples of ${groups} groups`);
-    const rank = args.size?.length;
-    if (!(rank >= 1 && rank <= 3)) throw new TypeError(`${kernel}: size must be a list of one to three numbers, got ${String(args.size)}`);
-    /** @param {'size' | 'window' | 'result' | 'stride' | 'dilation' | 'padding'} name @param {number} least @param {number} missing */
-    const list = (name, least, missing) => {
-      const own = args[name] ?? new Array(rank).fill(missing);
-      if (own.length !== rank) throw new TypeError(`${kernel}: ${name} must be a list of ${rank} numbers, as size is, got ${String(own)}`);
-      own.forEach((value, i) => integer(kernel, `${name}[${i}]`, value, least, 0x3fffffff));
-      return triple(own, missing);
-    };
-    const [size, window, result] = [list('size', 1, 1), list('window', 1, 1), list('result', 1, 1)];
-    const [stride, dilation, padding] = [list('stride', 1, 1), list('dilation', 1, 1), list('padding', 0, 0)];
+    const { rank, list } = directions(kernel, args.size);
+    const needed = (/** @type {'size' | 'window' | 'result'} */ name) => list(name, args[name], 1, 1);
+    const [size, window, result] = [needed('size'), needed('window'), needed('result')];
+    const optional = (/** @type {'stride' | 'dilation' | 'padding'} */ name, /** @type {number} */ missing) =>
+      list(name, args[name] ?? new Array(rank).fill(missing), missing, missing);
+    const [stride, dilation, padding] = [optional('stride', 1), optional('dilation', 1), optional('padding', 0)];
     /** @param {'xStrides' | 'yStrides'} name @param {number} planes @param {Triple} sizes */
     const strides = (name, planes, [d, h, w]) => {
       const own = args[name];
       if (own === undefined) return [planes * d * h * w, d * h * w, h * w, w, 1];
       if (own.length !== rank + 2) throw new TypeError(`${kernel}: ${name} must be a list of ${rank + 2} numbers, got ${String(own)}`);
       own.forEach((value, i) => integer(kernel, `${name}[${i}]`, value, 0));
-      return [own[0], own[1], ...triple(own.slice(2), 0)];
+      return [own[0], own[1], ...new Array(3 - rank).fill(0), ...own.slice(2)];
     };
     const type = args.type ?? 'f32';
     if (!plans.supports(type)) throw new RangeError(`${kernel}: ${context.info.deviceName} has no kernel for ${String(type)}`);

@@ -1,6 +1,7 @@
 // Pools of one to three dimensions: the largest element or the mean of each window, and their gradients.
 
 import { integer, pushConstants, tensor } from './base.mjs';
+import { directions } from './directions.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
@@ -62,15 +63,7 @@ export function poolingKernels(context) {
   /** @param {string} kernel @param {PoolSizes & PoolDivisor} args */
   function sizesOf(kernel, args) {
     const planes = integer(kernel, 'planes', args.planes);
-    const rank = args.size?.length;
-    if (!(rank >= 1 && rank <= 3)) throw new TypeError(`${kernel}: size must be a list of one to three numbers, got ${String(args.size)}`);
-    /** @param {string} name @param {unknown} given @param {number} least @param {number} missing */
-    const list = (name, given, least, missing) => {
-      if (!Array.isArray(given) || given.length !== rank)
-        throw new TypeError(`${kernel}: ${name} must be a list of ${rank} numbers, as size is, got ${String(given)}`);
-      given.forEach((value, i) => integer(kernel, `${name}[${i}]`, value, least, 0x3fffffff));
-      return [...new Array(3 - rank).fill(missing), ...given];
-    };
+    const { rank, list } = directions(kernel, args.size);
     const size = list('size', args.size, 1, 1);
     const result = list('result', args.result, 1, 1);
     const ones = new Array(rank).fill(1);

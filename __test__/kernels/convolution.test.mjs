@@ -168,3 +168,13 @@ test('images of any strides: channels last', () => {
     c.destroy();
   }
 });
+
+test('sizes that are missing, or of other directions, say so', () => {
+  const t = { buffer: 1 };
+  const sizes = { batch: 1, channels: 1, outputs: 1, size: [4], window: [1], result: [4] };
+  const call = (/** @type {any} */ own) => () => kernels.convolution({ x: t, weight: t, y: t, ...sizes, ...own });
+  assert.throws(call({ result: undefined }), /TypeError: convolution: result must be a list of 1 numbers, as size is, got undefined/);
+  assert.throws(call({ window: [1, 1] }), /TypeError: convolution: window must be a list of 1 numbers, as size is, got 1,1/);
+  assert.throws(call({ size: [] }), /TypeError: convolution: size must be a list of one to three numbers/);
+  assert.throws(call({ padding: [-1] }), /RangeError: convolution: padding\[0\] must be in \[0, 1073741823\], got -1/);
+});

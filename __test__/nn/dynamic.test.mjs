@@ -102,7 +102,7 @@ test('another size takes over decisions, and makes no kernels where the program 
   assert.deepEqual(made.slice(1), [0, 0, 0, 0], `generated kernels: ${made}`);
 });
 
-test('beyond the bound, and in other dimensions, a size is as any new shape', async () => {
+test('as many graphs as the bound are kept, of any sizes', async () => {
   let runs = 0;
   const f = compile(
     (/** @type {any} */ x, /** @type {any} */ { ids }) => {
@@ -122,6 +122,14 @@ test('beyond the bound, and in other dimensions, a size is as any new shape', as
   assert.deepEqual((await values(f(ones([20, 2, 1]), { ids: new Int32Array(1) }))).length, 2);
   assert.deepEqual((await values(f(ones([0, 2, 1]), { ids: new Int32Array(0) })))[0], 0);
   assert.deepEqual((await values(f(ones([3, 5, 3]), { ids: new Int32Array(3) })))[0], 3);
+  assert.equal(runs, 15);
+  // The first sizes were dropped for the last three, the others are kept.
+  assert.deepEqual(await values(f(ones([4, 2, 4]), { ids: new Int32Array(4).fill(1) })), new Array(8).fill(8));
+  assert.deepEqual((await values(f(ones([20, 2, 1]), { ids: new Int32Array(1) }))).length, 2);
+  assert.equal(runs, 15);
+  assert.deepEqual(await values(f(ones([1, 2, 1]), { ids: new Int32Array(1).fill(1) })), [2, 2]);
+  assert.equal(runs, 16);
+  assert.equal(f.explain().length, 12);
   f.dispose();
   assert.deepEqual(f.explain(), []);
   for (const [options, message] of /** @type {[any, RegExp][]} */ ([

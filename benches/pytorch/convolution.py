@@ -12,11 +12,15 @@ parser.add_argument('--precision', default='bf16', choices=['f32', 'f16', 'bf16'
 parser.add_argument('--batch', type=int, default=128)
 parser.add_argument('--samples', type=int, default=7)
 parser.add_argument('--repeats', type=int, default=10)
+parser.add_argument('--layers', help='names, with commas; all when left out')
 parser.add_argument('--step', action='store_true')
 options = parser.parse_args()
 device = 'cuda' if torch.cuda.is_available() else 'cpu'
 dtype = {'f32': torch.float32, 'f16': torch.float16, 'bf16': torch.bfloat16}[options.precision]
 torch.backends.cudnn.benchmark = True
+# f32 is f32 here: cuDNN would take TF32.
+torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cudnn.allow_tf32 = False
 
 LAYERS = [('stem', 3, 64, 32, 3, 1), ('64', 64, 64, 32, 3, 1), ('64-128', 64, 128, 32, 3, 2), ('64-128-1x1', 64, 128, 32, 1, 2),
           ('128', 128, 128, 16, 3, 1), ('128-256', 128, 256, 16, 3, 2), ('256', 256, 256, 8, 3, 1), ('256-512', 256, 512, 8, 3, 2),
@@ -86,6 +90,8 @@ if options.step:
 else:
     result['layers'] = []
     for name, inputs, outputs, size, window, stride in LAYERS:
+        if options.layers and name not in options.layers.split(','):
+            continue
         x = torch.randn(options.batch, inputs, size, size, device=device).to(dtype, memory_format=torch.channels_last).requires_grad_()
         w = torch.randn(outputs, inputs, window, window, device=device).to(dtype, memory_format=torch.channels_last).requires_grad_()
 
@@ -93,10 +99,10 @@ else:
             return F.conv2d(x, w, stride=stride, padding=window // 2)
 
         def both():
-            y = forward()
-            return torch.autograd.grad(y, [x, w], torch.ones_like(y))
+            return torch.autograd.grad(forward(), [x, w], dy)
 
         with torch.no_grad():
+            dy = torch.randn_like(forward())
             own = timed(forward)
         result['layers'].append({'name': name, 'forward': own, 'both': timed(both)})
 print(json.dumps(result))

@@ -31,13 +31,12 @@ function constantKey(value) {
 /**
  * Finds the tensors in arguments, and makes a key of everything else. `rebuild` makes the arguments again with other tensors.
  * @param {unknown[]} args @param {readonly number[]} [dynamic] dimensions that may have other sizes; negative ones count from the end
- * @returns {{ slots: Slot[], key: string, family: string, largest: number, rebuild: (tensors: Tensor[]) => unknown[] }} `family`: the key
- *   without the sizes of these dimensions, of which `largest` is the largest
+ * @returns {{ slots: Slot[], key: string, family: string, rebuild: (tensors: Tensor[]) => unknown[] }} `family`: the key
+ *   without the sizes of these dimensions
  */
 export function flattenArguments(args, dynamic = []) {
   /** The parts of the key with dynamic sizes, without these. @type {Map<number, string>} */
   const general = new Map();
-  let largest = 0;
   /** @type {Slot[]} */
   const slots = [];
   /** @type {string[]} */
@@ -65,9 +64,7 @@ export function flattenArguments(args, dynamic = []) {
         const sizes = [...shape];
         for (const d of dynamic) {
           const own = d < 0 ? d + shape.length : d;
-          if (own < 0 || own >= shape.length) continue;
-          largest = Math.max(largest, shape[own]);
-          sizes[own] = '*';
+          if (own >= 0 && own < shape.length) sizes[own] = '*';
         }
         general.set(key.length - 1, `${dtype}[${sizes}]${slot.requiresGrad ? 'g' : ''}`);
       }
@@ -98,7 +95,6 @@ export function flattenArguments(args, dynamic = []) {
     slots,
     key: key.join(' '),
     family: key.map((part, i) => general.get(i) ?? part).join(' '),
-    largest,
     rebuild: (tensors) => rebuilders.map((build) => build(tensors)),
   };
 }

@@ -1,6 +1,7 @@
-// What the compilation of a function decided for arguments of some sizes, for arguments of others. Searches are most of the time that passes
-// take, and what they find depends on which calls there are and on which they depend, hardly on sizes. So a pass that searches asks here first,
-// and checks what it is given: a decision for other sizes is never wrong, at worst less good.
+// What the compilation of a function decided for arguments of some sizes, for arguments of others: what it saves is in docs/design/compile.md.
+// What searches find depends on which calls there are and on which they depend, hardly on sizes. So a pass that searches asks here first, and
+// checks what it is given: a decision for other sizes is never wrong, at worst less good. A line is, where a branch calls the same operations
+// on other lines.
 
 /** @typedef {import('./passes/calls.mjs').Call} Call */
 

@@ -21,7 +21,7 @@ import { isRecording } from '../core/runtime.mjs';
 /** @typedef {import('./passes/index.mjs').PassName} PassName */
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
-/** The default of `bound`: a graph is some hundred kilobytes of the host's memory, and inputs and results on the device. */
+/** The default of `bound`, with `dynamic`: a graph is some hundred kilobytes of the host's memory, and inputs and results on the device. */
 const BOUND = 64;
 
 /**
@@ -32,10 +32,10 @@ const BOUND = 64;
  * @property {boolean} [graph] whether calls launch a recorded graph; if false, each call submits the list of dispatches again, which takes the
  *   host longer; true when left out
  * @property {readonly number[]} [dynamic] dimensions of tensor arguments that differ from call to call, such as [0] for the batch; negative
- *   ones count from the end. Each size up to `bound` has a graph of its own, which is kept. Its first call runs the function again, as every
- *   new shape does, and takes over what the passes searched for with another size; later calls launch it. None when left out
- * @property {number} [bound] the largest size of dynamic dimensions for which graphs are kept; 64 when left out. A larger one is compiled like
- *   any new shape
+ *   ones count from the end. Each size has a graph of its own. Its first call runs the function again, as every new shape does, and takes over
+ *   what the passes searched for with another size; later calls launch it. None when left out
+ * @property {number} [bound] the most graphs that are kept with `dynamic`; 64 when left out. Beyond it the least recently used one is dropped,
+ *   and compiled again when it is needed
  * @property {readonly PassName[]} [passes] names of the optimization passes to run; all when left out
  */
 
@@ -84,10 +84,9 @@ export function compile(fn, options = {}) {
   const unknown = passes.findIndex((name) => !PASSES.includes(name));
   if (unknown >= 0) throw new ArgumentError('compile', `unknown pass ${shown(passes[unknown])}; the passes are ${PASSES.join(', ')}`);
   checkFunction('compile', fn, LATE);
-  const graphs = new GraphCache();
-  /** Graphs of dynamic sizes, and what was decided for them by the arguments without these sizes. */
-  const sized = new GraphCache(bound);
-  /** @type {Map<string, Decisions>} */
+  const isDynamic = dynamic.length > 0;
+  const graphs = isDynamic ? new GraphCache(bound) : new GraphCache();
+  /** With `dynamic`: what was decided, by the arguments without these sizes. @type {Map<string, Decisions>} */
   const decided = new Map();
   /** With `reuseOutputs`: the results of the previous call. @type {Tensor[] | undefined} */
   let last;
@@ -99,22 +98,20 @@ export function compile(fn, options = {}) {
   };
   /** Finds or makes the graph for arguments, and copies them into it. @param {unknown[]} args */
   const prepared = (args) => {
-    const { slots, key: argumentKey, family, largest, rebuild } = flattenArguments(args, dynamic);
+    const { slots, key: argumentKey, family, rebuild } = flattenArguments(args, dynamic);
     const modes = `${isGradEnabled() ? '' : ' noGrad'}${autocastType() ? ` autocast ${autocastType()}` : ''}`;
     const key = `${argumentKey}${modes}`;
-    const within = largest > 0 && largest <= bound;
-    const cache = within ? sized : graphs;
-    let graph = cache.find(key);
+    let graph = graphs.find(key);
     if (!graph) {
-      cache.traced(within ? `${family}${modes}` : key);
+      graphs.traced(key);
       /** @type {Decisions | undefined} */
       let decisions;
-      if (within) {
+      if (isDynamic) {
         decisions = decided.get(`${family}${modes}`) ?? new Decisions();
         decided.set(`${family}${modes}`, decisions);
       }
       graph = trace(fn, slots, rebuild, { passes, graph: recorded, decisions });
-      cache.add(key, graph);
+      graphs.add(key, graph);
     }
     graph.fill(slots);
     return graph;
@@ -136,7 +133,7 @@ export function compile(fn, options = {}) {
     }
   };
   const explained = () =>
-    [...graphs.entries(), ...sized.entries()].map(([key, { dispatches, bytes, found, steps, taken }]) => ({
+    graphs.entries().map(([key, { dispatches, bytes, found, steps, taken }]) => ({
       key,
       dispatches,
       ...bytes,
@@ -156,7 +153,6 @@ export function compile(fn, options = {}) {
     dispose: () => {
       endLast();
       graphs.clear();
-      sized.clear();
       decided.clear();
     },
   });

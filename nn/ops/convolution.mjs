@@ -36,10 +36,11 @@ export const positions = (size, window, { stride, padding, after, dilation }) =>
 /** @param {Windows} attributes */
 const plain = ({ stride, padding, dilation, groups }) => ({ stride, padding, dilation, groups });
 
-/** Throws unless both have one floating-point type. @param {string} op @param {Layout} a @param {Layout} b */
-function oneType(op, a, b) {
+/** Throws unless both have one floating-point type, and a bias f32. @param {string} op @param {Layout[]} inputs */
+function checkTypes(op, [a, b, bias]) {
   floatType(op, a);
   if (a.dtype !== b.dtype) throw new ArgumentError(op, `takes tensors of one type, got ${a.dtype} and ${b.dtype}`);
+  if (bias && bias.dtype !== 'f32') throw new ArgumentError(op, `takes a bias of f32, got ${bias.dtype}`);
 }
 
 /**
@@ -87,9 +88,8 @@ export const convolution = defineOp({
   name: 'convolution',
   empty: biasAlone,
   strided: true,
-  infer: ([x, w, bias], /** @type {Forward} */ attributes) => {
-    oneType('convolution', x, w);
-    if (bias && bias.dtype !== 'f32') throw new ArgumentError('convolution', `takes a bias of f32, got ${bias.dtype}`);
+  infer: ([x, w, ...bias], /** @type {Forward} */ attributes) => {
+    checkTypes('convolution', [x, w, ...bias]);
     const result = positions(x.shape.slice(2), w.shape.slice(2), attributes);
     return [denseLayout([x.shape[0], w.shape[0], ...result], x.dtype)];
   },
@@ -137,9 +137,8 @@ export const convolutionInput = defineOp({
   name: 'convolutionInput',
   empty: biasAlone,
   strided: true,
-  infer: ([dy, w, bias], /** @type {Input} */ { groups, size }) => {
-    oneType('convolutionInput', dy, w);
-    if (bias && bias.dtype !== 'f32') throw new ArgumentError('convolutionInput', `takes a bias of f32, got ${bias.dtype}`);
+  infer: ([dy, w, ...bias], /** @type {Input} */ { groups, size }) => {
+    checkTypes('convolutionInput', [dy, w, ...bias]);
     return [denseLayout([dy.shape[0], w.shape[1] * groups, ...size], dy.dtype)];
   },
   prepare: (inputs, run) => prepared(inputs, run, true),
@@ -149,7 +148,12 @@ export const convolutionInput = defineOp({
   flops: ([dy, w]) => flops(dy, w.shape),
   saveInputs: ([dy, w]) => [...(w ? [0] : []), ...(dy ? [1] : [])],
   vjp: (dx, { inputs: [dy, w], layouts, needs, attributes }, F) => [
-    needs[0] ? F.call(convolution, [dx, w], { ...plain(attributes), after: missing(layouts, attributes) }) : undefined,
+    needs[0]
+      ? F.call(convolution, [dx, w], {
+          ...plain(attributes),
+          after: missing(layouts[0], layouts[1].shape.slice(2), attributes.size, attributes),
+        })
+      : undefined,
     needs[1] ? F.call(convolutionWeight, [dx, dy], { ...plain(attributes), window: layouts[1].shape.slice(2) }) : undefined,
     needs[2] ? biasGradient(dx, F) : undefined,
   ],
@@ -170,10 +174,10 @@ export const convolutionInput = defineOp({
 
 /**
  * Zeros after x with which a convolution of x has as many positions as dy.
- * @param {Layout[]} layouts of dy and the weight @param {Input} attributes
+ * @param {Layout} dy @param {readonly number[]} window its sizes @param {readonly number[]} size of x @param {Windows} attributes
  */
-const missing = ([dy, w], { stride, padding, dilation, size }) =>
-  size.map((n, d) => (dy.shape[2 + d] - 1) * stride[d] + (w.shape[2 + d] - 1) * dilation[d] + 1 - n - padding[d]);
+const missing = (dy, window, size, { stride, padding, dilation }) =>
+  size.map((n, d) => (dy.shape[2 + d] - 1) * stride[d] + (window[d] - 1) * dilation[d] + 1 - n - padding[d]);
 
 /** The gradient of the weight in a convolution from x [batch, channels, ...size] and dy [batch, outputs, ...positions]. @type {Op} */
 export const convolutionWeight = defineOp({
@@ -181,7 +185,7 @@ export const convolutionWeight = defineOp({
   empty: 0,
   strided: true,
   infer: ([x, dy], /** @type {Weight} */ { groups, window }) => {
-    oneType('convolutionWeight', x, dy);
+    checkTypes('convolutionWeight', [x, dy]);
     if (x.shape[0] !== dy.shape[0])
       throw new ShapeError('convolutionWeight', `x ${show(x.shape)} and dy ${show(dy.shape)} have different batches`);
     return [denseLayout([dy.shape[1], x.shape[1] / groups, ...window], x.dtype)];
@@ -196,10 +200,7 @@ export const convolutionWeight = defineOp({
     needs[1]
       ? F.call(convolution, [x, dw], {
           ...plain(attributes),
-          after: missing([layouts[1], denseLayout([1, 1, ...attributes.window], 'f32')], {
-            ...attributes,
-            size: layouts[0].shape.slice(2),
-          }),
+          after: missing(layouts[1], attributes.window, layouts[0].shape.slice(2), attributes),
         })
       : undefined,
   ],

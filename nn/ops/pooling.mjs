@@ -54,6 +54,26 @@ const planesOf = ({ shape }, rank) => sizeOf(shape.slice(0, shape.length - rank)
 /** The shape with other sizes of planes. @param {readonly number[]} shape @param {number[]} sizes */
 const withSizes = (shape, sizes) => [...shape.slice(0, shape.length - sizes.length), ...sizes];
 
+/** The index of a place in its plane. @param {PoolAttributes} how @param {number[]} place */
+const indexOf = ({ size }, place) => place.reduce((i, p, d) => i * size[d] + p, 0);
+
+/**
+ * The gradient of x: of each element of dy, the indices in its plane that get it, divided by a number.
+ * @param {Reference} dy @param {PoolAttributes} how @param {(place: number[], q: number[]) => { to: number[], divisor: number }} shares
+ */
+function spread(dy, how, shares) {
+  const rank = how.size.length;
+  const dx = generate(withSizes(dy.shape, how.size), () => 0);
+  const volume = sizeOf(how.size);
+  generate(dy.shape, (place) => {
+    const plane = place.slice(0, -rank).reduce((i, p, d) => i * dy.shape[d] + p, 0);
+    const { to, divisor } = shares(place, place.slice(-rank));
+    for (const index of to) dx.data[plane * volume + index] += at(dy, place) / divisor;
+    return 0;
+  });
+  return dx;
+}
+
 /** The index of the largest element in its plane: the first of equal ones. @param {Reference} x @param {PoolAttributes} how @param {number[]} place */
 function largest(x, how, place) {
   const rank = how.size.length;
@@ -61,7 +81,7 @@ function largest(x, how, place) {
   let [best, index] = [-Infinity, -1];
   for (const own of placesOf(how, q)) {
     const v = at(x, [...lead, ...own]);
-    if (index < 0 || v > best) [best, index] = [v, own.reduce((i, p, d) => i * how.size[d] + p, 0)];
+    if (index < 0 || v > best) [best, index] = [v, indexOf(how, own)];
   }
   return { best, index };
 }
@@ -70,17 +90,7 @@ const maxPoolBackward = defineOp({
   name: 'maxPoolBackward',
   infer: ([dy], /** @type {PoolAttributes} */ { size }) => [denseLayout(withSizes(dy.shape, size), dy.dtype)],
   lower: (k, [dy, indices], [dx], how) => [k.maxPoolBackward({ dy, indices, dx, planes: planesOf(dy.layout, how.size.length), ...how })],
-  oracle: ([dy, indices], how) => {
-    const rank = how.size.length;
-    const dx = generate(withSizes(dy.shape, how.size), () => 0);
-    const volume = sizeOf(how.size);
-    generate(dy.shape, (place) => {
-      const plane = place.slice(0, -rank).reduce((i, p, d) => i * dy.shape[d] + p, 0);
-      dx.data[plane * volume + at(indices, place)] += at(dy, place);
-      return 0;
-    });
-    return dx;
-  },
+  oracle: ([dy, indices], how) => spread(dy, how, (place) => ({ to: [at(indices, place)], divisor: 1 })),
 });
 
 /** The largest element of each window, over the last dimensions of x; the second output has their indices in their planes. @type {Op} */
@@ -112,17 +122,8 @@ const avgPoolBackward = defineOp({
   name: 'avgPoolBackward',
   infer: ([dy], /** @type {PoolAttributes} */ { size }) => [denseLayout(withSizes(dy.shape, size), dy.dtype)],
   lower: (k, [dy], [dx], how) => [k.avgPoolBackward({ dy, dx, planes: planesOf(dy.layout, how.size.length), ...how })],
-  oracle: ([dy], how) => {
-    const rank = how.size.length;
-    const dx = generate(withSizes(dy.shape, how.size), () => 0);
-    generate(dy.shape, (place) => {
-      const plane = place.slice(0, -rank).reduce((i, p, d) => i * dy.shape[d] + p, 0);
-      const q = place.slice(-rank);
-      for (const own of placesOf(how, q)) dx.data[own.reduce((i, p, d) => i * how.size[d] + p, plane)] += at(dy, place) / divisorOf(how, q);
-      return 0;
-    });
-    return dx;
-  },
+  oracle: ([dy], how) =>
+    spread(dy, how, (_, q) => ({ to: placesOf(how, q).map((place) => indexOf(how, place)), divisor: divisorOf(how, q) })),
 });
 
 /** The mean of each window, over the last dimensions of x. @type {Op} */
