@@ -1,4 +1,4 @@
-// `compile` with dynamic sizes: each size gives what eager mode gives, runs the function once, and takes over what was decided for another.
+// `compile` with dynamic sizes: each size gives what eager mode gives, runs the function once.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
@@ -68,7 +68,7 @@ test('batches of many sizes train to what eager mode trains to, and each size ru
   process.off('warning', note);
 });
 
-test('another size takes over decisions, and makes no kernels where the program is the same', async () => {
+test('another size makes no kernels where the program is the same', async () => {
   const [a, b] = [new nn.Linear(8, 16), new nn.Linear(16, 4)];
   const f = compile(
     (/** @type {any} */ x, /** @type {any} */ y) => {
@@ -92,11 +92,6 @@ test('another size takes over decisions, and makes no kernels where the program 
     made.push(context.programs.size - count);
   }
   const explained = f.explain();
-  assert.deepEqual(
-    explained.map(({ taken }) => taken),
-    [0, 2, 2, 2, 2],
-    'fuse and schedule search once',
-  );
   assert.ok(explained[0].found['operations fused'] > 0);
   for (const { found } of explained) assert.deepEqual(found, explained[0].found);
   assert.deepEqual(made.slice(1), [0, 0, 0, 0], `generated kernels: ${made}`);

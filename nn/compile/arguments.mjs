@@ -30,13 +30,10 @@ function constantKey(value) {
 
 /**
  * Finds the tensors in arguments, and makes a key of everything else. `rebuild` makes the arguments again with other tensors.
- * @param {unknown[]} args @param {readonly number[]} [dynamic] dimensions that may have other sizes; negative ones count from the end
- * @returns {{ slots: Slot[], key: string, family: string, rebuild: (tensors: Tensor[]) => unknown[] }} `family`: the key
- *   without the sizes of these dimensions
+ * @param {unknown[]} args
+ * @returns {{ slots: Slot[], key: string, rebuild: (tensors: Tensor[]) => unknown[] }}
  */
-export function flattenArguments(args, dynamic = []) {
-  /** The parts of the key with dynamic sizes, without these. @type {Map<number, string>} */
-  const general = new Map();
+export function flattenArguments(args) {
   /** @type {Slot[]} */
   const slots = [];
   /** @type {string[]} */
@@ -57,17 +54,7 @@ export function flattenArguments(args, dynamic = []) {
       }
       const slot = slotOf(source);
       const at = slots.push(slot) - 1;
-      const { dtype, shape } = slot.layout;
-      key.push(`${dtype}[${shape}]${slot.requiresGrad ? 'g' : ''}`);
-      if (dynamic.length > 0) {
-        /** @type {(number | string)[]} */
-        const sizes = [...shape];
-        for (const d of dynamic) {
-          const own = d < 0 ? d + shape.length : d;
-          if (own >= 0 && own < shape.length) sizes[own] = '*';
-        }
-        general.set(key.length - 1, `${dtype}[${sizes}]${slot.requiresGrad ? 'g' : ''}`);
-      }
+      key.push(`${slot.layout.dtype}[${slot.layout.shape}]${slot.requiresGrad ? 'g' : ''}`);
       return (tensors) => tensors[at];
     }
     if (isContainer(value)) {
@@ -91,12 +78,7 @@ export function flattenArguments(args, dynamic = []) {
     return () => value;
   };
   const rebuilders = args.map(walk);
-  return {
-    slots,
-    key: key.join(' '),
-    family: key.map((part, i) => general.get(i) ?? part).join(' '),
-    rebuild: (tensors) => rebuilders.map((build) => build(tensors)),
-  };
+  return { slots, key: key.join(' '), rebuild: (tensors) => rebuilders.map((build) => build(tensors)) };
 }
 
 /** @param {Tensor | Numbers} value @returns {Slot} */

@@ -38,7 +38,6 @@ import { runtime } from '../core/runtime.mjs';
  * @returns {Built}
  */
 export function build(recording, outputs, passes) {
-  const { decisions } = recording;
   const isOwn = (/** @type {Allocation} */ allocation) => recording.owns(allocation);
   const { calls, found } = runPasses(
     recording.list,
@@ -49,7 +48,6 @@ export function build(recording, outputs, passes) {
       kernels: runtime().kernels,
       halves: new Map([...recording.copies].flatMap((copy) => (copy instanceof HalfCopy ? [[copy.storage.allocation, copy]] : []))),
       keep: (copy) => recording.keep(copy),
-      decisions,
     },
     passes,
   );

@@ -21,7 +21,6 @@ import { build, freeMemory } from './build.mjs';
  * @typedef {object} GraphOptions
  * @property {readonly import('./passes/index.mjs').PassName[]} passes
  * @property {boolean} graph whether calls launch a recorded graph
- * @property {import('./decisions.mjs').Decisions} [decisions] of arguments of other sizes
  */
 
 /**
@@ -73,8 +72,6 @@ export class Graph {
     this.steps = steps;
     this.found = found;
     this.bytes = bytes;
-    /** How many decisions for arguments of other sizes it took over. */
-    this.taken = recording.decisions?.taken ?? 0;
     this.allocation = new Holdings(this.device, memory);
     try {
       this.device.flush();

@@ -8,7 +8,6 @@ import { autocastType } from '../api/autocast.mjs';
 import { isGradEnabled } from '../core/node.mjs';
 import { flattenArguments } from './arguments.mjs';
 import { GraphCache } from './cache.mjs';
-import { Decisions } from './decisions.mjs';
 import { giveBack } from './graph.mjs';
 import { LATE, trace } from './trace.mjs';
 import { ArgumentError, UsageError, checkFunction, shown } from '../core/errors.mjs';
@@ -31,9 +30,9 @@ const BOUND = 64;
  *   to their own memory; false when left out
  * @property {boolean} [graph] whether calls launch a recorded graph; if false, each call submits the list of dispatches again, which takes the
  *   host longer; true when left out
- * @property {readonly number[]} [dynamic] dimensions of tensor arguments that differ from call to call, such as [0] for the batch; negative
- *   ones count from the end. Each size has a graph of its own. Its first call runs the function again, as every new shape does, and takes over
- *   what the passes searched for with another size; later calls launch it. None when left out
+ * @property {readonly number[]} [dynamic] dimensions of tensor arguments whose sizes differ from call to call, such as [0] for the batch; negative
+ *   ones count from the end. Each size has a graph of its own: its first call runs the function again, as every new shape does, and later
+ *   calls launch it. With `dynamic`, `bound` graphs are kept instead of 8. None when left out
  * @property {number} [bound] the most graphs that are kept with `dynamic`; 64 when left out. Beyond it the least recently used one is dropped,
  *   and compiled again when it is needed
  * @property {readonly PassName[]} [passes] names of the optimization passes to run; all when left out
@@ -84,10 +83,7 @@ export function compile(fn, options = {}) {
   const unknown = passes.findIndex((name) => !PASSES.includes(name));
   if (unknown >= 0) throw new ArgumentError('compile', `unknown pass ${shown(passes[unknown])}; the passes are ${PASSES.join(', ')}`);
   checkFunction('compile', fn, LATE);
-  const isDynamic = dynamic.length > 0;
-  const graphs = isDynamic ? new GraphCache(bound) : new GraphCache();
-  /** With `dynamic`: what was decided, by the arguments without these sizes. @type {Map<string, Decisions>} */
-  const decided = new Map();
+  const graphs = dynamic.length > 0 ? new GraphCache(bound) : new GraphCache();
   /** With `reuseOutputs`: the results of the previous call. @type {Tensor[] | undefined} */
   let last;
 
@@ -98,19 +94,12 @@ export function compile(fn, options = {}) {
   };
   /** Finds or makes the graph for arguments, and copies them into it. @param {unknown[]} args */
   const prepared = (args) => {
-    const { slots, key: argumentKey, family, rebuild } = flattenArguments(args, dynamic);
-    const modes = `${isGradEnabled() ? '' : ' noGrad'}${autocastType() ? ` autocast ${autocastType()}` : ''}`;
-    const key = `${argumentKey}${modes}`;
+    const { slots, key: argumentKey, rebuild } = flattenArguments(args);
+    const key = `${argumentKey}${isGradEnabled() ? '' : ' noGrad'}${autocastType() ? ` autocast ${autocastType()}` : ''}`;
     let graph = graphs.find(key);
     if (!graph) {
       graphs.traced(key);
-      /** @type {Decisions | undefined} */
-      let decisions;
-      if (isDynamic) {
-        decisions = decided.get(`${family}${modes}`) ?? new Decisions();
-        decided.set(`${family}${modes}`, decisions);
-      }
-      graph = trace(fn, slots, rebuild, { passes, graph: recorded, decisions });
+      graph = trace(fn, slots, rebuild, { passes, graph: recorded });
       graphs.add(key, graph);
     }
     graph.fill(slots);
@@ -133,12 +122,11 @@ export function compile(fn, options = {}) {
     }
   };
   const explained = () =>
-    graphs.entries().map(([key, { dispatches, bytes, found, steps, taken }]) => ({
+    graphs.entries().map(([key, { dispatches, bytes, found, steps }]) => ({
       key,
       dispatches,
       ...bytes,
       found,
-      taken,
       steps,
     }));
   return Object.assign(compiled, {
@@ -153,7 +141,6 @@ export function compile(fn, options = {}) {
     dispose: () => {
       endLast();
       graphs.clear();
-      decided.clear();
     },
   });
 }
@@ -165,7 +152,6 @@ export function compile(fn, options = {}) {
  * @property {number} dispatches number of dispatches
  * @property {number} unplanned bytes of its results if each had its own memory
  * @property {Record<string, number>} found what the passes fused or removed, and how often
- * @property {number} taken number of decisions that the passes took over from a graph for other dynamic sizes
  * @property {number} planned bytes that the results take, with memory shared
  * @property {import('./explain.mjs').ProductOfLine[]} products its matrix products: which kernel computes each, and why
  */

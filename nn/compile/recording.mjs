@@ -18,9 +18,7 @@ import { Guard } from './guard.mjs';
  * @implements {Sink}
  */
 export class Recording {
-  /** @param {import('./decisions.mjs').Decisions} [decisions] of arguments of other sizes */
-  constructor(decisions) {
-    this.decisions = decisions;
+  constructor() {
     /** @type {Call[]} */
     this.list = [];
     /** Tensors from this serial number on were made in the trace. */
@@ -66,9 +64,9 @@ export class Recording {
     this.copies.add(copy);
   }
 
-  /** The line of the user's program that operations belong to now. @param {string} [name] of what is recorded */
-  originNow(name = '') {
-    return this.origin ?? (this.decisions ? this.decisions.lineOf(name, callerLine) : callerLine());
+  /** The line of the user's program that operations belong to now. */
+  originNow() {
+    return this.origin ?? callerLine();
   }
 
   /**
@@ -79,7 +77,7 @@ export class Recording {
    */
   append(template, storages, call, info) {
     for (const storage of storages) this.hold(storage);
-    const origin = this.originNow(call?.op.name ?? info?.name);
+    const origin = this.originNow();
     const allocations = storages.map(({ allocation }) => allocation);
     const values = call?.layouts.map((layout, i) => ({ allocation: allocations[i], layout })) ?? [];
     this.list.push({

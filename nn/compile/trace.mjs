@@ -51,8 +51,7 @@ export function trace(fn, slots, rebuild, options) {
   const inputs = [];
   /** The result, with tensors that no scope owns. @type {unknown} */
   let held;
-  options.decisions?.begin();
-  const recording = new Recording(options.decisions);
+  const recording = new Recording();
   const scope = new Scope();
   try {
     for (const { layout } of slots) {

@@ -41,7 +41,6 @@ import { perDevice } from '../../core/runtime.mjs';
  * @property {(bytes: number) => Allocation} allocate allocates temporary memory
  * @property {Kernels} kernels
  * @property {Map<Allocation, HalfCopy>} halves 16-bit copies of parameters that the calls use
- * @property {import('../decisions.mjs').Decisions} [decisions] of arguments of other sizes
  * @property {(copy: PermutedCopy) => void} keep brings another copy up to date before each launch
  */
 

@@ -102,10 +102,6 @@ export function fuse(calls, context) {
     );
   };
 
-  const search = () => {
-    calls.forEach(joined);
-    return groups.map((own) => [...own]);
-  };
   /** Makes a call part of the kernels of those that it reads, where they can be one. @param {Call} call @param {number} j */
   const joined = (call, j) => {
     if (!suits[j]) return;
@@ -120,12 +116,7 @@ export function fuse(calls, context) {
       if (later) merge(from, to, later);
     }
   };
-  const found = context.decisions?.of('fuse', calls, before, search, (_, i) => suits[i]) ?? search();
-  // Of a decision for other sizes, each call has its group as an object of its own.
-  for (const own of found) {
-    const known = groups[own[0]];
-    if (known.length !== own.length) for (const member of own) groups[member] = own;
-  }
+  calls.forEach(joined);
 
   /** @type {Call[]} */
   const result = [];

@@ -112,7 +112,7 @@ const TABLE = [
     does: 'Orders the calls so that fewer barriers stand between them.',
     exact: true,
     // It needs dispatches: what a call reads and writes is known once its kernel is chosen.
-    run: (calls, context) => ({ calls: schedule(lowered(calls, context), context.decisions), found: 0 }),
+    run: (calls, context) => ({ calls: schedule(lowered(calls, context)), found: 0 }),
   },
 ];
 

@@ -10,14 +10,11 @@ import { dependences } from './order.mjs';
 const WINDOW = 12;
 
 /**
- * @param {Call[]} calls @param {import('../decisions.mjs').Decisions} [decisions] of arguments of other sizes
+ * @param {Call[]} calls
  * @returns {Call[]} the same calls in an order that keeps every dependence
  */
-export function schedule(calls, decisions) {
-  const before = dependences(calls);
-  const search = () => ordered(calls, before);
-  const order = decisions?.of('schedule', calls, before, search) ?? search();
-  return order.map((i) => calls[i]);
+export function schedule(calls) {
+  return ordered(calls, dependences(calls)).map((i) => calls[i]);
 }
 
 /** @param {Call[]} calls @param {Set<number>[]} before @returns {number[]} */
