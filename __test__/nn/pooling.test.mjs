@@ -20,6 +20,8 @@ test('values of pools, eager and compiled', async () => {
     ['maxPool1d', six, 3, { stride: 2, ceilMode: true }, [3, 5, 6]],
     ['maxPool1d', three.mul(-1), 3, { stride: 1, padding: 1 }, [-1, -1, -2]],
     ['maxPool1d', seven, 3, { stride: 1, dilation: 2 }, [5, 6, 7]],
+    // A window may lie beside x, between the zeros of its two ends.
+    ['maxPool1d', row(-5, -7), 2, { stride: 1, padding: 1, dilation: 3 }, [-Infinity]],
     // A last window that would begin in the padding is left out.
     ['maxPool1d', three, 2, { stride: 2, padding: 1, ceilMode: true }, [1, 3]],
     ['avgPool1d', three, 3, { stride: 1, padding: 1 }, [1, 2, 5 / 3]],

@@ -128,7 +128,8 @@ void main() {
         windowOf(ivec3(r / (p.Qh * p.Qw), r / p.Qw % p.Qh, r % p.Qw), from, to);
         y[p.offY + e] = sum / divisorOf(from, to);
 #else
-        y[p.offY + e] = best;
+        // A window beside x, as dilation makes one, has no largest element.
+        y[p.offY + e] = index == 0xffffffffu ? uintBitsToFloat(0xff800000u) : best;
         indices[p.offI + e] = index;
 #endif
     }
