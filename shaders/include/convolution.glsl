@@ -6,7 +6,7 @@
 // The forward pass gathers x with S the stride and D the dilation. The input gradient gathers dy. A result's coordinate modulo the stride is
 // its phase. Elements of one phase use every E-th tap from a first one on, and gather as a convolution of stride 1 does. Hence each phase is
 // such a product, and a workgroup belongs to one.
-layout(local_size_x_id = 0) in;
+layout(local_size_x = 128, local_size_x_id = 0) in;
 
 layout(constant_id = 1) const uint JD = 1; // taps of the window
 layout(constant_id = 2) const uint JH = 1;
