@@ -1,0 +1,228 @@
+// LoRA (Hu et al. 2021): small matrices that are trained beside the frozen weights of a `Decoder`.
+//
+// A linear layer of the decoder may be several of the files: one product computes queries, keys and values, another gate and up. Each of
+// these has an adapter of its own, named as PEFT names it, and adds to its rows of the product's result.
+
+import { F, nn, noGrad, scope } from 'helios-vk/nn';
+
+import { shown } from '../infer/options.mjs';
+import { checkNames } from '../options.mjs';
+import { partsOf } from './parts.mjs';
+
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
+/** @typedef {import('./decoder.mjs').Decoder} Decoder */
+
+/**
+ * A linear layer of the files that can have an adapter.
+ * @typedef {object} Place
+ * @property {string} path its module in transformers, such as `model.layers.0.self_attn.q_proj`
+ * @property {string} name the last word of `path`
+ * @property {string} layer the linear layer of `Decoder` that computes it, such as `layers.0.attention.qkv`
+ * @property {number} row its first row there
+ * @property {number} inputs @property {number} outputs
+ */
+
+/**
+ * Options of an adapter.
+ * @typedef {object} AdapterOptions
+ * @property {number} [rank] the inner size of its two matrices; 8 when left out
+ * @property {number} [alpha] what it computes is multiplied by alpha / rank; 2 · rank when left out
+ * @property {boolean} [rslora] by alpha / √rank instead (Kalajdzievski 2023); false when left out
+ * @property {number} [dropout] share of its inputs that are set to zero in training; 0 when left out
+ */
+
+/**
+ * The linear layers that can have an adapter, in the order of the files: all but the head.
+ * @param {ModelConfig} config
+ * @returns {Place[]}
+ */
+export function adapterPlaces(config) {
+  return partsOf(config).flatMap(({ name: key, shape, parameter, row = 0, transposed }) => {
+    const layer = /^(layers\.\d+\.(?:attention\.(?:qkv|out)|mlp\.(?:up|down)))\.weight$/.exec(parameter)?.[1];
+    if (layer === undefined) return [];
+    const path = key.replace(/\.weight$/, '');
+    const [outputs, inputs] = transposed ? shape.toReversed() : shape;
+    return [{ path, name: path.slice(path.lastIndexOf('.') + 1), layer, row, inputs, outputs }];
+  });
+}
+
+/** Whether a target names a layer: by its whole path or the last words of it, as in PEFT. @param {string} path @param {string} target */
+export const isTarget = (path, target) => path === target || path.endsWith(`.${target}`);
+
+/** scale · (x Aᵀ) Bᵀ. A begins as PyTorch's linear layers do, and B as zeros, so that the adapter adds nothing at first. */
+export class Adapter extends nn.Module {
+  /** @param {Place} place @param {Required<AdapterOptions>} options */
+  constructor({ inputs, outputs }, { rank, alpha, rslora, dropout }) {
+    super();
+    this.lora_A = new nn.Linear(inputs, rank, { bias: false });
+    this.lora_B = new nn.Linear(rank, outputs, { bias: false });
+    noGrad(() => void this.lora_B.weight.zero_());
+    this.rank = rank;
+    this.alpha = alpha;
+    this.rslora = rslora;
+    this.dropout = dropout;
+  }
+
+  get scale() {
+    return this.alpha / (this.rslora ? Math.sqrt(this.rank) : this.rank);
+  }
+
+  /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
+  forward(x) {
+    const kept = this.dropout > 0 ? F.dropout(x, this.dropout, this.training) : x;
+    return this.lora_B.forward(F.mul(this.lora_A.forward(kept), this.scale));
+  }
+}
+
+/** A frozen linear layer with adapters, which takes the layer's parameters over. They keep their names; an adapter has that of its place. */
+export class AdaptedLinear extends nn.Module {
+  #base;
+  #places;
+
+  /** @param {nn.Linear} base @param {Place[]} places all that the layer computes, in order of rows */
+  constructor(base, places) {
+    super();
+    this.#base = base;
+    this.weight = base.weight;
+    this.bias = base.bias;
+    this.#places = places;
+  }
+
+  /** The layer without its adapters, which are freed. @returns {nn.Linear} */
+  bare() {
+    for (const [, adapter] of this.namedChildren()) adapter.dispose();
+    return Object.assign(this.#base, { weight: this.weight });
+  }
+
+  /** @param {string} name of a place @returns {Adapter | undefined} */
+  adapter(name) {
+    return Reflect.get(this, name);
+  }
+
+  /** @param {string} name of a place @param {Adapter} adapter */
+  add(name, adapter) {
+    Reflect.set(this, name, adapter.train(this.training));
+  }
+
+  /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
+  forward(x) {
+    const y = F.linear(x, this.weight, this.bias);
+    if (this.#places.length === 1) {
+      const adapter = this.adapter(this.#places[0].name);
+      return adapter ? F.add(y, adapter.forward(x)) : y;
+    }
+    const parts = this.#places.map(({ name, row, outputs }) => {
+      const own = F.slice(y, -1, row, row + outputs);
+      const adapter = this.adapter(name);
+      return adapter ? F.add(own, adapter.forward(x)) : own;
+    });
+    return F.cat(parts, -1);
+  }
+}
+
+/** The module that holds a layer, and its name there. @param {Decoder} decoder @param {string} layer */
+function holderOf(decoder, layer) {
+  const [, index, module, name] = layer.split('.');
+  return { holder: Reflect.get(decoder.layers.at(Number(index)), module), name };
+}
+
+/** @param {Decoder} decoder @param {string} layer @returns {AdaptedLinear | nn.Linear} */
+export function layerOf(decoder, layer) {
+  const { holder, name } = holderOf(decoder, layer);
+  return holder[name];
+}
+
+/** The adapters of a decoder, in the order of the files. @param {Decoder} decoder @returns {{ place: Place, adapter: Adapter }[]} */
+export function adaptersOf(decoder) {
+  return adapterPlaces(decoder.config).flatMap((place) => {
+    const linear = layerOf(decoder, place.layer);
+    const adapter = linear instanceof AdaptedLinear ? linear.adapter(place.name) : undefined;
+    return adapter ? [{ place, adapter }] : [];
+  });
+}
+
+/** What trains: the adapters' matrices, in the order of the files. @param {Decoder} decoder @returns {nn.Parameter[]} */
+export const adapterParameters = (decoder) => adaptersOf(decoder).flatMap(({ adapter }) => adapter.parameters());
+
+/**
+ * Freezes a decoder and gives linear layers an adapter each, in place. Only the adapters require a gradient then; the names and numbers of
+ * the frozen parameters stay.
+ * @param {Decoder} decoder without adapters
+ * @param {AdapterOptions & { targets?: 'all' | readonly string[] }} [options] `targets`: `all`, or last words of names in transformers, such as
+ *   `q_proj` or `mlp.c_proj`; `all` when left out: every linear layer but the head
+ * @returns {Decoder} the decoder
+ * @throws {RangeError} for options out of range, and a target that names no layer; {Error} if the decoder has adapters already
+ */
+export function addAdapters(decoder, options = {}) {
+  checkNames('addAdapters', options, ['rank', 'alpha', 'rslora', 'dropout', 'targets']);
+  const { rank = 8, alpha = 2 * rank, rslora = false, dropout = 0, targets = 'all' } = options;
+  if (!(Number.isInteger(rank) && rank >= 1))
+    throw new RangeError(`addAdapters: rank must be an integer of at least 1, got ${shown(rank)}`);
+  if (!(Number.isFinite(alpha) && alpha > 0)) throw new RangeError(`addAdapters: alpha must be a number above 0, got ${shown(alpha)}`);
+  if (!(dropout >= 0 && dropout < 1))
+    throw new RangeError(`addAdapters: dropout must be a number from 0 and below 1, got ${shown(dropout)}`);
+  const places = adapterPlaces(decoder.config);
+  if (targets !== 'all') {
+    if (!Array.isArray(targets) || targets.length === 0)
+      throw new RangeError(`addAdapters: targets must be 'all' or a list of names, got ${shown(targets)}`);
+    const other = targets.find((target) => !places.some(({ path }) => isTarget(path, target)));
+    if (other !== undefined) {
+      const known = [...new Set(places.map(({ name }) => name))].join(', ');
+      throw new RangeError(`addAdapters: no linear layer of a ${decoder.config.family} is named ${shown(other)}; there are ${known}`);
+    }
+  }
+  const chosen = targets === 'all' ? places : places.filter(({ path }) => targets.some((target) => isTarget(path, target)));
+  return placeAdapters(
+    decoder,
+    chosen.map((place) => ({ place, options: { rank, alpha, rslora, dropout } })),
+  );
+}
+
+/**
+ * Freezes a decoder and makes adapters at places.
+ * @param {Decoder} decoder @param {{ place: Place, options: Required<AdapterOptions> }[]} chosen
+ * @returns {Decoder} the decoder
+ */
+export function placeAdapters(decoder, chosen) {
+  if (adaptersOf(decoder).length > 0) throw new Error('the decoder has adapters already: merge or remove them first');
+  decoder.requiresGrad_(false);
+  const places = adapterPlaces(decoder.config);
+  for (const { place, options } of chosen) {
+    const { holder, name } = holderOf(decoder, place.layer);
+    if (!(holder[name] instanceof AdaptedLinear)) {
+      const own = places.filter(({ layer }) => layer === place.layer);
+      holder[name] = new AdaptedLinear(holder[name], own).train(holder[name].training);
+    }
+    holder[name].add(place.name, new Adapter(place, options));
+  }
+  return decoder;
+}
+
+/**
+ * Adds each adapter to its rows of the frozen weight, W += scale · B A, and removes the adapters. The parameters stay frozen.
+ * @param {Decoder} decoder
+ * @returns {Decoder} the decoder
+ */
+export function mergeAdapters(decoder) {
+  noGrad(() =>
+    scope(() => {
+      for (const { place, adapter } of adaptersOf(decoder)) {
+        const { weight } = layerOf(decoder, place.layer);
+        const rows = F.slice(weight, 0, place.row, place.row + place.outputs);
+        const delta = F.mul(F.matmul(adapter.lora_B.weight, adapter.lora_A.weight), adapter.scale);
+        rows.copy_(F.add(F.to(rows, 'f32'), delta));
+      }
+    }),
+  );
+  return removeAdapters(decoder);
+}
+
+/** Removes and frees a decoder's adapters. The parameters stay frozen. @param {Decoder} decoder @returns {Decoder} the decoder */
+export function removeAdapters(decoder) {
+  for (const { layer } of adapterPlaces(decoder.config)) {
+    const { holder, name } = holderOf(decoder, layer);
+    if (holder[name] instanceof AdaptedLinear) holder[name] = holder[name].bare();
+  }
+  return decoder;
+}
