@@ -311,7 +311,7 @@ for (const [names, make, args] of [FORWARDS, ...OTHERS.map((own) => own.FORWARDS
 const model = () => new nn.Sequential(new nn.Linear(2, 2));
 add('lora', nn.lora, () => [model(), { rank: 1, alpha: 1, targets: /0/ }]);
 add('mergeLora', nn.mergeLora, () => [model()]);
-add('skipInit', nn.skipInit, () => [() => model()]);
+add('skipInit', nn.skipInit, () => [() => model(), { dtype: 'f32' }]);
 add(
   'loadStateDict',
   (state, options) => new nn.Linear(2, 1).loadStateDict(state, options),

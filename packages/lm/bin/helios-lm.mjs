@@ -7,6 +7,7 @@ import { UsageError, checkPaths, fail, helpText, outliveOutputs, parseCommandLin
 
 import { findModel } from '../src/open.mjs';
 import * as chatCommand from '../src/cli/chat.mjs';
+import * as finetuneCommand from '../src/cli/finetune.mjs';
 import * as generateCommand from '../src/cli/generate.mjs';
 import * as serveCommand from '../src/cli/serve.mjs';
 import { showProgress } from '../src/cli/progress.mjs';
@@ -48,6 +49,13 @@ const COMMANDS = {
     options: trainCommand.OPTIONS,
     modernArgs: trainCommand.modernArgs,
     run: trainCommand.run,
+  },
+  finetune: {
+    usage: 'helios-lm finetune --model MODEL --data FOLDER|FILE.jsonl [options]',
+    about: 'train a model further: on conversations, prompts with completions, or texts',
+    inputs: [0, 0],
+    options: finetuneCommand.OPTIONS,
+    run: finetuneCommand.run,
   },
   generate: {
     usage: 'helios-lm generate FOLDER --prompt TEXT [options]',

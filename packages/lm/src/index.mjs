@@ -12,5 +12,6 @@ export { serveModel } from './serve/server.mjs';
 export { openModel } from './open.mjs';
 export { Decoder } from './model/decoder.mjs';
 export { PATTERNS, applyChatTemplate, loadTokenizer, trainTokenizer } from './tokenizer/index.mjs';
+export { finetune } from './train/finetune.mjs';
 export { PRESETS } from './train/settings.mjs';
 export { train } from './train/run.mjs';

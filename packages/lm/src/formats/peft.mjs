@@ -151,6 +151,20 @@ export async function readPeft(folder, config) {
 export async function loadPeft(folder, decoder) {
   const { base, matrices } = await readPeft(folder, decoder.config);
   placeAdapters(decoder, matrices);
+  setAdapters(decoder, matrices);
+  return { base };
+}
+
+/**
+ * Reads a folder's matrices into the adapters that a decoder has.
+ * @param {string} folder as for `readPeft` @param {Decoder} decoder whose adapters have the places and sizes of the folder's
+ */
+export async function readAdapters(folder, decoder) {
+  setAdapters(decoder, (await readPeft(folder, decoder.config)).matrices);
+}
+
+/** @param {Decoder} decoder @param {Matrices[]} matrices of each of its adapters */
+function setAdapters(decoder, matrices) {
   noGrad(() =>
     scope(() => {
       for (const [i, { adapter }] of adaptersOf(decoder).entries()) {
@@ -160,7 +174,6 @@ export async function loadPeft(folder, decoder) {
       }
     }),
   );
-  return { base };
 }
 
 /**

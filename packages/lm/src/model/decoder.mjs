@@ -175,7 +175,8 @@ export class Decoder extends nn.Module {
     const [, tokens] = ids.shape;
     if (ids.ndim !== 2) throw new RangeError(`Decoder: ids are [batch, tokens], got [${ids.shape}]`);
     if (tokens > context) throw new RangeError(`Decoder: ${tokens} tokens; the model's context is ${context}`);
-    let x = this.embedding.forward(ids);
+    // Of a frozen embedding in 16 bits, too, what layers add up is f32.
+    let x = F.to(this.embedding.forward(ids), 'f32');
     if (this.positions) {
       // Rows in their order need no look-up, whose gradient takes dispatches of its own.
       x = F.add(x, positions ? this.positions.forward(positions) : F.slice(this.positions.weight, 0, 0, tokens));

@@ -92,6 +92,9 @@ export function setShards(model, opt, { m, v }) {
   }
 }
 
+/** The parameters of a model that require a gradient, by name. @param {import('../model/decoder.mjs').Decoder} model */
+export const trainedOf = (model) => Object.fromEntries([...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad));
+
 /** The names of a model's parameters. @param {import('../model/decoder.mjs').Decoder} model */
 const namesOf = (model) => new Map([...model.namedParameters()].map(([name, parameter]) => [parameter, name]));
 
