@@ -23,7 +23,10 @@ export function initialize(model, seed) {
     for (const [name, parameter] of model.namedParameters()) {
       scope(() => {
         if (parameter.ndim === 1) parameter.fill_(isNorm(name) ? 1 : 0);
-        else parameter.copy_(F.mul(randn(parameter.shape), /\.(out|down)\.weight$/.test(name) ? residual : STD));
+        else {
+          const values = F.mul(randn(parameter.shape), /\.(out|down)\.weight$/.test(name) ? residual : STD);
+          parameter.copy_(F.to(values, parameter.dtype));
+        }
       });
     }
   });
