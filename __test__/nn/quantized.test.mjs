@@ -27,7 +27,7 @@ function weightOf(rows, columns) {
 
 test('quants and scales are those of the host, of any values; what they represent is within half a step', async () => {
   const [rows, columns] = [7, 96];
-  const values = Float32Array.from(normal(rows * columns), (v, i) => v * 2 ** ((i >> 5) % 23 - 16));
+  const values = Float32Array.from(normal(rows * columns), (v, i) => v * 2 ** (((i >> 5) % 23) - 16));
   values.fill(0, 64, 96);
   const host = quantizeQ8(values);
   const { quants, scales } = F.quantizeQ8(tensor(values, { shape: [rows, columns] }));

@@ -57,7 +57,10 @@ export function dequantizeQ8(weight) {
   if (tensorOf('dequantizeQ8', scales).dtype !== 'f16') throw new ArgumentError('dequantizeQ8', `scales must be f16, got ${scales.dtype}`);
   const [rows, columns] = quants.shape;
   if (quants.ndim !== 2 || String(scales.shape) !== String([rows, columns / BLOCK]))
-    throw new ArgumentError('dequantizeQ8', `quants are [rows, columns], scales [rows, columns / ${BLOCK}], got ${show(quants.shape)} and ${show(scales.shape)}`);
+    throw new ArgumentError(
+      'dequantizeQ8',
+      `quants are [rows, columns], scales [rows, columns / ${BLOCK}], got ${show(quants.shape)} and ${show(scales.shape)}`,
+    );
   return within('dequantizeQ8', () =>
     noGrad(() =>
       scope(() => {

@@ -21,7 +21,10 @@ export const linearQ8 = defineOp({
   infer: ([x, quants, scales], /** @type {QuantizedAttributes} */ { transposed }) => {
     floatType('linearQ8', x);
     if (quants.dtype !== 'i8' || quants.shape.length !== 2 || quants.shape[1] % BLOCK)
-      throw new ArgumentError('linearQ8', `quants must be i8 [out, in], in a multiple of ${BLOCK}, got ${quants.dtype} ${show(quants.shape)}`);
+      throw new ArgumentError(
+        'linearQ8',
+        `quants must be i8 [out, in], in a multiple of ${BLOCK}, got ${quants.dtype} ${show(quants.shape)}`,
+      );
     const [n, k] = quants.shape;
     if (scales.dtype !== 'f16' || String(scales.shape) !== String([n, k / BLOCK]))
       throw new ShapeError('linearQ8', `scales must be f16 [${n}, ${k / BLOCK}], got ${scales.dtype} ${show(scales.shape)}`);
