@@ -36,6 +36,10 @@ const PLAIN = {
   trainable_token_indices: [null],
   target_parameters: [null],
   alora_invocation_tokens: [null],
+  arrow_config: [null],
+  kasa_config: [null],
+  monteclora_config: [null],
+  velora_config: [null],
   lora_bias: [false],
   // The other ways to begin change the frozen weights too.
   init_lora_weights: [true, false, 'gaussian', 'eva', 'orthogonal'],
