@@ -33,12 +33,13 @@ import { UNARY } from './names.mjs';
 import * as conv from './wrong-conv.mjs';
 import * as layers from './wrong-layers.mjs';
 import * as math from './wrong-math.mjs';
+import * as quantized from './wrong-quantized.mjs';
 import * as shapes from './wrong-shape.mjs';
 import * as sorting from './wrong-sorting.mjs';
 import * as types from './wrong-types.mjs';
 
 /** Those of other files. */
-const OTHERS = [conv, layers, math, shapes, sorting, types];
+const OTHERS = [conv, layers, math, quantized, shapes, sorting, types];
 
 const any = (/** @type {any} */ value) => value;
 

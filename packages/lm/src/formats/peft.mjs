@@ -36,15 +36,22 @@ const PLAIN = {
   trainable_token_indices: [null],
   target_parameters: [null],
   alora_invocation_tokens: [null],
+  arrow_config: [null],
+  kasa_config: [null],
+  monteclora_config: [null],
+  velora_config: [null],
   lora_bias: [false],
   // The other ways to begin change the frozen weights too.
   init_lora_weights: [true, false, 'gaussian', 'eva', 'orthogonal'],
 };
 
-/** The value for a module in `rank_pattern` or `alpha_pattern`, whose keys are expressions for the end of its path. @param {any} pattern @param {string} path */
-function matched(pattern, path) {
-  const key = Object.keys(pattern ?? {}).find((each) => new RegExp(`^(?:.*\\.)?(?:${each})$`).test(path));
-  return key === undefined ? undefined : pattern[key];
+/** A whole name, as an expression of PEFT's; undefined for what is none. @param {string} source */
+function expressionOf(source) {
+  try {
+    return new RegExp(`^(?:${source})$`);
+  } catch {
+    return undefined;
+  }
 }
 
 /**
@@ -67,14 +74,20 @@ function readAdapterConfig(path) {
   const other = Object.keys(json).find((key) => key.startsWith('use_') && key !== 'use_rslora' && json[key]);
   if (other) throw fail(other, json[other], 'false: only plain LoRA is read');
   const targets = json.target_modules;
+  /** `rank_pattern` or `alpha_pattern`: values by expressions for the ends of modules' paths. @param {string} key @returns {(path: string) => any} */
+  const patternsOf = (key) => {
+    const patterns = Object.entries(json[key] ?? {}).map(([source, value]) => ({ is: expressionOf(`(?:.*\\.)?(?:${source})`), value }));
+    if (patterns.some(({ is }) => !is)) throw fail(key, json[key], 'expressions by which modules are named');
+    return (module) => patterns.find(({ is }) => is?.test(module))?.value;
+  };
+  const [ranks, alphas] = [patternsOf('rank_pattern'), patternsOf('alpha_pattern')];
   const listed = Array.isArray(targets) && targets.length > 0 && targets.every((each) => typeof each === 'string');
-  if (!listed && (typeof targets !== 'string' || targets === ''))
-    throw fail('target_modules', targets, 'a list of names, or an expression');
+  const expression = typeof targets === 'string' && targets !== '' && targets !== 'all-linear' ? expressionOf(targets) : undefined;
+  if (!listed && !expression && targets !== 'all-linear') throw fail('target_modules', targets, 'a list of names, or an expression');
   const dropout = json.lora_dropout ?? 0;
   if (!(typeof dropout === 'number' && dropout >= 0 && dropout < 1)) throw fail('lora_dropout', dropout, 'a number from 0 and below 1');
   const rslora = json.use_rslora ?? false;
   if (typeof rslora !== 'boolean') throw fail('use_rslora', rslora, 'true or false');
-  const expression = listed || targets === 'all-linear' ? undefined : new RegExp(`^(?:${targets})$`);
   return {
     base: json.base_model_name_or_path ?? undefined,
     dropout,
@@ -83,8 +96,8 @@ function readAdapterConfig(path) {
       (expression ? expression.test(module) : targets.some((/** @type {string} */ each) => isTarget(module, each))),
     partly: [json.layers_to_transform, json.exclude_modules].some((value) => value !== undefined && value !== null),
     optionsOf: (module) => {
-      const rank = matched(json.rank_pattern, module) ?? json.r;
-      const alpha = matched(json.alpha_pattern, module) ?? json.lora_alpha;
+      const rank = ranks(module) ?? json.r;
+      const alpha = alphas(module) ?? json.lora_alpha;
       if (!(Number.isInteger(rank) && rank >= 1)) throw fail('r', rank, 'an integer of at least 1');
       if (!Number.isFinite(alpha)) throw fail('lora_alpha', alpha, 'a number');
       return { rank, alpha, rslora, dropout };

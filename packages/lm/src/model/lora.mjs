@@ -75,7 +75,10 @@ export class Adapter extends nn.Module {
   }
 }
 
-/** A frozen linear layer with adapters, which takes the layer's parameters over. They keep their names; an adapter has that of its place. */
+/**
+ * A frozen linear layer that may have adapters, and may be in q8_0. It takes a layer's parameters over. They keep their names; an adapter has that
+ * of its place.
+ */
 export class AdaptedLinear extends nn.Module {
   #base;
   #places;
@@ -84,15 +87,32 @@ export class AdaptedLinear extends nn.Module {
   constructor(base, places) {
     super();
     this.#base = base;
+    /** Undefined in q8_0. @type {nn.Parameter | undefined} */
     this.weight = base.weight;
     this.bias = base.bias;
+    /** In q8_0: i8 [outputs, inputs]. @type {Tensor | undefined} */
+    this.quants = undefined;
+    /** In q8_0: f16 [outputs, inputs / 32]. @type {Tensor | undefined} */
+    this.scales = undefined;
     this.#places = places;
   }
 
-  /** The layer without its adapters, which are freed. @returns {nn.Linear} */
+  /** What the layer is without adapters, which are freed. @returns {nn.Linear | AdaptedLinear} */
   bare() {
-    for (const [, adapter] of this.namedChildren()) adapter.dispose();
-    return Object.assign(this.#base, { weight: this.weight });
+    for (const [name, adapter] of [...this.namedChildren()]) {
+      adapter.dispose();
+      Reflect.deleteProperty(this, name);
+    }
+    return this.weight ? this.#base : this;
+  }
+
+  /** Puts the weight into q8_0 and frees what it was, unless a row is not of whole blocks. */
+  quantize() {
+    const { weight } = this;
+    if (!weight || weight.shape[1] % 32) return;
+    Object.assign(this, F.quantizeQ8(weight));
+    this.weight = undefined;
+    weight.dispose();
   }
 
   /** @param {string} name of a place @returns {Adapter | undefined} */
@@ -107,7 +127,8 @@ export class AdaptedLinear extends nn.Module {
 
   /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
   forward(x) {
-    const y = F.linear(x, this.weight, this.bias);
+    const { weight, quants, scales, bias } = this;
+    const y = weight ? F.linear(x, weight, bias) : F.linearQ8(x, { quants, scales }, bias);
     if (this.#places.length === 1) {
       const adapter = this.adapter(this.#places[0].name);
       return adapter ? F.add(y, adapter.forward(x)) : y;
@@ -131,6 +152,33 @@ function holderOf(decoder, layer) {
 export function layerOf(decoder, layer) {
   const { holder, name } = holderOf(decoder, layer);
   return holder[name];
+}
+
+/** The frozen form of a layer, made in its place where it is a plain one. @param {Decoder} decoder @param {string} layer @returns {AdaptedLinear} */
+function frozen(decoder, layer) {
+  const { holder, name } = holderOf(decoder, layer);
+  if (!(holder[name] instanceof AdaptedLinear)) {
+    const places = adapterPlaces(decoder.config).filter((place) => place.layer === layer);
+    holder[name] = new AdaptedLinear(holder[name], places).train(holder[name].training);
+  }
+  return holder[name];
+}
+
+/**
+ * Freezes a decoder and puts the matrices of its linear layers into q8_0 (8 bits, and a scale for 32 weights), one after another, in place: QLoRA
+ * (Dettmers et al. 2023) with 8 bits. Each is decoded for its products. The embedding and the head stay as they are, and so do matrices whose rows
+ * are not a multiple of 32. The decoder then has no `weight` for these layers: it trains adapters, and cannot be exported or merged.
+ * @param {Decoder} decoder with or without adapters
+ * @returns {Decoder} the decoder
+ */
+export function quantizeLayers(decoder) {
+  for (const layer of new Set(adapterPlaces(decoder.config).map((place) => place.layer))) {
+    const linear = frozen(decoder, layer);
+    linear.quantize();
+  }
+  const trained = new Set(adapterParameters(decoder));
+  for (const parameter of decoder.parameters()) if (!trained.has(parameter)) parameter.requiresGrad_(false);
+  return decoder;
 }
 
 /** The adapters of a decoder, in the order of the files. @param {Decoder} decoder @returns {{ place: Place, adapter: Adapter }[]} */
@@ -187,15 +235,7 @@ export function addAdapters(decoder, options = {}) {
 export function placeAdapters(decoder, chosen) {
   if (adaptersOf(decoder).length > 0) throw new Error('the decoder has adapters already: merge or remove them first');
   decoder.requiresGrad_(false);
-  const places = adapterPlaces(decoder.config);
-  for (const { place, options } of chosen) {
-    const { holder, name } = holderOf(decoder, place.layer);
-    if (!(holder[name] instanceof AdaptedLinear)) {
-      const own = places.filter(({ layer }) => layer === place.layer);
-      holder[name] = new AdaptedLinear(holder[name], own).train(holder[name].training);
-    }
-    holder[name].add(place.name, new Adapter(place, options));
-  }
+  for (const { place, options } of chosen) frozen(decoder, place.layer).add(place.name, new Adapter(place, options));
   return decoder;
 }
 
@@ -203,12 +243,14 @@ export function placeAdapters(decoder, chosen) {
  * Adds each adapter to its rows of the frozen weight, W += scale · B A, and removes the adapters. The parameters stay frozen.
  * @param {Decoder} decoder
  * @returns {Decoder} the decoder
+ * @throws {Error} if weights are in q8_0
  */
 export function mergeAdapters(decoder) {
   noGrad(() =>
     scope(() => {
       for (const { place, adapter } of adaptersOf(decoder)) {
         const { weight } = layerOf(decoder, place.layer);
+        if (!weight) throw new Error(`${place.layer} is in q8_0, which would round away an adapter: merge it into the model's files`);
         const rows = F.slice(weight, 0, place.row, place.row + place.outputs);
         const delta = F.mul(F.matmul(adapter.lora_B.weight, adapter.lora_A.weight), adapter.scale);
         rows.copy_(F.add(F.to(rows, 'f32'), delta));
