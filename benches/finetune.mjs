@@ -7,7 +7,7 @@
 import { autocast, compile, manualSeed, memory, nn, optim } from 'helios-vk/nn';
 import { Decoder, parseConfig } from 'helios-lm';
 
-import { addAdapters, adapterParameters } from '../packages/lm/src/model/lora.mjs';
+import { addAdapters, adapterParameters, quantizeLayers } from '../packages/lm/src/model/lora.mjs';
 import { flopsPerToken, halfOf } from '../packages/lm/src/train/settings.mjs';
 import { initialize } from '../packages/lm/src/train/state.mjs';
 import { OWN_ADDON, loadAddon } from './lib/addon.mjs';
@@ -22,6 +22,7 @@ const OPTIONS = /** @type {const} */ ({
     help: 'which model',
   },
   precision: { type: 'string', choices: ['bf16', 'f16', 'f32'], default: 'bf16', help: 'arithmetic, and type of the frozen weights' },
+  quantized: { type: 'boolean', help: 'keep the frozen weights in q8_0, as QLoRA' },
   rank: { type: 'integer', min: 1, max: 4096, default: 16, help: 'of the adapters, which all linear layers but the head have' },
   dropout: { type: 'number', min: 0, max: 0.99, default: 0, help: "share of the adapters' inputs that are dropped" },
   batch: { type: 'integer', min: 1, max: 65_536, default: 4, help: 'sequences of a step' },
@@ -35,12 +36,25 @@ const OPTIONS = /** @type {const} */ ({
 await runMain(
   'node benches/finetune.mjs [options]',
   OPTIONS,
-  async ({ model: name, precision, rank, dropout, batch, block, steps, logits, profile, 'grad-checkpoint': again = false }) => {
+  async ({
+    model: name,
+    precision,
+    quantized = false,
+    rank,
+    dropout,
+    batch,
+    block,
+    steps,
+    logits,
+    profile,
+    'grad-checkpoint': again = false,
+  }) => {
     const { deviceName } = loadAddon(OWN_ADDON).initDevice();
     const config = parseConfig(DECODERS[/** @type {keyof typeof DECODERS} */ (name)], name);
     const half = halfOf(precision);
     const model = nn.skipInit(() => new Decoder(config), { dtype: half || 'f32' });
     initialize(model, 1);
+    if (quantized) quantizeLayers(model);
     manualSeed(1);
     addAdapters(model, { rank, alpha: 2 * rank, dropout });
     model.gradCheckpoint = again;
@@ -65,6 +79,7 @@ await runMain(
         model: name,
         rank,
         precision,
+        quantized,
         trained: trained.reduce((sum, { size }) => sum + size, 0),
         batch,
         block,

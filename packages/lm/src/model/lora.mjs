@@ -129,16 +129,22 @@ export class AdaptedLinear extends nn.Module {
   forward(x) {
     const { weight, quants, scales, bias } = this;
     const y = weight ? F.linear(x, weight, bias) : F.linearQ8(x, { quants, scales }, bias);
-    if (this.#places.length === 1) {
-      const adapter = this.adapter(this.#places[0].name);
-      return adapter ? F.add(y, adapter.forward(x)) : y;
-    }
-    const parts = this.#places.map(({ name, row, outputs }) => {
-      const own = F.slice(y, -1, row, row + outputs);
-      const adapter = this.adapter(name);
-      return adapter ? F.add(own, adapter.forward(x)) : own;
+    const adapters = this.#places.map(({ name }) => this.adapter(name));
+    const own = adapters.filter((adapter) => adapter !== undefined);
+    if (own.length === 0) return y;
+    if (adapters.length === 1) return F.add(y, own[0].forward(x));
+    // All A in one product, and all B in another, along the diagonal of a matrix that is 0 elsewhere: the layer's result is read and written
+    // once, not in slices. The products are as small as a rank, so that zeros in them cost little. All drop the same inputs.
+    const ranks = own.reduce((sum, { rank }) => sum + rank, 0);
+    let before = 0;
+    const rows = adapters.map((adapter, i) => {
+      if (!adapter) return F.zeros([this.#places[i].outputs, ranks]);
+      before += adapter.rank;
+      return F.pad(F.mul(adapter.lora_B.weight, adapter.scale), [before - adapter.rank, ranks - before]);
     });
-    return F.cat(parts, -1);
+    const kept = F.dropout(x, own[0].dropout, this.training);
+    const inner = F.linear(kept, F.cat(own.map(({ lora_A: a }) => a.weight)));
+    return F.add(y, F.linear(inner, F.cat(rows)));
   }
 }
 

@@ -9,7 +9,7 @@ import { UsageError } from 'helios-vk/options';
 
 import { openExamples } from '../data/examples.mjs';
 import { openSource } from '../infer/weights.mjs';
-import { addAdapters } from '../model/lora.mjs';
+import { addAdapters, quantizeLayers } from '../model/lora.mjs';
 import { openModel } from '../open.mjs';
 import { checkNames } from '../options.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
@@ -152,6 +152,7 @@ class FineTune extends Run {
     if (type === 'full') return super.model({ model: this.tuning.model, settings }, last);
     const dtype = halfOf(settings.precision) || (await halfTypeOf(base));
     const { model } = await openModel(base, { dtype, signal: this.options.signal });
+    if (type === 'qlora') quantizeLayers(model);
     manualSeed(settings.seed);
     try {
       return addAdapters(model, { rank, alpha, targets, dropout });
