@@ -51,7 +51,7 @@ await runMain(
   }) => {
     const { deviceName } = loadAddon(OWN_ADDON).initDevice();
     const config = parseConfig(DECODERS[/** @type {keyof typeof DECODERS} */ (name)], name);
-    const half = halfOf(precision);
+    const half = halfOf(/** @type {'bf16' | 'f16' | 'f32'} */ (precision));
     const model = nn.skipInit(() => new Decoder(config), { dtype: half || 'f32' });
     initialize(model, 1);
     if (quantized) quantizeLayers(model);

@@ -139,14 +139,26 @@ const camel = (name) => name.replaceAll(/-(\w)/g, (_, letter) => letter.toUpperC
 export async function run({ data, ...values }, inputs, signal) {
   if (data !== undefined && inputs.length > 0) throw new UsageError('the text is named twice: leave --data out');
   const paths = data === undefined ? inputs : [data];
-  return watch(train, values, paths.length > 0 ? { data: paths } : {}, signal);
+  const showsProgress = process.stderr.isTTY && !values.quiet && launched().rank === 0;
+  return watch(
+    train,
+    values,
+    {
+      ...(paths.length > 0 ? { data: paths } : {}),
+      onProgress: ({ stage, bytes, totalBytes }) => {
+        const done = `${Math.floor((100 * bytes) / Math.max(1, totalBytes))} %`;
+        if (showsProgress) process.stderr.write(`\r\x1b[K${stage === 'tokenizer' ? 'training a tokenizer' : 'encoding'} ${done}`);
+      },
+    },
+    signal,
+  );
 }
 
 /**
  * Runs a command that trains, and shows its events.
  * @template {object} T
  * @param {(options: T) => AsyncIterable<import('../log/events.mjs').TrainEvent>} start @param {Record<string, any>} values of the command line
- * @param {{ data?: string | string[] }} more options @param {AbortSignal} signal
+ * @param {Partial<T> & { data?: string | string[] }} more options @param {AbortSignal} signal
  * @returns {Promise<string>} what to print at the end
  */
 export async function watch(start, { ui, port, quiet, json, 'no-tensorboard': plain, ...values }, more, signal) {
@@ -165,11 +177,6 @@ export async function watch(start, { ui, port, quiet, json, 'no-tensorboard': pl
       ...(plain ? { tensorboard: false } : {}),
       signal,
       note: (/** @type {string} */ text) => progress.note(text),
-      onProgress: (/** @type {import('../data/prepare.mjs').PrepareProgress} */ { stage, bytes, totalBytes }) => {
-        const done = `${Math.floor((100 * bytes) / Math.max(1, totalBytes))} %`;
-        if (process.stderr.isTTY && !quiet && !other)
-          process.stderr.write(`\r\x1b[K${stage === 'tokenizer' ? 'training a tokenizer' : 'encoding'} ${done}`);
-      },
     });
     for await (const event of events) {
       if (event.type === 'start') {

@@ -443,7 +443,8 @@ export class Trainer {
   async kernelTimes() {
     await this.settle();
     const [batch, extra] = [this.batchOf(this.stepsDone), this.extraOf(this.stepsDone)];
-    const times = /** @type {any} */ (this.compiled).profile(...(extra ? [batch, extra] : [batch]));
+    const inputs = /** @type {any[]} */ (extra ? [batch, extra] : [batch]);
+    const times = this.compiled.profile(.../** @type {[any]} */ (inputs));
     return times.map(({ origin, operations, dispatches, microseconds, flops, products }) => ({
       role: origin ? `${operations} (${origin})` : operations,
       count: dispatches,
