@@ -16,6 +16,7 @@ export const BLOCK = 32;
  * @typedef {{ transposed: boolean, precision?: 'bf16x3' }} QuantizedAttributes
  */
 
+/** @type {import('./registry.mjs').Op} */
 export const linearQ8 = defineOp({
   name: 'linearQ8',
   infer: ([x, quants, scales], /** @type {QuantizedAttributes} */ { transposed }) => {

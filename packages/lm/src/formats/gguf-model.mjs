@@ -33,7 +33,7 @@ const PIECE = 2 ** 22;
  * @param {Uint8Array} bytes whole heads @param {number} rowBytes @param {number} headSize @param {boolean} toGguf
  * @returns {Uint8Array<ArrayBuffer>}
  */
-function permuted(bytes, rowBytes, headSize, toGguf) {
+export function permuted(bytes, rowBytes, headSize, toGguf) {
   const out = new Uint8Array(bytes.length);
   for (let row = 0; row * rowBytes < bytes.length; row++) {
     const inHead = row % headSize;

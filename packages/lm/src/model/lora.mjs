@@ -117,7 +117,7 @@ export class AdaptedLinear extends nn.Module {
 
   /** @param {string} name of a place @returns {Adapter | undefined} */
   adapter(name) {
-    return Reflect.get(this, name);
+    return /** @type {any} */ (this)[name];
   }
 
   /** @param {string} name of a place @param {Adapter} adapter */
@@ -128,7 +128,7 @@ export class AdaptedLinear extends nn.Module {
   /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
   forward(x) {
     const { weight, quants, scales, bias } = this;
-    const y = weight ? F.linear(x, weight, bias) : F.linearQ8(x, { quants, scales }, bias);
+    const y = weight ? F.linear(x, weight, bias) : F.linearQ8(x, /** @type {any} */ ({ quants, scales }), bias);
     const adapters = this.#places.map(({ name }) => this.adapter(name));
     const own = adapters.filter((adapter) => adapter !== undefined);
     if (own.length === 0) return y;

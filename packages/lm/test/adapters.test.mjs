@@ -1,0 +1,138 @@
+// Adapters in generation: beside the weights, merged, several over one model chosen by each request, in steps of few rows and of many; the server's
+// names; the commands.
+
+import { before, test } from 'node:test';
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { F, init, manualSeed, noGrad, tensor } from 'helios-vk/nn';
+
+import { exportModel, importModel } from '../src/formats/hf.mjs';
+import { loadPeft, savePeft } from '../src/formats/peft.mjs';
+import { Engine } from '../src/infer/engine.mjs';
+import { DEFAULT_SAMPLING } from '../src/infer/types.mjs';
+import { adapterParameters, addAdapters, mergeAdapters } from '../src/model/lora.mjs';
+import { folderOf } from './lib/common.mjs';
+
+/** @typedef {import('../src/infer/types.mjs').Token} Token */
+/** @typedef {import('../src/model/decoder.mjs').Decoder} Decoder */
+
+const [MODELS, ADAPTERS] = ['models/', 'adapters/'].map((name) => fileURLToPath(new URL(`fixtures/${name}`, import.meta.url)));
+const GREEDY = { ...DEFAULT_SAMPLING, temperature: 0 };
+const vk = createRequire(import.meta.url)('helios-vk');
+
+before(() => init({ vk }));
+
+const promptOf = (/** @type {number} */ length, seed = 1) => Array.from({ length }, (_, i) => (7 * i + 13 * seed + i * i * seed) % 96);
+
+/** @param {Engine} engine @param {number[]} ids @param {object} [more] @returns {Promise<Token[]>} */
+async function generate(engine, ids, more = {}) {
+  const tokens = [];
+  for await (const token of engine.submit({ ids, sampling: GREEDY, maxTokens: 8, stopIds: [], ...more })) tokens.push(token);
+  return tokens;
+}
+
+/** Checks tokens against the training forward pass. @param {Decoder} model @param {number[]} prompt @param {Token[]} tokens @param {string} what */
+async function check(model, prompt, tokens, what, tolerance = 1e-4) {
+  assert.equal(tokens.length, 8, what);
+  const ids = [...prompt, ...tokens.map(({ token }) => token)];
+  const y = noGrad(() => model.forward(tensor(Uint32Array.from(ids), { shape: [1, ids.length] })));
+  const values = await y.toArray();
+  y.dispose();
+  const { vocabSize } = model.config;
+  for (const [i, { token, logprob }] of tokens.entries()) {
+    const row = values.slice((prompt.length - 1 + i) * vocabSize, (prompt.length + i) * vocabSize);
+    const most = Math.max(...row);
+    assert.ok(row[token] >= most - tolerance, `${what}: token ${i} is ${token}, of logit ${row[token]}; the best is ${most}`);
+    const expected = row[token] - most - Math.log(row.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
+    assert.ok(Math.abs(logprob - expected) < tolerance, `${what}: ${logprob} for ${expected}`);
+  }
+}
+
+/** A model with an adapter merged into it. @param {string} name @param {string} [adapter] a folder */
+async function mergedOf(name, adapter) {
+  const model = await importModel(join(MODELS, name));
+  if (adapter === undefined) return model;
+  await loadPeft(adapter, model);
+  return mergeAdapters(model);
+}
+
+/** Writes an adapter of random numbers. @param {string} folder @param {string} name of the model @param {object} options @param {number} seed */
+async function writeAdapter(folder, name, options, seed) {
+  const model = addAdapters(await importModel(join(MODELS, name)), options);
+  manualSeed(seed);
+  noGrad(() => {
+    for (const parameter of adapterParameters(model)) parameter.copy_(F.mul(F.randnLike(parameter), 0.2));
+  });
+  await savePeft(folder, model);
+  model.dispose();
+}
+
+for (const name of ['llama', 'gpt2', 'olmo2']) {
+  test(`${name}: each of several sequences has its adapter, or none, in steps of few rows and of many`, async (t) => {
+    const folder = folderOf(t);
+    const [first, second] = [join(folder, 'first'), join(folder, 'second')];
+    await writeAdapter(first, name, { rank: 3, alpha: 4 }, 1);
+    await writeAdapter(second, name, { rank: 9, alpha: 5, targets: name === 'gpt2' ? ['c_attn'] : ['v_proj', 'up_proj'] }, 2);
+    const models = [await mergedOf(name), await mergedOf(name, first), await mergedOf(name, second)];
+    for (const slots of [1, 3, 12]) {
+      const engine = await Engine.open(join(MODELS, name), { slots, adapters: { first, second } });
+      const choices = [undefined, 'first', 'second'];
+      const all = Array.from({ length: Math.max(3, slots) }, (_, i) => ({ prompt: promptOf(5 + i, 1 + i), which: i % 3 }));
+      const found = await Promise.all(all.map(({ prompt, which }) => generate(engine, prompt, { adapter: choices[which] })));
+      for (const [i, { prompt, which }] of all.entries()) await check(models[which], prompt, found[i], `${slots} slots, ${i}`);
+      // The same prompt with another adapter: what the cache has of it is another's.
+      for (const which of [1, 2, 0, 1])
+        await check(models[which], promptOf(6), await generate(engine, promptOf(6), { adapter: choices[which] }), `${which}`);
+      // In chunks.
+      engine.session.chunk = 4;
+      await check(models[1], promptOf(11, 9), await generate(engine, promptOf(11, 9), { adapter: 'first' }), 'chunks');
+      await assert.rejects(generate(engine, promptOf(3), { adapter: 'third' }), /^RangeError: the model has no adapter third/);
+      await engine.dispose();
+    }
+    for (const model of models) model.dispose();
+  });
+}
+
+test('with an adapter of PEFT, merged and beside the weights, the answers are those of the merged model, of weights of 16 and 8 bits too', async (t) => {
+  const folder = folderOf(t);
+  const path = join(ADAPTERS, 'llama');
+  const [plain, exact] = [await mergedOf('llama'), await mergedOf('llama', path)];
+  for (const dtype of /** @type {const} */ (['f32', 'bf16', 'q8_0'])) {
+    for (const merge of dtype === 'q8_0' ? [false] : [false, true]) {
+      const engine = await Engine.open(join(MODELS, 'llama'), { dtype, merge, adapters: { mine: path } });
+      const tokens = await generate(engine, promptOf(9), { adapter: merge ? undefined : 'mine' });
+      if (dtype === 'f32') await check(exact, promptOf(9), tokens, `merged: ${merge}`);
+      else {
+        // Within what the type rounds, of logits of some units.
+        await check(exact, promptOf(9), tokens, `${dtype}, merged: ${merge}`, dtype === 'bf16' ? 0.1 : 0.2);
+        await assert.rejects(check(plain, promptOf(9), tokens, 'without it'), /without it/);
+      }
+      await engine.dispose();
+    }
+  }
+  await assert.rejects(
+    Engine.open(join(MODELS, 'llama'), { dtype: 'q8_0', merge: true, adapters: { mine: path } }),
+    /the adapter mine is not merged into weights in q8_0, which would round it away: leave it beside them/,
+  );
+  // A merged folder is what `helios-lm merge` writes.
+  await exportModel(exact, join(folder, 'merged'), { dtype: 'f32' });
+  const engine = await Engine.open(join(folder, 'merged'));
+  await check(exact, promptOf(9), await generate(engine, promptOf(9)), 'exported');
+  await engine.dispose();
+});
+
+test('embeddings have the adapter that is asked for', async () => {
+  const path = join(ADAPTERS, 'llama');
+  const engine = await Engine.open(join(MODELS, 'llama'), { adapters: { mine: path } });
+  const merged = await Engine.open(join(MODELS, 'llama'), { adapters: { mine: path }, merge: true });
+  const [own, other, expected] = [
+    await engine.embed(promptOf(7), 'mean', 'mine'),
+    await engine.embed(promptOf(7)),
+    await merged.embed(promptOf(7)),
+  ];
+  const away = (/** @type {Float32Array} */ a) => Math.max(...a.map((value, i) => Math.abs(value - expected[i])));
+  assert.ok(away(own) < 1e-4 && away(other) > 1e-2, `${away(own)}, ${away(other)}`);
+  for (const each of [engine, merged]) await each.dispose();
+});
