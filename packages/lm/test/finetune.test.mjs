@@ -391,3 +391,49 @@ test('the command fine-tunes, shows it, and says what is wrong with its argument
   const wrong = helios(...args, '--targets', 'q_proj,');
   assert.deepEqual([wrong.status, /--targets must be names with commas between them/.test(wrong.stderr)], [2, true]);
 });
+
+const PAIRS = Array.from({ length: 40 }, (_, i) => ({ prompt: `${i} and `, chosen: 'the old sea', rejected: [turn('assistant', 'men')] }));
+
+test('preference pairs: the loss is that of Rafailov et al. from the log-probabilities of answers, and is resumed bit for bit', async () => {
+  const beta = 0.5;
+  const data = open(PAIRS, { beta });
+  assert.equal(data.train.windows, 40);
+  init();
+  const model = await importModel(MODEL);
+  const [window] = [data.train.window(3)];
+  const parts = [0, 1, 2, 3].map((i) => tensor(window.slice(i * 64, (i + 1) * 64), { shape: [1, 64] }));
+  const loss = (/** @type {number} */ before) =>
+    noGrad(() => scope(() => data.train.loss(model, parts, tensor([before], { shape: [1] }), {}))).item();
+  const [chosen, rejected] = await Promise.all(
+    [0, 2].map((i) => noGrad(() => scope(() => model.loss(parts[i], parts[i + 1], { counted: 1 }))).item()),
+  );
+  const expected = Math.log(1 + Math.exp(-beta * (rejected - chosen - 2)));
+  assert.ok(Math.abs((await loss(2)) / 64 - expected) < 1e-5 * expected);
+  model.dispose();
+  reset();
+
+  for (const type of /** @type {const} */ (['lora', 'full'])) {
+    const out = fresh();
+    const options = {
+      type,
+      loss: /** @type {const} */ ('dpo'),
+      beta,
+      data: fileOf(PAIRS),
+      out,
+      maxSteps: 8,
+      saveEvery: 4,
+      validation: 0.3,
+    };
+    const { losses, of } = await begin(options);
+    assert.ok(Math.abs(losses[0] - Math.LN2) < 1e-5, `${losses}`);
+    assert.ok(losses[7] < losses[0] / 2 && of('eval').at(-1).loss < losses[0] / 2, `${losses}`);
+    const again = await run({ resume: join(out, 'step-0000004'), out: fresh(), tensorboard: false });
+    assert.deepEqual(again.losses, losses.slice(4));
+  }
+});
+
+test('pairs are for --loss dpo alone, and it takes nothing else', () => {
+  assert.throws(() => open(PAIRS), /a pair of answers, which --loss dpo takes/);
+  assert.throws(() => open(ROWS, { beta: 1 }), /no prompt, chosen and rejected, which --loss dpo takes/);
+  assert.throws(() => open([{ ...PAIRS[0], rejected: '' }], { beta: 1 }), /rejected is empty/);
+});

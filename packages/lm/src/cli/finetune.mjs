@@ -2,7 +2,7 @@
 
 import { UsageError } from 'helios-vk/options';
 
-import { TYPES, finetune } from '../train/finetune.mjs';
+import { LOSSES, TYPES, finetune } from '../train/finetune.mjs';
 import { OPTIONS as TRAIN, watch } from './train.mjs';
 
 const { 'block-size': block, validation, resume, out, precision, ...others } = TRAIN;
@@ -25,6 +25,8 @@ export const OPTIONS = /** @type {Record<string, import('helios-vk/options').Opt
   alpha: { type: 'number', min: 0, help: 'what an adapter computes is multiplied by alpha / rank (default 2 · rank)' },
   targets: { type: 'string', value: 'NAMES', help: 'layers with an adapter, such as q_proj,v_proj (default all but the head)' },
   dropout: { type: 'number', min: 0, max: 0.99, help: "share of an adapter's inputs that are dropped (default 0)" },
+  loss: { type: 'string', choices: LOSSES, help: 'sft (default); dpo: of rows with prompt, chosen and rejected' },
+  beta: { type: 'number', min: 0, help: 'of dpo: smaller goes further from the model as it was (default 0.1)' },
   'skip-unusable': { type: 'boolean', help: 'leave out rows that cannot be trained on, which are an error otherwise' },
   validation: { ...validation, help: 'of one file: the share of rows that is held out (default 0.05)' },
   out,

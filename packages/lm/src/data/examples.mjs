@@ -14,6 +14,7 @@ import { invalidUtf8 } from './utf8.mjs';
 
 /** @typedef {import('../tokenizer/load.mjs').Tokenizer} Tokenizer */
 /** @typedef {import('../json.mjs').Json} Json */
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** Ids, and for each the id that follows it, or `IGNORED`. @typedef {{ ids: Uint32Array, targets: Uint32Array }} Example */
 /** A row that cannot be trained on. @typedef {{ file: string, line: number, why: string }} Unusable */
 
@@ -25,6 +26,7 @@ import { invalidUtf8 } from './utf8.mjs';
  * @property {number} vocabSize of the model
  * @property {number} context of the model
  * @property {number} block tokens of a window, at most the context
+ * @property {boolean} pairs whether rows are a prompt with a chosen and a rejected answer
  */
 
 /** Why a row cannot be trained on. */
@@ -127,20 +129,24 @@ function encoded(segments, { tokenizer, eos, vocabSize, context, block }, ends) 
   return { ids: Uint32Array.from(ids.slice(0, -1)), targets };
 }
 
-/** The kinds of rows, by the key that tells them. @type {Record<string, (row: Json, fit: Fit) => Example[]>} */
+/** A prompt and an answer, texts or turns, of which the answer is learned. @param {Json} row @param {string} key of the answer @param {Fit} fit */
+function answered(row, key, fit) {
+  const [prompt, answer] = ['prompt', key].map((each) => (Array.isArray(row[each]) ? row[each] : textOf(row, each)));
+  return encoded(answerOf(prompt, answer, row, fit), fit, fit.tokenizer.chatTemplates.default === undefined);
+}
+
+/** The kinds of rows, by the key that tells them. Of `chosen` there are two examples. @type {Record<string, (row: Json, fit: Fit) => Example[]>} */
 const KINDS = {
   messages: (row, fit) => [encoded(turnsOf(row.messages, row.tools, fit.tokenizer), fit, false)],
-  completion: (row, fit) => {
-    const segments = answerOf(textOf(row, 'prompt'), textOf(row, 'completion'), row, fit);
-    return [encoded(segments, fit, fit.tokenizer.chatTemplates.default === undefined)];
-  },
+  completion: (row, fit) => [answered(row, 'completion', fit)],
+  chosen: (row, fit) => [answered(row, 'chosen', fit), answered(row, 'rejected', fit)],
   text: (row, fit) => [encoded([{ text: textOf(row, 'text'), learned: true }], fit, true)],
 };
 
 /**
  * The examples of a row.
  * @param {string} line of JSON @param {Fit} fit
- * @returns {Example[]}
+ * @returns {Example[]} one; of a pair two
  * @throws {RowError} that says why it cannot be trained on
  */
 function examplesOf(line, fit) {
@@ -152,6 +158,8 @@ function examplesOf(line, fit) {
   }
   if (row === null || typeof row !== 'object' || Array.isArray(row)) throw new RowError('not an object');
   const kinds = Object.keys(KINDS).filter((key) => row[key] !== undefined);
+  if (fit.pairs !== kinds.includes('chosen'))
+    throw new RowError(fit.pairs ? 'no prompt, chosen and rejected, which --loss dpo takes' : 'a pair of answers, which --loss dpo takes');
   if (kinds.length > 1) throw new RowError(`it has ${kinds.join(' and ')}: one of them says what it is`);
   if (kinds.length === 0)
     throw new RowError(`no messages, prompt and completion, or text; it has ${Object.keys(row).join(', ') || 'nothing'}`);
@@ -231,16 +239,80 @@ export function windowsOf(examples, block) {
   };
 }
 
+/** Examples alone in their windows, without packing. @param {Example} example @param {number} block @returns {Uint32Array} [2, block] ids, targets */
+const aloneIn = ({ ids, targets }, block) => {
+  const window = new Uint32Array(2 * block).fill(IGNORED, block);
+  window.set(ids);
+  window.set(targets, block);
+  return window;
+};
+
+/**
+ * Pairs of answers as a `Trainer` reads them, with the loss of direct preference optimization (Rafailov et al. 2023), the mean over pairs:
+ * -log σ(β · (m - m₀)), where m is the log-probability of the chosen answer less that of the rejected one, and m₀ that of the model that the run
+ * began with, which `refer` computes first.
+ * @param {Example[]} examples the chosen and the rejected of each pair, in turn @param {number} block @param {number} beta
+ */
+export function pairsOf(examples, block, beta) {
+  const count = examples.length / 2;
+  const windows = Array.from({ length: count }, (_, i) => {
+    const window = new Uint32Array(4 * block);
+    for (const k of [0, 1]) window.set(aloneIn(examples[2 * i + k], block), 2 * k * block);
+    return window;
+  });
+  const reference = new Float32Array(count);
+  const of = (/** @type {number[]} */ indexes) => Float32Array.from(indexes, (i) => reference[i]);
+  /** What each pair's chosen answer is likelier by. @type {(...of: Parameters<import('../train/trainer.mjs').OwnForm['loss']>) => Tensor} [pairs] */
+  const margins = (model, parts, _, options) => {
+    const [chosen, rejected] = [0, 2].map((at) => F.sum(model.losses(parts[at], parts[at + 1], options), -1));
+    return F.sub(rejected, chosen);
+  };
+  return {
+    windows: count,
+    tokens: examples.reduce((all, { ids }) => all + ids.length, 0),
+    window: (/** @type {number} */ index) => windows[index],
+    /** As `batch` of `openDataset`. @param {{ seed: number, step: number, batch: number, rank?: number, world?: number }} which */
+    batch(which) {
+      const rows = new Uint32Array(which.batch * 4 * block);
+      windowsOfStep({ windows: count, ...which }).forEach((index, row) => rows.set(windows[index], row * 4 * block));
+      return rows;
+    },
+    parts: 4,
+    // The loss of each pair counts as one a token, by whose number a step divides.
+    counted: (/** @type {number[]} */ indexes) => indexes.length * block,
+    /** @type {import('../train/trainer.mjs').OwnForm['loss']} */
+    loss(model, parts, before, options) {
+      const gained = F.sub(margins(model, parts, before, options), /** @type {Tensor} */ (before));
+      return F.mul(F.sum(F.softplus(F.mul(gained, -beta))), block);
+    },
+    /** @type {import('../train/trainer.mjs').OwnForm['extra']} */
+    extra: ({ seed, step, batch, micro, rank, world }) =>
+      of(windowsOfStep({ windows: count, seed, step, batch: batch * micro, rank, world })),
+    extraOf: of,
+    margins,
+    /** Sets what pairs are compared with. @param {(windows: number[]) => Promise<Float32Array>} computed the margins of windows @param {number} batch */
+    async refer(computed, batch) {
+      for (let at = 0; at < count; at += batch) {
+        const own = Array.from({ length: Math.min(batch, count - at) }, (_, i) => at + i);
+        reference.set(await computed(own), at);
+      }
+    },
+    close() {},
+  };
+}
+
 /**
  * Opens what a model is fine-tuned on.
  * @param {string} data a folder with `train.jsonl`, and `valid.jsonl` and `test.jsonl` if there are; or one such file
- * @param {Fit & { validation?: number, skipUnusable?: boolean, note?: (text: string) => void }} options `validation`: of one file, the share of
+ * @param {Omit<Fit, 'pairs'> & { validation?: number, skipUnusable?: boolean, beta?: number, note?: (text: string) => void }} options `beta`: rows are pairs of
+ *   answers, for the loss of `pairsOf`. `validation`: of one file, the share of
  *   rows that is held out, chosen by a hash of the line; 0.05 when left out. `skipUnusable`: leave out rows that cannot be trained on, and say how
  *   many; false when left out
  * @throws {Error} that names file and line of each row that cannot be trained on: no JSON, an empty turn, a turn that the template renders
  *   otherwise, ids beyond the vocabulary, more tokens than a block or the context
  */
-export function openExamples(data, { validation = 0.05, skipUnusable = false, note = () => {}, ...fit }) {
+export function openExamples(data, { validation = 0.05, skipUnusable = false, beta, note = () => {}, ...rest }) {
+  const fit = { ...rest, pairs: beta !== undefined };
   const isFolder = statSync(data).isDirectory();
   /** @type {Unusable[]} */
   const unusable = [];
@@ -257,7 +329,8 @@ export function openExamples(data, { validation = 0.05, skipUnusable = false, no
   if (train.length === 0) throw new Error(`${isFolder ? join(data, 'train.jsonl') : data} has no row to train on`);
   const [windows, heldWindows, testWindows] = [train, held, test].map((rows) => {
     const examples = rows.flatMap((row) => row.examples);
-    return examples.length > 0 ? windowsOf(examples, fit.block) : undefined;
+    if (examples.length === 0) return undefined;
+    return beta === undefined ? windowsOf(examples, fit.block) : pairsOf(examples, fit.block, beta);
   });
   const hash = createHash('sha256');
   for (const row of train) for (const { ids, targets } of row.examples) hash.update(ids).update(targets);

@@ -229,6 +229,16 @@ export class Decoder extends nn.Module {
     return counted === ids.size ? mean : F.mul(mean, ids.size / counted);
   }
 
+  /**
+   * Computes the cross-entropy of each target, in nats; 0 for those that are ignored.
+   * @param {Tensor} ids @param {Tensor} targets @param {ForwardOptions & { logitsBytes?: number }} [options] all as for `loss`
+   * @returns {Tensor} f32 [batch, tokens]
+   */
+  losses(ids, targets, { logitsBytes, ...options } = {}) {
+    const rest = /** @type {const} */ ({ ignoreIndex: -1, reduction: 'none', logitsBytes });
+    return F.linearCrossEntropy(this.#hidden(ids, options), this.#headWeight(), targets, rest);
+  }
+
   dispose() {
     for (const value of this.#constants.values()) value.dispose();
     super.dispose();

@@ -23,6 +23,7 @@ import { PRESETS, halfOf } from './settings.mjs';
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
 
 export const TYPES = /** @type {const} */ (['lora', 'full', 'qlora']);
+export const LOSSES = /** @type {const} */ (['sft', 'dpo']);
 
 /**
  * What a run trains of a model, which a resumed run keeps.
@@ -33,6 +34,8 @@ export const TYPES = /** @type {const} */ (['lora', 'full', 'qlora']);
  * @property {number} alpha what an adapter computes is multiplied by alpha / rank
  * @property {string[] | 'all'} targets linear layers with an adapter, by the last words of their names in transformers; all but the head
  * @property {number} dropout share of an adapter's inputs that are set to zero in training
+ * @property {typeof LOSSES[number]} loss `sft`: the cross-entropy of what is to be learned; `dpo`: that chosen answers gain on rejected ones
+ * @property {number} beta of `dpo`: how far the model may go from where it began; smaller goes further
  * @property {number} validation of one file of data: the share of rows that is held out
  * @property {boolean} skipUnusable whether rows that cannot be trained on are left out
  *
@@ -56,7 +59,17 @@ const FROM_TRAIN = /** @type {const} */ ([
  */
 
 /** @type {Method} */
-const METHOD = { type: 'lora', rank: 8, alpha: 16, targets: 'all', dropout: 0, validation: 0.05, skipUnusable: false };
+const METHOD = {
+  type: 'lora',
+  rank: 8,
+  alpha: 16,
+  targets: 'all',
+  dropout: 0,
+  loss: 'sft',
+  beta: 0.1,
+  validation: 0.05,
+  skipUnusable: false,
+};
 
 /**
  * Fine-tunes a model, as `train` trains one: the same events, logs and checkpoints, which have adapters in PEFT's form unless the type is
@@ -116,6 +129,9 @@ function methodOf(given) {
     ...Object.fromEntries(names.filter((name) => name in given).map((name) => [name, given[name]])),
   };
   if (!TYPES.includes(type)) throw new UsageError(`--type must be ${TYPES.join(', ')}, got ${type}`);
+  if (!LOSSES.includes(method.loss)) throw new UsageError(`--loss must be ${LOSSES.join(' or ')}, got ${method.loss}`);
+  if (!(method.beta > 0)) throw new UsageError(`--beta must be a number above 0, got ${method.beta}`);
+  if (given.beta !== undefined && method.loss !== 'dpo') throw new UsageError('--beta is of --loss dpo');
   const ofAdapters = /** @type {const} */ (['rank', 'alpha', 'targets', 'dropout']).find((name) => given[name] !== undefined);
   if (type === 'full' && ofAdapters) throw new UsageError(`--${ofAdapters} is of adapters: leave it out, or --type full`);
   if (!(method.validation >= 0 && method.validation < 1))
@@ -139,7 +155,8 @@ class FineTune extends Run {
   /** @param {ModelConfig} model @returns {Partial<Settings>} */
   defaults({ vocabSize, hidden, context }) {
     const hasUnits = createKernels(this.vk).matmulSupports('bf16') && vocabSize % 2 === 0 && hidden % 2 === 0;
-    const rate = this.tuning.type === 'full' ? 2e-5 : 2e-4;
+    // Preferences take a lower rate.
+    const rate = (this.tuning.type === 'full' ? 2e-5 : 2e-4) * (this.tuning.loss === 'dpo' ? 0.1 : 1);
     return {
       ...{ batchSize: 4, blockSize: Math.min(context, 1024), maxSteps: 400, warmupSteps: 20, precision: hasUnits ? 'bf16' : 'f32' },
       ...{ learningRate: rate, minLr: rate / 10, weightDecay: 0, beta2: 0.999 },
@@ -148,8 +165,9 @@ class FineTune extends Run {
 
   /** @param {RunConfig} config @param {import('./checkpoint.mjs').Checkpoint | undefined} last */
   async model({ settings }, last) {
-    const { type, base, rank, alpha, targets, dropout } = this.tuning;
-    if (type === 'full') return super.model({ model: this.tuning.model, settings }, last);
+    const { type, base, rank, alpha, targets, dropout, loss } = this.tuning;
+    // Pairs are compared with the model that the run began with.
+    if (type === 'full') return super.model({ model: this.tuning.model, settings }, loss === 'dpo' ? undefined : last);
     const dtype = halfOf(settings.precision) || (await halfTypeOf(base));
     const { model } = await openModel(base, { dtype, signal: this.options.signal });
     if (type === 'qlora') quantizeLayers(model);
@@ -166,10 +184,10 @@ class FineTune extends Run {
   async openData({ model, settings }) {
     const tokenizer = await loadTokenizer(/** @type {string} */ (this.plan.tokenizer));
     const { vocabSize, context } = model;
-    const { validation, skipUnusable } = this.tuning;
+    const { validation, skipUnusable, loss, beta } = this.tuning;
     return openExamples(this.plan.data[0], {
       ...{ tokenizer, eos: model.eos[0] ?? tokenizer.special.eos, vocabSize, context, block: settings.blockSize },
-      ...{ validation, skipUnusable, note: this.first ? this.note : undefined },
+      ...{ validation, skipUnusable, beta: loss === 'dpo' ? beta : undefined, note: this.first ? this.note : undefined },
     });
   }
 }

@@ -363,6 +363,7 @@ export class Run {
         ranks,
         stopped: () => options.signal?.aborted === true,
       });
+      await opened.refer([data.train, data.validation, data.test]);
       await last?.restore(opened);
       for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
       return opened;

@@ -44,6 +44,8 @@ const NORM_EVERY = 100;
  * @property {(which: { seed: number, step: number, batch: number, micro: number, rank: number, world: number, block: number }) => Float32Array} extra
  *   what `loss` takes of a step besides, of each micro-step the same number
  * @property {(windows: number[]) => Float32Array | undefined} extraOf the same of a batch in `validate`
+ * @property {OwnForm['loss']} [margins] what a model that the run begins with says of each window, [windows]
+ * @property {(computed: (windows: number[]) => Promise<Float32Array>, batch: number) => Promise<void>} [refer] takes `margins` of all windows
  */
 
 /**
@@ -188,6 +190,7 @@ export class Trainer {
     checkMatrixUnits(vk, settings.precision, info.deviceName);
     checkFits(config.model, this.share, info);
     const bytes = logitsBytes(config.model, info);
+    this.logitsBytes = bytes;
     /** Optimizer steps submitted, including those that the optimizer skips: each takes the next batch. */
     this.stepsDone = 0;
     /** Losses known on the host, by step. @type {Map<number, number>} */
@@ -371,6 +374,30 @@ export class Trainer {
   async settle() {
     await Promise.all(this.inFlight);
     if (this.failure) throw this.failure;
+  }
+
+  /** Tells data that are compared with the model as it is now what this says of them. @param {(Windows & Partial<OwnForm> | undefined)[]} all */
+  async refer(all) {
+    const { batchSize, blockSize, precision } = this.share;
+    this.model.eval();
+    for (const { parts, margins, refer, window } of all.filter((each) => each !== undefined)) {
+      if (parts === undefined || margins === undefined || refer === undefined) continue;
+      const compiled = compile((/** @type {Tensor} */ flat) => {
+        const own = Array.from({ length: parts }, (_, i) => flat.reshape(parts, -1, blockSize).at(i));
+        return noGrad(() => autocast(halfOf(precision), () => margins(this.model, own, undefined, { logitsBytes: this.logitsBytes })));
+      });
+      await refer(async (windows) => {
+        const batch = new Uint32Array(parts * windows.length * blockSize);
+        splitWindows(joined(windows.map(window)), windows.length, blockSize, parts, batch);
+        setPrecision(precision);
+        const result = compiled(/** @type {any} */ (batch));
+        const values = await result.toArray();
+        result.dispose();
+        return /** @type {Float32Array} */ (values);
+      }, batchSize);
+      compiled.dispose();
+    }
+    this.model.train();
   }
 
   /** The windows of a validation: evenly spread over the held-out ones, without overlap, the same each time. @returns {number[]} */
