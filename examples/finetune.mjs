@@ -1,6 +1,6 @@
-// A model that has read one novel learns to write dates in two forms. Trains a small model on Moby Dick from nothing; trains all its weights on
-// 1,800 dates such as "24 March 1821 is 1821-03-24"; then, beside these weights, an adapter that writes 24/03/1821 instead. Prints how many of 100
-// dates that no training has seen are written exactly, before and after each.
+// A model that has read one novel learns to write dates in a form. Trains a small model on Moby Dick from nothing; trains all its weights on 3,000
+// dates such as "24 March 1821 is 1821-03-24"; then, beside these weights, an adapter that writes 1821.03.24 instead. Prints how many of 100 dates
+// that no training has seen are written exactly, before and after each.
 //
 //   node examples/finetune.mjs [steps on the novel] [steps on dates] [steps of the adapter]
 
@@ -9,13 +9,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { finetune, loadModel, train } from 'helios-lm';
 
-const [novel, dates, adapter] = [300, 500, 200].map((steps, i) => Number(process.argv[2 + i] ?? steps));
+const [novel, dates, adapter] = [300, 600, 200].map((steps, i) => Number(process.argv[2 + i] ?? steps));
 const months = 'January February March April May June July August September October November December'.split(' ');
 
-/** 2,000 different dates in a fixed order that looks random. @param {(year: string, month: string, day: string) => string} form */
+/** 3,200 different dates in a fixed order that looks random. @param {(year: string, month: string, day: string) => string} form */
 function rows(form) {
-  return Array.from({ length: 2000 }, (_, i) => {
-    const n = (i * 48_271) % 134_399; // 134,400 is 400 years of 12 months of 28 days
+  return Array.from({ length: 3200 }, (_, i) => {
+    const n = (i * 48_271 + 88_888) % 134_399; // 134,400 is 400 years of 12 months of 28 days
     const [day, month, year] = [1 + (n % 28), Math.floor(n / 28) % 12, 1600 + Math.floor(n / 336)];
     const two = (/** @type {number} */ value) => String(value).padStart(2, '0');
     return { prompt: `${day} ${months[month]} ${year} is `, completion: form(String(year), two(month + 1), two(day)) };
@@ -36,7 +36,7 @@ function dataOf(name, all) {
 
 /** How many completions a model writes exactly. @param {string} path @param {ReturnType<typeof rows>} held @param {string} [adapter] a folder */
 async function score(path, held, adapter) {
-  const model = await loadModel(path, { slots: 20, ...(adapter ? { adapters: { dates: adapter } } : {}) });
+  const model = await loadModel(path, { slots: 8, ...(adapter ? { adapters: { dates: adapter } } : {}) });
   const written = held.map(() => '');
   const options = { temperature: 0, maxTokens: 16, ...(adapter ? { adapter: 'dates' } : {}) };
   const prompts = held.map(({ prompt }) => prompt);
@@ -59,8 +59,8 @@ try {
     rows((year, month, day) => `${year}-${month}-${day}`),
   );
   const second = dataOf(
-    'slashes',
-    rows((year, month, day) => `${day}/${month}/${year}`),
+    'dots',
+    rows((year, month, day) => `${year}.${month}.${day}`),
   );
   const common = { blockSize: 64, batchSize: 16 };
 
@@ -73,10 +73,19 @@ try {
   console.log(`all weights: ${await ended(all)}`);
   console.log(`1821-03-24 after: ${await score(tuned, first.held)}`);
 
-  console.log(`24/03/1821 before: ${await score(tuned, second.held)}`);
-  const few = finetune({ ...common, model: tuned, data: second.data, out: other, type: 'lora', learningRate: 1e-2, maxSteps: adapter });
+  console.log(`1821.03.24 before: ${await score(tuned, second.held)}`);
+  const few = finetune({
+    ...common,
+    model: tuned,
+    data: second.data,
+    out: other,
+    type: 'lora',
+    rank: 16,
+    learningRate: 1e-2,
+    maxSteps: adapter,
+  });
   console.log(`an adapter: ${await ended(few)}`);
-  console.log(`24/03/1821 after: ${await score(tuned, second.held, join(other, 'best'))}`);
+  console.log(`1821.03.24 after: ${await score(tuned, second.held, join(other, 'best'))}`);
   console.log(`1821-03-24 without the adapter: ${await score(tuned, first.held)}`);
 } finally {
   rmSync(folder, { recursive: true, force: true });
