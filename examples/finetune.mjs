@@ -1,5 +1,5 @@
 // A model that has read one novel learns to write dates in a form. Trains a small model on Moby Dick from nothing; trains all its weights on 3,000
-// dates such as "24 March 1821 is 1821-03-24"; then, beside these weights, an adapter that writes 1821.03.24 instead. Prints how many of 100 dates
+// dates such as "24 March 1821 is 1821-03-24"; then, beside these weights, an adapter that writes 18210324 instead. Prints how many of 100 dates
 // that no training has seen are written exactly, before and after each.
 //
 //   node examples/finetune.mjs [steps on the novel] [steps on dates] [steps of the adapter]
@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { finetune, loadModel, train } from 'helios-lm';
 
-const [novel, dates, adapter] = [300, 600, 200].map((steps, i) => Number(process.argv[2 + i] ?? steps));
+const [novel, dates, adapter] = [300, 600, 300].map((steps, i) => Number(process.argv[2 + i] ?? steps));
 const months = 'January February March April May June July August September October November December'.split(' ');
 
 /** 3,200 different dates in a fixed order that looks random. @param {(year: string, month: string, day: string) => string} form */
@@ -59,8 +59,8 @@ try {
     rows((year, month, day) => `${year}-${month}-${day}`),
   );
   const second = dataOf(
-    'dots',
-    rows((year, month, day) => `${year}.${month}.${day}`),
+    'compact',
+    rows((year, month, day) => `${year}${month}${day}`),
   );
   const common = { blockSize: 64, batchSize: 16 };
 
@@ -73,7 +73,7 @@ try {
   console.log(`all weights: ${await ended(all)}`);
   console.log(`1821-03-24 after: ${await score(tuned, first.held)}`);
 
-  console.log(`1821.03.24 before: ${await score(tuned, second.held)}`);
+  console.log(`18210324 before: ${await score(tuned, second.held)}`);
   const few = finetune({
     ...common,
     model: tuned,
@@ -85,7 +85,7 @@ try {
     maxSteps: adapter,
   });
   console.log(`an adapter: ${await ended(few)}`);
-  console.log(`1821.03.24 after: ${await score(tuned, second.held, join(other, 'best'))}`);
+  console.log(`18210324 after: ${await score(tuned, second.held, join(other, 'best'))}`);
   console.log(`1821-03-24 without the adapter: ${await score(tuned, first.held)}`);
 } finally {
   rmSync(folder, { recursive: true, force: true });

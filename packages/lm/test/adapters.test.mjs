@@ -3,22 +3,27 @@
 
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { F, init, manualSeed, noGrad, tensor } from 'helios-vk/nn';
 
+import { loadModel, serveModel } from '../src/index.mjs';
+import { readGguf } from '../src/formats/gguf.mjs';
 import { exportModel, importModel } from '../src/formats/hf.mjs';
 import { loadPeft, savePeft } from '../src/formats/peft.mjs';
 import { Engine } from '../src/infer/engine.mjs';
 import { DEFAULT_SAMPLING } from '../src/infer/types.mjs';
 import { adapterParameters, addAdapters, mergeAdapters } from '../src/model/lora.mjs';
 import { folderOf } from './lib/common.mjs';
+import { all, textOf, writeTinyModel } from './lib/tiny-model.mjs';
 
 /** @typedef {import('../src/infer/types.mjs').Token} Token */
 /** @typedef {import('../src/model/decoder.mjs').Decoder} Decoder */
 
 const [MODELS, ADAPTERS] = ['models/', 'adapters/'].map((name) => fileURLToPath(new URL(`fixtures/${name}`, import.meta.url)));
+const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
 const GREEDY = { ...DEFAULT_SAMPLING, temperature: 0 };
 const vk = createRequire(import.meta.url)('helios-vk');
 
@@ -135,4 +140,96 @@ test('embeddings have the adapter that is asked for', async () => {
   const away = (/** @type {Float32Array} */ a) => Math.max(...a.map((value, i) => Math.abs(value - expected[i])));
   assert.ok(away(own) < 1e-4 && away(other) > 1e-2, `${away(own)}, ${away(other)}`);
   for (const each of [engine, merged]) await each.dispose();
+});
+
+/** A tiny model with a tokenizer, and an adapter of it. @param {string} folder */
+async function tinyWithAdapter(folder) {
+  const [model, adapter] = [join(folder, 'model'), join(folder, 'mine')];
+  await writeTinyModel(model);
+  const decoder = addAdapters(await importModel(model), { rank: 4 });
+  noGrad(() => {
+    for (const parameter of adapterParameters(decoder)) parameter.copy_(F.mul(F.randnLike(parameter), 0.5));
+  });
+  await savePeft(adapter, decoder);
+  decoder.dispose();
+  return { model, adapter };
+}
+
+test('loadModel: an adapter by its name; wrong names and options are errors; the server has a model for each', async (t) => {
+  const { model: path, adapter } = await tinyWithAdapter(folderOf(t));
+  for (const [options, message] of /** @type {[any, RegExp][]} */ ([
+    [{ adapters: 'x' }, /^adapters must be folders by name, got "x"/],
+    [{ adapters: {} }, /^adapters must be folders by name, got an object/],
+    [{ adapters: { a: 5 } }, /^adapters must be folders by name/],
+    [{ adapters: { a: adapter, b: adapter }, merge: true }, /^merge takes one adapter, got 2/],
+    [{ merge: 'yes' }, /^merge must be true or false, got "yes"/],
+  ]))
+    await assert.rejects(loadModel(path, options), { name: 'RangeError', message });
+  await assert.rejects(loadModel(path, { adapters: { a: folderOf(t) } }), /adapter_config\.json|no checkpoint/);
+  const model = await loadModel(path, { slots: 3, adapters: { mine: adapter } });
+  t.after(() => model.dispose());
+  assert.deepEqual(model.adapters, ['mine']);
+  const options = { temperature: 0, maxTokens: 12, ignoreEos: true };
+  const write = async (/** @type {object} */ more) => textOf(await all(model.generate('the old men', { ...options, ...more })));
+  const [plain, own] = [await write({}), await write({ adapter: 'mine' })];
+  assert.notEqual(own, plain);
+  const chat = model.chat({ ...options, adapter: 'mine' });
+  assert.equal(textOf(await all(chat.send('the old men'))), own);
+  assert.throws(() => model.generate('a', { adapter: 'other' }), /^RangeError: the model has no adapter "other"; there is mine/);
+  assert.throws(
+    () => model.generate('a', /** @type {any} */ ({ adapter: 5 })),
+    /^RangeError: adapter must be the name of an adapter, got 5/,
+  );
+  const server = await serveModel(model, { port: 0, name: 'base' });
+  t.after(() => server.close());
+  const ask = async (/** @type {string} */ at, /** @type {object} */ body) => {
+    const init = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) };
+    return /** @type {any} */ (await (await fetch(`${server.url}/v1/${at}`, body && init)).json());
+  };
+  const complete = (/** @type {string | undefined} */ name) =>
+    ask('completions', { model: name, prompt: 'the old men', temperature: 0, max_tokens: 6 });
+  const [one, two, three] = await Promise.all(['base', 'mine', undefined].map(complete));
+  assert.deepEqual([one.model, two.model, three.model], ['base', 'mine', 'base']);
+  assert.ok(
+    own.startsWith(two.choices[0].text) && one.choices[0].text === three.choices[0].text && two.choices[0].text !== one.choices[0].text,
+  );
+  assert.match((await complete('other')).error.message, /the model other does not exist; there are base, mine/);
+  const listed = /** @type {any} */ (await (await fetch(`${server.url}/v1/models`)).json());
+  assert.deepEqual(
+    listed.data.map((/** @type {any} */ { id, parent }) => [id, parent]),
+    [
+      ['base', undefined],
+      ['mine', 'base'],
+    ],
+  );
+  const [embedded, other] = await Promise.all(['mine', 'base'].map((name) => ask('embeddings', { model: name, input: 'the sea' })));
+  assert.equal(embedded.model, 'mine');
+  assert.notDeepEqual(embedded.data[0].embedding, other.data[0].embedding);
+});
+
+test('generate with --adapter, --merge, and of what merge has written is one text; merge keeps the type; an adapter as GGUF', async (t) => {
+  const folder = folderOf(t);
+  const { model, adapter } = await tinyWithAdapter(folder);
+  const run = (/** @type {string[]} */ ...args) => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
+    assert.equal(status, 0, stderr);
+    return { stdout, stderr };
+  };
+  const write = (/** @type {string[]} */ ...args) =>
+    run('generate', ...args, '--prompt', 'the old men', '--temperature', '0', '--max-tokens', '12', '--ignore-eos').stdout;
+  const own = write(model, '--adapter', adapter);
+  assert.notEqual(own, write(model));
+  assert.equal(write(model, '--adapter', `x=${adapter}`, '--merge'), own);
+  const { stdout } = run('merge', '--model', model, '--adapter', adapter, '--out', join(folder, 'merged'));
+  assert.match(stdout, /merged has the model of .*model with .*mine in f32\n$/);
+  assert.equal(write(join(folder, 'merged')), own);
+  run('export', '--model', model, '--adapter', adapter, '--out', join(folder, 'mine.gguf'), '--dtype', 'f16');
+  const { metadata, tensors } = readGguf(join(folder, 'mine.gguf'));
+  const keys = ['general.architecture', 'general.type', 'adapter.type', 'adapter.lora.alpha'];
+  assert.deepEqual(
+    keys.map((key) => metadata.get(key)?.value),
+    ['llama', 'adapter', 'lora', 8],
+  );
+  const found = tensors.find(({ name }) => name === 'blk.1.ffn_down.weight.lora_b');
+  assert.deepEqual([found?.type, found?.shape, tensors.length], ['f16', [32, 4], 28]);
 });

@@ -197,6 +197,7 @@ function setAdapters(decoder, matrices) {
  * @throws {Error} if the folder is not empty, or the decoder has no adapters
  */
 export async function savePeft(folder, decoder, { base, files = {} } = {}) {
+  checkAdapters(decoder);
   checkNewFolder(folder, []);
   await makeFolder(folder, async (partial) => {
     await writePeft(partial, decoder, { base });
@@ -204,10 +205,16 @@ export async function savePeft(folder, decoder, { base, files = {} } = {}) {
   });
 }
 
-/** Writes the two files into a folder that is there. @param {string} folder @param {Decoder} decoder @param {{ base?: string }} [options] as for `savePeft` */
-export async function writePeft(folder, decoder, { base } = {}) {
+/** @param {Decoder} decoder */
+function checkAdapters(decoder) {
   const adapters = adaptersOf(decoder);
   if (adapters.length === 0) throw new Error('the decoder has no adapters to save');
+  return adapters;
+}
+
+/** Writes the two files into a folder that is there. @param {string} folder @param {Decoder} decoder @param {{ base?: string }} [options] as for `savePeft` */
+export async function writePeft(folder, decoder, { base } = {}) {
+  const adapters = checkAdapters(decoder);
   const entries = adapters.flatMap(({ place, adapter }) => [
     [keyOf(place.path, 'A'), adapter.lora_A.weight],
     [keyOf(place.path, 'B'), adapter.lora_B.weight],
