@@ -25,7 +25,7 @@ function run(...args) {
 test('help, version and wrong command lines', () => {
   const help = run('--help');
   assert.equal(help.status, 0);
-  for (const command of ['train', 'generate', 'chat', 'serve', 'tokenize', 'eval', 'info', 'export', 'merge']) {
+  for (const command of ['train', 'finetune', 'generate', 'chat', 'serve', 'tokenize', 'eval', 'info', 'export', 'merge']) {
     assert.ok(help.stdout.includes(`helios-lm ${command} `), command);
     assert.match(run(command, '--help').stdout, new RegExp(`^Usage: helios-lm ${command} `));
   }
@@ -33,7 +33,7 @@ test('help, version and wrong command lines', () => {
   for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [
       ['fly'],
-      /^helios-lm: no command fly; there are train, generate, chat, serve, tokenize, eval, info, export, merge, import \(see --help\)\n$/,
+      /^helios-lm: no command fly; there are train, finetune, generate, chat, serve, tokenize, eval, info, export, merge, import \(see --help\)\n$/,
     ],
     [['info'], /usage: helios-lm info FOLDER/],
     [['info', MODEL, MODEL], /usage: helios-lm info FOLDER/],
