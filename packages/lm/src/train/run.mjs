@@ -239,7 +239,8 @@ export class Run {
         Object.assign(config.model, { bos: bos ?? null, eos: eos === undefined ? [] : [eos], pad: pad ?? null });
       }
       if (begin?.data && !options.newData && data.info.sha256 !== begin.data.sha256) {
-        throw new UsageError(`the run was trained on other data than ${data.info.folder} has now: --new-data continues with them`);
+        const way = plan.tuning ? '' : ': --new-data continues with them';
+        throw new UsageError(`the run was trained on other data than ${data.info.folder} has now${way}`);
       }
       const evalEvery = options.evalEvery ?? Math.max(1, Math.ceil(settings.maxSteps / 10));
       await this.agreeOn(config, { firstStep, data: data.info.sha256, evalEvery });
@@ -320,6 +321,7 @@ export class Run {
       sampleEvery,
       sampleTokens,
       earlyStoppingPatience,
+      ...this.plan.tuning,
     });
   }
 
