@@ -47,7 +47,7 @@ async function check(model, prompt, tokens, what, tolerance = 1e-4) {
   y.dispose();
   const { vocabSize } = model.config;
   for (const [i, { token, logprob }] of tokens.entries()) {
-    const row = values.slice((prompt.length - 1 + i) * vocabSize, (prompt.length + i) * vocabSize);
+    const row = Array.from(values.slice((prompt.length - 1 + i) * vocabSize, (prompt.length + i) * vocabSize));
     const most = Math.max(...row);
     assert.ok(row[token] >= most - tolerance, `${what}: token ${i} is ${token}, of logit ${row[token]}; the best is ${most}`);
     const expected = row[token] - most - Math.log(row.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
