@@ -93,6 +93,9 @@ for (const name of ['llama', 'gpt2', 'olmo2']) {
       // In chunks.
       engine.session.chunk = 4;
       await check(models[1], promptOf(11, 9), await generate(engine, promptOf(11, 9), { adapter: 'first' }), 'chunks');
+      // Without adapters, a step is what it was before.
+      const graphs = engine.session.graphs;
+      assert.ok(graphs.some((key) => key.endsWith('/adapted')) && graphs.some((key) => !key.endsWith('/adapted')), String(graphs));
       await assert.rejects(generate(engine, promptOf(3), { adapter: 'third' }), /^RangeError: the model has no adapter third/);
       await engine.dispose();
     }
