@@ -3,7 +3,10 @@
 import { integers } from '../lib/random-data.mjs';
 import { any, random, x } from './inputs.mjs';
 
-/** Quants and scales of [rows, columns]. The scales are numbers that f16 has. @param {number} rows @param {number} columns @returns {import('./inputs.mjs').Input[]} */
+/**
+ * Quants and scales of [rows, columns]. The scales are numbers that f16 has.
+ * @param {number} rows @param {number} columns @returns {import('./inputs.mjs').Input[]}
+ */
 export const quantized = (rows, columns) => [
   { shape: [rows, columns], values: Float64Array.from(integers(rows * columns, 255), (v) => v - 127), dtype: 'i8', constant: true },
   {

@@ -21,7 +21,7 @@ before(() => {
 function weightOf(rows, columns) {
   const [quants, scales] = quantized(rows, columns);
   const data = quants.values.map((q, i) => q * scales.values[Math.floor(i / 32)]);
-  const on = ({ shape = [0], values = new Float64Array(), dtype = /** @type {any} */ ('f32') }) => tensor(values, { shape, dtype });
+  const on = (/** @type {import('./inputs.mjs').Input} */ { shape, values, dtype }) => tensor(values, { shape, dtype });
   return { data, weight: { quants: on(quants), scales: on(scales) } };
 }
 

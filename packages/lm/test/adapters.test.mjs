@@ -47,7 +47,7 @@ async function check(model, prompt, tokens, what, tolerance = 1e-4) {
   y.dispose();
   const { vocabSize } = model.config;
   for (const [i, { token, logprob }] of tokens.entries()) {
-    const row = values.slice((prompt.length - 1 + i) * vocabSize, (prompt.length + i) * vocabSize);
+    const row = Array.from(values.slice((prompt.length - 1 + i) * vocabSize, (prompt.length + i) * vocabSize));
     const most = Math.max(...row);
     assert.ok(row[token] >= most - tolerance, `${what}: token ${i} is ${token}, of logit ${row[token]}; the best is ${most}`);
     const expected = row[token] - most - Math.log(row.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
@@ -93,6 +93,9 @@ for (const name of ['llama', 'gpt2', 'olmo2']) {
       // In chunks.
       engine.session.chunk = 4;
       await check(models[1], promptOf(11, 9), await generate(engine, promptOf(11, 9), { adapter: 'first' }), 'chunks');
+      // Without adapters, a step is what it was before.
+      const graphs = engine.session.graphs;
+      assert.ok(graphs.some((key) => key.endsWith('/adapted')) && graphs.some((key) => !key.endsWith('/adapted')), String(graphs));
       await assert.rejects(generate(engine, promptOf(3), { adapter: 'third' }), /^RangeError: the model has no adapter third/);
       await engine.dispose();
     }
@@ -106,15 +109,19 @@ test('with an adapter of PEFT, merged and beside the weights, the answers are th
   const [plain, exact] = [await mergedOf('llama'), await mergedOf('llama', path)];
   for (const dtype of /** @type {const} */ (['f32', 'bf16', 'q8_0'])) {
     for (const merge of dtype === 'q8_0' ? [false] : [false, true]) {
-      const engine = await Engine.open(join(MODELS, 'llama'), { dtype, merge, adapters: { mine: path } });
-      const tokens = await generate(engine, promptOf(9), { adapter: merge ? undefined : 'mine' });
-      if (dtype === 'f32') await check(exact, promptOf(9), tokens, `merged: ${merge}`);
-      else {
+      // Steps of 12 rows are products of matrices.
+      for (const slots of [1, 12]) {
+        const engine = await Engine.open(join(MODELS, 'llama'), { dtype, merge, slots, adapters: { mine: path } });
+        const adapter = merge ? undefined : 'mine';
+        const prompts = Array.from({ length: slots }, (_, i) => promptOf(9, 1 + i));
+        const found = await Promise.all(prompts.map((prompt) => generate(engine, prompt, { adapter })));
         // Within what the type rounds, of logits of some units.
-        await check(exact, promptOf(9), tokens, `${dtype}, merged: ${merge}`, dtype === 'bf16' ? 0.1 : 0.2);
-        await assert.rejects(check(plain, promptOf(9), tokens, 'without it'), /without it/);
+        const tolerance = { f32: 1e-4, bf16: 0.15, q8_0: 0.2 }[dtype];
+        for (const [i, tokens] of found.entries())
+          await check(exact, prompts[i], tokens, `${dtype}, merged: ${merge}, ${slots} slots`, tolerance);
+        await assert.rejects(check(plain, prompts[0], found[0], 'without it', tolerance), /without it/);
+        await engine.dispose();
       }
-      await engine.dispose();
     }
   }
   await assert.rejects(

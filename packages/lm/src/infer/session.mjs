@@ -105,6 +105,8 @@ export class Session {
     this.adapters = new SessionAdapters(vk, config, adapters, { type: this.precision, slots, make });
     /** The adapter of each slot. @type {(number | undefined)[]} */
     this.chosen = new Array(slots).fill(undefined);
+    /** Slots whose sequences go on. @type {Set<number>} */
+    this.going = new Set();
     if (this.adapters.width > 0) {
       this.inner = this.#buffer('inner rows of adapters', 4 * rows * this.adapters.width);
       this.innerHalf = this.#buffer('inner rows of adapters, converted', wide * rows * this.adapters.width);
@@ -127,6 +129,11 @@ export class Session {
     );
     vk.uploadAsync(this.places, new Uint32Array(slots).fill(NOWHERE));
     for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state]) vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
+  }
+
+  /** The keys of the steps that are recorded. */
+  get graphs() {
+    return [...this.#graphs.keys()];
   }
 
   /** A buffer of the session's. Where there is no memory for it, everything is freed. @param {string} name @param {number} bytes */
@@ -218,6 +225,7 @@ export class Session {
     vk.uploadAsync(this.state, samplingState({ tokens: ids.length }), 4 * slot * STATE_WORDS);
     vk.uploadAsync(this.places, Uint32Array.of(ids.length - 1), 4 * slot);
     vk.uploadAsync(this.active, Uint32Array.of(1), 4 * slot);
+    this.going.add(slot);
     const last = { buffer: this.x, offset: row * width };
     this.#run([
       ...this.#head({ rows: 1, few: true, adapted: false }, last, { buffer: this.logits, offset: slot * vocabSize }),
@@ -237,6 +245,7 @@ export class Session {
 
   /** Makes a slot inactive: steps leave it as it is. @param {number} slot */
   end(slot) {
+    this.going.delete(slot);
     this.vk.uploadAsync(this.active, Uint32Array.of(0), 4 * slot);
     this.vk.uploadAsync(this.places, Uint32Array.of(NOWHERE), 4 * slot);
   }
@@ -250,7 +259,7 @@ export class Session {
     const { vk, context } = this;
     const bucket = Math.min(context, Math.max(256, 2 ** Math.ceil(Math.log2(keys))));
     // Where no sequence has an adapter, nothing is multiplied by one.
-    const adapted = this.chosen.slice(0, rows).some((adapter) => adapter !== undefined);
+    const adapted = [...this.going].some((slot) => slot < rows && this.chosen[slot] !== undefined);
     const key = `${rows}/${bucket}${adapted ? '/adapted' : ''}`;
     let graph = this.#graphs.get(key);
     if (graph === undefined) {
