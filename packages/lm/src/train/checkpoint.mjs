@@ -260,7 +260,7 @@ function readCheckpoint(path) {
     trainer.load({ step, skipped, ...moments });
     for (const values of Object.values(moments)) for (const each of Object.values(values)) /** @type {any} */ (each).dispose();
   };
-  return { path, step, run, config, data, best, options, tuning, tokenizer: path, restore };
+  return { path, step, run, config, data, best, options, ...(tuning ? { tuning } : {}), tokenizer: path, restore };
 }
 
 /** @param {string} path @returns {Promise<Checkpoint>} */
