@@ -81,7 +81,7 @@ for (const name of ['llama', 'gpt2', 'olmo2']) {
     await writeAdapter(first, name, { rank: 3, alpha: 4 }, 1);
     await writeAdapter(second, name, { rank: 9, alpha: 5, targets: name === 'gpt2' ? ['c_attn'] : ['v_proj', 'up_proj'] }, 2);
     const models = [await mergedOf(name), await mergedOf(name, first), await mergedOf(name, second)];
-    for (const slots of [1, 3, 12]) {
+    for (const slots of [1, 3, 20]) {
       const engine = await Engine.open(join(MODELS, name), { slots, adapters: { first, second } });
       const choices = [undefined, 'first', 'second'];
       const all = Array.from({ length: Math.max(3, slots) }, (_, i) => ({ prompt: promptOf(5 + i, 1 + i), which: i % 3 }));
@@ -109,8 +109,8 @@ test('with an adapter of PEFT, merged and beside the weights, the answers are th
   const [plain, exact] = [await mergedOf('llama'), await mergedOf('llama', path)];
   for (const dtype of /** @type {const} */ (['f32', 'bf16', 'q8_0'])) {
     for (const merge of dtype === 'q8_0' ? [false] : [false, true]) {
-      // Steps of 12 rows are products of matrices.
-      for (const slots of [1, 12]) {
+      // Steps of 20 rows are products of matrices.
+      for (const slots of [1, 20]) {
         const engine = await Engine.open(join(MODELS, 'llama'), { dtype, merge, slots, adapters: { mine: path } });
         const adapter = merge ? undefined : 'mine';
         const prompts = Array.from({ length: slots }, (_, i) => promptOf(9, 1 + i));
