@@ -15,7 +15,7 @@ import { exportModel, importModel } from '../src/formats/hf.mjs';
 import { loadPeft, savePeft } from '../src/formats/peft.mjs';
 import { Engine } from '../src/infer/engine.mjs';
 import { DEFAULT_SAMPLING } from '../src/infer/types.mjs';
-import { adapterParameters, addAdapters, mergeAdapters } from '../src/model/lora.mjs';
+import { adapterParameters, adapterPlaces, addAdapters, mergeAdapters, placeAdapters } from '../src/model/lora.mjs';
 import { folderOf } from './lib/common.mjs';
 import { all, textOf, writeTinyModel } from './lib/tiny-model.mjs';
 
@@ -63,13 +63,18 @@ async function mergedOf(name, adapter) {
   return mergeAdapters(model);
 }
 
-/** Writes an adapter of random numbers. @param {string} folder @param {string} name of the model @param {object} options @param {number} seed */
-async function writeAdapter(folder, name, options, seed) {
-  const model = addAdapters(await importModel(join(MODELS, name)), options);
+/** Random numbers in all adapters. @param {Decoder} model @param {number} seed */
+function fill(model, seed) {
   manualSeed(seed);
   noGrad(() => {
     for (const parameter of adapterParameters(model)) parameter.copy_(F.mul(F.randnLike(parameter), 0.2));
   });
+}
+
+/** Writes an adapter of random numbers. @param {string} folder @param {string} name of the model @param {object} options @param {number} seed */
+async function writeAdapter(folder, name, options, seed) {
+  const model = addAdapters(await importModel(join(MODELS, name)), options);
+  fill(model, seed);
   await savePeft(folder, model);
   model.dispose();
 }
@@ -81,7 +86,7 @@ for (const name of ['llama', 'gpt2', 'olmo2']) {
     await writeAdapter(first, name, { rank: 3, alpha: 4 }, 1);
     await writeAdapter(second, name, { rank: 9, alpha: 5, targets: name === 'gpt2' ? ['c_attn'] : ['v_proj', 'up_proj'] }, 2);
     const models = [await mergedOf(name), await mergedOf(name, first), await mergedOf(name, second)];
-    for (const slots of [1, 3, 12]) {
+    for (const slots of [1, 3, 20]) {
       const engine = await Engine.open(join(MODELS, name), { slots, adapters: { first, second } });
       const choices = [undefined, 'first', 'second'];
       const all = Array.from({ length: Math.max(3, slots) }, (_, i) => ({ prompt: promptOf(5 + i, 1 + i), which: i % 3 }));
@@ -109,8 +114,8 @@ test('with an adapter of PEFT, merged and beside the weights, the answers are th
   const [plain, exact] = [await mergedOf('llama'), await mergedOf('llama', path)];
   for (const dtype of /** @type {const} */ (['f32', 'bf16', 'q8_0'])) {
     for (const merge of dtype === 'q8_0' ? [false] : [false, true]) {
-      // Steps of 12 rows are products of matrices.
-      for (const slots of [1, 12]) {
+      // Steps of 20 rows are products of matrices.
+      for (const slots of [1, 20]) {
         const engine = await Engine.open(join(MODELS, 'llama'), { dtype, merge, slots, adapters: { mine: path } });
         const adapter = merge ? undefined : 'mine';
         const prompts = Array.from({ length: slots }, (_, i) => promptOf(9, 1 + i));
@@ -132,6 +137,23 @@ test('with an adapter of PEFT, merged and beside the weights, the answers are th
   await exportModel(exact, join(folder, 'merged'), { dtype: 'f32' });
   const engine = await Engine.open(join(folder, 'merged'));
   await check(exact, promptOf(9), await generate(engine, promptOf(9)), 'exported');
+  await engine.dispose();
+});
+
+test('layers whose adapters differ: one has others than the next, of another rank', async (t) => {
+  const folder = join(folderOf(t), 'adapter');
+  const model = await importModel(join(MODELS, 'llama'));
+  const chosen = adapterPlaces(model.config).filter(({ layer, name }) => layer.startsWith('layers.0') || name === 'q_proj');
+  const optionsOf = (/** @type {string} */ layer) => ({ rank: layer.startsWith('layers.0') ? 3 : 11, alpha: 4, rslora: false, dropout: 0 });
+  placeAdapters(
+    model,
+    chosen.map((place) => ({ place, options: optionsOf(place.layer) })),
+  );
+  fill(model, 5);
+  await savePeft(folder, model);
+  const engine = await Engine.open(join(MODELS, 'llama'), { adapters: { mine: folder } });
+  await check(model, promptOf(9), await generate(engine, promptOf(9), { adapter: 'mine' }), 'mine');
+  await check(await mergedOf('llama'), promptOf(9), await generate(engine, promptOf(9)), 'none');
   await engine.dispose();
 });
 

@@ -23,14 +23,18 @@ import { disposeWeights } from './weights.mjs';
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
 /** @typedef {import('./weights.mjs').Weight} Weight */
 /** @typedef {import('helios-vk/kernels').Dispatches} Dispatches */
+/** @typedef {import('helios-vk/kernels').Dispatch} Dispatch */
+/** @typedef {Dispatch['buffers'][number]} Binding */
 /** A tensor of the kernels. @typedef {number | { buffer: number, offset: number }} Place */
 
 /** Most tokens of a chunk of a prompt, and most bytes of its intermediate results. */
-const [CHUNK, CHUNK_BYTES] = [512, 32 * 2 ** 20];
+const [CHUNK, CHUNK_BYTES] = [512, 48 * 2 ** 20];
+/** Chunks have a multiple of these tokens where they can: products of such many rows are the fast ones. */
+const CHUNK_STEP = 128;
 /** Bytes of a converted part of a matrix: weights that a product cannot take are converted part by part. */
 const CONVERTED_BYTES = 8 * 2 ** 20;
-/** Most sequences for which matrix × vector kernels are used. */
-const MAX_ROWS = 8;
+/** Most sequences for which matrix × vector kernels are used, and how many of them one dispatch takes. */
+const [MAX_ROWS, ROWS_AT_ONCE] = [16, 8];
 /** Heads that flash attention takes. */
 const FLASH_HEADS = [32, 64, 96, 128];
 /** A place beyond every cache: the row of an inactive slot. */
@@ -71,10 +75,16 @@ export class Session {
     /** The type of products of many rows, and of the caches: halves where the device has matrix units for them. @type {'f32' | 'f16' | 'bf16'} */
     this.precision = half && even && weights['embedding.weight'].type !== 'f32' ? half : 'f32';
     const wide = this.precision === 'f32' ? 4 : 2;
-    const bytesOfRow = 12 * width + 4 * (2 * queries + heads + queries + 2 * keys) + wide * (gates + hidden);
+    const inner = Math.max(width, queries);
+    const [normedBytes, qBytes] = [config.placement === 'post' ? 4 : wide, FLASH_HEADS.includes(headSize) ? wide : 4];
+    const bytesOfRow =
+      4 * (width + inner + heads + 5) + normedBytes * inner + qBytes * queries + wide * (2 * queries + 2 * keys + gates + hidden);
+    const affordable = Math.max(16, Math.floor(CHUNK_BYTES / bytesOfRow));
     /** The most tokens of a chunk of a prompt. */
-    this.chunk = Math.max(slots, Math.min(context, CHUNK, Math.max(16, Math.floor(CHUNK_BYTES / bytesOfRow))));
+    this.chunk = Math.max(slots, Math.min(context, CHUNK, affordable > CHUNK_STEP ? affordable - (affordable % CHUNK_STEP) : affordable));
     const rows = this.chunk;
+    /** Bytes of `size` elements of each row, which have this many bytes in a chunk, and 4 in a step of few rows. */
+    const bytesOf = (/** @type {number} */ size, bytes = wide) => Math.max(bytes * rows, 4 * Math.min(slots, MAX_ROWS)) * size;
 
     const cacheBytes = wide * slots * context * keys;
     const cache = (/** @type {number} */ i) => ({
@@ -87,16 +97,15 @@ export class Session {
 
     // Of a pass, by row.
     this.x = this.#buffer('residual stream', 4 * rows * width);
-    this.normed = this.#buffer('normalized rows', 4 * rows * Math.max(width, queries));
-    this.branch = this.#buffer('output of a branch', 4 * rows * Math.max(width, queries));
+    this.normed = this.#buffer('normalized rows', bytesOf(inner, normedBytes));
+    this.branch = this.#buffer('output of a branch', bytesOf(inner, 4));
     this.stats = this.#buffer('statistics of norms', 8 * rows);
-    this.qkv = this.#buffer('queries, keys and values', 4 * rows * (queries + 2 * keys));
-    this.q = this.#buffer('queries', 4 * rows * queries);
-    this.attended = this.#buffer('attention', 4 * rows * queries);
+    this.qkv = this.#buffer('queries, keys and values', bytesOf(queries + 2 * keys));
+    this.q = this.#buffer('queries', bytesOf(queries, qBytes));
+    this.attended = this.#buffer('attention', bytesOf(queries));
     this.logSumExp = this.#buffer('log-sum-exp', 4 * rows * heads);
-    const mostRows = Math.max(wide * rows, 4 * Math.min(slots, MAX_ROWS));
-    this.gates = this.#buffer('gates', mostRows * gates);
-    this.hidden = this.#buffer('hidden rows', mostRows * hidden);
+    this.gates = this.#buffer('gates', bytesOf(gates));
+    this.hidden = this.#buffer('hidden rows', bytesOf(hidden));
     this.chunkIds = this.#buffer('ids of a chunk', 4 * rows);
     this.chunkPlaces = this.#buffer('places of a chunk', 4 * rows);
     this.chunkSlots = this.#buffer('slots of a chunk', 4 * rows);
@@ -111,6 +120,8 @@ export class Session {
       this.inner = this.#buffer('inner rows of adapters', 4 * rows * this.adapters.width);
       this.innerHalf = this.#buffer('inner rows of adapters, converted', wide * rows * this.adapters.width);
     }
+
+    this.layerKinds = this.caches.map((_, i) => this.#kindOf(i));
 
     // Of a step, by slot.
     this.logits = this.#buffer('logits', 4 * slots * vocabSize);
@@ -295,9 +306,48 @@ export class Session {
     return this.kernels.embedRows({ ids, table, scales, type, out: this.x, rows, columns: width, vocabulary: vocabSize, ...position });
   }
 
-  /** @param {Pass} pass @returns {Dispatches[]} */
+  /**
+   * Of layers of one kind only the first one's dispatches are made: to choose kernels and to check sizes takes the host longer than a chunk of a
+   * prompt takes the device. The others' differ in their weights and caches.
+   * @param {Pass} pass @returns {Dispatches[]}
+   */
   #layers(pass) {
-    return this.caches.flatMap((_, i) => this.#layer(i, pass));
+    /** @type {Map<string, { handles: number[], dispatches: Dispatch[] }>} */
+    const made = new Map();
+    return this.caches.map((_, i) => {
+      const { kind, handles } = this.layerKinds[i];
+      const first = made.get(kind);
+      if (!first) {
+        const dispatches = this.#layer(i, pass).flat();
+        made.set(kind, { handles, dispatches });
+        return dispatches;
+      }
+      const other = new Map(first.handles.map((handle, k) => [handle, handles[k]]));
+      const swap = (/** @type {Binding} */ own) =>
+        typeof own === 'number' ? (other.get(own) ?? own) : { ...own, buffer: other.get(own.buffer) ?? own.buffer };
+      return first.dispatches.map((dispatch) => ({ ...dispatch, buffers: dispatch.buffers.map(swap) }));
+    });
+  }
+
+  /** What the dispatches of a layer depend on, and the handles of its own buffers in an order that all layers of its kind share. @param {number} i */
+  #kindOf(i) {
+    const { ropeLayers, windows } = this.config;
+    const prefix = `layers.${i}.`;
+    const own = Object.entries(this.weights).filter(([name]) => name.startsWith(prefix));
+    own.sort(([a], [b]) => (a < b ? -1 : 1));
+    const forms = own.map(([name, { type, rows, columns }]) => [name.slice(prefix.length), type, rows, columns]);
+    const { keys, values } = this.caches[i];
+    const adapters = [...this.adapters.layers].filter(([name]) => name.startsWith(prefix));
+    const adapted = adapters.map(([name, { ranges }]) => [name.slice(prefix.length), ranges]);
+    return {
+      kind: JSON.stringify([ropeLayers[i], windows[i], forms, adapted]),
+      handles: [
+        keys,
+        values,
+        ...adapters.flatMap(([, { a, b }]) => [a, b]),
+        ...own.flatMap(([, { buffer, scales }]) => (scales === undefined ? [buffer] : [buffer, scales])),
+      ],
+    };
   }
 
   /** @param {number} i @param {Pass} pass @returns {Dispatches[]} */
@@ -474,28 +524,17 @@ export class Session {
     if (few) {
       const vectors = norm !== undefined && { weight: weights[`${norm}.weight`].buffer, bias: weights[`${norm}.bias`]?.buffer };
       const normOf = vectors ? { kind: config.norm, eps: config.eps, ...vectors } : undefined;
-      const product = kernels.matvec({
-        x,
-        weight: weight.buffer,
-        scales: weight.scales,
-        type: weight.type,
-        out,
-        rows,
-        inputs: k,
-        outputs: outputs ?? n,
-        norm: normOf,
-        bias,
-        residual: add ? out : undefined,
-        activation,
-      });
-      if (!adapters) return [product];
+      const { buffer, scales, type } = weight;
+      const product = { x, weight: buffer, scales, type, out, inputs: k, outputs: outputs ?? n, norm: normOf, bias, activation };
+      const dispatches = this.#matvecs(rows, { ...product, residual: add ? out : undefined });
+      if (!adapters) return dispatches;
       const { a, b, width, mask } = adapters;
       const inner = /** @type {number} */ (this.inner);
       return [
-        product,
-        kernels.matvec({ x, weight: a, type: precision, out: inner, rows, inputs: k, outputs: width, norm: normOf }),
+        ...dispatches,
+        ...this.#matvecs(rows, { x, weight: a, type: precision, out: inner, inputs: k, outputs: width, norm: normOf }),
         kernels.binary({ op: 'mul', a: inner, b: mask.buffer, y: inner, count: rows * width }),
-        kernels.matvec({ x: inner, weight: b, type: precision, out, rows, inputs: width, outputs: n, residual: out }),
+        ...this.#matvecs(rows, { x: inner, weight: b, type: precision, out, inputs: width, outputs: n, residual: out }),
       ];
     }
     /** @type {Dispatches[]} */
@@ -515,6 +554,28 @@ export class Session {
     }
     const both = this.#product(weight, { a, c: this.gates, rows, cType: precision, bias, beta: 0 });
     return [...dispatches, ...both, kernels.gluForward({ gateUp: this.gates, y: out, rows, columns, type: precision })];
+  }
+
+  /**
+   * `matvec` for more rows than one dispatch takes: each part reads the weight anew, mostly from the device's cache.
+   * @param {number} rows
+   * @param {Omit<Parameters<Session['kernels']['matvec']>[0], 'rows' | 'x' | 'out' | 'residual'> & { x: Place, out: Place, residual?: Place }} args
+   * @returns {Dispatches[]}
+   */
+  #matvecs(rows, { x, out, residual, ...args }) {
+    const from = (/** @type {Place} */ place, /** @type {number} */ elements) =>
+      typeof place === 'number' ? { buffer: place, offset: elements } : { ...place, offset: place.offset + elements };
+    return Array.from({ length: Math.ceil(rows / ROWS_AT_ONCE) }, (_, part) => {
+      const first = part * ROWS_AT_ONCE;
+      const y = from(out, first * args.outputs);
+      return this.kernels.matvec({
+        ...args,
+        x: from(x, first * args.inputs),
+        out: y,
+        rows: Math.min(ROWS_AT_ONCE, rows - first),
+        residual: residual === undefined ? undefined : y,
+      });
+    });
   }
 
   /**
