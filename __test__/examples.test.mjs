@@ -30,12 +30,12 @@ const EXAMPLES = {
   },
   // Few steps: what it learns in many is in docs/guide/finetune.md.
   finetune: {
-    args: ['4', '40', '4'],
+    args: ['4', '4', '4', '8'],
     prints: [
-      /^the novel: \d+ s\n {2}17 July 1864 is .*\n1821-03-24 before: 0 of 100$/m,
-      /^all weights: \d+ s\n {2}17 July 1864 is \d.*\n1821-03-24 after: \d+ of 100$/m,
-      /^an adapter: \d+ s\n {2}17 July 1864 is .*\n18210324 after: \d+ of 100$/m,
-      /^1821-03-24 without the adapter: \d+ of 100$/m,
+      /^the novel: \d+ s\n {2}17 July 1864 is .*\n1821-03-24 before: 0 of 8$/m,
+      /^all weights: \d+ s\n {2}17 July 1864 is .*\n1821-03-24 after: \d of 8$/m,
+      /^an adapter: \d+ s\n {2}17 July 1864 is .*\n18210324 after: \d of 8$/m,
+      /^1821-03-24 without the adapter: \d of 8$/m,
     ],
   },
   generate: {

@@ -2,14 +2,14 @@
 // dates such as "24 March 1821 is 1821-03-24"; then, beside these weights, an adapter that writes 18210324 instead. Prints how many of 100 dates
 // that no training has seen are written exactly, before and after each.
 //
-//   node examples/finetune.mjs [steps on the novel] [steps on dates] [steps of the adapter]
+//   node examples/finetune.mjs [steps on the novel] [steps on dates] [steps of the adapter] [dates for the score]
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { finetune, loadModel, train } from 'helios-lm';
 
-const [novel, dates, adapter] = [300, 600, 300].map((steps, i) => Number(process.argv[2 + i] ?? steps));
+const [novel, dates, adapter, kept] = [300, 1200, 500, 100].map((usual, i) => Number(process.argv[2 + i] ?? usual));
 const months = 'January February March April May June July August September October November December'.split(' ');
 
 /** 3,200 different dates in a fixed order that looks random. @param {(year: string, month: string, day: string) => string} form */
@@ -31,7 +31,7 @@ function dataOf(name, all) {
   const parts = { train: all.slice(200), valid: all.slice(100, 200) };
   for (const [part, own] of Object.entries(parts))
     writeFileSync(join(data, `${part}.jsonl`), own.map((row) => `${JSON.stringify(row)}\n`).join(''));
-  return { data, held: all.slice(0, 100) };
+  return { data, held: all.slice(0, kept) };
 }
 
 /** How many completions a model writes exactly. @param {string} path @param {ReturnType<typeof rows>} held @param {string} [adapter] a folder */
