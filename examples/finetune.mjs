@@ -46,7 +46,7 @@ async function score(path, held, adapter) {
   return `${written.filter((text, i) => text === held[i].completion).length} of ${held.length}`;
 }
 
-/** Waits for the end of a run. @param {AsyncIterable<import('helios-lm').TrainEvent>} events @returns {Promise<string>} its seconds */
+/** Waits for the end of a run. @param {ReturnType<typeof train>} events @returns {Promise<string>} its seconds */
 async function ended(events) {
   for await (const event of events) if (event.type === 'done') return `${event.seconds.toFixed(0)} s`;
   return '';
