@@ -113,7 +113,10 @@ export function stepBatch(data, share, step, place = { rank: 0, world: 1 }, into
   return batch;
 }
 
-/** The sum of losses of each window's next tokens. @param {Decoder} model @param {Tensor[]} parts @param {unknown} _ @param {{ logitsBytes?: number }} options */
+/**
+ * The sum of losses of each window's next tokens.
+ * @param {Decoder} model @param {Tensor[]} parts @param {unknown} _ @param {{ logitsBytes?: number }} options
+ */
 const nextToken = (model, [ids, targets], _, options) => model.loss(ids, targets, { counted: 1, ...options });
 
 /**
