@@ -20,12 +20,22 @@ const run = (name, ...args) =>
     timeout: 600_000,
   });
 
-/** What each prints, behind the name of the device where it prints that. @type {Record<string, { prints: RegExp[] }>} */
+/** What each prints, behind the name of the device where it prints that. @type {Record<string, { args?: string[], prints: RegExp[] }>} */
 const EXAMPLES = {
   axpy: { prints: [/^y\[0\] = 10, y\[999999\] = 10$/m] },
   cuda: {
     prints: [
       /^no CUDA here: .* (is not an NVIDIA GPU|cannot export buffers .*|does not run; .*|no libcuda\.so\.1)$|^CUDA found 499999500000, .*\nVulkan found 77 everywhere, /m,
+    ],
+  },
+  // Few steps: what it learns in many is in docs/guide/finetune.md.
+  finetune: {
+    args: ['4', '4', '4', '8'],
+    prints: [
+      /^the novel: \d+ s\n {2}17 July 1864 is .*\n1821-03-24 before: 0 of 8$/m,
+      /^all weights: \d+ s\n {2}17 July 1864 is .*\n1821-03-24 after: \d of 8$/m,
+      /^an adapter: \d+ s\n {2}17 July 1864 is .*\n18210324 after: \d of 8$/m,
+      /^1821-03-24 without the adapter: \d of 8$/m,
     ],
   },
   generate: {
@@ -64,11 +74,11 @@ test('every example is run here', () => {
   );
 });
 
-for (const [name, { prints }] of Object.entries(EXAMPLES)) {
+for (const [name, { args = [], prints }] of Object.entries(EXAMPLES)) {
   test(`examples/${name}.mjs`, async () => {
     const source = readFileSync(join(FOLDER, `${name}.mjs`), 'utf8');
     assert.ok(source.includes(`//   node ${name === 'own-kernel' ? '--test ' : ''}examples/${name}.mjs`), 'it says how to run it');
-    const { stdout, stderr } = await run(name);
+    const { stdout, stderr } = await run(name, ...args);
     assert.equal(stderr, '');
     for (const pattern of prints) assert.match(stdout, pattern);
   });

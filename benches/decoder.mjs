@@ -5,38 +5,13 @@
  */
 
 import { readFile } from 'node:fs/promises';
-import { autocast, compile, memory, optim, tensor } from 'helios-vk/nn';
+import { autocast, compile, memory, optim } from 'helios-vk/nn';
 import { Decoder, parseConfig } from 'helios-lm';
 
 import { OWN_ADDON, driverText, loadAddon } from './lib/addon.mjs';
 import { UsageError, runMain } from './lib/args.mjs';
+import { DECODERS as MODELS, printProfile, randomIds, timed } from './lib/decoders.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
-import { median } from './lib/stats.mjs';
-
-const LLAMA = { model_type: 'llama', vocab_size: 32_768, rms_norm_eps: 1e-5, rope_theta: 5e5 };
-/** In the words of `config.json`. */
-const MODELS = {
-  'gpt2-124m': { model_type: 'gpt2', vocab_size: 50_304, n_embd: 768, n_head: 12, n_layer: 12, n_positions: 1024 },
-  'llama-1.1b': {
-    ...LLAMA,
-    hidden_size: 2048,
-    num_hidden_layers: 16,
-    num_attention_heads: 32,
-    num_key_value_heads: 8,
-    intermediate_size: 8192,
-    max_position_embeddings: 2048,
-  },
-  tiny: {
-    ...LLAMA,
-    vocab_size: 256,
-    hidden_size: 64,
-    num_hidden_layers: 2,
-    num_attention_heads: 4,
-    num_key_value_heads: 2,
-    intermediate_size: 128,
-    max_position_embeddings: 64,
-  },
-};
 
 const OPTIONS = /** @type {const} */ ({
   model: {
@@ -92,41 +67,10 @@ await runMain(
       optimizer.zeroGrad();
       return loss.detach();
     });
-    const random = (/** @type {number} */ salt) =>
-      tensor(
-        Uint32Array.from({ length: batch * block }, (_, i) => (Math.imul(i + salt, 0x9e3779b1) >>> 0) % config.vocabSize),
-        { shape: [batch, block] },
-      );
-    const [ids, targets] = [random(1), random(2)];
-    if (profile) {
-      // A GPU's clock rises within some steps.
-      for (let i = 0; i < 20; i++) step(ids, targets).dispose();
-      await step(ids, targets).item();
-      const rows = step.profile(ids, targets);
-      const total = rows.reduce((sum, { microseconds }) => sum + microseconds, 0);
-      console.log(`${name}, ${batch} × ${block}: ${(total / 1000).toFixed(2)} ms of kernels`);
-      for (const { operations, origin, dispatches, microseconds } of rows.slice(0, 30)) {
-        console.log(`${(microseconds / 1000).toFixed(3).padStart(9)} ms ${String(dispatches).padStart(4)}  ${operations}  ${origin ?? ''}`);
-      }
-      return;
-    }
-    /** @type {Promise<number>[]} */
-    const losses = [];
-    /** @type {number[]} */
-    const times = [];
-    const WARMUP = 4;
-    for (let i = 0, last = performance.now(); i < WARMUP + steps; i++) {
-      const loss = step(ids, targets);
-      losses.push(loss.item());
-      loss.dispose();
-      await losses[losses.length - 2];
-      const now = performance.now();
-      if (i >= WARMUP) times.push(now - last);
-      last = now;
-    }
-    const values = await Promise.all(losses);
+    const [ids, targets] = [1, 2].map((salt) => randomIds(salt, [batch, block], config.vocabSize));
+    if (profile) return printProfile(step, [ids, targets], `${name}, ${batch} × ${block}`);
+    const { losses: values, milliseconds } = await timed(() => step(ids, targets), steps);
     const parameters = model.parameters().reduce((sum, { size }) => sum + size, 0);
-    const milliseconds = median(times);
     const result = {
       device: deviceName,
       model: name,

@@ -7,6 +7,7 @@ import { any, binary, few, firstKeys, positive, random, shape, size, smooth, una
 import { cases as conv } from './cases-conv.mjs';
 import { cases as layers } from './cases-layers.mjs';
 import { cases as math } from './cases-math.mjs';
+import { cases as quantized } from './cases-quantized.mjs';
 import { VIEWS, cases as shapes } from './cases-shape.mjs';
 import { cases as sorting } from './cases-sorting.mjs';
 import { cases as types } from './cases-types.mjs';
@@ -225,6 +226,7 @@ export const cases = {
   ...shapes,
   ...sorting,
   ...types,
+  ...quantized,
 };
 cases.gru = () => {
   const [batch, steps, hidden] = [any(), random.between(1, 5), any()];

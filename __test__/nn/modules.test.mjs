@@ -307,6 +307,28 @@ test('Embedding with a padding id, EmbeddingBag, Bilinear', async () => {
   });
 });
 
+test('skipInit: frozen matrices in 16 bits, with biases in f32, take part in products of f32', async () => {
+  const make = () => new nn.Linear(6, 4);
+  for (const dtype of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
+    const linear = nn.skipInit(make, { dtype }).requiresGrad_(false);
+    assert.deepEqual([linear.weight.dtype, linear.bias?.dtype], [dtype, 'f32']);
+    const source = make();
+    linear.loadStateDict(source.stateDict());
+    const input = randn([3, 6]).requiresGrad_();
+    const y = linear.forward(input);
+    y.sum().backward();
+    assert.equal(linear.weight.grad, undefined);
+    const rounded = F.to(F.to(source.weight, dtype), 'f32');
+    assertClose(await values(y), await values(F.linear(input, rounded, source.bias)), 1e-6, dtype);
+    assertClose(await values(/** @type {any} */ (input.grad)), await values(rounded.sum(0).expand(3, 6)), 1e-6, dtype);
+  }
+  assert.equal(make().weight.dtype, 'f32');
+  assert.throws(
+    () => nn.skipInit(make, { dtype: /** @type {any} */ ('i8') }),
+    /^ArgumentError: skipInit: dtype must be f32, f16 or bf16, got/,
+  );
+});
+
 test('containers hold parameters under their names', () => {
   const layers = new nn.ModuleDict({ first: new nn.Linear(2, 3) }).set('second', new nn.ReLU());
   assert.deepEqual([layers.keys(), layers.has('second'), layers.get('third')], [['first', 'second'], true, undefined]);

@@ -33,12 +33,13 @@ import { UNARY } from './names.mjs';
 import * as conv from './wrong-conv.mjs';
 import * as layers from './wrong-layers.mjs';
 import * as math from './wrong-math.mjs';
+import * as quantized from './wrong-quantized.mjs';
 import * as shapes from './wrong-shape.mjs';
 import * as sorting from './wrong-sorting.mjs';
 import * as types from './wrong-types.mjs';
 
 /** Those of other files. */
-const OTHERS = [conv, layers, math, shapes, sorting, types];
+const OTHERS = [conv, layers, math, quantized, shapes, sorting, types];
 
 const any = (/** @type {any} */ value) => value;
 
@@ -311,7 +312,7 @@ for (const [names, make, args] of [FORWARDS, ...OTHERS.map((own) => own.FORWARDS
 const model = () => new nn.Sequential(new nn.Linear(2, 2));
 add('lora', nn.lora, () => [model(), { rank: 1, alpha: 1, targets: /0/ }]);
 add('mergeLora', nn.mergeLora, () => [model()]);
-add('skipInit', nn.skipInit, () => [() => model()]);
+add('skipInit', nn.skipInit, () => [() => model(), { dtype: 'f32' }]);
 add(
   'loadStateDict',
   (state, options) => new nn.Linear(2, 1).loadStateDict(state, options),

@@ -108,6 +108,7 @@ export {
   maxPool2d,
   maxPool3d,
 } from './pooling.mjs';
+export { dequantizeQ8, linearQ8, quantizeQ8 } from './quantized.mjs';
 export { gru, lstm, rnn } from './recurrent.mjs';
 export {
   all,

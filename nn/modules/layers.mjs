@@ -25,23 +25,33 @@ function parameter(op, shape, draw) {
   return unscoped(() => new Parameter(constant(draw(layout.size), layout)));
 }
 
-/** Whether `skipInit` is running: matrices are then left uninitialized. */
-let skipping = false;
+/**
+ * Options of `skipInit`.
+ * @typedef {object} SkipOptions
+ * @property {'f32' | 'f16' | 'bf16'} [dtype] type of the matrices; biases stay f32. f32 when left out
+ */
+
+/** The type of matrices while `skipInit` is running: they are then left uninitialized. @type {'f32' | 'f16' | 'bf16' | undefined} */
+let skipping;
 /** @param {string} op the module @param {number[]} shape */
-const undefinedParameter = (op, shape) => within(op, () => unscoped(() => new Parameter(empty(shape))));
+const undefinedParameter = (op, shape) =>
+  within(op, () => unscoped(() => new Parameter(empty(shape, { dtype: shape.length > 1 ? skipping : 'f32' }))));
 
 /**
  * Calls `fn`, and leaves the matrices of the modules that it makes uninitialized, for `loadStateDict` to fill. This saves drawing
- * and uploading initial values.
+ * and uploading initial values. In 16 bits, as frozen weights, they need half the memory; products convert them where the other operand is f32.
  * @template T
  * @param {() => T} fn makes modules; synchronous
+ * @param {SkipOptions} [options]
  * @returns {T} what `fn` returns
- * @throws an ArgumentError if `fn` is not a function
+ * @throws an ArgumentError if `fn` is not a function, or for another dtype
  */
-export function skipInit(fn) {
+export function skipInit(fn, options = {}) {
   if (typeof fn !== 'function') throw new ArgumentError('skipInit', `expected a function, got ${shown(fn)}`);
+  const { dtype = 'f32' } = checkOptions('skipInit', options, ['dtype']);
+  if (!['f32', 'f16', 'bf16'].includes(dtype)) throw new ArgumentError('skipInit', `dtype must be f32, f16 or bf16, got ${shown(dtype)}`);
   const before = skipping;
-  skipping = true;
+  skipping = dtype;
   try {
     return fn();
   } finally {

@@ -7,13 +7,19 @@ import { UsageError, checkPaths, fail, helpText, outliveOutputs, parseCommandLin
 
 import { findModel } from '../src/open.mjs';
 import * as chatCommand from '../src/cli/chat.mjs';
+import * as finetuneCommand from '../src/cli/finetune.mjs';
 import * as generateCommand from '../src/cli/generate.mjs';
 import * as serveCommand from '../src/cli/serve.mjs';
 import { showProgress } from '../src/cli/progress.mjs';
 import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
+import { exportGgufAdapter } from '../src/formats/gguf-adapter.mjs';
 import { isGguf, readGguf } from '../src/formats/gguf.mjs';
+import { loadPeft, readPeft } from '../src/formats/peft.mjs';
+import { adapterFolder } from '../src/infer/adapters.mjs';
+import { openSource } from '../src/infer/weights.mjs';
+import { mergeAdapters } from '../src/model/lora.mjs';
 import { tokenizerIn } from '../src/train/checkpoint.mjs';
 import { textsIn } from '../src/train/plan.mjs';
 import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenizeCorpus } from '../src/index.mjs';
@@ -32,6 +38,19 @@ const MODEL_OPTION = /** @type {const} */ ({
   required: true,
   help: "a model's folder in the form of Hugging Face, or a GGUF file",
 });
+const ADAPTER_OPTION = /** @type {const} */ ({
+  type: 'string',
+  value: 'FOLDER',
+  path: 'input-folder',
+  help: "an adapter (LoRA) of the model in PEFT's form, or a run that trained one",
+});
+const OUT_OPTION = /** @type {const} */ ({
+  type: 'string',
+  value: 'PATH',
+  path: 'output-folder',
+  required: true,
+  help: 'folder to make, or file that ends in .gguf',
+});
 const JSON_OPTION = /** @type {const} */ ({ type: 'boolean', help: 'print JSON' });
 
 /** @param {number} bytes */
@@ -48,6 +67,13 @@ const COMMANDS = {
     options: trainCommand.OPTIONS,
     modernArgs: trainCommand.modernArgs,
     run: trainCommand.run,
+  },
+  finetune: {
+    usage: 'helios-lm finetune --model MODEL --data FOLDER|FILE.jsonl [options]',
+    about: 'train a model further: on conversations, prompts with completions, or texts',
+    inputs: [0, 0],
+    options: finetuneCommand.OPTIONS,
+    run: finetuneCommand.run,
   },
   generate: {
     usage: 'helios-lm generate FOLDER --prompt TEXT [options]',
@@ -129,6 +155,7 @@ const COMMANDS = {
     inputs: [0, 0],
     options: {
       model: MODEL_OPTION,
+      adapter: ADAPTER_OPTION,
       data: { type: 'string', value: 'FOLDER', path: 'input-folder', required: true, help: 'what `helios-lm tokenize` has made' },
       split: { type: 'string', choices: ['validation', 'train'], default: 'validation', help: 'which part' },
       block: { type: 'integer', min: 1, max: 2 ** 24, help: "tokens of a window (the model's context, at most 1,024)" },
@@ -136,11 +163,12 @@ const COMMANDS = {
       windows: { type: 'integer', min: 1, max: 2 ** 32, help: 'at most so many, spread evenly (all)' },
       json: JSON_OPTION,
     },
-    async run({ model: folder, data, split, block, batch, windows, json }, _, signal) {
+    async run({ model: folder, adapter, data, split, block, batch, windows, json }, _, signal) {
       const { from, config } = await findModel(folder);
       const dataset = openDataset(data, { block: block ?? Math.min(config.context, 1024), split, vocabSize: config.vocabSize });
       checkTokenizer(from, data);
       const { model, tokenizer } = await openModel(folder, { signal });
+      if (adapter !== undefined) await loadPeft(await adapterFolder(adapter), model);
       const onProgress = (/** @type {{ windows: number, total: number }} */ progress) =>
         showProgress(`${progress.windows} of ${progress.total} windows`);
       const result = await evaluate(model, dataset, { batch, windows, tokenizer, signal, onProgress });
@@ -168,12 +196,17 @@ const COMMANDS = {
   },
   export: {
     usage: 'helios-lm export --model MODEL --out FOLDER|FILE.gguf [options]',
-    about: 'write a model in another type, in files of another size, or as GGUF for llama.cpp',
+    about: 'write a model in another type, in files of another size, or as GGUF for llama.cpp; or an adapter as GGUF',
     inputs: [0, 0],
     options: {
       model: MODEL_OPTION,
-      out: { type: 'string', value: 'PATH', path: 'output-folder', required: true, help: 'folder to make, or file that ends in .gguf' },
-      dtype: { type: 'string', choices: ['bf16', 'f16', 'f32', 'q8_0'], default: 'bf16', help: 'type of the weights; q8_0 only in GGUF' },
+      adapter: { ...ADAPTER_OPTION, help: `${ADAPTER_OPTION.help}: write it alone, to a file that ends in .gguf` },
+      out: OUT_OPTION,
+      dtype: {
+        type: 'string',
+        choices: ['bf16', 'f16', 'f32', 'q8_0'],
+        help: 'type of the weights (default bf16, of an adapter f32); q8_0 only of models in GGUF',
+      },
       'max-shard-size': {
         type: 'string',
         value: 'a number with MB or GB, such as 5GB',
@@ -182,15 +215,49 @@ const COMMANDS = {
         help: 'of a file in a folder',
       },
     },
-    async run({ model: folder, out, dtype, ...rest }, _, signal) {
-      const size = rest['max-shard-size'];
-      const maxShardBytes = Number.parseFloat(size) * (/gb$/i.test(size) ? 1e9 : 1e6);
+    async run({ model: folder, adapter, out, dtype: given, ...rest }, _, signal) {
+      if (adapter !== undefined) {
+        if (!isGguf(out))
+          throw new UsageError(`--adapter is written as GGUF: --out ${out} must end in .gguf; helios-lm merge makes a model`);
+        const dtype = given ?? 'f32';
+        if (dtype === 'q8_0') throw new UsageError('--dtype q8_0 is not for an adapter: expected f32, f16 or bf16');
+        const { config } = await findModel(folder);
+        const { matrices } = await readPeft(await adapterFolder(adapter), config);
+        await exportGgufAdapter(matrices, out, { config, dtype });
+        return `${out} has the adapter ${adapter} in ${dtype}`;
+      }
+      const dtype = given ?? 'bf16';
       if (dtype === 'q8_0' && !isGguf(out)) throw new UsageError(`--dtype q8_0 is a type of GGUF: --out ${out} must end in .gguf`);
-      const { from, model, tokenizer } = await openModel(folder, { signal });
-      const files = existsTokenizer(from) ? {} : tokenizer?.files();
-      const companions = existsTokenizer(from) ? from : undefined;
-      await exportModel(model, out, { dtype, maxShardBytes, companions, files, tokenizer, signal });
+      const { from, ...opened } = await openModel(folder, { signal });
+      await write(opened, from, { out, dtype, size: rest['max-shard-size'], signal });
       return `${out} has the model of ${from} in ${dtype}`;
+    },
+  },
+  merge: {
+    usage: 'helios-lm merge --model MODEL --adapter FOLDER --out FOLDER|FILE.gguf [options]',
+    about: 'write a model with an adapter added to its weights',
+    inputs: [0, 0],
+    options: {
+      model: MODEL_OPTION,
+      adapter: { ...ADAPTER_OPTION, required: true },
+      out: OUT_OPTION,
+      dtype: {
+        type: 'string',
+        choices: ['bf16', 'f16', 'f32', 'q8_0'],
+        help: "type of the weights (default: the model's); q8_0 only in GGUF",
+      },
+    },
+    async run({ model: folder, adapter, out, dtype: given }, _, signal) {
+      const own = given ?? (await typeOf(folder));
+      if (own === 'q8_0' && !isGguf(out)) {
+        if (given) throw new UsageError(`--dtype q8_0 is a type of GGUF: --out ${out} must end in .gguf`);
+        throw new UsageError(`the model is in q8_0, a type of GGUF: --out ${out} must end in .gguf, or name another --dtype`);
+      }
+      const { from, ...opened } = await openModel(folder, { signal });
+      await loadPeft(await adapterFolder(adapter), opened.model);
+      mergeAdapters(opened.model);
+      await write(opened, from, { out, dtype: own, size: '5GB', signal });
+      return `${out} has the model of ${from} with ${adapter} in ${own}`;
     },
   },
   import: {
@@ -205,6 +272,27 @@ const COMMANDS = {
 
 /** @param {string} folder */
 const existsTokenizer = (folder) => existsSync(join(folder, 'tokenizer.json'));
+
+/** The type of a model's matrices. @param {string} path */
+async function typeOf(path) {
+  const source = await openSource(path);
+  await source.close();
+  return source.keeps(
+    /** @type {import('../src/model/parts.mjs').Part} */ (source.parts.find(({ parameter }) => /mlp\.up\.weight$/.test(parameter))),
+  );
+}
+
+/**
+ * Writes a model with the files beside it.
+ * @param {Pick<Awaited<ReturnType<typeof openModel>>, 'model' | 'tokenizer'>} opened @param {string} from where it was read
+ * @param {{ out: string, dtype: 'f32' | 'f16' | 'bf16' | 'q8_0', size: string, signal: AbortSignal }} options
+ */
+async function write({ model, tokenizer }, from, { out, dtype, size, signal }) {
+  const maxShardBytes = Number.parseFloat(size) * (/gb$/i.test(size) ? 1e9 : 1e6);
+  const companions = existsTokenizer(from) ? from : undefined;
+  const files = companions === undefined ? tokenizer?.files() : {};
+  await exportModel(model, out, { dtype, maxShardBytes, companions, files, tokenizer, signal });
+}
 
 /** Ids of another tokenizer would give a score that looks like one. @param {string} model @param {string} data */
 function checkTokenizer(model, data) {

@@ -25,30 +25,38 @@ export const isModelFolder = (path) => existsSync(join(path, 'config.json')) && 
 export async function findModel(path) {
   if (isGguf(path)) return { from: path, config: await ggufConfig(path) };
   if (isModelFolder(path)) return { from: path, config: readConfig(path) };
-  const { path: from, config } = await loadCheckpoint(path);
-  return { from, config: config.model };
+  const found = await loadCheckpoint(path);
+  checkIsModel(found);
+  return { from: found.path, config: found.config.model };
+}
+
+/** @param {import('./train/checkpoint.mjs').Checkpoint} found @throws {Error} for a run that has trained an adapter */
+export function checkIsModel({ path, tuning }) {
+  if (tuning && tuning.type !== 'full') throw new Error(`${path} is an adapter of ${tuning.base}: name the model, and this with --adapter`);
 }
 
 /**
  * Puts a model on the device.
  * @param {string} path a folder of Hugging Face's form, a GGUF file, a checkpoint, a run's folder (its latest checkpoint), or a checkpoint of an
  *   earlier version
- * @param {{ signal?: AbortSignal }} [options] `signal`: ends it with an AbortError before the next file
+ * @param {{ signal?: AbortSignal, dtype?: 'f32' | 'f16' | 'bf16' }} [options] `signal`: ends it with an AbortError before the next file; `dtype` of
+ *   matrices as for `importModel`
  * @returns {Promise<{ from: string, model: Decoder, tokenizer: import('./tokenizer/load.mjs').Tokenizer | undefined,
  *   settings: import('./train/settings.mjs').Settings | undefined }>} `from`: the folder or file that it was read from; `settings`: those of the
  *   run, if it is of one
  * @throws {Error} that names what is wrong with which file
  */
-export async function openModel(path, { signal } = {}) {
-  if (isGguf(path)) return { from: path, ...(await importGguf(path, { signal })), settings: undefined };
+export async function openModel(path, { signal, dtype } = {}) {
+  if (isGguf(path)) return { from: path, ...(await importGguf(path, { signal, dtype })), settings: undefined };
   const found = isModelFolder(path) ? undefined : await loadCheckpoint(path);
   const from = found?.path ?? path;
   const settings = found?.config.settings;
+  if (found) checkIsModel(found);
   if (found && from.endsWith('.safetensors')) {
     const model = nn.skipInit(() => new Decoder(found.config.model));
     copyInto(model.stateDict(), (await loadLegacy(from)).state.weights);
     return { from, model, tokenizer: await loadTokenizer(found.tokenizer), settings };
   }
-  const model = await importModel(from, { signal });
+  const model = await importModel(from, { signal, dtype });
   return { from, model, tokenizer: existsSync(join(from, 'tokenizer.json')) ? await loadTokenizer(from) : undefined, settings };
 }

@@ -9,10 +9,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { load } from 'helios-vk/nn';
 
-import { evaluate, importModel, openDataset, trainTokenizer } from '../src/index.mjs';
+import { evaluate, importModel, loadPeft, openDataset, trainTokenizer } from '../src/index.mjs';
 
 const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
 const MODEL = fileURLToPath(new URL('fixtures/models/llama/', import.meta.url));
+const ADAPTER = fileURLToPath(new URL('fixtures/adapters/llama', import.meta.url));
 const TEXT = Array.from({ length: 600 }, (_, i) => `Line ${i} of a text that a model of the tests reads, and nobody else\n`).join('');
 
 /** @param {string[]} args */
@@ -24,19 +25,40 @@ function run(...args) {
 test('help, version and wrong command lines', () => {
   const help = run('--help');
   assert.equal(help.status, 0);
-  for (const command of ['train', 'generate', 'chat', 'serve', 'tokenize', 'eval', 'info', 'export']) {
+  for (const command of ['train', 'finetune', 'generate', 'chat', 'serve', 'tokenize', 'eval', 'info', 'export', 'merge']) {
     assert.ok(help.stdout.includes(`helios-lm ${command} `), command);
     assert.match(run(command, '--help').stdout, new RegExp(`^Usage: helios-lm ${command} `));
   }
   assert.match(run('--version').stdout, /^\d+\.\d+\.\d+\n$/);
   for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
-    [['fly'], /^helios-lm: no command fly; there are train, generate, chat, serve, tokenize, eval, info, export, import \(see --help\)\n$/],
+    [
+      ['fly'],
+      /^helios-lm: no command fly; there are train, finetune, generate, chat, serve, tokenize, eval, info, export, merge, import \(see --help\)\n$/,
+    ],
     [['info'], /usage: helios-lm info FOLDER/],
     [['info', MODEL, MODEL], /usage: helios-lm info FOLDER/],
     [['tokenize', 'x.txt', '--out', 'y'], /--tokenizer PATH is required/],
     [['eval', '--model', MODEL, '--data', '/nowhere'], /--data \/nowhere.*no such file or folder/],
     [['export', '--model', MODEL, '--out', 'x', '--dtype', 'int4'], /--dtype int4: must be one of bf16, f16, f32/],
     [['export', '--model', MODEL, '--out', 'x', '--max-shard-size', '5'], /--max-shard-size 5: must be a number with MB or GB/],
+    [
+      ['export', '--model', MODEL, '--adapter', ADAPTER, '--out', 'x'],
+      /--adapter is written as GGUF: --out x must end in \.gguf; helios-lm merge/,
+    ],
+    [['export', '--model', MODEL, '--adapter', ADAPTER, '--out', 'x.gguf', '--dtype', 'q8_0'], /--dtype q8_0 is not for an adapter/],
+    [
+      ['merge', '--model', MODEL, '--adapter', ADAPTER, '--out', 'x', '--dtype', 'q8_0'],
+      /--dtype q8_0 is a type of GGUF: --out x must end/,
+    ],
+    [['merge', '--model', MODEL, '--out', 'x'], /--adapter FOLDER is required/],
+    [['generate', MODEL, '--adapter', '/nowhere'], /--adapter \/nowhere: no such folder/],
+    [['generate', MODEL, '--adapter', ADAPTER, '--adapter', `b=${ADAPTER}`], /--adapter: expected one, got 2/],
+    [['generate', MODEL, '--merge'], /--merge takes one --adapter, got 0/],
+    [['serve', MODEL, '--port', '0', '--adapter', ADAPTER, '--name', 'llama'], /--adapter: llama is the model's own name/],
+    [
+      ['serve', MODEL, '--port', '0', '--adapter', ADAPTER, '--adapter', ADAPTER],
+      /there is another one named llama; name this one otherwise, OTHER=/,
+    ],
     [['tokenize', 'x.txt', '--tokenizer', MODEL, '--out', 'y', '--nonsense'], /--nonsense/],
   ])) {
     const { status, stderr } = run(...args);
@@ -83,6 +105,10 @@ test('tokenize, eval, info and export from the command line', async (t) => {
   assert.ok(Math.abs(result.bitsPerByte - result.loss / Math.LN2) < 0.02, JSON.stringify(result));
   const text = run('eval', '--model', model, '--data', join(folder, 'data'), '--block', '32', '--windows', '2').stdout;
   assert.match(text, /^loss \d+\.\d{4}, perplexity \d+\.\d\d, \d+\.\d{4} bits a byte, over 64 tokens\n$/);
+  const tuned = run('eval', '--model', model, '--adapter', ADAPTER, '--data', join(folder, 'data'), '--block', '32', '--json');
+  await loadPeft(ADAPTER, decoder);
+  const with_ = await evaluate(decoder, dataset, { batch: 3 });
+  assert.ok(Math.abs(JSON.parse(tuned.stdout).loss - with_.loss) < 1e-5 && Math.abs(with_.loss - whole.loss) > 1e-3, tuned.stderr);
   dataset.close();
   // The same tokenizer, indented in another way; then another one.
   writeFileSync(join(model, 'tokenizer.json'), JSON.stringify(json, null, 1));

@@ -9,9 +9,12 @@ import { fileURLToPath } from 'node:url';
 import { init, load, manualSeed, tensor } from 'helios-vk/nn';
 
 import { readConfig } from '../src/config.mjs';
+import { exportGgufAdapter } from '../src/formats/gguf-adapter.mjs';
 import { TYPES, readGguf } from '../src/formats/gguf.mjs';
 import { exportModel, importModel } from '../src/formats/hf.mjs';
+import { loadPeft, readPeft } from '../src/formats/peft.mjs';
 import { Decoder } from '../src/model/decoder.mjs';
+import { mergeAdapters } from '../src/model/lora.mjs';
 import { loadTokenizer } from '../src/tokenizer/index.mjs';
 import { byMerges } from './lib/tokenizers.mjs';
 import { fixture, makeTexts } from './fixtures/tokenizer-texts.mjs';
@@ -160,3 +163,27 @@ test('llama.cpp splits texts into the same tokens, and has our sizes of blocks',
     }
   }
 });
+
+for (const name of ['llama', 'gpt2']) {
+  test(`${name}: with an adapter in GGUF llama.cpp computes what PEFT computes with it`, { skip }, async (t) => {
+    const folder = folderOf(t);
+    const model = await importModel(join(FIXTURES, name));
+    await exportModel(model, join(folder, 'model.gguf'), { dtype: 'f32' });
+    const path = fileURLToPath(new URL(`fixtures/adapters/${name}`, import.meta.url));
+    const { matrices } = await readPeft(path, model.config);
+    await exportGgufAdapter(matrices, join(folder, 'adapter.gguf'), { config: model.config });
+    const all = await load(join(path, 'expected.safetensors'));
+    const { ids: given } = await load(join(FIXTURES, name, 'expected.safetensors'));
+    const [ids, logits] = [(await given.toArray()).slice(0, 24), (await all.logits.toArray()).slice(0, 24 * 96)];
+    await loadPeft(path, model);
+    await exportModel(mergeAdapters(model), join(folder, 'merged.gguf'), { dtype: 'f32' });
+    const request = { path: join(folder, 'model.gguf'), ids: Array.from(ids) };
+    const adapter = join(folder, 'adapter.gguf');
+    const [beside, merged, without] = askLlama([{ ...request, adapter }, { ...request, path: join(folder, 'merged.gguf') }, request]);
+    assert.ok(distance(beside.logits, merged.logits) < TOLERANCES.f32, `merged: ${distance(beside.logits, merged.logits)}`);
+    // Its GELU is a table in f16, which the values of this adapter's layers reach.
+    const tolerance = name === 'gpt2' ? TOLERANCES.f16 : TOLERANCES.f32;
+    assert.ok(distance(beside.logits, logits) < tolerance, `${distance(beside.logits, logits)}`);
+    assert.ok(distance(without.logits, logits) > 0.1);
+  });
+}

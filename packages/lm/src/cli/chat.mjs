@@ -104,9 +104,9 @@ export async function run(values, inputs, signal) {
     }
   };
   process.on('SIGINT', onInterrupt);
-  const { model, close } = await modelOf(values, inputs, { signal: ending, quiet });
+  const { model, adapter, close } = await modelOf(values, inputs, { signal: ending, quiet });
   try {
-    const options = samplingOf(values);
+    const options = { ...samplingOf(values), adapter };
     let chat = model.chat({ system, ...options });
     input = openInput({ onInterrupt });
     ending.addEventListener('abort', input.close);

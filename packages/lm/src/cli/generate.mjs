@@ -82,10 +82,10 @@ export async function run(values, inputs, signal) {
   const prompts = await promptsOf(values);
   const dtype = values.dtype ?? (precision === 'bf16x3' ? 'f32' : precision);
   const several = file !== undefined;
-  const { model, close } = await modelOf({ ...values, dtype }, inputs, { signal, slots: several ? slots : 1, quiet });
+  const { model, adapter, close } = await modelOf({ ...values, dtype }, inputs, { signal, slots: several ? slots : 1, quiet });
   try {
     // A text goes on at the end of the context, as it always did.
-    const options = { ...samplingOf(values), signal, shift: !values.chat };
+    const options = { ...samplingOf(values), adapter, signal, shift: !values.chat };
     if (several) {
       await writeBatch(model, prompts, options, json);
       return '';

@@ -2,6 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { basename, resolve } from 'node:path';
 import { UsageError } from 'helios-vk/options';
 
 import { NUMBERS } from '../infer/options.mjs';
@@ -42,6 +43,13 @@ export const MODEL_OPTIONS = /** @type {const} */ ({
     choices: ['auto', 'f32', 'f16', 'bf16', 'q8_0'],
     help: 'type of the weights on the device (default: as in the files)',
   },
+  adapter: {
+    type: 'string',
+    value: '[NAME=]FOLDER',
+    multiple: true,
+    help: "an adapter (LoRA) in PEFT's form, or a run that trained one; serve takes several, each a model by its name",
+  },
+  merge: { type: 'boolean', help: 'add the adapter to the weights, rather than have it beside them; not for q8_0' },
   context: { type: 'integer', min: 2, max: 2 ** 24, help: "most tokens of a sequence (default: the model's, at most 4,096)" },
 });
 
@@ -52,23 +60,54 @@ export function samplingOf(values) {
 }
 
 /**
- * Loads the model that a command line names.
- * @param {{ model?: string, dtype?: string, context?: number }} values @param {string[]} inputs
- * @param {{ signal: AbortSignal, slots?: number, quiet: boolean }} options `quiet`: do not print what was loaded
+ * The adapters that a command line names: folders by name, that of the folder where none is given.
+ * @param {readonly string[]} given
+ * @returns {Record<string, string>}
  */
-export async function modelOf({ model: named, dtype, context }, inputs, { signal, slots, quiet }) {
+export function adaptersOf(given) {
+  /** @type {Record<string, string>} */
+  const folders = {};
+  for (const each of given) {
+    const [, name, folder] = (existsSync(each) ? null : /^([^=]+)=(.+)$/.exec(each)) ?? ['', basename(resolve(each)), each];
+    if (!existsSync(folder)) throw new UsageError(`--adapter ${each}: no such folder`);
+    if (Object.hasOwn(folders, name))
+      throw new UsageError(`--adapter ${each}: there is another one named ${name}; name this one otherwise, OTHER=${folder}`);
+    folders[name] = folder;
+  }
+  return folders;
+}
+
+/**
+ * Loads the model that a command line names.
+ * @param {{ model?: string, dtype?: string, context?: number, adapter?: readonly string[], merge?: boolean }} values @param {string[]} inputs
+ * @param {{ signal: AbortSignal, slots?: number, quiet: boolean, several?: boolean }} options `quiet`: do not print what was loaded; `several`: of
+ *   adapters there may be more than one
+ */
+export async function modelOf(
+  { model: named, dtype, context, adapter = [], merge = false },
+  inputs,
+  { signal, slots, quiet, several = false },
+) {
   const path = named ?? inputs[0];
   if (path === undefined) throw new UsageError('--model PATH is required');
   if (named !== undefined && inputs.length > 0) throw new UsageError('the model is named twice: leave --model out');
   if (!existsSync(path)) throw new UsageError(`${path}: no such file or folder`);
+  const folders = adaptersOf(adapter);
+  const names = Object.keys(folders);
+  if (merge && names.length !== 1) throw new UsageError(`--merge takes one --adapter, got ${names.length}`);
+  if (!several && names.length > 1) throw new UsageError(`--adapter: expected one, got ${names.length}`);
+  const adapters = names.length > 0 ? folders : undefined;
   const vk = createRequire(import.meta.url)('helios-vk');
   const { deviceName } = vk.initDevice();
   const onProgress = (/** @type {number} */ share) =>
     quiet || showProgress(share === 1 ? '' : `loading ${path}: ${Math.round(100 * share)} %`);
-  const model = await loadModel(path, { dtype: /** @type {any} */ (dtype), context, slots, signal, onProgress });
-  if (!quiet) process.stderr.write(`${model.from} · ${deviceName} · ${model.dtype}\n`);
+  const model = await loadModel(path, { dtype: /** @type {any} */ (dtype), context, slots, adapters, merge, signal, onProgress });
+  const added = names.map((name) => ` + ${name}`).join('');
+  if (!quiet) process.stderr.write(`${model.from}${added} · ${deviceName} · ${model.dtype}\n`);
   return {
     model,
+    /** The adapter of all answers, where one was named that is not merged. */
+    adapter: several ? undefined : model.adapters[0],
     /** Ends the device's work, so that the process can end. */
     async close() {
       await model.dispose();

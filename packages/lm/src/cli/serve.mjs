@@ -7,7 +7,7 @@ import { UsageError } from 'helios-vk/options';
 
 import { MAX_SLOTS } from '../infer/types.mjs';
 import { serveModel } from '../serve/server.mjs';
-import { MODEL_OPTIONS, modelOf } from './generation.mjs';
+import { MODEL_OPTIONS, adaptersOf, modelOf } from './generation.mjs';
 
 export const OPTIONS = /** @type {const} */ ({
   ...MODEL_OPTIONS,
@@ -38,6 +38,8 @@ export async function run(values, inputs, signal) {
   const apiKey = file === undefined ? given : readFileSync(file, 'utf8').trim();
   if (apiKey === '') throw new UsageError(`--api-key-file ${file}: has no key`);
   const name = values.name ?? basename(resolve(values.model ?? inputs[0] ?? 'model')).replace(/\.gguf$/, '');
+  if (Object.hasOwn(adaptersOf(values.adapter ?? []), name))
+    throw new UsageError(`--adapter: ${name} is the model's own name; name one of them otherwise`);
   const log = (/** @type {string} */ line) => void (quiet || process.stderr.write(`${line}\n`));
   // It listens first, so that a port that is taken is an error before the model is loaded.
   let loaded = (/** @type {import('../infer/model.mjs').LanguageModel} */ _) => {};
@@ -46,13 +48,13 @@ export async function run(values, inputs, signal) {
   /** @type {Awaited<ReturnType<typeof modelOf>> | undefined} */
   let opened;
   try {
-    opened = await modelOf(values, inputs, { signal, slots, quiet });
+    opened = await modelOf(values, inputs, { signal, slots, quiet, several: true });
     loaded(opened.model);
     const { hostname } = new URL(server.url);
     if (!/^(127\.|\[::1\])/.test(hostname) && apiKey === undefined) {
       process.stderr.write(`warning: whoever reaches ${server.url} may use the model, and no key is asked: see --api-key-file\n`);
     }
-    process.stdout.write(`${name} at ${server.url}/v1\n`);
+    process.stdout.write(`${[name, ...opened.model.adapters].join(', ')} at ${server.url}/v1\n`);
     if (!signal.aborted) await once(signal, 'abort');
     return '';
   } finally {

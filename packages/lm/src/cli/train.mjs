@@ -136,31 +136,47 @@ const camel = (name) => name.replaceAll(/-(\w)/g, (_, letter) => letter.toUpperC
  * @param {import('helios-vk/options').ValuesOf<typeof OPTIONS>} values @param {string[]} inputs @param {AbortSignal} signal
  * @returns {Promise<string>} what to print at the end
  */
-export async function run({ data, ui, port, quiet, json, 'no-tensorboard': plain, ...values }, inputs, signal) {
+export async function run({ data, ...values }, inputs, signal) {
   if (data !== undefined && inputs.length > 0) throw new UsageError('the text is named twice: leave --data out');
+  const paths = data === undefined ? inputs : [data];
+  const showsProgress = process.stderr.isTTY && !values.quiet && launched().rank === 0;
+  return watch(
+    train,
+    values,
+    {
+      ...(paths.length > 0 ? { data: paths } : {}),
+      onProgress: ({ stage, bytes, totalBytes }) => {
+        const done = `${Math.floor((100 * bytes) / Math.max(1, totalBytes))} %`;
+        if (showsProgress) process.stderr.write(`\r\x1b[K${stage === 'tokenizer' ? 'training a tokenizer' : 'encoding'} ${done}`);
+      },
+    },
+    signal,
+  );
+}
+
+/**
+ * Runs a command that trains, and shows its events.
+ * @template {object} T
+ * @param {(options: T) => AsyncIterable<import('../log/events.mjs').TrainEvent>} start @param {Record<string, any>} values of the command line
+ * @param {Partial<T> & { data?: string | string[] }} more options @param {AbortSignal} signal
+ * @returns {Promise<string>} what to print at the end
+ */
+export async function watch(start, { ui, port, quiet, json, 'no-tensorboard': plain, ...values }, more, signal) {
   if (port !== undefined && !ui) throw new UsageError('--port is for --ui');
   if (ui && quiet && !port) throw new UsageError('--quiet hides the address of the page: name its --port');
   const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== false);
-  const options = /** @type {import('../train/run.mjs').TrainOptions} */ (
-    Object.fromEntries(given.map(([name, value]) => [camel(name), value]))
-  );
-  const paths = data === undefined ? inputs : [data];
+  const options = /** @type {any} */ (Object.fromEntries(given.map(([name, value]) => [camel(name), value])));
   const other = launched().rank > 0;
   const progress = new Progress({ quiet: quiet || other });
   const history = options.out ? join(options.out, METRICS) : undefined;
-  const page = ui && !other ? await servePage({ port, title: options.out ?? paths[0], history }) : undefined;
+  const page = ui && !other ? await servePage({ port, title: options.out ?? [more.data].flat()[0], history }) : undefined;
   try {
-    const events = train({
+    const events = start({
       ...options,
-      ...(paths.length > 0 ? { data: paths } : {}),
+      ...more,
       ...(plain ? { tensorboard: false } : {}),
       signal,
-      note: (text) => progress.note(text),
-      onProgress: ({ stage, bytes, totalBytes }) => {
-        const done = `${Math.floor((100 * bytes) / Math.max(1, totalBytes))} %`;
-        if (process.stderr.isTTY && !quiet && !other)
-          process.stderr.write(`\r\x1b[K${stage === 'tokenizer' ? 'training a tokenizer' : 'encoding'} ${done}`);
-      },
+      note: (/** @type {string} */ text) => progress.note(text),
     });
     for await (const event of events) {
       if (event.type === 'start') {

@@ -34,7 +34,7 @@ export class TextError extends Error {
  * Whether a document is held out. Only its text decides, so that copies of a document are all on the same side.
  * @param {string} text @param {number} share
  */
-const isHeldOut = (text, share) => share > 0 && createHash('sha1').update(text).digest().readUInt32LE() < share * 2 ** 32;
+export const isHeldOut = (text, share) => share > 0 && createHash('sha1').update(text).digest().readUInt32LE() < share * 2 ** 32;
 
 /**
  * The texts of a piece: its documents, or a part of one if the piece is of a plain text without a separator. Blank lines and blank documents

@@ -33,7 +33,7 @@ const PIECE = 2 ** 22;
  * @param {Uint8Array} bytes whole heads @param {number} rowBytes @param {number} headSize @param {boolean} toGguf
  * @returns {Uint8Array<ArrayBuffer>}
  */
-function permuted(bytes, rowBytes, headSize, toGguf) {
+export function permuted(bytes, rowBytes, headSize, toGguf) {
   const out = new Uint8Array(bytes.length);
   for (let row = 0; row * rowBytes < bytes.length; row++) {
     const inHead = row % headSize;
@@ -104,17 +104,18 @@ export const ggufConfig = async (path) => (await openParts(path)).config;
 
 /**
  * Reads a model from a GGUF file. Weights are decoded to f32, some rows at a time.
- * @param {string} path @param {{ signal?: AbortSignal }} [options] `signal`: ends it with an AbortError before the next tensor
- * @returns {Promise<{ model: Decoder, tokenizer: Tokenizer | undefined }>} `model` with f32 parameters
+ * @param {string} path @param {{ signal?: AbortSignal, dtype?: 'f32' | 'f16' | 'bf16' }} [options] `signal`: ends it with an AbortError before the
+ *   next tensor; `dtype` of matrices, f32 when left out
+ * @returns {Promise<{ model: Decoder, tokenizer: Tokenizer | undefined }>} `model`, whose vectors are f32
  * @throws {Error} that names the file and the key or tensor
  */
-export async function importGguf(path, { signal } = {}) {
+export async function importGguf(path, { signal, dtype } = {}) {
   const { gguf, config, parts } = await openParts(path);
   const tokenizer = tokenizerOf(gguf);
   for (const { name, tensor: info } of parts) {
     if (!canDecode(info.type)) throw new Error(`${path}: tensor ${name} is of type ${info.type}, which cannot be decoded`);
   }
-  const model = nn.skipInit(() => new Decoder(config));
+  const model = nn.skipInit(() => new Decoder(config), { dtype });
   try {
     const state = model.stateDict();
     for (const each of parts) {
@@ -128,7 +129,7 @@ export async function importGguf(path, { signal } = {}) {
         noGrad(() =>
           scope(() => {
             const rows = F.slice(state[part.parameter], 0, first, first + to - from);
-            rows.copy_(tensor(values, { shape: rows.shape }));
+            rows.copy_(F.to(tensor(values, { shape: rows.shape }), rows.dtype));
           }),
         );
       }

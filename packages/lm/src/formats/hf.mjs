@@ -39,16 +39,17 @@ const isDtype = (dtype) => Object.hasOwn(DTYPES, dtype);
  * `exportModel` wrote is verified.
  * @param {string} folder with `config.json` and safetensors files, as transformers' `save_pretrained` and `exportModel` write it; or a path that
  *   ends in `.gguf`
- * @param {{ signal?: AbortSignal }} [options] `signal`: ends it with an AbortError before the next file
- * @returns {Promise<Decoder>} with f32 parameters
+ * @param {{ signal?: AbortSignal, dtype?: 'f32' | 'f16' | 'bf16' }} [options] `signal`: ends it with an AbortError before the next file; `dtype` of
+ *   matrices, f32 when left out: 16 bits are for weights that stay as they are
+ * @returns {Promise<Decoder>} whose norms and biases are f32
  * @throws {Error} that names the folder and the tensor or key, for a family that is not supported, missing or unexpected tensors, and shapes
  *   that do not match `config.json`
  */
-export async function importModel(folder, { signal } = {}) {
-  if (isGguf(folder)) return (await importGguf(folder, { signal })).model;
+export async function importModel(folder, { signal, dtype } = {}) {
+  if (isGguf(folder)) return (await importGguf(folder, { signal, dtype })).model;
   const config = readConfig(folder);
   await checkTensors(folder, config);
-  const model = nn.skipInit(() => new Decoder(config));
+  const model = nn.skipInit(() => new Decoder(config), { dtype });
   try {
     await readWeights(folder, model, signal);
     return model;
@@ -110,7 +111,7 @@ export async function readWeights(folder, model, signal) {
       noGrad(() =>
         scope(() => {
           for (const part of held) {
-            const source = F.to(tensors[nameOf(part)], 'f32');
+            const source = F.to(tensors[nameOf(part)], state[part.parameter].dtype);
             const rows = part.transposed ? F.transpose(source, 0, 1) : source;
             placeOf(state[part.parameter], part, rows.shape[0]).copy_(rows);
           }

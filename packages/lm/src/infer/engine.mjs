@@ -8,6 +8,7 @@
 
 import { createRequire } from 'node:module';
 
+import { readAdapters } from './adapters.mjs';
 import { Session } from './session.mjs';
 import { MAX_SLOTS } from './types.mjs';
 import { openSource, uploadWeights } from './weights.mjs';
@@ -25,6 +26,8 @@ const MAX_CONTEXT = 4096;
  * @property {'auto' | 'f32' | 'f16' | 'bf16' | 'q8_0'} [dtype] of the weights on the device; `auto`, the default: that of the files
  * @property {number} [context] the most tokens of a sequence; the model's when left out, at most 4,096
  * @property {number} [slots] sequences that are continued together; 1 when left out
+ * @property {Record<string, string>} [adapters] folders of PEFT's form, or of runs that trained an adapter, by names that requests choose from
+ * @property {boolean} [merge] add the one adapter to the weights instead, so that every answer has it and none costs more; false when left out
  * @property {AbortSignal} [signal] ends the loading with an AbortError
  * @property {(share: number) => void} [onProgress] called with the share of the parameters that are loaded
  */
@@ -65,9 +68,10 @@ class Sequence {
 class Embedding {
   ended = false;
 
-  /** @param {ArrayLike<number>} ids */
-  constructor(ids) {
+  /** @param {ArrayLike<number>} ids @param {string} [adapter] */
+  constructor(ids, adapter) {
     this.ids = Array.from(ids);
+    this.adapter = adapter;
     /** @type {(rows: Float32Array[]) => void} */
     this.pass = () => {};
     /** @type {(error: unknown) => void} */
@@ -81,8 +85,10 @@ class Embedding {
 }
 
 /**
- * A row of the session. `ids`: whose keys and values its cache has. `passed`: how many tokens of its sequence's prompt are in the cache.
- * @typedef {{ index: number, ids: number[], sequence: Sequence | undefined, passed: number, generating: boolean, used: number }} Slot
+ * A row of the session. `ids`: whose keys and values its cache has, computed with `adapter`. `passed`: how many tokens of its sequence's prompt are
+ * in the cache.
+ * @typedef {{ index: number, ids: number[], sequence: Sequence | undefined, passed: number, generating: boolean, used: number,
+ *   adapter: string | undefined }} Slot
  */
 
 export class Engine {
@@ -102,7 +108,7 @@ export class Engine {
    * @returns {Promise<Engine>}
    * @throws {RangeError} for options out of range; {Error} that names what is wrong with which file
    */
-  static async open(path, { dtype, context, slots = 1, signal, onProgress } = {}) {
+  static async open(path, { dtype, context, slots = 1, adapters: folders = {}, merge = false, signal, onProgress } = {}) {
     const vk = /** @type {typeof import('helios-vk')} */ (createRequire(import.meta.url)('helios-vk'));
     vk.initDevice();
     const source = await openSource(path);
@@ -113,22 +119,35 @@ export class Engine {
         throw new RangeError(`context must be an integer from 2 to ${most}, which the model knows, got ${context}`);
       if (!(Number.isInteger(slots) && slots >= 1 && slots <= MAX_SLOTS))
         throw new RangeError(`slots must be an integer from 1 to ${MAX_SLOTS}, got ${slots}`);
+      const adapters = await readAdapters(folders, config);
       const weights = await uploadWeights(vk, source, { dtype, signal, onProgress });
-      const session = new Session(vk, config, weights, { context: context ?? Math.min(most, MAX_CONTEXT), slots });
-      return new Engine(session, source);
+      const sizes = { context: context ?? Math.min(most, MAX_CONTEXT), slots };
+      const session = new Session(vk, config, weights, { ...sizes, adapters: merge ? [] : adapters });
+      try {
+        for (const adapter of merge ? adapters : []) await session.merge(adapter);
+      } catch (error) {
+        session.dispose();
+        throw error;
+      }
+      return new Engine(session, { ...source, adapters: merge ? [] : Object.keys(folders) });
     } finally {
       await source.close();
     }
   }
 
-  /** @param {Session} session becomes the engine's @param {Pick<import('./weights.mjs').Source, 'tokenizer' | 'from'>} source */
-  constructor(session, { tokenizer, from }) {
+  /**
+   * @param {Session} session becomes the engine's
+   * @param {Pick<import('./weights.mjs').Source, 'tokenizer' | 'from'> & { adapters?: string[] }} source `adapters`: names of the session's, in order
+   */
+  constructor(session, { tokenizer, from, adapters = [] }) {
     this.session = session;
     this.config = session.config;
     /** @type {import('../tokenizer/load.mjs').Tokenizer | undefined} */
     this.tokenizer = tokenizer;
     /** The folder or file that the model was read from. */
     this.from = from;
+    /** The names of adapters that requests choose from. */
+    this.adapters = adapters;
     /** The most tokens of a sequence. */
     this.context = session.context;
     /** Sequences that are continued together. */
@@ -145,6 +164,7 @@ export class Engine {
       passed: 0,
       generating: false,
       used: 0,
+      adapter: undefined,
     }));
   }
 
@@ -161,7 +181,7 @@ export class Engine {
    */
   async *submit(request) {
     const { ids, maxTokens, signal } = request;
-    this.#check(ids);
+    this.#check(ids, request.adapter);
     if (ids.length >= this.context)
       throw new RangeError(`the prompt has ${ids.length} tokens, and the context of ${this.context} must have room for another one`);
     if (maxTokens <= 0) return;
@@ -194,15 +214,16 @@ export class Engine {
    * The model's view of a text: the normalized outputs of the last layer. It waits for a slot in turn with the sequences.
    * @param {ArrayLike<number>} ids at most as many as the context
    * @param {'mean' | 'last'} [pooling] the mean over all tokens, or the last one's; `mean` when left out
+   * @param {string} [adapter] by name; none when left out
    * @returns {Promise<Float32Array>} [width]
-   * @throws {RangeError} for another pooling, no ids, too many, or ids outside of the vocabulary
+   * @throws {RangeError} for another pooling or adapter, no ids, too many, or ids outside of the vocabulary
    */
-  async embed(ids, pooling = 'mean') {
+  async embed(ids, pooling = 'mean', adapter = undefined) {
     if (pooling !== 'mean' && pooling !== 'last') throw new RangeError(`pooling must be 'mean' or 'last', got ${String(pooling)}`);
     if (ids.length > this.context) throw new RangeError(`the text has ${ids.length} tokens, more than the context of ${this.context}`);
-    this.#check(ids);
+    this.#check(ids, adapter);
     const { width } = this.config;
-    const embedding = new Embedding(ids);
+    const embedding = new Embedding(ids, adapter);
     this.#waiting.push(embedding);
     this.#start();
     const rows = await embedding.rows;
@@ -224,9 +245,10 @@ export class Engine {
     this.session.dispose();
   }
 
-  /** @param {ArrayLike<number>} ids */
-  #check(ids) {
+  /** @param {ArrayLike<number>} ids @param {string} [adapter] */
+  #check(ids, adapter) {
     const { vocabSize } = this.config;
+    if (adapter !== undefined && !this.adapters.includes(adapter)) throw new RangeError(`the model has no adapter ${adapter}`);
     if (this.#disposed) throw new Error('the model was disposed of');
     if (this.#failure !== undefined) throw this.#failure;
     if (ids.length === 0) throw new RangeError('the prompt has no tokens');
@@ -285,7 +307,9 @@ export class Engine {
         this.#embed(sequence, leastUsed(free));
         continue;
       }
-      const shared = free.map(({ ids }) => commonPrefix(ids, sequence.ids));
+      // Other adapters make other keys and values.
+      const { adapter } = sequence.request;
+      const shared = free.map((slot) => (slot.adapter === adapter ? commonPrefix(slot.ids, sequence.ids) : 0));
       const best = Math.max(...shared);
       // The longest shared beginning; among equal ones that of the slot that was not used for longest.
       const slot = leastUsed(free.filter((_, i) => shared[i] === best));
@@ -293,14 +317,22 @@ export class Engine {
       // At least one token passes through the model: its outputs are the next token's logits.
       slot.passed = Math.min(best, sequence.ids.length - 1);
       slot.ids = sequence.ids.slice(0, slot.passed);
+      this.#choose(slot, adapter);
       slot.used = ++this.#clock;
     }
   }
 
+  /** @param {Slot} slot @param {string | undefined} adapter */
+  #choose(slot, adapter) {
+    slot.adapter = adapter;
+    this.session.choose(slot.index, adapter === undefined ? undefined : this.adapters.indexOf(adapter));
+  }
+
   /** Passes a text through the model, in a slot whose keys and values are lost by it. @param {Embedding} embedding @param {Slot} slot */
-  #embed({ ids, pass, fail }, slot) {
+  #embed({ ids, adapter, pass, fail }, slot) {
     const { session } = this;
     slot.ids = [];
+    this.#choose(slot, adapter);
     slot.used = ++this.#clock;
     /** @type {Promise<Float32Array>[]} */
     const parts = [];

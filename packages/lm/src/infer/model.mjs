@@ -3,7 +3,7 @@
 import { applyChatTemplate } from '../tokenizer/template.mjs';
 import { Chat } from './chat.mjs';
 import { Engine } from './engine.mjs';
-import { checkLoadOptions, checkNames, readGenerationConfig, resolveOptions, shown } from './options.mjs';
+import { checkLoadOptions, checkNames, readGenerationConfig, resolveOptions, shown, wrong } from './options.mjs';
 import { StopFinder } from './stops.mjs';
 
 /** @typedef {import('./options.mjs').GenerateOptions} GenerateOptions */
@@ -48,7 +48,7 @@ export class LanguageModel {
   #defaults;
   #stopIds;
 
-  /** @param {Pick<Engine, 'config' | 'tokenizer' | 'from' | 'context' | 'slots' | 'queued' | 'submit' | 'embed' | 'dtype' | 'dispose'>} engine */
+  /** @param {Pick<Engine, 'config' | 'tokenizer' | 'from' | 'adapters' | 'context' | 'slots' | 'queued' | 'submit' | 'embed' | 'dtype' | 'dispose'>} engine */
   constructor(engine) {
     if (!engine.tokenizer) throw new Error(`${engine.from} has no tokenizer.json`);
     this.#engine = engine;
@@ -70,6 +70,11 @@ export class LanguageModel {
   /** The type of the weights on the device. @returns {'f32' | 'f16' | 'bf16' | 'q8_0'} */
   get dtype() {
     return this.#engine.dtype;
+  }
+
+  /** The names of its adapters, of which each answer may have one. @returns {string[]} */
+  get adapters() {
+    return this.#engine.adapters;
   }
 
   /** The most tokens of a sequence, prompt and answer together. */
@@ -157,11 +162,21 @@ export class LanguageModel {
    */
   generate(prompt, options = {}) {
     const resolved = resolveOptions(options, this.#defaults);
+    this.#checkAdapter(resolved.adapter);
     let ids = this.encode(prompt, resolved.variables);
     if (resolved.shift && ids.length >= this.context) ids = ids.slice(-Math.ceil(this.context / 2));
     this.checkRoom(ids.length);
     // Some decoders drop the space before the first token, which a continued text needs.
     return this.#run(ids, resolved, typeof prompt === 'string' ? ids.slice(-PRIMING) : []);
+  }
+
+  /** @param {string | undefined} name */
+  #checkAdapter(name) {
+    if (name === undefined || this.adapters.includes(name)) return;
+    const known = this.adapters.length
+      ? `there ${this.adapters.length > 1 ? 'are' : 'is'} ${this.adapters.join(', ')}`
+      : 'it was loaded without any';
+    throw wrong('adapter', `the model has no adapter ${shown(name)}; ${known}`);
   }
 
   /** @param {number} count of the prompt's tokens */
@@ -172,14 +187,14 @@ export class LanguageModel {
   }
 
   /** @param {ArrayLike<number>} prompt @param {Resolved} options @param {ArrayLike<number>} before @returns {AsyncGenerator<Part, void>} */
-  async *#run(prompt, { sampling, maxTokens, stop, signal, special = false, ignoreEos = false, shift = false }, before) {
+  async *#run(prompt, { sampling, maxTokens, stop, adapter, signal, special = false, ignoreEos = false, shift = false }, before) {
     const decoder = this.tokenizer.decodeStream({ skipSpecial: !special });
     for (const id of Array.from(before)) decoder.push(id);
     const stops = new StopFinder(stop);
     const stopIds = ignoreEos ? [] : this.#stopIds;
     let ids = Array.from(prompt);
     for (let left = maxTokens; left > 0; ) {
-      const rest = this.#engine.submit({ ids, sampling, maxTokens: left, stopIds, signal });
+      const rest = this.#engine.submit({ ids, sampling, maxTokens: left, stopIds, adapter, signal });
       for await (const { token, logprob, finishReason: reason } of rest) {
         if (token >= 0) left--;
         const finishReason = reason === 'context' && shift && left > 0 ? null : reason;
@@ -271,16 +286,18 @@ export class LanguageModel {
   /**
    * The embedding of a text: the last hidden states, pooled.
    * @param {Prompt} prompt at most `context` tokens
-   * @param {{ pooling?: 'mean' | 'last' }} [options] over all tokens (the default), or the last one's
+   * @param {{ pooling?: 'mean' | 'last', adapter?: string }} [options] `pooling`: over all tokens (the default), or the last one's; `adapter`: one of
+   *   the model's, none when left out
    * @returns {Promise<Float32Array>} [width], not normalized
    */
   async embed(prompt, options = {}) {
-    checkNames(options, ['pooling']);
-    const { pooling = 'mean' } = options;
+    checkNames(options, ['pooling', 'adapter']);
+    const { pooling = 'mean', adapter } = options;
+    this.#checkAdapter(adapter);
     if (pooling !== 'mean' && pooling !== 'last') throw new RangeError(`pooling must be 'mean' or 'last', got ${shown(pooling)}`);
     const ids = this.encode(prompt);
     if (ids.length > this.context) this.checkRoom(ids.length);
-    return this.#engine.embed(ids, pooling);
+    return this.#engine.embed(ids, pooling, adapter);
   }
 
   /** Ends what is being written with an error, and frees the model's memory on the device. */

@@ -28,6 +28,7 @@ import { DEFAULT_SAMPLING, MAX_SLOTS } from './types.mjs';
  * @property {boolean} [special] print special tokens too
  * @property {boolean} [shift] at the end of the context, continue from its last half instead of ending
  * @property {Record<string, unknown>} [variables] of the chat template, such as `enable_thinking`
+ * @property {string} [adapter] one of the model's adapters; none when left out
  * @property {AbortSignal} [signal] ends it with `finishReason` 'abort'
  *
  * @typedef {Omit<GenerateOptions, keyof Sampling | 'stop' | 'maxTokens'> & { sampling: Sampling, maxTokens: number, stop: string[] }} Resolved
@@ -53,18 +54,20 @@ const OTHERS = {
   special: (value) => typeof value === 'boolean',
   shift: (value) => typeof value === 'boolean',
   variables: (value) => typeof value === 'object' && value !== null,
+  adapter: (value) => typeof value === 'string',
   signal: (value) => value instanceof AbortSignal,
 };
 /** @type {Record<string, string>} */
 const EXPECTED = {
   stop: 'a text or a list of texts, none of them empty',
   variables: 'an object',
+  adapter: 'the name of an adapter',
   signal: 'an AbortSignal',
 };
 const NAMES = [...Object.keys(NUMBERS), ...Object.keys(OTHERS)];
 
 /** An error about an option, with its name. @param {string} option @param {string} message */
-const wrong = (option, message) => Object.assign(new RangeError(message), { option });
+export const wrong = (option, message) => Object.assign(new RangeError(message), { option });
 
 /**
  * Checks that options have known names.
@@ -91,13 +94,13 @@ export function resolveOptions(options, defaults = {}, others = []) {
     if (Object.hasOwn(NUMBERS, name)) checkNumber(name, value, NUMBERS[/** @type {keyof typeof NUMBERS} */ (name)]);
     else if (!OTHERS[name](value)) throw wrong(name, `${name} must be ${EXPECTED[name] ?? 'true or false'}, got ${shown(value)}`);
   }
-  const { maxTokens = NUMBERS.maxTokens.max, stop = [], ignoreEos, special, shift, variables, signal, ...sampling } = options;
+  const { maxTokens = NUMBERS.maxTokens.max, stop = [], ignoreEos, special, shift, variables, adapter, signal, ...sampling } = options;
   const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
   return {
     sampling: { ...DEFAULT_SAMPLING, ...defaults, seed: randomInt(2 ** 32), ...given },
     maxTokens,
     stop: [stop].flat(),
-    ...{ ignoreEos, special, shift, variables, signal },
+    ...{ ignoreEos, special, shift, variables, adapter, signal },
   };
 }
 
@@ -118,13 +121,18 @@ const DTYPES = ['auto', 'f32', 'f16', 'bf16', 'q8_0'];
  * @throws {RangeError} (with `option`) that names the option and its value
  */
 export function checkLoadOptions(options) {
-  checkNames(options, ['dtype', 'context', 'slots', 'signal', 'onProgress']);
-  const { dtype, context, slots, signal, onProgress } = options;
+  checkNames(options, ['dtype', 'context', 'slots', 'adapters', 'merge', 'signal', 'onProgress']);
+  const { dtype, context, slots, adapters, merge = false, signal, onProgress } = options;
   if (dtype !== undefined && !DTYPES.includes(dtype)) {
     throw wrong('dtype', `dtype must be one of ${DTYPES.join(', ')}, got ${shown(dtype)}`);
   }
   if (context !== undefined) checkNumber('context', context, { min: 2, max: 2 ** 24, integer: true });
   if (slots !== undefined) checkNumber('slots', slots, { min: 1, max: MAX_SLOTS, integer: true });
+  const folders = typeof adapters === 'object' && adapters !== null ? Object.values(adapters) : [];
+  if (adapters !== undefined && (folders.length === 0 || folders.some((folder) => typeof folder !== 'string')))
+    throw wrong('adapters', `adapters must be folders by name, got ${shown(adapters)}`);
+  if (typeof merge !== 'boolean') throw wrong('merge', `merge must be true or false, got ${shown(merge)}`);
+  if (merge && folders.length !== 1) throw wrong('merge', `merge takes one adapter, got ${folders.length}`);
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
     throw wrong('signal', `signal must be an AbortSignal, got ${shown(signal)}`);
   }

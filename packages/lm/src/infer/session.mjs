@@ -16,6 +16,7 @@ import {
 } from 'helios-vk/kernels';
 
 import { ropeTable } from '../model/positions.mjs';
+import { SessionAdapters } from './adapters.mjs';
 import { disposeWeights } from './weights.mjs';
 
 /** @typedef {typeof import('helios-vk')} Vk */
@@ -39,7 +40,10 @@ const FLASH_HEADS = [32, 64, 96, 128];
 /** A place beyond every cache: the row of an inactive slot. */
 const NOWHERE = 0xffffffff;
 
-/** @typedef {{ rows: number, few: boolean, places: number, slots: number, keys: number, prompt?: { slot: number, start: number } }} Pass */
+/**
+ * Rows that go through the layers together; `adapted`: whether one of them has an adapter.
+ * @typedef {{ rows: number, few: boolean, places: number, slots: number, keys: number, adapted: boolean, prompt?: { slot: number, start: number } }} Pass
+ */
 
 /** Whether the device multiplies matrices of these halves: those of the weights first. @param {Record<string, Weight>} weights */
 const halvesOf = (weights) =>
@@ -54,9 +58,10 @@ export class Session {
   /**
    * @param {Vk} vk @param {ModelConfig} config
    * @param {Record<string, Weight>} weights by the names of `Decoder`'s parameters; they become the session's
-   * @param {{ context: number, slots: number }} sizes the most tokens of a sequence, and sequences
+   * @param {{ context: number, slots: number, adapters?: import('./adapters.mjs').NamedAdapter[] }} sizes the most tokens of a sequence, and
+   *   sequences; the adapters that these may choose from
    */
-  constructor(vk, config, weights, { context, slots }) {
+  constructor(vk, config, weights, { context, slots, adapters = [] }) {
     this.vk = vk;
     this.config = config;
     this.weights = weights;
@@ -87,7 +92,6 @@ export class Session {
       values: this.#buffer(`values ${i}`, cacheBytes),
     });
     this.caches = Array.from({ length: layers }, (_, i) => cache(i));
-    this.layerKinds = this.caches.map((_, i) => this.#kindOf(i));
     this.table = rope ? this.#buffer('rope table', 4 * context * headSize) : undefined;
     if (rope && this.table !== undefined) vk.uploadAsync(this.table, ropeTable(rope, headSize, context));
 
@@ -100,11 +104,24 @@ export class Session {
     this.q = this.#buffer('queries', bytesOf(queries, qBytes));
     this.attended = this.#buffer('attention', bytesOf(queries));
     this.logSumExp = this.#buffer('log-sum-exp', 4 * rows * heads);
-    this.gates = this.#buffer('gates', wide * rows * gates);
+    this.gates = this.#buffer('gates', bytesOf(gates));
     this.hidden = this.#buffer('hidden rows', bytesOf(hidden));
     this.chunkIds = this.#buffer('ids of a chunk', 4 * rows);
     this.chunkPlaces = this.#buffer('places of a chunk', 4 * rows);
     this.chunkSlots = this.#buffer('slots of a chunk', 4 * rows);
+
+    const make = (/** @type {string} */ name, /** @type {number} */ bytes) => this.#buffer(name, bytes);
+    this.adapters = new SessionAdapters(vk, config, adapters, { type: this.precision, slots, make });
+    /** The adapter of each slot. @type {(number | undefined)[]} */
+    this.chosen = new Array(slots).fill(undefined);
+    /** Slots whose sequences go on. @type {Set<number>} */
+    this.going = new Set();
+    if (this.adapters.width > 0) {
+      this.inner = this.#buffer('inner rows of adapters', 4 * rows * this.adapters.width);
+      this.innerHalf = this.#buffer('inner rows of adapters, converted', wide * rows * this.adapters.width);
+    }
+
+    this.layerKinds = this.caches.map((_, i) => this.#kindOf(i));
 
     // Of a step, by slot.
     this.logits = this.#buffer('logits', 4 * slots * vocabSize);
@@ -123,6 +140,11 @@ export class Session {
     );
     vk.uploadAsync(this.places, new Uint32Array(slots).fill(NOWHERE));
     for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state]) vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
+  }
+
+  /** The keys of the steps that are recorded. */
+  get graphs() {
+    return [...this.#graphs.keys()];
   }
 
   /** A buffer of the session's. Where there is no memory for it, everything is freed. @param {string} name @param {number} bytes */
@@ -145,6 +167,43 @@ export class Session {
   }
 
   /**
+   * Adds an adapter to the weights, W += scale · B A.
+   * @param {import('./adapters.mjs').NamedAdapter} adapter
+   * @throws {Error} for weights in q8_0
+   */
+  async merge({ name, matrices }) {
+    for (const { place, options, scale, a, b } of matrices) {
+      const { type, columns, buffer } = this.weights[`${place.layer}.weight`];
+      if (type === 'q8_0')
+        throw new Error(`the adapter ${name} is not merged into weights in q8_0, which would round it away: leave it beside them`);
+      const { outputs: rows, row } = place;
+      const count = rows * columns;
+      // The rows in f32, then both matrices.
+      const [own, inner, outer] = [4 * count, a.byteLength, b.byteLength].map((bytes) => this.vk.createBuffer(bytes, 0));
+      try {
+        this.vk.uploadAsync(inner, a);
+        this.vk.uploadAsync(outer, b);
+        const sizes = { m: rows, n: columns, k: options.rank };
+        this.#run([
+          this.kernels.dequantize({ weight: buffer, type, out: own, outType: 'f32', rows, columns, firstRow: row }),
+          this.kernels.matmul({ a: outer, b: inner, c: own, ...sizes, alpha: scale, beta: 1 }),
+          this.kernels.cast({ x: own, y: { buffer, offset: row * columns }, count, from: 'f32', to: type }),
+        ]);
+        await this.vk.readAsync(own, 0, 4);
+      } finally {
+        for (const each of [own, inner, outer]) this.vk.destroyBuffer(each);
+      }
+    }
+  }
+
+  /** Chooses the adapter of a slot. @param {number} slot @param {number | undefined} adapter its index among those of the session */
+  choose(slot, adapter) {
+    if (this.chosen[slot] === adapter) return;
+    this.chosen[slot] = adapter;
+    this.adapters.choose(slot, adapter);
+  }
+
+  /**
    * Passes a chunk of a prompt through the layers and keeps its keys and values.
    * @param {number} slot @param {ArrayLike<number>} ids at most `chunk` @param {number} start place of the first in its sequence
    */
@@ -157,7 +216,8 @@ export class Session {
       Uint32Array.from({ length: rows }, (_, i) => start + i),
     );
     vk.uploadAsync(chunkSlots, new Uint32Array(rows).fill(slot));
-    const pass = { rows, few: false, places: chunkPlaces, slots: chunkSlots, keys: start + rows, prompt: { slot, start } };
+    const adapted = this.chosen[slot] !== undefined;
+    const pass = { rows, few: false, places: chunkPlaces, slots: chunkSlots, keys: start + rows, adapted, prompt: { slot, start } };
     this.#run([this.#embed(chunkIds, chunkPlaces, rows), ...this.#layers(pass)]);
   }
 
@@ -176,8 +236,12 @@ export class Session {
     vk.uploadAsync(this.state, samplingState({ tokens: ids.length }), 4 * slot * STATE_WORDS);
     vk.uploadAsync(this.places, Uint32Array.of(ids.length - 1), 4 * slot);
     vk.uploadAsync(this.active, Uint32Array.of(1), 4 * slot);
+    this.going.add(slot);
     const last = { buffer: this.x, offset: row * width };
-    this.#run([...this.#head({ rows: 1, few: true }, last, { buffer: this.logits, offset: slot * vocabSize }), this.#sample(slot, 1)]);
+    this.#run([
+      ...this.#head({ rows: 1, few: true, adapted: false }, last, { buffer: this.logits, offset: slot * vocabSize }),
+      this.#sample(slot, 1),
+    ]);
     return vk.readAsync(this.sampled, 8 * slot, 8);
   }
 
@@ -192,6 +256,7 @@ export class Session {
 
   /** Makes a slot inactive: steps leave it as it is. @param {number} slot */
   end(slot) {
+    this.going.delete(slot);
     this.vk.uploadAsync(this.active, Uint32Array.of(0), 4 * slot);
     this.vk.uploadAsync(this.places, Uint32Array.of(NOWHERE), 4 * slot);
   }
@@ -204,10 +269,12 @@ export class Session {
   step(rows, keys) {
     const { vk, context } = this;
     const bucket = Math.min(context, Math.max(256, 2 ** Math.ceil(Math.log2(keys))));
-    const key = `${rows}/${bucket}`;
+    // Where no sequence has an adapter, nothing is multiplied by one.
+    const adapted = [...this.going].some((slot) => slot < rows && this.chosen[slot] !== undefined);
+    const key = `${rows}/${bucket}${adapted ? '/adapted' : ''}`;
     let graph = this.#graphs.get(key);
     if (graph === undefined) {
-      const pass = { rows, few: rows <= MAX_ROWS, places: this.places, slots: this.slotIds, keys: bucket };
+      const pass = { rows, few: rows <= MAX_ROWS, places: this.places, slots: this.slotIds, keys: bucket, adapted };
       const dispatches = [
         this.#embed(this.ids, this.places, rows),
         ...this.#layers(pass),
@@ -270,9 +337,16 @@ export class Session {
     own.sort(([a], [b]) => (a < b ? -1 : 1));
     const forms = own.map(([name, { type, rows, columns }]) => [name.slice(prefix.length), type, rows, columns]);
     const { keys, values } = this.caches[i];
+    const adapters = [...this.adapters.layers].filter(([name]) => name.startsWith(prefix));
+    const adapted = adapters.map(([name, { ranges }]) => [name.slice(prefix.length), ranges]);
     return {
-      kind: JSON.stringify([ropeLayers[i], windows[i], forms]),
-      handles: [keys, values, ...own.flatMap(([, { buffer, scales }]) => (scales === undefined ? [buffer] : [buffer, scales]))],
+      kind: JSON.stringify([ropeLayers[i], windows[i], forms, adapted]),
+      handles: [
+        keys,
+        values,
+        ...adapters.flatMap(([, { a, b }]) => [a, b]),
+        ...own.flatMap(([, { buffer, scales }]) => (scales === undefined ? [buffer] : [buffer, scales])),
+      ],
     };
   }
 
@@ -389,7 +463,7 @@ export class Session {
     return [rotated, forward];
   }
 
-  /** The logits of rows. @param {{ rows: number, few: boolean }} pass @param {Place} x @param {Place} out @returns {Dispatches[]} */
+  /** The logits of rows. @param {Pick<Pass, 'rows' | 'few' | 'adapted'>} pass @param {Place} x @param {Place} out @returns {Dispatches[]} */
   #head(pass, x, out) {
     const head = this.weights['head.weight'] ? 'head' : 'embedding';
     return this.#linear(pass, head, { x, xType: 'f32', norm: 'norm', out, outType: 'f32' });
@@ -425,33 +499,42 @@ export class Session {
 
   /**
    * out = act(norm(x) · weightᵀ + bias), added to `out` if asked.
-   * @param {{ rows: number, few: boolean }} pass @param {string} name of the layer
+   * @param {Pick<Pass, 'rows' | 'few' | 'adapted' | 'prompt'>} pass @param {string} name of the layer
    * @param {{ x: Place, xType: 'f32' | 'f16' | 'bf16', norm?: string, out: Place, outType: 'f32' | 'f16' | 'bf16', add?: boolean,
    *   activation?: 'swiglu' | 'gelu', outputs?: number }} how
    * @returns {Dispatches[]}
    */
-  #linear({ rows, few }, name, { x, xType, norm, out, outType, add, activation, outputs }) {
+  #linear(pass, name, { x, xType, norm, out, outType, add, activation, outputs }) {
     const { kernels, weights, config, precision } = this;
+    const { rows, few } = pass;
     const weight = weights[`${name}.weight`];
     const bias = weights[`${name}.bias`]?.buffer;
     const { rows: n, columns: k } = weight;
+    const adapters = pass.adapted ? this.adapters.layers.get(name) : undefined;
+    if (adapters && activation) {
+      // What the adapter adds comes before the activation.
+      const gates = { x, xType, norm, out: this.gates, outType };
+      return [
+        ...this.#linear(pass, name, gates),
+        activation === 'swiglu'
+          ? kernels.gluForward({ gateUp: this.gates, y: out, rows, columns: n / 2, type: outType })
+          : kernels.activationForward({ x: this.gates, y: out, count: rows * n, activation, type: outType }),
+      ];
+    }
     if (few) {
       const vectors = norm !== undefined && { weight: weights[`${norm}.weight`].buffer, bias: weights[`${norm}.bias`]?.buffer };
+      const normOf = vectors ? { kind: config.norm, eps: config.eps, ...vectors } : undefined;
+      const { buffer, scales, type } = weight;
+      const product = { x, weight: buffer, scales, type, out, inputs: k, outputs: outputs ?? n, norm: normOf, bias, activation };
+      const dispatches = [kernels.matvec({ rows, ...product, residual: add ? out : undefined })];
+      if (!adapters) return dispatches;
+      const { a, b, width, mask } = adapters;
+      const inner = /** @type {number} */ (this.inner);
       return [
-        kernels.matvec({
-          x,
-          weight: weight.buffer,
-          scales: weight.scales,
-          type: weight.type,
-          out,
-          rows,
-          inputs: k,
-          outputs: outputs ?? n,
-          norm: vectors ? { kind: config.norm, eps: config.eps, ...vectors } : undefined,
-          bias,
-          residual: add ? out : undefined,
-          activation,
-        }),
+        ...dispatches,
+        kernels.matvec({ rows, x, weight: a, type: precision, out: inner, inputs: k, outputs: width, norm: normOf }),
+        kernels.binary({ op: 'mul', a: inner, b: mask.buffer, y: inner, count: rows * width }),
+        kernels.matvec({ rows, x: inner, weight: b, type: precision, out, inputs: width, outputs: n, residual: out }),
       ];
     }
     /** @type {Dispatches[]} */
@@ -460,14 +543,41 @@ export class Session {
     if (norm) dispatches.push(this.#norm(norm, x, this.normed, rows, precision));
     else if (xType !== precision) dispatches.push(kernels.cast({ x, y: this.normed, count: rows * k, from: xType, to: precision }));
     if (norm || xType !== precision) a = this.normed;
-    if (activation !== 'swiglu')
-      return [...dispatches, ...this.#product(weight, { a, c: out, rows, cType: outType, bias, beta: add ? 1 : 0, activation })];
+    if (activation !== 'swiglu') {
+      dispatches.push(...this.#product(weight, { a, c: out, rows, cType: outType, bias, beta: add ? 1 : 0, activation }));
+      if (adapters) dispatches.push(...this.#addAdapters(pass, adapters, { a, c: out, cType: outType, n, k }));
+      return dispatches;
+    }
     const columns = n / 2;
     if (weight.type === precision) {
       return [...dispatches, kernels.matmulGlu({ a, b: weight.buffer, gateUp: this.gates, y: out, m: rows, columns, k, type: precision })];
     }
     const both = this.#product(weight, { a, c: this.gates, rows, cType: precision, bias, beta: 0 });
     return [...dispatches, ...both, kernels.gluForward({ gateUp: this.gates, y: out, rows, columns, type: precision })];
+  }
+
+  /**
+   * c += B (A a) for many rows: those of a prompt, by its adapter, or of a step, each by its own.
+   * @param {Pick<Pass, 'rows' | 'prompt'>} pass @param {import('./adapters.mjs').AdapterLayer} layer
+   * @param {{ a: Place, c: Place, cType: 'f32' | 'f16' | 'bf16', n: number, k: number }} how
+   * @returns {Dispatches[]}
+   */
+  #addAdapters({ rows, prompt }, { a, b, width, ranges, mask }, how) {
+    const { kernels, precision } = this;
+    const [inner, half] = [/** @type {number} */ (this.inner), /** @type {number} */ (this.innerHalf)];
+    const types = { aType: precision, bType: precision, precision, transB: true, m: rows };
+    const range = prompt && ranges[/** @type {number} */ (this.chosen[prompt.slot])];
+    const { first, width: count } = range ?? { first: 0, width };
+    if (count === 0) return [];
+    const out = { c: how.c, cType: how.cType, n: how.n, k: count, b: { buffer: b, offset: first }, ldb: width, beta: 1 };
+    const into = { a: how.a, b: { buffer: a, offset: first * how.k }, n: count, k: how.k };
+    if (range) return [kernels.matmul({ ...types, ...into, c: half, cType: precision }), kernels.matmul({ ...types, ...out, a: half })];
+    return [
+      kernels.matmul({ ...types, ...into, c: inner, cType: 'f32' }),
+      kernels.binary({ op: 'mul', a: inner, b: mask.buffer, y: inner, count: rows * width }),
+      ...(precision === 'f32' ? [] : [kernels.cast({ x: inner, y: half, count: rows * width, from: 'f32', to: precision })]),
+      kernels.matmul({ ...types, ...out, a: precision === 'f32' ? inner : half }),
+    ];
   }
 
   /**

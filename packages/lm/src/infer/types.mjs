@@ -21,6 +21,7 @@
  * @property {Sampling} sampling
  * @property {number} maxTokens
  * @property {readonly number[]} stopIds tokens that end the sequence; the last one is reported, with `finishReason` 'stop'
+ * @property {string} [adapter] by name; none when left out
  * @property {AbortSignal} [signal] ends it with `finishReason` 'abort'; its slot is free then
  */
 

@@ -235,8 +235,13 @@ function bufferOf(vk, name, data) {
   const bytes = given.length % 4 ? Uint8Array.from({ length: 4 * Math.ceil(given.length / 4) }, (_, i) => given[i] ?? 0) : given;
   const buffer = vk.createBuffer(bytes.length, 0);
   vk.setName(buffer, name);
-  for (let at = 0; at < bytes.length; at += PIECE) vk.uploadAsync(buffer, bytes.subarray(at, at + PIECE), at);
+  uploadBytes(vk, buffer, bytes);
   return buffer;
+}
+
+/** Uploads bytes piece by piece. @param {typeof import('helios-vk')} vk @param {number} buffer @param {Uint8Array} bytes */
+export function uploadBytes(vk, buffer, bytes) {
+  for (let at = 0; at < bytes.length; at += PIECE) vk.uploadAsync(buffer, bytes.subarray(at, at + PIECE), at);
 }
 
 /** @param {Float32Array} values [rows, columns] @param {number[]} shape @returns {Float32Array} [columns, rows] */

@@ -17,9 +17,9 @@
 /** After a checkpoint is on disk. @typedef {{ type: 'checkpoint', step: number, path: string, best: boolean }} CheckpointEvent */
 /** Text that the model wrote. @typedef {{ type: 'sample', step: number, text: string }} SampleEvent */
 /**
- * At the end, once; not if the run fails.
+ * At the end, once; not if the run fails. `testLoss`: of the last weights on `test.jsonl`, where a fine-tuning run has that.
  * @typedef {{ type: 'done', step: number, reason: 'steps' | 'early-stopping' | 'stopped', bestStep?: number, bestLoss?: number,
- *   seconds: number }} DoneEvent
+ *   testLoss?: number, seconds: number }} DoneEvent
  */
 /** @typedef {StartEvent | StepEvent | EvalEvent | CheckpointEvent | SampleEvent | DoneEvent} TrainEvent */
 

@@ -67,8 +67,9 @@ export class Progress {
         this.#draw(true);
         const why = { steps: 'all steps done', 'early-stopping': 'no better validation loss', stopped: 'stopped' }[event.reason];
         const best = event.bestLoss === undefined ? '' : `; best validation loss ${event.bestLoss.toFixed(4)} at step ${event.bestStep}`;
+        const test = event.testLoss === undefined ? '' : `; test loss ${event.testLoss.toFixed(4)}`;
         this.close();
-        this.#write(`${at} of ${formatCount(this.#steps)} after ${formatDuration(event.seconds * 1000)}: ${why}${best}\n`);
+        this.#write(`${at} of ${formatCount(this.#steps)} after ${formatDuration(event.seconds * 1000)}: ${why}${best}${test}\n`);
       }
     }
   }

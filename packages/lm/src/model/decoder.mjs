@@ -175,7 +175,8 @@ export class Decoder extends nn.Module {
     const [, tokens] = ids.shape;
     if (ids.ndim !== 2) throw new RangeError(`Decoder: ids are [batch, tokens], got [${ids.shape}]`);
     if (tokens > context) throw new RangeError(`Decoder: ${tokens} tokens; the model's context is ${context}`);
-    let x = this.embedding.forward(ids);
+    // Of a frozen embedding in 16 bits, too, what layers add up is f32.
+    let x = F.to(this.embedding.forward(ids), 'f32');
     if (this.positions) {
       // Rows in their order need no look-up, whose gradient takes dispatches of its own.
       x = F.add(x, positions ? this.positions.forward(positions) : F.slice(this.positions.weight, 0, 0, tokens));
@@ -226,6 +227,16 @@ export class Decoder extends nn.Module {
   loss(ids, targets, { counted = ids.size, logitsBytes, ...options } = {}) {
     const mean = F.linearCrossEntropy(this.#hidden(ids, options), this.#headWeight(), targets, { ignoreIndex: -1, logitsBytes });
     return counted === ids.size ? mean : F.mul(mean, ids.size / counted);
+  }
+
+  /**
+   * Computes the cross-entropy of each target, in nats; 0 for those that are ignored.
+   * @param {Tensor} ids @param {Tensor} targets @param {ForwardOptions & { logitsBytes?: number }} [options] all as for `loss`
+   * @returns {Tensor} f32 [batch, tokens]
+   */
+  losses(ids, targets, { logitsBytes, ...options } = {}) {
+    const rest = /** @type {const} */ ({ ignoreIndex: -1, reduction: 'none', logitsBytes });
+    return F.linearCrossEntropy(this.#hidden(ids, options), this.#headWeight(), targets, rest);
   }
 
   dispose() {

@@ -19,8 +19,8 @@ import { ApiError, chatRequest, completionRequest, embeddingRequest, wrong } fro
  * @property {(count: number) => () => void} admit takes places for sequences; throws if there are not enough; returns what frees them
  *
  * A request whose body is read.
- * @typedef {{ body: any, response: import('node:http').ServerResponse, signal: AbortSignal, counts: Counts }} Exchange `signal`: the connection
- *   has closed; `counts`: filled in for the log
+ * @typedef {{ body: any, adapter: string | undefined, response: import('node:http').ServerResponse, signal: AbortSignal, counts: Counts }} Exchange
+ *   `adapter`: that of the model that was asked for; `signal`: the connection has closed; `counts`: filled in for the log
  */
 
 const EXPIRED = new ApiError(400, 'the connection was closed');
@@ -62,8 +62,8 @@ export const answerChat = (service, exchange) =>
 export const answerCompletion = (service, exchange) =>
   complete(service, exchange, FORMS.text, completionRequest(exchange.body, service.model, service.places));
 
-/** The beginning of every answer. @param {Service} service @param {(typeof FORMS)['chat'] | (typeof FORMS)['text']} form */
-const headOf = ({ name }, { id }) => ({
+/** The beginning of every answer. @param {string} name of the model @param {(typeof FORMS)['chat'] | (typeof FORMS)['text']} form */
+const headOf = (name, { id }) => ({
   id: `${id}${randomBytes(12).toString('hex')}`,
   created: Math.floor(Date.now() / 1000),
   model: name,
@@ -74,16 +74,16 @@ const headOf = ({ name }, { id }) => ({
  * @param {Service} service @param {Exchange} exchange @param {(typeof FORMS)['chat'] | (typeof FORMS)['text']} form
  * @param {import('./requests.mjs').Common & { inputs: Input[] }} request
  */
-async function complete(service, { response, signal, counts }, form, { inputs, options, n, stream, includeUsage, logprobs }) {
+async function complete(service, { adapter, response, signal, counts }, form, { inputs, options, n, stream, includeUsage, logprobs }) {
   const { model } = service;
   for (const { ids } of inputs) checkRoom(model, ids, form.input);
   counts.prompt = inputs.reduce((sum, { ids }) => sum + ids.length, 0);
   const free = service.admit(inputs.length * n);
   const ended = new AbortController();
   try {
-    const head = headOf(service, form);
+    const head = headOf(adapter ?? service.name, form);
     const seed = options.seed ?? randomInt(2 ** 32);
-    const all = { ...options, signal: AbortSignal.any([signal, ended.signal]) };
+    const all = { ...options, adapter, signal: AbortSignal.any([signal, ended.signal]) };
     const each = inputs.flatMap(({ prompt }, p) =>
       Array.from({ length: n }, (_, i) => model.generate(prompt, { ...all, seed: (seed + p * n + i) >>> 0 })),
     );
@@ -191,7 +191,7 @@ export function sendJson(response, status, body, headers = {}) {
 }
 
 /** @param {Service} service @param {Exchange} exchange */
-export async function answerEmbeddings(service, { body, response, signal, counts }) {
+export async function answerEmbeddings(service, { body, adapter, response, signal, counts }) {
   const { model } = service;
   const { inputs, base64 } = embeddingRequest(body, model);
   for (const { ids } of inputs) {
@@ -203,7 +203,7 @@ export async function answerEmbeddings(service, { body, response, signal, counts
     const data = [];
     for (const [index, { ids }] of inputs.entries()) {
       if (signal.aborted) throw EXPIRED;
-      const vector = await model.embed(ids);
+      const vector = await model.embed(ids, { adapter });
       // OpenAI's embeddings have the length 1.
       const length = Math.hypot(...vector) || 1;
       const unit = vector.map((value) => value / length);
@@ -211,7 +211,7 @@ export async function answerEmbeddings(service, { body, response, signal, counts
       counts.prompt += ids.length;
     }
     const usage = { prompt_tokens: counts.prompt, total_tokens: counts.prompt };
-    sendJson(response, 200, { object: 'list', data, model: service.name, usage });
+    sendJson(response, 200, { object: 'list', data, model: adapter ?? service.name, usage });
   } finally {
     free();
   }

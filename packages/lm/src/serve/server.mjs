@@ -14,7 +14,7 @@ import { ApiError } from './requests.mjs';
  * @typedef {object} ServeOptions
  * @property {number} [port] 8080 when left out; 0: a free one
  * @property {string} [host] the address to listen on; 127.0.0.1 when left out
- * @property {string} [name] of the model, in requests and answers; `model` when left out
+ * @property {string} [name] of the model, in requests and answers; `model` when left out. Each of its adapters is a model by its own name
  * @property {string} [apiKey] what clients must send; none when left out
  * @property {number} [queue] sequences that wait for a slot at most; 64 when left out. Beyond it requests get the status 429
  * @property {string} [cors] an origin whose pages may ask, or `*`; none when left out
@@ -111,32 +111,41 @@ export async function serveModel(loading, options = {}) {
     if (key && !timingSafeEqual(sha256(headers.authorization ?? ''), key)) {
       throw new ApiError(401, 'the API key is missing or wrong', { code: 'invalid_api_key', headers: { 'WWW-Authenticate': 'Bearer' } });
     }
-    const entry = { id: name, object: 'model', created, owned_by: 'helios-lm', context_length: service.model.context };
+    const { adapters, context } = service.model;
+    const entryOf = (/** @type {string} */ id) => ({
+      ...{ id, object: 'model', created, owned_by: 'helios-lm', context_length: context },
+      ...(id === name ? {} : { parent: name }),
+    });
     if (path === '/v1/models') {
       checkMethod(method, 'GET');
-      return sendJson(response, 200, { object: 'list', data: [entry] });
+      return sendJson(response, 200, { object: 'list', data: [name, ...adapters].map(entryOf) });
     }
     if (path.startsWith('/v1/models/')) {
       checkMethod(method, 'GET');
-      checkModel(decoded(path.slice('/v1/models/'.length)));
-      return sendJson(response, 200, entry);
+      return sendJson(response, 200, entryOf(checkModel(decoded(path.slice('/v1/models/'.length)), adapters)));
     }
     if (!Object.hasOwn(ROUTES, path)) throw new ApiError(404, `there is no ${path}`, { code: 'unknown_url' });
     checkMethod(method, 'POST');
     const body = await readBody(request);
-    if (body.model !== undefined && body.model !== null) checkModel(body.model);
+    const asked = checkModel(body.model ?? name, adapters);
+    const adapter = asked === name ? undefined : asked;
     const left = new AbortController();
     // The client has gone: its slots are free for others.
     response.on('close', () => response.writableFinished || left.abort());
     if (request.destroyed && !request.complete) left.abort();
-    await ROUTES[/** @type {keyof typeof ROUTES} */ (path)](service, { body, response, signal: left.signal, counts });
+    await ROUTES[/** @type {keyof typeof ROUTES} */ (path)](service, { body, adapter, response, signal: left.signal, counts });
   }
 
-  /** @param {unknown} asked */
-  function checkModel(asked) {
-    if (asked === name) return;
+  /** @param {unknown} asked @param {string[]} adapters @returns {string} the name that was asked for */
+  function checkModel(asked, adapters) {
+    const known = [name, ...adapters];
+    const found = known.find((each) => each === asked);
+    if (found !== undefined) return found;
     const shown = typeof asked === 'string' ? asked.slice(0, 100) : typeof asked;
-    throw new ApiError(404, `the model ${shown} does not exist; there is ${name}`, { param: 'model', code: 'model_not_found' });
+    throw new ApiError(404, `the model ${shown} does not exist; there ${known.length > 1 ? 'are' : 'is'} ${known.join(', ')}`, {
+      param: 'model',
+      code: 'model_not_found',
+    });
   }
 
   const server = createServer({ requestTimeout: 60_000, headersTimeout: 20_000 }, async (request, response) => {

@@ -3,6 +3,18 @@
 import { Template } from '@huggingface/jinja';
 import { loadTokenizer } from './load.mjs';
 
+/** The templates that were parsed last: a fine-tuning set renders one for every turn. @type {Map<string, Template>} */
+const parsed = new Map();
+const KEPT = 16;
+
+/** @param {string} source @returns {Template} */
+function templateOf(source) {
+  const known = parsed.get(source) ?? new Template(source);
+  if (parsed.size >= KEPT) parsed.clear();
+  parsed.set(source, known);
+  return known;
+}
+
 /**
  * Renders messages with a tokenizer's chat template, as `apply_chat_template` of transformers.
  * @param {import('./load.mjs').Tokenizer | string} tokenizerOrFolder
@@ -33,7 +45,7 @@ export function applyChatTemplate(tokenizerOrFolder, messages, { addGenerationPr
     if (key.endsWith('_token') && typeof content === 'string') tokens[key] = content;
   }
   try {
-    return new Template(chatTemplates[chosen]).render({
+    return templateOf(chatTemplates[chosen]).render({
       ...tokens,
       ...variables,
       messages,

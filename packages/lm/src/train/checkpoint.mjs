@@ -16,6 +16,7 @@ import { UsageError } from 'helios-vk/options';
 import { readConfig } from '../config.mjs';
 import { makeFolder } from '../folder.mjs';
 import { filesFor, readWeights, writeFiles, writeJson, writeModel } from '../formats/hf.mjs';
+import { readAdapters, writePeft } from '../formats/peft.mjs';
 import { readJson } from '../json.mjs';
 import { loadLegacy } from './legacy.mjs';
 import { checkRun } from './settings.mjs';
@@ -37,6 +38,7 @@ import { firstUnusable } from './state.mjs';
  * @property {DataInfo} data
  * @property {{ step: number, loss: number, since: number } | null} best the lowest loss on held-out text, and evaluations since then
  * @property {Partial<Pick<import('./run.mjs').OwnOptions, typeof import('./plan.mjs').KEPT[number]>>} [options] those that a resumed run keeps
+ * @property {import('./finetune.mjs').Tuning} [tuning] of a run that fine-tunes
  *
  * @typedef {object} Checkpoint
  * @property {string} path
@@ -46,6 +48,7 @@ import { firstUnusable } from './state.mjs';
  * @property {DataInfo | undefined} data undefined if the file is of an earlier version
  * @property {RunState['best']} best
  * @property {RunState['options']} options of the run; none if the file is of an earlier version
+ * @property {RunState['tuning']} [tuning] of a run that fine-tunes
  * @property {string | import('./legacy.mjs').TokenizerState} tokenizer what `loadTokenizer` takes
  * @property {(trainer: Trainer) => Promise<void>} restore sets the trainer's state
  */
@@ -93,7 +96,7 @@ const digestOf = (state) => sha256(JSON.stringify({ ...state, sha256: undefined 
  * Writes a checkpoint. With several processes rank 0 calls it, and the others `joinCheckpoint`.
  * @param {string} folder of the run
  * @param {Trainer} trainer settled
- * @param {Pick<RunState, 'run' | 'data' | 'best' | 'options'>} state @param {Record<string, string>} files of the tokenizer, by name
+ * @param {Pick<RunState, 'run' | 'data' | 'best' | 'options' | 'tuning'>} state @param {Record<string, string>} files of the tokenizer, by name
  * @returns {Promise<string>} its path
  * @throws {Error} if weights or moments are not finite: nothing is written
  */
@@ -107,7 +110,7 @@ export async function saveCheckpoint(folder, trainer, state, files) {
     const skipped = await trainer.opt.skippedSteps();
     const path = checkpointPath(folder, step);
     await makeDurable(path, async (partial) => {
-      await writeModelFiles(partial, trainer, files);
+      await writeModelFiles(partial, trainer, files, state.tuning);
       const names = Object.keys(moments);
       for (const { file, items } of filesFor(names, (name) => 4 * moments[name].size, FILE_BYTES, 'optimizer')) {
         await save(join(partial, file), Object.fromEntries(items.map((name) => [name, moments[name]])));
@@ -143,11 +146,12 @@ export function joinCheckpoint(trainer) {
 /**
  * Writes the model with the lowest loss so far into `best`, in place of the one before.
  * @param {string} folder of the run @param {Trainer} trainer settled @param {Record<string, string>} files of the tokenizer
+ * @param {RunState['tuning']} [tuning]
  */
-export async function saveBest(folder, trainer, files) {
+export async function saveBest(folder, trainer, files, tuning) {
   const [path, made, old] = ['best', 'best-new', 'best-old'].map((name) => join(folder, name));
   await rm(made, { recursive: true, force: true });
-  await makeDurable(made, (partial) => writeModelFiles(partial, trainer, files));
+  await makeDurable(made, (partial) => writeModelFiles(partial, trainer, files, tuning));
   // A run that is killed between the two renames leaves both folders, whole.
   await rm(old, { recursive: true, force: true });
   if (existsSync(path)) await rename(path, old);
@@ -174,10 +178,11 @@ async function makeDurable(path, write) {
   }
 }
 
-/** @param {string} folder @param {Trainer} trainer @param {Record<string, string>} files */
-async function writeModelFiles(folder, trainer, files) {
-  await writeModel(trainer.model, folder, { dtype: 'f32', maxShardBytes: FILE_BYTES });
+/** @param {string} folder @param {Trainer} trainer @param {Record<string, string>} files @param {RunState['tuning']} tuning */
+async function writeModelFiles(folder, trainer, files, tuning) {
   await writeFiles(folder, files);
+  if (tuning && tuning.type !== 'full') return writePeft(folder, trainer.model, { base: tuning.base });
+  await writeModel(trainer.model, folder, { dtype: 'f32', maxShardBytes: FILE_BYTES });
   const { bos, eos, pad } = trainer.config.model;
   const ids = { bos_token_id: bos, eos_token_id: eos.length > 1 ? eos : (eos[0] ?? null), pad_token_id: pad };
   await writeJson(join(folder, 'generation_config.json'), Object.fromEntries(Object.entries(ids).filter(([, id]) => id !== null)));
@@ -230,10 +235,12 @@ export async function loadCheckpoint(path) {
 
 /** @param {string} path @returns {Checkpoint} */
 function readCheckpoint(path) {
-  const { step, skipped, run, settings, data, best, options = {} } = readState(path);
-  const config = checkRun({ model: readConfig(path), settings });
+  const { step, skipped, run, settings, data, best, options = {}, tuning } = readState(path);
+  const isAdapter = tuning !== undefined && tuning.type !== 'full';
+  const config = checkRun({ model: isAdapter ? tuning.model : readConfig(path), settings });
   const restore = async (/** @type {Trainer} */ trainer) => {
-    await readWeights(path, trainer.model);
+    if (isAdapter) await readAdapters(path, trainer.model);
+    else await readWeights(path, trainer.model);
     const moments = { m: /** @type {import('./state.mjs').Values} */ ({}), v: /** @type {import('./state.mjs').Values} */ ({}) };
     const files = readdirSync(path).filter((name) => /^optimizer(-\d+-of-\d+)?\.safetensors$/.test(name));
     for (const name of files) {
@@ -241,7 +248,7 @@ function readCheckpoint(path) {
         moments[/** @type {'m' | 'v'} */ (key[0])][key.slice(2)] = tensor;
       }
     }
-    const wanted = Object.entries(trainer.model.stateDict());
+    const wanted = Object.entries(trainer.stateDict('weights'));
     for (const part of /** @type {const} */ (['m', 'v'])) {
       for (const [name, { size }] of wanted) {
         const found = moments[part][name];
@@ -253,7 +260,7 @@ function readCheckpoint(path) {
     trainer.load({ step, skipped, ...moments });
     for (const values of Object.values(moments)) for (const each of Object.values(values)) /** @type {any} */ (each).dispose();
   };
-  return { path, step, run, config, data, best, options, tokenizer: path, restore };
+  return { path, step, run, config, data, best, options, ...(tuning ? { tuning } : {}), tokenizer: path, restore };
 }
 
 /** @param {string} path @returns {Promise<Checkpoint>} */

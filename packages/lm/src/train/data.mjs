@@ -160,7 +160,7 @@ function identityOf(folder) {
 
 /**
  * The bytes of text that windows predict, for bits a byte. A character that a window's edge cuts counts as U+FFFD.
- * @param {Dataset} dataset @param {number[]} windows @param {Tokenizer} tokenizer
+ * @param {Pick<Dataset, 'window'>} dataset @param {number[]} windows @param {Tokenizer} tokenizer
  */
 export const predictedBytes = (dataset, windows, tokenizer) =>
   windows.reduce((sum, index) => sum + Buffer.byteLength(tokenizer.decode(dataset.window(index).slice(1), { skipSpecial: true })), 0);

@@ -10,7 +10,7 @@ import { isWithin } from '../folder.mjs';
 import { isGguf, readGguf } from '../formats/gguf.mjs';
 import { ggufConfig } from '../formats/gguf-model.mjs';
 import { hasTokenizer } from '../formats/gguf-tokenizer.mjs';
-import { isModelFolder } from '../open.mjs';
+import { checkIsModel, isModelFolder } from '../open.mjs';
 import { checkNames } from '../options.mjs';
 import { checkpointsOf, loadCheckpoint, tokenizerIn } from './checkpoint.mjs';
 import { defaultText, hasTokens } from './data.mjs';
@@ -56,6 +56,7 @@ export async function planOf(given) {
   if (initFrom && preset) refuse('--init-from has the model: leave --preset out');
   if (resume && preset) refuse('--resume keeps the model of the checkpoint: leave --preset out');
   const begin = resume ? await loadCheckpoint(resume === true ? /** @type {string} */ (given.out) : resume) : undefined;
+  if (begin?.tuning) refuse(`--resume ${begin.path} is of a run that fine-tunes: helios-lm finetune --resume continues it`);
   /** @type {TrainOptions} */
   const options = { ...begin?.options, ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) };
   const from = initFrom === undefined ? undefined : await modelFrom(initFrom);
@@ -63,19 +64,11 @@ export async function planOf(given) {
   const size = SIZES.find((name) => /** @type {any} */ (given)[name] !== undefined);
   if (size && (begin || from)) refuse(`${begin ? '--resume' : '--init-from'} keeps the model: leave ${flagOf(size)} out`);
   if (begin) {
-    const kept = Object.keys(begin.config.settings).filter((name) => !CHANGEABLE.includes(/** @type {any} */ (name)));
-    const changed = kept.find((name) => /** @type {any} */ (given)[name] !== undefined);
-    if (changed) refuse(`--resume keeps the run's ${flagOf(changed)}: leave it out`);
+    checkResumed(begin, given, options);
     if (given.tokenizer !== undefined && own) refuse('--resume keeps the tokenizer: leave --tokenizer out');
     if (given.data !== undefined && !newData && begin.data) {
       const same = [given.data].flat().length === 1 && resolve([given.data].flat()[0]) === dataOf(begin);
       if (!same) refuse(`--resume continues on the data of the run, ${dataOf(begin)}: leave the data out, or add --new-data`);
-    }
-    const { earlyStoppingPatience: patience = 0 } = options;
-    if (patience > 0 && begin.best && begin.best.since >= patience) {
-      refuse(
-        `the run ended after ${begin.best.since} evaluations without a lower loss: a larger --early-stopping-patience, or 0, continues`,
-      );
     }
   }
   if (from && own && given.tokenizer !== undefined) refuse('--init-from has the tokenizer: leave --tokenizer out');
@@ -109,6 +102,22 @@ export async function planOf(given) {
 }
 
 /**
+ * Refuses settings that a resumed run keeps, and to continue one that has ended early.
+ * @param {Checkpoint} begin @param {Record<string, any>} given @param {{ earlyStoppingPatience?: number }} options with those that the run keeps
+ * @param {readonly string[]} [others] options that it keeps besides
+ */
+export function checkResumed(begin, given, { earlyStoppingPatience: patience = 0 }, others = []) {
+  const kept = Object.keys(begin.config.settings).filter((name) => !CHANGEABLE.includes(/** @type {any} */ (name)));
+  const changed = [...kept, ...others].find((name) => given[name] !== undefined);
+  if (changed) throw new UsageError(`--resume keeps the run's ${flagOf(changed)}: leave it out`);
+  if (patience > 0 && begin.best && begin.best.since >= patience) {
+    throw new UsageError(
+      `the run ended after ${begin.best.since} evaluations without a lower loss: a larger --early-stopping-patience, or 0, continues`,
+    );
+  }
+}
+
+/**
  * The files of texts. What lies in a folder of runs is none, though it may be in an input, such as the current folder.
  * @param {string[]} inputs @param {Pick<TrainOptions, 'out' | 'separator' | 'field' | 'replaceInvalid'>} options
  * @throws {UsageError} for what is not there or has no text, and for options that no file has a use for
@@ -135,7 +144,7 @@ export function textsIn(inputs, options) {
 }
 
 /** The tokenizer of a checkpoint, a model's folder or a GGUF file, if it has one. @param {Pick<Checkpoint, 'tokenizer'> | undefined} of */
-function tokenizerOf(of) {
+export function tokenizerOf(of) {
   if (typeof of?.tokenizer !== 'string') return of?.tokenizer;
   const path = of.tokenizer;
   return (isGguf(path) ? hasTokenizer(readGguf(path)) : existsSync(join(path, 'tokenizer.json'))) ? path : undefined;
@@ -185,9 +194,10 @@ export function freeFolder(input, run) {
  * The model that a run begins with.
  * @param {string} path a model's folder, a run's or a checkpoint's, or a GGUF file
  */
-async function modelFrom(path) {
+export async function modelFrom(path) {
   if (isGguf(path)) return { model: await ggufConfig(path), tokenizer: path, path };
   if (isModelFolder(path)) return { model: readConfig(path), tokenizer: path, path };
-  const { config, tokenizer, path: found } = await loadCheckpoint(path);
-  return { model: config.model, tokenizer, path: found };
+  const found = await loadCheckpoint(path);
+  checkIsModel(found);
+  return { model: found.config.model, tokenizer: found.tokenizer, path: found.path };
 }

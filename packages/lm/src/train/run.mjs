@@ -9,7 +9,6 @@ import { UsageError } from 'helios-vk/options';
 
 import { MetricsLog } from '../log/metrics.mjs';
 import { TensorBoardLog } from '../log/tensorboard.mjs';
-import { parameterCount } from '../model/parts.mjs';
 import { openModel } from '../open.mjs';
 import {
   checkFolder,
@@ -35,6 +34,7 @@ import { Trainer } from './trainer.mjs';
 /** @typedef {import('./settings.mjs').Settings} Settings */
 /** @typedef {import('./settings.mjs').RunConfig} RunConfig */
 /** @typedef {import('./checkpoint.mjs').Checkpoint} Checkpoint */
+/** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
 
 /**
  * Options of `train`, besides those of `Settings` and `Sizes`, which replace the preset's.
@@ -94,11 +94,20 @@ const MEMORY_EVERY = 1000;
  */
 export async function* train(options) {
   options.signal?.throwIfAborted();
-  const plan = await planOf(options);
+  yield* start(Run, await planOf(options));
+}
+
+/**
+ * Makes a run.
+ * @param {typeof Run} Kind @param {Plan} plan
+ * @returns {AsyncGenerator<TrainEvent>}
+ */
+export async function* start(Kind, plan) {
+  const { options } = plan;
   const vk = createRequire(import.meta.url)('helios-vk');
   const { info, ranks } = await openRanks(vk, { ...options, 'command-buffers': options.commandBuffers });
   try {
-    yield* new Run(plan, vk, info, ranks).events();
+    yield* new Kind(plan, vk, info, ranks).events();
     await ranks?.group.destroy();
   } catch (error) {
     // Whatever reason the caller gave, a run that was asked to end has not failed.
@@ -112,9 +121,17 @@ export async function* train(options) {
   }
 }
 
-class Run {
+/** @typedef {Awaited<ReturnType<typeof planOf>> & { tuning?: import('./finetune.mjs').Tuning }} Plan `tuning`: of a run that fine-tunes */
+/** @typedef {import('./trainer.mjs').Windows & Partial<import('./trainer.mjs').OwnForm> & { tokens: number }} RunWindows */
+/**
+ * What a run trains on. `nothingHeld`: why there is no validation.
+ * @typedef {{ train: RunWindows, validation: RunWindows | undefined, test?: RunWindows, nothingHeld: string | undefined, close: () => void,
+ *   tokenizer: import('../tokenizer/load.mjs').Tokenizer | undefined, info: import('./checkpoint.mjs').DataInfo }} RunData
+ */
+
+export class Run {
   /**
-   * @param {Awaited<ReturnType<typeof planOf>>} plan
+   * @param {Plan} plan
    * @param {any} vk @param {import('helios-vk').DeviceInfo} info @param {import('./ranks.mjs').TrainingRanks | undefined} ranks
    */
   constructor(plan, vk, info, ranks) {
@@ -161,12 +178,26 @@ class Run {
     if (begin) config = { model: begin.config.model, settings: withValues(begin.config.settings, given) };
     else if (from) {
       const block = { blockSize: Math.min(from.model.context, 1024) };
-      config = { model: from.model, settings: withValues({ ...presetOf(name).settings, ...FROM_A_MODEL, ...block }, given) };
+      config = { model: from.model, settings: withValues({ ...presetOf(name).settings, ...this.defaults(from.model), ...block }, given) };
     } else config = configOf(name, given);
     const { settings } = config;
     if (!begin) settings.gradientAccumulationSteps *= this.ranks?.group.worldSize ?? 1;
     fitSettings(settings, given);
     return checkRun(config);
+  }
+
+  /** Settings that begin a run from another model's weights, where none are given. @param {ModelConfig} _ @returns {Partial<Settings>} */
+  defaults(_) {
+    return FROM_A_MODEL;
+  }
+
+  /**
+   * The model to train, where it is not new or is read from a checkpoint.
+   * @param {RunConfig} _ @param {Checkpoint | undefined} last the checkpoint to continue from
+   * @returns {Promise<import('../model/decoder.mjs').Decoder | undefined>}
+   */
+  async model(_, last) {
+    return !last && this.plan.from ? (await openModel(this.plan.from.path, this.options)).model : undefined;
   }
 
   /** @returns {AsyncGenerator<TrainEvent>} */
@@ -190,7 +221,7 @@ class Run {
     const lock = first ? await FolderLock.take(out) : undefined;
     /** @type {{ push(event: TrainEvent): void, close(): unknown }[]} */
     const logs = [];
-    /** @type {Awaited<ReturnType<typeof openData>> | undefined} */
+    /** @type {RunData | undefined} */
     let data;
     try {
       if (first) checkFolder(out, run, firstStep);
@@ -208,7 +239,8 @@ class Run {
         Object.assign(config.model, { bos: bos ?? null, eos: eos === undefined ? [] : [eos], pad: pad ?? null });
       }
       if (begin?.data && !options.newData && data.info.sha256 !== begin.data.sha256) {
-        throw new UsageError(`the run was trained on other data than ${data.info.folder} has now: --new-data continues with them`);
+        const way = plan.tuning ? '' : ': --new-data continues with them';
+        throw new UsageError(`the run was trained on other data than ${data.info.folder} has now${way}`);
       }
       const evalEvery = options.evalEvery ?? Math.max(1, Math.ceil(settings.maxSteps / 10));
       await this.agreeOn(config, { firstStep, data: data.info.sha256, evalEvery });
@@ -248,7 +280,7 @@ class Run {
     return path === null ? undefined : loadCheckpoint(/** @type {string} */ (path));
   }
 
-  /** Opens the data: rank 0 encodes texts before the others open them. @param {RunConfig} config @param {string} out */
+  /** Opens the data: rank 0 encodes texts before the others open them. @param {RunConfig} config @param {string} out @returns {Promise<RunData>} */
   async openData({ model, settings }, out) {
     const { options, plan, ranks, first } = this;
     const open = () =>
@@ -289,16 +321,17 @@ class Run {
       sampleEvery,
       sampleTokens,
       earlyStoppingPatience,
+      ...this.plan.tuning,
     });
   }
 
   /**
-   * @param {{ config: RunConfig, run: string, out: string, begin: Checkpoint | undefined, data: Awaited<ReturnType<typeof openData>>,
+   * @param {{ config: RunConfig, run: string, out: string, begin: Checkpoint | undefined, data: RunData,
    *   evalEvery: number, lock: FolderLock | undefined }} parts
    * @returns {AsyncGenerator<TrainEvent>}
    */
   async *loop({ config, run, out, begin, data, evalEvery, lock }) {
-    const { options, ranks, first, info } = this;
+    const { options, plan, ranks, first, info } = this;
     const { settings } = config;
     const { saveEvery = 0, saveTotalLimit = Infinity, sampleEvery = 0, sampleTokens = 100, earlyStoppingPatience = 0 } = options;
     const files = data.tokenizer?.files() ?? {};
@@ -321,16 +354,18 @@ class Run {
         this.vk.destroy();
       }
       options.onDevice?.(this.vk);
-      const model = !last && this.plan.from ? (await openModel(this.plan.from.path, options)).model : undefined;
+      const model = await this.model(config, last);
       const opened = new Trainer(this.vk, config, {
         data: data.train,
         validation: data.validation,
         evalBatches: options.evalBatches,
         mode: options.mode,
         model,
+        drops: (plan.tuning?.dropout ?? 0) > 0,
         ranks,
         stopped: () => options.signal?.aborted === true,
       });
+      await opened.refer([data.train, data.validation, data.test]);
       await last?.restore(opened);
       for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
       return opened;
@@ -346,7 +381,7 @@ class Run {
       let path = '';
       if (first) {
         await lock?.check();
-        path = await saveCheckpoint(out, running, { run, data: data.info, best: self.best, options: kept }, files);
+        path = await saveCheckpoint(out, running, { run, data: data.info, best: self.best, options: kept, tuning: plan.tuning }, files);
         last = await loadCheckpoint(path);
         const own = checkpointsOf(out, run);
         while (own.length > saveTotalLimit) rmSync(/** @type {string} */ (own.shift()), { recursive: true, force: true });
@@ -364,7 +399,8 @@ class Run {
       yield* self.steps(running, settings);
       const loss = await running.validate();
       if (loss === undefined) return false;
-      if (data.tokenizer && windows.bytes === undefined) {
+      // Of targets that are parts of texts there are no bytes.
+      if (data.tokenizer && !data.validation.parts && windows.bytes === undefined) {
         const indexes = running.validationWindows();
         windows.bytes = predictedBytes(data.validation, indexes, data.tokenizer);
         windows.predicted = indexes.length * settings.blockSize;
@@ -372,7 +408,7 @@ class Run {
       // NaN is never the best.
       const best = loss < (self.best?.loss ?? Infinity);
       // Until its model is saved it counts as not made: the device may be lost meanwhile.
-      if (best && first) await saveBest(out, running, files);
+      if (best && first) await saveBest(out, running, files, plan.tuning);
       if (best) self.best = { step, loss, since: 0 };
       else if (self.best) self.best.since++;
       self.evaluated.set(step, loss);
@@ -389,7 +425,7 @@ class Run {
               type: 'start',
               step: trainer.stepsDone,
               steps: settings.maxSteps,
-              parameters: parameterCount(config.model),
+              parameters: Object.values(trainer.stateDict('weights')).reduce((sum, { size }) => sum + size, 0),
               device: info.deviceName,
               precision: settings.precision,
               tokensPerStep: tokensPerStep(settings),
@@ -422,6 +458,7 @@ class Run {
         yield* save(this, trainer, this.best?.step === trainer.stepsDone);
         if (reason !== 'stopped') yield* this.sampled(trainer, data, sampleTokens);
         else if (first && data.validation && !this.best) this.note(`${out} has no best/: the run has stopped before its first evaluation`);
+        const testLoss = data.test && reason !== 'stopped' ? await trainer.validate(data.test) : undefined;
         const skipped = await trainer.opt.skippedSteps();
         if (skipped > 0) this.note(`steps skipped because their gradients were not finite: ${skipped}`);
         const step = trainer.stepsDone;
@@ -433,6 +470,7 @@ class Run {
           reason,
           bestStep: this.best?.step,
           bestLoss: this.best?.loss,
+          ...(testLoss === undefined ? {} : { testLoss }),
           seconds: (performance.now() - this.started) / 1000,
         };
         return;
@@ -470,7 +508,7 @@ class Run {
     }
   }
 
-  /** @param {Trainer} trainer @param {Awaited<ReturnType<typeof openData>>} data @param {number} tokens @returns {AsyncGenerator<TrainEvent>} */
+  /** @param {Trainer} trainer @param {RunData} data @param {number} tokens @returns {AsyncGenerator<TrainEvent>} */
   async *sampled(trainer, data, tokens) {
     const { settings } = trainer.config;
     if (tokens === 0 || !data.tokenizer || !this.first) return;

@@ -23,7 +23,10 @@ export function initialize(model, seed) {
     for (const [name, parameter] of model.namedParameters()) {
       scope(() => {
         if (parameter.ndim === 1) parameter.fill_(isNorm(name) ? 1 : 0);
-        else parameter.copy_(F.mul(randn(parameter.shape), /\.(out|down)\.weight$/.test(name) ? residual : STD));
+        else {
+          const values = F.mul(randn(parameter.shape), /\.(out|down)\.weight$/.test(name) ? residual : STD);
+          parameter.copy_(F.to(values, parameter.dtype));
+        }
       });
     }
   });
@@ -91,6 +94,9 @@ export function setShards(model, opt, { m, v }) {
     }
   }
 }
+
+/** The parameters of a model that require a gradient, by name. @param {import('../model/decoder.mjs').Decoder} model */
+export const trainedOf = (model) => Object.fromEntries([...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad));
 
 /** The names of a model's parameters. @param {import('../model/decoder.mjs').Decoder} model */
 const namesOf = (model) => new Map([...model.namedParameters()].map(([name, parameter]) => [parameter, name]));

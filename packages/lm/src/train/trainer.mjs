@@ -3,12 +3,12 @@
 // There are two modes. `graph` launches the step as a recorded graph. `plain` submits its list of dispatches each time, by calls that other
 // addons with the existing trainer's contract have too. Both give the same bits.
 
-import { accumulate, autocast, compile, init, nn, noGrad, optim, scope } from 'helios-vk/nn';
+import { accumulate, autocast, compile, init, manualSeed, nn, noGrad, optim, scope } from 'helios-vk/nn';
 import { Decoder } from '../model/decoder.mjs';
 import { checkFits, checkMatrixUnits, logitsBytes, setPrecision } from './device.mjs';
 import { shareOf } from './ranks.mjs';
 import { checkRun, halfOf, learningRateAt, tokensPerStep } from './settings.mjs';
-import { copyInto, initialize, momentsOf, setShards } from './state.mjs';
+import { copyInto, initialize, momentsOf, setShards, trainedOf } from './state.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('./settings.mjs').RunConfig} RunConfig */
@@ -34,6 +34,18 @@ const NORM_EVERY = 100;
  * @property {number} windows how many there are
  * @property {(which: { seed: number, step: number, batch: number, rank: number, world: number }) => Uint32Array} batch [batch, block + 1]
  * @property {(index: number) => Uint32Array} window [block + 1]
+ *
+ * Windows of another form than `block + 1` ids.
+ * @typedef {object} OwnForm
+ * @property {number} parts rows of `block` that a window has, which `batch` and `window` return
+ * @property {(model: Decoder, parts: Tensor[], extra: Tensor | undefined, options: { logitsBytes?: number }) => Tensor} loss of a micro-step's
+ *   windows: the sum of what `validate` divides by `counted`, and a step by its tokens
+ * @property {(windows: number[]) => number} counted
+ * @property {(which: { seed: number, step: number, batch: number, micro: number, rank: number, world: number, block: number }) => Float32Array} extra
+ *   what `loss` takes of a step besides, of each micro-step the same number
+ * @property {(windows: number[]) => Float32Array | undefined} extraOf the same of a batch in `validate`
+ * @property {OwnForm['loss']} [margins] what a model that the run begins with says of each window, [windows]
+ * @property {(computed: (windows: number[]) => Promise<Float32Array>, batch: number) => Promise<void>} [refer] takes `margins` of all windows
  */
 
 /**
@@ -48,60 +60,78 @@ const NORM_EVERY = 100;
 
 /**
  * @typedef {object} TrainerOptions
- * @property {Windows} data what to train on
- * @property {Windows} [validation] held-out windows, for `validate`
+ * @property {Windows & Partial<OwnForm>} data what to train on
+ * @property {Windows & Partial<OwnForm>} [validation] held-out windows, for `validate`
  * @property {number} [evalBatches] most batches of a validation; 16 when left out
  * @property {'graph' | 'plain'} [mode] `graph` when left out
  * @property {Decoder} [model] on the device, to train; becomes the trainer's. A new one when left out
+ * @property {boolean} [drops] whether the model has dropout; false when left out
  * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together; all make the same calls
  * @property {() => boolean} [stopped] whether the run is to end before its last step
  */
 
 /**
- * Ids and targets of windows, as a step takes them.
- * @param {Uint32Array} rows [count, block + 1] @param {number} count @param {number} block @param {Uint32Array} into [2, count, block]
+ * The parts of windows, ids and targets first, as a step takes them.
+ * @param {Uint32Array} rows [count, size of a window] @param {number} count @param {number} block @param {number | undefined} parts as in `OwnForm`
+ * @param {Uint32Array} into [parts, count, block]
  */
-function splitWindows(rows, count, block, into) {
+function splitWindows(rows, count, block, parts, into) {
+  const [size, step] = parts === undefined ? [block + 1, 1] : [parts * block, block];
   for (let row = 0; row < count; row++) {
-    const at = row * (block + 1);
-    into.set(rows.subarray(at, at + block), row * block);
-    into.set(rows.subarray(at + 1, at + block + 1), (count + row) * block);
+    for (let part = 0; part < (parts ?? 2); part++) {
+      const at = row * size + part * step;
+      into.set(rows.subarray(at, at + block), (part * count + row) * block);
+    }
   }
   return into;
 }
 
+/** Arrays of one size, one after the other. @param {Uint32Array[]} arrays */
+function joined(arrays) {
+  const all = new Uint32Array(arrays.length * arrays[0].length);
+  for (const [i, array] of arrays.entries()) all.set(array, i * array.length);
+  return all;
+}
+
 /**
  * The ids and targets of one process's share of a step.
- * @param {Windows} data
+ * @param {Windows & { parts?: number }} data
  * @param {Pick<import('./settings.mjs').Settings, 'batchSize' | 'gradientAccumulationSteps' | 'blockSize' | 'seed'>} share
  * @param {number} step
  * @param {{ rank: number, world: number }} [place] one process when left out
  * @param {Uint32Array} [into]
- * @returns {Uint32Array} [microSteps, 2, batch, block]
+ * @returns {Uint32Array} [microSteps, parts, batch, block]
  */
 export function stepBatch(data, share, step, place = { rank: 0, world: 1 }, into) {
   const { batchSize, gradientAccumulationSteps: micro, blockSize, seed } = share;
   const rows = data.batch({ seed, step, batch: batchSize * micro, ...place });
-  const [from, to] = [batchSize * (blockSize + 1), 2 * batchSize * blockSize];
+  const [from, to] = [rows.length / micro, (data.parts ?? 2) * batchSize * blockSize];
   const batch = into ?? new Uint32Array(micro * to);
   for (let i = 0; i < micro; i++) {
-    splitWindows(rows.subarray(i * from, (i + 1) * from), batchSize, blockSize, batch.subarray(i * to, (i + 1) * to));
+    splitWindows(rows.subarray(i * from, (i + 1) * from), batchSize, blockSize, data.parts, batch.subarray(i * to, (i + 1) * to));
   }
   return batch;
 }
+
+/**
+ * The sum of losses of each window's next tokens.
+ * @param {Decoder} model @param {Tensor[]} parts @param {unknown} _ @param {{ logitsBytes?: number }} options
+ */
+const nextToken = (model, [ids, targets], _, options) => model.loss(ids, targets, { counted: 1, ...options });
 
 /**
  * The optimizer of a model, and functions of batches, to be compiled.
  * @param {Decoder} model
  * @param {Omit<import('./settings.mjs').Settings, 'batchSize' | 'gradientAccumulationSteps'> & { batchSize: number, gradientAccumulationSteps: number }} settings
  *   of this process's share of a step
- * @param {{ logitsBytes?: number } & Pick<optim.Options, 'processGroup' | 'zero' | 'reduce'>} [options] `logitsBytes`: see `Decoder.loss`;
- *   with processes, call `gradients`, then `opt.step()`
+ * @param {{ logitsBytes?: number } & Partial<Pick<OwnForm, 'parts' | 'loss'>> & Pick<optim.Options, 'processGroup' | 'zero' | 'reduce'>} [options]
+ *   `logitsBytes`: see `Decoder.loss`; with processes, call `gradients`, then `opt.step()`
  */
-export function createTraining(model, settings, { logitsBytes: bytes, ...ranks } = {}) {
+export function createTraining(model, settings, { logitsBytes: bytes, parts = 2, loss: lossOf = nextToken, ...ranks } = {}) {
   const { batchSize, gradientAccumulationSteps: micro, blockSize, lrScheduler, warmupSteps, maxSteps, minLr } = settings;
   const tokens = batchSize * blockSize;
-  const [vectors, matrices] = [true, false].map((flat) => [...model.parameters()].filter(({ ndim }) => (ndim === 1) === flat));
+  const trained = Object.values(trainedOf(model));
+  const [vectors, matrices] = [true, false].map((flat) => trained.filter(({ ndim }) => (ndim === 1) === flat));
   const opt = new optim.AdamW([{ params: matrices }, ...(vectors.length ? [{ params: vectors, weightDecay: 0 }] : [])], {
     lr: settings.learningRate,
     betas: [settings.beta1, settings.beta2],
@@ -114,19 +144,22 @@ export function createTraining(model, settings, { logitsBytes: bytes, ...ranks }
     ...(lrScheduler === 'cosine' ? { schedule: { warmup: warmupSteps, total: maxSteps, finalLr: minLr } } : {}),
     ...ranks,
   });
-  /** The sum of losses. @param {Tensor} flat u32: the ids, then the targets, of whole sequences */
-  const loss = (flat) => {
-    const [ids, targets] = [0, 1].map((i) => flat.reshape(2, -1, blockSize).at(i));
-    return autocast(halfOf(settings.precision), () => model.loss(ids, targets, { counted: 1, logitsBytes: bytes }));
+  /** The sum of losses. @param {Tensor} flat u32: the ids, then the targets and other parts, of whole sequences @param {Tensor} [extra] as in `OwnForm` */
+  const loss = (flat, extra) => {
+    const all = Array.from({ length: parts }, (_, i) => flat.reshape(parts, -1, blockSize).at(i));
+    return autocast(halfOf(settings.precision), () => lossOf(model, all, extra, { logitsBytes: bytes }));
   };
-  /** Computes the gradients of an optimizer step, times `tokens`. @param {Tensor} flat ids and targets of each micro-step @returns {Tensor} the mean loss */
-  const gradients = (flat) => {
-    const batch = flat.reshape(micro, -1);
-    return accumulate(micro, (i) => loss(batch.at(i))).mul(1 / tokens);
+  /**
+   * Computes the gradients of an optimizer step, times `tokens`.
+   * @param {Tensor} flat ids and targets of each micro-step @param {Tensor} [extra] @returns {Tensor} the mean loss
+   */
+  const gradients = (flat, extra) => {
+    const [batch, more] = [flat.reshape(micro, -1), extra?.reshape(micro, -1)];
+    return accumulate(micro, (i) => loss(batch.at(i), more?.at(i))).mul(1 / tokens);
   };
-  /** One optimizer step. @param {Tensor} flat as for `gradients` @returns {Tensor} the mean loss before the step */
-  const step = (flat) => {
-    const mean = gradients(flat);
+  /** One optimizer step. @param {Tensor} flat @param {Tensor} [extra] as for `gradients` @returns {Tensor} the mean loss before the step */
+  const step = (flat, extra) => {
+    const mean = gradients(flat, extra);
     opt.step();
     return mean;
   };
@@ -141,7 +174,7 @@ export class Trainer {
    * @param {RunConfig} config of the whole run
    * @param {TrainerOptions} options
    */
-  constructor(vk, config, { data, validation, evalBatches = 16, mode = 'graph', model, ranks, stopped = () => false }) {
+  constructor(vk, config, { data, validation, evalBatches = 16, mode = 'graph', model, drops = false, ranks, stopped = () => false }) {
     this.config = checkRun(config);
     const { settings } = config;
     const { rank, worldSize } = ranks?.group ?? { rank: 0, worldSize: 1 };
@@ -154,11 +187,13 @@ export class Trainer {
     this.data = data;
     this.validation = validation;
     this.evalBatches = evalBatches;
+    this.drops = drops;
     this.mode = mode;
     const info = init({ vk });
     checkMatrixUnits(vk, settings.precision, info.deviceName);
     checkFits(config.model, this.share, info);
     const bytes = logitsBytes(config.model, info);
+    this.logitsBytes = bytes;
     /** Optimizer steps submitted, including those that the optimizer skips: each takes the next batch. */
     this.stepsDone = 0;
     /** Losses known on the host, by step. @type {Map<number, number>} */
@@ -181,32 +216,33 @@ export class Trainer {
     this.hostTimes = [];
     const { batchSize, gradientAccumulationSteps, blockSize } = this.share;
     /** @type {Uint32Array} */
-    this.batch = new Uint32Array(gradientAccumulationSteps * 2 * batchSize * blockSize);
+    this.batch = new Uint32Array(gradientAccumulationSteps * (data.parts ?? 2) * batchSize * blockSize);
 
     this.model = model ?? nn.skipInit(() => new Decoder(config.model));
     this.model.gradCheckpoint = settings.gradCheckpoint;
     if (!model) initialize(this.model, settings.seed);
     const together = ranks && { processGroup: ranks.group, zero: ranks.zero, reduce: ranks.reduce };
-    const { opt, loss, gradients, step } = createTraining(this.model, this.share, { logitsBytes: bytes, ...together });
+    const { parts, loss: lossOf } = data;
+    const { opt, loss, gradients, step } = createTraining(this.model, this.share, { logitsBytes: bytes, parts, loss: lossOf, ...together });
     this.opt = opt;
     const options = { graph: mode === 'graph', reuseOutputs: true };
     /** Functions of batches; {@link submit} calls them. */
     this.functions = {
       step: compile(step, options),
       gradients: compile(gradients, options),
-      loss: compile((/** @type {Tensor} */ flat) => noGrad(() => loss(flat)), options),
+      loss: compile((/** @type {Tensor} */ flat, /** @type {Tensor | undefined} */ extra) => noGrad(() => loss(flat, extra)), options),
     };
     this.load({ step: 0 });
   }
 
   /**
    * Calls one of the compiled functions.
-   * @param {keyof Trainer['functions']} name @param {Uint32Array} batch
+   * @param {keyof Trainer['functions']} name @param {Uint32Array} batch @param {Float32Array} [extra] as in `OwnForm`
    * @returns {Tensor}
    */
-  submit(name, batch) {
+  submit(name, batch, extra) {
     setPrecision(this.config.settings.precision);
-    return /** @type {any} */ (this.functions[name])(batch);
+    return /** @type {any} */ (this.functions[name])(...(extra ? [batch, extra] : [batch]));
   }
 
   /** Tokens of one optimizer step. */
@@ -225,13 +261,13 @@ export class Trainer {
   }
 
   /**
-   * Parameters or moments by the parameters' names, as `Module.stateDict` returns them. They see the device's memory: call it in a scope.
+   * Trained parameters or their moments by the parameters' names, as `Module.stateDict` returns them. They see the device's memory: call it in a scope.
    * With ZeRO all processes must call it for moments, which are gathered.
    * @param {Part} part
    * @returns {Record<string, Tensor>}
    */
   stateDict(part) {
-    return part === 'weights' ? this.model.stateDict() : this.moments()[part];
+    return part === 'weights' ? trainedOf(this.model) : this.moments()[part];
   }
 
   /** Both moments by the parameters' names, as `stateDict` returns one of them: dispose of the tensors. */
@@ -241,7 +277,7 @@ export class Trainer {
 
   /** Sets weights, moments and the step. Weights that are left out stay as they are. @param {State} state */
   load({ step, skipped = 0, weights, m, v }) {
-    if (weights) copyInto(this.model.stateDict(), weights);
+    if (weights) copyInto(trainedOf(this.model), weights);
     if (this.ranks?.zero === 1) setShards(this.model, this.opt, { m, v });
     else {
       scope(() => {
@@ -264,9 +300,15 @@ export class Trainer {
     return this.stepsDone < Math.min(this.config.settings.maxSteps, this.stopAt) && (this.ranks !== undefined || !this.stopped());
   }
 
-  /** The ids and targets of a step, this process's share: [microSteps, 2, batch, block]. @param {number} step */
+  /** The ids and targets of a step, this process's share: [microSteps, parts, batch, block]. @param {number} step */
   batchOf(step) {
     return stepBatch(this.data, this.share, step, this.place, this.batch);
+  }
+
+  /** What the loss of a step takes besides. @param {number} step */
+  extraOf(step) {
+    const { batchSize: batch, gradientAccumulationSteps: micro, blockSize: block, seed } = this.share;
+    return this.data.extra?.({ seed, step, batch, micro, block, ...this.place });
   }
 
   /**
@@ -277,8 +319,10 @@ export class Trainer {
     await this.ready();
     const start = performance.now();
     const step = this.stepsDone;
+    // Of the step alone, so that a resumed run drops what it would have dropped.
+    if (this.drops) manualSeed(this.config.settings.seed * 2 ** 20 + step);
     if (this.config.settings.lrScheduler !== 'cosine') this.opt.lr = learningRateAt(this.config.settings, step);
-    const loss = this.submit(this.ranks ? 'gradients' : 'step', this.batchOf(step));
+    const loss = this.submit(this.ranks ? 'gradients' : 'step', this.batchOf(step), this.extraOf(step));
     if (this.ranks) this.opt.step();
     if (this.config.settings.maxGradNorm > 0 && start - this.normRead >= NORM_EVERY) this.#readNorm(step, start);
     // The ranks exchange their reports in the order of steps.
@@ -335,9 +379,33 @@ export class Trainer {
     if (this.failure) throw this.failure;
   }
 
+  /** Tells data that are compared with the model as it is now what this says of them. @param {(Windows & Partial<OwnForm> | undefined)[]} all */
+  async refer(all) {
+    const { batchSize, blockSize, precision } = this.share;
+    this.model.eval();
+    for (const { parts, margins, refer, window } of all.filter((each) => each !== undefined)) {
+      if (parts === undefined || margins === undefined || refer === undefined) continue;
+      const compiled = compile((/** @type {Tensor} */ flat) => {
+        const own = Array.from({ length: parts }, (_, i) => flat.reshape(parts, -1, blockSize).at(i));
+        return noGrad(() => autocast(halfOf(precision), () => margins(this.model, own, undefined, { logitsBytes: this.logitsBytes })));
+      });
+      await refer(async (windows) => {
+        const batch = new Uint32Array(parts * windows.length * blockSize);
+        splitWindows(joined(windows.map(window)), windows.length, blockSize, parts, batch);
+        setPrecision(precision);
+        const result = compiled(/** @type {any} */ (batch));
+        const values = await result.toArray();
+        result.dispose();
+        return /** @type {Float32Array} */ (values);
+      }, batchSize);
+      compiled.dispose();
+    }
+    this.model.train();
+  }
+
   /** The windows of a validation: evenly spread over the held-out ones, without overlap, the same each time. @returns {number[]} */
-  validationWindows() {
-    const all = this.validation?.windows ?? 0;
+  validationWindows(validation = this.validation) {
+    const all = validation?.windows ?? 0;
     const count = Math.min(all, this.evalBatches * this.share.batchSize);
     return Array.from({ length: count }, (_, i) => Math.floor((i * all) / count));
   }
@@ -345,15 +413,25 @@ export class Trainer {
   /**
    * The mean loss over the held-out windows, after every step submitted so far. Each rank computes some of the batches. Does not touch
    * weights, moments or gradients.
+   * @param {TrainerOptions['validation']} [validation] other windows than the trainer's
    * @returns {Promise<number | undefined>} in nats; undefined where a process was asked to stop meanwhile: all then stop after this step
    */
-  async validate() {
-    const { validation } = this;
+  async validate(validation = this.validation) {
+    this.model.eval();
+    try {
+      return await this.#validated(validation);
+    } finally {
+      this.model.train();
+    }
+  }
+
+  /** @param {TrainerOptions['validation']} validation */
+  async #validated(validation) {
     if (!validation) throw new Error('validate: the trainer was made without validation windows');
     await this.settle();
     const { batchSize, blockSize } = this.share;
     const { rank, world } = this.place;
-    const windows = this.validationWindows();
+    const windows = this.validationWindows(validation);
     /** Sums of losses by batch: they are added in the order of batches, whatever the number of ranks. @type {(number | null)[]} */
     let sums = [];
     let stop = false;
@@ -361,13 +439,11 @@ export class Trainer {
       const own = windows.slice(at, at + batchSize);
       sums.push(0);
       if ((sums.length - 1) % world !== rank) continue;
-      const batch = new Uint32Array(2 * own.length * blockSize);
-      own.forEach((index, row) => {
-        const ids = validation.window(index);
-        batch.set(ids.subarray(0, blockSize), row * blockSize);
-        batch.set(ids.subarray(1), (own.length + row) * blockSize);
-      });
-      const loss = this.submit('loss', batch);
+      const { parts } = validation;
+      const batch = new Uint32Array((parts ?? 2) * own.length * blockSize);
+      const rows = own.map((index) => validation.window(index));
+      splitWindows(joined(rows), own.length, blockSize, parts, batch);
+      const loss = this.submit('loss', batch, validation.extraOf?.(own));
       sums[sums.length - 1] = await loss.item();
       loss.dispose();
     }
@@ -381,7 +457,7 @@ export class Trainer {
     this.pause();
     if (stop) return undefined;
     const sum = sums.reduce((/** @type {number} */ total, loss) => total + (loss ?? NaN), 0);
-    return sum / (windows.length * blockSize);
+    return sum / (validation.counted?.(windows) ?? windows.length * blockSize);
   }
 
   /** Notes that the next step begins after a pause, which its rate leaves out. */
@@ -396,7 +472,9 @@ export class Trainer {
    */
   async kernelTimes() {
     await this.settle();
-    const times = this.compiled.profile(/** @type {any} */ (this.batchOf(this.stepsDone)));
+    const [batch, extra] = [this.batchOf(this.stepsDone), this.extraOf(this.stepsDone)];
+    const inputs = /** @type {any[]} */ (extra ? [batch, extra] : [batch]);
+    const times = this.compiled.profile(.../** @type {[any]} */ (inputs));
     return times.map(({ origin, operations, dispatches, microseconds, flops, products }) => ({
       role: origin ? `${operations} (${origin})` : operations,
       count: dispatches,

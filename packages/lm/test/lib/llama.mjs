@@ -9,7 +9,8 @@ import { fileURLToPath } from 'node:url';
 import { ADDON } from '../../../../scripts/llama.mjs';
 
 /**
- * @typedef {{ path: string, ids: number[], generate?: number, texts?: string[] }} Request `generate`: so many greedy tokens after `ids`
+ * @typedef {{ path: string, ids: number[], generate?: number, texts?: string[], adapter?: string }} Request `generate`: so many greedy tokens after
+ *   `ids`; `adapter`: a file
  * @typedef {{ logits: number[], tokens: number[], encoded: number[][], bos: boolean, bosId: number, eosId: number,
  *   sizes: Record<string, [number, number, number]> }} Answer `logits`: [ids, vocabulary]; `encoded`: of `texts`, without bos;
  *   `sizes`: elements and bytes of a block, and id, by type
@@ -62,7 +63,7 @@ export function quantizeByLlama(from, to, type) {
 }
 
 /** @param {any} llama @param {Request} request */
-async function answer(llama, { path, ids, generate = 0, texts = [] }) {
+async function answer(llama, { path, ids, generate = 0, texts = [], adapter }) {
   const model = new llama.AddonModel(path, { useMmap: false, gpuLayers: 0 });
   if (!(await model.init())) throw new Error(`${path} was not loaded`);
   const size = ids.length + generate;
@@ -76,6 +77,11 @@ async function answer(llama, { path, ids, generate = 0, texts = [] }) {
     kvCacheValueType: 0,
   });
   if (!(await context.init())) throw new Error(`${path}: no context`);
+  if (adapter) {
+    const lora = new llama.AddonModelLora(model, adapter);
+    await model.loadLora(lora);
+    context.setLoras([lora], [1]);
+  }
   const sampler = new llama.AddonSampler(model);
   sampler.applyConfig({ temperature: 0 });
   /** The logits at a position, by id. @param {number} index @returns {Promise<{ token: number, row: number[] }>} */

@@ -51,9 +51,10 @@ export async function writeTinyModel(folder, { context = 128, ...files } = {}) {
 /**
  * An engine that continues each prompt with given ids, with as many slots as it has. Each token waits for `gate`.
  * @param {string} folder with the tokenizer's files, or such a file
- * @param {{ answer: (ids: number[]) => number[], slots?: number, context?: number, gate?: (signal: AbortSignal) => Promise<void> }} options
+ * @param {{ answer: (ids: number[]) => number[], slots?: number, context?: number, adapters?: string[],
+ *   gate?: (signal: AbortSignal) => Promise<void> }} options
  */
-export function scriptedEngine(folder, { answer, slots = 1, context = 4096, gate = async () => {} }) {
+export function scriptedEngine(folder, { answer, slots = 1, context = 4096, adapters = [], gate = async () => {} }) {
   /** @type {any[]} */
   const requests = [];
   /** @type {(() => void)[]} */
@@ -62,7 +63,7 @@ export function scriptedEngine(folder, { answer, slots = 1, context = 4096, gate
   const tokenizer = loadTokenizer(folder);
   const config = { vocabSize: tokenizer.vocabSize, width: 4, bos: null, eos: [0] };
   return {
-    ...{ config: /** @type {any} */ (config), tokenizer, from: folder, context, slots, requests },
+    ...{ config: /** @type {any} */ (config), tokenizer, from: folder, adapters, context, slots, requests },
     get busy() {
       return busy;
     },
