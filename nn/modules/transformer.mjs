@@ -5,7 +5,7 @@ import { triu } from '../api/shape.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { positive } from '../core/layout.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { checkLeast, checkOptions, flag } from '../core/options.mjs';
 import { Dropout } from './dropout.mjs';
 import { xavierUniform } from './init.mjs';
 import { LayerNorm, Linear, skipInit } from './layers.mjs';
@@ -92,7 +92,7 @@ class Layer extends Module {
     const { layerNormEps: eps = 1e-5, batchFirst = true, normFirst = false, bias = true } = rest;
     for (const [name, value] of Object.entries({ dModel, nhead, dimFeedforward })) positive(op, name, value);
     for (const [name, value] of Object.entries({ batchFirst, normFirst, bias })) flag(op, name, value);
-    if (!(eps >= 0)) throw new ArgumentError(op, `layerNormEps must be a number of at least 0, got ${shown(eps)}`);
+    checkLeast(op, 'layerNormEps', eps);
     if (activation !== 'relu' && activation !== 'gelu' && typeof activation !== 'function')
       throw new ArgumentError(op, `activation must be 'relu', 'gelu' or a function, got ${shown(activation)}`);
     this.#size = { dModel, nhead };
@@ -228,7 +228,7 @@ const DECODER_NAMES = /** @type {const} */ ([
 /** Copies of a layer. @param {string} op @param {Layer} layer @param {typeof Layer} kind @param {number} numLayers @param {unknown} norm */
 function stackOf(op, layer, kind, numLayers, norm) {
   if (!(layer instanceof kind)) throw new ArgumentError(op, `expected a ${kind.name}, got ${shown(layer)}`);
-  positive(op, 'numLayers', numLayers);
+  if (positive(op, 'numLayers', numLayers) > 0xffff) throw new ArgumentError(op, `numLayers must be at most 65535, got ${numLayers}`);
   if (norm !== undefined && !(norm instanceof Module)) throw new ArgumentError(op, `norm must be a module, got ${shown(norm)}`);
   return within(op, () => new ModuleList(Array.from({ length: numLayers }, () => layer.copy())));
 }
