@@ -33,13 +33,14 @@ import { UNARY } from './names.mjs';
 import * as conv from './wrong-conv.mjs';
 import * as layers from './wrong-layers.mjs';
 import * as math from './wrong-math.mjs';
+import * as network from './wrong-network.mjs';
 import * as shapes from './wrong-shape.mjs';
 import * as sorting from './wrong-sorting.mjs';
 import * as transformer from './wrong-transformer.mjs';
 import * as types from './wrong-types.mjs';
 
 /** Those of other files. */
-const OTHERS = [conv, layers, math, shapes, sorting, transformer, types];
+const OTHERS = [conv, layers, math, network, shapes, sorting, transformer, types];
 
 const any = (/** @type {any} */ value) => value;
 

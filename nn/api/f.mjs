@@ -77,6 +77,8 @@ export {
   rfftfreq,
   stft,
 } from './fft.mjs';
+export { alphaDropout, dropout1d, dropout2d, dropout3d, featureAlphaDropout, gumbelSoftmax, rrelu } from './dropouts.mjs';
+export * from './network.mjs';
 export * from './functional.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
 export {

@@ -26,6 +26,7 @@ export {
   TransformerEncoder,
   TransformerEncoderLayer,
 } from './transformer.mjs';
+export * from './network.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
 export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './recurrent.mjs';
 export { ModuleDict, ParameterDict, ParameterList } from './containers.mjs';
