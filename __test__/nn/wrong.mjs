@@ -33,6 +33,7 @@ import { UNARY } from './names.mjs';
 import * as conv from './wrong-conv.mjs';
 import * as layers from './wrong-layers.mjs';
 import * as math from './wrong-math.mjs';
+import * as more from './wrong-more.mjs';
 import * as network from './wrong-network.mjs';
 import * as shapes from './wrong-shape.mjs';
 import * as sorting from './wrong-sorting.mjs';
@@ -40,7 +41,7 @@ import * as transformer from './wrong-transformer.mjs';
 import * as types from './wrong-types.mjs';
 
 /** Those of other files. */
-const OTHERS = [conv, layers, math, network, shapes, sorting, transformer, types];
+const OTHERS = [conv, layers, math, more, network, shapes, sorting, transformer, types];
 
 const any = (/** @type {any} */ value) => value;
 

@@ -8,6 +8,7 @@ export {
   emptyLike,
   eye,
   fullLike,
+  geomspace,
   linspace,
   logspace,
   meshgrid,
@@ -56,7 +57,10 @@ export {
   tensordot,
   trace,
 } from './einsum.mjs';
+export * from './distributions.mjs';
+export * from './elementwise.mjs';
 export {
+  bartlettWindow,
   blackmanWindow,
   fft,
   fft2,
@@ -65,16 +69,21 @@ export {
   fftshift,
   hammingWindow,
   hannWindow,
+  hfft,
   ifft,
   ifft2,
   ifftn,
   ifftshift,
+  ihfft,
   irfft,
   irfft2,
+  irfftn,
   istft,
+  kaiserWindow,
   rfft,
   rfft2,
   rfftfreq,
+  rfftn,
   stft,
 } from './fft.mjs';
 export { alphaDropout, dropout1d, dropout2d, dropout3d, featureAlphaDropout, gumbelSoftmax, rrelu } from './dropouts.mjs';
@@ -94,7 +103,10 @@ export {
   logicalXor,
 } from './integers.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
+export * from './images.mjs';
+export * from './linalg.mjs';
 export * from './math.mjs';
+export * from './more-math.mjs';
 export { batchNorm, groupNorm, instanceNorm, localResponseNorm } from './norms.mjs';
 export {
   adaptiveAvgPool1d,
