@@ -89,7 +89,8 @@ export {
 export { alphaDropout, dropout1d, dropout2d, dropout3d, featureAlphaDropout, gumbelSoftmax, rrelu } from './dropouts.mjs';
 export * from './network.mjs';
 export * from './functional.mjs';
-export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
+export { argmax, argmin, gather, indexSelect, oneHot, scatter, takeAlongDim } from './indexing.mjs';
+export { scatterAdd } from './scatter.mjs';
 export {
   bitwiseAnd,
   bitwiseLeftShift,
