@@ -28,6 +28,8 @@ const CASES = {
   logNormal: [() => F.logNormal([COUNT], 0.5, 0.7), (v) => phi((Math.log(v) - 0.5) / 0.7)],
   gumbel: [() => F.gumbel([COUNT], 1, 2), (v) => Math.exp(-Math.exp(-(v - 1) / 2))],
   laplace: [() => F.laplace([COUNT], 1, 2), (v) => (v < 1 ? Math.exp((v - 1) / 2) / 2 : 1 - Math.exp((1 - v) / 2) / 2)],
+  gamma: [() => F.gamma([COUNT], 3, 2), (v) => 1 - Math.exp(-2 * v) * (1 + 2 * v + 2 * v * v)],
+  'gamma below 1': [() => F.gamma([COUNT], 0.5), (v) => 2 * phi(Math.sqrt(2 * v)) - 1],
   logistic: [() => F.logistic([COUNT], 1, 2), (v) => 1 / (1 + Math.exp(-(v - 1) / 2))],
   pareto: [() => F.pareto([COUNT], 3, 2), (v) => 1 - (2 / v) ** 3],
   rayleigh: [() => F.rayleigh([COUNT], 2), (v) => 1 - Math.exp(-(v * v) / 8)],

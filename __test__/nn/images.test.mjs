@@ -6,7 +6,7 @@ import { F, compile, randn, tensor } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { both } from './both.mjs';
 import { checkComposed } from './composed.mjs';
-import { x } from './inputs.mjs';
+import { positive, x } from './inputs.mjs';
 import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
@@ -313,6 +313,92 @@ test('segmentSum, inTopK, addN', async () => {
     reference: (a, b, c) => filled([2, 3], (place) => at(a, place) + at(b, place) + at(c, place)),
   });
   assert.throws(() => F.addN([F.zeros([2]), F.zeros([1])]), /addN: the tensors must have one shape/);
+});
+
+test('sparseToDense, ensureShape, separableConv2d', async () => {
+  // TensorFlow.js's examples.
+  assert.deepEqual(
+    await values(F.sparseToDense(i32([4, 5, 6, 1, 2, 3]), tensor([10, 11, 12, 13, 14, 15]), [8])),
+    [0, 13, 14, 15, 10, 11, 12, 0],
+  );
+  assert.deepEqual(
+    await values(
+      F.sparseToDense(
+        i32([
+          [0, 1],
+          [1, 2],
+        ]),
+        i32([7, 8]),
+        [2, 3],
+        -1,
+      ),
+    ),
+    [-1, 7, -1, -1, -1, 8],
+  );
+  const t = F.zeros([2, 3]);
+  assert.equal(F.ensureShape(t, [null, 3]), t);
+  assert.throws(() => F.ensureShape(t, [2, 4]), /^ShapeError: ensureShape: expected \[ ?2, 4 ?\], got \[2, 3\]/);
+  await checkComposed('separableConv2d', {
+    call: (a, d, p, b) => F.separableConv2d(a, d, p, b, { stride: 2 }),
+    inputs: [x(1, 2, 5, 4), x(4, 1, 2, 2), x(3, 4, 1, 1), x(3)],
+    reference: (a, d, p, b) =>
+      filled([1, 3, 2, 2], ([, o, i, j]) =>
+        range(4).reduce((sum, m) => {
+          const own = range(4).reduce(
+            (part, k) => part + at(a, [0, Math.floor(m / 2), 2 * i + (k >> 1), 2 * j + (k & 1)]) * at(d, [m, 0, k >> 1, k & 1]),
+            0,
+          );
+          return sum + own * at(p, [o, m, 0, 0]);
+        }, b.data[o]),
+      ),
+  });
+});
+
+test('average and histogram', async () => {
+  await checkComposed('average', {
+    call: (a, w) => F.average(a, { dim: 1, weights: w }),
+    inputs: [x(3, 4), positive(4)],
+    reference: (a, w) =>
+      filled([3], ([i]) => range(4).reduce((sum, j) => sum + at(a, [i, j]) * w.data[j], 0) / w.data.reduce((p, q) => p + q)),
+  });
+  assert.equal(
+    await F.average(
+      tensor([
+        [1, 2],
+        [3, 6],
+      ]),
+      {
+        weights: tensor([
+          [1, 0],
+          [1, 2],
+        ]),
+      },
+    ).item(),
+    4,
+  );
+  assert.equal(await F.average(i32([1, 2])).item(), 1.5);
+  // PyTorch's examples.
+  const { hist, binEdges } = F.histogram(tensor([1, 2, 1]), 4, { range: [0, 3], weight: tensor([1, 2, 4]) });
+  assert.deepEqual(
+    [await values(hist), await values(binEdges)],
+    [
+      [0, 5, 2, 0],
+      [0, 0.75, 1.5, 2.25, 3],
+    ],
+  );
+  const dense = F.histogram(tensor([1, 2, 1]), 4, { range: [0, 3], weight: tensor([1, 2, 4]), density: true });
+  assertClose(await values(dense.hist), Float64Array.of(0, 0.9524, 0.381, 0), 1e-4, 'density');
+  const edges = F.histogram(tensor([0, 1, 2, 5, 7, -1, NaN]), tensor([0, 1, 5, 6]));
+  assert.deepEqual(await values(edges.hist), [1, 2, 1]);
+  const whole = F.histogram(tensor([3, -1, 0.5, 1]), 2);
+  assert.deepEqual(
+    [await values(whole.hist), await values(whole.binEdges)],
+    [
+      [2, 2],
+      [-1, 1, 3],
+    ],
+  );
+  assert.deepEqual(await values(F.histogram(tensor([2, 2]), 1).binEdges), [1.5, 2.5]);
 });
 
 test('setdiff1d, stridedSlice', async () => {

@@ -21,6 +21,12 @@ const boxes = () =>
 
 /** Functions of `F`. @type {Record<string, () => any[]>} */
 export const FUNCTIONS = {
+  average: () => [m(), { dim: 1, weights: v() }],
+  histogram: () => [m(), 4, { range: [0, 1], weight: m(), density: true }],
+  gamma: () => [[3], 1, 2],
+  sparseToDense: () => [ids(1), ones([1]), [3], 2],
+  ensureShape: () => [m(), [2, 3]],
+  separableConv2d: () => [image(), ones([4, 1, 2, 2]), ones([3, 4, 1, 1]), ones([3]), { stride: 1, padding: 1, dilation: 1 }],
   isin: () => [m(), v(), { invert: true }],
   mode: () => [m(), 1, true],
   nanmedian: () => [m(), 1, true],

@@ -64,6 +64,30 @@ export const logNormal = (shape, mean = 1, std = 2) =>
 /** Gumbel. @param {Shape} shape @param {number} [loc] 0 when left out @param {number} [scale] 1 when left out */
 export const gumbel = (shape, loc = 0, scale = 1) =>
   drawn('gumbel', shape, { loc }, { scale }, (s) => F.sub(loc, F.mul(F.log(waits(s)), scale)));
+/**
+ * Gamma (Marsaglia & Tsang 2000). Each number is the first of 16 trials that is accepted, which one in 10²⁰ has not; then it is the most probable.
+ * @param {Shape} shape @param {number} alpha the shape parameter, above 0 @param {number} [beta] the rate; 1 when left out
+ */
+export const gamma = (shape, alpha, beta = 1) =>
+  drawn('gamma', shape, {}, { alpha, beta }, (s) => {
+    // Below 1 it is that of alpha + 1, times a uniform number to the power 1 / alpha.
+    const d = (alpha < 1 ? alpha + 1 : alpha) - 1 / 3;
+    const c = 1 / Math.sqrt(9 * d);
+    /** @type {Tensor | undefined} */
+    let y;
+    for (let trial = 0; trial < 16; trial++) {
+      const z = randn(s);
+      const root = F.add(F.mul(z, c), 1);
+      const v = F.mul(F.square(root), root);
+      const isAbove = F.gt(v, 0);
+      const limit = F.add(F.mul(F.square(z), 0.5), F.mul(F.add(F.sub(1, v), F.log(F.where(isAbove, v, 1))), d));
+      const accepted = F.where(isAbove, F.lt(F.log(uniform(s)), limit), 0);
+      // The trials behind the first that is accepted do not count.
+      y = y === undefined ? F.where(accepted, v, -1) : F.where(F.gt(y, 0), y, F.where(accepted, v, -1));
+    }
+    const own = F.mul(F.where(F.gt(/** @type {Tensor} */ (y), 0), /** @type {Tensor} */ (y), 1), d / beta);
+    return alpha < 1 ? F.mul(own, F.pow(uniform(s), 1 / alpha)) : own;
+  });
 /** Laplace. @param {Shape} shape @param {number} [loc] 0 when left out @param {number} [scale] 1 when left out */
 export const laplace = (shape, loc = 0, scale = 1) =>
   drawn('laplace', shape, { loc }, { scale }, (s) => {

@@ -104,6 +104,7 @@ export {
   logicalXor,
 } from './integers.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
+export * from './histograms.mjs';
 export * from './images.mjs';
 export * from './linalg.mjs';
 export * from './math.mjs';

@@ -7,7 +7,7 @@ import { broadcastShapes, checkShape, denseLayout, isFloat, positive, sizeOf } f
 import { checkFinite, checkOptions } from '../core/options.mjs';
 import { isRecording } from '../core/runtime.mjs';
 import { uploaded } from '../core/tensor.mjs';
-import { checkImage, each } from './convolution.mjs';
+import { checkImage, conv2d, each } from './convolution.mjs';
 import { linspace } from './creation.mjs';
 import * as F from './functional.mjs';
 import { indexOf, indexSelect, scatter } from './indexing.mjs';
@@ -345,6 +345,46 @@ export function scatterNd(indices, updates, shape) {
 /** A copy of x with elements, or parts, at coordinates in place of its own; of several at one place the last. @param {Tensor} x @param {Tensor} indices i32 [..., k] @param {Tensor} updates of x's type, [..., and the sizes behind the k first] @returns {Tensor} */
 export const tensorScatterUpdate = (x, indices, updates) =>
   putNd('tensorScatterUpdate', tensorOf('tensorScatterUpdate', x), indices, updates, false);
+
+/** A tensor of one value but for elements at coordinates; of several at one place the last. @param {Tensor} indices i32 [n, dimensions], or [n] of a vector @param {Tensor} values [n] @param {readonly number[]} shape @param {number} [defaultValue] 0 when left out @returns {Tensor} */
+export function sparseToDense(indices, values, shape, defaultValue = 0) {
+  const op = 'sparseToDense';
+  const sizes = checkShape(op, shape);
+  checkFinite(op, 'defaultValue', defaultValue);
+  const { dtype } = tensorOf(op, values);
+  const own = tensorOf(op, indices).ndim === 1 ? within(op, () => F.unsqueeze(indices, 1)) : indices;
+  return putNd(
+    op,
+    within(op, () => F.full(sizes, defaultValue, { dtype })),
+    own,
+    values,
+    false,
+  );
+}
+/** x, after a check of its shape. @param {Tensor} x @param {readonly (number | null)[]} shape null for any size @returns {Tensor} */
+export function ensureShape(x, shape) {
+  const own = tensorOf('ensureShape', x);
+  if (!Array.isArray(shape) || shape.some((n) => n !== null && !(Number.isInteger(n) && n >= 0)))
+    throw new ArgumentError('ensureShape', `the shape must be an array of sizes and nulls, got ${shown(shape)}`);
+  if (shape.length !== own.ndim || shape.some((n, d) => n !== null && n !== own.shape[d]))
+    throw new ShapeError('ensureShape', `expected ${shown(shape)}, got ${show(own.shape)}`);
+  return own;
+}
+/**
+ * A convolution of each channel, then one of 1 × 1 across channels (Chollet 2017).
+ * @param {Tensor} x [batch, channels, rows, columns] @param {Tensor} depthwise [channels · multiplier, 1, down, across]
+ * @param {Tensor} pointwise [outputs, channels · multiplier, 1, 1] @param {Tensor} [bias] [outputs]
+ * @param {import('./convolution.mjs').ConvolutionOptions} [options] of the first, without groups
+ * @returns {Tensor} [batch, outputs, rows', columns']
+ */
+export function separableConv2d(x, depthwise, pointwise, bias, options = {}) {
+  const op = 'separableConv2d';
+  checkImage(op, x, 2);
+  const how = checkOptions(op, options, ['stride', 'padding', 'dilation']);
+  tensorOf(op, depthwise);
+  tensorOf(op, pointwise);
+  return within(op, () => conv2d(conv2d(x, depthwise, undefined, { ...how, groups: x.shape[1] }), pointwise, bias));
+}
 
 /** Sums of rows by the numbers of their segments; one outside of 0 … numSegments - 1 is dropped. @param {Tensor} x f32, f16 or bf16 [n, ...] @param {Tensor} ids i32 [n] @param {number} numSegments @returns {Tensor} [numSegments, ...] */
 export function segmentSum(x, ids, numSegments) {
