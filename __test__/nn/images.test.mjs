@@ -354,6 +354,23 @@ test('sparseToDense, ensureShape, separableConv2d', async () => {
   });
 });
 
+test('denseBincount and tri', async () => {
+  // TensorFlow.js's examples, and numbers outside.
+  const x = i32([
+    [1, 1, 1],
+    [5, 0, 2],
+  ]);
+  assert.deepEqual(await both((/** @type {any} */ a) => F.denseBincount(a, 4), x), ['f32', [2, 4], [0, 3, 0, 0, 1, 0, 1, 0]]);
+  assert.deepEqual(await values(F.denseBincount(x, 4, { binaryOutput: true })), [0, 1, 0, 0, 1, 0, 1, 0]);
+  assert.deepEqual(await values(F.denseBincount(i32([1, -1, 1]), 2, { weights: tensor([0.5, 9, 2]) })), [0, 2.5]);
+  assert.deepEqual(await F.tri(3, 4, 1).toNested(), [
+    [1, 1, 0, 0],
+    [1, 1, 1, 0],
+    [1, 1, 1, 1],
+  ]);
+  assert.deepEqual(await values(F.tri(2, 2, -1, { dtype: 'i32' })), [0, 0, 1, 0]);
+});
+
 test('average and histogram', async () => {
   await checkComposed('average', {
     call: (a, w) => F.average(a, { dim: 1, weights: w }),

@@ -107,6 +107,7 @@ test('with a line search: Rosenbrock’s valley, whose minimum is (1, 1); the lo
     value.backward();
     return value;
   };
+  /** @type {number[]} */
   const losses = [];
   for (let i = 0; i < 6; i++) losses.push(await opt.step(loss));
   assert.ok(

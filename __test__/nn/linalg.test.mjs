@@ -18,8 +18,8 @@ function matrices({ shape, data }) {
   const [n, m] = shape.slice(-2);
   return range(data.length / n / m).map((b) => range(n).map((i) => [...data.slice((b * n + i) * m, (b * n + i + 1) * m)]));
 }
-/** @param {number[]} shape @param {Matrix[]} list @returns {Reference} */
-const of = (shape, list) => ({ shape, data: Float64Array.from(list.flat(2)) });
+/** @param {readonly number[]} shape @param {Matrix[]} list @returns {Reference} */
+const of = (shape, list) => ({ shape: [...shape], data: Float64Array.from(list.flat(2)) });
 /** a⁻¹ b and the determinant, by elimination in float64. @param {Matrix} a @param {Matrix} b */
 function eliminated(a, b) {
   const w = a.map((row, i) => [...row, ...b[i]]);

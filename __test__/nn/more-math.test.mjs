@@ -15,8 +15,8 @@ before(initDevice);
 const i32 = (/** @type {any[]} */ list) => tensor(list, { dtype: 'i32' });
 const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
 const total = (/** @type {number[]} */ list) => list.reduce((a, b) => a + b, 0);
-/** @param {number[]} shape @param {number[]} list @returns {Reference} */
-const of = (shape, list) => ({ shape, data: Float64Array.from(list) });
+/** @param {readonly number[]} shape @param {number[]} list @returns {Reference} */
+const of = (shape, list) => ({ shape: [...shape], data: Float64Array.from(list) });
 /** @param {Reference} t @returns {number[][]} */
 const rowsOf = ({ shape: [rows, columns], data }) => range(rows).map((r) => [...data.slice(r * columns, (r + 1) * columns)]);
 

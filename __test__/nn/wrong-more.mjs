@@ -21,6 +21,8 @@ const boxes = () =>
 
 /** Functions of `F`. @type {Record<string, () => any[]>} */
 export const FUNCTIONS = {
+  tri: () => [2, 3, 1, dtype],
+  denseBincount: () => [ids(0, 2), 3, { weights: ones([2]), binaryOutput: true }],
   average: () => [m(), { dim: 1, weights: v() }],
   histogram: () => [m(), 4, { range: [0, 1], weight: m(), density: true }],
   gamma: () => [[3], 1, 2],

@@ -514,7 +514,7 @@ add(
   () => [[[2, 3]], { a: 1 }, { tolerance: Infinity }],
 );
 
-for (const own of OTHERS) for (const call of 'CALLS' in own ? own.CALLS : []) add(...call);
+for (const call of [layers, transformer].flatMap((own) => own.CALLS)) add(...call);
 
 /** Classes that have no call of their name: those of functions that have it; and objects of functions. */
 export const NAMES = ['ModuleList', 'Sequential', ...layers.NAMES];

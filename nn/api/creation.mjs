@@ -33,6 +33,15 @@ export function finite(op, name, value) {
   return value;
 }
 
+/** Ones up to a diagonal and zeros behind it, as NumPy's `tri`. @param {number} rows @param {number} [columns] as many as rows when left out @param {number} [diagonal] 0 (when left out) the main one, 1 the next above it @param {TypeOptions} [options] @returns {Tensor} [rows, columns] */
+export function tri(rows, columns = rows, diagonal = 0, options = {}) {
+  const dtype = typeOf('tri', options);
+  positive('tri', 'rows', rows);
+  positive('tri', 'columns', columns);
+  integer('tri', 'diagonal', diagonal);
+  return made('tri', [rows, columns], dtype, (i) => Number((i % columns) - Math.floor(i / columns) <= diagonal));
+}
+
 /**
  * Numbers from start to end, each the same factor larger than the one before it, as NumPy's `geomspace`.
  * @param {number} start @param {number} end of the same sign, neither 0 @param {number} [steps] 50 when left out @param {TypeOptions} [options]

@@ -12,7 +12,7 @@ import { toF32 } from './operands.mjs';
 import { rand, randn } from './random.mjs';
 import { norm } from './reductions.mjs';
 
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+/** @import { Tensor } from './tensor.mjs' */
 /** @typedef {readonly number[]} Shape */
 
 /** Uniform in (0, 1). @param {Shape} shape */

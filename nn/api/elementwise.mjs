@@ -9,8 +9,8 @@ import { atan2, cos, expm1, hypot, sin } from './math.mjs';
 import { toF32 } from './operands.mjs';
 import { select } from './shape.mjs';
 
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
-/** @typedef {import('./functional.mjs').Operand} Operand */
+/** @import { Tensor } from './tensor.mjs' */
+/** @import { Operand } from './functional.mjs' */
 
 /** @param {string} op @param {(x: Tensor) => Tensor} f @returns {(x: Tensor) => Tensor} in f32, of x's type where that is a float */
 const floating = (op, f) => (x) => {

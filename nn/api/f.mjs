@@ -17,6 +17,7 @@ export {
   randint,
   randnLike,
   randperm,
+  tri,
   trilIndices,
   triuIndices,
   zerosLike,

@@ -6,12 +6,13 @@ import { dimension, isFloat, positive } from '../core/layout.mjs';
 import { checkFinite, checkOptions, flag } from '../core/options.mjs';
 import { linspace } from './creation.mjs';
 import * as F from './functional.mjs';
+import { indexOf } from './indexing.mjs';
 import { logicalAnd } from './integers.mjs';
 import { asFloat, toF32 } from './operands.mjs';
 import { scatterAdd } from './scatter.mjs';
 import { searchsorted } from './sorting.mjs';
 
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+/** @import { Tensor } from './tensor.mjs' */
 
 /**
  * Options of `average`.
@@ -92,4 +93,32 @@ function equalEdges(flat, bins, range) {
   const inner = F.add(from, F.mul(F.sub(to, from), linspace(0, 1, bins + 1)));
   // The ends exactly.
   return F.cat([from, F.slice(inner, 0, 1, bins), to]);
+}
+
+/**
+ * Options of `denseBincount`.
+ * @typedef {object} DenseBincountOptions
+ * @property {Tensor} [weights] f32, f16 or bf16, of x's shape: how much each counts; 1 when left out
+ * @property {boolean} [binaryOutput] whether the result is 1 where a number is there, and not how often; false when left out
+ */
+
+/**
+ * How often each of 0 … size - 1 is in a vector, or in each row. Others do not count. Its size is given, so that it may be compiled, unlike `bincount`.
+ * @param {Tensor} x integers [n] or [rows, n] @param {number} size @param {DenseBincountOptions} [options]
+ * @returns {Tensor} f32 [size] or [rows, size]
+ */
+export function denseBincount(x, size, options = {}) {
+  const op = 'denseBincount';
+  const { weights, binaryOutput = false } = checkOptions(op, options, ['weights', 'binaryOutput']);
+  flag(op, 'binaryOutput', binaryOutput);
+  if (tensorOf(op, x).ndim !== 1 && x.ndim !== 2) throw new ShapeError(op, `expected [n] or [rows, n], got ${show(x.shape)}`);
+  positive(op, 'size', size);
+  if (weights !== undefined && show(tensorOf(op, weights).shape) !== show(x.shape))
+    throw new ShapeError(op, `the weights must be ${show(x.shape)}, got ${show(weights.shape)}`);
+  const own = indexOf(op, x);
+  return within(op, () => {
+    const there = F.where(logicalAnd(F.ge(own, 0), F.lt(own, size)), own, size);
+    const counts = scatterAdd(F.zeros(x.shape.with(-1, size)), -1, there, weights ? F.to(weights, 'f32') : F.ones(x.shape));
+    return binaryOutput ? F.to(F.ne(counts, 0), 'f32') : counts;
+  });
 }

@@ -19,7 +19,7 @@ import { gridSample } from './resample.mjs';
 import { flip, integers, pad, select, unfold } from './shape.mjs';
 import { maskedSelect, nonzero } from './sorting.mjs';
 
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+/** @import { Tensor } from './tensor.mjs' */
 
 /**
  * Options of `dilation2d`.

@@ -15,7 +15,7 @@ import { toF32 } from './operands.mjs';
 import { norm, prod } from './reductions.mjs';
 import { integer, tril, triu } from './shape.mjs';
 
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+/** @import { Tensor } from './tensor.mjs' */
 
 /**
  * Options of `solveTriangular`.

@@ -16,10 +16,10 @@ import { all, cumprod, cumsum, logsumexp, median, norm, std, var_ } from './redu
 import { diag, flip, hstack, integer, integers, pad, tensorSplit } from './shape.mjs';
 import { scatterReduce, searchsorted, sort } from './sorting.mjs';
 
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
-/** @typedef {import('./reductions.mjs').Chosen} Chosen */
-/** @typedef {import('./functional.mjs').VarianceOptions} VarianceOptions */
-/** @typedef {import('../core/layout.mjs').DType} DType */
+/** @import { Tensor } from './tensor.mjs' */
+/** @import { Chosen } from './reductions.mjs' */
+/** @import { VarianceOptions } from './functional.mjs' */
+/** @import { DType } from '../core/layout.mjs' */
 
 /**
  * Options of `isin`.
@@ -55,7 +55,7 @@ import { scatterReduce, searchsorted, sort } from './sorting.mjs';
  * @typedef {object} UnwrapOptions
  * @property {number} [discont] the least step that is corrected; half the period when left out
  * @property {number} [dim] the last when left out
- * @property {number} [period] 2π when left out
+ * @property {number} [period] a turn, 2π, when left out
  */
 
 /**

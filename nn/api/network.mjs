@@ -19,10 +19,10 @@ import { interpolate } from './resample.mjs';
 import { scatterReduce, searchsorted } from './sorting.mjs';
 import { triuIndices } from './creation.mjs';
 
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
-/** @typedef {import('./losses.mjs').LossOptions} LossOptions */
-/** @typedef {import('./criteria.mjs').MarginOptions} MarginOptions */
-/** @typedef {import('./criteria.mjs').WeightOptions} WeightOptions */
+/** @import { Tensor } from './tensor.mjs' */
+/** @import { LossOptions } from './losses.mjs' */
+/** @import { MarginOptions } from './criteria.mjs' */
+/** @import { WeightOptions } from './criteria.mjs' */
 
 /**
  * Options of `embeddingBag`.
