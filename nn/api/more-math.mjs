@@ -43,6 +43,13 @@ import { scatterReduce, searchsorted, sort } from './sorting.mjs';
  */
 
 /**
+ * Options of `nonzeroStatic`.
+ * @typedef {object} NonzeroOptions
+ * @property {number} size rows of the result
+ * @property {number} [fillValue] what fills the rows that are left; -1 when left out
+ */
+
+/**
  * Options of `gradient`.
  * @typedef {object} GradientOptions
  * @property {number | Tensor} [spacing] distance of samples, or their places [n] along the only dimension; 1 when left out
@@ -269,7 +276,7 @@ export function indexReduce(x, dim, index, source, reduce, options = {}) {
 
 /**
  * The indices of the elements that are not 0, row by row, of a size that is given: it waits for nothing, and may be compiled.
- * @param {Tensor} x @param {{ size: number, fillValue?: number }} options rows of the result, and what fills those that are left, -1 when left out
+ * @param {Tensor} x @param {NonzeroOptions} options
  * @returns {Tensor} i32 [size, dimensions]
  */
 export function nonzeroStatic(x, options) {
