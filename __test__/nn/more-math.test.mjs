@@ -615,3 +615,22 @@ test('pad: symmetric', async () => {
   });
   assert.throws(() => F.pad(tensor([1, 2]), [3, 0], 'symmetric'), /mode 'symmetric' adds at most 2 elements to a dimension of 2, got 3/);
 });
+
+test('methods are the functions', async () => {
+  const [v, m] = [
+    tensor([3, 1, 3]),
+    tensor([
+      [4, 1],
+      [1, 3],
+    ]),
+  ];
+  assert.deepEqual([await v.mode().values.item(), await v.nanmedian().item(), await v.aminmax().max.item()], [3, 3, 3]);
+  assert.deepEqual(await values(m.cov()), await values(F.cov(m)));
+  assert.deepEqual(await values(m.corrcoef()), await values(F.corrcoef(m)));
+  assert.deepEqual(await values(m.renorm(2, 0, 1)), await values(F.renorm(m, 2, 0, 1)));
+  assert.deepEqual([await v.dist(v).item(), await values(v.equal(v)), v.diagflat().shape], [0, [1], [3, 3]]);
+  assert.deepEqual(await values(tensor([0, 1]).bernoulli()), [0, 1]);
+  for (const name of /** @type {const} */ (['det', 'logdet', 'inverse', 'cholesky']))
+    assert.deepEqual(await values(m[name]()), await values(F[name](m)), name);
+  assert.deepEqual([await m.slogdet().sign.item(), await values(m.matrixPower(2))], [1, await values(F.matmul(m, m))]);
+});

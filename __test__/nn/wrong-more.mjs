@@ -156,7 +156,12 @@ export const FUNCTIONS = {
   addN: () => [[m(), m()]],
 };
 /** Methods of tensors: the tensor, then arguments. @type {Record<string, () => any[]>} */
-export const METHODS = {};
+export const METHODS = Object.fromEntries(
+  [
+    ...['mode', 'nanmedian', 'aminmax', 'cov', 'corrcoef', 'renorm', 'dist', 'equal', 'diagflat', 'bernoulli'],
+    ...['det', 'logdet', 'slogdet', 'inverse', 'cholesky', 'matrixPower'],
+  ].map((name) => [name, FUNCTIONS[name]]),
+);
 /** Modules: what their constructors take. @type {Record<string, () => any[]>} */
 export const CONSTRUCTORS = {};
 /** Modules and what they take, by the names that their errors have. @type {[string | string[], () => any, () => any[]][]} */
