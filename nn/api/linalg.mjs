@@ -119,8 +119,10 @@ export function slogdet(a) {
   return within('slogdet', () => {
     const { x, pivots, swaps } = eliminated(own, eye(own.shape[own.ndim - 1]));
     const sign = F.mul(F.reshape(prod(F.sign(pivots), -1), swaps.shape), swaps);
-    const size = F.sum(F.log(F.abs(pivots)), -1);
-    return { sign: F.to(sign, a.dtype), logabsdet: F.to(F.add(size, F.where(F.eq(sign, 0), 0, change(own, x))), a.dtype) };
+    const isSingular = F.eq(sign, 0);
+    const size = F.sum(F.log(F.abs(F.where(F.eq(pivots, 0), 1, pivots))), -1);
+    const logabsdet = F.where(isSingular, -Infinity, F.add(size, F.where(isSingular, 0, change(own, x))));
+    return { sign: F.to(sign, a.dtype), logabsdet: F.to(logabsdet, a.dtype) };
   });
 }
 /** The logarithm of the determinant of matrices, NaN where it is below 0. @param {Tensor} a [..., n, n] @returns {Tensor} [...] */
