@@ -13,7 +13,7 @@ import { rand, randn } from './random.mjs';
 import { norm } from './reductions.mjs';
 
 /** @import { Tensor } from './tensor.mjs' */
-/** @typedef {readonly number[]} Shape */
+/** Sizes of the dimensions of what is drawn. @typedef {readonly number[]} Shape */
 
 /** Uniform in (0, 1). @param {Shape} shape */
 const uniform = (shape) => rand(shape, { low: 2 ** -25, high: 1 });

@@ -13,8 +13,8 @@ import { checkFinite, checkOptions, flag } from '../core/options.mjs';
 import { Loss } from './losses.mjs';
 import { Module } from './module.mjs';
 
-/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
-/** @typedef {import('../api/losses.mjs').LossOptions} LossOptions */
+/** @import { Tensor } from '../api/tensor.mjs' */
+/** @import { LossOptions } from '../api/losses.mjs' */
 /** One size for all directions, or one for each. @typedef {number | readonly number[]} Sizes */
 
 /** What pools by norm share. */
