@@ -530,5 +530,14 @@ export function floorDivide(x, y) {
   return y.eq(0).choose(x.div(y), below.eq(0).choose(below.withSign(x).bits('u32').xor(y.bits('u32').and(0x80000000)).bits('f32'), below));
 }
 
+/** The quotient rounded towards 0, by the remainder as well. @param {Expression} x @param {Expression} y */
+export function truncDivide(x, y) {
+  const rest = fmod(x, y);
+  const whole = x.sub(rest).div(y).round();
+  const signed = whole.eq(0).choose(whole.withSign(x).bits('u32').xor(y.bits('u32').and(0x80000000)).bits('f32'), whole);
+  // Of an infinity or by 0 there is no remainder, and the quotient is whole.
+  return rest.isNan().choose(x.div(y), signed);
+}
+
 /** x · 2^k. @param {Expression} x @param {Expression} k whole */
 export const ldexp = (x, k) => scaled(x, k.max(-250).min(250));

@@ -34,20 +34,20 @@ export const REASONS = [
     'Storages and strides: a tensor is made of arrays, and views are its own business; sizes are `x.size` and `x.dtype`',
   ],
   [
-    /conj|complex|^angle$|^imag$|^real$|^polar$|^isreal$|^adjoint$|^H$|^mH$|^c?(double|chalf|cfloat)$|^resolve_neg$|^is_neg$/,
-    'There are no complex numbers, and no `double`',
+    /conj|complex|^angle$|^imag$|^real$|^polar$|^isreal$|^adjoint$|^H$|^mH$|^c?(double|chalf|cfloat)$|^short$|^resolve_neg$|^is_neg$/,
+    'There are no complex numbers but pairs (`F.complex`), and no `double` or `short`',
   ],
   [
     /sparse|coalesce|col_indices|crow_indices|^hspmm$|smm$|^sspaddmm$|dense|^values|^indices|^to_mkldnn$|^segment_reduce$|padded_tensor|^SparseAdam$/,
     'There are no sparse or ragged tensors',
   ],
   [
-    /quant|^q_|^qscheme$|^int_repr$|^fake_|scaled_|^grouped_mm$/,
+    /(?<!nan)quant|^q_|^qscheme$|^int_repr$|^fake_|scaled_|^grouped_mm$/,
     'Quantized tensors: a language model’s files are quantized ([generate](guide/generate.md)), tensors are not',
   ],
   [
     /cholesky|^lu$|^lu_|^svd|^orgqr$|^ormqr$|^geqrf$|^lobpcg$|^pca_lowrank$|inverse$|^det$|^logdet$|^slogdet$|^matrix_exp$|^matrix_power$|^triangular_solve$/,
-    'Linear algebra: there are products, and no decompositions, inverses or determinants',
+    'Linear algebra: of decompositions there is only Cholesky’s (`F.cholesky`)',
   ],
   [
     /^(i0|igammac?|mvlgamma|polygamma|nextafter|frexp|gcd|lcm|corrcoef|cov|vander|unravel_index|hash_tensor)$/,

@@ -83,10 +83,6 @@ export const cases = {
     const { image, how } = pool(true);
     return { inputs: [apart(image)], attributes: how };
   },
-  maxPoolIndices: () => {
-    const { image, how } = pool(true);
-    return { inputs: [apart(image)], attributes: how, tolerance: 0 };
-  },
   maxPoolBackward: () => {
     const { result, how } = pool(false);
     const count = result.reduce((a, b) => a * b, 1);

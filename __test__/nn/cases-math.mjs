@@ -82,6 +82,7 @@ const SEVERAL = {
   fmod: [[between, one]],
   remainder: [[between, one]],
   floorDivide: [[between, one]],
+  truncDivide: [[between, one]],
   ldexp: [[x, few]],
   fmax: [[x, x]],
   fmin: [[x, x]],
@@ -122,7 +123,7 @@ for (const [name, [makes, numbers = []]] of Object.entries(SEVERAL)) {
   };
 }
 // Functions that are flat have no gradient, or none of some operands.
-for (const name of ['floor', 'ceil', 'trunc', 'round', 'floorDivide', 'isnan', 'isinf', 'isfinite', 'signbit', 'isclose'])
+for (const name of ['floor', 'ceil', 'trunc', 'round', 'floorDivide', 'truncDivide', 'isnan', 'isinf', 'isfinite', 'signbit', 'isclose'])
   delete cases[`${name}Backward`];
 for (const [name, of] of /** @type {[string, number][]} */ ([
   ['copysign', 0],

@@ -16,8 +16,8 @@ const amount = (...shape) => ({ ...whole(...shape), values: integers(size(shape)
 const division = () => ({ ...binary(whole, divisor)(), dy: false });
 /** @type {Record<string, () => import('./inputs.mjs').Case>} */
 export const cases = {
-  truncDivide: division,
-  flooredQuotient: division,
+  integerTruncDivide: division,
+  integerFloorDivide: division,
   integerRemainder: division,
   integerFmod: division,
   ...Object.fromEntries(['bitwiseAnd', 'bitwiseOr', 'bitwiseXor'].map((name) => [name, binary(whole)])),

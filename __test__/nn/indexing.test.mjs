@@ -239,9 +239,9 @@ test('what does not fit is named', () => {
   assert.throws(
     () =>
       x()
-        .to('i32')
-        .scatterAdd(0, ids([[0, 0, 0]]), zeros([1, 3], { dtype: 'i32' })),
-    /takes f32, f16 or bf16, got i32/,
+        .to('bool')
+        .scatterAdd(0, ids([[0, 0, 0]]), zeros([1, 3], { dtype: 'bool' })),
+    /scatterAdd: takes numbers, got bool; convert with \.to\('i32'\)/,
   );
   assert.throws(
     () => F.takeAlongDim(x(), ids([0])),

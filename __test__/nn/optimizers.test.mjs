@@ -136,6 +136,33 @@ function adadelta(p, raw, _, s, o) {
   });
 }
 /** @type {Rule} */
+function rprop(p, raw, _, s, o) {
+  const g = l2(p, raw, o);
+  s.g ??= zeros(p);
+  s.size ??= zeros(p).fill(o.lr);
+  p.forEach((_, i) => {
+    const turn = Math.sign(g[i]) * Math.sign(s.g[i]);
+    s.size[i] = Math.min(Math.max(s.size[i] * (turn > 0 ? o.etas[1] : turn < 0 ? o.etas[0] : 1), o.stepSizes[0]), o.stepSizes[1]);
+    s.g[i] = turn < 0 ? 0 : g[i];
+    p[i] -= Math.sign(s.g[i]) * s.size[i];
+  });
+}
+/** @type {Rule} */
+function asgd(p, raw, _, s, o) {
+  const g = l2(p, raw, o);
+  s.eta ??= o.lr;
+  s.mu ??= 1;
+  s.step ??= 0;
+  s.ax ??= zeros(p);
+  s.step++;
+  p.forEach((_, i) => {
+    p[i] = p[i] * (1 - o.lambd * s.eta) - s.eta * g[i];
+    s.ax[i] = s.mu === 1 ? p[i] : s.ax[i] + (p[i] - s.ax[i]) * s.mu;
+  });
+  s.eta = o.lr / (1 + o.lambd * o.lr * s.step) ** o.alpha;
+  s.mu = 1 / Math.max(1, s.step - o.t0);
+}
+/** @type {Rule} */
 function adafactor(p, g, t, s, o, shape) {
   const rest = t ** o.beta2Decay;
   const alpha = Math.max(o.eps[1], rms(p)) * Math.min(o.lr, 1 / Math.sqrt(t));
@@ -210,6 +237,10 @@ const CASES = [
   ['Adagrad', {}, adagrad, { lr: 1e-2, lrDecay: 0, eps: 1e-10, initialAccumulator: 0 }],
   ['Adagrad', { lrDecay: 0.5, initialAccumulator: 0.1 }, adagrad, { lr: 1e-2, eps: 1e-10 }],
   ['Adadelta', {}, adadelta, { lr: 1, rho: 0.9, eps: 1e-6 }],
+  ['Rprop', {}, rprop, { lr: 1e-2, etas: [0.5, 1.2], stepSizes: [1e-6, 50] }],
+  ['Rprop', { lr: 0.1, etas: [0.3, 2], stepSizes: [0.05, 0.3] }, rprop, {}],
+  ['ASGD', {}, asgd, { lr: 1e-2, lambd: 1e-4, alpha: 0.75, t0: 1e6 }],
+  ['ASGD', { lr: 0.1, lambd: 0.5, alpha: 0.9, t0: 3 }, asgd, {}],
   ['Adafactor', {}, adafactor, { lr: 1e-2, beta2Decay: -0.8, eps: [2 ** -23, 1e-3], d: 1 }],
   ['Adafactor', { lr: 10, d: 0.5 }, adafactor, { beta2Decay: -0.8, eps: [2 ** -23, 1e-3] }],
   [
@@ -281,6 +312,9 @@ for (const [name, options, rule, defaults] of CASES) {
       for (const list of gradients) scope(() => step(...tensors(list)));
       const what = `${name} ${JSON.stringify(more)}`;
       for (const [i, p] of eager.entries()) assertClose(await p.toArray(), expected[i], 1e-5, `${what}, parameter ${i}`);
+      if (name === 'ASGD')
+        for (const [i, { ax }] of states.entries())
+          assertClose(await values(opt.stateDict()[`0.${i}.first`]), ax, 1e-5, `${what}, average ${i}`);
       const graph = compile(stepper(make(compiled), compiled));
       for (const list of gradients) scope(() => graph(...tensors(list)));
       for (const [i, p] of compiled.entries()) assertClose(await p.toArray(), await eager[i].toArray(), 1e-6, `${what}, compiled ${i}`);

@@ -114,3 +114,20 @@ test('modules of two and three dimensions, types, and what does not fit', async 
   );
   assert.throws(() => F.maxPool2d(ones([1, 1, 2, 2], { dtype: 'i32' }), 2), /maxPool2d: takes f32, f16 or bf16, got i32/);
 });
+
+test('indices come from the kernel that finds the values, and gradients still flow', async () => {
+  const x = tensor([[[1, 5, 2, 4]]]);
+  const counts = [false, true].map((returnIndices) => {
+    const f = compile((/** @type {any} */ own) => /** @type {any} */ (F.maxPool1d)(own, 2, { returnIndices }));
+    f(x);
+    return f.explain()[0].dispatches;
+  });
+  assert.deepEqual(counts, [1, 1]);
+  const leaf = x.detach().requiresGrad_();
+  const [y, indices] = F.maxPool1d(leaf, 2, { returnIndices: true });
+  y.mul(tensor([[[3, 7]]]))
+    .sum()
+    .backward();
+  assert.deepEqual([...(await indices.toArray())], [1, 3]);
+  assert.deepEqual([...(await /** @type {any} */ (leaf.grad).toArray())], [0, 3, 0, 7]);
+});

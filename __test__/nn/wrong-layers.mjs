@@ -46,7 +46,7 @@ export const FUNCTIONS = {
 export const METHODS = {};
 /** Modules: what their constructors take. @type {Record<string, () => any[]>} */
 export const CONSTRUCTORS = {
-  Embedding: () => [4, 2, { paddingIdx: 1 }],
+  Embedding: () => [4, 2, { paddingIdx: 1, maxNorm: 1, normType: 2 }],
   LayerNorm: () => [3, { eps: 1e-5, elementwiseAffine: true, bias: true }],
   GroupNorm: () => [1, 2, { eps: 1e-5, affine: true }],
   ModuleDict: () => [{ a: new nn.ReLU() }],
@@ -121,6 +121,8 @@ export const OPTIMIZERS = {
   RMSprop: { alpha: 0.9, eps: 1e-8, momentum: 0.5, centered: true },
   Adagrad: { lrDecay: 0.1, initialAccumulator: 0.1, eps: 1e-8 },
   Adadelta: { rho: 0.5, eps: 1e-8 },
+  Rprop: { etas: [0.5, 2], stepSizes: [0.1, 1] },
+  ASGD: { lambd: 0.1, alpha: 0.5, t0: 2 },
   Adafactor: { beta2Decay: -0.5, eps: [1e-8, 1e-3], d: 1 },
   Muon: {
     ...{ momentum: 0.5, nesterov: true, steps: 2, coefficients: [1, 2, 3], eps: 1e-7, adjustLr: 'original' },
@@ -132,6 +134,24 @@ export const OPTIMIZERS = {
 export const NAMES = ['schedules', 'utils'];
 /** Other calls, as `add` of wrong.mjs takes them. @type {[string | string[], (...args: any[]) => any, () => any[], string[]?][]} */
 export const CALLS = [];
+
+CALLS.push([
+  'LBFGS',
+  (params, options) => new optim.LBFGS(params, options),
+  () => [
+    [new nn.Parameter(m())],
+    { lr: 1, maxIter: 2, maxEval: 3, toleranceGrad: 1e-7, toleranceChange: 1e-9, historySize: 5, lineSearchFn: 'strong_wolfe' },
+  ],
+]);
+/** @type {nn.Parameter | undefined} */
+let weight;
+const ofWeight = () => (weight ??= new nn.Parameter(m()));
+const lossOfWeight = () => {
+  const loss = ofWeight().sum();
+  loss.backward();
+  return loss;
+};
+CALLS.push(['step', (closure) => new optim.LBFGS([ofWeight()]).step(closure), () => [lossOfWeight]]);
 
 const { schedules } = /** @type {any} */ (optim);
 for (const [name, args] of /** @type {[string, () => any[]][]} */ ([

@@ -33,13 +33,16 @@ import { UNARY } from './names.mjs';
 import * as conv from './wrong-conv.mjs';
 import * as layers from './wrong-layers.mjs';
 import * as math from './wrong-math.mjs';
+import * as more from './wrong-more.mjs';
+import * as network from './wrong-network.mjs';
 import * as quantized from './wrong-quantized.mjs';
 import * as shapes from './wrong-shape.mjs';
 import * as sorting from './wrong-sorting.mjs';
+import * as transformer from './wrong-transformer.mjs';
 import * as types from './wrong-types.mjs';
 
 /** Those of other files. */
-const OTHERS = [conv, layers, math, quantized, shapes, sorting, types];
+const OTHERS = [conv, layers, math, more, network, quantized, shapes, sorting, transformer, types];
 
 const any = (/** @type {any} */ value) => value;
 
@@ -178,7 +181,7 @@ export const FUNCTIONS = {
   dropout: () => [m(), 0.5, true],
   rope: () => [ones([1, 4, 64]), ones([4, 16, 2]), { heads: 1, headSize: 32 }],
   attention: () => [ones([1, 4, 96]), { heads: 1, causal: true }],
-  scaledDotProductAttention: () => [ones([2, 3, 4]), ones([2, 3, 4]), ones([2, 3, 4]), { isCausal: true, scale: 1 }],
+  scaledDotProductAttention: () => [ones([2, 3, 4]), ones([2, 3, 4]), ones([2, 3, 4]), { isCausal: true, scale: 1, dropoutP: 0.1 }],
   crossEntropy: () => [m(), ids(), { reduction: 'mean', ignoreIndex: 7 }],
   linearCrossEntropy: () => [m(), ones([4, 3]), ids(), { reduction: 'mean', ignoreIndex: 7, logitsBytes: 64 }],
   mseLoss: () => [m(), m(), reduction],
@@ -260,7 +263,7 @@ const CONSTRUCTORS = {
   ModuleList: () => [[new nn.Linear(2, 2)]],
   Sequential: () => [new nn.Linear(2, 2), new nn.ReLU()],
   Linear: () => [3, 2, { bias: true }],
-  Embedding: () => [4, 2],
+  Embedding: () => [4, 2, { paddingIdx: 1, maxNorm: 1, normType: 2 }],
   RMSNorm: () => [3, { eps: 1e-5 }],
   LayerNorm: () => [3, { eps: 1e-5 }],
   Dropout: () => [0.5],
@@ -512,7 +515,7 @@ add(
   () => [[[2, 3]], { a: 1 }, { tolerance: Infinity }],
 );
 
-for (const call of layers.CALLS) add(...call);
+for (const call of [layers, transformer].flatMap((own) => own.CALLS)) add(...call);
 
 /** Classes that have no call of their name: those of functions that have it; and objects of functions. */
 export const NAMES = ['ModuleList', 'Sequential', ...layers.NAMES];

@@ -3,13 +3,13 @@
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, denseLayout, isFloat, sizeOf } from '../core/layout.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { checkFraction, checkOptions, flag } from '../core/options.mjs';
 import { perDevice, runtime } from '../core/runtime.mjs';
 import { constant } from '../core/tensor.mjs';
 import * as attentionOps from '../ops/attention.mjs';
 import { floatType } from '../ops/pointwise.mjs';
 import { withoutAutocast } from './autocast.mjs';
-import { add, ge, matmul, mul, where } from './functional.mjs';
+import { add, dropout, ge, matmul, mul, where } from './functional.mjs';
 import { operand, softmaxRows } from './operands.mjs';
 import { expand, reshape, slice, to, transpose } from './views.mjs';
 
@@ -40,6 +40,8 @@ import { expand, reshape, slice, to, transpose } from './views.mjs';
  *   head floor(h · kvHeads / heads) of keys, which is not copied (grouped-query attention, Ainslie et al. 2023); false when left out
  * @property {Tensor} [mask] broadcasts to the scores' shape, [..., queries, keys]. A bool mask is true where a query attends to a key; a
  *   floating-point mask is added to the scores. With a mask, the whole matrix of scores is in memory
+ * @property {number} [dropoutP] in [0, 1): each weight is set to 0 with this probability, and the others are divided by 1 - dropoutP, whether or
+ *   not a module is training; the whole matrix of scores is then in memory. 0 when left out
  */
 
 /** Most heads and sequences that the fused kernel takes. */
@@ -182,7 +184,9 @@ function inParts(qkv, { heads, kvHeads, headSize, causal, window, firstKey, mask
  */
 export function scaledDotProductAttention(q, k, v, options = {}) {
   const name = 'scaledDotProductAttention';
-  const { isCausal = false, scale, mask, enableGqa = false } = checkOptions(name, options, ['isCausal', 'scale', 'mask', 'enableGqa']);
+  const names = ['isCausal', 'scale', 'mask', 'enableGqa', 'dropoutP'];
+  const { isCausal = false, scale, mask, enableGqa = false, dropoutP = 0 } = checkOptions(name, options, names);
+  checkFraction(name, 'dropoutP', dropoutP);
   for (const x of [q, k, v]) tensorOf(name, x);
   if (scale !== undefined && typeof scale !== 'number') throw new ArgumentError(name, `scale must be a number, got ${shown(scale)}`);
   if (mask !== undefined) tensorOf(name, mask);
@@ -200,8 +204,8 @@ export function scaledDotProductAttention(q, k, v, options = {}) {
   }
   const grouped = enableGqa && kvHeads < heads;
   return within(name, () => {
-    const out = mask === undefined ? fused(q, k, v, { isCausal, scale, grouped }) : undefined;
-    return out ?? scored(q, k, v, { isCausal, scale, grouped, masks: mask === undefined ? [] : [mask] });
+    const out = mask === undefined && dropoutP === 0 ? fused(q, k, v, { isCausal, scale, grouped }) : undefined;
+    return out ?? scored(q, k, v, { isCausal, scale, grouped, masks: mask === undefined ? [] : [mask], dropoutP });
   });
 }
 
@@ -260,22 +264,40 @@ function fused(q, k, v, { isCausal, scale, grouped }) {
   return to(reshape(out, [...lead, tokens, size]), alike ? dtype : 'f32');
 }
 
+/** The rows of the heads of a group one after another, and back. @param {Tensor} x @param {number} count of heads @returns {Tensor} */
+const regroup = (x, count) =>
+  reshape(x, [...x.shape.slice(0, -3), count, (x.shape[x.ndim - 3] * x.shape[x.ndim - 2]) / count, x.shape[x.ndim - 1]]);
+
 /**
- * Attention with the matrix of scores in memory.
- * @param {Tensor} q @param {Tensor} k @param {Tensor} v
- * @param {{ isCausal: boolean, scale?: number, masks: Tensor[], grouped: boolean }} options `grouped`: k and v have fewer heads than q
- * @returns {Tensor}
+ * The weights of attention, softmax(scale · q kᵀ + masks).
+ * @param {Tensor} q @param {Tensor} k
+ * @param {{ isCausal: boolean, scale?: number, masks: Tensor[], grouped: boolean }} options `grouped`: k has fewer heads than q
+ * @returns {Tensor} [..., heads, queries, keys]
  */
-export function scored(q, k, v, { isCausal, scale, masks, grouped }) {
+export function weightsOf(q, k, { isCausal, scale, masks, grouped }) {
   const size = q.shape.at(-1) ?? 1;
   const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
   const [heads, kvHeads] = [q.shape[q.ndim - 3], k.shape[k.ndim - 3]];
-  /** The rows of the heads of a group one after another, and back. @param {Tensor} x @param {number} count of heads */
-  const regroup = (x, count) =>
-    grouped ? reshape(x, [...x.shape.slice(0, -3), count, (x.shape[x.ndim - 3] * x.shape[x.ndim - 2]) / count, x.shape[x.ndim - 1]]) : x;
   // Scale q instead of the scores: unscaled scores may overflow f16.
-  let scores = regroup(matmul(regroup(mul(q, scale ?? 1 / Math.sqrt(size)), kvHeads), transpose(k, -2, -1)), heads);
+  const scaled = mul(q, scale ?? 1 / Math.sqrt(size));
+  const products = matmul(grouped ? regroup(scaled, kvHeads) : scaled, transpose(k, -2, -1));
+  let scores = grouped ? regroup(products, heads) : products;
   if (isCausal) scores = where(causalMask(queries, keys), scores, -Infinity);
   for (const mask of masks) scores = masked('scaledDotProductAttention', scores, mask);
-  return regroup(matmul(regroup(softmaxRows(scores, true), kvHeads), v), heads);
+  return softmaxRows(scores, true);
+}
+
+/**
+ * Attention with the matrix of scores in memory.
+ * @param {Tensor} q @param {Tensor} k @param {Tensor} v
+ * @param {{ isCausal: boolean, scale?: number, masks: Tensor[], grouped: boolean, dropoutP?: number }} options `grouped`: k and v have fewer
+ *   heads than q
+ * @returns {Tensor}
+ */
+export function scored(q, k, v, options) {
+  const { grouped, dropoutP = 0 } = options;
+  const own = weightsOf(q, k, options);
+  const weights = dropoutP > 0 ? dropout(own, dropoutP) : own;
+  if (!grouped) return matmul(weights, v);
+  return regroup(matmul(regroup(weights, k.shape[k.ndim - 3]), v), q.shape[q.ndim - 3]);
 }

@@ -33,6 +33,28 @@ export function finite(op, name, value) {
   return value;
 }
 
+/** Ones up to a diagonal and zeros behind it, as NumPy's `tri`. @param {number} rows @param {number} [columns] as many as rows when left out @param {number} [diagonal] 0 (when left out) the main one, 1 the next above it @param {TypeOptions} [options] @returns {Tensor} [rows, columns] */
+export function tri(rows, columns = rows, diagonal = 0, options = {}) {
+  const dtype = typeOf('tri', options);
+  positive('tri', 'rows', rows);
+  positive('tri', 'columns', columns);
+  integer('tri', 'diagonal', diagonal);
+  return made('tri', [rows, columns], dtype, (i) => Number((i % columns) - Math.floor(i / columns) <= diagonal));
+}
+
+/**
+ * Numbers from start to end, each the same factor larger than the one before it, as NumPy's `geomspace`.
+ * @param {number} start @param {number} end of the same sign, neither 0 @param {number} [steps] 50 when left out @param {TypeOptions} [options]
+ * @returns {Tensor} [steps]
+ */
+export function geomspace(start, end, steps = 50, options = {}) {
+  const op = 'geomspace';
+  const [from, to] = [finite(op, 'start', start), finite(op, 'end', end)];
+  if (!(from * to > 0)) throw new ArgumentError(op, `start and end must have one sign, got ${start} and ${end}`);
+  positive(op, 'steps', steps);
+  return made(op, [steps], typeOf(op, options), (i) => (i === 0 ? from : i === steps - 1 ? to : from * (to / from) ** (i / (steps - 1))));
+}
+
 /**
  * A tensor of numbers computed on the host. A graph keeps them: each call gets a copy, which it may overwrite and return.
  * @param {string} op @param {readonly number[]} shape @param {DType} dtype @param {(i: number) => number} f by the element's number

@@ -37,7 +37,8 @@ function lengthsOf(op, name, lengths, batch, least, most) {
     return constant(Int32Array.from(lengths), denseLayout([batch], 'i32'));
   }
   const { dtype, shape } = tensorOf(op, lengths);
-  if (dtype !== 'i32' && dtype !== 'u32') throw new ArgumentError(op, `${name} must be i32 or u32, or an array, got ${dtype}`);
+  if (dtype !== 'i32' && dtype !== 'u32' && dtype !== 'i64')
+    throw new ArgumentError(op, `${name} must be i32, u32 or i64, or an array, got ${dtype}`);
   if (show(shape) !== show([batch])) throw new ShapeError(op, `${name} must be [${batch}], got ${show(shape)}`);
   return /** @type {Tensor} */ (lengths);
 }
@@ -68,7 +69,7 @@ function rowsOf(op, targets, lengths, batch) {
  * that recurrence. 'mean' divides each loss by the length of its target, at least 1, and takes the mean over the batch, as in PyTorch. Where no
  * alignment exists the loss is Infinity, and its gradient is 0.
  * @param {Tensor} logProbs [steps, batch, classes], or [steps, classes] of one sequence; from `logSoftmax`
- * @param {Tensor} targets [batch, most] i32 or u32 ([most] of one sequence): classes other than the blank. Or [sum], one after another, with
+ * @param {Tensor} targets [batch, most] i32, u32 or i64 ([most] of one sequence): classes other than the blank. Or [sum], one after another, with
  *   `targetLengths` as an array
  * @param {number[] | Tensor} inputLengths steps of each sequence, at least 1: an array, or i32 [batch]
  * @param {number[] | Tensor} targetLengths targets of each sequence: an array, or i32 [batch]
@@ -85,7 +86,8 @@ export function ctcLoss(logProbs, targets, inputLengths, targetLengths, options 
   if (!Number.isInteger(blank) || blank < 0 || blank >= classes)
     throw new ArgumentError(name, `blank must be a class, an integer from 0 to ${classes - 1}, got ${shown(blank)}`);
   const { dtype } = tensorOf(name, targets);
-  if (dtype !== 'i32' && dtype !== 'u32') throw new ArgumentError(name, `targets must be class numbers, i32 or u32, got ${dtype}`);
+  if (dtype !== 'i32' && dtype !== 'u32' && dtype !== 'i64')
+    throw new ArgumentError(name, `targets must be class numbers, i32, u32 or i64, got ${dtype}`);
   const [steps, batch] = [logProbs.shape[0], ndim === 3 ? logProbs.shape[1] : 1];
   if (targets.ndim !== 1 && (targets.ndim !== 2 || targets.shape[0] !== batch))
     throw new ShapeError(name, `expected targets [${batch}, most], or one after another, got ${show(targets.shape)}`);

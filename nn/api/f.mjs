@@ -8,6 +8,7 @@ export {
   emptyLike,
   eye,
   fullLike,
+  geomspace,
   linspace,
   logspace,
   meshgrid,
@@ -16,6 +17,7 @@ export {
   randint,
   randnLike,
   randperm,
+  tri,
   trilIndices,
   triuIndices,
   zerosLike,
@@ -56,7 +58,10 @@ export {
   tensordot,
   trace,
 } from './einsum.mjs';
+export * from './distributions.mjs';
+export * from './elementwise.mjs';
 export {
+  bartlettWindow,
   blackmanWindow,
   fft,
   fft2,
@@ -65,20 +70,28 @@ export {
   fftshift,
   hammingWindow,
   hannWindow,
+  hfft,
   ifft,
   ifft2,
   ifftn,
   ifftshift,
+  ihfft,
   irfft,
   irfft2,
+  irfftn,
   istft,
+  kaiserWindow,
   rfft,
   rfft2,
   rfftfreq,
+  rfftn,
   stft,
 } from './fft.mjs';
+export { alphaDropout, dropout1d, dropout2d, dropout3d, featureAlphaDropout, gumbelSoftmax, rrelu } from './dropouts.mjs';
+export * from './network.mjs';
 export * from './functional.mjs';
-export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
+export { argmax, argmin, gather, indexSelect, oneHot, scatter, takeAlongDim } from './indexing.mjs';
+export { scatterAdd } from './scatter.mjs';
 export {
   bitwiseAnd,
   bitwiseLeftShift,
@@ -92,7 +105,11 @@ export {
   logicalXor,
 } from './integers.mjs';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy, mseLoss, nllLoss } from './losses.mjs';
+export * from './histograms.mjs';
+export * from './images.mjs';
+export * from './linalg.mjs';
 export * from './math.mjs';
+export * from './more-math.mjs';
 export { batchNorm, groupNorm, instanceNorm, localResponseNorm } from './norms.mjs';
 export {
   adaptiveAvgPool1d,

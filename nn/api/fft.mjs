@@ -302,6 +302,26 @@ export const rfft2 = (x, s, dim = [-2, -1], norm = 'backward') => alongSeveral('
 /** The inverse of `rfft2`. @param {Tensor} x [..., 2] @param {readonly number[]} [s] sizes of the result, whose last must be given where it is odd @param {readonly number[]} [dim] the last two when left out @param {FftNorm} [norm] @returns {Tensor} f32, real */
 export const irfft2 = (x, s, dim = [-2, -1], norm = 'backward') => alongSeveral('irfft2', 'irfft', x, s, dim, norm);
 
+/** `rfft` along the last of several dimensions, then `fft` along the others. @param {Tensor} x real @param {readonly number[]} [s] n of each @param {readonly number[]} [dim] as of `fftn` @param {FftNorm} [norm] @returns {Tensor} f32 [..., 2] */
+export const rfftn = (x, s, dim, norm = 'backward') => alongSeveral('rfftn', 'rfft', x, s, dim, norm);
+/** The inverse of `rfftn`. @param {Tensor} x [..., 2] @param {readonly number[]} [s] sizes of the result, whose last must be given where it is odd @param {readonly number[]} [dim] as of `fftn` @param {FftNorm} [norm] @returns {Tensor} f32, real */
+export const irfftn = (x, s, dim, norm = 'backward') => alongSeveral('irfftn', 'irfft', x, s, dim, norm);
+
+/** The norm of a transform that goes the other way. @param {FftNorm} norm @returns {FftNorm} */
+const otherWay = (norm) => (norm === 'backward' ? 'forward' : norm === 'forward' ? 'backward' : norm);
+/** Complex conjugates. @param {Tensor} x f32 [..., 2] */
+const conjugated = (x) =>
+  F.mul(
+    x,
+    table('conjugate', [2], () => Float64Array.of(1, -1)),
+  );
+/** The real Fourier transform of the first half of a signal whose other half is its conjugates. @param {Tensor} x [..., 2] @param {number} [n] of the result; 2 (size - 1) when left out @param {number} [dim] as of `fft` @param {FftNorm} [norm] @returns {Tensor} f32, real */
+export const hfft = (x, n, dim = -1, norm = 'backward') =>
+  within('hfft', () => along('hfft', conjugated(F.to(tensorOf('hfft', x), 'f32')), n, dim, otherWay(norm), KINDS.irfft));
+/** The inverse of `hfft`. @param {Tensor} x real @param {number} [n] as of `fft` @param {number} [dim] the last when left out @param {FftNorm} [norm] @returns {Tensor} f32 [..., 2] */
+export const ihfft = (x, n, dim = -1, norm = 'backward') =>
+  within('ihfft', () => conjugated(along('ihfft', tensorOf('ihfft', x), n, dim, otherWay(norm), KINDS.rfft)));
+
 // ---- frequencies
 
 /** The frequencies of `fft`'s elements, in its order. @param {number} n @param {number} [d] the distance of samples; 1 when left out @param {TypeOptions} [options] @returns {Tensor} [n] */
@@ -353,6 +373,31 @@ function cosines(op, length, periodic, options, a) {
 }
 /** Hann's window. @param {number} length @param {boolean} [periodic] whether it is one of a repeated signal, and not symmetric; true when left out @param {TypeOptions} [options] @returns {Tensor} [length] */
 export const hannWindow = (length, periodic = true, options = {}) => cosines('hannWindow', length, periodic, options, [0.5, -0.5]);
+/** Bartlett's window, a triangle. @param {number} length @param {boolean} [periodic] as of `hannWindow` @param {TypeOptions} [options] @returns {Tensor} [length] */
+export function bartlettWindow(length, periodic = true, options = {}) {
+  positive('bartlettWindow', 'length', length);
+  flag('bartlettWindow', 'periodic', periodic);
+  const n = periodic ? length : length - 1;
+  return made('bartlettWindow', [length], typeOf('bartlettWindow', options), (i) => (length === 1 ? 1 : 1 - Math.abs((2 * i) / n - 1)));
+}
+/** The modified Bessel function of order 0, by its series. @param {number} x */
+function bessel(x) {
+  let [term, sum] = [1, 1];
+  for (let k = 1; term > sum * 1e-17; k++) sum += term *= (x / 2 / k) ** 2;
+  return sum;
+}
+/** Kaiser's window, I₀(beta √(1 - t²)) / I₀(beta). @param {number} length @param {boolean} [periodic] as of `hannWindow` @param {number} [beta] within ±500; 12 when left out @param {TypeOptions} [options] @returns {Tensor} [length] */
+export function kaiserWindow(length, periodic = true, beta = 12, options = {}) {
+  positive('kaiserWindow', 'length', length);
+  flag('kaiserWindow', 'periodic', periodic);
+  if (Math.abs(finite('kaiserWindow', 'beta', beta)) > 500)
+    throw new ArgumentError('kaiserWindow', `beta must be within ±500, got ${beta}`);
+  const n = periodic ? length : length - 1;
+  const last = bessel(beta);
+  return made('kaiserWindow', [length], typeOf('kaiserWindow', options), (i) =>
+    length === 1 ? 1 : bessel(beta * Math.sqrt(Math.max(0, 1 - ((2 * i) / n - 1) ** 2))) / last,
+  );
+}
 /** Hamming's window, alpha - beta cos. @param {number} length @param {boolean} [periodic] as of `hannWindow` @param {number} [alpha] 0.54 when left out @param {number} [beta] 0.46 when left out @param {TypeOptions} [options] @returns {Tensor} [length] */
 export const hammingWindow = (length, periodic = true, alpha = 0.54, beta = 0.46, options = {}) =>
   cosines('hammingWindow', length, periodic, options, [finite('hammingWindow', 'alpha', alpha), -finite('hammingWindow', 'beta', beta)]);

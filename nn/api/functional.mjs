@@ -4,7 +4,7 @@
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkShape, dimension, isFloat, positive } from '../core/layout.mjs';
-import { geluExact, powTensor } from '../ops/math.mjs';
+import { floorDivide, geluExact, powTensor, truncDivide } from '../ops/math.mjs';
 import * as attentionOps from '../ops/attention.mjs';
 import * as network from '../ops/network.mjs';
 import * as integers from '../ops/integers.mjs';
@@ -14,7 +14,8 @@ import * as selection from '../ops/select.mjs';
 import { autocastType } from './autocast.mjs';
 import { asFloat, asIndex, f32IfOddRow, f32UnderAutocast, inOneType, rowsOfPairs, softmaxRows, toF32, withNumber } from './operands.mjs';
 import { dimsLast, dimsOf } from './operands.mjs';
-import { binary, filled, isNumber, mixed, unary as unaryOf } from './binary.mjs';
+import { binary, filled, isNumber, unary as unaryOf } from './binary.mjs';
+import { left } from './division.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
 import { TensorCore } from '../core/tensor.mjs';
@@ -105,11 +106,11 @@ export function mul(a, b) {
 }
 /** The least normal number of f32; the factor by which a division is split whose reciprocal is subnormal or too large. */
 const [MIN_NORMAL, SCALE] = [2 ** -126, 2 ** 64];
-/** How the quotients of a division are rounded. @type {Record<string, Op>} */
-const ROUNDED = { trunc: integers.truncDivide, floor: integers.floorDivide };
+/** How the quotients of a division are rounded: of floats, and of integers. @type {Record<string, [floats: Op, whole: Op]>} */
+const ROUNDED = { trunc: [truncDivide, integers.truncDivide], floor: [floorDivide, integers.floorDivide] };
 /**
  * a / b, broadcast; of integers in f32. Division by a number multiplies by the number's reciprocal. With a `roundingMode` the quotient is whole,
- * and that of integers is one; an integer by 0 is then no error, and its quotient 0 or -1.
+ * and that of integers is one; an integer by 0 is then no error, and its quotient 0 or -1. 'floor' is `floorDivide`.
  * @param {Operand} a @param {Operand} b @param {DivideOptions} [options]
  * @returns {Tensor}
  */
@@ -118,7 +119,7 @@ export function div(a, b, options = {}) {
   if (roundingMode === undefined) return quotient(a, b);
   if (typeof roundingMode !== 'string' || !Object.hasOwn(ROUNDED, roundingMode))
     throw new ArgumentError('div', `roundingMode must be 'trunc' or 'floor', got ${shown(roundingMode)}`);
-  return within('div', () => mixed(ROUNDED[roundingMode], a, b));
+  return within('div', () => left(...ROUNDED[roundingMode], a, b));
 }
 /** @param {Operand} a @param {Operand} b @returns {Tensor} */
 function quotient(a, b) {

@@ -53,7 +53,6 @@ function wordsOf(x) {
  * @param {string} op @param {Tensor[]} inputs @param {(words: Tensor[]) => Tensor} f
  */
 function onWords(op, [x, index, ...sources], f) {
-  if (op === 'scatterAdd') throw new ArgumentError(op, 'takes f32, f16 or bf16, got i64');
   // As words all have one type.
   for (const source of sources) {
     if (source.dtype !== 'i64' || show(source.shape) !== show(index.shape)) {
@@ -97,21 +96,9 @@ export function takeAlongDim(x, index, dim = -1) {
   return within('takeAlongDim', () => gather(F.expand(x, others.with(d, x.shape[d])), d, F.expand(index, others.with(d, index.shape[d]))));
 }
 
-/**
- * A copy of x with elements of `source` added by index: y[i][index[i][k][j]][j] += source[i][k][j] for three dimensions and `dim` 1.
- * Elements with the same index are added in the order of k, so the result is deterministic. A negative index counts from the end; one out of
- * range is dropped.
- *
- * Up to 511 indices along `dim` each element of the result goes over all of them; more are sorted first. To look up rows of a large table, use
- * `embedding`, whose gradient adds rows by index.
- * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
- * @param {Tensor} source of the index's shape
- */
-export function scatterAdd(x, dim, index, source) {
-  const d = dimension('scatterAdd', dim, tensorOf('scatterAdd', x).ndim);
-  const inputs = [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)];
-  return in32('scatterAdd', inputs, (wide) => indexing.added({ call: apply, transpose: F.transpose }, wide, { dim: d }));
-}
+/** `scatterAdd` of floats. @param {Tensor} x @param {number} d @param {Tensor} index @param {Tensor} source @returns {Tensor} */
+export const addedByIndex = (x, d, index, source) =>
+  in32('scatterAdd', [x, index, source], (wide) => indexing.added({ call: apply, transpose: F.transpose }, wide, { dim: d }));
 
 /**
  * A copy of x with elements of `source` written by index: y[i][index[i][k][j]][j] = source[i][k][j] for three dimensions and `dim` 1. If

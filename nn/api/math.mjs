@@ -2,14 +2,12 @@
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, isFloat } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import * as integers from '../ops/integers.mjs';
 import * as math from '../ops/math.mjs';
-import * as movement from '../ops/movement.mjs';
-import { mixed } from './binary.mjs';
+import { left, of } from './division.mjs';
 import * as F from './functional.mjs';
-import { asFloat, f32UnderAutocast, toF32 } from './operands.mjs';
+import { f32UnderAutocast, toF32 } from './operands.mjs';
 
 // Types by `@import`: a typedef would be exported, and stand in the way of functional.mjs's in `f.mjs`.
 /** @import { Tensor } from './tensor.mjs' */
@@ -50,22 +48,6 @@ const wide = (op) => (x) => apply(op, [f32UnderAutocast(tensorOf(op.name, x))]);
 function withNumbers(op, x, named) {
   const numbers = Object.entries(named).map(([name, value]) => number(op.name, name, value));
   return apply(op, [tensorOf(op.name, x)], { numbers });
-}
-
-/**
- * An operation of several operands, which broadcast. Numbers count as tensors of one element of f32 and leave the type as it is.
- * @param {Op} op @param {readonly unknown[]} operands @param {readonly number[]} [numbers] @returns {Tensor}
- */
-function of(op, operands, numbers = []) {
-  const tensors = operands.flatMap((x) => (typeof x === 'number' ? [] : [tensorOf(op.name, x)]));
-  if (tensors.length === 0) throw new ArgumentError(op.name, `expected a tensor, got ${shown(operands[0])}`);
-  const [{ dtype }] = tensors;
-  const type = tensors.every((x) => x.dtype === dtype) ? dtype : 'f32';
-  broadcastShapes(op.name, ...tensors.map((x) => x.shape));
-  const inputs = operands.map((x) =>
-    typeof x === 'number' ? apply(movement.fill, [], { shape: [], value: x, dtype: 'f32' }) : /** @type {Tensor} */ (x),
-  );
-  return within(op.name, () => apply(op, inputs, { numbers, dtype: type }));
 }
 
 // ---- exponentials and logarithms
@@ -177,20 +159,8 @@ export function round(x, options = {}) {
   });
 }
 /**
- * A remainder of integers, which are in no f32, or of floats.
- * @param {Op} op of floats @param {Op} whole of integers @param {Operand} x @param {Operand} y
- */
-function left(op, whole, x, y) {
-  const isWhole = (/** @type {Operand} */ v) => (typeof v === 'number' ? Number.isInteger(v) : !isFloat(tensorOf(op.name, v).dtype));
-  if ((typeof x !== 'number' || typeof y !== 'number') && isWhole(x) && isWhole(y)) return within(op.name, () => mixed(whole, x, y));
-  return of(
-    op,
-    [x, y].map((v) => (typeof v === 'number' ? v : asFloat(op.name, tensorOf(op.name, v)))),
-  );
-}
-/**
  * The remainder of a division, with the sign of the divisor, broadcast, as Python's `%`: of floats exact, and then rounded once, and NaN of a
- * divisor of 0; an integer by 0 leaves itself. Throws an ArgumentError for i64 and bools.
+ * divisor of 0; an integer by 0 leaves itself. Throws an ArgumentError for bools.
  * @param {Operand} x @param {Operand} y
  */
 export const remainder = (x, y) => left(math.remainder, integers.remainder, x, y);
@@ -198,7 +168,7 @@ export const remainder = (x, y) => left(math.remainder, integers.remainder, x, y
 export const fmod = (x, y) => left(math.fmod, integers.fmod, x, y);
 /**
  * The quotient rounded down, broadcast, as Python's `//`; `div` with `roundingMode: 'trunc'` rounds towards 0. Its gradient is 0. An integer by 0
- * is no error: its quotient is 0 or -1. Throws an ArgumentError for i64 and bools.
+ * is no error: its quotient is 0 or -1. Throws an ArgumentError for bools.
  * @param {Operand} x @param {Operand} y
  */
 export const floorDivide = (x, y) => left(math.floorDivide, integers.floorDivide, x, y);

@@ -1,6 +1,6 @@
 // Pools of one to three dimensions: the largest element or the mean of each window, and of as many windows as are asked for.
 
-import { apply } from '../core/engine.mjs';
+import { apply, applyKept } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { isFloat, positive } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
@@ -123,8 +123,11 @@ function maxPool(op, rank, x, window, options) {
   const { returnIndices = false, ...rest } = checkOptions(op, options, ['stride', 'padding', 'dilation', 'ceilMode', 'returnIndices']);
   flag(op, 'returnIndices', returnIndices);
   const how = windows(op, rank, x, window, rest);
-  const y = pooled(op, ops.maxPool, x, how);
-  return returnIndices ? [y, pooled(op, ops.maxPoolIndices, x, how)] : y;
+  if (!returnIndices) return pooled(op, ops.maxPool, x, how);
+  return within(op, () => {
+    const [y, indices] = applyKept(ops.maxPool, [toF32(x)], how);
+    return [isFloat(x.dtype) ? to(y, x.dtype) : y, indices];
+  });
 }
 
 /** @param {string} op @param {number} rank @param {Tensor} x @param {unknown} window @param {AvgPoolOptions} options @returns {Tensor} */

@@ -10,6 +10,7 @@ import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { argmax, argmin, gather } from './indexing.mjs';
+import { doubled, extremeSoFar, toWords } from './integer-rows.mjs';
 import { dimsLast, dimsOf, toF32 } from './operands.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
 
@@ -54,22 +55,23 @@ const alongRows = (x, d, f) => F.transpose(f(F.transpose(x, d, -1)), d, -1);
 
 // ---- running results
 
-/** @param {Op} op @returns {(x: Tensor, dim: number) => Tensor} */
-const running = (op) => (x, dim) => {
+/** @param {Op} op @param {import('./integer-rows.mjs').Join} [join] of 64-bit integers @returns {(x: Tensor, dim: number) => Tensor} */
+const running = (op, join) => (x, dim) => {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   return within(op.name, () => {
-    const y = alongRows(toF32(x), d, (rows) => apply(op, [rows], {}));
+    if (join && x.dtype === 'i64') return x.ndim === 0 ? F.clone(x) : alongRows(x, d, (rows) => doubled(rows, join));
+    const y = alongRows(toWords(x), d, (rows) => apply(op, [rows], {}));
     return isFloat(x.dtype) ? F.to(y, x.dtype) : y;
   });
 };
 /**
  * The sum of each element and those before it along a dimension. It is accumulated in f32 and has x's type; integers wrap, and bools are
- * counted as i32 (PyTorch: i64). Throws an ArgumentError for i64 and bytes.
+ * counted as i32 (PyTorch: i64), as bytes are summed.
  * @type {(x: Tensor, dim: number) => Tensor}
  */
-export const cumsum = running(scans.cumsum);
+export const cumsum = running(scans.cumsum, F.add);
 /** The product of each element and those before it along a dimension, with the types of `cumsum`. @type {(x: Tensor, dim: number) => Tensor} */
-export const cumprod = running(scans.cumprod);
+export const cumprod = running(scans.cumprod, F.mul);
 /** log Σ exp(x) of each element and those before it along a dimension, without overflow. @type {(x: Tensor, dim: number) => Tensor} */
 export const logcumsumexp = running(scans.logcumsumexp);
 
@@ -77,7 +79,8 @@ export const logcumsumexp = running(scans.logcumsumexp);
 const runningExtreme = (name, op) => (x, dim) => {
   const d = dimension(name, dim, tensorOf(name, x).ndim);
   return within(name, () => {
-    const indices = alongRows(toF32(x.detach()), d, (rows) => apply(op, [rows]));
+    const long = x.dtype === 'i64' && x.ndim > 0;
+    const indices = alongRows(toWords(x.detach()), d, (rows) => (long ? extremeSoFar(rows, name === 'cummax') : apply(op, [rows])));
     return { values: x.ndim === 0 ? F.clone(x) : gather(x, d, indices), indices };
   });
 };

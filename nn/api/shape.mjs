@@ -12,7 +12,7 @@ import * as F from './functional.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
-/** How `pad` chooses the elements around x. @typedef {'constant' | 'reflect' | 'replicate' | 'circular'} PadMode */
+/** How `pad` chooses the elements around x. @typedef {'constant' | 'reflect' | 'symmetric' | 'replicate' | 'circular'} PadMode */
 
 /** Checks that a named argument is an integer. @param {string} op @param {string} name @param {unknown} value @param {number} [least] @returns {number} */
 export function integer(op, name, value, least = -Infinity) {
@@ -46,8 +46,8 @@ const in32 = (x, f) => F.to(f(isNarrow(x.dtype) ? F.to(x, isFloat(x.dtype) ? 'f3
  * @param {Tensor} x
  * @param {readonly number[]} sizes elements added before and behind the last dimension, then the one before it, and so on: [left, right, top,
  *   bottom]. A negative one takes elements away
- * @param {PadMode} [mode] 'constant' (when left out) adds `value`; 'reflect' mirrors at the outermost element, 'replicate' repeats it, and
- *   'circular' continues at the other end
+ * @param {PadMode} [mode] 'constant' (when left out) adds `value`; 'reflect' mirrors at the outermost element, 'symmetric' at the border (and so
+ *   has that element twice), 'replicate' repeats it, and 'circular' continues at the other end
  * @param {number} [value] 0 when left out
  * @returns {Tensor}
  * @throws {ShapeError} if nothing is left, or 'reflect' or 'circular' would need more elements than there are
@@ -93,6 +93,11 @@ const BORDERS = {
     most: (size) => size - 1,
     first: (x, d, n) => flip(F.slice(x, d, 1, n + 1), d),
     last: (x, d, n) => flip(F.slice(x, d, x.shape[d] - 1 - n, x.shape[d] - 1), d),
+  },
+  symmetric: {
+    most: (size) => size,
+    first: (x, d, n) => flip(F.slice(x, d, 0, n), d),
+    last: (x, d, n) => flip(F.slice(x, d, x.shape[d] - n), d),
   },
   replicate: {
     most: () => Infinity,

@@ -14,7 +14,9 @@ import * as scans from '../ops/scan.mjs';
 import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
-import { gather, indexOf, scatter, scatterAdd } from './indexing.mjs';
+import { gather, indexOf, scatter } from './indexing.mjs';
+import { scatterAdd } from './scatter.mjs';
+import { combined, orderOf, picked, toWords } from './integer-rows.mjs';
 import { logicalAnd } from './integers.mjs';
 import { toF32 } from './operands.mjs';
 import { deviceState } from './random.mjs';
@@ -53,7 +55,7 @@ import { deviceState } from './random.mjs';
  * @param {Tensor} x @param {number} d
  */
 function rowsOf(x, d) {
-  const rows = F.transpose(F.reshape(toF32(x), x.ndim === 0 ? [1] : x.shape), d, -1);
+  const rows = F.transpose(F.reshape(toWords(x), x.ndim === 0 ? [1] : x.shape), d, -1);
   const back = (/** @type {Tensor} */ y) => (x.ndim === 0 ? F.reshape(y, []) : F.transpose(y, d, -1));
   return { rows, back };
 }
@@ -63,7 +65,7 @@ function rowsOf(x, d) {
 /**
  * Sorts along a dimension: the elements, and the index where each was. The sort is stable in both directions; NaN is larger than every number.
  * The elements take their gradients with them.
- * @param {Tensor} x of any type but i64 and bytes @param {number} [dim] the last when left out
+ * @param {Tensor} x @param {number} [dim] the last when left out
  * @param {boolean} [descending] whether the largest comes first
  * @returns {Chosen}
  */
@@ -76,8 +78,8 @@ export function sort(x, dim = -1, descending = false) {
 /** The first `k` in order. @param {Tensor} x @param {number} d @param {boolean} descending @param {number} k @returns {Chosen} */
 function firstOf(x, d, descending, k) {
   const { rows, back } = rowsOf(x, d);
-  const first = apply(indexing.argsort, [rows.detach()], k < (rows.shape.at(-1) ?? 1) ? { descending, keep: k } : { descending });
-  return { values: F.to(back(apply(sorts.pick, [rows, first])), x.dtype), indices: back(first) };
+  const first = orderOf(rows.detach(), descending, k);
+  return { values: F.to(back(picked(rows, first)), x.dtype), indices: back(first) };
 }
 
 /**
@@ -90,7 +92,7 @@ export function argsort(x, dim = -1, descending = false) {
   flag('argsort', 'descending', descending);
   return within('argsort', () => {
     const { rows, back } = rowsOf(x.detach(), d);
-    return back(apply(indexing.argsort, [rows], { descending }));
+    return back(orderOf(rows, descending));
   });
 }
 
@@ -127,9 +129,9 @@ export function kthvalue(x, k, dim = -1, keepdim = false) {
   checkK('kthvalue', x, k, d);
   return within('kthvalue', () => {
     const { rows, back } = rowsOf(x, d);
-    const place = F.slice(apply(indexing.argsort, [rows.detach()], { descending: false }), -1, k - 1, k).contiguous();
+    const place = F.slice(orderOf(rows.detach(), false), -1, k - 1, k).contiguous();
     const put = (/** @type {Tensor} */ y) => (keepdim ? back(y) : F.reshape(back(y), x.shape.toSpliced(d, 1)));
-    return { values: F.to(put(apply(sorts.pick, [rows, place])), x.dtype), indices: put(place) };
+    return { values: F.to(put(picked(rows, place)), x.dtype), indices: put(place) };
   });
 }
 
@@ -155,7 +157,8 @@ function searched(op, sorted, values, options) {
       typeof values === 'number' ? F.full([], checkNumber(op, values, sorted.dtype), { dtype: sorted.dtype }) : tensorOf(op, values);
     // One number stands for a row of one.
     const rows = own.ndim === 0 ? F.reshape(own, [1]) : own;
-    const wanted = isFloat(sorted.dtype) && isFloat(rows.dtype) ? [F.to(sorted, 'f32'), F.to(rows, 'f32')] : [sorted, rows];
+    const alike = sorted.dtype === rows.dtype || (isFloat(sorted.dtype) && isFloat(rows.dtype));
+    const wanted = alike ? [toWords(sorted), toWords(rows)] : [sorted, rows];
     return F.reshape(
       apply(
         sorts.searchSorted,
@@ -471,7 +474,8 @@ function runs(x, index, source, op, apart) {
  * A copy of x with elements of `source` combined by index, as PyTorch's `scatter_reduce`: y[i][index[i][k][j]][j] is combined with source[i][k][j]
  * for three dimensions and `dim` 1, in the order of k. A negative index counts from the end; one out of range is dropped. The indices are sorted,
  * so that the dimension may be long. The gradient of amax and amin is shared by equal elements.
- * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
+ * Of integers a mean is rounded down, and results wrap.
+ * @param {Tensor} x of any type but bool @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
  * @param {Tensor} source of the index's shape @param {Reduction} reduce @param {ScatterReduceOptions} [options]
  * @returns {Tensor}
  */
@@ -483,7 +487,7 @@ export function scatterReduce(x, dim, index, source, reduce, options = {}) {
     throw new ArgumentError('scatterReduce', `reduce must be one of ${REDUCTIONS.join(', ')}, got ${shown(reduce)}`);
   const { includeSelf = true } = checkOptions('scatterReduce', options, ['includeSelf']);
   flag('scatterReduce', 'includeSelf', includeSelf);
-  if (!isFloat(x.dtype)) throw new ArgumentError('scatterReduce', `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
+  if (x.dtype === 'bool') throw new ArgumentError('scatterReduce', `takes numbers, got bool; convert with .to('i32')`);
   if (index.ndim !== x.ndim || index.shape.some((size, i) => i !== d && size !== x.shape[i]))
     throw new ShapeError(
       'scatterReduce',
@@ -499,11 +503,12 @@ export function scatterReduce(x, dim, index, source, reduce, options = {}) {
     const places = rowsOf(index, d).rows;
     const own = index.dtype === 'i32' ? apply(indexing.fromEnd, [places], { size: rows.shape.at(-1) ?? 1 }) : places;
     const from = rowsOf(source, d).rows;
+    if (!isFloat(x.dtype)) return F.to(back(combined(rows, places, from, reduce, includeSelf)), x.dtype);
     const ops = /** @type {const} */ ({ sum: 'sum', prod: 'prod', mean: 'sum', amax: 'max', amin: 'min' });
-    const combined = runs(rows, own, from, ops[reduce], !includeSelf);
-    if (reduce !== 'mean') return F.to(back(combined), x.dtype);
+    const joined = runs(rows, own, from, ops[reduce], !includeSelf);
+    if (reduce !== 'mean') return F.to(back(joined), x.dtype);
     const counts = runs(F.full(rows.shape, includeSelf ? 1 : 0), own, F.ones(from.shape), 'sum', false);
-    return F.to(back(F.div(combined, F.maximum(counts, 1))), x.dtype);
+    return F.to(back(F.div(joined, F.maximum(counts, 1))), x.dtype);
   });
 }
 

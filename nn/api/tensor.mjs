@@ -7,7 +7,7 @@ import { ArgumentError, UsageError, show, shown, within } from '../core/errors.m
 import * as F from './functional.mjs';
 import { writable } from '../core/codegen.mjs';
 import { checkCount, decode, encode, flatten } from '../core/host.mjs';
-import { IndexingMethods } from './methods/indexing.mjs';
+import { MoreMethods } from './methods/more.mjs';
 import { BYTES, checkShape, checkType, denseLayout, isByte, isFloat, layoutOf } from '../core/layout.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
@@ -44,7 +44,7 @@ const inspect = Symbol.for('nodejs.util.inspect.custom');
  * An array on the device. `tensor`, `zeros`, `randn` and others make one, and so does every operation. Operations run asynchronously on the
  * device, in the order of their calls; `await x.toArray()` reads the values back.
  */
-export class Tensor extends IndexingMethods {
+export class Tensor extends MoreMethods {
   // ---- reading
 
   /**

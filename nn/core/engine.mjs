@@ -130,11 +130,30 @@ export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
 function run(op, inputs, attributes) {
   const { storages, layouts, origin } = execute(op, inputs, attributes);
   const result = makeTensor(storages[inputs.length], layouts[0]);
-  if (op.vjp && isGradEnabled() && inputs.some(needsGrad)) {
-    result.node = new Node(op, attributes, inputs, storages, layouts, origin);
-    result.requiresGrad = true;
-  } else for (let i = 1; i < layouts.length; i++) drop(storages[inputs.length + i]);
+  if (!remember(result, op, attributes, inputs, storages, layouts, origin))
+    for (let i = 1; i < layouts.length; i++) drop(storages[inputs.length + i]);
   return result;
+}
+
+/** Has the backward pass go over a result, if a gradient flows through it. @param {Tensor} result @param {ConstructorParameters<typeof Node>} node */
+function remember(result, ...node) {
+  const [op, , inputs] = node;
+  if (!op.vjp || !isGradEnabled() || !inputs.some(needsGrad)) return false;
+  result.node = new Node(...node);
+  result.requiresGrad = true;
+  return true;
+}
+
+/**
+ * Calls an operation and returns all of its outputs, of which the first has gradients.
+ * @param {Op} op @param {Tensor[]} inputs @param {Attributes} [attributes]
+ * @returns {Tensor[]}
+ */
+export function applyKept(op, inputs, attributes = NO_ATTRIBUTES) {
+  const { storages, layouts, origin } = execute(op, inputs, attributes);
+  const results = layouts.map((layout, i) => makeTensor(storages[inputs.length + i], layout));
+  remember(results[0], op, attributes, inputs, storages, layouts, origin);
+  return results;
 }
 
 /**

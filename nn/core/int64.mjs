@@ -119,6 +119,36 @@ function select(p, [condition, a, b]) {
 }
 /** Whether x is below 0. @param {WideProgram} p @param {Value} x */
 const negative = (p, x) => p.append('lt', p.append('toI32', p.wordsOf(x)[1]), p.constant(0, 'i32'));
+/**
+ * The quotient rounded towards 0, and what is left, with the dividend's sign. Three quotients of f32 leave less than the divisor but for one of it.
+ * Sizes are below 0, where the least integer has one. By 0 the quotient is 0 and all is left, as of smaller integers.
+ * @param {WideProgram} p @param {Value} a @param {Value} b @returns {[quotient: Value, rest: Value]}
+ */
+function divided(p, a, b) {
+  const zero = p.pair(word(p, 0), word(p, 0));
+  const below = (/** @type {Value} */ x) => select(p, [negative(p, x), x, neg(p, [x])]);
+  const divisor = below(b);
+  const width = toFloat(p, divisor);
+  let [quotient, rest] = [zero, below(a)];
+  for (let step = 0; step < 3; step++) {
+    const more = ofFloat(p, p.append('div', toFloat(p, rest), width));
+    quotient = add(p, [quotient, more]);
+    rest = sub(p, [rest, mul(p, [more, divisor])]);
+  }
+  const one = p.pair(word(p, 1), word(p, 0));
+  const over = p.append('not', p.append('or', negative(p, rest), p.append('not', nonzero(p, rest))));
+  quotient = select(p, [over, sub(p, [quotient, one]), quotient]);
+  rest = select(p, [over, add(p, [rest, divisor]), rest]);
+  const under = p.append('not', lt(p, [divisor, rest]));
+  quotient = select(p, [under, add(p, [quotient, one]), quotient]);
+  rest = select(p, [under, sub(p, [rest, divisor]), rest]);
+  const differ = p.append('ne', negative(p, a), negative(p, b));
+  const isZero = p.append('not', nonzero(p, b));
+  return [
+    select(p, [isZero, zero, select(p, [differ, neg(p, [quotient]), quotient])]),
+    select(p, [isZero, a, select(p, [negative(p, a), rest, neg(p, [rest])])]),
+  ];
+}
 /** @param {WideProgram} p @param {Value[]} args @returns {Value} */
 const abs = (p, [x]) => select(p, [negative(p, x), neg(p, [x]), x]);
 /** @param {WideProgram} p @param {Value} x */
@@ -187,6 +217,8 @@ function ofFloat(p, x) {
 /** The operations of pairs. @type {Partial<Record<Name, (p: WideProgram, args: Value[]) => Value>>} */
 const OPERATIONS = {
   ...{ add, sub, mul, neg, abs, lt, eq, select },
+  div: (p, [a, b]) => divided(p, a, b)[0],
+  rem: (p, [a, b]) => divided(p, a, b)[1],
   ...{ and: byWords('and'), or: byWords('or'), xor: byWords('xor'), shl: shift('shl'), shr: shift('shr') },
   not: (p, [x]) => {
     const [low, high] = p.wordsOf(x);

@@ -18,6 +18,15 @@ export {
 } from './layers.mjs';
 export * from './activations.mjs';
 export { MultiHeadAttention } from './attention.mjs';
+export { MultiheadAttention } from './multihead.mjs';
+export {
+  Transformer,
+  TransformerDecoder,
+  TransformerDecoderLayer,
+  TransformerEncoder,
+  TransformerEncoderLayer,
+} from './transformer.mjs';
+export * from './network.mjs';
 export { LoRALinear, lora, mergeLora } from './lora.mjs';
 export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './recurrent.mjs';
 export { ModuleDict, ParameterDict, ParameterList } from './containers.mjs';

@@ -4,11 +4,14 @@ import { constant } from '../core/tensor.mjs';
 import { checkBytes } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
+import { scatter } from '../api/indexing.mjs';
+import { norm } from '../api/reductions.mjs';
 import { denseLayout, positive, sizeOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { noGrad } from '../core/node.mjs';
-import { checkOptions, flag } from '../core/options.mjs';
+import { checkAbove, checkOptions, checkPower, flag } from '../core/options.mjs';
 import { normalValues, uniformValues } from '../api/random.mjs';
+import { scope } from '../core/scope.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { Tensor, empty } from '../api/tensor.mjs';
 import { Module, Parameter } from './module.mjs';
@@ -59,15 +62,17 @@ export function skipInit(fn, options = {}) {
   }
 }
 
+/** A parameter drawn uniformly from ±bound. @param {string} op the module @param {number} bound @param {number[]} shape */
+export function uniformParameter(op, bound, shape) {
+  if (skipping) return undefinedParameter(op, shape);
+  return parameter(op, shape, (count) => uniformValues(count, -bound, bound));
+}
+
 /**
  * A parameter drawn uniformly from ±1 / √inputs, as PyTorch initializes linear layers.
  * @param {string} op the module @param {number} inputs @param {number[]} shape
  */
-export function kaiming(op, inputs, shape) {
-  if (skipping) return undefinedParameter(op, shape);
-  const bound = 1 / Math.sqrt(inputs);
-  return parameter(op, shape, (count) => uniformValues(count, -bound, bound));
-}
+export const kaiming = (op, inputs, shape) => uniformParameter(op, 1 / Math.sqrt(inputs), shape);
 
 /** @param {string} op the module @param {number} value @param {number[]} shape */
 export const constantParameter = (op, value, shape) => parameter(op, shape, (count) => new Float32Array(count).fill(value));
@@ -121,7 +126,26 @@ export class Linear extends Module {
  * Options of `Embedding`.
  * @typedef {object} EmbeddingOptions
  * @property {number} [paddingIdx] an id whose row begins as zeros and gets no gradient; a negative one counts from the end. None when left out
+ * @property {number} [maxNorm] the largest norm of a row: each call shortens the rows that it looks up, in place, before it does. No limit when left out
+ * @property {number} [normType] p of that norm; 2 when left out
  */
+
+/**
+ * Shortens the rows that ids name to a norm, in place.
+ * @param {Tensor} weight [vocabulary, columns] @param {Tensor} ids @param {number} p @param {number} most
+ */
+function shortenRows(weight, ids, p, most) {
+  noGrad(() =>
+    scope(() => {
+      const flat = F.reshape(tensorOf('embedding', ids), [-1]);
+      const named = scatter(F.zeros([weight.shape[0]]), 0, flat, F.ones(flat.shape));
+      const norms = norm(weight, p, 1);
+      // PyTorch's 1e-7: a row is never longer than it may be.
+      const factors = F.where(F.gt(F.mul(norms, named), most), F.div(most, F.add(norms, 1e-7)), 1);
+      weight.mul_(F.unsqueeze(factors, 1));
+    }),
+  );
+}
 
 /**
  * Looks up rows of a table by index. `weight` is [vocabulary, columns] and begins normal with mean 0 and deviation 1. An id outside
@@ -131,7 +155,9 @@ export class Embedding extends Module {
   /** @param {number} vocabulary rows of the table @param {number} columns @param {EmbeddingOptions} [options] */
   constructor(vocabulary, columns, options = {}) {
     super();
-    const { paddingIdx } = checkOptions('Embedding', options, ['paddingIdx']);
+    const { paddingIdx, maxNorm, normType = 2 } = checkOptions('Embedding', options, ['paddingIdx', 'maxNorm', 'normType']);
+    if (maxNorm !== undefined) this.maxNorm = checkAbove('Embedding', 'maxNorm', maxNorm);
+    this.normType = checkPower('Embedding', 'normType', normType);
     positive('Embedding', 'vocabulary', vocabulary);
     positive('Embedding', 'columns', columns);
     const shape = [vocabulary, columns];
@@ -148,6 +174,8 @@ export class Embedding extends Module {
   }
   /** @param {Tensor} ids i32 or u32, any shape @returns {Tensor} [...ids, columns] */
   forward(ids) {
+    if (this.maxNorm !== undefined)
+      within('embedding', () => shortenRows(this.weight, ids, this.normType, /** @type {number} */ (this.maxNorm)));
     const rows = F.embedding(ids, this.weight);
     if (this.paddingIdx === undefined) return rows;
     return within('embedding', () => F.where(F.unsqueeze(F.eq(ids, /** @type {number} */ (this.paddingIdx)), -1), rows.detach(), rows));

@@ -14,7 +14,7 @@ import { Module } from './module.mjs';
 const STATE_NAMES = { posWeight: 'pos_weight' };
 
 /** What the losses share: their options are properties. */
-class Loss extends Module {
+export class Loss extends Module {
   #names;
 
   /** @param {object} options @param {string[]} names of those besides `reduction` */

@@ -1,11 +1,8 @@
 // Bags of rows of a table, and the bilinear layer.
 
-import { constant } from '../core/tensor.mjs';
-import { tensorOf } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import * as F from '../api/functional.mjs';
-import { scatterReduce, searchsorted } from '../api/sorting.mjs';
-import { denseLayout, positive } from '../core/layout.mjs';
+import { ArgumentError, shown, within } from '../core/errors.mjs';
+import { bilinear, embeddingBag } from '../api/network.mjs';
+import { positive } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { Embedding, kaiming } from './layers.mjs';
 import { Module } from './module.mjs';
@@ -36,31 +33,7 @@ export class EmbeddingBag extends Module {
    * @returns {Tensor} [bags, columns]
    */
   forward(ids, offsets) {
-    const op = 'EmbeddingBag';
-    const { ndim } = tensorOf(op, ids);
-    if (offsets === undefined) {
-      if (ndim !== 2 || ids.size === 0) throw new ShapeError(op, `expected ids [bags, n], or [n] and offsets, got ${show(ids.shape)}`);
-      return within(op, () => {
-        const rows = F.embedding(ids, this.weight);
-        return this.mode === 'sum' ? F.sum(rows, 1) : this.mode === 'mean' ? F.mean(rows, 1) : F.amax(rows, 1);
-      });
-    }
-    if (ndim !== 1 || tensorOf(op, offsets).ndim !== 1 || offsets.size === 0)
-      throw new ShapeError(op, `expected ids [n] and offsets [bags], got ${show(ids.shape)} and ${show(offsets.shape)}`);
-    if (offsets.dtype !== 'i32' && offsets.dtype !== 'u32') throw new ArgumentError(op, `offsets must be i32 or u32, got ${offsets.dtype}`);
-    return within(op, () => {
-      const rows = F.embedding(ids, this.weight);
-      // The bag of each id is the last that begins at it or before; ids before the first are in none.
-      const at = constant(
-        Int32Array.from({ length: ids.size }, (_, i) => i),
-        denseLayout([ids.size], 'i32'),
-      );
-      const behind = searchsorted(F.to(offsets, 'i32'), at, { right: true });
-      const bags = F.where(F.gt(behind, 0), F.sub(behind, 1), offsets.size);
-      const start = F.zeros([offsets.size, rows.shape[1]]);
-      const reduce = this.mode === 'max' ? 'amax' : this.mode;
-      return scatterReduce(start, 0, F.expand(F.unsqueeze(bags, 1), rows.shape), rows, reduce, { includeSelf: false });
-    });
+    return within('EmbeddingBag', () => embeddingBag(ids, this.weight, offsets, { mode: this.mode }));
   }
 }
 
@@ -80,17 +53,6 @@ export class Bilinear extends Module {
   }
   /** @param {Tensor} a [..., first] @param {Tensor} b [..., second] @returns {Tensor} [..., outputs] */
   forward(a, b) {
-    const [outputs, first, second] = this.weight.shape;
-    tensorOf('Bilinear', a);
-    tensorOf('Bilinear', b);
-    if (a.shape.at(-1) !== first || b.shape.at(-1) !== second || show(a.shape.slice(0, -1)) !== show(b.shape.slice(0, -1)))
-      throw new ShapeError('Bilinear', `expected [..., ${first}] and [..., ${second}], got ${show(a.shape)} and ${show(b.shape)}`);
-    return within('Bilinear', () => {
-      // a W for all outputs by one product, then a sum over b's columns.
-      const matrix = F.reshape(F.permute(this.weight, [0, 2, 1]), [outputs * second, first]);
-      const both = F.reshape(F.linear(a, matrix), [...a.shape.slice(0, -1), outputs, second]);
-      const y = F.sum(F.mul(both, F.unsqueeze(b, -2)), -1);
-      return this.bias ? F.add(y, this.bias) : y;
-    });
+    return within('Bilinear', () => bilinear(a, b, this.weight, this.bias));
   }
 }

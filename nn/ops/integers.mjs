@@ -2,7 +2,7 @@
 
 import { constantsOf, map } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
-import { broadcastShapes, denseLayout, isFloat, isInteger, layoutOf, sizeOf } from '../core/layout.mjs';
+import { broadcastShapes, denseLayout, isInteger, layoutOf, sizeOf } from '../core/layout.mjs';
 import { converted } from './movement.mjs';
 import { generated } from './pointwise.mjs';
 import { checkRow } from './reduce.mjs';
@@ -24,36 +24,8 @@ function constant(p, like, value) {
   return constantsOf(p, [{ value, type }], (own, bits) => p.constant(bits, own))[0];
 }
 
-/** The bits of x below 24 as two f32 of 12 each: products of such halves are exact. @param {Program} p @param {Value} x @returns {[Value, Value]} */
-function halves(p, x) {
-  const high = p.append('bits', p.append('and', p.append('bits', x, U32), p.constant(0xfffff000, 'u32')), F32);
-  return [high, p.append('sub', x, high)];
-}
-/** The numbers of the types, as `bits` takes them. */
-const [F32, U32] = [0, 4];
-
-/**
- * What is left of a by b, with a's sign: exact while the quotient is below 2^23. A device rounds the quotient, so that it may be off by one.
- * @param {Program} p @param {Value} a @param {Value} b both f32
- */
-function rest(p, a, b) {
-  const quotient = p.append('trunc', p.append('div', a, b));
-  let left = a;
-  const [qs, bs] = [halves(p, quotient), halves(p, b)];
-  for (const q of qs) for (const part of bs) left = p.append('sub', left, p.append('mul', q, part));
-  const zero = p.constant(0);
-  const size = p.append('abs', b);
-  const beyond = p.append('select', p.append('lt', a, zero), p.append('gt', left, zero), p.append('lt', left, zero));
-  const signed = p.append('select', p.append('lt', a, zero), p.append('neg', size), size);
-  left = p.append('select', beyond, p.append('add', left, signed), left);
-  left = p.append('select', p.append('ge', p.append('abs', left), size), p.append('sub', left, signed), left);
-  // Of infinities the products are NaN: a number is its own rest by an infinity.
-  const infinite = p.append('and', p.append('eq', size, p.constant(Infinity)), p.append('lt', p.append('abs', a), p.constant(Infinity)));
-  return p.append('select', infinite, a, left);
-}
-
 /** The remainder with the dividend's sign. @param {Program} p @param {Value} a @param {Value} b @returns {Value} */
-const truncated = (p, a, b) => (p.typeOf(a) === 'f32' ? rest(p, a, b) : p.append('rem', a, b));
+const truncated = (p, a, b) => p.append('rem', a, b);
 /** Where a remainder is not 0 and its sign is not the divisor's. @param {Program} p @param {Value} left @param {Value} b @returns {Value} */
 function crosses(p, left, b) {
   const zero = constant(p, left, 0);
@@ -72,55 +44,40 @@ function inferred(name, a, b, takes, what) {
 }
 
 /**
- * Division with a whole quotient, or what is left of it. No gradient passes, as in PyTorch.
- * @param {string} name @param {(dtype: DType) => boolean} takes @param {string} what those types are
- * @param {(p: Program, a: Value, b: Value) => Value} body @param {(a: number, b: number) => number} f
+ * Division of integers with a whole quotient, or what is left of it. No gradient passes, as in PyTorch.
+ * @param {string} name @param {(p: Program, a: Value, b: Value) => Value} body @param {(a: number, b: number) => number} f
  */
-const division = (name, takes, what, body, f) =>
+const division = (name, body, f) =>
   defineOp({
     name,
     ...generated(name, (p, [a, b]) => body(p, a, b)),
-    infer: ([a, b]) => inferred(name, a, b, takes, what),
+    infer: ([a, b]) => inferred(name, a, b, isInteger, 'integers'),
     oracle: ([a, b]) => generate(broadcastShapes(name, a.shape, b.shape), (index) => f(at(a, index), at(b, index))),
   });
-/** Integers that a program divides: those of 32 bits. @param {DType} dtype */
-const isShort = (dtype) => isInteger(dtype) && dtype !== 'i64';
-/** @param {DType} dtype */
-const isDivided = (dtype) => isFloat(dtype) || isShort(dtype);
-
-/**
- * A whole quotient of floats by what is left: the quotient alone may be rounded to the next integer.
- * @param {Program} p @param {Value} a @param {Value} b @param {Value} left @param {'trunc' | 'floor'} rounding
- */
-function wholeQuotient(p, a, b, left, rounding) {
-  const exact = p.append('round', p.append('div', p.append('sub', a, left), b));
-  // Of infinities and by 0 the quotient says what it is.
-  const finite = p.append('lt', p.append('abs', exact), p.constant(Infinity));
-  return p.append('select', finite, exact, p.append(rounding, p.append('div', a, b)));
-}
-
+/** The quotient rounded towards 0; `math.mjs` has that of floats, as of all of these. */
 export const truncDivide = division(
-  'truncDivide',
-  isDivided,
-  'f32, f16, bf16, i32 or u32',
-  (p, a, b) => (p.typeOf(a) === 'f32' ? wholeQuotient(p, a, b, rest(p, a, b), 'trunc') : p.append('div', a, b)),
+  'integerTruncDivide',
+  (p, a, b) => p.append('div', a, b),
   (a, b) => Math.trunc(a / b),
 );
+/** The quotient rounded down. */
 export const floorDivide = division(
-  'flooredQuotient',
-  isDivided,
-  'f32, f16, bf16, i32 or u32',
+  'integerFloorDivide',
   (p, a, b) => {
-    if (p.typeOf(a) === 'f32') return wholeQuotient(p, a, b, floored(p, a, b), 'floor');
-    const quotient = p.append('div', a, b);
-    return p.append('sub', quotient, p.append(p.typeOf(a) === 'i32' ? 'toI32' : 'toU32', crosses(p, p.append('rem', a, b), b)));
+    const [quotient, crossed] = [p.append('div', a, b), crosses(p, p.append('rem', a, b), b)];
+    const type = p.typeOf(a);
+    return p.append(
+      'sub',
+      quotient,
+      type === 'i64' ? p.toI64(p.append('toU32', crossed)) : p.append(type === 'i32' ? 'toI32' : 'toU32', crossed),
+    );
   },
   (a, b) => Math.floor(a / b),
 );
-/** What is left of a division of integers, with the dividend's sign; `math.mjs` has that of floats. */
-export const fmod = division('integerFmod', isShort, 'i32 or u32', truncated, (a, b) => a % b);
+/** What is left of a division, with the dividend's sign. */
+export const fmod = division('integerFmod', truncated, (a, b) => a % b);
 /** The same with the divisor's sign. */
-export const remainder = division('integerRemainder', isShort, 'i32 or u32', floored, f64.remainder);
+export const remainder = division('integerRemainder', floored, f64.remainder);
 
 /** @param {DType} dtype */
 const hasBits = (dtype) => dtype === 'bool' || isInteger(dtype);

@@ -206,6 +206,8 @@ export const fmod = define('fmod', fn.fmod, (x, y) => x % y, [(x) => x.number(1)
 export const remainder = define('remainder', fn.remainder, f64.remainder, [(x) => x.number(1), (x, y) => x.div(y).floor().neg()]);
 
 export const floorDivide = define('floorDivide', fn.floorDivide, f64.floorDivide, [0, 0]);
+/** The quotient rounded towards 0. */
+export const truncDivide = define('truncDivide', fn.truncDivide, (x, y) => Math.trunc(x / y), [0, 0]);
 
 // ---- kinds of numbers
 

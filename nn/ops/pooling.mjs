@@ -74,16 +74,11 @@ function spread(dy, how, shares) {
   return dx;
 }
 
-/** The index of the largest element in its plane: the first of equal ones. @param {Reference} x @param {PoolAttributes} how @param {number[]} place */
+/** The largest element of a window. @param {Reference} x @param {PoolAttributes} how @param {number[]} place */
 function largest(x, how, place) {
   const rank = how.size.length;
   const [lead, q] = [place.slice(0, -rank), place.slice(-rank)];
-  let [best, index] = [-Infinity, -1];
-  for (const own of placesOf(how, q)) {
-    const v = at(x, [...lead, ...own]);
-    if (index < 0 || v > best) [best, index] = [v, indexOf(how, own)];
-  }
-  return { best, index };
+  return Math.max(...placesOf(how, q).map((own) => at(x, [...lead, ...own])));
 }
 
 const maxPoolBackward = defineOp({
@@ -104,18 +99,7 @@ export const maxPool = defineOp({
   lower: (k, [x], [y, indices], how) => [k.maxPool({ x, y, indices, planes: planesOf(x.layout, how.size.length), ...how })],
   saveOutputs: [1],
   vjp: (dy, { outputs: [, indices], attributes }, F) => [F.call(maxPoolBackward, [dy, indices], attributes)],
-  oracle: ([x], how) => generate(withSizes(x.shape, how.result), (place) => largest(x, how, place).best),
-});
-
-/** The indices of `maxPool` alone. */
-export const maxPoolIndices = defineOp({
-  name: 'maxPoolIndices',
-  infer: ([x], /** @type {PoolAttributes} */ { result }) => {
-    const shape = withSizes(x.shape, result);
-    return [denseLayout(shape, 'i32'), denseLayout(shape, x.dtype)];
-  },
-  lower: (k, [x], [indices, y], how) => [k.maxPool({ x, y, indices, planes: planesOf(x.layout, how.size.length), ...how })],
-  oracle: ([x], how) => generate(withSizes(x.shape, how.result), (place) => largest(x, how, place).index),
+  oracle: ([x], how) => generate(withSizes(x.shape, how.result), (place) => largest(x, how, place)),
 });
 
 const avgPoolBackward = defineOp({

@@ -63,7 +63,7 @@ import { OPTIONS, Optimizer, launch, settingsOf, storageOf } from './optimizer.m
  */
 
 /** The arithmetic of a program. @param {Program} p */
-const arithmetic = (p) => ({
+export const arithmetic = (p) => ({
   add: (/** @type {Value} */ a, /** @type {Value} */ b) => p.append('add', a, b),
   sub: (/** @type {Value} */ a, /** @type {Value} */ b) => p.append('sub', a, b),
   mul: (/** @type {Value} */ a, /** @type {Value} */ b) => p.append('mul', a, b),
@@ -73,7 +73,7 @@ const arithmetic = (p) => ({
 });
 
 /** The gradient with weight decay added. @param {Program} p @param {StepValues} values */
-const decayed = (p, { parameter, gradient, decay }) =>
+export const decayed = (p, { parameter, gradient, decay }) =>
   decay === undefined ? gradient : p.append('add', gradient, p.append('mul', parameter, decay));
 
 /**
@@ -92,7 +92,7 @@ function withDecay(p, values, decoupled) {
  * @param {(p: Program, words: Value[]) => Value[]} body the values of the first own words
  * @param {number} results how many
  */
-function shared(name, group, words, body, results) {
+export function shared(name, group, words, body, results) {
   const word = (/** @type {number} */ buffer, /** @type {number} */ at, /** @type {'f32' | 'u32'} */ dtype) => ({
     buffer,
     offset: at,

@@ -2,6 +2,7 @@
 
 import { asTensor } from '../../core/tensor.mjs';
 import * as indexing from '../indexing.mjs';
+import * as scatter from '../scatter.mjs';
 import * as sorting from '../sorting.mjs';
 import { ShapeMethods } from './shape.mjs';
 
@@ -34,7 +35,7 @@ export class IndexingMethods extends ShapeMethods {
   }
   /** A copy with elements of `source` added by index; see `F.scatterAdd`. @param {number} dim @param {Tensor} index @param {Tensor} source */
   scatterAdd(dim, index, source) {
-    return indexing.scatterAdd(asTensor(this), dim, index, source);
+    return scatter.scatterAdd(asTensor(this), dim, index, source);
   }
   /** Picks slices of a dimension by index; see `F.indexSelect`. @param {number} dim @param {Tensor} index [n] i32 or u32 */
   indexSelect(dim, index) {

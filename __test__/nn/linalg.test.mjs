@@ -1,0 +1,264 @@
+// Linear equations, determinants and Cholesky's factor: against float64 and central differences, eager and compiled.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { F, manualSeed, randn, tensor } from '../../nn/index.mjs';
+import { assertClose, normal } from '../lib/random-data.mjs';
+import { checkComposed } from './composed.mjs';
+import { x } from './inputs.mjs';
+import { initDevice, values } from './setup.mjs';
+
+before(initDevice);
+
+/** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
+/** @typedef {number[][]} Matrix */
+const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
+/** @param {Reference} t @returns {Matrix[]} */
+function matrices({ shape, data }) {
+  const [n, m] = shape.slice(-2);
+  return range(data.length / n / m).map((b) => range(n).map((i) => [...data.slice((b * n + i) * m, (b * n + i + 1) * m)]));
+}
+/** @param {readonly number[]} shape @param {Matrix[]} list @returns {Reference} */
+const of = (shape, list) => ({ shape: [...shape], data: Float64Array.from(list.flat(2)) });
+/** a⁻¹ b and the determinant, by elimination in float64. @param {Matrix} a @param {Matrix} b */
+function eliminated(a, b) {
+  const w = a.map((row, i) => [...row, ...b[i]]);
+  const n = a.length;
+  let det = 1;
+  for (let k = 0; k < n; k++) {
+    let p = k;
+    for (let i = k; i < n; i++) if (Math.abs(w[i][k]) > Math.abs(w[p][k])) p = i;
+    if (p !== k) [w[p], w[k], det] = [w[k], w[p], -det];
+    det *= w[k][k];
+    const pivot = w[k][k];
+    w[k] = w[k].map((v) => v / pivot);
+    for (let i = 0; i < n; i++) {
+      if (i === k) continue;
+      const factor = w[i][k];
+      w[i] = w[i].map((v, j) => v - factor * w[k][j]);
+    }
+  }
+  return { x: w.map((row) => row.slice(n)), det };
+}
+const identity = (/** @type {number} */ n) => range(n).map((i) => range(n).map((j) => Number(i === j)));
+/** @param {Matrix} a @param {Matrix} b */
+const times = (a, b) => a.map((row) => b[0].map((_, j) => row.reduce((sum, v, k) => sum + v * b[k][j], 0)));
+const transposed = (/** @type {Matrix} */ a) => a[0].map((_, j) => a.map((row) => row[j]));
+/** Well away from singular ones. @param {number[]} shape @returns {import('./inputs.mjs').Input} */
+function regular(...shape) {
+  const n = shape[shape.length - 1];
+  return { shape, values: normal(shape.reduce((a, b) => a * b)).map((v, i) => v + (Math.floor(i / n) % n === i % n ? 3 : 0)) };
+}
+const tolerances = { tolerance: 2e-5, gradientTolerance: 3e-4 };
+
+test('solve and inverse: batches, vectors, rows that must be swapped', async () => {
+  for (const n of [1, 4])
+    await checkComposed('inverse', {
+      ...tolerances,
+      call: F.inverse,
+      inputs: [regular(2, n, n)],
+      reference: (a) =>
+        of(
+          a.shape,
+          matrices(a).map((m) => eliminated(m, identity(n)).x),
+        ),
+    });
+  await checkComposed('solve', {
+    ...tolerances,
+    call: F.solve,
+    inputs: [regular(2, 3, 3), x(2, 3, 2)],
+    reference: (a, b) =>
+      of(
+        b.shape,
+        matrices(a).map((m, i) => eliminated(m, matrices(b)[i]).x),
+      ),
+  });
+  await checkComposed('solve of a vector', {
+    ...tolerances,
+    call: F.solve,
+    inputs: [regular(3, 3), x(3)],
+    reference: (a, b) =>
+      of(
+        [3],
+        [
+          eliminated(
+            matrices(a)[0],
+            [...b.data].map((v) => [v]),
+          ).x,
+        ],
+      ),
+  });
+  const swapped = tensor([
+    [0, 2, 0],
+    [0, 0, 4],
+    [1, 0, 0],
+  ]);
+  assert.deepEqual(await F.inverse(swapped).toNested(), [
+    [0, 0, 1],
+    [0.5, 0, 0],
+    [0, 0.25, 0],
+  ]);
+  assert.ok(
+    (
+      await values(
+        F.inverse(
+          tensor([
+            [1, 2],
+            [2, 4],
+          ]),
+        ),
+      )
+    ).every((v) => !Number.isFinite(v)),
+    'of a singular matrix',
+  );
+  manualSeed(2);
+  const a = randn([32, 32]);
+  const rest = F.matmul(a, F.inverse(a)).sub(tensor(identity(32)));
+  assert.ok((await F.amax(F.abs(rest), [0, 1]).item()) < 1e-4);
+  assert.throws(() => F.inverse(F.zeros([2, 3])), /^ShapeError: inverse: expected square matrices \[\.\.\., n, n\], got \[2, 3\]/);
+  assert.throws(() => F.solve(F.zeros([2, 2]), F.zeros([3])), /solve: matrices \[2, 2\] and right sides \[3\]/);
+});
+
+test('det, slogdet and logdet', async () => {
+  await checkComposed('det', {
+    ...tolerances,
+    call: F.det,
+    inputs: [x(2, 3, 3)],
+    reference: (a) => ({ shape: [2], data: Float64Array.from(matrices(a), (m) => eliminated(m, identity(3)).det) }),
+  });
+  await checkComposed('slogdet', {
+    ...tolerances,
+    call: (a) => F.slogdet(a).logabsdet,
+    inputs: [regular(2, 4, 4)],
+    reference: (a) => ({ shape: [2], data: Float64Array.from(matrices(a), (m) => Math.log(Math.abs(eliminated(m, identity(4)).det))) }),
+  });
+  const list = tensor([
+    [
+      [0, 2],
+      [3, 0],
+    ],
+    [
+      [2, 0],
+      [0, 3],
+    ],
+    [
+      [1, 2],
+      [2, 4],
+    ],
+  ]);
+  assertClose(await values(F.det(list)), Float64Array.of(-6, 6, 0), 1e-6, 'det');
+  const { sign, logabsdet } = F.slogdet(list);
+  assert.deepEqual(
+    (await values(sign)).map((v) => v || 0),
+    [-1, 1, 0],
+  );
+  assertClose((await values(logabsdet)).slice(0, 2), Float64Array.of(Math.log(6), Math.log(6)), 1e-6, 'logarithm');
+  const logs = await values(F.logdet(list));
+  assert.deepEqual([logs[0], logs[2]], [NaN, -Infinity]);
+  assertClose([logs[1]], Float64Array.of(Math.log(6)), 1e-6, 'logdet');
+});
+
+/** @param {Matrix} given */
+function choleskyOf(given) {
+  const a = given.map((row, i) => row.map((v, j) => (v + given[j][i]) / 2));
+  const l = a.map((row) => row.map(() => 0));
+  for (const j of range(a.length))
+    for (let i = j; i < a.length; i++) {
+      const rest = a[i][j] - range(j).reduce((sum, k) => sum + l[i][k] * l[j][k], 0);
+      l[i][j] = i === j ? Math.sqrt(rest) : rest / l[j][j];
+    }
+  return l;
+}
+/** @param {number} batch @param {number} n @returns {import('./inputs.mjs').Input} */
+function definite(batch, n) {
+  const list = range(batch).map(() => {
+    const m = matrices({ shape: [n, n], data: Float64Array.from(normal(n * n)) })[0];
+    return times(m, transposed(m)).map((row, i) => row.map((v, j) => v + (i === j ? 1 : 0)));
+  });
+  return { shape: [batch, n, n], values: Float64Array.from(list.flat(2)) };
+}
+
+test('Cholesky’s factor, and what is solved with it', async () => {
+  await checkComposed('cholesky', {
+    ...tolerances,
+    call: F.cholesky,
+    inputs: [definite(2, 4)],
+    reference: (a) => of(a.shape, matrices(a).map(choleskyOf)),
+  });
+  assert.ok(
+    (
+      await values(
+        F.cholesky(
+          tensor([
+            [1, 2],
+            [2, 1],
+          ]),
+        ),
+      )
+    ).includes(NaN),
+    'of what is not positive definite',
+  );
+  const { shape, values: data } = definite(1, 3);
+  const a = tensor(Float64Array.from(data), { shape }).at(0);
+  const b = randn([3, 2]);
+  const l = F.cholesky(a);
+  assertClose(await values(F.matmul(a, F.choleskySolve(b, l))), Float64Array.from(await values(b)), 2e-5, 'lower');
+  assertClose(await values(F.matmul(a, F.choleskySolve(b, l.T, true))), Float64Array.from(await values(b)), 2e-5, 'upper');
+  assertClose(await values(F.matmul(a, F.choleskyInverse(l))), Float64Array.of(1, 0, 0, 0, 1, 0, 0, 0, 1), 2e-5, 'inverse');
+});
+
+test('triangles, from both sides, with ones on the diagonal', async () => {
+  for (const upper of [true, false])
+    for (const left of [true, false])
+      for (const unitriangular of [true, false])
+        await checkComposed(`solveTriangular ${upper} ${left} ${unitriangular}`, {
+          ...tolerances,
+          call: (a, b) => F.solveTriangular(a, b, { upper, left, unitriangular }),
+          inputs: [regular(3, 3), left ? x(3, 2) : x(2, 3)],
+          reference: (a, b) => {
+            const t = matrices(a)[0].map((row, i) => row.map((v, j) => (i === j ? (unitriangular ? 1 : v) : upper === i < j ? v : 0)));
+            const right = matrices(b)[0];
+            return of(b.shape, [left ? eliminated(t, right).x : transposed(eliminated(transposed(t), transposed(right)).x)]);
+          },
+        });
+});
+
+test('powers and norms of matrices', async () => {
+  for (const n of [0, 1, 5, -2])
+    await checkComposed(`matrixPower ${n}`, {
+      ...tolerances,
+      call: (a) => F.matrixPower(F.mul(a, 0.5), n),
+      inputs: [{ ...regular(2, 3, 3) }],
+      differentiable: n !== 0,
+      reference: (a) =>
+        of(
+          a.shape,
+          matrices(a).map((m) => {
+            const half = m.map((row) => row.map((v) => v / 2));
+            const base = n < 0 ? eliminated(half, identity(3)).x : half;
+            return range(Math.abs(n)).reduce((y) => times(y, base), identity(3));
+          }),
+        ),
+    });
+  const a = tensor([
+    [1, -2, 3],
+    [4, 5, -6],
+  ]);
+  assertClose([await F.matrixNorm(a).item()], Float64Array.of(Math.sqrt(91)), 1e-6, 'fro');
+  const norms = /** @type {[number, number][]} */ ([
+    [1, 9],
+    [-1, 5],
+    [Infinity, 15],
+    [-Infinity, 6],
+  ]);
+  for (const [order, expected] of norms) assert.equal(await F.matrixNorm(a, order).item(), expected);
+  const batch = F.stack([a, a.mul(2)], 2);
+  assert.deepEqual(
+    [F.matrixNorm(batch, 1, [0, 1], true).shape, await values(F.matrixNorm(batch, 1, [0, 1]))],
+    [
+      [1, 1, 2],
+      [9, 18],
+    ],
+  );
+  assert.throws(() => F.matrixNorm(a, 2), /order must be 'fro', 1, -1, Infinity or -Infinity, got 2/);
+});

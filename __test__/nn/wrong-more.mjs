@@ -1,0 +1,168 @@
+// Calls of public functions that are right: further mathematics, matrices, distributions and images.
+
+import { ones, tensor, zeros } from '../../nn/index.mjs';
+
+const m = () => ones([2, 3]);
+const v = () => ones([3]);
+const square = () =>
+  tensor([
+    [2, 1],
+    [1, 3],
+  ]);
+const image = () => ones([1, 4, 4, 4]);
+const ids = (/** @type {number[]} */ ...own) => tensor(Int32Array.from(own));
+const dtype = { dtype: 'f32' };
+const scale = { beta: 2, alpha: 3 };
+const boxes = () =>
+  tensor([
+    [0, 0, 1, 1],
+    [0, 0, 1, 0.5],
+  ]);
+
+/** Functions of `F`. @type {Record<string, () => any[]>} */
+export const FUNCTIONS = {
+  tri: () => [2, 3, 1, dtype],
+  denseBincount: () => [ids(0, 2), 3, { weights: ones([2]), binaryOutput: true }],
+  average: () => [m(), { dim: 1, weights: v() }],
+  histogram: () => [m(), 4, { range: [0, 1], weight: m(), density: true }],
+  gamma: () => [[3], 1, 2],
+  sparseToDense: () => [ids(1), ones([1]), [3], 2],
+  ensureShape: () => [m(), [2, 3]],
+  separableConv2d: () => [image(), ones([4, 1, 2, 2]), ones([3, 4, 1, 1]), ones([3]), { stride: 1, padding: 1, dilation: 1 }],
+  isin: () => [m(), v(), { invert: true }],
+  mode: () => [m(), 1, true],
+  nanmedian: () => [m(), 1, true],
+  aminmax: () => [m(), { dim: 1, keepdim: true }],
+  varMean: () => [m(), 1, { keepdim: true, correction: 0 }],
+  stdMean: () => [m(), 1, { keepdim: true, correction: 0 }],
+  cov: () => [m(), { correction: 0, fweights: v(), aweights: v() }],
+  corrcoef: () => [m()],
+  logmeanexp: () => [m(), 1, true],
+  renorm: () => [m(), 2, 0, 1],
+  indexReduce: () => [m(), 0, ids(0, 1), m(), 'amax', { includeSelf: false }],
+  nonzeroStatic: () => [m(), { size: 3, fillValue: -2 }],
+  unravelIndex: () => [ids(0, 1), [2, 3]],
+  vander: () => [v(), 2, true],
+  polyval: () => [v(), m()],
+  polyadd: () => [v(), ones([2])],
+  polysub: () => [v(), ones([2])],
+  polymul: () => [v(), ones([2])],
+  convolve: () => [v(), ones([2]), 'same'],
+  correlate: () => [v(), ones([2]), 'full'],
+  gradient: () => [m(), { spacing: 2, dim: 1, edgeOrder: 2 }],
+  unwrap: () => [m(), { discont: 3, dim: 0, period: 6 }],
+  blockDiag: () => [m(), v()],
+  vecdot: () => [m(), m(), 0],
+  vdot: () => [v(), v()],
+  dist: () => [m(), m(), 1],
+  diagflat: () => [v(), 1],
+  equal: () => [m(), m()],
+  addmv: () => [ones([2]), m(), v(), scale],
+  addr: () => [m(), ones([2]), v(), scale],
+  addbmm: () => [ones([2, 2]), ones([4, 2, 3]), ones([4, 3, 2]), scale],
+  columnStack: () => [[ones([2]), m()]],
+  hsplit: () => [m(), 3],
+  vsplit: () => [m(), [1]],
+  dsplit: () => [image(), 2],
+  combinations: () => [v(), 2, true],
+  broadcastTensors: () => [m(), v()],
+  broadcastShapes: () => [[2, 3], [3]],
+  promoteTypes: () => ['f32', 'i32'],
+  resultType: () => [m(), ids(1)],
+  diagIndices: () => [3, 2],
+  geomspace: () => [1, 8, 4, dtype],
+  cbrt: () => [m()],
+  log1mexp: () => [m()],
+  sparsePlus: () => [m()],
+  sparseSigmoid: () => [m()],
+  squareplus: () => [m(), 4],
+  divNoNan: () => [m(), m()],
+  squaredDifference: () => [m(), m()],
+  complex: () => [m(), m()],
+  polar: () => [m(), m()],
+  real: () => [ones([3, 2])],
+  imag: () => [ones([3, 2])],
+  conj: () => [ones([3, 2])],
+  angle: () => [ones([3, 2])],
+  complexAbs: () => [ones([3, 2])],
+  bartlettWindow: () => [5, true, dtype],
+  kaiserWindow: () => [5, true, 12, dtype],
+  rfftn: () => [m(), [2, 3], [0, 1], 'ortho'],
+  irfftn: () => [ones([2, 3, 2]), [2, 4], [0, 1], 'ortho'],
+  hfft: () => [ones([3, 2]), 4, 0, 'ortho'],
+  ihfft: () => [m(), 4, 0, 'ortho'],
+  solve: () => [square(), ones([2, 3])],
+  inverse: () => [square()],
+  det: () => [square()],
+  slogdet: () => [square()],
+  logdet: () => [square()],
+  cholesky: () => [square()],
+  solveTriangular: () => [square(), ones([2, 3]), { upper: true, left: true, unitriangular: true }],
+  choleskySolve: () => [ones([2, 3]), square(), true],
+  choleskyInverse: () => [square(), true],
+  matrixPower: () => [square(), -3],
+  matrixNorm: () => [square(), 1, [0, 1], true],
+  bernoulli: () => [m()],
+  normal: () => [m(), v()],
+  exponential: () => [[3], 1],
+  cauchy: () => [[3], 0, 1],
+  geometric: () => [[3], 0.5],
+  logNormal: () => [[3], 0, 1],
+  gumbel: () => [[3], 0, 1],
+  laplace: () => [[3], 0, 1],
+  logistic: () => [[3], 0, 1],
+  pareto: () => [[3], 1, 1],
+  rademacher: () => [[3]],
+  rayleigh: () => [[3], 1],
+  triangular: () => [[3], 0, 1, 2],
+  weibull: () => [[3], 1, 1],
+  maxwell: () => [[3]],
+  doubleSidedMaxwell: () => [[3], 0, 1],
+  truncatedNormal: () => [[3], 0, 1, -1, 1],
+  ball: () => [[3], 2],
+  categorical: () => [m(), 2],
+  multivariateNormal: () => [ones([2]), square(), [3]],
+  depthToSpace: () => [image(), 2, 'DCR'],
+  spaceToDepth: () => [image(), 2, 'CRD'],
+  spaceToBatchNd: () => [
+    image(),
+    [2, 2],
+    [
+      [0, 0],
+      [1, 1],
+    ],
+  ],
+  batchToSpaceNd: () => [
+    ones([4, 1, 2, 2]),
+    [2, 2],
+    [
+      [0, 0],
+      [1, 0],
+    ],
+  ],
+  dilation2d: () => [image(), ones([4, 2, 2]), { stride: 1, padding: 1, dilation: 1 }],
+  rgbToGrayscale: () => [ones([3, 2, 2])],
+  cropAndResize: () => [image(), boxes(), ids(0, 0), [2, 3], { method: 'nearest', extrapolationValue: 1 }],
+  boxArea: () => [boxes()],
+  boxIou: () => [boxes(), boxes()],
+  nms: () => [boxes(), ones([2]), 0.5, { maxOutputSize: 1, scoreThreshold: 0 }],
+  gatherNd: () => [m(), zeros([2, 1], { dtype: 'i32' })],
+  scatterNd: () => [zeros([2, 1], { dtype: 'i32' }), m(), [4, 3]],
+  tensorScatterUpdate: () => [m(), zeros([1, 1], { dtype: 'i32' }), ones([1, 3])],
+  segmentSum: () => [m(), ids(0, 1), 3],
+  inTopK: () => [m(), ids(0, 1), 2],
+  setdiff1d: () => [v(), v()],
+  stridedSlice: () => [m(), [0, 2], [2, 0], [1, -1]],
+  addN: () => [[m(), m()]],
+};
+/** Methods of tensors: the tensor, then arguments. @type {Record<string, () => any[]>} */
+export const METHODS = Object.fromEntries(
+  [
+    ...['mode', 'nanmedian', 'aminmax', 'cov', 'corrcoef', 'renorm', 'dist', 'equal', 'diagflat', 'bernoulli'],
+    ...['det', 'logdet', 'slogdet', 'inverse', 'cholesky', 'matrixPower'],
+  ].map((name) => [name, FUNCTIONS[name]]),
+);
+/** Modules: what their constructors take. @type {Record<string, () => any[]>} */
+export const CONSTRUCTORS = {};
+/** Modules and what they take, by the names that their errors have. @type {[string | string[], () => any, () => any[]][]} */
+export const FORWARDS = [];

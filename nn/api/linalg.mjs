@@ -1,0 +1,239 @@
+// Linear equations, inverses, determinants and Cholesky's factor of small matrices. They are found by elimination, one column after another, each
+// of which is a few operations over the whole batch: some hundred columns are quick, thousands are not.
+//
+// What elimination finds is a constant; the result is one step of refinement from it (Newton's), which has the right gradient and fewer errors.
+
+import { tensorOf } from '../core/engine.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { dimension, isFloat } from '../core/layout.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
+import { noGrad } from '../core/node.mjs';
+import { arange, eye } from './creation.mjs';
+import * as F from './functional.mjs';
+import { argmax, gather } from './indexing.mjs';
+import { toF32 } from './operands.mjs';
+import { norm, prod } from './reductions.mjs';
+import { integer, tril, triu } from './shape.mjs';
+
+/** @import { Tensor } from './tensor.mjs' */
+
+/**
+ * Options of `solveTriangular`.
+ * @typedef {object} TriangularOptions
+ * @property {boolean} upper whether a is the upper triangle, and not the lower
+ * @property {boolean} [left] whether a x = b is solved, and not x a = b; true when left out
+ * @property {boolean} [unitriangular] whether a's diagonal counts as ones; false when left out
+ */
+
+/** Square matrices as f32. @param {string} op @param {Tensor} a @returns {Tensor} */
+function square(op, a) {
+  const { shape, ndim, dtype } = tensorOf(op, a);
+  if (ndim < 2 || shape[ndim - 1] !== shape[ndim - 2] || shape[ndim - 1] === 0)
+    throw new ShapeError(op, `expected square matrices [..., n, n], got ${show(shape)}`);
+  if (!isFloat(dtype)) throw new ArgumentError(op, `takes f32, f16 or bf16, got ${dtype}; convert with .to('f32')`);
+  return toF32(a);
+}
+const turned = (/** @type {Tensor} */ x) => F.transpose(x, -2, -1);
+/** The numbers of rows, [n, 1]. @param {number} n */
+const rowNumbers = (n) => F.reshape(arange(0, n, 1, { dtype: 'i32' }), [n, 1]);
+
+/**
+ * Gauss–Jordan elimination with partial pivoting of [a | b], without gradients.
+ * @param {Tensor} a [..., n, n] @param {Tensor} b [..., n, k]
+ * @returns {{ x: Tensor, pivots: Tensor, swaps: Tensor }} a⁻¹ b; the pivots [..., n]; -1 to the power of swapped rows, [...]
+ */
+function eliminated(a, b) {
+  return noGrad(() => {
+    const n = a.shape[a.ndim - 1];
+    const rows = rowNumbers(n);
+    let w = F.cat([a.detach(), F.expand(b.detach(), [...a.shape.slice(0, -1), b.shape[b.ndim - 1]])], -1);
+    let swaps = F.ones(a.shape.slice(0, -2));
+    const pivots = [];
+    for (let k = 0; k < n; k++) {
+      const column = F.abs(F.slice(F.slice(w, -1, k, k + 1), -2, k, n));
+      const place = F.add(
+        F.reshape(argmax(F.reshape(column, [...column.shape.slice(0, -2), n - k]), -1), [...column.shape.slice(0, -2), 1, 1]),
+        k,
+      );
+      const order = F.where(F.eq(rows, k), place, F.where(F.eq(rows, place), k, rows));
+      w = gather(w, w.ndim - 2, F.expand(order, w.shape).contiguous());
+      swaps = F.mul(swaps, F.where(F.eq(F.reshape(place, swaps.shape), k), 1, -1));
+      const row = F.slice(w, -2, k, k + 1);
+      const pivot = F.slice(row, -1, k, k + 1);
+      pivots.push(F.reshape(pivot, swaps.shape));
+      const scaled = F.div(row, pivot);
+      w = F.where(F.eq(rows, k), scaled, F.sub(w, F.mul(F.slice(w, -1, k, k + 1), scaled)));
+    }
+    return { x: F.slice(w, -1, n), pivots: F.stack(pivots, -1), swaps };
+  });
+}
+
+/** a⁻¹, without gradients. @param {Tensor} a f32 @returns {Tensor} */
+const inverted = (a) => eliminated(a, eye(a.shape[a.ndim - 1])).x;
+
+/**
+ * Solves a x = b by elimination with partial pivoting. Of a singular matrix the result is infinite or NaN.
+ * @param {Tensor} a [..., n, n] @param {Tensor} b [..., n, k], or [n] @returns {Tensor} of b's shape, broadcast
+ */
+export function solve(a, b) {
+  const own = square('solve', a);
+  if (tensorOf('solve', b).ndim === 0 || b.shape[b.ndim === 1 ? 0 : b.ndim - 2] !== own.shape[own.ndim - 1])
+    throw new ShapeError('solve', `matrices ${show(a.shape)} and right sides ${show(b.shape)}`);
+  return within('solve', () => {
+    const right = toF32(b.ndim === 1 ? F.unsqueeze(b, 1) : b);
+    const inverse = inverted(own);
+    const first = F.matmul(inverse, right.detach());
+    const x = F.add(first, F.matmul(inverse, F.sub(right, F.matmul(own, first))));
+    return F.to(b.ndim === 1 ? F.squeeze(x, -1) : x, a.dtype);
+  });
+}
+
+/** The inverse of matrices, by elimination with partial pivoting; infinite or NaN of a singular one. @param {Tensor} a [..., n, n] @returns {Tensor} of a's shape */
+export function inverse(a) {
+  const own = square('inverse', a);
+  return within('inverse', () => {
+    const first = inverted(own);
+    return F.to(F.add(first, F.matmul(first, F.sub(eye(own.shape[own.ndim - 1]), F.matmul(own, first)))), a.dtype);
+  });
+}
+
+/** What log |det a| changes by with a: 0, with the gradient a⁻ᵀ. @param {Tensor} a @param {Tensor} inverse */
+const change = (a, inverse) => F.sum(F.mul(turned(inverse), F.sub(a, a.detach())), [-2, -1]);
+
+/** The determinant of matrices; of a singular one it has no gradient. @param {Tensor} a [..., n, n] @returns {Tensor} [...] */
+export function det(a) {
+  const own = square('det', a);
+  return within('det', () => {
+    const { x, pivots, swaps } = eliminated(own, eye(own.shape[own.ndim - 1]));
+    const value = F.mul(F.reshape(prod(pivots, -1), swaps.shape), swaps);
+    // A singular matrix has no inverse.
+    const isSingular = F.eq(value, 0);
+    const factor = F.where(isSingular, 0, change(own, F.where(F.reshape(isSingular, [...swaps.shape, 1, 1]), 0, x)));
+    return F.to(F.add(value, F.mul(value, factor)), a.dtype);
+  });
+}
+
+/** The sign of the determinant of matrices, and the logarithm of its size. @param {Tensor} a [..., n, n] @returns {{ sign: Tensor, logabsdet: Tensor }} both [...] */
+export function slogdet(a) {
+  const own = square('slogdet', a);
+  return within('slogdet', () => {
+    const { x, pivots, swaps } = eliminated(own, eye(own.shape[own.ndim - 1]));
+    const sign = F.mul(F.reshape(prod(F.sign(pivots), -1), swaps.shape), swaps);
+    const isSingular = F.eq(sign, 0);
+    const size = F.sum(F.log(F.abs(F.where(F.eq(pivots, 0), 1, pivots))), -1);
+    const logabsdet = F.where(isSingular, -Infinity, F.add(size, F.where(isSingular, 0, change(own, x))));
+    return { sign: F.to(sign, a.dtype), logabsdet: F.to(logabsdet, a.dtype) };
+  });
+}
+/** The logarithm of the determinant of matrices, NaN where it is below 0. @param {Tensor} a [..., n, n] @returns {Tensor} [...] */
+export const logdet = (a) =>
+  within('logdet', () => {
+    const { sign, logabsdet } = slogdet(a);
+    return F.where(F.lt(sign, 0), NaN, logabsdet);
+  });
+
+/**
+ * The lower triangle L with L Lᵀ = a (Cholesky), of symmetric positive definite matrices. Of others it has NaN; PyTorch throws. A matrix counts
+ * as (a + aᵀ) / 2, and so its gradient is symmetric, as in PyTorch.
+ * @param {Tensor} a [..., n, n] @returns {Tensor} of a's shape
+ */
+export function cholesky(a) {
+  const given = square('cholesky', a);
+  return within('cholesky', () => {
+    const own = F.div(F.add(given, turned(given)), 2);
+    const n = own.shape[own.ndim - 1];
+    const { factor, back } = noGrad(() => {
+      let w = own.detach();
+      const rows = rowNumbers(n);
+      const columns = [];
+      for (let k = 0; k < n; k++) {
+        const column = F.slice(w, -1, k, k + 1);
+        const scaled = F.div(column, F.sqrt(F.slice(column, -2, k, k + 1)));
+        const l = F.where(F.lt(rows, k), 0, scaled);
+        columns.push(l);
+        w = F.sub(w, F.matmul(l, turned(l)));
+      }
+      const factor = F.cat(columns, -1);
+      return { factor, back: inverted(factor) };
+    });
+    // The change of L with a: L times the lower half of L⁻¹ da L⁻ᵀ (Murray 2016), which also mends rounding errors.
+    const inner = F.matmul(F.matmul(back, F.sub(own, F.matmul(factor, turned(factor)))), turned(back));
+    const half = F.sub(tril(inner), F.div(tril(triu(inner)), 2));
+    return F.to(F.add(factor, F.matmul(factor, half)), a.dtype);
+  });
+}
+
+/**
+ * Solves with a triangle of matrices, as `torch.linalg.solve_triangular`.
+ * @param {Tensor} a [..., n, n]; the other triangle is not read @param {Tensor} b [..., n, k], or [..., k, n] with `left` false
+ * @param {TriangularOptions} options @returns {Tensor} of b's shape, broadcast
+ */
+export function solveTriangular(a, b, options) {
+  const op = 'solveTriangular';
+  const { upper, left = true, unitriangular = false } = checkOptions(op, options, ['upper', 'left', 'unitriangular']);
+  for (const [name, value] of Object.entries({ upper, left, unitriangular })) flag(op, name, value);
+  const own = square(op, a);
+  if (tensorOf(op, b).ndim < 2) throw new ShapeError(op, `expected right sides [..., n, k], got ${show(b.shape)}`);
+  return within(op, () => {
+    const strict = upper ? triu(own, Number(unitriangular)) : tril(own, -Number(unitriangular));
+    const triangle = unitriangular ? F.add(strict, eye(own.shape[own.ndim - 1])) : strict;
+    const x = left ? solve(triangle, b) : turned(solve(turned(triangle), turned(b)));
+    return F.to(x, a.dtype);
+  });
+}
+
+/** Solves a x = b with Cholesky's factor of a. @param {Tensor} b [..., n, k] @param {Tensor} factor [..., n, n] @param {boolean} [upper] whether it is the upper triangle, a = UᵀU; false when left out @returns {Tensor} */
+export function choleskySolve(b, factor, upper = false) {
+  flag('choleskySolve', 'upper', upper);
+  tensorOf('choleskySolve', b);
+  const own = square('choleskySolve', factor);
+  return within('choleskySolve', () => {
+    const lower = upper ? turned(triu(own)) : tril(own);
+    return solve(turned(lower), solve(lower, b));
+  });
+}
+/** The inverse of a by Cholesky's factor of it. @param {Tensor} factor [..., n, n] @param {boolean} [upper] as of `choleskySolve` @returns {Tensor} */
+export const choleskyInverse = (factor, upper = false) =>
+  within('choleskyInverse', () => choleskySolve(eye(square('choleskyInverse', factor).shape.at(-1) ?? 1), factor, upper));
+
+/** A matrix times itself n times; the inverse's power where n is below 0. @param {Tensor} a [..., n, n] @param {number} n @returns {Tensor} of a's shape */
+export function matrixPower(a, n) {
+  const op = 'matrixPower';
+  const own = square(op, a);
+  if (Math.abs(integer(op, 'n', n)) > 2 ** 31) throw new ArgumentError(op, `n must be within ±2^31, got ${n}`);
+  return within(op, () => {
+    let base = n < 0 ? inverse(own) : own;
+    /** @type {Tensor | undefined} */
+    let y;
+    for (let rest = Math.abs(n); rest > 0; rest = Math.floor(rest / 2)) {
+      if (rest % 2) y = y ? F.matmul(y, base) : base;
+      if (rest > 1) base = F.matmul(base, base);
+    }
+    return F.to(y ?? F.clone(F.expand(eye(own.shape[own.ndim - 1]), own.shape)), a.dtype);
+  });
+}
+
+/**
+ * Norms of matrices: Frobenius's, or the largest (of a negative order the least) sum of sizes along columns (1) or rows (Infinity).
+ * @param {Tensor} a [..., n, m] @param {'fro' | 1 | -1 | number} [order] 'fro' when left out; else 1, -1, Infinity or -Infinity
+ * @param {readonly [number, number]} [dim] rows and columns; the last two when left out
+ * @param {boolean} [keepdim] whether both dimensions stay, of size 1
+ * @returns {Tensor}
+ */
+export function matrixNorm(a, order = 'fro', dim = [-2, -1], keepdim = false) {
+  const op = 'matrixNorm';
+  if (tensorOf(op, a).ndim < 2) throw new ShapeError(op, `expected matrices [..., n, m], got ${show(a.shape)}`);
+  if (!Array.isArray(dim) || dim.length !== 2) throw new ArgumentError(op, `dim must be two dimensions, got ${shown(dim)}`);
+  const [rows, columns] = dim.map((d) => dimension(op, d, a.ndim));
+  if (rows === columns) throw new ShapeError(op, `dim ${show(dim)} names a dimension twice`);
+  if (order !== 'fro' && order !== 1 && order !== -1 && order !== Infinity && order !== -Infinity)
+    throw new ArgumentError(op, `order must be 'fro', 1, -1, Infinity or -Infinity, got ${shown(order)}`);
+  flag(op, 'keepdim', keepdim);
+  return within(op, () => {
+    if (order === 'fro') return norm(a, 2, [rows, columns], keepdim);
+    const [summed, other] = Math.abs(order) === 1 ? [rows, columns] : [columns, rows];
+    const y = (order > 0 ? F.amax : F.amin)(F.sum(F.abs(toF32(a)), summed, true), other, true);
+    const sizes = a.shape.flatMap((n, d) => (d === rows || d === columns ? (keepdim ? [1] : []) : [n]));
+    return F.to(F.reshape(y, sizes), isFloat(a.dtype) ? a.dtype : 'f32');
+  });
+}

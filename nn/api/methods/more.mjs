@@ -1,0 +1,89 @@
+// Methods of tensors: further statistics, products and small matrices.
+
+import { asTensor } from '../../core/tensor.mjs';
+import { bernoulli } from '../distributions.mjs';
+import * as linalg from '../linalg.mjs';
+import * as F from '../more-math.mjs';
+import { IndexingMethods } from './indexing.mjs';
+
+/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../reductions.mjs').Chosen} Chosen */
+
+/** Further statistics, products and small matrices: part of every `Tensor`. */
+export class MoreMethods extends IndexingMethods {
+  /** The most frequent elements along a dimension; see `F.mode`. @param {number} [dim] @param {boolean} [keepdim] */
+  mode(dim, keepdim) {
+    return F.mode(asTensor(this), dim, keepdim);
+  }
+  /**
+   * The median of all elements that are not NaN, or with a dimension the medians along it and their indices; see `F.nanmedian`.
+   * @overload
+   * @returns {Tensor}
+   *
+   * @overload
+   * @param {number} dim @param {boolean} [keepdim] keeps it with size 1
+   * @returns {Chosen}
+   *
+   * @param {any} [dim] @param {boolean} [keepdim]
+   * @returns {any} any: what an overload says
+   */
+  nanmedian(dim, keepdim) {
+    return F.nanmedian(asTensor(this), dim, keepdim);
+  }
+  /** The least and the largest element. @param {import('../more-math.mjs').AminmaxOptions} [options] */
+  aminmax(options) {
+    return F.aminmax(asTensor(this), options);
+  }
+  /** Covariances of variables; see `F.cov`. @param {import('../more-math.mjs').CovarianceOptions} [options] */
+  cov(options) {
+    return F.cov(asTensor(this), options);
+  }
+  /** Pearson's correlations of variables; see `F.corrcoef`. */
+  corrcoef() {
+    return F.corrcoef(asTensor(this));
+  }
+  /** Each part along a dimension, of at most a norm; see `F.renorm`. @param {number} p @param {number} dim @param {number} maxnorm */
+  renorm(p, dim, maxnorm) {
+    return F.renorm(asTensor(this), p, dim, maxnorm);
+  }
+  /** The p-norm of the difference. @param {Tensor} other @param {number} [p] 2 when left out */
+  dist(other, p) {
+    return F.dist(asTensor(this), other, p);
+  }
+  /** Whether both have the same shape and elements, as a bool on the device. @param {Tensor} other */
+  equal(other) {
+    return F.equal(asTensor(this), other);
+  }
+  /** A matrix with all elements on a diagonal. @param {number} [offset] */
+  diagflat(offset) {
+    return F.diagflat(asTensor(this), offset);
+  }
+  /** 1 with each element's probability, else 0. */
+  bernoulli() {
+    return bernoulli(asTensor(this));
+  }
+  /** The determinant of matrices. */
+  det() {
+    return linalg.det(asTensor(this));
+  }
+  /** The logarithm of the determinant of matrices. */
+  logdet() {
+    return linalg.logdet(asTensor(this));
+  }
+  /** The sign of the determinant of matrices, and the logarithm of its size. */
+  slogdet() {
+    return linalg.slogdet(asTensor(this));
+  }
+  /** The inverse of matrices. */
+  inverse() {
+    return linalg.inverse(asTensor(this));
+  }
+  /** The lower triangle L with L Lᵀ = this; see `F.cholesky`. */
+  cholesky() {
+    return linalg.cholesky(asTensor(this));
+  }
+  /** A matrix times itself n times. @param {number} n */
+  matrixPower(n) {
+    return linalg.matrixPower(asTensor(this), n);
+  }
+}
