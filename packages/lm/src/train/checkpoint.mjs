@@ -10,7 +10,7 @@ import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync, rea
 import { rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { notWritten, syncFolder } from 'helios-vk/files';
-import { load, save } from 'helios-vk/nn';
+import { load, save, tunedPlans } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
 import { readConfig } from '../config.mjs';
@@ -37,6 +37,8 @@ import { firstUnusable } from './state.mjs';
  * @property {DataInfo} data
  * @property {{ step: number, loss: number, since: number } | null} best the lowest loss on held-out text, and evaluations since then
  * @property {Partial<Pick<import('./run.mjs').OwnOptions, typeof import('./plan.mjs').KEPT[number]>>} [options] those that a resumed run keeps
+ * @property {ReturnType<typeof tunedPlans>} [plans] plans of matrix products that the run used because they were measured on its machine; a resumed
+ *   run uses them on the same device, so that it has the same bits
  *
  * @typedef {object} Checkpoint
  * @property {string} path
@@ -46,6 +48,7 @@ import { firstUnusable } from './state.mjs';
  * @property {DataInfo | undefined} data undefined if the file is of an earlier version
  * @property {RunState['best']} best
  * @property {RunState['options']} options of the run; none if the file is of an earlier version
+ * @property {RunState['plans']} [plans] undefined if the file is of an earlier version
  * @property {string | import('./legacy.mjs').TokenizerState} tokenizer what `loadTokenizer` takes
  * @property {(trainer: Trainer) => Promise<void>} restore sets the trainer's state
  */
@@ -118,7 +121,7 @@ export async function saveCheckpoint(folder, trainer, state, files) {
       for (const name of made.filter((each) => /\.(json|jinja|txt|safetensors)$/.test(each))) {
         digests[name.replaceAll('\\', '/')] = fingerprint(join(partial, name));
       }
-      const all = { version: VERSION, step, skipped, settings: trainer.config.settings, ...state, files: digests };
+      const all = { version: VERSION, step, skipped, settings: trainer.config.settings, ...state, plans: tunedPlans(), files: digests };
       await writeJson(join(partial, STATE), { ...all, sha256: digestOf(all) });
     });
     return path;
@@ -230,7 +233,7 @@ export async function loadCheckpoint(path) {
 
 /** @param {string} path @returns {Checkpoint} */
 function readCheckpoint(path) {
-  const { step, skipped, run, settings, data, best, options = {} } = readState(path);
+  const { step, skipped, run, settings, data, best, options = {}, plans } = readState(path);
   const config = checkRun({ model: readConfig(path), settings });
   const restore = async (/** @type {Trainer} */ trainer) => {
     await readWeights(path, trainer.model);
@@ -253,7 +256,7 @@ function readCheckpoint(path) {
     trainer.load({ step, skipped, ...moments });
     for (const values of Object.values(moments)) for (const each of Object.values(values)) /** @type {any} */ (each).dispose();
   };
-  return { path, step, run, config, data, best, options, tokenizer: path, restore };
+  return { path, step, run, config, data, best, options, plans, tokenizer: path, restore };
 }
 
 /** @param {string} path @returns {Promise<Checkpoint>} */
