@@ -15,7 +15,8 @@ import { nameOf } from '../hopper/tilings.mjs';
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
 /** @typedef {import('./stored.mjs').Result} Result */
 /** A result, and whether the bound cut its timing short. @typedef {Result & { partial: boolean }} Timed */
-/** @typedef {Pick<ReturnType<typeof import('../index.mjs').createKernels>, 'context' | 'matmul' | 'matmulPlan' | 'matmulWorkspace' | 'matmulOrder'>} TunedKernels */
+/** @typedef {ReturnType<typeof import('../index.mjs').createKernels>} Kernels */
+/** @typedef {Pick<Kernels, 'context' | 'matmul' | 'matmulPlan' | 'matmulWorkspace' | 'matmulOrder'>} TunedKernels */
 
 /** A product to time. @typedef {{ problem: Problem, count: number, permutable: boolean }} Wanted
  *  `count`: how often a call computes it; `permutable`: whether its B may be permuted, since it is a weight */

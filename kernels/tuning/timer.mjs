@@ -76,7 +76,10 @@ export function deviceTimer(vk, kernels) {
       const time = (/** @type {{ packed: ArrayBuffer, count: number }} */ { packed, count }) =>
         vk.batchExecuteAllProfiled(packed, count).batchGpuTimeUs;
 
-      /** Throws where a plan's result differs from the first plan's. Sums of these values are exact in any order. @param {Choice} plan @param {number} [workspace] */
+      /**
+       * Throws where a plan's result differs from the first plan's. Sums of these values are exact in any order.
+       * @param {Choice} plan @param {number} [workspace]
+       */
       const check = (plan, workspace) => {
         // Weights in another order give another result; self-tests have checked these kernels.
         if ('permuted' in plan && plan.permuted) return;

@@ -15,7 +15,7 @@ export function formatFlops(rate) {
  * @property {number} count dispatches
  * @property {number} microseconds
  * @property {number} flops floating-point operations of products, 2 for each multiplication
- * @property {{ product: string, kernel: string, because: string, fallback: boolean, guess?: boolean }[]} products by which kernels products are computed, and why
+ * @property {{ product: string, kernel: string, because: string, fallback: boolean, guess?: boolean }[]} products the kernels of products, and why these
  */
 
 /**
@@ -50,8 +50,9 @@ export function productLines(times) {
  */
 export function tuningLine({ products, faster, reordered, open, seconds, path }) {
   if (products === 0) return undefined;
+  const gain = faster === 1 ? 'has a faster kernel' : 'have faster kernels';
   return [
-    `timed ${products} matrix ${products === 1 ? 'product' : 'products'} in ${seconds.toFixed(1)} s: ${faster} ${faster === 1 ? 'has a faster kernel' : 'have faster kernels'} now`,
+    `timed ${products} matrix ${products === 1 ? 'product' : 'products'} in ${seconds.toFixed(1)} s: ${faster} ${gain} now`,
     ...(reordered > 0 ? [`${reordered} of them with sums in another order, so that last bits may differ`] : []),
     ...(open > 0 ? [`${open} are left for the next run`] : []),
     path === undefined ? 'not kept' : `kept in ${path}`,
