@@ -14,7 +14,7 @@ import { MODELS, MODEL_ALIASES, productsOf, productsOfFile } from '../bin/lib/tu
 import { KernelContext, createKernels, pack } from '../kernels/index.mjs';
 import { matmulKernels } from '../kernels/matmul.mjs';
 import { duel } from '../kernels/tuning/measure.mjs';
-import { FORMAT, identityOf, readStored, storedPlans, tableFile, writeStored } from '../kernels/tuning/stored.mjs';
+import { FORMAT, identityOf, MachinePlans, readStored, tableFile, writeStored } from '../kernels/tuning/stored.mjs';
 import { entriesOf, lineOf, tilingOf } from '../kernels/tuning/table.mjs';
 import { child } from './lib/child.mjs';
 import { vk } from './lib/addon.mjs';
@@ -219,8 +219,8 @@ test('a table for a GPU says what both kinds of kernels do', () => {
     permuted: ['NT 2048 3072 1024 | m256n128-tma | 1 | 1.0'],
   };
   writeStored(path, { format: FORMAT, device: identityOf(gpu), date: '2026-11-24', faster, kept: {} });
-  const plans = storedPlans(gpu, path);
-  assert.ok(plans);
+  const machine = MachinePlans.of(gpu, path);
+  const plans = (/** @type {any} */ problem) => machine.plan(problem);
   const problem = {
     m: 2048,
     n: 3072,
@@ -259,9 +259,9 @@ test('a table for a GPU says what both kinds of kernels do', () => {
     shuffled: [faster.permuted[0].replace('m256n128-tma', 'tallCopied')],
   };
   writeStored(former, /** @type {any} */ ({ format: FORMAT, device: identityOf(gpu), date: '2026-11-24', faster: before, kept: before }));
-  const same = storedPlans(gpu, former);
+  const same = MachinePlans.of(gpu, former);
   for (const more of [{}, { n: 1024, k: 3072, transB: false }, { bPermuted: true }])
-    assert.deepEqual(same?.({ ...problem, ...more }), plans({ ...problem, ...more }));
+    assert.deepEqual(same.plan({ ...problem, ...more }), plans({ ...problem, ...more }));
   const shape = { form: 'NT', m: 64, n: 64, k: 64 };
   save(former, identityOf(gpu), [{ name: 'permuted', shape, plan: { kernel: 'natural' }, us: 2, faster: true }]);
   const written = JSON.parse(readFileSync(former, 'utf8'));

@@ -5,13 +5,13 @@ import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { encodeHeader, writeSafetensors } from 'helios-vk/files';
-import { save } from 'helios-vk/nn';
+import { save, tuningSummary } from 'helios-vk/nn';
 
 import { formatBytes, formatCount, formatDuration } from '../packages/lm/src/log/format.mjs';
 import { DEVICE_OPTIONS } from '../packages/lm/src/cli/train.mjs';
 import { parameterCount } from '../packages/lm/src/model/parts.mjs';
 import { writeOutput } from '../packages/lm/src/train/outputs.mjs';
-import { formatFlops, productLines, profileTable } from '../packages/lm/src/train/profile.mjs';
+import { formatFlops, productLines, profileTable, tuningLine } from '../packages/lm/src/train/profile.mjs';
 import { agree, openRanks, shareOf } from '../packages/lm/src/train/ranks.mjs';
 import { WARMUP_STEPS, stepRates } from '../packages/lm/src/train/run.mjs';
 import { MAX_STEPS, PRECISIONS, flopsPerToken, tokensPerStep } from '../packages/lm/src/train/settings.mjs';
@@ -126,6 +126,8 @@ async function measure(values, vk, info, ranks) {
   await trainer.settle();
   const seconds = (performance.now() - started) / 1000;
   const profile = profiled ? vk.profileStop() : undefined;
+  const timed = tuningLine(tuningSummary());
+  if (timed) note(timed);
   const skipped = await trainer.opt.skippedSteps();
   if (skipped > 0) note(`steps skipped because their gradients were not finite: ${skipped}`);
   if (!first) return trainer.destroy();

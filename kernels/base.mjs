@@ -2,6 +2,7 @@
 
 import { Checker } from './bounds.mjs';
 import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
+import { MachinePlans, tableFile } from './tuning/stored.mjs';
 
 /** @typedef {import('../index.js').BufferHandle} BufferHandle */
 /** @typedef {import('../index.js').PipelineHandle} PipelineHandle */
@@ -247,7 +248,11 @@ export class KernelContext {
     /** Whether the device is a CPU, on which small workgroups are faster. */
     this.isCpu = this.info.deviceType === DEVICE_TYPE.cpu;
     /** How much work goes into a dispatch on this device. */
-    this.tuning = tuningOf(this.info, tuning);
+    this.tuning = tuningOf(this.info);
+    /** Where the plans measured on this machine are kept; undefined where they are not. @type {string | undefined} */
+    this.tablePath = tableFile(this.info, tuning)?.path;
+    /** The plans of matrix products that were measured on this machine. */
+    this.machine = MachinePlans.of(this.info, tuning);
     /** Shared memory of a workgroup in bytes. */
     this.sharedBytes = this.info.maxComputeSharedMemorySize;
     /** Most workgroups in x. Every device takes 65,535; y and z are limited to the same. */

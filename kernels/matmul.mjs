@@ -14,6 +14,7 @@ import { gluProducts } from './matmul/glu.mjs';
 import { groupedProducts } from './hopper/groups.mjs';
 import { ptxProducts } from './hopper/products.mjs';
 import { halfOf, spirvProducts } from './matmul/spirv.mjs';
+import { ANOTHER_ORDER, sumOrder } from './tuning/order.mjs';
 
 export { coopShapes } from './matmul/spirv.mjs';
 
@@ -65,6 +66,8 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {string} [because] why this plan was chosen, in a few words: a line of a table, the model's microseconds, or a rule
  * @property {boolean} [fallback] a kernel in PTX would have been chosen but cannot be used, or nothing was measured near this product:
  *   `because` says which. `helios-vk tune` may find a faster plan
+ * @property {boolean} [guess] the plan was chosen by the model of time, by the line of another product or by a rule: this product itself was
+ *   not measured
  */
 
 /**
@@ -206,11 +209,15 @@ export function matmulKernels(context, options) {
    */
   function planOf(problem) {
     const { plan } = problem.args;
+    if (plan?.kernel === 'ptx' && !problem.bPermuted) return ptx.planOf(problem, plan);
+    if (plan && !problem.bPermuted) return spirv.planOf(problem, plan);
     if (problem.bPermuted) return ptx.planPermuted(problem, plan);
-    if (plan?.kernel === 'ptx') return ptx.planOf(problem, plan);
-    if (plan) return spirv.planOf(problem, plan);
     const { plan: chosen, refused } = ptx.choose(problem);
-    return chosen ?? spirv.planOf(problem, undefined, refused);
+    if (chosen) return chosen;
+    const best = spirv.planOf(problem, undefined, refused);
+    if (best.because !== context.machine.plan(problem)?.because) return best;
+    const own = ptx.untested(problem) ?? spirv.planOf(problem, undefined, undefined, true);
+    return sumOrder(own) === sumOrder(best) ? best : { ...best, because: `${best.because}; ${ANOTHER_ORDER}` };
   }
 
   /** Elements of workspace that a plan needs. @param {Problem} problem @param {Plan} plan @returns {number} */
@@ -230,6 +237,16 @@ export function matmulKernels(context, options) {
     }
     const { kPerSplit: _, whole: _whole, rest: _rest, ...told } = plan;
     return told;
+  }
+
+  /**
+   * The order in which the plan for these arguments adds up products over the depth, as a text: results of two plans have equal bits if their texts
+   * are equal, and may differ in rounding if not.
+   * @param {MatmulArgs} args
+   * @returns {string}
+   */
+  function matmulOrder(args) {
+    return sumOrder(planOf(problemOf(args)));
   }
 
   /**
@@ -427,7 +444,7 @@ export function matmulKernels(context, options) {
   const glu = gluProducts(context, matmul, ptx, problemOf);
   const activated = activatedProducts(context, matmul, ptx, problemOf);
   return {
-    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesPermuted, takesActivation },
+    ...{ matmul, matmulPlan, matmulOrder, matmulWorkspace, matmulSupports, takesPermuted, takesActivation },
     ...{ matmulGroup, matmulGroupPlan, matmulGroupSaving },
     /**
      * A linear layer and the activation of its result: x = A · Bᵀ + bias, which is stored for the backward pass, and y = f(x). One kernel for halves

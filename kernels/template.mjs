@@ -38,8 +38,11 @@ export class Template {
     const written = new Set();
     /** The matrix products that it computes: by which kernels, and why by these. @type {import('./matmul/words.mjs').ProductChoice[]} */
     this.products = [];
+    /** The products themselves, in their order. @type {import('./matmul/types.mjs').Problem[]} */
+    this.problems = [];
     for (const { buffers, writeMask, computes } of this.#dispatches) {
       if (computes) this.products.push(choiceOf(computes));
+      if (computes) this.problems.push(.../** @type {import('./matmul/types.mjs').Problem[]} */ (computes.products));
       buffers.forEach((binding, i) => {
         const slot = slotOf(binding);
         if (slot < 0) return;

@@ -321,6 +321,7 @@ test('every kernel has a call here', () => {
     'context',
     'convolutionSupports',
     'matmulPlan',
+    'matmulOrder',
     'matmulSupports',
     'matmulWorkspace',
   ];

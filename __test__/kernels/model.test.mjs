@@ -112,8 +112,10 @@ test('neighbours by rows are computed alike: no cliff where the tables end', () 
 test('a product without a line has the plan of the least time, and says so', () => {
   const problem = { m: 65536, n: 50304, k: 768, transA: false, transB: true };
   const [first, second] = guesses(problem);
-  const { because, ...plan } = ptxPlan(problem) ?? assert.fail();
+  const { because, guess, ...plan } = ptxPlan(problem) ?? assert.fail();
   assert.deepEqual(plan, first.plan);
+  assert.equal(guess, true);
+  assert.equal(ptxPlan({ ...problem, n: 768 })?.guess, undefined, 'a line is no guess');
   assert.equal(because, `model: ${first.us.toFixed(0)} µs by ${plan.tiling}, ${second.us.toFixed(0)} by ${second.plan.tiling}`);
   assert.equal(ptxPlan({ ...problem, n: 768 })?.because, 'line NT 65536 768 768 of the H100 table');
   assert.equal(permutedPlan({ ...problem, n: 768 })?.because, 'line NT 65536 768 768 of the H100 table');

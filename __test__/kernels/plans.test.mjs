@@ -81,9 +81,16 @@ test('products in words, and the table of them under the kernel times of a train
   const slow = choice({ batch: 2 }, { ...f32, because: 'no line is near', fallback: true });
   assert.deepEqual(slow, {
     ...{ product: 'NT 512 1024 256, a batch of 2', kernel: 'f32 64x64x16 4x4 l8 s2 k/2', because: 'no line is near', fallback: true },
+    guess: false,
   });
   const fast = choice({ glu: 'forward' }, { kernel: 'ptx', tiling: 'm256n128-ld', because: 'a line' });
-  assert.deepEqual(fast, { product: 'NT 512 1024 256, with SwiGLU', kernel: 'ptx m256n128-ld', because: 'a line', fallback: false });
+  assert.deepEqual(fast, {
+    product: 'NT 512 1024 256, with SwiGLU',
+    kernel: 'ptx m256n128-ld',
+    because: 'a line',
+    fallback: false,
+    guess: false,
+  });
   const weights = { ...product, transA: true, transB: false };
   const group = choiceOf({ products: [weights, { ...weights, n: 64 }], plan: { tiling: 'm128n256-cp', tail: 3, because: 'model' } });
   assert.deepEqual([group.product, group.kernel], ['TN 512 1024 256 + TN 512 64 256', 'ptx m128n256-cp tail/3, one launch']);

@@ -37,7 +37,9 @@ function plansOf(info) {
               [1, 1],
               [12, 0],
             ]) {
-              const { because, fallback, ...plan } = matmulPlan(/** @type {any} */ ({ m, n, k, transA, transB, batch, beta, ...types }));
+              const { because, fallback, guess, ...plan } = matmulPlan(
+                /** @type {any} */ ({ m, n, k, transA, transB, batch, beta, ...types }),
+              );
               assert.ok(because, 'a plan says why');
               plans.push(plan);
             }

@@ -162,7 +162,7 @@ test('explain names products that run on a fallback, those that are alike once',
   assert.deepEqual(
     { ...product, kernel: product.kernel.split(' ')[0] },
     {
-      ...{ product: 'NT 256 512 512', kernel: 'coop', fallback: true, count: 3 },
+      ...{ product: 'NT 256 512 512', kernel: 'coop', fallback: true, guess: true, count: 3 },
       because: 'no line is near: the largest tile that fills the device',
     },
   );

@@ -26,6 +26,9 @@ import {
   scope,
   setFloat32MatmulPrecision,
   tensor,
+  tunedPlans,
+  tuningSummary,
+  useTunedPlans,
   zeros,
 } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
@@ -372,7 +375,10 @@ add(
   (value) => accumulate(1, () => value),
   () => [m().requiresGrad_().sum()],
 );
-add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [], dynamic: [0], bound: 8 }]);
+add('compile', compile, () => [() => m(), { reuseOutputs: true, graph: true, passes: [], dynamic: [0], bound: 8, tune: false }]);
+add('tuningSummary', tuningSummary, () => []);
+add('tunedPlans', tunedPlans, () => []);
+add('useTunedPlans', useTunedPlans, () => [tunedPlans()]);
 add(
   'compile',
   (value) => compile((/** @type {any} */ x) => (x instanceof Tensor ? x : m()))(value),

@@ -1,14 +1,13 @@
 // `helios-vk tune`: times the plans of matrix products on this machine's device, and writes a table of those that are faster than the
 // package's own choice.
 
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { takeLock, waiting } from '../../kernels/lock.mjs';
 import { planName } from '../../kernels/matmul/words.mjs';
-import { FORMAT, readStored, writeStored } from '../../kernels/tuning/stored.mjs';
-import { currentClass, lineOf } from '../../kernels/tuning/table.mjs';
+import { addResults } from '../../kernels/tuning/stored.mjs';
+import { currentClass } from '../../kernels/tuning/table.mjs';
 import { entriesOf, runChildren } from './journal.mjs';
 import { CommandError } from './link.mjs';
 import { UsageError } from './options.mjs';
@@ -38,8 +37,6 @@ const DEFAULT_NAMES = 'half,f32';
 const DEFAULT_MODEL = 'gpt-300m';
 const SECONDS = 600;
 const QUICK_SECONDS = 120;
-/** Milliseconds that a run waits for another one to write the same table. Writing takes a few. */
-const LOCK_MS = 10_000;
 
 /**
  * Parses a comma-separated list whose words must be known.
@@ -121,64 +118,18 @@ export async function tune(options) {
 }
 
 /**
- * Runs `work` in one process at a time; a file `path.lock` marks that process. A lock that stays for `waitMs` was left by a process that
- * was killed.
- * @template T
- * @param {string} path @param {number} waitMs @param {() => T} work
- * @returns {T}
- */
-function locked(path, waitMs, work) {
-  const name = `${path}.lock`;
-  let lock;
-  try {
-    mkdirSync(dirname(name), { recursive: true });
-    lock = takeLock(name, waiting(waitMs));
-  } catch (cause) {
-    const { message } = /** @type {Error} */ (cause);
-    throw new CommandError('ERR_TUNE', `${path} was not written: its lock ${name} could not be taken: ${message}`);
-  }
-  try {
-    return work();
-  } finally {
-    lock.release();
-  }
-}
-
-/**
- * Adds results to the table in a file. Its other products are kept, even those of runs that end at the same time.
+ * Adds results to the table in a file, as `addResults` does.
  * @param {string} path @param {Stored['device']} device @param {Result[]} results
  * @param {number} [waitMs] after this time another run's lock counts as left behind
  * @returns {string | undefined} a note if the existing file is replaced, with the reason
+ * @throws {CommandError} where it cannot be written
  */
-export const save = (path, device, results, waitMs = LOCK_MS) => locked(path, waitMs, () => merge(path, device, results));
-
-/** @param {string} path @param {Stored['device']} device @param {Result[]} results @returns {string | undefined} as of `save` */
-function merge(path, device, results) {
-  /** @type {Pick<Stored, 'faster' | 'kept'>} */
-  let { faster, kept } = { faster: {}, kept: {} };
-  let note;
+export function save(path, device, results, waitMs) {
   try {
-    ({ faster, kept } = readStored(path, /** @type {any} */ (device)));
+    return addResults(path, device, results, waitMs);
   } catch (error) {
-    const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
-    if (code !== 'ENOENT') note = `${path} is replaced: ${message}`;
+    throw new CommandError('ERR_TUNE', /** @type {Error} */ (error).message);
   }
-  for (const { name, shape, error, plan, us, faster: gains } of results) {
-    if (error || us === undefined) continue;
-    const line = lineOf(name, shape, plan, us);
-    const product = line.split('|')[0];
-    for (const [part, takes] of /** @type {const} */ ([
-      [faster, gains],
-      [kept, !gains],
-    ])) {
-      const others = (part[name] ?? []).filter((other) => !other.startsWith(product));
-      const lines = takes ? [...others, line] : others;
-      if (lines.length > 0) part[name] = lines;
-      else delete part[name];
-    }
-  }
-  writeStored(path, { format: FORMAT, device, date: new Date().toISOString().slice(0, 10), faster, kept });
-  return note;
 }
 
 /** The report as text. @param {Awaited<ReturnType<typeof tune>>} report */

@@ -78,14 +78,25 @@ const HALVES = {
 };
 const LAUNCH_US = 4.5;
 
-/** Least depth at which `m256n192-tma` is not slower, since the end of its tiles takes long (docs/notes/ptx-products.md). */
+/**
+ * Least depth at which `m256n192-tma` is not slower, since the end of its tiles takes long (docs/notes/ptx-products.md): for several products by
+ * one launch, and for one alone.
+ */
 export const BROAD_DEPTH = 2048;
+const BROAD_DEPTH_ALONE = 1024;
 
-/** Up to this many columns too few tiles read the same rows of A, and `m256n128-ld-l1` is slower than `m256n128-ld`. */
-const CACHED_COLUMNS = 1024;
+/**
+ * Up to this many columns too few tiles read the same rows of A, and `m256n128-ld-l1` is slower than `m256n128-ld`; and up to this many in NT of
+ * less depth than `SHALLOW`.
+ */
+const [CACHED_COLUMNS, CACHED_COLUMNS_SHALLOW, SHALLOW] = [1024, 768, 448];
 
-/** Most parts of a product of halves, and the least depth of one. */
+/** Most parts of a product of halves, and the least depth of one; and most parts of a depth so large that a part has `DEEP`. */
 const [PARTS, DEPTH] = [8, 512];
+const [DEEP_PARTS, DEEP] = [16, 8192];
+
+/** The least depth of a part of halves where only tiles after the last whole wave are split, and the share of the time that such a plan must take. */
+const [TAIL_DEPTH, TAIL_GAIN] = [1024, 0.93];
 
 /**
  * Rates of products in f32 (docs/notes/ptx-products.md): operations a second while all multiprocessors work and both operands are copied by
@@ -145,25 +156,33 @@ function waysOf(problem, tile) {
   const { bm, bn, bk } = { ...GEMM_TILINGS, ...SIMT_TILINGS }[tile.tiling];
   const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
   const { wave = BLOCKS } = ratesOf(tile.tiling, { ...problem, ...tile }) ?? {};
-  /** @type {import('../matmul/types.mjs').Split[]} */
-  const ways = [{ splits: 1 }];
-  for (let parts = 2; !glu && !unit && parts <= (single ? SINGLE_PARTS : PARTS) && k / parts >= (single ? 8 * bk : DEPTH); parts++) {
-    if (tiles * parts <= (single ? 2 : 4) * wave) ways.push({ splits: parts });
-    else if (single && tiles % wave > 0 && (tiles % wave) * parts <= wave) ways.push({ splits: 1, wave, tail: parts });
-  }
-  return ways.flatMap((way) => {
+  const guessOf = (/** @type {import('../matmul/types.mjs').Split} */ way) => {
     const plan = /** @type {PtxChoice} */ ({ kernel: 'ptx', ...tile, ...way });
     const us = predictPlan(problem, plan);
     return us === undefined ? [] : [{ plan, us }];
-  });
+  };
+  const ways = guessOf({ splits: 1 });
+  /** @type {Guess[]} */
+  const tails = [];
+  const most = single ? SINGLE_PARTS : Math.max(PARTS, Math.min(DEEP_PARTS, k / DEEP));
+  for (let parts = 2; !glu && !unit && parts <= most && k / parts >= (single ? 8 * bk : DEPTH); parts++) {
+    if (tiles * parts <= (single ? 2 : 4) * wave) ways.push(...guessOf({ splits: parts }));
+    else if (tiles % wave > 0 && (tiles % wave) * parts <= wave && (single || k / parts >= TAIL_DEPTH))
+      tails.push(...guessOf({ splits: 1, wave, tail: parts }));
+  }
+  // Without a tail the last wave would take as long as a whole one. In halves a slight gain is within the model's error.
+  const fastest = Math.min(...ways.map(({ us }) => us));
+  return [...ways, ...tails.filter(({ us }) => single || us < TAIL_GAIN * fastest)];
 }
 
 /**
- * The plans in PTX that the model can predict for a product: each tiling with its fastest split, the fastest first.
- * @param {Shaped} problem @param {{ permuted?: boolean }} [options] `permuted`: whether the product's B is permuted
+ * The plans in PTX that the model can predict for a product: each tiling with its fastest splits, the fastest first.
+ * @param {Shaped} problem
+ * @param {{ permuted?: boolean, ways?: number }} [options] `permuted`: whether the product's B is permuted; `ways`: the most ways to split the depth
+ *   for each tiling, 1 when left out
  * @returns {Guess[]}
  */
-export function guesses(problem, { permuted = false } = {}) {
+export function guesses(problem, { permuted = false, ways = 1 } = {}) {
   const { n, k, transA, transB, precision, glu } = problem;
   const form = /** @type {const} */ ({ type: 'bf16', transA, transB, permuted, glu, half: glu !== undefined });
   /** @type {(GemmTilingName | SimtTilingName)[]} */
@@ -174,14 +193,14 @@ export function guesses(problem, { permuted = false } = {}) {
           (name) =>
             !gemmFault(GEMM_TILINGS[name], form) &&
             !sizesFault(GEMM_TILINGS[name], problem) &&
-            (name !== 'm256n128-ld-l1' || n > CACHED_COLUMNS) &&
-            (name !== 'm256n192-tma' || k >= BROAD_DEPTH),
+            (name !== 'm256n128-ld-l1' || n > (transB && k < SHALLOW ? CACHED_COLUMNS_SHALLOW : CACHED_COLUMNS)) &&
+            (name !== 'm256n192-tma' || k >= BROAD_DEPTH_ALONE),
         );
   return tilings
     .flatMap((tiling) =>
       waysOf(problem, permuted ? { tiling, permuted } : { tiling })
         .sort((x, y) => x.us - y.us)
-        .slice(0, 1),
+        .slice(0, ways),
     )
     .sort((x, y) => x.us - y.us);
 }

@@ -9,7 +9,8 @@ import { gemm } from './gemm.mjs';
 import { GEMM_TILINGS, SIMT_TILINGS, currentName } from './tilings.mjs';
 import { isSimt, simt, simtFault, simtSizes } from './simt.mjs';
 import { kernelSelfTests } from './self-test.mjs';
-import { ASKED, formName } from '../tuning/table.mjs';
+import { ANOTHER_ORDER, sumOrder } from '../tuning/order.mjs';
+import { ASKED, formName, settled } from '../tuning/table.mjs';
 import { sumParts } from '../matmul/reduce.mjs';
 import { verifyKernel } from './verify-products.mjs';
 
@@ -133,6 +134,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       ...(tailed && how.rest > 0 ? { wave, tail: how.parts } : {}),
       division: how,
       ...(plan.because ? { because: plan.because } : {}),
+      ...(plan.guess ? { guess: true } : {}),
     };
   }
 
@@ -277,16 +279,36 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @returns {{ plan?: PtxPlan, refused?: string }} empty if no plan is known to be faster; `refused`: why a faster plan cannot be used
    */
   function choose(problem) {
-    const measured = tuning.measuredPlan?.(problem);
-    const chosen = measured ?? (problem.bPermuted ? tuning.permutedPlan : tuning.ptxPlan)?.(problem);
-    if (chosen?.kernel !== 'ptx' || !context.takesPtx) return {};
-    const wrong = fault(problem);
-    // PTX has no kernels for bf16x3, so that this is no refusal.
-    if (wrong) return problem.precision === 'bf16x3' ? {} : { refused: wrong };
+    if (!context.takesPtx) return {};
+    /** @type {string | undefined} */
+    let refused;
+    const measured = context.machine.plan(problem);
+    for (const chosen of [measured, packagePlan(problem)]) {
+      if (!chosen) continue;
+      if (chosen.kernel !== 'ptx') break;
+      const wrong = fault(problem);
+      // PTX has no kernels for bf16x3, so that this is no refusal.
+      if (wrong) return problem.precision === 'bf16x3' ? {} : { refused: wrong };
+      const plan = divide(problem, chosen);
+      const form = formOf({ ...problem.args, ...problem }, plan);
+      refused = tilingFault(plan.tiling, form) || launchFault(plan, problem) || selfTest(plan, form);
+      if (refused) continue;
+      if (chosen !== measured) return { plan: settled(context.machine, problem, plan) };
+      const own = untested(problem) ?? (problem.bPermuted ? untested({ ...problem, bPermuted: false }) : undefined);
+      return { plan: own && sumOrder(own) === sumOrder(plan) ? plan : { ...plan, because: `${plan.because}; ${ANOTHER_ORDER}` } };
+    }
+    return refused ? { refused } : {};
+  }
+
+  /** What the package's tables and its model choose in PTX. @param {Problem} problem */
+  const packagePlan = (problem) => (problem.bPermuted ? tuning.permutedPlan : tuning.ptxPlan)?.(problem);
+
+  /** The package's plan, not tested; undefined where it is none in PTX. @param {Problem} problem @returns {PtxPlan | undefined} */
+  function untested(problem) {
+    const chosen = context.takesPtx && !fault(problem) ? packagePlan(problem) : undefined;
+    if (chosen?.kernel !== 'ptx') return undefined;
     const plan = divide(problem, chosen);
-    const form = formOf({ ...problem.args, ...problem }, plan);
-    const refused = tilingFault(plan.tiling, form) || launchFault(plan, problem) || selfTest(plan, form);
-    return refused ? { refused } : { plan };
+    return (tilingFault(plan.tiling, formOf({ ...problem.args, ...problem }, plan)) ?? launchFault(plan, problem)) ? undefined : plan;
   }
 
   /**
@@ -302,7 +324,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   /** Elements of workspace that a plan needs. @param {PtxPlan} plan */
   const workspaceFloats = (plan) => plan.division.workspaceFloats;
 
-  return { blocks, selfTestOf, fault, planOf, planPermuted, choose, workspaceFloats, records };
+  return { blocks, selfTestOf, fault, planOf, planPermuted, choose, untested, workspaceFloats, records };
 }
 
 /**

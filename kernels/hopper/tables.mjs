@@ -52,7 +52,8 @@ function matmulPlan(problem) {
   const plan = found?.entry.plan;
   if (!found || !plan || !isSpirv(plan)) return undefined;
   const because = `${found.distance > 0 ? 'nearest ' : ''}${lineWords(found.entry)}`;
-  const best = { ...plan, ...(plan.kernel === 'coop' && plan.direct && beta === 0 ? { direct: 0 } : {}), because };
+  const guess = found.distance > 0 ? { guess: true } : {};
+  const best = { ...plan, ...(plan.kernel === 'coop' && plan.direct && beta === 0 ? { direct: 0 } : {}), because, ...guess };
   if (!best.tail || !best.wave) return best;
   // This product's tail may differ from that of the measured one, so parts are limited to about one wave.
   const tiles = Math.ceil(m / best.bm) * Math.ceil(n / best.bn);
@@ -60,8 +61,8 @@ function matmulPlan(problem) {
   return tail >= 2 ? { ...best, tail } : { ...best, tail: 1 };
 }
 
-/** Least multiplications for PTX. Smaller products of halves were not timed; in f32 this many take about 15 microseconds. */
-const LEAST = { halves: 2 ** 27, f32: 2 ** 28 };
+/** Least multiplications for PTX. Smaller products of halves were not timed but for one, of 2^25.6; in f32 this many take about 15 microseconds. */
+const LEAST = { halves: 2 ** 25, f32: 2 ** 28 };
 
 /**
  * Whether a product is large enough for PTX.
@@ -76,7 +77,7 @@ const large = ({ m, n, k, precision }) =>
  */
 function guessed(problem, options) {
   const list = guesses(problem, options);
-  return list.length > 0 ? { ...list[0].plan, because: wordsOf(list) } : undefined;
+  return list.length > 0 ? { ...list[0].plan, because: wordsOf(list), guess: true } : undefined;
 }
 
 /**
@@ -92,7 +93,7 @@ export function ptxPlan(problem) {
     if (plan.kernel !== 'ptx') return undefined;
     const parts = (plan.splits ?? 1) > 1;
     if (!(glu && (plan.tiling === 'm64n64-cp' || parts)) && !(unit && (parts || (plan.tail ?? 1) > 1)))
-      return { ...plan, because: lineWords(line) };
+      return { ...plan, because: lineWords(line), ...(line.untimed ? { guess: true } : {}) };
   }
   return large(problem) ? guessed(problem) : undefined;
 }
@@ -114,7 +115,7 @@ export function permutedPlan(problem, table = TABLES.permuted) {
   const [natural] = guesses(problem);
   const [permuted] = guesses(problem, { permuted: true });
   if (!permuted || !large(problem) || (natural && natural.us <= permuted.us)) return undefined;
-  return { ...permuted.plan, because: wordsOf([permuted, natural]) };
+  return { ...permuted.plan, because: wordsOf([permuted, natural]), guess: true };
 }
 
 /**

@@ -2,7 +2,7 @@
 // subgroup scope. This file chooses their tilings and makes dispatches.
 
 import { MAX_CPU_ROUNDS, ceilDiv, integer, pushConstants } from '../base.mjs';
-import { ASKED, isSpirv } from '../tuning/table.mjs';
+import { ASKED, isSpirv, settled } from '../tuning/table.mjs';
 import { EPI_VEC4, effectsOf, sumParts } from './reduce.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
@@ -218,18 +218,18 @@ export function spirvProducts(context) {
    * Chooses kernel and tiling for a product. Tables measured on this machine, then on this kind of device, come first. Without a line the
    * largest tile that fills the device is taken, else the smallest that fits, with K split. On a CPU device, f32 takes the direct tile with
    * the least padding.
-   * @param {Problem} problem
+   * @param {Problem} problem @param {boolean} [own] whether to leave out what was measured on this machine
    * @returns {SpirvChoice}
    */
-  function choose(problem) {
+  function choose(problem, own = false) {
     const { m, n, k, batch, precision } = problem;
-    for (const tuned of [tuning.measuredPlan?.(problem), tuning.matmulPlan?.(problem)]) {
-      if (tuned && isSpirv(tuned) && !tilingFault(tuned, problem)) return tuned;
+    for (const tuned of [own ? undefined : context.machine.plan(problem), tuning.matmulPlan?.(problem)]) {
+      if (tuned && isSpirv(tuned) && !tilingFault(tuned, problem)) return settled(context.machine, problem, tuned);
     }
     if (isCpu && precision === 'f32') {
       const padded = (/** @type {SpirvTiling} */ plan) => ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
       const [plan] = DIRECT_TILINGS.toSorted((x, y) => padded(x) - padded(y));
-      return { ...plan, splits: 1, because: 'a CPU: the tile with the least padding' };
+      return settled(context.machine, problem, { ...plan, splits: 1, because: 'a CPU: the tile with the least padding', guess: true });
     }
     const usable = candidates(problem).filter((plan) => !tilingFault(plan, problem));
     if (usable.length === 0) {
@@ -247,22 +247,26 @@ export function spirvProducts(context) {
       filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
     const deep = Math.floor(k / (8 * plan.bk));
     const because = filling ? 'no line is near: the largest tile that fills the device' : 'no line is near: the smallest tile that fits';
-    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)), because, ...(isCpu ? {} : { fallback: true }) };
+    const unknown = isCpu ? { guess: true } : { fallback: true, guess: true };
+    return settled(context.machine, problem, { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)), because, ...unknown });
   }
 
   /**
    * The plan of a product, including how the depth is divided.
    * @param {Problem} problem @param {Partial<MatmulPlan> | undefined} override
    * @param {string} [refused] why a kernel in PTX that would have been chosen cannot compute it
+   * @param {boolean} [own] whether to leave out what was measured on this machine
    * @returns {SpirvPlan}
    */
-  function planOf(problem, override, refused) {
-    const { fallback, ...chosen } = /** @type {Partial<SpirvChoice>} */ (override?.kernel ? {} : choose(problem));
+  function planOf(problem, override, refused, own) {
+    const { fallback, guess, ...chosen } = /** @type {Partial<SpirvChoice>} */ (override?.kernel ? {} : choose(problem, own));
     const plan = /** @type {SpirvPlan} */ ({
       stages: 1,
       splits: 1,
       ...chosen,
-      ...(override ? { ...override, because: override.because ?? ASKED } : fallback ? { fallback } : {}),
+      ...(override
+        ? { ...override, because: override.because ?? ASKED }
+        : { ...(fallback ? { fallback } : {}), ...(guess ? { guess } : {}) }),
       ...(refused ? { because: `the PTX kernels cannot take it: ${refused}; ${chosen.because}`, fallback: true } : {}),
     });
     if ((problem.precision === 'f32') !== (plan.kernel === 'f32')) {

@@ -105,8 +105,9 @@
 
 /**
  * Why a plan was chosen.
- * @typedef {{ because?: string, fallback?: boolean }} Because
- *   `because`: the reason in a few words; `fallback`: a kernel that is likely faster cannot be used, or nothing was measured near the product
+ * @typedef {{ because?: string, fallback?: boolean, guess?: boolean }} Because
+ *   `because`: the reason in a few words; `fallback`: a kernel that is likely faster cannot be used, or nothing was measured near the product;
+ *   `guess`: the product itself was not measured
  */
 /** The plan of a table's line. @typedef {(SpirvTiling | PtxTiling | Refusal) & Split & Because} Choice */
 /** @typedef {SpirvTiling & Split & Because} SpirvChoice */

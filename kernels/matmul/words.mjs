@@ -27,6 +27,8 @@ import { ASKED, formName } from '../tuning/table.mjs';
  * @property {string} kernel kernel and tiling, such as `ptx m256n128-tma` or `coop 128x128x32 w64x64 i16x16x16 s1`
  * @property {string} because the reason: a line of a table, the model's microseconds, or a rule
  * @property {boolean} fallback whether a kernel that is likely faster could not be used, or nothing was measured near the product
+ * @property {boolean} guess whether it was chosen by the model of time, the line of another product or a rule, since the product itself was
+ *   not measured
  */
 
 /** The name of a tiling in PTX, with `/permuted` where B must be. @param {{ tiling?: unknown, permuted?: boolean }} plan */
@@ -68,5 +70,6 @@ export function choiceOf({ products, plan }) {
     kernel: `${planName({ ...plan, kernel: kernel ?? '' })}${products.length > 1 ? ', one launch' : ''}`,
     because: plan.because ?? ASKED,
     fallback: 'fallback' in plan && plan.fallback === true,
+    guess: products.length > 1 || ('guess' in plan && plan.guess === true),
   };
 }

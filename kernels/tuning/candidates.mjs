@@ -1,12 +1,13 @@
-// Lists the plans of a product that `helios-vk tune` and benches/kernels-matmul.mjs time.
+// Lists the plans of a product that `helios-vk tune` and benches/kernels-matmul.mjs time, and the few that `compile` does.
 
 import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 import { planName, tilingName } from '../matmul/words.mjs';
 import { gemmFault, sizesFault } from '../hopper/form.mjs';
 import { GEMM_TILINGS, SIMT_TILINGS } from '../hopper/tilings.mjs';
 import { simtFault } from '../hopper/simt.mjs';
+import { guesses } from '../hopper/model.mjs';
 import { measuredTilings } from '../hopper/tables.mjs';
-import { isSpirv, tilingOf } from './table.mjs';
+import { formName, isSpirv, tilingOf } from './table.mjs';
 
 /** @typedef {import('./table.mjs').Shape} Shape */
 /** @typedef {import('../matmul/types.mjs').PtxChoice} PtxChoice */
@@ -132,4 +133,67 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16', { permuted = false } 
       return [tilingName(plan), ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ ...plan, ...way }))];
     }),
   );
+}
+
+/** Plans that the model predicts to take this much longer than the fastest are not timed: it is wrong by a fifth at most. */
+const LIKELY = 1.4;
+/** Most plans in PTX, and through SPIR-V, that are timed for a product while a program compiles. */
+const [MOST_PTX, MOST_SPIRV] = [6, 8];
+/** Up to this many multiplications the kernels through SPIR-V may be faster than those in PTX. */
+const SMALL = 2 ** 31;
+
+/**
+ * The plans in PTX that are likely the fastest, by the model of time; none where the device has none.
+ * @param {import('../base.mjs').KernelContext} context @param {import('../matmul/types.mjs').Problem} problem
+ * @param {{ permuted?: boolean }} [options] `permuted`: those with B permuted
+ * @returns {PtxChoice[]}
+ */
+export function ptxCandidates(context, problem, { permuted = false } = {}) {
+  const { precision, aType, bType, transA, n, k } = problem;
+  if (!context.takesPtx || !context.tuning.ptxPlan || precision !== aType || precision !== bType) return [];
+  if (permuted && (precision === 'f32' || transA || n % 32 || k % 32)) return [];
+  const list = guesses(problem, { permuted, ways: 2 });
+  return list
+    .filter(({ us }) => us <= LIKELY * list[0].us)
+    .slice(0, MOST_PTX)
+    .map(({ plan }) => plan);
+}
+
+/** Elements of a tile's operands, for each of the depth, that take as long to load as one product of a tile of that many elements. */
+const LOADS = 48;
+
+/**
+ * A plan's time in arbitrary units: waves of tiles, each of which multiplies and loads; and a second pass over parts.
+ * @param {{ m: number, n: number, k: number }} problem @param {Tile & Split} plan @param {number} units tiles that the device computes at once
+ */
+export function waveTime({ m, n, k }, { bm, bn, splits = 1, wave, tail = 1 }, units) {
+  const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
+  const depth = k * (bm * bn + LOADS * (bm + bn));
+  if (tail > 1 && wave) return (Math.floor(tiles / wave) + Math.ceil(((tiles % wave) * tail) / wave) / tail) * depth;
+  return Math.ceil((tiles * splits) / units) * (depth / splits) + (splits > 1 ? (8 * LOADS * m * n * splits) / units : 0);
+}
+
+/**
+ * The plans through SPIR-V that are likely the fastest.
+ * @param {import('../base.mjs').KernelContext} context @param {import('../matmul/types.mjs').Problem} problem
+ * @param {import('../matmul/types.mjs').Choice} own the package's plan: without PTX all ways to split the depth in it are among them
+ * @returns {import('../matmul/types.mjs').SpirvChoice[]}
+ */
+export function spirvCandidates(context, problem, own) {
+  const { m, n, k, precision } = problem;
+  if (own.kernel === 'ptx' || context.tuning.ptxPlan) {
+    // Beside plans in PTX only small products need to be compared.
+    const near = m * n * k < SMALL ? context.tuning.matmulPlan?.(problem) : undefined;
+    if (!near) return [];
+    const { because: _because, guess: _guess, fallback: _fallback, ...plan } = near;
+    return [plan];
+  }
+  const shape = { form: formName(problem), m, n, k };
+  const time = (/** @type {Tile & Split} */ plan) => waveTime(problem, plan, context.tuning.units);
+  const list = sensible(shape, tilings(precision, context, { quick: true }));
+  if (context.isCpu) return list.slice(0, MOST_SPIRV).map((plan) => ({ ...plan, splits: 1 }));
+  const { splits: _splits, wave: _wave, tail: _tail, ...tiling } = own;
+  const ways = isSpirv(tiling) ? withSplits(shape, [tiling]) : [];
+  const others = withSplits(shape, list).sort((x, y) => time(x) - time(y));
+  return [...ways, ...others.slice(0, MOST_SPIRV)];
 }

@@ -1,10 +1,8 @@
 // Chooses how much work a dispatch gets on a device: by a measured table where there is one for the device, else by its properties.
 
 import { HOPPER_TUNING, ptxAttention, ptxGroup, ptxPlan, permutedPlan } from '../hopper/tables.mjs';
-import { storedPlans } from './stored.mjs';
 
 /** @typedef {import('../matmul/types.mjs').Asked} Asked */
-/** @typedef {import('../matmul/types.mjs').Choice} Choice */
 /** @typedef {import('../matmul/types.mjs').GemmTilingName} GemmTilingName */
 /** @typedef {import('../matmul/types.mjs').PtxChoice} PtxChoice */
 /** @typedef {import('../matmul/types.mjs').Shaped} Shaped */
@@ -20,8 +18,6 @@ import { storedPlans } from './stored.mjs';
  * @property {{ kept: number, groups: number }} crossEntropy over 16-bit rows. `kept`: most vectors of a row for which exponentials are kept instead
  *   of computed twice; `groups`: most workgroups
  * @property {number} flatThreads workgroup size of kernels that stride over elements
- * @property {(problem: Asked) => Choice | undefined} [measuredPlan] the plan of a matrix product that `helios-vk tune` measured on this machine
- *   to be faster than the package's own, or undefined
  * @property {(problem: Asked) => SpirvChoice | undefined} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
  * @property {(problem: Shaped) => PtxChoice | undefined} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
  * @property {(problem: Shaped) => PtxChoice | undefined} [permutedPlan] its plan with B permuted, or undefined where none
@@ -77,17 +73,15 @@ export function genericTuning({ deviceType, maxComputeWorkGroupInvocations }) {
 }
 
 /**
- * The tuning of a device: its table, else `genericTuning`; with the plans that were measured on this machine.
+ * The tuning of a device: its table, else `genericTuning`.
  * @param {import('../../index.js').DeviceInfo} info
- * @param {string | false} [table] as in KernelOptions
  * @returns {Tuning}
  */
-export function tuningOf(info, table) {
+export function tuningOf(info) {
   const measured = DEVICES.find(([name]) => name.test(info.deviceName))?.[1];
   const tuning = measured
     ? { ...measured, flatThreads: Math.min(measured.flatThreads, info.maxComputeWorkGroupInvocations) }
     : genericTuning(info);
   if (info.hasPtx && HOPPER.test(info.deviceName)) Object.assign(tuning, { ptxPlan, permutedPlan, ptxGroup, ptxAttention });
-  const measuredPlan = storedPlans(info, table);
-  return measuredPlan ? { ...tuning, measuredPlan } : tuning;
+  return tuning;
 }

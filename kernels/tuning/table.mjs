@@ -170,3 +170,16 @@ export function nearest(entries, { form, m, n, k }, reach, otherForm) {
   }
   return best && { entry: best, distance };
 }
+
+/**
+ * A plan that the package guessed, with what was found out on this machine: it is no guess if nothing faster was found.
+ * @template {import('../matmul/types.mjs').Because} P
+ * @param {{ keeps: (problem: import('../matmul/types.mjs').Asked) => boolean }} machine @param {import('../matmul/types.mjs').Asked} problem
+ * @param {P} plan
+ * @returns {P}
+ */
+export function settled(machine, problem, plan) {
+  if (!plan.guess || !machine.keeps(problem)) return plan;
+  const { guess: _guess, fallback: _fallback, ...rest } = plan;
+  return /** @type {P} */ ({ ...rest, because: `${plan.because}; nothing faster was measured on this machine` });
+}

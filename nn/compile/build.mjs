@@ -7,6 +7,7 @@ import { HalfCopy } from '../optim/half-copy.mjs';
 import { accesses } from './passes/calls.mjs';
 import { runPasses } from './passes/index.mjs';
 import { runtime } from '../core/runtime.mjs';
+import { tuneProducts } from './tune.mjs';
 
 /** @typedef {import('../core/runtime.mjs').Allocation} Allocation */
 /** @typedef {import('./passes/calls.mjs').Call} Call */
@@ -34,11 +35,13 @@ import { runtime } from '../core/runtime.mjs';
 /**
  * Builds a graph from a recording.
  * @param {Recording} recording @param {Set<Allocation>} outputs memory of what the function returns
- * @param {readonly PassName[]} passes
+ * @param {readonly PassName[]} passes @param {boolean | undefined} tune the option of `compile`
  * @returns {Built}
  */
-export function build(recording, outputs, passes) {
+export function build(recording, outputs, passes, tune) {
   const isOwn = (/** @type {Allocation} */ allocation) => recording.owns(allocation);
+  const halves = new Map([...recording.copies].flatMap((copy) => (copy instanceof HalfCopy ? [[copy.storage.allocation, copy]] : [])));
+  tuneProducts(recording, passes.includes('shuffle') ? new Set(halves.keys()) : new Set(), tune);
   const { calls, found } = runPasses(
     recording.list,
     {
@@ -46,7 +49,7 @@ export function build(recording, outputs, passes) {
       isTemporary: (allocation) => isOwn(allocation) && !outputs.has(allocation),
       allocate: (bytes) => recording.allocate(bytes),
       kernels: runtime().kernels,
-      halves: new Map([...recording.copies].flatMap((copy) => (copy instanceof HalfCopy ? [[copy.storage.allocation, copy]] : []))),
+      halves,
       keep: (copy) => recording.keep(copy),
     },
     passes,

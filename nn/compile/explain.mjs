@@ -63,7 +63,7 @@ function addOnce(list, more) {
 }
 
 /**
- * The matrix products of steps: which kernels compute them, and why. Fallbacks come first, then the order is that of the steps.
+ * The matrix products of steps: which kernels compute them, and why. Fallbacks come first, then guesses; else the order is that of the steps.
  * @param {Step[]} steps
  * @returns {ProductOfLine[]} equal products of one line are one entry
  */
@@ -78,7 +78,7 @@ export function productsOf(steps) {
       products.set(key, product);
     }
   }
-  return [...products.values()].sort((a, b) => Number(b.fallback) - Number(a.fallback));
+  return [...products.values()].sort((a, b) => Number(b.fallback) - Number(a.fallback) || Number(b.guess) - Number(a.guess));
 }
 
 /**
@@ -138,8 +138,14 @@ function productTable(products) {
   if (products.length === 0) return [];
   return [
     `<table>${row(['line', 'product', 'times', 'kernel', 'because'], 'th')}`,
-    ...products.map(({ origin, product, count, kernel, because, fallback }) => {
-      const cells = row([escaped(origin), product, number(count), kernel, escaped(`${fallback ? 'fallback: ' : ''}${because}`)]);
+    ...products.map(({ origin, product, count, kernel, because, fallback, guess }) => {
+      const cells = row([
+        escaped(origin),
+        product,
+        number(count),
+        kernel,
+        escaped(`${fallback ? 'fallback: ' : guess ? 'guess: ' : ''}${because}`),
+      ]);
       return fallback ? cells.replace('<tr>', '<tr class="fallback">') : cells;
     }),
     '</table>',

@@ -21,6 +21,7 @@ import { build, freeMemory } from './build.mjs';
  * @typedef {object} GraphOptions
  * @property {readonly import('./passes/index.mjs').PassName[]} passes
  * @property {boolean} graph whether calls launch a recorded graph
+ * @property {boolean} [tune] whether products may be timed
  */
 
 /**
@@ -53,7 +54,7 @@ export class Graph {
    * @param {unknown} result of the function; no scope owns its tensors
    * @param {GraphOptions} options
    */
-  constructor(recording, inputs, result, { passes, graph }) {
+  constructor(recording, inputs, result, { passes, graph, tune }) {
     this.device = runtime();
     this.recording = recording;
     this.inputs = inputs;
@@ -63,7 +64,7 @@ export class Graph {
     /** Storages from before the trace that a call writes. */
     this.written = [...recording.outside.keys()].filter((storage) => recording.changed(storage));
     const outputs = new Set(Array.from(tensorsIn(result), ({ storage }) => /** @type {Storage} */ (storage).allocation));
-    const { packed, dispatches, steps, found, bytes, memory } = build(recording, outputs, passes);
+    const { packed, dispatches, steps, found, bytes, memory } = build(recording, outputs, passes, tune);
     recording.list.length = 0;
     /** Copies of parameters that a call leaves up to date. A permuted copy is up to date if the one in natural order is. */
     this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof PermutedCopy ? copy.half : copy).fresh);

@@ -36,6 +36,10 @@ const BOUND = 64;
  * @property {number} [bound] the most graphs that are kept with `dynamic`; 64 when left out. Beyond it the least recently used one is dropped,
  *   and compiled again when it is needed
  * @property {readonly PassName[]} [passes] names of the optimization passes to run; all when left out
+ * @property {boolean} [tune] whether matrix products for which no measured kernel is known are timed with several kernels before a graph is
+ *   recorded. That takes 2 seconds at most in a process (HELIOS_TUNE=SECONDS; 0 turns it off), and what is found is kept for later
+ *   processes. `explain()` names the kernels whose sums are in another order, so that last bits may differ. When left out, it is on for devices
+ *   with timestamps that are no CPU, unless several processes compute together
  */
 
 /**
@@ -46,6 +50,8 @@ const BOUND = 64;
  * @property {() => string} html returns an HTML page about the graphs: what each line of the program became, and what was fused
  * @property {(...args: A) => import('./explain.mjs').LineTime[]} profile makes one call and returns the time of each line of the program, the
  *   longest first. The call has its effects (an optimizer steps), but its result is not returned. Throws if the device has no timestamps
+ * @property {(...args: A) => void} prepare records the graph for such arguments, if there is none yet, without a call: nothing runs, and a first
+ *   call then takes no longer than others
  * @property {() => void} dispose frees its graphs and their memory
  */
 
@@ -73,7 +79,9 @@ export function compile(fn, options = {}) {
     dynamic = [],
     bound = BOUND,
     passes = PASSES,
-  } = checkOptions('compile', options, ['reuseOutputs', 'graph', 'dynamic', 'bound', 'passes']);
+    tune,
+  } = checkOptions('compile', options, ['reuseOutputs', 'graph', 'dynamic', 'bound', 'passes', 'tune']);
+  if (tune !== undefined) flag('compile', 'tune', tune);
   flag('compile', 'reuseOutputs', reuseOutputs);
   flag('compile', 'graph', recorded);
   if (!Array.isArray(dynamic) || dynamic.some((d) => !Number.isInteger(d)))
@@ -92,16 +100,21 @@ export function compile(fn, options = {}) {
     for (const tensor of last ?? []) tensor.dispose('reused');
     last = undefined;
   };
-  /** Finds or makes the graph for arguments, and copies them into it. @param {unknown[]} args */
-  const prepared = (args) => {
+  /** Finds or makes the graph for arguments. @param {unknown[]} args */
+  const graphFor = (args) => {
     const { slots, key: argumentKey, rebuild } = flattenArguments(args);
     const key = `${argumentKey}${isGradEnabled() ? '' : ' noGrad'}${autocastType() ? ` autocast ${autocastType()}` : ''}`;
     let graph = graphs.find(key);
     if (!graph) {
       graphs.traced(key);
-      graph = trace(fn, slots, rebuild, { passes, graph: recorded });
+      graph = trace(fn, slots, rebuild, { passes, graph: recorded, tune });
       graphs.add(key, graph);
     }
+    return { graph, slots };
+  };
+  /** Finds or makes the graph for arguments, and copies them into it. @param {unknown[]} args */
+  const prepared = (args) => {
+    const { graph, slots } = graphFor(args);
     graph.fill(slots);
     return graph;
   };
@@ -137,6 +150,10 @@ export function compile(fn, options = {}) {
       const graph = prepared(args);
       endLast();
       return graph.profile();
+    },
+    prepare: (/** @type {Parameters<F>} */ ...args) => {
+      if (isRecording()) throw new UsageError('prepare', 'it cannot run while a function is being compiled: call the function');
+      graphFor(args);
     },
     dispose: () => {
       endLast();

@@ -428,6 +428,9 @@ export function into(target, fn) {
   }
 }
 
+/** `together`: whether other processes compute together with this one, so that choices that change bits must not differ between them. */
+export const processes = { together: false };
+
 let regions = 0;
 
 /**

@@ -16,7 +16,7 @@ import { noGrad } from '../core/node.mjs';
 import { ArgumentError, UsageError, shown } from '../core/errors.mjs';
 import { clone, full } from '../api/functional.mjs';
 import { SLOT, Template } from '../../kernels/template.mjs';
-import { isRecording, runtime } from '../core/runtime.mjs';
+import { isRecording, processes, runtime } from '../core/runtime.mjs';
 import { Storage, unscoped } from '../core/storage.mjs';
 import { Tensor } from '../api/tensor.mjs';
 import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
@@ -64,6 +64,7 @@ export function averageGradients(group, parameters) {
     if (!grad) throw new UsageError(name, `parameter ${i} of ${list.length} has no gradient: every process needs one of every parameter`);
     if (grad.dtype !== 'f32') throw new ArgumentError(name, `takes f32 gradients, got ${grad.dtype}`);
   });
+  if (typeof group.worldSize === 'number' && group.worldSize > 1) processes.together = true;
   noGrad(() => {
     const gradients = list.map((parameter) => {
       const own = /** @type {Tensor} */ (parameter.grad);
@@ -98,6 +99,7 @@ export class Ranks {
    * @param {string} of the optimizer, for errors
    */
   constructor(group, zero, reduce, of) {
+    if (typeof group.worldSize === 'number' && group.worldSize > 1) processes.together = true;
     if (typeof group?.reduceScatter !== 'function') {
       throw new ArgumentError(of, 'processGroup must be a group of helios-vk/distributed, as await init() returns it');
     }

@@ -142,6 +142,8 @@ export function effective({ inputs, outputs, extra, dropped }) {
 
 /** Templates of changed calls. @type {Map<string, Template>} */
 const templates = perDevice(new Map());
+/** Has all templates made again, since kernels would choose other plans now. */
+export const forgetTemplates = () => templates.clear();
 /** @type {WeakMap<Op, number>} */
 const numbers = new WeakMap();
 let number = 0;

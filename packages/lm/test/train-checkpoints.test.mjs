@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { createKernels } from 'helios-vk/kernels';
-import { reset } from 'helios-vk/nn';
+import { reset, tunedPlans } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
 import { bitsOfState, filled, randomTokens, randomWeights, readPart, windowsOf } from '../../../__test__/lib/gpt.mjs';
@@ -81,7 +81,8 @@ for (const precision of /** @type {const} */ (['f32', 'bf16x3', 'f16', 'bf16']))
     const [whole, losses] = [await bitsOfState(trainer), [...trainer.known].slice(4)];
     trainer.destroy();
 
-    const { restore, ...loaded } = await loadCheckpoint(folder);
+    const { restore, plans, ...loaded } = await loadCheckpoint(folder);
+    assert.deepEqual(plans, tunedPlans());
     assert.deepEqual(loaded, { path, step: 4, run: 'one', config, data, best, options: {}, tokenizer: path });
     const other = await trained(config);
     const live = () => vk.memoryStats().live;

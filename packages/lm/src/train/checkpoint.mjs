@@ -10,7 +10,7 @@ import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync, rea
 import { rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { notWritten, syncFolder } from 'helios-vk/files';
-import { load, save } from 'helios-vk/nn';
+import { load, save, tunedPlans } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
 import { readConfig } from '../config.mjs';
@@ -39,6 +39,8 @@ import { firstUnusable } from './state.mjs';
  * @property {{ step: number, loss: number, since: number } | null} best the lowest loss on held-out text, and evaluations since then
  * @property {Partial<Pick<import('./run.mjs').OwnOptions, typeof import('./plan.mjs').KEPT[number]>>} [options] those that a resumed run keeps
  * @property {import('./finetune.mjs').Tuning} [tuning] of a run that fine-tunes
+ * @property {ReturnType<typeof tunedPlans>} [plans] plans of matrix products that the run used because they were measured on its machine; a resumed
+ *   run uses them on the same device, so that it has the same bits
  *
  * @typedef {object} Checkpoint
  * @property {string} path
@@ -49,6 +51,7 @@ import { firstUnusable } from './state.mjs';
  * @property {RunState['best']} best
  * @property {RunState['options']} options of the run; none if the file is of an earlier version
  * @property {RunState['tuning']} [tuning] of a run that fine-tunes
+ * @property {RunState['plans']} [plans] undefined if the file is of an earlier version
  * @property {string | import('./legacy.mjs').TokenizerState} tokenizer what `loadTokenizer` takes
  * @property {(trainer: Trainer) => Promise<void>} restore sets the trainer's state
  */
@@ -121,7 +124,7 @@ export async function saveCheckpoint(folder, trainer, state, files) {
       for (const name of made.filter((each) => /\.(json|jinja|txt|safetensors)$/.test(each))) {
         digests[name.replaceAll('\\', '/')] = fingerprint(join(partial, name));
       }
-      const all = { version: VERSION, step, skipped, settings: trainer.config.settings, ...state, files: digests };
+      const all = { version: VERSION, step, skipped, settings: trainer.config.settings, ...state, plans: tunedPlans(), files: digests };
       await writeJson(join(partial, STATE), { ...all, sha256: digestOf(all) });
     });
     return path;
@@ -235,7 +238,7 @@ export async function loadCheckpoint(path) {
 
 /** @param {string} path @returns {Checkpoint} */
 function readCheckpoint(path) {
-  const { step, skipped, run, settings, data, best, options = {}, tuning } = readState(path);
+  const { step, skipped, run, settings, data, best, options = {}, tuning, plans } = readState(path);
   const isAdapter = tuning !== undefined && tuning.type !== 'full';
   const config = checkRun({ model: isAdapter ? tuning.model : readConfig(path), settings });
   const restore = async (/** @type {Trainer} */ trainer) => {
@@ -260,7 +263,7 @@ function readCheckpoint(path) {
     trainer.load({ step, skipped, ...moments });
     for (const values of Object.values(moments)) for (const each of Object.values(values)) /** @type {any} */ (each).dispose();
   };
-  return { path, step, run, config, data, best, options, ...(tuning ? { tuning } : {}), tokenizer: path, restore };
+  return { path, step, run, config, data, best, options, plans, ...(tuning ? { tuning } : {}), tokenizer: path, restore };
 }
 
 /** @param {string} path @returns {Promise<Checkpoint>} */

@@ -15,25 +15,49 @@ export function formatFlops(rate) {
  * @property {number} count dispatches
  * @property {number} microseconds
  * @property {number} flops floating-point operations of products, 2 for each multiplication
- * @property {{ product: string, kernel: string, because: string, fallback: boolean }[]} products by which kernels products are computed, and why
+ * @property {{ product: string, kernel: string, because: string, fallback: boolean, guess?: boolean }[]} products the kernels of products, and why these
  */
 
 /**
- * The products of a step as a table, each once: by which kernel it is computed, and why; fallbacks first.
+ * The products of a step as a table, each once: by which kernel it is computed, and why; fallbacks first, then guesses.
  * @param {KernelTime[]} times
  * @returns {string[]} lines; none without products
  */
 export function productLines(times) {
   const distinct = new Map(times.flatMap(({ products }) => products.map((choice) => [Object.values(choice).join('\n'), choice])));
   if (distinct.size === 0) return [];
-  const choices = [...distinct.values()].sort((a, b) => Number(b.fallback) - Number(a.fallback));
-  const rows = choices.map(({ product, kernel, because, fallback }) => [product, kernel, `${fallback ? 'FALLBACK: ' : ''}${because}`]);
+  const choices = [...distinct.values()].sort(
+    (a, b) => Number(b.fallback) - Number(a.fallback) || Number(b.guess ?? false) - Number(a.guess ?? false),
+  );
+  const rows = choices.map(({ product, kernel, because, fallback, guess }) => [
+    product,
+    kernel,
+    `${fallback ? 'FALLBACK: ' : guess ? 'guess: ' : ''}${because}`,
+  ]);
   const all = [['product', 'kernel', 'because'], ...rows];
   const widths = [0, 1].map((column) => Math.max(...all.map((row) => row[column].length)));
   const lines = all.map(([product, kernel, because]) => `${product.padEnd(widths[0])}  ${kernel.padEnd(widths[1])}  ${because}`);
   const fallbacks = choices.filter(({ fallback }) => fallback).length;
   if (fallbacks > 0) lines.push(`${fallbacks} of ${rows.length} products run on a fallback: \`helios-vk tune\` may find faster kernels`);
+  const guesses = choices.filter(({ fallback, guess }) => guess && !fallback).length;
+  if (guesses > 0) lines.push(`${guesses} of ${rows.length} products run by a guess, not by a measurement of them`);
   return lines;
+}
+
+/**
+ * What was timed to choose kernels of matrix products, in a line; undefined where nothing was.
+ * @param {ReturnType<typeof import('helios-vk/nn').tuningSummary>} summary
+ */
+export function tuningLine({ products, faster, reordered, open, seconds, path }) {
+  if (products === 0) return undefined;
+  const gain = faster === 1 ? 'has a faster kernel' : 'have faster kernels';
+  return [
+    `timed ${products} matrix ${products === 1 ? 'product' : 'products'} in ${seconds.toFixed(1)} s: ${faster} ${gain} now`,
+    ...(reordered > 0 ? [`${reordered} of them with sums in another order, so that last bits may differ`] : []),
+    ...(open > 0 ? [`${open} are left for the next run`] : []),
+    path === undefined ? 'not kept' : `kept in ${path}`,
+    'HELIOS_TUNE=0 leaves this out',
+  ].join('; ');
 }
 
 /**

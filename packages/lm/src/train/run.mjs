@@ -4,7 +4,7 @@ import { readdirSync, rmSync, rmdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { reset } from 'helios-vk/nn';
+import { reset, tunedPlans, tuningSummary } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
 import { MetricsLog } from '../log/metrics.mjs';
@@ -25,6 +25,7 @@ import { checkFits, checkMatrixUnits } from './device.mjs';
 import { Generator as TextGenerator } from './generator.mjs';
 import { FolderLock } from './outputs.mjs';
 import { KEPT, flagOf, freeFolder, freeName, planOf, withFlags } from './plan.mjs';
+import { tuningLine } from './profile.mjs';
 import { agree, attemptOf, openRanks, shareOf } from './ranks.mjs';
 import { generate } from './sample.mjs';
 import { checkRun, configOf, fitSettings, learningRateAt, presetOf, tokensPerStep, withValues } from './settings.mjs';
@@ -145,6 +146,10 @@ export class Run {
     this.first = !ranks || ranks.group.rank === 0;
     this.note = options.note ?? (() => {});
     this.started = performance.now();
+    /** The plans of matrix products that steps are computed by. @type {import('./checkpoint.mjs').RunState['plans']} */
+    this.plans = undefined;
+    /** Products whose timing was told. */
+    this.timedProducts = tuningSummary().products;
     /** @type {import('./checkpoint.mjs').RunState['best']} */
     this.best = plan.begin?.best ?? null;
     /** Losses by the number of steps before them. @type {Map<number, number>} */
@@ -364,6 +369,7 @@ export class Run {
         drops: (plan.tuning?.dropout ?? 0) > 0,
         ranks,
         stopped: () => options.signal?.aborted === true,
+        plans: this.plans ?? last?.plans,
       });
       await opened.refer([data.train, data.validation, data.test]);
       await last?.restore(opened);
@@ -440,6 +446,7 @@ export class Run {
         const early = earlyStoppingPatience > 0 && (this.best?.since ?? 0) >= earlyStoppingPatience;
         if (!early && (await trainer.ready())) {
           await trainer.step();
+          this.tellTuning();
           // Lets promises of losses resolve between steps.
           await nextTurn();
           yield* this.steps(trainer, settings);
@@ -482,6 +489,16 @@ export class Run {
         trainer = this.generator = undefined;
       }
     }
+  }
+
+  /** After a step: keeps the plans of its products, and says what was timed to choose kernels, when that has become more. */
+  tellTuning() {
+    this.plans ??= tunedPlans();
+    const summary = tuningSummary();
+    if (!this.first || summary.products === this.timedProducts) return;
+    this.timedProducts = summary.products;
+    const line = tuningLine(summary);
+    if (line) this.note(line);
   }
 
   /** Events of the steps whose loss has become known. @param {Trainer} trainer @param {Settings} settings @returns {Generator<TrainEvent>} */

@@ -3,7 +3,9 @@
 // There are two modes. `graph` launches the step as a recorded graph. `plain` submits its list of dispatches each time, by calls that other
 // addons with the existing trainer's contract have too. Both give the same bits.
 
-import { accumulate, autocast, compile, init, manualSeed, nn, noGrad, optim, scope } from 'helios-vk/nn';
+import { isDeepStrictEqual } from 'node:util';
+
+import { accumulate, autocast, compile, init, manualSeed, nn, noGrad, optim, scope, tunedPlans, useTunedPlans } from 'helios-vk/nn';
 import { Decoder } from '../model/decoder.mjs';
 import { checkFits, checkMatrixUnits, logitsBytes, setPrecision } from './device.mjs';
 import { shareOf } from './ranks.mjs';
@@ -68,6 +70,8 @@ const NORM_EVERY = 100;
  * @property {boolean} [drops] whether the model has dropout; false when left out
  * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together; all make the same calls
  * @property {() => boolean} [stopped] whether the run is to end before its last step
+ * @property {ReturnType<typeof tunedPlans>} [plans] those of matrix products that the run had before, on this device: they are used, and nothing is
+ *   timed, so that the bits are the same
  */
 
 /**
@@ -174,7 +178,11 @@ export class Trainer {
    * @param {RunConfig} config of the whole run
    * @param {TrainerOptions} options
    */
-  constructor(vk, config, { data, validation, evalBatches = 16, mode = 'graph', model, drops = false, ranks, stopped = () => false }) {
+  constructor(
+    vk,
+    config,
+    { data, validation, evalBatches = 16, mode = 'graph', model, drops = false, ranks, stopped = () => false, plans },
+  ) {
     this.config = checkRun(config);
     const { settings } = config;
     const { rank, worldSize } = ranks?.group ?? { rank: 0, worldSize: 1 };
@@ -225,12 +233,21 @@ export class Trainer {
     const { parts, loss: lossOf } = data;
     const { opt, loss, gradients, step } = createTraining(this.model, this.share, { logitsBytes: bytes, parts, loss: lossOf, ...together });
     this.opt = opt;
-    const options = { graph: mode === 'graph', reuseOutputs: true };
+    // Several processes take the plans that rank 0 finds, see `agree`.
+    const known = plans && isDeepStrictEqual(plans.device, tunedPlans().device);
+    if (known) useTunedPlans(plans);
+    const tune = known ? { tune: false } : worldSize > 1 ? { tune: rank === 0 } : {};
+    const options = { graph: mode === 'graph', reuseOutputs: true, ...tune };
+    /** Whether the ranks use the same plans. @type {Promise<void> | undefined} */
+    this.agreed = undefined;
     /** Functions of batches; {@link submit} calls them. */
     this.functions = {
       step: compile(step, options),
       gradients: compile(gradients, options),
-      loss: compile((/** @type {Tensor} */ flat, /** @type {Tensor | undefined} */ extra) => noGrad(() => loss(flat, extra)), options),
+      loss: compile(
+        (/** @type {Tensor} */ flat, /** @type {Tensor | undefined} */ extra) => noGrad(() => loss(flat, extra)),
+        worldSize > 1 ? { ...options, tune: false } : options,
+      ),
     };
     this.load({ step: 0 });
   }
@@ -312,11 +329,27 @@ export class Trainer {
   }
 
   /**
+   * With several processes: rank 0 compiles the step and times its products, and the others take the plans that it found. Otherwise nothing:
+   * the first step does so.
+   */
+  async agree() {
+    if (!this.ranks || this.place.world === 1) return;
+    const { group } = this.ranks;
+    if (group.rank === 0) {
+      setPrecision(this.config.settings.precision);
+      this.functions.gradients.prepare(/** @type {any} */ (this.batchOf(this.stepsDone)));
+    }
+    const [plans] = await group.exchange(group.rank === 0 ? tunedPlans() : null);
+    if (group.rank !== 0) useTunedPlans(plans);
+  }
+
+  /**
    * Submits one optimizer step; waits while too many are in flight.
    * @returns {Promise<number>} steps submitted so far
    */
   async step() {
     await this.ready();
+    await (this.agreed ??= this.agree());
     const start = performance.now();
     const step = this.stepsDone;
     // Of the step alone, so that a resumed run drops what it would have dropped.
