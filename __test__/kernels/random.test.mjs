@@ -183,7 +183,10 @@ test('what is no range, deviation or distribution is named', () => {
   assert.throws(() => kernels.random({ ...args, distribution: 'normal', deviation: -1 }), /deviation must be at least 0, got -1/);
   assert.throws(() => kernels.random({ ...args, distribution: 'normal', mean: Number.NaN }), /mean must be a finite number/);
   const own = { y: 1, count: 4, seed: 1, first: 0 };
-  assert.throws(() => kernels.initial({ ...own, distribution: /** @type {any} */ ('bits') }), /distribution must be one of uniform, normal/);
+  assert.throws(
+    () => kernels.initial({ ...own, distribution: /** @type {any} */ ('bits') }),
+    /distribution must be one of uniform, normal/,
+  );
   assert.throws(() => kernels.initial({ ...own, distribution: 'uniform', low: 2 }), /high must be at least low, got 2 and 1/);
   assert.throws(() => kernels.initial({ ...own, distribution: 'normal', deviation: -1 }), /deviation must be at least 0, got -1/);
   assert.throws(() => kernels.initial({ ...own, distribution: 'normal', first: 0.5 }), /first must be an integer, got 0.5/);
