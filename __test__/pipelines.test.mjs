@@ -307,3 +307,98 @@ test('a failed createPipeline leaves nothing behind', () => {
   throws(() => vk.dispatch(pipeline + 1000, [buffer], 1, 1, 1, Uint32Array.of(10, 1)), INVALID_HANDLE);
   vk.destroyBuffer(buffer);
 });
+
+/** The arguments of `createPipeline` as `createPipelines` takes them. */
+const described = ({ spirv, bindings, pushBytes }, options = {}) => ({ spirv, bindings, pushBytes, ...options });
+
+/** Checks that a pipeline of `increment` adds. */
+function assertIncrements(pipeline) {
+  const buffer = bufferOf(ramp(100));
+  vk.dispatch(pipeline, [buffer], 2, 1, 1, Uint32Array.of(100, 7));
+  sameWords(words(buffer), ramp(100, 7), 'incremented');
+  vk.destroyBuffer(buffer);
+}
+
+test('createPipelines: each is what createPipeline makes, equal ones and live ones too; none for none', () => {
+  assert.deepEqual(vk.createPipelines([]), []);
+  const live = pipelineOf(increment);
+  const many = Array.from({ length: 20 }, (_, i) => described(specialized, { specialization: Uint32Array.of(64, i), name: `own ${i}` }));
+  const handles = vk.createPipelines([described(scaleAdd), described(increment), ...many, described(increment), described(scaleAdd)]);
+  assert.equal(new Set([live, ...handles]).size, many.length + 5);
+  for (const pipeline of [handles[1], handles.at(-2)]) assertIncrements(pipeline);
+  for (const pipeline of [handles[0], handles.at(-1)]) {
+    const data = [ramp(100), ramp(100, 3), ramp(100, 9)];
+    const buffers = data.map((array) => bufferOf(array));
+    vk.dispatch(pipeline, buffers, 2, 1, 1, Uint32Array.of(100, 5));
+    scaleAdd.run(data, [100, 5]);
+    buffers.forEach((buffer, k) => sameWords(words(buffer), data[k], `buffer ${k}`));
+    buffers.forEach(vk.destroyBuffer);
+  }
+  many.forEach((one, i) => {
+    const alone = vk.createPipeline(one.spirv, one.bindings, one.pushBytes, { specialization: one.specialization });
+    const [expected, own] = [alone, handles[i + 2]].map((pipeline) => {
+      const buffers = Array.from({ length: specialized.bindings }, () => bufferOf(ramp(256)));
+      vk.dispatch(pipeline, buffers, 2, 1, 1, new Uint32Array(specialized.pushBytes / 4).fill(100));
+      const read = buffers.map((buffer) => words(buffer));
+      buffers.forEach(vk.destroyBuffer);
+      return read;
+    });
+    own.forEach((found, k) => sameWords(found, expected[k], `specialization ${i}, buffer ${k}`));
+    vk.destroyPipeline(alone);
+  });
+  handles.forEach(vk.destroyPipeline);
+  throws(() => vk.destroyPipeline(handles[0]), INVALID_HANDLE, [handles[0]]);
+  assertIncrements(live);
+});
+
+test('createPipelines in an open batch and while a graph is recorded', () => {
+  const buffer = bufferOf(ramp(100));
+  const add = (pipeline) => vk.batchDispatch(pipeline, [buffer], 2, 1, 1, Uint32Array.of(100, 7));
+  vk.batchBegin();
+  vk.createPipelines([described(increment, { name: 'x' }), described(increment, { name: 'y' })]).forEach(add);
+  vk.batchSubmit();
+  sameWords(words(buffer), ramp(100, 14), 'in a batch');
+  vk.graphBegin();
+  const [pipeline] = vk.createPipelines([described(increment, { name: 'z' })]);
+  vk.dispatch(pipeline, [buffer], 2, 1, 1, Uint32Array.of(100, 7));
+  const graph = vk.graphEnd();
+  vk.graphLaunch(graph);
+  vk.graphLaunch(graph);
+  sameWords(words(buffer), ramp(100, 28), 'by a graph');
+  vk.graphDestroy(graph);
+  vk.destroyBuffer(buffer);
+});
+
+test('createPipelines: the first wrong one is named, and none is made', () => {
+  const good = described(increment);
+  const damaged = Uint32Array.from(increment.spirv);
+  damaged[0] = 1;
+  for (const [list, names] of [
+    [undefined, ['pipelines']],
+    [3, ['pipelines', 3]],
+    [{ length: 1 }, ['pipelines']],
+    [
+      [good, null],
+      ['pipelines[1]', 'null'],
+    ],
+    [[good, {}], ['pipelines[1].spirv']],
+    [[good, { ...good, spirv: 'x' }], ['pipelines[1].spirv']],
+    [[{ ...good, bindings: 1000 }], ['pipelines[0].bindings', 1000]],
+    [[{ ...good, pushBytes: 7 }], ['pipelines[0].pushBytes', 7]],
+    [[good, { ...good, specialization: [1] }], ['pipelines[1].specialization']],
+    [
+      [good, { ...good, name: 7 }],
+      ['pipelines[1].name', 7],
+    ],
+    [
+      [good, { ...good, bindings: 0 }],
+      ['numBindings', 0],
+    ],
+    [[good, { ...good, spirv: damaged }, { ...good, bindings: 0 }], ['SPIR-V']],
+  ]) {
+    throws(() => vk.createPipelines(list), INVALID_ARGUMENT, names);
+  }
+  const before = vk.createPipeline(increment.spirv, increment.bindings, increment.pushBytes);
+  throws(() => vk.createPipelines([good, { ...good, bindings: 0 }]), INVALID_ARGUMENT, ['numBindings']);
+  assertIncrements(before);
+});
