@@ -10,7 +10,8 @@ import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
 /**
  * The functions of the native module that the kernels call.
  * @typedef {Pick<typeof import('../index.js'), 'initDevice' | 'shaders' | 'createBuffer' | 'bufferBytes' | 'buildKernel' | 'fillBuffer'
- *   | 'readBuffer' | 'uploadBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch' | 'batchExecuteAll'>} NativeModule
+ *   | 'readBuffer' | 'uploadBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch' | 'batchExecuteAll'>
+ *   & Partial<Pick<typeof import('../index.js'), 'createPipelines'>>} NativeModule
  */
 
 /**
