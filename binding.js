@@ -855,7 +855,6 @@ module.exports.collectiveStatus = nativeBinding.collectiveStatus
 module.exports.copyBuffer = nativeBinding.copyBuffer
 module.exports.createBuffer = nativeBinding.createBuffer
 module.exports.createPipeline = nativeBinding.createPipeline
-module.exports.createPipelines = nativeBinding.createPipelines
 module.exports.destroy = nativeBinding.destroy
 module.exports.destroyBuffer = nativeBinding.destroyBuffer
 module.exports.destroyPipeline = nativeBinding.destroyPipeline

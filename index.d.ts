@@ -282,16 +282,6 @@ export interface PipelineOptions {
   name?: string
 }
 
-/** A shader, for `createPipelines`: the arguments of `createPipeline`. */
-export interface PipelineDescription extends PipelineOptions {
-  /** The module. */
-  spirv: Uint32Array
-  /** Storage buffers at set 0; 4 when left out. */
-  bindings?: number
-  /** Bytes of push constants; 0 when left out. */
-  pushBytes?: number
-}
-
 /** What a kernel in PTX does with a buffer. */
 export type PtxAccess = 'none' | 'read' | 'write' | 'readwrite'
 
@@ -739,12 +729,6 @@ export declare function createBuffer(byteLength: number, hostVisible?: number | 
  * takes a pipeline. Throws `ERR_HELIOS_UNSUPPORTED` on other devices and in safe mode.
  */
 export declare function createPipeline(spirv: Uint32Array | PtxKernel, numBindings?: number, pushBytes?: number, options?: PipelineOptions): PipelineHandle
-
-/**
- * `createPipeline` for several shaders, which the driver compiles on as many threads as the host has cores. All or
- * none: what one of them throws is thrown, and then no pipeline exists.
- */
-export declare function createPipelines(pipelines: PipelineDescription[]): PipelineHandle[]
 
 /** Waits for all work, then releases the device and everything on it. `initDevice` makes a new one. */
 export declare function destroy(): void

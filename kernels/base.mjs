@@ -10,8 +10,7 @@ import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
 /**
  * The functions of the native module that the kernels call.
  * @typedef {Pick<typeof import('../index.js'), 'initDevice' | 'shaders' | 'createBuffer' | 'bufferBytes' | 'buildKernel' | 'fillBuffer'
- *   | 'readBuffer' | 'uploadBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch' | 'batchExecuteAll'>
- *   & Partial<Pick<typeof import('../index.js'), 'createPipelines'>>} NativeModule
+ *   | 'readBuffer' | 'uploadBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch' | 'batchExecuteAll'>} NativeModule
  */
 
 /**
@@ -257,8 +256,6 @@ export class KernelContext {
     this.shaders = new Map();
     /** @type {Map<string, PipelineHandle>} */
     this.pipelines = new Map();
-    /** See `pipelinesFor`. @type {import('./pipelines.mjs').Wanted | undefined} */
-    this.wanted = undefined;
     /** Pipelines of generated kernels. @type {Map<string, PipelineHandle>} */
     this.programs = new Map();
     /** @type {Map<string, { buffer: BufferHandle, bytes: number }>} */
@@ -508,10 +505,6 @@ export class KernelContext {
       if (specialization) native.specialization = specialization;
       if (options.requiredSubgroupSize !== undefined) native.requiredSubgroupSize = options.requiredSubgroupSize;
       if (options.fullSubgroups !== undefined) native.fullSubgroups = options.fullSubgroups;
-      if (this.wanted) {
-        this.wanted.set(key, { description: { spirv, bindings, pushBytes, ...native }, made: this.pipelines });
-        return 0;
-      }
       handle = this.vk.createPipeline(spirv, bindings, pushBytes, native);
       this.pipelines.set(key, handle);
     }
@@ -529,10 +522,6 @@ export class KernelContext {
     let handle = this.programs.get(key);
     if (handle === undefined) {
       const { spirv, bindings, pushBytes } = this.vk.buildKernel(write());
-      if (this.wanted) {
-        this.wanted.set(key, { description: { spirv, bindings, pushBytes, name }, made: this.programs });
-        return 0;
-      }
       handle = this.vk.createPipeline(spirv, bindings, pushBytes, { name });
       this.programs.set(key, handle);
     }

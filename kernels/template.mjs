@@ -54,11 +54,6 @@ export class Template {
     this.written = [...written];
   }
 
-  /** Asks for the pipelines of dispatches that are not packed, for `pipelinesFor`. */
-  askForPipelines() {
-    for (const dispatch of this.#dispatches) void dispatch.pipeline;
-  }
-
   /** Packs the dispatches. */
   #pack() {
     const recorder = new Recorder(256);

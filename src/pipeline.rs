@@ -1,11 +1,10 @@
 //! Compute pipelines: what each reads and writes, and their shared layouts. From here on, kernels in PTX ([`cuda`]) are
 //! pipelines too.
 
-mod compile;
 mod cuda;
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::ffi::CStr;
 use std::sync::{Arc, Weak};
 
 use ash::vk;
@@ -52,8 +51,6 @@ impl Layout {
     }
 }
 
-pub use compile::Shader;
-use compile::{Prepared, compile_all};
 pub use cuda::PtxKernel;
 
 /// What a dispatch runs. No two live ones are equal.
@@ -153,11 +150,6 @@ impl Pipeline {
             name,
             compiled,
         }
-    }
-
-    fn of(compiled: Arc<Compiled>, shader: &Shader) -> Self {
-        let name = shader.options.name.clone();
-        Self::new(compiled, shader.bindings, shader.push_bytes, name)
     }
 
     /// Whether it takes the addresses of its bindings.
@@ -342,12 +334,28 @@ impl Factory {
         Ok(layout)
     }
 
-    /// A pipeline of a shader. An existing one if all of that is equal. Also returns whether it was compiled now. `born`: the
+    /// A pipeline of `spirv` (entry point `main`) with `bindings` storage buffers and `push_bytes` bytes of push
+    /// constants. An existing one if all of that is equal. Also returns whether it was compiled now. `born`: the
     /// timeline's next value.
-    pub fn create(&mut self, shader: &Shader, born: u64) -> Result<(Pipeline, bool)> {
-        let (compiled, fresh) =
-            self.shared(shader.key(), |factory| factory.compile(shader, born))?;
-        Ok((Pipeline::of(compiled, shader), fresh))
+    pub fn create(
+        &mut self,
+        spirv: &[u32],
+        bindings: u32,
+        push_bytes: u32,
+        options: &Options,
+        born: u64,
+    ) -> Result<(Pipeline, bool)> {
+        let key = Key::Spirv {
+            spirv: spirv.into(),
+            bindings,
+            push_bytes,
+            options: options.clone(),
+        };
+        let (compiled, fresh) = self.shared(key, |factory| {
+            factory.compile(spirv, bindings, push_bytes, options, born)
+        })?;
+        let pipeline = Pipeline::new(compiled, bindings, push_bytes, options.name.clone());
+        Ok((pipeline, fresh))
     }
 
     /// The live pipeline with this key, or a new one from `make`; and whether it was made now.
@@ -368,52 +376,15 @@ impl Factory {
         Ok((compiled, true))
     }
 
-    /// Pipelines of several shaders, as `create` makes each; the driver compiles them on several threads. All or none.
-    pub fn create_all(&mut self, shaders: &[Shader], born: u64) -> Result<Vec<(Pipeline, bool)>> {
-        // Of several that are equal the first is compiled.
-        let mut taken = HashSet::new();
-        let mut prepared = Vec::new();
-        for shader in shaders {
-            let key = shader.key();
-            let known = self.known.get(&key).is_some_and(|c| c.strong_count() > 0);
-            if !known && taken.insert(key) {
-                prepared.push(self.prepare(shader)?);
-            }
-        }
-        let raws = compile_all(&self.device, self.cache, &prepared)?;
-        let mut made = HashMap::new();
-        for (prepared, raw) in prepared.into_iter().zip(raws) {
-            let key = prepared.shader.key();
-            made.insert(key, self.compiled(prepared, raw, born));
-        }
-        let mut pipelines = Vec::new();
-        for shader in shaders {
-            let key = shader.key();
-            let own = made.remove(&key);
-            let (compiled, fresh) = self.shared(key, |factory| match own {
-                Some(compiled) => Ok(compiled),
-                None => factory.compile(shader, born),
-            })?;
-            pipelines.push((Pipeline::of(compiled, shader), fresh));
-        }
-        Ok(pipelines)
-    }
-
     /// Compiles a shader, and finds what it reads and writes.
-    fn compile(&mut self, shader: &Shader, born: u64) -> Result<Compiled> {
-        let prepared = self.prepare(shader)?;
-        let raw = prepared.compile(&self.device, self.cache)?;
-        Ok(self.compiled(prepared, raw, born))
-    }
-
-    /// Checks a shader, and makes everything that its compilation needs.
-    fn prepare<'a>(&mut self, shader: &'a Shader) -> Result<Prepared<'a>> {
-        let &Shader {
-            ref spirv,
-            bindings,
-            push_bytes,
-            ref options,
-        } = shader;
+    fn compile(
+        &mut self,
+        spirv: &[u32],
+        bindings: u32,
+        push_bytes: u32,
+        options: &Options,
+        born: u64,
+    ) -> Result<Compiled> {
         let reflection = spirv_check::reflect_with(spirv, &options.specialization)?;
         let device = Arc::clone(&self.device);
         let limits = &device.snapshot.limits;
@@ -504,29 +475,82 @@ impl Factory {
         }
         // The layout's range must cover the block that the shader declares, used or not.
         let layout = self.layout(bindings, push_bytes.max(reflection.push_block_bytes))?;
+        let secured;
         let spirv = match &device.shader_rules {
-            None => Cow::Borrowed(spirv.as_slice()),
-            Some(support) => Cow::Owned(validate::secure(spirv, &options.specialization, support)?),
+            None => spirv,
+            Some(support) => {
+                secured = validate::secure(spirv, &options.specialization, support)?;
+                &secured
+            }
         };
-        Ok(Prepared {
-            shader,
-            spirv,
-            reflection,
-            layout,
-        })
-    }
-
-    /// What a prepared shader was compiled to.
-    fn compiled(&mut self, prepared: Prepared<'_>, raw: vk::Pipeline, born: u64) -> Compiled {
-        let Prepared {
-            shader,
-            reflection,
-            layout,
-            ..
-        } = prepared;
-        let device = Arc::clone(&self.device);
+        let module_info = vk::ShaderModuleCreateInfo::default().code(spirv);
+        // SAFETY: the words parsed as a module; in safe mode they keep the rules of SPIR-V. A driver may still
+        // reject it.
+        let module = unsafe { device.raw.create_shader_module(&module_info, None) }.map_err(
+            error::create(
+                "vkCreateShaderModule",
+                "shader module",
+                spirv.len() as u64 * 4,
+            ),
+        )?;
+        let entries: Vec<_> = (0..options.specialization.len())
+            .map(|i| {
+                vk::SpecializationMapEntry::default()
+                    .constant_id(i as u32)
+                    .offset(i as u32 * 4)
+                    .size(4)
+            })
+            .collect();
+        let words: Vec<u8> = options
+            .specialization
+            .iter()
+            .flat_map(|w| w.to_ne_bytes())
+            .collect();
+        let specialization = vk::SpecializationInfo::default()
+            .map_entries(&entries)
+            .data(&words);
+        let mut required = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
+            .required_subgroup_size(options.required_subgroup_size.unwrap_or(0));
+        let entry: &CStr = c"main";
+        let mut stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(module)
+            .name(entry);
+        if !entries.is_empty() {
+            stage = stage.specialization_info(&specialization);
+        }
+        if options.required_subgroup_size.is_some()
+            && device.snapshot.features.subgroup_size_control
+        {
+            stage = stage.push_next(&mut required);
+        }
+        if options.full_subgroups && device.snapshot.features.compute_full_subgroups {
+            stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
+        }
+        let info = vk::ComputePipelineCreateInfo::default()
+            .stage(stage)
+            .layout(layout.raw);
+        let raw = &device.raw;
+        // SAFETY: module, layout and specialization live until the call returns.
+        let made = unsafe { raw.create_compute_pipelines(self.cache, &[info], None) };
+        // SAFETY: the module is not needed once the pipeline exists.
+        unsafe { device.raw.destroy_shader_module(module, None) };
+        let raw = match made {
+            Ok(list) => list[0],
+            Err((list, e)) => {
+                for raw in list.into_iter().filter(|p| *p != vk::Pipeline::null()) {
+                    // SAFETY: nothing uses the pipeline.
+                    unsafe { device.raw.destroy_pipeline(raw, None) };
+                }
+                return Err(device.observe(error::create(
+                    "vkCreateComputePipelines",
+                    "pipeline",
+                    spirv.len() as u64 * 4,
+                )(e)));
+            }
+        };
         self.created += 1;
-        if let Some(name) = &shader.options.name {
+        if let Some(name) = &options.name {
             device.name(raw, name);
         }
         let mut access = [Access {
@@ -539,17 +563,14 @@ impl Factory {
         }
         if self.debug {
             crate::device::diagnose(&format!(
-                "helios-vk: pipeline {} bindings {} push {} reads {:#x} writes {:#x} \
-                 workgroup {:?}\n",
-                shader.options.name.as_deref().unwrap_or("(unnamed)"),
-                shader.bindings,
-                shader.push_bytes,
+                "helios-vk: pipeline {} bindings {bindings} push {push_bytes} reads {:#x} writes {:#x} \
+                 workgroup {size:?}\n",
+                options.name.as_deref().unwrap_or("(unnamed)"),
                 reflection.reads,
                 reflection.writes,
-                reflection.workgroup_size,
             ));
         }
-        Compiled {
+        Ok(Compiled {
             device,
             program: Program {
                 kernel: Kernel::Pipeline(raw),
@@ -563,7 +584,7 @@ impl Factory {
             },
             born,
             _module: None,
-        }
+        })
     }
 
     /// Writes the cache back and destroys the factory's objects.

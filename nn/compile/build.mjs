@@ -1,7 +1,6 @@
 // Turns the calls of a trace into what a graph submits: runs the passes, plans memory by the lifetimes of results, and packs the dispatches.
 
 import { Recorder } from '../../kernels/base.mjs';
-import { pipelinesFor } from '../../kernels/pipelines.mjs';
 import { stepsOf } from './explain.mjs';
 import { planMemory } from '../core/memory.mjs';
 import { HalfCopy } from '../optim/half-copy.mjs';
@@ -55,9 +54,6 @@ export function build(recording, outputs, passes) {
   const lives = livesOf(calls, outputs, isOwn);
   const { slots, of } = planMemory([...lives.values()]);
   const memory = takeMemory([...lives.keys()], slots, of, outputs);
-  pipelinesFor(runtime().kernels.context, () => {
-    for (const { template } of calls) template?.askForPipelines();
-  });
   const recorder = new Recorder(65536);
   for (const { template, allocations } of calls) {
     template?.appendTo(

@@ -7,7 +7,7 @@ use super::convert::{Arg, copied};
 use super::raise::call;
 use super::state;
 use crate::error::{Error, Result};
-use crate::pipeline::{Options, PtxKernel, Shader};
+use crate::pipeline::{Options, PtxKernel};
 use crate::plan::decode::MAX_BINDINGS;
 use crate::plan::hazard::Access;
 
@@ -111,83 +111,27 @@ pub fn create_pipeline(
         let words = spirv.words("spirv")?;
         let bindings = num_bindings.u32_or("numBindings", 4)?;
         let push_bytes = push_bytes.u32_or("pushBytes", 0)?;
-        let parsed = match options.missing() {
-            true => Options::default(),
-            false if options.kind() != ValueType::Object => {
+        let mut parsed = Options::default();
+        if !options.missing() {
+            if options.kind() != napi::ValueType::Object {
                 return Err(options.wrong("options", "an object"));
             }
-            false => options_of(options, "options")?,
-        };
-        let shader = Shader {
-            spirv: words,
-            bindings,
-            push_bytes,
-            options: parsed,
-        };
-        state::with(|context| context.create_pipeline(&shader))
-    })
-}
-
-/// The properties of `PipelineOptions`. `name`: that of the object in messages.
-fn options_of(object: Arg, name: &str) -> Result<Options> {
-    let member = |of: &str| Ok::<_, Error>((object.member(name, of)?, format!("{name}.{of}")));
-    let mut options = Options::default();
-    let (specialization, of) = member("specialization")?;
-    if !specialization.missing() {
-        options.specialization = specialization.words(&of)?;
-    }
-    let (size, of) = member("requiredSubgroupSize")?;
-    if !size.missing() {
-        options.required_subgroup_size = Some(size.u32(&of)?);
-    }
-    let (full, of) = member("fullSubgroups")?;
-    options.full_subgroups = full.flag_or(&of, false)?;
-    let (own, of) = member("name")?;
-    if !own.missing() {
-        options.name = Some(own.string(&of)?);
-    }
-    Ok(options)
-}
-
-/// Most pipelines of a call.
-const MAX_PIPELINES: u64 = 1 << 16;
-
-/// `createPipeline` for several shaders, which the driver compiles on as many threads as the host has cores. All or
-/// none: what one of them throws is thrown, and then no pipeline exists.
-#[napi(
-    js_name = "createPipelines",
-    ts_args_type = "pipelines: PipelineDescription[]",
-    ts_return_type = "PipelineHandle[]"
-)]
-pub fn create_pipelines(env: &Env, pipelines: Arg) -> napi::Result<Vec<i32>> {
-    call(env, "createPipelines", || {
-        if pipelines.kind() != ValueType::Object {
-            return Err(pipelines.wrong("pipelines", "an array"));
-        }
-        let length = pipelines.member("pipelines", "length")?;
-        let count = length.integer("pipelines.length", MAX_PIPELINES)?;
-        let list = pipelines.list("pipelines", count as usize)?;
-        let mut shaders = Vec::new();
-        for (i, one) in list.into_iter().enumerate() {
-            let name = format!("pipelines[{i}]");
-            if one.kind() != ValueType::Object {
-                return Err(one.wrong(&name, "an object"));
+            let specialization = options.property("specialization")?;
+            if !specialization.missing() {
+                parsed.specialization = specialization.words("options.specialization")?;
             }
-            let member =
-                |of: &str| Ok::<_, Error>((one.member(&name, of)?, format!("{name}.{of}")));
-            let (spirv, of) = member("spirv")?;
-            let spirv = spirv.words(&of)?;
-            let (bindings, of) = member("bindings")?;
-            let bindings = bindings.u32_or(&of, 4)?;
-            let (push_bytes, of) = member("pushBytes")?;
-            let push_bytes = push_bytes.u32_or(&of, 0)?;
-            shaders.push(Shader {
-                spirv,
-                bindings,
-                push_bytes,
-                options: options_of(one, &name)?,
-            });
+            let size = options.property("requiredSubgroupSize")?;
+            if !size.missing() {
+                parsed.required_subgroup_size = Some(size.u32("options.requiredSubgroupSize")?);
+            }
+            parsed.full_subgroups = options
+                .property("fullSubgroups")?
+                .flag_or("options.fullSubgroups", false)?;
+            let name = options.property("name")?;
+            if !name.missing() {
+                parsed.name = Some(name.string("options.name")?);
+            }
         }
-        state::with(|context| context.create_pipelines(&shaders))
+        state::with(|context| context.create_pipeline(&words, bindings, push_bytes, &parsed))
     })
 }

@@ -282,16 +282,6 @@ export interface PipelineOptions {
   name?: string
 }
 
-/** A shader, for `createPipelines`: the arguments of `createPipeline`. */
-export interface PipelineDescription extends PipelineOptions {
-  /** The module. */
-  spirv: Uint32Array
-  /** Storage buffers at set 0; 4 when left out. */
-  bindings?: number
-  /** Bytes of push constants; 0 when left out. */
-  pushBytes?: number
-}
-
 /** What a kernel in PTX does with a buffer. */
 export type PtxAccess = 'none' | 'read' | 'write' | 'readwrite'
 

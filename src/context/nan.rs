@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Context;
 use crate::error::{Error, Result};
 use crate::memory::bulk::Source;
-use crate::pipeline::{Options, Shader};
+use crate::pipeline::Options;
 use crate::plan::decode::BindingRange;
 use crate::shaders::SHADERS;
 
@@ -78,12 +78,7 @@ impl Context {
                 specialization: vec![self.nan_threads()],
                 ..Options::default()
             };
-            let pipeline = self.create_pipeline(&Shader {
-                spirv: shader.spirv.to_vec(),
-                bindings: 2,
-                push_bytes: 12,
-                options,
-            })?;
+            let pipeline = self.create_pipeline(shader.spirv, 2, 12, &options)?;
             self.pipelines.share(pipeline);
             self.watches.pipeline = Some(pipeline);
         }

@@ -3,64 +3,33 @@
 use super::Context;
 use crate::error::{Error, Result};
 use crate::observe::profile;
-use crate::pipeline::{Factory, Pipeline, PtxKernel, Shader};
+use crate::pipeline::{Factory, Options, Pipeline, PtxKernel};
 use crate::timing::Phase;
 
 /// How many destroyed pipelines may wait before the device is asked for its progress.
 const MAX_RETIRED_PIPELINES: usize = 16;
 
 impl Context {
-    pub fn create_pipeline(&mut self, shader: &Shader) -> Result<i32> {
+    pub fn create_pipeline(
+        &mut self,
+        spirv: &[u32],
+        bindings: u32,
+        push_bytes: u32,
+        options: &Options,
+    ) -> Result<i32> {
         self.device.check_alive()?;
-        self.check_shader(shader, "")?;
-        self.add_pipeline(|factory, born| factory.create(shader, born))
-    }
-
-    /// Several pipelines, compiled on several threads: all or none.
-    pub fn create_pipelines(&mut self, shaders: &[Shader]) -> Result<Vec<i32>> {
-        self.device.check_alive()?;
-        for (i, shader) in shaders.iter().enumerate() {
-            self.check_shader(shader, &format!("pipelines[{i}]."))?;
-        }
-        let start = self.timing.start(Phase::CreatePipeline);
-        let born = self.stream.pending_value();
-        let made = self.factory()?.create_all(shaders, born);
-        self.timing.end(start);
-        let mut handles = Vec::new();
-        for (pipeline, fresh) in made? {
-            match self.register(pipeline, fresh) {
-                Ok(handle) => handles.push(handle),
-                Err(error) => {
-                    for handle in handles {
-                        self.destroy_pipeline(handle)?;
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        self.reclaim_pipelines();
-        Ok(handles)
-    }
-
-    /// Checks the counts of a shader against the device. `of`: what its properties' names begin with in messages.
-    fn check_shader(&self, shader: &Shader, of: &str) -> Result<()> {
         let limits = &self.device.snapshot.limits;
         let most = self.device.max_bindings();
-        let name = |plain: &str, member: &str| match of {
-            "" => plain.to_owned(),
-            _ => format!("{of}{member}"),
-        };
-        if shader.bindings > most {
+        if bindings > most {
             return Err(Error::range(
-                &name("numBindings", "bindings"),
+                "numBindings",
                 format!("must be at most {most}"),
-                shader.bindings,
+                bindings,
             ));
         }
-        let push_bytes = shader.push_bytes;
         if push_bytes > limits.max_push_constants_size || !push_bytes.is_multiple_of(4) {
             return Err(Error::range(
-                &name("pushBytes", "pushBytes"),
+                "pushBytes",
                 format!(
                     "must be a multiple of 4, at most {}",
                     limits.max_push_constants_size
@@ -68,13 +37,9 @@ impl Context {
                 push_bytes,
             ));
         }
-        Ok(())
-    }
-
-    fn factory(&mut self) -> Result<&mut Factory> {
-        self.factory
-            .as_mut()
-            .ok_or_else(|| Error::Internal("the device is closing".to_owned()))
+        self.add_pipeline(|factory, born| {
+            factory.create(spirv, bindings, push_bytes, options, born)
+        })
     }
 
     /// A pipeline of a kernel in PTX.
@@ -90,16 +55,11 @@ impl Context {
         make: impl FnOnce(&mut Factory, u64) -> Result<(Pipeline, bool)>,
     ) -> Result<i32> {
         let start = self.timing.start(Phase::CreatePipeline);
-        let born = self.stream.pending_value();
-        let (pipeline, fresh) = make(self.factory()?, born)?;
-        let made = self.register(pipeline, fresh);
-        self.timing.end(start);
-        self.reclaim_pipelines();
-        made
-    }
-
-    /// Makes a handle for a pipeline.
-    fn register(&mut self, pipeline: Pipeline, fresh: bool) -> Result<i32> {
+        let factory = self
+            .factory
+            .as_mut()
+            .ok_or_else(|| Error::Internal("the device is closing".to_owned()))?;
+        let (pipeline, fresh) = make(factory, self.stream.pending_value())?;
         let (program, name) = (pipeline.program, pipeline.name.clone());
         let made = self.pipelines.insert(pipeline);
         if let Ok(handle) = made {
@@ -111,6 +71,8 @@ impl Context {
                 profile::named(program.kernel, handle, name.as_deref());
             }
         }
+        self.timing.end(start);
+        self.reclaim_pipelines();
         made.map_err(|_| Error::OutOfMemory {
             what: "pipeline handle",
             bytes: 0,
