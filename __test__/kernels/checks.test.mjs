@@ -33,6 +33,7 @@ const CALLS = [
   { kernel: 'dropout', tensors: { x: [16], y: [16], random: [4, 'u32'] }, sizes: { count: 16, p: 0.5 } },
   { kernel: 'random', tensors: { y: [17], random: [4, 'u32'] }, sizes: { count: 17, distribution: 'normal' } },
   { kernel: 'random', tensors: { y: [17, 'u32'], random: [4, 'u32'] }, sizes: { count: 17, distribution: 'bits' } },
+  { kernel: 'initial', tensors: { y: [17] }, sizes: { count: 17, distribution: 'normal', seed: 1, first: 0 } },
   {
     kernel: 'gather',
     tensors: { x: [24], index: [40, 'u32'], y: [40], last: [24, 'u32'] },

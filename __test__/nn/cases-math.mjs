@@ -84,8 +84,9 @@ const SEVERAL = {
   floorDivide: [[between, one]],
   truncDivide: [[between, one]],
   ldexp: [[x, few]],
-  fmax: [[x, x]],
-  fmin: [[x, x]],
+  // Away from ties, where a difference quotient is of both operands.
+  fmax: [[between, few]],
+  fmin: [[between, few]],
   copysign: [[smooth, smooth]],
   heaviside: [[smooth, x]],
   isclose: [

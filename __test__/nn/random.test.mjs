@@ -3,7 +3,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, checkpoint, compile, manualSeed, memory, nn, rand, randn, scope, tensor } from '../../nn/index.mjs';
+import { Philox } from '../../nn/core/philox.mjs';
 import { erf } from '../../nn/ops/special.mjs';
+import { exactNormal, exactUniform } from '../lib/exact.mjs';
 import { philox } from '../lib/reference.mjs';
 import { initDevice } from './setup.mjs';
 
@@ -115,7 +117,7 @@ test('a checkpoint draws the same noise again', async () => {
   assert.deepEqual(gradients[1], gradients[0]);
 });
 
-test('leaves of random numbers; what cannot be drawn says why; modules begin with numbers of the host', async () => {
+test('leaves of random numbers; what cannot be drawn says why; modules have a stream of their own', async () => {
   assert.equal(rand([2], { requiresGrad: true }).mul(2).requiresGrad, true);
   assert.throws(() => rand([2], { low: 1, high: 0 }), /rand: low must be less than high, got 1 and 0/);
   assert.throws(() => rand(/** @type {any} */ (3)), /rand: the shape must be an array of sizes, got 3/);
@@ -128,4 +130,43 @@ test('leaves of random numbers; what cannot be drawn says why; modules begin wit
   manualSeed(1);
   rand([100]);
   assert.deepEqual(await values(new nn.Linear(2, 2).weight), one);
+});
+
+test('initial values are one sequence of words, whether device or host draws them, in tensors of any layout and type', async () => {
+  const seed = 2 ** 35 + 3;
+  manualSeed(seed);
+  const sequence = new Philox(seed);
+  const uniform = (/** @type {number} */ count, /** @type {number} */ low, /** @type {number} */ high) =>
+    Array.from({ length: count }, () => exactUniform(sequence.next(), low, high));
+  const normal = (/** @type {number} */ count, mean = 0, deviation = 1) =>
+    Array.from({ length: count }, () => exactNormal(2 * sequence.next() + 2, sequence.next(), mean, deviation));
+
+  const bound = 1 / Math.sqrt(3);
+  const linear = new nn.Linear(3, 5);
+  assert.deepEqual([...(await values(linear.weight))], uniform(15, -bound, bound));
+  assert.deepEqual([...(await values(linear.bias))], uniform(5, -bound, bound));
+  assert.deepEqual([...(await values(new nn.Embedding(3, 3).weight))], normal(9));
+  // The host draws these, and one of them again and again until it lies in the interval.
+  const own = nn.init.truncNormal(tensor([0, 0, 0]), 0, 1, -0.5, 0.5);
+  const expected = [];
+  while (expected.length < 3) {
+    for (const value of Array.from({ length: 3 - expected.length }, () => sequence.normal())) {
+      if (Math.abs(value) <= 0.5) expected.push(Math.fround(value));
+    }
+  }
+  assert.deepEqual([...(await values(own))], expected);
+  const wide = tensor(new Float32Array(12), { shape: [3, 4] });
+  assert.equal(nn.init.normal(wide.T.slice(0, 1, 3), 2, 0.5).shape.join(), '2,3');
+  const [a, b, c, d, e, f] = normal(6, 2, 0.5);
+  assert.deepEqual([...(await values(wide))], [0, a, d, 0, 0, b, e, 0, 0, c, f, 0]);
+  const half = nn.init.uniform(F.to(tensor([0, 0]), 'f16'), -4, 4);
+  const [x, y] = uniform(2, -4, 4);
+  assert.deepEqual([...(await values(half))], [...(await values(F.to(tensor([x, y]), 'f16')))]);
+  // A tensor without elements takes no words, nor does one that is refused.
+  nn.init.normal(tensor([], { shape: [0, 2] }));
+  assert.throws(() => nn.init.uniform(wide, 1, 0), /uniform: b must be at least a, got 1 and 0/);
+  const parameter = new nn.Parameter(tensor([1, 1]));
+  nn.init.normal(parameter);
+  assert.deepEqual([...(await values(parameter))], normal(2));
+  assert.throws(() => compile(() => new nn.Linear(2, 2).weight)(), /random: parameters are drawn once/);
 });

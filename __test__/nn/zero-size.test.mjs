@@ -126,7 +126,7 @@ test('every operation with a dimension of no elements: results and gradients, ea
   }
   assert.deepEqual(faults, []);
   // These take a random state of a fixed size, or their shape from attributes.
-  assert.deepEqual(untried, ['full', 'random', 'iota']);
+  assert.deepEqual(untried, ['full', 'random', 'initial', 'iota']);
 });
 
 test('every public function with a tensor without elements: a result, or an error of that function', async () => {

@@ -42,6 +42,9 @@ function pushFrom(push, { batch, head }, { heads, kvHeads, tokens, headSize }) {
   return new Uint8Array(words.buffer);
 }
 
+/** The module of a kernel. @param {string} name @param {Kernel} kernel */
+const textOf = (name, { tiling, form }) => moduleText(attention(name, tiling, form));
+
 /** Least |scale|, since the backward pass multiplies by its inverse. */
 const MIN_SCALE = 1e-30;
 
@@ -102,7 +105,7 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
     const access = Object.values(tensorsOf(form));
     /** @type {import('../../index.js').PipelineHandle} */
     const pipeline = context.vk.createPipeline({
-      ptx: moduleText(attention(name, tiling, form)),
+      ptx: textOf(name, kernel),
       entry: name,
       bindings: access.length,
       access,
@@ -165,7 +168,8 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
    */
   function selfTest(plan) {
     const key = plan.map(keyOf).join(' and ');
-    return selfTestOf(key, () => verify({ context, plan, record: (...call) => record(plan, ...call) }));
+    const text = verify === verifyAttention ? () => plan.map((kernel) => textOf(keyOf(kernel).split('/')[0], kernel)).join('') : undefined;
+    return selfTestOf(key, () => verify({ context, plan, record: (...call) => record(plan, ...call) }), text);
   }
 
   /**

@@ -30,6 +30,9 @@ function halvesOf(plan) {
   return tiling;
 }
 
+/** The module of a kernel. @param {string} name @param {GemmTiling} tiling @param {GemmForm} form */
+const textOf = (name, tiling, form) => moduleText(gemm(name, tiling, form));
+
 /** Most parts of the depth of the last tiles, and the least depth of a part. */
 const [MOST_PARTS, LEAST_DEPTH] = [8, 1024];
 /** Microseconds of a launch beside its waves: before its first products, and for its last stores. */
@@ -99,7 +102,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     const accessOf = () => ['read', 'read', form.beta ? 'readwrite' : 'write'];
     /** @type {import('../../index.js').PipelineHandle} */
     const pipeline = context.vk.createPipeline({
-      ptx: moduleText(gemm(name, tiling, form)),
+      ptx: textOf(name, tiling, form),
       entry: name,
       bindings,
       access: [...Array.from({ length: form.products ?? 1 }, accessOf).flat(), ...(bindings % 3 ? [/** @type {const} */ ('write')] : [])],
@@ -165,7 +168,11 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   }
 
   /** Why the kernel is not used, or '' if it passed its test. @param {GemmTiling} tiling @param {GemmForm} form */
-  const selfTest = (tiling, form) => ptx.selfTestOf(keyOf(tiling, form), () => verify({ context, tiling, form, divide, records }));
+  const selfTest = (tiling, form) => {
+    const key = keyOf(tiling, form);
+    const text = verify === verifyGroup ? () => textOf(key.split('/')[0], tiling, form) : undefined;
+    return ptx.selfTestOf(key, () => verify({ context, tiling, form, divide, records }), text);
+  };
 
   /**
    * The fastest plan for one launch, and its microseconds by the rates of the device's tables. The time is that of waves of blocks, the last of

@@ -63,8 +63,8 @@ export function tilingOf({ tiling }) {
  */
 const tilingFault = (tiling, form) => (isSimt(tiling) ? simtFault(tiling, form) : gemmFault(tiling, form));
 
-/** The text of a kernel. @param {string} name @param {GemmTiling | SimtTiling} tiling @param {GemmForm} form */
-const kernelText = (name, tiling, form) => (isSimt(tiling) ? simt(name, tiling, form) : gemm(name, tiling, form));
+/** The module of a kernel. @param {string} name @param {GemmTiling | SimtTiling} tiling @param {GemmForm} form */
+const textOf = (name, tiling, form) => moduleText(isSimt(tiling) ? simt(name, tiling, form) : gemm(name, tiling, form));
 
 /** Threads of a block. @param {GemmTiling | SimtTiling} tiling */
 const threadsOf = (tiling) => (isSimt(tiling) ? simtSizes(tiling) : sizesOf(tiling)).threads;
@@ -195,7 +195,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const name = key.split('/')[0];
     /** @type {import('../../index.js').PipelineHandle} */
     const pipeline = context.vk.createPipeline({
-      ptx: moduleText(kernelText(name, tiling, form)),
+      ptx: textOf(name, tiling, form),
       entry: name,
       bindings: BINDINGS,
       access,
@@ -254,7 +254,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {PtxPlan} plan @param {GemmForm} form
    */
   function selfTest(plan, form) {
-    return selfTestOf(keyOf(plan.tiling, form), () => verify({ context, plan, form, divide, records }));
+    const key = keyOf(plan.tiling, form);
+    const text = verify === verifyKernel ? () => textOf(key.split('/')[0], plan.tiling, form) : undefined;
+    return selfTestOf(key, () => verify({ context, plan, form, divide, records }), text);
   }
 
   /**

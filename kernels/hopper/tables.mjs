@@ -71,12 +71,30 @@ const LEAST = { halves: 2 ** 25, f32: 2 ** 28 };
 const large = ({ m, n, k, precision }) =>
   precision === 'f32' ? m * n * k >= LEAST.f32 && Math.min(m, n) >= 128 : m * n * k >= LEAST.halves && Math.min(m, n) >= 64;
 
+const MAX_PREDICTIONS = 4096;
+/**
+ * What `predicted` returned, by all that it depends on: a graph asks for the same products hundreds of times.
+ * @type {Map<string, PtxChoice | undefined>}
+ */
+const predictions = new Map();
+
+/** The plan that the model predicts to be fastest. @param {Shaped} problem @returns {PtxChoice | undefined} */
+function guessed(problem) {
+  const { m, n, k, transA, transB, precision, glu, unit } = problem;
+  const key = `${m} ${n} ${k} ${transA} ${transB} ${precision} ${glu} ${unit}`;
+  if (!predictions.has(key)) {
+    if (predictions.size >= MAX_PREDICTIONS) predictions.clear();
+    predictions.set(key, predicted(problem));
+  }
+  return predictions.get(key);
+}
+
 /**
  * The plan that the model predicts to be fastest, and why.
- * @param {Shaped} problem @param {{ permuted?: boolean }} [options] @returns {PtxChoice | undefined}
+ * @param {Shaped} problem @returns {PtxChoice | undefined}
  */
-function guessed(problem, options) {
-  const list = guesses(problem, options);
+function predicted(problem) {
+  const list = guesses(problem);
   return list.length > 0 ? { ...list[0].plan, because: wordsOf(list), guess: true } : undefined;
 }
 

@@ -1,11 +1,11 @@
-// Random numbers (Philox, Salmon et al. 2011). Initial parameters are drawn on the host, so that they have the same bits on every device.
-// `rand`, `randn` and dropout draw on the device, from a state in a buffer that each draw advances.
+// Random numbers (Philox, Salmon et al. 2011). Initial parameters are a sequence whose position the host knows; `rand`, `randn` and dropout
+// draw from a state in a buffer that each draw advances.
 
 import { STATE_WORDS, optimizerState } from '../../kernels/index.mjs';
-import { apply } from '../core/engine.mjs';
+import { apply, applyInto } from '../core/engine.mjs';
 import { ArgumentError, UsageError, shown, within } from '../core/errors.mjs';
-import { checkShape, denseLayout } from '../core/layout.mjs';
-import { random } from '../ops/random.mjs';
+import { checkShape, denseLayout, sizeOf } from '../core/layout.mjs';
+import { initial, random } from '../ops/random.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { Philox } from '../core/philox.mjs';
 import { isRecording, perDevice, runtime } from '../core/runtime.mjs';
@@ -55,14 +55,19 @@ export function randomState() {
   return state;
 }
 
-/** `count` values drawn on the host. Throws a UsageError while a function is compiled. @param {number} count @param {() => number} draw */
-function drawn(count, draw) {
+/** Throws a UsageError while a function is compiled. */
+function checkNotRecording() {
   if (isRecording()) {
     throw new UsageError(
       'random',
-      'the host draws parameters, so that every call of the compiled function would have the same: make modules outside of it',
+      'parameters are drawn once, so that every call of the compiled function would have the same: make modules outside of it',
     );
   }
+}
+
+/** `count` values drawn on the host. Throws a UsageError while a function is compiled. @param {number} count @param {() => number} draw */
+function drawn(count, draw) {
+  checkNotRecording();
   const values = new Float32Array(count);
   for (let i = 0; i < count; i++) values[i] = draw();
   return values;
@@ -73,6 +78,20 @@ export const uniformValues = (count, low, high) => drawn(count, () => low + (hig
 
 /** Normally distributed, drawn on the host. @param {number} count @param {number} mean @param {number} deviation */
 export const normalValues = (count, mean, deviation) => drawn(count, () => mean + deviation * generator.normal());
+
+/** What initial values are drawn from. @typedef {Exclude<import('../ops/random.mjs').Distribution, { distribution: 'bits' }>} Initial */
+
+/**
+ * Initial values, drawn on the device: the generator moves on as if the host had drawn them. Throws a UsageError while a function is compiled.
+ * @param {readonly number[]} shape @param {Initial} distribution
+ * @param {Tensor} [target] the dense f32 tensor of this shape to write them to; a new one when left out
+ */
+export function initialValues(shape, distribution, target) {
+  checkNotRecording();
+  const first = generator.take((distribution.distribution === 'normal' ? 2 : 1) * sizeOf(shape));
+  const attributes = { shape: [...shape], seed, first, ...distribution };
+  return target ? applyInto(initial, [], attributes, target) : apply(initial, [], attributes);
+}
 
 /** A random permutation of 0 … count - 1 (Fisher & Yates 1938), drawn on the host. @param {number} count */
 export function permutation(count) {

@@ -19,12 +19,15 @@ export function keyOf(attributes) {
   return key;
 }
 
+/** Whether a value is an object as a literal makes it. @param {unknown} value @returns {value is import('../ops/registry.mjs').Attributes} */
+const isPlain = (value) => typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+
 /** @param {unknown} value @returns {string} */
 function keyOfValue(value) {
   if (typeof value === 'number') return Object.is(value, -0) ? '-0' : `${value}`;
   // The length comes first, so that the contents of a string cannot imitate another attribute.
   if (typeof value === 'string') return `${value.length}'${value}`;
-  if (!Array.isArray(value)) return exact(value);
+  if (!Array.isArray(value)) return isPlain(value) ? `{${keyOf(value)}}` : exact(value);
   let key = '[';
   for (const item of value) key += `${keyOfValue(item)},`;
   return `${key}]`;

@@ -40,20 +40,30 @@ export function philox(counter, key, words) {
 export class Philox {
   /** @param {number} seed */
   constructor(seed) {
+    this.seed = seed;
+    /** The number of the next word. */
+    this.position = 0;
     this.key = [seed >>> 0, Math.floor(seed / 2 ** 32) >>> 0];
-    this.counter = 0;
+    /** The counter of `words`. */
+    this.counter = -1;
     this.words = new Uint32Array(4);
-    this.left = 0;
   }
 
   /** The next word. */
   next() {
-    if (this.left === 0) {
-      philox([this.counter >>> 0, Math.floor(this.counter / 2 ** 32) >>> 0, 0, 0], this.key, this.words);
-      this.counter++;
-      this.left = 4;
+    const counter = Math.floor(this.position / 4);
+    if (counter !== this.counter) {
+      philox([counter >>> 0, Math.floor(counter / 2 ** 32) >>> 0, 0, 0], this.key, this.words);
+      this.counter = counter;
     }
-    return this.words[4 - this.left--];
+    return this.words[this.position++ % 4];
+  }
+
+  /** Leaves words to the device. @param {number} count @returns {number} the first one's number */
+  take(count) {
+    const first = this.position;
+    this.position += count;
+    return first;
   }
 
   /** Uniform in [0, 1), a multiple of 2^-24. */

@@ -6,7 +6,7 @@ import { denseLayout, sizeOf } from '../core/layout.mjs';
 import { noGrad } from '../core/node.mjs';
 import { checkAbove, checkFinite, checkLeast, checkOptions } from '../core/options.mjs';
 import { constant as uploaded } from '../core/tensor.mjs';
-import { normalValues, uniformValues } from '../api/random.mjs';
+import { initialValues, normalValues } from '../api/random.mjs';
 import { scope } from '../core/scope.mjs';
 import { to } from '../api/views.mjs';
 
@@ -31,6 +31,19 @@ function written(op, x, draw) {
   });
 }
 
+/** Draws values on the device. @param {string} op @param {Tensor} x @param {import('../api/random.mjs').Initial} distribution @returns {Tensor} */
+function drawn(op, x, distribution) {
+  tensorOf(op, x);
+  return within(op, () =>
+    noGrad(() => {
+      const { layout, shape, dtype } = x;
+      if (layout.contiguous && dtype === 'f32') return initialValues(shape, distribution, x);
+      scope(() => void x.copy_(to(initialValues(shape, distribution), dtype)));
+      return x;
+    }),
+  );
+}
+
 /** The elements that a result depends on, and that depend on an input. @param {string} op @param {Tensor} x */
 function fans(op, x) {
   if (tensorOf(op, x).ndim < 2) throw new ShapeError(op, `expected a tensor of at least two dimensions, got ${show(x.shape)}`);
@@ -51,17 +64,18 @@ export function calculateGain(nonlinearity, slope = 0.01) {
   return gains[nonlinearity];
 }
 
-/** Uniform numbers in [a, b). @param {Tensor} x @param {number} [a] @param {number} [b] */
+/** Uniform numbers in [a, b). @param {Tensor} x @param {number} [a] @param {number} [b] at least `a` */
 export function uniform(x, a = 0, b = 1) {
   checkFinite('uniform', 'a', a);
   checkFinite('uniform', 'b', b);
-  return written('uniform', x, (count) => uniformValues(count, a, b));
+  if (b < a) throw new ArgumentError('uniform', `b must be at least a, got ${a} and ${b}`);
+  return drawn('uniform', x, { distribution: 'uniform', low: a, high: b });
 }
 /** Normal numbers. @param {Tensor} x @param {number} [mean] @param {number} [std] the deviation */
 export function normal(x, mean = 0, std = 1) {
   checkFinite('normal', 'mean', mean);
   checkLeast('normal', 'std', std);
-  return written('normal', x, (count) => normalValues(count, mean, std));
+  return drawn('normal', x, { distribution: 'normal', mean, deviation: std });
 }
 /** Normal numbers, drawn again outside of [a, b]. @param {Tensor} x @param {number} [mean] @param {number} [std] @param {number} [a] @param {number} [b] */
 export function truncNormal(x, mean = 0, std = 1, a = -2, b = 2) {
@@ -99,13 +113,13 @@ export function xavierUniform(x, gain = 1) {
   const { fanIn, fanOut } = fans('xavierUniform', x);
   checkLeast('xavierUniform', 'gain', gain);
   const bound = gain * Math.sqrt(6 / (fanIn + fanOut));
-  return written('xavierUniform', x, (count) => uniformValues(count, -bound, bound));
+  return drawn('xavierUniform', x, { distribution: 'uniform', low: -bound, high: bound });
 }
 /** Normal with deviation gain √(2 / (fan in + fan out)) (Glorot & Bengio 2010). @param {Tensor} x @param {number} [gain] */
 export function xavierNormal(x, gain = 1) {
   const { fanIn, fanOut } = fans('xavierNormal', x);
   checkLeast('xavierNormal', 'gain', gain);
-  return written('xavierNormal', x, (count) => normalValues(count, 0, gain * Math.sqrt(2 / (fanIn + fanOut))));
+  return drawn('xavierNormal', x, { distribution: 'normal', mean: 0, deviation: gain * Math.sqrt(2 / (fanIn + fanOut)) });
 }
 /** The deviation of He et al. @param {string} op @param {Tensor} x @param {KaimingOptions} options */
 function deviation(op, x, options) {
@@ -116,12 +130,12 @@ function deviation(op, x, options) {
 /** Uniform in ±gain √(3 / fan) (He et al. 2015). @param {Tensor} x @param {KaimingOptions} [options] */
 export function kaimingUniform(x, options = {}) {
   const bound = Math.sqrt(3) * deviation('kaimingUniform', x, options);
-  return written('kaimingUniform', x, (count) => uniformValues(count, -bound, bound));
+  return drawn('kaimingUniform', x, { distribution: 'uniform', low: -bound, high: bound });
 }
 /** Normal with deviation gain / √fan (He et al. 2015). @param {Tensor} x @param {KaimingOptions} [options] */
 export function kaimingNormal(x, options = {}) {
   const own = deviation('kaimingNormal', x, options);
-  return written('kaimingNormal', x, (count) => normalValues(count, 0, own));
+  return drawn('kaimingNormal', x, { distribution: 'normal', mean: 0, deviation: own });
 }
 /**
  * A matrix with orthonormal rows or columns, whichever are fewer, times `gain` (Saxe et al. 2013). More dimensions than two are columns.

@@ -10,7 +10,7 @@ import { denseLayout, positive, sizeOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { noGrad } from '../core/node.mjs';
 import { checkAbove, checkOptions, checkPower, flag } from '../core/options.mjs';
-import { normalValues, uniformValues } from '../api/random.mjs';
+import { initialValues } from '../api/random.mjs';
 import { scope } from '../core/scope.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { Tensor, empty } from '../api/tensor.mjs';
@@ -26,6 +26,15 @@ function parameter(op, shape, draw) {
   const layout = denseLayout(shape, 'f32');
   checkBytes(op, layout);
   return unscoped(() => new Parameter(constant(draw(layout.size), layout)));
+}
+
+/**
+ * A new parameter, drawn on the device.
+ * @param {string} op the module @param {number[]} shape @param {import('../api/random.mjs').Initial} distribution
+ */
+function drawnParameter(op, shape, distribution) {
+  checkBytes(op, denseLayout(shape, 'f32'));
+  return unscoped(() => new Parameter(initialValues(shape, distribution)));
 }
 
 /**
@@ -65,7 +74,7 @@ export function skipInit(fn, options = {}) {
 /** A parameter drawn uniformly from ±bound. @param {string} op the module @param {number} bound @param {number[]} shape */
 export function uniformParameter(op, bound, shape) {
   if (skipping) return undefinedParameter(op, shape);
-  return parameter(op, shape, (count) => uniformValues(count, -bound, bound));
+  return drawnParameter(op, shape, { distribution: 'uniform', low: -bound, high: bound });
 }
 
 /**
@@ -161,7 +170,9 @@ export class Embedding extends Module {
     positive('Embedding', 'vocabulary', vocabulary);
     positive('Embedding', 'columns', columns);
     const shape = [vocabulary, columns];
-    this.weight = skipping ? undefinedParameter('Embedding', shape) : parameter('Embedding', shape, (count) => normalValues(count, 0, 1));
+    this.weight = skipping
+      ? undefinedParameter('Embedding', shape)
+      : drawnParameter('Embedding', shape, { distribution: 'normal', mean: 0, deviation: 1 });
     if (paddingIdx === undefined) return;
     if (!Number.isInteger(paddingIdx) || paddingIdx < -vocabulary || paddingIdx >= vocabulary)
       throw new ArgumentError(

@@ -2,7 +2,7 @@
 
 import { STATE } from '../../kernels/index.mjs';
 import { denseLayout, sizeOf } from '../core/layout.mjs';
-import { philox } from '../core/philox.mjs';
+import { Philox, philox } from '../core/philox.mjs';
 import { defineOp } from './registry.mjs';
 
 /**
@@ -43,5 +43,27 @@ export const random = defineOp({
       made(philox([g, 0, offset + 1, 0], [low, high], [0, 0, 0, 0]), attributes),
     );
     return { shape: attributes.shape, data: Float64Array.from(groups.flat().slice(0, count)) };
+  },
+});
+
+/**
+ * Initial values of a parameter, from the sequence of words of a seed.
+ * @typedef {{ shape: number[], seed: number, first: number } & Exclude<Distribution, { distribution: 'bits' }>} Initial `first`: the number of
+ *   the first word
+ */
+
+/** Initial values, with the same bits on every device. */
+export const initial = defineOp({
+  name: 'initial',
+  infer: (_, /** @type {Initial} */ { shape }) => [denseLayout(shape, 'f32')],
+  lower: (k, _, [y], { shape: __, ...rest }) => [k.initial({ y, count: y.layout.size, ...rest })],
+  oracle: (_, { shape, seed, first, ...drawn }) => {
+    const sequence = new Philox(seed);
+    sequence.take(first);
+    const draw =
+      drawn.distribution === 'uniform'
+        ? () => drawn.low + (drawn.high - drawn.low) * sequence.uniform()
+        : () => drawn.mean + drawn.deviation * sequence.normal();
+    return { shape, data: Float64Array.from({ length: sizeOf(shape) }, draw) };
   },
 });

@@ -41,9 +41,10 @@ export function fuse(calls, context) {
     const once = context.isTemporary(allocation) && uses.of(allocation).writers.size === 1;
     if (once && isFloat(layout.dtype) && holds(layout.dtype, attributes.value)) numbers.set(allocation, attributes.value);
   }
+  const roles = calls.map(roleOf);
   /** Whether each call can be part of a kernel: it has a role, and nothing else writes its result. */
-  const suits = calls.map((call) => {
-    const role = roleOf(call);
+  const suits = calls.map((call, i) => {
+    const role = roles[i];
     if (!role) return false;
     if (role.kind === 'write' || call.extra?.y) return true;
     const [{ allocation }] = call.outputs;
@@ -97,6 +98,7 @@ export function fuse(calls, context) {
     const members = new Set(group);
     return planOf(
       group.map((i) => calls[i]),
+      group.map((i) => /** @type {import('./fused.mjs').Role} */ (roles[i])),
       (allocation) => !context.isTemporary(allocation) || [...uses.of(allocation).readers].some((reader) => !members.has(reader)),
       numbers,
     );

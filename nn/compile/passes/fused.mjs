@@ -92,12 +92,28 @@ function instructionsOf(call) {
 /** @param {readonly number[]} shape */
 const withoutOnes = (shape) => shape.filter((size) => size !== 1);
 
+const MAX_COUNTED = 256;
+/** What `countedAs` returned, by layout and shapes: a kernel that grows by a call is planned anew. */
+const counted = /** @type {WeakMap<Layout, Map<string, Layout | undefined>>} */ (new WeakMap());
 /**
  * The layout of an operand when the kernel's elements are counted in another shape of the same size; undefined if no strides express it.
  * @param {Layout} layout @param {readonly number[]} own the call's shape @param {readonly number[]} shape
  * @returns {Layout | undefined}
  */
 function asElements(layout, own, shape) {
+  let known = counted.get(layout);
+  if (!known) counted.set(layout, (known = new Map()));
+  const key = `${own}/${shape}`;
+  if (!known.has(key)) {
+    // The layout of a number may be counted in ever new shapes.
+    if (known.size >= MAX_COUNTED) known.clear();
+    known.set(key, countedAs(layout, own, shape));
+  }
+  return known.get(key);
+}
+
+/** @param {Layout} layout @param {readonly number[]} own @param {readonly number[]} shape @returns {Layout | undefined} */
+function countedAs(layout, own, shape) {
   const { strides } = broadcastLayout(layout, own);
   const { dtype, offset } = layout;
   if (withoutOnes(own).join() === withoutOnes(shape).join()) {
@@ -153,13 +169,13 @@ function alongRows(layout, own, { rows, columns }) {
 /**
  * Plans one kernel for several calls.
  * @param {Call[]} calls in an order that keeps dependences
+ * @param {Role[]} roles of the calls
  * @param {(allocation: Allocation) => boolean} needed whether anything outside of the kernel reads a result
  * @param {Map<Allocation, number>} numbers floats that fill memory
  * @returns {Plan | undefined} undefined if one kernel cannot do them
  */
-export function planOf(calls, needed, numbers) {
+export function planOf(calls, roles, needed, numbers) {
   if (calls.reduce((sum, call) => sum + instructionsOf(call), 0) > MAX_INSTRUCTIONS) return undefined;
-  const roles = calls.map((call) => /** @type {Role} */ (roleOf(call)));
   /** @type {Matrix | undefined} */
   let matrix;
   for (const role of roles) {

@@ -4,6 +4,7 @@
 
 import { MAX_PRODUCTS } from '../../../kernels/hopper/form.mjs';
 import { SLOT } from '../../../kernels/template.mjs';
+import { keyOf } from '../../core/keys.mjs';
 import { callInPlaceOf, kernelCalls, valuesOf } from './calls.mjs';
 import { partsOf } from './matcher.mjs';
 import { dependences } from './order.mjs';
@@ -56,6 +57,9 @@ function gradientOf(call, { kernels }) {
   return a && b && c ? { args, a, b, c } : undefined;
 }
 
+/** Elements of which a multiple is aligned as kernels in PTX may ask for. */
+const ALIGNED = 4096;
+
 /**
  * Partitions a sequence into groups of neighbours that save the most time in total, by dynamic programming.
  * @param {number} count length of the sequence
@@ -94,11 +98,21 @@ export function group(calls, context) {
   const before = dependences(calls);
   /** Whether call i can move to the place of call j. @param {number} i @param {number} j */
   const movable = (i, j) => j - i <= WINDOW && !before.slice(i + 1, j + 1).some((earlier) => earlier.has(i));
+  /** Savings by products: those of one layer are those of the next. @type {Map<string, number | undefined>} */
+  const savings = new Map();
+  const keys = gradients.map(({ args: { a, b, c, ...sizes } }) =>
+    keyOf({
+      ...sizes,
+      offsets: [a, b, c].map((operand) => /** @type {import('../../ops/registry.mjs').Operand} */ (operand).offset % ALIGNED),
+    }),
+  );
   const groups = bestGroups(gradients.length, (start, end) => {
     const list = gradients.slice(start, end);
     const last = list[list.length - 1].place;
     if (!list.slice(0, -1).every(({ place }) => movable(place, last))) return undefined;
-    return kernels.matmulGroupSaving(list.map(({ args }) => args));
+    const key = keys.slice(start, end).join();
+    if (!savings.has(key)) savings.set(key, kernels.matmulGroupSaving(list.map(({ args }) => args)));
+    return savings.get(key);
   });
   /** What replaces each call: a group replaces its last member, nothing replaces the others. @type {Map<number, Call[]>} */
   const made = new Map();
