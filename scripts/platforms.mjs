@@ -11,6 +11,7 @@
 // A target is skipped, with the reason, where a tool cannot be had: python3 with venv, rustup, mmdebstrap, qemu-user-static.
 // What is fetched (500 MB) lies in $HELIOS_PLATFORMS, else ~/.cache/helios-vk/platforms; binaries in target/platforms.
 
+import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -24,7 +25,8 @@ import * as swiftshader from './swiftshader.mjs';
 
 const { REPOSITORY, Unavailable, output } = tools;
 const PROBE = 'scripts/platforms/probe.mjs';
-const DOCTOR = 'node_modules/helios-vk/bin/helios-vk.mjs';
+/** An emulated driver takes long to answer. */
+const DOCTOR = ['node_modules/helios-vk/bin/helios-vk.mjs', 'doctor', '--json', '--timeout', '1800'];
 /** Of the quick tier: every kind of call, with few kernels, since lavapipe compiles each a hundred times slower under QEMU. */
 const QUICK = ['buffers', 'handles', 'load-error', 'memory-stats', 'package', 'packed', 'upload-types', 'values'].map(
   (name) => `__test__/${name}.test.mjs`,
@@ -86,6 +88,12 @@ function build(platform) {
   rmSync(made, { recursive: true });
 }
 
+/** @param {Result} result @param {import('./platforms/table.mjs').Run} run */
+function ran(result, run) {
+  result.runs.push(run);
+  console.log(`    ${run.what} (${run.on}): ${run.result}`);
+}
+
 /** Packs the binary alone and installs it into an empty project, whatever platform this is. @param {Platform} platform */
 function install(platform) {
   const out = join(folderOf(platform), 'pack');
@@ -137,11 +145,11 @@ function useIn(result, project, within, reference, options) {
   const smoke = json(within(['package-smoke.mjs']), options);
   const on = `Node ${smoke.node}, ${smoke.device} ${smoke.driver}`.trim();
   if (!smoke.binary.startsWith(join(project, 'node_modules'))) throw new Error(`loaded ${smoke.binary}`);
-  result.runs.push({ what: 'packed, installed and used', on, result: 'three kernels right, `import` and `require`' });
-  const { addon, package: own } = JSON.parse(output(within([DOCTOR, 'doctor', '--json']), options));
+  ran(result, { what: 'packed, installed and used', on, result: 'three kernels right, `import` and `require`' });
+  const { addon, package: own } = JSON.parse(output(within(DOCTOR), options));
   if (own.checkout || !addon.ok) throw new Error(`the doctor finds fault: ${JSON.stringify(addon)}`);
-  result.runs.push({ what: 'doctor', on: `Node ${smoke.node}`, result: `${addon.triple}, no fault with the addon` });
-  result.runs.push({ what: 'training', on, result: agreement(json(within(['probe.mjs']), options), reference) });
+  ran(result, { what: 'doctor', on: `Node ${smoke.node}`, result: `${addon.triple}, no fault with the addon` });
+  ran(result, { what: 'training', on, result: agreement(json(within(['probe.mjs']), options), reference) });
 }
 
 /** @param {Platform} platform @param {Result} result */
@@ -185,7 +193,7 @@ function onArm(platform, result) {
   const [passed, failed, skipped] = ['pass', 'fail', 'skipped'].map((word) => Number(new RegExp(`^# ${word} (\\d+)$`, 'm').exec(tap)?.[1]));
   if (!(passed > 0) || failed !== 0) throw new Error(`${failed} tests failed\n${tap.slice(-4000)}`);
   const files = QUICK.map((file) => file.replace(/^.*\/|\.test\.mjs$/g, '')).join(', ');
-  result.runs.push({ what: 'of the quick tier', on: `the same; ${files}`, result: `${passed} tests passed, ${skipped} skipped` });
+  ran(result, { what: 'of the quick tier', on: `the same; ${files}`, result: `${passed} tests passed, ${skipped} skipped` });
 }
 
 /** @param {Platform} platform @param {Result} result */
@@ -210,7 +218,7 @@ function onMusl(platform, result) {
     ),
     {},
   );
-  result.runs.push({ what: 'training', on: `${found.runtime}, ${found.device}`, result: agreement(found, reference) });
+  ran(result, { what: 'training', on: `${found.runtime}, ${found.device}`, result: agreement(found, reference) });
 }
 
 /** @param {Platform} platform @param {Result} result */
@@ -226,14 +234,16 @@ function onArmMusl(platform, result) {
   const whole = here();
   if (found.exports !== whole.exports) throw new Error(`it exports ${found.exports} names, on x64 ${whole.exports}`);
   if (found.code !== 'ERR_HELIOS_NO_LOADER') throw new Error(`without a loader initDevice says ${found.code}`);
-  result.runs.push({
+  ran(result, {
     what: 'loaded',
     on: `${found.runtime}, no Vulkan loader`,
     result: `${found.exports} exports, then \`${found.code}\``,
   });
-  const { addon } = JSON.parse(output(within([DOCTOR, 'doctor', '--json'])));
+  const [command, ...args] = within(DOCTOR);
+  // It ends with 1: there is no device.
+  const { addon } = JSON.parse(spawnSync(command, args, { encoding: 'utf8' }).stdout);
   if (!addon.ok) throw new Error(`the doctor finds fault: ${JSON.stringify(addon)}`);
-  result.runs.push({ what: 'doctor', on: found.runtime, result: `${addon.triple}, no fault with the addon` });
+  ran(result, { what: 'doctor', on: found.runtime, result: `${addon.triple}, no fault with the addon` });
 }
 
 /** @param {Platform} platform @param {Result} result */
@@ -256,7 +266,7 @@ function readApple(platform, result) {
 function checkWindows({ target }, result) {
   tools.rustTarget(target);
   output(['cargo', 'check', '--quiet', '--locked', '--target', target], { cwd: REPOSITORY });
-  result.runs.push({ what: 'type-checked', on: output(['rustc', '--version']).split(' ').slice(0, 2).join(' '), result: 'no error' });
+  ran(result, { what: 'type-checked', on: output(['rustc', '--version']).split(' ').slice(0, 2).join(' '), result: 'no error' });
   throw new Unavailable("linking needs Microsoft's SDK, which no package registry has");
 }
 
@@ -306,7 +316,6 @@ function main(values, targets) {
     else if (values.record) record(platform.target, result);
     const size = result.bytes ? `${(result.bytes / 1e6).toFixed(1)} MB; ${result.needs.join('; ')}` : 'not built';
     console.log(`${passed ? (result.skipped ? '-' : '✓') : '✗'} ${platform.target}: ${size}`);
-    for (const { what, on, result: came } of result.runs) console.log(`    ${what} (${on}): ${came}`);
     if (result.skipped) console.log(`    skipped: ${result.skipped}`);
   }
   return failed === 0 ? 0 : 1;
@@ -317,9 +326,10 @@ function record(of, result) {
   const [file, page] = [RESULTS, PAGE].map((name) => join(REPOSITORY, name));
   const earlier = existsSync(file) ? readResults(file) : {};
   const all = { ...earlier, [of]: result };
-  const known = Object.fromEntries(PLATFORMS.flatMap(({ target }) => (all[target] ? [[target, all[target]]] : [])));
+  const targets = PLATFORMS.map(({ target }) => target);
+  const known = Object.fromEntries(targets.flatMap((target) => (all[target] ? [[target, all[target]]] : [])));
   writeFileSync(file, `${JSON.stringify(known, null, 2)}\n`);
-  writeFileSync(page, withTable(readFileSync(page, 'utf8'), known));
+  writeFileSync(page, withTable(readFileSync(page, 'utf8'), known, targets));
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {

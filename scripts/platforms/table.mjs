@@ -27,9 +27,14 @@ export const PAGE = 'docs/packages.md';
 /** @param {string} text */
 const cell = (text) => text.replaceAll('|', '\\|');
 
-/** @param {Record<string, Result>} results */
-export function table(results) {
-  const rows = Object.entries(results).map(([target, { date, skipped, bytes, toolchain, needs, runs }]) => {
+/**
+ * @param {Record<string, Result>} results
+ * @param {string[]} targets all that there are, in their order
+ */
+export function table(results, targets) {
+  const rows = targets.map((target) => {
+    if (!(target in results)) return `| \`${target}\` | | no run was recorded yet |`;
+    const { date, skipped, bytes, toolchain, needs, runs } = results[target];
     const built = bytes ? `${(bytes / 1e6).toFixed(1)} MB with ${toolchain}; ${needs.join('; ')}` : 'no';
     const ran = runs.map(({ what, on, result }) => `${what} (${on}): ${result}`);
     if (skipped) ran.push(`skipped: ${skipped}`);
@@ -44,11 +49,12 @@ const [BEGIN, END] = ['<!-- made by scripts/platforms.mjs -->', '<!-- end -->'];
  * The page with the table of these results.
  * @param {string} page
  * @param {Record<string, Result>} results
+ * @param {string[]} targets
  */
-export function withTable(page, results) {
+export function withTable(page, results, targets) {
   const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
   if (from < 0 || to < from) throw new Error(`${PAGE} has no place for the table: between ${BEGIN} and ${END}`);
-  return `${page.slice(0, from)}${BEGIN}\n\n${table(results)}\n\n${page.slice(to)}`;
+  return `${page.slice(0, from)}${BEGIN}\n\n${table(results, targets)}\n\n${page.slice(to)}`;
 }
 
 /** @param {URL | string} file @returns {Record<string, Result>} */
