@@ -32,8 +32,8 @@ const [CHUNK, CHUNK_BYTES] = [512, 48 * 2 ** 20];
 const CHUNK_STEP = 128;
 /** Bytes of a converted part of a matrix: weights that a product cannot take are converted part by part. */
 const CONVERTED_BYTES = 8 * 2 ** 20;
-/** Most sequences for which matrix × vector kernels are used, and how many of them one dispatch takes. */
-const [MAX_ROWS, ROWS_AT_ONCE] = [16, 8];
+/** Most sequences for which matrix × vector kernels are used: for 16 two dispatches of 8 rows each are slower than products. */
+const MAX_ROWS = 8;
 /** Heads that flash attention takes. */
 const FLASH_HEADS = [32, 64, 96, 128];
 /** A place beyond every cache: the row of an inactive slot. */
@@ -437,28 +437,22 @@ export class Session {
     const { rows: n, columns: k } = weight;
     if (few) {
       const vectors = norm !== undefined && { weight: weights[`${norm}.weight`].buffer, bias: weights[`${norm}.bias`]?.buffer };
-      const count = outputs ?? n;
-      const from = (/** @type {Place} */ place, /** @type {number} */ elements) =>
-        typeof place === 'number' ? { buffer: place, offset: elements } : { ...place, offset: place.offset + elements };
-      // Of more rows than a dispatch takes, each part reads the weight anew, mostly from the device's cache.
-      return Array.from({ length: Math.ceil(rows / ROWS_AT_ONCE) }, (_, part) => {
-        const first = part * ROWS_AT_ONCE;
-        const y = from(out, first * count);
-        return kernels.matvec({
-          x: from(x, first * k),
+      return [
+        kernels.matvec({
+          x,
           weight: weight.buffer,
           scales: weight.scales,
           type: weight.type,
-          out: y,
-          rows: Math.min(ROWS_AT_ONCE, rows - first),
+          out,
+          rows,
           inputs: k,
-          outputs: count,
+          outputs: outputs ?? n,
           norm: vectors ? { kind: config.norm, eps: config.eps, ...vectors } : undefined,
           bias,
-          residual: add ? y : undefined,
+          residual: add ? out : undefined,
           activation,
-        });
-      });
+        }),
+      ];
     }
     /** @type {Dispatches[]} */
     const dispatches = [];
