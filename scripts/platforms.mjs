@@ -36,7 +36,7 @@ const FAST_COMPILER = { GALLIVM_PERF: 'nopt' };
 /** The oldest macOS that has been seen to take such a binary, and what a binary may link to there. */
 const APPLE = {
   oldest: 13,
-  libraries: /^\/usr\/lib\/(libSystem\.B|libobjc\.A|libiconv\.2|libc\+\+\.1)\.dylib$|\/(CoreFoundation|Security)$/,
+  libraries: /^\/usr\/lib\/(libSystem\.B|libobjc\.A|libiconv\.2|libcharset\.1|libc\+\+\.1)\.dylib$|\/(CoreFoundation|Security)$/,
 };
 
 /** @typedef {import('./platforms/table.mjs').Result} Result */
@@ -80,8 +80,14 @@ function build(platform) {
   const made = join(folderOf(platform), 'made');
   output([...napi, '--no-js', '--dts', 'index.d.ts', ...kind, '--output-dir', made], {
     cwd: REPOSITORY,
-    // The shader compiler of the build script is the host's.
-    env: { ...process.env, CC_x86_64_unknown_linux_gnu: 'gcc', CXX_x86_64_unknown_linux_gnu: 'g++', ...environment },
+    // The shader compiler of the build script is the host's. Zig would ask for the newest macOS.
+    env: {
+      ...process.env,
+      MACOSX_DEPLOYMENT_TARGET: `${APPLE.oldest}.0`,
+      CC_x86_64_unknown_linux_gnu: 'gcc',
+      CXX_x86_64_unknown_linux_gnu: 'g++',
+      ...environment,
+    },
   });
   cpSync(join(made, `helios-vk.${platform.name}.node`), binaryOf(platform));
   writeFileSync(join(folderOf(platform), 'toolchain'), toolchain());
