@@ -480,6 +480,25 @@ test('what is missing, with its cure', () => {
       },
       [['problem', 'drivers', 'apt-get install -y libx11-6']],
     ],
+    [
+      'the same in the words of musl',
+      {
+        ...noDevice,
+        system: { distribution: 'alpine' },
+        drivers: [
+          driver({
+            loads: false,
+            error: 'Error loading shared library libX11.so.6: No such file or directory (needed by /usr/lib/libvulkan_lvp.so)',
+          }),
+        ],
+      },
+      [['problem', 'drivers', 'apk add so:libX11.so.6']],
+    ],
+    [
+      'no loader and no driver on Alpine',
+      { ...noDevice, system: { distribution: 'alpine' }, drivers: [], loader: { ok: false, candidates: [], path: null } },
+      [['problem', 'loader', 'apk add vulkan-loader mesa-vulkan-swrast']],
+    ],
     ['drivers that find no hardware', noDevice, [['problem', 'devices', 'apt-get install -y mesa-vulkan-drivers']]],
     [
       'a variable that leads to them',

@@ -5,7 +5,7 @@
 //
 // `quick` (npm test) is what every change has to pass: formats, lints, types, Rust, and JavaScript on the default device, as it
 // is and under validation. `rest` is everything else: other drivers and runtimes, faults, fuzzing, races, load, packages. `full`
-// is both.
+// is both. Stages `apart` are in no tier: `--only` runs them.
 //
 // A stage that fails does not stop the others; the run fails at its end. A stage that this machine
 // cannot run says why and counts as skipped. A table of times ends it all, in CI behind what failed once more.
@@ -60,6 +60,7 @@ const MAX_BARRIERS = 4400;
  * @property {string} name
  * @property {string} title
  * @property {boolean} [quick] whether `npm test` runs it
+ * @property {boolean} [apart] whether it is in no tier: only `--only` runs it
  * @property {() => string | null} [unavailable] why it cannot run here, or null
  * @property {() => void} [begin] starts what goes on beside the stages before it
  * @property {() => Promise<boolean>} run whether it passed
@@ -501,6 +502,13 @@ const STAGES = [
     run: () => run([process.execPath, 'scripts/pack.mjs', '--check']),
   },
   {
+    name: 'platforms',
+    apart: true,
+    title: 'the binary of every platform, built, and run where this machine can: half an hour, 500 MB to fetch',
+    unavailable: () => (process.platform === 'linux' ? null : 'the other platforms are built on Linux'),
+    run: () => run([process.execPath, 'scripts/platforms.mjs']),
+  },
+  {
     name: 'supply',
     title: 'licences, advisories, sources, bills of materials',
     unavailable: () => (spawnSync('cargo', ['--version'], { stdio: 'ignore' }).status === 0 ? null : 'no cargo'),
@@ -615,7 +623,8 @@ const OPTIONS = /** @type {const} */ ({
 /** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values */
 async function main(values) {
   if (values.list) {
-    for (const { name, title, quick } of STAGES) console.log(`${quick ? 'quick' : 'full '}  ${name.padEnd(16)} ${title}`);
+    for (const { name, title, quick, apart } of STAGES)
+      console.log(`${apart ? 'apart' : quick ? 'quick' : 'full '}  ${name.padEnd(16)} ${title}`);
     return 0;
   }
   const [only, skip] = [values.only, values.skip].map((list) => list?.split(',').filter(Boolean));
@@ -626,7 +635,8 @@ async function main(values) {
   await chooseCargo();
 
   const tier = values.tier ?? (only ? 'full' : 'quick');
-  const inTier = (/** @type {Stage} */ { quick = false }) => tier === 'full' || quick === (tier === 'quick');
+  const inTier = (/** @type {Stage} */ { name, quick = false, apart = false }) =>
+    apart ? only?.includes(name) === true : tier === 'full' || quick === (tier === 'quick');
   const started = stopwatch();
   /** @type {string[]} */
   const summary = [];

@@ -156,7 +156,10 @@ function aboutDrivers(facts) {
     } else if (crashes) {
       fix = others.length > 0 ? variable(facts, 'VK_DRIVER_FILES', others.join(separator)) : 'install a newer driver';
     } else {
-      const lacking = error.match(/(lib[\w.+-]+\.so[\w.]*): cannot open shared object file/)?.[1];
+      // In the words of glibc, and of musl.
+      const [, glibc, musl] =
+        error.match(/(lib[\w.+-]+\.so[\w.]*): cannot open shared object file|shared library (lib[\w.+-]+\.so[\w.]*):/) ?? [];
+      const lacking = glibc ?? musl;
       const other = lacking !== undefined && lacking !== basename(library ?? '');
       fix = other ? libraryInstallation(system, lacking) : `reinstall the driver that left ${file}, or remove that file`;
       cured ||= other;

@@ -117,8 +117,8 @@ impl Instance {
         .map_err(|e| {
             Error::NoLoader(format!(
                 "no Vulkan loader found ({e}); install it (Debian and Ubuntu: apt-get install libvulkan1; Fedora: \
-                 dnf install vulkan-loader; Arch: pacman -S vulkan-icd-loader; macOS: brew install vulkan-loader \
-                 molten-vk; Windows: it comes with the GPU's driver)"
+                 dnf install vulkan-loader; Arch: pacman -S vulkan-icd-loader; Alpine: apk add vulkan-loader \
+                 mesa-vulkan-swrast; macOS: brew install vulkan-loader molten-vk; Windows: it comes with the GPU's driver)"
             ))
         })?;
         // SAFETY: the entry is loaded.

