@@ -26,6 +26,7 @@ import {
   scope,
   setFloat32MatmulPrecision,
   tensor,
+  traceOperations,
   zeros,
 } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
@@ -374,6 +375,7 @@ add(
   (value) => compile((/** @type {any} */ x) => (x instanceof Tensor ? x : m()))(value),
   () => [m()],
 );
+add('traceOperations', traceOperations, () => [(/** @type {any} */ x) => x.mul(2), [{ shape: [2, 3], dtype: 'f32' }]]);
 add(
   'compile',
   (value) => compile(() => value)(),

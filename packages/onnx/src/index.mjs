@@ -2,3 +2,4 @@
 
 export { OnnxModel, loadOnnx } from './model.mjs';
 export { OPERATORS } from './operators.mjs';
+export { exportOnnx } from './export/index.mjs';
