@@ -375,7 +375,7 @@ add(
   (value) => compile((/** @type {any} */ x) => (x instanceof Tensor ? x : m()))(value),
   () => [m()],
 );
-add('traceOperations', traceOperations, () => [(/** @type {any} */ x) => x.mul(2), [{ shape: [2, 3], dtype: 'f32' }]]);
+add('traceOperations', traceOperations, () => [() => m(), [{ shape: [2, 3], dtype: 'f32' }]]);
 add(
   'compile',
   (value) => compile(() => value)(),

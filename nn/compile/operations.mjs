@@ -4,7 +4,7 @@
 // this one has the views too, and values in place of memory.
 
 import { denseLayout } from '../core/layout.mjs';
-import { ArgumentError, UsageError, checkFunction, isPromise, show } from '../core/errors.mjs';
+import { ArgumentError, UsageError, checkFunction, describe, isPromise, show } from '../core/errors.mjs';
 import { BYTES, checkShape, checkType } from '../core/layout.mjs';
 import { noGrad } from '../core/node.mjs';
 import { into, isRecording, runtime } from '../core/runtime.mjs';
@@ -131,7 +131,11 @@ export function traceOperations(fn, args) {
   checkFunction(name, fn, LATE);
   if (!Array.isArray(args)) throw new ArgumentError(name, 'expected an array of shapes and types, or of tensors');
   if (isRecording()) throw new UsageError(name, 'call it outside of compiled functions');
-  const layouts = args.map((each) => denseLayout(checkShape(name, [...each.shape]), checkType(name, each.dtype)));
+  const layouts = Array.from(args, (each) => {
+    if (typeof each !== 'object' || each === null)
+      throw new ArgumentError(name, `expected { shape, dtype } or a tensor, got ${describe(each)}`);
+    return denseLayout(checkShape(name, each.shape), checkType(name, each.dtype));
+  });
   runtime().flush();
   forgetCasts();
   const recording = new Operations();

@@ -6,7 +6,10 @@ import { Unsupported, float, numberOf } from './graph.mjs';
 /** @typedef {import('./graph.mjs').DType} DType */
 /** @typedef {import('./graph.mjs').Value} Value */
 /** @typedef {import('./operations.mjs').Operation} Operation */
-/** Writes the nodes of an operation of these operands, and returns the name of its result. @typedef {(g: Writer, x: string[], operation: Operation) => string} Writes */
+/**
+ * Writes the nodes of an operation of these operands, and returns the name of its result.
+ * @typedef {(g: Writer, x: string[], operation: Operation) => string} Writes
+ */
 
 /** Operations that are one operator, by the registry's names. @type {Record<string, string>} */
 const SAME = {
@@ -108,7 +111,10 @@ function remainder(g, x, { inputs: [{ dtype }] }) {
   return g.node('Where', [g.node('And', [isRest, g.node('Xor', signs)]), g.node('Add', [rest, x[1]]), rest]);
 }
 
-/** A whole quotient by what is left: the quotient alone may be rounded to the next integer. @param {(g: Writer, x: string[], operation: Operation) => string} left @returns {Writes} */
+/**
+ * A whole quotient by what is left: the quotient alone may be rounded to the next integer.
+ * @param {Writes} left @returns {Writes}
+ */
 const quotient = (left) => (g, x, operation) =>
   isFloat(operation.inputs[0].dtype)
     ? g.node('Round', [g.node('Div', [g.node('Sub', [x[0], left(g, x, operation)]), x[1]])])

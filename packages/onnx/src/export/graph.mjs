@@ -222,7 +222,10 @@ export class Writer {
     return this.node('Range', [zero, this.node('Squeeze', [this.sizes([count]), this.integers([0])]), one]);
   }
 
-  /** Elements of one dimension. @param {string} x @param {number} axis @param {Dimension} start @param {Dimension} end @param {number} [step] @returns {string} */
+  /**
+   * Elements of one dimension.
+   * @param {string} x @param {number} axis @param {Dimension} start @param {Dimension} end @param {number} [step] @returns {string}
+   */
   slice(x, axis, start, end, step = 1) {
     return this.node('Slice', [
       x,

@@ -123,7 +123,10 @@ function avgPool(g, [x], operation) {
   });
 }
 
-/** For each window the area of a whole one by that of its part within x and the zeros around it. @param {Writer} g @param {Operation} operation @param {number} area */
+/**
+ * For each window the area of a whole one by that of its part within x and the zeros around it.
+ * @param {Writer} g @param {Operation} operation @param {number} area
+ */
 function shares(g, { attributes: { size, result, window, stride = window, padding = [], dilation = [] } }, area) {
   const counts = result.map((/** @type {Dimension} */ own, /** @type {number} */ d) => {
     const [n, q] = all(g, [size[d], own], 'the size of its last window');
@@ -316,7 +319,10 @@ function rope(g, [x, table, places], operation) {
 /** Values that are sequences, or both of an LSTM. @type {WeakMap<import('./graph.mjs').Value, Sequence | Sequence[]>} */
 const sequences = new WeakMap();
 
-/** Enters a value that is a sequence: its nodes are written only where all of it is used. @param {Writer} g @param {import('./graph.mjs').Value} value @param {Sequence | Sequence[]} states */
+/**
+ * Enters a value that is a sequence: its nodes are written only where all of it is used.
+ * @param {Writer} g @param {import('./graph.mjs').Value} value @param {Sequence | Sequence[]} states
+ */
 function enter(g, value, states) {
   sequences.set(value, states);
   g.names.set(value, () => {

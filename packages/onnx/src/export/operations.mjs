@@ -19,7 +19,10 @@ import { Size, computed, equal } from './sizes.mjs';
  * @property {string} origin
  * @property {(value: Value) => Operation | undefined} producer the operation that a value is the result of
  */
-/** Writes the nodes of an operation, and returns the name of its result, unless it has entered it. @typedef {(g: Writer, x: string[], operation: Operation) => string | undefined} Writes */
+/**
+ * Writes the nodes of an operation, and returns the name of its result, unless it has entered it.
+ * @typedef {(g: Writer, x: string[], operation: Operation) => string | undefined} Writes
+ */
 
 /** Everything along a dimension, from its end. @param {Writer} g @param {string} x @param {readonly number[]} dims */
 function flip(g, x, dims) {
@@ -143,7 +146,8 @@ const WRITES = {
     if (last !== undefined) throw new Unsupported('it is the gradient of a scatter');
     return g.node('GatherElements', [x, indexOf(g, index, inputs[1])], { axis: dim });
   },
-  pick: (g, [x, index], { inputs }) => g.node('GatherElements', [x, indexOf(g, index, inputs[1])], { axis: -1 }),
+  pick: (g, [x, index], { inputs }) =>
+    g.node('GatherElements', [x, indexOf(g, index, inputs[1])], { axis: inputs[0].shape.length - 1 }),
   scatter: scattered('none'),
   scatterAdd: scattered('add'),
   matmul: (g, x) => g.node('MatMul', x),
