@@ -102,6 +102,25 @@ test('parameters keep their names and bytes, and sizes have names', async () => 
   );
 });
 
+test('a batch norm is one operator, whose statistics are no parameters of the file', async () => {
+  const path = join(folder, 'norm.onnx');
+  await exportOnnx(
+    new nn.Sequential(new nn.Conv2d(1, 2, 1), new nn.BatchNorm2d(2), new nn.BatchNorm2d(2, { affine: false })),
+    [randn([1, 1, 3, 3])],
+    path,
+  );
+  const loaded = await loadOnnx(path);
+  assert.deepEqual(
+    [...loaded.operators],
+    [
+      ['Conv', 1],
+      ['BatchNormalization', 2],
+    ],
+  );
+  const names = Array.from(loaded.namedParameters(), ([name]) => name);
+  assert.ok(names.includes('1.weight') && !names.some((name) => name.includes('running')), names.join());
+});
+
 test('weights in a file of their own', async () => {
   const model = new nn.Linear(64, 32);
   const path = join(folder, 'apart.onnx');

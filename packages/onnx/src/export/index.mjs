@@ -5,6 +5,7 @@ import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { Tensor, nn, traceOperations } from 'helios-vk/nn';
+import { withBatchNorms } from './fuse.mjs';
 import { Unsupported, Writer, bytesOf, encodeModel, numberOf } from './graph.mjs';
 import { write } from './operations.mjs';
 import { Size, Symbols, merged, sizeOf } from './sizes.mjs';
@@ -80,7 +81,13 @@ export async function exportOnnx(model, inputs, path, options = {}) {
     );
     const outputs = namesOf('outputNames', outputNames, results, 'output');
     await constantsOf(writer, program, model, outputs);
-    writeOperations(writer, program.operations);
+    writeOperations(
+      writer,
+      withBatchNorms(
+        program.operations,
+        results.map(({ value }) => value),
+      ),
+    );
     const nodes = named(
       writer,
       results.map(({ value }, i) => ({ value, name: outputs[i] })),

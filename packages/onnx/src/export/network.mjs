@@ -179,6 +179,15 @@ function softmax(g, [x], { inputs: [{ dtype }], attributes: { scale, masked } })
   return softmaxOf(g, scale === 1 ? x : g.node('Mul', [x, g.number(dtype, scale)]), dtype, masked);
 }
 
+/** What `withBatchNorms` makes. @type {Writes} */
+function batchNorm(g, [x, mean, variance, ...rest], { inputs, attributes: { eps, weight, bias } }) {
+  const count = g.fixed(inputs[1].shape[0], 'the number of channels');
+  const all = (/** @type {number} */ value) => g.constant('f32', [count], new Array(count).fill(value));
+  const scale = weight ? rest[0] : all(1);
+  const shift = bias ? rest[rest.length - 1] : all(0);
+  return g.node('BatchNormalization', [x, scale, shift, mean, variance], { epsilon: float(eps) });
+}
+
 /** @type {Writes} */
 function rmsNorm(g, [x, weight], { inputs: [{ dtype }], attributes: { eps } }) {
   const own = g.cast(x, dtype, 'f32');
@@ -412,6 +421,7 @@ export const NETWORK = {
   maxPool,
   avgPool,
   softmax,
+  batchNorm,
   rmsNorm,
   layerNorm,
   glu,

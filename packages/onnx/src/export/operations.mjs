@@ -146,8 +146,7 @@ const WRITES = {
     if (last !== undefined) throw new Unsupported('it is the gradient of a scatter');
     return g.node('GatherElements', [x, indexOf(g, index, inputs[1])], { axis: dim });
   },
-  pick: (g, [x, index], { inputs }) =>
-    g.node('GatherElements', [x, indexOf(g, index, inputs[1])], { axis: inputs[0].shape.length - 1 }),
+  pick: (g, [x, index], { inputs }) => g.node('GatherElements', [x, indexOf(g, index, inputs[1])], { axis: inputs[0].shape.length - 1 }),
   scatter: scattered('none'),
   scatterAdd: scattered('add'),
   matmul: (g, x) => g.node('MatMul', x),
