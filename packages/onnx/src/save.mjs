@@ -87,11 +87,10 @@ const ELEMENTS = [4, 5, 6, 7, RAW_DATA, 10, 11];
 
 /** Whether an element of the device is that of the file. @param {Type} type @returns {(before: any, now: any) => boolean} */
 function comparison(type) {
-  const same = (/** @type {number} */ a, /** @type {number} */ b) => Object.is(a, b);
-  if (type === 'double') return (before, now) => same(Math.fround(before), now);
+  if (type === 'double') return (before, now) => Object.is(Math.fround(before), now);
   if (type === 'int64') return (before, now) => BigInt(before) === now;
   if (type === 'uint64') return (before, now) => BigInt(before) === BigInt.asUintN(64, now);
-  return same;
+  return Object.is;
 }
 
 /**
@@ -99,26 +98,21 @@ function comparison(type) {
  * @returns {Promise<Change | undefined>}
  */
 async function changeOf(message, tensor, external) {
-  const what = `the initializer ${message.name}`;
-  const { type, shape, elements } = tensorOf(message, what, external);
+  const { type, shape, elements } = tensorOf(message, `the initializer ${message.name}`, external);
   const now = /** @type {ArrayLike<any>} */ (await tensor.toArray());
-  const other = String(tensor.shape) === String(shape) ? undefined : tensor.shape;
-  const values = Array.from(now, (value) => (type === 'uint64' ? BigInt.asUintN(64, value) : value));
-  if (other) return { shape: other, bytes: bitsOf(type, values) };
-  const isSame = comparison(type);
-  const kept = Array.from(values, (_, i) => isSame(elements[i], now[i]));
-  if (kept.every(Boolean)) return undefined;
-  const bytes = bitsOf(
-    type,
-    values.map((value, i) => (kept[i] ? elements[i] : value)),
-  );
-  // The bits of a NaN, which numbers do not keep.
-  const { bytes: width } = TYPES[/** @type {Exclude<Type, 'string'>} */ (type)];
-  const before = message.dataLocation === 1 ? external(message, bytes.length) : message.rawData;
-  if (before.length === bytes.length) {
-    for (const [i, stays] of kept.entries()) if (stays) bytes.set(before.subarray(i * width, (i + 1) * width), i * width);
+  const bytes = bitsOf(type, now);
+  if (String(tensor.shape) !== String(shape)) return { shape: tensor.shape, bytes };
+  const raw = message.dataLocation === 1 ? external(message, bytes.length) : message.rawData;
+  const before = raw.length > 0 ? raw : bitsOf(type, elements);
+  // An element that the device has in another type keeps its own bits. Those of `float` are the device's.
+  if (type !== 'float') {
+    const { bytes: width } = TYPES[/** @type {Exclude<Type, 'string'>} */ (type)];
+    const isSame = comparison(type);
+    for (let i = 0; i < now.length; i++) {
+      if (isSame(elements[i], now[i])) for (let at = i * width; at < (i + 1) * width; at++) bytes[at] = before[at];
+    }
   }
-  return { shape: undefined, bytes };
+  return Buffer.compare(bytes, before) === 0 ? undefined : { shape: undefined, bytes };
 }
 
 /** The files that a model's tensors are in. @param {unknown} message @returns {Generator<string>} */
