@@ -26,7 +26,7 @@ const runtime = await import(RUNTIME).then(
   () => undefined,
 );
 /** @type {Record<string, string>} */
-const RUNTIME_TYPES = { f32: 'float32', i32: 'int32' };
+const RUNTIME_TYPES = { f32: 'float32', i32: 'int32', u32: 'uint32' };
 
 /** @param {ArrayLike<number>} actual @param {ArrayLike<number>} expected @param {number} tolerance @param {string} what */
 function assertNear(actual, expected, tolerance, what) {
@@ -209,6 +209,15 @@ test('what changes with dynamic sizes is an error', async () => {
       { dynamic: [0] },
     ),
     /the elements of a constant \[2\] change with the dynamic sizes/,
+  );
+  await assert.rejects(
+    exportOnnx(
+      make((y) => F.pow(y, y.shape[0])),
+      [x],
+      path,
+      { dynamic: [0] },
+    ),
+    /1 operations cannot be written:\n {2}pow \(export\.test\.mjs:\d+\): it depends on a dynamic size/,
   );
 });
 

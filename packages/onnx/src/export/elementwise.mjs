@@ -1,6 +1,7 @@
 // Elementwise operations as ONNX's: those that it has by name, and any other by its program, instruction by instruction.
 
-import { Unsupported, float, numberOf } from './graph.mjs';
+import { float, numberOf } from './graph.mjs';
+import { Unsupported } from './sizes.mjs';
 
 /** @typedef {import('./graph.mjs').Writer} Writer */
 /** @typedef {import('./graph.mjs').DType} DType */

@@ -2,7 +2,7 @@
 
 import { encode } from '../proto.mjs';
 import { NUMBERS, bitsOf } from '../types.mjs';
-import { Size, computed, equal, product } from './sizes.mjs';
+import { Size, Unsupported, computed, equal, product } from './sizes.mjs';
 
 /** @typedef {import('./sizes.mjs').Dimension} Dimension */
 /** @typedef {import('./sizes.mjs').Symbols} Symbols */
@@ -36,9 +36,6 @@ export const float = (value) => ({ float: value });
 
 /** The end of a slice that goes to the end, or, negative, backwards to the beginning. */
 export const END = 2 ** 53 - 1;
-
-/** What an operation cannot be in a file for. */
-export class Unsupported extends Error {}
 
 /** Constants of up to this many elements are written once. */
 const SHARED = 64;
@@ -248,6 +245,7 @@ export class Writer {
 
 /** @param {string} name @param {Attribute} value */
 function attributeOf(name, value) {
+  if ([value].flat().some((each) => each instanceof Size)) throw new Unsupported(`its ${name} depends on a dynamic size`);
   if (typeof value === 'number') return { name, type: 2, i: value };
   if (typeof value === 'string') return { name, type: 3, s: Buffer.from(value) };
   if (Array.isArray(value)) return { name, type: 7, ints: value };

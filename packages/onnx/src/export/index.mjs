@@ -6,9 +6,9 @@ import { fileURLToPath } from 'node:url';
 
 import { Tensor, nn, traceOperations } from 'helios-vk/nn';
 import { withBatchNorms } from './fuse.mjs';
-import { Unsupported, Writer, bytesOf, encodeModel, numberOf } from './graph.mjs';
+import { Writer, bytesOf, encodeModel, numberOf } from './graph.mjs';
 import { write } from './operations.mjs';
-import { Size, Symbols, merged, sizeOf } from './sizes.mjs';
+import { Size, Symbols, Unsupported, merged, sizeOf } from './sizes.mjs';
 
 /** @typedef {ReturnType<typeof traceOperations>} TracedFunction */
 /** @typedef {TracedFunction['inputs'][number]} TracedValue */

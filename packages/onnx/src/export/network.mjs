@@ -1,8 +1,8 @@
 // Convolutions, pools, norms, attention and recurrent layers as ONNX's operators.
 
 import { activated } from './elementwise.mjs';
-import { Unsupported, float } from './graph.mjs';
-import { computed, equal } from './sizes.mjs';
+import { float } from './graph.mjs';
+import { Size, Unsupported, computed, equal } from './sizes.mjs';
 
 /** @typedef {import('./graph.mjs').Writer} Writer */
 /** @typedef {import('./graph.mjs').DType} DType */
@@ -264,7 +264,11 @@ const HEADS_FIRST = { perm: [0, 2, 1, 3] };
 /** @type {Writes} */
 function attention(g, [qkv, firstKey], operation) {
   const [{ shape, dtype }, first] = operation.inputs;
-  const { heads, kvHeads, causal, window } = operation.attributes;
+  const { heads, kvHeads, causal, window: given } = operation.attributes;
+  // 0 where a window has all tokens: with it they are seen as well.
+  const spans = given instanceof Size ? [...new Set(given.values.filter((span) => span > 0))] : [given];
+  if (spans.length !== 1) throw new Unsupported('its window depends on a dynamic size');
+  const [window] = spans;
   const [batch, tokens, width] = shape;
   const size = g.fixed(width, 'the size of a head') / (heads + 2 * kvHeads);
   let from = 0;

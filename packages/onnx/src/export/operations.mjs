@@ -1,9 +1,9 @@
 // Operations of the registry as nodes of ONNX.
 
 import { elementwise } from './elementwise.mjs';
-import { END, Unsupported } from './graph.mjs';
+import { END } from './graph.mjs';
 import { NETWORK, isOfSequence } from './network.mjs';
-import { Size, computed, equal } from './sizes.mjs';
+import { Size, Unsupported, computed, equal } from './sizes.mjs';
 
 /** @typedef {import('./graph.mjs').Writer} Writer */
 /** @typedef {import('./graph.mjs').Value} Value */

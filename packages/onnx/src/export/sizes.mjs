@@ -1,11 +1,18 @@
 // Sizes that each call of an exported model chooses. A module is traced for several of them; a number that differs from trace to trace is a
 // `Size`, which has its value in each. The exporter writes it as a polynomial of the sizes of the inputs.
 
+/** What an operation cannot be in a file for. */
+export class Unsupported extends Error {}
+
 /** A number that depends on dynamic sizes. */
 export class Size {
   /** @param {readonly number[]} values in each trace */
   constructor(values) {
     this.values = values;
+  }
+  /** Where one number is computed with, an operation depends on it in another way than it can be written. @returns {never} */
+  [Symbol.toPrimitive]() {
+    throw new Unsupported('it depends on a dynamic size');
   }
 }
 

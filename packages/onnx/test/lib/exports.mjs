@@ -137,6 +137,29 @@ export const CASES = [
     options: { dynamic: { input: { 0: 'batch', 1: 'tokens' } } },
   },
   {
+    name: 'decoder of documents',
+    make: () => {
+      const table = F.stack([F.cos(randn([8, 16])), F.sin(randn([8, 16]))], 2);
+      return new Of(
+        (self, x, positions, firstKey) => {
+          const qkv = F.rope(self.qkv.forward(x), table, { heads: 3, headSize: 32, positions });
+          return self.out.forward(F.attention(qkv, { heads: 2, kvHeads: 1, causal: true, window: 4, firstKey }));
+        },
+        { qkv: new Linear(64, 128), out: new Linear(64, 64) },
+      );
+    },
+    inputs: (n) => [
+      f32(n, n + 3, 64),
+      randint(0, 8, [n, n + 3], { dtype: 'i32' }).to('u32'),
+      // No query may see a key behind it.
+      F.minimum(randint(0, n + 3, [n, n + 3], { dtype: 'i32' }), F.arange(n + 3).to('i32')).to('u32'),
+    ],
+    options: {
+      inputNames: ['x', 'positions', 'firstKey'],
+      dynamic: Object.fromEntries(['x', 'positions', 'firstKey'].map((name) => [name, { 0: 'batch', 1: 'tokens' }])),
+    },
+  },
+  {
     name: 'lstm',
     make: () => new nn.LSTM(5, 8, { numLayers: 2, bidirectional: true }),
     inputs: (n) => [f32(n, 6, 5)],
