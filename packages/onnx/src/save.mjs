@@ -43,6 +43,7 @@ function* fieldsOf(bytes) {
     const start = at;
     const tag = read();
     const [number, wire] = [Math.floor(tag / 8), tag % 8];
+    if (wire === 3 || wire === 4) throw new Error('saveOnnx: the file has groups, which ONNX does not use');
     if (wire === 0) read();
     const length = wire === 2 ? read() : wire === 1 ? 8 : wire === 5 ? 4 : 0;
     const begin = at;
@@ -235,15 +236,16 @@ export async function saveOnnx(model, path) {
       const end = ends.get(location) ?? (await stat(join(/** @type {string} */ (sourceFolder), location))).size;
       offset = Math.ceil(end / ALIGNED) * ALIGNED;
       ends.set(location, offset + change.bytes.length);
-      delete entries.checksum;
     }
+    const isOther = change.shape !== undefined || entries.checksum !== undefined;
+    delete entries.checksum;
     patches.set(location, [...(patches.get(location) ?? []), { offset, bytes: change.bytes }]);
     const text = (/** @type {string} */ each) => Buffer.from(each);
     const next = { ...entries, offset: String(offset), length: String(change.bytes.length) };
     const fields = Object.entries(next).flatMap(([key, value]) =>
       field(EXTERNAL_DATA, [...field(1, [text(key)]), ...field(2, [text(value)])]),
     );
-    return change.shape ? tensorWith(own, change, fields, [EXTERNAL_DATA]) : [own];
+    return isOther ? tensorWith(own, change, fields, [EXTERNAL_DATA]) : [own];
   };
 
   const isReshaped = [...changes.values()].some(({ shape }) => shape);

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { F, manualSeed, nn, randn, tensor, traceOperations } from 'helios-vk/nn';
+import { F, autocast, manualSeed, nn, randn, tensor, traceOperations } from 'helios-vk/nn';
 import { exportOnnx, loadOnnx } from 'helios-onnx';
 import { decode } from '../src/proto.mjs';
 import { CASES, leavesOf } from './lib/exports.mjs';
@@ -153,6 +153,28 @@ test('16-bit weights and integers', async () => {
     assert.equal(actual[name].dtype, Reflect.get(expected, name).dtype);
     assert.deepEqual(await actual[name].toArray(), await Reflect.get(expected, name).toArray());
   }
+});
+
+test('recurrent layers of gates that no linear layer of f32 computes', async () => {
+  class Model extends nn.Module {
+    constructor() {
+      super();
+      this.lstm = new nn.LSTM(5, 8);
+      this.gru = new nn.GRU(5, 8);
+    }
+    /** @param {import('helios-vk/nn').Tensor} x */
+    forward(x) {
+      return autocast('bf16', () => [this.lstm.forward(x), this.gru.forward(x)]);
+    }
+  }
+  const model = new Model();
+  const path = join(folder, 'cast.onnx');
+  const x = randn([3, 4, 5]);
+  const { outputs } = await exportOnnx(model, [x], path);
+  assert.deepEqual(outputs, ['output_0_0', 'output_0_1_0', 'output_0_1_1', 'output_1_0', 'output_1_1']);
+  const actual = (await loadOnnx(path)).forward(x);
+  for (const [i, y] of leavesOf(model.forward(x)).entries())
+    assertNear(await actual[outputs[i]].toArray(), await y.toArray(), 1e-3, outputs[i]);
 });
 
 test('a module is exported in evaluation mode, and is in its own mode afterwards', async () => {
