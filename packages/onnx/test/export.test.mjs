@@ -251,6 +251,7 @@ test('arguments are checked', async () => {
     assert.rejects(exportOnnx(model, [x], path, options), message);
   await assert.rejects(exportOnnx(/** @type {any} */ ({}), [x], path), /expected a module/);
   await assert.rejects(exportOnnx(model, /** @type {any} */ (x), path), /inputs must be an array/);
+  await assert.rejects(exportOnnx(model, [x], /** @type {any} */ (1)), /expected a path, got 1/);
   await assert.rejects(exportOnnx(model, [], path), /no tensor among the inputs/);
   await wrong({ opset: 12 }, /unknown option opset/);
   await wrong({ inputNames: ['a', 'b'] }, /inputNames must be 1 different names, got \["a","b"\]/);

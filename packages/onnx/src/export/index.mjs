@@ -55,6 +55,7 @@ export async function exportOnnx(model, inputs, path, options = {}) {
   const { inputNames, outputNames, dynamic = [], externalData, ...unknown } = options;
   for (const name in unknown) throw new TypeError(`exportOnnx: unknown option ${name}`);
   const target = path instanceof URL ? fileURLToPath(path) : path;
+  if (typeof target !== 'string') throw new TypeError(`exportOnnx: expected a path, got ${String(target)}`);
 
   const leaves = tensorsOf(inputs);
   if (leaves.length === 0) throw new TypeError('exportOnnx: there is no tensor among the inputs');
