@@ -31,6 +31,7 @@ export { ArgumentError, ShapeError, UsageError } from './core/errors.mjs';
 export * as nn from './modules/index.mjs';
 export * as optim from './optim/index.mjs';
 export { compile } from './compile/index.mjs';
+export { traceOperations } from './compile/operations.mjs';
 export { tunedPlans, tuningSummary, useTunedPlans } from './compile/tune.mjs';
 export { autocast } from './api/autocast.mjs';
 export { accumulate, checkpoint } from './api/checkpoint.mjs';

@@ -26,6 +26,7 @@ import {
   scope,
   setFloat32MatmulPrecision,
   tensor,
+  traceOperations,
   tunedPlans,
   tuningSummary,
   useTunedPlans,
@@ -384,6 +385,7 @@ add(
   (value) => compile((/** @type {any} */ x) => (x instanceof Tensor ? x : m()))(value),
   () => [m()],
 );
+add('traceOperations', traceOperations, () => [() => m(), [{ shape: [2, 3], dtype: 'f32' }]]);
 add(
   'compile',
   (value) => compile(() => value)(),

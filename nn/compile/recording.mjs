@@ -100,6 +100,9 @@ export class Recording {
     this.guard.use(tensor);
   }
 
+  /** Views have no dispatches. @param {import('../core/runtime.mjs').CallInfo} _call @param {Storage} _from @param {Storage} _to */
+  viewed(_call, _from, _to) {}
+
   /** Records a leaf's gradient, before it is read or changed. @param {Tensor} leaf */
   gradientOf(leaf) {
     this.guard.gradientOf(leaf);

@@ -244,7 +244,9 @@ function planOf(op, inputs, attributes, target) {
  */
 export function view(op, input, layout, attributes, storage) {
   const own = storageOf(op.name, input);
-  recordingNow()?.use(input);
+  const recording = recordingNow();
+  recording?.use(input);
+  recording?.viewed({ op, attributes, inputs: 1, layouts: [input.layout, layout] }, own, storage ?? own);
   const result = makeTensor(storage ?? own, layout);
   if (input.requiresGrad && isGradEnabled()) {
     result.node = new Node(op, attributes, [input], [own], []);

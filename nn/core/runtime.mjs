@@ -49,6 +49,7 @@ const [SMALL, TURNS] = [2 ** 20, 8];
  *   dispatches that belong to no operation; a recording returns the line of the user's program
  * @property {(storage: Storage) => void} [watch] releases the memory once the storage is garbage
  * @property {(tensor: Tensor) => void} [use] called with each operand
+ * @property {(call: CallInfo, from: Storage, to: Storage) => void} [viewed] called with each view: its input's storage and its own
  * @property {(storage: Storage) => boolean} [changed] whether the recording has written a storage from before it
  * @property {Set<import('../optim/half-copy.mjs').ParameterCopy>} [copies] copies of parameters to bring up to date before each launch
  * @property {Map<object, Effect>} [effects] what each launch does on the host, by what it changes there

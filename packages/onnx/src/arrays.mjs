@@ -196,7 +196,8 @@ export function scalar(type, number) {
 }
 
 /**
- * Converts to a type. A number beyond an integer type's range is taken modulo the range, as in C.
+ * Converts to a type. An integer beyond another integer type's range is taken modulo the range, as in C; of a float beyond the integers that the
+ * device computes in, it is the nearest of these, and of NaN 0, on the host as on the device.
  * @param {Value} x @param {Type} type @returns {Value}
  */
 export function cast(x, type) {
@@ -204,12 +205,24 @@ export function cast(x, type) {
   if (x.type === 'string' || type === 'string') return castStrings(x, type);
   if (computable(x) && type !== 'float16' && type !== 'bfloat16') {
     if (type === 'bool') return mapped((v) => v !== 0, type, x);
-    return mapped(isFloat(type) ? Number : Math.trunc, type, x);
+    return isFloat(x.type) && !isFloat(type) ? saturated(x, type) : mapped(isFloat(type) ? Number : Math.trunc, type, x);
   }
   const { dtype, own, range } = TYPES[type];
   if (type === 'bool') return Value.of(type, F.ne(x.tensor, 0));
   const converted = F.to(x.tensor, dtype);
   return Value.of(type, range && !own && !fits(x.type, range) ? wrapped(converted, range) : converted);
+}
+
+/** Floats of the host as integers. @param {Value} x @param {Exclude<Type, 'string'>} type */
+function saturated(x, type) {
+  const { dtype } = TYPES[type];
+  const [least, most] = dtype === 'i64' ? [-(2 ** 63), 2 ** 63] : dtype === 'u32' ? [0, 2 ** 32 - 1] : [-(2 ** 31), 2 ** 31 - 1];
+  const near = (/** @type {number} */ v) => (Number.isNaN(v) ? 0 : Math.min(Math.max(Math.trunc(v), least), most));
+  const numbers = Array.from(/** @type {Elements} */ (x.elements), near);
+  const isExact = (/** @type {number} */ v) => Number.isSafeInteger(v) && (v >= 0 || type !== 'uint64');
+  if (dtype !== 'i64' || numbers.every(isExact)) return mapped(near, type, x);
+  const exact = numbers.map((v) => (v === most ? 2n ** 63n - 1n : BigInt(v)));
+  return Value.host(type, x.shape, type === 'uint64' ? BigUint64Array.from(exact) : BigInt64Array.from(exact));
 }
 
 /** Whether each number of a type is in a range. @param {Type} type @param {readonly [number, number]} range */

@@ -2,3 +2,5 @@
 
 export { OnnxModel, loadOnnx } from './model.mjs';
 export { OPERATORS } from './operators.mjs';
+export { exportOnnx } from './export/index.mjs';
+export { saveOnnx } from './save.mjs';

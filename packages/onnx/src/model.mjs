@@ -1,6 +1,6 @@
 // A model of a file as a module of `helios-vk/nn`.
 
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -22,6 +22,24 @@ import { Constant, Value } from './value.mjs';
 
 /** Elements up to which an integer initializer is kept on the host too. */
 const KEPT = 4096;
+
+/**
+ * What a model was read from: a file as it was then, or bytes.
+ * @typedef {{ path?: string, stamp?: string, bytes?: Uint8Array }} Source
+ */
+/** @type {WeakMap<OnnxModel, Source>} */
+const sources = new WeakMap();
+/** What `loadOnnx` read a model from. @param {OnnxModel} model @returns {Source} */
+export function sourceOf(model) {
+  const source = sources.get(model);
+  if (!source) throw new TypeError('expected a model that loadOnnx made');
+  return source;
+}
+/** What changes when a file is written. @param {string} path */
+export async function stampOf(path) {
+  const { size, mtimeMs, ino } = await stat(path);
+  return `${size} ${mtimeMs} ${ino}`;
+}
 
 /**
  * A model read by `loadOnnx`. Its floating-point initializers are parameters and the others buffers, by their names in the file.
@@ -62,6 +80,10 @@ export class OnnxModel extends nn.Module {
   /** Names, types and shapes of the outputs. @returns {Port[]} */
   get outputs() {
     return this.#graph.outputs;
+  }
+  /** The module's own tensors, by their names in the file. A parameter may be replaced by one of another shape: assign it. @returns {Map<string, Tensor>} */
+  get weights() {
+    return new Map(Array.from(this.#properties, ([name, property]) => [name, Reflect.get(/** @type {object} */ (this), property)]));
   }
   /** Inputs that shapes are computed of: `forward` takes them as data of the host only. */
   get hostInputs() {
@@ -143,17 +165,14 @@ export class OnnxModel extends nn.Module {
   /** @param {unknown[]} inputs */
   #start(inputs) {
     const scope = new Scope();
-    for (const [name, property] of this.#properties) {
-      const constant = /** @type {Constant} */ (this.#graph.constants.get(name));
-      scope.set(
-        name,
-        new Value(
-          constant.type,
-          constant.shape,
-          /** @type {Tensor} */ (Reflect.get(/** @type {object} */ (this), property)),
-          constant.elements,
-        ),
-      );
+    for (const [name, tensor] of this.weights) {
+      const { type, elements } = /** @type {Constant} */ (this.#graph.constants.get(name));
+      if (!(tensor instanceof Tensor) || tensor.dtype !== infoOf(type).dtype) {
+        throw new TypeError(
+          `${name} is ${type} in the file: expected a tensor of ${infoOf(type).dtype}, got ${String(tensor?.dtype ?? tensor)}`,
+        );
+      }
+      scope.set(name, new Value(type, tensor.shape, tensor, elements));
     }
     const ports = this.inputs;
     const [first] = inputs;
@@ -287,15 +306,59 @@ function kept(value) {
 }
 
 /**
+ * Options of `loadOnnx`.
+ * @typedef {object} LoadOptions
+ * @property {readonly string[]} [outputs] names of values that the model returns in place of the file's outputs, such as the features that its
+ *   last layer reads. Nodes and weights that these do not depend on are left out
+ */
+
+/** The graph with other outputs, and what these depend on. @param {Graph} graph @param {readonly string[]} names @returns {Graph} */
+function withOutputs(graph, names) {
+  if (!Array.isArray(names) || names.length === 0) throw new TypeError('loadOnnx: outputs must be an array of names');
+  const made = new Set([
+    ...graph.inputs.map(({ name }) => name),
+    ...graph.constants.keys(),
+    ...graph.nodes.flatMap(({ outputs }) => outputs),
+  ]);
+  const unknown = names.find((name) => !made.has(name));
+  if (unknown !== undefined) throw new TypeError(`loadOnnx: outputs: the graph has no value ${String(unknown)}`);
+  const needed = new Set(names);
+  const nodes = graph.nodes
+    .toReversed()
+    .filter((node) => {
+      if (!node.outputs.some((name) => needed.has(name))) return false;
+      // Inner graphs read values of the outer one.
+      for (const { inputs } of [node, ...graphsOf(node).flatMap((inner) => [...allNodes(inner)])])
+        for (const name of inputs) needed.add(name);
+      for (const { outputs } of graphsOf(node)) for (const { name } of outputs) needed.add(name);
+      return true;
+    })
+    .reverse();
+  const port = (/** @type {string} */ name) =>
+    graph.outputs.find((own) => own.name === name) ?? { name, type: undefined, shape: undefined };
+  return {
+    inputs: graph.inputs.filter(({ name }) => needed.has(name)),
+    outputs: names.map(port),
+    nodes,
+    constants: new Map([...graph.constants].filter(([name]) => needed.has(name))),
+  };
+}
+
+/**
  * Loads a model in ONNX's format, of opset 13 or later. It is in evaluation mode; `train()` turns dropout and batch statistics on.
  * @param {string | URL | Uint8Array} file its path, or its bytes
+ * @param {LoadOptions} [options]
  * @returns {Promise<OnnxModel>}
  * @throws {Error} for a damaged file, and for a graph with unknown operators: it lists every such node with operator, name and opset
  */
-export async function loadOnnx(file) {
+export async function loadOnnx(file, options = {}) {
+  const { outputs, ...unknown } = options;
+  for (const name in unknown) throw new TypeError(`loadOnnx: unknown option ${name}`);
   const path = file instanceof URL ? fileURLToPath(file) : file;
   if (typeof path !== 'string' && !(path instanceof Uint8Array)) throw new TypeError(`expected a path or bytes, got ${String(path)}`);
   const what = typeof path === 'string' ? path : 'the model';
+  /** @type {Source} */
+  const source = typeof path === 'string' ? { path, stamp: await stampOf(path) } : { bytes: path };
   const message = decode('ModelProto', typeof path === 'string' ? await readFile(path) : path, what);
   if (!message.graph) throw new Error(`${what} has no graph`);
   const builder = new Builder(message, externalReader(typeof path === 'string' ? dirname(path) : undefined));
@@ -303,5 +366,7 @@ export async function loadOnnx(file) {
   if (builder.unknown.length > 0) {
     throw new Error(`${what} has ${builder.unknown.length} nodes that are not supported:\n  ${builder.unknown.join('\n  ')}`);
   }
-  return new OnnxModel(graph);
+  const model = new OnnxModel(outputs === undefined ? graph : withOutputs(graph, outputs));
+  sources.set(model, source);
+  return model;
 }

@@ -111,6 +111,50 @@ export function float16(bits) {
   return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
+/** The 16 bits of a number in bfloat16, rounded to the nearest, ties to even. @param {number} value */
+export function bfloat16Bits(value) {
+  SHARED.setFloat32(0, value);
+  const bits = SHARED.getUint32(0);
+  if (Number.isNaN(value)) return 0x7fc0;
+  return ((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16) & 0xffff;
+}
+/** The 16 bits of a number in IEEE 754's binary16, rounded to the nearest, ties to even. @param {number} value */
+export function float16Bits(value) {
+  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
+  const size = Math.abs(value);
+  if (Number.isNaN(value)) return 0x7e00;
+  if (size >= 65520) return sign | 0x7c00;
+  // Below 2^-14 steps are 2^-24 apart, else 2^-10 of the power of two below.
+  const exponent = Math.max(-14, Math.floor(Math.log2(size)));
+  const power = 2 ** exponent > size && exponent > -14 ? exponent - 1 : exponent;
+  const steps = roundEven(size * 2 ** (10 - power));
+  return sign | (power === -14 ? steps : ((power + 14) << 10) + steps);
+}
+/** @param {number} x */
+function roundEven(x) {
+  const below = Math.floor(x);
+  return x - below === 0.5 ? below + (below % 2) : Math.round(x);
+}
+
+/**
+ * Elements as they are in files: little-endian bytes.
+ * @param {Type} type no string @param {ArrayLike<number | bigint>} elements @returns {Uint8Array}
+ */
+export function bitsOf(type, elements) {
+  const list = /** @type {any} */ (elements);
+  const array =
+    type === 'float16'
+      ? Uint16Array.from(list, float16Bits)
+      : type === 'bfloat16'
+        ? Uint16Array.from(list, bfloat16Bits)
+        : type === 'int64'
+          ? BigInt64Array.from(list, BigInt)
+          : type === 'uint64'
+            ? BigUint64Array.from(list, BigInt)
+            : infoOf(type).array.from(list);
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+}
+
 /**
  * Integers of 64 bits as numbers where these are exact; else they stay bigints, which no arithmetic of the host takes.
  * @param {Elements} elements @returns {Elements}

@@ -8,38 +8,8 @@ import { test } from 'node:test';
 
 import { F, compile, nn, optim, tensor } from 'helios-vk/nn';
 import { loadOnnx } from 'helios-onnx';
-import { encode } from '../src/proto.mjs';
+import { BOOL, FLOAT, INT64, WEIGHT, bytesOf, floats, graphOf, int, integers, linear, node, port } from './lib/messages.mjs';
 
-const FLOAT = 1;
-const INT64 = 7;
-const BOOL = 9;
-
-/** @param {string} name @param {number[]} dims @param {ArrayLike<number>} data */
-const floats = (name, dims, data) => ({ name, dims, dataType: FLOAT, rawData: Buffer.from(Float32Array.from(data).buffer) });
-/** @param {string} name @param {number[]} dims @param {number[]} data */
-const integers = (name, dims, data) => ({ name, dims, dataType: INT64, int64Data: data });
-/** @param {string} name @param {(number | string)[]} sizes @param {number} [elemType] */
-const port = (name, sizes, elemType = FLOAT) => ({
-  name,
-  type: {
-    tensorType: { elemType, shape: { dim: sizes.map((size) => (typeof size === 'number' ? { dimValue: size } : { dimParam: size })) } },
-  },
-});
-/** @param {string} opType @param {string[]} input @param {string[]} output @param {object[]} [attribute] @param {object} [more] */
-const node = (opType, input, output, attribute = [], more = {}) => ({ opType, input, output, attribute, ...more });
-const int = (/** @type {string} */ name, /** @type {number} */ i) => ({ name, type: 2, i });
-const graphOf = (/** @type {string} */ name, /** @type {object} */ g) => ({ name, type: 5, g });
-/** @param {object} graph @param {object} [more] */
-const bytesOf = (graph, more = {}) => encode('ModelProto', { irVersion: 8, opsetImport: [{ domain: '', version: 17 }], graph, ...more });
-
-const WEIGHT = [1, 2, 3, 4, 5, 6];
-/** relu(x W + b), [rows, 2] → [rows, 3]. */
-const linear = () => ({
-  node: [node('Gemm', ['x', 'layer.weight', 'layer.bias'], ['h']), node('Relu', ['h'], ['y'])],
-  initializer: [floats('layer.weight', [2, 3], WEIGHT), floats('layer.bias', [3], [0.5, -100, 1])],
-  input: [port('x', ['rows', 2])],
-  output: [port('y', ['rows', 3])],
-});
 const X = [1, -1, 2, 0.5];
 const Y = [0, 0, 0, 4.5, 0, 10];
 

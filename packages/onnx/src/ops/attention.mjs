@@ -1,6 +1,6 @@
 // Attention and what goes with it.
 
-import { Value, f, same, uploaded } from './lib.mjs';
+import { Value, f, indexOf, same, uploaded } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
@@ -118,7 +118,7 @@ const rotaryEmbedding = {
     /** @param {Value} table */
     const rows = (table) => {
       const own = positions
-        ? f.indexSelect(table.tensor, 0, f.to(f.reshape(positions.tensor, [positions.size]), 'i32'))
+        ? f.indexSelect(table.tensor, 0, indexOf(f.reshape(positions.tensor, [positions.size])))
         : f.reshape(table.tensor, [-1, table.shape.at(-1)]);
       return f.reshape(f.slice(own, 1, 0, half), [batch, 1, tokens, half]);
     };

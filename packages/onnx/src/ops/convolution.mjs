@@ -1,7 +1,7 @@
 // Convolutions and pools of any number of dimensions.
 
 import { TYPES, sizeOf } from '../types.mjs';
-import { Value, f, same, uploaded } from './lib.mjs';
+import { Value, f, indexOf, same, uploaded } from './lib.mjs';
 import { perChannel } from './network.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -284,7 +284,7 @@ const maxUnpool = {
     const flat = f.scatter(
       f.zeros([sizeOf(all)], { dtype: x.tensor.dtype }),
       0,
-      f.to(f.reshape(index.tensor, [x.size]), 'i32'),
+      indexOf(f.reshape(index.tensor, [x.size])),
       f.reshape(x.tensor, [x.size]),
     );
     const y = f.reshape(flat, all);

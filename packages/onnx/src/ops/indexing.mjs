@@ -3,7 +3,7 @@
 import { computable, concat, reshape, slice, stridesOf, take } from '../arrays.mjs';
 import { TYPES, sizeOf } from '../types.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
-import { Value, axisOf, cast, f, known, mapped, result, same, scalar } from './lib.mjs';
+import { Value, axisOf, cast, f, indexOf, known, mapped, result, same, scalar } from './lib.mjs';
 import { topK as topKOfLong } from './wide.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -18,8 +18,7 @@ const times = (/** @type {Value} */ a, /** @type {number} */ b) =>
 /** Indices without negative ones, which count from the end, as i32. @param {Value} index @param {number} size of the dimension @returns {Value} */
 function positive(index, size) {
   if (computable(index)) return mapped((i) => (i < 0 ? i + size : i), 'int32', index);
-  // What 32 bits do not have stays out of range.
-  const i = f.to(index.tensor.dtype === 'i64' ? f.clamp(index.tensor, -(2 ** 31), 2 ** 31 - 1) : index.tensor, 'i32');
+  const i = indexOf(index.tensor);
   return Value.of('int32', f.where(f.lt(i, 0), f.add(i, size), i));
 }
 

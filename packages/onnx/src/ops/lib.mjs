@@ -84,6 +84,9 @@ export function overAxes(x, axes, keep, of) {
   return F.reshape(y, shape);
 }
 
+/** An index as i32, which functions take. What 32 bits do not have stays out of range. @param {Tensor} index @returns {Tensor} */
+export const indexOf = (index) => F.to(index.dtype === 'i64' ? F.clamp(index, -(2 ** 31), 2 ** 31 - 1) : index, 'i32');
+
 /** Numbers as a tensor on the device. @param {ArrayLike<number>} numbers @param {readonly number[]} shape @param {any} [dtype] */
 export const uploaded = (numbers, shape, dtype = 'f32') =>
   tensor(/** @type {any} */ (Float64Array.from(numbers)), { shape: [...shape], dtype });

@@ -1,7 +1,7 @@
 // Losses.
 
 import { sizeOf } from '../types.mjs';
-import { f, same } from './lib.mjs';
+import { f, indexOf, same } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../value.mjs').Value} Value */
@@ -14,7 +14,7 @@ import { f, same } from './lib.mjs';
  * @returns {Tensor}
  */
 function likelihood(logs, target, weight, reduction, ignored) {
-  const ids = f.to(target.tensor, 'i32');
+  const ids = indexOf(target.tensor);
   const counts = ignored === undefined ? undefined : f.ne(ids, ignored);
   const safe = counts ? f.where(counts, ids, f.full([], 0, { dtype: 'i32' })) : ids;
   const picked = f.reshape(f.gather(logs, 1, f.unsqueeze(safe, 1)), target.shape);

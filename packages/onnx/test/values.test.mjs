@@ -1,0 +1,73 @@
+// Elements at the ends of their types: indices of 64 bits, and floats that no integer has.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { tensor } from 'helios-vk/nn';
+import { loadOnnx } from 'helios-onnx';
+import { INT64, bytesOf, int, node, port } from './lib/messages.mjs';
+
+/** A model of one node. @param {string} op @param {object[]} input @param {object[]} output @param {object[]} [attribute] */
+const modelOf = (op, input, output, attribute = []) => {
+  const names = (/** @type {any[]} */ ports) => ports.map(({ name }) => name);
+  return loadOnnx(bytesOf({ node: [node(op, names(input), names(output), attribute)], input, output }));
+};
+const text = (/** @type {string} */ name, /** @type {string} */ s) => ({ name, type: 3, s: Buffer.from(s) });
+const ints = (/** @type {string} */ name, /** @type {number[]} */ list) => ({ name, type: 7, ints: list });
+/** An index that 32 bits would take for 1. */
+const FAR = 2n ** 32n + 1n;
+
+test('indices beyond 32 bits are out of range: they do not wrap', async () => {
+  const gather = await modelOf('Gather', [port('x', [3]), port('i', [2], INT64)], [port('y', [2])]);
+  assert.deepEqual([...(await gather.forward(tensor([5, 6, 7]), tensor([FAR, 2n])).toArray())], [0, 7]);
+
+  const loss = await modelOf(
+    'NegativeLogLikelihoodLoss',
+    [port('x', [2, 3]), port('t', [2], INT64)],
+    [port('y', [2])],
+    [text('reduction', 'none')],
+  );
+  const logs = tensor([-1, -2, -3, -4, -5, -6], { shape: [2, 3] });
+  assert.deepEqual(Array.from(await loss.forward(logs, tensor([1n, FAR])).toArray(), Math.abs), [2, 0]);
+
+  const turned = await modelOf(
+    'RotaryEmbedding',
+    [port('x', [1, 1, 2, 2]), port('cos', [2, 1]), port('sin', [2, 1]), port('at', [1, 2], INT64)],
+    [port('y', [1, 1, 2, 2])],
+  );
+  const table = tensor([1, 2], { shape: [2, 1] });
+  const rows = tensor([3, 4, 3, 4], { shape: [1, 1, 2, 2] });
+  const places = tensor([1n, FAR]).reshape(1, 2);
+  assert.deepEqual([...(await turned.forward(rows, table, table, places).toArray())], [-2, 14, 0, 0]);
+
+  const unpool = await modelOf(
+    'MaxUnpool',
+    [port('x', [1, 1, 2]), port('i', [1, 1, 2], INT64)],
+    [port('y', [1, 1, 4])],
+    [ints('kernel_shape', [2]), ints('strides', [2])],
+  );
+  const x = tensor([8, 9], { shape: [1, 1, 2] });
+  assert.deepEqual([...(await unpool.forward(x, tensor([0n, FAR]).reshape(1, 1, 2)).toArray())], [8, 0, 0, 0]);
+});
+
+test('floats become integers on the host as on the device', async () => {
+  const numbers = [1e19, -1e19, NaN, Infinity, -Infinity, 2 ** 63, -(2 ** 63), 3e9, -3e9, 300.75, -5.5];
+  /** @type {[type: number, first: bigint[]][]} */
+  const expected = [
+    [7, [2n ** 63n - 1n, -(2n ** 63n), 0n]],
+    [13, [2n ** 63n - 1n, 2n ** 63n, 0n]],
+    [6, [2n ** 31n - 1n, -(2n ** 31n), 0n]],
+    [12, [2n ** 32n - 1n, 0n, 0n]],
+    [5, [-1n, 0n, 0n]],
+    [3, [-1n, 0n, 0n]],
+    [2, [255n, 0n, 0n]],
+  ];
+  for (const [type, first] of expected) {
+    const model = await modelOf('Cast', [port('x', [11])], [port('y', [11], type)], [int('to', type)]);
+    const [host, device] = await Promise.all(
+      [numbers, tensor(numbers)].map(async (x) => Array.from((await model.values(x)).y.elements ?? [], BigInt)),
+    );
+    assert.deepEqual(host, device, `type ${type}`);
+    assert.deepEqual(host.slice(0, 3), first, `type ${type}`);
+  }
+});
