@@ -4,7 +4,7 @@ import { computable, concat, reshape, slice, stridesOf, take } from '../arrays.m
 import { TYPES, sizeOf } from '../types.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, axisOf, cast, f, known, mapped, result, same, scalar } from './lib.mjs';
-import { topK as topKOfLong } from './wide.mjs';
+import { cumulated, topK as topKOfLong } from './wide.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
@@ -177,9 +177,10 @@ const cumulative = (name, neutral) => ({
             Array.from({ length: size }, (_, i) => size - 1 - i),
           )
         : y;
-    let y = f[name](backwards(x).tensor, d);
+    const given = backwards(x).tensor;
+    const first = f.full(x.shape.with(d, 1), neutral, { dtype: given.dtype });
+    let y = given.dtype === 'i64' ? cumulated(given, d, name === 'cumsum' ? 'add' : 'mul', first) : f[name](given, d);
     if (exclusive) {
-      const first = f.full(x.shape.with(d, 1), neutral, { dtype: y.dtype });
       y = size > 1 ? f.cat([first, f.slice(y, d, 0, size - 1)], d) : first;
     }
     return backwards(result(x.type, y));
