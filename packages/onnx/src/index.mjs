@@ -2,3 +2,5 @@
 
 export { OnnxModel, loadOnnx } from './model.mjs';
 export { OPERATORS } from './operators.mjs';
+export { readNpy, readNpz, writeNpy, writeNpz } from './npz.mjs';
+export { benchOnnx, describeOnnx, runOnnx, sampleInputs } from './tools.mjs';

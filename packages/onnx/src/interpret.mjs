@@ -28,14 +28,16 @@ export class Scope {
   }
 }
 
+/** What is told of each node that has run. @typedef {(node: Node, inputs: readonly (Value | undefined)[], outputs: readonly (Value | undefined)[]) => void} Observe */
+
 /**
- * @param {Graph} graph @param {Scope} scope that holds its inputs and parameters @param {boolean} training
+ * @param {Graph} graph @param {Scope} scope that holds its inputs and parameters @param {boolean} training @param {Observe} [observe]
  * @returns {Generator<Request, (Value | undefined)[], void>} its outputs
  */
-export function* execute(graph, scope, training) {
+export function* execute(graph, scope, training, observe) {
   for (const [name, value] of graph.constants) if (scope.get(name) === undefined || scope.outer !== undefined) scope.set(name, value);
   for (const node of graph.nodes) {
-    const results = yield* step(node, scope, training);
+    const results = yield* step(node, scope, training, observe);
     for (const [i, name] of node.outputs.entries()) {
       const value = results[i];
       if (name === '') continue;
@@ -46,8 +48,11 @@ export function* execute(graph, scope, training) {
   return graph.outputs.map(({ name }) => scope.get(name));
 }
 
-/** @param {Node} node @param {Scope} scope @param {boolean} training @returns {Generator<Request, (Value | undefined)[], void>} */
-function* step(node, scope, training) {
+/**
+ * @param {Node} node @param {Scope} scope @param {boolean} training @param {Observe} [observe]
+ * @returns {Generator<Request, (Value | undefined)[], void>}
+ */
+function* step(node, scope, training, observe) {
   const inputs = node.inputs.map((name) => {
     if (name === '') return undefined;
     const value = scope.get(name);
@@ -61,7 +66,7 @@ function* step(node, scope, training) {
       const value = given[i];
       if (value !== undefined) own.set(name, value);
     }
-    return yield* execute(graph, own, training);
+    return yield* execute(graph, own, training, observe);
   };
   // A function sees none of its caller's names; an input that the caller leaves out is left out inside.
   if ('body' in operator) {
@@ -86,7 +91,9 @@ function* step(node, scope, training) {
   try {
     if ('control' in operator) return yield* operator.control(inputs, attributes, call);
     const result = operator.run(inputs, attributes, call);
-    return Array.isArray(result) ? result : [result];
+    const outputs = Array.isArray(result) ? result : [result];
+    observe?.(node, inputs, outputs);
+    return outputs;
   } catch (error) {
     // Once, by the innermost node.
     if (error instanceof Error && !titled.has(error)) {
