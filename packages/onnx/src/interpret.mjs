@@ -30,14 +30,19 @@ export class Scope {
 
 /** What is told of each node that has run. @typedef {(node: Node, inputs: readonly (Value | undefined)[], outputs: readonly (Value | undefined)[]) => void} Observe */
 
+/** Turns of all loops in a run: each is as many nodes as the loop's graph has, and a file may ask for any number of them. */
+const MAX_TURNS = 2 ** 16;
+
+/** What is common to all graphs of a run. @typedef {{ training: boolean, observe?: Observe, turns: number }} Run */
+
 /**
- * @param {Graph} graph @param {Scope} scope that holds its inputs and parameters @param {boolean} training @param {Observe} [observe]
+ * @param {Graph} graph @param {Scope} scope that holds its inputs and parameters @param {Run} run
  * @returns {Generator<Request, (Value | undefined)[], void>} its outputs
  */
-export function* execute(graph, scope, training, observe) {
+export function* execute(graph, scope, run) {
   for (const [name, value] of graph.constants) if (scope.get(name) === undefined || scope.outer !== undefined) scope.set(name, value);
   for (const node of graph.nodes) {
-    const results = yield* step(node, scope, training, observe);
+    const results = yield* step(node, scope, run);
     for (const [i, name] of node.outputs.entries()) {
       const value = results[i];
       if (name === '') continue;
@@ -49,10 +54,10 @@ export function* execute(graph, scope, training, observe) {
 }
 
 /**
- * @param {Node} node @param {Scope} scope @param {boolean} training @param {Observe} [observe]
+ * @param {Node} node @param {Scope} scope @param {Run} run
  * @returns {Generator<Request, (Value | undefined)[], void>}
  */
-function* step(node, scope, training, observe) {
+function* step(node, scope, run) {
   const inputs = node.inputs.map((name) => {
     if (name === '') return undefined;
     const value = scope.get(name);
@@ -66,7 +71,7 @@ function* step(node, scope, training, observe) {
       const value = given[i];
       if (value !== undefined) own.set(name, value);
     }
-    return yield* execute(graph, own, training, observe);
+    return yield* execute(graph, own, run);
   };
   // A function sees none of its caller's names; an input that the caller leaves out is left out inside.
   if ('body' in operator) {
@@ -84,7 +89,10 @@ function* step(node, scope, training, observe) {
   const call = {
     node,
     opset: node.opset,
-    training,
+    training: run.training,
+    turn() {
+      if (++run.turns > MAX_TURNS) throw new Error(`a run makes ${MAX_TURNS} turns of loops at most`);
+    },
     wants: (index) => Boolean(node.outputs[index]),
     execute: (graph, given) => inner(graph, given, scope),
   };
@@ -92,7 +100,7 @@ function* step(node, scope, training, observe) {
     if ('control' in operator) return yield* operator.control(inputs, attributes, call);
     const result = operator.run(inputs, attributes, call);
     const outputs = Array.isArray(result) ? result : [result];
-    observe?.(node, inputs, outputs);
+    run.observe?.(node, inputs, outputs);
     return outputs;
   } catch (error) {
     // Once, by the innermost node.

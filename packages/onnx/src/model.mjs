@@ -137,7 +137,10 @@ export class OnnxModel extends nn.Module {
   /** @param {ReturnType<typeof execute>} run @returns {any} a request, or `outputs` */
   #advance(run) {
     const { done, value } = run.next();
-    return done ? { outputs: value } : value;
+    if (!done) return value;
+    const missing = value.indexOf(undefined);
+    if (missing >= 0) throw new Error(`nothing makes the output ${this.outputs[missing].name}`);
+    return { outputs: value };
   }
 
   /** @param {(Value | undefined)[]} outputs @param {(value: any) => unknown} of */
@@ -175,7 +178,7 @@ export class OnnxModel extends nn.Module {
       if (input !== undefined) scope.set(port.name, given(/** @type {Input} */ (input), port));
       else if (!this.#graph.constants.has(port.name)) throw new TypeError(`the input ${port.name} is missing`);
     }
-    return execute(this.#graph, scope, this.training, observe);
+    return execute(this.#graph, scope, { training: this.training, observe, turns: 0 });
   }
 }
 

@@ -9,7 +9,7 @@ import { float16 } from './types.mjs';
  * An array on the host. `type` is ONNX's name; elements of 64-bit integers are bigints, those of float16 lie in a Float32Array.
  * @typedef {object} HostArray
  * @property {ArrayType} type
- * @property {number[]} shape
+ * @property {readonly number[]} shape
  * @property {Float32Array | Float64Array | Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array | BigInt64Array | BigUint64Array} elements
  */
 /** @typedef {Exclude<import('./types.mjs').Type, 'string' | 'bfloat16'>} ArrayType */

@@ -1,6 +1,6 @@
 // ONNX's element types, how tensors lie in files, and which type of `helios-vk/nn` computes each.
 
-import { openSync, closeSync, readSync, fstatSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { isAbsolute, join, normalize, sep } from 'node:path';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -195,7 +195,10 @@ export function externalReader(folder) {
     if (length !== bytes || !(Number.isSafeInteger(offset) && offset >= 0)) {
       throw new Error(`${message.name} takes ${entries.length} bytes from ${entries.offset} of ${location}, expected ${bytes}`);
     }
-    const file = openSync(join(folder, location), 'r');
+    const path = join(folder, location);
+    // Opening a pipe would wait for who writes it.
+    if (!statSync(path).isFile()) throw new Error(`${message.name} is in ${location}, which is no file`);
+    const file = openSync(path, 'r');
     try {
       if (fstatSync(file).size < offset + bytes) throw new Error(`${location} has no ${bytes} bytes at ${offset} for ${message.name}`);
       const result = new Uint8Array(bytes);

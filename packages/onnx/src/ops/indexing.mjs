@@ -1,6 +1,6 @@
 // Reads and writes by index, sorting, and what has as many results as its elements say.
 
-import { computable, concat, reshape, slice, stridesOf, take } from '../arrays.mjs';
+import { computable, concat, limited, reshape, slice, stridesOf, take } from '../arrays.mjs';
 import { TYPES, sizeOf } from '../types.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, axisOf, cast, f, known, mapped, result, same, scalar } from './lib.mjs';
@@ -141,7 +141,7 @@ const oneHot = {
     const classes = Value.host(
       'int32',
       [count, ...new Array(indices.rank - d).fill(1)],
-      Int32Array.from({ length: count }, (_, i) => i),
+      Int32Array.from({ length: limited(count) }, (_, i) => i),
     );
     const [off, on] = [slice(values, 0, 0, 1), slice(values, 0, 1, 1)];
     return same(values.type, f.where(f.eq(index, classes.tensor), on.tensor, off.tensor));
