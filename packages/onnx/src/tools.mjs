@@ -111,7 +111,7 @@ export function sampleInputs(ports, shapes = {}) {
  * @property {Record<string, number>} operators how many nodes of each, the most frequent first
  * @property {number} parameters elements of the floating-point initializers
  * @property {number} bytes of all initializers in the file's types
- * @property {Record<string, number[]>} [sampleShapes] shapes of the inputs that `flops` is of
+ * @property {Record<string, readonly number[]>} [sampleShapes] shapes of the inputs that `flops` is of
  * @property {number} [flops] of products and convolutions; not there if the model could not be run, or was not to be
  * @property {string} [flopsUnknown] why
  */
@@ -159,7 +159,7 @@ export async function describeOnnx(file, { shapes = {}, flops = true } = {}) {
  * Milliseconds of a call.
  * @typedef {{ median: number, runs: number[] }} Timing
  * @typedef {object} OnnxTimes
- * @property {Record<string, number[]>} shapes of the inputs
+ * @property {Record<string, readonly number[]>} shapes of the inputs
  * @property {number} load milliseconds until the model could be called
  * @property {number} first milliseconds of the first call, which compiles
  * @property {Timing} call a call, when the next one does not wait for it
