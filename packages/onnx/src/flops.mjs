@@ -2,7 +2,10 @@
 
 /** @typedef {import('./definitions.mjs').Node} Node */
 /** @typedef {import('./value.mjs').Value} Value */
-/** The shapes of the inputs, and of the first output. @typedef {(inputs: (readonly number[])[], output: readonly number[], attributes: any) => number} Rule multiply-adds */
+/**
+ * Multiply-adds by the shapes of the inputs and of the first output.
+ * @typedef {(inputs: (readonly number[])[], output: readonly number[], attributes: any) => number} Rule
+ */
 
 const product = (/** @type {readonly number[]} */ sizes) => sizes.reduce((a, b) => a * b, 1);
 

@@ -28,7 +28,8 @@ export class Scope {
   }
 }
 
-/** What is told of each node that has run. @typedef {(node: Node, inputs: readonly (Value | undefined)[], outputs: readonly (Value | undefined)[]) => void} Observe */
+/** Inputs or outputs of a node; undefined for one that is left out. @typedef {readonly (Value | undefined)[]} Values */
+/** Is called for each node that has run. @typedef {(node: Node, inputs: Values, outputs: Values) => void} Observe */
 
 /** Turns of all loops in a run: each is as many nodes as the loop's graph has, and a file may ask for any number of them. */
 const MAX_TURNS = 2 ** 16;

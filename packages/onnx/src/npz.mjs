@@ -10,11 +10,16 @@ import { float16 } from './types.mjs';
  * @typedef {object} HostArray
  * @property {ArrayType} type
  * @property {readonly number[]} shape
- * @property {Float32Array | Float64Array | Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array | BigInt64Array | BigUint64Array} elements
+ * @property {Floats | Integers | BigInt64Array | BigUint64Array} elements
  */
+/** @typedef {Float32Array | Float64Array} Floats */
+/** @typedef {Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array} Integers */
 /** @typedef {Exclude<import('./types.mjs').Type, 'string' | 'bfloat16'>} ArrayType */
 
-/** NumPy's types without their byte order, bytes of an element, and the arrays that hold them. @type {Record<ArrayType, [descr: string, bytes: number, array: any]>} */
+/**
+ * NumPy's types without their byte order, bytes of an element, and the arrays that hold them.
+ * @type {Record<ArrayType, [descr: string, bytes: number, array: any]>}
+ */
 const TYPES = {
   bool: ['b1', 1, Uint8Array],
   int8: ['i1', 1, Int8Array],

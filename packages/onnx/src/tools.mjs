@@ -164,8 +164,13 @@ export async function describeOnnx(file, { shapes = {}, flops = true } = {}) {
  * @property {number} first milliseconds of the first call, which compiles
  * @property {Timing} call a call, when the next one does not wait for it
  * @property {Timing} latency a call that is waited for
- * @property {{ version: string, load: number, call: Timing, apart: number } | { error: string }} [onnxruntime] onnxruntime-node's CPU provider, with the largest
- *   difference between the outputs relative to the largest element
+ * @property {OtherTimes | { error: string }} [onnxruntime] onnxruntime-node's CPU provider, where it is installed
+ *
+ * @typedef {object} OtherTimes
+ * @property {string} version
+ * @property {number} load milliseconds until the session was made
+ * @property {Timing} call
+ * @property {number} apart largest difference between its outputs and ours, relative to the largest element
  */
 
 /**
