@@ -26,6 +26,7 @@ const OPTIONS = /** @type {const} */ ({
   samples: { type: 'integer', default: 7, min: 1, max: 10_000, help: 'timed runs of each, in turn' },
   repeats: { type: 'integer', default: 10, min: 1, max: 10_000, help: 'calls of a timed run' },
   step: { type: 'boolean', help: 'time the training step of ResNet-18 instead of layers' },
+  profile: { type: 'boolean', help: "instead of timing the step, each of its kernels' time" },
   count: { type: 'boolean', help: "count the step's dispatches and intermediate bytes, without a device" },
   pytorch: { type: 'string', value: 'PYTHON', help: 'a Python that has PyTorch, to time the same there' },
   json: { type: 'boolean', help: 'print JSON' },
@@ -169,74 +170,86 @@ function pytorch(python, args) {
   return JSON.parse(execFileSync(python, [file, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] }));
 }
 
-await runMain(USAGE, OPTIONS, async ({ addon, precision, batch, layers, samples, repeats, step, count, pytorch: python, json }) => {
-  if (count) {
-    init({ vk: /** @type {any} */ (stubDevice()) });
-    const counts = /** @type {Way[]} */ (['windows', 'kernels']).map((way) => {
-      const { images, labels } = dataOf(batch);
-      const recorded = trainingStep(way, precision);
-      recorded(images, labels);
-      const [{ dispatches, unplanned, planned }] = recorded.explain();
-      return { way, dispatches, resultBytes: unplanned, memoryBytes: planned };
-    });
-    console.log(json ? JSON.stringify({ precision, batch, counts }) : counts);
-    return;
-  }
-  const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
-  const { deviceName: device, driverInfo: driver } = init({ vk });
-  const args = ['--precision', precision, '--batch', `${batch}`, '--samples', `${samples}`, '--repeats', `${repeats}`];
-  if (step) {
-    const { images, labels } = dataOf(batch);
-    const [windows, kernels] = /** @type {Way[]} */ (['windows', 'kernels']).map((way) => trainingStep(way, precision));
-    const times = await inTurn({ windows: () => windows(images, labels), kernels: () => kernels(images, labels) }, samples, repeats);
-    const result = { device, driver, precision, batch, step: times, pytorch: pytorch(python, ['--step', ...args]) };
-    if (json) console.log(JSON.stringify(result));
-    else for (const [way, list] of Object.entries(times)) console.log(way, `${format(median(list))} ms a step`);
-    if (!json && result.pytorch) console.log('PyTorch', result.pytorch);
-    return;
-  }
-  const names = layers?.split(',');
-  const unknown = names?.find((own) => !LAYERS.some(({ name }) => name === own));
-  if (unknown !== undefined) throw new RangeError(`no layer ${unknown}: the layers are ${LAYERS.map(({ name }) => name).join(', ')}`);
-  if (layers) args.push('--layers', layers);
-  const results = [];
-  for (const layer of LAYERS.filter(({ name }) => !names || names.includes(name))) {
-    const { name, inputs, outputs, size, window, stride } = layer;
-    // In the type of the products, and closed over: casts, and copies of arguments and results, are not of the convolution.
-    const made = (/** @type {number[]} */ shape) => noGrad(() => randn(shape).to(/** @type {'bf16'} */ (precision)));
-    const x = made([batch, inputs, size, size]).requiresGrad_();
-    const weight = made([outputs, inputs, window, window]).requiresGrad_();
-    const dy = made([batch, outputs, size / stride, size / stride]);
-    const how = { stride, padding: (window - 1) / 2 };
-    /** @type {Record<string, () => Tensor>} */
-    const calls = {};
-    for (const way of /** @type {Way[]} */ (['windows', 'kernels'])) {
-      const convolve = convolutionBy(way);
-      const forward = compile(() => noGrad(() => convolve(x, weight, how)), { reuseOutputs: true });
-      const both = compile(
-        () => {
-          const y = convolve(x, weight, how);
-          // The result is returned too: nobody else reads it, and it would be left out.
-          return [y, ...grad(y, [x, weight], { gradient: dy })];
-        },
-        { reuseOutputs: true },
-      );
-      calls[`${way}: forward`] = forward;
-      calls[`${way}: forward and gradients`] = () => both()[2];
-    }
-    const times = await inTurn(calls, samples, repeats);
-    results.push({ ...layer, flops: 2 * batch * outputs * inputs * window ** 2 * (size / stride) ** 2, milliseconds: times });
-    if (!json) {
-      console.log(`${name} [${batch}, ${inputs}, ${size}, ${size}], ${window} × ${window} / ${stride}, ${precision}`);
-      const middle = (/** @type {string} */ key) => median(times[key]);
-      const rows = ['forward', 'forward and gradients'].map((what) => {
-        const [before, after] = [middle(`windows: ${what}`), middle(`kernels: ${what}`)];
-        return [what, format(before), format(after), (before / after).toFixed(2)];
+await runMain(
+  USAGE,
+  OPTIONS,
+  async ({ addon, precision, batch, layers, samples, repeats, step, profile, count, pytorch: python, json }) => {
+    if (count) {
+      init({ vk: /** @type {any} */ (stubDevice()) });
+      const counts = /** @type {Way[]} */ (['windows', 'kernels']).map((way) => {
+        const { images, labels } = dataOf(batch);
+        const recorded = trainingStep(way, precision);
+        recorded(images, labels);
+        const [{ dispatches, unplanned, planned }] = recorded.explain();
+        return { way, dispatches, resultBytes: unplanned, memoryBytes: planned };
       });
-      console.log(textTable(['', 'windows, ms', 'kernels, ms', 'ratio'], rows));
+      console.log(json ? JSON.stringify({ precision, batch, counts }) : counts);
+      return;
     }
-  }
-  const twin = pytorch(python, args);
-  if (json) console.log(JSON.stringify({ device, driver, precision, batch, layers: results, pytorch: twin }));
-  else if (twin) console.log(twin);
-});
+    const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
+    const { deviceName: device, driverInfo: driver } = init({ vk });
+    const args = ['--precision', precision, '--batch', `${batch}`, '--samples', `${samples}`, '--repeats', `${repeats}`];
+    if (profile) {
+      const { images, labels } = dataOf(batch);
+      const recorded = trainingStep('kernels', precision);
+      for (let i = 0; i < WARM_UP; i++) await recorded(images, labels).item();
+      const lines = recorded.profile(images, labels);
+      console.log(json ? JSON.stringify({ device, driver, precision, batch, lines }) : lines);
+      return;
+    }
+    if (step) {
+      const { images, labels } = dataOf(batch);
+      const [windows, kernels] = /** @type {Way[]} */ (['windows', 'kernels']).map((way) => trainingStep(way, precision));
+      const times = await inTurn({ windows: () => windows(images, labels), kernels: () => kernels(images, labels) }, samples, repeats);
+      const result = { device, driver, precision, batch, step: times, pytorch: pytorch(python, ['--step', ...args]) };
+      if (json) console.log(JSON.stringify(result));
+      else for (const [way, list] of Object.entries(times)) console.log(way, `${format(median(list))} ms a step`);
+      if (!json && result.pytorch) console.log('PyTorch', result.pytorch);
+      return;
+    }
+    const names = layers?.split(',');
+    const unknown = names?.find((own) => !LAYERS.some(({ name }) => name === own));
+    if (unknown !== undefined) throw new RangeError(`no layer ${unknown}: the layers are ${LAYERS.map(({ name }) => name).join(', ')}`);
+    if (layers) args.push('--layers', layers);
+    const results = [];
+    for (const layer of LAYERS.filter(({ name }) => !names || names.includes(name))) {
+      const { name, inputs, outputs, size, window, stride } = layer;
+      // In the type of the products, and closed over: casts, and copies of arguments and results, are not of the convolution.
+      const made = (/** @type {number[]} */ shape) => noGrad(() => randn(shape).to(/** @type {'bf16'} */ (precision)));
+      const x = made([batch, inputs, size, size]).requiresGrad_();
+      const weight = made([outputs, inputs, window, window]).requiresGrad_();
+      const dy = made([batch, outputs, size / stride, size / stride]);
+      const how = { stride, padding: (window - 1) / 2 };
+      /** @type {Record<string, () => Tensor>} */
+      const calls = {};
+      for (const way of /** @type {Way[]} */ (['windows', 'kernels'])) {
+        const convolve = convolutionBy(way);
+        const forward = compile(() => noGrad(() => convolve(x, weight, how)), { reuseOutputs: true });
+        const both = compile(
+          () => {
+            const y = convolve(x, weight, how);
+            // The result is returned too: nobody else reads it, and it would be left out.
+            return [y, ...grad(y, [x, weight], { gradient: dy })];
+          },
+          { reuseOutputs: true },
+        );
+        calls[`${way}: forward`] = forward;
+        calls[`${way}: forward and gradients`] = () => both()[2];
+      }
+      const times = await inTurn(calls, samples, repeats);
+      results.push({ ...layer, flops: 2 * batch * outputs * inputs * window ** 2 * (size / stride) ** 2, milliseconds: times });
+      if (!json) {
+        console.log(`${name} [${batch}, ${inputs}, ${size}, ${size}], ${window} × ${window} / ${stride}, ${precision}`);
+        const middle = (/** @type {string} */ key) => median(times[key]);
+        const rows = ['forward', 'forward and gradients'].map((what) => {
+          const [before, after] = [middle(`windows: ${what}`), middle(`kernels: ${what}`)];
+          return [what, format(before), format(after), (before / after).toFixed(2)];
+        });
+        console.log(textTable(['', 'windows, ms', 'kernels, ms', 'ratio'], rows));
+      }
+    }
+    const twin = pytorch(python, args);
+    if (json) console.log(JSON.stringify({ device, driver, precision, batch, layers: results, pytorch: twin }));
+    else if (twin) console.log(twin);
+  },
+);

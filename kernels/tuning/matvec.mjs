@@ -7,6 +7,9 @@ import { MAX_CPU_ROUNDS, ceilDiv } from '../base.mjs';
 /** Subgroups that keep enough of a GPU's loads in flight: some 16 on each of an H100's 132 multiprocessors. */
 const FILLING_TEAMS = 2048;
 
+/** Most loads of 16 bytes that an invocation waits for at a time, as registers allow. */
+const LOADS_AHEAD = 12;
+
 /**
  * @typedef {object} Shape
  * @property {number} rows rows of x
@@ -49,15 +52,10 @@ export function matvecPlan(context, shape) {
   const threads = isCpu ? (full ? info.subgroupSize : 8) : full ? Math.max(128, info.subgroupSize) : 64;
   const lanes = team === 0 ? 1 : team === 1 ? info.subgroupSize : threads;
   const span = spanOf(isCpu, shape);
-  // As many loads ahead as divide the row, if that is not too few, so that none is left over.
-  const most = isCpu ? 1 : Math.max(1, Math.min(8 / (span * matrices), Math.floor(vectors / lanes)));
-  let ahead = Math.floor(most);
-  for (let n = ahead; n > most / 2; n--) {
-    if (vectors % (n * lanes) === 0) {
-      ahead = n;
-      break;
-    }
-  }
+  // As many loads ahead as make few rounds, all about equally long: the latency of memory is that of each round.
+  const perLane = ceilDiv(vectors, lanes);
+  const most = isCpu ? 1 : Math.max(1, Math.floor(LOADS_AHEAD / (span * matrices)));
+  const ahead = ceilDiv(perLane, ceilDiv(perLane, most));
   const once = ceilDiv(vectors, ahead * lanes) + ahead;
   const statistics = norm ? rows * 2 * ceilDiv(vectors * 4, threads) : 0;
   return {

@@ -6,6 +6,9 @@
 // The time is that of reading the weights, so each is read once, 16 bytes at a time, for all rows. A team computes SPAN outputs: it loads
 // AHEAD vectors of each of their rows before it uses the first. The team is one invocation (0), which on a CPU reads x once for all lanes
 // of a vector instruction and adds up nothing across lanes; a subgroup (1); or the workgroup (2), where subgroups may be incomplete.
+//
+// Most products of a small model take as long as their first load does, so nothing may come before it. RMSNorm is a factor of the whole sum,
+// 1 / sqrt(Σ x² / inputs + eps): a subgroup, which reads all of x in any case, adds up the squares beside its products.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 layout(local_size_x_id = 0) in;
@@ -61,7 +64,11 @@ layout(push_constant) uniform Push {
 const uint MATRICES = ACTIVATION == 2 ? 2 : 1;
 const uint SUMS = ROWS * SPAN;
 
+// Whether the squares of x are added up beside the products.
+bool factors() { return NORM == 1u && TEAM == 1u && (ADDS & 1u) == 0u; }
+
 float mean[ROWS], inverse[ROWS]; // of each row of x
+float squares[ROWS];             // where `factors`: what this lane has read of each row
 
 float total(float v) { return ONE_SUBGROUP != 0u ? subgroupAdd(v) : workgroupSum(v); }
 #if WIDE
@@ -93,6 +100,7 @@ void statistics() {
 
 XS normalized(uint m, XS v, XS scale, XS shift) {
     if (NORM == 0u) return v;
+    if (factors()) return v * scale;
     if (NORM == 2u) v -= mean[m];
     v = v * inverse[m] * scale;
     return (ADDS & 1u) != 0u ? v + shift : v;
@@ -157,7 +165,11 @@ void use(uint u, uint i) {
         if ((ADDS & 1u) != 0u) shift = normBias[p.normBiasAt + at];
         XS values[ROWS];
         uint step = WIDE != 0 ? p.inputs / 4u : p.inputs;
-        [[unroll]] for (uint m = 0; m < ROWS; ++m) values[m] = normalized(m, x[p.xAt + m * step + at], scale, shift);
+        [[unroll]] for (uint m = 0; m < ROWS; ++m) {
+            XS v = x[p.xAt + m * step + at];
+            if (factors()) squares[m] += add(v * v);
+            values[m] = normalized(m, v, scale, shift);
+        }
         [[unroll]] for (uint s = 0; s < MATRICES * SPAN; ++s) {
 #if WIDE
             vec4 w = quad(loaded[SLOT(s, u)], q);
@@ -192,13 +204,14 @@ void store(uint o, uint m, float v, float gated) {
 }
 
 void main() {
-    if (NORM != 0u) statistics();
+    if (NORM != 0u && !factors()) statistics();
     uint teams = TEAM == 0u ? gl_WorkGroupSize.x : TEAM == 1u ? gl_NumSubgroups : 1u;
     uint team = TEAM == 0u ? gl_LocalInvocationIndex : TEAM == 1u ? gl_SubgroupID : 0u;
     lanes = TEAM == 0u ? 1u : TEAM == 1u ? gl_SubgroupSize : gl_WorkGroupSize.x;
     lane = TEAM == 0u ? 0u : TEAM == 1u ? gl_SubgroupInvocationID : gl_LocalInvocationIndex;
     for (uint o = (gl_WorkGroupID.x * teams + team) * SPAN; o < p.outputs; o += gl_NumWorkGroups.x * teams * SPAN) {
         [[unroll]] for (uint k = 0; k < MATRICES * SUMS; ++k) sums[k] = 0.0;
+        [[unroll]] for (uint m = 0; m < ROWS; ++m) squares[m] = 0.0;
         // The last team may have fewer outputs, and then computes its last one several times.
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {
             rowAt[s] = min(o + s, p.outputs - 1u) * p.vectors;
@@ -211,9 +224,17 @@ void main() {
             [[unroll]] for (uint u = 0; u < AHEAD; ++u) load(u, from + u * lanes + lane);
             [[unroll]] for (uint u = 0; u < AHEAD; ++u) use(u, from + u * lanes + lane);
         }
-        for (uint i = from + lane; i < p.vectors; i += lanes) {
-            load(0, i);
-            use(0, i);
+        // What is left over is loaded together, too.
+        if (from < p.vectors) {
+            [[unroll]] for (uint u = 0; u < AHEAD; ++u) {
+                if (from + u * lanes + lane < p.vectors) load(u, from + u * lanes + lane);
+            }
+            [[unroll]] for (uint u = 0; u < AHEAD; ++u) {
+                if (from + u * lanes + lane < p.vectors) use(u, from + u * lanes + lane);
+            }
+        }
+        if (factors()) {
+            [[unroll]] for (uint m = 0; m < ROWS; ++m) inverse[m] = 1.0 / sqrt(subgroupAdd(squares[m]) / float(p.inputs) + p.eps);
         }
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {
             [[unroll]] for (uint m = 0; m < ROWS; ++m) {
@@ -222,6 +243,10 @@ void main() {
                 if (TEAM == 2u) v = workgroupSum(v);
                 if (MATRICES == 2u && TEAM == 1u) gated = subgroupAdd(gated);
                 if (MATRICES == 2u && TEAM == 2u) gated = workgroupSum(gated);
+                if (factors()) {
+                    v *= inverse[m];
+                    gated *= inverse[m];
+                }
                 if (o + s < p.outputs && (TEAM == 0u || lane == (s * ROWS + m) % lanes)) store(o + s, m, v, gated);
             }
         }

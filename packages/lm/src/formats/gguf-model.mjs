@@ -82,10 +82,11 @@ async function openParts(path) {
  * Rows of a tensor in the order of `Decoder`.
  * @param {Gguf} gguf @param {GgufPart & { tensor: TensorInfo }} part @param {number} from first row @param {number} to row behind the last one; both
  *   at the bounds of heads, and all elements of a vector
+ * @param {Uint8Array<ArrayBuffer>} [into] where the file's bytes are read to; the result is there too, unless rows change places
  */
-async function readRows(gguf, { tensor: info, headSize }, from, to) {
+async function readRows(gguf, { tensor: info, headSize }, from, to, into) {
   const rowBytes = info.bytes / info.shape[0];
-  const bytes = await readTensor(gguf, info, from * rowBytes, (to - from) * rowBytes);
+  const bytes = await readTensor(gguf, info, from * rowBytes, (to - from) * rowBytes, into);
   return headSize ? permuted(bytes, rowBytes, headSize, false) : bytes;
 }
 
@@ -210,7 +211,8 @@ async function* piecesOf(each, parameter, type, signal) {
  * The weights of a file in their own types, for inference.
  * @param {string} path
  * @returns {Promise<{ config: ModelConfig, tokenizer: Tokenizer | undefined, template: string | undefined, parts: { name: string, parameter: string,
- *   row: number | undefined, type: TensorType, shape: number[], read(from?: number, to?: number): Promise<Uint8Array<ArrayBuffer>> }[] }>} `template`:
+ *   row: number | undefined, type: TensorType, shape: number[], read(from?: number, to?: number, into?: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> }[]
+ *   }>} `template`:
  *   the chat template; `parts`: those of `partsOf`, in its order, with `shape` outputs first as in `Decoder`. `read` gives the bytes of rows `from` to
  *   `to` in the order of `Decoder`, all when left out; of q and k whole heads, of vectors all. A RangeError for others
  * @throws {Error} that names the file and the key or tensor
@@ -228,10 +230,10 @@ export async function ggufWeights(path) {
       row: each.part.row,
       type: each.tensor.type,
       shape: each.shape,
-      read: async (from = 0, to = each.shape[0]) => {
+      read: async (from = 0, to = each.shape[0], into) => {
         const unit = each.shape.length === 1 ? each.shape[0] : (each.headSize ?? 1);
         if (from % unit || to % unit) throw new RangeError(`${each.name}: rows ${from} to ${to}, expected multiples of ${unit}`);
-        return readRows(gguf, each, from, to);
+        return readRows(gguf, each, from, to, into);
       },
     })),
   };

@@ -298,11 +298,11 @@ function checkTensors(tensors, size, path) {
  * Reads the bytes of a tensor, or some of them.
  * @param {Gguf} gguf @param {TensorInfo} tensor one of its tensors @param {number} [from] first byte @param {number} [bytes] all that follow
  *   when left out
- * @returns {Promise<Uint8Array<ArrayBuffer>>}
+ * @param {Uint8Array<ArrayBuffer>} [out] where to, new memory when left out
+ * @returns {Promise<Uint8Array<ArrayBuffer>>} `out`
  */
-export async function readTensor({ path }, { name, offset, bytes: all }, from = 0, bytes = all - from) {
+export async function readTensor({ path }, { name, offset, bytes: all }, from = 0, bytes = all - from, out = new Uint8Array(bytes)) {
   if (!(from >= 0 && bytes >= 0 && from + bytes <= all)) throw new RangeError(`${path}: ${name} has ${all} bytes, not ${from} + ${bytes}`);
-  const out = new Uint8Array(bytes);
   const file = await open(path, 'r');
   try {
     for (let at = 0; at < bytes; ) {

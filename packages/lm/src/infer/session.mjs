@@ -22,14 +22,18 @@ import { disposeWeights } from './weights.mjs';
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
 /** @typedef {import('./weights.mjs').Weight} Weight */
 /** @typedef {import('helios-vk/kernels').Dispatches} Dispatches */
+/** @typedef {import('helios-vk/kernels').Dispatch} Dispatch */
+/** @typedef {Dispatch['buffers'][number]} Binding */
 /** A tensor of the kernels. @typedef {number | { buffer: number, offset: number }} Place */
 
 /** Most tokens of a chunk of a prompt, and most bytes of its intermediate results. */
-const [CHUNK, CHUNK_BYTES] = [512, 32 * 2 ** 20];
+const [CHUNK, CHUNK_BYTES] = [512, 48 * 2 ** 20];
+/** Chunks have a multiple of these tokens where they can: products of such many rows are the fast ones. */
+const CHUNK_STEP = 128;
 /** Bytes of a converted part of a matrix: weights that a product cannot take are converted part by part. */
 const CONVERTED_BYTES = 8 * 2 ** 20;
-/** Most sequences for which matrix × vector kernels are used. */
-const MAX_ROWS = 8;
+/** Most sequences for which matrix × vector kernels are used, and how many of them one dispatch takes. */
+const [MAX_ROWS, ROWS_AT_ONCE] = [16, 8];
 /** Heads that flash attention takes. */
 const FLASH_HEADS = [32, 64, 96, 128];
 /** A place beyond every cache: the row of an inactive slot. */
@@ -66,10 +70,16 @@ export class Session {
     /** The type of products of many rows, and of the caches: halves where the device has matrix units for them. @type {'f32' | 'f16' | 'bf16'} */
     this.precision = half && even && weights['embedding.weight'].type !== 'f32' ? half : 'f32';
     const wide = this.precision === 'f32' ? 4 : 2;
-    const bytesOfRow = 12 * width + 4 * (2 * queries + heads + queries + 2 * keys) + wide * (gates + hidden);
+    const inner = Math.max(width, queries);
+    const [normedBytes, qBytes] = [config.placement === 'post' ? 4 : wide, FLASH_HEADS.includes(headSize) ? wide : 4];
+    const bytesOfRow =
+      4 * (width + inner + heads + 5) + normedBytes * inner + qBytes * queries + wide * (2 * queries + 2 * keys + gates + hidden);
+    const affordable = Math.max(16, Math.floor(CHUNK_BYTES / bytesOfRow));
     /** The most tokens of a chunk of a prompt. */
-    this.chunk = Math.max(slots, Math.min(context, CHUNK, Math.max(16, Math.floor(CHUNK_BYTES / bytesOfRow))));
+    this.chunk = Math.max(slots, Math.min(context, CHUNK, affordable > CHUNK_STEP ? affordable - (affordable % CHUNK_STEP) : affordable));
     const rows = this.chunk;
+    /** Bytes of `size` elements of each row, which have this many bytes in a chunk, and 4 in a step of few rows. */
+    const bytesOf = (/** @type {number} */ size, bytes = wide) => Math.max(bytes * rows, 4 * Math.min(slots, MAX_ROWS)) * size;
 
     const cacheBytes = wide * slots * context * keys;
     const cache = (/** @type {number} */ i) => ({
@@ -77,20 +87,21 @@ export class Session {
       values: this.#buffer(`values ${i}`, cacheBytes),
     });
     this.caches = Array.from({ length: layers }, (_, i) => cache(i));
+    this.layerKinds = this.caches.map((_, i) => this.#kindOf(i));
     this.table = rope ? this.#buffer('rope table', 4 * context * headSize) : undefined;
     if (rope && this.table !== undefined) vk.uploadAsync(this.table, ropeTable(rope, headSize, context));
 
     // Of a pass, by row.
     this.x = this.#buffer('residual stream', 4 * rows * width);
-    this.normed = this.#buffer('normalized rows', 4 * rows * Math.max(width, queries));
-    this.branch = this.#buffer('output of a branch', 4 * rows * Math.max(width, queries));
+    this.normed = this.#buffer('normalized rows', bytesOf(inner, normedBytes));
+    this.branch = this.#buffer('output of a branch', bytesOf(inner, 4));
     this.stats = this.#buffer('statistics of norms', 8 * rows);
-    this.qkv = this.#buffer('queries, keys and values', 4 * rows * (queries + 2 * keys));
-    this.q = this.#buffer('queries', 4 * rows * queries);
-    this.attended = this.#buffer('attention', 4 * rows * queries);
+    this.qkv = this.#buffer('queries, keys and values', bytesOf(queries + 2 * keys));
+    this.q = this.#buffer('queries', bytesOf(queries, qBytes));
+    this.attended = this.#buffer('attention', bytesOf(queries));
     this.logSumExp = this.#buffer('log-sum-exp', 4 * rows * heads);
     this.gates = this.#buffer('gates', wide * rows * gates);
-    this.hidden = this.#buffer('hidden rows', Math.max(wide * rows, 4 * Math.min(slots, MAX_ROWS)) * hidden);
+    this.hidden = this.#buffer('hidden rows', bytesOf(hidden));
     this.chunkIds = this.#buffer('ids of a chunk', 4 * rows);
     this.chunkPlaces = this.#buffer('places of a chunk', 4 * rows);
     this.chunkSlots = this.#buffer('slots of a chunk', 4 * rows);
@@ -228,9 +239,41 @@ export class Session {
     return this.kernels.embedRows({ ids, table, scales, type, out: this.x, rows, columns: width, vocabulary: vocabSize, ...position });
   }
 
-  /** @param {Pass} pass @returns {Dispatches[]} */
+  /**
+   * Of layers of one kind only the first one's dispatches are made: to choose kernels and to check sizes takes the host longer than a chunk of a
+   * prompt takes the device. The others' differ in their weights and caches.
+   * @param {Pass} pass @returns {Dispatches[]}
+   */
   #layers(pass) {
-    return this.caches.flatMap((_, i) => this.#layer(i, pass));
+    /** @type {Map<string, { handles: number[], dispatches: Dispatch[] }>} */
+    const made = new Map();
+    return this.caches.map((_, i) => {
+      const { kind, handles } = this.layerKinds[i];
+      const first = made.get(kind);
+      if (!first) {
+        const dispatches = this.#layer(i, pass).flat();
+        made.set(kind, { handles, dispatches });
+        return dispatches;
+      }
+      const other = new Map(first.handles.map((handle, k) => [handle, handles[k]]));
+      const swap = (/** @type {Binding} */ own) =>
+        typeof own === 'number' ? (other.get(own) ?? own) : { ...own, buffer: other.get(own.buffer) ?? own.buffer };
+      return first.dispatches.map((dispatch) => ({ ...dispatch, buffers: dispatch.buffers.map(swap) }));
+    });
+  }
+
+  /** What the dispatches of a layer depend on, and the handles of its own buffers in an order that all layers of its kind share. @param {number} i */
+  #kindOf(i) {
+    const { ropeLayers, windows } = this.config;
+    const prefix = `layers.${i}.`;
+    const own = Object.entries(this.weights).filter(([name]) => name.startsWith(prefix));
+    own.sort(([a], [b]) => (a < b ? -1 : 1));
+    const forms = own.map(([name, { type, rows, columns }]) => [name.slice(prefix.length), type, rows, columns]);
+    const { keys, values } = this.caches[i];
+    return {
+      kind: JSON.stringify([ropeLayers[i], windows[i], forms]),
+      handles: [keys, values, ...own.flatMap(([, { buffer, scales }]) => (scales === undefined ? [buffer] : [buffer, scales]))],
+    };
   }
 
   /** @param {number} i @param {Pass} pass @returns {Dispatches[]} */
@@ -394,22 +437,28 @@ export class Session {
     const { rows: n, columns: k } = weight;
     if (few) {
       const vectors = norm !== undefined && { weight: weights[`${norm}.weight`].buffer, bias: weights[`${norm}.bias`]?.buffer };
-      return [
-        kernels.matvec({
-          x,
+      const count = outputs ?? n;
+      const from = (/** @type {Place} */ place, /** @type {number} */ elements) =>
+        typeof place === 'number' ? { buffer: place, offset: elements } : { ...place, offset: place.offset + elements };
+      // Of more rows than a dispatch takes, each part reads the weight anew, mostly from the device's cache.
+      return Array.from({ length: Math.ceil(rows / ROWS_AT_ONCE) }, (_, part) => {
+        const first = part * ROWS_AT_ONCE;
+        const y = from(out, first * count);
+        return kernels.matvec({
+          x: from(x, first * k),
           weight: weight.buffer,
           scales: weight.scales,
           type: weight.type,
-          out,
-          rows,
+          out: y,
+          rows: Math.min(ROWS_AT_ONCE, rows - first),
           inputs: k,
-          outputs: outputs ?? n,
+          outputs: count,
           norm: vectors ? { kind: config.norm, eps: config.eps, ...vectors } : undefined,
           bias,
-          residual: add ? out : undefined,
+          residual: add ? y : undefined,
           activation,
-        }),
-      ];
+        });
+      });
     }
     /** @type {Dispatches[]} */
     const dispatches = [];

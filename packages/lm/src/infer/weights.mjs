@@ -34,7 +34,7 @@ import { loadLegacy } from '../train/legacy.mjs';
  * @property {string} from the folder or file
  * @property {(part: Part) => WeightType} typeOf
  * @property {(part: Part) => WeightType} keeps
- * @property {(part: Part, into: Uint8Array) => Promise<void>} read
+ * @property {(part: Part, into: Uint8Array<ArrayBuffer>) => Promise<void>} read
  * @property {() => Promise<void>} close
  */
 
@@ -117,9 +117,13 @@ async function ggufSource(path) {
     typeOf: (part) => own(part) ?? 'f32',
     keeps: (part) => own(part) ?? 'f16',
     read: async (part, into) => {
-      const bytes = await of(part).read();
-      const floats = own(part) ? undefined : toF32(of(part).type, bytes);
-      into.set(floats ? new Uint8Array(floats.buffer, floats.byteOffset, floats.byteLength) : bytes);
+      if (own(part)) {
+        const bytes = await of(part).read(undefined, undefined, into);
+        if (bytes !== into) into.set(bytes);
+        return;
+      }
+      const floats = toF32(of(part).type, await of(part).read());
+      into.set(new Uint8Array(floats.buffer, floats.byteOffset, floats.byteLength));
     },
     close: async () => {},
   };
@@ -139,16 +143,39 @@ export async function uploadWeights(vk, source, { dtype = 'auto', signal, onProg
   for (const part of source.parts) byParameter.set(part.parameter, [...(byParameter.get(part.parameter) ?? []), part]);
   /** @type {Record<string, Weight>} */
   const weights = {};
+  // While one parameter is uploaded, the next one is read. Two places of memory take turns: fresh memory costs the host as much as the file.
+  const list = [...byParameter];
+  const places = [new Scratch(), new Scratch()];
+  const reading = (/** @type {number} */ i) => {
+    const read = readParameter(source, ...list[i], dtype, places[i % 2]);
+    read.catch(() => {});
+    return read;
+  };
+  let next = reading(0);
   try {
-    for (const [name, parts] of byParameter) {
+    for (const [i, [name]] of list.entries()) {
+      const read = await next;
       signal?.throwIfAborted();
-      weights[name] = await upload(vk, source, name, parts, dtype);
-      onProgress?.(Object.keys(weights).length / byParameter.size);
+      if (i + 1 < list.length) next = reading(i + 1);
+      weights[name] = upload(vk, name, read);
+      onProgress?.((i + 1) / list.length);
     }
     return weights;
   } catch (error) {
+    await next.catch(() => {});
     disposeWeights(vk, weights);
     throw error;
+  }
+}
+
+/** Host memory that is used again and again. */
+class Scratch {
+  #memory = new ArrayBuffer(0);
+
+  /** Memory with what it had before, until the next call. @param {number} bytes */
+  take(bytes) {
+    if (this.#memory.byteLength < bytes) this.#memory = new ArrayBuffer(bytes);
+    return new Uint8Array(this.#memory, 0, bytes);
   }
 }
 
@@ -160,12 +187,15 @@ export function disposeWeights(vk, weights) {
   }
 }
 
+/** A parameter on the host, as the device takes it. @typedef {{ type: WeightType, rows: number, columns: number, bytes: Uint8Array }} Read */
+
 /**
- * @param {typeof import('helios-vk')} vk @param {Source} source @param {string} name of the parameter @param {Part[]} parts in order
- * @param {WeightType | 'auto'} dtype
- * @returns {Promise<Weight>}
+ * Reads a parameter, in the type that it has on the device.
+ * @param {Source} source @param {string} name of the parameter @param {Part[]} parts in order @param {WeightType | 'auto'} dtype
+ * @param {Scratch} scratch where the bytes are
+ * @returns {Promise<Read>}
  */
-async function upload(vk, source, name, parts, dtype) {
+async function readParameter(source, name, parts, dtype, scratch) {
   const [{ shape, transposed }] = parts;
   const columns = transposed ? shape[0] : (shape.at(-1) ?? 1);
   const count = parts.reduce((sum, part) => sum + sizeOf(part.shape), 0);
@@ -175,7 +205,7 @@ async function upload(vk, source, name, parts, dtype) {
   // Positions are added to rows of the embedding by a kernel that takes no blocks.
   if (type === 'q8_0' && (columns % BLOCK !== 0 || name === 'positions.weight')) type = 'f16';
   // Parts that need no conversion are read to where they belong.
-  const bytes = new Uint8Array(4 * Math.ceil(bytesOf(type, count) / 4));
+  const bytes = scratch.take(bytesOf(type, count));
   let at = 0;
   for (const [i, part] of parts.entries()) {
     const size = sizeOf(part.shape);
@@ -189,9 +219,13 @@ async function upload(vk, source, name, parts, dtype) {
     const floats = toF32(given[i], raw);
     place.set(fromF32(type, part.transposed ? transpose(floats, part.shape) : floats));
   }
-  const rows = vector ? 1 : count / columns;
-  if (type !== 'q8_0') return { type, rows, columns: count / rows, buffer: bufferOf(vk, name, bytes) };
-  const { quants, scales } = q8FromBlocks(bytes.subarray(0, bytesOf(type, count)));
+  return { type, rows: vector ? 1 : count / columns, columns: vector ? count : columns, bytes };
+}
+
+/** @param {typeof import('helios-vk')} vk @param {string} name @param {Read} read @returns {Weight} */
+function upload(vk, name, { type, rows, columns, bytes }) {
+  if (type !== 'q8_0') return { type, rows, columns, buffer: bufferOf(vk, name, bytes) };
+  const { quants, scales } = q8FromBlocks(bytes);
   return { type, rows, columns, buffer: bufferOf(vk, name, quants), scales: bufferOf(vk, `${name}, scales`, scales) };
 }
 
