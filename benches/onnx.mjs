@@ -74,7 +74,7 @@ function ours(model, input) {
   /** Waits for a result without reading all of it. @param {Tensor} y */
   const finished = (y) => scope(() => y.reshape(-1).slice(0, 0, 1)).toArray();
   return {
-    name: 'helios-onnx, compiled',
+    name: 'helios-vk, compiled',
     first: () => call(input).toArray(),
     async run(/** @type {number} */ calls, /** @type {boolean} */ wait) {
       const start = performance.now();
@@ -180,7 +180,8 @@ await runMain(USAGE, OPTIONS, async (options) => {
     const sides = [];
     /** @param {Side} side */
     const add = async (side) => {
-      const figures = ['milliseconds', 'latency'].map((series) => ({ group, name: side.name, series, unit: 'ms', runs: [] }));
+      const groups = [group, `${group}, each waited for`];
+      const figures = groups.map((group) => ({ group, name: side.name, series: 'milliseconds', unit: 'ms', runs: [] }));
       sides.push({ side, calls: await callsFor(side, milliseconds), figures });
     };
     const round = async (/** @type {typeof sides} */ order) => {
@@ -211,7 +212,7 @@ await runMain(USAGE, OPTIONS, async (options) => {
     input.dispose();
     output.dispose();
     for (const { side, figures } of sides)
-      say(`${group}: ${side.name}: ${figures.map(({ series, runs }) => `${series} ${format(median(runs))} ms`).join(', ')}`);
+      say(`${group}: ${side.name}: ${figures.map(({ runs }) => `${format(median(runs))} ms`).join(', each waited for ')}`);
     return sides.flatMap(({ figures }) => figures);
   }
 
@@ -225,9 +226,9 @@ await runMain(USAGE, OPTIONS, async (options) => {
     console.log(JSON.stringify({ device, driver: driverText(info), torch, figures }, null, 2));
     return;
   }
-  console.log(`${device}, ${torch}; medians of ${rounds} runs; latency: each call is waited for\n`);
-  const rows = figures.map(({ group, name, series, value, unit, runs }) => [
-    `${group}: ${name}${series === 'milliseconds' ? '' : `, ${series}`}`,
+  console.log(`${device}, ${torch}; medians of ${rounds} runs\n`);
+  const rows = figures.map(({ group, name, value, unit, runs }) => [
+    `${group}: ${name}`,
     `${format(value)} ${unit}`,
     `${format(Math.min(...runs))} – ${format(Math.max(...runs))}`,
   ]);
