@@ -27,6 +27,8 @@ import { directions } from './directions.mjs';
  * @property {number[]} [padding] zeros before x; 0 when left out
  * @property {number[]} [xStrides] of x or its gradient, [batch, channels, ...size], in elements; dense when left out
  * @property {number[]} [yStrides] of y or its gradient, likewise
+ * @property {number[]} [weightStrides] of the weight, [outputs, channels, ...window], likewise; those of the window are its dense ones times a factor.
+ *   Not of a weight's gradient, which is dense
  * @property {DType} [type] of x, y, the weight and their gradients: f32, or a half type that `convolutionSupports`; f32 when left out
  * @property {Partial<ConvolutionPlan>} [plan] instead of the one that is chosen
  */
@@ -100,6 +102,8 @@ export function convolutionKernels(context) {
       own.forEach((value, i) => integer(kernel, `${name}[${i}]`, value, 0));
       return [own[0], own[1], ...new Array(3 - rank).fill(0), ...own.slice(2)];
     };
+    const taps = window[0] * window[1] * window[2];
+    const weightStrides = weightsAt(kernel, args.weightStrides, channels / groups, window, rank);
     const type = args.type ?? 'f32';
     if (!plans.supports(type)) throw new RangeError(`${kernel}: ${context.info.deviceName} has no kernel for ${String(type)}`);
     return {
@@ -113,13 +117,35 @@ export function convolutionKernels(context) {
       stride,
       dilation,
       padding,
-      taps: window[0] * window[1] * window[2],
+      taps,
+      weightStrides,
       xStrides: strides('xStrides', channels, size),
       yStrides: strides('yStrides', outputs, result),
       type,
     };
   }
   /** @typedef {ReturnType<typeof sizesOf>} Sizes */
+
+  /**
+   * The strides of outputs, of channels and of taps in a weight.
+   * @param {string} kernel @param {number[] | undefined} own @param {number} channels of a group @param {Triple} window @param {number} rank
+   * @returns {Triple}
+   */
+  function weightsAt(kernel, own, channels, window, rank) {
+    const taps = window[0] * window[1] * window[2];
+    if (own === undefined) return [channels * taps, taps, 1];
+    if (own.length !== rank + 2) throw new TypeError(`${kernel}: weightStrides must be a list of ${rank + 2} numbers, got ${String(own)}`);
+    own.forEach((value, i) => integer(kernel, `weightStrides[${i}]`, value, 0));
+    const [outputs, inputs, ...rest] = own;
+    const dense = [window[1] * window[2], window[2], 1].slice(3 - rank);
+    // A direction of one tap has no stride.
+    const counts = window.slice(3 - rank).map((n) => n > 1);
+    const first = counts.indexOf(true);
+    const step = first < 0 ? 1 : rest[first] / dense[first];
+    if (rest.some((value, i) => counts[i] && value !== step * dense[i]))
+      throw new RangeError(`${kernel}: weightStrides of the window must be a multiple of [${dense.join(', ')}], got [${rest.join(', ')}]`);
+    return [outputs, inputs, step];
+  }
 
   /**
    * The extent of x or y in memory.
@@ -168,7 +194,9 @@ export function convolutionKernels(context) {
     const to = isInput ? image(kernel, s, 'x', 'dx', tensors.to) : image(kernel, s, 'y', 'y', tensors.to);
     const w = tensor(kernel, 'weight', tensors.weight);
     const bias = tensors.bias === undefined ? undefined : tensor(kernel, 'bias', tensors.bias);
-    const weights = integer(kernel, 'elements of the weight', groups * s.outputs * s.channels * taps);
+    const [wo, wi, wt] = s.weightStrides;
+    const weights = (groups * s.outputs - 1) * wo + (s.channels - 1) * wi + (taps - 1) * wt + 1;
+    reach(kernel, 'weight', w.offset + weights);
     const m = isInput ? s.channels : s.outputs;
     const c = isInput ? s.outputs : s.channels;
     /** @type {Extent[]} */
@@ -183,10 +211,10 @@ export function convolutionKernels(context) {
     const most = positions.map((q, i) => ceilDiv(q, phases[i]));
     const n = integer(kernel, 'positions', batch * most[0] * most[1] * most[2]);
     const strides = isInput ? s.yStrides : s.xStrides;
-    const weightStrides = [isInput ? taps : s.channels * taps, isInput ? s.channels * taps : taps, s.outputs * s.channels * taps];
+    const weightStrides = [isInput ? wi : wo, isInput ? wo : wi, wt, s.outputs * wo];
     /** @type {[boolean, boolean]} */
     const vectors = [
-      weightStrides[1] === 1 && isAligned(c, w.offset, weightStrides[0], weightStrides[2]),
+      weightStrides[1] === 1 && isAligned(c, w.offset, weightStrides[0], weightStrides[3], ...(taps > 1 ? [wt] : [])),
       strides[1] === 1 && isAligned(c, from.own.offset, strides[0], ...strides.slice(2)),
     ];
     const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type, vectors };
@@ -272,7 +300,10 @@ export function convolutionKernels(context) {
     const space = result[0] * result[1] * result[2];
     const dense = yw === 1 && (yh === result[2] || result[1] === 1) && (yd === result[1] * result[2] || result[0] === 1);
     const vectors = dense && isAligned(space, yb, yc, dy.own.offset);
-    const plan = plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type, vectors }, args.plan);
+    const isLast = (/** @type {number[]} */ strides, /** @type {number} */ planes, /** @type {number} */ offset) =>
+      strides[1] === 1 && isAligned(planes, offset, strides[0], ...strides.slice(2));
+    const last = isLast(s.xStrides, channels, x.own.offset) && isLast(s.yStrides, outputs, dy.own.offset);
+    const plan = plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type, vectors, last }, args.plan);
     const { splits } = plan;
     // Sums are f32: those of several workgroups are added, and 16-bit results are made of them.
     const isSplit = splits > 1 || type !== 'f32';
@@ -292,6 +323,7 @@ export function convolutionKernels(context) {
           ...s.yStrides,
           channels * taps,
           0,
+          1,
           outputs * channels * taps,
           outputs,
           channels,

@@ -136,10 +136,14 @@ for (const type of /** @type {const} */ (['f16', 'bf16'])) {
   });
 }
 
-test('images of any strides: channels last', () => {
-  for (const type of /** @type {const} */ (['f32', 'f16'])) {
+test('images and weights of any strides: channels last', () => {
+  for (const [type, channels] of /** @type {const} */ ([
+    ['f32', 40],
+    ['f16', 40],
+    ['f16', 64],
+  ])) {
     if (!kernels.convolutionSupports(type)) continue;
-    const [batch, channels, outputs, h, w] = [2, 40, 24, 5, 6];
+    const [batch, outputs, h, w] = [2, 24, 5, 6];
     const sizes = { batch, channels, outputs, size: [h, w], window: [3, 3], result: [h, w], padding: [1, 1], type };
     const last = (/** @type {number} */ c) => [h * w * c, 1, w * c, c];
     const c = new Case({ guard: 8 });
@@ -147,9 +151,19 @@ test('images of any strides: channels last', () => {
     const [dy, y] = [c.input(normal(batch * outputs * h * w), type), c.output(batch * outputs * h * w, type)];
     const [dx, dw] = [c.output(batch * channels * h * w, type), c.output(outputs * channels * 9, type)];
     const own = { ...sizes, xStrides: last(channels), yStrides: last(outputs) };
+    // The weight twice: [outputs, window, channels], and [channels, window, outputs].
+    const [byChannels, byOutputs] = [weight, weight].map(({ count }) => new Float32Array(count));
+    weight.values.forEach((value, i) => {
+      const [o, ch, tap] = [Math.floor(i / (channels * 9)), Math.floor(i / 9) % channels, i % 9];
+      byChannels[(o * 9 + tap) * channels + ch] = value;
+      byOutputs[(ch * 9 + tap) * outputs + o] = value;
+    });
+    const [forward, input] = [c.input(byChannels, type), c.input(byOutputs, type)];
+    const forwardStrides = [9 * channels, 1, 3 * channels, channels];
+    const inputStrides = [1, 9 * outputs, 3 * outputs, outputs];
     c.run(
-      kernels.convolution({ x: x.tensor, weight: weight.tensor, y: y.tensor, ...own }),
-      kernels.convolutionInput({ dy: dy.tensor, weight: weight.tensor, dx: dx.tensor, ...own }),
+      kernels.convolution({ x: x.tensor, weight: forward.tensor, y: y.tensor, ...own, weightStrides: forwardStrides }),
+      kernels.convolutionInput({ dy: dy.tensor, weight: input.tensor, dx: dx.tensor, ...own, weightStrides: inputStrides }),
       kernels.convolutionWeight({ x: x.tensor, dy: dy.tensor, dWeight: dw.tensor, ...own }),
     );
     /** The place of a dense element. @param {number} i @param {number} planes */
@@ -173,6 +187,12 @@ test('sizes that are missing, or of other directions, say so', () => {
   const t = { buffer: 1 };
   const sizes = { batch: 1, channels: 1, outputs: 1, size: [4], window: [1], result: [4] };
   const call = (/** @type {any} */ own) => () => kernels.convolution({ x: t, weight: t, y: t, ...sizes, ...own });
+  const square = { size: [4, 4], window: [2, 2], result: [3, 3] };
+  assert.throws(
+    call({ ...square, weightStrides: [4, 4, 3, 1] }),
+    /weightStrides of the window must be a multiple of \[2, 1\], got \[3, 1\]/,
+  );
+  assert.throws(call({ ...square, weightStrides: [4, 4, 2] }), /weightStrides must be a list of 4 numbers, got 4,4,2/);
   assert.throws(call({ result: undefined }), /TypeError: convolution: result must be a list of 1 numbers, as size is, got undefined/);
   assert.throws(call({ window: [1, 1] }), /TypeError: convolution: window must be a list of 1 numbers, as size is, got 1,1/);
   assert.throws(call({ size: [] }), /TypeError: convolution: size must be a list of one to three numbers/);

@@ -104,25 +104,28 @@ for (const [name, input, weight, options, result, how] of CASES) {
 test('16-bit images and weights, and f32 ones under autocast, within a rounding', async () => {
   for (const dtype of /** @type {const} */ (['f16', 'bf16'])) {
     const bound = dtype === 'f16' ? 2 ** -9 : 2 ** -6;
-    const [image, weight, bias] = [randn([2, 8, 9, 7]), randn([16, 8, 3, 3]), randn([16])];
-    const run = (/** @type {any} */ a, /** @type {any} */ w) => F.conv2d(a, w, bias, { padding: 1, stride: 2 });
-    const results = [];
-    for (const half of [true, false]) {
-      const [a, w] = [image, weight].map((t) => (half ? t.to(dtype) : t.to(dtype).to('f32')).detach().requiresGrad_());
-      const y = run(a, w);
-      assert.equal(y.dtype, half ? dtype : 'f32');
-      results.push([y, ...grad(y.to('f32').square().sum(), [a, w])]);
+    // The second image is copied with its channels last, where the device has matrix units.
+    for (const channels of [8, 32]) {
+      const [image, weight, bias] = [randn([2, channels, 9, 7]), randn([16, channels, 3, 3]), randn([16])];
+      const run = (/** @type {any} */ a, /** @type {any} */ w) => F.conv2d(a, w, bias, { padding: 1, stride: 2 });
+      const results = [];
+      for (const half of [true, false]) {
+        const [a, w] = [image, weight].map((t) => (half ? t.to(dtype) : t.to(dtype).to('f32')).detach().requiresGrad_());
+        const y = run(a, w);
+        assert.equal(y.dtype, half ? dtype : 'f32');
+        results.push([y, ...grad(y.to('f32').square().sum(), [a, w])]);
+      }
+      for (const [i, own] of results[0].entries())
+        assertClose(
+          await own.to('f32').toArray(),
+          await results[1][i].toArray(),
+          bound,
+          `${dtype}, ${['result', 'input gradient', 'weight gradient'][i]} (${runtime().kernels.convolutionSupports(dtype)})`,
+        );
+      const cast = autocast(dtype, () => run(image, weight));
+      assert.equal(cast.dtype, dtype);
+      assert.deepEqual(await cast.toArray(), await results[0][0].toArray());
     }
-    for (const [i, own] of results[0].entries())
-      assertClose(
-        await own.to('f32').toArray(),
-        await results[1][i].toArray(),
-        bound,
-        `${dtype}, ${['result', 'input gradient', 'weight gradient'][i]} (${runtime().kernels.convolutionSupports(dtype)})`,
-      );
-    const cast = autocast(dtype, () => run(image, weight));
-    assert.equal(cast.dtype, dtype);
-    assert.deepEqual(await cast.toArray(), await results[0][0].toArray());
   }
 });
 

@@ -32,7 +32,8 @@ import { coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 /**
  * The product of a weight gradient; `k`: positions.
  * @typedef {{ m: number, n: number, groups: number, k: number, type: DType,
- *   vectors: boolean }} Weights `vectors`: whether eight positions of dy are neighbours in memory, and aligned */
+ *   vectors: boolean, last: boolean }} Weights `vectors`: whether eight positions of dy are neighbours in memory, and aligned; `last`: whether eight
+ *   channels of x and of dy are */
 
 /** Most terms in one chain of additions in f32: of 2^12 equal terms, the relative error is at most 5e-5. */
 const MAX_CHAIN = 1 << 12;
@@ -57,7 +58,9 @@ export function planner(context) {
   /** Shared memory of a plan's workgroup on matrix units, in bytes. @param {ConvolutionPlan} plan */
   function coopBytes({ bm = 0, bn = 0, bk = 0, wm = 1, wn = 1, tm }) {
     const subgroups = (bm / wm) * (bn / wn);
-    return Math.max(2 * (bm + bn) * (bk + 8), subgroups * tm * (wn + 4) * 4) + 4 * bn;
+    // Tiles by rows, or by positions with what is known of each position.
+    const tiles = Math.max(2 * (bm + bn) * (bk + 8), 2 * bk * (bm + bn + 16) + 24 * bk);
+    return Math.max(tiles, subgroups * tm * (wn + 4) * 4) + 4 * bn;
   }
 
   /** Why a plan on matrix units cannot run, or undefined. @param {ConvolutionPlan} plan */
@@ -137,7 +140,7 @@ export function planner(context) {
   const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0 }, [blocked, vecA, vecB]) =>
     kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, blocked, vecA, vecB] : [bm, bn, bk, tm, tn, blocked];
 
-  /** @param {ConvolutionPlan} plan @param {DType} type @param {'' | '_weights'} what */
+  /** @param {ConvolutionPlan} plan @param {DType} type @param {'' | '_weights' | '_weights_last'} what */
   const nameOf = ({ kernel }, type, what) => `convolve${kernel === 'tiles' ? '' : `_${kernel}`}${what}${suffix(type)}`;
   /** @param {ConvolutionPlan} plan */
   const optionsOf = ({ kernel }) => (kernel === 'coop' ? context.wholeSubgroups : {});
@@ -171,7 +174,7 @@ export function planner(context) {
    * The plan of a weight gradient.
    * @param {string} kernel @param {Weights} shape @param {Partial<ConvolutionPlan>} [asked]
    */
-  function weights(kernel, { m, n, groups, k, type, vectors }, asked) {
+  function weights(kernel, { m, n, groups, k, type, vectors, last }, asked) {
     const narrow = m < NARROW || n < NARROW || (isCpu && type === 'f32');
     const plan = { ...(narrow ? direct(m, n, 8) : tiled(type, m, n, groups * ceilDiv(k, 1024))), ...asked };
     const { threads, bm, bn } = checked(kernel, plan);
@@ -186,7 +189,7 @@ export function planner(context) {
     const kPerSplit = ceilDiv(ceilDiv(k, wanted), step) * step;
     context.checkRounds(kernel, `${k} positions`, ceilDiv(kPerSplit, step) + plan.tm * plan.tn);
     return {
-      name: nameOf(plan, type, '_weights'),
+      name: nameOf(plan, type, last && plan.kernel === 'coop' ? '_weights_last' : '_weights'),
       threads,
       tiles,
       kPerSplit,

@@ -122,7 +122,7 @@ function writeEmpty(op, inputs, attributes, storages, layouts) {
  * @returns {Tensor}
  */
 export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
-  if (op.prepare) return op.prepare(inputs, (own, chosen = attributes) => run(op, own, chosen));
+  if (op.prepare) return op.prepare(inputs, (own, chosen = attributes) => run(op, own, chosen), attributes);
   return run(op, inputs, attributes);
 }
 

@@ -43,22 +43,42 @@ function checkTypes(op, [a, b, bias]) {
   if (bias && bias.dtype !== 'f32') throw new ArgumentError(op, `takes a bias of f32, got ${bias.dtype}`);
 }
 
+/** Channels of which kernels on matrix units read eight at a time: whole steps of their sums, or many. @param {number} n */
+const isVectored = (n) => n % 32 === 0 || (n >= 256 && n % 8 === 0);
+
+/** x with its dimension `d` last in memory, if it is not already. @param {Tensor} x @param {number} d @param {number[]} order of the others */
+function withLast(x, d, order) {
+  if (x.layout.strides[d] === 1) return x;
+  const all = [...order, d];
+  return x
+    .permute(...all)
+    .contiguous()
+    .permute(...all.map((_, i) => all.indexOf(i)));
+}
+
 /**
- * The call in a type that the device has a kernel for, with the weight as it lies in memory. The images may have any strides.
- * @param {Tensor[]} inputs @param {(inputs: Tensor[]) => Tensor} run @param {boolean} hasWeight
+ * The call in a type that the device has a kernel for. Images may have any strides. Kernels for half types read channels that are neighbours in
+ * memory eight at a time: to copy an image so takes far less time than to gather its elements one by one.
+ * @param {Tensor[]} inputs @param {(inputs: Tensor[]) => Tensor} run @param {Windows} attributes
+ * @param {'forward' | 'input' | 'weight'} what
  */
-function prepared([a, b, ...bias], run, hasWeight) {
+function prepared([a, b, ...bias], run, { groups }, what) {
   const { dtype } = a;
-  const dense = hasWeight ? b.contiguous() : b;
-  if (a.dtype !== b.dtype || runtime().kernels.convolutionSupports(/** @type {'f32'} */ (dtype))) return run([a, dense, ...bias]);
-  return run([a.to('f32'), dense.to('f32'), ...bias]).to(dtype);
+  const own = what === 'weight' ? b : b.contiguous();
+  if (a.dtype !== b.dtype || dtype === 'f32') return run([a, own, ...bias]);
+  if (!runtime().kernels.convolutionSupports(/** @type {'f16'} */ (dtype))) return run([a.to('f32'), own.to('f32'), ...bias]).to(dtype);
+  const [channels, directions] = [a.shape[1], a.shape.slice(2).map((_, i) => 2 + i)];
+  if (groups !== 1 || !isVectored(channels)) return run([a, own, ...bias]);
+  const image = (/** @type {Tensor} */ x) => withLast(x, 1, [0, ...directions]);
+  if (what === 'weight') return b.shape[1] % 8 ? run([a, b]) : run([image(a), image(b)]);
+  return run([image(a), what === 'forward' ? image(own) : withLast(own, 0, [1, ...directions]), ...bias]);
 }
 
 /**
  * The arguments of kernels.
- * @param {Layout} x @param {readonly number[]} weight its shape @param {Layout} y @param {Windows} attributes
+ * @param {Layout} x @param {Layout} weight @param {Layout} y @param {Windows} attributes
  */
-const sizes = (x, weight, y, attributes) => ({
+const sizes = (x, { shape: weight, strides }, y, attributes) => ({
   batch: x.shape[0],
   channels: x.shape[1],
   outputs: y.shape[1],
@@ -67,6 +87,7 @@ const sizes = (x, weight, y, attributes) => ({
   result: y.shape.slice(2),
   xStrides: [...x.strides],
   yStrides: [...y.strides],
+  weightStrides: [...strides],
   type: floatType('convolution', x),
   ...plain(attributes),
 });
@@ -93,9 +114,9 @@ export const convolution = defineOp({
     const result = positions(x.shape.slice(2), w.shape.slice(2), attributes);
     return [denseLayout([x.shape[0], w.shape[0], ...result], x.dtype)];
   },
-  prepare: (inputs, run) => prepared(inputs, run, true),
+  prepare: (inputs, run, attributes) => prepared(inputs, run, /** @type {Windows} */ (attributes), 'forward'),
   lower: (k, [x, w, bias], [y], attributes) => [
-    k.convolution({ x, weight: w, y, bias, ...sizes(x.layout, w.layout.shape, y.layout, attributes) }),
+    k.convolution({ x, weight: w, y, bias, ...sizes(x.layout, w.layout, y.layout, attributes) }),
   ],
   flops: ([, w], [y]) => flops(y, w.shape),
   saveInputs: ([x, w]) => [...(w ? [0] : []), ...(x ? [1] : [])],
@@ -141,9 +162,9 @@ export const convolutionInput = defineOp({
     checkTypes('convolutionInput', [dy, w, ...bias]);
     return [denseLayout([dy.shape[0], w.shape[1] * groups, ...size], dy.dtype)];
   },
-  prepare: (inputs, run) => prepared(inputs, run, true),
+  prepare: (inputs, run, attributes) => prepared(inputs, run, /** @type {Windows} */ (attributes), 'input'),
   lower: (k, [dy, w, bias], [dx], attributes) => [
-    k.convolutionInput({ dy, weight: w, dx, bias, ...sizes(dx.layout, w.layout.shape, dy.layout, attributes) }),
+    k.convolutionInput({ dy, weight: w, dx, bias, ...sizes(dx.layout, w.layout, dy.layout, attributes) }),
   ],
   flops: ([dy, w]) => flops(dy, w.shape),
   saveInputs: ([dy, w]) => [...(w ? [0] : []), ...(dy ? [1] : [])],
@@ -190,9 +211,9 @@ export const convolutionWeight = defineOp({
       throw new ShapeError('convolutionWeight', `x ${show(x.shape)} and dy ${show(dy.shape)} have different batches`);
     return [denseLayout([dy.shape[1], x.shape[1] / groups, ...window], x.dtype)];
   },
-  prepare: (inputs, run) => prepared(inputs, run, false),
+  prepare: (inputs, run, attributes) => prepared(inputs, run, /** @type {Windows} */ (attributes), 'weight'),
   lower: (k, [x, dy], [dw], attributes) =>
-    k.convolutionWeight({ x, dy, dWeight: dw, ...sizes(x.layout, dw.layout.shape, dy.layout, attributes) }),
+    k.convolutionWeight({ x, dy, dWeight: dw, ...sizes(x.layout, dw.layout, dy.layout, attributes) }),
   flops: ([, dy], [dw]) => flops(dy, dw.shape),
   saveInputs: ([x, dy]) => [...(dy ? [0] : []), ...(x ? [1] : [])],
   vjp: (dw, { inputs: [x, dy], layouts, needs, attributes }, F) => [

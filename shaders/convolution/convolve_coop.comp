@@ -1,10 +1,13 @@
 // Convolutions and their gradients on matrix units through VK_KHR_cooperative_matrix at subgroup scope: operands in f16 or bf16, sums in f32.
 // Rows, columns and sums are those of convolve.comp. Tiles are gathered in vectors of eight elements of the sum: eight channels of one tap,
-// or for weight gradients eight positions. Both tiles keep the sum's direction contiguous.
+// or for weight gradients eight positions. Both tiles keep the sum's direction contiguous. With LAST, x and dy are stored channels last: both
+// tiles of a weight gradient are then of vectors of eight channels at one position, and its columns count channels within taps.
 //! variant convolve_coop_f16
 //! variant convolve_coop_bf16 BF16=1
 //! variant convolve_coop_weights_f16 WEIGHTS=1
 //! variant convolve_coop_weights_bf16 WEIGHTS=1 BF16=1
+//! variant convolve_coop_weights_last_f16 WEIGHTS=1 LAST=1
+//! variant convolve_coop_weights_last_bf16 WEIGHTS=1 LAST=1 BF16=1
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -50,8 +53,15 @@ const uint SUBGROUPS = (BM / WM) * (BN / WN);
 const uint THREADS = SUBGROUPS * SUBGROUP;
 const uint VECS = BK / 8u;
 const uint LD = VECS + 1u; // a vector of padding puts the rows of a fragment into different banks
+#ifdef LAST
+const uint LD_A = BM / 8u + 1u;
+const uint LD_B = BN / 8u + 1u;
+const uint SIZE_A = BK * LD_A;
+const uint SIZE_B = BK * LD_B;
+#else
 const uint SIZE_A = BM * LD;
 const uint SIZE_B = BN * LD;
+#endif
 const uint LOADS_A = BM * VECS / THREADS;
 const uint LOADS_B = BN * VECS / THREADS;
 const uint FM = WM / TM;
@@ -71,7 +81,36 @@ uint m0, n0, group;
 
 void put(inout uvec4 v, uint e, uint16_t half_) { v[e >> 1] |= uint(half_) << (16u * (e & 1u)); }
 
-#ifdef WEIGHTS
+#ifdef LAST
+uint kEnd;
+// Of the positions of a step: where dy and x have them, and the gathered coordinate at the first tap.
+shared uint rowTo[BK], rowFrom[BK];
+shared ivec3 rowOrigin[BK];
+const uint NO_ROW = 0xffffffffu;
+
+void findRows(uint step) {
+    for (uint i = gl_LocalInvocationIndex; i < BK; i += THREADS) {
+        bool there = step + i < kEnd;
+        uvec4 place = placeOf(step + i);
+        rowTo[i] = there ? p.offY + resultAt(place) + group * p.M : NO_ROW;
+        rowFrom[i] = p.offX + place.x * p.xb + group * p.C;
+        rowOrigin[i] = there ? originOf(place) : NOWHERE;
+    }
+}
+
+void fetch(uint step) {
+    uint t = gl_LocalInvocationIndex;
+    [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
+        uint v = t + i * THREADS, to = rowTo[v / (BM / 8u)], m = m0 + v % (BM / 8u) * 8u;
+        regA[i] = to != NO_ROW && m < p.M ? a8[(to + m) >> 3] : uvec4(0u);
+    }
+    [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
+        uint v = t + i * THREADS, row = v / (BN / 8u), n = n0 + v % (BN / 8u) * 8u, tap = n / p.C;
+        ivec3 g = rowOrigin[row] + shiftOf(tapOf(tap));
+        regB[i] = tap < tapCount() && inside(g) ? x8[(rowFrom[row] + gatherAt(g) + n % p.C) >> 3] : uvec4(0u);
+    }
+}
+#elif defined(WEIGHTS)
 uint kEnd;
 
 void fetch(uint step) {
@@ -125,8 +164,10 @@ void fetch(uint step) {
 uint rowOf(uint v) { return v / VECS; }
 uint vectorOf(uint v) { return v % VECS; }
 #else
-// Columns of this thread: it gathers at every OWN-th one again.
-const uint OWN = BN > THREADS ? BN / THREADS : 1u;
+// Columns of this thread: it gathers at every OWN-th one again. Neighbouring threads take neighbours in memory: positions, or vectors of channels.
+const uint OWN = VEC_B != 0u ? LOADS_B : BN > THREADS ? BN / THREADS : 1u;
+uint rowOf(uint v) { return VEC_B != 0u ? v / VECS : v % BN; }
+uint vectorOf(uint v) { return VEC_B != 0u ? v % VECS : v / BN; }
 uint baseW, from[OWN];
 ivec3 origin[OWN];
 // Where the columns of the tile lie in the result.
@@ -158,7 +199,7 @@ void fetch(uint step) {
         regA[i] = v;
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
-        uint k = (t + i * THREADS) / BN * 8u;
+        uint k = vectorOf(t + i * THREADS) * 8u;
         uvec4 v = uvec4(0u);
         if (BLOCKED != 0u) {
             ivec3 g = origin[i % OWN] + shift;
@@ -181,19 +222,25 @@ void fetch(uint step) {
     }
 }
 
-uint rowOf(uint v) { return v % BN; }
-uint vectorOf(uint v) { return v / BN; }
 #endif
 
 void stage() {
     uint t = gl_LocalInvocationIndex;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uint v = t + i * THREADS;
+#ifdef LAST
+        tile[v / (BM / 8u) * LD_A + v % (BM / 8u)] = regA[i];
+#else
         tile[v / VECS * LD + v % VECS] = regA[i];
+#endif
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uint v = t + i * THREADS;
+#ifdef LAST
+        tile[SIZE_A + v / (BN / 8u) * LD_B + v % (BN / 8u)] = regB[i];
+#else
         tile[SIZE_A + rowOf(v) * LD + vectorOf(v)] = regB[i];
+#endif
     }
 }
 
@@ -201,11 +248,19 @@ void multiply(uint wm, uint wn) {
     [[unroll]] for (uint k = 0; k < BK; k += TK) {
         coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA> a[FM];
         [[unroll]] for (uint i = 0; i < FM; ++i) {
+#ifdef LAST
+            coopMatLoad(a[i], tile, k * LD_A + (wm + i * TM) / 8u, LD_A, gl_CooperativeMatrixLayoutColumnMajor);
+#else
             coopMatLoad(a[i], tile, (wm + i * TM) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutRowMajor);
+#endif
         }
         [[unroll]] for (uint j = 0; j < FN; ++j) {
             coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB> b;
+#ifdef LAST
+            coopMatLoad(b, tile, SIZE_A + k * LD_B + (wn + j * TN) / 8u, LD_B, gl_CooperativeMatrixLayoutRowMajor);
+#else
             coopMatLoad(b, tile, SIZE_A + (wn + j * TN) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutColumnMajor);
+#endif
             [[unroll]] for (uint i = 0; i < FM; ++i) acc[i * FN + j] = coopMatMulAdd(a[i], b, acc[i * FN + j]);
         }
     }
@@ -240,7 +295,7 @@ void main() {
     n0 = id / tilesM * BN;
 #ifndef WEIGHTS
     [[unroll]] for (uint i = 0; i < OWN; ++i) {
-        uint n = (t + i * THREADS) % BN;
+        uint n = rowOf(t + i * THREADS);
         bool there = n0 + n < count;
         uvec4 place = placeOf(n0 + n);
         origin[i] = there ? originOf(place) : NOWHERE;
@@ -251,10 +306,17 @@ void main() {
 #endif
     uint wm = gl_SubgroupID / (BN / WN) * WM, wn = gl_SubgroupID % (BN / WN) * WN;
     [[unroll]] for (uint e = 0; e < FM * FN; ++e) acc[e] = coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>(0.0);
+#ifdef LAST
+    findRows(begin);
+    barrier();
+#endif
     if (begin < kEnd) fetch(begin);
     for (uint step = begin; step < kEnd; step += STEP) {
         barrier(); // every subgroup has finished with the previous tile
         stage();
+#ifdef LAST
+        findRows(step + STEP);
+#endif
         barrier();
         if (step + STEP < kEnd) fetch(step + STEP);
         multiply(wm, wn);
@@ -272,7 +334,12 @@ void main() {
             float sum = uintBitsToFloat(tile[scratch + v / WN * LD_S + n / 4u][n & 3u]);
 #ifdef WEIGHTS
             uint rows = (split * (gl_NumWorkGroups.z / p.splits) + group) * p.M, c = n0 + wn + n;
-            if (m < p.M && c < columns) w[p.offW + (rows + m) * columns + c] = sum;
+#ifdef LAST
+            uint at = c % p.C * tapCount() + c / p.C;
+#else
+            uint at = c;
+#endif
+            if (m < p.M && c < columns) w[p.offW + (rows + m) * columns + at] = sum;
 #else
             uint to = column[wn + n];
             if (m < p.M && to != NO_COLUMN) {

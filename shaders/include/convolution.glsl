@@ -35,7 +35,7 @@ layout(push_constant) uniform Push {
     int Fd, Fh, Fw;            // with phases the zeros before x, else the first gathered coordinate
     uint xb, xc, xd, xh, xw;   // strides of what is gathered, in elements
     uint yb, yc, yd, yh, yw;   // strides of the result; of weight gradients, of dy
-    uint wm, wc, wg;           // strides of weights: from row to row of the product, of gathered channels, of groups
+    uint wm, wc, wt, wg;       // strides of weights: from row to row of the product, of gathered channels, of taps, of groups
     uint M, C;                 // rows of the product, and gathered channels, of a group
     uint offX, offW, offBias, offY; // first element
     uint kPerSplit, splits;    // weight gradients: positions that a workgroup sums, and workgroups that share a result
@@ -90,7 +90,7 @@ bool inside(ivec3 g) { return uint(g.x) < p.Gd && uint(g.y) < p.Gh && uint(g.z) 
 uint gatherAt(ivec3 g) { return uint(g.x) * p.xd + uint(g.y) * p.xh + uint(g.z) * p.xw; }
 uint weightAt(ivec3 tap) {
     uvec3 j = firstTap + uvec3(tap) * uvec3(ED, EH, EW);
-    return (j.x * JH + j.y) * JW + j.z;
+    return ((j.x * JH + j.y) * JW + j.z) * p.wt;
 }
 uint resultAt(uvec4 place) {
     uvec3 q = place.yzw * PHASES + phase;
