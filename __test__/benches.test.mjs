@@ -391,3 +391,51 @@ test('the bench of models counts what has the losses of PyTorch, and says what h
     await rm(folder, { recursive: true, force: true });
   }
 });
+
+test('the bench of ONNX files counts what has the output of PyTorch, and says what has not', async () => {
+  const folder = await scratch('helios-onnx-');
+  try {
+    // A stand-in that exports a fixture, with PyTorch's output of it, and knows no CUDA graphs.
+    const standIn = join(folder, 'python');
+    const fixture = JSON.stringify(resolve('packages/onnx/test/fixtures/models/resnet'));
+    const nn = JSON.stringify(pathToFileURL(resolve('nn/index.mjs')));
+    await writeFile(
+      standIn,
+      `#!${process.execPath}
+      const { createInterface } = require('node:readline');
+      (async () => {
+        const { load, save } = await import(${nn});
+        for await (const line of createInterface({ input: process.stdin })) {
+          const { do: what, model, mode, calls, folder } = JSON.parse(line);
+          let answer = { torch: '0', device: 'stand-in', milliseconds: 5 * calls, apart: 0, seconds: 1 };
+          if (what === 'make') {
+            const values = await load(${fixture} + '.safetensors');
+            const input = model === 'resnet50' ? values['input.image'] : values['input.image'].mul(2);
+            await save(folder + '/values-3.safetensors', { input, output: values['output.logits'] });
+            answer = { file: ${fixture} + '.onnx', seconds: 1, parameters: 5 };
+          }
+          if (mode === 'graphs') answer = { error: 'no graphs here' };
+          console.log(JSON.stringify(answer));
+        }
+      })();`,
+    );
+    await chmod(standIn, 0o755);
+    const options = { batches: 3, precision: 'f32', modes: 'eager,graphs', rounds: 2, milliseconds: 1, pytorch: standIn, results: folder };
+    const args = Object.entries({ ...options, addon, only: 'resnet50' }).flatMap(([name, value]) => [`--${name}`, String(value)]);
+    const { stdout, stderr } = await bench('onnx.mjs', ...args, '--json');
+    const { figures } = JSON.parse(stdout);
+    const group = 'inference of resnet50, f32, batch 3';
+    assert.deepEqual(
+      figures.map((/** @type {any} */ each) => `${each.group}: ${each.name}`),
+      ['helios-vk, compiled', 'PyTorch, eager'].flatMap((name) => [`${group}: ${name}`, `${group}, each waited for: ${name}`]),
+    );
+    assert.equal(figures[2].value, 5);
+    for (const { value, runs } of figures) assert.ok(value > 0 && runs.length === 2, JSON.stringify(figures));
+    assert.match(stderr, /resnet50, batch 3, PyTorch graphs: no graphs here/);
+    assert.ok((await readdir(folder)).some((file) => /-onnx-.*\.json$/.test(file)));
+    // Another input than the one that the output is of.
+    await assert.rejects(bench('onnx.mjs', ...args.with(-1, 'bert-base')), /the output differs from PyTorch's by /);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});

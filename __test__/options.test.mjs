@@ -58,6 +58,7 @@ const REQUIRED = {
   'benches/replay.mjs': ['--trace', join(ROOT, 'package.json')],
   'benches/pytorch/compare.mjs': ['--ours', join(ROOT, 'package.json'), '--pytorch', join(ROOT, 'package.json')],
   'benches/kernels-matmul.mjs': ['--sweep'],
+  'benches/onnx.mjs': ['--pytorch', 'python3'],
   'benches/gpus.mjs': ['--folder', ROOT],
   'bin/helios-vk.mjs': ['doctor'],
 };

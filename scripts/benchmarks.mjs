@@ -42,6 +42,11 @@ const SECTIONS = {
     about: 'Compiled training steps beside the same in PyTorch with the same weights and batches; on a CPU beside other packages of npm.',
     named: true,
   },
+  onnx: {
+    title: 'Inference of ONNX files',
+    about: 'Models with random weights as PyTorch exports them, in helios-onnx, and the same in PyTorch, compiled, with the same inputs.',
+    named: true,
+  },
   decoder: {
     title: "helios-lm's decoder",
     about:

@@ -431,13 +431,14 @@ const STAGES = [
   {
     name: 'fuzz',
     title:
-      'fuzzing: a minute of packed decoder, SPIR-V reflection, hazard planner, all calls and nn programs, then drivers with damaged shaders',
+      'fuzzing: a minute of packed decoder, SPIR-V reflection, hazard planner, all calls, nn programs and damaged ONNX files, then drivers with damaged shaders',
     unavailable: fuzz.obstacle,
     run: async () => {
       const first = await Promise.all([run([process.execPath, '__test__/fuzz/calls.mjs', '--seconds', '60']), fuzz.run({ seconds: 60 })]);
       // Each of these keeps one processor busy.
       const second = await Promise.all([run([process.execPath, '__test__/fuzz/nn.mjs', '--seconds', '60']), damagedShaders()]);
-      return [...first, ...second].every(Boolean);
+      const third = [await run([process.execPath, '__test__/fuzz/onnx.mjs', '--seconds', '30'])];
+      return [...first, ...second, ...third].every(Boolean);
     },
   },
   {

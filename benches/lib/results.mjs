@@ -26,6 +26,7 @@ export const BENCHES = /** @type {const} */ ([
   'sampling',
   'safe-mode',
   'models',
+  'onnx',
   'decoder',
   'decode-kernels',
   'generate',

@@ -11,6 +11,16 @@ import { Value } from './value.mjs';
 /** Elements up to which a value is computed on the host. */
 const LIMIT = 4096;
 
+/** Elements up to which an operator makes a list on the host: sizes of a file may be any. */
+const LONGEST = 2 ** 24;
+/** The length of a list to make on the host. Throws a RangeError where it is none, or too long. @param {number} count */
+export function limited(count) {
+  if (!(Number.isInteger(count) && count >= 0 && count <= LONGEST)) {
+    throw new RangeError(`a list of ${count} elements cannot be made on the host, which makes up to ${LONGEST}`);
+  }
+  return count;
+}
+
 /** Whether all are known on the host and small. @param {...(Value | undefined)} values */
 export const known = (...values) => values.every((value) => value === undefined || (value.elements !== undefined && value.size <= LIMIT));
 
@@ -47,7 +57,7 @@ export function axisOf(axis, rank) {
  */
 function strided(x, shape, strides, offset = 0) {
   const from = /** @type {Elements} */ (x.elements);
-  const result = like(from, sizeOf(shape));
+  const result = like(from, limited(sizeOf(shape)));
   const index = new Array(shape.length).fill(0);
   for (let i = 0, at = offset; i < result.length; i++) {
     result[i] = from[at];
@@ -123,7 +133,7 @@ export function slice(x, axis, start, count, step = 1) {
   return take(
     x,
     axis,
-    Array.from({ length: count }, (_, i) => start + i * step),
+    Array.from({ length: limited(count) }, (_, i) => start + i * step),
   );
 }
 
@@ -136,7 +146,7 @@ export function take(x, axis, indices) {
   }
   const inner = sizeOf(x.shape.slice(axis + 1));
   const from = /** @type {Elements} */ (x.elements);
-  const result = like(from, sizeOf(shape));
+  const result = like(from, limited(sizeOf(shape)));
   for (let at = 0, outer = 0; at < result.length; outer += x.shape[axis] * inner) {
     for (const index of indices) for (let i = 0; i < inner; i++) result[at++] = from[outer + index * inner + i];
   }

@@ -37,6 +37,7 @@
  * @property {number} opset
  * @property {boolean} training whether the module trains
  * @property {(index: number) => boolean} wants whether an output is used
+ * @property {() => void} turn is called before each turn of a loop; it throws where a run has had too many
  * @property {(graph: Graph, inputs: (Value | undefined)[]) => Generator<Request, (Value | undefined)[], void>} execute runs a graph of the node's attributes
  */
 /** Inputs of a node; undefined for one that is left out. The types of ONNX's schema are the caller's duty. @typedef {any[]} Inputs */

@@ -13,8 +13,12 @@ import { Constant } from './value.mjs';
 
 /** The most elements that a sparse tensor is given, zeros included: its size in the file says nothing of them. */
 const MAX_DENSE = 2 ** 26;
+/** The most of all sparse tensors. */
+const MAX_DENSE_ALL = 2 ** 28;
 /** How deep functions may call functions. */
 const MAX_CALLS = 64;
+/** The most nodes, those of functions once for each call: functions that call functions twice are 2^depth nodes of few bytes. */
+const MAX_NODES = 2 ** 17;
 
 const plainDomain = (/** @type {string} */ domain) => (domain === 'ai.onnx' ? '' : domain);
 
@@ -22,6 +26,10 @@ const plainDomain = (/** @type {string} */ domain) => (domain === 'ai.onnx' ? ''
 export class Builder {
   /** Nodes whose operator is not known. @type {string[]} */
   unknown = [];
+  /** Nodes so far. */
+  #nodes = 0;
+  /** Elements of sparse tensors so far. */
+  #dense = 0;
 
   /**
    * @param {import('./proto.mjs').ModelMessage} model
@@ -62,11 +70,15 @@ export class Builder {
     const [own, places] = [this.constant(values, what), this.constant(indices, what)];
     const shape = dims.map((size) => size.toNumber());
     const size = shape.reduce((a, b) => a * b, 1);
-    if (!(size <= MAX_DENSE)) throw new Error(`${what} has the shape [${shape}], which is too large`);
+    this.#dense += size;
+    if (!(size <= MAX_DENSE && this.#dense <= MAX_DENSE_ALL && shape.every((each) => each >= 0)))
+      throw new Error(`${what} has the shape [${shape}], which is ${size >= 0 ? 'too large' : 'no shape'}`);
     const elements = /** @type {any} */ (own.elements).constructor === Array ? [] : new /** @type {any} */ (own.elements).constructor(size);
     for (let i = 0; i < own.size; i++) {
       const index = places.rank === 1 ? [places.numbers[i]] : places.numbers.slice(i * shape.length, (i + 1) * shape.length);
       const at = places.rank === 1 ? index[0] : index.reduce((sum, each, d) => sum * shape[d] + each, 0);
+      if (!(index.length === (places.rank === 1 ? 1 : shape.length) && at >= 0 && at < size))
+        throw new Error(`${what} has an element at [${index}], outside of its shape [${shape}]`);
       elements[at] = /** @type {any} */ (own.elements)[i];
     }
     return new Constant(own.type, shape, undefined, elements);
@@ -78,10 +90,11 @@ export class Builder {
    * @param {number} depth @returns {Node[]}
    */
   nodes(message, opsets, given, depth) {
+    if (++this.#nodes > MAX_NODES) throw new Error(`the model has more than ${MAX_NODES} nodes, those of functions at each call`);
     const domain = plainDomain(message.domain);
     const called = this.functions.get(functionKey(message.domain, message.opType, message.overload));
     /** @type {Record<string, any>} */
-    const attributes = {};
+    const attributes = Object.create(null);
     for (const each of message.attribute) {
       if (each.refAttrName === '') attributes[each.name] = this.attribute(each, opsets, given, depth);
       else if (given !== undefined && Object.hasOwn(given, each.refAttrName)) attributes[each.name] = given[each.refAttrName];

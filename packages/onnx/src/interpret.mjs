@@ -28,14 +28,22 @@ export class Scope {
   }
 }
 
+/** Inputs or outputs of a node; undefined for one that is left out. @typedef {readonly (Value | undefined)[]} Values */
+/** Is called for each node that has run. @typedef {(node: Node, inputs: Values, outputs: Values) => void} Observe */
+
+/** Turns of all loops in a run: each is as many nodes as the loop's graph has, and a file may ask for any number of them. */
+const MAX_TURNS = 2 ** 16;
+
+/** What is common to all graphs of a run. @typedef {{ training: boolean, observe?: Observe, turns: number }} Run */
+
 /**
- * @param {Graph} graph @param {Scope} scope that holds its inputs and parameters @param {boolean} training
+ * @param {Graph} graph @param {Scope} scope that holds its inputs and parameters @param {Run} run
  * @returns {Generator<Request, (Value | undefined)[], void>} its outputs
  */
-export function* execute(graph, scope, training) {
+export function* execute(graph, scope, run) {
   for (const [name, value] of graph.constants) if (scope.get(name) === undefined || scope.outer !== undefined) scope.set(name, value);
   for (const node of graph.nodes) {
-    const results = yield* step(node, scope, training);
+    const results = yield* step(node, scope, run);
     for (const [i, name] of node.outputs.entries()) {
       const value = results[i];
       if (name === '') continue;
@@ -46,8 +54,11 @@ export function* execute(graph, scope, training) {
   return graph.outputs.map(({ name }) => scope.get(name));
 }
 
-/** @param {Node} node @param {Scope} scope @param {boolean} training @returns {Generator<Request, (Value | undefined)[], void>} */
-function* step(node, scope, training) {
+/**
+ * @param {Node} node @param {Scope} scope @param {Run} run
+ * @returns {Generator<Request, (Value | undefined)[], void>}
+ */
+function* step(node, scope, run) {
   const inputs = node.inputs.map((name) => {
     if (name === '') return undefined;
     const value = scope.get(name);
@@ -61,7 +72,7 @@ function* step(node, scope, training) {
       const value = given[i];
       if (value !== undefined) own.set(name, value);
     }
-    return yield* execute(graph, own, training);
+    return yield* execute(graph, own, run);
   };
   // A function sees none of its caller's names; an input that the caller leaves out is left out inside.
   if ('body' in operator) {
@@ -79,14 +90,19 @@ function* step(node, scope, training) {
   const call = {
     node,
     opset: node.opset,
-    training,
+    training: run.training,
+    turn() {
+      if (++run.turns > MAX_TURNS) throw new Error(`a run makes ${MAX_TURNS} turns of loops at most`);
+    },
     wants: (index) => Boolean(node.outputs[index]),
     execute: (graph, given) => inner(graph, given, scope),
   };
   try {
     if ('control' in operator) return yield* operator.control(inputs, attributes, call);
     const result = operator.run(inputs, attributes, call);
-    return Array.isArray(result) ? result : [result];
+    const outputs = Array.isArray(result) ? result : [result];
+    run.observe?.(node, inputs, outputs);
+    return outputs;
   } catch (error) {
     // Once, by the innermost node.
     if (error instanceof Error && !titled.has(error)) {

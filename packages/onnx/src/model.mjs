@@ -1,23 +1,22 @@
 // A model of a file as a module of `helios-vk/nn`.
 
-import { readFile, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { stat } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
-import { Tensor, nn } from 'helios-vk/nn';
+import { Tensor, nn, noGrad } from 'helios-vk/nn';
 import { titleOf } from './definitions.mjs';
-import { Builder } from './graph.mjs';
+import { flopsOf } from './flops.mjs';
 import { Scope, execute } from './interpret.mjs';
-import { decode } from './proto.mjs';
-import { TYPES, externalReader, infoOf, isFloat } from './types.mjs';
+import { readGraph } from './read.mjs';
+import { TYPES, infoOf, isFloat } from './types.mjs';
 import { Constant, Value } from './value.mjs';
 
 /** @typedef {import('./definitions.mjs').Graph} Graph */
 /** @typedef {import('./definitions.mjs').Port} Port */
 /** @typedef {import('./definitions.mjs').Node} Node */
 /**
- * An input: a tensor, or data of the host, which stay there where a graph computes shapes of them.
- * @typedef {Tensor | number | boolean | ArrayBufferView | readonly any[]} Input
+ * An input: a tensor, data of the host, which stay there where a graph computes shapes of them, or a value that `values` gave.
+ * @typedef {Tensor | Value | number | boolean | ArrayBufferView | readonly any[]} Input
  */
 
 /** Elements up to which an integer initializer is kept on the host too. */
@@ -92,12 +91,7 @@ export class OnnxModel extends nn.Module {
   }
   /** How many nodes of each operator the graph has, those of functions and inner graphs included. @returns {Map<string, number>} */
   get operators() {
-    const counts = new Map();
-    for (const { domain, op } of allNodes(this.#graph)) {
-      const name = domain ? `${domain}.${op}` : op;
-      counts.set(name, (counts.get(name) ?? 0) + 1);
-    }
-    return counts;
+    return countNodes(this.#graph);
   }
 
   /**
@@ -124,7 +118,7 @@ export class OnnxModel extends nn.Module {
    * @returns {Promise<any>} as `forward`
    */
   async run(...inputs) {
-    return this.#named(await this.#finish(inputs), ({ tensor }) => tensor);
+    return this.#named(await this.#finish(inputs, true), ({ tensor }) => tensor);
   }
 
   /**
@@ -133,18 +127,33 @@ export class OnnxModel extends nn.Module {
    * @returns {Promise<Record<string, Value>>}
    */
   async values(...inputs) {
-    const outputs = await this.#finish(inputs);
+    const outputs = await this.#finish(inputs, false);
     for (const value of outputs) await value?.read();
     return Object.fromEntries(
       outputs.flatMap((/** @type {Value | undefined} */ value, /** @type {number} */ i) => (value ? [[this.outputs[i].name, value]] : [])),
     );
   }
 
-  /** @param {unknown[]} inputs */
-  async #finish(inputs) {
-    const run = this.#start(inputs);
+  /**
+   * Runs as `run` does, and counts the floating-point operations of products and convolutions on the way: a multiplication and an addition are
+   * two. What else a graph does is not counted, as is usual.
+   * @param {...(Input | Record<string, Input>)} inputs
+   * @returns {Promise<number>}
+   */
+  async flops(...inputs) {
+    let count = 0;
+    await this.#finish(inputs, false, (node, given, made) => void (count += flopsOf(node, given, made)));
+    return count;
+  }
+
+  /**
+   * @param {unknown[]} inputs @param {boolean} gradients whether the outputs have them; else nothing is kept for them
+   * @param {import('./interpret.mjs').Observe} [observe]
+   */
+  async #finish(inputs, gradients, observe) {
+    const run = this.#start(inputs, observe);
     for (;;) {
-      const { value, outputs } = this.#advance(run);
+      const { value, outputs } = gradients ? this.#advance(run) : noGrad(() => this.#advance(run));
       if (outputs !== undefined) return outputs;
       await value.read();
     }
@@ -153,7 +162,10 @@ export class OnnxModel extends nn.Module {
   /** @param {ReturnType<typeof execute>} run @returns {any} a request, or `outputs` */
   #advance(run) {
     const { done, value } = run.next();
-    return done ? { outputs: value } : value;
+    if (!done) return value;
+    const missing = value.indexOf(undefined);
+    if (missing >= 0) throw new Error(`nothing makes the output ${this.outputs[missing].name}`);
+    return { outputs: value };
   }
 
   /** @param {(Value | undefined)[]} outputs @param {(value: any) => unknown} of */
@@ -162,8 +174,8 @@ export class OnnxModel extends nn.Module {
     return Object.fromEntries(outputs.map((value, i) => [this.outputs[i].name, of(value)]));
   }
 
-  /** @param {unknown[]} inputs */
-  #start(inputs) {
+  /** @param {unknown[]} inputs @param {import('./interpret.mjs').Observe} [observe] */
+  #start(inputs, observe) {
     const scope = new Scope();
     for (const [name, tensor] of this.weights) {
       const { type, elements } = /** @type {Constant} */ (this.#graph.constants.get(name));
@@ -188,7 +200,7 @@ export class OnnxModel extends nn.Module {
       if (input !== undefined) scope.set(port.name, given(/** @type {Input} */ (input), port));
       else if (!this.#graph.constants.has(port.name)) throw new TypeError(`the input ${port.name} is missing`);
     }
-    return execute(this.#graph, scope, this.training);
+    return execute(this.#graph, scope, { training: this.training, observe, turns: 0 });
   }
 }
 
@@ -197,9 +209,13 @@ const namesText = (ports) => ports.map(({ name }) => name).join(', ') || 'none';
 
 /** @param {unknown} value @returns {value is Record<string, Input>} */
 const isRecord = (value) =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value) && !(value instanceof Tensor);
+  typeof value === 'object' &&
+  value !== null &&
+  !Array.isArray(value) &&
+  !ArrayBuffer.isView(value) &&
+  !(value instanceof Tensor || value instanceof Value);
 
-/** An input as the interpreter takes it. @param {Input | Value} input @param {Port} port @returns {Value} */
+/** An input as the interpreter takes it. @param {Input} input @param {Port} port @returns {Value} */
 function given(input, { name, type, shape }) {
   if (type === undefined) throw new TypeError(`the input ${name} is no tensor: sequences and optional values are not supported`);
   const value = input instanceof Value ? input : input instanceof Tensor ? ofDevice(input, name, type) : ofHost(input, name, type);
@@ -249,6 +265,15 @@ function* allNodes(graph) {
     else yield node;
     for (const inner of graphsOf(node)) yield* allNodes(inner);
   }
+}
+/** How many nodes of each operator there are. @param {Graph} graph @returns {Map<string, number>} */
+export function countNodes(graph) {
+  const counts = new Map();
+  for (const { domain, op } of allNodes(graph)) {
+    const name = domain ? `${domain}.${op}` : op;
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  return counts;
 }
 /** Graphs among a node's attributes. @param {Node} node @returns {Graph[]} */
 const graphsOf = (node) =>
@@ -355,17 +380,9 @@ export async function loadOnnx(file, options = {}) {
   const { outputs, ...unknown } = options;
   for (const name in unknown) throw new TypeError(`loadOnnx: unknown option ${name}`);
   const path = file instanceof URL ? fileURLToPath(file) : file;
-  if (typeof path !== 'string' && !(path instanceof Uint8Array)) throw new TypeError(`expected a path or bytes, got ${String(path)}`);
-  const what = typeof path === 'string' ? path : 'the model';
   /** @type {Source} */
   const source = typeof path === 'string' ? { path, stamp: await stampOf(path) } : { bytes: path };
-  const message = decode('ModelProto', typeof path === 'string' ? await readFile(path) : path, what);
-  if (!message.graph) throw new Error(`${what} has no graph`);
-  const builder = new Builder(message, externalReader(typeof path === 'string' ? dirname(path) : undefined));
-  const graph = builder.graph(message.graph);
-  if (builder.unknown.length > 0) {
-    throw new Error(`${what} has ${builder.unknown.length} nodes that are not supported:\n  ${builder.unknown.join('\n  ')}`);
-  }
+  const { graph } = await readGraph(path);
   const model = new OnnxModel(outputs === undefined ? graph : withOutputs(graph, outputs));
   sources.set(model, source);
   return model;

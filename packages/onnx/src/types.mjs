@@ -1,6 +1,6 @@
 // ONNX's element types, how tensors lie in files, and which type of `helios-vk/nn` computes each.
 
-import { openSync, closeSync, readSync, fstatSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { isAbsolute, join, normalize, sep } from 'node:path';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -110,6 +110,16 @@ export function float16(bits) {
   if (exponent === 31) return fraction ? NaN : sign * Infinity;
   return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
+/** Values of all 16 bits, by the function that gives one. @type {Map<(bits: number) => number, Float32Array>} */
+const TABLES = new Map();
+/** The values of many: models have 10^8 of them. @param {Uint16Array} bits @param {(bits: number) => number} value */
+function valuesOf(bits, value) {
+  let table = TABLES.get(value);
+  if (!table) TABLES.set(value, (table = Float32Array.from({ length: 2 ** 16 }, (_, each) => value(each))));
+  const values = new Float32Array(bits.length);
+  for (let i = 0; i < bits.length; i++) values[i] = table[bits[i]];
+  return values;
+}
 
 /** The 16 bits of a number in bfloat16, rounded to the nearest, ties to even. @param {number} value */
 export function bfloat16Bits(value) {
@@ -204,8 +214,8 @@ function fromBytes(type, raw, what) {
   // Typed arrays begin at multiples of their elements' size.
   const { buffer, byteOffset } = raw.byteOffset % bytes === 0 ? raw : new Uint8Array(raw);
   const count = raw.length / bytes;
-  if (type === 'float16') return Float32Array.from(new Uint16Array(buffer, byteOffset, count), float16);
-  if (type === 'bfloat16') return Float32Array.from(new Uint16Array(buffer, byteOffset, count), bfloat16);
+  if (type === 'float16') return valuesOf(new Uint16Array(buffer, byteOffset, count), float16);
+  if (type === 'bfloat16') return valuesOf(new Uint16Array(buffer, byteOffset, count), bfloat16);
   if (type === 'int64') return plain(new BigInt64Array(buffer, byteOffset, count));
   if (type === 'uint64') return plain(new BigUint64Array(buffer, byteOffset, count));
   return new array(buffer, byteOffset, count);
@@ -229,7 +239,10 @@ export function externalReader(folder) {
     if (length !== bytes || !(Number.isSafeInteger(offset) && offset >= 0)) {
       throw new Error(`${message.name} takes ${entries.length} bytes from ${entries.offset} of ${location}, expected ${bytes}`);
     }
-    const file = openSync(join(folder, location), 'r');
+    const path = join(folder, location);
+    // Opening a pipe would wait for who writes it.
+    if (!statSync(path).isFile()) throw new Error(`${message.name} is in ${location}, which is no file`);
+    const file = openSync(path, 'r');
     try {
       if (fstatSync(file).size < offset + bytes) throw new Error(`${location} has no ${bytes} bytes at ${offset} for ${message.name}`);
       const result = new Uint8Array(bytes);

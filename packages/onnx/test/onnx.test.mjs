@@ -157,6 +157,12 @@ test('integers of 64 bits are exact: quotients, powers, order, means, on the dev
     const nodes = [node('TopK', ['a', 'k'], ['y', 'i'], [int('largest', largest)])];
     assert.deepEqual(await run(nodes, k, tensor(BigInt64Array.from(LONG))), sorted);
   }
+  const sums = { input: [port('a', [LONG.length], INT64)], initializer: [integers('axis', [], [0])] };
+  const running = (/** @type {bigint[]} */ list) => list.map((_, i) => wrapped(list.slice(0, i + 1).reduce((a, b) => a + b)));
+  const all = tensor(BigInt64Array.from(LONG));
+  assert.deepEqual(await run([node('CumSum', ['a', 'axis'], ['y'])], sums, all), running(LONG));
+  const backwards = [node('CumSum', ['a', 'axis'], ['y'], [int('reverse', 1), int('exclusive', 1)])];
+  assert.deepEqual(await run(backwards, sums, all), [0n, ...running(LONG.toReversed())].slice(0, -1).toReversed());
   const three = { input: [port('a', [3], INT64)] };
   const numbers = [2n ** 40n + 1n, 2n ** 41n, -5n];
   const total = numbers.reduce((a, b) => a + b);

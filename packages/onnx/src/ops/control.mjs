@@ -13,6 +13,12 @@ const stacked = (values, axis) =>
     axis,
   );
 
+/** A graph among the attributes of a node. @param {any} attributes @param {string} name @returns {Graph} */
+function graphIn(attributes, name) {
+  if (attributes[name]?.nodes === undefined) throw new Error(`the attribute ${name} is no graph`);
+  return attributes[name];
+}
+
 /** An output of no turns: of the type and sizes in the file. @param {Graph} body @param {number} output */
 function nothing(body, output) {
   const { name, type, shape } = body.outputs[output];
@@ -24,21 +30,23 @@ function nothing(body, output) {
 /** @type {Controlling} */
 const branch = {
   host: [0],
-  *control([condition], { then_branch: yes, else_branch: no }, { execute }) {
-    return yield* execute(condition.number ? yes : no, []);
+  *control([condition], attributes, { execute }) {
+    return yield* execute(graphIn(attributes, condition.number ? 'then_branch' : 'else_branch'), []);
   },
 };
 
 /** @type {Controlling} */
 const loop = {
   host: [0, 1],
-  *control([count, condition, ...first], { body }, { node, execute }) {
+  *control([count, condition, ...first], attributes, { node, execute, turn: next }) {
+    const body = graphIn(attributes, 'body');
     const turns = count?.number ?? Infinity;
     let goesOn = condition ? Boolean(condition.number) : true;
     let carried = first;
     /** @type {Value[][]} */
     const made = [];
     for (let turn = 0; turn < turns && goesOn; turn++) {
+      next();
       const [condition, ...outputs] = yield* execute(body, [scalar('int64', turn), scalar('bool', 1), ...carried]);
       carried = outputs.slice(0, first.length);
       made.push(/** @type {Value[]} */ (outputs.slice(first.length)));
@@ -62,9 +70,10 @@ const loop = {
 
 /** @type {Controlling} */
 const scan = {
-  *control(inputs, attributes, { opset, execute }) {
+  *control(inputs, attributes, { opset, execute, turn: next }) {
     if (opset < 9) throw new Error('opset 9 or later is supported');
-    const { body, num_scan_inputs: count } = attributes;
+    const body = graphIn(attributes, 'body');
+    const count = attributes.num_scan_inputs;
     const states = inputs.length - count;
     const outputs = body.outputs.length - states;
     const { scan_input_axes: axes = [], scan_input_directions: directions = [] } = attributes;
@@ -76,6 +85,7 @@ const scan = {
     /** @type {Value[][]} */
     const made = [];
     for (let turn = 0; turn < turns; turn++) {
+      next();
       const parts = scanned.map((x, i) => {
         const part = slice(x, along[i], directions[i] ? turns - 1 - turn : turn, 1);
         return reshape(part, part.shape.toSpliced(along[i], 1));

@@ -1,5 +1,6 @@
 // Convolutions and pools of any number of dimensions.
 
+import { limited } from '../arrays.mjs';
 import { TYPES, sizeOf } from '../types.mjs';
 import { Value, f, indexOf, same, uploaded } from './lib.mjs';
 import { perChannel } from './network.mjs';
@@ -243,9 +244,11 @@ const averagePool = {
       all ? at >= -begin[d] && at < sizes[d] + end[d] : at >= 0 && at < sizes[d];
     const counts = outs.map((out, d) =>
       Array.from(
-        { length: out },
+        { length: limited(out) },
         (_, i) =>
-          Array.from({ length: kernel[d] }, (_, k) => i * strides[d] + k * dilations[d] - begin[d]).filter((at) => isCounted(at, d)).length,
+          Array.from({ length: limited(kernel[d]) }, (_, k) => i * strides[d] + k * dilations[d] - begin[d]).filter((at) =>
+            isCounted(at, d),
+          ).length,
       ),
     );
     const divisors = grid(outs).map((at) => at.reduce((product, i, d) => product * counts[d][i], 1));

@@ -1,6 +1,6 @@
 // Images of other sizes, and samples between pixels. Where a position does not depend on elements, the host computes it.
 
-import { take } from '../arrays.mjs';
+import { limited, take } from '../arrays.mjs';
 import { isFloat, sizeOf } from '../types.mjs';
 import { grid } from './convolution.mjs';
 import { Value, axesOf, cast, f, same, uploaded } from './lib.mjs';
@@ -21,7 +21,7 @@ function cubicAt(distance, a) {
  */
 function positionsOf(size, out, scale, mode, [start, end]) {
   const resized = scale * size;
-  return Array.from({ length: out }, (_, i) => {
+  return Array.from({ length: limited(out) }, (_, i) => {
     switch (mode) {
       case 'align_corners':
         return resized === 1 ? 0 : (i * (size - 1)) / (resized - 1);
@@ -57,7 +57,7 @@ function nearest(x, mode) {
  * @returns {number[]} [positions, size]
  */
 function weightsOf(positions, size, scale, { mode, cubic: a, antialias, excludeOutside }) {
-  const weights = new Array(positions.length * size).fill(0);
+  const weights = new Array(limited(positions.length * size)).fill(0);
   const stretch = antialias && scale < 1 ? scale : 1;
   const reach = (mode === 'linear' ? 1 : 2) / stretch;
   for (const [row, x] of positions.entries()) {

@@ -1,10 +1,10 @@
 // Reads and writes by index, sorting, and what has as many results as its elements say.
 
-import { computable, concat, reshape, slice, stridesOf, take } from '../arrays.mjs';
+import { computable, concat, limited, reshape, slice, stridesOf, take } from '../arrays.mjs';
 import { TYPES, sizeOf } from '../types.mjs';
 import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, axisOf, cast, f, indexOf, known, mapped, result, same, scalar } from './lib.mjs';
-import { topK as topKOfLong } from './wide.mjs';
+import { cumulated, topK as topKOfLong } from './wide.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
@@ -140,7 +140,7 @@ const oneHot = {
     const classes = Value.host(
       'int32',
       [count, ...new Array(indices.rank - d).fill(1)],
-      Int32Array.from({ length: count }, (_, i) => i),
+      Int32Array.from({ length: limited(count) }, (_, i) => i),
     );
     const [off, on] = [slice(values, 0, 0, 1), slice(values, 0, 1, 1)];
     return same(values.type, f.where(f.eq(index, classes.tensor), on.tensor, off.tensor));
@@ -176,9 +176,10 @@ const cumulative = (name, neutral) => ({
             Array.from({ length: size }, (_, i) => size - 1 - i),
           )
         : y;
-    let y = f[name](backwards(x).tensor, d);
+    const given = backwards(x).tensor;
+    const first = f.full(x.shape.with(d, 1), neutral, { dtype: given.dtype });
+    let y = given.dtype === 'i64' ? cumulated(given, d, name === 'cumsum' ? 'add' : 'mul', first) : f[name](given, d);
     if (exclusive) {
-      const first = f.full(x.shape.with(d, 1), neutral, { dtype: y.dtype });
       y = size > 1 ? f.cat([first, f.slice(y, d, 0, size - 1)], d) : first;
     }
     return backwards(result(x.type, y));

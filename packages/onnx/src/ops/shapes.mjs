@@ -1,6 +1,6 @@
 // Shapes, and movements of whole elements.
 
-import { concat, expand, reshape, slice, take, transpose } from '../arrays.mjs';
+import { concat, expand, limited, reshape, slice, take, transpose } from '../arrays.mjs';
 import { TYPES, sizeOf, typeOf } from '../types.mjs';
 import { Value, axesOf, axisOf, cast, f, same, scalar } from './lib.mjs';
 
@@ -49,7 +49,7 @@ const split = {
     const d = axisOf(axis, x.rank);
     const count = outputs ?? node.outputs.length;
     const each = Math.ceil(x.shape[d] / count);
-    const parts = attribute ?? sizes?.numbers ?? Array.from({ length: count }, (_, i) => Math.min(each, x.shape[d] - i * each));
+    const parts = attribute ?? sizes?.numbers ?? Array.from({ length: limited(count) }, (_, i) => Math.min(each, x.shape[d] - i * each));
     let at = 0;
     return parts.map((/** @type {number} */ size) => slice(x, d, (at += size) - size, size));
   },
@@ -103,7 +103,7 @@ const tile = {
     let y = x;
     for (const [d, count] of repeats.numbers.entries()) {
       if (count === 0) y = slice(y, d, 0, 0);
-      else if (count > 1) y = concat(new Array(count).fill(y), d);
+      else if (count > 1) y = concat(new Array(limited(count)).fill(y), d);
     }
     return y;
   },
@@ -146,7 +146,7 @@ const range = {
   run([start, limit, delta]) {
     const [first, step] = [start.number, delta.number];
     const count = Math.max(0, Math.ceil((limit.number - first) / step));
-    const elements = new TYPES[/** @type {'float'} */ (start.type)].array(count);
+    const elements = new TYPES[/** @type {'float'} */ (start.type)].array(limited(count));
     for (let i = 0; i < count; i++) elements[i] = first + i * step;
     return Value.host(start.type, [count], elements);
   },
@@ -191,7 +191,7 @@ const spaceToDepth = {
  * @param {number} size @param {number} before @param {number} after @param {string} mode
  */
 function padIndices(size, before, after, mode) {
-  return Array.from({ length: Math.max(0, size + before + after) }, (_, i) => {
+  return Array.from({ length: limited(Math.max(0, size + before + after)) }, (_, i) => {
     const at = i - before;
     if (at >= 0 && at < size) return at;
     if (mode === 'edge') return Math.min(size - 1, Math.max(0, at));

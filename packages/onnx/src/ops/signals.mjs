@@ -1,6 +1,6 @@
 // Fourier transforms, windows, and elements as other bits.
 
-import { cast } from '../arrays.mjs';
+import { cast, limited } from '../arrays.mjs';
 import { TYPES, plain, typeOf } from '../types.mjs';
 import { Value, axisOf, f, same, uploaded } from './lib.mjs';
 
@@ -11,7 +11,7 @@ import { Value, axisOf, f, same, uploaded } from './lib.mjs';
 /** cos and sin of 2π · row · column / count, as matrices [rows, columns]. @param {number} rows @param {number} columns @param {number} count @returns {{ cos: Tensor, sin: Tensor }} */
 function waves(rows, columns, count) {
   const angles = Array.from(
-    { length: rows * columns },
+    { length: limited(rows * columns) },
     (_, i) => (2 * Math.PI * ((Math.floor(i / columns) * (i % columns)) % count)) / count,
   );
   const table = (/** @type {(x: number) => number} */ of) => uploaded(angles.map(of), [rows, columns]);
@@ -56,7 +56,7 @@ const dft = {
       // The other half is the conjugate of this one.
       const half = Math.floor(count / 2) + 1;
       const back = uploaded(
-        Array.from({ length: count }, (_, i) => (i < half ? i : count - i)),
+        Array.from({ length: limited(count) }, (_, i) => (i < half ? i : count - i)),
         [count],
         'i32',
       );
@@ -97,7 +97,7 @@ const windowing = (cosines) => ({
   run([size], { periodic = 1, output_datatype: dtype = 1 }) {
     const n = size.number;
     const span = periodic ? n : n - 1;
-    const values = Float64Array.from({ length: n }, (_, i) =>
+    const values = Float64Array.from({ length: limited(n) }, (_, i) =>
       cosines.reduce((sum, factor, k) => sum + (-1) ** k * factor * Math.cos((2 * Math.PI * k * i) / span), 0),
     );
     return cast(Value.host('double', [n], values), typeOf(dtype, 'the attribute output_datatype'));
@@ -112,10 +112,10 @@ const melWeightMatrix = {
     const bins = Math.floor(length / 2) + 1;
     const mel = (/** @type {number} */ hertz) => 2595 * Math.log10(1 + hertz / 700);
     const step = (mel(high) - mel(low)) / (bands + 2);
-    const edges = Array.from({ length: bands + 2 }, (_, i) =>
+    const edges = Array.from({ length: limited(bands + 2) }, (_, i) =>
       Math.floor(((length + 1) * (700 * (10 ** ((i * step + mel(low)) / 2595) - 1))) / rate),
     );
-    const values = new Float64Array(bins * bands);
+    const values = new Float64Array(limited(bins * bands));
     for (let band = 0; band < bands; band++) {
       const [left, middle, right] = edges.slice(band, band + 3);
       if (middle === left) values[middle * bands + band] = 1;

@@ -74,3 +74,18 @@ export function power(base, exponent) {
   const vanishes = f.logicalAnd(f.lt(exponent, 0), f.ne(f.mul(base, base), 1));
   return f.mul(y, f.to(f.logicalNot(vanishes), y.dtype));
 }
+
+/**
+ * Sums or products of the elements up to each along a dimension, of i64: each turn joins twice as many.
+ * @param {Tensor} x i64 @param {number} d @param {'add' | 'mul'} join @param {Tensor} neutral of size 1 along `d`
+ * @returns {Tensor}
+ */
+export function cumulated(x, d, join, neutral) {
+  const size = x.shape[d];
+  let result = x;
+  for (let by = 1; by < size; by *= 2) {
+    const before = f.cat([f.expand(neutral, x.shape.with(d, by)), f.slice(result, d, 0, size - by)], d);
+    result = f[join](result, before);
+  }
+  return result;
+}
