@@ -17,7 +17,7 @@ import { runMain } from '../bin/lib/options.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 export const FOLDERS = ['kernels', 'nn'];
-/** How modules load the addon when they first need it. */
+/** How modules load the addon when they first need it, and what the package says of itself. */
 const LOADED = /createRequire\(import\.meta\.url\)\((['"])(\.[^'"]*)\1\)/g;
 /** The expression for a module's folder, by which frames of errors are recognized: a URL in modules, a path in scripts. */
 const HERE = ["new URL('../', import.meta.url).href", "require('node:path').dirname(__dirname) + require('node:path').sep"];
@@ -34,7 +34,10 @@ const filesBelow = (folder, end) =>
  */
 export function toCommonJs(source, name) {
   const up = '../'.repeat(name.split('/').length - 1);
-  const loaded = source.replace(LOADED, (_, quote, path) => `require(${quote}${path === `${up}index.js` ? '../' : ''}${path}${quote})`);
+  const loaded = source.replace(
+    LOADED,
+    (_, quote, path) => `require(${quote}${[`${up}index.js`, `${up}package.json`].includes(path) ? '../' : ''}${path}${quote})`,
+  );
   const moved = loaded.replaceAll(HERE[0], HERE[1]).replace(/(from\s+|import\s*\(\s*)(['"])(\.[^'"]*)\2/g, (_, before, quote, path) => {
     const target = path === `${up}index.js` ? `../${path}` : path.replace(/\.mjs$/, '.js');
     return `${before}${quote}${target}${quote}`;

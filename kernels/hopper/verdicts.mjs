@@ -4,6 +4,7 @@
 
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { replaceFileSync } from '../files.mjs';
 
@@ -14,7 +15,7 @@ const FORMAT = 'helios-vk self-tests 1';
 const MAX_BYTES = 1 << 20;
 
 /** The package's version, which names the tests that were passed. */
-const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+const { version } = createRequire(import.meta.url)('../../package.json');
 
 /** The whole key; the file's name has part of it. @param {DeviceInfo} info */
 const identityOf = ({ deviceName, vendorId, deviceId, deviceUuid, driverVersion, driverInfo, ptxExtension }) => ({
