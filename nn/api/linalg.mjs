@@ -5,15 +5,15 @@
 
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { dimension, isFloat } from '../core/layout.mjs';
+import { denseLayout, dimension, isFloat } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { noGrad } from '../core/node.mjs';
-import { arange, eye } from './creation.mjs';
+import { constant } from '../core/tensor.mjs';
 import * as F from './functional.mjs';
 import { argmax, gather } from './indexing.mjs';
 import { toF32 } from './operands.mjs';
 import { norm, prod } from './reductions.mjs';
-import { integer, tril, triu } from './shape.mjs';
+import { band, integer, tril, triu } from './shape.mjs';
 
 /** @import { Tensor } from './tensor.mjs' */
 
@@ -34,8 +34,11 @@ function square(op, a) {
   return toF32(a);
 }
 const turned = (/** @type {Tensor} */ x) => F.transpose(x, -2, -1);
+/** The identity of n rows. @param {number} n */
+const eye = (n) => F.to(band(n, n, 0, F.eq), 'f32');
+
 /** The numbers of rows, [n, 1]. @param {number} n */
-const rowNumbers = (n) => F.reshape(arange(0, n, 1, { dtype: 'i32' }), [n, 1]);
+const rowNumbers = (n) => constant(Int32Array.from({ length: n }, (_, i) => i), denseLayout([n, 1], 'i32'));
 
 /**
  * Gauss–Jordan elimination with partial pivoting of [a | b], without gradients.

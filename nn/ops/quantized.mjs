@@ -19,6 +19,7 @@ export const BLOCK = 32;
 /** @type {import('./registry.mjs').Op} */
 export const linearQ8 = defineOp({
   name: 'linearQ8',
+  empty: 0,
   infer: ([x, quants, scales], /** @type {QuantizedAttributes} */ { transposed }) => {
     floatType('linearQ8', x);
     if (quants.dtype !== 'i8' || quants.shape.length !== 2 || quants.shape[1] % BLOCK)
