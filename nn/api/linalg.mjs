@@ -38,7 +38,11 @@ const turned = (/** @type {Tensor} */ x) => F.transpose(x, -2, -1);
 const eye = (n) => F.to(band(n, n, 0, F.eq), 'f32');
 
 /** The numbers of rows, [n, 1]. @param {number} n */
-const rowNumbers = (n) => constant(Int32Array.from({ length: n }, (_, i) => i), denseLayout([n, 1], 'i32'));
+const rowNumbers = (n) =>
+  constant(
+    Int32Array.from({ length: n }, (_, i) => i),
+    denseLayout([n, 1], 'i32'),
+  );
 
 /**
  * Gauss–Jordan elimination with partial pivoting of [a | b], without gradients.
