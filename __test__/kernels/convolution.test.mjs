@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { createKernels } from '../../kernels/index.mjs';
-import { coopShapes } from '../../kernels/matmul.mjs';
+import { coopShapes, scaledTilings } from '../../kernels/matmul/spirv.mjs';
 import { scaled, vk } from '../lib/addon.mjs';
 import { eachTerm } from '../lib/convolution.mjs';
 import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
@@ -137,14 +137,18 @@ for (const type of /** @type {const} */ (['f16', 'bf16'])) {
 }
 
 test('images and weights of any strides: channels last', () => {
-  for (const [type, channels] of /** @type {const} */ ([
+  // As chosen, and by the tilings of GPUs.
+  for (const [type, channels, tiling] of /** @type {['f32' | 'f16', number, number[]?][]} */ ([
     ['f32', 40],
     ['f16', 40],
     ['f16', 64],
+    ['f16', 64, [8, 8, 64, 4, 2, 1]],
+    ['f16', 64, [8, 8, 32, 4, 4, 1]],
   ])) {
     if (!kernels.convolutionSupports(type)) continue;
+    const [plan] = tiling ? scaledTilings(coopShapes(vk.initDevice(), 'f16')[0], [tiling]).map(({ stages: _, ...own }) => own) : [];
     const [batch, outputs, h, w] = [2, 24, 5, 6];
-    const sizes = { batch, channels, outputs, size: [h, w], window: [3, 3], result: [h, w], padding: [1, 1], type };
+    const sizes = { batch, channels, outputs, size: [h, w], window: [3, 3], result: [h, w], padding: [1, 1], type, plan };
     const last = (/** @type {number} */ c) => [h * w * c, 1, w * c, c];
     const c = new Case({ guard: 8 });
     const [x, weight] = [c.input(normal(batch * channels * h * w), type), c.input(normal(outputs * channels * 9), type)];

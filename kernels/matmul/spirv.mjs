@@ -67,14 +67,26 @@ export function coopShapes(info, half) {
 /** The half type of a matrix-unit precision. @param {Precision} precision @returns {'f16' | 'bf16'} */
 export const halfOf = (precision) => (precision === 'f16' ? 'f16' : 'bf16');
 
+/** Tilings in units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages]. */
+const TILINGS = [
+  [8, 8, 64, 4, 2, 1],
+  [8, 8, 32, 4, 2, 1],
+  [4, 4, 64, 2, 2, 1],
+  [4, 4, 32, 2, 2, 1],
+  [4, 4, 16, 2, 2, 1],
+  [2, 2, 32, 1, 1, 1],
+  [2, 2, 16, 1, 1, 1],
+  [2, 2, 16, 2, 1, 1],
+  [2, 2, 16, 2, 2, 1],
+];
+
 /**
  * Tilings for any matrix instruction, largest first.
- * @param {{ m: number, n: number, k: number }} shape of the instruction
+ * @param {{ m: number, n: number, k: number }} shape of the instruction @param {readonly number[][]} [list] as `TILINGS`, which it is when left out
  * @returns {CoopTiling[]}
  */
-export function scaledTilings({ m: tm, n: tn, k: tk }) {
+export function scaledTilings({ m: tm, n: tn, k: tk }, list = TILINGS) {
   const depth = (/** @type {number} */ bk) => Math.max(bk, tk);
-  // In units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages].
   const scale = (/** @type {number[]} */ [bm, bn, bk, wm, wn, stages]) => ({
     kernel: /** @type {const} */ ('coop'),
     bm: bm * tm,
@@ -87,17 +99,7 @@ export function scaledTilings({ m: tm, n: tn, k: tk }) {
     tk,
     stages,
   });
-  return [
-    [8, 8, 64, 4, 2, 1],
-    [8, 8, 32, 4, 2, 1],
-    [4, 4, 64, 2, 2, 1],
-    [4, 4, 32, 2, 2, 1],
-    [4, 4, 16, 2, 2, 1],
-    [2, 2, 32, 1, 1, 1],
-    [2, 2, 16, 1, 1, 1],
-    [2, 2, 16, 2, 1, 1],
-    [2, 2, 16, 2, 2, 1],
-  ].map(scale);
+  return list.map(scale);
 }
 
 /**

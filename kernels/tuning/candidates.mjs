@@ -61,7 +61,7 @@ export function tilings(precision, context, { quick = false } = {}) {
   if (known.some((s) => s.m === 16 && s.n === 16)) {
     return list.filter((p) => p.kernel === 'coop' && known.some((s) => s.m === p.tm && s.n === p.tn && s.k === p.tk));
   }
-  return known.slice(0, 1).flatMap(scaledTilings);
+  return known.slice(0, 1).flatMap((shape) => scaledTilings(shape));
 }
 
 /** The ways to split K in a plan: not at all, for all tiles, or for those after the last whole wave. @param {Shape} s @param {Tile & { bk: number }} plan */
