@@ -50,7 +50,7 @@ export const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 export const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|pytorch-compare|results|same-file)\.test|\/ptx\/|\/kernels\/(model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|platforms|pytorch-compare|results|same-file)\.test|\/ptx\/|\/kernels\/(auto|grid|model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 export const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
 
@@ -65,7 +65,7 @@ export const OF_ARITHMETIC =
  * `nn/` tries with operations of every kind.
  */
 export const OF_FUNCTIONS =
-  /\/nn\/(bytes|convolution|einsum|fft|int64|losses|math|modules|optimizers|pooling|reductions|sampling-grid|shape|sorting|types)\.test/;
+  /\/nn\/(bytes|convolution|distributions|division|einsum|fft|images|int64|integer-rows|lbfgs|linalg|losses|math|modules|more-math|network|optimizers|pooling|reductions|sampling-grid|shape|sorting|transformer|types)\.test/;
 /**
  * Ends of processes at moments of lavapipe's compilation, on its thread: neither descriptor sets nor a validation layer come into that,
  * and SwiftShader compiles within the call that creates a pipeline.
