@@ -101,6 +101,19 @@ for (const [name, input, weight, options, result, how] of CASES) {
   });
 }
 
+test('a bias may be a view with strides', async () => {
+  for (const [rank, conv, transposed] of /** @type {[number, any, any][]} */ ([
+    [1, F.conv1d, F.convTranspose1d],
+    [2, F.conv2d, F.convTranspose2d],
+    [3, F.conv3d, F.convTranspose3d],
+  ])) {
+    const [image, weight] = [randn([1, 3, ...[5, 4, 3].slice(0, rank)]), randn([3, 3, ...new Array(rank).fill(2)])];
+    const bias = randn([3, 4]).transpose(0, 1).at(1);
+    for (const run of [conv, transposed])
+      assert.deepEqual(await run(image, weight, bias).toArray(), await run(image, weight, bias.clone()).toArray(), `${run.name}`);
+  }
+});
+
 test('16-bit images and weights, and f32 ones under autocast, within a rounding', async () => {
   for (const dtype of /** @type {const} */ (['f16', 'bf16'])) {
     const bound = dtype === 'f16' ? 2 ** -9 : 2 ** -6;

@@ -62,9 +62,10 @@ function withLast(x, d, order) {
  * @param {Tensor[]} inputs @param {(inputs: Tensor[]) => Tensor} run @param {Windows} attributes
  * @param {'forward' | 'input' | 'weight'} what
  */
-function prepared([a, b, ...bias], run, { groups }, what) {
+function prepared([a, b, ...last], run, { groups }, what) {
   const { dtype } = a;
   const own = what === 'weight' ? b : b.contiguous();
+  const bias = last.map((x) => x.contiguous());
   if (a.dtype !== b.dtype || dtype === 'f32') return run([a, own, ...bias]);
   if (!runtime().kernels.convolutionSupports(/** @type {'f16'} */ (dtype))) return run([a.to('f32'), own.to('f32'), ...bias]).to(dtype);
   const [channels, directions] = [a.shape[1], a.shape.slice(2).map((_, i) => 2 + i)];
