@@ -115,6 +115,11 @@ test('solve and inverse: batches, vectors, rows that must be swapped', async () 
   const a = randn([32, 32]);
   const rest = F.matmul(a, F.inverse(a)).sub(tensor(identity(32)));
   assert.ok((await F.amax(F.abs(rest), [0, 1]).item()) < 1e-4);
+  // PyTorch's rule: right sides of the matrices' shape without its last dimension are vectors.
+  const [several, vectors] = [randn([2, 3, 3]), randn([2, 3])];
+  const columns = F.solve(several, vectors.unsqueeze(-1));
+  assert.deepEqual(await values(F.solve(several, vectors)), await values(columns));
+  assert.deepEqual([...F.solve(several, vectors).shape], [2, 3]);
   assert.throws(() => F.inverse(F.zeros([2, 3])), /^ShapeError: inverse: expected square matrices \[\.\.\., n, n\], got \[2, 3\]/);
   assert.throws(() => F.solve(F.zeros([2, 2]), F.zeros([3])), /solve: matrices \[2, 2\] and right sides \[3\]/);
 });
@@ -156,6 +161,16 @@ test('det, slogdet and logdet', async () => {
   const logs = await values(F.logdet(list));
   assert.deepEqual([logs[0], logs[2]], [NaN, -Infinity]);
   assertClose([logs[1]], Float64Array.of(Math.log(6)), 1e-6, 'logdet');
+  // Without a pivot in a column that is not the last.
+  for (const singular of [F.zeros([3, 3]), F.triu(F.ones([3, 3]), 1)]) {
+    assert.equal(await F.det(singular).item(), 0);
+    assert.deepEqual([await F.slogdet(singular).sign.item(), await F.slogdet(singular).logabsdet.item()], [0, -Infinity]);
+    assert.equal(await F.logdet(singular).item(), -Infinity);
+    assert.ok((await values(F.inverse(singular))).every(Number.isNaN));
+    const leaf = singular.detach().requiresGrad_();
+    F.det(leaf).backward();
+    assert.deepEqual(await values(leaf.grad), new Array(9).fill(0));
+  }
 });
 
 /** @param {Matrix} given */

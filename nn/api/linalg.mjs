@@ -68,10 +68,13 @@ function eliminated(a, b) {
       const row = F.slice(w, -2, k, k + 1);
       const pivot = F.slice(row, -1, k, k + 1);
       pivots.push(F.reshape(pivot, swaps.shape));
-      const scaled = F.div(row, pivot);
+      // Of a column without a pivot nothing is eliminated: the next ones have pivots of their own.
+      const scaled = F.div(row, F.where(F.eq(pivot, 0), 1, pivot));
       w = F.where(F.eq(rows, k), scaled, F.sub(w, F.mul(F.slice(w, -1, k, k + 1), scaled)));
     }
-    return { x: F.slice(w, -1, n), pivots: F.stack(pivots, -1), swaps };
+    const own = F.stack(pivots, -1);
+    const isSingular = F.unsqueeze(F.amin(F.abs(own), -1, true), -1);
+    return { x: F.where(F.eq(isSingular, 0), NaN, F.slice(w, -1, n)), pivots: own, swaps };
   });
 }
 
@@ -79,23 +82,30 @@ function eliminated(a, b) {
 const inverted = (a) => eliminated(a, eye(a.shape[a.ndim - 1])).x;
 
 /**
- * Solves a x = b by elimination with partial pivoting. Of a singular matrix the result is infinite or NaN.
- * @param {Tensor} a [..., n, n] @param {Tensor} b [..., n, k], or [n] @returns {Tensor} of b's shape, broadcast
+ * Solves a x = b by elimination with partial pivoting. Of a singular matrix the result is NaN.
+ * @param {Tensor} a [..., n, n] @param {Tensor} b [..., n, k], or vectors, [n] or a's shape without its last dimension @returns {Tensor} of b's
+ *   shape, broadcast
  */
 export function solve(a, b) {
   const own = square('solve', a);
-  if (tensorOf('solve', b).ndim === 0 || b.shape[b.ndim === 1 ? 0 : b.ndim - 2] !== own.shape[own.ndim - 1])
+  const areVectors = tensorOf('solve', b).ndim === 1 || show(b.shape) === show(a.shape.slice(0, -1));
+  if (b.ndim === 0 || b.shape[areVectors ? b.ndim - 1 : b.ndim - 2] !== own.shape[own.ndim - 1])
     throw new ShapeError('solve', `matrices ${show(a.shape)} and right sides ${show(b.shape)}`);
   return within('solve', () => {
-    const right = toF32(b.ndim === 1 ? F.unsqueeze(b, 1) : b);
-    const inverse = inverted(own);
-    const first = F.matmul(inverse, right.detach());
-    const x = F.add(first, F.matmul(inverse, F.sub(right, F.matmul(own, first))));
-    return F.to(b.ndim === 1 ? F.squeeze(x, -1) : x, a.dtype);
+    const x = solved(own, areVectors ? F.unsqueeze(b, -1) : b);
+    return F.to(areVectors ? F.squeeze(x, -1) : x, a.dtype);
   });
 }
 
-/** The inverse of matrices, by elimination with partial pivoting; infinite or NaN of a singular one. @param {Tensor} a [..., n, n] @returns {Tensor} of a's shape */
+/** @param {Tensor} a f32 [..., n, n] @param {Tensor} b [..., n, k] @returns {Tensor} f32: a⁻¹ b, with one step of refinement */
+function solved(a, b) {
+  const right = toF32(b);
+  const inverse = inverted(a);
+  const first = F.matmul(inverse, right.detach());
+  return F.add(first, F.matmul(inverse, F.sub(right, F.matmul(a, first))));
+}
+
+/** The inverse of matrices, by elimination with partial pivoting; NaN of a singular one. @param {Tensor} a [..., n, n] @returns {Tensor} of a's shape */
 export function inverse(a) {
   const own = square('inverse', a);
   return within('inverse', () => {
@@ -184,7 +194,7 @@ export function solveTriangular(a, b, options) {
   return within(op, () => {
     const strict = upper ? triu(own, Number(unitriangular)) : tril(own, -Number(unitriangular));
     const triangle = unitriangular ? F.add(strict, eye(own.shape[own.ndim - 1])) : strict;
-    const x = left ? solve(triangle, b) : turned(solve(turned(triangle), turned(b)));
+    const x = left ? solved(triangle, b) : turned(solved(turned(triangle), turned(b)));
     return F.to(x, a.dtype);
   });
 }
@@ -196,7 +206,7 @@ export function choleskySolve(b, factor, upper = false) {
   const own = square('choleskySolve', factor);
   return within('choleskySolve', () => {
     const lower = upper ? turned(triu(own)) : tril(own);
-    return solve(turned(lower), solve(lower, b));
+    return solved(turned(lower), solved(lower, b));
   });
 }
 /** The inverse of a by Cholesky's factor of it. @param {Tensor} factor [..., n, n] @param {boolean} [upper] as of `choleskySolve` @returns {Tensor} */
