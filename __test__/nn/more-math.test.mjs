@@ -73,6 +73,8 @@ test('mode: the least of the most frequent, and where it is last; its gradient g
     .backward();
   assert.deepEqual(await values(leaf.grad), [0, 0, 2, 0, 3, 0]);
   assert.equal(await F.mode(tensor(4)).values.item(), 4);
+  // NaN equals no other NaN, as in PyTorch.
+  assert.deepEqual(await values(F.mode(tensor([NaN, NaN, 1, NaN, 1])).values), [1]);
 });
 
 test('nanmedian, aminmax, varMean, stdMean', async () => {

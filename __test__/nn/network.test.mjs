@@ -50,6 +50,8 @@ test('bilinear and embeddingBag', async () => {
           return mode === 'max' ? Math.max(...list) : total(list) / (mode === 'mean' ? list.length : 1);
         }),
     });
+  const half = F.embeddingBag(tensor([0, 1, 1], { dtype: 'i32' }), tensor([[1], [2]], { dtype: 'f16' }), tensor([0, 1], { dtype: 'i32' }));
+  assert.deepEqual([half.dtype, await values(half)], ['f16', [1, 2]]);
 });
 
 test('softmin, pdist, convTbc, upsampleBilinear', async () => {
@@ -135,6 +137,12 @@ test('pools by norm: windows with strides, and what lies beyond the end', async 
     5,
     Math.fround(Math.sqrt(72)),
   ]);
+  // As in PyTorch, sums below 0 stay so with p = 1, and have no root with p = 3.
+  const below = tensor([[[-3, 1, 2, 1]]]).requiresGrad_();
+  assert.deepEqual(await values(F.lpPool1d(below, 1, 2)), [-2, 3]);
+  F.lpPool1d(below, 1, 2).sum().backward();
+  assert.deepEqual(await values(below.grad), [1, 1, 1, 1]);
+  assert.ok(Number.isNaN((await values(F.lpPool1d(below, 3, 2)))[0]));
   const zero = tensor([[[0, 0]]]).requiresGrad_();
   F.lpPool1d(zero, 2, 2).sum().backward();
   assert.deepEqual(await values(zero.grad), [0, 0]);

@@ -124,7 +124,8 @@ export function mode(x, dim = -1, keepdim = false) {
     const { values, indices } = sort(rows.detach(), -1);
     const own = toF32(values);
     const [first, behind] = [false, true].map((right) => searchsorted(own, own, { right }));
-    const place = argmax(F.to(F.sub(behind, first), 'f32'), -1, true);
+    // NaN equals no other NaN.
+    const place = argmax(F.to(F.where(F.eq(own, own), F.sub(behind, first), 1), 'f32'), -1, true);
     const index = gather(indices, -1, F.sub(gather(behind, -1, place), 1));
     return { values: back(gather(rows, -1, index)), indices: back(index) };
   });

@@ -115,7 +115,7 @@ export function embeddingBag(ids, weight, offsets, options = {}) {
     );
     const behind = searchsorted(F.to(offsets, 'i32'), at, { right: true });
     const bags = F.where(F.gt(behind, 0), F.sub(behind, 1), offsets.size);
-    const start = F.zeros([offsets.size, rows.shape[1]]);
+    const start = F.zeros([offsets.size, rows.shape[1]], { dtype: rows.dtype });
     const reduce = mode === 'max' ? 'amax' : mode;
     return scatterReduce(start, 0, F.expand(F.unsqueeze(bags, 1), rows.shape), rows, reduce, { includeSelf: false });
   });
@@ -181,9 +181,9 @@ function lpPool(op, pool, rank, x, p, window, options) {
       pool(F.pow(toF32(x), p), sizes, { stride, ceilMode }),
       sizes.reduce((a, b) => a * b),
     );
-    // As PyTorch: what powers of odd p make negative has no root. The root's gradient at 0 would be infinite.
-    const isLess = F.le(sums, 0);
-    return F.to(F.where(isLess, 0, F.pow(F.where(isLess, 1, sums), 1 / p)), x.dtype);
+    // The root's gradient at 0 would be infinite.
+    const isZero = F.eq(sums, 0);
+    return F.to(F.where(isZero, 0, F.pow(F.where(isZero, 1, sums), 1 / p)), x.dtype);
   });
 }
 /** (Σ x^p)^(1/p) of each window. @param {Tensor} x [batch, channels, steps] @param {number} normType p @param {number | readonly number[]} kernelSize @param {LpPoolOptions} [options] */
