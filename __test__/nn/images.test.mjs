@@ -198,6 +198,12 @@ test('cropAndResize: parts, mirrored ones, and what lies outside', async () => {
           return (1 - v) * ((1 - h) * corner(0, 0) + h * corner(0, 1)) + v * ((1 - h) * corner(1, 0) + h * corner(1, 1));
         }),
     });
+  // As TensorFlow, of two equally near elements the later one.
+  const row = tensor([[[[0, 1, 2, 3, 4, 5]]]]);
+  const whole = F.cropAndResize(row, tensor([[0, 0, 0, 1]]), i32([0]), [1, 1], { method: 'nearest' });
+  assert.equal(await whole.item(), 3);
+  const halves = F.cropAndResize(row.reshape(1, 1, 6, 1), tensor([[0, 0, 1, 0]]), i32([0]), [11, 1], { method: 'nearest' });
+  assert.deepEqual(Array.from(await halves.toArray()), [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
 });
 
 test('boxes: areas, intersections over unions, suppression', async () => {

@@ -177,3 +177,26 @@ test('ctcLoss with targets and lengths of 64 bits', async () => {
   assert.equal(await F.ctcLoss(logProbs, long, [5, 4], tensor(BigInt64Array.of(2n, 1n))).item(), await i32.item());
   assert.equal(await F.ctcLoss(logProbs, tensor(BigInt64Array.of(1n, 2n, 3n)), [5, 4], lengths).item(), await i32.item());
 });
+
+test('isin, mode and medians of bytes and i64, whose low words may be alike', async () => {
+  const far = 2n ** 40n;
+  const x = tensor([far, 1n, far, -far, 1n, far + 1n]).reshape(2, 3);
+  const isin = compile((/** @type {any} */ a, /** @type {any} */ b) => F.isin(a, b));
+  for (const run of [F.isin, isin])
+    assert.deepEqual(Array.from(await run(x, tensor([far, far + 1n, 0n])).toArray(), Number), [1, 0, 1, 0, 0, 1]);
+  assert.deepEqual(Array.from(await F.isin(x, tensor([1n]), { invert: true }).toArray(), Number), [1, 0, 1, 1, 0, 1]);
+  const { values, indices } = F.mode(x);
+  assert.deepEqual(await values.toArray(), BigInt64Array.of(far, -far));
+  assert.deepEqual(Array.from(await indices.toArray()), [2, 0]);
+  for (const middle of [F.median(x, 1), F.nanmedian(x, 1)]) {
+    assert.deepEqual(await middle.values.toArray(), BigInt64Array.of(far, 1n));
+    assert.deepEqual(await middle.values.toArray(), await F.kthvalue(x, 2).values.toArray());
+  }
+  assert.equal(await F.median(x).item(), 1);
+  for (const dtype of /** @type {const} */ (['u8', 'i8'])) {
+    const bytes = F.median(tensor([[3, 100, 2, 1]], { dtype }), -1);
+    assert.deepEqual([bytes.values.dtype, Array.from(await bytes.values.toArray()), await bytes.indices.item()], [dtype, [2], 2]);
+  }
+  const alone = F.cummax(tensor([7n]).reshape(), 0);
+  assert.deepEqual([await alone.values.item(), await alone.indices.item()], [7, 0]);
+});

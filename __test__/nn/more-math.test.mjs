@@ -169,6 +169,7 @@ test('cov and corrcoef, with frequencies and weights', async () => {
     [1, -1, -1, 1],
   );
   assert.equal(await F.cov(tensor([1, 2, 3])).item(), 1);
+  assert.deepEqual(await values(F.cov(F.zeros([2, 0]))), new Array(4).fill(NaN));
 });
 
 test('renorm, logmeanexp, indexReduce', async () => {

@@ -14,6 +14,7 @@ import { indexOf, indexSelect, scatter } from './indexing.mjs';
 import { scatterAdd } from './scatter.mjs';
 import { logicalAnd, logicalOr } from './integers.mjs';
 import { isin } from './more-math.mjs';
+import { floor } from './math.mjs';
 import { toF32 } from './operands.mjs';
 import { gridSample } from './resample.mjs';
 import { flip, integers, pad, select, unfold } from './shape.mjs';
@@ -215,7 +216,10 @@ export function cropAndResize(x, boxes, boxInd, cropSize, options = {}) {
     });
     const shape = [boxes.shape[0], ...sizes];
     const [y, z] = [F.expand(F.unsqueeze(down, 2), shape), F.expand(F.unsqueeze(across, 1), shape)];
-    const grid = F.sub(F.mul(F.stack([z, y], -1), 2), 1);
+    // As TensorFlow, the nearest of two equally near elements is the later one, `gridSample`'s the even one.
+    const whole = (/** @type {Tensor} */ place, /** @type {number} */ last) =>
+      method === 'nearest' && last > 0 ? F.div(floor(F.add(F.mul(place, last), 0.5)), last) : place;
+    const grid = F.sub(F.mul(F.stack([whole(z, x.shape[3] - 1), whole(y, x.shape[2] - 1)], -1), 2), 1);
     const own = indexSelect(toF32(x), 0, boxInd);
     const sampled = gridSample(own, grid, { mode: method, paddingMode: 'border', alignCorners: true });
     const outside = (/** @type {Tensor} */ place) => logicalOr(F.lt(place, 0), F.gt(place, 1));

@@ -6,6 +6,7 @@ import { apply, view } from '../core/engine.mjs';
 import { isByte, isFloat, layoutOf } from '../core/layout.mjs';
 import * as indexing from '../ops/indexing.mjs';
 import * as movement from '../ops/movement.mjs';
+import * as scans from '../ops/scan.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { gather } from './indexing.mjs';
@@ -47,6 +48,13 @@ export function orderOf(rows, descending, keep) {
 
 /** Elements of rows by index, none of them twice. @param {Tensor} rows @param {Tensor} index @returns {Tensor} */
 export const picked = (rows, index) => (rows.dtype === 'i64' ? gather(rows, -1, index) : apply(sorts.pick, [rows, index]));
+
+/** Numbers of the runs of equal elements in sorted rows: equal where the elements are, and in their order. @param {Tensor} sorted @returns {Tensor} i32 */
+export function runsOf(sorted) {
+  const columns = sorted.shape.at(-1) ?? 1;
+  const changes = F.to(F.ne(F.slice(sorted, -1, 1), F.slice(sorted, -1, 0, columns - 1)), 'i32');
+  return apply(scans.cumsum, [F.cat([F.zeros(sorted.shape.with(-1, 1), { dtype: 'i32' }), changes], -1)], {});
+}
 
 /**
  * Running results of rows: of each element and those before it, or of those of the same segment.

@@ -9,7 +9,8 @@ import * as sorts from '../ops/sorting.mjs';
 import { conv1d } from './convolution.mjs';
 import { dot, mv, outer } from './einsum.mjs';
 import * as F from './functional.mjs';
-import { argmax, gather, indexSelect } from './indexing.mjs';
+import { argmax, gather, indexSelect, scatter } from './indexing.mjs';
+import { orderOf, runsOf } from './integer-rows.mjs';
 import { logicalAnd } from './integers.mjs';
 import { promotedType, toF32 } from './operands.mjs';
 import { all, cumprod, cumsum, logsumexp, median, norm, std, var_ } from './reductions.mjs';
@@ -85,7 +86,14 @@ export function isin(elements, testElements, options = {}) {
   flag(op, 'invert', invert);
   const [a, b] = [tensorOf(op, elements).detach(), tensorOf(op, testElements).detach()];
   return within(op, () => {
-    if (b.size === 0) return F.full(a.shape, Number(invert), { dtype: 'bool' });
+    if (b.size === 0 || a.size === 0) return F.full(a.shape, Number(invert), { dtype: 'bool' });
+    if (a.dtype === 'i64' && b.dtype === 'i64') {
+      // Elements of 64 bits as numbers of 32 bits that are equal where they are.
+      const both = F.cat([F.reshape(a, [-1]), F.reshape(b, [-1])], 0);
+      const order = orderOf(both, false);
+      const runs = scatter(F.zeros([both.size], { dtype: 'i32' }), 0, order, runsOf(gather(both, 0, order)));
+      return isin(F.reshape(F.slice(runs, 0, 0, a.size), a.shape), F.slice(runs, 0, a.size), { invert });
+    }
     const sorted = sort(F.reshape(b, [-1]), 0).values;
     const [flat, list] = isFloat(a.dtype) ? [toF32(F.reshape(a, [-1])), toF32(sorted)] : [F.reshape(a, [-1]), sorted];
     const place = F.minimum(searchsorted(list, flat), b.size - 1);
@@ -122,7 +130,7 @@ export function mode(x, dim = -1, keepdim = false) {
   return within('mode', () => {
     const { rows, back } = alongRows(x, d, keepdim);
     const { values, indices } = sort(rows.detach(), -1);
-    const own = toF32(values);
+    const own = values.dtype === 'i64' ? runsOf(values) : toF32(values);
     const [first, behind] = [false, true].map((right) => searchsorted(own, own, { right }));
     // NaN equals no other NaN.
     const place = argmax(F.to(F.where(F.eq(own, own), F.sub(behind, first), 1), 'f32'), -1, true);
@@ -200,7 +208,7 @@ export function cov(x, options = {}) {
     if (own !== undefined && show(tensorOf('cov', own).shape) !== show([count]))
       throw new ShapeError('cov', `${name} must be [${count}], got ${show(own.shape)}`);
   return within('cov', () => {
-    const own = F.reshape(toF32(x), [-1, count]);
+    const own = F.reshape(toF32(x), x.ndim < 2 ? [1, count] : x.shape);
     const weights = [fweights, aweights].flatMap((w) => (w === undefined ? [] : [F.to(w, 'f32')]));
     const w = weights.length === 2 ? F.mul(weights[0], weights[1]) : weights[0];
     const total = w ? F.sum(w) : F.full([], count);

@@ -10,7 +10,7 @@ import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { argmax, argmin, gather } from './indexing.mjs';
-import { doubled, extremeSoFar, toWords } from './integer-rows.mjs';
+import { doubled, extremeSoFar, orderOf, picked, toWords } from './integer-rows.mjs';
 import { dimsLast, dimsOf, toF32 } from './operands.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
 
@@ -79,9 +79,10 @@ export const logcumsumexp = running(scans.logcumsumexp);
 const runningExtreme = (name, op) => (x, dim) => {
   const d = dimension(name, dim, tensorOf(name, x).ndim);
   return within(name, () => {
-    const long = x.dtype === 'i64' && x.ndim > 0;
+    if (x.ndim === 0) return { values: F.clone(x), indices: F.zeros([], { dtype: 'i32' }) };
+    const long = x.dtype === 'i64';
     const indices = alongRows(toWords(x.detach()), d, (rows) => (long ? extremeSoFar(rows, name === 'cummax') : apply(op, [rows])));
-    return { values: x.ndim === 0 ? F.clone(x) : gather(x, d, indices), indices };
+    return { values: gather(x, d, indices), indices };
   });
 };
 /**
@@ -308,15 +309,15 @@ function checkSome(op, count) {
 
 /** @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Chosen} */
 function medianAlong(x, dim, keepdim) {
-  const rows = F.transpose(toF32(x), dim, -1);
+  const rows = F.transpose(toWords(x), dim, -1);
   const columns = rows.shape.at(-1) ?? 1;
   checkSome('median', columns);
-  const order = apply(indexing.argsort, [rows.detach()], { descending: false });
+  const order = orderOf(rows.detach(), false);
   const middle = F.slice(order, -1, Math.floor((columns - 1) / 2), Math.floor((columns - 1) / 2) + 1);
   // NaN is sorted to the end, and is the median where there is one.
-  const last = apply(sorts.pick, [rows.detach(), F.slice(order, -1, columns - 1, columns)]);
+  const last = picked(rows.detach(), F.slice(order, -1, columns - 1, columns).contiguous());
   const place = isFloat(x.dtype) ? F.where(F.ne(last, last), argmax(rows, -1, true), middle) : middle;
-  const values = apply(sorts.pick, [rows, place.contiguous()]);
+  const values = picked(rows, place.contiguous());
   const put = (/** @type {Tensor} */ y) => F.reshape(F.transpose(y, dim, -1), reduce.resultShape(x.shape, [dim], keepdim));
   return { values: F.to(put(values), x.dtype), indices: put(place) };
 }
