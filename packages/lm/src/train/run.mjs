@@ -419,7 +419,9 @@ export class Run {
       else if (self.best) self.best.since++;
       self.evaluated.set(step, loss);
       const bitsPerByte = windows.bytes ? (loss * windows.predicted) / Math.LN2 / windows.bytes : undefined;
-      yield { type: 'eval', step, loss, perplexity: Math.exp(loss), bitsPerByte, best };
+      // A loss over pairs is of no tokens.
+      const perplexity = plan.tuning?.loss === 'dpo' ? undefined : Math.exp(loss);
+      yield { type: 'eval', step, loss, perplexity, bitsPerByte, best };
       return true;
     };
     for (;;) {
