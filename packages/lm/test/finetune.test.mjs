@@ -97,6 +97,11 @@ test('of a prompt with a completion the completion is learned, by the template o
     ['one ', 'two<|end|>'],
     ['the', ' sea<|end|>'],
   ]);
+  // Earlier turns of the assistant are a part of the prompt.
+  const { messages } = chat('a', 'b', 'c', 'd');
+  const said = '<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n';
+  for (const completion of ['d', messages.slice(3)])
+    assert.deepEqual(partsOf(open([{ prompt: messages.slice(0, 3), completion }])), [[said, 'd<|im_end|>\n']]);
 });
 
 /** Rows that cannot be trained on, and why. @type {[row: unknown, why: RegExp, template?: string][]} */
@@ -293,6 +298,10 @@ test('dropout acts in steps, and not in evaluations', async () => {
   const [dropped, plain] = [await begin({ ...options, out, dropout: 0.5 }), await begin({ ...options, out: fresh() })];
   assert.equal(dropped.losses[0], plain.losses[0]);
   assert.notEqual(dropped.losses[2], plain.losses[2]);
+  // One product computes queries, keys and values, and all their adapters drop the same inputs.
+  const joined = { ...options, targets: ['q_proj', 'v_proj'] };
+  const [some, none] = [await begin({ ...joined, out: fresh(), dropout: 0.5 }), await begin({ ...joined, out: fresh() })];
+  assert.notEqual(some.losses[2], none.losses[2]);
   const [{ loss: told }] = dropped.of('eval');
   init();
   const model = await importModel(MODEL);

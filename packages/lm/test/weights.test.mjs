@@ -27,7 +27,7 @@ function deviceOf(failAt = Infinity) {
 }
 
 /**
- * Six matrices of different sizes, matrix i of bytes i + 1. A read takes its time, and writes at its end.
+ * Six matrices of different sizes, matrix i of bytes i + 1. A read writes the first half at once, and the other when some time has passed.
  * @param {'f32' | 'q8_0'} type @param {(i: number) => void} [read] called as a read of matrix i ends
  */
 function sourceOf(type, read = () => {}) {
@@ -39,10 +39,11 @@ function sourceOf(type, read = () => {}) {
     keeps: () => type,
     async read(/** @type {{ name: string }} */ { name }, /** @type {Uint8Array} */ into) {
       reading++;
+      into.fill(Number(name) + 1, 0, into.length / 2);
       await after(2);
       reading--;
       read(Number(name));
-      into.fill(Number(name) + 1);
+      into.fill(Number(name) + 1, into.length / 2);
     },
   };
   return { source: /** @type {any} */ (source), reading: () => reading };

@@ -146,11 +146,7 @@ export async function uploadWeights(vk, source, { dtype = 'auto', signal, onProg
   // While one parameter is uploaded, the next one is read. Two places of memory take turns: fresh memory costs the host as much as the file.
   const list = [...byParameter];
   const places = [new Scratch(), new Scratch()];
-  const reading = (/** @type {number} */ i) => {
-    const read = readParameter(source, ...list[i], dtype, places[i % 2]);
-    read.catch(() => {});
-    return read;
-  };
+  const reading = (/** @type {number} */ i) => readParameter(source, ...list[i], dtype, places[i % 2]);
   let next = reading(0);
   try {
     for (const [i, [name]] of list.entries()) {
