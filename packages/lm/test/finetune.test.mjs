@@ -489,6 +489,25 @@ test('preference pairs: the loss is that of Rafailov et al. from the log-probabi
   }
 });
 
+test('a run that is told to end while it compares pairs with the model ends there', async () => {
+  const stop = new AbortController();
+  /** @type {string[]} */
+  const seen = [];
+  const note = (/** @type {string} */ text) => {
+    if (text === 'first, what the model says of 40 pairs as it is') stop.abort();
+  };
+  const out = fresh();
+  const events = finetune({ model: MODEL, data: fileOf(PAIRS), out, loss: 'dpo', validation: 0, blockSize: 64, signal: stop.signal, note });
+  await assert.rejects(
+    async () => {
+      for await (const { type } of events) seen.push(type);
+    },
+    { name: 'AbortError' },
+  );
+  assert.ok(stop.signal.aborted && !seen.includes('step'), `${seen}`);
+  assert.ok(!existsSync(out) || !readdirSync(out).some((name) => name.startsWith('step')));
+});
+
 test('pairs are for --loss dpo alone, and it takes nothing else', () => {
   assert.throws(() => open(PAIRS), /a pair of answers, which --loss dpo takes/);
   assert.throws(() => open(ROWS, { beta: 1 }), /no prompt, chosen and rejected, which --loss dpo takes/);
