@@ -14,6 +14,7 @@ import { showProgress } from '../src/cli/progress.mjs';
 import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
+import { checkNewFolder } from '../src/folder.mjs';
 import { exportGgufAdapter } from '../src/formats/gguf-adapter.mjs';
 import { isGguf, readGguf } from '../src/formats/gguf.mjs';
 import { loadPeft, readPeft } from '../src/formats/peft.mjs';
@@ -167,8 +168,9 @@ const COMMANDS = {
       const { from, config } = await findModel(folder);
       const dataset = openDataset(data, { block: block ?? Math.min(config.context, 1024), split, vocabSize: config.vocabSize });
       checkTokenizer(from, data);
+      const beside = adapter === undefined ? undefined : await adapterFolder(adapter);
       const { model, tokenizer } = await openModel(folder, { signal });
-      if (adapter !== undefined) await loadPeft(await adapterFolder(adapter), model);
+      if (beside !== undefined) await loadPeft(beside, model);
       const onProgress = (/** @type {{ windows: number, total: number }} */ progress) =>
         showProgress(`${progress.windows} of ${progress.total} windows`);
       const result = await evaluate(model, dataset, { batch, windows, tokenizer, signal, onProgress });
@@ -228,6 +230,7 @@ const COMMANDS = {
       }
       const dtype = given ?? 'bf16';
       if (dtype === 'q8_0' && !isGguf(out)) throw new UsageError(`--dtype q8_0 is a type of GGUF: --out ${out} must end in .gguf`);
+      if (!isGguf(out)) checkNewFolder(out, []);
       const { from, ...opened } = await openModel(folder, { signal });
       await write(opened, from, { out, dtype, size, signal });
       return `${out} has the model of ${from} in ${dtype}`;
@@ -253,8 +256,11 @@ const COMMANDS = {
         if (given) throw new UsageError(`--dtype q8_0 is a type of GGUF: --out ${out} must end in .gguf`);
         throw new UsageError(`the model is in q8_0, a type of GGUF: --out ${out} must end in .gguf, or name another --dtype`);
       }
+      // What is wrong with small things is said before a large one is read.
+      if (!isGguf(out)) checkNewFolder(out, []);
+      const beside = await adapterFolder(adapter);
       const { from, ...opened } = await openModel(folder, { signal });
-      await loadPeft(await adapterFolder(adapter), opened.model);
+      await loadPeft(beside, opened.model);
       mergeAdapters(opened.model);
       await write(opened, from, { out, dtype: own, signal });
       return `${out} has the model of ${from} with ${adapter} in ${own}`;
