@@ -14,6 +14,7 @@ import { showProgress } from '../src/cli/progress.mjs';
 import * as trainCommand from '../src/cli/train.mjs';
 import { isTokenizerOf } from '../src/data/corpus.mjs';
 import { META } from '../src/data/dataset.mjs';
+import { checkNewFolder } from '../src/folder.mjs';
 import { exportGgufAdapter } from '../src/formats/gguf-adapter.mjs';
 import { isGguf, readGguf } from '../src/formats/gguf.mjs';
 import { loadPeft, readPeft } from '../src/formats/peft.mjs';
@@ -167,8 +168,9 @@ const COMMANDS = {
       const { from, config } = await findModel(folder);
       const dataset = openDataset(data, { block: block ?? Math.min(config.context, 1024), split, vocabSize: config.vocabSize });
       checkTokenizer(from, data);
+      const beside = adapter === undefined ? undefined : await adapterFolder(adapter);
       const { model, tokenizer } = await openModel(folder, { signal });
-      if (adapter !== undefined) await loadPeft(await adapterFolder(adapter), model);
+      if (beside !== undefined) await loadPeft(beside, model);
       const onProgress = (/** @type {{ windows: number, total: number }} */ progress) =>
         showProgress(`${progress.windows} of ${progress.total} windows`);
       const result = await evaluate(model, dataset, { batch, windows, tokenizer, signal, onProgress });
@@ -211,11 +213,11 @@ const COMMANDS = {
         type: 'string',
         value: 'a number with MB or GB, such as 5GB',
         pattern: /^\d+(\.\d+)?(MB|GB)$/i,
-        default: '5GB',
-        help: 'of a file in a folder',
+        help: 'of a file in a folder (default 5GB)',
       },
     },
-    async run({ model: folder, adapter, out, dtype: given, ...rest }, _, signal) {
+    async run({ model: folder, adapter, out, dtype: given, 'max-shard-size': size }, _, signal) {
+      if (size !== undefined && isGguf(out)) throw new UsageError(`--max-shard-size is for a folder: --out ${out} is one file`);
       if (adapter !== undefined) {
         if (!isGguf(out))
           throw new UsageError(`--adapter is written as GGUF: --out ${out} must end in .gguf; helios-lm merge makes a model`);
@@ -228,8 +230,9 @@ const COMMANDS = {
       }
       const dtype = given ?? 'bf16';
       if (dtype === 'q8_0' && !isGguf(out)) throw new UsageError(`--dtype q8_0 is a type of GGUF: --out ${out} must end in .gguf`);
+      if (!isGguf(out)) checkNewFolder(out, []);
       const { from, ...opened } = await openModel(folder, { signal });
-      await write(opened, from, { out, dtype, size: rest['max-shard-size'], signal });
+      await write(opened, from, { out, dtype, size, signal });
       return `${out} has the model of ${from} in ${dtype}`;
     },
   },
@@ -253,10 +256,13 @@ const COMMANDS = {
         if (given) throw new UsageError(`--dtype q8_0 is a type of GGUF: --out ${out} must end in .gguf`);
         throw new UsageError(`the model is in q8_0, a type of GGUF: --out ${out} must end in .gguf, or name another --dtype`);
       }
+      // What is wrong with small things is said before a large one is read.
+      if (!isGguf(out)) checkNewFolder(out, []);
+      const beside = await adapterFolder(adapter);
       const { from, ...opened } = await openModel(folder, { signal });
-      await loadPeft(await adapterFolder(adapter), opened.model);
+      await loadPeft(beside, opened.model);
       mergeAdapters(opened.model);
-      await write(opened, from, { out, dtype: own, size: '5GB', signal });
+      await write(opened, from, { out, dtype: own, signal });
       return `${out} has the model of ${from} with ${adapter} in ${own}`;
     },
   },
@@ -266,7 +272,7 @@ const COMMANDS = {
       "write a model's folder of its own, in f32, from a run, a GGUF file, a checkpoint of an earlier version, or a folder of another type",
     inputs: [1, 1],
     options: { out: { type: 'string', value: 'FOLDER', path: 'output-folder', required: true, help: 'folder to make' } },
-    run: ({ out }, [model], signal) => COMMANDS.export.run({ model, out, dtype: 'f32', 'max-shard-size': '5GB' }, [], signal),
+    run: ({ out }, [model], signal) => COMMANDS.export.run({ model, out, dtype: 'f32' }, [], signal),
   },
 };
 
@@ -285,9 +291,9 @@ async function typeOf(path) {
 /**
  * Writes a model with the files beside it.
  * @param {Pick<Awaited<ReturnType<typeof openModel>>, 'model' | 'tokenizer'>} opened @param {string} from where it was read
- * @param {{ out: string, dtype: 'f32' | 'f16' | 'bf16' | 'q8_0', size: string, signal: AbortSignal }} options
+ * @param {{ out: string, dtype: 'f32' | 'f16' | 'bf16' | 'q8_0', size?: string, signal: AbortSignal }} options
  */
-async function write({ model, tokenizer }, from, { out, dtype, size, signal }) {
+async function write({ model, tokenizer }, from, { out, dtype, size = '5GB', signal }) {
   const maxShardBytes = Number.parseFloat(size) * (/gb$/i.test(size) ? 1e9 : 1e6);
   const companions = existsTokenizer(from) ? from : undefined;
   const files = companions === undefined ? tokenizer?.files() : {};

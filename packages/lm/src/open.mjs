@@ -7,6 +7,7 @@ import { nn } from 'helios-vk/nn';
 import { readConfig } from './config.mjs';
 import { ggufConfig, importGguf } from './formats/gguf-model.mjs';
 import { isGguf } from './formats/gguf.mjs';
+import { readJson } from './json.mjs';
 import { importModel } from './formats/hf.mjs';
 import { Decoder } from './model/decoder.mjs';
 import { loadTokenizer } from './tokenizer/index.mjs';
@@ -25,14 +26,25 @@ export const isModelFolder = (path) => existsSync(join(path, 'config.json')) && 
 export async function findModel(path) {
   if (isGguf(path)) return { from: path, config: await ggufConfig(path) };
   if (isModelFolder(path)) return { from: path, config: readConfig(path) };
-  const found = await loadCheckpoint(path);
-  checkIsModel(found);
+  const found = await loadModelOf(path);
   return { from: found.path, config: found.config.model };
 }
 
-/** @param {import('./train/checkpoint.mjs').Checkpoint} found @throws {Error} for a run that has trained an adapter */
-export function checkIsModel({ path, tuning }) {
-  if (tuning && tuning.type !== 'full') throw new Error(`${path} is an adapter of ${tuning.base}: name the model, and this with --adapter`);
+/**
+ * The checkpoint of a path, which has a model.
+ * @param {string} path as for `loadCheckpoint`
+ * @returns {Promise<import('./train/checkpoint.mjs').Checkpoint>}
+ * @throws {Error} as `loadCheckpoint`, and for an adapter, or a run that has trained one
+ */
+export async function loadModelOf(path) {
+  const refuse = (/** @type {string} */ adapter, /** @type {string} */ base) =>
+    new Error(`${adapter} is an adapter of ${base}: name the model, and this with --adapter, or merge them (helios-lm merge)`);
+  const config = join(path, 'adapter_config.json');
+  if (existsSync(config) && !existsSync(join(path, 'trainer_state.json')))
+    throw refuse(path, readJson(config)?.base_model_name_or_path ?? 'a model');
+  const found = await loadCheckpoint(path);
+  if (found.tuning && found.tuning.type !== 'full') throw refuse(found.path, found.tuning.base);
+  return found;
 }
 
 /**
@@ -48,10 +60,9 @@ export function checkIsModel({ path, tuning }) {
  */
 export async function openModel(path, { signal, dtype } = {}) {
   if (isGguf(path)) return { from: path, ...(await importGguf(path, { signal, dtype })), settings: undefined };
-  const found = isModelFolder(path) ? undefined : await loadCheckpoint(path);
+  const found = isModelFolder(path) ? undefined : await loadModelOf(path);
   const from = found?.path ?? path;
   const settings = found?.config.settings;
-  if (found) checkIsModel(found);
   if (found && from.endsWith('.safetensors')) {
     const model = nn.skipInit(() => new Decoder(found.config.model));
     copyInto(model.stateDict(), (await loadLegacy(from)).state.weights);

@@ -4,6 +4,7 @@
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,9 +14,12 @@ import { loadModel, serveModel } from '../src/index.mjs';
 import { readGguf } from '../src/formats/gguf.mjs';
 import { exportModel, importModel } from '../src/formats/hf.mjs';
 import { loadPeft, savePeft } from '../src/formats/peft.mjs';
+import { adapterFolder } from '../src/infer/adapters.mjs';
 import { Engine } from '../src/infer/engine.mjs';
 import { DEFAULT_SAMPLING } from '../src/infer/types.mjs';
+import { openSource } from '../src/infer/weights.mjs';
 import { adapterParameters, adapterPlaces, addAdapters, mergeAdapters, placeAdapters } from '../src/model/lora.mjs';
+import { findModel, openModel } from '../src/open.mjs';
 import { folderOf } from './lib/common.mjs';
 import { all, textOf, writeTinyModel } from './lib/tiny-model.mjs';
 
@@ -234,6 +238,25 @@ test('loadModel: an adapter by its name; wrong names and options are errors; the
   const [embedded, other] = await Promise.all(['mine', 'base'].map((name) => ask('embeddings', { model: name, input: 'the sea' })));
   assert.equal(embedded.model, 'mine');
   assert.notDeepEqual(embedded.data[0].embedding, other.data[0].embedding);
+});
+
+test('an adapter where a model is to be, a model where an adapter is to be, and options without effect are errors', async (t) => {
+  const folder = folderOf(t);
+  const { model, adapter } = await tinyWithAdapter(folder);
+  const is = /mine is an adapter of .*: name the model, and this with --adapter, or merge them/;
+  await assert.rejects(openModel(adapter), is);
+  await assert.rejects(openSource(adapter), is);
+  await assert.rejects(findModel(adapter), is);
+  const file = join(folder, 'text');
+  writeFileSync(file, 'the sea');
+  await assert.rejects(adapterFolder(model), /model is a model, not an adapter: it has no adapter_config.json/);
+  const empty = join(folder, 'empty');
+  mkdirSync(empty);
+  for (const path of [file, empty])
+    await assert.rejects(adapterFolder(path), /is no adapter: expected a folder with adapter_config.json, or a run/);
+  const args = ['export', '--model', model, '--adapter', adapter, '--out', join(folder, 'a.gguf'), '--max-shard-size', '1GB'];
+  const { status, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
+  assert.deepEqual([status, /--max-shard-size is for a folder: --out .*a.gguf is one file/.test(stderr)], [2, true], stderr);
 });
 
 test('generate with --adapter, --merge, and of what merge has written is one text; merge keeps the type; an adapter as GGUF', async (t) => {

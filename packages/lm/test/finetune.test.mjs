@@ -2,16 +2,16 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { init, noGrad, reset, scope, tensor } from 'helios-vk/nn';
 
 import { openExamples } from '../src/data/examples.mjs';
 import { IGNORED } from '../src/data/pack.mjs';
-import { readPeft } from '../src/formats/peft.mjs';
+import { loadPeft, readPeft } from '../src/formats/peft.mjs';
 import { finetune, importModel, loadTokenizer, readConfig, train } from '../src/index.mjs';
 import { windowsOfStep } from '../src/data/order.mjs';
 import { openModel } from '../src/open.mjs';
@@ -97,6 +97,11 @@ test('of a prompt with a completion the completion is learned, by the template o
     ['one ', 'two<|end|>'],
     ['the', ' sea<|end|>'],
   ]);
+  // Earlier turns of the assistant are a part of the prompt.
+  const { messages } = chat('a', 'b', 'c', 'd');
+  const said = '<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n';
+  for (const completion of ['d', messages.slice(3)])
+    assert.deepEqual(partsOf(open([{ prompt: messages.slice(0, 3), completion }])), [[said, 'd<|im_end|>\n']]);
 });
 
 /** Rows that cannot be trained on, and why. @type {[row: unknown, why: RegExp, template?: string][]} */
@@ -286,6 +291,52 @@ for (const type of /** @type {const} */ (['lora', 'qlora', 'full'])) {
   });
 }
 
+test('dropout acts in steps, and not in evaluations', async () => {
+  const data = fileOf(ROWS);
+  const out = fresh();
+  const options = { data, maxSteps: 3, evalEvery: 3, rank: 4, validation: 0.3, learningRate: 0.02, warmupSteps: 0 };
+  const [dropped, plain] = [await begin({ ...options, out, dropout: 0.5 }), await begin({ ...options, out: fresh() })];
+  assert.equal(dropped.losses[0], plain.losses[0]);
+  assert.notEqual(dropped.losses[2], plain.losses[2]);
+  // One product computes queries, keys and values, and all their adapters drop the same inputs.
+  const joined = { ...options, targets: ['q_proj', 'v_proj'] };
+  const [some, none] = [await begin({ ...joined, out: fresh(), dropout: 0.5 }), await begin({ ...joined, out: fresh() })];
+  assert.notEqual(some.losses[2], none.losses[2]);
+  const [{ loss: told }] = dropped.of('eval');
+  init();
+  const model = await importModel(MODEL);
+  await loadPeft(join(out, 'best'), model);
+  model.eval();
+  const { validation } = openExamples(data, { ...fit(), validation: 0.3 });
+  assert.ok(validation);
+  const windows = Array.from({ length: validation.windows }, (_, i) => i);
+  let sum = 0;
+  for (const i of windows) {
+    const window = validation.window(i);
+    const parts = [0, 1, 2, 3].map((part) => tensor(window.slice(part * 64, (part + 1) * 64), { shape: [1, 64] }));
+    sum += await noGrad(() => scope(() => validation.loss(model, parts, undefined, {}))).item();
+  }
+  const own = sum / validation.counted(windows);
+  assert.ok(Math.abs(told - own) < 1e-4, `${told}, ${own}`);
+  model.dispose();
+  reset();
+});
+
+test('a run is continued from anywhere, and where its model was moved --model says so', async () => {
+  const [model, moved, other, out, data] = [fresh(), fresh(), fresh(), fresh(), fileOf(ROWS)];
+  cpSync(MODEL, model, { recursive: true });
+  await writeTinyModel(other, { template: CHATML, context: 256 });
+  reset();
+  await begin({ model: relative(process.cwd(), model), data, out, maxSteps: 2, rank: 2 });
+  assert.equal((await loadCheckpoint(out)).tuning?.base, model);
+  await assert.rejects(run({ resume: out, model: MODEL, maxSteps: 3 }), /--resume keeps the run's --model, .*: leave it out/);
+  renameSync(model, moved);
+  await assert.rejects(run({ resume: out, maxSteps: 3 }), /which the run began with, is not there: --model names where it is now/);
+  await assert.rejects(run({ resume: out, model: other, maxSteps: 3 }), /is another model than the run began with/);
+  await run({ resume: out, model: moved, maxSteps: 3 });
+  assert.equal((await loadCheckpoint(out)).tuning?.base, moved);
+});
+
 /** The number of the model's parameters. */
 async function importModelCount() {
   init();
@@ -346,7 +397,12 @@ test('what contradicts itself or what is there is refused before any work, and l
     [{ model: MODEL, data, type: /** @type {any} */ ('half') }, /--type must be lora, full, qlora, got half/],
     [{ model: MODEL, data, type: 'full', rank: 4 }, /--rank is of adapters/],
     [{ model: MODEL, data, rank: 0 }, /--rank must be an integer of at least 1/],
-    [{ model: MODEL, data, targets: ['c_attn'] }, /no linear layer of a llama is named/],
+    [{ model: MODEL, data, targets: ['c_attn'] }, /(: |^)--targets must name linear layers of a llama \(.*\), got "c_attn"/],
+    [{ model: MODEL, data, alpha: 0 }, /--alpha must be a number above 0, got 0/],
+    [{ model: MODEL, data, type: 'qlora', dropout: 1 }, /--dropout must be a number from 0 and below 1/],
+    [{ model: MODEL, data, minLr: 1e-6, lrScheduler: 'constant' }, /--min-lr is for a rate that falls/],
+    [{ model: MODEL, data, validation: 0, evalEvery: 2 }, /--eval-every needs held-out text: leave --validation 0 out/],
+    [{ model: MODEL, data, saveTotalLimit: 0 }, /--save-total-limit is at least 1/],
     [{ model: MODEL, data, validation: 1 }, /--validation must be a share/],
     [{ model: MODEL, data, blockSize: 129 }, /129 is more than the model's context, 128/],
     [{ model: PLAIN, data }, /has no checkpoint|config.json/],
@@ -427,9 +483,29 @@ test('preference pairs: the loss is that of Rafailov et al. from the log-probabi
     const { losses, of } = await begin(options);
     assert.ok(Math.abs(losses[0] - Math.LN2) < 1e-5, `${losses}`);
     assert.ok(losses[5] < 0.8 * losses[0] && of('eval').at(-1).loss < 0.8 * losses[0], `${losses}`);
+    assert.equal(of('eval')[0].perplexity, undefined);
     const again = await run({ resume: join(out, 'step-0000003'), out: fresh(), tensorboard: false });
     assert.deepEqual(again.losses, losses.slice(3));
   }
+});
+
+test('a run that is told to end while it compares pairs with the model ends there', async () => {
+  const stop = new AbortController();
+  /** @type {string[]} */
+  const seen = [];
+  const note = (/** @type {string} */ text) => {
+    if (text === 'first, what the model says of 40 pairs as it is') stop.abort();
+  };
+  const out = fresh();
+  const events = finetune({ model: MODEL, data: fileOf(PAIRS), out, loss: 'dpo', validation: 0, blockSize: 64, signal: stop.signal, note });
+  await assert.rejects(
+    async () => {
+      for await (const { type } of events) seen.push(type);
+    },
+    { name: 'AbortError' },
+  );
+  assert.ok(stop.signal.aborted && !seen.includes('step'), `${seen}`);
+  assert.ok(!existsSync(out) || !readdirSync(out).some((name) => name.startsWith('step')));
 });
 
 test('pairs are for --loss dpo alone, and it takes nothing else', () => {

@@ -183,7 +183,7 @@ test('targets: last words of names; one that names no layer, ranks and shares ou
   for (const [options, message] of /** @type {[any, RegExp][]} */ ([
     [
       { targets: ['q_proj', 'lm_head'] },
-      /no linear layer of a llama is named "lm_head"; there are q_proj, k_proj, v_proj, o_proj, gate_proj/,
+      /targets must name linear layers of a llama \(q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj\), got "lm_head"/,
     ],
     [{ targets: [] }, /targets must be 'all' or a list of names, got a list of 0/],
     [{ rank: 0 }, /rank must be an integer of at least 1, got 0/],

@@ -13,7 +13,12 @@ const NOT_HERE = /** @type {const} */ ([
 ]);
 
 export const OPTIONS = /** @type {Record<string, import('helios-vk/options').Option>} */ ({
-  model: { type: 'string', value: 'MODEL', path: 'input-any', help: "a model's folder, a run, or a GGUF file" },
+  model: {
+    type: 'string',
+    value: 'MODEL',
+    path: 'input-any',
+    help: "a model's folder, a run, or a GGUF file; with --resume: where the run's model is now, if it was moved",
+  },
   data: {
     type: 'string',
     value: 'PATH',

@@ -4,13 +4,14 @@
 // several sequences multiplies by all of A, sets to zero what is not of a row's adapter, and multiplies by all of B: one recorded graph serves
 // every mixture. A prompt is of one sequence, and multiplies by its adapter's range alone.
 
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { isGguf } from '../formats/gguf.mjs';
 import { readPeft } from '../formats/peft.mjs';
 import { fromF32 } from '../formats/quant.mjs';
 import { adapterPlaces } from '../model/lora.mjs';
-import { loadCheckpoint } from '../train/checkpoint.mjs';
+import { checkpointsIn, loadCheckpoint } from '../train/checkpoint.mjs';
 import { uploadBytes } from './weights.mjs';
 
 /** @typedef {import('../formats/peft.mjs').Matrices} Matrices */
@@ -23,8 +24,22 @@ import { uploadBytes } from './weights.mjs';
 /** Kernels read 16-bit rows by eights. */
 const UNIT = 8;
 
-/** The folder that has an adapter's files: itself, or the latest checkpoint of a run. @param {string} path */
-export const adapterFolder = async (path) => (existsSync(join(path, 'adapter_config.json')) ? path : (await loadCheckpoint(path)).path);
+/**
+ * The folder that has an adapter's files: itself, or the latest checkpoint of a run.
+ * @param {string} path @returns {Promise<string>}
+ * @throws {Error} for what is neither
+ */
+export async function adapterFolder(path) {
+  const isAdapter = (/** @type {string} */ folder) => existsSync(join(folder, 'adapter_config.json'));
+  if (isAdapter(path)) return path;
+  const isModel = () => new Error(`${path} is a model, not an adapter: it has no adapter_config.json`);
+  if (isGguf(path) || existsSync(join(path, 'config.json'))) throw isModel();
+  if (!statSync(path, { throwIfNoEntry: false })?.isDirectory() || checkpointsIn(path).length === 0)
+    throw new Error(`${path} is no adapter: expected a folder with adapter_config.json, or a run of helios-lm finetune`);
+  const { path: latest } = await loadCheckpoint(path);
+  if (!isAdapter(latest)) throw isModel();
+  return latest;
+}
 
 /**
  * Reads adapters of a model.

@@ -11,8 +11,8 @@ import { ggufWeights } from '../formats/gguf-model.mjs';
 import { checkTensors } from '../formats/hf.mjs';
 import { fromF32, toF32 } from '../formats/quant.mjs';
 import { partsOf, sizeOf } from '../model/parts.mjs';
+import { loadModelOf } from '../open.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
-import { loadCheckpoint } from '../train/checkpoint.mjs';
 import { loadLegacy } from '../train/legacy.mjs';
 
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
@@ -60,9 +60,9 @@ const bytesOf = (type, count) => (type === 'f32' ? 4 * count : type === 'q8_0' ?
  */
 export async function openSource(path) {
   if (isGguf(path)) return ggufSource(path);
-  const bare = existsSync(join(path, 'config.json'));
-  const from = bare ? path : (await loadCheckpoint(path)).path;
-  if (from.endsWith('.safetensors')) return legacySource(from, await loadCheckpoint(path));
+  const found = existsSync(join(path, 'config.json')) ? undefined : await loadModelOf(path);
+  const from = found?.path ?? path;
+  if (found && from.endsWith('.safetensors')) return legacySource(from, found);
   const config = readConfig(from);
   const nameOf = await checkTensors(from, config);
   const files = await openTensors(from);
@@ -88,7 +88,7 @@ export async function openSource(path) {
   };
 }
 
-/** A checkpoint of an earlier version. @param {string} from @param {Awaited<ReturnType<typeof loadCheckpoint>>} found @returns {Promise<Source>} */
+/** A checkpoint of an earlier version. @param {string} from @param {import('../train/checkpoint.mjs').Checkpoint} found @returns {Promise<Source>} */
 async function legacySource(from, found) {
   const { weights } = (await loadLegacy(from)).state;
   const tokenizer = await loadTokenizer(found.tokenizer);
@@ -146,11 +146,7 @@ export async function uploadWeights(vk, source, { dtype = 'auto', signal, onProg
   // While one parameter is uploaded, the next one is read. Two places of memory take turns: fresh memory costs the host as much as the file.
   const list = [...byParameter];
   const places = [new Scratch(), new Scratch()];
-  const reading = (/** @type {number} */ i) => {
-    const read = readParameter(source, ...list[i], dtype, places[i % 2]);
-    read.catch(() => {});
-    return read;
-  };
+  const reading = (/** @type {number} */ i) => readParameter(source, ...list[i], dtype, places[i % 2]);
   let next = reading(0);
   try {
     for (const [i, [name]] of list.entries()) {
@@ -226,7 +222,13 @@ async function readParameter(source, name, parts, dtype, scratch) {
 function upload(vk, name, { type, rows, columns, bytes }) {
   if (type !== 'q8_0') return { type, rows, columns, buffer: bufferOf(vk, name, bytes) };
   const { quants, scales } = q8FromBlocks(bytes);
-  return { type, rows, columns, buffer: bufferOf(vk, name, quants), scales: bufferOf(vk, `${name}, scales`, scales) };
+  const buffer = bufferOf(vk, name, quants);
+  try {
+    return { type, rows, columns, buffer, scales: bufferOf(vk, `${name}, scales`, scales) };
+  } catch (error) {
+    vk.destroyBuffer(buffer);
+    throw error;
+  }
 }
 
 /** A buffer with these bytes, and as many more as make whole words. @param {typeof import('helios-vk')} vk @param {string} name @param {ArrayBufferView} data */
@@ -234,9 +236,14 @@ function bufferOf(vk, name, data) {
   const given = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   const bytes = given.length % 4 ? Uint8Array.from({ length: 4 * Math.ceil(given.length / 4) }, (_, i) => given[i] ?? 0) : given;
   const buffer = vk.createBuffer(bytes.length, 0);
-  vk.setName(buffer, name);
-  uploadBytes(vk, buffer, bytes);
-  return buffer;
+  try {
+    vk.setName(buffer, name);
+    uploadBytes(vk, buffer, bytes);
+    return buffer;
+  } catch (error) {
+    vk.destroyBuffer(buffer);
+    throw error;
+  }
 }
 
 /** Uploads bytes piece by piece. @param {typeof import('helios-vk')} vk @param {number} buffer @param {Uint8Array} bytes */

@@ -12,7 +12,7 @@
  */
 /**
  * After an evaluation on held-out text. `best`: no loss before was lower.
- * @typedef {{ type: 'eval', step: number, loss: number, perplexity: number, bitsPerByte?: number, best: boolean }} EvalEvent
+ * @typedef {{ type: 'eval', step: number, loss: number, perplexity?: number, bitsPerByte?: number, best: boolean }} EvalEvent
  */
 /** After a checkpoint is on disk. @typedef {{ type: 'checkpoint', step: number, path: string, best: boolean }} CheckpointEvent */
 /** Text that the model wrote. @typedef {{ type: 'sample', step: number, text: string }} SampleEvent */

@@ -54,7 +54,8 @@ export class Progress {
       case 'eval': {
         const bits = event.bitsPerByte === undefined ? '' : `, ${event.bitsPerByte.toFixed(4)} bits a byte`;
         const best = event.best ? ', the best so far' : '';
-        this.note(`${at}: validation loss ${event.loss.toFixed(4)}, perplexity ${formatNumber(event.perplexity, 4)}${bits}${best}`);
+        const perplexity = event.perplexity === undefined ? '' : `, perplexity ${formatNumber(event.perplexity, 4)}`;
+        this.note(`${at}: validation loss ${event.loss.toFixed(4)}${perplexity}${bits}${best}`);
         break;
       }
       case 'checkpoint':

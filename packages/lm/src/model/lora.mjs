@@ -209,6 +209,16 @@ export const adapterParameters = (decoder) => adaptersOf(decoder).flatMap(({ ada
  * @throws {RangeError} for options out of range, and a target that names no layer; {Error} if the decoder has adapters already
  */
 export function addAdapters(decoder, options = {}) {
+  return placeAdapters(decoder, chosenPlaces(decoder.config, options));
+}
+
+/**
+ * The places of `addAdapters`, and the options of each.
+ * @param {ModelConfig} config @param {AdapterOptions & { targets?: 'all' | readonly string[] }} options
+ * @returns {{ place: Place, options: Required<AdapterOptions> }[]}
+ * @throws {RangeError} as `addAdapters`
+ */
+export function chosenPlaces(config, options) {
   checkNames('addAdapters', options, ['rank', 'alpha', 'rslora', 'dropout', 'targets']);
   const { rank = 8, alpha = 2 * rank, rslora = false, dropout = 0, targets = 'all' } = options;
   if (!(Number.isInteger(rank) && rank >= 1))
@@ -216,21 +226,18 @@ export function addAdapters(decoder, options = {}) {
   if (!(Number.isFinite(alpha) && alpha > 0)) throw new RangeError(`addAdapters: alpha must be a number above 0, got ${shown(alpha)}`);
   if (!(dropout >= 0 && dropout < 1))
     throw new RangeError(`addAdapters: dropout must be a number from 0 and below 1, got ${shown(dropout)}`);
-  const places = adapterPlaces(decoder.config);
+  const places = adapterPlaces(config);
   if (targets !== 'all') {
     if (!Array.isArray(targets) || targets.length === 0)
       throw new RangeError(`addAdapters: targets must be 'all' or a list of names, got ${shown(targets)}`);
     const other = targets.find((target) => !places.some(({ path }) => isTarget(path, target)));
     if (other !== undefined) {
       const known = [...new Set(places.map(({ name }) => name))].join(', ');
-      throw new RangeError(`addAdapters: no linear layer of a ${decoder.config.family} is named ${shown(other)}; there are ${known}`);
+      throw new RangeError(`addAdapters: targets must name linear layers of a ${config.family} (${known}), got ${shown(other)}`);
     }
   }
   const chosen = targets === 'all' ? places : places.filter(({ path }) => targets.some((target) => isTarget(path, target)));
-  return placeAdapters(
-    decoder,
-    chosen.map((place) => ({ place, options: { rank, alpha, rslora, dropout } })),
-  );
+  return chosen.map((place) => ({ place, options: { rank, alpha, rslora, dropout } }));
 }
 
 /**

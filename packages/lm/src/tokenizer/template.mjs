@@ -36,7 +36,7 @@ export function applyChatTemplate(tokenizerOrFolder, messages, { addGenerationPr
       known.length === 0
         ? 'no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)'
         : `the templates ${known.join(', ')}`;
-    throw new Error(`the tokenizer has ${has}; wanted: ${chosen}`);
+    throw new Error(`the tokenizer has ${has}${known.length === 0 ? '' : `; wanted: ${chosen}`}`);
   }
   /** @type {Record<string, string>} */
   const tokens = {};

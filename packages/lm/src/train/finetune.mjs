@@ -2,19 +2,20 @@
 // beside weights that stay as they are, in 16 bits or quantized.
 
 import { existsSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve as absolute } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { createKernels } from 'helios-vk/kernels';
 import { manualSeed } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
 import { openExamples } from '../data/examples.mjs';
 import { openSource } from '../infer/weights.mjs';
-import { addAdapters, quantizeLayers } from '../model/lora.mjs';
+import { addAdapters, chosenPlaces, quantizeLayers } from '../model/lora.mjs';
 import { openModel } from '../open.mjs';
 import { checkNames } from '../options.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
 import { loadCheckpoint } from './checkpoint.mjs';
-import { checkResumed, modelFrom, tokenizerOf } from './plan.mjs';
+import { checkResumed, checkSchedule, modelFrom, tokenizerOf } from './plan.mjs';
 import { Run, start } from './run.mjs';
 import { PRESETS, halfOf } from './settings.mjs';
 
@@ -94,11 +95,20 @@ async function planOf(given) {
   if (begin && !begin.tuning) throw new UsageError(`--resume ${begin.path} is of no run that fine-tunes: helios-lm train continues it`);
   const own = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const options = { ...begin?.options, ...own, sampleTokens: 0 };
-  if (begin) checkResumed(begin, given, options, ['model', ...Object.keys(METHOD)]);
-  const [path, data] = [begin?.tuning?.base ?? given.model, given.data ?? begin?.data?.folder];
+  if (begin) checkResumed(begin, given, options, Object.keys(METHOD));
+  checkSchedule(given, begin);
+  const { base, model: was } = begin?.tuning ?? {};
+  // What a run began with may lie elsewhere by now.
+  const isMoved = base !== undefined && given.model !== undefined && !existsSync(base);
+  if (base !== undefined && given.model !== undefined && !isMoved && absolute(given.model) !== absolute(base))
+    throw new UsageError(`--resume keeps the run's --model, ${base}: leave it out`);
+  const [path, data] = [isMoved ? given.model : (base ?? given.model), given.data ?? begin?.data?.folder];
   if (path === undefined) throw new UsageError('name the model to fine-tune: --model MODEL');
   if (data === undefined) throw new UsageError('name the data: --data FOLDER with train.jsonl, or a file of JSONL');
-  if (!existsSync(path)) throw new UsageError(`the model ${path} does not exist`);
+  if (!existsSync(path))
+    throw new UsageError(
+      begin ? `${path}, which the run began with, is not there: --model names where it is now` : `--model ${path} does not exist`,
+    );
   if (!existsSync(data)) throw new UsageError(`--data ${data} does not exist`);
   const isFolder = statSync(data).isDirectory();
   if (isFolder && !existsSync(join(data, 'train.jsonl'))) throw new UsageError(`--data ${data} has no train.jsonl`);
@@ -106,6 +116,10 @@ async function planOf(given) {
   const from = await modelFrom(path);
   const tokenizer = tokenizerOf(from);
   if (tokenizer === undefined) throw new UsageError(`${path} has no tokenizer`);
+  if (was && !isDeepStrictEqual(JSON.parse(JSON.stringify(from.model)), was))
+    throw new UsageError(`${path} is another model than the run began with, ${base}`);
+  // A path that does not depend on where the run is continued.
+  const place = absolute(from.path);
   return {
     options: /** @type {any} */ (options),
     begin,
@@ -115,12 +129,12 @@ async function planOf(given) {
     files: [data],
     // A run goes on in its folder.
     out: given.out ?? (begin && join(begin.path, '..')),
-    tuning: begin?.tuning ?? { ...methodOf(own), base: from.path, model: from.model },
+    tuning: begin?.tuning ? { ...begin.tuning, base: place } : { ...methodOf(own, from.model), base: place, model: from.model },
   };
 }
 
-/** @param {Partial<Method>} given @returns {Method} */
-function methodOf(given) {
+/** @param {Partial<Method>} given @param {ModelConfig} config of the model @returns {Method} */
+function methodOf(given, config) {
   const { rank = METHOD.rank, type = METHOD.type } = given;
   const names = /** @type {(keyof Method)[]} */ (Object.keys(METHOD));
   const method = {
@@ -136,10 +150,16 @@ function methodOf(given) {
   if (type === 'full' && ofAdapters) throw new UsageError(`--${ofAdapters} is of adapters: leave it out, or --type full`);
   if (!(method.validation >= 0 && method.validation < 1))
     throw new UsageError(`--validation must be a share from 0 and below 1, got ${method.validation}`);
+  const { alpha, targets, dropout } = method;
+  try {
+    if (type !== 'full') chosenPlaces(config, { rank, alpha, targets, dropout });
+  } catch (error) {
+    throw error instanceof RangeError ? new UsageError(error.message.replace(/^addAdapters: /, '--')) : error;
+  }
   return method;
 }
 
-/** The type in which weights that stay as they are lie in files, if that has 16 bits. @param {string} path */
+/** The type in which weights that stay as they are lie in files; f16 for q8_0. @param {string} path */
 async function halfTypeOf(path) {
   const source = await openSource(path);
   await source.close();
@@ -172,12 +192,7 @@ class FineTune extends Run {
     const { model } = await openModel(base, { dtype, signal: this.options.signal });
     if (type === 'qlora') quantizeLayers(model);
     manualSeed(settings.seed);
-    try {
-      return addAdapters(model, { rank, alpha, targets, dropout });
-    } catch (error) {
-      model.dispose();
-      throw error instanceof RangeError ? new UsageError(error.message.replace(/^addAdapters: /, '--')) : error;
-    }
+    return addAdapters(model, { rank, alpha, targets, dropout });
   }
 
   /** @param {RunConfig} config */

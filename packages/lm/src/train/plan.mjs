@@ -10,7 +10,7 @@ import { isWithin } from '../folder.mjs';
 import { isGguf, readGguf } from '../formats/gguf.mjs';
 import { ggufConfig } from '../formats/gguf-model.mjs';
 import { hasTokenizer } from '../formats/gguf-tokenizer.mjs';
-import { checkIsModel, isModelFolder } from '../open.mjs';
+import { isModelFolder, loadModelOf } from '../open.mjs';
 import { checkNames } from '../options.mjs';
 import { checkpointsOf, loadCheckpoint, tokenizerIn } from './checkpoint.mjs';
 import { defaultText, hasTokens } from './data.mjs';
@@ -73,16 +73,10 @@ export async function planOf(given) {
   }
   if (from && own && given.tokenizer !== undefined) refuse('--init-from has the tokenizer: leave --tokenizer out');
   const tokenizer = own ?? (given.tokenizer === undefined ? undefined : tokenizerIn(given.tokenizer));
-  for (const name of ['earlyStoppingPatience', 'evalEvery']) {
-    if (isGiven(name) && given.validation === 0) refuse(`${flagOf(name)} needs held-out text: leave --validation 0 out`);
-  }
+  checkSchedule(given, begin);
   for (const name of ['sampleEvery', 'samplePrompt']) {
     if (isGiven(name) && options.sampleTokens === 0) refuse(`${flagOf(name)} needs samples, and --sample-tokens is 0`);
   }
-  if (isGiven('minLr') && (given.lrScheduler ?? begin?.config.settings.lrScheduler) === 'constant') {
-    refuse('--min-lr is for a rate that falls, and --lr-scheduler is constant');
-  }
-  if (given.saveTotalLimit !== undefined && !(given.saveTotalLimit >= 1)) refuse('--save-total-limit is at least 1');
   const data = begin?.data && !newData ? [dataOf(begin)] : [given.data ?? defaultText()].flat();
   const holder = data.find(hasTokens);
   if (holder && data.length > 1) refuse(`${holder} holds token files: train on it alone`);
@@ -99,6 +93,19 @@ export async function planOf(given) {
     refuse(`--init-from ${initFrom} has no tokenizer: name its own with --tokenizer PATH`);
   }
   return { options, begin, from, tokenizer, data, files, out: given.out ?? folder };
+}
+
+/**
+ * Refuses options of a run's evaluations, rate and checkpoints that would do nothing beside the others.
+ * @param {Pick<TrainOptions, 'earlyStoppingPatience' | 'evalEvery' | 'validation' | 'minLr' | 'lrScheduler' | 'saveTotalLimit'>} given
+ * @param {Checkpoint} [begin] what the run continues from
+ */
+export function checkSchedule(given, begin) {
+  const idle = /** @type {const} */ (['earlyStoppingPatience', 'evalEvery']).find((name) => given[name] && given.validation === 0);
+  if (idle) throw new UsageError(`${flagOf(idle)} needs held-out text: leave --validation 0 out`);
+  if (given.minLr && (given.lrScheduler ?? begin?.config.settings.lrScheduler) === 'constant')
+    throw new UsageError('--min-lr is for a rate that falls, and --lr-scheduler is constant');
+  if (given.saveTotalLimit !== undefined && !(given.saveTotalLimit >= 1)) throw new UsageError('--save-total-limit is at least 1');
 }
 
 /**
@@ -197,7 +204,6 @@ export function freeFolder(input, run) {
 export async function modelFrom(path) {
   if (isGguf(path)) return { model: await ggufConfig(path), tokenizer: path, path };
   if (isModelFolder(path)) return { model: readConfig(path), tokenizer: path, path };
-  const found = await loadCheckpoint(path);
-  checkIsModel(found);
+  const found = await loadModelOf(path);
   return { model: found.config.model, tokenizer: found.tokenizer, path: found.path };
 }

@@ -371,7 +371,11 @@ export class Run {
         stopped: () => options.signal?.aborted === true,
         plans: this.plans ?? last?.plans,
       });
-      await opened.refer([data.train, data.validation, data.test]);
+      const compared = [data.train, data.validation, data.test].filter((each) => each?.refer !== undefined);
+      const pairs = compared.reduce((sum, each) => sum + (each?.windows ?? 0), 0);
+      if (first && pairs > 0) this.note(`first, what the model says of ${pairs.toLocaleString('en')} pairs as it is`);
+      // Of several processes none may leave alone: they learn in the first step that one is to end.
+      await opened.refer(compared, ranks ? undefined : options.signal);
       await last?.restore(opened);
       for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
       return opened;
@@ -419,7 +423,9 @@ export class Run {
       else if (self.best) self.best.since++;
       self.evaluated.set(step, loss);
       const bitsPerByte = windows.bytes ? (loss * windows.predicted) / Math.LN2 / windows.bytes : undefined;
-      yield { type: 'eval', step, loss, perplexity: Math.exp(loss), bitsPerByte, best };
+      // A loss over pairs is of no tokens.
+      const perplexity = plan.tuning?.loss === 'dpo' ? undefined : Math.exp(loss);
+      yield { type: 'eval', step, loss, perplexity, bitsPerByte, best };
       return true;
     };
     for (;;) {

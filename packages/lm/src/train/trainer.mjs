@@ -412,8 +412,11 @@ export class Trainer {
     if (this.failure) throw this.failure;
   }
 
-  /** Tells data that are compared with the model as it is now what this says of them. @param {(Windows & Partial<OwnForm> | undefined)[]} all */
-  async refer(all) {
+  /**
+   * Tells data that are compared with the model as it is now what this says of them.
+   * @param {(Windows & Partial<OwnForm> | undefined)[]} all @param {AbortSignal} [signal] ends it with the signal's reason before the next batch
+   */
+  async refer(all, signal) {
     const { batchSize, blockSize, precision } = this.share;
     this.model.eval();
     for (const { parts, margins, refer, window } of all.filter((each) => each !== undefined)) {
@@ -423,6 +426,7 @@ export class Trainer {
         return noGrad(() => autocast(halfOf(precision), () => margins(this.model, own, undefined, { logitsBytes: this.logitsBytes })));
       });
       await refer(async (windows) => {
+        signal?.throwIfAborted();
         const batch = new Uint32Array(parts * windows.length * blockSize);
         splitWindows(joined(windows.map(window)), windows.length, blockSize, parts, batch);
         setPrecision(precision);

@@ -148,7 +148,7 @@ function describe() {
     'Time taken': done && formatDuration(done.seconds * 1000),
     Loss: loss != null && precise(loss),
     'Validation loss': evaluated && precise(evaluated.loss),
-    Perplexity: evaluated && precise(evaluated.perplexity),
+    Perplexity: evaluated?.perplexity && precise(evaluated.perplexity),
     'Bits a byte': evaluated?.bitsPerByte != null && precise(evaluated.bitsPerByte),
     'Best validation loss': low && `${precise(low[1])} at step ${formatCount(low[0])}`,
     'Tokens a second': tokensPerSecond != null && formatNumber(tokensPerSecond),
