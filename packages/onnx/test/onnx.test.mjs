@@ -102,6 +102,26 @@ test('numbers without dimensions are no parameters, and those that take their pl
   model.dispose();
 });
 
+test('a part that a known index names is a view: no kernel copies it', async () => {
+  const graph = {
+    node: [node('Gather', ['x', 'first'], ['p']), node('Gather', ['x', 'last'], ['q']), node('Sub', ['p', 'q'], ['y'])],
+    initializer: [integers('first', [], [0]), integers('last', [1], [-1])],
+    input: [port('x', [3, 'n'])],
+    output: [port('y', [1, 'n'])],
+  };
+  const model = await loadOnnx(bytesOf(graph));
+  const x = tensor([1, 2, 3, 4, 5, 7], { shape: [3, 2], requiresGrad: true });
+  const y = model.forward(x);
+  assert.deepEqual(y.shape, [1, 2]);
+  assert.deepEqual([...(await y.toArray())], [-4, -5]);
+  F.sum(y).backward();
+  assert.deepEqual([...(await /** @type {any} */ (x.grad).toArray())], [1, 1, 0, 0, -1, -1]);
+  const compiled = compile((/** @type {any} */ input) => model.forward(input));
+  assert.deepEqual([...(await compiled(x.detach()).toArray())], [-4, -5]);
+  assert.equal(compiled.explain()[0].dispatches, 1);
+  model.dispose();
+});
+
 test('shapes are computed on the host: no input is read', async () => {
   // y = reshape(x, concat([shape(x)[0]], [-1]))
   const graph = {
