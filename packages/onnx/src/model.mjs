@@ -191,7 +191,7 @@ export class OnnxModel extends nn.Module {
       }
       // Of another tensor, or one that was written since, the host knows nothing.
       const kept = this.#kept.get(name);
-      const isKept = kept?.storage === tensor.storage && kept.version === versionOf(tensor);
+      const isKept = kept !== undefined && kept.storage === tensor.storage && kept.version === versionOf(tensor);
       scope.set(name, new Value(type, tensor.shape, tensor, isKept ? elements : undefined));
     }
     const ports = this.inputs;
@@ -357,7 +357,10 @@ function withOutputs(graph, names) {
     ...graph.nodes.flatMap(({ outputs }) => outputs),
   ]);
   const unknown = names.find((name) => !made.has(name));
-  if (unknown !== undefined) throw new TypeError(`loadOnnx: outputs: the graph has no value ${String(unknown)}`);
+  if (unknown !== undefined) {
+    const last = [...made].slice(-12).join(', ');
+    throw new TypeError(`loadOnnx: outputs: the graph has no value ${String(unknown)}; the last of its ${made.size} are ${last}`);
+  }
   const needed = new Set(names);
   const nodes = graph.nodes
     .toReversed()
