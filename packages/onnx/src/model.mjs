@@ -41,13 +41,16 @@ export async function stampOf(path) {
 }
 
 /**
- * A model read by `loadOnnx`. Its floating-point initializers are parameters and the others buffers, by their names in the file.
+ * A model read by `loadOnnx`. Its floating-point initializers are parameters, but for single numbers without dimensions; these and the others are
+ * buffers. All have their names in the file.
  */
 export class OnnxModel extends nn.Module {
   /** @type {Graph} */
   #graph;
   /** Where parameters and buffers are, by their names in the file. @type {Map<string, string>} */
   #properties = new Map();
+  /** What the host keeps the elements of, as it was then, by names in the file. @type {Map<string, { storage: unknown, version: number }>} */
+  #kept = new Map();
 
   /** @param {Graph} graph */
   constructor(graph) {
@@ -61,12 +64,14 @@ export class OnnxModel extends nn.Module {
       // A property of that name would hide what the module has.
       const property = name in this ? `${name}_` : name;
       const data = constant.tensor;
-      const trains = isFloat(constant.type) && !buffers.has(name);
+      // Exporters write the numbers of formulas (0.5, √2, -∞) as initializers without dimensions: to train these is wrong more often than right.
+      const trains = isFloat(constant.type) && !buffers.has(name) && constant.rank > 0;
       const own = trains ? new nn.Parameter(data) : data;
       Object.defineProperty(this, property, { value: own, enumerable: true, writable: true, configurable: true });
       this.#properties.set(name, property);
       // The host keeps what is known for ever, not what trains or is large.
-      const isFixed = !isFloat(constant.type) && constant.size <= KEPT;
+      const isFixed = isFloat(constant.type) ? constant.rank === 0 : constant.size <= KEPT;
+      if (isFixed) this.#kept.set(name, { storage: own.storage, version: versionOf(own) });
       graph.constants.set(name, new Constant(constant.type, constant.shape, undefined, isFixed ? constant.elements : undefined));
     }
     uploadAttributes(graph);
@@ -184,7 +189,10 @@ export class OnnxModel extends nn.Module {
           `${name} is ${type} in the file: expected a tensor of ${infoOf(type).dtype}, got ${String(tensor?.dtype ?? tensor)}`,
         );
       }
-      scope.set(name, new Value(type, tensor.shape, tensor, elements));
+      // Of another tensor, or one that was written since, the host knows nothing.
+      const kept = this.#kept.get(name);
+      const isKept = kept !== undefined && kept.storage === tensor.storage && kept.version === versionOf(tensor);
+      scope.set(name, new Value(type, tensor.shape, tensor, isKept ? elements : undefined));
     }
     const ports = this.inputs;
     const [first] = inputs;
@@ -203,6 +211,9 @@ export class OnnxModel extends nn.Module {
     return execute(this.#graph, scope, { training: this.training, observe, turns: 0 });
   }
 }
+
+/** How often a tensor's memory was written. @param {Tensor} tensor */
+const versionOf = ({ storage }) => /** @type {{ version: number }} */ (/** @type {unknown} */ (storage)).version;
 
 /** @param {readonly Port[]} ports */
 const namesText = (ports) => ports.map(({ name }) => name).join(', ') || 'none';
@@ -346,7 +357,10 @@ function withOutputs(graph, names) {
     ...graph.nodes.flatMap(({ outputs }) => outputs),
   ]);
   const unknown = names.find((name) => !made.has(name));
-  if (unknown !== undefined) throw new TypeError(`loadOnnx: outputs: the graph has no value ${String(unknown)}`);
+  if (unknown !== undefined) {
+    const last = [...made].slice(-12).join(', ');
+    throw new TypeError(`loadOnnx: outputs: the graph has no value ${String(unknown)}; the last of its ${made.size} are ${last}`);
+  }
   const needed = new Set(names);
   const nodes = graph.nodes
     .toReversed()

@@ -194,12 +194,15 @@ const withSizes = (info, shape) =>
  * shape gets that shape; sizes in the types of outputs, and what the file says of shapes in between, are then left out.
  * @param {OnnxModel} model
  * @param {string | URL} path may be that of the loaded file
- * @throws {Error} if the loaded file is another one by now, or a sparse initializer changed
+ * @throws {Error} if the loaded file is another one by now, a sparse initializer changed, or the module has a parameter that the file has not
  */
 export async function saveOnnx(model, path) {
   if (!(model instanceof OnnxModel)) throw new TypeError(`saveOnnx: expected a model that loadOnnx made, got ${String(model)}`);
   const target = path instanceof URL ? fileURLToPath(path) : path;
   if (typeof target !== 'string') throw new TypeError(`saveOnnx: expected a path, got ${String(target)}`);
+  const known = new Set(model.weights.values());
+  for (const [name, parameter] of model.namedParameters())
+    if (!known.has(parameter)) throw new Error(`saveOnnx: the file has no ${name}: exportOnnx writes a module with parameters of its own`);
   const source = sourceOf(model);
   const from = source.path;
   if (from !== undefined && (await stampOf(from)) !== source.stamp) throw new Error(`saveOnnx: ${from} changed since it was loaded`);

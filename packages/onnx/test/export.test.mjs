@@ -258,6 +258,7 @@ test('arguments are checked', async () => {
   await wrong({ outputNames: [''] }, /outputNames must be 1 different names/);
   await wrong({ inputNames: ['weight'] }, /weight names a parameter/);
   await wrong({ dynamic: { y: { 0: 'n' } } }, /dynamic has an input y; the inputs are input/);
+  await wrong({ dynamic: [0, 2] }, /dynamic has the dimension 2, which no input has/);
   await wrong({ dynamic: { input: { 2: 'n' } } }, /dynamic must name dimensions of input, whose shape is \[1,2\], got 2: n/);
   await wrong({ dynamic: { input: { 0: 'n', 1: 'n' } } }, /the size n is 1 and, in input, 2/);
 });

@@ -70,6 +70,58 @@ test('it trains: gradients of parameters, and a step of an optimizer', async () 
   model.dispose();
 });
 
+test('numbers without dimensions are no parameters, and those that take their place count', async () => {
+  // (w x)² + k, with an integer that is kept on the host too. A trained exponent would have the gradient log(w x): NaN for negative ones.
+  const graph = {
+    node: [
+      node('Mul', ['x', 'w'], ['p']),
+      node('Pow', ['p', 'two'], ['q']),
+      node('Cast', ['k'], ['f'], [int('to', FLOAT)]),
+      node('Add', ['q', 'f'], ['y']),
+    ],
+    initializer: [floats('w', [2], [-1, 2]), floats('two', [], [2]), integers('k', [1], [5])],
+    input: [port('x', ['rows', 2])],
+    output: [port('y', ['rows', 2])],
+  };
+  const model = await loadOnnx(bytesOf(graph));
+  assert.deepEqual(
+    Array.from(model.namedParameters(), ([name]) => name),
+    ['w'],
+  );
+  const x = tensor([1, 2], { shape: [1, 2] });
+  const y = model.forward(x);
+  assert.deepEqual([...(await y.toArray())], [6, 21]);
+  F.sum(y).backward();
+  assert.deepEqual([...(await model.weights.get('w').grad.toArray())], [-2, 16]);
+  // In place, and by assignment: the host has the old numbers.
+  model.loadStateDict({ ...model.stateDict(), k: tensor([7], { dtype: 'i64' }), two: tensor(1) });
+  assert.deepEqual([...(await model.forward(x).toArray())], [6, 11]);
+  /** @type {any} */ (model).two = new nn.Parameter(tensor(3));
+  assert.deepEqual([...(await model.forward(x).toArray())], [6, 71]);
+  assert.equal(model.parameters().length, 2);
+  model.dispose();
+});
+
+test('a part that a known index names is a view: no kernel copies it', async () => {
+  const graph = {
+    node: [node('Gather', ['x', 'first'], ['p']), node('Gather', ['x', 'last'], ['q']), node('Sub', ['p', 'q'], ['y'])],
+    initializer: [integers('first', [], [0]), integers('last', [1], [-1])],
+    input: [port('x', [3, 'n'])],
+    output: [port('y', [1, 'n'])],
+  };
+  const model = await loadOnnx(bytesOf(graph));
+  const x = tensor([1, 2, 3, 4, 5, 7], { shape: [3, 2], requiresGrad: true });
+  const y = model.forward(x);
+  assert.deepEqual(y.shape, [1, 2]);
+  assert.deepEqual([...(await y.toArray())], [-4, -5]);
+  F.sum(y).backward();
+  assert.deepEqual([...(await /** @type {any} */ (x.grad).toArray())], [1, 1, 0, 0, -1, -1]);
+  const compiled = compile((/** @type {any} */ input) => model.forward(input));
+  assert.deepEqual([...(await compiled(x.detach()).toArray())], [-4, -5]);
+  assert.equal(compiled.explain()[0].dispatches, 1);
+  model.dispose();
+});
+
 test('shapes are computed on the host: no input is read', async () => {
   // y = reshape(x, concat([shape(x)[0]], [-1]))
   const graph = {

@@ -168,6 +168,8 @@ function dynamicSizes(leaves, names, dynamic) {
   /** @type {Map<string, number>} */
   const sizes = new Map();
   const isList = Array.isArray(dynamic);
+  const outside = isList && dynamic.find((d) => !leaves.some(({ tensor }) => d < tensor.shape.length));
+  if (typeof outside === 'number') throw new TypeError(`exportOnnx: dynamic has the dimension ${outside}, which no input has`);
   const unknown = isList ? undefined : Object.keys(dynamic).find((name) => !names.includes(name));
   if (unknown !== undefined) throw new TypeError(`exportOnnx: dynamic has an input ${unknown}; the inputs are ${names.join(', ')}`);
   const ofInputs = leaves.map(({ tensor: { shape } }, i) => {

@@ -27,6 +27,11 @@ const gather = {
   run([x, index], { axis = 0 }) {
     const d = axisOf(axis, x.rank);
     const shape = [...x.shape.slice(0, d), ...index.shape, ...x.shape.slice(d + 1)];
+    if (!known(x) && index.elements !== undefined && index.size === 1) {
+      // One part, as of [q, k, v]: a view needs no kernel.
+      const [start] = index.numbers.map((/** @type {number} */ i) => (i < 0 ? i + x.shape[d] : i));
+      if (start >= 0 && start < x.shape[d]) return same(x.type, f.reshape(f.slice(x.tensor, d, start, start + 1), shape));
+    }
     const at = reshape(positive(index, x.shape[d]), [index.size]);
     if (known(x, at)) return reshape(take(x, d, at.numbers), shape);
     if (index.size === 0) return Value.of(x.type, f.zeros(shape, { dtype: x.tensor.dtype }));
