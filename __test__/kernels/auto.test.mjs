@@ -185,6 +185,50 @@ test('where the bound cuts the timing of a product short, a faster plan is used,
   }
 });
 
+test('the bound holds where the runs themselves are long: few rounds decide nothing', () => {
+  const problem = problemOf('NN 16384 448 2304');
+  for (const [ms, decides] of /** @type {const} */ ([
+    [10, true],
+    [20, false],
+  ])) {
+    const kernels = kernelsOn(H100);
+    const own = planName(planOf(kernels, problem));
+    let now = 0;
+    const timer = /** @type {any} */ ({
+      open: () => ({
+        sampler: (/** @type {any} */ plan) => () => {
+          now += ms;
+          return planName(plan) === own ? 50 : 40;
+        },
+        close: () => {},
+      }),
+      close: () => {},
+    });
+    const tuning = new AutoTuning(kernels, timer, { seconds: 0.15, clock: () => now });
+    assert.equal(tuning.tune([wanted(problem)]), decides);
+    assert.ok(now <= 150, `${now} ms`);
+    assert.equal(tuning.summary.open, 1);
+    assert.equal(planName(planOf(kernels, problem)) === own, !decides);
+    assert.equal(planOf(kernelsOn(H100, kernels.path), problem).guess, true, 'nothing is kept');
+  }
+});
+
+test('where the bound leaves no time for permuted weights, the next process times the product anew', () => {
+  const problem = problemOf('NT 16384 2304 448');
+  const kernels = kernelsOn(H100);
+  let now = 0;
+  const { timer, log } = timerOf((plan) => {
+    // Plans with B permuted take so long to prepare that one fits.
+    now += plan.permuted ? 300 : 1;
+    return plan.permuted ? 60 : 50;
+  });
+  const tuning = new AutoTuning(kernels, timer, { seconds: 0.5, clock: () => now });
+  tuning.tune([wanted(problem, { permutable: true })]);
+  assert.equal(log.plans.filter((name) => name.includes('permuted')).length < guesses(problem, { permuted: true, ways: 2 }).length, true);
+  assert.equal(tuning.summary.open, 1);
+  assert.equal(planOf(kernelsOn(H100, kernels.path), problem).guess, true, 'nothing is kept');
+});
+
 test('products that are measured, small, in batches, or have a plan of the caller are not timed', () => {
   const kernels = kernelsOn(H100);
   const { timer, log } = timerOf(() => 50);

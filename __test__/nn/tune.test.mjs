@@ -196,11 +196,24 @@ test('what one rank has found the others take: they compile to the same kernels'
   const { kernel } = f.explain()[0].products[0];
   assert.notEqual(kernel, own);
   const sent = JSON.parse(JSON.stringify(tunedPlans()));
-  runtime().kernels.context.machine.clear();
-  useTunedPlans(sent);
   assert.ok(runtime().kernels.context.machine instanceof MachinePlans);
-  const other = compile((/** @type {any} */ x, /** @type {any} */ w) => x.matmul(w).neg(), { tune: false });
-  other(a, b);
+  const another = (/** @type {(x: any) => any} */ last) => {
+    const g = compile((/** @type {any} */ x, /** @type {any} */ w) => last(x.matmul(w)), { tune: false });
+    g(a, b);
+    return g.explain()[0].products[0].kernel;
+  };
+  // A rank may have computed such products before, by plans of its own.
+  useTunedPlans({ ...sent, faster: {} });
+  assert.equal(
+    another((x) => x.abs()),
+    own,
+  );
+  a.matmul(b);
+  useTunedPlans(sent);
+  assert.equal(
+    another((x) => x.neg()),
+    kernel,
+  );
   assert.deepEqual(tunedPlans(), sent);
   // Those of another driver are left out, and then this machine's own, too.
   useTunedPlans({ ...sent, device: { ...sent.device, driverVersion: -1 } });
@@ -219,12 +232,17 @@ test('after reset() the plans of before are used, though no file has them', () =
   const f = compile(multiply);
   f(a, b);
   const { kernel } = f.explain()[0].products[0];
+  assert.notEqual(kernel, own);
   assert.equal(tuningSummary().path, undefined);
-  reset();
-  initDevice();
-  runtime().kernels.context.tablePath = undefined;
-  const g = compile(multiply);
-  g(...operands());
-  assert.equal(g.explain()[0].products[0].kernel, kernel);
-  assert.equal(log.products.length, 1);
+  // What is found after a reset is added.
+  for (const time of ['first', 'second']) {
+    reset();
+    initDevice();
+    runtime().kernels.context.tablePath = undefined;
+    const g = compile(multiply);
+    g(...operands());
+    assert.equal(g.explain()[0].products[0].kernel, kernel);
+    g(randn([256, 160]), randn([160, 256]));
+    assert.deepEqual([log.products.length, tuningSummary().products], [2, 2], `${time} reset`);
+  }
 });

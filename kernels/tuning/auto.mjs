@@ -40,8 +40,8 @@ import { nameOf } from '../hopper/tilings.mjs';
 
 /** Seconds in all. */
 export const SECONDS = 2;
-/** Rounds in which plans of a product are timed in turn. */
-const ROUNDS = 7;
+/** Rounds in which plans of a product are timed in turn, and the fewest that decide where the bound cuts them short. */
+const [ROUNDS, LEAST_ROUNDS] = [7, 3];
 /** Products of fewer multiplications take a few microseconds with any plan. */
 const LEAST_WORK = 2 ** 22;
 /** A plan must be this much faster than the package's; and this much faster than any with the package's order of sums, if it has another one. */
@@ -169,25 +169,27 @@ export class AutoTuning {
       const natural = this.fastest(opened, problem, plans, end, (plan) => kernels.matmulOrder({ ...argumentsOf(problem), plan }));
       if (!natural) throw new Error('the package’s plan was not timed');
       const name = classOf(problem);
-      /** @type {Timed[]} */
-      const results = natural.complete || natural.faster ? [{ name, shape, ...natural, partial: !natural.complete }] : [];
+      /** @type {Result[]} */
+      const results = natural.complete || natural.faster ? [{ name, shape, ...natural }] : [];
+      let { complete } = natural;
       const permuted = permutable ? ptxCandidates(kernels.context, problem, { permuted: true }) : [];
-      if (permuted.length > 0) {
+      if (permuted.length > 0 && this.clock() >= end) complete = false;
+      else if (permuted.length > 0) {
         const best = this.fastest(opened, problem, [natural.plan, ...permuted], end, (plan) =>
           kernels.matmulOrder({ ...argumentsOf(problem), plan, bPermuted: 'permuted' in plan && plan.permuted === true }),
         );
         const plan = best?.faster ? best.plan : /** @type {Choice} */ ({ kernel: 'natural' });
         // Where B as it is stays the fastest, the package's choice is not asked any more.
-        if (best && (best.complete || best.faster))
-          results.push({ name: 'permuted', shape, us: best.us, faster: true, plan, partial: !best.complete });
+        if (best && (best.complete || best.faster)) results.push({ name: 'permuted', shape, us: best.us, faster: true, plan });
+        if (best) complete &&= best.complete;
       }
-      if (!natural.complete) summary.open++;
-      if (results.length === 0) return results;
+      if (!complete) summary.open++;
+      if (results.length === 0) return [];
       summary.products++;
       const gains = results.filter(({ faster, plan }) => faster && plan?.kernel !== 'natural');
       if (gains.length > 0) summary.faster++;
       if (natural.faster && natural.reordered) summary.reordered++;
-      return results;
+      return results.map((result) => ({ ...result, partial: !complete }));
     } catch (error) {
       if (isDeviceLost(error)) throw error;
       // No memory, or no plan that runs: the product keeps its plan.
@@ -203,8 +205,8 @@ export class AutoTuning {
    * @param {{ sampler: (plan: Choice) => () => number }} opened @param {Problem} problem
    * @param {Choice[]} plans the first is the one to beat @param {number} end
    * @param {(plan: Choice) => string} orderOf the order of a plan's sums
-   * @returns {{ plan: Choice, us: number, faster: boolean, reordered: boolean, complete: boolean } | undefined} `complete`: whether all were timed;
-   *   undefined if the first cannot run
+   * @returns {{ plan: Choice, us: number, faster: boolean, reordered: boolean, complete: boolean } | undefined} `complete`: whether all were timed in
+   *   all rounds; undefined if the first cannot run
    */
   fastest(opened, problem, plans, end, orderOf) {
     /** @type {{ plan: Choice, sample: () => number, us: number[] }[]} */
@@ -240,13 +242,21 @@ export class AutoTuning {
       this.compiled.add(kernel);
       this.longest[kind] = Math.max(this.longest[kind], this.clock() - start);
     }
-    for (let round = 0; round < ROUNDS; round++) for (const one of running) one.us.push(one.sample());
+    let rounds = 0;
+    // Of large products on slow devices the rounds alone may take longer than the bound.
+    for (let took = 0; rounds === 0 || (rounds < ROUNDS && this.clock() + took < end); rounds++) {
+      const start = this.clock();
+      for (const one of running) one.us.push(one.sample());
+      took = this.clock() - start;
+    }
+    if (rounds < ROUNDS) complete = false;
+    if (rounds < LEAST_ROUNDS) return { plan: plans[0], us: median(running[0].us), faster: false, reordered: false, complete };
     const [own, ...others] = running.map(({ plan, us }) => ({
       plan,
       us: median(us),
       // A plan is faster beyond the noise if most of its times lie below most of the other's.
-      low: us.toSorted((x, y) => x - y)[ROUNDS >> 2],
-      high: us.toSorted((x, y) => x - y)[ROUNDS - 1 - (ROUNDS >> 2)],
+      low: us.toSorted((x, y) => x - y)[rounds >> 2],
+      high: us.toSorted((x, y) => x - y)[rounds - 1 - (rounds >> 2)],
       order: orderOf(plan),
     }));
     const beats = (/** @type {typeof own} */ plan, /** @type {typeof own} */ other, /** @type {number} */ gain) =>

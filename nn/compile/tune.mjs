@@ -5,6 +5,7 @@ import { SELF_TUNED, checkedLines, identityOf, linesOf, tablesAreOff } from '../
 import { deviceTimer } from '../../kernels/tuning/timer.mjs';
 import { ArgumentError, UsageError, shown } from '../core/errors.mjs';
 import { processes, runtime } from '../core/runtime.mjs';
+import { operations } from '../ops/registry.mjs';
 import { forgetTemplates, lower } from './passes/calls.mjs';
 
 /** @typedef {import('../../kernels/tuning/auto.mjs').TuningSummary} TuningSummary */
@@ -55,6 +56,7 @@ function allowedSeconds() {
 /**
  * The tuning of the device, or undefined where nothing is timed: a CPU device's times say little, and some devices have no timestamps.
  * @param {boolean | undefined} tune the option of `compile`
+ * @returns {{ tuning: AutoTuning, resumed: boolean } | undefined} `resumed`: whether this call made the device use what was found before a reset
  */
 function tuningNow(tune) {
   if (tune === false || (processes.together && tune !== true)) return undefined;
@@ -66,13 +68,15 @@ function tuningNow(tune) {
   const seconds = allowedSeconds();
   if (seconds === 0) return undefined;
   let tuning = tunings.get(device);
+  let resumed = false;
   if (!tuning) {
     const options = { seconds: Math.max(0, seconds - total.seconds), clock: injected?.clock };
     tuning = new AutoTuning(kernels, injected?.timer ?? deviceTimer(vk, kernels), options);
     tunings.set(device, tuning);
-    if (found && isOf(found.device, info)) kernels.context.machine.take(found, () => SELF_TUNED);
+    resumed = found !== undefined && isOf(found.device, info);
+    if (found && resumed) kernels.context.machine.take(found, () => SELF_TUNED);
   }
-  return tuning;
+  return { tuning, resumed };
 }
 
 /** Whether plans are of this device and driver. @param {object} device @param {import('../../index.js').DeviceInfo} info */
@@ -86,8 +90,9 @@ const isOf = (device, info) => Object.entries(identityOf(info)).every(([name, va
 export function tuneProducts(recording, weights, tune) {
   const calls = recording.list.filter(({ op, template }) => op && template && template.problems.length > 0);
   if (calls.length === 0) return;
-  const tuning = tuningNow(tune);
-  if (!tuning) return;
+  const now = tuningNow(tune);
+  if (!now) return;
+  const { tuning, resumed } = now;
   const wanted = calls.flatMap(({ op, inputs, template }) => {
     const permutable = PERMUTABLE.includes(op?.name ?? '') && inputs[1] !== undefined && weights.has(inputs[1].allocation);
     return (template?.problems ?? []).map((problem) => ({ problem, count: 1, permutable }));
@@ -98,15 +103,20 @@ export function tuneProducts(recording, weights, tune) {
   for (const name of /** @type {const} */ (['products', 'faster', 'reordered', 'open', 'seconds']))
     total[name] += summary[name] - before[name];
   total.path = summary.path;
-  if (!changed) return;
+  if (!changed && !resumed) return;
   const { kernels, info } = runtime();
-  found = { device: identityOf(info), ...linesOf(tuning.results) };
-  forgetTemplates();
+  if (changed) found = { device: identityOf(info), ...linesOf(tuning.results, found && isOf(found.device, info) ? found : undefined) };
+  forgetDispatches();
   for (const call of calls) {
-    call.op?.plans.clear();
     call.template = undefined;
+    lower(call, kernels);
   }
-  for (const call of calls) lower(call, kernels);
+}
+
+/** Has the dispatches of operations made again, since kernels would choose other plans now. Graphs keep theirs. */
+function forgetDispatches() {
+  forgetTemplates();
+  for (const { plans } of operations.values()) plans.clear();
 }
 
 /**
@@ -128,7 +138,7 @@ export function tunedPlans() {
 
 /**
  * Uses the plans of another process, and no other ones that were measured on this machine. Plans of another kind of device or driver are left out,
- * and so are this machine's own then. Call it before functions are compiled.
+ * and so are this machine's own then. Call it before functions are compiled: graphs keep their kernels.
  * @param {TunedPlans} plans from {@link tunedPlans}
  * @throws {ArgumentError} if they are no such plans
  */
@@ -145,5 +155,8 @@ export function useTunedPlans(plans) {
   }
   const { kernels, info } = runtime();
   kernels.context.machine.clear();
+  found = undefined;
   if (isOf(device, info)) kernels.context.machine.take(checked);
+  // Calls from before have chosen by other plans.
+  forgetDispatches();
 }
