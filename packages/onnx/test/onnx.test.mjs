@@ -92,7 +92,8 @@ test('numbers without dimensions are no parameters, and those that take their pl
   const y = model.forward(x);
   assert.deepEqual([...(await y.toArray())], [6, 21]);
   F.sum(y).backward();
-  assert.deepEqual([...(await model.weights.get('w').grad.toArray())], [-2, 16]);
+  const { grad } = /** @type {import('helios-vk/nn').Tensor} */ (model.weights.get('w'));
+  assert.deepEqual([...(await /** @type {import('helios-vk/nn').Tensor} */ (grad).toArray())], [-2, 16]);
   // In place, and by assignment: the host has the old numbers.
   model.loadStateDict({ ...model.stateDict(), k: tensor([7], { dtype: 'i64' }), two: tensor(1) });
   assert.deepEqual([...(await model.forward(x).toArray())], [6, 11]);
