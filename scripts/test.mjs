@@ -535,7 +535,8 @@ const STAGES = [
     run: () =>
       each(
         [
-          suiteWithout(any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES), 'node'),
+          // Of functions of tensors the stage `validation` runs all, with the same kernels.
+          suiteWithout(any(NOT_OF_THE_DEVICE, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_BENCHES), 'node'),
           ...(existsSync(TRACE) ? [['node', ...replayArguments()]] : []),
           ['node', 'benches/train.mjs', '--steps', '10'],
         ].map((command) => inMesaRoot(['env', 'HELIOS_VALIDATION=1', ...command])),
