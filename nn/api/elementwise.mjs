@@ -22,7 +22,12 @@ const floating = (op, f) => (x) => {
 export const cbrt = floating('cbrt', (x) => F.mul(F.sign(x), F.pow(F.abs(x), 1 / 3)));
 /** log(1 - e⁻ˣ) of each element above 0, near 0 too (Mächler 2012). */
 export const log1mexp = floating('log1mexp', (x) =>
-  F.where(F.gt(x, Math.LN2), F.log1p(F.neg(F.exp(F.neg(x)))), F.log(F.neg(expm1(F.neg(x))))),
+  // A device's own logarithm need not know 0 and what is below.
+  F.where(
+    F.gt(x, 0),
+    F.where(F.gt(x, Math.LN2), F.log1p(F.neg(F.exp(F.neg(x)))), F.log(F.neg(expm1(F.neg(x))))),
+    F.where(F.eq(x, 0), -Infinity, Number.NaN),
+  ),
 );
 /** 0 below -1, x above 1, and (x + 1)² / 4 between (Martins & Astudillo 2016). */
 export const sparsePlus = floating('sparsePlus', (x) => F.where(F.gt(x, 1), x, F.div(F.square(F.clamp(F.add(x, 1), 0, 2)), 4)));
