@@ -7,6 +7,7 @@ import { assertClose } from '../lib/random-data.mjs';
 import { both } from './both.mjs';
 import { checkComposed } from './composed.mjs';
 import { positive, x } from './inputs.mjs';
+import { at, generate } from '../../nn/ops/reference.mjs';
 import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
@@ -14,19 +15,6 @@ before(initDevice);
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
 const i32 = (/** @type {any[]} */ list) => tensor(list, { dtype: 'i32' });
 const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
-/** @param {number[]} shape @param {(place: number[]) => number} f @returns {Reference} */
-function filled(shape, f) {
-  const data = new Float64Array(shape.reduce((a, b) => a * b, 1));
-  data.forEach((_, i) => {
-    let rest = i;
-    const place = shape.map(() => 0);
-    for (let d = shape.length - 1; d >= 0; d--) [place[d], rest] = [rest % shape[d], Math.floor(rest / shape[d])];
-    data[i] = f(place);
-  });
-  return { shape, data };
-}
-/** @param {Reference} t @param {number[]} place */
-const at = (t, place) => t.data[place.reduce((sum, p, d) => sum * t.shape[d] + p, 0)];
 
 test('depthToSpace and spaceToDepth, in both orders of channels', async () => {
   for (const mode of /** @type {('DCR' | 'CRD')[]} */ (['DCR', 'CRD'])) {
@@ -35,7 +23,8 @@ test('depthToSpace and spaceToDepth, in both orders of channels', async () => {
     await checkComposed(`depthToSpace ${mode}`, {
       call: (a) => F.depthToSpace(a, 2, mode),
       inputs: [x(2, 12, 2, 3)],
-      reference: (a) => filled([2, 3, 4, 6], ([n, c, i, j]) => at(a, [n, channel(c, i % 2, j % 2), Math.floor(i / 2), Math.floor(j / 2)])),
+      reference: (a) =>
+        generate([2, 3, 4, 6], ([n, c, i, j]) => at(a, [n, channel(c, i % 2, j % 2), Math.floor(i / 2), Math.floor(j / 2)])),
     });
     const image = randn([2, 3, 4, 6]);
     assert.deepEqual(await values(F.depthToSpace(F.spaceToDepth(image, 2, mode), 2, mode)), await values(image));
@@ -154,7 +143,7 @@ test('dilation2d: strides, padding and distances within a window', async () => {
       call: (a, f) => F.dilation2d(a, f, { stride, padding, dilation }),
       inputs: [x(2, 2, 5, 6), x(2, 2, 3)],
       reference: (a, f) =>
-        filled([2, 2, size(5, 2), size(6, 3)], ([n, c, i, j]) => {
+        generate([2, 2, size(5, 2), size(6, 3)], ([n, c, i, j]) => {
           let most = -Infinity;
           for (const [p, q] of range(6).map((k) => [Math.floor(k / 3), k % 3])) {
             const [r, s] = [i * stride - padding + p * dilation, j * stride - padding + q * dilation];
@@ -182,7 +171,7 @@ test('cropAndResize: parts, mirrored ones, and what lies outside', async () => {
       inputs: [x(2, 2, 5, 4), { shape: [3, 4], values: Float64Array.from(boxes.flat()), constant: true }],
       gradientTolerance: 3e-4,
       reference: (a) =>
-        filled([3, 2, ...size], ([n, c, i, j]) => {
+        generate([3, 2, ...size], ([n, c, i, j]) => {
           const place = (
             /** @type {number} */ from,
             /** @type {number} */ to,
@@ -242,7 +231,7 @@ test('rgbToGrayscale', async () => {
     call: F.rgbToGrayscale,
     inputs: [x(2, 3, 2, 3)],
     reference: (a) =>
-      filled([2, 1, 2, 3], ([n, , i, j]) => 0.2989 * at(a, [n, 0, i, j]) + 0.587 * at(a, [n, 1, i, j]) + 0.114 * at(a, [n, 2, i, j])),
+      generate([2, 1, 2, 3], ([n, , i, j]) => 0.2989 * at(a, [n, 0, i, j]) + 0.587 * at(a, [n, 1, i, j]) + 0.114 * at(a, [n, 2, i, j])),
   });
 });
 
@@ -256,13 +245,13 @@ test('gatherNd, scatterNd, tensorScatterUpdate: elements and parts, places outsi
   await checkComposed('gatherNd', {
     call: (a) => F.gatherNd(a, i32(places)),
     inputs: [x(2, 3, 2)],
-    reference: (a) => filled([4, 2], ([n, k]) => (places[n][0] > 1 ? 0 : at(a, [...places[n], k]))),
+    reference: (a) => generate([4, 2], ([n, k]) => (places[n][0] > 1 ? 0 : at(a, [...places[n], k]))),
   });
   await checkComposed('scatterNd', {
     call: (u) => F.scatterNd(i32(places), u, [2, 3, 2]),
     inputs: [x(4, 2)],
     reference: (u) =>
-      filled([2, 3, 2], ([i, j, k]) => places.reduce((sum, [r, c], n) => sum + (r === i && c === j ? at(u, [n, k]) : 0), 0)),
+      generate([2, 3, 2], ([i, j, k]) => places.reduce((sum, [r, c], n) => sum + (r === i && c === j ? at(u, [n, k]) : 0), 0)),
   });
   await checkComposed('tensorScatterUpdate', {
     call: (a, u) =>
@@ -275,7 +264,7 @@ test('gatherNd, scatterNd, tensorScatterUpdate: elements and parts, places outsi
         u,
       ),
     inputs: [x(2, 3), x(2)],
-    reference: (a, u) => filled([2, 3], ([i, j]) => (i === 1 && j === 2 ? u.data[0] : i === 0 && j === 0 ? u.data[1] : at(a, [i, j]))),
+    reference: (a, u) => generate([2, 3], ([i, j]) => (i === 1 && j === 2 ? u.data[0] : i === 0 && j === 0 ? u.data[1] : at(a, [i, j]))),
   });
   // TensorFlow's example.
   assert.deepEqual(await values(F.scatterNd(i32([[4], [3], [1], [7]]), tensor([9, 10, 11, 12]), [8])), [0, 11, 0, 10, 9, 0, 0, 12]);
@@ -299,7 +288,7 @@ test('segmentSum, inTopK, addN', async () => {
   await checkComposed('segmentSum', {
     call: (a) => F.segmentSum(a, i32(ids), 4),
     inputs: [x(5, 3)],
-    reference: (a) => filled([4, 3], ([s, c]) => ids.reduce((sum, id, n) => sum + (id === s ? at(a, [n, c]) : 0), 0)),
+    reference: (a) => generate([4, 3], ([s, c]) => ids.reduce((sum, id, n) => sum + (id === s ? at(a, [n, c]) : 0), 0)),
   });
   // TensorFlow.js's example.
   const predictions = tensor([
@@ -316,7 +305,7 @@ test('segmentSum, inTopK, addN', async () => {
   await checkComposed('addN', {
     call: (a, b, c) => F.addN([a, b, c]),
     inputs: [x(2, 3), x(2, 3), x(2, 3)],
-    reference: (a, b, c) => filled([2, 3], (place) => at(a, place) + at(b, place) + at(c, place)),
+    reference: (a, b, c) => generate([2, 3], (place) => at(a, place) + at(b, place) + at(c, place)),
   });
   assert.throws(() => F.addN([F.zeros([2]), F.zeros([1])]), /addN: the tensors must have one shape/);
 });
@@ -348,7 +337,7 @@ test('sparseToDense, ensureShape, separableConv2d', async () => {
     call: (a, d, p, b) => F.separableConv2d(a, d, p, b, { stride: 2 }),
     inputs: [x(1, 2, 5, 4), x(4, 1, 2, 2), x(3, 4, 1, 1), x(3)],
     reference: (a, d, p, b) =>
-      filled([1, 3, 2, 2], ([, o, i, j]) =>
+      generate([1, 3, 2, 2], ([, o, i, j]) =>
         range(4).reduce((sum, m) => {
           const own = range(4).reduce(
             (part, k) => part + at(a, [0, Math.floor(m / 2), 2 * i + (k >> 1), 2 * j + (k & 1)]) * at(d, [m, 0, k >> 1, k & 1]),
@@ -382,7 +371,7 @@ test('average and histogram', async () => {
     call: (a, w) => F.average(a, { dim: 1, weights: w }),
     inputs: [x(3, 4), positive(4)],
     reference: (a, w) =>
-      filled([3], ([i]) => range(4).reduce((sum, j) => sum + at(a, [i, j]) * w.data[j], 0) / w.data.reduce((p, q) => p + q)),
+      generate([3], ([i]) => range(4).reduce((sum, j) => sum + at(a, [i, j]) * w.data[j], 0) / w.data.reduce((p, q) => p + q)),
   });
   assert.equal(
     await F.average(
@@ -436,7 +425,7 @@ test('setdiff1d, stridedSlice', async () => {
   await checkComposed('stridedSlice', {
     call: (a) => F.stridedSlice(a, [1, -1, 0], [3, 0, 100], [1, -2, 2]),
     inputs: [x(4, 5, 3)],
-    reference: (a) => filled([2, 2, 2], ([i, j, k]) => at(a, [1 + i, 4 - 2 * j, 2 * k])),
+    reference: (a) => generate([2, 2, 2], ([i, j, k]) => at(a, [1 + i, 4 - 2 * j, 2 * k])),
   });
   const line = tensor([0, 1, 2, 3, 4]);
   for (const [begin, end, stride, expected] of /** @type {[number, number, number, number[]][]} */ ([

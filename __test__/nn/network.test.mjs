@@ -6,24 +6,12 @@ import { F, compile, manualSeed, nn, ones, randn, tensor } from '../../nn/index.
 import { assertClose } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { positive, smooth, x } from './inputs.mjs';
+import { at, generate } from '../../nn/ops/reference.mjs';
 import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
-/** @param {number[]} shape @param {(place: number[]) => number} f @returns {Reference} */
-function filled(shape, f) {
-  const data = new Float64Array(shape.reduce((a, b) => a * b, 1));
-  data.forEach((_, i) => {
-    let rest = i;
-    const place = shape.map(() => 0);
-    for (let d = shape.length - 1; d >= 0; d--) [place[d], rest] = [rest % shape[d], Math.floor(rest / shape[d])];
-    data[i] = f(place);
-  });
-  return { shape, data };
-}
-/** @param {Reference} t @param {number[]} place */
-const at = (t, place) => t.data[place.reduce((sum, p, d) => sum * t.shape[d] + p, 0)];
 const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
 const total = (/** @type {number[]} */ list) => list.reduce((a, b) => a + b, 0);
 
@@ -32,7 +20,7 @@ test('bilinear and embeddingBag', async () => {
     call: F.bilinear,
     inputs: [x(2, 5, 3), x(2, 5, 4), x(2, 3, 4), x(2)],
     reference: (a, b, w, bias) =>
-      filled([2, 5, 2], ([i, j, o]) =>
+      generate([2, 5, 2], ([i, j, o]) =>
         range(3).reduce((sum, p) => sum + total(range(4).map((q) => at(a, [i, j, p]) * at(w, [o, p, q]) * at(b, [i, j, q]))), bias.data[o]),
       ),
   });
@@ -44,7 +32,7 @@ test('bilinear and embeddingBag', async () => {
       call: (i, w, o) => F.embeddingBag(i, w, o, { mode }),
       inputs: [ids, x(4, 3), offsets],
       reference: (_, w) =>
-        filled([4, 3], ([bag, c]) => {
+        generate([4, 3], ([bag, c]) => {
           const list = bags[bag].map((id) => at(w, [id, c]));
           if (list.length === 0) return 0;
           return mode === 'max' ? Math.max(...list) : total(list) / (mode === 'mean' ? list.length : 1);
@@ -58,7 +46,7 @@ test('softmin, pdist, convTbc, upsampleBilinear', async () => {
   await checkComposed('softmin', {
     call: (a) => F.softmin(a, 0),
     inputs: [x(5, 3)],
-    reference: (a) => filled([5, 3], ([i, j]) => Math.exp(-at(a, [i, j])) / total(range(5).map((k) => Math.exp(-at(a, [k, j]))))),
+    reference: (a) => generate([5, 3], ([i, j]) => Math.exp(-at(a, [i, j])) / total(range(5).map((k) => Math.exp(-at(a, [k, j]))))),
   });
   for (const p of [1, 2, 3])
     await checkComposed(`pdist ${p}`, {
@@ -66,7 +54,7 @@ test('softmin, pdist, convTbc, upsampleBilinear', async () => {
       inputs: [x(5, 3)],
       reference: (a) => {
         const pairs = range(5).flatMap((i) => range(5).flatMap((j) => (j > i ? [[i, j]] : [])));
-        return filled(
+        return generate(
           [10],
           ([k]) => total(range(3).map((c) => Math.abs(at(a, [pairs[k][0], c]) - at(a, [pairs[k][1], c])) ** p)) ** (1 / p),
         );
@@ -76,7 +64,7 @@ test('softmin, pdist, convTbc, upsampleBilinear', async () => {
     call: (a, w, b) => F.convTbc(a, w, b, 1),
     inputs: [x(6, 2, 3), x(3, 3, 4), x(4)],
     reference: (a, w, b) =>
-      filled([6, 2, 4], ([t, n, o]) =>
+      generate([6, 2, 4], ([t, n, o]) =>
         range(3).reduce((sum, k) => {
           const from = t + k - 1;
           return from < 0 || from > 5 ? sum : sum + total(range(3).map((c) => at(a, [from, n, c]) * at(w, [k, c, o])));
@@ -87,7 +75,7 @@ test('softmin, pdist, convTbc, upsampleBilinear', async () => {
     call: (a) => F.upsampleBilinear(a, { size: [5, 3] }),
     inputs: [x(1, 2, 3, 2)],
     reference: (a) =>
-      filled([1, 2, 5, 3], ([n, c, i, j]) => {
+      generate([1, 2, 5, 3], ([n, c, i, j]) => {
         const [y, z] = [i / 2, j / 2];
         const [top, left] = [Math.min(Math.floor(y), 1), Math.min(Math.floor(z), 0)];
         const [v, h] = [y - top, z - left];
@@ -127,7 +115,7 @@ test('pools by norm: windows with strides, and what lies beyond the end', async 
         call: run,
         inputs: [positive(1, 2, ...sizes)],
         reference: (a) =>
-          filled([1, 2, ...sizes.map((n) => n - 1)], ([n, c, ...place]) => {
+          generate([1, 2, ...sizes.map((n) => n - 1)], ([n, c, ...place]) => {
             const corners = range(2 ** rank).map((bits) => place.map((v, d) => v + ((bits >> d) & 1)));
             return total(corners.map((corner) => at(a, [n, c, ...corner]) ** p)) ** (1 / p);
           }),

@@ -68,7 +68,7 @@ export function coopShapes(info, half) {
 export const halfOf = (precision) => (precision === 'f16' ? 'f16' : 'bf16');
 
 /** Tilings in units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages]. */
-const TILINGS = [
+export const TILINGS = [
   [8, 8, 64, 4, 2, 1],
   [8, 8, 32, 4, 2, 1],
   [4, 4, 64, 2, 2, 1],
