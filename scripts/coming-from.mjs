@@ -43,7 +43,7 @@ export const REASONS = [
   ],
   [
     /(?<!nan)quant|^q_|^qscheme$|^int_repr$|^fake_|scaled_|^grouped_mm$/,
-    'Quantized tensors: a language model’s files are quantized ([generate](guide/generate.md)), tensors are not',
+    'Quantized tensors: a language model’s files and frozen weights are quantized ([generate](guide/generate.md), `F.quantizeQ8`), tensors are not',
   ],
   [
     /cholesky|^lu$|^lu_|^svd|^orgqr$|^ormqr$|^geqrf$|^lobpcg$|^pca_lowrank$|inverse$|^det$|^logdet$|^slogdet$|^matrix_exp$|^matrix_power$|^triangular_solve$/,

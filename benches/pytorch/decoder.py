@@ -92,6 +92,44 @@ class Decoder(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1))
 
 
+def measure(forward, optimizer, config, device, batch, block, steps, warmed=lambda: None):
+    """Trains on random ids, and calls `warmed` before the steps that count: their median in milliseconds, and the losses of the first and the last."""
+    cuda = device.type == "cuda"
+
+    def random(salt):
+        # As in benches/decoder.mjs: multiples of 2^32 divided by the golden ratio.
+        values = (torch.arange(batch * block, dtype=torch.int64) + salt) * 0x9E3779B1 % 2**32 % config["vocab"]
+        return values.view(batch, block).to(device)
+
+    ids, targets = random(1), random(2)
+
+    def step():
+        with torch.autocast(device.type, torch.bfloat16):
+            loss = forward(ids, targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    losses, times, events = [], [], []
+    warmup = 6
+    last = time.perf_counter()
+    for i in range(warmup + steps):
+        losses.append(step())
+        if cuda:
+            events.append(torch.cuda.Event())
+            events[-1].record()
+            if i > 0:
+                events[i - 1].synchronize()
+        now = time.perf_counter()
+        if i >= warmup:
+            times.append(now - last)
+        if i == warmup - 1:
+            warmed()
+        last = now
+    return 1000 * statistics.median(times), [losses[0].item(), losses[-1].item()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=MODELS, default="gpt2-124m")
@@ -113,36 +151,7 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=cuda)
     forward = model if args.eager else torch.compile(model)
 
-    def random(salt):
-        # As in benches/decoder.mjs: multiples of 2^32 divided by the golden ratio.
-        values = (torch.arange(args.batch * block, dtype=torch.int64) + salt) * 0x9E3779B1 % 2**32 % config["vocab"]
-        return values.view(args.batch, block).to(device)
-
-    ids, targets = random(1), random(2)
-
-    def step():
-        with torch.autocast(device.type, torch.bfloat16):
-            loss = forward(ids, targets)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
-
-    losses, times, events = [], [], []
-    warmup = 6
-    last = time.perf_counter()
-    for i in range(warmup + args.steps):
-        losses.append(step())
-        if cuda:
-            events.append(torch.cuda.Event())
-            events[-1].record()
-            if i > 0:
-                events[i - 1].synchronize()
-        now = time.perf_counter()
-        if i >= warmup:
-            times.append(now - last)
-        last = now
-    milliseconds = 1000 * statistics.median(times)
+    milliseconds, losses = measure(forward, optimizer, config, device, args.batch, block, args.steps)
     parameters = sum(p.numel() for p in model.parameters())
     result = {
         "device": torch.cuda.get_device_name() if cuda else "cpu",
@@ -156,7 +165,7 @@ def main():
         "milliseconds": milliseconds,
         "tokensPerSecond": args.batch * block * 1000 / milliseconds,
         "gigabytes": torch.cuda.max_memory_allocated() / 1e9 if cuda else None,
-        "losses": [losses[0].item(), losses[-1].item()],
+        "losses": losses,
     }
     if args.json:
         print(json.dumps(result))

@@ -10,14 +10,12 @@ product, and gate and up another, as in helios-lm: that is less work. The model 
 
 import argparse
 import json
-import statistics
 import sys
-import time
 
 import torch
 from torch import nn
 
-from decoder import MODELS, Decoder
+from decoder import MODELS, Decoder, measure
 
 
 class LoRA(nn.Module):
@@ -81,37 +79,8 @@ def main():
     optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.01, fused=cuda)
     forward = model if args.eager else torch.compile(model)
 
-    def random(salt):
-        values = (torch.arange(args.batch * args.block, dtype=torch.int64) + salt) * 0x9E3779B1 % 2**32 % config["vocab"]
-        return values.view(args.batch, args.block).to(device)
-
-    ids, targets = random(1), random(2)
-
-    def step():
-        with torch.autocast(device.type, torch.bfloat16):
-            loss = forward(ids, targets)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
-
-    losses, times, events = [], [], []
-    warmup = 6
-    last = time.perf_counter()
-    for i in range(warmup + args.steps):
-        losses.append(step())
-        if cuda:
-            events.append(torch.cuda.Event())
-            events[-1].record()
-            if i > 0:
-                events[i - 1].synchronize()
-        now = time.perf_counter()
-        if i >= warmup:
-            times.append(now - last)
-        if i == warmup - 1 and cuda:
-            torch.cuda.reset_peak_memory_stats()
-        last = now
-    milliseconds = 1000 * statistics.median(times)
+    warmed = torch.cuda.reset_peak_memory_stats if cuda else lambda: None
+    milliseconds, losses = measure(forward, optimizer, config, device, args.batch, args.block, args.steps, warmed)
     print(
         json.dumps(
             {
@@ -127,7 +96,7 @@ def main():
                 "tokensPerSecond": args.batch * args.block * 1000 / milliseconds,
                 "gigabytes": torch.cuda.max_memory_allocated() / 1e9 if cuda else None,
                 "reservedGigabytes": torch.cuda.max_memory_reserved() / 1e9 if cuda else None,
-                "losses": [losses[0].item(), losses[-1].item()],
+                "losses": losses,
             }
         )
     )
