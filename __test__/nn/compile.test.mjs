@@ -110,6 +110,27 @@ test('SharedSlots: the smallest that is large enough, each once for a graph; all
   assert.deepEqual(live, []);
 });
 
+test('SharedSlots: an allocation that frees another graph takes no slot from the graph that is being made', () => {
+  /** @type {any[]} */
+  const live = [];
+  /** @type {any[] | undefined} */
+  let held;
+  const slots = new SharedSlots(
+    (bytes) => {
+      // What collecting garbage does: it disposes of a graph that nobody holds.
+      if (held) slots.giveBack(held.splice(0));
+      live.push({ bytes });
+      return live[live.length - 1];
+    },
+    (slot) => void live.splice(live.indexOf(slot), 1),
+  );
+  held = slots.take([100]);
+  const own = slots.take([90, 10]);
+  for (const slot of own) assert.ok(live.includes(slot), `a slot of ${slot.bytes} bytes was freed`);
+  slots.giveBack(own);
+  assert.deepEqual(live, []);
+});
+
 test('lists of dispatches that are submitted again give the bits of a recorded graph, and can be profiled', async () => {
   const [x, t] = [randn([8, 6]), tensor(Int32Array.from({ length: 8 }, (_, i) => i % 3))];
   /** @type {number[][]} */

@@ -49,29 +49,31 @@ export class SharedSlots {
 
   /**
    * Takes one allocation for each slot of a graph: the smallest existing one that is large enough, or a new one. If it throws, nothing is
-   * taken.
+   * taken. A new allocation may free graphs that nobody holds, which return their slots meanwhile.
    * @param {number[]} sizes in bytes
    * @returns {Allocation[]}
    */
   take(sizes) {
     /** @type {Allocation[]} */
     const taken = new Array(sizes.length);
-    const free = new Set(this.users.keys());
-    const made = [];
+    /** @type {Set<Allocation>} */
+    const own = new Set();
     try {
       // Largest first, so that small slots do not take large allocations that a later slot needs.
       for (const i of sizes.map((_, i) => i).sort((a, b) => sizes[b] - sizes[a])) {
         let best;
-        for (const slot of free) if (slot.bytes >= sizes[i] && (!best || slot.bytes < best.bytes)) best = slot;
-        if (best) free.delete(best);
-        else made.push((best = this.allocate(sizes[i])));
-        taken[i] = best;
+        for (const slot of this.users.keys()) {
+          if (!own.has(slot) && slot.bytes >= sizes[i] && (!best || slot.bytes < best.bytes)) best = slot;
+        }
+        taken[i] = best ?? this.allocate(sizes[i]);
+        own.add(taken[i]);
+        // Counted at once: the next allocation may free the only graph that has used this slot so far.
+        this.users.set(taken[i], (this.users.get(taken[i]) ?? 0) + 1);
       }
     } catch (error) {
-      for (const slot of made) this.release(slot);
+      this.giveBack([...own]);
       throw error;
     }
-    for (const slot of taken) this.users.set(slot, (this.users.get(slot) ?? 0) + 1);
     return taken;
   }
 
