@@ -25,6 +25,9 @@ export function testFiles() {
   );
 }
 
+/** The JS suite but for some files. @param {RegExp} left */
+export const suiteWithout = (left) => testFiles().filter((file) => !left.test(file));
+
 /** Files that one of the patterns is of. @param {...RegExp} patterns */
 export const any = (...patterns) => new RegExp(patterns.map(({ source }) => source).join('|'));
 
@@ -38,9 +41,11 @@ export const SLOW =
 export const SLOW_VALIDATED = any(SLOW, /\/(gpt|train)-\w+\.test/);
 
 /** Whether a test file does less where it is told to: smaller counts (`light`, `scaled`). @param {string} file */
-export const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
+const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
 /** Or fewer of many cases (`firstOf`). Under validation counts are small in any case, and cases are not. @param {string} file */
 export const hasCases = (file) => /\bfirstOf\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
+/** @param {string} file */
+export const doesLess = (file) => hasCounts(file) || hasCases(file);
 
 /** Test files of a package of this repository. @param {string} name */
 export const packageTests = (name) =>
@@ -50,7 +55,7 @@ export const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 export const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|platforms|pytorch-compare|results|same-file)\.test|\/ptx\/|\/kernels\/(auto|grid|model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|platforms|pytorch-compare|results|same-file|test-lanes)\.test|\/ptx\/|\/kernels\/(auto|grid|model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 export const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
 
