@@ -30,25 +30,7 @@ import { stopwatch, timesText } from './stopwatch.mjs';
 import * as swiftshader from './swiftshader.mjs';
 import { LAYER_MESSAGE } from './system.mjs';
 import { REPOSITORY, cargo, each, failures, fileTimes, run, tests } from './test-commands.mjs';
-import {
-  DISTRIBUTED,
-  NOT_OF_THE_DEVICE,
-  NOT_ON_SWIFTSHADER,
-  OF_ARITHMETIC,
-  OF_BENCHES,
-  OF_FUNCTIONS,
-  OF_KERNELS,
-  OF_LAVAPIPES_COMPILER,
-  SLOW,
-  SLOW_VALIDATED,
-  OF_LM,
-  any,
-  doesLess,
-  hasCases,
-  packageTests,
-  suiteWithout,
-  testFiles,
-} from './test-files.mjs';
+import { DISTRIBUTED, FILES, OF_NN, packageTests, testFiles } from './test-files.mjs';
 import { runLanes, slowest, writeReport } from './test-lanes.mjs';
 
 const TRACE = join(dirname(REPOSITORY), 'shared/traces/gpt300m-5steps.jsonl.gz');
@@ -78,8 +60,6 @@ function noMpi() {
 }
 
 const UNDER_VALIDATION = { environment: { HELIOS_VALIDATION: '1' }, forbidden: LAYER_MESSAGE };
-/** What the newer Mesa runs without its validation layer, and nothing else twice. */
-const NOT_TWICE_ON_MESA = any(OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_BENCHES);
 /** What `npm test` sets for the suite: less of what __test__/lib/addon.mjs can make less. */
 const LIGHT = { HELIOS_TEST_LIGHT: '1' };
 
@@ -147,19 +127,14 @@ const STAGES = [
     name: 'js',
     quick: true,
     title: 'JS suite, with small counts and without what takes long',
-    run: (full) =>
-      run(tests(suiteWithout(SLOW).filter((file) => !OF_LM.includes(file) && !(full && doesLess(file)))), { environment: LIGHT }),
+    run: (full) => run(tests(FILES.js(full)), { environment: LIGHT }),
   },
   {
     name: 'validation',
     quick: true,
     title: 'JS suite under the validation layer with synchronization checks',
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
-    run: (full) => {
-      const files = suiteWithout(any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, SLOW_VALIDATED));
-      const environment = { ...UNDER_VALIDATION.environment, ...LIGHT };
-      return run(tests(files.filter((file) => !(full && hasCases(file)))), { ...UNDER_VALIDATION, environment });
-    },
+    run: (full) => run(tests(FILES.validation(full)), { ...UNDER_VALIDATION, environment: { ...UNDER_VALIDATION.environment, ...LIGHT } }),
   },
   {
     name: 'clippy',
@@ -233,8 +208,7 @@ const STAGES = [
     run: () =>
       each(
         [
-          // Of functions of tensors the stage `validation` runs all, with the same kernels.
-          tests(suiteWithout(any(NOT_OF_THE_DEVICE, NOT_TWICE_ON_MESA)), { node: 'node' }),
+          tests(FILES['mesa-validation'](), { node: 'node' }),
           ...(existsSync(TRACE) ? [['node', ...replayArguments()]] : []),
           ['node', 'benches/train.mjs', '--steps', '10'],
         ].map((command) => inMesaRoot(['env', 'HELIOS_VALIDATION=1', ...command])),
@@ -250,32 +224,29 @@ const STAGES = [
   {
     name: 'js-slow',
     title: 'what takes long of the JS suite, and what does less in the quick tier, in full',
-    run: () => run(tests(testFiles().filter((file) => SLOW.test(file) || doesLess(file)))),
+    run: () => run(tests(FILES['js-slow']())),
   },
   {
     name: 'sets',
     title: 'JS suite without the arithmetic of kernels on descriptor sets, with small counts',
-    run: () =>
-      run(tests(suiteWithout(any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_BENCHES))), {
-        environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1', ...LIGHT },
-      }),
+    run: () => run(tests(FILES.sets()), { environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1', ...LIGHT } }),
   },
   {
     name: 'recorder',
     title: 'JS suite without kernels and training as on a GPU: with a recording thread, and memory that the host does not see',
-    run: () =>
-      run(tests(suiteWithout(any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_ARITHMETIC, OF_FUNCTIONS))), {
-        environment: { HELIOS_RECORD_THREAD: '1', HELIOS_TEST_STAGED: '1' },
-      }),
+    run: async () => {
+      const files = FILES.recorder();
+      const environment = { HELIOS_RECORD_THREAD: '1', HELIOS_TEST_STAGED: '1' };
+      // Threads meet in many ways: counts of calls are full. Those of tensors are of values, and small.
+      const calls = await run(tests(files.filter((file) => !OF_NN.test(file))), { environment });
+      return (await run(tests(files.filter((file) => OF_NN.test(file))), { environment: { ...environment, ...LIGHT } })) && calls;
+    },
   },
   {
     name: 'validation-slow',
-    title: 'what takes long of the JS suite or does less in the quick tier, and training, under the validation layer',
+    title: 'training, and what does less in the quick tier, under the validation layer',
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
-    run: () => {
-      const files = suiteWithout(any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES));
-      return run(tests(files.filter((file) => SLOW_VALIDATED.test(file) || hasCases(file))), UNDER_VALIDATION);
-    },
+    run: () => run(tests(FILES['validation-slow']()), UNDER_VALIDATION),
   },
   {
     name: 'distributed',
@@ -308,13 +279,14 @@ const STAGES = [
     name: 'fuzz',
     holds: 'target/release',
     title:
-      'fuzzing: a minute of packed decoder, SPIR-V reflection, hazard planner, all calls, nn programs and damaged ONNX files, then drivers with damaged shaders',
+      'fuzzing: packed decoder, SPIR-V reflection, hazard planner, all calls, nn programs and damaged ONNX files, and drivers with damaged shaders',
     unavailable: fuzz.obstacle,
     run: async () => {
-      const first = await Promise.all([run([process.execPath, '__test__/fuzz/calls.mjs', '--seconds', '60']), fuzz.run({ seconds: 60 })]);
+      // Each run has other seeds: what one finds in twice the time, two find.
+      const first = await Promise.all([run([process.execPath, '__test__/fuzz/calls.mjs', '--seconds', '40']), fuzz.run({ seconds: 40 })]);
       // Each of these keeps one processor busy.
-      const second = await Promise.all([run([process.execPath, '__test__/fuzz/nn.mjs', '--seconds', '60']), damagedShaders()]);
-      const third = [await run([process.execPath, '__test__/fuzz/onnx.mjs', '--seconds', '30'])];
+      const second = await Promise.all([run([process.execPath, '__test__/fuzz/nn.mjs', '--seconds', '40']), damagedShaders()]);
+      const third = [await run([process.execPath, '__test__/fuzz/onnx.mjs', '--seconds', '20'])];
       return [...first, ...second, ...third].every(Boolean);
     },
   },
@@ -348,15 +320,7 @@ const STAGES = [
     title: 'functions of tensors on a newer Mesa, with cooperative matrices; all else the next stage runs there',
     unavailable: noMesaRoot,
     // Without what needs npm and git, which the root has not, and no device.
-    run: () =>
-      run(
-        inMesaRoot(
-          tests(
-            suiteWithout(NOT_OF_THE_DEVICE).filter((file) => NOT_TWICE_ON_MESA.test(file)),
-            { node: 'node' },
-          ),
-        ),
-      ),
+    run: () => run(inMesaRoot(tests(FILES.mesa(), { node: 'node' }))),
   },
   {
     name: 'llama',
@@ -448,14 +412,15 @@ async function onSwiftShader() {
   const report = join(folder, 'report.tap');
   // Reporters and destinations go together in their order: the suite's own comes first.
   const options = ['--test-reporter-destination=stdout', '--test-reporter=tap', `--test-reporter-destination=${report}`];
-  const passed = await run(tests(suiteWithout(NOT_ON_SWIFTSHADER), { options }), { environment: { ...onSwiftShaderAlone(), ...LIGHT } });
+  const passed = await run(tests(FILES.swiftshader(), { options }), { environment: { ...onSwiftShaderAlone(), ...LIGHT } });
   /** @type {Map<string, number>} */
   const skipped = new Map();
   for (const [, reason] of readFileSync(report, 'utf8').matchAll(/^\s*ok \d+ .* # SKIP ?(.*)$/gm)) {
     skipped.set(reason, (skipped.get(reason) ?? 0) + 1);
   }
   rmSync(folder, { recursive: true });
-  const left = testFiles().filter((file) => NOT_ON_SWIFTSHADER.test(file));
+  const here = FILES.swiftshader();
+  const left = testFiles().filter((file) => !here.includes(file));
   console.log(`not run here: ${left.join(', ')}`);
   for (const [reason, count] of skipped) console.log(`skipped ${count}: ${reason}`);
   return passed;
