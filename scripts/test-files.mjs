@@ -32,10 +32,11 @@ export const suiteWithout = (left) => testFiles().filter((file) => !left.test(fi
 export const any = (...patterns) => new RegExp(patterns.map(({ source }) => source).join('|'));
 
 /**
- * Test files that take minutes, or whose subject is load rather than behaviour: `npm test` leaves them to `npm run test:full`.
+ * Test files that take long and rarely fail, as those of whole programs do, or whose subject is load: `npm test` leaves them to
+ * `npm run test:full`.
  */
 export const SLOW =
-  /\/(benches|consumer|endless|gpt-ablation|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
+  /\/(bench-generate|bench-train|benches|cli|consumer|endless|examples|exits-compiling|gpt-ablation|gpt-ends|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
 
 /** Training, which runs many processes. */
 export const OF_TRAINING = /\/(gpt-ends|gpt-train|train-\w+)\.test/;
