@@ -2,18 +2,25 @@
 
 import { readFileSync } from 'node:fs';
 
-/**
- * Processor time of the processes that this one started and that have ended, with what they started, in seconds; null where the
- * system does not say. What goes on beside the stages counts for the one that waits for its end.
- */
-function childrenSeconds() {
+/** Processor time of this process and of its ended children, in seconds; null where the system does not say. */
+function times() {
   try {
-    // Behind the name, which may hold anything but a further ')': the fields from the third on; cutime and cstime are the 16th and 17th.
+    // Behind the name, which may hold anything but a further ')': the fields from the third on; utime is the 14th.
     const fields = readFileSync('/proc/self/stat', 'utf8').split(') ').at(-1)?.split(' ') ?? [];
-    return (Number(fields[13]) + Number(fields[14])) / TICKS;
+    const [user, system, childrenUser, childrenSystem] = fields.slice(11, 15).map((ticks) => Number(ticks) / TICKS);
+    return { own: user + system, children: childrenUser + childrenSystem };
   } catch {
     return null;
   }
+}
+
+/** Processor time of the processes that this one started and that have ended, with what they started, in seconds, or null. */
+const childrenSeconds = () => times()?.children ?? null;
+
+/** Processor time of this process, and of those that it started and that have ended, in seconds, or null. */
+export function processSeconds() {
+  const all = times();
+  return all && all.own + all.children;
 }
 
 /** Clock ticks a second in /proc: a constant of Linux's interface to programs. */

@@ -25,22 +25,30 @@ export function testFiles() {
   );
 }
 
+/** The JS suite but for some files. @param {RegExp} left */
+export const suiteWithout = (left) => testFiles().filter((file) => !left.test(file));
+
 /** Files that one of the patterns is of. @param {...RegExp} patterns */
 export const any = (...patterns) => new RegExp(patterns.map(({ source }) => source).join('|'));
 
 /**
- * Test files that take minutes, or whose subject is load rather than behaviour: `npm test` leaves them to `npm run test:full`.
+ * Test files that take long and rarely fail, as those of whole programs do, or whose subject is load: `npm test` leaves them to
+ * `npm run test:full`.
  */
 export const SLOW =
-  /\/(benches|consumer|endless|gpt-ablation|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
+  /\/(bench-generate|bench-train|benches|cli|consumer|endless|examples|exits-compiling|gpt-ablation|gpt-ends|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
 
-/** Those, and training, which runs many processes: under validation `npm test` leaves them out. */
-export const SLOW_VALIDATED = any(SLOW, /\/(gpt|train)-\w+\.test/);
+/** Training, which runs many processes. */
+export const OF_TRAINING = /\/(gpt-ends|gpt-train|train-\w+)\.test/;
+/** What `npm test` leaves out under validation. */
+export const SLOW_VALIDATED = any(SLOW, OF_TRAINING);
 
 /** Whether a test file does less where it is told to: smaller counts (`light`, `scaled`). @param {string} file */
-export const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
+const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
 /** Or fewer of many cases (`firstOf`). Under validation counts are small in any case, and cases are not. @param {string} file */
 export const hasCases = (file) => /\bfirstOf\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
+/** @param {string} file */
+export const doesLess = (file) => hasCounts(file) || hasCases(file);
 
 /** Test files of a package of this repository. @param {string} name */
 export const packageTests = (name) =>
@@ -50,7 +58,7 @@ export const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 export const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|platforms|pytorch-compare|results|same-file)\.test|\/ptx\/|\/kernels\/(auto|grid|model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|platforms|pytorch-compare|results|same-file|test-files|test-lanes)\.test|\/ptx\/|\/kernels\/(auto|grid|model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 export const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
 
@@ -72,10 +80,48 @@ export const OF_FUNCTIONS =
  */
 export const OF_LAVAPIPES_COMPILER = /\/exits-compiling\.test/;
 /** Tests that programs which time kernels run and say figures: what they time is tested by others, on every variant. */
-export const OF_BENCHES = /\/kernels\/bench\.test/;
+export const OF_BENCHES = /\/(bench-generate|bench-train|gpt-ablation|kernels\/bench)\.test/;
+/** Tests of how runs of the trainer end, go on and read their options: of its steps every variant runs `gpt-train` and `train-steps`. */
+export const OF_RUNS = /\/(gpt-ends|train-checkpoints|train-run)\.test/;
+/** Tests of tensors. */
+export const OF_NN = /\/nn\//;
+/** Examples, whose calls the suite makes: besides the default device the newest layer sees them. */
+export const OF_EXAMPLES = /\/examples\.test/;
 
 /**
- * Test files that SwiftShader does not run: those that meet no driver, and those that compile all of the
- * training's pipelines many times, which takes it minutes each, since it keeps no cache of them.
+ * Test files that SwiftShader does not run: those that meet no driver; functions of tensors, of which `nn/ops` runs every operation, but
+ * for those whose NaN, infinities and denormals depend on the driver; and those that compile all of the training's pipelines many times,
+ * which takes it minutes each, since it keeps no cache of them.
  */
-export const NOT_ON_SWIFTSHADER = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES, /\/(gpt-train|gpt-ranges|train-\w+)\.test/);
+export const NOT_ON_SWIFTSHADER = any(
+  NOT_OF_THE_DEVICE,
+  OF_LAVAPIPES_COMPILER,
+  OF_BENCHES,
+  OF_RUNS,
+  OF_EXAMPLES,
+  new RegExp(`(?!/nn/(math|types)\\.test)(${OF_FUNCTIONS.source})`),
+  /\/(gpt-train|gpt-ranges|train-\w+)\.test/,
+);
+
+const NO_PROGRAMS = any(OF_BENCHES, OF_RUNS, OF_EXAMPLES);
+const NOT_ON_SETS = any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, NO_PROGRAMS);
+const NOT_RECORDED = any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_ARITHMETIC, OF_FUNCTIONS, NO_PROGRAMS);
+const NOT_VALIDATED = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES, OF_EXAMPLES);
+/** What the newer Mesa runs without its validation layer: nothing runs twice there. */
+const UNVALIDATED_ON_MESA = any(OF_FUNCTIONS, OF_LAVAPIPES_COMPILER);
+
+/**
+ * The test files of the stages that run the suite; docs/testing.md has the reasons in a table. `full`: the slow stages are run too, so that
+ * what these do in full need not be done before.
+ */
+export const FILES = {
+  js: (full = false) => suiteWithout(SLOW).filter((file) => !OF_LM.includes(file) && !(full && doesLess(file))),
+  'js-slow': () => testFiles().filter((file) => SLOW.test(file) || doesLess(file)),
+  sets: () => suiteWithout(NOT_ON_SETS),
+  recorder: () => suiteWithout(NOT_RECORDED),
+  validation: (full = false) => suiteWithout(any(NOT_VALIDATED, SLOW_VALIDATED)).filter((file) => !(full && hasCases(file))),
+  'validation-slow': () => suiteWithout(NOT_VALIDATED).filter((file) => OF_TRAINING.test(file) || hasCases(file)),
+  swiftshader: () => suiteWithout(NOT_ON_SWIFTSHADER),
+  mesa: () => suiteWithout(NOT_OF_THE_DEVICE).filter((file) => UNVALIDATED_ON_MESA.test(file)),
+  'mesa-validation': () => suiteWithout(any(NOT_OF_THE_DEVICE, UNVALIDATED_ON_MESA, OF_RUNS)),
+};

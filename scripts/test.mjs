@@ -7,14 +7,15 @@
 // is and under validation. `rest` is everything else: other drivers and runtimes, faults, fuzzing, races, load, packages. `full`
 // is both. Stages `apart` are in no tier: `--only` runs them.
 //
-// A stage that fails does not stop the others; the run fails at its end. A stage that this machine
-// cannot run says why and counts as skipped. A table of times ends it all, in CI behind what failed once more.
+// Two stages at a time share the processors (--lanes), each in a process of its own: what was begun first is shown first. A stage that
+// fails does not stop the others; the run fails at its end. A stage that this machine cannot run says why and counts as skipped. The
+// end is what failed once more (in CI), the test files that took longest, and a table of times, which are also written to
+// ~/.cache/helios-vk/test-times-TIER.json.
 
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { chooseCargo, hasValidationLayer } from './bootstrap.mjs';
@@ -28,27 +29,14 @@ import * as runtimes from './runtimes.mjs';
 import { stopwatch, timesText } from './stopwatch.mjs';
 import * as swiftshader from './swiftshader.mjs';
 import { LAYER_MESSAGE } from './system.mjs';
-import {
-  DISTRIBUTED,
-  NOT_OF_THE_DEVICE,
-  NOT_ON_SWIFTSHADER,
-  OF_ARITHMETIC,
-  OF_BENCHES,
-  OF_FUNCTIONS,
-  OF_KERNELS,
-  OF_LAVAPIPES_COMPILER,
-  SLOW,
-  SLOW_VALIDATED,
-  OF_LM,
-  any,
-  hasCases,
-  hasCounts,
-  packageTests,
-  testFiles,
-} from './test-files.mjs';
+import { REPOSITORY, cargo, each, failures, fileTimes, run, tests } from './test-commands.mjs';
+import { DISTRIBUTED, FILES, OF_NN, packageTests, testFiles } from './test-files.mjs';
+import { runLanes, slowest, writeReport } from './test-lanes.mjs';
 
-const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const TRACE = join(dirname(REPOSITORY), 'shared/traces/gpt300m-5steps.jsonl.gz');
+const TSC = 'node_modules/typescript/bin/tsc';
+/** Which files the compiler has found to be right. */
+const CHECKED = 'node_modules/.cache/helios-vk/checked.tsbuildinfo';
 const TYPEDOC = 'node_modules/typedoc/bin/typedoc';
 /** The replay's buffers take 15 GB; divided by this they fit any machine. */
 const REPLAY_SCALE = '64';
@@ -62,99 +50,11 @@ const MAX_BARRIERS = 4400;
  * @property {boolean} [quick] whether `npm test` runs it
  * @property {boolean} [apart] whether it is in no tier: only `--only` runs it
  * @property {() => string | null} [unavailable] why it cannot run here, or null
- * @property {() => void} [begin] starts what goes on beside the stages before it
- * @property {() => Promise<boolean>} run whether it passed
+ * @property {string} [holds] what it changes: stages that hold the same do not run side by side
+ * @property {boolean} [beside] whether it goes on beside all others, with what these leave of the processors
+ * @property {(full: boolean) => Promise<boolean>} run whether it passed; `full`: both tiers are run, so that what the slow stages
+ *   do in full need not be done before
  */
-
-/** Of which tests a stage's commands said at their end that they failed. @type {string[]} */
-let failures = [];
-/** Where the runners of Node and Cargo begin to say so, and of how many lines the end of all repeats it. */
-const FAILURES = /^(✖ failing tests:|failures:)/;
-const FAILURE_LINES = 60;
-
-/**
- * Runs a command in the repository with its output shown.
- * @param {string[]} command
- * @param {{ environment?: Record<string, string>, forbidden?: RegExp, limitMs?: number }} [options] `forbidden`: a line
- *   that matches it fails the command; `limitMs`: so does taking longer
- * @returns {Promise<boolean>}
- */
-function run([command, ...args], { environment = {}, forbidden, limitMs } = {}) {
-  const looked = forbidden !== undefined || Boolean(process.env.CI);
-  return new Promise((done) => {
-    const child = spawn(command, args, {
-      cwd: REPOSITORY,
-      env: { ...process.env, ...environment },
-      timeout: limitMs,
-      stdio: ['ignore', looked ? 'pipe' : 'inherit', looked ? 'pipe' : 'inherit'],
-      shell: process.platform === 'win32' && !command.endsWith('.exe'),
-    });
-    /** @type {string[]} */
-    const offending = [];
-    for (const [stream, target] of /** @type {const} */ ([
-      [child.stdout, process.stdout],
-      [child.stderr, process.stderr],
-    ])) {
-      let rest = '';
-      let failed = false;
-      const look = (/** @type {string} */ line) => {
-        if (forbidden?.test(line)) offending.push(line);
-        failed ||= FAILURES.test(line);
-        if (failed && failures.length < FAILURE_LINES) failures.push(line);
-      };
-      stream?.setEncoding('utf8');
-      stream?.on('data', (/** @type {string} */ chunk) => {
-        target.write(chunk);
-        const lines = (rest + chunk).split('\n');
-        rest = lines.pop() ?? '';
-        lines.forEach(look);
-      });
-      stream?.on('end', () => look(rest));
-    }
-    child.on('error', (error) => {
-      console.error(`${command}: ${error.message}`);
-      done(false);
-    });
-    child.on('close', (status, signal) => {
-      if (signal) console.error(`${command}: ended by ${signal}`);
-      if (offending.length > 0) console.error(`${offending.length} validation messages, the first:\n${offending[0]}`);
-      done(status === 0 && offending.length === 0);
-    });
-  });
-}
-
-/**
- * A command that takes what the stages leave of the processors, until `run` waits for its end and shows what it printed.
- * @param {string[]} command
- */
-function beside(command) {
-  /** @type {Promise<boolean> | undefined} */
-  let ended;
-  let output = '';
-  const begin = () => {
-    const polite = process.platform === 'win32' ? command : ['nice', '-n', '19', ...command];
-    const child = spawn(polite[0], polite.slice(1), { cwd: REPOSITORY, stdio: ['ignore', 'pipe', 'pipe'] });
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
-    process.once('exit', () => child.kill('SIGKILL'));
-    ended = new Promise((done) => {
-      child.on('error', (error) => {
-        output += `${command[0]}: ${error.message}\n`;
-        done(false);
-      });
-      child.on('close', (status, signal) => {
-        if (signal) output += `${command[0]}: ended by ${signal}\n`;
-        done(status === 0);
-      });
-    });
-  };
-  const run = async () => {
-    if (!ended) begin();
-    const passed = await ended;
-    process.stdout.write(output);
-    return passed === true;
-  };
-  return { begin, run };
-}
 
 /** Why groups of processes cannot be tested here, or null. */
 function noMpi() {
@@ -162,41 +62,11 @@ function noMpi() {
   return known ? null : 'no MPI is installed (apt-get install openmpi-bin mpich)';
 }
 
-/**
- * The command that runs the JS suite; a test that hangs fails.
- * @param {string} [node]
- */
-function suite(node = process.execPath) {
-  // Node would leave one processor to itself, which is half of two.
-  const concurrency = `--test-concurrency=${availableParallelism()}`;
-  return [node, '--test', '--test-reporter=spec', '--test-timeout=900000', concurrency, ...testFiles()];
-}
-
 const UNDER_VALIDATION = { environment: { HELIOS_VALIDATION: '1' }, forbidden: LAYER_MESSAGE };
 /** What `npm test` sets for the suite: less of what __test__/lib/addon.mjs can make less. */
 const LIGHT = { HELIOS_TEST_LIGHT: '1' };
 
-/**
- * The suite but for some files.
- * @param {RegExp} files
- * @param {string} [node]
- */
-const suiteWithout = (files, node = process.execPath) => suite(node).filter((word) => !files.test(word));
-
-/** @param {string[]} args */
-const cargo = (...args) => run(['cargo', ...args]);
 const inMesaRoot = (/** @type {string[]} */ command) => [process.execPath, join('scripts', 'mesa-root.mjs'), 'run', '--', ...command];
-
-/**
- * Runs all, also after one has failed.
- * @param {string[][]} commands
- * @param {Parameters<typeof run>[1]} [options]
- */
-async function each(commands, options) {
-  let passed = true;
-  for (const command of commands) passed = (await run(command, options)) && passed;
-  return passed;
-}
 
 /** What replays two steps of the recorded run and checks them. */
 function replayArguments() {
@@ -223,7 +93,10 @@ async function replay() {
   return few && agrees.length === 2 && agrees.every(Boolean);
 }
 
-/** @type {Stage[]} */
+/**
+ * Stages side by side are begun in this order: in each tier what takes long stands before what fills the lanes at the end.
+ * @type {Stage[]}
+ */
 const STAGES = [
   {
     name: 'fmt',
@@ -254,14 +127,29 @@ const STAGES = [
       ),
   },
   {
+    name: 'js',
+    quick: true,
+    title: 'JS suite, with small counts and without what takes long',
+    run: (full) => run(tests(FILES.js(full)), { environment: LIGHT }),
+  },
+  {
+    name: 'validation',
+    quick: true,
+    title: 'JS suite under the validation layer with synchronization checks',
+    unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
+    run: (full) => run(tests(FILES.validation(full)), { ...UNDER_VALIDATION, environment: { ...UNDER_VALIDATION.environment, ...LIGHT } }),
+  },
+  {
     name: 'clippy',
     quick: true,
+    holds: 'target/debug',
     title: 'Clippy is content',
     run: () => cargo('clippy', '--workspace', '--all-targets', '--locked', '--', '-D', 'warnings'),
   },
   {
     name: 'rust',
     quick: true,
+    holds: 'target/debug',
     title: 'Rust tests',
     run: () =>
       cargo(
@@ -288,17 +176,30 @@ const STAGES = [
       ),
   },
   {
+    name: 'packages',
+    quick: true,
+    title: 'packages/: built, their types and tests, and the time of their calls',
+    run: () =>
+      each(
+        [
+          [TSC, '-p', 'packages/alpha-backend'],
+          [TSC, '-p', 'packages/alpha-backend/test'],
+          tests(['alpha-backend', 'lm', 'onnx'].flatMap(packageTests)).slice(1),
+          ['packages/alpha-backend/bench/calls.mjs', '--steps', '8'],
+        ].map((command) => [process.execPath, ...command]),
+      ),
+  },
+  {
     name: 'types',
     quick: true,
     title: 'types of the package and of all scripts, after the declarations and the reference were made of these sources',
     run: () =>
-      each([['scripts/made.mjs'], ['node_modules/typescript/bin/tsc', '--noEmit']].map((command) => [process.execPath, ...command])),
-  },
-  {
-    name: 'docs',
-    title: 'the API reference, generated from the types without a warning',
-    unavailable: () => (existsSync(join(REPOSITORY, TYPEDOC)) ? null : 'typedoc is not installed'),
-    run: () => run([process.execPath, TYPEDOC]),
+      each(
+        [['scripts/made.mjs'], [TSC, '--noEmit', '--incremental', '--tsBuildInfoFile', CHECKED]].map((command) => [
+          process.execPath,
+          ...command,
+        ]),
+      ),
   },
   {
     name: 'generated',
@@ -308,138 +209,52 @@ const STAGES = [
     run: () => run(['git', 'diff', '--exit-code', '--stat', '--', 'binding.js', 'index.d.ts']),
   },
   {
-    name: 'packages',
-    quick: true,
-    title: 'packages/: built, their types and tests, and the time of their calls',
+    name: 'mesa-validation',
+    holds: 'the root of the newer Mesa',
+    title: 'JS suite, recorded run and ten training steps on a newer Mesa under its validation layer',
+    unavailable: noMesaRoot,
     run: () =>
       each(
         [
-          ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend'],
-          ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend/test'],
-          [
-            '--test',
-            '--test-reporter=spec',
-            '--test-timeout=900000',
-            ...packageTests('alpha-backend'),
-            ...packageTests('lm'),
-            ...packageTests('onnx'),
-          ],
-          ['packages/alpha-backend/bench/calls.mjs', '--steps', '8'],
-        ].map((command) => [process.execPath, ...command]),
+          tests(FILES['mesa-validation'](), { node: 'node' }),
+          ...(existsSync(TRACE) ? [['node', ...replayArguments()]] : []),
+          ['node', 'benches/train.mjs', '--steps', '10'],
+        ].map((command) => inMesaRoot(['env', 'HELIOS_VALIDATION=1', ...command])),
+        { forbidden: LAYER_MESSAGE },
       ),
   },
   {
-    name: 'page',
-    title: 'the page of a training run in headless Chromium',
-    unavailable: () => (findChromium() ? null : 'there is no Chromium'),
-    run: () => run([process.execPath, '--test', '--test-reporter=spec', 'packages/lm/test/log-page.test.mjs']),
-  },
-  {
-    name: 'llama',
-    title: 'models and tokenizers in GGUF against llama.cpp',
-    unavailable: llama.obstacle,
-    run: () => run([process.execPath, '--test', '--test-reporter=spec', 'packages/lm/test/gguf-llama.test.mjs']),
-  },
-  {
-    name: 'onnx',
-    title: "ONNX's backend tests through the file format, and what helios-onnx exports by ONNX's own evaluator",
-    unavailable: onnx.obstacle,
-    run: () => each(['backend', 'exports'].map((file) => [process.execPath, `packages/onnx/test/${file}.mjs`])),
-  },
-  {
-    name: 'js',
-    quick: true,
-    title: 'JS suite, with small counts and without what takes long',
-    run: () =>
-      run(
-        suiteWithout(SLOW).filter((word) => !OF_LM.includes(word)),
-        { environment: LIGHT },
-      ),
+    name: 'swiftshader',
+    title: "JS suite on SwiftShader, Chromium's software driver, with small counts",
+    unavailable: swiftshader.obstacle,
+    run: onSwiftShader,
   },
   {
     name: 'js-slow',
     title: 'what takes long of the JS suite, and what does less in the quick tier, in full',
-    run: () => run(suite().filter((word) => !word.endsWith('.test.mjs') || SLOW.test(word) || hasCounts(word) || hasCases(word))),
+    run: () => run(tests(FILES['js-slow']())),
   },
   {
     name: 'sets',
-    title: 'JS suite without the arithmetic of kernels on descriptor sets',
-    run: () =>
-      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_BENCHES)), {
-        environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' },
-      }),
+    title: 'JS suite without the arithmetic of kernels on descriptor sets, with small counts',
+    run: () => run(tests(FILES.sets()), { environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1', ...LIGHT } }),
   },
   {
     name: 'recorder',
     title: 'JS suite without kernels and training as on a GPU: with a recording thread, and memory that the host does not see',
-    run: () =>
-      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_ARITHMETIC, OF_FUNCTIONS)), {
-        environment: { HELIOS_RECORD_THREAD: '1', HELIOS_TEST_STAGED: '1' },
-      }),
-  },
-  {
-    name: 'validation',
-    quick: true,
-    title: 'JS suite under the validation layer with synchronization checks',
-    unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
-    run: () =>
-      run(suiteWithout(any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, SLOW_VALIDATED)), {
-        ...UNDER_VALIDATION,
-        environment: { ...UNDER_VALIDATION.environment, ...LIGHT },
-      }),
+    run: async () => {
+      const files = FILES.recorder();
+      const environment = { HELIOS_RECORD_THREAD: '1', HELIOS_TEST_STAGED: '1' };
+      // Threads meet in many ways: counts of calls are full. Those of tensors are of values, and small.
+      const calls = await run(tests(files.filter((file) => !OF_NN.test(file))), { environment });
+      return (await run(tests(files.filter((file) => OF_NN.test(file))), { environment: { ...environment, ...LIGHT } })) && calls;
+    },
   },
   {
     name: 'validation-slow',
-    title: 'what takes long of the JS suite or does less in the quick tier, and training, under the validation layer',
+    title: 'training, and what does less in the quick tier, under the validation layer',
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
-    run: () =>
-      run(
-        suiteWithout(any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES)).filter(
-          (word) => !word.endsWith('.test.mjs') || SLOW_VALIDATED.test(word) || hasCases(word),
-        ),
-        UNDER_VALIDATION,
-      ),
-  },
-  {
-    name: 'trainer',
-    title: 'ten steps of an existing trainer, with its optimizer, under the validation layer',
-    unavailable: () =>
-      !process.env.HELIOS_TEST_TRAINER
-        ? 'HELIOS_TEST_TRAINER names no built checkout of it'
-        : hasValidationLayer()
-          ? null
-          : 'the Khronos validation layer is not installed',
-    run: () => run([process.execPath, 'packages/alpha-backend/bench/validate.mjs', process.env.HELIOS_TEST_TRAINER ?? '']),
-  },
-  {
-    name: 'faults',
-    title: 'every Vulkan call fails once, in every place',
-    unavailable: () => (process.platform === 'linux' ? null : 'the fault-injecting layer is made for Linux'),
-    run: async () =>
-      (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
-      run([
-        process.execPath,
-        '--expose-gc',
-        '--test',
-        '--test-reporter=spec',
-        '__test__/faults/faults.test.mjs',
-        '__test__/faults/ptx.test.mjs',
-        '__test__/faults/collective.test.mjs',
-        '__test__/faults/nccl.test.mjs',
-      ]),
-  },
-  {
-    name: 'fuzz',
-    title:
-      'fuzzing: a minute of packed decoder, SPIR-V reflection, hazard planner, all calls, nn programs and damaged ONNX files, then drivers with damaged shaders',
-    unavailable: fuzz.obstacle,
-    run: async () => {
-      const first = await Promise.all([run([process.execPath, '__test__/fuzz/calls.mjs', '--seconds', '60']), fuzz.run({ seconds: 60 })]);
-      // Each of these keeps one processor busy.
-      const second = await Promise.all([run([process.execPath, '__test__/fuzz/nn.mjs', '--seconds', '60']), damagedShaders()]);
-      const third = [await run([process.execPath, '__test__/fuzz/onnx.mjs', '--seconds', '30'])];
-      return [...first, ...second, ...third].every(Boolean);
-    },
+    run: () => run(tests(FILES['validation-slow']()), UNDER_VALIDATION),
   },
   {
     name: 'distributed',
@@ -450,17 +265,44 @@ const STAGES = [
       const { LAUNCHERS } = await import('../__test__/distributed/launchers.mjs');
       const over = LAUNCHERS.map(({ name, path, environment }) => [name, path, environment.HELIOS_MPI_LIBRARY].filter(Boolean).join(', '));
       console.log(`over ${over.join('; ')}`);
-      return run([process.execPath, '--test', '--test-reporter=spec', '--test-concurrency=2', ...DISTRIBUTED], { limitMs: 480_000 });
+      // They wait for each other's ends more than for a processor.
+      return run(tests(DISTRIBUTED, { options: ['--test-concurrency=2'] }), { limitMs: 900_000 });
     },
   },
   {
-    name: 'nccl-library',
-    title: "NCCL's own library without a driver of CUDA: found, its version, and what a group over it says",
-    unavailable: () =>
-      process.env.HELIOS_NCCL_LIBRARY ? null : 'HELIOS_NCCL_LIBRARY names no NCCL (305 MB: pip download --no-deps nvidia-nccl-cu13)',
+    name: 'faults',
+    holds: 'target/release',
+    title: 'every Vulkan call fails once, in every place',
+    unavailable: () => (process.platform === 'linux' ? null : 'the fault-injecting layer is made for Linux'),
     run: async () =>
       (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
-      run([process.execPath, '--test', '--test-reporter=spec', '__test__/faults/nccl-library.test.mjs']),
+      run(
+        tests(
+          ['faults', 'ptx', 'collective', 'nccl'].map((name) => `__test__/faults/${name}.test.mjs`),
+          { options: ['--expose-gc'] },
+        ),
+      ),
+  },
+  {
+    name: 'fuzz',
+    holds: 'target/release',
+    title:
+      'fuzzing: packed decoder, SPIR-V reflection, hazard planner, all calls, nn programs and damaged ONNX files, and drivers with damaged shaders',
+    unavailable: fuzz.obstacle,
+    run: async () => {
+      // Each run has other seeds: what one finds in twice the time, two find.
+      const first = await Promise.all([run([process.execPath, '__test__/fuzz/calls.mjs', '--seconds', '40']), fuzz.run({ seconds: 40 })]);
+      // Each of these keeps one processor busy.
+      const second = await Promise.all([run([process.execPath, '__test__/fuzz/nn.mjs', '--seconds', '40']), damagedShaders()]);
+      const third = [await run([process.execPath, '__test__/fuzz/onnx.mjs', '--seconds', '20'])];
+      return [...first, ...second, ...third].every(Boolean);
+    },
+  },
+  {
+    name: 'runtimes',
+    title: 'reads in Node 20, 22 and 24, Bun and Deno',
+    unavailable: runtimes.obstacle,
+    run: () => run([process.execPath, 'scripts/runtimes.mjs']),
   },
   {
     name: 'races',
@@ -469,10 +311,48 @@ const STAGES = [
     run: async () => races.run(),
   },
   {
-    name: 'runtimes',
-    title: 'reads in Node 20, 22 and 24, Bun and Deno',
-    unavailable: runtimes.obstacle,
-    run: () => run([process.execPath, 'scripts/runtimes.mjs']),
+    name: 'package',
+    holds: 'the root of the newer Mesa',
+    title: 'the packed packages, installed elsewhere and used without a toolchain and a network',
+    run: () => run([process.execPath, 'scripts/pack.mjs', '--check']),
+  },
+  {
+    name: 'onnx',
+    title: "ONNX's backend tests through the file format, and what helios-onnx exports by ONNX's own evaluator",
+    unavailable: onnx.obstacle,
+    run: () => each(['backend', 'exports'].map((file) => [process.execPath, `packages/onnx/test/${file}.mjs`])),
+  },
+  {
+    name: 'mesa',
+    holds: 'the root of the newer Mesa',
+    title: 'functions of tensors on a newer Mesa, with cooperative matrices; all else the next stage runs there',
+    unavailable: noMesaRoot,
+    // Without what needs npm and git, which the root has not, and no device.
+    run: () => run(inMesaRoot(tests(FILES.mesa(), { node: 'node' }))),
+  },
+  {
+    name: 'llama',
+    title: 'models and tokenizers in GGUF against llama.cpp',
+    unavailable: llama.obstacle,
+    run: () => run(tests(['packages/lm/test/gguf-llama.test.mjs'])),
+  },
+  {
+    name: 'page',
+    title: 'the page of a training run in headless Chromium',
+    unavailable: () => (findChromium() ? null : 'there is no Chromium'),
+    run: () => run(tests(['packages/lm/test/log-page.test.mjs'])),
+  },
+  {
+    name: 'docs',
+    title: 'the API reference, generated from the types without a warning',
+    unavailable: () => (existsSync(join(REPOSITORY, TYPEDOC)) ? null : 'typedoc is not installed'),
+    run: () => run([process.execPath, TYPEDOC]),
+  },
+  {
+    name: 'benches',
+    holds: 'target/debug',
+    title: 'the benches that the suite does not run, once, small',
+    run: () => each(benches()),
   },
   {
     name: 'replay',
@@ -493,14 +373,31 @@ const STAGES = [
     },
   },
   {
-    name: 'benches',
-    title: 'the benches that the suite does not run, once, small',
-    run: () => each(benches()),
+    name: 'supply',
+    title: 'licences, advisories, sources, bills of materials',
+    unavailable: () => (spawnSync('cargo', ['--version'], { stdio: 'ignore' }).status === 0 ? null : 'no cargo'),
+    run: () => run([process.execPath, 'scripts/supply.mjs']),
   },
   {
-    name: 'package',
-    title: 'the packed packages, installed elsewhere and used without a toolchain and a network',
-    run: () => run([process.execPath, 'scripts/pack.mjs', '--check']),
+    name: 'nccl-library',
+    holds: 'target/release',
+    title: "NCCL's own library without a driver of CUDA: found, its version, and what a group over it says",
+    unavailable: () =>
+      process.env.HELIOS_NCCL_LIBRARY ? null : 'HELIOS_NCCL_LIBRARY names no NCCL (305 MB: pip download --no-deps nvidia-nccl-cu13)',
+    run: async () =>
+      (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
+      run(tests(['__test__/faults/nccl-library.test.mjs'])),
+  },
+  {
+    name: 'trainer',
+    title: 'ten steps of an existing trainer, with its optimizer, under the validation layer',
+    unavailable: () =>
+      !process.env.HELIOS_TEST_TRAINER
+        ? 'HELIOS_TEST_TRAINER names no built checkout of it'
+        : hasValidationLayer()
+          ? null
+          : 'the Khronos validation layer is not installed',
+    run: () => run([process.execPath, 'packages/alpha-backend/bench/validate.mjs', process.env.HELIOS_TEST_TRAINER ?? '']),
   },
   {
     name: 'platforms',
@@ -510,43 +407,10 @@ const STAGES = [
     run: () => run([process.execPath, 'scripts/platforms.mjs']),
   },
   {
-    name: 'supply',
-    title: 'licences, advisories, sources, bills of materials',
-    unavailable: () => (spawnSync('cargo', ['--version'], { stdio: 'ignore' }).status === 0 ? null : 'no cargo'),
-    run: () => run([process.execPath, 'scripts/supply.mjs']),
-  },
-  {
-    name: 'swiftshader',
-    title: "JS suite on SwiftShader, Chromium's software driver",
-    unavailable: swiftshader.obstacle,
-    run: onSwiftShader,
-  },
-  {
-    name: 'mesa',
-    title: 'JS suite on a newer Mesa, with cooperative matrices',
-    unavailable: noMesaRoot,
-    // Without what needs npm and git, which the root has not, and no device.
-    run: () => run(inMesaRoot(suiteWithout(NOT_OF_THE_DEVICE, 'node'))),
-  },
-  {
-    name: 'mesa-validation',
-    title: 'JS suite, recorded run and ten training steps on a newer Mesa under its validation layer',
-    unavailable: noMesaRoot,
-    run: () =>
-      each(
-        [
-          // Of functions of tensors the stage `validation` runs all, with the same kernels.
-          suiteWithout(any(NOT_OF_THE_DEVICE, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_BENCHES), 'node'),
-          ...(existsSync(TRACE) ? [['node', ...replayArguments()]] : []),
-          ['node', 'benches/train.mjs', '--steps', '10'],
-        ].map((command) => inMesaRoot(['env', 'HELIOS_VALIDATION=1', ...command])),
-        { forbidden: LAYER_MESSAGE },
-      ),
-  },
-  {
     name: 'soak',
+    beside: true,
     title: 'ten minutes of a random training-like load beside all this: results, memory, handles, the timeline beyond 2^32',
-    ...beside([process.execPath, 'scripts/soak.mjs', '--minutes', '10']),
+    run: () => run([process.execPath, 'scripts/soak.mjs', '--minutes', '10']),
   },
 ];
 
@@ -554,20 +418,17 @@ const STAGES = [
 async function onSwiftShader() {
   const folder = mkdtempSync(join(tmpdir(), 'helios-suite-'));
   const report = join(folder, 'report.tap');
-  const command = suiteWithout(NOT_ON_SWIFTSHADER);
-  const files = command.findIndex((word) => word.endsWith('.test.mjs'));
   // Reporters and destinations go together in their order: the suite's own comes first.
-  const second = ['--test-reporter-destination=stdout', '--test-reporter=tap', `--test-reporter-destination=${report}`];
-  const passed = await run([...command.slice(0, files), ...second, ...command.slice(files)], {
-    environment: onSwiftShaderAlone(),
-  });
+  const options = ['--test-reporter-destination=stdout', '--test-reporter=tap', `--test-reporter-destination=${report}`];
+  const passed = await run(tests(FILES.swiftshader(), { options }), { environment: { ...onSwiftShaderAlone(), ...LIGHT } });
   /** @type {Map<string, number>} */
   const skipped = new Map();
   for (const [, reason] of readFileSync(report, 'utf8').matchAll(/^\s*ok \d+ .* # SKIP ?(.*)$/gm)) {
     skipped.set(reason, (skipped.get(reason) ?? 0) + 1);
   }
   rmSync(folder, { recursive: true });
-  const left = suite().filter((word) => NOT_ON_SWIFTSHADER.test(word));
+  const here = FILES.swiftshader();
+  const left = testFiles().filter((file) => !here.includes(file));
   console.log(`not run here: ${left.join(', ')}`);
   for (const [reason, count] of skipped) console.log(`skipped ${count}: ${reason}`);
   return passed;
@@ -619,6 +480,13 @@ const OPTIONS = /** @type {const} */ ({
   },
   only: { type: 'string', value: 'STAGES', help: 'run only these, separated by commas' },
   skip: { type: 'string', value: 'STAGES', help: 'run all but these' },
+  lanes: {
+    type: 'integer',
+    min: 1,
+    max: 64,
+    default: Math.min(2, availableParallelism()),
+    help: 'stages at a time, which share the processors',
+  },
   list: { type: 'boolean', help: 'list the stages' },
 });
 
@@ -639,37 +507,56 @@ async function main(values) {
   const tier = values.tier ?? (only ? 'full' : 'quick');
   const inTier = (/** @type {Stage} */ { name, quick = false, apart = false }) =>
     apart ? only?.includes(name) === true : tier === 'full' || quick === (tier === 'quick');
-  const started = stopwatch();
-  /** @type {string[]} */
-  const summary = [];
-  /** @type {string[]} */
-  const failed = [];
-  const count = { passed: 0, failed: 0, skipped: 0 };
   const chosen = STAGES.filter((stage) => inTier(stage) && (only?.includes(stage.name) ?? true) && !skip?.includes(stage.name));
-  for (const { begin } of chosen) begin?.();
-  for (const { name, title, unavailable, run } of chosen) {
+  const started = stopwatch();
+  const lanes = Math.min(values.lanes, chosen.length);
+  const outcomes =
+    lanes > 1
+      ? await runLanes(chosen, { lanes, command: (name) => [process.execPath, 'scripts/test.mjs', '--tier', tier, '--only', name] })
+      : await oneByOne(chosen, tier === 'full');
+  if (process.send && process.env.HELIOS_TEST_LANES) {
+    process.send(outcomes[0]);
+    return outcomes[0].result === 'failed' ? 1 : 0;
+  }
+
+  for (const { name, failures } of outcomes) if (failures.length > 0) console.log(`\n== ${name}, again:\n${failures.join('\n')}`);
+  const all = started();
+  const lines = outcomes.map((outcome) => {
+    const { name, result, reason } = outcome;
+    return `${result === 'failed' ? 'FAILED ' : result.padEnd(7)}  ${name.padEnd(16)} ${reason ?? timesText(outcome)}`;
+  });
+  console.log(`\n${[...slowest(outcomes), '', ...lines, `         ${'all'.padEnd(16)} ${timesText(all)}`].join('\n')}`);
+  if (chosen.length > 1) console.log(`seconds of stages and test files: ${writeReport(only ? 'some' : tier, outcomes, all)}`);
+  const [passed, failed, skipped] = ['passed', 'failed', 'skipped'].map((kind) => outcomes.filter(({ result }) => result === kind).length);
+  console.log(`stages: ${passed} passed, ${failed} failed, ${skipped} skipped`);
+  if (tier === 'quick') console.log('`npm run test:full` runs the others too');
+  return failed === 0 ? 0 : 1;
+}
+
+/**
+ * Runs stages in this process.
+ * @param {Stage[]} stages
+ * @param {boolean} full whether both tiers are run
+ */
+async function oneByOne(stages, full) {
+  /** @type {import('./test-lanes.mjs').Outcome[]} */
+  const outcomes = [];
+  for (const { name, title, unavailable, run } of stages) {
     const reason = unavailable?.() ?? null;
     if (reason !== null) {
-      count.skipped++;
-      summary.push(`skipped  ${name.padEnd(16)} ${reason}`);
       console.log(`\n== ${name}: skipped: ${reason}`);
+      outcomes.push({ name, result: 'skipped', reason, wall: 0, processor: null, failures: [], files: [] });
       continue;
     }
     console.log(`\n== ${name}: ${title}`);
     const stage = stopwatch();
-    failures = [];
-    const passed = await run();
-    if (!passed && failures.length > 0) failed.push(`\n== ${name}, again:`, ...failures);
-    const times = timesText(stage());
-    count[passed ? 'passed' : 'failed']++;
-    summary.push(`${passed ? 'passed ' : 'FAILED '}  ${name.padEnd(16)} ${times}`);
-    console.log(`== ${name}: ${passed ? 'passed' : 'FAILED'} in ${times.trim()}`);
+    const passed = await run(full);
+    const times = stage();
+    const said = failures.splice(0);
+    outcomes.push({ name, result: passed ? 'passed' : 'failed', ...times, failures: passed ? [] : said, files: fileTimes() });
+    console.log(`== ${name}: ${passed ? 'passed' : 'FAILED'} in ${timesText(times).trim()}`);
   }
-  summary.push(`         ${'all'.padEnd(16)} ${timesText(started())}`);
-  console.log(`${failed.join('\n')}\n\n${summary.join('\n')}`);
-  console.log(`stages: ${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
-  if (tier === 'quick') console.log('`npm run test:full` runs the others too');
-  return count.failed === 0 ? 0 : 1;
+  return outcomes;
 }
 
 await runMain('npm test -- [options]', OPTIONS, main);
