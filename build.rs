@@ -23,10 +23,7 @@ use glslang::{
 };
 
 fn main() {
-    // On windows-gnu it would link to an import library of Node. Node-API's functions are looked up in the process ("dyn-symbols").
-    if !env::var("TARGET").is_ok_and(|target| target.ends_with("-windows-gnu")) {
-        napi_build::setup();
-    }
+    napi_build::setup();
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=shaders");
 

@@ -60,6 +60,21 @@ function lintWorkflows() {
 }
 
 /**
+ * Gives the copy the modules of the repository, and its own packages where those are links to folders of the repository.
+ * @param {string} from @param {string} to
+ */
+function linkModules(from, to) {
+  if (!existsSync(from)) return;
+  mkdirSync(to);
+  for (const entry of readdirSync(from, { withFileTypes: true })) {
+    const [source, target] = [from, to].map((folder) => join(folder, entry.name));
+    if (entry.isSymbolicLink()) symlinkSync(readlinkSync(source), target);
+    else if (entry.name.startsWith('@')) linkModules(source, target);
+    else symlinkSync(source, target);
+  }
+}
+
+/**
  * The commit in a folder of its own, with another version in it, and with what is made and not committed.
  * @param {string} copy
  * @param {string} version
@@ -69,11 +84,7 @@ function copyTo(copy, version) {
   git('archive', '--output', archive, 'HEAD');
   mkdirSync(copy);
   output(['tar', '-xf', archive, '-C', copy]);
-  symlinkSync(join(REPOSITORY, 'node_modules'), join(copy, 'node_modules'));
-  for (const folder of PACKAGES) {
-    const own = join(REPOSITORY, folder, 'node_modules');
-    if (existsSync(own)) symlinkSync(own, join(copy, folder, 'node_modules'));
-  }
+  for (const folder of ['', ...PACKAGES]) linkModules(join(REPOSITORY, folder, 'node_modules'), join(copy, folder, 'node_modules'));
   ensureMade();
   for (const made of ['types', 'docs/reference']) cpSync(join(REPOSITORY, made), join(copy, made), { recursive: true });
   for (const [file, text] of Object.entries(bump(texts(copy), version, new Date().toISOString().slice(0, 10)))) {

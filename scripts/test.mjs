@@ -424,6 +424,7 @@ const STAGES = [
         '--test-reporter=spec',
         '__test__/faults/faults.test.mjs',
         '__test__/faults/ptx.test.mjs',
+        '__test__/faults/portability.test.mjs',
         '__test__/faults/collective.test.mjs',
         '__test__/faults/nccl.test.mjs',
       ]),

@@ -6,7 +6,7 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, renameS
 import { join } from 'node:path';
 
 import { readStamp, writeStamp } from '../stamp.mjs';
-import { REPOSITORY, folder, output, rustTarget, zig } from './tools.mjs';
+import { REPOSITORY, emptyLibnode, folder, output, rustTarget, zig } from './tools.mjs';
 
 /** The oldest macOS that a binary may ask for: Zig would take the newest. */
 export const OLDEST_MACOS = '13.0';
@@ -89,7 +89,7 @@ export function build(target) {
   if (rust.endsWith('-windows-gnu')) {
     // napi-rs links it by MinGW's compiler alone.
     const command = ['cargo', 'zigbuild', '--release', '--locked', '--lib', '--target', rust];
-    output(command, { cwd: REPOSITORY, env: { ...env, CARGO_PROFILE_RELEASE_STRIP: 'symbols' } });
+    output(command, { cwd: REPOSITORY, env: { ...env, CARGO_PROFILE_RELEASE_STRIP: 'symbols', LIBNODE_PATH: emptyLibnode() } });
     copyFileSync(join(REPOSITORY, 'target', rust, 'release/helios_vk.dll'), binaryOf(target));
   } else {
     const made = join(folderOf(target), 'made');

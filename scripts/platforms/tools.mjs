@@ -85,6 +85,17 @@ export function zig() {
   return { PATH: [join(place, 'bin'), process.env.PATH].join(delimiter) };
 }
 
+/**
+ * A library of Node to link to on windows-gnu, which napi-rs asks for: an empty one, since its functions are looked up in the process.
+ * @returns {string} the folder
+ */
+export function emptyLibnode() {
+  return made('libnode', (partial) => {
+    writeFileSync(join(partial, 'libnode.dll'), '');
+    writeFileSync(join(partial, 'libnode.dll.a'), '!<arch>\n');
+  });
+}
+
 /** A linter of GitHub's workflows. */
 export function actionlint() {
   const place = made('actionlint', (partial) => {
