@@ -238,8 +238,8 @@ export function inWine({ cwd, environment = {} }, program) {
 
 /** The version of Wine. */
 export function wineVersion() {
-  const status = readIfThere(join(wineRoot(), 'var/lib/dpkg/status')) ?? '';
-  return /^Package: wine64\n(?:.+\n)*?Version: (.+)$/m.exec(status)?.[1] ?? 'of trixie';
+  const said = output(inRoot(wineRoot(), { cwd: folder() }, ['/usr/lib/wine/wine64', '--version']));
+  return said.match(/\d+\.\d+/)?.[0] ?? said.trim();
 }
 
 /**
