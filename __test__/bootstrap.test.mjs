@@ -38,6 +38,9 @@ function machine(changes = {}) {
     debootstrap: true,
     mpi: true,
     python: true,
+    mmdebstrap: true,
+    emulator: true,
+    binutils: true,
     chromium: true,
     ...changes,
   };
@@ -61,6 +64,9 @@ const BARE = {
   debootstrap: false,
   mpi: false,
   python: false,
+  mmdebstrap: false,
+  emulator: false,
+  binutils: false,
   chromium: false,
 };
 
@@ -119,6 +125,18 @@ test('the tests also want the validation layer, spirv-val and glslangValidator, 
   assert.doesNotMatch(advised(plan(machine({ chromium: false }), 'test', WANTED)), /chromium/i);
   assert.match(advised(plan(machine({ chromium: false, rights: 'none' }), 'full', WANTED)), /chromium/);
   assert.ok(steps.every(({ required }) => !required));
+});
+
+test('the stage of platforms gets what builds and runs their binaries, and no tools of the tests', () => {
+  const lacking = machine({ python: false, mmdebstrap: false, emulator: false, binutils: false, layer: false, made: false });
+  const [packages, ...rest] = plan(lacking, 'platforms', WANTED);
+  assert.deepEqual(kinds(rest), ['made']);
+  for (const name of ['python3-venv', 'mmdebstrap', 'qemu-user-static', 'binutils']) assert.ok(packages.commands[1].includes(name), name);
+  assert.ok(!packages.commands[1].includes('vulkan-validationlayers'));
+  assert.ok(!packages.required, 'a target that cannot be tried is skipped');
+  for (const tool of /** @type {const} */ (['mmdebstrap', 'emulator', 'binutils'])) {
+    assert.deepEqual(plan(machine({ [tool]: false }), 'full', WANTED), [], tool);
+  }
 });
 
 test('the tests want the software device even where there is a GPU; training does not', () => {

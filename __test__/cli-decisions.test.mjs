@@ -14,6 +14,7 @@ import {
   drivers,
   globMatches,
   layers,
+  loaders,
   registryNames,
   registryValues,
   strayDrivers,
@@ -207,6 +208,26 @@ test('folders on macOS, and none on Windows', { skip: !posix }, () => {
   for (const folder of ['/opt/homebrew/share', '/opt/homebrew/etc', '/usr/local/share', '/Users/me/.config'])
     assert.ok(mac.includes(folder), folder);
   assert.deepEqual(configurationFolders({ platform: 'win32', arch: 'x64', env: {}, home: 'C:\\', root: 'C:\\' }), []);
+});
+
+test('on macOS the loader and MoltenVK are found where Homebrew and the SDK put them', { skip: !posix }, () => {
+  const files = {
+    '/opt/homebrew/lib/libvulkan.1.dylib': '',
+    '/opt/homebrew/lib/libMoltenVK.dylib': '',
+    '/opt/homebrew/etc/vulkan/icd.d/MoltenVK_icd.json': icd('../../../lib/libMoltenVK.dylib', { is_portability_driver: true }),
+    '/sdk/lib/libvulkan.dylib': '',
+  };
+  const place = { ...machine(files), platform: /** @type {const} */ ('darwin'), arch: /** @type {const} */ ('arm64') };
+  assert.deepEqual(
+    loaders(place).map((path) => path.slice(place.root.length)),
+    ['/opt/homebrew/lib/libvulkan.1.dylib', '/opt/homebrew/lib/libMoltenVK.dylib'],
+  );
+  const [moltenVk] = drivers(place);
+  assert.deepEqual([moltenVk.exists, moltenVk.ignored, moltenVk.error], [true, null, null]);
+  const withSdk = { ...place, env: { VULKAN_SDK: join(place.root, 'sdk'), DYLD_LIBRARY_PATH: join(place.root, 'none') } };
+  assert.equal(loaders(withSdk).at(-1), join(place.root, 'sdk/lib/libvulkan.dylib'));
+  const elsewhere = { ...place, env: { HOMEBREW_PREFIX: join(place.root, 'none') } };
+  assert.deepEqual(loaders(elsewhere), []);
 });
 
 test("what Windows' registry says", () => {

@@ -6,7 +6,7 @@ import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), 'helios-load-')));
 after(() => rmSync(root, { recursive: true, force: true }));
@@ -42,7 +42,7 @@ function failure(folder, environment = {}, load = `require(${JSON.stringify(fold
 
 test('no binary at all: what was looked for, and what to do', () => {
   const folder = bare('none');
-  for (const load of [undefined, `await import(${JSON.stringify(join(folder, 'index.mjs'))})`]) {
+  for (const load of [undefined, `await import(${JSON.stringify(pathToFileURL(join(folder, 'index.mjs')).href)})`]) {
     const { message, code, platform, attempts } = failure(folder, {}, load);
     assert.equal(code, 'ERR_HELIOS_NO_BINARY');
     assert.deepEqual(attempts, [`./helios-vk.${platform}.node: not there`, `the package helios-vk-${platform}: not installed`]);

@@ -4,7 +4,7 @@
 // `npm run bench`, `npm test` and `npm run test:full` run it first, straight after a clone; so it imports
 // only Node's own modules. Prints nothing if nothing is missing.
 //
-//   npm run setup -- [--for train|bench|test|full] [--check]
+//   npm run setup -- [--for train|bench|test|full|platforms] [--check]
 //
 // --check (or HELIOS_NO_INSTALL=1) changes nothing and prints what it would do.
 
@@ -207,6 +207,9 @@ async function takeSnapshot(purpose, mayInstall) {
     debootstrap: onPath('debootstrap') !== null,
     mpi: onPath('mpiexec') !== null,
     python: spawnSync('python3', ['-c', 'import ensurepip, venv'], { stdio: 'ignore' }).status === 0,
+    mmdebstrap: onPath('mmdebstrap') !== null,
+    emulator: (onPath('qemu-aarch64-static') ?? onPath('qemu-aarch64')) !== null,
+    binutils: onPath('objdump') !== null,
     chromium: ['chromium', 'chromium-browser', 'google-chrome'].some((name) => onPath(name) !== null),
   };
 }
@@ -341,7 +344,12 @@ async function ensureDevice(purpose, mayInstall) {
 }
 
 const OPTIONS = /** @type {const} */ ({
-  for: { type: 'string', choices: ['train', 'bench', 'test', 'full'], default: 'test', help: 'what to prepare the machine for' },
+  for: {
+    type: 'string',
+    choices: ['train', 'bench', 'test', 'full', 'platforms'],
+    default: 'test',
+    help: 'what to prepare the machine for',
+  },
   check: { type: 'boolean', help: 'change nothing; print what would be done' },
 });
 

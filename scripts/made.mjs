@@ -64,6 +64,9 @@ function make() {
   writeStamp(STAMP, { key });
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+/** Makes everything where it is missing or older than its sources. */
+export function ensureMade() {
   if (!isMade()) make();
 }
+
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) ensureMade();

@@ -19,6 +19,7 @@ import { fileURLToPath } from 'node:url';
 
 import { runMain } from '../bin/lib/options.mjs';
 import { writeCommonJs } from './commonjs.mjs';
+import { ensureMade } from './made.mjs';
 import { onPath } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -191,7 +192,7 @@ function isolated() {
  * @param {ReturnType<typeof pack>} packages
  * @param {string} out
  */
-function check({ main, parts, names }, out) {
+export function check({ main, parts, names }, out) {
   const project = join(out, 'project');
   const bin = join(out, 'bin');
   for (const folder of [project, bin]) mkdirSync(folder, { recursive: true });
@@ -299,6 +300,7 @@ function main(values) {
     return;
   }
   const [binaries, out] = [resolve(values.binaries), resolve(values.out)];
+  ensureMade();
   const packages = pack(binaries, out);
   for (const [i, file] of packages.parts.entries()) {
     const name = packages.names[i];

@@ -1,15 +1,17 @@
 #!/usr/bin/env node
 // Builds the addon for every platform of package.json and runs each binary where this machine can: Linux x64 as it stands, Linux
-// arm64 under QEMU on lavapipe, musl on its own C library with SwiftShader; what nothing runs here is read instead.
+// arm64 under QEMU on lavapipe, musl on its own C library with SwiftShader, Windows in Wine on lavapipe; what nothing runs here is read
+// instead.
 //
-//   node scripts/platforms.mjs [TARGET…] [--built] [--record]
+//   node scripts/platforms.mjs [TARGET…] [--build] [--record]
 //
 //   TARGET     only these (x86_64-unknown-linux-musl …)
-//   --built    takes the binaries of an earlier run
+//   --build    builds, and reads what each binary asks of its system, but runs none (CI runs them on machines of their own)
 //   --record   writes docs/platforms.json, and the table in docs/packages.md
 //
-// A target is skipped, with the reason, where a tool cannot be had: python3 with venv, rustup, mmdebstrap, qemu-user-static.
-// What is fetched (500 MB) lies in $HELIOS_PLATFORMS, else ~/.cache/helios-vk/platforms; binaries in target/platforms.
+// `npm run platforms` installs what it needs first: python3 with venv, rustup, mmdebstrap, qemu-user-static, binutils. A target is skipped,
+// with the reason, where a tool cannot be had. What is fetched (1 GB) lies in $HELIOS_PLATFORMS, else ~/.cache/helios-vk/platforms;
+// binaries in target/platforms, where those made of the same sources are taken again.
 
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -18,6 +20,7 @@ import { fileURLToPath } from 'node:url';
 
 import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { pack, requirements } from './pack.mjs';
+import { OLDEST_MACOS, TARGETS, binaryOf, build, folderOf } from './platforms/build.mjs';
 import { readMachO } from './platforms/macho.mjs';
 import { PAGE, RESULTS, readResults, withTable } from './platforms/table.mjs';
 import * as tools from './platforms/tools.mjs';
@@ -31,11 +34,16 @@ const DOCTOR = ['node_modules/helios-vk/bin/helios-vk.mjs', 'doctor', '--json', 
 const QUICK = ['buffers', 'handles', 'load-error', 'memory-stats', 'package', 'packed', 'upload-types', 'values'].map(
   (name) => `__test__/${name}.test.mjs`,
 );
+/** These, and what depends on the system: paths, folders, messages, processes and signals. */
+const ON_WINDOWS = [...QUICK, ...['bootstrap', 'cli-decisions'].map((name) => `__test__/${name}.test.mjs`)];
 /** LLVM's passes would take minutes a kernel under QEMU. What kernels compute stays the same: `agreement` shows it. */
 const FAST_COMPILER = { GALLIVM_PERF: 'nopt' };
+/** What every Windows 10 has. */
+const WINDOWS =
+  /^(kernel32|ntdll|advapi32|bcrypt|bcryptprimitives|userenv|ws2_32|shell32|ole32|synchronization|api-ms-win-(core|crt)-[\w-]+|ucrtbase|msvcrt)\.dll$/;
 /** The oldest macOS that has been seen to take such a binary, and what a binary may link to there. */
 const APPLE = {
-  oldest: 13,
+  oldest: Number.parseInt(OLDEST_MACOS, 10),
   libraries: /^\/usr\/lib\/(libSystem\.B|libobjc\.A|libiconv\.2|libcharset\.1|libc\+\+\.1)\.dylib$|\/(CoreFoundation|Security)$/,
 };
 
@@ -43,56 +51,22 @@ const APPLE = {
 /** @typedef {{ device: string, losses: number[], exports: number, runtime: string, code?: string }} Found */
 
 /**
+ * How the binary of a target is checked: what it asks of its system, and how it is run, if anything runs it here.
  * @typedef {object} Platform
- * @property {string} target
- * @property {string} name of napi-rs
- * @property {string} [glibc]
- * @property {boolean} [unlinked] whether nothing links it here
- * @property {(platform: Platform, result: Result) => void} attempt runs the binary, or reads it
+ * @property {(target: string, result: Result) => void} reads
+ * @property {(target: string, result: Result) => void} [runs]
  */
 
-/** @type {Platform[]} */
-const PLATFORMS = [
-  { target: 'x86_64-unknown-linux-gnu', name: 'linux-x64-gnu', glibc: '2.17', attempt: onThisMachine },
-  { target: 'aarch64-unknown-linux-gnu', name: 'linux-arm64-gnu', glibc: '2.17', attempt: onArm },
-  { target: 'x86_64-unknown-linux-musl', name: 'linux-x64-musl', attempt: onMusl },
-  { target: 'aarch64-unknown-linux-musl', name: 'linux-arm64-musl', attempt: onArmMusl },
-  { target: 'aarch64-apple-darwin', name: 'darwin-arm64', attempt: readApple },
-  { target: 'x86_64-apple-darwin', name: 'darwin-x64', attempt: readApple },
-  { target: 'x86_64-pc-windows-msvc', name: 'win32-x64-msvc', unlinked: true, attempt: checkWindows },
-];
-
-/** @param {Platform} platform */
-const folderOf = ({ name }) => join(REPOSITORY, 'target/platforms', name);
-/** @param {Platform} platform */
-const binaryOf = (platform) => join(folderOf(platform), `helios-vk.${platform.name}.node`);
-
-/**
- * Builds as ci.yml does.
- * @param {Platform} platform
- */
-function build(platform) {
-  const { target, glibc } = platform;
-  const environment = tools.zig();
-  tools.rustTarget(target);
-  const napi = [process.execPath, join(REPOSITORY, 'node_modules/@napi-rs/cli/dist/cli.js'), 'build', '--platform', '--release'];
-  const kind = ['--target', glibc ? `${target}.${glibc}` : target, '--strip', '--cross-compile'];
-  const made = join(folderOf(platform), 'made');
-  output([...napi, '--no-js', '--dts', 'index.d.ts', ...kind, '--output-dir', made], {
-    cwd: REPOSITORY,
-    // The shader compiler of the build script is the host's. Zig would ask for the newest macOS.
-    env: {
-      ...process.env,
-      MACOSX_DEPLOYMENT_TARGET: `${APPLE.oldest}.0`,
-      CC_x86_64_unknown_linux_gnu: 'gcc',
-      CXX_x86_64_unknown_linux_gnu: 'g++',
-      ...environment,
-    },
-  });
-  cpSync(join(made, `helios-vk.${platform.name}.node`), binaryOf(platform));
-  writeFileSync(join(folderOf(platform), 'toolchain'), toolchain());
-  rmSync(made, { recursive: true });
-}
+/** @type {Record<string, Platform>} */
+const PLATFORMS = {
+  'x86_64-unknown-linux-gnu': { reads: needsOfElf, runs: onThisMachine },
+  'aarch64-unknown-linux-gnu': { reads: needsOfElf, runs: onArm },
+  'x86_64-unknown-linux-musl': { reads: needsOfElf, runs: onMusl },
+  'aarch64-unknown-linux-musl': { reads: needsOfElf, runs: onArmMusl },
+  'aarch64-apple-darwin': { reads: needsOfMachO },
+  'x86_64-apple-darwin': { reads: needsOfMachO },
+  'x86_64-pc-windows-msvc': { reads: needsOfPe, runs: onWine },
+};
 
 /** @param {Result} result @param {import('./platforms/table.mjs').Run} run */
 function ran(result, run) {
@@ -100,11 +74,11 @@ function ran(result, run) {
   console.log(`    ${run.what} (${run.on}): ${run.result}`);
 }
 
-/** Packs the binary alone and installs it into an empty project, whatever platform this is. @param {Platform} platform */
-function install(platform) {
-  const out = join(folderOf(platform), 'pack');
+/** Packs the binary alone and installs it into an empty project, whatever platform this is. @param {string} target */
+function install(target) {
+  const out = join(folderOf(target), 'pack');
   mkdirSync(out, { recursive: true });
-  const { main, parts } = pack(folderOf(platform), out);
+  const { main, parts } = pack(folderOf(target), out);
   const project = join(out, 'project');
   rmSync(project, { recursive: true, force: true });
   mkdirSync(project);
@@ -116,12 +90,8 @@ function install(platform) {
   return project;
 }
 
-/**
- * Runs a program of the project, or of the repository, that prints JSON in its last line.
- * @param {string[]} command
- * @param {import('node:child_process').SpawnSyncOptions} options
- */
-const json = (command, options) => JSON.parse(output(command, options).trim().split('\n').at(-1) ?? '');
+/** What a program that prints JSON in its last line has printed. @param {string} printed */
+const lastLine = (printed) => JSON.parse(printed.trim().split('\n').at(-1) ?? '');
 
 /**
  * How two runs of training agree.
@@ -137,106 +107,107 @@ function agreement(found, other) {
 }
 
 /** The same steps by this machine's own build and driver. @param {Record<string, string>} [environment] @returns {Found} */
-const here = (environment = {}) => json([process.execPath, PROBE], { cwd: REPOSITORY, env: { ...process.env, ...environment } });
+const here = (environment = {}) =>
+  lastLine(output([process.execPath, PROBE], { cwd: REPOSITORY, env: { ...process.env, ...environment } }));
 
 /**
- * Package smoke, doctor and ten steps in a project, with a command before each program.
+ * Package smoke, doctor and ten steps in a project.
  * @param {Result} result
  * @param {string} project
- * @param {(program: string[]) => string[]} within
+ * @param {(program: string[]) => string} print what a program prints there
  * @param {Found} reference
- * @param {import('node:child_process').SpawnSyncOptions} options
+ * @param {string} [within] what the runtime runs in
  */
-function useIn(result, project, within, reference, options) {
-  const smoke = json(within(['package-smoke.mjs']), options);
-  const on = `Node ${smoke.node}, ${smoke.device} ${smoke.driver}`.trim();
-  if (!smoke.binary.startsWith(join(project, 'node_modules'))) throw new Error(`loaded ${smoke.binary}`);
+function useIn(result, project, print, reference, within = '') {
+  const smoke = lastLine(print(['package-smoke.mjs']));
+  const runtime = `Node ${smoke.node}${within}`;
+  const on = `${runtime}, ${smoke.device} ${smoke.driver}`.trim();
+  if (!smoke.binary.replaceAll('\\', '/').includes(join(project, 'node_modules'))) throw new Error(`loaded ${smoke.binary}`);
   ran(result, { what: 'packed, installed and used', on, result: 'three kernels right, `import` and `require`' });
-  const { addon, package: own } = JSON.parse(output(within(DOCTOR), options));
+  const { addon, package: own } = JSON.parse(print(DOCTOR));
   if (own.checkout || !addon.ok) throw new Error(`the doctor finds fault: ${JSON.stringify(addon)}`);
-  ran(result, { what: 'doctor', on: `Node ${smoke.node}`, result: `${addon.triple}, no fault with the addon` });
-  ran(result, { what: 'training', on, result: agreement(json(within(['probe.mjs']), options), reference) });
+  ran(result, { what: 'doctor', on: runtime, result: `${addon.triple}, no fault with the addon` });
+  ran(result, { what: 'training', on, result: agreement(lastLine(print(['probe.mjs'])), reference) });
 }
 
-/** @param {Platform} platform @param {Result} result */
-function needsOfElf(platform, result) {
-  const { glibc, libraries, network } = requirements(binaryOf(platform));
+/**
+ * How many tests of these files passed and were skipped in a run that prints TAP.
+ * @param {Result} result @param {string} on @param {string[]} files @param {string} tap
+ */
+function tests(result, on, files, tap) {
+  const [passed, failed, skipped] = ['pass', 'fail', 'skipped'].map((word) => Number(new RegExp(`^# ${word} (\\d+)$`, 'm').exec(tap)?.[1]));
+  if (!(passed > 0) || failed !== 0) throw new Error(`${failed} tests failed\n${tap.slice(-4000)}`);
+  const names = files.map((file) => file.replace(/^.*\/|\.test\.mjs$/g, '')).join(', ');
+  ran(result, { what: 'of the quick tier', on: `${on}; ${names}`, result: `${passed} tests passed, ${skipped} skipped` });
+}
+
+/** @param {string} target @param {Result} result */
+function needsOfElf(target, result) {
+  const { glibc, libraries, network } = requirements(binaryOf(target));
+  const limit = TARGETS[target].glibc;
   if (network.length > 0) throw new Error(`imports ${network.join(', ')}`);
-  if (platform.glibc && Number(glibc.split('.')[1]) > Number(platform.glibc.split('.')[1])) throw new Error(`needs glibc ${glibc}`);
-  const foreign = libraries.filter(
-    (name) => !(platform.glibc ? /^(lib(c|m|dl|rt|pthread|util)|ld-linux[\w-]*)\.so\.\d+$/ : /^libc\.so$/).test(name),
-  );
+  if (limit && Number(glibc.split('.')[1]) > Number(limit.split('.')[1])) throw new Error(`needs glibc ${glibc}`);
+  const allowed = limit ? /^(lib(c|m|dl|rt|pthread|util)|ld-linux[\w-]*)\.so\.\d+$/ : /^libc\.so$/;
+  const foreign = libraries.filter((name) => !allowed.test(name));
   if (foreign.length > 0) throw new Error(`needs ${foreign.join(', ')}`);
-  result.needs.push(platform.glibc ? `glibc ${glibc}` : "musl's `libc.so` alone");
+  result.needs.push(limit ? `glibc ${glibc}` : "musl's `libc.so` alone");
 }
 
-/** @param {Platform} platform @param {Result} result */
-function onThisMachine(platform, result) {
-  needsOfElf(platform, result);
+/** @param {string} target @param {Result} result */
+function onThisMachine(target, result) {
   if (process.platform !== 'linux' || process.arch !== 'x64') throw new Unavailable('this machine is no Linux x64');
-  const project = install(platform);
-  useIn(result, project, (program) => [process.execPath, ...program], here(), { cwd: project });
+  const project = install(target);
+  useIn(result, project, (program) => output([process.execPath, ...program], { cwd: project }), here());
 }
 
-/** @param {Platform} platform @param {Result} result */
-function onArm(platform, result) {
-  needsOfElf(platform, result);
+/** @param {string} target @param {Result} result */
+function onArm(target, result) {
   const reason = tools.noRoots(true);
   if (reason !== null) throw new Unavailable(reason);
   const place = tools.armRoot();
   const environment = { VK_DRIVER_FILES: '/usr/share/vulkan/icd.d/lvp_icd.json', ...FAST_COMPILER };
   const within = (/** @type {string} */ cwd, /** @type {string[]} */ program, /** @type {Record<string, string>} */ more = {}) =>
     tools.inRoot(place, { arm64: true, cwd, environment: { ...environment, ...more } }, ['/usr/bin/node', ...program]);
-  const project = install(platform);
+  const project = install(target);
   // Both with subgroups of four lanes, which add up in another order than eight.
-  useIn(result, project, (program) => within(project, program), here({ LP_NATIVE_VECTOR_WIDTH: '128' }), {});
+  useIn(result, project, (program) => output(within(project, program)), here({ LP_NATIVE_VECTOR_WIDTH: '128' }));
   const tap = output(
     within(REPOSITORY, ['--test', '--test-reporter=tap', '--test-timeout=900000', '--test-concurrency=1', ...QUICK], {
-      NAPI_RS_NATIVE_LIBRARY_PATH: binaryOf(platform),
+      NAPI_RS_NATIVE_LIBRARY_PATH: binaryOf(target),
       HELIOS_TEST_LIGHT: '1',
     }),
   );
-  const [passed, failed, skipped] = ['pass', 'fail', 'skipped'].map((word) => Number(new RegExp(`^# ${word} (\\d+)$`, 'm').exec(tap)?.[1]));
-  if (!(passed > 0) || failed !== 0) throw new Error(`${failed} tests failed\n${tap.slice(-4000)}`);
-  const files = QUICK.map((file) => file.replace(/^.*\/|\.test\.mjs$/g, '')).join(', ');
-  ran(result, { what: 'of the quick tier', on: `the same; ${files}`, result: `${passed} tests passed, ${skipped} skipped` });
+  tests(result, 'the same', QUICK, tap);
 }
 
-/** @param {Platform} platform @param {Result} result */
-function onMusl(platform, result) {
-  needsOfElf(platform, result);
+/** @param {string} target @param {Result} result */
+function onMusl(target, result) {
   const reason = tools.noRoots(false) ?? (process.arch === 'x64' ? null : 'this machine is no x64');
   if (reason !== null) throw new Unavailable(reason);
   const place = tools.muslRoot();
   const [{ node }, bun] = [tools.muslNode('x86_64'), tools.muslBun()];
   tools.zig();
   const { driver, libraries } = tools.muslDriver();
-  const project = install(platform);
+  const project = install(target);
   const environment = { LD_LIBRARY_PATH: libraries, HELIOS_VULKAN_LOADER: driver };
   const reference = here({ HELIOS_VULKAN_LOADER: join(swiftshader.manifest(), '../libvk_swiftshader.so') });
-  useIn(result, project, (program) => tools.inRoot(place, { cwd: project, environment }, [node, ...program]), reference, {});
+  useIn(result, project, (program) => output(tools.inRoot(place, { cwd: project, environment }, [node, ...program])), reference);
+  const libraryPath = { LD_LIBRARY_PATH: `${libraries}:${tools.muslNode('x86_64').libraries}` };
+  const inBun = tools.inRoot(place, { cwd: project, environment: { ...environment, ...libraryPath } }, [bun, 'probe.mjs']);
   /** @type {Found} */
-  const found = json(
-    tools.inRoot(
-      place,
-      { cwd: project, environment: { ...environment, LD_LIBRARY_PATH: `${libraries}:${tools.muslNode('x86_64').libraries}` } },
-      [bun, 'probe.mjs'],
-    ),
-    {},
-  );
+  const found = lastLine(output(inBun));
   ran(result, { what: 'training', on: `${found.runtime}, ${found.device}`, result: agreement(found, reference) });
 }
 
-/** @param {Platform} platform @param {Result} result */
-function onArmMusl(platform, result) {
-  needsOfElf(platform, result);
+/** @param {string} target @param {Result} result */
+function onArmMusl(target, result) {
   const reason = tools.noRoots(true);
   if (reason !== null) throw new Unavailable(reason);
   const { node } = tools.muslNode('aarch64');
-  const project = install(platform);
+  const project = install(target);
   const within = (/** @type {string[]} */ program) => tools.inRoot(tools.armRoot(), { arm64: true, cwd: project }, [node, ...program]);
   /** @type {Found} */
-  const found = json(within(['probe.mjs', '0']), {});
+  const found = lastLine(output(within(['probe.mjs', '0'])));
   const whole = here();
   if (found.exports !== whole.exports) throw new Error(`it exports ${found.exports} names, on x64 ${whole.exports}`);
   if (found.code !== 'ERR_HELIOS_NO_LOADER') throw new Error(`without a loader initDevice says ${found.code}`);
@@ -252,10 +223,10 @@ function onArmMusl(platform, result) {
   ran(result, { what: 'doctor', on: found.runtime, result: `${addon.triple}, no fault with the addon` });
 }
 
-/** @param {Platform} platform @param {Result} result */
-function readApple(platform, result) {
-  const found = readMachO(readFileSync(binaryOf(platform)));
-  if (`darwin-${found.processor}` !== platform.name) throw new Error(`it is for ${found.processor}`);
+/** @param {string} target @param {Result} result */
+function needsOfMachO(target, result) {
+  const found = readMachO(readFileSync(binaryOf(target)));
+  if (`darwin-${found.processor}` !== TARGETS[target].name) throw new Error(`it is for ${found.processor}`);
   if (found.oldest === null || Number(found.oldest.split('.')[0]) > APPLE.oldest) throw new Error(`it needs macOS ${found.oldest}`);
   const foreign = found.libraries.filter((name) => !APPLE.libraries.test(name));
   if (foreign.length > 0) throw new Error(`it links to ${foreign.join(', ')}`);
@@ -268,38 +239,49 @@ function readApple(platform, result) {
   result.needs.push(found.signature === 'none' ? 'not signed' : `signed ${found.signature}, every page's hash right`);
 }
 
-/** @param {Platform} platform @param {Result} result */
-function checkWindows({ target }, result) {
-  tools.rustTarget(target);
-  output(['cargo', 'check', '--quiet', '--locked', '--target', target], { cwd: REPOSITORY });
-  ran(result, { what: 'type-checked', on: output(['rustc', '--version']).split(' ').slice(0, 2).join(' '), result: 'no error' });
-  throw new Unavailable("linking needs Microsoft's SDK, which no package registry has");
+/** @param {string} target @param {Result} result */
+function needsOfPe(target, result) {
+  // A library of Windows names those that it takes symbols from.
+  const text = output(['objdump', '--private-headers', binaryOf(target)]);
+  const libraries = [...text.matchAll(/^\s*DLL Name: (\S+)$/gm)].map(([, name]) => name.toLowerCase());
+  if (libraries.length === 0) throw new Error('it names no library');
+  const foreign = libraries.filter((name) => !WINDOWS.test(name));
+  if (foreign.length > 0) throw new Error(`it links to ${foreign.join(', ')}`);
+  const runtime = libraries.filter((name) => !name.startsWith('api-ms-win-crt-'));
+  result.needs.push(`Windows 10: ${runtime.map((name) => `\`${name}\``).join(', ')} and the universal C runtime`);
 }
 
-/** What builds. */
-const toolchain = () =>
-  `Rust ${output(['rustc', '--version']).split(' ')[1]} and Zig ${output([join(tools.folder(), 'zig/bin/python'), '-m', 'ziglang', 'version']).trim()}`;
+/** @param {string} target @param {Result} result */
+function onWine(target, result) {
+  const reason = tools.noRoots(false) ?? (process.arch === 'x64' ? null : 'this machine is no x64');
+  if (reason !== null) throw new Unavailable(reason);
+  const project = install(target);
+  const print = (/** @type {string} */ cwd, /** @type {string[]} */ program, /** @type {Record<string, string>} */ environment = {}) =>
+    tools.written(tools.inWine({ cwd, environment }, program));
+  const within = ` for Windows in Wine ${tools.wineVersion()}`;
+  useIn(result, project, (program) => print(project, program), here(), within);
+  const flags = ['--test', '--test-reporter=tap', '--test-timeout=900000', '--test-concurrency=1'];
+  const environment = { NAPI_RS_NATIVE_LIBRARY_PATH: binaryOf(target), HELIOS_TEST_LIGHT: '1' };
+  tests(result, 'the same', ON_WINDOWS, print(REPOSITORY, [...flags, ...ON_WINDOWS], environment));
+}
 
 /**
- * @param {Platform} platform
- * @param {boolean} built whether an earlier binary will do
+ * @param {string} target
+ * @param {boolean} runs whether to run the binary as well
  * @returns {{ result: Result, passed: boolean }}
  */
-function attempt(platform, built) {
+function attempt(target, runs) {
   /** @type {Result} */
   const result = { date: new Date().toISOString().slice(0, 10), needs: [], runs: [] };
   try {
-    mkdirSync(folderOf(platform), { recursive: true });
-    if (!platform.unlinked) {
-      if (!built || !existsSync(binaryOf(platform))) build(platform);
-      result.bytes = statSync(binaryOf(platform)).size;
-      result.toolchain = readFileSync(join(folderOf(platform), 'toolchain'), 'utf8');
-    }
-    platform.attempt(platform, result);
+    result.toolchain = build(target);
+    result.bytes = statSync(binaryOf(target)).size;
+    PLATFORMS[target].reads(target, result);
+    if (runs) PLATFORMS[target].runs?.(target, result);
     return { result, passed: true };
   } catch (error) {
     if (!(error instanceof Unavailable)) {
-      console.error(`${platform.target}: ${/** @type {Error} */ (error).message}`);
+      console.error(`${target}: ${/** @type {Error} */ (error).message}`);
       return { result, passed: false };
     }
     return { result: { ...result, skipped: error.message.split('\n')[0] }, passed: true };
@@ -307,21 +289,24 @@ function attempt(platform, built) {
 }
 
 const OPTIONS = /** @type {const} */ ({
-  built: { type: 'boolean', help: 'take the binaries of an earlier run' },
+  build: { type: 'boolean', help: 'build, and read what each binary asks of its system, but run none' },
   record: { type: 'boolean', help: `write ${RESULTS}, and the table in ${PAGE}` },
 });
 
 /** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values @param {string[]} targets */
 function main(values, targets) {
-  const unknown = targets.find((target) => PLATFORMS.every((platform) => platform.target !== target));
-  if (unknown !== undefined) throw new UsageError(`no target ${unknown}; there are ${PLATFORMS.map(({ target }) => target).join(', ')}`);
+  const unknown = targets.find((target) => !(target in PLATFORMS));
+  if (unknown !== undefined) throw new UsageError(`no target ${unknown}; there are ${Object.keys(PLATFORMS).join(', ')}`);
+  if (values.build && values.record) throw new UsageError('--record writes what ran, and --build runs nothing');
   let failed = 0;
-  for (const platform of PLATFORMS.filter(({ target }) => targets.length === 0 || targets.includes(target))) {
-    const { result, passed } = attempt(platform, values.built);
-    if (!passed) failed++;
-    else if (values.record) record(platform.target, result);
+  for (const target of Object.keys(PLATFORMS).filter((each) => targets.length === 0 || targets.includes(each))) {
+    const { result, passed } = attempt(target, !values.build);
+    // In CI nothing may be left out.
+    const missing = values.build && result.skipped !== undefined;
+    if (!passed || missing) failed++;
+    else if (values.record) record(target, result);
     const size = result.bytes ? `${(result.bytes / 1e6).toFixed(1)} MB; ${result.needs.join('; ')}` : 'not built';
-    console.log(`${passed ? (result.skipped ? '-' : '✓') : '✗'} ${platform.target}: ${size}`);
+    console.log(`${!passed || missing ? '✗' : result.skipped ? '-' : '✓'} ${target}: ${size}`);
     if (result.skipped) console.log(`    skipped: ${result.skipped}`);
   }
   return failed === 0 ? 0 : 1;
@@ -332,7 +317,7 @@ function record(of, result) {
   const [file, page] = [RESULTS, PAGE].map((name) => join(REPOSITORY, name));
   const earlier = existsSync(file) ? readResults(file) : {};
   const all = { ...earlier, [of]: result };
-  const targets = PLATFORMS.map(({ target }) => target);
+  const targets = Object.keys(PLATFORMS);
   const known = Object.fromEntries(targets.flatMap((target) => (all[target] ? [[target, all[target]]] : [])));
   writeFileSync(file, `${JSON.stringify(known, null, 2)}\n`);
   writeFileSync(page, withTable(readFileSync(page, 'utf8'), known, targets));

@@ -3,7 +3,7 @@
 
 import { atLeast } from '../bin/lib/diagnose.mjs';
 
-/** @typedef {'train' | 'bench' | 'test' | 'full'} Purpose `full`: `npm run test:full` */
+/** @typedef {'train' | 'bench' | 'test' | 'full' | 'platforms'} Purpose `full`: `npm run test:full`; `platforms`: also the release */
 
 /**
  * What was found on the machine.
@@ -32,6 +32,9 @@ import { atLeast } from '../bin/lib/diagnose.mjs';
  * @property {boolean} mpi the launcher of an MPI
  * @property {boolean} chromium a Chromium, or Chrome
  * @property {boolean} python Python 3 that makes environments
+ * @property {boolean} mmdebstrap
+ * @property {boolean} emulator QEMU's emulator of arm64 for programs
+ * @property {boolean} binutils objdump
  */
 
 /**
@@ -44,7 +47,7 @@ import { atLeast } from '../bin/lib/diagnose.mjs';
  * @property {boolean} required whether the purpose is impossible without it
  */
 
-/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap' | 'mpi' | 'chromium' | 'python'} Need */
+/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap' | 'mpi' | 'chromium' | 'python' | 'mmdebstrap' | 'emulator' | 'binutils'} Need */
 
 /** @type {Record<Need, string>} */
 const NAMES = {
@@ -58,7 +61,10 @@ const NAMES = {
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
   mpi: 'MPI (for the tests of several processes)',
   chromium: 'Chromium (for the tests of the page of a training run)',
-  python: "Python with venv (writes ONNX's backend tests)",
+  python: "Python with venv (writes ONNX's backend tests, gets Zig)",
+  mmdebstrap: 'mmdebstrap (makes roots of other systems)',
+  emulator: 'QEMU (runs binaries for arm64)',
+  binutils: 'objdump (reads what binaries need)',
 };
 
 /**
@@ -80,6 +86,9 @@ const FAMILIES = {
       mpi: ['openmpi-bin', 'mpich'],
       chromium: ['chromium'],
       python: ['python3-venv'],
+      mmdebstrap: ['mmdebstrap', 'debian-archive-keyring'],
+      emulator: ['qemu-user-static'],
+      binutils: ['binutils'],
     },
   },
   fedora: {
@@ -96,6 +105,8 @@ const FAMILIES = {
       mpi: ['openmpi', 'mpich'],
       chromium: ['chromium'],
       python: ['python3'],
+      emulator: ['qemu-user-static'],
+      binutils: ['binutils'],
     },
   },
   arch: {
@@ -112,6 +123,8 @@ const FAMILIES = {
       mpi: ['openmpi'],
       chromium: ['chromium'],
       python: ['python'],
+      emulator: ['qemu-user-static'],
+      binutils: ['binutils'],
     },
   },
   suse: {
@@ -128,6 +141,8 @@ const FAMILIES = {
       mpi: ['openmpi4', 'mpich'],
       chromium: ['chromium'],
       python: ['python3'],
+      emulator: ['qemu-linux-user'],
+      binutils: ['binutils'],
     },
   },
   alpine: {
@@ -144,6 +159,8 @@ const FAMILIES = {
       mpi: ['openmpi'],
       chromium: ['chromium'],
       python: ['python3'],
+      emulator: ['qemu-aarch64'],
+      binutils: ['binutils'],
     },
   },
   darwin: {
@@ -185,7 +202,7 @@ export function family({ platform, distribution, relatives }) {
 }
 
 /** Whether the machine is prepared for tests. @param {Purpose} purpose */
-export const forTests = (purpose) => purpose === 'test' || purpose === 'full';
+export const forTests = (purpose) => ['test', 'full', 'platforms'].includes(purpose);
 
 /**
  * What to do for a purpose, in order.
@@ -221,9 +238,14 @@ export function plan(snapshot, purpose, wanted) {
     const wishes = [];
     // The tests compare with it even if there is a GPU.
     if (snapshot.drivers && !snapshot.softwareDriver) wishes.push('driver');
-    if (!snapshot.layer) wishes.push('layer');
-    if (!snapshot.spirvVal) wishes.push('spirvVal');
-    if (!snapshot.glslang) wishes.push('glslang');
+    if (purpose === 'platforms') {
+      if (snapshot.platform === 'linux')
+        for (const tool of /** @type {const} */ (['python', 'mmdebstrap', 'emulator', 'binutils'])) if (!snapshot[tool]) wishes.push(tool);
+    } else {
+      if (!snapshot.layer) wishes.push('layer');
+      if (!snapshot.spirvVal) wishes.push('spirvVal');
+      if (!snapshot.glslang) wishes.push('glslang');
+    }
     if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none')
       wishes.push('debootstrap');
     if (purpose === 'full' && snapshot.platform !== 'win32' && !snapshot.mpi) wishes.push('mpi');

@@ -1,26 +1,29 @@
 #!/usr/bin/env node
 // Checks what the package is made of: licences, advisories, sources; writes bills of materials.
 //
-//   node scripts/supply.mjs [--require] [--out FOLDER]
+//   node scripts/supply.mjs [--bills] [--require] [--out FOLDER]
 //
+//   --bills     only write the bills of materials
 //   --require   fail if something cannot be checked here (in CI)
 //   --out       where the bills of materials go (default: target/sbom)
 //
-// cargo-deny and cargo-cyclonedx are used where they are installed (cargo install --locked cargo-deny
-// cargo-cyclonedx).
+// cargo-deny is used where it is installed (cargo install --locked cargo-deny).
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { optionsOrExit } from '../bin/lib/options.mjs';
+import { billOfCrates } from './crates.mjs';
+import { PACKAGES } from './release-plan.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const { values } = optionsOrExit(
   'node scripts/supply.mjs [options]',
   /** @type {const} */ ({
+    bills: { type: 'boolean', help: 'only write the bills of materials' },
     require: { type: 'boolean', help: 'fail if something cannot be checked here (in CI)' },
     out: {
       type: 'string',
@@ -108,25 +111,29 @@ function audit() {
 
 function bills() {
   mkdirSync(out, { recursive: true });
-  const npm = attempt(['npm', 'sbom', '--package-lock-only', '--omit=dev', '--sbom-format=cyclonedx']);
-  if (!npm.passed) failed('bill of materials of the npm package', npm.text);
-  else {
-    const file = join(out, 'helios-vk.npm.cdx.json');
-    writeFileSync(file, npm.stdout);
-    passed('bill of materials of the npm package', `${JSON.parse(npm.stdout).components.length} components, ${file}`);
+  for (const folder of ['', ...PACKAGES]) {
+    const { name } = JSON.parse(readFileSync(join(REPOSITORY, folder, 'package.json'), 'utf8'));
+    const what = `bill of materials of ${name}`;
+    const workspace = folder ? ['--workspace', folder] : ['--workspaces=false'];
+    const npm = attempt(['npm', 'sbom', '--package-lock-only', '--omit=dev', '--sbom-format=cyclonedx', ...workspace]);
+    if (!npm.passed) failed(what, npm.text);
+    else write(what, `${name.replace(/^@|\//g, '')}.npm.cdx.json`, JSON.parse(npm.stdout));
   }
-  const what = 'bill of materials of the binary';
-  if (!attempt(['cargo', 'cyclonedx', '--version']).passed) return skipped(what, 'cargo-cyclonedx is not installed');
-  const name = 'helios-vk.crates.cdx';
-  const made = attempt(['cargo', 'cyclonedx', '--format', 'json', '--override-filename', name]);
-  if (!made.passed) return failed(what, made.text);
-  const file = join(out, `${name}.json`);
-  renameSync(join(REPOSITORY, `${name}.json`), file);
-  passed(what, `${JSON.parse(readFileSync(file, 'utf8')).components.length} components, ${file}`);
+  const what = 'bill of materials of the binaries';
+  if (!attempt(['cargo', '--version']).passed) return skipped(what, 'no cargo');
+  write(what, 'helios-vk.crates.cdx.json', billOfCrates());
 }
 
-licenceList();
-deny();
-audit();
+/** @param {string} what @param {string} name @param {{ components?: unknown[] }} bill */
+function write(what, name, bill) {
+  writeFileSync(join(out, name), `${JSON.stringify(bill, null, 2)}\n`);
+  passed(what, `${bill.components?.length ?? 0} components, ${join(out, name)}`);
+}
+
+if (!values.bills) {
+  licenceList();
+  deny();
+  audit();
+}
 bills();
 if (failures > 0 || (values.require && unchecked > 0)) process.exitCode = 1;

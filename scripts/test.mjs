@@ -278,7 +278,7 @@ const STAGES = [
       (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
       run(
         tests(
-          ['faults', 'ptx', 'collective', 'nccl'].map((name) => `__test__/faults/${name}.test.mjs`),
+          ['faults', 'ptx', 'portability', 'collective', 'nccl'].map((name) => `__test__/faults/${name}.test.mjs`),
           { options: ['--expose-gc'] },
         ),
       ),

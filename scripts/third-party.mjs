@@ -5,12 +5,12 @@
 //   node scripts/third-party.mjs            writes it
 //   node scripts/third-party.mjs --check    fails if it is not up to date
 
-import { spawnSync } from 'node:child_process';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { optionsOrExit } from '../bin/lib/options.mjs';
+import { inAnyBinary } from './crates.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const FILE = join(REPOSITORY, 'THIRD-PARTY.md');
@@ -18,44 +18,8 @@ const FILE = join(REPOSITORY, 'THIRD-PARTY.md');
 const PREFERRED = ['MIT', 'Zlib', 'ISC', 'BSD-2-Clause', 'BSD-3-Clause', 'Unicode-3.0', 'Apache-2.0'];
 
 /**
- * @typedef {{ id: string, name: string, version: string, license: string | null, license_file: string | null,
- *   repository: string | null, source: string | null, manifest_path: string, targets: Array<{ kind: string[] }> }} Crate
- * @typedef {{ id: string, deps: Array<{ pkg: string, dep_kinds: Array<{ kind: string | null }> }> }} Node
- */
-
-/**
- * The crates that are linked into the binary for one target.
- * @param {string} target
- * @returns {Crate[]}
- */
-function linked(target) {
-  const { status, stdout, stderr, error } = spawnSync(
-    'cargo',
-    ['metadata', '--format-version', '1', '--locked', '--filter-platform', target],
-    { cwd: REPOSITORY, encoding: 'utf8', maxBuffer: 256 << 20 },
-  );
-  if (error) throw error;
-  if (status !== 0) throw new Error(`cargo metadata: ${stderr}`);
-  /** @type {{ packages: Crate[], resolve: { root: string, nodes: Node[] } }} */
-  const { packages, resolve } = JSON.parse(stdout);
-  const crates = new Map(packages.map((crate) => [crate.id, crate]));
-  const nodes = new Map(resolve.nodes.map((node) => [node.id, node]));
-  /** @type {Set<string>} */
-  const reached = new Set();
-  const visit = (/** @type {string} */ id) => {
-    // A macro runs in the compiler, and so do its dependencies.
-    if (reached.has(id) || crates.get(id)?.targets.some(({ kind }) => kind.includes('proc-macro'))) return;
-    reached.add(id);
-    for (const { pkg, dep_kinds } of nodes.get(id)?.deps ?? []) if (dep_kinds.some(({ kind }) => kind === null)) visit(pkg);
-  };
-  visit(resolve.root);
-  // Crates of this repository have no source.
-  return [...reached].flatMap((id) => crates.get(id) ?? []).filter(({ source }) => source !== null);
-}
-
-/**
  * The text under which a crate is used, and the licence's name.
- * @param {Crate} crate
+ * @param {import('./crates.mjs').Crate} crate
  * @returns {{ taken: string, text: string | null }}
  */
 function licence({ name, license, license_file, manifest_path }) {
@@ -70,11 +34,7 @@ function licence({ name, license, license_file, manifest_path }) {
 }
 
 function generate() {
-  const { napi } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'));
-  /** @type {Map<string, Crate>} */
-  const crates = new Map();
-  for (const target of napi.targets) for (const crate of linked(target)) crates.set(crate.id, crate);
-  const sorted = [...crates.values()].sort((a, b) => (`${a.name} ${a.version}` < `${b.name} ${b.version}` ? -1 : 1));
+  const sorted = inAnyBinary();
   /** @type {Map<string, string[]>} */
   const texts = new Map();
   const rows = sorted.map((crate) => {

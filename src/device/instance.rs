@@ -111,7 +111,11 @@ impl Instance {
         let entry = unsafe {
             match &config.loader {
                 Some(path) => ash::Entry::load_from(path),
-                None => ash::Entry::load(),
+                None => ash::Entry::load().or_else(|error| {
+                    let paths = config.loader_elsewhere.iter();
+                    let mut found = paths.filter_map(|path| ash::Entry::load_from(path).ok());
+                    found.next().ok_or(error)
+                }),
             }
         }
         .map_err(|e| {

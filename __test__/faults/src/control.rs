@@ -1,9 +1,13 @@
 //! Which calls should fail, and what has happened.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::CStr;
 
 use ash::vk;
 use parking_lot::Mutex;
+
+/// What MoltenVK's devices have, and whoever makes one must ask for.
+pub const PORTABILITY: &CStr = ash::khr::portability_subset::NAME;
 
 pub static STATE: Mutex<State> = Mutex::new(State::new());
 
@@ -92,6 +96,10 @@ impl State {
 
     pub fn forget_device(&mut self, device: usize) {
         self.lost.remove(&device);
+    }
+
+    pub fn offers(&self, extension: &CStr) -> bool {
+        self.offered.contains(&*extension.to_string_lossy())
     }
 
     pub fn withholds(&self, what: &str) -> bool {

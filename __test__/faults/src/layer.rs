@@ -13,7 +13,7 @@ use crate::chain::{
     DEVICES, INSTANCES, Next, device_of, enter, enter_waiting, instance_of, key, next_device,
     next_instance,
 };
-use crate::control::STATE;
+use crate::control::{PORTABILITY, STATE};
 use crate::loader::{self, DeviceLink, InstanceLink, NegotiateLayerInterface};
 use crate::ptx::{self, *};
 use crate::timelines::{self, *};
@@ -321,6 +321,16 @@ unsafe extern "system" fn vkCreateDevice(
             CStr::from_ptr(name) == FAULT || ptx::is_ours(name) || timelines
         };
         names.retain(|name| !ours(*name));
+        if STATE.lock().offers(PORTABILITY) {
+            let before = names.len();
+            names.retain(|name| CStr::from_ptr(*name) != PORTABILITY);
+            if names.len() == before {
+                // VUID-VkDeviceCreateInfo-pProperties-04451
+                let text = "a device with VK_KHR_portability_subset was made without it";
+                STATE.lock().violations.push(text.to_owned());
+                return vk::Result::ERROR_INITIALIZATION_FAILED;
+            }
+        }
         let info = info.enabled_extension_names(&names);
         unlink(
             info.p_next,
@@ -421,8 +431,13 @@ unsafe extern "system" fn vkEnumerateDeviceExtensionProperties(
         let fault = vk::ExtensionProperties::default().spec_version(2);
         kept.extend(fault.extension_name(FAULT));
     }
-    for name in [KERNEL_LAUNCH, BINARY_IMPORT, EXTERNAL_SEMAPHORE] {
-        if state.offered.contains(&*name.to_string_lossy()) {
+    for name in [
+        KERNEL_LAUNCH,
+        BINARY_IMPORT,
+        EXTERNAL_SEMAPHORE,
+        PORTABILITY,
+    ] {
+        if state.offers(name) {
             kept.extend(
                 vk::ExtensionProperties::default()
                     .spec_version(2)

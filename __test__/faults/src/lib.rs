@@ -9,6 +9,7 @@
 //! - [`withhold`]: the device lacks a feature, an extension, a kind of queue.
 //! - [`offer_ptx`]: the device runs kernels in PTX.
 //! - [`offer_timelines`]: the device exports timeline semaphores.
+//! - [`offer_portability`]: the device is as those of MoltenVK.
 //! - [`tell_faults`]: the device gives an account of how it was lost, which software devices do not.
 //! - [`counts`] and [`live`]: what was called, and which objects were made and not destroyed.
 
@@ -69,6 +70,13 @@ pub fn offer_ptx(extension: String) {
 #[napi]
 pub fn offer_timelines() {
     let name = timelines::EXTERNAL_SEMAPHORE.to_string_lossy().into_owned();
+    STATE.lock().offered.insert(name);
+}
+
+/// From now on devices have `VK_KHR_portability_subset`, as those of MoltenVK: none can be made without asking for it.
+#[napi]
+pub fn offer_portability() {
+    let name = control::PORTABILITY.to_string_lossy().into_owned();
     STATE.lock().offered.insert(name);
 }
 

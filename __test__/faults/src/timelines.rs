@@ -18,10 +18,7 @@ pub const EXTERNAL_SEMAPHORE: &CStr = ash::khr::external_semaphore_fd::NAME;
 
 /// Whether devices have it, and this layer answers for them.
 pub fn offered() -> bool {
-    STATE
-        .lock()
-        .offered
-        .contains(&*EXTERNAL_SEMAPHORE.to_string_lossy())
+    STATE.lock().offers(EXTERNAL_SEMAPHORE)
 }
 
 pub unsafe extern "system" fn vkGetPhysicalDeviceExternalSemaphoreProperties(
