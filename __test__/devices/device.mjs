@@ -19,7 +19,7 @@ const LEAST = {
   maxStorageBufferRange: 2 ** 27,
   minStorageBufferOffsetAlignment: 256,
   maxPushConstantsSize: 128,
-  maxBindings: 2 ** 20,
+  maxBindings: 32,
   maxComputeSharedMemorySize: 16384,
   maxComputeWorkGroupInvocations: 128,
   maxComputeWorkGroupSize: [128, 128, 64],
@@ -144,6 +144,7 @@ export function brokenBy(info, pipeline) {
   const rule = (/** @type {boolean} */ holds, /** @type {string} */ what) => holds || broken.push(what);
   rule(needs.shared <= info.maxComputeSharedMemorySize, `${needs.shared} bytes of shared memory`);
   rule(needs.push <= info.maxPushConstantsSize, `${needs.push} bytes of push constants`);
+  rule(pipeline.bindings <= info.maxBindings, `${pipeline.bindings} bindings`);
   rule(invocations <= info.maxComputeWorkGroupInvocations, `${invocations} invocations`);
   for (const [i, axis] of ['X', 'Y', 'Z'].entries())
     rule(
