@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { createKernels } from '../../kernels/index.mjs';
 import { chosenNow, groupsOf } from './choices.mjs';
+import { compiledOn } from './compiled.mjs';
 import { FACTS, USABLE, brokenBy, brokenByDispatch, infoOf, needsOfPipeline, recorder } from './device.mjs';
 import { needsOf } from './module.mjs';
 import { PROBLEMS, TooLarge, buildOn } from './problems.mjs';
@@ -81,6 +82,18 @@ for (const names of groupsOf(USABLE)) {
     assert.ok(built > 200 && large < 60, `${built} problems, and ${large} with tensors larger than a binding`);
   });
 }
+
+test('compiled functions, reductions and a training step are within the limits of every device', () => {
+  for (const [name] of groupsOf(USABLE)) {
+    const info = infoOf(name);
+    const made = compiledOn(info);
+    assert.ok(made.length > 50, `${name}: ${made.length} pipelines`);
+    assert.deepEqual(
+      made.flatMap((pipeline) => brokenBy(info, pipeline).map((what) => `${name}, ${pipeline.name}: ${what}`)),
+      [],
+    );
+  }
+});
 
 test('the kernels that each device gets are those that are written down', () => {
   const kept = JSON.parse(readFileSync(new URL('./choices.json', import.meta.url), 'utf8'));
