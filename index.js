@@ -5,6 +5,11 @@
 try {
   module.exports = require('./binding.js');
 } catch (error) {
+  // In a module that esbuild bundled, no `require` works, so this message stands here.
+  if (/^Dynamic require of/.test(error.message)) {
+    const advice = 'helios-vk is inside a bundle, where its native binary is not found: keep it out (esbuild: --external:helios-vk)';
+    throw Object.assign(new Error(advice, { cause: error }), { code: 'ERR_HELIOS_NO_BINARY' });
+  }
   if (!/native binding/.test(error.message)) throw error;
   throw require('./load-error.js').loadError(error);
 }

@@ -45,12 +45,19 @@ function loadError(cause, { override = process.env.NAPI_RS_NATIVE_LIBRARY_PATH }
   const own = attempts.map(({ what }) => /^\.\/[^.]+\.(.+)\.node$/.exec(what)?.[1]).find(Boolean);
   const platform = own ?? `${process.platform}-${process.arch}`;
   const checkout = existsSync(join(__dirname, 'Cargo.toml'));
+  // What bundled this file left the others where they were.
+  const bundled = !existsSync(join(__dirname, 'load-error.js'));
   const broken = attempts.some(({ missing }) => !missing);
   const build = `npm install && npm run build, in a clone of the repository (needs Rust)`;
 
   const advice = [];
   if (override) advice.push(`NAPI_RS_NATIVE_LIBRARY_PATH is set, so nothing else was tried: correct it, or unset it`);
-  else if (checkout) advice.push(`build it: node scripts/bootstrap.mjs, or npm run build where Rust is installed`);
+  else if (bundled) {
+    advice.push(
+      `this is a bundle, and the binary is not in it: keep ${name} out of the bundle (esbuild: --external:${name}; webpack: ` +
+        `externals: [/^${name}/]; Vite: ssr.external: ['${name}']) and install it where the bundle runs`,
+    );
+  } else if (checkout) advice.push(`build it: node scripts/bootstrap.mjs, or npm run build where Rust is installed`);
   else if (!broken && own !== undefined) {
     advice.push(
       `npm leaves optional packages out with --omit=optional, and with a package-lock.json made on another platform ` +
@@ -59,13 +66,13 @@ function loadError(cause, { override = process.env.NAPI_RS_NATIVE_LIBRARY_PATH }
       `with node_modules copied from another machine or image: install on this one`,
     );
   }
-  if (broken && !override && !checkout) {
+  if (broken && !override && !checkout && !bundled) {
     advice.push(
       `the binary is there but this system cannot load it: what is missing stands above (a GLIBC version: the ` +
         `system's C library is too old)`,
     );
   }
-  if (!override && !checkout) {
+  if (!override && !checkout && !bundled) {
     advice.push(`for a platform without a prebuilt binary: ${build}; there are binaries for ${napi.targets.join(', ')}`);
   }
 

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -72,4 +72,27 @@ test('a clone that was not built', () => {
   const folder = bare('clone');
   writeFileSync(join(folder, 'Cargo.toml'), '');
   assert.match(failure(folder).message, /build it: node scripts\/bootstrap\.mjs/);
+});
+
+test('in a bundle, which has the code and no files', () => {
+  const folder = join(root, 'bundle');
+  mkdirSync(folder);
+  for (const [from, to] of [
+    ['load-error.js', 'server.cjs'],
+    ['package.json', 'package.json'],
+  ])
+    cpSync(fileURLToPath(new URL(`../${from}`, import.meta.url)), join(folder, to));
+  const load = `throw require(${JSON.stringify(join(folder, 'server.cjs'))}).loadError(new Error('no native binding'))`;
+  const { code, message } = failure(folder, {}, load);
+  assert.equal(code, 'ERR_HELIOS_NO_BINARY');
+  assert.match(message, /keep helios-vk out of the bundle \(esbuild: --external:helios-vk; .*\) and install it where the bundle runs/);
+  assert.doesNotMatch(message, /omit=optional|prebuilt/);
+  // What esbuild puts in the place of `require` in a module.
+  const index = readFileSync(new URL('../index.js', import.meta.url), 'utf8');
+  writeFileSync(
+    join(folder, 'module.mjs'),
+    `const module = {};\nconst require = (name) => { throw Error(\`Dynamic require of "\${name}" is not supported\`); };\n${index}`,
+  );
+  const module = failure(folder, {}, `await import(${JSON.stringify(join(folder, 'module.mjs'))})`);
+  assert.deepEqual([module.code, /keep it out/.test(module.message)], ['ERR_HELIOS_NO_BINARY', true]);
 });

@@ -138,12 +138,13 @@ export function attentionKernels(context, options) {
 
   /**
    * Whether the device can compute attention in this precision, and of these sizes both passes. Halves need a matrix instruction that fits the
-   * head; sizes are limited by how often a CPU device may loop in f32.
+   * head; in f32 heads are limited by shared memory, and sizes by how often a CPU device may loop.
    * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize] 64 when left out
    * @param {AttentionSizes} [sizes] any when left out
    */
   function attentionSupports(precision, headSize = 64, sizes) {
     if (precision !== 'f32') return (precision === 'f16' || precision === 'bf16') && usable(precision, headSize).length > 0;
+    if (sharedF32(true, 8, 8, headSize) > shared) return false;
     if (!isCpu || !sizes) return true;
     const p = /** @type {AttentionProblem} */ ({ precision, headSize, ...sizes });
     return [false, true].every((backward) => roundsOf(p, planOf('attention', p, backward), backward) <= MAX_CPU_ROUNDS);

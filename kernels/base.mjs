@@ -227,6 +227,19 @@ function describe(value) {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
+/** VK_SHADER_STAGE_COMPUTE_BIT. */
+const COMPUTE_STAGE = 0x20;
+
+/** Whether a pipeline can require the size of its subgroups. @param {DeviceInfo} info */
+const requiresSubgroups = (info) => info.subgroupSizeControlSupported && (info.requiredSubgroupSizeStages & COMPUTE_STAGE) !== 0;
+
+/**
+ * Whether subgroups have `info.subgroupSize` invocations: the only size, or one that a pipeline can require. Else a driver chooses the size for each
+ * pipeline (MoltenVK lists 4 to 32 and lets none be required), and a kernel may use subgroups, but no number of them.
+ * @param {DeviceInfo} info
+ */
+export const knowsSubgroups = (info) => info.minSubgroupSize === info.maxSubgroupSize || requiresSubgroups(info);
+
 /** A device with the pipelines and workspaces made on it. Each kernel family is a function of a context. */
 export class KernelContext {
   /**
@@ -394,6 +407,12 @@ export class KernelContext {
     return this.tuning.flatThreads;
   }
 
+  /** As many threads as a workgroup can have, at most `most`, a power of two. @param {number} most */
+  threadsUpTo(most) {
+    const limit = Math.min(most, this.info.maxComputeWorkGroupInvocations);
+    return limit === most ? most : 2 ** Math.floor(Math.log2(limit));
+  }
+
   /**
    * How a workgroup processes rows of `vectors`. A subgroup cooperates on a row where the row is short, else the whole workgroup does. `chunks`
    * is the number of vectors that a lane keeps in registers; with 0 the row is read again instead.
@@ -409,7 +428,7 @@ export class KernelContext {
     let threads = Math.min(limit, Math.max(32, Math.min(256, nextPowerOfTwo(ceilDiv(vectors, 2)))));
     let subgroups = 0;
     // Only in full subgroups are lanes numbered from 0 without gaps.
-    if (info.computeFullSubgroupsSupported && ceilDiv(vectors, subgroup) <= lanes && limit % subgroup === 0) {
+    if (this.countsSubgroups && ceilDiv(vectors, subgroup) <= lanes && limit % subgroup === 0) {
       threads = Math.min(limit, Math.max(subgroup, 128));
       subgroups = threads / subgroup;
     }
@@ -439,14 +458,17 @@ export class KernelContext {
     throw new RangeError(`${kernel}: ${what} take ${rounds} rounds of a loop: on a CPU device at most ${MAX_CPU_ROUNDS} are allowed`);
   }
 
-  /** Options of a pipeline whose subgroups are full and have the size that the device reports. @returns {PipelineOptions} */
+  /** Whether a workgroup's subgroups are full and of a known size, so that their number is known. */
+  get countsSubgroups() {
+    return this.info.computeFullSubgroupsSupported && knowsSubgroups(this.info);
+  }
+
+  /** Options of a pipeline whose subgroups are full and have the size that the device reports, if it can be required. @returns {PipelineOptions} */
   get wholeSubgroups() {
     const { info } = this;
     /** @type {PipelineOptions} */
     const options = {};
-    if (info.subgroupSizeControlSupported && info.minSubgroupSize !== info.maxSubgroupSize) {
-      options.requiredSubgroupSize = info.subgroupSize;
-    }
+    if (info.minSubgroupSize !== info.maxSubgroupSize && requiresSubgroups(info)) options.requiredSubgroupSize = info.subgroupSize;
     if (info.computeFullSubgroupsSupported) options.fullSubgroups = true;
     return options;
   }

@@ -178,7 +178,7 @@ export function attendKernels(context) {
         buffers: [partials, slots, places, out].map(({ buffer }) => buffer),
         writes: 0b1000,
         groups: rows * heads,
-        specialization: [context.isCpu ? context.info.subgroupSize : 256, context.propagatesNan, span, headSize],
+        specialization: [context.isCpu ? context.info.subgroupSize : context.threadsUpTo(256), context.propagatesNan, span, headSize],
         ...context.wholeSubgroups,
         push: pushConstants([
           ...[heads, splits, cacheSlots, capacity, window],

@@ -322,7 +322,7 @@ export function decodeKernels(context) {
       ]);
     }
     const norms = (args.qNorm === undefined ? 0 : 1) + (args.kNorm === undefined ? 0 : 2);
-    const one = context.isCpu && context.info.computeFullSubgroupsSupported;
+    const one = context.isCpu && context.countsSubgroups;
     const threads = one ? context.info.subgroupSize : 32;
     const at = [qkv, slots, places, table, qNorm, kNorm, q, keys, values];
     const offsets = [qkv.offset, slots.offset, places.offset, table.offset / 2];

@@ -409,7 +409,7 @@ export function elementwiseKernels(context) {
       buffers: [x.buffer, y.buffer],
       writes: 0b10,
       groups: context.strideGroups(tiles, 1),
-      specialization: [context.isCpu ? 1 : wide ? 16 : 8],
+      specialization: [context.isCpu ? 1 : context.threadsUpTo(256) / (wide ? 16 : 32)],
       push: pushConstants([rows, columns, rowTiles, columnTiles, tiles, x.offset / width, y.offset / width]),
     });
   }

@@ -166,7 +166,7 @@ export function embeddingKernels(context) {
         buffers: [ids.buffer, places.buffer],
         writes: 0b10,
         groups: context.strideGroups(tokens, 32),
-        specialization: [context.isCpu ? 2 : 8],
+        specialization: [context.isCpu ? 2 : context.threadsUpTo(256) / 32],
         push: pushConstants([tokens, ids.offset, places.offset / 2]),
       }),
       context.dispatch(`embedding_backward_${type}${suffix}`, {

@@ -147,7 +147,7 @@ export function indexingKernels(context) {
     const op = choice(kernel, 'op', args.op ?? 'max', ['max', 'min']);
     context.checker?.check(kernel, [['x', x, integer(kernel, 'rows * columns', rows * columns), 'f32']], [['y', y, rows, 'u32']]);
     // A power of two, which the reduction tree needs, and no more than a short row fills.
-    const threads = Math.min(context.isCpu ? 16 : 256, 2 ** Math.ceil(Math.log2(Math.max(columns, 8))));
+    const threads = Math.min(context.isCpu ? 16 : context.threadsUpTo(256), 2 ** Math.ceil(Math.log2(Math.max(columns, 8))));
     const groups = context.strideGroups(rows, 1);
     // A row's loop over its elements, then its reduction tree, which has a level for each bit of `threads`.
     const perRow = 2 + ceilDiv(columns, threads) + Math.log2(threads);

@@ -205,7 +205,7 @@ export function optimizerKernels(context) {
           buffers: [buffer, state],
           writes: 0b10,
           groups: 1,
-          specialization: [context.isCpu ? 32 : 256],
+          specialization: [context.isCpu ? 32 : context.threadsUpTo(256)],
           push: pushConstants([squares.blocks, 0]),
         }),
       ),

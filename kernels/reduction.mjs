@@ -100,7 +100,10 @@ export function reductionKernels(context) {
       buffers,
       writes: 0b10,
       groups,
-      specialization: [context.isCpu ? CPU_THREADS : Math.min(256, Math.max(32, nextPowerOfTwo(ceilDiv(vectors, 4)))), op],
+      specialization: [
+        context.isCpu ? CPU_THREADS : Math.min(context.threadsUpTo(256), Math.max(32, nextPowerOfTwo(ceilDiv(vectors, 4)))),
+        op,
+      ],
       push,
     });
 
@@ -248,7 +251,7 @@ export function reductionKernels(context) {
       buffers: [x.buffer, y.buffer, counter.buffer],
       writes: 0b10,
       groups: 1,
-      specialization: [context.isCpu ? CPU_THREADS : 256],
+      specialization: [context.isCpu ? CPU_THREADS : context.threadsUpTo(256)],
       push: pushConstants([count, slot, slots, x.offset, y.offset, counter.offset], weights),
     });
   }
@@ -279,7 +282,7 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
   });
   const vectors = count / width;
   const bytes = bytesOf(type);
-  const threads = context.isCpu ? CPU_THREADS : 256;
+  const threads = context.isCpu ? CPU_THREADS : context.threadsUpTo(256);
   // Enough blocks to fill the device, and several loads for every thread of one.
   const most = wanted ?? Math.max(1, Math.min(context.isCpu ? 16 : 1024, ceilDiv(vectors, 8 * threads)));
   // Vectors that fit a binding, in multiples of the alignment of ranges.

@@ -45,7 +45,7 @@ export function scanKernels(context) {
    * @param {number} rows @param {number} columns
    */
   function planOf(rows, columns) {
-    const threads = context.isCpu ? 8 : 256;
+    const threads = context.isCpu ? 8 : context.threadsUpTo(256);
     // Enough rows for a CPU's lanes: each takes one from end to end.
     if (context.isCpu && rows >= threads && columns <= 4096) return { threads, lanes: 1, each: columns };
     const each = context.isCpu ? 64 : 8;

@@ -45,7 +45,7 @@ export function sortingKernels(context) {
     let run = Math.min(most, nextPowerOfTwo(columns));
     const runs = ceilDiv(columns, run);
     const block = Math.min(most, Math.max(run, nextPowerOfTwo(rows * run)));
-    const threads = Math.max(1, Math.min(context.isCpu ? 8 : 256, block / 2));
+    const threads = Math.max(1, Math.min(context.isCpu ? 8 : context.threadsUpTo(256), block / 2));
     const groups = context.strideGroups(rows * runs, block / run);
     const levels = Math.log2(run);
     const stages = (levels * (levels + 1)) / 2;

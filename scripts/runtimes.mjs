@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Runs the tests of reads in every runtime that loads the addon: Node 20, 22 and 24, Bun and Deno.
+// Runs the tests of reads in every runtime that loads the addon: Node 20, 22, 24 and 26, Bun and Deno.
 //
 //   node scripts/runtimes.mjs status        prints which are installed; exit code 0 if all are
 //   node scripts/runtimes.mjs create        fetches them (packages of the npm registry, 700 MB in all)
@@ -27,8 +27,8 @@ const SUITE = ['readback', 'promises'].map((name) => `__test__/${name}.test.mjs`
  */
 
 /** @type {Runtime[]} */
-const RUNTIMES = [
-  ...['20', '22', '24'].map((version) => ({
+export const RUNTIMES = [
+  ...['20', '22', '24', '26'].map((version) => ({
     name: `node${version}`,
     wanted: `node@${version}`,
     flags: ['--expose-gc'],
@@ -40,13 +40,13 @@ const RUNTIMES = [
 
 const folder = () => resolve(process.env.HELIOS_RUNTIMES ?? join(homedir(), '.cache/helios-vk/runtimes'));
 /** @param {Runtime} runtime */
-const program = ({ name, node }) => join(folder(), name, 'node_modules', '.bin', node ? 'node' : name);
+export const program = ({ name, node }) => join(folder(), name, 'node_modules', '.bin', node ? 'node' : name);
 
 /**
  * Fetches a runtime if it is missing. Returns why that is impossible here, or null.
  * @param {Runtime} runtime
  */
-function fetched(runtime) {
+export function fetched(runtime) {
   if (existsSync(program(runtime))) return null;
   const place = join(folder(), runtime.name);
   const partial = `${place}.partial-${process.pid}`;

@@ -10,7 +10,10 @@ import { switchVariable } from '../../bin/lib/options.mjs';
 const require = createRequire(import.meta.url);
 
 /** @type {typeof import('../../index.js')} */
-export const vk = require(process.env.HELIOS_TEST_ADDON ? resolve(process.env.HELIOS_TEST_ADDON) : '../../index.js');
+const addon = require(process.env.HELIOS_TEST_ADDON ? resolve(process.env.HELIOS_TEST_ADDON) : '../../index.js');
+const { HELIOS_TEST_DEVICE: device } = process.env;
+/** With HELIOS_TEST_DEVICE, under the limits of that device of `devices/facts.json`. */
+export const vk = device ? (await import('../devices/impose.mjs')).imposed(addon, device) : addon;
 
 /** Creates the device (once a process) and returns its info. */
 export const init = () => vk.initDevice();

@@ -9,6 +9,12 @@ import { until } from '${new URL('until.mjs', import.meta.url)}';
 import { startWorker, work } from '${new URL('work.mjs', import.meta.url)}';
 `;
 
+/** Arguments before a module's source. Deno would take Node's for those of a script. @param {string[]} flags */
+function evaluates(flags) {
+  if (!('Deno' in globalThis)) return [...flags, '--input-type=module', '-e'];
+  return ['eval', '--ext=mjs', '--no-lock', '--node-modules-dir=manual', ...(flags.length > 0 ? [`--v8-flags=${flags}`] : [])];
+}
+
 /**
  * Runs an ES module in a fresh Node, with this directory's helpers imported. `timeout` kills one that hangs; it is far longer than any
  * of them takes on a busy machine.
@@ -24,7 +30,7 @@ export function child(source, { env = {}, nodeArgs = [], timeout = 600_000, shel
   delete environment.NODE_TEST_CONTEXT;
   for (const name of Object.keys(environment)) if (environment[name] === undefined) delete environment[name];
   return new Promise((resolve, reject) => {
-    const node = [process.execPath, ...nodeArgs, '--input-type=module', '-e', PRELUDE + source];
+    const node = [process.execPath, ...evaluates(nodeArgs), PRELUDE + source];
     const [command, ...args] = shell === undefined ? node : ['sh', '-c', `${shell} && exec "$@"`, 'sh', ...node];
     const process_ = spawn(command, args, { env: environment, timeout, killSignal: 'SIGKILL' });
     const output = { stdout: '', stderr: '' };

@@ -10,8 +10,10 @@ import { vk } from '../lib/addon.mjs';
 /** Opens the addon under test. */
 export const initDevice = () => init({ vk });
 
-/** @returns {() => void} what runs V8's collector */
+/** @returns {() => void} what runs the engine's collector */
 export function garbageCollector() {
+  const { Bun } = /** @type {{ Bun?: { gc(force: boolean): void } }} */ (globalThis);
+  if (Bun) return () => Bun.gc(true);
   setFlagsFromString('--expose-gc');
   return runInNewContext('gc');
 }

@@ -7,6 +7,7 @@ import { mkdirSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { replaceFileSync } from '../files.mjs';
+import { ofPackage } from '../package.mjs';
 
 /** @typedef {import('../../index.js').DeviceInfo} DeviceInfo */
 
@@ -15,7 +16,7 @@ const FORMAT = 'helios-vk self-tests 1';
 const MAX_BYTES = 1 << 20;
 
 /** The package's version, which names the tests that were passed. */
-const { version } = createRequire(import.meta.url)('../../package.json');
+const { version } = ofPackage(() => createRequire(import.meta.url)('../../package.json'));
 
 /** The whole key; the file's name has part of it. @param {DeviceInfo} info */
 const identityOf = ({ deviceName, vendorId, deviceId, deviceUuid, driverVersion, driverInfo, ptxExtension }) => ({

@@ -1,7 +1,7 @@
 // Matrix products by the SPIR-V kernels: `f32` in ordinary arithmetic, which every device runs, and `coop` by VK_KHR_cooperative_matrix at
 // subgroup scope. This file chooses their tilings and makes dispatches.
 
-import { MAX_CPU_ROUNDS, ceilDiv, integer, pushConstants } from '../base.mjs';
+import { MAX_CPU_ROUNDS, ceilDiv, integer, knowsSubgroups, pushConstants } from '../base.mjs';
 import { ASKED, isSpirv, settled } from '../tuning/table.mjs';
 import { EPI_VEC4, effectsOf, sumParts } from './reduce.mjs';
 
@@ -45,7 +45,7 @@ const SUBGROUP_SCOPE = 3;
  * @returns {{ m: number, n: number, k: number }[]}
  */
 export function coopShapes(info, half) {
-  if (!info.coopMatSupported) return [];
+  if (!info.coopMatSupported || !knowsSubgroups(info)) return [];
   const operand = half === 'f16' ? COMPONENT.float16 : COMPONENT.bfloat16;
   return (info.cooperativeMatrixProperties ?? [])
     .filter(

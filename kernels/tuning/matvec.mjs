@@ -44,7 +44,7 @@ function spanOf(isCpu, { rows, outputs, matrices, norm, quantized }) {
 export function matvecPlan(context, shape) {
   const { info, isCpu } = context;
   const { rows, vectors, matrices, norm } = shape;
-  const full = info.computeFullSubgroupsSupported;
+  const full = context.countsSubgroups;
   // On a CPU an invocation computes its outputs alone: the lanes of a vector instruction then share x. Only the norm of a single row is
   // cheaper where lanes share the inputs.
   const alone = isCpu && !(full && norm && rows === 1);

@@ -135,7 +135,11 @@ export function attention(qkv, options) {
   qkv = operand(tensorOf('attention', qkv));
   const [, tokens, width] = qkv.shape;
   const headSize = width / (heads + 2 * kvHeads);
-  if (qkv.ndim === 3 && Number.isInteger(headSize) && (mask !== undefined || !attentionOps.FUSED_HEADS.includes(headSize))) {
+  if (
+    qkv.ndim === 3 &&
+    Number.isInteger(headSize) &&
+    (mask !== undefined || !attentionOps.FUSED_HEADS.includes(headSize) || !runtime().kernels.attentionSupports('f32', headSize))
+  ) {
     return inParts(qkv, { heads, kvHeads, headSize, causal, window, firstKey, mask });
   }
   const supported = qkv.dtype === 'f32' || runtime().kernels.attentionSupports(floatType('attention', qkv.layout), headSize);

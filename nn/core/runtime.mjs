@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { isMainThread } from 'node:worker_threads';
 import { Recorder } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
+import { ofPackage } from '../../kernels/package.mjs';
 import { UsageError } from './errors.mjs';
 import { Garbage } from './garbage.mjs';
 import { SharedSlots } from './memory.mjs';
@@ -344,7 +345,7 @@ export class Runtime {
 const isOutOfMemory = (error) => /** @type {{ code?: string } | null | undefined} */ (error)?.code === 'ERR_HELIOS_OUT_OF_MEMORY';
 
 /** This package's native module, loaded unless another one is given. @returns {typeof import('../../index.js')} */
-const native = () => createRequire(import.meta.url)('../../index.js');
+const native = () => ofPackage(() => createRequire(import.meta.url)('../../index.js'));
 
 /** @type {Runtime | undefined} */
 let current;

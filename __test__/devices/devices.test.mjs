@@ -1,0 +1,122 @@
+// Devices of which only facts are here: that every kernel stays within the limits of each, and which kernels each gets.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { createKernels } from '../../kernels/index.mjs';
+import { chosenNow, groupsOf } from './choices.mjs';
+import { compiledOn } from './compiled.mjs';
+import { FACTS, USABLE, brokenBy, brokenByDispatch, infoOf, needsOfPipeline, recorder } from './device.mjs';
+import { needsOf } from './module.mjs';
+import { PROBLEMS, TooLarge, buildOn } from './problems.mjs';
+
+test('every fact of a device has a source, and every source gives one', () => {
+  const groups = [...Object.values(FACTS.drivers), ...Object.values(FACTS.devices).map(({ facts }) => facts)].flat();
+  assert.deepEqual([...new Set(groups.map(({ from }) => from))].sort(), Object.keys(FACTS.sources).sort());
+  for (const { driver } of Object.values(FACTS.devices)) assert.ok(driver === undefined || driver in FACTS.drivers, driver);
+});
+
+test('what a module asks for: workgroup, shared memory, push constants, matrices', () => {
+  const device = recorder(infoOf('RTX 3060'));
+  const { shaders } = device.vk;
+  // Two stages of 16 rows of each operand, with four more elements.
+  const tiles = needsOf(shaders.matmul_f32.spirv, [256, 128, 128, 16, 8, 8, 8, 0, 0, 0, 0, 0, 2]);
+  assert.deepEqual([tiles.workgroup, tiles.shared, tiles.push], [[256, 1, 1], 2 * 16 * 4 * (132 + 132), shaders.matmul_f32.pushBytes]);
+  // As declared, without a specialization.
+  assert.deepEqual(needsOf(shaders.transpose_f32.spirv).workgroup, [16, 16, 1]);
+  const words = [128, 64, 64, 32, 32, 32, 16, 8, 16, 32, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+  const { matrices, workgroup } = needsOf(shaders.matmul_coop_f16.spirv, words);
+  assert.deepEqual(workgroup, [128, 1, 1]);
+  const shapes = matrices.map(({ rows, columns, use, bits }) => `${use} ${rows}x${columns} of ${bits}`);
+  assert.deepEqual([...new Set(shapes)].sort(), ['A 16x16 of 16', 'B 16x8 of 16', 'accumulator 16x8 of 32']);
+});
+
+test('a plan beyond a limit is noticed', () => {
+  const info = infoOf('RX 7900 XTX');
+  const device = recorder(info);
+  const { matmul } = createKernels(device.vk, { tuning: false });
+  const buffer = device.vk.createBuffer;
+  const types = /** @type {const} */ ({ aType: 'f16', bType: 'f16' });
+  const dispatch = matmul({ m: 512, n: 512, k: 512, ...types, a: buffer(2 ** 19), b: buffer(2 ** 19), c: buffer(2 ** 20) })[0];
+  const made = device.pipelines.get(dispatch.pipeline);
+  assert.ok(made);
+  const { shared, push, workgroup } = needsOfPipeline(made);
+  assert.deepEqual(brokenByDispatch(info, device, dispatch), []);
+  for (const [changed, found] of /** @type {[object, RegExp][]} */ ([
+    [{ maxComputeSharedMemorySize: shared - 1 }, /bytes of shared memory/],
+    [{ maxPushConstantsSize: push - 4 }, /bytes of push constants/],
+    [{ maxComputeWorkGroupInvocations: workgroup[0] - 1 }, /invocations/],
+    [{ maxComputeWorkGroupSizeX: workgroup[0] - 1 }, /in X/],
+    [{ requiredSubgroupSizeStages: 0 }, /for no stage/],
+    [{ maxSubgroupSize: 32 }, /required subgroups of 64/],
+    [{ maxComputeWorkgroupSubgroups: 0 }, /in subgroups of 64/],
+    [{ computeFullSubgroupsSupported: false }, /full subgroups/],
+    [{ f16Supported: false }, /Float16/],
+    [{ cooperativeMatrixProperties: [] }, /a matrix A of 16 x 16/],
+  ]))
+    assert.match(brokenBy({ ...info, ...changed }, made).join('; '), found);
+  assert.match(brokenByDispatch({ ...info, maxComputeWorkGroupCountX: 1 }, device, dispatch).join(), /workgroups in X/);
+  assert.match(brokenByDispatch({ ...info, maxStorageBufferRange: 2 ** 18 }, device, dispatch).join(), /a binding of 524288 bytes/);
+});
+
+for (const names of groupsOf(USABLE)) {
+  test(`every kernel is within the limits of ${names.join(', ')}`, () => {
+    const info = infoOf(names[0]);
+    const device = recorder(info);
+    const kernels = createKernels(device.vk, { tuning: false });
+    /** @type {string[]} */
+    const broken = [];
+    let [built, large] = [0, 0];
+    for (const problem of PROBLEMS) {
+      try {
+        const dispatches = buildOn(problem, kernels, info, device.vk);
+        if (dispatches.length > 0) built++;
+        for (const dispatch of dispatches)
+          broken.push(...brokenByDispatch(info, device, dispatch).map((what) => `${problem.name}: ${what}`));
+      } catch (error) {
+        if (!(error instanceof TooLarge)) throw new Error(`${problem.name}: ${error}`, { cause: error });
+        large++;
+      }
+    }
+    assert.deepEqual(broken, []);
+    assert.ok(built > 200 && large < 60, `${built} problems, and ${large} with tensors larger than a binding`);
+  });
+}
+
+test('compiled functions, reductions and a training step are within the limits of every device', () => {
+  for (const [name] of groupsOf(USABLE)) {
+    const info = infoOf(name);
+    const made = compiledOn(info);
+    assert.ok(made.length > 50, `${name}: ${made.length} pipelines`);
+    assert.deepEqual(
+      made.flatMap((pipeline) => brokenBy(info, pipeline).map((what) => `${name}, ${pipeline.name}: ${what}`)),
+      [],
+    );
+  }
+});
+
+test('the kernels that each device gets are those that are written down', () => {
+  const kept = JSON.parse(readFileSync(new URL('./choices.json', import.meta.url), 'utf8'));
+  // Where a change is meant: node __test__/devices/choices.mjs > __test__/devices/choices.json, and say in the commit what is better.
+  assert.deepEqual(chosenNow(), kept);
+});
+
+test('matrices are multiplied in the shapes that the device lists, in subgroups of a size that is known', () => {
+  const plan = (/** @type {string} */ name, type = 'f16') => {
+    const { matmulPlan, matmulSupports } = createKernels(recorder(infoOf(name)).vk, { tuning: false });
+    if (!matmulSupports(/** @type {any} */ (type))) return undefined;
+    const { tm, tn, tk } = matmulPlan(/** @type {any} */ ({ m: 4096, n: 4096, k: 4096, aType: type, bType: type }));
+    return [tm, tn, tk];
+  };
+  assert.deepEqual(plan('RTX 4090'), [16, 16, 16]);
+  assert.deepEqual(plan('RX 9070 XT', 'bf16'), [16, 16, 16]);
+  assert.deepEqual(plan('Arc B580'), [8, 16, 16]);
+  assert.deepEqual(plan('Iris Xe'), [8, 8, 16]);
+  for (const name of ['Apple M', 'Adreno 750', 'Mali-G720', 'RX 7900 XTX']) assert.equal(plan(name, 'bf16'), undefined, name);
+  const matrices = { coopMatSupported: true, cooperativeMatrixProperties: infoOf('RTX 4090').cooperativeMatrixProperties };
+  const on = (/** @type {object} */ more) => createKernels(recorder({ ...infoOf('Apple M'), ...matrices, ...more }).vk, { tuning: false });
+  // As long as subgroups may have 4 to 32 invocations, nobody knows how many share a matrix.
+  assert.equal(on({}).matmulSupports('f16'), false);
+  assert.equal(on({ requiredSubgroupSizeStages: 32 }).matmulSupports('f16'), true);
+  assert.equal(on({ minSubgroupSize: 32 }).matmulSupports('f16'), true);
+});
