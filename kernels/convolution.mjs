@@ -212,10 +212,12 @@ export function convolutionKernels(context) {
     const n = integer(kernel, 'positions', batch * most[0] * most[1] * most[2]);
     const strides = isInput ? s.yStrides : s.xStrides;
     const weightStrides = [isInput ? wi : wo, isInput ? wo : wi, wt, s.outputs * wo];
-    /** @type {[boolean, boolean]} */
+    const toStrides = isInput ? s.xStrides : s.yStrides;
+    /** @type {[boolean, boolean, boolean]} */
     const vectors = [
       weightStrides[1] === 1 && isAligned(c, w.offset, weightStrides[0], weightStrides[3], ...(taps > 1 ? [wt] : [])),
       strides[1] === 1 && isAligned(c, from.own.offset, strides[0], ...strides.slice(2)),
+      toStrides[1] === 1 && isAligned(m, to.own.offset, toStrides[0], ...toStrides.slice(2)),
     ];
     const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type, vectors };
     const plan = plans.gathered(kernel, shape, args.plan);
@@ -240,7 +242,7 @@ export function convolutionKernels(context) {
           ...(isInput ? s.result : s.size),
           ...(isInput ? padding : padding.map((v) => -v)),
           ...strides,
-          ...(isInput ? s.xStrides : s.yStrides),
+          ...toStrides,
           ...weightStrides,
           m,
           c,

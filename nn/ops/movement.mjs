@@ -5,7 +5,7 @@ import { ArgumentError } from '../core/errors.mjs';
 import { BYTES, broadcastLayout, collapse, denseLayout, denseStrides, isByte, isFloat, layoutOf } from '../core/layout.mjs';
 import { setWriters } from '../core/engine.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
-import { flatCount, floatType } from './pointwise.mjs';
+import { flatCount, floatType, inOrder } from './pointwise.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').DType} DType */
@@ -156,6 +156,7 @@ export function converted(p, x, dtype) {
 export const cast = defineOp({
   name: 'to',
   strided: true,
+  prepare: (inputs, run) => inOrder('to', inputs, run),
   infer: ([x], /** @type {{ dtype: DType }} */ { dtype }) => [denseLayout(x.shape, dtype)],
   body: (program, [x], { dtype }) => converted(program, x, dtype),
   lower: (k, [x], [y], { dtype }) => {
