@@ -5,9 +5,6 @@ import { any, positive, random, x } from './inputs.mjs';
 /** @typedef {import('./inputs.mjs').Case} Case */
 /** @typedef {import('./inputs.mjs').Input} Input */
 
-/** An input that gets no gradient. @param {Input} input @returns {Input} */
-const constant = (input) => ({ ...input, constant: true });
-
 /**
  * An operation of channels.
  * @param {(x: Input, column: (make?: (...shape: number[]) => Input) => Input) => Case} make `column`: one number for each channel
@@ -21,7 +18,7 @@ const ofChannels = (make) => () => {
 export const cases = {
   centered: ofChannels((input, column) => ({ inputs: [input, column()] })),
   normalizeChannels: ofChannels((input, column) => ({
-    inputs: [input, constant(column()), constant(column(positive)), column(), column()],
+    inputs: [input, column(), column(positive), column(), column()],
     attributes: { count: 0 },
   })),
   productWithNormalized: ofChannels((input, column) => ({ inputs: [input, input, column(), column(positive)] })),

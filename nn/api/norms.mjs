@@ -75,7 +75,7 @@ export function batchNorm(x, runningMean, runningVar, weight, bias, training = f
   return within(op, () => {
     const [scale, shift] = [weight ?? F.ones([channels]), bias ?? F.zeros([channels])];
     if (!training) {
-      const [mean, variance] = [runningMean, runningVar].map((v) => column(/** @type {Tensor} */ (v).detach(), x));
+      const [mean, variance] = [runningMean, runningVar].map((v) => column(/** @type {Tensor} */ (v), x));
       const inverse = F.rsqrt(F.add(variance, eps));
       return apply(normalizeChannels, [x, mean, inverse, column(scale, x), column(shift, x)], { count: 0 });
     }

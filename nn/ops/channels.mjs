@@ -70,8 +70,8 @@ const normalizeChannelsBackward = defineOp({
 });
 
 /**
- * (x - mean) · inverse · weight + bias, each but x one number for each channel. The gradient of x takes mean and inverse, which is 1 / √(variance
- * + eps), for functions of x where `count` says so; they have none themselves.
+ * (x - mean) · inverse · weight + bias, each but x one number for each channel; `inverse` is 1 / √(variance + eps). Where `count` says that both are
+ * functions of x, the gradient of x is the whole one.
  * @type {Op}
  */
 export const normalizeChannels = defineOp({
@@ -91,8 +91,8 @@ export const normalizeChannels = defineOp({
     const sumDyX = F.sumTo(F.call(productWithNormalized, [x, dy, mean, inverse]), scale.shape);
     return [
       needs[0] ? F.call(normalizeChannelsBackward, [x, dy, mean, inverse, weight, sumDy, sumDyX], attributes) : undefined,
-      undefined,
-      undefined,
+      needs[1] ? F.neg(F.mul(F.mul(weight, inverse), sumDy)) : undefined,
+      needs[2] ? F.div(F.mul(weight, sumDyX), inverse) : undefined,
       needs[3] ? sumDyX : undefined,
       needs[4] ? sumDy : undefined,
     ];

@@ -2,7 +2,7 @@
 // transposed convolution of dy), and that of the weight.
 
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
-import { channelsLastLayout, denseLayout, sizeOf } from '../core/layout.mjs';
+import { channelsLastLayout, denseLayout, isChannelsLast, sizeOf } from '../core/layout.mjs';
 import { runtime } from '../core/runtime.mjs';
 import { floatType } from './pointwise.mjs';
 import { at, generate } from './reference.mjs';
@@ -70,7 +70,7 @@ function withLast(x, d, order) {
 function prepared([a, b, ...last], run, attributes, what) {
   const { groups } = attributes;
   const { dtype } = a;
-  const own = what === 'weight' ? b : b.contiguous();
+  const own = what === 'weight' || isChannelsLast(b.layout) ? b : b.contiguous();
   const bias = last.map((x) => x.contiguous());
   if (a.dtype !== b.dtype || dtype === 'f32') return run([a, own, ...bias]);
   if (!runtime().kernels.convolutionSupports(/** @type {'f16'} */ (dtype))) return run([a.to('f32'), own.to('f32'), ...bias]).to(dtype);
@@ -223,7 +223,13 @@ export const convolutionWeight = defineOp({
   },
   prepare: (inputs, run, attributes) => prepared(inputs, run, /** @type {Windows} */ (attributes), 'weight'),
   lower: (k, [x, dy], [dw], attributes) =>
-    k.convolutionWeight({ x, dy, dWeight: dw, ...sizes(x.layout, dw.layout, dy.layout, attributes) }),
+    k.convolutionWeight({
+      x,
+      dy,
+      dWeight: dw,
+      weightType: floatType('convolutionWeight', dw.layout),
+      ...sizes(x.layout, dw.layout, dy.layout, attributes),
+    }),
   flops: ([, dy], [dw]) => flops(dy, dw.shape),
   saveInputs: ([x, dy]) => [...(dy ? [0] : []), ...(x ? [1] : [])],
   vjp: (dw, { inputs: [x, dy], layouts, needs, attributes }, F) => [

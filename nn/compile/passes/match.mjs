@@ -30,6 +30,10 @@ function conversion(m, j) {
   // A product that is then converted to f32 can write f32 itself.
   if (isProduct(made) && source !== 'f32' && target === 'f32' && !made.extra?.c && m.onlyFor(i, j)) {
     m.fuse('product to f32', i, j, { kernel: 'matmul', options: { cType: 'f32' }, extra: { c: y }, dropped: [made.outputs[0]] });
+  } else if (made.op?.name === 'convolutionWeight' && target === 'f32' && m.onlyFor(i, j)) {
+    const { op, attributes, inputs } = made;
+    if (inputs.every((input) => m.readyAt(input, i, j)))
+      m.replace("convolution's weight gradient in f32", i, j, { op, attributes, inputs, outputs: [y] });
   } else if (isNorm(made) && source === 'f32' && takesPairs(made.inputs[0], target) && !made.extra?.y && m.onlyFor(i, j)) {
     const change = { options: { outType: target }, extra: { y }, dropped: [made.outputs[0]] };
     m.fuse('norm to 16 bits', i, j, { kernel: `${made.op?.name}Forward`, ...change });
