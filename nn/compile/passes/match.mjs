@@ -175,6 +175,26 @@ function scaledSum(m, j) {
   });
 }
 
+/** ReLU behind a convolution, which ends with it. @param {Matcher} m @param {number} j */
+function convolutionRelu(m, j) {
+  const [x] = m.calls[j].inputs;
+  const [y] = m.calls[j].outputs;
+  const i = m.producer(x);
+  const made = m.calls[i];
+  const kernel = made?.op?.name ?? '';
+  if (i < 0 || m.removed.has(i) || !(kernel === 'convolution' || kernel === 'convolutionInput') || made.kernel) return;
+  if (!m.onlyFor(i, j) || !whole(y) || !made.inputs.every((input) => m.readyAt(input, i, j))) return;
+  m.replace('convolution and ReLU', i, j, {
+    op: made.op,
+    attributes: made.attributes,
+    inputs: made.inputs,
+    // Both lie in one order in memory.
+    outputs: [{ allocation: y.allocation, layout: made.outputs[0].layout }],
+    kernel,
+    options: { relu: true },
+  });
+}
+
 /** @type {Record<string, ((m: Matcher, j: number) => void)[]>} */
 const RULES = {
   to: [conversion],
@@ -183,6 +203,7 @@ const RULES = {
   add: [sum],
   copy_: [written],
   affine: [scaledSum],
+  relu: [convolutionRelu],
 };
 for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES, ...ACTIVATION_RULES, ...GRADIENT_RULES])
   RULES[name] = [...(RULES[name] ?? []), rule];
