@@ -46,6 +46,7 @@ const OPTIONS = /** @type {const} */ ({
   rounds: { type: 'integer', default: 5, min: 1, max: 1000, help: 'runs of each, in turn' },
   milliseconds: { type: 'integer', default: 200, min: 1, max: 60_000, help: 'approximate length of a run' },
   budget: { type: 'integer', default: 300, min: 1, max: 86_400, help: 'seconds for everything' },
+  profile: { type: 'boolean', help: "print each of our kernels' times too" },
   json: { type: 'boolean', help: 'print JSON' },
   ...RESULTS_OPTION,
 });
@@ -76,6 +77,7 @@ function ours(model, input) {
   return {
     name: 'helios-vk, compiled',
     first: () => call(input).toArray(),
+    profile: () => call.profile(input),
     async run(/** @type {number} */ calls, /** @type {boolean} */ wait) {
       const start = performance.now();
       for (let i = 1; i < calls; i++) {
@@ -175,6 +177,10 @@ await runMain(USAGE, OPTIONS, async (options) => {
       `${name}, batch ${batch}: compiled in ${((performance.now() - start) / 1000).toFixed(1)} s, apart by ${difference.toExponential(1)}`,
     );
     if (!(difference <= APART[precision])) throw new Error(`the output differs from PyTorch's by ${difference}`);
+    if (options.profile) {
+      for (const { operations, dispatches, microseconds } of own.profile())
+        say(`${format(microseconds)} µs, ${dispatches} dispatches: ${operations}`);
+    }
     const group = `inference of ${name}, ${precision}, batch ${batch}`;
     /** @type {{ side: Side, calls: number, figures: Measured[] }[]} */
     const sides = [];

@@ -59,6 +59,7 @@ import { directions } from './directions.mjs';
  * @property {Tensor} x [batch, channels, ...size]
  * @property {Tensor} dy [batch, outputs, ...result]
  * @property {Tensor} dWeight out: [outputs, channels / groups, ...window], dense
+ * @property {DType} [weightType] of dWeight: f32, or `type`, as when left out
  */
 
 /** Three numbers, one for each direction. @typedef {[number, number, number]} Triple */
@@ -212,10 +213,12 @@ export function convolutionKernels(context) {
     const n = integer(kernel, 'positions', batch * most[0] * most[1] * most[2]);
     const strides = isInput ? s.yStrides : s.xStrides;
     const weightStrides = [isInput ? wi : wo, isInput ? wo : wi, wt, s.outputs * wo];
-    /** @type {[boolean, boolean]} */
+    const toStrides = isInput ? s.xStrides : s.yStrides;
+    /** @type {[boolean, boolean, boolean]} */
     const vectors = [
       weightStrides[1] === 1 && isAligned(c, w.offset, weightStrides[0], weightStrides[3], ...(taps > 1 ? [wt] : [])),
       strides[1] === 1 && isAligned(c, from.own.offset, strides[0], ...strides.slice(2)),
+      toStrides[1] === 1 && isAligned(m, to.own.offset, toStrides[0], ...toStrides.slice(2)),
     ];
     const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type, vectors };
     const plan = plans.gathered(kernel, shape, args.plan);
@@ -240,7 +243,7 @@ export function convolutionKernels(context) {
           ...(isInput ? s.result : s.size),
           ...(isInput ? padding : padding.map((v) => -v)),
           ...strides,
-          ...(isInput ? s.xStrides : s.yStrides),
+          ...toStrides,
           ...weightStrides,
           m,
           c,
@@ -291,10 +294,13 @@ export function convolutionKernels(context) {
     const kernel = 'convolutionWeight';
     const s = sizesOf(kernel, args);
     const { batch, groups, channels, outputs, result, taps, type } = s;
+    const { weightType = type } = args;
+    if (weightType !== 'f32' && weightType !== type)
+      throw new RangeError(`${kernel}: weightType must be f32 or ${type}, got ${String(weightType)}`);
     const [x, dy] = [image(kernel, s, 'x', 'x', args.x), image(kernel, s, 'y', 'dy', args.dy)];
     const dw = tensor(kernel, 'dWeight', args.dWeight);
     const count = integer(kernel, 'elements of the weight', groups * outputs * channels * taps);
-    context.checker?.check(kernel, [x.extent, dy.extent], [['dWeight', dw, count, type]]);
+    context.checker?.check(kernel, [x.extent, dy.extent], [['dWeight', dw, count, weightType]]);
     const k = integer(kernel, 'positions', batch * result[0] * result[1] * result[2]);
     const [yb, yc, yd, yh, yw] = s.yStrides;
     const space = result[0] * result[1] * result[2];
@@ -306,7 +312,7 @@ export function convolutionKernels(context) {
     const plan = plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type, vectors, last }, args.plan);
     const { splits } = plan;
     // Sums are f32: those of several workgroups are added, and 16-bit results are made of them.
-    const isSplit = splits > 1 || type !== 'f32';
+    const isSplit = splits > 1 || weightType !== 'f32';
     const work = isSplit ? { buffer: context.workspace('convolution', 4 * splits * count), offset: 0 } : dw;
     const main = context.dispatch(plan.name, {
       buffers: [x.own.buffer, dy.own.buffer, work.buffer],
@@ -339,7 +345,7 @@ export function convolutionKernels(context) {
     });
     if (!isSplit) return [main];
     const threads = context.flatThreads;
-    const sum = context.dispatch(`convolve_sum${type === 'f32' ? '' : `_${type}`}`, {
+    const sum = context.dispatch(`convolve_sum${weightType === 'f32' ? '' : `_${weightType}`}`, {
       buffers: [work.buffer, dw.buffer],
       writes: 0b10,
       groups: context.strideGroups(count, threads),

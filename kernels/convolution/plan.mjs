@@ -27,7 +27,7 @@ import { TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
  * A product of a group: rows, columns, gathered channels and taps. `phases`: products of this size. `vectors`: whether eight channels are
  * neighbours in memory, and aligned.
  * @typedef {{ m: number, n: number, c: number, taps: number, groups: number, phases: number, type: DType,
- *   vectors: [weight: boolean, x: boolean] }} Gathered
+ *   vectors: [weight: boolean, x: boolean, result: boolean] }} Gathered
  */
 /**
  * The product of a weight gradient; `k`: positions.
@@ -75,7 +75,7 @@ export function planner(context) {
     const subgroups = (bm / wm) * (bn / wn);
     // Tiles by rows, or by positions with what is known of each position.
     const tiles = Math.max(2 * (bm + bn) * (bk + 8), 2 * bk * (bm + bn + 16) + 24 * bk);
-    return Math.max(tiles, subgroups * tm * (wn + 4) * 4) + 4 * bn;
+    return Math.max(tiles, subgroups * 4 * Math.max(tm * (wn + 4), wn * (tm + 4))) + 4 * bn;
   }
 
   /** Why a plan on matrix units cannot run, or undefined. @param {ConvolutionPlan} plan */
@@ -159,8 +159,8 @@ export function planner(context) {
   }
 
   /** The specialization of tiles. @param {ConvolutionPlan} plan @param {number[]} flags */
-  const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0 }, [blocked, vecA, vecB]) =>
-    kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, blocked, vecA, vecB] : [bm, bn, bk, tm, tn, blocked];
+  const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0 }, [blocked, ...rest]) =>
+    kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, blocked, ...rest] : [bm, bn, bk, tm, tn, blocked];
 
   /** @param {ConvolutionPlan} plan @param {DType} type @param {'' | '_weights' | '_weights_last'} what */
   const nameOf = ({ kernel }, type, what) => `convolve${kernel === 'tiles' ? '' : `_${kernel}`}${what}${suffix(type)}`;
@@ -188,7 +188,7 @@ export function planner(context) {
     const blocked = c % bk === 0 || c >= 8 * bk;
     context.checkRounds(kernel, `${c} channels and ${taps} taps`, blocked ? ceilDiv(c, bk) * taps : ceilDiv(c * taps, bk));
     const tiles = ceilDiv(m, bm) * ceilDiv(n, bn);
-    const flags = [blocked, blocked && vectors[0], blocked && vectors[1]].map(Number);
+    const flags = [blocked, blocked && vectors[0], blocked && vectors[1], vectors[2]].map(Number);
     return { name: nameOf(plan, type, ''), threads, tiles, specialization: tileWords(plan, flags), options: optionsOf(plan) };
   }
 
@@ -219,7 +219,7 @@ export function planner(context) {
       tiles,
       kPerSplit,
       splits: ceilDiv(k, kPerSplit),
-      specialization: isDirect ? [threads, plan.tm, plan.tn] : tileWords(plan, [0, Number(vectors), 0]),
+      specialization: isDirect ? [threads, plan.tm, plan.tn] : tileWords(plan, [0, Number(vectors), 0, 0]),
       options: optionsOf(plan),
     };
   }

@@ -142,7 +142,7 @@ export function zeros(op, padding, rank, reach = new Array(rank).fill(1)) {
 
 /** @param {Tensor} x @param {Tensor} weight @param {Tensor | undefined} bias @returns {Tensor[]} in the types of kernels */
 function operands(x, weight, bias) {
-  const both = promoted(operand(x), operand(weight));
+  const both = promoted(operand(x), operand(weight, true));
   return bias ? [...both, toF32(bias)] : both;
 }
 

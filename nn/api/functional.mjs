@@ -3,7 +3,7 @@
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, checkShape, dimension, isFloat, positive } from '../core/layout.mjs';
+import { broadcastShapes, channelsFirst, channelsLast, checkShape, dimension, isChannelsLast, isFloat, positive } from '../core/layout.mjs';
 import { floorDivide, geluExact, powTensor, truncDivide } from '../ops/math.mjs';
 import * as attentionOps from '../ops/attention.mjs';
 import * as network from '../ops/network.mjs';
@@ -309,11 +309,24 @@ function power(x, exponent) {
 
 /** @param {Tensor} x @param {number[]} dims @param {boolean} keepdim @param {number} alpha @returns {Tensor} */
 function summed(x, dims, keepdim, alpha) {
+  if (isChannelsLast(x.layout)) {
+    // In the order of memory.
+    const [order, back] = [channelsLast(x.ndim), channelsFirst(x.ndim)];
+    const own = order.flatMap((d, i) => (dims.includes(d) ? [i] : []));
+    const y = permute(summed(permute(x, order), own, true, alpha), back);
+    return keepdim ? y : reshape(y, reduce.resultShape(x.shape, dims, keepdim));
+  }
   let y;
   const parts = reduce.runs(x.shape, dims);
   // Sizes of 1: there is nothing to add.
   if (alpha === 1 && parts.every(({ reduced }) => !reduced)) y = reshape(x, reduce.keptShape(x.shape, dims));
-  else if (parts.length > 2) {
+  else if (parts.length === 3 && parts[0].reduced) {
+    // Rows, then columns of their sums.
+    const inner = x.shape.findLastIndex((size, d) => size !== 1 && !dims.includes(d));
+    const [outer, last] = [(d) => d < inner, (d) => d > inner].map((is) => dims.filter(is).sort((a, b) => a - b));
+    const rows = apply(reduce.sum, [f32IfOddRow(x)], { dims: last, alpha: 1 });
+    y = apply(reduce.sum, [rows], { dims: outer, alpha });
+  } else if (parts.length > 2) {
     // Kept dimensions first, then the reduced ones.
     const kept = x.shape.map((_, d) => d).filter((d) => !dims.includes(d));
     const moved = permute(x, [...kept, ...dims]);

@@ -1,6 +1,6 @@
 // Normalizations over channels, composed of sums: of batches, of groups of channels, of single images, and across channels.
 
-import { tensorOf } from '../core/engine.mjs';
+import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { positive, sizeOf } from '../core/layout.mjs';
 import { noGrad } from '../core/node.mjs';
@@ -9,6 +9,7 @@ import { scope } from '../core/scope.mjs';
 import { isRecomputing } from './checkpoint.mjs';
 import * as F from './functional.mjs';
 import { toF32 } from './operands.mjs';
+import { centered, normalizeChannels } from '../ops/channels.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
@@ -30,6 +31,23 @@ function channelsOf(op, x, vectors) {
 /** A vector of channels, as it broadcasts to [batch, channels, ...]. @param {Tensor} v @param {Tensor} x */
 const column = (v, x) => F.reshape(v, [v.size, ...x.shape.slice(2).map(() => 1)]);
 
+/**
+ * Mean and (biased) variance of each channel, f32 [channels], in one pass: sums of differences to the channel's first element k, and of their
+ * squares (Chan, Golub & LeVeque 1983). Since k is one of n elements, (k - mean)² is at most n times the variance.
+ * @param {Tensor} x [batch, channels, ...] @param {number} count elements of a channel
+ */
+function moments(x, count) {
+  const channels = x.shape[1];
+  const dims = [...x.shape.keys()].filter((d) => d !== 1);
+  const first = dims.reduce((part, d) => F.slice(part, d, 0, 1), x);
+  const apart = apply(centered, [x, first]);
+  const [sums, squares] = [apart, F.square(apart)].map((v) => F.reshape(F.sum(v, dims), [channels]));
+  const offset = F.mul(sums, 1 / count);
+  // A rounding may be below 0.
+  const variance = F.relu(F.sub(F.mul(squares, 1 / count), F.square(offset)));
+  return { mean: F.add(F.reshape(toF32(first), [channels]), offset), variance };
+}
+
 /** weight · x + bias for each channel. @param {Tensor} x @param {Tensor} [weight] @param {Tensor} [bias] */
 function affine(x, weight, bias) {
   const scaled = weight ? F.mul(x, column(weight, x)) : x;
@@ -43,7 +61,7 @@ function affine(x, weight, bias) {
  * @param {Tensor} x [batch, channels, ...] @param {Tensor} [runningMean] f32 [channels] @param {Tensor} [runningVar] f32 [channels]
  * @param {Tensor} [weight] f32 [channels] @param {Tensor} [bias] f32 [channels] @param {boolean} [training] @param {number} [momentum]
  * @param {number} [eps]
- * @returns {Tensor} f32, of x's shape
+ * @returns {Tensor} of x's shape and type
  * @throws {ShapeError} with `training` also where a channel has one element, which has no variance
  */
 export function batchNorm(x, runningMean, runningVar, weight, bias, training = false, momentum = 0.1, eps = 1e-5) {
@@ -55,34 +73,29 @@ export function batchNorm(x, runningMean, runningVar, weight, bias, training = f
   if (!training && (runningMean === undefined || runningVar === undefined))
     throw new ArgumentError(op, 'needs runningMean and runningVar, unless training is true');
   return within(op, () => {
-    const own = toF32(x);
-    let [mean, variance] = [runningMean, runningVar].map((v) => v && column(v, own));
-    if (training) {
-      const count = x.size / channels;
-      if (count <= 1) {
-        throw new ShapeError(
-          op,
-          `an input ${show(x.shape)} has ${count ? 'one element' : 'none'} in each channel, which has no variance: call eval(), or train on more`,
-        );
-      }
-      const dims = [...x.shape.keys()].filter((d) => d !== 1);
-      mean = F.mean(own, dims, true);
-      variance = F.variance(own, dims, { keepdim: true, correction: 0 });
-      const batch = [mean, variance];
-      // `checkpoint` runs the layer again on the same batch: count the batch once.
-      if (!isRecomputing())
-        noGrad(() =>
-          scope(() => {
-            const flat = (/** @type {Tensor} */ v) => F.reshape(v.detach(), [channels]);
-            runningMean?.mul_(1 - momentum).add_(flat(batch[0]), { alpha: momentum });
-            runningVar?.mul_(1 - momentum).add_(flat(batch[1]), { alpha: (momentum * count) / (count - 1) });
-          }),
-        );
+    const [scale, shift] = [weight ?? F.ones([channels]), bias ?? F.zeros([channels])];
+    if (!training) {
+      const [mean, variance] = [runningMean, runningVar].map((v) => column(/** @type {Tensor} */ (v), x));
+      const inverse = F.rsqrt(F.add(variance, eps));
+      return apply(normalizeChannels, [x, mean, inverse, column(scale, x), column(shift, x)], { count: 0 });
     }
-    const inverse = F.rsqrt(F.add(/** @type {Tensor} */ (variance), eps));
-    const scale = weight ? F.mul(inverse, column(weight, own)) : inverse;
-    const y = F.mul(F.sub(own, /** @type {Tensor} */ (mean)), scale);
-    return bias ? F.add(y, column(bias, own)) : y;
+    const count = x.size / channels;
+    if (count <= 1) {
+      throw new ShapeError(
+        op,
+        `an input ${show(x.shape)} has ${count ? 'one element' : 'none'} in each channel, which has no variance: call eval(), or train on more`,
+      );
+    }
+    const { mean, inverse } = noGrad(() => {
+      const batch = moments(x.detach(), count);
+      // `checkpoint` runs the layer again on the same batch: count the batch once.
+      if (!isRecomputing()) {
+        runningMean?.copy_(F.add(F.mul(runningMean, 1 - momentum), F.mul(batch.mean, momentum)));
+        runningVar?.copy_(F.add(F.mul(runningVar, 1 - momentum), F.mul(batch.variance, (momentum * count) / (count - 1))));
+      }
+      return { mean: batch.mean, inverse: F.rsqrt(F.add(batch.variance, eps)) };
+    });
+    return apply(normalizeChannels, [x, column(mean, x), column(inverse, x), column(scale, x), column(shift, x)], { count });
   });
 }
 

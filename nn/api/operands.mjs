@@ -72,15 +72,19 @@ export const toF32 = (x) => (isFloat(x.dtype) ? to(x, 'f32') : x);
 /** x as f32 where its rows are 16-bit and of odd size: kernels read 16-bit elements in pairs. @param {Tensor} x @returns {Tensor} */
 export const f32IfOddRow = (x) => (x.dtype !== 'f32' && isFloat(x.dtype) && (x.shape.at(-1) ?? 1) % 2 ? to(x, 'f32') : x);
 
-/** An operand of a product, in autocast's type. @param {Tensor} x @returns {Tensor} */
-export function operand(x) {
+/**
+ * An operand of a product, in autocast's type.
+ * @param {Tensor} x @param {boolean} [last] whether a conversion is stored with dimension 1 last
+ * @returns {Tensor}
+ */
+export function operand(x, last = false) {
   const dtype = autocastType();
   if (dtype === undefined || x.dtype === dtype || !isFloat(x.dtype)) return x;
   const kept = x.halfCopy(dtype);
   if (kept) return view(movement.cast, x, kept.layout, { dtype }, kept.storage);
   const known = castOf(x, dtype);
   if (known) return known;
-  const cast = to(x, dtype);
+  const cast = last ? apply(movement.cast, [x.contiguous()], { dtype, last }) : to(x, dtype);
   rememberCast(x, cast);
   return cast;
 }

@@ -4,7 +4,7 @@ import { Recorder } from '../../kernels/base.mjs';
 import { stepsOf } from './explain.mjs';
 import { planMemory } from '../core/memory.mjs';
 import { HalfCopy } from '../optim/half-copy.mjs';
-import { accesses } from './passes/calls.mjs';
+import { accesses, lower } from './passes/calls.mjs';
 import { runPasses } from './passes/index.mjs';
 import { runtime } from '../core/runtime.mjs';
 import { tuneProducts } from './tune.mjs';
@@ -13,6 +13,7 @@ import { tuneProducts } from './tune.mjs';
 /** @typedef {import('./passes/calls.mjs').Call} Call */
 /** @typedef {import('./passes/index.mjs').PassName} PassName */
 /** @typedef {import('./recording.mjs').Recording} Recording */
+/** @typedef {import('../core/storage.mjs').Storage} Storage */
 
 /** The lifetime of a result: its bytes, and the first and last call that uses it. @typedef {{ bytes: number, first: number, last: number }} Life */
 
@@ -30,16 +31,30 @@ import { tuneProducts } from './tune.mjs';
  * @property {Record<string, number>} found what the passes found, and how often
  * @property {{ unplanned: number, planned: number }} bytes of all results: each in its own memory, and with memory shared
  * @property {GraphMemory} memory free it with `freeMemory`
+ * @property {Once | undefined} once what has to be computed before the first call
+ */
+
+/**
+ * Dispatches of which the results are kept between calls: they run before the first one, and where a source has changed.
+ * @typedef {{ packed: ArrayBuffer, dispatches: number, sources: Storage[] }} Once
  */
 
 /**
  * Builds a graph from a recording.
- * @param {Recording} recording @param {Set<Allocation>} outputs memory of what the function returns
+ * @param {Recording} recording @param {Storage[]} inputs memory of the arguments, which change from call to call
+ * @param {Set<Allocation>} outputs memory of what the function returns
  * @param {readonly PassName[]} passes @param {boolean | undefined} tune the option of `compile`
  * @returns {Built}
  */
-export function build(recording, outputs, passes, tune) {
+export function build(recording, inputs, outputs, passes, tune) {
   const isOwn = (/** @type {Allocation} */ allocation) => recording.owns(allocation);
+  const steady = new Map(
+    [...recording.outside.keys()].flatMap((storage) =>
+      recording.changed(storage) || inputs.includes(storage) ? [] : [/** @type {const} */ ([storage.allocation, storage])],
+    ),
+  );
+  /** @type {Call[]} */
+  const once = [];
   const halves = new Map([...recording.copies].flatMap((copy) => (copy instanceof HalfCopy ? [[copy.storage.allocation, copy]] : [])));
   tuneProducts(recording, passes.includes('shuffle') ? new Set(halves.keys()) : new Set(), tune);
   const { calls, found } = runPasses(
@@ -47,6 +62,9 @@ export function build(recording, outputs, passes, tune) {
     {
       isOwn,
       isTemporary: (allocation) => isOwn(allocation) && !outputs.has(allocation),
+      // Where gradients are kept for an optimizer, parameters change from call to call.
+      isSteady: (allocation) => recording.guard.gradients.size === 0 && steady.has(allocation),
+      once,
       allocate: (bytes) => recording.allocate(bytes),
       kernels: runtime().kernels,
       halves,
@@ -54,9 +72,23 @@ export function build(recording, outputs, passes, tune) {
     },
     passes,
   );
-  const lives = livesOf(calls, outputs, isOwn);
+  for (const call of once) lower(call, runtime().kernels);
+  const kept = new Set(once.flatMap((call) => accesses(call).writes));
+  const lives = livesOf([...once, ...calls], new Set([...outputs, ...kept]), isOwn);
   const { slots, of } = planMemory([...lives.values()]);
-  const memory = takeMemory([...lives.keys()], slots, of, outputs);
+  const memory = takeMemory([...lives.keys()], slots, of, outputs, kept);
+  const { packed, count } = packedOf(calls);
+  const sum = (/** @type {number[]} */ sizes) => sizes.reduce((a, b) => a + b, 0);
+  const bytes = { unplanned: sum(Array.from(lives.values(), (life) => life.bytes)), planned: sum(slots) };
+  const built = { packed, dispatches: count, steps: stepsOf(calls), found, bytes, memory };
+  if (once.length === 0) return { ...built, once: undefined };
+  const before = packedOf(once);
+  const sources = new Set(once.flatMap((call) => accesses(call).reads.flatMap((allocation) => steady.get(allocation) ?? [])));
+  return { ...built, once: { packed: before.packed, dispatches: before.count, sources: [...sources] } };
+}
+
+/** The dispatches of lowered calls, in memory that has been allocated. @param {Call[]} calls */
+function packedOf(calls) {
   const recorder = new Recorder(65536);
   for (const { template, allocations } of calls) {
     template?.appendTo(
@@ -64,10 +96,7 @@ export function build(recording, outputs, passes, tune) {
       allocations.map(({ handle }) => handle),
     );
   }
-  const { packed, count } = recorder.finish();
-  const sum = (/** @type {number[]} */ sizes) => sizes.reduce((a, b) => a + b, 0);
-  const bytes = { unplanned: sum(Array.from(lives.values(), (life) => life.bytes)), planned: sum(slots) };
-  return { packed, dispatches: count, steps: stepsOf(calls), found, bytes, memory };
+  return recorder.finish();
 }
 
 /**
@@ -99,13 +128,18 @@ function livesOf(calls, outputs, isOwn) {
  * Allocates the planned slots, and gives each result the handle of its slot. Slots of outputs belong to the graph alone, since they are read
  * after the call; all others are shared between graphs. If it throws, nothing is allocated.
  * @param {Allocation[]} results @param {number[]} slots bytes of each @param {number[]} of slots of the results
- * @param {Set<Allocation>} outputs
+ * @param {Set<Allocation>} outputs @param {Set<Allocation>} kept results that are kept between calls
  * @returns {GraphMemory}
  */
-function takeMemory(results, slots, of, outputs) {
+function takeMemory(results, slots, of, outputs, kept) {
   const device = runtime();
-  const kept = new Set(results.flatMap((allocation, i) => (outputs.has(allocation) ? [of[i]] : [])));
-  const others = slots.map((_, s) => s).filter((s) => !kept.has(s));
+  const slotsOf = (/** @type {Set<Allocation>} */ list) =>
+    new Set(results.flatMap((allocation, i) => (list.has(allocation) ? [of[i]] : [])));
+  const named = /** @type {const} */ ([
+    [slotsOf(outputs), 'results'],
+    [slotsOf(kept), 'kept results'],
+  ]);
+  const others = slots.map((_, s) => s).filter((s) => named.every(([own]) => !own.has(s)));
   /** @type {Allocation[]} */
   const bySlot = [];
   /** @type {GraphMemory} */
@@ -114,10 +148,12 @@ function takeMemory(results, slots, of, outputs) {
     bySlot[s] = memory.shared[i];
   });
   try {
-    for (const s of kept) {
-      bySlot[s] = device.allocate(slots[s]);
-      memory.own.push(bySlot[s]);
-      device.name(bySlot[s], 'results');
+    for (const [own, name] of named) {
+      for (const s of own) {
+        bySlot[s] = device.allocate(slots[s]);
+        memory.own.push(bySlot[s]);
+        device.name(bySlot[s], name);
+      }
     }
   } catch (error) {
     freeMemory(device, memory);

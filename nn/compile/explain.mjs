@@ -35,8 +35,10 @@ import { effective } from './passes/calls.mjs';
  * @typedef {ProductChoice & { origin: string, count: number }} ProductOfLine
  */
 
+/** The elements in memory: those of repeated dimensions once. @param {import('../core/layout.mjs').Layout} layout */
+const elementsOf = ({ shape, strides }) => shape.reduce((count, size, d) => (strides[d] === 0 && size > 1 ? count : count * size), 1);
 /** The bytes of values. @param {import('./passes/calls.mjs').Value[]} values */
-const bytesOf = (values) => values.reduce((sum, { layout }) => sum + layout.size * BYTES[layout.dtype], 0);
+const bytesOf = (values) => values.reduce((sum, { layout }) => sum + elementsOf(layout) * BYTES[layout.dtype], 0);
 
 /** The steps of calls that have been lowered. @param {Call[]} calls @returns {Step[]} */
 export const stepsOf = (calls) =>

@@ -64,10 +64,14 @@ export class Graph {
     /** Storages from before the trace that a call writes. */
     this.written = [...recording.outside.keys()].filter((storage) => recording.changed(storage));
     const outputs = new Set(Array.from(tensorsIn(result), ({ storage }) => /** @type {Storage} */ (storage).allocation));
-    const { packed, dispatches, steps, found, bytes, memory } = build(recording, outputs, passes, tune);
+    const { packed, dispatches, steps, found, bytes, memory, once } = build(recording, inputs, outputs, passes, tune);
     recording.list.length = 0;
     /** Copies of parameters that a call leaves up to date. A permuted copy is up to date if the one in natural order is. */
     this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof PermutedCopy ? copy.half : copy).fresh);
+    /** What is computed before the first launch, and again where a version has changed. */
+    this.once = once;
+    /** Versions of its sources at that time. @type {number[]} */
+    this.versions = [];
     this.packed = packed;
     this.dispatches = dispatches;
     this.steps = steps;
@@ -119,6 +123,7 @@ export class Graph {
     for (const { before } of this.recording.effects.values()) before();
     for (const copy of this.recording.copies) copy.refresh();
     device.flush();
+    this.keep();
     slots.forEach(({ layout, source }, i) => {
       if (layout.size === 0) return;
       const { handle } = this.inputs[i].allocation;
@@ -139,6 +144,15 @@ export class Graph {
       } else device.vk.copyBuffer(/** @type {Storage} */ (dense.storage).allocation.handle, handle, bytes, from, 0);
       if (dense !== source) dense.dispose();
     });
+  }
+
+  /** Computes what is kept between calls, where it is not up to date. */
+  keep() {
+    if (!this.once) return;
+    const { packed, dispatches, sources } = this.once;
+    if (sources.every(({ version }, i) => version === this.versions[i])) return;
+    this.device.vk.batchExecuteAll(packed, dispatches);
+    this.versions = sources.map(({ version }) => version);
   }
 
   /** Runs the graph. */

@@ -250,16 +250,16 @@ export function mapRows(context, { rows, columns, shape }, inputs, outputs, body
  * @param {Context} context @param {{ rows: number, columns: number, shape: readonly number[] }} sizes
  * @param {Operand[]} inputs
  * @param {(slices: number) => Operand[]} outputs of `shape`, or with one element for each slice and column
- * @param {Body} body
+ * @param {Body} body @param {number} [limit] the most slices
  */
-export function mapColumns(context, { rows, columns, shape }, inputs, outputs, body) {
+export function mapColumns(context, { rows, columns, shape }, inputs, outputs, body, limit = Infinity) {
   const { isCpu, info } = context;
   // Eight invocations side by side take 32 columns. A GPU adds invocations for more rows, and slices until it is full.
   const most = isCpu ? 8 : Math.min(256, info.maxComputeWorkGroupInvocations);
   const lanes = Math.min(most, Math.max(8, 8 * powerOfTwo(rows / 4)));
   const blocks = Math.ceil(columns / 32);
   const wanted = isCpu ? Math.ceil(rows / MAX_CPU_ROUNDS) : Math.min(Math.ceil(context.residentGroups / blocks), Math.floor(rows / 128));
-  const slice = Math.ceil(rows / Math.max(1, wanted));
+  const slice = Math.ceil(rows / Math.max(1, Math.min(wanted, limit)));
   const slices = Math.ceil(rows / slice);
   const sizes = [rows, columns, slice];
   const how = { template: /** @type {const} */ ('column'), lanes, groups: context.strideGroups(blocks * slices, 1), sizes, shape };

@@ -76,6 +76,21 @@ function isDense(shape, strides) {
   return true;
 }
 
+/** The order of dimensions in memory with the channels, which are dimension 1, last: [0, 2, …, 1]. @param {number} rank */
+export const channelsLast = (rank) => [0, ...Array.from({ length: rank - 2 }, (_, i) => i + 2), 1];
+/** The order that undoes `channelsLast`: [0, last, 1, …]. @param {number} rank */
+export const channelsFirst = (rank) => [0, rank - 1, ...Array.from({ length: rank - 2 }, (_, i) => i + 1)];
+
+/** Whether elements [batch, channels, ...] lie without gaps with the channels last, and in no other order. @param {Layout} layout */
+export function isChannelsLast({ shape, strides, contiguous }) {
+  if (contiguous || shape.length < 3) return false;
+  const order = channelsLast(shape.length);
+  return isDense(
+    order.map((d) => shape[d]),
+    order.map((d) => strides[d]),
+  );
+}
+
 /**
  * Whether several elements may be one in memory, as in a view that is expanded or of windows: a dimension's stride does not reach behind
  * all elements of those of smaller strides.
@@ -130,6 +145,17 @@ export function checkType(op, dtype) {
   if (!(typeof dtype === 'string' && Object.hasOwn(BYTES, dtype)))
     throw new ArgumentError(op, `unknown type ${shown(dtype)}; the types are ${Object.keys(BYTES).join(', ')}`);
   return /** @type {DType} */ (dtype);
+}
+
+/** The layout without gaps, with offset 0, of elements [batch, channels, ...] with the channels last. @param {readonly number[]} shape @param {DType} dtype */
+export function channelsLastLayout(shape, dtype) {
+  const strides = denseStrides(channelsLast(shape.length).map((d) => shape[d]));
+  return layoutOf(
+    shape,
+    channelsFirst(shape.length).map((d) => strides[d]),
+    0,
+    dtype,
+  );
 }
 
 /** The dense layout with offset 0. @param {readonly number[]} shape @param {DType} dtype */

@@ -2,7 +2,7 @@
 // transposed convolution of dy), and that of the weight.
 
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
-import { denseLayout, sizeOf } from '../core/layout.mjs';
+import { channelsLastLayout, denseLayout, isChannelsLast, sizeOf } from '../core/layout.mjs';
 import { runtime } from '../core/runtime.mjs';
 import { floatType } from './pointwise.mjs';
 import { at, generate } from './reference.mjs';
@@ -21,6 +21,7 @@ import { defineOp } from './registry.mjs';
  * @property {number[]} padding zeros before x
  * @property {number[]} dilation
  * @property {number} groups
+ * @property {boolean} [last] whether the result is stored with the channels last
  */
 /** `after`: zeros after x. @typedef {Windows & { after: number[] }} Forward */
 /** `size`: sizes of x. @typedef {Windows & { size: number[] }} Input */
@@ -43,6 +44,9 @@ function checkTypes(op, [a, b, bias]) {
   if (bias && bias.dtype !== 'f32') throw new ArgumentError(op, `takes a bias of f32, got ${bias.dtype}`);
 }
 
+/** The layout of a result: with the attribute `last` its channels are the last in memory. @param {number[]} shape @param {Layout} x @param {{ last?: boolean }} how */
+const resultLayout = (shape, { dtype }, { last = false }) => (last ? channelsLastLayout(shape, dtype) : denseLayout(shape, dtype));
+
 /** Channels of which kernels on matrix units read eight at a time: whole steps of their sums, or many. @param {number} n */
 const isVectored = (n) => n % 32 === 0 || (n >= 256 && n % 8 === 0);
 
@@ -58,21 +62,26 @@ function withLast(x, d, order) {
 
 /**
  * The call in a type that the device has a kernel for. Images may have any strides. Kernels for half types read channels that are neighbours in
- * memory eight at a time: to copy an image so takes far less time than to gather its elements one by one.
- * @param {Tensor[]} inputs @param {(inputs: Tensor[]) => Tensor} run @param {Windows} attributes
- * @param {'forward' | 'input' | 'weight'} what
+ * memory eight at a time: to copy an image so takes far less time than to gather its elements one by one. So their results are stored channels
+ * last, and what is computed of these element by element is too: between convolutions nothing is copied.
+ * @param {Tensor[]} inputs @param {(inputs: Tensor[], attributes?: import('./registry.mjs').Attributes) => Tensor} run
+ * @param {Windows} attributes @param {'forward' | 'input' | 'weight'} what
  */
-function prepared([a, b, ...last], run, { groups }, what) {
+function prepared([a, b, ...last], run, attributes, what) {
+  const { groups } = attributes;
   const { dtype } = a;
-  const own = what === 'weight' ? b : b.contiguous();
+  const own = what === 'weight' || isChannelsLast(b.layout) ? b : b.contiguous();
   const bias = last.map((x) => x.contiguous());
   if (a.dtype !== b.dtype || dtype === 'f32') return run([a, own, ...bias]);
   if (!runtime().kernels.convolutionSupports(/** @type {'f16'} */ (dtype))) return run([a.to('f32'), own.to('f32'), ...bias]).to(dtype);
   const [channels, directions] = [a.shape[1], a.shape.slice(2).map((_, i) => 2 + i)];
-  if (groups !== 1 || !isVectored(channels)) return run([a, own, ...bias]);
+  if (groups !== 1) return run([a, own, ...bias]);
+  const made = what === 'forward' ? b.shape[0] : b.shape[1];
+  const how = what !== 'weight' && isVectored(made) ? { ...attributes, last: true } : attributes;
+  if (!isVectored(channels)) return run([a, own, ...bias], how);
   const image = (/** @type {Tensor} */ x) => withLast(x, 1, [0, ...directions]);
   if (what === 'weight') return b.shape[1] % 8 ? run([a, b]) : run([image(a), image(b)]);
-  return run([image(a), what === 'forward' ? image(own) : withLast(own, 0, [1, ...directions]), ...bias]);
+  return run([image(a), what === 'forward' ? image(own) : withLast(own, 0, [1, ...directions]), ...bias], how);
 }
 
 /**
@@ -113,7 +122,7 @@ export const convolution = defineOp({
   infer: ([x, w, ...bias], /** @type {Forward} */ attributes) => {
     checkTypes('convolution', [x, w, ...bias]);
     const result = positions(x.shape.slice(2), w.shape.slice(2), attributes);
-    return [denseLayout([x.shape[0], w.shape[0], ...result], x.dtype)];
+    return [resultLayout([x.shape[0], w.shape[0], ...result], x, attributes)];
   },
   prepare: (inputs, run, attributes) => prepared(inputs, run, /** @type {Windows} */ (attributes), 'forward'),
   lower: (k, [x, w, bias], [y], attributes) => [
@@ -159,9 +168,9 @@ export const convolutionInput = defineOp({
   name: 'convolutionInput',
   empty: biasAlone,
   strided: true,
-  infer: ([dy, w, ...bias], /** @type {Input} */ { groups, size }) => {
+  infer: ([dy, w, ...bias], /** @type {Input} */ attributes) => {
     checkTypes('convolutionInput', [dy, w, ...bias]);
-    return [denseLayout([dy.shape[0], w.shape[1] * groups, ...size], dy.dtype)];
+    return [resultLayout([dy.shape[0], w.shape[1] * attributes.groups, ...attributes.size], dy, attributes)];
   },
   prepare: (inputs, run, attributes) => prepared(inputs, run, /** @type {Windows} */ (attributes), 'input'),
   lower: (k, [dy, w, bias], [dx], attributes) => [
@@ -214,7 +223,13 @@ export const convolutionWeight = defineOp({
   },
   prepare: (inputs, run, attributes) => prepared(inputs, run, /** @type {Windows} */ (attributes), 'weight'),
   lower: (k, [x, dy], [dw], attributes) =>
-    k.convolutionWeight({ x, dy, dWeight: dw, ...sizes(x.layout, dw.layout, dy.layout, attributes) }),
+    k.convolutionWeight({
+      x,
+      dy,
+      dWeight: dw,
+      weightType: floatType('convolutionWeight', dw.layout),
+      ...sizes(x.layout, dw.layout, dy.layout, attributes),
+    }),
   flops: ([, dy], [dw]) => flops(dy, dw.shape),
   saveInputs: ([x, dy]) => [...(dy ? [0] : []), ...(x ? [1] : [])],
   vjp: (dw, { inputs: [x, dy], layouts, needs, attributes }, F) => [

@@ -4,7 +4,7 @@ import { Expression } from '../../kernels/expression.mjs';
 import * as fn from '../../kernels/functions.mjs';
 import * as gamma from '../../kernels/special-functions.mjs';
 import { broadcastShapes, denseLayout } from '../core/layout.mjs';
-import { floatType, generated } from './pointwise.mjs';
+import { floatType, generated, inOrder } from './pointwise.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 import * as f64 from './special.mjs';
@@ -59,7 +59,6 @@ function define(name, formula, f, slopes, type) {
     slopes?.some((slope) => slope !== 0) &&
     defineOp({
       name: `${name}Backward`,
-      prepare: (inputs, run) => run(spread(inputs)),
       infer: (inputs, /** @type {MathAttributes} */ { of = 0 }) => [
         denseLayout(broadcastShapes(name, ...inputs.map((x) => x.shape)), inputs[of].dtype),
       ],
@@ -72,6 +71,7 @@ function define(name, formula, f, slopes, type) {
         // Where the function is flat not even an infinite gradient passes.
         return own.eq(0).choose(0, own.mul(new Expression(program, values[values.length - 1]))).value;
       }),
+      prepare: (inputs, run, attributes) => inOrder(attributes.name ?? name, spread(inputs), run),
       oracle: (inputs, { of = 0, numbers = [] }) =>
         everywhere(inputs, (values) => {
           const dy = values[values.length - 1];
@@ -83,12 +83,12 @@ function define(name, formula, f, slopes, type) {
     });
   return defineOp({
     name,
-    prepare: (inputs, run) => run(spread(inputs)),
     infer: (inputs, /** @type {MathAttributes} */ attributes) => {
       for (const x of inputs) floatType(name, x);
       return [denseLayout(broadcastShapes(name, ...inputs.map((x) => x.shape)), type ?? typeOf(inputs, attributes))];
     },
     ...generated(name, /** @type {NonNullable<ReturnType<typeof bodyOf>>} */ (bodyOf(formula))),
+    prepare: (inputs, run, attributes) => inOrder(attributes.name ?? name, spread(inputs), run),
     oracle: (inputs, { numbers = [] }) => everywhere(inputs, (values) => f(...values, ...numbers)),
     ...(slopes && {
       saveInputs: () => (backward ? Array.from({ length: arity }, (_, i) => i) : []),

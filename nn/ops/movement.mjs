@@ -2,10 +2,21 @@
 
 import { map, writable } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
-import { BYTES, broadcastLayout, collapse, denseLayout, denseStrides, isByte, isFloat, layoutOf } from '../core/layout.mjs';
+import {
+  BYTES,
+  broadcastLayout,
+  channelsLast,
+  channelsLastLayout,
+  collapse,
+  denseLayout,
+  denseStrides,
+  isByte,
+  isFloat,
+  layoutOf,
+} from '../core/layout.mjs';
 import { setWriters } from '../core/engine.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
-import { flatCount, floatType } from './pointwise.mjs';
+import { flatCount, floatType, inOrder } from './pointwise.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').DType} DType */
@@ -152,15 +163,25 @@ export function converted(p, x, dtype) {
   return p.append(dtype === 'bool' ? 'toBool' : 'toF32', x);
 }
 
-/** The elements in another type. @type {Op} */
+/** An operand [outputs, channels, ...] in the order of dimensions in which the channels are last. @param {Operand} operand @returns {Operand} */
+function reordered({ buffer, offset, layout: { shape, strides, dtype } }) {
+  const [sizes, steps] = [shape, strides].map((list) => channelsLast(shape.length).map((d) => list[d]));
+  return { buffer, offset, layout: layoutOf(sizes, steps, offset, dtype) };
+}
+
+/** The elements in another type; with `last` stored with dimension 1 last. @type {Op} */
 export const cast = defineOp({
   name: 'to',
   strided: true,
-  infer: ([x], /** @type {{ dtype: DType }} */ { dtype }) => [denseLayout(x.shape, dtype)],
+  prepare: (inputs, run) => inOrder('to', inputs, run),
+  infer: ([x], /** @type {{ dtype: DType, last?: boolean }} */ { dtype, last }) => [
+    last ? channelsLastLayout(x.shape, dtype) : denseLayout(x.shape, dtype),
+  ],
   body: (program, [x], { dtype }) => converted(program, x, dtype),
-  lower: (k, [x], [y], { dtype }) => {
+  lower: (k, [x], [y], { dtype, last }) => {
     const { dtype: from } = x.layout;
-    const dispatch = map(k.context, [x], [y], (program, values) =>
+    const [own, made] = last ? [reordered(x), reordered(y)] : [x, y];
+    const dispatch = map(k.context, [own], [made], (program, values) =>
       isFloat(from) && isFloat(dtype) ? values : [converted(program, values[0], dtype)],
     );
     if (!dispatch)

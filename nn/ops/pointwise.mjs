@@ -3,7 +3,7 @@
 import { activate, activateGradient } from '../../kernels/formulas.mjs';
 import { map as mapped, writable } from '../core/codegen.mjs';
 import { ArgumentError } from '../core/errors.mjs';
-import { broadcastShapes, denseLayout, isFloat } from '../core/layout.mjs';
+import { broadcastShapes, channelsFirst, channelsLast, denseLayout, isChannelsLast, isFloat } from '../core/layout.mjs';
 import { at, gelu, generate, map, sigmoid } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
@@ -55,13 +55,29 @@ const ofNumbers = (name) => ({
 });
 
 /**
+ * Calls an elementwise operation so that a result lies in memory as its first operand of the same shape: channels last, if that does.
+ * @param {string} name @param {Tensor[]} inputs @param {(inputs: Tensor[]) => Tensor} run
+ */
+export function inOrder(name, inputs, run) {
+  if (!inputs.some((x) => x.layout?.contiguous === false)) return run(inputs);
+  const shape = broadcastShapes(name, ...inputs.map((x) => x.shape));
+  const first = inputs.find((x) => String(x.shape) === String(shape) && (x.layout.contiguous || isChannelsLast(x.layout)));
+  if (!first || first.layout.contiguous) return run(inputs);
+  const moved = inputs.map((x) =>
+    x.reshape(...new Array(shape.length - x.ndim).fill(1), ...x.shape).permute(...channelsLast(shape.length)),
+  );
+  return run(moved).permute(...channelsFirst(shape.length));
+}
+
+/**
  * What follows from an operation's program: its own dispatch, and its part of kernels that fuse several operations.
  * @template {import('./registry.mjs').Attributes} A
  * @param {string} name @param {(program: Program, inputs: Value[], attributes: A, numbers: import('./registry.mjs').Constants) => Value} body
- * @returns {Pick<Definition<A>, 'strided' | 'lower' | 'body'>}
+ * @returns {Pick<Definition<A>, 'strided' | 'prepare' | 'lower' | 'body'>}
  */
 export const generated = (name, body) => ({
   strided: true,
+  prepare: (inputs, run, attributes) => inOrder(attributes.name ?? name, inputs, run),
   body,
   lower: (k, inputs, [y], attributes) => {
     const dispatch = writable(y.layout)
@@ -222,10 +238,14 @@ export const affine = defineOp({
   oracle: ([x], { alpha, beta }) => map(x, (v) => alpha * v + beta),
 });
 
-/** @param {import('../../kernels/formulas.mjs').Activation} name @param {(x: number) => number} f */
-function activated(name, f) {
+/**
+ * @param {import('../../kernels/formulas.mjs').Activation} name @param {(x: number) => number} f
+ * @param {boolean} [byResult] whether the derivative at the result is that at the argument: the result is kept then, which others need anyway
+ */
+function activated(name, f, byResult = false) {
   const backward = defineOp({
     name: `${name}Backward`,
+    prepare: (inputs, run) => inOrder(name, inputs, run),
     infer: ([x]) => [denseLayout(x.shape, x.dtype)],
     body: (p, [x, dy]) => activateGradient(p, name, x, dy),
     lower: (k, [x, dy], [dx]) => [
@@ -237,12 +257,12 @@ function activated(name, f) {
     },
   });
   return elementwise(name, activate[name], f, {
-    saveInputs: first,
-    vjp: (dy, { inputs: [x] }, F) => [F.call(backward, [x, dy])],
+    ...(byResult ? { saveOutputs: [0] } : { saveInputs: first }),
+    vjp: (dy, { inputs: [x], outputs: [y] }, F) => [F.call(backward, [byResult ? y : x, dy])],
   });
 }
 
-export const relu = activated('relu', (x) => Math.max(x, 0));
+export const relu = activated('relu', (x) => Math.max(x, 0), true);
 export const silu = activated('silu', (x) => x * sigmoid(x));
 export const geluOp = activated('gelu', gelu);
 export const tanh = activated('tanh', Math.tanh);

@@ -36,6 +36,8 @@ layout(constant_id = 26) const uint BLOCKED = 0; // a step of the sum is BK chan
 layout(constant_id = 27) const uint VEC_A = 0;   // eight elements of the weight (of weight gradients: of dy) are neighbours, and aligned
 layout(constant_id = 28) const uint VEC_B = 0;   // so are eight channels of what is gathered
 
+layout(constant_id = 29) const uint LAST_Y = 0;  // of the result, eight channels are neighbours, and aligned
+
 layout(set = 0, binding = 0, std430) restrict readonly buffer X2 { uint16_t x2[]; };
 layout(set = 0, binding = 0, std430) restrict readonly buffer X8 { uvec4 x8[]; };
 #ifdef WEIGHTS
@@ -47,6 +49,7 @@ layout(set = 0, binding = 1, std430) restrict readonly buffer A2 { uint16_t a2[]
 layout(set = 0, binding = 1, std430) restrict readonly buffer A8 { uvec4 a8[]; };
 layout(set = 0, binding = 2, std430) restrict readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = 3, std430) restrict writeonly buffer Y { uint16_t y[]; };
+layout(set = 0, binding = 3, std430) restrict writeonly buffer Y8 { uvec4 y8[]; };
 #endif
 
 const uint SUBGROUPS = (BM / WM) * (BN / WN);
@@ -66,9 +69,9 @@ const uint LOADS_A = BM * VECS / THREADS;
 const uint LOADS_B = BN * VECS / THREADS;
 const uint FM = WM / TM;
 const uint FN = WN / TN;
-// At the end each subgroup passes a row of fragments at a time through shared memory.
-const uint LD_S = WN / 4u + 1u;
-const uint SCRATCH = TM * LD_S;
+// At the end each subgroup passes a row of fragments at a time through shared memory: row by row, or position by position.
+const uint LD_S = LAST_Y != 0u ? TM / 4u + 1u : WN / 4u + 1u;
+const uint SCRATCH = (LAST_Y != 0u ? WN : TM) * LD_S;
 const uint SHARED = SIZE_A + SIZE_B > SUBGROUPS * SCRATCH ? SIZE_A + SIZE_B : SUBGROUPS * SCRATCH;
 
 shared uvec4 tile[SHARED];
@@ -173,6 +176,16 @@ ivec3 origin[OWN];
 // Where the columns of the tile lie in the result.
 shared uint column[BN];
 const uint NO_COLUMN = 0xffffffffu;
+
+// Eight sums from the scratch, of channels m to m + 7, as they are stored.
+uvec4 endedEight(uint at, uint m) {
+    uvec4 packed = uvec4(0u);
+    [[unroll]] for (uint e = 0; e < 8u; ++e) {
+        float added = (EPI & EPI_BIAS) != 0u ? bias[p.offBias + group * p.M + m + e] : 0.0;
+        put(packed, e, pack1(ended(uintBitsToFloat(tile[at + e / 4u][e % 4u]), added)));
+    }
+    return packed;
+}
 
 void fetch(uint step) {
     uint t = gl_LocalInvocationIndex, count = tapCount();
@@ -324,6 +337,22 @@ void main() {
 
     uint scratch = gl_SubgroupID * SCRATCH;
     barrier(); // the staged tile is free
+#ifndef WEIGHTS
+    if (LAST_Y != 0u) {
+        [[unroll]] for (uint i = 0; i < FM; ++i) {
+            [[unroll]] for (uint j = 0; j < FN; ++j) {
+                coopMatStore(acc[i * FN + j], tile, scratch + j * TN * LD_S, LD_S, gl_CooperativeMatrixLayoutColumnMajor);
+            }
+            subgroupBarrier();
+            for (uint v = gl_SubgroupInvocationID; v < WN * (TM / 8u); v += SUBGROUP) {
+                uint n = v / (TM / 8u), e = v % (TM / 8u), m = m0 + wm + i * TM + e * 8u, to = column[wn + n];
+                if (m < p.M && to != NO_COLUMN) y8[(to + m) >> 3] = endedEight(scratch + n * LD_S + e * 2u, m);
+            }
+            subgroupBarrier();
+        }
+        return;
+    }
+#endif
     [[unroll]] for (uint i = 0; i < FM; ++i) {
         [[unroll]] for (uint j = 0; j < FN; ++j) {
             coopMatStore(acc[i * FN + j], tile, scratch + j * (TN / 4u), LD_S, gl_CooperativeMatrixLayoutRowMajor);

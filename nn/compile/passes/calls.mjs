@@ -38,6 +38,8 @@ import { perDevice } from '../../core/runtime.mjs';
  * @typedef {object} Context
  * @property {(allocation: Allocation) => boolean} isOwn whether memory was allocated in the trace
  * @property {(allocation: Allocation) => boolean} isTemporary whether memory is used only inside a call of the graph
+ * @property {(allocation: Allocation) => boolean} isSteady whether memory is from before the trace, and only what changes its version changes it
+ * @property {Call[]} once calls whose results are kept between calls of the graph
  * @property {(bytes: number) => Allocation} allocate allocates temporary memory
  * @property {Kernels} kernels
  * @property {Map<Allocation, HalfCopy>} halves 16-bit copies of parameters that the calls use
@@ -83,7 +85,7 @@ export function accesses(call) {
 /**
  * A new call that replaces another one, with its line and region.
  * @param {Pick<Call, 'origin' | 'region'>} source the call that it replaces
- * @param {Pick<Call, 'op' | 'attributes' | 'inputs' | 'outputs' | 'parts'>} made
+ * @param {Pick<Call, 'op' | 'attributes' | 'inputs' | 'outputs' | 'parts' | 'kernel' | 'options'>} made
  * @returns {Call} without a template: `lower` makes one
  */
 export const callInPlaceOf = ({ origin, region }, made) => ({ ...made, template: undefined, allocations: [], origin, region });

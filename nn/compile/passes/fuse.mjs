@@ -17,6 +17,9 @@ const WINDOW = 64;
 /** The most calls in a kernel. */
 const MAX_CALLS = 32;
 
+/** The most elements of calls that become one kernel because they read the same: a dispatch takes longer than they do. */
+const FEW = 4096;
+
 /** Whether a type holds a number as it is: of 16-bit types this knows whole numbers of 8 bits. @param {string} dtype @param {number} value */
 const holds = (dtype, value) => dtype === 'f32' || (Number.isInteger(value) ? Math.abs(value) <= 256 : !Number.isFinite(value));
 
@@ -104,21 +107,28 @@ export function fuse(calls, context) {
     );
   };
 
-  /** Makes a call part of the kernels of those that it reads, where they can be one. @param {Call} call @param {number} j */
-  const joined = (call, j) => {
+  /** Makes the kernels of two calls one, if they can be. @param {number} i @param {number} j a later one */
+  const join = (i, j) => {
+    if (!suits[i] || groups[i] === groups[j] || i > j || j - i > WINDOW || calls[i].region !== calls[j].region) return;
+    const [from, to] = [groups[i], groups[j]].sort((a, b) => Number(placeOf.get(a)) - Number(placeOf.get(b)));
+    if (from.length + to.length > MAX_CALLS || !planned([...from, ...to].sort((a, b) => a - b))) return;
+    const later = between(from, to);
+    if (later) merge(from, to, later);
+  };
+  calls.forEach((call, j) => {
     if (!suits[j]) return;
     for (const { allocation } of call.inputs) {
       const { writers } = uses.of(allocation);
-      const [i] = writers;
-      if (writers.size !== 1 || !suits[i] || groups[i] === groups[j] || i > j || j - i > WINDOW) continue;
-      if (calls[i].region !== call.region) continue;
-      const [from, to] = [groups[i], groups[j]];
-      if (from.length + to.length > MAX_CALLS || !planned([...from, ...to].sort((a, b) => a - b))) continue;
-      const later = between(from, to);
-      if (later) merge(from, to, later);
+      if (writers.size === 1) for (const i of writers) join(i, j);
     }
-  };
-  calls.forEach(joined);
+  });
+  // Small calls that read the same result.
+  const sizes = calls.map(({ outputs }, i) => (suits[i] && roles[i]?.kind === 'map' ? outputs[0].layout.size : Infinity));
+  calls.forEach(({ inputs }, j) => {
+    if (sizes[j] > FEW) return;
+    for (const { allocation } of inputs)
+      if (context.isTemporary(allocation)) for (const i of uses.of(allocation).readers) if (sizes[i] === sizes[j]) join(i, j);
+  });
 
   /** @type {Call[]} */
   const result = [];

@@ -276,7 +276,9 @@ export function planOf(calls, roles, needed, numbers) {
     // The kernel cannot write elements of a value that is one per row.
     if (matrix && uniform[step] && value.layout.size === size) return undefined;
     if (!writable(value.layout) || (isNarrow(value.layout.dtype) && (!fours || value.layout.size !== size))) return undefined;
-    if (inputs.some(({ allocation }) => allocation === value.allocation)) return undefined;
+    // In place: each element is read where it is written, before it is.
+    const isSame = (/** @type {Layout} */ layout) => !matrix && layout.contiguous && layout.offset === value.layout.offset;
+    if (inputs.some(({ allocation, layout }) => allocation === value.allocation && !isSame(layout))) return undefined;
   }
   // A 64-bit integer is two operands, with strides: its low and its high word.
   const all = [...inputs, ...results.map(({ value }) => value)];
@@ -284,10 +286,15 @@ export function planOf(calls, roles, needed, numbers) {
   if (matrix && wide.length > 0) return undefined;
   const count = all.length + wide.length;
   if (results.length === 0 || count > MAX_OPERANDS) return undefined;
-  // An upper bound on push constants, for any operand that may need strides.
-  const rank = withoutOnes(shape).length;
-  const strided = inputs.filter(({ layout }) => layout.dtype !== 'i64' && !layout.contiguous && layout.size > 1).length + 2 * wide.length;
-  const room = MAX_PUSH - (3 + (strided ? rank : 0) + 2 * count + strided * rank);
+  // As `dispatchOf` makes push constants: sizes, dimensions of operands with strides, and of each operand its offset and what else it needs.
+  const strided = inputs.filter(({ layout }) => layout.dtype === 'i64' || wordsOfAccess(layout) === Infinity);
+  const { shape: dimensions } = collapse(
+    shape,
+    strided.map(({ layout }) => layout.strides),
+  );
+  const rank = wide.length > 0 ? withoutOnes(shape).length + 1 : strided.length > 0 ? dimensions.length : 0;
+  const words = inputs.reduce((sum, { layout }) => sum + 1 + Math.min(rank, wordsOfAccess(layout)), count - inputs.length);
+  const room = MAX_PUSH - (3 + rank + words + wide.length * (1 + 2 * rank));
   if (rank > 8 || room < 0) return undefined;
   const number = (/** @type {number} */ arg) => (arg < 0 ? inputs.length + (-1 - arg) : arg);
   const { kind, rows, columns } = matrix ?? { kind: /** @type {const} */ ('flat'), rows: 1, columns: size };
@@ -304,6 +311,17 @@ export function planOf(calls, roles, needed, numbers) {
     inputs,
     outputs: results.map(({ value }) => value),
   };
+}
+
+/**
+ * Push constants of an operand besides its offset: none if it is dense or one element, one if it repeats a dense run, else as many as dimensions.
+ * @param {Layout} layout
+ */
+function wordsOfAccess({ shape, strides, contiguous }) {
+  if (contiguous) return 0;
+  const [own] = collapse(shape, [strides]).strides;
+  if (own[0] === 0 && own.length === 1) return 0;
+  return own[0] === 0 && own.length === 2 && own[1] === 1 ? 1 : Infinity;
 }
 
 /** Whether the template is efficient for a matrix. @param {Matrix} matrix */
@@ -366,7 +384,7 @@ export const fusedOp = /** @type {Op} */ ({
       });
       return results.map((result) => values[result]);
     };
-    if (kind === 'column') return columnDispatches(k, { rows, columns, shape }, inputs, outputs, body);
+    if (kind === 'column') return columnDispatches(k, { rows, columns, shape }, inputs, outputs, results, body);
     const dispatch =
       kind === 'row' ? mapRows(k.context, { rows, columns, shape }, inputs, outputs, body) : map(k.context, inputs, outputs, body);
     if (!dispatch) throw new RangeError('fused: operands of too many strides');
@@ -375,12 +393,17 @@ export const fusedOp = /** @type {Op} */ ({
 });
 
 /**
- * The dispatches of a kernel with sums of columns. If the rows are cut into slices, the sums of slices go to a workspace and are added after.
+ * The dispatches of a kernel with sums of columns. If the rows are cut into slices, the sums of slices go to a workspace, and a second kernel adds
+ * them all.
  * @param {Kernels} k @param {{ rows: number, columns: number, shape: readonly number[] }} sizes
- * @param {Operand[]} inputs @param {Operand[]} outputs @param {import('../../core/codegen.mjs').Body} body
+ * @param {Operand[]} inputs @param {Operand[]} outputs @param {number[]} results the value of each output, equal numbers for equal values
+ * @param {import('../../core/codegen.mjs').Body} body
  */
-function columnDispatches(k, { rows, columns, shape }, inputs, outputs, body) {
-  const sums = outputs.filter(({ layout }) => layout.size !== rows * columns);
+function columnDispatches(k, { rows, columns, shape }, inputs, outputs, results, body) {
+  const isSum = outputs.map(({ layout }) => layout.size !== rows * columns);
+  const sums = [...new Set(results.filter((_, i) => isSum[i]))];
+  /** Outputs of the first kernel: with slices each sum once. */
+  let own = outputs.map((_, i) => i);
   /** @type {Operand[]} */
   const parts = [];
   const made = mapColumns(
@@ -392,10 +415,29 @@ function columnDispatches(k, { rows, columns, shape }, inputs, outputs, body) {
       const buffer = k.context.workspace('sums of slices', 4 * slices * columns * sums.length);
       const layout = denseLayout([slices, columns], 'f32');
       parts.push(...sums.map((_, i) => ({ buffer: Number(buffer), offset: i * slices * columns, layout })));
-      return outputs.map((output) => parts[sums.indexOf(output)] ?? output);
+      own = own.filter((i) => !isSum[i] || results.indexOf(results[i]) === i);
+      return own.map((i) => (isSum[i] ? parts[sums.indexOf(results[i])] : outputs[i]));
     },
-    body,
+    (program, given, numbers) => {
+      const values = body(program, given, numbers);
+      return own.map((i) => values[i]);
+    },
   );
   if (!made) throw new RangeError('fused: operands of too many strides');
-  return [made.dispatch, ...parts.map((x, i) => k.columnSum({ x, y: sums[i], rows: made.slices, columns }))];
+  if (made.slices === 1) return [made.dispatch];
+  const sizes = { rows: made.slices, columns, shape: [made.slices, columns] };
+  const targets = outputs.filter((_, i) => isSum[i]);
+  const added = mapColumns(
+    k.context,
+    sizes,
+    parts,
+    () => targets,
+    (program, given) => {
+      const totals = given.map((part) => program.append('reduceSum', part));
+      return results.flatMap((result, i) => (isSum[i] ? [totals[sums.indexOf(result)]] : []));
+    },
+    1,
+  );
+  if (!added) throw new RangeError('fused: operands of too many strides');
+  return [made.dispatch, added.dispatch];
 }

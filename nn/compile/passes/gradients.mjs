@@ -12,7 +12,7 @@ import { tableGradient } from './network.mjs';
  * By operation, the first output that is a parameter's gradient; the others follow. `accumulates`: it can add to what is there.
  * @type {Record<string, { first: number, accumulates?: boolean }>}
  */
-const GRADIENTS = { layerNormBackward: { first: 1 }, linearCrossEntropy: { first: 2, accumulates: true } };
+const GRADIENTS = { layerNormBackward: { first: 1 }, linearCrossEntropy: { first: 2, accumulates: true }, convolutionWeight: { first: 0 } };
 
 /**
  * How the call that computes a gradient can write it to a destination instead; undefined if it cannot.

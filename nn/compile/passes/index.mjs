@@ -7,6 +7,7 @@ import { dead } from './dead.mjs';
 import { fuse } from './fuse.mjs';
 import { group } from './group.mjs';
 import { identities } from './identities.mjs';
+import { keep } from './keep.mjs';
 import { match } from './match.mjs';
 import { norms } from './norms.mjs';
 import { schedule } from './schedule.mjs';
@@ -18,7 +19,7 @@ import { vectors } from './vectors.mjs';
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('./calls.mjs').Passed} Passed */
 
-/** @typedef {'constants' | 'identities' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'group' | 'shuffle' | 'schedule'} PassName */
+/** @typedef {'constants' | 'identities' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'keep' | 'fuse' | 'group' | 'shuffle' | 'schedule'} PassName */
 
 /**
  * A pass.
@@ -85,6 +86,13 @@ const TABLE = [
     exact: true,
     finds: 'results that nobody reads',
     run: dead,
+  },
+  {
+    name: 'keep',
+    does: 'Keeps between calls what depends only on tensors that no call changes, such as weights in another type or order.',
+    exact: true,
+    finds: 'results kept between calls',
+    run: keep,
   },
   {
     name: 'fuse',

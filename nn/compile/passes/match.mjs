@@ -30,6 +30,10 @@ function conversion(m, j) {
   // A product that is then converted to f32 can write f32 itself.
   if (isProduct(made) && source !== 'f32' && target === 'f32' && !made.extra?.c && m.onlyFor(i, j)) {
     m.fuse('product to f32', i, j, { kernel: 'matmul', options: { cType: 'f32' }, extra: { c: y }, dropped: [made.outputs[0]] });
+  } else if (made.op?.name === 'convolutionWeight' && target === 'f32' && m.onlyFor(i, j)) {
+    const { op, attributes, inputs } = made;
+    if (inputs.every((input) => m.readyAt(input, i, j)))
+      m.replace("convolution's weight gradient in f32", i, j, { op, attributes, inputs, outputs: [y] });
   } else if (isNorm(made) && source === 'f32' && takesPairs(made.inputs[0], target) && !made.extra?.y && m.onlyFor(i, j)) {
     const change = { options: { outType: target }, extra: { y }, dropped: [made.outputs[0]] };
     m.fuse('norm to 16 bits', i, j, { kernel: `${made.op?.name}Forward`, ...change });
@@ -171,6 +175,26 @@ function scaledSum(m, j) {
   });
 }
 
+/** ReLU behind a convolution, which ends with it. @param {Matcher} m @param {number} j */
+function convolutionRelu(m, j) {
+  const [x] = m.calls[j].inputs;
+  const [y] = m.calls[j].outputs;
+  const i = m.producer(x);
+  const made = m.calls[i];
+  const kernel = made?.op?.name ?? '';
+  if (i < 0 || m.removed.has(i) || !(kernel === 'convolution' || kernel === 'convolutionInput') || made.kernel) return;
+  if (!m.onlyFor(i, j) || !whole(y) || !made.inputs.every((input) => m.readyAt(input, i, j))) return;
+  m.replace('convolution and ReLU', i, j, {
+    op: made.op,
+    attributes: made.attributes,
+    inputs: made.inputs,
+    // Both lie in one order in memory.
+    outputs: [{ allocation: y.allocation, layout: made.outputs[0].layout }],
+    kernel,
+    options: { relu: true },
+  });
+}
+
 /** @type {Record<string, ((m: Matcher, j: number) => void)[]>} */
 const RULES = {
   to: [conversion],
@@ -179,6 +203,7 @@ const RULES = {
   add: [sum],
   copy_: [written],
   affine: [scaledSum],
+  relu: [convolutionRelu],
 };
 for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES, ...ACTIVATION_RULES, ...GRADIENT_RULES])
   RULES[name] = [...(RULES[name] ?? []), rule];

@@ -136,7 +136,7 @@ export class Matcher {
   /**
    * Replaces call `j` by a new call that does the work of both `i` and `j`.
    * @param {string} name of the pattern @param {number} i @param {number} j
-   * @param {Pick<Call, 'op' | 'attributes' | 'inputs' | 'outputs'>} call
+   * @param {Pick<Call, 'op' | 'attributes' | 'inputs' | 'outputs' | 'kernel' | 'options'>} call
    */
   replace(name, i, j, call) {
     this.forget(i);
