@@ -20,6 +20,9 @@ const FILLING_TEAMS = 2048;
 /** Loads of 16 bytes that an invocation of the kernel on matrix units has in flight: with 8 subgroups, 32 KiB of a multiprocessor. */
 const IN_FLIGHT = 8;
 
+/** Most registers of an invocation for sums and for weights in flight: beside those for the rest, 160 leave three subgroups of each scheduler. */
+const MOST_REGISTERS = 160;
+
 /** Most loads of 16 bytes that an invocation waits for at a time, as registers allow. */
 const LOADS_AHEAD = 12;
 
@@ -75,7 +78,7 @@ function matrixShared({ rows, matrices }, { out, bk, subgroups, tn }) {
  * Why a tiling cannot compute a product, or undefined.
  * @param {KernelContext} context @param {MatvecProblem} problem @param {MatrixTiling} tiling
  */
-function matrixFault({ info }, problem, tiling) {
+function matrixFault({ info, isCpu }, problem, tiling) {
   const { type, rows, matrices } = problem;
   const { out, bk, ahead, subgroups, tm, tn, tk } = tiling;
   const lanes = info.subgroupSize;
@@ -87,7 +90,7 @@ function matrixFault({ info }, problem, tiling) {
   if (subgroups * lanes > info.maxComputeWorkGroupInvocations) return `${subgroups * lanes} threads a workgroup`;
   const sums = (matrices * out * ceilDiv(rows, tn) * tn) / lanes;
   const held = (4 * ahead * matrices * out * vectors) / lanes;
-  if (sums + held > 160) return `${sums + held} registers for sums and weights`;
+  if (!isCpu && sums + held > MOST_REGISTERS) return `${sums + held} registers for sums and weights`;
   const bytes = matrixShared(problem, tiling);
   if (bytes > info.maxComputeSharedMemorySize)
     return `${bytes} bytes of shared memory, the device allows ${info.maxComputeSharedMemorySize}`;
