@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 /**
  * Times the kernels of a decode step: products of a few rows with a matrix, by weight type and size, and attention of one query a row to a cache.
- * Both are reported in GB/s of what they must read: the weights with their scales, the keys and values.
+ * Both are reported in GB/s of what they must read: the weights with their scales, the keys and values. With --kernels, products are compared by
+ * kernel: in vector arithmetic, on matrix units, and as an ordinary product of halves, without the norm before it.
  *
  * Weights rotate over copies that together exceed the caches. The cases of a group run in turn, each a recorded list; the median is reported.
  * Where processors are shared, `--cpu` counts the time that a software device's threads worked, as if they had two processors.
@@ -9,7 +10,7 @@
 
 import { createKernels, pack } from '../kernels/index.mjs';
 import { OWN_ADDON, addonPath, driverText, loadAddon } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { UsageError, runMain } from './lib/args.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { median, textTable } from './lib/stats.mjs';
 
@@ -19,7 +20,15 @@ import { median, textTable } from './lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
-  rows: { type: 'integer', min: 1, max: 8, default: 1, help: 'sequences decoded together' },
+  rows: {
+    type: 'string',
+    pattern: /^[1-9]\d*(,[1-9]\d*)*$/,
+    value: 'numbers such as 1,16',
+    default: '1',
+    help: 'sequences decoded together',
+  },
+  types: { type: 'string', default: 'f32,f16,bf16,q8_0', help: 'of weights and caches, separated by commas' },
+  kernels: { type: 'string', help: 'only products, by each of these: auto, vector, matrix, product' },
   samples: { type: 'integer', min: 1, max: 1_000_000, default: 7, help: 'samples of each figure; the median is reported' },
   cache: { type: 'integer', min: 1, max: 65_536, default: 256, help: 'MiB of cache, which the copies of a weight exceed' },
   quick: { type: 'boolean', help: 'small sizes, one sample, to see that everything runs' },
@@ -39,18 +48,41 @@ const PRODUCTS = /** @type {const} */ ([
   [4096, 14336, 'rms, swiglu'],
   [4096, 32768, 'rms'],
 ]);
+/** Those of a layer of models of 300M, 1.2B and 7.2B parameters, and heads. */
+const LAYERS = /** @type {const} */ ([
+  [1024, 3072, 'rms'],
+  [1024, 1024, 'plain'],
+  [1024, 2752, 'rms, swiglu'],
+  [2752, 1024, 'plain'],
+  [2048, 3072, 'rms'],
+  [2048, 2048, 'plain'],
+  [2048, 8192, 'rms, swiglu'],
+  [8192, 2048, 'plain'],
+  [2048, 32768, 'rms'],
+  [4096, 6144, 'rms'],
+  [4096, 4096, 'plain'],
+  [4096, 14336, 'rms, swiglu'],
+  [14336, 4096, 'plain'],
+]);
 /** [heads, kvHeads, headSize] */
 const HEADS = /** @type {const} */ ([
   [12, 12, 64],
   [32, 8, 64],
   [32, 8, 128],
 ]);
+const WAYS = ['auto', 'vector', 'matrix', 'product'];
 const BYTES = { f32: 4, f16: 2, bf16: 2, q8_0: 34 / 32 };
 /** Two elements of 0.07 in f16 and of 2^-9 in bf16, or an f32: no sum of random signs overflows. */
 const WORDS = { f32: 0x3c8f5c29, f16: 0x2c7a2c7a, bf16: 0x3b003b00, q8_0: 0x05fb03fe };
 
 await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (options) => {
-  const { addon, rows, samples, cache, quick, cpu, json, results } = options;
+  const { addon, samples, cache, quick, cpu, json, results } = options;
+  const types = /** @type {WeightType[]} */ (options.types.split(','));
+  const unknown = types.find((type) => !(type in BYTES));
+  if (unknown) throw new UsageError(`--types: ${unknown} is not one of ${Object.keys(BYTES).join(', ')}`);
+  const ways = options.kernels?.split(',');
+  const strange = ways?.find((way) => !WAYS.includes(way));
+  if (strange) throw new UsageError(`--kernels: ${strange} is not one of ${WAYS.join(', ')}`);
   const vk = loadAddon(addonPath(addon));
   const info = vk.initDevice();
   const kernels = createKernels(/** @type {any} */ (vk));
@@ -69,25 +101,35 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
   };
   const random = (/** @type {number} */ count) => data(Float32Array.from({ length: count }, () => 2 * Math.random() - 1));
 
-  /** @param {number} inputs @param {number} outputs @param {string} what @param {WeightType} type @returns {Case} */
-  const product = (inputs, outputs, what, type) => {
+  /** @param {number} rows @param {number} inputs @param {number} outputs @param {string} what @param {WeightType} type @param {string} [way] @returns {Case} */
+  const product = (rows, inputs, outputs, what, type, way = 'auto') => {
     const all = what.includes('swiglu') ? 2 * outputs : outputs;
     const bytes = all * inputs * BYTES[type];
-    const copies = quick ? 1 : Math.min(16, Math.max(2, Math.ceil((cache * 2 ** 20) / bytes)));
-    const [x, ones, out] = [random(rows * inputs), random(inputs), make(4 * rows * outputs)];
+    const copies = quick ? 1 : Math.min(64, Math.max(2, Math.ceil((cache * 2 ** 20) / bytes)));
+    const [x, ones, out] = [random(rows * inputs), random(inputs), make(4 * rows * all)];
     const scales = type === 'q8_0' ? make((all * inputs) / 16, 0x14001400) : undefined;
-    const dispatches = Array.from({ length: copies }, () =>
-      kernels.matvec({
-        ...{ x, weight: make(all * inputs * Math.floor(BYTES[type]), WORDS[type]), scales, out, rows, inputs, outputs, type },
+    const plan = way === 'vector' || way === 'matrix' ? { kernel: way } : undefined;
+    const dispatches = Array.from({ length: copies }, () => {
+      const weight = make(all * inputs * Math.floor(BYTES[type]), WORDS[type]);
+      if (way === 'product') {
+        const half = /** @type {'f16' | 'bf16'} */ (type);
+        const sizes = { a: make(2 * rows * inputs), b: weight, m: rows, k: inputs };
+        return what.includes('swiglu')
+          ? kernels.matmulGlu({ ...sizes, gateUp: make(2 * rows * all), y: out, columns: outputs, type: half })
+          : kernels.matmul({ ...sizes, c: out, n: outputs, aType: half, bType: half, precision: half, transB: true });
+      }
+      return kernels.matvec({
+        ...{ x, weight, scales, out, rows, inputs, outputs, type, plan },
         norm: what.includes('rms') ? { kind: 'rms', weight: ones } : undefined,
         activation: what.includes('swiglu') ? 'swiglu' : undefined,
-      }),
-    ).flat();
-    return { group: `matvec, ${what}`, name: `${inputs} × ${outputs}`, series: type, bytes: bytes * copies, dispatches };
+      });
+    }).flat();
+    const series = ways ? `${type}, ${way}` : type;
+    return { group: `matvec, ${what}, rows ${rows}`, name: `${inputs} × ${outputs}`, series, bytes: bytes * copies, dispatches };
   };
 
-  /** @param {readonly [number, number, number]} heads @param {number} capacity @param {'f32' | 'f16' | 'bf16'} cacheType @returns {Case} */
-  const attention = ([heads, kvHeads, headSize], capacity, cacheType) => {
+  /** @param {number} rows @param {readonly [number, number, number]} heads @param {number} capacity @param {'f32' | 'f16' | 'bf16'} cacheType @returns {Case} */
+  const attention = (rows, [heads, kvHeads, headSize], capacity, cacheType) => {
     const bytes = 2 * rows * capacity * kvHeads * headSize * BYTES[cacheType];
     const copies = quick ? 1 : Math.min(16, Math.max(2, Math.ceil((cache * 2 ** 20) / bytes)));
     const [q, out] = [random(rows * heads * headSize), make(4 * rows * heads * headSize)];
@@ -98,7 +140,7 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
       return kernels.attendCache({ q, keys, values, out, rows, heads, kvHeads, headSize, slots, places, capacity, cacheType });
     }).flat();
     const name = `${heads} heads, ${kvHeads} of keys, of ${headSize}; ${capacity} keys`;
-    return { group: 'attendCache', name, series: cacheType, bytes: bytes * copies, dispatches };
+    return { group: `attendCache, rows ${rows}`, name, series: cacheType, bytes: bytes * copies, dispatches };
   };
 
   /** Milliseconds of a launch. @param {number} graph */
@@ -132,25 +174,45 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
     made = [];
   };
 
-  for (const [inputs, outputs, what] of quick ? PRODUCTS.slice(0, 3) : PRODUCTS) {
-    run(/** @type {WeightType[]} */ (['f32', 'f16', 'bf16', 'q8_0']).map((type) => () => product(inputs, outputs, what, type)));
-  }
-  for (const heads of quick ? HEADS.slice(0, 2) : HEADS) {
-    for (const capacity of quick ? [300] : [1024, 8192]) {
-      run(/** @type {const} */ (['f32', 'f16', 'bf16']).map((type) => () => attention(heads, capacity, type)));
+  for (const rows of options.rows.split(',').map(Number)) {
+    if (ways) {
+      const able = (/** @type {WeightType} */ type, /** @type {string} */ way) =>
+        way === 'product'
+          ? (type === 'f16' || type === 'bf16') && kernels.matmulSupports(type)
+          : way !== 'matrix' || (type !== 'f32' && kernels.matmulSupports(type === 'bf16' ? 'bf16' : 'f16'));
+      for (const [inputs, outputs, what] of quick ? LAYERS.slice(0, 3) : LAYERS) {
+        const cases = types.flatMap((type) => ways.filter((way) => able(type, way)).map((way) => /** @type {const} */ ([type, way])));
+        run(
+          cases.map(
+            ([type, way]) =>
+              () =>
+                product(rows, inputs, outputs, what, type, way),
+          ),
+        );
+      }
+      continue;
+    }
+    for (const [inputs, outputs, what] of quick ? PRODUCTS.slice(0, 3) : PRODUCTS) {
+      run(types.map((type) => () => product(rows, inputs, outputs, what, type)));
+    }
+    for (const heads of quick ? HEADS.slice(0, 2) : HEADS) {
+      for (const capacity of quick ? [300] : [1024, 8192]) {
+        const caches = /** @type {const} */ (['f32', 'f16', 'bf16']).filter((type) => types.includes(type));
+        run(caches.map((type) => () => attention(rows, heads, capacity, type)));
+      }
     }
   }
   kernels.context.releaseWorkspaces();
   if (results !== undefined) {
     writeResults(results, {
       bench: 'decode-kernels',
-      title: `Kernels of a decode step of ${rows} ${rows === 1 ? 'sequence' : 'sequences'}${cpu ? ', by processor time' : ''}, median of ${samples}`,
+      title: `Kernels of a decode step of ${options.rows} sequences${cpu ? ', by processor time' : ''}, median of ${samples}`,
       device: info.deviceName,
       driver: driverText(info),
-      figures: figures.map((figure) => ({ ...figure, group: `${figure.group}, rows ${rows}` })),
+      figures,
     });
   }
-  if (json) return console.log(JSON.stringify({ device: info.deviceName, rows, figures }));
+  if (json) return console.log(JSON.stringify({ device: info.deviceName, rows: options.rows, figures }));
   const lines = figures.map(({ group, name, series, value }) => [group, name, series, value.toFixed(2)]);
   console.log(textTable(['kernel', 'size', 'type', 'GB/s'], lines));
 });

@@ -4,7 +4,7 @@
 
 import { bytesOf, ceilDiv, choice, finite, integer, part, pushConstants, tensor } from './base.mjs';
 import { rowsHeld } from './decode-attend.mjs';
-import { matvecPlan } from './tuning/matvec.mjs';
+import { MATRIX_ROWS, VECTOR_ROWS, matvecKernel, vectorTiling } from './tuning/matvec.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -13,6 +13,7 @@ import { matvecPlan } from './tuning/matvec.mjs';
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./bounds.mjs').Extent} Extent */
 /** @typedef {{ buffer: import('./base.mjs').Binding, offset: number }} Place */
+/** `count` outputs from `first` on, of the rows from `firstRow` on; `whole`: whether all of the weight is bound. @typedef {{ first: number, count: number, whole: boolean, firstRow: number }} Part */
 
 /**
  * Storage type of a weight. `q8_0` is two tensors: i8 quants [rows, columns], at an offset that is a multiple of 4, and f16 `scales`
@@ -34,7 +35,7 @@ import { matvecPlan } from './tuning/matvec.mjs';
  * @property {Tensor} weight [outputs, inputs] of `type`; with SwiGLU [2 · outputs, inputs], the gate's rows first
  * @property {Tensor} [scales] f16, of q8_0: [outputs, inputs / 32], with SwiGLU twice as many rows
  * @property {Tensor} out out: [rows, outputs] f32
- * @property {number} rows 1 to 8
+ * @property {number} rows 1 to 32
  * @property {number} inputs elements of a row of x; of q8_0 a multiple of 32
  * @property {number} outputs elements of a row of the result
  * @property {WeightType} [type] of `weight`; f32 when left out
@@ -42,6 +43,8 @@ import { matvecPlan } from './tuning/matvec.mjs';
  * @property {Tensor} [bias] f32, one element for each row of the weight; added to the product
  * @property {'gelu' | 'swiglu'} [activation] of the sum: GELU in its tanh form, or silu(gate) · up
  * @property {Tensor} [residual] [rows, outputs] f32, added last; may be `out`
+ * @property {import('./tuning/matvec.mjs').MatvecChoice} [plan] the kernel, and sizes of the one on matrix units; chosen by the device and the sizes
+ *   when left out. Matrix units round rows of x, after the norm, to the half type of the weights (f16 for q8_0)
  */
 
 /**
@@ -100,9 +103,6 @@ import { matvecPlan } from './tuning/matvec.mjs';
 export const WEIGHT_TYPES = /** @type {const} */ (['f32', 'f16', 'bf16', 'q8_0']);
 const TYPES = /** @type {const} */ (['f32', 'f16', 'bf16']);
 
-/** Most rows of x that a product takes at once: each has a sum in registers. */
-const MAX_ROWS = 8;
-
 /**
  * A weight and its scales, checked.
  * @param {string} kernel @param {string} name of the weight
@@ -127,14 +127,14 @@ function weightOf(kernel, name, args, rows, columns) {
 /** @param {KernelContext} context */
 export function decodeKernels(context) {
   /**
-   * out[r, o] = f(Σᵢ n(x)[r, i] · weight[o, i] + bias[o]) + residual[r, o]: the product of up to 8 rows with the transpose of a matrix, which
-   * is read once. n is a norm of each row, f an activation.
+   * out[r, o] = f(Σᵢ n(x)[r, i] · weight[o, i] + bias[o]) + residual[r, o]: the product of up to 32 rows with the transpose of a matrix. n is a
+   * norm of each row, f an activation. The matrix is read once, without matrix units once for each 8 rows.
    * @param {Matvec} args
-   * @returns {Dispatches} several where the weight is larger than one binding can be
+   * @returns {Dispatches} several where the weight is larger than one binding can be, and for more than 8 rows without matrix units
    */
   function matvec(args) {
     const kernel = 'matvec';
-    const rows = integer(kernel, 'rows', args.rows, 1, MAX_ROWS);
+    const rows = integer(kernel, 'rows', args.rows, 1, MATRIX_ROWS);
     const inputs = integer(kernel, 'inputs', args.inputs);
     const outputs = integer(kernel, 'outputs', args.outputs);
     const { norm, activation } = args;
@@ -182,39 +182,71 @@ export function decodeKernels(context) {
       inputs % 4 === 0;
     const unit = wide ? per : 1;
     const vectors = inputs / unit;
-    const plan = matvecPlan(context, { rows, vectors, outputs, matrices, norm: kind > 0, quantized: type === 'q8_0' });
-    context.checkRounds(kernel, `${inputs} inputs`, plan.rounds);
+    const problem = { rows, inputs, outputs, matrices, type, wide };
+    if (args.plan !== undefined) choice(kernel, 'plan.kernel', args.plan.kernel, ['vector', 'matrix']);
+    const plan = matvecKernel(context, problem, args.plan);
     const quads = wide ? 4 : 1;
     const adds = (norm?.bias === undefined ? 0 : 1) + (args.bias === undefined ? 0 : 2) + (args.residual === undefined ? 0 : 4);
-    /** Of `count` outputs from `first` on. @param {number} first @param {number} count @param {boolean} whole @returns {Dispatch} */
-    const dispatch = (first, count, whole) => {
+    /** What both kernels bind and push, of `count` outputs from `first` on. @param {Part} of */
+    const operands = ({ first, count, whole, firstRow }) => {
       const rowsFrom = (/** @type {Place} */ matrix, /** @type {number} */ row, /** @type {number} */ width, /** @type {number} */ size) =>
         whole ? { buffer: matrix.buffer, offset: matrix.offset + row * width } : part(matrix, row * width, count * width, size);
       const second = matrices === 2 ? outputs + first : first;
       const [main, up] = [first, second].map((row) => rowsFrom(weight, row, inputs, bytes));
       const buffers = [x, main, up, out, residual, bias, normWeight, normBias];
-      const at = [x.offset / quads, main.offset / unit, up.offset / unit, out.offset, residual.offset, bias.offset];
-      at.push(normWeight.offset / quads, normBias.offset / quads);
+      const at = [(x.offset + firstRow * inputs) / quads, main.offset / unit, up.offset / unit, out.offset + firstRow * outputs];
+      at.push(residual.offset + firstRow * outputs, bias.offset, normWeight.offset / quads, normBias.offset / quads);
       if (type === 'q8_0') {
         const parts = [first, second].map((row) => rowsFrom(scales, row, inputs / 32, 2));
         buffers.push(...parts);
         at.push(...parts.map(({ offset }) => offset));
       } else at.push(0, 0);
-      return context.dispatch(`matvec_${type}${wide ? '' : '_narrow'}`, {
+      return {
         buffers: buffers.map(({ buffer }) => buffer),
         writes: 0b1000,
-        groups: plan.groups(count),
-        specialization: [plan.threads, plan.team, rows, plan.span, plan.ahead, kind, adds, active, plan.oneSubgroup],
         push: pushConstants([inputs, vectors, count, outputs, first, ...at], [eps]),
-        ...plan.options,
+      };
+    };
+    /** @param {Part} of @returns {Dispatch[]} */
+    const dispatch = (of) => {
+      if (plan.kernel === 'matrix') {
+        const { out, bk, ahead, subgroups, tm, tn, tk } = plan;
+        const lanes = context.info.subgroupSize;
+        const sizes = [lanes * subgroups, lanes, subgroups, rows, out, bk, ahead, tm, tn, tk];
+        const groups = ceilDiv(of.count, out);
+        if (groups > context.maxGroups) throw new RangeError(`${kernel}: ${outputs} outputs make ${groups} workgroups`);
+        return [
+          context.dispatch(`matvec_coop_${type}`, {
+            ...operands(of),
+            groups,
+            specialization: [...sizes, kind, adds, active],
+            ...context.wholeSubgroups,
+          }),
+        ];
+      }
+      return Array.from({ length: ceilDiv(rows, VECTOR_ROWS) }, (_, i) => {
+        const firstRow = i * VECTOR_ROWS;
+        const some = Math.min(VECTOR_ROWS, rows - firstRow);
+        const tiling = vectorTiling(context, { rows: some, vectors, outputs, matrices, norm: kind > 0, quantized: type === 'q8_0' });
+        context.checkRounds(kernel, `${inputs} inputs`, tiling.rounds);
+        return context.dispatch(`matvec_${type}${wide ? '' : '_narrow'}`, {
+          ...operands({ ...of, firstRow }),
+          groups: tiling.groups(of.count),
+          specialization: [tiling.threads, tiling.team, some, tiling.span, tiling.ahead, kind, adds, active, tiling.oneSubgroup],
+          ...tiling.options,
+        });
       });
     };
     const size = typeof weight.buffer === 'number' ? undefined : weight.buffer.size;
-    if ((size ?? (weight.offset + matrices * outputs * inputs) * bytes) <= context.bindingBytes) return dispatch(0, outputs, true);
+    if ((size ?? (weight.offset + matrices * outputs * inputs) * bytes) <= context.bindingBytes) {
+      return dispatch({ first: 0, count: outputs, whole: true, firstRow: 0 });
+    }
     // A range may begin up to 255 bytes before its first element.
     const most = Math.floor((context.bindingBytes - 256) / (inputs * bytes));
     if (most < 1) throw new RangeError(`${kernel}: a row of ${inputs} inputs does not fit in a binding of ${context.bindingBytes} bytes`);
-    return Array.from({ length: ceilDiv(outputs, most) }, (_, i) => dispatch(i * most, Math.min(most, outputs - i * most), false));
+    return Array.from({ length: ceilDiv(outputs, most) }, (_, i) =>
+      dispatch({ first: i * most, count: Math.min(most, outputs - i * most), whole: false, firstRow: 0 }),
+    ).flat();
   }
 
   /**

@@ -9,6 +9,7 @@ import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
 import { assertClose, normal, seed } from '../lib/random-data.mjs';
 
 /** @typedef {import('../../kernels/decode.mjs').WeightType} WeightType */
+/** @typedef {import('../../kernels/tuning/matvec.mjs').MatrixTiling} MatrixTiling */
 /** @typedef {import('../lib/kernel-check.mjs').Tensor} Tensor */
 
 const kernels = createKernels(vk);
@@ -65,10 +66,11 @@ function normalized(x, rows, inputs, { kind, weight, bias, eps }) {
  * Runs a product and holds it to float64.
  * @param {keyof typeof FORMS} form
  * @param {{ type: WeightType, rows: number, inputs: number, outputs: number, guard?: number, norm?: 'rms' | 'layer', normBias?: boolean,
- *   bias?: boolean, residual?: boolean | 'out', activation?: 'gelu' | 'swiglu' }} of
+ *   bias?: boolean, residual?: boolean | 'out', activation?: 'gelu' | 'swiglu', matrix?: Partial<MatrixTiling> }} of `matrix`: on matrix units,
+ *   with these sizes
  */
 function checkMatvec(form, of) {
-  const { type, rows, inputs, outputs, guard = 8, activation } = of;
+  const { type, rows, inputs, outputs, guard = 8, activation, matrix } = of;
   const c = new Case({ guard });
   const all = activation === 'swiglu' ? 2 * outputs : outputs;
   const x = c.input(normal(rows * inputs));
@@ -85,8 +87,11 @@ function checkMatvec(form, of) {
       norm: norm && { kind: norm.kind, weight: norm.weight.tensor, bias: norm.bias?.tensor, eps },
       bias: bias?.tensor,
       residual: residual?.tensor,
+      plan: matrix ? { kernel: 'matrix', ...matrix } : { kernel: 'vector' },
     }),
   );
+  // Matrix units take rows in the half type of the weights, and those of q8_0 as f16.
+  const rounding = !matrix ? 0 : type === 'bf16' ? 2 ** -9 : type === 'f16' ? 2 ** -11 : 2 ** -10;
   const n = norm
     ? normalized(x.values, rows, inputs, { kind: norm.kind, weight: norm.weight.values, bias: norm.bias?.values, eps })
     : x.values;
@@ -114,7 +119,7 @@ function checkMatvec(form, of) {
     }
     const more = added?.[k] ?? 0;
     expected += more;
-    room = TOLERANCE.f32 * (room + Math.abs(more));
+    room = (TOLERANCE.f32 + rounding) * room + TOLERANCE.f32 * Math.abs(more);
     assert.ok(Math.abs(actual[k] - expected) <= room, `${form}: ${JSON.stringify(of)}: ${actual[k]} for ${expected} (seed ${seed})`);
   }
   c.destroy();
@@ -175,6 +180,82 @@ for (const form of /** @type {(keyof typeof FORMS)[]} */ (Object.keys(FORMS))) {
     }
   });
 }
+
+/** Types that matrix units of this device multiply. */
+const MATRIX_TYPES = TYPES.filter((type) => type !== 'f32' && kernels.matmulSupports(type === 'bf16' ? 'bf16' : 'f16'));
+/** The fewest outputs of a workgroup on matrix units whose loads divide. */
+const SMALL_OUT = kernels.context.isCpu ? 8 : 16;
+const matrixTest = MATRIX_TYPES.length > 0 ? test : test.skip;
+
+// lavapipe takes seconds for each pipeline of these, so that small tiles and few numbers of rows take turns.
+matrixTest('matvec on matrix units: numbers of rows, sizes and blocks', () => {
+  for (const type of MATRIX_TYPES) {
+    const guard = 16;
+    // Blocks that end beyond the inputs, subgroups without a block, several blocks in flight.
+    const blocks = { bk: 32, ahead: 2, subgroups: 2, out: SMALL_OUT };
+    for (const [inputs, outputs] of type === 'q8_0'
+      ? [
+          [32, 1],
+          [288, 37],
+        ]
+      : [
+          [8, 1],
+          [264, 37],
+          [2048, 3],
+        ]) {
+      checkMatvec('lanes', { type, rows: 7, inputs, outputs, guard, matrix: blocks });
+    }
+    // More rows and deeper blocks are the same code for quants.
+    if (type === 'q8_0') continue;
+    checkMatvec('lanes', { type, rows: 32, inputs: 96, outputs: 70, guard, matrix: { ...blocks, ahead: 1, out: 2 * SMALL_OUT } });
+    checkMatvec('lanes', {
+      type,
+      rows: 11,
+      inputs: 352,
+      outputs: 21,
+      guard,
+      matrix: type === 'q8_0' ? {} : { ...blocks, bk: 64, ahead: 1 },
+    });
+  }
+});
+
+matrixTest('matvec on matrix units: norms, biases, activations and residuals', () => {
+  for (const [t, type] of MATRIX_TYPES.entries()) {
+    const matrix = { bk: 32, ahead: 1, subgroups: 2, out: SMALL_OUT };
+    const sizes = { type, rows: [5, 9, 18][t], inputs: 160, outputs: 21, guard: 16, matrix };
+    if (t % 2 === 0) {
+      checkMatvec('lanes', { ...sizes, norm: 'rms', activation: 'swiglu' });
+      checkMatvec('lanes', { ...sizes, norm: 'layer', normBias: true, bias: true, activation: 'gelu' });
+    } else {
+      checkMatvec('lanes', { ...sizes, norm: 'rms', residual: true });
+      checkMatvec('lanes', { ...sizes, norm: 'layer', bias: true, activation: 'swiglu', residual: 'out' });
+    }
+  }
+});
+
+test('matvec: wrong plans and numbers of rows', () => {
+  const c = new Case();
+  const [x, weight, out] = [c.input(normal(33 * 8)), c.input(normal(24)), c.output(33 * 3)];
+  const args = { x: x.tensor, weight: weight.tensor, out: out.tensor, rows: 2, inputs: 8, outputs: 3 };
+  for (const [more, message] of /** @type {[any, RegExp][]} */ ([
+    [{ rows: 33 }, /^matvec: rows must be in \[1, 32\], got 33$/],
+    [{ plan: { kernel: 'coop' } }, /^matvec: plan.kernel must be one of vector, matrix, got coop$/],
+    [{ plan: { kernel: 'matrix' } }, /^matvec: matrix units cannot compute it on .*: weights in f32$/],
+  ])) {
+    assert.throws(() => kernels.matvec({ ...args, ...more }), { name: 'RangeError', message });
+  }
+  c.destroy();
+});
+
+test('matvec: more than 8 rows without matrix units', () => {
+  for (const [type, inputs] of /** @type {const} */ ([
+    ['f32', 24],
+    ['f16', 27],
+    ['q8_0', 64],
+  ])) {
+    checkMatvec('lanes', { type, rows: 19, inputs, outputs: 13, guard: 1 * (inputs % 2) || 16, norm: 'rms', residual: 'out', bias: true });
+  }
+});
 
 test('matvec: a weight larger than a binding is taken in parts, also of gates and ups', () => {
   for (const type of TYPES) {

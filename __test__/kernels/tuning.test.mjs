@@ -11,6 +11,7 @@ import { tilings } from '../../kernels/tuning/candidates.mjs';
 import { permutedPlan } from '../../kernels/hopper/tables.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
 import { entriesOf } from '../../kernels/tuning/table.mjs';
+import { matvecKernel } from '../../kernels/tuning/matvec.mjs';
 import { contextOf, infoOf } from '../lib/plans.mjs';
 
 /** Plans of products of all kinds and of many sizes. @param {any} info */
@@ -181,5 +182,42 @@ test('an H200 can run every tiling that is tried on it', () => {
     assert.ok(list.length >= 10);
     assert.equal(new Set(list.map(planName)).size, list.length, 'each once');
     for (const plan of list) assert.equal(matmulPlan({ ...sizes, ...tensors, plan }).bm, plan.bm, planName(plan));
+  }
+});
+
+test('a product of few rows: the kernel, why, and sizes that fit the device', () => {
+  const h100 = contextOf(infoOf('NVIDIA H100 80GB HBM3'));
+  const sizes = { inputs: 2048, outputs: 8192, matrices: 2, wide: true };
+  const kernel = (/** @type {any} */ problem, context = h100, /** @type {any} */ asked = undefined) =>
+    matvecKernel(context, { ...sizes, type: 'f16', rows: 16, ...problem }, asked);
+  assert.deepEqual(kernel({ rows: 4 }), { kernel: 'vector', because: 'fewer than 5 rows' });
+  assert.equal(kernel({ type: 'f32' }).because, 'weights in f32');
+  assert.equal(kernel({ wide: false }).because, 'rows cannot be read 16 bytes at a time');
+  assert.equal(kernel({}, contextOf(infoOf('a GPU', { coopMatSupported: false }))).because, 'no matrix units for f16');
+  assert.equal(kernel({}, contextOf(infoOf('a CPU', { deviceType: 4 }))).because, 'a CPU, which has no matrix units');
+  assert.deepEqual(kernel({}, h100, { kernel: 'vector' }), { kernel: 'vector', because: 'the caller asked for it' });
+  assert.throws(
+    () => kernel({ type: 'f32' }, h100, { kernel: 'matrix' }),
+    /matrix units cannot compute it on NVIDIA H100 80GB HBM3: weights in f32/,
+  );
+  assert.throws(() => kernel({}, h100, { kernel: 'matrix', out: 24 }), /no tile fits the device/);
+  const small = contextOf(infoOf('a GPU', { maxComputeSharedMemorySize: 16384 }));
+  for (const context of [h100, small]) {
+    for (const type of ['f16', 'bf16', 'q8_0']) {
+      for (const rows of [5, 8, 9, 16, 24, 25, 32]) {
+        for (const [inputs, outputs, matrices] of [
+          [32, 8, 1],
+          [1024, 1024, 1],
+          [2752, 1024, 1],
+          [2048, 8192, 2],
+          [8192, 2048, 1],
+          [2048, 32768, 1],
+        ]) {
+          const plan = kernel({ type, rows, inputs, outputs, matrices }, context);
+          assert.equal(plan.kernel, 'matrix', `${rows} rows of ${inputs} x ${outputs}, ${type}: ${plan.because}`);
+          assert.match(plan.because, new RegExp(`^${rows} rows`));
+        }
+      }
+    }
   }
 });

@@ -1,14 +1,167 @@
-// How the products of a few rows with a matrix are divided (shaders/decode/matvec.comp). Nothing here changes a result but its last bits.
+// Which kernel computes a product of a few rows with a matrix, and how it is divided: in vector arithmetic (shaders/decode/matvec.comp), or on
+// matrix units (matvec_coop.comp), which round the rows to the half type of the weights.
 
 import { MAX_CPU_ROUNDS, ceilDiv } from '../base.mjs';
+import { coopShapes } from '../matmul/spirv.mjs';
+import { ASKED } from './table.mjs';
 
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
+/** @typedef {import('../decode.mjs').WeightType} WeightType */
+
+/** Most rows of one dispatch in vector arithmetic, where each has a sum in registers, and on matrix units. */
+export const [VECTOR_ROWS, MATRIX_ROWS] = [8, 32];
+
+/** Fewest rows for which matrix units are chosen. */
+const FEWEST_MATRIX_ROWS = 5;
 
 /** Subgroups that keep enough of a GPU's loads in flight: some 16 on each of an H100's 132 multiprocessors. */
 const FILLING_TEAMS = 2048;
 
+/** Loads of 16 bytes that an invocation of the kernel on matrix units has in flight: with 8 subgroups, 32 KiB of a multiprocessor. */
+const IN_FLIGHT = 8;
+
+/** Most registers of an invocation for sums and for weights in flight: beside those for the rest, 160 leave three subgroups of each scheduler. */
+const MOST_REGISTERS = 160;
+
 /** Most loads of 16 bytes that an invocation waits for at a time, as registers allow. */
 const LOADS_AHEAD = 12;
+
+/**
+ * Sizes of the kernel on matrix units.
+ * @typedef {object} MatrixTiling
+ * @property {number} out outputs of a workgroup, a multiple of `tm`
+ * @property {number} bk inputs of a block, which a subgroup takes at a time; a multiple of `tk` and of 32
+ * @property {number} ahead blocks whose weights are in registers
+ * @property {number} subgroups subgroups of a workgroup, which divide the blocks
+ * @property {number} tm rows, columns and depth of a matrix instruction
+ * @property {number} tn
+ * @property {number} tk
+ */
+
+/**
+ * What a caller may choose: the kernel, and of the one on matrix units any of its sizes.
+ * @typedef {{ kernel: 'vector' | 'matrix' } & Partial<MatrixTiling>} MatvecChoice
+ */
+
+/** @typedef {MatrixTiling & { kernel: 'matrix', because: string }} MatrixPlan */
+/** @typedef {{ kernel: 'vector', because: string }} VectorPlan */
+
+/**
+ * A product, as the choice of a kernel depends on it.
+ * @typedef {object} MatvecProblem
+ * @property {number} rows rows of x
+ * @property {number} inputs elements of one
+ * @property {number} outputs elements of a row of the result
+ * @property {number} matrices that each output takes a row of
+ * @property {WeightType} type of the weight
+ * @property {boolean} wide whether rows can be read 16 bytes at a time
+ */
+
+/** The half type in which matrix units multiply a weight. @param {WeightType} type */
+const halfOf = (type) => (type === 'bf16' ? 'bf16' : 'f16');
+
+/** Elements of a weight in 16 bytes. @param {WeightType} type */
+const perVector = (type) => (type === 'q8_0' ? 16 : 8);
+
+/**
+ * Bytes of shared memory of a workgroup: for each subgroup its staged block, and in its place at the end its sums; and two words a row.
+ * @param {MatvecProblem} problem @param {MatrixTiling} tiling
+ */
+function matrixShared({ rows, matrices }, { out, bk, subgroups, tn }) {
+  const columns = ceilDiv(rows, tn) * tn;
+  const stage = (matrices * out + columns) * (bk / 8 + 1);
+  const sums = columns * ((matrices * out) / 4 + 1);
+  return 16 * subgroups * Math.max(stage, sums) + 8 * columns;
+}
+
+/**
+ * Why a tiling cannot compute a product, or undefined.
+ * @param {KernelContext} context @param {MatvecProblem} problem @param {MatrixTiling} tiling
+ */
+function matrixFault({ info, isCpu }, problem, tiling) {
+  const { type, rows, matrices } = problem;
+  const { out, bk, ahead, subgroups, tm, tn, tk } = tiling;
+  const lanes = info.subgroupSize;
+  const vectors = bk / perVector(type);
+  if (![out, bk, ahead, subgroups].every((size) => Number.isInteger(size) && size > 0)) return 'sizes must be positive integers';
+  if (!coopShapes(info, halfOf(type)).some(({ m, n, k }) => m === tm && n === tn && k === tk)) return `no ${tm}x${tn}x${tk} instruction`;
+  if (out % tm || bk % tk || bk % 32) return 'blocks do not divide into instructions';
+  if (lanes % vectors || (out * vectors) % lanes) return 'loads do not divide among the lanes of a subgroup';
+  if (subgroups * lanes > info.maxComputeWorkGroupInvocations) return `${subgroups * lanes} threads a workgroup`;
+  const sums = (matrices * out * ceilDiv(rows, tn) * tn) / lanes;
+  const held = (4 * ahead * matrices * out * vectors) / lanes;
+  if (!isCpu && sums + held > MOST_REGISTERS) return `${sums + held} registers for sums and weights`;
+  const bytes = matrixShared(problem, tiling);
+  if (bytes > info.maxComputeSharedMemorySize)
+    return `${bytes} bytes of shared memory, the device allows ${info.maxComputeSharedMemorySize}`;
+  return undefined;
+}
+
+/**
+ * The sizes for a product: the most outputs of a workgroup that leave one for each multiprocessor, since all of them read all of x; then subgroups
+ * that keep enough loads in flight.
+ * @param {KernelContext} context @param {MatvecProblem} problem @param {Partial<MatrixTiling>} asked
+ * @returns {MatrixTiling | undefined}
+ */
+function matrixTiling(context, problem, asked) {
+  const { info, tuning } = context;
+  const { rows, inputs, outputs, matrices, type } = problem;
+  // The fewest columns, and among those the largest instruction, which is the first.
+  const [shape] = coopShapes(info, halfOf(type)).toSorted((x, y) => ceilDiv(rows, x.n) * x.n - ceilDiv(rows, y.n) * y.n);
+  if (!shape) return undefined;
+  const { m: tm, n: tn, k: tk } = shape;
+  const filling = 1.25 * tuning.units;
+  const outs = [64, 32, 16].map((total) => Math.max(tm, total / matrices));
+  const out = asked.out ?? outs.find((size) => outputs / size >= filling) ?? tm;
+  const groups = ceilDiv(outputs, out);
+  const wanted = [4, 8].find((count) => count * groups >= 11 * tuning.units) ?? 16;
+  const loads = (/** @type {number} */ bk) => (matrices * out * bk) / perVector(type) / info.subgroupSize;
+  for (const subgroups of asked.subgroups ? [asked.subgroups] : [16, 8, 4, 2, 1].filter((count) => count <= wanted)) {
+    for (const bk of asked.bk ? [asked.bk] : [128, 64, 32]) {
+      const deep = ceilDiv(ceilDiv(inputs, bk), subgroups);
+      const ahead = asked.ahead ?? Math.max(1, Math.min(deep, Math.floor(IN_FLIGHT / loads(bk))));
+      const tiling = { out, bk, ahead, subgroups, tm, tn, tk };
+      const whole = asked.bk !== undefined || subgroups === 1 || loads(bk) <= IN_FLIGHT;
+      if (whole && !matrixFault(context, problem, tiling)) return tiling;
+    }
+  }
+  return undefined;
+}
+
+/**
+ * The kernel of a product.
+ * @param {KernelContext} context @param {MatvecProblem} problem @param {MatvecChoice | undefined} asked
+ * @returns {VectorPlan | MatrixPlan}
+ * @throws {RangeError} where the caller asks for matrix units and they cannot compute it
+ */
+export function matvecKernel(context, problem, asked) {
+  const { rows, type, wide } = problem;
+  const { kernel, ...sizes } = asked ?? {};
+  const vector = (/** @type {string} */ because) => ({ kernel: /** @type {const} */ ('vector'), because });
+  if (kernel === 'vector') return vector(ASKED);
+  const half = halfOf(type);
+  const tiling = matrixTiling(context, problem, sizes);
+  const reason =
+    type === 'f32'
+      ? 'weights in f32'
+      : coopShapes(context.info, half).length === 0 || !context.info.computeFullSubgroupsSupported
+        ? `no matrix units for ${half}`
+        : !wide
+          ? 'rows cannot be read 16 bytes at a time'
+          : rows > MATRIX_ROWS
+            ? `more than ${MATRIX_ROWS} rows`
+            : tiling === undefined
+              ? 'no tile fits the device'
+              : undefined;
+  if (kernel === 'matrix') {
+    if (reason || !tiling) throw new RangeError(`matvec: matrix units cannot compute it on ${context.info.deviceName}: ${reason}`);
+    return { kernel: 'matrix', ...tiling, because: ASKED };
+  }
+  if (reason || !tiling) return vector(String(reason));
+  if (context.isCpu) return vector('a CPU, which has no matrix units');
+  if (rows < FEWEST_MATRIX_ROWS) return vector(`fewer than ${FEWEST_MATRIX_ROWS} rows`);
+  return { kernel: 'matrix', ...tiling, because: `${rows} rows: one pass over the weights on matrix units` };
+}
 
 /**
  * @typedef {object} Shape
@@ -38,10 +191,11 @@ function spanOf(isCpu, { rows, outputs, matrices, norm, quantized }) {
 }
 
 /**
+ * How the kernel in vector arithmetic is divided. Nothing here changes a result but its last bits.
  * @param {KernelContext} context
  * @param {Shape} shape
  */
-export function matvecPlan(context, shape) {
+export function vectorTiling(context, shape) {
   const { info, isCpu } = context;
   const { rows, vectors, matrices, norm } = shape;
   const full = context.countsSubgroups;

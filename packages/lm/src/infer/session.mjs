@@ -33,8 +33,8 @@ const [CHUNK, CHUNK_BYTES] = [512, 48 * 2 ** 20];
 const CHUNK_STEP = 128;
 /** Bytes of a converted part of a matrix: weights that a product cannot take are converted part by part. */
 const CONVERTED_BYTES = 8 * 2 ** 20;
-/** Most sequences for which matrix × vector kernels are used: for 16 two dispatches of 8 rows each are slower than products. */
-const MAX_ROWS = 8;
+/** Most sequences for which matrix × vector kernels are used, which take so many in one pass over the weights with and without matrix units. */
+const [MATRIX_ROWS, VECTOR_ROWS] = [32, 8];
 /** Heads that flash attention takes. */
 const FLASH_HEADS = [32, 64, 96, 128];
 /** A place beyond every cache: the row of an inactive slot. */
@@ -75,6 +75,11 @@ export class Session {
     /** The type of products of many rows, and of the caches: halves where the device has matrix units for them. @type {'f32' | 'f16' | 'bf16'} */
     this.precision = half && even && weights['embedding.weight'].type !== 'f32' ? half : 'f32';
     const wide = this.precision === 'f32' ? 4 : 2;
+    const units = Object.values(weights).every(
+      ({ type, rows }) => rows === 1 || (type !== 'f32' && this.kernels.matmulSupports(type === 'bf16' ? 'bf16' : 'f16')),
+    );
+    /** Most sequences of a step by matrix × vector kernels. */
+    this.fewRows = units && even && !this.kernels.context.isCpu ? MATRIX_ROWS : VECTOR_ROWS;
     const inner = Math.max(width, queries);
     const [normedBytes, qBytes] = [config.placement === 'post' ? 4 : wide, FLASH_HEADS.includes(headSize) ? wide : 4];
     const bytesOfRow =
@@ -84,7 +89,7 @@ export class Session {
     this.chunk = Math.max(slots, Math.min(context, CHUNK, affordable > CHUNK_STEP ? affordable - (affordable % CHUNK_STEP) : affordable));
     const rows = this.chunk;
     /** Bytes of `size` elements of each row, which have this many bytes in a chunk, and 4 in a step of few rows. */
-    const bytesOf = (/** @type {number} */ size, bytes = wide) => Math.max(bytes * rows, 4 * Math.min(slots, MAX_ROWS)) * size;
+    const bytesOf = (/** @type {number} */ size, bytes = wide) => Math.max(bytes * rows, 4 * Math.min(slots, this.fewRows)) * size;
 
     const cacheBytes = wide * slots * context * keys;
     const cache = (/** @type {number} */ i) => ({
@@ -274,7 +279,7 @@ export class Session {
     const key = `${rows}/${bucket}${adapted ? '/adapted' : ''}`;
     let graph = this.#graphs.get(key);
     if (graph === undefined) {
-      const pass = { rows, few: rows <= MAX_ROWS, places: this.places, slots: this.slotIds, keys: bucket, adapted };
+      const pass = { rows, few: rows <= this.fewRows, places: this.places, slots: this.slotIds, keys: bucket, adapted };
       const dispatches = [
         this.#embed(this.ids, this.places, rows),
         ...this.#layers(pass),

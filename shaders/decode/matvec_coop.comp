@@ -1,0 +1,262 @@
+//! axis matvec_coop_f16 W_T=1 | matvec_coop_bf16 W_T=2 BF16 | matvec_coop_q8_0 W_T=3
+#version 460
+// Products of up to 32 rows with a matrix on matrix units: out[m, o] = epilogue(Σ_i n(x)[m, i] · weight[o, i]), as matvec.comp, with n(x) rounded
+// to the half type of the weights, f16 for q8_0, and sums in f32.
+//
+// The time is that of reading the weights. A workgroup computes OUT outputs of all rows, and its subgroups divide the inputs: each takes every
+// so many block of BK of them, keeps the weights of AHEAD blocks in flight, and needs no other subgroup until their sums are added at the end.
+// The weights are the tall operand, Yᵀ = W · n(x)ᵀ: instructions have few columns, and rows of x are few.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_explicit_arithmetic_types : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_cooperative_matrix : require
+#ifdef BF16
+#extension GL_EXT_bfloat16 : require
+#endif
+#pragma use_vulkan_memory_model
+#include "matmul_half.glsl"
+#include "activation.glsl"
+#include "weight.glsl"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint SUBGROUP = 32;
+layout(constant_id = 2) const uint SUBGROUPS = 1;
+layout(constant_id = 3) const uint ROWS = 16;
+layout(constant_id = 4) const uint OUT = 16;    // outputs of the workgroup
+layout(constant_id = 5) const uint BK = 64;     // inputs of a block
+layout(constant_id = 6) const uint AHEAD = 1;   // blocks whose weights are in registers
+layout(constant_id = 7) const uint TM = 16;     // tile of a matrix instruction
+layout(constant_id = 8) const uint TN = 16;
+layout(constant_id = 9) const uint TK = 16;
+layout(constant_id = 10) const uint NORM = 0;       // as in matvec.comp: 1 RMS, 2 LayerNorm
+layout(constant_id = 11) const uint ADDS = 0;       // 1 the norm's bias, 2 a bias, 4 a residual
+layout(constant_id = 12) const uint ACTIVATION = 0; // 1 GELU, 2 SwiGLU
+
+layout(set = 0, binding = 0, std430) readonly buffer X { vec4 x[]; };
+layout(set = 0, binding = 1, std430) readonly buffer Weight { uvec4 weight[]; };
+layout(set = 0, binding = 2, std430) readonly buffer Up { uvec4 up[]; };
+layout(set = 0, binding = 3, std430) buffer Out { float result[]; };
+layout(set = 0, binding = 4, std430) readonly buffer Residual { float residual[]; };
+layout(set = 0, binding = 5, std430) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = 6, std430) readonly buffer NormWeight { vec4 normWeight[]; };
+layout(set = 0, binding = 7, std430) readonly buffer NormBias { vec4 normBias[]; };
+#if W_T == 3
+layout(set = 0, binding = 8, std430) readonly buffer Scales { uint scales[]; };
+layout(set = 0, binding = 9, std430) readonly buffer UpScales { uint upScales[]; };
+#endif
+
+layout(push_constant) uniform Push {
+    // As in matvec.comp; vectors: what a row of the weight has of 16 bytes.
+    uint inputs, vectors, outputs, stride, first;
+    uint xAt, weightAt, upAt, outAt, residualAt, biasAt, normWeightAt, normBiasAt, scalesAt, upScalesAt;
+    float eps;
+} p;
+
+const uint MATRICES = ACTIVATION == 2u ? 2u : 1u;
+// Inputs in 16 bytes of weights, and vectors of eight halves that they become.
+const uint PER = W_T == 3 ? 16u : 8u;
+const uint HALVES = PER / 8u;
+// Loads of a lane for the weights of a block: neighbouring lanes read a row's neighbouring vectors.
+const uint VECS_W = BK / PER;
+const uint LOADS = OUT * VECS_W / SUBGROUP;
+// Vectors of eight inputs of a block; a row of a staged tile has one more, so that the rows of a fragment are in different banks.
+const uint VECS = BK / 8u;
+const uint LD = VECS + 1u;
+// Rows of x with what fills the last instruction's columns.
+const uint COLUMNS = (ROWS + TN - 1u) / TN * TN;
+const uint LOADS_X = (COLUMNS * VECS + SUBGROUP - 1u) / SUBGROUP;
+const uint WEIGHT_TILE = MATRICES * OUT * LD;
+const uint STAGE = WEIGHT_TILE + COLUMNS * LD;
+// At the end the sums of a subgroup: for each row MATRICES · OUT elements.
+const uint LD_SUMS = MATRICES * OUT / 4u + 1u;
+const uint SUMS = COLUMNS * LD_SUMS;
+shared uvec4 tile[SUBGROUPS * (STAGE > SUMS ? STAGE : SUMS)];
+shared vec2 statistics[COLUMNS]; // of a row: its mean, and 1 / sqrt(variance + eps)
+
+const uint FM = OUT / TM;
+const uint FN = COLUMNS / TN;
+coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator> acc[MATRICES * FM * FN];
+
+uvec4 loaded[AHEAD * MATRICES * LOADS];
+#if W_T == 3
+float factor[AHEAD * MATRICES * LOADS];
+#endif
+uint lane, o0;
+
+// Starts loading the weights of a block; those beyond the inputs are zeros.
+void load(uint u, uint block) {
+    uint k = block * VECS_W + lane % VECS_W;
+    [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+        uint row = min(o0 + (lane + i * SUBGROUP) / VECS_W, p.outputs - 1u);
+        uint at = row * p.vectors + k, slot = u * MATRICES * LOADS + i;
+        loaded[slot] = uvec4(0u);
+        if (MATRICES == 2u) loaded[slot + LOADS] = uvec4(0u);
+#if W_T == 3
+        factor[slot] = 0.0;
+        if (MATRICES == 2u) factor[slot + LOADS] = 0.0;
+#endif
+        if (k < p.vectors) {
+            loaded[slot] = weight[p.weightAt + at];
+            if (MATRICES == 2u) loaded[slot + LOADS] = up[p.upAt + at];
+#if W_T == 3
+            uint scale = p.scalesAt + at / 2u;
+            factor[slot] = halfOf(scales[scale / 2u], scale);
+            if (MATRICES == 2u) {
+                scale = p.upScalesAt + at / 2u;
+                factor[slot + LOADS] = halfOf(upScales[scale / 2u], scale);
+            }
+#endif
+        }
+    }
+}
+
+#if W_T == 3
+// Eight quants as halves.
+uvec4 dequantized(uvec2 q, float f) {
+    ivec2 v = ivec2(q);
+    vec4 lo = vec4(bitfieldExtract(v.x, 0, 8), bitfieldExtract(v.x, 8, 8), bitfieldExtract(v.x, 16, 8), v.x >> 24);
+    vec4 hi = vec4(bitfieldExtract(v.y, 0, 8), bitfieldExtract(v.y, 8, 8), bitfieldExtract(v.y, 16, 8), v.y >> 24);
+    return uvec4(pack4(lo * f), pack4(hi * f));
+}
+#endif
+
+void stageWeights(uint u, uint base) {
+    [[unroll]] for (uint i = 0; i < MATRICES * LOADS; ++i) {
+        uint v = lane + i % LOADS * SUBGROUP;
+        uint to = base + (i / LOADS * OUT + v / VECS_W) * LD + v % VECS_W * HALVES;
+        uvec4 w = loaded[u * MATRICES * LOADS + i];
+#if W_T == 3
+        float f = factor[u * MATRICES * LOADS + i];
+        tile[to] = dequantized(w.xy, f);
+        tile[to + 1u] = dequantized(w.zw, f);
+#else
+        tile[to] = w;
+#endif
+    }
+}
+
+vec4 normalized(vec4 v, vec2 s, uint k) {
+    v = (v - s.x) * s.y * normWeight[p.normWeightAt + k];
+    return (ADDS & 1u) != 0u ? v + normBias[p.normBiasAt + k] : v;
+}
+
+void stageRows(uint block, uint base) {
+    [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
+        uint v = lane + i * SUBGROUP;
+        uint row = v / VECS, k = (block * VECS + v % VECS) * 2u;
+        vec4 lo = vec4(0.0), hi = vec4(0.0);
+        if (row < ROWS && 4u * k < p.inputs) {
+            uint at = p.xAt + row * (p.inputs / 4u) + k;
+            lo = x[at];
+            hi = x[at + 1u];
+            if (NORM != 0u) {
+                vec2 s = statistics[row];
+                lo = normalized(lo, s, k);
+                hi = normalized(hi, s, k + 1u);
+            }
+        }
+        if (row < COLUMNS) tile[base + row * LD + v % VECS] = uvec4(pack4(lo), pack4(hi));
+    }
+}
+
+void multiply(uint weights, uint rows) {
+    [[unroll]] for (uint k = 0; k < BK; k += TK) {
+        coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB> b[FN];
+        [[unroll]] for (uint j = 0; j < FN; ++j) {
+            coopMatLoad(b[j], tile, rows + j * TN * LD + k / 8u, LD, gl_CooperativeMatrixLayoutColumnMajor);
+        }
+        [[unroll]] for (uint i = 0; i < MATRICES * FM; ++i) {
+            coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA> a;
+            coopMatLoad(a, tile, weights + i * TM * LD + k / 8u, LD, gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint j = 0; j < FN; ++j) acc[i * FN + j] = coopMatMulAdd(a, b[j], acc[i * FN + j]);
+        }
+    }
+}
+
+float add(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
+
+// Each subgroup computes those of every so many row.
+void normStatistics() {
+    uint count = p.inputs / 4u;
+    for (uint m = gl_SubgroupID; m < ROWS; m += SUBGROUPS) {
+        uint from = p.xAt + m * count;
+        float mean = 0.0, squares = 0.0;
+        if (NORM == 2u) {
+            for (uint i = lane; i < count; i += SUBGROUP) mean += add(x[from + i]);
+            mean = subgroupAdd(mean) / float(p.inputs);
+        }
+        for (uint i = lane; i < count; i += SUBGROUP) {
+            vec4 v = x[from + i] - mean;
+            squares += add(v * v);
+        }
+        squares = subgroupAdd(squares);
+        if (subgroupElect()) statistics[m] = vec2(mean, 1.0 / sqrt(squares / float(p.inputs) + p.eps));
+    }
+    barrier();
+}
+
+void store(uint o, uint m, float v, float gated) {
+    if (o >= p.outputs) return;
+    if ((ADDS & 2u) != 0u) {
+        v += bias[p.biasAt + p.first + o];
+        if (ACTIVATION == 2u) gated += bias[p.biasAt + p.stride + p.first + o];
+    }
+    if (ACTIVATION == 1u) v = gelu(v);
+    if (ACTIVATION == 2u) v = silu(v) * gated;
+    uint at = m * p.stride + p.first + o;
+    if ((ADDS & 4u) != 0u) v += residual[p.residualAt + at];
+    result[p.outAt + at] = v;
+}
+
+// Of all subgroups, in order.
+vec4 sumOf(uint m, uint quad) {
+    vec4 v = vec4(0.0);
+    [[unroll]] for (uint s = 0; s < SUBGROUPS; ++s) v += uintBitsToFloat(tile[s * SUMS + m * LD_SUMS + quad]);
+    return v;
+}
+
+void main() {
+    lane = gl_SubgroupInvocationID;
+    o0 = gl_WorkGroupID.x * OUT;
+    uint blocks = (p.inputs + BK - 1u) / BK;
+    [[unroll]] for (uint u = 0; u < AHEAD; ++u) load(u, gl_SubgroupID + u * SUBGROUPS);
+    // While the first weights come.
+    if (NORM != 0u) normStatistics();
+    [[unroll]] for (uint i = 0; i < MATRICES * FM * FN; ++i) {
+        acc[i] = coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>(0.0);
+    }
+    uint weights = gl_SubgroupID * STAGE, rows = weights + WEIGHT_TILE;
+    // Subgroups without a block multiply zeros: all pass the same barriers, for software devices on which a subgroup's is the workgroup's.
+    for (uint from = 0; from < blocks; from += AHEAD * SUBGROUPS) {
+        [[unroll]] for (uint u = 0; u < AHEAD; ++u) {
+            if (from + u * SUBGROUPS < blocks) {
+                uint block = from + u * SUBGROUPS + gl_SubgroupID;
+                stageWeights(u, weights);
+                load(u, block + AHEAD * SUBGROUPS);
+                stageRows(block, rows);
+                subgroupBarrier();
+                multiply(weights, rows);
+                subgroupBarrier(); // the staged tiles are free
+            }
+        }
+    }
+
+    barrier();
+    [[unroll]] for (uint i = 0; i < MATRICES * FM; ++i) {
+        [[unroll]] for (uint j = 0; j < FN; ++j) {
+            uint at = gl_SubgroupID * SUMS + j * TN * LD_SUMS + i * (TM / 4u);
+            coopMatStore(acc[i * FN + j], tile, at, LD_SUMS, gl_CooperativeMatrixLayoutColumnMajor);
+        }
+    }
+    barrier();
+    const uint quads = OUT / 4u;
+    for (uint i = gl_LocalInvocationIndex; i < ROWS * quads; i += gl_WorkGroupSize.x) {
+        uint m = i / quads, quad = i % quads;
+        vec4 v = sumOf(m, quad), gated = vec4(0.0);
+        if (MATRICES == 2u) gated = sumOf(m, quads + quad);
+        [[unroll]] for (uint e = 0; e < 4u; ++e) store(o0 + 4u * quad + e, m, v[e], gated[e]);
+    }
+}
