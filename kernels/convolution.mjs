@@ -186,7 +186,7 @@ export function convolutionKernels(context) {
    * The dispatch of a forward pass or an input gradient.
    * @param {string} kernel @param {ConvolutionSizes} args @param {boolean} isInput
    * @param {{ from: Tensor, weight: Tensor, to: Tensor, bias?: Tensor, relu?: boolean }} tensors
-   * @returns {Dispatch}
+   * @returns {Dispatch[]}
    */
   function gathered(kernel, args, isInput, tensors) {
     const s = sizesOf(kernel, args);
@@ -221,11 +221,17 @@ export function convolutionKernels(context) {
       toStrides[1] === 1 && isAligned(m, to.own.offset, toStrides[0], ...toStrides.slice(2)),
     ];
     const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type, vectors };
-    const plan = plans.gathered(kernel, shape, args.plan);
-    return context.dispatch(plan.name, {
-      buffers: [from.own.buffer, w.buffer, bias?.buffer ?? w.buffer, to.own.buffer],
+    // Parts of sums are stored where the result's elements are.
+    const count = batch * m * positions[0] * positions[1] * positions[2];
+    const isWhole = vectors[2] && groups === 1 && to.extent[2] === count;
+    const plan = plans.gathered(kernel, { ...shape, splits: isWhole }, args.plan);
+    const { splits } = plan;
+    const epilogue = (bias ? EPI_BIAS : 0) | (tensors.relu ? EPI_RELU : 0);
+    const work = splits > 1 ? { buffer: context.workspace('convolution', 4 * splits * count), offset: 0 } : to.own;
+    const main = context.dispatch(plan.name, {
+      buffers: [from.own.buffer, w.buffer, bias?.buffer ?? w.buffer, work.buffer],
       writes: 0b1000,
-      groups: grid(kernel, plan.tiles * shape.phases, groups),
+      groups: grid(kernel, plan.tiles * shape.phases, groups * splits),
       specialization: words([
         plan.threads,
         ...window,
@@ -233,7 +239,7 @@ export function convolutionKernels(context) {
         ...(isInput ? dilation.map((d, i) => -d / common[i]) : dilation),
         ...phases,
         ...steps,
-        (bias ? EPI_BIAS : 0) | (tensors.relu ? EPI_RELU : 0),
+        splits > 1 ? 0 : epilogue,
         ...plan.specialization,
       ]),
       push: pushConstants(
@@ -249,21 +255,24 @@ export function convolutionKernels(context) {
           c,
           from.own.offset,
           w.offset,
-          bias?.offset ?? 0,
-          to.own.offset,
-          0,
-          1,
+          splits > 1 ? count : (bias?.offset ?? 0),
+          work.offset,
+          plan.kPerSplit,
+          splits,
         ]),
       ),
       ...plan.options,
     });
+    if (splits === 1) return [main];
+    return [main, summed({ count, splits, work, to: to.own, type, bias, channels: m, relu: tensors.relu })];
   }
 
   /**
    * y = x ⋆ weight + bias, a cross-correlation as in every framework: y[b, o, q] = Σ x[b, c, q · stride - padding + j · dilation] · weight[o,
    * c, j] over the channels c of o's group and the taps j; x is zero outside of its size.
+   * Where the result has few tiles, several workgroups share each; a second dispatch adds their sums in a fixed order.
    * @param {ConvolutionTensors & ConvolutionSizes} args
-   * @returns {Dispatch}
+   * @returns {Dispatch[]}
    * @throws {RangeError} where channels do not divide into groups, or the device has no kernel for the type
    */
   function convolution(args) {
@@ -275,7 +284,7 @@ export function convolutionKernels(context) {
    * The gradient of x in `convolution`, dx[b, c, i] = Σ dy[b, o, q] · weight[o, c, j] over all q and j with q · stride - padding + j · dilation =
    * i, plus a bias: with one, or by itself, this is the transposed convolution of dy.
    * @param {ConvolutionInputTensors & ConvolutionSizes} args
-   * @returns {Dispatch}
+   * @returns {Dispatch[]}
    * @throws {RangeError} as `convolution`
    */
   function convolutionInput(args) {
@@ -343,16 +352,23 @@ export function convolutionKernels(context) {
       ),
       ...plan.options,
     });
-    if (!isSplit) return [main];
+    return isSplit ? [main, summed({ count, splits, work, to: dw, type: weightType })] : [main];
+  }
+
+  /**
+   * The second pass of split sums: adds parts of `count` elements in order, and a bias, whose elements are the last in memory.
+   * @param {{ count: number, splits: number, work: { buffer: import('./base.mjs').Binding, offset: number }, to: typeof work, type: DType,
+   *   bias?: typeof work, channels?: number, relu?: boolean }} how
+   */
+  function summed({ count, splits, work, to, type, bias, channels = 1, relu = false }) {
     const threads = context.flatThreads;
-    const sum = context.dispatch(`convolve_sum${weightType === 'f32' ? '' : `_${weightType}`}`, {
-      buffers: [work.buffer, dw.buffer],
+    return context.dispatch(`convolve_sum${type === 'f32' ? '' : `_${type}`}`, {
+      buffers: [work.buffer, to.buffer, bias?.buffer ?? work.buffer],
       writes: 0b10,
       groups: context.strideGroups(count, threads),
-      specialization: [threads],
-      push: pushConstants([count, splits, work.offset, dw.offset]),
+      specialization: [threads, (bias ? EPI_BIAS : 0) | (relu ? EPI_RELU : 0)],
+      push: pushConstants([count, splits, work.offset, to.offset, bias?.offset ?? 0, channels]),
     });
-    return [main, sum];
   }
 
   return { convolutionSupports, convolution, convolutionInput, convolutionWeight };

@@ -12,6 +12,7 @@ import { directions } from './directions.mjs';
  * The sizes of a pool. Lists have one number for each of its one to three directions.
  * @typedef {object} PoolSizes
  * @property {number} planes images times channels
+ * @property {number} [inner] planes that lie side by side in memory, element by element: the channels of images stored channels last; 1 when left out
  * @property {number[]} size of a plane of x
  * @property {number[]} result sizes of a plane of y
  * @property {number[]} [window] sizes of the window. When left out, windows divide x into as many parts as y has elements: from ⌊q · size /
@@ -91,6 +92,8 @@ export function poolingKernels(context) {
    */
   function pooled(kernel, shader, args, tensors, written) {
     const { planes, size, result, how, most } = sizesOf(kernel, args);
+    const inner = integer(kernel, 'inner', args.inner ?? 1);
+    if (planes % inner) throw new RangeError(`${kernel}: ${planes} planes must be a multiple of inner, got ${inner}`);
     const volume = (/** @type {number[]} */ list) => list.reduce((a, b) => a * b, planes);
     const counts = { x: integer(kernel, 'elements of x', volume(size)), y: integer(kernel, 'elements of y', volume(result)) };
     const own = tensors.map(([name, given]) => tensor(kernel, name, given));
@@ -117,6 +120,7 @@ export function poolingKernels(context) {
         offset(['x', 'dx']),
         offset(['indices']),
         offset(['y', 'dy']),
+        inner,
       ]),
     });
   }

@@ -137,16 +137,19 @@ for (const type of /** @type {const} */ (['f16', 'bf16'])) {
 }
 
 test('images and weights of any strides: channels last', () => {
-  // As chosen, and by the tilings of GPUs.
-  for (const [type, channels, tiling] of /** @type {['f32' | 'f16', number, number[]?][]} */ ([
+  // As chosen, and by the tilings of GPUs; staged twice, and with sums of three parts.
+  for (const [type, channels, tiling, more] of /** @type {['f32' | 'f16', number, number[]?, Partial<Plan>?][]} */ ([
     ['f32', 40],
     ['f16', 40],
     ['f16', 64],
     ['f16', 64, [8, 8, 64, 4, 2, 1]],
-    ['f16', 64, [8, 8, 32, 4, 4, 1]],
+    ['f16', 64, [8, 8, 32, 4, 4, 1], { buffers: 2 }],
+    ['f16', 64, [4, 4, 32, 2, 2, 1], { splits: 3 }],
+    ['f16', 64, [4, 4, 32, 2, 2, 1], { splits: 4, buffers: 2 }],
   ])) {
     if (!kernels.convolutionSupports(type)) continue;
-    const [plan] = tiling ? scaledTilings(coopShapes(vk.initDevice(), 'f16')[0], [tiling]).map(({ stages: _, ...own }) => own) : [];
+    const [chosen] = tiling ? scaledTilings(coopShapes(vk.initDevice(), 'f16')[0], [tiling]).map(({ stages: _, ...own }) => own) : [];
+    const plan = chosen && { ...chosen, ...more };
     const [batch, outputs, h, w] = [2, 24, 5, 6];
     const sizes = { batch, channels, outputs, size: [h, w], window: [3, 3], result: [h, w], padding: [1, 1], type, plan };
     const last = (/** @type {number} */ c) => [h * w * c, 1, w * c, c];
@@ -165,8 +168,17 @@ test('images and weights of any strides: channels last', () => {
     const [forward, input] = [c.input(byChannels, type), c.input(byOutputs, type)];
     const forwardStrides = [9 * channels, 1, 3 * channels, channels];
     const inputStrides = [1, 9 * outputs, 3 * outputs, outputs];
+    const bias = c.input(normal(outputs));
     c.run(
-      kernels.convolution({ x: x.tensor, weight: forward.tensor, y: y.tensor, ...own, weightStrides: forwardStrides }),
+      kernels.convolution({
+        x: x.tensor,
+        weight: forward.tensor,
+        y: y.tensor,
+        bias: bias.tensor,
+        relu: true,
+        ...own,
+        weightStrides: forwardStrides,
+      }),
       kernels.convolutionInput({ dy: dy.tensor, weight: input.tensor, dx: dx.tensor, ...own, weightStrides: inputStrides }),
       kernels.convolutionWeight({ x: x.tensor, dy: dy.tensor, dWeight: dw.tensor, ...own }),
     );
@@ -180,7 +192,8 @@ test('images and weights of any strides: channels last', () => {
       wantedX[from] += dy.values[to] * weight.values[j];
       wantedW[j] += dy.values[to] * x.values[from];
     });
-    assertClose(y.read(), wantedY, TOLERANCE[type], `forward ${type}`);
+    const ended = wantedY.map((v, i) => Math.max(0, v + bias.values[i % outputs]));
+    assertClose(y.read(), ended, TOLERANCE[type], `forward, bias and ReLU ${type}`);
     assertClose(dx.read(), wantedX, TOLERANCE[type], `input gradient ${type}`);
     assertClose(dw.read(), wantedW, TOLERANCE[type], `weight gradient ${type}`);
     c.destroy();

@@ -95,6 +95,21 @@ test('elementwise results and sums of images stored channels last are those of o
     assertClose(await values(y), await values(f(x)), 1e-6, name);
   }
   assert.ok(other.add(last(x)).layout.contiguous, 'the first operand decides');
+  /** @type {Record<string, (x: Tensor) => Tensor>} */
+  const pools = {
+    maxPool: (v) => F.maxPool2d(v, 2, { padding: 1 }),
+    avgPool: (v) => F.avgPool2d(v, [2, 1], { stride: 1 }),
+    adaptiveAvgPool: (v) => F.adaptiveAvgPool2d(v, [3, 2]),
+  };
+  for (const [name, f] of Object.entries(pools)) {
+    const [inputs, others] = noGrad(() => [last(x), x.clone()]).map((v) => v.requiresGrad_());
+    const [y, wanted] = [f(inputs), f(others)];
+    assert.ok(isChannelsLast(y.layout), name);
+    assertClose(await values(y.detach()), await values(wanted.detach()), 1e-6, name);
+    const dy = noGrad(() => randn([...y.shape]));
+    const [own, theirs] = [grad(y, [inputs], { gradient: last(dy) })[0], grad(wanted, [others], { gradient: dy })[0]];
+    assertClose(await values(own), await values(theirs), 1e-6, `gradient of ${name}`);
+  }
   for (const dims of [[0, 2, 3], [2, 3], [1], [0], [0, 1, 2, 3], [3, 1]])
     for (const own of [x, last(x)]) {
       const sum = own.sum(dims);

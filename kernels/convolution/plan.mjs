@@ -20,14 +20,15 @@ import { TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
  * @property {number} [tk] coop: depth of the matrix instruction
  * @property {number} [wm] coop: rows of a subgroup's tile
  * @property {number} [wn] coop: columns of a subgroup's tile
- * @property {number} [splits] weight gradients: workgroups that share a tile, each with a part of the positions
+ * @property {number} [buffers] coop: staged tiles; with 2 the next step is staged while the one before it is multiplied
+ * @property {number} [splits] workgroups that share a tile: of weight gradients each with a part of the positions, else of the steps (coop)
  */
 
 /**
  * A product of a group: rows, columns, gathered channels and taps. `phases`: products of this size. `vectors`: whether eight channels are
  * neighbours in memory, and aligned.
  * @typedef {{ m: number, n: number, c: number, taps: number, groups: number, phases: number, type: DType,
- *   vectors: [weight: boolean, x: boolean, result: boolean] }} Gathered
+ *   vectors: [weight: boolean, x: boolean, result: boolean], splits: boolean }} Gathered `splits`: whether parts of sums can be stored
  */
 /**
  * The product of a weight gradient; `k`: positions.
@@ -37,6 +38,9 @@ import { TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 
 /** Most terms in one chain of additions in f32: of 2^12 equal terms, the relative error is at most 5e-5. */
 const MAX_CHAIN = 1 << 12;
+
+/** Fewest steps of a part of a split sum: what a part costs besides is that of some steps. */
+const MIN_STEPS = 4;
 
 /** Rows below which a group's product is too narrow for tiles. */
 const NARROW = 16;
@@ -63,6 +67,9 @@ const WEIGHTS = [
   [4, 8, 32, 2, 2, 1],
 ];
 
+/** @param {ConvolutionPlan} plan @param {number} m @param {number} n */
+const tilesOf = ({ bm = 1, bn = 1 }, m, n) => ceilDiv(m, bm) * ceilDiv(n, bn);
+
 /** @param {KernelContext} context */
 export function planner(context) {
   const { info, isCpu, tuning } = context;
@@ -71,10 +78,10 @@ export function planner(context) {
   const supports = (type) => type === 'f32' || ((type === 'f16' || type === 'bf16') && coopShapes(info, type).length > 0);
 
   /** Shared memory of a plan's workgroup on matrix units, in bytes. @param {ConvolutionPlan} plan */
-  function coopBytes({ bm = 0, bn = 0, bk = 0, wm = 1, wn = 1, tm }) {
+  function coopBytes({ bm = 0, bn = 0, bk = 0, wm = 1, wn = 1, tm, buffers = 1 }) {
     const subgroups = (bm / wm) * (bn / wn);
     // Tiles by rows, or by positions with what is known of each position.
-    const tiles = Math.max(2 * (bm + bn) * (bk + 8), 2 * bk * (bm + bn + 16) + 24 * bk);
+    const tiles = buffers * Math.max(2 * (bm + bn) * (bk + 8), 2 * bk * (bm + bn + 16) + 24 * bk);
     return Math.max(tiles, subgroups * 4 * Math.max(tm * (wn + 4), wn * (tm + 4))) + 4 * bn;
   }
 
@@ -84,7 +91,14 @@ export function planner(context) {
     const threads = (bm / wm) * (bn / wn) * info.subgroupSize;
     if (bm % wm || bn % wn || wm % tm || wn % tn || bk % tk) return 'tiles do not nest';
     const vectors = bk / 8;
-    if ((bm * vectors) % threads || (bn * vectors) % threads || threads % vectors || (threads % bn && bn % threads))
+    if (
+      threads % (bm / 8) ||
+      threads % (bn / 8) ||
+      (bm * vectors) % threads ||
+      (bn * vectors) % threads ||
+      threads % vectors ||
+      (threads % bn && bn % threads)
+    )
       return 'loads do not divide';
     if (threads > info.maxComputeWorkGroupInvocations) return `${threads} threads a workgroup`;
     const bytes = coopBytes(plan);
@@ -144,10 +158,11 @@ export function planner(context) {
    * @returns {ConvolutionPlan}
    */
   function largest(all, m, n, copies) {
-    const area = (/** @type {ConvolutionPlan} */ { bm = 1, bn = 1 }) => ceilDiv(m, bm) * ceilDiv(n, bn);
     // A tile at least twice as tall or wide as the product would mostly multiply padding.
     const fitting = all.filter(({ bm = 1, bn = 1 }) => bm < 2 * m && bn < 2 * n);
-    return fitting.find((plan) => area(plan) * copies >= tuning.units) ?? fitting.at(-1) ?? /** @type {ConvolutionPlan} */ (all.at(-1));
+    return (
+      fitting.find((plan) => tilesOf(plan, m, n) * copies >= tuning.units) ?? fitting.at(-1) ?? /** @type {ConvolutionPlan} */ (all.at(-1))
+    );
   }
 
   /** Tilings of a forward pass or an input gradient: those whose steps divide the channels, if there are any. @param {DType} type @param {number} c */
@@ -159,8 +174,8 @@ export function planner(context) {
   }
 
   /** The specialization of tiles. @param {ConvolutionPlan} plan @param {number[]} flags */
-  const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0 }, [blocked, ...rest]) =>
-    kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, blocked, ...rest] : [bm, bn, bk, tm, tn, blocked];
+  const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0, buffers = 1 }, [blocked, ...rest]) =>
+    kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, blocked, ...rest, buffers] : [bm, bn, bk, tm, tn, blocked];
 
   /** @param {ConvolutionPlan} plan @param {DType} type @param {'' | '_weights' | '_weights_last'} what */
   const nameOf = ({ kernel }, type, what) => `convolve${kernel === 'tiles' ? '' : `_${kernel}`}${what}${suffix(type)}`;
@@ -174,22 +189,51 @@ export function planner(context) {
    * The plan of a forward pass or an input gradient.
    * @param {string} kernel @param {Gathered} shape @param {Partial<ConvolutionPlan>} [asked]
    */
-  function gathered(kernel, { m, n, c, taps, groups, phases, type, vectors }, asked) {
+  function gathered(kernel, { m, n, c, taps, groups, phases, type, vectors, splits: canSplit }, asked) {
     const narrow = m < NARROW || (isCpu && type === 'f32');
-    const plan = { ...(narrow ? direct(m, n, 2) : largest(gatheredTilings(type, c), m, n, groups * phases)), ...asked };
+    const chosen = () => {
+      const all = gatheredTilings(type, c);
+      const plan = largest(all, m, n, groups * phases);
+      // Where the smallest tiles do not fill the device, larger ones do whose sums are split.
+      return type === 'f32' || !canSplit || phases > 1 || tilesOf(plan, m, n) >= tuning.units / 2
+        ? plan
+        : largest(all, m, n, Math.floor((c * taps) / (MIN_STEPS * 32)));
+    };
+    const plan = { ...(narrow ? direct(m, n, 2) : chosen()), ...asked };
     const { threads, bm, bn } = checked(kernel, plan);
     if (plan.kernel === 'direct') {
       context.checkRounds(kernel, `${c} channels and ${taps} taps`, taps * (1 + c));
       const tiles = ceilDiv(m, bm) * ceilDiv(n, bn * threads);
-      return { name: nameOf(plan, type, ''), threads, tiles, specialization: [threads, plan.tm, plan.tn], options: {} };
+      return {
+        name: nameOf(plan, type, ''),
+        threads,
+        tiles,
+        specialization: [threads, plan.tm, plan.tn],
+        options: {},
+        splits: 1,
+        kPerSplit: 0,
+      };
     }
     const bk = plan.bk ?? 1;
     // Whole blocks of channels waste what is missing in the last one, and find taps faster.
     const blocked = c % bk === 0 || c >= 8 * bk;
-    context.checkRounds(kernel, `${c} channels and ${taps} taps`, blocked ? ceilDiv(c, bk) * taps : ceilDiv(c * taps, bk));
+    const steps = blocked ? ceilDiv(c, bk) * taps : ceilDiv(c * taps, bk);
+    context.checkRounds(kernel, `${c} channels and ${taps} taps`, steps);
     const tiles = ceilDiv(m, bm) * ceilDiv(n, bn);
     const flags = [blocked, blocked && vectors[0], blocked && vectors[1], vectors[2]].map(Number);
-    return { name: nameOf(plan, type, ''), threads, tiles, specialization: tileWords(plan, flags), options: optionsOf(plan) };
+    const filling = tiles < tuning.units / 2 ? Math.min(Math.floor(tuning.units / tiles), Math.floor(steps / MIN_STEPS)) : 1;
+    const most = Math.floor(context.bindingBytes / (4 * m * n));
+    const wanted = plan.kernel === 'coop' && canSplit && phases === 1 ? Math.max(1, Math.min(plan.splits ?? filling, most)) : 1;
+    const kPerSplit = ceilDiv(steps, wanted);
+    return {
+      name: nameOf(plan, type, ''),
+      threads,
+      tiles,
+      kPerSplit,
+      splits: ceilDiv(steps, kPerSplit),
+      specialization: tileWords(plan, flags),
+      options: optionsOf(plan),
+    };
   }
 
   /**

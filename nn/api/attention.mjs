@@ -238,7 +238,7 @@ function fused(q, k, v, { isCausal, scale, grouped }) {
   const { kernels } = runtime();
   if (!kernels.attentionSupports('f32', size, { tokens, keys, heads, kvHeads })) return undefined;
 
-  const operands = [q, k, v].map(operand);
+  const operands = [q, k, v].map((x) => operand(x));
   const { dtype } = operands[0];
   const alike = operands.every((x) => x.dtype === dtype);
   const type = alike && (dtype === 'f32' || kernels.attentionSupports(/** @type {'f16' | 'bf16'} */ (dtype), size)) ? dtype : 'f32';

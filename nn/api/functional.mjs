@@ -323,7 +323,7 @@ function summed(x, dims, keepdim, alpha) {
   else if (parts.length === 3 && parts[0].reduced) {
     // Rows, then columns of their sums.
     const inner = x.shape.findLastIndex((size, d) => size !== 1 && !dims.includes(d));
-    const [outer, last] = [(d) => d < inner, (d) => d > inner].map((is) => dims.filter(is).sort((a, b) => a - b));
+    const [outer, last] = [-1, 1].map((side) => dims.filter((d) => Math.sign(d - inner) === side).sort((a, b) => a - b));
     const rows = apply(reduce.sum, [f32IfOddRow(x)], { dims: last, alpha: 1 });
     y = apply(reduce.sum, [rows], { dims: outer, alpha });
   } else if (parts.length > 2) {

@@ -125,7 +125,7 @@ function maxPool(op, rank, x, window, options) {
   const how = windows(op, rank, x, window, rest);
   if (!returnIndices) return pooled(op, ops.maxPool, x, how);
   return within(op, () => {
-    const [y, indices] = applyKept(ops.maxPool, [toF32(x)], how);
+    const [y, indices] = applyKept(ops.maxPool, [ops.inPlanes(toF32(x), rank)], how);
     return [isFloat(x.dtype) ? to(y, x.dtype) : y, indices];
   });
 }

@@ -104,7 +104,7 @@ class InstanceNorm extends ChannelNorm {
 export class BatchNorm1d extends BatchNorm {
   /**
    * Throws a ShapeError for another shape, and while training if there is only one element per channel, which has no variance.
-   * @param {Tensor} x [batch, channels, steps] or [batch, channels] @returns {Tensor} f32, of x's shape
+   * @param {Tensor} x [batch, channels, steps] or [batch, channels] @returns {Tensor} of x's shape and type
    */
   forward(x) {
     this.check(x, [['steps'], []]);
@@ -120,7 +120,7 @@ export class BatchNorm1d extends BatchNorm {
 export class BatchNorm2d extends BatchNorm {
   /**
    * Throws a ShapeError for another shape, and while training if there is only one element per channel, which has no variance.
-   * @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} f32, of x's shape
+   * @param {Tensor} x [batch, channels, rows, columns] @returns {Tensor} of x's shape and type
    */
   forward(x) {
     this.check(x, [['rows', 'columns']]);
@@ -134,7 +134,7 @@ export class BatchNorm2d extends BatchNorm {
 export class BatchNorm3d extends BatchNorm {
   /**
    * Throws a ShapeError for another shape, and while training if there is only one element per channel, which has no variance.
-   * @param {Tensor} x [batch, channels, planes, rows, columns] @returns {Tensor} f32, of x's shape
+   * @param {Tensor} x [batch, channels, planes, rows, columns] @returns {Tensor} of x's shape and type
    */
   forward(x) {
     this.check(x, [['planes', 'rows', 'columns']]);

@@ -1,9 +1,11 @@
 // Convolutions of one to three dimensions. The three operations are each other's gradients: the result, the gradient of x (which is the
 // transposed convolution of dy), and that of the weight.
 
+import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
-import { channelsLastLayout, denseLayout, isChannelsLast, sizeOf } from '../core/layout.mjs';
+import { channelsFirst, channelsLast, channelsLastLayout, denseLayout, isChannelsLast, sizeOf } from '../core/layout.mjs';
 import { runtime } from '../core/runtime.mjs';
+import { linear } from './matmul.mjs';
 import { floatType } from './pointwise.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
@@ -50,6 +52,10 @@ const resultLayout = (shape, { dtype }, { last = false }) => (last ? channelsLas
 /** Channels of which kernels on matrix units read eight at a time: whole steps of their sums, or many. @param {number} n */
 const isVectored = (n) => n % 32 === 0 || (n >= 256 && n % 8 === 0);
 
+/** Whether each element of the result depends on one position. @param {Tensor} weight @param {Forward} how */
+const isPointwise = ({ shape }, { stride, padding, after }) =>
+  shape.slice(2).every((n) => n === 1) && stride.every((n) => n === 1) && [...padding, ...after].every((n) => n === 0);
+
 /** x with its dimension `d` last in memory, if it is not already. @param {Tensor} x @param {number} d @param {number[]} order of the others */
 function withLast(x, d, order) {
   if (x.layout.strides[d] === 1) return x;
@@ -80,6 +86,11 @@ function prepared([a, b, ...last], run, attributes, what) {
   const how = what !== 'weight' && isVectored(made) ? { ...attributes, last: true } : attributes;
   if (!isVectored(channels)) return run([a, own, ...bias], how);
   const image = (/** @type {Tensor} */ x) => withLast(x, 1, [0, ...directions]);
+  // A window of one element: channels are the columns of a matrix, and the convolution is its product.
+  if (what === 'forward' && made % 8 === 0 && isPointwise(b, /** @type {Forward} */ (attributes))) {
+    const rows = image(a).permute(...channelsLast(a.ndim));
+    return apply(linear, [rows, own.reshape(made, channels), ...bias]).permute(...channelsFirst(a.ndim));
+  }
   if (what === 'weight') return b.shape[1] % 8 ? run([a, b]) : run([image(a), image(b)]);
   return run([image(a), what === 'forward' ? image(own) : withLast(own, 0, [1, ...directions]), ...bias], how);
 }
@@ -125,9 +136,7 @@ export const convolution = defineOp({
     return [resultLayout([x.shape[0], w.shape[0], ...result], x, attributes)];
   },
   prepare: (inputs, run, attributes) => prepared(inputs, run, /** @type {Windows} */ (attributes), 'forward'),
-  lower: (k, [x, w, bias], [y], attributes) => [
-    k.convolution({ x, weight: w, y, bias, ...sizes(x.layout, w.layout, y.layout, attributes) }),
-  ],
+  lower: (k, [x, w, bias], [y], attributes) => k.convolution({ x, weight: w, y, bias, ...sizes(x.layout, w.layout, y.layout, attributes) }),
   flops: ([, w], [y]) => flops(y, w.shape),
   saveInputs: ([x, w]) => [...(w ? [0] : []), ...(x ? [1] : [])],
   vjp: (dy, { inputs: [x, w], layouts, needs, attributes }, F) => [
@@ -173,9 +182,8 @@ export const convolutionInput = defineOp({
     return [resultLayout([dy.shape[0], w.shape[1] * attributes.groups, ...attributes.size], dy, attributes)];
   },
   prepare: (inputs, run, attributes) => prepared(inputs, run, /** @type {Windows} */ (attributes), 'input'),
-  lower: (k, [dy, w, bias], [dx], attributes) => [
+  lower: (k, [dy, w, bias], [dx], attributes) =>
     k.convolutionInput({ dy, weight: w, dx, bias, ...sizes(dx.layout, w.layout, dy.layout, attributes) }),
-  ],
   flops: ([dy, w]) => flops(dy, w.shape),
   saveInputs: ([dy, w]) => [...(w ? [0] : []), ...(dy ? [1] : [])],
   vjp: (dx, { inputs: [dy, w], layouts, needs, attributes }, F) => [

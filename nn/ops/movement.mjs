@@ -174,9 +174,7 @@ export const cast = defineOp({
   name: 'to',
   strided: true,
   prepare: (inputs, run) => inOrder('to', inputs, run),
-  infer: ([x], /** @type {{ dtype: DType, last?: boolean }} */ { dtype, last }) => [
-    last ? channelsLastLayout(x.shape, dtype) : denseLayout(x.shape, dtype),
-  ],
+  infer: ([x], { dtype, last }) => [last ? channelsLastLayout(x.shape, dtype) : denseLayout(x.shape, dtype)],
   body: (program, [x], { dtype }) => converted(program, x, dtype),
   lower: (k, [x], [y], { dtype, last }) => {
     const { dtype: from } = x.layout;

@@ -1,12 +1,13 @@
 // Pools: the largest element or the mean of each window.
 
-import { denseLayout, sizeOf } from '../core/layout.mjs';
+import { channelsFirst, channelsLast, channelsLastLayout, denseLayout, isChannelsLast, sizeOf } from '../core/layout.mjs';
 import { floatType } from './pointwise.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Op} Op */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('./registry.mjs').Reference} Reference */
 
 /**
@@ -51,6 +52,30 @@ function divisorOf(how, q) {
 /** @param {Layout} layout @param {number} rank */
 const planesOf = ({ shape }, rank) => sizeOf(shape.slice(0, shape.length - rank));
 
+/** Whether images of a batch are stored channels last. @param {Layout} layout @param {number} rank of a plane */
+const isLast = (layout, rank) => layout.shape.length === rank + 2 && isChannelsLast(layout);
+
+/** The planes of x, and how many lie side by side. @param {Layout} layout @param {number} rank of a plane */
+const planes = (layout, rank) => ({ planes: planesOf(layout, rank), inner: isLast(layout, rank) ? layout.shape[1] : 1 });
+
+/** The layout of other sizes of planes, in the same order of memory. @param {Layout} x @param {number[]} sizes @param {Layout['dtype']} [dtype] */
+const resized = (x, sizes, dtype = x.dtype) =>
+  (isLast(x, sizes.length) ? channelsLastLayout : denseLayout)(withSizes(x.shape, sizes), dtype);
+
+/** An operand in an order of memory that kernels take. @param {Tensor} x @param {number} rank of a plane */
+export const inPlanes = (x, rank) => (isLast(x.layout, rank) ? x : x.contiguous());
+
+/** An operand as another one lies in memory. @param {Tensor} x @param {Tensor} other @param {number} rank of a plane @returns {Tensor} */
+const alike = (x, other, rank) => {
+  if (!isLast(other.layout, rank)) return x.contiguous();
+  return isLast(x.layout, rank)
+    ? x
+    : x
+        .permute(...channelsLast(x.ndim))
+        .contiguous()
+        .permute(...channelsFirst(x.ndim));
+};
+
 /** The shape with other sizes of planes. @param {readonly number[]} shape @param {number[]} sizes */
 const withSizes = (shape, sizes) => [...shape.slice(0, shape.length - sizes.length), ...sizes];
 
@@ -83,20 +108,26 @@ function largest(x, how, place) {
 
 const maxPoolBackward = defineOp({
   name: 'maxPoolBackward',
-  infer: ([dy], /** @type {PoolAttributes} */ { size }) => [denseLayout(withSizes(dy.shape, size), dy.dtype)],
-  lower: (k, [dy, indices], [dx], how) => [k.maxPoolBackward({ dy, indices, dx, planes: planesOf(dy.layout, how.size.length), ...how })],
+  strided: true,
+  prepare: ([dy, indices], run, { size }) => {
+    const own = inPlanes(indices, size.length);
+    return run([alike(dy, own, size.length), own]);
+  },
+  infer: ([dy], /** @type {PoolAttributes} */ { size }) => [resized(dy, size)],
+  lower: (k, [dy, indices], [dx], how) => [k.maxPoolBackward({ dy, indices, dx, ...planes(dy.layout, how.size.length), ...how })],
   oracle: ([dy, indices], how) => spread(dy, how, (place) => ({ to: [at(indices, place)], divisor: 1 })),
 });
 
 /** The largest element of each window, over the last dimensions of x; the second output has their indices in their planes. @type {Op} */
 export const maxPool = defineOp({
   name: 'maxPool',
+  strided: true,
+  prepare: ([x], run, { size }) => run([inPlanes(x, size.length)]),
   infer: ([x], /** @type {PoolAttributes} */ { result }) => {
     floatType('maxPool', x);
-    const shape = withSizes(x.shape, result);
-    return [denseLayout(shape, x.dtype), denseLayout(shape, 'i32')];
+    return [resized(x, result), resized(x, result, 'i32')];
   },
-  lower: (k, [x], [y, indices], how) => [k.maxPool({ x, y, indices, planes: planesOf(x.layout, how.size.length), ...how })],
+  lower: (k, [x], [y, indices], how) => [k.maxPool({ x, y, indices, ...planes(x.layout, how.size.length), ...how })],
   saveOutputs: [1],
   vjp: (dy, { outputs: [, indices], attributes }, F) => [F.call(maxPoolBackward, [dy, indices], attributes)],
   oracle: ([x], how) => generate(withSizes(x.shape, how.result), (place) => largest(x, how, place)),
@@ -104,8 +135,10 @@ export const maxPool = defineOp({
 
 const avgPoolBackward = defineOp({
   name: 'avgPoolBackward',
-  infer: ([dy], /** @type {PoolAttributes} */ { size }) => [denseLayout(withSizes(dy.shape, size), dy.dtype)],
-  lower: (k, [dy], [dx], how) => [k.avgPoolBackward({ dy, dx, planes: planesOf(dy.layout, how.size.length), ...how })],
+  strided: true,
+  prepare: ([dy], run, { size }) => run([inPlanes(dy, size.length)]),
+  infer: ([dy], /** @type {PoolAttributes} */ { size }) => [resized(dy, size)],
+  lower: (k, [dy], [dx], how) => [k.avgPoolBackward({ dy, dx, ...planes(dy.layout, how.size.length), ...how })],
   oracle: ([dy], how) =>
     spread(dy, how, (_, q) => ({ to: placesOf(how, q).map((place) => indexOf(how, place)), divisor: divisorOf(how, q) })),
 });
@@ -113,11 +146,13 @@ const avgPoolBackward = defineOp({
 /** The mean of each window, over the last dimensions of x. @type {Op} */
 export const avgPool = defineOp({
   name: 'avgPool',
+  strided: true,
+  prepare: ([x], run, { size }) => run([inPlanes(x, size.length)]),
   infer: ([x], /** @type {PoolAttributes} */ { result }) => {
     floatType('avgPool', x);
-    return [denseLayout(withSizes(x.shape, result), x.dtype)];
+    return [resized(x, result)];
   },
-  lower: (k, [x], [y], how) => [k.avgPool({ x, y, planes: planesOf(x.layout, how.size.length), ...how })],
+  lower: (k, [x], [y], how) => [k.avgPool({ x, y, ...planes(x.layout, how.size.length), ...how })],
   vjp: (dy, { attributes }, F) => [F.call(avgPoolBackward, [dy], attributes)],
   oracle: ([x], how) => {
     const rank = how.size.length;

@@ -37,6 +37,7 @@ layout(constant_id = 27) const uint VEC_A = 0;   // eight elements of the weight
 layout(constant_id = 28) const uint VEC_B = 0;   // so are eight channels of what is gathered
 
 layout(constant_id = 29) const uint LAST_Y = 0;  // of the result, eight channels are neighbours, and aligned
+layout(constant_id = 30) const uint BUFFERS = 1; // 2: a step is staged while subgroups multiply the one before it
 
 layout(set = 0, binding = 0, std430) restrict readonly buffer X2 { uint16_t x2[]; };
 layout(set = 0, binding = 0, std430) restrict readonly buffer X8 { uvec4 x8[]; };
@@ -50,6 +51,7 @@ layout(set = 0, binding = 1, std430) restrict readonly buffer A8 { uvec4 a8[]; }
 layout(set = 0, binding = 2, std430) restrict readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = 3, std430) restrict writeonly buffer Y { uint16_t y[]; };
 layout(set = 0, binding = 3, std430) restrict writeonly buffer Y8 { uvec4 y8[]; };
+layout(set = 0, binding = 3, std430) restrict writeonly buffer Parts { vec4 parts[]; };
 #endif
 
 const uint SUBGROUPS = (BM / WM) * (BN / WN);
@@ -72,7 +74,8 @@ const uint FN = WN / TN;
 // At the end each subgroup passes a row of fragments at a time through shared memory: row by row, or position by position.
 const uint LD_S = LAST_Y != 0u ? TM / 4u + 1u : WN / 4u + 1u;
 const uint SCRATCH = (LAST_Y != 0u ? WN : TM) * LD_S;
-const uint SHARED = SIZE_A + SIZE_B > SUBGROUPS * SCRATCH ? SIZE_A + SIZE_B : SUBGROUPS * SCRATCH;
+const uint STAGED = SIZE_A + SIZE_B;
+const uint SHARED = BUFFERS * STAGED > SUBGROUPS * SCRATCH ? BUFFERS * STAGED : SUBGROUPS * SCRATCH;
 
 shared uvec4 tile[SHARED];
 
@@ -87,30 +90,45 @@ void put(inout uvec4 v, uint e, uint16_t half_) { v[e >> 1] |= uint(half_) << (1
 #ifdef LAST
 uint kEnd;
 // Of the positions of a step: where dy and x have them, and the gathered coordinate at the first tap.
-shared uint rowTo[BK], rowFrom[BK];
-shared ivec3 rowOrigin[BK];
+shared uint rowTo[BUFFERS * BK], rowFrom[BUFFERS * BK];
+shared ivec3 rowOrigin[BUFFERS * BK];
 const uint NO_ROW = 0xffffffffu;
+// Vectors of a row: the number of threads is a multiple, so that a thread has the same vector of each of its rows.
+const uint ROW_A = BM / 8u;
+const uint ROW_B = BN / 8u;
+uint ownM, ownC;
+ivec3 ownShift;
+bool hasM, hasN;
 
-void findRows(uint step) {
+void findColumns() {
+    uint t = gl_LocalInvocationIndex, n = n0 + t % ROW_B * 8u, tap = n / p.C;
+    ownM = m0 + t % ROW_A * 8u;
+    hasM = ownM < p.M;
+    ownC = n % p.C;
+    ownShift = shiftOf(tapOf(tap));
+    hasN = tap < tapCount();
+}
+
+void findRows(uint step, uint base) {
     for (uint i = gl_LocalInvocationIndex; i < BK; i += THREADS) {
         bool there = step + i < kEnd;
         uvec4 place = placeOf(step + i);
-        rowTo[i] = there ? p.offY + resultAt(place) + group * p.M : NO_ROW;
-        rowFrom[i] = p.offX + place.x * p.xb + group * p.C;
-        rowOrigin[i] = there ? originOf(place) : NOWHERE;
+        rowTo[base + i] = there ? p.offY + resultAt(place) + group * p.M : NO_ROW;
+        rowFrom[base + i] = p.offX + place.x * p.xb + group * p.C;
+        rowOrigin[base + i] = there ? originOf(place) : NOWHERE;
     }
 }
 
-void fetch(uint step) {
+void fetch(uint base) {
     uint t = gl_LocalInvocationIndex;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
-        uint v = t + i * THREADS, to = rowTo[v / (BM / 8u)], m = m0 + v % (BM / 8u) * 8u;
-        regA[i] = to != NO_ROW && m < p.M ? a8[(to + m) >> 3] : uvec4(0u);
+        uint to = rowTo[base + t / ROW_A + i * (THREADS / ROW_A)];
+        regA[i] = to != NO_ROW && hasM ? a8[(to + ownM) >> 3] : uvec4(0u);
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
-        uint v = t + i * THREADS, row = v / (BN / 8u), n = n0 + v % (BN / 8u) * 8u, tap = n / p.C;
-        ivec3 g = rowOrigin[row] + shiftOf(tapOf(tap));
-        regB[i] = tap < tapCount() && inside(g) ? x8[(rowFrom[row] + gatherAt(g) + n % p.C) >> 3] : uvec4(0u);
+        uint row = base + t / ROW_B + i * (THREADS / ROW_B);
+        ivec3 g = rowOrigin[row] + ownShift;
+        regB[i] = hasN && inside(g) ? x8[(rowFrom[row] + gatherAt(g) + ownC) >> 3] : uvec4(0u);
     }
 }
 #elif defined(WEIGHTS)
@@ -237,42 +255,43 @@ void fetch(uint step) {
 
 #endif
 
-void stage() {
+// Puts what was fetched into the tiles that begin at `base`.
+void stage(uint base) {
     uint t = gl_LocalInvocationIndex;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uint v = t + i * THREADS;
 #ifdef LAST
-        tile[v / (BM / 8u) * LD_A + v % (BM / 8u)] = regA[i];
+        tile[base + v / (BM / 8u) * LD_A + v % (BM / 8u)] = regA[i];
 #else
-        tile[v / VECS * LD + v % VECS] = regA[i];
+        tile[base + v / VECS * LD + v % VECS] = regA[i];
 #endif
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uint v = t + i * THREADS;
 #ifdef LAST
-        tile[SIZE_A + v / (BN / 8u) * LD_B + v % (BN / 8u)] = regB[i];
+        tile[base + SIZE_A + v / (BN / 8u) * LD_B + v % (BN / 8u)] = regB[i];
 #else
-        tile[SIZE_A + rowOf(v) * LD + vectorOf(v)] = regB[i];
+        tile[base + SIZE_A + rowOf(v) * LD + vectorOf(v)] = regB[i];
 #endif
     }
 }
 
-void multiply(uint wm, uint wn) {
+void multiply(uint base, uint wm, uint wn) {
     [[unroll]] for (uint k = 0; k < BK; k += TK) {
         coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA> a[FM];
         [[unroll]] for (uint i = 0; i < FM; ++i) {
 #ifdef LAST
-            coopMatLoad(a[i], tile, k * LD_A + (wm + i * TM) / 8u, LD_A, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatLoad(a[i], tile, base + k * LD_A + (wm + i * TM) / 8u, LD_A, gl_CooperativeMatrixLayoutColumnMajor);
 #else
-            coopMatLoad(a[i], tile, (wm + i * TM) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(a[i], tile, base + (wm + i * TM) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutRowMajor);
 #endif
         }
         [[unroll]] for (uint j = 0; j < FN; ++j) {
             coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB> b;
 #ifdef LAST
-            coopMatLoad(b, tile, SIZE_A + k * LD_B + (wn + j * TN) / 8u, LD_B, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(b, tile, base + SIZE_A + k * LD_B + (wn + j * TN) / 8u, LD_B, gl_CooperativeMatrixLayoutRowMajor);
 #else
-            coopMatLoad(b, tile, SIZE_A + (wn + j * TN) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatLoad(b, tile, base + SIZE_A + (wn + j * TN) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutColumnMajor);
 #endif
             [[unroll]] for (uint i = 0; i < FM; ++i) acc[i * FN + j] = coopMatMulAdd(a[i], b, acc[i * FN + j]);
         }
@@ -298,10 +317,11 @@ void main() {
     if (id >= tiles * VD * VH * VW) return;
     enterPhase(id / tiles);
     id %= tiles;
-    uint count = positionCount();
-    group = gl_WorkGroupID.z;
+    uint count = positionCount(), split = gl_WorkGroupID.z % p.splits;
+    group = gl_WorkGroupID.z / p.splits;
     baseW = p.offW + group * p.wg;
-    uint begin = 0u, kEnd = BLOCKED != 0u ? (p.C + BK - 1u) / BK * tapCount() : (p.C * tapCount() + BK - 1u) / BK;
+    uint steps = BLOCKED != 0u ? (p.C + BK - 1u) / BK * tapCount() : (p.C * tapCount() + BK - 1u) / BK;
+    uint begin = split * p.kPerSplit, kEnd = p.splits > 1u ? min(steps, begin + p.kPerSplit) : steps;
     const uint STEP = 1u;
 #endif
     m0 = id % tilesM * BM;
@@ -319,20 +339,32 @@ void main() {
 #endif
     uint wm = gl_SubgroupID / (BN / WN) * WM, wn = gl_SubgroupID % (BN / WN) * WN;
     [[unroll]] for (uint e = 0; e < FM * FN; ++e) acc[e] = coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>(0.0);
+    // Tiles of a step and what is known of its rows; of two of them one is written while the other is read.
+    uint base = 0u;
 #ifdef LAST
-    findRows(begin);
+    uint rows = 0u;
+    findColumns();
+    findRows(begin, rows);
     barrier();
-#endif
+    if (begin < kEnd) fetch(rows);
+#else
     if (begin < kEnd) fetch(begin);
+#endif
     for (uint step = begin; step < kEnd; step += STEP) {
-        barrier(); // every subgroup has finished with the previous tile
-        stage();
+        if (BUFFERS == 1u) barrier(); // every subgroup has finished with the previous tile
+        stage(base);
 #ifdef LAST
-        findRows(step + STEP);
+        if (BUFFERS > 1u) rows = BK - rows;
+        findRows(step + STEP, rows);
 #endif
         barrier();
+#ifdef LAST
+        if (step + STEP < kEnd) fetch(rows);
+#else
         if (step + STEP < kEnd) fetch(step + STEP);
-        multiply(wm, wn);
+#endif
+        multiply(base, wm, wn);
+        if (BUFFERS > 1u) base = STAGED - base;
     }
 
     uint scratch = gl_SubgroupID * SCRATCH;
@@ -346,7 +378,14 @@ void main() {
             subgroupBarrier();
             for (uint v = gl_SubgroupInvocationID; v < WN * (TM / 8u); v += SUBGROUP) {
                 uint n = v / (TM / 8u), e = v % (TM / 8u), m = m0 + wm + i * TM + e * 8u, to = column[wn + n];
-                if (m < p.M && to != NO_COLUMN) y8[(to + m) >> 3] = endedEight(scratch + n * LD_S + e * 2u, m);
+                if (m >= p.M || to == NO_COLUMN) continue;
+                uint from = scratch + n * LD_S + e * 2u;
+                if (p.splits > 1u) {
+                    // A part of the sum: the result's elements lie at its places in the workspace.
+                    uint at = (split * p.offBias + to + m) >> 2;
+                    parts[at] = uintBitsToFloat(tile[from]);
+                    parts[at + 1u] = uintBitsToFloat(tile[from + 1u]);
+                } else y8[(to + m) >> 3] = endedEight(from, m);
             }
             subgroupBarrier();
         }

@@ -1,4 +1,5 @@
-// The second pass of a weight gradient whose positions are shared by several workgroups: adds their sums, in order.
+// The second pass of a convolution whose sums are shared by several workgroups: adds their parts in order, and a bias, whose elements are the last
+// in memory.
 //! variant convolve_sum
 //! variant convolve_sum_f16 OUT_HALF=1
 //! variant convolve_sum_bf16 OUT_HALF=1 BF16=1
@@ -11,7 +12,9 @@
 #endif
 #include "flat.glsl"
 
-layout(push_constant) uniform Push { uint count, splits, offX, offY; } p;
+layout(constant_id = 1) const uint EPI = 0; // as in convolution.glsl
+
+layout(push_constant) uniform Push { uint count, splits, offX, offY, offBias, channels; } p;
 
 layout(set = 0, binding = 0, std430) readonly buffer X { float x[]; };
 #ifdef OUT_HALF
@@ -20,10 +23,14 @@ layout(set = 0, binding = 1, std430) writeonly buffer Y { uint16_t y[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Y { float y[]; };
 #endif
 
+layout(set = 0, binding = 2, std430) readonly buffer Bias { float bias[]; };
+
 void main() {
     STRIDE_GRID(i, p.count) {
         float sum = 0.0;
         for (uint s = 0; s < p.splits; ++s) sum += x[p.offX + s * p.count + i];
+        if ((EPI & 1u) != 0u) sum += bias[p.offBias + i % p.channels];
+        if ((EPI & 2u) != 0u && sum < 0.0) sum = 0.0;
 #ifdef OUT_HALF
         y[p.offY + i] = pack1(sum);
 #else

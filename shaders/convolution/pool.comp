@@ -19,7 +19,11 @@ layout(push_constant) uniform Push {
     uint padded;     // means count padding
     uint divisor;    // of means, if not 0
     uint offX, offI, offY;
+    uint inner;      // planes that lie side by side, element by element
 } p;
+
+// Where in memory element i of a plane is, of planes of `volume` elements.
+uint placeOf(uint plane, uint volume, uint i) { return (plane / p.inner * volume + i) * p.inner + plane % p.inner; }
 
 #ifdef BACKWARD
 // Each element of dx.
@@ -68,7 +72,8 @@ void main() {
     ivec3 G = ivec3(p.Gd, p.Gh, p.Gw), Q = ivec3(p.Qd, p.Qh, p.Qw), J = ivec3(p.Jd, p.Jh, p.Jw);
     ivec3 S = ivec3(p.Sd, p.Sh, p.Sw), F = ivec3(p.Fd, p.Fh, p.Fw), D = ivec3(p.Dd, p.Dh, p.Dw);
     STRIDE_GRID(e, p.planes * volume) {
-        uint plane = e / volume, i = e % volume;
+        // In the order of memory.
+        uint i = e / p.inner % volume, plane = e / (p.inner * volume) * p.inner + e % p.inner;
         ivec3 at = ivec3(i / (p.Gh * p.Gw), i / p.Gw % p.Gh, i % p.Gw);
         // The windows that may hold it.
         ivec3 from, to;
@@ -83,7 +88,7 @@ void main() {
         for (int d = from.x; d < to.x; ++d) {
             for (int h = from.y; h < to.y; ++h) {
                 for (int w = from.z; w < to.z; ++w) {
-                    uint r = plane * results + (uint(d) * p.Qh + uint(h)) * p.Qw + uint(w);
+                    uint r = placeOf(plane, results, (uint(d) * p.Qh + uint(h)) * p.Qw + uint(w));
 #ifdef AVERAGE
                     ivec3 first, last;
                     windowOf(ivec3(d, h, w), first, last);
@@ -102,7 +107,7 @@ void main() {
     uint volume = p.Gd * p.Gh * p.Gw, results = p.Qd * p.Qh * p.Qw;
     ivec3 G = ivec3(p.Gd, p.Gh, p.Gw), D = p.Jd == 0 ? ivec3(1) : ivec3(p.Dd, p.Dh, p.Dw);
     STRIDE_GRID(e, p.planes * results) {
-        uint plane = e / results, r = e % results;
+        uint r = e / p.inner % results, plane = e / (p.inner * results) * p.inner + e % p.inner;
         ivec3 from, to;
         windowOf(ivec3(r / (p.Qh * p.Qw), r / p.Qw % p.Qh, r % p.Qw), from, to);
         // The first element of the window within x, in each direction.
@@ -114,7 +119,7 @@ void main() {
             for (int h = first.y; h < to.y; h += D.y) {
                 for (int w = first.z; w < to.z; w += D.z) {
                     uint i = (uint(d) * p.Gh + uint(h)) * p.Gw + uint(w);
-                    float v = x[p.offX + plane * volume + i];
+                    float v = x[p.offX + placeOf(plane, volume, i)];
                     sum += v;
                     // The first of equal ones, and a NaN before any number.
                     if (index == 0xffffffffu || v > best || (isNan(v) && !isNan(best))) {

@@ -37,8 +37,8 @@ layout(push_constant) uniform Push {
     uint yb, yc, yd, yh, yw;   // strides of the result; of weight gradients, of dy
     uint wm, wc, wt, wg;       // strides of weights: from row to row of the product, of gathered channels, of taps, of groups
     uint M, C;                 // rows of the product, and gathered channels, of a group
-    uint offX, offW, offBias, offY; // first element
-    uint kPerSplit, splits;    // weight gradients: positions that a workgroup sums, and workgroups that share a result
+    uint offX, offW, offBias, offY; // first element; offBias with splits: elements of a part of the sums
+    uint kPerSplit, splits;    // positions (of weight gradients) or steps that a workgroup sums, and workgroups that share a result
 } p;
 
 const uvec3 PHASES = uvec3(VD, VH, VW);
