@@ -20,7 +20,6 @@ import { TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
  * @property {number} [tk] coop: depth of the matrix instruction
  * @property {number} [wm] coop: rows of a subgroup's tile
  * @property {number} [wn] coop: columns of a subgroup's tile
- * @property {number} [buffers] coop: staged tiles; with 2 the next step is staged while the one before it is multiplied
  * @property {number} [splits] workgroups that share a tile: of weight gradients each with a part of the positions, else of the steps (coop)
  */
 
@@ -39,8 +38,8 @@ import { TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 /** Most terms in one chain of additions in f32: of 2^12 equal terms, the relative error is at most 5e-5. */
 const MAX_CHAIN = 1 << 12;
 
-/** Fewest steps of a part of a split sum: what a part costs besides is that of some steps. */
-const MIN_STEPS = 4;
+/** Fewest steps of a part of a sum that workgroups share, and the most parts: what a part costs besides is that of some steps. */
+const [MIN_STEPS, MAX_PARTS] = [4, 16];
 
 /** Rows below which a group's product is too narrow for tiles. */
 const NARROW = 16;
@@ -70,6 +69,16 @@ const WEIGHTS = [
 /** @param {ConvolutionPlan} plan @param {number} m @param {number} n */
 const tilesOf = ({ bm = 1, bn = 1 }, m, n) => ceilDiv(m, bm) * ceilDiv(n, bn);
 
+/**
+ * Parts of each tile's sum with which workgroups, of which a device runs `slots` at a time, leave the fewest idle in their last round.
+ * @param {number} slots @param {number} tiles
+ */
+function roundsOf(slots, tiles) {
+  if (2 * tiles <= slots) return Math.floor(slots / tiles);
+  const idle = (/** @type {number} */ parts) => ceilDiv(tiles * parts, slots) / parts;
+  return [1, 2, 3].reduce((best, parts) => (idle(parts) < idle(best) ? parts : best));
+}
+
 /** @param {KernelContext} context */
 export function planner(context) {
   const { info, isCpu, tuning } = context;
@@ -78,10 +87,10 @@ export function planner(context) {
   const supports = (type) => type === 'f32' || ((type === 'f16' || type === 'bf16') && coopShapes(info, type).length > 0);
 
   /** Shared memory of a plan's workgroup on matrix units, in bytes. @param {ConvolutionPlan} plan */
-  function coopBytes({ bm = 0, bn = 0, bk = 0, wm = 1, wn = 1, tm, buffers = 1 }) {
+  function coopBytes({ bm = 0, bn = 0, bk = 0, wm = 1, wn = 1, tm }) {
     const subgroups = (bm / wm) * (bn / wn);
     // Tiles by rows, or by positions with what is known of each position.
-    const tiles = buffers * Math.max(2 * (bm + bn) * (bk + 8), 2 * bk * (bm + bn + 16) + 24 * bk);
+    const tiles = Math.max(2 * (bm + bn) * (bk + 8), 2 * bk * (bm + bn + 16) + 24 * bk);
     return Math.max(tiles, subgroups * 4 * Math.max(tm * (wn + 4), wn * (tm + 4))) + 4 * bn;
   }
 
@@ -154,14 +163,16 @@ export function planner(context) {
 
   /**
    * The largest tile that fills the device.
-   * @param {ConvolutionPlan[]} all @param {number} m @param {number} n @param {number} copies workgroups for each tile
+   * @param {ConvolutionPlan[]} all @param {number} m @param {number} n @param {(plan: ConvolutionPlan) => number} copies workgroups for each tile
    * @returns {ConvolutionPlan}
    */
   function largest(all, m, n, copies) {
     // A tile at least twice as tall or wide as the product would mostly multiply padding.
     const fitting = all.filter(({ bm = 1, bn = 1 }) => bm < 2 * m && bn < 2 * n);
     return (
-      fitting.find((plan) => tilesOf(plan, m, n) * copies >= tuning.units) ?? fitting.at(-1) ?? /** @type {ConvolutionPlan} */ (all.at(-1))
+      fitting.find((plan) => tilesOf(plan, m, n) * copies(plan) >= tuning.units) ??
+      fitting.at(-1) ??
+      /** @type {ConvolutionPlan} */ (all.at(-1))
     );
   }
 
@@ -174,8 +185,8 @@ export function planner(context) {
   }
 
   /** The specialization of tiles. @param {ConvolutionPlan} plan @param {number[]} flags */
-  const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0, buffers = 1 }, [blocked, ...rest]) =>
-    kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, blocked, ...rest, buffers] : [bm, bn, bk, tm, tn, blocked];
+  const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0 }, [blocked, ...rest]) =>
+    kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, blocked, ...rest] : [bm, bn, bk, tm, tn, blocked];
 
   /** @param {ConvolutionPlan} plan @param {DType} type @param {'' | '_weights' | '_weights_last'} what */
   const nameOf = ({ kernel }, type, what) => `convolve${kernel === 'tiles' ? '' : `_${kernel}`}${what}${suffix(type)}`;
@@ -191,15 +202,11 @@ export function planner(context) {
    */
   function gathered(kernel, { m, n, c, taps, groups, phases, type, vectors, splits: canSplit }, asked) {
     const narrow = m < NARROW || (isCpu && type === 'f32');
-    const chosen = () => {
-      const all = gatheredTilings(type, c);
-      const plan = largest(all, m, n, groups * phases);
-      // Where the smallest tiles do not fill the device, larger ones do whose sums are split.
-      return type === 'f32' || !canSplit || phases > 1 || tilesOf(plan, m, n) >= tuning.units / 2
-        ? plan
-        : largest(all, m, n, Math.floor((c * taps) / (MIN_STEPS * 32)));
-    };
-    const plan = { ...(narrow ? direct(m, n, 2) : chosen()), ...asked };
+    const mayShare = canSplit && phases === 1 && type !== 'f32';
+    // A larger tile is faster even where workgroups share it.
+    const parts = (/** @type {ConvolutionPlan} */ { bk = 1 }) =>
+      mayShare ? Math.max(1, Math.min(MAX_PARTS, Math.floor((c * taps) / (bk * MIN_STEPS)))) : groups * phases;
+    const plan = { ...(narrow ? direct(m, n, 2) : largest(gatheredTilings(type, c), m, n, parts)), ...asked };
     const { threads, bm, bn } = checked(kernel, plan);
     if (plan.kernel === 'direct') {
       context.checkRounds(kernel, `${c} channels and ${taps} taps`, taps * (1 + c));
@@ -221,9 +228,9 @@ export function planner(context) {
     context.checkRounds(kernel, `${c} channels and ${taps} taps`, steps);
     const tiles = ceilDiv(m, bm) * ceilDiv(n, bn);
     const flags = [blocked, blocked && vectors[0], blocked && vectors[1], vectors[2]].map(Number);
-    const filling = tiles < tuning.units / 2 ? Math.min(Math.floor(tuning.units / tiles), Math.floor(steps / MIN_STEPS)) : 1;
+    const filling = Math.min(parts(plan), ceilDiv(tuning.units, tiles));
     const most = Math.floor(context.bindingBytes / (4 * m * n));
-    const wanted = plan.kernel === 'coop' && canSplit && phases === 1 ? Math.max(1, Math.min(plan.splits ?? filling, most)) : 1;
+    const wanted = plan.kernel === 'coop' && mayShare ? Math.max(1, Math.min(plan.splits ?? filling, most)) : 1;
     const kPerSplit = ceilDiv(steps, wanted);
     return {
       name: nameOf(plan, type, ''),
@@ -243,7 +250,7 @@ export function planner(context) {
   function weights(kernel, { m, n, groups, k, type, vectors, last }, asked) {
     const narrow = m < NARROW || n < NARROW || (isCpu && type === 'f32');
     const plan = {
-      ...(narrow ? direct(m, n, 8) : largest(type === 'f32' ? tilings() : coopTilings(type, true), m, n, groups * ceilDiv(k, 1024))),
+      ...(narrow ? direct(m, n, 8) : largest(type === 'f32' ? tilings() : coopTilings(type, true), m, n, () => groups * ceilDiv(k, 1024))),
       ...asked,
     };
     const { threads, bm, bn } = checked(kernel, plan);
@@ -252,7 +259,7 @@ export function planner(context) {
     // A step of the sum takes as many positions: chains of additions are that much shorter.
     const step = isDirect ? threads : (plan.bk ?? 1);
     const chain = MAX_CHAIN * (isDirect ? threads : 1);
-    const filling = Math.min(ceilDiv(2 * tuning.units, tiles * groups), ceilDiv(k, 8 * step), 256);
+    const filling = Math.min(roundsOf(2 * tuning.units, tiles * groups), ceilDiv(k, 8 * step), 256);
     const most = Math.max(1, Math.floor(Math.min(context.maxGroups / groups, context.bindingBytes / (4 * groups * m * n))));
     const wanted = Math.min(most, Math.max(plan.splits ?? filling, ceilDiv(k, chain)));
     const kPerSplit = ceilDiv(ceilDiv(k, wanted), step) * step;

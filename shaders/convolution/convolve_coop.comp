@@ -37,7 +37,6 @@ layout(constant_id = 27) const uint VEC_A = 0;   // eight elements of the weight
 layout(constant_id = 28) const uint VEC_B = 0;   // so are eight channels of what is gathered
 
 layout(constant_id = 29) const uint LAST_Y = 0;  // of the result, eight channels are neighbours, and aligned
-layout(constant_id = 30) const uint BUFFERS = 1; // 2: a step is staged while subgroups multiply the one before it
 
 layout(set = 0, binding = 0, std430) restrict readonly buffer X2 { uint16_t x2[]; };
 layout(set = 0, binding = 0, std430) restrict readonly buffer X8 { uvec4 x8[]; };
@@ -74,8 +73,7 @@ const uint FN = WN / TN;
 // At the end each subgroup passes a row of fragments at a time through shared memory: row by row, or position by position.
 const uint LD_S = LAST_Y != 0u ? TM / 4u + 1u : WN / 4u + 1u;
 const uint SCRATCH = (LAST_Y != 0u ? WN : TM) * LD_S;
-const uint STAGED = SIZE_A + SIZE_B;
-const uint SHARED = BUFFERS * STAGED > SUBGROUPS * SCRATCH ? BUFFERS * STAGED : SUBGROUPS * SCRATCH;
+const uint SHARED = SIZE_A + SIZE_B > SUBGROUPS * SCRATCH ? SIZE_A + SIZE_B : SUBGROUPS * SCRATCH;
 
 shared uvec4 tile[SHARED];
 
@@ -90,8 +88,8 @@ void put(inout uvec4 v, uint e, uint16_t half_) { v[e >> 1] |= uint(half_) << (1
 #ifdef LAST
 uint kEnd;
 // Of the positions of a step: where dy and x have them, and the gathered coordinate at the first tap.
-shared uint rowTo[BUFFERS * BK], rowFrom[BUFFERS * BK];
-shared ivec3 rowOrigin[BUFFERS * BK];
+shared uint rowTo[BK], rowFrom[BK];
+shared ivec3 rowOrigin[BK];
 const uint NO_ROW = 0xffffffffu;
 // Vectors of a row: the number of threads is a multiple, so that a thread has the same vector of each of its rows.
 const uint ROW_A = BM / 8u;
@@ -109,24 +107,24 @@ void findColumns() {
     hasN = tap < tapCount();
 }
 
-void findRows(uint step, uint base) {
+void findRows(uint step) {
     for (uint i = gl_LocalInvocationIndex; i < BK; i += THREADS) {
         bool there = step + i < kEnd;
         uvec4 place = placeOf(step + i);
-        rowTo[base + i] = there ? p.offY + resultAt(place) + group * p.M : NO_ROW;
-        rowFrom[base + i] = p.offX + place.x * p.xb + group * p.C;
-        rowOrigin[base + i] = there ? originOf(place) : NOWHERE;
+        rowTo[i] = there ? p.offY + resultAt(place) + group * p.M : NO_ROW;
+        rowFrom[i] = p.offX + place.x * p.xb + group * p.C;
+        rowOrigin[i] = there ? originOf(place) : NOWHERE;
     }
 }
 
-void fetch(uint base) {
+void fetch(uint step) {
     uint t = gl_LocalInvocationIndex;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
-        uint to = rowTo[base + t / ROW_A + i * (THREADS / ROW_A)];
+        uint to = rowTo[t / ROW_A + i * (THREADS / ROW_A)];
         regA[i] = to != NO_ROW && hasM ? a8[(to + ownM) >> 3] : uvec4(0u);
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
-        uint row = base + t / ROW_B + i * (THREADS / ROW_B);
+        uint row = t / ROW_B + i * (THREADS / ROW_B);
         ivec3 g = rowOrigin[row] + ownShift;
         regB[i] = hasN && inside(g) ? x8[(rowFrom[row] + gatherAt(g) + ownC) >> 3] : uvec4(0u);
     }
@@ -255,43 +253,42 @@ void fetch(uint step) {
 
 #endif
 
-// Puts what was fetched into the tiles that begin at `base`.
-void stage(uint base) {
+void stage() {
     uint t = gl_LocalInvocationIndex;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uint v = t + i * THREADS;
 #ifdef LAST
-        tile[base + v / (BM / 8u) * LD_A + v % (BM / 8u)] = regA[i];
+        tile[v / (BM / 8u) * LD_A + v % (BM / 8u)] = regA[i];
 #else
-        tile[base + v / VECS * LD + v % VECS] = regA[i];
+        tile[v / VECS * LD + v % VECS] = regA[i];
 #endif
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uint v = t + i * THREADS;
 #ifdef LAST
-        tile[base + SIZE_A + v / (BN / 8u) * LD_B + v % (BN / 8u)] = regB[i];
+        tile[SIZE_A + v / (BN / 8u) * LD_B + v % (BN / 8u)] = regB[i];
 #else
-        tile[base + SIZE_A + rowOf(v) * LD + vectorOf(v)] = regB[i];
+        tile[SIZE_A + rowOf(v) * LD + vectorOf(v)] = regB[i];
 #endif
     }
 }
 
-void multiply(uint base, uint wm, uint wn) {
+void multiply(uint wm, uint wn) {
     [[unroll]] for (uint k = 0; k < BK; k += TK) {
         coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA> a[FM];
         [[unroll]] for (uint i = 0; i < FM; ++i) {
 #ifdef LAST
-            coopMatLoad(a[i], tile, base + k * LD_A + (wm + i * TM) / 8u, LD_A, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatLoad(a[i], tile, k * LD_A + (wm + i * TM) / 8u, LD_A, gl_CooperativeMatrixLayoutColumnMajor);
 #else
-            coopMatLoad(a[i], tile, base + (wm + i * TM) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(a[i], tile, (wm + i * TM) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutRowMajor);
 #endif
         }
         [[unroll]] for (uint j = 0; j < FN; ++j) {
             coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB> b;
 #ifdef LAST
-            coopMatLoad(b, tile, base + SIZE_A + k * LD_B + (wn + j * TN) / 8u, LD_B, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(b, tile, SIZE_A + k * LD_B + (wn + j * TN) / 8u, LD_B, gl_CooperativeMatrixLayoutRowMajor);
 #else
-            coopMatLoad(b, tile, base + SIZE_A + (wn + j * TN) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatLoad(b, tile, SIZE_A + (wn + j * TN) * LD + k / 8u, LD, gl_CooperativeMatrixLayoutColumnMajor);
 #endif
             [[unroll]] for (uint i = 0; i < FM; ++i) acc[i * FN + j] = coopMatMulAdd(a[i], b, acc[i * FN + j]);
         }
@@ -339,32 +336,21 @@ void main() {
 #endif
     uint wm = gl_SubgroupID / (BN / WN) * WM, wn = gl_SubgroupID % (BN / WN) * WN;
     [[unroll]] for (uint e = 0; e < FM * FN; ++e) acc[e] = coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>(0.0);
-    // Tiles of a step and what is known of its rows; of two of them one is written while the other is read.
-    uint base = 0u;
 #ifdef LAST
-    uint rows = 0u;
     findColumns();
-    findRows(begin, rows);
+    findRows(begin);
     barrier();
-    if (begin < kEnd) fetch(rows);
-#else
-    if (begin < kEnd) fetch(begin);
 #endif
+    if (begin < kEnd) fetch(begin);
     for (uint step = begin; step < kEnd; step += STEP) {
-        if (BUFFERS == 1u) barrier(); // every subgroup has finished with the previous tile
-        stage(base);
+        barrier(); // every subgroup has finished with the previous tile
+        stage();
 #ifdef LAST
-        if (BUFFERS > 1u) rows = BK - rows;
-        findRows(step + STEP, rows);
+        findRows(step + STEP);
 #endif
         barrier();
-#ifdef LAST
-        if (step + STEP < kEnd) fetch(rows);
-#else
         if (step + STEP < kEnd) fetch(step + STEP);
-#endif
-        multiply(base, wm, wn);
-        if (BUFFERS > 1u) base = STAGED - base;
+        multiply(wm, wn);
     }
 
     uint scratch = gl_SubgroupID * SCRATCH;
