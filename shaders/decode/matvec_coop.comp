@@ -6,6 +6,12 @@
 // The time is that of reading the weights. A workgroup computes OUT outputs of all rows, and its subgroups divide the inputs: each takes every
 // so many block of BK of them, keeps the weights of AHEAD blocks in flight, and needs no other subgroup until their sums are added at the end.
 // The weights are the tall operand, Yᵀ = W · n(x)ᵀ: instructions have few columns, and rows of x are few.
+//
+// With IN_REGISTERS a lane loads 16 bytes of each row of an instruction that it holds elements of, and these go to the instruction as they are. That
+// orders the inputs of a block otherwise than the instruction numbers them, and rows of x are staged in the same order. The order needs elements
+// where `attention_layout` finds them on NVIDIA's GPUs: lane 4 g + t has those of rows g and g + 8 in columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+//
+// RMSNorm is a factor of the whole sum, so its squares are added up beside the products. Until then rows may exceed f16: they are taken by 1/16.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
@@ -34,6 +40,9 @@ layout(constant_id = 9) const uint TK = 16;
 layout(constant_id = 10) const uint NORM = 0;       // as in matvec.comp: 1 RMS, 2 LayerNorm
 layout(constant_id = 11) const uint ADDS = 0;       // 1 the norm's bias, 2 a bias, 4 a residual
 layout(constant_id = 12) const uint ACTIVATION = 0; // 1 GELU, 2 SwiGLU
+layout(constant_id = 13) const uint IN_REGISTERS = 0; // weights go to instructions without shared memory
+layout(constant_id = 14) const uint PART_ROWS = 0x400u; // as in attention_register.glsl: where a lane's elements of an operand are
+layout(constant_id = 15) const uint PART_COLUMNS = 0x41u;
 
 layout(set = 0, binding = 0, std430) readonly buffer X { vec4 x[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Weight { uvec4 weight[]; };
@@ -55,11 +64,14 @@ layout(push_constant) uniform Push {
     float eps;
 } p;
 
+// Only shared memory: one of all memory would wait for the loads of weights.
+#define SUBGROUP_BARRIER controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease)
+
 const uint MATRICES = ACTIVATION == 2u ? 2u : 1u;
 // Inputs in 16 bytes of weights, and vectors of eight halves that they become.
 const uint PER = W_T == 3 ? 16u : 8u;
 const uint HALVES = PER / 8u;
-// Loads of a lane for the weights of a block: neighbouring lanes read a row's neighbouring vectors.
+// Loads of a lane for the weights of a block.
 const uint VECS_W = BK / PER;
 const uint LOADS = OUT * VECS_W / SUBGROUP;
 // Vectors of eight inputs of a block; a row of a staged tile has one more, so that the rows of a fragment are in different banks.
@@ -69,11 +81,14 @@ const uint LD = VECS + 1u;
 const uint COLUMNS = (ROWS + TN - 1u) / TN * TN;
 const uint LOADS_X = (COLUMNS * VECS + SUBGROUP - 1u) / SUBGROUP;
 const uint WEIGHT_TILE = MATRICES * OUT * LD;
-const uint STAGE = WEIGHT_TILE + COLUMNS * LD;
+const uint STAGE = (IN_REGISTERS != 0u ? 0u : WEIGHT_TILE) + COLUMNS * LD;
 // At the end the sums of a subgroup: for each row MATRICES · OUT elements.
 const uint LD_SUMS = MATRICES * OUT / 4u + 1u;
 const uint SUMS = COLUMNS * LD_SUMS;
-shared uvec4 tile[SUBGROUPS * (STAGE > SUMS ? STAGE : SUMS)];
+// Where sums of squares of a subgroup are, before its other sums: of each vector of a block.
+const uint SQUARES = COLUMNS * VECS / 4u;
+const uint MOST = STAGE > SUMS ? STAGE : SUMS;
+shared uvec4 tile[SUBGROUPS * (MOST > SQUARES ? MOST : SQUARES)];
 shared vec2 statistics[COLUMNS]; // of a row: its mean, and 1 / sqrt(variance + eps)
 
 const uint FM = OUT / TM;
@@ -84,13 +99,36 @@ uvec4 loaded[AHEAD * MATRICES * LOADS];
 #if W_T == 3
 float factor[AHEAD * MATRICES * LOADS];
 #endif
+// Eight inputs of each row, and the norm's weights and biases of these.
+vec4 raw[2 * LOADS_X];
+vec4 scale[2], shift[2];
+float squares[LOADS_X];
 uint lane, o0;
+
+// Whether the norm is a factor of the sums.
+bool factors() { return NORM == 1u && (ADDS & 1u) == 0u; }
+#ifdef BF16
+const float RANGE = 1.0;
+#else
+const float RANGE = 0.0625;
+#endif
+
+// The row of the tile and the vector of the block that a lane's load `i` takes. In shared memory any will do: neighbours read neighbours.
+uint rowOfLoad(uint i) {
+    if (IN_REGISTERS == 0u) return (lane + i * SUBGROUP) / VECS_W;
+    uint half_ = i / (VECS_W / 4u);
+    return half_ * 8u + lane / 4u;
+}
+uint vectorOfLoad(uint i) {
+    if (IN_REGISTERS == 0u) return lane % VECS_W;
+    return i % (VECS_W / 4u) * 4u + lane % 4u;
+}
 
 // Starts loading the weights of a block; those beyond the inputs are zeros.
 void load(uint u, uint block) {
-    uint k = block * VECS_W + lane % VECS_W;
     [[unroll]] for (uint i = 0; i < LOADS; ++i) {
-        uint row = min(o0 + (lane + i * SUBGROUP) / VECS_W, p.outputs - 1u);
+        uint k = block * VECS_W + vectorOfLoad(i);
+        uint row = min(o0 + rowOfLoad(i), p.outputs - 1u);
         uint at = row * p.vectors + k, slot = u * MATRICES * LOADS + i;
         loaded[slot] = uvec4(0u);
         if (MATRICES == 2u) loaded[slot + LOADS] = uvec4(0u);
@@ -138,45 +176,128 @@ void stageWeights(uint u, uint base) {
     }
 }
 
-vec4 normalized(vec4 v, vec2 s, uint k) {
-    v = (v - s.x) * s.y * normWeight[p.normWeightAt + k];
-    return (ADDS & 1u) != 0u ? v + normBias[p.normBiasAt + k] : v;
-}
+float add(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
 
-void stageRows(uint block, uint base) {
-    [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
-        uint v = lane + i * SUBGROUP;
-        uint row = v / VECS, k = (block * VECS + v % VECS) * 2u;
-        vec4 lo = vec4(0.0), hi = vec4(0.0);
-        if (row < ROWS && 4u * k < p.inputs) {
-            uint at = p.xAt + row * (p.inputs / 4u) + k;
-            lo = x[at];
-            hi = x[at + 1u];
-            if (NORM != 0u) {
-                vec2 s = statistics[row];
-                lo = normalized(lo, s, k);
-                hi = normalized(hi, s, k + 1u);
-            }
+// Starts loading a block of the rows; inputs beyond the last, and rows, are zeros.
+void loadRows(uint block) {
+    uint k = (block * VECS + lane % VECS) * 2u;
+    bool there = 4u * k < p.inputs;
+    if (NORM != 0u && there) {
+        scale[0] = normWeight[p.normWeightAt + k];
+        scale[1] = normWeight[p.normWeightAt + k + 1u];
+        if ((ADDS & 1u) != 0u) {
+            shift[0] = normBias[p.normBiasAt + k];
+            shift[1] = normBias[p.normBiasAt + k + 1u];
         }
-        if (row < COLUMNS) tile[base + row * LD + v % VECS] = uvec4(pack4(lo), pack4(hi));
+    }
+    [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
+        uint row = (lane + i * SUBGROUP) / VECS;
+        raw[2u * i] = vec4(0.0);
+        raw[2u * i + 1u] = vec4(0.0);
+        if (row < ROWS && there) {
+            uint at = p.xAt + row * (p.inputs / 4u) + k;
+            raw[2u * i] = x[at];
+            raw[2u * i + 1u] = x[at + 1u];
+        }
     }
 }
 
+vec4 normalized(vec4 v, vec2 s, uint part) {
+    if (NORM == 0u) return v;
+    if (factors()) return v * (RANGE * scale[part]);
+    v = (v - s.x) * s.y * scale[part];
+    return (ADDS & 1u) != 0u ? v + shift[part] : v;
+}
+
+void stageRows(uint block, uint base) {
+    uint vec = lane % VECS;
+    bool there = 8u * (block * VECS + vec) < p.inputs;
+    [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
+        uint row = (lane + i * SUBGROUP) / VECS;
+        vec4 lo = raw[2u * i], hi = raw[2u * i + 1u];
+        uvec4 v = uvec4(0u);
+        if (factors()) squares[i] += add(lo * lo) + add(hi * hi);
+        vec2 s = vec2(0.0);
+        if (NORM != 0u && !factors() && row < ROWS) s = statistics[row];
+        if (there && row < ROWS) v = uvec4(pack4(normalized(lo, s, 0u)), pack4(normalized(hi, s, 1u)));
+        if (row < COLUMNS) {
+            uint at = base + row * LD;
+            if (IN_REGISTERS != 0u) {
+                // Inputs 4 n to 4 n + 3 of a lane's 16 bytes are its elements of step n.
+                uint t = vec / HALVES % 4u, to = at + (vec / (4u * HALVES) * (2u * HALVES) + vec % HALVES * 2u) * 2u;
+                tile[to][t] = v.x;
+                tile[to + 1u][t] = v.y;
+                tile[to + 2u][t] = v.z;
+                tile[to + 3u][t] = v.w;
+            } else {
+                tile[at + vec] = v;
+            }
+        }
+    }
+}
+
+#define MAT_A coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA>
+#define MAT_B coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB>
+
 void multiply(uint weights, uint rows) {
     [[unroll]] for (uint k = 0; k < BK; k += TK) {
-        coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB> b[FN];
+        MAT_B b[FN];
         [[unroll]] for (uint j = 0; j < FN; ++j) {
             coopMatLoad(b[j], tile, rows + j * TN * LD + k / 8u, LD, gl_CooperativeMatrixLayoutColumnMajor);
         }
         [[unroll]] for (uint i = 0; i < MATRICES * FM; ++i) {
-            coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA> a;
+            MAT_A a;
             coopMatLoad(a, tile, weights + i * TM * LD + k / 8u, LD, gl_CooperativeMatrixLayoutRowMajor);
             [[unroll]] for (uint j = 0; j < FN; ++j) acc[i * FN + j] = coopMatMulAdd(a, b[j], acc[i * FN + j]);
         }
     }
 }
 
-float add(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
+uint spread(uint index, uint digits) {
+    uint sum = 0u;
+    [[unroll]] for (uint b = 0; b < 3u; ++b) {
+        uint n = digits >> (4u * b) & 15u;
+        if (n != 0u) sum += (index >> b & 1u) << (n - 1u);
+    }
+    return sum;
+}
+
+HALF halfAt(uint word, uint e) {
+#ifdef BF16
+    return HALF(uintBitsToFloat((e & 1u) == 0u ? word << 16 : word & 0xffff0000u));
+#else
+    return unpackFloat2x16(word)[e & 1u];
+#endif
+}
+
+// The element `e` of a lane's load: 0 to 7, of q8_0 to 15.
+HALF loadedAt(uint slot, uint e) {
+    uvec4 w = loaded[slot];
+#if W_T == 3
+    return HALF(float(bitfieldExtract(int(w[e / 4u]), int(e % 4u) * 8, 8)) * factor[slot]);
+#else
+    return halfAt(w[e / 2u], e);
+#endif
+}
+
+void multiplyLoaded(uint u, uint rows) {
+    [[unroll]] for (uint step = 0; step < BK / 16u; ++step) {
+        uint group = step / (PER / 4u), part = step % (PER / 4u);
+        MAT_B b[FN];
+        [[unroll]] for (uint j = 0; j < FN; ++j) {
+            coopMatLoad(b[j], tile, rows + j * TN * LD + step * 2u, LD, gl_CooperativeMatrixLayoutColumnMajor);
+        }
+        [[unroll]] for (uint i = 0; i < MATRICES * FM; ++i) {
+            MAT_A a;
+            [[unroll]] for (uint e = 0; e < 8u; ++e) {
+                uint lower = spread(e, PART_ROWS) / 8u, column = spread(e, PART_COLUMNS);
+                uint slot = u * MATRICES * LOADS + i / FM * LOADS + (i % FM * 2u + lower) * (VECS_W / 4u) + group;
+                a[e] = loadedAt(slot, part * 4u + (column & 1u) + (column >> 3u) * 2u);
+            }
+            [[unroll]] for (uint j = 0; j < FN; ++j) acc[i * FN + j] = coopMatMulAdd(a, b[j], acc[i * FN + j]);
+        }
+    }
+}
 
 // Each subgroup computes those of every so many row.
 void normStatistics() {
@@ -194,6 +315,24 @@ void normStatistics() {
         }
         squares = subgroupAdd(squares);
         if (subgroupElect()) statistics[m] = vec2(mean, 1.0 / sqrt(squares / float(p.inputs) + p.eps));
+    }
+    barrier();
+}
+
+// What lanes have read of each row, added up where `factors`.
+void factorStatistics() {
+    [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
+        uint v = lane + i * SUBGROUP;
+        if (v < COLUMNS * VECS) tile[gl_SubgroupID * SQUARES + v / 4u][v % 4u] = floatBitsToUint(squares[i]);
+    }
+    barrier();
+    for (uint m = gl_SubgroupID; m < ROWS; m += SUBGROUPS) {
+        float sum = 0.0;
+        for (uint i = lane; i < SUBGROUPS * VECS / 4u; i += SUBGROUP) {
+            sum += add(uintBitsToFloat(tile[i / (VECS / 4u) * SQUARES + m * (VECS / 4u) + i % (VECS / 4u)]));
+        }
+        sum = subgroupAdd(sum);
+        if (subgroupElect()) statistics[m] = vec2(0.0, 1.0 / (RANGE * sqrt(sum / float(p.inputs) + p.eps)));
     }
     barrier();
 }
@@ -224,27 +363,38 @@ void main() {
     uint blocks = (p.inputs + BK - 1u) / BK;
     [[unroll]] for (uint u = 0; u < AHEAD; ++u) load(u, gl_SubgroupID + u * SUBGROUPS);
     // While the first weights come.
-    if (NORM != 0u) normStatistics();
+    if (NORM != 0u && !factors()) normStatistics();
+    loadRows(gl_SubgroupID);
+    [[unroll]] for (uint i = 0; i < LOADS_X; ++i) squares[i] = 0.0;
     [[unroll]] for (uint i = 0; i < MATRICES * FM * FN; ++i) {
         acc[i] = coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>(0.0);
     }
-    uint weights = gl_SubgroupID * STAGE, rows = weights + WEIGHT_TILE;
+    uint weights = gl_SubgroupID * STAGE, rows = weights + (IN_REGISTERS != 0u ? 0u : WEIGHT_TILE);
     // Subgroups without a block multiply zeros: all pass the same barriers, for software devices on which a subgroup's is the workgroup's.
     for (uint from = 0; from < blocks; from += AHEAD * SUBGROUPS) {
         [[unroll]] for (uint u = 0; u < AHEAD; ++u) {
             if (from + u * SUBGROUPS < blocks) {
                 uint block = from + u * SUBGROUPS + gl_SubgroupID;
-                stageWeights(u, weights);
-                load(u, block + AHEAD * SUBGROUPS);
+                if (IN_REGISTERS == 0u) {
+                    stageWeights(u, weights);
+                    load(u, block + AHEAD * SUBGROUPS);
+                }
                 stageRows(block, rows);
-                subgroupBarrier();
-                multiply(weights, rows);
-                subgroupBarrier(); // the staged tiles are free
+                loadRows(block + SUBGROUPS);
+                SUBGROUP_BARRIER;
+                if (IN_REGISTERS == 0u) {
+                    multiply(weights, rows);
+                } else {
+                    multiplyLoaded(u, rows);
+                    load(u, block + AHEAD * SUBGROUPS);
+                }
+                SUBGROUP_BARRIER; // the staged tiles are free
             }
         }
     }
 
     barrier();
+    if (factors()) factorStatistics();
     [[unroll]] for (uint i = 0; i < MATRICES * FM; ++i) {
         [[unroll]] for (uint j = 0; j < FN; ++j) {
             uint at = gl_SubgroupID * SUMS + j * TN * LD_SUMS + i * (TM / 4u);
@@ -257,6 +407,10 @@ void main() {
         uint m = i / quads, quad = i % quads;
         vec4 v = sumOf(m, quad), gated = vec4(0.0);
         if (MATRICES == 2u) gated = sumOf(m, quads + quad);
+        if (factors()) {
+            v *= statistics[m].y;
+            gated *= statistics[m].y;
+        }
         [[unroll]] for (uint e = 0; e < 4u; ++e) store(o0 + 4u * quad + e, m, v[e], gated[e]);
     }
 }
