@@ -28,7 +28,7 @@ const OPTIONS = /** @type {const} */ ({
     help: 'sequences decoded together',
   },
   types: { type: 'string', default: 'f32,f16,bf16,q8_0', help: 'of weights and caches, separated by commas' },
-  kernels: { type: 'string', help: 'only products, by each of these: auto, vector, matrix, registers, product' },
+  kernels: { type: 'string', help: 'only products, by each of these: auto, vector, matrix, product' },
   samples: { type: 'integer', min: 1, max: 1_000_000, default: 7, help: 'samples of each figure; the median is reported' },
   cache: { type: 'integer', min: 1, max: 65_536, default: 256, help: 'MiB of cache, which the copies of a weight exceed' },
   quick: { type: 'boolean', help: 'small sizes, one sample, to see that everything runs' },
@@ -70,7 +70,7 @@ const HEADS = /** @type {const} */ ([
   [32, 8, 64],
   [32, 8, 128],
 ]);
-const WAYS = ['auto', 'vector', 'matrix', 'registers', 'product'];
+const WAYS = ['auto', 'vector', 'matrix', 'product'];
 /** Milliseconds of a sample. */
 const SAMPLE_MS = 3;
 const BYTES = { f32: 4, f16: 2, bf16: 2, q8_0: 34 / 32 };
@@ -110,8 +110,8 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
     const copies = quick ? 1 : Math.min(64, Math.max(2, Math.ceil((cache * 2 ** 20) / bytes)));
     const [x, ones, out] = [random(rows * inputs), random(inputs), make(4 * rows * all)];
     const scales = type === 'q8_0' ? make((all * inputs) / 16, 0x14001400) : undefined;
-    const kernel = way === 'vector' ? 'vector' : 'matrix';
-    const plan = way === 'auto' ? undefined : { kernel, ...(kernel === 'matrix' ? { inRegisters: way === 'registers' } : {}) };
+    const kernel = /** @type {'vector' | 'matrix'} */ (way);
+    const plan = way === 'auto' ? undefined : { kernel };
     const dispatches = Array.from({ length: copies }, () => {
       const weight = make(all * inputs * Math.floor(BYTES[type]), WORDS[type]);
       if (way === 'product') {

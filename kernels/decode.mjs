@@ -3,7 +3,6 @@
 // every step.
 
 import { bytesOf, ceilDiv, choice, finite, integer, part, pushConstants, tensor } from './base.mjs';
-import { laneMaps } from './attention-layout.mjs';
 import { rowsHeld } from './decode-attend.mjs';
 import { MATRIX_ROWS, VECTOR_ROWS, matvecKernel, vectorTiling } from './tuning/matvec.mjs';
 
@@ -127,8 +126,6 @@ function weightOf(kernel, name, args, rows, columns) {
 
 /** @param {KernelContext} context */
 export function decodeKernels(context) {
-  const laneMapOf = laneMaps(context);
-
   /**
    * out[r, o] = f(Σᵢ n(x)[r, i] · weight[o, i] + bias[o]) + residual[r, o]: the product of up to 32 rows with the transpose of a matrix. n is a
    * norm of each row, f an activation. The matrix is read once, without matrix units once for each 8 rows.
@@ -187,7 +184,7 @@ export function decodeKernels(context) {
     const vectors = inputs / unit;
     const problem = { rows, inputs, outputs, matrices, type, wide };
     if (args.plan !== undefined) choice(kernel, 'plan.kernel', args.plan.kernel, ['vector', 'matrix']);
-    const plan = matvecKernel(context, problem, args.plan, laneMapOf);
+    const plan = matvecKernel(context, problem, args.plan);
     const quads = wide ? 4 : 1;
     const adds = (norm?.bias === undefined ? 0 : 1) + (args.bias === undefined ? 0 : 2) + (args.residual === undefined ? 0 : 4);
     /** What both kernels bind and push, of `count` outputs from `first` on. @param {Part} of */
@@ -213,7 +210,7 @@ export function decodeKernels(context) {
     /** @param {Part} of @returns {Dispatch[]} */
     const dispatch = (of) => {
       if (plan.kernel === 'matrix') {
-        const { out, bk, ahead, subgroups, inRegisters, map, tm, tn, tk } = plan;
+        const { out, bk, ahead, subgroups, tm, tn, tk } = plan;
         const lanes = context.info.subgroupSize;
         const sizes = [lanes * subgroups, lanes, subgroups, rows, out, bk, ahead, tm, tn, tk];
         const groups = ceilDiv(of.count, out);
@@ -222,7 +219,7 @@ export function decodeKernels(context) {
           context.dispatch(`matvec_coop_${type}`, {
             ...operands(of),
             groups,
-            specialization: [...sizes, kind, adds, active, ...(inRegisters && map ? [1, map.partRows, map.partColumns] : [])],
+            specialization: [...sizes, kind, adds, active],
             ...context.wholeSubgroups,
           }),
         ];

@@ -3,8 +3,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { createKernels, dequantizeQ8, q8FromBlocks, q8ToBlocks, quantizeQ8, ropeTable } from '../../kernels/index.mjs';
-import { laneMaps } from '../../kernels/attention-layout.mjs';
-import { registerMap } from '../../kernels/tuning/matvec.mjs';
 import { vk } from '../lib/addon.mjs';
 import { fromF16, toF16 } from '../lib/half.mjs';
 import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
@@ -184,7 +182,9 @@ for (const form of /** @type {(keyof typeof FORMS)[]} */ (Object.keys(FORMS))) {
 }
 
 /** Types that matrix units of this device multiply. */
-const MATRIX_TYPES = TYPES.filter((type) => type !== 'f32' && kernels.matmulSupports(type === 'bf16' ? 'bf16' : 'f16'));
+const MATRIX_TYPES = /** @type {WeightType[]} */ (TYPES).filter(
+  (type) => type !== 'f32' && kernels.matmulSupports(type === 'bf16' ? 'bf16' : 'f16'),
+);
 /** The fewest outputs of a workgroup on matrix units whose loads divide. */
 const SMALL_OUT = kernels.context.isCpu ? 8 : 16;
 const matrixTest = MATRIX_TYPES.length > 0 ? test : test.skip;
@@ -208,7 +208,7 @@ matrixTest('matvec on matrix units: numbers of rows, sizes and blocks', () => {
       checkMatvec('lanes', { type, rows: 7, inputs, outputs, guard, matrix: blocks });
     }
     // More rows and deeper blocks are the same code for quants.
-    if (/** @type {WeightType} */ (type) === 'q8_0') continue;
+    if (type === 'q8_0') continue;
     checkMatvec('lanes', { type, rows: 32, inputs: 96, outputs: 70, guard, matrix: { ...blocks, ahead: 1, out: 2 * SMALL_OUT } });
     checkMatvec('lanes', {
       type,
@@ -233,28 +233,6 @@ matrixTest('matvec on matrix units: norms, biases, activations and residuals', (
       checkMatvec('lanes', { ...sizes, norm: 'layer', bias: true, activation: 'swiglu', residual: 'out' });
     }
   }
-});
-
-test('matvec on matrix units: weights from registers, where the device has elements where the kernel takes them', (t) => {
-  const maps = laneMaps(kernels.context);
-  const able = MATRIX_TYPES.filter((type) => registerMap(kernels.context, maps, type === 'bf16' ? 'bf16' : 'f16'));
-  if (able.length === 0) return t.skip('no such layout');
-  for (const type of able) {
-    const [bk, guard] = [type === 'q8_0' ? 64 : 32, 16];
-    for (const [rows, inputs, outputs, sizes] of /** @type {[number, number, number, object][]} */ ([
-      [1, 32, 1, {}],
-      [7, 288, 37, { bk, ahead: 2, subgroups: 2, out: 16 }],
-      [16, 2080, 70, { bk: 64, ahead: 1, subgroups: 4, out: 32 }],
-      [17, 640, 130, { bk: 128, ahead: 2, subgroups: 2, out: 16 }],
-      [32, 4096, 96, {}],
-    ])) {
-      checkMatvec('lanes', { type, rows, inputs, outputs, guard, matrix: { inRegisters: true, ...sizes } });
-    }
-    const ends = { type, rows: 18, inputs: 160, outputs: 21, guard, matrix: { inRegisters: true } };
-    checkMatvec('lanes', { ...ends, norm: 'rms', activation: 'swiglu' });
-    checkMatvec('lanes', { ...ends, norm: 'layer', normBias: true, bias: true, activation: 'gelu', residual: 'out' });
-  }
-  return undefined;
 });
 
 test('matvec: wrong plans and numbers of rows', () => {

@@ -11,20 +11,11 @@ import { ASKED } from './table.mjs';
 /** Most rows of one dispatch in vector arithmetic, where each has a sum in registers, and on matrix units. */
 export const [VECTOR_ROWS, MATRIX_ROWS] = [8, 32];
 
-/** Fewest rows for which matrix units are chosen. */
-const FEWEST_MATRIX_ROWS = 5;
-
-/** Subgroups that keep enough of a GPU's loads in flight: some 16 on each of an H100's 132 multiprocessors. */
-const FILLING_TEAMS = 2048;
-
-/** Loads of 16 bytes that an invocation of the kernel on matrix units has in flight: with 8 subgroups, 32 KiB of a multiprocessor. */
-const IN_FLIGHT = 8;
-
-/** Most registers of an invocation for sums, and for weights and rows in flight: beside those for the rest, 160 leave three subgroups of each scheduler. */
-const MOST_REGISTERS = 160;
-
-/** Most loads of 16 bytes that an invocation waits for at a time, as registers allow. */
-const LOADS_AHEAD = 12;
+/**
+ * Fewest rows for which matrix units are chosen, and fewest where the weight has at least this many elements. On an H100 the two kernels are equal at
+ * 2 rows, and at 4 rows vector arithmetic is 10 % faster for smaller weights.
+ */
+const [FEWEST_ROWS, FEWEST_ROWS_OF_LARGE, LARGE] = [5, 4, 2 ** 23];
 
 /**
  * Sizes of the kernel on matrix units.
@@ -33,7 +24,6 @@ const LOADS_AHEAD = 12;
  * @property {number} bk inputs of a block, which a subgroup takes at a time; a multiple of `tk` and of 32
  * @property {number} ahead blocks whose weights are in registers
  * @property {number} subgroups subgroups of a workgroup, which divide the blocks
- * @property {boolean} inRegisters whether weights go to instructions without shared memory, where the device's layout of a matrix allows it
  * @property {number} tm rows, columns and depth of a matrix instruction
  * @property {number} tn
  * @property {number} tk
@@ -44,7 +34,7 @@ const LOADS_AHEAD = 12;
  * @typedef {{ kernel: 'vector' | 'matrix' } & Partial<MatrixTiling>} MatvecChoice
  */
 
-/** @typedef {MatrixTiling & { kernel: 'matrix', map: LaneMap | undefined, because: string }} MatrixPlan `map`: where lanes have elements of a matrix */
+/** @typedef {MatrixTiling & { kernel: 'matrix', because: string }} MatrixPlan */
 /** @typedef {{ kernel: 'vector', because: string }} VectorPlan */
 
 /**
@@ -58,31 +48,21 @@ const LOADS_AHEAD = 12;
  * @property {boolean} wide whether rows can be read 16 bytes at a time
  */
 
-/** Whether weights go to instructions without shared memory where they can. */
-const PREFERS_REGISTERS = false;
+/** Workgroups of the kernel on matrix units, as a part of those that fill the device, that a tile should leave. */
+const FILLING = 0.75;
 
-/** @typedef {import('../attention-layout.mjs').LaneMap} LaneMap */
-/** @typedef {(half: 'f16' | 'bf16', shape: { m: number, n: number, k: number }) => LaneMap | undefined} LaneMaps */
+/** Subgroups of its workgroups and inputs of their blocks, best first: the first that fit are taken. */
+const MATRIX_BLOCKS = [
+  [8, 64],
+  [4, 64],
+  [8, 32],
+  [4, 32],
+  [2, 32],
+  [1, 32],
+];
 
-/**
- * The layout of the left operand of a 16x16x16 instruction where it is the one that matvec_coop.comp takes from registers: lane 4 g + t has the
- * elements of rows g and g + 8 in columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
- * @param {KernelContext} context @param {LaneMaps} maps @param {'f16' | 'bf16'} half
- * @returns {LaneMap | undefined}
- */
-export function registerMap({ info, isCpu }, maps, half) {
-  const shape = { m: 16, n: 16, k: 16 };
-  if (isCpu || info.subgroupSize !== 32 || !coopShapes(info, half).some(({ m, n, k }) => m === 16 && n === 16 && k === 16))
-    return undefined;
-  let map;
-  try {
-    map = maps(half, shape);
-  } catch (error) {
-    // Nothing can be asked while a graph is recorded.
-    if (/** @type {any} */ (error).cause?.code !== 'ERR_HELIOS_INVALID_BATCH') throw error;
-  }
-  return map && map.laneRows === 0x32100 && map.laneColumns === 0x32 && map.own === 2 ? map : undefined;
-}
+/** Most registers of an invocation for sums, and for weights and rows in flight: beside those for the rest, 160 leave three subgroups of a scheduler. */
+const MOST_REGISTERS = 160;
 
 /** The half type in which matrix units multiply a weight. @param {WeightType} type */
 const halfOf = (type) => (type === 'bf16' ? 'bf16' : 'f16');
@@ -94,9 +74,9 @@ const perVector = (type) => (type === 'q8_0' ? 16 : 8);
  * Bytes of shared memory of a workgroup: for each subgroup its staged block, and in its place at the end its sums; and two words a row.
  * @param {MatvecProblem} problem @param {MatrixTiling} tiling
  */
-function matrixShared({ rows, matrices }, { out, bk, subgroups, inRegisters, tn }) {
+function matrixShared({ rows, matrices }, { out, bk, subgroups, tn }) {
   const columns = ceilDiv(rows, tn) * tn;
-  const stage = ((inRegisters ? 0 : matrices * out) + columns) * (bk / 8 + 1);
+  const stage = (matrices * out + columns) * (bk / 8 + 1);
   const squares = (columns * bk) / 32;
   const sums = columns * ((matrices * out) / 4 + 1);
   return 16 * subgroups * Math.max(stage, sums, squares) + 8 * columns;
@@ -108,13 +88,12 @@ function matrixShared({ rows, matrices }, { out, bk, subgroups, inRegisters, tn 
  */
 function matrixFault({ info, isCpu }, problem, tiling) {
   const { type, rows, matrices } = problem;
-  const { out, bk, ahead, subgroups, inRegisters, tm, tn, tk } = tiling;
+  const { out, bk, ahead, subgroups, tm, tn, tk } = tiling;
   const lanes = info.subgroupSize;
   const vectors = bk / perVector(type);
   if (![out, bk, ahead, subgroups].every((size) => Number.isInteger(size) && size > 0)) return 'sizes must be positive integers';
   if (!coopShapes(info, halfOf(type)).some(({ m, n, k }) => m === tm && n === tn && k === tk)) return `no ${tm}x${tn}x${tk} instruction`;
   if (out % tm || bk % tk || bk % 32) return 'blocks do not divide into instructions';
-  if (inRegisters && (lanes !== 32 || tm !== 16 || tn !== 16 || tk !== 16 || vectors % 4)) return 'loads are not those of an instruction';
   if (lanes % (bk / 8) || (out * vectors) % lanes) return 'loads do not divide among the lanes of a subgroup';
   if (subgroups * lanes > info.maxComputeWorkGroupInvocations) return `${subgroups * lanes} threads a workgroup`;
   const sums = (matrices * out * ceilDiv(rows, tn) * tn) / lanes;
@@ -129,37 +108,24 @@ function matrixFault({ info, isCpu }, problem, tiling) {
 }
 
 /**
- * The sizes for a product: the most outputs of a workgroup that leave one for each multiprocessor, since all of them read all of x; then subgroups
- * that keep enough loads in flight.
- * @param {KernelContext} context @param {MatvecProblem} problem @param {Partial<MatrixTiling>} asked @param {LaneMap | undefined} map
+ * The sizes for a product: the most outputs of a workgroup that leave enough workgroups, since all of them read all of x, then the first blocks that
+ * fit. On an H100 these were among the three fastest of those tried for 24 of 27 products: 8, 16 and 32 rows by nine weights in f16.
+ * @param {KernelContext} context @param {MatvecProblem} problem @param {Partial<MatrixTiling>} asked
  * @returns {MatrixTiling | undefined}
  */
-function matrixTiling(context, problem, asked, map) {
+function matrixTiling(context, problem, asked) {
   const { info, tuning } = context;
-  const { rows, inputs, outputs, matrices, type } = problem;
-  const inRegisters = map !== undefined && (asked.inRegisters ?? PREFERS_REGISTERS);
-  if (asked.inRegisters && !map) return undefined;
+  const { rows, outputs, matrices, type } = problem;
   // The fewest columns, and among those the largest instruction, which is the first.
-  const shapes = coopShapes(info, halfOf(type)).toSorted((x, y) => ceilDiv(rows, x.n) * x.n - ceilDiv(rows, y.n) * y.n);
-  const shape = inRegisters ? { m: 16, n: 16, k: 16 } : shapes[0];
+  const [shape] = coopShapes(info, halfOf(type)).toSorted((x, y) => ceilDiv(rows, x.n) * x.n - ceilDiv(rows, y.n) * y.n);
   if (!shape) return undefined;
   const { m: tm, n: tn, k: tk } = shape;
-  const filling = 1.25 * tuning.units;
   const outs = [64, 32, 16].map((total) => Math.max(tm, total / matrices));
-  const out = asked.out ?? outs.find((size) => outputs / size >= filling) ?? tm;
-  const groups = ceilDiv(outputs, out);
-  const wanted = [4, 8].find((count) => count * groups >= 11 * tuning.units) ?? 16;
-  // From registers one block is multiplied while the next ones are in flight.
-  const flight = inRegisters ? 2 * IN_FLIGHT : IN_FLIGHT;
-  const loads = (/** @type {number} */ bk) => (matrices * out * bk) / perVector(type) / info.subgroupSize;
-  for (const subgroups of asked.subgroups ? [asked.subgroups] : [16, 8, 4, 2, 1].filter((count) => count <= wanted)) {
-    for (const bk of asked.bk ? [asked.bk] : [128, 64, 32]) {
-      const deep = ceilDiv(ceilDiv(inputs, bk), subgroups);
-      const ahead = asked.ahead ?? Math.max(1, Math.min(deep, Math.floor(flight / loads(bk))));
-      const tiling = { out, bk, ahead, subgroups, inRegisters, tm, tn, tk };
-      const whole = asked.bk !== undefined || subgroups === 1 || loads(bk) <= IN_FLIGHT;
-      if (whole && !matrixFault(context, problem, tiling)) return tiling;
-    }
+  const out = asked.out ?? outs.find((size) => outputs / size >= FILLING * tuning.units) ?? tm;
+  for (const [count, depth] of MATRIX_BLOCKS) {
+    const [subgroups, bk] = [asked.subgroups ?? count, asked.bk ?? depth];
+    const tiling = { out, bk, ahead: asked.ahead ?? 1, subgroups, tm, tn, tk };
+    if (!matrixFault(context, problem, tiling)) return tiling;
   }
   return undefined;
 }
@@ -167,18 +133,16 @@ function matrixTiling(context, problem, asked, map) {
 /**
  * The kernel of a product.
  * @param {KernelContext} context @param {MatvecProblem} problem @param {MatvecChoice | undefined} asked
- * @param {LaneMaps} maps of the device
  * @returns {VectorPlan | MatrixPlan}
  * @throws {RangeError} where the caller asks for matrix units and they cannot compute it
  */
-export function matvecKernel(context, problem, asked, maps) {
-  const { rows, type, wide } = problem;
+export function matvecKernel(context, problem, asked) {
+  const { rows, inputs, outputs, matrices, type, wide } = problem;
   const { kernel, ...sizes } = asked ?? {};
   const vector = (/** @type {string} */ because) => ({ kernel: /** @type {const} */ ('vector'), because });
   if (kernel === 'vector') return vector(ASKED);
   const half = halfOf(type);
-  const map = (sizes.inRegisters ?? PREFERS_REGISTERS) ? registerMap(context, maps, half) : undefined;
-  const tiling = matrixTiling(context, problem, sizes, map);
+  const tiling = matrixTiling(context, problem, sizes);
   const reason =
     type === 'f32'
       ? 'weights in f32'
@@ -193,12 +157,13 @@ export function matvecKernel(context, problem, asked, maps) {
               : undefined;
   if (kernel === 'matrix') {
     if (reason || !tiling) throw new RangeError(`matvec: matrix units cannot compute it on ${context.info.deviceName}: ${reason}`);
-    return { kernel: 'matrix', ...tiling, map, because: ASKED };
+    return { kernel: 'matrix', ...tiling, because: ASKED };
   }
   if (reason || !tiling) return vector(String(reason));
   if (context.isCpu) return vector('a CPU, which has no matrix units');
-  if (rows < FEWEST_MATRIX_ROWS) return vector(`fewer than ${FEWEST_MATRIX_ROWS} rows`);
-  return { kernel: 'matrix', ...tiling, map, because: `${rows} rows: one pass over the weights on matrix units` };
+  const fewest = inputs * outputs * matrices < LARGE ? FEWEST_ROWS : FEWEST_ROWS_OF_LARGE;
+  if (rows < fewest) return vector(`fewer than ${fewest} rows`);
+  return { kernel: 'matrix', ...tiling, because: `${rows} rows: one pass over the weights on matrix units` };
 }
 
 /**

@@ -7,10 +7,6 @@
 // so many block of BK of them, keeps the weights of AHEAD blocks in flight, and needs no other subgroup until their sums are added at the end.
 // The weights are the tall operand, Yᵀ = W · n(x)ᵀ: instructions have few columns, and rows of x are few.
 //
-// With IN_REGISTERS a lane loads 16 bytes of each row of an instruction that it holds elements of, and these go to the instruction as they are. That
-// orders the inputs of a block otherwise than the instruction numbers them, and rows of x are staged in the same order. The order needs elements
-// where `attention_layout` finds them on NVIDIA's GPUs: lane 4 g + t has those of rows g and g + 8 in columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
-//
 // RMSNorm is a factor of the whole sum, so its squares are added up beside the products. Until then rows may exceed f16: they are taken by 1/16.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -40,9 +36,6 @@ layout(constant_id = 9) const uint TK = 16;
 layout(constant_id = 10) const uint NORM = 0;       // as in matvec.comp: 1 RMS, 2 LayerNorm
 layout(constant_id = 11) const uint ADDS = 0;       // 1 the norm's bias, 2 a bias, 4 a residual
 layout(constant_id = 12) const uint ACTIVATION = 0; // 1 GELU, 2 SwiGLU
-layout(constant_id = 13) const uint IN_REGISTERS = 0; // weights go to instructions without shared memory
-layout(constant_id = 14) const uint PART_ROWS = 0x400u; // as in attention_register.glsl: where a lane's elements of an operand are
-layout(constant_id = 15) const uint PART_COLUMNS = 0x41u;
 
 layout(set = 0, binding = 0, std430) readonly buffer X { vec4 x[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Weight { uvec4 weight[]; };
@@ -71,7 +64,7 @@ const uint MATRICES = ACTIVATION == 2u ? 2u : 1u;
 // Inputs in 16 bytes of weights, and vectors of eight halves that they become.
 const uint PER = W_T == 3 ? 16u : 8u;
 const uint HALVES = PER / 8u;
-// Loads of a lane for the weights of a block.
+// Loads of a lane for the weights of a block: neighbours read neighbours.
 const uint VECS_W = BK / PER;
 const uint LOADS = OUT * VECS_W / SUBGROUP;
 // Vectors of eight inputs of a block; a row of a staged tile has one more, so that the rows of a fragment are in different banks.
@@ -81,7 +74,7 @@ const uint LD = VECS + 1u;
 const uint COLUMNS = (ROWS + TN - 1u) / TN * TN;
 const uint LOADS_X = (COLUMNS * VECS + SUBGROUP - 1u) / SUBGROUP;
 const uint WEIGHT_TILE = MATRICES * OUT * LD;
-const uint STAGE = (IN_REGISTERS != 0u ? 0u : WEIGHT_TILE) + COLUMNS * LD;
+const uint STAGE = WEIGHT_TILE + COLUMNS * LD;
 // At the end the sums of a subgroup: for each row MATRICES · OUT elements.
 const uint LD_SUMS = MATRICES * OUT / 4u + 1u;
 const uint SUMS = COLUMNS * LD_SUMS;
@@ -113,22 +106,11 @@ const float RANGE = 1.0;
 const float RANGE = 0.0625;
 #endif
 
-// The row of the tile and the vector of the block that a lane's load `i` takes. In shared memory any will do: neighbours read neighbours.
-uint rowOfLoad(uint i) {
-    if (IN_REGISTERS == 0u) return (lane + i * SUBGROUP) / VECS_W;
-    uint half_ = i / (VECS_W / 4u);
-    return half_ * 8u + lane / 4u;
-}
-uint vectorOfLoad(uint i) {
-    if (IN_REGISTERS == 0u) return lane % VECS_W;
-    return i % (VECS_W / 4u) * 4u + lane % 4u;
-}
-
 // Starts loading the weights of a block; those beyond the inputs are zeros.
 void load(uint u, uint block) {
+    uint k = block * VECS_W + lane % VECS_W;
     [[unroll]] for (uint i = 0; i < LOADS; ++i) {
-        uint k = block * VECS_W + vectorOfLoad(i);
-        uint row = min(o0 + rowOfLoad(i), p.outputs - 1u);
+        uint row = min(o0 + (lane + i * SUBGROUP) / VECS_W, p.outputs - 1u);
         uint at = row * p.vectors + k, slot = u * MATRICES * LOADS + i;
         loaded[slot] = uvec4(0u);
         if (MATRICES == 2u) loaded[slot + LOADS] = uvec4(0u);
@@ -220,80 +202,19 @@ void stageRows(uint block, uint base) {
         vec2 s = vec2(0.0);
         if (NORM != 0u && !factors() && row < ROWS) s = statistics[row];
         if (there && row < ROWS) v = uvec4(pack4(normalized(lo, s, 0u)), pack4(normalized(hi, s, 1u)));
-        if (row < COLUMNS) {
-            uint at = base + row * LD;
-            if (IN_REGISTERS != 0u) {
-                // Inputs 4 n to 4 n + 3 of a lane's 16 bytes are its elements of step n.
-                uint t = vec / HALVES % 4u, to = at + (vec / (4u * HALVES) * (2u * HALVES) + vec % HALVES * 2u) * 2u;
-                tile[to][t] = v.x;
-                tile[to + 1u][t] = v.y;
-                tile[to + 2u][t] = v.z;
-                tile[to + 3u][t] = v.w;
-            } else {
-                tile[at + vec] = v;
-            }
-        }
+        if (row < COLUMNS) tile[base + row * LD + vec] = v;
     }
 }
 
-#define MAT_A coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA>
-#define MAT_B coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB>
-
 void multiply(uint weights, uint rows) {
     [[unroll]] for (uint k = 0; k < BK; k += TK) {
-        MAT_B b[FN];
+        coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB> b[FN];
         [[unroll]] for (uint j = 0; j < FN; ++j) {
             coopMatLoad(b[j], tile, rows + j * TN * LD + k / 8u, LD, gl_CooperativeMatrixLayoutColumnMajor);
         }
         [[unroll]] for (uint i = 0; i < MATRICES * FM; ++i) {
-            MAT_A a;
+            coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA> a;
             coopMatLoad(a, tile, weights + i * TM * LD + k / 8u, LD, gl_CooperativeMatrixLayoutRowMajor);
-            [[unroll]] for (uint j = 0; j < FN; ++j) acc[i * FN + j] = coopMatMulAdd(a, b[j], acc[i * FN + j]);
-        }
-    }
-}
-
-uint spread(uint index, uint digits) {
-    uint sum = 0u;
-    [[unroll]] for (uint b = 0; b < 3u; ++b) {
-        uint n = digits >> (4u * b) & 15u;
-        if (n != 0u) sum += (index >> b & 1u) << (n - 1u);
-    }
-    return sum;
-}
-
-HALF halfAt(uint word, uint e) {
-#ifdef BF16
-    return HALF(uintBitsToFloat((e & 1u) == 0u ? word << 16 : word & 0xffff0000u));
-#else
-    return unpackFloat2x16(word)[e & 1u];
-#endif
-}
-
-// The element `e` of a lane's load: 0 to 7, of q8_0 to 15.
-HALF loadedAt(uint slot, uint e) {
-    uvec4 w = loaded[slot];
-#if W_T == 3
-    return HALF(float(bitfieldExtract(int(w[e / 4u]), int(e % 4u) * 8, 8)) * factor[slot]);
-#else
-    return halfAt(w[e / 2u], e);
-#endif
-}
-
-void multiplyLoaded(uint u, uint rows) {
-    [[unroll]] for (uint step = 0; step < BK / 16u; ++step) {
-        uint group = step / (PER / 4u), part = step % (PER / 4u);
-        MAT_B b[FN];
-        [[unroll]] for (uint j = 0; j < FN; ++j) {
-            coopMatLoad(b[j], tile, rows + j * TN * LD + step * 2u, LD, gl_CooperativeMatrixLayoutColumnMajor);
-        }
-        [[unroll]] for (uint i = 0; i < MATRICES * FM; ++i) {
-            MAT_A a;
-            [[unroll]] for (uint e = 0; e < 8u; ++e) {
-                uint lower = spread(e, PART_ROWS) / 8u, column = spread(e, PART_COLUMNS);
-                uint slot = u * MATRICES * LOADS + i / FM * LOADS + (i % FM * 2u + lower) * (VECS_W / 4u) + group;
-                a[e] = loadedAt(slot, part * 4u + (column & 1u) + (column >> 3u) * 2u);
-            }
             [[unroll]] for (uint j = 0; j < FN; ++j) acc[i * FN + j] = coopMatMulAdd(a, b[j], acc[i * FN + j]);
         }
     }
@@ -369,25 +290,18 @@ void main() {
     [[unroll]] for (uint i = 0; i < MATRICES * FM * FN; ++i) {
         acc[i] = coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>(0.0);
     }
-    uint weights = gl_SubgroupID * STAGE, rows = weights + (IN_REGISTERS != 0u ? 0u : WEIGHT_TILE);
+    uint weights = gl_SubgroupID * STAGE, rows = weights + WEIGHT_TILE;
     // Subgroups without a block multiply zeros: all pass the same barriers, for software devices on which a subgroup's is the workgroup's.
     for (uint from = 0; from < blocks; from += AHEAD * SUBGROUPS) {
         [[unroll]] for (uint u = 0; u < AHEAD; ++u) {
             if (from + u * SUBGROUPS < blocks) {
                 uint block = from + u * SUBGROUPS + gl_SubgroupID;
-                if (IN_REGISTERS == 0u) {
-                    stageWeights(u, weights);
-                    load(u, block + AHEAD * SUBGROUPS);
-                }
+                stageWeights(u, weights);
+                load(u, block + AHEAD * SUBGROUPS);
                 stageRows(block, rows);
                 loadRows(block + SUBGROUPS);
                 SUBGROUP_BARRIER;
-                if (IN_REGISTERS == 0u) {
-                    multiply(weights, rows);
-                } else {
-                    multiplyLoaded(u, rows);
-                    load(u, block + AHEAD * SUBGROUPS);
-                }
+                multiply(weights, rows);
                 SUBGROUP_BARRIER; // the staged tiles are free
             }
         }
