@@ -71,6 +71,8 @@ const HEADS = /** @type {const} */ ([
   [32, 8, 128],
 ]);
 const WAYS = ['auto', 'vector', 'matrix', 'product'];
+/** Milliseconds of a sample. */
+const SAMPLE_MS = 3;
 const BYTES = { f32: 4, f16: 2, bf16: 2, q8_0: 34 / 32 };
 /** Two elements of 0.07 in f16 and of 2^-9 in bf16, or an f32: no sum of random signs overflows. */
 const WORDS = { f32: 0x3c8f5c29, f16: 0x2c7a2c7a, bf16: 0x3b003b00, q8_0: 0x05fb03fe };
@@ -108,7 +110,8 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
     const copies = quick ? 1 : Math.min(64, Math.max(2, Math.ceil((cache * 2 ** 20) / bytes)));
     const [x, ones, out] = [random(rows * inputs), random(inputs), make(4 * rows * all)];
     const scales = type === 'q8_0' ? make((all * inputs) / 16, 0x14001400) : undefined;
-    const plan = way === 'vector' || way === 'matrix' ? { kernel: way } : undefined;
+    const kernel = /** @type {'vector' | 'matrix'} */ (way);
+    const plan = way === 'auto' ? undefined : { kernel };
     const dispatches = Array.from({ length: copies }, () => {
       const weight = make(all * inputs * Math.floor(BYTES[type]), WORDS[type]);
       if (way === 'product') {
@@ -143,12 +146,13 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
     return { group: `attendCache, rows ${rows}`, name, series: cacheType, bytes: bytes * copies, dispatches };
   };
 
-  /** Milliseconds of a launch. @param {number} graph */
-  const time = (graph) => {
+  /** Milliseconds of a launch, of `count` in a row: a single one is as long as the host takes to make it. @param {number} graph @param {number} [count] */
+  const time = (graph, count = 1) => {
     const [start, before] = [performance.now(), process.cpuUsage()];
+    for (let i = 1; i < count; i++) vk.graphLaunch(graph);
     vk.waitTimeline(vk.graphLaunch(graph));
     const { user, system } = process.cpuUsage(before);
-    return cpu ? (user + system) / 2000 : performance.now() - start;
+    return (cpu ? (user + system) / 2000 : performance.now() - start) / count;
   };
 
   /** @type {{ group: string, name: string, series: string, unit: string, value: number, runs: number[] }[]} */
@@ -163,7 +167,8 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
       return vk.graphEnd();
     });
     for (const graph of graphs) time(graph);
-    const times = Array.from({ length: quick ? 1 : samples }, () => graphs.map(time));
+    const counts = graphs.map((graph) => Math.max(1, Math.min(50, Math.ceil(SAMPLE_MS / time(graph)))));
+    const times = Array.from({ length: quick ? 1 : samples }, () => graphs.map((graph, i) => time(graph, counts[i])));
     cases.forEach(({ group, name, series, bytes }, i) => {
       const runs = times.map((round) => bytes / round[i] / 1e6);
       figures.push({ group, name, series, unit: 'GB/s', value: median(runs), runs });
@@ -179,7 +184,7 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
       const able = (/** @type {WeightType} */ type, /** @type {string} */ way) =>
         way === 'product'
           ? (type === 'f16' || type === 'bf16') && kernels.matmulSupports(type)
-          : way !== 'matrix' || (type !== 'f32' && kernels.matmulSupports(type === 'bf16' ? 'bf16' : 'f16'));
+          : way === 'auto' || way === 'vector' || (type !== 'f32' && kernels.matmulSupports(type === 'bf16' ? 'bf16' : 'f16'));
       for (const [inputs, outputs, what] of quick ? LAYERS.slice(0, 3) : LAYERS) {
         const cases = types.flatMap((type) => ways.filter((way) => able(type, way)).map((way) => /** @type {const} */ ([type, way])));
         run(

@@ -47,7 +47,7 @@ const OPTIONS = /** @type {const} */ ({
   temperature: { type: 'number', min: 0, max: 100, default: 0, help: '0: the most likely token; else top-k 40, top-p 0.95, min-p 0.05' },
   llama: { type: 'string', value: 'FOLDER', path: 'input-folder', help: "the folder of npm's installed package node-llama-cpp" },
   'llama-device': { type: 'string', choices: ['vulkan', 'cuda', 'metal', 'cpu'], default: 'vulkan', help: 'what llama.cpp computes on' },
-  profile: { type: 'boolean', help: 'instead, the time of a prompt and of a token by kernel' },
+  profile: { type: 'boolean', help: 'instead, the time of a prompt and of a step by kernel, with the first number of --slots' },
   json: { type: 'boolean', help: 'print JSON' },
   ...RESULTS_OPTION,
 });
@@ -201,7 +201,10 @@ async function profile(job) {
     // A graph is measured by command only in the profile in which it is recorded, so each has an engine of its own.
     vk.profileStart();
     const side = await openOurs(job, context);
-    for await (const _ of side.generate(ids(job.prompt), tokens, 0));
+    const one = async (/** @type {number} */ i) => {
+      for await (const _ of side.generate(ids(job.prompt), tokens, i));
+    };
+    await Promise.all(Array.from({ length: job.slots }, (_, i) => one(i)));
     const profile = vk.profileStop();
     await side.close();
     return profile;
@@ -251,7 +254,7 @@ await runMain('node benches/generate.mjs [options]', OPTIONS, async (values) => 
       : await modelFile(folder, name, /** @type {'f16'} */ (dtype));
   /** @type {Job} */
   const job = { ...EMPTY, path, dtype, vocabulary: config.vocabSize, parts, prefill, prompt, tokens, rounds, temperature };
-  if (values.profile) return profile(job);
+  if (values.profile) return profile({ ...job, slots: slots[0] });
 
   const cli = fileURLToPath(new URL('../packages/lm/bin/helios-lm.mjs', import.meta.url));
   const generate = ['generate', '--model', path, '--prompt', 'Call me Ishmael.', '--tokens', '1', '--quiet'];

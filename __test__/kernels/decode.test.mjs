@@ -182,7 +182,9 @@ for (const form of /** @type {(keyof typeof FORMS)[]} */ (Object.keys(FORMS))) {
 }
 
 /** Types that matrix units of this device multiply. */
-const MATRIX_TYPES = TYPES.filter((type) => type !== 'f32' && kernels.matmulSupports(type === 'bf16' ? 'bf16' : 'f16'));
+const MATRIX_TYPES = /** @type {WeightType[]} */ (TYPES).filter(
+  (type) => type !== 'f32' && kernels.matmulSupports(type === 'bf16' ? 'bf16' : 'f16'),
+);
 /** The fewest outputs of a workgroup on matrix units whose loads divide. */
 const SMALL_OUT = kernels.context.isCpu ? 8 : 16;
 const matrixTest = MATRIX_TYPES.length > 0 ? test : test.skip;

@@ -190,7 +190,9 @@ test('a product of few rows: the kernel, why, and sizes that fit the device', ()
   const sizes = { inputs: 2048, outputs: 8192, matrices: 2, wide: true };
   const kernel = (/** @type {any} */ problem, context = h100, /** @type {any} */ asked = undefined) =>
     matvecKernel(context, { ...sizes, type: 'f16', rows: 16, ...problem }, asked);
-  assert.deepEqual(kernel({ rows: 4 }), { kernel: 'vector', because: 'fewer than 5 rows' });
+  assert.deepEqual(kernel({ rows: 3 }), { kernel: 'vector', because: 'fewer than 4 rows' });
+  assert.deepEqual(kernel({ rows: 4, outputs: 1024 }), { kernel: 'vector', because: 'fewer than 5 rows' });
+  assert.equal(kernel({ rows: 4 }).kernel, 'matrix');
   assert.equal(kernel({ type: 'f32' }).because, 'weights in f32');
   assert.equal(kernel({ wide: false }).because, 'rows cannot be read 16 bytes at a time');
   assert.equal(kernel({}, contextOf(infoOf('a GPU', { coopMatSupported: false }))).because, 'no matrix units for f16');

@@ -11,20 +11,11 @@ import { ASKED } from './table.mjs';
 /** Most rows of one dispatch in vector arithmetic, where each has a sum in registers, and on matrix units. */
 export const [VECTOR_ROWS, MATRIX_ROWS] = [8, 32];
 
-/** Fewest rows for which matrix units are chosen. */
-const FEWEST_MATRIX_ROWS = 5;
-
-/** Subgroups that keep enough of a GPU's loads in flight: some 16 on each of an H100's 132 multiprocessors. */
-const FILLING_TEAMS = 2048;
-
-/** Loads of 16 bytes that an invocation of the kernel on matrix units has in flight: with 8 subgroups, 32 KiB of a multiprocessor. */
-const IN_FLIGHT = 8;
-
-/** Most registers of an invocation for sums and for weights in flight: beside those for the rest, 160 leave three subgroups of each scheduler. */
-const MOST_REGISTERS = 160;
-
-/** Most loads of 16 bytes that an invocation waits for at a time, as registers allow. */
-const LOADS_AHEAD = 12;
+/**
+ * Fewest rows for which matrix units are chosen, and fewest where the weight has at least this many elements. On an H100 the two kernels are equal at
+ * 2 rows, and at 4 rows vector arithmetic is 10 % faster for smaller weights.
+ */
+const [FEWEST_ROWS, FEWEST_ROWS_OF_LARGE, LARGE] = [5, 4, 2 ** 23];
 
 /**
  * Sizes of the kernel on matrix units.
@@ -57,6 +48,22 @@ const LOADS_AHEAD = 12;
  * @property {boolean} wide whether rows can be read 16 bytes at a time
  */
 
+/** Workgroups of the kernel on matrix units, as a part of those that fill the device, that a tile should leave. */
+const FILLING = 0.75;
+
+/** Subgroups of its workgroups and inputs of their blocks, best first: the first that fit are taken. */
+const MATRIX_BLOCKS = [
+  [8, 64],
+  [4, 64],
+  [8, 32],
+  [4, 32],
+  [2, 32],
+  [1, 32],
+];
+
+/** Most registers of an invocation for sums, and for weights and rows in flight: beside those for the rest, 160 leave three subgroups of a scheduler. */
+const MOST_REGISTERS = 160;
+
 /** The half type in which matrix units multiply a weight. @param {WeightType} type */
 const halfOf = (type) => (type === 'bf16' ? 'bf16' : 'f16');
 
@@ -70,8 +77,9 @@ const perVector = (type) => (type === 'q8_0' ? 16 : 8);
 function matrixShared({ rows, matrices }, { out, bk, subgroups, tn }) {
   const columns = ceilDiv(rows, tn) * tn;
   const stage = (matrices * out + columns) * (bk / 8 + 1);
+  const squares = (columns * bk) / 32;
   const sums = columns * ((matrices * out) / 4 + 1);
-  return 16 * subgroups * Math.max(stage, sums) + 8 * columns;
+  return 16 * subgroups * Math.max(stage, sums, squares) + 8 * columns;
 }
 
 /**
@@ -86,11 +94,13 @@ function matrixFault({ info, isCpu }, problem, tiling) {
   if (![out, bk, ahead, subgroups].every((size) => Number.isInteger(size) && size > 0)) return 'sizes must be positive integers';
   if (!coopShapes(info, halfOf(type)).some(({ m, n, k }) => m === tm && n === tn && k === tk)) return `no ${tm}x${tn}x${tk} instruction`;
   if (out % tm || bk % tk || bk % 32) return 'blocks do not divide into instructions';
-  if (lanes % vectors || (out * vectors) % lanes) return 'loads do not divide among the lanes of a subgroup';
+  if (lanes % (bk / 8) || (out * vectors) % lanes) return 'loads do not divide among the lanes of a subgroup';
   if (subgroups * lanes > info.maxComputeWorkGroupInvocations) return `${subgroups * lanes} threads a workgroup`;
   const sums = (matrices * out * ceilDiv(rows, tn) * tn) / lanes;
   const held = (4 * ahead * matrices * out * vectors) / lanes;
-  if (!isCpu && sums + held > MOST_REGISTERS) return `${sums + held} registers for sums and weights`;
+  const rowsHeld = (ceilDiv(rows, tn) * tn * bk) / lanes;
+  const registers = sums + held + rowsHeld;
+  if (!isCpu && registers > MOST_REGISTERS) return `${registers} registers for sums, weights and rows`;
   const bytes = matrixShared(problem, tiling);
   if (bytes > info.maxComputeSharedMemorySize)
     return `${bytes} bytes of shared memory, the device allows ${info.maxComputeSharedMemorySize}`;
@@ -98,32 +108,24 @@ function matrixFault({ info, isCpu }, problem, tiling) {
 }
 
 /**
- * The sizes for a product: the most outputs of a workgroup that leave one for each multiprocessor, since all of them read all of x; then subgroups
- * that keep enough loads in flight.
+ * The sizes for a product: the most outputs of a workgroup that leave enough workgroups, since all of them read all of x, then the first blocks that
+ * fit. On an H100 these were among the three fastest of those tried for 24 of 27 products: 8, 16 and 32 rows by nine weights in f16.
  * @param {KernelContext} context @param {MatvecProblem} problem @param {Partial<MatrixTiling>} asked
  * @returns {MatrixTiling | undefined}
  */
 function matrixTiling(context, problem, asked) {
   const { info, tuning } = context;
-  const { rows, inputs, outputs, matrices, type } = problem;
+  const { rows, outputs, matrices, type } = problem;
   // The fewest columns, and among those the largest instruction, which is the first.
   const [shape] = coopShapes(info, halfOf(type)).toSorted((x, y) => ceilDiv(rows, x.n) * x.n - ceilDiv(rows, y.n) * y.n);
   if (!shape) return undefined;
   const { m: tm, n: tn, k: tk } = shape;
-  const filling = 1.25 * tuning.units;
   const outs = [64, 32, 16].map((total) => Math.max(tm, total / matrices));
-  const out = asked.out ?? outs.find((size) => outputs / size >= filling) ?? tm;
-  const groups = ceilDiv(outputs, out);
-  const wanted = [4, 8].find((count) => count * groups >= 11 * tuning.units) ?? 16;
-  const loads = (/** @type {number} */ bk) => (matrices * out * bk) / perVector(type) / info.subgroupSize;
-  for (const subgroups of asked.subgroups ? [asked.subgroups] : [16, 8, 4, 2, 1].filter((count) => count <= wanted)) {
-    for (const bk of asked.bk ? [asked.bk] : [128, 64, 32]) {
-      const deep = ceilDiv(ceilDiv(inputs, bk), subgroups);
-      const ahead = asked.ahead ?? Math.max(1, Math.min(deep, Math.floor(IN_FLIGHT / loads(bk))));
-      const tiling = { out, bk, ahead, subgroups, tm, tn, tk };
-      const whole = asked.bk !== undefined || subgroups === 1 || loads(bk) <= IN_FLIGHT;
-      if (whole && !matrixFault(context, problem, tiling)) return tiling;
-    }
+  const out = asked.out ?? outs.find((size) => outputs / size >= FILLING * tuning.units) ?? tm;
+  for (const [count, depth] of MATRIX_BLOCKS) {
+    const [subgroups, bk] = [asked.subgroups ?? count, asked.bk ?? depth];
+    const tiling = { out, bk, ahead: asked.ahead ?? 1, subgroups, tm, tn, tk };
+    if (!matrixFault(context, problem, tiling)) return tiling;
   }
   return undefined;
 }
@@ -135,7 +137,7 @@ function matrixTiling(context, problem, asked) {
  * @throws {RangeError} where the caller asks for matrix units and they cannot compute it
  */
 export function matvecKernel(context, problem, asked) {
-  const { rows, type, wide } = problem;
+  const { rows, inputs, outputs, matrices, type, wide } = problem;
   const { kernel, ...sizes } = asked ?? {};
   const vector = (/** @type {string} */ because) => ({ kernel: /** @type {const} */ ('vector'), because });
   if (kernel === 'vector') return vector(ASKED);
@@ -159,7 +161,8 @@ export function matvecKernel(context, problem, asked) {
   }
   if (reason || !tiling) return vector(String(reason));
   if (context.isCpu) return vector('a CPU, which has no matrix units');
-  if (rows < FEWEST_MATRIX_ROWS) return vector(`fewer than ${FEWEST_MATRIX_ROWS} rows`);
+  const fewest = inputs * outputs * matrices < LARGE ? FEWEST_ROWS : FEWEST_ROWS_OF_LARGE;
+  if (rows < fewest) return vector(`fewer than ${fewest} rows`);
   return { kernel: 'matrix', ...tiling, because: `${rows} rows: one pass over the weights on matrix units` };
 }
 

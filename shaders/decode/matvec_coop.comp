@@ -6,6 +6,8 @@
 // The time is that of reading the weights. A workgroup computes OUT outputs of all rows, and its subgroups divide the inputs: each takes every
 // so many block of BK of them, keeps the weights of AHEAD blocks in flight, and needs no other subgroup until their sums are added at the end.
 // The weights are the tall operand, Yᵀ = W · n(x)ᵀ: instructions have few columns, and rows of x are few.
+//
+// RMSNorm is a factor of the whole sum, so its squares are added up beside the products. Until then rows may exceed f16: they are taken by 1/16.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
@@ -55,11 +57,14 @@ layout(push_constant) uniform Push {
     float eps;
 } p;
 
+// Only shared memory: one of all memory would wait for the loads of weights.
+#define SUBGROUP_BARRIER controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease)
+
 const uint MATRICES = ACTIVATION == 2u ? 2u : 1u;
 // Inputs in 16 bytes of weights, and vectors of eight halves that they become.
 const uint PER = W_T == 3 ? 16u : 8u;
 const uint HALVES = PER / 8u;
-// Loads of a lane for the weights of a block: neighbouring lanes read a row's neighbouring vectors.
+// Loads of a lane for the weights of a block: neighbours read neighbours.
 const uint VECS_W = BK / PER;
 const uint LOADS = OUT * VECS_W / SUBGROUP;
 // Vectors of eight inputs of a block; a row of a staged tile has one more, so that the rows of a fragment are in different banks.
@@ -73,7 +78,10 @@ const uint STAGE = WEIGHT_TILE + COLUMNS * LD;
 // At the end the sums of a subgroup: for each row MATRICES · OUT elements.
 const uint LD_SUMS = MATRICES * OUT / 4u + 1u;
 const uint SUMS = COLUMNS * LD_SUMS;
-shared uvec4 tile[SUBGROUPS * (STAGE > SUMS ? STAGE : SUMS)];
+// Where sums of squares of a subgroup are, before its other sums: of each vector of a block.
+const uint SQUARES = COLUMNS * VECS / 4u;
+const uint MOST = STAGE > SUMS ? STAGE : SUMS;
+shared uvec4 tile[SUBGROUPS * (MOST > SQUARES ? MOST : SQUARES)];
 shared vec2 statistics[COLUMNS]; // of a row: its mean, and 1 / sqrt(variance + eps)
 
 const uint FM = OUT / TM;
@@ -84,7 +92,19 @@ uvec4 loaded[AHEAD * MATRICES * LOADS];
 #if W_T == 3
 float factor[AHEAD * MATRICES * LOADS];
 #endif
+// Eight inputs of each row, and the norm's weights and biases of these.
+vec4 raw[2 * LOADS_X];
+vec4 scale[2], shift[2];
+float squares[LOADS_X];
 uint lane, o0;
+
+// Whether the norm is a factor of the sums.
+bool factors() { return NORM == 1u && (ADDS & 1u) == 0u; }
+#ifdef BF16
+const float RANGE = 1.0;
+#else
+const float RANGE = 0.0625;
+#endif
 
 // Starts loading the weights of a block; those beyond the inputs are zeros.
 void load(uint u, uint block) {
@@ -138,27 +158,51 @@ void stageWeights(uint u, uint base) {
     }
 }
 
-vec4 normalized(vec4 v, vec2 s, uint k) {
-    v = (v - s.x) * s.y * normWeight[p.normWeightAt + k];
-    return (ADDS & 1u) != 0u ? v + normBias[p.normBiasAt + k] : v;
+float add(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
+
+// Starts loading a block of the rows; inputs beyond the last, and rows, are zeros.
+void loadRows(uint block) {
+    uint k = (block * VECS + lane % VECS) * 2u;
+    bool there = 4u * k < p.inputs;
+    if (NORM != 0u && there) {
+        scale[0] = normWeight[p.normWeightAt + k];
+        scale[1] = normWeight[p.normWeightAt + k + 1u];
+        if ((ADDS & 1u) != 0u) {
+            shift[0] = normBias[p.normBiasAt + k];
+            shift[1] = normBias[p.normBiasAt + k + 1u];
+        }
+    }
+    [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
+        uint row = (lane + i * SUBGROUP) / VECS;
+        raw[2u * i] = vec4(0.0);
+        raw[2u * i + 1u] = vec4(0.0);
+        if (row < ROWS && there) {
+            uint at = p.xAt + row * (p.inputs / 4u) + k;
+            raw[2u * i] = x[at];
+            raw[2u * i + 1u] = x[at + 1u];
+        }
+    }
+}
+
+vec4 normalized(vec4 v, vec2 s, uint part) {
+    if (NORM == 0u) return v;
+    if (factors()) return v * (RANGE * scale[part]);
+    v = (v - s.x) * s.y * scale[part];
+    return (ADDS & 1u) != 0u ? v + shift[part] : v;
 }
 
 void stageRows(uint block, uint base) {
+    uint vec = lane % VECS;
+    bool there = 8u * (block * VECS + vec) < p.inputs;
     [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
-        uint v = lane + i * SUBGROUP;
-        uint row = v / VECS, k = (block * VECS + v % VECS) * 2u;
-        vec4 lo = vec4(0.0), hi = vec4(0.0);
-        if (row < ROWS && 4u * k < p.inputs) {
-            uint at = p.xAt + row * (p.inputs / 4u) + k;
-            lo = x[at];
-            hi = x[at + 1u];
-            if (NORM != 0u) {
-                vec2 s = statistics[row];
-                lo = normalized(lo, s, k);
-                hi = normalized(hi, s, k + 1u);
-            }
-        }
-        if (row < COLUMNS) tile[base + row * LD + v % VECS] = uvec4(pack4(lo), pack4(hi));
+        uint row = (lane + i * SUBGROUP) / VECS;
+        vec4 lo = raw[2u * i], hi = raw[2u * i + 1u];
+        uvec4 v = uvec4(0u);
+        if (factors()) squares[i] += add(lo * lo) + add(hi * hi);
+        vec2 s = vec2(0.0);
+        if (NORM != 0u && !factors() && row < ROWS) s = statistics[row];
+        if (there && row < ROWS) v = uvec4(pack4(normalized(lo, s, 0u)), pack4(normalized(hi, s, 1u)));
+        if (row < COLUMNS) tile[base + row * LD + vec] = v;
     }
 }
 
@@ -176,8 +220,6 @@ void multiply(uint weights, uint rows) {
     }
 }
 
-float add(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
-
 // Each subgroup computes those of every so many row.
 void normStatistics() {
     uint count = p.inputs / 4u;
@@ -194,6 +236,24 @@ void normStatistics() {
         }
         squares = subgroupAdd(squares);
         if (subgroupElect()) statistics[m] = vec2(mean, 1.0 / sqrt(squares / float(p.inputs) + p.eps));
+    }
+    barrier();
+}
+
+// What lanes have read of each row, added up where `factors`.
+void factorStatistics() {
+    [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
+        uint v = lane + i * SUBGROUP;
+        if (v < COLUMNS * VECS) tile[gl_SubgroupID * SQUARES + v / 4u][v % 4u] = floatBitsToUint(squares[i]);
+    }
+    barrier();
+    for (uint m = gl_SubgroupID; m < ROWS; m += SUBGROUPS) {
+        float sum = 0.0;
+        for (uint i = lane; i < SUBGROUPS * VECS / 4u; i += SUBGROUP) {
+            sum += add(uintBitsToFloat(tile[i / (VECS / 4u) * SQUARES + m * (VECS / 4u) + i % (VECS / 4u)]));
+        }
+        sum = subgroupAdd(sum);
+        if (subgroupElect()) statistics[m] = vec2(0.0, 1.0 / (RANGE * sqrt(sum / float(p.inputs) + p.eps)));
     }
     barrier();
 }
@@ -224,7 +284,9 @@ void main() {
     uint blocks = (p.inputs + BK - 1u) / BK;
     [[unroll]] for (uint u = 0; u < AHEAD; ++u) load(u, gl_SubgroupID + u * SUBGROUPS);
     // While the first weights come.
-    if (NORM != 0u) normStatistics();
+    if (NORM != 0u && !factors()) normStatistics();
+    loadRows(gl_SubgroupID);
+    [[unroll]] for (uint i = 0; i < LOADS_X; ++i) squares[i] = 0.0;
     [[unroll]] for (uint i = 0; i < MATRICES * FM * FN; ++i) {
         acc[i] = coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>(0.0);
     }
@@ -237,14 +299,16 @@ void main() {
                 stageWeights(u, weights);
                 load(u, block + AHEAD * SUBGROUPS);
                 stageRows(block, rows);
-                subgroupBarrier();
+                loadRows(block + SUBGROUPS);
+                SUBGROUP_BARRIER;
                 multiply(weights, rows);
-                subgroupBarrier(); // the staged tiles are free
+                SUBGROUP_BARRIER; // the staged tiles are free
             }
         }
     }
 
     barrier();
+    if (factors()) factorStatistics();
     [[unroll]] for (uint i = 0; i < MATRICES * FM; ++i) {
         [[unroll]] for (uint j = 0; j < FN; ++j) {
             uint at = gl_SubgroupID * SUMS + j * TN * LD_SUMS + i * (TM / 4u);
@@ -257,6 +321,10 @@ void main() {
         uint m = i / quads, quad = i % quads;
         vec4 v = sumOf(m, quad), gated = vec4(0.0);
         if (MATRICES == 2u) gated = sumOf(m, quads + quad);
+        if (factors()) {
+            v *= statistics[m].y;
+            gated *= statistics[m].y;
+        }
         [[unroll]] for (uint e = 0; e < 4u; ++e) store(o0 + 4u * quad + e, m, v[e], gated[e]);
     }
 }
