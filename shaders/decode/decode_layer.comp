@@ -86,15 +86,8 @@ shared uvec4 own[2 * VECTORS]; // the token's own key and value
 const uint T = gl_WorkGroupSize.x;
 uint t, workgroup, workgroups, lane, lanes, subgroup, subgroups;
 
-#ifndef MODE
-#define MODE 0
-#endif
 void synchronize() {
-#if MODE == 0
     controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
-#else
-    barrier();
-#endif
 }
 
 // Words of `progress`, a cache line apart: how many have reported at each of the barriers of a dispatch.
