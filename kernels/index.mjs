@@ -26,6 +26,7 @@ import { attentionKernels } from './attention.mjs';
 import { KernelContext } from './base.mjs';
 import { attendKernels } from './decode-attend.mjs';
 import { convolutionKernels } from './convolution.mjs';
+import { decodeLayerKernels } from './decode-layer.mjs';
 import { decodeKernels } from './decode.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { embeddingKernels } from './embedding.mjs';
@@ -82,7 +83,7 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
  *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>
- *   & ReturnType<typeof attendKernels> & ReturnType<typeof samplingKernels>
+ *   & ReturnType<typeof attendKernels> & ReturnType<typeof decodeLayerKernels> & ReturnType<typeof samplingKernels>
  *   & ReturnType<typeof scanKernels> & ReturnType<typeof sortingKernels>
  *   & ReturnType<typeof convolutionKernels> & ReturnType<typeof poolingKernels>}
  */
@@ -103,6 +104,7 @@ export function createKernels(vk, options) {
     ...indexingKernels(context),
     ...decodeKernels(context),
     ...attendKernels(context),
+    ...decodeLayerKernels(context),
     ...samplingKernels(context),
     ...scanKernels(context),
     ...sortingKernels(context),

@@ -41,6 +41,7 @@ test('every kernel has a call here', () => {
     'attentionSupports',
     'context',
     'convolutionSupports',
+    'decodeLayerSupports',
     'matmulPlan',
     'matmulOrder',
     'matmulSupports',

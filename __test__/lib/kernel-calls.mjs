@@ -272,6 +272,19 @@ export const CALLS = [
     sizes: { rows: 3, heads: 2, kvHeads: 1, headSize: 8, capacity: 600, cacheSlots: 1, cacheType: 'bf16' },
   },
   {
+    kernel: 'decodeLayer',
+    tensors: {
+      ...{ x: [32], qkv: [64 * 32, 'i8'], out: [32 * 32, 'i8'], up: [128 * 32, 'i8'], down: [32 * 64, 'i8'] },
+      ...{ qkvScales: [64, 'f16'], outScales: [32, 'f16'], upScales: [128, 'f16'], downScales: [64, 'f16'] },
+      ...{ attentionNorm: [32], mlpNorm: [32], qNorm: [16], kNorm: [16], table: [5 * 16] },
+      ...{ keys: [2 * 5 * 16, 'f16'], values: [2 * 5 * 16, 'f16'], slots: [1, 'u32'], places: [1, 'u32'], failed: [1, 'u32'] },
+    },
+    sizes: {
+      ...{ width: 32, heads: 2, kvHeads: 1, headSize: 16, hidden: 64, type: 'q8_0', cacheType: 'f16', workgroups: 1 },
+      ...{ capacity: 5, cacheSlots: 2, positions: 5 },
+    },
+  },
+  {
     kernel: 'dequantize',
     tensors: { weight: [5 * 32, 'i8'], scales: [5, 'f16'], out: [3 * 32, 'bf16'] },
     sizes: { type: 'q8_0', outType: 'bf16', rows: 3, columns: 32, firstRow: 2 },

@@ -17,6 +17,7 @@ import {
 
 import { ropeTable } from '../model/positions.mjs';
 import { SessionAdapters } from './adapters.mjs';
+import { testWholeLayers, wholeLayers } from './layer.mjs';
 import { disposeWeights } from './weights.mjs';
 
 /** @typedef {typeof import('helios-vk')} Vk */
@@ -41,8 +42,9 @@ const FLASH_HEADS = [32, 64, 96, 128];
 const NOWHERE = 0xffffffff;
 
 /**
- * Rows that go through the layers together; `adapted`: whether one of them has an adapter.
- * @typedef {{ rows: number, few: boolean, places: number, slots: number, keys: number, adapted: boolean, prompt?: { slot: number, start: number } }} Pass
+ * Rows that go through the layers together; `adapted`: whether one of them has an adapter; `whole`: whether a dispatch is a layer.
+ * @typedef {{ rows: number, few: boolean, whole?: boolean, places: number, slots: number, keys: number, adapted: boolean,
+ *   prompt?: { slot: number, start: number } }} Pass
  */
 
 /** Whether the device multiplies matrices of these halves: those of the weights first. @param {Record<string, Weight>} weights */
@@ -137,14 +139,17 @@ export class Session {
     this.settings = this.#buffer('sampling settings', 4 * slots * SETTINGS_WORDS);
     this.history = this.#buffer('last tokens', 4 * slots * HISTORY_WORDS);
     this.state = this.#buffer('sampling state', 4 * slots * STATE_WORDS);
-    /** The last token of each slot and the bits of its log probability. */
-    this.sampled = this.#buffer('sampled tokens', 8 * slots);
+    /** The last token of each slot and the bits of its log probability; then whether a layer's workgroups did not run at once. */
+    this.sampled = this.#buffer('sampled tokens', 8 * slots + 4);
     vk.uploadAsync(
       this.slotIds,
       Uint32Array.from({ length: slots }, (_, i) => i),
     );
     vk.uploadAsync(this.places, new Uint32Array(slots).fill(NOWHERE));
-    for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state]) vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
+    for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state, this.sampled])
+      vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
+    /** Makes the one dispatch of a layer for a step of one row, on devices that take it. */
+    this.wholeLayer = this.#testedLayer();
   }
 
   /** The keys of the steps that are recorded. */
@@ -162,6 +167,24 @@ export class Session {
     } catch (cause) {
       this.dispose();
       throw new Error(`no memory for ${name} (${bytes} bytes): a shorter context, fewer slots or a smaller dtype take less`, { cause });
+    }
+  }
+
+  /** `wholeLayers`, if they pass their test. */
+  #testedLayer() {
+    try {
+      const layer = wholeLayers(this);
+      const reason = layer && testWholeLayers(this, layer);
+      if (reason === undefined) return layer;
+      const device = this.kernels.context.info.deviceName;
+      process.emitWarning(`a step of one sequence takes several dispatches a layer in place of one on ${device}: ${reason}`, {
+        type: 'HeliosWarning',
+        code: 'HELIOS_DECODE_LAYER',
+      });
+      return undefined;
+    } catch (error) {
+      this.dispose();
+      throw error;
     }
   }
 
@@ -276,10 +299,11 @@ export class Session {
     const bucket = Math.min(context, Math.max(256, 2 ** Math.ceil(Math.log2(keys))));
     // Where no sequence has an adapter, nothing is multiplied by one.
     const adapted = [...this.going].some((slot) => slot < rows && this.chosen[slot] !== undefined);
+    const whole = rows === 1 && !adapted && this.wholeLayer !== undefined;
     const key = `${rows}/${bucket}${adapted ? '/adapted' : ''}`;
     let graph = this.#graphs.get(key);
     if (graph === undefined) {
-      const pass = { rows, few: rows <= this.fewRows, places: this.places, slots: this.slotIds, keys: bucket, adapted };
+      const pass = { rows, few: rows <= this.fewRows, whole, places: this.places, slots: this.slotIds, keys: bucket, adapted };
       const dispatches = [
         this.#embed(this.ids, this.places, rows),
         ...this.#layers(pass),
@@ -297,7 +321,11 @@ export class Session {
       this.#graphs.set(key, (graph = vk.graphEnd()));
     }
     vk.graphLaunch(graph);
-    return vk.readAsync(this.sampled, 0, 8 * rows);
+    if (!whole) return vk.readAsync(this.sampled, 0, 8 * rows);
+    return vk.readAsync(this.sampled, 0, 8 * this.slots + 4).then((sampled) => {
+      if (sampled[2 * this.slots] === 0) return sampled.subarray(0, 2 * rows);
+      throw new Error("the workgroups of a layer did not run at once: does another program keep the device's multiprocessors?");
+    });
   }
 
   /** x = rows of the embedding. @param {number} ids @param {number} places @param {number} rows @returns {Dispatches} */
@@ -323,7 +351,7 @@ export class Session {
       const { kind, handles } = this.layerKinds[i];
       const first = made.get(kind);
       if (!first) {
-        const dispatches = this.#layer(i, pass).flat();
+        const dispatches = pass.whole && this.wholeLayer ? [this.wholeLayer(i, pass)] : this.#layer(i, pass).flat();
         made.set(kind, { handles, dispatches });
         return dispatches;
       }
