@@ -1,0 +1,259 @@
+// Gradients of which each process keeps a part (ZeRO-2), and parameters of which it does so too (ZeRO-3: Rajbhandari et al. 2020, "ZeRO: Memory
+// Optimizations Toward Training Trillion Parameter Models", sections 5.2 and 5.3).
+//
+// Gradients: a backward pass writes those of a bucket into whole memory of the bucket's size. As soon as it has all of them, a reduce-scatter
+// gives each process the sums of its own part, which are added to what it keeps, and the whole memory serves the next bucket.
+//
+// Parameters: an operation that reads one has its bucket gathered, in f32 or in the 16-bit type of products, and a unit of `fullyShard` frees it.
+//
+// All of it may be part of a compiled function: collectives are calls of the host there, between two parts of the graph.
+
+import { SLOT, Template } from '../../kernels/template.mjs';
+import { noGrad } from '../core/node.mjs';
+import { UsageError } from '../core/errors.mjs';
+import { BYTES, denseStrides, layoutOf } from '../core/layout.mjs';
+import { backwardEnds, recordingNow, runtime, sink } from '../core/runtime.mjs';
+import { scope } from '../core/scope.mjs';
+import { Storage, unscoped } from '../core/storage.mjs';
+import { Tensor } from '../api/tensor.mjs';
+
+/** @typedef {import('./bucket.mjs').Bucket} Bucket */
+/** @typedef {import('./ranks.mjs').ProcessGroup} ProcessGroup */
+/** @typedef {import('../core/layout.mjs').DType} DType */
+/** @typedef {import('../modules/module.mjs').Parameter} Parameter */
+
+/** A bucket whose gradients are not complete: its whole memory, and the parameters whose gradients are missing. @typedef {{ storage: Storage, missing: Set<Parameter> }} Open */
+
+/** What the memory of parameters that are not gathered belongs to. @type {import('../core/runtime.mjs').Sink} */
+const NOWHERE = {
+  allocate: () => {
+    throw new Error('not to be allocated from');
+  },
+  release: () => {},
+  append: () => undefined,
+};
+
+/** The storage of a bucket's parameters: it has memory while they are gathered. */
+export class ShardedStorage extends Storage {
+  /** @param {number} bytes of the whole bucket @param {() => void} fetch gathers them */
+  constructor(bytes, fetch) {
+    const absent = { handle: -1, bytes, live: true, sink: NOWHERE };
+    super(absent);
+    this.absent = absent;
+    this.fetch = fetch;
+  }
+
+  /** The memory is that of `Shards`, which frees it. */
+  release() {
+    this.shares--;
+  }
+}
+
+/** A view of some elements of a storage. @param {Storage} storage @param {readonly number[]} shape @param {number} offset @param {DType} [dtype] */
+const viewOf = (storage, shape, offset, dtype = 'f32') => new Tensor(storage, layoutOf(shape, denseStrides(shape), offset, dtype));
+
+/** The sharded gradients, and parameters, of one optimizer. */
+export class Shards {
+  /**
+   * @param {ProcessGroup} group @param {boolean} parameters whether parameters are sharded, too
+   * @param {boolean} exportable whether the memory of collectives is, for NCCL
+   */
+  constructor(group, parameters, exportable) {
+    this.group = group;
+    this.parameters = parameters;
+    this.exportable = exportable;
+    /** Memory of whole buckets, by bytes: what is free. @type {Map<number, Storage[]>} */
+    this.free = new Map();
+    /** All of it. @type {Storage[]} */
+    this.made = [];
+    /** Buckets whose gradients a backward pass is computing. @type {Map<Bucket, Open>} */
+    this.open = new Map();
+    /** What is gathered, by type. @type {Map<Bucket, Map<DType, Storage>>} */
+    this.gathered = new Map();
+    /** The recording that `open` and `gathered` are of; undefined outside of compiled functions. @type {WeakRef<object> | undefined} */
+    this.of = undefined;
+    /** Conversions of parts of parameters. @type {Map<string, Template>} */
+    this.conversions = new Map();
+    this.finish = () => noGrad(() => scope(() => this.#finish()));
+  }
+
+  /** Takes memory for the whole of a bucket. @param {number} bytes @returns {Storage} */
+  take(bytes) {
+    const known = this.free.get(bytes)?.pop();
+    if (known) return known;
+    // Of the device also while a function is compiled: it outlives the graph, as parameters do.
+    const storage = new Storage(runtime().allocate(bytes, this.exportable));
+    storage.retain();
+    runtime().name(storage.allocation, 'parameters and gradients of a bucket');
+    this.made.push(storage);
+    return storage;
+  }
+
+  /** Gives memory back. @param {Storage} storage @param {number} bytes as it was taken with */
+  giveBack(storage, bytes) {
+    const list = this.free.get(bytes);
+    if (list) list.push(storage);
+    else this.free.set(bytes, [storage]);
+  }
+
+  /**
+   * What is gathered inside a compiled function is not outside of it, and the other way round: a graph gathers all that it reads, each time.
+   */
+  #turn() {
+    const now = recordingNow();
+    if (now !== this.of?.deref()) {
+      // Of a function that could not be compiled, a bucket may be open still.
+      if (this.of) this.#forgetOpen();
+      this.#checkClosed();
+      this.forget();
+      this.of = now && new WeakRef(now);
+    }
+    if (now && !now.effects.has(this)) {
+      const before = () => {
+        this.#checkClosed();
+        this.forget();
+      };
+      now.effects.set(this, { before, after: () => {} });
+    }
+  }
+
+  #checkClosed() {
+    if (this.open.size > 0)
+      throw new UsageError('compile', 'gradients were added to parameters outside of the compiled function: call step() or zeroGrad() first');
+  }
+
+  /**
+   * Runs a collective after everything that was computed so far.
+   * @param {'reduceScatter' | 'allGather' | 'broadcast'} kind @param {Storage} storage @param {{ count: number, type?: 'f32' | 'bf16' }} range
+   */
+  #call(kind, storage, range) {
+    const run = (/** @type {number[]} */ [handle]) => void this.group[kind](handle, range);
+    const recording = recordingNow();
+    if (recording) recording.host([storage], run);
+    else {
+      runtime().flush();
+      run([storage.allocation.handle]);
+    }
+    storage.version++;
+  }
+
+  // ---- parameters
+
+  /** Copies the parameters of rank 0 to all processes. @param {Storage} storage the whole of a bucket @param {number} count */
+  broadcast(storage, count) {
+    this.#call('broadcast', storage, { count });
+  }
+
+  /**
+   * The parameters of a bucket in a type, gathered unless they are already.
+   * @param {Bucket} bucket @param {DType} dtype f32, f16 or bf16
+   * @returns {Storage} with the bucket's elements
+   */
+  values(bucket, dtype) {
+    this.#turn();
+    let all = this.gathered.get(bucket);
+    if (!all) this.gathered.set(bucket, (all = new Map()));
+    const known = all.get(dtype);
+    if (known) return known;
+    const { count, own } = bucket;
+    const storage = this.take(BYTES[dtype] * count);
+    all.set(dtype, storage);
+    const key = `${dtype} ${own.offset}+${own.count}`;
+    let conversion = this.conversions.get(key);
+    if (!conversion) {
+      const y = { buffer: SLOT + 1, offset: own.offset };
+      conversion = new Template(runtime().kernels.cast({ x: SLOT, y, count: own.count, from: 'f32', to: /** @type {'f32'} */ (dtype) }));
+      this.conversions.set(key, conversion);
+    }
+    const name = 'part of the parameters';
+    const bytes = own.count * (4 + BYTES[dtype]);
+    sink().append(conversion, [/** @type {Storage} */ (bucket.values.storage), storage], undefined, { name, bytes });
+    storage.version++;
+    // The group moves 16-bit elements of any type.
+    this.#call('allGather', storage, { count, type: dtype === 'f32' ? 'f32' : 'bf16' });
+    if (dtype === 'f32' && bucket.whole) bucket.whole.allocation = storage.allocation;
+    return storage;
+  }
+
+  /** Frees what is gathered of a bucket. @param {Bucket} bucket */
+  release(bucket) {
+    for (const [dtype, storage] of this.gathered.get(bucket) ?? []) this.giveBack(storage, BYTES[dtype] * bucket.count);
+    this.gathered.delete(bucket);
+    if (bucket.whole) bucket.whole.allocation = bucket.whole.absent;
+  }
+
+  /** Frees all that is gathered. */
+  forget() {
+    for (const bucket of [...this.gathered.keys()]) this.release(bucket);
+  }
+
+  // ---- gradients
+
+  /** Adds to the gradient of a parameter. @param {Parameter} parameter @param {Bucket} bucket its bucket @param {Tensor} gradient */
+  accumulate(parameter, bucket, gradient) {
+    this.#turn();
+    noGrad(() =>
+      scope(() => {
+        let open = this.open.get(bucket);
+        if (!open) {
+          open = { storage: this.take(4 * bucket.count), missing: new Set(bucket.parameters) };
+          this.open.set(bucket, open);
+          // Sums of what is between parameters would become part of the norm.
+          for (const { offset, count } of bucket.gaps()) viewOf(open.storage, [count], offset).fill_(0);
+          backwardEnds.add(this.finish);
+        }
+        const place = viewOf(open.storage, parameter.shape, bucket.offsets[bucket.parameters.indexOf(parameter)]);
+        if (open.missing.delete(parameter)) place.copy_(gradient);
+        else place.add_(gradient);
+        if (open.missing.size === 0) this.#close(bucket, open);
+      }),
+    );
+  }
+
+  /** Sums the gradients of a bucket over the processes, and adds this process's part to what it keeps. @param {Bucket} bucket @param {Open} open */
+  #close(bucket, { storage }) {
+    this.open.delete(bucket);
+    this.#call('reduceScatter', storage, { count: bucket.count });
+    const { gradients, own } = bucket;
+    const sums = viewOf(storage, [own.count], own.offset);
+    recordingNow()?.gradientOf(gradients);
+    if (gradients.grad) gradients.add_(sums);
+    else gradients.copy_(sums);
+    gradients.grad = gradients;
+    this.giveBack(storage, 4 * bucket.count);
+  }
+
+  /** The end of a backward pass, or a step: parameters that have no gradient have zeros, as all processes must sum the same. */
+  #finish() {
+    backwardEnds.delete(this.finish);
+    for (const [bucket, open] of [...this.open]) {
+      for (const parameter of open.missing) {
+        viewOf(open.storage, parameter.shape, bucket.offsets[bucket.parameters.indexOf(parameter)]).fill_(0);
+      }
+      this.#close(bucket, open);
+    }
+  }
+
+  /** Drops the gradients of a bucket that are not summed yet. @param {Bucket} bucket */
+  drop(bucket) {
+    const open = this.open.get(bucket);
+    if (!open) return;
+    this.open.delete(bucket);
+    this.giveBack(open.storage, 4 * bucket.count);
+  }
+
+  #forgetOpen() {
+    for (const bucket of [...this.open.keys()]) this.drop(bucket);
+  }
+
+  dispose() {
+    this.#forgetOpen();
+    this.forget();
+    backwardEnds.delete(this.finish);
+    for (const storage of this.made.splice(0)) storage.release();
+    this.free.clear();
+  }
+}
+
+/** A flat view that no scope frees. @param {Storage} storage @param {number} offset @param {number} count */
+export const flatView = (storage, offset, count) => unscoped(() => viewOf(storage, [count], offset));
