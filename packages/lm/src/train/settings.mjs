@@ -84,7 +84,7 @@ const preset = (family, sizes, settings) =>
 /**
  * Models to begin with. `gpt-…` are the models of this project's benchmarks (learned positions; nothing but this package reads them),
  * `llama-…` can be exported to every program that knows Llama, and `gpt2-124m` is GPT-2.
- * - `llama-tiny`: 172,352 parameters; `llama-30m`: 27.4M; `llama-1.1b`: 1,107M.
+ * - `llama-tiny`: 172,352 parameters; `llama-30m`: 27.4M; `llama-1.1b`: 1,107M; `llama-7b`: 6,738M, for several devices with `zero: 3`.
  * - `gpt-tiny`: 143,680 parameters; learns on a CPU device in two minutes.
  * - `gpt-30m`: 29.6M parameters.
  * - `gpt-300m`: 301.8M parameters: 21 layers of 12.65M, an embedding and an untied head of 17,408 × 1,024 each (17 · 1,024, in whole matrix
@@ -105,6 +105,11 @@ export const PRESETS = Object.freeze({
     'llama',
     { layers: 16, width: 2048, heads: 32, kvHeads: 8, hidden: 8192, blockSize: 2048, vocabSize: 32768 },
     { batchSize: 4, learningRate: 3e-4, minLr: 3e-5, warmupSteps: 200, maxSteps: 2000, precision: 'bf16' },
+  ),
+  'llama-7b': preset(
+    'llama',
+    { layers: 32, width: 4096, heads: 32, hidden: 11008, blockSize: 2048, vocabSize: 32000 },
+    { batchSize: 4, learningRate: 3e-4, minLr: 3e-5, warmupSteps: 200, maxSteps: 2000, precision: 'bf16', gradCheckpoint: true },
   ),
   'gpt2-124m': preset(
     'gpt2',
