@@ -8,12 +8,13 @@ import { Module } from './module.mjs';
 /** Parameters that are gathered together, and freed together. */
 export class Unit {
   constructor() {
-    /** What frees the gathered parameters. @type {Set<() => void>} */
-    this.frees = new Set();
+    /** The optimizer's memory of them. @type {Set<import('../optim/bucket.mjs').Bucket>} */
+    this.buckets = new Set();
   }
 
+  /** Frees what is gathered of them. */
   release() {
-    for (const free of this.frees) free();
+    for (const bucket of this.buckets) bucket.shards?.release(bucket);
   }
 }
 

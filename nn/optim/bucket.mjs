@@ -99,8 +99,10 @@ export class Bucket {
     this.keepsHalf = false;
     /** @type {HalfCopy | undefined} */
     this.half = undefined;
-    /** Frees gathered parameters. */
-    this.free = () => shards?.release(this);
+    /** What the parameters are gathered with. */
+    this.unit = parameters[0].unit;
+    /** Whether products read them in 16 bits under `autocast`. */
+    this.isOfMatrices = parameters[0].ndim > 1;
     noGrad(() =>
       unscoped(() => {
         if (this.whole && shards) this.#divide(this.whole, shards);
@@ -146,8 +148,8 @@ export class Bucket {
       whole.retain();
       parameter.storage = whole;
       old?.release();
-      parameter.unit?.frees.add(this.free);
     }
+    this.unit?.buckets.add(this);
     shards.broadcast(storage, count);
     const part = this.view(all, [own.count], own.offset);
     this.values.copy_(part);
@@ -226,17 +228,17 @@ export class Bucket {
     source.version++;
     if (this.whole) {
       this.whole.version++;
-      this.free();
+      this.shards?.release(this);
     }
     for (const copy of kept) copy?.follow();
   }
 
   /** Releases the bucket's memory. The parameters keep their own references to it; of sharded ones there is only a part, so they end with it. */
   dispose() {
-    this.free();
+    this.shards?.release(this);
     this.clearShard();
+    this.unit?.buckets.delete(this);
     for (const parameter of this.parameters) {
-      parameter.unit?.frees.delete(this.free);
       if (this.whole && parameter.storage === this.whole) parameter.dispose();
       // A gradient in the bucket stays with its parameter: the constructor of the optimizer may have failed.
       if (parameter.grad !== parameter.gradientPlace) parameter.gradientPlace?.dispose();
@@ -271,7 +273,7 @@ function exportableZeros(name, count) {
  */
 const keyOf = ({ unit, ndim }, /** @type {number} */ i) => {
   if (!unit) return ndim > 1 ? i : -1;
-  return ndim > 1 ? unit : unit.frees;
+  return ndim > 1 ? unit : unit.buckets;
 };
 
 /**

@@ -9,6 +9,7 @@
 // All of it may be part of a compiled function: collectives are calls of the host there, between two parts of the graph.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
+import { autocastType } from '../api/autocast.mjs';
 import { noGrad } from '../core/node.mjs';
 import { UsageError } from '../core/errors.mjs';
 import { BYTES, denseStrides, layoutOf } from '../core/layout.mjs';
@@ -145,19 +146,35 @@ export class Shards {
   }
 
   /**
-   * The parameters of a bucket in a type, gathered unless they are already.
+   * The parameters of a bucket in a type, gathered unless they are already. With the first of a unit all others are gathered, in the types in which
+   * a layer reads them: consecutive collectives are handed to NCCL at once.
    * @param {Bucket} bucket @param {DType} dtype f32, f16 or bf16
    * @returns {Storage} with the bucket's elements
    */
   values(bucket, dtype) {
     this.#turn();
-    let all = this.gathered.get(bucket);
-    if (!all) this.gathered.set(bucket, (all = new Map()));
-    const known = all.get(dtype);
+    const known = this.gathered.get(bucket)?.get(dtype);
     if (known) return known;
+    const others = bucket.unit && !this.gathered.has(bucket) ? [...bucket.unit.buckets] : [];
+    const half = autocastType() ?? 'f32';
+    const all = others.filter((each) => each !== bucket && each.shards === this && !this.gathered.has(each));
+    const wanted = [{ bucket, dtype }, ...all.map((each) => ({ bucket: each, dtype: each.isOfMatrices ? half : /** @type {DType} */ ('f32') }))];
+    const made = wanted.map((each) => ({ ...each, storage: this.#convert(each.bucket, each.dtype) }));
+    for (const { bucket: of, dtype: type, storage } of made) {
+      // The group moves 16-bit elements of any type.
+      this.#call('allGather', storage, { count: of.count, type: type === 'f32' ? 'f32' : 'bf16' });
+      if (type === 'f32' && of.whole) of.whole.allocation = storage.allocation;
+    }
+    return made[0].storage;
+  }
+
+  /** Memory for the parameters of a bucket in a type, with this process's part of them. @param {Bucket} bucket @param {DType} dtype */
+  #convert(bucket, dtype) {
     const { count, own } = bucket;
     const storage = this.take(BYTES[dtype] * count);
-    all.set(dtype, storage);
+    const all = this.gathered.get(bucket);
+    if (all) all.set(dtype, storage);
+    else this.gathered.set(bucket, new Map([[dtype, storage]]));
     const key = `${dtype} ${own.offset}+${own.count}`;
     let conversion = this.conversions.get(key);
     if (!conversion) {
@@ -165,13 +182,9 @@ export class Shards {
       conversion = new Template(runtime().kernels.cast({ x: SLOT, y, count: own.count, from: 'f32', to: /** @type {'f32'} */ (dtype) }));
       this.conversions.set(key, conversion);
     }
-    const name = 'part of the parameters';
-    const bytes = own.count * (4 + BYTES[dtype]);
-    sink().append(conversion, [/** @type {Storage} */ (bucket.values.storage), storage], undefined, { name, bytes });
+    const info = { name: 'part of the parameters', bytes: own.count * (4 + BYTES[dtype]) };
+    sink().append(conversion, [/** @type {Storage} */ (bucket.values.storage), storage], undefined, info);
     storage.version++;
-    // The group moves 16-bit elements of any type.
-    this.#call('allGather', storage, { count, type: dtype === 'f32' ? 'f32' : 'bf16' });
-    if (dtype === 'f32' && bucket.whole) bucket.whole.allocation = storage.allocation;
     return storage;
   }
 
