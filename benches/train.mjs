@@ -116,7 +116,8 @@ async function measure(values, vk, info, ranks) {
   if (profiled) vk.profileStart({ trace: values.profile });
   const trainer = new Trainer(vk, config, { data, mode: /** @type {'graph' | 'plain'} */ (values.mode), ranks });
   // All processes have the same weights.
-  if (values['dump-weights'] !== undefined && trainer.sharded) throw new UsageError('--dump-weights: with --zero 3 no process has all weights');
+  if (values['dump-weights'] !== undefined && trainer.sharded)
+    throw new UsageError('--dump-weights: with --zero 3 no process has all weights');
   if (values['dump-weights'] !== undefined && first) await save(values['dump-weights'], trainer.model.stateDict());
   const started = performance.now();
   while (await trainer.ready()) {

@@ -120,7 +120,10 @@ export class Shards {
 
   #checkClosed() {
     if (this.open.size > 0)
-      throw new UsageError('compile', 'gradients were added to parameters outside of the compiled function: call step() or zeroGrad() first');
+      throw new UsageError(
+        'compile',
+        'gradients were added to parameters outside of the compiled function: call step() or zeroGrad() first',
+      );
   }
 
   /**
@@ -158,7 +161,10 @@ export class Shards {
     const others = bucket.unit && !this.gathered.has(bucket) ? [...bucket.unit.buckets] : [];
     const half = autocastType() ?? 'f32';
     const all = others.filter((each) => each !== bucket && each.shards === this && !this.gathered.has(each));
-    const wanted = [{ bucket, dtype }, ...all.map((each) => ({ bucket: each, dtype: each.isOfMatrices ? half : /** @type {DType} */ ('f32') }))];
+    const wanted = [
+      { bucket, dtype },
+      ...all.map((each) => ({ bucket: each, dtype: each.isOfMatrices ? half : /** @type {DType} */ ('f32') })),
+    ];
     const made = wanted.map((each) => ({ ...each, storage: this.#convert(each.bucket, each.dtype) }));
     for (const { bucket: of, dtype: type, storage } of made) {
       // The group moves 16-bit elements of any type.

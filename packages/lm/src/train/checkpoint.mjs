@@ -185,7 +185,11 @@ export async function joinModel(trainer) {
 }
 
 /** How the weights of a checkpoint are written. @param {Trainer} trainer */
-const modelOptions = ({ opt }) => ({ dtype: /** @type {const} */ ('f32'), maxShardBytes: FILE_BYTES, read: () => opt.ranks?.shards?.forget() });
+const modelOptions = ({ opt }) => ({
+  dtype: /** @type {const} */ ('f32'),
+  maxShardBytes: FILE_BYTES,
+  read: () => opt.ranks?.shards?.forget(),
+});
 
 /**
  * Writes the model with the lowest loss so far into `best`, in place of the one before.
@@ -286,7 +290,8 @@ function readCheckpoint(path) {
     if (isAdapter) await readAdapters(path, trainer.model);
     else {
       const { opt } = trainer;
-      const set = (/** @type {any} */ parameter, /** @type {any} */ rows, /** @type {number} */ first) => opt.setParameter(parameter, rows, first);
+      const set = (/** @type {any} */ parameter, /** @type {any} */ rows, /** @type {number} */ first) =>
+        opt.setParameter(parameter, rows, first);
       await readWeights(path, trainer.model, undefined, trainer.sharded ? set : undefined);
     }
     const moments = { m: /** @type {import('./state.mjs').Values} */ ({}), v: /** @type {import('./state.mjs').Values} */ ({}) };

@@ -114,7 +114,11 @@ export function setShards(model, opt, moment, values) {
       const [begin, end] = [Math.max(at, own.offset), Math.min(at + parameter.size, own.offset + own.count)];
       if (all === undefined || begin >= end) continue;
       const run = { offset: begin - own.offset, count: end - begin };
-      scope(() => noGrad(() => void bucket.view(shard, [run.count], run.offset).copy_(F.slice(onDevice(all, [parameter.size]), 0, begin - at, end - at))));
+      scope(() =>
+        noGrad(
+          () => void bucket.view(shard, [run.count], run.offset).copy_(F.slice(onDevice(all, [parameter.size]), 0, begin - at, end - at)),
+        ),
+      );
     }
   }
 }
