@@ -65,6 +65,8 @@ async function trainSmall() {
   const data = windowsOf(randomTokens(500, config.model.vocabSize), config.settings.blockSize);
   const stopped = () => rank === 1 && stopAt !== undefined && trainer.known.size >= stopAt;
   const trainer = new Trainer(vk, config, { data, ranks, stopped });
+  /** Bytes that tensors hold before the first step. */
+  const { bytes } = memory();
   if (parts > 1) trainer.opt.gradientScale /= parts;
 
   /** A step by the gradients of each share, computed by themselves and added in the order of ranks. */
@@ -104,7 +106,7 @@ async function trainSmall() {
   const losses = Array.from({ length: trainer.stepsDone }, (_, i) => trainer.known.get(i));
   // Some of them: all would be megabytes of JSON.
   const some = Array.from(weights.filter((_, i) => i % 2039 === 0)).map((x) => Number(x.toPrecision(7)));
-  const said = { rank: launcher ? rank : 0, hashes, losses, weights: some, done: trainer.stepsDone, bytes: memory().bytes };
+  const said = { rank: launcher ? rank : 0, hashes, losses, weights: some, done: trainer.stepsDone, bytes };
   say(said);
   trainer.destroy();
   await ranks?.group.destroy();
