@@ -100,7 +100,7 @@ export class Bucket {
     /** @type {HalfCopy | undefined} */
     this.half = undefined;
     /** What the parameters are gathered with. */
-    this.unit = parameters[0].unit;
+    this.unit = this.whole && parameters[0].unit;
     /** Whether products read them in 16 bits under `autocast`. */
     this.isOfMatrices = parameters[0].ndim > 1;
     noGrad(() =>

@@ -515,6 +515,7 @@ export class Optimizer {
       throw new ArgumentError(name, `expected a parameter of this optimizer, got ${shown(parameter)}`);
     if (!(values instanceof Tensor) || !isFloat(values.dtype))
       throw new ArgumentError(name, `values must be a tensor of floating type, got ${shown(values)}`);
+    alive(name, values);
     if (!Number.isInteger(offset) || offset < 0 || offset + values.size > parameter.size)
       throw new ArgumentError(name, `the parameter has ${parameter.size} elements, got ${values.size} from ${shown(offset)}`);
     if (isRecording()) throw new UsageError(name, 'call it outside of the compiled function');

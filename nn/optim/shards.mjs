@@ -10,7 +10,8 @@
 
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { autocastType } from '../api/autocast.mjs';
-import { noGrad } from '../core/node.mjs';
+import { isRecomputing } from '../api/checkpoint.mjs';
+import { isGradEnabled, noGrad } from '../core/node.mjs';
 import { UsageError } from '../core/errors.mjs';
 import { BYTES, denseStrides, layoutOf } from '../core/layout.mjs';
 import { backwardEnds, recordingNow, runtime, sink } from '../core/runtime.mjs';
@@ -22,8 +23,16 @@ import { Tensor } from '../api/tensor.mjs';
 /** @typedef {import('./ranks.mjs').ProcessGroup} ProcessGroup */
 /** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
+/** @typedef {import('../modules/shard.mjs').Unit} Unit */
 
 /** A bucket whose gradients are not complete: its whole memory, and the parameters whose gradients are missing. @typedef {{ storage: Storage, missing: Set<Parameter> }} Open */
+
+/** Buckets that are gathered together, and in which types. @typedef {{ unit: Unit | undefined, wanted: { bucket: Bucket, dtype: DType }[] }} Gathering */
+
+/**
+ * A collective of whole buckets.
+ * @typedef {{ kind: 'reduceScatter' | 'allGather' | 'broadcast', storage: Storage, range: { count: number, type?: 'f32' | 'bf16' } }} Collective
+ */
 
 /** What the memory of parameters that are not gathered belongs to. @type {import('../core/runtime.mjs').Sink} */
 const NOWHERE = {
@@ -73,6 +82,8 @@ export class Shards {
     this.gathered = new Map();
     /** The recording that `open` and `gathered` are of; undefined outside of compiled functions. @type {WeakRef<object> | undefined} */
     this.of = undefined;
+    /** The units that the forward pass has gathered, in order, and in which types: the backward pass goes back. @type {Gathering[]} */
+    this.passed = [];
     /** Conversions of parts of parameters. @type {Map<string, Template>} */
     this.conversions = new Map();
     this.finish = () => noGrad(() => scope(() => this.#finish()));
@@ -127,25 +138,29 @@ export class Shards {
   }
 
   /**
-   * Runs a collective after everything that was computed so far.
-   * @param {'reduceScatter' | 'allGather' | 'broadcast'} kind @param {Storage} storage @param {{ count: number, type?: 'f32' | 'bf16' }} range
+   * Runs collectives, one behind the other, after everything that was computed so far. In a compiled function they are one call of the host, so
+   * that they stay together and are handed to NCCL at once.
+   * @param {Collective[]} list
    */
-  #call(kind, storage, range) {
-    const run = (/** @type {number[]} */ [handle]) => void this.group[kind](handle, range);
+  #run(list) {
+    const run = (/** @type {number[]} */ handles) => {
+      for (const [i, { kind, range }] of list.entries()) this.group[kind](handles[i], range);
+    };
+    const storages = list.map(({ storage }) => storage);
     const recording = recordingNow();
-    if (recording) recording.host([storage], run);
+    if (recording) recording.host(storages, run);
     else {
       runtime().flush();
-      run([storage.allocation.handle]);
+      run(storages.map(({ allocation }) => allocation.handle));
     }
-    storage.version++;
+    for (const storage of storages) storage.version++;
   }
 
   // ---- parameters
 
   /** Copies the parameters of rank 0 to all processes. @param {Storage} storage the whole of a bucket @param {number} count */
   broadcast(storage, count) {
-    this.#call('broadcast', storage, { count });
+    this.#run([{ kind: 'broadcast', storage, range: { count } }]);
   }
 
   /**
@@ -165,17 +180,30 @@ export class Shards {
       { bucket, dtype },
       ...all.map((each) => ({ bucket: each, dtype: each.isOfMatrices ? half : /** @type {DType} */ ('f32') })),
     ];
-    const made = wanted.map((each) => ({ ...each, storage: this.#convert(each.bucket, each.dtype) }));
-    for (const { bucket: of, dtype: type, storage } of made) {
+    const gathering = { unit: bucket.unit, wanted };
+    if (bucket.unit && isGradEnabled() && !isRecomputing()) this.passed.push(gathering);
+    const [first] = this.#convert(gathering);
+    this.#run(this.#collectives(gathering));
+    return first;
+  }
+
+  /** The collectives of a gathering, after `#convert`. @param {Gathering} gathering @returns {Collective[]} */
+  #collectives({ wanted }) {
+    return wanted.map(({ bucket, dtype }) => {
+      const storage = /** @type {Storage} */ (this.gathered.get(bucket)?.get(dtype));
+      if (dtype === 'f32' && bucket.whole) bucket.whole.allocation = storage.allocation;
       // The group moves 16-bit elements of any type.
-      this.#call('allGather', storage, { count: of.count, type: type === 'f32' ? 'f32' : 'bf16' });
-      if (type === 'f32' && of.whole) of.whole.allocation = storage.allocation;
-    }
-    return made[0].storage;
+      return { kind: 'allGather', storage, range: { count: bucket.count, type: dtype === 'f32' ? 'f32' : 'bf16' } };
+    });
+  }
+
+  /** Takes memory for a gathering, with this process's part of each bucket. @param {Gathering} gathering */
+  #convert({ wanted }) {
+    return wanted.map(({ bucket, dtype }) => this.#part(bucket, dtype));
   }
 
   /** Memory for the parameters of a bucket in a type, with this process's part of them. @param {Bucket} bucket @param {DType} dtype */
-  #convert(bucket, dtype) {
+  #part(bucket, dtype) {
     const { count, own } = bucket;
     const storage = this.take(BYTES[dtype] * count);
     const all = this.gathered.get(bucket);
@@ -204,6 +232,7 @@ export class Shards {
   /** Frees all that is gathered. */
   forget() {
     for (const bucket of [...this.gathered.keys()]) this.release(bucket);
+    this.passed.length = 0;
   }
 
   // ---- gradients
@@ -224,33 +253,59 @@ export class Shards {
         const place = viewOf(open.storage, parameter.shape, bucket.offsets[bucket.parameters.indexOf(parameter)]);
         if (open.missing.delete(parameter)) place.copy_(gradient);
         else place.add_(gradient);
-        if (open.missing.size === 0) this.#close(bucket, open);
+        this.#closeUnit(bucket);
       }),
     );
   }
 
-  /** Sums the gradients of a bucket over the processes, and adds this process's part to what it keeps. @param {Bucket} bucket @param {Open} open */
-  #close(bucket, { storage }) {
-    this.open.delete(bucket);
-    this.#call('reduceScatter', storage, { count: bucket.count });
-    const { gradients, own } = bucket;
-    const sums = viewOf(storage, [own.count], own.offset);
-    recordingNow()?.gradientOf(gradients);
-    if (gradients.grad) gradients.add_(sums);
-    else gradients.copy_(sums);
-    gradients.grad = gradients;
-    this.giveBack(storage, 4 * bucket.count);
+  /**
+   * Sums the gradients of a unit, once they are complete, and gathers the unit before it, whose layer the backward pass computes next: consecutive
+   * collectives are handed to NCCL at once.
+   * @param {Bucket} bucket one of the unit, or of none
+   */
+  #closeUnit(bucket) {
+    const { unit } = bucket;
+    const all = [...this.open.keys()].filter((each) => (unit ? each.unit === unit : each === bucket));
+    if (all.some((each) => this.open.get(each)?.missing.size !== 0)) return;
+    const at = unit && this.parameters ? this.passed.findLastIndex((each) => each.unit === unit) : -1;
+    const before = at > 0 ? this.passed[at - 1] : undefined;
+    if (at >= 0) this.passed.length = at;
+    const next = before?.wanted.every((each) => !this.gathered.has(each.bucket)) ? before : undefined;
+    if (next) this.#convert(next);
+    this.#close(all, next);
+  }
+
+  /**
+   * Sums the gradients of buckets over the processes, and adds this process's parts to what it keeps.
+   * @param {Bucket[]} buckets @param {Gathering} [next] what is gathered with it
+   */
+  #close(buckets, next) {
+    const storages = buckets.map((bucket) => /** @type {Open} */ (this.open.get(bucket)).storage);
+    /** @type {Collective[]} */
+    const sums = buckets.map(({ count }, i) => ({ kind: 'reduceScatter', storage: storages[i], range: { count } }));
+    this.#run([...sums, ...(next ? this.#collectives(next) : [])]);
+    for (const [i, bucket] of buckets.entries()) {
+      const { gradients, own, count } = bucket;
+      this.open.delete(bucket);
+      const part = viewOf(storages[i], [own.count], own.offset);
+      recordingNow()?.gradientOf(gradients);
+      if (gradients.grad) gradients.add_(part);
+      else gradients.copy_(part);
+      gradients.grad = gradients;
+      this.giveBack(storages[i], 4 * count);
+    }
   }
 
   /** The end of a backward pass, or a step: parameters that have no gradient have zeros, as all processes must sum the same. */
   #finish() {
     backwardEnds.delete(this.finish);
-    for (const [bucket, open] of [...this.open]) {
+    for (const [bucket, open] of this.open) {
       for (const parameter of open.missing) {
         viewOf(open.storage, parameter.shape, bucket.offsets[bucket.parameters.indexOf(parameter)]).fill_(0);
       }
-      this.#close(bucket, open);
     }
+    if (this.open.size > 0) this.#close([...this.open.keys()]);
+    this.passed.length = 0;
   }
 
   /** Drops the gradients of a bucket that are not summed yet. @param {Bucket} bucket */
