@@ -568,3 +568,39 @@ test('products with activations, and those of logits, read permuted weights', as
   // Both products of the layers, the two with activations among them, the gradients of layers' inputs, and the logits.
   assert.equal(permuted.found['products by permuted weights'], 5);
 });
+
+/**
+ * Steps of a group of one whose parameters are sharded: layers are units, gathered in the order that their products take.
+ * @param {'f16' | 'bf16'} dtype @param {(args: any) => boolean} which
+ */
+async function trainSharded(dtype, which) {
+  takes = which;
+  const model = network();
+  const none = () => 0;
+  const processGroup = { rank: 0, worldSize: 1, allReduce: none, reduceScatter: none, allGather: none, broadcast: none };
+  for (const layer of model) if (layer instanceof nn.SwiGLU || layer instanceof nn.Linear) nn.fullyShard(layer);
+  const opt = new optim.AdamW(model.parameters(), { lr: 0.02, processGroup, zero: 3 });
+  const gradients = compile((/** @type {any} */ x) => accumulate(2, (i) => autocast(dtype, () => model.forward(x.at(i)).square().mean())));
+  const results = [];
+  for (let i = 0; i < 4; i++) {
+    results.push(await scope(() => gradients(batch(i))).item());
+    opt.step();
+  }
+  results.push(...(await weights(model)));
+  const [{ found }] = gradients.explain();
+  for (const each of [gradients, opt, model]) each.dispose();
+  return { results, products: found['products by permuted weights'] ?? 0 };
+}
+
+test('weights that are gathered for a layer are permuted if all products of the layer take them so, with the same bits', async () => {
+  for (const dtype of /** @type {const} */ (['bf16', 'f16'])) {
+    const [natural, some, all] = [() => false, (/** @type {any} */ args) => blocks(args) && !args.transB, blocks];
+    const expected = await trainSharded(dtype, natural);
+    assert.equal(expected.products, 0);
+    // The forward pass and the backward pass, which computes the layer again, gather by themselves: only products of both need the same.
+    const forward = await trainSharded(dtype, (args) => blocks(args) && (args.transB || args.glu === 'forward'));
+    const whole = await trainSharded(dtype, all);
+    assert.ok(forward.products > 0 && whole.products > forward.products, `${forward.products} and ${whole.products}`);
+    for (const { results } of [forward, whole, await trainSharded(dtype, some)]) assert.deepEqual(results, expected.results);
+  }
+});

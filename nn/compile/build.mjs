@@ -64,7 +64,8 @@ export function build(recording, inputs, outputs, passes, tune) {
   /** @type {Call[]} */
   const once = [];
   const halves = new Map([...recording.copies].flatMap((copy) => (copy instanceof HalfCopy ? [[copy.storage.allocation, copy]] : [])));
-  tuneProducts(recording, passes.includes('shuffle') ? new Set(halves.keys()) : new Set(), tune);
+  const gathered = recording.list.flatMap(({ permuted, allocations }) => (permuted ? [allocations[1]] : []));
+  tuneProducts(recording, passes.includes('shuffle') ? new Set([...halves.keys(), ...gathered]) : new Set(), tune);
   const { calls, found } = runPasses(
     recording.list,
     {

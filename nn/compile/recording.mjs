@@ -93,6 +93,7 @@ export class Recording {
       region: this.region,
       name: info?.name,
       bytes: info?.bytes,
+      permuted: info?.permuted,
       origin,
     });
     return origin;

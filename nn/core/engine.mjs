@@ -179,10 +179,7 @@ export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = input
   const { name = op.name } = attributes;
   const method = name.endsWith('_') ? name : `${name}_`;
   if (fetch !== undefined)
-    throw new UsageError(
-      method,
-      'each process has a part of this parameter (zero: 3): optimizer.setParameter() changes it',
-    );
+    throw new UsageError(method, 'each process has a part of this parameter (zero: 3): optimizer.setParameter() changes it');
   if (isGradEnabled() && (target.requiresGrad || inputs.some(needsGrad))) {
     throw new UsageError(
       method,

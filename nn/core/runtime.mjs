@@ -33,7 +33,11 @@ const [SMALL, TURNS] = [2 ** 20, 8];
  * @property {import('./layout.mjs').Layout[]} layouts
  */
 
-/** Dispatches that belong to no operation: a name, and the bytes that they read and write. @typedef {{ name: string, bytes?: number }} WorkInfo */
+/**
+ * Dispatches that belong to no operation: a name, and the bytes that they read and write. Of those that write weights into the second storage, to be
+ * gathered: `permuted` makes the dispatches that write them permuted.
+ * @typedef {{ name: string, bytes?: number, permuted?: () => Template }} WorkInfo
+ */
 
 /**
  * A change of the host's state by each launch of a recording, such as the length of a cache. `before` may throw: nothing has then changed. It

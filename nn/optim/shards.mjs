@@ -14,6 +14,7 @@ import { isRecomputing } from '../api/checkpoint.mjs';
 import { isGradEnabled, noGrad } from '../core/node.mjs';
 import { UsageError } from '../core/errors.mjs';
 import { BYTES, denseStrides, layoutOf } from '../core/layout.mjs';
+import { map } from '../core/codegen.mjs';
 import { backwardEnds, recordingNow, runtime, sink } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
 import { Storage, unscoped } from '../core/storage.mjs';
@@ -61,6 +62,18 @@ export class ShardedStorage extends Storage {
 
 /** A view of some elements of a storage. @param {Storage} storage @param {readonly number[]} shape @param {number} offset @param {DType} [dtype] */
 const viewOf = (storage, shape, offset, dtype = 'f32') => new Tensor(storage, layoutOf(shape, denseStrides(shape), offset, dtype));
+
+/**
+ * Dispatches that convert this process's part of parameters to 16 bits in the order of permuted copies (half-copy.mjs): two elements are one word,
+ * 16 words are a 4 x 4 matrix, which is transposed.
+ * @param {import('./bucket.mjs').Run} own a multiple of 32 elements, from a multiple of 32 @param {DType} dtype
+ */
+export function permuting({ offset, count }, dtype) {
+  const shape = [count / 32, 4, 4, 2];
+  const from = { buffer: SLOT, offset: 0, layout: layoutOf(shape, [32, 2, 8, 1], 0, 'f32') };
+  const to = { buffer: SLOT + 1, offset, layout: layoutOf(shape, denseStrides(shape), offset, dtype) };
+  return new Template(/** @type {import('../../kernels/base.mjs').Dispatch} */ (map(runtime().kernels.context, [from], [to], (_, x) => x)));
+}
 
 /** The sharded gradients, and parameters, of one optimizer. */
 export class Shards {
@@ -216,7 +229,8 @@ export class Shards {
       conversion = new Template(runtime().kernels.cast({ x: SLOT, y, count: own.count, from: 'f32', to: /** @type {'f32'} */ (dtype) }));
       this.conversions.set(key, conversion);
     }
-    const info = { name: 'part of the parameters', bytes: own.count * (4 + BYTES[dtype]) };
+    const permuted = dtype === 'f32' ? undefined : () => permuting(own, dtype);
+    const info = { name: 'part of the parameters', bytes: own.count * (4 + BYTES[dtype]), permuted };
     sink().append(conversion, [/** @type {Storage} */ (bucket.values.storage), storage], undefined, info);
     storage.version++;
     return storage;

@@ -2,7 +2,7 @@
 // function includes the optimizer's step, the step writes that copy as well as the one in natural order.
 
 import { activationQuestion } from './activations.mjs';
-import { kernelCalls } from './calls.mjs';
+import { accesses, kernelCalls } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
@@ -66,8 +66,27 @@ function logitsTakePermuted(call, { kernels }) {
 }
 
 /**
+ * The calls that read weights which call `i` has gathered, before other values are written there. Its collective follows it.
+ * @param {Call[]} calls @param {number} i
+ */
+function readersOf(calls, i) {
+  const [, weights] = calls[i].allocations;
+  /** @type {Call[]} */
+  const readers = [];
+  for (const call of calls.slice(i + 1)) {
+    if (call.host) continue;
+    const { reads, writes } = accesses(call);
+    if (writes.includes(weights)) break;
+    if (reads.includes(weights)) readers.push(call);
+  }
+  return readers;
+}
+
+/**
+ * Products read the permuted copy of an optimizer beside the one in natural order, which others may read. Weights that are gathered before each use
+ * have no second copy: they are gathered in the other order if all that read them take it.
  * @param {Call[]} calls modified @param {Context} context
- * @returns {import('./calls.mjs').Passed} the calls, and how many products read a permuted copy now
+ * @returns {import('./calls.mjs').Passed} the calls, and how many products read permuted weights now
  */
 export function shuffle(calls, context) {
   const { halves, keep } = context;
@@ -90,6 +109,19 @@ export function shuffle(calls, context) {
     taken.add(half);
     products++;
     call.template = undefined;
+  }
+  for (const [i, call] of calls.entries()) {
+    const readers = call.permuted ? readersOf(calls, i) : [];
+    const [, weights] = call.allocations;
+    const isB = (/** @type {Call} */ { inputs }) => inputs.every(({ allocation }, k) => (allocation === weights) === (k === 1));
+    if (!call.permuted || !readers.length || !readers.every((reader) => isB(reader) && takesPermuted(reader, context))) continue;
+    call.template = call.permuted();
+    for (const reader of readers) {
+      reader.kernel = KERNELS[reader.op?.name ?? ''];
+      reader.options = { ...reader.options, bPermuted: true };
+      reader.template = undefined;
+    }
+    products += readers.length;
   }
   for (const half of taken) {
     const copy = half.permutedCopy();
