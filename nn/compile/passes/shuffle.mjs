@@ -43,16 +43,16 @@ function questionOf(kernel, args) {
 
 /**
  * Whether a product is faster with a permuted B, and B's rows are whole blocks of the copy.
- * @param {Call} call @param {Context} context
+ * @param {Call} call @param {Context} context @param {boolean} [orSlower] whether one that is not faster will do
  */
-function takesPermuted(call, { kernels }) {
+function takesPermuted(call, { kernels }, orSlower = false) {
   const { op, inputs } = call;
   const kernel = KERNELS[op?.name ?? ''];
   if (!op || !kernel) return false;
   const { strides, offset } = inputs[1].layout;
   if (offset % BLOCK || !strides.includes(1) || strides.some((stride) => stride !== 1 && stride % BLOCK)) return false;
   const products = kernelCalls({ ...call, op }, kernels, [kernel]);
-  return products.length === 1 && kernels.takesPermuted(questionOf(kernel, products[0].args));
+  return products.length === 1 && kernels.takesPermuted(questionOf(kernel, products[0].args), orSlower);
 }
 
 /** Whether the products of a loss that compute logits are faster with a permuted weight. @param {Call} call @param {Context} context */
@@ -84,7 +84,8 @@ function readersOf(calls, i) {
 
 /**
  * Products read the permuted copy of an optimizer beside the one in natural order, which others may read. Weights that are gathered before each use
- * have no second copy: they are gathered in the other order if all that read them take it.
+ * have no second copy: they are gathered in the other order if a product is faster and all that read them can take it. (Of the products of a layer on
+ * Hopper, y = x Wᵀ is a sixth faster and dx = dy W as fast.)
  * @param {Call[]} calls modified @param {Context} context
  * @returns {import('./calls.mjs').Passed} the calls, and how many products read permuted weights now
  */
@@ -114,7 +115,8 @@ export function shuffle(calls, context) {
     const readers = call.permuted ? readersOf(calls, i) : [];
     const [, weights] = call.allocations;
     const isB = (/** @type {Call} */ { inputs }) => inputs.every(({ allocation }, k) => (allocation === weights) === (k === 1));
-    if (!call.permuted || !readers.length || !readers.every((reader) => isB(reader) && takesPermuted(reader, context))) continue;
+    if (!call.permuted || !readers.every(isB) || !readers.some((reader) => takesPermuted(reader, context))) continue;
+    if (!readers.every((reader) => takesPermuted(reader, context, true))) continue;
     call.template = call.permuted();
     for (const reader of readers) {
       reader.kernel = KERNELS[reader.op?.name ?? ''];
