@@ -190,6 +190,7 @@ function misused({ zero }) {
   };
   const optimizer = new optim.AdamW(parameters, { processGroup: group, zero });
   const [weight] = parameters;
+  const alias = weight.detach();
   const more = {
     late: errorOf(() => nn.fullyShard(model.layers.at(1))),
     inPlace: errorOf(() => weight.detach().fill_(1)),
@@ -200,8 +201,8 @@ function misused({ zero }) {
     type: errorOf(() => optimizer.setParameter(weight, F.full([1], 0, { dtype: 'i32' }))),
   };
   optimizer.dispose();
-  const disposed = errorOf(() => F.add(weight, 1));
-  return { errors: { ...errors, ...more, disposed } };
+  const [disposed, ofAlias] = [weight, alias].map((x) => errorOf(() => F.add(x, 1)));
+  return { errors: { ...errors, ...more, disposed, ofAlias } };
 }
 
 const results = [];

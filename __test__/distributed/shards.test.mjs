@@ -116,6 +116,7 @@ test('ZeRO-1 goes on from the state of ZeRO-3, bit for bit; wrong calls are erro
   }
   assert.match(of3.errors.inPlace, /fill_: each process has a part of this parameter \(zero: 3\)/);
   assert.match(of3.errors.disposed, /the tensor was disposed of/);
+  assert.match(of3.errors.ofAlias, /the optimizer that had a part of this parameter was disposed of/);
   assert.equal(of2.errors.inPlace, 'no error');
   assert.equal(of2.errors.disposed, 'no error');
 });

@@ -183,6 +183,7 @@ export class Shards {
    * @returns {Storage} with the bucket's elements
    */
   values(bucket, dtype) {
+    if (bucket.values.disposed) throw new UsageError('tensor', 'the optimizer that had a part of this parameter was disposed of');
     this.#turn();
     const known = this.gathered.get(bucket)?.get(dtype);
     if (known) return known;

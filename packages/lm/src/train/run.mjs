@@ -343,6 +343,7 @@ export class Run {
     const { saveEvery = 0, saveTotalLimit = Infinity, sampleEvery = 0, earlyStoppingPatience = 0 } = options;
     // Samples are rank 0's, which has a part of the weights then.
     const sampleTokens = ranks?.zero === 3 ? 0 : (options.sampleTokens ?? 100);
+    if (first && ranks?.zero === 3) this.note('with --zero 3 no process has all weights: no samples are written');
     const files = data.tokenizer?.files() ?? {};
     const kept = Object.fromEntries(KEPT.map((name) => [name, options[name]]));
     const windows = { predicted: 0, bytes: /** @type {number | undefined} */ (undefined) };
