@@ -174,6 +174,8 @@ test('checkpoints of sharded weights are whole: other shards and one process go 
     const { losses, evaluations } = metricsIn(join(folder, name));
     if (name === 'same')
       assert.deepEqual({ losses, evaluations }, { losses: whole.losses.slice(4), evaluations: whole.evaluations.slice(1) });
+    const [[, evaluation]] = evaluations.slice(-1);
+    assert.ok(Math.abs(evaluation - whole.evaluations[1][1]) < 1e-4, `${name}: ${evaluation}, expected ${whole.evaluations[1][1]}`);
     losses.forEach(([step, loss], i) => {
       assert.equal(step, 5 + i);
       assert.ok(Math.abs(loss - whole.losses[4 + i][1]) < 1e-4, `${name}: loss ${loss}, expected ${whole.losses[4 + i][1]}`);

@@ -1,7 +1,7 @@
 // What a training run is: the model's preset, the settings of its steps, and their checks. Nothing here needs a device.
 
 import { parseConfig } from '../config.mjs';
-import { parameterCount } from '../model/parts.mjs';
+import { parameterShapes, sizeOf } from '../model/parts.mjs';
 
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
 
@@ -231,8 +231,9 @@ export function checkRun(config) {
     if (!(value > 0 && value < 1)) throw new RangeError(`${key} must be in (0, 1), got ${value}`);
   }
   for (const key of /** @type {const} */ (['seed', 'warmupSteps'])) checkInteger(key, settings[key], 0, 0xffffffff);
-  const count = parameterCount(model);
-  if (count >= 2 ** 32) throw new RangeError(`the model has ${count} parameters; element indexes are 32 bits wide`);
+  for (const [name, shape] of Object.entries(parameterShapes(model))) {
+    if (sizeOf(shape) >= 2 ** 32) throw new RangeError(`${name} has ${sizeOf(shape)} elements; element indexes are 32 bits wide`);
+  }
   const { warmupSteps, maxSteps, precision, blockSize, lrScheduler, learningRate, minLr } = settings;
   if (!SCHEDULERS.includes(lrScheduler)) throw new RangeError(`lrScheduler must be ${SCHEDULERS.join(', ')}, got ${lrScheduler}`);
   if (warmupSteps >= maxSteps) throw new RangeError(`warmupSteps ${warmupSteps} must be less than maxSteps ${maxSteps}`);
