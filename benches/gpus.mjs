@@ -68,6 +68,7 @@ await runMain('node benches/gpus.mjs --folder FOLDER [options]', OPTIONS, async 
       if (run === undefined) continue;
       const rate = run.tokensPerSecond.median ?? run.tokensPerSecond;
       const processes = run.ranks?.size ?? run.processes;
+      size ||= processes;
       if (run.driverInfo) [device, driver] = [run.device, run.driverInfo];
       figures.push({ group, name: 'tokens a second', series: `${processes} GPUs, ${series}`, unit: 'tok/s', value: rate });
       const bytes = run.memoryBytes ?? run.peakBytes;
@@ -81,11 +82,9 @@ await runMain('node benches/gpus.mjs --folder FOLDER [options]', OPTIONS, async 
     }
   }
   if (rows.length === 0) throw new UsageError(`--folder ${folder}: no results of benches/gpus.sh there`);
-  process.stdout.write(
-    `${device}, driver ${driver}\n\n${textTable(['batch', 'run', 'tok/s', size > 0 ? `of ${size} × one, or memory` : 'memory'], rows)}\n`,
-  );
+  process.stdout.write(`${device}, driver ${driver}\n\n${textTable(['batch', 'run', 'tok/s', `of ${size} × one, or memory`], rows)}\n`);
   if (results !== undefined) {
-    const title = `Training on ${size} GPUs over NCCL, beside one of them and PyTorch's DistributedDataParallel`;
+    const title = `Training on ${size} GPUs over NCCL, beside one of them and PyTorch's DistributedDataParallel and FSDP2`;
     writeResults(results, { bench: 'train', title, device, driver, figures, script: 'benches/gpus.mjs' });
   }
 });
