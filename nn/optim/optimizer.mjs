@@ -466,7 +466,8 @@ export class Optimizer {
       offset: at,
       layout: layoutOf([count], [1], at, 'f32'),
     });
-    const key = `${name}/${numbers}${scales ? ' scales' : ''}${clips ? ' clips' : ''}${decays ? ' decays' : ''}/${offset}-${from.gradients}-${from.values}-${own.offset}+${count}`;
+    const begins = [from.gradients, from.values, own.offset];
+    const key = `${name}/${numbers}${scales ? ' scales' : ''}${clips ? ' clips' : ''}${decays ? ' decays' : ''}/${offset}-${begins}+${count}`;
     const storages = [bucket.gradients, group.state, bucket.values, ...moments].map(storageOf);
     // Reads the gradient; reads and writes parameter and moments.
     const bytes = 4 * count * (1 + 2 * (1 + moments.length));

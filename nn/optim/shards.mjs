@@ -26,7 +26,10 @@ import { Tensor } from '../api/tensor.mjs';
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 /** @typedef {import('../modules/shard.mjs').Unit} Unit */
 
-/** A bucket whose gradients are not complete: its whole memory, and the parameters whose gradients are missing. @typedef {{ storage: Storage, missing: Set<Parameter> }} Open */
+/**
+ * A bucket whose gradients are not complete: its whole memory, and the parameters whose gradients are missing.
+ * @typedef {{ storage: Storage, missing: Set<Parameter> }} Open
+ */
 
 /** Buckets that are gathered together, and in which types. @typedef {{ unit: Unit | undefined, wanted: { bucket: Bucket, dtype: DType }[] }} Gathering */
 
