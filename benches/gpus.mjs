@@ -58,10 +58,33 @@ await runMain('node benches/gpus.mjs --folder FOLDER [options]', OPTIONS, async 
       add(`${size} GPUs, PyTorch DDP ${mode.replace('-', ', ')}`, tokensPerSecond);
     }
   }
+  for (const batch of [4, 8]) {
+    const [ours, theirs] = [read(`sharded-${batch}`), read(`fsdp-${batch}`)];
+    const group = `Llama of 6,738,415,616 parameters, batch ${batch}×1 a process, block 2048, bf16, layers computed again`;
+    for (const [series, run] of /** @type {const} */ ([
+      ['ZeRO 3', ours],
+      ['PyTorch FSDP2, compiled', theirs],
+    ])) {
+      if (run === undefined) continue;
+      const rate = run.tokensPerSecond.median ?? run.tokensPerSecond;
+      const processes = run.ranks?.size ?? run.processes;
+      size ||= processes;
+      if (run.driverInfo) [device, driver] = [run.device, run.driverInfo];
+      figures.push({ group, name: 'tokens a second', series: `${processes} GPUs, ${series}`, unit: 'tok/s', value: rate });
+      const bytes = run.memoryBytes ?? run.peakBytes;
+      figures.push({ group, name: 'memory of rank 0', series: `${processes} GPUs, ${series}`, unit: 'GB', value: bytes / 1e9 });
+      rows.push([
+        `${batch}×1`,
+        `7B, ${processes} GPUs, ${series}`,
+        Math.round(rate).toLocaleString('en'),
+        `${(bytes / 1e9).toFixed(1)} GB`,
+      ]);
+    }
+  }
   if (rows.length === 0) throw new UsageError(`--folder ${folder}: no results of benches/gpus.sh there`);
-  process.stdout.write(`${device}, driver ${driver}\n\n${textTable(['batch', 'run', 'tok/s', `of ${size} × one`], rows)}\n`);
+  process.stdout.write(`${device}, driver ${driver}\n\n${textTable(['batch', 'run', 'tok/s', `of ${size} × one, or memory`], rows)}\n`);
   if (results !== undefined) {
-    const title = `Training on ${size} GPUs over NCCL, beside one of them and PyTorch's DistributedDataParallel`;
+    const title = `Training on ${size} GPUs over NCCL, beside one of them and PyTorch's DistributedDataParallel and FSDP2`;
     writeResults(results, { bench: 'train', title, device, driver, figures, script: 'benches/gpus.mjs' });
   }
 });

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs all measurements on several GPUs of one host within a time limit, beside one GPU and PyTorch's DistributedDataParallel: the 300M
-# model in bf16 at 1×4 and 16×1 for each process, gradients in f32 and bf16, ZeRO 0 and 1. It also checks that all ranks have equal weights, and
+# model in bf16 at 1×4 and 16×1 for each process, gradients in f32 and bf16, ZeRO 0 and 1; and Llama 7B by ZeRO 3, beside PyTorch's FSDP2.
+# It also checks that all ranks have equal weights, and
 # what happens when a rank is killed and with two launchers over sockets. `benches/gpus.mjs --folder FOLDER` prints the table.
 #
 #   HELIOS_NCCL_LIBRARY=libnccl.so.2 [N=2] [LIMIT=570] [PYTHON=python3] [SAVE=COMMAND] benches/gpus.sh FOLDER [STEP …]
 #
-# Steps: checks one ranks again ddp killed nodes collectives; all when left out. `one` and `again` are the same, before and after the
+# Steps: checks one ranks again sharded ddp killed nodes collectives; all when left out. `one` and `again` are the same, before and after the
 # others. SAVE: a command to run after each step.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -84,16 +85,24 @@ nodes() { # two launchers as two hosts, over sockets; the second has the second 
   HELIOS_DEVICE=0 timed nodes 60 "${sockets[@]}" node bin/helios-vk.mjs run --node-rank 0 "${master[@]}" "${options[@]}" --json "$out/nodes.json"
   wait
 }
+sharded() { # Llama 7B, which fits no device by itself: sequences of 2,048 for each process
+  for batch in 4 8; do
+    timed "sharded-$batch" 90 "${launch[@]}" "${train[@]}" --preset llama-7b --grad-checkpoint --micro-steps 1 --batch $batch --steps 7 \
+      --engine nccl --zero 3 --json "$out/sharded-$batch.json"
+    timed "fsdp-$batch" 90 "$python" -m torch.distributed.run --nproc-per-node "$n" benches/pytorch/fsdp.py --batch $batch --steps 7 \
+      --json "$out/fsdp-$batch.json"
+  done
+}
 collectives() {
   timed collectives 60 "${launch[@]}" benches/distributed.mjs --engine nccl --bytes 4096,1048576,67108864,1207349248 --rounds 20 --results "$out/results"
   grep -vE '^$' "$out/collectives.txt" | head -20
 }
-(($#)) || set -- checks one ranks again killed nodes collectives ddp
+(($#)) || set -- checks one ranks again sharded killed nodes collectives ddp
 for step in "$@"; do
   case $step in
     one) one_gpu a ;;
     again) one_gpu b ;;
-    checks | ranks | ddp | killed | nodes | collectives) "$step" ;;
+    checks | ranks | sharded | ddp | killed | nodes | collectives) "$step" ;;
     *)
       echo "gpus.sh: no step $step" >&2
       exit 2

@@ -116,6 +116,8 @@ async function measure(values, vk, info, ranks) {
   if (profiled) vk.profileStart({ trace: values.profile });
   const trainer = new Trainer(vk, config, { data, mode: /** @type {'graph' | 'plain'} */ (values.mode), ranks });
   // All processes have the same weights.
+  if (values['dump-weights'] !== undefined && trainer.sharded)
+    throw new UsageError('--dump-weights: with --zero 3 no process has all weights');
   if (values['dump-weights'] !== undefined && first) await save(values['dump-weights'], trainer.model.stateDict());
   const started = performance.now();
   while (await trainer.ready()) {
@@ -130,9 +132,10 @@ async function measure(values, vk, info, ranks) {
   if (timed) note(timed);
   const skipped = await trainer.opt.skippedSteps();
   if (skipped > 0) note(`steps skipped because their gradients were not finite: ${skipped}`);
+  // Its collectives need all processes.
+  const kernelTimes = values['kernel-times'] ? await trainer.kernelTimes() : undefined;
   if (!first) return trainer.destroy();
 
-  const kernelTimes = values['kernel-times'] ? await trainer.kernelTimes() : undefined;
   const losses = Array.from({ length: trainer.stepsDone }, (_, step) => trainer.known.get(step) ?? NaN);
   // The loss of a single step is noisy; the run's loss is the mean over its last tenth, but at least over ten steps.
   const tail = losses.slice(-Math.max(10, Math.ceil(losses.length / 10)));

@@ -262,10 +262,11 @@ export function matmulKernels(context, options) {
   /**
    * Whether a product is known to be faster with a permuted B (`bPermuted`) than with B in natural order, and has a kernel for that on this
    * device. The first call tests the kernel. That is not possible while a graph is recorded: the answer is then no unless it was tested before.
-   * @param {PermutedQuestion} args
+   * @param {PermutedQuestion} args @param {boolean} [orSlower] whether a kernel that is not known to be faster will do; false when left out
    */
-  function takesPermuted(args) {
-    return ptx.choose({ ...endingOf('takesPermuted', args), bPermuted: true }).plan !== undefined;
+  function takesPermuted(args, orSlower = false) {
+    const problem = { ...endingOf('takesPermuted', args), bPermuted: true };
+    return ptx.choose(problem).plan !== undefined || (orSlower && ptx.worksPermuted(problem));
   }
 
   /**

@@ -180,8 +180,9 @@ export function optimizerKernels(context) {
    */
   function gradientClip(args) {
     const kernel = 'gradientClip';
-    const count = integer(kernel, 'count', args.count);
     const { gradient } = args;
+    // Of several tensors no index goes over all.
+    const count = integer(kernel, 'count', args.count, 1, Array.isArray(gradient) ? Number.MAX_SAFE_INTEGER : undefined);
     const x = Array.isArray(gradient)
       ? gradient.map((shard, i) => ({
           ...tensor(kernel, `gradient[${i}].tensor`, shard.tensor),

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 
 /** Several processes over every MPI that is there. */
-export const DISTRIBUTED = ['distributed', 'hosts', 'training', 'gpt'].map((name) => `__test__/distributed/${name}.test.mjs`);
+export const DISTRIBUTED = ['distributed', 'hosts', 'training', 'shards', 'gpt'].map((name) => `__test__/distributed/${name}.test.mjs`);
 
 /** Tests of training and inference on a device, which lie in their package: the stage `packages` runs them, and every variant of its set-up. */
 export const OF_LM = ['engine', 'train-checkpoints', 'train-run', 'train-steps'].map((name) => `packages/lm/test/${name}.test.mjs`);

@@ -9,7 +9,7 @@ import { openRanks } from '../../packages/lm/src/train/ranks.mjs';
 import { checkRun, configOf } from '../../packages/lm/src/train/settings.mjs';
 import { Trainer, stepBatch } from '../../packages/lm/src/train/trainer.mjs';
 import { launched } from '../../distributed/index.mjs';
-import { scope } from '../../nn/index.mjs';
+import { memory, scope } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
 import { joined, randomTokens, readPart, windowsOf } from '../lib/gpt.mjs';
 import { say } from './said.mjs';
@@ -17,7 +17,9 @@ import { say } from './said.mjs';
 /**
  * @typedef {object} Settings
  * @property {'mpi' | 'nccl'} [engine]
- * @property {0 | 1} [zero]
+ * @property {0 | 1 | 2 | 3} [zero]
+ * @property {boolean} [gradCheckpoint] whether the backward pass computes layers again
+ * @property {number} [layers] 2 when left out
  * @property {'f32' | 'bf16'} [reduce]
  * @property {number} [clip] 0 when left out
  * @property {number} [micro] micro-steps of each process; 1 when left out
@@ -31,7 +33,22 @@ import { say } from './said.mjs';
  */
 
 /** @type {Settings} */
-const { engine, zero, reduce, clip = 0, micro = 1, parts = 0, stopAt, train, bench, cwd, differs = [], dies } = JSON.parse(process.argv[2]);
+const {
+  engine,
+  zero,
+  reduce,
+  gradCheckpoint = false,
+  layers = 2,
+  clip = 0,
+  micro = 1,
+  parts = 0,
+  stopAt,
+  train,
+  bench,
+  cwd,
+  differs = [],
+  dies,
+} = JSON.parse(process.argv[2]);
 const { rank, launcher } = launched();
 
 async function trainSmall() {
@@ -41,13 +58,15 @@ async function trainSmall() {
   /** Sizes that are no multiple of any tile. */
   const config = checkRun(
     configOf('gpt-tiny', {
-      ...{ layers: 2, width: 96, heads: 3, hidden: 76, blockSize: 19, vocabSize: 45 },
+      ...{ layers, gradCheckpoint, width: 96, heads: 3, hidden: 76, blockSize: 19, vocabSize: 45 },
       ...{ batchSize: 3, maxSteps: STEPS, warmupSteps: 2, maxGradNorm: clip, gradientAccumulationSteps: micro * size },
     }),
   );
   const data = windowsOf(randomTokens(500, config.model.vocabSize), config.settings.blockSize);
   const stopped = () => rank === 1 && stopAt !== undefined && trainer.known.size >= stopAt;
   const trainer = new Trainer(vk, config, { data, ranks, stopped });
+  /** Bytes that tensors hold before the first step. */
+  const { bytes } = memory();
   if (parts > 1) trainer.opt.gradientScale /= parts;
 
   /** A step by the gradients of each share, computed by themselves and added in the order of ranks. */
@@ -87,7 +106,7 @@ async function trainSmall() {
   const losses = Array.from({ length: trainer.stepsDone }, (_, i) => trainer.known.get(i));
   // Some of them: all would be megabytes of JSON.
   const some = Array.from(weights.filter((_, i) => i % 2039 === 0)).map((x) => Number(x.toPrecision(7)));
-  const said = { rank: launcher ? rank : 0, hashes, losses, weights: some, done: trainer.stepsDone };
+  const said = { rank: launcher ? rank : 0, hashes, losses, weights: some, done: trainer.stepsDone, bytes };
   say(said);
   trainer.destroy();
   await ranks?.group.destroy();

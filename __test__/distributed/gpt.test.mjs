@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { makeText } from '../../benches/lib/text.mjs';
+import { checkSharding } from '../../packages/lm/src/train/ranks.mjs';
 
 import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';
 
@@ -27,12 +28,12 @@ async function small(nproc, settings, launcher) {
   const { status, said, output, of } = await run(nproc, settings, launcher);
   assert.equal(status, 0, output);
   assert.equal(said.length, nproc, output);
-  const [{ hashes, losses, weights, done }] = of(0);
+  const [{ hashes, losses, weights, done, bytes }] = of(0);
   for (const other of said) {
     assert.deepEqual(other.hashes, hashes, `rank ${other.rank} has other weights after a step, or other moments at the end`);
     assert.deepEqual([other.losses, other.done], [losses, done]);
   }
-  return { hashes, losses, weights, done };
+  return { hashes, losses, weights, done, bytes };
 }
 
 /** One process without a group; with `parts` it adds the gradients of so many shares. @param {Settings} settings */
@@ -135,6 +136,55 @@ test('a group of one is a run without a group, bit for bit; ranks are close to m
   const distance = norm(weights.map((/** @type {number} */ x, /** @type {number} */ i) => x - one.weights[i])) / norm(one.weights);
   assert.ok(distance < 1e-3, `relative distance of the weights ${distance}`);
   losses.forEach((/** @type {number} */ loss, /** @type {number} */ i) => assert.ok(Math.abs(loss - one.losses[i]) < 1e-4));
+});
+
+test('gradients and weights in shards: the steps of ZeRO 1, bit for bit, with less memory', LIMIT, async () => {
+  const settings = { gradCheckpoint: true, layers: 6 };
+  const [whole, two, three] = [
+    await small(2, { zero: 1, ...settings }),
+    await small(2, { zero: 2, ...settings }),
+    await small(2, { zero: 3, ...settings }),
+  ];
+  for (const { hashes, losses } of [two, three]) assert.deepEqual({ hashes, losses }, { hashes: whole.hashes, losses: whole.losses });
+  // f32 weights, gradients and two moments: 4 + 4 + 8 / 2, 4 + 4 / 2 + 8 / 2 and 16 / 2 bytes of each weight, and memory of one layer.
+  const [first12, of10, of8] = [whole, two, three].map(({ bytes }) => bytes);
+  assert.ok(of10 < 0.89 * first12, `${of10} of ${first12}`);
+  assert.ok(of8 < 0.89 * of10, `${of8} of ${of10}`);
+});
+
+test('checkpoints of sharded weights are whole: other shards and one process go on from them', LIMIT, async (t) => {
+  const folder = folderOf(t);
+  const sharded = ['--zero', '3', '--grad-checkpoint'];
+  const options = common(folder).filter((each, i, all) => each !== '--sample-tokens' && all[i - 1] !== '--sample-tokens');
+  const train = ['--batch-size', '4', '--max-steps', '8', '--out', join(folder, 'a'), '--save-every', '4'];
+  const ran = await run(2, { train: [...options, ...train, ...sharded] });
+  assert.equal(ran.status, 0, ran.output);
+  const whole = metricsIn(join(folder, 'a'));
+  assert.deepEqual([whole.losses.length, whole.evaluations.length], [8, 2]);
+  assert.ok(readdirSync(join(folder, 'a', 'best')).includes('model.safetensors'));
+  const from = (/** @type {string} */ name) => [
+    ...['--resume', join(folder, 'a', 'step-0000004'), '--out', join(folder, name), '--eval-every', '4', '--eval-batches', '3'],
+  ];
+  for (const [name, nproc, more] of /** @type {const} */ ([
+    ['same', 2, ['--zero', '3']],
+    ['alone', 1, ['--sample-tokens', '0']],
+  ])) {
+    const resumed = await run(nproc, { train: [...from(name), ...more] });
+    assert.equal(resumed.status, 0, resumed.output);
+    const { losses, evaluations } = metricsIn(join(folder, name));
+    if (name === 'same')
+      assert.deepEqual({ losses, evaluations }, { losses: whole.losses.slice(4), evaluations: whole.evaluations.slice(1) });
+    const [[, evaluation]] = evaluations.slice(-1);
+    assert.ok(Math.abs(evaluation - whole.evaluations[1][1]) < 1e-4, `${name}: ${evaluation}, expected ${whole.evaluations[1][1]}`);
+    losses.forEach(([step, loss], i) => {
+      assert.equal(step, 5 + i);
+      assert.ok(Math.abs(loss - whole.losses[4 + i][1]) < 1e-4, `${name}: loss ${loss}, expected ${whole.losses[4 + i][1]}`);
+    });
+  }
+  assert.throws(
+    () => checkSharding({ zero: 3 }, { gradCheckpoint: false }),
+    /--zero 3 gathers each layer again in the backward pass, which computes it again: add --grad-checkpoint/,
+  );
 });
 
 test('one rank that is asked to stop stops all, after the same step', LIMIT, async () => {
@@ -241,5 +291,15 @@ test('options of several processes are errors in one', LIMIT, () => {
     const { status, stderr } = spawnSync(process.execPath, [...program, '--zero', '1'], { cwd: REPOSITORY, encoding: 'utf8' });
     assert.equal(status, 2);
     assert.match(stderr, /--zero is for several processes: npx helios-vk run --nproc N/);
+  }
+  for (const [options, message] of /** @type {const} */ ([
+    [['--zero', '3', '--sample-tokens', '5'], /--sample-tokens: with --zero 3 no process has all weights/],
+    [['--zero', '2', '--reduce', 'bf16'], /--reduce bf16 is for --zero 0 and 1: with --zero 2 gradients are summed in f32/],
+    [['--zero', '4'], /--zero 4: must be an integer from 0 to 3/],
+  ])) {
+    const args = ['packages/lm/bin/helios-lm.mjs', 'train', ...options];
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd: REPOSITORY, encoding: 'utf8' });
+    assert.equal(status, 2, stderr);
+    assert.match(stderr, message);
   }
 });

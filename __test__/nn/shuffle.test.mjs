@@ -29,7 +29,7 @@ import { seed } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
 
 /** Whether products take permuted weights now, and the arguments of those that were asked about. */
-let takes = (/** @type {any} */ _args) => false;
+let takes = (/** @type {any} */ _args, /** @type {boolean} */ _orSlower) => false;
 /** Whether products take activations now. */
 let activates = true;
 /** What is restored. @type {any} */
@@ -94,12 +94,12 @@ function standIn() {
       assert.ok(args.unit === 'forward' ? args.half && args.transB : args.unit === 'backward' && args.slopeOf);
       return activates;
     },
-    takesPermuted: (/** @type {any} */ args) => {
+    takesPermuted: (/** @type {any} */ args, orSlower = false) => {
       // As the kernels in PTX are asked: by the sizes, types and operands of a product.
       for (const name of ['m', 'n', 'k']) assert.ok(Number.isInteger(args[name]), name);
       for (const name of ['aType', 'bType']) assert.match(args[name], /^b?f16$/);
       for (const name of ['a', 'b', 'c']) assert.ok(Number.isInteger(args[name].buffer), name);
-      return takes(args);
+      return takes(args, orSlower);
     },
   };
   Object.assign(kernels, change);
@@ -567,4 +567,44 @@ test('products with activations, and those of logits, read permuted weights', as
   );
   // Both products of the layers, the two with activations among them, the gradients of layers' inputs, and the logits.
   assert.equal(permuted.found['products by permuted weights'], 5);
+});
+
+/**
+ * Steps of a group of one whose parameters are sharded: layers are units, gathered in the order that their products take.
+ * @param {'f16' | 'bf16'} dtype @param {(args: any, orSlower: boolean) => boolean} which
+ */
+async function trainSharded(dtype, which) {
+  takes = which;
+  const model = network();
+  const none = () => 0;
+  const processGroup = { rank: 0, worldSize: 1, allReduce: none, reduceScatter: none, allGather: none, broadcast: none };
+  for (const layer of model) if (layer instanceof nn.SwiGLU || layer instanceof nn.Linear) nn.fullyShard(layer);
+  const opt = new optim.AdamW(model.parameters(), { lr: 0.02, processGroup, zero: 3 });
+  const gradients = compile((/** @type {any} */ x) => accumulate(2, (i) => autocast(dtype, () => model.forward(x.at(i)).square().mean())));
+  const results = [];
+  for (let i = 0; i < 4; i++) {
+    results.push(await scope(() => gradients(batch(i))).item());
+    opt.step();
+  }
+  results.push(...(await weights(model)));
+  const [{ found }] = gradients.explain();
+  for (const each of [gradients, opt, model]) each.dispose();
+  return { results, products: found['products by permuted weights'] ?? 0 };
+}
+
+test('weights that are gathered for a layer are permuted if a product is faster and all can take them so, with the same bits', async () => {
+  for (const dtype of /** @type {const} */ (['bf16', 'f16'])) {
+    const expected = await trainSharded(dtype, () => false);
+    assert.equal(expected.products, 0);
+    const forward = (/** @type {any} */ args) => blocks(args) && (args.transB || args.glu === 'forward');
+    // The forward pass and the backward pass, which computes the layer again, gather by themselves.
+    const some = await trainSharded(dtype, forward);
+    const others = await trainSharded(dtype, (args, orSlower) => forward(args) || (orSlower && blocks(args)));
+    const all = await trainSharded(dtype, blocks);
+    const none = await trainSharded(dtype, (args, orSlower) => orSlower && blocks(args));
+    const counts = [none, some, others, all].map(({ products }) => products);
+    // Those that are no faster go along with those that are; of a linear layer there is nothing to compute again, so they are alone there.
+    assert.ok(counts[0] === 0 && counts[1] > 0 && counts[2] > counts[1] && counts[3] > counts[2], `${counts}`);
+    for (const { results } of [some, others, all]) assert.deepEqual(results, expected.results);
+  }
 });

@@ -18,6 +18,19 @@ test('Philox 4x32-10: the words of Random123', () => {
   );
 });
 
+test('buckets: only parameters with the same key share one, in the order of the first', () => {
+  const members = arrange([10, 20, 30, 200, 40], 256, 128, ['a', 'b', 'a', 'b', 'b']).map(({ members: own, count }) => [
+    own.map(({ index, offset }) => `${index}@${offset}`).join(),
+    count,
+  ]);
+  assert.deepEqual(members, [
+    ['0@0,2@64', 128],
+    ['1@0', 128],
+    ['3@0', 256],
+    ['4@0', 128],
+  ]);
+});
+
 test('buckets: each parameter whole, from a multiple of 64, none above the limit but one that is larger itself', () => {
   assert.deepEqual(arrange([10, 64, 65, 1000, 1], 256), [
     {

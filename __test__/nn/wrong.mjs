@@ -319,6 +319,7 @@ for (const [names, make, args] of [FORWARDS, ...OTHERS.map((own) => own.FORWARDS
 const model = () => new nn.Sequential(new nn.Linear(2, 2));
 add('lora', nn.lora, () => [model(), { rank: 1, alpha: 1, targets: /0/ }]);
 add('mergeLora', nn.mergeLora, () => [model()]);
+add('fullyShard', nn.fullyShard, () => [model()]);
 add('skipInit', nn.skipInit, () => [() => model(), { dtype: 'f32' }]);
 add(
   'loadStateDict',
@@ -451,6 +452,14 @@ add(
   'loadStateDict',
   (state) => optimizer().loadStateDict(state),
   () => [optimizer().stateDict()],
+);
+add(
+  'setParameter',
+  (parameter, values, offset) => {
+    const own = optimizer();
+    own.setParameter(parameter === 'own' ? own.buckets[0].parameters[0] : parameter, values, offset);
+  },
+  () => ['own', ones([1]), 0],
 );
 add('averageGradients', optim.averageGradients, () => [{ worldSize: 1, allReduce: () => {} }, []]);
 

@@ -323,10 +323,22 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     return (override === undefined && choose(problem).plan) || planOf(problem, override ?? PERMUTED_PLAN);
   }
 
+  /** Whether there is a kernel for a product with B permuted, which may be no faster than one with B as it is. @param {Problem} problem */
+  function worksPermuted(problem) {
+    if (!context.takesPtx) return false;
+    try {
+      planOf(problem, PERMUTED_PLAN);
+      return true;
+    } catch (error) {
+      if (error instanceof RangeError) return false;
+      throw error;
+    }
+  }
+
   /** Elements of workspace that a plan needs. @param {PtxPlan} plan */
   const workspaceFloats = (plan) => plan.division.workspaceFloats;
 
-  return { blocks, selfTestOf, fault, planOf, planPermuted, choose, untested, workspaceFloats, records };
+  return { blocks, selfTestOf, fault, planOf, planPermuted, worksPermuted, choose, untested, workspaceFloats, records };
 }
 
 /**

@@ -7,7 +7,7 @@ import * as F from './gradients.mjs';
 import { noGrad } from '../core/node.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
-import { recordingNow } from '../core/runtime.mjs';
+import { backwardEnds, recordingNow } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { TensorCore } from '../core/tensor.mjs';
@@ -137,7 +137,12 @@ export function backward(root, options = {}) {
   const { gradient, retain = false } = checkOptions('backward', options, ['gradient', 'retain']);
   flag('backward', 'retain', retain);
   checkRoot('backward', root, gradient);
-  noGrad(() => withoutAutocast(() => walk(root, gradient, retain, accumulateGradient)));
+  noGrad(() =>
+    withoutAutocast(() => {
+      walk(root, gradient, retain, accumulateGradient);
+      for (const end of backwardEnds) end();
+    }),
+  );
   forgetCasts();
 }
 

@@ -43,8 +43,24 @@ function recompute(fn) {
  */
 export function checkpoint(fn, ...inputs) {
   checkFunction('checkpoint', fn, LATE);
+  return recomputed(fn, inputs, () => {});
+}
+
+/**
+ * As `checkpoint`. `end` is called when a run of the function and, in the backward pass, its gradients are through: nothing then reads what it
+ * read of its parameters.
+ * @param {(...inputs: any[]) => Tensor} fn @param {unknown[]} inputs @param {() => void} end
+ * @returns {Tensor}
+ */
+export function recomputed(fn, inputs, end) {
   for (const input of inputs) if (input instanceof Tensor) storageOf('checkpoint', input);
-  if (!isGradEnabled()) return fn(...inputs);
+  if (!isGradEnabled()) {
+    try {
+      return fn(...inputs);
+    } finally {
+      end();
+    }
+  }
   const precision = autocastType();
   const drawn = drawsSoFar();
   const random = randomState().clone();
@@ -74,16 +90,20 @@ export function checkpoint(fn, ...inputs) {
     return input.node ?? input;
   };
   const value = scope(() => {
-    const { y, leaves, from } = run();
-    if (y.requiresGrad) {
-      const found = reach(y.node ?? y, from);
-      for (const edge of found.leaves) {
-        const at = leaves.indexOf(edge);
-        edges.push(at < 0 ? edge : edgeOf(at));
+    try {
+      const { y, leaves, from } = run();
+      if (y.requiresGrad) {
+        const found = reach(y.node ?? y, from);
+        for (const edge of found.leaves) {
+          const at = leaves.indexOf(edge);
+          edges.push(at < 0 ? edge : edgeOf(at));
+        }
+        for (const node of found.nodes) node.free();
       }
-      for (const node of found.nodes) node.free();
+      return y.detach();
+    } finally {
+      end();
     }
-    return y.detach();
   });
   if (edges.length === 0) {
     random.dispose();
@@ -141,6 +161,7 @@ export function checkpoint(fn, ...inputs) {
       undefined,
       from,
     );
+    end();
     return gradients.map((gradient) => {
       const own = gradient?.alias();
       gradient?.dispose();

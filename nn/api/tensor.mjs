@@ -290,6 +290,7 @@ export async function readBytes(op, x) {
   const from = layout.offset * size;
   const start = Math.floor(from / 4) * 4;
   const end = Math.ceil((from + layout.size * size) / 4) * 4;
+  storage.fetch?.();
   device.flush();
   const words = await device.vk.readAsync(storage.allocation.handle, start, end - start);
   if (dense !== x) dense.dispose();

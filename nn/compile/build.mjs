@@ -23,10 +23,14 @@ import { tuneProducts } from './tune.mjs';
  */
 
 /**
+ * Dispatches that are submitted together, and what the host calls after them.
+ * @typedef {{ packed: ArrayBuffer, dispatches: number, after?: () => void }} Part
+ */
+
+/**
  * What a graph is made of.
  * @typedef {object} Built
- * @property {ArrayBuffer} packed the dispatches
- * @property {number} dispatches their number
+ * @property {Part[]} parts one, unless the host makes calls in between
  * @property {import('./explain.mjs').Step[]} steps what they do
  * @property {Record<string, number>} found what the passes found, and how often
  * @property {{ unplanned: number, planned: number }} bytes of all results: each in its own memory, and with memory shared
@@ -48,15 +52,20 @@ import { tuneProducts } from './tune.mjs';
  */
 export function build(recording, inputs, outputs, passes, tune) {
   const isOwn = (/** @type {Allocation} */ allocation) => recording.owns(allocation);
+  // Also by way of another storage: of sharded parameters, several share memory.
+  const written = new Set(recording.list.flatMap((call) => accesses(call).writes));
   const steady = new Map(
     [...recording.outside.keys()].flatMap((storage) =>
-      recording.changed(storage) || inputs.includes(storage) ? [] : [/** @type {const} */ ([storage.allocation, storage])],
+      recording.changed(storage) || inputs.includes(storage) || written.has(storage.allocation)
+        ? []
+        : [/** @type {const} */ ([storage.allocation, storage])],
     ),
   );
   /** @type {Call[]} */
   const once = [];
   const halves = new Map([...recording.copies].flatMap((copy) => (copy instanceof HalfCopy ? [[copy.storage.allocation, copy]] : [])));
-  tuneProducts(recording, passes.includes('shuffle') ? new Set(halves.keys()) : new Set(), tune);
+  const gathered = recording.list.flatMap(({ permuted, allocations }) => (permuted ? [allocations[1]] : []));
+  tuneProducts(recording, passes.includes('shuffle') ? new Set([...halves.keys(), ...gathered]) : new Set(), tune);
   const { calls, found } = runPasses(
     recording.list,
     {
@@ -77,26 +86,33 @@ export function build(recording, inputs, outputs, passes, tune) {
   const lives = livesOf([...once, ...calls], new Set([...outputs, ...kept]), isOwn);
   const { slots, of } = planMemory([...lives.values()]);
   const memory = takeMemory([...lives.keys()], slots, of, outputs, kept);
-  const { packed, count } = packedOf(calls);
+  const parts = packedOf(calls);
   const sum = (/** @type {number[]} */ sizes) => sizes.reduce((a, b) => a + b, 0);
   const bytes = { unplanned: sum(Array.from(lives.values(), (life) => life.bytes)), planned: sum(slots) };
-  const built = { packed, dispatches: count, steps: stepsOf(calls), found, bytes, memory };
+  const built = { parts, steps: stepsOf(calls), found, bytes, memory };
   if (once.length === 0) return { ...built, once: undefined };
-  const before = packedOf(once);
+  const [before] = packedOf(once);
   const sources = new Set(once.flatMap((call) => accesses(call).reads.flatMap((allocation) => steady.get(allocation) ?? [])));
-  return { ...built, once: { packed: before.packed, dispatches: before.count, sources: [...sources] } };
+  return { ...built, once: { packed: before.packed, dispatches: before.dispatches, sources: [...sources] } };
 }
 
-/** The dispatches of lowered calls, in memory that has been allocated. @param {Call[]} calls */
+/** The dispatches of lowered calls, in memory that has been allocated. @param {Call[]} calls @returns {Part[]} */
 function packedOf(calls) {
   const recorder = new Recorder(65536);
-  for (const { template, allocations } of calls) {
-    template?.appendTo(
-      recorder,
-      allocations.map(({ handle }) => handle),
-    );
+  /** @type {Part[]} */
+  const parts = [];
+  const end = (/** @type {Part['after']} */ after) => {
+    const { packed, count } = recorder.finish();
+    recorder.reset();
+    parts.push({ packed, dispatches: count, after });
+  };
+  for (const { template, allocations, host } of calls) {
+    const handles = allocations.map(({ handle }) => handle);
+    template?.appendTo(recorder, handles);
+    if (host) end(() => host(handles));
   }
-  return recorder.finish();
+  end(undefined);
+  return parts;
 }
 
 /**

@@ -33,8 +33,8 @@ class Holdings {
   constructor(device, memory) {
     this.device = device;
     this.memory = memory;
-    /** The recorded graph; undefined if each call submits the list of dispatches. @type {number | undefined} */
-    this.handle = undefined;
+    /** The recorded graphs of its parts; undefined where each call submits the list of dispatches. @type {(number | undefined)[]} */
+    this.handles = [];
     this.live = true;
     this.sink = { release: () => this.free() };
   }
@@ -42,7 +42,7 @@ class Holdings {
   free() {
     if (!this.live) return;
     this.live = false;
-    if (this.handle !== undefined && !this.device.closed) this.device.vk.graphDestroy(this.handle);
+    if (!this.device.closed) for (const handle of this.handles) if (handle !== undefined) this.device.vk.graphDestroy(handle);
     freeMemory(this.device, this.memory);
   }
 }
@@ -64,7 +64,7 @@ export class Graph {
     /** Storages from before the trace that a call writes. */
     this.written = [...recording.outside.keys()].filter((storage) => recording.changed(storage));
     const outputs = new Set(Array.from(tensorsIn(result), ({ storage }) => /** @type {Storage} */ (storage).allocation));
-    const { packed, dispatches, steps, found, bytes, memory, once } = build(recording, inputs, outputs, passes, tune);
+    const { parts, steps, found, bytes, memory, once } = build(recording, inputs, outputs, passes, tune);
     recording.list.length = 0;
     /** Copies of parameters that a call leaves up to date. A permuted copy is up to date if the one in natural order is. */
     this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof PermutedCopy ? copy.half : copy).fresh);
@@ -72,15 +72,16 @@ export class Graph {
     this.once = once;
     /** Versions of its sources at that time. @type {number[]} */
     this.versions = [];
-    this.packed = packed;
-    this.dispatches = dispatches;
+    this.parts = parts;
+    /** Number of dispatches. */
+    this.dispatches = parts.reduce((sum, { dispatches }) => sum + dispatches, 0);
     this.steps = steps;
     this.found = found;
     this.bytes = bytes;
     this.allocation = new Holdings(this.device, memory);
     try {
       this.device.flush();
-      if (dispatches > 0 && graph) this.record();
+      if (graph) for (const part of parts) this.record(part);
     } catch (error) {
       this.allocation.free();
       throw error;
@@ -88,22 +89,25 @@ export class Graph {
     this.device.watch(this);
   }
 
-  /** Records the dispatches as a graph of the addon. */
-  record() {
+  /** Records the dispatches of a part as a graph of the addon. @param {import('./build.mjs').Part} part */
+  record(part) {
     const { vk } = this.device;
+    const { handles } = this.allocation;
+    const at = handles.push(undefined) - 1;
+    if (part.dispatches === 0) return;
     vk.graphBegin();
     try {
-      this.submit();
+      this.submit(part);
     } finally {
-      this.allocation.handle = vk.graphEnd();
+      handles[at] = vk.graphEnd();
     }
   }
 
-  /** Submits the list of dispatches, after reporting their work to a profile that is on. */
-  submit() {
+  /** Submits the dispatches of a part, after reporting their work to a profile that is on. @param {import('./build.mjs').Part} part */
+  submit({ packed, dispatches }) {
     const { vk } = this.device;
-    vk.profileWork?.(workOf(this.steps));
-    vk.batchExecuteAll(this.packed, this.dispatches);
+    if (this.parts.length === 1) vk.profileWork?.(workOf(this.steps));
+    vk.batchExecuteAll(packed, dispatches);
   }
 
   /** Whether everything that the trace relied on is unchanged. */
@@ -157,16 +161,23 @@ export class Graph {
 
   /** Runs the graph. */
   launch() {
-    const { handle } = this.allocation;
-    if (handle !== undefined) this.device.vk.graphLaunch(handle);
-    else if (this.dispatches > 0) this.submit();
+    for (const [i, part] of this.parts.entries()) {
+      const handle = this.allocation.handles[i];
+      if (handle !== undefined) this.device.vk.graphLaunch(handle);
+      else if (part.dispatches > 0) this.submit(part);
+      part.after?.();
+    }
     this.launched();
   }
 
   /** Runs the dispatches with timestamps around each. @returns {import('./explain.mjs').LineTime[]} */
   profile() {
-    const { packed, dispatches, steps } = this;
-    const times = dispatches > 0 ? this.device.vk.batchExecuteAllProfiled(packed, dispatches).dispatchTimesUs : [];
+    const { parts, steps } = this;
+    const times = parts.flatMap(({ packed, dispatches, after }) => {
+      const own = dispatches > 0 ? this.device.vk.batchExecuteAllProfiled(packed, dispatches).dispatchTimesUs : [];
+      after?.();
+      return [...own];
+    });
     this.launched();
     return timesByLine(steps, times);
   }

@@ -106,6 +106,10 @@ class Operations extends Recording {
     return this.operations.at(-1)?.origin;
   }
 
+  host() {
+    throw new UsageError('traceOperations', 'the function reads parameters of which each process has a part (zero: 3)');
+  }
+
   /** @param {import('../core/runtime.mjs').CallInfo} call a view @param {Storage} from @param {Storage} to */
   viewed(call, from, to) {
     const [input, output] = call.layouts;

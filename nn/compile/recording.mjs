@@ -1,5 +1,6 @@
 // The sink of a trace: keeps the function's dispatches as calls for the passes, and tracks the storages from before the trace that they use.
 
+import { Template } from '../../kernels/template.mjs';
 import { NO_ATTRIBUTES } from '../core/keys.mjs';
 import { callerLine } from '../core/errors.mjs';
 import { nextSerial } from '../core/tensor.mjs';
@@ -9,9 +10,11 @@ import { Guard } from './guard.mjs';
 /** @typedef {import('../core/runtime.mjs').Sink} Sink */
 /** @typedef {import('../core/storage.mjs').Storage} Storage */
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
-/** @typedef {import('../../kernels/template.mjs').Template} Template */
 /** @typedef {import('./passes/calls.mjs').Call} Call */
 /** @typedef {import('../optim/half-copy.mjs').ParameterCopy} ParameterCopy */
+
+/** What each call of the host counts as writing, so that no pass changes their order. @type {Allocation} */
+const HOST_ORDER = { handle: -1, bytes: 0, live: true, sink: /** @type {Sink} */ ({}) };
 
 /**
  * The dispatches of a trace, and the outside memory that they use.
@@ -90,9 +93,23 @@ export class Recording {
       region: this.region,
       name: info?.name,
       bytes: info?.bytes,
+      permuted: info?.permuted,
       origin,
     });
     return origin;
+  }
+
+  /**
+   * Appends a call of the host, which reads and writes storages from before the trace. Such calls keep their order.
+   * @param {Storage[]} storages @param {(handles: number[]) => void} run takes the storages' buffers
+   */
+  host(storages, run) {
+    for (const storage of storages) this.hold(storage);
+    const allocations = [...storages.map(({ allocation }) => allocation), HOST_ORDER];
+    const template = new Template();
+    template.written = allocations.map((_, slot) => slot);
+    const { region } = this;
+    this.list.push({ attributes: NO_ATTRIBUTES, inputs: [], outputs: [], template, allocations, region, name: 'collective', host: run });
   }
 
   /** Records an operand. @param {Tensor} tensor */

@@ -64,7 +64,10 @@ function execute(op, inputs, attributes, target) {
   const { outputs: layouts, template } = plan;
   /** @type {Storage[]} */
   const storages = new Array(inputs.length + layouts.length);
-  for (let i = 0; i < inputs.length; i++) storages[i] = /** @type {Storage} */ (inputs[i].storage);
+  for (let i = 0; i < inputs.length; i++) {
+    storages[i] = /** @type {Storage} */ (inputs[i].storage);
+    storages[i].fetch?.();
+  }
   for (let i = 0; i < layouts.length; i++) {
     storages[inputs.length + i] =
       i === 0 && target ? /** @type {Storage} */ (target.storage) : allocate(layouts[i].size * BYTES[layouts[i].dtype]);
@@ -172,9 +175,11 @@ export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
  * @param {Op} op @param {Tensor[]} inputs @param {Attributes} attributes @param {Tensor} target
  */
 export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = inputs[0]) {
-  storageOf(op.name, target);
+  const { fetch } = storageOf(op.name, target);
   const { name = op.name } = attributes;
   const method = name.endsWith('_') ? name : `${name}_`;
+  if (fetch !== undefined)
+    throw new UsageError(method, 'each process has a part of this parameter (zero: 3): optimizer.setParameter() changes it');
   if (isGradEnabled() && (target.requiresGrad || inputs.some(needsGrad))) {
     throw new UsageError(
       method,

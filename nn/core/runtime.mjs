@@ -33,7 +33,11 @@ const [SMALL, TURNS] = [2 ** 20, 8];
  * @property {import('./layout.mjs').Layout[]} layouts
  */
 
-/** Dispatches that belong to no operation: a name, and the bytes that they read and write. @typedef {{ name: string, bytes?: number }} WorkInfo */
+/**
+ * Dispatches that belong to no operation: a name, and the bytes that they read and write. Of those that write weights into the second storage, to be
+ * gathered: `permuted` makes the dispatches that write them permuted.
+ * @typedef {{ name: string, bytes?: number, permuted?: () => Template }} WorkInfo
+ */
 
 /**
  * A change of the host's state by each launch of a recording, such as the length of a cache. `before` may throw: nothing has then changed. It
@@ -55,6 +59,7 @@ const [SMALL, TURNS] = [2 ** 20, 8];
  * @property {Set<import('../optim/half-copy.mjs').ParameterCopy>} [copies] copies of parameters to bring up to date before each launch
  * @property {Map<object, Effect>} [effects] what each launch does on the host, by what it changes there
  * @property {(leaf: Tensor) => void} [gradientOf] called with a leaf before its gradient is read or changed
+ * @property {(storages: Storage[], run: (handles: number[]) => void) => void} [host] records a call of the host that reads and writes storages
  * @property {boolean} [closed] whether its device was closed, and its memory freed with it
  * @property {number} [serial] tensors from this serial number on were made in the recording
  * @property {(name?: string) => string | undefined} [originNow] the line of the user's program that is being recorded
@@ -429,6 +434,9 @@ export function into(target, fn) {
     recording = outer;
   }
 }
+
+/** Called at the end of each backward pass. @type {Set<() => void>} */
+export const backwardEnds = new Set();
 
 /** `together`: whether other processes compute together with this one, so that choices that change bits must not differ between them. */
 export const processes = { together: false };

@@ -17,6 +17,11 @@ export class Storage {
     this.shares = 0;
     /** Counts writes in place. */
     this.version = 0;
+    /**
+     * Brings the elements to this process before an operation reads them; only storages of parameters of which each process keeps a part have
+     * it (`optim/shards.mjs`). @type {(() => void) | undefined}
+     */
+    this.fetch = undefined;
     allocation.sink.watch?.(this);
   }
 

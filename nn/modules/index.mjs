@@ -16,6 +16,7 @@ export {
   Tanh,
   skipInit,
 } from './layers.mjs';
+export { fullyShard } from './shard.mjs';
 export * from './activations.mjs';
 export { MultiHeadAttention } from './attention.mjs';
 export { MultiheadAttention } from './multihead.mjs';

@@ -26,6 +26,8 @@ export class Parameter extends Tensor {
     this.gradientPlace = undefined;
     /** The optimizer's bucket that holds the elements. @type {import('../optim/bucket.mjs').Bucket | undefined} */
     this.bucket = undefined;
+    /** The unit that `fullyShard` has made it a part of. @type {import('./shard.mjs').Unit | undefined} */
+    this.unit = undefined;
     // No other tensor may share the parameter's memory.
     if (dense !== data) dense.dispose();
     data.dispose();
@@ -38,6 +40,7 @@ export class Parameter extends Tensor {
   /** Adds to the gradient, in the optimizer's memory if there is one. @param {Tensor} gradient */
   accumulate(gradient) {
     const { gradientPlace: place } = this;
+    if (this.bucket?.shards) return this.bucket.shards.accumulate(this, this.bucket, gradient);
     recordingNow()?.gradientOf(this);
     if (place === undefined) super.accumulate(gradient);
     else if (this.grad) place.add_(gradient);
@@ -59,6 +62,7 @@ export class Parameter extends Tensor {
   }
 
   zeroGrad() {
+    this.bucket?.clearShard();
     recordingNow()?.gradientOf(this);
     if (this.grad !== this.gradientPlace) super.zeroGrad();
     this.grad = undefined;

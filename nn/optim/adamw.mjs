@@ -50,7 +50,7 @@ export class AdamW extends Optimizer {
   /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
   update(group, bucket, { offset, count }) {
     const [first, second] = this.momentsOf(bucket, 2);
-    const from = this.ranks?.shard(bucket).offset ?? 0;
+    const { from, own } = bucket;
     // With ZeRO the other shards are gathered in f32, so a copy of this shard alone would be of no use.
     const half = !this.ranks?.zero && bucket.half?.fresh && bucket.half.ready() ? bucket.half : undefined;
     const permuted = half?.permuted?.fresh && half.permuted.ready() ? half.permuted : undefined;
@@ -58,14 +58,14 @@ export class AdamW extends Optimizer {
     const tensors = [bucket.gradients, group.state, bucket.values, first, second];
     const layout = (/** @type {number} */ at, /** @type {import('../core/layout.mjs').DType} */ dtype) => layoutOf([count], [1], at, dtype);
     const layouts = [
-      layout(offset, 'f32'),
+      layout(offset - from.gradients, 'f32'),
       group.state.layout,
-      layout(offset, 'f32'),
-      layout(offset - from, 'f32'),
-      layout(offset - from, 'f32'),
+      layout(offset - from.values, 'f32'),
+      layout(offset - own.offset, 'f32'),
+      layout(offset - own.offset, 'f32'),
       ...copies.map(({ dtype }) => layout(offset, dtype)),
     ];
-    const key = `adamw/${half?.dtype}${permuted ? ' permuted' : ''}/${offset}-${from}+${count}`;
+    const key = `adamw/${half?.dtype}${permuted ? ' permuted' : ''}/${offset}-${from.gradients}-${from.values}-${own.offset}+${count}`;
     /** @param {number[]} slots */
     const dispatches = (slots) => {
       const operands = slots.map((buffer, i) => ({ buffer, offset: layouts[i].offset, layout: layouts[i] }));

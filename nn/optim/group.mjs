@@ -84,7 +84,7 @@ export class ParameterGroup {
     // Before the parameters are moved, since this throws for an invalid option.
     const words = this.wordsAt(0, 0, clip, gradientScale);
     const { bindingBytes, bufferBytes } = runtime().kernels.context;
-    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple, ranks?.exportable);
+    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks);
     this.state = constant(words, stateLayout(STATE_WORDS));
     runtime().name(storageOf('optim', this.state).allocation, 'optimizer state');
     /** The factors of a schedule that is a function, by step. @type {Tensor | undefined} */

@@ -68,7 +68,8 @@ function numbersOf({ scales, clips }, group) {
 /** The options without those that shard a step: each process updates whole matrices. @param {string} op @param {Options} options */
 function unsharded(op, { zero, ...rest }) {
   if (rest.processGroup === undefined) return zero === undefined ? rest : { ...rest, zero };
-  if (zero === 1) throw new ArgumentError(op, 'zero must be 0, since a step needs whole matrices, got 1');
+  if (zero !== undefined && zero !== 0)
+    throw new ArgumentError(op, `zero must be 0, since a step needs whole matrices, got ${shown(zero)}`);
   return { ...rest, zero: /** @type {const} */ (0) };
 }
 

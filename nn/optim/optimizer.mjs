@@ -8,13 +8,14 @@ import { map } from '../core/codegen.mjs';
 import { storageOf as alive } from '../core/engine.mjs';
 import { ArgumentError, UsageError, shown, within } from '../core/errors.mjs';
 import { track } from '../core/guards.mjs';
-import { layoutOf } from '../core/layout.mjs';
+import { isFloat, layoutOf } from '../core/layout.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
 import { Places } from '../modules/places.mjs';
 import { checkOptions } from '../core/options.mjs';
 import { isRecording, perDevice, runtime, sink } from '../core/runtime.mjs';
 import { scope } from '../core/scope.mjs';
 import { Tensor } from '../api/tensor.mjs';
+import { slice } from '../api/views.mjs';
 import { checkBetas, checkIterable, checkScale, checkSchedule, checkState, factorsOf } from './check.mjs';
 import { ParameterGroup, checkSetting } from './group.mjs';
 import { Ranks } from './ranks.mjs';
@@ -46,10 +47,12 @@ import { Ranks } from './ranks.mjs';
  *   property `steps` says, when the optimizer is made; later ones have the last factor. A constant rate when left out
  * @property {ProcessGroup} [processGroup] the processes that train together, from `helios-vk/distributed`; none when left out. All begin
  *   with the parameters of rank 0, every step uses the mean of their gradients, and all must make the same calls
- * @property {0 | 1} [zero] with a `processGroup`: 1 (the default) shards the moments over the processes (ZeRO-1), 0 keeps all moments on
- *   every process
- * @property {'f32' | 'bf16'} [reduce] with a `processGroup`: the type in which gradients are sent; f32 when left out. bf16 halves the
- *   bytes: each process rounds its gradients once, and the sums are in f32
+ * @property {0 | 1 | 2 | 3} [zero] with a `processGroup`: what is sharded over the processes: 0 nothing, 1 (the default) the moments (ZeRO-1), 2
+ *   the gradients too, 3 the parameters too. With 2 and 3 a parameter has no `grad`: sums are made during the backward pass, and each process
+ *   keeps a part of them. With 3, a parameter is gathered when something reads it, so that all processes must read the same, and
+ *   `setParameter` changes it; `fullyShard` says which are gathered and freed together. `dispose` frees the parameters, too
+ * @property {'f32' | 'bf16'} [reduce] with a `processGroup`: the type in which gradients are sent; f32 when left out. bf16, with `zero` of 0 or
+ *   1, halves the bytes: each process rounds its gradients once, and the sums are in f32
  */
 
 /**
@@ -175,7 +178,7 @@ export class Optimizer {
       for (const parameter of parameters) {
         if (!(parameter instanceof Parameter)) throw new ArgumentError(name, `expected parameters of modules, got ${shown(parameter)}`);
         if (parameter.dtype !== 'f32') throw new ArgumentError(name, `takes f32 parameters, got ${parameter.dtype}`);
-        if (parameter.gradientPlace) throw new UsageError(name, 'a parameter belongs to another optimizer: dispose() of that one first');
+        if (parameter.bucket) throw new UsageError(name, 'a parameter belongs to another optimizer: dispose() of that one first');
         if (seen.has(parameter)) throw new ArgumentError(name, 'a parameter appears twice');
         seen.add(parameter);
       }
@@ -402,7 +405,7 @@ export class Optimizer {
         const clip = clips ? shards : [];
         // One slot per bucket, not per range: there are many ranges if parameters in between have no gradient.
         const clipped = [...new Set(clip.map(({ bucket }) => bucket))];
-        const key = clip.map(({ bucket, run }) => `${clipped.indexOf(bucket)}:${run.offset}+${run.count}`).join();
+        const key = clip.map(({ bucket, run }) => `${clipped.indexOf(bucket)}:${run.offset - bucket.from.gradients}+${run.count}`).join();
         const states = this.groups.map(({ state }) => state);
         const norms = ranks && clips ? [ranks.own] : [];
         const storages = [...states, ...norms, ...clipped.map(({ gradients }) => gradients)].map(storageOf);
@@ -413,7 +416,7 @@ export class Optimizer {
           const list = all.map((one) => kernels.optimizerAdvance({ state: one }));
           if (clip.length === 0) return list;
           const gradient = clip.map(({ bucket, run: { offset, count } }) => ({
-            tensor: { buffer: gradients[clipped.indexOf(bucket)], offset },
+            tensor: { buffer: gradients[clipped.indexOf(bucket)], offset: offset - bucket.from.gradients },
             count,
           }));
           const state = norms.length > 0 ? slots.slice(states.length, states.length + 1) : all;
@@ -457,21 +460,22 @@ export class Optimizer {
     const { scales, clips } = this;
     const { decays } = group;
     const moments = this.moments.get(bucket) ?? [];
-    const from = this.ranks?.shard(bucket).offset ?? 0;
+    const { from, own } = bucket;
     const elements = (/** @type {number} */ buffer, /** @type {number} */ at) => ({
       buffer,
       offset: at,
       layout: layoutOf([count], [1], at, 'f32'),
     });
-    const key = `${name}/${numbers}${scales ? ' scales' : ''}${clips ? ' clips' : ''}${decays ? ' decays' : ''}/${offset}-${from}+${count}`;
+    const begins = [from.gradients, from.values, own.offset];
+    const key = `${name}/${numbers}${scales ? ' scales' : ''}${clips ? ' clips' : ''}${decays ? ' decays' : ''}/${offset}-${begins}+${count}`;
     const storages = [bucket.gradients, group.state, bucket.values, ...moments].map(storageOf);
     // Reads the gradient; reads and writes parameter and moments.
     const bytes = 4 * count * (1 + 2 * (1 + moments.length));
     const build = (/** @type {number[]} */ [gradient, state, ...changed]) => {
-      const targets = changed.map((buffer, i) => elements(buffer, i === 0 ? offset : offset - from));
+      const targets = changed.map((buffer, i) => elements(buffer, offset - (i === 0 ? from.values : own.offset)));
       const words = [STATE.rate, ...(scales ? [STATE.clip] : []), ...(decays ? [STATE.decay] : []), ...stateWords];
       const inputs = [
-        elements(gradient, offset),
+        elements(gradient, offset - from.gradients),
         ...targets,
         ...words.map((at) => ({ buffer: state, offset: at, layout: layoutOf([1], [1], at, 'f32') })),
       ];
@@ -498,6 +502,37 @@ export class Optimizer {
     launch(key, storages, build, bytes);
   }
 
+  /**
+   * Sets elements of a parameter, also of one that is sharded (`zero: 3`): all processes must then call it with the same values.
+   *
+   * Throws an ArgumentError for a parameter of another optimizer and for values that are not floating or too many.
+   * @param {Parameter} parameter @param {Tensor} values of any shape @param {number} [offset] the first element to set, in the order of memory; 0
+   *   when left out
+   */
+  setParameter(parameter, values, offset = 0) {
+    const name = 'setParameter';
+    const { bucket } = parameter instanceof Parameter ? parameter : { bucket: undefined };
+    if (!bucket || !this.buckets.includes(bucket))
+      throw new ArgumentError(name, `expected a parameter of this optimizer, got ${shown(parameter)}`);
+    if (!(values instanceof Tensor) || !isFloat(values.dtype))
+      throw new ArgumentError(name, `values must be a tensor of floating type, got ${shown(values)}`);
+    alive(name, values);
+    if (!Number.isInteger(offset) || offset < 0 || offset + values.size > parameter.size)
+      throw new ArgumentError(name, `the parameter has ${parameter.size} elements, got ${values.size} from ${shown(offset)}`);
+    if (isRecording()) throw new UsageError(name, 'call it outside of the compiled function');
+    const first = bucket.offsets[bucket.parameters.indexOf(parameter)] + offset;
+    const part = bucket.whole ? bucket.own : { offset: 0, count: bucket.count };
+    const [begin, end] = [Math.max(first, part.offset), Math.min(first + values.size, part.offset + part.count)];
+    noGrad(() =>
+      scope(() => {
+        if (begin >= end) return;
+        const own = slice(values.to('f32').reshape(-1), 0, begin - first, end - first);
+        bucket.view(bucket.values, [end - begin], begin - part.offset).copy_(own);
+      }),
+    );
+    bucket.changed(false);
+  }
+
   /** Clears the gradients of all parameters. */
   zeroGrad() {
     for (const { buckets } of this.groups) for (const { parameters } of buckets) for (const parameter of parameters) parameter.zeroGrad();
@@ -520,16 +555,14 @@ export class Optimizer {
     const state = {};
     this.groups.forEach((group, g) => {
       state[`${g}.state`] = group.state.alias();
-      let first = 0;
       for (const bucket of group.buckets) {
         this.moments.get(bucket)?.forEach((flat, m) => {
           const whole = wholeOf(bucket, flat);
           bucket.parameters.forEach((parameter, i) => {
-            state[`${g}.${first + i}.${MOMENTS[m]}`] = bucket.view(whole, parameter.shape, bucket.offsets[i]);
+            state[`${g}.${bucket.indices[i]}.${MOMENTS[m]}`] = bucket.view(whole, parameter.shape, bucket.offsets[i]);
           });
           if (whole !== flat) whole.dispose();
         });
-        first += bucket.parameters.length;
       }
     });
     for (const [name, tensor] of Object.entries(this.further())) state[name] = tensor.alias();

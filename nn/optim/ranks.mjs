@@ -8,6 +8,8 @@
 //
 // With `reduce: 'bf16'`, each process rounds its gradients to bf16 once and sends each shard to the process that owns it. That process
 // adds the shards that it receives in f32, in rank order. The collective itself adds nothing, so MPI and NCCL give the same bits.
+//
+// ZeRO-2 and ZeRO-3 are in shards.mjs.
 
 import { constant } from '../core/tensor.mjs';
 import { optimizerState, STATE, STATE_WORDS } from '../../kernels/index.mjs';
@@ -20,6 +22,7 @@ import { isRecording, processes, runtime } from '../core/runtime.mjs';
 import { Storage, unscoped } from '../core/storage.mjs';
 import { Tensor } from '../api/tensor.mjs';
 import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
+import { Shards } from './shards.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** @typedef {import('./bucket.mjs').Run} Run */
@@ -95,7 +98,7 @@ const allocationOf = (tensor) => alive('optim', tensor).allocation;
 /** The collectives of one optimizer. */
 export class Ranks {
   /**
-   * @param {ProcessGroup} group @param {0 | 1} zero @param {'f32' | 'bf16'} reduce the type in which gradients are sent
+   * @param {ProcessGroup} group @param {0 | 1 | 2 | 3} zero @param {'f32' | 'bf16'} reduce the type in which gradients are sent
    * @param {string} of the optimizer, for errors
    */
   constructor(group, zero, reduce, of) {
@@ -103,16 +106,21 @@ export class Ranks {
     if (typeof group?.reduceScatter !== 'function') {
       throw new ArgumentError(of, 'processGroup must be a group of helios-vk/distributed, as await init() returns it');
     }
-    if (zero !== 0 && zero !== 1) throw new ArgumentError(of, `zero must be 0 or 1, got ${shown(zero)}`);
+    if (![0, 1, 2, 3].includes(zero)) throw new ArgumentError(of, `zero must be 0, 1, 2 or 3, got ${shown(zero)}`);
     if (reduce !== 'f32' && reduce !== 'bf16') throw new ArgumentError(of, `reduce must be f32 or bf16, got ${shown(reduce)}`);
     if (reduce === 'bf16' && typeof group.allToAll !== 'function')
       throw new ArgumentError(of, 'processGroup has no allToAll, which reduce: bf16 needs');
+    if (zero >= 2 && reduce === 'bf16')
+      throw new ArgumentError(of, `reduce must be f32 with zero: ${zero}, where gradients are summed behind each bucket, got bf16`);
     this.group = group;
     this.half = reduce === 'bf16';
     /** Made at first use. @type {Map<Bucket, Wire>} */
     this.wires = new Map();
     this.size = group.worldSize;
-    this.zero = zero === 1;
+    /** Whether each process updates a shard of the parameters, and keeps moments of that alone. */
+    this.zero = zero >= 1;
+    /** With sharded gradients. */
+    this.shards = zero >= 2 ? new Shards(group, zero === 3, this.exportable) : undefined;
     /** The size of a bucket is a multiple of this many elements, so that all shards have one size and are aligned. */
     this.multiple = this.zero || this.half ? ALIGNMENT * this.size : ALIGNMENT;
     const words = optimizerState({ rate: 0 });
@@ -123,7 +131,7 @@ export class Ranks {
     this.norms = unscoped(() => full([Math.ceil(this.size / 4) * 4], 0));
   }
 
-  /** The range of a bucket that this process updates. @param {Bucket} bucket @returns {Run} */
+  /** The range of a bucket that this process updates. @param {{ count: number }} bucket @returns {Run} */
   shard({ count }) {
     if (!this.zero) return { offset: 0, count };
     const own = count / this.size;
@@ -142,6 +150,7 @@ export class Ranks {
 
   /** Copies the parameters of rank 0 to all processes. @param {Bucket[]} buckets */
   begin(buckets) {
+    if (this.shards?.parameters) return;
     for (const bucket of buckets) {
       this.call('broadcast', bucket.values);
       bucket.changed(false);
@@ -150,6 +159,8 @@ export class Ranks {
 
   /** Sums the gradients over the processes; with `zero`, those of the own shard only. @param {Bucket[]} buckets */
   sum(buckets) {
+    // The backward pass has summed them.
+    if (this.shards) return;
     if (this.half) noGrad(() => this.#sumHalf(buckets));
     else for (const { gradients } of buckets) this.call(this.zero ? 'reduceScatter' : 'allReduce', gradients);
   }
@@ -213,7 +224,7 @@ export class Ranks {
 
   /** Gathers the shards of parameters that the other processes have updated. @param {Bucket[]} buckets */
   gather(buckets) {
-    if (this.zero) for (const { values } of buckets) this.call('allGather', values);
+    if (this.zero && !this.shards?.parameters) for (const { values } of buckets) this.call('allGather', values);
   }
 
   /** Gathers a tensor of which each process has a shard. @param {Bucket} bucket @param {Tensor} shard @returns {Tensor} of the bucket's size */
@@ -230,5 +241,6 @@ export class Ranks {
     for (const tensor of [this.own, this.ownNorm, this.norms]) tensor.dispose();
     for (const { storage } of this.wires.values()) storage.release();
     this.wires.clear();
+    this.shards?.dispose();
   }
 }

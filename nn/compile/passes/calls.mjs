@@ -24,6 +24,9 @@ import { perDevice } from '../../core/runtime.mjs';
  * @property {Allocation[]} allocations the memory of the template's slots; no dispatch binds those of replaced operands
  * @property {string} [name] of a call without `op`
  * @property {number} [bytes] that a call without `op` reads and writes
+ * @property {() => Template} [permuted] of a call that writes weights, which are then gathered, into its second allocation: makes the template that
+ *   writes them in the order of permuted copies
+ * @property {(handles: number[]) => void} [host] what the host calls at this point, between two parts of the graph, such as a collective
  * @property {string} [origin] the line of the user's program
  * @property {{ name: string, origin: string | undefined }[]} [parts] the recorded calls that were fused into this one
  * @property {number} [region] what `checkpoint` computes again is in a region of its own

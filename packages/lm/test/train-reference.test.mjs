@@ -77,6 +77,7 @@ test('the presets have as many parameters as their names say, and their earlier 
     'llama-tiny': 172_352,
     'llama-30m': 27_402_752,
     'llama-1.1b': 1_107_363_840,
+    'llama-7b': 6_738_415_616,
     'gpt2-124m': 124_475_904,
     'gpt-tiny': 143_680,
     'gpt-30m': 29_630_976,

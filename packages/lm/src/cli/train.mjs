@@ -43,8 +43,8 @@ export const DEVICE_OPTIONS = /** @type {const} */ ({
   zero: {
     type: 'integer',
     min: 0,
-    max: 1,
-    help: '1: each process keeps a shard of the moments (ZeRO-1, the default with several); 0: all of them',
+    max: 3,
+    help: 'what each process keeps a shard of: 1: the moments (the default with several);\n2: the gradients too; 3: the parameters too; 0: nothing',
   },
   reduce: { type: 'string', choices: ['f32', 'bf16'], help: 'type of the gradients that processes exchange (default f32)' },
   mode: {

@@ -92,8 +92,10 @@ export async function checkTensors(folder, config) {
 /**
  * Reads the weights of a folder into a model of the same configuration. Throws an Error that names the folder and the tensor.
  * @param {string} folder @param {Decoder} model @param {AbortSignal} [signal] checked before each file
+ * @param {(parameter: import('helios-vk/nn').Tensor, rows: import('helios-vk/nn').Tensor, first: number) => void} [set] sets elements of a parameter,
+ *   from its element `first` on; copies them into it when left out
  */
-export async function readWeights(folder, model, signal) {
+export async function readWeights(folder, model, signal, set) {
   const parts = partsOf(model.config);
   const nameOf = await checkTensors(folder, model.config);
   const state = model.stateDict();
@@ -113,7 +115,9 @@ export async function readWeights(folder, model, signal) {
           for (const part of held) {
             const source = F.to(tensors[nameOf(part)], state[part.parameter].dtype);
             const rows = part.transposed ? F.transpose(source, 0, 1) : source;
-            placeOf(state[part.parameter], part, rows.shape[0]).copy_(rows);
+            const parameter = state[part.parameter];
+            if (set) set(parameter, rows, (part.row ?? 0) * (parameter.size / parameter.shape[0]));
+            else placeOf(parameter, part, rows.shape[0]).copy_(rows);
           }
         }),
       );
@@ -203,10 +207,12 @@ export function filesFor(items, bytesOf, most, stem) {
 
 /**
  * Writes the weights and `config.json` of a model into a folder.
- * @param {Decoder} model @param {string} folder
- * @param {{ dtype: 'f32' | 'f16' | 'bf16', maxShardBytes: number, signal?: AbortSignal }} options as for `exportModel`
+ * @param {Decoder} model @param {string | undefined} folder undefined: reads the weights alike, and writes nothing; for weights of which each
+ *   process has a part, so that all read the same
+ * @param {{ dtype: 'f32' | 'f16' | 'bf16', maxShardBytes: number, signal?: AbortSignal, read?: () => void }} options as for `exportModel`; `read` is
+ *   called when the weights of a file have been read
  */
-export async function writeModel(model, folder, { dtype, maxShardBytes, signal }) {
+export async function writeModel(model, folder, { dtype, maxShardBytes, signal, read }) {
   const { config } = model;
   const width = dtype === 'f32' ? 4 : 2;
   const bytesOf = (/** @type {Part} */ { shape }) => width * sizeOf(shape);
@@ -226,9 +232,11 @@ export async function writeModel(model, folder, { dtype, maxShardBytes, signal }
         ),
       ),
     );
-    await save(join(folder, file), tensors, { metadata: { format: 'pt' } });
+    read?.();
+    if (folder !== undefined) await save(join(folder, file), tensors, { metadata: { format: 'pt' } });
     for (const tensor of Object.values(tensors)) tensor.dispose();
   }
+  if (folder === undefined) return;
   if (files.length > 1) {
     const entries = files.flatMap(({ file, items }) => items.map(({ name }) => [name, file]));
     const index = {

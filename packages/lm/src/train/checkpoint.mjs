@@ -20,7 +20,7 @@ import { readAdapters, writePeft } from '../formats/peft.mjs';
 import { readJson } from '../json.mjs';
 import { loadLegacy } from './legacy.mjs';
 import { checkRun } from './settings.mjs';
-import { firstUnusable } from './state.mjs';
+import { firstUnusable, firstUnusableShard, gatheredMoments, setShards } from './state.mjs';
 
 /** @typedef {import('./settings.mjs').RunConfig} RunConfig */
 /** @typedef {import('./trainer.mjs').Trainer} Trainer */
@@ -105,18 +105,19 @@ const digestOf = (state) => sha256(JSON.stringify({ ...state, sha256: undefined 
  */
 export async function saveCheckpoint(folder, trainer, state, files) {
   const step = trainer.stepsDone;
-  const moments = momentsOf(trainer);
+  const moments = trainer.sharded ? undefined : momentsOf(trainer);
   try {
     // The last loss may be finite, and the update after it not.
-    const bad = await firstUnusable({ ...trainer.stateDict('weights'), ...moments });
-    if (bad) throw new Error(`after step ${step} ${bad} is not finite: the run has diverged`);
+    const bad = moments ? await firstUnusable({ ...trainer.stateDict('weights'), ...moments }) : await unusableOfAll(trainer);
+    if (bad) throw notFinite(step, bad);
     const skipped = await trainer.opt.skippedSteps();
     const path = checkpointPath(folder, step);
     await makeDurable(path, async (partial) => {
       await writeModelFiles(partial, trainer, files, state.tuning);
-      const names = Object.keys(moments);
-      for (const { file, items } of filesFor(names, (name) => 4 * moments[name].size, FILE_BYTES, 'optimizer')) {
-        await save(join(partial, file), Object.fromEntries(items.map((name) => [name, moments[name]])));
+      for (const { file, items } of momentFiles(trainer)) {
+        const tensors = moments ? Object.fromEntries(items.map((name) => [name, moments[name]])) : gathered(trainer, items);
+        await save(join(partial, file), tensors);
+        if (!moments) for (const tensor of Object.values(tensors)) tensor.dispose();
       }
       /** @type {Record<string, string>} */
       const digests = {};
@@ -129,8 +130,33 @@ export async function saveCheckpoint(folder, trainer, state, files) {
     });
     return path;
   } finally {
-    for (const tensor of Object.values(moments)) tensor.dispose();
+    for (const tensor of Object.values(moments ?? {})) tensor.dispose();
   }
+}
+
+/** @param {number} step @param {string} what */
+const notFinite = (step, what) => new Error(`after step ${step} ${what} is not finite: the run has diverged`);
+
+/** What is not finite in the shards of all processes, which all call it. @param {Trainer} trainer @returns {Promise<string | undefined>} */
+async function unusableOfAll(trainer) {
+  const own = await firstUnusableShard(trainer.model, trainer.opt);
+  /** @type {(string | null)[]} */
+  const all = await /** @type {NonNullable<Trainer['ranks']>} */ (trainer.ranks).group.exchange(own ?? null);
+  return all.find((each) => each !== null) ?? undefined;
+}
+
+/** The files of moments, and the moments in each: `m.` or `v.` and the parameter's name. @param {Trainer} trainer */
+function momentFiles(trainer) {
+  const sizes = Object.entries(trainer.stateDict('weights')).map(([name, { size }]) => /** @type {const} */ ([name, size]));
+  const moments = new Map(['m', 'v'].flatMap((part) => sizes.map(([name, size]) => [`${part}.${name}`, size])));
+  return filesFor([...moments.keys()], (name) => 4 * /** @type {number} */ (moments.get(name)), FILE_BYTES, 'optimizer');
+}
+
+/** Moments of sharded parameters, to be disposed of. All processes call it alike. @param {Trainer} trainer @param {string[]} names of a file */
+function gathered({ model, opt }, names) {
+  const wanted = names.map((name) => ({ moment: name.startsWith('m.') ? 0 : 1, name: name.slice(2) }));
+  const tensors = gatheredMoments(model, opt, wanted);
+  return Object.fromEntries(names.map((name, i) => [name, tensors[i]]));
 }
 
 /** Both moments by `m.` and `v.` and the parameter's name, to be disposed of; with ZeRO it gathers them. @param {Trainer} trainer */
@@ -141,10 +167,29 @@ function momentsOf(trainer) {
   );
 }
 
-/** On the other ranks: takes part in what `saveCheckpoint` reads on rank 0. @param {Trainer} trainer */
-export function joinCheckpoint(trainer) {
-  for (const tensor of Object.values(momentsOf(trainer))) tensor.dispose();
+/** On the other ranks: takes part in what `saveCheckpoint` reads on rank 0. @param {Trainer} trainer @throws {Error} as there */
+export async function joinCheckpoint(trainer) {
+  if (!trainer.sharded) {
+    for (const tensor of Object.values(momentsOf(trainer))) tensor.dispose();
+    return;
+  }
+  const bad = await unusableOfAll(trainer);
+  if (bad) throw notFinite(trainer.stepsDone, bad);
+  await joinModel(trainer);
+  for (const { items } of momentFiles(trainer)) for (const tensor of Object.values(gathered(trainer, items))) tensor.dispose();
 }
+
+/** On the other ranks: takes part in the reads of weights of which each process has a part, as `saveBest` makes them. @param {Trainer} trainer */
+export async function joinModel(trainer) {
+  if (trainer.sharded) await writeModel(trainer.model, undefined, modelOptions(trainer));
+}
+
+/** How the weights of a checkpoint are written. @param {Trainer} trainer */
+const modelOptions = ({ opt }) => ({
+  dtype: /** @type {const} */ ('f32'),
+  maxShardBytes: FILE_BYTES,
+  read: () => opt.ranks?.shards?.forget(),
+});
 
 /**
  * Writes the model with the lowest loss so far into `best`, in place of the one before.
@@ -185,7 +230,7 @@ async function makeDurable(path, write) {
 async function writeModelFiles(folder, trainer, files, tuning) {
   await writeFiles(folder, files);
   if (tuning && tuning.type !== 'full') return writePeft(folder, trainer.model, { base: tuning.base });
-  await writeModel(trainer.model, folder, { dtype: 'f32', maxShardBytes: FILE_BYTES });
+  await writeModel(trainer.model, folder, modelOptions(trainer));
   const { bos, eos, pad } = trainer.config.model;
   const ids = { bos_token_id: bos, eos_token_id: eos.length > 1 ? eos : (eos[0] ?? null), pad_token_id: pad };
   await writeJson(join(folder, 'generation_config.json'), Object.fromEntries(Object.entries(ids).filter(([, id]) => id !== null)));
@@ -243,25 +288,42 @@ function readCheckpoint(path) {
   const config = checkRun({ model: isAdapter ? tuning.model : readConfig(path), settings });
   const restore = async (/** @type {Trainer} */ trainer) => {
     if (isAdapter) await readAdapters(path, trainer.model);
-    else await readWeights(path, trainer.model);
+    else {
+      const { opt } = trainer;
+      const set = (/** @type {any} */ parameter, /** @type {any} */ rows, /** @type {number} */ first) =>
+        opt.setParameter(parameter, rows, first);
+      await readWeights(path, trainer.model, undefined, trainer.sharded ? set : undefined);
+    }
     const moments = { m: /** @type {import('./state.mjs').Values} */ ({}), v: /** @type {import('./state.mjs').Values} */ ({}) };
+    const wanted = trainer.stateDict('weights');
+    const shards = trainer.ranks?.zero ? trainer : undefined;
+    if (shards) trainer.load({ step, skipped });
+    const dispose = () => {
+      for (const values of Object.values(moments)) for (const each of Object.values(values)) /** @type {any} */ (each).dispose();
+    };
+    /** @type {Set<string>} */
+    const found = new Set();
     const files = readdirSync(path).filter((name) => /^optimizer(-\d+-of-\d+)?\.safetensors$/.test(name));
     for (const name of files) {
       for (const [key, tensor] of Object.entries(await load(join(path, name)))) {
-        moments[/** @type {'m' | 'v'} */ (key[0])][key.slice(2)] = tensor;
+        const [part, parameter] = [/** @type {'m' | 'v'} */ (key[0]), key.slice(2)];
+        if (wanted[parameter] && wanted[parameter].size !== tensor.size)
+          throw new Error(`${path}: ${part}.${parameter} has another shape than its parameter`);
+        moments[part][parameter] = tensor;
+        found.add(key);
       }
+      if (!shards) continue;
+      // Only what is of one file is on the device besides.
+      for (const [i, values] of [moments.m, moments.v].entries()) setShards(shards.model, shards.opt, i, values);
+      dispose();
+      [moments.m, moments.v] = [{}, {}];
     }
-    const wanted = Object.entries(trainer.stateDict('weights'));
     for (const part of /** @type {const} */ (['m', 'v'])) {
-      for (const [name, { size }] of wanted) {
-        const found = moments[part][name];
-        if (!found) throw new Error(`${path} has no ${part}.${name} in optimizer.safetensors`);
-        if (/** @type {{ size: number }} */ (found).size !== size)
-          throw new Error(`${path}: ${part}.${name} has another shape than its parameter`);
-      }
+      const missing = Object.keys(wanted).find((name) => !found.has(`${part}.${name}`));
+      if (missing) throw new Error(`${path} has no ${part}.${missing} in optimizer.safetensors`);
     }
-    trainer.load({ step, skipped, ...moments });
-    for (const values of Object.values(moments)) for (const each of Object.values(values)) /** @type {any} */ (each).dispose();
+    if (!shards) trainer.load({ step, skipped, ...moments });
+    dispose();
   };
   return { path, step, run, config, data, best, options, plans, ...(tuning ? { tuning } : {}), tokenizer: path, restore };
 }

@@ -77,6 +77,9 @@ export async function planOf(given) {
   for (const name of ['sampleEvery', 'samplePrompt']) {
     if (isGiven(name) && options.sampleTokens === 0) refuse(`${flagOf(name)} needs samples, and --sample-tokens is 0`);
   }
+  const sample = given.zero === 3 && ['samplePrompt', 'sampleTokens', 'sampleEvery'].find(isGiven);
+  if (sample)
+    refuse(`${flagOf(sample)}: with --zero 3 no process has all weights, so there are no samples; generate writes text from a checkpoint`);
   const data = begin?.data && !newData ? [dataOf(begin)] : [given.data ?? defaultText()].flat();
   const holder = data.find(hasTokens);
   if (holder && data.length > 1) refuse(`${holder} holds token files: train on it alone`);

@@ -8,17 +8,20 @@ import { UsageError } from 'helios-vk/options';
 
 /** @typedef {import('helios-vk/distributed').Group} Group */
 
+/** What processes have shards of, as `optim.Options` says. @typedef {0 | 1 | 2 | 3} Zero */
+
 /**
  * How the processes of a run work together.
  * @typedef {object} RanksOptions
  * @property {'mpi' | 'nccl'} [engine] library that exchanges gradients; mpi when left out
- * @property {0 | 1} [zero] 1: each process keeps a shard of the moments; when left out, 1 with several processes and 0 with one
+ * @property {Zero} [zero] what each process keeps a shard of: 1 the moments, 2 the gradients too, 3 the parameters too; when left out, 1 with
+ *   several processes and 0 with one
  * @property {'f32' | 'bf16'} [reduce] type of the exchanged gradients; f32 when left out
  * @property {number} [command-buffers] most submissions in flight; when left out, 64 under a launcher and 8 without one
  *
  * @typedef {object} TrainingRanks
  * @property {Group} group
- * @property {0 | 1} zero
+ * @property {Zero} zero
  * @property {'f32' | 'bf16'} reduce
  * @property {'mpi' | 'nccl'} engine
  */
@@ -47,6 +50,8 @@ export function deviceOfRank(devices, localRank, environment = process.env) {
  */
 export async function openRanks(vk, { engine, zero, reduce, 'command-buffers': commandBuffers }) {
   const { launcher, localRank } = launched();
+  if (reduce === 'bf16' && zero !== undefined && zero > 1)
+    throw new UsageError(`--reduce bf16 is for --zero 0 and 1: with --zero ${zero} gradients are summed in f32`);
   if (launcher === null) {
     const given = Object.entries({ engine, zero, reduce }).find(([, value]) => value !== undefined);
     if (given) throw new UsageError(`--${given[0]} is for several processes: npx helios-vk run --nproc N … helios-lm train …`);
@@ -61,6 +66,16 @@ export async function openRanks(vk, { engine, zero, reduce, 'command-buffers': c
     info,
     ranks: { group, zero: zero ?? (group.worldSize > 1 ? 1 : 0), reduce: reduce ?? 'f32', engine: engine ?? 'mpi' },
   };
+}
+
+/**
+ * Throws where parameters are to be sharded and layers keep their intermediate results, which depend on gathered parameters.
+ * @param {Pick<TrainingRanks, 'zero'> | undefined} ranks @param {{ gradCheckpoint: boolean }} settings
+ * @throws {UsageError} that names the option
+ */
+export function checkSharding(ranks, { gradCheckpoint }) {
+  if (ranks?.zero === 3 && !gradCheckpoint)
+    throw new UsageError('--zero 3 gathers each layer again in the backward pass, which computes it again: add --grad-checkpoint');
 }
 
 /**

@@ -15,6 +15,7 @@ import {
   checkpointPath,
   checkpointsOf,
   joinCheckpoint,
+  joinModel,
   loadCheckpoint,
   newRun,
   saveBest,
@@ -26,7 +27,7 @@ import { Generator as TextGenerator } from './generator.mjs';
 import { FolderLock } from './outputs.mjs';
 import { KEPT, flagOf, freeFolder, freeName, planOf, withFlags } from './plan.mjs';
 import { tuningLine } from './profile.mjs';
-import { agree, attemptOf, openRanks, shareOf } from './ranks.mjs';
+import { agree, attemptOf, checkSharding, openRanks, shareOf } from './ranks.mjs';
 import { generate } from './sample.mjs';
 import { checkRun, configOf, fitSettings, learningRateAt, presetOf, tokensPerStep, withValues } from './settings.mjs';
 import { Trainer } from './trainer.mjs';
@@ -62,7 +63,7 @@ import { Trainer } from './trainer.mjs';
  * @property {number} [sampleEvery] write a sample every so many steps, and at the end; 0, the default: only at the end
  * @property {boolean} [tensorboard] whether to write event files for TensorBoard; true when left out
  * @property {'graph' | 'plain'} [mode] as for `Trainer`
- * @property {'mpi' | 'nccl'} [engine] @property {0 | 1} [zero] @property {'f32' | 'bf16'} [reduce] with several processes, see `openRanks`
+ * @property {'mpi' | 'nccl'} [engine] @property {import('./ranks.mjs').Zero} [zero] @property {'f32' | 'bf16'} [reduce] with several processes, see `openRanks`
  * @property {number} [commandBuffers] submissions in flight
  * @property {AbortSignal} [signal] ends the run after its step, an evaluation or a sample at once: it writes a checkpoint, then throws the signal's
  *   reason, an AbortError where the caller names none
@@ -188,6 +189,7 @@ export class Run {
     const { settings } = config;
     if (!begin) settings.gradientAccumulationSteps *= this.ranks?.group.worldSize ?? 1;
     fitSettings(settings, given);
+    checkSharding(this.ranks, settings);
     return checkRun(config);
   }
 
@@ -338,7 +340,10 @@ export class Run {
   async *loop({ config, run, out, begin, data, evalEvery, lock }) {
     const { options, plan, ranks, first, info } = this;
     const { settings } = config;
-    const { saveEvery = 0, saveTotalLimit = Infinity, sampleEvery = 0, sampleTokens = 100, earlyStoppingPatience = 0 } = options;
+    const { saveEvery = 0, saveTotalLimit = Infinity, sampleEvery = 0, earlyStoppingPatience = 0 } = options;
+    // Samples are rank 0's, which has a part of the weights then.
+    const sampleTokens = ranks?.zero === 3 ? 0 : (options.sampleTokens ?? 100);
+    if (first && ranks?.zero === 3) this.note('with --zero 3 no process has all weights: no samples are written');
     const files = data.tokenizer?.files() ?? {};
     const kept = Object.fromEntries(KEPT.map((name) => [name, options[name]]));
     const windows = { predicted: 0, bytes: /** @type {number | undefined} */ (undefined) };
@@ -395,7 +400,7 @@ export class Run {
         last = await loadCheckpoint(path);
         const own = checkpointsOf(out, run);
         while (own.length > saveTotalLimit) rmSync(/** @type {string} */ (own.shift()), { recursive: true, force: true });
-      } else joinCheckpoint(running);
+      } else await joinCheckpoint(running);
       // The others wait until rank 0 has written it.
       await ranks?.group.exchange(null);
       saved = step;
@@ -419,6 +424,7 @@ export class Run {
       const best = loss < (self.best?.loss ?? Infinity);
       // Until its model is saved it counts as not made: the device may be lost meanwhile.
       if (best && first) await saveBest(out, running, files, plan.tuning);
+      else if (best) await joinModel(running);
       if (best) self.best = { step, loss, since: 0 };
       else if (self.best) self.best.since++;
       self.evaluated.set(step, loss);

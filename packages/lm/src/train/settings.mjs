@@ -1,7 +1,7 @@
 // What a training run is: the model's preset, the settings of its steps, and their checks. Nothing here needs a device.
 
 import { parseConfig } from '../config.mjs';
-import { parameterCount } from '../model/parts.mjs';
+import { parameterShapes, sizeOf } from '../model/parts.mjs';
 
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
 
@@ -84,7 +84,7 @@ const preset = (family, sizes, settings) =>
 /**
  * Models to begin with. `gpt-…` are the models of this project's benchmarks (learned positions; nothing but this package reads them),
  * `llama-…` can be exported to every program that knows Llama, and `gpt2-124m` is GPT-2.
- * - `llama-tiny`: 172,352 parameters; `llama-30m`: 27.4M; `llama-1.1b`: 1,107M.
+ * - `llama-tiny`: 172,352 parameters; `llama-30m`: 27.4M; `llama-1.1b`: 1,107M; `llama-7b`: 6,738M, for several devices with `zero: 3`.
  * - `gpt-tiny`: 143,680 parameters; learns on a CPU device in two minutes.
  * - `gpt-30m`: 29.6M parameters.
  * - `gpt-300m`: 301.8M parameters: 21 layers of 12.65M, an embedding and an untied head of 17,408 × 1,024 each (17 · 1,024, in whole matrix
@@ -105,6 +105,11 @@ export const PRESETS = Object.freeze({
     'llama',
     { layers: 16, width: 2048, heads: 32, kvHeads: 8, hidden: 8192, blockSize: 2048, vocabSize: 32768 },
     { batchSize: 4, learningRate: 3e-4, minLr: 3e-5, warmupSteps: 200, maxSteps: 2000, precision: 'bf16' },
+  ),
+  'llama-7b': preset(
+    'llama',
+    { layers: 32, width: 4096, heads: 32, hidden: 11008, blockSize: 2048, vocabSize: 32000 },
+    { batchSize: 4, learningRate: 3e-4, minLr: 3e-5, warmupSteps: 200, maxSteps: 2000, precision: 'bf16', gradCheckpoint: true },
   ),
   'gpt2-124m': preset(
     'gpt2',
@@ -226,8 +231,9 @@ export function checkRun(config) {
     if (!(value > 0 && value < 1)) throw new RangeError(`${key} must be in (0, 1), got ${value}`);
   }
   for (const key of /** @type {const} */ (['seed', 'warmupSteps'])) checkInteger(key, settings[key], 0, 0xffffffff);
-  const count = parameterCount(model);
-  if (count >= 2 ** 32) throw new RangeError(`the model has ${count} parameters; element indexes are 32 bits wide`);
+  for (const [name, shape] of Object.entries(parameterShapes(model))) {
+    if (sizeOf(shape) >= 2 ** 32) throw new RangeError(`${name} has ${sizeOf(shape)} elements; element indexes are 32 bits wide`);
+  }
   const { warmupSteps, maxSteps, precision, blockSize, lrScheduler, learningRate, minLr } = settings;
   if (!SCHEDULERS.includes(lrScheduler)) throw new RangeError(`lrScheduler must be ${SCHEDULERS.join(', ')}, got ${lrScheduler}`);
   if (warmupSteps >= maxSteps) throw new RangeError(`warmupSteps ${warmupSteps} must be less than maxSteps ${maxSteps}`);

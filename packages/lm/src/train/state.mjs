@@ -62,37 +62,89 @@ export function momentsOf(model, opt) {
   const moments = /** @type {{ m: Record<string, Tensor>, v: Record<string, Tensor> }} */ ({ m: {}, v: {} });
   opt.groups.forEach(({ buckets }, g) => {
     state[`${g}.state`].dispose();
-    const all = buckets.flatMap(({ parameters }) => parameters);
-    for (const [i, parameter] of all.entries()) {
-      const name = /** @type {string} */ (names.get(parameter));
-      [moments.m[name], moments.v[name]] = ['first', 'second'].map((which) => state[`${g}.${i}.${which}`]);
+    for (const { parameters, indices } of buckets) {
+      for (const [i, parameter] of parameters.entries()) {
+        const name = /** @type {string} */ (names.get(parameter));
+        [moments.m[name], moments.v[name]] = ['first', 'second'].map((which) => state[`${g}.${indices[i]}.${which}`]);
+      }
     }
   });
   return moments;
 }
 
 /**
- * Sets this process's shard of the moments under ZeRO: of each parameter the elements that lie in it.
+ * Moments of some parameters under ZeRO, gathered from all processes, which all must call it alike. Dispose of the tensors, or call it in a scope.
  * @param {import('../model/decoder.mjs').Decoder} model @param {import('helios-vk/nn').optim.AdamW} opt
- * @param {{ m?: Values, v?: Values }} values zeros when left out
+ * @param {{ moment: number, name: string }[]} wanted 0 for first and 1 for second moments, and the parameter's name
+ * @returns {Tensor[]} in their order
  */
-export function setShards(model, opt, { m, v }) {
+export function gatheredMoments(model, opt, wanted) {
+  const parameters = new Map(model.namedParameters());
+  /** @type {Map<string, Tensor>} */
+  const whole = new Map();
+  return noGrad(() => {
+    const found = wanted.map(({ moment, name }) => {
+      const parameter = /** @type {import('helios-vk/nn').nn.Parameter} */ (parameters.get(name));
+      const bucket = /** @type {NonNullable<typeof parameter.bucket>} */ (parameter.bucket);
+      const key = `${moment} ${opt.buckets.indexOf(bucket)}`;
+      const ranks = /** @type {NonNullable<typeof opt.ranks>} */ (opt.ranks);
+      let all = whole.get(key);
+      if (!all) whole.set(key, (all = ranks.whole(bucket, opt.momentsOf(bucket, 2)[moment])));
+      return bucket.view(all, parameter.shape, bucket.offsets[bucket.parameters.indexOf(parameter)]);
+    });
+    for (const all of whole.values()) all.dispose();
+    return found;
+  });
+}
+
+/**
+ * Sets this process's shard of a moment under ZeRO: of each parameter the elements that lie in it.
+ * @param {import('../model/decoder.mjs').Decoder} model @param {import('helios-vk/nn').optim.AdamW} opt
+ * @param {number} moment 0: the first moments, 1: the second @param {Values} [values] of some parameters; zeros of all when left out
+ */
+export function setShards(model, opt, moment, values) {
   const names = namesOf(model);
   for (const bucket of opt.buckets) {
     const own = /** @type {NonNullable<typeof opt.ranks>} */ (opt.ranks).shard(bucket);
-    for (const [i, moment] of opt.momentsOf(bucket, 2).entries()) {
-      const values = [m, v][i];
-      scope(() => noGrad(() => void moment.fill_(0)));
-      for (const [k, parameter] of (values ? bucket.parameters : []).entries()) {
-        const at = bucket.offsets[k];
-        const [begin, end] = [Math.max(at, own.offset), Math.min(at + parameter.size, own.offset + own.count)];
-        if (begin >= end) continue;
-        const all = /** @type {Values} */ (values)[/** @type {string} */ (names.get(parameter))];
-        const run = { offset: begin - own.offset, count: end - begin };
-        scope(() => noGrad(() => void bucket.part(moment, run).copy_(F.slice(onDevice(all, [parameter.size]), 0, begin - at, end - at))));
-      }
+    const shard = opt.momentsOf(bucket, 2)[moment];
+    if (!values) scope(() => noGrad(() => void shard.fill_(0)));
+    for (const [k, parameter] of (values ? bucket.parameters : []).entries()) {
+      const all = /** @type {Values} */ (values)[/** @type {string} */ (names.get(parameter))];
+      const at = bucket.offsets[k];
+      const [begin, end] = [Math.max(at, own.offset), Math.min(at + parameter.size, own.offset + own.count)];
+      if (all === undefined || begin >= end) continue;
+      const run = { offset: begin - own.offset, count: end - begin };
+      scope(() =>
+        noGrad(
+          () => void bucket.view(shard, [run.count], run.offset).copy_(F.slice(onDevice(all, [parameter.size]), 0, begin - at, end - at)),
+        ),
+      );
     }
   }
+}
+
+/**
+ * Sets weights of which each process has a shard.
+ * @param {import('../model/decoder.mjs').Decoder} model @param {import('helios-vk/nn').optim.AdamW} opt @param {Values} values of all parameters
+ */
+export function setWeights(model, opt, values) {
+  for (const [name, parameter] of model.namedParameters()) {
+    if (parameter.bucket) scope(() => opt.setParameter(parameter, onDevice(values[name], parameter.shape)));
+  }
+}
+
+/**
+ * The first parameter of a shard with a weight or moment that is NaN or infinite.
+ * @param {import('../model/decoder.mjs').Decoder} model @param {import('helios-vk/nn').optim.AdamW} opt
+ * @returns {Promise<string | undefined>} the name of its bucket's first parameter
+ */
+export function firstUnusableShard(model, opt) {
+  const names = namesOf(model);
+  const shards = opt.buckets.flatMap((bucket) => {
+    const name = `the part of ${names.get(bucket.parameters[0])} and what is with it`;
+    return [bucket.values, ...opt.momentsOf(bucket, 2)].map((tensor, i) => [`${['', 'm.', 'v.'][i]}${name}`, tensor]);
+  });
+  return firstUnusable(Object.fromEntries(shards));
 }
 
 /** The parameters of a model that require a gradient, by name. @param {import('../model/decoder.mjs').Decoder} model */

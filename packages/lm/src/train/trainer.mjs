@@ -8,9 +8,9 @@ import { isDeepStrictEqual } from 'node:util';
 import { accumulate, autocast, compile, init, manualSeed, nn, noGrad, optim, scope, tunedPlans, useTunedPlans } from 'helios-vk/nn';
 import { Decoder } from '../model/decoder.mjs';
 import { checkFits, checkMatrixUnits, logitsBytes, setPrecision } from './device.mjs';
-import { shareOf } from './ranks.mjs';
+import { checkSharding, shareOf } from './ranks.mjs';
 import { checkRun, halfOf, learningRateAt, tokensPerStep } from './settings.mjs';
-import { copyInto, initialize, momentsOf, setShards, trainedOf } from './state.mjs';
+import { copyInto, initialize, momentsOf, setShards, setWeights, trainedOf } from './state.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('./settings.mjs').RunConfig} RunConfig */
@@ -227,8 +227,13 @@ export class Trainer {
     this.batch = new Uint32Array(gradientAccumulationSteps * (data.parts ?? 2) * batchSize * blockSize);
 
     this.model = model ?? nn.skipInit(() => new Decoder(config.model));
-    this.model.gradCheckpoint = settings.gradCheckpoint;
+    checkSharding(ranks, settings);
+    /** Whether each process has a part of the weights. */
+    this.sharded = ranks?.zero === 3;
+    // A unit of sharded parameters computes its layer again itself.
+    this.model.gradCheckpoint = settings.gradCheckpoint && !this.sharded;
     if (!model) initialize(this.model, settings.seed);
+    if (this.sharded) for (const block of this.model.layers) nn.fullyShard(block);
     const together = ranks && { processGroup: ranks.group, zero: ranks.zero, reduce: ranks.reduce };
     const { parts, loss: lossOf } = data;
     const { opt, loss, gradients, step } = createTraining(this.model, this.share, { logitsBytes: bytes, parts, loss: lossOf, ...together });
@@ -279,7 +284,7 @@ export class Trainer {
 
   /**
    * Trained parameters or their moments by the parameters' names, as `Module.stateDict` returns them. They see the device's memory: call it in a scope.
-   * With ZeRO all processes must call it for moments, which are gathered.
+   * With ZeRO all processes must call it for moments, which are gathered; with ZeRO-3 all must read the same weights.
    * @param {Part} part
    * @returns {Record<string, Tensor>}
    */
@@ -294,9 +299,11 @@ export class Trainer {
 
   /** Sets weights, moments and the step. Weights that are left out stay as they are. @param {State} state */
   load({ step, skipped = 0, weights, m, v }) {
-    if (weights) copyInto(trainedOf(this.model), weights);
-    if (this.ranks?.zero === 1) setShards(this.model, this.opt, { m, v });
-    else {
+    if (weights && this.sharded) setWeights(this.model, this.opt, weights);
+    else if (weights) copyInto(trainedOf(this.model), weights);
+    if (this.ranks?.zero) {
+      for (const [moment, values] of [m, v].entries()) setShards(this.model, this.opt, moment, values);
+    } else {
       scope(() => {
         const own = this.moments();
         copyInto(own.m, m);
@@ -472,18 +479,24 @@ export class Trainer {
     /** Sums of losses by batch: they are added in the order of batches, whatever the number of ranks. @type {(number | null)[]} */
     let sums = [];
     let stop = false;
-    for (let at = 0; at < windows.length && !(stop = this.stopped()); at += batchSize) {
+    const batches = Math.ceil(windows.length / batchSize);
+    // Those that read sharded weights gather them together: all compute as many batches, and end together.
+    const rounds = this.sharded ? world * Math.ceil(batches / world) : batches;
+    for (let i = 0; i < rounds && !(stop = !this.sharded && this.stopped()); i++) {
+      const at = Math.min(i, batches - 1) * batchSize;
       const own = windows.slice(at, at + batchSize);
-      sums.push(0);
-      if ((sums.length - 1) % world !== rank) continue;
+      if (i < batches) sums.push(0);
+      if (i % world !== rank) continue;
       const { parts } = validation;
       const batch = new Uint32Array((parts ?? 2) * own.length * blockSize);
       const rows = own.map((index) => validation.window(index));
       splitWindows(joined(rows), own.length, blockSize, parts, batch);
       const loss = this.submit('loss', batch, validation.extraOf?.(own));
-      sums[sums.length - 1] = await loss.item();
+      const sum = await loss.item();
+      if (i < batches) sums[i] = sum;
       loss.dispose();
     }
+    stop ||= this.stopped();
     if (this.ranks) {
       /** @type {{ sums: (number | null)[], stop: boolean }[]} */
       const all = await this.ranks.group.exchange({ sums, stop });
