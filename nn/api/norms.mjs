@@ -10,6 +10,7 @@ import { isRecomputing } from './checkpoint.mjs';
 import * as F from './functional.mjs';
 import { toF32 } from './operands.mjs';
 import { centered, normalizeChannels } from '../ops/channels.mjs';
+import { floatType } from '../ops/pointwise.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
@@ -67,6 +68,7 @@ function affine(x, weight, bias) {
 export function batchNorm(x, runningMean, runningVar, weight, bias, training = false, momentum = 0.1, eps = 1e-5) {
   const op = 'batchNorm';
   const channels = channelsOf(op, x, { runningMean, runningVar, weight, bias });
+  floatType(op, x.layout);
   flag(op, 'training', training);
   checkLeast(op, 'momentum', momentum);
   checkLeast(op, 'eps', eps);

@@ -48,13 +48,14 @@ function define(name, formula, f, slopes, type) {
       return body(...terms).value;
     };
   /** @param {readonly import('./registry.mjs').Reference[]} inputs @param {(values: number[], index: number[]) => number} of */
-  const everywhere = (inputs, of) =>
-    generate(broadcastShapes(name, ...inputs.map((x) => x.shape)), (index) =>
-      of(
-        inputs.map((x) => at(x, index)),
-        index,
-      ),
-    );
+  const everywhere = (inputs, of, /** @type {readonly number[]} */ numbers = []) => {
+    // One array for all elements, behind whose values `numbers` stand: tests ask for millions of elements.
+    const values = [...inputs.map(() => 0), ...numbers];
+    return generate(broadcastShapes(name, ...inputs.map((x) => x.shape)), (index) => {
+      for (let i = 0; i < inputs.length; i++) values[i] = at(inputs[i], index);
+      return of(values, index);
+    });
+  };
   const backward =
     slopes?.some((slope) => slope !== 0) &&
     defineOp({
@@ -89,7 +90,7 @@ function define(name, formula, f, slopes, type) {
     },
     ...generated(name, /** @type {NonNullable<ReturnType<typeof bodyOf>>} */ (bodyOf(formula))),
     prepare: (inputs, run, attributes) => inOrder(attributes.name ?? name, spread(inputs), run),
-    oracle: (inputs, { numbers = [] }) => everywhere(inputs, (values) => f(...values, ...numbers)),
+    oracle: (inputs, { numbers = [] }) => everywhere(inputs, (values) => f(...values), numbers),
     ...(slopes && {
       saveInputs: () => (backward ? Array.from({ length: arity }, (_, i) => i) : []),
       vjp: (dy, { inputs, layouts, needs, attributes }, F) =>

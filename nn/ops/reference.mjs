@@ -1,6 +1,6 @@
 // Arrays of float64, in which the operations' references are written. They are meant to be read, not to be fast.
 
-import { denseStrides, sizeOf } from '../core/layout.mjs';
+import { sizeOf } from '../core/layout.mjs';
 
 /** @typedef {import('./registry.mjs').Reference} Reference */
 
@@ -17,11 +17,15 @@ export function generate(shape, f) {
 
 /** The element at an index, repeated where a size is 1 or a dimension is missing. @param {Reference} x @param {readonly number[]} index */
 export function at(x, index) {
-  const strides = denseStrides(x.shape);
-  const missing = index.length - x.shape.length;
+  const { shape, data } = x;
+  const missing = index.length - shape.length;
   let i = 0;
-  for (let d = 0; d < x.shape.length; d++) if (x.shape[d] !== 1) i += index[d + missing] * strides[d];
-  return x.data[i];
+  let stride = 1;
+  for (let d = shape.length - 1; d >= 0; d--) {
+    if (shape[d] !== 1) i += index[d + missing] * stride;
+    stride *= shape[d];
+  }
+  return data[i];
 }
 
 /** @param {Reference} x @param {(value: number) => number} f @returns {Reference} */
