@@ -34,8 +34,12 @@ const DOCTOR = ['node_modules/helios-vk/bin/helios-vk.mjs', 'doctor', '--json', 
 const QUICK = ['buffers', 'handles', 'load-error', 'memory-stats', 'package', 'packed', 'upload-types', 'values'].map(
   (name) => `__test__/${name}.test.mjs`,
 );
-/** These, and what depends on the system: paths, folders, messages, processes and signals. */
-const ON_WINDOWS = [...QUICK, ...['bootstrap', 'cli-decisions'].map((name) => `__test__/${name}.test.mjs`)];
+/** These, and what has paths, folders, messages, processes and files of the system in it. */
+const ON_WINDOWS = [
+  ...QUICK,
+  ...['bootstrap', 'cli-decisions', 'release'].map((name) => `__test__/${name}.test.mjs`),
+  ...['bpe', 'cuts', 'gguf', 'tokenizer', 'tokenizer-train'].map((name) => `packages/lm/test/${name}.test.mjs`),
+];
 /** LLVM's passes would take minutes a kernel under QEMU. What kernels compute stays the same: `agreement` shows it. */
 const FAST_COMPILER = { GALLIVM_PERF: 'nopt' };
 /** What every Windows 10 has. */

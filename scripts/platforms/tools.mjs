@@ -92,7 +92,7 @@ export function zig() {
 export function emptyLibnode() {
   return made('libnode', (partial) => {
     writeFileSync(join(partial, 'libnode.dll'), '');
-    writeFileSync(join(partial, 'libnode.dll.a'), '!<arch>\n');
+    writeFileSync(join(partial, 'libnode.a'), '!<arch>\n');
   });
 }
 
