@@ -37,6 +37,7 @@ import {
   OF_FUNCTIONS,
   OF_KERNELS,
   OF_LAVAPIPES_COMPILER,
+  OF_LIMITS,
   SLOW,
   SLOW_VALIDATED,
   OF_LM,
@@ -175,6 +176,13 @@ function suite(node = process.execPath) {
 const UNDER_VALIDATION = { environment: { HELIOS_VALIDATION: '1' }, forbidden: LAYER_MESSAGE };
 /** What `npm test` sets for the suite: less of what __test__/lib/addon.mjs can make less. */
 const LIGHT = { HELIOS_TEST_LIGHT: '1' };
+
+/** Devices of __test__/devices/facts.json whose limits differ the most from lavapipe's, and widths of a vector in bits. */
+const LIMITED = [
+  ['the least of Vulkan 1.3', '256'],
+  ['Mali-G720', '512'],
+  ['RX 7900 XTX', '256'],
+];
 
 /**
  * The suite but for some files.
@@ -508,6 +516,25 @@ const STAGES = [
     title: 'the binary of every platform, built, and run where this machine can; the suite in every runtime: an hour, 1.2 GB to fetch',
     unavailable: () => (process.platform === 'linux' ? null : 'the other platforms are built on Linux'),
     run: () => each(['platforms.mjs', 'platforms/runtimes.mjs'].map((script) => [process.execPath, `scripts/${script}`])),
+  },
+  {
+    name: 'devices',
+    apart: true,
+    title: 'kernels and compiled functions on this machine’s device, with the limits of other devices imposed',
+    run: async () => {
+      let passed = true;
+      // Lavapipe's subgroups have as many lanes as a vector has words.
+      for (const [device, bits] of LIMITED) {
+        console.log(`on ${device}`);
+        const environment = { ...LIGHT, HELIOS_TEST_DEVICE: device, LP_NATIVE_VECTOR_WIDTH: bits };
+        passed =
+          (await run(
+            suite().filter((word) => !word.endsWith('.test.mjs') || OF_LIMITS.test(word)),
+            { environment },
+          )) && passed;
+      }
+      return passed;
+    },
   },
   {
     name: 'supply',

@@ -34,7 +34,7 @@ const LIMIT_MS = 600_000;
 const QUICK = testFiles().filter((file) => !SLOW.test(file) && !OF_LM.includes(file));
 const WHATEVER_RUNS_IT = any(OF_ARITHMETIC, OF_FUNCTIONS, OF_KERNELS);
 /** Of the repository's own scripts, and not of what a program loads. */
-const OF_SCRIPTS = any(NOT_OF_THE_DEVICE, /\/(bench-\w+|memory-stats|platforms|tune|runtimes-table|release)\.test/);
+const OF_SCRIPTS = any(NOT_OF_THE_DEVICE, /\/(bench-\w+|memory-stats|platforms|tune|release)\.test/);
 const LOADED = /\/(load-error|nn\/(errors|examples|garbage|gpt|leaks))\.test/;
 
 /** How a runtime runs one test file, and what its report says. */
