@@ -73,7 +73,7 @@ export const OF_FUNCTIONS =
 export const OF_LAVAPIPES_COMPILER = /\/exits-compiling\.test/;
 /** Tests of kernels whose workgroups and shared memory follow the device's limits, and of those that compiled functions make. */
 export const OF_LIMITS =
-  /\/(kernels\/(activation|attention|attention-limits|convolution|decode|elementwise|embedding|indexing|matmul|normalization|optimizer|sampling|sorting)|nn\/(compile|fuse|reductions))\.test/;
+  /\/(kernels\/(activation|convolution|decode|elementwise|embedding|indexing|matmul|normalization|optimizer|sampling|sorting)|nn\/(attention|compile|fuse|reductions))\.test/;
 /** Tests that programs which time kernels run and say figures: what they time is tested by others, on every variant. */
 export const OF_BENCHES = /\/kernels\/bench\.test/;
 

@@ -2,10 +2,11 @@
 // Runs the quick tier's JavaScript suite in every runtime that loads the addon (Node 20 to 26, Bun, Deno), and bundles a server program by
 // esbuild, webpack and Vite. Linux x64.
 //
-//   node scripts/platforms/runtimes.mjs [NAME…] [--part] [--record]
+//   node scripts/platforms/runtimes.mjs [NAME…] [--part] [--files PATTERN] [--record]
 //
 //   NAME       only these: node20, node22, node24, node26, bun, deno, bundlers
 //   --part     Node, too, without the arithmetic of kernels and of functions of tensors
+//   --files    only test files whose path matches
 //   --record   writes docs/runtimes.json, and the table in docs/packages.md
 //
 // Bun and Deno leave out what is the same whatever runs it: arithmetic, which the driver does, and tests of the repository's scripts,
@@ -95,6 +96,7 @@ const EXPECTED = {
       ['/share.', 'importBuffer refuses what is no memory'],
       ['/nn/training.', 'rates, decays and the norm'],
       ['/examples.', 'own-kernel'],
+      ['/load-error.', 'in a bundle'],
     ],
   },
   deno: {
@@ -102,12 +104,14 @@ const EXPECTED = {
       ['/exits.', 'workers that come and go', 'endless'],
       ['/exits.', 'results that arrive for a worker at its end', 'endless'],
     ],
-    "errors of `structuredClone`, `import()` in `eval` and `node:test` outside of `deno test` differ from Node's": [
-      ['/nn/errors.', 'messages'],
-      ['/load-error.', 'no binary at all'],
-      ['/load-error.', 'in a bundle'],
-      ['/examples.', 'own-kernel'],
-    ],
+    "errors of `structuredClone`, `import()` in `eval`, modules as a worker's text and `node:test` outside of `deno test` differ from Node's":
+      [
+        ['/nn/errors.', 'messages'],
+        ['/load-error.', 'no binary at all'],
+        ['/load-error.', 'in a bundle'],
+        ['/memory-stats.', 'ends with its worker'],
+        ['/examples.', 'own-kernel'],
+      ],
   },
 };
 
@@ -153,10 +157,12 @@ function device() {
 
 /**
  * Runs the suite's files, as many at a time as there are processors.
- * @param {Runtime} runtime @param {boolean} part
+ * @param {Runtime} runtime @param {boolean} part @param {RegExp} pattern
  */
-async function suite(runtime, part) {
-  const files = kindOf(runtime).files(part);
+async function suite(runtime, part, pattern) {
+  const files = kindOf(runtime)
+    .files(part)
+    .filter((file) => pattern.test(file));
   const [total, left] = [{ passed: 0, skipped: 0 }, /** @type {Record<string, number>} */ ({})];
   /** @type {string[]} */
   const wrong = [];
@@ -183,11 +189,12 @@ async function suite(runtime, part) {
 
 const OPTIONS = /** @type {const} */ ({
   part: { type: 'boolean', help: 'Node, too, without the arithmetic of kernels and of functions of tensors' },
+  files: { type: 'string', value: 'PATTERN', help: 'only test files whose path matches' },
   record: { type: 'boolean', help: 'write docs/runtimes.json, and the table in docs/packages.md' },
 });
 
 /** @param {import('../../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values @param {string[]} chosen */
-async function main({ part, record }, chosen) {
+async function main({ part, files = '', record }, chosen) {
   const names = [...RUNTIMES.map(({ name }) => name), 'bundlers'];
   const unknown = chosen.find((name) => !names.includes(name));
   if (unknown !== undefined) throw new UsageError(`no runtime ${unknown}; there are ${names.join(', ')}`);
@@ -206,7 +213,7 @@ async function main({ part, record }, chosen) {
     const [said] = spawnSync(program(runtime), ['--version'], { encoding: 'utf8' }).stdout.split('\n');
     const number = /\d+\.\d+\.\d+/.exec(said)?.[0];
     const version = `${runtime.node ? 'Node' : runtime.name === 'bun' ? 'Bun' : 'Deno'} ${number}`;
-    const { wrong, left, ran } = await suite(runtime, part);
+    const { wrong, left, ran } = await suite(runtime, part, new RegExp(files));
     console.log(`${version}: ${ran}${wrong.length > 0 ? `; FAILED: ${wrong.join(', ')}` : ''}`);
     passed &&= wrong.length === 0;
     found(runtime.name, { version, ran: wrong.length > 0 ? `${ran}; failed: ${wrong.join(', ')}` : ran, left });
