@@ -2,7 +2,7 @@
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { bufferOf, floatBits, groupsOf, init, pipelineOf, ramp, vk, words } from './lib/addon.mjs';
-import { INVALID_ARGUMENT, INVALID_HANDLE, sameWords, throws } from './lib/expect.mjs';
+import { INVALID_ARGUMENT, INVALID_HANDLE, UNSUPPORTED, fails, sameWords, throws } from './lib/expect.mjs';
 import { packBytes, packWords } from './lib/packed.mjs';
 import * as programs from './lib/programs.mjs';
 import { Random } from './lib/random.mjs';
@@ -133,6 +133,17 @@ test('options that make no sense are errors', () => {
     throws(create({ specialization: words }), INVALID_ARGUMENT, ['createPipeline', 'specialization']);
   throws(create({ name: 5 }), INVALID_ARGUMENT, ['createPipeline', 'name']);
   throws(create(5), INVALID_ARGUMENT, ['createPipeline', 'options']);
+});
+
+test('a shader in a newer SPIR-V than the device takes is an error that says so', () => {
+  const newer = increment.spirv.slice();
+  newer[1] = 0x1_0700;
+  fails(() => vk.createPipeline(newer, 1, 8), UNSUPPORTED, [
+    'createPipeline',
+    'SPIR-V 1.7',
+    info.deviceName,
+    /which takes 1\.[56] at most/,
+  ]);
 });
 
 test('the SPIR-V must come as words', () => {

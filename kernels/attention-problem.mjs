@@ -44,7 +44,9 @@ export function problemOf(kernel, args, { deviceName, supports }) {
     if (stored !== 'f32' && stored !== precision) throw new TypeError(`${kernel}: precision ${precision} cannot take ${name} ${stored}`);
   }
   if (!supports(precision, headSize)) {
-    throw new RangeError(`${kernel}: ${deviceName} has no matrix instruction for precision ${precision}`);
+    const lacks =
+      precision === 'f32' ? `too little shared memory for heads of ${headSize}` : `no matrix instruction for precision ${precision}`;
+    throw new RangeError(`${kernel}: ${deviceName} has ${lacks}`);
   }
   const [width, kvWidth] = [heads * headSize, kvHeads * headSize];
   const fused = args.qkv !== undefined;

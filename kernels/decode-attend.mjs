@@ -62,21 +62,34 @@ export function rowsHeld(context, kernel, name, given, tensors) {
 
 /** @param {KernelContext} context */
 export function attendKernels(context) {
-  /** How keys are divided. @param {number} bound @param {number} queries heads that share a key head */
-  const divide = (bound, queries) => {
-    const threads = context.isCpu ? context.info.subgroupSize : 128;
+  /** How many keys a workgroup takes, and of how many workgroups. @param {number} bound */
+  const spans = (bound) => {
     let span = context.isCpu ? 256 : 128;
     while (ceilDiv(bound, span) > MAX_SPLITS) span *= 2;
-    const parts = ceilDiv(queries, Math.max(1, Math.min(MAX_GROUP, Math.floor(MAX_SCORES / span))));
-    return { threads, span, parts, group: ceilDiv(queries, parts), splits: ceilDiv(bound, span) };
+    return { span, splits: ceilDiv(bound, span) };
+  };
+
+  /**
+   * How keys and the heads that share them are divided among workgroups, whose shared memory has queries, scores and sums as in the shader.
+   * @param {number} bound @param {number} queries heads that share a key head @param {number} headSize @param {number} vectors of a key
+   */
+  const divide = (bound, queries, headSize, vectors) => {
+    const threads = context.isCpu ? context.info.subgroupSize : 128;
+    const { span, splits } = spans(bound);
+    const among = Math.max(1, Math.floor(threads / vectors));
+    const bytes = (/** @type {number} */ group) =>
+      4 * group * (headSize + span) + (among > 1 ? 4 * among * Math.min(group, 2) * headSize : 16);
+    let parts = ceilDiv(queries, Math.max(1, Math.min(MAX_GROUP, Math.floor(MAX_SCORES / span))));
+    while (parts < queries && bytes(ceilDiv(queries, parts)) > context.info.maxComputeSharedMemorySize) parts++;
+    return { threads, span, parts, group: ceilDiv(queries, parts), splits };
   };
 
   /**
    * Elements of the workspace that `attendCache` takes; 0 where it needs none.
    * @param {Pick<AttendCache, 'rows' | 'heads' | 'kvHeads' | 'headSize' | 'capacity' | 'bound'>} args
    */
-  function attendCacheWorkspace({ rows, heads, kvHeads, headSize, capacity, bound = capacity }) {
-    const { splits } = divide(bound, heads / kvHeads);
+  function attendCacheWorkspace({ rows, heads, headSize, capacity, bound = capacity }) {
+    const { splits } = spans(bound);
     return splits === 1 ? 0 : rows * heads * splits * (headSize + 2);
   }
 
@@ -102,7 +115,9 @@ export function attendKernels(context) {
     const window = integer(kernel, 'window', args.window ?? capacity);
     const scale = finite(kernel, 'scale', args.scale ?? 1 / Math.sqrt(headSize));
     const queries = heads / kvHeads;
-    const { threads, span, parts, group, splits } = divide(bound, queries);
+    const per = cacheType === 'f32' ? 4 : 8;
+    const vectors = headSize / per;
+    const { threads, span, parts, group, splits } = divide(bound, queries, headSize, vectors);
     integer(kernel, 'rows * kvHeads * parts', rows * kvHeads * parts, 1, 32767);
     const whole = integer(kernel, 'rows * heads * headSize', rows * heads * headSize);
     const q = tensor(kernel, 'q', args.q);
@@ -111,7 +126,6 @@ export function attendKernels(context) {
     const slots = tensor(kernel, 'slots', args.slots);
     const places = tensor(kernel, 'places', args.places);
     const out = tensor(kernel, 'out', args.out);
-    const per = cacheType === 'f32' ? 4 : 8;
     for (const [name, { offset }] of /** @type {const} */ ([
       ['keys', keys],
       ['values', values],
@@ -124,12 +138,7 @@ export function attendKernels(context) {
       ['values', values, width, cacheType],
     ]);
     const cached = integer(kernel, 'elements of the cache', cacheSlots * width);
-    const needed = integer(
-      kernel,
-      'elements of the workspace',
-      attendCacheWorkspace({ rows, heads, kvHeads, headSize, capacity, bound }),
-      0,
-    );
+    const needed = integer(kernel, 'elements of the workspace', attendCacheWorkspace({ rows, heads, headSize, capacity, bound }), 0);
     const partials =
       needed === 0
         ? out
@@ -153,7 +162,6 @@ export function attendKernels(context) {
       );
     }
     const one = splits === 1;
-    const vectors = headSize / per;
     // A GPU loads up to 8 vectors of a key before it uses them. A CPU has nothing to wait for, but takes 4 keys for each load of a query.
     const ahead = context.isCpu ? 1 : /** @type {number} */ ([8, 7, 6, 5, 4, 3, 2, 1].find((n) => vectors % n === 0));
     const loads = context.isCpu ? [1, 1, 4] : [ahead, 4, 1];

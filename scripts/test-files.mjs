@@ -58,7 +58,7 @@ export const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 export const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|platforms|pytorch-compare|results|same-file|test-files|test-lanes)\.test|\/ptx\/|\/kernels\/(auto|grid|model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|devices|distributed-parts|docs|editor-docs|io-faults|load-error|options|package|platforms|pytorch-compare|results|runtimes|same-file|test-files|test-lanes)\.test|\/ptx\/|\/kernels\/(auto|grid|model|plans)\.test|\/nn\/(errors|examples|garbage|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 export const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
 
@@ -79,6 +79,9 @@ export const OF_FUNCTIONS =
  * and SwiftShader compiles within the call that creates a pipeline.
  */
 export const OF_LAVAPIPES_COMPILER = /\/exits-compiling\.test/;
+/** Tests of kernels whose workgroups and shared memory follow the device's limits, and of those that compiled functions make. */
+export const OF_LIMITS =
+  /\/(kernels\/(activation|convolution|decode|elementwise|embedding|indexing|matmul|normalization|optimizer|sampling|sorting)|nn\/(attention|compile|fuse|reductions))\.test/;
 /** Tests that programs which time kernels run and say figures: what they time is tested by others, on every variant. */
 export const OF_BENCHES = /\/(bench-generate|bench-train|gpt-ablation|kernels\/bench)\.test/;
 /** Tests of how runs of the trainer end, go on and read their options: of its steps every variant runs `gpt-train` and `train-steps`. */
@@ -124,4 +127,5 @@ export const FILES = {
   swiftshader: () => suiteWithout(NOT_ON_SWIFTSHADER),
   mesa: () => suiteWithout(NOT_OF_THE_DEVICE).filter((file) => UNVALIDATED_ON_MESA.test(file)),
   'mesa-validation': () => suiteWithout(any(NOT_OF_THE_DEVICE, UNVALIDATED_ON_MESA, OF_RUNS)),
+  devices: () => testFiles().filter((file) => OF_LIMITS.test(file)),
 };

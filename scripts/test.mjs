@@ -66,6 +66,13 @@ const UNDER_VALIDATION = { environment: { HELIOS_VALIDATION: '1' }, forbidden: L
 /** What `npm test` sets for the suite: less of what __test__/lib/addon.mjs can make less. */
 const LIGHT = { HELIOS_TEST_LIGHT: '1' };
 
+/** Devices of __test__/devices/facts.json whose limits differ the most from lavapipe's, and widths of a vector in bits. */
+const LIMITED = [
+  ['the least of Vulkan 1.3', '256'],
+  ['Mali-G720', '512'],
+  ['RX 7900 XTX', '256'],
+];
+
 const inMesaRoot = (/** @type {string[]} */ command) => [process.execPath, join('scripts', 'mesa-root.mjs'), 'run', '--', ...command];
 
 /** What replays two steps of the recorded run and checks them. */
@@ -405,6 +412,21 @@ const STAGES = [
     title: 'the binary of every platform, built, and run where this machine can; the suite in every runtime: an hour, 1.2 GB to fetch',
     unavailable: () => (process.platform === 'linux' ? null : 'the other platforms are built on Linux'),
     run: () => each(['platforms.mjs', 'platforms/runtimes.mjs'].map((script) => [process.execPath, `scripts/${script}`])),
+  },
+  {
+    name: 'devices',
+    apart: true,
+    title: 'kernels and compiled functions on this machine’s device, with the limits of other devices imposed',
+    run: async () => {
+      let passed = true;
+      // Lavapipe's subgroups have as many lanes as a vector has words.
+      for (const [device, bits] of LIMITED) {
+        console.log(`on ${device}`);
+        const environment = { ...LIGHT, HELIOS_TEST_DEVICE: device, LP_NATIVE_VECTOR_WIDTH: bits };
+        passed = (await run(tests(FILES.devices()), { environment })) && passed;
+      }
+      return passed;
+    },
   },
   {
     name: 'soak',

@@ -413,6 +413,17 @@ impl Factory {
                 reflection.push_block_bytes, device.snapshot.name, limits.max_push_constants_size
             )));
         }
+        let newest = device.snapshot.newest_spirv();
+        if spirv[1] > newest {
+            let minor = |version: u32| version >> 8 & 0xff;
+            return Err(Error::Unsupported(format!(
+                "the shader is SPIR-V 1.{}, {} has Vulkan 1.{}, which takes 1.{} at most",
+                minor(spirv[1]),
+                device.snapshot.name,
+                vk::api_version_minor(device.snapshot.api_version),
+                minor(newest)
+            )));
+        }
         if let Some(what) = missing_capability(&reflection, &device) {
             return Err(Error::Unsupported(format!(
                 "the shader needs {what}, which {} does not have",
@@ -452,25 +463,25 @@ impl Factory {
                 device.snapshot.name, limits.max_compute_shared_memory_size
             )));
         }
+        let subgroup = &device.snapshot.subgroup;
+        let requires_sizes = device.snapshot.features.subgroup_size_control
+            && subgroup
+                .required_size_stages
+                .contains(vk::ShaderStageFlags::COMPUTE);
         if let Some(wanted) = options.required_subgroup_size {
-            let subgroup = &device.snapshot.subgroup;
-            let possible = device.snapshot.features.subgroup_size_control
-                && subgroup
-                    .required_size_stages
-                    .contains(vk::ShaderStageFlags::COMPUTE)
-                && wanted.is_power_of_two()
-                && (subgroup.min_size..=subgroup.max_size).contains(&wanted);
             // Asking for the only possible size needs no feature.
-            if !possible && wanted != subgroup.size {
-                return Err(Error::range(
-                    "options.requiredSubgroupSize",
-                    format!(
-                        "must be a power of two from {} to {} on this device",
-                        subgroup.min_size.max(1),
-                        subgroup.max_size.max(subgroup.size)
-                    ),
-                    wanted,
-                ));
+            let (least, most) = match subgroup.min_size == subgroup.max_size {
+                true => (subgroup.size, subgroup.size),
+                false => (subgroup.min_size, subgroup.max_size),
+            };
+            let rule = match requires_sizes || least == most {
+                true if wanted.is_power_of_two() && (least..=most).contains(&wanted) => None,
+                true => Some("must be a power of two from"),
+                false => Some("must be left out: no size can be required of"),
+            };
+            if let Some(rule) = rule {
+                let rule = format!("{rule} {least} to {most} on this device");
+                return Err(Error::range("options.requiredSubgroupSize", rule, wanted));
             }
         }
         // The layout's range must cover the block that the shader declares, used or not.
@@ -519,9 +530,7 @@ impl Factory {
         if !entries.is_empty() {
             stage = stage.specialization_info(&specialization);
         }
-        if options.required_subgroup_size.is_some()
-            && device.snapshot.features.subgroup_size_control
-        {
+        if options.required_subgroup_size.is_some() && requires_sizes {
             stage = stage.push_next(&mut required);
         }
         if options.full_subgroups && device.snapshot.features.compute_full_subgroups {

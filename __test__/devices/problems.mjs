@@ -136,6 +136,24 @@ const matvec = TYPES.flatMap((type) =>
   ),
 );
 
+/** A query's attention to a cache: heads that share keys, few and many keys. @type {Problem[]} */
+const cached = TYPES.flatMap((type) =>
+  [
+    { heads: 32, kvHeads: 4, headSize: 128, capacity: 4096 },
+    { heads: 16, kvHeads: 2, headSize: 256, capacity: 300 },
+    { heads: 12, kvHeads: 12, headSize: 8, capacity: 2 ** 17 },
+  ].map((sizes) => ({
+    name: `attendCache ${Object.values(sizes).join(' ')} ${type}`,
+    build: (/** @type {Kernels} */ kernels, /** @type {(bytes: number) => number} */ buffer) => {
+      const { heads, kvHeads, headSize, capacity } = sizes;
+      const [keys, values] = [1, 2].map(() => buffer(bytesOf(2 * capacity * kvHeads * headSize, type)));
+      const [q, out] = [1, 2].map(() => buffer(4 * 3 * heads * headSize));
+      const [slots, places] = [buffer(12), buffer(12)];
+      return /** @type {any} */ (kernels.attendCache({ ...sizes, ...{ q, keys, values, out, slots, places, rows: 3, cacheType: type } }));
+    },
+  })),
+);
+
 /** Every kernel, small; how large `partials` are is a matter of the device. @type {Problem[]} */
 const calls = CALLS.map(({ kernel, tensors: { partials: _, ...tensors }, sizes }, i) => ({
   name: `${kernel} (call ${i})`,
@@ -157,7 +175,7 @@ const timed = cases(false).map(({ name, shape, build }) => ({
 
 /** Problems whose choices are kept as text, and all. */
 export const CHOSEN = [...products, ...attention, ...convolutions, ...matvec];
-export const PROBLEMS = [...CHOSEN, ...calls, ...timed];
+export const PROBLEMS = [...CHOSEN, ...cached, ...calls, ...timed];
 
 /** A tensor that no binding of the device holds: `helios-vk/nn` refuses it, and kernels get ranges of it. */
 export class TooLarge extends Error {}

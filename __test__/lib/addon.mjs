@@ -15,6 +15,9 @@ const { HELIOS_TEST_DEVICE: device } = process.env;
 /** With HELIOS_TEST_DEVICE, under the limits of that device of `devices/facts.json`. */
 export const vk = device ? (await import('../devices/impose.mjs')).imposed(addon, device) : addon;
 
+/** Whether kernels' plans that a test names may not fit the device: it chooses its own. */
+export const limited = Boolean(device);
+
 /** Creates the device (once a process) and returns its info. */
 export const init = () => vk.initDevice();
 

@@ -8,12 +8,15 @@ const HERE = ofPackage(() => new URL('../', import.meta.url).href);
 /** The same as a path, which Bun's frames have. */
 const FOLDER = HERE.startsWith('file:') ? fileURLToPath(HERE) : HERE;
 
+/** How files of Node, Bun and Deno begin. */
+const OF_RUNTIMES = ['node:', '[', 'ext:'];
+
 /** Stack frames to search for the user's line: the first number is usually enough, nested modules need more. */
 const FRAMES = [12, 48];
 
 /** The frames of a stack that are in the user's code. @param {string} stack */
 function userFrames(stack) {
-  const others = [HERE, FOLDER, 'node:internal'];
+  const others = [HERE, FOLDER, 'node:internal', '(ext:', 'at ext:'];
   const lines = stack.split('\n').filter((line) => /^\s+at /.test(line) && !others.some((other) => line.includes(other)));
   // Frames of built-ins that call back (Array.from, map) have no line of the user's code.
   while (lines.length > 1 && !/[\\/].*:\d+:\d+\)?$/.test(lines[0])) lines.shift();
@@ -24,7 +27,7 @@ function userFrames(stack) {
 function firstLine(_, sites) {
   for (const site of sites) {
     const file = site.getFileName();
-    if (!file || [HERE, FOLDER, 'node:', '['].some((other) => file.startsWith(other))) continue;
+    if (!file || [HERE, FOLDER, ...OF_RUNTIMES].some((other) => file.startsWith(other))) continue;
     return `${file.slice(Math.max(file.lastIndexOf('/'), file.lastIndexOf('\\')) + 1)}:${site.getLineNumber()}`;
   }
   return undefined;

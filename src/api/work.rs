@@ -429,7 +429,9 @@ pub fn dgc_get_command_buffer(env: &Env) -> napi::Result<Out> {
             // SAFETY: the runtime refused, so the finalizer will not run.
             drop(unsafe { Box::from_raw(boxed) });
             return Err(Error::Unsupported(
-                "this runtime allows no ArrayBuffer over native memory".to_owned(),
+                "this runtime allows no ArrayBuffer over native memory, as Electron allows none: \
+                 call batchExecuteAllDGC"
+                    .to_owned(),
             ));
         }
         let mut reference = ptr::null_mut();

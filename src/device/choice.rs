@@ -161,6 +161,15 @@ impl Snapshot {
         self.flexible_shapes.clear();
     }
 
+    /// The newest version of SPIR-V that the device takes, as a module's second word has it.
+    pub fn newest_spirv(&self) -> u32 {
+        if self.api_version >= vk::API_VERSION_1_3 {
+            0x1_0600
+        } else {
+            0x1_0500
+        }
+    }
+
     /// Why the device cannot be used; none if it can.
     pub fn unusable(&self) -> Option<String> {
         if self.api_version < vk::API_VERSION_1_2 {

@@ -226,11 +226,7 @@ impl FeatureChain {
             (6033, float_add),
         ];
         Support {
-            version: if snapshot.api_version >= vk::API_VERSION_1_3 {
-                0x1_0600
-            } else {
-                0x1_0500
-            },
+            version: snapshot.newest_spirv(),
             capabilities: capabilities
                 .into_iter()
                 .chain(subgroup)
