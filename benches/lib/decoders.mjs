@@ -87,7 +87,7 @@ export async function printProfile(step, inputs, title) {
   const total = rows.reduce((sum, { microseconds }) => sum + microseconds, 0);
   console.log(`${title}: ${(total / 1000).toFixed(2)} ms of kernels`);
   for (const { operations, origin, dispatches, microseconds, products } of rows.slice(0, 60)) {
-    const by = [...new Set(products.map(({ product, kernel }) => `${product} by ${kernel}`))].join('; ');
+    const by = [...new Set(products.map((/** @type {any} */ { product, kernel }) => `${product} by ${kernel}`))].join('; ');
     console.log(
       `${(microseconds / 1000).toFixed(3).padStart(9)} ms ${String(dispatches).padStart(4)}  ${operations}  ${origin ?? ''}  ${by}`,
     );
