@@ -29,14 +29,16 @@ const isJoined = (matrices) =>
 
 /**
  * The result of a linear layer and what adapters add to it (LoRA, Hu et al. 2021): y + scale · (x Aᵀ) Bᵀ, for each adapter in its own columns.
- * @param {Tensor} y [..., out], the result of the layer @param {Tensor} x [..., in], its input
+ * @param {Tensor | ((x: Tensor) => Tensor)} y [..., out], the result of the layer, or a function that computes it of x: it gets x in the type of products
+ *   (`autocast`), so that x is converted once, and so are the gradients that both have of it
+ * @param {Tensor} x [..., in], the layer's input
  * @param {readonly LowRank[]} adapters at least one
- * @returns {Tensor} of y's shape and type
+ * @returns {Tensor} of the result's shape and type
  * @throws {ShapeError} if sizes do not fit; {ArgumentError} for other arguments
  */
 export function adapt(y, x, adapters) {
-  for (const given of [y, x]) tensorOf('adapt', given);
-  if (!isFloat(y.dtype)) throw new ArgumentError('adapt', `y must be f32, f16 or bf16, got ${y.dtype}`);
+  tensorOf('adapt', x);
+  if (typeof y !== 'function') tensorOf('adapt', y);
   if (!Array.isArray(adapters) || adapters.length === 0)
     throw new ArgumentError('adapt', `adapters must be an array of at least one { a, b, scale, row }, got ${describe(adapters)}`);
   const list = adapters.map((each) => {
@@ -47,11 +49,13 @@ export function adapt(y, x, adapters) {
   });
   return within('adapt', () => {
     const [input, ...matrices] = [x, ...list.map(({ a }) => a), ...list.map(({ b }) => b)].map(operand);
+    const result = typeof y === 'function' ? tensorOf('adapt', y(input)) : y;
+    if (!isFloat(result.dtype)) throw new ArgumentError('adapt', `y must be f32, f16 or bf16, got ${result.dtype}`);
     // As PyTorch promotes them: f32 where types differ.
     const type = matrices.every(({ dtype }) => dtype === input.dtype) ? input.dtype : 'f32';
-    const own = [y, input, ...matrices].map((each) => to(each, type));
+    const own = [result, input, ...matrices].map((each) => to(each, type));
     const attributes = { rows: list.map(({ row }) => row), scales: list.map(({ scale }) => scale) };
     const joined = list.length > 1 && isJoined(own.slice(2, 2 + list.length));
-    return to(apply(op, own, { ...attributes, ...(joined ? { joined } : {}) }), y.dtype);
+    return to(apply(op, own, { ...attributes, ...(joined ? { joined } : {}) }), result.dtype);
   });
 }

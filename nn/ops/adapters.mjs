@@ -20,7 +20,8 @@ import { defineOp } from './registry.mjs';
  * @property {number[]} scales
  * @property {boolean} [joined] whether the matrices A lie one after another in memory, as one
  * @property {boolean} [inPlace] whether the result's memory holds the layer's result; set by `compile`
- * @property {boolean} [first] whether the layer's product adds to what the adapters write, which have a column each; set by `compile`
+ * @property {boolean} [residual] whether the last input, f32 of the result's shape, is added too; each column belongs to one adapter then. Set by
+ *   `compile`
  * @property {boolean} [accumulate] whether the gradient of the input is added to what is there; set by `compile`
  * @property {'bf16x3'} [precision] the arithmetic of f32 operands, f32 when left out
  */
@@ -139,14 +140,15 @@ export const adapt = defineOp({
     const [m] = rowsOf(y.shape);
     return x.size === 0 ? 0 : 2 * m * matrices.reduce((sum, { size }) => sum + size, 0);
   },
-  lower: (k, [y, x, ...matrices], [z, u], /** @type {AdaptAttributes} */ { rows, scales, joined, inPlace, first, precision }) => {
+  lower: (k, [y, x, ...rest], [z, u], /** @type {AdaptAttributes} */ { rows, scales, joined, inPlace, residual, precision }) => {
+    const matrices = rest.slice(0, 2 * rows.length);
     const [m, inner] = rowsOf(x.layout.shape);
     const n = z.layout.shape.at(-1) ?? 1;
     const count = matrices.length / 2;
     const { parts, total } = placed(...split(matrices.map(({ layout }) => layout)));
     const type = floatType('adapt', x.layout);
     const types = { aType: type, bType: type, precision };
-    const copied = inPlace || first ? [] : [k.copy({ x: y, y: z, count: y.layout.size + (type === 'f32' ? 0 : y.layout.size % 2), type })];
+    const copied = inPlace ? [] : [k.copy({ x: y, y: z, count: y.layout.size + (type === 'f32' ? 0 : y.layout.size % 2), type })];
     const down = (/** @type {number} */ i, /** @type {number} */ rank) =>
       k.matmul({
         ...{ a: x, b: matrices[i], c: from(u, parts[i].column), m, n: rank, k: inner, transB: true, ldc: total, alpha: scales[i] },
@@ -159,7 +161,8 @@ export const adapt = defineOp({
       ...parts.map(({ rank, outputs, column }, i) =>
         k.matmul({
           ...{ a: from(u, column), b: matrices[count + i], c: from(z, rows[i]), m, n: outputs, k: rank, transB: true, lda: total, ldc: n },
-          ...{ beta: first ? 0 : 1, ...types, cType: floatType('adapt', z.layout) },
+          ...{ beta: 1, ...types, cType: floatType('adapt', z.layout) },
+          ...(residual ? { residual: from(rest[2 * count], rows[i]), ldr: n } : {}),
         }),
       ),
     ];

@@ -38,35 +38,18 @@ function inPlace(m, j) {
   if (!isPlain(made) || made.outputs[0].allocation !== y.allocation) return;
   if (!m.context.isTemporary(z.allocation) || !whole(z) || !m.freeFrom(z, i, j)) return;
   m.count("adapters into a layer's result");
-  if (isProduct(made) && coversAll(call) && !becomesF32(m, z) && [...others, ...made.inputs].every((x) => m.readyAt(x, i, j))) {
-    // The layer's product has its end to hide the reads of what the adapters have written.
-    m.forget(i);
-    m.forget(j);
-    m.change(made, { kernel: 'matmul', options: { beta: 1 }, extra: { c: z }, dropped: made.outputs.slice(0, 1) });
-    call.inputs = call.inputs.with(0, z);
-    call.attributes = { ...call.attributes, first: true };
-    call.template = undefined;
-    [m.calls[i], m.calls[j]] = [call, made];
-    m.note(call, i);
-    m.note(made, j);
-    return;
-  }
   writeTo(m, i, z);
   adaptIn(m, j, z);
 }
 
 /** Whether each column belongs to one adapter. @param {Call} call of `adapt` */
 function coversAll({ inputs, outputs, attributes: { rows } }) {
-  const [, , ...matrices] = inputs;
+  const matrices = inputs.slice(2);
   const parts = /** @type {number[]} */ (rows).map((row, i) => ({ row, end: row + matrices[rows.length + i].layout.shape[0] }));
   parts.sort((a, b) => a.row - b.row);
   const ends = parts.map(({ row }, i) => row === (parts[i - 1]?.end ?? 0));
   return ends.every(Boolean) && parts.at(-1)?.end === outputs[0].layout.shape.at(-1);
 }
-
-/** Whether all that reads a value is a conversion to f32. @param {Matcher} m @param {Value} value */
-const becomesF32 = (m, { allocation, layout }) =>
-  layout.dtype === 'f32' || [...m.usesOf(allocation).readers].every((k) => m.calls[k].op?.name === 'to');
 
 /** Has a call of `adapt` add to other memory, in its type. @param {Matcher} m @param {number} j @param {Value} to */
 function adaptIn(m, j, to) {
@@ -132,13 +115,20 @@ function residual(m, j) {
     const found = x.layout.dtype === 'f32' && other.layout.dtype === 'f32' && other.layout.offset === 0 ? adapted(m, x, j) : undefined;
     if (!found) continue;
     const { i, k } = found;
-    const { extra, options, outputs: own } = m.calls[i];
-    if (extra?.residual || options?.beta !== undefined || !m.freeFrom(y, i, j) || !m.readyAt(other, i, j)) continue;
-    m.forget(i);
-    const dropped = extra?.c ? [] : own.slice(0, 1);
-    m.change(m.calls[i], { kernel: 'matmul', options: { cType: 'f32' }, extra: { c: y, residual: other }, dropped });
-    m.note(m.calls[i], i);
+    const [made, call] = [m.calls[i], m.calls[k]];
+    if (made.extra?.residual || made.options?.beta !== undefined || !m.freeFrom(y, i, j) || !m.readyAt(other, k, j)) continue;
+    if (call.attributes.residual || !coversAll(call)) continue;
+    // The adapters' products wait for memory anyway; the layer's would wait for the residual at the end of each tile.
+    if (made.extra?.c) {
+      m.forget(i);
+      m.change(made, { kernel: 'matmul', extra: { c: y } });
+      m.note(made, i);
+    } else writeTo(m, i, y);
     adaptIn(m, k, y);
+    m.forget(k);
+    call.inputs = [...call.inputs, other];
+    call.attributes = { ...call.attributes, residual: true };
+    m.note(call, k);
     absorb(m, 'product and sum', k, j);
     return;
   }

@@ -122,16 +122,18 @@ export class AdaptedLinear extends nn.Module {
   /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
   forward(x) {
     const { weight, quants, scales, bias, training } = this;
-    const y = weight ? F.linear(x, weight, bias) : F.linearQ8(x, /** @type {any} */ ({ quants, scales }), bias);
-    const adapters = this.#places.map(({ name }) => this.adapter(name));
-    const own = adapters.filter((adapter) => adapter !== undefined);
-    if (own.length === 0) return y;
-    // All drop the same inputs.
-    const kept = F.dropout(x, own[0].dropout, training);
-    const list = adapters.flatMap((adapter, i) =>
-      adapter ? [{ a: adapter.lora_A.weight, b: adapter.lora_B.weight, scale: adapter.scale, row: this.#places[i].row }] : [],
-    );
-    return F.adapt(y, kept, list);
+    const base = (/** @type {Tensor} */ own) =>
+      weight ? F.linear(own, weight, bias) : F.linearQ8(own, /** @type {any} */ ({ quants, scales }), bias);
+    const list = this.#places.flatMap(({ name, row }) => {
+      const adapter = this.adapter(name);
+      return adapter ? [{ adapter, row }] : [];
+    });
+    if (list.length === 0) return base(x);
+    const [{ dropout }] = list.map(({ adapter }) => adapter);
+    // All drop the same inputs, which then are others than the layer's.
+    const dropped = dropout > 0 && training ? F.dropout(x, dropout, true) : undefined;
+    const adapters = list.map(({ adapter: { lora_A: a, lora_B: b, scale }, row }) => ({ a: a.weight, b: b.weight, scale, row }));
+    return F.adapt(dropped ? base(x) : base, dropped ?? x, adapters);
   }
 }
 
