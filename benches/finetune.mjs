@@ -7,7 +7,7 @@
 import { autocast, compile, manualSeed, memory, nn, optim } from 'helios-vk/nn';
 import { Decoder, parseConfig } from 'helios-lm';
 
-import { addAdapters, adapterParameters, quantizeLayers } from '../packages/lm/src/model/lora.mjs';
+import { addAdapters, inProductOrder, quantizeLayers } from '../packages/lm/src/model/lora.mjs';
 import { flopsPerToken, halfOf } from '../packages/lm/src/train/settings.mjs';
 import { initialize } from '../packages/lm/src/train/state.mjs';
 import { OWN_ADDON, loadAddon } from './lib/addon.mjs';
@@ -58,7 +58,7 @@ await runMain(
     manualSeed(1);
     addAdapters(model, { rank, alpha: 2 * rank, dropout });
     model.gradCheckpoint = again;
-    const trained = adapterParameters(model);
+    const trained = inProductOrder([...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad));
     const optimizer = new optim.AdamW(trained, { lr: 1e-4 });
     const step = compile((/** @type {import('helios-vk/nn').Tensor} */ ids, /** @type {import('helios-vk/nn').Tensor} */ targets) => {
       const loss = autocast(half, () => model.loss(ids, targets, { logitsBytes: logits * 2 ** 20 }));

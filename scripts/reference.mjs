@@ -59,6 +59,7 @@ const NN_PAGES = {
   elementwise: 'more',
   distributions: 'distributions',
   linalg: 'linalg',
+  adapters: 'products',
   quantized: 'products',
   images: 'images',
   histograms: 'images',

@@ -1,4 +1,4 @@
-// Test cases of operations: products by weights of 8 bits.
+// Test cases of operations: products by weights of 8 bits, and adapters beside weights.
 
 import { integers } from '../lib/random-data.mjs';
 import { any, random, x } from './inputs.mjs';
@@ -19,6 +19,15 @@ export const quantized = (rows, columns) => [
 
 /** @type {Record<string, () => import('./inputs.mjs').Case>} */
 export const cases = {
+  adapt: () => {
+    const [rows, k, n] = [any(), any(), random.between(2, 12)];
+    const first = random.between(1, n - 1);
+    // Two adapters beside each other, or one.
+    const outputs = random.chance(0.5) ? [first, n - first] : [first];
+    const ranks = outputs.map(any);
+    const inputs = [x(2, rows, n), x(2, rows, k), ...ranks.map((rank) => x(rank, k)), ...ranks.map((rank, i) => x(outputs[i], rank))];
+    return { inputs, attributes: { rows: outputs.length > 1 ? [0, first] : [n - first], scales: [0.5, 2].slice(0, outputs.length) } };
+  },
   linearQ8: () => {
     const [n, k, transposed] = [any(), random.pick([32, 64, 96]), random.chance(0.5)];
     return { inputs: [x(2, any(), transposed ? n : k), ...quantized(n, k)], attributes: { transposed } };

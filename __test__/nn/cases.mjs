@@ -283,4 +283,6 @@ export const ELSEWHERE = [
   'attentionApartBackward',
   'gruBackward',
   'lstmBackward',
+  'adaptBackward',
+  'adaptInput',
 ];

@@ -8,6 +8,7 @@ const weight = () => ({ quants: ones([4, 32], { dtype: 'i8' }), scales: ones([4,
 export const FUNCTIONS = {
   quantizeQ8: () => [ones([2, 32])],
   dequantizeQ8: () => [weight()],
+  adapt: () => [ones([3, 8]), ones([3, 4]), [{ a: ones([2, 4]), b: ones([4, 2]), scale: 0.5, row: 4 }]],
   linearQ8: () => [ones([3, 32]), weight(), ones([4])],
 };
 /** Methods of tensors: the tensor, then arguments. @type {Record<string, () => any[]>} */

@@ -63,13 +63,20 @@ function matmulPlan(problem) {
 
 /** Least multiplications for PTX. Smaller products of halves were not timed but for one, of 2^25.6; in f32 this many take about 15 microseconds. */
 const LEAST = { halves: 2 ** 25, f32: 2 ** 28 };
+/**
+ * Least rows and columns for PTX. Products of a rank are narrower than a tile, and still faster: they wait for memory, of which a tile in PTX has
+ * several stages under way (an adapter of rank 32, NN 4096 x 32 x 16384: 340 microseconds through SPIR-V, where its operands take 50 to read).
+ */
+const NARROWEST = { halves: 8, f32: 128 };
 
 /**
  * Whether a product is large enough for PTX.
  * @param {Shaped} problem
  */
 const large = ({ m, n, k, precision }) =>
-  precision === 'f32' ? m * n * k >= LEAST.f32 && Math.min(m, n) >= 128 : m * n * k >= LEAST.halves && Math.min(m, n) >= 64;
+  precision === 'f32'
+    ? m * n * k >= LEAST.f32 && Math.min(m, n) >= NARROWEST.f32
+    : m * n * k >= LEAST.halves && Math.min(m, n) >= NARROWEST.halves;
 
 const MAX_PREDICTIONS = 4096;
 /**

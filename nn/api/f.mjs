@@ -1,5 +1,6 @@
 // `F`: the operations as functions of tensors: all of functional.mjs, and of other files what is named here.
 
+export { adapt } from './adapters.mjs';
 export { attention, scaledDotProductAttention } from './attention.mjs';
 export { conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d, upsample } from './convolution.mjs';
 export {

@@ -2,7 +2,7 @@
 
 import { noGrad } from '../core/node.mjs';
 import { ArgumentError, shown, within } from '../core/errors.mjs';
-import * as F from '../api/functional.mjs';
+import { adapt } from '../api/adapters.mjs';
 import { positive } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions } from '../core/options.mjs';
@@ -48,7 +48,7 @@ export class LoRALinear extends Module {
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
     tensorOf('LoRALinear', x);
-    return within('LoRALinear', () => this.base.forward(x).add(F.linear(F.linear(x, this.a), this.b).mul(this.scale)));
+    return within('LoRALinear', () => adapt(this.base.forward(x), x, [{ a: this.a, b: this.b, scale: this.scale }]));
   }
   /** Adds the adapter to the base's weight, in place, and frees the adapter. @returns {Linear} the base */
   merge() {

@@ -168,9 +168,10 @@ export const matmul = defineOp({
   },
 });
 
-/** y = x Wᵀ + bias over rows: x [..., in], W [out, in], bias [out]. */
+/** y = x Wᵀ + bias over rows: x [..., in], W [out, in], bias [out]. W may lie transposed in memory. */
 export const linear = defineOp({
   name: 'linear',
+  strided: true,
   empty: ([, , bias]) => [bias ?? 0],
   infer: ([x, w, bias]) => {
     floatType('linear', x);
@@ -187,13 +188,15 @@ export const linear = defineOp({
   prepare: ([x, w, bias], run) => {
     const [n, k] = w.shape;
     const type = computedType(x, w, rowsOf(x.shape)[0], n, k);
-    const operands = type === x.dtype ? [x, w] : [x.to(type), w.to(type)];
-    return run(bias ? [...operands, bias] : operands, productAttributes(type)).to(x.dtype);
+    const operands = (type === x.dtype ? [x, w] : [x.to(type), w.to(type)]).map((each, i) => (i === 0 ? each.contiguous() : dense(each)));
+    return run(bias ? [...operands, bias.contiguous()] : operands, productAttributes(type)).to(x.dtype);
   },
   flops: ([x, w]) => 2 * x.size * w.shape[0],
   lower: (kernels, [x, w, bias], [y], /** @type {ProductAttributes} */ { precision }) => {
     const [m, k] = rowsOf(x.layout.shape);
     const type = floatType('linear', x.layout);
+    const form = matrixForm(w.layout);
+    if (!form || !x.layout.contiguous) throw new ArgumentError('linear', 'no kernel reads operands of these strides');
     return [
       kernels.matmul({
         a: x,
@@ -202,7 +205,8 @@ export const linear = defineOp({
         m,
         n: w.layout.shape[0],
         k,
-        transB: true,
+        transB: !form.transposed,
+        ldb: form.ld,
         bias,
         aType: type,
         bType: type,

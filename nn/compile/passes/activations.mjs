@@ -70,6 +70,7 @@ function forward(m, j, activation) {
   if (!m.context.isTemporary(y.allocation) || !whole(y) || !m.freeFrom(y, i, j)) return;
   const made = m.calls[i];
   if (made.op?.name !== 'linear' || made.kernel || made.extra || made.outputs[0].allocation !== x.allocation) return;
+  if (!made.inputs[1].layout.contiguous) return;
   const change = { op: linearActivation, kernel: 'matmulActivation', options: { activation }, extra: { y } };
   if (asOne(m, made, change)) m.fuse('product and activation', i, j, change);
 }

@@ -49,7 +49,7 @@ function unit(m, j) {
   const i = m.producer(gateUp);
   if (i < 0 || m.removed.has(i) || !m.context.isTemporary(y.allocation) || !whole(y) || !m.freeFrom(y, i, j)) return;
   const made = m.calls[i];
-  if (made.op?.name !== 'linear' || made.kernel || made.extra || made.inputs.length !== 2) return;
+  if (made.op?.name !== 'linear' || made.kernel || made.extra || made.inputs.length !== 2 || !made.inputs[1].layout.contiguous) return;
   const [n] = made.inputs[1].layout.shape;
   if (made.outputs[0].allocation !== gateUp.allocation || gateUp.layout.shape.at(-1) !== n) return;
   const options = { activation: attributes.activation };

@@ -1,7 +1,7 @@
-// Keeps conversions and copies of memory from before the trace that no call changes, such as weights in another type or order, and small elementwise
-// results of such memory, such as the factors of a batch norm: they are computed before the first call, and again once that memory has changed.
+// Keeps conversions and copies of memory from before the trace that no call changes, such as weights in another type or order, and small results of
+// such memory, such as the factors of a batch norm and positions: they are computed before the first call, and again once that memory has changed.
 
-import { BYTES } from '../../core/layout.mjs';
+import { BYTES, isFloat } from '../../core/layout.mjs';
 import { accesses, countWriters } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
@@ -27,9 +27,12 @@ export function keep(calls, { isTemporary, isSteady, once }) {
     const { reads, writes } = all[i];
     const bytes = bytesOf(call.outputs);
     const isConversion = call.op?.name === 'to' || call.op?.name === 'copy';
+    // Generated kernels have numbers in floating point as constants: these are left to them.
+    const isInteger = call.op?.name === 'full' && !isFloat(call.outputs[0].layout.dtype);
     const isFixed =
-      (isConversion ? bytes <= Math.max(SMALL, bytesOf(call.inputs)) : call.op?.body !== undefined && bytes <= SMALL) &&
-      reads.length > 0 &&
+      call.op !== undefined &&
+      bytes <= (isConversion ? Math.max(SMALL, bytesOf(call.inputs)) : SMALL) &&
+      (reads.length > 0 || isInteger) &&
       reads.every((allocation) => kept.has(allocation) || (isSteady(allocation) && !writers.has(allocation))) &&
       writes.every((allocation) => isTemporary(allocation) && writers.get(allocation) === 1);
     if (!isFixed) return true;

@@ -3,6 +3,7 @@
 
 import { runs } from '../../ops/reduce.mjs';
 import { ACTIVATION_RULES } from './activations.mjs';
+import { ADAPTER_RULES } from './adapters.mjs';
 import { GLU_RULES } from './glu.mjs';
 import { GRADIENT_RULES } from './gradients.mjs';
 import { Matcher, isProduct, whole } from './matcher.mjs';
@@ -205,7 +206,7 @@ const RULES = {
   affine: [scaledSum],
   relu: [convolutionRelu],
 };
-for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES, ...ACTIVATION_RULES, ...GRADIENT_RULES])
+for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES, ...ACTIVATION_RULES, ...GRADIENT_RULES, ...ADAPTER_RULES])
   RULES[name] = [...(RULES[name] ?? []), rule];
 
 /**

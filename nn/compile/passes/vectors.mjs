@@ -29,7 +29,7 @@ function vectorProduct({ op, inputs: [a, b, bias], outputs: [y] }) {
   const inner = a.layout.shape.at(-1) ?? 1;
   if (inner < 2 || inner > MAX_SUM || y.layout.size === 1) return undefined;
   if (op.name === 'linear') {
-    if (b.layout.shape[0] !== 1 || !a.layout.contiguous) return undefined;
+    if (b.layout.shape[0] !== 1 || !a.layout.contiguous || !b.layout.contiguous) return undefined;
     return { matrix: a, vector: b, dim: a.layout.shape.length - 1, bias };
   }
   if (y.layout.shape.length !== 2) return undefined;

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { Tensor, nn, noGrad } from 'helios-vk/nn';
 import { titleOf } from './definitions.mjs';
 import { flopsOf } from './flops.mjs';
+import { fuse } from './fuse.mjs';
 import { Scope, execute } from './interpret.mjs';
 import { readGraph } from './read.mjs';
 import { TYPES, infoOf, isFloat } from './types.mjs';
@@ -47,6 +48,8 @@ export async function stampOf(path) {
 export class OnnxModel extends nn.Module {
   /** @type {Graph} */
   #graph;
+  /** The same with nodes put together, which runs unless nodes are counted. @type {Graph} */
+  #fused;
   /** Where parameters and buffers are, by their names in the file. @type {Map<string, string>} */
   #properties = new Map();
   /** What the host keeps the elements of, as it was then, by names in the file. @type {Map<string, { storage: unknown, version: number }>} */
@@ -75,6 +78,7 @@ export class OnnxModel extends nn.Module {
       graph.constants.set(name, new Constant(constant.type, constant.shape, undefined, isFixed ? constant.elements : undefined));
     }
     uploadAttributes(graph);
+    this.#fused = fuse(graph);
   }
 
   /** Names, types and shapes of the inputs; a size that each call chooses is a name. @returns {Port[]} */
@@ -208,7 +212,7 @@ export class OnnxModel extends nn.Module {
       if (input !== undefined) scope.set(port.name, given(/** @type {Input} */ (input), port));
       else if (!this.#graph.constants.has(port.name)) throw new TypeError(`the input ${port.name} is missing`);
     }
-    return execute(this.#graph, scope, { training: this.training, observe, turns: 0 });
+    return execute(observe ? this.#graph : this.#fused, scope, { training: this.training, observe, turns: 0 });
   }
 }
 

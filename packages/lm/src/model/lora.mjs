@@ -67,12 +67,6 @@ export class Adapter extends nn.Module {
   get scale() {
     return this.alpha / (this.rslora ? Math.sqrt(this.rank) : this.rank);
   }
-
-  /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
-  forward(x) {
-    const kept = this.dropout > 0 ? F.dropout(x, this.dropout, this.training) : x;
-    return this.lora_B.forward(F.mul(this.lora_A.forward(kept), this.scale));
-  }
 }
 
 /**
@@ -127,24 +121,19 @@ export class AdaptedLinear extends nn.Module {
 
   /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
   forward(x) {
-    const { weight, quants, scales, bias } = this;
-    const y = weight ? F.linear(x, weight, bias) : F.linearQ8(x, /** @type {any} */ ({ quants, scales }), bias);
-    const adapters = this.#places.map(({ name }) => this.adapter(name));
-    const own = adapters.filter((adapter) => adapter !== undefined);
-    if (own.length === 0) return y;
-    if (adapters.length === 1) return F.add(y, own[0].forward(x));
-    // All A in one product, and all B in another, along the diagonal of a matrix that is 0 elsewhere: the layer's result is read and written
-    // once, not in slices. The products are as small as a rank, so that zeros in them cost little. All drop the same inputs.
-    const ranks = own.reduce((sum, { rank }) => sum + rank, 0);
-    let before = 0;
-    const rows = adapters.map((adapter, i) => {
-      if (!adapter) return F.zeros([this.#places[i].outputs, ranks]);
-      before += adapter.rank;
-      return F.pad(F.mul(adapter.lora_B.weight, adapter.scale), [before - adapter.rank, ranks - before]);
+    const { weight, quants, scales, bias, training } = this;
+    const base = (/** @type {Tensor} */ own) =>
+      weight ? F.linear(own, weight, bias) : F.linearQ8(own, /** @type {any} */ ({ quants, scales }), bias);
+    const list = this.#places.flatMap(({ name, row }) => {
+      const adapter = this.adapter(name);
+      return adapter ? [{ adapter, row }] : [];
     });
-    const kept = F.dropout(x, own[0].dropout, this.training);
-    const inner = F.linear(kept, F.cat(own.map(({ lora_A: a }) => a.weight)));
-    return F.add(y, F.linear(inner, F.cat(rows)));
+    if (list.length === 0) return base(x);
+    const [{ dropout }] = list.map(({ adapter }) => adapter);
+    // All drop the same inputs, which then are others than the layer's.
+    const dropped = dropout > 0 && training ? F.dropout(x, dropout, true) : undefined;
+    const adapters = list.map(({ adapter: { lora_A: a, lora_B: b, scale }, row }) => ({ a: a.weight, b: b.weight, scale, row }));
+    return F.adapt(dropped ? base(x) : base, dropped ?? x, adapters);
   }
 }
 
@@ -198,6 +187,19 @@ export function adaptersOf(decoder) {
 
 /** What trains: the adapters' matrices, in the order of the files. @param {Decoder} decoder @returns {nn.Parameter[]} */
 export const adapterParameters = (decoder) => adaptersOf(decoder).flatMap(({ adapter }) => adapter.parameters());
+
+/**
+ * Parameters in the order in which an optimizer should hold them: of the adapters of one layer all A, then all B. The A of a layer are then one matrix
+ * in memory, which one product reads.
+ * @template T
+ * @param {[name: string, parameter: T][]} named by the decoder's names @returns {T[]}
+ */
+export function inProductOrder(named) {
+  const layerOfName = (/** @type {string} */ name) => name.replace(/\.[^.]+\.lora_[AB]\.weight$/, '');
+  const layers = new Map([...new Set(named.map(([name]) => layerOfName(name)))].map((layer, i) => [layer, i]));
+  const place = (/** @type {string} */ name) => 2 * Number(layers.get(layerOfName(name))) + Number(name.endsWith('.lora_B.weight'));
+  return named.toSorted(([a], [b]) => place(a) - place(b)).map(([, parameter]) => parameter);
+}
 
 /**
  * Freezes a decoder and gives linear layers an adapter each, in place. Only the adapters require a gradient then; the names and numbers of

@@ -10,6 +10,7 @@ import { Decoder } from '../model/decoder.mjs';
 import { checkFits, checkMatrixUnits, logitsBytes, setPrecision } from './device.mjs';
 import { checkSharding, shareOf } from './ranks.mjs';
 import { checkRun, halfOf, learningRateAt, tokensPerStep } from './settings.mjs';
+import { inProductOrder } from '../model/lora.mjs';
 import { copyInto, initialize, momentsOf, setShards, setWeights, trainedOf } from './state.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -134,7 +135,7 @@ const nextToken = (model, [ids, targets], _, options) => model.loss(ids, targets
 export function createTraining(model, settings, { logitsBytes: bytes, parts = 2, loss: lossOf = nextToken, ...ranks } = {}) {
   const { batchSize, gradientAccumulationSteps: micro, blockSize, lrScheduler, warmupSteps, maxSteps, minLr } = settings;
   const tokens = batchSize * blockSize;
-  const trained = Object.values(trainedOf(model));
+  const trained = inProductOrder(Object.entries(trainedOf(model)));
   const [vectors, matrices] = [true, false].map((flat) => trained.filter(({ ndim }) => (ndim === 1) === flat));
   const opt = new optim.AdamW([{ params: matrices }, ...(vectors.length ? [{ params: vectors, weightDecay: 0 }] : [])], {
     lr: settings.learningRate,

@@ -27,6 +27,23 @@ function linear(g, x, operation) {
   return inputs[0].shape.length === 0 ? g.reshape(y, [1], outputs[0].shape) : y;
 }
 
+/** Adapters beside a layer, each in its columns. @type {Writes} */
+function adapt(g, x, { inputs, attributes: { rows, scales } }) {
+  const [y] = inputs;
+  const columns = g.fixed(/** @type {Dimension} */ (y.shape.at(-1)), 'the size of a row');
+  const none = new Array(y.shape.length - 1).fill(0);
+  const transposed = (/** @type {string} */ name) => g.node('Transpose', [name], { perm: [1, 0] });
+  return rows.reduce((/** @type {string} */ sum, /** @type {number} */ row, /** @type {number} */ i) => {
+    const [a, b] = [2 + i, 2 + rows.length + i];
+    const inner = g.node('MatMul', [x[1], transposed(x[a])]);
+    const scaled = scales[i] === 1 ? inner : g.node('Mul', [inner, g.number(y.dtype, scales[i])]);
+    const own = g.node('MatMul', [scaled, transposed(x[b])]);
+    const after = columns - row - g.fixed(inputs[b].shape[0], 'the outputs of an adapter');
+    const wide = row === 0 && after === 0 ? own : g.node('Pad', [own, g.integers([...none, row, ...none, after])]);
+    return g.node('Add', [sum, wide]);
+  }, x[0]);
+}
+
 /** @type {Writes} */
 function convolution(g, x, operation) {
   const { stride, padding, after, dilation, groups } = operation.attributes;
@@ -420,6 +437,7 @@ const identity = (g, size) =>
 /** @type {Record<string, Writes>} */
 export const NETWORK = {
   linear,
+  adapt,
   convolution,
   convolutionInput,
   maxPool,

@@ -1,6 +1,6 @@
 // Modules whose exports are checked: by this package itself in export.test.mjs, and by ONNX's own evaluator in the stage `onnx`.
 
-import { F, Tensor, nn, randint, randn, tensor } from 'helios-vk/nn';
+import { F, Tensor, nn, noGrad, randint, randn, tensor } from 'helios-vk/nn';
 
 /**
  * A module to export.
@@ -85,6 +85,17 @@ function withStatistics(model) {
 
 /** @type {Case[]} */
 export const CASES = [
+  {
+    name: 'adapters',
+    make: () => {
+      const model = nn.lora(new Sequential(new Linear(5, 6), new nn.ReLU(), new Linear(6, 4)), { rank: 2, alpha: 3 });
+      for (const [name, parameter] of model.namedParameters())
+        if (name.endsWith('.b')) noGrad(() => void parameter.copy_(randn(parameter.shape)));
+      return model;
+    },
+    inputs: (n) => [f32(n, 5)],
+    options: { dynamic: [0] },
+  },
   {
     name: 'mlp',
     make: () => new Sequential(new Linear(5, 16), new nn.ReLU(), new Linear(16, 16), new nn.SiLU(), new Linear(16, 3)),

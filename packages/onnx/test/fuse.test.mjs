@@ -1,0 +1,85 @@
+// Nodes that are put together: which ones of a file, that the file's graph stays, and that results are those of the nodes one by one.
+
+import { before, test } from 'node:test';
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { F, init, load, nn, noGrad, tensor } from 'helios-vk/nn';
+
+import { fuse } from '../src/fuse.mjs';
+import { loadOnnx } from '../src/index.mjs';
+import { readGraph } from '../src/read.mjs';
+import { Value } from '../src/value.mjs';
+
+const FILES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
+/** @typedef {import('../src/definitions.mjs').Graph} Graph */
+
+before(() => init());
+
+/** How many nodes there are of each operator that only `fuse` makes. @param {Graph} graph */
+const counts = ({ nodes }) =>
+  Object.fromEntries(['MatMul and Add', 'Attention of products'].map((op) => [op, nodes.filter((node) => node.op === op).length]));
+
+test('of BERT the biases of all layers and the attention are put together; the graph of the file stays', async () => {
+  const { graph } = await readGraph(join(FILES, 'bert.onnx'));
+  const names = graph.nodes.map(({ op }) => op);
+  const fused = fuse(graph);
+  assert.deepEqual(counts(fused), { 'MatMul and Add': 12, 'Attention of products': 2 });
+  assert.deepEqual(
+    graph.nodes.map(({ op }) => op),
+    names,
+  );
+  // Each of the twelve is one node instead of two; each attention one of its two products, two factors, a sum, a softmax and a choice of two.
+  assert.equal(fused.nodes.length, names.length - 12 - 2 * 7);
+  const outputs = new Set(fused.nodes.flatMap((node) => node.outputs));
+  for (const { name } of graph.outputs) assert.ok(outputs.has(name), name);
+  // What is asked for as an output is not put away.
+  const scores = graph.nodes.find(({ op }) => op === 'Softmax')?.outputs[0];
+  const seen = fuse({ ...graph, outputs: [...graph.outputs, { name: String(scores), type: undefined, shape: undefined }] });
+  assert.equal(counts(seen)['Attention of products'], 1);
+});
+
+test('queries that a mask hides from all keys get 0, and others what softmax gives', async () => {
+  const { graph } = await readGraph(join(FILES, 'bert.onnx'));
+  const node = /** @type {any} */ (fuse(graph).nodes.find(({ op }) => op === 'Attention of products'));
+  const of = (/** @type {number[]} */ shape, /** @type {number} */ salt) => {
+    const values = Float32Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(i * salt + salt));
+    return Value.of('float', tensor(values, { shape }));
+  };
+  const [q, keys, v] = [of([1, 2, 3, 4], 1), of([1, 2, 4, 5], 2), of([1, 2, 5, 4], 3)];
+  const hidden = Float32Array.from({ length: 15 }, (_, i) => (i < 5 || i % 5 === 4 ? -Infinity : 0));
+  const mask = Value.of('float', tensor(hidden, { shape: [1, 1, 3, 5] }));
+  const number = Value.host('float', [], Float32Array.of(0.5));
+  const { tensor: y } = noGrad(() => node.operator.run([q, keys, v, mask, number, number, undefined], {}, {}));
+  const [a, b, c, all] = await Promise.all([q, keys, v].map((x) => x.tensor.toArray()).concat([y.toArray()]));
+  for (let h = 0; h < 2; h++)
+    for (let i = 0; i < 3; i++) {
+      const scores = Array.from({ length: 5 }, (_, j) => {
+        if (hidden[5 * i + j]) return 0;
+        let sum = 0;
+        for (let d = 0; d < 4; d++) sum += a[(3 * h + i) * 4 + d] * b[(4 * h + d) * 5 + j];
+        return Math.exp(sum / 4);
+      });
+      const total = scores.reduce((s, x) => s + x, 0) || 1;
+      for (let d = 0; d < 4; d++) {
+        const expected = scores.reduce((s, x, j) => s + (x / total) * c[(5 * h + j) * 4 + d], 0);
+        assert.ok(Math.abs(all[(3 * h + i) * 4 + d] - expected) < 1e-5, `${h} ${i} ${d}`);
+      }
+    }
+});
+
+test('a bias replaced by one of another rank is added as the node adds it', async () => {
+  const model = await loadOnnx(join(FILES, 'bert.onnx'));
+  const values = await load(join(FILES, 'bert.safetensors'));
+  const inputs = Object.fromEntries(
+    Object.entries(values).flatMap(([name, value]) => (name.startsWith('input.') ? [[name.slice(6), value]] : [])),
+  );
+  const results = async () => Promise.all(Object.values(await model.run(inputs)).map((/** @type {any} */ y) => y.toArray()));
+  const expected = await results();
+  const [name, bias] = /** @type {[string, any]} */ ([...model.weights].find(([own]) => own.endsWith('query.bias')));
+  Reflect.set(model, name, new nn.Parameter(F.reshape(bias.detach(), [1, -1])));
+  for (const [i, values] of (await results()).entries())
+    for (const [k, value] of values.entries()) assert.ok(Math.abs(value - expected[i][k]) < 1e-5, `${i} ${k}`);
+  Reflect.set(model, name, new nn.Parameter(F.add(F.reshape(bias.detach(), [1, -1]), 1)));
+  assert.ok((await results())[0].some((/** @type {number} */ value, /** @type {number} */ k) => Math.abs(value - expected[0][k]) > 1e-3));
+});
