@@ -339,10 +339,10 @@ test('the bench of models counts what has the losses of PyTorch, and says what h
         const { training } = await import(${models});
         let step;
         for await (const line of createInterface({ input: process.stdin })) {
-          const { do: what, model, sizes, precision, compiled, check, steps } = JSON.parse(line);
+          const { do: what, model, sizes, precision, mode, check, steps } = JSON.parse(line);
           let answer = { torch: '0', device: 'stand-in', milliseconds: 5 * steps, microseconds: { add: 3, matmul: 4 } };
           if (what === 'prepare') {
-            step = training(model, compiled ? { ...sizes, width: 2 * sizes.width } : sizes, 'f32').step;
+            step = training(model, mode === 'compiled' ? { ...sizes, width: 2 * sizes.width } : sizes, 'f32').step;
             const losses = [];
             for (let i = 0; i < check; i++) losses.push(await step().item());
             answer = precision === 'bf16' ? { error: 'no bf16 here' } : { losses };

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Times compiled training steps of small models in `helios-vk/nn` beside the same models in PyTorch, eager and compiled. Both run in turn, from
- * equal weights on equal batches. Also times eager operations. A model counts only if its first losses equal PyTorch's. What would not end within
+ * Times compiled training steps of small models in `helios-vk/nn` beside the same models in PyTorch, eager, compiled and as CUDA graphs. Both run in
+ * turn, from equal weights on equal batches. Also times eager operations. A model counts only if its first losses equal PyTorch's. What would not end within
  * `--budget` is skipped, and what was measured before is kept.
  */
 
@@ -12,12 +12,15 @@ import { fileURLToPath } from 'node:url';
 import { init, randn, save, scope } from '../nn/index.mjs';
 import { OWN_ADDON, addonPath, driverText, loadAddon } from './lib/addon.mjs';
 import { runMain, UsageError } from './lib/args.mjs';
+import { printProfile } from './lib/decoders.mjs';
 import { LEARNING_RATE, MODELS, training } from './lib/models.mjs';
 import { startPeer } from './lib/peer.mjs';
 import { SIZES, jaxJs, ours, tfjs } from './lib/regression.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 
+/** PyTorch's modes: `graphs` is one CUDA graph of the whole step, `compiled-graphs` that of the compiled model. */
+const MODES = ['eager', 'compiled', 'graphs', 'compiled-graphs'];
 const USAGE = 'node benches/models.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
@@ -25,14 +28,15 @@ const OPTIONS = /** @type {const} */ ({
     type: 'string',
     value: 'NAMES',
     default: 'mlp,gru,vit,eager',
-    help: 'what to measure, separated by commas: models, eager (operations), regression (see --peers)',
+    help: `what to measure, separated by commas: ${Object.keys(MODELS).join(', ')}, eager (operations), regression (see --peers)`,
   },
   precisions: { type: 'string', value: 'NAMES', default: 'f32,bf16', help: 'arithmetic of products, separated by commas' },
   pytorch: { type: 'string', value: 'PYTHON', help: 'a Python with PyTorch; without it only ours is measured' },
   peers: { type: 'string', value: 'FOLDER', path: 'input-folder', help: 'for regression: folder where tfjs and jax-js are installed' },
-  modes: { type: 'string', value: 'NAMES', default: 'eager,compiled', help: "PyTorch's modes, separated by commas" },
+  modes: { type: 'string', value: 'NAMES', default: 'eager,compiled', help: `PyTorch's modes, with commas: ${MODES.join(', ')}` },
   small: { type: 'boolean', help: 'small sizes, for CPU devices' },
   rounds: { type: 'integer', default: 5, min: 1, max: 1000, help: 'runs of each, in turn' },
+  profile: { type: 'boolean', help: 'instead, the time of our step by kernel' },
   milliseconds: { type: 'integer', default: 300, min: 1, max: 60_000, help: 'approximate length of a run' },
   budget: { type: 'integer', default: 230, min: 1, max: 86_400, help: 'seconds for everything' },
   json: { type: 'boolean', help: 'print JSON' },
@@ -80,9 +84,14 @@ async function stepsFor(probe, milliseconds) {
  * @param {() => number} left milliseconds until the end @param {(text: string) => void} say
  * @returns {Promise<Measured[]>}
  */
-async function compare(name, precision, { small, modes, rounds, milliseconds }, peer, folder, left, say) {
+async function compare(name, precision, { small, modes, rounds, milliseconds, profile }, peer, folder, left, say) {
   const sizes = small ? MODELS[name].small : MODELS[name].sizes;
   const ours = training(name, sizes, precision);
+  if (profile) {
+    await printProfile(ours.compiled, [ours.batch.x, ours.batch.t], `${name}, ${precision}, ${ours.dispatches()} dispatches`);
+    ours.dispose();
+    return [];
+  }
   const [weights, batch] = ['weights', 'batch'].map((file) => join(folder, `${name}-${file}.safetensors`));
   await save(weights, ours.model.stateDict());
   await save(batch, ours.batch);
@@ -101,7 +110,7 @@ async function compare(name, precision, { small, modes, rounds, milliseconds }, 
       if (!peer) break;
       /** @param {number} steps */
       const theirs = async (steps) => (await peer.ask({ do: 'run', steps }, left())).milliseconds;
-      const request = { do: 'prepare', model: name, sizes, weights, batch, lr: LEARNING_RATE, precision, compiled: mode === 'compiled' };
+      const request = { do: 'prepare', model: name, sizes, weights, batch, lr: LEARNING_RATE, precision, mode };
       try {
         const answer = await peer.ask({ ...request, check: CHECKED }, left());
         const apart = Math.max(...losses.map((loss, i) => Math.abs(loss - answer.losses[i]) / Math.abs(answer.losses[i])));
@@ -234,11 +243,11 @@ await runMain(USAGE, OPTIONS, async (options) => {
   const foreign = [
     ...names.filter((name) => name !== 'eager' && name !== 'regression' && !Object.hasOwn(MODELS, name)),
     ...precisions.split(',').filter((name) => !Object.hasOwn(APART, name)),
-    ...modes.split(',').filter((name) => name !== 'eager' && name !== 'compiled'),
+    ...modes.split(',').filter((name) => !MODES.includes(name)),
   ];
   if (foreign.length > 0) {
     throw new UsageError(
-      `nothing is named ${foreign.join(', ')}; there are ${Object.keys(MODELS).join(', ')}, eager, regression; f32, bf16; eager, compiled`,
+      `nothing is named ${foreign.join(', ')}; there are ${Object.keys(MODELS).join(', ')}, eager, regression; f32, bf16; ${MODES.join(', ')}`,
     );
   }
   const end = performance.now() + 1000 * budget;
@@ -284,6 +293,7 @@ await runMain(USAGE, OPTIONS, async (options) => {
     peer?.end();
     await rm(folder, { recursive: true, force: true });
   }
+  if (options.profile) return;
   const figures = measured.filter(({ runs }) => runs.length > 0).map((figure) => ({ ...figure, value: median(figure.runs) }));
   const { deviceName: device } = info;
   if (results !== undefined) {

@@ -16,6 +16,7 @@ import { compile, init, load, noGrad, scope } from 'helios-vk/nn';
 import { loadOnnx } from '../packages/onnx/src/index.mjs';
 import { OWN_ADDON, addonPath, driverText, loadAddon } from './lib/addon.mjs';
 import { runMain, UsageError } from './lib/args.mjs';
+import { printProfile } from './lib/decoders.mjs';
 import { startPeer } from './lib/peer.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
@@ -45,6 +46,7 @@ const OPTIONS = /** @type {const} */ ({
   small: { type: 'boolean', help: 'small sizes, for CPU devices' },
   rounds: { type: 'integer', default: 5, min: 1, max: 1000, help: 'runs of each, in turn' },
   milliseconds: { type: 'integer', default: 200, min: 1, max: 60_000, help: 'approximate length of a run' },
+  profile: { type: 'boolean', help: 'instead, the time of a call of ours by kernel' },
   budget: { type: 'integer', default: 300, min: 1, max: 86_400, help: 'seconds for everything' },
   json: { type: 'boolean', help: 'print JSON' },
   ...RESULTS_OPTION,
@@ -75,6 +77,11 @@ function ours(model, input) {
   const finished = (y) => scope(() => y.reshape(-1).slice(0, 0, 1)).toArray();
   return {
     name: 'helios-vk, compiled',
+    compiled: call,
+    dispatches: () => {
+      call.prepare(input);
+      return call.explain()[0].dispatches;
+    },
     first: () => call(input).toArray(),
     async run(/** @type {number} */ calls, /** @type {boolean} */ wait) {
       const start = performance.now();
@@ -169,6 +176,11 @@ await runMain(USAGE, OPTIONS, async (options) => {
   async function compare(name, batch, file, model) {
     const { input, output } = /** @type {Record<string, Tensor>} */ (await load(join(folder, `values-${batch}.safetensors`)));
     const own = ours(model, input);
+    if (options.profile) {
+      await printProfile(own.compiled, [input], `${name}, ${precision}, batch ${batch}, ${own.dispatches()} dispatches`);
+      own.dispose();
+      return [];
+    }
     const start = performance.now();
     const difference = apart(/** @type {any} */ (await own.first()), /** @type {any} */ (await output.toArray()));
     say(
@@ -216,6 +228,7 @@ await runMain(USAGE, OPTIONS, async (options) => {
     return sides.flatMap(({ figures }) => figures);
   }
 
+  if (options.profile) return;
   const figures = measured.filter(({ runs }) => runs.length > 0).map((figure) => ({ ...figure, value: median(figure.runs) }));
   const { deviceName: device } = info;
   if (results !== undefined) {

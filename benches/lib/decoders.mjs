@@ -82,11 +82,14 @@ export async function timed(step, count) {
 export async function printProfile(step, inputs, title) {
   // A GPU's clock rises within some steps.
   for (let i = 0; i < 20; i++) step(...inputs).dispose();
-  await step(...inputs).item();
+  await step(...inputs).toArray();
   const rows = step.profile(...inputs);
   const total = rows.reduce((sum, { microseconds }) => sum + microseconds, 0);
   console.log(`${title}: ${(total / 1000).toFixed(2)} ms of kernels`);
-  for (const { operations, origin, dispatches, microseconds } of rows.slice(0, 30)) {
-    console.log(`${(microseconds / 1000).toFixed(3).padStart(9)} ms ${String(dispatches).padStart(4)}  ${operations}  ${origin ?? ''}`);
+  for (const { operations, origin, dispatches, microseconds, products } of rows.slice(0, 60)) {
+    const by = [...new Set(products.map(({ product, kernel }) => `${product} by ${kernel}`))].join('; ');
+    console.log(
+      `${(microseconds / 1000).toFixed(3).padStart(9)} ms ${String(dispatches).padStart(4)}  ${operations}  ${origin ?? ''}  ${by}`,
+    );
   }
 }

@@ -30,11 +30,11 @@ class Mlp extends nn.Module {
 
 /** A character model of gated recurrent units. @implements {Model} */
 class Gru extends nn.Module {
-  /** @param {{ letters: number, width: number, hidden: number }} sizes */
-  constructor({ letters, width, hidden }) {
+  /** @param {{ letters: number, width: number, hidden: number, layers?: number }} sizes */
+  constructor({ letters, width, hidden, layers = 1 }) {
     super();
     this.embedding = new nn.Embedding(letters, width);
-    this.gru = new nn.GRU(width, hidden);
+    this.gru = new nn.GRU(width, hidden, { numLayers: layers });
     this.head = new nn.Linear(hidden, letters);
   }
   /** @param {Tensor} x [batch, steps] @param {Tensor} t [batch, steps] */
@@ -43,12 +43,26 @@ class Gru extends nn.Module {
   }
 }
 
+/** A regression with one hidden layer: examples/nn-regression.mjs. @implements {Model} */
+class Regression extends nn.Module {
+  /** @param {{ inputs: number, hidden: number }} sizes */
+  constructor({ inputs, hidden }) {
+    super();
+    this.first = new nn.Linear(inputs, hidden);
+    this.second = new nn.Linear(hidden, 1);
+  }
+  /** @param {Tensor} x [batch, inputs] @param {Tensor} t [batch, 1] */
+  loss(x, t) {
+    return F.mseLoss(F.to(this.second.forward(F.gelu(this.first.forward(x))), 'f32'), t);
+  }
+}
+
 class Block extends nn.Module {
-  /** @param {number} width @param {number} heads */
-  constructor(width, heads) {
+  /** @param {number} width @param {number} heads @param {boolean} [causal] */
+  constructor(width, heads, causal = false) {
     super();
     this.norm1 = new nn.LayerNorm(width);
-    this.attention = new nn.MultiHeadAttention(width, heads, { bias: true });
+    this.attention = new nn.MultiHeadAttention(width, heads, { bias: true, causal });
     this.norm2 = new nn.LayerNorm(width);
     this.mlp = new nn.MLP(width, 4 * width);
   }
@@ -82,9 +96,35 @@ class Vit extends nn.Module {
   }
 }
 
+/** A character model of transformer blocks, with learned positions. @implements {Model} */
+class Gpt extends nn.Module {
+  /** @param {{ letters: number, block: number, width: number, heads: number, layers: number }} sizes */
+  constructor({ letters, block, width, heads, layers }) {
+    super();
+    this.embedding = new nn.Embedding(letters, width);
+    this.positions = new nn.Embedding(block, width);
+    this.blocks = Array.from({ length: layers }, () => new Block(width, heads, true));
+    this.norm = new nn.LayerNorm(width);
+    this.head = new nn.Linear(width, letters, { bias: false });
+  }
+  /** @param {Tensor} x [batch, block] @param {Tensor} t [batch, block] */
+  loss(x, t) {
+    let h = this.embedding.forward(x).add(this.positions.weight);
+    for (const block of this.blocks) h = block.forward(h);
+    return F.crossEntropy(this.head.forward(this.norm.forward(h)), t);
+  }
+}
+
+/** Ids and the ids that follow them. @param {number} batch @param {number} steps @param {number} letters @returns {[Int32Array, number[], Int32Array, number[]]} */
+function text(batch, steps, letters) {
+  const ids = labels(batch * (steps + 1), letters);
+  const shape = [batch, steps];
+  return [ids.slice(0, batch * steps), shape, ids.slice(1, batch * steps + 1), shape];
+}
+
 /**
  * The models: their sizes on a GPU, and small ones for CPU devices and tests.
- * @type {Record<string, { sizes: any, small: any, make: (sizes: any) => Model, batch: (sizes: any) => [ArrayBufferView, number[], Int32Array, number[]] }>}
+ * @type {Record<string, { sizes: any, small: any, make: (sizes: any) => Model, batch: (sizes: any) => [ArrayBufferView, number[], ArrayBufferView, number[]] }>}
  */
 export const MODELS = {
   mlp: {
@@ -97,11 +137,32 @@ export const MODELS = {
     sizes: { batch: 32, steps: 64, letters: 96, width: 128, hidden: 512 },
     small: { batch: 4, steps: 5, letters: 20, width: 16, hidden: 24 },
     make: (sizes) => new Gru(sizes),
-    batch: ({ batch, steps, letters }) => {
-      const ids = labels(batch * (steps + 1), letters);
-      const shape = [batch, steps];
-      return [ids.slice(0, batch * steps), shape, ids.slice(1, batch * steps + 1), shape];
-    },
+    batch: ({ batch, steps, letters }) => text(batch, steps, letters),
+  },
+  // Those of which launches, not arithmetic, take the time on a GPU.
+  tiny: {
+    sizes: { batch: 256, inputs: 8, hidden: 64 },
+    small: { batch: 16, inputs: 8, hidden: 16 },
+    make: (sizes) => new Regression(sizes),
+    batch: ({ batch, inputs }) => [numbers(batch * inputs), [batch, inputs], numbers(batch), [batch, 1]],
+  },
+  digits: {
+    sizes: { batch: 64, inputs: 784, width: 512, classes: 10 },
+    small: { batch: 8, inputs: 32, width: 32, classes: 10 },
+    make: (sizes) => new Mlp(sizes),
+    batch: ({ batch, inputs, classes }) => [numbers(batch * inputs), [batch, inputs], labels(batch, classes), [batch]],
+  },
+  gru2: {
+    sizes: { batch: 32, steps: 64, letters: 96, width: 256, hidden: 256, layers: 2 },
+    small: { batch: 4, steps: 3, letters: 20, width: 16, hidden: 16, layers: 2 },
+    make: (sizes) => new Gru(sizes),
+    batch: ({ batch, steps, letters }) => text(batch, steps, letters),
+  },
+  gpt: {
+    sizes: { batch: 1, letters: 96, block: 256, width: 384, heads: 6, layers: 6 },
+    small: { batch: 1, letters: 20, block: 8, width: 32, heads: 2, layers: 2 },
+    make: (sizes) => new Gpt(sizes),
+    batch: ({ batch, block, letters }) => text(batch, block, letters),
   },
   // ViT-S/16 of Touvron et al. 2021.
   vit: {
@@ -124,7 +185,7 @@ export function training(name, sizes, precision) {
   const model = MODELS[name].make(sizes);
   const opt = new optim.AdamW(model.parameters(), { lr: LEARNING_RATE });
   const [values, shape, targets, targetShape] = MODELS[name].batch(sizes);
-  const batch = { x: tensor(/** @type {any} */ (values), { shape }), t: tensor(targets, { shape: targetShape }) };
+  const batch = { x: tensor(/** @type {any} */ (values), { shape }), t: tensor(/** @type {any} */ (targets), { shape: targetShape }) };
   const step = compile((/** @type {Tensor} */ x, /** @type {Tensor} */ t) => {
     const loss = autocast(precision === 'f32' ? false : precision, () => model.loss(x, t));
     loss.backward();
@@ -134,8 +195,12 @@ export function training(name, sizes, precision) {
   return {
     model,
     batch,
+    compiled: step,
     step: () => step(batch.x, batch.t),
-    dispatches: () => step.explain()[0].dispatches,
+    dispatches: () => {
+      step.prepare(batch.x, batch.t);
+      return step.explain()[0].dispatches;
+    },
     dispose: () => {
       step.dispose();
       opt.dispose();

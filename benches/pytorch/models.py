@@ -5,12 +5,13 @@ Each line of standard input is a JSON object, and each is answered by one line o
 
     {"do": "info"}
     {"do": "prepare", "model": "mlp", "sizes": {...}, "weights": PATH, "batch": PATH, "lr": 1e-3,
-     "precision": "f32" | "bf16", "compiled": bool, "check": steps}      -> {"losses": [...]}
+     "precision": "f32" | "bf16", "mode": "eager" | "compiled" | "graphs" | "compiled-graphs", "check": steps} -> {"losses": [...]}
     {"do": "run", "steps": n}                                            -> {"milliseconds": t, "loss": x}
     {"do": "operations", "count": n, "size": n}                          -> {"microseconds": {"add": t, "add, calls": t,
      "matmul": t, "matmul, calls": t}}
 
-`precision` bf16 is autocast with f32 parameters; f32 is without TF32. Needs PyTorch 2.4 or later.
+`precision` bf16 is autocast with f32 parameters; f32 is without TF32. `graphs` captures the whole step, with the optimizer, as one CUDA graph;
+`compiled-graphs` does that with the compiled model. Needs PyTorch 2.4 or later.
 """
 
 import json
@@ -54,10 +55,10 @@ class Mlp(torch.nn.Module):
 
 
 class Gru(torch.nn.Module):
-    def __init__(self, letters, width, hidden, **_):
+    def __init__(self, letters, width, hidden, layers=1, **_):
         super().__init__()
         self.embedding = torch.nn.Embedding(letters, width)
-        self.gru = torch.nn.GRU(width, hidden, batch_first=True)
+        self.gru = torch.nn.GRU(width, hidden, layers, batch_first=True)
         self.head = torch.nn.Linear(hidden, letters)
 
     def forward(self, x, t):
@@ -66,9 +67,20 @@ class Gru(torch.nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), t.reshape(-1))
 
 
-class Attention(torch.nn.Module):
-    def __init__(self, width, heads):
+class Regression(torch.nn.Module):
+    def __init__(self, inputs, hidden, **_):
         super().__init__()
+        self.first = torch.nn.Linear(inputs, hidden)
+        self.second = torch.nn.Linear(hidden, 1)
+
+    def forward(self, x, t):
+        return F.mse_loss(self.second(F.gelu(self.first(x), approximate="tanh")).float(), t)
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, width, heads, causal=False):
+        super().__init__()
+        self.causal = causal
         self.qkv = torch.nn.Linear(width, 3 * width)
         self.out = torch.nn.Linear(width, width)
         self.heads = heads
@@ -79,7 +91,7 @@ class Attention(torch.nn.Module):
             part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
             for part in self.qkv(x).chunk(3, dim=-1)
         )
-        mixed = F.scaled_dot_product_attention(q, k, v)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
@@ -94,10 +106,10 @@ class Feedforward(torch.nn.Module):
 
 
 class Block(torch.nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, causal=False):
         super().__init__()
         self.norm1 = torch.nn.LayerNorm(width)
-        self.attention = Attention(width, heads)
+        self.attention = Attention(width, heads, causal)
         self.norm2 = torch.nn.LayerNorm(width)
         self.mlp = Feedforward(width)
 
@@ -125,7 +137,24 @@ class Vit(torch.nn.Module):
         return F.cross_entropy(self.head(self.norm(h).mean(1)).float(), t)
 
 
-MODELS = {"mlp": Mlp, "gru": Gru, "vit": Vit}
+class Gpt(torch.nn.Module):
+    def __init__(self, letters, block, width, heads, layers, **_):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(letters, width)
+        self.positions = torch.nn.Embedding(block, width)
+        self.blocks = torch.nn.ModuleList(Block(width, heads, True) for _ in range(layers))
+        self.norm = torch.nn.LayerNorm(width)
+        self.head = torch.nn.Linear(width, letters, bias=False)
+
+    def forward(self, x, t):
+        h = self.embedding(x) + self.positions.weight
+        for block in self.blocks:
+            h = block(h)
+        logits = self.head(self.norm(h)).float()
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), t.reshape(-1))
+
+
+MODELS = {"mlp": Mlp, "gru": Gru, "vit": Vit, "tiny": Regression, "digits": Mlp, "gru2": Gru, "gpt": Gpt}
 
 
 class Training:
@@ -135,13 +164,41 @@ class Training:
         self.model = MODELS[request["model"]](**request["sizes"]).to(DEVICE)
         self.model.load_state_dict(read_safetensors(request["weights"]))
         batch = read_safetensors(request["batch"])
-        x, self.targets = batch["x"].to(DEVICE), batch["t"].long().to(DEVICE)
-        self.inputs = x.long() if x.dtype == torch.int32 else x
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=request["lr"], fused=DEVICE.type == "cuda")
-        self.forward = torch.compile(self.model) if request["compiled"] else self.model
+        x, t = (batch[name].to(DEVICE) for name in ("x", "t"))
+        self.inputs, self.targets = (v.long() if v.dtype == torch.int32 else v for v in (x, t))
+        mode = request["mode"]
+        captured = mode.endswith("graphs")
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=request["lr"], fused=DEVICE.type == "cuda", capturable=captured)
+        self.forward = torch.compile(self.model) if mode.startswith("compiled") else self.model
         self.half = request["precision"] == "bf16"
+        self.graph = None
+        if captured:
+            self.capture()
+
+    def capture(self):
+        """Captures a step. The steps that warm up change parameters and moments: they begin anew."""
+        before = [p.detach().clone() for p in self.model.parameters()]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.loss = self.step()
+        with torch.no_grad():
+            for p, value in zip(self.model.parameters(), before):
+                p.copy_(value)
+            for state in self.optimizer.state.values():
+                for value in state.values():
+                    value.zero_()
+        self.graph = graph
 
     def step(self):
+        if self.graph:
+            self.graph.replay()
+            return self.loss
         with torch.autocast(DEVICE.type, torch.bfloat16, enabled=self.half):
             loss = self.forward(self.inputs, self.targets)
         loss.backward()
