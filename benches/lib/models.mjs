@@ -3,6 +3,7 @@
  */
 
 import { F, autocast, compile, manualSeed, nn, optim, tensor } from '../../nn/index.mjs';
+import { Bert, ConvNeXt, LstmModel, ResNet, UNet } from './networks.mjs';
 
 /** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../nn/modules/module.mjs').Module & { loss: (x: Tensor, t: Tensor) => Tensor }} Model */
@@ -115,6 +116,9 @@ class Gpt extends nn.Module {
   }
 }
 
+/** Images and their classes. @param {{ batch: number, size: number, classes: number }} sizes @returns {[Float32Array, number[], Int32Array, number[]]} */
+const images = ({ batch, size, classes }) => [numbers(batch * 3 * size * size), [batch, 3, size, size], labels(batch, classes), [batch]];
+
 /** Ids and the ids that follow them. @param {number} batch @param {number} steps @param {number} letters @returns {[Int32Array, number[], Int32Array, number[]]} */
 function text(batch, steps, letters) {
   const ids = labels(batch * (steps + 1), letters);
@@ -169,7 +173,42 @@ export const MODELS = {
     sizes: { batch: 64, size: 224, patch: 16, width: 384, heads: 6, layers: 12, classes: 1000 },
     small: { batch: 2, size: 16, patch: 4, width: 64, heads: 2, layers: 2, classes: 10 },
     make: (sizes) => new Vit(sizes),
-    batch: ({ batch, size, classes }) => [numbers(batch * 3 * size * size), [batch, 3, size, size], labels(batch, classes), [batch]],
+    batch: images,
+  },
+  resnet50: {
+    sizes: { batch: 64, size: 224, layers: [3, 4, 6, 3], width: 64, classes: 1000 },
+    small: { batch: 2, size: 32, layers: [1, 1], width: 8, classes: 10 },
+    make: (sizes) => new ResNet(sizes),
+    batch: images,
+  },
+  // 28.3M parameters.
+  unet: {
+    sizes: { batch: 32, size: 64, width: 128, levels: [1, 1, 2, 2], attention: [2], steps: 1000 },
+    small: { batch: 1, size: 16, width: 64, levels: [1, 1], attention: [1], steps: 10 },
+    make: (sizes) => new UNet(sizes),
+    batch: ({ batch, size, steps }) => images({ batch, size, classes: steps }),
+  },
+  convnext: {
+    sizes: { batch: 64, size: 224, layers: [3, 3, 9, 3], widths: [96, 192, 384, 768], classes: 1000 },
+    small: { batch: 2, size: 32, layers: [1, 1], widths: [16, 32], classes: 10 },
+    make: (sizes) => new ConvNeXt(sizes),
+    batch: images,
+  },
+  lstm: {
+    sizes: { batch: 64, steps: 70, words: 10_000, width: 650 },
+    small: { batch: 2, steps: 5, words: 30, width: 24 },
+    make: (sizes) => new LstmModel(sizes),
+    batch: ({ batch, steps, words }) => text(batch, steps, words),
+  },
+  bert: {
+    sizes: { batch: 32, length: 128, words: 30_522, width: 768, heads: 12, layers: 12 },
+    small: { batch: 2, length: 16, words: 50, width: 64, heads: 2, layers: 2 },
+    make: (sizes) => new Bert(sizes),
+    // Every seventh word is masked, as of BERT's 15 %.
+    batch: ({ batch, length, words }) => {
+      const [ids, shape, next] = text(batch, length, words);
+      return [ids, shape, next.map((id, i) => (i % 7 ? -100 : id)), shape];
+    },
   },
 };
 

@@ -22,6 +22,8 @@ import time
 import torch
 import torch.nn.functional as F
 
+from networks import NETWORKS
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -154,17 +156,23 @@ class Gpt(torch.nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), t.reshape(-1))
 
 
-MODELS = {"mlp": Mlp, "gru": Gru, "vit": Vit, "tiny": Regression, "digits": Mlp, "gru2": Gru, "gpt": Gpt}
+MODELS = {"mlp": Mlp, "gru": Gru, "vit": Vit, "tiny": Regression, "digits": Mlp, "gru2": Gru, "gpt": Gpt, **NETWORKS}
 
 
 class Training:
     def __init__(self, request):
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
         self.model = MODELS[request["model"]](**request["sizes"]).to(DEVICE)
-        self.model.load_state_dict(read_safetensors(request["weights"]))
+        # Counts of batches are not in the file.
+        unread = self.model.load_state_dict(read_safetensors(request["weights"]), strict=False)
+        if unread.unexpected_keys or any(not key.endswith("num_batches_tracked") for key in unread.missing_keys):
+            raise ValueError(f"the weights do not fit: {unread}")
+        self.model = self.model.to(memory_format=torch.channels_last)
         batch = read_safetensors(request["batch"])
         x, t = (batch[name].to(DEVICE) for name in ("x", "t"))
+        x = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
         self.inputs, self.targets = (v.long() if v.dtype == torch.int32 else v for v in (x, t))
         mode = request["mode"]
         captured = mode.endswith("graphs")
