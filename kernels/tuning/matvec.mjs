@@ -11,6 +11,9 @@ import { ASKED } from './table.mjs';
 /** Most rows of one dispatch in vector arithmetic, where each has a sum in registers, and on matrix units. */
 export const [VECTOR_ROWS, MATRIX_ROWS] = [8, 32];
 
+/** Most loads of 16 bytes that an invocation waits for at a time, as registers allow. */
+const LOADS_AHEAD = 12;
+
 /**
  * Fewest rows for which matrix units are chosen, and fewest where the weight has at least this many elements. On an H100 the two kernels are equal at
  * 2 rows, and at 4 rows vector arithmetic is 10 % faster for smaller weights.
