@@ -11,9 +11,6 @@ import { ASKED } from './table.mjs';
 /** Most rows of one dispatch in vector arithmetic, where each has a sum in registers, and on matrix units. */
 export const [VECTOR_ROWS, MATRIX_ROWS] = [8, 32];
 
-/** Most loads of 16 bytes that an invocation waits for at a time, as registers allow. */
-const LOADS_AHEAD = 12;
-
 /**
  * Fewest rows for which matrix units are chosen, and fewest where the weight has at least this many elements. On an H100 the two kernels are equal at
  * 2 rows, and at 4 rows vector arithmetic is 10 % faster for smaller weights.
@@ -63,6 +60,12 @@ const MATRIX_BLOCKS = [
   [2, 32],
   [1, 32],
 ];
+
+/** Subgroups that keep enough of a GPU's loads in flight: some 16 on each of an H100's 132 multiprocessors. */
+const FILLING_TEAMS = 2048;
+
+/** Most loads of 16 bytes that an invocation waits for at a time, as registers allow. */
+const LOADS_AHEAD = 12;
 
 /** Most registers of an invocation for sums, and for weights and rows in flight: beside those for the rest, 160 leave three subgroups of a scheduler. */
 const MOST_REGISTERS = 160;
