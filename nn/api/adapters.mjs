@@ -48,7 +48,7 @@ export function adapt(y, x, adapters) {
     return { a, b, scale: checkFinite('adapt', 'scale', scale), row };
   });
   return within('adapt', () => {
-    const [input, ...matrices] = [x, ...list.map(({ a }) => a), ...list.map(({ b }) => b)].map(operand);
+    const [input, ...matrices] = [x, ...list.map(({ a }) => a), ...list.map(({ b }) => b)].map((each) => operand(each));
     const result = typeof y === 'function' ? tensorOf('adapt', y(input)) : y;
     if (!isFloat(result.dtype)) throw new ArgumentError('adapt', `y must be f32, f16 or bf16, got ${result.dtype}`);
     // As PyTorch promotes them: f32 where types differ.
