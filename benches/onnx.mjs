@@ -48,7 +48,6 @@ const OPTIONS = /** @type {const} */ ({
   milliseconds: { type: 'integer', default: 200, min: 1, max: 60_000, help: 'approximate length of a run' },
   profile: { type: 'boolean', help: 'instead, the time of a call of ours by kernel' },
   budget: { type: 'integer', default: 300, min: 1, max: 86_400, help: 'seconds for everything' },
-  profile: { type: 'boolean', help: "print each of our kernels' times too" },
   json: { type: 'boolean', help: 'print JSON' },
   ...RESULTS_OPTION,
 });
@@ -84,7 +83,6 @@ function ours(model, input) {
       return call.explain()[0].dispatches;
     },
     first: () => call(input).toArray(),
-    profile: () => call.profile(input),
     async run(/** @type {number} */ calls, /** @type {boolean} */ wait) {
       const start = performance.now();
       for (let i = 1; i < calls; i++) {
@@ -189,10 +187,6 @@ await runMain(USAGE, OPTIONS, async (options) => {
       `${name}, batch ${batch}: compiled in ${((performance.now() - start) / 1000).toFixed(1)} s, apart by ${difference.toExponential(1)}`,
     );
     if (!(difference <= APART[precision])) throw new Error(`the output differs from PyTorch's by ${difference}`);
-    if (options.profile) {
-      for (const { operations, dispatches, microseconds } of own.profile())
-        say(`${format(microseconds)} µs, ${dispatches} dispatches: ${operations}`);
-    }
     const group = `inference of ${name}, ${precision}, batch ${batch}`;
     /** @type {{ side: Side, calls: number, figures: Measured[] }[]} */
     const sides = [];
