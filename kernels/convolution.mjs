@@ -357,8 +357,8 @@ export function convolutionKernels(context) {
 
   /**
    * The second pass of split sums: adds parts of `count` elements in order, and a bias, whose elements are the last in memory.
-   * @param {{ count: number, splits: number, work: { buffer: import('./base.mjs').Binding, offset: number }, to: typeof work, type: DType,
-   *   bias?: typeof work, channels?: number, relu?: boolean }} how
+   * @typedef {{ buffer: import('./base.mjs').Binding, offset: number }} Part
+   * @param {{ count: number, splits: number, work: Part, to: Part, type: DType, bias?: Part, channels?: number, relu?: boolean }} how
    */
   function summed({ count, splits, work, to, type, bias, channels = 1, relu = false }) {
     const threads = context.flatThreads;

@@ -14,7 +14,10 @@ import * as f64 from './special.mjs';
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** The operands, then the operation's numbers. @typedef {(...values: Expression[]) => Expression} Formula */
 /** The same in float64; of an operation with bools: 0 or 1. @typedef {(...values: number[]) => number} Function64 */
-/** Numbers of an operation, and its type if that is not the operands'. @typedef {{ numbers?: readonly number[], dtype?: DType, of?: number }} MathAttributes */
+/**
+ * Numbers of an operation, its type if that is not the operands', and its name for errors if the function has another.
+ * @typedef {{ numbers?: readonly number[], dtype?: DType, of?: number, name?: string }} MathAttributes
+ */
 
 /** The type of the result: that of all operands, or f32. @param {readonly Layout[]} inputs @param {MathAttributes} attributes */
 const typeOf = (inputs, { dtype }) => dtype ?? (inputs.every((x) => x.dtype === inputs[0].dtype) ? inputs[0].dtype : 'f32');

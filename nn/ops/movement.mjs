@@ -173,8 +173,10 @@ function reordered({ buffer, offset, layout: { shape, strides, dtype } }) {
 export const cast = defineOp({
   name: 'to',
   strided: true,
+  infer: ([x], /** @type {{ dtype: DType, last?: boolean }} */ { dtype, last }) => [
+    last ? channelsLastLayout(x.shape, dtype) : denseLayout(x.shape, dtype),
+  ],
   prepare: (inputs, run) => inOrder('to', inputs, run),
-  infer: ([x], { dtype, last }) => [last ? channelsLastLayout(x.shape, dtype) : denseLayout(x.shape, dtype)],
   body: (program, [x], { dtype }) => converted(program, x, dtype),
   lower: (k, [x], [y], { dtype, last }) => {
     const { dtype: from } = x.layout;

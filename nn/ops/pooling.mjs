@@ -109,7 +109,7 @@ function largest(x, how, place) {
 const maxPoolBackward = defineOp({
   name: 'maxPoolBackward',
   strided: true,
-  prepare: ([dy, indices], run, { size }) => {
+  prepare: ([dy, indices], run, /** @type {PoolAttributes} */ { size }) => {
     const own = inPlanes(indices, size.length);
     return run([alike(dy, own, size.length), own]);
   },
@@ -122,7 +122,7 @@ const maxPoolBackward = defineOp({
 export const maxPool = defineOp({
   name: 'maxPool',
   strided: true,
-  prepare: ([x], run, { size }) => run([inPlanes(x, size.length)]),
+  prepare: ([x], run, /** @type {PoolAttributes} */ { size }) => run([inPlanes(x, size.length)]),
   infer: ([x], /** @type {PoolAttributes} */ { result }) => {
     floatType('maxPool', x);
     return [resized(x, result), resized(x, result, 'i32')];
@@ -136,7 +136,7 @@ export const maxPool = defineOp({
 const avgPoolBackward = defineOp({
   name: 'avgPoolBackward',
   strided: true,
-  prepare: ([dy], run, { size }) => run([inPlanes(dy, size.length)]),
+  prepare: ([dy], run, /** @type {PoolAttributes} */ { size }) => run([inPlanes(dy, size.length)]),
   infer: ([dy], /** @type {PoolAttributes} */ { size }) => [resized(dy, size)],
   lower: (k, [dy], [dx], how) => [k.avgPoolBackward({ dy, dx, ...planes(dy.layout, how.size.length), ...how })],
   oracle: ([dy], how) =>
@@ -147,7 +147,7 @@ const avgPoolBackward = defineOp({
 export const avgPool = defineOp({
   name: 'avgPool',
   strided: true,
-  prepare: ([x], run, { size }) => run([inPlanes(x, size.length)]),
+  prepare: ([x], run, /** @type {PoolAttributes} */ { size }) => run([inPlanes(x, size.length)]),
   infer: ([x], /** @type {PoolAttributes} */ { result }) => {
     floatType('avgPool', x);
     return [resized(x, result)];

@@ -50,7 +50,7 @@ import { perDevice } from '../core/runtime.mjs';
  * @property {string} name for errors; unique in the list
  * @property {(inputs: Layout[], attributes: A) => Layout[]} infer the outputs' layouts, dense. Throws a ShapeError or ArgumentError that says
  *   what is wrong with the inputs. The first output is the result; the others are for the backward pass
- * @property {(inputs: Tensor[], run: (inputs: Tensor[], attributes?: Attributes) => Tensor, attributes: Attributes) => Tensor} [prepare] adapts a call to this device. It
+ * @property {(inputs: Tensor[], run: (inputs: Tensor[], attributes?: Attributes) => Tensor, attributes: A) => Tensor} [prepare] adapts a call to this device. It
  *   converts and lays out the inputs by methods of tensors, calls `run` with them, and converts the result back. The engine calls it first;
  *   when left out, the call runs as it is
  * @property {(kernels: Kernels, inputs: Operand[], outputs: Operand[], attributes: A) => (Dispatches | Dispatches[])[]} lower the
