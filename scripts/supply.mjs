@@ -114,10 +114,10 @@ function bills() {
   for (const folder of ['', ...PACKAGES]) {
     const { name } = JSON.parse(readFileSync(join(REPOSITORY, folder, 'package.json'), 'utf8'));
     const what = `bill of materials of ${name}`;
-    const workspace = folder ? ['--workspace', folder] : ['--workspaces=false'];
+    const workspace = folder ? ['--workspace', folder] : [];
     const npm = attempt(['npm', 'sbom', '--package-lock-only', '--omit=dev', '--sbom-format=cyclonedx', ...workspace]);
     if (!npm.passed) failed(what, npm.text);
-    else write(what, `${name.replace(/^@|\//g, '')}.npm.cdx.json`, JSON.parse(npm.stdout));
+    else write(what, `${name.replace(/^@/, '').replace('/', '-')}.npm.cdx.json`, JSON.parse(npm.stdout));
   }
   const what = 'bill of materials of the binaries';
   if (!attempt(['cargo', '--version']).passed) return skipped(what, 'no cargo');
