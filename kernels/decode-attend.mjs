@@ -138,7 +138,12 @@ export function attendKernels(context) {
       ['values', values, width, cacheType],
     ]);
     const cached = integer(kernel, 'elements of the cache', cacheSlots * width);
-    const needed = integer(kernel, 'elements of the workspace', attendCacheWorkspace({ rows, heads, headSize, capacity, bound }), 0);
+    const needed = integer(
+      kernel,
+      'elements of the workspace',
+      attendCacheWorkspace({ rows, heads, kvHeads, headSize, capacity, bound }),
+      0,
+    );
     const partials =
       needed === 0
         ? out
