@@ -39,7 +39,7 @@ export function compiledOn(info) {
       const x = zeros(shape);
       const scale = zeros([shape[1]]);
       for (const dimension of [0, 1]) {
-        for (const of of /** @type {const} */ (['sum', 'mean', 'max', 'argmax', 'logsumexp', 'var'])) x[of](dimension);
+        for (const of of ['sum', 'mean', 'max', 'argmax', 'logsumexp', 'var']) /** @type {any} */ (x)[of](dimension);
         x.cumsum(dimension);
       }
       x.sum();
