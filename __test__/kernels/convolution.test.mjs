@@ -144,11 +144,11 @@ test('images and weights of any strides: channels last', () => {
     ['f16', 64],
     ['f16', 64, [8, 8, 64, 4, 2, 1]],
     ['f16', 64, [8, 8, 32, 4, 4, 1]],
-    ['f16', 64, [4, 4, 32, 2, 2, 1], { splits: 3 }],
+    ['f16', 64, undefined, { splits: 3 }],
   ])) {
     if (!kernels.convolutionSupports(type)) continue;
     const [chosen] = tiling ? scaledTilings(coopShapes(vk.initDevice(), 'f16')[0], [tiling]).map(({ stages: _, ...own }) => own) : [];
-    const plan = chosen && { ...chosen, ...more };
+    const plan = { ...chosen, ...more };
     const [batch, outputs, h, w] = [2, 24, 5, 6];
     const sizes = { batch, channels, outputs, size: [h, w], window: [3, 3], result: [h, w], padding: [1, 1], type, plan };
     const last = (/** @type {number} */ c) => [h * w * c, 1, w * c, c];

@@ -70,8 +70,8 @@ export class Graph {
     this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof PermutedCopy ? copy.half : copy).fresh);
     /** What is computed before the first launch, and again where a version has changed. */
     this.once = once;
-    /** Versions of its sources at that time. @type {number[]} */
-    this.versions = [];
+    /** Versions of its sources at that time; undefined before. @type {number[] | undefined} */
+    this.versions = undefined;
     this.parts = parts;
     /** Number of dispatches. */
     this.dispatches = parts.reduce((sum, { dispatches }) => sum + dispatches, 0);
@@ -154,7 +154,8 @@ export class Graph {
   keep() {
     if (!this.once) return;
     const { packed, dispatches, sources } = this.once;
-    if (sources.every(({ version }, i) => version === this.versions[i])) return;
+    const { versions } = this;
+    if (versions && sources.every(({ version }, i) => version === versions[i])) return;
     this.device.vk.batchExecuteAll(packed, dispatches);
     this.versions = sources.map(({ version }) => version);
   }

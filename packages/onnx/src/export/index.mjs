@@ -82,13 +82,7 @@ export async function exportOnnx(model, inputs, path, options = {}) {
     );
     const outputs = namesOf('outputNames', outputNames, results, 'output');
     await constantsOf(writer, program, model, outputs);
-    writeOperations(
-      writer,
-      withBatchNorms(
-        program.operations,
-        results.map(({ value }) => value),
-      ),
-    );
+    writeOperations(writer, withBatchNorms(program.operations));
     const nodes = named(
       writer,
       results.map(({ value }, i) => ({ value, name: outputs[i] })),
