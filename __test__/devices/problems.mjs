@@ -157,6 +157,7 @@ const cached = TYPES.flatMap((type) =>
 /** Every kernel, small; how large `partials` are is a matter of the device. @type {Problem[]} */
 const calls = CALLS.map(({ kernel, tensors: { partials: _, ...tensors }, sizes }, i) => ({
   name: `${kernel} (call ${i})`,
+  needs: (kernels) => kernel !== 'decodeLayer' || kernels.decodeLayerSupports(sizes),
   build: (kernels, buffer) => {
     const made = Object.entries(tensors).map(([name, [count, type]]) => [name, buffer(bytesOf(count, type))]);
     return kernels[kernel]({ ...sizes, ...Object.fromEntries(made) });
