@@ -60,6 +60,8 @@ export const DECODE_LAYER_PHASES = 6;
 
 /** Splits of attention that the output's product puts together, as in the shader. */
 const FEW_SPLITS = 8;
+/** Buffers that the shader binds. */
+const BINDINGS = 24;
 /** Scores that a workgroup keeps. */
 const MAX_SCORES = 2048;
 /** Most query heads of a key head: each has sums in registers. */
@@ -80,7 +82,7 @@ export function decodeLayerKernels(context) {
    * @param {DecodeLayerSizes} sizes
    */
   function planOf({ width, heads, kvHeads, headSize, hidden, type, cacheType, workgroups = info.multiprocessors }) {
-    if (!(workgroups > 0) || !info.computeFullSubgroupsSupported || !context.hasShader('decode_layer')) return undefined;
+    if (!(workgroups > 0) || !info.computeFullSubgroupsSupported || info.maxBindings < BINDINGS) return undefined;
     const lanes = info.subgroupSize;
     const threads = Math.min(isCpu ? 4 * lanes : 512, info.maxComputeWorkGroupInvocations);
     const group = heads / kvHeads;

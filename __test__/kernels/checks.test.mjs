@@ -55,7 +55,8 @@ test('every kernel has a call here', () => {
 });
 
 for (const call of CALLS) {
-  const { kernel, tensors } = call;
+  const { kernel, tensors, sizes } = call;
+  if (kernel === 'decodeLayer' && !kernels.decodeLayerSupports(/** @type {any} */ (sizes))) continue;
   test(`${kernel} with ${Object.keys(tensors)}: buffers of the size it takes, and one element less`, () => {
     const good = exact(call);
     const { packed, count } = pack(record(call, good));

@@ -129,7 +129,12 @@ function check(of, workgroups) {
   c.destroy();
 }
 
-test('a layer: types of weights and of the cache, groups of heads, norms, windows, one split and many, more workgroups than rows', () => {
+/** SwiftShader has no full subgroups. */
+const skip = kernels.context.info.computeFullSubgroupsSupported ? false : 'without full subgroups';
+
+test('a layer: types of weights and of the cache, groups of heads, norms, windows, one split and many, more workgroups than rows', {
+  skip,
+}, () => {
   const small = { width: 64, heads: 4, kvHeads: 2, headSize: 16, hidden: 96, capacity: 40 };
   check({ ...small, type: 'f32', cacheType: 'f32', place: 39, window: 7 }, [1, 5]);
   check({ ...small, type: 'f16', cacheType: 'bf16', place: 33, normed: true }, [1, 150]);
@@ -140,7 +145,7 @@ test('a layer: types of weights and of the cache, groups of heads, norms, window
   check({ ...large, type: 'q8_0', cacheType: 'f16' }, [40]);
 });
 
-test('a layer: what it does not take', () => {
+test('a layer: what it does not take', { skip }, () => {
   const sizes = /** @type {const} */ ({
     width: 64,
     heads: 4,
