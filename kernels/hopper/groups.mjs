@@ -38,6 +38,12 @@ const [MOST_PARTS, LEAST_DEPTH] = [8, 1024];
 /** Microseconds of a launch beside its waves: before its first products, and for its last stores. */
 const LAUNCH_US = 5;
 
+/**
+ * From this many waves of tiles on, of 256 × 128, a product fills the device by itself, and splits its last wave by itself: one launch for several
+ * of them saves nothing.
+ */
+const OWN_WAVES = 3;
+
 /** The least share of the time that grouping must save, since less is within the model's error. */
 const LEAST_SAVING = 0.01;
 
@@ -207,6 +213,8 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
    * @param {Problem[]} problems @returns {{ plan: MatmulGroupPlan, saving: number } | undefined}
    */
   function choose(problems) {
+    const tiles = problems.map(({ m, n }) => Math.ceil(m / 256) * Math.ceil(n / 128));
+    if (tiles.every((count) => count >= OWN_WAVES * ptx.blocks)) return undefined;
     const together = fault(problems) ? undefined : fastest(problems);
     if (!together) return undefined;
     const saving = problems.reduce((sum, problem) => sum + (fastest([problem])?.us ?? 0), -together.us);
