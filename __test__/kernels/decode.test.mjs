@@ -91,7 +91,7 @@ function checkMatvec(form, of) {
     }),
   );
   // Matrix units take rows in the half type of the weights, and those of q8_0 as f16.
-  const rounding = !matrix ? 0 : type === 'bf16' ? 2 ** -9 : type === 'f16' ? 2 ** -11 : 2 ** -10;
+  const rounding = !matrix ? 0 : type === 'bf16' ? 2 ** -8 : type === 'f16' ? 2 ** -11 : 2 ** -10;
   const n = norm
     ? normalized(x.values, rows, inputs, { kind: norm.kind, weight: norm.weight.values, bias: norm.bias?.values, eps })
     : x.values;
