@@ -77,7 +77,7 @@ export async function timed(step, count) {
 
 /**
  * Prints the time of a step by kernel.
- * @param {{ (...inputs: Tensor[]): Tensor, profile(...inputs: Tensor[]): any[] }} step compiled @param {Tensor[]} inputs @param {string} title
+ * @param {{ (...inputs: any[]): Tensor, profile(...inputs: any[]): any[] }} step compiled @param {Tensor[]} inputs @param {string} title
  */
 export async function printProfile(step, inputs, title) {
   // A GPU's clock rises within some steps.
