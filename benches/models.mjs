@@ -91,7 +91,9 @@ async function compare(name, precision, { small, modes, rounds, milliseconds, pr
   const sizes = small ? MODELS[name].small : MODELS[name].sizes;
   const ours = training(name, sizes, precision);
   if (profile) {
-    await printProfile(ours.compiled, [ours.batch.x, ours.batch.t], `${name}, ${precision}, ${ours.dispatches()} dispatches`);
+    // The library's declared types are others than those of its sources, which the helper takes.
+    const [step, inputs] = /** @type {any[]} */ ([ours.compiled, [ours.batch.x, ours.batch.t]]);
+    await printProfile(step, inputs, `${name}, ${precision}, ${ours.dispatches()} dispatches`);
     ours.dispose();
     return [];
   }
