@@ -26,7 +26,8 @@ before(() => {
 /** Of a function that calls another one, and of a method: tested below. */
 const ELSEWHERE = ['linearCrossEntropy', 'linearCrossEntropyRows', 'copy_'];
 /** Operations that check no shapes, since their functions do: those of backward passes, which gradients go through, and those tested below. */
-const UNCHECKED = /Backward$|Gradient$|Rest$|^convolution|Pool|^(fold|diagEmbed|pick|put|reduceRuns|argsort|rowsByMatrix|complexTimes)$/;
+const UNCHECKED =
+  /Backward$|Gradient$|Rest$|^convolution|Pool|^(fold|diagEmbed|pick|put|reduceRuns|argsort|rowsByMatrix|complexTimes|centered|normalizeChannels|productWithNormalized)$/;
 /** A sequence of no steps is an error, as in PyTorch; a batch of no sequences is none. */
 const NO_STEPS = ['gru', 'lstm'];
 

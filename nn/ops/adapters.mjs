@@ -60,6 +60,8 @@ function check(op, y, x, matrices, { rows, scales }) {
         op,
         `inputs of ${inner} need a [rank, ${inner}] and b [outputs, rank], got ${show(a.shape)} and ${show(b.shape)}`,
       );
+    if (a.shape[0] === 0 || b.shape[0] === 0)
+      throw new ShapeError(op, `an adapter has a rank and outputs of at least 1, got a ${show(a.shape)} and b ${show(b.shape)}`);
     if (!Number.isInteger(rows[i]) || rows[i] < 0 || rows[i] + b.shape[0] > n)
       throw new ShapeError(op, `row must be an integer from 0 with which ${b.shape[0]} outputs lie in ${n}, got ${rows[i]}`);
   }
