@@ -9,10 +9,10 @@ import { pack } from 'helios-vk/kernels';
 const PHASES = 6;
 
 /**
- * The most bytes of a layer's matrices. Larger ones are read for so long that waiting matters less, and the kernel of one dispatch reads them more
- * slowly: of 300M parameters in f16, 25 MB a layer, an H100 made 1,181 tokens a second for 1,092; of 1.2B, 121 MB, 506 for 749.
+ * The most bytes of a layer's matrices: of larger ones one dispatch was not measured. Reading them takes longer, so that waiting matters less: of
+ * 300M parameters in f16, 25 MB a layer, an H100 makes 1,400 tokens a second for 1,092; of 1.2B, 121 MB, 820 for 749.
  */
-const MAX_LAYER_BYTES = 32 * 2 ** 20;
+const MAX_LAYER_BYTES = 128 * 2 ** 20;
 
 /** What the layers of a session's model are to `decodeLayer`, or undefined for one that it does not take. @param {Session} session */
 function sizesOf({ kernels, config, weights, precision }) {
