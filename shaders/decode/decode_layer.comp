@@ -16,7 +16,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-layout(local_size_x_id = 0) in;
+layout(local_size_x = 128, local_size_x_id = 0) in;
 layout(constant_id = 1) const uint WEIGHT_T = 1;
 layout(constant_id = 2) const uint CACHE_T = 1;
 layout(constant_id = 3) const uint HEAD = 64;

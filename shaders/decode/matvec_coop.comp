@@ -23,7 +23,7 @@
 #include "activation.glsl"
 #include "weight.glsl"
 
-layout(local_size_x_id = 0) in;
+layout(local_size_x = 128, local_size_x_id = 0) in;
 layout(constant_id = 1) const uint SUBGROUP = 32;
 layout(constant_id = 2) const uint SUBGROUPS = 1;
 layout(constant_id = 3) const uint ROWS = 16;
