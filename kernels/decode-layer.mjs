@@ -49,8 +49,9 @@ import { WEIGHT_TYPES } from './decode.mjs';
  * @property {Tensor} places [1] u32, the token's position. From `capacity` on nothing is stored, and attention gives zeros
  * @property {number} [window] only the last so many keys; all when left out
  * @property {number} [eps] added to mean squares; 1e-5 when left out
- * @property {Tensor} failed out: [1] u32, set to 1 if workgroups did not run at once: then the results are wrong
- * @property {readonly [first: number, end: number]} [phases] of the 6 phases only these, for tests: one dispatch each needs no waiting
+ * @property {Tensor} failed out: [1] u32, set to 1 if workgroups did not run at once: then the results are wrong, and so may be those of later
+ *   layers by the same kernels, whose count of workgroups is wrong too: make new kernels
+ * @property {readonly [first: number, end: number]} [phases] one of the 6 phases alone, for tests: it needs no waiting; all when left out
  */
 
 /** @typedef {DecodeLayerSizes & DecodeLayerTensors} DecodeLayer */
@@ -87,7 +88,7 @@ export function decodeLayerKernels(context) {
    * @param {DecodeLayerSizes} sizes
    */
   function planOf({ width, heads, kvHeads, headSize, hidden, type, cacheType, workgroups = info.multiprocessors }) {
-    if (!(workgroups > 0) || !info.computeFullSubgroupsSupported || info.maxBindings < BINDINGS) return undefined;
+    if (!(workgroups > 0) || !context.countsSubgroups || info.maxBindings < BINDINGS) return undefined;
     const lanes = info.subgroupSize;
     const threads = Math.min(isCpu ? 4 * lanes : 512, info.maxComputeWorkGroupInvocations);
     const group = heads / kvHeads;
@@ -158,6 +159,8 @@ export function decodeLayerKernels(context) {
     const [first, end] = args.phases ?? [0, DECODE_LAYER_PHASES];
     integer(kernel, 'phases[0]', first, 0, DECODE_LAYER_PHASES - 1);
     integer(kernel, 'phases[1]', end, first + 1, DECODE_LAYER_PHASES);
+    // What the last barrier of a dispatch counted is cleared by the third of the next one at the earliest.
+    if (end - first > 1 && end - first < DECODE_LAYER_PHASES) throw new RangeError(`${kernel}: phases must be one or all, got ${first} to ${end}`);
 
     const queries = heads * headSize;
     const keyWidth = kvHeads * headSize;

@@ -140,6 +140,8 @@ test('a layer: types of weights and of the cache, groups of heads, norms, window
   check({ ...small, type: 'f16', cacheType: 'bf16', place: 33, normed: true }, [1, 150]);
   // A place beyond the cache: nothing is stored, attention gives zeros.
   check({ ...small, type: 'f16', cacheType: 'bf16', place: 40, normed: true }, [3]);
+  // Subgroups of a workgroup that take their units in different numbers of turns.
+  check({ width: 160, heads: 1, kvHeads: 1, headSize: 32, hidden: 96, capacity: 40, type: 'f16', cacheType: 'f32', place: 5 }, [9, 15]);
   // Rows that no subgroup takes whole, several loads of them, and as many splits as are put together by themselves.
   const large = { width: 1056, heads: 8, kvHeads: 1, headSize: 64, hidden: 1376, capacity: 2500, place: 2400, rotates: false };
   check({ ...large, type: 'q8_0', cacheType: 'f16' }, [40]);

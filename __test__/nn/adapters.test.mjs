@@ -137,3 +137,13 @@ test('what does not fit is an error that says how', () => {
   assert.throws(() => F.adapt(y, x, [{ a: b, b }]), /inputs of 4 need a \[rank, 4\] and b \[outputs, rank\], got \[4, 2\] and \[4, 2\]/);
   assert.throws(() => F.adapt(matrix(2, 8), x, [{ a, b }]), /a result \[2, 8\] has other rows than its layer's input \[3, 4\]/);
 });
+
+test('a residual is added to a result that is seen in another shape', async () => {
+  manualSeed(5);
+  const [x, w, a, b, res] = [[8, 16], [24, 16], [4, 16], [24, 4], [8 * 24]].map((shape) => randn(shape));
+  for (const shape of [[4, 48], [8, 3, 8], [192]]) {
+    const layer = () => F.add(F.reshape(F.adapt(F.linear(x, w), x, [{ a, b, scale: 0.5 }]), shape), F.reshape(res, shape));
+    const [expected, actual] = await Promise.all([layer, compile(layer)].map((run) => noGrad(run).toArray()));
+    for (const [i, value] of expected.entries()) assert.ok(Math.abs(actual[i] - value) < 1e-4, `${shape}: ${i}`);
+  }
+});

@@ -11,6 +11,8 @@ import { Random } from '../lib/random.mjs';
 import { assertClose, seed } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
 
+/** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
+
 before(initDevice);
 
 test('planMemory: no two live values share a slot, and no more memory than one slot each', () => {
@@ -217,6 +219,38 @@ test('random programs: compiled is eager, call after call, to the bit but for pa
       fused.forEach((y, i) => assertClose(y, Float64Array.from(wanted[i]), 1e-5, what));
     }
     for (const each of [exact, f]) each.dispose();
+  }
+});
+
+test('what is written in place is read as it is then, in one kernel or not', async () => {
+  manualSeed(4);
+  const x = randn([8, 5, 5]);
+  const state = zeros([8, 5, 5]);
+  /** @type {Record<string, () => Tensor>} */
+  const programs = {
+    'written, then read': () => {
+      state.copy_(F.mul(state, 0.5));
+      return F.add(state, x);
+    },
+    'read, written, read': () => {
+      const old = F.add(state, 0.5);
+      state.copy_(F.tanh(F.mul(state, x)));
+      return F.sub(state, old);
+    },
+    'ranges that overlap': () => {
+      const twice = F.mul(F.slice(x, 0, 0, 6), 2);
+      F.slice(state, 0, 0, 6).copy_(F.add(twice, 1));
+      F.slice(state, 0, 2, 8).copy_(F.mul(twice, 3));
+      return F.mul(state, 1);
+    },
+  };
+  for (const [name, program] of Object.entries(programs)) {
+    const results = [];
+    for (const run of [program, compile(program)]) {
+      state.fill_(1);
+      results.push(await run().toArray(), await state.toArray());
+    }
+    assert.deepEqual(results.slice(2), results.slice(0, 2), name);
   }
 });
 

@@ -123,7 +123,10 @@ function matrixTiling(context, problem, asked) {
   const { info, tuning } = context;
   const { rows, outputs, matrices, type } = problem;
   // The fewest columns, and among those the largest instruction, which is the first.
-  const [shape] = coopShapes(info, halfOf(type)).toSorted((x, y) => ceilDiv(rows, x.n) * x.n - ceilDiv(rows, y.n) * y.n);
+  const shapes = coopShapes(info, halfOf(type)).filter(
+    ({ m, n, k }) => (asked.tm ?? m) === m && (asked.tn ?? n) === n && (asked.tk ?? k) === k,
+  );
+  const [shape] = shapes.toSorted((x, y) => ceilDiv(rows, x.n) * x.n - ceilDiv(rows, y.n) * y.n);
   if (!shape) return undefined;
   const { m: tm, n: tn, k: tk } = shape;
   const outs = [64, 32, 16].map((total) => Math.max(tm, total / matrices));
@@ -152,7 +155,7 @@ export function matvecKernel(context, problem, asked) {
   const reason =
     type === 'f32'
       ? 'weights in f32'
-      : coopShapes(context.info, half).length === 0 || !context.info.computeFullSubgroupsSupported
+      : coopShapes(context.info, half).length === 0 || !context.countsSubgroups
         ? `no matrix units for ${half}`
         : !wide
           ? 'rows cannot be read 16 bytes at a time'

@@ -541,9 +541,11 @@ void multiply(uint which, uint inputs, uint outputs, bool waits) {
     vec4 ahead;
     if (which == QKV) ahead = attentionNorm[min(t, p.width / 4u - 1u)];
     if (which == UP) ahead = mlpNorm[min(t, p.width / 4u - 1u)];
-    for (bool begins = true;; begins = false) {
+    // As many turns for each subgroup, also of one with fewer units: an older lavapipe (Mesa 22.3) takes a barrier in a loop at every turn.
+    uint turns = max((rows * chunks + subgroups * AHEAD - 1u) / (subgroups * AHEAD), 1u);
+    for (uint turn = 0; turn < turns; ++turn) {
         load(which);
-        if (begins) {
+        if (turn == 0u) {
             if (waits) await();
             if (which == QKV) PUT_NORMED(attentionNorm)
             if (which == UP) PUT_NORMED(mlpNorm)
@@ -562,7 +564,6 @@ void multiply(uint which, uint inputs, uint outputs, bool waits) {
             barrier();
         }
         use();
-        if (leftToLoad == 0u) break;
     }
     barrier();
 }

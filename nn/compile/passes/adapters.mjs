@@ -1,6 +1,7 @@
 // Matching rules for products that add to what another product has written: adapters beside a layer (`F.adapt`), and sums of two products in 16 bits,
 // such as the gradient of a layer's input and of its adapters' input.
 
+import { layoutOf } from '../../core/layout.mjs';
 import { isProduct, partsOf, whole } from './matcher.mjs';
 
 /** @typedef {import('./matcher.mjs').Matcher} Matcher */
@@ -10,11 +11,17 @@ import { isProduct, partsOf, whole } from './matcher.mjs';
 /** Whether nothing has changed what a call writes. @param {Call} call */
 const isPlain = ({ op, kernel, extra, options }) => op !== undefined && !kernel && !extra && !options;
 
+/** A result in other memory and its type. Its shape stays: that of what reads it may be of a view. @param {Value} value @param {Value} to @returns {Value} */
+const placedIn = ({ layout: { shape, strides } }, { allocation, layout: { offset, dtype } }) => ({
+  allocation,
+  layout: layoutOf(shape, strides, offset, dtype),
+});
+
 /** The first output of a call in other memory. @param {Matcher} m @param {number} i @param {Value} to */
 function writeTo(m, i, to) {
   const call = m.calls[i];
   m.forget(i);
-  call.outputs = call.outputs.with(0, { allocation: to.allocation, layout: call.outputs[0].layout });
+  call.outputs = call.outputs.with(0, placedIn(call.outputs[0], to));
   call.template = undefined;
   m.note(call, i);
 }
@@ -55,8 +62,9 @@ function coversAll({ inputs, outputs, attributes: { rows } }) {
 function adaptIn(m, j, to) {
   const call = m.calls[j];
   m.forget(j);
-  call.inputs = call.inputs.with(0, to);
-  call.outputs = call.outputs.with(0, to);
+  const own = placedIn(call.outputs[0], to);
+  call.inputs = call.inputs.with(0, own);
+  call.outputs = call.outputs.with(0, own);
   call.attributes = { ...call.attributes, inPlace: true };
   call.template = undefined;
   m.note(call, j);

@@ -203,6 +203,8 @@ export function planOf(calls, roles, needed, numbers) {
   const uniform = [];
   /** @type {{ step: number, value: Value }[]} */
   const results = [];
+  /** What the kernel has written so far: what it reads of that memory is from before. @type {Set<Allocation>} */
+  const written = new Set();
   /** The provisional number of a step: final numbers follow those of the inputs, which are not all known yet. @param {number} step */
   const ofStep = (step) => -1 - step;
   /** @param {Step} step */
@@ -226,6 +228,7 @@ export function planOf(calls, roles, needed, numbers) {
    * @param {Value} value @param {readonly number[]} own the shape of the call's result @param {boolean} each whether that has all elements
    */
   const operand = (value, own, each) => {
+    if (written.has(value.allocation)) return undefined;
     const known = made.get(value.allocation);
     const { layout } = value;
     const number = known ? undefined : numbers.get(value.allocation);
@@ -249,6 +252,7 @@ export function planOf(calls, roles, needed, numbers) {
       const count = known?.each ? size : matrix?.kind === 'row' ? matrix.rows : matrix?.columns;
       if (!known || !own[1].layout.contiguous || own[1].layout.offset !== 0 || own[1].layout.size !== count) return undefined;
       results.push({ step: known.step, value: known.each ? elementsOf(y, shape) : y });
+      written.add(y.allocation);
       continue;
     }
     let step;
@@ -272,7 +276,9 @@ export function planOf(calls, roles, needed, numbers) {
     }
   }
   const fours = !matrix || matrix.columns % 4 === 0;
-  for (const { step, value } of results) {
+  for (const [i, { step, value }] of results.entries()) {
+    // Invocations have no order: two of them may not write one element.
+    if (results.slice(0, i).some((other) => mayClash(other.value, value))) return undefined;
     // The kernel cannot write elements of a value that is one per row.
     if (matrix && uniform[step] && value.layout.size === size) return undefined;
     if (!writable(value.layout) || (isNarrow(value.layout.dtype) && (!fours || value.layout.size !== size))) return undefined;
@@ -311,6 +317,16 @@ export function planOf(calls, roles, needed, numbers) {
     inputs,
     outputs: results.map(({ value }) => value),
   };
+}
+
+/** Whether different invocations may write one element: values overlap that do not lie alike. @param {Value} a @param {Value} b */
+function mayClash(a, b) {
+  if (a.allocation !== b.allocation) return false;
+  const [x, y] = [a.layout, b.layout];
+  if (x.offset === y.offset && x.size === y.size && x.contiguous && y.contiguous) return false;
+  const end = (/** @type {Layout} */ { shape, strides, offset }) =>
+    shape.reduce((sum, size, d) => sum + (size - 1) * strides[d], offset + 1);
+  return x.offset < end(y) && y.offset < end(x);
 }
 
 /**

@@ -1,6 +1,7 @@
 // Puts nodes together that are one function of `helios-vk/nn`: a product and its bias, and attention that a file spells as products and a softmax. The
 // graph of the file stays as it is, for everything but running.
 
+import { broadcast } from './arrays.mjs';
 import { OPERATORS } from './operators.mjs';
 import { f, same } from './ops/lib.mjs';
 import { product } from './ops/network.mjs';
@@ -45,9 +46,14 @@ const attention = {
       else return f.mul(x.tensor, factor.tensor);
       return x.tensor;
     };
-    const query = scaled(q, scaleOfQ);
+    let query = scaled(q, scaleOfQ);
     const source = k !== undefined && k.rank === keys.rank && isTransposed(k.shape, keys.shape) ? k : undefined;
     const key = source ? scaled(source, scaleOfKeys) : f.transpose(scaled(keys, scaleOfKeys), -2, -1);
+    // A mask may have more rows than the queries: a sum broadcasts both.
+    if (mask && mask.rank >= 2 && query.ndim >= 2) {
+      const rows = broadcast(mask.shape.slice(0, -1), query.shape.slice(0, -1));
+      query = f.expand(query, [...rows, query.shape[query.ndim - 1]]);
+    }
     return same(q.type, f.scaledDotProductAttention(query, key, v.tensor, { scale, ...(mask ? { mask: mask.tensor } : {}) }));
   },
 };
@@ -131,7 +137,8 @@ class Fuser {
     }
     const softmax = this.makers.get(name);
     if (!softmax || !is(softmax, 'Softmax') || this.gone.has(softmax) || this.uses.get(name) !== (chosen ? 2 : 1)) return;
-    if ((softmax.attributes.axis ?? -1) !== -1) return;
+    // Before opset 13 the axis is 1 when left out.
+    if ((softmax.attributes.axis ?? (softmax.opset < 13 ? 1 : -1)) !== -1) return;
     others.push(softmax);
     let [scores, mask] = [softmax.inputs[0], ''];
     const sum = this.only(scores, 'Add');

@@ -10,6 +10,7 @@ import { fuse } from '../src/fuse.mjs';
 import { loadOnnx } from '../src/index.mjs';
 import { readGraph } from '../src/read.mjs';
 import { Value } from '../src/value.mjs';
+import { bytesOf, floats, node, port } from './lib/messages.mjs';
 
 const FILES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
 /** @typedef {import('../src/definitions.mjs').Graph} Graph */
@@ -82,4 +83,40 @@ test('a bias replaced by one of another rank is added as the node adds it', asyn
     for (const [k, value] of values.entries()) assert.ok(Math.abs(value - expected[i][k]) < 1e-5, `${i} ${k}`);
   Reflect.set(model, name, new nn.Parameter(F.add(F.reshape(bias.detach(), [1, -1]), 1)));
   assert.ok((await results())[0].some((/** @type {number} */ value, /** @type {number} */ k) => Math.abs(value - expected[0][k]) > 1e-3));
+});
+
+test('attention gives what its nodes give: softmax of before opset 13, masks with more rows or dimensions than the queries', async () => {
+  const of = (/** @type {number[]} */ shape, /** @type {number} */ salt) =>
+    tensor(
+      Float32Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(i * salt + salt)),
+      { shape },
+    );
+  const inputs = { q: of([1, 3, 4, 8], 1), k: of([1, 3, 8, 5], 2), v: of([1, 3, 5, 6], 3) };
+  const results = async (/** @type {any} */ given, /** @type {number} */ version, /** @type {string[]} */ outputs) => {
+    const masked = given.m !== undefined;
+    const nodes = [
+      node('MatMul', ['q', 'k'], ['scores']),
+      ...(masked ? [node('Add', ['scores', 'm'], ['sum'])] : []),
+      node('Softmax', [masked ? 'sum' : 'scores'], ['p']),
+      ...(masked ? [node('IsNaN', ['p'], ['nan']), node('Where', ['nan', 'zero', 'p'], ['chosen'])] : []),
+      node('MatMul', [masked ? 'chosen' : 'p', 'v'], ['y']),
+    ];
+    const input = Object.entries(given).map(([name, { shape }]) => port(name, shape));
+    const graph = { name: 'g', node: nodes, initializer: [floats('zero', [], [0])], input, output: outputs.map((name) => ({ name })) };
+    const model = await loadOnnx(bytesOf(graph, { opsetImport: [{ domain: '', version }] }));
+    const results = /** @type {any} */ (await model.run(given));
+    const y = results.y ?? results;
+    return { shape: y.shape, values: await y.toArray() };
+  };
+  const cases = [
+    { given: inputs, version: 12 },
+    { given: { ...inputs, m: of([2, 1, 4, 5], 4) }, version: 17 },
+    { given: { ...inputs, m: of([1, 1, 3, 4, 5], 4) }, version: 17 },
+  ];
+  for (const { given, version } of cases) {
+    // What is an output is computed by its own node.
+    const [one, all] = [await results(given, version, ['y', 'p']), await results(given, version, ['y'])];
+    assert.deepEqual(all.shape, one.shape);
+    for (const [i, value] of one.values.entries()) assert.ok(Math.abs(all.values[i] - value) < 1e-5, `${version}: ${i}`);
+  }
 });
