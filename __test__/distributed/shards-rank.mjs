@@ -13,6 +13,7 @@ import {
   manualSeed,
   memory,
   nn,
+  noGrad,
   optim,
   rand,
   scope,
@@ -32,6 +33,7 @@ import { say } from './said.mjs';
  * @property {boolean} [half] whether products are of bf16
  * @property {'AdamW' | 'SGD'} [optimizer]
  * @property {number} [resumed] the step before which another optimizer of ZeRO-1 takes over, of what this one had
+ * @property {boolean} [apart] says the parameters after a step in which the ranks have gradients in other orders, and not all of them, instead
  * @property {boolean} [misuse] says the errors of wrong calls instead
  * @property {number} [dies] the step in which rank 1 is killed
  */
@@ -205,8 +207,33 @@ function misused({ zero }) {
   return { errors: { ...errors, ...more, disposed, ofAlias } };
 }
 
+/** The first element of each parameter after a step: rank 0 alone has a gradient of the last, which shares its bucket. @param {Way} way */
+async function apart({ zero }) {
+  const [a, b, c] = [8, 4, 4].map((size) => new nn.Linear(8, size, { bias: false }));
+  for (const { weight } of [a, b, c]) noGrad(() => weight.fill_(0));
+  class Pair extends nn.Module {
+    b = b;
+    c = c;
+    /** @param {any} x */
+    forward(x) {
+      return rank === 0 ? F.add(b.forward(x), c.forward(x)) : b.forward(x);
+    }
+  }
+  const pair = nn.fullyShard(new Pair());
+  const groups = [{ params: [a.weight] }, { params: [b.weight, c.weight] }];
+  const optimizer = new optim.SGD(groups, { lr: 1, processGroup: group, zero });
+  const x = F.full([1, 8], 1);
+  const y = pair.forward(a.forward(x).mul(0).add(1));
+  F.add(y.sum(), a.forward(x).mul(100).sum()).backward();
+  optimizer.step();
+  const values = [];
+  for (const { weight } of [a, b, c]) values.push((await weight.toArray())[0]);
+  optimizer.dispose();
+  return { values };
+}
+
 const results = [];
-for (const way of ways) results.push(way.misuse ? misused(way) : await trained(way));
+for (const way of ways) results.push(way.misuse ? misused(way) : way.apart ? await apart(way) : await trained(way));
 say({ rank: launched().rank, results });
 if (ways.some(({ dies }) => dies !== undefined)) process.exit(0);
 await group.destroy();

@@ -88,6 +88,14 @@ test('three processes, gradients that are clipped, products of bf16, and steps t
   assert.ok(distance(bad.values, skipped.values) < 1e-5);
 });
 
+test('gradients that come in other orders, or not at all, are those of their own parameters', LIMIT, async () => {
+  for (const { values } of await train(2, [
+    { zero: 2, apart: true },
+    { zero: 3, apart: true },
+  ]))
+    assert.deepEqual(values, [-100, -1, -0.5]);
+});
+
 test('ZeRO-1 goes on from the state of ZeRO-3, bit for bit; wrong calls are errors', LIMIT, async () => {
   const [whole, resumed, of2, of3] = await train(2, [
     { zero: 3, units: true },

@@ -436,7 +436,7 @@ export function into(target, fn) {
 }
 
 /** Called at the end of each backward pass. @type {Set<() => void>} */
-export const backwardEnds = new Set();
+export const backwardEnds = perDevice(new Set());
 
 /** `together`: whether other processes compute together with this one, so that choices that change bits must not differ between them. */
 export const processes = { together: false };

@@ -244,7 +244,7 @@ export class Module {
    * @param {LoadOptions} [options]
    * @returns {LoadReport} both lists are empty unless `strict` is false
    * @throws an ArgumentError for a missing or unknown name (with `strict`) and for what is not a tensor; a ShapeError for another shape;
-   *   a UsageError for a disposed tensor
+   *   a UsageError for a disposed tensor, and for a parameter of which each process has a part (`zero: 3`)
    */
   loadStateDict(state, options = {}) {
     const { strict = true } = checkOptions('loadStateDict', options, ['strict']);
@@ -270,6 +270,8 @@ export class Module {
       const source = state[name];
       if (!(source instanceof Tensor)) throw new ArgumentError('loadStateDict', `${name} is not a tensor`);
       if (source.disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
+      if (target instanceof Parameter && target.bucket?.whole)
+        throw new UsageError('loadStateDict', `each process has a part of ${name} (zero: 3): optimizer.setParameter() changes it`);
       if (show(source.shape) !== show(target.shape)) {
         throw new ShapeError('loadStateDict', `${name} has shape ${show(source.shape)}, but the module's has ${show(target.shape)}`);
       }

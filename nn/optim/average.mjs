@@ -67,11 +67,13 @@ class Average {
 
   /**
    * Exchanges the model's parameters and their averages: once to evaluate or save the averages, once more to go on training. Throws a
-   * UsageError while a function is compiled.
+   * UsageError while a function is compiled, and with `zero: 3` of an optimizer.
    */
   swap() {
     this.#check('swap');
     if (isRecording()) throw new UsageError('swap', 'call it outside of the compiled function');
+    const part = this.pairs.find(([, parameter]) => parameter.bucket?.whole);
+    if (part) throw new UsageError('swap', `each process has a part of ${part[0]} (zero: 3), so that the averages cannot take its place`);
     noGrad(() => {
       for (const [, parameter, average] of this.pairs) {
         scope(() => {

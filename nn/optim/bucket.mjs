@@ -103,6 +103,7 @@ export class Bucket {
     this.unit = this.whole && parameters[0].unit;
     /** Whether products read them in 16 bits under `autocast`. */
     this.isOfMatrices = parameters[0].ndim > 1;
+    shards?.add(this);
     noGrad(() =>
       unscoped(() => {
         if (this.whole && shards) this.#divide(this.whole, shards);

@@ -367,8 +367,8 @@ export class Optimizer {
 
   /**
    * Updates the parameters by their gradients, then clears the gradients, so no `zeroGrad` is needed. A parameter without a gradient is
-   * unchanged; with a `processGroup`, every parameter needs a gradient on every process. Without a `processGroup`, a step that throws (out
-   * of memory, for example) has changed nothing and may be repeated.
+   * unchanged; with a `processGroup`, every parameter needs a gradient on every process, except that with `zero` of 2 or 3 one without counts
+   * as having zeros. Without a `processGroup`, a step that throws (out of memory, for example) has changed nothing and may be repeated.
    *
    * Throws a UsageError if no parameter has a gradient, after `dispose`, if a module's parameter was replaced after the optimizer was made,
    * and while a function is compiled if there is a `processGroup`.

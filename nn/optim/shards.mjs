@@ -94,6 +94,13 @@ export class Shards {
     this.made = [];
     /** Buckets whose gradients a backward pass is computing. @type {Map<Bucket, Open>} */
     this.open = new Map();
+    /**
+     * All buckets in the order in which each backward pass sums them: those of parameters that were made last come first, those of a unit together.
+     * All processes have the same order, whichever gradients come first, or not at all. @type {Bucket[][]}
+     */
+    this.order = [];
+    /** What this backward pass has summed; undefined before its first gradient. @type {Set<Bucket> | undefined} */
+    this.summed = undefined;
     /** What is gathered, by type. @type {Map<Bucket, Map<DType, Storage>>} */
     this.gathered = new Map();
     /** The recording that `open` and `gathered` are of; undefined outside of compiled functions. @type {WeakRef<object> | undefined} */
@@ -129,7 +136,8 @@ export class Shards {
    */
   #turn() {
     const now = recordingNow();
-    if (now !== this.of?.deref()) {
+    // A recording that is garbage is none that goes on: what was gathered in it is not there.
+    if (now ? now !== this.of?.deref() : this.of) {
       // Of a function that could not be compiled, a bucket may be open still.
       if (this.of) this.#forgetOpen();
       this.#checkClosed();
@@ -255,36 +263,58 @@ export class Shards {
 
   // ---- gradients
 
+  /** Takes a new bucket into the order. @param {Bucket} bucket */
+  add(bucket) {
+    const { unit } = bucket;
+    const known = unit && this.order.find(([first]) => first.unit === unit);
+    if (known) known.push(bucket);
+    else this.order.push([bucket]);
+    const made = (/** @type {Bucket[]} */ buckets) =>
+      Math.min(...buckets.flatMap(({ parameters }) => parameters.map(({ serial }) => serial)));
+    this.order.sort((a, b) => made(b) - made(a));
+  }
+
   /** Adds to the gradient of a parameter. @param {Parameter} parameter @param {Bucket} bucket its bucket @param {Tensor} gradient */
   accumulate(parameter, bucket, gradient) {
     this.#turn();
     noGrad(() =>
       scope(() => {
         let open = this.open.get(bucket);
-        if (!open) {
-          open = { storage: this.take(4 * bucket.count), missing: new Set(bucket.parameters) };
-          this.open.set(bucket, open);
-          // Sums of what is between parameters would become part of the norm.
-          for (const { offset, count } of bucket.gaps()) viewOf(open.storage, [count], offset).fill_(0);
-          backwardEnds.add(this.finish);
-        }
+        if (!open) open = this.#begin(bucket);
         const place = viewOf(open.storage, parameter.shape, bucket.offsets[bucket.parameters.indexOf(parameter)]);
         if (open.missing.delete(parameter)) place.copy_(gradient);
         else place.add_(gradient);
-        this.#closeUnit(bucket);
+        for (const buckets of this.#left()) {
+          if (buckets.some((each) => this.open.get(each)?.missing.size !== 0)) break;
+          this.#closeUnit(buckets);
+        }
       }),
     );
+  }
+
+  /** Memory for the gradients of a bucket, of which none is there. @param {Bucket} bucket @returns {Open} */
+  #begin(bucket) {
+    const open = { storage: this.take(4 * bucket.count), missing: new Set(bucket.parameters) };
+    this.open.set(bucket, open);
+    (this.summed ??= new Set()).delete(bucket);
+    // Sums of what is between parameters would become part of the norm.
+    for (const { offset, count } of bucket.gaps()) viewOf(open.storage, [count], offset).fill_(0);
+    backwardEnds.add(this.finish);
+    return open;
+  }
+
+  /** What this backward pass has not summed, in order. */
+  #left() {
+    return this.order.map((buckets) => buckets.filter((each) => !this.summed?.has(each))).filter(({ length }) => length > 0);
   }
 
   /**
    * Sums the gradients of a unit, once they are complete, and gathers the unit before it, whose layer the backward pass computes next: consecutive
    * collectives are handed to NCCL at once.
-   * @param {Bucket} bucket one of the unit, or of none
+   * @param {Bucket[]} all of a unit, or one of none
    */
-  #closeUnit(bucket) {
-    const { unit } = bucket;
-    const all = [...this.open.keys()].filter((each) => (unit ? each.unit === unit : each === bucket));
-    if (all.some((each) => this.open.get(each)?.missing.size !== 0)) return;
+  #closeUnit(all) {
+    const [{ unit }] = all;
     const at = unit && this.parameters ? this.passed.findLastIndex((each) => each.unit === unit) : -1;
     const before = at > 0 ? this.passed[at - 1] : undefined;
     if (at >= 0) this.passed.length = at;
@@ -305,6 +335,7 @@ export class Shards {
     for (const [i, bucket] of buckets.entries()) {
       const { gradients, own, count } = bucket;
       this.open.delete(bucket);
+      this.summed?.add(bucket);
       const part = viewOf(storages[i], [own.count], own.offset);
       recordingNow()?.gradientOf(gradients);
       if (gradients.grad) gradients.add_(part);
@@ -316,19 +347,22 @@ export class Shards {
 
   /** The end of a backward pass, or a step: parameters that have no gradient have zeros, as all processes must sum the same. */
   #finish() {
-    backwardEnds.delete(this.finish);
-    for (const [bucket, open] of this.open) {
-      for (const parameter of open.missing) {
-        viewOf(open.storage, parameter.shape, bucket.offsets[bucket.parameters.indexOf(parameter)]).fill_(0);
-      }
+    // What a function that could not be compiled has left open was never computed.
+    if (this.summed) this.#turn();
+    for (const bucket of this.summed ? this.#left().flat() : []) {
+      const { missing, storage } = this.open.get(bucket) ?? this.#begin(bucket);
+      for (const parameter of missing) viewOf(storage, parameter.shape, bucket.offsets[bucket.parameters.indexOf(parameter)]).fill_(0);
+      this.#close([bucket]);
     }
-    if (this.open.size > 0) this.#close([...this.open.keys()]);
+    this.summed = undefined;
+    backwardEnds.delete(this.finish);
     this.passed.length = 0;
   }
 
   /** Drops the gradients of a bucket that are not summed yet. @param {Bucket} bucket */
   drop(bucket) {
     const open = this.open.get(bucket);
+    this.summed?.delete(bucket);
     if (!open) return;
     this.open.delete(bucket);
     this.giveBack(open.storage, 4 * bucket.count);
@@ -336,6 +370,7 @@ export class Shards {
 
   #forgetOpen() {
     for (const bucket of [...this.open.keys()]) this.drop(bucket);
+    this.summed = undefined;
   }
 
   dispose() {

@@ -481,12 +481,18 @@ export class Trainer {
     let sums = [];
     let stop = false;
     const batches = Math.ceil(windows.length / batchSize);
-    // Those that read sharded weights gather them together: all compute as many batches, and end together.
-    const rounds = this.sharded ? world * Math.ceil(batches / world) : batches;
+    // Those that read sharded weights gather them together: all compute as many batches, of the same shapes, since kernels by their shapes choose the
+    // order in which weights are gathered. So a last batch that is smaller is computed by all.
+    const even = this.sharded ? Math.floor(windows.length / batchSize) : batches;
+    const rounds = this.sharded ? world * (Math.ceil(even / world) + batches - even) : batches;
+    /** The batch of a round, and the round that counts for it. @param {number} i */
+    const batchOf = (i) => (i < world * Math.ceil(even / world) ? Math.min(i, even - 1) : batches - 1);
+    const roundOf = (/** @type {number} */ i) => (i < even ? i : world * Math.ceil(even / world));
     for (let i = 0; i < rounds && !(stop = !this.sharded && this.stopped()); i++) {
-      const at = Math.min(i, batches - 1) * batchSize;
+      const at = batchOf(i) * batchSize;
       const own = windows.slice(at, at + batchSize);
-      if (i < batches) sums.push(0);
+      const counts = roundOf(batchOf(i)) === i;
+      if (counts) sums.push(0);
       if (i % world !== rank) continue;
       const { parts } = validation;
       const batch = new Uint32Array((parts ?? 2) * own.length * blockSize);
@@ -494,7 +500,7 @@ export class Trainer {
       splitWindows(joined(rows), own.length, blockSize, parts, batch);
       const loss = this.submit('loss', batch, validation.extraOf?.(own));
       const sum = await loss.item();
-      if (i < batches) sums[i] = sum;
+      if (counts) sums[batchOf(i)] = sum;
       loss.dispose();
     }
     stop ||= this.stopped();
@@ -503,7 +509,7 @@ export class Trainer {
       const all = await this.ranks.group.exchange({ sums, stop });
       stop = all.some((each) => each.stop);
       if (stop) this.stopAt = this.stepsDone;
-      else sums = sums.map((_, i) => all[i % world].sums[i]);
+      else sums = sums.map((_, i) => all[roundOf(i) % world].sums[i]);
     }
     this.pause();
     if (stop) return undefined;
