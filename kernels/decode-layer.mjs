@@ -160,7 +160,8 @@ export function decodeLayerKernels(context) {
     integer(kernel, 'phases[0]', first, 0, DECODE_LAYER_PHASES - 1);
     integer(kernel, 'phases[1]', end, first + 1, DECODE_LAYER_PHASES);
     // What the last barrier of a dispatch counted is cleared by the third of the next one at the earliest.
-    if (end - first > 1 && end - first < DECODE_LAYER_PHASES) throw new RangeError(`${kernel}: phases must be one or all, got ${first} to ${end}`);
+    if (end - first > 1 && end - first < DECODE_LAYER_PHASES)
+      throw new RangeError(`${kernel}: phases must be one or all, got ${first} to ${end}`);
 
     const queries = heads * headSize;
     const keyWidth = kvHeads * headSize;
