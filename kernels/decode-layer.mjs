@@ -69,11 +69,6 @@ const MAX_SCORES = 2048;
 const MAX_GROUP = 8;
 /** Most vectors of four f32 that an invocation has for queries, and for sums. */
 const MAX_QUADS = 16;
-/**
- * Units of a product that a subgroup loads before it uses the first: 16 bytes a lane each. On an H100, 300M parameters in f16 make 1,400 tokens a
- * second with 4, 1,350 with 8 and 1,170 with 12: more code takes longer to fetch than the loads gain.
- */
-const AHEAD = 4;
 /** Words of the buffer by which workgroups wait, as in the shader. */
 const PROGRESS_WORDS = 8 * 32;
 /** Looks at the others' progress before a workgroup gives up: about a second on a GPU. On a CPU they may run one after the other. */
@@ -117,7 +112,7 @@ export function decodeLayerKernels(context) {
     // Few sizes of shared memory, so that few pipelines are made.
     const scores = nextPowerOfTwo(Math.max(mostUnits, span * group));
     if (16 * quads + 4 * scores + threads + 8 * headSize > context.sharedBytes) return undefined;
-    return { workgroups, threads, group, team, span, ahead: AHEAD, quads, scores };
+    return { workgroups, threads, group, team, span, quads, scores };
   }
 
   /** Most splits of attention. @param {{ workgroups: number, span: number }} plan @param {number} kvHeads @param {number} capacity */
@@ -224,14 +219,14 @@ export function decodeLayerKernels(context) {
       workspace('statistics', 2 * heads * splits),
       workspace('hidden', hidden),
     ];
-    const { threads, group, ahead, team, span, quads, scores, workgroups } = plan;
+    const { threads, group, team, span, quads, scores, workgroups } = plan;
     const patience = isCpu ? CPU_PATIENCE : PATIENCE;
     return context.dispatch('decode_layer', {
       buffers: [x, progress, ...between, ...caches, ...weights, ...scales, ...norms, table, ...headNorms, slots, places, failed.buffer],
       writes: 0x8000ff,
       groups: workgroups,
       specialization: [
-        ...[threads, code, cacheCode, headSize, group, ahead, rotates ? 1 : 0, normed ? 1 : 0],
+        ...[threads, code, cacheCode, headSize, group, rotates ? 1 : 0, normed ? 1 : 0],
         ...[team, span, quads, scores, patience, context.propagatesNan],
       ],
       push: pushConstants(
