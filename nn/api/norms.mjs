@@ -130,7 +130,7 @@ function normalizedRows(rows, eps) {
  * @param {Tensor} x [batch, channels, ...] with at least three dimensions @param {Tensor} [runningMean] f32 [channels]
  * @param {Tensor} [runningVar] f32 [channels] @param {Tensor} [weight] f32 [channels] @param {Tensor} [bias] f32 [channels]
  * @param {boolean} [useInputStats] @param {number} [momentum] @param {number} [eps]
- * @returns {Tensor} f32, of x's shape
+ * @returns {Tensor} f32, of x's shape; without `useInputStats` of x's type, as batchNorm's
  */
 export function instanceNorm(x, runningMean, runningVar, weight, bias, useInputStats = true, momentum = 0.1, eps = 1e-5) {
   const op = 'instanceNorm';
