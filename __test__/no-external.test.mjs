@@ -39,7 +39,9 @@ test('reads and training give what they give in Node', { skip }, async () => {
   // Else nothing was refused, or there was nothing to refuse.
   assert.ok(node.leased > 0 && refused.leased === 0, `${node.leased} and ${refused.leased} bytes in native memory`);
   assert.ok(refused.losses[2] < refused.losses[0]);
-  assert.deepEqual({ ...refused, leased: 0 }, { ...node, leased: 0 });
+  // Node does not detach native memory that an addon gave it; copies are memory of its own.
+  assert.equal(refused.detached, 0);
+  assert.deepEqual([refused.losses, refused.weights], [node.losses, node.weights]);
 });
 
 test('the command buffer of DGC, which is native memory, is an error that says so', { skip }, async (t) => {
