@@ -42,10 +42,11 @@ const SUBGROUP_SCOPE = 3;
 /** VK_SHADER_STAGE_COMPUTE_BIT. */
 const COMPUTE = 32;
 
-/** The facts of a device, those of its driver first. @param {string} name @returns {any} */
+/** The facts of a device, those of its driver first; matrices of all sources. @param {string} name @returns {any} */
 export function factsOf(name) {
   const { driver, facts } = FACTS.devices[name];
-  return Object.assign({}, ...(driver ? FACTS.drivers[driver] : []), ...facts);
+  const all = [...(driver ? FACTS.drivers[driver] : []), ...facts];
+  return Object.assign({}, ...all, { matrices: all.flatMap(({ matrices = [] }) => matrices) });
 }
 
 /** What `initDevice` says of a device. @param {string} name @returns {DeviceInfo & Record<string, any>} */

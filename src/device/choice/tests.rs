@@ -117,6 +117,88 @@ fn unusable_devices_are_passed_over_and_named() {
     );
 }
 
+/// The devices of `facts.json`, whose kernels `__test__/devices` holds against their limits: names, types, versions and matrices.
+fn known_devices() -> Vec<Snapshot> {
+    let text = include_str!("../../../__test__/devices/facts.json");
+    let known: serde_json::Value = serde_json::from_str(text).unwrap();
+    let known_device = |(name, device): (&String, &serde_json::Value)| {
+        let driver = device["driver"].as_str().unwrap_or_default();
+        let groups = [&known["drivers"][driver], &device["facts"]];
+        let all = || groups.iter().filter_map(|group| group.as_array()).flatten();
+        // The last one holds, and those of the driver come first.
+        let fact = |what: &str| {
+            all()
+                .filter_map(|facts| facts.get(what))
+                .next_back()
+                .unwrap()
+        };
+        let kind = fact("deviceType").as_i64().unwrap();
+        let mut made = snapshot(name, vk::PhysicalDeviceType::from_raw(kind as i32));
+        let minor = fact("apiVersion")
+            .as_str()
+            .unwrap()
+            .strip_prefix("1.")
+            .unwrap();
+        made.api_version = vk::make_api_version(0, 1, minor.parse().unwrap(), 0);
+        // Each source lists some.
+        let matrices = all()
+            .filter_map(|facts| facts.get("matrices")?.as_array())
+            .flatten();
+        made.coop_shapes = matrices
+            .filter(|listed| listed[3] == "f16")
+            .map(|listed| {
+                let side = |i: usize| listed[i].as_u64().unwrap() as u32;
+                shape(side(0), side(1), side(2), FLOAT32)
+            })
+            .collect();
+        made
+    };
+    let devices = known["devices"].as_object().unwrap();
+    devices.iter().map(known_device).collect()
+}
+
+#[test]
+fn of_known_devices_a_discrete_one_is_chosen_before_an_integrated_one_in_any_order() {
+    use vk::PhysicalDeviceType as T;
+    let known = known_devices();
+    assert_eq!(known.len(), 15);
+    let cpu = snapshot("llvmpipe", T::CPU);
+    let chosen = |list: [&Snapshot; 3]| {
+        let list = list.map(Clone::clone);
+        let plan = choose(&list, &Config::default()).unwrap();
+        list[plan.device].name.clone()
+    };
+    for first in &known {
+        for second in &known {
+            let usable: Vec<_> = [first, second]
+                .into_iter()
+                .filter(|device| device.name != "Mali on Android 12")
+                .collect();
+            let discrete = usable.iter().find(|d| d.device_type == T::DISCRETE_GPU);
+            let expected = discrete.or(usable.first()).copied().unwrap_or(&cpu);
+            assert_eq!(chosen([&cpu, first, second]), expected.name);
+            assert_eq!(chosen([first, second, &cpu]), expected.name);
+        }
+    }
+}
+
+#[test]
+fn known_devices_multiply_by_the_largest_matrices_of_halves_that_they_list() {
+    for device in known_devices() {
+        let name = device.name.clone();
+        let expected = match name.split(' ').next().unwrap() {
+            "RTX" | "RX" | "L4" | "A100" | "H100" => Some((16, 16, 16)),
+            "Arc" => Some((8, 16, 16)),
+            "Iris" => Some((8, 8, 16)),
+            _ => None,
+        };
+        match choose(&[device], &Config::default()) {
+            Ok(plan) => assert_eq!(plan.coop_tile, expected, "{name}"),
+            Err(error) => assert!(error.to_string().contains("Mali on Android 12"), "{error}"),
+        }
+    }
+}
+
 #[test]
 fn a_selector_is_an_index_a_uuid_a_pci_address_or_part_of_a_name() {
     use vk::PhysicalDeviceType as T;
