@@ -240,7 +240,8 @@ function needsOfMachO(target, result) {
   if (found.processor === 'arm64' && found.signature === 'none') throw new Error('it has no signature');
   result.needs.push(`macOS ${found.oldest}`, found.libraries.map((name) => `\`${name}\``).join(', '));
   result.needs.push(`${found.undefinedSymbols.length} symbols of these, ${found.looked.length} others`);
-  result.needs.push(found.signature === 'none' ? 'not signed' : `signed ${found.signature}, every page's hash right`);
+  const unsigned = 'not signed, which macOS asks for on arm64 alone';
+  result.needs.push(found.signature === 'none' ? unsigned : `signed ${found.signature}, every page's hash right`);
 }
 
 /** @param {string} target @param {Result} result */

@@ -78,14 +78,9 @@ export function build(target) {
   rustTarget(rust);
   mkdirSync(folderOf(target), { recursive: true });
   rmSync(stamp, { force: true });
-  // The shader compiler of the build script is the host's.
-  const env = {
-    ...process.env,
-    MACOSX_DEPLOYMENT_TARGET: OLDEST_MACOS,
-    CC_x86_64_unknown_linux_gnu: 'gcc',
-    CXX_x86_64_unknown_linux_gnu: 'g++',
-    ...environment,
-  };
+  // The build script's shader compiler is the host's. It is compiled again whenever these variables change: they are set for no other target.
+  const host = rust === 'x86_64-unknown-linux-gnu' ? { CC_x86_64_unknown_linux_gnu: 'gcc', CXX_x86_64_unknown_linux_gnu: 'g++' } : {};
+  const env = { ...process.env, MACOSX_DEPLOYMENT_TARGET: OLDEST_MACOS, ...host, ...environment };
   if (rust.endsWith('-windows-gnu')) {
     // napi-rs links it by MinGW's compiler alone.
     const command = ['cargo', 'zigbuild', '--release', '--locked', '--lib', '--target', rust];
