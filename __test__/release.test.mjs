@@ -6,7 +6,18 @@ import { test } from 'node:test';
 
 import { bill, checksums } from '../scripts/crates.mjs';
 import { TARGETS } from '../scripts/platforms/build.mjs';
-import { FILES, PACKAGES, bump, compareVersions, faults, isVersion, provenance, versionOf } from '../scripts/release-plan.mjs';
+import {
+  FILES,
+  PACKAGES,
+  billOfPackage,
+  bump,
+  compareVersions,
+  faults,
+  isVersion,
+  provenance,
+  systemOf,
+  versionOf,
+} from '../scripts/release-plan.mjs';
 
 const repository = new URL('..', import.meta.url);
 const TEXTS = Object.fromEntries(FILES.map((file) => [file, readFileSync(new URL(file, repository), 'utf8')]));
@@ -127,6 +138,52 @@ test('provenance names the package, its digest, the commit, the tag and the work
   assert.deepEqual(buildDefinition.resolvedDependencies, [
     { uri: 'git+https://github.com/a/b@refs/tags/v1.2.3', digest: { gitCommit: 'c0' } },
   ]);
+});
+
+test("a package's bill of materials has what it depends on, and no other package of the workspace", () => {
+  const component = (/** @type {string} */ ref, name = ref.slice(0, ref.lastIndexOf('@'))) => ({ 'bom-ref': ref, name, version: '1.0.0' });
+  const whole = {
+    metadata: { component: component('top@1.0.0', 'folder') },
+    components: [component('@own/a@1.0.0', 'a'), component('b@1.0.0'), component('x@1.0.0'), component('@y/y@1.0.0'), component('z@1.0.0')],
+    dependencies: [
+      { ref: 'top@1.0.0', dependsOn: ['@own/a@1.0.0', 'b@1.0.0'] },
+      { ref: '@own/a@1.0.0', dependsOn: ['x@1.0.0', 'b@1.0.0'] },
+      { ref: 'x@1.0.0', dependsOn: ['@y/y@1.0.0'] },
+      { ref: '@y/y@1.0.0', dependsOn: ['x@1.0.0'] },
+      { ref: 'b@1.0.0', dependsOn: ['z@1.0.0'] },
+      { ref: 'z@1.0.0', dependsOn: [] },
+    ],
+  };
+  const own = ['top', '@own/a', 'b'];
+  const namesOf = (/** @type {string} */ name) => {
+    const { metadata, components, dependencies } = billOfPackage(whole, name, own);
+    assert.equal(metadata.component.name, name);
+    assert.equal(dependencies.length, components.length + 1);
+    return components.map((each) => each.name);
+  };
+  assert.deepEqual(namesOf('top'), []);
+  assert.deepEqual(namesOf('@own/a'), ['x', '@y/y']);
+  assert.deepEqual(namesOf('b'), ['z']);
+  assert.throws(() => billOfPackage(whole, 'c', own), /has no c$/);
+});
+
+test('the system and the processor that a binary is for', () => {
+  const bytes = (/** @type {[number, number[]][]} */ ...parts) => {
+    const file = Buffer.alloc(512);
+    for (const [at, values] of parts) file.set(values, at);
+    return file;
+  };
+  const elf = [0x7f, 0x45, 0x4c, 0x46, 2, 1];
+  const macho = [0xcf, 0xfa, 0xed, 0xfe];
+  assert.equal(systemOf(bytes([0, elf], [18, [0x3e]])), 'linux-x64');
+  assert.equal(systemOf(bytes([0, elf], [18, [0xb7]])), 'linux-arm64');
+  assert.equal(systemOf(bytes([0, macho], [4, [7, 0, 0, 1]])), 'darwin-x64');
+  assert.equal(systemOf(bytes([0, macho], [4, [12, 0, 0, 1]])), 'darwin-arm64');
+  assert.equal(systemOf(bytes([0, [0x4d, 0x5a]], [0x3c, [0x80]], [0x80, [0x50, 0x45, 0, 0, 0x64, 0x86]])), 'win32-x64');
+  for (const other of [Buffer.alloc(0), bytes(), bytes([0, elf], [18, [3]]), bytes([0, [0x4d, 0x5a]], [0x3c, [255, 255]])])
+    assert.equal(systemOf(other), undefined);
+  // What runs this is a program of its own system.
+  assert.equal(systemOf(readFileSync(process.execPath)), `${process.platform}-${process.arch}`);
 });
 
 test('the bill of materials of the crates: licences as SPDX expressions, digests of Cargo.lock', () => {

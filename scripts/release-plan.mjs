@@ -181,3 +181,60 @@ export function provenance({ name, version, sha512 }, { repository, commit, tag,
     },
   };
 }
+
+/**
+ * A bill of materials in the CycloneDX form.
+ * @typedef {object} Bill
+ * @property {{ component: Component }} metadata
+ * @property {Component[]} components
+ * @property {{ ref: string, dependsOn: string[] }[]} dependencies
+ *
+ * @typedef {{ 'bom-ref': string, name: string, version: string }} Component
+ */
+
+/**
+ * The bill of one package, from that of the whole workspace: npm writes the latter whichever package is asked for, and names packages by their
+ * folders. Throws an Error if the package is not in it.
+ * @param {Bill} whole
+ * @param {string} name of the package
+ * @param {string[]} own all packages of the workspace, which are no parts of each other
+ * @returns {Bill}
+ */
+export function billOfPackage(whole, name, own) {
+  const nameOf = (/** @type {string} */ ref) => ref.slice(0, ref.lastIndexOf('@'));
+  const found = [whole.metadata.component, ...whole.components].find((each) => nameOf(each['bom-ref']) === name);
+  if (!found) throw new Error(`npm's bill of materials has no ${name}`);
+  const parts = new Set([found['bom-ref']]);
+  for (const part of parts) {
+    const { dependsOn = [] } = whole.dependencies.find(({ ref }) => ref === part) ?? {};
+    for (const ref of dependsOn) if (!own.includes(nameOf(ref))) parts.add(ref);
+  }
+  return {
+    ...whole,
+    metadata: { ...whole.metadata, component: { ...found, name } },
+    components: whole.components.filter((each) => each !== found && parts.has(each['bom-ref'])),
+    dependencies: whole.dependencies
+      .filter(({ ref }) => parts.has(ref))
+      .map(({ ref, dependsOn }) => ({ ref, dependsOn: dependsOn.filter((each) => parts.has(each)) })),
+  };
+}
+
+/** Processors by their numbers in the headers of ELF, Mach-O and PE files. @type {Record<string, Record<number, string>>} */
+const PROCESSORS = {
+  linux: { 62: 'x64', 183: 'arm64' },
+  darwin: { 16777223: 'x64', 16777228: 'arm64' },
+  win32: { 34404: 'x64', 43620: 'arm64' },
+};
+
+/** The system and the processor that a binary is for, as `process` names them; undefined if it is for none of the release's. @param {Buffer} bytes */
+export function systemOf(bytes) {
+  if (bytes.length < 64) return undefined;
+  const named = (/** @type {string} */ system, /** @type {number} */ number) =>
+    number in PROCESSORS[system] ? `${system}-${PROCESSORS[system][number]}` : undefined;
+  // 64 bits, little-endian.
+  if (bytes.readUInt32BE(0) === 0x7f45_4c46) return bytes[4] === 2 && bytes[5] === 1 ? named('linux', bytes.readUInt16LE(18)) : undefined;
+  if (bytes.readUInt32LE(0) === 0xfeed_facf) return named('darwin', bytes.readUInt32LE(4));
+  const header = bytes.readUInt32LE(0x3c);
+  if (bytes.toString('latin1', 0, 2) !== 'MZ' || header + 6 > bytes.length) return undefined;
+  return bytes.toString('latin1', header, header + 4) === 'PE\0\0' ? named('win32', bytes.readUInt16LE(header + 4)) : undefined;
+}

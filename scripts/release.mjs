@@ -30,7 +30,7 @@ import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { ensureMade } from './made.mjs';
 import { TARGETS, binaryOf, build } from './platforms/build.mjs';
 import { REPOSITORY, actionlint, output } from './platforms/tools.mjs';
-import { FILES, PACKAGES, bump, faults, provenance, versionOf } from './release-plan.mjs';
+import { FILES, PACKAGES, bump, faults, provenance, systemOf, versionOf } from './release-plan.mjs';
 
 const OUT = join(REPOSITORY, 'target/release-packages');
 const WORKFLOW = '.github/workflows/release.yml';
@@ -111,6 +111,8 @@ function collect(folder, from) {
       if (path === undefined) throw new Error(`${from} has no ${file}`);
       cpSync(join(from, path), join(folder, file));
     }
+    const system = systemOf(readFileSync(join(folder, file)));
+    if (system === undefined || !name.startsWith(system)) throw new Error(`${file} is for ${system ?? 'no system of the release'}`);
   }
 }
 

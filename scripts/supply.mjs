@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url';
 
 import { optionsOrExit } from '../bin/lib/options.mjs';
 import { billOfCrates } from './crates.mjs';
-import { PACKAGES } from './release-plan.mjs';
+import { PACKAGES, billOfPackage } from './release-plan.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const { values } = optionsOrExit(
@@ -111,13 +111,13 @@ function audit() {
 
 function bills() {
   mkdirSync(out, { recursive: true });
-  for (const folder of ['', ...PACKAGES]) {
-    const { name } = JSON.parse(readFileSync(join(REPOSITORY, folder, 'package.json'), 'utf8'));
+  const manifest = (/** @type {string} */ folder) => JSON.parse(readFileSync(join(REPOSITORY, folder, 'package.json'), 'utf8'));
+  const names = ['', ...PACKAGES].map((folder) => manifest(folder).name);
+  const npm = attempt(['npm', 'sbom', '--package-lock-only', '--omit=dev', '--sbom-format=cyclonedx']);
+  for (const name of names) {
     const what = `bill of materials of ${name}`;
-    const workspace = folder ? ['--workspace', folder] : [];
-    const npm = attempt(['npm', 'sbom', '--package-lock-only', '--omit=dev', '--sbom-format=cyclonedx', ...workspace]);
     if (!npm.passed) failed(what, npm.text);
-    else write(what, `${name.replace(/^@/, '').replace('/', '-')}.npm.cdx.json`, JSON.parse(npm.stdout));
+    else write(what, `${name.replace(/^@/, '').replace('/', '-')}.npm.cdx.json`, billOfPackage(JSON.parse(npm.stdout), name, names));
   }
   const what = 'bill of materials of the binaries';
   if (!attempt(['cargo', '--version']).passed) return skipped(what, 'no cargo');
