@@ -9,6 +9,8 @@
 //   --build    builds, and reads what each binary asks of its system, but runs none (CI runs them on machines of their own)
 //   --record   writes docs/platforms.json, and the table in docs/packages.md
 //
+// Without TARGET and --build, platforms/runtimes.mjs runs then: the suite in every runtime for Linux x64, and the bundlers.
+//
 // `npm run platforms` installs what it needs first: python3 with venv, rustup, mmdebstrap, qemu-user-static, binutils. A target is skipped,
 // with the reason, where a tool cannot be had. What is fetched (1 GB) lies in $HELIOS_PLATFORMS, else ~/.cache/helios-vk/platforms;
 // binaries in target/platforms, where those made of the same sources are taken again.
@@ -313,6 +315,10 @@ function main(values, targets) {
     const size = result.bytes ? `${(result.bytes / 1e6).toFixed(1)} MB; ${result.needs.join('; ')}` : 'not built';
     console.log(`${!passed || missing ? '✗' : result.skipped ? '-' : '✓'} ${target}: ${size}`);
     if (result.skipped) console.log(`    skipped: ${result.skipped}`);
+  }
+  if (targets.length === 0 && !values.build) {
+    const runtimes = [join(REPOSITORY, 'scripts/platforms/runtimes.mjs'), ...(values.record ? ['--record'] : [])];
+    if (spawnSync(process.execPath, runtimes, { stdio: 'inherit' }).status !== 0) failed++;
   }
   return failed === 0 ? 0 : 1;
 }

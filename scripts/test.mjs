@@ -411,7 +411,7 @@ const STAGES = [
     apart: true,
     title: 'the binary of every platform, built, and run where this machine can; the suite in every runtime: an hour, 1.2 GB to fetch',
     unavailable: () => (process.platform === 'linux' ? null : 'the other platforms are built on Linux'),
-    run: () => each(['platforms.mjs', 'platforms/runtimes.mjs'].map((script) => [process.execPath, `scripts/${script}`])),
+    run: () => run([process.execPath, 'scripts/platforms.mjs']),
   },
   {
     name: 'devices',
@@ -419,10 +419,11 @@ const STAGES = [
     title: 'kernels and compiled functions on this machine’s device, with the limits of other devices imposed',
     run: async () => {
       let passed = true;
-      // Lavapipe's subgroups have as many lanes as a vector has words.
+      // Lavapipe's subgroups have as many lanes as a vector has words. LLVM's passes (15) lose the upper half of some vectors of 512 bits.
       for (const [device, bits] of LIMITED) {
         console.log(`on ${device}`);
-        const environment = { ...LIGHT, HELIOS_TEST_DEVICE: device, LP_NATIVE_VECTOR_WIDTH: bits };
+        const passes = bits === '512' ? { GALLIVM_PERF: 'nopt' } : {};
+        const environment = { ...LIGHT, ...passes, HELIOS_TEST_DEVICE: device, LP_NATIVE_VECTOR_WIDTH: bits };
         passed = (await run(tests(FILES.devices()), { environment })) && passed;
       }
       return passed;
