@@ -103,6 +103,14 @@ const EXPECTED = {
     '`terminate()` of a worker does not tell native code: what was the worker’s stays until the process ends': [
       ['/exits.', 'workers that come and go', 'endless'],
       ['/exits.', 'results that arrive for a worker at its end', 'endless'],
+      ['/promises.', 'a worker that ends with promises pending'],
+    ],
+    'descriptors of its `node:fs` are numbers of its own, not the system’s: `exportBuffer` gives one that `fs` does not know': [
+      ['/share.', ''],
+    ],
+    'promises of native code run no `async_hooks`, and what `--eval` is called in a stack differs': [
+      ['/panics.', 'async_hooks'],
+      ['/reports.', 'a lost device: the error names a report'],
     ],
     'its Node-API knows no `Float16Array` over shared memory': [['/upload-types.', 'every view']],
     "errors of `structuredClone`, `import()` in `eval`, modules as a worker's text and `node:test` outside of `deno test` differ from Node's":
