@@ -21,14 +21,13 @@ import { Journal, entriesOf, runChildren } from '../bin/lib/journal.mjs';
 import { UsageError, fail, optionsOrExit } from '../bin/lib/options.mjs';
 import { KernelContext } from '../kernels/base.mjs';
 import { matmulKernels } from '../kernels/matmul.mjs';
-import { tilingName } from '../kernels/matmul/words.mjs';
+import { planName, tilingName } from '../kernels/matmul/words.mjs';
 import { ptxPlans, sensible, tilings, withSplits } from '../kernels/tuning/candidates.mjs';
 import { timedProduct } from '../kernels/tuning/measure.mjs';
 import { classOf, lineOf, shapeOf } from '../kernels/tuning/table.mjs';
 import { runWorker } from './lib/addon.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
-import { runAttention } from './lib/sweep-attention.mjs';
-import { GROUPS, HALVES, MODEL, TARGETS, planName, shapeName } from './lib/sweep-plans.mjs';
+import { GROUPS, HALVES, MODEL, TARGETS, shapeName } from './lib/sweep-plans.mjs';
 import { runTurns } from './lib/sweep-turns.mjs';
 
 const { values: options, positionals } = optionsOrExit(
@@ -38,7 +37,7 @@ const { values: options, positionals } = optionsOrExit(
     groups: {
       type: 'string',
       value: 'LIST',
-      help: 'bf16, f16, f32, bf16-mixed, bf16-half, ptx, permuted, glu, bf16x3, beta, f32-beta, attention-bf16, attention-f32',
+      help: 'bf16, f16, f32, bf16-mixed, bf16-half, ptx, permuted, glu, bf16x3, beta, f32-beta',
     },
     shapes: {
       type: 'string',
@@ -69,13 +68,12 @@ function runChild(group, log) {
   const kernels = matmulKernels(context);
   const how = GROUPS[group];
   const { precision, aType = 'f32', bType = 'f32', beta = 0, few } = how;
-  if (!how.attention && !kernels.matmulSupports(precision)) return;
+  if (!kernels.matmulSupports(precision)) return;
   const journal = new Journal(log, Date.now() + options.budget * 1000);
   const { done } = journal;
   if (how.ptx && !context.takesPtx) return journal.write({ key: group, group, error: 'the device takes no PTX' });
   /** @type {(name: string, fields: any, work: (entry: any) => void) => void} */
   const attempt = (name, fields, work) => journal.attempt(`${group} | ${name}`, { group, ...fields }, work);
-  if (how.attention) return runAttention(vk, context, how, attempt, options.small);
   if (how.turns) return runTurns(vk, kernels, group, how, journal, options);
 
   const { small } = options;
@@ -188,7 +186,7 @@ async function runSweep() {
     }));
     const addon = fileURLToPath(new URL('../index.js', import.meta.url));
     const { info } = await runWorker(new URL('./lib/device-worker.mjs', import.meta.url).href, { addon });
-    const title = 'Matrix products and attention: the best plan of each shape, barriers included';
+    const title = 'Matrix products: the best plan of each shape, barriers included';
     writeResults(options.results, { bench: 'kernels-matmul', title, device: info.deviceName, driver: info.driverInfo, figures });
   }
 }
@@ -242,7 +240,7 @@ function printTable() {
   const compared = new Map();
   for (const file of positionals) {
     for (const r of JSON.parse(readFileSync(file, 'utf8'))) {
-      if (!r.us || r.differ || GROUPS[r.group]?.attention !== undefined || GROUPS[r.group]?.beta || GROUPS[r.group]?.glu) continue;
+      if (!r.us || r.differ || GROUPS[r.group]?.beta || GROUPS[r.group]?.glu) continue;
       // Products with B permuted are compared below, in the groups that have them with those as they are.
       const { ptx, turns } = GROUPS[r.group];
       if (ptx) compared.set(r.shape, [...(compared.get(r.shape) ?? []), r]);

@@ -484,11 +484,7 @@ function noMesaRoot() {
 
 /** Benches in a size that takes seconds; those of calls and kernels run in the suite, which checks what they say. */
 function benches() {
-  return [
-    [process.execPath, 'benches/trainer-tokens.mjs', '--quick'],
-    // Criterion's test mode, in the profile of the tests: `cargo bench` would compile all anew.
-    ['cargo', 'test', '--locked', '--bench', 'stages'],
-  ];
+  return [[process.execPath, 'benches/trainer-tokens.mjs', '--quick']];
 }
 
 function isCheckout() {

@@ -1,6 +1,5 @@
 // The shapes and groups that benches/kernels-matmul.mjs sweeps over.
 
-import { planName as productPlanName } from '../../kernels/matmul/words.mjs';
 import { shapeOf } from '../../kernels/tuning/table.mjs';
 
 // The four target shapes, then the products of the 300M model at 512 tokens: forward NT, input gradient NN, weight
@@ -59,14 +58,7 @@ export const GROUPS = {
   // Weight gradients that accumulate: C is read, from memory rather than from cache.
   beta: { precision: 'bf16', aType: 'bf16', bType: 'bf16', beta: 1, extra: true },
   'f32-beta': { precision: 'f32', beta: 1, extra: true },
-  'attention-bf16': { attention: true, type: 'bf16', few: true },
-  'attention-f32': { attention: true, type: 'f32', few: true },
 };
 
-/** A plan of a product or of attention in a few words. @param {any} p */
-export const planName = (p) =>
-  p.queryBlock
-    ? `${p.kernel ?? ''} ${p.queryBlock}x${p.keyBlock}${p.group ? ` g${p.group}` : ''}${p.threads ? ` t${p.threads}` : ''}${p.rows ? ` ${p.rows}x${p.columns} ${p.workspace / 2 ** 20} MiB` : ''}${p.shape ? ` i${p.shape.m}x${p.shape.n}x${p.shape.k}` : ''}`.trim()
-    : productPlanName(p);
 /** @param {import('../../kernels/tuning/table.mjs').Shape} s */
 export const shapeName = (s) => `${s.form} ${s.m}x${s.n}x${s.k}`;
