@@ -1,8 +1,8 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { helpText, parseOptions, UsageError } from '../benches/lib/args.mjs';
-import { makeText } from '../benches/lib/text.mjs';
-import { timedAddon, timesSince } from '../benches/lib/timed.mjs';
+import { makeText } from '../packages/alpha-backend/bench/lib/text.mjs';
+import { timedAddon, timesSince } from '../packages/alpha-backend/bench/lib/timed.mjs';
 import { barChart, figures, htmlReport, lineChart, paragraph, table, ticks } from '../benches/lib/report.mjs';
 import { trainingReport } from '../benches/lib/training-report.mjs';
 import { driverText } from '../benches/lib/addon.mjs';

@@ -14,7 +14,8 @@ const run = promisify(execFile);
 const environment = { ...process.env };
 delete environment.NODE_TEST_CONTEXT;
 const addon = process.env.HELIOS_TEST_ADDON ?? OWN_ADDON;
-/** @param {string} name @param {string[]} args */
+const TOKENS = '../packages/alpha-backend/bench/trainer-tokens.mjs';
+/** @param {string} name from benches/ on @param {string[]} args */
 const bench = (name, ...args) =>
   run(process.execPath, [fileURLToPath(new URL(`../benches/${name}`, import.meta.url)), ...args], { env: environment });
 
@@ -56,7 +57,7 @@ test('the speed bench trains our GPT on two addons, compares losses, and writes 
       '--report',
       report,
     ];
-    const { stdout } = await bench('trainer-tokens.mjs', ...args);
+    const { stdout } = await bench(TOKENS, ...args);
     assert.match(stdout, /losses agree/);
     const result = JSON.parse(await readFile(json, 'utf8'));
     assert.equal(result.lossesAgree, true);
@@ -93,7 +94,7 @@ test('the speed bench runs the same kernels on an addon whose pipelines take no 
     const [foreign, json] = [join(folder, 'foreign.cjs'), join(folder, 'a.json')];
     await writeFile(foreign, FOREIGN_ADDON);
     const { stdout } = await bench(
-      'trainer-tokens.mjs',
+      TOKENS,
       '--preset',
       'gpt-tiny',
       '--layers',
@@ -154,7 +155,7 @@ test('the speed bench drives a trainer’s own command and stops it after its la
     await writeFile(join(checkout, 'fake.mjs'), FAKE_TRAINER);
     const json = join(folder, 'a.json');
     const args = ['--addon', addon, '--baseline', addon, '--json', json, '--rounds', '2', '--steps', '3', '--warmup', '2', '--layers', '3'];
-    await bench('trainer-tokens.mjs', '--trainer', checkout, '--width', '32', '--trainer-args=--extra=a', ...args);
+    await bench(TOKENS, '--trainer', checkout, '--width', '32', '--trainer-args=--extra=a', ...args);
     const { sides, ratio, lossesAgree } = JSON.parse(await readFile(json, 'utf8'));
     for (const side of sides) {
       assert.deepEqual(side.losses, [10, 5, 3.3333, 2.5, 2]);
@@ -165,11 +166,8 @@ test('the speed bench drives a trainer’s own command and stops it after its la
     }
     assert.equal(ratio.median, 1);
     assert.equal(lossesAgree, true);
-    await assert.rejects(
-      bench('trainer-tokens.mjs', '--trainer', checkout, '--addon', addon, '--quick'),
-      /exit code 1 after 0 of 3 steps[^]*options:/,
-    );
-    await assert.rejects(bench('trainer-tokens.mjs', '--trainer', folder, '--addon', addon), /no package\.json there/);
+    await assert.rejects(bench(TOKENS, '--trainer', checkout, '--addon', addon, '--quick'), /exit code 1 after 0 of 3 steps[^]*options:/);
+    await assert.rejects(bench(TOKENS, '--trainer', folder, '--addon', addon), /no package\.json there/);
     assert.deepEqual(await readdir(join(checkout, 'packages', 'helios')), [], 'nothing is left of the addon that was put there');
   } finally {
     await rm(folder, { recursive: true, force: true });
@@ -200,7 +198,7 @@ async function checkoutWithAddons(folder) {
     assert.ok(before.equals(await readFile(place)), 'what lay there lies there again');
   };
   /** @type {(...more: string[]) => [string, ...string[]]} */
-  const args = (...more) => ['trainer-tokens.mjs', '--trainer', folder, '--quick', '--layers', '3', '--width', '32', ...more];
+  const args = (...more) => [TOKENS, '--trainer', folder, '--quick', '--layers', '3', '--width', '32', ...more];
   return { native, place, other: await realpath(other), third, binary: await realpath(binary), unchanged, args };
 }
 
@@ -306,23 +304,6 @@ test('Ctrl-C ends the trainer and puts its addon back, and after a kill the next
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-});
-
-test('the bench of helios-vk/nn trains the GPT to the same losses, eager and compiled', async () => {
-  const args = ['--preset', 'gpt-tiny', '--layers', '1', '--precision', 'f32', '--steps', '2', '--warmup', '2', '--rounds', '2', '--json'];
-  const { eager, compiled, ratios, apart } = JSON.parse((await bench('nn.mjs', '--addon', addon, ...args)).stdout);
-  assert.equal(eager.losses.length, 4);
-  assert.ok(eager.losses[3] < eager.losses[0], eager.losses);
-  assert.ok(apart < 1e-4, `${eager.losses} and ${compiled.losses}`);
-  ratios.forEach((/** @type {number} */ ratio, /** @type {number} */ i) => assert.equal(ratio, compiled.rates[i] / eager.rates[i]));
-});
-
-test('the bench of helios-vk/nn times two compiles of one step, which make the same dispatches', async () => {
-  const { compiles } = JSON.parse((await bench('nn.mjs', '--compile', '--preset', 'gpt-tiny', '--json')).stdout);
-  const [first, second] = compiles;
-  assert.ok(first.cpuMilliseconds > 0 && second.cpuMilliseconds > 0, JSON.stringify(compiles));
-  assert.ok(second.dispatches > 20, JSON.stringify(compiles));
-  for (const count of ['dispatches', 'barriers']) assert.equal(first[count], second[count]);
 });
 
 test('the bench of models counts what has the losses of PyTorch, and says what has not', async () => {

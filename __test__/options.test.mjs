@@ -55,7 +55,7 @@ const PROGRAMS = modules()
 
 /** What a program needs besides the option that is tried. @type {Record<string, string[]>} */
 const REQUIRED = {
-  'benches/replay.mjs': ['--trace', join(ROOT, 'package.json')],
+  'packages/alpha-backend/bench/replay.mjs': ['--trace', join(ROOT, 'package.json')],
   'benches/pytorch/compare.mjs': ['--ours', join(ROOT, 'package.json'), '--pytorch', join(ROOT, 'package.json')],
   'benches/kernels-matmul.mjs': ['--sweep'],
   'benches/onnx.mjs': ['--pytorch', 'python3'],
@@ -221,10 +221,10 @@ test('what fits an option and no machine is an error without a stack, too', (t) 
     [LM, ['train', '--resume', folder], /has no checkpoint/],
     [LM, ['train', '--out', join(text, 'below')], /--out .*a part of the path is not a folder/],
     ['benches/train.mjs', ['--json', folder], /--json .*it is a folder/],
-    ['benches/trainer-tokens.mjs', ['--quick', '--preset', 'gpt-tiny', '--heads', '7'], /not a multiple of heads 7/],
-    ['benches/trainer-tokens.mjs', ['--quick', '--addon', text], /text\.txt/],
-    ['benches/trainer-tokens.mjs', ['--quick', '--trainer', folder], /no package\.json/],
-    ['benches/replay.mjs', ['--trace', text], /./],
+    ['packages/alpha-backend/bench/trainer-tokens.mjs', ['--quick', '--preset', 'gpt-tiny', '--heads', '7'], /not a multiple of heads 7/],
+    ['packages/alpha-backend/bench/trainer-tokens.mjs', ['--quick', '--addon', text], /text\.txt/],
+    ['packages/alpha-backend/bench/trainer-tokens.mjs', ['--quick', '--trainer', folder], /no package\.json/],
+    ['packages/alpha-backend/bench/replay.mjs', ['--trace', text], /./],
     ['benches/kernels-matmul.mjs', ['--sweep', '--groups', 'no-such'], /--groups no-such/],
     ['scripts/test.mjs', ['--only', 'no-such'], /no stage no-such/],
     ['scripts/pack.mjs', ['--binaries', folder, '--out', folder], /./],

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { OWN_ADDON } from '../benches/lib/addon.mjs';
 import { STANDIN_WORDS, standinKernel, standinReference } from '../benches/lib/standin.mjs';
-import { packedFields, readTrace } from '../benches/lib/trace.mjs';
+import { packedFields, readTrace } from '../packages/alpha-backend/bench/lib/trace.mjs';
 import { bufferOf, init, vk, words } from './lib/addon.mjs';
 import { Random } from './lib/random.mjs';
 
@@ -155,7 +155,7 @@ test('readTrace names file and line of what does not fit', async () => {
  */
 const replay = (args) =>
   new Promise((fulfil) => {
-    const script = fileURLToPath(new URL('../benches/replay.mjs', import.meta.url));
+    const script = fileURLToPath(new URL('../packages/alpha-backend/bench/replay.mjs', import.meta.url));
     const environment = { ...process.env };
     delete environment.NODE_TEST_CONTEXT;
     execFile(process.execPath, [script, ...args], { env: environment }, (error, stdout, stderr) =>

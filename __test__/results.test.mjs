@@ -89,9 +89,10 @@ const RUNS = [
   ['kernels-matmul', ['--sweep', '--small', '--groups', 'f32', '--shapes', 'NT 64 64 64', '--budget', '8'], /NT 64/],
 ];
 for (const [bench, options, expected] of RUNS) {
-  test(`benches/${bench}.mjs --results writes a file that fits the schema`, () =>
+  const script = `${bench === 'trainer-tokens' ? 'packages/alpha-backend/bench' : 'benches'}/${bench}.mjs`;
+  test(`${script} --results writes a file that fits the schema`, () =>
     inFolder(async (folder) => {
-      await run(process.execPath, [path(`benches/${bench}.mjs`), ...options, '--results', folder], { env: environment });
+      await run(process.execPath, [path(script), ...options, '--results', folder], { env: environment });
       const [file, ...more] = await readdir(folder);
       assert.deepEqual(more, []);
       const results = checkResults(JSON.parse(await readFile(join(folder, file), 'utf8')), file);

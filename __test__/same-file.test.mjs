@@ -141,7 +141,9 @@ test('every program refuses it before any work, and leaves all as it was', posix
   symlinkSync(input, symbolic);
   linkSync(input, hard);
   const before = filesOf(dir);
-  const [train, compare, toks] = ['train', 'pytorch/compare', 'trainer-tokens'].map((name) => `benches/${name}.mjs`);
+  const [train, compare, toks] = ['benches/train', 'benches/pytorch/compare', 'packages/alpha-backend/bench/trainer-tokens'].map(
+    (name) => `${name}.mjs`,
+  );
   const pairs = /** @type {[string, string[], string[]][]} */ ([
     [train, ['--data', input], ['--json', '--report', '--profile', '--dump-weights', '--dump-batches']],
     [train, ['--profile', input], ['--json', '--report']],

@@ -12,7 +12,7 @@ import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { convolutionBy, trainingStep } from './lib/resnet.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
-import { stubDevice } from './lib/stub.mjs';
+import { stubDevice } from '../__test__/lib/stub.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('./lib/resnet.mjs').Way} Way */

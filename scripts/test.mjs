@@ -78,7 +78,7 @@ const inMesaRoot = (/** @type {string[]} */ command) => [process.execPath, join(
 /** What replays two steps of the recorded run and checks them. */
 function replayArguments() {
   const trace = relative(REPOSITORY, TRACE);
-  return ['benches/replay.mjs', '--trace', trace, '--steps', '2', '--scale', REPLAY_SCALE, '--check'];
+  return ['packages/alpha-backend/bench/replay.mjs', '--trace', trace, '--steps', '2', '--scale', REPLAY_SCALE, '--check'];
 }
 
 /** The recorded run: what it read is what it reads with every dispatch alone, and barriers are few. */
@@ -90,7 +90,7 @@ async function replay() {
     maxBuffer: 64 << 20,
   });
   if (status !== 0) {
-    console.error(`${stdout}\nbenches/replay.mjs ended with ${status}`);
+    console.error(`${stdout}\npackages/alpha-backend/bench/replay.mjs ended with ${status}`);
     return false;
   }
   const { device, barriers, checks } = JSON.parse(stdout);
@@ -484,7 +484,7 @@ function noMesaRoot() {
 
 /** Benches in a size that takes seconds; those of calls and kernels run in the suite, which checks what they say. */
 function benches() {
-  return [[process.execPath, 'benches/trainer-tokens.mjs', '--quick']];
+  return [[process.execPath, 'packages/alpha-backend/bench/trainer-tokens.mjs', '--quick']];
 }
 
 function isCheckout() {

@@ -1,6 +1,6 @@
 /** What `helios-vk/nn` makes on a device that runs nothing: compiled rows and elementwise programs, reductions, a training step. */
 
-import { stubDevice } from '../../benches/lib/stub.mjs';
+import { stubDevice } from '../lib/stub.mjs';
 import { F, compile, init, nn, optim, reset, tensor, zeros } from '../../nn/index.mjs';
 
 /** @typedef {import('./device.mjs').Pipeline} Pipeline */

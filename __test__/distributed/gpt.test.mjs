@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { makeText } from '../../benches/lib/text.mjs';
+import { makeText } from '../../packages/alpha-backend/bench/lib/text.mjs';
 import { checkSharding } from '../../packages/lm/src/train/ranks.mjs';
 
 import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';

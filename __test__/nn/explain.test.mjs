@@ -143,7 +143,7 @@ test('explain, profile and the page say by which kernel each product is computed
 
 test('explain names products that run on a fallback, those that are alike once', async () => {
   const products = await childJson(`
-    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { autocast, compile, init: open, nn, randn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const stub = stubDevice();
     const { initDevice } = stub;
@@ -171,7 +171,7 @@ test('explain names products that run on a fallback, those that are alike once',
 
 test('a device is told what dispatches do and what its buffers are', async () => {
   const { told, named, dispatches } = await childJson(`
-    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { F, autocast, compile, init: open, nn, optim, randn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const stub = stubDevice();
     const names = new Map();

@@ -404,7 +404,7 @@ test('setFloat32MatmulPrecision: products of f32 in three products of bf16, wher
 
 test("'high' reaches every product of f32, and compiled functions, on a stub of an H200", async () => {
   const { highest, high, again, batched } = await childJson(`
-    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { compile, init: open, nn, optim, randn, setFloat32MatmulPrecision } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const stub = stubDevice();
     open({ vk: stub });

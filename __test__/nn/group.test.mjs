@@ -189,7 +189,7 @@ test('of a sequence those groups are taken that save the most together', async (
 const grouped = (sizes) =>
   childJson(
     `
-    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { configOf } = await import('${new URL('../../packages/lm/src/train/settings.mjs', import.meta.url)}');
     const { createTraining } = await import('${new URL('../../packages/lm/src/train/trainer.mjs', import.meta.url)}');
     const { Decoder } = await import('${new URL('../../packages/lm/src/model/decoder.mjs', import.meta.url)}');

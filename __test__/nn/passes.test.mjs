@@ -444,7 +444,7 @@ test('the GPT on a stub of an H200: dispatches, barriers and bytes of a step are
   const layers = light ? 3 : 21;
   const found = await childJson(
     `
-    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { configOf } = await import('${new URL('../../packages/lm/src/train/settings.mjs', import.meta.url)}');
     const { createTraining } = await import('${new URL('../../packages/lm/src/train/trainer.mjs', import.meta.url)}');
     const { Decoder } = await import('${new URL('../../packages/lm/src/model/decoder.mjs', import.meta.url)}');

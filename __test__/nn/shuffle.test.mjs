@@ -447,7 +447,7 @@ test('its memory goes with the optimizer, or with the last graph that reads it',
 test('the GPT on a stub of an H200 that takes PTX: every product by a weight, where the table has all, in as many dispatches', async () => {
   const { steps, products } = await childJson(
     `
-    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { configOf } = await import('${new URL('../../packages/lm/src/train/settings.mjs', import.meta.url)}');
     const { createTraining } = await import('${new URL('../../packages/lm/src/train/trainer.mjs', import.meta.url)}');
     const { Decoder } = await import('${new URL('../../packages/lm/src/model/decoder.mjs', import.meta.url)}');

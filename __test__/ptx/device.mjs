@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import native from '../../index.js';
-import { stubDevice } from '../../benches/lib/stub.mjs';
+import { stubDevice } from '../lib/stub.mjs';
 import { fromBf16, fromF16, toBf16, toF16 } from '../lib/half.mjs';
 import { BASE, runPtx } from './machine.mjs';
 

@@ -346,7 +346,7 @@ function placeholder({ type, value, choices }) {
 
 /**
  * The help text of a table of options.
- * @param {string} usage first line, e.g. `node benches/replay.mjs --trace FILE [options]`
+ * @param {string} usage first line, e.g. `node packages/alpha-backend/bench/replay.mjs --trace FILE [options]`
  * @param {Record<string, Option>} options
  */
 export function helpText(usage, options) {

@@ -24,7 +24,7 @@ import { OWN_ADDON, deviceOf } from '../../../benches/lib/addon.mjs';
 import { UsageError, runMain } from '../../../benches/lib/args.mjs';
 import { RESULTS_OPTION, commitOfCheckout, writeResults } from '../../../benches/lib/results.mjs';
 import { median } from '../../../benches/lib/stats.mjs';
-import { makeText } from '../../../benches/lib/text.mjs';
+import { makeText } from './lib/text.mjs';
 import { backendUrl } from './lib/backend.mjs';
 import { addonPlace, runTrainer, trainCommand } from './lib/trainer.mjs';
 

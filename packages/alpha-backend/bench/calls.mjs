@@ -10,7 +10,7 @@ import { availableParallelism } from 'node:os';
 
 import { runMain } from '../../../benches/lib/args.mjs';
 import { median } from '../../../benches/lib/stats.mjs';
-import { stubDevice } from '../../../benches/lib/stub.mjs';
+import { stubDevice } from '../../../__test__/lib/stub.mjs';
 import { Trainer } from '../test/model.mjs';
 import { backendUrl } from './lib/backend.mjs';
 

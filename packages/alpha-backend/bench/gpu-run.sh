@@ -35,7 +35,7 @@ step() {
 # speed NAME SECONDS CHECKOUT BASELINE
 speed() {
   # shellcheck disable=SC2086 # several words
-  step "$1" "$2" node benches/trainer-tokens.mjs --trainer "$3" --baseline "$4" --rounds 1 --steps 5 --memory-every 1 \
+  step "$1" "$2" node packages/alpha-backend/bench/trainer-tokens.mjs --trainer "$3" --baseline "$4" --rounds 1 --steps 5 --memory-every 1 \
     --json "$out/$1.json" ${EXTRA:-}
 }
 
@@ -49,7 +49,7 @@ for what in "$@"; do
     alpha=*) step alpha 400 node packages/alpha-backend/bench/alpha.mjs --trainer "$NEWEST" --rounds "$rounds" --json "$out/alpha.json" ;;
     rest)
       step js 150 node scripts/test.mjs --only js
-      [[ -z ${TRACE:-} ]] || step replay 100 node benches/replay.mjs --trace "$TRACE" --steps 5 --warmup 2 --rounds 2 \
+      [[ -z ${TRACE:-} ]] || step replay 100 node packages/alpha-backend/bench/replay.mjs --trace "$TRACE" --steps 5 --warmup 2 --rounds 2 \
         --baseline "$NEWEST/$addon" --check
       step calls 60 node benches/calls.mjs --rounds 2 --baseline "$NEWEST/$addon"
       ;;

@@ -13,8 +13,8 @@ import { join } from 'node:path';
 
 import { OWN_ADDON } from '../../../benches/lib/addon.mjs';
 import { UsageError, runMain } from '../../../benches/lib/args.mjs';
-import { wrongAddon } from '../../../benches/lib/mapped.mjs';
-import { makeText } from '../../../benches/lib/text.mjs';
+import { wrongAddon } from './lib/mapped.mjs';
+import { makeText } from './lib/text.mjs';
 import { placeIn } from '../../../bin/lib/link.mjs';
 import { addonFile } from '../../../scripts/bootstrap.mjs';
 import { LAYER_MESSAGE } from '../../../scripts/system.mjs';

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 
 import { createBackend } from '@helios-vk/alpha-backend';
 
-import { stubDevice } from '../../../benches/lib/stub.mjs';
+import { stubDevice } from '../../../__test__/lib/stub.mjs';
 import { Trainer, random } from './model.mjs';
 
 const CONFIG = { layers: 2, width: 32, heads: 2, hidden: 48, block: 8, vocabulary: 24 };

@@ -4,9 +4,9 @@ import { copyFileSync, existsSync, mkdtempSync, realpathSync, rmSync, writeFileS
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { binariesOf, checkMapped } from '../../../../benches/lib/binaries.mjs';
+import { binariesOf, checkMapped } from './binaries.mjs';
 import { withPeakMemory } from '../../../../benches/lib/gpu-memory.mjs';
-import { makeText } from '../../../../benches/lib/text.mjs';
+import { makeText } from './text.mjs';
 import { borrow } from './borrow.mjs';
 import { addonPlace, runTrainer, trainCommand } from './trainer.mjs';
 
@@ -15,7 +15,7 @@ const MADE_TEXT_BYTES = 1_200_000;
 
 /**
  * @typedef {object} Side
- * @property {import('../../../../benches/lib/binaries.mjs').Binary[]} binaries what loading the addon maps
+ * @property {import('./binaries.mjs').Binary[]} binaries what loading the addon maps
  * @property {(import('./trainer.mjs').TrainerRun & { peakMiB: number | undefined })[]} runs by round
  */
 

@@ -13,12 +13,12 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 
 import { integerVariable, switchVariable } from '../../../../benches/lib/args.mjs';
-import { mappedAddons } from '../../../../benches/lib/mapped.mjs';
-import { timedAddon, timesSince } from '../../../../benches/lib/timed.mjs';
+import { mappedAddons } from './mapped.mjs';
+import { timedAddon, timesSince } from './timed.mjs';
 import { onAddonLoad } from './on-load.mjs';
 
 /**
- * @typedef {import('../../../../benches/lib/timed.mjs').CallTimes} CallTimes
+ * @typedef {import('./timed.mjs').CallTimes} CallTimes
  * @typedef {{ readonly data: NodeJS.TypedArray }} Tensor
  * @typedef {(this: unknown, ...args: unknown[]) => unknown} Method
  * @typedef {{ HeliosVkBackend: { prototype: Record<string, Method> }, DeviceTensor: { prototype: object } }} BackendModule
@@ -37,7 +37,7 @@ const file = process.env.HELIOS_BENCH_OUT;
 const backendModule = process.env.HELIOS_BENCH_BACKEND;
 
 /** Times of the addon's calls so far. @type {(() => CallTimes) | undefined} */ let times;
-/** Time in the backend's methods so far. @type {import('../../../../benches/lib/timed.mjs').CallTime | undefined} */ let backend;
+/** Time in the backend's methods so far. @type {import('./timed.mjs').CallTime | undefined} */ let backend;
 /** @type {HookResults['steps']} */ const steps = [];
 /** @type {CallTimes} */ let before = {};
 /** @type {string | undefined} */ let weights;

@@ -33,7 +33,7 @@ const SCHEDULE_STEPS = 1000;
  */
 
 /**
- * @typedef {import('../../../../benches/lib/timed.mjs').CallTimes} CallTimes
+ * @typedef {import('./timed.mjs').CallTimes} CallTimes
  *
  * @typedef {object} TrainerRun
  * @property {PrintedStep[]} steps

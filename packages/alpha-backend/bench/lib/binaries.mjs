@@ -1,7 +1,7 @@
 /** Checks that a process measured the intended addon, by the files that the process had mapped. */
 
-import { UsageError } from './args.mjs';
-import { runWorker } from './addon.mjs';
+import { UsageError } from '../../../../benches/lib/args.mjs';
+import { runWorker } from '../../../../benches/lib/addon.mjs';
 import { digest, wrongAddon } from './mapped.mjs';
 
 /**

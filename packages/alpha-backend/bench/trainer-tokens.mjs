@@ -3,7 +3,7 @@
  *
  * By default it trains our own small GPT through the calls that every addon of the trainer's contract has (packed lists, uploads, fills, reads,
  * waits), and times these calls one by one. With `--trainer CHECKOUT` it runs that checkout's own training command, unchanged
- * (packages/alpha-backend/bench/lib/compare.mjs).
+ * (lib/compare.mjs).
  *
  * With `--baseline` it runs both addons in turn, each in a fresh process. It reports medians over the steps of all runs, the ratio of each round's
  * pair, and whether the losses are equal. A run counts only if its process loaded the addon to be measured, and no other.
@@ -11,21 +11,21 @@
 
 import { writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { trainWithEach } from '../packages/alpha-backend/bench/lib/compare.mjs';
-import { plainAddon, withoutSubgroupOptions } from '../packages/alpha-backend/bench/lib/plain-addon.mjs';
-import { parameterCount } from '../packages/lm/src/model/parts.mjs';
-import { presetOf, tokensPerStep } from '../packages/lm/src/train/settings.mjs';
-import { Trainer } from '../packages/lm/src/train/trainer.mjs';
-import { OWN_ADDON, addonPath, deviceOf, isWorker, loadAddon, runWorker, serveWorker } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { trainWithEach } from './lib/compare.mjs';
+import { plainAddon, withoutSubgroupOptions } from './lib/plain-addon.mjs';
+import { parameterCount } from '../../lm/src/model/parts.mjs';
+import { presetOf, tokensPerStep } from '../../lm/src/train/settings.mjs';
+import { Trainer } from '../../lm/src/train/trainer.mjs';
+import { OWN_ADDON, addonPath, deviceOf, isWorker, loadAddon, runWorker, serveWorker } from '../../../benches/lib/addon.mjs';
+import { runMain } from '../../../benches/lib/args.mjs';
 import { binariesOf, checkMapped, sameBinaries } from './lib/binaries.mjs';
-import { withPeakMemory } from './lib/gpu-memory.mjs';
+import { withPeakMemory } from '../../../benches/lib/gpu-memory.mjs';
 import { mappedAddons } from './lib/mapped.mjs';
-import { barChart, figures, htmlReport, lineChart, paragraph, table } from './lib/report.mjs';
-import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
-import { format, median, spread, textTable } from './lib/stats.mjs';
+import { barChart, figures, htmlReport, lineChart, paragraph, table } from '../../../benches/lib/report.mjs';
+import { RESULTS_OPTION, writeResults } from '../../../benches/lib/results.mjs';
+import { format, median, spread, textTable } from '../../../benches/lib/stats.mjs';
 import { timedAddon, timesSince } from './lib/timed.mjs';
-import { TRAINING_OPTIONS, configFrom, encodeText, windowsOf } from './lib/training.mjs';
+import { TRAINING_OPTIONS, configFrom, encodeText, windowsOf } from '../../../benches/lib/training.mjs';
 
 const USAGE = 'npm run bench -- [options]';
 const OPTIONS = /** @type {const} */ ({
@@ -63,7 +63,7 @@ const OPTIONS = /** @type {const} */ ({
 const CPU_DEVICE = 4;
 
 /**
- * @typedef {import('../packages/lm/src/train/settings.mjs').RunConfig} RunConfig
+ * @typedef {import('../../lm/src/train/settings.mjs').RunConfig} RunConfig
  * @typedef {import('./lib/binaries.mjs').Binary} Binary
  * @typedef {import('./lib/timed.mjs').CallTimes} CallTimes
  *
@@ -327,7 +327,8 @@ if (isWorker) {
         return [...own, ...peak, ...means];
       });
       const driver = (await deviceOf(addons[0].path)).info.driverInfo;
-      writeResults(options.results, { bench: 'trainer-tokens', title: `${what}; ${method}`, device, driver, figures });
+      const script = 'packages/alpha-backend/bench/trainer-tokens.mjs';
+      writeResults(options.results, { bench: 'trainer-tokens', title: `${what}; ${method}`, device, driver, figures, script });
     }
     if (options.report !== undefined) {
       await writeFile(options.report, benchReport({ device, what, method, conclusion, sides, ratio, lossesAgree, tables, micro }));
@@ -337,7 +338,7 @@ if (isWorker) {
 
 /**
  * The sizes of a run, by the names of the existing trainer's options.
- * @param {string} preset @param {import('./lib/args.mjs').ValuesOf<typeof OPTIONS>} options
+ * @param {string} preset @param {import('../../../benches/lib/args.mjs').ValuesOf<typeof OPTIONS>} options
  */
 function shapeOf(preset, options) {
   const { sizes, settings } = presetOf(preset);
@@ -365,7 +366,7 @@ async function defaultPreset(addon) {
  * @param {boolean} quick
  */
 async function callBenches(addons, rounds, quick) {
-  const url = new URL('./calls.mjs', import.meta.url).href;
+  const url = new URL('../../../benches/calls.mjs', import.meta.url).href;
   /** @type {{results: Record<string, {unit: string, samples: number[]}>}[][]} */
   const measured = addons.map(() => []);
   for (let round = 0; round < rounds; round++) {

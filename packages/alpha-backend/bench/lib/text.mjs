@@ -1,6 +1,6 @@
 /** Generates a text to train on: sentences of made-up words by Zipf's law, which depend only on the seed. */
 
-import { Random } from '../../packages/lm/src/random.mjs';
+import { Random } from '../../../lm/src/random.mjs';
 
 const ONSETS = 'b bl br c ch d dr f fl g gr h j k l m n p pl pr qu r s sh sl st str t th tr v w y z'.split(' ');
 const VOWELS = 'a e i o u ai ea ee ie oa oo ou'.split(' ');

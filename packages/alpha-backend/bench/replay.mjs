@@ -1,6 +1,6 @@
 /**
  * Replays a recorded training run through an addon, and says where the host's time goes, call by call. The recording has every native call in order
- * (lib/trace.mjs describes the format) but no shaders. Stand-in kernels replace these (lib/standin.mjs), with the same bindings, written bindings,
+ * (lib/trace.mjs describes the format) but no shaders. Stand-in kernels replace these (benches/lib/standin.mjs), with the same bindings, written bindings,
  * push constants and workgroup sizes. So creation, uploads, reads, decoding, hazards, recording and waiting are those of the real run, but the
  * GPU's own work is not. Each addon runs in a process of its own.
  *
@@ -11,14 +11,14 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
-import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
-import { STANDIN_BYTES, standinKernel } from './lib/standin.mjs';
-import { format, mean, median, quantile, sum, textTable } from './lib/stats.mjs';
+import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from '../../../benches/lib/addon.mjs';
+import { runMain } from '../../../benches/lib/args.mjs';
+import { RESULTS_OPTION, writeResults } from '../../../benches/lib/results.mjs';
+import { STANDIN_BYTES, standinKernel } from '../../../benches/lib/standin.mjs';
+import { format, mean, median, quantile, sum, textTable } from '../../../benches/lib/stats.mjs';
 import { readTrace } from './lib/trace.mjs';
 
-const USAGE = 'node benches/replay.mjs --trace FILE [options]';
+const USAGE = 'node packages/alpha-backend/bench/replay.mjs --trace FILE [options]';
 const OPTIONS = /** @type {const} */ ({
   trace: { type: 'string', value: 'FILE', path: 'input', required: true, help: 'the recording (.jsonl or .jsonl.gz)' },
   steps: { type: 'integer', default: 0, min: 0, max: 1_000_000, help: 'training steps to replay; 0: all' },
@@ -387,7 +387,8 @@ if (isWorker) {
       });
       const title = `A recorded training run, buffers 1/${options.scale} of their size, ${options.rounds} process(es) of each addon`;
       const driver = rounds[0][0].driver;
-      writeResults(options.results, { bench: 'replay', title, device: ours.device, driver, figures });
+      const script = 'packages/alpha-backend/bench/replay.mjs';
+      writeResults(options.results, { bench: 'replay', title, device: ours.device, driver, figures, script });
     }
     if (options.json) {
       const ratios = other
