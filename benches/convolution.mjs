@@ -1,21 +1,20 @@
 #!/usr/bin/env node
 /**
- * Measures convolutions: the layers of ResNet-18 at 32 × 32, forward and with both gradients, by kernels of their own and as products of
- * copied windows, in turn; and the whole training step. With `--count` nothing runs: the step is compiled for a stub of an H200, by either way.
+ * Measures convolutions: the layers of ResNet-18 at 32 × 32, forward and with both gradients, and the whole training step. With `--count` nothing
+ * runs: the step is compiled for a stub of an H200.
  */
 
 import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { compile, grad, init, noGrad, randn, scope, tensor } from 'helios-vk/nn';
+import { F, compile, grad, init, noGrad, randn, scope } from 'helios-vk/nn';
 
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
-import { convolutionBy, trainingStep } from './lib/resnet.mjs';
+import { imagesOf, trainingStep } from './lib/resnet.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 import { stubDevice } from '../__test__/lib/stub.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
-/** @typedef {import('./lib/resnet.mjs').Way} Way */
 /** @typedef {{ name: string, inputs: number, outputs: number, size: number, window: number, stride: number }} Layer of square images */
 
 const USAGE = 'node benches/convolution.mjs [options]';
@@ -24,7 +23,7 @@ const OPTIONS = /** @type {const} */ ({
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16'], help: 'of products, under autocast' },
   batch: { type: 'integer', default: 128, min: 1, max: 65536, help: 'images' },
   layers: { type: 'string', value: 'LIST', help: 'names of layers, with commas; all when left out' },
-  samples: { type: 'integer', default: 7, min: 1, max: 10_000, help: 'timed runs of each, in turn' },
+  samples: { type: 'integer', default: 7, min: 1, max: 10_000, help: 'timed runs of each' },
   repeats: { type: 'integer', default: 10, min: 1, max: 10_000, help: 'calls of a timed run' },
   step: { type: 'boolean', help: 'time the training step of ResNet-18 instead of layers' },
   profile: { type: 'boolean', help: "instead of timing the step, each of its kernels' time" },
@@ -48,15 +47,6 @@ const LAYERS = [
 
 /** Calls before times are taken, as of the twin in PyTorch. */
 const WARM_UP = 5;
-
-/** Images and labels. @param {number} batch */
-const dataOf = (batch) => ({
-  images: randn([batch, 3, 32, 32]),
-  labels: tensor(
-    Int32Array.from({ length: batch }, (_, i) => i % 10),
-    { dtype: 'i32' },
-  ),
-});
 
 /**
  * Times functions in turn, after calls of each: milliseconds of a call, by sample.
@@ -93,34 +83,32 @@ await runMain(
   async ({ addon, precision, batch, layers, samples, repeats, step, profile, count, pytorch: python, json }) => {
     if (count) {
       init({ vk: /** @type {any} */ (stubDevice()) });
-      const counts = /** @type {Way[]} */ (['windows', 'kernels']).map((way) => {
-        const { images, labels } = dataOf(batch);
-        const recorded = trainingStep(way, precision);
-        recorded(images, labels);
-        const [{ dispatches, unplanned, planned }] = recorded.explain();
-        return { way, dispatches, resultBytes: unplanned, memoryBytes: planned };
-      });
-      console.log(json ? JSON.stringify({ precision, batch, counts }) : counts);
+      const { images, labels } = imagesOf(batch);
+      const recorded = trainingStep(precision);
+      recorded(images, labels);
+      const [{ dispatches, unplanned, planned }] = recorded.explain();
+      const counts = { precision, batch, dispatches, resultBytes: unplanned, memoryBytes: planned };
+      console.log(json ? JSON.stringify(counts) : counts);
       return;
     }
     const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
     const { deviceName: device, driverInfo: driver } = init({ vk });
     const args = ['--precision', precision, '--batch', `${batch}`, '--samples', `${samples}`, '--repeats', `${repeats}`];
     if (profile) {
-      const { images, labels } = dataOf(batch);
-      const recorded = trainingStep('kernels', precision);
+      const { images, labels } = imagesOf(batch);
+      const recorded = trainingStep(precision);
       for (let i = 0; i < WARM_UP; i++) await recorded(images, labels).item();
       const lines = recorded.profile(images, labels);
       console.log(json ? JSON.stringify({ device, driver, precision, batch, lines }) : lines);
       return;
     }
     if (step) {
-      const { images, labels } = dataOf(batch);
-      const [windows, kernels] = /** @type {Way[]} */ (['windows', 'kernels']).map((way) => trainingStep(way, precision));
-      const times = await inTurn({ windows: () => windows(images, labels), kernels: () => kernels(images, labels) }, samples, repeats);
+      const { images, labels } = imagesOf(batch);
+      const recorded = trainingStep(precision);
+      const { step: times } = await inTurn({ step: () => recorded(images, labels) }, samples, repeats);
       const result = { device, driver, precision, batch, step: times, pytorch: pytorch(python, ['--step', ...args]) };
       if (json) console.log(JSON.stringify(result));
-      else for (const [way, list] of Object.entries(times)) console.log(way, `${format(median(list))} ms a step`);
+      else console.log(`${format(median(times))} ms a step`);
       if (!json && result.pytorch) console.log('PyTorch', result.pytorch);
       return;
     }
@@ -137,32 +125,22 @@ await runMain(
       const weight = made([outputs, inputs, window, window]).requiresGrad_();
       const dy = made([batch, outputs, size / stride, size / stride]);
       const how = { stride, padding: (window - 1) / 2 };
-      /** @type {Record<string, () => Tensor>} */
-      const calls = {};
-      for (const way of /** @type {Way[]} */ (['windows', 'kernels'])) {
-        const convolve = convolutionBy(way);
-        const forward = compile(() => noGrad(() => convolve(x, weight, how)), { reuseOutputs: true });
-        const both = compile(
-          () => {
-            const y = convolve(x, weight, how);
-            // The result is returned too: nobody else reads it, and it would be left out.
-            return [y, ...grad(y, [x, weight], { gradient: dy })];
-          },
-          { reuseOutputs: true },
-        );
-        calls[`${way}: forward`] = forward;
-        calls[`${way}: forward and gradients`] = () => both()[2];
-      }
+      const forward = compile(() => noGrad(() => F.conv2d(x, weight, undefined, how)), { reuseOutputs: true });
+      const both = compile(
+        () => {
+          const y = F.conv2d(x, weight, undefined, how);
+          // The result is returned too: nobody else reads it, and it would be left out.
+          return [y, ...grad(y, [x, weight], { gradient: dy })];
+        },
+        { reuseOutputs: true },
+      );
+      const calls = { forward, 'forward and gradients': () => both()[2] };
       const times = await inTurn(calls, samples, repeats);
       results.push({ ...layer, flops: 2 * batch * outputs * inputs * window ** 2 * (size / stride) ** 2, milliseconds: times });
       if (!json) {
         console.log(`${name} [${batch}, ${inputs}, ${size}, ${size}], ${window} × ${window} / ${stride}, ${precision}`);
-        const middle = (/** @type {string} */ key) => median(times[key]);
-        const rows = ['forward', 'forward and gradients'].map((what) => {
-          const [before, after] = [middle(`windows: ${what}`), middle(`kernels: ${what}`)];
-          return [what, format(before), format(after), (before / after).toFixed(2)];
-        });
-        console.log(textTable(['', 'windows, ms', 'kernels, ms', 'ratio'], rows));
+        const rows = Object.entries(times).map(([what, list]) => [what, format(median(list))]);
+        console.log(textTable(['', 'ms'], rows));
       }
     }
     const twin = pytorch(python, args);

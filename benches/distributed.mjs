@@ -1,9 +1,6 @@
 /**
  * Measures what collectives cost. This is one rank of a group, started alone or by `helios-vk run`, `torchrun` or `mpirun`; rank 0 prints. A group of
  * one measures the hand-over alone: nothing is summed, but the device waits for the engine and continues after it.
- *
- * With `--step` it times the sums of a step's gradients in device buffers. It alternates them with `MPI_Allreduce` of as many floats in host memory,
- * called directly in the same processes.
  */
 
 import { createHash } from 'node:crypto';
@@ -12,7 +9,6 @@ import { createRequire } from 'node:module';
 import { engines, init, launched } from '../distributed/index.mjs';
 import { deviceOfRank } from '../packages/lm/src/train/ranks.mjs';
 import { runMain } from './lib/args.mjs';
-import { rawAllReduce } from './lib/mpi.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 
@@ -23,13 +19,6 @@ const USAGE = 'node benches/distributed.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   engine: { type: 'string', choices: ['mpi', 'nccl'], default: 'nccl', help: 'library that runs the collectives' },
   bytes: { type: 'string', value: 'LIST', default: '4096,1048576,268435456', pattern: /^\d+(,\d+)*$/, help: 'sizes, separated by commas' },
-  step: {
-    type: 'string',
-    value: 'LIST',
-    default: '',
-    pattern: /^(\d+(,\d+)*)?$/,
-    help: "bytes of a step's buckets; compares them with plain MPI",
-  },
   rounds: { type: 'integer', default: 200, min: 1, max: 1_000_000, help: 'collectives queued without a wait between them' },
   samples: { type: 'integer', default: 9, min: 1, max: 10_000, help: 'samples of each figure' },
   json: { type: 'boolean', help: 'print JSON' },
@@ -143,53 +132,6 @@ async function measure(group, bytes, exportable, rounds, samples) {
   };
 }
 
-/**
- * The sums of a step: the buckets one behind the other, as an optimizer with `zero: 0` calls them, until the last is there.
- * @param {import('../distributed/index.mjs').Group} group
- * @param {number[]} buckets bytes of each
- * @param {number} samples
- * @returns {Promise<{ ms: { ours: number, raw: number, begun: number }, ratios: { raw: number, begun: number } }>} medians; `begun`: by
- *   `MPI_Iallreduce`, asked until it ended. Ratios are those of ours to what came right behind it
- */
-async function measureStep(group, buckets, samples) {
-  const raw = rawAllReduce();
-  const buffers = buckets.map((bytes) => vk.createBuffer(bytes, 0));
-  const arrays = buckets.map((bytes) => new Float32Array(bytes / 4).fill(1));
-  for (const [i, buffer] of buffers.entries()) vk.uploadBuffer(buffer, arrays[i]);
-  const ours = () => {
-    const start = now();
-    let value = 0;
-    for (const buffer of buffers) value = group.allReduce(buffer);
-    vk.waitTimeline(value);
-    return now() - start;
-  };
-  const direct = (/** @type {boolean} */ blocking) => {
-    let seconds = 0;
-    for (const array of arrays) seconds += raw(array, blocking);
-    return seconds * 1000;
-  };
-  /** @type {Record<'ours' | 'raw' | 'begun', number[]>} */
-  const series = { ours: [], raw: [], begun: [] };
-  const each = /** @type {const} */ ([
-    ['ours', ours],
-    ['raw', () => direct(true)],
-    ['begun', () => direct(false)],
-  ]);
-  for (let i = -1; i < samples; i++) {
-    for (const [name, body] of each) {
-      await group.exchange();
-      const ms = body();
-      // The first sample touches memory for the first time.
-      if (i >= 0) series[name].push(ms);
-      for (const array of arrays) array.fill(1);
-    }
-  }
-  for (const buffer of buffers) vk.destroyBuffer(buffer);
-  const over = (/** @type {number[]} */ others) => median(series.ours.map((ms, i) => ms / others[i]));
-  const ms = { ours: median(series.ours), raw: median(series.raw), begun: median(series.begun) };
-  return { ms, ratios: { raw: over(series.raw), begun: over(series.begun) } };
-}
-
 /** What the engine that was used says of itself. @param {string} engine */
 async function versionOf(engine) {
   const { launcher } = launched();
@@ -199,49 +141,16 @@ async function versionOf(engine) {
   return (used ?? found.find((each) => each.engine === engine))?.version ?? 'unknown';
 }
 
-/**
- * @param {{ device: import('../index.js').DeviceInfo, ranks: number, buckets: number[], samples: number,
- *   ms: { ours: number, raw: number, begun: number }, ratios: { raw: number, begun: number }, json: boolean | undefined, results: string | undefined }} of
- */
-async function reportStep({ device, ranks, buckets, samples, ms, ratios, json, results }) {
-  const version = await versionOf('mpi');
-  const sizes = buckets.map((bytes) => `${bytes / 2 ** 20}`).join(' + ');
-  const title = `Sums of a step's gradients on ${ranks} ranks over ${version}`;
-  if (results) {
-    const group = `${title}, ${sizes} MiB`;
-    // Times of ranks that share processors with each other and with whatever else runs say little; what ran in alternation compares.
-    const figures = [
-      { name: 'from buffer to buffer, over MPI_Allreduce in host memory', unit: '×', value: ratios.raw },
-      { name: 'from buffer to buffer, over MPI_Iallreduce in host memory', unit: '×', value: ratios.begun },
-    ].map((figure) => ({ group, series: 'helios-vk', ...figure }));
-    writeResults(results, { bench: 'distributed', title, device: device.deviceName, driver: device.driverInfo, figures });
-  }
-  if (json) return console.log(JSON.stringify({ device: device.deviceName, version, ranks, buckets, samples, ms, ratios }, null, 2));
-  console.log(`${device.deviceName}; ${title}, ${sizes} MiB; medians of ${samples} samples in alternation`);
-  console.log(
-    `  allReduce ${format(ms.ours)} ms; MPI_Allreduce ${format(ms.raw)} ms (${ratios.raw.toFixed(2)} ×); MPI_Iallreduce ${format(ms.begun)} ms (${ratios.begun.toFixed(2)} ×)`,
-  );
-}
-
-await runMain(USAGE, OPTIONS, async ({ engine, bytes, step, rounds, samples, json, results }) => {
+await runMain(USAGE, OPTIONS, async ({ engine, bytes, rounds, samples, json, results }) => {
   const sizes = bytes.split(',').map(Number);
-  const buckets = step.split(',').filter(Boolean).map(Number);
-  for (const [name, size] of [...sizes.map((each) => ['bytes', each]), ...buckets.map((each) => ['step', each])]) {
-    if (Number(size) % 4 !== 0 || size === 0) throw new RangeError(`--${name} ${size}: must be a multiple of 4, and more than 0`);
-  }
-  if (buckets.length > 0 && engine !== 'mpi') throw new RangeError('--step: goes with --engine mpi alone');
+  for (const size of sizes)
+    if (size % 4 !== 0 || size === 0) throw new RangeError(`--bytes ${size}: must be a multiple of 4, and more than 0`);
   const { launcher, localRank } = launched();
   const alone = launcher === null;
   const index = alone ? undefined : deviceOfRank(vk.listDevices(), localRank);
   const device = index === undefined ? vk.initDevice() : vk.initDevice({ device: index });
   const group = await init({ engine: engine === 'mpi' ? 'mpi' : 'nccl', ...(alone ? { rank: 0, worldSize: 1 } : {}) });
   await check(group);
-  if (buckets.length > 0) {
-    const times = await measureStep(group, buckets, samples);
-    await group.destroy();
-    if (group.rank === 0) await reportStep({ device, ranks: group.worldSize, buckets, samples, ...times, json, results });
-    return;
-  }
   const rows = [];
   for (const size of sizes) {
     for (const exportable of [false, true]) rows.push(await measure(group, size, exportable, rounds, samples));

@@ -57,8 +57,8 @@ async function measure({ of, preset, batch }) {
   done('node');
   /** @type {typeof import('../index.js')} */
   const vk = createRequire(import.meta.url)('../index.js');
-  const { init, randn, tensor } = await import('helios-vk/nn');
-  const { trainingStep } = await import('./lib/resnet.mjs');
+  const { init } = await import('helios-vk/nn');
+  const { imagesOf, trainingStep } = await import('./lib/resnet.mjs');
   const { Trainer } = await import('../packages/lm/src/train/trainer.mjs');
   const { configFrom, encodeText, windowsOf } = await import('./lib/training.mjs');
   done('modules');
@@ -80,12 +80,8 @@ async function measure({ of, preset, batch }) {
     loss = /** @type {number} */ (trainer.known.get(0));
   } else {
     init({ vk });
-    const images = randn([32 * batch, 3, 32, 32]);
-    const labels = tensor(
-      Int32Array.from({ length: 32 * batch }, (_, i) => i % 10),
-      { dtype: 'i32' },
-    );
-    const step = trainingStep('kernels', 'bf16');
+    const { images, labels } = imagesOf(32 * batch);
+    const step = trainingStep('bf16');
     done('build');
     vk.waitIdle();
     done('weights');

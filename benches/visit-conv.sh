@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Convolutions on a GPU in one visit: the layers and the training step of ResNet-18 at 32 × 32, by kernels and by copied windows in turn, and in
-# PyTorch where PYTHON has it. Each file in FOLDER is one line of JSON.
+# Convolutions on a GPU in one visit: the layers and the training step of ResNet-18 at 32 × 32, and the same in PyTorch
+# where PYTHON has it. Each file in FOLDER is one line of JSON.
 #
 #   [PYTHON=python3] benches/visit-conv.sh FOLDER
 set -uo pipefail

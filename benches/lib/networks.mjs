@@ -8,7 +8,7 @@ import { F, nn, noGrad } from '../../nn/index.mjs';
 /** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
 
 /** A convolution without bias and its batch norm. */
-class Unit extends nn.Module {
+export class Unit extends nn.Module {
   /** @param {number} inputs @param {number} outputs @param {number} window @param {number} stride */
   constructor(inputs, outputs, window, stride) {
     super();
