@@ -1,11 +1,13 @@
 # The layers and the training step of `convolution.mjs` in PyTorch, by cuDNN, channels last: milliseconds of a call by sample, as JSON.
 import argparse
 import json
-import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from lib import DEVICE, device_name, exact_f32, seconds_of
+from networks import Unit
 
 parser = argparse.ArgumentParser()
 parser.add_argument('--precision', default='bf16', choices=['f32', 'f16', 'bf16'])
@@ -15,43 +17,33 @@ parser.add_argument('--repeats', type=int, default=10)
 parser.add_argument('--layers', help='names, with commas; all when left out')
 parser.add_argument('--step', action='store_true')
 options = parser.parse_args()
-device = 'cuda' if torch.cuda.is_available() else 'cpu'
+device = DEVICE.type
 dtype = {'f32': torch.float32, 'f16': torch.float16, 'bf16': torch.bfloat16}[options.precision]
-torch.backends.cudnn.benchmark = True
-# f32 is f32 here: cuDNN would take TF32.
-torch.backends.cuda.matmul.allow_tf32 = False
-torch.backends.cudnn.allow_tf32 = False
+exact_f32()
 
 LAYERS = [('stem', 3, 64, 32, 3, 1), ('64', 64, 64, 32, 3, 1), ('64-128', 64, 128, 32, 3, 2), ('64-128-1x1', 64, 128, 32, 1, 2),
           ('128', 128, 128, 16, 3, 1), ('128-256', 128, 256, 16, 3, 2), ('256', 256, 256, 8, 3, 1), ('256-512', 256, 512, 8, 3, 2),
           ('512', 512, 512, 4, 3, 1)]
 
 
-def wait():
-    if device == 'cuda':
-        torch.cuda.synchronize()
-
-
 def timed(call):
-    for _ in range(5):
-        call()
-    samples = []
-    for _ in range(options.samples):
-        wait()
-        start = time.perf_counter()
+    """Milliseconds of a call, by sample."""
+
+    def calls():
         for _ in range(options.repeats):
             call()
-        wait()
-        samples.append((time.perf_counter() - start) * 1e3 / options.repeats)
-    return samples
+
+    for _ in range(5):
+        call()
+    return [seconds_of(calls)[0] * 1e3 / options.repeats for _ in range(options.samples)]
 
 
 class Block(nn.Module):
     def __init__(self, inputs, outputs, stride):
         super().__init__()
-        self.first = nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs))
-        self.second = nn.Sequential(nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs))
-        self.short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)) if stride > 1 else nn.Identity()
+        self.first = Unit(inputs, outputs, 3, stride)
+        self.second = Unit(outputs, outputs, 3, 1)
+        self.short = Unit(inputs, outputs, 1, stride) if stride > 1 else nn.Identity()
 
     def forward(self, x):
         return F.relu(self.second(F.relu(self.first(x))) + self.short(x))
@@ -60,11 +52,11 @@ class Block(nn.Module):
 def resnet():
     widths = [64, 64, 64, 128, 128, 256, 256, 512, 512]
     blocks = [Block(a, b, 1 if a == b else 2) for a, b in zip(widths, widths[1:])]
-    stem = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    stem = [Unit(3, 64, 3, 1), nn.ReLU()]
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
-result = {'torch': torch.__version__, 'device': torch.cuda.get_device_name() if device == 'cuda' else 'cpu'}
+result = {'torch': torch.__version__, 'device': device_name()}
 if options.step:
     images = torch.randn(options.batch, 3, 32, 32, device=device).to(memory_format=torch.channels_last)
     labels = torch.arange(options.batch, device=device) % 10

@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from lib import device_name
+
 # As MODELS of benches/decoder.mjs.
 MODELS = {
     "gpt2-124m": dict(vocab=50_304, width=768, layers=12, heads=12, kv_heads=12, hidden=3072, context=1024, gpt2=True),
@@ -154,7 +156,7 @@ def main():
     milliseconds, losses = measure(forward, optimizer, config, device, args.batch, block, args.steps)
     parameters = sum(p.numel() for p in model.parameters())
     result = {
-        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "device": device_name(device),
         "torch": torch.__version__,
         "model": args.model,
         "parameters": parameters,

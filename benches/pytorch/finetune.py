@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from decoder import MODELS, Decoder, measure
+from lib import device_name
 
 
 class LoRA(nn.Module):
@@ -84,7 +85,7 @@ def main():
     print(
         json.dumps(
             {
-                "device": torch.cuda.get_device_name() if cuda else "cpu",
+                "device": device_name(device),
                 "series": f"PyTorch {torch.__version__}, {'eager' if args.eager else 'compiled'}",
                 "model": args.model,
                 "rank": args.rank,

@@ -18,6 +18,7 @@ import time
 import torch
 import torch.distributed as dist
 from decoder import MODELS, Decoder
+from lib import device_name
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -95,7 +96,7 @@ def main():
     tokens = args.batch * block * size
     rates = [tokens / seconds for seconds in times[min(args.warmup, args.steps - 1) :]]
     result = {
-        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "device": device_name(device),
         "torch": torch.__version__,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,
         "model": args.model,

@@ -14,34 +14,15 @@ Each line of standard input is a JSON object, and each is answered by one line o
 output of eager PyTorch, relative to its largest element. Needs PyTorch with torchvision, transformers, onnx and onnxscript.
 """
 
-import json
 import os
-import struct
-import sys
 import time
 
 import torch
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-TYPES = {torch.float32: "F32", torch.int32: "I32"}
+from lib import DEVICE, exact_f32, seconds_of, serve, synchronize, write_safetensors
+
 # Ids of a text.
 LENGTH = 128
-
-
-def write_safetensors(path, tensors):
-    header, data = {}, []
-    offset = 0
-    for name, value in tensors.items():
-        raw = value.contiguous().numpy().tobytes()
-        header[name] = {"dtype": TYPES[value.dtype], "shape": list(value.shape), "data_offsets": [offset, offset + len(raw)]}
-        offset += len(raw)
-        data.append(raw)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for raw in data:
-            file.write(raw)
 
 
 class Model(torch.nn.Module):
@@ -122,48 +103,18 @@ class Side:
         expected = self.expected[batch]
         return {"apart": ((result - expected).abs().max() / expected.abs().max()).item(), "seconds": time.perf_counter() - start}
 
-    def run(self, calls, wait):
-        synchronize()
-        start = time.perf_counter()
-        with torch.inference_mode():
-            for _ in range(calls):
+    def run(self, request):
+        def calls():
+            for _ in range(request["calls"]):
                 self.call(self.x)
-                if wait:
+                if request["wait"]:
                     synchronize()
-        synchronize()
-        return {"milliseconds": (time.perf_counter() - start) * 1000}
 
-
-def synchronize():
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def main():
-    # What libraries print is not an answer.
-    answers, sys.stdout = sys.stdout, sys.stderr
-    torch.backends.cudnn.benchmark = True
-    # f32 is f32 here.
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    side = Side()
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            if request["do"] == "info":
-                name = torch.cuda.get_device_name() if DEVICE.type == "cuda" else "cpu"
-                answer = {"torch": torch.__version__, "device": name}
-            elif request["do"] == "make":
-                answer = side.make(request)
-            elif request["do"] == "prepare":
-                answer = side.prepare(request)
-            else:
-                answer = side.run(request["calls"], request["wait"])
-        except Exception as error:  # e.g. no Triton for compiled ones: the others still count
-            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        with torch.inference_mode():
+            return {"milliseconds": seconds_of(calls)[0] * 1000}
 
 
 if __name__ == "__main__":
-    main()
+    exact_f32()
+    side = Side()
+    serve({"make": side.make, "prepare": side.prepare, "run": side.run})

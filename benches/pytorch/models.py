@@ -14,33 +14,13 @@ Each line of standard input is a JSON object, and each is answered by one line o
 `compiled-graphs` does that with the compiled model. Needs PyTorch 2.4 or later.
 """
 
-import json
-import struct
-import sys
 import time
 
 import torch
 import torch.nn.functional as F
 
+from lib import DEVICE, exact_f32, read_safetensors, seconds_of, serve, synchronize
 from networks import NETWORKS
-
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def read_safetensors(path):
-    """All tensors of a safetensors file."""
-    types = {"F32": torch.float32, "I32": torch.int32}
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
-        tensors = {}
-        for name, entry in header.items():
-            begin, end = entry["data_offsets"]
-            file.seek(8 + length + begin)
-            data = bytearray(file.read(end - begin))
-            tensors[name] = torch.frombuffer(data, dtype=types[entry["dtype"]]).reshape(entry["shape"])
-    return tensors
 
 
 class Mlp(torch.nn.Module):
@@ -161,16 +141,14 @@ MODELS = {"mlp": Mlp, "gru": Gru, "vit": Vit, "tiny": Regression, "digits": Mlp,
 
 class Training:
     def __init__(self, request):
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cudnn.benchmark = True
+        exact_f32()
         self.model = MODELS[request["model"]](**request["sizes"]).to(DEVICE)
         # Counts of batches are not in the file.
-        unread = self.model.load_state_dict(read_safetensors(request["weights"]), strict=False)
+        unread = self.model.load_state_dict(read_safetensors(request["weights"])[0], strict=False)
         if unread.unexpected_keys or any(not key.endswith("num_batches_tracked") for key in unread.missing_keys):
             raise ValueError(f"the weights do not fit: {unread}")
         self.model = self.model.to(memory_format=torch.channels_last)
-        batch = read_safetensors(request["batch"])
+        batch, _ = read_safetensors(request["batch"])
         x, t = (batch[name].to(DEVICE) for name in ("x", "t"))
         x = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
         self.inputs, self.targets = (v.long() if v.dtype == torch.int32 else v for v in (x, t))
@@ -215,11 +193,6 @@ class Training:
         return loss.detach()
 
 
-def synchronize():
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
-
-
 def operations(count, size):
     """Host microseconds of an eager operation until the device has ended, and of the calls by themselves."""
     a, b = torch.rand(size, size, device=DEVICE), torch.rand(size, size, device=DEVICE)
@@ -236,35 +209,29 @@ def operations(count, size):
     return result
 
 
-def main():
-    # What libraries print is not an answer.
-    answers, sys.stdout = sys.stdout, sys.stderr
-    training = None
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            if request["do"] == "info":
-                name = torch.cuda.get_device_name() if DEVICE.type == "cuda" else "cpu"
-                answer = {"torch": torch.__version__, "device": name}
-            elif request["do"] == "prepare":
-                training = None
-                torch.compiler.reset()
-                training = Training(request)
-                answer = {"losses": [training.step().item() for _ in range(request["check"])]}
-            elif request["do"] == "run":
-                synchronize()
-                start = time.perf_counter()
-                for _ in range(request["steps"]):
-                    loss = training.step()
-                synchronize()
-                answer = {"milliseconds": (time.perf_counter() - start) * 1000, "loss": loss.item()}
-            else:
-                answer = {"microseconds": operations(request["count"], request["size"])}
-        except Exception as error:  # e.g. no Triton for compiled ones: the others still count
-            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+class Side:
+    def prepare(self, request):
+        self.training = None
+        torch.compiler.reset()
+        self.training = Training(request)
+        return {"losses": [self.training.step().item() for _ in range(request["check"])]}
+
+    def run(self, request):
+        def steps():
+            for _ in range(request["steps"]):
+                loss = self.training.step()
+            return loss
+
+        seconds, loss = seconds_of(steps)
+        return {"milliseconds": seconds * 1000, "loss": loss.item()}
 
 
 if __name__ == "__main__":
-    main()
+    side = Side()
+    serve(
+        {
+            "prepare": side.prepare,
+            "run": side.run,
+            "operations": lambda request: {"microseconds": operations(request["count"], request["size"])},
+        }
+    )

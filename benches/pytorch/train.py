@@ -23,7 +23,6 @@ import json
 import math
 import os
 import statistics
-import struct
 import sys
 import time
 
@@ -33,24 +32,10 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
+from lib import device_name, read_safetensors
+
 # What torch.compile calls them.
 COMPILE_MODES = {"graphs": "reduce-overhead", "autotuned": "max-autotune"}
-
-
-def read_safetensors(path):
-    """All tensors of a safetensors file, and its metadata."""
-    types = {"F32": torch.float32, "I32": torch.int32, "U32": torch.int32}
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-        metadata = header.pop("__metadata__", {})
-        tensors = {}
-        for name, entry in header.items():
-            begin, end = entry["data_offsets"]
-            file.seek(8 + length + begin)
-            data = bytearray(file.read(end - begin))
-            tensors[name] = torch.frombuffer(data, dtype=types[entry["dtype"]]).reshape(entry["shape"])
-    return tensors, metadata
 
 
 class Layer(torch.nn.Module):
@@ -227,7 +212,7 @@ def main():
         batches = batches[:, rank * share : (rank + 1) * share].contiguous()
     if device.type == "cuda":
         batches = batches.pin_memory()
-    name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+    name = device_name(device)
     if rank == 0:
         print(f"PyTorch {torch.__version__} on {size} × {name}, {tuple(batches.shape)} batches each")
 
