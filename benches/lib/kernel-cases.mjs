@@ -40,13 +40,10 @@ function need(supported, why) {
 export function cases(quick) {
   /** @type {Case[]} */
   const list = [];
+  /** @param {string} name @param {string} shape @param {number} bytes @param {Case['build']} build */
+  const add = (name, shape, bytes, build) => list.push({ name, shape, bytes, build });
   const copies = quick ? 1 << 18 : 1 << 26;
-  list.push({
-    name: 'copy kernel',
-    shape: `${copies} f32`,
-    bytes: 8 * copies,
-    build: (k, b) => k.copy({ x: b.input(copies), y: b.output(copies), count: copies }),
-  });
+  add('copy kernel', `${copies} f32`, 8 * copies, (k, b) => k.copy({ x: b.input(copies), y: b.output(copies), count: copies }));
 
   // The model's micro-step, which caches hold, and many tokens, which they do not; the most of them for the kernels of
   // rows alone, which then work for as long as the large copy.
@@ -62,200 +59,73 @@ export function cases(quick) {
     ])) {
       const [s, t] = [size(type), size(outType)];
       const types = type === outType ? type : `${type} to ${outType}`;
-      list.push(
-        {
-          name: `rmsNormForward ${types}`,
-          shape,
-          bytes: n * (s + t),
-          build: (k, b) =>
-            k.rmsNormForward({
-              x: b.input(n, type),
-              y: b.output(n, outType),
-              weight: b.input(C),
-              stats: b.output(rows),
-              rows,
-              columns: C,
-              type,
-              outType,
-            }),
-        },
-        {
-          name: `rmsNormForward + residual ${types}`,
-          shape,
-          bytes: n * (2 * s + 2 * t),
-          build: (k, b) =>
-            k.rmsNormForward({
-              x: b.input(n, outType),
-              residual: b.input(n, type),
-              sum: b.output(n, type),
-              y: b.output(n, outType),
-              weight: b.input(C),
-              stats: b.output(rows),
-              rows,
-              columns: C,
-              type,
-              outType,
-            }),
-        },
-        {
-          name: `layerNormForward ${types}`,
-          shape,
-          bytes: n * (s + t),
-          build: (k, b) =>
-            k.layerNormForward({
-              x: b.input(n, type),
-              y: b.output(n, outType),
-              weight: b.input(C),
-              bias: b.input(C),
-              stats: b.output(2 * rows),
-              rows,
-              columns: C,
-              type,
-              outType,
-            }),
-        },
-        {
-          name: `rmsNormBackward + residual ${types}`,
-          shape,
-          bytes: n * (3 * s + t) + (type === outType ? 0 : n * t),
-          build: (k, b) =>
-            k.rmsNormBackward({
-              dy: b.input(n, outType),
-              x: b.input(n, type),
-              weight: b.input(C),
-              stats: b.input(rows),
-              dx: b.output(n, type),
-              residual: b.input(n, type),
-              dWeight: b.output(C),
-              rows,
-              columns: C,
-              type,
-              outType,
-              ...(type === outType ? {} : { copy: b.output(n, outType) }),
-            }),
-        },
-        {
-          name: `layerNormBackward ${types}`,
-          shape,
-          bytes: n * (2 * s + t),
-          build: (k, b) =>
-            k.layerNormBackward({
-              dy: b.input(n, outType),
-              x: b.input(n, type),
-              weight: b.input(C),
-              stats: b.input(2 * rows),
-              dx: b.output(n, type),
-              dWeight: b.output(C),
-              dBias: b.output(C),
-              rows,
-              columns: C,
-              type,
-              outType,
-            }),
-        },
+      const of = { rows, columns: C, type, outType };
+      const forward = (/** @type {Buffers} */ b) => ({ ...of, x: b.input(n, type), y: b.output(n, outType), weight: b.input(C) });
+      const backward = (/** @type {Buffers} */ b, /** @type {number} */ stats) => ({
+        ...{ ...of, dy: b.input(n, outType), x: b.input(n, type), weight: b.input(C), stats: b.input(stats * rows) },
+        ...{ dx: b.output(n, type), dWeight: b.output(C) },
+      });
+      add(`rmsNormForward ${types}`, shape, n * (s + t), (k, b) => k.rmsNormForward({ ...forward(b), stats: b.output(rows) }));
+      add(`rmsNormForward + residual ${types}`, shape, n * (2 * s + 2 * t), (k, b) =>
+        k.rmsNormForward({
+          ...{ ...of, x: b.input(n, outType), residual: b.input(n, type), sum: b.output(n, type), y: b.output(n, outType) },
+          ...{ weight: b.input(C), stats: b.output(rows) },
+        }),
       );
+      add(`layerNormForward ${types}`, shape, n * (s + t), (k, b) =>
+        k.layerNormForward({ ...forward(b), bias: b.input(C), stats: b.output(2 * rows) }),
+      );
+      add(`rmsNormBackward + residual ${types}`, shape, n * (3 * s + t) + (type === outType ? 0 : n * t), (k, b) =>
+        k.rmsNormBackward({
+          ...{ ...backward(b, 1), residual: b.input(n, type) },
+          ...(type === outType ? {} : { copy: b.output(n, outType) }),
+        }),
+      );
+      add(`layerNormBackward ${types}`, shape, n * (2 * s + t), (k, b) => k.layerNormBackward({ ...backward(b, 2), dBias: b.output(C) }));
     }
     for (const type of /** @type {DType[]} */ (['f32', 'bf16', 'f16'])) {
-      list.push(
-        {
-          name: `activationForward gelu ${type}`,
-          shape,
-          bytes: 2 * n * size(type),
-          build: (k, b) => k.activationForward({ x: b.input(n, type), y: b.output(n, type), count: n, activation: 'gelu', type }),
-        },
-        {
-          name: `softmaxForward ${type}`,
-          shape,
-          bytes: 2 * n * size(type),
-          build: (k, b) => k.softmaxForward({ x: b.input(n, type), y: b.output(n, type), rows, columns: C, type }),
-        },
-        {
-          name: `softmaxBackward ${type}`,
-          shape,
-          bytes: 3 * n * size(type),
-          build: (k, b) => k.softmaxBackward({ y: b.input(n, type), dy: b.input(n, type), dx: b.output(n, type), rows, columns: C, type }),
-        },
-        {
-          name: `dropout ${type}`,
-          shape,
-          bytes: 2 * n * size(type),
-          build: (k, b) =>
-            k.dropout({ x: b.input(n, type), y: b.output(n, type), random: b.data(Uint32Array.of(1, 2, 3, 4)), count: n, p: 0.1, type }),
-        },
-        {
-          name: `columnSum ${type}`,
-          shape,
-          bytes: n * size(type),
-          build: (k, b) => k.columnSum({ x: b.input(n, type), y: b.output(C), rows, columns: C, type }),
-        },
+      const bytes = n * size(type);
+      const io = (/** @type {Buffers} */ b) => ({ x: b.input(n, type), y: b.output(n, type), type });
+      const of = { rows, columns: C };
+      add(`activationForward gelu ${type}`, shape, 2 * bytes, (k, b) => k.activationForward({ ...io(b), count: n, activation: 'gelu' }));
+      add(`softmaxForward ${type}`, shape, 2 * bytes, (k, b) => k.softmaxForward({ ...io(b), ...of }));
+      add(`softmaxBackward ${type}`, shape, 3 * bytes, (k, b) =>
+        k.softmaxBackward({ y: b.input(n, type), dy: b.input(n, type), dx: b.output(n, type), ...of, type }),
       );
+      add(`dropout ${type}`, shape, 2 * bytes, (k, b) =>
+        k.dropout({ ...io(b), random: b.data(Uint32Array.of(1, 2, 3, 4)), count: n, p: 0.1 }),
+      );
+      add(`columnSum ${type}`, shape, bytes, (k, b) => k.columnSum({ x: b.input(n, type), y: b.output(C), ...of, type }));
     }
     if (rows > 16384) continue;
+    const vocabulary = quick ? 256 : 16384;
     for (const type of /** @type {DType[]} */ (['f32', 'bf16', 'f16'])) {
       const h = rows * H;
-      list.push(
-        {
-          name: `gluForward ${type}`,
-          shape: `${rows}×${H}`,
-          bytes: 3 * h * size(type),
-          build: (k, b) => k.gluForward({ gateUp: b.input(2 * h, type), y: b.output(h, type), rows, columns: H, type }),
-        },
-        {
-          name: `gluBackward ${type}`,
-          shape: `${rows}×${H}`,
-          bytes: 5 * h * size(type),
-          build: (k, b) =>
-            k.gluBackward({ gateUp: b.input(2 * h, type), dy: b.input(h, type), dGateUp: b.output(2 * h, type), rows, columns: H, type }),
-        },
-        {
-          name: `ropeForward ${type}`,
-          shape: `${rows}×2×16×64 of qkv`,
-          bytes: 4 * rows * 1024 * size(type),
-          build: (k, b) =>
-            k.ropeForward({
-              x: b.input(rows * 3072, type),
-              table: b.data(ropeTable({ positions: 64, headSize: 64 })),
-              rows,
-              heads: 32,
-              headSize: 64,
-              rowStride: 3072,
-              positions: 64,
-              type,
-            }),
-        },
-        {
-          name: `embeddingBackward ${type}`,
-          shape: `${rows}×${C} of 16384`,
-          bytes: n * (size(type) + 8),
-          build: (k, b) =>
-            k.embeddingBackward({
-              ids: b.ids(rows, quick ? 256 : 16384),
-              dy: b.input(n, type),
-              dTable: b.input((quick ? 256 : 16384) * C),
-              tokens: rows,
-              columns: C,
-              vocabulary: quick ? 256 : 16384,
-              type,
-            }),
-        },
+      add(`gluForward ${type}`, `${rows}×${H}`, 3 * h * size(type), (k, b) =>
+        k.gluForward({ gateUp: b.input(2 * h, type), y: b.output(h, type), rows, columns: H, type }),
+      );
+      add(`gluBackward ${type}`, `${rows}×${H}`, 5 * h * size(type), (k, b) =>
+        k.gluBackward({ gateUp: b.input(2 * h, type), dy: b.input(h, type), dGateUp: b.output(2 * h, type), rows, columns: H, type }),
+      );
+      add(`ropeForward ${type}`, `${rows}×2×16×64 of qkv`, 4 * rows * 1024 * size(type), (k, b) =>
+        k.ropeForward({
+          ...{ x: b.input(rows * 3072, type), table: b.data(ropeTable({ positions: 64, headSize: 64 })), positions: 64 },
+          ...{ rows, heads: 32, headSize: 64, rowStride: 3072, type },
+        }),
+      );
+      add(`embeddingBackward ${type}`, `${rows}×${C} of 16384`, n * (size(type) + 8), (k, b) =>
+        k.embeddingBackward({
+          ...{ ids: b.ids(rows, vocabulary), dy: b.input(n, type), dTable: b.input(vocabulary * C) },
+          ...{ tokens: rows, columns: C, vocabulary, type },
+        }),
       );
     }
-    list.push({
-      name: 'embeddingForward f32 + positions',
-      shape: `${rows}×${C} of 16384`,
-      bytes: 8 * n,
-      build: (k, b) =>
-        k.embeddingForward({
-          ids: b.ids(rows, quick ? 256 : 16384),
-          table: b.input((quick ? 256 : 16384) * C),
-          position: b.input(64 * C),
-          positions: 64,
-          y: b.output(n),
-          tokens: rows,
-          columns: C,
-          vocabulary: quick ? 256 : 16384,
-        }),
-    });
+    add('embeddingForward f32 + positions', `${rows}×${C} of 16384`, 8 * n, (k, b) =>
+      k.embeddingForward({
+        ...{ ids: b.ids(rows, vocabulary), table: b.input(vocabulary * C), position: b.input(64 * C), positions: 64 },
+        ...{ y: b.output(n), tokens: rows, columns: C, vocabulary },
+      }),
+    );
     const V = quick ? 1000 : 16384;
     const tokens = quick ? 16 : Math.min(rows, 4096);
     for (const [type, gradientType] of /** @type {[DType, 'f16' | 'bf16' | undefined][]} */ ([
@@ -263,89 +133,49 @@ export function cases(quick) {
       ['bf16', undefined],
       ['f32', 'bf16'],
     ])) {
-      list.push({
-        name: `crossEntropy ${type}${gradientType ? ` to ${gradientType}` : ''}`,
-        shape: `${tokens}×${V}`,
-        bytes: tokens * V * (size(type) + size(gradientType ?? type)),
-        build: (k, b) =>
-          k.crossEntropy({
-            logits: b.input(tokens * V, type),
-            targets: b.ids(tokens, V),
-            loss: b.output(tokens),
-            rows: tokens,
-            columns: V,
-            type,
-            ...(gradientType ? { gradient: b.output(tokens * V, gradientType), gradientType } : {}),
-          }),
-      });
+      const name = `crossEntropy ${type}${gradientType ? ` to ${gradientType}` : ''}`;
+      add(name, `${tokens}×${V}`, tokens * V * (size(type) + size(gradientType ?? type)), (k, b) =>
+        k.crossEntropy({
+          ...{ logits: b.input(tokens * V, type), targets: b.ids(tokens, V), loss: b.output(tokens), rows: tokens, columns: V, type },
+          ...(gradientType ? { gradient: b.output(tokens * V, gradientType), gradientType } : {}),
+        }),
+      );
     }
   }
 
   const P = quick ? 1 << 16 : 1 << 26;
   for (const [copyType, permuted] of /** @type {const} */ ([[undefined], ['bf16'], ['f16'], ['bf16', true]])) {
-    list.push({
-      name: `adamw${copyType ? ` + ${copyType} copy` : ''}${permuted ? ' + permuted' : ''}`,
-      shape: `${P}`,
-      bytes: P * (28 + (copyType ? 2 : 0) + (permuted ? 2 : 0)),
-      build: (k, b) => {
-        const state = optimizerState({ rate: 1e-4, step: 10 });
-        // As `optimizerAdvance` would leave it.
-        state.set(new Uint32Array(Float32Array.of(1e-4, 0.65, 0.4, 1).buffer), 1);
-        return k.adamw({
-          parameters: b.input(P),
-          first: b.input(P),
-          second: b.data(new Float32Array(P).fill(1e-3)),
-          gradient: b.input(P),
-          state: b.data(state),
-          count: P,
-          ...(copyType ? { copy: b.output(P, copyType), copyType } : {}),
-          ...(permuted ? { permuted: b.output(P, copyType) } : {}),
-        });
-      },
+    const name = `adamw${copyType ? ` + ${copyType} copy` : ''}${permuted ? ' + permuted' : ''}`;
+    add(name, `${P}`, P * (28 + (copyType ? 2 : 0) + (permuted ? 2 : 0)), (k, b) => {
+      const state = optimizerState({ rate: 1e-4, step: 10 });
+      // As `optimizerAdvance` would leave it.
+      state.set(new Uint32Array(Float32Array.of(1e-4, 0.65, 0.4, 1).buffer), 1);
+      return k.adamw({
+        ...{ parameters: b.input(P), first: b.input(P), second: b.data(new Float32Array(P).fill(1e-3)), gradient: b.input(P) },
+        ...{ state: b.data(state), count: P },
+        ...(copyType ? { copy: b.output(P, copyType), copyType } : {}),
+        ...(permuted ? { permuted: b.output(P, copyType) } : {}),
+      });
     });
   }
-  list.push(
-    {
-      name: 'gradientClip',
-      shape: `${P}`,
-      bytes: 4 * P,
-      build: (k, b) => k.gradientClip({ gradient: b.input(P), count: P, state: b.data(optimizerState({ rate: 1, maxNorm: 1 })) }),
-    },
-    { name: 'reduceAll sum f32', shape: `${P}`, bytes: 4 * P, build: (k, b) => k.reduceAll({ x: b.input(P), y: b.output(1), count: P }) },
-    { name: 'fill', shape: `${P} f32`, bytes: 4 * P, build: (k, b) => k.fill({ y: b.output(P), count: P, value: 1 }) },
-    {
-      name: 'cast f32 to bf16',
-      shape: `${P}`,
-      bytes: 6 * P,
-      build: (k, b) => k.cast({ x: b.input(P), y: b.output(P, 'bf16'), count: P, from: 'f32', to: 'bf16' }),
-    },
-    {
-      name: 'cast bf16 to f32',
-      shape: `${P}`,
-      bytes: 6 * P,
-      build: (k, b) => k.cast({ x: b.input(P, 'bf16'), y: b.output(P), count: P, from: 'bf16', to: 'f32' }),
-    },
-    {
-      name: 'binary add f32',
-      shape: `${P}`,
-      bytes: 12 * P,
-      build: (k, b) => k.binary({ a: b.input(P), b: b.input(P), y: b.output(P), count: P }),
-    },
-    {
-      name: 'unary exp f32',
-      shape: `${P}`,
-      bytes: 8 * P,
-      build: (k, b) => k.unary({ x: b.input(P), y: b.output(P), count: P, op: 'exp' }),
-    },
+  add('gradientClip', `${P}`, 4 * P, (k, b) =>
+    k.gradientClip({ gradient: b.input(P), count: P, state: b.data(optimizerState({ rate: 1, maxNorm: 1 })) }),
   );
+  add('reduceAll sum f32', `${P}`, 4 * P, (k, b) => k.reduceAll({ x: b.input(P), y: b.output(1), count: P }));
+  add('fill', `${P} f32`, 4 * P, (k, b) => k.fill({ y: b.output(P), count: P, value: 1 }));
+  for (const [from, to] of /** @type {const} */ ([
+    ['f32', 'bf16'],
+    ['bf16', 'f32'],
+  ])) {
+    add(`cast ${from} to ${to}`, `${P}`, 6 * P, (k, b) => k.cast({ x: b.input(P, from), y: b.output(P, to), count: P, from, to }));
+  }
+  add('binary add f32', `${P}`, 12 * P, (k, b) => k.binary({ a: b.input(P), b: b.input(P), y: b.output(P), count: P }));
+  add('unary exp f32', `${P}`, 8 * P, (k, b) => k.unary({ x: b.input(P), y: b.output(P), count: P, op: 'exp' }));
   const side = quick ? 128 : 8192;
   for (const type of /** @type {DType[]} */ (['f32', 'bf16'])) {
-    list.push({
-      name: `transpose ${type}`,
-      shape: `${side}×${side}`,
-      bytes: 2 * side * side * size(type),
-      build: (k, b) => k.transpose({ x: b.input(side * side, type), y: b.output(side * side, type), rows: side, columns: side, type }),
-    });
+    add(`transpose ${type}`, `${side}×${side}`, 2 * side * side * size(type), (k, b) =>
+      k.transpose({ x: b.input(side * side, type), y: b.output(side * side, type), rows: side, columns: side, type }),
+    );
   }
 
   for (const m of quick ? [64] : [512, 8192]) list.push(...gluCases(m, quick ? 96 : 2752, quick ? 64 : 1024));
@@ -372,18 +202,8 @@ export function cases(quick) {
           build: (kernels, b) => {
             need(kernels.matmulSupports(precision), `no matrix units for ${precision}`);
             return kernels.matmul({
-              a: b.input(m * k, type),
-              b: b.input(n * k, type),
-              c: b.output(m * n),
-              m,
-              n,
-              k,
-              transA: form === 'TN',
-              transB: form === 'NT',
-              aType: type,
-              bType: type,
-              cType: 'f32',
-              precision,
+              ...{ a: b.input(m * k, type), b: b.input(n * k, type), c: b.output(m * n), m, n, k },
+              ...{ transA: form === 'TN', transB: form === 'NT', aType: type, bType: type, cType: 'f32', precision },
             });
           },
         });
@@ -397,39 +217,24 @@ export function cases(quick) {
       // Half of the scores are masked.
       const flops = (4 * batch * heads * T * T * headSize) / 2;
       const common = { batch, tokens: T, heads, headSize, type, precision };
+      const one = { shape: `${batch}×${T}, ${heads} heads of ${headSize}`, arithmetic: precision };
+      const supported = (/** @type {Kernels} */ k) => need(k.attentionSupports(precision, headSize), `no matrix units for ${precision}`);
       list.push(
         {
-          name: `attentionForward ${precision}`,
-          shape: `${batch}×${T}, ${heads} heads of ${headSize}`,
-          flops,
-          arithmetic: precision,
-          bytes: 4 * n * size(type),
+          ...{ ...one, name: `attentionForward ${precision}`, flops, bytes: 4 * n * size(type) },
           build: (k, b) => {
-            need(k.attentionSupports(precision, headSize), `no matrix units for ${precision}`);
-            return k.attentionForward({
-              ...common,
-              qkv: b.input(3 * n, type),
-              out: b.output(n, type),
-              logSumExp: b.output(batch * heads * T),
-            });
+            supported(k);
+            const out = { out: b.output(n, type), logSumExp: b.output(batch * heads * T) };
+            return k.attentionForward({ ...common, qkv: b.input(3 * n, type), ...out });
           },
         },
         {
-          name: `attentionBackward ${precision}`,
-          shape: `${batch}×${T}, ${heads} heads of ${headSize}`,
-          flops: 2.5 * flops,
-          arithmetic: precision,
-          bytes: 8 * n * size(type),
+          ...{ ...one, name: `attentionBackward ${precision}`, flops: 2.5 * flops, bytes: 8 * n * size(type) },
           build: (k, b) => {
-            need(k.attentionSupports(precision, headSize), `no matrix units for ${precision}`);
-            return k.attentionBackward({
-              ...common,
-              qkv: b.input(3 * n, type),
-              out: b.input(n, type),
-              dOut: b.input(n, type),
-              logSumExp: b.data(new Float32Array(batch * heads * T).fill(7)),
-              dQkv: b.output(3 * n, type),
-            });
+            supported(k);
+            const logSumExp = b.data(new Float32Array(batch * heads * T).fill(7));
+            const inputs = { qkv: b.input(3 * n, type), out: b.input(n, type), dOut: b.input(n, type), logSumExp };
+            return k.attentionBackward({ ...common, ...inputs, dQkv: b.output(3 * n, type) });
           },
         },
       );
