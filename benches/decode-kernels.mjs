@@ -9,10 +9,10 @@
  */
 
 import { createKernels, pack } from '../kernels/index.mjs';
-import { OWN_ADDON, addonPath, driverText, loadAddon } from './lib/addon.mjs';
+import { OWN_ADDON, addonPath, loadAddon } from './lib/addon.mjs';
 import { UsageError, runMain } from './lib/args.mjs';
-import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
-import { median, textTable } from './lib/stats.mjs';
+import { RESULTS_OPTION, report } from './lib/results.mjs';
+import { median } from './lib/stats.mjs';
 
 /** @typedef {import('../kernels/decode.mjs').WeightType} WeightType */
 /** @typedef {import('../kernels/base.mjs').Dispatch} Dispatch */
@@ -78,7 +78,7 @@ const BYTES = { f32: 4, f16: 2, bf16: 2, q8_0: 34 / 32 };
 const WORDS = { f32: 0x3c8f5c29, f16: 0x2c7a2c7a, bf16: 0x3b003b00, q8_0: 0x05fb03fe };
 
 await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (options) => {
-  const { addon, samples, cache, quick, cpu, json, results } = options;
+  const { addon, samples, cache, quick, cpu } = options;
   const types = /** @type {WeightType[]} */ (options.types.split(','));
   const unknown = types.find((type) => !(type in BYTES));
   if (unknown) throw new UsageError(`--types: ${unknown} is not one of ${Object.keys(BYTES).join(', ')}`);
@@ -86,7 +86,7 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
   const strange = ways?.find((way) => !WAYS.includes(way));
   if (strange) throw new UsageError(`--kernels: ${strange} is not one of ${WAYS.join(', ')}`);
   const vk = loadAddon(addonPath(addon));
-  const info = vk.initDevice();
+  const info = /** @type {import('../index.js').DeviceInfo} */ (vk.initDevice());
   const kernels = createKernels(/** @type {any} */ (vk));
   /** @type {number[]} */
   let made = [];
@@ -208,16 +208,6 @@ await runMain('node benches/decode-kernels.mjs [options]', OPTIONS, async (optio
     }
   }
   kernels.context.releaseWorkspaces();
-  if (results !== undefined) {
-    writeResults(results, {
-      bench: 'decode-kernels',
-      title: `Kernels of a decode step of ${options.rows} sequences${cpu ? ', by processor time' : ''}, median of ${samples}`,
-      device: info.deviceName,
-      driver: driverText(info),
-      figures,
-    });
-  }
-  if (json) return console.log(JSON.stringify({ device: info.deviceName, rows: options.rows, figures }));
-  const lines = figures.map(({ group, name, series, value }) => [group, name, series, value.toFixed(2)]);
-  console.log(textTable(['kernel', 'size', 'type', 'GB/s'], lines));
+  const title = `Kernels of a decode step of ${options.rows} sequences${cpu ? ', by processor time' : ''}, median of ${samples}`;
+  report(options, { bench: 'decode-kernels', title, info, figures, about: { rows: options.rows } });
 });

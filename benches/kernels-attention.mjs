@@ -7,11 +7,13 @@
 import { writeFileSync } from 'node:fs';
 import { attentionKernels } from '../kernels/attention.mjs';
 import { KernelContext, pack } from '../kernels/base.mjs';
+import { bf16Value, f16Value } from '../kernels/half.mjs';
 import { ATTENTION_TILINGS } from '../kernels/hopper/tilings.mjs';
 import { warmer } from '../kernels/tuning/measure.mjs';
 import { Values } from '../kernels/tuning/values.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
+import { launchTime } from './lib/launch.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 
@@ -124,17 +126,7 @@ function halves(vk, buffer, type, count) {
   // Odd: comes by all places of a tile.
   const step = Math.floor(count / COMPARED) | 1;
   const bits = Uint16Array.from({ length: Math.ceil(count / step) }, (_, i) => all[i * step]);
-  const word = new Uint32Array(1);
-  const real = new Float32Array(word.buffer);
-  return Float32Array.from(bits, (h) => {
-    if (type === 'bf16') {
-      word[0] = h << 16;
-      return real[0];
-    }
-    const exponent = (h >> 10) & 31;
-    const size = exponent === 31 ? NaN : exponent === 0 ? (h & 1023) * 2 ** -24 : (1024 + (h & 1023)) * 2 ** (exponent - 25);
-    return h & 0x8000 ? -size : size;
-  });
+  return Float32Array.from(bits, type === 'bf16' ? bf16Value : f16Value);
 }
 
 await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, samples, budget, quick, json, results: folder }) => {
@@ -230,24 +222,24 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
           };
           candidate.graph = record(sets.length);
           candidate.runs = sets.length;
-          launches(vk, candidate.graph, 2);
-          const guess = (1000 * launches(vk, candidate.graph, 1)) / sets.length;
+          launchTime(vk, candidate.graph, 2);
+          const guess = (1000 * launchTime(vk, candidate.graph, 1)) / sets.length;
           if (!quick) {
             vk.graphDestroy(candidate.graph);
             candidate.runs = sets.length * Math.max(1, Math.round(3000 / guess / sets.length));
             candidate.graph = record(candidate.runs);
-            launches(vk, candidate.graph, 1);
+            launchTime(vk, candidate.graph, 1);
           }
         } catch (cause) {
           candidate.error = cause instanceof Error ? cause.message : String(cause);
         }
       }
       const ready = candidates.filter(({ error }) => error === undefined);
-      warmer(() => launches(vk, ready[0].graph, 3), quick)();
+      warmer(() => launchTime(vk, ready[0].graph, 3), quick)();
       for (let sample = 0; sample < (quick ? 1 : samples); sample++)
         for (const { us, once, thrice, graph, runs } of ready) {
-          thrice.push(launches(vk, graph, 3));
-          once.push(launches(vk, graph, 1));
+          thrice.push(launchTime(vk, graph, 3));
+          once.push(launchTime(vk, graph, 1));
           us.push((500 * (thrice[sample] - once[sample])) / runs);
         }
       vk.waitIdle();
@@ -292,13 +284,3 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
   }
   console.log(`\n${Math.round((performance.now() - began) / 1000)} s`);
 });
-
-/** Milliseconds from the first of some launches of a graph to the end of the last. @param {any} vk @param {number} graph @param {number} count */
-function launches(vk, graph, count) {
-  vk.waitIdle();
-  const start = performance.now();
-  let value = 0;
-  for (let i = 0; i < count; i++) value = vk.graphLaunch(graph);
-  vk.waitTimeline(value);
-  return performance.now() - start;
-}

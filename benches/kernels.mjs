@@ -14,6 +14,7 @@ import { bf16Bits, createKernels, f16Bits, pack } from '../kernels/index.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { Unsupported, cases, size } from './lib/kernel-cases.mjs';
+import { launchTime } from './lib/launch.mjs';
 import { barChart, figures, htmlReport, paragraph, table } from './lib/report.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, spread, textTable } from './lib/stats.mjs';
@@ -47,16 +48,6 @@ const OPTIONS = /** @type {const} */ ({
  * @property {number} [share] of the copy, or of the fastest product
  * @property {string} [error]
  */
-
-/** Milliseconds from the first of some launches of a graph to the end of the last. @param {any} vk @param {number} graph @param {number} launches */
-function launchTime(vk, graph, launches) {
-  vk.waitIdle();
-  const start = performance.now();
-  let value = 0;
-  for (let i = 0; i < launches; i++) value = vk.graphLaunch(graph);
-  vk.waitTimeline(value);
-  return performance.now() - start;
-}
 
 const POISON = 0x7fc17fc1;
 

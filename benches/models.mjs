@@ -10,14 +10,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { init, randn, save, scope } from '../nn/index.mjs';
-import { OWN_ADDON, addonPath, driverText, loadAddon } from './lib/addon.mjs';
+import { OWN_ADDON, addonPath, loadAddon } from './lib/addon.mjs';
 import { runMain, UsageError } from './lib/args.mjs';
 import { printProfile } from './lib/decoders.mjs';
 import { LEARNING_RATE, MODELS, training } from './lib/models.mjs';
 import { startPeer } from './lib/peer.mjs';
 import { SIZES, jaxJs, ours, tfjs } from './lib/regression.mjs';
-import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
-import { format, median, textTable } from './lib/stats.mjs';
+import { RESULTS_OPTION, report } from './lib/results.mjs';
+import { median } from './lib/stats.mjs';
 
 /** PyTorch's modes: `graphs` is one CUDA graph of the whole step, `compiled-graphs` that of the compiled model. */
 const MODES = ['eager', 'compiled', 'graphs', 'compiled-graphs'];
@@ -243,7 +243,7 @@ async function regression(sizes, folder, { rounds, milliseconds }, left, say) {
 }
 
 await runMain(USAGE, OPTIONS, async (options) => {
-  const { addon, only, precisions, pytorch, modes, rounds, budget, json, results } = options;
+  const { addon, only, precisions, pytorch, modes, rounds, budget } = options;
   const names = only.split(',');
   const foreign = [
     ...names.filter((name) => name !== 'eager' && name !== 'regression' && !Object.hasOwn(MODELS, name)),
@@ -300,20 +300,6 @@ await runMain(USAGE, OPTIONS, async (options) => {
   }
   if (options.profile) return;
   const figures = measured.filter(({ runs }) => runs.length > 0).map((figure) => ({ ...figure, value: median(figure.runs) }));
-  const { deviceName: device } = info;
-  if (results !== undefined) {
-    const title = `Training steps of small models${torch ? ` beside ${torch}` : ''}; medians of ${rounds} runs`;
-    writeResults(results, { bench: 'models', title, device, driver: driverText(info), figures });
-  }
-  if (json) {
-    console.log(JSON.stringify({ device, driver: driverText(info), torch, figures }, null, 2));
-    return;
-  }
-  console.log(`${device}${torch ? `, ${torch}` : ''}; medians of ${rounds} runs\n`);
-  const rows = figures.map(({ group, name, series, value, unit, runs }) => [
-    `${group}: ${name}${series === 'milliseconds' ? '' : `, ${series}`}`,
-    `${format(value)} ${unit}`,
-    `${format(Math.min(...runs))} – ${format(Math.max(...runs))}`,
-  ]);
-  console.log(textTable(['', 'median', 'from – to'], rows));
+  const title = `Training steps of small models${torch ? ` beside ${torch}` : ''}; medians of ${rounds} runs`;
+  report(options, { bench: 'models', title, info, figures, about: { torch } });
 });

@@ -14,12 +14,12 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { compile, init, load, noGrad, scope } from 'helios-vk/nn';
 
 import { loadOnnx } from '../packages/onnx/src/index.mjs';
-import { OWN_ADDON, addonPath, driverText, loadAddon } from './lib/addon.mjs';
+import { OWN_ADDON, addonPath, loadAddon } from './lib/addon.mjs';
 import { runMain, UsageError } from './lib/args.mjs';
 import { printProfile } from './lib/decoders.mjs';
 import { startPeer } from './lib/peer.mjs';
-import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
-import { format, median, textTable } from './lib/stats.mjs';
+import { RESULTS_OPTION, report } from './lib/results.mjs';
+import { format, median } from './lib/stats.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /**
@@ -122,7 +122,7 @@ async function callsFor(side, milliseconds) {
 }
 
 await runMain(USAGE, OPTIONS, async (options) => {
-  const { addon, only, precision, rounds, milliseconds, small, budget, json, results } = options;
+  const { addon, only, precision, rounds, milliseconds, small, budget } = options;
   const [names, modes, batches] = [only.split(','), options.modes.split(','), options.batches.split(',').map(Number)];
   const foreign = [...names.filter((name) => !MODELS.includes(name)), ...modes.filter((name) => !MODES.includes(name))];
   if (foreign.length > 0) throw new UsageError(`nothing is named ${foreign.join(', ')}; there are ${[...MODELS, ...MODES].join(', ')}`);
@@ -230,20 +230,11 @@ await runMain(USAGE, OPTIONS, async (options) => {
 
   if (options.profile) return;
   const figures = measured.filter(({ runs }) => runs.length > 0).map((figure) => ({ ...figure, value: median(figure.runs) }));
-  const { deviceName: device } = info;
-  if (results !== undefined) {
-    const title = `Inference of ONNX files beside ${torch}; medians of ${rounds} runs`;
-    writeResults(results, { bench: 'onnx', title, device, driver: driverText(info), figures });
-  }
-  if (json) {
-    console.log(JSON.stringify({ device, driver: driverText(info), torch, figures }, null, 2));
-    return;
-  }
-  console.log(`${device}, ${torch}; medians of ${rounds} runs\n`);
-  const rows = figures.map(({ group, name, value, unit, runs }) => [
-    `${group}: ${name}`,
-    `${format(value)} ${unit}`,
-    `${format(Math.min(...runs))} – ${format(Math.max(...runs))}`,
-  ]);
-  console.log(textTable(['', 'median', 'from – to'], rows));
+  report(options, {
+    bench: 'onnx',
+    title: `Inference of ONNX files beside ${torch}; medians of ${rounds} runs`,
+    info,
+    figures,
+    about: { torch },
+  });
 });

@@ -7,10 +7,10 @@
 import { createKernels, SAMPLING_HISTORY_WORDS, samplingHistory, samplingSettings, samplingState } from '../kernels/index.mjs';
 import { drawn, kept } from '../__test__/lib/sampling.mjs';
 import { Random } from '../packages/lm/src/random.mjs';
-import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
+import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
-import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
-import { format, median, textTable } from './lib/stats.mjs';
+import { RESULTS_OPTION, report } from './lib/results.mjs';
+import { median } from './lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
@@ -92,16 +92,6 @@ await runMain('node benches/sampling.mjs [options]', OPTIONS, ({ addon, samples,
       }
     }
   }
-  if (results !== undefined) {
-    writeResults(results, {
-      bench: 'sampling',
-      title: `Sampling a token from logits, GPU time of a dispatch, ${repeats} in a row, median of ${samples}`,
-      device: info.deviceName,
-      driver: driverText(info),
-      figures,
-    });
-  }
-  if (json) return console.log(JSON.stringify({ device: info.deviceName, figures }));
-  const lines = figures.map(({ group, name, value }) => [group, name, `${format(value)} µs`]);
-  console.log(`${info.deviceName}\n${textTable(['rows', 'settings', 'GPU time'], lines)}`);
+  const title = `Sampling a token from logits, GPU time of a dispatch, ${repeats} in a row, median of ${samples}`;
+  report({ results, json }, { bench: 'sampling', title, info, figures });
 });

@@ -9,6 +9,9 @@ import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { driverText } from './addon.mjs';
+import { format, textTable } from './stats.mjs';
+
 /** The folder of the results that the documentation is written from. */
 export const RESULTS = fileURLToPath(new URL('../results', import.meta.url));
 
@@ -174,6 +177,22 @@ export function writeResults(folder, { bench, title, device, driver, figures, sc
       throw new Error(`${path} could not be written: ${message}`, { cause });
     }
   }
+}
+
+/**
+ * What most benches end with: writes the figures where `--results` asks for it, and prints them as JSON or as a table.
+ * @param {{ results?: string, json?: boolean }} options
+ * @param {{ bench: Results['bench'], title: string, info: import('../../index.js').DeviceInfo, figures: Figure[], about?: object }} run `about`: what
+ *   the JSON says besides
+ */
+export function report({ results, json }, { bench, title, info, figures, about }) {
+  const [device, driver] = [info.deviceName, driverText(info)];
+  if (results !== undefined) writeResults(results, { bench, title, device, driver, figures });
+  if (json) return console.log(JSON.stringify({ device, driver, ...about, figures }, null, 2));
+  const rows = figures.map(({ group, name, series, unit, value, runs = [value] }) => [
+    ...[group, name, series, `${format(value)} ${unit}`, `${format(Math.min(...runs))} – ${format(Math.max(...runs))}`],
+  ]);
+  console.log(`${title}, on ${device}\n\n${textTable(['', '', '', 'median', 'from – to'], rows)}`);
 }
 
 /** The text of a file: a line for each figure, so that a few hundred of them can be read. @param {Results} results */
