@@ -7,7 +7,7 @@
  */
 
 /** @param {unknown} text */
-export function escapeHtml(text) {
+function escapeHtml(text) {
   return String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 }
 

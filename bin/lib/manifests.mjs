@@ -193,7 +193,7 @@ export function globMatches(glob, name) {
  * @param {string} source
  * @returns {Manifest[]}
  */
-export function readManifest(place, kind, file, source) {
+function readManifest(place, kind, file, source) {
   /** @type {Manifest} */
   const empty = {
     file,
@@ -259,7 +259,7 @@ function findLibrary(place, library, folder) {
  * @param {string} name
  * @returns {string | null}
  */
-export function linkerSearch(place, name) {
+function linkerSearch(place, name) {
   const path = libraryFolders(place)
     .map((folder) => join(folder, name))
     .find((each) => existsSync(each));

@@ -363,7 +363,7 @@ export function helpText(usage, options) {
  * An environment variable, read by the addon's rule (docs/environment.md): unset, empty or blank means none.
  * @param {string} name
  */
-export function textVariable(name) {
+function textVariable(name) {
   const text = process.env[name]?.trim();
   return text === '' ? undefined : text;
 }

@@ -220,7 +220,7 @@ impl Module {
     }
 
     /// An instruction whose result was used before, by a phi.
-    pub fn result_as(&mut self, id: Id, op: Op, ty: Id, operands: &[u32]) {
+    fn result_as(&mut self, id: Id, op: Op, ty: Id, operands: &[u32]) {
         let mut words = vec![ty, id];
         words.extend_from_slice(operands);
         put(&mut self.body, op, &words);

@@ -138,7 +138,7 @@ impl Access {
     }
 
     /// Whether its coordinates are those of the shape.
-    pub fn is_strided(self) -> bool {
+    fn is_strided(self) -> bool {
         matches!(self, Self::Strided | Self::Lines)
     }
 

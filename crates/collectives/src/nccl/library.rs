@@ -16,7 +16,7 @@ use crate::failure::{Cause, Failure};
 use crate::mpi::library::{Missing, Scope, open};
 
 /// `ncclUniqueId`: what the ranks of a communicator have in common.
-pub const ID_BYTES: usize = 128;
+const ID_BYTES: usize = 128;
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
