@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs all measurements on one GPU beside PyTorch within a time limit: training steps of the 300M and of the 1.29B GPT in bf16, from the same
 # weights and batches, PyTorch's between two runs of ours; where a step's time goes; products beside
-# cuBLAS; attention; helios-lm's decoder (GPT-2 124M, a Llama of 1.1B) beside compiled PyTorch; convolutions.
+# cuBLAS; attention; convolutions.
 #
 #   [LIMIT=570] [PYTHON=python3] [SAVE=COMMAND] benches/gpu.sh FOLDER [STEP …]
 #
-# Steps: 2048 1.3B 16x1 4x1 1x4 times products attention checks decoders convolutions; all when left out. A step that could not end in time is
+# Steps: 2048 1.3B 16x1 4x1 1x4 times products attention checks convolutions; all when left out. A step that could not end in time is
 # skipped. SAVE: a command to run after each step. `checks` needs the Khronos validation layer, and a loader as new as the layer.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -75,17 +75,6 @@ checks() { # what only a GPU can show: kernels in PTX, tensors near the largest,
   HELIOS_VALIDATION=1 timed nccl 90 node --test --test-reporter=tap __test__/distributed/nccl.test.mjs && grep -E '^# (pass|fail|skip)' "$out/nccl.txt"
 }
 
-decoders() {
-  local name batch block
-  for model in 'gpt2-124m 16 1024' 'gpt2-124m 64 1024' 'llama-1.1b 4 2048'; do
-    read -r name batch block <<<"$model"
-    local sizes=(--model "$name" --batch "$batch" --block "$block")
-    timed "pytorch-$name-$batch" 120 "$python" benches/pytorch/decoder.py "${sizes[@]}" --json &&
-      grep '^{' "$out/pytorch-$name-$batch.txt" >"$out/pytorch-$name-$batch.json" &&
-      timed "$name-$batch" 120 node benches/decoder.mjs "${sizes[@]}" --pytorch "$out/pytorch-$name-$batch.json" --results "$out/results" &&
-      cat "$out/$name-$batch.txt"
-  done
-}
 convolutions() {
   for precision in bf16 f32; do
     timed "convolution-layers-$precision" 240 node benches/convolution.mjs --precision $precision --json --pytorch "$python"
@@ -93,11 +82,11 @@ convolutions() {
   done
 }
 
-(($#)) || set -- 2048 1.3B 16x1 4x1 1x4 times products attention checks decoders convolutions
+(($#)) || set -- 2048 1.3B 16x1 4x1 1x4 times products attention checks convolutions
 for step in "$@"; do
   case $step in
     2048 | 1.3B | 16x1 | 4x1 | 1x4) row "$step" ;;
-    times | products | attention | checks | decoders | convolutions) "$step" ;;
+    times | products | attention | checks | convolutions) "$step" ;;
     *)
       echo "gpu.sh: no step $step" >&2
       exit 2
