@@ -66,14 +66,14 @@ function normalized(x, rows, inputs, { kind, weight, bias, eps }) {
  * Runs a product and holds it to float64.
  * @param {keyof typeof FORMS} form
  * @param {{ type: WeightType, rows: number, inputs: number, outputs: number, guard?: number, norm?: 'rms' | 'layer', normBias?: boolean,
- *   bias?: boolean, residual?: boolean | 'out', activation?: 'gelu' | 'swiglu', matrix?: Partial<MatrixTiling> }} of `matrix`: on matrix units,
- *   with these sizes
+ *   bias?: boolean, residual?: boolean | 'out', activation?: 'gelu' | 'swiglu', matrix?: Partial<MatrixTiling>,
+ *   scale?: (row: number, column: number) => number }} of `matrix`: on matrix units, with these sizes; `scale`: of the elements of x
  */
 function checkMatvec(form, of) {
-  const { type, rows, inputs, outputs, guard = 8, activation, matrix } = of;
+  const { type, rows, inputs, outputs, guard = 8, activation, matrix, scale = () => 1 } = of;
   const c = new Case({ guard });
   const all = activation === 'swiglu' ? 2 * outputs : outputs;
-  const x = c.input(normal(rows * inputs));
+  const x = c.input(normal(rows * inputs).map((v, i) => v * scale(Math.floor(i / inputs), i % inputs)));
   const { values: w, ...weight } = weightOf(c, type, all, inputs);
   const norm = of.norm && { kind: of.norm, weight: c.input(normal(inputs)), bias: of.normBias ? c.input(normal(inputs)) : undefined };
   const bias = of.bias ? c.input(normal(all)) : undefined;
@@ -232,6 +232,24 @@ matrixTest('matvec on matrix units: norms, biases, activations and residuals', (
       checkMatvec('lanes', { ...sizes, norm: 'rms', residual: true });
       checkMatvec('lanes', { ...sizes, norm: 'layer', bias: true, activation: 'swiglu', residual: 'out' });
     }
+  }
+});
+
+matrixTest('matvec on matrix units: rows that f16 has no room for', () => {
+  const matrix = { bk: 32, ahead: 1, subgroups: 2, out: SMALL_OUT };
+  const sizes = { rows: 7, inputs: 264, outputs: 21, guard: 16, matrix };
+  const scales = [1e-6, 1e-3, 1, 1e3, 1e6, 0, 1e12];
+  const scale = (/** @type {number} */ row) => scales[row];
+  // The first block is of zeros, or so small that the rest overflows by its range; or the last one is so large.
+  const uneven = (/** @type {number} */ row, /** @type {number} */ column) => {
+    if (row < 3) return column < 32 ? [0, 1e-9, 1e-30][row] : 1;
+    return row === 3 && column >= 256 ? 1e9 : 1;
+  };
+  for (const type of MATRIX_TYPES) {
+    const inputs = type === 'q8_0' ? 288 : 264;
+    checkMatvec('lanes', { ...sizes, inputs, type, norm: 'rms', scale });
+    checkMatvec('lanes', { ...sizes, inputs, type, norm: 'rms', scale: uneven });
+    if (type === 'f16') checkMatvec('lanes', { ...sizes, inputs, type, scale: uneven });
   }
 });
 

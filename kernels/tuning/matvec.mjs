@@ -77,7 +77,8 @@ const halfOf = (type) => (type === 'bf16' ? 'bf16' : 'f16');
 const perVector = (type) => (type === 'q8_0' ? 16 : 8);
 
 /**
- * Bytes of shared memory of a workgroup: for each subgroup its staged block, and in its place at the end its sums; and two words a row.
+ * Bytes of shared memory of a workgroup: for each subgroup its staged block, and in its place at the end its sums, and a word a row; besides two words
+ * a row, and one.
  * @param {MatvecProblem} problem @param {MatrixTiling} tiling
  */
 function matrixShared({ rows, matrices }, { out, bk, subgroups, tn }) {
@@ -85,7 +86,7 @@ function matrixShared({ rows, matrices }, { out, bk, subgroups, tn }) {
   const stage = (matrices * out + columns) * (bk / 8 + 1);
   const squares = (columns * bk) / 32;
   const sums = columns * ((matrices * out) / 4 + 1);
-  return 16 * subgroups * Math.max(stage, sums, squares) + 8 * columns;
+  return 16 * subgroups * Math.max(stage, sums, squares) + 4 * subgroups * columns + 8 * columns + 4;
 }
 
 /**

@@ -7,12 +7,17 @@
 // so many block of BK of them, keeps the weights of AHEAD blocks in flight, and needs no other subgroup until their sums are added at the end.
 // The weights are the tall operand, Yᵀ = W · n(x)ᵀ: instructions have few columns, and rows of x are few.
 //
-// RMSNorm is a factor of the whole sum, so its squares are added up beside the products. Until then rows may exceed f16: they are taken by 1/16.
+// RMSNorm is a factor of the whole sum, so its squares are added up beside the products. Until then a row may be too large or too small for f16.
+// A subgroup takes it by a power of two that makes the largest of its first block about 2^-6, and divides its sums by that. A row's root mean square
+// is at least its largest element by sqrt(inputs), so few bits are lost below; what is more than 2^21 times as large as a whole block overflows. The
+// workgroup then computes all again by the root mean square itself.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_vote : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
 #ifdef BF16
@@ -83,6 +88,8 @@ const uint SQUARES = COLUMNS * VECS / 4u;
 const uint MOST = STAGE > SUMS ? STAGE : SUMS;
 shared uvec4 tile[SUBGROUPS * (MOST > SQUARES ? MOST : SQUARES)];
 shared vec2 statistics[COLUMNS]; // of a row: its mean, and 1 / sqrt(variance + eps)
+shared float unscaled[SUBGROUPS * COLUMNS]; // 1 / range of a subgroup's rows
+shared uint overflowed;
 
 const uint FM = OUT / TM;
 const uint FN = COLUMNS / TN;
@@ -96,14 +103,19 @@ float factor[AHEAD * MATRICES * LOADS];
 vec4 raw[2 * LOADS_X];
 vec4 scale[2], shift[2];
 float squares[LOADS_X];
+float range[LOADS_X]; // the power of two by which each row is taken; 0 until one of its elements is not 0
+float largest;        // of all elements so taken
 uint lane, o0;
+
+const float MAX_HALF = 65504.0;
 
 // Whether the norm is a factor of the sums.
 bool factors() { return NORM == 1u && (ADDS & 1u) == 0u; }
+// Whether rows are taken by a power of two. bf16 has the range of f32.
 #ifdef BF16
-const float RANGE = 1.0;
+bool ranges() { return false; }
 #else
-const float RANGE = 0.0625;
+bool ranges() { return NORM == 0u || factors(); }
 #endif
 
 // Starts loading the weights of a block; those beyond the inputs are zeros.
@@ -184,9 +196,31 @@ void loadRows(uint block) {
     }
 }
 
+float most(vec4 v) { return max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))); }
+
+// 2^-6 by the power of two below a number; 0 of 0.
+float rangeOf(float v) {
+    return v == 0.0 ? 0.0 : uintBitsToFloat((248u - clamp(floatBitsToUint(v) >> 23, 1u, 247u)) << 23);
+}
+
+float inverse(float powerOfTwo) { return powerOfTwo == 0.0 ? 0.0 : uintBitsToFloat(0x7f000000u - floatBitsToUint(powerOfTwo)); }
+
+// Chooses the range of a row by a block of it, which VECS lanes have.
+void chooseRange(uint i) {
+    if (!subgroupAny(range[i] == 0.0)) return;
+    vec4 lo = raw[2u * i], hi = raw[2u * i + 1u];
+    if (NORM != 0u) {
+        lo *= scale[0];
+        hi *= scale[1];
+    }
+    float v = max(most(lo), most(hi));
+    [[unroll]] for (uint d = 1u; d < VECS; d *= 2u) v = max(v, subgroupShuffleXor(v, d));
+    if (range[i] == 0.0) range[i] = rangeOf(v);
+}
+
 vec4 normalized(vec4 v, vec2 s, uint part) {
     if (NORM == 0u) return v;
-    if (factors()) return v * (RANGE * scale[part]);
+    if (factors()) return v * scale[part];
     v = (v - s.x) * s.y * scale[part];
     return (ADDS & 1u) != 0u ? v + shift[part] : v;
 }
@@ -201,7 +235,17 @@ void stageRows(uint block, uint base) {
         if (factors()) squares[i] += add(lo * lo) + add(hi * hi);
         vec2 s = vec2(0.0);
         if (NORM != 0u && !factors() && row < ROWS) s = statistics[row];
-        if (there && row < ROWS) v = uvec4(pack4(normalized(lo, s, 0u)), pack4(normalized(hi, s, 1u)));
+        if (ranges()) chooseRange(i);
+        if (there && row < ROWS) {
+            lo = normalized(lo, s, 0u);
+            hi = normalized(hi, s, 1u);
+            if (ranges()) {
+                lo *= range[i];
+                hi *= range[i];
+                largest = max(largest, max(most(lo), most(hi)));
+            }
+            v = uvec4(pack4(lo), pack4(hi));
+        }
         if (row < COLUMNS) tile[base + row * LD + vec] = v;
     }
 }
@@ -253,7 +297,7 @@ void factorStatistics() {
             sum += add(uintBitsToFloat(tile[i / (VECS / 4u) * SQUARES + m * (VECS / 4u) + i % (VECS / 4u)]));
         }
         sum = subgroupAdd(sum);
-        if (subgroupElect()) statistics[m] = vec2(0.0, 1.0 / (RANGE * sqrt(sum / float(p.inputs) + p.eps)));
+        if (subgroupElect()) statistics[m] = vec2(0.0, 1.0 / sqrt(sum / float(p.inputs) + p.eps));
     }
     barrier();
 }
@@ -274,13 +318,15 @@ void store(uint o, uint m, float v, float gated) {
 // Of all subgroups, in order.
 vec4 sumOf(uint m, uint quad) {
     vec4 v = vec4(0.0);
-    [[unroll]] for (uint s = 0; s < SUBGROUPS; ++s) v += uintBitsToFloat(tile[s * SUMS + m * LD_SUMS + quad]);
+    [[unroll]] for (uint s = 0; s < SUBGROUPS; ++s) {
+        vec4 sum = uintBitsToFloat(tile[s * SUMS + m * LD_SUMS + quad]);
+        v += ranges() ? sum * unscaled[s * COLUMNS + m] : sum;
+    }
     return v;
 }
 
-void main() {
-    lane = gl_SubgroupInvocationID;
-    o0 = gl_WorkGroupID.x * OUT;
+// The sums of all subgroups, in shared memory.
+void computeSums() {
     uint blocks = (p.inputs + BK - 1u) / BK;
     [[unroll]] for (uint u = 0; u < AHEAD; ++u) load(u, gl_SubgroupID + u * SUBGROUPS);
     // While the first weights come.
@@ -309,6 +355,13 @@ void main() {
 
     barrier();
     if (factors()) factorStatistics();
+    if (ranges()) {
+        if (largest > MAX_HALF) overflowed = 1u;
+        [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
+            uint row = (lane + i * SUBGROUP) / VECS;
+            if (lane % VECS == 0u && row < COLUMNS) unscaled[gl_SubgroupID * COLUMNS + row] = inverse(range[i]);
+        }
+    }
     [[unroll]] for (uint i = 0; i < MATRICES * FM; ++i) {
         [[unroll]] for (uint j = 0; j < FN; ++j) {
             uint at = gl_SubgroupID * SUMS + j * TN * LD_SUMS + i * (TM / 4u);
@@ -316,6 +369,22 @@ void main() {
         }
     }
     barrier();
+}
+
+void main() {
+    lane = gl_SubgroupInvocationID;
+    o0 = gl_WorkGroupID.x * OUT;
+    if (gl_LocalInvocationIndex == 0u) overflowed = 0u;
+    for (uint pass = 0u;; ++pass) {
+        largest = 0.0;
+        [[unroll]] for (uint i = 0; i < LOADS_X; ++i) {
+            uint row = (lane + i * SUBGROUP) / VECS;
+            range[i] = row >= ROWS ? 1.0 : pass == 0u ? 0.0 : rangeOf(1.0 / statistics[row].y);
+        }
+        computeSums();
+        if (!ranges() || pass == 1u || overflowed == 0u) break;
+        normStatistics();
+    }
     const uint quads = OUT / 4u;
     for (uint i = gl_LocalInvocationIndex; i < ROWS * quads; i += gl_WorkGroupSize.x) {
         uint m = i / quads, quad = i % quads;
