@@ -9,7 +9,7 @@
 import { createRequire } from 'node:module';
 
 import { readAdapters } from './adapters.mjs';
-import { Session } from './session.mjs';
+import { Session, StepError } from './session.mjs';
 import { MAX_SLOTS } from './types.mjs';
 import { openSource, uploadWeights } from './weights.mjs';
 
@@ -90,6 +90,8 @@ class Embedding {
  * @typedef {{ index: number, ids: number[], sequence: Sequence | undefined, passed: number, generating: boolean, used: number,
  *   adapter: string | undefined }} Slot
  */
+
+/** Tokens that the device is computing, and whose they are. @typedef {{ read: Promise<Float32Array>, of: [row: number, Sequence][] }} Launch */
 
 export class Engine {
   /** @type {(Sequence | Embedding)[]} */
@@ -273,7 +275,7 @@ export class Engine {
 
   /** Works until no sequence is left. */
   async #serve() {
-    /** Launched and not read yet. @type {{ read: Promise<Float32Array>, of: [row: number, Sequence][] }[]} */
+    /** Launched and not read yet. @type {Launch[]} */
     const launched = [];
     for (;;) {
       for (const slot of this.rows) if (slot.sequence?.ended) this.#free(slot);
@@ -288,11 +290,37 @@ export class Engine {
       // Of several reads that fail only the first is awaited.
       for (const { read } of launched) read.catch(() => {});
       const next = launched.length > AHEAD || !(prompt || step) ? launched.shift() : undefined;
-      if (next) this.#deliver(new Uint32Array((await next.read).buffer), next.of);
+      if (next) await this.#receive(next, launched);
       // Lets consumers and signals have their turn between chunks of a long prompt.
       else if (prompt) await new Promise((done) => setImmediate(done));
       else if (launched.length === 0 && !this.#waiting.length) return;
     }
+  }
+
+  /**
+   * Waits for a launch and hands its tokens to their sequences. Where a step failed that can be done otherwise, it is done again, and what
+   * later launches made of it is dropped.
+   * @param {Launch} launch @param {Launch[]} later
+   */
+  async #receive({ read, of }, later) {
+    let words;
+    try {
+      words = new Uint32Array((await read).buffer);
+    } catch (error) {
+      if (!(error instanceof StepError)) throw error;
+      this.session.abandonWholeLayer(error);
+      const failed = new Set(of.map(([, sequence]) => sequence));
+      for (const launch of later) launch.of = launch.of.filter(([, sequence]) => !failed.has(sequence));
+      for (const slot of this.rows) {
+        const { sequence, index } = slot;
+        if (!sequence || sequence.ended || !failed.has(sequence)) continue;
+        const { ids, promptLength } = sequence;
+        this.session.resume(index, ids, ids.length - promptLength);
+        slot.passed = ids.length - 1;
+      }
+      return;
+    }
+    this.#deliver(words, of);
   }
 
   /** Gives waiting sequences free slots. */

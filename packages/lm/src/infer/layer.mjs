@@ -65,35 +65,73 @@ export function wholeLayers(session) {
 }
 
 /**
+ * The places that a test of layers takes: at the ends of the first splits of attention, of powers of two, of the window, and of the cache.
+ * @param {number} context @param {number} [window]
+ */
+function testPlaces(context, window = context) {
+  const places = [0, 62, window - 1, window, 2 * window];
+  for (let keys = 256; keys < context; keys *= 2) places.push(keys - 1, keys);
+  return [...new Set([...places, context - 1])].filter((place) => place < context);
+}
+
+/** Random bytes of a cache's random elements. @param {'f32' | 'f16' | 'bf16'} type */
+function randomElements(type) {
+  const words = new Uint32Array(2 ** 14);
+  // Of each element the exponent is below that of 2, and the rest is random.
+  const [least, mask] = { f32: [0x3e000000, 0x81ffffff], f16: [0x30003000, 0x8bff8bff], bf16: [0x3e003e00, 0x81ff81ff] }[type];
+  for (let i = 0; i < words.length; i++) words[i] = least | (Math.imul(i + 1, 0x9e3779b1) & mask);
+  return words;
+}
+
+/**
  * Tests on the device that the workgroups of a layer run at once and see what others wrote: the same layer, a dispatch for each phase, must give the
- * same bits. It writes the first keys and values, for which the session must have no sequence yet.
+ * same bits, for a layer of each kind and at places that divide attention differently. It writes keys and values, for which the session must have no
+ * sequence yet.
  * @param {Session} session @param {NonNullable<ReturnType<typeof wholeLayers>>} layer
  * @returns {string | undefined} why it may not be used
  */
-export function testWholeLayers({ vk, config, x, caches, chunkPlaces, slotIds, context, sampled, slots }, layer) {
-  const place = Math.min(context, 64) - 1;
+export function testWholeLayers(session, layer) {
+  // The residual stream has the rows of a chunk, of which one is read.
+  const row = session.vk.createBuffer(4 * session.config.width, 0);
+  try {
+    return faultOf(session, layer, row);
+  } finally {
+    session.vk.destroyBuffer(row);
+  }
+}
+
+/** @param {Session} session @param {NonNullable<ReturnType<typeof wholeLayers>>} layer @param {number} row a buffer for the outputs */
+function faultOf({ vk, config, x, caches, layerKinds, chunkPlaces, slotIds, context, precision, sampled, slots }, layer, row) {
   const input = Float32Array.from({ length: config.width }, (_, i) => Math.sin(i * i));
+  const elements = randomElements(precision);
   const tokens = { slots: slotIds, places: chunkPlaces };
-  const wordsOf = (/** @type {number} */ handle) => {
-    const { buffer, byteOffset, length } = vk.readBuffer(handle);
-    return new Uint32Array(buffer, byteOffset, length);
-  };
-  const run = (/** @type {Dispatch[]} */ dispatches) => {
+  const bytes = (precision === 'f32' ? 4 : 2) * context * config.kvHeads * config.headSize;
+  /** A layer twice, so that what the first one left between phases is not what the second one needs. @param {Dispatch[]} dispatches */
+  const run = (dispatches) => {
     vk.uploadAsync(x, input);
-    for (const cache of Object.values(caches[0])) vk.fillBuffer(cache, vk.bufferBytes(cache), 0);
     const { packed, count } = pack(dispatches);
     vk.batchExecuteAll(packed, count);
-    return wordsOf(x);
+    vk.copyBuffer(x, row, 4 * config.width);
+    const { buffer, byteOffset } = vk.readBuffer(row);
+    return new Uint32Array(buffer, byteOffset, config.width);
   };
-  vk.uploadAsync(chunkPlaces, Uint32Array.of(place));
-  const expected = run(Array.from({ length: 2 * PHASES }, (_, i) => layer(0, tokens, [i % PHASES, (i % PHASES) + 1])));
-  for (let round = 0; round < 3; round++) {
-    const actual = run([layer(0, tokens), layer(0, tokens)]);
-    const failed = wordsOf(sampled)[2 * slots] !== 0;
-    vk.fillBuffer(sampled, vk.bufferBytes(sampled), 0);
-    if (failed) return 'its workgroups do not run at once';
-    const wrong = expected.subarray(0, config.width).findIndex((word, i) => word !== actual[i]);
-    if (wrong >= 0) return `element ${wrong} of a layer is wrong`;
+  for (const [i, { kind }] of layerKinds.entries()) {
+    if (layerKinds.findIndex((each) => each.kind === kind) < i) continue;
+    for (const cache of Object.values(caches[i])) {
+      const filled = Math.min(bytes, elements.byteLength);
+      vk.uploadAsync(cache, elements.subarray(0, filled / 4));
+      for (let at = filled; at < bytes; at *= 2) vk.copyBuffer(cache, cache, Math.min(at, bytes - at), 0, at);
+    }
+    for (const place of testPlaces(context, config.windows[i] ?? undefined)) {
+      vk.uploadAsync(chunkPlaces, Uint32Array.of(place));
+      const expected = run(Array.from({ length: 2 * PHASES }, (_, k) => layer(i, tokens, [k % PHASES, (k % PHASES) + 1])));
+      const actual = run([layer(i, tokens), layer(i, tokens)]);
+      const failed = vk.readBuffer(sampled)[2 * slots] !== 0;
+      vk.fillBuffer(sampled, vk.bufferBytes(sampled), 0);
+      if (failed) return 'its workgroups do not run at once';
+      const wrong = expected.findIndex((word, k) => word !== actual[k]);
+      if (wrong >= 0) return `element ${wrong} of layer ${i} is wrong for token ${place}`;
+    }
   }
   return undefined;
 }

@@ -51,6 +51,9 @@ const NOWHERE = 0xffffffff;
 const halvesOf = (weights) =>
   /** @type {('f16' | 'bf16')[]} */ (Object.values(weights).some(({ type }) => type === 'bf16') ? ['bf16', 'f16'] : ['f16', 'bf16']);
 
+/** A step whose results are wrong, since the workgroups of a layer did not run at once: `Session.resume` takes its sequences back to before it. */
+export class StepError extends Error {}
+
 export class Session {
   /** Recorded steps, by rows and keys. @type {Map<string, import('helios-vk').GraphHandle>} */
   #graphs = new Map();
@@ -176,11 +179,7 @@ export class Session {
       const layer = wholeLayers(this);
       const reason = layer && testWholeLayers(this, layer);
       if (reason === undefined) return layer;
-      const device = this.kernels.context.info.deviceName;
-      process.emitWarning(`a step of one sequence takes several dispatches a layer in place of one on ${device}: ${reason}`, {
-        type: 'HeliosWarning',
-        code: 'HELIOS_DECODE_LAYER',
-      });
+      this.#warn(reason);
       return undefined;
     } catch (error) {
       this.dispose();
@@ -300,7 +299,7 @@ export class Session {
     // Where no sequence has an adapter, nothing is multiplied by one.
     const adapted = [...this.going].some((slot) => slot < rows && this.chosen[slot] !== undefined);
     const whole = rows === 1 && !adapted && this.wholeLayer !== undefined;
-    const key = `${rows}/${bucket}${adapted ? '/adapted' : ''}`;
+    const key = `${rows}/${bucket}${adapted ? '/adapted' : ''}${whole ? '/whole' : ''}`;
     let graph = this.#graphs.get(key);
     if (graph === undefined) {
       const pass = { rows, few: rows <= this.fewRows, whole, places: this.places, slots: this.slotIds, keys: bucket, adapted };
@@ -324,7 +323,41 @@ export class Session {
     if (!whole) return vk.readAsync(this.sampled, 0, 8 * rows);
     return vk.readAsync(this.sampled, 0, 8 * this.slots + 4).then((sampled) => {
       if (sampled[2 * this.slots] === 0) return sampled.subarray(0, 2 * rows);
-      throw new Error("the workgroups of a layer did not run at once: does another program keep the device's multiprocessors?");
+      throw new StepError("the workgroups of a layer did not run at once: does another program keep the device's multiprocessors?");
+    });
+  }
+
+  /** Has all later steps take several dispatches a layer, and says so once. @param {StepError} reason */
+  abandonWholeLayer({ message }) {
+    this.vk.uploadAsync(this.sampled, Uint32Array.of(0), 8 * this.slots);
+    if (this.wholeLayer === undefined) return;
+    this.wholeLayer = undefined;
+    for (const [key, graph] of this.#graphs) {
+      if (!key.endsWith('/whole')) continue;
+      this.#graphs.delete(key);
+      this.vk.graphDestroy(graph);
+    }
+    this.#warn(message);
+  }
+
+  /**
+   * Takes a sequence back to its last token, which the next step then passes through the layers. Keys and values before it are in the cache.
+   * @param {number} slot @param {ArrayLike<number>} ids the prompt and the tokens after it @param {number} draws how many were sampled
+   */
+  resume(slot, ids, draws) {
+    const { vk } = this;
+    vk.uploadAsync(this.history, samplingHistory(ids), 4 * slot * HISTORY_WORDS);
+    vk.uploadAsync(this.state, samplingState({ draws, tokens: ids.length }), 4 * slot * STATE_WORDS);
+    vk.uploadAsync(this.ids, Uint32Array.of(ids[ids.length - 1]), 4 * slot);
+    vk.uploadAsync(this.places, Uint32Array.of(ids.length - 1), 4 * slot);
+  }
+
+  /** @param {string} reason */
+  #warn(reason) {
+    const device = this.kernels.context.info.deviceName;
+    process.emitWarning(`a step of one sequence takes several dispatches a layer in place of one on ${device}: ${reason}`, {
+      type: 'HeliosWarning',
+      code: 'HELIOS_DECODE_LAYER',
     });
   }
 
