@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /**
- * Measures how helios-lm generates text: from the command to the first token, loading, prompts, tokens a second with one and with several
- * sequences, embeddings, and device memory. The models have random weights. With --llama, llama.cpp through npm's node-llama-cpp does the same
- * from the same GGUF file, between two runs of ours.
+ * Measures how helios-lm generates text: from the commands generate and chat to the first token, loading, prompts, tokens a second with one and
+ * with several sequences, embeddings, and device memory. The models have random weights. With --llama, llama.cpp through npm's node-llama-cpp does
+ * the same, but for the chat, from the same GGUF file, in turns with ours.
  */
 
 import { spawn } from 'node:child_process';
@@ -27,7 +27,7 @@ import { format, median, textTable } from './lib/stats.mjs';
 /** @typedef {import('./lib/generation.mjs').Measured} Measured */
 /** @typedef {import('./lib/results.mjs').Figure} Figure */
 
-const PARTS = ['first', 'prefill', 'decode', 'embed'];
+const PARTS = ['first', 'chat', 'prefill', 'decode', 'embed'];
 const LENGTHS = /** @type {const} */ ({ type: 'string', pattern: /^[1-9]\d*(,[1-9]\d*)*$/, value: 'positive integers, such as 512,4096' });
 const OPTIONS = /** @type {const} */ ({
   model: {
@@ -43,6 +43,7 @@ const OPTIONS = /** @type {const} */ ({
   prompt: { type: 'integer', min: 1, max: 65_536, default: 512, help: 'tokens before those whose rate is measured, and of an embedding' },
   tokens: { type: 'integer', min: 2, max: 65_536, default: 256, help: 'tokens of a sequence' },
   slots: { ...LENGTHS, default: '1,16', help: 'sequences at once; all but the rate is measured with the first of them' },
+  turns: { type: 'integer', min: 1, max: 100, default: 1, help: 'with --llama: how often both take turns, before a last run of ours' },
   rounds: { type: 'integer', min: 2, max: 1000, default: 4, help: 'rounds, of which the first is not counted' },
   temperature: { type: 'number', min: 0, max: 100, default: 0, help: '0: the most likely token; else top-k 40, top-p 0.95, min-p 0.05' },
   llama: { type: 'string', value: 'FOLDER', path: 'input-folder', help: "the folder of npm's installed package node-llama-cpp" },
@@ -61,18 +62,33 @@ for (const name of /** @type {const} */ (['SIGINT', 'SIGTERM'])) {
   });
 }
 
+/** Milliseconds of a processor that a process has taken, where the system says so. @param {number | undefined} pid */
+function processorTime(pid) {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+      .replace(/^.*\) /s, '')
+      .split(' ');
+    // In the program and in the system, in hundredths of a second.
+    return 10 * (Number(fields[11]) + Number(fields[12]));
+  } catch {
+    return undefined;
+  }
+}
+
 /**
- * The milliseconds from starting a program until it prints something.
- * @param {string[]} args of Node
+ * The milliseconds from starting a program until it prints something, and those of a processor.
+ * @param {string[]} args of Node @param {string} [input] its standard input
  */
-async function untilFirstOutput(args) {
+async function untilFirstOutput(args, input = '') {
   const started = performance.now();
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], signal: stop.signal, killSignal: 'SIGKILL' });
+  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'pipe'], signal: stop.signal, killSignal: 'SIGKILL' });
   child.on('error', () => {}); // reported by its end
+  child.stdin.on('error', () => {});
+  child.stdin.end(input);
   let errors = '';
   child.stderr.on('data', (chunk) => (errors += chunk));
-  /** @type {number | undefined} */ let first;
-  child.stdout.on('data', () => (first ??= performance.now() - started));
+  /** @type {{ elapsed: number, processor: number | undefined } | undefined} */ let first;
+  child.stdout.on('data', () => (first ??= { elapsed: performance.now() - started, processor: processorTime(child.pid) }));
   const [code] = await once(child, 'close');
   if (code !== 0 || first === undefined)
     throw new Error(`${args.slice(0, 2).join(' ')} ended with ${code ?? 'a signal'}: ${errors.trim()}`);
@@ -93,32 +109,39 @@ const EMPTY = {
   temperature: 0,
 };
 
-/** A series, and the worker that measures it. @typedef {{ series: string, worker: string, job: Job, first: string[] }} Competitor */
+/** A series, and the worker that measures it. @typedef {{ series: string, worker: string, job: Job, first: string[], chat?: string[] }} Competitor */
+
+/** The time of a first token. @typedef {NonNullable<Awaited<ReturnType<typeof untilFirstOutput>>>} First */
+
+/** What the commands are told. */
+const TEXT = 'Call me Ishmael.';
 
 /** @param {string} name */
 const module = (name) => new URL(`./lib/${name}`, import.meta.url).href;
 
 /**
  * @param {Competitor} competitor @param {number[]} slots @param {string[]} parts
- * @returns {Promise<{ first: number[], runs: { slots: number, measured: Measured, peakMiB: number | undefined }[] }>}
+ * @returns {Promise<{ first: First[], chat: First[], runs: { slots: number, measured: Measured, peakMiB: number | undefined }[] }>}
  */
-async function measureOne({ worker, job, first: command }, slots, parts) {
-  /** @type {number[]} */
-  const first = [];
-  if (parts.includes('first')) {
-    for (let i = 0; i < job.rounds; i++) first.push(await untilFirstOutput(command));
-    first.shift();
+async function measureOne({ worker, job, first: command, chat: chatCommand }, slots, parts) {
+  /** @type {First[]} */
+  const [first, chat] = [[], []];
+  for (let i = 0; i < job.rounds; i++) {
+    if (parts.includes('first')) first.push(await untilFirstOutput(command));
+    if (parts.includes('chat') && chatCommand) chat.push(await untilFirstOutput(chatCommand, `${TEXT}\n`));
   }
+  first.shift();
+  chat.shift();
   const runs = [];
   for (const [i, count] of slots.entries()) {
     const ofRun = i === 0 ? parts : parts.filter((part) => part === 'decode');
-    if (ofRun.every((part) => part === 'first')) continue;
+    if (ofRun.every((part) => part === 'first' || part === 'chat')) continue;
     const { result, peakMiB } = await withPeakMemory(() =>
       runWorker(worker, { ...job, slots: count, parts: ofRun }, { signal: stop.signal }),
     );
     runs.push({ slots: count, measured: /** @type {Measured} */ (result), peakMiB });
   }
-  return { first, runs };
+  return { first, chat, runs };
 }
 
 /**
@@ -132,11 +155,22 @@ function figuresOf(group, series, all, job, bytes) {
   const add = (/** @type {string} */ name, /** @type {string} */ unit, /** @type {number[]} */ runs) => {
     if (runs.length > 0) figures.push({ group, name, series, unit, value: median(runs), runs });
   };
-  add(
-    'from the command to the first token',
-    'ms',
-    all.flatMap(({ first }) => first),
-  );
+  for (const [key, name] of /** @type {const} */ ([
+    ['first', 'from the command to the first token'],
+    ['chat', 'from the command chat to the first token'],
+  ])) {
+    const of = all.flatMap((each) => each[key]);
+    add(
+      name,
+      'ms',
+      of.map(({ elapsed }) => elapsed),
+    );
+    add(
+      `${name}, of a processor`,
+      'ms',
+      of.flatMap(({ processor }) => processor ?? []),
+    );
+  }
   for (const slots of new Set(all.flatMap(({ runs }) => runs.map((run) => run.slots)))) {
     const runs = all.flatMap((each) => each.runs.filter((run) => run.slots === slots));
     const measured = runs.map((run) => run.measured);
@@ -257,8 +291,9 @@ await runMain('node benches/generate.mjs [options]', OPTIONS, async (values) => 
   if (values.profile) return profile({ ...job, slots: slots[0] });
 
   const cli = fileURLToPath(new URL('../packages/lm/bin/helios-lm.mjs', import.meta.url));
-  const generate = ['generate', '--model', path, '--prompt', 'Call me Ishmael.', '--tokens', '1', '--quiet'];
-  const ours = { series: 'helios-vk', worker: module('generation-ours.mjs'), job, first: [cli, ...generate] };
+  const generate = ['generate', '--model', path, '--prompt', TEXT, '--tokens', '1', '--no-stream', '--quiet'];
+  const chat = ['chat', path, '--max-tokens', '1', '--quiet'];
+  const ours = { series: 'helios-vk', worker: module('generation-ours.mjs'), job, first: [cli, ...generate], chat: [cli, ...chat] };
   /** @type {Competitor[]} */
   const order = [ours];
   if (values.llama !== undefined) {
@@ -266,7 +301,8 @@ await runMain('node benches/generate.mjs [options]', OPTIONS, async (values) => 
     const worker = module('generation-llama.mjs');
     const { version } = JSON.parse(readFileSync(join(values.llama, 'package.json'), 'utf8'));
     const series = `llama.cpp, ${theirs.device} (node-llama-cpp ${version})`;
-    order.push({ series, worker, job: theirs, first: [fileURLToPath(worker), JSON.stringify({ ...theirs, prompt: 16 })] }, ours);
+    const other = { series, worker, job: theirs, first: [fileURLToPath(worker), JSON.stringify({ ...theirs, prompt: 16 })] };
+    for (let i = 0; i < values.turns; i++) order.push(other, ours);
   }
   /** @type {Map<string, Awaited<ReturnType<typeof measureOne>>[]>} */
   const bySeries = new Map();
