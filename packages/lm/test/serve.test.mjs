@@ -144,6 +144,24 @@ test('a chat completion: text, usage, logprobs, choices, stop texts; whole and a
   assert.match(lines[2], new RegExp(`^\\S+Z POST /v1/chat/completions 200 ${prompt} \\+ 8 tokens \\d+\\.\\d\\d s$`));
 });
 
+test('a chat completion: seeds of any sign, and an answer of calls alone before it', async (t) => {
+  const { client, engine } = await serving(t);
+  const call = { id: 'c', type: /** @type {const} */ ('function'), function: { name: 'f', arguments: '{}' } };
+  const history = [...MESSAGES, { role: /** @type {const} */ ('assistant'), content: null, tool_calls: [call] }];
+  for (const seed of [-1, 2 ** 40 + 7]) {
+    await client.chat.completions.create({
+      model: 'words',
+      messages: [...history, { role: 'tool', tool_call_id: 'c', content: '5' }],
+      seed,
+      max_tokens: 1,
+    });
+  }
+  assert.deepEqual(
+    engine.requests.map((each) => each.sampling.seed),
+    [2 ** 32 - 1, 7],
+  );
+});
+
 test('text completions, embeddings and models', async (t) => {
   const { client, engine, server } = await serving(t);
   const tokens = [...engine.tokenizer.encode('one two three')];
@@ -207,6 +225,13 @@ test('a wrong request is an error of JSON that names the parameter', async (t) =
     ['chat/completions', { ...chat, temperature: '1' }, 400, 'temperature', /^temperature must be a number from 0 to 1000, got "1"$/],
     ['chat/completions', { ...chat, top_p: 2 }, 400, 'top_p', /^top_p must be a number from 0 to 1, got 2$/],
     ['chat/completions', { ...chat, seed: 0.5 }, 400, 'seed', /^seed must be an integer/],
+    [
+      'chat/completions',
+      { messages: [{ role: 'assistant', content: null }] },
+      400,
+      'messages[0].content',
+      /must be a text or a list of parts, got null$/,
+    ],
     ['chat/completions', { ...chat, n: 9 }, 400, 'n', /^n must be an integer from 1 to 8, got 9$/],
     ['chat/completions', { ...chat, max_tokens: 0 }, 400, 'max_tokens', /^max_tokens must be an integer from 1/],
     ['chat/completions', { ...chat, stop: ['a', ''] }, 400, 'stop', /^stop must be a text or a list of at most 16 texts/],

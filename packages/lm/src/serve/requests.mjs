@@ -65,6 +65,8 @@ const SAMPLING = /** @type {const} */ ({
   repeat_last_n: 'repeatLastN',
 });
 
+const SEEDS = { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER, integer: true };
+
 /** More stop texts would make every token slow. */
 const MAX_STOPS = 16;
 const MAX_STOP_LENGTH = 1000;
@@ -110,8 +112,9 @@ function commonOf(body, places) {
   /** @type {Record<string, any>} */
   const options = {};
   for (const [name, option] of Object.entries(SAMPLING)) {
-    const value = number(body, name, NUMBERS[option]);
-    if (value !== undefined) options[option] = value;
+    const value = number(body, name, option === 'seed' ? SEEDS : NUMBERS[option]);
+    // OpenAI's seeds are integers of any sign; those that differ by 2^32 are one.
+    if (value !== undefined) options[option] = option === 'seed' ? Number(BigInt.asUintN(32, BigInt(value))) : value;
   }
   const stop = read(body, 'stop', isStop, `a text or a list of at most ${MAX_STOPS} texts, of 1 to ${MAX_STOP_LENGTH} characters each`);
   if (stop !== undefined) options.stop = stop;
@@ -162,8 +165,11 @@ function messagesOf(messages) {
     }
     const { role } = message;
     if (typeof role !== 'string') throw wrong(`${at}.role`, `${at}.role must be a text, got ${shown(role)}`);
+    // An answer of calls alone, of another model or by hand: its template may show them.
+    const calls = role === 'assistant' && Array.isArray(message.tool_calls) && message.tool_calls.length > 0;
+    const content = calls && (message.content ?? null) === null ? '' : contentOf(message.content, `${at}.content`);
     // The newer name; templates know the older one.
-    return { ...message, role: role === 'developer' ? 'system' : role, content: contentOf(message.content, `${at}.content`) };
+    return { ...message, role: role === 'developer' ? 'system' : role, content };
   });
 }
 
