@@ -197,7 +197,12 @@ function figuresOf(group, series, all, job, bytes) {
     add(
       `${places}, generating`,
       'tok/s',
-      measured.flatMap(({ decode }) => decode),
+      measured.flatMap(({ decode }) => decode.map(({ rate }) => rate)),
+    );
+    add(
+      `${places}, a token, of a processor`,
+      'ms',
+      measured.flatMap(({ decode }) => decode.map(({ processor }) => processor)),
     );
     // What a program needs at least; how much it takes is known of ours alone.
     const needed = (bytes.weights + bytes.token * measured[0].context * slots) / 2 ** 20;

@@ -29,7 +29,8 @@
  * @property {number} context
  * @property {number} load milliseconds
  * @property {Record<string, number[]>} prefill until the first token, by length
- * @property {number[]} decode tokens a second of all slots together, while all of them are generating
+ * @property {{ rate: number, processor: number }[]} decode tokens a second of all slots together, while all of them are generating, and milliseconds
+ *   of a processor a token
  * @property {number[]} embed
  * @property {{ buffers: number, blocks: number }} [memory]
  */
@@ -49,7 +50,8 @@ export async function measure(job, open) {
   /** @type {Measured} */
   const result = { context, load, prefill: {}, decode: [], embed: [] };
   try {
-    const rounds = async (/** @type {() => Promise<number | undefined>} */ work) => {
+    /** @template T @param {() => Promise<T | undefined>} work @returns {Promise<T[]>} */
+    const rounds = async (work) => {
       const values = [];
       for (let i = 0; i < job.rounds; i++) values.push(await work());
       return values.slice(1).filter((value) => value !== undefined);
@@ -88,17 +90,21 @@ export async function measure(job, open) {
 async function decodeRate(side, ids, { prompt, tokens, slots }) {
   const times = await Promise.all(
     Array.from({ length: slots }, async (_, slot) => {
-      /** @type {number[]} */
+      /** @type {{ time: number, processor: number }[]} */
       const arrived = [];
-      for await (const _token of side.generate(ids(prompt), tokens, slot)) arrived.push(performance.now());
+      for await (const _token of side.generate(ids(prompt), tokens, slot)) {
+        const { user, system } = process.cpuUsage();
+        arrived.push({ time: performance.now(), processor: (user + system) / 1000 });
+      }
       if (arrived.length !== tokens) throw new Error(`a sequence ended after ${arrived.length} of ${tokens} tokens`);
       return arrived;
     }),
   );
-  const begun = Math.max(...times.map(([first]) => first));
-  const ended = Math.min(...times.map((arrived) => arrived[tokens - 1]));
-  const counted = times.flat().filter((time) => time > begun && time <= ended).length;
-  return counted > 0 ? (1000 * counted) / (ended - begun) : undefined;
+  const begun = times.map(([first]) => first).reduce((a, b) => (b.time > a.time ? b : a));
+  const ended = times.map((arrived) => arrived[tokens - 1]).reduce((a, b) => (b.time < a.time ? b : a));
+  const counted = times.flat().filter(({ time }) => time > begun.time && time <= ended.time).length;
+  if (counted === 0) return undefined;
+  return { rate: (1000 * counted) / (ended.time - begun.time), processor: (ended.processor - begun.processor) / counted };
 }
 
 /** Prompts that differ from the first token on, so that no cache of an earlier one serves a later one. @param {number} vocabulary */
