@@ -145,17 +145,34 @@ export class Bucket {
       const place = this.view(all, parameter.shape, offsets[i]);
       parameter.moveTo(place);
       place.dispose();
-      const { storage: old } = parameter;
-      whole.retain();
-      parameter.storage = whole;
-      old?.release();
     }
-    this.unit?.buckets.add(this);
+    // Until this process has its part, the parameters hold all of the memory: they keep it if anything here fails.
     shards.broadcast(storage, count);
     const part = this.view(all, [own.count], own.offset);
     this.values.copy_(part);
     for (const view of [part, all]) view.dispose();
+    for (const parameter of parameters) {
+      whole.retain();
+      parameter.storage = whole;
+      storage.release();
+    }
+    this.unit?.buckets.add(this);
     shards.giveBack(storage, 4 * count);
+  }
+
+  /**
+   * Gives parameters that were divided back whole: the optimizer cannot be made. All processes must do so, as their parts are gathered.
+   */
+  restore() {
+    const { whole, shards, parameters } = this;
+    if (!whole || !shards || parameters.every(({ storage }) => storage !== whole)) return;
+    const storage = shards.takeOut(this);
+    for (const parameter of parameters) {
+      storage.retain();
+      parameter.storage = storage;
+      whole.release();
+    }
+    storage.release();
   }
 
   /** The ranges between parameters. @returns {Run[]} */

@@ -200,9 +200,20 @@ export class Optimizer {
         if (count > 0) for (const bucket of buckets) this.momentsOf(bucket, count);
       }
     } catch (error) {
-      // Release all parameters, also those of the group that failed, so that another optimizer can take them.
-      for (const { parameters } of checked) for (const { bucket } of parameters) bucket?.dispose();
-      this.#free();
+      // Release all parameters, also those of the group that failed, so that another optimizer can take them. What they are gathered in is taken
+      // after the moments are freed.
+      for (const list of this.moments.values()) for (const tensor of list) tensor.dispose();
+      this.moments.clear();
+      const buckets = new Set(checked.flatMap(({ parameters }) => parameters.flatMap(({ bucket }) => bucket ?? [])));
+      try {
+        for (const bucket of buckets) bucket.restore();
+      } catch (cause) {
+        const lost = 'parameters that were divided among the processes already could not be gathered again: load them anew';
+        throw new UsageError(name, `${/** @type {Error} */ (error).message}; ${lost} (${/** @type {Error} */ (cause).message})`);
+      } finally {
+        for (const bucket of buckets) bucket.dispose();
+        this.#free();
+      }
       throw error;
     }
   }

@@ -248,6 +248,15 @@ export class Shards {
     return storage;
   }
 
+  /** Gathers the parameters of a bucket in f32, in memory that is the caller's from then on. @param {Bucket} bucket @returns {Storage} retained once */
+  takeOut(bucket) {
+    const storage = this.values(bucket, 'f32');
+    this.gathered.get(bucket)?.delete('f32');
+    this.made.splice(this.made.indexOf(storage), 1);
+    this.release(bucket);
+    return storage;
+  }
+
   /** Frees what is gathered of a bucket. @param {Bucket} bucket */
   release(bucket) {
     for (const [dtype, storage] of this.gathered.get(bucket) ?? []) this.giveBack(storage, BYTES[dtype] * bucket.count);
