@@ -1,36 +1,27 @@
 // Memory planning for compiled functions: intermediate results that are not live at the same time share a slot.
 
-/** A slot is reused for a smaller result only if it is at most this many times larger; results below SMALL bytes may take any slot. */
+/** What is read after the last dispatch takes a slot that is at most this many times larger: other graphs cannot have the slot. */
 const FIT = 1.125;
-const SMALL = 65536;
 
 /**
- * Assigns slots to values by best fit, in the order of first use. Two values share a slot only if the first is dead before the second is
- * written. Pure.
+ * Assigns slots to values, the largest first, so that smaller ones go where a larger one leaves a slot for a while ("greedy by size", Pisarchyk &
+ * Lee 2020, section 4). Two values share a slot only if the first is dead before the second is written. Pure.
  * @param {{ bytes: number, first: number, last: number }[]} values `first` and `last`: the first and last dispatch that uses it
  * @returns {{ slots: number[], of: number[] }} the bytes of each slot, and the slot of each value
  */
 export function planMemory(values) {
-  /** @type {{ bytes: number, busyUntil: number }[]} */
+  /** Slots, each with its values: the largest slot first. @type {{ bytes: number, values: { first: number, last: number }[] }[]} */
   const slots = [];
   const of = new Array(values.length).fill(-1);
-  const order = values.map((_, i) => i).sort((a, b) => values[a].first - values[b].first || a - b);
+  const order = values.map((_, i) => i).sort((a, b) => values[b].bytes - values[a].bytes || values[a].first - values[b].first || a - b);
   for (const i of order) {
     const { bytes, first, last } = values[i];
-    let best = -1;
-    let waste = Infinity;
-    for (let s = 0; s < slots.length; s++) {
-      if (slots[s].busyUntil >= first) continue;
-      const small = Math.min(bytes, slots[s].bytes);
-      const large = Math.max(bytes, slots[s].bytes);
-      if ((large > FIT * small && large > SMALL) || large - small >= waste) continue;
-      best = s;
-      waste = large - small;
-    }
-    if (best < 0) best = slots.push({ bytes: 0, busyUntil: -1 }) - 1;
-    slots[best].bytes = Math.max(slots[best].bytes, bytes);
-    slots[best].busyUntil = last;
-    of[i] = best;
+    // The smallest slot that is free: all are large enough.
+    const free = slots.findLastIndex(
+      (slot) => (last < Infinity || slot.bytes <= FIT * bytes) && slot.values.every((other) => other.last < first || last < other.first),
+    );
+    of[i] = free < 0 ? slots.push({ bytes, values: [] }) - 1 : free;
+    slots[of[i]].values.push({ first, last });
   }
   return { slots: slots.map(({ bytes }) => bytes), of };
 }
