@@ -465,15 +465,16 @@ export function matmulKernels(context, options) {
     takesShuffled: takesPermuted,
     /**
      * A product that ends in a gated linear unit (Shazeer 2020): [gate, up] = A · Bᵀ and y = f(gate) · up. [gate, up] is stored for the backward
-     * pass. SwiGLU of halves is one kernel where PTX is chosen for the product, and y is then computed from unrounded sums. All other cases take
-     * two passes.
+     * pass. SwiGLU of halves is one kernel where PTX is chosen for the product, and y is computed from [gate, up] as they are stored. All other
+     * cases take two passes.
      * @param {GluProduct & GluForwardTensors} args
      * @returns {Dispatch[]}
      */
     matmulGlu: glu.matmulGlu,
     /**
      * The gradient of [gate, up], where dy = A · B is the gradient of f(gate) · up: dup = dy · f(gate), dgate = dy · up · f'(gate). Where this is
-     * one kernel (see `matmulGlu`), dy is not rounded.
+     * one kernel (see `matmulGlu`), dy is not rounded. With `y` the unit's result is written again, with the bits of `matmulGlu` where that was one
+     * kernel, too, or two passes, too.
      * @param {GluProduct & GluBackwardTensors} args
      * @returns {Dispatch[]}
      */

@@ -148,10 +148,11 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
     }
     if (form.glu === 'forward')
       for (let j = 0; j < n; j++) {
-        const [gate, up] = [sums[j % (n / 2)], sums[n / 2 + (j % (n / 2))]];
         error += (result(i, j) - sums[j]) ** 2;
         norm += sums[j] ** 2;
         if (j >= n / 2) continue;
+        // Of gates and ups as they are stored.
+        const [gate, up] = [result(i, j), result(i, n / 2 + j)];
         const y = silu(gate) * up;
         errorHalf += (second(i, j) - y) ** 2;
         normHalf += y ** 2;
@@ -165,12 +166,15 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
           error += (result(i, j + part * n) - want) ** 2;
           norm += want ** 2;
         });
+        if (!form.again) continue;
+        errorHalf += (second(i, j) - gate * s * up) ** 2;
+        normHalf += (gate * s * up) ** 2;
       }
   }
   const rounding = form.type === 'bf16' ? 2.5e-3 : 3e-4;
   const relative = Math.sqrt(error / norm);
   assert.ok(relative < (form.half ? rounding : 1e-6), `relative error ${relative}`);
-  const twice = form.dual || form.glu === 'forward' || form.unit === 'forward';
+  const twice = form.dual || form.glu === 'forward' || form.again || form.unit === 'forward';
   const relativeHalf = Math.sqrt(errorHalf / (normHalf || norm));
   if (twice) assert.ok(relativeHalf < rounding, `second output: relative error ${relativeHalf}`);
   // Nothing but the results has changed.
@@ -272,6 +276,7 @@ test('SwiGLU and its gradient with B permuted', () => {
   check(wide, { ...permutedNT, glu: 'forward' }, { m: 136, n: 192, k: 96 });
   check(copied, { ...permutedNT, type: 'f16', glu: 'forward' }, { m: 72, n: 320, k: 224, late: false });
   check(wide, { ...permutedNN, glu: 'backward' }, { m: 136, n: 160, k: 96 });
+  check(wide, { ...permutedNN, glu: 'backward', again: true }, { m: 136, n: 160, k: 96 });
   check(copied, { ...permutedNN, type: 'f16', glu: 'backward' }, { m: 72, n: 96, k: 224, late: false });
 });
 
@@ -318,6 +323,8 @@ test('SwiGLU and its gradient, by each plan that can', () => {
   check({ ...direct, bn: 128 }, { ...forward, type: 'f16' }, { m: 136, n: 144, k: 72, late: false });
   check(relay, { ...backward, type: 'f16' }, { m: 72, n: 104, k: 72, late: false });
   check(direct, backward, { m: 136, n: 72, k: 64 });
+  check(direct, { ...backward, again: true }, { m: 136, n: 72, k: 64 });
+  check({ ...copied, bn: 128 }, { ...backward, type: 'f16', again: true }, { m: 136, n: 72, k: 96 });
   check({ ...copied, bn: 128 }, backward, { m: 136, n: 72, k: 96 });
   for (const plan of [GEMM_TILINGS['m256n128-ld'], GEMM_TILINGS['m256n128-ld-l1'], GEMM_TILINGS['m128n128-ld']]) {
     check(plan, forward, { m: plan.bm, n: plan.bn + 16, k: 2 * plan.bk, blocks: 1 });

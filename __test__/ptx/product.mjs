@@ -175,9 +175,9 @@ export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16',
 /**
  * SwiGLU with its product, or its gradient with the product before it, twice and against float64; returns its dispatches.
  * @param {any} vk @param {any} kernels
- * @param {{ pass: 'forward' | 'backward', m: number, columns: number, k: number, type: 'bf16' | 'f16', permuted?: boolean, plan?: any }} how
+ * @param {{ pass: 'forward' | 'backward', again?: boolean, m: number, columns: number, k: number, type: 'bf16' | 'f16', permuted?: boolean, plan?: any }} how
  */
-export function checkGlu(vk, kernels, { pass, m, columns, k, type, permuted, plan }) {
+export function checkGlu(vk, kernels, { pass, again, m, columns, k, type, permuted, plan }) {
   const test = new Case({ vk });
   try {
     const wide = 2 * columns;
@@ -210,23 +210,28 @@ export function checkGlu(vk, kernels, { pass, m, columns, k, type, permuted, pla
           const [gate, up] = [product(i, j), product(i, columns + j)];
           near(`gate ${i}, ${j}`, rows[i * wide + j], gate, 1);
           near(`up ${i}, ${j}`, rows[i * wide + columns + j], up, 1);
-          near(`y ${i}, ${j}`, results[i * columns + j], gate * sigmoid(gate) * up, 1 + Math.abs(gate) + Math.abs(up));
+          // Of gates and ups as they are stored.
+          const [ownGate, ownUp] = [rows[i * wide + j], rows[i * wide + columns + j]];
+          near(`y ${i}, ${j}`, results[i * columns + j], ownGate * sigmoid(ownGate) * ownUp, 1);
         }
     } else {
       const gateUp = test.input(values(m * wide), type);
       const dGateUp = test.output(m * wide, type);
+      const y = again ? test.output(m * columns, type) : undefined;
       // Nobody touches it: all of it is poison, before and after.
       const dy = test.inout(new Float32Array(m * columns).fill(NaN), type);
-      dispatches = kernels.matmulGluBackward({ ...common, gateUp: gateUp.tensor, dGateUp: dGateUp.tensor, dy: dy.tensor });
+      dispatches = kernels.matmulGluBackward({ ...common, gateUp: gateUp.tensor, dGateUp: dGateUp.tensor, dy: dy.tensor, y: y?.tensor });
       test.run(dispatches);
       assert.ok(dy.read().every(Number.isNaN));
       const results = dGateUp.read();
+      const units = y?.read();
       for (let i = 0; i < m; i++)
         for (let j = 0; j < columns; j++) {
           const [gate, up] = [gateUp.values[i * wide + j], gateUp.values[i * wide + columns + j]];
           const [d, s] = [product(i, j), sigmoid(gate)];
           near(`dGate ${i}, ${j}`, results[i * wide + j], d * up * s * (1 + gate * (1 - s)), 1);
           near(`dUp ${i}, ${j}`, results[i * wide + columns + j], d * gate * s, 1);
+          if (units) near(`y ${i}, ${j}`, units[i * columns + j], gate * s * up, 1);
         }
     }
     return dispatches;

@@ -8,6 +8,8 @@ import { KernelContext } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { ptxDevice } from './device.mjs';
+import { Case } from '../lib/kernel-check.mjs';
+import { random } from '../lib/tensors.mjs';
 import { checkGlu, checkProduct } from './product.mjs';
 
 /** @typedef {import('./product.mjs').Product} Product */
@@ -93,17 +95,44 @@ test('SwiGLU and its gradient: one kernel each, of what was declared', () => {
     ['backward', direct, 'bf16'],
     ['backward', { ...copied, bn: 128 }, 'f16'],
     ['backward', { ...copied, bn: 128 }, 'bf16', true],
+    ['again', direct, 'bf16'],
+    ['again', { ...copied, bn: 128 }, 'f16', true],
   ])) {
     const { vk, kernels, ran } = untested();
     const [columns, k] = [permuted ? 96 : 72, tiling.load === 'tma' ? 96 : 72];
-    const dispatches = checkGlu(vk, kernels, { pass, m: 72, columns, k, type, permuted, plan: planOf(tiling) });
+    const dispatches = checkGlu(vk, kernels, {
+      pass: pass === 'forward' ? pass : 'backward',
+      again: pass === 'again',
+      ...{ m: 72, columns, k, type, permuted, plan: planOf(tiling) },
+    });
     assert.equal(dispatches.length, 1);
     assert.deepEqual(
       ran[0].kernel.access,
       pass === 'forward'
         ? ['read', 'read', 'write', 'none', 'none', 'write', tiling.load === 'tma' ? 'write' : 'none']
-        : ['read', 'read', 'write', 'none', 'read', 'none', tiling.load === 'tma' ? 'write' : 'none'],
+        : ['read', 'read', 'write', 'none', 'read', pass === 'again' ? 'write' : 'none', tiling.load === 'tma' ? 'write' : 'none'],
     );
+  }
+});
+
+test('the gradient of SwiGLU computes its result again with the bits of the forward pass', () => {
+  for (const [tiling, type] of /** @type {const} */ ([
+    [direct, 'bf16'],
+    [relay, 'f16'],
+  ])) {
+    const { vk, kernels } = untested();
+    const test = new Case({ vk });
+    const [m, columns, k] = [72, 72, 72];
+    const [x, w, dy, wDown] = [m * k, 2 * columns * k, m * k, k * columns].map((count) => test.input(random(count), type).tensor);
+    const [gateUp, y, again, dGateUp, unused] = [2, 1, 1, 2, 1].map((halves) => test.output(halves * m * columns, type));
+    const sizes = { m, columns, k, type };
+    const forward = { ...sizes, a: x, b: w, gateUp: gateUp.tensor, y: y.tensor, plan: planOf({ ...tiling, bn: 128 }) };
+    const out = { dGateUp: dGateUp.tensor, dy: unused.tensor, y: again.tensor };
+    const backward = { ...sizes, a: dy, b: wDown, gateUp: gateUp.tensor, ...out, plan: planOf(tiling) };
+    test.run([...kernels.matmulGlu(forward), ...kernels.matmulGluBackward(backward)]);
+    assert.ok(y.read().every(Number.isFinite));
+    assert.deepEqual(again.read(), y.read());
+    test.destroy();
   }
 });
 
@@ -117,8 +146,9 @@ test('SwiGLU without such a kernel: two passes, or an error where the plan asks 
     assert.deepEqual([names.length, /^glu_forward/.test(names[1])], [2, true], JSON.stringify(more));
     assert.throws(() => kernels.matmulGlu({ ...args, ...more, plan: planOf(relay) }), /matmul: the (PTX kernels|plan)/);
   }
-  const backward = { ...args, dy: y, dGateUp };
+  const backward = { ...args, y: undefined, dy: y, dGateUp };
   assert.match(namesOf(kernels.matmulGluBackward({ ...backward, k: 36 }))[1], /^glu_backward/);
+  assert.match(namesOf(kernels.matmulGluBackward({ ...backward, k: 36, y: vk.createBuffer(1 << 17) }))[2], /^glu_forward/);
   assert.throws(() => kernels.matmulGlu({ ...args, activation: 'cube' }), /gluForward: activation must be/);
   assert.throws(() => kernels.matmulGlu({ ...args, columns: 0.5 }), /matmulGlu: columns/);
 });

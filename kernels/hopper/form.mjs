@@ -39,6 +39,7 @@ import { SHARED_MEMORY_LIMIT } from './layout.mjs';
  * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored in `half`. `backward`: the product is
  *   the gradient of silu(gate) · up; `residual` is [gate, up] in halves; D, with twice as many columns, is the gradient of [gate, up]. Both are
  *   products of halves without alpha, beta, bias, activation or parts
+ * @property {boolean} [again] with `glu` backward: silu(gate) · up is stored in `half`, as the forward pass computed it
  * @property {'forward' | 'backward'} [unit] with `activation`, in whole tiles of halves. `forward`: D is stored before the activation, and
  *   the activation in `half`. `backward`: D is the product times the activation's derivative at `residual`, which is halves
  * @property {boolean} [parts] the depth of some tiles is split
@@ -210,6 +211,8 @@ export function gemmFault(tiling, form) {
     // Each move of a thread must lie in one half of a tile.
     if (form.glu === 'forward' && (tiling.bn % 64 || tiling.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
     if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
+    if (form.again && form.glu !== 'backward') return 'a gradient alone computes SwiGLU again';
+    if (form.again && tiling.load === 'ld' && tiling.cached) return 'loads that are cached leave no register for SwiGLU again';
   }
   const { products = 1, half, dual, beta, bias, residual, activation, glu, unit } = form;
   if (unit && (!half || form.parts || beta || !activation || dual || residual || (unit === 'backward' && bias)))

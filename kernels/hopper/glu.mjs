@@ -3,7 +3,7 @@
 //   dup = dy · gate · s,   dgate = dy · up · s · (1 + gate - gate · s).
 //
 // Forward, half of a tile's columns are gates and half are the ups of the same units (see `aim` in fetch.mjs), so that a lane has both. Both
-// are stored as halves for the backward pass. y is computed from the sums before they are rounded to halves.
+// are stored as halves for the backward pass. y is computed from these, so that the gradient's kernel can compute it again (`again`), bit by bit.
 
 import { at, f32, vector } from './assembler.mjs';
 import { exchange, lanePlaces, packHalves, storeHalves, storePieces, unpackHalves } from './store.mjs';
@@ -67,8 +67,10 @@ function forward(w, cursor, sums) {
       const [gate, up] = [runOf(sums[r], run, lower), runOf(sums[r], run + pairs, lower)];
       // A branch keeps the assembler from starting all runs at once, for which there are too few registers.
       p.when(p.pred('setp.lt.u32', p.b32('add.u32', tileColumn, 32 * run), hidden), () => {
-        const results = gate.map((g, i) => p.f32('mul.f32', p.f32('mul.f32', g, sigmoid(w, g)), up[i]));
-        const [gateWords, upWords, words] = [gate, up, results].map((values) => packHalves(w, values));
+        const [gateWords, upWords] = [gate, up].map((values) => packHalves(w, values));
+        const stored = unpackHalves(w, upWords);
+        const results = unpackHalves(w, gateWords).map((g, i) => p.f32('mul.f32', p.f32('mul.f32', g, sigmoid(w, g)), stored[i]));
+        const words = packHalves(w, results);
         p.guarded(p.pred('and.pred', inside[run], within), () => {
           storeHalves(w, gates, 64 * run, gateWords);
           storeHalves(w, ups, 64 * run, upWords);
@@ -81,7 +83,7 @@ function forward(w, cursor, sums) {
 
 /** @param {Writer} w @param {Cursor} cursor @param {string[][]} sums */
 function backward(w, cursor, sums) {
-  const { p } = w;
+  const { p, form } = w;
   exchange(w, sums);
   const { column, width, runs, runOf } = lanePlaces(w);
   const step = 4 * width;
@@ -94,11 +96,14 @@ function backward(w, cursor, sums) {
   const pairOf = (gates) => [gates, p.b64('mad.wide.u32', w.n, 2, gates)];
   /** Where the requested row's gates and ups are read, and where their gradients are stored. @type {string[][]} */
   let [from, to] = [[], []];
+  /** Where the row's results are stored, if they are. */
+  let y = '';
   const load = `ld.global.nc.L1::no_allocate.v${width / 2}.b32`;
   storePieces(pieces, {
     ahead: 1,
     request: ({ of, within, run, offset }) => {
       if (run === 0) [from, to] = [of('residual', 'ldr'), of('c', 'ldc')].map(pairOf);
+      if (run === 0 && form.again) y = of('half', 'ldh');
       const both = p.pred('and.pred', inside[run], within);
       const vectors = from.map((address) => {
         const words = p.registers('b32', width / 2);
@@ -106,21 +111,28 @@ function backward(w, cursor, sums) {
         p.guarded(both, () => p.do(load, vector(words), at(address, offset)));
         return words;
       });
-      return { both, vectors, to };
+      return { both, vectors, to, y };
     },
-    store: ({ r, lower, run, offset }, { both, vectors, to }) => {
+    store: ({ r, lower, run, offset }, { both, vectors, to, y }) => {
       const [gate, up] = vectors.map((words) => unpackHalves(w, words));
       /** @type {[string[], string[]]} of gates, of ups */
       const gradients = [[], []];
+      /** @type {string[]} */
+      const results = [];
       runOf(sums[r], run, lower).forEach((dy, i) => {
         const s = sigmoid(w, gate[i]);
         const activated = p.f32('mul.f32', gate[i], s);
         const slope = p.f32('mul.f32', s, p.f32('sub.f32', p.f32('add.f32', gate[i], f32(1)), activated));
         gradients[0].push(p.f32('mul.f32', p.f32('mul.f32', dy, up[i]), slope));
         gradients[1].push(p.f32('mul.f32', dy, activated));
+        if (form.again) results.push(p.f32('mul.f32', activated, up[i]));
       });
       const words = gradients.map((values) => packHalves(w, values));
-      p.guarded(both, () => to.forEach((address, which) => storeHalves(w, address, offset, words[which])));
+      const again = packHalves(w, results);
+      p.guarded(both, () => {
+        for (const [which, address] of to.entries()) storeHalves(w, address, offset, words[which]);
+        if (form.again) storeHalves(w, y, offset, again);
+      });
     },
   });
 }

@@ -29,7 +29,7 @@ import { verifyKernel } from './verify-products.mjs';
 
 /**
  * The properties of a product, or of a problem with its arguments, that determine its form.
- * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bPermuted' | 'dual' | 'beta' | 'glu' | 'unit' | 'activation'>
+ * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bPermuted' | 'dual' | 'beta' | 'glu' | 'again' | 'unit' | 'activation'>
  *   & { bias?: unknown, residual?: unknown, alpha?: number }} Formed
  */
 
@@ -155,9 +155,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {Formed} product @param {PtxPlan} plan @returns {GemmForm}
    */
   function formOf(product, { division: { whole, parts, ragged } }) {
-    const { aType, transA, transB, bPermuted, cType, dual, beta, bias, residual, activation, glu, unit } = product;
+    const { aType, transA, transB, bPermuted, cType, dual, beta, bias, residual, activation, glu, again, unit } = product;
     const form = { type: aType, transA, transB, permuted: bPermuted, parts: parts > 1, ragged };
-    if (glu) return { ...form, half: true, glu };
+    if (glu) return { ...form, half: true, glu, again };
     if (unit) return { ...form, half: true, bias: Boolean(bias), activation, unit };
     if (whole === 0) return form;
     const added = { beta: beta !== 0, bias: Boolean(bias), residual: Boolean(residual), activation, early: addedEarly(product) };
@@ -176,13 +176,13 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {GemmForm} form @param {boolean} results whether results are stored @param {boolean} maps whether tensor maps are
    * @returns {import('../../index.js').PtxAccess[]}
    */
-  const accessOf = ({ beta, bias, residual, dual, parts, glu, unit }, results, maps) => [
+  const accessOf = ({ beta, bias, residual, dual, parts, glu, again, unit }, results, maps) => [
     'read',
     'read',
     results ? (beta ? 'readwrite' : 'write') : 'none',
     bias ? 'read' : 'none',
     residual || glu === 'backward' || unit === 'backward' ? 'read' : 'none',
-    dual || glu === 'forward' || unit === 'forward' ? 'write' : 'none',
+    dual || glu === 'forward' || again || unit === 'forward' ? 'write' : 'none',
     parts || maps ? 'write' : 'none',
   ];
 
@@ -229,7 +229,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       range(c, matrix(m, wide, ldc), bytesOf(cType)),
       bias && range(bias, n, 4),
       residual && range(residual, matrix(m, wide, ldr), glu || unit ? bytesOf(half) : 4),
-      h && range(h, matrix(m, glu ? n / 2 : n, ldh), bytesOf(half)),
+      h && range(h, matrix(m, glu === 'forward' ? n / 2 : n, ldh), bytesOf(half)),
       work && range(work, workspaceFloats, 4),
     ];
     // A takes the bindings that the kernel does not touch, so that no false dependency arises.

@@ -248,7 +248,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
  * @returns {string | undefined}
  */
 function verifyGlu({ vk, tiling, form, divide, records }) {
-  const { type, transB, permuted, glu } = form;
+  const { type, transB, permuted, glu, again } = form;
   const forward = glu === 'forward';
   const [m, hidden, k] = [tiling.bm + 40, tiling.bn + (permuted ? 32 : 24), 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
   const n = forward ? 2 * hidden : hidden;
@@ -260,12 +260,12 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
     const a = make(vk, m, k, type, next);
     const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, permuted);
     const c = make(vk, m, 2 * hidden, type, undefined);
-    const h = forward ? make(vk, m, hidden, type, undefined) : undefined;
+    const h = forward || again ? make(vk, m, hidden, type, undefined) : undefined;
     const gateUp = forward ? undefined : make(vk, m, 2 * hidden, type, next);
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const product = {
       ...{ m, n, k, batch: 1, half: halfOf(type), aType: type, cType: type, dual: false },
-      ...{ transA: false, transB, bPermuted: Boolean(permuted), glu, alpha: 1, beta: 0 },
+      ...{ transA: false, transB, bPermuted: Boolean(permuted), glu, again, alpha: 1, beta: 0 },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, h: h?.tensor, residual: gateUp?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
     };
@@ -288,8 +288,11 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
       for (let j = 0; j < hidden; j++) {
         const [gate, up] = gateUp ? [0, hidden].map((part) => gateUp.values[2 * i * hidden + part + j]) : [sums[j], sums[hidden + j]];
         const s = 1 / (1 + Math.exp(-gate));
-        const wants = gateUp ? [sums[j] * up * s * (1 + gate * (1 - s)), sums[j] * gate * s] : [gate, up, gate * s * up];
         const gots = [D.at(i, j), D.at(i, hidden + j), ...(Y ? [Y.at(i, j)] : [])];
+        const wants = gateUp ? [sums[j] * up * s * (1 + gate * (1 - s)), sums[j] * gate * s] : [gate, up];
+        // The unit is of gates and ups as they are stored.
+        const [ownGate, ownUp] = gateUp ? [gate, up] : gots;
+        if (Y) wants.push((ownGate * ownUp) / (1 + Math.exp(-ownGate)));
         // Exponentials and inverses are approximate; sums are exact, and results are rounded once.
         for (const [which, want] of wants.entries())
           if (!(Math.abs(gots[which] - want) <= 1e-4 + (unit + 1e-5) * Math.abs(want)))

@@ -46,6 +46,7 @@ import { integer, reach, tensor } from '../base.mjs';
  * @property {Tensor} gateUp [m, 2 · columns], rows of [gate, up]
  * @property {Tensor} dGateUp out: [m, 2 · columns], not `gateUp`
  * @property {Tensor} dy out: [m, columns], the product a · b, where that is a pass of its own; one kernel does not touch it
+ * @property {Tensor} [y] out: [m, columns], the unit's result as the forward pass computed it, for callers that did not keep it
  */
 
 /**
@@ -69,7 +70,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
       return undefined;
     }
     if (override && !asked) return undefined;
-    const problem = { ...problemOf(args), glu };
+    const problem = { ...problemOf(args), glu, again: glu === 'backward' && args.half !== undefined };
     if (problem.bPermuted) return { problem, plan: ptx.planPermuted(problem, override) };
     const { plan } = asked ? { plan: ptx.planOf(problem, override) } : ptx.choose(problem);
     return plan && { problem, plan };
@@ -130,7 +131,9 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const [a, b, gateUp, dGateUp] = /** @type {const} */ (['a', 'b', 'gateUp', 'dGateUp']).map((name) => tensor(kernel, name, args[name]));
     const product = { ...types, a, b, m, n: columns, k, bPermuted: args.bPermuted ?? args.bShuffled, plan: args.plan };
     const wide = 2 * columns;
-    const one = fused({ ...product, c: dGateUp, ldc: wide, gateUp, ldr: wide }, 'backward', activation);
+    const y = args.y === undefined ? undefined : tensor(kernel, 'y', args.y);
+    const again = y && { half: y, ldh: columns };
+    const one = fused({ ...product, c: dGateUp, ldc: wide, gateUp, ldr: wide, ...again }, 'backward', activation);
     const dy = tensor(kernel, 'dy', args.dy);
     checked(
       kernel,
@@ -139,10 +142,20 @@ export function gluProducts(context, matmul, ptx, problemOf) {
         ['b', b, columns * k, type],
         ['gateUp', gateUp, m * wide, type],
       ],
-      [['dGateUp', dGateUp, m * wide, type], ...(one ? [] : [/** @type {Extent} */ (['dy', dy, m * columns, type])])],
+      [
+        ['dGateUp', dGateUp, m * wide, type],
+        ...(one ? [] : [/** @type {Extent} */ (['dy', dy, m * columns, type])]),
+        ...(y ? [/** @type {Extent} */ (['y', y, m * columns, type])] : []),
+      ],
     );
-    if (!one) return [...matmul({ ...product, c: dy }), gluBackward({ gateUp, dy, dGateUp, rows: m, columns, activation, type })];
-    const tensors = { a, b, c: dGateUp, residual: gateUp, lda: k, ldb: columns, ldc: wide, ldr: wide, ldh: 0 };
+    const sizes = { rows: m, columns, activation, type };
+    if (!one)
+      return [
+        ...matmul({ ...product, c: dy }),
+        gluBackward({ gateUp, dy, dGateUp, ...sizes }),
+        ...(y ? [gluForward({ gateUp, y, ...sizes })] : []),
+      ];
+    const tensors = { a, b, c: dGateUp, residual: gateUp, h: y, lda: k, ldb: columns, ldc: wide, ldr: wide, ldh: y ? columns : 0 };
     return recordsOf(one, tensors);
   }
 

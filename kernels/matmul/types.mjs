@@ -16,7 +16,8 @@
 /**
  * The properties of a product on which a tiling's speed depends.
  * @typedef {Sizes & { transA: boolean, transB: boolean, precision?: string, beta?: number, glu?: 'forward' | 'backward',
- *   unit?: 'forward' | 'backward' }} Shaped `glu`: with SwiGLU or its gradient, `unit`: with an activation or its gradient; see `GemmForm`
+ *   again?: boolean, unit?: 'forward' | 'backward' }} Shaped `glu`: with SwiGLU or its gradient, `again`: and its result, `unit`: with an activation or its
+ *   gradient; see `GemmForm`
  */
 
 /**
