@@ -8,6 +8,7 @@ import { readFile } from 'node:fs/promises';
 import { autocast, compile, memory, optim } from 'helios-vk/nn';
 import { Decoder, parseConfig } from 'helios-lm';
 
+import { PASSES } from '../nn/compile/passes/index.mjs';
 import { OWN_ADDON, driverText, loadAddon } from './lib/addon.mjs';
 import { UsageError, runMain } from './lib/args.mjs';
 import { DECODERS as MODELS, printProfile, randomIds, timed } from './lib/decoders.mjs';
@@ -25,6 +26,7 @@ const OPTIONS = /** @type {const} */ ({
   block: { type: 'integer', min: 1, max: 65_536, help: "tokens of a sequence; the model's context when left out" },
   steps: { type: 'integer', min: 1, max: 100_000, default: 10, help: 'timed steps' },
   logits: { type: 'integer', min: 1, max: 1_048_576, default: 1024, help: 'MiB of logits at once' },
+  without: { type: 'string', value: 'PASSES', help: "passes of `compile` to leave out, with commas, such as 'recompute'" },
   profile: { type: 'boolean', help: 'instead, the time of a step by kernel' },
   json: { type: 'boolean', help: 'print JSON' },
   pytorch: {
@@ -51,14 +53,18 @@ async function resultOfPytorch(path, ours) {
 await runMain(
   'node benches/decoder.mjs [options]',
   OPTIONS,
-  async ({ model: name, precision, batch, block: given, steps, logits, profile, json, pytorch, results }) => {
+  async ({ model: name, precision, batch, block: given, steps, logits, without, profile, json, pytorch, results }) => {
     const info = loadAddon(OWN_ADDON).initDevice();
     const { deviceName } = info;
     const config = parseConfig(MODELS[/** @type {keyof typeof MODELS} */ (name)], name);
     const block = given ?? config.context;
     const model = new Decoder(config);
     const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-4 });
-    const step = compile((/** @type {import('helios-vk/nn').Tensor} */ ids, /** @type {import('helios-vk/nn').Tensor} */ targets) => {
+    const left = without?.split(',') ?? [];
+    const passes = PASSES.filter((pass) => !left.includes(pass));
+    if (passes.length + left.length !== PASSES.length)
+      throw new UsageError(`--without: the passes are ${PASSES.join(', ')}, got ${without}`);
+    const training = (/** @type {import('helios-vk/nn').Tensor} */ ids, /** @type {import('helios-vk/nn').Tensor} */ targets) => {
       const loss = autocast(/** @type {'bf16' | 'f16' | false} */ (precision === 'f32' ? false : precision), () =>
         model.loss(ids, targets, { logitsBytes: logits * 2 ** 20 }),
       );
@@ -66,7 +72,8 @@ await runMain(
       optimizer.step();
       optimizer.zeroGrad();
       return loss.detach();
-    });
+    };
+    const step = compile(training, { passes });
     const [ids, targets] = [1, 2].map((salt) => randomIds(salt, [batch, block], config.vocabSize));
     if (profile) return printProfile(step, [ids, targets], `${name}, ${batch} × ${block}`);
     const { losses: values, milliseconds } = await timed(() => step(ids, targets), steps);

@@ -24,6 +24,12 @@ for batch in '1 4' '16 1'; do
   read -r rows micro <<<"$batch"
   one 60 node benches/train.mjs --preset gpt-300m --precision bf16 --quiet --steps 20 --batch "$rows" --micro-steps "$micro" --json "$out/300m-$rows.json"
 done
+echo '== memory and speed with what is computed again in the backward pass, and without, in turn'
+for round in 1 2; do
+  for without in '' recompute; do
+    one 120 node benches/decoder.mjs --model llama-1.1b --batch 4 ${without:+--without $without}
+  done
+done
 echo '== decoders beside PyTorch'
 for model in 'gpt2-124m 16 1024' 'gpt2-124m 64 1024' 'llama-1.1b 4 2048'; do
   read -r name batch block <<<"$model"

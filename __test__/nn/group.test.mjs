@@ -240,7 +240,7 @@ test("the GPT's weight gradients: groups that fill an H200's multiprocessors, in
     assert.deepEqual([alone.grouped, together.grouped], [0, count]);
     // By themselves some of the narrow ones are split in depth, and have a second pass.
     assert.ok(together.dispatches <= alone.dispatches - fewer, JSON.stringify(steps));
-    // Operands wait for others. In a model of three layers that shows: without all logits it needs little else.
-    assert.ok(together.planned <= 1.05 * alone.planned, JSON.stringify(steps));
+    // Operands wait for others. In a model of three layers that shows: without all logits, norms and gated units it needs little else.
+    assert.ok(together.planned <= 1.06 * alone.planned, JSON.stringify(steps));
   }
 });

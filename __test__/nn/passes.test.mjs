@@ -462,7 +462,8 @@ test('the GPT on a stub of an H200: dispatches, barriers and bytes of a step are
       stub.reset();
       step(flat).dispose();
       const { dispatches, barriers, bytes } = stub.counts;
-      found[batch + '×' + microSteps] = { dispatches, barriers, bytes };
+      const again = step.explain()[0].found['results computed again'] ?? 0;
+      found[batch + '×' + microSteps] = { dispatches, barriers, bytes, again };
       for (const each of [step, training.opt, model]) each.dispose();
     }
     process.stdout.write(JSON.stringify(found));
@@ -475,9 +476,10 @@ test('the GPT on a stub of an H200: dispatches, barriers and bytes of a step are
     const both = `${batch}: ${JSON.stringify({ own, hand })}`;
     // Besides what was written by hand: two states of groups to advance and two to clip, two parts of gradients, a mean of losses; and in each
     // micro-step the sum of the rows' losses, which `linearCrossEntropy` keeps apart to write gradients over the logits.
+    // What is computed again, one dispatch each, was kept by hand.
     const microSteps = batch === '1×4' ? 4 : 1;
-    assert.ok(own.dispatches <= hand.dispatches + 10 + microSteps, both);
-    assert.ok(own.barriers <= hand.barriers + 3, both);
+    assert.ok(own.dispatches <= hand.dispatches + 10 + microSteps + own.again, both);
+    assert.ok(own.barriers <= hand.barriers + 3 + own.again, both);
     assert.ok(own.bytes <= hand.bytes, both);
   }
 });

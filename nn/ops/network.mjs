@@ -158,6 +158,7 @@ function normalization(name) {
   });
   return defineOp({
     name,
+    cheap: true,
     empty: 0, // Statistics of empty rows, which nobody reads.
     infer: ([x, weight, bias]) => {
       floatType(name, x);
@@ -221,6 +222,7 @@ const gluBackward = defineOp({
 /** f(gate) · up of rows [gate | up] (Shazeer 2020). */
 export const glu = defineOp({
   name: 'glu',
+  cheap: true,
   infer: ([x]) => {
     const columns = x.shape.at(-1) ?? 1;
     floatType('glu', x);

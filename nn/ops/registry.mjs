@@ -67,6 +67,8 @@ import { perDevice } from '../core/runtime.mjs';
  * @property {'lower' | number | ((inputs: Tensor[], attributes: A) => (number | Tensor)[])} [empty] what a call means of which an input has no
  *   elements, and an output has: each element of the outputs is the number; or each output is its number, or its tensor broadcast to it;
  *   or `lower` takes such inputs. When left out, the call is an error. A call whose outputs are all empty has no dispatches
+ * @property {boolean} [cheap] whether it is one pass over its inputs and outputs, and depends on nothing else: `compile` may run it again in the
+ *   backward pass instead of keeping its result, as it may run operations with a `body`
  * @property {boolean} [strided] whether `lower` takes inputs of any strides; otherwise the engine makes them dense first
  * @property {(inputs: Reference[], attributes: A) => Reference} oracle the result in float64
  */

@@ -376,6 +376,7 @@ function computed(program, given, steps, number) {
 /** The operation of a kernel of several calls. Only passes make it. */
 export const fusedOp = /** @type {Op} */ ({
   name: 'fused',
+  cheap: true,
   lower: (k, inputs, outputs, attributes) => {
     const { kind, rows, columns, shape, steps, results, room } = /** @type {Plan['attributes']} */ (attributes);
     // Numbers are push constants as far as these reach: a kernel is then one for all of them, such as 1 / n of a mean of n elements.

@@ -10,6 +10,7 @@ import { identities } from './identities.mjs';
 import { keep } from './keep.mjs';
 import { match } from './match.mjs';
 import { norms } from './norms.mjs';
+import { recompute } from './recompute.mjs';
 import { schedule } from './schedule.mjs';
 import { shared } from './shared.mjs';
 import { shuffle } from './shuffle.mjs';
@@ -19,7 +20,7 @@ import { vectors } from './vectors.mjs';
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('./calls.mjs').Passed} Passed */
 
-/** @typedef {'constants' | 'identities' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'keep' | 'fuse' | 'group' | 'shuffle' | 'schedule'} PassName */
+/** @typedef {'constants' | 'identities' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'keep' | 'fuse' | 'group' | 'shuffle' | 'recompute' | 'schedule'} PassName */
 
 /**
  * A pass.
@@ -114,6 +115,13 @@ const TABLE = [
     exact: true,
     finds: 'products by permuted weights',
     run: shuffle,
+  },
+  {
+    name: 'recompute',
+    does: 'Computes norms, gated units and elementwise results again in the backward pass, where that lowers the peak of memory.',
+    exact: true,
+    finds: 'results computed again',
+    run: recompute,
   },
   {
     name: 'schedule',

@@ -1,0 +1,197 @@
+// The pass `recompute`: results that the backward pass computes again keep their bits, and the peak of memory falls.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { F, autocast, checkpoint, compile, manualSeed, nn, noGrad, optim, randn } from '../../nn/index.mjs';
+import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { limits } from '../../nn/compile/passes/recompute.mjs';
+import { childJson } from '../lib/child.mjs';
+import { initDevice, poison } from './setup.mjs';
+
+/** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
+
+const WITHOUT = PASSES.filter((name) => name !== 'recompute');
+const FOUND = 'results computed again';
+const usual = { ...limits };
+
+before(() => {
+  initDevice();
+  poison();
+  // Models here are small.
+  Object.assign(limits, { bytes: 1 << 10, share: 1 / 50, operations: 0 });
+});
+after(() => void Object.assign(limits, usual));
+
+/** A layer as decoders have it. */
+class Block extends nn.Module {
+  /** @param {number} width @param {boolean} drops */
+  constructor(width, drops) {
+    super();
+    this.norm = drops ? new nn.LayerNorm(width) : new nn.RMSNorm(width);
+    this.up = new nn.Linear(width, 4 * width, { bias: false });
+    this.down = new nn.Linear(2 * width, width, { bias: false });
+    this.dropout = new nn.Dropout(drops ? 0.25 : 0);
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    const rows = this.up.forward(this.norm.forward(x));
+    return F.add(x, this.dropout.forward(this.down.forward(F.glu(rows, 'silu'))));
+  }
+}
+
+/**
+ * Trains three steps.
+ * @param {readonly any[]} passes @param {{ precision?: 'bf16' | 'f16' | false, drops?: boolean, checkpoints?: boolean, layers?: number }} [how]
+ */
+async function train(passes, { precision = false, drops = false, checkpoints = false, layers = 6 } = {}) {
+  manualSeed(5);
+  const [rows, width] = [48, 32];
+  const model = new nn.Sequential(...Array.from({ length: layers }, () => new Block(width, drops)));
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-2 });
+  const x = randn([rows, width]);
+  const step = compile(
+    (/** @type {Tensor} */ input) => {
+      const run = () => {
+        let y = input;
+        for (const block of /** @type {Iterable<Block>} */ (/** @type {unknown} */ (model))) {
+          const layer = (/** @type {Tensor} */ z) => block.forward(z);
+          y = checkpoints ? checkpoint(layer, y) : layer(y);
+        }
+        return y.to('f32').square().mean();
+      };
+      const loss = autocast(precision, run);
+      loss.backward();
+      optimizer.step();
+      optimizer.zeroGrad();
+      return loss.detach();
+    },
+    { passes, tune: false },
+  );
+  const losses = [];
+  for (let i = 0; i < 3; i++) losses.push(await step(x).item());
+  const weights = await Promise.all(model.parameters().map((parameter) => parameter.toArray()));
+  const [{ found, planned, dispatches }] = step.explain();
+  for (const each of [step, optimizer, model]) each.dispose();
+  return { bits: { losses, weights }, found: found[FOUND] ?? 0, planned, dispatches };
+}
+
+for (const [name, how] of /** @type {const} */ ([
+  ['f32', {}],
+  ['bf16', { precision: 'bf16' }],
+  ['LayerNorm and dropout', { drops: true }],
+  ['layers that are computed again anyway', { checkpoints: true }],
+])) {
+  test(`norms and gated units again, ${name}: the same bits in less memory`, async () => {
+    const [all, without] = [await train(PASSES, how), await train(WITHOUT, how)];
+    assert.deepEqual(all.bits, without.bits);
+    assert.equal(without.found, 0);
+    assert.ok(all.planned <= without.planned);
+    if ('checkpoints' in how) return;
+    assert.ok(all.found >= 8, `${all.found} results`);
+    assert.ok(all.planned < 0.85 * without.planned, `${all.planned} bytes, ${without.planned} without the pass`);
+  });
+}
+
+test('what is too small, or lowers the peak by too little, is kept', async () => {
+  Object.assign(limits, usual);
+  try {
+    assert.equal((await train(PASSES)).found, 0);
+    limits.bytes = 1 << 10;
+    limits.share = 0.9;
+    assert.equal((await train(PASSES)).found, 0);
+  } finally {
+    Object.assign(limits, { bytes: 1 << 10, share: 1 / 50, operations: 0 });
+  }
+});
+
+/** What a function of one tensor finds, and its result with the pass and without. @param {(x: Tensor) => Tensor} fn */
+async function both(fn) {
+  const x = randn([64, 64]);
+  const [all, without] = [PASSES, WITHOUT].map((passes) =>
+    compile((/** @type {Tensor} */ y) => noGrad(() => fn(y)), { passes, tune: false }),
+  );
+  const values = [await all(x).toArray(), await without(x).toArray()];
+  assert.deepEqual(values[0], values[1]);
+  const [{ found, planned }] = all.explain();
+  const [own, other] = [{ found: found[FOUND] ?? 0, planned }, without.explain()[0].planned];
+  for (const each of [all, without]) each.dispose();
+  return { ...own, without: other };
+}
+
+/** Products, which no pass computes again, with a peak of memory among them. @param {Tensor} x */
+const peak = (x) => {
+  const parts = Array.from({ length: 6 }, (_, i) =>
+    x
+      .matmul(x)
+      .mul(i + 1)
+      .matmul(x),
+  );
+  return parts.reduce((a, b) => a.add(b.matmul(parts[0])));
+};
+
+test('a result is computed again from what is there, through conversions too', async () => {
+  const found = await both((x) => {
+    const source = x.matmul(x);
+    const half = source.exp().to('f16').contiguous();
+    const used = half.to('f32').matmul(x);
+    const other = peak(used);
+    return half.to('f32').matmul(other).add(source);
+  });
+  assert.ok(found.found >= 1 && found.planned <= found.without, JSON.stringify(found));
+});
+
+test('it is kept where what it was computed from is gone, or has changed', async () => {
+  const gone = await both((x) => {
+    const y = F.rmsNorm(x.matmul(x), F.ones([64]));
+    return y.matmul(peak(y.matmul(x)));
+  });
+  assert.equal(gone.found, 0);
+  const changed = await both((x) => {
+    const source = x.matmul(x);
+    const y = F.rmsNorm(source, F.ones([64]));
+    const used = y.matmul(x);
+    source.add_(1);
+    return y.matmul(peak(used)).add(source);
+  });
+  assert.equal(changed.found, 0);
+});
+
+test('products that end in SwiGLU: their gradient computes its result again, on a stub of a device with matrix units', async () => {
+  const found = await childJson(
+    `
+    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');
+    const { limits } = await import('${new URL('../../nn/compile/passes/recompute.mjs', import.meta.url)}');
+    const { Decoder, parseConfig } = await import('${new URL('../../packages/lm/src/index.mjs', import.meta.url)}');
+    const { autocast, compile, init: open, nn, optim, tensor } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
+    const stub = stubDevice();
+    open({ vk: stub });
+    // On the stub, units are computed again in a pass of their own, which moves more.
+    limits.operations = 0;
+    const sizes = { hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 4, num_attention_heads: 16, num_key_value_heads: 4 };
+    const config = parseConfig({ model_type: 'llama', vocab_size: 256, max_position_embeddings: 1024, ...sizes }, 'llama');
+    const found = [PASSES, PASSES.filter((name) => name !== 'recompute')].map((passes) => {
+      const model = nn.skipInit(() => new Decoder(config));
+      const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3 });
+      const step = compile((ids, targets) => {
+        const loss = autocast('bf16', () => model.loss(ids, targets));
+        loss.backward();
+        optimizer.step();
+        return loss.detach();
+      }, { passes, tune: false });
+      const ids = tensor(new Uint32Array(4 * 1024), { shape: [4, 1024] });
+      step(ids, ids).dispose();
+      const [{ found, planned }] = step.explain();
+      for (const each of [step, optimizer, model]) each.dispose();
+      return { again: found['${FOUND}'] ?? 0, planned };
+    });
+    process.stdout.write(JSON.stringify(found));
+  `,
+    { timeout: 120_000 },
+  );
+  const [all, without] = found;
+  // Of each layer two norms and a gated unit: 2 + 2 + 8 of 2 + 2 + 8 + 16 + 4 + 4 + … KB a token.
+  assert.ok(all.again >= 11 && without.again === 0, JSON.stringify(found));
+  const saved = 4 * 4096 * (2 * 2048 + 8192);
+  assert.ok(without.planned - all.planned > 0.7 * saved, JSON.stringify(found));
+});
