@@ -30,7 +30,10 @@ const MAX_CHAIN = 3;
  * (`further`). `traffic`: the bytes that this reads and writes.
  * @typedef {{ at: number, chain: number[], further: boolean, traffic: number }} Again
  */
-/** A result to compute again, which nobody uses between call `from` and that. @typedef {{ value: Value, bytes: number, from: number, make: Again }} Candidate */
+/**
+ * A result to compute again, which nobody uses between call `from` and that.
+ * @typedef {{ value: Value, bytes: number, from: number, make: Again }} Candidate
+ */
 
 /** The bytes of a value. @param {Value} value */
 const bytesOf = ({ layout }) => layout.size * BYTES[layout.dtype];
