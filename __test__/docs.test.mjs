@@ -12,6 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { onPath } from '../scripts/system.mjs';
 import { anchors, codeBlocks, links } from './lib/markdown.mjs';
+import { modules } from './lib/modules.mjs';
 
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -230,4 +231,29 @@ test('the table of kernels names every kernel, and no other', async () => {
   const table = read('docs/guide/kernels.md').matchAll(/^\|([^|]*)\|(.*)\|$/gm);
   const named = [...table].flatMap(([, , cell]) => [...cell.matchAll(/`(\w+)`/g)].map(([, name]) => name));
   assert.deepEqual([...named].sort(), [...kernels].sort());
+});
+
+test('every variable that a script reads is in the table, and the other way round', () => {
+  const table = read('docs/environment.md');
+  const begin = table.indexOf('## Benches, scripts and tests');
+  assert.ok(begin > 0);
+  const documented = new Set([...table.matchAll(/^\| `(HELIOS_\w+)`/gm)].map(([, name]) => name));
+  const own = [...table.slice(begin).matchAll(/^\| `(HELIOS_\w+)`/gm)].map(([, name]) => name);
+  const texts = modules().filter(({ path }) => path !== '__test__/options.test.mjs');
+  const used = new Set(
+    texts
+      .filter(({ path }) => !path.startsWith('__test__/') || path.startsWith('__test__/lib/'))
+      .flatMap(({ text }) =>
+        [...text.matchAll(/(?:process\.env\.|(?:switch|integer|text)Variable\(')(HELIOS_\w+)/g)].map(([, name]) => name),
+      ),
+  );
+  assert.deepEqual(
+    [...used].filter((name) => !documented.has(name)),
+    [],
+  );
+  for (const name of own)
+    assert.ok(
+      texts.some(({ text }) => text.includes(name)),
+      `${name} is read nowhere`,
+    );
 });

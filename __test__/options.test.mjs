@@ -10,37 +10,11 @@ import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 
 import { UsageError, checkPaths, integerVariable, parseCommandLine, switchVariable } from '../bin/lib/options.mjs';
+import { modules } from './lib/modules.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const OPTIONS_FILE = 'bin/lib/options.mjs';
 const LM = 'packages/lm/bin/helios-lm.mjs';
-
-/** All our modules, by their path in the repository. */
-function modules() {
-  return [
-    'bin',
-    'bin/lib',
-    'benches',
-    'packages/lm/src/train',
-    'benches/lib',
-    'benches/pytorch',
-    'packages/alpha-backend/bench',
-    'packages/alpha-backend/bench/lib',
-    'scripts',
-    '__test__/fuzz',
-    '__test__/faults',
-    'distributed',
-    '__test__',
-    '__test__/distributed',
-    '__test__/lib',
-  ]
-    .flatMap((folder) =>
-      readdirSync(join(ROOT, folder))
-        .filter((name) => name.endsWith('.mjs'))
-        .map((name) => `${folder}/${name}`),
-    )
-    .map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }));
-}
 
 /** Those that take options. */
 const PROGRAMS = modules()
@@ -320,33 +294,6 @@ test('environment variables follow the addon’s rule', () => {
   assert.equal(integerVariable(name), undefined);
   const { status, stderr } = run('scripts/bootstrap.mjs', ['--check'], { HELIOS_NO_INSTALL: 'perhaps' });
   assert.equal(status === 2 || !stderr.includes('    at '), true, stderr);
-});
-
-test('every variable that a script reads is in the table, and the other way round', () => {
-  const table = readFileSync(join(ROOT, 'docs/environment.md'), 'utf8');
-  const begin = table.indexOf('## Benches, scripts and tests');
-  assert.ok(begin > 0);
-  const documented = new Set([...table.matchAll(/^\| `(HELIOS_\w+)`/gm)].map(([, name]) => name));
-  const own = [...table.slice(begin).matchAll(/^\| `(HELIOS_\w+)`/gm)].map(([, name]) => name);
-  const texts = modules()
-    .filter(({ path }) => path !== '__test__/options.test.mjs')
-    .map(({ path, text }) => ({ path, text }));
-  const read = new Set(
-    texts
-      .filter(({ path }) => !path.startsWith('__test__/') || path.startsWith('__test__/lib/'))
-      .flatMap(({ text }) =>
-        [...text.matchAll(/(?:process\.env\.|(?:switch|integer|text)Variable\(')(HELIOS_\w+)/g)].map(([, name]) => name),
-      ),
-  );
-  assert.deepEqual(
-    [...read].filter((name) => !documented.has(name)),
-    [],
-  );
-  for (const name of own)
-    assert.ok(
-      texts.some(({ text }) => text.includes(name)),
-      `${name} is read nowhere`,
-    );
 });
 
 test('options are converted by their table', () => {
