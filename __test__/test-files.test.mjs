@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { DISTRIBUTED, FILES, NOT_OF_THE_DEVICE, OF_LM, testFiles } from '../scripts/test-files.mjs';
+import { DISTRIBUTED, FILES, NOT_OF_THE_DEVICE, packageTests, testFiles } from '../scripts/test-files.mjs';
 
 const ofTheDevice = testFiles().filter((file) => !NOT_OF_THE_DEVICE.test(file));
 /** Files that none of the stages runs. @param {string[]} files @param {(keyof typeof FILES)[]} stages */
@@ -15,9 +15,7 @@ function left(files, stages, full = false) {
 const names = (files) => files.map((file) => file.replace(/^.*\/|\.test\.mjs$/g, '')).sort();
 
 test('every file runs on the default device, and once where both tiers run', () => {
-  // Those of the trainer are run by the stage `packages`.
-  assert.deepEqual(left(testFiles(), ['js', 'js-slow']), OF_LM);
-  assert.deepEqual(left(testFiles(), ['js', 'js-slow'], true), left(testFiles(), ['js', 'js-slow']));
+  for (const full of [false, true]) assert.deepEqual(left(testFiles(), ['js', 'js-slow', 'packages'], full), []);
   assert.deepEqual(
     FILES.js(true).filter((file) => FILES['js-slow']().includes(file)),
     [],
@@ -25,6 +23,16 @@ test('every file runs on the default device, and once where both tiers run', () 
   assert.equal(
     testFiles().some((file) => DISTRIBUTED.includes(file)),
     false,
+  );
+});
+
+test('every file of a package runs in one of the tiers', () => {
+  const files = ['alpha-backend', 'lm', 'onnx'].flatMap(packageTests);
+  assert.ok(files.length > 40, `${files.length} files`);
+  assert.deepEqual(left(files, ['packages', 'js-slow']), []);
+  assert.deepEqual(
+    files.filter((file) => FILES.packages().includes(file) && FILES['js-slow']().includes(file)),
+    [],
   );
 });
 

@@ -36,12 +36,13 @@ export const any = (...patterns) => new RegExp(patterns.map(({ source }) => sour
  * `npm run test:full`.
  */
 export const SLOW =
-  /\/(bench-generate|bench-train|benches|cli|consumer|endless|examples|exits-compiling|gpt-ablation|gpt-ends|gpt-ranges|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
+  /\/(bench-generate|bench-train|benches|cli|consumer|endless|examples|exits-compiling|gpt-ablation|gpt-ends|gpt-ranges|gpt-train|growth|io-faults|kernels\/bench|nn\/garbage|options|pipeline-life)\.test|\/ptx\//;
+
+/** Of the packages: whole runs of training, and how they end and go on. `npm test` trains in `train-steps`, `cli` and `generate`. */
+export const SLOW_OF_PACKAGES = /\/lm\/test\/(adapters|data|finetune|train-(legacy|run|user))\.test/;
 
 /** Training, which runs many processes. */
 export const OF_TRAINING = /\/(gpt-ends|gpt-train|train-\w+)\.test/;
-/** What `npm test` leaves out under validation. */
-export const SLOW_VALIDATED = any(SLOW, OF_TRAINING);
 
 /** Whether a test file does less where it is told to: smaller counts (`light`, `scaled`). @param {string} file */
 const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
@@ -50,6 +51,8 @@ export const hasCases = (file) => /\bfirstOf\b/.test(readFileSync(join(REPOSITOR
 /** @param {string} file */
 export const doesLess = (file) => hasCounts(file) || hasCases(file);
 
+/** The packages that have tests. */
+const PACKAGES = ['alpha-backend', 'lm', 'onnx'];
 /** Test files of a package of this repository. @param {string} name */
 export const packageTests = (name) =>
   readdirSync(join(REPOSITORY, 'packages', name, 'test'))
@@ -88,6 +91,13 @@ export const OF_BENCHES = /\/(bench-generate|bench-train|gpt-ablation|kernels\/b
 export const OF_RUNS = /\/(gpt-ends|train-checkpoints|train-run)\.test/;
 /** Tests of tensors. */
 export const OF_NN = /\/nn\//;
+/** What reads give to JavaScript, and how waits for work without an end come to one: how bindings reach a command does not come into that. */
+export const OF_READS_AND_WAITS = /\/(endless|readback)\.test/;
+/**
+ * What `npm test` leaves out under validation: functions of tensors are operations, and `nn/ops` and `kernels/` have those validated; what
+ * becomes of reads, and of the device in workers, is mostly that of processes.
+ */
+export const SLOW_VALIDATED = any(OF_TRAINING, OF_FUNCTIONS, /\/(readback|workers)\.test/);
 /** Examples, whose calls the suite makes: besides the default device the newest layer sees them. */
 export const OF_EXAMPLES = /\/examples\.test/;
 
@@ -107,7 +117,7 @@ export const NOT_ON_SWIFTSHADER = any(
 );
 
 const NO_PROGRAMS = any(OF_BENCHES, OF_RUNS, OF_EXAMPLES);
-const NOT_ON_SETS = any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, NO_PROGRAMS);
+const NOT_ON_SETS = any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_READS_AND_WAITS, NO_PROGRAMS);
 const NOT_RECORDED = any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_ARITHMETIC, OF_FUNCTIONS, NO_PROGRAMS);
 const NOT_VALIDATED = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES, OF_EXAMPLES);
 /** What the newer Mesa runs without its validation layer: nothing runs twice there. */
@@ -119,11 +129,15 @@ const UNVALIDATED_ON_MESA = any(OF_FUNCTIONS, OF_LAVAPIPES_COMPILER);
  */
 export const FILES = {
   js: (full = false) => suiteWithout(SLOW).filter((file) => !OF_LM.includes(file) && !(full && doesLess(file))),
-  'js-slow': () => testFiles().filter((file) => SLOW.test(file) || doesLess(file)),
+  'js-slow': () =>
+    testFiles()
+      .filter((file) => !OF_LM.includes(file) && (SLOW.test(file) || doesLess(file)))
+      .concat(PACKAGES.flatMap(packageTests).filter((file) => SLOW_OF_PACKAGES.test(file))),
+  packages: () => PACKAGES.flatMap(packageTests).filter((file) => !SLOW_OF_PACKAGES.test(file)),
   sets: () => suiteWithout(NOT_ON_SETS),
   recorder: () => suiteWithout(NOT_RECORDED),
-  validation: (full = false) => suiteWithout(any(NOT_VALIDATED, SLOW_VALIDATED)).filter((file) => !(full && hasCases(file))),
-  'validation-slow': () => suiteWithout(NOT_VALIDATED).filter((file) => OF_TRAINING.test(file) || hasCases(file)),
+  validation: (full = false) => suiteWithout(any(NOT_VALIDATED, SLOW, SLOW_VALIDATED)).filter((file) => !(full && hasCases(file))),
+  'validation-slow': () => suiteWithout(NOT_VALIDATED).filter((file) => SLOW_VALIDATED.test(file) || hasCases(file)),
   swiftshader: () => suiteWithout(NOT_ON_SWIFTSHADER),
   mesa: () => suiteWithout(NOT_OF_THE_DEVICE).filter((file) => UNVALIDATED_ON_MESA.test(file)),
   'mesa-validation': () => suiteWithout(any(NOT_OF_THE_DEVICE, UNVALIDATED_ON_MESA, OF_RUNS)),
