@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 import { packMain } from '../scripts/pack.mjs';
+import { packageTypes } from '../scripts/package-types.mjs';
 
 const REPOSITORY = fileURLToPath(new URL('../', import.meta.url));
 const run = promisify(execFile);
@@ -51,6 +52,24 @@ createKernels(vk, { checks: true });
 createKernels({});
 `;
 
+const LM = `
+import { evaluate, finetune, openDataset, openModel, train } from 'helios-lm';
+const stop = new AbortController();
+for await (const event of train({ data: 'novel.txt', maxSteps: 20, evalEvery: 10, signal: stop.signal })) {
+  if (event.type === 'eval') void (event.loss satisfies number);
+  else if (event.type === 'checkpoint') void (event.path satisfies string);
+  // @ts-expect-error no such event
+  else if (event.type === 'evaluation') break;
+}
+const { model } = await openModel('run');
+const { loss } = await evaluate(model, openDataset('data', { block: 64 }));
+void (loss satisfies number);
+// @ts-expect-error no such type of training
+finetune({ model: 'run', data: 'rows.jsonl', type: 'adapter' });
+// @ts-expect-error no such option
+train({ data: 'novel.txt', maxStep: 20 });
+`;
+
 const AS_MODULE = `import vk, * as helios from 'helios-vk';
 import { createKernels, pack, type Dispatches, type Kernels, type Tensor } from 'helios-vk/kernels';
 import * as Model from 'helios-vk/nn';
@@ -75,6 +94,39 @@ before(() => {
   writeFileSync(join(project, 'script.cts'), AS_SCRIPT);
 });
 
+/**
+ * What the compiler says of files in the project.
+ * @param {string} name @param {object} options @param {string[]} files
+ */
+async function check(name, options, files) {
+  const config = join(project, `tsconfig.${name}.json`);
+  const compilerOptions = {
+    target: 'es2022',
+    lib: ['es2022'],
+    types: ['node'],
+    typeRoots: [join(REPOSITORY, 'node_modules/@types')],
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noUncheckedIndexedAccess: true,
+    // The package's own declarations, too.
+    skipLibCheck: false,
+    noEmit: true,
+    ...options,
+  };
+  writeFileSync(config, JSON.stringify({ compilerOptions, files }));
+  const tsc = join(REPOSITORY, 'node_modules/typescript/bin/tsc');
+  const { stdout } = await run(process.execPath, [tsc, '-p', config]).catch((error) => error);
+  return stdout;
+}
+
+test('a strict project with helios-lm', async () => {
+  const folder = join(project, 'node_modules/helios-lm');
+  packageTypes(join(REPOSITORY, 'packages/lm'), join(folder, 'types'));
+  cpSync(join(REPOSITORY, 'packages/lm/package.json'), join(folder, 'package.json'));
+  writeFileSync(join(project, 'lm.mts'), LM);
+  assert.equal(await check('lm', { module: 'nodenext' }, ['lm.mts']), '');
+});
+
 for (const [module, moduleResolution, skipLibCheck] of /** @type {const} */ ([
   ['node16', 'node16', false],
   ['nodenext', 'nodenext', false],
@@ -82,28 +134,9 @@ for (const [module, moduleResolution, skipLibCheck] of /** @type {const} */ ([
   ['esnext', 'bundler', true],
 ])) {
   test(`a strict project with module ${module} and resolution ${moduleResolution}`, async () => {
-    const config = join(project, `tsconfig.${module}.json`);
-    const compilerOptions = {
-      module,
-      moduleResolution,
-      target: 'es2022',
-      lib: ['es2022'],
-      types: ['node'],
-      typeRoots: [join(REPOSITORY, 'node_modules/@types')],
-      strict: true,
-      exactOptionalPropertyTypes: true,
-      noUncheckedIndexedAccess: true,
-      // The package's own declarations, too.
-      skipLibCheck,
-      noEmit: true,
-    };
     // A bundler that takes modules alone has no `import = require`.
     const files = module === 'esnext' ? ['module.mts'] : ['module.mts', 'script.cts'];
-    writeFileSync(config, JSON.stringify({ compilerOptions, files }));
-    const { stdout } = await run(process.execPath, [join(REPOSITORY, 'node_modules/typescript/bin/tsc'), '-p', config]).catch(
-      (error) => error,
-    );
-    assert.equal(stdout, '');
+    assert.equal(await check(module, { module, moduleResolution, skipLibCheck }, files), '');
   });
 }
 

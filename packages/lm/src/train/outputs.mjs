@@ -34,7 +34,7 @@ async function removePartials(folder) {
 
 /** The lock of a folder that one process uses for one run. */
 export class FolderLock {
-  /** @param {string} path @param {ReturnType<typeof takeLock>} lock */
+  /** @param {string} path @param {{ isOwn(): boolean, release(): void }} lock from `takeLock` */
   constructor(path, lock) {
     this.path = path;
     this.lock = lock;
