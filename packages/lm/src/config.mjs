@@ -277,7 +277,8 @@ function ropeLayersOf(family, json, read, layers) {
  * @returns {(number | null)[]}
  */
 function windowsOf(family, json, read, layers, path) {
-  const window = json.sliding_window ?? null;
+  // transformers gives a Mistral whose file has no such key a window.
+  const window = json.sliding_window === undefined && family === 'mistral' ? 4096 : (json.sliding_window ?? null);
   const types = json.layer_types;
   const hasWindows = family === 'mistral' ? window !== null : read.flag('use_sliding_window', false) && window !== null;
   if (types !== undefined) {
@@ -289,7 +290,7 @@ function windowsOf(family, json, read, layers, path) {
     if (types?.includes('sliding_attention')) throw read.fail('sliding_window', 'a window, since "layer_types" has "sliding_attention"');
     return new Array(layers).fill(null);
   }
-  const size = read.count('sliding_window');
+  const size = read.count('sliding_window', window);
   if (types) return types.map((/** @type {string} */ type) => (type === 'sliding_attention' ? size : null));
   const from = family === 'mistral' ? 0 : read.count('max_window_layers', layers);
   return Array.from({ length: layers }, (_, i) => (i >= from ? size : null));

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { mkdir, rename } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { notWritten } from 'helios-vk/files';
 
 /** Marks a partial folder as one of this program's, which a later run may remove. */
 const MARK = '.helios-lm-partial';
@@ -64,6 +65,8 @@ export async function makeFolder(output, write, { replace = false } = {}) {
     return result;
   } catch (error) {
     rmSync(partial, { recursive: true, force: true });
-    throw error;
+    // Node names no file where a write fails.
+    const { syscall, path } = /** @type {NodeJS.ErrnoException} */ (error);
+    throw syscall === 'write' && path === undefined ? notWritten(output, error) : error;
   }
 }

@@ -6,13 +6,14 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { gzipSync } from 'node:zlib';
+import * as zlib from 'node:zlib';
 
 import { tokenizeCorpus } from '../src/data/corpus.mjs';
 import { openDataset, readCorpusInfo } from '../src/data/dataset.mjs';
 import { permutation, windowsOfStep } from '../src/data/order.mjs';
 import { IGNORED, documentsOf, pack } from '../src/data/pack.mjs';
 import { createShard, openShard } from '../src/data/shards.mjs';
+import { makeFolder } from '../src/folder.mjs';
 import { folderOf } from './lib/common.mjs';
 
 const TOKENIZER = new URL('fixtures/byte-tokenizer.mjs', import.meta.url);
@@ -261,7 +262,7 @@ test('tokenizeCorpus: the same files for any number of threads and size of piece
   const jsonl = join(folder, 'a.jsonl');
   writeFileSync(jsonl, `\ufeff${documents.map((text) => JSON.stringify({ text, other: 1 })).join('\r\n')}`);
   const packed = join(folder, 'b.jsonl.gz');
-  writeFileSync(packed, gzipSync(readFileSync(jsonl).subarray(3)));
+  writeFileSync(packed, zlib.gzipSync(readFileSync(jsonl).subarray(3)));
   const plain = join(folder, 'c.txt');
   writeFileSync(plain, documents.join('<|sep|>'));
   /** @type {Map<string, string>} */
@@ -334,6 +335,39 @@ test('tokenizeCorpus: Parquet, a folder of files', async (t) => {
   assert.equal(info.documents, 4);
 });
 
+test('tokenizeCorpus: Parquet whose pages are packed by other means, and columns inside of columns', async (t) => {
+  const folder = folderOf(t);
+  const texts = Array.from({ length: 20 }, (_, i) => `Row ${i} of it.`);
+  for (const name of ['gzip', 'brotli']) {
+    const input = fileURLToPath(new URL(`fixtures/${name}.parquet`, import.meta.url));
+    await tokenize({ inputs: [input], output: join(folder, name), validation: 0 });
+    assert.deepEqual(documentsIn(idsOf(join(folder, name), 'train')), texts);
+    await assert.rejects(
+      tokenize({ inputs: [input], output: join(folder, 'no'), field: 'inner' }),
+      new RegExp(`${name}\\.parquet has no column inner; it has text, outer`),
+    );
+    await assert.rejects(tokenize({ inputs: [input], output: join(folder, 'no'), field: 'outer' }), /row 0: outer is an object, not text/);
+  }
+  const zstd = fileURLToPath(new URL('fixtures/zstd.parquet', import.meta.url));
+  const read = tokenize({ inputs: [zstd], output: join(folder, 'zstd'), validation: 0 });
+  if (!('zstdDecompressSync' in zlib))
+    await assert.rejects(read, /zstd\.parquet: its pages are packed with zstd, which Node reads from 22\.15 on/);
+  else assert.equal((await read).documents, 20);
+});
+
+test('tokenizeCorpus: a byte order mark at the start of a text is none of it', async (t) => {
+  const folder = folderOf(t);
+  for (const [name, separator, documents] of /** @type {[string, string | undefined, string[]][]} */ ([
+    ['whole', undefined, ['one\n\n\ufefftwo']],
+    ['parts', '\n\n', ['one', '\ufefftwo']],
+  ])) {
+    const input = join(folder, `${name}.txt`);
+    writeFileSync(input, '\ufeffone\n\n\ufefftwo');
+    await tokenize({ inputs: [input], output: join(folder, name), separator, validation: 0, pieceBytes: 8 });
+    assert.deepEqual(documentsIn(idsOf(join(folder, name), 'train')), documents);
+  }
+});
+
 test('tokenizeCorpus: what cannot be read is named by file and line, or byte; nothing is left', async (t) => {
   const folder = folderOf(t);
   const lines = Array.from({ length: 300 }, (_, i) => JSON.stringify({ text: `line ${i}` }));
@@ -342,6 +376,7 @@ test('tokenizeCorpus: what cannot be read is named by file and line, or byte; no
     ['{"body": "x", "n": 1}', /a\.jsonl, line 251: no field text; it has body, n/],
     ['{"text": "x"', /a\.jsonl, line 251: not JSON: /],
     ['[1]', /a\.jsonl, line 251: not an object/],
+    ['{"text": "a \\ud83d"}', /a\.jsonl, line 251: text has half of a surrogate pair/],
     [Buffer.from([0x22, 0xc3, 0x28]), /a\.jsonl, line 251: byte 0xc3 is not UTF-8/],
   ])) {
     const input = join(folder, 'a.jsonl');
@@ -379,7 +414,7 @@ test('tokenizeCorpus: files of other kinds, and files that are cut short, are na
     writeFileSync(join(folder, name), contents);
     return join(folder, name);
   };
-  const zipped = gzipSync('Some text. '.repeat(5000));
+  const zipped = zlib.gzipSync('Some text. '.repeat(5000));
   for (const [input, message] of /** @type {[string, RegExp][]} */ ([
     [write('empty.txt', ''), /no text in .*empty\.txt/],
     [write('blank.jsonl', '\n \n\n'), /no text in .*blank\.jsonl/],
@@ -394,6 +429,11 @@ test('tokenizeCorpus: files of other kinds, and files that are cut short, are na
     await assert.rejects(tokenize({ inputs: [input], output: join(folder, 'out') }), message);
     assert.deepEqual(readdirSync(folder), before);
   }
+  const full = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC', syscall: 'write' });
+  await assert.rejects(
+    makeFolder(join(folder, 'full'), () => Promise.reject(full)),
+    /full could not be written: ENOSPC: no space left/,
+  );
   const info = await tokenize({ inputs: [write('a.txt', 'Text'), join(folder, 'empty.txt')], output: join(folder, 'out'), validation: 0 });
   assert.equal(info.documents, 1);
 });

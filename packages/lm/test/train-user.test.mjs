@@ -7,7 +7,7 @@ import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, 
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -15,7 +15,9 @@ import { UsageError } from 'helios-vk/options';
 
 import { openDataset, prepareText, readCorpusInfo, tokenizeCorpus, train } from '../src/index.mjs';
 import { checkpointPath, checkpointsIn, loadCheckpoint, stepOf } from '../src/train/checkpoint.mjs';
+import { vocabularyFor } from '../src/train/data.mjs';
 import { checkFits } from '../src/train/device.mjs';
+import { freeFolder } from '../src/train/plan.mjs';
 import { configOf } from '../src/train/settings.mjs';
 
 /** @typedef {import('../src/train/run.mjs').TrainOptions} TrainOptions */
@@ -205,6 +207,7 @@ test('options without a use and names that no option has are refused before any 
       [{ sampleEvery: 5 }, '--sample-every needs samples, and --sample-tokens is 0'],
       [{ samplePrompt: 'a' }, '--sample-prompt needs samples, and --sample-tokens is 0'],
       [{ lrScheduler: 'constant', minLr: 1e-5 }, '--min-lr is for a rate that falls, and --lr-scheduler is constant'],
+      [{ data: FILE, earlyStoppingPatience: 2, evalEvery: 0 }, '--early-stopping-patience needs evaluations, and --eval-every is 0'],
       [{ data: FILE, vocabSize: 10 }, '--vocab-size must be at least 256, the number of bytes, got 10'],
       [{ data: join(base, 'none.txt') }, `${join(base, 'none.txt')} does not exist`],
       [{ data: base, out: base }, `--out ${base} is an input: name another folder`],
@@ -290,4 +293,32 @@ test('the command line: a status and a message for each mistake, and folders by 
     /^helios-lm: runs.n2 cannot be written: a part of the path is not a folder; --out names the folder of a run /,
   );
   assert.equal(refused.status, 2);
+});
+
+test('a run is named by the letters of its text, in any script', () => {
+  for (const [input, name] of [
+    ['dir/ño vel 日本.txt', 'ño-vel-日本'],
+    ['-- a?.jsonl.gz', 'a-'],
+    ['..', basename(resolve('..'))],
+    ['???', 'run'],
+  ])
+    assert.equal(freeFolder(input, 'none'), join('runs', name));
+});
+
+test('token files of llm.c and nanoGPT have the vocabulary of their ids, where a preset has a smaller one', async () => {
+  const shards = (/** @type {number} */ bytes, /** @type {number[]} */ ids) => {
+    const folder = fresh();
+    mkdirSync(folder);
+    const header = Int32Array.of(...(bytes === 2 ? [20240520, 1] : [20240801, 7]), ids.length, ...new Array(253).fill(0));
+    writeFileSync(
+      join(folder, 'a_train_1.bin'),
+      Buffer.concat([header, bytes === 2 ? Uint16Array.from(ids) : Uint32Array.from(ids)].map((each) => Buffer.from(each.buffer))),
+    );
+    return folder;
+  };
+  assert.equal(vocabularyFor([shards(2, [1, 50256])], 1024), 50304);
+  assert.equal(vocabularyFor([shards(4, [1, 128000])], 1024), 128256);
+  assert.equal(vocabularyFor([shards(2, [1, 64])], 1024), 1024, 'characters, as of nanoGPT');
+  assert.equal(vocabularyFor([DATA], 128), 64 * Math.ceil(readCorpusInfo(DATA).tokenizer.vocabSize / 64));
+  assert.equal(vocabularyFor([FILE], 1024), 1024);
 });

@@ -13,6 +13,9 @@ import { invalidUtf8 } from './utf8.mjs';
  * @property {number} lines number of lines of JSONL in it, to number the lines of later pieces
  */
 
+/** Half of a pair of UTF-16, which JSON can escape, and UTF-8 has no bytes for. */
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
 /** A fault in the user's text. `line` counts from 1 at the start of the piece; `byte` is an offset in the piece. */
 export class TextError extends Error {
   /** @param {string} message @param {{ line?: number, byte?: number }} at */
@@ -66,12 +69,19 @@ export function* textsOf(piece, { separator, field = 'text', replaceInvalid = fa
       const end = bytes.indexOf(10, at);
       const line = text(bytes.subarray(at, end < 0 ? bytes.length : end), lines).replace(/^\ufeff/, lines === 1 ? '' : '\ufeff');
       at = end < 0 ? bytes.length : end + 1;
-      if (line.trim() !== '') yield textOfLine(line, field, lines);
+      if (line.trim() === '') continue;
+      const value = textOfLine(line, field, lines);
+      if (!replaceInvalid && LONE_SURROGATE.test(value))
+        throw new TextError(`${field} has half of a surrogate pair, which is no character`, { line: lines });
+      yield value;
     }
-  } else if (separator === undefined) yield text(bytes, 0);
+    return;
+  }
+  const all = piece.begins ? text(bytes, 0).replace(/^\ufeff/, '') : text(bytes, 0);
+  if (separator === undefined) yield all;
   else {
     // Nothing follows the last separator of most pieces; at the end of a file, the rest is a document.
-    for (const part of text(bytes, 0).split(separator)) if (part.trim() !== '') yield part;
+    for (const part of all.split(separator)) if (part.trim() !== '') yield part;
   }
 }
 

@@ -3,7 +3,7 @@
 
 import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { createGunzip } from 'node:zlib';
+import * as zlib from 'node:zlib';
 
 /** The default size of a piece in bytes. A longer document makes a longer piece. */
 export const PIECE_BYTES = 2 ** 23;
@@ -21,6 +21,7 @@ const WHITE_SPACE = /\p{White_Space}/u;
  * @property {Uint8Array<ArrayBuffer>} [bytes] UTF-8 of a plain text, or of whole lines of JSONL
  * @property {string[]} [values] the documents in rows of a Parquet file
  * @property {number} read bytes of the file read up to the end of this piece
+ * @property {boolean} [begins] whether a piece of bytes is the first of its file, which may have a byte order mark
  * @property {boolean} ends whether the piece ends at the end of a document
  */
 
@@ -32,6 +33,17 @@ const WHITE_SPACE = /\p{White_Space}/u;
  * @property {number} [pieceBytes] the least bytes of a piece, except the last
  * @property {number} [start] the byte of a file without compression to begin at; 0 when left out
  */
+
+/** What unpacks the pages of a Parquet file, beside Snappy, which hyparquet has. */
+const COMPRESSORS = {
+  GZIP: (/** @type {Uint8Array} */ page) => zlib.gunzipSync(page),
+  BROTLI: (/** @type {Uint8Array} */ page) => zlib.brotliDecompressSync(page),
+  ZSTD(/** @type {Uint8Array} */ page) {
+    const { zstdDecompressSync } = /** @type {any} */ (zlib);
+    if (!zstdDecompressSync) throw new Error(`its pages are packed with zstd, which Node reads from 22.15 on; this is ${process.version}`);
+    return zstdDecompressSync(page);
+  },
+};
 
 /** The kind of a file, from its name. @param {string} path @returns {'parquet' | 'jsonl' | 'text'} */
 export function kindOf(path) {
@@ -116,12 +128,15 @@ async function* bytePieces(path, kind, { separator, cut, pieceBytes = PIECE_BYTE
       [parts, enough] = [[bytes], 2 * held];
       continue;
     }
-    yield { source: path, kind, bytes: copyOf(bytes.subarray(0, end)), read: readWith(end), ends: kind === 'jsonl' || mark !== undefined };
+    const begins = start === 0 && handed === 0;
+    const ends = kind === 'jsonl' || mark !== undefined;
+    yield { source: path, kind, bytes: copyOf(bytes.subarray(0, end)), read: readWith(end), begins, ends };
     [parts, held, enough] = [[bytes.subarray(end)], bytes.length - end, pieceBytes];
   }
   if (held > MAX_PIECE_BYTES) throw tooLong(path, kind, mark !== undefined, cut);
   if (held === 0 && handed === 0) return;
-  yield { source: path, kind, bytes: copyOf(Buffer.concat(parts)), read: readWith(held), ends: true };
+  const begins = start === 0 && handed === 0;
+  yield { source: path, kind, bytes: copyOf(Buffer.concat(parts)), read: readWith(held), begins, ends: true };
 }
 
 /** The bytes of a text: of a compressed one, those that it unpacks to. @param {string} path */
@@ -135,7 +150,7 @@ export async function textBytes(path) {
 /** A file, and its bytes unpacked. @param {string} path @param {{ start?: number, highWaterMark?: number }} [options] */
 function openText(path, options) {
   const file = createReadStream(path, options);
-  const stream = /\.gz$/i.test(path) ? file.pipe(createGunzip({ chunkSize: Math.max(64, options?.highWaterMark ?? 2 ** 16) })) : file;
+  const stream = /\.gz$/i.test(path) ? file.pipe(zlib.createGunzip({ chunkSize: Math.max(64, options?.highWaterMark ?? 2 ** 16) })) : file;
   // `pipe` does not forward errors.
   if (stream !== file) file.on('error', (error) => stream.destroy(error));
   return { file, stream };
@@ -194,28 +209,34 @@ function tooLong(path, kind, separated, cut) {
  * @returns {AsyncGenerator<Piece>}
  */
 async function* parquetPieces(path, { field = 'text', pieceBytes = PIECE_BYTES }) {
-  const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } = await import('hyparquet').catch((cause) => {
+  const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects, parquetSchema } = await import('hyparquet').catch((cause) => {
     throw new Error(`${path}: Parquet files are read by the package hyparquet: npm install hyparquet`, { cause });
   });
   const file = await asyncBufferFromFile(path);
   const metadata = await parquetMetadataAsync(file).catch((cause) => {
     throw new Error(`${path} is not a Parquet file: ${cause.message}`, { cause });
   });
-  const columns = metadata.schema.slice(1).map(({ name }) => name);
+  const columns = parquetSchema(metadata).children.map(({ element }) => element.name);
   if (!columns.includes(field)) throw new Error(`${path} has no column ${field}; it has ${columns.join(', ')}`);
   const size = statSync(path).size;
   const rows = Number(metadata.num_rows);
   let rowStart = 0;
   for (const [i, group] of metadata.row_groups.entries()) {
     const rowEnd = rowStart + Number(group.num_rows);
-    const found = await parquetReadObjects({ file, metadata, columns: [field], rowStart, rowEnd });
+    const found = await parquetReadObjects({ file, metadata, columns: [field], rowStart, rowEnd, compressors: COMPRESSORS }).catch(
+      (cause) => {
+        throw new Error(`${path}: ${cause.message}`, { cause });
+      },
+    );
     /** @type {string[]} */
     let values = [];
     let length = 0;
     for (const [j, row] of found.entries()) {
       const value = row[field];
       if (typeof value !== 'string')
-        throw new Error(`${path}, row ${rowStart + j}: ${field} is ${value === null ? 'null' : `a ${typeof value}`}, not text`);
+        throw new Error(
+          `${path}, row ${rowStart + j}: ${field} is ${value === null ? 'null' : typeof value === 'object' ? 'an object' : `a ${typeof value}`}, not text`,
+        );
       values.push(value);
       length += value.length;
       if (length < pieceBytes && j + 1 < found.length) continue;

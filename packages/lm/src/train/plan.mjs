@@ -106,6 +106,9 @@ export async function planOf(given) {
 export function checkSchedule(given, begin) {
   const idle = /** @type {const} */ (['earlyStoppingPatience', 'evalEvery']).find((name) => given[name] && given.validation === 0);
   if (idle) throw new UsageError(`${flagOf(idle)} needs held-out text: leave --validation 0 out`);
+  const patience = given.earlyStoppingPatience ?? begin?.options?.earlyStoppingPatience;
+  if (patience && (given.evalEvery ?? begin?.options?.evalEvery) === 0)
+    throw new UsageError('--early-stopping-patience needs evaluations, and --eval-every is 0');
   if (given.minLr && (given.lrScheduler ?? begin?.config.settings.lrScheduler) === 'constant')
     throw new UsageError('--min-lr is for a rate that falls, and --lr-scheduler is constant');
   if (given.saveTotalLimit !== undefined && !(given.saveTotalLimit >= 1)) throw new UsageError('--save-total-limit is at least 1');
@@ -192,7 +195,10 @@ export const withFlags = (message) => message.replaceAll(new RegExp(`\\b(${NAMES
 /** `runs/NAME` for a text, or the first of `runs/NAME-2` … that is not there, is empty, or has checkpoints of this run. @param {string} input @param {string} run */
 export function freeFolder(input, run) {
   const file = basename(resolve(input)).replace(/\.gz$/i, '');
-  const name = basename(file, extname(file)).replaceAll(/[^\w.-]+/g, '-') || 'run';
+  const name =
+    basename(file, extname(file))
+      .replaceAll(/[^\p{L}\p{M}\p{N}_.-]+/gu, '-')
+      .replace(/^-+/, '') || 'run';
   for (let i = 1; ; i++) {
     const folder = join('runs', i === 1 ? name : `${name}-${i}`);
     if (!existsSync(folder) || (statSync(folder).isDirectory() && readdirSync(folder).length === 0)) return folder;

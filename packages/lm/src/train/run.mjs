@@ -21,7 +21,7 @@ import {
   saveBest,
   saveCheckpoint,
 } from './checkpoint.mjs';
-import { openData, predictedBytes } from './data.mjs';
+import { openData, predictedBytes, vocabularyFor } from './data.mjs';
 import { checkFits, checkMatrixUnits } from './device.mjs';
 import { Generator as TextGenerator } from './generator.mjs';
 import { FolderLock } from './outputs.mjs';
@@ -185,7 +185,10 @@ export class Run {
     else if (from) {
       const block = { blockSize: Math.min(from.model.context, 1024) };
       config = { model: from.model, settings: withValues({ ...presetOf(name).settings, ...this.defaults(from.model), ...block }, given) };
-    } else config = configOf(name, given);
+    } else {
+      const vocabSize = options.vocabSize ?? vocabularyFor(this.plan.files, presetOf(name).sizes.vocabSize);
+      config = configOf(name, { ...given, vocabSize });
+    }
     const { settings } = config;
     if (!begin) settings.gradientAccumulationSteps *= this.ranks?.group.worldSize ?? 1;
     fitSettings(settings, given);
