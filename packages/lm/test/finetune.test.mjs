@@ -112,6 +112,7 @@ const UNUSABLE = [
   [{ text: 'a', messages: [] }, /it has messages and text/],
   [{ text: 7 }, /text is no text/],
   [{ text: ' ' }, /text is empty/],
+  [{ prompt: 'a \ud83d', completion: 'b' }, /a text has half of a surrogate pair/],
   [{ prompt: 'a', completion: '' }, /completion is empty/],
   [{ completion: 'a' }, /prompt is no text/],
   [{ messages: [] }, /messages is no list of turns/],

@@ -14,7 +14,8 @@ import { invalidUtf8 } from './utf8.mjs';
  */
 
 /** Half of a pair of UTF-16, which JSON can escape, and UTF-8 has no bytes for. */
-const LONE_SURROGATE = /\p{Surrogate}/u;
+export const LONE_SURROGATE = /\p{Surrogate}/u;
+export const HALF_A_CHARACTER = 'has half of a surrogate pair, which is no character';
 
 /** A fault in the user's text. `line` counts from 1 at the start of the piece; `byte` is an offset in the piece. */
 export class TextError extends Error {
@@ -71,8 +72,7 @@ export function* textsOf(piece, { separator, field = 'text', replaceInvalid = fa
       at = end < 0 ? bytes.length : end + 1;
       if (line.trim() === '') continue;
       const value = textOfLine(line, field, lines);
-      if (!replaceInvalid && LONE_SURROGATE.test(value))
-        throw new TextError(`${field} has half of a surrogate pair, which is no character`, { line: lines });
+      if (!replaceInvalid && LONE_SURROGATE.test(value)) throw new TextError(`${field} ${HALF_A_CHARACTER}`, { line: lines });
       yield value;
     }
     return;

@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { F } from 'helios-vk/nn';
 
 import { applyChatTemplate } from '../tokenizer/template.mjs';
-import { isHeldOut } from './encode.mjs';
+import { HALF_A_CHARACTER, LONE_SURROGATE, isHeldOut } from './encode.mjs';
 import { windowsOfStep } from './order.mjs';
 import { IGNORED, pack } from './pack.mjs';
 import { invalidUtf8 } from './utf8.mjs';
@@ -109,6 +109,7 @@ function encoded(segments, { tokenizer, eos, vocabSize, context, block }, ends) 
   /** @type {boolean[]} */
   const learned = [];
   for (const segment of segments) {
+    if (LONE_SURROGATE.test(segment.text)) throw new RowError(`a text ${HALF_A_CHARACTER}`);
     for (const id of tokenizer.encode(segment.text, { addSpecial: segment.addSpecial ?? true })) {
       ids.push(id);
       learned.push(segment.learned);
