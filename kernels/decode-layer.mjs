@@ -2,6 +2,7 @@
 
 import { ceilDiv, choice, finite, integer, nextPowerOfTwo, pushConstants, tensor } from './base.mjs';
 import { WEIGHT_TYPES } from './decode.mjs';
+import { patience, progressOf } from './grid-barrier.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -49,9 +50,8 @@ import { WEIGHT_TYPES } from './decode.mjs';
  * @property {Tensor} places [1] u32, the token's position. From `capacity` on nothing is stored, and attention gives zeros
  * @property {number} [window] only the last so many keys; all when left out
  * @property {number} [eps] added to mean squares; 1e-5 when left out
- * @property {Tensor} failed out: [1] u32, set to 1 if workgroups did not run at once: then the results are wrong, and so may be those of later
- *   layers by the same kernels, whose count of workgroups is wrong too: make new kernels
- * @property {readonly [first: number, end: number]} [phases] one of the 6 phases alone, for tests: it needs no waiting; all when left out
+ * @property {Tensor} failed out: [1] u32, set to 1 if workgroups did not run at once: then the results are wrong
+ * @property {readonly [first: number, end: number]} [phases] some of the 6 phases, for tests: one alone needs no waiting; all when left out
  */
 
 /** @typedef {DecodeLayerSizes & DecodeLayerTensors} DecodeLayer */
@@ -69,10 +69,6 @@ const MAX_SCORES = 2048;
 const MAX_GROUP = 8;
 /** Most vectors of four f32 that an invocation has for queries, and for sums. */
 const MAX_QUADS = 16;
-/** Words of the buffer by which workgroups wait, as in the shader. */
-const PROGRESS_WORDS = 8 * 32;
-/** Looks at the others' progress before a workgroup gives up: about a second on a GPU. On a CPU they may run one after the other. */
-const [PATIENCE, CPU_PATIENCE] = [2 ** 20, 1];
 
 /** @param {KernelContext} context */
 export function decodeLayerKernels(context) {
@@ -154,9 +150,6 @@ export function decodeLayerKernels(context) {
     const [first, end] = args.phases ?? [0, DECODE_LAYER_PHASES];
     integer(kernel, 'phases[0]', first, 0, DECODE_LAYER_PHASES - 1);
     integer(kernel, 'phases[1]', end, first + 1, DECODE_LAYER_PHASES);
-    // What the last barrier of a dispatch counted is cleared by the third of the next one at the earliest.
-    if (end - first > 1 && end - first < DECODE_LAYER_PHASES)
-      throw new RangeError(`${kernel}: phases must be one or all, got ${first} to ${end}`);
 
     const queries = heads * headSize;
     const keyWidth = kvHeads * headSize;
@@ -208,9 +201,7 @@ export function decodeLayerKernels(context) {
     }
 
     const splits = splitsOf(plan, kvHeads, capacity);
-    const fresh = !context.workspaces.has('decodeLayer: progress');
-    const progress = context.workspace('decodeLayer: progress', 4 * PROGRESS_WORDS);
-    if (fresh) context.vk.fillBuffer(progress, context.vk.bufferBytes(progress), 0);
+    const progress = progressOf(context);
     const workspace = (/** @type {string} */ name, /** @type {number} */ elements) =>
       context.workspace(`decodeLayer: ${name}`, 4 * elements);
     const between = [
@@ -220,14 +211,13 @@ export function decodeLayerKernels(context) {
       workspace('hidden', hidden),
     ];
     const { threads, group, team, span, quads, scores, workgroups } = plan;
-    const patience = isCpu ? CPU_PATIENCE : PATIENCE;
     return context.dispatch('decode_layer', {
       buffers: [x, progress, ...between, ...caches, ...weights, ...scales, ...norms, table, ...headNorms, slots, places, failed.buffer],
       writes: 0x8000ff,
       groups: workgroups,
       specialization: [
         ...[threads, code, cacheCode, headSize, group, rotates ? 1 : 0, normed ? 1 : 0],
-        ...[team, span, quads, scores, patience, context.propagatesNan],
+        ...[team, span, quads, scores, patience(context), context.propagatesNan],
       ],
       push: pushConstants(
         [width, kvHeads, hidden, capacity, cacheSlots, window, positions, first, end, failed.offset],

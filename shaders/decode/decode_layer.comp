@@ -3,8 +3,7 @@
 // products take less time than to launch them and to wait for them, so the workgroups, which must all run at once, wait for each other here.
 //
 // Each phase is divided among all workgroups. Between two phases each one reports its end, loads its first weights of the next phase, which
-// depend on nothing, and then waits until all others have reported. What passes from one workgroup to another is in `coherent` buffers
-// (GL_KHR_memory_scope_semantics). The wait is bounded: when it ends without the others, `failed` is set and nobody waits that long again.
+// depend on nothing, and then waits until all others have reported (grid_barrier.glsl).
 //
 // The memory model is GLSL's own, since lavapipe runs shaders with Vulkan's wrongly (docs/drivers.md).
 //
@@ -87,38 +86,8 @@ shared uvec4 own[2 * VECTORS]; // the token's own key and value
 const uint T = gl_WorkGroupSize.x;
 uint t, workgroup, workgroups, lane, lanes, subgroup, subgroups;
 
-void synchronize() {
-    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
-}
-
-// Words of `progress`, a cache line apart: how many have reported at each of the barriers of a dispatch.
-const uint APART = 32, BARRIERS = 8;
-uint passed = 0;
-
-void report() {
-    synchronize();
-    if (t == 0u) atomicAdd(progress[passed * APART], 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease);
-}
-
-void await() {
-    if (t == 0u) {
-        uint counted = 0u;
-        for (uint tries = 1u; tries <= PATIENCE; ++tries) {
-            counted = atomicLoad(progress[passed * APART], gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquire);
-            if (counted >= workgroups || (tries % 1024u == 0u && failed[p.failedAt] != 0u)) break;
-        }
-        if (counted < workgroups) failed[p.failedAt] = 1u;
-        // Nobody counts here any more: at the barrier before, and after the first one at those of the dispatch before this one.
-        if (workgroup == 0u) {
-            if (passed > 0u) atomicStore(progress[(passed - 1u) * APART], 0u, gl_ScopeDevice, 0, 0);
-            else {
-                for (uint i = 2u; i < BARRIERS; ++i) atomicStore(progress[i * APART], 0u, gl_ScopeDevice, 0, 0);
-            }
-        }
-    }
-    synchronize();
-    ++passed;
-}
+#define FAILED failed[p.failedAt]
+#include "grid_barrier.glsl"
 
 // The products.
 const uint QKV = 0, OUT = 1, UP = 2, DOWN = 3;
@@ -640,4 +609,5 @@ void main() {
         multiply(DOWN, p.hidden, p.width, waits);
         addToStream();
     }
+    leave();
 }
