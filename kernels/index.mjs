@@ -36,6 +36,7 @@ import { normalizationKernels } from './normalization.mjs';
 import { optimizerKernels } from './optimizer.mjs';
 import { poolingKernels } from './pooling.mjs';
 import { randomKernels } from './random.mjs';
+import { recurrentKernels } from './recurrent.mjs';
 import { reductionKernels } from './reduction.mjs';
 import { samplingKernels } from './sampling.mjs';
 import { scanKernels } from './scan.mjs';
@@ -84,7 +85,7 @@ export { SLOT, Template } from './template.mjs';
  *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
  *   & ReturnType<typeof indexingKernels> & ReturnType<typeof decodeKernels>
  *   & ReturnType<typeof attendKernels> & ReturnType<typeof decodeLayerKernels> & ReturnType<typeof samplingKernels>
- *   & ReturnType<typeof scanKernels> & ReturnType<typeof sortingKernels>
+ *   & ReturnType<typeof recurrentKernels> & ReturnType<typeof scanKernels> & ReturnType<typeof sortingKernels>
  *   & ReturnType<typeof convolutionKernels> & ReturnType<typeof poolingKernels>}
  */
 export function createKernels(vk, options) {
@@ -98,6 +99,7 @@ export function createKernels(vk, options) {
     ...softmaxKernels(context),
     ...embeddingKernels(context),
     ...elementwiseKernels(context),
+    ...recurrentKernels(context),
     ...reductionKernels(context),
     ...optimizerKernels(context),
     ...randomKernels(context),

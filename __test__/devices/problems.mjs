@@ -157,7 +157,10 @@ const cached = TYPES.flatMap((type) =>
 /** Every kernel, small; how large `partials` are is a matter of the device. @type {Problem[]} */
 const calls = CALLS.map(({ kernel, tensors: { partials: _, ...tensors }, sizes }, i) => ({
   name: `${kernel} (call ${i})`,
-  needs: (kernels) => kernel !== 'decodeLayer' || kernels.decodeLayerSupports(sizes),
+  needs: (kernels) =>
+    kernel.startsWith('recurrent')
+      ? kernels.context.info.maxBindings >= Object.keys(tensors).length + 3
+      : kernel !== 'decodeLayer' || kernels.decodeLayerSupports(sizes),
   build: (kernels, buffer) => {
     const made = Object.entries(tensors).map(([name, [count, type]]) => [name, buffer(bytesOf(count, type))]);
     return kernels[kernel]({ ...sizes, ...Object.fromEntries(made) });

@@ -46,6 +46,7 @@ test('every kernel has a call here', () => {
     'matmulOrder',
     'matmulSupports',
     'matmulWorkspace',
+    'recurrentSupports',
   ];
   others.push('normBlocks', 'normWorkspace', 'optimizerState', 'ropeTable');
   // Of devices that take PTX: see __test__/ptx.

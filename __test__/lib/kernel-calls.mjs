@@ -285,6 +285,19 @@ export const CALLS = [
     },
   },
   {
+    kernel: 'recurrentForward',
+    tensors: { weight: [60 * 15], states: [2 * 4 * 30], own: [3 * 2 * 60], gates: [2 * 3 * 60], bias: [60], state: [30], cell0: [30] },
+    sizes: { cell: 'lstm', batch: 2, steps: 3, hidden: 15, workgroups: 1 },
+  },
+  {
+    kernel: 'recurrentBackward',
+    tensors: {
+      ...{ weight: [45 * 15], states: [4 * 30], own: [3 * 2 * 45], reset: [90], update: [90], fresh: [90] },
+      ...{ dStates: [4 * 30], dGates: [2 * 3 * 45], dState: [30], dOwn: [3 * 2 * 45] },
+    },
+    sizes: { cell: 'gru', batch: 2, steps: 3, hidden: 15, workgroups: 1 },
+  },
+  {
     kernel: 'dequantize',
     tensors: { weight: [5 * 32, 'i8'], scales: [5, 'f16'], out: [3 * 32, 'bf16'] },
     sizes: { type: 'q8_0', outType: 'bf16', rows: 3, columns: 32, firstRow: 2 },

@@ -1,4 +1,4 @@
-// Recurrent layers as one operation: all steps of a sequence, two dispatches each.
+// Recurrent layers as one operation: all steps of a sequence in one dispatch where the device is known to take it, else in two each.
 
 import { sigmoid as sigmoidProgram } from '../../kernels/formulas.mjs';
 import { map } from '../core/codegen.mjs';
@@ -73,6 +73,11 @@ const gruBackward = defineOp({
   },
   lower: (k, [dStates, states, own, r, z, n, weight], [dGates, dFirst, dOwn]) => {
     const { batch, steps, hidden } = sizesOf(dGates.layout);
+    const sizes = /** @type {const} */ ({ cell: 'gru', batch, steps, hidden });
+    if (k.recurrentSupports(sizes)) {
+      const gates = { reset: r, update: z, fresh: n };
+      return [k.recurrentBackward({ ...sizes, ...gates, weight, states, own, dStates, dGates, dState: dFirst, dOwn })];
+    }
     const shape = [batch, hidden];
     const count = batch * hidden;
     const carried = part(dFirst, 0, shape, hidden);
@@ -133,6 +138,9 @@ export const gru = defineOp({
   },
   lower: (k, [gates, state, weight, bias], [states, own, r, z, n]) => {
     const { batch, steps, hidden } = sizesOf(gates.layout);
+    const sizes = /** @type {const} */ ({ cell: 'gru', batch, steps, hidden });
+    if (k.recurrentSupports(sizes))
+      return [k.recurrentForward({ ...sizes, weight, states, own, reset: r, update: z, fresh: n, gates, bias, state })];
     const shape = [batch, hidden];
     const count = batch * hidden;
     /** @type {ReturnType<import('./registry.mjs').Op['lower']>} */
@@ -212,6 +220,9 @@ const lstmBackward = defineOp({
   lower: (k, [dStates, gates, states, weight], [dGates, dHidden, dCell]) => {
     const [steps, batch, all] = gates.layout.shape;
     const hidden = all / 4;
+    const sizes = /** @type {const} */ ({ cell: 'lstm', batch, steps, hidden });
+    if (k.recurrentSupports(sizes))
+      return [k.recurrentBackward({ ...sizes, weight, states, own: gates, dStates, dGates, dState: dHidden, dCell })];
     const shape = [batch, hidden];
     const count = batch * hidden;
     const plane = (/** @type {Operand} */ x, /** @type {number} */ i) => part(x, i * count, shape, hidden);
@@ -285,6 +296,8 @@ export const lstm = defineOp({
   lower: (k, [gates, state, cell, weight, bias], [states, own]) => {
     const [batch, steps, all] = gates.layout.shape;
     const hidden = all / 4;
+    const sizes = /** @type {const} */ ({ cell: 'lstm', batch, steps, hidden });
+    if (k.recurrentSupports(sizes)) return [k.recurrentForward({ ...sizes, weight, states, own, gates, bias, state, cell0: cell })];
     const shape = [batch, hidden];
     const count = batch * hidden;
     const plane = (/** @type {number} */ i) => part(states, i * count, shape, hidden);
