@@ -185,6 +185,31 @@ test('types are promoted as by PyTorch', async () => {
   assert.deepEqual(await values(any(weights.grad)), [3, 4], 'a gradient of what was multiplied by integers');
 });
 
+test('a whole quotient, a remainder or a power of an integer tensor and a float one has the type of the float', async () => {
+  for (const type of /** @type {const} */ (['f16', 'bf16'])) {
+    const [a, b] = [tensor([1.5, -2, 3]).to(type), i32([2, 3, 2])];
+    assert.deepEqual(await both(F.remainder, a, b), [type, [3], [1.5, 1, 1]]);
+    assert.deepEqual(await both(F.remainder, b, a), [type, [3], [0.5, -1, 2]]);
+    assert.deepEqual(await both(F.fmod, a, b), [type, [3], [1.5, -2, 1]]);
+    assert.deepEqual(await both(F.floorDivide, a, b), [type, [3], [0, -1, 1]]);
+    assert.deepEqual(await both((p, q) => F.div(p, q, { roundingMode: 'trunc' }), b, a), [type, [3], [1, -1, 0]]);
+    assert.deepEqual(await both(F.pow, a, b), [type, [3], [2.25, -8, 9]]);
+    assert.equal(F.pow(b, a).dtype, type);
+    assert.equal(F.pow(a, ones([3])).dtype, 'f32');
+  }
+});
+
+test('integers are compared with a fraction in f32, as in PyTorch', async () => {
+  for (const type of /** @type {const} */ (['i32', 'i64', 'i8'])) {
+    const a = i32([-1, 0, 1]).to(type);
+    const results = await Promise.all(
+      ['lt', 'le', 'gt', 'ge', 'eq', 'ne'].map(async (name) => (await both(any(F)[name], a, 0.5))[2].join('')),
+    );
+    assert.deepEqual(results, ['110', '110', '001', '001', '000', '111'], type);
+    assert.deepEqual((await both((v) => v.lt(Infinity).logicalAnd(v.ne(NaN)), a))[2], [1, 1, 1]);
+  }
+});
+
 test('comparisons are exact where f32 is not', async () => {
   const [a, b] = [i32([2 ** 24, 2 ** 31 - 1, LEAST]), i32([2 ** 24 + 1, 2 ** 31 - 2, LEAST + 1])];
   assert.deepEqual((await both(F.eq, a, b))[2], [0, 0, 0]);

@@ -357,6 +357,25 @@ test('compiled functions take, make and return tensors without elements', async 
   assert.deepEqual(await values(gradient(zeros([0, 3]))), new Array(6).fill(0));
 });
 
+test('nothing is repeated or taken: results without elements, and gradients of zeros', async () => {
+  const x = randn([2, 3]).requiresGrad_();
+  for (const [f, shape] of /** @type {[(x: Tensor) => Tensor, number[]][]} */ ([
+    [(y) => y.repeat([0, 2]), [0, 6]],
+    [(y) => y.repeat([2, 1, 0]), [2, 2, 0]],
+    [(y) => F.tile(y, [0]), [2, 0]],
+    [(y) => F.repeatInterleave(y, 0, 1), [2, 0]],
+    [(y) => F.repeatInterleave(y, 0), [0]],
+    [(y) => F.repeatInterleave(y, [0, 0], 0), [0, 3]],
+    [(y) => F.narrow(y, 1, 3, 0), [2, 0]],
+  ])) {
+    const both = (/** @type {Tensor} */ y) => ({ made: f(y), gradient: grad(f(y).sum(), [y])[0] });
+    for (const run of [both, compile(both)]) {
+      const { made, gradient } = run(x);
+      assert.deepEqual([[...made.shape], await values(gradient)], [shape, new Array(6).fill(0)], String(f));
+    }
+  }
+});
+
 test('tensors without elements in files', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'helios-zero-'));
   try {

@@ -5,7 +5,7 @@ import { ArgumentError, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, isFloat } from '../core/layout.mjs';
 import * as movement from '../ops/movement.mjs';
 import { mixed } from './binary.mjs';
-import { asFloat } from './operands.mjs';
+import { asFloat, inOneType } from './operands.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
@@ -28,14 +28,15 @@ export function of(op, operands, numbers = []) {
 }
 
 /**
- * A remainder or a whole quotient of integers, which are in no f32, or of floats.
+ * A remainder or a whole quotient of integers, which are in no f32, or of floats; of an integer tensor and a float one in the float's type.
  * @param {Op} op of floats @param {Op} whole of integers @param {Operand} x @param {Operand} y
  */
 export function left(op, whole, x, y) {
   const isWhole = (/** @type {Operand} */ v) => (typeof v === 'number' ? Number.isInteger(v) : !isFloat(tensorOf(op.name, v).dtype));
   if ((typeof x !== 'number' || typeof y !== 'number') && isWhole(x) && isWhole(y)) return within(op.name, () => mixed(whole, x, y));
+  const floats = typeof x === 'number' || typeof y === 'number' || isWhole(x) === isWhole(y) ? [x, y] : inOneType(op.name, x, y);
   return of(
     op,
-    [x, y].map((v) => (typeof v === 'number' ? v : asFloat(op.name, tensorOf(op.name, v)))),
+    floats.map((v) => (typeof v === 'number' ? v : asFloat(op.name, tensorOf(op.name, v)))),
   );
 }

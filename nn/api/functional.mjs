@@ -13,7 +13,7 @@ import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
 import { autocastType } from './autocast.mjs';
 import { asFloat, asIndex, f32IfOddRow, f32UnderAutocast, inOneType, rowsOfPairs, softmaxRows, toF32, withNumber } from './operands.mjs';
-import { dimsLast, dimsOf } from './operands.mjs';
+import { dimsLast, dimsOf, promotedType } from './operands.mjs';
 import { binary, filled, isNumber, unary as unaryOf } from './binary.mjs';
 import { left } from './division.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
@@ -173,7 +173,8 @@ const comparison = (op) => (a, b) => {
     const [c, d] = inOneType(op.name, x, b.detach());
     return binary(op, numbers(c), numbers(d));
   }
-  const own = x.dtype === 'bool' ? withNumber(op.name, x, b) : x;
+  // As in sums, integers and a fraction are compared in f32. That a whole number is none of the type is an error below.
+  const own = x.dtype === 'bool' || !Number.isInteger(b) ? withNumber(op.name, x, b) : x;
   return binary(op, own, filled(op.name, [], b, { dtype: own.dtype }));
 };
 /** x, as i32 where it has bools. @param {Tensor} x */
@@ -287,8 +288,8 @@ export function pow(x, exponent) {
 
 /** @param {Operand} x @param {Tensor} exponent @returns {Tensor} */
 function powers(x, exponent) {
-  const same = isFloat(exponent.dtype) && (typeof x === 'number' || x.dtype === exponent.dtype);
-  const dtype = same ? exponent.dtype : 'f32';
+  const promoted = typeof x === 'number' ? exponent.dtype : promotedType(x.dtype, exponent.dtype);
+  const dtype = isFloat(promoted) ? promoted : 'f32';
   return within('pow', () => {
     const [base, e] = [typeof x === 'number' ? filled('pow', [], x, {}) : x, exponent].map((v) => f32UnderAutocast(asFloat('pow', v)));
     return apply(powTensor, [base, e], { name: 'pow', dtype: autocastType() === undefined ? dtype : 'f32' });

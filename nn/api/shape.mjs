@@ -219,7 +219,7 @@ function repeated(op, x, counts) {
  */
 export function repeat(x, counts) {
   tensorOf('repeat', x);
-  const list = integers('repeat', 'counts', counts, 1);
+  const list = integers('repeat', 'counts', counts, 0);
   if (list.length < x.ndim) throw new ShapeError('repeat', `a tensor ${show(x.shape)} needs at least ${x.ndim} counts, got ${show(list)}`);
   return repeated('repeat', x, list);
 }
@@ -227,7 +227,7 @@ export function repeat(x, counts) {
 /** The same as `repeat`, but fewer counts than dimensions are for the last ones. @param {Tensor} x @param {readonly number[]} counts @returns {Tensor} */
 export function tile(x, counts) {
   tensorOf('tile', x);
-  const list = integers('tile', 'counts', counts, 1);
+  const list = integers('tile', 'counts', counts, 0);
   return repeated('tile', x, [...new Array(Math.max(x.ndim - list.length, 0)).fill(1), ...list]);
 }
 
@@ -244,7 +244,7 @@ export function repeatInterleave(x, repeats, dim) {
   const d = flat ? 0 : dimension(op, dim, x.ndim);
   const size = flat ? x.size : x.shape[d];
   if (typeof repeats === 'number') {
-    integer(op, 'repeats', repeats, 1);
+    integer(op, 'repeats', repeats, 0);
     return within(op, () => {
       const own = flat ? F.reshape(x, [-1]) : x;
       const shape = own.shape.with(d, size * repeats);
@@ -256,7 +256,6 @@ export function repeatInterleave(x, repeats, dim) {
   const counts = integers(op, 'repeats', repeats, 0);
   if (counts.length !== size) throw new ShapeError(op, `repeats must be one count or ${size} of them, got ${counts.length}`);
   const total = counts.reduce((sum, n) => sum + n, 0);
-  if (total === 0) throw new ShapeError(op, 'repeats are all 0: nothing is left');
   return within(op, () => {
     const own = flat ? F.reshape(x, [-1]) : x;
     checkBytes(op, denseLayout(own.shape.with(d, total), 'u32'));
@@ -367,7 +366,7 @@ export function narrow(x, dim, start, length) {
   const d = dimension('narrow', dim, tensorOf('narrow', x).ndim);
   const size = x.shape[d] ?? 1;
   const from = integer('narrow', 'start', start) < 0 ? start + size : start;
-  positive('narrow', 'length', length);
+  integer('narrow', 'length', length, 0);
   if (x.ndim === 0 || from < 0 || from + length > size)
     throw new ShapeError('narrow', `dimension ${dim} of ${show(x.shape)} has no ${length} elements from ${start} on`);
   return within('narrow', () => F.slice(x, d, from, from + length));

@@ -338,7 +338,8 @@ const roiAlign = {
       const bins = f.reshape(corners, [channels, height, width, down * across * 4]);
       return mode === 'max' ? f.amax(bins, 3) : f.div(f.sum(bins, 3), down * across);
     });
-    return same(x.type, f.stack(regions, 0));
+    // A detector may find nothing.
+    return same(x.type, regions.length > 0 ? f.stack(regions, 0) : f.zeros([0, channels, height, width]));
   },
 };
 
