@@ -7,6 +7,7 @@ import { ELEMENTWISE } from './ops/elementwise.mjs';
 import { IMAGES } from './ops/images.mjs';
 import { INDEXING } from './ops/indexing.mjs';
 import { LOSSES } from './ops/losses.mjs';
+import { ML } from './ops/ml.mjs';
 import { NETWORK } from './ops/network.mjs';
 import { QUANTIZATION } from './ops/quantization.mjs';
 import { RECURRENT } from './ops/recurrent.mjs';
@@ -27,6 +28,7 @@ export const OPERATORS = new Map(
     IMAGES,
     INDEXING,
     LOSSES,
+    ML,
     NETWORK,
     QUANTIZATION,
     RECURRENT,

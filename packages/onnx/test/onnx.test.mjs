@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { F, compile, nn, optim, tensor } from 'helios-vk/nn';
+import { F, compile, nn, optim, tensor, zeros } from 'helios-vk/nn';
 import { loadOnnx } from 'helios-onnx';
 import { BOOL, FLOAT, INT64, WEIGHT, bytesOf, floats, graphOf, int, integers, linear, node, port } from './lib/messages.mjs';
 
@@ -443,4 +443,74 @@ test('damaged files are errors', async () => {
   const short = linear();
   short.initializer[0].dims = [2, 4];
   await assert.rejects(loadOnnx(bytesOf(short)), /the initializer layer\.weight has 6 elements, and the shape \[2,4\] needs 8/);
+});
+
+test("scikit-learn's scalers, linear models and normalizers: what onnxruntime gives, eager and compiled", async () => {
+  const domain = 'ai.onnx.ml';
+  const many = (/** @type {string} */ name, /** @type {number[]} */ values) => ({ name, type: 6, floats: values });
+  const text = (/** @type {string} */ name, /** @type {string} */ value) => ({ name, type: 3, s: Buffer.from(value) });
+  const weights = [many('coefficients', [1, 0, -1, 2, 1, 0]), many('intercepts', [0.5, -1])];
+  const graph = {
+    node: [
+      node('Scaler', ['x'], ['scaled'], [many('offset', [1, 0, -1]), many('scale', [2])], { domain }),
+      node('LinearRegressor', ['x'], ['regression'], [...weights, int('targets', 2)], { domain }),
+      node(
+        'LinearClassifier',
+        ['x'],
+        ['label', 'scores'],
+        [...weights, { name: 'classlabels_ints', type: 7, ints: [7, -3] }, text('post_transform', 'LOGISTIC')],
+        { domain },
+      ),
+      ...['MAX', 'L1', 'L2'].map((norm) => node('Normalizer', ['x'], [norm], [text('norm', norm)], { domain })),
+    ],
+    input: [port('x', ['rows', 3])],
+    output: ['scaled', 'regression', 'scores', 'MAX', 'L1', 'L2']
+      .map((name) => port(name, ['rows', 3]))
+      .concat(port('label', ['rows'], INT64)),
+  };
+  const opsetImport = [
+    { domain: '', version: 17 },
+    { domain, version: 1 },
+  ];
+  const model = await loadOnnx(bytesOf(graph, { opsetImport }));
+  const x = tensor([-4, 1, 2, 0, 0, 0, -1, -2, -3], { shape: [3, 3] });
+  const [p, q, r] = [Math.sqrt(21), Math.sqrt(14), (/** @type {number} */ v) => 1 / (1 + Math.exp(-v))];
+  const regression = [-5.5, -8, 0.5, -1, 2.5, -5];
+  /** @type {Record<string, number[]>} */
+  const wanted = {
+    scaled: [-10, 2, 6, -2, 0, 2, -4, -4, -4],
+    regression,
+    scores: regression.map(r),
+    MAX: [-2, 0.5, 1, 0, 0, 0, 1, 2, 3],
+    L1: [-4 / 7, 1 / 7, 2 / 7, 0, 0, 0, -1 / 6, -2 / 6, -3 / 6],
+    L2: [-4 / p, 1 / p, 2 / p, 0, 0, 0, -1 / q, -2 / q, -3 / q],
+    label: [7, 7, 7],
+  };
+  for (const run of [model.forward.bind(model), compile((/** @type {any} */ input) => model.forward(input))]) {
+    const outputs = run(x);
+    for (const [name, expected] of Object.entries(wanted)) {
+      const got = Array.from(await outputs[name].toArray(), Number);
+      assert.ok(got.length === expected.length && got.every((v, i) => Math.abs(v - expected[i]) <= 1e-6), `${name}: ${got}`);
+    }
+  }
+  const labels = model.forward(tensor([0, 9, 0], { shape: [1, 3] })).label;
+  assert.deepEqual(Array.from(await labels.toArray(), Number), [-3]);
+  model.dispose();
+  const alone = { ...graph, node: [node('LinearRegressor', ['x'], ['y'], weights, { domain })], output: [port('y', ['rows', 1])] };
+  const short = await loadOnnx(bytesOf(alone, { opsetImport }));
+  assert.throws(() => short.forward(x), /LinearRegressor: 1 rows of 3 coefficients expected for an input \[3,3\], got 6/);
+  short.dispose();
+});
+
+test('a detector that finds nothing: RoiAlign of no regions', async () => {
+  const graph = {
+    node: [node('RoiAlign', ['x', 'rois', 'batch'], ['y'], [int('output_height', 2), int('output_width', 3)])],
+    input: [port('x', [1, 2, 4, 4]), port('rois', ['regions', 4]), port('batch', ['regions'], INT64)],
+    output: [port('y', ['regions', 2, 2, 3])],
+  };
+  const model = await loadOnnx(bytesOf(graph));
+  const x = tensor(new Float32Array(32), { shape: [1, 2, 4, 4] });
+  const none = { rois: zeros([0, 4]), batch: zeros([0], { dtype: 'i64' }) };
+  assert.deepEqual([...(await model.run({ x, ...none })).shape], [0, 2, 2, 3]);
+  model.dispose();
 });
