@@ -12,7 +12,6 @@ import { dirname, join } from 'node:path';
 import { Tokenizer as Library } from '@huggingface/tokenizers';
 import { Tokenizer as Native } from 'tokenizers';
 import { loadTokenizer, trainTokenizer } from '../packages/lm/src/tokenizer/index.mjs';
-import { optionsOrExit } from './lib/args.mjs';
 import { median, textTable } from './lib/stats.mjs';
 
 const SAMPLES = 3;
@@ -26,8 +25,7 @@ function mobyDick() {
   return chapters.map((file) => readFileSync(join(data, file), 'utf8')).join('');
 }
 
-const { positionals } = optionsOrExit('node benches/tokenizer.mjs [TEXT_FILE]', {}, { positionals: true });
-const text = positionals.length === 0 ? mobyDick() : readFileSync(positionals[0], 'utf8');
+const text = process.argv[2] === undefined ? mobyDick() : readFileSync(process.argv[2], 'utf8');
 const pieces = text.slice(0, MEASURED).match(new RegExp(`[^]{1,${PIECE}}(?![\\udc00-\\udfff])`, 'g')) ?? [];
 const bytes = Buffer.byteLength(pieces.join(''));
 /** @type {string[][]} */
