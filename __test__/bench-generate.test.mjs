@@ -47,7 +47,7 @@ const JOB = {
 
 test('the bench of generation measures every part and writes a file of results', async () => {
   const results = join(folder, 'results');
-  const options = ['--measure', 'first,prefill,decode', '--prefill', '8,24', '--slots', '1,2', '--json', '--results', results];
+  const options = ['--measure', 'first,chat,prefill,decode', '--prefill', '8,24', '--slots', '1,2', '--json', '--results', results];
   const { stdout } = await bench(...SIZES, '--folder', folder, ...options);
   const { figures, parameters } = JSON.parse(stdout);
   const config = configOf('tiny');
@@ -55,10 +55,12 @@ test('the bench of generation measures every part and writes a file of results',
   const valueNamed = (/** @type {string} */ name) => figures.find((/** @type {any} */ figure) => figure.name === name)?.value;
   for (const name of [
     'from the command to the first token',
+    'from the command chat to the first token',
     'loading',
     'a prompt of 8 tokens, to the first token',
     'a prompt of 24 tokens, to the first token',
     '1 sequence, generating',
+    '1 sequence, a token, of a processor',
     '2 sequences, generating',
     '1 sequence, memory taken from the driver',
     '2 sequences, buffers',
@@ -90,7 +92,10 @@ test('the bench of generation tells the time of a token by kernel', async () => 
 });
 
 test('what the bench of generation cannot measure is an error', async () => {
-  await assert.rejects(bench(...SIZES, '--folder', folder, '--measure', 'decode,speed'), /--measure speed: must be some of first, prefill/);
+  await assert.rejects(
+    bench(...SIZES, '--folder', folder, '--measure', 'decode,speed'),
+    /--measure speed: must be some of first, chat, prefill/,
+  );
   await assert.rejects(
     bench(...SIZES, '--folder', folder, '--prefill', '300'),
     /--model tiny has a context of 256, and 301 tokens are needed/,
@@ -140,6 +145,8 @@ test('prompts differ from the first token on and stay below the vocabulary', () 
 test('rates are those of the second and later rounds, while all sequences generate', async () => {
   let clock = 0;
   mock.method(performance, 'now', () => clock);
+  // Half of the time is a processor's, of which a fifth is the system's; in microseconds.
+  mock.method(process, 'cpuUsage', () => ({ user: 400 * clock, system: 100 * clock }));
   try {
     let round = 0;
     /** Tokens come every 10 ms, in the first round every 1,000; the prompt takes 7 ms a token. @type {import('../benches/lib/generation.mjs').Side} */
@@ -161,7 +168,7 @@ test('rates are those of the second and later rounds, while all sequences genera
     };
     const one = await measure({ ...JOB, prefill: [5, 6] }, async () => side);
     assert.deepEqual(one.prefill, { 5: [35, 35], 6: [42, 42] });
-    assert.deepEqual(one.decode, [100, 100]);
+    assert.deepEqual(one.decode, new Array(2).fill({ rate: 100, processor: 5 }));
     assert.deepEqual(one.embed, [3, 3]);
     assert.deepEqual([one.context, one.memory], [8, { buffers: 5, blocks: 9 }]);
 
@@ -179,7 +186,7 @@ test('rates are those of the second and later rounds, while all sequences genera
         }
       },
     }));
-    assert.deepEqual(two.decode, [200, 200]);
+    assert.deepEqual(two.decode, new Array(2).fill({ rate: 200, processor: 2.5 }));
 
     const short = {
       ...side,
@@ -237,7 +244,7 @@ test('llama.cpp is measured through node-llama-cpp, on the device that was asked
   const measured = await runWorker(worker, job);
   assert.equal(measured.version, '9.8.7');
   assert.equal(measured.prefill[5].length, 2);
-  assert.ok(measured.decode.every((/** @type {number} */ rate) => rate > 0));
+  assert.ok(measured.decode.every((/** @type {{ rate: number }} */ { rate }) => rate > 0));
   await assert.rejects(runWorker(worker, { ...job, device: 'cuda' }), /node-llama-cpp runs on the CPU, not on cuda/);
   const { stdout } = await promisify(execFile)(process.execPath, [fileURLToPath(worker), JSON.stringify(job)], { env: environment });
   assert.equal(stdout, '7\n');
