@@ -206,8 +206,8 @@ export function billOfPackage(whole, name, own) {
   if (!found) throw new Error(`npm's bill of materials has no ${name}`);
   const parts = new Set([found['bom-ref']]);
   for (const part of parts) {
-    const { dependsOn = [] } = whole.dependencies.find(({ ref }) => ref === part) ?? {};
-    for (const ref of dependsOn) if (!own.includes(nameOf(ref))) parts.add(ref);
+    const needed = whole.dependencies.find(({ ref }) => ref === part)?.dependsOn ?? [];
+    for (const ref of needed) if (!own.includes(nameOf(ref))) parts.add(ref);
   }
   return {
     ...whole,
