@@ -159,7 +159,7 @@ test('it is kept where what it was computed from is gone, or has changed', async
 test('products that end in SwiGLU: their gradient computes its result again, on a stub of a device with matrix units', async () => {
   const found = await childJson(
     `
-    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');
     const { limits } = await import('${new URL('../../nn/compile/passes/recompute.mjs', import.meta.url)}');
     const { Decoder, parseConfig } = await import('${new URL('../../packages/lm/src/index.mjs', import.meta.url)}');
