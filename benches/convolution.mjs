@@ -6,7 +6,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { F, compile, grad, init, noGrad, randn, scope } from 'helios-vk/nn';
+import { F, compile, grad, init, noGrad, randn, scope } from '../nn/index.mjs';
 
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
@@ -14,7 +14,7 @@ import { imagesOf, trainingStep } from './lib/resnet.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 import { stubDevice } from '../__test__/lib/stub.mjs';
 
-/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../nn/index.mjs').Tensor} Tensor */
 /** @typedef {{ name: string, inputs: number, outputs: number, size: number, window: number, stride: number }} Layer of square images */
 
 const USAGE = 'node benches/convolution.mjs [options]';

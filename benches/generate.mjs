@@ -125,7 +125,9 @@ const module = (name) => new URL(`./lib/${name}`, import.meta.url).href;
  */
 async function measureOne({ worker, job, first: command, chat: chatCommand }, slots, parts) {
   /** @type {First[]} */
-  const [first, chat] = [[], []];
+  const first = [];
+  /** @type {First[]} */
+  const chat = [];
   for (let i = 0; i < job.rounds; i++) {
     if (parts.includes('first')) first.push(await untilFirstOutput(command));
     if (parts.includes('chat') && chatCommand) chat.push(await untilFirstOutput(chatCommand, `${TEXT}\n`));

@@ -203,7 +203,7 @@ test('integers are compared with a fraction in f32, as in PyTorch', async () => 
   for (const type of /** @type {const} */ (['i32', 'i64', 'i8'])) {
     const a = i32([-1, 0, 1]).to(type);
     const results = await Promise.all(
-      ['lt', 'le', 'gt', 'ge', 'eq', 'ne'].map(async (name) => (await both(any(F)[name], a, 0.5))[2].join('')),
+      ['lt', 'le', 'gt', 'ge', 'eq', 'ne'].map(async (name) => /** @type {number[]} */ ((await both(any(F)[name], a, 0.5))[2]).join('')),
     );
     assert.deepEqual(results, ['110', '110', '001', '001', '000', '111'], type);
     assert.deepEqual((await both((v) => v.lt(Infinity).logicalAnd(v.ne(NaN)), a))[2], [1, 1, 1]);

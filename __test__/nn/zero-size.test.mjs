@@ -360,8 +360,8 @@ test('compiled functions take, make and return tensors without elements', async 
 test('nothing is repeated or taken: results without elements, and gradients of zeros', async () => {
   const x = randn([2, 3]).requiresGrad_();
   for (const [f, shape] of /** @type {[(x: Tensor) => Tensor, number[]][]} */ ([
-    [(y) => y.repeat([0, 2]), [0, 6]],
-    [(y) => y.repeat([2, 1, 0]), [2, 2, 0]],
+    [(y) => F.repeat(y, [0, 2]), [0, 6]],
+    [(y) => F.repeat(y, [2, 1, 0]), [2, 2, 0]],
     [(y) => F.tile(y, [0]), [2, 0]],
     [(y) => F.repeatInterleave(y, 0, 1), [2, 0]],
     [(y) => F.repeatInterleave(y, 0), [0]],

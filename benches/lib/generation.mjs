@@ -85,7 +85,7 @@ export async function measure(job, open) {
 /**
  * Tokens a second of several sequences together, from when the last of them has its first token until the first of them ends.
  * @param {Side} side @param {(length: number) => number[]} ids @param {Pick<Job, 'prompt' | 'tokens' | 'slots'>} job
- * @returns {Promise<number | undefined>} undefined if they were never all generating
+ * @returns {Promise<{ rate: number, processor: number } | undefined>} as of {@link Measured}; undefined if they were never all generating
  */
 async function decodeRate(side, ids, { prompt, tokens, slots }) {
   const times = await Promise.all(

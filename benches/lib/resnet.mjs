@@ -1,10 +1,10 @@
 // ResNet-18 for images of 32 × 32, and its training step.
 
-import { F, autocast, compile, nn, optim, randn, tensor } from 'helios-vk/nn';
+import { F, autocast, compile, nn, optim, randn, tensor } from '../../nn/index.mjs';
 
 import { Unit } from './networks.mjs';
 
-/** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
 
 class Block extends nn.Module {
   /** @param {number} inputs @param {number} outputs @param {number} stride */
