@@ -271,8 +271,9 @@ export const sigmoid = floating(pointwise.sigmoidOp);
 /**
  * x to the power of a number or a tensor, broadcast, as C's `pow`. With the exponent 0 the result is 1, even of NaN. A negative x gives NaN
  * unless the exponent is an integer. Integer numbers up to 64 are computed by products, and all powers of an integer tensor by a number, which
- * cannot be negative; with a tensor for the exponent integers are f32, or of the other's type if that is a float one. The gradient is exponent · x^(exponent - 1), and
- * xᵉ · log(x) for the exponent; with the exponent 0 the first is 0, and the second where x is 0 and the exponent is not negative.
+ * cannot be negative; with a tensor for the exponent integers are f32, or of the other's type if that is a float one. The gradient is
+ * exponent · x^(exponent - 1), and xᵉ · log(x) for the exponent; with the exponent 0 the first is 0, and the second where x is 0 and the
+ * exponent is not negative.
  * @param {Operand} x a number only with a tensor for the exponent @param {Operand} exponent @returns {Tensor}
  */
 export function pow(x, exponent) {
