@@ -1,6 +1,6 @@
 // All steps of a recurrent layer in one dispatch, whose workgroups wait for each other between steps (shaders/recurrent/recurrent.comp).
 
-import { ceilDiv, choice, integer, pack, pushConstants, tensor } from './base.mjs';
+import { MAX_CPU_ROUNDS, ceilDiv, choice, integer, pack, pushConstants, tensor } from './base.mjs';
 import { patience, progressOf } from './grid-barrier.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
@@ -102,7 +102,8 @@ export function recurrentKernels(context) {
    */
   function tilingOf({ cell, batch, steps, hidden, workgroups = info.multiprocessors }, backward) {
     if (!(workgroups > 0) || info.maxBindings < BINDINGS[cell]) return undefined;
-    const shared = Math.min(SHARED, context.sharedBytes);
+    // A word besides says that a wait failed.
+    const shared = Math.min(SHARED, context.sharedBytes - 16);
     // Each invocation leaves four vectors of sums in shared memory.
     const limit = Math.min(isCpu ? 64 : 512, info.maxComputeWorkGroupInvocations, Math.floor(shared / 64));
     const deep = backward ? GATES[cell] * hidden : hidden;
@@ -115,7 +116,12 @@ export function recurrentKernels(context) {
     const blocks = ceilDiv(deep, Math.max(1, most));
     const depth = Math.max(1, Math.min(most, parts * ceilDiv(ceilDiv(deep, blocks), parts)));
     const bytes = 16 * Math.max(ceilDiv(rows, quads) * quads * deep, 2 * deep * ceilDiv(batch, 4 * columns) * columns);
-    if (bytes > context.bindingBytes || (isCpu && steps > 1000)) return undefined;
+    if (bytes > context.bindingBytes) return undefined;
+    // Rounds of all loops of an invocation, those that are unrolled elsewhere too.
+    const sums = ceilDiv((backward ? 4 : 1) * share * 4, threads) * (2 + (backward ? 1 : GATES[cell]) * (1 + Math.min(parts, 8)));
+    const product = blocks * (6 + ceilDiv(depth, parts)) + 4 * Math.ceil(Math.log2(parts) + 1);
+    const packs = ceilDiv(ceilDiv(rows, quads) * quads * deep, workgroups * threads);
+    if (isCpu && packs + 2 * (steps + 1) * ceilDiv(tiles, workgroups) * (product + sums) > MAX_CPU_ROUNDS) return undefined;
     return { quads, columns, depth, parts, threads, workgroups: Math.min(workgroups, tiles), tiles };
   }
 
@@ -249,6 +255,8 @@ export function recurrentKernels(context) {
     };
     const buffers = Object.fromEntries(Object.entries(counts).map(([name, count]) => [name, vk.createBuffer(4 * count, 0)]));
     try {
+      // An error while a graph is recorded, before anything of the test gets into it.
+      vk.readBuffer(buffers.dState);
       for (const name of /** @type {const} */ (['weight', 'gates', 'bias', 'state'])) {
         const scale = name === 'weight' ? 2 / Math.sqrt(hidden) : 1;
         vk.uploadBuffer(

@@ -139,6 +139,14 @@ function check(sizes, workgroups) {
   c.destroy();
 }
 
+test('what would take more rounds of loops than a CPU device runs is refused, and all that is not is right', {
+  skip: !kernels.context.isCpu,
+}, () => {
+  const sizes = /** @type {const} */ ({ cell: 'lstm', batch: 1, steps: 500, hidden: 64 });
+  assert.throws(() => check(sizes, [1]), /takes no layer of these sizes/);
+  check({ ...sizes, steps: 100 }, [1]);
+});
+
 for (const cell of /** @type {const} */ (['lstm', 'gru'])) {
   test(`${cell}: sizes that fill no vector, several tiles of units and of sequences, several blocks, more workgroups than tiles`, () => {
     check({ cell, batch: 1, steps: 2, hidden: 1 }, [1]);
@@ -146,6 +154,21 @@ for (const cell of /** @type {const} */ (['lstm', 'gru'])) {
     check({ cell, batch: 33, steps: 2, hidden: 70 }, [3]);
   });
 }
+
+test('while a graph is recorded nothing is tested, and nothing of a test gets into the graph', () => {
+  const initDevice = () => ({ ...vk.initDevice(), multiprocessors: 1 });
+  const own = createKernels(new Proxy(vk, { get: (addon, name) => (name === 'initDevice' ? initDevice : Reflect.get(addon, name)) }));
+  const sizes = /** @type {const} */ ({ cell: 'lstm', batch: 2, steps: 3, hidden: 4 });
+  vk.graphBegin();
+  const supported = own.recurrentSupports(sizes);
+  const graph = vk.graphEnd();
+  assert.equal(supported, false);
+  // The buffer of progress is only 0 if what was recorded is run.
+  assert.equal(own.context.workspaces.size, 0);
+  vk.graphDestroy(graph);
+  assert.equal(own.recurrentSupports(sizes), true);
+  own.context.releaseWorkspaces();
+});
 
 test('where workgroups do not run at once, states are NaN, and the next dispatch waits anew; what is not taken', () => {
   const [batch, steps, hidden] = [8, 3, 4];
@@ -177,4 +200,53 @@ test('where workgroups do not run at once, states are NaN, and the next dispatch
   // Only a device that says how many multiprocessors it has is asked whether they run at once.
   if (kernels.context.info.multiprocessors === 0) assert.equal(kernels.recurrentSupports(sizes), false);
   c.destroy();
+});
+
+test('where workgroups do not run at once, every result that a caller may read alone has NaN', { skip: !kernels.context.isCpu }, () => {
+  const [batch, steps, hidden] = [8, 3, 4];
+  const half = (steps + 1) * batch * hidden;
+  for (const cell of /** @type {const} */ (['lstm', 'gru'])) {
+    const names = [
+      'weight',
+      'states',
+      'own',
+      'gates',
+      'bias',
+      'state',
+      'cell0',
+      'reset',
+      'update',
+      'fresh',
+      'dStates',
+      'dGates',
+      'dState',
+      'dCell',
+      'dOwn',
+    ];
+    const args = /** @type {any} */ ({
+      cell,
+      batch,
+      steps,
+      hidden,
+      ...Object.fromEntries(names.map((name) => [name, vk.createBuffer(4096, 0)])),
+    });
+    for (const name of names) vk.fillBuffer(args[name], 4096, 0);
+    const [planes, last] = cell === 'lstm' ? [[0, half], 'dCell'] : [[0], 'dOwn'];
+    const hasNan = (/** @type {string} */ name, from = 0) =>
+      vk
+        .readBuffer(args[name])
+        .slice(from, from + half)
+        .some(Number.isNaN);
+    // A CPU's wait ends with the first look.
+    const run = (/** @type {any} */ dispatch) => {
+      const { packed, count } = pack(dispatch);
+      vk.batchExecuteAll(packed, count);
+    };
+    run(kernels.recurrentForward({ ...args, workgroups: 8 }));
+    for (const from of planes) assert.ok(hasNan('states', from), `${cell}: states from ${from} on`);
+    vk.fillBuffer(args.states, 4096, 0);
+    run(kernels.recurrentBackward({ ...args, workgroups: 8 }));
+    for (const name of ['dGates', 'dState', last]) assert.ok(hasNan(name), `${cell}: ${name}`);
+    for (const name of names) vk.destroyBuffer(args[name]);
+  }
 });

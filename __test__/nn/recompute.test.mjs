@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { F, autocast, checkpoint, compile, manualSeed, nn, noGrad, optim, randn } from '../../nn/index.mjs';
+import { F, autocast, checkpoint, compile, grad, manualSeed, nn, noGrad, optim, randn } from '../../nn/index.mjs';
 import { PASSES } from '../../nn/compile/passes/index.mjs';
 import { limits } from '../../nn/compile/passes/recompute.mjs';
 import { childJson } from '../lib/child.mjs';
@@ -140,6 +140,21 @@ test('a result is computed again from what is there, through conversions too', a
   assert.ok(found.found >= 1 && found.planned <= found.without, JSON.stringify(found));
 });
 
+test('what is computed again from two, one of the other, is so right before it is read', async () => {
+  const weight = F.ones([64]);
+  for (const swapped of [false, true]) {
+    const found = await both((x) => {
+      const source = x.matmul(x);
+      const first = source.tanh();
+      const [a, b] = [first.reshape(64, 1, 64), F.rmsNorm(first, weight).slice(0, 0, 3).reshape(1, 3, 64)];
+      const y = (swapped ? b.mul(a) : a.mul(b)).reshape(192, 64);
+      const other = peak(y.matmul(x).slice(0, 0, 64).contiguous());
+      return y.matmul(other.matmul(source)).slice(0, 64, 128).add(source);
+    });
+    assert.ok(found.found === 1 && found.planned < found.without, JSON.stringify(found));
+  }
+});
+
 test('it is kept where what it was computed from is gone, or has changed', async () => {
   const gone = await both((x) => {
     const y = F.rmsNorm(x.matmul(x), F.ones([64]));
@@ -154,6 +169,29 @@ test('it is kept where what it was computed from is gone, or has changed', async
     return y.matmul(peak(used)).add(source);
   });
   assert.equal(changed.found, 0);
+});
+
+test('a gated unit is computed again by its own gradient, not by that of another unit of the same rows', async () => {
+  const [width, rows] = [32, 48];
+  for (const second of [
+    (/** @type {Tensor} */ gateUp) => F.glu(gateUp, 'gelu'),
+    (/** @type {Tensor} */ gateUp) => F.glu(gateUp.slice(0, 0, 16), 'silu'),
+  ]) {
+    const weights = [2 * width, width, width, width].map((n) => randn([n, width]).mul(0.2).requiresGrad_());
+    const [wide, down, other, last] = weights;
+    const step = (/** @type {Tensor} */ x) => {
+      const gateUp = F.linear(x.matmul(last), wide);
+      const [y, z] = [F.glu(gateUp, 'silu'), second(gateUp)];
+      const results = [F.linear(y, down), F.linear(z, other)].map((part) => peak(part.transpose(0, 1).matmul(part)).square().mean());
+      return grad(results[0].add(results[1]), weights);
+    };
+    const x = randn([rows, width]);
+    const [all, without] = [PASSES, WITHOUT].map((passes) => compile(step, { passes, tune: false }));
+    const [own, others] = [await Promise.all(all(x).map((y) => y.toArray())), await Promise.all(without(x).map((y) => y.toArray()))];
+    assert.deepEqual(own, others);
+    assert.ok(all.explain()[0].found[FOUND] >= 1);
+    for (const each of [all, without]) each.dispose();
+  }
 });
 
 test('products that end in SwiGLU: their gradient computes its result again, on a stub of a device with matrix units', async () => {
@@ -194,4 +232,41 @@ test('products that end in SwiGLU: their gradient computes its result again, on 
   assert.ok(all.again >= 11 && without.again === 0, JSON.stringify(found));
   const saved = 4 * 4096 * (2 * 2048 + 8192);
   assert.ok(without.planned - all.planned > 0.7 * saved, JSON.stringify(found));
+});
+
+test('a gated unit is kept where the kernel that would compute it again fails its test, on a stub that takes PTX', async () => {
+  const found = await childJson(
+    `
+    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
+    const { limits } = await import('${new URL('../../nn/compile/passes/recompute.mjs', import.meta.url)}');
+    const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
+    const { Decoder, parseConfig } = await import('${new URL('../../packages/lm/src/index.mjs', import.meta.url)}');
+    const { autocast, compile, init: open, nn, optim, tensor } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
+    const { runtime } = await import('${new URL('../../nn/core/runtime.mjs', import.meta.url)}');
+    const stub = stubDevice();
+    const info = { ...stub.initDevice(), hasPtx: true, multiprocessors: 132 };
+    open({ vk: { ...stub, initDevice: () => info } });
+    const { kernels } = runtime();
+    kernels.context.tuning.permutedPlan = () => ({ kernel: 'ptx', tiling: 'm256n128-tma' });
+    let tests = 0;
+    const verify = ({ form }) => (form.again && ++tests ? 'made to fail' : undefined);
+    Object.assign(kernels, matmulKernels(kernels.context, { verify, verifyGroup: () => undefined }));
+    limits.operations = 0;
+    const sizes = { hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 2, num_attention_heads: 16, num_key_value_heads: 4 };
+    const model = nn.skipInit(() => new Decoder(parseConfig({ model_type: 'llama', vocab_size: 256, max_position_embeddings: 1024, ...sizes }, 'llama')));
+    const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3 });
+    const step = compile((ids, targets) => {
+      const loss = autocast('bf16', () => model.loss(ids, targets));
+      loss.backward();
+      optimizer.step();
+      return loss.detach();
+    }, { tune: false });
+    const ids = tensor(new Uint32Array(16 * 1024), { shape: [16, 1024] });
+    step(ids, ids).dispose();
+    const [{ found }] = step.explain();
+    process.stdout.write(JSON.stringify({ tests, permuted: found['products by permuted weights'] ?? 0, again: found['${FOUND}'] ?? 0 }));
+  `,
+    { timeout: 120_000 },
+  );
+  assert.ok(found.tests > 0 && found.permuted > 0 && found.again > 0, JSON.stringify(found));
 });

@@ -3,6 +3,26 @@
 /** What is read after the last dispatch takes a slot that is at most this many times larger: other graphs cannot have the slot. */
 const FIT = 1.125;
 
+/** How many of some numbers, in ascending order, are at most a limit. @param {number[]} numbers @param {number} limit */
+function placeOf(numbers, limit) {
+  let [from, to] = [0, numbers.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (numbers[middle] <= limit) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
+/**
+ * Whether none of a slot's values, which follow one another, is live between two uses.
+ * @param {{ firsts: number[], lasts: number[] }} slot @param {number} first @param {number} last
+ */
+function isFree({ firsts, lasts }, first, last) {
+  const before = placeOf(firsts, last);
+  return before === 0 || lasts[before - 1] < first;
+}
+
 /**
  * Assigns slots to values, the largest first, so that smaller ones go where a larger one leaves a slot for a while ("greedy by size", Pisarchyk &
  * Lee 2020, section 4). Two values share a slot only if the first is dead before the second is written. Pure.
@@ -10,18 +30,21 @@ const FIT = 1.125;
  * @returns {{ slots: number[], of: number[] }} the bytes of each slot, and the slot of each value
  */
 export function planMemory(values) {
-  /** Slots, each with its values: the largest slot first. @type {{ bytes: number, values: { first: number, last: number }[] }[]} */
+  /** Slots, the largest first, each with its values' uses in order. @type {{ bytes: number, firsts: number[], lasts: number[] }[]} */
   const slots = [];
   const of = new Array(values.length).fill(-1);
   const order = values.map((_, i) => i).sort((a, b) => values[b].bytes - values[a].bytes || values[a].first - values[b].first || a - b);
   for (const i of order) {
     const { bytes, first, last } = values[i];
     // The smallest slot that is free: all are large enough.
-    const free = slots.findLastIndex(
-      (slot) => (last < Infinity || slot.bytes <= FIT * bytes) && slot.values.every((other) => other.last < first || last < other.first),
-    );
-    of[i] = free < 0 ? slots.push({ bytes, values: [] }) - 1 : free;
-    slots[of[i]].values.push({ first, last });
+    let s = slots.length - 1;
+    for (; s >= 0; s--) if ((last < Infinity || slots[s].bytes <= FIT * bytes) && isFree(slots[s], first, last)) break;
+    if (s < 0) s = slots.push({ bytes, firsts: [], lasts: [] }) - 1;
+    const { firsts, lasts } = slots[s];
+    const place = placeOf(firsts, last);
+    firsts.splice(place, 0, first);
+    lasts.splice(place, 0, last);
+    of[i] = s;
   }
   return { slots: slots.map(({ bytes }) => bytes), of };
 }

@@ -176,6 +176,8 @@ float add(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
 void loadRows(uint block) {
     uint k = (block * VECS + lane % VECS) * 2u;
     bool there = 4u * k < p.inputs;
+    scale[0] = vec4(0.0);
+    scale[1] = vec4(0.0);
     if (NORM != 0u && there) {
         scale[0] = normWeight[p.normWeightAt + k];
         scale[1] = normWeight[p.normWeightAt + k + 1u];

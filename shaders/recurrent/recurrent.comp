@@ -324,11 +324,25 @@ void spoil() {
         for (uint e = t; e < UNITS * BATCH; e += T) {
             uint unit = firstUnit + e % UNITS, row = firstRow + e / UNITS;
             if (unit >= p.hidden || row >= p.batch) continue;
+            uint count = p.batch * p.hidden, at = row * p.hidden + unit;
 #ifdef BACKWARD
-            for (uint step = 0u; step < p.steps; ++step) dGates[p.at7 + (row * p.steps + step) * GATES * p.hidden + unit] = NAN;
-            dState[p.at8 + row * p.hidden + unit] = NAN;
+            for (uint step = 0u; step < p.steps; ++step) {
+                dGates[p.at7 + (row * p.steps + step) * GATES * p.hidden + unit] = NAN;
+#if GATES == 3
+                dOwn[p.at12 + (step * p.batch + row) * 3u * p.hidden + unit] = NAN;
+#endif
+            }
+            dState[p.at8 + at] = NAN;
+#if GATES == 4
+            dCell[p.at9 + at] = NAN;
+#endif
 #else
-            for (uint step = 1u; step <= p.steps; ++step) states[p.statesAt + (step * p.batch + row) * p.hidden + unit] = NAN;
+            for (uint step = 1u; step <= p.steps; ++step) {
+                states[p.statesAt + step * count + at] = NAN;
+#if GATES == 4
+                states[p.statesAt + (p.steps + 1u + step) * count + at] = NAN;
+#endif
+            }
 #endif
         }
     }

@@ -30,6 +30,7 @@ import { perDevice } from '../../core/runtime.mjs';
  * @property {string} [origin] the line of the user's program
  * @property {{ name: string, origin: string | undefined }[]} [parts] the recorded calls that were fused into this one
  * @property {number} [region] what `checkpoint` computes again is in a region of its own
+ * @property {boolean} [late] whether no order may have it run earlier, so that its result does not live longer
  * @property {string} [kernel] the kernel that gets the further arguments `options` and `extra`
  * @property {Record<string, unknown>} [options] further arguments that are plain values
  * @property {Set<Value>} [dropped] operands that were replaced

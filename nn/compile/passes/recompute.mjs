@@ -26,7 +26,7 @@ const MAX_TRAFFIC = 4;
 const MAX_CHAIN = 3;
 
 /**
- * How a result is computed again: `chain` are the calls that run again before call `at`, last first; or it is a further result of call `at`
+ * How a result is computed again: `chain` are the calls that run again before call `at`; or it is a further result of call `at`
  * (`further`). `traffic`: the bytes that this reads and writes.
  * @typedef {{ at: number, chain: number[], further: boolean, traffic: number }} Again
  */
@@ -41,11 +41,30 @@ const bytesOf = ({ layout }) => layout.size * BYTES[layout.dtype];
 /** A pass over memory, which depends on nothing but its inputs. @param {Call} call */
 const isCheap = ({ op, host }) => !host && (op?.cheap === true || op?.body !== undefined);
 
-/** Whether one kernel computes a product and its gated unit, or the unit's gradient. @param {Call} call @param {Context['kernels']} kernels */
+/**
+ * Whether one kernel computes a product and its gated unit, or the unit's gradient; undefined if the one for a permuted weight failed its test.
+ * @param {Call} call @param {Context['kernels']} kernels
+ */
 function isOneKernel(call, kernels) {
   const own = { ...call };
-  lower(own, kernels);
+  try {
+    lower(own, kernels);
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
   return own.template?.count === 1;
+}
+
+/**
+ * Whether a call computes the gradient of a product's gated unit: of all of its rows, which other units may read too.
+ * @param {Call} call @param {Call} product
+ */
+function isGradientOf({ op, options, extra }, { options: own, outputs: [{ allocation, layout }] }) {
+  if (op?.name !== 'matmulGluGradient' || !extra || extra.y || options?.activation !== own?.activation) return false;
+  const { gateUp } = extra;
+  const { size, shape } = gateUp.layout;
+  return gateUp.allocation === allocation && whole(gateUp) && size === layout.size && shape.at(-1) === layout.shape.at(-1);
 }
 
 /**
@@ -124,7 +143,7 @@ export function recompute(calls, { isTemporary, isOwn, allocate, kernels }) {
     const [gateUp] = calls[i].outputs;
     // Its gradient has all that it takes at hand. A product that ends in the unit has an exponential of its own, and so other last bits.
     const one = isOneKernel(calls[i], kernels);
-    const by = usesOf(gateUp.allocation).readers.find((j) => calls[j].op?.name === 'matmulGluGradient' && !calls[j].extra?.y);
+    const by = usesOf(gateUp.allocation).readers.find((j) => isGradientOf(calls[j], calls[i]));
     if (by !== undefined && by < to && isThere(gateUp, i + 1, by)) {
       const both = { ...calls[by], template: undefined, extra: { ...calls[by].extra, y: /** @type {Value} */ (calls[i].extra?.y) } };
       // In two passes the second one reads gate and up again.
@@ -217,7 +236,7 @@ function withAgain(calls, again, allocate) {
     for (const { value, make } of again.get(at) ?? []) {
       /** New memory of what runs again. @type {Map<Allocation, Allocation>} */
       const made = new Map();
-      for (const i of [...make.chain].reverse()) list.push(copyOf(calls[i], made, allocate));
+      for (const i of [...make.chain].sort((a, b) => a - b)) list.push({ ...copyOf(calls[i], made, allocate), late: true });
       if (make.further) {
         const y = { ...value, allocation: allocate(value.allocation.bytes) };
         made.set(value.allocation, y.allocation);
@@ -252,13 +271,10 @@ function copyOf(call, made, allocate) {
 function movedTo(call, renamed) {
   const { reads, writes } = accesses(call);
   if (![...reads, ...writes].some((allocation) => renamed.has(allocation))) return call;
-  /** Values by those of the call: dropped operands are known by identity. @type {Map<Value, Value>} */
-  const moved = new Map();
+  // Dropped operands are known by identity.
   const of = (/** @type {Value} */ value) => {
     const allocation = renamed.get(value.allocation);
-    const own = allocation && !call.dropped?.has(value) ? { ...value, allocation } : value;
-    moved.set(value, own);
-    return own;
+    return allocation && !call.dropped?.has(value) ? { ...value, allocation } : value;
   };
   return {
     ...call,

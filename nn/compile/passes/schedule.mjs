@@ -44,7 +44,7 @@ function ordered(calls, before) {
     let chosen = -1;
     for (let p = 0; p < Math.min(WINDOW, pending.length); p++) {
       const i = pending[p];
-      if (missing[i] > 0) continue;
+      if (missing[i] > 0 || (calls[i].late && p > 0)) continue;
       if (!waits(i)) {
         chosen = p;
         break;

@@ -417,6 +417,7 @@ test('tokenizeCorpus: files of other kinds, and files that are cut short, are na
   const zipped = zlib.gzipSync('Some text. '.repeat(5000));
   for (const [input, message] of /** @type {[string, RegExp][]} */ ([
     [write('empty.txt', ''), /no text in .*empty\.txt/],
+    [write('mark.txt', '\ufeff'), /no text in .*mark\.txt/],
     [write('blank.jsonl', '\n \n\n'), /no text in .*blank\.jsonl/],
     [write('train.bin', 'ids!'), /train\.bin has ids, not text: openDataset reads them as they are/],
     [write('utf16.txt', Buffer.from('\ufeffText', 'utf16le')), /utf16\.txt, byte 0: byte 0xff is not UTF-8, but the mark of UTF-16/],

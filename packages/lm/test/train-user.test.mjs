@@ -301,6 +301,8 @@ test('a run is named by the letters of its text, in any script', () => {
     ['-- a?.jsonl.gz', 'a-'],
     ['..', basename(resolve('..'))],
     ['???', 'run'],
+    ['..txt', 'run'],
+    ['-..txt', 'run'],
   ])
     assert.equal(freeFolder(input, 'none'), join('runs', name));
 });

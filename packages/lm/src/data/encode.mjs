@@ -78,8 +78,10 @@ export function* textsOf(piece, { separator, field = 'text', replaceInvalid = fa
     return;
   }
   const all = piece.begins ? text(bytes, 0).replace(/^\ufeff/, '') : text(bytes, 0);
-  if (separator === undefined) yield all;
-  else {
+  if (separator === undefined) {
+    // A mark alone is no text; a later piece without text is the end of one.
+    if (all !== '' || !piece.begins) yield all;
+  } else {
     // Nothing follows the last separator of most pieces; at the end of a file, the rest is a document.
     for (const part of all.split(separator)) if (part.trim() !== '') yield part;
   }

@@ -198,7 +198,7 @@ export function freeFolder(input, run) {
   const name =
     basename(file, extname(file))
       .replaceAll(/[^\p{L}\p{M}\p{N}_.-]+/gu, '-')
-      .replace(/^-+/, '') || 'run';
+      .replace(/^-*\.*$|^-+/, '') || 'run';
   for (let i = 1; ; i++) {
     const folder = join('runs', i === 1 ? name : `${name}-${i}`);
     if (!existsSync(folder) || (statSync(folder).isDirectory() && readdirSync(folder).length === 0)) return folder;

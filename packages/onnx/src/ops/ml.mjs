@@ -41,7 +41,7 @@ const linearClassifier = {
     const { classlabels_ints: labels } = attributes;
     if (!labels) throw new Error('LinearClassifier: labels that are strings are not supported, only classlabels_ints');
     const y = scores('LinearClassifier', x, attributes, labels.length);
-    const label = f.indexSelect(f.to(uploaded(labels, [labels.length], 'i32'), 'i64'), 0, f.argmax(y, -1));
+    const label = f.indexSelect(uploaded(labels, [labels.length], 'i64'), 0, f.argmax(y, -1));
     return [Value.of('int64', label), Value.of('float', transform('LinearClassifier', attributes)(y))];
   },
 };
