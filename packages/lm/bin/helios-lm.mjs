@@ -29,7 +29,7 @@ import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenize
  * @typedef {import('helios-vk/options').Option} Option
  * @typedef {{ usage: string, about: string, options: Record<string, Option>, inputs: [least: number, most: number],
  *   modernArgs?: (args: string[]) => string[], stops?: readonly NodeJS.Signals[],
- *   run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command
+ *   run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command `values` are any: those of its own table
  */
 
 const MODEL_OPTION = /** @type {const} */ ({
@@ -363,9 +363,9 @@ try {
   else fail('helios-lm', forUsers(error));
 }
 
-/** `load` and `openTensors` of helios-vk/nn speak to programs: of the call, of its option and of the line that called. @param {any} error */
+/** `load` and `openTensors` of helios-vk/nn speak to programs: of the call, of its option and of the line that called. @param {unknown} error */
 function forUsers(error) {
-  if (/^(load|openTensors)$/.test(error?.op))
+  if (error instanceof Error && 'op' in error && /^(load|openTensors)$/.test(String(error.op)))
     error.message = error.message.replace(/^(load|openTensors): | \(\{ checksum: false \} loads it then\)| \([\w.]+:\d+\)$/g, '');
   return error;
 }

@@ -7,10 +7,10 @@ import { OPTIONS as TRAIN, watch } from './train.mjs';
 
 const { 'block-size': block, validation, resume, out, precision, ...others } = TRAIN;
 /** Options of `train` that say what a new model, its tokenizer and its text are, or are of samples. */
-const NOT_HERE = /** @type {const} */ ([
+const NOT_HERE = [
   ...['data', 'preset', 'init-from', 'new-data', 'layers', 'width', 'heads', 'kv-heads', 'hidden', 'vocab-size', 'tokenizer', 'separator'],
   ...['field', 'replace-invalid', 'sample-prompt', 'sample-tokens', 'sample-every'],
-]);
+];
 
 export const OPTIONS = /** @type {Record<string, import('helios-vk/options').Option>} */ ({
   model: {
@@ -38,12 +38,12 @@ export const OPTIONS = /** @type {Record<string, import('helios-vk/options').Opt
   resume,
   'block-size': { ...block, help: 'tokens of a window, into which rows are packed (default 1024, at most the context)' },
   precision: { ...precision, help: 'arithmetic of matrix products (default bf16, or f32 without matrix units for it)' },
-  ...Object.fromEntries(Object.entries(others).filter(([name]) => !NOT_HERE.includes(/** @type {any} */ (name)))),
+  ...Object.fromEntries(Object.entries(others).filter(([name]) => !NOT_HERE.includes(name))),
 });
 
 /**
  * Runs the command.
- * @param {Record<string, any>} values @param {string[]} _ @param {AbortSignal} signal
+ * @param {import('./train.mjs').TrainValues & { targets?: string }} values @param {string[]} _ @param {AbortSignal} signal
  * @returns {Promise<string>} what to print at the end
  */
 export function run({ targets, ...values }, _, signal) {

@@ -111,7 +111,7 @@ export async function run(values, inputs, signal) {
 
 /**
  * Continues several prompts, and prints each once it is complete, in their order.
- * @param {LanguageModel} model @param {(string | any[])[]} prompts @param {GenerateOptions} options @param {boolean} json
+ * @param {LanguageModel} model @param {(string | import('../infer/model.mjs').Message[])[]} prompts @param {GenerateOptions} options @param {boolean} json
  */
 async function writeBatch(model, prompts, options, json) {
   const results = prompts.map((_, index) => ({ index, text: '', tokens: 0, finishReason: /** @type {string | null} */ (null) }));

@@ -9,6 +9,7 @@ import { NUMBERS } from '../infer/options.mjs';
 import { loadModel } from '../infer/model.mjs';
 import { showProgress } from './progress.mjs';
 
+/** @typedef {import('../infer/engine.mjs').EngineOptions} EngineOptions */
 /** @typedef {import('../infer/options.mjs').GenerateOptions} GenerateOptions */
 
 const { temperature, topK, topP, minP, repetitionPenalty, repeatLastN, presencePenalty, frequencyPenalty, seed, maxTokens } = NUMBERS;
@@ -53,7 +54,7 @@ export const MODEL_OPTIONS = /** @type {const} */ ({
   context: { type: 'integer', min: 2, max: 2 ** 24, help: "most tokens of a sequence (default: the model's, at most 4,096)" },
 });
 
-/** The sampling options that a command line gives, by their names in JavaScript. @param {Record<string, any>} values @returns {GenerateOptions} */
+/** The sampling options that a command line gives, by their names in JavaScript. @param {Record<string, unknown>} values @returns {GenerateOptions} */
 export function samplingOf(values) {
   const given = Object.keys(SAMPLING_OPTIONS).filter((name) => values[name] !== undefined && values[name] !== false);
   return Object.fromEntries(given.map((name) => [name.replaceAll(/-(\w)/g, (_, letter) => letter.toUpperCase()), values[name]]));
@@ -101,7 +102,15 @@ export async function modelOf(
   const { deviceName } = vk.initDevice();
   const onProgress = (/** @type {number} */ share) =>
     quiet || showProgress(share === 1 ? '' : `loading ${path}: ${Math.round(100 * share)} %`);
-  const model = await loadModel(path, { dtype: /** @type {any} */ (dtype), context, slots, adapters, merge, signal, onProgress });
+  const model = await loadModel(path, {
+    dtype: /** @type {EngineOptions['dtype']} */ (dtype),
+    context,
+    slots,
+    adapters,
+    merge,
+    signal,
+    onProgress,
+  });
   const added = names.map((name) => ` + ${name}`).join('');
   if (!quiet) process.stderr.write(`${model.from}${added} · ${deviceName} · ${model.dtype}\n`);
   return {

@@ -155,9 +155,14 @@ export async function run({ data, ...values }, inputs, signal) {
 }
 
 /**
+ * Values of a command line that trains: those of its page and its output, and options of the function.
+ * @typedef {{ ui?: boolean, port?: number, quiet?: boolean, json?: boolean, 'no-tensorboard'?: boolean, [name: string]: unknown }} TrainValues
+ */
+
+/**
  * Runs a command that trains, and shows its events.
- * @template {object} T
- * @param {(options: T) => AsyncIterable<import('../log/events.mjs').TrainEvent>} start @param {Record<string, any>} values of the command line
+ * @template {import('../train/run.mjs').TrainOptions | import('../train/finetune.mjs').FinetuneOptions} T
+ * @param {(options: T) => AsyncIterable<import('../log/events.mjs').TrainEvent>} start @param {TrainValues} values of the command line
  * @param {Partial<T> & { data?: string | string[] }} more options @param {AbortSignal} signal
  * @returns {Promise<string>} what to print at the end
  */
@@ -165,7 +170,8 @@ export async function watch(start, { ui, port, quiet, json, 'no-tensorboard': pl
   if (port !== undefined && !ui) throw new UsageError('--port is for --ui');
   if (ui && quiet && !port) throw new UsageError('--quiet hides the address of the page: name its --port');
   const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== false);
-  const options = /** @type {any} */ (Object.fromEntries(given.map(([name, value]) => [camel(name), value])));
+  // The table of options names them and says their types.
+  const options = /** @type {T} */ (Object.fromEntries(given.map(([name, value]) => [camel(name), value])));
   const other = launched().rank > 0;
   const progress = new Progress({ quiet: quiet || other });
   const history = options.out ? join(options.out, METRICS) : undefined;

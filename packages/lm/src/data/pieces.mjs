@@ -39,7 +39,7 @@ const COMPRESSORS = {
   GZIP: (/** @type {Uint8Array} */ page) => zlib.gunzipSync(page),
   BROTLI: (/** @type {Uint8Array} */ page) => zlib.brotliDecompressSync(page),
   ZSTD(/** @type {Uint8Array} */ page) {
-    const { zstdDecompressSync } = /** @type {any} */ (zlib);
+    const { zstdDecompressSync } = /** @type {{ zstdDecompressSync?: (data: Uint8Array) => Buffer }} */ (zlib);
     if (!zstdDecompressSync) throw new Error(`its pages are packed with zstd, which Node reads from 22.15 on; this is ${process.version}`);
     return zstdDecompressSync(page);
   },
@@ -64,7 +64,7 @@ const KINDS = { text: 'plain text', jsonl: 'JSONL', parquet: 'Parquet' };
 export function checkKinds(files, options) {
   for (const [name, kinds] of Object.entries(USES)) {
     const isUsed = files.some((path) => /** @type {readonly string[]} */ (kinds).includes(kindOf(path)));
-    if (isUsed || !(/** @type {any} */ (options)[name])) continue;
+    if (isUsed || !(/** @type {Record<string, unknown>} */ (options)[name])) continue;
     throw new RangeError(`${name} is for ${kinds.map((kind) => KINDS[kind]).join(' and ')}, and ${files[0]} is ${KINDS[kindOf(files[0])]}`);
   }
 }

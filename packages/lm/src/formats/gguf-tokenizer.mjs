@@ -8,6 +8,9 @@ import { GPT2_PATTERN, MODERN_PATTERNS } from '../tokenizer/split.mjs';
  * @typedef {import('./gguf.mjs').Metadata} Metadata
  * @typedef {import('../tokenizer/load.mjs').Tokenizer} Tokenizer
  * @typedef {import('../config.mjs').ModelConfig} ModelConfig
+ *
+ * Elements of the arrays of a tokenizer, by the types of their keys.
+ * @typedef {{ 'string[]': string, 'i32[]': number, 'f32[]': number }} Elements
  */
 
 /** Types of tokens: `llama_token_type`. */
@@ -237,14 +240,14 @@ function contentsOf(metadata, path) {
     const shown = value === undefined ? 'missing' : typeof value === 'object' ? `a list of ${value.length}` : JSON.stringify(String(value));
     return new Error(`${path}: the key "${key}" is ${shown}, expected ${expected}`);
   };
-  /** @param {string} name @param {string} type @param {number} [length] @returns {ArrayLike<any>} */
+  /** @template {keyof Elements} T @param {string} name @param {T} type @param {number} [length] @returns {ArrayLike<Elements[T]>} */
   const list = (name, type, length) => {
     const key = `tokenizer.ggml.${name}`;
     const found = metadata.get(key);
-    if (found?.type !== type || (length !== undefined && /** @type {ArrayLike<any>} */ (found.value).length !== length)) {
+    if (found?.type !== type || (length !== undefined && /** @type {ArrayLike<unknown>} */ (found.value).length !== length)) {
       throw bad(key, `an array of ${type.slice(0, -2)}${length === undefined ? '' : ` with ${length} elements, one a token`}`);
     }
-    return /** @type {ArrayLike<any>} */ (found.value);
+    return /** @type {ArrayLike<Elements[T]>} */ (found.value);
   };
   const kind = own('model');
   if (kind !== 'gpt2' && kind !== 'llama') throw bad('tokenizer.ggml.model', 'gpt2 (byte-level BPE) or llama (BPE of SentencePiece)');

@@ -74,7 +74,7 @@ function readAdapterConfig(path) {
   const other = Object.keys(json).find((key) => key.startsWith('use_') && key !== 'use_rslora' && json[key]);
   if (other) throw fail(other, json[other], 'false: only plain LoRA is read');
   const targets = json.target_modules;
-  /** `rank_pattern` or `alpha_pattern`: values by expressions for the ends of modules' paths. @param {string} key @returns {(path: string) => any} */
+  /** `rank_pattern` or `alpha_pattern`: values by expressions for the ends of modules' paths. @param {string} key @returns {(path: string) => unknown} */
   const patternsOf = (key) => {
     const patterns = Object.entries(json[key] ?? {}).map(([source, value]) => ({ is: expressionOf(`(?:.*\\.)?(?:${source})`), value }));
     if (patterns.some(({ is }) => !is)) throw fail(key, json[key], 'expressions by which modules are named');

@@ -12,7 +12,7 @@ import { StopFinder } from './stops.mjs';
 
 /**
  * A turn of a conversation.
- * @typedef {{ role: string, content: string, [key: string]: any }} Message
+ * @typedef {{ role: string, content: string, [key: string]: any }} Message any: also what is declared as an interface, which has no index
  *
  * What a model continues: a text; messages, by the model's chat template; or ids.
  * @typedef {string | readonly Message[] | ArrayLike<number>} Prompt
@@ -138,7 +138,7 @@ export class LanguageModel {
     const { length } = /** @type {ArrayLike<number>} */ (prompt ?? {});
     if (typeof prompt !== 'object' || !(length > 0))
       throw new TypeError(`the prompt must be a text, messages or ids, got ${shown(prompt)}`);
-    const ids = /** @type {number[]} */ (Array.from(/** @type {ArrayLike<any>} */ (prompt)));
+    const ids = Array.from(/** @type {ArrayLike<number>} */ (prompt));
     const bad = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= this.config.vocabSize);
     if (bad >= 0) throw new RangeError(`prompt[${bad}] must be an id from 0 to ${this.config.vocabSize - 1}, got ${shown(ids[bad])}`);
     return Uint32Array.from(ids);

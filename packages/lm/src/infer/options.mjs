@@ -47,7 +47,7 @@ export const NUMBERS = /** @type {const} */ ({
   seed: { min: 0, max: 0xffffffff, integer: true },
   maxTokens: { min: 0, max: 2 ** 31 - 1, integer: true },
 });
-/** @type {Record<string, (value: any) => boolean>} */
+/** @type {Record<string, (value: unknown) => boolean>} */
 const OTHERS = {
   stop: (value) => [value].flat().every((text) => typeof text === 'string' && text !== ''),
   ignoreEos: (value) => typeof value === 'boolean',
@@ -106,6 +106,7 @@ export function resolveOptions(options, defaults = {}, others = []) {
 
 /**
  * @param {string} name @param {unknown} value @param {{ min: number, max: number, integer?: boolean }} range
+ * @returns {asserts value is number}
  * @throws {RangeError} with `option`
  */
 export function checkNumber(name, value, { min, max, integer = false }) {

@@ -10,6 +10,7 @@ import { checkNames } from '../options.mjs';
 import { partsOf } from './parts.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {Parameters<typeof F.linearQ8>[1]} Quantized */
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
 /** @typedef {import('./decoder.mjs').Decoder} Decoder */
 
@@ -111,7 +112,9 @@ export class AdaptedLinear extends nn.Module {
 
   /** @param {string} name of a place @returns {Adapter | undefined} */
   adapter(name) {
-    return /** @type {any} */ (this)[name];
+    /** @type {unknown} */
+    const found = Reflect.get(this, name);
+    return found instanceof Adapter ? found : undefined;
   }
 
   /** @param {string} name of a place @param {Adapter} adapter */
@@ -123,7 +126,7 @@ export class AdaptedLinear extends nn.Module {
   forward(x) {
     const { weight, quants, scales, bias, training } = this;
     const base = (/** @type {Tensor} */ own) =>
-      weight ? F.linear(own, weight, bias) : F.linearQ8(own, /** @type {any} */ ({ quants, scales }), bias);
+      weight ? F.linear(own, weight, bias) : F.linearQ8(own, /** @type {Quantized} */ ({ quants, scales }), bias);
     const list = this.#places.flatMap(({ name, row }) => {
       const adapter = this.adapter(name);
       return adapter ? [{ adapter, row }] : [];

@@ -6,6 +6,7 @@ import { ApiError, chatRequest, completionRequest, embeddingRequest, wrong } fro
 
 /** @typedef {import('../infer/model.mjs').LanguageModel} LanguageModel */
 /** @typedef {import('../infer/model.mjs').Part} Part */
+/** @typedef {import('./requests.mjs').Body} Body */
 /** @typedef {import('./requests.mjs').Input} Input */
 /** @typedef {{ token: string, logprob: number, bytes: number[] | null, top_logprobs: never[] }} TokenLogprob */
 /** @typedef {{ prompt: number, completion: number }} Counts of tokens */
@@ -19,7 +20,7 @@ import { ApiError, chatRequest, completionRequest, embeddingRequest, wrong } fro
  * @property {(count: number) => () => void} admit takes places for sequences; throws if there are not enough; returns what frees them
  *
  * A request whose body is read.
- * @typedef {{ body: any, adapter: string | undefined, response: import('node:http').ServerResponse, signal: AbortSignal, counts: Counts }} Exchange
+ * @typedef {{ body: Body, adapter: string | undefined, response: import('node:http').ServerResponse, signal: AbortSignal, counts: Counts }} Exchange
  *   `adapter`: that of the model that was asked for; `signal`: the connection has closed; `counts`: filled in for the log
  */
 

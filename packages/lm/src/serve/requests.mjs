@@ -5,7 +5,7 @@ import { NUMBERS, checkNumber, shown } from '../infer/options.mjs';
 /** @typedef {import('../infer/model.mjs').LanguageModel} LanguageModel */
 /** @typedef {import('../infer/model.mjs').Message} Message */
 /** @typedef {import('../infer/options.mjs').GenerateOptions} GenerateOptions */
-/** @typedef {Record<string, any>} Body */
+/** An object of JSON, unchecked. @typedef {Record<string, unknown>} Body */
 
 /** An error that the client gets, in OpenAI's form. */
 export class ApiError extends Error {
@@ -15,13 +15,15 @@ export class ApiError extends Error {
    */
   constructor(status, message, { param = null, code = null, type = 'invalid_request_error', headers = {} } = {}) {
     super(message);
-    Object.assign(this, { param, code, type });
+    this.param = param;
+    this.code = code;
+    this.type = type;
     this.status = status;
     this.headers = headers;
   }
 
   toJSON() {
-    const { message, type, param, code } = /** @type {any} */ (this);
+    const { message, type, param, code } = this;
     return { error: { message, type, param, code } };
   }
 }
@@ -29,15 +31,24 @@ export class ApiError extends Error {
 /** @param {string} param @param {string} message @param {string} [code] */
 export const wrong = (param, message, code) => new ApiError(400, message, { param, code });
 
-/** @param {Body} body @param {string} name @param {(value: any) => boolean} fits @param {string} expected @param {any} [otherwise] */
-function read(body, name, fits, expected, otherwise) {
-  const value = body[name] ?? otherwise;
-  if (value !== undefined && !fits(value)) throw wrong(name, `${name} must be ${expected}, got ${shown(value)}`);
+/** @param {unknown} value @returns {value is Body} */
+const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/**
+ * A parameter's value; undefined where it is left out or null.
+ * @template T
+ * @param {Body} body @param {string} name @param {(value: unknown) => value is T} fits @param {string} expected
+ * @returns {T | undefined}
+ */
+function read(body, name, fits, expected) {
+  const value = body[name] ?? undefined;
+  if (value === undefined) return undefined;
+  if (!fits(value)) throw wrong(name, `${name} must be ${expected}, got ${shown(value)}`);
   return value;
 }
 
 /** @param {Body} body @param {string} name @returns {boolean} */
-const flag = (body, name) => read(body, name, (value) => typeof value === 'boolean', 'true or false', false);
+const flag = (body, name) => read(body, name, (value) => typeof value === 'boolean', 'true or false') ?? false;
 
 /** @param {Body} body @param {string} name @param {{ min: number, max: number, integer?: boolean }} range @returns {number | undefined} */
 function number(body, name, range) {
@@ -71,17 +82,20 @@ const SEEDS = { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER, inte
 const MAX_STOPS = 16;
 const MAX_STOP_LENGTH = 1000;
 
-/** @param {any} value */
+/** @param {unknown} value @returns {value is string | string[]} */
 const isStop = (value) =>
   (typeof value === 'string' || (Array.isArray(value) && value.length <= MAX_STOPS)) &&
   [value].flat().every((text) => typeof text === 'string' && text !== '' && text.length <= MAX_STOP_LENGTH);
 
-/** What would change an answer, and is not implemented: an error, rather than an answer to another question. @type {Record<string, (value: any) => boolean>} */
+/**
+ * What would change an answer, and is not implemented: an error, rather than an answer to another question.
+ * @type {Record<string, (value: unknown) => boolean>}
+ */
 const REFUSED = {
   tools: (value) => !(Array.isArray(value) && value.length === 0),
   functions: (value) => !(Array.isArray(value) && value.length === 0),
-  response_format: (value) => value?.type !== 'text',
-  logit_bias: (value) => typeof value !== 'object' || Object.keys(value).length > 0,
+  response_format: (value) => !isObject(value) || value.type !== 'text',
+  logit_bias: (value) => typeof value !== 'object' || value === null || Object.keys(value).length > 0,
   modalities: (value) => !(Array.isArray(value) && value.every((each) => each === 'text')),
   audio: () => true,
   echo: (value) => value !== false,
@@ -109,7 +123,7 @@ function commonOf(body, places) {
       throw wrong(name, `${name} is not supported, got ${shown(body[name])}`, 'unsupported_parameter');
     }
   }
-  /** @type {Record<string, any>} */
+  /** @type {GenerateOptions} */
   const options = {};
   for (const [name, option] of Object.entries(SAMPLING)) {
     const value = number(body, name, option === 'seed' ? SEEDS : NUMBERS[option]);
@@ -120,7 +134,6 @@ function commonOf(body, places) {
   if (stop !== undefined) options.stop = stop;
   if (flag(body, 'ignore_eos')) options.ignoreEos = true;
   const stream = flag(body, 'stream');
-  const isObject = (/** @type {any} */ value) => typeof value === 'object' && !Array.isArray(value);
   const streamOptions = read(body, 'stream_options', isObject, 'an object');
   if (streamOptions && !stream) throw wrong('stream_options', 'stream_options is for stream: true');
   const includeUsage = flag(streamOptions ?? {}, 'include_usage');
@@ -142,7 +155,7 @@ export function chatRequest(body, model, places) {
   if (number(body, 'top_logprobs', { min: 0, max: 20, integer: true })) {
     throw wrong('top_logprobs', 'top_logprobs must be 0: the server knows the logprob of the chosen token alone', 'unsupported_parameter');
   }
-  const variables = read(body, 'chat_template_kwargs', (value) => typeof value === 'object' && !Array.isArray(value), 'an object');
+  const variables = read(body, 'chat_template_kwargs', isObject, 'an object');
   const messages = messagesOf(body.messages);
   if (!model.hasTemplate) throw wrong('messages', 'the model has no chat template: use /v1/completions', 'no_chat_template');
   try {
@@ -153,14 +166,14 @@ export function chatRequest(body, model, places) {
   }
 }
 
-/** @param {any} messages @returns {Message[]} */
+/** @param {unknown} messages @returns {Message[]} */
 function messagesOf(messages) {
   if (!Array.isArray(messages) || messages.length === 0) {
     throw wrong('messages', `messages must be a list of at least one message, got ${shown(messages)}`);
   }
   return messages.map((message, i) => {
     const at = `messages[${i}]`;
-    if (typeof message !== 'object' || message === null || Array.isArray(message)) {
+    if (!isObject(message)) {
       throw wrong(at, `${at} must be an object with role and content, got ${shown(message)}`);
     }
     const { role } = message;
@@ -173,7 +186,7 @@ function messagesOf(messages) {
   });
 }
 
-/** @param {any} content @param {string} at @returns {string} */
+/** @param {unknown} content @param {string} at @returns {string} */
 function contentOf(content, at) {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) throw wrong(at, `${at} must be a text or a list of parts, got ${shown(content)}`);
@@ -185,12 +198,12 @@ function contentOf(content, at) {
     .join('');
 }
 
-/** @param {any} value */
+/** @param {unknown} value @returns {value is number[]} */
 const isIds = (value) => Array.isArray(value) && value.length > 0 && value.every((id) => typeof id === 'number');
 
 /**
  * Texts or lists of ids, one or several, as ids.
- * @param {any} value @param {string} name @param {LanguageModel} model @param {number} most
+ * @param {unknown} value @param {string} name @param {LanguageModel} model @param {number} most
  * @returns {Input[]}
  */
 function inputsOf(value, name, model, most) {
@@ -233,9 +246,11 @@ const MAX_INPUTS = 2048;
  * @returns {{ inputs: Input[], base64: boolean }}
  */
 export function embeddingRequest(body, model) {
-  const format = read(body, 'encoding_format', (value) => ['float', 'base64'].includes(value), 'float or base64', 'float');
+  const format = read(body, 'encoding_format', (value) => value === 'float' || value === 'base64', 'float or base64');
   const { width } = model.config;
-  read(body, 'dimensions', (value) => value === width, `${width}, the width of the model`);
+  /** @param {unknown} value @returns {value is number} */
+  const isWidth = (value) => value === width;
+  read(body, 'dimensions', isWidth, `${width}, the width of the model`);
   if (body.input === '' || [body.input].flat().includes('')) throw wrong('input', 'input must not have an empty text');
   return { inputs: inputsOf(body.input, 'input', model, MAX_INPUTS), base64: format === 'base64' };
 }

@@ -213,7 +213,7 @@ function decoded(text) {
 /** What a client has written, for a line of a log. @param {string} [text] */
 const printable = (text = '') => text.slice(0, 100).replaceAll(/[^\x20-\x7e]/g, '?');
 
-/** @param {IncomingMessage} request @returns {Promise<Record<string, any>>} */
+/** @param {IncomingMessage} request @returns {Promise<import('./requests.mjs').Body>} */
 async function readBody(request) {
   const { headers } = request;
   if (!/^application\/([\w.+-]+\+)?json\b/i.test(headers['content-type'] ?? '')) {

@@ -345,7 +345,7 @@ function cutOf({ model, normalizer, pre_tokenizer: preTokenizer, added_tokens: a
  * @param {string | object} source a folder with `tokenizer.json`; the path of such a file; its parsed contents; the path of a GGUF file, or what
  *   `readGguf` returned for it; or the state in an older checkpoint of this project. For the path of a `tokenizer.json`,
  *   `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and `additional_chat_templates/` beside it are read too
- * @param {{ config?: any }} [options] `config`: the contents of `tokenizer_config.json`; for a path, its keys replace those of the file
+ * @param {{ config?: Record<string, Json> }} [options] `config`: the contents of `tokenizer_config.json`; for a path, its keys replace those of the file
  * @returns {Tokenizer}
  * @throws {TypeError} that names the file, the key and its value, for something that is not supported; {Error} for a file that is missing or
  *   not JSON
@@ -356,6 +356,7 @@ export function loadTokenizer(source, options = {}) {
   let [file, configFile] = ['tokenizer.json', 'tokenizer_config.json'];
   /** @type {Json} */
   let json = source;
+  /** @type {Record<string, Json>} */
   let config = { ...options.config };
   const gguf = isGguf(source)
     ? readGguf(source)

@@ -9,7 +9,7 @@ const FIELDS = 4;
  * @param {T} array @param {number} [length] @returns {T}
  */
 export function grown(array, length = 0) {
-  const more = new /** @type {any} */ (array.constructor)(Math.max(2 * array.length, length));
+  const more = new /** @type {new (length: number) => T} */ (array.constructor)(Math.max(2 * array.length, length));
   more.set(array);
   return more;
 }

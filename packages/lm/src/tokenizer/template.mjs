@@ -18,12 +18,12 @@ function templateOf(source) {
 /**
  * Renders messages with a tokenizer's chat template, as `apply_chat_template` of transformers.
  * @param {import('./load.mjs').Tokenizer | string} tokenizerOrFolder
- * @param {Record<string, any>[]} messages with `role` and `content`, and whatever else the template reads
+ * @param {readonly object[]} messages with `role` and `content`, and whatever else the template reads
  * @param {object} [options]
  * @param {boolean} [options.addGenerationPrompt] whether to append the start of the model's turn; false when left out
- * @param {any[]} [options.tools] tools that the model may call, as JSON schemas; selects the template named `tool_use` if there is one
+ * @param {readonly unknown[]} [options.tools] tools that the model may call, as JSON schemas; selects the template named `tool_use` if there is one
  * @param {string} [options.name] the name of the template; `default` when left out
- * @param {Record<string, any>} [options.variables] further variables of the template, such as `enable_thinking`
+ * @param {Record<string, unknown>} [options.variables] further variables of the template, such as `enable_thinking`
  * @returns {string} encode it with `addSpecial: false`: it contains the special tokens already
  * @throws {Error} if there is no such template, or with the template's message if it refuses the messages (`raise_exception`)
  */

@@ -22,6 +22,7 @@ import { loadLegacy } from './legacy.mjs';
 import { checkRun } from './settings.mjs';
 import { firstUnusable, firstUnusableShard, gatheredMoments, setShards } from './state.mjs';
 
+/** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('./settings.mjs').RunConfig} RunConfig */
 /** @typedef {import('./trainer.mjs').Trainer} Trainer */
 
@@ -290,16 +291,16 @@ function readCheckpoint(path) {
     if (isAdapter) await readAdapters(path, trainer.model);
     else {
       const { opt } = trainer;
-      const set = (/** @type {any} */ parameter, /** @type {any} */ rows, /** @type {number} */ first) =>
-        opt.setParameter(parameter, rows, first);
+      const set = (/** @type {Tensor} */ parameter, /** @type {Tensor} */ rows, /** @type {number} */ first) =>
+        opt.setParameter(/** @type {import('helios-vk/nn').nn.Parameter} */ (parameter), rows, first);
       await readWeights(path, trainer.model, undefined, trainer.sharded ? set : undefined);
     }
-    const moments = { m: /** @type {import('./state.mjs').Values} */ ({}), v: /** @type {import('./state.mjs').Values} */ ({}) };
+    const moments = { m: /** @type {Record<string, Tensor>} */ ({}), v: /** @type {Record<string, Tensor>} */ ({}) };
     const wanted = trainer.stateDict('weights');
     const shards = trainer.ranks?.zero ? trainer : undefined;
     if (shards) trainer.load({ step, skipped });
     const dispose = () => {
-      for (const values of Object.values(moments)) for (const each of Object.values(values)) /** @type {any} */ (each).dispose();
+      for (const values of Object.values(moments)) for (const each of Object.values(values)) each.dispose();
     };
     /** @type {Set<string>} */
     const found = new Set();

@@ -5,6 +5,7 @@ import { setFloat32MatmulPrecision } from 'helios-vk/nn';
 import { parameterShapes, sizeOf } from '../model/parts.mjs';
 import { halfOf } from './settings.mjs';
 
+/** The native module, as `require` gives it. @typedef {Omit<typeof import('helios-vk'), 'default'>} Native */
 /** @typedef {import('./settings.mjs').Precision} Precision */
 /** @typedef {{ deviceName: string, maxStorageBufferRange?: number, maxBufferBytes?: number }} Limits of `initDevice`'s answer */
 

@@ -94,6 +94,7 @@ async function planOf(given) {
   const begin = resume ? await loadCheckpoint(resume === true ? /** @type {string} */ (given.out) : resume) : undefined;
   if (begin && !begin.tuning) throw new UsageError(`--resume ${begin.path} is of no run that fine-tunes: helios-lm train continues it`);
   if (given.zero === 3) throw new UsageError('--zero 3 is of helios-lm train: a run that fine-tunes has whole weights in each process');
+  /** @type {FinetuneOptions} */
   const own = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const options = { ...begin?.options, ...own, sampleTokens: 0 };
   if (begin) checkResumed(begin, given, options, Object.keys(METHOD));
@@ -122,7 +123,7 @@ async function planOf(given) {
   // A path that does not depend on where the run is continued.
   const place = absolute(from.path);
   return {
-    options: /** @type {any} */ (options),
+    options,
     begin,
     from,
     tokenizer,

@@ -7,6 +7,10 @@ import { halfOf } from './settings.mjs';
 /** @typedef {import('../model/decoder.mjs').Decoder} Decoder */
 /** @typedef {import('./settings.mjs').Precision} Precision */
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/**
+ * Typed arrays stand for tensors, which the type of `compile` does not say.
+ * @typedef {ReturnType<typeof compile<(ids: Tensor | Uint32Array, position: Tensor | Uint32Array) => Tensor>>} Compiled
+ */
 
 export class Generator {
   /**
@@ -20,7 +24,7 @@ export class Generator {
     this.precision = precision;
     /** The logits that follow one position of a context. @param {Tensor} ids [block] @param {Tensor} position [1] @returns {Tensor} [1, vocabSize] */
     const logitsAt = (ids, position) => noGrad(() => autocast(halfOf(precision), () => model.logitsAt(ids.reshape(1, -1), position)));
-    this.compiled = compile(logitsAt, { graph, reuseOutputs: true });
+    this.compiled = /** @type {Compiled} */ (compile(logitsAt, { graph, reuseOutputs: true }));
   }
 
   /**
@@ -38,7 +42,7 @@ export class Generator {
     ids.set(Array.from(context));
     setPrecision(this.precision);
     const position = Uint32Array.of(context.length - 1);
-    const logits = /** @type {Tensor} */ (this.compiled(/** @type {any} */ (ids), /** @type {any} */ (position)));
+    const logits = this.compiled(ids, position);
     const values = logits.toArray();
     logits.dispose();
     return /** @type {Promise<Float32Array>} */ (values);

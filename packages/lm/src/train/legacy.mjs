@@ -9,6 +9,11 @@ import { MAX_STEPS, checkRun, modelOf } from './settings.mjs';
  * @typedef {Record<string, Float32Array>} HostState by the names of `Decoder`'s parameters
  * @typedef {{ kind: 'byte' } | { kind: 'bpe', merges: [string, string][] }} TokenizerState
  *
+ * The configuration in such a file, whose values `modelOf` and `checkRun` check.
+ * @typedef {Record<'layers' | 'width' | 'heads' | 'hidden' | 'block' | 'vocab' | 'batch' | 'microSteps' | 'steps', number> &
+ *   Record<'lr' | 'minLr' | 'warmup' | 'weightDecay' | 'beta1' | 'beta2' | 'epsilon' | 'clip' | 'seed', number> &
+ *   { precision: import('./settings.mjs').Precision }} LegacyConfig
+ *
  * What a run trained on.
  * @typedef {{ name: string, file?: string, tokens: number, validation?: number, sha256: string }} DataInfo
  *
@@ -55,7 +60,7 @@ const nameInFile = (name) =>
 
 /**
  * The configuration of such a run.
- * @param {any} flat the object in the file
+ * @param {LegacyConfig} flat the object in the file
  * @returns {import('./settings.mjs').RunConfig}
  */
 function configOf({ layers, width, heads, hidden, block, vocab, ...training }) {
@@ -113,7 +118,7 @@ function checkMetadata(path, { metadata, checksum }) {
   const skipped = Object.hasOwn(metadata, 'skipped') ? count('skipped', step) : 0;
   let config;
   try {
-    config = configOf(object('config'));
+    config = configOf(/** @type {LegacyConfig} */ (object('config')));
   } catch (error) {
     const { message } = /** @type {Error} */ (error);
     throw message.startsWith(path) ? error : bad('config', `cannot be used: ${message}`);
@@ -129,7 +134,7 @@ function checkMetadata(path, { metadata, checksum }) {
 }
 
 /**
- * @param {any} tokenizer
+ * @param {Record<string, unknown>} tokenizer
  * @param {number} vocab
  * @param {(field: string, what: string) => Error} bad
  * @returns {TokenizerState}
@@ -145,11 +150,14 @@ function checkTokenizer(tokenizer, vocab, bad) {
     const wrong = merges.findIndex((pair) => !isPair(pair));
     if (wrong >= 0) throw bad('tokenizer', `holds a merge, number ${wrong}, that is not a pair of strings`);
   }
-  return tokenizer;
+  return /** @type {TokenizerState} */ (tokenizer);
 }
 
+/** @param {unknown} value @returns {value is number} */
+const isCount = (value) => typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+
 /**
- * @param {any} data
+ * @param {Record<string, unknown>} data
  * @param {(field: string, what: string) => Error} bad
  * @returns {DataInfo}
  */
@@ -157,12 +165,12 @@ function checkData(data, bad) {
   const { name, file, tokens, validation = 0, sha256 } = data;
   if (typeof name !== 'string') throw bad('data.name', 'must be a string');
   if (file !== undefined && typeof file !== 'string') throw bad('data.file', 'must be a string');
-  if (!Number.isSafeInteger(tokens) || tokens < 0) throw bad('data.tokens', `must be a count, is ${JSON.stringify(tokens)}`);
-  if (!Number.isSafeInteger(validation) || validation < 0 || validation > tokens) {
+  if (!isCount(tokens)) throw bad('data.tokens', `must be a count, is ${JSON.stringify(tokens)}`);
+  if (!isCount(validation) || validation > tokens) {
     throw bad('data.validation', `must be a count of at most ${tokens} tokens, is ${JSON.stringify(validation)}`);
   }
   if (typeof sha256 !== 'string' || !/^[0-9a-f]{64}$/.test(sha256)) throw bad('data.sha256', 'must be a SHA-256');
-  return data;
+  return /** @type {DataInfo} */ (data);
 }
 
 /**

@@ -20,9 +20,9 @@ import { PRESETS } from './settings.mjs';
 /** @typedef {import('./checkpoint.mjs').Checkpoint} Checkpoint */
 
 /** Settings that a resumed run may change: the model and the order of the data stay. */
-const CHANGEABLE = /** @type {const} */ ([
+const CHANGEABLE = [
   ...['maxSteps', 'learningRate', 'minLr', 'lrScheduler', 'warmupSteps', 'weightDecay', 'maxGradNorm', 'precision', 'gradCheckpoint'],
-]);
+];
 
 /** Options that a resumed run keeps, unless it is given others: those that say what the run does, not how this machine does it. */
 export const KEPT = /** @type {const} */ ([
@@ -45,7 +45,9 @@ const SIZES = ['layers', 'width', 'heads', 'kvHeads', 'hidden', 'vocabSize'];
 export async function planOf(given) {
   checkNames('train', given, [...KEPT, ...OTHERS, ...SIZES, 'tied', ...Object.keys(PRESETS['gpt-tiny'].settings)]);
   const { resume, initFrom, preset, newData } = given;
-  const isGiven = (/** @type {string} */ name) => ![undefined, false, 0].includes(/** @type {any} */ (given)[name]);
+  /** @type {Record<string, unknown>} */
+  const named = given;
+  const isGiven = (/** @type {string} */ name) => !(/** @type {unknown[]} */ ([undefined, false, 0]).includes(named[name]));
   const refuse = (/** @type {string} */ what) => {
     throw new UsageError(what);
   };
@@ -61,7 +63,7 @@ export async function planOf(given) {
   const options = { ...begin?.options, ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) };
   const from = initFrom === undefined ? undefined : await modelFrom(initFrom);
   const own = tokenizerOf(begin ?? from);
-  const size = SIZES.find((name) => /** @type {any} */ (given)[name] !== undefined);
+  const size = SIZES.find((name) => named[name] !== undefined);
   if (size && (begin || from)) refuse(`${begin ? '--resume' : '--init-from'} keeps the model: leave ${flagOf(size)} out`);
   if (begin) {
     checkResumed(begin, given, options);
@@ -116,11 +118,11 @@ export function checkSchedule(given, begin) {
 
 /**
  * Refuses settings that a resumed run keeps, and to continue one that has ended early.
- * @param {Checkpoint} begin @param {Record<string, any>} given @param {{ earlyStoppingPatience?: number }} options with those that the run keeps
+ * @param {Checkpoint} begin @param {Readonly<Record<string, unknown>>} given @param {{ earlyStoppingPatience?: number }} options with those that the run keeps
  * @param {readonly string[]} [others] options that it keeps besides
  */
 export function checkResumed(begin, given, { earlyStoppingPatience: patience = 0 }, others = []) {
-  const kept = Object.keys(begin.config.settings).filter((name) => !CHANGEABLE.includes(/** @type {any} */ (name)));
+  const kept = Object.keys(begin.config.settings).filter((name) => !CHANGEABLE.includes(name));
   const changed = [...kept, ...others].find((name) => given[name] !== undefined);
   if (changed) throw new UsageError(`--resume keeps the run's ${flagOf(changed)}: leave it out`);
   if (patience > 0 && begin.best && begin.best.since >= patience) {

@@ -69,7 +69,7 @@ import { Trainer } from './trainer.mjs';
  *   reason, an AbortError where the caller names none
  * @property {(progress: import('../data/prepare.mjs').PrepareProgress) => void} [onProgress] while a tokenizer is trained and texts are encoded
  * @property {(text: string) => void} [note] told what a person should know: a device that was lost, steps that were skipped
- * @property {(vk: any) => void} [onDevice] called with the native module when the device is open, and again after it was lost
+ * @property {(vk: import('./device.mjs').Native) => void} [onDevice] called with the native module when the device is open, and again after it was lost
  *
  * @typedef {OwnOptions & Partial<Settings> & Partial<import('./settings.mjs').Sizes>} TrainOptions
  */
@@ -134,7 +134,7 @@ export async function* start(Kind, plan) {
 export class Run {
   /**
    * @param {Plan} plan
-   * @param {any} vk @param {import('helios-vk').DeviceInfo} info @param {import('./ranks.mjs').TrainingRanks | undefined} ranks
+   * @param {import('./device.mjs').Native} vk @param {import('helios-vk').DeviceInfo} info @param {import('./ranks.mjs').TrainingRanks | undefined} ranks
    */
   constructor(plan, vk, info, ranks) {
     const { options } = plan;
@@ -498,7 +498,8 @@ export class Run {
         return;
       } catch (error) {
         // The next turn opens the device again, where another loss is caught as well.
-        if (ranks || /** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST' || ++restarts > MAX_RESTARTS) throw error;
+        if (ranks || /** @type {NodeJS.ErrnoException} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST' || ++restarts > MAX_RESTARTS)
+          throw error;
         this.note(`device lost (${/** @type {Error} */ (error).message}); continuing from ${last?.path ?? 'the first step'}`);
         if (trainer) known = trainer.known;
         trainer = this.generator = undefined;

@@ -167,7 +167,7 @@ export function fitSettings(settings, given) {
   if (given.minLr === undefined) settings.minLr = Math.min(minLr, learningRate);
 }
 
-/** Those of the values that an object has keys for, in its place. @template {object} T @param {T} base @param {Record<string, any>} values */
+/** Those of the values that an object has keys for, in its place. @template {object} T @param {T} base @param {Readonly<Record<string, unknown>>} values */
 export function withValues(base, values) {
   const known = 'layers' in base ? [...Object.keys(base), 'kvHeads', 'tied'] : Object.keys(base);
   return { ...base, ...Object.fromEntries(Object.entries(values).filter(([key, value]) => known.includes(key) && value !== undefined)) };

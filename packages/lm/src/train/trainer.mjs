@@ -16,6 +16,10 @@ import { copyInto, initialize, momentsOf, setShards, setWeights, trainedOf } fro
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('./settings.mjs').RunConfig} RunConfig */
 /** @typedef {import('./state.mjs').Values} Values */
+/**
+ * A compiled function of a batch. Typed arrays stand for tensors, which the type of `compile` does not say.
+ * @typedef {ReturnType<typeof compile<(batch: Tensor | Uint32Array, extra?: Tensor | Float32Array) => Tensor>>} Compiled
+ */
 /** @typedef {'weights' | 'm' | 'v'} Part of the state: parameters, first moments, second moments */
 
 /** Steps that may be submitted and not finished. */
@@ -175,7 +179,7 @@ export class Trainer {
   /**
    * Puts a model on the device. The addon becomes that of `helios-vk/nn`: to use another one in the same process, call its `reset`. Call
    * `load` before the first step, to continue a run.
-   * @param {any} vk the native module
+   * @param {import('./device.mjs').Native} vk the native module
    * @param {RunConfig} config of the whole run
    * @param {TrainerOptions} options
    */
@@ -247,14 +251,14 @@ export class Trainer {
     /** Whether the ranks use the same plans. @type {Promise<void> | undefined} */
     this.agreed = undefined;
     /** Functions of batches; {@link submit} calls them. */
-    this.functions = {
+    this.functions = /** @type {Record<'step' | 'gradients' | 'loss', Compiled>} */ ({
       step: compile(step, options),
       gradients: compile(gradients, options),
       loss: compile(
         (/** @type {Tensor} */ flat, /** @type {Tensor | undefined} */ extra) => noGrad(() => loss(flat, extra)),
         worldSize > 1 ? { ...options, tune: false } : options,
       ),
-    };
+    });
     this.load({ step: 0 });
   }
 
@@ -265,7 +269,8 @@ export class Trainer {
    */
   submit(name, batch, extra) {
     setPrecision(this.config.settings.precision);
-    return /** @type {any} */ (this.functions[name])(...(extra ? [batch, extra] : [batch]));
+    const compiled = this.functions[name];
+    return extra ? compiled(batch, extra) : compiled(batch);
   }
 
   /** Tokens of one optimizer step. */
@@ -345,7 +350,7 @@ export class Trainer {
     const { group } = this.ranks;
     if (group.rank === 0) {
       setPrecision(this.config.settings.precision);
-      this.functions.gradients.prepare(/** @type {any} */ (this.batchOf(this.stepsDone)));
+      this.functions.gradients.prepare(this.batchOf(this.stepsDone));
     }
     const [plans] = await group.exchange(group.rank === 0 ? tunedPlans() : null);
     if (group.rank !== 0) useTunedPlans(plans);
@@ -429,16 +434,17 @@ export class Trainer {
     this.model.eval();
     for (const { parts, margins, refer, window } of all.filter((each) => each !== undefined)) {
       if (parts === undefined || margins === undefined || refer === undefined) continue;
-      const compiled = compile((/** @type {Tensor} */ flat) => {
+      const marginsOf = (/** @type {Tensor} */ flat) => {
         const own = Array.from({ length: parts }, (_, i) => flat.reshape(parts, -1, blockSize).at(i));
         return noGrad(() => autocast(halfOf(precision), () => margins(this.model, own, undefined, { logitsBytes: this.logitsBytes })));
-      });
+      };
+      const compiled = /** @type {Compiled} */ (compile(marginsOf));
       await refer(async (windows) => {
         signal?.throwIfAborted();
         const batch = new Uint32Array(parts * windows.length * blockSize);
         splitWindows(joined(windows.map(window)), windows.length, blockSize, parts, batch);
         setPrecision(precision);
-        const result = compiled(/** @type {any} */ (batch));
+        const result = compiled(batch);
         const values = await result.toArray();
         result.dispose();
         return /** @type {Float32Array} */ (values);
@@ -530,8 +536,7 @@ export class Trainer {
   async kernelTimes() {
     await this.settle();
     const [batch, extra] = [this.batchOf(this.stepsDone), this.extraOf(this.stepsDone)];
-    const inputs = /** @type {any[]} */ (extra ? [batch, extra] : [batch]);
-    const times = this.compiled.profile(.../** @type {[any]} */ (inputs));
+    const times = extra ? this.compiled.profile(batch, extra) : this.compiled.profile(batch);
     return times.map(({ origin, operations, dispatches, microseconds, flops, products }) => ({
       role: origin ? `${operations} (${origin})` : operations,
       count: dispatches,
