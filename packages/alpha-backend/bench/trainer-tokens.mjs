@@ -66,11 +66,12 @@ const CPU_DEVICE = 4;
  * @typedef {import('../../lm/src/train/settings.mjs').RunConfig} RunConfig
  * @typedef {import('./lib/binaries.mjs').Binary} Binary
  * @typedef {import('./lib/timed.mjs').CallTimes} CallTimes
+ * @typedef {import('helios-vk').DeviceInfo} DeviceInfo
  *
  * @typedef {object} Run one process
  * @property {string} device
- * @property {any} info what `initDevice` said (our GPT)
- * @property {any} [generated] kernels that were generated (our GPT)
+ * @property {DeviceInfo} [info] what `initDevice` said (our GPT)
+ * @property {Map<string, object>} [generated] kernels that were generated (our GPT)
  * @property {number[]} toks tokens a second of each counted step
  * @property {number[]} losses of every step
  * @property {CallTimes[]} calls of each counted step
@@ -81,7 +82,8 @@ const CPU_DEVICE = 4;
 
 /**
  * Trains our GPT in this process.
- * @param {{addon: string, config: RunConfig, tokens: Uint32Array, warmup: number, shaders: any, generated: any, info: any, subgroupOptions: boolean}} job
+ * @param {{addon: string, config: RunConfig, tokens: Uint32Array, warmup: number,
+ *   shaders?: Parameters<typeof plainAddon>[1]['shaders'], generated?: Run['generated'], info?: DeviceInfo, subgroupOptions: boolean}} job
  *   `shaders`, `generated`: the kernels of another addon, for one that has none; `info`: what the kernels shall take the device for;
  *   `subgroupOptions`: whether they may ask for subgroups' sizes
  * @returns {Promise<Omit<Run, 'peakMiB'>>}
@@ -221,7 +223,7 @@ if (isWorker) {
     /** @type {Run[][]} */ const runs = addons.map(() => []);
     /** @type {string} */ let what;
     /** @type {{head: string[], rows: string[][]} | undefined} */ let micro;
-    /** @type {any} */ let microJson;
+    /** @type {Awaited<ReturnType<typeof callBenches>>['json'] | undefined} */ let microJson;
     if (gpt) {
       const { name, tokens } = await encodeText(options.data, gpt.model.vocabSize);
       for (const { path } of addons) binaries.push(await binariesOf(path));
@@ -229,8 +231,8 @@ if (isWorker) {
       // Both addons run the same kernels: what one of them cannot pass on, the other does without.
       const subgroupOptions = (await Promise.all(addons.map(({ path }) => deviceOf(path)))).every(({ pipelineOptions }) => pipelineOptions);
       if (!subgroupOptions) what += '; kernels without full subgroups, for which not every addon can ask';
-      /** @type {any} */ let info;
-      /** @type {any} */ let generated;
+      /** @type {DeviceInfo | undefined} */ let info;
+      /** @type {Run['generated']} */ let generated;
       for (let round = 0; round < rounds; round++) {
         for (const [i, { path }] of addons.entries()) {
           const job = {

@@ -10,17 +10,20 @@
  * @typedef {Record<string, CallTime>} CallTimes by call; only calls that happened
  */
 
-/** Bytes of a call, by its arguments and its result. @type {Record<string, (args: any[], result: any) => number>} */
+/** Bytes of an argument or a result that is an array. @param {unknown} data */
+const bytesOf = (data) => /** @type {ArrayBufferView} */ (data).byteLength;
+/** Bytes of a call, by its arguments and its result. @type {Record<string, (args: unknown[], result: unknown) => number>} */
 const BYTES = {
-  createBuffer: ([bytes]) => bytes,
-  uploadBuffer: ([, data]) => data.byteLength,
-  uploadAsync: ([, data]) => data.byteLength,
-  fillBuffer: ([, bytes]) => bytes,
-  readBuffer: (_, data) => data.byteLength,
+  createBuffer: ([bytes]) => /** @type {number} */ (bytes),
+  uploadBuffer: ([, data]) => bytesOf(data),
+  uploadAsync: ([, data]) => bytesOf(data),
+  fillBuffer: ([, bytes]) => /** @type {number} */ (bytes),
+  readBuffer: (_, data) => bytesOf(data),
 };
-/** Dispatches of a packed list: the count, or the word form's first word. @param {any[]} args */
-const packedCount = ([list, count]) => count ?? new Uint32Array(list, 0, 1)[0];
-/** @type {Record<string, (args: any[]) => number>} */
+/** Dispatches of a packed list: the count, or the word form's first word. @param {unknown[]} args */
+const packedCount = ([list, count]) =>
+  /** @type {number | undefined} */ (count) ?? new Uint32Array(/** @type {ArrayBuffer} */ (list), 0, 1)[0];
+/** @type {Record<string, (args: unknown[]) => number>} */
 const DISPATCHES = {
   batchExecuteAll: packedCount,
   batchDispatchMany: packedCount,
@@ -41,11 +44,12 @@ export function timedAddon(addon) {
   const wrapped = Object.fromEntries(
     // By name, because a native module's properties need not be enumerable.
     Object.getOwnPropertyNames(addon).map((name) => {
-      const value = /** @type {any} */ (addon)[name];
+      /** @type {unknown} */
+      const value = Reflect.get(addon, name);
       if (typeof value !== 'function') return [name, value];
       const time = (times[name] = { count: 0, us: 0, bytes: 0, dispatches: 0 });
       const [bytes, dispatches] = [BYTES[name], DISPATCHES[name]];
-      const call = (/** @type {any[]} */ ...args) => {
+      const call = (/** @type {unknown[]} */ ...args) => {
         const start = now();
         const result = value(...args);
         time.us += (now() - start) * 1000;
