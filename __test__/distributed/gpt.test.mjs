@@ -286,6 +286,33 @@ test('the bench says how two ranks share a step', LIMIT, async (t) => {
   assert.equal(losses.length, 4);
 });
 
+test('fine-tuning on pairs: two processes have the losses of one', LIMIT, async (t) => {
+  const folder = folderOf(t);
+  const program = join(REPOSITORY, 'packages/lm/bin/helios-lm.mjs');
+  const text = join(folder, 'text.txt');
+  writeFileSync(text, makeText(4000, 1));
+  const made = ['train', text, '--preset', 'gpt-tiny', '--block-size', '32', '--max-steps', '1', '--out', join(folder, 'base')];
+  const { status, stderr } = spawnSync(process.execPath, [program, ...made], { encoding: 'utf8', timeout: MOST_MS });
+  assert.equal(status, 0, stderr);
+  const pairs = join(folder, 'pairs.jsonl');
+  const rows = Array.from({ length: 12 }, (_, i) =>
+    JSON.stringify({ prompt: `What is ${i}?`, chosen: `It is ${i}.`, rejected: `No, ${i}.` }),
+  );
+  writeFileSync(pairs, rows.join('\n'));
+  const [one, two] = await Promise.all(
+    [1, 2].map(async (nproc) => {
+      const out = join(folder, `${nproc}`);
+      const data = ['--model', join(folder, 'base', 'step-0000001'), '--data', pairs, '--loss', 'dpo', '--block-size', '32', '--out', out];
+      const steps = ['--max-steps', '2', '--gradient-accumulation-steps', '1', '--batch-size', `${4 / nproc}`, '--eval-every', '0'];
+      const ran = await launch(first, ['--nproc', `${nproc}`], [program, 'finetune', ...data, ...steps]);
+      assert.equal(ran.status, 0, ran.output);
+      return metricsIn(out).losses;
+    }),
+  );
+  assert.equal(one.length, 2);
+  for (const [i, [, loss]] of one.entries()) assert.ok(Math.abs(two[i][1] - loss) < 1e-5, `${two[i][1]} and ${loss}`);
+});
+
 test('options of several processes are errors in one', LIMIT, () => {
   for (const program of [['packages/lm/bin/helios-lm.mjs', 'train'], ['benches/train.mjs']]) {
     const { status, stderr } = spawnSync(process.execPath, [...program, '--zero', '1'], { cwd: REPOSITORY, encoding: 'utf8' });

@@ -350,7 +350,9 @@ export class Trainer {
     const { group } = this.ranks;
     if (group.rank === 0) {
       setPrecision(this.config.settings.precision);
-      this.functions.gradients.prepare(this.batchOf(this.stepsDone));
+      const [batch, extra] = [this.batchOf(this.stepsDone), this.extraOf(this.stepsDone)];
+      if (extra) this.functions.gradients.prepare(batch, extra);
+      else this.functions.gradients.prepare(batch);
     }
     const [plans] = await group.exchange(group.rank === 0 ? tunedPlans() : null);
     if (group.rank !== 0) useTunedPlans(plans);
