@@ -124,6 +124,7 @@ test('bad configurations name what is wrong', () => {
       [{ hidden: 6 }, /^hidden must be a multiple of 4, got 6$/],
       [{ beta2: 1 }, /^beta2 must be in \(0, 1\), got 1$/],
       [{ beta1: 0 }, /^beta1/],
+      [{ beta2: /** @type {any} */ ('0.9') }, /^beta2/],
       [{ learningRate: NaN }, /^learningRate .* NaN$/],
       [{ weightDecay: -1 }, /^weightDecay must be a number of at least 0, got -1$/],
       [{ maxGradNorm: Infinity }, /^maxGradNorm/],

@@ -228,7 +228,7 @@ export function checkRun(config) {
   }
   for (const key of /** @type {const} */ (['beta1', 'beta2'])) {
     const value = settings[key];
-    if (!(value > 0 && value < 1)) throw new RangeError(`${key} must be in (0, 1), got ${value}`);
+    if (!(Number.isFinite(value) && value > 0 && value < 1)) throw new RangeError(`${key} must be in (0, 1), got ${value}`);
   }
   for (const key of /** @type {const} */ (['seed', 'warmupSteps'])) checkInteger(key, settings[key], 0, 0xffffffff);
   for (const [name, shape] of Object.entries(parameterShapes(model))) {
