@@ -121,9 +121,14 @@ export { coopShapes } from './matmul/spirv.mjs';
  */
 
 /**
+ * The product that a question is about: arguments of `matmul`, of which tensors may be missing.
+ * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number }} MatmulQuestion
+ */
+
+/**
  * The product that `takesPermuted` is asked about: the arguments that `matmul` will get, except that `a`, `b` and `c` may be missing. Optional
  * tensors (`bias`, `residual`, `half`) must be given if `matmul` will get them, since they affect the choice of the kernel.
- * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number } & GatedQuestion} PermutedQuestion
+ * @typedef {MatmulQuestion & GatedQuestion} PermutedQuestion
  */
 
 /**
@@ -226,7 +231,7 @@ export function matmulKernels(context, options) {
   /**
    * The kernel and tiling that `matmul` uses for these arguments, and why. The first call for a kernel in PTX tests it. That is not possible
    * while a graph is recorded: products whose kernel was not tested before are then computed by the SPIR-V kernels.
-   * @param {MatmulArgs} args
+   * @param {MatmulQuestion} args
    * @returns {MatmulPlan}
    */
   function matmulPlan(args) {
@@ -242,7 +247,7 @@ export function matmulKernels(context, options) {
   /**
    * The order in which the plan for these arguments adds up products over the depth, as a text: results of two plans have equal bits if their texts
    * are equal, and may differ in rounding if not.
-   * @param {MatmulArgs} args
+   * @param {MatmulQuestion} args
    * @returns {string}
    */
   function matmulOrder(args) {
@@ -252,7 +257,7 @@ export function matmulKernels(context, options) {
   /**
    * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps with a tiling
    * that loads by `tma`; else 0.
-   * @param {MatmulArgs} args
+   * @param {MatmulQuestion} args
    */
   function matmulWorkspace(args) {
     const problem = problemOf(args);

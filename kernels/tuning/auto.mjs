@@ -13,6 +13,7 @@ import { nameOf } from '../hopper/tilings.mjs';
 /** @typedef {import('../matmul/types.mjs').Choice} Choice */
 /** @typedef {import('../matmul/types.mjs').Problem} Problem */
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
+/** @typedef {import('../matmul.mjs').MatmulQuestion} MatmulQuestion */
 /** @typedef {import('./stored.mjs').Result} Result */
 /** A result, and whether the bound cut its timing short. @typedef {Result & { partial: boolean }} Timed */
 /** @typedef {ReturnType<typeof import('../index.mjs').createKernels>} Kernels */
@@ -49,12 +50,12 @@ const [LEAST_GAIN, LEAST_GAIN_REORDERED] = [0.03, 0.05];
 
 /** A plan of `matmulPlan` in the form of a table. @param {MatmulPlan} plan @returns {Choice} */
 function tabled(plan) {
-  const { splits = 1, wave, tail = 1, because: _because, fallback: _fallback, guess: _guess, ...rest } = /** @type {any} */ (plan);
+  const { splits = 1, wave, tail = 1, because: _because, fallback: _fallback, guess: _guess, ...rest } = plan;
   const split = tail > 1 ? { splits: 1, wave, tail } : { splits };
   return /** @type {Choice} */ (plan.kernel === 'ptx' ? { kernel: 'ptx', tiling: nameOf(plan.tiling), ...split } : { ...rest, ...split });
 }
 
-/** The arguments of `matmul` that decide on a plan, without tensors. @param {Problem} problem @returns {any} */
+/** The arguments of `matmul` that decide on a plan, without tensors. @param {Problem} problem @returns {MatmulQuestion} */
 export function argumentsOf({ m, n, k, transA, transB, precision, aType, bType, cType, beta }) {
   return { m, n, k, transA, transB, precision, aType, bType, cType, beta };
 }
@@ -166,7 +167,9 @@ export class AutoTuning {
     try {
       opened = this.timer.open(problem);
       const plans = [own, ...ptxCandidates(kernels.context, problem), ...spirvCandidates(kernels.context, problem, own)];
-      const natural = this.fastest(opened, problem, plans, end, (plan) => kernels.matmulOrder({ ...argumentsOf(problem), plan }));
+      const natural = this.fastest(opened, problem, plans, end, (plan) =>
+        kernels.matmulOrder({ ...argumentsOf(problem), plan: /** @type {Partial<MatmulPlan>} */ (plan) }),
+      );
       if (!natural) throw new Error('the package’s plan was not timed');
       const name = classOf(problem);
       /** @type {Result[]} */
@@ -176,7 +179,11 @@ export class AutoTuning {
       if (permuted.length > 0 && this.clock() >= end) complete = false;
       else if (permuted.length > 0) {
         const best = this.fastest(opened, problem, [natural.plan, ...permuted], end, (plan) =>
-          kernels.matmulOrder({ ...argumentsOf(problem), plan, bPermuted: 'permuted' in plan && plan.permuted === true }),
+          kernels.matmulOrder({
+            ...argumentsOf(problem),
+            plan: /** @type {Partial<MatmulPlan>} */ (plan),
+            bPermuted: 'permuted' in plan && plan.permuted === true,
+          }),
         );
         const plan = best?.faster ? best.plan : /** @type {Choice} */ ({ kernel: 'natural' });
         // Where B as it is stays the fastest, the package's choice is not asked any more.

@@ -5,6 +5,7 @@ import { Values, median } from './values.mjs';
 
 /** @typedef {import('../matmul/types.mjs').Choice} Choice */
 /** @typedef {import('../matmul/types.mjs').Problem} Problem */
+/** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
 
 /** Bytes of operands, in sets that are used in turn: more than an H100's second-level cache, since in a step operands come from memory, too. */
 const CACHE_BYTES = 64e6;
@@ -66,10 +67,15 @@ export function deviceTimer(vk, kernels) {
       /** @type {Uint32Array | undefined} */
       let first;
 
+      /** The arguments of `matmul` besides tensors. @param {Choice} plan */
+      const argumentsOf = (plan) => {
+        const bPermuted = 'permuted' in plan && plan.permuted === true;
+        const own = /** @type {Partial<MatmulPlan>} */ (plan);
+        return { m, n, k, transA, transB, precision, aType, bType, cType, beta, bPermuted, plan: own };
+      };
       /** Dispatches of some runs. @param {Choice} plan @param {number} runs @param {number} [workspace] */
       const batch = (plan, runs, workspace) => {
-        const bPermuted = 'permuted' in plan && plan.permuted === true;
-        const args = /** @type {any} */ ({ m, n, k, transA, transB, precision, aType, bType, cType, beta, bPermuted, plan });
+        const args = argumentsOf(plan);
         const work = workspace === undefined ? {} : { workspace };
         return pack(Array.from({ length: runs }, (_, i) => kernels.matmul({ ...args, ...operands[i % sets], c, ...work })).flat());
       };
@@ -98,10 +104,7 @@ export function deviceTimer(vk, kernels) {
 
       /** @param {Choice} plan */
       const sampler = (plan) => {
-        const bPermuted = 'permuted' in plan && plan.permuted === true;
-        const floats = kernels.matmulWorkspace(
-          /** @type {any} */ ({ m, n, k, transA, transB, precision, aType, bType, cType, beta, bPermuted, plan }),
-        );
+        const floats = kernels.matmulWorkspace(argumentsOf(plan));
         const workspace = floats > 0 ? buffer(4 * floats) : undefined;
         check(plan, workspace);
         const trial = batch(plan, 4, workspace);
