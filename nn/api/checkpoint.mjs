@@ -36,9 +36,10 @@ function recompute(fn) {
  * Runs `fn` without keeping its intermediate results (Chen et al. 2016); the backward pass runs it again, with the same dropout. Since it
  * runs twice, it should have no side effects; `BatchNorm2d` updates its running statistics only once. Tensors that `fn` reads must not be
  * changed in place before the backward pass, which throws a UsageError otherwise.
- * @param {(...inputs: any[]) => Tensor} fn synchronous; returns one tensor. Parameters and other tensors that it uses from outside get their
+ * @template {unknown[]} A
+ * @param {(...inputs: NoInfer<A>) => Tensor} fn synchronous; returns one tensor. Parameters and other tensors that it uses from outside get their
  *   gradients too
- * @param {...unknown} inputs
+ * @param {A} inputs
  * @returns {Tensor}
  */
 export function checkpoint(fn, ...inputs) {
@@ -49,7 +50,8 @@ export function checkpoint(fn, ...inputs) {
 /**
  * As `checkpoint`. `end` is called when a run of the function and, in the backward pass, its gradients are through: nothing then reads what it
  * read of its parameters.
- * @param {(...inputs: any[]) => Tensor} fn @param {unknown[]} inputs @param {() => void} end
+ * @template {unknown[]} A
+ * @param {(...inputs: A) => Tensor} fn @param {A} inputs @param {() => void} end
  * @returns {Tensor}
  */
 export function recomputed(fn, inputs, end) {
@@ -76,7 +78,7 @@ export function recomputed(fn, inputs, end) {
     forgetCasts();
     const from = nextOrder();
     const y = autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () =>
-      checkResult('checkpoint', fn(...leaves), LATE),
+      checkResult('checkpoint', fn(.../** @type {A} */ (leaves)), LATE),
     );
     if (!(y instanceof Tensor)) throw new ArgumentError('checkpoint', `the function must return one tensor, got ${shown(y)}`);
     storageOf('checkpoint', y);
@@ -135,7 +137,9 @@ export function recomputed(fn, inputs, end) {
     forgetCasts();
     const from = nextOrder();
     const forward = () =>
-      autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => checkResult('checkpoint', fn(...leaves), LATE));
+      autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () =>
+        checkResult('checkpoint', fn(.../** @type {A} */ (leaves)), LATE),
+      );
     const y = anew(() => withGrad(() => recompute(forward)));
     checkRoot('checkpoint', y, dy);
     if (state && now) state.copy_(now);

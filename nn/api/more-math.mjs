@@ -150,7 +150,7 @@ export function mode(x, dim = -1, keepdim = false) {
  * @returns {Chosen}
  *
  * @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim]
- * @returns {any} any: what an overload says
+ * @returns {Tensor | Chosen}
  */
 export function nanmedian(x, dim, keepdim = false) {
   const op = 'nanmedian';

@@ -13,7 +13,7 @@ import { gather, indexSelect, oneHot, scatter } from './indexing.mjs';
 import { broadcastsTo, reducedLoss, sameShape } from './losses.mjs';
 import { logSigmoid } from './math.mjs';
 import { toF32 } from './operands.mjs';
-import { avgPool1d, avgPool2d, avgPool3d } from './pooling.mjs';
+import { avgPool } from './pooling.mjs';
 import { cumsum } from './reductions.mjs';
 import { interpolate } from './resample.mjs';
 import { scatterReduce, searchsorted } from './sorting.mjs';
@@ -168,17 +168,17 @@ export function upsampleBilinear(x, options) {
 
 /**
  * (Σ x^p)^(1/p) of each window: the mean of powers times their number.
- * @param {string} op @param {(x: Tensor, window: any, options: object) => Tensor} pool @param {number} rank @param {Tensor} x @param {number} p
+ * @param {string} op @param {number} rank @param {Tensor} x @param {number} p
  * @param {unknown} window @param {LpPoolOptions} options @returns {Tensor}
  */
-function lpPool(op, pool, rank, x, p, window, options) {
+function lpPool(op, rank, x, p, window, options) {
   const { stride = window, ceilMode = false } = checkOptions(op, options, ['stride', 'ceilMode']);
   if (!isFloat(tensorOf(op, x).dtype)) throw new ArgumentError(op, `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
   if (checkFinite(op, 'normType', p) === 0) throw new ArgumentError(op, 'normType must not be 0');
   const sizes = each(op, 'window', window, 1, rank);
   return within(op, () => {
     const sums = F.mul(
-      pool(F.pow(toF32(x), p), sizes, { stride, ceilMode }),
+      avgPool(`avgPool${rank}d`, rank, F.pow(toF32(x), p), sizes, { stride, ceilMode }),
       sizes.reduce((a, b) => a * b),
     );
     // The root's gradient at 0 would be infinite.
@@ -187,11 +187,11 @@ function lpPool(op, pool, rank, x, p, window, options) {
   });
 }
 /** (Σ x^p)^(1/p) of each window. @param {Tensor} x [batch, channels, steps] @param {number} normType p @param {number | readonly number[]} kernelSize @param {LpPoolOptions} [options] */
-export const lpPool1d = (x, normType, kernelSize, options = {}) => lpPool('lpPool1d', avgPool1d, 1, x, normType, kernelSize, options);
+export const lpPool1d = (x, normType, kernelSize, options = {}) => lpPool('lpPool1d', 1, x, normType, kernelSize, options);
 /** (Σ x^p)^(1/p) of each window. @param {Tensor} x [batch, channels, rows, columns] @param {number} normType p @param {number | readonly number[]} kernelSize @param {LpPoolOptions} [options] */
-export const lpPool2d = (x, normType, kernelSize, options = {}) => lpPool('lpPool2d', avgPool2d, 2, x, normType, kernelSize, options);
+export const lpPool2d = (x, normType, kernelSize, options = {}) => lpPool('lpPool2d', 2, x, normType, kernelSize, options);
 /** (Σ x^p)^(1/p) of each window. @param {Tensor} x [batch, channels, planes, rows, columns] @param {number} normType p @param {number | readonly number[]} kernelSize @param {LpPoolOptions} [options] */
-export const lpPool3d = (x, normType, kernelSize, options = {}) => lpPool('lpPool3d', avgPool3d, 3, x, normType, kernelSize, options);
+export const lpPool3d = (x, normType, kernelSize, options = {}) => lpPool('lpPool3d', 3, x, normType, kernelSize, options);
 
 /** @param {string} op @param {number} rank @param {Tensor} x @param {Tensor} indices @param {unknown} window @param {UnpoolOptions} options @returns {Tensor} */
 function unpool(op, rank, x, indices, window, options) {

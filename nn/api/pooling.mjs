@@ -82,10 +82,11 @@ import { to } from './views.mjs';
 /** One size of the result for all directions, or one for each; null keeps that of x. @typedef {number | [number | null, number | null]} Output2d */
 /** One size of the result for all directions, or one for each; null keeps that of x. @typedef {number | [number | null, number | null, number | null]} Output3d */
 
+/** How windows lie, before it is checked. @typedef {{ stride?: unknown, padding?: unknown, dilation?: unknown, ceilMode?: boolean }} WindowOptions */
+
 /**
  * Sizes of x and y, and how windows go over x.
- * @param {string} op @param {number} rank @param {Tensor} x @param {unknown} window
- * @param {{ stride?: unknown, padding?: unknown, dilation?: unknown, ceilMode?: boolean }} options
+ * @param {string} op @param {number} rank @param {Tensor} x @param {unknown} window @param {WindowOptions} options
  */
 function windows(op, rank, x, window, { stride = window, padding = 0, dilation = 1, ceilMode = false }) {
   checkImage(op, x, rank);
@@ -118,8 +119,12 @@ const pooled = (op, pool, x, how) =>
     return y.dtype === 'f32' && isFloat(x.dtype) ? to(y, x.dtype) : y;
   });
 
-/** @param {string} op @param {number} rank @param {Tensor} x @param {unknown} window @param {MaxPoolOptions} options */
-function maxPool(op, rank, x, window, options) {
+/**
+ * `maxPool1d` and its kin.
+ * @param {string} op @param {number} rank @param {Tensor} x @param {unknown} window @param {WindowOptions & { returnIndices?: boolean }} options
+ * @returns {Tensor | [y: Tensor, indices: Tensor]}
+ */
+export function maxPool(op, rank, x, window, options) {
   const { returnIndices = false, ...rest } = checkOptions(op, options, ['stride', 'padding', 'dilation', 'ceilMode', 'returnIndices']);
   flag(op, 'returnIndices', returnIndices);
   const how = windows(op, rank, x, window, rest);
@@ -130,8 +135,12 @@ function maxPool(op, rank, x, window, options) {
   });
 }
 
-/** @param {string} op @param {number} rank @param {Tensor} x @param {unknown} window @param {AvgPoolOptions} options @returns {Tensor} */
-function avgPool(op, rank, x, window, options) {
+/**
+ * `avgPool1d` and its kin.
+ * @param {string} op @param {number} rank @param {Tensor} x @param {unknown} window
+ * @param {WindowOptions & { countIncludePad?: boolean, divisorOverride?: number }} options @returns {Tensor}
+ */
+export function avgPool(op, rank, x, window, options) {
   const names = /** @type {const} */ (['stride', 'padding', 'ceilMode', 'countIncludePad', 'divisorOverride']);
   const { countIncludePad = true, divisorOverride, ...rest } = checkOptions(op, options, names);
   flag(op, 'countIncludePad', countIncludePad);
@@ -177,7 +186,7 @@ function adaptiveAvgPool(op, rank, x, output) {
  */
 /** @param {Tensor} x @param {Single} window @param {MaxPool1dOptions} [options] */
 export function maxPool1d(x, window, options = {}) {
-  return maxPool('maxPool1d', 1, x, window, /** @type {MaxPoolOptions} */ (options));
+  return maxPool('maxPool1d', 1, x, window, options);
 }
 
 /**
@@ -187,7 +196,7 @@ export function maxPool1d(x, window, options = {}) {
  * @returns {Tensor} [batch, channels, steps']
  */
 export function avgPool1d(x, window, options = {}) {
-  return avgPool('avgPool1d', 1, x, window, /** @type {AvgPoolOptions} */ (options));
+  return avgPool('avgPool1d', 1, x, window, options);
 }
 
 /**
@@ -227,7 +236,7 @@ export function adaptiveMaxPool1d(x, outputSize) {
  */
 /** @param {Tensor} x @param {Pair} window @param {MaxPoolOptions} [options] */
 export function maxPool2d(x, window, options = {}) {
-  return maxPool('maxPool2d', 2, x, window, /** @type {MaxPoolOptions} */ (options));
+  return maxPool('maxPool2d', 2, x, window, options);
 }
 
 /**
@@ -237,7 +246,7 @@ export function maxPool2d(x, window, options = {}) {
  * @returns {Tensor} [batch, channels, rows', columns']
  */
 export function avgPool2d(x, window, options = {}) {
-  return avgPool('avgPool2d', 2, x, window, /** @type {AvgPoolOptions} */ (options));
+  return avgPool('avgPool2d', 2, x, window, options);
 }
 
 /**
@@ -277,7 +286,7 @@ export function adaptiveMaxPool2d(x, outputSize) {
  */
 /** @param {Tensor} x @param {Triple} window @param {MaxPool3dOptions} [options] */
 export function maxPool3d(x, window, options = {}) {
-  return maxPool('maxPool3d', 3, x, window, /** @type {MaxPoolOptions} */ (options));
+  return maxPool('maxPool3d', 3, x, window, options);
 }
 
 /**
@@ -287,7 +296,7 @@ export function maxPool3d(x, window, options = {}) {
  * @returns {Tensor} [batch, channels, planes', rows', columns']
  */
 export function avgPool3d(x, window, options = {}) {
-  return avgPool('avgPool3d', 3, x, window, /** @type {AvgPoolOptions} */ (options));
+  return avgPool('avgPool3d', 3, x, window, options);
 }
 
 /**

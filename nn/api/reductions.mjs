@@ -110,8 +110,11 @@ function chosen(name, x, dim, keepdim) {
   });
 }
 
-/** @param {'max' | 'min'} name @param {Tensor} x @param {number | Tensor | undefined} dim @param {boolean} keepdim @returns {any} */
-function extremes(name, x, dim, keepdim) {
+/**
+ * `max` or `min`, of all that they take.
+ * @param {'max' | 'min'} name @param {Tensor} x @param {number | Tensor} [dim] @param {boolean} [keepdim] @returns {Tensor | Chosen}
+ */
+export function extremes(name, x, dim, keepdim = false) {
   tensorOf(name, x);
   if (typeof dim === 'number') return chosen(name, x, dim, keepdim);
   if (dim !== undefined) return within(name, () => (name === 'max' ? F.maximum : F.minimum)(x, tensorOf(name, dim)));
@@ -133,10 +136,10 @@ function extremes(name, x, dim, keepdim) {
  * @param {Tensor} x @param {Tensor} other
  * @returns {Tensor}
  *
- * @param {Tensor} x @param {any} [dim] @param {boolean} [keepdim]
- * @returns {any} any: what an overload says
+ * @param {Tensor} x @param {number | Tensor} [dim] @param {boolean} [keepdim]
+ * @returns {Tensor | Chosen}
  */
-export function max(x, dim, keepdim = false) {
+export function max(x, dim, keepdim) {
   return extremes('max', x, dim, keepdim);
 }
 /**
@@ -154,10 +157,10 @@ export function max(x, dim, keepdim = false) {
  * @param {Tensor} x @param {Tensor} other
  * @returns {Tensor}
  *
- * @param {Tensor} x @param {any} [dim] @param {boolean} [keepdim]
- * @returns {any} any: what an overload says
+ * @param {Tensor} x @param {number | Tensor} [dim] @param {boolean} [keepdim]
+ * @returns {Tensor | Chosen}
  */
-export function min(x, dim, keepdim = false) {
+export function min(x, dim, keepdim) {
   return extremes('min', x, dim, keepdim);
 }
 
@@ -334,9 +337,14 @@ function medianAlong(x, dim, keepdim) {
  * @returns {Chosen}
  *
  * @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim]
- * @returns {any} any: what an overload says
+ * @returns {Tensor | Chosen}
  */
 export function median(x, dim, keepdim = false) {
+  return medians(x, dim, keepdim);
+}
+
+/** `median`, with a dimension or without. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] @returns {Tensor | Chosen} */
+export function medians(x, dim, keepdim = false) {
   tensorOf('median', x);
   if (dim === undefined) return within('median', () => medianAlong(F.reshape(x, [-1]), 0, false).values);
   const d = dimension('median', dim, x.ndim);

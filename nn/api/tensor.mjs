@@ -60,7 +60,7 @@ export class Tensor extends MoreMethods {
    * @overload
    * @returns {Promise<T>}
    */
-  /** @returns {Promise<any>} */
+  /** @returns {Promise<import('../core/host.mjs').Elements | BigInt64Array>} */
   async toArray() {
     return decode(await readBytes('toArray', this), this.dtype, this.size);
   }

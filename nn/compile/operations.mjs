@@ -29,7 +29,7 @@ import { LATE } from './trace.mjs';
  * A call of an operation of the registry.
  * @typedef {object} TracedOperation
  * @property {string} name of the operation, such as `linear` or `reshape`
- * @property {Readonly<Record<string, any>>} attributes plain values
+ * @property {Readonly<import('../ops/registry.mjs').Attributes>} attributes plain values
  * @property {TracedValue[]} inputs its operands
  * @property {TracedValue[]} outputs the result, then what is for the backward pass
  * @property {import('../ops/registry.mjs').Definition['body']} body of elementwise operations: one element as a program

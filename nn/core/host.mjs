@@ -75,7 +75,8 @@ export function flatten(op, data) {
 export function encode(op, given, dtype) {
   if (dtype === 'i64') return given instanceof BigInt64Array ? given : longs(op, given);
   /** @type {ArrayLike<number>} */
-  const values = typeof given[0] === 'number' && !Array.isArray(given) ? /** @type {any} */ (given) : Array.from(given, Number);
+  const values =
+    typeof given[0] === 'number' && !Array.isArray(given) ? /** @type {ArrayLike<number>} */ (given) : Array.from(given, Number);
   if (dtype === 'f32') return values instanceof Float32Array ? values : Float32Array.from(values);
   if (dtype === 'f16' || dtype === 'bf16') {
     // Whole words: an odd number of elements is padded by one.

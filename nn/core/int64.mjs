@@ -40,7 +40,7 @@ export class WideProgram extends Program {
     return this.#pairs[value - PAIRS];
   }
 
-  /** What a value is computed as. @override @param {Value} value @returns {any} a ValueType, or 'i64' */
+  /** What a value is computed as. @override @param {Value} value @returns {any} a ValueType, or 'i64', which the class it extends does not know */
   typeOf(value) {
     return value >= PAIRS ? 'i64' : super.typeOf(value);
   }

@@ -3,27 +3,29 @@
 import { ArgumentError, shown } from '../core/errors.mjs';
 import { Module, Parameter } from './module.mjs';
 
+/** A class whose instances are entries. @template T @typedef {new (...args: never[]) => T} Kind */
+
 /**
- * Entries by name, checked. @param {string} op @param {unknown} entries @param {Function} kind @param {string} what
- * @returns {[string, any][]}
+ * Entries by name, checked. @template T @param {string} op @param {unknown} entries @param {Kind<T>} kind @param {string} what
+ * @returns {[string, T][]}
  */
 function checked(op, entries, kind, what) {
   if (typeof entries !== 'object' || entries === null || entries instanceof Module || entries instanceof Parameter)
     throw new ArgumentError(op, `expected ${what}s by name, got ${shown(entries)}`);
-  const list = Symbol.iterator in entries ? [.../** @type {Iterable<any>} */ (entries)] : Object.entries(entries);
+  const list = Symbol.iterator in entries ? [.../** @type {Iterable<unknown>} */ (entries)] : Object.entries(entries);
   for (const entry of list) {
     if (!Array.isArray(entry) || typeof entry[0] !== 'string' || !(entry[1] instanceof kind))
       throw new ArgumentError(op, `expected ${what}s by name, got ${shown(Array.isArray(entry) ? entry[1] : entry)}`);
   }
-  return list;
+  return /** @type {[string, T][]} */ (list);
 }
 
-/** What both dictionaries share. */
+/** What both dictionaries share. @template {Module | Parameter} T */
 class Dictionary extends Module {
   #kind;
   #what;
 
-  /** @param {unknown} entries @param {Function} kind @param {string} what */
+  /** @param {unknown} entries @param {Kind<T>} kind @param {string} what */
   constructor(entries, kind, what) {
     super();
     this.#kind = kind;
@@ -31,7 +33,7 @@ class Dictionary extends Module {
     for (const [name, value] of checked(this.constructor.name, entries, kind, what)) this.put(name, value);
   }
 
-  /** Sets an entry. @param {string} name @param {any} value */
+  /** Sets an entry. @param {string} name @param {T} value */
   put(name, value) {
     const op = this.constructor.name;
     if (typeof name !== 'string' || name === '' || name.includes('.') || (name in this && !Object.hasOwn(this, name)))
@@ -41,9 +43,13 @@ class Dictionary extends Module {
     return this;
   }
 
-  /** The entry of a name; undefined if there is none. @param {string} name @returns {any} */
+  /** The entry of a name that there is. @param {string} name @returns {T} */
+  #own(name) {
+    return Reflect.get(/** @type {object} */ (this), name);
+  }
+  /** The entry of a name; undefined if there is none. @param {string} name @returns {T | undefined} */
   get(name) {
-    return Object.hasOwn(this, name) ? Reflect.get(this, name) : undefined;
+    return Object.hasOwn(this, name) ? this.#own(name) : undefined;
   }
   /** Whether there is an entry of this name. @param {string} name */
   has(name) {
@@ -57,17 +63,17 @@ class Dictionary extends Module {
   keys() {
     return Object.keys(this);
   }
-  /** The entries, in that order. @returns {any[]} */
+  /** The entries, in that order. @returns {T[]} */
   values() {
-    return this.keys().map((name) => this.get(name));
+    return this.keys().map((name) => this.#own(name));
   }
-  /** Names and entries. @returns {[string, any][]} */
+  /** Names and entries. @returns {[string, T][]} */
   entries() {
-    return this.keys().map((name) => [name, this.get(name)]);
+    return this.keys().map((name) => [name, this.#own(name)]);
   }
 }
 
-/** Modules by name. */
+/** Modules by name. @extends {Dictionary<Module>} */
 export class ModuleDict extends Dictionary {
   /** @param {Record<string, Module> | Iterable<[string, Module]>} [modules] */
   constructor(modules = {}) {
@@ -79,7 +85,7 @@ export class ModuleDict extends Dictionary {
   }
 }
 
-/** Parameters by name. */
+/** Parameters by name. @extends {Dictionary<Parameter>} */
 export class ParameterDict extends Dictionary {
   /** @param {Record<string, Parameter> | Iterable<[string, Parameter]>} [parameters] */
   constructor(parameters = {}) {

@@ -42,7 +42,11 @@ import { Module } from './module.mjs';
 
 const MODES = ['zeros', 'reflect', 'replicate', 'circular'];
 
-/** What all convolutions have. */
+/**
+ * What all convolutions have.
+ * @template {[number] | [number, number] | [number, number, number]} S sizes, one for each direction
+ * @template {'same' | 'valid'} N names of paddings
+ */
 class Convolution extends Module {
   /**
    * @param {string} name of the class @param {number} rank @param {number} inputs @param {number} outputs @param {unknown} window
@@ -68,13 +72,14 @@ class Convolution extends Module {
     const { stride = 1, padding = 0, dilation = 1, outputPadding = 0 } = options;
     if (!MODES.includes(paddingMode))
       throw new ArgumentError(name, `paddingMode must be one of ${MODES.join(', ')}, got ${shown(paddingMode)}`);
-    const named = padding === 'valid' || (padding === 'same' && !transposed) ? padding : zeros(name, padding, rank);
-    /** @type {{ stride: number[], padding: unknown, dilation: number[], groups: number }} */
+    const isNamed = padding === 'valid' || (padding === 'same' && !transposed);
+    const named = isNamed ? /** @type {N} */ (padding) : zeros(name, padding, rank);
+    /** @type {{ stride: S, padding: N | [number, number][] | 0, outputPadding?: S, dilation: S, groups: number }} */
     this.options = {
-      stride: each(name, 'stride', stride, 1, rank),
+      stride: /** @type {S} */ (each(name, 'stride', stride, 1, rank)),
       padding: named,
-      ...(transposed ? { outputPadding: each(name, 'outputPadding', outputPadding, 0, rank) } : {}),
-      dilation: each(name, 'dilation', dilation, 1, rank),
+      ...(transposed ? { outputPadding: /** @type {S} */ (each(name, 'outputPadding', outputPadding, 0, rank)) } : {}),
+      dilation: /** @type {S} */ (each(name, 'dilation', dilation, 1, rank)),
       groups,
     };
     if (paddingMode !== 'zeros') {
@@ -102,11 +107,10 @@ class Convolution extends Module {
   }
 }
 
-const any = (/** @type {object} */ options) => /** @type {any} */ (options); // any: checked above, of the right rank
-
 /**
  * A convolution over steps; see `F.conv1d`. `weight` is [outputs, inputs / groups, window], `bias` is [outputs]. Both begin
  * uniform in ±1 / √(inputs / groups · window), as in PyTorch.
+ * @extends {Convolution<[number], 'same' | 'valid'>}
  */
 export class Conv1d extends Convolution {
   /**
@@ -119,13 +123,14 @@ export class Conv1d extends Convolution {
   }
   /** @param {Tensor} x [batch, inputs, steps] @returns {Tensor} [batch, outputs, steps'] */
   forward(x) {
-    return conv1d(this.surrounded(x), this.weight, this.bias, any(this.options));
+    return conv1d(this.surrounded(x), this.weight, this.bias, this.options);
   }
 }
 
 /**
  * A convolution over rows and columns; see `F.conv2d`. `weight` is [outputs, inputs / groups, down, across], `bias` is [outputs]. Both begin
  * uniform in ±1 / √(inputs / groups · down · across), as in PyTorch.
+ * @extends {Convolution<[number, number], 'same' | 'valid'>}
  */
 export class Conv2d extends Convolution {
   /**
@@ -138,13 +143,14 @@ export class Conv2d extends Convolution {
   }
   /** @param {Tensor} x [batch, inputs, rows, columns] @returns {Tensor} [batch, outputs, rows', columns'] */
   forward(x) {
-    return conv2d(this.surrounded(x), this.weight, this.bias, any(this.options));
+    return conv2d(this.surrounded(x), this.weight, this.bias, this.options);
   }
 }
 
 /**
  * A convolution over planes, rows and columns; see `F.conv3d`. `weight` is [outputs, inputs / groups, deep, down, across], `bias` is [outputs]. Both begin
  * uniform in ±1 / √(inputs / groups · deep · down · across), as in PyTorch.
+ * @extends {Convolution<[number, number, number], 'same' | 'valid'>}
  */
 export class Conv3d extends Convolution {
   /**
@@ -157,13 +163,14 @@ export class Conv3d extends Convolution {
   }
   /** @param {Tensor} x [batch, inputs, planes, rows, columns] @returns {Tensor} [batch, outputs, planes', rows', columns'] */
   forward(x) {
-    return conv3d(this.surrounded(x), this.weight, this.bias, any(this.options));
+    return conv3d(this.surrounded(x), this.weight, this.bias, this.options);
   }
 }
 
 /**
  * A transposed convolution over steps; see `F.convTranspose1d`. `weight` is [inputs, outputs / groups, window], `bias` is
  * [outputs]. Both begin uniform in ±1 / √(outputs / groups · window), as in PyTorch.
+ * @extends {Convolution<[number], 'valid'>}
  */
 export class ConvTranspose1d extends Convolution {
   /**
@@ -176,13 +183,14 @@ export class ConvTranspose1d extends Convolution {
   }
   /** @param {Tensor} x [batch, inputs, steps] @returns {Tensor} [batch, outputs, steps'] */
   forward(x) {
-    return convTranspose1d(x, this.weight, this.bias, any(this.options));
+    return convTranspose1d(x, this.weight, this.bias, this.options);
   }
 }
 
 /**
  * A transposed convolution over rows and columns; see `F.convTranspose2d`. `weight` is [inputs, outputs / groups, down, across], `bias` is
  * [outputs]. Both begin uniform in ±1 / √(outputs / groups · down · across), as in PyTorch.
+ * @extends {Convolution<[number, number], 'valid'>}
  */
 export class ConvTranspose2d extends Convolution {
   /**
@@ -195,13 +203,14 @@ export class ConvTranspose2d extends Convolution {
   }
   /** @param {Tensor} x [batch, inputs, rows, columns] @returns {Tensor} [batch, outputs, rows', columns'] */
   forward(x) {
-    return convTranspose2d(x, this.weight, this.bias, any(this.options));
+    return convTranspose2d(x, this.weight, this.bias, this.options);
   }
 }
 
 /**
  * A transposed convolution over planes, rows and columns; see `F.convTranspose3d`. `weight` is [inputs, outputs / groups, deep, down, across], `bias` is
  * [outputs]. Both begin uniform in ±1 / √(outputs / groups · deep · down · across), as in PyTorch.
+ * @extends {Convolution<[number, number, number], 'valid'>}
  */
 export class ConvTranspose3d extends Convolution {
   /**
@@ -214,6 +223,6 @@ export class ConvTranspose3d extends Convolution {
   }
   /** @param {Tensor} x [batch, inputs, planes, rows, columns] @returns {Tensor} [batch, outputs, planes', rows', columns'] */
   forward(x) {
-    return convTranspose3d(x, this.weight, this.bias, any(this.options));
+    return convTranspose3d(x, this.weight, this.bias, this.options);
   }
 }

@@ -10,6 +10,15 @@ import { Module } from './module.mjs';
 /** @typedef {import('../api/losses.mjs').LossOptions} LossOptions */
 /** @typedef {import('../api/criteria.mjs').MarginOptions} MarginOptions */
 
+/**
+ * Options of any loss.
+ * @typedef {LossOptions & MarginOptions & import('../api/losses.mjs').IgnoreOptions & import('../api/losses.mjs').ClassOptions &
+ *   import('../api/losses.mjs').NllOptions & import('../api/losses.mjs').BinaryOptions & import('../api/criteria.mjs').DivergenceOptions &
+ *   import('../api/criteria.mjs').HuberOptions & import('../api/criteria.mjs').SmoothOptions & import('../api/criteria.mjs').WeightOptions &
+ *   import('../api/criteria.mjs').TripletOptions & import('../api/criteria.mjs').MultiMarginOptions &
+ *   import('../api/criteria.mjs').PoissonOptions & import('../api/criteria.mjs').GaussianOptions & import('../api/ctc.mjs').CtcOptions} AnyOptions
+ */
+
 /** The options that are tensors, and are in `stateDict` therefore, by PyTorch's names there. @type {Record<string, string>} */
 const STATE_NAMES = { posWeight: 'pos_weight' };
 
@@ -21,11 +30,14 @@ export class Loss extends Module {
   constructor(options, names) {
     super();
     this.#names = ['reduction', ...names];
-    const given = checkOptions(this.constructor.name, /** @type {Record<string, any>} */ (options), this.#names);
-    for (const name of this.#names) if (given[name] !== undefined) Reflect.set(this, STATE_NAMES[name] ?? name, given[name]);
+    const given = checkOptions(this.constructor.name, options, this.#names);
+    for (const name of this.#names) {
+      const value = Reflect.get(given, name);
+      if (value !== undefined) Reflect.set(this, STATE_NAMES[name] ?? name, value);
+    }
   }
 
-  /** The options, as the function takes them. @returns {any} */
+  /** The options, as the function takes them. @returns {AnyOptions} */
   get options() {
     const entries = this.#names.map((name) => [name, Reflect.get(this, STATE_NAMES[name] ?? name)]);
     return Object.fromEntries(entries.filter(([, value]) => value !== undefined));

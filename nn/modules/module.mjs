@@ -306,9 +306,9 @@ export class Module {
   }
 }
 
-/** A list of modules. Their names are their indices. */
+/** A list of modules. Their names are their indices. @template {Module} [M=Module] of which class they are */
 export class ModuleList extends Module {
-  /** @param {Iterable<Module>} [modules] */
+  /** @param {Iterable<M>} [modules] */
   constructor(modules = []) {
     super();
     this.length = 0;
@@ -317,7 +317,7 @@ export class ModuleList extends Module {
     for (const module of modules) this.push(module);
   }
 
-  /** Appends a module. @param {Module} module */
+  /** Appends a module. @param {M} module */
   push(module) {
     if (!(module instanceof Module)) throw new ArgumentError(this.constructor.name, `expected a module, got ${shown(module)}`);
     Reflect.set(this, this.length++, module);
@@ -327,19 +327,19 @@ export class ModuleList extends Module {
   /**
    * The module at an index; a negative one counts from the end.
    * @param {number} index
-   * @returns {any} `any`, since the list does not know the module's class; undefined if there is none
+   * @returns {M} undefined if there is none
    */
   at(index) {
-    return Reflect.get(this, index < 0 ? index + this.length : index);
+    return Reflect.get(/** @type {object} */ (this), index < 0 ? index + this.length : index);
   }
 
-  /** @returns {Generator<any>} the modules, in order */
+  /** @returns {Generator<M>} the modules, in order */
   *[Symbol.iterator]() {
     for (let i = 0; i < this.length; i++) yield this.at(i);
   }
 }
 
-/** A chain of modules: each takes the result of the one before it. */
+/** A chain of modules: each takes the result of the one before it. @extends {ModuleList<any>} any: each module has a class of its own */
 export class Sequential extends ModuleList {
   /** @param {...Module} modules */
   constructor(...modules) {

@@ -126,7 +126,7 @@ class Layer extends Module {
   /** A layer of the same options and values. @returns {this} */
   copy() {
     const { dModel, nhead } = this.#size;
-    const Own = /** @type {any} */ (this.constructor); // any: of whichever class the layer is
+    const Own = /** @type {new (dModel: number, nhead: number, options: TransformerLayerOptions) => this} */ (this.constructor);
     const other = skipInit(() => new Own(dModel, nhead, this.#options));
     other.loadStateDict(this.stateDict());
     return other;
@@ -299,8 +299,8 @@ export class Transformer extends Module {
     const names = [...OPTIONS, 'numEncoderLayers', 'numDecoderLayers'];
     const { numEncoderLayers = 6, numDecoderLayers = 6, ...how } = checkOptions(op, options, names);
     const norm = () => new LayerNorm(dModel, { eps: how.layerNormEps ?? 1e-5, bias: how.bias ?? true });
-    const make = (/** @type {any} */ kind) => within(op, () => new kind(dModel, nhead, how)); // any: either class
-    const [encoderLayer, decoderLayer] = [make(TransformerEncoderLayer), make(TransformerDecoderLayer)];
+    const encoderLayer = within(op, () => new TransformerEncoderLayer(dModel, nhead, how));
+    const decoderLayer = within(op, () => new TransformerDecoderLayer(dModel, nhead, how));
     this.encoder = within(op, () => new TransformerEncoder(encoderLayer, numEncoderLayers, norm()));
     this.decoder = within(op, () => new TransformerDecoder(decoderLayer, numDecoderLayers, norm()));
     encoderLayer.dispose();

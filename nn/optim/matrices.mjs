@@ -190,8 +190,9 @@ const usesMuon = (settings) => /** @type {Settings & MuonGroupOptions} */ (setti
 /** Checks what Muon updates. @param {Iterable<Parameter> | MuonGroup[]} params @returns {Iterable<Parameter> | MuonGroup[]} */
 function checkedGroups(params) {
   if (typeof params !== 'object' || params === null || !(Symbol.iterator in params)) return params;
-  const list = [.../** @type {Iterable<any>} */ (params)];
-  const groups = list[0] instanceof Tensor ? [{ params: list }] : list;
+  /** @type {(Parameter | MuonGroup)[]} */
+  const list = [...params];
+  const groups = /** @type {MuonGroup[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
   return groups.map((group) => {
     if (typeof group !== 'object' || group === null) return group;
     const { params: own, muon = true } = group;

@@ -24,11 +24,12 @@ export class MoreMethods extends IndexingMethods {
    * @param {number} dim @param {boolean} [keepdim] keeps it with size 1
    * @returns {Chosen}
    *
-   * @param {any} [dim] @param {boolean} [keepdim]
-   * @returns {any} any: what an overload says
+   * @param {number} [dim] @param {boolean} [keepdim]
+   * @returns {Tensor | Chosen}
    */
   nanmedian(dim, keepdim) {
-    return F.nanmedian(asTensor(this), dim, keepdim);
+    // Without a dimension the first overload holds.
+    return F.nanmedian(asTensor(this), /** @type {number} */ (dim), keepdim);
   }
   /** The least and the largest element. @param {import('../more-math.mjs').AminmaxOptions} [options] */
   aminmax(options) {

@@ -50,11 +50,11 @@ export class ReductionMethods extends IntegerMethods {
    * @param {Tensor} other
    * @returns {Tensor}
    *
-   * @param {any} [dim] @param {boolean} [keepdim]
-   * @returns {any} any: what an overload says
+   * @param {number | Tensor} [dim] @param {boolean} [keepdim]
+   * @returns {Tensor | Chosen}
    */
   max(dim, keepdim) {
-    return reductions.max(asTensor(this), dim, keepdim);
+    return reductions.extremes('max', asTensor(this), dim, keepdim);
   }
   /**
    * The smallest element of all, or with a dimension the smallest along it and their indices, or with a tensor the smaller of each two; see `F.min`.
@@ -69,11 +69,11 @@ export class ReductionMethods extends IntegerMethods {
    * @param {Tensor} other
    * @returns {Tensor}
    *
-   * @param {any} [dim] @param {boolean} [keepdim]
-   * @returns {any} any: what an overload says
+   * @param {number | Tensor} [dim] @param {boolean} [keepdim]
+   * @returns {Tensor | Chosen}
    */
   min(dim, keepdim) {
-    return reductions.min(asTensor(this), dim, keepdim);
+    return reductions.extremes('min', asTensor(this), dim, keepdim);
   }
   /**
    * The product over dimensions.
@@ -156,11 +156,11 @@ export class ReductionMethods extends IntegerMethods {
    * @param {number} dim @param {boolean} [keepdim] keeps it with size 1
    * @returns {Chosen}
    *
-   * @param {any} [dim] @param {boolean} [keepdim]
-   * @returns {any} any: what an overload says
+   * @param {number} [dim] @param {boolean} [keepdim]
+   * @returns {Tensor | Chosen}
    */
   median(dim, keepdim) {
-    return reductions.median(asTensor(this), dim, keepdim);
+    return reductions.medians(asTensor(this), dim, keepdim);
   }
   /**
    * Quantiles of the elements; see `F.quantile`.
