@@ -10,6 +10,7 @@ const load = () => import('../src/index.mjs');
 /**
  * @typedef {import('helios-vk/options').Option} Option
  * @typedef {{ usage: string, about: string, options: Record<string, Option>, run(values: any, file: string): Promise<unknown> }} Command
+ *   any: the values of its own options
  * @typedef {import('../src/definitions.mjs').Port} Port
  */
 

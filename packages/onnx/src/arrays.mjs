@@ -7,6 +7,7 @@ import { Value } from './value.mjs';
 
 /** @typedef {import('./types.mjs').Type} Type */
 /** @typedef {import('./types.mjs').Elements} Elements */
+/** @typedef {import('./types.mjs').Writable} Writable */
 
 /** Elements up to which a value is computed on the host. */
 const LIMIT = 4096;
@@ -24,11 +25,11 @@ export function limited(count) {
 /** Whether all are known on the host and small. @param {...(Value | undefined)} values */
 export const known = (...values) => values.every((value) => value === undefined || (value.elements !== undefined && value.size <= LIMIT));
 
-/** Makes an array of a type's elements. @param {Type} type @param {number} count @returns {any} */
+/** Makes an array of a type's elements. @param {Type} type @param {number} count @returns {Writable} */
 export const arrayOf = (type, count) => (type === 'string' ? new Array(count).fill('') : new TYPES[type].array(count));
 
-/** An array of the same kind. @param {Elements} elements @param {number} count @returns {any} */
-const like = (elements, count) => new /** @type {any} */ (elements).constructor(count);
+/** An array of the same kind. @param {Elements} elements @param {number} count @returns {Writable} */
+const like = (elements, count) => new /** @type {new (count: number) => Writable} */ (elements.constructor)(count);
 /** Whether elements are bigints. @param {Elements | undefined} elements */
 const isBig = (elements) => elements instanceof BigInt64Array || elements instanceof BigUint64Array;
 
@@ -187,14 +188,14 @@ export function concat(values, axis) {
 }
 
 /**
- * Applies a function to elements, broadcast, on the host.
- * @param {(...operands: any[]) => any} of @param {Type} type of the result @param {...Value} values on the host
+ * Applies a function to elements, broadcast, on the host. They are numbers, or strings that are compared.
+ * @param {(...operands: number[]) => number | boolean} of @param {Type} type of the result @param {...Value} values on the host
  */
 export function mapped(of, type, ...values) {
   const shape = broadcast(...values.map((value) => value.shape));
-  const operands = values.map((value) => /** @type {Elements} */ (expand(value, shape).elements));
+  const operands = values.map((value) => /** @type {ArrayLike<number>} */ (expand(value, shape).elements));
   const result = arrayOf(type, sizeOf(shape));
-  for (let i = 0; i < result.length; i++) result[i] = of(...operands.map((each) => each[i]));
+  for (let i = 0; i < result.length; i++) result[i] = /** @type {number} */ (of(...operands.map((each) => each[i])));
   return Value.host(type, shape, result);
 }
 
@@ -228,7 +229,7 @@ function saturated(x, type) {
   const { dtype } = TYPES[type];
   const [least, most] = dtype === 'i64' ? [-(2 ** 63), 2 ** 63] : dtype === 'u32' ? [0, 2 ** 32 - 1] : [-(2 ** 31), 2 ** 31 - 1];
   const near = (/** @type {number} */ v) => (Number.isNaN(v) ? 0 : Math.min(Math.max(Math.trunc(v), least), most));
-  const numbers = Array.from(/** @type {Elements} */ (x.elements), near);
+  const numbers = Array.from(/** @type {ArrayLike<number>} */ (x.elements), near);
   const isExact = (/** @type {number} */ v) => Number.isSafeInteger(v) && (v >= 0 || type !== 'uint64');
   if (dtype !== 'i64' || numbers.every(isExact)) return mapped(near, type, x);
   const exact = numbers.map((v) => (v === most ? 2n ** 63n - 1n : BigInt(v)));
@@ -247,9 +248,8 @@ function fits(type, [least, most]) {
  * @param {import('helios-vk/nn').Tensor} x i32 @param {readonly [least: number, most: number]} range
  */
 export function wrapped(x, [least, most]) {
-  const f = /** @type {any} */ (F);
-  const low = f.bitwiseAnd(x, most - least);
-  return least === 0 ? low : f.where(f.gt(low, most), f.sub(low, most - least + 1), low);
+  const low = F.bitwiseAnd(x, most - least);
+  return least === 0 ? low : F.where(F.gt(low, most), F.sub(low, most - least + 1), low);
 }
 
 /** @param {Value} x @param {Type} type */
@@ -257,7 +257,8 @@ function castStrings(x, type) {
   if (x.elements === undefined) throw new Error('numbers of the device cannot become strings: read them first');
   if (type === 'string') {
     // As C++ prints a float: the fewest digits that name it.
-    const text = (/** @type {number} */ v) => (Number.isNaN(v) ? 'NaN' : v === Infinity ? 'INF' : v === -Infinity ? '-INF' : String(v));
+    const text = (/** @type {import('./types.mjs').Element} */ v) =>
+      Number.isNaN(v) ? 'NaN' : v === Infinity ? 'INF' : v === -Infinity ? '-INF' : String(v);
     return Value.host(type, x.shape, Array.from(x.elements, text));
   }
   const names = new Map([
@@ -266,7 +267,7 @@ function castStrings(x, type) {
     ['-INF', -Infinity],
     ['NAN', NaN],
   ]);
-  const values = Array.from(x.elements, (text) => names.get(text.trim().toUpperCase()) ?? Number(text));
+  const values = Array.from(/** @type {ArrayLike<string>} */ (x.elements), (text) => names.get(text.trim().toUpperCase()) ?? Number(text));
   const array = arrayOf(type, values.length);
   for (const [i, value] of values.entries()) array[i] = value;
   return Value.host(type, x.shape, array);

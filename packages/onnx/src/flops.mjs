@@ -4,7 +4,7 @@
 /** @typedef {import('./value.mjs').Value} Value */
 /**
  * Multiply-adds by the shapes of the inputs and of the first output.
- * @typedef {(inputs: (readonly number[])[], output: readonly number[], attributes: any) => number} Rule
+ * @typedef {(inputs: (readonly number[])[], output: readonly number[], attributes: import('./definitions.mjs').Attributes) => number} Rule
  */
 
 const product = (/** @type {readonly number[]} */ sizes) => sizes.reduce((a, b) => a * b, 1);

@@ -2,6 +2,7 @@
 // graph of the file stays as it is, for everything but running.
 
 import { broadcast } from './arrays.mjs';
+import { isGraph } from './definitions.mjs';
 import { OPERATORS } from './operators.mjs';
 import { f, same } from './ops/lib.mjs';
 import { product } from './ops/network.mjs';
@@ -13,6 +14,8 @@ import { isFloat } from './types.mjs';
 /** @typedef {import('./definitions.mjs').Node} Node */
 /** @typedef {import('./value.mjs').Value} Value */
 
+/** No attributes. */
+const NONE = /** @type {import('./definitions.mjs').Attributes} */ ({});
 const addition = /** @type {Computed} */ (OPERATORS.get('Add'));
 
 /** x W + b: x [..., k], W [k, n], b [n]. @type {Computed} */
@@ -21,7 +24,7 @@ const linear = {
     const fits = [x, w, b].every((value) => isFloat(value.type) && value.type !== 'double') && x.rank >= 2 && x.size > 0;
     // Parameters may be replaced by ones of other shapes.
     if (!fits || w.rank !== 2 || b.rank !== 1 || b.size !== w.shape[1] || x.shape.at(-1) !== w.shape[0] || w.size === 0)
-      return addition.run([same(x.type, product(x, w)), b], {}, call);
+      return addition.run([same(x.type, product(x, w)), b], NONE, call);
     return same(x.type, f.linear(x.tensor, f.transpose(w.tensor, 0, 1), f.to(b.tensor, 'f32')));
   },
 };
@@ -74,7 +77,7 @@ class Fuser {
     const all = (/** @type {Graph} */ { nodes, outputs }) => {
       for (const { inputs, attributes } of nodes) {
         inputs.forEach(use);
-        for (const each of Object.values(attributes).flat()) if (each?.nodes) all(each);
+        for (const each of Object.values(attributes).flat()) if (isGraph(each)) all(each);
       }
       for (const { name } of outputs) use(name);
     };
@@ -94,7 +97,7 @@ class Fuser {
   /** @param {Node} node that the new one replaces @param {Node[]} others that it does the work of, too @param {string} op @param {string[]} inputs @param {Computed} operator */
   replace(node, others, op, inputs, operator) {
     for (const other of others) this.gone.add(other);
-    this.made.set(node, { ...node, op, inputs, attributes: {}, operator });
+    this.made.set(node, { ...node, op, inputs, attributes: NONE, operator });
   }
 
   /** A product by a matrix of the model, and a vector of the model. @param {Node} node */

@@ -10,6 +10,10 @@ import { Constant } from './value.mjs';
 /** @typedef {import('./definitions.mjs').Node} Node */
 /** @typedef {import('./definitions.mjs').Operator} Operator */
 /** @typedef {import('./definitions.mjs').Port} Port */
+/** @typedef {import('./definitions.mjs').Attributes} Attributes */
+/** @typedef {import('./definitions.mjs').AttributeValue} AttributeValue */
+/** @typedef {import('./types.mjs').Writable} Writable */
+/** Attributes by name. @typedef {Record<string, AttributeValue>} Given */
 
 /** The most elements that a sparse tensor is given, zeros included: its size in the file says nothing of them. */
 const MAX_DENSE = 2 ** 26;
@@ -43,7 +47,7 @@ export class Builder {
 
   /**
    * @param {import('./proto.mjs').GraphMessage} message @param {Map<string, number>} [opsets] by domain
-   * @param {Record<string, any>} [given] values of the attributes of the function that it is in @param {number} [depth] of calls
+   * @param {Given} [given] values of the attributes of the function that it is in @param {number} [depth] of calls
    * @returns {Graph}
    */
   graph(message, opsets = this.opsets, given = undefined, depth = 0) {
@@ -73,27 +77,29 @@ export class Builder {
     this.#dense += size;
     if (!(size <= MAX_DENSE && this.#dense <= MAX_DENSE_ALL && shape.every((each) => each >= 0)))
       throw new Error(`${what} has the shape [${shape}], which is ${size >= 0 ? 'too large' : 'no shape'}`);
-    const elements = /** @type {any} */ (own.elements).constructor === Array ? [] : new /** @type {any} */ (own.elements).constructor(size);
+    const given = /** @type {import('./types.mjs').Elements} */ (own.elements);
+    /** @type {Writable} */
+    const elements = given.constructor === Array ? [] : new /** @type {new (count: number) => Writable} */ (given.constructor)(size);
     for (let i = 0; i < own.size; i++) {
       const index = places.rank === 1 ? [places.numbers[i]] : places.numbers.slice(i * shape.length, (i + 1) * shape.length);
       const at = places.rank === 1 ? index[0] : index.reduce((sum, each, d) => sum * shape[d] + each, 0);
       if (!(index.length === (places.rank === 1 ? 1 : shape.length) && at >= 0 && at < size))
         throw new Error(`${what} has an element at [${index}], outside of its shape [${shape}]`);
-      elements[at] = /** @type {any} */ (own.elements)[i];
+      elements[at] = given[i];
     }
     return new Constant(own.type, shape, undefined, elements);
   }
 
   /**
    * The nodes that a node stands for: one, or those of its function.
-   * @param {import('./proto.mjs').NodeMessage} message @param {Map<string, number>} opsets @param {Record<string, any> | undefined} given
+   * @param {import('./proto.mjs').NodeMessage} message @param {Map<string, number>} opsets @param {Given | undefined} given
    * @param {number} depth @returns {Node[]}
    */
   nodes(message, opsets, given, depth) {
     if (++this.#nodes > MAX_NODES) throw new Error(`the model has more than ${MAX_NODES} nodes, those of functions at each call`);
     const domain = plainDomain(message.domain);
     const called = this.functions.get(functionKey(message.domain, message.opType, message.overload));
-    /** @type {Record<string, any>} */
+    /** @type {Given} */
     const attributes = Object.create(null);
     for (const each of message.attribute) {
       if (each.refAttrName === '') attributes[each.name] = this.attribute(each, opsets, given, depth);
@@ -108,12 +114,12 @@ export class Builder {
       this.unknown.push(titleOf(own));
       return [];
     }
-    return [{ ...own, operator: /** @type {Operator} */ (operator) }];
+    return [{ ...own, attributes: /** @type {Attributes} */ (attributes), operator: /** @type {Operator} */ (operator) }];
   }
 
   /**
    * The graph of a function, with the attributes of a call.
-   * @param {import('./proto.mjs').FunctionMessage} message @param {Record<string, any>} attributes @param {number} depth @returns {Graph}
+   * @param {import('./proto.mjs').FunctionMessage} message @param {Given} attributes @param {number} depth @returns {Graph}
    */
   body(message, attributes, depth) {
     if (depth === MAX_CALLS) throw new Error(`function ${message.name} calls functions more than ${MAX_CALLS} deep, or itself`);
@@ -132,9 +138,9 @@ export class Builder {
   }
 
   /**
-   * An attribute as a number, string, array of these, Constant or Graph.
-   * @param {import('./proto.mjs').AttributeMessage} message @param {Map<string, number>} opsets @param {Record<string, any> | undefined} given
-   * @param {number} depth
+   * An attribute as a JavaScript value.
+   * @param {import('./proto.mjs').AttributeMessage} message @param {Map<string, number>} opsets @param {Given | undefined} given
+   * @param {number} depth @returns {AttributeValue}
    */
   attribute(message, opsets, given, depth) {
     const text = (/** @type {Uint8Array} */ bytes) => Buffer.from(bytes).toString('utf8');

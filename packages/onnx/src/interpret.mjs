@@ -97,9 +97,11 @@ function* step(node, scope, run) {
     wants: (index) => Boolean(node.outputs[index]),
     execute: (graph, given) => inner(graph, given, scope),
   };
+  // Which inputs may be left out is the operator's to know.
+  const given = /** @type {import('./definitions.mjs').Inputs} */ (inputs);
   try {
-    if ('control' in operator) return yield* operator.control(inputs, attributes, call);
-    const result = operator.run(inputs, attributes, call);
+    if ('control' in operator) return yield* operator.control(given, attributes, call);
+    const result = operator.run(given, attributes, call);
     const outputs = Array.isArray(result) ? result : [result];
     run.observe?.(node, inputs, outputs);
     return outputs;

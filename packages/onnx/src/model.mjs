@@ -4,7 +4,7 @@ import { stat } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
 import { Tensor, nn, noGrad } from 'helios-vk/nn';
-import { titleOf } from './definitions.mjs';
+import { isGraph, titleOf } from './definitions.mjs';
 import { flopsOf } from './flops.mjs';
 import { fuse } from './fuse.mjs';
 import { Scope, execute } from './interpret.mjs';
@@ -15,9 +15,16 @@ import { Constant, Value } from './value.mjs';
 /** @typedef {import('./definitions.mjs').Graph} Graph */
 /** @typedef {import('./definitions.mjs').Port} Port */
 /** @typedef {import('./definitions.mjs').Node} Node */
+/** Arrays of arrays of any depth. @typedef {readonly (number | boolean | bigint | string | Nested)[]} Nested */
 /**
  * An input: a tensor, data of the host, which stay there where a graph computes shapes of them, or a value that `values` gave.
- * @typedef {Tensor | Value | number | boolean | ArrayBufferView | readonly any[]} Input
+ * @typedef {Tensor | Value | number | boolean | ArrayBufferView | Nested} Input
+ */
+
+/**
+ * How far a run has come: to a value that it needs, or to its end.
+ * @typedef {import('./definitions.mjs').Request & { outputs?: undefined }} Needing
+ * @typedef {Needing | { node?: undefined, input?: undefined, value?: undefined, outputs: Value[] }} Advanced
  */
 
 /** Elements up to which an integer initializer is kept on the host too. */
@@ -106,7 +113,7 @@ export class OnnxModel extends nn.Module {
   /**
    * Computes the outputs. Nothing is read from the device, so `compile` and `backward` work.
    * @param {...(Input | Record<string, Input>)} inputs by position, or one object by name
-   * @returns {any} the tensor of a graph with one output, else tensors by name
+   * @returns {any} the tensor of a graph with one output, else tensors by name: the file says which
    * @throws {TypeError} for a missing or unknown input, or one of another type or shape; an Error for a graph whose shapes depend on elements
    *   of the device: see `run`
    */
@@ -124,7 +131,7 @@ export class OnnxModel extends nn.Module {
   /**
    * As `forward`, for graphs of any kind: where a shape, a condition or a count of turns depends on elements of the device, it reads them.
    * @param {...(Input | Record<string, Input>)} inputs
-   * @returns {Promise<any>} as `forward`
+   * @returns {Promise<any>} as `forward`: the file says which
    */
   async run(...inputs) {
     return this.#named(await this.#finish(inputs, true), ({ tensor }) => tensor);
@@ -168,16 +175,16 @@ export class OnnxModel extends nn.Module {
     }
   }
 
-  /** @param {ReturnType<typeof execute>} run @returns {any} a request, or `outputs` */
+  /** @param {ReturnType<typeof execute>} run @returns {Advanced} */
   #advance(run) {
     const { done, value } = run.next();
     if (!done) return value;
     const missing = value.indexOf(undefined);
     if (missing >= 0) throw new Error(`nothing makes the output ${this.outputs[missing].name}`);
-    return { outputs: value };
+    return { outputs: /** @type {Value[]} */ (value) };
   }
 
-  /** @param {(Value | undefined)[]} outputs @param {(value: any) => unknown} of */
+  /** @param {Value[]} outputs @param {(value: Value) => unknown} of */
   #named(outputs, of) {
     if (outputs.length === 1) return of(outputs[0]);
     return Object.fromEntries(outputs.map((value, i) => [this.outputs[i].name, of(value)]));
@@ -252,22 +259,25 @@ function ofDevice(input, name, type) {
   return Value.of(type, input.to(dtype));
 }
 
-/** @param {any} input @param {string} name @param {import('./types.mjs').Type} type */
+/** @param {unknown} value @returns {value is ArrayLike<unknown>} */
+const isList = (value) => Array.isArray(value) || ArrayBuffer.isView(value);
+
+/** @param {unknown} input @param {string} name @param {import('./types.mjs').Type} type */
 function ofHost(input, name, type) {
   /** @type {number[]} */
   const shape = [];
-  for (let at = input; Array.isArray(at) || ArrayBuffer.isView(at); at = /** @type {any} */ (at)[0])
-    shape.push(/** @type {any} */ (at).length);
-  const flat = Array.isArray(input) ? input.flat(Infinity) : ArrayBuffer.isView(input) ? input : [input];
+  for (let at = input; isList(at); at = at[0]) shape.push(at.length);
+  /** @type {ArrayLike<unknown>} */
+  const flat = Array.isArray(input) ? input.flat(Infinity) : isList(input) ? input : [input];
   const count = shape.reduce((a, b) => a * b, 1);
-  if (/** @type {any} */ (flat).length !== count) throw new TypeError(`the input ${name} is an array of unequal lengths`);
-  if (type === 'string') return Value.host(type, shape, /** @type {any} */ (flat));
+  if (flat.length !== count) throw new TypeError(`the input ${name} is an array of unequal lengths`);
+  if (type === 'string') return Value.host(type, shape, /** @type {ArrayLike<string>} */ (flat));
   const elements = new TYPES[type].array(count);
   for (let i = 0; i < count; i++) {
-    const element = Number(/** @type {any} */ (flat)[i]);
+    const element = Number(flat[i]);
     elements[i] = element;
     if (!isFloat(type) && elements[i] !== element) {
-      throw new TypeError(`element ${i} of the input ${name}, ${/** @type {any} */ (flat)[i]}, is not a value of ${type}`);
+      throw new TypeError(`element ${i} of the input ${name}, ${flat[i]}, is not a value of ${type}`);
     }
   }
   return Value.host(type, shape, elements);
@@ -291,10 +301,7 @@ export function countNodes(graph) {
   return counts;
 }
 /** Graphs among a node's attributes. @param {Node} node @returns {Graph[]} */
-const graphsOf = (node) =>
-  Object.values(node.attributes)
-    .flat()
-    .filter((each) => each?.nodes !== undefined);
+const graphsOf = (node) => Object.values(node.attributes).flat().filter(isGraph);
 
 /** The names of certain inputs of nodes, in inner graphs too. @param {Graph} graph @param {(node: Node) => Iterable<number>} of @returns {Set<string>} */
 function namesOf(graph, of) {
@@ -331,7 +338,7 @@ function uploadAttributes(graph) {
   for (const node of allNodes(graph)) {
     if (node.outputs.every((name) => needed.has(name))) continue;
     for (const [name, value] of Object.entries(node.attributes)) {
-      if (value instanceof Constant && value.type !== 'string' && value.size > 0) node.attributes[name] = kept(value);
+      if (value instanceof Constant && value.type !== 'string' && value.size > 0) Reflect.set(node.attributes, name, kept(value));
     }
     for (const inner of graphsOf(node)) {
       for (const [name, value] of inner.constants) {

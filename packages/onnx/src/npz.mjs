@@ -17,8 +17,16 @@ import { float16 } from './types.mjs';
 /** @typedef {Exclude<import('./types.mjs').Type, 'string' | 'bfloat16'>} ArrayType */
 
 /**
+ * A class of arrays.
+ * @typedef {{
+ *   new (count: number): HostArray['elements'], new (buffer: ArrayBufferLike, at?: number, count?: number): HostArray['elements'],
+ *   from<T>(list: ArrayLike<T>, map: (each: T, i: number) => number | bigint): HostArray['elements']
+ * }} ArrayClass
+ */
+
+/**
  * NumPy's types without their byte order, bytes of an element, and the arrays that hold them.
- * @type {Record<ArrayType, [descr: string, bytes: number, array: any]>}
+ * @type {Record<ArrayType, [descr: string, bytes: number, array: ArrayClass]>}
  */
 const TYPES = {
   bool: ['b1', 1, Uint8Array],
@@ -34,7 +42,7 @@ const TYPES = {
   float: ['f4', 4, Float32Array],
   double: ['f8', 8, Float64Array],
 };
-/** The array class that holds elements of a type in a HostArray. @param {ArrayType} type */
+/** The array class that holds elements of a type in a HostArray. @param {ArrayType} type @returns {ArrayClass} */
 export const arrayOf = (type) => (type === 'float16' ? Float32Array : TYPES[type][2]);
 
 const MAGIC = '\x93NUMPY';
@@ -65,16 +73,18 @@ export function readNpy(bytes, what) {
     throw new Error(`${what} has ${data.length} bytes of elements, and the shape [${shape}] needs ${count * size}`);
   // A copy, whose beginning is a multiple of an element's size.
   const own = new array(new Uint8Array(data).buffer, 0, count);
-  const elements = type === 'float16' ? Float32Array.from(own, float16) : own;
+  const elements = type === 'float16' ? Float32Array.from(/** @type {Uint16Array} */ (own), float16) : own;
   return { type, shape, elements: fortran === 'True' ? rowMajor(elements, shape) : elements };
 }
 
-/** Elements whose first dimension is the fastest, with the last one fastest. @param {any} elements @param {number[]} shape */
+/** Elements whose first dimension is the fastest, with the last one fastest. @param {HostArray['elements']} elements @param {number[]} shape */
 function rowMajor(elements, shape) {
-  const result = new elements.constructor(elements.length);
+  const result = new /** @type {ArrayClass} */ (elements.constructor)(elements.length);
+  /** @type {import('./types.mjs').Writable[]} */
+  const [source, target] = [elements, result];
   const index = shape.map(() => 0);
   for (let to = 0; to < result.length; to++) {
-    result[to] = elements[index.reduceRight((at, each, d) => at * shape[d] + each, 0)];
+    target[to] = source[index.reduceRight((at, each, d) => at * shape[d] + each, 0)];
     for (let d = shape.length - 1; d >= 0 && ++index[d] === shape[d]; d--) index[d] = 0;
   }
   return result;

@@ -58,6 +58,8 @@ import protobuf from 'protobufjs/light.js';
  * @property {FunctionMessage[]} functions
  */
 
+/** @typedef {{ ModelProto: ModelMessage, TensorProto: TensorMessage }} Decoded */
+
 /** Fields by number: `name type`, after `*` repeated. @type {Record<string, Record<number, string>>} */
 const MESSAGES = {
   ModelProto: {
@@ -158,12 +160,15 @@ const root = protobuf.Root.fromJSON({
 
 /**
  * Decodes one message. Throws an Error if the bytes are not such a message.
- * @param {'ModelProto' | 'TensorProto'} message @param {Uint8Array} bytes @param {string} what the bytes are, for the error
- * @returns {any} a ModelMessage or a TensorMessage
+ * @template {keyof Decoded} M
+ * @param {M} message @param {Uint8Array} bytes @param {string} what the bytes are, for the error
+ * @returns {Decoded[M]}
  */
 export function decode(message, bytes, what) {
   try {
-    return root.lookupType(message).decode(bytes);
+    // Its fields have the types of MESSAGES.
+    const decoded = /** @type {unknown} */ (root.lookupType(message).decode(bytes));
+    return /** @type {Decoded[M]} */ (decoded);
   } catch (error) {
     throw new Error(`${what} is damaged, or no ${message} of ONNX: ${/** @type {Error} */ (error).message}`, { cause: error });
   }

@@ -11,6 +11,7 @@ import { TYPES, bitsOf, externalReader, sizeOf, tensorOf } from './types.mjs';
 
 /** @typedef {import('./types.mjs').TensorMessage} TensorMessage */
 /** @typedef {import('./types.mjs').Type} Type */
+/** @typedef {import('./types.mjs').Element} Element */
 /** A field of a message: its payload is from `begin` to `end`. @typedef {{ number: number, wire: number, start: number, begin: number, end: number }} Field */
 /** Bytes that another file gets. @typedef {{ offset: number, bytes: Uint8Array }} Patch */
 
@@ -86,11 +87,11 @@ const ELEMENTS = [4, 5, 6, 7, RAW_DATA, 10, 11];
  * @typedef {{ shape: readonly number[] | undefined, bytes: Uint8Array }} Change `shape`: if it is another one
  */
 
-/** Whether an element of the device is that of the file. @param {Type} type @returns {(before: any, now: any) => boolean} */
+/** Whether an element of the device is that of the file. @param {Type} type @returns {(before: Element, now: Element) => boolean} */
 function comparison(type) {
-  if (type === 'double') return (before, now) => Object.is(Math.fround(before), now);
+  if (type === 'double') return (before, now) => Object.is(Math.fround(Number(before)), now);
   if (type === 'int64') return (before, now) => BigInt(before) === now;
-  if (type === 'uint64') return (before, now) => BigInt(before) === BigInt.asUintN(64, now);
+  if (type === 'uint64') return (before, now) => BigInt(before) === BigInt.asUintN(64, /** @type {bigint} */ (now));
   return Object.is;
 }
 
@@ -100,11 +101,11 @@ function comparison(type) {
  */
 async function changeOf(message, tensor, external) {
   const { type, shape, elements } = tensorOf(message, `the initializer ${message.name}`, external);
-  const now = /** @type {ArrayLike<any>} */ (await tensor.toArray());
+  const now = /** @type {ArrayLike<number | bigint>} */ (await tensor.toArray());
   const bytes = bitsOf(type, now);
   if (String(tensor.shape) !== String(shape)) return { shape: tensor.shape, bytes };
   const raw = message.dataLocation === 1 ? external(message, bytes.length) : message.rawData;
-  const before = raw.length > 0 ? raw : bitsOf(type, elements);
+  const before = raw.length > 0 ? raw : bitsOf(type, /** @type {ArrayLike<number | bigint>} */ (elements));
   // An element that the device has in another type keeps its own bits. Those of `float` are the device's.
   if (type !== 'float') {
     const { bytes: width } = TYPES[/** @type {Exclude<Type, 'string'>} */ (type)];
@@ -208,16 +209,17 @@ export async function saveOnnx(model, path) {
   if (from !== undefined && (await stampOf(from)) !== source.stamp) throw new Error(`saveOnnx: ${from} changed since it was loaded`);
   const bytes = from === undefined ? /** @type {Uint8Array} */ (source.bytes) : await readFile(from);
   const message = decode('ModelProto', bytes, from ?? 'the model');
+  const { initializer, sparseInitializer } = /** @type {import('./proto.mjs').GraphMessage} */ (message.graph);
   const external = externalReader(from === undefined ? undefined : dirname(from));
 
   /** @type {Map<string, Change>} */
   const changes = new Map();
-  for (const each of message.graph.initializer) {
+  for (const each of initializer) {
     const tensor = model.weights.get(each.name);
     const change = tensor && (await changeOf(each, tensor, external));
     if (change) changes.set(each.name, change);
   }
-  for (const { values } of message.graph.sparseInitializer) {
+  for (const { values } of sparseInitializer) {
     if (model.weights.get(values.name)?.isParameter)
       throw new Error(`saveOnnx: ${values.name} is sparse in the file: it cannot be written`);
   }
@@ -260,7 +262,7 @@ export async function saveOnnx(model, path) {
   let index = 0;
   for (const each of fieldsOf(graph)) {
     if (each.number !== INITIALIZER) continue;
-    const tensor = /** @type {TensorMessage} */ (message.graph.initializer[index++]);
+    const tensor = initializer[index++];
     const change = changes.get(tensor.name);
     if (!change) continue;
     const own = graph.subarray(each.begin, each.end);

@@ -15,6 +15,7 @@ import { Value } from './value.mjs';
 /** @typedef {import('./npz.mjs').ArrayType} ArrayType */
 /** @typedef {import('./definitions.mjs').Port} Port */
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** What `forward` returns. @typedef {Tensor | Record<string, Tensor>} Outputs */
 
 const isBool = (/** @type {string} */ type) => type === 'bool';
 
@@ -60,7 +61,11 @@ function arrayFrom({ type, shape, elements }, name) {
   // NumPy has no type for bfloat16; f32 has all of its numbers.
   const own = type === 'bfloat16' ? 'float' : type;
   const big = own === 'int64' || own === 'uint64';
-  return { type: own, shape: [...shape], elements: arrayOf(own).from(/** @type {ArrayLike<any>} */ (elements), big ? BigInt : Number) };
+  return {
+    type: own,
+    shape: [...shape],
+    elements: arrayOf(own).from(/** @type {ArrayLike<number | bigint>} */ (elements), big ? BigInt : Number),
+  };
 }
 
 /**
@@ -210,9 +215,13 @@ export async function benchOnnx(
     { reuseOutputs: true },
   );
   const outputNames = model.outputs.map(({ name }) => name);
-  const listOf = (/** @type {any} */ result) => (outputNames.length === 1 ? [result] : outputNames.map((name) => result[name]));
-  const finished = async (/** @type {any} */ result) => {
-    const last = listOf(result).at(-1);
+  /** @param {Outputs} result */
+  const listOf = (result) =>
+    outputNames.length === 1
+      ? [/** @type {Tensor} */ (result)]
+      : outputNames.map((name) => /** @type {Record<string, Tensor>} */ (result)[name]);
+  const finished = async (/** @type {Outputs} */ result) => {
+    const last = /** @type {Tensor} */ (listOf(result).at(-1));
     await scope(() => last.reshape(-1).slice(0, 0, 1)).toArray();
   };
   onProgress('compiling');
@@ -260,7 +269,7 @@ async function callsFor(run, milliseconds) {
   return Math.min(10_000, Math.max(1, Math.round(milliseconds / (await run(1)))));
 }
 
-/** The largest difference, relative to the largest element. @param {ArrayLike<any>} a @param {ArrayLike<any>} b */
+/** The largest difference, relative to the largest element. @param {ArrayLike<number | bigint>} a @param {ArrayLike<number | bigint>} b */
 function difference(a, b) {
   let [worst, largest] = [0, 0];
   for (let i = 0; i < b.length; i++) {
@@ -298,7 +307,7 @@ async function onnxruntime(file, folder, arrays, outputs) {
     session,
     version: /** @type {string} */ (env.versions.node ?? env.versions.common),
     load,
-    results: outputs.map((name) => /** @type {ArrayLike<any>} */ (found[name].data)),
+    results: outputs.map((name) => /** @type {ArrayLike<number | bigint>} */ (found[name].data)),
     run: async (/** @type {number} */ count) => {
       const start = performance.now();
       for (let i = 0; i < count; i++) await session.run(feeds);

@@ -57,12 +57,25 @@ const OTHERS = {
 };
 
 /** An element type by ONNX's name. @typedef {(typeof NUMBERS)[keyof typeof NUMBERS]} Type */
-/** The elements of a tensor on the host: strings for the type string, bigints where numbers are not exact, else numbers. @typedef {ArrayLike<any>} Elements */
+/** @typedef {string | number | bigint} Element */
+/**
+ * The elements of a tensor on the host: strings for the type string, bigints where numbers are not exact, else numbers.
+ * @typedef {ArrayLike<Element>} Elements
+ */
+/** Elements while they are made. @typedef {{ length: number, [index: number]: Element }} Writable */
+/** @typedef {Float32Array | Float64Array | Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array} NumberArray */
+/**
+ * A class of arrays of numbers.
+ * @typedef {{
+ *   new (count: number): NumberArray, new (buffer: ArrayBufferLike, at?: number, count?: number): NumberArray,
+ *   from(list: ArrayLike<number>): NumberArray, from<T>(list: ArrayLike<T>, map: (each: T, i: number) => number): NumberArray
+ * }} NumberClass
+ */
 
 /**
  * How a type is computed: `dtype` on the device, which is another type unless `own`; `bytes` of an element in a file; `array` for elements on
  * the host. `range`: the least and most of a type of fewer bits than the device computes with.
- * @typedef {{ dtype: DType, own?: boolean, bytes: number, array: any, range?: [least: number, most: number] }} TypeInfo
+ * @typedef {{ dtype: DType, own?: boolean, bytes: number, array: NumberClass, range?: [least: number, most: number] }} TypeInfo
  */
 /** @type {Record<Exclude<Type, 'string'>, TypeInfo>} */
 export const TYPES = {
@@ -151,16 +164,16 @@ function roundEven(x) {
  * @param {Type} type no string @param {ArrayLike<number | bigint>} elements @returns {Uint8Array}
  */
 export function bitsOf(type, elements) {
-  const list = /** @type {any} */ (elements);
+  const list = /** @type {ArrayLike<number>} */ (elements);
   const array =
     type === 'float16'
       ? Uint16Array.from(list, float16Bits)
       : type === 'bfloat16'
         ? Uint16Array.from(list, bfloat16Bits)
         : type === 'int64'
-          ? BigInt64Array.from(list, BigInt)
+          ? BigInt64Array.from(elements, BigInt)
           : type === 'uint64'
-            ? BigUint64Array.from(list, BigInt)
+            ? BigUint64Array.from(elements, BigInt)
             : infoOf(type).array.from(list);
   return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 }
@@ -171,7 +184,7 @@ export function bitsOf(type, elements) {
  */
 export function plain(elements) {
   if (!(elements instanceof BigInt64Array || elements instanceof BigUint64Array)) return elements;
-  const numbers = Float64Array.from(/** @type {any} */ (elements), Number);
+  const numbers = Float64Array.from(elements, Number);
   return numbers.every(Number.isSafeInteger) ? numbers : elements;
 }
 

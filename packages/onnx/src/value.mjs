@@ -91,5 +91,5 @@ function upload(type, shape, elements) {
     if (beyond >= 0) throw new RangeError(`element ${beyond}, ${elements[beyond]}, is beyond f32, in which double is computed`);
   }
   // Numbers of 64 bits must fit the device's type: `tensor` checks it. Others are of as many bits as their array.
-  return tensor(/** @type {any} */ (elements), { dtype, shape: [...shape] });
+  return tensor(/** @type {Parameters<typeof tensor>[0]} */ (elements), { dtype, shape: [...shape] });
 }

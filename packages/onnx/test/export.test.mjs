@@ -77,7 +77,7 @@ describe('results', () => {
 });
 
 /** A file's graph. @param {string} path */
-const graphOf = async (path) => decode('ModelProto', await readFile(path), path).graph;
+const graphOf = async (path) => /** @type {any} */ (decode('ModelProto', await readFile(path), path)).graph;
 
 test('parameters keep their names and bytes, and sizes have names', async () => {
   const model = new nn.Sequential(new nn.Linear(3, 4), new nn.ReLU(), new nn.Linear(4, 2, { bias: false }));

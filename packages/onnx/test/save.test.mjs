@@ -76,7 +76,7 @@ test('each type is written as it was, and elements that stayed keep their bits',
   model.n.copy_(tensor([1n, -2n, 2n ** 40n]));
   const path = join(folder, 'types.onnx');
   await saveOnnx(model, path);
-  const { initializer } = decode('ModelProto', await readFile(path), path).graph;
+  const { initializer } = /** @type {any} */ (decode('ModelProto', await readFile(path), path)).graph;
   const [f, g, d, h, n] = initializer.map((/** @type {any} */ each) => Buffer.from(each.rawData));
   assert.deepEqual(new Float32Array(new Uint8Array(f).buffer), Float32Array.of(7, 0.2, 0.3));
   assert.deepEqual(g, Buffer.concat([nan, Buffer.from(Float32Array.of(5).buffer)]));
@@ -218,7 +218,7 @@ test('fine-tuning: weights frozen by name, another head, batch norm and dropout 
   assert.deepEqual(Object.keys(again.stateDict()), Object.keys(model.stateDict()));
   assert.deepEqual(await again.forward(x).toArray(), await model.forward(x).toArray());
   assert.deepEqual(again.outputs, [{ name: 'y', type: 'float', shape: ['n', ''] }]);
-  const { graph } = decode('ModelProto', await readFile(saved), saved);
+  const { graph } = /** @type {any} */ (decode('ModelProto', await readFile(saved), saved));
   assert.deepEqual(
     graph.input[1].type.tensorType.shape.dim.map((/** @type {any} */ size) => Number(size.dimValue)),
     [2],

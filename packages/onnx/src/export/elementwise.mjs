@@ -268,11 +268,11 @@ function byProgram(g, x, { inputs, outputs: [{ dtype }], attributes, body }) {
     list.map((each) =>
       typeof each === 'number' ? nodes.constant(each) : nodes.add({ name: g.constant(each.type, [], [each.value]), type: each.type }),
     );
-  const program = /** @type {any} */ (nodes);
+  const program = /** @type {any} */ (nodes); // any: it has what programs call, and is no Program
   /** @type {number} */
   let result;
   try {
-    result = body(program, values, attributes, /** @type {any} */ (numbers));
+    result = body(program, values, attributes, numbers);
   } catch (error) {
     // What a program of kernels has and this one has not.
     if (error instanceof TypeError) throw new Unsupported('its program has more than instructions');

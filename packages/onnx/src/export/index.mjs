@@ -15,7 +15,7 @@ import { Size, Symbols, Unsupported, merged, sizeOf } from './sizes.mjs';
 /** @typedef {import('./graph.mjs').Value} Value */
 /** @typedef {import('./graph.mjs').Initializer} Initializer */
 /** @typedef {import('./operations.mjs').Operation} Operation */
-/** @typedef {Tensor | number | boolean | string | null | undefined | readonly any[] | { [name: string]: any }} Argument */
+/** @typedef {Tensor | number | boolean | string | null | undefined | readonly unknown[] | { [name: string]: unknown }} Argument */
 
 /** The version of ONNX's operators, and of the format that has it. */
 const [OPSET, FORMAT] = [21, 10];
@@ -41,7 +41,7 @@ const [LEAST_OUTSIDE, ALIGNED] = [1024, 64];
 /**
  * Writes a module as a file of ONNX (opset 21), with its weights by their names in `stateDict()`. Its `forward` is traced in evaluation mode:
  * the file has what it does for inputs of these shapes, with loops unrolled, and numbers that it reads from outside as constants.
- * @param {nn.Module & { forward: (...args: any[]) => unknown }} model
+ * @param {nn.Module} model
  * @param {readonly Argument[]} inputs the arguments of `forward`: only shapes and types of tensors matter. Tensors may be in arrays and plain
  *   objects; other values are constants
  * @param {string | URL} path
@@ -70,7 +70,7 @@ export async function exportOnnx(model, inputs, path, options = {}) {
         }),
         dtype: tensor.dtype,
       }));
-      return traceOperations((...tensors) => model.forward(.../** @type {any[]} */ (rebuilt(inputs, [...tensors]))), args);
+      return traceOperations((...tensors) => model.forward(.../** @type {unknown[]} */ (rebuilt(inputs, [...tensors]))), args);
     }),
   );
   try {
@@ -128,12 +128,12 @@ function tensorsOf(value, path = []) {
   return Object.entries(/** @type {object} */ (value)).flatMap(([key, own]) => tensorsOf(own, [...path, key]));
 }
 
-/** The value with other tensors in place of its own, in their order. @param {any} value @param {Tensor[]} tensors @returns {unknown} */
+/** The value with other tensors in place of its own, in their order. @param {unknown} value @param {Tensor[]} tensors @returns {unknown} */
 function rebuilt(value, tensors) {
   if (value instanceof Tensor) return tensors.shift();
   if (!isPlain(value)) return value;
   if (Array.isArray(value)) return value.map((own) => rebuilt(own, tensors));
-  return Object.fromEntries(Object.entries(value).map(([key, own]) => [key, rebuilt(own, tensors)]));
+  return Object.fromEntries(Object.entries(/** @type {object} */ (value)).map(([key, own]) => [key, rebuilt(own, tensors)]));
 }
 
 /** @param {string} option @param {readonly string[] | undefined} given @param {readonly { path: string[] }[]} leaves @param {string} base */
@@ -173,7 +173,7 @@ function dynamicSizes(leaves, names, dynamic) {
       ? /** @type {number[]} */ (dynamic)
           .filter((d) => d < shape.length)
           .map((d) => /** @type {const} */ ([d, d === 0 ? 'batch' : `size_${d}`]))
-      : Object.entries(/** @type {Record<string, any>} */ (dynamic)[names[i]] ?? {}).map(
+      : Object.entries(/** @type {Record<string, Record<string, unknown>>} */ (dynamic)[names[i]] ?? {}).map(
           ([d, name]) => /** @type {const} */ ([Number(d), name]),
         );
     for (const [d, name] of entries) {
@@ -252,7 +252,7 @@ function merge(traces) {
     const each = traces.map(({ operations }) => operations[i]);
     const where = `${operation.name} (${operation.origin})`;
     const isAlike = each.every((own) => own?.name === operation.name && own.inputs.length === operation.inputs.length);
-    const attributes = isAlike ? merged(each.map((own) => own.attributes)) : undefined;
+    const attributes = isAlike ? /** @type {Operation['attributes'] | undefined} */ (merged(each.map((own) => own.attributes))) : undefined;
     if (attributes === undefined) throw differs(`the operations change at ${where}`);
     const own = {
       ...operation,
@@ -294,12 +294,18 @@ function merge(traces) {
   return { inputs, operations, results, constants };
 }
 
-/** The values in a result, by path. @param {any} result @param {string[]} [path] @returns {{ path: string[], value: TracedValue }[]} */
+/** Whether a part of a result is a value. @param {unknown} result @returns {result is TracedValue} */
+function isValue(result) {
+  if (!isPlain(result) || Array.isArray(result)) return false;
+  const { shape, dtype } = /** @type {{ shape?: unknown, dtype?: unknown }} */ (result);
+  return Array.isArray(shape) && typeof dtype === 'string';
+}
+
+/** The values in a result, by path. @param {unknown} result @param {string[]} [path] @returns {{ path: string[], value: TracedValue }[]} */
 function valuesOf(result, path = []) {
-  if (isPlain(result) && !Array.isArray(result) && Array.isArray(result.shape) && typeof result.dtype === 'string')
-    return [{ path, value: result }];
+  if (isValue(result)) return [{ path, value: result }];
   if (!isPlain(result)) return [];
-  return Object.entries(result).flatMap(([key, own]) => valuesOf(own, [...path, key]));
+  return Object.entries(/** @type {object} */ (result)).flatMap(([key, own]) => valuesOf(own, [...path, key]));
 }
 
 /** The tensors that traces made for constants. @param {TracedFunction[]} traces @returns {Set<Tensor>} */

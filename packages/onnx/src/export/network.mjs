@@ -307,7 +307,11 @@ function attentionApart(g, x, operation) {
   const [q, k, v] = x.map((name) => g.node('Transpose', [name], HEADS_FIRST));
   const [heads, size] = all(g, shape.slice(2), 'heads');
   const sizes = { dtype, batch: shape[0], tokens: shape[1], keys: ofKeys[1], heads, kvHeads: g.fixed(ofKeys[2], 'heads'), size };
-  return g.node('Transpose', [attend(g, { q, k, v }, sizes, operation.attributes)], HEADS_FIRST);
+  return g.node(
+    'Transpose',
+    [attend(g, { q, k, v }, sizes, /** @type {Parameters<typeof attend>[3]} */ (operation.attributes))],
+    HEADS_FIRST,
+  );
 }
 
 /** @type {Writes} */

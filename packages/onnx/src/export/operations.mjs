@@ -12,7 +12,7 @@ import { Size, Unsupported, computed, equal } from './sizes.mjs';
  * An operation of all traces; numbers that differ are of the class `Size`.
  * @typedef {object} Operation
  * @property {string} name
- * @property {any} attributes
+ * @property {ReturnType<typeof import('helios-vk/nn').traceOperations>['operations'][number]['attributes']} attributes
  * @property {Value[]} inputs
  * @property {Value[]} outputs
  * @property {ReturnType<typeof import('helios-vk/nn').traceOperations>['operations'][number]['body']} body

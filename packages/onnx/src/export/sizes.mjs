@@ -38,19 +38,20 @@ export const product = (sizes) => computed((...numbers) => numbers.reduce((a, b)
 
 /**
  * Attributes of all traces as one value, with a `Size` for each number that differs.
- * @param {readonly any[]} values of the traces
- * @returns {any} undefined if they differ in anything but numbers
+ * @param {readonly unknown[]} values of the traces
+ * @returns {unknown} undefined if they differ in anything but numbers
  */
 export function merged(values) {
   const [first] = values;
-  if (values.every((value) => typeof value === 'number')) return sizeOf(values);
+  if (values.every((value) => typeof value === 'number')) return sizeOf(/** @type {number[]} */ (values));
   if (typeof first !== 'object' || first === null) return values.every((value) => value === first) ? first : undefined;
   const keys = Object.keys(first);
   if (values.some((value) => typeof value !== 'object' || value === null || Object.keys(value).join() !== keys.join())) return undefined;
   const result = Array.isArray(first) ? new Array(first.length) : {};
   for (const key of keys) {
-    const own = merged(values.map((value) => value[key]));
-    if (own === undefined && values.some((value) => value[key] !== undefined)) return undefined;
+    const each = values.map((value) => Reflect.get(/** @type {object} */ (value), key));
+    const own = merged(each);
+    if (own === undefined && each.some((value) => value !== undefined)) return undefined;
     Reflect.set(result, key, own);
   }
   return result;

@@ -71,7 +71,7 @@ const attention = {
     if (pastKey) [key, value] = [f.cat([pastKey.tensor, key], 2), f.cat([pastValue.tensor, value], 2)];
     const [batch, count, queries, size] = query.shape;
     const keys = key.shape[2];
-    const root = Math.sqrt(scale ?? 1 / Math.sqrt(size));
+    const root = Math.sqrt(/** @type {number} */ (scale ?? 1 / Math.sqrt(size)));
     const [a, b] = [f.mul(f.to(query, 'f32'), root), f.mul(f.to(shared(key, count), 'f32'), root)];
     const raw = f.matmul(a, f.transpose(b, 2, 3));
     const capped = softcap > 0 ? f.mul(f.tanh(f.div(raw, softcap)), softcap) : raw;
@@ -99,7 +99,10 @@ const flexAttention = {
   *control([q, k, v], { scale, score_mod: scoreMod, prob_mod: probMod }, { execute }) {
     const [, count, , size] = q.shape;
     const wide = (/** @type {Value} */ x) => f.to(shared(x.tensor, count), 'f32');
-    let scores = Value.of('float', f.mul(f.matmul(wide(q), f.transpose(wide(k), 2, 3)), scale ?? 1 / Math.sqrt(size)));
+    let scores = Value.of(
+      'float',
+      f.mul(f.matmul(wide(q), f.transpose(wide(k), 2, 3)), /** @type {number} */ (scale ?? 1 / Math.sqrt(size))),
+    );
     if (scoreMod) scores = /** @type {Value} */ ((yield* execute(scoreMod, [scores]))[0]);
     let weights = Value.of('float', probabilities(scores.tensor));
     if (probMod) weights = /** @type {Value} */ ((yield* execute(probMod, [weights]))[0]);
@@ -119,7 +122,7 @@ const rotaryEmbedding = {
     const rows = (table) => {
       const own = positions
         ? f.indexSelect(table.tensor, 0, indexOf(f.reshape(positions.tensor, [positions.size])))
-        : f.reshape(table.tensor, [-1, table.shape.at(-1)]);
+        : f.reshape(table.tensor, [-1, /** @type {number} */ (table.shape.at(-1))]);
       return f.reshape(f.slice(own, 1, 0, half), [batch, 1, tokens, half]);
     };
     const [c, s] = [rows(cos), rows(sin)];
@@ -142,7 +145,7 @@ const linearAttention = {
     const [batch, , tokens, size] = query.shape;
     const columns = value.shape[3];
     let state = past ? f.to(past.tensor, 'f32') : f.zeros([batch, own, size, columns]);
-    const factor = scale || 1 / Math.sqrt(size);
+    const factor = /** @type {number} */ (scale || 1 / Math.sqrt(size));
     const [gates, rates] = [decay && f.exp(wide(decay, own)), beta && wide(beta, beta.shape[2])];
     const outputs = [];
     for (let t = 0; t < tokens; t++) {

@@ -13,7 +13,10 @@ const stacked = (values, axis) =>
     axis,
   );
 
-/** A graph among the attributes of a node. @param {any} attributes @param {string} name @returns {Graph} */
+/**
+ * A graph among the attributes of a node.
+ * @param {import('../definitions.mjs').Attributes} attributes @param {'body' | 'then_branch' | 'else_branch'} name @returns {Graph}
+ */
 function graphIn(attributes, name) {
   if (attributes[name]?.nodes === undefined) throw new Error(`the attribute ${name} is no graph`);
   return attributes[name];
@@ -42,6 +45,7 @@ const loop = {
     const body = graphIn(attributes, 'body');
     const turns = count?.number ?? Infinity;
     let goesOn = condition ? Boolean(condition.number) : true;
+    /** @type {(Value | undefined)[]} */
     let carried = first;
     /** @type {Value[][]} */
     const made = [];
@@ -56,7 +60,7 @@ const loop = {
         goesOn = Boolean(condition.number);
       }
     }
-    const results = body.outputs.slice(1 + first.length).map((/** @type {any} */ _, /** @type {number} */ i) =>
+    const results = body.outputs.slice(1 + first.length).map((_, i) =>
       made.length === 0
         ? nothing(body, 1 + first.length + i)
         : stacked(
@@ -81,6 +85,7 @@ const scan = {
     const scanned = inputs.slice(states);
     const along = scanned.map((x, i) => axisOf(axes[i] ?? 0, x.rank));
     const turns = scanned[0].shape[along[0]];
+    /** @type {(Value | undefined)[]} */
     let carried = inputs.slice(0, states);
     /** @type {Value[][]} */
     const made = [];

@@ -6,6 +6,7 @@ import { Value, f, indexOf, same, uploaded } from './lib.mjs';
 import { perChannel } from './network.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../definitions.mjs').Attributes} Attributes */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /**
@@ -17,7 +18,7 @@ import { perChannel } from './network.mjs';
  */
 
 /**
- * @param {readonly number[]} sizes of the input @param {any} attributes of a convolution or a pool @param {readonly number[]} kernel
+ * @param {readonly number[]} sizes of the input @param {Attributes} attributes of a convolution or a pool @param {readonly number[]} kernel
  * @returns {Window}
  */
 export function windowOf(sizes, attributes, kernel) {
@@ -80,9 +81,9 @@ export function convolved(x, weight, bias, window, group) {
   const { strides, dilations, begin, end, outs, kernel } = window;
   const rank = outs.length;
   if (rank <= 3 && x.size > 0) {
-    const padding = begin.map((before, d) => [before, end[d]]);
+    const padding = begin.map((before, d) => /** @type {[number, number]} */ ([before, end[d]]));
     const options = { stride: single(strides), padding, dilation: single(dilations), groups: group };
-    return f[`conv${rank}d`](x, weight, bias, options);
+    return f[/** @type {'conv2d'} */ (`conv${rank}d`)](x, weight, bias, options);
   }
   const [batch, channels] = x.shape;
   const [outputs] = weight.shape;
@@ -151,9 +152,9 @@ const convTranspose = {
       (/** @type {number} */ before, /** @type {number} */ d) => before >= 0 && end[d] >= 0 && more[d] < Math.max(strides[d], dilations[d]),
     );
     if (rank <= 3 && isPlain) {
-      const padding = begin.map((/** @type {number} */ before, /** @type {number} */ d) => [before, end[d]]);
+      const padding = begin.map((before, d) => /** @type {[number, number]} */ ([before, end[d]]));
       const options = { stride: single(strides), padding, dilation: single(dilations), outputPadding: single(more), groups: group };
-      return same(x.type, f[`convTranspose${rank}d`](x.tensor, weight.tensor, bias?.tensor, options));
+      return same(x.type, f[/** @type {'convTranspose2d'} */ (`convTranspose${rank}d`)](x.tensor, weight.tensor, bias?.tensor, options));
     }
     const [channels, each] = weight.shape;
     // As a convolution: outputs first, the kernel turned round.
@@ -168,7 +169,7 @@ const convTranspose = {
       reach.map((/** @type {number} */ n, /** @type {number} */ d) => n - begin[d]),
       reach.map((/** @type {number} */ n, /** @type {number} */ d) => n - end[d] + more[d]),
     );
-    const window = windowOf(y.shape.slice(2), { dilations }, kernel);
+    const window = windowOf(y.shape.slice(2), /** @type {Attributes} */ ({ dilations }), kernel);
     return same(x.type, convolved(y, turned, bias?.tensor, window, group));
   },
 };
@@ -192,15 +193,15 @@ const wide = (x) => f.to(x.tensor, 'f32');
 
 /**
  * Options of nn's pools for a window; undefined for one that they do not take.
- * @param {Window} window @param {any} attributes
+ * @param {Window} window @param {Attributes} attributes
  */
 function poolOptions({ kernel, strides, begin, end, outs }, attributes) {
   const isTaken = begin.every((before, d) => before === end[d] && before <= kernel[d] / 2);
   if (outs.length > 3 || !isTaken) return undefined;
   return { stride: single(strides), padding: single(begin), ceilMode: Boolean(attributes.ceil_mode) };
 }
-/** One direction takes a number. @param {number[]} all */
-const single = (all) => (all.length === 1 ? all[0] : all);
+/** One direction takes a number. Types are those of two, for functions of one, two and three. @param {number[]} all */
+const single = (all) => (all.length === 1 ? all[0] : /** @type {[number, number]} */ (all));
 
 /** @type {Computed} */
 const maxPool = {
@@ -209,7 +210,10 @@ const maxPool = {
     const window = windowOf(sizes, attributes, attributes.kernel_shape);
     const options = poolOptions(window, attributes);
     if (options && !wants(1)) {
-      const pooled = f[`maxPool${sizes.length}d`](wide(x), single(window.kernel), { ...options, dilation: single(window.dilations) });
+      const pooled = f[/** @type {'maxPool2d'} */ (`maxPool${sizes.length}d`)](wide(x), single(window.kernel), {
+        ...options,
+        dilation: single(window.dilations),
+      });
       return same(x.type, pooled);
     }
     const columns = patches(wide(x), window, -Infinity);
@@ -239,7 +243,11 @@ const averagePool = {
     const { kernel, strides, dilations, begin, end, outs } = window;
     const all = Boolean(attributes.count_include_pad);
     const options = dilations.every((each) => each === 1) ? poolOptions(window, attributes) : undefined;
-    if (options) return same(x.type, f[`avgPool${sizes.length}d`](wide(x), single(kernel), { ...options, countIncludePad: all }));
+    if (options)
+      return same(
+        x.type,
+        f[/** @type {'avgPool2d'} */ (`avgPool${sizes.length}d`)](wide(x), single(kernel), { ...options, countIncludePad: all }),
+      );
     const isCounted = (/** @type {number} */ at, /** @type {number} */ d) =>
       all ? at >= -begin[d] && at < sizes[d] + end[d] : at >= 0 && at < sizes[d];
     const counts = outs.map((out, d) =>
@@ -342,7 +350,7 @@ const causalConvWithState = {
     const k = weight.shape[2];
     const before = past?.tensor ?? f.zeros([batch, channels, Math.max(1, k - 1)], { dtype: x.tensor.dtype });
     const whole = k > 1 ? f.cat([before, x.tensor], 2) : x.tensor;
-    const window = windowOf([whole.shape[2]], {}, [k]);
+    const window = windowOf([whole.shape[2]], /** @type {Attributes} */ ({}), [k]);
     const y = convolved(whole, weight.tensor, bias?.tensor, window, channels);
     const state = k > 1 ? Value.of(x.type, f.slice(whole, 2, length, length + k - 1)) : Value.host(x.type, [batch, channels, 0], []);
     return [same(x.type, activation === 'none' ? y : f.silu(y)), state];
@@ -360,14 +368,16 @@ const convInteger = {
     const own = centred(x, zeroX, []);
     // f32 has integers up to 2^24: so many products of 255 and a digit of the weights have an exact sum.
     const bits = Math.min(8, Math.max(1, Math.floor(Math.log2(2 ** 24 / 255 / Math.max(1, sizeOf(weight.shape.slice(1)))))));
-    let [left, y] = [w, /** @type {any} */ (undefined)];
+    let left = w;
+    /** @type {Tensor | undefined} */
+    let y;
     for (let place = 0; place < 8; place += bits) {
       const higher = f.floor(f.mul(left, 2 ** -bits));
       const digit = place + bits < 8 ? f.sub(left, f.mul(higher, 2 ** bits)) : left;
       const part = f.mul(f.to(convolved(own, digit, undefined, window, attributes.group ?? 1), 'i32'), 2 ** place);
       [left, y] = [higher, y === undefined ? part : f.add(y, part)];
     }
-    return Value.of('int32', y);
+    return Value.of('int32', /** @type {Tensor} */ (y));
   },
 };
 

@@ -7,23 +7,21 @@ import * as wide from './wide.mjs';
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
 
-/** @param {string} name @param {(x: number) => number} [host] */
-const unary = (name, host) => elementwise((/** @type {Tensor} */ x) => f[name](x), host);
-/** @param {string} name @param {(a: number, b: number) => boolean} host */
-const comparison = (name, host) => elementwise((a, b) => f[name](a, b), host, 'bool');
-/** @param {string} name @param {(a: number, b: number) => boolean} host */
-const logical = (name, host) => elementwise((a, b) => f[name](a, b), host, 'bool');
+/** @param {(x: Tensor) => Tensor} of @param {(x: number) => number} [host] */
+const unary = (of, host) => elementwise((x) => of(x), host);
+/** Comparisons, and logical operations. @param {(a: Tensor, b: Tensor) => Tensor} of @param {(a: number, b: number) => boolean} host */
+const comparison = (of, host) => elementwise((a, b) => of(a, b), host, 'bool');
 
-/** Many operands, two at a time. @param {(a: Tensor, b: Tensor) => Tensor} of @param {(a: number, b: number) => number} host @returns {Computed} */
+/** Many operands, two at a time. @param {(a: Tensor, b: Tensor) => Tensor} of @param {(a: number, b: number) => number} host */
 const folded = (of, host) => ({
-  run: (inputs, attributes, call) => inputs.reduce((a, b) => elementwise(of, host).run([a, b], attributes, call)),
+  run: (/** @type {import('../definitions.mjs').Inputs} */ inputs) => inputs.reduce((a, b) => elementwise(of, host).run([a, b])),
 });
 
-/** An activation with numbers as attributes. @param {(x: Tensor, attributes: any) => Tensor} of @returns {Computed} */
+/** An activation with numbers as attributes. @param {(x: Tensor, attributes: import('../definitions.mjs').Attributes) => Tensor} of @returns {Computed} */
 const activation = (of) => ({ run: ([x], attributes) => same(x.type, of(x.tensor, attributes)) });
 
-/** Integer quotients are truncated. @param {number} a @param {number} b @param {string} type */
-const quotient = (a, b, type) => (isFloat(/** @type {any} */ (type)) ? a / b : Math.trunc(a / b));
+/** Integer quotients are truncated. @param {number} a @param {number} b @param {import('../types.mjs').Type} type */
+const quotient = (a, b, type) => (isFloat(type) ? a / b : Math.trunc(a / b));
 /** The remainder with the divisor's sign. @param {number} a @param {number} b */
 const modulo = (a, b) => a - Math.floor(a / b) * b;
 
@@ -54,7 +52,7 @@ const pow = {
     const known = onHost((x, y) => (isFloat(a.type) ? x ** y : Math.trunc(x ** y)), a.type, a, b);
     if (known) return known;
     if (b.elements && b.size === 1 && (isFloat(a.type) || (Number.isInteger(b.number) && b.number >= 0)))
-      return result(a.type, f.pow(a.tensor, b.number).reshape([...broadcastOne(a, b)]));
+      return result(a.type, f.pow(a.tensor, b.number).reshape(...broadcastOne(a, b)));
     // The result has the base's type, whatever the exponent's.
     if (isFloat(a.type)) return same(a.type, f.pow(f.to(a.tensor, 'f32'), f.to(b.tensor, 'f32')));
     const dtype = a.tensor.dtype;
@@ -75,13 +73,13 @@ const clip = {
     const least = low ?? (min === undefined ? undefined : scalar(x.type, min));
     const most = high ?? (max === undefined ? undefined : scalar(x.type, max));
     let y = x;
-    if (least) y = elementwise(f.maximum, Math.max).run([y, least], {}, /** @type {any} */ (undefined));
-    if (most) y = elementwise(f.minimum, Math.min).run([y, most], {}, /** @type {any} */ (undefined));
+    if (least) y = elementwise(f.maximum, Math.max).run([y, least]);
+    if (most) y = elementwise(f.minimum, Math.min).run([y, most]);
     return y;
   },
 };
 
-/** @param {any} alpha @param {Tensor} x */
+/** @param {Tensor} x @param {number} alpha */
 const elu = (x, alpha) => f.where(f.gt(x, 0), x, f.mul(f.expm1 ? f.expm1(f.minimum(x, 0)) : f.sub(f.exp(f.minimum(x, 0)), 1), alpha));
 
 /** @type {Computed} */
@@ -110,15 +108,15 @@ const hardSigmoid = (x, alpha, beta) => f.clamp(f.add(f.mul(x, alpha), beta), 0,
 
 /** @type {import('../definitions.mjs').Table} */
 export const ELEMENTWISE = {
-  Abs: unary('abs', Math.abs),
-  Acos: unary('acos'),
-  Acosh: unary('acosh'),
+  Abs: unary(f.abs, Math.abs),
+  Acos: unary(f.acos),
+  Acosh: unary(f.acosh),
   Add: elementwise(f.add, (a, b) => a + b),
-  And: logical('logicalAnd', (a, b) => Boolean(a && b)),
-  Asin: unary('asin'),
-  Asinh: unary('asinh'),
-  Atan: unary('atan'),
-  Atanh: unary('atanh'),
+  And: comparison(f.logicalAnd, (a, b) => Boolean(a && b)),
+  Asin: unary(f.asin),
+  Asinh: unary(f.asinh),
+  Atan: unary(f.atan),
+  Atanh: unary(f.atanh),
   BitShift: bitShift,
   BitwiseAnd: elementwise((a, b) => f.bitwiseAnd(a, b)),
   BitwiseNot: elementwise((a) => f.bitwiseNot(a)),
@@ -126,25 +124,25 @@ export const ELEMENTWISE = {
   BitwiseXor: elementwise((a, b) => f.bitwiseXor(a, b)),
   Cast: { run: ([x], { to }) => cast(x, typeOf(to, 'the attribute to')) },
   CastLike: { run: ([x, like]) => cast(x, like.type) },
-  Ceil: unary('ceil', Math.ceil),
+  Ceil: unary(f.ceil, Math.ceil),
   Celu: activation((x, { alpha = 1 }) => elu2(x, alpha)),
   Clip: clip,
-  Cos: unary('cos'),
-  Cosh: unary('cosh'),
+  Cos: unary(f.cos),
+  Cosh: unary(f.cosh),
   Div: div,
   Elu: activation((x, { alpha = 1 }) => elu(x, alpha)),
   Equal: {
-    run(inputs, attributes, call) {
+    run(inputs) {
       if (inputs[0].type === 'string') return mapped((a, b) => a === b, 'bool', ...inputs);
-      return comparison('eq', (a, b) => a === b).run(inputs, attributes, call);
+      return comparison(f.eq, (a, b) => a === b).run(inputs);
     },
   },
-  Erf: unary('erf'),
-  Exp: unary('exp'),
-  Floor: unary('floor', Math.floor),
+  Erf: unary(f.erf),
+  Exp: unary(f.exp),
+  Floor: unary(f.floor, Math.floor),
   Gelu: activation((x, { approximate = 'none' }) => (approximate === 'tanh' ? f.gelu(x, { approximate: 'tanh' }) : exactGelu(x))),
-  Greater: comparison('gt', (a, b) => a > b),
-  GreaterOrEqual: comparison('ge', (a, b) => a >= b),
+  Greater: comparison(f.gt, (a, b) => a > b),
+  GreaterOrEqual: comparison(f.ge, (a, b) => a >= b),
   HardSigmoid: activation((x, { alpha = 0.2, beta = 0.5 }) => hardSigmoid(x, alpha, beta)),
   HardSwish: activation((x) => f.mul(x, hardSigmoid(x, 1 / 6, 0.5))),
   Identity: { run: ([x]) => x },
@@ -156,13 +154,13 @@ export const ELEMENTWISE = {
   },
   IsNaN: { run: ([x]) => Value.of('bool', f.ne(x.tensor, x.tensor)) },
   LeakyRelu: activation((x, { alpha = 0.01 }) => f.where(f.ge(x, 0), x, f.mul(x, alpha))),
-  Less: comparison('lt', (a, b) => a < b),
-  LessOrEqual: comparison('le', (a, b) => a <= b),
-  Log: unary('log', Math.log),
+  Less: comparison(f.lt, (a, b) => a < b),
+  LessOrEqual: comparison(f.le, (a, b) => a <= b),
+  Log: unary(f.log, Math.log),
   Max: folded((a, b) => f.maximum(a, b), Math.max),
   Mean: {
-    run(inputs, attributes, call) {
-      const sum = /** @type {any} */ (folded(f.add, (a, b) => a + b).run(inputs, attributes, call));
+    run(inputs) {
+      const sum = folded(f.add, (a, b) => a + b).run(inputs);
       return same(sum.type, f.div(sum.tensor, inputs.length));
     },
   },
@@ -170,39 +168,39 @@ export const ELEMENTWISE = {
   Mish: activation((x) => f.mul(x, f.tanh(f.softplus(x)))),
   Mod: mod,
   Mul: elementwise(f.mul, (a, b) => a * b),
-  Neg: unary('neg', (x) => -x),
+  Neg: unary(f.neg, (x) => -x),
   Not: elementwise(
     (x) => f.logicalNot(x),
     (x) => !x,
     'bool',
   ),
-  Or: logical('logicalOr', (a, b) => Boolean(a || b)),
+  Or: comparison(f.logicalOr, (a, b) => Boolean(a || b)),
   PRelu: mapping((x, slope) => f.where(f.ge(x, 0), x, f.mul(x, slope))),
   Pow: pow,
-  Reciprocal: unary('reciprocal', (x) => 1 / x),
+  Reciprocal: unary(f.reciprocal, (x) => 1 / x),
   Relu: elementwise(f.relu, (x) => Math.max(x, 0)),
-  Round: unary('round'),
+  Round: unary(f.round),
   Selu: activation((x, { alpha = 1.6732631921768188, gamma = 1.0507010221481323 }) => f.mul(elu(x, alpha), gamma)),
   Shrink: activation((x, { bias = 0, lambd = 0.5 }) =>
     f.where(f.lt(x, -lambd), f.add(x, bias), f.where(f.gt(x, lambd), f.sub(x, bias), f.mul(x, 0))),
   ),
-  Sigmoid: unary('sigmoid'),
-  Sign: unary('sign', Math.sign),
-  Sin: unary('sin'),
-  Sinh: unary('sinh'),
-  Softplus: unary('softplus'),
+  Sigmoid: unary(f.sigmoid),
+  Sign: unary(f.sign, Math.sign),
+  Sin: unary(f.sin),
+  Sinh: unary(f.sinh),
+  Softplus: unary(f.softplus),
   Softsign: activation((x) => f.div(x, f.add(f.abs(x), 1))),
-  Sqrt: unary('sqrt', Math.sqrt),
+  Sqrt: unary(f.sqrt, Math.sqrt),
   Sub: elementwise(f.sub, (a, b) => a - b),
   Sum: folded(f.add, (a, b) => a + b),
   SwiGLU: { run: ([a, b], { alpha = 1 }) => same(a.type, f.mul(swish(a.tensor, alpha), b.tensor)) },
   Swish: activation((x, { alpha = 1 }) => swish(x, alpha)),
-  Tan: unary('tan'),
-  Tanh: unary('tanh'),
+  Tan: unary(f.tan),
+  Tanh: unary(f.tanh),
   ThresholdedRelu: activation((x, { alpha = 1 }) => f.where(f.gt(x, alpha), x, f.mul(x, 0))),
   Where: where,
   'ai.onnx.ml.Binarizer': activation((x, { threshold = 0 }) => f.to(f.gt(x, threshold), x.dtype)),
-  Xor: logical('logicalXor', (a, b) => Boolean(a) !== Boolean(b)),
+  Xor: comparison(f.logicalXor, (a, b) => Boolean(a) !== Boolean(b)),
 };
 
 /** max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) @param {Tensor} x @param {number} alpha */

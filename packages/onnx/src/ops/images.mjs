@@ -94,7 +94,7 @@ const resize = {
     } = attributes;
     const { cubic_coeff_a: a = -0.75, exclude_outside: exclude = 0, extrapolation_value: outside = 0, antialias = 0 } = attributes;
     const { keep_aspect_ratio_policy: policy = 'stretch' } = attributes;
-    const dims = attributes.axes ? axesOf(attributes.axes, x.rank) : x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => d);
+    const dims = attributes.axes ? axesOf(attributes.axes, x.rank) : x.shape.map((_, d) => d);
     let scales = scaleInput?.size ? scaleInput.numbers : undefined;
     let sizes = sizeInput?.size ? sizeInput.numbers : undefined;
     const own = dims.map((/** @type {number} */ d) => x.shape[d]);
@@ -104,9 +104,8 @@ const resize = {
       scales = ratios.map(() => ratio);
       sizes = own.map((/** @type {number} */ size) => Math.floor(size * ratio + 0.5));
     }
-    const ranges = dims.map((/** @type {any} */ _, /** @type {number} */ i) =>
-      roi?.size ? [roi.numbers[i], roi.numbers[i + dims.length]] : [0, 1],
-    );
+    /** @type {[number, number][]} */
+    const ranges = dims.map((_, i) => (roi?.size ? [roi.numbers[i], roi.numbers[i + dims.length]] : [0, 1]));
     const isCrop = coordinates === 'tf_crop_and_resize';
     let y = x;
     /** Where all dimensions are inside of the image. @type {Tensor | undefined} */
@@ -114,7 +113,7 @@ const resize = {
     for (const [i, d] of dims.entries()) {
       const size = x.shape[d];
       const length = isCrop ? ranges[i][1] - ranges[i][0] : 1;
-      const scale = scales?.[i] ?? sizes[i] / size;
+      const scale = scales?.[i] ?? /** @type {number[]} */ (sizes)[i] / size;
       const out = sizes?.[i] ?? Math.floor(size * length * scale);
       if (out === size && scale === 1 && !isCrop) continue;
       const positions = positionsOf(size, out, scale, coordinates, ranges[i]);
@@ -134,7 +133,7 @@ const resize = {
       const flags = positions.map((/** @type {number} */ each) => Number(each >= 0 && each <= size - 1));
       const flag = uploaded(
         flags,
-        x.shape.map((/** @type {any} */ _, /** @type {number} */ e) => (e === d ? out : 1)),
+        x.shape.map((_, e) => (e === d ? out : 1)),
       );
       inside = inside ? f.mul(inside, flag) : flag;
     }
@@ -153,8 +152,12 @@ const upsample = {
   host: [1],
   run: ([x, scales], { mode = 'nearest', scales: attribute }, call) =>
     resize.run(
-      [x, undefined, attribute ? Value.host('float', [attribute.length], attribute) : scales],
-      { mode, coordinate_transformation_mode: 'asymmetric', nearest_mode: 'floor' },
+      /** @type {Value[]} */ ([x, undefined, attribute ? Value.host('float', [attribute.length], attribute) : scales]),
+      /** @type {import('../definitions.mjs').Attributes} */ ({
+        mode,
+        coordinate_transformation_mode: 'asymmetric',
+        nearest_mode: 'floor',
+      }),
       call,
     ),
 };
@@ -272,7 +275,7 @@ const deformConv = {
     const outs = offset.shape.slice(2);
     const [window, count] = [sizeOf(kernel), sizeOf(outs)];
     const moves = f.reshape(f.to(offset.tensor, 'f32'), [batch, groups, window, rank, count]);
-    const positions = sizes.map((/** @type {any} */ _, /** @type {number} */ d) => {
+    const positions = sizes.map((_, d) => {
       const base = grid(kernel).flatMap((k) => grid(outs).map((at) => at[d] * strides[d] + k[d] * dilations[d] - pads[d]));
       const own = f.reshape(f.slice(moves, 3, d, d + 1), [batch, groups, window, count]);
       return f.reshape(f.add(own, uploaded(base, [1, 1, window, count])), [batch * groups, window * count]);

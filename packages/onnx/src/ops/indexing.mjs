@@ -2,18 +2,15 @@
 
 import { computable, concat, limited, reshape, slice, stridesOf, take } from '../arrays.mjs';
 import { TYPES, sizeOf } from '../types.mjs';
-import { ELEMENTWISE } from './elementwise.mjs';
-import { Value, axisOf, cast, f, indexOf, known, mapped, result, same, scalar } from './lib.mjs';
+import { Value, axisOf, cast, elementwise, f, indexOf, known, mapped, result, same, scalar } from './lib.mjs';
 import { cumulated, topK as topKOfLong } from './wide.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
 
-const NONE = /** @type {any} */ (undefined);
-const plus = (/** @type {Value} */ a, /** @type {Value} */ b) =>
-  /** @type {Value} */ (/** @type {Computed} */ (ELEMENTWISE.Add).run([a, b], {}, NONE));
-const times = (/** @type {Value} */ a, /** @type {number} */ b) =>
-  /** @type {Value} */ (/** @type {Computed} */ (ELEMENTWISE.Mul).run([a, scalar(a.type, b)], {}, NONE));
+const [sum, product] = [elementwise(f.add, (a, b) => a + b), elementwise(f.mul, (a, b) => a * b)];
+const plus = (/** @type {Value} */ a, /** @type {Value} */ b) => sum.run([a, b]);
+const times = (/** @type {Value} */ a, /** @type {number} */ b) => product.run([a, scalar(a.type, b)]);
 
 /** Indices without negative ones, which count from the end, as i32. @param {Value} index @param {number} size of the dimension @returns {Value} */
 function positive(index, size) {
@@ -64,7 +61,7 @@ function rowsOf(index, sizes) {
 /** @type {Computed} */
 const gatherNd = {
   run([x, index], { batch_dims: batch = 0 }) {
-    const depth = index.shape.at(-1);
+    const depth = /** @type {number} */ (index.shape.at(-1));
     const batches = sizeOf(x.shape.slice(0, batch));
     const sizes = x.shape.slice(batch, batch + depth);
     const inner = x.shape.slice(batch + depth);
@@ -90,7 +87,7 @@ function scattered(x, d, index, source, reduction) {
   }
   if (reduction === 'none') return f.scatter(x, d, index, source);
   if (reduction === 'add') return f.scatterAdd(x, d, index, source);
-  const names = /** @type {Record<string, string>} */ ({ mul: 'prod', max: 'amax', min: 'amin' });
+  const names = /** @type {Record<string, 'prod' | 'amax' | 'amin'>} */ ({ mul: 'prod', max: 'amax', min: 'amin' });
   return f.scatterReduce(x, d, index, source, names[reduction]);
 }
 
@@ -219,7 +216,7 @@ const nonZero = {
 const unique = {
   host: [0],
   run([x], { axis, sorted = 1 }) {
-    const flat = Value.host(x.type, axis === undefined ? [x.size] : x.shape, x.elements);
+    const flat = Value.host(x.type, axis === undefined ? [x.size] : x.shape, /** @type {import('../types.mjs').Elements} */ (x.elements));
     const d = axis === undefined ? 0 : axisOf(axis, x.rank);
     const all = flat.numbers;
     const [size, inner] = [flat.shape[d], sizeOf(flat.shape.slice(d + 1))];
@@ -327,7 +324,9 @@ const tfIdfVectorizer = {
     const width = Math.max(...places) + 1;
     const [rows, length] = x.rank === 1 ? [1, x.shape[0]] : x.shape;
     const counts = new Float32Array(rows * width);
-    const elements = Array.from(x.elements, (each) => (typeof each === 'string' ? each : Number(each)));
+    const elements = Array.from(/** @type {import('../types.mjs').Elements} */ (x.elements), (each) =>
+      typeof each === 'string' ? each : Number(each),
+    );
     for (let row = 0; row < rows; row++) {
       const own = elements.slice(row * length, (row + 1) * length);
       for (let distance = 1; distance <= skips + 1; distance++) {
@@ -371,6 +370,10 @@ export const INDEXING = {
   TopK: topK,
   Unique: unique,
   'ai.onnx.ml.ArrayFeatureExtractor': {
-    run: ([x, index]) => same(x.type, f.indexSelect(x.tensor, x.rank - 1, reshape(positive(index, x.shape.at(-1)), [index.size]).tensor)),
+    run: ([x, index]) =>
+      same(
+        x.type,
+        f.indexSelect(x.tensor, x.rank - 1, reshape(positive(index, /** @type {number} */ (x.shape.at(-1))), [index.size]).tensor),
+      ),
   },
 };

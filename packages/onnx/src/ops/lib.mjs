@@ -10,7 +10,7 @@ import { Value } from '../value.mjs';
 /** @typedef {import('../definitions.mjs').Call} Call */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
 
-/** The functions of `helios-vk/nn`. @type {any} */
+/** The functions of `helios-vk/nn`. */
 export const f = F;
 
 /** A value of a type computed in the device's: brought back into the type's range. @param {Type} type @param {Tensor} y @returns {Value} */
@@ -24,8 +24,8 @@ export function result(type, y) {
 export const same = (type, y) =>
   Value.of(type, y.dtype === TYPES[/** @type {'float'} */ (type)].dtype ? y : y.to(TYPES[/** @type {'float'} */ (type)].dtype));
 
-/** An operator of tensors whose result has the first one's type. @param {(...tensors: any[]) => Tensor} of @returns {Computed} */
-export const mapping = (of) => ({ run: (inputs) => same(inputs[0].type, of(...inputs.map((/** @type {any} */ each) => each?.tensor))) });
+/** An operator of tensors whose result has the first one's type. @param {(...tensors: Tensor[]) => Tensor} of @returns {Computed} */
+export const mapping = (of) => ({ run: (inputs) => same(inputs[0].type, of(...inputs.map((each) => each?.tensor))) });
 
 /** Types whose arithmetic the host does as the device would. */
 const ON_HOST = new Set(['float', 'double', 'bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64']);
@@ -34,7 +34,7 @@ export const hosted = (...values) => computable(...values) && values.every((valu
 /**
  * What `mapped` makes of inputs that the host computes. Undefined if it does not, and where an integer has no exact number: the device's
  * integers wrap.
- * @param {(...numbers: any[]) => number | boolean} of @param {Type} type of the result @param {...Value} values
+ * @param {(...numbers: number[]) => number | boolean} of @param {Type} type of the result @param {...Value} values
  */
 export function onHost(of, type, ...values) {
   if (!hosted(...values)) return undefined;
@@ -53,16 +53,16 @@ export function onHost(of, type, ...values) {
 
 /**
  * An elementwise operator.
- * @param {(...tensors: any[]) => Tensor} of on the device @param {(...numbers: any[]) => number | boolean} [host] the same of numbers
+ * @param {(...tensors: Tensor[]) => Tensor} of on the device @param {(...numbers: number[]) => number | boolean} [host] the same of numbers
  * @param {Type} [type] of the result; the first input's when left out
- * @returns {Computed}
+ * @returns {{ run: (inputs: import('../definitions.mjs').Inputs) => Value }} a Computed
  */
 export const elementwise = (of, host, type) => ({
   run(inputs) {
     const to = type ?? inputs[0].type;
     const known = host && onHost(host, to, ...inputs);
     if (known) return known;
-    const y = of(...inputs.map((/** @type {Value} */ each) => each.tensor));
+    const y = of(...inputs.map((each) => each.tensor));
     return type === undefined ? result(to, y) : same(to, y);
   },
 });
@@ -87,9 +87,8 @@ export function overAxes(x, axes, keep, of) {
 /** An index as i32, which functions take. What 32 bits do not have stays out of range. @param {Tensor} index @returns {Tensor} */
 export const indexOf = (index) => F.to(index.dtype === 'i64' ? F.clamp(index, -(2 ** 31), 2 ** 31 - 1) : index, 'i32');
 
-/** Numbers as a tensor on the device. @param {ArrayLike<number>} numbers @param {readonly number[]} shape @param {any} [dtype] */
-export const uploaded = (numbers, shape, dtype = 'f32') =>
-  tensor(/** @type {any} */ (Float64Array.from(numbers)), { shape: [...shape], dtype });
+/** Numbers as a tensor on the device. @param {ArrayLike<number>} numbers @param {readonly number[]} shape @param {Tensor['dtype']} [dtype] */
+export const uploaded = (numbers, shape, dtype = 'f32') => tensor(Float64Array.from(numbers), { shape: [...shape], dtype });
 
 /** Integers of an axis, 0, 1, …, as a tensor of i32. @param {number} count @param {readonly number[]} [shape] */
 export const counted = (count, shape = [count]) =>

@@ -48,7 +48,8 @@ const linearClassifier = {
 
 /** (x - offset) · scale, of all features or of each. @type {Computed} */
 const scaler = {
-  run([x], { offset = [0], scale = [1] }) {
+  run([x], { offset = [0], scale: factors = [1] }) {
+    const scale = /** @type {number[]} */ (factors);
     const features = x.shape.at(-1) ?? 1;
     for (const [name, { length }] of Object.entries({ offset, scale }))
       if (length !== 1 && length !== features) throw new Error(`Scaler: ${name} must have 1 or ${features} numbers, got ${length}`);

@@ -249,7 +249,7 @@ function contracted(a, b, kept) {
 const det = {
   host: [0],
   run([x]) {
-    const n = x.shape.at(-1);
+    const n = /** @type {number} */ (x.shape.at(-1));
     const all = x.numbers;
     const dets = Float64Array.from({ length: x.size / n ** 2 }, (_, at) => determinant(all.slice(at * n * n, (at + 1) * n * n), n));
     return cast(Value.host('double', x.shape.slice(0, -2), dets), x.type);
@@ -281,7 +281,8 @@ const random = (name) => ({
     const type = attributes.dtype === undefined ? (inputs[0]?.type ?? 'float') : typeOf(attributes.dtype, 'the attribute dtype');
     const shape = attributes.shape ?? inputs[0].shape;
     const { mean = 0, scale = 1, low = 0, high = 1 } = attributes;
-    const y = name === 'randn' ? f.add(f.mul(randn(shape), scale), mean) : f.add(f.mul(rand(shape), high - low), low);
+    const y =
+      name === 'randn' ? f.add(f.mul(randn(shape), /** @type {number} */ (scale)), mean) : f.add(f.mul(rand(shape), high - low), low);
     return same(type, y);
   },
 });

@@ -84,7 +84,7 @@ const matMulInteger = {
   run([a, b, zeroA, zeroB]) {
     const x = centred(a, zeroA, zeroA ? alongMatrix(zeroA, true) : []);
     const y = centred(b, zeroB, zeroB ? alongMatrix(zeroB, false) : []);
-    const size = x.shape.at(-1);
+    const size = /** @type {number} */ (x.shape.at(-1));
     const parts = [];
     for (let at = 0; at < size; at += EXACT) {
       const d = y.ndim === 1 ? 0 : -2;

@@ -4,10 +4,15 @@ import { ELEMENTWISE } from './elementwise.mjs';
 import { Value, f, same, uploaded } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
+/** @typedef {import('../definitions.mjs').Attributes} Attributes */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
 
-/** The activation with a name. @param {string} name @param {number | undefined} alpha @param {number | undefined} beta @returns {(x: Tensor) => Tensor} */
-function activationOf(name, alpha, beta) {
+/**
+ * The activation with a name.
+ * @param {string} name @param {number | undefined} alpha @param {number | undefined} beta @param {import('../definitions.mjs').Call} call
+ * @returns {(x: Tensor) => Tensor}
+ */
+function activationOf(name, alpha, beta, call) {
   const simple = /** @type {Record<string, (x: Tensor) => Tensor>} */ ({ sigmoid: f.sigmoid, tanh: f.tanh, relu: f.relu });
   const own = simple[name.toLowerCase()];
   if (own) return own;
@@ -15,16 +20,26 @@ function activationOf(name, alpha, beta) {
   if (affine) return (x) => f.add(f.mul(x, alpha ?? 1), beta ?? 0);
   const table = Object.keys(ELEMENTWISE).find((each) => each.toLowerCase() === name.toLowerCase());
   if (!table) throw new Error(`the activation ${name} is not supported`);
-  const attributes = Object.fromEntries(Object.entries({ alpha, beta }).filter(([, value]) => value !== undefined));
+  const attributes = /** @type {Attributes} */ ({ ...(alpha === undefined ? {} : { alpha }), ...(beta === undefined ? {} : { beta }) });
   const { run } = /** @type {Computed} */ (ELEMENTWISE[table]);
-  return (x) => /** @type {Value} */ (run([Value.of('float', x)], attributes, /** @type {any} */ (undefined))).tensor;
+  return (x) => /** @type {Value} */ (run([Value.of('float', x)], attributes, call)).tensor;
 }
 
 /**
  * @typedef {object} Cell what one direction computes
  * @property {number} gates
  * @property {string[]} activations
- * @property {(step: { x: Tensor, states: Tensor[], weights: Tensor, bias: Tensor, recurrent: Tensor, functions: ((x: Tensor) => Tensor)[], peepholes: Tensor[], attributes: any }) => Tensor[]} next
+ * @property {(step: Step) => Tensor[]} next
+ *
+ * @typedef {object} Step
+ * @property {Tensor} x
+ * @property {Tensor[]} states
+ * @property {Tensor} weights
+ * @property {Tensor} bias
+ * @property {Tensor} recurrent
+ * @property {((x: Tensor) => Tensor)[]} functions
+ * @property {Tensor[]} peepholes
+ * @property {Attributes} attributes
  */
 
 /** The parts of gates. @param {Tensor} x [batch, gates · size] @param {number} size @returns {Tensor[]} */
@@ -73,7 +88,7 @@ const CELLS = {
 /** @param {'RNN' | 'GRU' | 'LSTM'} name @returns {Computed} */
 const recurrent = (name) => ({
   host: [4],
-  run([x, w, r, b, lengths, initialH, initialC, peephole], attributes) {
+  run([x, w, r, b, lengths, initialH, initialC, peephole], attributes, call) {
     const { gates, activations, next } = CELLS[name];
     const { direction = 'forward', layout = 0, clip, hidden_size: given } = attributes;
     const names = attributes.activations ?? activations;
@@ -91,6 +106,7 @@ const recurrent = (name) => ({
           names[at] ?? names[i] ?? activations[i],
           attributes.activation_alpha?.[at],
           attributes.activation_beta?.[at],
+          call,
         );
         return clip === undefined ? act : (/** @type {Tensor} */ y) => act(f.clamp(y, -clip, clip));
       });
@@ -101,8 +117,8 @@ const recurrent = (name) => ({
       const nothing = f.zeros([gates * size], { dtype: input.dtype });
       const [bias, recurrentBias] = biases ? [f.slice(biases, 0, 0, gates * size), f.slice(biases, 0, gates * size)] : [nothing, nothing];
       const isBack = direction === 'reverse' || d === 1;
-      const all = f.matmul(input, f.transpose(own(w), 0, 1));
-      const weights = f.transpose(own(r), 0, 1);
+      const all = f.matmul(input, f.transpose(/** @type {Tensor} */ (own(w)), 0, 1));
+      const weights = f.transpose(/** @type {Tensor} */ (own(r)), 0, 1);
       const peepholes = peephole ? parts(/** @type {Tensor} */ (own(peephole)), size) : [];
       let states = isLstm ? [state(initialH), state(initialC)] : [state(initialH)];
       const outputs = new Array(steps);

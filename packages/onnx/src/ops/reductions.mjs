@@ -2,7 +2,7 @@
 
 import { Value, axesOf, axisOf, f, hosted, onHost as eachOnHost, overAxes, result, same } from './lib.mjs';
 import { truncDivide } from './wide.mjs';
-import { arrayOf, reshape, take, transpose } from '../arrays.mjs';
+import { reshape, take, transpose } from '../arrays.mjs';
 import { TYPES, isFloat, sizeOf } from '../types.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
@@ -20,7 +20,7 @@ const reduction = (of, host, { last, none } = {}) => ({
   run([x, given], { axes: attribute, keepdims = 1, noop_with_empty_axes: noop = 0 }) {
     const listed = attribute ?? given?.numbers ?? [];
     if (listed.length === 0 && noop) return last ? same(x.type, last(x.tensor)) : x;
-    const axes = listed.length === 0 ? x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => d) : axesOf(listed, x.rank);
+    const axes = listed.length === 0 ? x.shape.map((_, d) => d) : axesOf(listed, x.rank);
     const known = host && x.size > 0 ? onHost(x, axes, Boolean(keepdims), host) : undefined;
     if (known) return known;
     if (none !== undefined && axes.some((/** @type {number} */ d) => x.shape[d] === 0)) {
@@ -40,8 +40,9 @@ function filled(type, count, value) {
     return new (type === 'int64' ? BigInt64Array : BigUint64Array)(count).fill(value < 0 ? least : most);
   }
   const whole = type === 'uint32' ? [0, 2 ** 32 - 1] : [-(2 ** 31), 2 ** 31 - 1];
-  const [least, most] = type === 'bool' ? [0, 1] : (TYPES[/** @type {'int8'} */ (type)].range ?? whole);
-  return arrayOf(type, count).fill(isFloat(type) ? value : Math.min(most, Math.max(least, value)));
+  const { array, range } = TYPES[/** @type {'int8'} */ (type)];
+  const [least, most] = type === 'bool' ? [0, 1] : (range ?? whole);
+  return new array(count).fill(isFloat(type) ? value : Math.min(most, Math.max(least, value)));
 }
 
 /** Undefined where the host does not compute it. @param {Value} x @param {number[]} axes @param {boolean} keep @param {(a: number, b: number) => number} of */

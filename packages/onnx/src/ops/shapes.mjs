@@ -28,7 +28,7 @@ const sliceOp = {
   host: [1, 2, 3, 4],
   run([x, starts, ends, axes, steps], { starts: from, ends: to, axes: along }) {
     const [first, last] = [from ?? starts.numbers, to ?? ends.numbers];
-    const dims = along ?? axes?.numbers ?? first.map((/** @type {any} */ _, /** @type {number} */ i) => i);
+    const dims = along ?? axes?.numbers ?? first.map((_, i) => i);
     let y = x;
     for (const [i, axis] of dims.entries()) {
       const d = axisOf(axis, x.rank);
@@ -65,7 +65,7 @@ const squeeze = {
       : x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) => (size === 1 ? [d] : []));
     return reshape(
       x,
-      x.shape.filter((/** @type {any} */ _, /** @type {number} */ d) => !dims.includes(d)),
+      x.shape.filter((_, d) => !dims.includes(d)),
     );
   },
 };
@@ -113,7 +113,7 @@ const tile = {
 const constantOfShape = {
   host: [0],
   run([shape], { value }) {
-    const one = value ?? scalar('float', 0);
+    const one = /** @type {Value | undefined} */ (value) ?? scalar('float', 0);
     return expand(reshape(one, []), shape.numbers);
   },
 };
@@ -130,7 +130,7 @@ const constant = {
       value_string: text,
       value_strings: texts,
     } = attributes;
-    if (value !== undefined) return value;
+    if (value !== undefined) return /** @type {Value} */ (value);
     if (attributes.sparse_value) return attributes.sparse_value;
     if (float !== undefined) return scalar('float', float);
     if (int !== undefined) return Value.host('int64', [], int);
@@ -162,7 +162,7 @@ const flatten = {
 
 /** @type {Computed} */
 const transposeOp = {
-  run: ([x], { perm }) => transpose(x, perm ?? x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => x.rank - 1 - d)),
+  run: ([x], { perm }) => transpose(x, perm ?? x.shape.map((_, d) => x.rank - 1 - d)),
 };
 
 /** @type {Computed} */
@@ -208,7 +208,7 @@ const pad = {
   host: [1, 3],
   run([x, pads, fill, axes], { mode = 'constant', pads: attribute, value }) {
     const sizes = attribute ?? pads.numbers;
-    const dims = axes ? axesOf(axes.numbers, x.rank) : x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => d);
+    const dims = axes ? axesOf(axes.numbers, x.rank) : x.shape.map((_, d) => d);
     let y = x;
     for (const [i, d] of dims.entries()) {
       const [before, after] = [sizes[i], sizes[i + dims.length]];
@@ -220,7 +220,7 @@ const pad = {
       }
       const kept = indices.filter((index) => index >= 0);
       if (kept.length < y.shape[d]) y = slice(y, d, kept[0] ?? 0, kept.length);
-      const one = cast(fill ?? scalar('float', value ?? 0), x.type);
+      const one = cast(fill ?? scalar('float', /** @type {number | undefined} */ (value) ?? 0), x.type);
       const band = (/** @type {number} */ count) => (count > 0 ? [expand(reshape(one, []), y.shape.with(d, count))] : []);
       y = concat([...band(before), y, ...band(after)], d);
     }
@@ -232,7 +232,7 @@ const pad = {
 const centerCropPad = {
   host: [1],
   run([x, shape], { axes }) {
-    const dims = axes ? axesOf(axes, x.rank) : x.shape.map((/** @type {any} */ _, /** @type {number} */ d) => d);
+    const dims = axes ? axesOf(axes, x.rank) : x.shape.map((_, d) => d);
     let y = x;
     for (const [i, d] of dims.entries()) {
       const [size, wanted] = [x.shape[d], shape.numbers[i]];

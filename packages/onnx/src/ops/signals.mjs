@@ -6,6 +6,7 @@ import { Value, axisOf, f, same, uploaded } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../types.mjs').Type} Type */
+/** @typedef {import('../types.mjs').NumberArray} NumberArray */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
 
 /** cos and sin of 2π · row · column / count, as matrices [rows, columns]. @param {number} rows @param {number} columns @param {number} count @returns {{ cos: Tensor, sin: Tensor }} */
@@ -87,7 +88,10 @@ const stft = {
     const [re, im] = parts(f.to(whole, 'f32')).map((x) => x && cut(x));
     const weighted = (/** @type {Tensor} */ x) => (window ? f.mul(x, window.tensor) : x);
     const outs = onesided ? Math.floor(count / 2) + 1 : count;
-    return same(signal.type, f.stack(transform(weighted(re), im && weighted(im), { count, outs, inverse: false }), 3));
+    return same(
+      signal.type,
+      f.stack(transform(weighted(/** @type {Tensor} */ (re)), im && weighted(im), { count, outs, inverse: false }), 3),
+    );
   },
 };
 
@@ -126,7 +130,14 @@ const melWeightMatrix = {
   },
 };
 
-/** Arrays that hold elements as they lie in files. @type {Partial<Record<Type, any>>} */
+/**
+ * A class of arrays.
+ * @typedef {{
+ *   new (buffer: ArrayBufferLike): NumberArray | BigInt64Array | BigUint64Array,
+ *   from<T>(list: ArrayLike<T>, map: (each: T, i: number) => number | bigint): NumberArray | BigInt64Array | BigUint64Array
+ * }} ArrayClass
+ */
+/** Arrays that hold elements as they lie in files. @type {Partial<Record<Type, ArrayClass>>} */
 const RAW = { int64: BigInt64Array, uint64: BigUint64Array };
 
 /** @type {Computed} */
@@ -134,9 +145,10 @@ const bitCast = {
   host: [0],
   run([x], { to }) {
     const type = typeOf(to, 'the attribute to');
-    const arrayOf = (/** @type {Type} */ each) => RAW[each] ?? TYPES[/** @type {'float'} */ (each)].array;
+    /** @param {Type} each @returns {ArrayClass} */
+    const arrayOf = (each) => RAW[each] ?? TYPES[/** @type {'float'} */ (each)].array;
     const own = arrayOf(x.type);
-    const raw = own.from(x.elements, RAW[/** @type {Type} */ (x.type)] ? BigInt : Number);
+    const raw = own.from(/** @type {import('../types.mjs').Elements} */ (x.elements), RAW[/** @type {Type} */ (x.type)] ? BigInt : Number);
     const elements = new (arrayOf(type))(raw.buffer);
     return Value.host(type, x.shape, plain(elements));
   },

@@ -4,12 +4,14 @@ import { f, same } from './lib.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../value.mjs').Value} Value */
+/** @typedef {import('../definitions.mjs').Attributes} Attributes */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
+/** @typedef {{ rate: Tensor, count: number, x: Tensor, gradient: Tensor, states: Tensor[], attributes: Attributes }} Step */
 
 /**
  * An optimizer: its inputs are the rate, the count of updates, then all tensors, all gradients, and all of each kind of state.
  * @param {number} states how many kinds there are
- * @param {(step: { rate: Tensor, count: number, x: Tensor, gradient: Tensor, states: Tensor[], attributes: any }) => Tensor[]} next the new tensor and states
+ * @param {(step: Step) => Tensor[]} next the new tensor and states
  * @returns {Computed}
  */
 const optimizer = (states, next) => ({
