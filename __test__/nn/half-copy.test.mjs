@@ -112,7 +112,10 @@ test('a compiled step has no conversions of parameters, and no memory for them',
   }
   const [adam, sgd] = explained;
   if (!products) return;
-  assert.ok(adam.planned + 2 * 2 * 64 * 512 <= sgd.planned + 256, JSON.stringify(explained));
+  // Other results may lie where SGD's copies are not yet, or no longer.
+  const copies = 2 * 2 * 64 * 512;
+  assert.ok(adam.planned < copies / 4 && sgd.planned >= copies, JSON.stringify(explained));
+  assert.equal(sgd.dispatches - adam.dispatches, 2);
 });
 
 test('parameters that the compiled function changes itself are converted there', async () => {
