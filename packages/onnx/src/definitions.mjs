@@ -36,7 +36,7 @@
  *   'keepdims' | 'kv_num_heads' | 'lambd' | 'largest' | 'layout' | 'left_window_size' | 'linear_before_reset' | 'low' | 'max' |
  *   'max_gram_length' | 'max_skip_count' | 'mean' | 'min' | 'min_gram_length' | 'momentum' | 'noop_with_empty_axes' | 'norm_coefficient' |
  *   'norm_coefficient_post' | 'num_groups' | 'num_heads' | 'num_outputs' | 'num_scan_inputs' | 'offset_group' | 'onesided' |
- *   'output_datatype' | 'output_dtype' | 'output_height' | 'output_width' | 'p' | 'periodic' | 'q_num_heads' | 'qk_matmul_output_mode' |
+ *   'output_datatype' | 'output_dtype' | 'output_height' | 'output_width' | 'p' | 'periodic' | 'precision' | 'q_num_heads' | 'qk_matmul_output_mode' |
  *   'ratio' | 'reverse' | 'right_window_size' | 'rotary_embedding_dim' | 'sampling_ratio' | 'select_last_index' | 'size' | 'softcap' |
  *   'sorted' | 'spatial_scale' | 'start' | 'storage_order' | 'targets' | 'threshold' | 'time_axis' | 'to' | 'training_mode' | 'transA' |
  *   'transB' | 'upper' | 'value_float', number>} NumberAttributes

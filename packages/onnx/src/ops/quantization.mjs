@@ -42,12 +42,15 @@ function spreadOver(value, x, axis, block) {
 /** @type {Computed} */
 const quantizeLinear = {
   buffers: [1, 2],
-  run([x, scale, zero], { axis = 1, block_size: block = 0, output_dtype: dtype = 0 }) {
+  run([x, scale, zero], { axis = 1, block_size: block = 0, output_dtype: dtype = 0, precision = 0 }) {
     const type = zero?.type ?? (dtype ? typeOf(dtype, 'the attribute output_dtype') : 'uint8');
-    const y = f.div(f.to(x.tensor, 'f32'), spreadOver(scale, x, axis, block));
-    // As many digits as the scale's type has.
-    const divided = scale.type === 'float16' || scale.type === 'bfloat16' ? f.to(f.to(y, scale.tensor.dtype), 'f32') : y;
-    return saturated(divided, zero && spreadOver(zero, x, axis, block), type);
+    /** @type {Type} */
+    const own = precision ? typeOf(precision, 'the attribute precision') : scale.type;
+    // As many digits as the type of the division has. Operands are converted to a type that is asked for.
+    const limited = (/** @type {Tensor} */ y) => (own === 'float16' || own === 'bfloat16' ? f.to(f.to(y, TYPES[own].dtype), 'f32') : y);
+    const operands = [f.to(x.tensor, 'f32'), spreadOver(scale, x, axis, block)];
+    const [a, b] = precision ? operands.map(limited) : operands;
+    return saturated(limited(f.div(a, b)), zero && spreadOver(zero, x, axis, block), type);
   },
 };
 
@@ -66,7 +69,10 @@ const dynamicQuantizeLinear = {
   run([x]) {
     const flat = f.reshape(x.tensor, [x.size]);
     const [least, most] = [f.clamp(f.amin(flat), undefined, 0), f.clamp(f.amax(flat), 0)];
-    const scale = f.div(f.sub(most, least), 255);
+    // By a tensor: a division by a number multiplies by its reciprocal, whose results are often one unit in the last place away.
+    const quotient = f.div(f.sub(most, least), f.full([], 255));
+    // Zeros have no range. Their scale is 1, as in onnxruntime; 0 / 0 would be no number.
+    const scale = f.where(f.eq(quotient, 0), f.full([], 1), quotient);
     const zero = f.clamp(f.round(f.div(f.neg(least), scale)), 0, 255);
     return [saturated(f.div(x.tensor, scale), zero, 'uint8'), Value.of('float', scale), Value.of('uint8', f.to(zero, TYPES.uint8.dtype))];
   },
