@@ -257,12 +257,17 @@ test('a cache that does not fit is an error that says what takes less, and leave
   const model = new Decoder({ ...readConfig(join(FIXTURES, 'llama')), context: 2 ** 30 });
   await exportModel(model, folder, { dtype: 'f32' });
   model.dispose();
+  const fails = () =>
+    assert.rejects(
+      Engine.open(folder, { context: 2 ** 28, slots: 64 }),
+      /no memory for keys 0 \(\d+ bytes\): a shorter context, fewer slots/,
+    );
+  // Where memory is short garbage of earlier tests is collected: the first time, for the most part.
+  await fails();
   const { live } = vk.memoryStats();
-  await assert.rejects(
-    Engine.open(folder, { context: 2 ** 28, slots: 64 }),
-    /no memory for keys 0 \(\d+ bytes\): a shorter context, fewer slots/,
-  );
-  assert.deepEqual(vk.memoryStats().live, live);
+  await fails();
+  const after = vk.memoryStats().live;
+  assert.ok(after.buffers <= live.buffers && after.bytes <= live.bytes, JSON.stringify({ live, after }));
 });
 
 test('embed: the last token by the head gives the logits; the mean is over all tokens', async () => {
