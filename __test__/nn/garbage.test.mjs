@@ -6,7 +6,7 @@ import { before, test } from 'node:test';
 import { LEAST_GROWTH, nextLook } from '../../nn/core/garbage.mjs';
 import { compile, full, init, memory, randn, reset, scope } from '../../nn/index.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
-import { vk } from '../lib/addon.mjs';
+import { light, vk } from '../lib/addon.mjs';
 import { childJson } from '../lib/child.mjs';
 
 /** Bytes that the device has, for as long as a test says so. */
@@ -243,8 +243,8 @@ test('lists of the addon: objects that are garbage, and arguments that are wrong
   assert.equal(kept.length, 50);
 });
 
-/** 30 are more than 1 GB; so many are, if only one of the tensors of a turn stays. */
-const TURNS = 90;
+/** 90 are more than 1 GB, if only one of the tensors of a turn stays; 600 are, if 2 MB of a turn do. */
+const TURNS = light ? 90 : 600;
 for (const [what, source] of Object.entries({
   'a chain of operations': 'full([4e6], i).mul(2).add(1).mean().item()',
   'results of a compiled function': 'step(x)[1].mean().item()',

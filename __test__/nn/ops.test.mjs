@@ -59,7 +59,7 @@ for (const name of Object.keys(cases)) {
     const op = /** @type {import('../../nn/ops/registry.mjs').Op} */ (operations.get(name));
     const run = (/** @type {any[]} */ inputs, /** @type {any} */ attributes) => apply(op, inputs, attributes);
     assert.ok(op, `no operation ${name}`);
-    for (let round = 0; round < scaled(4); round++) {
+    for (let round = 0; round < scaled(10); round++) {
       const { inputs, attributes, random, tolerance = 5e-6, dy: differentiate = true } = cases[name]();
       const strided = round % 2 === 1 && inputs.every(({ shape }) => shape.length > 0);
       const what = `${name} ${inputs.map(({ shape }) => `[${shape}]`).join(' ')} ${JSON.stringify(attributes) ?? ''}${strided ? ' strided' : ''}`;

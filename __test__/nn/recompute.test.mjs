@@ -197,30 +197,16 @@ test('a gated unit is computed again by its own gradient, not by that of another
 test('products that end in SwiGLU: their gradient computes its result again, on a stub of a device with matrix units', async () => {
   const found = await childJson(
     `
-    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
+    const { init: open } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');
     const { limits } = await import('${new URL('../../nn/compile/passes/recompute.mjs', import.meta.url)}');
-    const { Decoder, parseConfig } = await import('${new URL('../../packages/lm/src/index.mjs', import.meta.url)}');
-    const { autocast, compile, init: open, nn, optim, tensor } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
-    const stub = stubDevice();
-    open({ vk: stub });
+    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
+    const { explainLlama } = await import('${new URL('on-stub.mjs', import.meta.url)}');
+    open({ vk: stubDevice() });
     // On the stub, units are computed again in a pass of their own, which moves more.
     limits.operations = 0;
-    const sizes = { hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 4, num_attention_heads: 16, num_key_value_heads: 4 };
-    const config = parseConfig({ model_type: 'llama', vocab_size: 256, max_position_embeddings: 1024, ...sizes }, 'llama');
     const found = [PASSES, PASSES.filter((name) => name !== 'recompute')].map((passes) => {
-      const model = nn.skipInit(() => new Decoder(config));
-      const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3 });
-      const step = compile((ids, targets) => {
-        const loss = autocast('bf16', () => model.loss(ids, targets));
-        loss.backward();
-        optimizer.step();
-        return loss.detach();
-      }, { passes, tune: false });
-      const ids = tensor(new Uint32Array(4 * 1024), { shape: [4, 1024] });
-      step(ids, ids).dispose();
-      const [{ found, planned }] = step.explain();
-      for (const each of [step, optimizer, model]) each.dispose();
+      const { found, planned } = explainLlama(4, 4, passes);
       return { again: found['${FOUND}'] ?? 0, planned };
     });
     process.stdout.write(JSON.stringify(found));
@@ -237,33 +223,12 @@ test('products that end in SwiGLU: their gradient computes its result again, on 
 test('a gated unit is kept where the kernel that would compute it again fails its test, on a stub that takes PTX', async () => {
   const found = await childJson(
     `
-    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { limits } = await import('${new URL('../../nn/compile/passes/recompute.mjs', import.meta.url)}');
-    const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
-    const { Decoder, parseConfig } = await import('${new URL('../../packages/lm/src/index.mjs', import.meta.url)}');
-    const { autocast, compile, init: open, nn, optim, tensor } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
-    const { runtime } = await import('${new URL('../../nn/core/runtime.mjs', import.meta.url)}');
-    const stub = stubDevice();
-    const info = { ...stub.initDevice(), hasPtx: true, multiprocessors: 132 };
-    open({ vk: { ...stub, initDevice: () => info } });
-    const { kernels } = runtime();
-    kernels.context.tuning.permutedPlan = () => ({ kernel: 'ptx', tiling: 'm256n128-tma' });
+    const { explainLlama, openPtx } = await import('${new URL('on-stub.mjs', import.meta.url)}');
     let tests = 0;
-    const verify = ({ form }) => (form.again && ++tests ? 'made to fail' : undefined);
-    Object.assign(kernels, matmulKernels(kernels.context, { verify, verifyGroup: () => undefined }));
+    openPtx(({ form }) => (form.again && ++tests ? 'made to fail' : undefined));
     limits.operations = 0;
-    const sizes = { hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 2, num_attention_heads: 16, num_key_value_heads: 4 };
-    const model = nn.skipInit(() => new Decoder(parseConfig({ model_type: 'llama', vocab_size: 256, max_position_embeddings: 1024, ...sizes }, 'llama')));
-    const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3 });
-    const step = compile((ids, targets) => {
-      const loss = autocast('bf16', () => model.loss(ids, targets));
-      loss.backward();
-      optimizer.step();
-      return loss.detach();
-    }, { tune: false });
-    const ids = tensor(new Uint32Array(16 * 1024), { shape: [16, 1024] });
-    step(ids, ids).dispose();
-    const [{ found }] = step.explain();
+    const { found } = explainLlama(2, 16);
     process.stdout.write(JSON.stringify({ tests, permuted: found['products by permuted weights'] ?? 0, again: found['${FOUND}'] ?? 0 }));
   `,
     { timeout: 120_000 },

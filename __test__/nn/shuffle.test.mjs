@@ -447,21 +447,13 @@ test('its memory goes with the optimizer, or with the last graph that reads it',
 test('the GPT on a stub of an H200 that takes PTX: every product by a weight, where the table has all, in as many dispatches', async () => {
   const { steps, products } = await childJson(
     `
-    const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { configOf } = await import('${new URL('../../packages/lm/src/train/settings.mjs', import.meta.url)}');
     const { createTraining } = await import('${new URL('../../packages/lm/src/train/trainer.mjs', import.meta.url)}');
     const { Decoder } = await import('${new URL('../../packages/lm/src/model/decoder.mjs', import.meta.url)}');
-    const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
-    const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
+    const { compile, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');
-    const { runtime } = await import('${new URL('../../nn/core/runtime.mjs', import.meta.url)}');
-    const stub = stubDevice();
-    const info = { ...stub.initDevice(), hasPtx: true, multiprocessors: 132 };
-    open({ vk: { ...stub, initDevice: () => info } });
-    const { kernels } = runtime();
-    kernels.context.tuning.permutedPlan = () => ({ kernel: 'ptx', tiling: 'm256n128-tma' });
-    // A stub runs no test of a kernel.
-    Object.assign(kernels, matmulKernels(kernels.context, { verify: () => undefined, verifyGroup: () => undefined }));
+    const { openPtx } = await import('${new URL('on-stub.mjs', import.meta.url)}');
+    const kernels = openPtx();
     const products = new Set();
     for (const name of ['matmul', 'matmulGlu', 'matmulGluBackward']) {
       const kernel = kernels[name];
