@@ -22,6 +22,9 @@ async function llamaOf({ package: folder, device }) {
   const gpu = device === 'cpu' ? false : device;
   const llama = await getLlama({ gpu, build: 'never', skipDownload: true, progressLogs: false, logLevel: 'error' });
   if (llama.gpu !== gpu) throw new Error(`node-llama-cpp runs on ${llama.gpu || 'the CPU'}, not on ${device}`);
+  // llama.cpp leaves out devices that are no GPUs, and computes on the CPU by itself.
+  if (gpu && (await llama.getGpuDeviceNames()).length === 0)
+    throw new Error(`node-llama-cpp finds no device for ${device}: one of a CPU, such as llvmpipe, is named by GGML_VK_VISIBLE_DEVICES=0`);
   return { llama, version };
 }
 
