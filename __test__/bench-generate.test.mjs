@@ -211,7 +211,8 @@ test('rates are those of the second and later rounds, while all sequences genera
 const STAND_IN = `
 export async function getLlama({ gpu, build, skipDownload }) {
   if (build !== 'never' || skipDownload !== true) throw new Error('it must not build or download');
-  return { gpu: gpu === 'cuda' ? false : gpu, dispose: async () => {}, loadModel: async ({ modelPath, gpuLayers }) => ({
+  const getGpuDeviceNames = async () => (gpu === 'metal' ? [] : ['a GPU']);
+  return { gpu: gpu === 'cuda' ? false : gpu, getGpuDeviceNames, dispose: async () => {}, loadModel: async ({ modelPath, gpuLayers }) => ({
     createContext: async ({ contextSize, sequences }) => ({
       getSequence: () => {
         if (sequences-- === 0) throw new Error('no sequence is left');
@@ -246,6 +247,8 @@ test('llama.cpp is measured through node-llama-cpp, on the device that was asked
   assert.equal(measured.prefill[5].length, 2);
   assert.ok(measured.decode.every((/** @type {{ rate: number }} */ { rate }) => rate > 0));
   await assert.rejects(runWorker(worker, { ...job, device: 'cuda' }), /node-llama-cpp runs on the CPU, not on cuda/);
+  // It has the backend, and no device for it: llama.cpp would compute on the CPU.
+  await assert.rejects(runWorker(worker, { ...job, device: 'metal' }), /node-llama-cpp finds no device for metal/);
   const { stdout } = await promisify(execFile)(process.execPath, [fileURLToPath(worker), JSON.stringify(job)], { env: environment });
   assert.equal(stdout, '7\n');
   // The bench takes ours twice, theirs between, from one GGUF file.
