@@ -30,6 +30,7 @@ export function quantizeQ8(values) {
   const blocks = blocksOf('quantizeQ8', 'values', values.length, Q8_BLOCK);
   const quants = new Int8Array(values.length);
   const scales = new Uint16Array(blocks);
+  const bits = new Int32Array(values.buffer, values.byteOffset, values.length);
   for (let b = 0; b < blocks; b++) {
     const from = b * Q8_BLOCK;
     let most = 0;
@@ -43,8 +44,10 @@ export function quantizeQ8(values) {
     }
     const inverse = Math.fround(1 / d);
     for (let i = from; i < from + Q8_BLOCK; i++) {
-      const q = Math.fround(values[i] * inverse);
-      quants[i] = Math.sign(q) * Math.floor(Math.abs(q) + 0.5);
+      // Without a branch, which would be predicted wrongly for half of the numbers: the size rounded, then negated where the sign bit is set.
+      const size = (Math.abs(Math.fround(values[i] * inverse)) + 0.5) | 0;
+      const sign = bits[i] >> 31;
+      quants[i] = (size ^ sign) - sign;
     }
   }
   return { quants, scales };

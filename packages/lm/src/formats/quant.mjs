@@ -101,18 +101,16 @@ function decodeK(bytes, at, out, to, low, high) {
  */
 export function toF32(type, bytes) {
   if (!canDecode(type)) throw new RangeError(`no type ${type} can be decoded; there are ${DECODED.join(', ')}`);
-  if (type === 'f32')
-    return new Float32Array(
-      (bytes.byteOffset % 4 ? bytes.slice() : bytes).buffer,
-      bytes.byteOffset % 4 ? 0 : bytes.byteOffset,
-      bytes.length / 4,
-    );
   const { elements, bytes: width } = TYPES[type];
+  // A view of words begins at a multiple of their size.
+  const words = elements === 1 && bytes.byteOffset % width ? bytes.slice() : bytes;
+  if (type === 'f32') return new Float32Array(words.buffer, words.byteOffset, words.length / 4);
   const out = new Float32Array((bytes.length / width) * elements);
-  if (type === 'f16') for (let i = 0; i < out.length; i++) out[i] = f16Value(bytes[2 * i] | (bytes[2 * i + 1] << 8));
-  else if (type === 'bf16') {
+  if (type === 'f16' || type === 'bf16') {
+    const halves = new Uint16Array(words.buffer, words.byteOffset, out.length);
     const bits = new Uint32Array(out.buffer);
-    for (let i = 0; i < out.length; i++) bits[i] = (bytes[2 * i] << 16) | (bytes[2 * i + 1] << 24);
+    if (type === 'f16') for (let i = 0; i < out.length; i++) out[i] = f16Value(halves[i]);
+    else for (let i = 0; i < out.length; i++) bits[i] = halves[i] << 16;
   } else for (let at = 0, to = 0; at < bytes.length; at += width, to += elements) DECODERS[type](bytes, at, out, to);
   return out;
 }
