@@ -208,6 +208,7 @@ test('a file that is no such model is an error with key or tensor, what is there
   const drop = (/** @type {string} */ key) => (/** @type {Metadata} */ metadata) => void metadata.delete(key);
   for (const [change, message] of /** @type {[(metadata: Metadata, tensors: Written[]) => void, RegExp][]} */ ([
     [drop('general.architecture'), /the key "general\.architecture" is missing, expected one of llama, qwen2, qwen3, olmo2, smollm3, gpt2/],
+    [set('general.type', 'adapter', 'string'), /is an adapter without its model: expected a model's file/],
     [set('general.architecture', 'mamba', 'string'), /the key "general\.architecture" is "mamba", expected one of/],
     [drop('llama.embedding_length'), /the key "llama\.embedding_length" is missing, expected an integer of at least 1/],
     [set('llama.embedding_length', '32', 'string'), /the key "llama\.embedding_length" is "32", expected an integer/],

@@ -3,7 +3,7 @@
 
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { F, compile, init, load, nn, optim, save, tensor } from 'helios-vk/nn';
@@ -156,6 +156,13 @@ test('what does not fit is an error with file, key, what is there and what was e
     await save(join(path, 'model.safetensors'), state);
     return path;
   };
+  const pickled = join(folder, 'pickled');
+  await exportModel(model, pickled);
+  renameSync(join(pickled, 'model.safetensors'), join(pickled, 'pytorch_model.bin'));
+  await assert.rejects(
+    importModel(pickled),
+    /pickled has no model\.safetensors\. pytorch_model\.bin is pickled.* Convert it with transformers/,
+  );
   const missing = await change('missing', (state) => delete state['transformer.h.1.mlp.c_fc.bias']);
   await assert.rejects(importModel(missing), /missing has no transformer\.h\.1\.mlp\.c_fc\.bias/);
   const extra = await change('extra', (state) => (state.classifier = state['transformer.ln_f.bias']));

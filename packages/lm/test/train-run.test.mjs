@@ -1,7 +1,18 @@
 // `train()`: its events, resuming, lost devices, early stopping, where a run begins, and what is refused before any work.
 
 import assert from 'node:assert/strict';
-import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -353,6 +364,34 @@ test('a run that is asked to stop ends after its step with a checkpoint, from wh
   // Asked before it begins, a run does nothing.
   await assert.rejects(begin({ out: join(out, 'none'), signal: AbortSignal.abort() }), { name: 'AbortError' });
   assert.ok(!existsSync(join(out, 'none')));
+});
+
+test('a run whose data become unreadable ends with a checkpoint, from which it goes on when they are there again', async () => {
+  const options = { ...SIZES, maxSteps: 8, saveEvery: 0 };
+  const whole = await begin({ ...options, data: DATA, out: fresh() });
+  for (const [evalEvery, what] of /** @type {const} */ ([
+    [0, 'step \\d+'],
+    [1, 'an evaluation'],
+  ])) {
+    const [out, data] = [fresh(), fresh()];
+    cpSync(DATA, data, { recursive: true });
+    /** @type {TrainEvent[]} */
+    const events = [];
+    const cut = async () => {
+      for await (const event of train({ ...REST, ...options, data, out, evalEvery })) {
+        events.push(event);
+        if (event.type !== 'step' || event.step !== 2) continue;
+        for (const name of readdirSync(data)) if (name.endsWith('.bin')) truncateSync(join(data, name), 1024);
+      }
+    };
+    await assert.rejects(cut(), new RegExp(`^DataError: the data of ${what} cannot be read: .*\\.bin has become shorter than \\d+ bytes$`));
+    const { step } = await loadCheckpoint(out);
+    assert.ok(step >= 2 && step < 8, `${step}`);
+    const last = /** @type {any} */ (events.at(-1));
+    assert.deepEqual([last.type, last.step], ['checkpoint', step]);
+    cpSync(DATA, data, { recursive: true });
+    assert.deepEqual((await run({ resume: out })).losses, whole.losses.slice(step));
+  }
 });
 
 test('a run ends early when evaluations no longer get better, and `best` has the best of them', async () => {

@@ -173,6 +173,9 @@ function reader({ metadata, path }) {
     const shown = value === undefined ? 'missing' : typeof value === 'object' ? 'an array' : JSON.stringify(String(value));
     return new Error(`${path}: the key "${key}" is ${shown}, expected ${expected}`);
   };
+  if (metadata.get('general.type')?.value === 'adapter') {
+    throw new Error(`${path} is an adapter without its model: expected a model's file`);
+  }
   if (typeof architecture !== 'string' || !KNOWN.includes(architecture)) throw fail('general.architecture', `one of ${KNOWN.join(', ')}`);
   /** @param {string} name @param {number} [otherwise] @param {(value: number) => boolean} [fits] @param {string} [expected] */
   const number = (name, otherwise, fits = (value) => value > 0, expected = 'a number above 0') => {

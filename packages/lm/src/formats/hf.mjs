@@ -1,6 +1,6 @@
 // Reads and writes models as Hugging Face folders: `config.json`, one or several safetensors files, and the files of the tokenizer.
 
-import { cpSync, existsSync, readFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, readdirSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { F, load, nn, noGrad, save, scope } from 'helios-vk/nn';
@@ -67,6 +67,7 @@ export async function importModel(folder, { signal, dtype } = {}) {
  */
 export async function checkTensors(folder, config) {
   const parts = partsOf(config);
+  checkFiles(folder);
   /** @type {Set<string>} */
   const names = new Set();
   await load(folder, { only: (/** @type {string} */ name) => !names.add(name) });
@@ -132,6 +133,14 @@ const nameIsHeld = (tensors, name) => 'value' in /** @type {PropertyDescriptor} 
 
 /** The rows of a parameter that a part fills, as a view. @param {import('helios-vk/nn').Tensor} parameter @param {Part} part @param {number} rows */
 const placeOf = (parameter, { row }, rows) => (row === undefined ? parameter : F.slice(parameter, 0, row, row + rows));
+
+/** @param {string} folder @throws {Error} for a folder without safetensors files */
+function checkFiles(folder) {
+  if (['model.safetensors', 'model.safetensors.index.json'].some((name) => existsSync(join(folder, name)))) return;
+  const pickled = readdirSync(folder).find((name) => /\.(bin|pt|pth)$/.test(name));
+  const advice = `${pickled} is pickled, and reading it may run code. Convert it with transformers: AutoModelForCausalLM.from_pretrained(FOLDER)`;
+  throw new Error(`${folder} has no model.safetensors${pickled === undefined ? '' : `. ${advice}.save_pretrained(NEW)`}`);
+}
 
 /** The safetensors files of a model: one, or those of its index. @param {string} folder @returns {string[]} */
 function filesOf(folder) {

@@ -30,7 +30,7 @@ import { tuningLine } from './profile.mjs';
 import { agree, attemptOf, checkSharding, openRanks, shareOf } from './ranks.mjs';
 import { generate } from './sample.mjs';
 import { checkRun, configOf, fitSettings, learningRateAt, presetOf, tokensPerStep, withValues } from './settings.mjs';
-import { Trainer } from './trainer.mjs';
+import { DataError, Trainer } from './trainer.mjs';
 
 /** @typedef {import('../log/events.mjs').TrainEvent} TrainEvent */
 /** @typedef {import('./settings.mjs').Settings} Settings */
@@ -497,6 +497,8 @@ export class Run {
         };
         return;
       } catch (error) {
+        // A text that was cut or moved meanwhile ends the run, not what it has learned. One process of several cannot save alone.
+        if (trainer && !ranks && error instanceof DataError) yield* save(this, trainer, false);
         // The next turn opens the device again, where another loss is caught as well.
         if (ranks || /** @type {NodeJS.ErrnoException} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST' || ++restarts > MAX_RESTARTS)
           throw error;

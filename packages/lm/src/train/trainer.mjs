@@ -175,6 +175,24 @@ export function createTraining(model, settings, { logitsBytes: bytes, parts = 2,
   return { opt, loss, gradients, step };
 }
 
+/** Data that could not be read. Nothing of them has reached the weights. */
+export class DataError extends Error {
+  /** @param {string} what such as 'step 3' @param {Error} cause */
+  constructor(what, cause) {
+    super(`the data of ${what} cannot be read: ${cause.message}`, { cause });
+    this.name = 'DataError';
+  }
+}
+
+/** @template T @param {string} what @param {() => T} read @returns {T} @throws {DataError} */
+function reading(what, read) {
+  try {
+    return read();
+  } catch (error) {
+    throw new DataError(what, /** @type {Error} */ (error));
+  }
+}
+
 export class Trainer {
   /**
    * Puts a model on the device. The addon becomes that of `helios-vk/nn`: to use another one in the same process, call its `reset`. Call
@@ -361,16 +379,18 @@ export class Trainer {
   /**
    * Submits one optimizer step; waits while too many are in flight.
    * @returns {Promise<number>} steps submitted so far
+   * @throws {DataError} if its data cannot be read: the trainer is then as after the step before
    */
   async step() {
     await this.ready();
     await (this.agreed ??= this.agree());
     const start = performance.now();
     const step = this.stepsDone;
+    const [batch, extra] = reading(`step ${step + 1}`, () => [this.batchOf(step), this.extraOf(step)]);
     // Of the step alone, so that a resumed run drops what it would have dropped.
     if (this.drops) manualSeed(this.config.settings.seed * 2 ** 20 + step);
     if (this.config.settings.lrScheduler !== 'cosine') this.opt.lr = learningRateAt(this.config.settings, step);
-    const loss = this.submit(this.ranks ? 'gradients' : 'step', this.batchOf(step), this.extraOf(step));
+    const loss = this.submit(this.ranks ? 'gradients' : 'step', batch, extra);
     if (this.ranks) this.opt.step();
     if (this.config.settings.maxGradNorm > 0 && start - this.normRead >= NORM_EVERY) this.#readNorm(step, start);
     // The ranks exchange their reports in the order of steps.
@@ -468,6 +488,7 @@ export class Trainer {
    * weights, moments or gradients.
    * @param {TrainerOptions['validation']} [validation] other windows than the trainer's
    * @returns {Promise<number | undefined>} in nats; undefined where a process was asked to stop meanwhile: all then stop after this step
+   * @throws {DataError} if the windows cannot be read
    */
   async validate(validation = this.validation) {
     this.model.eval();
@@ -504,7 +525,7 @@ export class Trainer {
       if (i % world !== rank) continue;
       const { parts } = validation;
       const batch = new Uint32Array((parts ?? 2) * own.length * blockSize);
-      const rows = own.map((index) => validation.window(index));
+      const rows = reading('an evaluation', () => own.map((index) => validation.window(index)));
       splitWindows(joined(rows), own.length, blockSize, parts, batch);
       const loss = this.submit('loss', batch, validation.extraOf?.(own));
       const sum = await loss.item();
