@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { compile, grad, init, manualSeed, nn, randn, reset } from '../../nn/index.mjs';
+import { autocast, compile, grad, init, manualSeed, nn, randn, reset } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { values } from './setup.mjs';
@@ -54,6 +54,24 @@ for (const kind of /** @type {const} */ (['GRU', 'LSTM'])) {
     delete process.env.HELIOS_RECURRENT_DISPATCH;
   });
 }
+
+test('under autocast the gradient of the states’ weight is a product of halves, in f32', async () => {
+  open(0);
+  for (const kind of /** @type {const} */ (['GRU', 'LSTM'])) {
+    manualSeed(12);
+    const layer = new nn[kind](4, 6);
+    const x = randn([2, STEPS, 4]);
+    const weight = layer.parameters()[1];
+    const gradient = (/** @type {any} */ y) => {
+      const [result] = grad(y.mul(y).sum(), [weight]);
+      assert.equal(result.dtype, 'f32');
+      return values(result);
+    };
+    const single = await gradient(layer.forward(x)[0]);
+    const rounded = await gradient(autocast('bf16', () => layer.forward(x))[0]);
+    assertClose(rounded, single, 0.02, kind);
+  }
+});
 
 test('where workgroups do not run at once, a warning says so, and each step takes two dispatches', async () => {
   // A CPU's wait ends with the first look.

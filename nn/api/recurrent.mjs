@@ -5,6 +5,7 @@ import { ArgumentError, ShapeError, describe, show, shown, within } from '../cor
 import { positive } from '../core/layout.mjs';
 import { checkFraction, checkOptions, flag } from '../core/options.mjs';
 import * as ops from '../ops/recurrent.mjs';
+import { autocastType } from './autocast.mjs';
 import * as F from './functional.mjs';
 import { flip } from './shape.mjs';
 
@@ -42,14 +43,20 @@ const unpacked = (states) => ({
   last: F.squeeze(F.slice(states, 0, -1), 0),
 });
 
+/** What the operations get of `autocast`. */
+function attributesNow() {
+  const type = autocastType();
+  return type ? { products: type } : undefined;
+}
+
 /** @type {Record<'lstm' | 'gru', Recurrence>} */
 const RECURRENCES = {
   gru: (gates, [state], weight, bias) => {
-    const { all, last } = unpacked(apply(ops.gru, [gates, state, weight, bias]));
+    const { all, last } = unpacked(apply(ops.gru, [gates, state, weight, bias], attributesNow()));
     return { all, last: [last] };
   },
   lstm: (gates, [hidden, cell], weight, bias) => {
-    const both = apply(ops.lstm, [gates, hidden, cell, weight, bias]);
+    const both = apply(ops.lstm, [gates, hidden, cell, weight, bias], attributesNow());
     const [states, cells] = [0, 1].map((i) => unpacked(F.squeeze(F.slice(both, 0, i, i + 1), 0)));
     return { all: states.all, last: [states.last, cells.last] };
   },
@@ -119,7 +126,8 @@ function layers(op, gates, recurrence, x, given, parameters, options) {
 }
 
 /**
- * Long short-term memory (Hochreiter & Schmidhuber 1997). The recurrence is computed in f32, under `autocast` too.
+ * Long short-term memory (Hochreiter & Schmidhuber 1997). The recurrence is computed in f32, under `autocast` too;
+ * there the products of all steps, of the inputs and of weights' gradients, are of halves.
  * @param {Tensor} x [batch, steps, inputs]
  * @param {[Tensor, Tensor] | undefined} state the first hidden and cell states, [batch, hidden] each, or [layers · directions, batch, hidden]
  *   where there is more than one; zeros when undefined
@@ -137,7 +145,8 @@ export function lstm(x, state, parameters, options = {}) {
 }
 
 /**
- * Gated recurrent units (Cho et al. 2014) in PyTorch's form. The recurrence is computed in f32, under `autocast` too.
+ * Gated recurrent units (Cho et al. 2014) in PyTorch's form. The recurrence is computed in f32, under `autocast` too;
+ * there the products of all steps, of the inputs and of weights' gradients, are of halves.
  * @param {Tensor} x [batch, steps, inputs] @param {Tensor | undefined} state as of `lstm`, one tensor
  * @param {Tensor[]} parameters as of `lstm`, with 3 · hidden rows @param {RecurrenceOptions} [options]
  * @returns {[Tensor, Tensor]} the states of the top layer after each step, and the last states

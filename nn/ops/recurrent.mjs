@@ -8,7 +8,9 @@ import { sum } from './reduce.mjs';
 import { at, generate, sigmoid } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** `products`: the type that the weight's gradient is computed in, f32 when left out. @typedef {{ products?: 'bf16' | 'f16' }} RecurrentAttributes */
 /** @typedef {import('./registry.mjs').Operand} Operand */
 /** @typedef {import('../core/codegen.mjs').Program} Program */
 /** @typedef {import('../core/codegen.mjs').Value} Value */
@@ -58,6 +60,17 @@ function checkRecurrent(op, count, gates, first, weight, bias) {
   for (const { what, shape, fits } of [...states, ...parameters]) {
     if (show(shape) !== show(fits)) throw new ShapeError(op, `gates ${show(gates.shape)} need ${what} ${show(fits)}, got ${show(shape)}`);
   }
+}
+
+/**
+ * The gradient of the hidden gates' weight: one product of all steps, of halves where the layer was computed under `autocast`, as the gradient of the
+ * inputs' weight is.
+ * @param {Tensor} dGates [rows, gates] @param {Tensor} states [rows, hidden] @param {RecurrentAttributes} attributes
+ * @param {import('./registry.mjs').Functions} F
+ */
+function weightGradient(dGates, states, { products }, F) {
+  const type = products ?? 'f32';
+  return F.to(F.matmul(F.transpose(F.to(dGates, type), 0, 1), F.to(states, type)), 'f32');
 }
 
 const gruBackward = defineOp({
@@ -177,7 +190,7 @@ export const gru = defineOp({
   },
   saveInputs: () => [2],
   saveOutputs: [0, 1, 2, 3, 4],
-  vjp: (dy, { inputs: [, , weight], outputs: [states, own, r, z, n], layouts: [, , , bias], needs }, F) => {
+  vjp: (dy, { inputs: [, , weight], outputs: [states, own, r, z, n], layouts: [, , , bias], attributes, needs }, F) => {
     const [dGates, dFirst, dOwn] = F.callAll(gruBackward, [dy, states, own, r, z, n, weight]);
     const [steps, batch, hidden] = r.shape;
     // Of all steps at once: their states lie one behind the other.
@@ -185,7 +198,7 @@ export const gru = defineOp({
     return [
       dGates,
       dFirst,
-      needs[2] ? F.matmul(F.transpose(dOwn, 0, 1), before) : undefined,
+      needs[2] ? weightGradient(dOwn, before, attributes, F) : undefined,
       needs[3] ? F.reshape(F.call(sum, [dOwn], { dims: [0], alpha: 1 }), bias.shape) : undefined,
     ];
   },
@@ -332,7 +345,7 @@ export const lstm = defineOp({
   },
   saveInputs: () => [3],
   saveOutputs: [0, 1],
-  vjp: (dy, { inputs: [, , , weight], outputs: [states, gates], layouts: [, , , , bias], needs }, F) => {
+  vjp: (dy, { inputs: [, , , weight], outputs: [states, gates], layouts: [, , , , bias], attributes, needs }, F) => {
     const [dGates, dHidden, dCell] = F.callAll(lstmBackward, [dy, gates, states, weight]);
     const [batch, steps, all] = dGates.shape;
     const rows = F.reshape(dGates, [batch * steps, all]);
@@ -342,7 +355,7 @@ export const lstm = defineOp({
       dGates,
       dHidden,
       dCell,
-      needs[3] ? F.matmul(F.transpose(rows, 0, 1), F.reshape(before, [batch * steps, all / 4])) : undefined,
+      needs[3] ? weightGradient(rows, F.reshape(before, [batch * steps, all / 4]), attributes, F) : undefined,
       needs[4] ? F.reshape(F.call(sum, [rows], { dims: [0], alpha: 1 }), bias.shape) : undefined,
     ];
   },
