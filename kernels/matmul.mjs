@@ -43,7 +43,8 @@ export { coopShapes } from './matmul/spirv.mjs';
  * A kernel and its tiling. Sizes count elements.
  * @typedef {object} MatmulPlan
  * @property {'f32' | 'coop' | 'ptx'} kernel `f32`: ordinary arithmetic; `coop`: matrix units; `ptx`: either, in PTX. PTX needs `info.hasPtx`, A and B
- *   both in one half type or both in f32, no batch, row sizes and strides in multiples of 8 (f32: 4), and tensors aligned to 16 bytes
+ *   both in one half type or both in f32, no batch, and (f32) row sizes and strides in multiples of 4 and tensors aligned to 16 bytes; of halves
+ *   whose rows are no multiple of 16 bytes it takes copies
  * @property {string | import('./hopper/form.mjs').GemmTiling | import('./hopper/simt.mjs').SimtTiling} [tiling] ptx: a tiling of
  *   kernels/hopper/tilings.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
  * @property {number} bm rows of a workgroup's tile
@@ -237,7 +238,7 @@ export function matmulKernels(context, options) {
   function matmulPlan(args) {
     const plan = planOf(problemOf(args));
     if (plan.kernel === 'ptx') {
-      const { division: _, ...told } = plan;
+      const { division: _, pads: _pads, ...told } = plan;
       return told;
     }
     const { kPerSplit: _, whole: _whole, rest: _rest, ...told } = plan;

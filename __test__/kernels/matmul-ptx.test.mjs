@@ -89,6 +89,17 @@ for (const [tiling, sizes] of Object.entries(GEMM_TILINGS)) {
   }
 }
 
+test('rows that are no multiple of 16 bytes', { skip }, () => {
+  for (const [tiling, sizes] of Object.entries(GEMM_TILINGS)) {
+    for (const form of /** @type {const} */ (['NT', 'NN', 'TN'])) {
+      if (gemmFault(sizes, { type: 'bf16', transA: form[0] === 'T', transB: form[1] === 'T' })) continue;
+      const k = takes(tiling, { m: 64, n: 64, k: 8 }) ? 1 + below(700) : 32 * (1 + below(22));
+      const product = { ...randomProduct(tiling, form), m: 1 + below(600), n: 1 + 2 * below(200), k, beta: 0, pad: 0 };
+      if (takes(tiling, product)) checkProduct(vk, kernels, product);
+    }
+  }
+});
+
 for (const [tiling, sizes] of Object.entries(GEMM_TILINGS)) {
   if (gemmFault(sizes, { type: 'bf16', transA: true, transB: false, products: 2 })) continue;
   test(`groups of TN by ${tiling}`, { skip }, () => {

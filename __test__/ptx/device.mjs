@@ -96,6 +96,23 @@ export function ptxDevice({ bytes = 4 << 20, info = {}, edit = (text) => text, l
     }
   }
 
+  /** `matmul_pad` and `matmul_unpad`: see shaders/matmul/matmul_pad.comp. @param {any} shader @param {any} record */
+  function runPad({ name }, { bindings: [x, y], push }) {
+    const [rows, columns, ld, from, padded] = new Uint32Array(push.slice().buffer);
+    const view = new DataView(memory.buffer);
+    const half = (/** @type {any} */ { at, size }, /** @type {number} */ i) => {
+      assert.ok(2 * i + 2 <= size, `half ${i} of a binding of ${size} bytes`);
+      return at + 2 * i;
+    };
+    const back = name === 'matmul_unpad';
+    for (let row = 0; row < rows; row++)
+      for (let column = 0; column < (back ? columns : padded); column++) {
+        const [to, place] = back ? [from + row * columns, row * padded] : [row * padded, from + row * ld];
+        const value = column < columns ? view.getUint16(half(x, place + column), true) : 0;
+        view.setUint16(half(y, to + column), value, true);
+      }
+  }
+
   /** `attention_delta` of halves: see shaders/attention/attention_delta.comp. @param {any} shader @param {any} record */
   function runDelta({ name, specialization: [, , , d] }, { bindings, groups, push }) {
     const words = new DataView(push.buffer, push.byteOffset, push.byteLength);
@@ -151,6 +168,7 @@ export function ptxDevice({ bytes = 4 << 20, info = {}, edit = (text) => text, l
       ran.push(record);
       if (kernel.ptx) runKernel(kernel, record);
       else if (/^matmul_reduce_tail/.test(kernel.name)) runReduce(kernel, record);
+      else if (/^matmul_(un)?pad$/.test(kernel.name)) runPad(kernel, record);
       else if (/^attention_delta_/.test(kernel.name)) runDelta(kernel, record);
       else throw new RangeError(`the stand-in does not run ${kernel.name}`);
     }

@@ -70,6 +70,12 @@ function mover(w, name) {
   };
 }
 
+/**
+ * Where the last eight of an index begin. Of a number that is not a multiple of eight they end in the room behind a row (see pads.mjs).
+ * @param {Writer} w @param {string} extent
+ */
+export const lastEight = ({ p }, extent) => p.b32('and.b32', p.b32('sub.u32', extent, 1), 0xfffffff8);
+
 /** Points a mover at the first stage of a work item. @param {Writer} w @param {Mover} mover @param {import('./writer.mjs').Cursor} cursor */
 function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cursor) {
   const { p, tiling } = w;
@@ -82,7 +88,8 @@ function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cu
   const [n, n0] = paired ? [own.n, cursor.n0].map((x) => p.b32('shr.u32', x, 1)) : [own.n, cursor.n0];
   const first = p.b32('add.u32', name === 'a' ? cursor.m0 : n0, x);
   // Rows and columns beyond the last repeat it, since their results are not stored.
-  const last = p.b32('sub.u32', name === 'a' ? own.m : n, major === 'k' ? 1 : 8);
+  const extent = name === 'a' ? own.m : n;
+  const last = major === 'k' ? p.b32('sub.u32', extent, 1) : lastEight(w, extent);
   list.forEach((move, i) => {
     const up = paired && move.x >= w.tiling.bn / 2;
     let within = p.b32('min.u32', p.b32('add.u32', first, up ? move.x - w.tiling.bn / 2 : move.x), last);

@@ -109,6 +109,21 @@ export const majors = ({ transA, transB }) => ({
 });
 
 /**
+ * Whether lanes hold eight neighbouring columns (see `columnOf`): if B is K-major or permuted, or if loads permute its columns because halves are
+ * stored. Stores of f32 fill whole sectors without it.
+ * @param {GemmTiling} tiling @param {GemmForm} form
+ */
+export const hasEightColumns = ({ load }, form) =>
+  majors(form).b === 'k' || Boolean(form.permuted) || (load === 'ld' && Boolean(form.half || form.dual));
+
+/**
+ * How many neighbouring columns a lane stores: eight, or four if halves are stored or read (after `exchange`), else two. Columns of a result must
+ * be a multiple of that, or its rows have room for as many.
+ * @param {GemmTiling} tiling @param {GemmForm} form
+ */
+export const storedColumns = (tiling, form) => (hasEightColumns(tiling, form) ? 8 : form.half || form.dual ? 4 : 2);
+
+/**
  * Whether a product's sums start from C: weight gradients that are added to others, with both factors 1. In other forms a lane's neighbouring
  * columns lie in registers that are not consecutive, so that loading vectors of C would take extra registers.
  * @param {{ aType?: string, cType: string, transA: boolean, transB: boolean, dual?: boolean, alpha?: number, beta: number }} product

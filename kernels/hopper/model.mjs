@@ -205,6 +205,28 @@ export function guesses(problem, { permuted = false, ways = 1 } = {}) {
     .sort((x, y) => x.us - y.us);
 }
 
+/** Microseconds of a pass that copies operands, and the bytes that it reads, or writes, in one. */
+const COPY = { us: 4, bytesPerUs: 1e6 };
+/**
+ * Operations in a microsecond of the SPIR-V kernels on halves whose rows they load one by one, or only store so, and the microseconds of a launch. On
+ * an H100 2,048 x 300 x 300 takes them 29 microseconds, and 16,384 x 300 x 1,200, where only results have such rows, 99. Large products are faster
+ * (4,480 x 2,600 x 650 takes 323), but still take several times as long as in PTX.
+ */
+const ODD_ROWS = { loaded: 22e6, stored: 120e6, us: 8 };
+
+/**
+ * Whether a product of halves is faster in PTX on copies of its operands than through SPIR-V on the operands themselves.
+ * @param {Shaped} problem @param {{ tiling: string, splits?: number, wave?: number, tail?: number }} plan
+ * @param {readonly { name: string, bytes: number }[]} copies
+ */
+export function copiesPay(problem, plan, copies) {
+  const us = predictPlan(problem, /** @type {PtxChoice} */ (plan)) ?? guesses(problem)[0]?.us;
+  if (us === undefined) return false;
+  const copying = copies.reduce((sum, { bytes }) => sum + COPY.us + bytes / COPY.bytesPerUs, 0);
+  const rate = copies.some(({ name }) => name === 'a' || name === 'b') ? ODD_ROWS.loaded : ODD_ROWS.stored;
+  return us + copying < ODD_ROWS.us + (2 * problem.m * problem.n * problem.k) / rate;
+}
+
 /** Formats microseconds for a reader. @param {number} us */
 export const usWords = (us) => us.toFixed(us < 10 ? 1 : 0);
 

@@ -2,11 +2,13 @@
 // first product that needs a kernel writes it and tests it (see `verifyKernel`). If a test fails, the SPIR-V kernels compute its products, and
 // a warning says so.
 
-import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
+import { bytesOf, ceilDiv, integer, pushConstants } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
-import { PARAMETERS, addedEarly, division, gemmFault, productFault, sizesFault, sizesOf } from './form.mjs';
+import { PARAMETERS, addedEarly, division, gemmFault, productFault, sizesFault, sizesOf, storedColumns } from './form.mjs';
 import { gemm } from './gemm.mjs';
-import { GEMM_TILINGS, SIMT_TILINGS, currentName } from './tilings.mjs';
+import { copiesPay } from './model.mjs';
+import { firstByte, onCopies, padBytes, padWords, padsOf } from './pads.mjs';
+import { GEMM_TILINGS, SIMT_TILINGS, currentName, nameOf } from './tilings.mjs';
 import { isSimt, simt, simtFault, simtSizes } from './simt.mjs';
 import { kernelSelfTests } from './self-test.mjs';
 import { ANOTHER_ORDER, sumOrder } from '../tuning/order.mjs';
@@ -99,11 +101,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       ['slopeOf', half],
       ['workspace', 'f32'],
     ]);
-    const addresses = tensors.flatMap(([name, type]) => {
-      if (args[name] === undefined) return [];
-      const { buffer, offset } = tensor('matmul', name, args[name]);
-      return [(typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + offset * bytesOf(type)];
-    });
+    const addresses = tensors.flatMap(([name, type]) => (args[name] === undefined ? [] : [firstByte(name, args[name], type)]));
     if (addresses.some((address) => address % alignment)) return `an operand is not aligned to ${alignment} bytes`;
     const { lda = transA ? m : k, ldb = transB ? k : n, ldc = n } = args;
     const ldr = args.residual === undefined && args.gateUp === undefined ? 8 : (args.ldr ?? n);
@@ -148,6 +146,34 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     // The kernels' own workspace is bound whole, also by later dispatches.
     if (bytes > context.bindingBytes) return `it takes ${bytes} bytes of workspace, a binding has ${context.bindingBytes}`;
     return sizesFault(plan.tiling, product);
+  }
+
+  /**
+   * A plan for a product, with the copies that it takes where the kernels cannot take the operands as they are; or why there is none. Without copies
+   * the second pass stores all results, in rows of any length.
+   * @param {Problem} problem @param {Partial<MatmulPlan>} how the caller's plan, or a table's
+   * @returns {PtxPlan | string}
+   */
+  function planFrom(problem, how) {
+    const wrong = fault(problem);
+    if (wrong && !context.takesPtx) return wrong;
+    const plan = divide(problem, how);
+    if (!wrong) return plan;
+    const { tiling, division: of } = plan;
+    if (isSimt(tiling)) return wrong;
+    const pads = padsOf(problem, alignment, of.whole > 0 ? storedColumns(tiling, formOf({ ...problem.args, ...problem }, plan)) : 0);
+    if (typeof pads === 'string') return wrong;
+    if (pads.length === 0) return plan;
+    const bytes = pads.reduce((sum, pad) => sum + padBytes(pad), 0);
+    if (bytes > context.bindingBytes) return `${wrong}, and its copies are larger than a binding`;
+    return { ...plan, pads, ...(plan.because ? { because: `${plan.because}; ${padWords(pads)}` } : {}) };
+  }
+
+  /** Why copies make a plan of the package slower than SPIR-V, or undefined. @param {Problem} problem @param {PtxPlan} plan */
+  function copiesFault(problem, { pads, splits, wave, tail, tiling }) {
+    const copies = pads?.map((pad) => ({ name: pad.name, bytes: padBytes(pad) }));
+    if (!copies || copiesPay(problem, { tiling: nameOf(tiling), splits, wave, tail }, copies)) return undefined;
+    return `${fault(problem)}, and copies of operands would take longer than they save`;
   }
 
   /**
@@ -215,6 +241,11 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @returns {Dispatch[]}
    */
   function records(product, plan, work) {
+    if (plan.pads) {
+      const { pads, ...own } = plan;
+      const copied = onCopies(context, product, pads);
+      return [...copied.before, ...records(copied.product, own, work), ...copied.after];
+    }
     const { m, n, k, a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, half, aType, cType, transA, transB, alpha, beta } = product;
     const { glu, unit } = product;
     // The gradient of SwiGLU reads and writes [gate, up].
@@ -264,9 +295,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {Problem} problem @param {Partial<MatmulPlan>} override
    */
   function planOf(problem, override) {
-    const reason = fault(problem);
-    if (reason) throw new RangeError(`matmul: the PTX kernels cannot take this product: ${reason}`);
-    const plan = { ...divide(problem, override), because: override.because ?? ASKED };
+    const plan = planFrom(problem, { ...override, because: override.because ?? ASKED });
+    if (typeof plan === 'string') throw new RangeError(`matmul: the PTX kernels cannot take this product: ${plan}`);
     const form = formOf({ ...problem.args, ...problem }, plan);
     const wrong = tilingFault(plan.tiling, form) ?? launchFault(plan, problem);
     if (wrong) throw new RangeError(`matmul: the plan cannot run: ${wrong}`);
@@ -288,10 +318,11 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     for (const chosen of [measured, packagePlan(problem)]) {
       if (!chosen) continue;
       if (chosen.kernel !== 'ptx') break;
-      const wrong = fault(problem);
+      const plan = planFrom(problem, chosen);
       // PTX has no kernels for bf16x3, so that this is no refusal.
-      if (wrong) return problem.precision === 'bf16x3' ? {} : { refused: wrong };
-      const plan = divide(problem, chosen);
+      if (typeof plan === 'string') return problem.precision === 'bf16x3' ? {} : { refused: plan };
+      const slower = chosen === measured ? undefined : copiesFault(problem, plan);
+      if (slower) return { refused: slower };
       const form = formOf({ ...problem.args, ...problem }, plan);
       refused = tilingFault(plan.tiling, form) || launchFault(plan, problem) || selfTest(plan, form);
       if (refused) continue;
@@ -307,9 +338,10 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /** The package's plan, not tested; undefined where it is none in PTX. @param {Problem} problem @returns {PtxPlan | undefined} */
   function untested(problem) {
-    const chosen = context.takesPtx && !fault(problem) ? packagePlan(problem) : undefined;
+    const chosen = context.takesPtx ? packagePlan(problem) : undefined;
     if (chosen?.kernel !== 'ptx') return undefined;
-    const plan = divide(problem, chosen);
+    const plan = planFrom(problem, chosen);
+    if (typeof plan === 'string' || copiesFault(problem, plan)) return undefined;
     return (tilingFault(plan.tiling, formOf({ ...problem.args, ...problem }, plan)) ?? launchFault(plan, problem)) ? undefined : plan;
   }
 
@@ -343,11 +375,12 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
 /**
  * A tensor as a range that begins at its first element, so that the kernel gets the address of that.
- * @param {{ buffer: Binding, offset: number }} tensor @param {number} elements @param {number} bytes bytes of an element
+ * @param {{ buffer: Binding, offset: number, elements?: number }} tensor @param {number} elements that the kernel accesses, unless the tensor says more
+ * @param {number} bytes bytes of an element
  * @returns {Binding}
  */
-export function range({ buffer, offset }, elements, bytes) {
+export function range({ buffer, offset, elements: room }, elements, bytes) {
   const { buffer: handle, offset: base = 0 } = typeof buffer === 'number' ? { buffer } : buffer;
   const first = base + offset * bytes;
-  return first === 0 && typeof buffer === 'number' ? buffer : { buffer: handle, offset: first, size: elements * bytes };
+  return first === 0 && typeof buffer === 'number' ? buffer : { buffer: handle, offset: first, size: (room ?? elements) * bytes };
 }

@@ -6,6 +6,7 @@
 // tile's rows (see `rowPlaces` of the writer); the store undoes it.
 
 import { at, vector } from './assembler.mjs';
+import { lastEight } from './fetch.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 
@@ -26,7 +27,7 @@ export function directRows(w) {
   const ldBytes = p.register('b32');
   const walk = w.walk(({ m0, kBegin, own }) => {
     // Rows beyond the last repeat the last eight rows.
-    const first = p.b32('min.u32', p.b32('add.u32', m0, row), p.b32('sub.u32', own.m, 8));
+    const first = p.b32('min.u32', p.b32('add.u32', m0, row), lastEight(w, own.m));
     p.do('shl.b32', ldBytes, own.lda, 1);
     p.do('mad.wide.u32', address, p.b32('add.u32', kBegin, depth), ldBytes, p.b64('mad.wide.u32', first, 2, own.a));
   });

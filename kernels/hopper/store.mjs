@@ -1,15 +1,12 @@
 // The epilogue: stores a tile's sums, either as partial sums in the workspace or as results with everything that is added to them.
 
 import { at, f32, vector } from './assembler.mjs';
+import { storedColumns } from './form.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 
-/**
- * How many neighbouring columns a lane has: eight if B's columns are in the order of `columnOf`, else four if halves are stored or read (after
- * `exchange`), else two.
- * @param {Writer} w
- */
-const widthOf = ({ eightColumns, form }) => (eightColumns ? 8 : form.half || form.dual ? 4 : 2);
+/** How many neighbouring columns a lane has. @param {Writer} w */
+const widthOf = ({ tiling, form }) => storedColumns(tiling, form);
 
 /**
  * Exchanges columns between neighbouring lanes where each shall have four: of every two runs of two columns, the even lane gets the first run of

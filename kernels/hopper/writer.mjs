@@ -4,7 +4,7 @@
 import { Program } from './assembler.mjs';
 import { fetchCopies } from './copy.mjs';
 import { fetchAsync, fetchRelay } from './fetch.mjs';
-import { majors, parametersOf, sizesOf } from './form.mjs';
+import { hasEightColumns, majors, parametersOf, sizesOf } from './form.mjs';
 import { multiply } from './multiply.mjs';
 
 /** @typedef {import('./assembler.mjs').Operand} Operand */
@@ -24,11 +24,7 @@ export class Writer {
     this.form = form;
     this.sizes = sizesOf(tiling);
     this.major = majors(form);
-    /**
-     * Whether lanes hold eight neighbouring columns (see `columnOf`): if B is K-major or permuted, or if loads permute its columns because halves
-     * are stored. Stores of f32 fill whole sectors without it.
-     */
-    this.eightColumns = this.major.b === 'k' || Boolean(form.permuted) || (tiling.load === 'ld' && Boolean(form.half || form.dual));
+    this.eightColumns = hasEightColumns(tiling, form);
     const { threads, shared, blocks } = { blocks: 1, ...(sizes ?? this.sizes) };
     const p = new Program({ name, threads, shared, parameters: parametersOf(form, tiling), blocks });
     this.p = p;

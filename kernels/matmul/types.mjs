@@ -46,7 +46,10 @@
  * @typedef {Partial<MatmulArgs> & { gateUp?: import('../base.mjs').Tensor, slopeOf?: import('../base.mjs').Tensor }} ProblemArgs
  */
 
-/** A tensor: its binding, and the element of the binding at which it begins. @typedef {{ buffer: Binding, offset: number }} Placed */
+/**
+ * A tensor: its binding, the element of the binding at which it begins, and how many elements there are for it, where these are more than its own.
+ * @typedef {{ buffer: Binding, offset: number, elements?: number }} Placed
+ */
 
 /**
  * The operands of a product and their strides.
@@ -133,6 +136,7 @@
  * @property {number} [wave]
  * @property {number} [tail]
  * @property {ReturnType<typeof import('../hopper/form.mjs').division>} division
+ * @property {import('../hopper/pads.mjs').Pad[]} [pads] copies that the kernel works on; see `padsOf`
  *
  * @typedef {PtxPlanParts & Because} PtxPlan
  */
