@@ -34,7 +34,7 @@ export const REASONS = [
     'Storages and strides: a tensor is made of arrays, and views are its own business; sizes are `x.size` and `x.dtype`',
   ],
   [
-    /conj|complex|^angle$|^imag$|^real$|^polar$|^isreal$|^adjoint$|^H$|^mH$|^c?(double|chalf|cfloat)$|^short$|^resolve_neg$|^is_neg$/,
+    /conj|complex|^eig(vals)?$|^angle$|^imag$|^real$|^polar$|^isreal$|^adjoint$|^H$|^mH$|^c?(double|chalf|cfloat)$|^short$|^resolve_neg$|^is_neg$/,
     'There are no complex numbers but pairs (`F.complex`), and no `double` or `short`',
   ],
   [
@@ -46,8 +46,8 @@ export const REASONS = [
     'Quantized tensors: a language model’s files and frozen weights are quantized ([generate](guide/generate.md), `F.quantizeQ8`), tensors are not',
   ],
   [
-    /cholesky|^lu$|^lu_|^svd|^orgqr$|^ormqr$|^geqrf$|^lobpcg$|^pca_lowrank$|inverse$|^det$|^logdet$|^slogdet$|^matrix_exp$|^matrix_power$|^triangular_solve$/,
-    'Linear algebra: of decompositions there is only Cholesky’s (`F.cholesky`)',
+    /cholesky|^lu$|^lu_|^ldl_|_ex$|^svd|^orgqr$|^ormqr$|^geqrf$|^householder_product$|^lobpcg$|^pca_lowrank$|^tensor(inv|solve)$/,
+    'Linear algebra: other factors, and forms of what `F.linalg` has',
   ],
   [
     /^(i0|igammac?|mvlgamma|polygamma|nextafter|frexp|gcd|lcm|corrcoef|cov|vander|unravel_index|hash_tensor)$/,
@@ -102,6 +102,7 @@ const TOP = table(
   '',
 );
 const F = table(Object.keys(exported.F), 'F.');
+const LINALG = table(Object.keys(exported.F.linalg), 'F.linalg.');
 const METHODS = table(members(), 'x.');
 const NN = table(Object.keys(exported.nn), 'nn.');
 const OPTIM = table(Object.keys(exported.optim), 'optim.');
@@ -110,6 +111,7 @@ const OPTIM = table(Object.keys(exported.optim), 'optim.');
 const PLACES = {
   torch: [TOP, F, METHODS],
   'torch.Tensor': [METHODS, F],
+  'torch.linalg': [LINALG],
   'torch.nn.functional': [F],
   'torch.nn': [NN],
   'torch.optim': [OPTIM],
@@ -125,6 +127,7 @@ const ANYWHERE = [TOP, F, METHODS, NN];
 export function unknownIn(expression) {
   const known = { F, x: METHODS, other: METHODS, nn: NN, optim: OPTIM };
   for (const [whole, name] of expression.matchAll(/\bschedules\.(\w+)/g)) if (!(name in exported.optim.schedules)) return whole;
+  for (const [whole, name] of expression.matchAll(/\blinalg\.(\w+)/g)) if (!(name in exported.F.linalg)) return whole;
   for (const [whole, owner, name] of expression.matchAll(/\b(F|x|other|nn|optim)\.(\w+)/g)) {
     if (known[/** @type {keyof typeof known} */ (owner)].get(loose(name)) !== `${owner === 'other' ? 'x' : owner}.${name}`) return whole;
   }
@@ -208,8 +211,8 @@ export function page() {
   }
   for (const part of parts) {
     const own = of(part);
-    const isSame = (/** @type {typeof own[number]} */ { name, here }) =>
-      here !== undefined && loose(here.replace(/^\w+\./, '')) === loose(name);
+    const isSame = (/** @type {typeof own[number]} */ { name, here, direct }) =>
+      here !== undefined && direct && loose(here.replace(/^\w+\.(linalg\.)?/, '')) === loose(name);
     lines.push('', `## ${part}`, '', 'Under its own name:', '', wrapped(own.filter(isSame).map(({ here }) => `\`${here}\``)) || 'none');
     const others = own.filter((each) => each.here !== undefined && !isSame(each));
     if (others.length > 0)

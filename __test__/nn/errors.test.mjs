@@ -24,6 +24,7 @@ import { light } from '../lib/addon.mjs';
 import { childJson } from '../lib/child.mjs';
 import { garbageCollector, initDevice, values } from './setup.mjs';
 import { CALLS, FUNCTIONS, METHODS, NAMES, WRONG } from './wrong.mjs';
+import { LINALG } from './wrong-linalg.mjs';
 
 before(initDevice);
 
@@ -80,7 +81,8 @@ test('every public function, with a wrong value in the place of each argument an
 
 test('the calls above are of everything that is public', () => {
   const none = (/** @type {string[]} */ names, /** @type {object} */ there) => names.filter((name) => !(name in there));
-  assert.deepEqual(none(Object.keys(F), FUNCTIONS), []);
+  assert.deepEqual(none(Object.keys(F), { ...FUNCTIONS, linalg: 1 }), []);
+  assert.deepEqual(none(Object.keys(F.linalg), LINALG), []);
   assert.deepEqual(none(Object.keys(functional), F), [], 'every function is in F');
   assert.equal('call' in F || 'callAll' in F, false);
   const classes = [];

@@ -275,5 +275,5 @@ test('powers and norms of matrices', async () => {
       [9, 18],
     ],
   );
-  assert.throws(() => F.matrixNorm(a, 2), /order must be 'fro', 1, -1, Infinity or -Infinity, got 2/);
+  assert.throws(() => F.matrixNorm(a, 3), /order must be 'fro', 'nuc', 1, -1, 2, -2, Infinity or -Infinity, got 3/);
 });

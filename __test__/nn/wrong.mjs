@@ -36,6 +36,7 @@ import { vk } from '../lib/addon.mjs';
 import { UNARY } from './names.mjs';
 import * as conv from './wrong-conv.mjs';
 import * as layers from './wrong-layers.mjs';
+import { LINALG } from './wrong-linalg.mjs';
 import * as math from './wrong-math.mjs';
 import * as more from './wrong-more.mjs';
 import * as network from './wrong-network.mjs';
@@ -202,6 +203,7 @@ export const FUNCTIONS = {
 for (const own of OTHERS) Object.assign(FUNCTIONS, own.FUNCTIONS);
 for (const name of UNARY) FUNCTIONS[name] = () => [m()];
 for (const [name, args] of Object.entries(FUNCTIONS)) if (name in F) add(name, any(F)[name], args);
+for (const [name, args] of Object.entries(LINALG)) add(name, any(F.linalg)[name], args);
 
 /** Methods of tensors, by name: the tensor, then arguments that are right. @type {Record<string, () => any[]>} */
 export const METHODS = {

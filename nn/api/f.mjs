@@ -109,6 +109,8 @@ export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, linearCrossEntropy,
 export * from './histograms.mjs';
 export * from './images.mjs';
 export * from './linalg.mjs';
+export * as linalg from './linear-algebra.mjs';
+export { matrixNorm } from './matrix-functions.mjs';
 export * from './math.mjs';
 export * from './more-math.mjs';
 export { batchNorm, groupNorm, instanceNorm, localResponseNorm } from './norms.mjs';

@@ -4,16 +4,13 @@
 // What elimination finds is a constant; the result is one step of refinement from it (Newton's), which has the right gradient and fewer errors.
 
 import { tensorOf } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { denseLayout, dimension, isFloat } from '../core/layout.mjs';
+import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { noGrad } from '../core/node.mjs';
-import { constant } from '../core/tensor.mjs';
 import * as F from './functional.mjs';
-import { argmax, gather } from './indexing.mjs';
-import { toF32 } from './operands.mjs';
-import { norm, prod } from './reductions.mjs';
-import { band, integer, tril, triu } from './shape.mjs';
+import { eliminated, eye, inverted, numbers, solved, square, turned } from './matrices.mjs';
+import { prod } from './reductions.mjs';
+import { integer, tril, triu } from './shape.mjs';
 
 /** @import { Tensor } from './tensor.mjs' */
 
@@ -24,62 +21,6 @@ import { band, integer, tril, triu } from './shape.mjs';
  * @property {boolean} [left] whether a x = b is solved, and not x a = b; true when left out
  * @property {boolean} [unitriangular] whether a's diagonal counts as ones; false when left out
  */
-
-/** Square matrices as f32. @param {string} op @param {Tensor} a @returns {Tensor} */
-function square(op, a) {
-  const { shape, ndim, dtype } = tensorOf(op, a);
-  if (ndim < 2 || shape[ndim - 1] !== shape[ndim - 2] || shape[ndim - 1] === 0)
-    throw new ShapeError(op, `expected square matrices [..., n, n], got ${show(shape)}`);
-  if (!isFloat(dtype)) throw new ArgumentError(op, `takes f32, f16 or bf16, got ${dtype}; convert with .to('f32')`);
-  return toF32(a);
-}
-const turned = (/** @type {Tensor} */ x) => F.transpose(x, -2, -1);
-/** The identity of n rows. @param {number} n */
-const eye = (n) => F.to(band(n, n, 0, F.eq), 'f32');
-
-/** The numbers of rows, [n, 1]. @param {number} n */
-const rowNumbers = (n) =>
-  constant(
-    Int32Array.from({ length: n }, (_, i) => i),
-    denseLayout([n, 1], 'i32'),
-  );
-
-/**
- * Gauss–Jordan elimination with partial pivoting of [a | b], without gradients.
- * @param {Tensor} a [..., n, n] @param {Tensor} b [..., n, k]
- * @returns {{ x: Tensor, pivots: Tensor, swaps: Tensor }} a⁻¹ b; the pivots [..., n]; -1 to the power of swapped rows, [...]
- */
-function eliminated(a, b) {
-  return noGrad(() => {
-    const n = a.shape[a.ndim - 1];
-    const rows = rowNumbers(n);
-    let w = F.cat([a.detach(), F.expand(b.detach(), [...a.shape.slice(0, -1), b.shape[b.ndim - 1]])], -1);
-    let swaps = F.ones(a.shape.slice(0, -2));
-    const pivots = [];
-    for (let k = 0; k < n; k++) {
-      const column = F.abs(F.slice(F.slice(w, -1, k, k + 1), -2, k, n));
-      const place = F.add(
-        F.reshape(argmax(F.reshape(column, [...column.shape.slice(0, -2), n - k]), -1), [...column.shape.slice(0, -2), 1, 1]),
-        k,
-      );
-      const order = F.where(F.eq(rows, k), place, F.where(F.eq(rows, place), k, rows));
-      w = gather(w, w.ndim - 2, F.expand(order, w.shape).contiguous());
-      swaps = F.mul(swaps, F.where(F.eq(F.reshape(place, swaps.shape), k), 1, -1));
-      const row = F.slice(w, -2, k, k + 1);
-      const pivot = F.slice(row, -1, k, k + 1);
-      pivots.push(F.reshape(pivot, swaps.shape));
-      // Of a column without a pivot nothing is eliminated: the next ones have pivots of their own.
-      const scaled = F.div(row, F.where(F.eq(pivot, 0), 1, pivot));
-      w = F.where(F.eq(rows, k), scaled, F.sub(w, F.mul(F.slice(w, -1, k, k + 1), scaled)));
-    }
-    const own = F.stack(pivots, -1);
-    const isSingular = F.unsqueeze(F.amin(F.abs(own), -1, true), -1);
-    return { x: F.where(F.eq(isSingular, 0), NaN, F.slice(w, -1, n)), pivots: own, swaps };
-  });
-}
-
-/** a⁻¹, without gradients. @param {Tensor} a f32 @returns {Tensor} */
-const inverted = (a) => eliminated(a, eye(a.shape[a.ndim - 1])).x;
 
 /**
  * Solves a x = b by elimination with partial pivoting. Of a singular matrix the result is NaN.
@@ -95,14 +36,6 @@ export function solve(a, b) {
     const x = solved(own, areVectors ? F.unsqueeze(b, -1) : b);
     return F.to(areVectors ? F.squeeze(x, -1) : x, a.dtype);
   });
-}
-
-/** @param {Tensor} a f32 [..., n, n] @param {Tensor} b [..., n, k] @returns {Tensor} f32: a⁻¹ b, with one step of refinement */
-function solved(a, b) {
-  const right = toF32(b);
-  const inverse = inverted(a);
-  const first = F.matmul(inverse, right.detach());
-  return F.add(first, F.matmul(inverse, F.sub(right, F.matmul(a, first))));
 }
 
 /** The inverse of matrices, by elimination with partial pivoting; NaN of a singular one. @param {Tensor} a [..., n, n] @returns {Tensor} of a's shape */
@@ -161,7 +94,7 @@ export function cholesky(a) {
     const n = own.shape[own.ndim - 1];
     const { factor, back } = noGrad(() => {
       let w = own.detach();
-      const rows = rowNumbers(n);
+      const rows = numbers(n);
       const columns = [];
       for (let k = 0; k < n; k++) {
         const column = F.slice(w, -1, k, k + 1);
@@ -227,30 +160,5 @@ export function matrixPower(a, n) {
       if (rest > 1) base = F.matmul(base, base);
     }
     return F.to(y ?? F.clone(F.expand(eye(own.shape[own.ndim - 1]), own.shape)), a.dtype);
-  });
-}
-
-/**
- * Norms of matrices: Frobenius's, or the largest (of a negative order the least) sum of sizes along columns (1) or rows (Infinity).
- * @param {Tensor} a [..., n, m] @param {'fro' | 1 | -1 | number} [order] 'fro' when left out; else 1, -1, Infinity or -Infinity
- * @param {readonly [number, number]} [dim] rows and columns; the last two when left out
- * @param {boolean} [keepdim] whether both dimensions stay, of size 1
- * @returns {Tensor}
- */
-export function matrixNorm(a, order = 'fro', dim = [-2, -1], keepdim = false) {
-  const op = 'matrixNorm';
-  if (tensorOf(op, a).ndim < 2) throw new ShapeError(op, `expected matrices [..., n, m], got ${show(a.shape)}`);
-  if (!Array.isArray(dim) || dim.length !== 2) throw new ArgumentError(op, `dim must be two dimensions, got ${shown(dim)}`);
-  const [rows, columns] = dim.map((d) => dimension(op, d, a.ndim));
-  if (rows === columns) throw new ShapeError(op, `dim ${show(dim)} names a dimension twice`);
-  if (order !== 'fro' && order !== 1 && order !== -1 && order !== Infinity && order !== -Infinity)
-    throw new ArgumentError(op, `order must be 'fro', 1, -1, Infinity or -Infinity, got ${shown(order)}`);
-  flag(op, 'keepdim', keepdim);
-  return within(op, () => {
-    if (order === 'fro') return norm(a, 2, [rows, columns], keepdim);
-    const [summed, other] = Math.abs(order) === 1 ? [rows, columns] : [columns, rows];
-    const y = (order > 0 ? F.amax : F.amin)(F.sum(F.abs(toF32(a)), summed, true), other, true);
-    const sizes = a.shape.flatMap((n, d) => (d === rows || d === columns ? (keepdim ? [1] : []) : [n]));
-    return F.to(F.reshape(y, sizes), isFloat(a.dtype) ? a.dtype : 'f32');
   });
 }
