@@ -539,5 +539,8 @@ export function truncDivide(x, y) {
   return rest.isNan().choose(x.div(y), signed);
 }
 
-/** x · 2^k. @param {Expression} x @param {Expression} k whole */
-export const ldexp = (x, k) => scaled(x, k.max(-250).min(250));
+/** x · 2^k, the whole part of k exactly. @param {Expression} x @param {Expression} k */
+export const ldexp = (x, k) => {
+  const own = k.max(-250).min(250);
+  return scaled(x, own).mul(exp2(k.sub(k.trunc())));
+};

@@ -1,6 +1,7 @@
 // Errors name the function that the program called and the argument as it was written, whatever the argument is.
 
 import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
 import { before, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import * as functional from '../../nn/api/functional.mjs';
@@ -123,7 +124,7 @@ test('messages: the function and the argument as the program wrote them', () => 
     [() => ones([4]).matmul(ones([5])), /^matmul: \[4\] × \[5\]: the inner sizes 4 and 5 differ/],
     [() => ones([4]).matmul(ones([5, 2])), /^matmul: \[4\] × \[5, 2\]: the inner sizes 4 and 5 differ/],
     [() => ones([3, 2, 2]).matmul(ones([4, 2, 2])), /^matmul: \[3, 2, 2\] × \[4, 2, 2\] do not broadcast: sizes 3 and 4 in dimension -3/],
-    [() => F.stack([ones([2]), ones([3])]), /^stack: cannot stack f32 \[2\] and f32 \[3\]: their shapes and types must be equal/],
+    [() => F.stack([ones([2]), ones([3])]), /^stack: cannot stack f32 \[2\] and f32 \[3\]: their shapes must be equal/],
     [() => new nn.MLP(4, 8).forward(x), /^MLP: \[2, 3\] × \[8, 4\]ᵀ: the inner sizes 3 and 4 differ/],
     [() => new nn.GRU(4, 2).forward(ones([1, 2, 3])), /^GRU: \[1, 2, 3\] × \[6, 4\]ᵀ/],
     // Arguments of another kind.
@@ -311,4 +312,25 @@ test('reading in a compiled function names the reading call', async () => {
     })(ones([1]));
     await assert.rejects(promise, { message: new RegExp(`^${name}: a tensor has no values while its function is compiled`) });
   }
+});
+
+test('no two files of one `export *` have the same name: it would be in neither', async () => {
+  const root = new URL('../../', import.meta.url);
+  let seen = 0;
+  for (const folder of ['nn', 'kernels', 'distributed'])
+    for (const file of readdirSync(new URL(`${folder}/`, root), { recursive: true, encoding: 'utf8' })) {
+      if (!file.endsWith('.mjs')) continue;
+      const url = new URL(`${folder}/${file}`, root);
+      const parts = [...readFileSync(url, 'utf8').matchAll(/^export \* from '(\..*)';/gm)].map(([, path]) => new URL(path, url).href);
+      if (parts.length === 0) continue;
+      const whole = await import(url.href);
+      for (const part of parts)
+        for (const [name, value] of Object.entries(await import(part))) {
+          if (name === 'default') continue;
+          seen++;
+          assert.ok(name in whole, `${folder}/${file} loses ${name}: two of its files have it`);
+          assert.equal(whole[name], value, `${folder}/${file} has another ${name} than ${part}`);
+        }
+    }
+  assert.ok(seen > 300, `${seen} names`);
 });

@@ -227,14 +227,17 @@ test('argmax and argmin: any dimension, as class numbers', async () => {
 
 test('what does not fit is named', () => {
   const index = ids([[0, 1]]);
-  assert.throws(() => x().gather(1, index), /gather: the index \[1, 2\] and the tensor \[2, 3\] must have equal sizes but in dimension 1/);
+  assert.throws(
+    () => x().gather(0, ids([[0, 1, 0, 1]])),
+    /gather: the index \[1, 4\] has more than the tensor \[2, 3\] in another dimension than 0/,
+  );
   assert.throws(() => x().gather(2, index), /gather: dimension 2 is out of range for a tensor of 2 dimensions/);
   assert.throws(() => x().gather(1, x()), /gather: the index must be i32 or u32, got f32: use tensor\(…, \{ dtype: 'i32' \}\)/);
   assert.throws(() => x().gather(1, /** @type {any} */ ([0])), /gather: expected a tensor, got an array/);
   assert.throws(() => x().indexSelect(0, index), /indexSelect: the index must have one dimension, got \[1, 2\]/);
   assert.throws(
-    () => x().scatterAdd(0, ids([[0, 0, 0]]), zeros([2, 3])),
-    /scatterAdd: expected a source f32 \[1, 3\], the shape of the index, got f32 \[2, 3\]/,
+    () => x().scatterAdd(0, ids([[0, 0, 0]]), zeros([1, 2])),
+    /scatterAdd: expected a source f32 \[1, 3\], the shape of the index, got f32 \[1, 2\]/,
   );
   assert.throws(
     () =>
@@ -247,4 +250,31 @@ test('what does not fit is named', () => {
     () => F.takeAlongDim(x(), ids([0])),
     /takeAlongDim: the index \[1\] and the tensor \[2, 3\] must have equally many dimensions/,
   );
+});
+
+test('an index of smaller sizes than the tensor’s, and a larger source, as in PyTorch', async () => {
+  const index = ids([[2, 0]]);
+  assert.deepEqual(await F.gather(x(), 1, index).toNested(), [[(await x().toNested())[0][2], (await x().toNested())[0][0]]]);
+  const leaf = x().requiresGrad_();
+  F.gather(leaf, 1, index).sum().backward();
+  assert.deepEqual(await leaf.grad?.toNested(), [
+    [1, 0, 1],
+    [0, 0, 0],
+  ]);
+  const base = F.reshape(F.arange(0, 12, 1, { dtype: 'f32' }), [2, 3, 2]);
+  const places = tensor(Int32Array.of(1, 0), { shape: [2, 1, 1] });
+  const source = F.full([2, 4, 3], 100);
+  const expected = [100, 1, 2, 3, 4, 5, 100, 7, 8, 9, 10, 11];
+  const one = (/** @type {number} */ n) => expected.map((v, i) => (v === 100 ? i * n + 100 : v));
+  for (const dtype of /** @type {const} */ (['f32', 'i32', 'i64', 'f16'])) {
+    const [own, from] = [base.to(dtype), source.to(dtype)];
+    const numbers = async (/** @type {any} */ y) => [...(await y.to('f32').toArray())];
+    assert.deepEqual(await numbers(F.scatter(own, 0, places, from)), one(0), dtype);
+    assert.deepEqual(await numbers(F.scatterAdd(own, 0, places, from)), one(1), dtype);
+    if (dtype !== 'i64') assert.deepEqual(await numbers(F.scatterReduce(own, 0, places, from, 'sum')), one(1), dtype);
+  }
+  const leaves = [base.detach().requiresGrad_(), source.detach().requiresGrad_()];
+  F.scatterAdd(leaves[0], 0, places, leaves[1]).sum().backward();
+  assert.deepEqual(await values(leaves[0].grad), new Array(12).fill(1));
+  assert.equal(await leaves[1].grad?.sum().item(), 2);
 });

@@ -518,3 +518,24 @@ test('random integers and permutations', async () => {
       Array.from({ length: 100 }, (_, i) => i),
     );
 });
+
+test('diagonals outside of a matrix are empty; tensors of several types are joined in the type they are promoted to', async () => {
+  const a = ones([3, 2, 4]);
+  for (const offset of [3, -4, 100]) assert.deepEqual([...F.diagonal(a, offset).shape], [4, 0], `${offset}`);
+  assert.deepEqual([...F.diagonal(a, -3, 2, 1).shape], [3, 1]);
+  const [bool, half, whole] = [tensor([true]), tensor([0.5]).to('f16'), tensor(Int32Array.of(7))];
+  for (const [list, dtype, expected] of /** @type {[any[], string, number[]][]} */ ([
+    [[bool, whole], 'i32', [1, 7]],
+    [[whole, half], 'f16', [7, 0.5]],
+    [[half, tensor([0.25]).to('bf16'), bool], 'f32', [0.5, 0.25, 1]],
+    [[whole, tensor(BigInt64Array.of(9n))], 'i64', [7, 9]],
+  ])) {
+    for (const y of [F.cat(list), F.reshape(F.stack(list), [-1])]) assert.deepEqual([y.dtype, await values(y.to('f32'))], [dtype, expected]);
+  }
+  const leaf = tensor([2]).to('f16').detach().requiresGrad_();
+  F.cat([leaf, tensor([1])])
+    .mul(3)
+    .sum()
+    .backward();
+  assert.deepEqual([leaf.grad?.dtype, await values(leaf.grad)], ['f16', [3]]);
+});

@@ -41,6 +41,44 @@ function in32(op, inputs, f) {
   });
 }
 
+/**
+ * x cut to the sizes of an index that has less of other dimensions than `d`, as PyTorch takes it.
+ * @param {string} op @param {Tensor} x @param {number} d @param {Tensor} index @returns {Tensor} x where the numbers of dimensions differ
+ */
+function cutTo(op, x, d, index) {
+  if (index.ndim !== x.ndim) return x;
+  if (index.shape.some((size, i) => i !== d && size > x.shape[i]))
+    throw new ShapeError(op, `the index ${show(index.shape)} has more than the tensor ${show(x.shape)} in another dimension than ${d}`);
+  return index.shape.reduce((own, size, i) => (i === d || size === x.shape[i] ? own : F.slice(own, i, 0, size)), x);
+}
+
+/**
+ * What is written by index into the part of x that the index has sizes for, with the rest of x. A source may be larger than its index.
+ * @param {string} op @param {Tensor} x @param {number} d @param {Tensor} index @param {Tensor} source
+ * @param {(x: Tensor, source: Tensor) => Tensor} f of tensors of the index's sizes @returns {Tensor} of x's shape
+ */
+export function writtenInPart(op, x, d, index, source, f) {
+  const isLarger = source.ndim === index.ndim && index.shape.every((size, i) => size <= source.shape[i]);
+  const from = isLarger
+    ? index.shape.reduce((own, size, i) => (size === source.shape[i] ? own : F.slice(own, i, 0, size)), source)
+    : source;
+  const part = cutTo(op, x, d, index);
+  const y = f(part, from);
+  return part === x
+    ? y
+    : within(op, () =>
+        index.shape.reduce((own, size, i) => {
+          if (i === d || size === x.shape[i]) return own;
+          // The rest of dimension i, cut in those behind it.
+          const rest = index.shape.reduce(
+            (left, n, k) => (k <= i || k === d || n === x.shape[k] ? left : F.slice(left, k, 0, n)),
+            F.slice(x, i, size),
+          );
+          return F.cat([own, rest], i);
+        }, y),
+      );
+}
+
 /** The words of 64-bit integers along a last dimension; a view. @param {Tensor} x @returns {Tensor} */
 function wordsOf(x) {
   const { shape, strides, offset } = x.layout;
@@ -71,12 +109,13 @@ function onWords(op, [x, index, ...sources], f) {
 /**
  * Picks elements by index along a dimension, as PyTorch's `gather`: y[i][k][j] = x[i][index[i][k][j]][j] for three dimensions and `dim` 1.
  * A negative index counts from the end (PyTorch refuses it); one out of range reads 0.
- * @param {Tensor} x @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
+ * @param {Tensor} x @param {number} dim @param {Tensor} index i32, u32 or i64, of at most x's sizes except along `dim`
  * @returns {Tensor} of the index's shape
  */
 export function gather(x, dim, index) {
   const d = dimension('gather', dim, tensorOf('gather', x).ndim);
-  return in32('gather', [x, indexOf('gather', index)], (wide) => apply(indexing.gather, wide, { dim: d }));
+  const own = indexOf('gather', index);
+  return in32('gather', [cutTo('gather', x, d, own), own], (wide) => apply(indexing.gather, wide, { dim: d }));
 }
 
 /**
@@ -98,21 +137,25 @@ export function takeAlongDim(x, index, dim = -1) {
 
 /** `scatterAdd` of floats. @param {Tensor} x @param {number} d @param {Tensor} index @param {Tensor} source @returns {Tensor} */
 export const addedByIndex = (x, d, index, source) =>
-  in32('scatterAdd', [x, index, source], (wide) => indexing.added({ call: apply, transpose: F.transpose }, wide, { dim: d }));
+  writtenInPart('scatterAdd', x, d, index, source, (part, from) =>
+    in32('scatterAdd', [part, index, from], (wide) => indexing.added({ call: apply, transpose: F.transpose }, wide, { dim: d })),
+  );
 
 /**
  * A copy of x with elements of `source` written by index: y[i][index[i][k][j]][j] = source[i][k][j] for three dimensions and `dim` 1. If
  * several have the same index, the last one (largest k) wins. A negative index counts from the end; one out of range is dropped. Each element
  * of the result goes over all indices along `dim`.
- * @param {Tensor} x @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
- * @param {Tensor | number} source of the index's shape, or one number
+ * @param {Tensor} x @param {number} dim @param {Tensor} index i32, u32 or i64, of at most x's sizes except along `dim`
+ * @param {Tensor | number} source of at least the index's sizes, or one number
  */
 export function scatter(x, dim, index, source) {
   const d = dimension('scatter', dim, tensorOf('scatter', x).ndim);
   const own = indexOf('scatter', index);
   const from =
     typeof source === 'number' ? within('scatter', () => F.full(index.shape, source, { dtype: x.dtype })) : tensorOf('scatter', source);
-  return in32('scatter', [x, own, from], (wide) => apply(indexing.scatter, wide, { dim: d }));
+  return writtenInPart('scatter', x, d, own, from, (part, taken) =>
+    in32('scatter', [part, own, taken], (wide) => apply(indexing.scatter, wide, { dim: d })),
+  );
 }
 
 /**

@@ -2,12 +2,14 @@
 
 import { apply, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { BYTES, checkNumber, dimension, isByte, isFloat, sizeOf } from '../core/layout.mjs';
+import { checkNumber, dimension, isByte, isFloat, promotedType, sizeOf } from '../core/layout.mjs';
 import * as integers from '../ops/integers.mjs';
 import * as movement from '../ops/movement.mjs';
 import * as network from '../ops/network.mjs';
 import { autocastType, castOf, rememberCast } from './autocast.mjs';
 import { permute, reshape, to } from './views.mjs';
+
+export { promotedType } from '../core/layout.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
@@ -19,21 +21,6 @@ import { permute, reshape, to } from './views.mjs';
 export const promoted = (a, b) => (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype) ? [to(a, 'f32'), to(b, 'f32')] : [a, b]);
 
 /** @typedef {import('../core/layout.mjs').DType} DType */
-
-/**
- * The type in which elements of two types are computed, as in PyTorch: of a float and another type the float, of two floats f32, of two
- * integer types the smallest that has all numbers of both (i64 of i32 and u32, which PyTorch does not promote), and of bools the other.
- * @param {DType} a @param {DType} b @returns {DType}
- */
-export function promotedType(a, b) {
-  if (a === b || b === 'bool') return a;
-  if (a === 'bool') return b;
-  if (isFloat(a)) return isFloat(b) ? 'f32' : a;
-  if (isFloat(b)) return b;
-  const [small, large] = BYTES[a] < BYTES[b] ? [a, b] : [b, a];
-  if (small[0] === large[0] || (large[0] === 'i' && BYTES[large] > BYTES[small])) return large;
-  return BYTES[large] === 1 ? 'i32' : 'i64';
-}
 
 /** x in another type, for a call of `op`. @param {string} op @param {Tensor} x @param {DType} dtype @returns {Tensor} */
 const converted = (op, x, dtype) => (x.dtype === dtype ? x : within(op, () => to(x, dtype)));

@@ -4,7 +4,7 @@ import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { dimension, isFloat } from '../core/layout.mjs';
 import * as F from './functional.mjs';
-import { addedByIndex, indexOf } from './indexing.mjs';
+import { addedByIndex, indexOf, writtenInPart } from './indexing.mjs';
 import { combined, toWords } from './integer-rows.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -16,8 +16,8 @@ import { combined, toWords } from './integer-rows.mjs';
  *
  * Of floats, up to 511 indices along `dim` each element of the result goes over all of them; more are sorted first. To look up rows of a large
  * table, use `embedding`, whose gradient adds rows by index.
- * @param {Tensor} x of any type but bool @param {number} dim @param {Tensor} index i32, u32 or i64, of x's sizes except along `dim`
- * @param {Tensor} source of x's type and the index's shape
+ * @param {Tensor} x of any type but bool @param {number} dim @param {Tensor} index i32, u32 or i64, of at most x's sizes except along `dim`
+ * @param {Tensor} source of x's type and at least the index's sizes
  * @returns {Tensor}
  */
 export function scatterAdd(x, dim, index, source) {
@@ -27,7 +27,13 @@ export function scatterAdd(x, dim, index, source) {
   tensorOf(op, source);
   if (isFloat(x.dtype)) return addedByIndex(x, d, places, source);
   if (x.dtype === 'bool') throw new ArgumentError(op, `takes numbers, got bool; convert with .to('i32')`);
-  const [own, at, from] = [x, places, source].map((t) => (t.ndim === 0 ? F.reshape(t, [1]) : t));
+  return writtenInPart(op, x, d, places, source, (part, taken) => addedIntegers(part, d, places, taken));
+}
+
+/** @param {Tensor} x @param {number} d @param {Tensor} index @param {Tensor} source @returns {Tensor} */
+function addedIntegers(x, d, index, source) {
+  const op = 'scatterAdd';
+  const [own, at, from] = [x, index, source].map((t) => (t.ndim === 0 ? F.reshape(t, [1]) : t));
   if (at.ndim !== own.ndim || at.shape.some((size, i) => i !== d && size !== own.shape[i]))
     throw new ShapeError(op, `the index ${show(index.shape)} and the tensor ${show(x.shape)} must have equal sizes but in dimension ${d}`);
   if (source.dtype !== x.dtype || show(from.shape) !== show(at.shape))

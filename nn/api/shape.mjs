@@ -320,7 +320,7 @@ function twoDimensions(op, rank, dim1, dim2) {
 }
 
 /**
- * A diagonal of matrices as the last dimension, as `torch.diagonal`; a view.
+ * A diagonal of matrices as the last dimension, as `torch.diagonal`; a view. One outside of the matrix is empty.
  * @param {Tensor} x @param {number} [offset] 0 (when left out) the main one, 1 the next above it, -1 the next below
  * @param {number} [dim1] the dimension of rows; the first when left out @param {number} [dim2] of columns; the second when left out
  * @returns {Tensor}
@@ -328,8 +328,10 @@ function twoDimensions(op, rank, dim1, dim2) {
 export function diagonal(x, offset = 0, dim1 = 0, dim2 = 1) {
   const dims = twoDimensions('diagonal', tensorOf('diagonal', x).ndim, dim1, dim2);
   integer('diagonal', 'offset', offset);
-  if (ops.diagonalSize(x.shape[dims.dim1], x.shape[dims.dim2], offset) < 1)
-    throw new ShapeError('diagonal', `a matrix [${x.shape[dims.dim1]}, ${x.shape[dims.dim2]}] has no diagonal ${offset}`);
+  if (ops.diagonalSize(x.shape[dims.dim1], x.shape[dims.dim2], offset) < 1) {
+    const others = x.shape.filter((_, d) => d !== dims.dim1 && d !== dims.dim2);
+    return within('diagonal', () => F.reshape(F.slice(x, dims.dim1, 0, 0), [...others, 0]));
+  }
   const attributes = { offset, ...dims };
   return view(ops.diagonal, x, ops.diagonal.infer([x.layout], attributes)[0], attributes);
 }

@@ -14,7 +14,7 @@ import * as scans from '../ops/scan.mjs';
 import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
-import { gather, indexOf, scatter } from './indexing.mjs';
+import { gather, indexOf, scatter, writtenInPart } from './indexing.mjs';
 import { scatterAdd } from './scatter.mjs';
 import { combined, orderOf, picked, toWords } from './integer-rows.mjs';
 import { logicalAnd } from './integers.mjs';
@@ -475,8 +475,8 @@ function runs(x, index, source, op, apart) {
  * for three dimensions and `dim` 1, in the order of k. A negative index counts from the end; one out of range is dropped. The indices are sorted,
  * so that the dimension may be long. The gradient of amax and amin is shared by equal elements.
  * Of integers a mean is rounded down, and results wrap.
- * @param {Tensor} x of any type but bool @param {number} dim @param {Tensor} index i32 or u32, of x's sizes except along `dim`
- * @param {Tensor} source of the index's shape @param {Reduction} reduce @param {ScatterReduceOptions} [options]
+ * @param {Tensor} x of any type but bool @param {number} dim @param {Tensor} index i32 or u32, of at most x's sizes except along `dim`
+ * @param {Tensor} source of at least the index's sizes @param {Reduction} reduce @param {ScatterReduceOptions} [options]
  * @returns {Tensor}
  */
 export function scatterReduce(x, dim, index, source, reduce, options = {}) {
@@ -488,6 +488,14 @@ export function scatterReduce(x, dim, index, source, reduce, options = {}) {
   const { includeSelf = true } = checkOptions('scatterReduce', options, ['includeSelf']);
   flag('scatterReduce', 'includeSelf', includeSelf);
   if (x.dtype === 'bool') throw new ArgumentError('scatterReduce', `takes numbers, got bool; convert with .to('i32')`);
+  return writtenInPart('scatterReduce', x, d, index, source, (part, from) => combinedByIndex(part, d, index, from, reduce, includeSelf));
+}
+
+/**
+ * @param {Tensor} x @param {number} d @param {Tensor} index @param {Tensor} source @param {Reduction} reduce @param {boolean} includeSelf
+ * @returns {Tensor}
+ */
+function combinedByIndex(x, d, index, source, reduce, includeSelf) {
   if (index.ndim !== x.ndim || index.shape.some((size, i) => i !== d && size !== x.shape[i]))
     throw new ShapeError(
       'scatterReduce',

@@ -2,7 +2,18 @@
 
 import { apply, view } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, checkShape, checkType, dimension, isFloat, isNarrow, layoutOf, reshapeStrides, sizeOf } from '../core/layout.mjs';
+import {
+  broadcastShapes,
+  checkShape,
+  checkType,
+  dimension,
+  isFloat,
+  isNarrow,
+  layoutOf,
+  promotedType,
+  reshapeStrides,
+  sizeOf,
+} from '../core/layout.mjs';
 import * as movement from '../ops/movement.mjs';
 import { tensorOf } from '../core/engine.mjs';
 
@@ -136,8 +147,8 @@ export function split(x, size, dim = 0) {
 const MAX_OPERANDS = 128;
 
 /**
- * Joins tensors end to end along a dimension; a copy.
- * @param {Tensor[]} tensors of one type, equal in the other sizes, or of shape [0] @param {number} [dim]
+ * Joins tensors end to end along a dimension, in the type that theirs are promoted to; a copy.
+ * @param {Tensor[]} tensors equal in the other sizes, or of shape [0] @param {number} [dim]
  * @returns {Tensor}
  */
 export function cat(tensors, dim = 0) {
@@ -147,19 +158,21 @@ export function cat(tensors, dim = 0) {
   const first = tensors.find((x) => show(x.shape) !== '[0]') ?? tensors[0];
   const d = dimension('cat', dim, first.ndim);
   if (first.ndim === 0) throw new ShapeError('cat', 'tensors [] have no dimension to join along; stack() makes one');
+  const dtype = tensors.map((x) => x.dtype).reduce(promotedType);
   if (first.ndim > 1) tensors = tensors.map((x) => (show(x.shape) === '[0]' ? reshape(x, first.shape.with(d, 0)) : x));
   for (const x of tensors) {
-    if (x.ndim !== first.ndim || x.shape.some((size, i) => i !== d && size !== first.shape[i]) || x.dtype !== first.dtype) {
+    if (x.ndim !== first.ndim || x.shape.some((size, i) => i !== d && size !== first.shape[i])) {
       throw new ShapeError('cat', `cannot join ${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)} along dimension ${dim}`);
     }
   }
-  if (isNarrow(first.dtype)) {
+  tensors = within('cat', () => tensors.map((x) => to(x, dtype)));
+  if (isNarrow(dtype)) {
     return to(
       cat(
-        tensors.map((x) => to(x, isFloat(first.dtype) ? 'f32' : 'i32')),
+        tensors.map((x) => to(x, isFloat(dtype) ? 'f32' : 'i32')),
         d,
       ),
-      first.dtype,
+      dtype,
     );
   }
   // More tensors than one operation takes are joined in parts.
@@ -172,16 +185,16 @@ export function cat(tensors, dim = 0) {
   return apply(movement.concat, [...tensors], { dim: d });
 }
 
-/** Joins tensors of one shape along a new dimension; a copy. @param {Tensor[]} tensors @param {number} [dim] @returns {Tensor} */
+/** Joins tensors of one shape along a new dimension, in the type that theirs are promoted to; a copy. @param {Tensor[]} tensors @param {number} [dim] @returns {Tensor} */
 export function stack(tensors, dim = 0) {
   if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('stack', 'expected an array of tensors');
   const [first] = tensors.map((x) => tensorOf('stack', x));
   const d = dimension('stack', dim, first.ndim + 1);
   for (const x of tensors) {
-    if (show(x.shape) === show(first.shape) && x.dtype === first.dtype) continue;
+    if (show(x.shape) === show(first.shape)) continue;
     throw new ShapeError(
       'stack',
-      `cannot stack ${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)}: their shapes and types must be equal`,
+      `cannot stack ${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)}: their shapes must be equal`,
     );
   }
   return within('stack', () =>

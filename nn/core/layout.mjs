@@ -298,3 +298,18 @@ export function positive(op, name, value) {
   }
   return value;
 }
+
+/**
+ * The type in which elements of two types are computed, as in PyTorch: of a float and another type the float, of two floats f32, of two
+ * integer types the smallest that has all numbers of both (i64 of i32 and u32, which PyTorch does not promote), and of bools the other.
+ * @param {DType} a @param {DType} b @returns {DType}
+ */
+export function promotedType(a, b) {
+  if (a === b || b === 'bool') return a;
+  if (a === 'bool') return b;
+  if (isFloat(a)) return isFloat(b) ? 'f32' : a;
+  if (isFloat(b)) return b;
+  const [small, large] = BYTES[a] < BYTES[b] ? [a, b] : [b, a];
+  if (small[0] === large[0] || (large[0] === 'i' && BYTES[large] > BYTES[small])) return large;
+  return BYTES[large] === 1 ? 'i32' : 'i64';
+}

@@ -116,7 +116,7 @@ const between = (x, low, high) => x.gt(low).and(x.lt(high));
 // ---- exponentials and logarithms
 
 export const exp2 = define('exp2', fn.exp2, (x) => 2 ** x, [(x) => fn.exp2(x).mul(Math.LN2)]);
-/** x · 2^k, k whole. */
+/** x · 2^k. */
 export const ldexp = define('ldexp', fn.ldexp, (x, k) => x * 2 ** k, [(_, k) => fn.exp2(k), (x, k) => fn.ldexp(x, k).mul(Math.LN2)]);
 export const expm1 = define('expm1', fn.expm1, Math.expm1, [(x) => fn.exp(x)]);
 export const log2 = define('log2', fn.log2, Math.log2, [(x) => x.mul(Math.LN2).under(1)]);
