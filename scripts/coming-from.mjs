@@ -117,7 +117,7 @@ const PLACES = {
   'torch.optim': [OPTIM],
   'torch.optim.lr_scheduler': [OPTIM],
 };
-const ANYWHERE = [TOP, F, METHODS, NN];
+const ANYWHERE = [TOP, F, METHODS, NN, LINALG];
 
 /**
  * What an expression names that is not exported.

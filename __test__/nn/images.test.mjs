@@ -438,3 +438,22 @@ test('setdiff1d, stridedSlice', async () => {
   ]))
     assert.deepEqual(await values(F.stridedSlice(line, [begin], [end], [stride])), expected, `${begin}:${end}:${stride}`);
 });
+
+test('pool: windows with gaps', async () => {
+  const sums = (/** @type {import('../../nn/ops/registry.mjs').Reference} */ a) =>
+    generate([1, 2, 2, 3], ([b, c, i, j]) => {
+      let sum = 0;
+      for (const k of [0, 1]) for (const l of [0, 1, 2]) sum += at(a, [b, c, 2 * i + 2 * k, j + 2 * l]);
+      return sum / 6;
+    });
+  await checkComposed('pool', {
+    call: (a) => F.pool(a, [2, 3], 'avg', { stride: [2, 1], dilation: 2 }),
+    inputs: [x(1, 2, 5, 7)],
+    reference: sums,
+  });
+  const image = randn([2, 3, 6, 5]);
+  const max = F.maxPool2d(image, 3, { stride: 2, padding: 1, dilation: 1 });
+  assert.deepEqual(await values(F.pool(image, 3, 'max', { stride: 2, padding: 1 })), await values(max));
+  assertClose(await values(F.pool(image, 2, 'avg', { stride: 2 })), Float64Array.from(await values(F.avgPool2d(image, 2))), 1e-6, 'means');
+  assert.throws(() => F.pool(image, 2, /** @type {any} */ ('sum')), /pool: poolingType must be 'max' or 'avg', got sum/);
+});

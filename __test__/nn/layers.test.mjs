@@ -413,3 +413,30 @@ test('what a call has no option for is an error that names it', () => {
     assert.throws(make, message);
   }
 });
+
+test('one step of recurrent functions is that of the cells', async () => {
+  const input = randn([2, 3]);
+  const state = () => randn([2, 4]);
+  const parametersOf = (/** @type {any} */ cell) => [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh];
+  const cell = new nn.LSTMCell(3, 4);
+  const both = /** @type {[any, any]} */ ([state(), state()]);
+  const expected = cell.forward(input, both);
+  const got = F.lstmCell(input, both, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh);
+  for (const i of [0, 1]) assert.deepEqual(await values(got[i]), await values(expected[i]));
+  const second = new nn.LSTMCell(4, 4);
+  const stacked = F.multiRnnCell([(x, s) => cell.forward(x, s), (x, s) => second.forward(x, s)], input, [both, both]);
+  assert.deepEqual(await values(stacked[1][0]), await values(second.forward(expected[0], both)[0]));
+  const own = state();
+  for (const [made, f] of /** @type {[any, any][]} */ ([
+    [new nn.GRUCell(3, 4), F.gruCell],
+    [new nn.RNNCell(3, 4), F.rnnTanhCell],
+    [new nn.RNNCell(3, 4, { nonlinearity: 'relu' }), F.rnnReluCell],
+  ]))
+    assert.deepEqual(await values(f(input, own, ...parametersOf(made))), await values(made.forward(input, own)));
+  const plain = new nn.GRUCell(3, 4, { bias: false });
+  assert.deepEqual(await values(F.gruCell(input, own, plain.weight_ih, plain.weight_hh)), await values(plain.forward(input, own)));
+  assert.throws(
+    () => F.gruCell(input, own, plain.weight_ih, plain.weight_hh, F.ones([12])),
+    /^ArgumentError: gruCell: takes both biases or none/,
+  );
+});

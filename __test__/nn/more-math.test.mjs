@@ -637,3 +637,36 @@ test('methods are the functions', async () => {
     assert.deepEqual(await values(m[name]()), await values(F[name](m)), name);
   assert.deepEqual([await m.slogdet().sign.item(), await values(m.matrixPower(2))], [1, await values(F.matmul(m, m))]);
 });
+
+test('functions of floats take integers as f32, and those of whole numbers leave them', async () => {
+  const [ints, bytes, longs] = [tensor(Int32Array.of(-1, 0, 2)), tensor([1, 2, 3]).to('u8'), tensor(BigInt64Array.of(5n, -7n, 2n ** 40n))];
+  for (const [f, expected] of /** @type {[(x: any) => any, (v: number) => number][]} */ ([
+    [F.sin, Math.sin],
+    [F.expm1, Math.expm1],
+    [(x) => F.atan2(x, 2), (v) => Math.atan2(v, 2)],
+    [(x) => F.copysign(x, -1), (v) => -Math.abs(v)],
+  ]))
+    for (const own of [ints, bytes]) {
+      const y = f(own);
+      assert.equal(y.dtype, 'f32');
+      assertClose(
+        await values(y),
+        Float64Array.from(await values(own), (v) => expected(Number(v))),
+        1e-6,
+        `${f}`,
+      );
+    }
+  assert.equal(F.atan2(ints, F.ones([3], { dtype: 'f16' })).dtype, 'f16');
+  assert.deepEqual(
+    await values(F.isnan(ints)),
+    [false, false, false].map((v) => (v ? 1 : 0)),
+  );
+  for (const f of [F.floor, F.ceil, F.trunc, F.round, F.nanToNum]) {
+    const y = f(longs);
+    assert.deepEqual([y.dtype, await values(y)], ['i64', await values(longs)]);
+  }
+  assert.deepEqual([F.fmax(ints, bytes).dtype, await values(F.fmax(ints, bytes))], ['i32', [1, 2, 3]]);
+  const total = F.logsumexp(tensor(BigInt64Array.of(5n, 5n)), 0);
+  assertClose([await total.item()], Float64Array.of(5 + Math.LN2), 1e-6, 'logsumexp');
+  assert.deepEqual(await values(F.step(tensor([-1, 0, 2, Number.NaN]), 0.5)), [0.5, 0.5, 1, Number.NaN]);
+});

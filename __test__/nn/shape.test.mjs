@@ -530,7 +530,8 @@ test('diagonals outside of a matrix are empty; tensors of several types are join
     [[half, tensor([0.25]).to('bf16'), bool], 'f32', [0.5, 0.25, 1]],
     [[whole, tensor(BigInt64Array.of(9n))], 'i64', [7, 9]],
   ])) {
-    for (const y of [F.cat(list), F.reshape(F.stack(list), [-1])]) assert.deepEqual([y.dtype, await values(y.to('f32'))], [dtype, expected]);
+    for (const y of [F.cat(list), F.reshape(F.stack(list), [-1])])
+      assert.deepEqual([y.dtype, await values(y.to('f32'))], [dtype, expected]);
   }
   const leaf = tensor([2]).to('f16').detach().requiresGrad_();
   F.cat([leaf, tensor([1])])

@@ -426,3 +426,15 @@ test('what does not fit is named', () => {
   assert.throws(() => t.indexFill(0, zeros([1]), 1), /^ArgumentError: indexFill: the index must be i32 or u32, got f32/);
   assert.throws(() => t.maskedScatter(t, t), /^ArgumentError: maskedScatter: the mask must be bool, got f32/);
 });
+
+test('bytes and i64 are selected and counted; k may be 0', async () => {
+  const bytes = tensor([3, 1, 3, 200]).to('u8');
+  const found = await F.unique(bytes);
+  assert.deepEqual([found.values.dtype, await values(found.values), await values(found.counts)], ['u8', [1, 3, 200], [1, 2, 1]]);
+  const chosen = await F.maskedSelect(bytes, bytes.eq(3));
+  assert.deepEqual([chosen.dtype, await values(chosen)], ['u8', [3, 3]]);
+  const long = await F.maskedSelect(tensor(BigInt64Array.of(2n ** 40n, 1n)), tensor([true, false]));
+  assert.deepEqual([long.dtype, await values(long)], ['i64', [2n ** 40n]]);
+  const none = F.topk(F.ones([2, 3]), 0, 0);
+  assert.deepEqual([none.values.shape, none.indices.shape, none.indices.dtype].map(String), ['0,3', '0,3', 'i32']);
+});

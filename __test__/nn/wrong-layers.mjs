@@ -39,6 +39,11 @@ export const FUNCTIONS = {
   instanceNorm: () => [image(), ones([2]), ones([2]), ones([2]), ones([2]), true, 0.1, 1e-5],
   localResponseNorm: () => [image(), 2, 1e-4, 0.75, 1],
   lstm: () => [steps(), [ones([1, 2]), ones([1, 2])], gates(4), recurrent],
+  lstmCell: () => [m(), [ones([2, 2]), ones([2, 2])], ones([8, 3]), ones([8, 2]), ones([8]), ones([8])],
+  gruCell: () => [m(), ones([2, 2]), ones([6, 3]), ones([6, 2]), ones([6]), ones([6])],
+  rnnTanhCell: () => [m(), ones([2, 2]), ones([2, 3]), ones([2, 2]), ones([2]), ones([2])],
+  rnnReluCell: () => [m(), ones([2, 2]), ones([2, 3]), ones([2, 2]), ones([2]), ones([2])],
+  multiRnnCell: () => [[(/** @type {any} */ x, /** @type {any} */ state) => [x, state[1]]], m(), [[ones([2, 3]), ones([2, 3])]]],
   gru: () => [steps(), ones([1, 2]), gates(3), recurrent],
   rnn: () => [steps(), ones([1, 2]), gates(1), { ...recurrent, nonlinearity: 'relu' }],
 };

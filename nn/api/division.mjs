@@ -5,24 +5,24 @@ import { ArgumentError, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, isFloat } from '../core/layout.mjs';
 import * as movement from '../ops/movement.mjs';
 import { mixed } from './binary.mjs';
-import { asFloat, inOneType } from './operands.mjs';
+import { asFloat, inOneType, promotedType } from './operands.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 /** @typedef {import('./functional.mjs').Operand} Operand */
 
 /**
- * An operation of several operands, which broadcast. Numbers count as tensors of one element of f32 and leave the type as it is.
+ * An operation of several operands, which broadcast: of floats, and of integers in f32. Numbers count as tensors of one element of f32 and leave the type as it is.
  * @param {Op} op @param {readonly unknown[]} operands @param {readonly number[]} [numbers] @returns {Tensor}
  */
 export function of(op, operands, numbers = []) {
   const tensors = operands.flatMap((x) => (typeof x === 'number' ? [] : [tensorOf(op.name, x)]));
   if (tensors.length === 0) throw new ArgumentError(op.name, `expected a tensor, got ${shown(operands[0])}`);
-  const [{ dtype }] = tensors;
-  const type = tensors.every((x) => x.dtype === dtype) ? dtype : 'f32';
+  const promoted = tensors.map((x) => x.dtype).reduce(promotedType);
+  const type = isFloat(promoted) ? promoted : 'f32';
   broadcastShapes(op.name, ...tensors.map((x) => x.shape));
   const inputs = operands.map((x) =>
-    typeof x === 'number' ? apply(movement.fill, [], { shape: [], value: x, dtype: 'f32' }) : /** @type {Tensor} */ (x),
+    typeof x === 'number' ? apply(movement.fill, [], { shape: [], value: x, dtype: 'f32' }) : asFloat(op.name, /** @type {Tensor} */ (x)),
   );
   return within(op.name, () => apply(op, inputs, { numbers, dtype: type }));
 }

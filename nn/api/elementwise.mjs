@@ -44,6 +44,11 @@ export const divNoNan = (a, b) =>
     const none = F.eq(tensorOf('divNoNan', b), 0);
     return F.where(none, 0, F.div(a, F.where(none, 1, b)));
   });
+/** 1 where x is above 0, NaN where it is NaN, else alpha; without a gradient. @param {Tensor} x @param {number} [alpha] 0 when left out @returns {Tensor} */
+export const step = (x, alpha = 0) => {
+  checkFinite('step', 'alpha', alpha);
+  return floating('step', (own) => F.where(F.ne(own, own), own.detach(), F.where(F.gt(own, 0), 1, alpha)))(x);
+};
 /** (a - b)² of each element, broadcast. @param {Tensor} a @param {Operand} b @returns {Tensor} */
 export const squaredDifference = (a, b) => within('squaredDifference', () => F.square(F.sub(a, b)));
 

@@ -129,7 +129,7 @@ export {
   maxPool3d,
 } from './pooling.mjs';
 export { dequantizeQ8, linearQ8, quantizeQ8 } from './quantized.mjs';
-export { gru, lstm, rnn } from './recurrent.mjs';
+export { gru, gruCell, lstm, lstmCell, multiRnnCell, rnn, rnnReluCell, rnnTanhCell } from './recurrent.mjs';
 export {
   all,
   any,

@@ -23,7 +23,7 @@ import { maskedSelect, nonzero } from './sorting.mjs';
 /** @import { Tensor } from './tensor.mjs' */
 
 /**
- * Options of `dilation2d`.
+ * Options of `dilation2d` and `pool`.
  * @typedef {object} DilationOptions
  * @property {number | readonly number[]} [stride] elements from one window to the next; 1 when left out
  * @property {number | readonly number[]} [padding] elements on each side that are never the largest; 0 when left out
@@ -147,6 +147,26 @@ export function batchToSpaceNd(x, blockShape, crops) {
   });
 }
 
+/**
+ * The largest element or the mean under each window, which may have gaps, per channel.
+ * @param {Tensor} x [batch, channels, rows, columns] @param {number | readonly number[]} windowShape down and across @param {'max' | 'avg'} poolingType
+ * @param {DilationOptions} [options] padding counts in means as 0 @returns {Tensor} [batch, channels, rows', columns']
+ */
+export function pool(x, windowShape, poolingType, options = {}) {
+  const op = 'pool';
+  if (poolingType !== 'max' && poolingType !== 'avg')
+    throw new ArgumentError(op, `poolingType must be 'max' or 'avg', got ${shown(poolingType)}`);
+  checkOptions(op, options, ['stride', 'padding', 'dilation']);
+  checkImage(op, x, 2);
+  if (!isFloat(x.dtype)) throw new ArgumentError(op, `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
+  const window = each(op, 'windowShape', windowShape, 1, 2);
+  const channels = x.shape[1];
+  return within(op, () => {
+    if (poolingType === 'max') return dilation2d(x, F.zeros([channels, ...window]), options);
+    const weight = F.full([channels, 1, ...window], 1 / sizeOf(window));
+    return F.to(conv2d(toF32(x), weight, undefined, { ...options, groups: channels }), x.dtype);
+  });
+}
 /**
  * The largest x + filter under each window (grey dilation), per channel.
  * @param {Tensor} x [batch, channels, rows, columns] @param {Tensor} filter [channels, down, across] @param {DilationOptions} [options]

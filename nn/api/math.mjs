@@ -2,12 +2,14 @@
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { isFloat } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
+import { TensorCore } from '../core/tensor.mjs';
 import * as integers from '../ops/integers.mjs';
 import * as math from '../ops/math.mjs';
 import { left, of } from './division.mjs';
 import * as F from './functional.mjs';
-import { f32UnderAutocast, toF32 } from './operands.mjs';
+import { asFloat, f32UnderAutocast, promotedType, toF32 } from './operands.mjs';
 
 // Types by `@import`: a typedef would be exported, and stand in the way of functional.mjs's in `f.mjs`.
 /** @import { Tensor } from './tensor.mjs' */
@@ -40,10 +42,14 @@ function number(op, name, value) {
   return value;
 }
 
-/** @param {Op} op @returns {(x: Tensor) => Tensor} */
-const unary = (op) => (x) => apply(op, [tensorOf(op.name, x)]);
+/** Of integers in f32, as in PyTorch. @param {Op} op @returns {(x: Tensor) => Tensor} */
+const unary = (op) => (x) => apply(op, [asFloat(op.name, tensorOf(op.name, x))]);
 /** Of what PyTorch's autocast computes in f32. @param {Op} op @returns {(x: Tensor) => Tensor} */
-const wide = (op) => (x) => apply(op, [f32UnderAutocast(tensorOf(op.name, x))]);
+const wide = (op) => (x) => apply(op, [f32UnderAutocast(asFloat(op.name, tensorOf(op.name, x)))]);
+/** Whether x is a tensor of integers or bools. @param {unknown} x */
+const isWhole = (x) => x instanceof TensorCore && !isFloat(x.dtype);
+/** What leaves integers as they are. @param {Op} op @returns {(x: Tensor) => Tensor} */
+const rounding = (op) => (x) => (isWhole(tensorOf(op.name, x)) && x.dtype !== 'bool' ? within(op.name, () => F.clone(x)) : apply(op, [x]));
 /** With numbers after x. @param {Op} op @param {Tensor} x @param {Record<string, unknown>} named @returns {Tensor} */
 function withNumbers(op, x, named) {
   const numbers = Object.entries(named).map(([name, value]) => number(op.name, name, value));
@@ -70,7 +76,7 @@ export const logaddexp2 = (a, b) => of(math.logaddexp2, [a, b]);
  */
 export const logit = (x, eps = 0) => {
   const low = number('logit', 'eps', eps);
-  return apply(math.logit, [tensorOf('logit', x)], { numbers: low > 0 ? [low, 1 - low] : [-Infinity, Infinity] });
+  return apply(math.logit, [asFloat('logit', tensorOf('logit', x))], { numbers: low > 0 ? [low, 1 - low] : [-Infinity, Infinity] });
 };
 /** x · log(y), broadcast: 0 where x is 0, unless y is NaN. @param {Operand} x @param {Operand} y */
 export const xlogy = (x, y) => of(math.xlogy, [x, y]);
@@ -133,11 +139,11 @@ export const digamma = unary(math.digammaOp);
 // ---- rounding, remainders and kinds of numbers
 
 /** The largest whole number that is not above each element. Its gradient is 0. */
-export const floor = unary(math.floor);
+export const floor = rounding(math.floor);
 /** The least whole number that is not below each element. Its gradient is 0. */
-export const ceil = unary(math.ceil);
+export const ceil = rounding(math.ceil);
 /** Each element without what is behind the point. Its gradient is 0. */
-export const trunc = unary(math.trunc);
+export const trunc = rounding(math.trunc);
 /** What is behind the point of each element, with its sign. */
 export const frac = unary(math.frac);
 /**
@@ -149,6 +155,7 @@ export function round(x, options = {}) {
   const { decimals = 0 } = checkOptions('round', options, ['decimals']);
   if (!Number.isInteger(decimals) || Math.abs(decimals) > 38)
     throw new ArgumentError('round', `decimals must be a whole number within ±38, got ${shown(decimals)}`);
+  if (isWhole(x) && x.dtype !== 'bool' && decimals >= 0) return within('round', () => F.clone(x));
   if (decimals === 0) return apply(math.round, [x]);
   const power = 10 ** Math.abs(decimals);
   return within('round', () => {
@@ -172,12 +179,12 @@ export const fmod = (x, y) => left(math.fmod, integers.fmod, x, y);
  * @param {Operand} x @param {Operand} y
  */
 export const floorDivide = (x, y) => left(math.floorDivide, integers.floorDivide, x, y);
-/** x · 2ᵏ, broadcast, k whole numbers. @param {Tensor} x @param {Operand} k */
+/** x · 2ᵏ, broadcast. @param {Tensor} x @param {Operand} k */
 export const ldexp = (x, k) => of(math.ldexp, [x, k]);
 /** The larger of each two elements, and where one is NaN the other. @param {Tensor} a @param {Operand} b */
-export const fmax = (a, b) => of(math.fmax, [a, b]);
+export const fmax = (a, b) => (isWhole(a) && isWhole(b) ? within('fmax', () => F.maximum(a, b)) : of(math.fmax, [a, b]));
 /** The smaller of each two elements, and where one is NaN the other. @param {Tensor} a @param {Operand} b */
-export const fmin = (a, b) => of(math.fmin, [a, b]);
+export const fmin = (a, b) => (isWhole(a) && isWhole(b) ? within('fmin', () => F.minimum(a, b)) : of(math.fmin, [a, b]));
 /** Where elements are NaN, as bools. */
 export const isnan = unary(math.isnan);
 /** Where elements are infinite, as bools. */
@@ -189,7 +196,12 @@ export const signbit = unary(math.signbit);
 /** The size of each element of x with the sign of y's, broadcast; of -0, too. @param {Tensor} x @param {Operand} y */
 export const copysign = (x, y) => of(math.copysign, [x, y]);
 /** 0 where x is below 0, 1 where it is above, and where it is 0 the value, broadcast. @param {Tensor} x @param {Operand} values */
-export const heaviside = (x, values) => of(math.heaviside, [x, values]);
+export const heaviside = (x, values) => {
+  const y = of(math.heaviside, [x, values]);
+  return isWhole(x) && isWhole(values)
+    ? within('heaviside', () => F.to(y, promotedType(x.dtype, /** @type {Tensor} */ (values).dtype)))
+    : y;
+};
 /** The largest number of each type. */
 const LARGEST = { f32: 3.4028234663852886e38, f16: 65504, bf16: 3.3895313892515355e38 };
 /**
@@ -200,6 +212,7 @@ const LARGEST = { f32: 3.4028234663852886e38, f16: 65504, bf16: 3.38953138925153
  */
 export function nanToNum(x, nan = 0, posinf = undefined, neginf = undefined) {
   const largest = LARGEST[/** @type {'f32'} */ (tensorOf('nanToNum', x).dtype)] ?? 0;
+  if (isWhole(x)) return within('nanToNum', () => F.clone(x));
   return withNumbers(math.nanToNum, x, { nan, posinf: posinf ?? largest, neginf: neginf ?? -largest });
 }
 /**

@@ -4,6 +4,7 @@ import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, describe, show, shown, within } from '../core/errors.mjs';
 import { positive } from '../core/layout.mjs';
 import { checkFraction, checkOptions, flag } from '../core/options.mjs';
+import { TensorCore } from '../core/tensor.mjs';
 import * as ops from '../ops/recurrent.mjs';
 import { autocastType } from './autocast.mjs';
 import * as F from './functional.mjs';
@@ -168,4 +169,71 @@ export function rnn(x, state, parameters, options = {}) {
     throw new ArgumentError('rnn', `nonlinearity is 'tanh' or 'relu', got ${shown(nonlinearity)}`);
   const [y, [last]] = layers('rnn', 1, elman(nonlinearity === 'tanh' ? F.tanh : F.relu), x, [state], parameters, own);
   return [y, last];
+}
+
+/**
+ * One step of a recurrent function.
+ * @template {Tensor | [Tensor, Tensor]} S
+ * @param {string} op @param {Tensor} x [batch, inputs]
+ * @param {(x: Tensor, parameters: Tensor[], options: { bias: boolean }) => [Tensor, S]} f
+ * @param {Tensor[]} weights @param {(Tensor | undefined)[]} biases none, or all @returns {S}
+ */
+function step(op, x, f, weights, biases) {
+  if (tensorOf(op, x).ndim !== 2) throw new ShapeError(op, `expected an input [batch, inputs], got ${show(x.shape)}`);
+  if ((biases[0] === undefined) !== (biases[1] === undefined)) throw new ArgumentError(op, 'takes both biases or none');
+  const given = biases.filter((bias) => bias !== undefined).map((bias) => tensorOf(op, bias));
+  for (const weight of weights) tensorOf(op, weight);
+  return within(op, () => f(F.unsqueeze(x, 1), [...weights, ...given], { bias: given.length > 0 })[1]);
+}
+/**
+ * One step of `lstm`, as `torch.lstm_cell`.
+ * @param {Tensor} x [batch, inputs] @param {[Tensor, Tensor]} state hidden and cell state, [batch, hidden] each
+ * @param {Tensor} weightIh [4 · hidden, inputs] @param {Tensor} weightHh [4 · hidden, hidden]
+ * @param {Tensor} [biasIh] [4 · hidden] @param {Tensor} [biasHh] [4 · hidden], with the other or not at all @returns {[Tensor, Tensor]} the next ones
+ */
+export const lstmCell = (x, state, weightIh, weightHh, biasIh, biasHh) =>
+  step('lstmCell', x, (own, parameters, options) => lstm(own, state, parameters, options), [weightIh, weightHh], [biasIh, biasHh]);
+/**
+ * One step of `gru`, as `torch.gru_cell`.
+ * @param {Tensor} x [batch, inputs] @param {Tensor} state [batch, hidden] @param {Tensor} weightIh [3 · hidden, inputs]
+ * @param {Tensor} weightHh [3 · hidden, hidden] @param {Tensor} [biasIh] [3 · hidden] @param {Tensor} [biasHh] as of `lstmCell` @returns {Tensor} the next state
+ */
+export const gruCell = (x, state, weightIh, weightHh, biasIh, biasHh) =>
+  step('gruCell', x, (own, parameters, options) => gru(own, state, parameters, options), [weightIh, weightHh], [biasIh, biasHh]);
+/** @param {'rnnTanhCell' | 'rnnReluCell'} op @param {'tanh' | 'relu'} nonlinearity */
+const elmanCell =
+  (op, nonlinearity) =>
+  /**
+   * @param {Tensor} x [batch, inputs] @param {Tensor} state [batch, hidden] @param {Tensor} weightIh [hidden, inputs] @param {Tensor} weightHh [hidden, hidden]
+   * @param {Tensor} [biasIh] [hidden] @param {Tensor} [biasHh] as of `lstmCell` @returns {Tensor} the next state
+   */
+  (x, state, weightIh, weightHh, biasIh, biasHh) =>
+    step(op, x, (own, parameters, how) => rnn(own, state, parameters, { ...how, nonlinearity }), [weightIh, weightHh], [biasIh, biasHh]);
+/** One step of `rnn` with tanh, as `torch.rnn_tanh_cell`. */
+export const rnnTanhCell = elmanCell('rnnTanhCell', 'tanh');
+/** One step of `rnn` with relu, as `torch.rnn_relu_cell`. */
+export const rnnReluCell = elmanCell('rnnReluCell', 'relu');
+/**
+ * One step of stacked cells, each of which reads the hidden state of the one below, as TensorFlow.js's `multiRNNCell`.
+ * @param {readonly ((x: Tensor, state: [Tensor, Tensor]) => [Tensor, Tensor])[]} cells e.g. (x, state) => cell.forward(x, state) of an `nn.LSTMCell`
+ * @param {Tensor} x [batch, inputs] @param {readonly [Tensor, Tensor][]} states hidden and cell state of each cell @returns {[Tensor, Tensor][]} the next ones
+ */
+export function multiRnnCell(cells, x, states) {
+  const op = 'multiRnnCell';
+  if (!Array.isArray(cells) || cells.length === 0 || !cells.every((cell) => typeof cell === 'function'))
+    throw new ArgumentError(op, `cells must be functions, got ${shown(cells)}`);
+  if (!Array.isArray(states) || states.length !== cells.length)
+    throw new ArgumentError(op, `states must be ${cells.length} pairs of tensors, one for each cell, got ${describe(states)}`);
+  for (const state of states)
+    if (!Array.isArray(state) || state.length !== 2 || !state.every((each) => each instanceof TensorCore))
+      throw new ArgumentError(op, `a state must be two tensors, [hidden, cell], got ${describe(state)}`);
+  tensorOf(op, x);
+  return within(op, () => {
+    let below = x;
+    return cells.map((cell, i) => {
+      const next = cell(below, states[i]);
+      below = next[0];
+      return next;
+    });
+  });
 }

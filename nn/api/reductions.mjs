@@ -11,7 +11,7 @@ import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { argmax, argmin, gather } from './indexing.mjs';
 import { doubled, extremeSoFar, orderOf, picked, toWords } from './integer-rows.mjs';
-import { dimsLast, dimsOf, toF32 } from './operands.mjs';
+import { asFloat, dimsLast, dimsOf, toF32 } from './operands.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -243,6 +243,7 @@ export function std(x, dim, options = {}) {
  */
 export function logsumexp(x, dim, keepdim = false) {
   const dims = dimsOf('logsumexp', tensorOf('logsumexp', x), dim);
+  x = asFloat('logsumexp', x);
   flag('logsumexp', 'keepdim', keepdim);
   return within('logsumexp', () => {
     const own = toF32(x);

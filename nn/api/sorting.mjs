@@ -14,11 +14,10 @@ import * as scans from '../ops/scan.mjs';
 import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
-import { gather, indexOf, scatter, writtenInPart } from './indexing.mjs';
+import { gather, indexOf, indexSelect, scatter, writtenInPart } from './indexing.mjs';
 import { scatterAdd } from './scatter.mjs';
 import { combined, orderOf, picked, toWords } from './integer-rows.mjs';
 import { logicalAnd } from './integers.mjs';
-import { toF32 } from './operands.mjs';
 import { deviceState } from './random.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -103,6 +102,12 @@ function checkK(op, x, k, d) {
   if (k > size) throw new ShapeError(op, `k must be at most the size of the dimension, ${size} of ${show(x.shape)}, got ${k}`);
 }
 
+/** No elements of a dimension, and their indices. @param {Tensor} x @param {number} d @returns {Chosen} */
+function ofNone(x, d) {
+  const values = F.slice(x, d, 0, 0);
+  return { values, indices: F.zeros(values.shape, { dtype: 'i32' }) };
+}
+
 /**
  * The k largest elements along a dimension in descending order, or with `largest` false the smallest in ascending order, and their indices; of
  * equal elements the first come first. NaN is larger than every number.
@@ -114,6 +119,7 @@ export function topk(x, k, dim = -1, largest = true, sorted = true) {
   const d = dimension('topk', dim, tensorOf('topk', x).ndim);
   flag('topk', 'largest', largest);
   flag('topk', 'sorted', sorted);
+  if (k === 0 && x.ndim > 0) return within('topk', () => ofNone(x, d));
   checkK('topk', x, k, d);
   return within('topk', () => firstOf(x, d, largest, k));
 }
@@ -284,20 +290,35 @@ export function nonzero(x) {
  * @returns {Promise<Tensor>} [n] of x's type
  */
 export function maskedSelect(x, mask) {
-  if (tensorOf('maskedSelect', x).dtype === 'i64') throw new ArgumentError('maskedSelect', 'takes elements of at most 32 bits, got i64');
+  tensorOf('maskedSelect', x);
   if (tensorOf('maskedSelect', mask).dtype !== 'bool')
     throw new ArgumentError('maskedSelect', `the mask must be bool, got ${mask.dtype}: compare, as in x.gt(0)`);
   checkNotCompiled('maskedSelect', 'the number of true elements of the mask', 'use F.where(mask, x, 0), which keeps the shape');
   const shape = broadcastShapes('maskedSelect', x.shape, mask.shape);
+  if (x.dtype === 'i64')
+    return (async () => {
+      const places = await nonzero(within('maskedSelect', () => F.reshape(F.expand(mask, shape), [-1])));
+      const chosen = within('maskedSelect', () =>
+        scope(() => indexSelect(F.reshape(F.expand(x, shape), [-1]), 0, F.reshape(places, [-1]))),
+      );
+      places.dispose();
+      return chosen;
+    })();
   const { places, total } = within('maskedSelect', () => packed(() => F.expand(mask, shape)));
   return (async () => {
     const size = await readNumber(total);
     const chosen = within('maskedSelect', () =>
-      scope(() => F.to(apply(sorts.put, [places, F.reshape(F.expand(toF32(x), shape), [-1])], { size }), x.dtype)),
+      scope(() => F.to(apply(sorts.put, [places, F.reshape(F.expand(toWords(x), shape), [-1])], { size }), x.dtype)),
     );
     places.dispose();
     return chosen;
   })();
+}
+
+/** Elements of 32 bits. @param {string} op @param {Tensor} x @returns {Tensor} */
+function wordsOf(op, x) {
+  if (x.dtype === 'i64') throw new ArgumentError(op, "takes elements of at most 32 bits, got i64; convert with .to('i32')");
+  return toWords(x.detach());
 }
 
 /**
@@ -336,7 +357,7 @@ async function grouped(op, x, flat, order) {
 /**
  * The different elements in ascending order, where each element of x is among them, and how often each occurs. Every NaN differs from the
  * others. It waits for their number. No gradient flows through it.
- * @param {Tensor} x of any type but i64 and bytes
+ * @param {Tensor} x of any type but i64
  * @returns {Promise<Unique>}
  */
 export function unique(x) {
@@ -345,7 +366,7 @@ export function unique(x) {
   const { flat, order } = within('unique', () =>
     unscoped(() =>
       scope(() => {
-        const own = F.reshape(toF32(x.detach()), [-1]);
+        const own = F.reshape(wordsOf('unique', x), [-1]);
         const order = apply(indexing.argsort, [own], { descending: false });
         return { flat: apply(sorts.pick, [own, order]), order };
       }),
@@ -357,13 +378,13 @@ export function unique(x) {
 /**
  * Equal neighbours as one element each, of x as one row: those elements, where each element of x is among them, and how many neighbours it
  * stands for. It waits for their number. No gradient flows through it.
- * @param {Tensor} x of any type but i64 and bytes
+ * @param {Tensor} x of any type but i64
  * @returns {Promise<Unique>}
  */
 export function uniqueConsecutive(x) {
   tensorOf('uniqueConsecutive', x);
   checkNotCompiled('uniqueConsecutive', 'the number of runs', 'call F.uniqueConsecutive outside, and pass what it returns to the function');
-  const flat = within('uniqueConsecutive', () => unscoped(() => scope(() => F.clone(F.reshape(toF32(x.detach()), [-1])))));
+  const flat = within('uniqueConsecutive', () => unscoped(() => scope(() => F.clone(F.reshape(wordsOf('uniqueConsecutive', x), [-1])))));
   return grouped('uniqueConsecutive', x, flat, undefined);
 }
 
