@@ -418,7 +418,7 @@ test('one step of recurrent functions is that of the cells', async () => {
   const input = randn([2, 3]);
   const state = () => randn([2, 4]);
   const parametersOf = (/** @type {any} */ cell) => [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh];
-  const cell = new nn.LSTMCell(3, 4);
+  const cell = /** @type {any} */ (new nn.LSTMCell(3, 4));
   const both = /** @type {[any, any]} */ ([state(), state()]);
   const expected = cell.forward(input, both);
   const got = F.lstmCell(input, both, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh);
@@ -433,7 +433,7 @@ test('one step of recurrent functions is that of the cells', async () => {
     [new nn.RNNCell(3, 4, { nonlinearity: 'relu' }), F.rnnReluCell],
   ]))
     assert.deepEqual(await values(f(input, own, ...parametersOf(made))), await values(made.forward(input, own)));
-  const plain = new nn.GRUCell(3, 4, { bias: false });
+  const plain = /** @type {any} */ (new nn.GRUCell(3, 4, { bias: false }));
   assert.deepEqual(await values(F.gruCell(input, own, plain.weight_ih, plain.weight_hh)), await values(plain.forward(input, own)));
   assert.throws(
     () => F.gruCell(input, own, plain.weight_ih, plain.weight_hh, F.ones([12])),

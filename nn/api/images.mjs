@@ -161,10 +161,11 @@ export function pool(x, windowShape, poolingType, options = {}) {
   if (!isFloat(x.dtype)) throw new ArgumentError(op, `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
   const window = each(op, 'windowShape', windowShape, 1, 2);
   const channels = x.shape[1];
+  const how = /** @type {import('./convolution.mjs').ConvolutionOptions} */ (options);
   return within(op, () => {
     if (poolingType === 'max') return dilation2d(x, F.zeros([channels, ...window]), options);
     const weight = F.full([channels, 1, ...window], 1 / sizeOf(window));
-    return F.to(conv2d(toF32(x), weight, undefined, { ...options, groups: channels }), x.dtype);
+    return F.to(conv2d(toF32(x), weight, undefined, { ...how, groups: channels }), x.dtype);
   });
 }
 /**
