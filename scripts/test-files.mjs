@@ -76,7 +76,7 @@ export const OF_ARITHMETIC =
  * `nn/` tries with operations of every kind.
  */
 export const OF_FUNCTIONS =
-  /\/nn\/(bytes|convolution|distributions|division|einsum|fft|images|int64|integer-rows|lbfgs|linalg|losses|math|modules|more-math|network|optimizers|pooling|reductions|sampling-grid|shape|sorting|transformer|types)\.test/;
+  /\/nn\/(bytes|convolution|decompositions|distributions|division|einsum|fft|images|int64|integer-rows|lbfgs|linalg|losses|math|modules|more-math|network|optimizers|pooling|reductions|sampling-grid|shape|sorting|transformer|types)\.test/;
 /**
  * Ends of processes at moments of lavapipe's compilation, on its thread: neither descriptor sets nor a validation layer come into that,
  * and SwiftShader compiles within the call that creates a pipeline.
