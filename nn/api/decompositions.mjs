@@ -126,7 +126,7 @@ export function qr(a, mode = 'reduced') {
 
 // ---- singular values
 
-/** Sweeps of n columns: of f32 after these no rotation is more than rounding (measured for up to 256). @param {number} n */
+/** Sweeps of n columns: of f32 after these no rotation is more than rounding (measured for up to 128). @param {number} n */
 const sweeps = (n) => (n === 2 ? 1 : 5 + Math.ceil(Math.log2(n) / 2));
 
 /**
