@@ -46,13 +46,17 @@ function run(path, args, { env = {}, stdio = ['ignore', 'pipe', 'pipe'] } = {}) 
   });
 }
 
-/** What is in a folder, by name. @param {string} dir @returns {Record<string, string>} */
+/**
+ * What is in a folder, by name. From version 22 on Node's own recursion follows links, here into a circle.
+ * @param {string} dir @returns {Record<string, string>}
+ */
 const filesOf = (dir) =>
   Object.fromEntries(
-    readdirSync(dir, { recursive: true, withFileTypes: true })
-      .map((entry) => join(entry.parentPath, entry.name))
-      .filter((path) => statSync(path).isFile())
-      .map((path) => [path, readFileSync(path, 'base64')]),
+    readdirSync(dir, { withFileTypes: true }).flatMap((entry) => {
+      const path = join(dir, entry.name);
+      if (entry.isDirectory()) return Object.entries(filesOf(path));
+      return statSync(path).isFile() ? [[path, readFileSync(path, 'base64')]] : [];
+    }),
   );
 
 const OPTIONS = /** @type {any} */ ({

@@ -7,6 +7,7 @@
 //
 //   TARGET     only these (x86_64-unknown-linux-musl …)
 //   --build    builds, and reads what each binary asks of its system, but runs none (CI runs them on machines of their own)
+//   --minutes  how long the suite may take under QEMU (60): files that it has not come to are named
 //   --record   writes docs/platforms.json, and the table in docs/packages.md
 //
 // Without TARGET and --build, platforms/runtimes.mjs runs then: the suite in every runtime for Linux x64, and the bundlers.
@@ -15,14 +16,16 @@
 // with the reason, where a tool cannot be had. What is fetched (1 GB) lies in $HELIOS_PLATFORMS, else ~/.cache/helios-vk/platforms;
 // binaries in target/platforms, where those made of the same sources are taken again.
 
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { pack, requirements } from './pack.mjs';
 import { OLDEST_MACOS, TARGETS, binaryOf, build, folderOf } from './platforms/build.mjs';
+import { OF_PROGRAMS } from './platforms/files.mjs';
 import { readMachO } from './platforms/macho.mjs';
 import { PAGE, RESULTS, readResults, withTable } from './platforms/table.mjs';
 import * as tools from './platforms/tools.mjs';
@@ -32,7 +35,7 @@ const { REPOSITORY, Unavailable, output } = tools;
 const PROBE = 'scripts/platforms/probe.mjs';
 /** An emulated driver takes long to answer. */
 const DOCTOR = ['node_modules/helios-vk/bin/helios-vk.mjs', 'doctor', '--json', '--timeout', '1800'];
-/** Of the quick tier: every kind of call, with few kernels, since lavapipe compiles each a hundred times slower under QEMU. */
+/** Of the quick tier: every kind of call, with few kernels. */
 const QUICK = ['buffers', 'handles', 'load-error', 'memory-stats', 'package', 'packed', 'upload-types', 'values'].map(
   (name) => `__test__/${name}.test.mjs`,
 );
@@ -42,6 +45,9 @@ const ON_WINDOWS = [
   ...['bootstrap', 'cli-decisions', 'release'].map((name) => `__test__/${name}.test.mjs`),
   ...['bpe', 'cuts', 'gguf', 'tokenizer', 'tokenizer-train'].map((name) => `packages/lm/test/${name}.test.mjs`),
 ];
+/** Lavapipe compiles a kernel a hundred times slower under QEMU: those with few kernels come first, tensors last. A file may take so long. */
+const UNDER_QEMU = [...new Set([...QUICK, ...OF_PROGRAMS.filter((file) => !file.includes('/nn/')), ...OF_PROGRAMS])];
+const FILE_LIMIT_S = 240;
 /** LLVM's passes would take minutes a kernel under QEMU. What kernels compute stays the same: `agreement` shows it. */
 const FAST_COMPILER = { GALLIVM_PERF: 'nopt' };
 /** What every Windows 10 has. */
@@ -60,7 +66,7 @@ const APPLE = {
  * How the binary of a target is checked: what it asks of its system, and how it is run, if anything runs it here.
  * @typedef {object} Platform
  * @property {(target: string, result: Result) => void} reads
- * @property {(target: string, result: Result) => void} [runs]
+ * @property {(target: string, result: Result, minutes: number) => void | Promise<void>} [runs]
  */
 
 /** @type {Record<string, Platform>} */
@@ -116,6 +122,13 @@ function agreement(found, other) {
 const here = (environment = {}) =>
   lastLine(output([process.execPath, PROBE], { cwd: REPOSITORY, env: { ...process.env, ...environment } }));
 
+/** The same steps on SwiftShader. */
+function onSwiftShader() {
+  const reason = swiftshader.obstacle();
+  if (reason !== null) throw new Unavailable(reason);
+  return here({ HELIOS_VULKAN_LOADER: join(swiftshader.manifest(), '../libvk_swiftshader.so') });
+}
+
 /**
  * Package smoke, doctor and ten steps in a project.
  * @param {Result} result
@@ -147,6 +160,61 @@ function tests(result, on, files, tap) {
   ran(result, { what: 'of the quick tier', on: `${on}; ${names}`, result: `${passed} tests passed, ${skipped} skipped` });
 }
 
+/**
+ * Runs test files, each in a process of its own, as many at a time as there are processors.
+ * @param {Result} result @param {string} on @param {string[]} files
+ * @param {(file: string) => string[]} command what runs one and prints TAP
+ * @param {number} minutes after which no further file is begun
+ */
+async function eachFile(result, on, files, command, minutes) {
+  const end = Date.now() + minutes * 60_000;
+  const waiting = [...files];
+  const count = { pass: 0, skipped: 0, files: 0 };
+  /** @type {{ failed: string[], late: string[] }} */
+  const left = { failed: [], late: [] };
+  const worker = async () => {
+    while (waiting.length > 0 && Date.now() < end) {
+      const file = /** @type {string} */ (waiting.shift());
+      const { status, tap } = await limited(command(file));
+      const of = (/** @type {string} */ word) => Number(new RegExp(`^# ${word} (\\d+)$`, 'm').exec(tap)?.[1]);
+      const outcome = status === 0 ? `${of('pass')} passed, ${of('skipped')} skipped` : status === 124 ? 'out of time' : 'FAILED';
+      console.log(`    ${file} (${files.length - waiting.length} of ${files.length}): ${outcome}`);
+      if (status === 124) left.late.push(file);
+      else if (status !== 0) {
+        left.failed.push(file);
+        console.error(tap.slice(-4000));
+      } else {
+        count.files++;
+        count.pass += of('pass');
+        count.skipped += of('skipped');
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, worker));
+  if (left.failed.length > 0) throw new Error(`these failed: ${left.failed.join(', ')}`);
+  const names = (/** @type {string[]} */ of) => of.map((file) => file.replace(/^__test__\/|\.test\.mjs$/g, '')).join(', ');
+  const said = [`${count.pass} tests passed, ${count.skipped} skipped`];
+  if (left.late.length > 0) said.push(`${left.late.length} files did not end in ${FILE_LIMIT_S} s: ${names(left.late)}`);
+  if (waiting.length > 0) said.push(`${waiting.length} were not begun in ${minutes} minutes: ${names(waiting)}`);
+  ran(result, { what: `of the quick tier, ${count.files} of ${files.length} files`, on, result: said.join('; ') });
+}
+
+/**
+ * What a command printed, and its status: 124 if it did not end in time.
+ * @param {string[]} command
+ * @returns {Promise<{ status: number | null, tap: string }>}
+ */
+function limited(command) {
+  return new Promise((done, reject) => {
+    // With all of its processes.
+    const child = spawn('timeout', ['--kill-after=5', String(FILE_LIMIT_S), ...command], { stdio: ['ignore', 'pipe', 'pipe'] });
+    let tap = '';
+    for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text) => (tap += text));
+    child.on('error', reject);
+    child.on('close', (status, signal) => done({ status: signal === 'SIGKILL' || status === 137 ? 124 : status, tap }));
+  });
+}
+
 /** @param {string} target @param {Result} result */
 function needsOfElf(target, result) {
   const { glibc, libraries, network } = requirements(binaryOf(target));
@@ -166,8 +234,8 @@ function onThisMachine(target, result) {
   useIn(result, project, (program) => output([process.execPath, ...program], { cwd: project }), here());
 }
 
-/** @param {string} target @param {Result} result */
-function onArm(target, result) {
+/** @param {string} target @param {Result} result @param {number} minutes */
+async function onArm(target, result, minutes) {
   const reason = tools.noRoots(true);
   if (reason !== null) throw new Unavailable(reason);
   const place = tools.armRoot();
@@ -177,13 +245,9 @@ function onArm(target, result) {
   const project = install(target);
   // Both with subgroups of four lanes, which add up in another order than eight.
   useIn(result, project, (program) => output(within(project, program)), here({ LP_NATIVE_VECTOR_WIDTH: '128' }));
-  const tap = output(
-    within(REPOSITORY, ['--test', '--test-reporter=tap', '--test-timeout=900000', '--test-concurrency=1', ...QUICK], {
-      NAPI_RS_NATIVE_LIBRARY_PATH: binaryOf(target),
-      HELIOS_TEST_LIGHT: '1',
-    }),
-  );
-  tests(result, 'the same', QUICK, tap);
+  const own = { NAPI_RS_NATIVE_LIBRARY_PATH: binaryOf(target), HELIOS_TEST_LIGHT: '1' };
+  const command = (/** @type {string} */ file) => within(REPOSITORY, ['--test', '--test-reporter=tap', '--test-force-exit', file], own);
+  await eachFile(result, 'the same', UNDER_QEMU, command, minutes);
 }
 
 /** @param {string} target @param {Result} result */
@@ -192,11 +256,10 @@ function onMusl(target, result) {
   if (reason !== null) throw new Unavailable(reason);
   const place = tools.muslRoot();
   const [{ node }, bun] = [tools.muslNode('x86_64'), tools.muslBun()];
-  tools.zig();
-  const { driver, libraries } = tools.muslDriver();
+  const { driver, libraries } = tools.muslDriver('x86_64');
   const project = install(target);
   const environment = { LD_LIBRARY_PATH: libraries, HELIOS_VULKAN_LOADER: driver };
-  const reference = here({ HELIOS_VULKAN_LOADER: join(swiftshader.manifest(), '../libvk_swiftshader.so') });
+  const reference = onSwiftShader();
   useIn(result, project, (program) => output(tools.inRoot(place, { cwd: project, environment }, [node, ...program])), reference);
   const libraryPath = { LD_LIBRARY_PATH: `${libraries}:${tools.muslNode('x86_64').libraries}` };
   const inBun = tools.inRoot(place, { cwd: project, environment: { ...environment, ...libraryPath } }, [bun, 'probe.mjs']);
@@ -211,9 +274,10 @@ function onArmMusl(target, result) {
   if (reason !== null) throw new Unavailable(reason);
   const { node } = tools.muslNode('aarch64');
   const project = install(target);
-  const within = (/** @type {string[]} */ program) => tools.inRoot(tools.armRoot(), { arm64: true, cwd: project }, [node, ...program]);
+  const within = (/** @type {string[]} */ program, /** @type {Record<string, string>} */ environment = {}) =>
+    output(tools.inRoot(tools.armRoot(), { arm64: true, cwd: project, environment }, [node, ...program]));
   /** @type {Found} */
-  const found = lastLine(output(within(['probe.mjs', '0'])));
+  const found = lastLine(within(['probe.mjs', '0']));
   const whole = here();
   if (found.exports !== whole.exports) throw new Error(`it exports ${found.exports} names, on x64 ${whole.exports}`);
   if (found.code !== 'ERR_HELIOS_NO_LOADER') throw new Error(`without a loader initDevice says ${found.code}`);
@@ -222,11 +286,9 @@ function onArmMusl(target, result) {
     on: `${found.runtime}, no Vulkan loader`,
     result: `${found.exports} exports, then \`${found.code}\``,
   });
-  const [command, ...args] = within(DOCTOR);
-  // It ends with 1: there is no device.
-  const { addon } = JSON.parse(spawnSync(command, args, { encoding: 'utf8' }).stdout);
-  if (!addon.ok) throw new Error(`the doctor finds fault: ${JSON.stringify(addon)}`);
-  ran(result, { what: 'doctor', on: found.runtime, result: `${addon.triple}, no fault with the addon` });
+  const { driver, libraries } = tools.muslDriver('aarch64');
+  const environment = { LD_LIBRARY_PATH: libraries, HELIOS_VULKAN_LOADER: driver };
+  useIn(result, project, (program) => within(program, environment), onSwiftShader());
 }
 
 /** @param {string} target @param {Result} result */
@@ -275,16 +337,18 @@ function onWine(target, result) {
 /**
  * @param {string} target
  * @param {boolean} runs whether to run the binary as well
- * @returns {{ result: Result, passed: boolean }}
+ * @param {number} minutes that the suite may take under QEMU
+ * @returns {Promise<{ result: Result, passed: boolean }>}
  */
-function attempt(target, runs) {
+async function attempt(target, runs, minutes) {
   /** @type {Result} */
   const result = { date: new Date().toISOString().slice(0, 10), needs: [], runs: [] };
   try {
+    console.log(`  ${target}: building`);
     result.toolchain = build(target);
     result.bytes = statSync(binaryOf(target)).size;
     PLATFORMS[target].reads(target, result);
-    if (runs) PLATFORMS[target].runs?.(target, result);
+    if (runs) await PLATFORMS[target].runs?.(target, result, minutes);
     return { result, passed: true };
   } catch (error) {
     if (!(error instanceof Unavailable)) {
@@ -297,17 +361,18 @@ function attempt(target, runs) {
 
 const OPTIONS = /** @type {const} */ ({
   build: { type: 'boolean', help: 'build, and read what each binary asks of its system, but run none' },
+  minutes: { type: 'integer', min: 1, max: 600, default: 60, help: 'how long the suite may take under QEMU' },
   record: { type: 'boolean', help: `write ${RESULTS}, and the table in ${PAGE}` },
 });
 
 /** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values @param {string[]} targets */
-function main(values, targets) {
+async function main(values, targets) {
   const unknown = targets.find((target) => !(target in PLATFORMS));
   if (unknown !== undefined) throw new UsageError(`no target ${unknown}; there are ${Object.keys(PLATFORMS).join(', ')}`);
   if (values.build && values.record) throw new UsageError('--record writes what ran, and --build runs nothing');
   let failed = 0;
   for (const target of Object.keys(PLATFORMS).filter((each) => targets.length === 0 || targets.includes(each))) {
-    const { result, passed } = attempt(target, !values.build);
+    const { result, passed } = await attempt(target, !values.build, values.minutes);
     // In CI nothing may be left out.
     const missing = values.build && result.skipped !== undefined;
     if (!passed || missing) failed++;

@@ -18,9 +18,10 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 
 import { UsageError, runMain } from '../../bin/lib/options.mjs';
+import { ensureMade } from '../made.mjs';
 import { RUNTIMES, fetched, program } from '../runtimes.mjs';
-import { NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_KERNELS, OF_LM, SLOW, any, testFiles } from '../test-files.mjs';
 import { BUNDLERS, bundlers } from './bundlers.mjs';
+import { OF_ADDON, OF_PROGRAMS, QUICK } from './files.mjs';
 import { withTable } from './runtimes-table.mjs';
 import { REPOSITORY, Unavailable } from './tools.mjs';
 
@@ -32,16 +33,10 @@ const LIMIT_MS = 600_000;
 /** @typedef {import('../runtimes.mjs').Runtime} Runtime */
 /** @typedef {{ passed: number, skipped: number, failed: string[], status: number | null, said: string }} Outcome */
 
-const QUICK = testFiles().filter((file) => !SLOW.test(file) && !OF_LM.includes(file));
-const WHATEVER_RUNS_IT = any(OF_ARITHMETIC, OF_FUNCTIONS, OF_KERNELS);
-/** Of the repository's own scripts, and not of what a program loads. */
-const OF_SCRIPTS = any(NOT_OF_THE_DEVICE, /\/(bench-\w+|platforms|tune|release)\.test/);
-const LOADED = /\/(load-error|nn\/(errors|examples|garbage|gpt|leaks))\.test/;
-
 /** How a runtime runs one test file, and what its report says. */
 const KINDS = {
   node: {
-    files: (/** @type {boolean} */ part) => (part ? QUICK.filter((file) => !WHATEVER_RUNS_IT.test(file)) : QUICK),
+    files: (/** @type {boolean} */ part) => (part ? OF_ADDON : QUICK),
     command: ['--test', '--test-reporter=tap'],
     filter: (/** @type {string} */ names) => [`--test-name-pattern=${names}`],
     passed: /^# pass (\d+)/m,
@@ -49,7 +44,7 @@ const KINDS = {
     failed: /^not ok \d+ - (.*)$/gm,
   },
   bun: {
-    files: () => QUICK.filter((file) => !WHATEVER_RUNS_IT.test(file) && (!OF_SCRIPTS.test(file) || LOADED.test(file))),
+    files: () => OF_PROGRAMS,
     command: ['test', '--timeout', String(LIMIT_MS)],
     filter: (/** @type {string} */ names) => ['-t', names],
     passed: /^ *(\d+) pass$/m,
@@ -57,7 +52,7 @@ const KINDS = {
     failed: /^\(fail\) (.*?)(?: \[[\d.]+ms\])?$/gm,
   },
   deno: {
-    files: () => KINDS.bun.files(),
+    files: () => OF_PROGRAMS,
     filter: (/** @type {string} */ names) => ['--filter', `/${names}/`],
     command: ['test', '--allow-all', '--no-lock', '--node-modules-dir=manual', '--no-check', '--v8-flags=--expose-gc'],
     passed: /(\d+) passed/,
@@ -208,6 +203,8 @@ async function main({ part, files = '', record }, chosen) {
   const unknown = chosen.find((name) => !names.includes(name));
   if (unknown !== undefined) throw new UsageError(`no runtime ${unknown}; there are ${names.join(', ')}`);
   const wanted = (/** @type {string} */ name) => chosen.length === 0 || chosen.includes(name);
+  // Of the quick tier are tests of types and of pages.
+  ensureMade();
   const date = new Date().toISOString().slice(0, 10);
   /** @param {string} name @param {Omit<import('./runtimes-table.mjs').Found, 'date'>} result */
   const found = (name, result) => record && write(name, { date, ...result });

@@ -24,6 +24,7 @@ import { debianMirror } from '../setup-plan.mjs';
 import * as swiftshader from '../swiftshader.mjs';
 import { onPath, readIfThere } from '../system.mjs';
 
+const SWIFTSHADER = 'libvk_swiftshader.so';
 export const REPOSITORY = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** Where all of it lies. */
 export const folder = () => resolve(process.env.HELIOS_PLATFORMS ?? join(homedir(), '.cache/helios-vk/platforms'));
@@ -112,6 +113,20 @@ export function rustTarget(target) {
 }
 
 /**
+ * Unpacks packages of Debian for any processor: no script of theirs runs, so no emulator is needed.
+ * @param {string} architecture as Debian names it
+ * @param {string[]} packages
+ * @param {string} to
+ * @param {string[]} [options]
+ */
+function extract(architecture, packages, to, options = []) {
+  if (!onPath('mmdebstrap')) throw new Error('no mmdebstrap (package mmdebstrap)');
+  const mirror = debianMirror(readIfThere('/etc/apt/sources.list.d/debian.sources'), readIfThere('/etc/apt/sources.list'));
+  const all = [`--arch=${architecture}`, '--variant=extract', `--include=${packages.join(',')}`, ...options];
+  output(['mmdebstrap', '--quiet', ...all, 'trixie', to, ...(mirror ? [mirror] : [])]);
+}
+
+/**
  * A root of Debian packages, which no script of theirs has run in. One of another processor needs no emulator to be made.
  * @param {string} name
  * @param {string} architecture as Debian names it
@@ -119,10 +134,7 @@ export function rustTarget(target) {
  */
 function root(name, architecture, packages) {
   return made(name, (place) => {
-    if (!onPath('mmdebstrap')) throw new Error('no mmdebstrap (package mmdebstrap)');
-    const mirror = debianMirror(readIfThere('/etc/apt/sources.list.d/debian.sources'), readIfThere('/etc/apt/sources.list'));
-    const options = [`--arch=${architecture}`, '--variant=extract', `--include=${packages.join(',')}`];
-    output(['mmdebstrap', '--quiet', ...options, 'trixie', place, ...(mirror ? [mirror] : [])]);
+    extract(architecture, packages, place);
     // What base-files would link, and where the host's folders go.
     for (const each of ['lib', 'bin']) if (!existsSync(join(place, each))) symlinkSync(`usr/${each}`, join(place, each));
     for (const each of ['proc', 'sys', 'dev', 'tmp']) mkdirSync(join(place, each), { recursive: true });
@@ -163,18 +175,35 @@ export function muslBun() {
   return join(place, 'package/bin/bun');
 }
 
+/** SwiftShader's build of Debian for arm64, fetched by mmdebstrap: it reads lists of packages of any processor, and changes none of this machine. */
+function armSwiftShader() {
+  const place = made('swiftshader-arm64', (partial) => {
+    const download = `cd '${partial}' && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get download -qq -o APT::Sandbox::User=root chromium-common`;
+    extract('arm64', ['musl'], '-', ['--format=null', `--extract-hook=${download}`]);
+    const archive = readdirSync(partial).find((file) => file.endsWith('.deb')) ?? '';
+    const inside = `./usr/lib/chromium/${SWIFTSHADER}`;
+    output(['sh', '-c', 'dpkg-deb --fsys-tarfile "$1" | tar -x "$2"', 'sh', archive, inside], { cwd: partial });
+    renameSync(join(partial, inside), join(partial, SWIFTSHADER));
+    for (const each of ['usr', archive]) rmSync(join(partial, each), { recursive: true });
+  });
+  return join(place, SWIFTSHADER);
+}
+
 /**
- * SwiftShader for a process of musl on x64: Chromium's build needs little of glibc, and a shim has that.
+ * SwiftShader for a process of musl: Chromium's build needs little of glibc, and a shim has that.
+ * @param {'x86_64' | 'aarch64'} machine
  * @returns {{ driver: string, libraries: string }} the driver, which is its own loader
  */
-export function muslDriver() {
-  const reason = swiftshader.obstacle();
+export function muslDriver(machine) {
+  const reason = machine === 'x86_64' ? swiftshader.obstacle() : null;
   if (reason !== null) throw new Unavailable(reason);
-  const { libraries } = muslNode('x86_64');
-  const place = made('swiftshader-musl', (partial) => {
-    const shim = 'ld-linux-x86-64.so.2';
+  zig();
+  const built = machine === 'x86_64' ? join(dirname(swiftshader.manifest()), SWIFTSHADER) : armSwiftShader();
+  const { libraries } = muslNode(machine);
+  const place = made(`swiftshader-musl-${machine}`, (partial) => {
+    const shim = machine === 'x86_64' ? 'ld-linux-x86-64.so.2' : 'ld-linux-aarch64.so.1';
     const source = join(REPOSITORY, 'scripts/platforms/glibc-shim.c');
-    const options = ['-target', 'x86_64-linux-musl', '-shared', '-fPIC', '-O2', `-Wl,-soname,${shim}`];
+    const options = ['-target', `${machine}-linux-musl`, '-shared', '-fPIC', '-O2', `-Wl,-soname,${shim}`];
     output([join(folder(), 'zig/bin/python'), '-m', 'ziglang', 'cc', ...options, '-o', join(partial, shim), source]);
     // The driver needs the one, Bun both, by their usual names.
     for (const [start, name] of /** @type {const} */ ([
@@ -184,9 +213,9 @@ export function muslDriver() {
       const file = readdirSync(libraries).find((each) => each.startsWith(start));
       copyFileSync(join(libraries, file ?? ''), join(partial, name));
     }
-    copyFileSync(join(dirname(swiftshader.manifest()), 'libvk_swiftshader.so'), join(partial, 'libvk_swiftshader.so'));
+    copyFileSync(built, join(partial, SWIFTSHADER));
   });
-  return { driver: join(place, 'libvk_swiftshader.so'), libraries: place };
+  return { driver: join(place, SWIFTSHADER), libraries: place };
 }
 
 /** Wine, lavapipe and the loader that Wine's own leads to. */
