@@ -93,6 +93,6 @@ test('in a bundle, which has the code and no files', () => {
     join(folder, 'module.mjs'),
     `const module = {};\nconst require = (name) => { throw Error(\`Dynamic require of "\${name}" is not supported\`); };\n${index}`,
   );
-  const module = failure(folder, {}, `await import(${JSON.stringify(join(folder, 'module.mjs'))})`);
+  const module = failure(folder, {}, `await import(${JSON.stringify(pathToFileURL(join(folder, 'module.mjs')).href)})`);
   assert.deepEqual([module.code, /keep it out/.test(module.message)], ['ERR_HELIOS_NO_BINARY', true]);
 });

@@ -285,7 +285,10 @@ export function written([command, ...args], timeout = 1_800_000) {
     if (error) throw error;
     const [text, said] = ['stdout', 'stderr'].map((name) => readFileSync(join(place, name), 'utf8'));
     if (status === 0) return text;
-    const last = `${text}\n${said}`.trim().split('\n').slice(-30).join('\n');
+    const [lines, notOk] = [`${text}\n${said}`.trim().split('\n'), /^\s*not ok/];
+    // Of a suite each test that failed, with what it says, and the end of all.
+    const failed = lines.flatMap((line, i) => (notOk.test(line) ? lines.slice(i, i + 20) : []));
+    const last = [...failed, ...lines.slice(-30)].join('\n');
     throw new Error(`${args.slice(-4).join(' ')} ended with ${status ?? signal}\n${last}`);
   } finally {
     rmSync(place, { recursive: true, force: true });
