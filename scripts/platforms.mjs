@@ -47,7 +47,7 @@ const ON_WINDOWS = [
 ];
 /** Lavapipe compiles a kernel a hundred times slower under QEMU: those with few kernels come first, tensors last. A file may take so long. */
 const UNDER_QEMU = [...new Set([...QUICK, ...OF_PROGRAMS.filter((file) => !file.includes('/nn/')), ...OF_PROGRAMS])];
-const FILE_LIMIT_S = 240;
+const FILE_LIMIT_S = 600;
 /** LLVM's passes would take minutes a kernel under QEMU. What kernels compute stays the same: `agreement` shows it. */
 const FAST_COMPILER = { GALLIVM_PERF: 'nopt' };
 /** What every Windows 10 has. */
