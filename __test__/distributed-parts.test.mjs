@@ -506,7 +506,11 @@ test('rank 0 warns where others can reach the store and nobody has set a secret'
     ]) {
       if (secret) process.env.HELIOS_SECRET = secret;
       const forming = init({ rank: 0, worldSize: 2, master: `${host}:${port}`, joinTimeoutMs: 50 });
-      await assert.rejects(forming, { code: 'ERR_HELIOS_RENDEZVOUS', message: /1 of 2 did not join within 0\.05 s/ });
+      // On a busy machine rank 0 itself has not come to the store by then.
+      await assert.rejects(forming, {
+        code: 'ERR_HELIOS_RENDEZVOUS',
+        message: /(1 of 2 did not join|could not be reached.*) within 0\.05 s/,
+      });
       delete process.env.HELIOS_SECRET;
     }
     process.env.HELIOS_SECRET = 'short';
