@@ -82,6 +82,8 @@ function ours(model, input) {
       call.prepare(input);
       return call.explain()[0].dispatches;
     },
+    /** What the passes found; after `dispatches`. */
+    found: () => call.explain()[0].found,
     first: () => call(input).toArray(),
     async run(/** @type {number} */ calls, /** @type {boolean} */ wait) {
       const start = performance.now();
@@ -177,7 +179,12 @@ await runMain(USAGE, OPTIONS, async (options) => {
     const { input, output } = /** @type {Record<string, Tensor>} */ (await load(join(folder, `values-${batch}.safetensors`)));
     const own = ours(model, input);
     if (options.profile) {
-      await printProfile(own.compiled, [input], `${name}, ${precision}, batch ${batch}, ${own.dispatches()} dispatches`);
+      const dispatches = own.dispatches();
+      const title = `${name}, ${precision}, batch ${batch}, ${dispatches} dispatches, ${JSON.stringify(own.found())}`;
+      await printProfile(own.compiled, [input], title);
+      // What a call takes beyond its kernels is time between dispatches.
+      const calls = await callsFor(own, milliseconds);
+      console.log(`${format((await own.run(calls, false)) / calls)} ms a call`);
       own.dispose();
       return [];
     }
