@@ -33,14 +33,27 @@ const linear = {
 const isTransposed = (a, b) => a.length === b.length && a.every((size, d) => size === b[d < a.length - 2 ? d : 2 * a.length - 3 - d]);
 
 /** The inputs of a node of attention; what a file does not have is ''. */
-const PARTS = /** @type {const} */ (['q', 'keys', 'v', 'mask', 'scaleOfQ', 'scaleOfKeys', 'k']);
+const PARTS = /** @type {const} */ (['q', 'keys', 'v', 'mask', 'scaleOfQ', 'scaleOfKeys', 'k', 'condition', 'summand']);
+
+/** Operators whose results have the elements of their first input, and no others. */
+const MOVEMENTS = ['Expand', 'Identity', 'Reshape', 'Squeeze', 'Transpose', 'Unsqueeze'];
+
+/**
+ * Whether a mask is 0 everywhere: its condition is true everywhere, and then it is this summand. Exporters of models without padding write such
+ * masks, and attention without one needs no matrix of scores. The host knows both only of constants that nobody has written since.
+ * @param {Value} mask @param {Value | undefined} condition @param {Value | undefined} summand
+ */
+function hidesNothing(mask, condition, summand) {
+  if (mask.size === 0 || !condition?.elements || !summand?.elements) return false;
+  return condition.numbers.every(Boolean) && summand.numbers.every((number) => number === 0);
+}
 
 /**
  * softmax(scaleOfQ · q · scaleOfKeys · keys + mask) v, where a row of -∞ gives 0: keys are [..., size, keys], k is what they were transposed from.
  * @type {Computed}
  */
 const attention = {
-  run([q, keys, v, mask, scaleOfQ, scaleOfKeys, k]) {
+  run([q, keys, v, mask, scaleOfQ, scaleOfKeys, k, condition, summand]) {
     let scale = 1;
     const scaled = (/** @type {Value} */ x, /** @type {Value | undefined} */ factor) => {
       if (factor === undefined) return x.tensor;
@@ -57,7 +70,10 @@ const attention = {
       const rows = broadcast(mask.shape.slice(0, -1), query.shape.slice(0, -1));
       query = f.expand(query, [...rows, query.shape[query.ndim - 1]]);
     }
-    return same(q.type, f.scaledDotProductAttention(query, key, v.tensor, { scale, ...(mask ? { mask: mask.tensor } : {}) }));
+    // A sum with a mask of more keys would have these, too.
+    const fits = mask && mask.rank >= 1 && [1, key.shape[key.ndim - 2]].includes(/** @type {number} */ (mask.shape.at(-1)));
+    const isMasked = mask && !(fits && hidesNothing(mask, condition, summand));
+    return same(q.type, f.scaledDotProductAttention(query, key, v.tensor, { scale, ...(isMasked ? { mask: mask.tensor } : {}) }));
   },
 };
 
@@ -157,7 +173,7 @@ class Fuser {
     others.push(product);
     const [q, scaleOfQ] = this.scaled(product.inputs[0], others);
     const [keys, scaleOfKeys] = this.scaled(product.inputs[1], others);
-    const parts = { q, keys, v, mask, scaleOfQ, scaleOfKeys, k: this.untransposed(keys) };
+    const parts = { q, keys, v, mask, scaleOfQ, scaleOfKeys, k: this.untransposed(keys), ...this.chosen(mask) };
     this.replace(
       node,
       others,
@@ -165,6 +181,17 @@ class Fuser {
       PARTS.map((part) => parts[part]),
       attention,
     );
+  }
+
+  /** Of a mask that a condition of the model chooses, the condition and what is chosen where it is true. @param {string} mask */
+  chosen(mask) {
+    const node = this.makers.get(mask);
+    const nothing = { condition: '', summand: '' };
+    if (!node || !is(node, 'Where')) return nothing;
+    let [condition, summand] = node.inputs;
+    for (let made = this.makers.get(condition); made && MOVEMENTS.some((op) => is(/** @type {Node} */ (made), op)); )
+      made = this.makers.get((condition = made.inputs[0]));
+    return [condition, summand].every((name) => this.graph.constants.has(name)) ? { condition, summand } : nothing;
   }
 
   /** What keys were transposed from, in the form of PyTorch's exporter: the last two dimensions of three, between reshapes. @param {string} keys */

@@ -4,13 +4,13 @@ import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { F, init, load, nn, noGrad, tensor } from 'helios-vk/nn';
+import { F, compile, init, load, nn, noGrad, tensor } from 'helios-vk/nn';
 
 import { fuse } from '../src/fuse.mjs';
 import { loadOnnx } from '../src/index.mjs';
 import { readGraph } from '../src/read.mjs';
 import { Value } from '../src/value.mjs';
-import { bytesOf, floats, node, port } from './lib/messages.mjs';
+import { BOOL, bytesOf, floats, integers, node, port } from './lib/messages.mjs';
 
 const FILES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
 /** @typedef {import('../src/definitions.mjs').Graph} Graph */
@@ -118,5 +118,70 @@ test('attention gives what its nodes give: softmax of before opset 13, masks wit
     const [one, all] = [await results(given, version, ['y', 'p']), await results(given, version, ['y'])];
     assert.deepEqual(all.shape, one.shape);
     for (const [i, value] of one.values.entries()) assert.ok(Math.abs(all.values[i] - value) < 1e-5, `${version}: ${i}`);
+  }
+});
+
+test('a mask that hides nothing needs no matrix of scores; one that was written since does', async () => {
+  const of = (/** @type {number[]} */ shape, /** @type {number} */ salt) =>
+    tensor(
+      Float32Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(i * salt + salt)),
+      { shape },
+    );
+  const inputs = { q: of([1, 2, 4, 32], 1), k: of([1, 2, 32, 5], 2), v: of([1, 2, 5, 32], 3) };
+  const flags = (/** @type {string} */ name, /** @type {number[]} */ dims, /** @type {number[]} */ data) => ({
+    name,
+    dims,
+    dataType: BOOL,
+    int32Data: data,
+  });
+  /** @param {number[]} shape of the mask @param {string[]} outputs @param {number[]} [seen] the condition, of four rows of the mask @param {number} [number] where it is true */
+  const modelOf = (shape, outputs, seen = [1, 1, 1, 1], number = 0) => {
+    const nodes = [
+      node('Unsqueeze', ['seen', 'first'], ['rows']),
+      node('Expand', ['rows', 'shape'], ['condition']),
+      node('Where', ['condition', 'number', 'hidden'], ['m']),
+      node('MatMul', ['q', 'k'], ['scores']),
+      node('Add', ['scores', 'm'], ['sum']),
+      node('Softmax', ['sum'], ['p']),
+      node('IsNaN', ['p'], ['nan']),
+      node('Where', ['nan', 'zero', 'p'], ['chosen']),
+      node('MatMul', ['chosen', 'v'], ['y']),
+    ];
+    const initializer = [
+      flags('seen', [1, 4, 1], seen),
+      integers('first', [1], [0]),
+      integers('shape', [shape.length], shape),
+      ...Object.entries({ number, zero: 0, hidden: -Infinity }).map(([name, value]) => floats(name, [], [value])),
+    ];
+    const input = Object.entries(inputs).map(([name, own]) => port(name, [...own.shape]));
+    return loadOnnx(bytesOf({ name: 'g', node: nodes, initializer, input, output: outputs.map((name) => ({ name })) }));
+  };
+  const cases = [
+    { shape: [1, 1, 4, 5], fused: true },
+    { shape: [1, 1, 4, 1], fused: true },
+    // The mask has more sequences than the queries.
+    { shape: [3, 1, 4, 5], fused: true },
+    { shape: [1, 1, 4, 5], seen: [1, 0, 1, 1], fused: false },
+    { shape: [1, 1, 4, 5], number: 0.5, fused: false },
+  ];
+  for (const { shape, seen, number, fused } of cases) {
+    const model = await modelOf(shape, ['y'], seen, number);
+    const call = compile((/** @type {typeof inputs} */ given) => noGrad(() => model.forward(given)));
+    const results = async () => {
+      const y = call(inputs);
+      return { shape: y.shape, values: await y.toArray() };
+    };
+    // What is an output is computed by its own node.
+    const apart = await modelOf(shape, ['y', 'p'], seen, number);
+    const expected = apart.forward(inputs).y;
+    const [one, own] = [await expected.toArray(), await results()];
+    assert.deepEqual(own.shape, expected.shape);
+    assert.equal(call.html().includes('attentionApart'), fused, `[${shape}], ${seen}`);
+    call.dispose();
+    for (const [i, value] of one.entries()) assert.ok(Math.abs(own.values[i] - value) < 1e-5, `[${shape}], ${seen}: ${i}`);
+    // The row that the mask hides now is 0.
+    Reflect.set(model, 'seen', tensor(Uint32Array.of(1, 1, 0, 1), { shape: [1, 4, 1], dtype: 'bool' }));
+    const y = await model.forward(inputs).toArray();
+    assert.ok(y.subarray(64, 96).every((/** @type {number} */ value) => value === 0) && y.subarray(96, 128).some(Boolean));
   }
 });
