@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { apply } from '../../nn/core/engine.mjs';
-import { F, compile, grad, tensor, zeros } from '../../nn/index.mjs';
+import { F, compile, grad, randn, tensor, zeros } from '../../nn/index.mjs';
 import { scatterAdd as scatterAddOp } from '../../nn/ops/indexing.mjs';
 import { assertClose, integers, normal } from '../lib/random-data.mjs';
 import { initDevice, values } from './setup.mjs';
@@ -87,6 +87,18 @@ test('indexSelect: slices of every dimension, of every type', async () => {
   // Words of integers stay as they are, also those that would be NaNs.
   const words = tensor(Uint32Array.of(0xffffffff, 0x7fc00001, 1));
   assert.deepEqual(await values(words.indexSelect(0, ids([1, 0, 2]))), [0x7fc00001, 0xffffffff, 1]);
+});
+
+test('indexSelect reads rows of 16 bits as they are: the whole table is not converted', () => {
+  const counts = /** @type {const} */ (['f32', 'f16', 'bf16']).map((dtype) => {
+    const table = randn([100, 8]).to(dtype);
+    const select = compile((/** @type {Tensor} */ index) => F.indexSelect(table, 0, index));
+    select(ids([2, 0, -1])).dispose();
+    const [{ dispatches }] = select.explain();
+    select.dispose();
+    return dispatches;
+  });
+  assert.deepEqual(counts, [counts[0], counts[0], counts[0]]);
 });
 
 test('takeAlongDim puts rows in order, with an index for all of them', async () => {

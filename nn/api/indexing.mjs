@@ -182,7 +182,7 @@ function selected(x, d, index) {
     );
     return gather(x, d, F.expand(wide, shape));
   }
-  const first = F.transpose(F.to(x, 'f32'), 0, d);
+  const first = F.transpose(x, 0, d);
   const own = index.dtype === 'i32' ? apply(indexing.fromEnd, [index], { size: x.shape[d] }) : index;
   const rows = F.embedding(own, F.reshape(first, [x.shape[d], sizeOf(first.shape.slice(1))]));
   return F.to(F.transpose(F.reshape(rows, first.shape.with(0, index.size)), 0, d), x.dtype);
