@@ -4,6 +4,7 @@
 import { ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
 import { planner } from './convolution/plan.mjs';
 import { directions } from './directions.mjs';
+import { ptxConvolutions } from './hopper/convolutions.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -73,6 +74,7 @@ const gcd = (a, b) => (b === 0 ? a : gcd(b, a % b));
 /** @param {KernelContext} context */
 export function convolutionKernels(context) {
   const plans = planner(context);
+  const ptx = ptxConvolutions(context);
 
   /**
    * Whether there is a kernel that computes in a storage type. Every device has one for f32; half types need matrix units.
@@ -176,6 +178,20 @@ export function convolutionKernels(context) {
     return /** @type {Triple} */ ([x, y, depth]);
   }
 
+  /**
+   * Elements from position to position of an image that is a matrix [positions, channels], or 0 where it is none.
+   * @param {number[]} strides [batch, channels, depth, rows, columns] @param {Triple} sizes
+   */
+  function rowsOf([b, c, , h, w], [, height, width]) {
+    const ld = width > 1 ? w : height > 1 ? h : b;
+    return c === 1 && (height === 1 || h === width * ld) && b === height * width * ld ? ld : 0;
+  }
+
+  /** Whether a convolution is of one or two directions. @param {Sizes} s */
+  const isFlat = ({ window, size, result, padding }) => [window[0], size[0], result[0]].every((v) => v === 1) && padding[0] === 0;
+  /** The numbers of two directions. @param {number[]} list @returns {[number, number]} */
+  const flat = ([, h, w]) => [h, w];
+
   /** Whether vectors of eight 16-bit elements begin at multiples of eight. @param {...number} numbers */
   const isAligned = (...numbers) => numbers.every((n) => n % 8 === 0);
 
@@ -220,6 +236,23 @@ export function convolutionKernels(context) {
       strides[1] === 1 && isAligned(c, from.own.offset, strides[0], ...strides.slice(2)),
       toStrides[1] === 1 && isAligned(m, to.own.offset, toStrides[0], ...toStrides.slice(2)),
     ];
+    const isPlain = vectors.every(Boolean) && groups === 1 && !args.plan && phases.every((v) => v === 1);
+    // The weight's taps and channels are the depth of a product, the result's positions its rows.
+    const ldy = rowsOf(toStrides, positions);
+    if (isPlain && isFlat(s) && type !== 'f32' && ldy && (taps === 1 || wt === c)) {
+      const made = ptx.convolution(
+        {
+          ...{ type, batch, outputs: m, channels: c, ldw: weightStrides[0], ldy },
+          ...{ positions: flat(positions), size: flat(isInput ? s.result : s.size), window: flat(window) },
+          stride: isInput ? [1, 1] : flat(stride),
+          offset: flat(padding.map((v) => (isInput ? v : -v))),
+          step: flat(dilation.map((v) => (isInput ? -v : v))),
+          strides: [strides[0], strides[3], strides[4]],
+        },
+        { x: from.own, weight: w, y: to.own, bias, relu: tensors.relu },
+      );
+      if (made) return made;
+    }
     const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type, vectors };
     // Parts of sums are stored where the result's elements are.
     const count = batch * m * positions[0] * positions[1] * positions[2];
@@ -318,6 +351,19 @@ export function convolutionKernels(context) {
     const isLast = (/** @type {number[]} */ strides, /** @type {number} */ planes, /** @type {number} */ offset) =>
       strides[1] === 1 && isAligned(planes, offset, strides[0], ...strides.slice(2));
     const last = isLast(s.xStrides, channels, x.own.offset) && isLast(s.yStrides, outputs, dy.own.offset);
+    const ldy = rowsOf(s.yStrides, result);
+    if (last && isFlat(s) && type !== 'f32' && groups === 1 && !args.plan && ldy) {
+      const made = ptx.weight(
+        {
+          ...{ type, batch, outputs, channels, ldw: 8, ldy, positions: flat(result), size: flat(s.size), window: flat(s.window) },
+          ...{ stride: flat(s.stride), offset: flat(s.padding.map((v) => -v)), step: flat(s.dilation) },
+          strides: [s.xStrides[0], s.xStrides[3], s.xStrides[4]],
+        },
+        { x: x.own, dy: dy.own, dWeight: dw },
+        weightType,
+      );
+      if (made) return made;
+    }
     const plan = plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type, vectors, last }, args.plan);
     const { splits } = plan;
     // Sums are f32: those of several workgroups are added, and 16-bit results are made of them.

@@ -12,9 +12,10 @@ import { moduleText } from '../../kernels/hopper/assembler.mjs';
 import { attention, attentionFault, attentionSizes, kernelsOf } from '../../kernels/hopper/attention.mjs';
 import { gemmFault, sizesOf } from '../../kernels/hopper/form.mjs';
 import { gemm } from '../../kernels/hopper/gemm.mjs';
-import { ATTENTION_TILINGS, GEMM_TILINGS, SIMT_TILINGS } from '../../kernels/hopper/tilings.mjs';
+import { ATTENTION_TILINGS, CONVOLUTION_TILINGS, GEMM_TILINGS, SIMT_TILINGS, WINDOW_TILINGS } from '../../kernels/hopper/tilings.mjs';
 import { simt, simtSizes } from '../../kernels/hopper/simt.mjs';
 import { ptxAttention } from '../../kernels/hopper/tables.mjs';
+import { SUM_THREADS, tileSums } from '../../kernels/hopper/window-sums.mjs';
 import { ptxas } from '../../scripts/ptxas.mjs';
 
 const assembler = ptxas();
@@ -103,6 +104,20 @@ for (const [plan, sizes] of Object.entries(GEMM_TILINGS)) {
     }
   });
 }
+
+test('convolutions assemble', { skip }, () => {
+  for (const [plan, { tiling }] of Object.entries(CONVOLUTION_TILINGS))
+    for (const more of [
+      { half: false, parts: true },
+      { bias: true, relu: true },
+    ])
+      assemble(plan, 'rows', gemm('kernel', tiling, { ...NT, gather: 'rows', ...more }), sizesOf(tiling));
+  for (const [plan, { tiling }] of Object.entries(WINDOW_TILINGS)) {
+    assemble(plan, 'columns', gemm('kernel', tiling, { ...TN, gather: 'columns', parts: true, ragged: true }), sizesOf(tiling));
+    for (const type of /** @type {const} */ (['f32', 'bf16', 'f16']))
+      assemble(plan, `sums, ${type}`, tileSums('kernel', tiling, { to: 'weight', type }), { threads: SUM_THREADS, shared: 16, blocks: 4 });
+  }
+});
 
 for (const [plan, sizes] of Object.entries(SIMT_TILINGS)) {
   test(`${plan} assembles`, { skip }, () => {

@@ -363,7 +363,8 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
       const from = address(operands[load ? 1 : 0]);
       const wide = type === 'u64';
       const single = type === 'f32';
-      const bytes = (wide ? 8 : 4) * places.length;
+      const narrow = type === 'b16';
+      const bytes = (wide ? 8 : narrow ? 2 : 4) * places.length;
       const view = () => (parts[1] === 'param' ? blockParameters : parts[1] === 'shared' ? shared : global);
       const [readers, writers] = load ? [[], places.map(write)] : [places.map(read), []];
       return lanes((w, l) => {
@@ -379,6 +380,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
               l,
               wide ? memoryView.getBigUint64(place, true) : single ? memoryView.getFloat32(place, true) : memoryView.getUint32(place, true),
             );
+          else if (narrow) memoryView.setUint16(place, readers[i](w, l), true);
           else if (single) memoryView.setFloat32(place, readers[i](w, l), true);
           else memoryView.setUint32(place, readers[i](w, l), true);
         }

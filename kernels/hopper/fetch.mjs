@@ -2,6 +2,7 @@
 
 import { at, vector } from './assembler.mjs';
 import { WARPGROUP } from './form.mjs';
+import { gatherColumns, gatherRows } from './gather.mjs';
 import { CHUNK, lineBytes, moves } from './layout.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
@@ -67,6 +68,9 @@ function mover(w, name) {
     address: p.register('b64'),
     /** Bytes from stage to stage. */
     step: major === 'k' ? p.b32('mov.u32', 2 * tiling.bk) : p.register('b32'),
+    /** With `form.gather`: where A's rows, or B's columns, are. */
+    rows: name === 'a' && w.form.gather === 'rows' ? gatherRows(w, list.length) : undefined,
+    columns: name === 'b' && w.form.gather === 'columns' ? gatherColumns(w, list.length) : undefined,
   };
 }
 
@@ -77,9 +81,15 @@ function mover(w, name) {
 export const lastEight = ({ p }, extent) => p.b32('and.b32', p.b32('sub.u32', extent, 1), 0xfffffff8);
 
 /** Points a mover at the first stage of a work item. @param {Writer} w @param {Mover} mover @param {import('./writer.mjs').Cursor} cursor */
-function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cursor) {
+function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step, rows, columns }, cursor) {
   const { p, tiling } = w;
   const { own } = cursor;
+  const gather = rows ?? columns;
+  if (gather) {
+    const own = p.b32('add.u32', rows ? cursor.m0 : cursor.n0, x);
+    const all = list.map((move) => p.b32('add.u32', own, move.x));
+    return gather.aim(cursor, all, k);
+  }
   const pointer = own[name];
   p.do('shl.b32', ldBytes, name === 'a' ? own.lda : own.ldb, 1);
   if (major === 'mn') p.do('mul.lo.u32', step, ldBytes, tiling.bk);
@@ -110,12 +120,18 @@ function fetcher(w) {
     for (const mover of movers) aim(w, mover, cursor);
   });
   /**
-   * Calls `move` for every chunk of a stage, then advances. Where the depth may end within the stage, `within` is the predicate that the chunk
-   * lies within it.
+   * Calls `move` for every chunk of a stage, then advances. Where the depth may end within the stage, or rows are windows of an image, `within`
+   * is the predicate that the chunk lies within them.
    * @param {(mover: Mover, index: number, address: string, within?: string) => void} move
    */
   const each = (move) => {
     for (const mover of movers) {
+      const gather = mover.rows ?? mover.columns;
+      if (gather) {
+        gather.check();
+        mover.list.forEach((_, i) => move(mover, i, gather.address(i), gather.valid[i]));
+        continue;
+      }
       /** @type {Map<number, string>} */
       const within = new Map();
       mover.list.forEach(({ k }, i) => {
@@ -126,7 +142,11 @@ function fetcher(w) {
         move(mover, i, p.b64('mad.wide.u32', mover.offsets[i], 1, mover.address), within.get(k));
       });
     }
-    for (const { address, step } of movers) p.do('mad.wide.u32', address, step, 1, address);
+    for (const { address, step, rows, columns } of movers) {
+      const gather = rows ?? columns;
+      if (gather) gather.next();
+      else p.do('mad.wide.u32', address, step, 1, address);
+    }
     walk.next();
   };
   return { movers, advance: walk.advance, each };
@@ -210,7 +230,7 @@ export function fetchAsync(w) {
     const places = movers.map(({ targets: [target] }) => p.b32('add.u32', base, target));
     each((mover, i, address, within) => {
       const place = at(places[movers.indexOf(mover)], mover.list[i].line * mover.bytes);
-      // For a chunk beyond the depth, cp.async reads 0 bytes and writes zeros.
+      // For a chunk beyond the depth or the image, cp.async reads 0 bytes and writes zeros.
       const size = within ? [p.b32('selp.b32', CHUNK, 0, within)] : [];
       p.do('cp.async.cg.shared.global.L2::128B', place, at(address), CHUNK, ...size);
     });

@@ -1,6 +1,7 @@
 // Products in PTX: forms, tilings, why a tiling cannot compute a form, and how tiles are divided among blocks.
 // `gemm.mjs` explains the kernel.
 
+import { GATHER_PARAMETERS } from './gather.mjs';
 import { SHARED_MEMORY_LIMIT } from './layout.mjs';
 
 /** @typedef {import('./layout.mjs').Major} Major */
@@ -36,6 +37,7 @@ import { SHARED_MEMORY_LIMIT } from './layout.mjs';
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
+ * @property {boolean} [relu] with `gather`: D is max(D, 0)
  * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored in `half`. `backward`: the product is
  *   the gradient of silu(gate) · up; `residual` is [gate, up] in halves; D, with twice as many columns, is the gradient of [gate, up]. Both are
  *   products of halves without alpha, beta, bias, activation or parts
@@ -44,6 +46,7 @@ import { SHARED_MEMORY_LIMIT } from './layout.mjs';
  *   the activation in `half`. `backward`: D is the product times the activation's derivative at `residual`, which is halves
  * @property {boolean} [parts] the depth of some tiles is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
+ * @property {'rows' | 'columns'} [gather] what is gathered from an image (gather.mjs): rows of A of NT, or columns of B of TN
  * @property {number} [products] number of products of one launch, 2 to MAX_PRODUCTS, which have one depth and are stored as alpha · sum + beta · C;
  *   one when left out
  */
@@ -86,8 +89,8 @@ const OF_PARTS = ['kPerPart', 'rest', 'parts'];
  * The parameters of a form: PARAMETERS, or those of a group, where a product's number follows the names of its own.
  * @param {GemmForm} form @param {GemmTiling} tiling @returns {readonly import('./assembler.mjs').Parameter[]}
  */
-export function parametersOf({ products = 1, parts }, { load }) {
-  if (products === 1) return PARAMETERS;
+export function parametersOf({ products = 1, parts, gather }, { load }) {
+  if (products === 1) return gather ? [...PARAMETERS, ...GATHER_PARAMETERS] : PARAMETERS;
   const named = (/** @type {string[]} */ ...names) => PARAMETERS.filter(({ name }) => names.includes(name));
   const numbers = Array.from({ length: products }, (_, g) => g);
   const own = (/** @type {'u64' | 'u32'} */ type) => numbers.flatMap((g) => OWN[type].map((name) => ({ name: `${name}${g}`, type })));
@@ -203,6 +206,11 @@ export function gemmFault(tiling, form) {
   if (shared > SHARED_MEMORY_LIMIT) return `${shared} bytes of shared memory, ${SHARED_MEMORY_LIMIT} are allowed`;
   if (barriers > 16) return `${barriers} named barriers, there are 16`;
   if (threads > 1024) return `${threads} threads, 1024 are allowed`;
+  if (form.gather && (copied || form.glu || (form.products ?? 1) > 1))
+    return 'products with windows of an image are single ones, without TMA';
+  if (form.gather === 'rows' && (form.transA || !form.transB || form.ragged)) return 'windows are rows of A of NT, in whole stages';
+  if (form.gather === 'columns' && (!form.transA || form.transB || tiling.load !== 'cp' || tiling.bk !== 16))
+    return 'windows are columns of B of TN, by cp.async in stages of 16';
   if (tiling.registers) {
     // `setmaxnreg` only moves registers that the block was launched with, in multiples of eight; asking for more deadlocks.
     const pool = threads * Math.floor(REGISTERS / threads / 8) * 8;

@@ -3,6 +3,7 @@
 import { at, vector } from './assembler.mjs';
 import { awaitCopies } from './copy.mjs';
 import { storeGlu } from './glu.mjs';
+import { gatherRows } from './gather.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { directRows } from './rows.mjs';
 import { beginSums, prefetchArgument, store } from './store.mjs';
@@ -152,13 +153,19 @@ function directA(w) {
   const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
   const unit = p.b32('mul.lo.u32', p.b32('and.b32', lane, 3), 8);
   const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
-  const offsets = p.registers('b32', 2 * sizes.rowBlocks);
-  const address = p.register('b64');
+  const count = 2 * sizes.rowBlocks;
+  const gather = form.gather === 'rows' ? gatherRows(w, count) : undefined;
+  const offsets = gather ? [] : p.registers('b32', count);
+  const address = gather ? '' : p.register('b64');
   /** A zero that the assembler cannot recognize. An `or` with it moves words when this code says, not when the assembler prefers. */
   const zero = p.b32('shr.u32', w.items, 31);
   const walk = w.walk((cursor) => {
     const first = p.b32('add.u32', cursor.m0, row);
     const { own } = cursor;
+    if (gather) {
+      const rows = Array.from({ length: count }, (_, i) => p.b32('add.u32', first, (i >> 1) * 64 + (i & 1) * 8));
+      return gather.aim(cursor, rows, unit);
+    }
     const ldBytes = p.b32('shl.b32', own.lda, 1);
     const last = p.b32('sub.u32', own.m, 1);
     offsets.forEach((offset, i) =>
@@ -176,6 +183,7 @@ function directA(w) {
     walk.advance(exhausted);
     p.place(exhausted);
     p.do('setp.ne.u32', more, walk.left, 0);
+    gather?.check(more);
     if (form.ragged)
       within.forEach((predicate, h) =>
         p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, p.b32('add.u32', unit, 32 * h)), walk.cursor.kEnd, more),
@@ -188,14 +196,16 @@ function directA(w) {
     const [r, half] = placeOf(unit);
     for (const lower of [0, 1]) {
       const words = raw[r][half][lower];
-      if (form.ragged) for (const word of words) p.do('mov.b32', word, 0);
-      const from = p.b64('mad.wide.u32', offsets[2 * r + lower], 1, address);
-      p.guarded(within[half], () => p.do(w.loadInstruction, vector(words), at(from, 64 * half)));
+      if (form.ragged || gather) for (const word of words) p.do('mov.b32', word, 0);
+      const i = 2 * r + lower;
+      const from = gather ? gather.address(i) : p.b64('mad.wide.u32', offsets[i], 1, address);
+      p.guarded(gather ? gather.valid[i] : within[half], () => p.do(w.loadInstruction, vector(words), at(from, 64 * half)));
     }
   };
   /** Advances by a stage. */
   const next = () => {
-    p.do('add.u64', address, address, 2 * tiling.bk);
+    if (gather) gather.next();
+    else p.do('add.u64', address, address, 2 * tiling.bk);
     p.guarded(more, () => walk.next());
   };
   const slots = [0, 1].map(() => p.registers('b32', 8));

@@ -237,6 +237,7 @@ export function finish(w, sums, { alpha, beta, old, biases, residuals }) {
     if (old) x = p.f32('fma.rn.f32', beta, old[i], x);
     if (biases) x = p.f32('add.f32', x, biases[i]);
     if (form.activation && !form.unit) x = activate(w, x);
+    if (form.relu) x = p.f32('max.NaN.f32', x, f32(0));
     if (residuals) x = p.f32('add.f32', x, residuals[i]);
     return x;
   });

@@ -56,6 +56,32 @@ export const GEMM_TILINGS = {
 };
 
 /**
+ * Tilings of convolutions (gather.mjs). `rates`: nanoseconds of a wave for each element of the depth, and microseconds of its tiles besides, as in
+ * model.mjs. Layers of few outputs take tiles of 64 columns.
+ * @type {Record<'m256n128-ld' | 'm256n64-ld' | 'm128n128-ld' | 'm128n64-ld' | 'm64n64-cp', { tiling: GemmTiling, rates: [number, number] }>}
+ */
+export const CONVOLUTION_TILINGS = {
+  'm256n128-ld': { tiling: GEMM_TILINGS['m256n128-ld'], rates: [14.6, 2.2] },
+  'm256n64-ld': {
+    tiling: { bm: 256, bn: 64, bk: 64, stages: 4, warpgroups: 2, load: 'ld', ahead: 2, direct: true, registers: [208, 88] },
+    rates: [11, 1.6],
+  },
+  'm128n128-ld': { tiling: GEMM_TILINGS['m128n128-ld'], rates: [10.4, 1.05] },
+  'm128n64-ld': { tiling: { bm: 128, bn: 64, bk: 64, stages: 4, warpgroups: 2, load: 'ld', ahead: 3, direct: true }, rates: [7.5, 0.8] },
+  'm64n64-cp': { tiling: GEMM_TILINGS['m64n64-cp'], rates: [4.29, 0.53] },
+};
+
+/**
+ * Tilings of weight gradients, likewise. A window of 3 x 3 has columns in multiples of 192 if the channels are multiples of 64.
+ * @type {Record<'m128n192-cp' | 'm64n192-cp' | 'm128n256-cp', { tiling: GemmTiling, rates: [number, number] }>}
+ */
+export const WINDOW_TILINGS = {
+  'm128n192-cp': { tiling: { bm: 128, bn: 192, bk: 16, stages: 4, warpgroups: 2, load: 'cp', ahead: 2 }, rates: [12.5, 2.2] },
+  'm64n192-cp': { tiling: { bm: 64, bn: 192, bk: 16, stages: 5, warpgroups: 1, load: 'cp', ahead: 3 }, rates: [9, 1.6] },
+  'm128n256-cp': { tiling: GEMM_TILINGS['m128n256-cp'], rates: [15.1, 2.7] },
+};
+
+/**
  * The second pass of products of halves, which adds up parts: its fixed microseconds, and the bytes of parts that are written and read in one.
  * Neither was measured by itself; both are part of the model (model.mjs).
  */

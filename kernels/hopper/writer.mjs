@@ -11,7 +11,7 @@ import { multiply } from './multiply.mjs';
 /** @typedef {ReturnType<Writer['cursor']>} Cursor */
 
 /** Rows of tiles that are numbered together, so that concurrent blocks share operands in cache; as `tileOf` in GLSL. */
-const GROUP = 8;
+export const GROUP = 8;
 
 /** Writes one kernel. */
 export class Writer {
