@@ -11,6 +11,7 @@ import { finite, integer, reach, tensor } from './base.mjs';
 import { rowsOf } from './bounds.mjs';
 import { activatedProducts } from './matmul/activation.mjs';
 import { gluProducts } from './matmul/glu.mjs';
+import { extentsOfSecond, secondOf } from './matmul/second.mjs';
 import { groupedProducts } from './hopper/groups.mjs';
 import { ptxProducts } from './hopper/products.mjs';
 import { halfOf, spirvProducts } from './matmul/spirv.mjs';
@@ -105,6 +106,12 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [beta] 0 when left out: C is not read
  * @property {Tensor} [bias] [N] f32, added to every row before the activation
  * @property {Tensor} [residual] M x N f32, added after the activation
+ * @property {Tensor} [a2] A2: M x K2, of A's type. The product goes on over a second pair of operands: alpha * (op(A) op(B) + A2 op(B2)). Not with
+ *   `transA`, `bPermuted` or a batch
+ * @property {Tensor} [b2] B2: K2 x N, or N x K2 with `transB`, of B's type
+ * @property {number} [k2] inner size of the second pair
+ * @property {number} [lda2] elements from row to row of A2 in memory; packed when left out
+ * @property {number} [ldb2] of B2
  * @property {'gelu' | 'silu'} [activation] GELU in its tanh form, or x * sigmoid(x); none when left out
  * @property {Tensor} [half] second output: D in the half type of `precision`, for matrix-unit precisions
  * @property {Tensor} [workspace] f32 memory for split-K and tensor maps (see `matmulWorkspace`); the kernels' own when left out
@@ -190,10 +197,14 @@ export function matmulKernels(context, options) {
     if (args.half !== undefined && precision === 'f32') {
       throw new TypeError('matmul: a half-precision second output needs a matrix-unit precision');
     }
+    const k2 = args.k2 === undefined ? 0 : integer('matmul', 'k2', args.k2);
+    if (k2 > 0 && (batch > 1 || args.transA || args.bPermuted || args.bShuffled))
+      throw new RangeError('matmul: a second pair of operands (k2) takes neither a batch nor transA nor bPermuted');
     return {
       m,
       n,
       k,
+      ...(k2 > 0 ? { k2 } : {}),
       batch,
       precision,
       half,
@@ -303,7 +314,7 @@ export function matmulKernels(context, options) {
    * @param {Problem} problem @returns {Product}
    */
   function productOf(problem) {
-    const { m, n, k, batch, cType, transA, transB, dual, args } = problem;
+    const { m, n, k, k2 = 0, batch, cType, transA, transB, dual, args } = problem;
     const a = tensor('matmul', 'a', args.a);
     const b = tensor('matmul', 'b', args.b);
     const c = tensor('matmul', 'c', args.c);
@@ -336,6 +347,7 @@ export function matmulKernels(context, options) {
     within('c', c, strideC, m * ldc);
     if (bias) within('bias', bias, strideBias, n);
     if (residual) within('residual', residual, strideR, m * ldr);
+    const second = k2 > 0 ? secondOf('matmul', args, { m, n, k2, transB }) : {};
     if (h) within('half', h, strideH, m * ldh);
 
     const vec4 =
@@ -347,6 +359,7 @@ export function matmulKernels(context, options) {
       ...problem,
       ...{ a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, strideA, strideB, strideC, strideR, strideH, strideBias },
       ...{ alpha, beta, activation, vec4, toF32: cType === 'f32' && !dual },
+      ...second,
     };
   }
 
@@ -360,6 +373,7 @@ export function matmulKernels(context, options) {
       rowsOf('a', a, aType, transA ? k : m, transA ? m : k, lda, batch, strideA),
       rowsOf('b', b, bType, transB ? n : k, transB ? k : n, ldb, batch, strideB),
     ];
+    reads.push(...extentsOfSecond({ m, n, aType, transB, ...product }));
     if (bias) reads.push(rowsOf('bias', bias, 'f32', 1, n, n, batch, strideBias));
     const writes = [rowsOf('c', c, cType, m, n, ldc, batch, strideC)];
     if (h) writes.push(rowsOf('half', h, half, m, n, ldh, batch, strideH));
@@ -375,6 +389,7 @@ export function matmulKernels(context, options) {
   function matmul(args) {
     const problem = problemOf(args);
     const plan = planOf(problem);
+    if (problem.k2 && plan.kernel !== 'ptx') return oneAfterAnother(args);
     const product = productOf(problem);
     const floats = floatsOf(problem, plan);
     let work;
@@ -399,6 +414,20 @@ export function matmulKernels(context, options) {
     const dispatches = plan.kernel === 'ptx' ? ptx.records(product, plan, work) : spirv.records(product, plan, work);
     dispatches[0].computes = { products: [problem], plan };
     return dispatches;
+  }
+
+  /** A product with a second pair of operands as two, the second of which adds to the result of the first. @param {MatmulArgs} args @returns {Dispatch[]} */
+  function oneAfterAnother({ a2, b2, k2, lda2, ldb2, half, residual, activation, ...args }) {
+    const second = { ...args, a: /** @type {Tensor} */ (a2), b: /** @type {Tensor} */ (b2), k: Number(k2), lda: lda2, ldb: ldb2 };
+    return [...matmul(args), ...matmul({ ...second, bias: undefined, beta: 1, plan: undefined, half, residual, activation })];
+  }
+
+  /**
+   * Whether one kernel computes a product with a second pair of operands (`k2`). The first call tests the kernel, as that of `takesPermuted` does.
+   * @param {PermutedQuestion} args
+   */
+  function takesSecond(args) {
+    return ptx.choose(endingOf('takesSecond', args)).plan !== undefined;
   }
 
   /**
@@ -451,7 +480,7 @@ export function matmulKernels(context, options) {
   const glu = gluProducts(context, matmul, ptx, problemOf);
   const activated = activatedProducts(context, matmul, ptx, problemOf);
   return {
-    ...{ matmul, matmulPlan, matmulOrder, matmulWorkspace, matmulSupports, takesPermuted, takesActivation },
+    ...{ matmul, matmulPlan, matmulOrder, matmulWorkspace, matmulSupports, takesPermuted, takesActivation, takesSecond },
     ...{ matmulGroup, matmulGroupPlan, matmulGroupSaving },
     /**
      * A linear layer and the activation of its result: x = A · Bᵀ + bias, which is stored for the backward pass, and y = f(x). One kernel for halves

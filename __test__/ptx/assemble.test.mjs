@@ -38,6 +38,8 @@ const FORMS = [
   ['NT SwiGLU', { ...NT, glu: 'forward', ragged: true }],
   ['NN gradient of SwiGLU', { ...NN, glu: 'backward', ragged: true }],
   ['NN gradient of SwiGLU, and it again', { ...NN, glu: 'backward', again: true, ragged: true }],
+  ['NT SwiGLU, a second pair', { ...NT, glu: 'forward', second: true, ragged: true }],
+  ['NN gradient of SwiGLU, and it again, a second pair', { ...NN, glu: 'backward', again: true, second: true, ragged: true }],
   ['NT GELU, kept', { ...NT, bias: true, activation: 'gelu', unit: 'forward', ragged: true }],
   ['NN gradient of GELU', { ...NN, activation: 'gelu', unit: 'backward', ragged: true }],
   ['NN f32, parts', { ...NN, half: false, parts: true }],

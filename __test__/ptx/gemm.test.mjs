@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { moduleText, packParameters } from '../../kernels/hopper/assembler.mjs';
-import { PARAMETERS, division, gemmFault, productFault, sizesFault } from '../../kernels/hopper/form.mjs';
+import { division, gemmFault, parametersOf, productFault, sizesFault } from '../../kernels/hopper/form.mjs';
 import { gemm } from '../../kernels/hopper/gemm.mjs';
 import { permuteRows } from '../../kernels/hopper/layout.mjs';
 import { GEMM_TILINGS } from '../../kernels/hopper/tilings.mjs';
@@ -31,11 +31,17 @@ const silu = (/** @type {number} */ x) => x / (1 + Math.exp(-x));
 /**
  * Computes one product on the machine and with float64, and compares.
  * @param {GemmTiling} plan @param {GemmForm} form
- * @param {{ m: number, n: number, k: number, blocks?: number, splits?: number, tail?: number, late?: boolean, alpha?: number, beta?: number, seed?: number, edit?: (text: string) => string }} options
+ * @param {{ m: number, n: number, k: number, k2?: number, blocks?: number, splits?: number, tail?: number, late?: boolean, alpha?: number, beta?: number, seed?: number, edit?: (text: string) => string }} options
  */
-function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alpha = 1, beta = 0, seed = 7, edit = (text) => text }) {
-  const how = division(plan, { m, n, k }, { blocks, splits, tail });
-  const text = edit(moduleText(gemm('product', plan, { ...form, ragged: how.ragged, parts: how.parts > 1, beta: beta !== 0 })));
+function check(
+  plan,
+  form,
+  { m, n, k, k2 = 0, blocks = 2, splits, tail, late = true, alpha = 1, beta = 0, seed = 7, edit = (text) => text },
+) {
+  const how = division(plan, { m, n, k, k2 }, { blocks, splits, tail });
+  const text = edit(
+    moduleText(gemm('product', plan, { ...form, second: k2 > 0, ragged: how.ragged, parts: how.parts > 1, beta: beta !== 0 })),
+  );
   const memory = new Uint8Array(3 << 20).fill(0xff);
   let top = 256;
   /** A matrix in memory with NaN around it. @param {number} rows @param {number} columns @param {number} ld @param {string} type @param {ArrayLike<number>} [values] */
@@ -65,6 +71,8 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
   const [rowsB, columnsB] = form.transB ? [n, k] : [k, n];
   const naturalB = random(rowsB * columnsB);
   const b = place(rowsB, columnsB, columnsB + 24, form.type, form.permuted ? permuteRows(naturalB, columnsB) : naturalB);
+  const a2 = operand(m, k2, 8);
+  const b2 = form.transB ? operand(n, k2, 16) : operand(k2, n, 16);
   // The gradient of SwiGLU reads and writes [gate, up], of twice as many columns.
   const wide = form.glu === 'backward' ? 2 * n : n;
   const c = place(m, wide, wide + 8, form.half ? form.type : 'f32', beta ? random(m * n) : undefined);
@@ -73,11 +81,12 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
   const half = form.glu === 'forward' ? place(m, n / 2, n / 2 + 24, form.type) : place(m, n, n + 24, form.type);
   const work = place(1, how.workspaceFloats, how.workspaceFloats, 'f32');
   const readable = new Uint8Array(memory.length);
-  for (const x of [a, b, residual, bias, ...(beta ? [c] : [])]) mark(readable, x);
+  for (const x of [a, b, a2, b2, residual, bias, ...(beta ? [c] : [])]) mark(readable, x);
   const [A, C, R, bia] = [a, c, residual, bias].map((x) => x.read());
   const roundedB = fromHalf(toHalf(naturalB, form.type), form.type);
   const B = (/** @type {number} */ i, /** @type {number} */ j) => roundedB[i * columnsB + j];
-  const parameters = packParameters(PARAMETERS, {
+  const [A2, B2] = [a2.read(), b2.read()];
+  const parameters = packParameters(parametersOf({ ...form, second: k2 > 0 }, plan), {
     a: BASE + a.at,
     b: BASE + b.at,
     c: BASE + c.at,
@@ -85,6 +94,7 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
     residual: BASE + residual.at,
     half: BASE + half.at,
     work: BASE + work.at,
+    ...(k2 > 0 ? { a2: BASE + a2.at, b2: BASE + b2.at, k2, lda2: a2.ld, ldb2: b2.ld } : {}),
     m,
     n,
     k,
@@ -123,6 +133,7 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
     for (let j = 0; j < n; j++) {
       let sum = 0;
       for (let l = 0; l < k; l++) sum += (form.transA ? A(l, i) : A(i, l)) * (form.transB ? B(j, l) : B(l, j));
+      for (let l = 0; l < k2; l++) sum += A2(i, l) * (form.transB ? B2(j, l) : B2(l, j));
       const part = partial(i, j);
       if (part !== undefined) {
         error += (part - sum) ** 2;
@@ -458,3 +469,25 @@ for (const [mistake, edit, finding] of MISTAKES) {
     );
   });
 }
+
+const copiedB = /** @type {GemmTiling} */ ({ bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'tma', direct: true });
+
+for (const [name, plan, form] of /** @type {[string, GemmTiling, GemmForm][]} */ ([
+  ['NT by relay', relay, NT],
+  ['NT, A in registers, SwiGLU', direct, { ...NT, glu: 'forward' }],
+  ['NT, A in registers, residual', direct, { ...NT, half: false, residual: true }],
+  ['NN by copies', copiedB, NN],
+  ['NN by copies, the gradient of SwiGLU, and it again', copiedB, { ...NN, glu: 'backward', again: true }],
+])) {
+  test(`a second pair of operands: ${name}`, () => {
+    // Less than a block of 32, and a stage and a part of the next.
+    for (const k2 of [24, plan === copiedB ? 96 : 72]) check(plan, form, { m: 136, n: form.glu ? 128 : 72, k: 96, k2, late: k2 < 32 });
+  });
+}
+
+test('a second pair of operands: what takes none', () => {
+  assert.match(String(gemmFault(async, { ...NT, second: true })), /needs loads or copies/);
+  assert.match(String(gemmFault(relay, { ...NT, second: true, parts: true })), /whole tiles/);
+  assert.match(String(sizesFault(copiedB, { m: 128, n: 64, k: 64, k2: 48 })), /not 48/);
+  assert.match(String(productFault({ m: 8, n: 8, k: 8, lda: 8, ldb: 8, ldc: 8, addresses: [], transA: false, transB: true, k2: 4 })), /A2/);
+});

@@ -12,6 +12,7 @@ const values = (count) => random(count);
  * @typedef {object} Product
  * @property {'NT' | 'NN' | 'TN' | 'TT'} form
  * @property {number} m @property {number} n @property {number} k
+ * @property {number} [k2] the depth of a second pair of operands
  * @property {'bf16' | 'f16' | 'f32'} [type] of A and B
  * @property {boolean} [half] whether D is stored in it
  * @property {boolean} [dual] @property {boolean} [bias] @property {boolean} [residual]
@@ -61,7 +62,7 @@ function activate(x, activation) {
  */
 export function checkProduct(vk, kernels, product, run = (test, dispatches) => test.run(dispatches)) {
   const { form, m, n, k, type = 'bf16', half, dual, bias, residual, inPlace, activation, alpha = 1, beta = 0, pad = 8 } = product;
-  const { permuted, plan } = product;
+  const { permuted, plan, k2 = 0 } = product;
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
   const test = new Case({ vk });
   try {
@@ -69,6 +70,9 @@ export function checkProduct(vk, kernels, product, run = (test, dispatches) => t
     const a = test.input(rowsOf(transA ? k : m, transA ? m : k, pad, true), type);
     const dataB = rowsOf(transB ? n : k, transB ? k : n, 2 * pad, true);
     const b = inputB(test, dataB, (transB ? k : n) + 2 * pad, type, permuted);
+    const ldb2 = (transB ? k2 : n) + pad;
+    const a2 = k2 > 0 ? test.input(rowsOf(m, k2, 2 * pad, true), type) : a;
+    const b2 = k2 > 0 ? test.input(rowsOf(transB ? n : k2, transB ? k2 : n, pad, true), type) : b;
     const c = test.inout(rowsOf(m, n, pad, beta !== 0 || Boolean(inPlace)), cType);
     const added = inPlace ? c : residual ? test.input(rowsOf(m, n, 3 * pad, true)) : undefined;
     const biases = bias ? test.input(values(n)) : undefined;
@@ -78,6 +82,7 @@ export function checkProduct(vk, kernels, product, run = (test, dispatches) => t
     const dispatches = kernels.matmul({
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, m, n, k, transA, transB, aType: type, bType: type, cType, alpha, beta },
       ...{ lda, ldb, ldc, ldr, ldh, activation, bPermuted: permuted, plan },
+      ...(k2 > 0 ? { a2: a2.tensor, b2: b2.tensor, k2, lda2: k2 + 2 * pad, ldb2 } : {}),
       ...(biases ? { bias: biases.tensor } : {}),
       ...(added ? { residual: added.tensor } : {}),
       ...(second ? { half: second.tensor } : {}),
@@ -96,12 +101,13 @@ export function checkProduct(vk, kernels, product, run = (test, dispatches) => t
         for (let l = 0, x = transA ? i : i * lda, y = transB ? j * ldb : j; l < k; l++, x += stepA, y += stepB) {
           sum += a.values[x] * b.values[y];
         }
+        for (let l = 0; l < k2; l++) sum += a2.values[i * (k2 + 2 * pad) + l] * b2.values[transB ? j * ldb2 + l : l * ldb2 + j];
         let want = alpha * sum + (beta ? beta * c.values[i * ldc + j] : 0) + (biases ? biases.values[j] : 0);
         want = activate(want, activation) + (added ? added.values[i * ldr + j] : 0);
         for (const { name, got, ld, rounding } of outputs) {
           const x = got[i * ld + j];
           // Sums of exact products in f32 or, on matrix units, somewhat less; then one rounding of the result.
-          const allowed = 2e-5 * Math.sqrt(k) + (rounding + 2e-5) * Math.abs(want);
+          const allowed = 2e-5 * Math.sqrt(k + k2) + (rounding + 2e-5) * Math.abs(want);
           assert.ok(Math.abs(x - want) <= allowed, `${name} at ${i}, ${j} is ${x}, expected ${want} (${JSON.stringify(product)})`);
         }
       }
@@ -175,20 +181,25 @@ export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16',
 /**
  * SwiGLU with its product, or its gradient with the product before it, twice and against float64; returns its dispatches.
  * @param {any} vk @param {any} kernels
- * @param {{ pass: 'forward' | 'backward', again?: boolean, m: number, columns: number, k: number, type: 'bf16' | 'f16', permuted?: boolean, plan?: any }} how
+ * @param {{ pass: 'forward' | 'backward', again?: boolean, m: number, columns: number, k: number, k2?: number, type: 'bf16' | 'f16', permuted?: boolean,
+ *   plan?: any }} how
  */
-export function checkGlu(vk, kernels, { pass, again, m, columns, k, type, permuted, plan }) {
+export function checkGlu(vk, kernels, { pass, again, m, columns, k, k2 = 0, type, permuted, plan }) {
   const test = new Case({ vk });
   try {
     const wide = 2 * columns;
     const n = pass === 'forward' ? wide : columns;
     const a = test.input(values(m * k), type);
     const b = inputB(test, values(n * k), pass === 'forward' ? k : columns, type, permuted);
-    const common = { a: a.tensor, b: b.tensor, m, columns, k, type, bPermuted: permuted, plan };
+    const a2 = k2 > 0 ? test.input(values(m * k2), type) : a;
+    const b2 = k2 > 0 ? test.input(values(n * k2), type) : b;
+    const second = k2 > 0 ? { a2: a2.tensor, b2: b2.tensor, k2 } : {};
+    const common = { a: a.tensor, b: b.tensor, m, columns, k, type, bPermuted: permuted, plan, ...second };
     /** The product in float64. @param {number} i @param {number} j */
     const product = (i, j) => {
       let sum = 0;
       for (let l = 0; l < k; l++) sum += a.values[i * k + l] * b.values[pass === 'forward' ? j * k + l : l * columns + j];
+      for (let l = 0; l < k2; l++) sum += a2.values[i * k2 + l] * b2.values[pass === 'forward' ? j * k2 + l : l * columns + j];
       return sum;
     };
     const rounding = type === 'bf16' ? 2 ** -8 : 2 ** -11;

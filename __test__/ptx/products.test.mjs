@@ -56,6 +56,9 @@ const PRODUCTS = /** @type {Product[]} */ ([
   { form: 'NT', m: 136, n: 96, k: 160, half: true, dual: true, residual: true, permuted: true, plan: planOf(copied, { wave: 3, tail: 2 }) },
   { form: 'NT', m: 72, n: 64, k: 96, type: 'f16', alpha: 0.5, beta: -0.75, bias: true, permuted: true, plan: planOf(copied) },
   { form: 'NT', m: 136, n: 64, k: 160, permuted: true, plan: planOf(copied, { splits: 2 }) },
+  { form: 'NT', m: 72, n: 72, k: 64, k2: 24, half: true, bias: true, plan: planOf(direct) },
+  { form: 'NT', m: 72, n: 72, k: 40, k2: 40, residual: true, alpha: 0.5, plan: planOf(relay) },
+  { form: 'NN', m: 136, n: 72, k: 96, k2: 16, half: true, dual: true, plan: planOf(copied) },
 ]);
 
 for (const product of PRODUCTS) {
@@ -68,7 +71,7 @@ for (const product of PRODUCTS) {
     assert.equal(dispatches.length, split ? 2 : 1);
     const { kernel, bindings } = ran[0];
     assert.equal(kernel.workgroupSize[0], 256);
-    const { residual, bias, dual, beta } = product;
+    const { residual, bias, dual, beta, k2 } = product;
     const stores = !plan.splits;
     assert.deepEqual(kernel.access, [
       'read',
@@ -79,6 +82,7 @@ for (const product of PRODUCTS) {
       stores && dual ? 'write' : 'none',
       // Partial sums, and tensor maps.
       split || plan.tiling.load === 'tma' ? 'write' : 'none',
+      ...(k2 ? ['read', 'read'] : []),
     ]);
     kernel.access.forEach((/** @type {string} */ how, /** @type {number} */ i) => {
       if (how === 'none') assert.deepEqual(bindings[i], bindings[0], 'A stands in for what is not touched');
@@ -143,6 +147,33 @@ test('SwiGLU and its gradient: one kernel each, of what was declared', () => {
         : ['read', 'read', 'write', 'none', 'read', pass === 'again' ? 'write' : 'none', tiling.load === 'tma' ? 'write' : 'none'],
     );
   }
+});
+
+test('SwiGLU and its gradient of a product with a second pair of operands', () => {
+  for (const [pass, tiling] of /** @type {const} */ ([
+    ['forward', { ...direct, bn: 128 }],
+    ['backward', { ...copied, bn: 128 }],
+  ])) {
+    const { vk, kernels, ran } = untested();
+    const dispatches = checkGlu(vk, kernels, { pass, m: 72, columns: 72, k: 96, k2: 24, type: 'bf16', plan: planOf(tiling) });
+    assert.equal(dispatches.length, 1);
+    assert.deepEqual(ran[0].kernel.access.slice(7), ['read', 'read']);
+  }
+});
+
+test('the kernels of a second pair of operands pass the test of their first use, and are asked for by sizes', () => {
+  const { vk } = ptxDevice();
+  const kernels = matmulKernels(new KernelContext(vk));
+  const types = /** @type {const} */ ({ aType: 'bf16', bType: 'bf16', cType: 'bf16', m: 72, n: 72, k: 96 });
+  const tensors = { a: 0, b: 0, c: 0, a2: 0, b2: 0 };
+  const planned = (/** @type {any} */ product, /** @type {any} */ tiling) =>
+    kernels.matmulPlan({ ...types, ...tensors, ...product, plan: planOf(tiling) }).kernel;
+  assert.equal(planned({ transB: true, k2: 24 }, direct), 'ptx');
+  assert.equal(planned({ k2: 32 }, copied), 'ptx');
+  assert.throws(() => planned({ k2: 48 }, copied), /copies take a second depth of up to 32 or in multiples of it, not 48/);
+  assert.throws(() => planned({ transA: true, k2: 24 }, relay), /a second pair of operands \(k2\) takes neither/);
+  // A product of few elements is not known to be faster.
+  assert.equal(kernels.takesSecond({ ...types, ...tensors, transB: true, k2: 24 }), false);
 });
 
 test('the gradient of SwiGLU computes its result again with the bits of the forward pass', () => {

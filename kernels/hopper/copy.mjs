@@ -101,13 +101,19 @@ function makeMaps(w, lane, first) {
     set('swizzle_mode', 'b32', inner === 32 ? MAP.swizzle64 : MAP.swizzle128);
     set('fill_mode', 'b32', MAP.zeros);
   });
-  let place = p.b64('mad.wide.u32', p.b32('mov.u32', '%ctaid.x'), MAP_BYTES * w.products * operands.length, p.parameter('work'));
+  const pairs = form.second ? 2 : w.products;
+  let place = p.b64('mad.wide.u32', p.b32('mov.u32', '%ctaid.x'), MAP_BYTES * pairs * operands.length, p.parameter('work'));
   if (form.parts) place = p.b64('mad.wide.u32', p.b32('sub.u32', w.items, w.whole), 4 * tiling.bm * tiling.bn, place);
   place = p.b64('and.b64', p.b64('add.u64', place, MAP_BYTES - 1), -MAP_BYTES);
-  const made = Array.from({ length: w.products }, (_, g) => operands.map((operand) => ({ g, operand }))).flat();
+  const made = Array.from({ length: pairs }, (_, g) => operands.map((operand) => ({ g, operand }))).flat();
   for (const [i, { g, operand }] of made.entries()) {
     const names = operand === 'a' ? ['a', 'lda', 'm'] : ['b', 'ldb', 'n'];
-    const [address, ld, extent] = names.map((name) => p.parameter(w.products === 1 ? name : `${name}${g}`));
+    const second = form.second && g === 1;
+    const suffixOf = (/** @type {string} */ name) => (w.products > 1 ? g : second && name !== 'n' ? 2 : '');
+    const [address, ld, extent] = names.map((name) => p.parameter(`${name}${suffixOf(name)}`));
+    // Depths of a block in the order of the box: bit 0, bits 3 and 4, bits 1 and 2. Less than a block is less of bits 3 and 4.
+    const depths = second ? p.parameter('k2') : '';
+    const ofSecond = second ? [p.b32('min.u32', p.b32('shr.u32', depths, 3), 4), p.b32('shr.u32', p.b32('add.u32', depths, 31), 5)] : [];
     const line = p.b64('mul.wide.u32', ld, 2);
     // Strides in bytes, of all dimensions but the first.
     const strides = tiling.direct
@@ -116,8 +122,10 @@ function makeMaps(w, lane, first) {
     const ofBlocks = tiling.direct ? '' : p.b32('shr.u32', extent, 6);
     p.guarded(first, () => {
       set('global_address', 'b64', address);
-      if (tiling.direct) set('global_dim', 'b32', 0, form.transB ? w.k : extent);
-      else {
+      if (tiling.direct) {
+        set('global_dim', 'b32', 0, form.transB ? w.k : extent);
+        ofSecond.forEach((size, d) => set('global_dim', 'b32', d === 0 ? 2 : 4, size));
+      } else {
         set('global_dim', 'b32', 0, BOX);
         set('global_dim', 'b32', 2, ofBlocks);
         set('box_dim', 'b32', 2, (operand === 'a' ? tiling.bm : tiling.bn) / BOX);
@@ -148,11 +156,14 @@ function request(w) {
   const maps = makeMaps(w, lane, first);
   const map = p.registers('b64', operandsOf(tiling).length);
   const stage = p.b32('mov.u32', 0);
-  const walk = w.walk(({ item }) => {
-    const take = (/** @type {number} */ g) => map.forEach((one, i) => p.do('add.u64', one, maps, MAP_BYTES * (g * map.length + i)));
-    take(0);
-    for (let g = 1; g < w.products; g++) p.guarded(p.pred('setp.ge.u32', item, p.parameter(`first${g}`)), () => take(g));
-  });
+  const walk = w.walk(
+    ({ item }) => {
+      const take = (/** @type {number} */ g) => map.forEach((one, i) => p.do('add.u64', one, maps, MAP_BYTES * (g * map.length + i)));
+      take(0);
+      for (let g = 1; g < w.products; g++) p.guarded(p.pred('setp.ge.u32', item, p.parameter(`first${g}`)), () => take(g));
+    },
+    () => map.forEach((one, i) => p.do('add.u64', one, maps, MAP_BYTES * (map.length + i))),
+  );
   const exhausted = p.label();
   p.loop(() => {
     walk.advance(exhausted);
@@ -209,7 +220,10 @@ function announce(w) {
   const { p, tiling, sizes } = w;
   const stage = p.b32('mov.u32', 0);
   const arrival = awaitCopies(w, stage);
-  const walk = w.walk(() => {});
+  const walk = w.walk(
+    () => {},
+    () => {},
+  );
   const exhausted = p.label();
   p.loop(() => {
     walk.advance(exhausted);

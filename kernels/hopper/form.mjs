@@ -45,7 +45,8 @@ import { SHARED_MEMORY_LIMIT } from './layout.mjs';
  * @property {'forward' | 'backward'} [unit] with `activation`, in whole tiles of halves. `forward`: D is stored before the activation, and
  *   the activation in `half`. `backward`: D is the product times the activation's derivative at `residual`, which is halves
  * @property {boolean} [parts] the depth of some tiles is split
- * @property {boolean} [ragged] K is not a multiple of `bk`
+ * @property {boolean} [ragged] K, or the depth of the second pair, is not a multiple of `bk`
+ * @property {boolean} [second] the depth goes on over a second pair of operands: D = act(alpha · (op(A) op(B) + A2 op(B2)) + …); NT and NN, whole tiles
  * @property {'rows' | 'columns'} [gather] what is gathered from an image (gather.mjs): rows of A of NT, or columns of B of TN
  * @property {number} [products] number of products of one launch, 2 to MAX_PRODUCTS, which have one depth and are stored as alpha · sum + beta · C;
  *   one when left out
@@ -76,6 +77,9 @@ export const PARAMETERS = /** @type {const} */ ([
   { name: 'beta', type: 'f32' },
 ]);
 
+/** What a form with a second pair of operands has besides: after the other addresses, and after the other words. */
+const SECOND = /** @type {const} */ ({ u64: ['a2', 'b2'], u32: ['k2', 'lda2', 'ldb2'] });
+
 /** Most products of a launch. In a larger group operands would live longer, since the first product waits for the last. */
 export const MAX_PRODUCTS = 4;
 
@@ -89,7 +93,14 @@ const OF_PARTS = ['kPerPart', 'rest', 'parts'];
  * The parameters of a form: PARAMETERS, or those of a group, where a product's number follows the names of its own.
  * @param {GemmForm} form @param {GemmTiling} tiling @returns {readonly import('./assembler.mjs').Parameter[]}
  */
-export function parametersOf({ products = 1, parts, gather }, { load }) {
+export function parametersOf({ products = 1, parts, gather, second }, { load }) {
+  if (second) {
+    const of = (/** @type {'u64' | 'u32' | 'f32'} */ type) => [
+      ...PARAMETERS.filter((parameter) => parameter.type === type),
+      ...(type === 'f32' ? [] : SECOND[type].map((name) => ({ name, type }))),
+    ];
+    return [...of('u64'), ...of('u32'), ...of('f32')];
+  }
   if (products === 1) return gather ? [...PARAMETERS, ...GATHER_PARAMETERS] : PARAMETERS;
   const named = (/** @type {string[]} */ ...names) => PARAMETERS.filter(({ name }) => names.includes(name));
   const numbers = Array.from({ length: products }, (_, g) => g);
@@ -236,8 +247,15 @@ export function gemmFault(tiling, form) {
     if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
     if (form.again && form.glu !== 'backward') return 'a gradient alone computes SwiGLU again';
     if (form.again && tiling.load === 'ld' && tiling.cached) return 'loads that are cached leave no register for SwiGLU again';
+    if (form.second && form.glu === 'backward' && tiling.load === 'ld' && tiling.cached)
+      return "loads that are cached leave no register for SwiGLU's gradient with a second pair of operands";
   }
   const { products = 1, half, dual, beta, bias, residual, activation, glu, unit } = form;
+  if (form.second) {
+    if (form.transA || form.permuted || form.parts || products > 1)
+      return 'a second pair of operands is of NT and NN as they are, in whole tiles';
+    if (tiling.load === 'cp') return 'a second pair of operands needs loads or copies';
+  }
   if (unit && (!half || form.parts || beta || !activation || dual || residual || (unit === 'backward' && bias)))
     return 'an activation whose argument is kept, and a gradient of one, need whole tiles of halves and nothing else';
   if (form.early && (!beta || half || dual || !form.transA || form.transB)) return 'sums begin with C of TN alone, as f32';
@@ -248,10 +266,12 @@ export function gemmFault(tiling, form) {
 
 /**
  * Why a tiling cannot compute a product of these sizes, or undefined.
- * @param {GemmTiling | import('./simt.mjs').SimtTiling} tiling @param {{ m: number, n: number, k: number }} product
+ * @param {GemmTiling | import('./simt.mjs').SimtTiling} tiling @param {{ m: number, n: number, k: number, k2?: number }} product
  */
-export function sizesFault(tiling, { m, n, k }) {
+export function sizesFault(tiling, { m, n, k, k2 = 0 }) {
   if (!('load' in tiling) || tiling.load !== 'tma') return undefined;
+  // A map describes less than a block of 32 or whole blocks.
+  if (k2 > 32 && k2 % 32) return `copies take a second depth of up to 32 or in multiples of it, not ${k2}`;
   if (k % 32) return `copies take a depth in multiples of 32, not ${k}`;
   // A box has whole blocks of 64. The last one would otherwise end in the next line, or past the operand.
   if (!tiling.direct && (m % 64 || n % 64)) return `copies of both operands take rows and columns in multiples of 64, not ${m} and ${n}`;
@@ -261,10 +281,28 @@ export function sizesFault(tiling, { m, n, k }) {
 /**
  * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
  * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[],
- *   transA: boolean, transB: boolean, type?: GemmForm['type'], permuted?: boolean, glu?: GemmForm['glu'] }} product
- *   `addresses` of all operands in bytes; halves when `type` is left out
+ *   transA: boolean, transB: boolean, type?: GemmForm['type'], permuted?: boolean, glu?: GemmForm['glu'], k2?: number, lda2?: number,
+ *   ldb2?: number }} product
+ *   `addresses` of all operands in bytes; halves when `type` is left out; `k2`: the depth of a second pair of operands, 0 when left out
  */
-export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, addresses, transA, transB, type = 'bf16', permuted, glu }) {
+export function productFault({
+  m,
+  n,
+  k,
+  lda,
+  ldb,
+  ldc,
+  ldr = 8,
+  ldh = 8,
+  addresses,
+  transA,
+  transB,
+  type = 'bf16',
+  permuted,
+  glu,
+  ...second
+}) {
+  const { k2 = 0, lda2 = 8, ldb2 = 8 } = second;
   const single = type === 'f32';
   // Loads are vectors of 16 bytes, except that f32 is copied element by element if the depth is contiguous.
   const unit = single ? 4 : 8;
@@ -272,14 +310,16 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, address
   const contiguous = { A: transA ? m : k, B: transB ? k : n, D: n };
   for (const [name, extent] of Object.entries(contiguous))
     if (whole[/** @type {'A'} */ (name)] && extent % unit) return `rows of ${name} have ${extent} elements, not a multiple of ${unit}`;
-  const leading = { ...(whole.A ? { lda } : {}), ...(whole.B ? { ldb } : {}), ldc, ldr, ldh };
+  if (k2 > 0 && (single || transA)) return 'a second pair of operands is of halves, with A as it is';
+  if (k2 % unit) return `rows of A2 have ${k2} elements, not a multiple of ${unit}`;
+  const leading = { ...(whole.A ? { lda } : {}), ...(whole.B ? { ldb } : {}), ldc, ldr, ldh, lda2, ldb2 };
   for (const [name, ld] of Object.entries(leading)) if (ld % unit) return `${name} is ${ld}, not a multiple of ${unit}`;
   if (addresses.some((address) => BigInt(address) % 16n !== 0n)) return 'an operand is not aligned to 16 bytes';
   // Permutations act on blocks of 32, as do the lines of a box. Gates and ups have boxes of their own.
   const columns = glu === 'forward' ? n / 2 : n;
   if (permuted && (columns % 32 || k % 32)) return `a permuted B must have columns and depth in multiples of 32, not ${columns} and ${k}`;
   const bytes = single ? 4 : 2;
-  const reaches = { A: (transA ? k : m) * lda * bytes, B: (transB ? n : k) * ldb * bytes, D: m * Math.max(ldc, ldr, ldh) };
+  const reaches = { A: (transA ? k : m) * lda * bytes, B: (transB ? n : k) * ldb * bytes, D: m * Math.max(ldc, ldr, ldh, lda2) };
   for (const [name, reach] of Object.entries(reaches)) if (reach >= 2 ** 32) return `${name} is larger than 32-bit offsets reach`;
   return undefined;
 }
@@ -303,11 +343,11 @@ function partsOf({ bk }, k, most) {
 /**
  * How a product is divided among blocks.
  * @param {{ bm: number, bn: number, bk: number, load?: string, direct?: boolean }} tiling
- * @param {{ m: number, n: number, k: number }} product
+ * @param {{ m: number, n: number, k: number, k2?: number }} product `k2`: the depth of a second pair of operands; there are no parts then
  * @param {{ blocks: number, splits?: number, tail?: number }} how `blocks`: those that the device runs at once; `splits`: parts of every tile's depth;
  *   `tail`: parts of the depth of the tiles after the last whole wave
  */
-export function division(tiling, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
+export function division(tiling, { m, n, k, k2 = 0 }, { blocks, splits = 1, tail = 1 }) {
   const tiles = Math.ceil(m / tiling.bm) * Math.ceil(n / tiling.bn);
   const { parts, kPerPart } = partsOf(tiling, k, Math.max(splits, tail));
   const rest = parts === 1 ? 0 : splits > 1 ? tiles : tiles % blocks;
@@ -321,9 +361,9 @@ export function division(tiling, { m, n, k }, { blocks, splits = 1, tail = 1 }) 
     items,
     blocks: Math.min(blocks, items),
     // The parts, followed by a tensor map for each block.
-    workspaceFloats: rest * parts * tiling.bm * tiling.bn + mapFloats(tiling, Math.min(blocks, items)),
+    workspaceFloats: rest * parts * tiling.bm * tiling.bn + mapFloats(tiling, (k2 > 0 ? 2 : 1) * Math.min(blocks, items)),
     /** Whether the form must be `ragged`. */
-    ragged: k % tiling.bk !== 0,
+    ragged: k % tiling.bk !== 0 || k2 % tiling.bk !== 0,
   };
 }
 

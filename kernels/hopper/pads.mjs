@@ -41,9 +41,9 @@ export const padBytes = ({ rows, ld, type }) => up(rows * ld * bytesOf(type), AL
  * @returns {Pad[] | string}
  */
 export function padsOf(problem, alignment, stored) {
-  const { m, n, k, batch, precision, half, aType, bType, cType, transA, transB, bPermuted, beta, dual, glu, unit, args } = problem;
+  const { m, n, k, k2, batch, precision, half, aType, bType, cType, transA, transB, bPermuted, beta, dual, glu, unit, args } = problem;
   if (batch !== 1 || precision === 'f32' || aType !== half || bType !== half) return 'only single products of halves take copies';
-  if (bPermuted || glu || unit) return 'a permuted B, SwiGLU and activations that are kept take no copies';
+  if (bPermuted || glu || unit || k2) return 'a permuted B, a second pair of operands, SwiGLU and activations that are kept take no copies';
   const offset = (/** @type {Pad['name'] | 'workspace'} */ name, /** @type {Pad['type']} */ type) =>
     args[name] === undefined ? 0 : firstByte(name, args[name], type) % alignment;
   if (offset('workspace', 'f32')) return `the workspace is not aligned to ${alignment} bytes`;

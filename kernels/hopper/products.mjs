@@ -4,7 +4,7 @@
 
 import { bytesOf, ceilDiv, integer, pushConstants } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
-import { PARAMETERS, addedEarly, division, gemmFault, productFault, sizesFault, sizesOf, storedColumns } from './form.mjs';
+import { addedEarly, division, gemmFault, parametersOf, productFault, sizesFault, sizesOf, storedColumns } from './form.mjs';
 import { gemm } from './gemm.mjs';
 import { copiesPay } from './model.mjs';
 import { firstByte, onCopies, padBytes, padWords, padsOf } from './pads.mjs';
@@ -31,14 +31,19 @@ import { verifyKernel } from './verify-products.mjs';
 
 /**
  * The properties of a product, or of a problem with its arguments, that determine its form.
- * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bPermuted' | 'dual' | 'beta' | 'glu' | 'again' | 'unit' | 'activation'>
+ * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bPermuted' | 'dual' | 'beta' | 'glu' | 'again' | 'unit' | 'activation' | 'k2'>
  *   & { bias?: unknown, residual?: unknown, alpha?: number }} Formed
  */
 
-/** Number of bindings of a kernel, whose addresses are its first parameters. */
-const BINDINGS = PARAMETERS.filter(({ type }) => type === 'u64').length;
-/** Bytes of the parameters that follow, which are push constants. */
-const PUSH_BYTES = 4 * (PARAMETERS.length - BINDINGS);
+/**
+ * Number of bindings of a kernel, whose addresses are its first parameters, and bytes of the parameters that follow, which are push constants.
+ * @param {GemmForm} form @param {GemmTiling | SimtTiling} tiling
+ */
+function sizesOfParameters(form, tiling) {
+  const parameters = parametersOf(form, /** @type {GemmTiling} */ (tiling));
+  const bindings = parameters.filter(({ type }) => type === 'u64').length;
+  return { bindings, pushBytes: 4 * (parameters.length - bindings) };
+}
 /** Multiprocessors of a Hopper GPU, if the driver does not report their number. */
 const MULTIPROCESSORS = 132;
 
@@ -85,7 +90,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * Why these kernels cannot take a product, or undefined.
    * @param {Problem} problem its `args` are those of `matmul`; tensors may be missing
    */
-  function fault({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, bPermuted, glu, args }) {
+  function fault({ m, n, k, k2 = 0, batch, precision, half, aType, bType, cType, transA, transB, bPermuted, glu, args }) {
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
     const type = precision === 'f32' ? 'f32' : half;
     if (precision !== type || aType !== type || bType !== type) return 'A and B must both be stored in the half type of the precision';
@@ -99,6 +104,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       ['half', half],
       ['gateUp', half],
       ['slopeOf', half],
+      ['a2', half],
+      ['b2', half],
       ['workspace', 'f32'],
     ]);
     const addresses = tensors.flatMap(([name, type]) => (args[name] === undefined ? [] : [firstByte(name, args[name], type)]));
@@ -106,21 +113,23 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const { lda = transA ? m : k, ldb = transB ? k : n, ldc = n } = args;
     const ldr = args.residual === undefined && args.gateUp === undefined ? 8 : (args.ldr ?? n);
     const ldh = args.half === undefined ? 8 : (args.ldh ?? n);
-    return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type, permuted: bPermuted, glu });
+    const second = k2 > 0 ? { k2, lda2: args.lda2 ?? k2, ldb2: args.ldb2 ?? (transB ? k2 : n) } : {};
+    return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type, permuted: bPermuted, glu, ...second });
   }
 
   /**
    * Completes a plan by how it divides a product among blocks.
    * @param {Sizes} product @param {Partial<MatmulPlan>} plan the caller's, or a table's @returns {PtxPlan}
    */
-  function divide({ m, n, k }, plan) {
+  function divide({ m, n, k, k2 = 0 }, plan) {
     const tiling = tilingOf(plan);
     const { bm, bn, bk, stages } = tiling;
     const wave = integer('matmul', 'wave', plan.wave ?? blocks * (isSimt(tiling) ? tiling.blocks : 1), 1, context.maxGroups);
-    const tail = integer('matmul', 'tail', plan.tail ?? 1, 1, 64);
+    // A second pair of operands belongs to whole tiles.
+    const tail = k2 > 0 ? 1 : integer('matmul', 'tail', plan.tail ?? 1, 1, 64);
     const tailed = tail > 1 && (ceilDiv(m, bm) * ceilDiv(n, bn)) % wave > 0;
-    const splits = tailed ? 1 : integer('matmul', 'splits', plan.splits ?? 1, 1, 64);
-    const how = division(tiling, { m, n, k }, { blocks: wave, splits, tail: tailed ? tail : 1 });
+    const splits = tailed || k2 > 0 ? 1 : integer('matmul', 'splits', plan.splits ?? 1, 1, 64);
+    const how = division(tiling, { m, n, k, k2 }, { blocks: wave, splits, tail: tailed ? tail : 1 });
     return {
       kernel: 'ptx',
       tiling,
@@ -181,8 +190,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {Formed} product @param {PtxPlan} plan @returns {GemmForm}
    */
   function formOf(product, { division: { whole, parts, ragged } }) {
-    const { aType, transA, transB, bPermuted, cType, dual, beta, bias, residual, activation, glu, again, unit } = product;
-    const form = { type: aType, transA, transB, permuted: bPermuted, parts: parts > 1, ragged };
+    const { aType, transA, transB, bPermuted, cType, dual, beta, bias, residual, activation, glu, again, unit, k2 = 0 } = product;
+    const form = { type: aType, second: k2 > 0, transA, transB, permuted: bPermuted, parts: parts > 1, ragged };
     if (glu) return { ...form, half: true, glu, again };
     if (unit) return { ...form, half: true, bias: Boolean(bias), activation, unit };
     if (whole === 0) return form;
@@ -198,11 +207,11 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       .join()}`;
 
   /**
-   * How the bindings a, b, c, bias, residual, half and work are accessed.
+   * How the bindings a, b, c, bias, residual, half, work, and a2 and b2 are accessed.
    * @param {GemmForm} form @param {boolean} results whether results are stored @param {boolean} maps whether tensor maps are
    * @returns {import('../../index.js').PtxAccess[]}
    */
-  const accessOf = ({ beta, bias, residual, dual, parts, glu, again, unit }, results, maps) => [
+  const accessOf = ({ beta, bias, residual, dual, parts, glu, again, unit, second }, results, maps) => [
     'read',
     'read',
     results ? (beta ? 'readwrite' : 'write') : 'none',
@@ -210,6 +219,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     residual || glu === 'backward' || unit === 'backward' ? 'read' : 'none',
     dual || glu === 'forward' || again || unit === 'forward' ? 'write' : 'none',
     parts || maps ? 'write' : 'none',
+    ...(second ? /** @type {const} */ (['read', 'read']) : []),
   ];
 
   /** The pipeline of a kernel, written and created at first use. @param {PtxPlan} plan @param {GemmForm} form */
@@ -223,9 +233,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const pipeline = context.vk.createPipeline({
       ptx: textOf(name, tiling, form),
       entry: name,
-      bindings: BINDINGS,
+      ...sizesOfParameters(form, tiling),
       access,
-      pushBytes: PUSH_BYTES,
       workgroupSize: [threadsOf(tiling), 1, 1],
       name,
     });
@@ -247,7 +256,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       return [...copied.before, ...records(copied.product, own, work), ...copied.after];
     }
     const { m, n, k, a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, half, aType, cType, transA, transB, alpha, beta } = product;
-    const { glu, unit } = product;
+    const { glu, unit, a2, b2, k2 = 0, lda2 = 8, ldb2 = 8 } = product;
     // The gradient of SwiGLU reads and writes [gate, up].
     const wide = glu === 'backward' ? 2 * n : n;
     const { whole, rest, parts, kPerPart, workspaceFloats } = plan.division;
@@ -262,6 +271,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       residual && range(residual, matrix(m, wide, ldr), glu || unit ? bytesOf(half) : 4),
       h && range(h, matrix(m, glu === 'forward' ? n / 2 : n, ldh), bytesOf(half)),
       work && range(work, workspaceFloats, 4),
+      ...(a2 && b2 && k2 > 0
+        ? [range(a2, matrix(m, k2, lda2), bytesOf(aType)), range(b2, transB ? matrix(n, k2, ldb2) : matrix(k2, n, ldb2), bytesOf(aType))]
+        : []),
     ];
     // A takes the bindings that the kernel does not touch, so that no false dependency arises.
     const buffers = /** @type {Binding[]} */ (bound.map((buffer, i) => (access[i] === 'none' ? first : buffer)));
@@ -271,7 +283,10 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
         pipeline,
         buffers,
         groups: /** @type {[number, number, number]} */ ([groupsOf(plan), 1, 1]),
-        push: pushConstants([m, n, k, lda, ldb, ldc, ldr, ldh, kPerPart, whole, rest, parts], [alpha, beta]),
+        push: pushConstants(
+          [m, n, k, lda, ldb, ldc, ldr, ldh, kPerPart, whole, rest, parts, ...(k2 > 0 ? [k2, lda2, ldb2] : [])],
+          [alpha, beta],
+        ),
         writeMask: access.reduce((mask, how, i) => mask | (how.endsWith('write') ? 1 << i : 0), 0),
       },
     ];

@@ -151,6 +151,25 @@ const halfOf = (type) => (type === 'f32' ? 'bf16' : type);
 /** alpha and beta of the test. @param {GemmForm} form @returns {[number, number]} */
 const factorsOf = ({ beta, early }) => (early ? [1, 1] : [0.5, beta ? 0.75 : 0]);
 
+/** The second depth of the test: less than a block of 32, so that the stage's end must be filled with zeros. */
+const SECOND_DEPTH = 24;
+
+/**
+ * The second pair of operands of a form, if it has one.
+ * @param {KernelContext['vk']} vk @param {ReturnType<typeof matrices>['make']} make
+ * @param {GemmForm} form @param {{ m: number, n: number, k2: number }} sizes @param {() => number} next
+ */
+function secondPair(vk, make, { type, second, transB }, { m, n, k2 }, next) {
+  if (!second) return { operands: {}, at: () => 0 };
+  const a = make(vk, m, k2, type, next);
+  const b = make(vk, transB ? n : k2, transB ? k2 : n, type, next);
+  return {
+    operands: { a2: a.tensor, b2: b.tensor, k2, lda2: a.ld, ldb2: b.ld },
+    /** What it adds to a sum. @param {number} i @param {number} j */
+    at: (i, j) => dot(a.values, b.values, { m, n, k: k2, transA: false, transB }, i, j),
+  };
+}
+
 /** Whether a tiling takes only multiples of 64 for rows and columns. @param {GemmTiling | SimtTiling} tiling */
 const takesBlocks = (tiling) => sizesFault(tiling, { m: 8, n: 8, k: 32 }) !== undefined;
 
@@ -173,7 +192,8 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
     tiling.bn + (whole ? 64 : permuted ? 32 : 24),
     4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0),
   ];
-  const plan = divide({ m, n, k }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
+  const k2 = form.second ? SECOND_DEPTH : 0;
+  const plan = divide({ m, n, k, k2 }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
   const next = generator(1);
   const cType = form.half ? type : 'f32';
   const [alpha, beta] = factorsOf(form);
@@ -183,6 +203,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
     const a = make(vk, transA ? k : m, transA ? m : k, type, next);
     const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, permuted);
     const c = make(vk, m, n, cType, beta ? next : undefined);
+    const pair = secondPair(vk, make, form, { m, n, k2 }, next);
     const bias = form.bias ? make(vk, 1, n, 'f32', next, false) : undefined;
     const residual = form.residual || unit === 'backward' ? make(vk, m, n, unit ? type : 'f32', next) : undefined;
     const h = dual ? make(vk, m, n, type, undefined) : undefined;
@@ -204,6 +225,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, bias: bias?.tensor, residual: residual?.tensor, h: h?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: residual?.ld ?? 8, ldh: h?.ld ?? 8, alpha, beta, activation, unit },
       ...{ strideC: 0, strideR: 0, strideH: 0, strideBias: 0, vec4: true, toF32: cType === 'f32' && !dual },
+      ...pair.operands,
     };
     const { packed, count } = pack(records(product, plan, work?.tensor));
     // While a graph is recorded this read throws, before the graph contains any of this.
@@ -219,7 +241,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
     const half = type === 'bf16' ? 2 ** -8 : 2 ** -11;
     for (let i = 0; i < m; i++) {
       for (let j = 0; j < n; j++) {
-        const sum = dot(a.values, b.values, product, i, j);
+        const sum = dot(a.values, b.values, product, i, j) + pair.at(i, j);
         const at = i * n + j;
         let want = alpha * sum + (beta ? beta * c.values[at] : 0) + (bias ? bias.values[j] : 0);
         // Of a unit the second output alone is the activation, and a gradient is a multiple of the derivative.
@@ -252,7 +274,8 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
   const forward = glu === 'forward';
   const [m, hidden, k] = [tiling.bm + 40, tiling.bn + (permuted ? 32 : 24), 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
   const n = forward ? 2 * hidden : hidden;
-  const plan = divide({ m, n, k }, { tiling, wave: BLOCKS });
+  const k2 = form.second ? SECOND_DEPTH : 0;
+  const plan = divide({ m, n, k, k2 }, { tiling, wave: BLOCKS });
   const floats = plan.division.workspaceFloats;
   const next = generator(1);
   const { made, make } = matrices();
@@ -260,6 +283,7 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
     const a = make(vk, m, k, type, next);
     const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, permuted);
     const c = make(vk, m, 2 * hidden, type, undefined);
+    const second = secondPair(vk, make, form, { m, n, k2 }, next);
     const h = forward || again ? make(vk, m, hidden, type, undefined) : undefined;
     const gateUp = forward ? undefined : make(vk, m, 2 * hidden, type, next);
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
@@ -268,6 +292,7 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
       ...{ transA: false, transB, bPermuted: Boolean(permuted), glu, again, alpha: 1, beta: 0 },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, h: h?.tensor, residual: gateUp?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
+      ...second.operands,
     };
     const { packed, count } = pack(records(product, plan, work?.tensor));
     // While a graph is recorded this read throws, before the graph contains any of this.
@@ -283,6 +308,7 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
       for (let j = 0; j < n; j++) {
         let sum = 0;
         for (let l = 0; l < k; l++) sum += a.values[i * k + l] * b.values[j * row + l * column];
+        sum += second.at(i, j);
         sums[j] = sum;
       }
       for (let j = 0; j < hidden; j++) {

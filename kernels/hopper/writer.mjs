@@ -35,6 +35,8 @@ export class Writer {
     this.m = this.products === 1 ? p.parameter('m') : '';
     this.n = this.products === 1 ? p.parameter('n') : '';
     this.k = p.parameter('k');
+    /** Stages of the second pair of operands, which follow the first pair's. */
+    this.stepsOfSecond = form.second ? p.b32('div.u32', p.b32('add.u32', p.parameter('k2'), tiling.bk - 1), tiling.bk) : '0';
     this.shared = p.b32('mov.u32', 'shared');
     this.whole = p.parameter('whole');
     this.rest = form.parts ? p.parameter('rest') : '0';
@@ -81,6 +83,12 @@ export class Writer {
     return { m: sizes[0], n: sizes[1], a, b, c, lda, ldb, ldc, first: sizes[2] };
   }
 
+  /** A cursor that points at the second pair of operands. @param {Cursor} cursor @returns {Cursor} */
+  secondOf(cursor) {
+    const [a, b, lda, ldb] = ['a2', 'b2', 'lda2', 'ldb2'].map((name) => this.p.parameter(name));
+    return { ...cursor, own: { ...cursor.own, a, b, lda, ldb } };
+  }
+
   /** Sets those registers to the parameters of the product that a tile belongs to. @param {Cursor} cursor @param {string} tile */
   select({ own }, tile) {
     const { p } = this;
@@ -124,15 +132,17 @@ export class Writer {
     p.do('mad.lo.u32', m0, p.b32('rem.u32', within, rows), tiling.bm, p.b32('mul.lo.u32', first, tiling.bm));
     p.do('mul.lo.u32', n0, p.b32('div.u32', within, rows), tiling.bn);
     p.do('div.u32', steps, p.b32('add.u32', p.b32('sub.u32', kEnd, kBegin), tiling.bk - 1), tiling.bk);
+    if (form.second) p.do('add.u32', steps, steps, this.stepsOfSecond);
   }
 
   /**
    * Walks over the items stage by stage. If the current item has no stages left, `advance` moves to the next one and calls `aim` to point at it;
-   * after the last item it branches to `exhausted`. `next` moves on by a stage.
-   * @param {(cursor: Cursor) => void} aim
+   * after the last item it branches to `exhausted`. `next` moves on by a stage. Where the stages of the second pair of operands begin, `advance` calls
+   * `aimSecond`.
+   * @param {(cursor: Cursor) => void} aim @param {(cursor: Cursor) => void} [aimSecond] `aim` at the second pair when left out
    */
-  walk(aim) {
-    const { p, tiling } = this;
+  walk(aim, aimSecond = (cursor) => aim(this.secondOf(cursor))) {
+    const { p, tiling, form } = this;
     const cursor = this.cursor();
     const left = p.b32('mov.u32', 0);
     const depth = p.b32('mov.u32', 0);
@@ -152,6 +162,12 @@ export class Writer {
           p.do('mov.u32', depth, cursor.kBegin);
           p.do('add.u32', cursor.item, cursor.item, this.blocks);
         });
+        if (form.second)
+          p.when(p.pred('setp.eq.u32', left, this.stepsOfSecond), () => {
+            aimSecond(cursor);
+            p.do('mov.u32', depth, 0);
+            p.do('mov.u32', cursor.kEnd, p.parameter('k2'));
+          });
       },
       next: () => {
         p.do('add.u32', depth, depth, tiling.bk);

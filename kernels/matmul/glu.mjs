@@ -2,6 +2,7 @@
 
 import { activationKernels } from '../activation.mjs';
 import { integer, reach, tensor } from '../base.mjs';
+import { extentsOfSecond, secondOf } from './second.mjs';
 
 /** @typedef {import('../base.mjs').Tensor} Tensor */
 /** @typedef {import('../base.mjs').DType} DType */
@@ -27,6 +28,11 @@ import { integer, reach, tensor } from '../base.mjs';
  * @property {Activation} [activation] silu (SwiGLU) when left out
  * @property {boolean} [bPermuted] `b`'s rows are permuted, as in `matmul`; `columns` must then be a multiple of 32
  * @property {boolean} [bShuffled] the former name of `bPermuted`
+ * @property {Tensor} [a2] a second pair of operands, as in `matmul`: [m, k2]
+ * @property {Tensor} [b2] [k2, columns], or of [gate, up] [2 · columns, k2]
+ * @property {number} [k2]
+ * @property {number} [lda2]
+ * @property {number} [ldb2]
  * @property {Partial<MatmulPlan>} [plan] of the product, as in `matmul`; with `kernel: 'ptx'` one kernel must be able to do both, or the call
  *   throws
  */
@@ -92,6 +98,9 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     return { m, columns, k, type: args.type ?? 'f32', activation: args.activation ?? 'silu' };
   }
 
+  /** @param {GluProduct} args those of a second pair of operands, as `matmul` takes them */
+  const ofSecond = ({ a2, b2, k2, lda2, ldb2 }) => (k2 ? { a2, b2, k2, lda2, ldb2 } : {});
+
   /** @param {string} kernel @param {Extent[]} reads @param {Extent[]} writes */
   function checked(kernel, reads, writes) {
     for (const [name, x, size] of [...reads, ...writes]) reach(kernel, name, x.offset + size);
@@ -105,21 +114,31 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const n = 2 * columns;
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, y] = /** @type {const} */ (['a', 'b', 'gateUp', 'y']).map((name) => tensor(kernel, name, args[name]));
-    const product = { ...types, a, b, c: gateUp, m, n, k, transB: true, bPermuted: args.bPermuted ?? args.bShuffled, plan: args.plan };
+    const product = {
+      ...types,
+      a,
+      b,
+      c: gateUp,
+      m,
+      n,
+      k,
+      transB: true,
+      bPermuted: args.bPermuted ?? args.bShuffled,
+      plan: args.plan,
+      ...ofSecond(args),
+    };
+    const second = args.k2 ? secondOf(kernel, args, { m, n, k2: args.k2, transB: true }) : {};
     const one = fused({ ...product, half: y, ldh: columns }, 'forward', activation);
     checked(
       kernel,
-      [
-        ['a', a, m * k, type],
-        ['b', b, n * k, type],
-      ],
+      [['a', a, m * k, type], ['b', b, n * k, type], ...extentsOfSecond({ m, n, aType: type, transB: true, ...second })],
       [
         ['gateUp', gateUp, m * n, type],
         ['y', y, m * columns, type],
       ],
     );
     if (!one) return [...matmul(product), gluForward({ gateUp, y, rows: m, columns, activation, type })];
-    const tensors = { a, b, c: gateUp, h: y, lda: k, ldb: k, ldc: n, ldr: 0, ldh: columns };
+    const tensors = { a, b, c: gateUp, h: y, lda: k, ldb: k, ldc: n, ldr: 0, ldh: columns, ...second };
     return recordsOf(one, tensors);
   }
 
@@ -129,7 +148,8 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const { m, columns, k, type, activation } = sizesOf(kernel, args);
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, dGateUp] = /** @type {const} */ (['a', 'b', 'gateUp', 'dGateUp']).map((name) => tensor(kernel, name, args[name]));
-    const product = { ...types, a, b, m, n: columns, k, bPermuted: args.bPermuted ?? args.bShuffled, plan: args.plan };
+    const product = { ...types, a, b, m, n: columns, k, bPermuted: args.bPermuted ?? args.bShuffled, plan: args.plan, ...ofSecond(args) };
+    const second = args.k2 ? secondOf(kernel, args, { m, n: columns, k2: args.k2, transB: false }) : {};
     const wide = 2 * columns;
     const y = args.y === undefined ? undefined : tensor(kernel, 'y', args.y);
     const again = y && { half: y, ldh: columns };
@@ -141,6 +161,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
         ['a', a, m * k, type],
         ['b', b, columns * k, type],
         ['gateUp', gateUp, m * wide, type],
+        ...extentsOfSecond({ m, n: columns, aType: type, transB: false, ...second }),
       ],
       [
         ['dGateUp', dGateUp, m * wide, type],
@@ -155,7 +176,19 @@ export function gluProducts(context, matmul, ptx, problemOf) {
         gluBackward({ gateUp, dy, dGateUp, ...sizes }),
         ...(y ? [gluForward({ gateUp, y, ...sizes })] : []),
       ];
-    const tensors = { a, b, c: dGateUp, residual: gateUp, h: y, lda: k, ldb: columns, ldc: wide, ldr: wide, ldh: y ? columns : 0 };
+    const tensors = {
+      a,
+      b,
+      c: dGateUp,
+      residual: gateUp,
+      h: y,
+      lda: k,
+      ldb: columns,
+      ldc: wide,
+      ldr: wide,
+      ldh: y ? columns : 0,
+      ...second,
+    };
     return recordsOf(one, tensors);
   }
 

@@ -11,7 +11,7 @@
 /** The name of a tiling of GEMM_TILINGS in kernels/hopper/tilings.mjs. @typedef {keyof typeof import('../hopper/tilings.mjs').GEMM_TILINGS} GemmTilingName */
 /** The name of one of SIMT_TILINGS. @typedef {keyof typeof import('../hopper/tilings.mjs').SIMT_TILINGS} SimtTilingName */
 
-/** @typedef {{ m: number, n: number, k: number }} Sizes rows and columns of the result, and the inner size */
+/** @typedef {{ m: number, n: number, k: number, k2?: number }} Sizes rows and columns of the result, the inner size, and that of a second pair of operands */
 
 /**
  * The properties of a product on which a tiling's speed depends.
@@ -58,6 +58,10 @@
  * @property {Placed} b
  * @property {Placed} c
  * @property {Placed} [h] second output
+ * @property {Placed} [a2] of a second pair of operands, as `b2`
+ * @property {Placed} [b2]
+ * @property {number} [lda2]
+ * @property {number} [ldb2]
  * @property {Placed} [bias]
  * @property {Placed} [residual] in the gradient of SwiGLU: gates and ups; in that of an activation: its argument
  * @property {number} lda
