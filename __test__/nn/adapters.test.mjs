@@ -14,15 +14,21 @@ before(initDevice);
 /** Runs `body` where products of bf16 are those of f32, rounded. @param {() => Promise<void>} body */
 async function withHalves(body) {
   const { kernels } = runtime();
-  const { context, matmul, matmulSupports, matmulGroupSaving } = kernels;
+  const { context, matmul, matmulSupports, matmulGroupSaving, takesSecond } = kernels;
   const wide = (/** @type {string} */ name, /** @type {any} */ { buffer, offset = 0 }, /** @type {number} */ count) => {
     const even = count + (count % 2);
     const y = context.workspace(`${name} as f32`, 4 * even);
     return { y, into: () => kernels.cast({ x: { buffer, offset }, y, count: even, from: 'bf16', to: 'f32' }), buffer, offset, even };
   };
-  const product = (/** @type {any} */ args) => {
+  /** @param {any} args @returns {any[]} */
+  const product = (args) => {
     const { m, n, k, transA, transB, aType = 'f32', cType = 'f32', beta = 0 } = args;
     if (aType === 'f32') return matmul(args);
+    if (args.k2) {
+      const { a2, b2, k2, residual, ...first } = args;
+      const second = { ...first, a: a2, b: b2, k: k2, lda: undefined, ldb: undefined, bias: undefined, beta: 1, residual };
+      return [...product(first), ...product(second)];
+    }
     const { lda = transA ? m : k, ldb = transB ? k : n, ldc = n } = args;
     const extent = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ ld) => (rows - 1) * ld + columns;
     const a = wide('a', args.a, transA ? extent(k, m, lda) : extent(m, k, lda));
@@ -33,11 +39,11 @@ async function withHalves(body) {
     const back = c ? [kernels.cast({ x: c.y, y: args.c, count: c.even, from: 'f32', to: 'bf16' })] : [];
     return [a.into(), b.into(), ...(c && (beta !== 0 || ldc !== n) ? [c.into()] : []), ...matmul({ ...args, ...own }), ...back].flat();
   };
-  Object.assign(kernels, { matmul: product, matmulSupports: () => true, matmulGroupSaving: () => undefined });
+  Object.assign(kernels, { matmul: product, matmulSupports: () => true, matmulGroupSaving: () => undefined, takesSecond: () => false });
   try {
     await body();
   } finally {
-    Object.assign(kernels, { matmul, matmulSupports, matmulGroupSaving });
+    Object.assign(kernels, { matmul, matmulSupports, matmulGroupSaving, takesSecond });
   }
 }
 
@@ -45,8 +51,9 @@ async function withHalves(body) {
  * Two layers with adapters, a residual around them, and what the gradients of everything that trains are.
  * @param {'bf16' | false} half @param {readonly import('../../nn/compile/passes/index.mjs').PassName[]} passes
  * @param {number} row where the second adapter of the first layer begins; with 16 each column has one, with 14 some have two and some none
+ * @param {number} [scale] of the second adapter
  */
-async function gradients(half, passes, row) {
+async function gradients(half, passes, row, scale = 2) {
   manualSeed(3);
   const [up, down] = [new nn.Linear(16, 24, { bias: row === 16 }), new nn.Linear(24, 16, { bias: false })];
   for (const layer of [up, down]) layer.requiresGrad_(false);
@@ -68,7 +75,7 @@ async function gradients(half, passes, row) {
       const loss = autocast(half, () => {
         const adapters = [
           { a: a1, b: b1, scale: 0.5 },
-          { a: a2, b: b2, scale: 2, row },
+          { a: a2, b: b2, scale, row },
         ];
         const h = F.gelu(F.adapt((own) => F.linear(own, weights[0], up.bias), given, adapters));
         const y = F.adapt(F.linear(h, weights[1]), h, [{ a: a3, b: b3 }]);
@@ -82,6 +89,18 @@ async function gradients(half, passes, row) {
   const [{ found, dispatches }] = step.explain();
   step.dispose();
   return { results, found, dispatches };
+}
+
+/** Runs `body` as where a kernel takes a second pair of operands; here two products compute it. @param {() => Promise<void>} body */
+async function withSecond(body) {
+  const { kernels } = runtime();
+  const { takesSecond } = kernels;
+  Object.assign(kernels, { takesSecond: () => true });
+  try {
+    await body();
+  } finally {
+    Object.assign(kernels, { takesSecond });
+  }
 }
 
 /** @param {any} one @param {any} other @param {number} most relative to the largest element */
@@ -111,6 +130,29 @@ for (const row of [16, 14]) {
       assert.ok(all.found['product and sum'] >= 1, JSON.stringify(all.found));
       close(all, await gradients(false, PASSES, row), 5e-2);
     });
+  });
+}
+
+for (const half of /** @type {const} */ ([false, 'bf16'])) {
+  test(`adapters in the product of their layer: ${half || 'f32'}`, async () => {
+    for (const [row, scale] of [
+      [16, 2],
+      [14, 0.5],
+    ]) {
+      await (half ? withHalves : (/** @type {() => Promise<void>} */ body) => body())(() =>
+        withSecond(async () => {
+          const [all, some] = [await gradients(half, PASSES, row, scale), await gradients(half, ['schedule'], row, scale)];
+          close(all, some, half ? 2e-2 : 2e-6);
+          // In 16 bits the second layer's product stands before its adapters' matrices are converted.
+          assert.equal(all.found["adapters in a layer's product"], half ? 1 : 2);
+          assert.equal(all.found["adapters into a layer's result"], half ? 1 : undefined);
+          assert.equal(all.found["adapters' gradients in one product"], scale === 0.5 ? 1 : undefined);
+          // Of the two adapters of a layer the matrices do not lie one after another.
+          assert.equal(all.found["product and its adapters'"], half ? 1 : undefined);
+          assert.ok(all.found['product and sum'] >= 1, JSON.stringify(all.found));
+        }),
+      );
+    }
   });
 }
 

@@ -284,5 +284,6 @@ export const ELSEWHERE = [
   'gruBackward',
   'lstmBackward',
   'adaptBackward',
+  'adaptDown',
   'adaptInput',
 ];

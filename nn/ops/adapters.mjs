@@ -2,10 +2,11 @@
 // rank adds to what lies in memory, so that no pass reads and writes the result again; `compile` has it add to the layer's result in place.
 
 import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
-import { denseLayout } from '../core/layout.mjs';
+import { denseLayout, layoutOf } from '../core/layout.mjs';
 import { productAttributes } from '../core/precision.mjs';
 import { runtime } from '../core/runtime.mjs';
-import { floatType } from './pointwise.mjs';
+import { move } from './movement.mjs';
+import { flatCount, floatType } from './pointwise.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
@@ -118,6 +119,55 @@ const adaptInput = defineOp({
   },
 });
 
+/** The products scale · x Aᵀ of all adapters side by side. @param {Kernels} k @param {Operand} x @param {Operand[]} as @param {Operand} u @param {AdaptAttributes} attributes */
+function downProducts(k, x, as, u, { scales, joined, precision }) {
+  const [m, inner] = rowsOf(x.layout.shape);
+  const ranks = as.map(({ layout: { shape } }) => shape[0]);
+  const total = ranks.reduce((sum, rank) => sum + rank, 0);
+  const type = floatType('adapt', x.layout);
+  const types = { aType: type, bType: type, cType: type, precision };
+  let column = 0;
+  const down = (/** @type {number} */ i, /** @type {number} */ rank) =>
+    k.matmul({ a: x, b: as[i], c: from(u, column), m, n: rank, k: inner, transB: true, ldc: total, alpha: scales[i], ...types });
+  if (joined && scales.every((scale) => scale === scales[0])) return [down(0, total)];
+  return ranks.map((rank, i) => {
+    const made = down(i, rank);
+    column += rank;
+    return made;
+  });
+}
+
+/**
+ * What a layer's product takes to compute its adapters itself, over a second pair of operands (`kernels.matmul`): scale · x Aᵀ of all adapters, and
+ * B of all in one matrix [n, ranks], which is zero beside the blocks. Of one adapter for all columns B is that matrix, and there is one output. Only
+ * passes make it.
+ */
+export const adaptDown = defineOp({
+  name: 'adaptDown',
+  empty: 0,
+  infer: () => {
+    throw new Error('adaptDown: only passes make it');
+  },
+  flops: ([x], [u]) => (2 * x.size * u.size) / rowsOf(u.shape)[0],
+  lower: (k, [x, ...matrices], [u, blocks], /** @type {AdaptAttributes} */ attributes) => {
+    const [as, bs] = split(matrices);
+    const products = downProducts(k, x, as, u, attributes);
+    if (!blocks) return products;
+    const { dtype, shape } = blocks.layout;
+    const zeros = k.fill({ y: blocks, count: flatCount(blocks.layout), value: 0, type: floatType('adapt', blocks.layout) });
+    let column = 0;
+    const copies = bs.flatMap((b, i) => {
+      const offset = blocks.offset + attributes.rows[i] * shape[1] + column;
+      column += b.layout.shape[1];
+      return move(k, b, { buffer: blocks.buffer, offset, layout: layoutOf(b.layout.shape, [shape[1], 1], offset, dtype) }, 'adapt');
+    });
+    return [...products, zeros, ...copies];
+  },
+  oracle: () => {
+    throw new Error('adaptDown: only passes make it');
+  },
+});
+
 /**
  * y [..., n] and what adapters add to it: x [..., k] is the layer's input; A [rank, k] of each, then B [outputs, rank] of each. All of one type. The
  * second output is scale · x Aᵀ of all adapters side by side, for the backward pass.
@@ -142,24 +192,19 @@ export const adapt = defineOp({
     const [m] = rowsOf(y.shape);
     return x.size === 0 ? 0 : 2 * m * matrices.reduce((sum, { size }) => sum + size, 0);
   },
-  lower: (k, [y, x, ...rest], [z, u], /** @type {AdaptAttributes} */ { rows, scales, joined, inPlace, residual, precision }) => {
+  lower: (k, [y, x, ...rest], [z, u], /** @type {AdaptAttributes} */ attributes) => {
+    const { rows, inPlace, residual, precision } = attributes;
     const matrices = rest.slice(0, 2 * rows.length);
-    const [m, inner] = rowsOf(x.layout.shape);
+    const [m] = rowsOf(x.layout.shape);
     const n = z.layout.shape.at(-1) ?? 1;
     const count = matrices.length / 2;
     const { parts, total } = placed(...split(matrices.map(({ layout }) => layout)));
     const type = floatType('adapt', x.layout);
     const types = { aType: type, bType: type, precision };
     const copied = inPlace ? [] : [k.copy({ x: y, y: z, count: y.layout.size + (type === 'f32' ? 0 : y.layout.size % 2), type })];
-    const down = (/** @type {number} */ i, /** @type {number} */ rank) =>
-      k.matmul({
-        ...{ a: x, b: matrices[i], c: from(u, parts[i].column), m, n: rank, k: inner, transB: true, ldc: total, alpha: scales[i] },
-        ...{ ...types, cType: type },
-      });
-    const one = joined && scales.every((scale) => scale === scales[0]);
     return [
       ...copied,
-      ...(one ? [down(0, total)] : parts.map(({ rank }, i) => down(i, rank))),
+      ...downProducts(k, x, matrices.slice(0, count), u, attributes),
       ...parts.map(({ rank, outputs, column }, i) =>
         k.matmul({
           ...{ a: from(u, column), b: matrices[count + i], c: from(z, rows[i]), m, n: outputs, k: rank, transB: true, lda: total, ldc: n },

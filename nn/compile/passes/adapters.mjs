@@ -1,7 +1,10 @@
-// Matching rules for products that add to what another product has written: adapters beside a layer (`F.adapt`), and sums of two products in 16 bits,
-// such as the gradient of a layer's input and of its adapters' input.
+// Matching rules for adapters beside a layer (`F.adapt`). Where a kernel takes a second pair of operands, the layer's product computes them itself:
+// y = x Wᵀ + u Bᵀ over the depths of x and of u, and dx = dy W + du A. Elsewhere products add to what another product has written: adapters to
+// the layer's result, and the later of two products in 16 bits to the other's.
 
-import { layoutOf } from '../../core/layout.mjs';
+import { BYTES, denseLayout, layoutOf } from '../../core/layout.mjs';
+import { adaptDown } from '../../ops/adapters.mjs';
+import { callInPlaceOf, kernelCalls } from './calls.mjs';
 import { isProduct, partsOf, whole } from './matcher.mjs';
 
 /** @typedef {import('./matcher.mjs').Matcher} Matcher */
@@ -32,6 +35,58 @@ function absorb(m, name, i, j) {
   m.removed.add(j);
   m.calls[i].parts = [...partsOf(m.calls[i]), ...partsOf(m.calls[j])];
   m.count(name);
+}
+
+/**
+ * Whether one kernel computes the product of a call with a second pair of operands.
+ * @param {Matcher} m @param {Call} call a product @param {number} k2 the pair's depth
+ */
+function takesSecond({ context: { kernels } }, call, k2) {
+  const { op } = call;
+  if (!op || call.kernel || call.extra || call.options) return false;
+  const [{ args }] = kernelCalls({ ...call, op }, kernels, ['matmul']);
+  const product = /** @type {import('../../../kernels/matmul.mjs').MatmulArgs} */ (args);
+  const { a, b, batch = 1, transA, beta = 0 } = product;
+  return batch === 1 && !transA && beta === 0 && kernels.takesSecond({ ...product, a2: a, b2: b, k2 });
+}
+
+/** The layer's product computes the adapters, too. @param {Matcher} m @param {number} j */
+function folded(m, j) {
+  const call = m.calls[j];
+  const [y, x, ...matrices] = call.inputs;
+  const [z, u] = call.outputs;
+  const i = m.producer(y);
+  const layer = m.calls[i];
+  if (i < 0 || m.removed.has(i) || call.attributes.inPlace || layer.op?.name !== 'linear' || !m.readBy(y, j)) return;
+  if (matrices.some((matrix) => !m.readyAt(matrix, i, j)) || !m.readyAt(x, i, j) || !m.freeFrom(u, i, j)) return;
+  if (layer.outputs[0].allocation !== y.allocation || !layer.inputs.every((input) => m.readyAt(input, i, j))) return;
+  const ranks = /** @type {number} */ (u.layout.shape.at(-1));
+  if (!takesSecond(m, layer, ranks)) return;
+  const b = matrices[matrices.length / 2];
+  const n = /** @type {number} */ (z.layout.shape.at(-1));
+  const single = matrices.length === 2 && b.layout.shape[0] === n && b.layout.contiguous;
+  const layout = denseLayout([n, ranks], x.layout.dtype);
+  const blocks = single ? b : { allocation: m.context.allocate(layout.size * BYTES[layout.dtype]), layout };
+  const [own, parts] = [partsOf(layer), partsOf(call)];
+  for (const k of [i, j]) m.forget(k);
+  const { rows, scales, joined, precision } = call.attributes;
+  m.calls[i] = callInPlaceOf(call, {
+    ...{ op: adaptDown, attributes: { rows, scales, joined, precision }, inputs: [x, ...matrices], parts },
+    outputs: single ? [u] : [u, blocks],
+  });
+  m.calls[j] = callInPlaceOf(layer, {
+    ...{
+      op: layer.op,
+      attributes: layer.attributes,
+      inputs: layer.inputs,
+      outputs: [{ ...z, layout: layer.outputs[0].layout }],
+      parts: own,
+    },
+    ...{ kernel: 'matmul', options: { k2: ranks } },
+  });
+  m.calls[j].extra = { a2: u, b2: blocks };
+  for (const k of [i, j]) m.note(m.calls[k], k);
+  m.count("adapters in a layer's product");
 }
 
 /** The call adds to the memory of the layer's result. @param {Matcher} m @param {number} j */
@@ -142,6 +197,53 @@ function residual(m, j) {
   }
 }
 
+/**
+ * The gradient of a layer's input is one product with the gradient of its adapters' input. They are calls `last` and `first`.
+ * @param {Matcher} m @param {number} first @param {number} last @param {Value} y their sum
+ */
+function foldedInput(m, first, last, y) {
+  const [made, added] = [m.calls[first], m.calls[last]];
+  const [dU, ...as] = made.inputs;
+  if (made.op?.name !== 'adaptInput' || !isPlain(made) || m.removed.has(first) || m.removed.has(last)) return false;
+  if (as.length > 1 && !made.attributes.joined) return false;
+  const k2 = /** @type {number} */ (dU.layout.shape.at(-1));
+  if (!isProduct(added) || !takesSecond(m, added, k2) || ![dU, ...as].every((value) => m.readyAt(value, first, last))) return false;
+  writeTo(m, last, y);
+  m.forget(last);
+  // Joined matrices are one.
+  const [{ allocation, layout }] = as;
+  const inner = layout.shape[1];
+  const b2 = { allocation, layout: layoutOf([k2, inner], [inner, 1], layout.offset, layout.dtype) };
+  m.change(added, { kernel: 'matmul', options: { k2 }, extra: { a2: dU, b2 } });
+  added.parts = [...partsOf(made), ...partsOf(added)];
+  m.note(added, last);
+  m.forget(first);
+  m.removed.add(first);
+  return true;
+}
+
+/** The gradients of several adapters' sums are one product with the matrix of all B, where a layer's product has that. @param {Matcher} m @param {number} j */
+function oneBackward(m, j) {
+  const call = m.calls[j];
+  const [dy, ...bs] = call.inputs;
+  const { scales, precision } = call.attributes;
+  if (bs.length < 2 || !isPlain(call) || scales.some((/** @type {number} */ scale) => scale !== scales[0])) return;
+  const isSame = (/** @type {Value} */ x, /** @type {Value} */ y) => x.allocation === y.allocation && x.layout.id === y.layout.id;
+  const made = [...m.usesOf(bs[0].allocation).readers].find((i) => {
+    const { op, inputs, outputs } = m.calls[i];
+    return op === adaptDown && i < j && outputs.length === 2 && bs.every((b, k) => isSame(b, inputs[1 + bs.length + k]));
+  });
+  if (made === undefined || m.removed.has(made)) return;
+  const [, blocks] = m.calls[made].outputs;
+  if (blocks.layout.shape[0] !== dy.layout.shape.at(-1)) return;
+  m.forget(j);
+  call.inputs = [dy, blocks];
+  call.attributes = { rows: [0], scales: [scales[0]], precision };
+  call.template = undefined;
+  m.note(call, j);
+  m.count("adapters' gradients in one product");
+}
+
 /** The later of two products in 16 bits adds to the result of the other one. @param {Matcher} m @param {number} j their sum */
 function sumOfProducts(m, j) {
   const { inputs, outputs, attributes } = m.calls[j];
@@ -153,6 +255,10 @@ function sumOfProducts(m, j) {
   const [first, last] = inputs.map((x) => m.producer(x)).sort((a, b) => a - b);
   if (first < 0 || first === last || !inputs.every((x) => m.readBy(x, j)) || !m.freeFrom(y, first, j)) return;
   const [made, added] = [m.calls[first], m.calls[last]];
+  if (foldedInput(m, first, last, y)) {
+    absorb(m, "product and its adapters'", last, j);
+    return;
+  }
   const fits = [made, added].every((call) => isPlain(call) && (isProduct(call) || call.op?.name === 'adaptInput'));
   if (!fits || m.removed.has(first) || m.removed.has(last)) return;
   writeTo(m, first, y);
@@ -169,7 +275,9 @@ function sumOfProducts(m, j) {
 
 /** @type {[name: string, rule: (m: Matcher, j: number) => void][]} */
 export const ADAPTER_RULES = [
+  ['adapt', folded],
   ['adapt', inPlace],
+  ['adaptBackward', oneBackward],
   ['to', converted],
   ['add', residual],
   ['add', sumOfProducts],

@@ -41,6 +41,10 @@ const gluGradient = /** @type {Op} */ (
   })
 );
 
+/** Whether nothing has changed a product but that it has a second pair of operands. @param {import('./calls.mjs').Call} call */
+const isPlain = ({ kernel, extra = {} }) =>
+  (kernel === undefined || kernel === 'matmul') && Object.keys(extra).every((name) => name === 'a2' || name === 'b2');
+
 /** @param {Matcher} m @param {number} j a gated unit */
 function unit(m, j) {
   const { inputs, outputs, attributes } = m.calls[j];
@@ -49,7 +53,7 @@ function unit(m, j) {
   const i = m.producer(gateUp);
   if (i < 0 || m.removed.has(i) || !m.context.isTemporary(y.allocation) || !whole(y) || !m.freeFrom(y, i, j)) return;
   const made = m.calls[i];
-  if (made.op?.name !== 'linear' || made.kernel || made.extra || made.inputs.length !== 2 || !made.inputs[1].layout.contiguous) return;
+  if (made.op?.name !== 'linear' || !isPlain(made) || made.inputs.length !== 2 || !made.inputs[1].layout.contiguous) return;
   const [n] = made.inputs[1].layout.shape;
   if (made.outputs[0].allocation !== gateUp.allocation || gateUp.layout.shape.at(-1) !== n) return;
   const options = { activation: attributes.activation };
@@ -64,7 +68,7 @@ function gradient(m, j) {
   const i = m.producer(dy);
   if (i < 0 || m.removed.has(i) || !m.onlyFor(i, j) || !m.readyAt(gateUp, i, j)) return;
   const made = m.calls[i];
-  if (made.op?.name !== 'matmul' || made.kernel || made.extra || made.outputs[0].allocation !== dy.allocation) return;
+  if (made.op?.name !== 'matmul' || !isPlain(made) || made.outputs[0].allocation !== dy.allocation) return;
   // Both must be dense matrices, and the columns of b those of the unit.
   const [a, b] = made.inputs.map(({ layout }) => layout);
   if (a.shape.length !== 2 || b.shape.length !== 2 || !a.contiguous || !b.contiguous) return;
