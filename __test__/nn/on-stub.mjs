@@ -5,6 +5,7 @@ import { PASSES } from '../../nn/compile/passes/index.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { Decoder, parseConfig } from '../../packages/lm/src/index.mjs';
+import { addAdapters, inProductOrder } from '../../packages/lm/src/model/lora.mjs';
 import { stubDevice } from '../lib/stub.mjs';
 
 /**
@@ -24,12 +25,15 @@ export function openPtx(verify = () => undefined) {
 /**
  * What a training step of a Llama of width 1,024 is compiled to, in bf16.
  * @param {number} layers @param {number} sequences of 1,024 tokens @param {typeof PASSES} [passes] all when left out
+ * @param {number} [rank] of adapters that are trained beside frozen weights; none when left out
  */
-export function explainLlama(layers, sequences, passes = PASSES) {
+export function explainLlama(layers, sequences, passes = PASSES, rank = 0) {
   const sizes = { hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: layers, num_attention_heads: 16, num_key_value_heads: 4 };
   const config = parseConfig({ model_type: 'llama', vocab_size: 256, max_position_embeddings: 1024, ...sizes }, 'llama');
-  const model = nn.skipInit(() => new Decoder(config));
-  const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3 });
+  const model = nn.skipInit(() => new Decoder(config), rank > 0 ? { dtype: 'bf16' } : {});
+  if (rank > 0) addAdapters(model, { rank });
+  const trained = inProductOrder([...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad));
+  const optimizer = new optim.AdamW(rank > 0 ? trained : model.parameters(), { lr: 1e-3 });
   const step = compile(
     (ids, targets) => {
       const loss = autocast('bf16', () => model.loss(ids, targets));

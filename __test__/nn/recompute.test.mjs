@@ -220,6 +220,29 @@ test('products that end in SwiGLU: their gradient computes its result again, on 
   assert.ok(without.planned - all.planned > 0.7 * saved, JSON.stringify(found));
 });
 
+test("adapters: layers' products compute them and end in SwiGLU, whose gradient computes it again, on a stub that takes PTX", async () => {
+  const found = await childJson(
+    `
+    const { limits } = await import('${new URL('../../nn/compile/passes/recompute.mjs', import.meta.url)}');
+    const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');
+    const { explainLlama, openPtx } = await import('${new URL('on-stub.mjs', import.meta.url)}');
+    openPtx();
+    limits.operations = 0;
+    const { found } = explainLlama(3, 1, PASSES, 16);
+    process.stdout.write(JSON.stringify(found));
+  `,
+    { timeout: 120_000 },
+  );
+  assert.equal(found["adapters in a layer's product"], 4 * 3);
+  assert.equal(found['product and gated unit'], 3);
+  assert.equal(found["product and gated unit's gradient"], 3);
+  assert.equal(found["adapters' gradients in one product"], 2 * 3);
+  // Those of q, k and v have a depth of 48; and the first layer's input has no gradient.
+  assert.equal(found["product and its adapters'"], 3 * 3);
+  // Two units: of one of them the gradient of the next layer's A would be computed before the unit's gradient.
+  assert.ok(found[FOUND] >= 2, JSON.stringify(found));
+});
+
 test('a gated unit is kept where the kernel that would compute it again fails its test, on a stub that takes PTX', async () => {
   const found = await childJson(
     `

@@ -8,6 +8,7 @@ import { glu } from '../../ops/network.mjs';
 import { BYTES } from '../../core/layout.mjs';
 import { accesses, callInPlaceOf, effective, lower } from './calls.mjs';
 import { partsOf, whole } from './matcher.mjs';
+import { dependences } from './order.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Value} Value */
@@ -72,6 +73,7 @@ function isGradientOf({ op, options, extra }, { options: own, outputs: [{ alloca
  * @returns {import('./calls.mjs').Passed} the calls, and how many results are computed again
  */
 export function recompute(calls, { isTemporary, isOwn, allocate, kernels }) {
+  calls = behindGradients(calls);
   /** The calls that read and that write each allocation, in order. @type {Map<Allocation, { readers: number[], writers: number[] }>} */
   const uses = new Map();
   const usesOf = (/** @type {Allocation} */ allocation) => {
@@ -220,6 +222,35 @@ export function recompute(calls, { isTemporary, isOwn, allocate, kernels }) {
   }
   if (before - live[peakAt()] < limits.share * before) return { calls, found: 0 };
   return { calls: withAgain(calls, again, allocate), found: split.size };
+}
+
+/** The most calls behind which one is moved, since its operands stay alive until then. */
+const NEAR = 4;
+
+/**
+ * The calls, with readers of a gated unit's result right behind the unit's gradient, which can compute the result again, where they stood before it.
+ * @param {Call[]} calls
+ */
+function behindGradients(calls) {
+  const gradients = calls.flatMap(({ op }, i) => (op?.name === 'matmulGluGradient' ? [i] : []));
+  if (gradients.length === 0) return calls;
+  const units = new Map(
+    calls.flatMap(({ op, outputs, extra }) => (op?.name === 'linearGlu' ? [[outputs[0].allocation, extra?.y.allocation]] : [])),
+  );
+  const before = dependences(calls);
+  /** The readers to move, by gradient. @type {Map<number, number[]>} */
+  const moved = new Map();
+  for (const g of gradients) {
+    const unit = units.get(/** @type {Allocation} */ (calls[g].extra?.gateUp.allocation));
+    const near = Array.from({ length: Math.min(NEAR, g) }, (_, d) => g - 1 - d).reverse();
+    const readers = near.filter((i) => {
+      const isReader = unit !== undefined && !calls[i].host && accesses(calls[i]).reads.includes(unit);
+      return isReader && !before.slice(i + 1, g + 1).some((earlier) => earlier.has(i));
+    });
+    if (readers.length > 0) moved.set(g, readers);
+  }
+  const all = new Set([...moved.values()].flat());
+  return calls.flatMap((call, i) => (all.has(i) ? [] : [call, ...(moved.get(i) ?? []).map((k) => calls[k])]));
 }
 
 /**
