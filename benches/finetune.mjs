@@ -4,15 +4,18 @@
  * steps in flight. `pytorch/finetune.py` measures the same in PyTorch.
  */
 
+import { readFileSync } from 'node:fs';
+
 import { autocast, compile, manualSeed, memory, nn, optim } from 'helios-vk/nn';
 import { Decoder, parseConfig } from 'helios-lm';
 
 import { addAdapters, inProductOrder, quantizeLayers } from '../packages/lm/src/model/lora.mjs';
 import { flopsPerToken, halfOf } from '../packages/lm/src/train/settings.mjs';
 import { initialize } from '../packages/lm/src/train/state.mjs';
-import { OWN_ADDON, loadAddon } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { OWN_ADDON, driverText, loadAddon } from './lib/addon.mjs';
+import { UsageError, runMain } from './lib/args.mjs';
 import { DECODERS, printProfile, randomIds, timed } from './lib/decoders.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 
 const OPTIONS = /** @type {const} */ ({
   model: {
@@ -31,7 +34,27 @@ const OPTIONS = /** @type {const} */ ({
   logits: { type: 'integer', min: 1, max: 1_048_576, default: 256, help: 'MiB of logits at once' },
   'grad-checkpoint': { type: 'boolean', help: 'compute each layer again in the backward pass' },
   profile: { type: 'boolean', help: 'instead, the time of a step by kernel' },
+  pytorch: {
+    type: 'string',
+    value: 'FILE',
+    path: 'input',
+    help: 'what benches/pytorch/finetune.py printed for the same model, rank and batch',
+  },
+  ...RESULTS_OPTION,
 });
+
+/**
+ * What the PyTorch twin printed for the same step.
+ * @param {string} file @param {Record<string, unknown>} own
+ * @returns {{ series: string, milliseconds: number, gigabytes: number }}
+ * @throws {UsageError} if it is of another step
+ */
+function resultOfPytorch(file, own) {
+  const theirs = JSON.parse(readFileSync(file, 'utf8'));
+  for (const key of ['model', 'rank', 'precision', 'batch', 'block'])
+    if (theirs[key] !== own[key]) throw new UsageError(`--pytorch: ${file} is of ${key} ${theirs[key]}, not ${own[key]}`);
+  return theirs;
+}
 
 await runMain(
   'node benches/finetune.mjs [options]',
@@ -47,9 +70,12 @@ await runMain(
     steps,
     logits,
     profile,
+    pytorch,
+    results,
     'grad-checkpoint': again = false,
   }) => {
-    const { deviceName } = loadAddon(OWN_ADDON).initDevice();
+    const info = loadAddon(OWN_ADDON).initDevice();
+    const { deviceName } = info;
     const config = parseConfig(DECODERS[/** @type {keyof typeof DECODERS} */ (name)], name);
     const half = halfOf(/** @type {'bf16' | 'f16' | 'f32'} */ (precision));
     const model = nn.skipInit(() => new Decoder(config), { dtype: half || 'f32' });
@@ -72,24 +98,49 @@ await runMain(
     const { losses, milliseconds } = await timed(() => step(ids, targets), steps);
     // Of the frozen weights there is a forward product and one for the gradient of its input, so 4 of 6 operations; adapters add little.
     const flops = (flopsPerToken(config, block) * 4) / 6;
-    console.log(
-      JSON.stringify({
+    const result = {
+      device: deviceName,
+      series: 'helios-vk',
+      model: name,
+      rank,
+      precision,
+      quantized,
+      trained: trained.reduce((sum, { size }) => sum + size, 0),
+      batch,
+      block,
+      gradCheckpoint: again,
+      milliseconds,
+      tokensPerSecond: (batch * block * 1000) / milliseconds,
+      teraflops: (flops * batch * block) / milliseconds / 1e9,
+      gigabytes: memory().bytes / 1e9,
+      losses: [losses[0], losses.at(-1)],
+    };
+    if (results !== undefined) {
+      const kept = `${quantized ? 'frozen weights of 8 bits, ' : ''}${again ? 'layers computed again, ' : ''}`;
+      const sides = [result, ...(pytorch ? [resultOfPytorch(pytorch, result)] : [])];
+      writeResults(results, {
+        bench: 'finetune',
+        title: `LoRA steps of ${name}, adapters of rank ${rank} in all linear layers, ${steps} timed, median; AdamW, ${logits} MiB of logits at once`,
         device: deviceName,
-        series: 'helios-vk',
-        model: name,
-        rank,
-        precision,
-        quantized,
-        trained: trained.reduce((sum, { size }) => sum + size, 0),
-        batch,
-        block,
-        gradCheckpoint: again,
-        milliseconds,
-        tokensPerSecond: (batch * block * 1000) / milliseconds,
-        teraflops: (flops * batch * block) / milliseconds / 1e9,
-        gigabytes: memory().bytes / 1e9,
-        losses: [losses[0], losses.at(-1)],
-      }),
-    );
+        driver: driverText(info),
+        figures: sides.flatMap(({ series, milliseconds, gigabytes }) => [
+          {
+            group: `${name}, rank ${rank}, ${kept}${batch} × ${block}, ${precision}`,
+            name: 'time of a step',
+            series,
+            unit: 'ms',
+            value: milliseconds,
+          },
+          {
+            group: `${name}, rank ${rank}, ${kept}${batch} × ${block}, ${precision}`,
+            name: 'memory',
+            series,
+            unit: 'GB',
+            value: gigabytes,
+          },
+        ]),
+      });
+    }
+    console.log(JSON.stringify(result));
   },
 );

@@ -53,6 +53,12 @@ const SECTIONS = {
       'A training step on random ids, and the same model in PyTorch (`benches/pytorch/decoder.py`), compiled, one after the other on one GPU.',
     headline: 'tokens a second',
   },
+  finetune: {
+    title: 'Fine-tuning by LoRA',
+    about:
+      'A step of adapters beside frozen weights, and the same by hand in PyTorch (`benches/pytorch/finetune.py`), one after the other on one GPU.',
+    headline: 'time of a step',
+  },
   'decode-kernels': {
     title: 'Kernels of a decode step',
     about: 'Products of a few rows with a matrix, and attention of one query a row to a cache: what they must read, a second.',

@@ -31,6 +31,7 @@ export const BENCHES = /** @type {const} */ ([
   'models',
   'onnx',
   'decoder',
+  'finetune',
   'decode-kernels',
   'generate',
   'distributed',
