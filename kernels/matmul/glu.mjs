@@ -30,9 +30,9 @@ import { extentsOfSecond, secondOf } from './second.mjs';
  * @property {boolean} [bShuffled] the former name of `bPermuted`
  * @property {Tensor} [a2] a second pair of operands, as in `matmul`: [m, k2]
  * @property {Tensor} [b2] [k2, columns], or of [gate, up] [2 · columns, k2]
- * @property {number} [k2]
- * @property {number} [lda2]
- * @property {number} [ldb2]
+ * @property {number} [k2] inner size of the second pair
+ * @property {number} [lda2] elements from row to row of A2 in memory; packed when left out
+ * @property {number} [ldb2] of B2
  * @property {Partial<MatmulPlan>} [plan] of the product, as in `matmul`; with `kernel: 'ptx'` one kernel must be able to do both, or the call
  *   throws
  */

@@ -20,7 +20,16 @@ import { argsort } from './sorting.mjs';
 
 /** @import { Tensor } from './tensor.mjs' */
 
-/** Options of `svd`. @typedef {{ fullMatrices?: boolean }} SvdOptions `fullMatrices`: whether u and vh are square; true when left out */
+/**
+ * Options of `svd`.
+ * @typedef {object} SvdOptions
+ * @property {boolean} [fullMatrices] whether u and vh are square; true when left out
+ *
+ * Options of `luSolve`.
+ * @typedef {object} LuSolveOptions
+ * @property {boolean} [left] solves a x = b; false: x a = b; true when left out
+ * @property {boolean} [adjoint] takes aᵀ for a; false when left out
+ */
 /** @typedef {{ q: Tensor, r: Tensor }} QR */
 /** @typedef {{ u: Tensor, s: Tensor, vh: Tensor }} SVD */
 /** @typedef {{ eigenvalues: Tensor, eigenvectors: Tensor }} Eigen */
@@ -380,7 +389,7 @@ export function luFactor(a) {
 /**
  * Solves a x = b (with `left` false x a = b) with the factors of a by `luFactor`. Of a singular matrix the result is NaN.
  * @param {Tensor} lu [..., n, n] @param {Tensor} pivots i32 [..., n] @param {Tensor} b [..., n, k], or [..., k, n] with `left` false
- * @param {{ left?: boolean, adjoint?: boolean }} [options] `left` is true when left out; `adjoint` (false) takes aᵀ for a
+ * @param {LuSolveOptions} [options]
  * @returns {Tensor} of b's shape, broadcast
  */
 export function luSolve(lu, pivots, b, options = {}) {

@@ -21,6 +21,11 @@ import { norm } from './reductions.mjs';
  * @property {number} [atol] 0 when left out
  * @property {number} [rtol] 2⁻²³ · max(m, n) when left out, and 0 if `atol` is given
  */
+/**
+ * Options of `lstsq`.
+ * @typedef {object} LeastSquaresOptions
+ * @property {number} [rcond] singular values of at most that part of the largest count as 0; 2⁻²³ · max(m, n) when left out
+ */
 /** Orders of `matrixNorm`. @typedef {'fro' | 'nuc' | 1 | -1 | 2 | -2 | number} MatrixOrder */
 /** What `lstsq` finds. @typedef {{ solution: Tensor, residuals: Tensor, rank: Tensor, singularValues: Tensor }} LeastSquares */
 
@@ -132,8 +137,7 @@ export function pinv(a, options = {}) {
 }
 /**
  * The x with the least ‖a x - b‖, and of several the shortest, by the pseudoinverse (LAPACK's gelsd).
- * @param {Tensor} a [..., m, n] @param {Tensor} b [..., m, k], or vectors, of a's shape without its last dimension @param {{ rcond?: number }} [options]
- *   `rcond`: singular values of at most that part of the largest count as 0; 2⁻²³ · max(m, n) when left out
+ * @param {Tensor} a [..., m, n] @param {Tensor} b [..., m, k], or vectors, of a's shape without its last dimension @param {LeastSquaresOptions} [options]
  * @returns {LeastSquares} solution [..., n, k]; residuals [..., k], the squared distances, empty where m ≤ n; rank i32 [...]; singularValues
  */
 export function lstsq(a, b, options = {}) {

@@ -200,19 +200,26 @@ export const lstmCell = (x, state, weightIh, weightHh, biasIh, biasHh) =>
  */
 export const gruCell = (x, state, weightIh, weightHh, biasIh, biasHh) =>
   step('gruCell', x, (own, parameters, options) => gru(own, state, parameters, options), [weightIh, weightHh], [biasIh, biasHh]);
-/** @param {'rnnTanhCell' | 'rnnReluCell'} op @param {'tanh' | 'relu'} nonlinearity */
-const elmanCell =
-  (op, nonlinearity) =>
-  /**
-   * @param {Tensor} x [batch, inputs] @param {Tensor} state [batch, hidden] @param {Tensor} weightIh [hidden, inputs] @param {Tensor} weightHh [hidden, hidden]
-   * @param {Tensor} [biasIh] [hidden] @param {Tensor} [biasHh] as of `lstmCell` @returns {Tensor} the next state
-   */
-  (x, state, weightIh, weightHh, biasIh, biasHh) =>
-    step(op, x, (own, parameters, how) => rnn(own, state, parameters, { ...how, nonlinearity }), [weightIh, weightHh], [biasIh, biasHh]);
-/** One step of `rnn` with tanh, as `torch.rnn_tanh_cell`. */
-export const rnnTanhCell = elmanCell('rnnTanhCell', 'tanh');
-/** One step of `rnn` with relu, as `torch.rnn_relu_cell`. */
-export const rnnReluCell = elmanCell('rnnReluCell', 'relu');
+/**
+ * @param {'rnnTanhCell' | 'rnnReluCell'} op @param {'tanh' | 'relu'} nonlinearity @param {Tensor} x @param {Tensor} state @param {Tensor[]} weights
+ * @param {(Tensor | undefined)[]} biases @returns {Tensor}
+ */
+const elmanCell = (op, nonlinearity, x, state, weights, biases) =>
+  step(op, x, (own, parameters, how) => rnn(own, state, parameters, { ...how, nonlinearity }), weights, biases);
+/**
+ * One step of `rnn` with tanh, as `torch.rnn_tanh_cell`.
+ * @param {Tensor} x [batch, inputs] @param {Tensor} state [batch, hidden] @param {Tensor} weightIh [hidden, inputs] @param {Tensor} weightHh [hidden, hidden]
+ * @param {Tensor} [biasIh] [hidden] @param {Tensor} [biasHh] as of `lstmCell` @returns {Tensor} the next state
+ */
+export const rnnTanhCell = (x, state, weightIh, weightHh, biasIh, biasHh) =>
+  elmanCell('rnnTanhCell', 'tanh', x, state, [weightIh, weightHh], [biasIh, biasHh]);
+/**
+ * One step of `rnn` with relu, as `torch.rnn_relu_cell`.
+ * @param {Tensor} x [batch, inputs] @param {Tensor} state [batch, hidden] @param {Tensor} weightIh [hidden, inputs] @param {Tensor} weightHh [hidden, hidden]
+ * @param {Tensor} [biasIh] [hidden] @param {Tensor} [biasHh] as of `lstmCell` @returns {Tensor} the next state
+ */
+export const rnnReluCell = (x, state, weightIh, weightHh, biasIh, biasHh) =>
+  elmanCell('rnnReluCell', 'relu', x, state, [weightIh, weightHh], [biasIh, biasHh]);
 /**
  * One step of stacked cells, each of which reads the hidden state of the one below, as TensorFlow.js's `multiRNNCell`.
  * @param {readonly ((x: Tensor, state: [Tensor, Tensor]) => [Tensor, Tensor])[]} cells e.g. (x, state) => cell.forward(x, state) of an `nn.LSTMCell`
