@@ -542,5 +542,6 @@ export function truncDivide(x, y) {
 /** x · 2^k, the whole part of k exactly. @param {Expression} x @param {Expression} k */
 export const ldexp = (x, k) => {
   const own = k.max(-250).min(250);
-  return scaled(x, own).mul(exp2(k.sub(k.trunc())));
+  // An infinite k has no part beside its whole one; a NaN stays one.
+  return scaled(x, own).mul(exp2(k.isNan().choose(k, own.sub(own.trunc()))));
 };

@@ -13,6 +13,7 @@ import { activatedProducts } from './matmul/activation.mjs';
 import { gluProducts } from './matmul/glu.mjs';
 import { extentsOfSecond, secondOf } from './matmul/second.mjs';
 import { groupedProducts } from './hopper/groups.mjs';
+import { firstByte } from './hopper/pads.mjs';
 import { ptxProducts } from './hopper/products.mjs';
 import { halfOf, spirvProducts } from './matmul/spirv.mjs';
 import { ANOTHER_ORDER, sumOrder } from './tuning/order.mjs';
@@ -149,6 +150,12 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {string} [because] why this plan was chosen: the model's microseconds
  */
 
+/** The buffer of a tensor. @param {Tensor} x */
+function bufferOf(x) {
+  const { buffer } = tensor('matmul', 'residual', x);
+  return typeof buffer === 'object' ? buffer.buffer : buffer;
+}
+
 /**
  * @param {KernelContext} context
  * @param {Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]} [options] options of the kernels in PTX
@@ -270,10 +277,13 @@ export function matmulKernels(context, options) {
    * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps with a tiling
    * that loads by `tma`; else 0.
    * @param {MatmulQuestion} args
+   * @returns {number}
    */
   function matmulWorkspace(args) {
     const problem = problemOf(args);
-    return floatsOf(problem, planOf(problem));
+    const plan = planOf(problem);
+    if (problem.k2 && plan.kernel !== 'ptx') return Math.max(...pairOf(args).map(matmulWorkspace));
+    return floatsOf(problem, plan);
   }
 
   /**
@@ -389,7 +399,7 @@ export function matmulKernels(context, options) {
   function matmul(args) {
     const problem = problemOf(args);
     const plan = planOf(problem);
-    if (problem.k2 && plan.kernel !== 'ptx') return oneAfterAnother(args);
+    if (problem.k2 && plan.kernel !== 'ptx') return pairOf(args).flatMap(matmul);
     const product = productOf(problem);
     const floats = floatsOf(problem, plan);
     let work;
@@ -416,10 +426,25 @@ export function matmulKernels(context, options) {
     return dispatches;
   }
 
-  /** A product with a second pair of operands as two, the second of which adds to the result of the first. @param {MatmulArgs} args @returns {Dispatch[]} */
-  function oneAfterAnother({ a2, b2, k2, lda2, ldb2, half, residual, activation, ...args }) {
-    const second = { ...args, a: /** @type {Tensor} */ (a2), b: /** @type {Tensor} */ (b2), k: Number(k2), lda: lda2, ldb: ldb2 };
-    return [...matmul(args), ...matmul({ ...second, bias: undefined, beta: 1, plan: undefined, half, residual, activation })];
+  /**
+   * A product with a second pair of operands as two, the second of which adds to the result of the first. A residual, which may be C, is added by the
+   * first unless an activation comes before it.
+   * @template {Partial<MatmulArgs>} T
+   * @param {T} given @returns {[T, T]}
+   */
+  function pairOf(given) {
+    const { a2, b2, k2, lda2, ldb2, half, residual, activation, ...args } = given;
+    const late = residual !== undefined && activation !== undefined;
+    const isC = (/** @type {Tensor} */ x, /** @type {Tensor} */ c) =>
+      bufferOf(x) === bufferOf(c) && firstByte('residual', x, 'f32') === firstByte('c', c, args.cType ?? 'f32');
+    if (late && args.c !== undefined && isC(residual, args.c))
+      throw new RangeError('matmul: with a second pair of operands (k2) and an activation the residual must not be c on this device');
+    const second = { ...args, a: a2, b: b2, k: k2, lda: lda2, ldb: ldb2, bias: undefined, beta: 1, plan: undefined };
+    const [first, last] = late ? [undefined, residual] : [residual, undefined];
+    return /** @type {[any, any]} */ ([
+      { ...args, residual: first },
+      { ...second, half, residual: last, activation },
+    ]);
   }
 
   /**

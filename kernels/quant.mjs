@@ -30,7 +30,8 @@ export function quantizeQ8(values) {
   const blocks = blocksOf('quantizeQ8', 'values', values.length, Q8_BLOCK);
   const quants = new Int8Array(values.length);
   const scales = new Uint16Array(blocks);
-  const bits = new Int32Array(values.buffer, values.byteOffset, values.length);
+  const { buffer, byteOffset } = values instanceof Float32Array ? values : Float32Array.from(values);
+  const bits = new Int32Array(buffer, byteOffset, values.length);
   for (let b = 0; b < blocks; b++) {
     const from = b * Q8_BLOCK;
     let most = 0;

@@ -373,3 +373,16 @@ test('a product of more steps than lavapipe lets a loop take', () => {
     [a, b, c].forEach(vk.destroyBuffer);
   }
 });
+
+test('a second pair of operands without a kernel for it: the residual may be C, and the workspace is enough for both products', () => {
+  const [m, n, k, k2] = [16, 16, 64, 20_000];
+  const ones = (/** @type {number} */ count) => bufferOf(new Float32Array(count).fill(1), 'f32');
+  const workspace = kernels.matmulWorkspace({ m, n, k, k2 });
+  assert.ok(workspace >= kernels.matmulWorkspace({ m, n, k: k2, beta: 1 }));
+  const c = bufferOf(new Float32Array(m * n).fill(100), 'f32');
+  const args = { a: ones(m * k), b: ones(k * n), a2: ones(m * k2), b2: ones(k2 * n), c, residual: c, ...{ m, n, k, k2 } };
+  const { packed, count } = pack(kernels.matmul({ ...args, workspace: vk.createBuffer(Math.max(4 * workspace, 4), 0) }));
+  vk.waitTimeline(vk.batchExecuteAll(packed, count));
+  assert.equal(readAs(c, 'f32', 1)[0], k + k2 + 100);
+  assert.throws(() => kernels.matmul({ ...args, activation: 'silu' }), /the residual must not be c/);
+});

@@ -414,6 +414,10 @@ test('faults of plans and products are named', () => {
   assert.match(String(productFault({ ...product, n: 96, permuted: true, glu: 'forward' })), /multiples of 32, not 48 and 64/);
   assert.match(String(productFault({ ...product, addresses: [264n] })), /not aligned to 16 bytes/);
   assert.match(String(productFault({ ...product, m: 2 ** 26, lda: 64 })), /A is larger/);
+  const second = { ...product, transB: true, k2: 32, lda2: 32, ldb2: 32 };
+  assert.equal(productFault(second), undefined);
+  assert.match(String(productFault({ ...second, m: 2 ** 20, lda2: 3072 })), /A2 is larger/);
+  assert.match(String(productFault({ ...second, n: 2 ** 20, ldc: 64, ldb2: 3072 })), /B2 is larger/);
 });
 
 /** Kernels with one instruction changed: the machine must find each. */

@@ -196,6 +196,11 @@ test('products that one launch cannot compute: an error that says why, and no pl
   refused(product(64, 256, { alpha: 2 }), /another alpha/);
   refused(product(64, 256, { cType: 'bf16' }), /product 1 does not store f32 alone/);
   refused(product(64, 256, { bias: first.a }), /product 1 has a bias, a residual or an activation/);
+  const second = { transA: false, a2: first.a, b2: first.b, k2: 8 };
+  assert.throws(
+    () => kernels.matmulGroup([product(64, 256, second), product(64, 256, second)], { tiling: /** @type {any} */ (copied) }),
+    /product 0 has a second pair of operands/,
+  );
   refused(product(64, 252), /product 1: rows of B have 252 elements, not a multiple of 8/);
   refused(product(64, 256, { transA: false }), /product 1 has transA false, the first true/);
   assert.throws(

@@ -319,7 +319,10 @@ export function productFault({
   const columns = glu === 'forward' ? n / 2 : n;
   if (permuted && (columns % 32 || k % 32)) return `a permuted B must have columns and depth in multiples of 32, not ${columns} and ${k}`;
   const bytes = single ? 4 : 2;
-  const reaches = { A: (transA ? k : m) * lda * bytes, B: (transB ? n : k) * ldb * bytes, D: m * Math.max(ldc, ldr, ldh, lda2) };
+  const reaches = {
+    ...{ A: (transA ? k : m) * lda * bytes, B: (transB ? n : k) * ldb * bytes, D: m * Math.max(ldc, ldr, ldh) },
+    ...(k2 > 0 ? { A2: m * lda2 * bytes, B2: (transB ? n : k2) * ldb2 * bytes } : {}),
+  };
   for (const [name, reach] of Object.entries(reaches)) if (reach >= 2 ** 32) return `${name} is larger than 32-bit offsets reach`;
   return undefined;
 }

@@ -62,7 +62,8 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     for (const [i, problem] of problems.entries()) {
       const reason = ptx.fault(problem);
       if (reason) return `product ${i}: ${reason}`;
-      const { args, aType, bPermuted, cType, dual } = problem;
+      const { args, aType, bPermuted, cType, dual, k2 } = problem;
+      if (k2) return `product ${i} has a second pair of operands`;
       if (bPermuted) return `product ${i} has B permuted`;
       if (aType === 'f32') return `product ${i} is not of halves`;
       if (cType !== 'f32' || dual) return `product ${i} does not store f32 alone`;
