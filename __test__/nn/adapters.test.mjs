@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, autocast, compile, grad, nn, noGrad, randn, tensor } from '../../nn/index.mjs';
+import { F, autocast, compile, grad, nn, noGrad, optim, randn, tensor } from '../../nn/index.mjs';
 import { manualSeed } from '../../nn/index.mjs';
 import { PASSES } from '../../nn/compile/passes/index.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
@@ -188,4 +188,39 @@ test('a residual is added to a result that is seen in another shape', async () =
     const [expected, actual] = await Promise.all([layer, compile(layer)].map((run) => noGrad(run).toArray()));
     for (const [i, value] of expected.entries()) assert.ok(Math.abs(actual[i] - value) < 1e-4, `${shape}: ${i}`);
   }
+});
+
+test('two optimizer steps of one function: the second one computes with what the first one has made', async () => {
+  /** @type {number[]} */
+  const losses = [];
+  await withSecond(async () => {
+    for (const run of [(/** @type {any} */ f) => f, compile]) {
+      manualSeed(3);
+      const [x, w] = [randn([8, 16]), randn([24, 16])];
+      const [a1, b1, a2, b2] = [
+        [4, 16],
+        [12, 4],
+        [4, 16],
+        [12, 4],
+      ].map((shape) => new nn.Parameter(F.mul(randn(shape), 0.3)));
+      const sgd = new optim.SGD([a1, b1, a2, b2], { lr: 0.01 });
+      const adapters = [
+        { a: a1, b: b1, scale: 0.5 },
+        { a: a2, b: b2, scale: 0.5, row: 12 },
+      ];
+      const step = (/** @type {any} */ more) => {
+        const given = F.add(x, more);
+        const loss = F.mean(F.square(F.adapt((/** @type {any} */ own) => F.linear(own, w), given, adapters)));
+        sgd.zeroGrad();
+        loss.backward();
+        sgd.step();
+        return loss.detach();
+      };
+      const two = run((/** @type {any} */ more) => (step(more), step(F.add(more, 1))));
+      let loss;
+      for (let i = 0; i < 5; i++) loss = two(F.zeros([8, 16]));
+      losses.push(await loss.item());
+    }
+  });
+  assert.ok(Math.abs(losses[1] - losses[0]) < 1e-4, `${losses}`);
 });

@@ -226,12 +226,14 @@ function foldedInput(m, first, last, y) {
 function oneBackward(m, j) {
   const call = m.calls[j];
   const [dy, ...bs] = call.inputs;
-  const { scales, precision } = call.attributes;
+  const { rows, scales, precision } = call.attributes;
   if (bs.length < 2 || !isPlain(call) || scales.some((/** @type {number} */ scale) => scale !== scales[0])) return;
   const isSame = (/** @type {Value} */ x, /** @type {Value} */ y) => x.allocation === y.allocation && x.layout.id === y.layout.id;
   const made = [...m.usesOf(bs[0].allocation).readers].find((i) => {
-    const { op, inputs, outputs } = m.calls[i];
-    return op === adaptDown && i < j && outputs.length === 2 && bs.every((b, k) => isSame(b, inputs[1 + bs.length + k]));
+    const { op, inputs, outputs, attributes } = m.calls[i];
+    const isOf = op === adaptDown && i < j && outputs.length === 2 && String(attributes.rows) === String(rows);
+    // An optimizer's step between two steps of one function changes B.
+    return isOf && bs.every((b, k) => isSame(b, inputs[1 + bs.length + k]) && m.readyAt(b, i, j));
   });
   if (made === undefined || m.removed.has(made)) return;
   const [, blocks] = m.calls[made].outputs;

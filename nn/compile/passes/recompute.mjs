@@ -240,17 +240,19 @@ function behindGradients(calls) {
   const before = dependences(calls);
   /** The readers to move, by gradient. @type {Map<number, number[]>} */
   const moved = new Map();
+  /** A call is moved once, and no gradient is. @type {Set<number>} */
+  const taken = new Set();
   for (const g of gradients) {
     const unit = units.get(/** @type {Allocation} */ (calls[g].extra?.gateUp.allocation));
     const near = Array.from({ length: Math.min(NEAR, g) }, (_, d) => g - 1 - d).reverse();
     const readers = near.filter((i) => {
       const isReader = unit !== undefined && !calls[i].host && accesses(calls[i]).reads.includes(unit);
-      return isReader && !before.slice(i + 1, g + 1).some((earlier) => earlier.has(i));
+      return isReader && !taken.has(i) && !gradients.includes(i) && !before.slice(i + 1, g + 1).some((earlier) => earlier.has(i));
     });
+    for (const i of readers) taken.add(i);
     if (readers.length > 0) moved.set(g, readers);
   }
-  const all = new Set([...moved.values()].flat());
-  return calls.flatMap((call, i) => (all.has(i) ? [] : [call, ...(moved.get(i) ?? []).map((k) => calls[k])]));
+  return calls.flatMap((call, i) => (taken.has(i) ? [] : [call, ...(moved.get(i) ?? []).map((k) => calls[k])]));
 }
 
 /**

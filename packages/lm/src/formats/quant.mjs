@@ -103,7 +103,7 @@ export function toF32(type, bytes) {
   if (!canDecode(type)) throw new RangeError(`no type ${type} can be decoded; there are ${DECODED.join(', ')}`);
   const { elements, bytes: width } = TYPES[type];
   // A view of words begins at a multiple of their size.
-  const words = elements === 1 && bytes.byteOffset % width ? bytes.slice() : bytes;
+  const words = elements === 1 && bytes.byteOffset % width ? new Uint8Array(bytes) : bytes;
   if (type === 'f32') return new Float32Array(words.buffer, words.byteOffset, words.length / 4);
   const out = new Float32Array((bytes.length / width) * elements);
   if (type === 'f16' || type === 'bf16') {

@@ -498,7 +498,7 @@ export class Run {
         return;
       } catch (error) {
         // A text that was cut or moved meanwhile ends the run, not what it has learned. One process of several cannot save alone.
-        if (trainer && !ranks && error instanceof DataError) yield* save(this, trainer, false);
+        if (trainer && !ranks && error instanceof DataError) yield* this.kept(error, save(this, trainer, false));
         // The next turn opens the device again, where another loss is caught as well.
         if (ranks || /** @type {NodeJS.ErrnoException} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST' || ++restarts > MAX_RESTARTS)
           throw error;
@@ -506,6 +506,15 @@ export class Run {
         if (trainer) known = trainer.known;
         trainer = this.generator = undefined;
       }
+    }
+  }
+
+  /** The events of saving after an error, which is thrown with what went wrong then, too. @param {Error} error @param {AsyncGenerator<TrainEvent>} saving */
+  async *kept(error, saving) {
+    try {
+      yield* saving;
+    } catch (failure) {
+      throw new Error(`${error.message}; and then: ${/** @type {Error} */ (failure).message}`, { cause: error });
     }
   }
 
