@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, manualSeed, ones, randn, tensor, zeros } from '../../nn/index.mjs';
+import { F, autocast, compile, manualSeed, ones, randn, tensor, zeros } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { x } from './inputs.mjs';
@@ -135,6 +135,25 @@ test('singular values, and vectors by their squares', async () => {
     });
 });
 
+test('svd and eigh of rows of several orders and of many equal eigenvalues are found as exactly', async () => {
+  manualSeed(5);
+  const n = 32;
+  const sizes = tensor(
+    range(n).map((i) => 10 ** ((-3 * i) / n)),
+    { shape: [n, 1] },
+  );
+  const signs = tensor(
+    range(n * n).map((i) => ((Math.floor(i / n) & (i % n)).toString(2).replaceAll('0', '').length % 2 ? -1 : 1)),
+    { shape: [n, n] },
+  );
+  const a = randn([n, n]).mul(sizes);
+  const { u, s, vh } = linalg.svd(a);
+  const { eigenvalues, eigenvectors } = linalg.eigh(signs);
+  assertClose(await values(u.mul(s.unsqueeze(-2)).matmul(vh)), await values(a), 1e-5, 'svd');
+  const made = eigenvectors.mul(eigenvalues.unsqueeze(-2)).matmul(eigenvectors.transpose(0, 1));
+  assertClose(await values(made), await values(signs), 3e-5, 'eigh');
+});
+
 test('eigenvalues of symmetric matrices, and vectors by their squares', async () => {
   const symmetric = (/** @type {Matrix} */ a) => a.map((row, i) => row.map((v, j) => v + a[j][i]));
   await checkComposed('eigvalsh', {
@@ -259,6 +278,13 @@ test('pseudoinverse, least squares, rank', async () => {
   );
 });
 
+test('a wrong rcond of lstsq is named as it was written', () => {
+  assert.throws(
+    () => linalg.lstsq(ones([2, 2]), ones([2]), { rcond: -1 }),
+    /^ArgumentError: lstsq: rcond must be a number of at least 0, got -1/,
+  );
+});
+
 test('norms by singular values, cond, and exponentials', async () => {
   const norms = /** @type {[any, (s: number[]) => number][]} */ ([
     ['nuc', (s) => s.reduce((a, b) => a + b)],
@@ -375,4 +401,15 @@ test('errors of factors say what is wrong', () => {
     [() => linalg.pinv(ones([2, 2]), { rtol: -1 }), /^ArgumentError: pinv: rtol must be a number of at least 0, got -1/],
   ]))
     assert.throws(run, message);
+});
+
+test('under autocast linear algebra is in f32, as PyTorch’s', async () => {
+  const small = tensor([1e-5, 0, 0, 2e-5], { shape: [2, 2] });
+  for (const f of [
+    linalg.inv,
+    linalg.pinv,
+    (/** @type {Tensor} */ a) => linalg.solve(a, ones([2])),
+    (/** @type {Tensor} */ a) => linalg.lstsq(a, ones([2])).solution,
+  ])
+    assert.deepEqual(await values(autocast('f16', () => f(small))), await values(f(small)));
 });

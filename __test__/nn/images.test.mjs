@@ -455,5 +455,6 @@ test('pool: windows with gaps', async () => {
   const max = F.maxPool2d(image, 3, { stride: 2, padding: 1, dilation: 1 });
   assert.deepEqual(await values(F.pool(image, 3, 'max', { stride: 2, padding: 1 })), await values(max));
   assertClose(await values(F.pool(image, 2, 'avg', { stride: 2 })), Float64Array.from(await values(F.avgPool2d(image, 2))), 1e-6, 'means');
+  for (const type of /** @type {const} */ (['max', 'avg'])) assert.deepEqual(F.pool(F.zeros([0, 2, 4, 4]), 2, type).shape, [0, 2, 3, 3]);
   assert.throws(() => F.pool(image, 2, /** @type {any} */ ('sum')), /pool: poolingType must be 'max' or 'avg', got sum/);
 });

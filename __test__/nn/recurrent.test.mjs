@@ -62,14 +62,22 @@ test('under autocast the gradient of the states’ weight is a product of halves
     const layer = new nn[kind](4, 6);
     const x = randn([2, STEPS, 4]);
     const weight = layer.parameters()[1];
-    const gradient = (/** @type {any} */ y) => {
-      const [result] = grad(y.mul(y).sum(), [weight]);
+    const gradient = (/** @type {any} */ y, scale = 1) => {
+      const [result] = grad(y.mul(y).sum().mul(scale), [weight]);
       assert.equal(result.dtype, 'f32');
       return values(result);
     };
     const single = await gradient(layer.forward(x)[0]);
     const rounded = await gradient(autocast('bf16', () => layer.forward(x))[0]);
     assertClose(rounded, single, 0.02, kind);
+    // What f16 cannot hold.
+    const small = await gradient(autocast('f16', () => layer.forward(x))[0], 1e-8);
+    assertClose(
+      small.map((value) => 1e8 * value),
+      single,
+      0.02,
+      kind,
+    );
   }
 });
 

@@ -417,6 +417,7 @@ test("indexAdd, indexCopy, indexFill, maskedScatter, indexPut: the examples of P
 
 test('what does not fit is named', () => {
   const t = ones([2, 3]);
+  assert.throws(() => t.topk(-1), /^ArgumentError: topk: k must be an integer of at least 0, got -1/);
   assert.throws(() => t.topk(4), /^ShapeError: topk: k must be at most the size of the dimension, 3 of \[2, 3\], got 4/);
   assert.throws(() => t.sort(0, /** @type {any} */ (1)), /^ArgumentError: sort: descending must be true or false, got 1/);
   assert.throws(

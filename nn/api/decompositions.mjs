@@ -5,7 +5,7 @@
 // change; the formulas are those of Giles 2008 ("Collected matrix derivative results") and, of QR, of Walter and Lehmann 2018.
 
 import { checkBytes, tensorOf } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, UsageError, show, shown, within } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, UsageError, show, shown } from '../core/errors.mjs';
 import { denseLayout, isFloat } from '../core/layout.mjs';
 import { isGradEnabled, noGrad } from '../core/node.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
@@ -13,7 +13,7 @@ import * as F from './functional.mjs';
 import { argmax, gather, indexSelect } from './indexing.mjs';
 import { logicalAnd } from './integers.mjs';
 import { hypot } from './math.mjs';
-import { eye, indices, inverted, numbers, square, solved, turned, withChange } from './matrices.mjs';
+import { eye, inF32, indices, inverted, numbers, solved, square, turned, withChange } from './matrices.mjs';
 import { toF32 } from './operands.mjs';
 import { band, diagonal, flip, pad, select, tril, triu } from './shape.mjs';
 import { argsort } from './sorting.mjs';
@@ -117,7 +117,7 @@ export function qr(a, mode = 'reduced') {
   if (own.requiresGrad && isGradEnabled() && (mode === 'r' || (mode === 'complete' && m > n)))
     throw new UsageError(op, `the mode '${mode}' of ${show(a.shape)} has no gradient: take 'reduced', or detach()`);
   if (mode === 'complete') checkBytes(op, denseLayout([...own.shape.slice(0, -1), m], 'f32'));
-  return within(op, () => {
+  return inF32(op, () => {
     const found = reflected(own, mode === 'complete' ? m : mode === 'r' ? 1 : k);
     const to = (/** @type {Tensor} */ x) => F.to(x, a.dtype);
     if (mode === 'complete' && m > n) return { q: to(found.q), r: to(found.r) };
@@ -135,8 +135,12 @@ export function qr(a, mode = 'reduced') {
 
 // ---- singular values
 
-/** Sweeps of n columns: of f32 after these no rotation is more than rounding (measured for up to 128). @param {number} n */
-const sweeps = (n) => (n === 2 ? 1 : 5 + Math.ceil(Math.log2(n) / 2));
+/**
+ * Sweeps of n columns: of f32 after these no rotation is more than rounding. Random matrices need some 5 + log2(n) / 2; those whose rows have sizes
+ * of several orders, and those of many equal eigenvalues, need these.
+ * @param {number} n
+ */
+const sweeps = (n) => (n === 2 ? 1 : Math.max(6, 2 + 2 * Math.ceil(Math.log2(n))));
 
 /**
  * One-sided Jacobi (Hestenes 1958): rotates pairs of rows until all are orthogonal. Each step has every row in one pair, as rounds of a tournament
@@ -212,8 +216,8 @@ function tallSVD(a, width) {
 }
 
 /**
- * The singular values and vectors of matrices: a = u diag(s) vh, s descending. By one-sided Jacobi: some 20 operations a step, and about 8 times
- * the smaller size of steps. Errors are some 1e-6 of the largest singular value. Signs of vectors are not LAPACK's. Vectors of equal singular
+ * The singular values and vectors of matrices: a = u diag(s) vh, s descending. By one-sided Jacobi: some 20 operations a step, and 2 + 2 log2(n)
+ * times n of steps, n the smaller size. Errors are some 1e-6 of the largest singular value. Signs of vectors are not LAPACK's. Vectors of equal singular
  * values have no gradient of their own (PyTorch's is NaN).
  * @param {Tensor} a [..., m, n] @param {SvdOptions} [options]
  * @returns {SVD} with k = min(m, n): u [..., m, m] or [..., m, k], s [..., k], vh [..., n, n] or [..., k, n]
@@ -229,7 +233,7 @@ export function svd(a, options = {}) {
   if (fullMatrices && m !== n && own.requiresGrad && isGradEnabled())
     throw new UsageError(op, `square factors of ${show(a.shape)} have no gradient: take { fullMatrices: false }, or detach()`);
   if (fullMatrices) checkBytes(op, denseLayout([...own.shape.slice(0, -2), Math.max(m, n), Math.max(m, n)], 'f32'));
-  return within(op, () => {
+  return inF32(op, () => {
     const isTall = m >= n;
     const found = tallSVD(isTall ? own : turned(own), fullMatrices ? Math.max(m, n) : k);
     const [u0, v0] = isTall ? [found.u, found.vh] : [found.vh, found.u];
@@ -255,7 +259,7 @@ export function svd(a, options = {}) {
 /** The singular values of matrices, descending: those of `svd`. @param {Tensor} a [..., m, n] @returns {Tensor} [..., min(m, n)] */
 export function svdvals(a) {
   const own = matricesOf('svdvals', a);
-  return within('svdvals', () => {
+  return inF32('svdvals', () => {
     if (own.requiresGrad && isGradEnabled()) return F.to(svd(own, { fullMatrices: false }).s, a.dtype);
     const [m, n] = own.shape.slice(-2);
     const { s, scale } = noGrad(() => rotated(m >= n ? own : turned(own)));
@@ -281,7 +285,7 @@ export const eigvalsh = (a, uplo = 'L') => eigen('eigvalsh', a, uplo).eigenvalue
 function eigen(op, a, uplo) {
   const own = square(op, a);
   if (uplo !== 'L' && uplo !== 'U') throw new ArgumentError(op, `uplo must be 'L' or 'U', got ${shown(uplo)}`);
-  return within(op, () => {
+  return inF32(op, () => {
     const n = own.shape[own.ndim - 1];
     const { l0, v0 } = noGrad(() => {
       const given = own.detach();
@@ -344,7 +348,7 @@ function swappedRows(list, rows, k, place) {
  */
 export function lu(a) {
   const own = matricesOf('lu', a);
-  return within('lu', () => {
+  return inF32('lu', () => {
     const { p, l, u } = factorsOf(own);
     return { p: F.to(p, a.dtype), l: F.to(l, a.dtype), u: F.to(u, a.dtype) };
   });
@@ -378,7 +382,7 @@ function factorsOf(own) {
  */
 export function luFactor(a) {
   const own = matricesOf('luFactor', a);
-  return within('luFactor', () => {
+  return inF32('luFactor', () => {
     const [m, n] = own.shape.slice(-2);
     const { l, u, pivots } = factorsOf(own);
     const k = Math.min(m, n);
@@ -403,7 +407,7 @@ export function luSolve(lu, pivots, b, options = {}) {
     throw new ArgumentError(op, `pivots must be i32 ${show(own.shape.slice(0, -1))}, got ${pivots.dtype} ${show(pivots.shape)}`);
   if (tensorOf(op, b).ndim < 2 || !isFloat(b.dtype) || b.shape[b.ndim - (left ? 2 : 1)] !== n)
     throw new ShapeError(op, `matrices ${show(lu.shape)} and right sides ${b.dtype} ${show(b.shape)}`);
-  return within(op, () => {
+  return inF32(op, () => {
     const rows = numbers(n);
     let order = F.expand(rows, [...own.shape.slice(0, -1), 1]).contiguous();
     for (let k = 0; k < n; k++) {

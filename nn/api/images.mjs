@@ -7,6 +7,7 @@ import { broadcastShapes, checkShape, denseLayout, isFloat, positive, sizeOf } f
 import { checkFinite, checkOptions } from '../core/options.mjs';
 import { isRecording } from '../core/runtime.mjs';
 import { uploaded } from '../core/tensor.mjs';
+import { withoutAutocast } from './autocast.mjs';
 import { checkImage, conv2d, each } from './convolution.mjs';
 import { linspace } from './creation.mjs';
 import * as F from './functional.mjs';
@@ -165,7 +166,8 @@ export function pool(x, windowShape, poolingType, options = {}) {
   return within(op, () => {
     if (poolingType === 'max') return dilation2d(x, F.zeros([channels, ...window]), options);
     const weight = F.full([channels, 1, ...window], 1 / sizeOf(window));
-    return F.to(conv2d(toF32(x), weight, undefined, { ...how, groups: channels }), x.dtype);
+    const means = withoutAutocast(() => conv2d(toF32(x), weight, undefined, { ...how, groups: channels }));
+    return F.to(means, x.dtype);
   });
 }
 /**
@@ -191,8 +193,9 @@ export function dilation2d(x, filter, options = {}) {
     const own = pad(toF32(x), [around[1], around[1], around[0], around[0]], 'constant', -Infinity);
     const both = (/** @type {number[]} */ [a, b]) => /** @type {[number, number]} */ ([a, b]);
     const windows = unfold(own, both(window), { stride: both(steps), dilation: both(apart) });
-    const sums = F.add(F.reshape(windows, [batch, channels, sizeOf(window), -1]), F.reshape(toF32(filter), [channels, sizeOf(window), 1]));
     const sizes = [rows, columns].map((n, d) => Math.floor((n + 2 * around[d] - apart[d] * (window[d] - 1) - 1) / steps[d]) + 1);
+    const parts = F.reshape(windows, [batch, channels, sizeOf(window), sizeOf(sizes)]);
+    const sums = F.add(parts, F.reshape(toF32(filter), [channels, sizeOf(window), 1]));
     return F.to(F.reshape(F.amax(sums, 2), [batch, channels, ...sizes]), x.dtype);
   });
 }

@@ -8,7 +8,7 @@ import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { noGrad } from '../core/node.mjs';
 import * as F from './functional.mjs';
-import { eliminated, eye, inverted, numbers, solved, square, turned } from './matrices.mjs';
+import { eliminated, eye, inF32, inverted, numbers, solved, square, turned } from './matrices.mjs';
 import { prod } from './reductions.mjs';
 import { integer, tril, triu } from './shape.mjs';
 
@@ -32,7 +32,7 @@ export function solve(a, b) {
   const areVectors = tensorOf('solve', b).ndim === 1 || show(b.shape) === show(a.shape.slice(0, -1));
   if (b.ndim === 0 || b.shape[areVectors ? b.ndim - 1 : b.ndim - 2] !== own.shape[own.ndim - 1])
     throw new ShapeError('solve', `matrices ${show(a.shape)} and right sides ${show(b.shape)}`);
-  return within('solve', () => {
+  return inF32('solve', () => {
     const x = solved(own, areVectors ? F.unsqueeze(b, -1) : b);
     return F.to(areVectors ? F.squeeze(x, -1) : x, a.dtype);
   });
@@ -41,7 +41,7 @@ export function solve(a, b) {
 /** The inverse of matrices, by elimination with partial pivoting; NaN of a singular one. @param {Tensor} a [..., n, n] @returns {Tensor} of a's shape */
 export function inverse(a) {
   const own = square('inverse', a);
-  return within('inverse', () => {
+  return inF32('inverse', () => {
     const first = inverted(own);
     return F.to(F.add(first, F.matmul(first, F.sub(eye(own.shape[own.ndim - 1]), F.matmul(own, first)))), a.dtype);
   });
@@ -53,7 +53,7 @@ const change = (a, inverse) => F.sum(F.mul(turned(inverse), F.sub(a, a.detach())
 /** The determinant of matrices; of a singular one it has no gradient. @param {Tensor} a [..., n, n] @returns {Tensor} [...] */
 export function det(a) {
   const own = square('det', a);
-  return within('det', () => {
+  return inF32('det', () => {
     const { x, pivots, swaps } = eliminated(own, eye(own.shape[own.ndim - 1]));
     const value = F.mul(F.reshape(prod(pivots, -1), swaps.shape), swaps);
     // A singular matrix has no inverse.
@@ -66,7 +66,7 @@ export function det(a) {
 /** The sign of the determinant of matrices, and the logarithm of its size. @param {Tensor} a [..., n, n] @returns {{ sign: Tensor, logabsdet: Tensor }} both [...] */
 export function slogdet(a) {
   const own = square('slogdet', a);
-  return within('slogdet', () => {
+  return inF32('slogdet', () => {
     const { x, pivots, swaps } = eliminated(own, eye(own.shape[own.ndim - 1]));
     const sign = F.mul(F.reshape(prod(F.sign(pivots), -1), swaps.shape), swaps);
     const isSingular = F.eq(sign, 0);
@@ -89,7 +89,7 @@ export const logdet = (a) =>
  */
 export function cholesky(a) {
   const given = square('cholesky', a);
-  return within('cholesky', () => {
+  return inF32('cholesky', () => {
     const own = F.div(F.add(given, turned(given)), 2);
     const n = own.shape[own.ndim - 1];
     const { factor, back } = noGrad(() => {
@@ -124,7 +124,7 @@ export function solveTriangular(a, b, options) {
   for (const [name, value] of Object.entries({ upper, left, unitriangular })) flag(op, name, value);
   const own = square(op, a);
   if (tensorOf(op, b).ndim < 2) throw new ShapeError(op, `expected right sides [..., n, k], got ${show(b.shape)}`);
-  return within(op, () => {
+  return inF32(op, () => {
     const strict = upper ? triu(own, Number(unitriangular)) : tril(own, -Number(unitriangular));
     const triangle = unitriangular ? F.add(strict, eye(own.shape[own.ndim - 1])) : strict;
     const x = left ? solved(triangle, b) : turned(solved(turned(triangle), turned(b)));
@@ -137,7 +137,7 @@ export function choleskySolve(b, factor, upper = false) {
   flag('choleskySolve', 'upper', upper);
   tensorOf('choleskySolve', b);
   const own = square('choleskySolve', factor);
-  return within('choleskySolve', () => {
+  return inF32('choleskySolve', () => {
     const lower = upper ? turned(triu(own)) : tril(own);
     return solved(turned(lower), solved(lower, b));
   });

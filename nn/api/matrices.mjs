@@ -1,16 +1,23 @@
 // What linear algebra is made of: elimination, identities, and gradients of results that are found without them.
 
 import { tensorOf } from '../core/engine.mjs';
-import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { denseLayout, isFloat } from '../core/layout.mjs';
 import { isGradEnabled, noGrad } from '../core/node.mjs';
 import { constant } from '../core/tensor.mjs';
+import { withoutAutocast } from './autocast.mjs';
 import * as F from './functional.mjs';
 import { argmax, gather } from './indexing.mjs';
 import { toF32 } from './operands.mjs';
 import { band } from './shape.mjs';
 
 /** @import { Tensor } from './tensor.mjs' */
+
+/**
+ * Calls what errors name `op`, with products in f32 under `autocast` too, as PyTorch's: of halves, an inverse would be off by 1e-3 and overflow.
+ * @template T @param {string} op @param {() => T} f @returns {T}
+ */
+export const inF32 = (op, f) => within(op, () => withoutAutocast(f));
 
 /** Square matrices as f32. @param {string} op @param {Tensor} a @returns {Tensor} */
 export function square(op, a) {

@@ -9,7 +9,7 @@ import { matricesOf, svd, svdvals } from './decompositions.mjs';
 import * as F from './functional.mjs';
 import { inverse } from './linalg.mjs';
 import { ceil, exp2, log2 } from './math.mjs';
-import { eye, square, turned, withChange } from './matrices.mjs';
+import { eye, inF32, square, turned, withChange } from './matrices.mjs';
 import { toF32 } from './operands.mjs';
 import { norm } from './reductions.mjs';
 
@@ -45,7 +45,7 @@ export function matrixNorm(a, order = 'fro', dim = [-2, -1], keepdim = false) {
   if (rows === columns) throw new ShapeError(op, `dim ${show(dim)} names a dimension twice`);
   checkOrder(op, order);
   flag(op, 'keepdim', keepdim);
-  return within(op, () => {
+  return inF32(op, () => {
     if (order === 'fro') return norm(a, 2, [rows, columns], keepdim);
     const sizes = a.shape.flatMap((n, d) => (d === rows || d === columns ? (keepdim ? [1] : []) : [n]));
     if (order === 'nuc' || Math.abs(order) === 2) {
@@ -83,7 +83,7 @@ export function cond(a, order = 2) {
   const op = 'cond';
   checkOrder(op, order);
   const own = order === 2 || order === -2 ? matricesOf(op, a) : square(op, a);
-  return within(op, () => {
+  return inF32(op, () => {
     if (order !== 2 && order !== -2) return F.to(F.mul(matrixNorm(own, order), matrixNorm(inverse(own), order)), a.dtype);
     const s = svdvals(own);
     const [most, least] = [F.amax(s, -1), F.amin(s, -1)];
@@ -103,7 +103,7 @@ function tolerances(op, options, a) {
 export function matrixRank(a, options = {}) {
   const own = matricesOf('matrixRank', a);
   const bound = tolerances('matrixRank', options, own);
-  return within('matrixRank', () => {
+  return inF32('matrixRank', () => {
     const s = svdvals(own.detach());
     return F.sum(F.gt(s, bound(s)), -1);
   });
@@ -133,7 +133,7 @@ function pseudoinverse(own, bound) {
 export function pinv(a, options = {}) {
   const own = matricesOf('pinv', a);
   const bound = tolerances('pinv', options, own);
-  return within('pinv', () => F.to(pseudoinverse(own, bound).p, a.dtype));
+  return inF32('pinv', () => F.to(pseudoinverse(own, bound).p, a.dtype));
 }
 /**
  * The x with the least ‖a x - b‖, and of several the shortest, by the pseudoinverse (LAPACK's gelsd).
@@ -144,12 +144,14 @@ export function lstsq(a, b, options = {}) {
   const op = 'lstsq';
   const own = matricesOf(op, a);
   const { rcond } = checkOptions(op, options, ['rcond']);
+  if (rcond !== undefined && (typeof rcond !== 'number' || !(rcond >= 0)))
+    throw new ArgumentError(op, `rcond must be a number of at least 0, got ${shown(rcond)}`);
   const bound = tolerances(op, rcond === undefined ? {} : { rtol: rcond }, own);
   const [m, n] = own.shape.slice(-2);
   const areVectors = tensorOf(op, b).ndim > 0 && show(b.shape) === show(a.shape.slice(0, -1));
   if (!isFloat(b.dtype) || b.ndim === 0 || b.shape[areVectors ? b.ndim - 1 : b.ndim - 2] !== m)
     throw new ShapeError(op, `matrices ${show(a.shape)} and right sides ${b.dtype} ${show(b.shape)}`);
-  return within(op, () => {
+  return inF32(op, () => {
     const right = areVectors ? F.unsqueeze(toF32(b), -1) : toF32(b);
     const { p, s, rank } = pseudoinverse(own, bound);
     const first = F.matmul(p, right);
@@ -169,7 +171,7 @@ const SQUARINGS = 16;
  */
 export function matrixExp(a) {
   const own = square('matrixExp', a);
-  return within('matrixExp', () => {
+  return inF32('matrixExp', () => {
     const one = eye(own.shape[own.ndim - 1]);
     const times = noGrad(() => {
       const size = F.amax(F.sum(F.abs(own.detach()), -2, true), -1, true);

@@ -44,10 +44,9 @@ const unpacked = (states) => ({
   last: F.squeeze(F.slice(states, 0, -1), 0),
 });
 
-/** What the operations get of `autocast`. */
+/** What the operations get of `autocast`. In f16, whose range small gradients leave, the product of the states' gradient stays in f32. */
 function attributesNow() {
-  const type = autocastType();
-  return type ? { products: type } : undefined;
+  return autocastType() === 'bf16' ? { products: 'bf16' } : undefined;
 }
 
 /** @type {Record<'lstm' | 'gru', Recurrence>} */
@@ -128,7 +127,7 @@ function layers(op, gates, recurrence, x, given, parameters, options) {
 
 /**
  * Long short-term memory (Hochreiter & Schmidhuber 1997). The recurrence is computed in f32, under `autocast` too;
- * there the products of all steps, of the inputs and of weights' gradients, are of halves.
+ * there the products of all steps, of the inputs and of weights' gradients, are of halves (that of the states' weight in bf16 alone).
  * @param {Tensor} x [batch, steps, inputs]
  * @param {[Tensor, Tensor] | undefined} state the first hidden and cell states, [batch, hidden] each, or [layers · directions, batch, hidden]
  *   where there is more than one; zeros when undefined
@@ -147,7 +146,7 @@ export function lstm(x, state, parameters, options = {}) {
 
 /**
  * Gated recurrent units (Cho et al. 2014) in PyTorch's form. The recurrence is computed in f32, under `autocast` too;
- * there the products of all steps, of the inputs and of weights' gradients, are of halves.
+ * there the products of all steps, of the inputs and of weights' gradients, are of halves (that of the states' weight in bf16 alone).
  * @param {Tensor} x [batch, steps, inputs] @param {Tensor | undefined} state as of `lstm`, one tensor
  * @param {Tensor[]} parameters as of `lstm`, with 3 · hidden rows @param {RecurrenceOptions} [options]
  * @returns {[Tensor, Tensor]} the states of the top layer after each step, and the last states

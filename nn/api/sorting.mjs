@@ -120,6 +120,8 @@ export function topk(x, k, dim = -1, largest = true, sorted = true) {
   flag('topk', 'largest', largest);
   flag('topk', 'sorted', sorted);
   if (k === 0 && x.ndim > 0) return within('topk', () => ofNone(x, d));
+  if (!(Number.isInteger(k) && k >= (x.ndim > 0 ? 0 : 1)))
+    throw new ArgumentError('topk', `k must be an integer of at least ${x.ndim > 0 ? 0 : 1}, got ${shown(k)}`);
   checkK('topk', x, k, d);
   return within('topk', () => firstOf(x, d, largest, k));
 }
