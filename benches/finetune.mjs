@@ -117,6 +117,7 @@ await runMain(
     };
     if (results !== undefined) {
       const kept = `${quantized ? 'frozen weights of 8 bits, ' : ''}${again ? 'layers computed again, ' : ''}`;
+      const group = `${name}, rank ${rank}, ${kept}${batch} × ${block}, ${precision}`;
       const sides = [result, ...(pytorch ? [resultOfPytorch(pytorch, result)] : [])];
       writeResults(results, {
         bench: 'finetune',
@@ -124,20 +125,8 @@ await runMain(
         device: deviceName,
         driver: driverText(info),
         figures: sides.flatMap(({ series, milliseconds, gigabytes }) => [
-          {
-            group: `${name}, rank ${rank}, ${kept}${batch} × ${block}, ${precision}`,
-            name: 'time of a step',
-            series,
-            unit: 'ms',
-            value: milliseconds,
-          },
-          {
-            group: `${name}, rank ${rank}, ${kept}${batch} × ${block}, ${precision}`,
-            name: 'memory',
-            series,
-            unit: 'GB',
-            value: gigabytes,
-          },
+          { group, name: 'time of a step', series, unit: 'ms', value: milliseconds },
+          { group, name: 'memory', series, unit: 'GB', value: gigabytes },
         ]),
       });
     }

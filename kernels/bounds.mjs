@@ -111,10 +111,13 @@ export function rowsOf(name, tensor, type, rows, width, stride, batch = 1, step 
 const bytesOf = (type) => (type === 'f16' || type === 'bf16' ? 2 : type === 'i8' ? 1 : 4);
 
 /** @param {{ buffer: Binding }} tensor */
-const handleOf = ({ buffer }) => (typeof buffer === 'object' ? buffer.buffer : buffer);
+export const handleOf = ({ buffer }) => (typeof buffer === 'object' ? buffer.buffer : buffer);
 
-/** The first byte within the buffer. @param {Extent} extent */
-const startOf = ([, { buffer, offset }, , type]) => (typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + offset * bytesOf(type);
+/** The byte of its buffer at which a tensor begins. @param {{ buffer: Binding, offset: number }} tensor @param {DType | 'u32' | 'i8'} type */
+export const firstByte = ({ buffer, offset }, type) => (typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + offset * bytesOf(type);
+
+/** The same of an extent. @param {Extent} extent */
+const startOf = ([, tensor, , type]) => firstByte(tensor, type);
 
 /** Whether two extents are the same tensor. @param {Extent} a @param {Extent} b */
 const coincide = (a, b) => startOf(a) === startOf(b) && a[2] === b[2] && bytesOf(a[3]) === bytesOf(b[3]) && a[4] === b[4] && a[5] === b[5];

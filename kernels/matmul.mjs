@@ -8,12 +8,11 @@
 // This file checks arguments. matmul/spirv.mjs and hopper/products.mjs make plans and dispatches; matmul/glu.mjs makes products with SwiGLU.
 
 import { finite, integer, reach, tensor } from './base.mjs';
-import { rowsOf } from './bounds.mjs';
+import { firstByte, handleOf, rowsOf } from './bounds.mjs';
 import { activatedProducts } from './matmul/activation.mjs';
 import { gluProducts } from './matmul/glu.mjs';
 import { extentsOfSecond, secondOf } from './matmul/second.mjs';
 import { groupedProducts } from './hopper/groups.mjs';
-import { firstByte } from './hopper/pads.mjs';
 import { ptxProducts } from './hopper/products.mjs';
 import { halfOf, spirvProducts } from './matmul/spirv.mjs';
 import { ANOTHER_ORDER, sumOrder } from './tuning/order.mjs';
@@ -149,12 +148,6 @@ export { coopShapes } from './matmul/spirv.mjs';
  *   1 when left out
  * @property {string} [because] why this plan was chosen: the model's microseconds
  */
-
-/** The buffer of a tensor. @param {Tensor} x */
-function bufferOf(x) {
-  const { buffer } = tensor('matmul', 'residual', x);
-  return typeof buffer === 'object' ? buffer.buffer : buffer;
-}
 
 /**
  * @param {KernelContext} context
@@ -435,9 +428,9 @@ export function matmulKernels(context, options) {
   function pairOf(given) {
     const { a2, b2, k2, lda2, ldb2, half, residual, activation, ...args } = given;
     const late = residual !== undefined && activation !== undefined;
-    const isC = (/** @type {Tensor} */ x, /** @type {Tensor} */ c) =>
-      bufferOf(x) === bufferOf(c) && firstByte('residual', x, 'f32') === firstByte('c', c, args.cType ?? 'f32');
-    if (late && args.c !== undefined && isC(residual, args.c))
+    const isC = (/** @type {import('./matmul/types.mjs').Placed} */ x, /** @type {import('./matmul/types.mjs').Placed} */ c) =>
+      handleOf(x) === handleOf(c) && firstByte(x, 'f32') === firstByte(c, args.cType ?? 'f32');
+    if (late && args.c !== undefined && isC(tensor('matmul', 'residual', residual), tensor('matmul', 'c', args.c)))
       throw new RangeError('matmul: with a second pair of operands (k2) and an activation the residual must not be c on this device');
     const second = { ...args, a: a2, b: b2, k: k2, lda: lda2, ldb: ldb2, bias: undefined, beta: 1, plan: undefined };
     const [first, last] = late ? [undefined, residual] : [residual, undefined];

@@ -5,6 +5,7 @@ import { ceilDiv } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
 import { ATTENTION_WORDS, attention, attentionFault, attentionGroups, attentionSizes, kernelsOf, tensorsOf } from './attention.mjs';
 import { keptBytes, keptParts } from './attention-kept.mjs';
+import { ptxPipeline, writeMaskOf } from './pipeline.mjs';
 import { ATTENTION_TILINGS, attentionTiling } from './tilings.mjs';
 import { kernelSelfTests } from './self-test.mjs';
 import { verifyAttention } from './verify-attention.mjs';
@@ -97,24 +98,12 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
 
   /** The pipeline of a kernel, written and created at first use. @param {Kernel} kernel */
   function pipelineOf(kernel) {
-    const key = keyOf(kernel);
-    const made = context.pipelines.get(key);
-    if (made !== undefined) return made;
     const { tiling, form } = kernel;
-    const name = key.split('/')[0];
-    const access = Object.values(tensorsOf(form));
-    /** @type {import('../../index.js').PipelineHandle} */
-    const pipeline = context.vk.createPipeline({
-      ptx: textOf(name, kernel),
-      entry: name,
-      bindings: access.length,
-      access,
-      pushBytes: 4 * ATTENTION_WORDS.length,
-      workgroupSize: [attentionSizes(tiling, form).threads, 1, 1],
-      name,
+    return ptxPipeline(context, keyOf(kernel), (name) => {
+      const access = Object.values(tensorsOf(form));
+      const parameters = access.length + ATTENTION_WORDS.length;
+      return { ptx: textOf(name, kernel), access, parameters, threads: attentionSizes(tiling, form).threads };
     });
-    context.pipelines.set(key, pipeline);
-    return pipeline;
   }
 
   /**
@@ -151,13 +140,13 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
       const { tiling, form } = kernel;
       const { rows, kinds } = attentionSizes(tiling, form);
       const blocks = ceilDiv(tokens, rows) * kinds;
-      const access = Object.entries(tensorsOf(form));
+      const bound = tensorsOf(form);
       return {
         pipeline: pipelineOf(kernel),
-        buffers: access.map(([name]) => /** @type {import('../base.mjs').Binding} */ (tensors[name])),
+        buffers: Object.keys(bound).map((name) => /** @type {import('../base.mjs').Binding} */ (tensors[name])),
         groups: attentionGroups(tiling, { blocks, heads: form.pass === 'keys' ? kvHeads : heads, batch }),
         push,
-        writeMask: access.reduce((mask, [, how], i) => mask | (how === 'write' ? 1 << i : 0), 0),
+        writeMask: writeMaskOf(Object.values(bound)),
       };
     });
   }

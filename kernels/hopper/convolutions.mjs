@@ -1,13 +1,15 @@
 // Convolutions of halves as products in PTX with an operand that is gathered from the image (gather.mjs): forward passes, input gradients of
-// stride 1, which are convolutions too, and weight gradients. Decides what these kernels can compute, chooses tilings, and makes pipelines and dispatches. As for products, a
-// kernel is tested before its first use, and the SPIR-V kernels compute what these cannot.
+// stride 1, which are convolutions too, and weight gradients. Decides what these kernels can compute, chooses tilings, and makes pipelines and
+// dispatches. As for products, a kernel is tested before its first use, and the SPIR-V kernels compute what these cannot.
 
 import { ceilDiv, pushConstants } from '../base.mjs';
+import { firstByte } from '../bounds.mjs';
 import { moduleText } from './assembler.mjs';
 import { division, parametersOf, sizesOf } from './form.mjs';
 import { MAX_TAPS } from './gather.mjs';
 import { gemm } from './gemm.mjs';
 import { BLOCKS, predict } from './model.mjs';
+import { ptxPipeline, writeMaskOf } from './pipeline.mjs';
 import { range } from './products.mjs';
 import { kernelSelfTests } from './self-test.mjs';
 import { CONVOLUTION_TILINGS, SECOND_PASS, WINDOW_TILINGS } from './tilings.mjs';
@@ -133,18 +135,15 @@ export function ptxConvolutions(context) {
     if (!context.takesPtx) return false;
     const { batch, outputs, channels, size, window, strides, ldw, ldy } = g;
     const { m } = productOf(g);
-    const isAligned = (/** @type {Placed | undefined} */ tensor, /** @type {number} */ bytes) => {
-      if (!tensor) return true;
-      const base = typeof tensor.buffer === 'object' ? (tensor.buffer.offset ?? 0) : 0;
-      return (base + bytes * tensor.offset) % alignment === 0;
-    };
+    const isAligned = (/** @type {Placed | undefined} */ tensor, /** @type {'f32' | 'f16'} */ as) =>
+      !tensor || firstByte(tensor, as) % alignment === 0;
     const last = (size[0] - 1) * strides[1] + (size[1] - 1) * strides[2] + channels;
     return (
       outputs % 8 === 0 &&
       window.every((n) => n <= MAX_TAPS) &&
       [...strides, ldw, ldy].every((n) => n % 8 === 0) &&
-      halves.every((tensor) => isAligned(tensor, 2)) &&
-      singles.every((tensor) => isAligned(tensor, 4)) &&
+      halves.every((tensor) => isAligned(tensor, 'f16')) &&
+      singles.every((tensor) => isAligned(tensor, 'f32')) &&
       // Offsets are 32 bits.
       2 * ((batch - 1) * strides[0] + last) < 2 ** 32 &&
       2 * Math.max(outputs * ldw, m * ldy) < 2 ** 32
@@ -157,21 +156,7 @@ export function ptxConvolutions(context) {
    * @param {readonly unknown[]} parameters @param {number} threads
    */
   function pipelineOf(name, text, access, parameters, threads) {
-    const key = `${name}/${access.join()}`;
-    const known = context.pipelines.get(key);
-    if (known !== undefined) return known;
-    /** @type {import('../../index.js').PipelineHandle} */
-    const made = context.vk.createPipeline({
-      ptx: text(),
-      entry: name,
-      bindings: access.length,
-      access,
-      pushBytes: 4 * (parameters.length - access.length),
-      workgroupSize: [threads, 1, 1],
-      name,
-    });
-    context.pipelines.set(key, made);
-    return made;
+    return ptxPipeline(context, `${name}/${access.join()}`, () => ({ ptx: text(), access, parameters: parameters.length, threads }));
   }
 
   /** The image as a binding. @param {Gathered} g @param {Placed} x */
@@ -185,9 +170,6 @@ export function ptxConvolutions(context) {
         (value) => value >>> 0,
       ),
     );
-
-  /** Bits of the bindings that are written. @param {import('../../index.js').PtxAccess[]} access */
-  const maskOf = (access) => access.reduce((mask, how, i) => mask | (how === 'write' ? 1 << i : 0), 0);
 
   /** The form of a product; that of parts leaves bias and ReLU to the second pass. @param {Choice} choice @param {Effects} effects @returns {GemmForm} */
   function formOf({ how: { parts } }, { type, bias, relu }) {
@@ -223,7 +205,7 @@ export function ptxConvolutions(context) {
       buffers: [work, to, bias ?? work],
       groups: [ceilDiv((m * n) / SUM_COLUMNS, SUM_THREADS), 1, 1],
       push: pushConstants([m, n, ld, taps, parts]),
-      writeMask: maskOf(access),
+      writeMask: writeMaskOf(access),
     };
   }
 
@@ -259,7 +241,7 @@ export function ptxConvolutions(context) {
         buffers: /** @type {Binding[]} */ (bound.map((buffer, i) => (access[i] === 'none' ? first : buffer))),
         groups: [choice.how.blocks, 1, 1],
         push: joined(pushConstants([m, n, k, 8, ldw, ldy, 8, 8, kPerPart, whole, rest, parts], [1, 0]), gatheredOf(g)),
-        writeMask: maskOf(access),
+        writeMask: writeMaskOf(access),
       },
     ];
     if (!sums) return dispatches;
@@ -323,7 +305,7 @@ export function ptxConvolutions(context) {
         buffers: [first, imageOf(g, x), first, first, first, first, sums],
         groups: [choice.how.blocks, 1, 1],
         push: joined(pushConstants([m, n, k, g.ldy, 8, n, 8, 8, kPerPart, 0, rest, parts], [1, 0]), gatheredOf(g)),
-        writeMask: maskOf(access),
+        writeMask: writeMaskOf(access),
       },
       sumsOf(
         choice.name,
@@ -348,8 +330,8 @@ export function ptxConvolutions(context) {
     const choice = chooseWeightTiling(g, { blocks });
     if (!choice || 4 * choice.how.workspaceFloats > context.bindingBytes) return undefined;
     const form = weightFormOf(choice, g.type);
-    const sums = sumsTextOf(choice.name, WINDOW_TILINGS[choice.name].tiling, { to: 'weight', type: weightType });
-    const text = () => `${weightTextOf(choice.name, form)}${sums}`;
+    const { tiling } = WINDOW_TILINGS[choice.name];
+    const text = () => `${weightTextOf(choice.name, form)}${sumsTextOf(choice.name, tiling, { to: 'weight', type: weightType })}`;
     if (selfTestOf(`${weightEntryOf(choice.name, form)}/${weightType}`, () => testWeight(choice, g.type, weightType), text))
       return undefined;
     const work = { buffer: context.workspace('convolution', 4 * choice.how.workspaceFloats), offset: 0 };

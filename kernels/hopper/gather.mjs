@@ -1,10 +1,10 @@
 // Operands whose elements are gathered from an image, for convolutions as products without a copy of the windows.
 //
-// Forward passes and input gradients gather A. A row is a position of the result, and the depth runs over the window's taps and, in each, over the channels, which are neighbours in memory.
-// A stage lies in one tap: channels are a multiple of its depth. So a chunk of a row lies in one pixel, and its address is the sum of two
-// offsets: that of the row, constant throughout a tile, and that of the tap and channel, the same for all rows. Both are modulo 2^32, and either
-// may be negative; the sum of a pixel that exists is not. Pixels outside of the image are zeros: each row has a mask with a bit for each row and for
-// each column of the window that lies within the image.
+// Forward passes and input gradients gather A. A row is a position of the result, and the depth runs over the window's taps and, in each, over the
+// channels, which are neighbours in memory. A stage lies in one tap: channels are a multiple of its depth. So a chunk of a row lies in one pixel, and
+// its address is the sum of two offsets: that of the row, constant throughout a tile, and that of the tap and channel, the same for all rows. Both
+// are modulo 2^32, and either may be negative; the sum of a pixel that exists is not. Pixels outside of the image are zeros: each row has a mask with
+// a bit for each row and for each column of the window that lies within the image.
 //
 // Weight gradients gather B: a column is a channel at a tap, 64 neighbours of which lie in one tap, and the depth runs over positions. A thread
 // has one position of a stage, from which it takes a chunk at each of its columns' taps.

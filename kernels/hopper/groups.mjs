@@ -6,6 +6,7 @@ import { moduleText } from './assembler.mjs';
 import { MAX_PRODUCTS, addedEarly, groupDivision, parametersOf, gemmFault, sizesFault, sizesOf } from './form.mjs';
 import { gemm } from './gemm.mjs';
 import { predict, usWords } from './model.mjs';
+import { ptxPipeline } from './pipeline.mjs';
 import { SECOND_PASS } from './tilings.mjs';
 import { isSimt } from './simt.mjs';
 import { formName } from '../tuning/table.mjs';
@@ -99,26 +100,17 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
 
   /** The pipeline of a kernel, written and created at first use. @param {GemmTiling} tiling @param {GemmForm} form */
   function pipelineOf(tiling, form) {
-    const key = keyOf(tiling, form);
-    const made = context.pipelines.get(key);
-    if (made !== undefined) return made;
-    const name = key.split('/')[0];
-    const parameters = parametersOf(form, tiling);
-    const bindings = parameters.filter(({ type }) => type === 'u64').length;
-    /** @returns {import('../../index.js').PtxAccess[]} */
-    const accessOf = () => ['read', 'read', form.beta ? 'readwrite' : 'write'];
-    /** @type {import('../../index.js').PipelineHandle} */
-    const pipeline = context.vk.createPipeline({
-      ptx: textOf(name, tiling, form),
-      entry: name,
-      bindings,
-      access: [...Array.from({ length: form.products ?? 1 }, accessOf).flat(), ...(bindings % 3 ? [/** @type {const} */ ('write')] : [])],
-      pushBytes: 4 * (parameters.length - bindings),
-      workgroupSize: [sizesOf(tiling).threads, 1, 1],
-      name,
+    return ptxPipeline(context, keyOf(tiling, form), (name) => {
+      const parameters = parametersOf(form, tiling);
+      const bindings = parameters.filter(({ type }) => type === 'u64').length;
+      /** @returns {import('./pipeline.mjs').PtxAccess[]} */
+      const accessOf = () => ['read', 'read', form.beta ? 'readwrite' : 'write'];
+      const access = [
+        ...Array.from({ length: form.products ?? 1 }, accessOf).flat(),
+        ...(bindings % 3 ? [/** @type {const} */ ('write')] : []),
+      ];
+      return { ptx: textOf(name, tiling, form), access, parameters: parameters.length, threads: sizesOf(tiling).threads };
     });
-    context.pipelines.set(key, pipeline);
-    return pipeline;
   }
 
   /**

@@ -2,6 +2,7 @@
 // so they work on copies with room behind each row. The room behind A's and B's rows is zeros, which add nothing to a sum.
 
 import { bytesOf, ceilDiv, pushConstants, tensor } from '../base.mjs';
+import { firstByte } from '../bounds.mjs';
 import { productFault } from './form.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
@@ -25,12 +26,6 @@ const MAX_BYTES = 2 ** 30;
 /** @param {number} x @param {number} unit */
 const up = (x, unit) => ceilDiv(x, unit) * unit;
 
-/** The byte of its buffer at which a tensor begins. @param {string} name @param {unknown} value @param {import('../base.mjs').DType} type */
-export function firstByte(name, value, type) {
-  const { buffer, offset } = tensor('matmul', name, value);
-  return (typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + offset * bytesOf(type);
-}
-
 /** Bytes of a copy. @param {Pad} pad */
 export const padBytes = ({ rows, ld, type }) => up(rows * ld * bytesOf(type), ALIGNMENT);
 
@@ -45,7 +40,7 @@ export function padsOf(problem, alignment, stored) {
   if (batch !== 1 || precision === 'f32' || aType !== half || bType !== half) return 'only single products of halves take copies';
   if (bPermuted || glu || unit || k2) return 'a permuted B, a second pair of operands, SwiGLU and activations that are kept take no copies';
   const offset = (/** @type {Pad['name'] | 'workspace'} */ name, /** @type {Pad['type']} */ type) =>
-    args[name] === undefined ? 0 : firstByte(name, args[name], type) % alignment;
+    args[name] === undefined ? 0 : firstByte(tensor('matmul', name, args[name]), type) % alignment;
   if (offset('workspace', 'f32')) return `the workspace is not aligned to ${alignment} bytes`;
   /** @type {Pad[]} */
   const list = [];

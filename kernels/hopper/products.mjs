@@ -2,12 +2,14 @@
 // first product that needs a kernel writes it and tests it (see `verifyKernel`). If a test fails, the SPIR-V kernels compute its products, and
 // a warning says so.
 
-import { bytesOf, ceilDiv, integer, pushConstants } from '../base.mjs';
+import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
+import { firstByte } from '../bounds.mjs';
 import { moduleText } from './assembler.mjs';
 import { addedEarly, division, gemmFault, parametersOf, productFault, sizesFault, sizesOf, storedColumns } from './form.mjs';
 import { gemm } from './gemm.mjs';
 import { copiesPay } from './model.mjs';
-import { firstByte, onCopies, padBytes, padWords, padsOf } from './pads.mjs';
+import { ptxPipeline, writeMaskOf } from './pipeline.mjs';
+import { onCopies, padBytes, padWords, padsOf } from './pads.mjs';
 import { GEMM_TILINGS, SIMT_TILINGS, currentName, nameOf } from './tilings.mjs';
 import { isSimt, simt, simtFault, simtSizes } from './simt.mjs';
 import { kernelSelfTests } from './self-test.mjs';
@@ -35,15 +37,6 @@ import { verifyKernel } from './verify-products.mjs';
  *   & { bias?: unknown, residual?: unknown, alpha?: number }} Formed
  */
 
-/**
- * Number of bindings of a kernel, whose addresses are its first parameters, and bytes of the parameters that follow, which are push constants.
- * @param {GemmForm} form @param {GemmTiling | SimtTiling} tiling
- */
-function sizesOfParameters(form, tiling) {
-  const parameters = parametersOf(form, /** @type {GemmTiling} */ (tiling));
-  const bindings = parameters.filter(({ type }) => type === 'u64').length;
-  return { bindings, pushBytes: 4 * (parameters.length - bindings) };
-}
 /** Multiprocessors of a Hopper GPU, if the driver does not report their number. */
 const MULTIPROCESSORS = 132;
 
@@ -108,7 +101,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       ['b2', half],
       ['workspace', 'f32'],
     ]);
-    const addresses = tensors.flatMap(([name, type]) => (args[name] === undefined ? [] : [firstByte(name, args[name], type)]));
+    const addresses = tensors.flatMap(([name, type]) =>
+      args[name] === undefined ? [] : [firstByte(tensor('matmul', name, args[name]), type)],
+    );
     if (addresses.some((address) => address % alignment)) return `an operand is not aligned to ${alignment} bytes`;
     const { lda = transA ? m : k, ldb = transB ? k : n, ldc = n } = args;
     const ldr = args.residual === undefined && args.gateUp === undefined ? 8 : (args.ldr ?? n);
@@ -225,20 +220,12 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   /** The pipeline of a kernel, written and created at first use. @param {PtxPlan} plan @param {GemmForm} form */
   function pipelineOf({ tiling, division: { whole } }, form) {
     const access = accessOf(form, whole > 0, !isSimt(tiling) && tiling.load === 'tma');
-    const key = `${keyOf(tiling, form)}${whole > 0 ? '' : '/sums'}`;
-    const made = context.pipelines.get(key);
-    if (made !== undefined) return { pipeline: made, access };
-    const name = key.split('/')[0];
-    /** @type {import('../../index.js').PipelineHandle} */
-    const pipeline = context.vk.createPipeline({
+    const pipeline = ptxPipeline(context, `${keyOf(tiling, form)}${whole > 0 ? '' : '/sums'}`, (name) => ({
       ptx: textOf(name, tiling, form),
-      entry: name,
-      ...sizesOfParameters(form, tiling),
       access,
-      workgroupSize: [threadsOf(tiling), 1, 1],
-      name,
-    });
-    context.pipelines.set(key, pipeline);
+      parameters: parametersOf(form, /** @type {GemmTiling} */ (tiling)).length,
+      threads: threadsOf(tiling),
+    }));
     return { pipeline, access };
   }
 
@@ -287,7 +274,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
           [m, n, k, lda, ldb, ldc, ldr, ldh, kPerPart, whole, rest, parts, ...(k2 > 0 ? [k2, lda2, ldb2] : [])],
           [alpha, beta],
         ),
-        writeMask: access.reduce((mask, how, i) => mask | (how.endsWith('write') ? 1 << i : 0), 0),
+        writeMask: writeMaskOf(access),
       },
     ];
     // The second pass calls the split tiles the `tail`.

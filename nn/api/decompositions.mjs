@@ -13,7 +13,7 @@ import * as F from './functional.mjs';
 import { argmax, gather, indexSelect } from './indexing.mjs';
 import { logicalAnd } from './integers.mjs';
 import { hypot } from './math.mjs';
-import { eye, inF32, indices, inverted, numbers, solved, square, turned, withChange } from './matrices.mjs';
+import { eye, inF32, indices, inverted, numbers, solved, square, swappedRows, turned, withChange } from './matrices.mjs';
 import { toF32 } from './operands.mjs';
 import { band, diagonal, flip, pad, select, tril, triu } from './shape.mjs';
 import { argsort } from './sorting.mjs';
@@ -181,7 +181,8 @@ const inOrder = (x, order) => gather(x, x.ndim - 2, F.expand(F.unsqueeze(order, 
 
 /**
  * Singular values of tall matrices, descending, with u s and v, without gradients.
- * @param {Tensor} a [..., m, n], m ≥ n @returns {{ s: Tensor, us: Tensor, v: Tensor, scale: Tensor }} of a / scale: [..., n], [..., n, m] and [..., n, n], by rows
+ * @param {Tensor} a [..., m, n], m ≥ n
+ * @returns {{ s: Tensor, us: Tensor, v: Tensor, scale: Tensor }} of a / scale: [..., n], [..., n, m] and [..., n, n], by rows
  */
 function rotated(a) {
   const [m, n] = a.shape.slice(-2);
@@ -217,8 +218,8 @@ function tallSVD(a, width) {
 
 /**
  * The singular values and vectors of matrices: a = u diag(s) vh, s descending. By one-sided Jacobi: some 20 operations a step, and 2 + 2 log2(n)
- * times n of steps, n the smaller size. Errors are some 1e-6 of the largest singular value. Signs of vectors are not LAPACK's. Vectors of equal singular
- * values have no gradient of their own (PyTorch's is NaN).
+ * times n of steps, n the smaller size, after which nothing tests whether they were enough. Errors are some 1e-6 of the largest singular value. Signs of
+ * vectors are not LAPACK's. Vectors of equal singular values have no gradient of their own (PyTorch's is NaN).
  * @param {Tensor} a [..., m, n] @param {SvdOptions} [options]
  * @returns {SVD} with k = min(m, n): u [..., m, m] or [..., m, k], s [..., k], vh [..., n, n] or [..., k, n]
  * @throws {UsageError} if a gradient is asked for with `fullMatrices` and m ≠ n
@@ -272,13 +273,16 @@ export function svdvals(a) {
 /**
  * The eigenvalues of symmetric matrices, ascending, and their vectors as columns, by one-sided Jacobi of the matrix plus a multiple of the
  * identity that makes it positive. Errors are some 1e-6 of the largest eigenvalue's size. Signs of vectors are not LAPACK's. The gradient is
- * symmetric; vectors of equal eigenvalues have none of their own (PyTorch's is NaN).
+ * symmetric; vectors of equal eigenvalues have none of their own (PyTorch's is NaN). As of `svd`, the number of steps is fixed.
  * @param {Tensor} a [..., n, n] @param {'L' | 'U'} [uplo] the triangle that is read, 'L' (the lower) when left out @returns {Eigen} [..., n] and [..., n, n]
  */
 export function eigh(a, uplo = 'L') {
   return eigen('eigh', a, uplo);
 }
-/** The eigenvalues of symmetric matrices, ascending: those of `eigh`. @param {Tensor} a [..., n, n] @param {'L' | 'U'} [uplo] as of `eigh` @returns {Tensor} [..., n] */
+/**
+ * The eigenvalues of symmetric matrices, ascending: those of `eigh`.
+ * @param {Tensor} a [..., n, n] @param {'L' | 'U'} [uplo] as of `eigh` @returns {Tensor} [..., n]
+ */
 export const eigvalsh = (a, uplo = 'L') => eigen('eigvalsh', a, uplo).eigenvalues;
 
 /** @param {string} op @param {Tensor} a @param {'L' | 'U'} uplo @returns {Eigen} */
@@ -312,7 +316,9 @@ function eigen(op, a, uplo) {
 
 /**
  * Elimination with partial pivoting, without gradients.
- * @param {Tensor} a f32 [..., m, n] @returns {{ w: Tensor, order: Tensor, pivots: Tensor }} both factors in one, rows of a by their place [..., m, 1], and with which row each was swapped [..., min(m, n)]
+ * @param {Tensor} a f32 [..., m, n]
+ * @returns {{ w: Tensor, order: Tensor, pivots: Tensor }} both factors in one, rows of a by their place [..., m, 1], and with which row each was
+ *   swapped [..., min(m, n)]
  */
 function factored(a) {
   return noGrad(() => {
@@ -334,11 +340,6 @@ function factored(a) {
     }
     return { w, order, pivots: F.stack(pivots, -1) };
   });
-}
-/** Matrices with rows k and `place` swapped. @param {Tensor[]} list @param {Tensor} rows @param {number} k @param {Tensor} place [..., 1, 1] */
-function swappedRows(list, rows, k, place) {
-  const from = F.where(F.eq(rows, k), place, F.where(F.eq(rows, place), k, rows));
-  return list.map((x) => gather(x, x.ndim - 2, F.expand(from, x.shape).contiguous()));
 }
 
 /**

@@ -12,7 +12,8 @@ import { asFloat, inOneType, promotedType } from './operands.mjs';
 /** @typedef {import('./functional.mjs').Operand} Operand */
 
 /**
- * An operation of several operands, which broadcast: of floats, and of integers in f32. Numbers count as tensors of one element of f32 and leave the type as it is.
+ * An operation of several operands, which broadcast: of floats, and of integers in f32. Numbers count as tensors of one element of f32 and leave the
+ * type as it is.
  * @param {Op} op @param {readonly unknown[]} operands @param {readonly number[]} [numbers] @returns {Tensor}
  */
 export function of(op, operands, numbers = []) {

@@ -37,6 +37,15 @@ export const indices = (list) => constant(Int32Array.from(list), denseLayout([li
 export const numbers = (n) => F.reshape(indices(Array.from({ length: n }, (_, i) => i)), [n, 1]);
 
 /**
+ * Matrices with rows k and `place` swapped.
+ * @param {Tensor[]} list @param {Tensor} rows their numbers @param {number} k @param {Tensor} place [..., 1, 1] @returns {Tensor[]}
+ */
+export function swappedRows(list, rows, k, place) {
+  const from = F.where(F.eq(rows, k), place, F.where(F.eq(rows, place), k, rows));
+  return list.map((x) => gather(x, x.ndim - 2, F.expand(from, x.shape).contiguous()));
+}
+
+/**
  * Gauss–Jordan elimination with partial pivoting of [a | b], without gradients.
  * @param {Tensor} a [..., n, n] @param {Tensor} b [..., n, k]
  * @returns {{ x: Tensor, pivots: Tensor, swaps: Tensor }} a⁻¹ b; the pivots [..., n]; -1 to the power of swapped rows, [...]
@@ -54,8 +63,7 @@ export function eliminated(a, b) {
         F.reshape(argmax(F.reshape(column, [...column.shape.slice(0, -2), n - k]), -1), [...column.shape.slice(0, -2), 1, 1]),
         k,
       );
-      const order = F.where(F.eq(rows, k), place, F.where(F.eq(rows, place), k, rows));
-      w = gather(w, w.ndim - 2, F.expand(order, w.shape).contiguous());
+      [w] = swappedRows([w], rows, k, place);
       swaps = F.mul(swaps, F.where(F.eq(F.reshape(place, swaps.shape), k), 1, -1));
       const row = F.slice(w, -2, k, k + 1);
       const pivot = F.slice(row, -1, k, k + 1);

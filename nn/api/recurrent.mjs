@@ -195,7 +195,8 @@ export const lstmCell = (x, state, weightIh, weightHh, biasIh, biasHh) =>
 /**
  * One step of `gru`, as `torch.gru_cell`.
  * @param {Tensor} x [batch, inputs] @param {Tensor} state [batch, hidden] @param {Tensor} weightIh [3 · hidden, inputs]
- * @param {Tensor} weightHh [3 · hidden, hidden] @param {Tensor} [biasIh] [3 · hidden] @param {Tensor} [biasHh] as of `lstmCell` @returns {Tensor} the next state
+ * @param {Tensor} weightHh [3 · hidden, hidden] @param {Tensor} [biasIh] [3 · hidden] @param {Tensor} [biasHh] as of `lstmCell`
+ * @returns {Tensor} the next state
  */
 export const gruCell = (x, state, weightIh, weightHh, biasIh, biasHh) =>
   step('gruCell', x, (own, parameters, options) => gru(own, state, parameters, options), [weightIh, weightHh], [biasIh, biasHh]);

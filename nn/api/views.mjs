@@ -185,7 +185,10 @@ export function cat(tensors, dim = 0) {
   return apply(movement.concat, [...tensors], { dim: d });
 }
 
-/** Joins tensors of one shape along a new dimension, in the type that theirs are promoted to; a copy. @param {Tensor[]} tensors @param {number} [dim] @returns {Tensor} */
+/**
+ * Joins tensors of one shape along a new dimension, in the type that theirs are promoted to; a copy.
+ * @param {Tensor[]} tensors @param {number} [dim] @returns {Tensor}
+ */
 export function stack(tensors, dim = 0) {
   if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('stack', 'expected an array of tensors');
   const [first] = tensors.map((x) => tensorOf('stack', x));

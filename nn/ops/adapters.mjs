@@ -119,7 +119,10 @@ const adaptInput = defineOp({
   },
 });
 
-/** The products scale · x Aᵀ of all adapters side by side. @param {Kernels} k @param {Operand} x @param {Operand[]} as @param {Operand} u @param {AdaptAttributes} attributes */
+/**
+ * The products scale · x Aᵀ of all adapters side by side.
+ * @param {Kernels} k @param {Operand} x @param {Operand[]} as @param {Operand} u @param {AdaptAttributes} attributes
+ */
 function downProducts(k, x, as, u, { scales, joined, precision }) {
   const [m, inner] = rowsOf(x.layout.shape);
   const ranks = as.map(({ layout: { shape } }) => shape[0]);

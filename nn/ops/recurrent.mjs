@@ -10,7 +10,7 @@ import { defineOp } from './registry.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../core/layout.mjs').Layout} Layout */
-/** `products`: the type that the weight's gradient is computed in, f32 when left out. @typedef {{ products?: 'bf16' | 'f16' }} RecurrentAttributes */
+/** `products`: the type that the weight's gradient is computed in, f32 when left out. @typedef {{ products?: 'bf16' }} RecurrentAttributes */
 /** @typedef {import('./registry.mjs').Operand} Operand */
 /** @typedef {import('../core/codegen.mjs').Program} Program */
 /** @typedef {import('../core/codegen.mjs').Value} Value */
@@ -63,8 +63,8 @@ function checkRecurrent(op, count, gates, first, weight, bias) {
 }
 
 /**
- * The gradient of the hidden gates' weight: one product of all steps, of halves where the layer was computed under `autocast`, as the gradient of the
- * inputs' weight is.
+ * The gradient of the hidden gates' weight: one product of all steps, of bf16 where the layer was computed under `autocast` to it, as the gradient of
+ * the inputs' weight is.
  * @param {Tensor} dGates [rows, gates] @param {Tensor} states [rows, hidden] @param {RecurrentAttributes} attributes
  * @param {import('./registry.mjs').Functions} F
  */
