@@ -91,20 +91,21 @@ export const OF_BENCHES = /\/(bench-generate|bench-train|gpt-ablation|kernels\/b
 export const OF_RUNS = /\/(gpt-ends|train-checkpoints|train-run)\.test/;
 /** Tests of tensors. */
 export const OF_NN = /\/nn\//;
+/** What passes of `compile` do to a list of operations, which depends on no driver: `nn/compile` and `nn/fuse` run what they make. */
+const OF_PASSES = /\/nn\/(passes|recompute|shuffle)\.test/;
 /** What reads give to JavaScript, and how waits for work without an end come to one: how bindings reach a command does not come into that. */
 export const OF_READS_AND_WAITS = /\/(endless|readback)\.test/;
-/**
- * What `npm test` leaves out under validation: functions of tensors are operations, and `nn/ops` and `kernels/` have those validated; what
- * becomes of reads, and of the device in workers, is mostly that of processes.
- */
-export const SLOW_VALIDATED = any(OF_TRAINING, OF_FUNCTIONS, /\/(readback|workers)\.test/);
+/** What `npm test` leaves out under validation: functions of tensors are operations, and `nn/ops` and `kernels/` have those validated. */
+export const SLOW_VALIDATED = any(OF_TRAINING, OF_FUNCTIONS);
+/** What becomes of reads, and of the device in workers, is mostly that of processes: the newest layer alone sees it. */
+const OF_READS_AND_WORKERS = /\/(readback|workers)\.test/;
 /** Examples, whose calls the suite makes: besides the default device the newest layer sees them. */
 export const OF_EXAMPLES = /\/examples\.test/;
 
 /**
- * Test files that SwiftShader does not run: those that meet no driver; functions of tensors, of which `nn/ops` runs every operation, but
- * for those whose NaN, infinities and denormals depend on the driver; and those that compile all of the training's pipelines many times,
- * which takes it minutes each, since it keeps no cache of them.
+ * Test files that SwiftShader does not run: those that meet no driver, or only how waits end; functions of tensors, of which
+ * `nn/ops` runs every operation, but for those whose NaN, infinities and denormals depend on the driver; passes of `compile`; and those that
+ * compile all of the training's pipelines many times, which takes it minutes each, since it keeps no cache of them.
  */
 export const NOT_ON_SWIFTSHADER = any(
   NOT_OF_THE_DEVICE,
@@ -112,14 +113,18 @@ export const NOT_ON_SWIFTSHADER = any(
   OF_BENCHES,
   OF_RUNS,
   OF_EXAMPLES,
+  OF_PASSES,
+  OF_READS_AND_WAITS,
   new RegExp(`(?!/nn/(math|types)\\.test)(${OF_FUNCTIONS.source})`),
   /\/(gpt-train|gpt-ranges|train-\w+)\.test/,
 );
 
+/** Of training, descriptor sets are tried by `gpt-ranges`, whose tensors share buffers, and by `train-steps`. */
+const GPT_TRAIN = /\/gpt-train\.test/;
 const NO_PROGRAMS = any(OF_BENCHES, OF_RUNS, OF_EXAMPLES);
-const NOT_ON_SETS = any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_READS_AND_WAITS, NO_PROGRAMS);
+const NOT_ON_SETS = any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_READS_AND_WAITS, NO_PROGRAMS, GPT_TRAIN);
 const NOT_RECORDED = any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_ARITHMETIC, OF_FUNCTIONS, NO_PROGRAMS);
-const NOT_VALIDATED = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES, OF_EXAMPLES);
+const NOT_VALIDATED = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES, OF_EXAMPLES, OF_READS_AND_WORKERS);
 /** What the newer Mesa runs without its validation layer: nothing runs twice there. */
 const UNVALIDATED_ON_MESA = any(OF_FUNCTIONS, OF_LAVAPIPES_COMPILER);
 
