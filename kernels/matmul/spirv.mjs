@@ -75,6 +75,8 @@ export const TILINGS = [
   [4, 4, 32, 2, 2, 1],
   [4, 4, 16, 2, 2, 1],
   [2, 2, 32, 1, 1, 1],
+  // Four subgroups of 64, as AMD's, have more invocations than the tile above has loads.
+  [2, 2, 32, 2, 1, 1],
   [2, 2, 16, 1, 1, 1],
   [2, 2, 16, 2, 1, 1],
   [2, 2, 16, 2, 2, 1],
@@ -241,12 +243,17 @@ export function spirvProducts(context) {
     // A tile at least twice as tall or wide as the product would mostly multiply padding.
     const fitting = usable.filter((p) => p.bm < 2 * m && p.bn < 2 * n);
     const small = usable.find((p) => p.bm * p.bn <= 64 * 64) ?? usable[usable.length - 1];
+    const least = usable[usable.length - 1];
+    // Of the tiles of the least size the first has the deepest steps. A CPU has no use for its many invocations.
+    const narrow = isCpu ? least : (usable.find((p) => p.bm * p.bn === least.bm * least.bn) ?? least);
     // A deep product makes up for few tiles by splits of a depth of at least 1,024, whose second pass then costs little.
     const mostSplits = isCpu ? 1 : Math.max(1, Math.min(8, Math.floor(k / 1024)));
     const filling = fitting.find((p) => tiles(p) * mostSplits >= units);
-    const plan = filling ?? (fitting.length > 0 ? small : usable[usable.length - 1]);
-    const room =
-      filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
+    const plan = filling ?? (fitting.length > 0 ? small : narrow);
+    const count = tiles(plan);
+    const deeper = count < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / count)) : 1;
+    // Parts of less depth at least fill the device once.
+    const room = filling ? deeper : Math.max(deeper, Math.floor(units / count));
     const deep = Math.floor(k / (8 * plan.bk));
     const because = filling ? 'no line is near: the largest tile that fills the device' : 'no line is near: the smallest tile that fits';
     const unknown = isCpu ? { guess: true } : { fallback: true, guess: true };
