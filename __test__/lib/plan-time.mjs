@@ -89,7 +89,8 @@ export function planTime(problem, plan, hardware, subgroup) {
   const beside = coop ? 1 : 1 + (LOAD_COST * (tm / 4 + tn / 4)) / (tm * tn);
   const math = (beside * 2 * bm * bn * depth * units) / (1e6 * (coop ? (hardware.matrix ?? hardware.f32) : hardware.f32));
   const reads = coop ? (bm * bn * (wm + wn)) / (wm * wn) : (bm * bn * (8 * tn + 4 * tm)) / (32 * tm * tn);
-  const odd = (/** @type {number} */ row, /** @type {number} */ size, /** @type {string} */ type) => ((row * bytesOf(type)) % 16 ? size : 0);
+  const odd = (/** @type {number} */ row, /** @type {number} */ size, /** @type {string} */ type) =>
+    (row * bytesOf(type)) % 16 ? size : 0;
   const alone = odd(transA ? m : k, bm, aType) + odd(transB ? k : n, bn, bType);
   const local = (depth * (((coop ? 2 : 4) * (reads + bm + bn)) / SHARED_BYTES + alone * ODD_CYCLES)) / (1000 * clock);
   const loads = (depth * (bm * bytesOf(aType) + bn * bytesOf(bType)) * units) / (1000 * cache);
