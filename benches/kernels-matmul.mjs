@@ -5,6 +5,7 @@
 //   node benches/kernels-matmul.mjs --sweep --shapes 'NT 8192 3072 1024,TN 1024 2752 8192'   all plans on these shapes
 //   node benches/kernels-matmul.mjs --sweep --groups ptx --budget 400 --out ptx.json   PTX against the SPIR-V plans
 //   node benches/kernels-matmul.mjs --sweep --groups permuted,glu    products with B as it is and with B permuted, in turn
+//   node benches/kernels-matmul.mjs --grid [--count 80] [--budget 120] [--pytorch python3]   the package's picks for products that no table names
 //   node benches/kernels-matmul.mjs --table results.json…   the best plans, as kernels/tuning/measured/hopper.mjs holds them
 //
 // Each group of candidates runs in a child process, so that a lost device or a crashing driver costs one candidate. Data is random. Operands
@@ -25,15 +26,20 @@ import { planName, tilingName } from '../kernels/matmul/words.mjs';
 import { ptxPlans, sensible, tilings, withSplits } from '../kernels/tuning/candidates.mjs';
 import { timedProduct } from '../kernels/tuning/measure.mjs';
 import { classOf, lineOf, shapeOf } from '../kernels/tuning/table.mjs';
+import { deviceTimer } from '../kernels/tuning/timer.mjs';
 import { runWorker } from './lib/addon.mjs';
+import { addCublas, gridName, gridProducts, gridSummary, pytorchSeconds, timeGrid } from './lib/product-grid.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { GROUPS, HALVES, MODEL, TARGETS, shapeName } from './lib/sweep-plans.mjs';
 import { runTurns } from './lib/sweep-turns.mjs';
 
 const { values: options, positionals } = optionsOrExit(
-  'node benches/kernels-matmul.mjs --sweep [options] | --table FILE…',
+  'node benches/kernels-matmul.mjs --sweep [options] | --grid [options] | --table FILE…',
   /** @type {const} */ ({
     sweep: { type: 'boolean', help: 'time plans; without --shapes for the shapes of the model and of the targets' },
+    grid: { type: 'boolean', help: "time the package's picks beside other plans, for a sample of products that no table names" },
+    count: { type: 'integer', min: 1, max: 10_000, default: 80, help: 'products of the grid' },
+    pytorch: { type: 'string', value: 'PROGRAM', help: "also time PyTorch's products of the grid, by this Python" },
     groups: {
       type: 'string',
       value: 'LIST',
@@ -45,7 +51,7 @@ const { values: options, positionals } = optionsOrExit(
       pattern: /^(NT|NN|TN)( [1-9]\d{0,6}){3}(,(NT|NN|TN)( [1-9]\d{0,6}){3})*$/,
       help: "time every plan for these products, e.g. 'NT 8192 3072 1024,TN 1024 2752 8192'",
     },
-    budget: { type: 'integer', min: 1, max: 1_000_000, default: 170, help: 'seconds for the whole sweep' },
+    budget: { type: 'integer', min: 1, max: 1_000_000, default: 170, help: 'seconds for the whole sweep or grid' },
     top: { type: 'integer', min: 1, max: 1000, default: 4, help: 'how many plans to show of each shape' },
     out: { type: 'string', value: 'FILE', path: 'output', help: 'write the results as JSON' },
     ...RESULTS_OPTION,
@@ -229,6 +235,57 @@ function report(results) {
   }
 }
 
+// ----------------------------------------------------------------------------------------------- grid
+
+/** Times a sample of the grid, and prints and writes what was found. */
+function runGrid() {
+  const end = Date.now() + 1000 * options.budget;
+  const vk = createRequire(import.meta.url)(process.env.HELIOS_TEST_ADDON ? resolve(process.env.HELIOS_TEST_ADDON) : '../index.js');
+  const context = new KernelContext(vk, { tuning: false });
+  const kernels = { context, ...matmulKernels(context) };
+  const half = /** @type {const} */ (['bf16', 'f16']).find((type) => kernels.matmulSupports(type));
+  const products = gridProducts(half, options.small === true).slice(0, options.count);
+  const reserved = options.pytorch ? 1000 * Math.min(pytorchSeconds(products.length), options.budget / 3) : 0;
+  const { results, failed } = timeGrid(kernels, deviceTimer(vk, kernels), products, end - reserved, (line) => console.error(line));
+  if (results.length === 0) throw new Error(`no product was timed: ${failed[0] ?? 'the budget is too short'}`);
+  const missing = options.pytorch ? addCublas(results, options.pytorch, (end - Date.now()) / 1000) : undefined;
+  const { within, mean, ratios } = gridSummary(results);
+
+  const plan = (/** @type {{ name: string, us: number }} */ { name, us }) => `${us.toFixed(1).padStart(9)} ${name.padEnd(40)}`;
+  console.log(
+    `pick / fastest, µs of both${options.pytorch ? ' and of cuBLAS' : ''}, on ${context.info.deviceName}; the ${options.top} worst:`,
+  );
+  for (const { result, ratio } of ratios.slice(0, options.top)) {
+    const { pick, us, plans, because, cublas } = result;
+    const theirs = cublas === undefined ? '' : ` cuBLAS ${cublas.toFixed(1)}`;
+    console.log(`${ratio.toFixed(2)} ${gridName(result).padEnd(28)} ${plan({ name: pick, us })}${plan(plans[0])}${theirs}  ${because}`);
+  }
+  const known = results.filter(({ cublas }) => cublas !== undefined);
+  const theirs = Math.exp(known.reduce((sum, { us, cublas }) => sum + Math.log(us / Number(cublas)), 0) / known.length);
+  console.log(
+    `${results.length} of ${products.length} products: ${(100 * within).toFixed(0)} % within 5 % of the fastest plan, geometric mean ${mean.toFixed(3)}` +
+      (known.length > 0 ? `; beside cuBLAS ${theirs.toFixed(3)} (${known.length} products)` : ''),
+  );
+  if (missing !== undefined) console.log(`cuBLAS was not timed for all products: ${missing}`);
+  for (const text of failed.slice(0, 5)) console.log(`failed: ${text}`);
+
+  if (options.out) writeFileSync(options.out, JSON.stringify(results));
+  if (options.results === undefined) return;
+  const figures = results.flatMap((result) => {
+    const { type, form, m, n, k, us, plans, cublas } = result;
+    const tflops = (/** @type {number} */ time) => (2 * m * n * k) / time / 1e6;
+    const figure = { group: `grid, ${type}`, name: `${form} ${m}×${n}×${k}`, unit: 'TFLOP/s' };
+    return [
+      { ...figure, series: 'pick', value: tflops(us) },
+      { ...figure, series: 'fastest plan', value: tflops(plans[0].us) },
+      ...(cublas === undefined ? [] : [{ ...figure, series: 'cuBLAS', value: tflops(cublas) }]),
+    ];
+  });
+  const { deviceName: device, driverInfo: driver } = context.info;
+  const title = "Matrix products that no table names: the package's pick beside the fastest plan that was timed";
+  writeResults(options.results, { bench: 'kernels-matmul', title, device, driver, figures });
+}
+
 /** The table of a group. @param {any} how */
 const tableOf = ({ precision, aType = 'f32', bType = 'f32', ptx = false }) => (ptx ? 'ptx' : classOf({ precision, aType, bType }));
 
@@ -267,7 +324,8 @@ try {
   if (options.table) printTable();
   else if (options.child && options.log) runChild(options.child, options.log);
   else if (options.sweep) await runSweep();
-  else throw new UsageError('nothing to do: --sweep or --table');
+  else if (options.grid) runGrid();
+  else throw new UsageError('nothing to do: --sweep, --grid or --table');
 } catch (error) {
   fail('kernels-matmul', error);
 }

@@ -2,11 +2,16 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { addCublas, gridName, gridProducts, gridSummary, timeGrid } from '../../benches/lib/product-grid.mjs';
+import { checkResults } from '../../benches/lib/results.mjs';
+import { planName } from '../../kernels/matmul/words.mjs';
+import { contextOf, infoOf } from '../lib/plans.mjs';
+import { matmulKernels } from '../../kernels/matmul.mjs';
 
 test('benches/kernels.mjs --quick', () => {
   const folder = mkdtempSync(join(tmpdir(), 'helios-kernels-'));
@@ -86,6 +91,85 @@ test('benches/kernels-matmul.mjs --table has the best plan of a shape, and says 
         '',
       ].join('\n'),
     );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('benches/kernels-matmul.mjs --grid times the picks of a few products beside other plans', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-kernels-'));
+  try {
+    const out = join(folder, 'out.json');
+    const bench = fileURLToPath(new URL('../../benches/kernels-matmul.mjs', import.meta.url));
+    const args = [bench, '--grid', '--small', '--count', '3', '--budget', '300', '--out', out, '--results', join(folder, 'results')];
+    const text = execFileSync(process.execPath, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+    assert.match(text, /^3 of 3 products: \d+ % within 5 % of the fastest plan, geometric mean [1-9]\.\d+$/m);
+    assert.doesNotMatch(text, /^failed/m);
+    const results = JSON.parse(readFileSync(out, 'utf8'));
+    assert.equal(results.length, 3);
+    for (const { us, plans } of results) assert.ok(us > 0 && plans.length > 1 && plans[0].us <= us);
+    const [file] = readdirSync(join(folder, 'results'));
+    const { figures } = checkResults(JSON.parse(readFileSync(join(folder, 'results', file), 'utf8')), file);
+    assert.deepEqual(new Set(figures.map(({ series }) => series)), new Set(['pick', 'fastest plan']));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('the grid on a described H100: plans in PTX and SPIR-V that it can run, the bound, what fails, cuBLAS beside it', () => {
+  const context = contextOf(infoOf('NVIDIA H100 80GB HBM3', { hasPtx: true, multiprocessors: 132 }));
+  const kernels = { context, ...matmulKernels(context, { verify: () => undefined, verifyGroup: () => undefined }) };
+  const products = gridProducts('bf16', false).slice(0, 60);
+  assert.deepEqual(gridProducts('bf16', false).slice(0, 60), products, 'always the same');
+  assert.equal(new Set(products.map(gridName)).size, 60);
+  let [opened, closed] = [0, 0];
+  const timer = {
+    open: (/** @type {any} */ problem) => {
+      if (++opened === 2) throw new Error('no memory');
+      return {
+        sampler: (/** @type {any} */ plan) => {
+          // Throws where the plan cannot run.
+          const { kernel } = kernels.matmulPlan({ ...problem.args, plan });
+          return () => (kernel === 'ptx' && planName(plan).includes('m128') ? 9 : 10);
+        },
+        close: () => closed++,
+      };
+    },
+    close: () => {},
+  };
+  const { results, failed } = timeGrid(/** @type {any} */ (kernels), timer, products, Infinity, () => {});
+  assert.equal(results.length, 59);
+  assert.equal(closed, 59);
+  assert.deepEqual(failed, [`${gridName(products[1])}: no memory`]);
+  const both = results.filter(
+    ({ plans }) => plans.some(({ name }) => name.startsWith('ptx')) && plans.some(({ name }) => !name.startsWith('ptx')),
+  );
+  assert.ok(both.length > 20, `${both.length} with both kernels`);
+  const { within, mean, ratios } = gridSummary(results);
+  assert.ok(ratios[0].ratio > 1.1 && ratios[0].result.us === 10 && ratios[0].result.plans[0].us === 9);
+  assert.equal(within, results.filter(({ us, plans }) => us === plans[0].us).length / 59);
+  assert.ok(mean > 1 && mean < 10 / 9);
+  assert.deepEqual(timeGrid(/** @type {any} */ (kernels), timer, products, Date.now() - 1, () => {}).results, [], 'no time is left');
+  // A program in the place of PyTorch.
+  const folder = mkdtempSync(join(tmpdir(), 'helios-kernels-'));
+  try {
+    const file = join(folder, 'python');
+    writeFileSync(
+      file,
+      `#!${process.execPath}
+for (const product of require('node:fs').readFileSync(0, 'utf8').split('\\n').slice(0, 2)) console.log(JSON.stringify({ product, us: 5 }));
+console.error('out of memory');
+process.exit(1);
+`,
+      { mode: 0o755 },
+    );
+    const missing = addCublas(results, file, 60);
+    assert.match(String(missing), process.platform === 'win32' ? /./ : /out of memory$/);
+    if (process.platform !== 'win32')
+      assert.deepEqual(
+        results.slice(0, 3).map(({ cublas }) => cublas),
+        [5, 5, undefined],
+      );
   } finally {
     rmSync(folder, { recursive: true });
   }

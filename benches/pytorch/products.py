@@ -1,4 +1,8 @@
-# Matrix products in bf16 by cuBLAS through PyTorch: TFLOP/s of each shape, for `kernels-matmul.mjs` to be held against.
+# Matrix products by cuBLAS through PyTorch: TFLOP/s of each shape in bf16, for `kernels-matmul.mjs` to be held against. With `--stdin` the products
+# are read from there, one a line as `bf16 NT 512 1024 1024`, and microseconds are written as JSON, one object a line.
+import json
+import sys
+
 import torch
 
 PRODUCTS = [('NT', 8192, 2816, 1024), ('NT', 8192, 5632, 1024), ('NT', 8192, 1024, 2752), ('NT', 4096, 4096, 4096),
@@ -7,23 +11,43 @@ PRODUCTS = [('NT', 8192, 2816, 1024), ('NT', 8192, 5632, 1024), ('NT', 8192, 102
 RUNS = 40
 
 
-def random(*shape):
-    return torch.rand(shape, device='cuda').mul_(2).sub_(1).bfloat16()
+# Bytes of operands, in sets that are used in turn, so that they come from memory as in a training step.
+CACHE_BYTES = 64e6
+TYPES = {'bf16': torch.bfloat16, 'f16': torch.float16, 'f32': torch.float32}
 
 
-for form, m, n, k in PRODUCTS:
-    a = random(k, m).t() if form[0] == 'T' else random(m, k)
-    b = random(n, k).t() if form[1] == 'T' else random(k, n)
-    c = a @ b
+def random(dtype, *shape):
+    return torch.rand(shape, device='cuda').mul_(2).sub_(1).to(dtype)
+
+
+def times(form, m, n, k, dtype=torch.bfloat16, sets=1, runs=RUNS):
+    """Microseconds of each run, sorted."""
+    operands = [(random(dtype, k, m).t() if form[0] == 'T' else random(dtype, m, k),
+                 random(dtype, n, k).t() if form[1] == 'T' else random(dtype, k, n)) for _ in range(sets)]
+    c = operands[0][0] @ operands[0][1]
     for _ in range(10):
-        torch.mm(a, b, out=c)
-    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(RUNS)]
-    for start, end in events:
+        torch.mm(*operands[0], out=c)
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
+    for i, (start, end) in enumerate(events):
         start.record()
-        torch.mm(a, b, out=c)
+        torch.mm(*operands[i % sets], out=c)
         end.record()
     torch.cuda.synchronize()
-    us = sorted(start.elapsed_time(end) * 1e3 for start, end in events)
+    return sorted(start.elapsed_time(end) * 1e3 for start, end in events)
+
+
+if '--stdin' in sys.argv[1:]:
+    for line in filter(None, map(str.strip, sys.stdin)):
+        name, form, *sizes = line.split()
+        m, n, k = map(int, sizes)
+        dtype = TYPES[name]
+        sets = max(1, min(8, int(CACHE_BYTES / ((m + n) * k * dtype.itemsize)) + 1))
+        us = times(form, m, n, k, dtype, sets, 20)
+        print(json.dumps({'product': line, 'us': us[len(us) // 2]}), flush=True)
+    sys.exit()
+
+for form, m, n, k in PRODUCTS:
+    us = times(form, m, n, k)
     flop = 2 * m * n * k
     print(f'{"cuBLAS":12} {form} {m:5}x{n:5}x{k:5}: median {us[RUNS // 2]:7.1f} us {flop / us[RUNS // 2] / 1e6:4.0f} TFLOP/s, '
           f'best {flop / us[0] / 1e6:4.0f}', flush=True)

@@ -49,7 +49,7 @@ const LEAST_WORK = 2 ** 22;
 const [LEAST_GAIN, LEAST_GAIN_REORDERED] = [0.03, 0.05];
 
 /** A plan of `matmulPlan` in the form of a table. @param {MatmulPlan} plan @returns {Choice} */
-function tabled(plan) {
+export function tabled(plan) {
   const { splits = 1, wave, tail = 1, because: _because, fallback: _fallback, guess: _guess, ...rest } = plan;
   const split = tail > 1 ? { splits: 1, wave, tail } : { splits };
   return /** @type {Choice} */ (plan.kernel === 'ptx' ? { kernel: 'ptx', tiling: nameOf(plan.tiling), ...split } : { ...rest, ...split });
