@@ -6,7 +6,8 @@ import { test } from 'node:test';
 import { productLines } from '../../packages/lm/src/train/profile.mjs';
 import { GEMM_TILINGS, SIMT_TILINGS } from '../../kernels/hopper/tilings.mjs';
 import { choiceOf } from '../../kernels/matmul/words.mjs';
-import { infoOf, plansNow, productsOn } from '../lib/plans.mjs';
+import { matmulKernels } from '../../kernels/matmul.mjs';
+import { contextOf, infoOf, plansNow, productsOn } from '../lib/plans.mjs';
 
 test('products of the presets and of four models that no table names have the plans that are written down', () => {
   const kept = JSON.parse(readFileSync(new URL('./plans.json', import.meta.url), 'utf8'));
@@ -72,6 +73,38 @@ test('a plan says where it is a fallback: PTX cannot compute the product, or no 
   const { matmulPlan } = productsOn(infoOf('NVIDIA A100'));
   const plan = matmulPlan(/** @type {any} */ (large));
   assert.deepEqual(matmulPlan(/** @type {any} */ ({ ...large, plan })), plan);
+});
+
+test('products that leave the fast path say so: rows that take copies, copies that are too large, kernels that fail, no PTX, no matrix units', () => {
+  const H100 = infoOf('NVIDIA H100 80GB HBM3', { hasPtx: true, multiprocessors: 132 });
+  const said = (/** @type {any} */ { matmulPlan }, /** @type {any} */ args) => {
+    const problem = { transA: false, transB: false, ...args };
+    const { kernel, because, fallback } = choiceOf({ products: [problem], plan: matmulPlan(args) });
+    return { kernel: kernel.split(' ')[0], because, fallback };
+  };
+  const halves = { transB: true, aType: 'bf16', bType: 'bf16', cType: 'bf16', m: 4480, n: 2600, k: 650 };
+  const kernels = productsOn(H100);
+  const copies = said(kernels, halves);
+  assert.deepEqual([copies.kernel, copies.fallback], ['ptx', false]);
+  assert.match(copies.because, /^model: .*; A, B by copies with rows of a multiple of 8$/);
+  // 16,384 rows of 50,257: their copy would take more than a GiB.
+  const large = said(kernels, { ...halves, transB: false, m: 16384, n: 768, k: 50257 });
+  assert.deepEqual([large.kernel, large.fallback], ['coop', true]);
+  assert.match(large.because, /^the PTX kernels cannot take it: rows of A have 50257 elements, not a multiple of 8; no line is near/);
+  // A kernel whose test fails.
+  const failing = matmulKernels(contextOf(H100), { verify: () => 'wrong result' });
+  const failed = said(failing, { ...halves, k: 1024 });
+  assert.deepEqual([failed.kernel, failed.fallback], ['coop', true]);
+  assert.match(failed.because, /^the PTX kernels cannot take it: .*wrong result/);
+  // Another GPU has no kernels in PTX, and no table.
+  const another = said(productsOn(infoOf('NVIDIA A100')), { ...halves, k: 1024 });
+  assert.deepEqual([another.kernel, another.fallback], ['coop', true]);
+  // Without matrix units products of halves are computed in f32.
+  const plain = productsOn(infoOf('a GPU', { coopMatSupported: false, cooperativeMatrixProperties: [] }));
+  assert.equal(plain.matmulSupports('bf16'), false);
+  assert.throws(() => plain.matmulPlan(/** @type {any} */ (halves)), /a GPU has no matrix instruction for precision bf16/);
+  const single = said(plain, { ...halves, aType: 'f32', bType: 'f32', cType: 'f32' });
+  assert.deepEqual([single.kernel, single.fallback], ['f32', true]);
 });
 
 test('products in words, and the table of them under the kernel times of a training run', () => {

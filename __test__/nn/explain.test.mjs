@@ -141,13 +141,14 @@ test('explain, profile and the page say by which kernel each product is computed
   opt.dispose();
 });
 
-test('explain names products that run on a fallback, those that are alike once', async () => {
-  const products = await childJson(`
+/** The products of three layers under autocast on a GPU without a table. @param {object} more of what `initDevice` says */
+const productsOnStub = (more) =>
+  childJson(`
     const { stubDevice } = await import('${new URL('../lib/stub.mjs', import.meta.url)}');
     const { autocast, compile, init: open, nn, randn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const stub = stubDevice();
     const { initDevice } = stub;
-    stub.initDevice = () => ({ ...initDevice(), deviceName: 'a GPU without a table' });
+    stub.initDevice = () => ({ ...initDevice(), deviceName: 'a GPU without a table', ...${JSON.stringify(more)} });
     open({ vk: stub });
     const layer = new nn.Linear(512, 512, { bias: false });
     const step = compile((x) => autocast('bf16', () => {
@@ -157,6 +158,9 @@ test('explain names products that run on a fallback, those that are alike once',
     step(randn([256, 512]));
     process.stdout.write(JSON.stringify(step.explain()[0].products));
   `);
+
+test('explain names products that run on a fallback, those that are alike once', async () => {
+  const products = await productsOnStub({});
   const [{ origin, ...product }, ...more] = /** @type {any[]} */ (products);
   assert.deepEqual(more, []);
   assert.deepEqual(
@@ -167,6 +171,10 @@ test('explain names products that run on a fallback, those that are alike once',
     },
   );
   assert.equal(typeof origin, 'string');
+  // Without matrix units, too, where autocast leaves products in f32.
+  const plain = /** @type {any[]} */ (await productsOnStub({ coopMatSupported: false, cooperativeMatrixProperties: [] }));
+  assert.ok(plain.length > 0);
+  for (const { kernel, fallback } of plain) assert.deepEqual([kernel.split(' ')[0], fallback], ['f32', true]);
 });
 
 test('a device is told what dispatches do and what its buffers are', async () => {

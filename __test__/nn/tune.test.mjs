@@ -149,6 +149,37 @@ test('{ tune: false }, HELIOS_TUNE=0 and HELIOS_TUNING=0 leave it out, and so do
   }
 });
 
+test('HELIOS_TUNE=SECONDS is the bound of all functions of a process together', () => {
+  const products = [192, 256, 320].map((k) => /** @type {[any, any]} */ ([randn([256, k]), randn([k, 256])]));
+  let now = 0;
+  let plans = 0;
+  setTimer({
+    timer: {
+      open: () => ({
+        // Preparing a plan takes 100 ms.
+        sampler: () => {
+          now += 100;
+          plans++;
+          return () => 1;
+        },
+        close: () => {},
+      }),
+      close: () => {},
+    },
+    clock: () => now,
+  });
+  const before = process.env.HELIOS_TUNE;
+  try {
+    process.env.HELIOS_TUNE = '0.35';
+    for (const [a, b] of products) compile(multiply)(a, b);
+  } finally {
+    if (before === undefined) delete process.env.HELIOS_TUNE;
+    else process.env.HELIOS_TUNE = before;
+  }
+  assert.ok(plans > 0 && now <= 350, `${plans} plans, ${now} ms`);
+  assert.ok(tuningSummary().open >= 2, 'the others are left to the next process');
+});
+
 test('on a CPU device nothing is timed unless times are made up', async () => {
   const [a, b] = operands();
   const f = compile(multiply, { tune: true });
