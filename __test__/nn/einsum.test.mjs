@@ -121,6 +121,16 @@ test('einsum: ellipses, sizes of 1, and what is wrong', async () => {
   autocast('bf16', () => assert.equal(F.einsum('ij,kj->ik', a, b).dtype, 'bf16'));
 });
 
+test('einsum: sums of products of integers are exact and wrap', async () => {
+  const own = (/** @type {number[]} */ list, /** @type {'i32' | 'i8'} */ dtype) => tensor(list, { shape: [2, 2], dtype });
+  // In f32 the first sum would be 2^25.
+  const a = own([2 ** 25, 1, 3, -4], 'i32');
+  const y = F.einsum('ij,jk->ik', a, own([1, 0, 1, 1], 'i32'));
+  assert.deepEqual([y.dtype, [...(await y.toArray())]], ['i32', [2 ** 25 + 1, 1, -1, -4]]);
+  const bytes = F.einsum('ij,ij->i', own([100, 100, 1, 2], 'i8'), own([2, 1, 1, 1], 'i8'));
+  assert.deepEqual([bytes.dtype, [...(await bytes.toArray())]], ['i8', [44, 3]]);
+});
+
 test('einsum: the order of operands does not change the sum', async () => {
   for (let round = 0; round < 10; round++) {
     const labels = [...'abcde'];

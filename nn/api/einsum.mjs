@@ -2,7 +2,7 @@
 
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, dimension, sizeOf } from '../core/layout.mjs';
+import { broadcastShapes, dimension, isFloat, sizeOf } from '../core/layout.mjs';
 import { checkOptions } from '../core/options.mjs';
 import * as F from './functional.mjs';
 import { diagonal, integers } from './shape.mjs';
@@ -92,7 +92,9 @@ function contracted(a, b, needed) {
   };
   // Without a batch dimension the product is one of plain matrices.
   const lead = batch.length > 0 ? [batch] : [];
-  const y = F.matmul(matrix(a, [...lead, left, inner]), matrix(b, [...lead, inner, right]));
+  const [x, z] = [matrix(a, [...lead, left, inner]), matrix(b, [...lead, inner, right])];
+  // Products of matrices are of floats.
+  const y = isFloat(x.dtype) ? F.matmul(x, z) : F.to(F.sum(F.mul(F.unsqueeze(x, -1), F.unsqueeze(z, -3)), -2), x.dtype);
   return { x: F.reshape(y, [...size(a, batch), ...size(a, left), ...size(b, right)]), labels: [...batch, ...left, ...right] };
 }
 
@@ -123,7 +125,7 @@ function cheapest(operands, needed) {
  * product. A letter that stands twice in one operand takes its diagonal; dimensions of size 1 broadcast; `...` stands for the dimensions
  * that have no letter, aligned at the last. Without `->` the result has the ellipsis, then the letters that stand once, A to Z before a to z.
  * Of several operands the pair whose product is smallest is multiplied first, as batched matrix products.
- * @param {string} equation @param {...Tensor} operands floats, or one array of them
+ * @param {string} equation @param {...Tensor} operands or one array of them, floats or integers of one type; sums of integers wrap
  * @returns {Tensor}
  * @throws {ShapeError} if dimensions of one label differ; an ArgumentError for an equation that is wrong
  */

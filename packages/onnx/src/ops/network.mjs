@@ -1,6 +1,6 @@
 // Products and normalizations.
 
-import { sizeOf, typeOf } from '../types.mjs';
+import { typeOf } from '../types.mjs';
 import { rand, randn } from 'helios-vk/nn';
 import { Value, axisOf, cast, f, result, same } from './lib.mjs';
 
@@ -151,100 +151,6 @@ const meanVarianceNormalization = {
   },
 };
 
-/**
- * Sums of products by a text as 'bij,bjk->bik'. Each operand's diagonals are taken, its dimensions brought into one order, and all of them
- * multiplied; two operands that share a sum are multiplied as matrices.
- * @type {Computed}
- */
-const einsum = {
-  run(inputs, { equation }) {
-    const [left, right] = equation.replaceAll(' ', '').split('->');
-    const terms = left.split(',');
-    // Dimensions of an ellipsis are named by digits, from the last one.
-    const named = terms.map((/** @type {string} */ term, /** @type {number} */ i) => {
-      const free = inputs[i].rank - term.replace('...', '').length;
-      return term.replace('...', Array.from({ length: free }, (_, d) => String(free - 1 - d)).join(''));
-    });
-    const letters = [...new Set(named.join(''))];
-    const ellipsis = letters
-      .filter((letter) => /\d/.test(letter))
-      .sort()
-      .reverse()
-      .join('');
-    const once = letters
-      .filter((letter) => !/\d/.test(letter) && named.join('').split(letter).length === 2)
-      .sort()
-      .join('');
-    const to = right === undefined ? ellipsis + once : right.replace('...', ellipsis);
-    const summed = letters.filter((letter) => !to.includes(letter));
-    const all = [...to, ...summed];
-    const operands = inputs.map((x, i) => aligned(x.tensor, named[i], all));
-    const dims = dimsFrom(to.length, all.length);
-    let y;
-    if (operands.length === 2 && summed.length > 0) y = contracted(operands[0], operands[1], to.length);
-    else {
-      y = operands.reduce((a, b) => f.mul(a, b));
-      if (dims.length > 0) y = f.sum(y, dims);
-    }
-    return result(inputs[0].type, y);
-  },
-};
-
-/** An operand with one dimension for each letter of all, of size 1 where it has none. @param {Tensor} x @param {string} own @param {string[]} all */
-function aligned(x, own, all) {
-  let y = x;
-  let names = own;
-  for (let at = 0; at < names.length; at++) {
-    const again = names.indexOf(names[at], at + 1);
-    if (again < 0) continue;
-    // The diagonal of two dimensions: every (size + 1)-th element of both as one.
-    const size = y.shape[at];
-    const others = names
-      .split('')
-      .map((_, d) => d)
-      .filter((d) => d !== at && d !== again);
-    const flat = f.reshape(f.permute(y, [...others, at, again]), [...others.map((d) => y.shape[d]), size * size]);
-    y = f.slice(flat, others.length, 0, size * size, size + 1);
-    names = others.map((d) => names[d]).join('') + own[at];
-    at = -1;
-  }
-  const order = all.filter((letter) => names.includes(letter));
-  const moved = f.permute(
-    y,
-    order.map((letter) => names.indexOf(letter)),
-  );
-  return f.reshape(
-    moved,
-    all.map((letter) => (names.includes(letter) ? y.shape[names.indexOf(letter)] : 1)),
-  );
-}
-
-/** Σ a · b over all but the first dimensions, as a product of matrices where one of them has no other. @param {Tensor} a @param {Tensor} b @param {number} kept */
-function contracted(a, b, kept) {
-  const sizes = a.shape.map((size, d) => Math.max(size, b.shape[d]));
-  const inner = sizeOf(sizes.slice(kept));
-  const isBatch = (/** @type {number} */ d) => a.shape[d] === b.shape[d];
-  /** @type {Record<'batch' | 'rows' | 'columns', number[]>} */
-  const kinds = { batch: [], rows: [], columns: [] };
-  for (let d = 0; d < kept; d++) kinds[isBatch(d) ? 'batch' : a.shape[d] > 1 ? 'rows' : 'columns'].push(d);
-  const whole = (/** @type {Tensor} */ x) =>
-    f.expand(
-      x,
-      x.shape.map((size, d) => (d < kept ? size : sizes[d])),
-    );
-  const { batch, rows, columns } = kinds;
-  const order = (/** @type {number[]} */ own) => [...batch, ...own, ...dimsFrom(kept, sizes.length), ...(own === rows ? columns : rows)];
-  const at = (/** @type {number[]} */ dims) => dims.map((d) => sizes[d]);
-  const x = f.reshape(f.permute(whole(a), order(rows)), [sizeOf(at(batch)), sizeOf(at(rows)), inner]);
-  const y = f.reshape(f.permute(whole(b), order(columns)), [sizeOf(at(batch)), sizeOf(at(columns)), inner]);
-  const z = f.reshape(f.matmul(x, f.transpose(y, 1, 2)), [...at(batch), ...at(rows), ...at(columns)]);
-  const now = [...batch, ...rows, ...columns];
-  return f.permute(
-    z,
-    dimsFrom(0, kept).map((d) => now.indexOf(d)),
-  );
-}
-
 /** The determinant of square matrices, by elimination with pivots. @type {Computed} */
 const det = {
   host: [0],
@@ -301,7 +207,7 @@ export const NETWORK = {
   Bernoulli: bernoulli,
   Det: det,
   Dropout: dropout,
-  Einsum: einsum,
+  Einsum: { run: (inputs, { equation }) => result(inputs[0].type, f.einsum(equation, ...inputs.map((x) => x.tensor))) },
   Gemm: gemm,
   GroupNormalization: groupNormalization,
   InstanceNormalization: instanceNormalization,
