@@ -29,7 +29,7 @@ export const known = (...values) => values.every((value) => value === undefined 
 export const arrayOf = (type, count) => (type === 'string' ? new Array(count).fill('') : new TYPES[type].array(count));
 
 /** An array of the same kind. @param {Elements} elements @param {number} count @returns {Writable} */
-const like = (elements, count) => new /** @type {new (count: number) => Writable} */ (elements.constructor)(count);
+export const like = (elements, count) => new /** @type {new (count: number) => Writable} */ (elements.constructor)(count);
 /** Whether elements are bigints. @param {Elements | undefined} elements */
 const isBig = (elements) => elements instanceof BigInt64Array || elements instanceof BigUint64Array;
 

@@ -1,5 +1,7 @@
 // Floating-point operations of nodes, by the shapes of a call.
 
+import { sizeOf } from './types.mjs';
+
 /** @typedef {import('./definitions.mjs').Node} Node */
 /** @typedef {import('./value.mjs').Value} Value */
 /**
@@ -7,14 +9,12 @@
  * @typedef {(inputs: (readonly number[])[], output: readonly number[], attributes: import('./definitions.mjs').Attributes) => number} Rule
  */
 
-const product = (/** @type {readonly number[]} */ sizes) => sizes.reduce((a, b) => a * b, 1);
-
 /** @type {Rule} */
-const matmul = ([a], y) => product(y) * a[a.length - 1];
+const matmul = ([a], y) => sizeOf(y) * a[a.length - 1];
 /** Weights are [outputs, channels of a group, ...window]. @param {number} at the input that has them @returns {Rule} */
-const convolution = (at) => (inputs, y) => product(y) * product(inputs[at].slice(1));
+const convolution = (at) => (inputs, y) => sizeOf(y) * sizeOf(inputs[at].slice(1));
 /** Of a step the products with x and with h. @type {Rule} */
-const recurrent = ([[steps, batch], w, r]) => steps * batch * (product(w) + product(r));
+const recurrent = ([[steps, batch], w, r]) => steps * batch * (sizeOf(w) + sizeOf(r));
 
 /** @type {Rule} */
 function einsum(inputs, y, { equation }) {
@@ -29,13 +29,13 @@ function einsum(inputs, y, { equation }) {
   // Without an arrow the letters that occur once are the result's.
   const kept = right ?? [...sizes.keys()].filter((letter) => left.split(letter).length === 2).join('');
   const summed = [...sizes].flatMap(([letter, size]) => (kept.includes(letter) ? [] : [size]));
-  return inputs.length < 2 ? 0 : product(y) * product(summed);
+  return inputs.length < 2 ? 0 : sizeOf(y) * sizeOf(summed);
 }
 
 /** Scores and their product with the values; the keys of the past count. @type {Rule} */
 const attention = ([q, k, , , past], y) => {
   const keys = k[k.length - 2] + (past?.[2] ?? 0);
-  return (product(q) + product(y)) * keys;
+  return (sizeOf(q) + sizeOf(y)) * keys;
 };
 
 /** @type {Record<string, Rule>} */
@@ -43,12 +43,12 @@ const RULES = {
   MatMul: matmul,
   MatMulInteger: matmul,
   QLinearMatMul: matmul,
-  Gemm: ([a], y, { transA = 0 }) => product(y) * a[transA ? 0 : 1],
+  Gemm: ([a], y, { transA = 0 }) => sizeOf(y) * a[transA ? 0 : 1],
   Conv: convolution(1),
   ConvInteger: convolution(1),
   DeformConv: convolution(1),
   QLinearConv: convolution(3),
-  ConvTranspose: ([x, w]) => product(x) * product(w.slice(1)),
+  ConvTranspose: ([x, w]) => sizeOf(x) * sizeOf(w.slice(1)),
   Einsum: einsum,
   RNN: recurrent,
   GRU: recurrent,

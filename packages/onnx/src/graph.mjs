@@ -1,9 +1,10 @@
 // Graphs of a file as the interpreter takes them: nodes with their operators, attributes as JavaScript values, calls of functions inlined.
 // Every node whose operator is not known is reported at once.
 
+import { like } from './arrays.mjs';
 import { titleOf } from './definitions.mjs';
 import { OPERATORS } from './operators.mjs';
-import { plain, tensorOf, typeOf } from './types.mjs';
+import { plain, sizeOf, tensorOf, typeOf } from './types.mjs';
 import { Constant } from './value.mjs';
 
 /** @typedef {import('./definitions.mjs').Graph} Graph */
@@ -12,7 +13,6 @@ import { Constant } from './value.mjs';
 /** @typedef {import('./definitions.mjs').Port} Port */
 /** @typedef {import('./definitions.mjs').Attributes} Attributes */
 /** @typedef {import('./definitions.mjs').AttributeValue} AttributeValue */
-/** @typedef {import('./types.mjs').Writable} Writable */
 /** Attributes by name. @typedef {Record<string, AttributeValue>} Given */
 
 /** The most elements that a sparse tensor is given, zeros included: its size in the file says nothing of them. */
@@ -73,13 +73,12 @@ export class Builder {
     const what = `the sparse tensor ${values.name}`;
     const [own, places] = [this.constant(values, what), this.constant(indices, what)];
     const shape = dims.map((size) => size.toNumber());
-    const size = shape.reduce((a, b) => a * b, 1);
+    const size = sizeOf(shape);
     this.#dense += size;
     if (!(size <= MAX_DENSE && this.#dense <= MAX_DENSE_ALL && shape.every((each) => each >= 0)))
       throw new Error(`${what} has the shape [${shape}], which is ${size >= 0 ? 'too large' : 'no shape'}`);
     const given = /** @type {import('./types.mjs').Elements} */ (own.elements);
-    /** @type {Writable} */
-    const elements = given.constructor === Array ? [] : new /** @type {new (count: number) => Writable} */ (given.constructor)(size);
+    const elements = like(given, size);
     for (let i = 0; i < own.size; i++) {
       const index = places.rank === 1 ? [places.numbers[i]] : places.numbers.slice(i * shape.length, (i + 1) * shape.length);
       const at = places.rank === 1 ? index[0] : index.reduce((sum, each, d) => sum * shape[d] + each, 0);

@@ -9,7 +9,7 @@ import { flopsOf } from './flops.mjs';
 import { fuse } from './fuse.mjs';
 import { Scope, execute } from './interpret.mjs';
 import { readGraph } from './read.mjs';
-import { TYPES, infoOf, isFloat } from './types.mjs';
+import { TYPES, infoOf, isFloat, sizeOf } from './types.mjs';
 import { Constant, Value } from './value.mjs';
 
 /** @typedef {import('./definitions.mjs').Graph} Graph */
@@ -269,7 +269,7 @@ function ofHost(input, name, type) {
   for (let at = input; isList(at); at = at[0]) shape.push(at.length);
   /** @type {ArrayLike<unknown>} */
   const flat = Array.isArray(input) ? input.flat(Infinity) : isList(input) ? input : [input];
-  const count = shape.reduce((a, b) => a * b, 1);
+  const count = sizeOf(shape);
   if (flat.length !== count) throw new TypeError(`the input ${name} is an array of unequal lengths`);
   if (type === 'string') return Value.host(type, shape, /** @type {ArrayLike<string>} */ (flat));
   const elements = new TYPES[type].array(count);

@@ -1,9 +1,9 @@
 // NumPy's files of arrays: .npz is a ZIP archive of .npy files (numpy.lib.format; APPNOTE.TXT of PKWARE, stored and deflated entries).
 
 import { crc32, deflateRawSync, inflateRawSync } from 'node:zlib';
-import { f16Bits } from 'helios-vk/kernels';
+import { f16Bits, f16Value } from 'helios-vk/kernels';
 
-import { float16 } from './types.mjs';
+import { sizeOf } from './types.mjs';
 
 /**
  * An array on the host. `type` is ONNX's name; elements of 64-bit integers are bigints, those of float16 lie in a Float32Array.
@@ -67,13 +67,13 @@ export function readNpy(bytes, what) {
   if (type === undefined || !'<|='.includes(descr[0])) throw new Error(`${what} has elements of NumPy's type ${descr}, which is not read`);
   const shape = sizes.split(',').flatMap((size) => (size.trim() === '' ? [] : [Number(size)]));
   const [, size, array] = TYPES[type];
-  const count = shape.reduce((a, b) => a * b, 1);
+  const count = sizeOf(shape);
   const data = file.subarray(end);
   if (data.length !== count * size)
     throw new Error(`${what} has ${data.length} bytes of elements, and the shape [${shape}] needs ${count * size}`);
   // A copy, whose beginning is a multiple of an element's size.
   const own = new array(new Uint8Array(data).buffer, 0, count);
-  const elements = type === 'float16' ? Float32Array.from(/** @type {Uint16Array} */ (own), float16) : own;
+  const elements = type === 'float16' ? Float32Array.from(/** @type {Uint16Array} */ (own), f16Value) : own;
   return { type, shape, elements: fortran === 'True' ? rowMajor(elements, shape) : elements };
 }
 

@@ -2,6 +2,7 @@
 
 import { closeSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { isAbsolute, join, normalize, sep } from 'node:path';
+import { bf16Bits, bf16Value, f16Bits, f16Value } from 'helios-vk/kernels';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {Tensor['dtype']} DType */
@@ -111,52 +112,12 @@ export const isFloat = (type) => type === 'float' || type === 'double' || type =
 /** @param {readonly number[]} shape */
 export const sizeOf = (shape) => shape.reduce((a, b) => a * b, 1);
 
-const SHARED = new DataView(new ArrayBuffer(4));
-/** The value of 16 bits. @param {number} bits */
-export function bfloat16(bits) {
-  SHARED.setUint32(0, bits << 16);
-  return SHARED.getFloat32(0);
-}
-/** The value of 16 bits in IEEE 754's binary16. @param {number} bits */
-export function float16(bits) {
-  const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-}
-/** Values of all 16 bits, by the function that gives one. @type {Map<(bits: number) => number, Float32Array>} */
-const TABLES = new Map();
-/** The values of many: models have 10^8 of them. @param {Uint16Array} bits @param {(bits: number) => number} value */
+/** The values of many 16-bit floats. @param {Uint16Array} bits @param {(bits: number) => number} value of one */
 function valuesOf(bits, value) {
-  let table = TABLES.get(value);
-  if (!table) TABLES.set(value, (table = Float32Array.from({ length: 2 ** 16 }, (_, each) => value(each))));
+  // A loop: `Float32Array.from` with a function takes fifty times the time, and models have 10^8 of them.
   const values = new Float32Array(bits.length);
-  for (let i = 0; i < bits.length; i++) values[i] = table[bits[i]];
+  for (let i = 0; i < bits.length; i++) values[i] = value(bits[i]);
   return values;
-}
-
-/** The 16 bits of a number in bfloat16, rounded to the nearest, ties to even. @param {number} value */
-export function bfloat16Bits(value) {
-  SHARED.setFloat32(0, value);
-  const bits = SHARED.getUint32(0);
-  if (Number.isNaN(value)) return 0x7fc0;
-  return ((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16) & 0xffff;
-}
-/** The 16 bits of a number in IEEE 754's binary16, rounded to the nearest, ties to even. @param {number} value */
-export function float16Bits(value) {
-  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
-  const size = Math.abs(value);
-  if (Number.isNaN(value)) return 0x7e00;
-  if (size >= 65520) return sign | 0x7c00;
-  // Below 2^-14 steps are 2^-24 apart, else 2^-10 of the power of two below.
-  const exponent = Math.max(-14, Math.floor(Math.log2(size)));
-  const power = 2 ** exponent > size && exponent > -14 ? exponent - 1 : exponent;
-  const steps = roundEven(size * 2 ** (10 - power));
-  return sign | (power === -14 ? steps : ((power + 14) << 10) + steps);
-}
-/** @param {number} x */
-function roundEven(x) {
-  const below = Math.floor(x);
-  return x - below === 0.5 ? below + (below % 2) : Math.round(x);
 }
 
 /**
@@ -167,9 +128,9 @@ export function bitsOf(type, elements) {
   const list = /** @type {ArrayLike<number>} */ (elements);
   const array =
     type === 'float16'
-      ? Uint16Array.from(list, float16Bits)
+      ? Uint16Array.from(list, f16Bits)
       : type === 'bfloat16'
-        ? Uint16Array.from(list, bfloat16Bits)
+        ? Uint16Array.from(list, bf16Bits)
         : type === 'int64'
           ? BigInt64Array.from(elements, BigInt)
           : type === 'uint64'
@@ -214,8 +175,8 @@ export function tensorOf(message, what, external) {
     if (type === 'int64') return plain(BigInt64Array.from(message.int64Data, (each) => each.toBigInt()));
     if (type === 'uint64') return plain(BigUint64Array.from(message.uint64Data, (each) => each.toBigInt()));
     if (type === 'uint32') return Uint32Array.from(message.uint64Data, (each) => each.toNumber());
-    if (type === 'float16') return Float32Array.from(message.int32Data, float16);
-    if (type === 'bfloat16') return Float32Array.from(message.int32Data, bfloat16);
+    if (type === 'float16') return Float32Array.from(message.int32Data, f16Value);
+    if (type === 'bfloat16') return Float32Array.from(message.int32Data, bf16Value);
     return array.from(message.int32Data);
   }
 }
@@ -227,8 +188,8 @@ function fromBytes(type, raw, what) {
   // Typed arrays begin at multiples of their elements' size.
   const { buffer, byteOffset } = raw.byteOffset % bytes === 0 ? raw : new Uint8Array(raw);
   const count = raw.length / bytes;
-  if (type === 'float16') return valuesOf(new Uint16Array(buffer, byteOffset, count), float16);
-  if (type === 'bfloat16') return valuesOf(new Uint16Array(buffer, byteOffset, count), bfloat16);
+  if (type === 'float16') return valuesOf(new Uint16Array(buffer, byteOffset, count), f16Value);
+  if (type === 'bfloat16') return valuesOf(new Uint16Array(buffer, byteOffset, count), bf16Value);
   if (type === 'int64') return plain(new BigInt64Array(buffer, byteOffset, count));
   if (type === 'uint64') return plain(new BigUint64Array(buffer, byteOffset, count));
   return new array(buffer, byteOffset, count);

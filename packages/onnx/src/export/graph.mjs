@@ -2,7 +2,7 @@
 
 import { encode } from '../proto.mjs';
 import { NUMBERS, bitsOf } from '../types.mjs';
-import { Size, Unsupported, computed, equal, product } from './sizes.mjs';
+import { Size, Unsupported, equal } from './sizes.mjs';
 
 /** @typedef {import('./sizes.mjs').Dimension} Dimension */
 /** @typedef {import('./sizes.mjs').Symbols} Symbols */
@@ -231,15 +231,6 @@ export class Writer {
       this.integers([axis]),
       ...(step === 1 ? [] : [this.integers([step])]),
     ]);
-  }
-
-  /** How many elements a shape has. @param {readonly Dimension[]} shape */
-  size(shape) {
-    return product(shape);
-  }
-  /** @param {(...numbers: number[]) => number} f @param {...Dimension} sizes */
-  computed(f, ...sizes) {
-    return computed(f, ...sizes);
   }
 }
 

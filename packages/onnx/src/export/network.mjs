@@ -2,7 +2,7 @@
 
 import { activated } from './elementwise.mjs';
 import { float } from './graph.mjs';
-import { Size, Unsupported, computed, equal } from './sizes.mjs';
+import { Size, Unsupported, computed, equal, product } from './sizes.mjs';
 
 /** @typedef {import('./graph.mjs').Writer} Writer */
 /** @typedef {import('./graph.mjs').DType} DType */
@@ -96,7 +96,7 @@ function overPlanes(g, x, { inputs: [{ shape }], outputs: [y], attributes: { siz
   const rank = size.length;
   if (shape.length === rank + 2) return of(x);
   const lead = shape.slice(0, shape.length - rank);
-  const planes = [1, g.size(lead), ...shape.slice(lead.length)];
+  const planes = [1, product(lead), ...shape.slice(lead.length)];
   const pooled = of(g.reshape(x, shape, planes));
   return g.reshape(pooled, [1, planes[1], ...y.shape.slice(lead.length)], y.shape);
 }
@@ -233,7 +233,7 @@ function embedding(g, [ids, table], { inputs: [{ dtype }] }) {
 /** The registry's operation has its targets, and the one that has no loss, as words. @type {Writes} */
 function crossEntropy(g, [x, targets], { inputs: [logits, labels], outputs: [y], attributes: { ignored } }) {
   const classes = logits.shape[logits.shape.length - 1];
-  const rows = g.size(labels.shape);
+  const rows = product(labels.shape);
   const flat = g.reshape(g.cast(x, logits.dtype, 'f32'), logits.shape, [rows, classes]);
   const own = g.reshape(g.cast(targets, labels.dtype, 'i64'), labels.shape, [rows]);
   return g.reshape(g.node('SoftmaxCrossEntropyLoss', [flat, own], { reduction: 'none', ignore_index: ignored | 0 }), [rows], y.shape);

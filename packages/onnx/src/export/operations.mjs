@@ -3,7 +3,7 @@
 import { elementwise } from './elementwise.mjs';
 import { END } from './graph.mjs';
 import { NETWORK, isOfSequence } from './network.mjs';
-import { Size, Unsupported, computed, equal } from './sizes.mjs';
+import { Size, Unsupported, computed, equal, product } from './sizes.mjs';
 
 /** @typedef {import('./graph.mjs').Writer} Writer */
 /** @typedef {import('./graph.mjs').Value} Value */
@@ -82,7 +82,7 @@ const WRITES = {
     return g.node('ConstantOfShape', [g.sizes(shape)], { value: { dtype, shape: [1], elements: [number] } });
   },
   iota: (g, _, { attributes: { shape } }) => {
-    const count = g.size(shape);
+    const count = product(shape);
     return g.reshape(g.cast(g.range(count), 'i64', 'i32'), [count], shape);
   },
   pad: (g, [x], { inputs: [{ dtype }], attributes: { before, after, value } }) =>
@@ -123,7 +123,7 @@ const WRITES = {
   },
   sum: (g, [x], { inputs: [{ shape, dtype }], attributes: { dims, alpha } }) => {
     const own = g.cast(x, dtype, 'f32');
-    const count = g.size(dims.map((/** @type {number} */ d) => shape[d] ?? 1));
+    const count = product(dims.map((/** @type {number} */ d) => shape[d] ?? 1));
     const isMean = computed((factor, n) => Number(factor !== 1 && Math.abs(factor * n - 1) < 1e-12), alpha, count) === 1;
     if (isMean) return reduced(g, 'ReduceMean', own, dims);
     const sum = dims.length > 0 ? reduced(g, 'ReduceSum', own, dims) : own;

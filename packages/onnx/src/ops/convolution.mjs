@@ -131,26 +131,17 @@ const convTranspose = {
       output_shape: shape,
       auto_pad: auto = 'NOTSET',
     } = attributes;
-    const reach = kernel.map((/** @type {number} */ size, /** @type {number} */ d) => (size - 1) * dilations[d]);
+    const reach = kernel.map((size, d) => (size - 1) * dilations[d]);
     const same_ = auto.startsWith('SAME');
-    const wanted =
-      shape?.slice(-sizes.length) ??
-      (same_ ? sizes.map((/** @type {number} */ size, /** @type {number} */ d) => size * strides[d]) : undefined);
+    const wanted = shape?.slice(-sizes.length) ?? (same_ ? sizes.map((size, d) => size * strides[d]) : undefined);
     let [begin, end] = attributes.pads ? [attributes.pads.slice(0, sizes.length), attributes.pads.slice(sizes.length)] : [none, none];
     if (wanted) {
-      const all = sizes.map(
-        (/** @type {number} */ size, /** @type {number} */ d) => strides[d] * (size - 1) + more[d] + reach[d] + 1 - wanted[d],
-      );
-      const [less, rest] = [
-        all.map((/** @type {number} */ n) => Math.floor(n / 2)),
-        all.map((/** @type {number} */ n) => n - Math.floor(n / 2)),
-      ];
+      const all = sizes.map((size, d) => strides[d] * (size - 1) + more[d] + reach[d] + 1 - wanted[d]);
+      const [less, rest] = [all.map((n) => Math.floor(n / 2)), all.map((n) => n - Math.floor(n / 2))];
       [begin, end] = auto === 'SAME_UPPER' ? [less, rest] : [rest, less];
     }
     const rank = sizes.length;
-    const isPlain = begin.every(
-      (/** @type {number} */ before, /** @type {number} */ d) => before >= 0 && end[d] >= 0 && more[d] < Math.max(strides[d], dilations[d]),
-    );
+    const isPlain = begin.every((before, d) => before >= 0 && end[d] >= 0 && more[d] < Math.max(strides[d], dilations[d]));
     if (rank <= 3 && isPlain) {
       const padding = begin.map((before, d) => /** @type {[number, number]} */ ([before, end[d]]));
       const options = { stride: single(strides), padding, dilation: single(dilations), outputPadding: single(more), groups: group };
@@ -160,33 +151,19 @@ const convTranspose = {
     // As a convolution: outputs first, the kernel turned round.
     const grouped = f.reshape(weight.tensor, [group, channels / group, each, ...kernel]);
     const outputs = f.reshape(f.transpose(grouped, 1, 2), [group * each, channels / group, ...kernel]);
-    const turned = kernel.reduce(
-      (/** @type {Tensor} */ y, /** @type {number} */ size, /** @type {number} */ d) => reversed(y, 2 + d, size),
+    const turned = f.flip(
       outputs,
+      kernel.map((_, d) => 2 + d),
     );
     const y = padded(
       spread(x.tensor, strides),
-      reach.map((/** @type {number} */ n, /** @type {number} */ d) => n - begin[d]),
-      reach.map((/** @type {number} */ n, /** @type {number} */ d) => n - end[d] + more[d]),
+      reach.map((n, d) => n - begin[d]),
+      reach.map((n, d) => n - end[d] + more[d]),
     );
     const window = windowOf(y.shape.slice(2), /** @type {Attributes} */ ({ dilations }), kernel);
     return same(x.type, convolved(y, turned, bias?.tensor, window, group));
   },
 };
-
-/** @param {Tensor} x @param {number} d @param {number} size @returns {Tensor} */
-const reversed = (x, d, size) =>
-  size === 1
-    ? x
-    : f.indexSelect(
-        x,
-        d,
-        uploaded(
-          Array.from({ length: size }, (_, i) => size - 1 - i),
-          [size],
-          'i32',
-        ),
-      );
 
 /** A pool's elements in f32, which holds integers of 8 bits exactly. @param {Value} x */
 const wide = (x) => f.to(x.tensor, 'f32');
@@ -287,10 +264,7 @@ const maxUnpool = {
   host: [2],
   run([x, index, shape], { kernel_shape: kernel, pads, strides = kernel.map(() => 1) }) {
     const sizes = x.shape.slice(2);
-    const own = sizes.map(
-      (/** @type {number} */ size, /** @type {number} */ d) =>
-        (size - 1) * strides[d] + kernel[d] - (pads ? pads[d] + pads[d + sizes.length] : 0),
-    );
+    const own = sizes.map((size, d) => (size - 1) * strides[d] + kernel[d] - (pads ? pads[d] + pads[d + sizes.length] : 0));
     const all = [...x.shape.slice(0, 2), ...own];
     const flat = f.scatter(
       f.zeros([sizeOf(all)], { dtype: x.tensor.dtype }),
@@ -299,9 +273,7 @@ const maxUnpool = {
       f.reshape(x.tensor, [x.size]),
     );
     const y = f.reshape(flat, all);
-    const more = shape
-      ? shape.numbers.slice(2).map((/** @type {number} */ size, /** @type {number} */ d) => size - own[d])
-      : own.map(() => 0);
+    const more = shape ? shape.numbers.slice(2).map((size, d) => size - own[d]) : own.map(() => 0);
     return same(
       x.type,
       padded(
@@ -326,9 +298,7 @@ const col2Im = {
     for (const [k, at] of grid(kernel).entries()) {
       const part = spread(f.reshape(f.slice(positions, 2, k, k + 1), [batch, positions.shape[1], ...outs]), strides);
       const before = at.map((i, d) => i * dilations[d]);
-      const after = sizes.map(
-        (/** @type {number} */ size, /** @type {number} */ d) => size + begin[d] + end[d] - before[d] - part.shape[2 + d],
-      );
+      const after = sizes.map((size, d) => size + begin[d] + end[d] - before[d] - part.shape[2 + d]);
       const whole = padded(part, before, after);
       y = y ? f.add(y, whole) : whole;
     }

@@ -79,9 +79,6 @@ const clip = {
   },
 };
 
-/** @param {Tensor} x @param {number} alpha */
-const elu = (x, alpha) => f.where(f.gt(x, 0), x, f.mul(f.expm1 ? f.expm1(f.minimum(x, 0)) : f.sub(f.exp(f.minimum(x, 0)), 1), alpha));
-
 /** @type {Computed} */
 const where = {
   run([condition, a, b]) {
@@ -103,9 +100,6 @@ const bitShift = {
   },
 };
 
-/** @param {Tensor} x @param {number} alpha @param {number} beta */
-const hardSigmoid = (x, alpha, beta) => f.clamp(f.add(f.mul(x, alpha), beta), 0, 1);
-
 /** @type {import('../definitions.mjs').Table} */
 export const ELEMENTWISE = {
   Abs: unary(f.abs, Math.abs),
@@ -125,12 +119,12 @@ export const ELEMENTWISE = {
   Cast: { run: ([x], { to }) => cast(x, typeOf(to, 'the attribute to')) },
   CastLike: { run: ([x, like]) => cast(x, like.type) },
   Ceil: unary(f.ceil, Math.ceil),
-  Celu: activation((x, { alpha = 1 }) => elu2(x, alpha)),
+  Celu: activation((x, { alpha = 1 }) => f.celu(x, alpha)),
   Clip: clip,
   Cos: unary(f.cos),
   Cosh: unary(f.cosh),
   Div: div,
-  Elu: activation((x, { alpha = 1 }) => elu(x, alpha)),
+  Elu: activation((x, { alpha = 1 }) => f.elu(x, alpha)),
   Equal: {
     run(inputs) {
       if (inputs[0].type === 'string') return mapped((a, b) => a === b, 'bool', ...inputs);
@@ -140,11 +134,11 @@ export const ELEMENTWISE = {
   Erf: unary(f.erf),
   Exp: unary(f.exp),
   Floor: unary(f.floor, Math.floor),
-  Gelu: activation((x, { approximate = 'none' }) => (approximate === 'tanh' ? f.gelu(x, { approximate: 'tanh' }) : exactGelu(x))),
+  Gelu: activation((x, { approximate = 'none' }) => f.gelu(x, { approximate: approximate === 'tanh' ? 'tanh' : 'none' })),
   Greater: comparison(f.gt, (a, b) => a > b),
   GreaterOrEqual: comparison(f.ge, (a, b) => a >= b),
-  HardSigmoid: activation((x, { alpha = 0.2, beta = 0.5 }) => hardSigmoid(x, alpha, beta)),
-  HardSwish: activation((x) => f.mul(x, hardSigmoid(x, 1 / 6, 0.5))),
+  HardSigmoid: activation((x, { alpha = 0.2, beta = 0.5 }) => f.clamp(f.add(f.mul(x, alpha), beta), 0, 1)),
+  HardSwish: activation((x) => f.hardSwish(x)),
   Identity: { run: ([x]) => x },
   IsInf: {
     run([x], { detect_negative: low = 1, detect_positive: high = 1 }) {
@@ -153,7 +147,7 @@ export const ELEMENTWISE = {
     },
   },
   IsNaN: { run: ([x]) => Value.of('bool', f.ne(x.tensor, x.tensor)) },
-  LeakyRelu: activation((x, { alpha = 0.01 }) => f.where(f.ge(x, 0), x, f.mul(x, alpha))),
+  LeakyRelu: activation((x, { alpha = 0.01 }) => f.leakyRelu(x, alpha)),
   Less: comparison(f.lt, (a, b) => a < b),
   LessOrEqual: comparison(f.le, (a, b) => a <= b),
   Log: unary(f.log, Math.log),
@@ -165,7 +159,7 @@ export const ELEMENTWISE = {
     },
   },
   Min: folded((a, b) => f.minimum(a, b), Math.min),
-  Mish: activation((x) => f.mul(x, f.tanh(f.softplus(x)))),
+  Mish: activation((x) => f.mish(x)),
   Mod: mod,
   Mul: elementwise(f.mul, (a, b) => a * b),
   Neg: unary(f.neg, (x) => -x),
@@ -180,7 +174,7 @@ export const ELEMENTWISE = {
   Reciprocal: unary(f.reciprocal, (x) => 1 / x),
   Relu: elementwise(f.relu, (x) => Math.max(x, 0)),
   Round: unary(f.round),
-  Selu: activation((x, { alpha = 1.6732631921768188, gamma = 1.0507010221481323 }) => f.mul(elu(x, alpha), gamma)),
+  Selu: activation((x, { alpha = 1.6732631921768188, gamma = 1.0507010221481323 }) => f.mul(f.elu(x, alpha), gamma)),
   Shrink: activation((x, { bias = 0, lambd = 0.5 }) =>
     f.where(f.lt(x, -lambd), f.add(x, bias), f.where(f.gt(x, lambd), f.sub(x, bias), f.mul(x, 0))),
   ),
@@ -189,7 +183,7 @@ export const ELEMENTWISE = {
   Sin: unary(f.sin),
   Sinh: unary(f.sinh),
   Softplus: unary(f.softplus),
-  Softsign: activation((x) => f.div(x, f.add(f.abs(x), 1))),
+  Softsign: activation((x) => f.softsign(x)),
   Sqrt: unary(f.sqrt, Math.sqrt),
   Sub: elementwise(f.sub, (a, b) => a - b),
   Sum: folded(f.add, (a, b) => a + b),
@@ -202,16 +196,6 @@ export const ELEMENTWISE = {
   'ai.onnx.ml.Binarizer': activation((x, { threshold = 0 }) => f.to(f.gt(x, threshold), x.dtype)),
   Xor: comparison(f.logicalXor, (a, b) => Boolean(a) !== Boolean(b)),
 };
-
-/** max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) @param {Tensor} x @param {number} alpha */
-function elu2(x, alpha) {
-  const low = f.div(f.minimum(x, 0), alpha);
-  return f.where(f.gt(x, 0), x, f.mul(f.expm1(low), alpha));
-}
-/** x · (1 + erf(x / √2)) / 2 @param {Tensor} x */
-function exactGelu(x) {
-  return f.mul(f.mul(x, 0.5), f.add(f.erf(f.mul(x, Math.SQRT1_2)), 1));
-}
 
 /** x · sigmoid(alpha · x) @param {Tensor} x @param {number} alpha */
 function swish(x, alpha) {

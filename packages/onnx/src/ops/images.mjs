@@ -97,12 +97,12 @@ const resize = {
     const dims = attributes.axes ? axesOf(attributes.axes, x.rank) : x.shape.map((_, d) => d);
     let scales = scaleInput?.size ? scaleInput.numbers : undefined;
     let sizes = sizeInput?.size ? sizeInput.numbers : undefined;
-    const own = dims.map((/** @type {number} */ d) => x.shape[d]);
+    const own = dims.map((d) => x.shape[d]);
     if (sizes && policy !== 'stretch') {
-      const ratios = sizes.map((/** @type {number} */ size, /** @type {number} */ i) => size / own[i]);
+      const ratios = sizes.map((size, i) => size / own[i]);
       const ratio = policy === 'not_larger' ? Math.min(...ratios) : Math.max(...ratios);
       scales = ratios.map(() => ratio);
-      sizes = own.map((/** @type {number} */ size) => Math.floor(size * ratio + 0.5));
+      sizes = own.map((size) => Math.floor(size * ratio + 0.5));
     }
     /** @type {[number, number][]} */
     const ranges = dims.map((_, i) => (roi?.size ? [roi.numbers[i], roi.numbers[i + dims.length]] : [0, 1]));
@@ -118,7 +118,7 @@ const resize = {
       if (out === size && scale === 1 && !isCrop) continue;
       const positions = positionsOf(size, out, scale, coordinates, ranges[i]);
       if (mode === 'nearest') {
-        const indices = positions.map((/** @type {number} */ each) => Math.min(size - 1, Math.max(0, nearest(each, rounding))));
+        const indices = positions.map((each) => Math.min(size - 1, Math.max(0, nearest(each, rounding))));
         y = take(y, d, indices);
       } else {
         const weights = weightsOf(positions, size, scale, {
@@ -130,7 +130,7 @@ const resize = {
         y = Value.of(x.type, along(f.to(y.tensor, 'f32'), d, uploaded(weights, [out, size])));
       }
       if (!isCrop) continue;
-      const flags = positions.map((/** @type {number} */ each) => Number(each >= 0 && each <= size - 1));
+      const flags = positions.map((each) => Number(each >= 0 && each <= size - 1));
       const flag = uploaded(
         flags,
         x.shape.map((_, e) => (e === d ? out : 1)),
@@ -239,7 +239,7 @@ const gridSample = {
     const [batch, channels, ...sizes] = x.shape;
     const outs = where.shape.slice(1, -1);
     const rank = sizes.length;
-    const positions = sizes.map((/** @type {number} */ size, /** @type {number} */ d) => {
+    const positions = sizes.map((size, d) => {
       // The last coordinate is that of the first spatial dimension.
       const g = f.reshape(f.slice(f.to(where.tensor, 'f32'), where.rank - 1, rank - 1 - d, rank - d), [batch, sizeOf(outs)]);
       return corners ? f.mul(f.add(g, 1), (size - 1) / 2) : f.div(f.sub(f.mul(f.add(g, 1), size), 1), 2);
@@ -312,7 +312,7 @@ const roiAlign = {
     const [, channels, rows, columns] = x.shape;
     const flat = f.reshape(f.to(x.tensor, 'f32'), [x.shape[0], channels, rows * columns]);
     const regions = Array.from({ length: rois.shape[0] }, (_, r) => {
-      const [x1, y1, x2, y2] = rois.numbers.slice(4 * r, 4 * r + 4).map((/** @type {number} */ v) => v * scale - shift);
+      const [x1, y1, x2, y2] = rois.numbers.slice(4 * r, 4 * r + 4).map((v) => v * scale - shift);
       const [w, h] = [x2 - x1, y2 - y1].map((size) => (shift ? size : Math.max(1, size)));
       const [down, across] = [ratio || Math.ceil(h / height), ratio || Math.ceil(w / width)];
       const indices = [];

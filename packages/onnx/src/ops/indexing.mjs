@@ -26,7 +26,7 @@ const gather = {
     const shape = [...x.shape.slice(0, d), ...index.shape, ...x.shape.slice(d + 1)];
     if (!known(x) && index.elements !== undefined && index.size === 1) {
       // One part, as of [q, k, v]: a view needs no kernel.
-      const [start] = index.numbers.map((/** @type {number} */ i) => (i < 0 ? i + x.shape[d] : i));
+      const [start] = index.numbers.map((i) => (i < 0 ? i + x.shape[d] : i));
       if (start >= 0 && start < x.shape[d]) return same(x.type, f.reshape(f.slice(x.tensor, d, start, start + 1), shape));
     }
     const at = reshape(positive(index, x.shape[d]), [index.size]);
@@ -170,21 +170,14 @@ const cumulative = (name, neutral) => ({
   run([x, axis], { exclusive = 0, reverse = 0 }) {
     const d = axisOf(axis.numbers[0], x.rank);
     const size = x.shape[d];
-    const backwards = (/** @type {Value} */ y) =>
-      reverse
-        ? take(
-            y,
-            d,
-            Array.from({ length: size }, (_, i) => size - 1 - i),
-          )
-        : y;
-    const given = backwards(x).tensor;
+    const turned = (/** @type {Tensor} */ y) => (reverse ? f.flip(y, d) : y);
+    const given = turned(x.tensor);
     const first = f.full(x.shape.with(d, 1), neutral, { dtype: given.dtype });
     let y = given.dtype === 'i64' ? cumulated(given, d, name === 'cumsum' ? 'add' : 'mul', first) : f[name](given, d);
     if (exclusive) {
       y = size > 1 ? f.cat([first, f.slice(y, d, 0, size - 1)], d) : first;
     }
-    return backwards(result(x.type, y));
+    return result(x.type, turned(y));
   },
 });
 
@@ -194,7 +187,7 @@ const compress = {
   run([x, condition], { axis }) {
     const flat = axis === undefined ? reshape(x, [x.size]) : x;
     const d = axis === undefined ? 0 : axisOf(axis, x.rank);
-    const kept = condition.numbers.flatMap((/** @type {number} */ each, /** @type {number} */ i) => (each && i < flat.shape[d] ? [i] : []));
+    const kept = condition.numbers.flatMap((each, i) => (each && i < flat.shape[d] ? [i] : []));
     return take(flat, d, kept);
   },
 };
@@ -203,11 +196,9 @@ const compress = {
 const nonZero = {
   host: [0],
   run([x]) {
-    const at = x.numbers.flatMap((/** @type {number} */ each, /** @type {number} */ i) => (each !== 0 ? [i] : []));
+    const at = x.numbers.flatMap((each, i) => (each !== 0 ? [i] : []));
     const strides = stridesOf(x.shape);
-    const rows = x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) =>
-      at.map((/** @type {number} */ i) => Math.floor(i / strides[d]) % size),
-    );
+    const rows = x.shape.flatMap((size, d) => at.map((i) => Math.floor(i / strides[d]) % size));
     return Value.host('int64', [x.rank, at.length], Float64Array.from(rows));
   },
 };

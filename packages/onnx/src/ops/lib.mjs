@@ -70,20 +70,6 @@ export const elementwise = (of, host, type) => ({
 /** Dimensions of a reduction or the like. @param {readonly number[]} axes @param {number} rank */
 export const axesOf = (axes, rank) => axes.map((axis) => axisOf(axis, rank));
 
-/**
- * Calls a function of the last dimension with several dimensions as that one.
- * @param {Tensor} x @param {readonly number[]} axes @param {boolean} keep whether they stay, of size 1 @param {(y: Tensor) => Tensor} of removes the last dimension
- * @returns {Tensor}
- */
-export function overAxes(x, axes, keep, of) {
-  const others = x.shape.map((_, d) => d).filter((d) => !axes.includes(d));
-  const sizes = others.map((d) => x.shape[d]);
-  const count = axes.reduce((product, d) => product * x.shape[d], 1);
-  const y = of(F.reshape(F.permute(x, [...others, ...axes]), [...sizes, count]));
-  const shape = keep ? x.shape.map((size, d) => (axes.includes(d) ? 1 : size)) : sizes;
-  return F.reshape(y, shape);
-}
-
 /** An index as i32, which functions take. What 32 bits do not have stays out of range. @param {Tensor} index @returns {Tensor} */
 export const indexOf = (index) => F.to(index.dtype === 'i64' ? F.clamp(index, -(2 ** 31), 2 ** 31 - 1) : index, 'i32');
 

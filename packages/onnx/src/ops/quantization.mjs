@@ -32,7 +32,7 @@ function spreadOver(value, x, axis, block) {
   if (value.rank === 1 && !block)
     return f.reshape(
       y,
-      x.shape.map((/** @type {number} */ _size, /** @type {number} */ i) => (i === d ? value.size : 1)),
+      x.shape.map((_size, i) => (i === d ? value.size : 1)),
     );
   const [outer, own, inner] = [sizeOf(value.shape.slice(0, d)), value.shape[d], sizeOf(value.shape.slice(d + 1))];
   const wide = f.expand(f.reshape(y, [outer, own, 1, inner]), [outer, own, block, inner]);

@@ -128,9 +128,9 @@ const recurrent = (name) => ({
         const now = next({ x: at, states, weights, bias, recurrent: recurrentBias, functions, peepholes, attributes });
         // A sequence that has ended keeps its state, and its output is 0.
         const live =
-          lengths?.numbers.some((/** @type {number} */ n) => n <= t) &&
+          lengths?.numbers.some((n) => n <= t) &&
           uploaded(
-            lengths.numbers.map((/** @type {number} */ n) => Number(t < n)),
+            lengths.numbers.map((n) => Number(t < n)),
             [batch, 1],
             'bool',
           );

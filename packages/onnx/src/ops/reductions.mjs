@@ -1,9 +1,9 @@
 // Sums, extremes, norms, softmax.
 
-import { Value, axesOf, axisOf, f, hosted, onHost as eachOnHost, overAxes, result, same } from './lib.mjs';
-import { truncDivide } from './wide.mjs';
 import { reshape, take, transpose } from '../arrays.mjs';
 import { TYPES, isFloat, sizeOf } from '../types.mjs';
+import { Value, axesOf, axisOf, f, hosted, onHost as eachOnHost, result, same } from './lib.mjs';
+import { truncDivide } from './wide.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */
 /** @typedef {import('../definitions.mjs').Computed} Computed */
@@ -23,10 +23,8 @@ const reduction = (of, host, { last, none } = {}) => ({
     const axes = listed.length === 0 ? x.shape.map((_, d) => d) : axesOf(listed, x.rank);
     const known = host && x.size > 0 ? onHost(x, axes, Boolean(keepdims), host) : undefined;
     if (known) return known;
-    if (none !== undefined && axes.some((/** @type {number} */ d) => x.shape[d] === 0)) {
-      const shape = x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) =>
-        !axes.includes(d) ? [size] : keepdims ? [1] : [],
-      );
+    if (none !== undefined && axes.some((d) => x.shape[d] === 0)) {
+      const shape = x.shape.flatMap((size, d) => (!axes.includes(d) ? [size] : keepdims ? [1] : []));
       return Value.host(x.type, shape, filled(x.type, sizeOf(shape), none));
     }
     return result(x.type, of(x.tensor, axes, Boolean(keepdims)));
@@ -68,20 +66,6 @@ function onHost(x, axes, keep, of) {
 const wide = (of) => (/** @type {Tensor} */ x, /** @type {number[]} */ axes, /** @type {boolean} */ keep) =>
   f.to(of(/^b?f16$/.test(x.dtype) ? f.to(x, 'f32') : x, axes, keep), x.dtype);
 
-/** @param {(x: Tensor, axes: number[], keep: boolean) => Tensor} extreme */
-const ofBools = (extreme) => (/** @type {Tensor} */ x, /** @type {number[]} */ axes, /** @type {boolean} */ keep) =>
-  x.dtype === 'bool' ? f.ne(extreme(f.to(x, 'f32'), axes, keep), 0) : extreme(x, axes, keep);
-
-/** log Σ exp(x), without overflow. @param {Tensor} x @param {number[]} axes @param {boolean} keep @returns {Tensor} */
-function logSumExp(x, axes, keep) {
-  return overAxes(x, axes, keep, (y) => {
-    const most = f.amax(y, -1, true);
-    // Of rows of -∞, and with +∞, the difference would be NaN.
-    const finite = f.where(f.lt(f.abs(most), Infinity), most, f.full([], 0, { dtype: y.dtype }));
-    return f.reshape(f.add(f.log(f.sum(f.exp(f.sub(y, finite)), -1, true)), finite), y.shape.slice(0, -1));
-  });
-}
-
 /** Of integers rounded to 0. @param {Tensor} x @param {number[]} axes @param {boolean} keep @returns {Tensor} */
 function mean(x, axes, keep) {
   if (!/^[iu]/.test(x.dtype)) return f.mean(x, axes, keep);
@@ -107,14 +91,7 @@ const arg = (name) => ({
   run([x], { axis = 0, keepdims = 1, select_last_index: last = 0 }) {
     const d = axisOf(axis, x.rank);
     const size = x.shape[d];
-    const from = last
-      ? take(
-          x,
-          d,
-          Array.from({ length: size }, (_, i) => size - 1 - i),
-        )
-      : x;
-    const index = f[name](from.tensor, d, Boolean(keepdims));
+    const index = f[name](last ? f.flip(x.tensor, d) : x.tensor, d, Boolean(keepdims));
     const wide = f.to(index, TYPES.int64.dtype);
     return Value.of('int64', last ? f.sub(f.full([], size - 1, { dtype: wide.dtype }), wide) : wide);
   },
@@ -157,20 +134,12 @@ export const REDUCTIONS = {
     undefined,
     { last: f.log },
   ),
-  ReduceLogSumExp: reduction(wide(logSumExp), undefined, { none: -Infinity }),
-  ReduceMax: reduction(
-    ofBools((x, axes, keep) => overAxes(x, axes, keep, (y) => f.amax(y, -1))),
-    Math.max,
-    { none: -Infinity },
-  ),
+  ReduceLogSumExp: reduction((x, axes, keep) => f.logsumexp(x, axes, keep), undefined, { none: -Infinity }),
+  ReduceMax: reduction((x, axes, keep) => f.amax(x, axes, keep), Math.max, { none: -Infinity }),
   ReduceMean: reduction(mean),
-  ReduceMin: reduction(
-    ofBools((x, axes, keep) => overAxes(x, axes, keep, (y) => f.amin(y, -1))),
-    Math.min,
-    { none: Infinity },
-  ),
+  ReduceMin: reduction((x, axes, keep) => f.amin(x, axes, keep), Math.min, { none: Infinity }),
   ReduceProd: reduction(
-    (x, axes, keep) => overAxes(x, axes, keep, (y) => f.prod(y, -1)),
+    (x, axes, keep) => f.prod(x, axes, keep),
     (a, b) => a * b,
     { none: 1 },
   ),

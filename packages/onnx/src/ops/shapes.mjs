@@ -14,11 +14,11 @@ const reshapeOp = {
   host: [1],
   run([x, to], { allowzero = 0, shape: attribute }) {
     const given = attribute ?? to.numbers;
-    const sizes = given.map((/** @type {number} */ size, /** @type {number} */ d) => (size === 0 && !allowzero ? x.shape[d] : size));
-    const others = sizeOf(sizes.filter((/** @type {number} */ size) => size !== -1));
+    const sizes = given.map((size, d) => (size === 0 && !allowzero ? x.shape[d] : size));
+    const others = sizeOf(sizes.filter((size) => size !== -1));
     return reshape(
       x,
-      sizes.map((/** @type {number} */ size) => (size === -1 ? (others === 0 ? 0 : x.size / others) : size)),
+      sizes.map((size) => (size === -1 ? (others === 0 ? 0 : x.size / others) : size)),
     );
   },
 };
@@ -51,7 +51,7 @@ const split = {
     const each = Math.ceil(x.shape[d] / count);
     const parts = attribute ?? sizes?.numbers ?? Array.from({ length: limited(count) }, (_, i) => Math.min(each, x.shape[d] - i * each));
     let at = 0;
-    return parts.map((/** @type {number} */ size) => slice(x, d, (at += size) - size, size));
+    return parts.map((size) => slice(x, d, (at += size) - size, size));
   },
 };
 
@@ -60,9 +60,7 @@ const squeeze = {
   host: [1],
   run([x, axes], { axes: attribute }) {
     const listed = attribute ?? axes?.numbers;
-    const dims = listed
-      ? axesOf(listed, x.rank)
-      : x.shape.flatMap((/** @type {number} */ size, /** @type {number} */ d) => (size === 1 ? [d] : []));
+    const dims = listed ? axesOf(listed, x.rank) : x.shape.flatMap((size, d) => (size === 1 ? [d] : []));
     return reshape(
       x,
       x.shape.filter((_, d) => !dims.includes(d)),
@@ -278,7 +276,7 @@ const reverseSequence = {
   host: [1],
   run([x, lengths], { batch_axis: batch = 1, time_axis: time = 0 }) {
     const [b, t] = [axisOf(batch, x.rank), axisOf(time, x.rank)];
-    const parts = lengths.numbers.map((/** @type {number} */ length, /** @type {number} */ i) => {
+    const parts = lengths.numbers.map((length, i) => {
       const order = Array.from({ length: x.shape[t] }, (_, at) => (at < length ? length - 1 - at : at));
       return take(slice(x, b, i, 1), t, order);
     });
