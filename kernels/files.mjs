@@ -84,6 +84,25 @@ export function notWritten(path, cause) {
   return Object.assign(new Error(`${path} could not be written: ${message}`, { cause }), { code });
 }
 
+/** The most bytes of one write: what is done with a piece blocks the event loop for milliseconds only. */
+const PIECE = 2 ** 24;
+
+/**
+ * Writes all bytes of an array: one write of the system may be partial.
+ * @param {import('node:fs/promises').FileHandle} file @param {ArrayBufferView} data
+ * @param {number} [position] in the file; behind what was written before when left out
+ * @param {(piece: Uint8Array) => void} [onWritten] called with each piece
+ */
+export async function writeAll(file, { buffer, byteOffset, byteLength }, position, onWritten) {
+  for (let at = 0; at < byteLength; ) {
+    const piece = new Uint8Array(buffer, byteOffset + at, Math.min(PIECE, byteLength - at));
+    const { bytesWritten } = await file.write(piece, 0, piece.length, position === undefined ? null : position + at);
+    if (bytesWritten === 0) throw Object.assign(new Error('the system wrote nothing'), { code: 'EIO', syscall: 'write' });
+    onWritten?.(piece.subarray(0, bytesWritten));
+    at += bytesWritten;
+  }
+}
+
 /** Syncs a folder, so that its entries survive a crash. Windows has no such call. @param {string} folder */
 export async function syncFolder(folder) {
   if (process.platform === 'win32') return;

@@ -2,13 +2,13 @@
 
 import { createHash } from 'node:crypto';
 import { open, stat } from 'node:fs/promises';
-import { replaceFile } from '../../kernels/files.mjs';
+import { replaceFile, writeAll } from '../../kernels/files.mjs';
 import { CHECKSUM, PREFIX_BYTES, headerLength, parseHeader, withoutChecksum } from './safetensors.mjs';
 
 /** @typedef {import('node:fs/promises').FileHandle} FileHandle */
 /** @typedef {import('node:crypto').Hash} Hash */
 
-/** The most bytes that one call reads or writes: hashing a piece blocks the event loop for milliseconds only. */
+/** The most bytes that one call reads: hashing a piece blocks the event loop for milliseconds only. */
 const CHUNK = 2 ** 24;
 
 /**
@@ -23,31 +23,16 @@ export function writeSafetensors(path, header, data) {
   const { bytes, tensors, checksumAt } = header;
   return replaceFile(path, async (file) => {
     const hash = checksumAt === undefined ? undefined : createHash('sha256');
-    await writeAll(file, bytes, hash);
+    const update = hash && ((/** @type {Uint8Array} */ piece) => void hash.update(piece));
+    await writeAll(file, bytes, undefined, update);
     for (const [i, tensor] of tensors.entries()) {
       const view = await data(i);
       if (view.byteLength !== tensor.bytes) throw new RangeError(`${tensor.name} needs ${tensor.bytes} bytes, got ${view.byteLength}`);
-      await writeAll(file, view, hash);
+      await writeAll(file, view, undefined, update);
     }
     // The checksum is part of the header, so it can be written only after everything else.
-    if (hash) await writeAll(file, Buffer.from(hash.digest('hex')), undefined, checksumAt);
+    if (hash) await writeAll(file, Buffer.from(hash.digest('hex')), checksumAt);
   });
-}
-
-/**
- * @param {FileHandle} file @param {ArrayBufferView} data
- * @param {Hash} [hash] updated with the bytes written
- * @param {number} [position] in the file; after the bytes written before when left out
- */
-async function writeAll(file, { buffer, byteOffset, byteLength }, hash, position) {
-  for (let at = 0; at < byteLength; ) {
-    const piece = new Uint8Array(buffer, byteOffset + at, Math.min(CHUNK, byteLength - at));
-    // A write may be partial.
-    const { bytesWritten } = await file.write(piece, 0, piece.length, position === undefined ? null : position + at);
-    if (bytesWritten === 0) throw Object.assign(new Error('the system wrote nothing'), { code: 'EIO', syscall: 'write' });
-    hash?.update(piece.subarray(0, bytesWritten));
-    at += bytesWritten;
-  }
 }
 
 /** An open file whose header has been checked. Close it when done. */

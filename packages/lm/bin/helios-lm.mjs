@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { UsageError, checkPaths, fail, helpText, outliveOutputs, parseCommandLine } from 'helios-vk/options';
 
 import { findModel } from '../src/open.mjs';
+import { modernArgs } from '../src/cli/arguments.mjs';
 import * as chatCommand from '../src/cli/chat.mjs';
 import * as finetuneCommand from '../src/cli/finetune.mjs';
 import * as generateCommand from '../src/cli/generate.mjs';
@@ -20,6 +21,7 @@ import { isGguf, readGguf } from '../src/formats/gguf.mjs';
 import { loadPeft, readPeft } from '../src/formats/peft.mjs';
 import { adapterFolder } from '../src/infer/adapters.mjs';
 import { openSource } from '../src/infer/weights.mjs';
+import { formatCount } from '../src/log/format.mjs';
 import { mergeAdapters } from '../src/model/lora.mjs';
 import { tokenizerIn } from '../src/train/checkpoint.mjs';
 import { textsIn } from '../src/train/plan.mjs';
@@ -28,7 +30,7 @@ import { evaluate, exportModel, openDataset, openModel, readCorpusInfo, tokenize
 /**
  * @typedef {import('helios-vk/options').Option} Option
  * @typedef {{ usage: string, about: string, options: Record<string, Option>, inputs: [least: number, most: number],
- *   modernArgs?: (args: string[]) => string[], stops?: readonly NodeJS.Signals[],
+ *   aliases?: Readonly<Record<string, string>>, stops?: readonly NodeJS.Signals[],
  *   run(values: any, inputs: string[], signal: AbortSignal): Promise<unknown> }} Command `values` are any: those of its own table
  */
 
@@ -56,8 +58,6 @@ const JSON_OPTION = /** @type {const} */ ({ type: 'boolean', help: 'print JSON' 
 
 /** @param {number} bytes */
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
-/** @param {number} count */
-const counted = (count) => count.toLocaleString('en');
 
 /** @type {Record<string, Command>} */
 const COMMANDS = {
@@ -66,7 +66,7 @@ const COMMANDS = {
     about: 'train a model on texts or token files',
     inputs: [0, Infinity],
     options: trainCommand.OPTIONS,
-    modernArgs: trainCommand.modernArgs,
+    aliases: trainCommand.ALIASES,
     run: trainCommand.run,
   },
   finetune: {
@@ -81,7 +81,7 @@ const COMMANDS = {
     about: 'continue a text',
     inputs: [0, 1],
     options: generateCommand.OPTIONS,
-    modernArgs: generateCommand.modernArgs,
+    aliases: generateCommand.ALIASES,
     run: generateCommand.run,
   },
   chat: {
@@ -135,18 +135,18 @@ const COMMANDS = {
         replaceInvalid,
         signal,
         onProgress: ({ bytes, totalBytes, tokens }) =>
-          showProgress(`${megabytes(bytes)} of ${megabytes(totalBytes)}, ${counted(tokens)} tokens`),
+          showProgress(`${megabytes(bytes)} of ${megabytes(totalBytes)}, ${formatCount(tokens)} tokens`),
       });
       showProgress('');
       if (validation > 0 && info.shards.validation.length === 0) {
         console.error('nothing is held out: no document was chosen, or one text was too short to cut; use a larger --validation');
       }
       if (json) return info;
-      const tokensOf = (/** @type {{ tokens: number }[]} */ shards) => counted(shards.reduce((sum, shard) => sum + shard.tokens, 0));
+      const tokensOf = (/** @type {{ tokens: number }[]} */ shards) => formatCount(shards.reduce((sum, shard) => sum + shard.tokens, 0));
       const seconds = (performance.now() - began) / 1000;
       return (
         `${out}: ${tokensOf(info.shards.train)} tokens to train on and ${tokensOf(info.shards.validation)} held out, of ` +
-        `${counted(info.documents)} documents, ${megabytes(info.bytes)}, in ${seconds.toFixed(1)} s`
+        `${formatCount(info.documents)} documents, ${megabytes(info.bytes)}, in ${seconds.toFixed(1)} s`
       );
     },
   },
@@ -177,7 +177,7 @@ const COMMANDS = {
       showProgress('');
       if (json) return result;
       const bits = result.bitsPerByte === undefined ? '' : `, ${result.bitsPerByte.toFixed(4)} bits a byte`;
-      return `loss ${result.loss.toFixed(4)}, perplexity ${result.perplexity.toFixed(2)}${bits}, over ${counted(result.tokens)} tokens`;
+      return `loss ${result.loss.toFixed(4)}, perplexity ${result.perplexity.toFixed(2)}${bits}, over ${formatCount(result.tokens)} tokens`;
     },
   },
   info: {
@@ -327,9 +327,9 @@ async function main([word, ...args]) {
   if (word === undefined || word === '--help' || word === '-h') return HELP;
   if (word === '--version' || word === '-v') return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version;
   if (!Object.hasOwn(COMMANDS, word)) throw new UsageError(`no command ${word}; there are ${Object.keys(COMMANDS).join(', ')}`);
-  const { usage, options, inputs, run, modernArgs = (given) => given, stops = STOPS } = COMMANDS[word];
+  const { usage, options, inputs, run, aliases = {}, stops = STOPS } = COMMANDS[word];
   if (args.includes('--help') || args.includes('-h')) return helpText(usage, options);
-  const { values, positionals } = parseCommandLine(options, modernArgs(args), inputs[1] > 0);
+  const { values, positionals } = parseCommandLine(options, modernArgs(args, aliases), inputs[1] > 0);
   if (positionals.length < inputs[0] || positionals.length > inputs[1]) throw new UsageError(`usage: ${usage}`);
   const outIsFile = isGguf(values.out) && options.out?.path === 'output-folder';
   const paths = outIsFile ? { ...options, out: { ...options.out, path: /** @type {const} */ ('output') } } : options;

@@ -296,21 +296,26 @@ function windowsOf(family, json, read, layers, path) {
   return Array.from({ length: layers }, (_, i) => (i >= from ? size : null));
 }
 
+/** The ids of special tokens by transformers' keys. @param {Pick<ModelConfig, 'bos' | 'eos' | 'pad'>} config */
+export const specialIds = ({ bos, eos, pad }) => ({
+  bos_token_id: bos,
+  eos_token_id: eos.length > 1 ? eos : (eos[0] ?? null),
+  pad_token_id: pad,
+});
+
 /**
  * Makes the contents of `config.json`, with the keys of both transformers 4 and 5.
  * @param {ModelConfig} config @param {'float32' | 'float16' | 'bfloat16'} dtype of the weights in the files
  * @returns {Record<string, unknown>}
  */
 export function configJson(config, dtype) {
-  const { family, tied, bos, eos, pad } = config;
+  const { family, tied } = config;
   const shared = {
     architectures: [CLASSES[family]],
     model_type: family,
     vocab_size: config.vocabSize,
     tie_word_embeddings: tied,
-    bos_token_id: bos,
-    pad_token_id: pad,
-    eos_token_id: eos.length > 1 ? eos : (eos[0] ?? null),
+    ...specialIds(config),
     dtype,
     torch_dtype: dtype,
   };

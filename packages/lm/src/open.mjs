@@ -10,7 +10,7 @@ import { isGguf } from './formats/gguf.mjs';
 import { readJson } from './json.mjs';
 import { importModel } from './formats/hf.mjs';
 import { Decoder } from './model/decoder.mjs';
-import { loadTokenizer } from './tokenizer/index.mjs';
+import { loadTokenizer, tokenizerIn } from './tokenizer/load.mjs';
 import { loadCheckpoint } from './train/checkpoint.mjs';
 import { loadLegacy } from './train/legacy.mjs';
 import { copyInto } from './train/state.mjs';
@@ -21,13 +21,14 @@ export const isModelFolder = (path) => existsSync(join(path, 'config.json')) && 
 /**
  * Finds a model without reading its weights.
  * @param {string} path as for `openModel`
- * @returns {Promise<{ from: string, config: import('./config.mjs').ModelConfig }>} `from`: the folder or file that has it
+ * @returns {Promise<{ from: string, config: import('./config.mjs').ModelConfig, tokenizer: import('./train/checkpoint.mjs').Checkpoint['tokenizer'] }>}
+ *   `from`: the folder or file that has it; `tokenizer`: what `loadTokenizer` takes, if there is one
  */
 export async function findModel(path) {
-  if (isGguf(path)) return { from: path, config: await ggufConfig(path) };
-  if (isModelFolder(path)) return { from: path, config: readConfig(path) };
+  if (isGguf(path)) return { from: path, config: await ggufConfig(path), tokenizer: path };
+  if (isModelFolder(path)) return { from: path, config: readConfig(path), tokenizer: path };
   const found = await loadModelOf(path);
-  return { from: found.path, config: found.config.model };
+  return { from: found.path, config: found.config.model, tokenizer: found.tokenizer };
 }
 
 /**
@@ -66,8 +67,8 @@ export async function openModel(path, { signal, dtype } = {}) {
   if (found && from.endsWith('.safetensors')) {
     const model = nn.skipInit(() => new Decoder(found.config.model));
     copyInto(model.stateDict(), (await loadLegacy(from)).state.weights);
-    return { from, model, tokenizer: await loadTokenizer(found.tokenizer), settings };
+    return { from, model, tokenizer: loadTokenizer(found.tokenizer), settings };
   }
   const model = await importModel(from, { signal, dtype });
-  return { from, model, tokenizer: existsSync(join(from, 'tokenizer.json')) ? await loadTokenizer(from) : undefined, settings };
+  return { from, model, tokenizer: tokenizerIn(from), settings };
 }

@@ -33,11 +33,8 @@ export const OPTIONS = /** @type {const} */ ({
   quiet: { type: 'boolean', help: 'print only the text' },
 });
 
-/** Earlier names. @type {Record<string, string>} */
-const ALIASES = { checkpoint: 'model', tokens: 'max-tokens' };
-
-/** Arguments with today's names in place of earlier ones. @param {string[]} args */
-export const modernArgs = (args) => args.map((arg) => arg.replace(/^--(checkpoint|tokens)(?==|$)/, (_, name) => `--${ALIASES[name]}`));
+/** Earlier names of options, which still work. */
+export const ALIASES = { checkpoint: 'model', tokens: 'max-tokens' };
 
 /** @typedef {import('helios-vk/options').ValuesOf<typeof OPTIONS>} Values */
 

@@ -7,6 +7,7 @@ import { UsageError } from 'helios-vk/options';
 
 import { NUMBERS } from '../infer/options.mjs';
 import { loadModel } from '../infer/model.mjs';
+import { optionsOf } from './arguments.mjs';
 import { showProgress } from './progress.mjs';
 
 /** @typedef {import('../infer/engine.mjs').EngineOptions} EngineOptions */
@@ -56,8 +57,7 @@ export const MODEL_OPTIONS = /** @type {const} */ ({
 
 /** The sampling options that a command line gives, by their names in JavaScript. @param {Record<string, unknown>} values @returns {GenerateOptions} */
 export function samplingOf(values) {
-  const given = Object.keys(SAMPLING_OPTIONS).filter((name) => values[name] !== undefined && values[name] !== false);
-  return Object.fromEntries(given.map((name) => [name.replaceAll(/-(\w)/g, (_, letter) => letter.toUpperCase()), values[name]]));
+  return optionsOf(Object.fromEntries(Object.keys(SAMPLING_OPTIONS).map((name) => [name, values[name]])));
 }
 
 /**

@@ -4,14 +4,17 @@ import { join } from 'node:path';
 import { launched } from 'helios-vk/distributed';
 import { UsageError } from 'helios-vk/options';
 
+import { formatCount } from '../log/format.mjs';
 import { METRICS } from '../log/metrics.mjs';
 import { servePage } from '../log/page.mjs';
 import { Progress } from '../log/progress.mjs';
 import { train } from '../train/run.mjs';
 import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRECISIONS, PRESET_NAMES, SCHEDULERS } from '../train/settings.mjs';
+import { optionsOf } from './arguments.mjs';
+import { showProgress } from './progress.mjs';
 
-/** Earlier names of options, which still work. @type {Record<string, string>} */
-const ALIASES = {
+/** Earlier names of options, which still work. */
+export const ALIASES = {
   block: 'block-size',
   vocab: 'vocab-size',
   steps: 'max-steps',
@@ -26,13 +29,6 @@ const ALIASES = {
   keep: 'save-total-limit',
   sample: 'sample-prompt',
 };
-
-/** Arguments with today's names in place of earlier ones. @param {string[]} args */
-export const modernArgs = (args) =>
-  args.map((arg) => {
-    const [, name, rest] = /^--([\w-]+)(=[^]*)?$/.exec(arg) ?? [];
-    return name && Object.hasOwn(ALIASES, name) ? `--${ALIASES[name]}${rest ?? ''}` : arg;
-  });
 
 const size = (/** @type {string} */ help, most = MAX_SIZE) => /** @type {const} */ ({ type: 'integer', min: 1, max: most, help });
 const steps = (/** @type {string} */ help, min = 0) => /** @type {const} */ ({ type: 'integer', min, max: MAX_STEPS, help });
@@ -125,12 +121,6 @@ export const OPTIONS = /** @type {const} */ ({
   json: { type: 'boolean', help: 'print every event as a line of JSON' },
 });
 
-/** @param {number} value */
-const count = (value) => value.toLocaleString('en');
-
-/** A name of an option in JavaScript. @param {string} name */
-const camel = (name) => name.replaceAll(/-(\w)/g, (_, letter) => letter.toUpperCase());
-
 /**
  * Runs the command.
  * @param {import('helios-vk/options').ValuesOf<typeof OPTIONS>} values @param {string[]} inputs @param {AbortSignal} signal
@@ -139,7 +129,7 @@ const camel = (name) => name.replaceAll(/-(\w)/g, (_, letter) => letter.toUpperC
 export async function run({ data, ...values }, inputs, signal) {
   if (data !== undefined && inputs.length > 0) throw new UsageError('the text is named twice: leave --data out');
   const paths = data === undefined ? inputs : [data];
-  const showsProgress = process.stderr.isTTY && !values.quiet && launched().rank === 0;
+  const showsProgress = !values.quiet && launched().rank === 0;
   return watch(
     train,
     values,
@@ -147,7 +137,7 @@ export async function run({ data, ...values }, inputs, signal) {
       ...(paths.length > 0 ? { data: paths } : {}),
       onProgress: ({ stage, bytes, totalBytes }) => {
         const done = `${Math.floor((100 * bytes) / Math.max(1, totalBytes))} %`;
-        if (showsProgress) process.stderr.write(`\r\x1b[K${stage === 'tokenizer' ? 'training a tokenizer' : 'encoding'} ${done}`);
+        if (showsProgress) showProgress(`${stage === 'tokenizer' ? 'training a tokenizer' : 'encoding'} ${done}`);
       },
     },
     signal,
@@ -169,9 +159,8 @@ export async function run({ data, ...values }, inputs, signal) {
 export async function watch(start, { ui, port, quiet, json, 'no-tensorboard': plain, ...values }, more, signal) {
   if (port !== undefined && !ui) throw new UsageError('--port is for --ui');
   if (ui && quiet && !port) throw new UsageError('--quiet hides the address of the page: name its --port');
-  const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== false);
   // The table of options names them and says their types.
-  const options = /** @type {T} */ (Object.fromEntries(given.map(([name, value]) => [camel(name), value])));
+  const options = /** @type {T} */ (optionsOf(values));
   const other = launched().rank > 0;
   const progress = new Progress({ quiet: quiet || other });
   const history = options.out ? join(options.out, METRICS) : undefined;
@@ -187,8 +176,8 @@ export async function watch(start, { ui, port, quiet, json, 'no-tensorboard': pl
     for await (const event of events) {
       if (event.type === 'start') {
         const { device, parameters, precision, trainTokens, validationTokens } = event;
-        progress.note(`${device} · ${count(parameters)} parameters · ${precision}`);
-        progress.note(`${count(trainTokens)} tokens to train on, ${count(validationTokens)} held out`);
+        progress.note(`${device} · ${formatCount(parameters)} parameters · ${precision}`);
+        progress.note(`${formatCount(trainTokens)} tokens to train on, ${formatCount(validationTokens)} held out`);
         if (page) progress.note(`the run is shown at ${page.url}`);
       }
       if (json && !other) process.stdout.write(`${JSON.stringify(event)}\n`);

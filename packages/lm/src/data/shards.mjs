@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { writeAll } from 'helios-vk/files';
 
 const HEADER_BYTES = 1024;
 /** llm.c's formats, by the first two words of the header. */
@@ -77,15 +78,6 @@ export async function createShard(path, bytes) {
       await file.close();
     },
   };
-}
-
-/** Writes all bytes: one write may be partial. @param {import('node:fs/promises').FileHandle} file @param {Uint8Array} bytes @param {number} position */
-async function writeAll(file, bytes, position) {
-  for (let at = 0; at < bytes.length; ) {
-    const { bytesWritten } = await file.write(bytes, at, bytes.length - at, position + at);
-    if (bytesWritten === 0) throw Object.assign(new Error('the system wrote nothing'), { code: 'EIO', syscall: 'write' });
-    at += bytesWritten;
-  }
 }
 
 /**

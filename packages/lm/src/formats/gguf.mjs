@@ -8,7 +8,7 @@ import { isUtf8 } from 'node:buffer';
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { notWritten, replaceFile } from 'helios-vk/files';
+import { notWritten, replaceFile, writeAll } from 'helios-vk/files';
 
 /**
  * @typedef {'u8' | 'i8' | 'u16' | 'i16' | 'u32' | 'i32' | 'f32' | 'bool' | 'string' | 'u64' | 'i64' | 'f64'} Scalar
@@ -76,7 +76,7 @@ const ALIGNMENT = 32;
 const MAX_DIMENSIONS = 4;
 const MAX_TENSOR_NAME = 63;
 
-/** The most bytes that one call reads or writes. */
+/** The most bytes that one call reads. */
 const CHUNK = 2 ** 24;
 
 /** Whether a path names a file in this format, by its ending. @param {unknown} path @returns {path is string} */
@@ -84,7 +84,7 @@ export const isGguf = (path) => typeof path === 'string' && /\.gguf$/i.test(path
 
 const padded = (/** @type {number} */ bytes, alignment = ALIGNMENT) => Math.ceil(bytes / alignment) * alignment;
 
-/** Bytes of a tensor. @param {TensorDescription} tensor */
+/** Bytes of a tensor. @param {Pick<TensorDescription, 'type' | 'shape'>} tensor */
 export const bytesOf = ({ type, shape }) => (shape.reduce((a, b) => a * b, 1) / TYPES[type].elements) * TYPES[type].bytes;
 
 /** Reads the header from front to back. Never allocates more than the file has bytes. */
@@ -150,32 +150,13 @@ class Reader {
   scalar(type) {
     if (type === 'string') return this.string('a text');
     const bytes = this.take(WIDTHS[type]);
-    const exact = (/** @type {bigint} */ value) => (Number.isSafeInteger(Number(value)) ? Number(value) : value);
-    switch (type) {
-      case 'u8':
-        return bytes.readUInt8();
-      case 'i8':
-        return bytes.readInt8();
-      case 'u16':
-        return bytes.readUInt16LE();
-      case 'i16':
-        return bytes.readInt16LE();
-      case 'u32':
-        return bytes.readUInt32LE();
-      case 'i32':
-        return bytes.readInt32LE();
-      case 'f32':
-        return bytes.readFloatLE();
-      case 'f64':
-        return bytes.readDoubleLE();
-      case 'u64':
-        return exact(bytes.readBigUInt64LE());
-      case 'i64':
-        return exact(bytes.readBigInt64LE());
-      default:
-        if (bytes[0] > 1) throw this.bad(`has a truth value of ${bytes[0]}, expected 0 or 1`);
-        return bytes[0] === 1;
+    if (type === 'u64' || type === 'i64') {
+      const value = type === 'u64' ? bytes.readBigUInt64LE() : bytes.readBigInt64LE();
+      return Number.isSafeInteger(Number(value)) ? Number(value) : value;
     }
+    if (type !== 'bool') return new ARRAYS[type](Uint8Array.from(bytes).buffer)[0];
+    if (bytes[0] > 1) throw this.bad(`has a truth value of ${bytes[0]}, expected 0 or 1`);
+    return bytes[0] === 1;
   }
 
   /** @returns {(typeof VALUES)[number]} */
@@ -265,7 +246,7 @@ function readTensorInfo(reader, alignment) {
     throw reader.bad(`is of type ${id}; known: ${known.join(', ')}`);
   }
   const columns = shape[shape.length - 1];
-  const bytes = bytesOf({ name, type, shape });
+  const bytes = bytesOf({ type, shape });
   if (!(Math.min(...shape) >= 1) || !Number.isSafeInteger(bytes)) throw reader.bad(`has the shape [${shape.join(', ')}]`);
   if (columns % TYPES[type].elements) {
     throw reader.bad(`has rows of ${columns} elements of type ${type}, expected a multiple of ${TYPES[type].elements}`);
@@ -316,31 +297,12 @@ export async function readTensor({ path }, { name, offset, bytes: all }, from = 
   return out;
 }
 
-/** @param {string} text */
-function encodeString(text) {
-  const bytes = Buffer.from(text);
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(bytes.length));
-  return Buffer.concat([length, bytes]);
-}
-
-/** @param {number} value */
-function encodeU32(value) {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32LE(value);
-  return bytes;
-}
-
-/** @param {number | bigint} value */
-function encodeU64(value) {
-  const bytes = Buffer.alloc(8);
-  bytes.writeBigUInt64LE(BigInt(value));
-  return bytes;
-}
-
-/** @param {Scalar} type @param {ScalarValue} value */
+/** @param {Scalar} type @param {ScalarValue} value @returns {Buffer} */
 function encodeScalar(type, value) {
-  if (type === 'string') return encodeString(String(value));
+  if (type === 'string') {
+    const text = Buffer.from(String(value));
+    return Buffer.concat([encodeScalar('u64', text.length), text]);
+  }
   const bytes = Buffer.alloc(WIDTHS[type]);
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const number = Number(value);
@@ -350,6 +312,9 @@ function encodeScalar(type, value) {
   else bytes.writeUIntLE(number < 0 ? number + 256 ** bytes.length : number, 0, bytes.length);
   return bytes;
 }
+
+const encodeU32 = (/** @type {number} */ value) => encodeScalar('u32', value);
+const encodeU64 = (/** @type {number} */ value) => encodeScalar('u64', value);
 
 /** @param {Value} value */
 function encodeValue({ type, value }) {
@@ -373,33 +338,26 @@ function encodeValue({ type, value }) {
 export async function writeGguf(path, metadata, tensors) {
   /** @type {Buffer[]} */
   const header = [Buffer.from('GGUF'), encodeU32(3), encodeU64(tensors.length), encodeU64(metadata.size)];
-  for (const [key, value] of metadata) header.push(encodeString(key), encodeValue(value));
+  for (const [key, value] of metadata) header.push(encodeScalar('string', key), encodeValue(value));
   let offset = 0;
   for (const { name, type, shape } of tensors) {
     if (Buffer.byteLength(name) > MAX_TENSOR_NAME)
       throw new RangeError(`${name}: the name of a tensor has at most ${MAX_TENSOR_NAME} bytes`);
-    header.push(encodeString(name), encodeU32(shape.length), ...shape.toReversed().map(encodeU64));
+    header.push(encodeScalar('string', name), encodeU32(shape.length), ...shape.toReversed().map(encodeU64));
     header.push(encodeU32(TYPES[type].id), encodeU64(offset));
-    offset += padded(bytesOf({ name, type, shape }));
+    offset += padded(bytesOf({ type, shape }));
   }
   const bytes = Buffer.concat(header);
   try {
     await mkdir(dirname(path), { recursive: true });
     await replaceFile(path, async (file) => {
-      const write = async (/** @type {Uint8Array} */ data) => {
-        for (let at = 0; at < data.length; ) {
-          const { bytesWritten } = await file.write(data, at, Math.min(CHUNK, data.length - at));
-          if (bytesWritten === 0) throw Object.assign(new Error('the system wrote nothing'), { code: 'EIO', syscall: 'write' });
-          at += bytesWritten;
-        }
-      };
-      const pad = (/** @type {number} */ length) => write(new Uint8Array(padded(length) - length));
-      await write(bytes);
+      const pad = (/** @type {number} */ length) => writeAll(file, new Uint8Array(padded(length) - length));
+      await writeAll(file, bytes);
       await pad(bytes.length);
       for (const tensor of tensors) {
         let written = 0;
         for await (const piece of tensor.pieces()) {
-          await write(piece);
+          await writeAll(file, piece);
           written += piece.length;
         }
         const expected = bytesOf(tensor);

@@ -9,7 +9,7 @@ import { configJson, readConfig } from '../config.mjs';
 import { checkNewFolder, makeFolder } from '../folder.mjs';
 import { Decoder } from '../model/decoder.mjs';
 import { partsOf, sizeOf } from '../model/parts.mjs';
-import { loadTokenizer } from '../tokenizer/load.mjs';
+import { tokenizerIn } from '../tokenizer/load.mjs';
 import { exportGguf, importGguf } from './gguf-model.mjs';
 import { isGguf } from './gguf.mjs';
 
@@ -173,7 +173,7 @@ function filesOf(folder) {
 export async function exportModel(model, folder, options = {}) {
   const { dtype = 'bf16', maxShardBytes = 5e9, companions, files = {}, signal } = options;
   if (isGguf(folder)) {
-    const its = companions !== undefined && existsSync(join(companions, 'tokenizer.json')) ? loadTokenizer(companions) : undefined;
+    const its = companions === undefined ? undefined : tokenizerIn(companions);
     return exportGguf(model, folder, { dtype, tokenizer: options.tokenizer ?? its, signal });
   }
   if (!(maxShardBytes > 0)) throw new RangeError(`exportModel: maxShardBytes is a number above 0, got ${maxShardBytes}`);

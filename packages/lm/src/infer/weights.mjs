@@ -6,13 +6,13 @@ import { q8FromBlocks } from 'helios-vk/kernels';
 import { openTensors } from 'helios-vk/nn';
 
 import { readConfig } from '../config.mjs';
-import { isGguf } from '../formats/gguf.mjs';
+import { TYPES as ELEMENTS, isGguf, bytesOf as tensorBytes } from '../formats/gguf.mjs';
 import { ggufWeights } from '../formats/gguf-model.mjs';
 import { checkTensors } from '../formats/hf.mjs';
-import { fromF32, toF32 } from '../formats/quant.mjs';
+import { ENCODED, fromF32, toF32 } from '../formats/quant.mjs';
 import { partsOf, sizeOf } from '../model/parts.mjs';
 import { loadModelOf } from '../open.mjs';
-import { loadTokenizer } from '../tokenizer/index.mjs';
+import { loadTokenizer, tokenizerIn } from '../tokenizer/load.mjs';
 import { loadLegacy } from '../train/legacy.mjs';
 
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
@@ -38,19 +38,14 @@ import { loadLegacy } from '../train/legacy.mjs';
  * @property {() => Promise<void>} close
  */
 
-const WEIGHT_TYPES = /** @type {const} */ (['f32', 'f16', 'bf16', 'q8_0']);
-
 /** The types of safetensors files. @type {Record<string, WeightType>} */
 const TYPES = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
-
-/** Elements that share a scale in `q8_0`. */
-export const BLOCK = 32;
 
 /** Most bytes that one call uploads: more would fill the staging ring and block. */
 const PIECE = 2 ** 23;
 
 /** Bytes of `count` elements. @param {WeightType} type @param {number} count */
-const bytesOf = (type, count) => (type === 'f32' ? 4 * count : type === 'q8_0' ? (34 * count) / BLOCK : 2 * count);
+const bytesOf = (type, count) => tensorBytes({ type, shape: [count] });
 
 /**
  * Opens a model's files.
@@ -80,7 +75,7 @@ export async function openSource(path) {
     config,
     parts,
     from,
-    tokenizer: existsSync(join(from, 'tokenizer.json')) ? await loadTokenizer(from) : undefined,
+    tokenizer: tokenizerIn(from),
     typeOf,
     keeps: typeOf,
     read: (part, into) => infoOf(part).read(into),
@@ -91,7 +86,7 @@ export async function openSource(path) {
 /** A checkpoint of an earlier version. @param {string} from @param {import('../train/checkpoint.mjs').Checkpoint} found @returns {Promise<Source>} */
 async function legacySource(from, found) {
   const { weights } = (await loadLegacy(from)).state;
-  const tokenizer = await loadTokenizer(found.tokenizer);
+  const tokenizer = loadTokenizer(found.tokenizer);
   /** @type {Source['read']} */
   const read = async ({ parameter, row = 0, shape }, into) => {
     const floats = weights[parameter];
@@ -107,7 +102,7 @@ async function ggufSource(path) {
   const { config, tokenizer, parts } = await ggufWeights(path);
   const found = new Map(parts.map(({ name, type, read }) => [name, { type, read }]));
   const of = (/** @type {Part} */ { name }) => /** @type {NonNullable<ReturnType<typeof found.get>>} */ (found.get(name));
-  const own = (/** @type {Part} */ part) => WEIGHT_TYPES.find((type) => type === of(part).type);
+  const own = (/** @type {Part} */ part) => ENCODED.find((type) => type === of(part).type);
   return {
     config,
     // Without `transposed`: the file has weights of products as [outputs, inputs].
@@ -199,7 +194,7 @@ async function readParameter(source, name, parts, dtype, scratch) {
   const given = parts.map(source.typeOf);
   let type = vector ? 'f32' : dtype === 'auto' ? source.keeps(parts[0]) : dtype;
   // Positions are added to rows of the embedding by a kernel that takes no blocks.
-  if (type === 'q8_0' && (columns % BLOCK !== 0 || name === 'positions.weight')) type = 'f16';
+  if (type === 'q8_0' && (columns % ELEMENTS.q8_0.elements !== 0 || name === 'positions.weight')) type = 'f16';
   // Parts that need no conversion are read to where they belong.
   const bytes = scratch.take(bytesOf(type, count));
   let at = 0;

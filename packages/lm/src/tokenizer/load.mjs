@@ -340,6 +340,15 @@ function cutOf({ model, normalizer, pre_tokenizer: preTokenizer, added_tokens: a
   return added.some(reaches) ? undefined : /** @type {Cut | undefined} */ (cut);
 }
 
+/** The special tokens that `tokenizer_config.json` names, by its keys, such as `eos_token`. @param {Json} config @returns {Record<string, string>} */
+export function specialTokens(config) {
+  const contents = Object.entries(config).map(([key, value]) => [key, value?.content ?? value]);
+  return Object.fromEntries(contents.filter(([key, content]) => key.endsWith('_token') && typeof content === 'string'));
+}
+
+/** The tokenizer of a folder, if it has one. @param {string} folder */
+export const tokenizerIn = (folder) => (existsSync(join(folder, 'tokenizer.json')) ? loadTokenizer(folder) : undefined);
+
 /**
  * Loads a tokenizer.
  * @param {string | object} source a folder with `tokenizer.json`; the path of such a file; its parsed contents; the path of a GGUF file, or what
@@ -417,10 +426,7 @@ export function loadTokenizer(source, options = {}) {
   const codec = byteLevelCodec(json, file, vocab, added, tokens) ?? libraryCodec(json, file, config);
   /** @type {Record<string, number | undefined>} */
   const special = { unk: idOf(json.model.unk_token) };
-  for (const [key, value] of Object.entries(config)) {
-    const content = value?.content ?? value;
-    if (key.endsWith('_token') && typeof content === 'string') special[key.slice(0, -6)] = idOf(content);
-  }
+  for (const [key, token] of Object.entries(specialTokens(config))) special[key.slice(0, -6)] = idOf(token);
   const chatTemplates = templatesOf(config, folder, configFile);
   return {
     ...codec,

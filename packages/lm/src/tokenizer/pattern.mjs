@@ -4,6 +4,7 @@
  * overflows its stack on a word of some million characters. Here a pattern becomes a deterministic automaton, built as it is needed.
  */
 
+import { grown } from './strings.mjs';
 import { UNASSIGNED_IN_PATTERNS } from './unicode.mjs';
 
 /**
@@ -293,11 +294,7 @@ export function compilePattern(pattern) {
       to = lists.push(list) - 1;
       if (to > MAX_STATES) throw new UnsupportedPattern(`a pattern of too many states: ${JSON.stringify(pattern)}`);
       known.set(key, to);
-      if (to << 8 >= transitions.length) {
-        const more = new Int32Array(transitions.length * 2);
-        more.set(transitions);
-        transitions = more;
-      }
+      if (to << 8 >= transitions.length) transitions = grown(transitions);
     }
     return (transitions[(from << 8) | kind] = (to << 2) | (matched ? 2 : 0) | 1);
   };

@@ -1,7 +1,7 @@
 /** Chat templates: render messages to the text format that a model was trained on. */
 
 import { Template } from '@huggingface/jinja';
-import { loadTokenizer } from './load.mjs';
+import { loadTokenizer, specialTokens } from './load.mjs';
 
 /** The templates that were parsed last: a fine-tuning set renders one for every turn. @type {Map<string, Template>} */
 const parsed = new Map();
@@ -38,15 +38,9 @@ export function applyChatTemplate(tokenizerOrFolder, messages, { addGenerationPr
         : `the templates ${known.join(', ')}`;
     throw new Error(`the tokenizer has ${has}${known.length === 0 ? '' : `; wanted: ${chosen}`}`);
   }
-  /** @type {Record<string, string>} */
-  const tokens = {};
-  for (const [key, value] of Object.entries(config)) {
-    const content = value?.content ?? value;
-    if (key.endsWith('_token') && typeof content === 'string') tokens[key] = content;
-  }
   try {
     return templateOf(chatTemplates[chosen]).render({
-      ...tokens,
+      ...specialTokens(config),
       ...variables,
       messages,
       tools: tools ?? null,

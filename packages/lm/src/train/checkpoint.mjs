@@ -13,7 +13,7 @@ import { notWritten, syncFolder } from 'helios-vk/files';
 import { load, save, tunedPlans } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
-import { readConfig } from '../config.mjs';
+import { readConfig, specialIds } from '../config.mjs';
 import { makeFolder } from '../folder.mjs';
 import { filesFor, readWeights, writeFiles, writeJson, writeModel } from '../formats/hf.mjs';
 import { readAdapters, writePeft } from '../formats/peft.mjs';
@@ -232,9 +232,8 @@ async function writeModelFiles(folder, trainer, files, tuning) {
   await writeFiles(folder, files);
   if (tuning && tuning.type !== 'full') return writePeft(folder, trainer.model, { base: tuning.base });
   await writeModel(trainer.model, folder, modelOptions(trainer));
-  const { bos, eos, pad } = trainer.config.model;
-  const ids = { bos_token_id: bos, eos_token_id: eos.length > 1 ? eos : (eos[0] ?? null), pad_token_id: pad };
-  await writeJson(join(folder, 'generation_config.json'), Object.fromEntries(Object.entries(ids).filter(([, id]) => id !== null)));
+  const ids = Object.entries(specialIds(trainer.config.model)).filter(([, id]) => id !== null);
+  await writeJson(join(folder, 'generation_config.json'), Object.fromEntries(ids));
 }
 
 /**

@@ -11,11 +11,11 @@ import { UsageError } from 'helios-vk/options';
 import { openExamples } from '../data/examples.mjs';
 import { openSource } from '../infer/weights.mjs';
 import { addAdapters, chosenPlaces, quantizeLayers } from '../model/lora.mjs';
-import { openModel } from '../open.mjs';
+import { findModel, openModel } from '../open.mjs';
 import { checkNames } from '../options.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
 import { loadCheckpoint } from './checkpoint.mjs';
-import { checkResumed, checkSchedule, modelFrom, tokenizerOf } from './plan.mjs';
+import { checkResumed, checkSchedule, tokenizerOf } from './plan.mjs';
 import { Run, start } from './run.mjs';
 import { PRESETS, halfOf } from './settings.mjs';
 
@@ -115,13 +115,13 @@ async function planOf(given) {
   const isFolder = statSync(data).isDirectory();
   if (isFolder && !existsSync(join(data, 'train.jsonl'))) throw new UsageError(`--data ${data} has no train.jsonl`);
   if (isFolder && given.validation !== undefined) throw new UsageError('--validation is for one file: a folder has valid.jsonl');
-  const from = await modelFrom(path);
+  const from = await findModel(path);
   const tokenizer = tokenizerOf(from);
   if (tokenizer === undefined) throw new UsageError(`${path} has no tokenizer`);
-  if (was && !isDeepStrictEqual(JSON.parse(JSON.stringify(from.model)), was))
+  if (was && !isDeepStrictEqual(JSON.parse(JSON.stringify(from.config)), was))
     throw new UsageError(`${path} is another model than the run began with, ${base}`);
   // A path that does not depend on where the run is continued.
-  const place = absolute(from.path);
+  const place = absolute(from.from);
   return {
     options,
     begin,
@@ -131,7 +131,7 @@ async function planOf(given) {
     files: [data],
     // A run goes on in its folder.
     out: given.out ?? (begin && join(begin.path, '..')),
-    tuning: begin?.tuning ? { ...begin.tuning, base: place } : { ...methodOf(own, from.model), base: place, model: from.model },
+    tuning: begin?.tuning ? { ...begin.tuning, base: place } : { ...methodOf(own, from.config), base: place, model: from.config },
   };
 }
 

@@ -4,13 +4,11 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
 import { UsageError } from 'helios-vk/options';
 
-import { readConfig } from '../config.mjs';
 import { checkKinds, filesOf } from '../data/pieces.mjs';
 import { isWithin } from '../folder.mjs';
 import { isGguf, readGguf } from '../formats/gguf.mjs';
-import { ggufConfig } from '../formats/gguf-model.mjs';
 import { hasTokenizer } from '../formats/gguf-tokenizer.mjs';
-import { isModelFolder, loadModelOf } from '../open.mjs';
+import { findModel } from '../open.mjs';
 import { checkNames } from '../options.mjs';
 import { checkpointsOf, loadCheckpoint, tokenizerIn } from './checkpoint.mjs';
 import { defaultText, hasTokens } from './data.mjs';
@@ -61,7 +59,7 @@ export async function planOf(given) {
   if (begin?.tuning) refuse(`--resume ${begin.path} is of a run that fine-tunes: helios-lm finetune --resume continues it`);
   /** @type {TrainOptions} */
   const options = { ...begin?.options, ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) };
-  const from = initFrom === undefined ? undefined : await modelFrom(initFrom);
+  const from = initFrom === undefined ? undefined : await findModel(initFrom);
   const own = tokenizerOf(begin ?? from);
   const size = SIZES.find((name) => named[name] !== undefined);
   if (size && (begin || from)) refuse(`${begin ? '--resume' : '--init-from'} keeps the model: leave ${flagOf(size)} out`);
@@ -206,15 +204,4 @@ export function freeFolder(input, run) {
     if (!existsSync(folder) || (statSync(folder).isDirectory() && readdirSync(folder).length === 0)) return folder;
     if (checkpointsOf(folder, run).length > 0) return folder;
   }
-}
-
-/**
- * The model that a run begins with.
- * @param {string} path a model's folder, a run's or a checkpoint's, or a GGUF file
- */
-export async function modelFrom(path) {
-  if (isGguf(path)) return { model: await ggufConfig(path), tokenizer: path, path };
-  if (isModelFolder(path)) return { model: readConfig(path), tokenizer: path, path };
-  const found = await loadModelOf(path);
-  return { model: found.config.model, tokenizer: found.tokenizer, path: found.path };
 }

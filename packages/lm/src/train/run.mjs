@@ -183,8 +183,8 @@ export class Run {
     let config;
     if (begin) config = { model: begin.config.model, settings: withValues(begin.config.settings, given) };
     else if (from) {
-      const block = { blockSize: Math.min(from.model.context, 1024) };
-      config = { model: from.model, settings: withValues({ ...presetOf(name).settings, ...this.defaults(from.model), ...block }, given) };
+      const block = { blockSize: Math.min(from.config.context, 1024) };
+      config = { model: from.config, settings: withValues({ ...presetOf(name).settings, ...this.defaults(from.config), ...block }, given) };
     } else {
       const vocabSize = options.vocabSize ?? vocabularyFor(this.plan.files, presetOf(name).sizes.vocabSize);
       config = configOf(name, { ...given, vocabSize });
@@ -207,7 +207,7 @@ export class Run {
    * @returns {Promise<import('../model/decoder.mjs').Decoder | undefined>}
    */
   async model(_, last) {
-    return !last && this.plan.from ? (await openModel(this.plan.from.path, this.options)).model : undefined;
+    return !last && this.plan.from ? (await openModel(this.plan.from.from, this.options)).model : undefined;
   }
 
   /** @returns {AsyncGenerator<TrainEvent>} */
