@@ -6,8 +6,8 @@ import { encodeHeader, writeSafetensors } from 'helios-vk/files';
 import { bf16Bits, f16Bits } from 'helios-vk/kernels';
 
 import { configJson, parseConfig } from '../../packages/lm/src/config.mjs';
-import { makeFolder } from '../../packages/lm/src/folder.mjs';
-import { filesFor, writeFiles, writeJson } from '../../packages/lm/src/formats/hf.mjs';
+import { makeFolder, writeFiles, writeJson } from '../../packages/lm/src/folder.mjs';
+import { filesFor } from '../../packages/lm/src/formats/hf.mjs';
 import { partsOf, sizeOf } from '../../packages/lm/src/model/parts.mjs';
 import { BYTE_SYMBOLS } from '../../packages/lm/src/tokenizer/bpe.mjs';
 import { byteLevelJson, loadTokenizer } from '../../packages/lm/src/tokenizer/load.mjs';

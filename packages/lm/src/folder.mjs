@@ -1,7 +1,7 @@
-// Creates output folders atomically: a folder appears once it is complete, or not at all.
+// Creates output folders atomically (a folder appears once it is complete, or not at all), and the files in them.
 
-import { existsSync, readdirSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { mkdir, rename } from 'node:fs/promises';
+import { cpSync, existsSync, readdirSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { notWritten } from 'helios-vk/files';
 
@@ -69,4 +69,20 @@ export async function makeFolder(output, write, { replace = false } = {}) {
     const { syscall, path } = /** @type {NodeJS.ErrnoException} */ (error);
     throw syscall === 'write' && path === undefined ? notWritten(output, error) : error;
   }
+}
+
+/** Writes a file of JSON. @param {string} path @param {object} value */
+export const writeJson = (path, value) => writeFile(path, `${JSON.stringify(value, null, 2)}\n`, { flush: true });
+
+/** Writes files, also into folders below. @param {string} folder @param {Record<string, string>} files texts by name, such as a tokenizer's `files()` */
+export async function writeFiles(folder, files) {
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, name)), { recursive: true });
+    await writeFile(join(folder, name), text, { flush: true });
+  }
+}
+
+/** Copies those files and folders of a folder that are there. @param {string} from @param {string} to @param {readonly string[]} names */
+export function copyThere(from, to, names) {
+  for (const name of names) if (existsSync(join(from, name))) cpSync(join(from, name), join(to, name), { recursive: true });
 }

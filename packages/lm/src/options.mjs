@@ -32,3 +32,10 @@ export function checkNames(of, options, names) {
   if (other === undefined) return;
   throw new TypeError(`${of} has no option ${other}; the nearest is ${nearest(other, names)}`);
 }
+
+/** A value in a message. @param {unknown} value */
+export function shown(value) {
+  if (typeof value === 'string') return value.length > 60 ? `${JSON.stringify(value.slice(0, 60))}…` : JSON.stringify(value);
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  return typeof value === 'object' && value !== null ? 'an object' : String(value);
+}

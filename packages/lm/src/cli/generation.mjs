@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import { basename, resolve } from 'node:path';
 import { UsageError } from 'helios-vk/options';
 
-import { NUMBERS } from '../infer/options.mjs';
+import { DTYPES, NUMBERS } from '../infer/options.mjs';
 import { loadModel } from '../infer/model.mjs';
 import { optionsOf } from './arguments.mjs';
 import { showProgress } from './progress.mjs';
@@ -42,7 +42,7 @@ export const MODEL_OPTIONS = /** @type {const} */ ({
   model: { type: 'string', value: 'PATH', path: 'input-any', help: "in place of the argument: a model's folder, a run's, or a GGUF file" },
   dtype: {
     type: 'string',
-    choices: ['auto', 'f32', 'f16', 'bf16', 'q8_0'],
+    choices: DTYPES,
     help: 'type of the weights on the device (default: as in the files)',
   },
   adapter: {

@@ -3,13 +3,12 @@
 
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 
-import { checkNewFolder, makeFolder } from '../folder.mjs';
+import { checkNewFolder, makeFolder, writeJson } from '../folder.mjs';
 import { isGguf } from '../formats/gguf.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
 import { checkNames } from '../options.mjs';
@@ -164,7 +163,7 @@ export async function writeCorpus(folder, files, tokenizer, options, extra) {
       shards: { train: await train.end(), validation: await heldOut.end() },
       ...extra,
     };
-    await writeFile(join(folder, META), `${JSON.stringify(info, null, 2)}\n`, { flush: true });
+    await writeJson(join(folder, META), info);
     return info;
   } catch (error) {
     await train.abandon();

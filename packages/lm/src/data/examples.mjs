@@ -201,28 +201,39 @@ const listed = (unusable) =>
     .join('') + (unusable.length > 10 ? `\n  and ${unusable.length - 10} more` : '');
 
 /**
+ * Windows of four parts as a `Trainer` reads them, whatever their loss.
+ * @param {Uint32Array[]} windows [4, block] each @param {Example[]} examples in them @param {number} block
+ */
+const stored = (windows, examples, block) => ({
+  windows: windows.length,
+  tokens: examples.reduce((all, { ids }) => all + ids.length, 0),
+  window: (/** @type {number} */ index) => windows[index],
+  /** As `batch` of `openDataset`. @param {{ seed: number, step: number, batch: number, rank?: number, world?: number }} which */
+  batch(which) {
+    const rows = new Uint32Array(which.batch * 4 * block);
+    windowsOfStep({ windows: windows.length, ...which }).forEach((index, row) => rows.set(windows[index], row * 4 * block));
+    return rows;
+  },
+  parts: 4,
+  close() {},
+});
+
+/**
  * Examples in windows, documents apart, as a `Trainer` reads them. The loss is the mean over all targets of a step, of however many windows and
  * processes.
  * @param {Example[]} examples @param {number} block
  */
 export function windowsOf(examples, block) {
-  const windows = pack(examples, block).windows.map(({ ids, targets, positions, firstKey }) => {
+  const packed = pack(examples, block).windows;
+  const windows = packed.map(({ ids, targets, positions, firstKey }) => {
     const window = new Uint32Array(4 * block);
     for (const [i, part] of [ids, targets, positions, firstKey].entries()) window.set(part, i * block);
-    return { window, learned: targets.reduce((sum, id) => sum + Number(id !== IGNORED), 0) };
+    return window;
   });
-  const counted = (/** @type {number[]} */ indexes) => indexes.reduce((all, i) => all + windows[i].learned, 0);
+  const learned = packed.map(({ targets }) => targets.reduce((sum, id) => sum + Number(id !== IGNORED), 0));
+  const counted = (/** @type {number[]} */ indexes) => indexes.reduce((all, i) => all + learned[i], 0);
   return {
-    windows: windows.length,
-    tokens: examples.reduce((all, { ids }) => all + ids.length, 0),
-    window: (/** @type {number} */ index) => windows[index].window,
-    /** As `batch` of `openDataset`. @param {{ seed: number, step: number, batch: number, rank?: number, world?: number }} which */
-    batch(which) {
-      const rows = new Uint32Array(which.batch * 4 * block);
-      windowsOfStep({ windows: windows.length, ...which }).forEach((index, row) => rows.set(windows[index].window, row * 4 * block));
-      return rows;
-    },
-    parts: 4,
+    ...stored(windows, examples, block),
     counted,
     /** @type {import('../train/trainer.mjs').OwnForm['loss']} */
     loss(model, [ids, targets, positions, firstKey], factor, options) {
@@ -232,11 +243,10 @@ export function windowsOf(examples, block) {
     /** @type {import('../train/trainer.mjs').OwnForm['extra']} */
     extra({ seed, step, batch, micro, world }) {
       const all = batch * micro * world;
-      const learned = counted(windowsOfStep({ windows: windows.length, seed, step, batch: all }));
-      return new Float32Array(micro).fill((all * block) / learned);
+      const count = counted(windowsOfStep({ windows: windows.length, seed, step, batch: all }));
+      return new Float32Array(micro).fill((all * block) / count);
     },
     extraOf: () => undefined,
-    close() {},
   };
 }
 
@@ -269,16 +279,7 @@ export function pairsOf(examples, block, beta) {
     return F.sub(rejected, chosen);
   };
   return {
-    windows: count,
-    tokens: examples.reduce((all, { ids }) => all + ids.length, 0),
-    window: (/** @type {number} */ index) => windows[index],
-    /** As `batch` of `openDataset`. @param {{ seed: number, step: number, batch: number, rank?: number, world?: number }} which */
-    batch(which) {
-      const rows = new Uint32Array(which.batch * 4 * block);
-      windowsOfStep({ windows: count, ...which }).forEach((index, row) => rows.set(windows[index], row * 4 * block));
-      return rows;
-    },
-    parts: 4,
+    ...stored(windows, examples, block),
     // The loss of each pair counts as one a token, by whose number a step divides.
     counted: (/** @type {number[]} */ indexes) => indexes.length * block,
     /** @type {import('../train/trainer.mjs').OwnForm['loss']} */
@@ -298,7 +299,6 @@ export function pairsOf(examples, block, beta) {
         reference.set(await computed(own), at);
       }
     },
-    close() {},
   };
 }
 

@@ -1,12 +1,13 @@
 // From text files to a folder that training reads: a tokenizer and its ids, made once and used again as long as the text is the same.
 
 import { createHash } from 'node:crypto';
-import { cpSync, createReadStream, existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 
-import { checkNewFolder, makeFolder } from '../folder.mjs';
+import { checkNewFolder, copyThere, makeFolder, writeFiles } from '../folder.mjs';
 import { checkNames } from '../options.mjs';
-import { loadTokenizer, trainTokenizer } from '../tokenizer/index.mjs';
+import { trainTokenizer } from '../tokenizer/index.mjs';
+import { TOKENIZER_FILES, loadTokenizer } from '../tokenizer/load.mjs';
 import { isGguf } from '../formats/gguf.mjs';
 import { CORPUS_OPTIONS, checkCorpusOptions, digestOf, writeCorpus } from './corpus.mjs';
 import { META, readCorpusInfo } from './dataset.mjs';
@@ -19,8 +20,6 @@ const SAMPLE_BYTES = 2 ** 25;
 const WINDOW_BYTES = 2 ** 20;
 const END_OF_TEXT = '<|endoftext|>';
 const [MIN_VOCAB, MAX_VOCAB] = [512, 2 ** 15];
-/** What belongs to a tokenizer in a folder of Hugging Face's form. */
-const TOKENIZER_FILES = ['tokenizer_config.json', 'special_tokens_map.json', 'chat_template.jinja', 'additional_chat_templates'];
 
 /**
  * @typedef {import('./dataset.mjs').Prepared} Prepared
@@ -119,12 +118,8 @@ async function prepare(folder, files, wanted, options) {
   for (const path of files) digests.push(await sha256Of(path, signal));
   const tokenizer = given === undefined ? await trainOn(files, options) : loadTokenizer(given);
   signal?.throwIfAborted();
-  if (given === undefined || isGguf(given)) {
-    for (const [name, text] of Object.entries(tokenizer.files())) {
-      mkdirSync(dirname(join(folder, name)), { recursive: true });
-      writeFileSync(join(folder, name), text);
-    }
-  } else copyTokenizer(given, folder);
+  if (given === undefined || isGguf(given)) await writeFiles(folder, tokenizer.files());
+  else copyTokenizer(given, folder);
   /** @type {Prepared} */
   const prepared = {
     version: 1,
@@ -202,9 +197,7 @@ async function trainOn(files, { separator, field, vocabSize, sampleBytes = SAMPL
 function copyTokenizer(from, folder) {
   const isFolder = statSync(from).isDirectory();
   cpSync(isFolder ? join(from, 'tokenizer.json') : from, join(folder, 'tokenizer.json'));
-  const source = isFolder ? from : dirname(from);
-  for (const name of TOKENIZER_FILES)
-    if (existsSync(join(source, name))) cpSync(join(source, name), join(folder, name), { recursive: true });
+  copyThere(isFolder ? from : dirname(from), folder, TOKENIZER_FILES);
 }
 
 /** @param {string} path @param {AbortSignal} [signal] */

@@ -1,31 +1,21 @@
 // Reads and writes models as Hugging Face folders: `config.json`, one or several safetensors files, and the files of the tokenizer.
 
-import { cpSync, existsSync, readFileSync, readdirSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { F, load, nn, noGrad, save, scope } from 'helios-vk/nn';
 
 import { configJson, readConfig } from '../config.mjs';
-import { checkNewFolder, makeFolder } from '../folder.mjs';
+import { checkNewFolder, copyThere, makeFolder, writeFiles, writeJson } from '../folder.mjs';
 import { Decoder } from '../model/decoder.mjs';
 import { partsOf, sizeOf } from '../model/parts.mjs';
-import { tokenizerIn } from '../tokenizer/load.mjs';
+import { TOKENIZER_FILES, tokenizerIn } from '../tokenizer/load.mjs';
 import { exportGguf, importGguf } from './gguf-model.mjs';
 import { isGguf } from './gguf.mjs';
 
 /** @typedef {import('../model/parts.mjs').Part} Part */
 
 /** Files that `exportModel` copies unchanged. */
-const COMPANIONS = [
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'special_tokens_map.json',
-  'chat_template.jinja',
-  'additional_chat_templates',
-  'generation_config.json',
-  'vocab.json',
-  'merges.txt',
-];
+const COMPANIONS = ['tokenizer.json', ...TOKENIZER_FILES, 'generation_config.json', 'vocab.json', 'merges.txt'];
 
 /** Buffers that older versions of transformers wrote into the files; they can be computed, so they are ignored. */
 const BUFFERS = /\.(rotary_emb\.inv_freq|attn\.(bias|masked_bias))$/;
@@ -181,10 +171,7 @@ export async function exportModel(model, folder, options = {}) {
   checkNewFolder(folder, companions === undefined ? [] : [companions]);
   await makeFolder(folder, async (partial) => {
     await writeModel(model, partial, { dtype, maxShardBytes, signal });
-    for (const name of companions === undefined ? [] : COMPANIONS) {
-      const path = join(/** @type {string} */ (companions), name);
-      if (existsSync(path)) cpSync(path, join(partial, name), { recursive: true });
-    }
+    if (companions !== undefined) copyThere(companions, partial, COMPANIONS);
     await writeFiles(partial, files);
   });
 }
@@ -235,7 +222,7 @@ export async function writeModel(model, folder, { dtype, maxShardBytes, signal, 
         Object.fromEntries(
           items.map((part) => {
             const parameter = state[part.parameter];
-            const rows = part.row === undefined ? parameter : F.slice(parameter, 0, part.row, part.row + part.shape[0]);
+            const rows = placeOf(parameter, part, part.shape[0]);
             return [part.name, F.to(F.clone(part.transposed ? F.transpose(rows, 0, 1) : rows), dtype)];
           }),
         ),
@@ -255,15 +242,4 @@ export async function writeModel(model, folder, { dtype, maxShardBytes, signal, 
     await writeJson(join(folder, 'model.safetensors.index.json'), index);
   }
   await writeJson(join(folder, 'config.json'), configJson(config, DTYPES[dtype]));
-}
-
-/** @param {string} path @param {object} value */
-export const writeJson = (path, value) => writeFile(path, `${JSON.stringify(value, null, 2)}\n`, { flush: true });
-
-/** Writes files, also into folders below. @param {string} folder @param {Record<string, string>} files texts by name, such as a tokenizer's `files()` */
-export async function writeFiles(folder, files) {
-  for (const [name, text] of Object.entries(files)) {
-    await mkdir(dirname(join(folder, name)), { recursive: true });
-    await writeFile(join(folder, name), text, { flush: true });
-  }
 }

@@ -4,11 +4,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { noGrad, openTensors, save, scope, tensor } from 'helios-vk/nn';
 
-import { checkNewFolder, makeFolder } from '../folder.mjs';
+import { checkNewFolder, makeFolder, writeFiles, writeJson } from '../folder.mjs';
 import { readJson } from '../json.mjs';
 import { adapterPlaces, adaptersOf, isTarget, placeAdapters } from '../model/lora.mjs';
 import { toF32 } from './quant.mjs';
-import { writeFiles, writeJson } from './hf.mjs';
 
 /** @typedef {import('../model/lora.mjs').Place} Place */
 /** @typedef {import('../model/decoder.mjs').Decoder} Decoder */

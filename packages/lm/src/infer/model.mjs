@@ -1,9 +1,10 @@
 // A model that writes: text in, text out, over an engine that knows only ids.
 
+import { shown } from '../options.mjs';
 import { applyChatTemplate } from '../tokenizer/template.mjs';
 import { Chat } from './chat.mjs';
 import { Engine } from './engine.mjs';
-import { checkLoadOptions, checkNames, readGenerationConfig, resolveOptions, shown, wrong } from './options.mjs';
+import { checkLoadOptions, checkNames, readGenerationConfig, resolveOptions, wrong } from './options.mjs';
 import { StopFinder } from './stops.mjs';
 
 /** @typedef {import('./options.mjs').GenerateOptions} GenerateOptions */

@@ -5,7 +5,8 @@ import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
 
 import { readJson } from '../json.mjs';
-import { nearest } from '../options.mjs';
+import { nearest, shown } from '../options.mjs';
+import { ENCODED } from '../formats/quant.mjs';
 import { DEFAULT_SAMPLING, MAX_SLOTS } from './types.mjs';
 
 /** @typedef {import('./types.mjs').Sampling} Sampling */
@@ -114,7 +115,8 @@ export function checkNumber(name, value, { min, max, integer = false }) {
   if (!fits) throw wrong(name, `${name} must be ${integer ? 'an integer' : 'a number'} from ${min} to ${max}, got ${shown(value)}`);
 }
 
-const DTYPES = ['auto', 'f32', 'f16', 'bf16', 'q8_0'];
+/** Types of weights on the device: `auto` is that of the files. */
+export const DTYPES = ['auto', ...ENCODED];
 
 /**
  * Checks the options of `loadModel`.
@@ -140,13 +142,6 @@ export function checkLoadOptions(options) {
   if (onProgress !== undefined && typeof onProgress !== 'function') {
     throw wrong('onProgress', `onProgress must be a function, got ${shown(onProgress)}`);
   }
-}
-
-/** A value in a message. @param {unknown} value */
-export function shown(value) {
-  if (typeof value === 'string') return value.length > 60 ? `${JSON.stringify(value.slice(0, 60))}…` : JSON.stringify(value);
-  if (Array.isArray(value)) return `a list of ${value.length}`;
-  return typeof value === 'object' && value !== null ? 'an object' : String(value);
 }
 
 /** Keys of `generation_config.json`, and the options that they are. */

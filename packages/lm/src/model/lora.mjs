@@ -5,8 +5,7 @@
 
 import { F, nn, noGrad, scope } from 'helios-vk/nn';
 
-import { shown } from '../infer/options.mjs';
-import { checkNames } from '../options.mjs';
+import { checkNames, shown } from '../options.mjs';
 import { partsOf } from './parts.mjs';
 
 /** @typedef {import('helios-vk/nn').Tensor} Tensor */

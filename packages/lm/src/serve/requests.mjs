@@ -1,6 +1,7 @@
 // What requests of OpenAI's interface say, checked. A wrong one is an `ApiError` that names the parameter.
 
-import { NUMBERS, checkNumber, shown } from '../infer/options.mjs';
+import { NUMBERS, checkNumber } from '../infer/options.mjs';
+import { shown } from '../options.mjs';
 
 /** @typedef {import('../infer/model.mjs').LanguageModel} LanguageModel */
 /** @typedef {import('../infer/model.mjs').Message} Message */

@@ -44,6 +44,9 @@ import { byteStrings, grown } from './strings.mjs';
  * @typedef {Pick<Tokenizer, 'encode' | 'decode' | 'decodeStream'>} Codec
  */
 
+/** What belongs to a tokenizer in a folder of Hugging Face's form, beside `tokenizer.json`. */
+export const TOKENIZER_FILES = ['tokenizer_config.json', 'special_tokens_map.json', 'chat_template.jinja', 'additional_chat_templates'];
+
 /** The types that `@huggingface/tokenizers` 0.2 supports, by key of `tokenizer.json`. */
 const KNOWN = /** @type {Record<string, string[]>} */ ({
   model: ['BPE', 'Unigram', 'WordPiece'],

@@ -14,8 +14,8 @@ import { load, save, tunedPlans } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
 import { readConfig, specialIds } from '../config.mjs';
-import { makeFolder } from '../folder.mjs';
-import { filesFor, readWeights, writeFiles, writeJson, writeModel } from '../formats/hf.mjs';
+import { makeFolder, writeFiles, writeJson } from '../folder.mjs';
+import { filesFor, readWeights, writeModel } from '../formats/hf.mjs';
 import { readAdapters, writePeft } from '../formats/peft.mjs';
 import { readJson } from '../json.mjs';
 import { loadLegacy } from './legacy.mjs';

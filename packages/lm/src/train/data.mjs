@@ -1,7 +1,7 @@
 // What a run trains on: windows of token ids on disk, made from texts where they are not there yet.
 
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, mkdtempSync, openSync, readSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdtempSync, openSync, readSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -11,6 +11,7 @@ import { isTokenizerOf } from '../data/corpus.mjs';
 import { META, openDataset, readCorpusInfo } from '../data/dataset.mjs';
 import { prepareText } from '../data/prepare.mjs';
 import { openShard } from '../data/shards.mjs';
+import { writeFiles } from '../folder.mjs';
 import { loadTokenizer } from '../tokenizer/index.mjs';
 
 /** @typedef {import('../tokenizer/load.mjs').Tokenizer} Tokenizer */
@@ -91,7 +92,7 @@ export async function openData({ inputs, prepared, tokenizer: given, vocabSize, 
     });
   }
   const source = given ?? (existsSync(join(folder, 'tokenizer.json')) ? folder : undefined);
-  const tokenizer = source === undefined ? undefined : await loadTokenizer(source);
+  const tokenizer = source === undefined ? undefined : loadTokenizer(source);
   if (tokenizer && tokenizer.vocabSize > vocabSize) {
     throw new RangeError(`the tokenizer has ${tokenizer.vocabSize} ids, and the model a vocabulary of ${vocabSize}`);
   }
@@ -157,7 +158,7 @@ async function withTokenizerFiles(tokenizer, use) {
   if (tokenizer === undefined || typeof tokenizer === 'string') return use(tokenizer);
   const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
   try {
-    for (const [name, text] of Object.entries((await loadTokenizer(tokenizer)).files())) writeFileSync(join(folder, name), text);
+    await writeFiles(folder, loadTokenizer(tokenizer).files());
     return await use(folder);
   } finally {
     rmSync(folder, { recursive: true, force: true });

@@ -81,26 +81,26 @@ const NORM_EVERY = 100;
 
 /**
  * The parts of windows, ids and targets first, as a step takes them.
- * @param {Uint32Array} rows [count, size of a window] @param {number} count @param {number} block @param {number | undefined} parts as in `OwnForm`
- * @param {Uint32Array} into [parts, count, block]
+ * @param {Uint32Array[]} windows @param {number} block @param {number | undefined} parts as in `OwnForm`
+ * @param {Uint32Array} [into]
+ * @returns {Uint32Array} [parts, windows, block]
  */
-function splitWindows(rows, count, block, parts, into) {
-  const [size, step] = parts === undefined ? [block + 1, 1] : [parts * block, block];
-  for (let row = 0; row < count; row++) {
+function splitWindows(windows, block, parts, into = new Uint32Array((parts ?? 2) * windows.length * block)) {
+  // The targets of ids are these ids, one further.
+  const step = parts === undefined ? 1 : block;
+  for (const [row, window] of windows.entries()) {
     for (let part = 0; part < (parts ?? 2); part++) {
-      const at = row * size + part * step;
-      into.set(rows.subarray(at, at + block), (part * count + row) * block);
+      into.set(window.subarray(part * step, part * step + block), (part * windows.length + row) * block);
     }
   }
   return into;
 }
 
-/** Arrays of one size, one after the other. @param {Uint32Array[]} arrays */
-function joined(arrays) {
-  const all = new Uint32Array(arrays.length * arrays[0].length);
-  for (const [i, array] of arrays.entries()) all.set(array, i * array.length);
-  return all;
-}
+/** Parts that `splitWindows` has put into one row. @param {Tensor} flat @param {number} parts @param {number} block @returns {Tensor[]} [windows, block] each */
+const partsOf = (flat, parts, block) => Array.from({ length: parts }, (_, i) => flat.reshape(parts, -1, block).at(i));
+
+/** The arguments of a compiled function. @param {Uint32Array} batch @param {Float32Array} [extra] @returns {[batch: Uint32Array, extra?: Float32Array]} */
+const withExtra = (batch, extra) => (extra ? [batch, extra] : [batch]);
 
 /**
  * The ids and targets of one process's share of a step.
@@ -114,10 +114,11 @@ function joined(arrays) {
 export function stepBatch(data, share, step, place = { rank: 0, world: 1 }, into) {
   const { batchSize, gradientAccumulationSteps: micro, blockSize, seed } = share;
   const rows = data.batch({ seed, step, batch: batchSize * micro, ...place });
-  const [from, to] = [rows.length / micro, (data.parts ?? 2) * batchSize * blockSize];
+  const [from, to] = [rows.length / (batchSize * micro), (data.parts ?? 2) * batchSize * blockSize];
+  const windows = Array.from({ length: batchSize * micro }, (_, i) => rows.subarray(i * from, (i + 1) * from));
   const batch = into ?? new Uint32Array(micro * to);
   for (let i = 0; i < micro; i++) {
-    splitWindows(rows.subarray(i * from, (i + 1) * from), batchSize, blockSize, data.parts, batch.subarray(i * to, (i + 1) * to));
+    splitWindows(windows.slice(i * batchSize, (i + 1) * batchSize), blockSize, data.parts, batch.subarray(i * to, (i + 1) * to));
   }
   return batch;
 }
@@ -155,8 +156,7 @@ export function createTraining(model, settings, { logitsBytes: bytes, parts = 2,
   });
   /** The sum of losses. @param {Tensor} flat u32: the ids, then the targets and other parts, of whole sequences @param {Tensor} [extra] as in `OwnForm` */
   const loss = (flat, extra) => {
-    const all = Array.from({ length: parts }, (_, i) => flat.reshape(parts, -1, blockSize).at(i));
-    return autocast(halfOf(settings.precision), () => lossOf(model, all, extra, { logitsBytes: bytes }));
+    return autocast(halfOf(settings.precision), () => lossOf(model, partsOf(flat, parts, blockSize), extra, { logitsBytes: bytes }));
   };
   /**
    * Computes the gradients of an optimizer step, times `tokens`.
@@ -287,8 +287,7 @@ export class Trainer {
    */
   submit(name, batch, extra) {
     setPrecision(this.config.settings.precision);
-    const compiled = this.functions[name];
-    return extra ? compiled(batch, extra) : compiled(batch);
+    return this.functions[name](...withExtra(batch, extra));
   }
 
   /** Tokens of one optimizer step. */
@@ -368,9 +367,7 @@ export class Trainer {
     const { group } = this.ranks;
     if (group.rank === 0) {
       setPrecision(this.config.settings.precision);
-      const [batch, extra] = [this.batchOf(this.stepsDone), this.extraOf(this.stepsDone)];
-      if (extra) this.functions.gradients.prepare(batch, extra);
-      else this.functions.gradients.prepare(batch);
+      this.functions.gradients.prepare(...withExtra(this.batchOf(this.stepsDone), this.extraOf(this.stepsDone)));
     }
     const [plans] = await group.exchange(group.rank === 0 ? tunedPlans() : null);
     if (group.rank !== 0) useTunedPlans(plans);
@@ -457,16 +454,14 @@ export class Trainer {
     for (const { parts, margins, refer, window } of all.filter((each) => each !== undefined)) {
       if (parts === undefined || margins === undefined || refer === undefined) continue;
       const marginsOf = (/** @type {Tensor} */ flat) => {
-        const own = Array.from({ length: parts }, (_, i) => flat.reshape(parts, -1, blockSize).at(i));
+        const own = partsOf(flat, parts, blockSize);
         return noGrad(() => autocast(halfOf(precision), () => margins(this.model, own, undefined, { logitsBytes: this.logitsBytes })));
       };
       const compiled = /** @type {Compiled} */ (compile(marginsOf));
       await refer(async (windows) => {
         signal?.throwIfAborted();
-        const batch = new Uint32Array(parts * windows.length * blockSize);
-        splitWindows(joined(windows.map(window)), windows.length, blockSize, parts, batch);
         setPrecision(precision);
-        const result = compiled(batch);
+        const result = compiled(splitWindows(windows.map(window), blockSize, parts));
         const values = await result.toArray();
         result.dispose();
         return /** @type {Float32Array} */ (values);
@@ -523,11 +518,8 @@ export class Trainer {
       const counts = roundOf(batchOf(i)) === i;
       if (counts) sums.push(0);
       if (i % world !== rank) continue;
-      const { parts } = validation;
-      const batch = new Uint32Array((parts ?? 2) * own.length * blockSize);
       const rows = reading('an evaluation', () => own.map((index) => validation.window(index)));
-      splitWindows(joined(rows), own.length, blockSize, parts, batch);
-      const loss = this.submit('loss', batch, validation.extraOf?.(own));
+      const loss = this.submit('loss', splitWindows(rows, blockSize, validation.parts), validation.extraOf?.(own));
       const sum = await loss.item();
       if (counts) sums[batchOf(i)] = sum;
       loss.dispose();
@@ -558,8 +550,7 @@ export class Trainer {
    */
   async kernelTimes() {
     await this.settle();
-    const [batch, extra] = [this.batchOf(this.stepsDone), this.extraOf(this.stepsDone)];
-    const times = extra ? this.compiled.profile(batch, extra) : this.compiled.profile(batch);
+    const times = this.compiled.profile(...withExtra(this.batchOf(this.stepsDone), this.extraOf(this.stepsDone)));
     return times.map(({ origin, operations, dispatches, microseconds, flops, products }) => ({
       role: origin ? `${operations} (${origin})` : operations,
       count: dispatches,
