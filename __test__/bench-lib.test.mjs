@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { helpText, parseOptions, UsageError } from '../benches/lib/args.mjs';
+import { helpText, parseCommandLine, UsageError } from '../bin/lib/options.mjs';
 import { makeText } from '../packages/alpha-backend/bench/lib/text.mjs';
 import { timedAddon, timesSince } from '../packages/alpha-backend/bench/lib/timed.mjs';
 import { barChart, figures, htmlReport, lineChart, paragraph, table, ticks } from '../benches/lib/report.mjs';
@@ -16,9 +16,9 @@ const OPTIONS = /** @type {const} */ ({
   json: { type: 'boolean', help: 'JSON' },
 });
 
-test('parseOptions converts by the table and fills in defaults', () => {
-  assert.deepEqual(parseOptions(OPTIONS, ['--file', 'x']), { file: 'x', steps: 5, rate: undefined, kind: 'a', json: false });
-  assert.deepEqual(parseOptions(OPTIONS, ['--file=x', '--steps', '7', '--rate=-0.5e1', '--kind', 'b', '--json']), {
+test('values are converted by the table, and defaults are filled in', () => {
+  assert.deepEqual(parseCommandLine(OPTIONS, ['--file', 'x']).values, { file: 'x', steps: 5, rate: undefined, kind: 'a', json: false });
+  assert.deepEqual(parseCommandLine(OPTIONS, ['--file=x', '--steps', '7', '--rate=-0.5e1', '--kind', 'b', '--json']).values, {
     file: 'x',
     steps: 7,
     rate: -5,
@@ -27,7 +27,7 @@ test('parseOptions converts by the table and fills in defaults', () => {
   });
 });
 
-test('parseOptions names the option that does not fit', () => {
+test('an option that does not fit is an error that names it', () => {
   for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [[], /--file FILE is required/],
     [['--file', 'x', '--steps', '0'], /--steps 0: must be an integer of at least 1/],
@@ -40,7 +40,7 @@ test('parseOptions names the option that does not fit', () => {
     [['--json=yes', '--file', 'x'], /json/],
   ])) {
     assert.throws(
-      () => parseOptions(OPTIONS, args),
+      () => parseCommandLine(OPTIONS, args),
       (error) => error instanceof UsageError && message.test(error.message),
       String(args),
     );

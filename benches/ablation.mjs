@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import { formatCount } from '../packages/lm/src/log/format.mjs';
 import { MAX_SIZE, PRESET_NAMES } from '../packages/lm/src/train/settings.mjs';
 import { median } from './lib/stats.mjs';
-import { runMain } from './lib/args.mjs';
+import { runMain } from '../bin/lib/options.mjs';
 import { barChart, htmlReport, table } from './lib/report.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 

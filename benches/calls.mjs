@@ -4,7 +4,7 @@
  */
 
 import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { runMain } from '../bin/lib/options.mjs';
 import { STANDIN_WORDS, standinKernel, standinReference } from './lib/standin.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, spread, textTable } from './lib/stats.mjs';

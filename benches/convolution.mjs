@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { F, compile, grad, init, noGrad, randn, scope } from '../nn/index.mjs';
 
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { runMain } from '../bin/lib/options.mjs';
 import { imagesOf, trainingStep } from './lib/resnet.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 import { stubDevice } from '../__test__/lib/stub.mjs';

@@ -10,7 +10,7 @@
 
 import { createKernels, pack } from '../kernels/index.mjs';
 import { OWN_ADDON, addonPath, loadAddon } from './lib/addon.mjs';
-import { UsageError, runMain } from './lib/args.mjs';
+import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { RESULTS_OPTION, report } from './lib/results.mjs';
 import { median } from './lib/stats.mjs';
 

@@ -10,7 +10,7 @@ import { Decoder, parseConfig } from 'helios-lm';
 
 import { PASSES } from '../nn/compile/passes/index.mjs';
 import { OWN_ADDON, driverText, loadAddon } from './lib/addon.mjs';
-import { UsageError, runMain } from './lib/args.mjs';
+import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { DECODERS as MODELS, printProfile, randomIds, timed } from './lib/decoders.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 

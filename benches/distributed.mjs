@@ -8,7 +8,7 @@ import { createRequire } from 'node:module';
 
 import { engines, init, launched } from '../distributed/index.mjs';
 import { deviceOfRank } from '../packages/lm/src/train/ranks.mjs';
-import { runMain } from './lib/args.mjs';
+import { runMain } from '../bin/lib/options.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 

@@ -13,7 +13,7 @@ import { addAdapters, inProductOrder, quantizeLayers } from '../packages/lm/src/
 import { flopsPerToken, halfOf } from '../packages/lm/src/train/settings.mjs';
 import { initialize } from '../packages/lm/src/train/state.mjs';
 import { OWN_ADDON, driverText, loadAddon } from './lib/addon.mjs';
-import { UsageError, runMain } from './lib/args.mjs';
+import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { DECODERS, printProfile, randomIds, timed } from './lib/decoders.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 

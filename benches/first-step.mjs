@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { runMain } from './lib/args.mjs';
+import { runMain } from '../bin/lib/options.mjs';
 
 const USAGE = 'node benches/first-step.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
@@ -22,7 +22,7 @@ const OPTIONS = /** @type {const} */ ({
   of: { type: 'string', value: 'NAME', choices: ['gpt', 'resnet'], help: 'measure in this process, with the cache folder that it has' },
 });
 
-/** @typedef {import('./lib/args.mjs').ValuesOf<typeof OPTIONS>} Values */
+/** @typedef {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} Values */
 
 await runMain(USAGE, OPTIONS, async (values) => {
   if (values.of !== undefined) return console.log(JSON.stringify(await measure(values)));

@@ -15,7 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { profileTable } from '../packages/lm/src/train/profile.mjs';
 import { parameterCount } from '../packages/lm/src/model/parts.mjs';
 import { OWN_ADDON, deviceOf, driverText, loadAddon, runWorker } from './lib/addon.mjs';
-import { UsageError, runMain } from './lib/args.mjs';
+import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { withPeakMemory } from './lib/gpu-memory.mjs';
 import { contextOf, randomIds } from './lib/generation.mjs';
 import { MODELS, bytesOf, configOf, modelFile, modelFolder } from './lib/generation-model.mjs';

@@ -4,7 +4,7 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { UsageError, runMain } from './lib/args.mjs';
+import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { textTable } from './lib/stats.mjs';
 

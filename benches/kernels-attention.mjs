@@ -12,7 +12,7 @@ import { ATTENTION_TILINGS } from '../kernels/hopper/tilings.mjs';
 import { warmer } from '../kernels/tuning/measure.mjs';
 import { Values } from '../kernels/tuning/values.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { runMain } from '../bin/lib/options.mjs';
 import { launchTime } from './lib/launch.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, textTable } from './lib/stats.mjs';

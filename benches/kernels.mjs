@@ -12,7 +12,7 @@
 import { writeFileSync } from 'node:fs';
 import { bf16Bits, createKernels, f16Bits, pack } from '../kernels/index.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { runMain } from '../bin/lib/options.mjs';
 import { Unsupported, cases, size } from './lib/kernel-cases.mjs';
 import { launchTime } from './lib/launch.mjs';
 import { barChart, figures, htmlReport, paragraph, table } from './lib/report.mjs';

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { init, randn, save, scope } from '../nn/index.mjs';
 import { OWN_ADDON, addonPath, loadAddon } from './lib/addon.mjs';
-import { runMain, UsageError } from './lib/args.mjs';
+import { runMain, UsageError } from '../bin/lib/options.mjs';
 import { printProfile } from './lib/decoders.mjs';
 import { LEARNING_RATE, MODELS, training } from './lib/models.mjs';
 import { startPeer } from './lib/peer.mjs';

@@ -15,7 +15,7 @@ import { compile, init, load, noGrad, scope } from 'helios-vk/nn';
 
 import { loadOnnx } from '../packages/onnx/src/index.mjs';
 import { OWN_ADDON, addonPath, loadAddon } from './lib/addon.mjs';
-import { runMain, UsageError } from './lib/args.mjs';
+import { runMain, UsageError } from '../bin/lib/options.mjs';
 import { printProfile } from './lib/decoders.mjs';
 import { startPeer } from './lib/peer.mjs';
 import { RESULTS_OPTION, report } from './lib/results.mjs';

@@ -11,7 +11,7 @@ import { matmulKernels } from '../kernels/matmul.mjs';
 import { normalizationKernels } from '../kernels/normalization.mjs';
 import { softmaxKernels } from '../kernels/softmax.mjs';
 import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { runMain } from '../bin/lib/options.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, spread, textTable } from './lib/stats.mjs';
 

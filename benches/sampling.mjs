@@ -8,7 +8,7 @@ import { createKernels, SAMPLING_HISTORY_WORDS, samplingHistory, samplingSetting
 import { drawn, kept } from '../__test__/lib/sampling.mjs';
 import { Random } from '../packages/lm/src/random.mjs';
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
-import { runMain } from './lib/args.mjs';
+import { runMain } from '../bin/lib/options.mjs';
 import { RESULTS_OPTION, report } from './lib/results.mjs';
 import { median } from './lib/stats.mjs';
 

@@ -17,7 +17,7 @@ import { WARMUP_STEPS, stepRates } from '../packages/lm/src/train/run.mjs';
 import { MAX_STEPS, PRECISIONS, flopsPerToken, tokensPerStep } from '../packages/lm/src/train/settings.mjs';
 import { Trainer, stepBatch } from '../packages/lm/src/train/trainer.mjs';
 import { driverText } from './lib/addon.mjs';
-import { UsageError, runMain } from './lib/args.mjs';
+import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { measurePeak } from './lib/peak.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { extremes, mean, median } from './lib/stats.mjs';
@@ -62,7 +62,7 @@ const OPTIONS = /** @type {const} */ ({
   quiet: { type: 'boolean', help: 'print nothing but errors' },
 });
 
-/** @typedef {import('./lib/args.mjs').ValuesOf<typeof OPTIONS>} Values */
+/** @typedef {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} Values */
 
 /** Most ids of a file of batches: they are in memory at once. */
 const MAX_DUMP = 2 ** 30;

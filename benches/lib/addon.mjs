@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { UsageError } from './args.mjs';
+import { UsageError } from '../../bin/lib/options.mjs';
 
 /** The package's own entry. */
 export const OWN_ADDON = fileURLToPath(new URL('../../index.js', import.meta.url));

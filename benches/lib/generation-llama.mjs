@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 import { isWorker, serveWorker } from './addon.mjs';
-import { isMain } from './args.mjs';
+import { isMain } from '../../bin/lib/options.mjs';
 import { measure } from './generation.mjs';
 
 /** @typedef {import('./generation.mjs').Job} Job */

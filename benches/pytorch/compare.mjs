@@ -3,7 +3,7 @@
 
 import { readFile, writeFile } from 'node:fs/promises';
 import { formatCount } from '../../packages/lm/src/log/format.mjs';
-import { UsageError, runMain } from '../lib/args.mjs';
+import { UsageError, runMain } from '../../bin/lib/options.mjs';
 import { barChart, htmlReport, lineChart, table } from '../lib/report.mjs';
 import { RESULTS_OPTION, writeResults } from '../lib/results.mjs';
 import { extremes } from '../lib/stats.mjs';

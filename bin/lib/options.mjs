@@ -326,18 +326,6 @@ export function parseCommandLine(options, args, allowPositionals = false) {
   return { values: /** @type {any} */ (values), positionals: parsed.positionals, given: new Set(Object.keys(parsed.values)) };
 }
 
-/**
- * Parses a command line without anything but options.
- * @template {Record<string, Option>} T
- * @param {T} options
- * @param {string[]} [args] without the interpreter and the script
- * @returns {ValuesOf<T>}
- * @throws {UsageError} as `parseCommandLine`
- */
-export function parseOptions(options, args = process.argv.slice(2)) {
-  return parseCommandLine(options, args).values;
-}
-
 /** @param {Option} option */
 function placeholder({ type, value, choices }) {
   if (type === 'boolean') return '';

@@ -21,7 +21,7 @@ import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 import { OWN_ADDON, deviceOf } from '../../../benches/lib/addon.mjs';
-import { UsageError, runMain } from '../../../benches/lib/args.mjs';
+import { UsageError, runMain } from '../../../bin/lib/options.mjs';
 import { RESULTS_OPTION, commitOfCheckout, writeResults } from '../../../benches/lib/results.mjs';
 import { median } from '../../../benches/lib/stats.mjs';
 import { makeText } from './lib/text.mjs';

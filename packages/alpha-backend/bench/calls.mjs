@@ -8,7 +8,7 @@
 
 import { availableParallelism } from 'node:os';
 
-import { runMain } from '../../../benches/lib/args.mjs';
+import { runMain } from '../../../bin/lib/options.mjs';
 import { median } from '../../../benches/lib/stats.mjs';
 import { stubDevice } from '../../../__test__/lib/stub.mjs';
 import { Trainer } from '../test/model.mjs';

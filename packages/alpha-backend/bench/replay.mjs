@@ -12,7 +12,7 @@ import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from '../../../benches/lib/addon.mjs';
-import { runMain } from '../../../benches/lib/args.mjs';
+import { runMain } from '../../../bin/lib/options.mjs';
 import { RESULTS_OPTION, writeResults } from '../../../benches/lib/results.mjs';
 import { STANDIN_BYTES, standinKernel } from '../../../benches/lib/standin.mjs';
 import { format, mean, median, quantile, sum, textTable } from '../../../benches/lib/stats.mjs';

@@ -17,7 +17,7 @@ import { parameterCount } from '../../lm/src/model/parts.mjs';
 import { presetOf, tokensPerStep } from '../../lm/src/train/settings.mjs';
 import { Trainer } from '../../lm/src/train/trainer.mjs';
 import { OWN_ADDON, addonPath, deviceOf, isWorker, loadAddon, runWorker, serveWorker } from '../../../benches/lib/addon.mjs';
-import { runMain } from '../../../benches/lib/args.mjs';
+import { runMain } from '../../../bin/lib/options.mjs';
 import { binariesOf, checkMapped, sameBinaries } from './lib/binaries.mjs';
 import { withPeakMemory } from '../../../benches/lib/gpu-memory.mjs';
 import { mappedAddons } from './lib/mapped.mjs';
@@ -340,7 +340,7 @@ if (isWorker) {
 
 /**
  * The sizes of a run, by the names of the existing trainer's options.
- * @param {string} preset @param {import('../../../benches/lib/args.mjs').ValuesOf<typeof OPTIONS>} options
+ * @param {string} preset @param {import('../../../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} options
  */
 function shapeOf(preset, options) {
   const { sizes, settings } = presetOf(preset);

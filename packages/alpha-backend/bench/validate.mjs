@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { OWN_ADDON } from '../../../benches/lib/addon.mjs';
-import { UsageError, runMain } from '../../../benches/lib/args.mjs';
+import { UsageError, runMain } from '../../../bin/lib/options.mjs';
 import { wrongAddon } from './lib/mapped.mjs';
 import { makeText } from './lib/text.mjs';
 import { placeIn } from '../../../bin/lib/link.mjs';

@@ -3,7 +3,7 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
-import { UsageError } from '../../../../benches/lib/args.mjs';
+import { UsageError } from '../../../../bin/lib/options.mjs';
 
 /**
  * URL of a module of the built backend.

@@ -1,6 +1,6 @@
 /** Checks that a process measured the intended addon, by the files that the process had mapped. */
 
-import { UsageError } from '../../../../benches/lib/args.mjs';
+import { UsageError } from '../../../../bin/lib/options.mjs';
 import { runWorker } from '../../../../benches/lib/addon.mjs';
 import { digest, wrongAddon } from './mapped.mjs';
 

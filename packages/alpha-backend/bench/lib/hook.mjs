@@ -12,7 +12,7 @@
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 
-import { integerVariable, switchVariable } from '../../../../benches/lib/args.mjs';
+import { integerVariable, switchVariable } from '../../../../bin/lib/options.mjs';
 import { mappedAddons } from './mapped.mjs';
 import { timedAddon, timesSince } from './timed.mjs';
 import { onAddonLoad } from './on-load.mjs';

@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { delimiter, dirname, join, resolve } from 'node:path';
 
-import { UsageError } from '../../../../benches/lib/args.mjs';
+import { UsageError } from '../../../../bin/lib/options.mjs';
 import { CommandError, placeIn } from '../../../../bin/lib/link.mjs';
 
 /** One training step as the trainer prints it: step, loss, milliseconds, tokens a second. */

@@ -1,3 +1,0 @@
-/** Command lines of the benches, which are parsed as those of all other commands. */
-
-export * from '../../bin/lib/options.mjs';
