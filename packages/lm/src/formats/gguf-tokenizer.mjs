@@ -1,6 +1,6 @@
 // Tokenizers and chat templates in GGUF: `tokenizer.*` keys to the contents of `tokenizer.json` and `tokenizer_config.json`, and back.
 
-import { GPT2_PATTERN, MODERN_PATTERNS } from '../tokenizer/split.mjs';
+import { GPT2_PATTERN, MODERN_PATTERNS, bpeModel, byteLevel, splitBy } from '../tokenizer/split.mjs';
 
 /**
  * @typedef {import('../json.mjs').Json} Json
@@ -274,7 +274,7 @@ function contentsOf(metadata, path) {
       .filter((id) => isSpecial(id) || types[id] === TYPE.userDefined)
       .map((id) => ({ id, content: tokens[id], ...plain, special: isSpecial(id) })),
     post_processor: postProcessor(own('add_bos_token') ?? addsBos(), own('add_eos_token') === true),
-    ...(kind === 'gpt2' ? byteLevel() : sentencePieces()),
+    ...(kind === 'gpt2' ? ofBytes() : sentencePieces()),
   };
   const rest = get(REST);
   if (typeof rest === 'string') Object.assign(json, restOf(rest, path));
@@ -297,17 +297,15 @@ function contentsOf(metadata, path) {
   }
 
   /** The sections of byte-level BPE. */
-  function byteLevel() {
+  function ofBytes() {
     const pre = own('pre');
     const known = PRE_TOKENIZERS.find(({ names }) => names.includes(String(pre)));
     if (!known) throw bad('tokenizer.ggml.pre', `one of ${PRE_NAMES.join(', ')}`);
-    const level = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
-    const splits = known.patterns.map((Regex) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false }));
     return {
       normalizer: known.normalizer ? { type: known.normalizer } : null,
-      pre_tokenizer: { type: 'Sequence', pretokenizers: [...splits, level] },
-      decoder: level,
-      model: { ...bpe(), ignore_merges: known.ignoreMerges ?? false, vocab, merges: Array.from(list('merges', 'string[]')) },
+      pre_tokenizer: { type: 'Sequence', pretokenizers: [...known.patterns.map(splitBy), byteLevel()] },
+      decoder: byteLevel(),
+      model: bpeModel({ ignore_merges: known.ignoreMerges ?? false, vocab, merges: Array.from(list('merges', 'string[]')) }),
     };
   }
 
@@ -331,7 +329,7 @@ function contentsOf(metadata, path) {
       normalizer: prefixed ? { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: SPACE }, replaced] } : replaced,
       pre_tokenizer: null,
       decoder: { type: 'Sequence', decoders },
-      model: { ...bpe(), unk_token: unk ?? null, fuse_unk: true, byte_fallback: true, vocab, merges: mergesOf(tokens, scores, isPiece) },
+      model: bpeModel({ unk_token: unk ?? null, fuse_unk: true, byte_fallback: true, vocab, merges: mergesOf(tokens, scores, isPiece) }),
     };
   }
 
@@ -349,17 +347,6 @@ function contentsOf(metadata, path) {
     return { type: 'TemplateProcessing', single, pair, special_tokens: Object.fromEntries(special) };
   }
 }
-
-const bpe = () => ({
-  type: 'BPE',
-  dropout: null,
-  unk_token: /** @type {string | null} */ (null),
-  continuing_subword_prefix: null,
-  end_of_word_suffix: null,
-  fuse_unk: false,
-  byte_fallback: false,
-  ignore_merges: false,
-});
 
 /** The sections that an exporter of this program kept. @param {string} text @param {string} path */
 function restOf(text, path) {

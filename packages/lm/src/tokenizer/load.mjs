@@ -10,7 +10,7 @@ import { tokenizerJson } from '../formats/gguf-tokenizer.mjs';
 import { isGguf, readGguf } from '../formats/gguf.mjs';
 import { readJson } from '../json.mjs';
 import { BYTE_SYMBOLS, pushId, wordEncoder, writeToken } from './bpe.mjs';
-import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTokenizerOf } from './split.mjs';
+import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, bpeModel, byteLevel, normalizerOf, preTokenizerOf } from './split.mjs';
 import { byteStrings, grown } from './strings.mjs';
 
 /** @typedef {import('../json.mjs').Json} Json */
@@ -82,43 +82,24 @@ function jsonOfState(state, file) {
   const vocab = new Map(BYTE_SYMBOLS.map((symbol, byte) => [symbol, byte]));
   const merges = state.kind === 'bpe' ? state.merges : [];
   for (const [left, right] of merges) if (!vocab.has(left + right)) vocab.set(left + right, vocab.size);
-  return byteLevelJson(vocab, merges, [], {
-    type: 'ByteLevel',
-    add_prefix_space: false,
-    trim_offsets: true,
-    use_regex: state.kind === 'bpe',
-  });
+  return byteLevelJson(vocab, merges, [], byteLevel(state.kind === 'bpe'));
 }
 
 /**
  * Makes the contents of a `tokenizer.json` of byte-level BPE.
  * @param {Map<string, number>} vocab @param {[string, string][]} merges @param {AddedToken[]} added @param {Json} preTokenizer
  */
-export function byteLevelJson(vocab, merges, added, preTokenizer) {
-  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
-  return {
-    version: '1.0',
-    truncation: null,
-    padding: null,
-    added_tokens: added,
-    normalizer: null,
-    pre_tokenizer: preTokenizer,
-    post_processor: null,
-    decoder: byteLevel,
-    model: {
-      type: 'BPE',
-      dropout: null,
-      unk_token: null,
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
-      fuse_unk: false,
-      byte_fallback: false,
-      ignore_merges: false,
-      vocab: Object.fromEntries(vocab),
-      merges,
-    },
-  };
-}
+export const byteLevelJson = (vocab, merges, added, preTokenizer) => ({
+  version: '1.0',
+  truncation: null,
+  padding: null,
+  added_tokens: added,
+  normalizer: null,
+  pre_tokenizer: preTokenizer,
+  post_processor: null,
+  decoder: byteLevel(),
+  model: bpeModel({ vocab: Object.fromEntries(vocab), merges }),
+});
 
 /**
  * The ids that the post-processor puts before and after a text.

@@ -1,9 +1,10 @@
-/** @typedef {import('../json.mjs').Json} Json */
-
-/** The stages before BPE: find added tokens in the text, then normalize the text between them and split it into words. */
+// The stages before BPE: find added tokens in the text, then normalize the text between them and split it into words. Their forms in
+// `tokenizer.json`.
 
 import { UnsupportedPattern, compilePattern } from './pattern.mjs';
 import { normalize } from './unicode.mjs';
+
+/** @typedef {import('../json.mjs').Json} Json */
 
 /** GPT-2's words: contractions; runs of letters, of digits and of other characters, each with a space before it; white space. */
 export const GPT2_PATTERN = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
@@ -12,6 +13,27 @@ export const GPT2_PATTERN = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s
 const modern = (digits) =>
   `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 export const MODERN_PATTERNS = { llama3: modern('\\p{N}{1,3}'), qwen2: modern('\\p{N}') };
+
+/** The last stage, which writes bytes as symbols. @param {boolean} [words] whether it splits a text into GPT-2's words first; false when left out */
+export const byteLevel = (words = false) => ({ type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: words });
+/** A stage that splits a text into the matches of a pattern and what is between them. @param {string} Regex */
+export const splitBy = (Regex) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false });
+
+/**
+ * `model` of a `tokenizer.json` of BPE.
+ * @template {object} T @param {T} own what differs from byte-level BPE, with `vocab` and `merges`
+ */
+export const bpeModel = (own) => ({
+  type: 'BPE',
+  dropout: null,
+  unk_token: null,
+  continuing_subword_prefix: null,
+  end_of_word_suffix: null,
+  fuse_unk: false,
+  byte_fallback: false,
+  ignore_merges: false,
+  ...own,
+});
 
 const WORD_AT_END = /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]$/u;
 const WORD_AT_START = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;

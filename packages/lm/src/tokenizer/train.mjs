@@ -5,7 +5,7 @@
 
 import { BYTE_SYMBOLS } from './bpe.mjs';
 import { byteLevelJson, loadTokenizer, wellFormed } from './load.mjs';
-import { GPT2_PATTERN, MODERN_PATTERNS, preTokenizerOf } from './split.mjs';
+import { GPT2_PATTERN, MODERN_PATTERNS, byteLevel, preTokenizerOf, splitBy } from './split.mjs';
 import { byteStrings, grown } from './strings.mjs';
 
 /** Regular expressions of words, by name: what `trainTokenizer` takes as `pattern`. */
@@ -187,9 +187,7 @@ export async function trainTokenizer(chunks, { vocabSize, special = [], pattern 
     );
   }
   const regex = /** @type {Record<string, string>} */ (PATTERNS)[pattern] ?? pattern;
-  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: regex === GPT2_PATTERN };
-  const split = { type: 'Split', pattern: { Regex: regex }, behavior: 'Isolated', invert: false };
-  const preTokenizer = byteLevel.use_regex ? byteLevel : { type: 'Sequence', pretokenizers: [split, byteLevel] };
+  const preTokenizer = regex === GPT2_PATTERN ? byteLevel(true) : { type: 'Sequence', pretokenizers: [splitBy(regex), byteLevel()] };
   if (preTokenizerOf(preTokenizer) === undefined)
     throw new TypeError(
       `pattern ${JSON.stringify(pattern)} is neither one of ${Object.keys(PATTERNS).join(', ')} nor a regular expression that is known here`,
