@@ -40,7 +40,7 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
   --out FILE           tune: file to write the table to (HELIOS_TUNING, or a file beside the pipeline cache)
   --version, --help
 
-Exit status: 0 if all is well, 1 if not, 2 for a wrong command line.`;
+Exit status: 0 for success, 1 for an error, 2 for a wrong command line.`;
 
 /** @param {string} message */
 function misuse(message) {

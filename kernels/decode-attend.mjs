@@ -27,7 +27,7 @@ import { bytesOf, ceilDiv, choice, finite, integer, pushConstants, tensor } from
  *   when left out. Every place within the capacity must be below it: later keys of a row need not be seen
  * @property {number} [cacheSlots] slots of the cache; as many as its buffers have when left out
  * @property {DType} [cacheType] f32 when left out
- * @property {number} [window] only the last so many keys; all when left out
+ * @property {number} [window] attend only to the last `window` keys; to all when left out
  * @property {number} [scale] factor of the scores; 1 / √headSize when left out
  * @property {Tensor} [partials] f32, `attendCacheWorkspace(…)` elements; the kernels' own when left out
  */

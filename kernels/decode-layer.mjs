@@ -48,7 +48,7 @@ import { patience, progressOf } from './grid-barrier.mjs';
  * @property {number} cacheSlots slots of the cache
  * @property {Tensor} slots [1] u32, where the sequence is in the cache
  * @property {Tensor} places [1] u32, the token's position. From `capacity` on nothing is stored, and attention gives zeros
- * @property {number} [window] only the last so many keys; all when left out
+ * @property {number} [window] attend only to the last `window` keys; to all when left out
  * @property {number} [eps] added to mean squares; 1e-5 when left out
  * @property {Tensor} failed out: [1] u32, set to 1 if workgroups did not run at once: then the results are wrong
  * @property {readonly [first: number, end: number]} [phases] some of the 6 phases, for tests: one alone needs no waiting; all when left out

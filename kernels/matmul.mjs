@@ -106,7 +106,7 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [beta] 0 when left out: C is not read
  * @property {Tensor} [bias] [N] f32, added to every row before the activation
  * @property {Tensor} [residual] M x N f32, added after the activation
- * @property {Tensor} [a2] A2: M x K2, of A's type. The product goes on over a second pair of operands: alpha * (op(A) op(B) + A2 op(B2)). Not with
+ * @property {Tensor} [a2] A2: M x K2, of A's type. Adds the product of a second pair of operands: alpha * (op(A) op(B) + A2 op(B2)). Not with
  *   `transA`, `bPermuted` or a batch
  * @property {Tensor} [b2] B2: K2 x N, or N x K2 with `transB`, of B's type
  * @property {number} [k2] inner size of the second pair

@@ -30,14 +30,14 @@ export const SAMPLING_STATE = Object.freeze({
 /** Words of a row's state. */
 export const SAMPLING_STATE_WORDS = 4;
 
-/** Most entries of a vocabulary: the masses of so many sum to at most 2^63. */
+/** Most entries of a vocabulary: their masses sum to at most 2^63. */
 const MOST_CANDIDATES = 2 ** 19;
 
 /**
  * @typedef {object} SamplingOptions
  * @property {number} [temperature] divides the logits, in [1e-6, 1e6]; 0 takes the most likely token, of equal ones the lowest id. 1 when left
  *   out
- * @property {number} [topK] keeps so many of the most likely tokens; 0 (all) when left out
+ * @property {number} [topK] sample from the `topK` most likely tokens; 0 (all) when left out
  * @property {number} [topP] of those, keeps the fewest most likely ones with at least this probability, in [0, 1]; 1 (all) when left out. A
  *   probability within 10^-12 of it is enough
  * @property {number} [minP] of those, keeps the ones at least this much as likely as the most likely, in [0, 1]; 0 (all) when left out

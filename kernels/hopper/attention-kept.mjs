@@ -50,7 +50,7 @@ export function keptParts({ batch, heads, kvHeads = heads, tokens }, causal, mos
 
 /**
  * Returns a function of a block's position, in blocks of queries and of keys: the address of this lane's part of the block's first unit. Another
- * function goes on to the next head.
+ * function advances to the next head.
  * @param {AttentionWriter} w @param {import('./attention.mjs').Heads} heads
  * @returns {{ placeOf: (queries: string, keys: string) => string, nextHead: () => void }}
  */
@@ -76,7 +76,7 @@ function places(w, heads) {
 const warpOf = ({ p, tid }) => p.b32('and.b32', p.b32('shr.u32', tid, 5), 3);
 
 /**
- * Returns a function that stores dS^T of a tile's queries and of the 64 keys that a warpgroup owns, and one that goes on to the next head.
+ * Returns a function that stores dS^T of a tile's queries and of the 64 keys that a warpgroup owns, and one that advances to the next head.
  * @param {AttentionWriter} w @param {import('./attention.mjs').Heads} heads @param {string} groupRow the first key
  * @returns {{ keepTile: (tile: string, fragments: string[][]) => void, nextHead: () => void }} `keepTile` takes a tile's number, and dS^T as
  *   left operands

@@ -13,7 +13,7 @@ import { endOfQueries, firstTile, maskedKeys, maskedQueries, ownedBlock, tilesOf
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 /** @typedef {import('./attention-walk.mjs').Copier} Copier */
 
-/** The named barrier at which P is handed over. */
+/** The named barrier at which one warpgroup passes P to the other. */
 const HANDED_OVER = 1;
 
 /** @param {AttentionWriter} w */

@@ -108,7 +108,7 @@ export function ownedBlock(w) {
  * Starts a walk over pairs of tiles by requesting the first copies, and returns a function that writes its loop.
  * @param {AttentionWriter} w @param {[Copier, Copier]} copiers @param {Tiles} tiles
  * @param {string} [heads] how many heads the walk goes over, one after the other; one when left out
- * @returns {(body: Body, nextHead?: () => void) => void} `nextHead` writes what goes on to the next head after a head's last tile
+ * @returns {(body: Body, nextHead?: () => void) => void} `nextHead` writes the code that advances to the next head after a head's last tile
  */
 export function walk(w, copiers, { from, to, ownFrom, ownTo }, heads) {
   const { p, tiling, sizes } = w;

@@ -274,7 +274,7 @@ export class AttentionWriter {
   }
 
   /**
-   * Returns a function that copies a tile of a tensor by cp.async, and one that goes on to the next head. All threads copy, or one of two paired
+   * Returns a function that copies a tile of a tensor by cp.async, and one that advances to the next head. All threads copy, or one of two paired
    * warpgroups. Rows past the last are filled with zeros.
    * @param {Rows} rows
    * @returns {{ copy: (tile: string, place: string, enabled: string) => void, nextHead: () => void }} `copy` takes a tile's number, its

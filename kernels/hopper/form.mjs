@@ -46,7 +46,7 @@ import { SHARED_MEMORY_LIMIT } from './layout.mjs';
  *   the activation in `half`. `backward`: D is the product times the activation's derivative at `residual`, which is halves
  * @property {boolean} [parts] the depth of some tiles is split
  * @property {boolean} [ragged] K, or the depth of the second pair, is not a multiple of `bk`
- * @property {boolean} [second] the depth goes on over a second pair of operands: D = act(alpha · (op(A) op(B) + A2 op(B2)) + …); NT and NN, whole tiles
+ * @property {boolean} [second] the sum continues over a second pair of operands: D = act(alpha · (op(A) op(B) + A2 op(B2)) + …); NT and NN, whole tiles
  * @property {'rows' | 'columns'} [gather] what is gathered from an image (gather.mjs): rows of A of NT, or columns of B of TN
  * @property {number} [products] number of products of one launch, 2 to MAX_PRODUCTS, which have one depth and are stored as alpha · sum + beta · C;
  *   one when left out

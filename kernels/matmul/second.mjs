@@ -1,4 +1,4 @@
-// The second pair of operands of a product, over which its depth goes on: alpha · (op(A) op(B) + A2 op(B2)).
+// The second pair of operands of a product, over which its sum continues: alpha · (op(A) op(B) + A2 op(B2)).
 
 import { integer, reach, tensor } from '../base.mjs';
 import { rowsOf } from '../bounds.mjs';

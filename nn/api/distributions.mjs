@@ -65,7 +65,8 @@ export const logNormal = (shape, mean = 1, std = 2) =>
 export const gumbel = (shape, loc = 0, scale = 1) =>
   drawn('gumbel', shape, { loc }, { scale }, (s) => F.sub(loc, F.mul(F.log(waits(s)), scale)));
 /**
- * Gamma (Marsaglia & Tsang 2000). Each number is the first of 16 trials that is accepted, which one in 10²⁰ has not; then it is the most probable.
+ * Gamma (Marsaglia & Tsang 2000). Each number is the first accepted one of 16 trials. If all are rejected
+ * (one case in 10²⁰), it is the most probable number.
  * @param {Shape} shape @param {number} alpha the shape parameter, above 0 @param {number} [beta] the rate; 1 when left out
  */
 export const gamma = (shape, alpha, beta = 1) =>

@@ -72,13 +72,16 @@ function distinct(x, labels) {
   return distinct(diagonal(x, 0, first, second), [...labels.filter((_, d) => d !== first && d !== second), label]);
 }
 
-/** Sums over the dimensions whose labels nobody needs. @param {Labelled} own @param {(label: string) => boolean} needed @returns {Labelled} */
+/** Sums over dimensions that nothing else has. @param {Labelled} own @param {(label: string) => boolean} needed by label @returns {Labelled} */
 function summed({ x, labels }, needed) {
   const dims = labels.map((_, d) => d).filter((d) => !needed(labels[d]));
   return dims.length === 0 ? { x, labels } : { x: F.sum(x, dims), labels: labels.filter(needed) };
 }
 
-/** The product of two operands, summed over the labels of both that nobody else needs. @param {Labelled} a @param {Labelled} b @param {(label: string) => boolean} needed @returns {Labelled} */
+/**
+ * The product of two operands, summed over the labels of both that are not needed later.
+ * @param {Labelled} a @param {Labelled} b @param {(label: string) => boolean} needed @returns {Labelled}
+ */
 function contracted(a, b, needed) {
   const shared = a.labels.filter((label) => b.labels.includes(label));
   const batch = shared.filter(needed);
@@ -176,7 +179,7 @@ export function einsum(equation, ...operands) {
   });
 }
 
-/** Throws unless x has so many dimensions. @param {string} op @param {Tensor} x @param {number} rank @param {string} what */
+/** Throws unless x has `rank` dimensions. @param {string} op @param {Tensor} x @param {number} rank @param {string} what */
 function ranked(op, x, rank, what) {
   if (tensorOf(op, x).ndim !== rank) throw new ShapeError(op, `expected ${what}, got ${show(x.shape)}`);
 }
@@ -413,7 +416,7 @@ function rooted(x, p) {
 
 /** How `cdist` computes with p = 2. @typedef {'use_mm_for_euclid_dist_if_necessary' | 'use_mm_for_euclid_dist' | 'donot_use_mm_for_euclid_dist'} ComputeMode */
 const MODES = ['use_mm_for_euclid_dist_if_necessary', 'use_mm_for_euclid_dist', 'donot_use_mm_for_euclid_dist'];
-/** From so many rows on products are worth their loss of digits, as in PyTorch. */
+/** From this many rows on, distances are computed by a product, which loses digits, as in PyTorch. */
 const MANY = 25;
 
 /**

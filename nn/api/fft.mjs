@@ -421,7 +421,7 @@ export const blackmanWindow = (length, periodic = true, options = {}) =>
  * @property {number} [length] of the signal, of `istft`; what the windows cover when left out
  */
 
-/** @param {string} op @param {number} nFft @param {StftOptions} options @param {string} own the option that the other of both has not */
+/** @param {string} op @param {number} nFft @param {StftOptions} options @param {string} own the option that only one of `stft` and `istft` has */
 function stftOptions(op, nFft, options, own) {
   positive(op, 'nFft', nFft);
   const given = checkOptions(op, options, ['hopLength', 'winLength', 'window', 'center', 'normalized', 'onesided', own]);

@@ -31,7 +31,7 @@ function wordOf(x, which) {
 
 /**
  * The indices that sort rows, stable in both directions.
- * @param {Tensor} rows words or i64 @param {boolean} descending @param {number} [keep] only so many of the first
+ * @param {Tensor} rows words or i64 @param {boolean} descending @param {number} [keep] return only the first `keep`
  * @returns {Tensor} i32
  */
 export function orderOf(rows, descending, keep) {

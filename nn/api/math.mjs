@@ -147,7 +147,7 @@ export const trunc = rounding(math.trunc);
 /** What is behind the point of each element, with its sign. */
 export const frac = unary(math.frac);
 /**
- * The nearest whole number, ties to even, or the nearest of so many decimals. Its gradient is 0.
+ * The nearest whole number, ties to even, or the nearest number of `decimals` decimals. Its gradient is 0.
  * @param {Tensor} x @param {RoundOptions} [options] @returns {Tensor}
  */
 export function round(x, options = {}) {

@@ -1,4 +1,4 @@
-// Reductions and running results, as functions: what `functional.mjs` has not. Names, order of arguments, defaults and edges are PyTorch's.
+// Reductions and running results that are not in `functional.mjs`. Names, order of arguments, defaults and edges are PyTorch's.
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, shown, within } from '../core/errors.mjs';

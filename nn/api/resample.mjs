@@ -238,7 +238,7 @@ function tapsOfPoints(points, size, how) {
   return { places: inside(spread(first, [-1, 0, 1, 2]), size, how), weights };
 }
 
-/** From so many rows on, they are looked up tap by tap: a device that is a CPU sorts only so many for the gradient. */
+/** From this many rows on, they are looked up tap by tap: for the gradient a CPU device sorts no more rows than this. */
 const MAX_ROWS = 2 ** 18;
 
 /**

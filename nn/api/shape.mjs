@@ -134,7 +134,7 @@ export function flip(x, dims) {
 }
 
 /**
- * Moves the elements along dimensions by so many places; what leaves at one end comes back at the other.
+ * Moves the elements along dimensions by `shifts` places. Elements that leave at one end come back at the other.
  * @param {Tensor} x @param {number | readonly number[]} shifts towards the end where they are positive
  * @param {number | readonly number[]} [dims] one for each shift; when left out, x is rolled as one row of all elements
  * @returns {Tensor} a copy
@@ -159,7 +159,7 @@ export function roll(x, shifts, dims) {
 }
 
 /**
- * Turns x by 90 degrees so many times, from the first of two dimensions towards the second; a copy.
+ * Turns x by 90 degrees, as often as asked, from the first of two dimensions towards the second; a copy.
  * @param {Tensor} x @param {number} [k] 1 when left out @param {readonly number[]} [dims] [0, 1] when left out
  * @returns {Tensor}
  */
@@ -196,7 +196,7 @@ export const swapaxes = (x, a, b) => within('swapaxes', () => F.transpose(x, a, 
 
 // ---- repetitions
 
-/** x as a tensor of at least so many dimensions, new ones first; a view. @param {Tensor} x @param {number} rank */
+/** x as a tensor of at least `rank` dimensions, new ones first; a view. @param {Tensor} x @param {number} rank */
 const atLeast = (x, rank) => (x.ndim >= rank ? x : F.reshape(x, [...new Array(rank - x.ndim).fill(1), ...x.shape]));
 
 /** @param {string} op @param {Tensor} x @param {number[]} counts at least as many as x has dimensions @returns {Tensor} */

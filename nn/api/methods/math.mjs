@@ -137,7 +137,7 @@ export class MathMethods extends TensorCore {
   signbit() {
     return F.signbit(asTensor(this));
   }
-  /** The nearest whole number, ties to even, or the nearest of so many decimals. @param {import('../math.mjs').RoundOptions} [options] */
+  /** The nearest whole number, ties to even, or the nearest number of `decimals` decimals. @param {import('../math.mjs').RoundOptions} [options] */
   round(options) {
     return F.round(asTensor(this), options);
   }

@@ -113,11 +113,11 @@ const COMMANDS = {
       },
       out: { type: 'string', value: 'FOLDER', path: 'output-folder', required: true, help: 'folder to make' },
       validation: { type: 'number', min: 0, max: 0.99, default: 0.005, help: 'share of documents that is held out' },
-      separator: { type: 'string', help: 'what stands between documents of a plain text' },
+      separator: { type: 'string', help: 'text between two documents of a plain text' },
       field: { type: 'string', help: 'field of a line of JSONL, or column of Parquet (default text)' },
-      'shard-tokens': { type: 'integer', min: 1, max: 2 ** 31 - 1, default: 1e8, help: 'tokens of a file' },
-      workers: { type: 'integer', min: 1, max: 1024, help: 'threads that encode (one a processor)' },
-      'replace-invalid': { type: 'boolean', help: 'put U+FFFD in place of what is not UTF-8, which is an error otherwise' },
+      'shard-tokens': { type: 'integer', min: 1, max: 2 ** 31 - 1, default: 1e8, help: 'tokens in each file' },
+      workers: { type: 'integer', min: 1, max: 1024, help: 'threads that encode (default one for each processor)' },
+      'replace-invalid': { type: 'boolean', help: 'replace invalid UTF-8 by U+FFFD; without this it is an error' },
       json: JSON_OPTION,
     },
     async run({ tokenizer, out, validation, separator, field, workers, json, ...rest }, inputs, signal) {
@@ -157,11 +157,11 @@ const COMMANDS = {
     options: {
       model: MODEL_OPTION,
       adapter: ADAPTER_OPTION,
-      data: { type: 'string', value: 'FOLDER', path: 'input-folder', required: true, help: 'what `helios-lm tokenize` has made' },
+      data: { type: 'string', value: 'FOLDER', path: 'input-folder', required: true, help: 'folder that `helios-lm tokenize` wrote' },
       split: { type: 'string', choices: ['validation', 'train'], default: 'validation', help: 'which part' },
       block: { type: 'integer', min: 1, max: 2 ** 24, help: "tokens of a window (the model's context, at most 1,024)" },
-      batch: { type: 'integer', min: 1, max: 4096, default: 8, help: 'windows at once' },
-      windows: { type: 'integer', min: 1, max: 2 ** 32, help: 'at most so many, spread evenly (all)' },
+      batch: { type: 'integer', min: 1, max: 4096, default: 8, help: 'windows in each batch' },
+      windows: { type: 'integer', min: 1, max: 2 ** 32, help: 'evaluate at most N windows, spread evenly (default all)' },
       json: JSON_OPTION,
     },
     async run({ model: folder, adapter, data, split, block, batch, windows, json }, _, signal) {
@@ -316,8 +316,8 @@ ${Object.values(COMMANDS)
   helios-lm COMMAND --help   what a command takes
   --version, --help
 
-Exit status: 0 if all is well, 1 if not, 2 for a wrong command line,
-130 after Ctrl-C, 141 where nobody reads standard output any longer. After both, train writes a checkpoint.`;
+Exit status: 0 for success, 1 for an error, 2 for a wrong command line,
+130 after Ctrl-C, 141 if standard output was closed. train writes a checkpoint before 130 and 141.`;
 
 /** Signals on which a command ends in an orderly way, unless its `stops` says otherwise: Ctrl-C, a scheduler's request, a terminal that closes. */
 const STOPS = /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP']);

@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 
-/** What such a file holds: any, since whoever reads it checks it key by key. @typedef {any} Json */
+/** The contents of such a file: `any`, since each reader checks them key by key. @typedef {any} Json */
 
 /**
  * Reads a file of JSON.

@@ -193,7 +193,7 @@ ${Object.values(COMMANDS)
   helios-onnx COMMAND --help   what a command takes
   --version, --help
 
-Exit status: 0 if all is well, 1 if not, 2 for a wrong command line.`;
+Exit status: 0 for success, 1 for an error, 2 for a wrong command line.`;
 
 /** Runs a command line. @param {string[]} args @returns {Promise<unknown>} what to print: a string, or an object to print as JSON */
 async function main([word, ...args]) {

@@ -85,7 +85,7 @@ export const isGraph = (value) => typeof value === 'object' && value !== null &&
  * @typedef {{ node: Node, input: string, value: Value }} Request
  */
 /**
- * What an operator is told about its call.
+ * What an operator knows of its call.
  * @typedef {object} Call
  * @property {Node} node
  * @property {number} opset

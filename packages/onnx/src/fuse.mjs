@@ -40,7 +40,7 @@ const MOVEMENTS = ['Expand', 'Identity', 'Reshape', 'Squeeze', 'Transpose', 'Uns
 
 /**
  * Whether a mask is 0 everywhere: its condition is true everywhere, and then it is this summand. Exporters of models without padding write such
- * masks, and attention without one needs no matrix of scores. The host knows both only of constants that nobody has written since.
+ * masks, and attention without one needs no matrix of scores. The host knows both only for constants that were not written since.
  * @param {Value} mask @param {Value | undefined} condition @param {Value | undefined} summand
  */
 function hidesNothing(mask, condition, summand) {

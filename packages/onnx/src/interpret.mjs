@@ -1,5 +1,5 @@
 // Runs a graph node by node. It is a generator, which yields each value that an operator needs on the host and that is not known there:
-// `run` reads it and goes on, `forward` cannot.
+// `run` reads it and continues; `forward` cannot.
 
 import { titleOf } from './definitions.mjs';
 

@@ -79,7 +79,7 @@ export class OnnxModel extends nn.Module {
       const own = trains ? new nn.Parameter(data) : data;
       Object.defineProperty(this, property, { value: own, enumerable: true, writable: true, configurable: true });
       this.#properties.set(name, property);
-      // The host keeps what is known for ever, not what trains or is large.
+      // The host keeps elements that do not change and are few.
       const isFixed = isFloat(constant.type) ? constant.rank === 0 : constant.size <= KEPT;
       if (isFixed) this.#kept.set(name, { storage: own.storage, version: versionOf(own) });
       graph.constants.set(name, new Constant(constant.type, constant.shape, undefined, isFixed ? constant.elements : undefined));

@@ -195,7 +195,7 @@ const withSizes = (info, shape) =>
  * shape gets that shape; sizes in the types of outputs, and what the file says of shapes in between, are then left out.
  * @param {OnnxModel} model
  * @param {string | URL} path may be that of the loaded file
- * @throws {Error} if the loaded file is another one by now, a sparse initializer changed, or the module has a parameter that the file has not
+ * @throws {Error} if the loaded file has changed since, a sparse initializer changed, or the module has a parameter that is not in the file
  */
 export async function saveOnnx(model, path) {
   if (!(model instanceof OnnxModel)) throw new TypeError(`saveOnnx: expected a model that loadOnnx made, got ${String(model)}`);

@@ -7,16 +7,16 @@ import { MODEL_OPTIONS, SAMPLING_OPTIONS, modelOf, samplingOf } from './generati
 
 export const OPTIONS = /** @type {const} */ ({
   ...MODEL_OPTIONS,
-  'system-prompt': { type: 'string', help: 'what the model is told first' },
+  'system-prompt': { type: 'string', help: 'instructions before the conversation' },
   ...SAMPLING_OPTIONS,
   quiet: { type: 'boolean', help: 'print only the answers' },
 });
 
 const HELP = `/help           this list
 /reset          forget the conversation
-/system TEXT    forget it, and tell the model this first (without TEXT: nothing)
+/system TEXT    forget it, and set the system prompt (without TEXT: none)
 /exit           end; so does Ctrl-C twice, or Ctrl-D
-A line that ends in \\ goes on in the next one. Ctrl-C ends an answer.`;
+A line that ends in \\ continues on the next one. Ctrl-C ends an answer.`;
 
 /** Lines of a pasted text arrive together; a person takes longer between two. Milliseconds. */
 const PASTE_GAP = 20;
@@ -145,7 +145,7 @@ export async function run(values, inputs, signal) {
 }
 
 /**
- * Sends a message; one that the template or the context refuses is reported, and the conversation goes on without it.
+ * Sends a message; if the template or the context refuses it, reports that and leaves the conversation as it was.
  * @param {import('../infer/chat.mjs').Chat} chat @param {string} message @param {AbortSignal} signal
  */
 function begin(chat, message, signal) {

@@ -21,9 +21,9 @@ export const OPTIONS = /** @type {const} */ ({
     path: 'input',
     help: 'a file with a prompt a line: a text, or JSON (a string, or a list of messages)',
   },
-  'batch-size': { type: 'integer', min: 1, max: MAX_SLOTS, default: 8, help: 'with --prompts: how many at a time' },
+  'batch-size': { type: 'integer', min: 1, max: MAX_SLOTS, default: 8, help: 'with --prompts: prompts that are continued together' },
   chat: { type: 'boolean', help: "the prompt is a question: use the model's chat template" },
-  'system-prompt': { type: 'string', help: 'with --chat: what the model is told first' },
+  'system-prompt': { type: 'string', help: 'with --chat: instructions before the conversation' },
   ...SAMPLING_OPTIONS,
   'max-tokens': { ...SAMPLING_OPTIONS['max-tokens'], default: 200, max: MAX_SIZE },
   seed: { ...SAMPLING_OPTIONS.seed, default: 1 },
@@ -81,7 +81,7 @@ export async function run(values, inputs, signal) {
   const several = file !== undefined;
   const { model, adapter, close } = await modelOf({ ...values, dtype }, inputs, { signal, slots: several ? slots : 1, quiet });
   try {
-    // A text goes on at the end of the context, as it always did.
+    // At the end of the context a text continues from its last half.
     const options = { ...samplingOf(values), adapter, signal, shift: !values.chat };
     if (several) {
       await writeBatch(model, prompts, options, json);

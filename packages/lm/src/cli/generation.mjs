@@ -28,13 +28,13 @@ export const SAMPLING_OPTIONS = /** @type {const} */ ({
     ...repetitionPenalty,
     help: `divide the positive logits of recent tokens, multiply the negative ones ${orElse(1)}`,
   },
-  'repeat-last-n': { type: 'integer', ...repeatLastN, help: 'how many tokens are recent (default 64)' },
+  'repeat-last-n': { type: 'integer', ...repeatLastN, help: 'tokens that count as recent (default 64)' },
   'presence-penalty': { type: 'number', ...presencePenalty, help: 'subtract this from the logits of recent tokens (default 0)' },
   'frequency-penalty': { type: 'number', ...frequencyPenalty, help: 'subtract this for each time that they occurred (default 0)' },
-  seed: { type: 'integer', min: seed.min, max: seed.max, help: 'of the sampling; the same seed gives the same text' },
+  seed: { type: 'integer', min: seed.min, max: seed.max, help: 'seed of the sampling; the same seed gives the same text' },
   stop: { type: 'string', multiple: true, help: 'end before this text; may be given several times' },
   'max-tokens': { type: 'integer', min: maxTokens.min, max: maxTokens.max, help: 'tokens to generate' },
-  'ignore-eos': { type: 'boolean', help: 'go on after the tokens that end a text' },
+  'ignore-eos': { type: 'boolean', help: 'continue after tokens that end a text' },
 });
 
 /** The model and how it is loaded. */

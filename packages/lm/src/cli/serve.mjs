@@ -13,18 +13,24 @@ export const OPTIONS = /** @type {const} */ ({
   ...MODEL_OPTIONS,
   port: { type: 'integer', min: 0, max: 65_535, default: 8080, help: 'to listen on; 0: a free one' },
   host: { type: 'string', default: '127.0.0.1', help: 'address to listen on; others than 127.0.0.1 are open to other machines' },
-  'api-key': { type: 'string', help: 'what clients must send' },
+  'api-key': { type: 'string', help: 'key that clients must send' },
   'api-key-file': {
     type: 'string',
     value: 'FILE',
     path: 'input',
-    help: 'a file with it, which other users do not see in the list of processes',
+    help: 'file with the key, which the list of processes does not show',
   },
   name: { type: 'string', help: "the model's name in requests (default: its file's or folder's)" },
-  slots: { type: 'integer', min: 1, max: MAX_SLOTS, default: 4, help: 'answers that are written together' },
-  queue: { type: 'integer', min: 0, max: 65_536, default: 64, help: 'answers that wait for a slot at most; beyond it, requests get 429' },
-  cors: { type: 'string', value: 'ORIGIN', help: 'an origin whose pages may ask, or * (default: none)' },
-  quiet: { type: 'boolean', help: 'print no line a request' },
+  slots: { type: 'integer', min: 1, max: MAX_SLOTS, default: 4, help: 'sequences that are continued together' },
+  queue: {
+    type: 'integer',
+    min: 0,
+    max: 65_536,
+    default: 64,
+    help: 'at most N sequences wait for a slot; further requests get status 429',
+  },
+  cors: { type: 'string', value: 'ORIGIN', help: 'origin whose pages may send requests, or * (default: none)' },
+  quiet: { type: 'boolean', help: 'do not log requests' },
 });
 
 /**

@@ -136,7 +136,7 @@ function answered(row, key, fit) {
   return encoded(answerOf(prompt, answer, row, fit), fit, fit.tokenizer.chatTemplates.default === undefined);
 }
 
-/** The kinds of rows, by the key that tells them. Of `chosen` there are two examples. @type {Record<string, (row: Json, fit: Fit) => Example[]>} */
+/** The kinds of rows, by the key that identifies them. A row with `chosen` gives two examples. @type {Record<string, (row: Json, fit: Fit) => Example[]>} */
 const KINDS = {
   messages: (row, fit) => [encoded(turnsOf(row.messages, row.tools, fit.tokenizer), fit, false)],
   completion: (row, fit) => [answered(row, 'completion', fit)],

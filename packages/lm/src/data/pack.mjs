@@ -39,7 +39,7 @@ function spans(starts, block) {
  * @param {{ pad?: number }} [options] `pad`: the id of padding; 0 when left out
  * @returns {{ windows: ({ ids: Uint32Array, targets: Uint32Array } & ReturnType<typeof spans>)[], skipped: number[] }} `skipped`: indices of
  *   examples that are empty or longer than a window
- * @throws {RangeError} if an example has not as many targets as ids
+ * @throws {RangeError} if the numbers of an example's targets and ids differ
  */
 export function pack(examples, block, { pad = 0 } = {}) {
   /** @type {{ room: number, members: number[] }[]} */

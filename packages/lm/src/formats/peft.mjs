@@ -111,7 +111,7 @@ function readAdapterConfig(path) {
  * @returns {Promise<{ base: string | undefined, matrices: Matrices[] }>} `base`: what the file calls the model; `matrices` in the order of the
  *   model's files
  * @throws {Error} that names the file and the key, with what is there and what was expected: for other kinds of adapters than LoRA, layers that
- *   the model has not, missing matrices and other shapes
+ *   the model does not have, missing matrices and other shapes
  */
 export async function readPeft(folder, config) {
   const adapter = readAdapterConfig(join(folder, CONFIG));

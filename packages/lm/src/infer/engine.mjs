@@ -16,7 +16,7 @@ import { openSource, uploadWeights } from './weights.mjs';
 /** @typedef {import('./types.mjs').Request} Request */
 /** @typedef {import('./types.mjs').Token} Token */
 
-/** Steps that are launched before the first of them is read. */
+/** Steps that may be launched and not read. */
 const AHEAD = 2;
 /** The longest context, unless another one is asked for: a cache of all tokens that a model knows may be larger than the model. */
 const MAX_CONTEXT = 4096;
@@ -298,8 +298,8 @@ export class Engine {
   }
 
   /**
-   * Waits for a launch and hands its tokens to their sequences. Where a step failed that can be done otherwise, it is done again, and what
-   * later launches made of it is dropped.
+   * Waits for a launch and delivers its tokens to their sequences. If a step failed that can be computed in another way, takes its sequences back
+   * to before the step and drops the results of later launches.
    * @param {Launch} launch @param {Launch[]} later
    */
   async #receive({ read, of }, later) {
@@ -440,7 +440,7 @@ export class Engine {
 /** The one that was not used for longest. @param {Slot[]} slots */
 const leastUsed = (slots) => slots.reduce((a, b) => (b.used < a.used ? b : a));
 
-/** How many ids are equal from the start on. @param {number[]} a @param {number[]} b */
+/** The length of the common beginning. @param {number[]} a @param {number[]} b */
 function commonPrefix(a, b) {
   const most = Math.min(a.length, b.length);
   for (let i = 0; i < most; i++) if (a[i] !== b[i]) return i;

@@ -23,7 +23,7 @@ import { DEFAULT_SAMPLING, MAX_SLOTS } from './types.mjs';
  * @property {number} [frequencyPenalty] subtracted from them for each time that they occurred
  * @property {number} [repeatLastN] tokens that penalties look back on
  * @property {number} [seed] a u32; random when left out
- * @property {number} [maxTokens] at most so many; as many as the context has room for when left out
+ * @property {number} [maxTokens] the most tokens of an answer; as many as fit the context when left out
  * @property {string | readonly string[]} [stop] texts that end the answer; they are no part of it
  * @property {boolean} [ignoreEos] go on after the tokens that end a text
  * @property {boolean} [special] print special tokens too

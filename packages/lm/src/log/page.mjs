@@ -197,7 +197,7 @@ export async function servePage({ port = 0, title = 'Training', history, message
       response.on('close', () => clients.delete(response));
       response.on('error', () => clients.delete(response));
       // What it gets now must not come again as news.
-      tell();
+      send();
       clients.add(response);
       response.write(run.whole());
     }
@@ -207,7 +207,7 @@ export async function servePage({ port = 0, title = 'Training', history, message
 
   /** @type {NodeJS.Timeout | undefined} */
   let timer;
-  function tell() {
+  function send() {
     clearTimeout(timer);
     timer = undefined;
     const news = run.news();
@@ -227,10 +227,10 @@ export async function servePage({ port = 0, title = 'Training', history, message
     url: `http://127.0.0.1:${actual}/`,
     push(event) {
       run.push(event);
-      timer ??= setTimeout(tell, messageEvery).unref();
+      timer ??= setTimeout(send, messageEvery).unref();
     },
     async close() {
-      if (timer) tell();
+      if (timer) send();
       const closed = new Promise((done) => server.close(() => done(undefined)));
       for (const client of clients) client.end();
       // A client that does not take what is left must not hold up the end.

@@ -22,7 +22,7 @@ export class TimeLeft {
     this.#now = now;
   }
 
-  /** An event ends what it tells of, so the time since the event before is that of its kind. @param {TrainEvent} event */
+  /** An event comes when what it reports has ended, so the time since the previous event belongs to its kind. @param {TrainEvent} event */
   push(event) {
     const now = this.#now();
     const ms = now - this.#last;
@@ -56,7 +56,7 @@ export class TimeLeft {
       const every = this.#every[kind];
       // The last one comes at the end, wherever that is.
       const planned = every > 0 ? Math.ceil(this.#steps / every) - Math.floor(step / every) : 0;
-      // More may come than every so many steps, such as a checkpoint whenever one is the best.
+      // There may be more than are planned, such as a checkpoint for each best evaluation.
       const usual = (times / Math.max(1, this.#step - this.#first)) * steps;
       const count = step >= this.#steps ? 0 : Math.max(planned, usual);
       if (times === 0 && count > 0) atLeast = true;

@@ -76,7 +76,7 @@ export const stepOf = (path) => Number(/^step-(\d+)(\.safetensors)?$/.exec(basen
 const sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex');
 
 /**
- * What tells a file from all others: the digest of a text, and of tensors that of the header, which has the checksum of the whole file.
+ * Identifies a file: the digest of its bytes, or, of a safetensors file, that of its header, which has the checksum of the whole file.
  * @param {string} path
  */
 function fingerprint(path) {

@@ -168,7 +168,7 @@ async function withTokenizerFiles(tokenizer, use) {
 /** Bytes at the start of a file without a digest that its identity is made from. */
 const HEAD = 1 << 20;
 
-/** What tells one set of token files from another: the digests that `meta.json` has, else names, sizes and beginnings. @param {string} folder */
+/** Identifies a set of token files: by the digests in `meta.json`, or else by names, sizes and first bytes. @param {string} folder */
 function identityOf(folder) {
   const hash = createHash('sha256');
   if (existsSync(join(folder, META))) {

@@ -35,8 +35,9 @@ export const LOSSES = /** @type {const} */ (['sft', 'dpo']);
  * @property {number} alpha what an adapter computes is multiplied by alpha / rank
  * @property {string[] | 'all'} targets linear layers with an adapter, by the last words of their names in transformers; all but the head
  * @property {number} dropout share of an adapter's inputs that are set to zero in training
- * @property {typeof LOSSES[number]} loss `sft`: the cross-entropy of what is to be learned; `dpo`: that chosen answers gain on rejected ones
- * @property {number} beta of `dpo`: how far the model may go from where it began; smaller goes further
+ * @property {typeof LOSSES[number]} loss `sft`: the cross-entropy of what is to be learned; `dpo`: direct preference
+ *   optimization, by which chosen answers become likelier than rejected ones
+ * @property {number} beta of `dpo`: how closely the model stays to the one that the run began with; a smaller beta lets it go further
  * @property {number} validation of one file of data: the share of rows that is held out
  * @property {boolean} skipUnusable whether rows that cannot be trained on are left out
  *
@@ -129,7 +130,7 @@ async function planOf(given) {
     tokenizer,
     data: [data],
     files: [data],
-    // A run goes on in its folder.
+    // A run continues in its folder.
     out: given.out ?? (begin && join(begin.path, '..')),
     tuning: begin?.tuning ? { ...begin.tuning, base: place } : { ...methodOf(own, from.config), base: place, model: from.config },
   };

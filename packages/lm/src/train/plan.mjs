@@ -90,7 +90,7 @@ export async function planOf(given) {
   const files = holder ? data : textsIn(data, given);
   const { vocabSize = 256 } = given;
   if (!holder && !given.tokenizer && vocabSize < 256) refuse(`--vocab-size must be at least 256, the number of bytes, got ${vocabSize}`);
-  // A run goes on in its folder; a checkpoint of an earlier version begins one in the form of today.
+  // A run continues in its folder; a checkpoint of an earlier version begins a folder in today's form.
   const folder = begin && !begin.path.endsWith('.safetensors') ? join(begin.path, '..') : undefined;
   if (from && !tokenizer && !holder) {
     refuse(`--init-from ${initFrom} has no tokenizer: name its own with --tokenizer PATH`);

@@ -47,20 +47,20 @@ import { DataError, Trainer } from './trainer.mjs';
  * @property {string} [preset] a name of `PRESETS`; `llama-tiny` on a CPU device and `llama-30m` on others when left out
  * @property {string} [initFrom] a model's folder, a checkpoint or a GGUF file: its weights and tokenizer begin a new run
  * @property {boolean | string} [resume] continue the run in `out`, or from a checkpoint
- * @property {boolean} [newData] with `resume`: whether the data may be others than the run's
+ * @property {boolean} [newData] with `resume`: whether to accept other data than the run's
  * @property {string} [tokenizer] `tokenizer.json`, or a folder that has it; one is trained when left out
  * @property {number} [validation] share of the text that is held out; 0.05 when left out
  * @property {string} [separator] what stands between documents of a plain text
  * @property {string} [field] field of JSONL, or column of Parquet, with the text
- * @property {boolean} [replaceInvalid] whether U+FFFD replaces what is not UTF-8, which is an error otherwise
- * @property {number} [evalEvery] evaluate every so many steps, and at the end; a tenth of the run when left out, 0: only at the end
+ * @property {boolean} [replaceInvalid] whether U+FFFD replaces invalid UTF-8, which is an error otherwise
+ * @property {number} [evalEvery] evaluate every N steps, and at the end; a tenth of the run when left out, 0: only at the end
  * @property {number} [evalBatches] most batches of an evaluation; 16 when left out
- * @property {number} [saveEvery] write a checkpoint every so many steps, and at the end; 0, the default: only at the end
- * @property {number} [saveTotalLimit] keep the last so many checkpoints of the run; all when left out
- * @property {number} [earlyStoppingPatience] end after so many evaluations without a lower loss; 0, the default: never
+ * @property {number} [saveEvery] write a checkpoint every N steps, and at the end; 0, the default: only at the end
+ * @property {number} [saveTotalLimit] keep only the last N checkpoints of this run; all when left out
+ * @property {number} [earlyStoppingPatience] end after N evaluations without a lower loss; 0, the default: never
  * @property {string} [samplePrompt] what samples continue; the beginning of the text when left out
  * @property {number} [sampleTokens] tokens of a sample; 100 when left out, 0: no samples
- * @property {number} [sampleEvery] write a sample every so many steps, and at the end; 0, the default: only at the end
+ * @property {number} [sampleEvery] write a sample every N steps, and at the end; 0, the default: only at the end
  * @property {boolean} [tensorboard] whether to write event files for TensorBoard; true when left out
  * @property {'graph' | 'plain'} [mode] as for `Trainer`
  * @property {'mpi' | 'nccl'} [engine] @property {import('./ranks.mjs').Zero} [zero] @property {'f32' | 'bf16'} [reduce] with several processes, see `openRanks`
@@ -68,7 +68,7 @@ import { DataError, Trainer } from './trainer.mjs';
  * @property {AbortSignal} [signal] ends the run after its step, an evaluation or a sample at once: it writes a checkpoint, then throws the signal's
  *   reason, an AbortError where the caller names none
  * @property {(progress: import('../data/prepare.mjs').PrepareProgress) => void} [onProgress] while a tokenizer is trained and texts are encoded
- * @property {(text: string) => void} [note] told what a person should know: a device that was lost, steps that were skipped
+ * @property {(text: string) => void} [note] called with a message for people: a device was lost, steps were skipped
  * @property {(vk: import('./device.mjs').Native) => void} [onDevice] called with the native module when the device is open, and again after it was lost
  *
  * @typedef {OwnOptions & Partial<Settings> & Partial<import('./settings.mjs').Sizes>} TrainOptions
@@ -149,14 +149,14 @@ export class Run {
     this.started = performance.now();
     /** The plans of matrix products that steps are computed by. @type {import('./checkpoint.mjs').RunState['plans']} */
     this.plans = undefined;
-    /** Products whose timing was told. */
+    /** Products whose timing has been reported. */
     this.timedProducts = tuningSummary().products;
     /** @type {import('./checkpoint.mjs').RunState['best']} */
     this.best = plan.begin?.best ?? null;
     /** Losses by the number of steps before them. @type {Map<number, number>} */
     this.evaluated = new Map();
-    /** The next step whose event is to be yielded. */
-    this.told = 0;
+    /** Steps whose events have been yielded. */
+    this.reported = 0;
     this.memory = { read: -Infinity, bytes: /** @type {number | undefined} */ (undefined) };
     /** @type {TextGenerator | undefined} */
     this.generator = undefined;
@@ -359,7 +359,7 @@ export class Run {
     /** @type {Trainer | undefined} */
     let trainer;
     let reason = /** @type {'steps' | 'early-stopping' | 'stopped'} */ ('steps');
-    this.told = begin?.step ?? 0;
+    this.reported = begin?.step ?? 0;
     const open = async () => {
       if (restarts > 0) {
         // Forget everything on the lost device; the trainer opens it again.
@@ -461,7 +461,7 @@ export class Run {
         const early = earlyStoppingPatience > 0 && (this.best?.since ?? 0) >= earlyStoppingPatience;
         if (!early && (await trainer.ready())) {
           await trainer.step();
-          this.tellTuning();
+          this.reportTuning();
           // Lets promises of losses resolve between steps.
           await nextTurn();
           yield* this.steps(trainer, settings);
@@ -518,8 +518,8 @@ export class Run {
     }
   }
 
-  /** After a step: keeps the plans of its products, and says what was timed to choose kernels, when that has become more. */
-  tellTuning() {
+  /** After a step: keeps the plans of its products, and reports which products were timed to choose kernels, when there are new ones. */
+  reportTuning() {
     this.plans ??= tunedPlans();
     const summary = tuningSummary();
     if (!this.first || summary.products === this.timedProducts) return;
@@ -536,19 +536,19 @@ export class Run {
     if (now - this.memory.read > MEMORY_EVERY) {
       this.memory = { read: now, bytes: this.vk.getAllocatorStats?.().activeBufferBytes };
     }
-    for (; known.has(this.told); this.told++) {
-      const step = this.told + 1;
+    for (; known.has(this.reported); this.reported++) {
+      const step = this.reported + 1;
       yield {
         type: 'step',
         step,
         epoch: (step * tokens) / (trainer.data.windows * settings.blockSize),
-        loss: /** @type {number} */ (known.get(this.told)),
-        learningRate: learningRateAt(settings, this.told),
-        gradNorm: norms.get(this.told),
+        loss: /** @type {number} */ (known.get(this.reported)),
+        learningRate: learningRateAt(settings, this.reported),
+        gradNorm: norms.get(this.reported),
         tokensPerSecond: recentRate(finished, tokens, pauses),
         memoryBytes: this.memory.bytes,
       };
-      norms.delete(this.told);
+      norms.delete(this.reported);
     }
   }
 

@@ -274,7 +274,7 @@ function byProgram(g, x, { inputs, outputs: [{ dtype }], attributes, body }) {
   try {
     result = body(program, values, attributes, numbers);
   } catch (error) {
-    // What a program of kernels has and this one has not.
+    // The body called a method of programs that `Nodes` lacks.
     if (error instanceof TypeError) throw new Unsupported('its program has more than instructions');
     throw error;
   }

@@ -336,7 +336,7 @@ const convInteger = {
     const window = windowOf(x.shape.slice(2), attributes, weight.shape.slice(2));
     const w = centred(weight, zeroW, [-1, ...weight.shape.slice(1).map(() => 1)]);
     const own = centred(x, zeroX, []);
-    // f32 has integers up to 2^24: so many products of 255 and a digit of the weights have an exact sum.
+    // f32 has integers up to 2^24: the digits of the weights have so few bits that sums of their products with 255 are exact.
     const bits = Math.min(8, Math.max(1, Math.floor(Math.log2(2 ** 24 / 255 / Math.max(1, sizeOf(weight.shape.slice(1)))))));
     let left = w;
     /** @type {Tensor | undefined} */

@@ -6,7 +6,7 @@ import { f } from './lib.mjs';
 
 /** An f32 quotient times this is less than the exact one: devices divide within 2.5 units in the last place. */
 const BELOW = 1 - 2 ** -20;
-/** Each estimate leaves less than the divisor and 2^-19 of what was left before, so that after so many the divisor goes in once at most. */
+/** Each estimate leaves less than the divisor and 2^-19 of the rest before it. After this many, the divisor fits into the rest once at most. */
 const ESTIMATES = 4;
 
 /** -|x|, which has no overflow. @param {Tensor} x @returns {Tensor} */
