@@ -19,6 +19,7 @@ import { entriesOf, lineOf, tilingOf } from '../kernels/tuning/table.mjs';
 import { child } from './lib/child.mjs';
 import { vk } from './lib/addon.mjs';
 import { until } from './lib/until.mjs';
+import { warningsOf } from './lib/warnings.mjs';
 
 const CLI = fileURLToPath(new URL('../bin/helios-vk.mjs', import.meta.url));
 const info = vk.initDevice();
@@ -47,19 +48,8 @@ function tableOf(changes = {}) {
   return path;
 }
 
-/** What is warned of while `work` runs. @param {() => void} work @returns {Promise<string[]>} */
-async function warnings(work) {
-  /** @type {string[]} */
-  const list = [];
-  const hear = (/** @type {any} */ warning) => {
-    if (warning.code === 'HELIOS_TUNING') list.push(warning.message);
-  };
-  process.on('warning', hear);
-  work();
-  await new Promise((resolve) => setImmediate(resolve));
-  process.off('warning', hear);
-  return list;
-}
+/** What the tuning warns of while `work` runs. @param {() => void} work @returns {Promise<string[]>} */
+const warnings = async (work) => (await warningsOf(work)).flatMap(({ code, message }) => (code === 'HELIOS_TUNING' ? [message] : []));
 
 /** @param {string[]} args @param {Record<string, string>} [env] */
 const cli = (args, env = {}) =>

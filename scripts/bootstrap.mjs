@@ -12,12 +12,12 @@ import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { accessSync, constants, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
-import { delimiter, dirname, join, resolve } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { atLeast } from '../bin/lib/diagnose.mjs';
 import { drivers, layers } from '../bin/lib/manifests.mjs';
-import { runMain, switchVariable } from '../bin/lib/options.mjs';
+import { isMain, runMain, switchVariable } from '../bin/lib/options.mjs';
 import { isMade } from './made.mjs';
 import { forTests, modulesMatch, plan } from './setup-plan.mjs';
 import { readStamp, writeStamp } from './stamp.mjs';
@@ -382,6 +382,6 @@ async function main(values) {
   return (await ensureDevice(purpose, mayInstall)) ? 0 : 1;
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.url)) {
   await runMain('npm run setup -- [options]', OPTIONS, main);
 }

@@ -9,8 +9,10 @@
 // comes nearest to a name that is not here. Reasons are below.
 
 import { readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
+import { isMain } from '../bin/lib/options.mjs';
 
 import * as exported from '../nn/index.mjs';
 
@@ -235,7 +237,7 @@ export function page() {
   return `${lines.join('\n')}\n`;
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.url)) {
   if (process.argv.includes('--check')) process.exitCode = readFileSync(PAGE, 'utf8') === page() ? 0 : 1;
   else writeFileSync(PAGE, page());
 }

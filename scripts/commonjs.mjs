@@ -13,7 +13,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 
-import { runMain } from '../bin/lib/options.mjs';
+import { isMain, runMain } from '../bin/lib/options.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 export const FOLDERS = ['kernels', 'nn'];
@@ -84,6 +84,6 @@ const OPTIONS = /** @type {const} */ ({
   out: { type: 'string', value: 'FOLDER', path: 'output-folder', default: REPOSITORY, help: 'where cjs/ goes' },
 });
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.url)) {
   await runMain('node scripts/commonjs.mjs [options]', OPTIONS, ({ out }) => writeCommonJs(resolve(out)));
 }

@@ -9,10 +9,10 @@
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { UsageError, runMain } from '../bin/lib/options.mjs';
+import { UsageError, isMain, runMain } from '../bin/lib/options.mjs';
 import { chooseCargo } from './bootstrap.mjs';
 
 const FUZZ = join(dirname(dirname(fileURLToPath(import.meta.url))), '__test__/fuzz');
@@ -100,7 +100,7 @@ const OPTIONS = /** @type {const} */ ({
   targets: { type: 'string', value: 'NAMES', help: 'by commas (default all)' },
 });
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.url)) {
   await runMain('node scripts/fuzz.mjs [options]', OPTIONS, async (values) => {
     const names = values.targets?.split(',').filter(Boolean);
     const unknown = names?.filter((name) => !targets().includes(name)) ?? [];

@@ -9,10 +9,10 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { fail } from '../bin/lib/options.mjs';
+import { fetchedMain } from './fetched.mjs';
 
 const PACKAGE = '@node-llama-cpp/linux-x64@3.22.1';
 const SHA512 = '5uCCDNqWCNfaAm8aR/Uzxbo4HBpKgNF91kCHPepKhgMgV2OAmatoefbOlMihsqCiH2Od35E/eUHQCFbfRBJuOg==';
@@ -46,25 +46,8 @@ export function obstacle() {
   }
 }
 
-/** @param {string[]} args */
-function main([action]) {
-  if (action === 'status') {
-    console.log(existsSync(ADDON) ? ADDON : `${FOLDER}: not fetched yet`);
-    return existsSync(ADDON) ? 0 : 1;
-  }
-  if (action !== 'create') {
-    console.error('usage: llama.mjs status | create');
-    return 2;
-  }
-  const reason = obstacle();
-  if (reason !== null) console.error(`llama.cpp: ${reason}`);
-  return reason === null ? 0 : 1;
-}
-
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  try {
-    process.exitCode = main(process.argv.slice(2));
-  } catch (error) {
-    fail('llama.cpp', error);
-  }
-}
+fetchedMain(import.meta.url, 'llama.cpp', {
+  found: () => (existsSync(ADDON) ? ADDON : undefined),
+  missing: () => `${FOLDER}: not fetched yet`,
+  create: obstacle,
+});

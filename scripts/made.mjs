@@ -8,8 +8,10 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
+import { isMain } from '../bin/lib/options.mjs';
 
 import { readStamp, writeStamp } from './stamp.mjs';
 
@@ -69,4 +71,4 @@ export function ensureMade() {
   if (!isMade()) make();
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) ensureMade();
+if (isMain(import.meta.url)) ensureMade();

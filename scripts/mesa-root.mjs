@@ -16,7 +16,7 @@ import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { fail } from '../bin/lib/options.mjs';
+import { fetchedMain } from './fetched.mjs';
 import { debianMirror } from './setup-plan.mjs';
 import { onPath, readIfThere } from './system.mjs';
 
@@ -231,32 +231,17 @@ function run(root, command) {
   return enter(root, folders, environment, process.cwd().startsWith(REPOSITORY) ? process.cwd() : REPOSITORY, command);
 }
 
-/** @param {string[]} args */
-function main(args) {
-  const root = rootPath();
-  const [action, separator, ...command] = args;
-  if (action === 'status') {
+const root = rootPath();
+fetchedMain(import.meta.url, 'mesa-root', {
+  found() {
     const stamp = stampOf(root);
-    console.log(stamp ? `${root}: ${JSON.stringify(stamp)}` : `${root}: ${obstacle(root) ?? 'not made yet'}`);
-    return stamp ? 0 : 1;
-  }
-  if (action !== 'create' && !(action === 'run' && separator === '--' && command.length > 0)) {
-    console.error('usage: mesa-root.mjs status | create | run -- COMMAND…');
-    return 2;
-  }
-  const reason = obstacle(root);
-  if (reason) {
-    console.error(`mesa-root: ${reason}`);
-    return 1;
-  }
-  create(root);
-  return action === 'run' ? run(root, command) : 0;
-}
-
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  try {
-    process.exitCode = main(process.argv.slice(2));
-  } catch (error) {
-    fail('mesa-root', error);
-  }
-}
+    return stamp ? `${root}: ${JSON.stringify(stamp)}` : undefined;
+  },
+  missing: () => `${root}: ${obstacle(root) ?? 'not made yet'}`,
+  create() {
+    const reason = obstacle(root);
+    if (reason === null) create(root);
+    return reason;
+  },
+  run: (command) => run(root, command),
+});

@@ -9,10 +9,10 @@
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { fail } from '../bin/lib/options.mjs';
+import { fetchedMain } from './fetched.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 /** The tests' inputs and outputs are computed by NumPy: the same version makes the same. */
@@ -59,25 +59,8 @@ export function obstacle() {
   }
 }
 
-/** @param {string[]} args */
-function main([action]) {
-  if (action === 'status') {
-    console.log(existsSync(LIST) ? TESTS : `${TESTS}: not made yet`);
-    return existsSync(LIST) ? 0 : 1;
-  }
-  if (action !== 'create') {
-    console.error('usage: onnx.mjs status | create');
-    return 2;
-  }
-  const reason = obstacle();
-  if (reason !== null) console.error(`onnx: ${reason}`);
-  return reason === null ? 0 : 1;
-}
-
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  try {
-    process.exitCode = main(process.argv.slice(2));
-  } catch (error) {
-    fail('onnx', error);
-  }
-}
+fetchedMain(import.meta.url, 'onnx', {
+  found: () => (existsSync(LIST) ? TESTS : undefined),
+  missing: () => `${TESTS}: not made yet`,
+  create: obstacle,
+});

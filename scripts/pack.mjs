@@ -17,7 +17,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, symli
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { runMain } from '../bin/lib/options.mjs';
+import { isMain, runMain } from '../bin/lib/options.mjs';
 import { writeCommonJs } from './commonjs.mjs';
 import { ensureMade } from './made.mjs';
 import { onPath } from './system.mjs';
@@ -323,6 +323,6 @@ function main(values) {
   if (values.check) check(packages, out);
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.url)) {
   await runMain('node scripts/pack.mjs [options]', OPTIONS, main);
 }

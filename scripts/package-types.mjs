@@ -11,6 +11,8 @@ import { readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { isMain } from '../bin/lib/options.mjs';
+
 const REPOSITORY = fileURLToPath(new URL('../', import.meta.url));
 
 /**
@@ -39,4 +41,4 @@ export function packageTypes(folder, out = join(folder, 'types')) {
   }
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) packageTypes(process.cwd());
+if (isMain(import.meta.url)) packageTypes(process.cwd());

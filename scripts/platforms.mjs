@@ -19,10 +19,9 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 
-import { UsageError, runMain } from '../bin/lib/options.mjs';
+import { UsageError, isMain, runMain } from '../bin/lib/options.mjs';
 import { pack, requirements } from './pack.mjs';
 import { OLDEST_MACOS, TARGETS, binaryOf, build, folderOf } from './platforms/build.mjs';
 import { OF_PROGRAMS } from './platforms/files.mjs';
@@ -399,6 +398,6 @@ function record(of, result) {
   writeFileSync(page, withTable(readFileSync(page, 'utf8'), known, targets));
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.url)) {
   await runMain('node scripts/platforms.mjs [TARGET…] [options]', OPTIONS, main, { positionals: true });
 }

@@ -9,10 +9,10 @@
 
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { runMain } from '../bin/lib/options.mjs';
+import { isMain, runMain } from '../bin/lib/options.mjs';
 import { chooseCargo } from './bootstrap.mjs';
 
 const FOLDER = join(dirname(dirname(fileURLToPath(import.meta.url))), '__test__/races');
@@ -106,7 +106,7 @@ const OPTIONS = /** @type {const} */ ({
   rounds: { type: 'integer', min: 1, max: 1_000_000, default: 12, help: 'lives of a device' },
 });
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.url)) {
   await runMain('node scripts/races.mjs [options]', OPTIONS, async ({ rounds }) => {
     await chooseCargo();
     const reason = obstacle();

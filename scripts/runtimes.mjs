@@ -14,6 +14,8 @@ import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { isMain } from '../bin/lib/options.mjs';
+
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const READS = join('__test__', 'lib', 'reads.mjs');
 const SUITE = ['readback', 'promises'].map((name) => `__test__/${name}.test.mjs`);
@@ -140,4 +142,4 @@ async function main(args) {
   return passed ? 0 : 1;
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) process.exitCode = await main(process.argv.slice(2));
+if (isMain(import.meta.url)) process.exitCode = await main(process.argv.slice(2));

@@ -12,9 +12,8 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
-import { fail } from '../bin/lib/options.mjs';
+import { fetchedMain } from './fetched.mjs';
 import { onPath } from './system.mjs';
 
 const PACKAGE = 'chromium-common';
@@ -59,32 +58,17 @@ export function obstacle() {
   }
 }
 
-/** @param {string[]} args */
-function main([action, separator, ...command]) {
-  if (action === 'status') {
-    console.log(complete() ? manifest() : `${folder()}: not fetched yet`);
-    return complete() ? 0 : 1;
-  }
-  if (action !== 'create' && !(action === 'run' && separator === '--' && command.length > 0)) {
-    console.error('usage: swiftshader.mjs status | create | run -- COMMAND…');
-    return 2;
-  }
-  const reason = obstacle();
-  if (reason !== null) {
-    console.error(`swiftshader: ${reason}`);
-    return 1;
-  }
-  if (action === 'create') return 0;
+/** Runs a command with the loader on SwiftShader alone. @param {string[]} command @returns {number} its exit code */
+function run([program, ...args]) {
   const env = { ...process.env, VK_DRIVER_FILES: manifest(), VK_ICD_FILENAMES: manifest() };
-  const { status, error } = spawnSync(command[0], command.slice(1), { stdio: 'inherit', env });
+  const { status, error } = spawnSync(program, args, { stdio: 'inherit', env });
   if (error) throw error;
   return status ?? 1;
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  try {
-    process.exitCode = main(process.argv.slice(2));
-  } catch (error) {
-    fail('swiftshader', error);
-  }
-}
+fetchedMain(import.meta.url, 'swiftshader', {
+  found: () => (complete() ? manifest() : undefined),
+  missing: () => `${folder()}: not fetched yet`,
+  create: obstacle,
+  run,
+});

@@ -144,6 +144,20 @@ export class Case {
     }
   }
 
+  /** Runs dispatches, then launches them as a recorded graph, which must give the same bits. @param {import('../../kernels/base.mjs').Dispatch[]} dispatches */
+  runInGraph(dispatches) {
+    this.run(dispatches);
+    const before = this.tensors.map((tensor) => tensor.words());
+    const { packed, count } = pack(dispatches);
+    this.vk.graphBegin();
+    this.vk.batchExecuteAll(packed, count);
+    const graph = this.vk.graphEnd();
+    for (const tensor of this.tensors) tensor.upload();
+    this.vk.waitTimeline(this.vk.graphLaunch(graph));
+    this.tensors.forEach((tensor, i) => assert.deepEqual(tensor.words(), before[i]));
+    this.vk.graphDestroy(graph);
+  }
+
   destroy() {
     for (const tensor of this.tensors) this.vk.destroyBuffer(tensor.buffer);
   }

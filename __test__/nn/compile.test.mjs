@@ -9,6 +9,7 @@ import { vk } from '../lib/addon.mjs';
 import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
 import { Random } from '../lib/random.mjs';
 import { assertClose, seed } from '../lib/random-data.mjs';
+import { warningsOf } from '../lib/warnings.mjs';
 import { initDevice } from './setup.mjs';
 
 /** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
@@ -476,14 +477,14 @@ test('a call is one launch; many calls and traces leave no memory behind', async
   assert.deepEqual(memory(), before);
   assert.equal(vk.getStats().graphLaunches - counts.graphLaunches, 20);
   const square = compile((/** @type {any} */ y) => y.square().sum());
-  const warnings = /** @type {any[]} */ ([]);
-  const listen = (/** @type {any} */ warning) => warnings.push(warning.code);
-  process.on('warning', listen);
-  for (let n = 1; n <= 12; n++) scope(() => void square(rand([n])));
+  const warnings = await warningsOf(() => {
+    for (let n = 1; n <= 12; n++) scope(() => void square(rand([n])));
+  });
   assert.equal(square.explain().length, 8, 'the eight last used');
-  await new Promise(setImmediate);
-  process.off('warning', listen);
-  assert.deepEqual(warnings, ['HELIOS_NN_TRACES']);
+  assert.deepEqual(
+    warnings.map(({ code }) => code),
+    ['HELIOS_NN_TRACES'],
+  );
   square.dispose();
   f.dispose();
   runtime().flush();

@@ -10,6 +10,7 @@ import { attention, attentionFault } from '../../kernels/hopper/attention.mjs';
 import { keptBytes, keptParts } from '../../kernels/hopper/attention-kept.mjs';
 import { ptxAttention } from '../../kernels/hopper/tables.mjs';
 import { ATTENTION_TILINGS, attentionTiling } from '../../kernels/hopper/tilings.mjs';
+import { warningsOf } from '../lib/warnings.mjs';
 import { checkAttention } from './attention.mjs';
 import { ptxDevice } from './device.mjs';
 
@@ -314,18 +315,6 @@ test('tilings that cannot be are refused, each with its reason', () => {
   const large = { ...ATTENTION_TILINGS['bwd-64x32-2wg-ds'], columns: /** @type {const} */ (64) };
   assert.match(attentionFault(large, { ...form, headSize: 128 }) ?? '', /81920 bytes of shared memory/);
 });
-
-/** Runs `body` and returns the warnings of the process. @param {() => void} body */
-async function warningsOf(body) {
-  /** @type {any[]} */
-  const warnings = [];
-  const listen = (/** @type {any} */ warning) => warnings.push(warning);
-  process.on('warning', listen);
-  body();
-  await new Promise((done) => setImmediate(done));
-  process.off('warning', listen);
-  return warnings;
-}
 
 /** A device on which attention takes a small tiling. @param {Parameters<typeof ptxDevice>[0]} [options] */
 function smallDevice(options) {

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { KernelContext } from '../../kernels/base.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
+import { warningsOf } from '../lib/warnings.mjs';
 import { ptxDevice } from './device.mjs';
 import { checkGroup } from './product.mjs';
 
@@ -264,16 +265,10 @@ test('a group whose operands are both copied passes its test, with and without p
 });
 
 test('a group whose kernel fails its test is not taken', async () => {
-  /** @type {any[]} */
-  const warnings = [];
-  const listen = (/** @type {any} */ warning) => warnings.push(warning);
-  process.on('warning', listen);
   // The second product's tiles are taken for the first one's.
   const edit = (/** @type {string} */ text) =>
     text.replaceAll(/setp\.ge\.u32 (%p\d+), (%r\d+), (%r\d+);(?=\n {2}@!%p\d+ bra)/g, 'setp.ne.u32 $1, $2, $2;');
   const { kernels, product } = small({ edit });
-  assert.equal(kernels.matmulGroupPlan([product(256, 64), product(64, 256)]), undefined);
-  await new Promise((done) => setImmediate(done));
-  process.off('warning', listen);
-  assert.match(warnings[0].message, /in place of matmul_ptx_tn_bf16_group2 on .*: its test found/);
+  const [warning] = await warningsOf(() => assert.equal(kernels.matmulGroupPlan([product(256, 64), product(64, 256)]), undefined));
+  assert.match(warning.message, /in place of matmul_ptx_tn_bf16_group2 on .*: its test found/);
 });

@@ -10,6 +10,7 @@ import { matmulKernels } from '../../kernels/matmul.mjs';
 import { ptxDevice } from './device.mjs';
 import { Case } from '../lib/kernel-check.mjs';
 import { random } from '../lib/tensors.mjs';
+import { warningsOf } from '../lib/warnings.mjs';
 import { checkGlu, checkProduct } from './product.mjs';
 
 /** @typedef {import('./product.mjs').Product} Product */
@@ -359,18 +360,6 @@ test('the chooser takes PTX on Hopper, where it was measured to be faster', () =
     assert.equal(plan({}, info), 'coop', JSON.stringify(info));
   }
 });
-
-/** Runs `body` and returns the warnings of the process. @param {() => void} body */
-async function warningsOf(body) {
-  /** @type {any[]} */
-  const warnings = [];
-  const listen = (/** @type {any} */ warning) => warnings.push(warning);
-  process.on('warning', listen);
-  body();
-  await new Promise((done) => setImmediate(done));
-  process.off('warning', listen);
-  return warnings;
-}
 
 /** A device whose tables name small tilings, so that kernels are tested in little time. @param {Parameters<typeof ptxDevice>[0]} options @param {any} plan */
 function smallDevice(options, plan) {
