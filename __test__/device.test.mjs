@@ -17,8 +17,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { vk, init } from './lib/addon.mjs';
+import { binaryFile, init, vk } from './lib/addon.mjs';
 import { child, childError, childJson } from './lib/child.mjs';
 import { NO_DEVICE, NO_LOADER } from './lib/expect.mjs';
 
@@ -462,16 +461,9 @@ test('shaders: every embedded shader becomes a pipeline, or says what the device
   }
 });
 
-/** The native binary that index.js loads. */
-const binary = () => {
-  const folder = new URL('..', import.meta.url);
-  const name = readdirSync(folder).find((file) => /^helios-vk\..*\.node$/.test(file));
-  return name && fileURLToPath(new URL(name, folder));
-};
-
 test('the binary works by itself, also under the name that older trainers look for', async (t) => {
-  const file = binary();
-  if (file === undefined || process.env.HELIOS_TEST_ADDON) return t.skip('no binary beside index.js');
+  const file = binaryFile();
+  if (file === undefined) return t.skip('no binary beside index.js');
   const folder = mkdtempSync(join(tmpdir(), 'helios-drop-in-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const dropped = join(folder, 'helios_vk.node');
@@ -491,8 +483,8 @@ test('the binary works by itself, also under the name that older trainers look f
 });
 
 test('two copies of the binary in one process do not disturb each other', async (t) => {
-  const file = binary();
-  if (file === undefined || process.env.HELIOS_TEST_ADDON) return t.skip('no binary beside index.js');
+  const file = binaryFile();
+  if (file === undefined) return t.skip('no binary beside index.js');
   const folder = mkdtempSync(join(tmpdir(), 'helios-twice-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   copyFileSync(file, join(folder, 'helios_vk.node'));

@@ -10,6 +10,7 @@ import { copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { binaryFile } from './lib/addon.mjs';
 import { child, childJson } from './lib/child.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -170,10 +171,10 @@ test('results that arrive for a worker at its end are no failures', async () => 
 
 /** Copies of the binary under two names, as two versions of a package would bring them. */
 const copies = () => {
-  const binary = readdirSync(ROOT).find((name) => name.endsWith('.node'));
-  if (binary === undefined || process.env.HELIOS_TEST_ADDON) return undefined;
+  const binary = binaryFile();
+  if (binary === undefined) return undefined;
   const folder = mkdtempSync(join(tmpdir(), 'helios-copies-'));
-  for (const name of ['one.node', 'two.node']) copyFileSync(join(ROOT, binary), join(folder, name));
+  for (const name of ['one.node', 'two.node']) copyFileSync(binary, join(folder, name));
   return folder;
 };
 

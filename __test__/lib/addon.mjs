@@ -2,8 +2,10 @@
  * The addon under test: the package's index.js, or what HELIOS_TEST_ADDON names. Loading does not
  * create the device; `init()` does.
  */
+import { readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 import { switchVariable } from '../../bin/lib/options.mjs';
 
@@ -17,6 +19,17 @@ export const vk = device ? (await import('../devices/impose.mjs')).imposed(addon
 
 /** Whether kernels' plans that a test names may not fit the device: it chooses its own. */
 export const limited = Boolean(device);
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+
+/** The native binary that index.js loads, or undefined where another addon is under test. */
+export function binaryFile() {
+  if (process.env.HELIOS_TEST_ADDON) return undefined;
+  // What binding.js looks at first: under an emulator the binary beside index.js is not of that processor.
+  if (process.env.NAPI_RS_NATIVE_LIBRARY_PATH) return process.env.NAPI_RS_NATIVE_LIBRARY_PATH;
+  const name = readdirSync(ROOT).find((file) => /^helios-vk\..*\.node$/.test(file));
+  return name && join(ROOT, name);
+}
 
 /** Creates the device (once a process) and returns its info. */
 export const init = () => vk.initDevice();
