@@ -60,7 +60,7 @@ export function matrixNorm(a, order = 'fro', dim = [-2, -1], keepdim = false) {
 }
 /** @param {string} op @param {unknown} order */
 function checkOrder(op, order) {
-  if (!['fro', 'nuc', 1, -1, 2, -2, Infinity, -Infinity].includes(/** @type {any} */ (order)))
+  if (!(/** @type {unknown[]} */ (['fro', 'nuc', 1, -1, 2, -2, Infinity, -Infinity]).includes(order)))
     throw new ArgumentError(op, `order must be 'fro', 'nuc', 1, -1, 2, -2, Infinity or -Infinity, got ${shown(order)}`);
 }
 /**
