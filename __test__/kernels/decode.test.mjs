@@ -618,5 +618,18 @@ test('q8_0: llama.cpp rounds halves away from zero, zeros and what is not finite
   // A block of a GGUF file: the scale 1.0, little-endian, then the quants.
   assert.deepEqual([...q8ToBlocks(q8).subarray(0, 4)], [0x00, 0x3c, 127, 0xf1]);
   assert.throws(() => quantizeQ8(new Float32Array(33)), /quantizeQ8: values must have a multiple of 32 elements, got 33/);
+  const into = { quants: new Int8Array(numbers.length), scales: new Uint16Array(numbers.length / 32) };
+  assert.equal(quantizeQ8(numbers, into), into);
+  assert.deepEqual(into, q8);
+  into.quants.fill(0);
+  assert.deepEqual(q8FromBlocks(q8ToBlocks(q8), into), q8);
+  for (const wrong of [
+    { ...into, scales: new Uint16Array(1) },
+    { ...into, quants: new Uint8Array(numbers.length) },
+  ])
+    assert.throws(
+      () => quantizeQ8(numbers, wrong),
+      /quantizeQ8: into must have an Int8Array of \d+ quants and a Uint16Array of \d+ scales/,
+    );
   assert.throws(() => q8FromBlocks(new Uint8Array(33)), /multiple of 34 elements, got 33/);
 });

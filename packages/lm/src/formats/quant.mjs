@@ -96,19 +96,21 @@ function decodeK(bytes, at, out, to, low, high) {
 /**
  * Decodes elements to f32.
  * @param {TensorType} type @param {Uint8Array<ArrayBuffer>} bytes whole blocks
+ * @param {Float32Array<ArrayBuffer>} [into] memory for at least so many elements, which is used unless the result is a view
  * @returns {Float32Array<ArrayBuffer>} for f32 a view of the bytes where their alignment allows
  * @throws {RangeError} for a type that cannot be decoded
  */
-export function toF32(type, bytes) {
+export function toF32(type, bytes, into) {
   if (!canDecode(type)) throw new RangeError(`no type ${type} can be decoded; there are ${DECODED.join(', ')}`);
   const { elements, bytes: width } = TYPES[type];
   // A view of words begins at a multiple of their size.
   const words = elements === 1 && bytes.byteOffset % width ? new Uint8Array(bytes) : bytes;
   if (type === 'f32') return new Float32Array(words.buffer, words.byteOffset, words.length / 4);
-  const out = new Float32Array((bytes.length / width) * elements);
+  const count = (bytes.length / width) * elements;
+  const out = into ? into.subarray(0, count) : new Float32Array(count);
   if (type === 'f16' || type === 'bf16') {
     const halves = new Uint16Array(words.buffer, words.byteOffset, out.length);
-    const bits = new Uint32Array(out.buffer);
+    const bits = new Uint32Array(out.buffer, out.byteOffset, out.length);
     if (type === 'f16') for (let i = 0; i < out.length; i++) out[i] = f16Value(halves[i]);
     else for (let i = 0; i < out.length; i++) bits[i] = halves[i] << 16;
   } else for (let at = 0, to = 0; at < bytes.length; at += width, to += elements) DECODERS[type](bytes, at, out, to);

@@ -12,7 +12,6 @@ import { readPeft } from '../formats/peft.mjs';
 import { fromF32 } from '../formats/quant.mjs';
 import { adapterPlaces } from '../model/lora.mjs';
 import { checkpointsIn, loadCheckpoint } from '../train/checkpoint.mjs';
-import { uploadBytes } from './weights.mjs';
 
 /** @typedef {import('../formats/peft.mjs').Matrices} Matrices */
 /** @typedef {import('../config.mjs').ModelConfig} ModelConfig */
@@ -72,7 +71,7 @@ export class SessionAdapters {
     const upload = (/** @type {string} */ name, /** @type {Float32Array} */ values) => {
       const bytes = fromF32(type, values);
       const buffer = make(name, bytes.length);
-      uploadBytes(vk, buffer, bytes);
+      vk.uploadBuffer(buffer, bytes);
       return buffer;
     };
     for (const layer of new Set(places.map((place) => place.layer))) {

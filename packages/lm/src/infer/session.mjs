@@ -103,7 +103,7 @@ export class Session {
     });
     this.caches = Array.from({ length: layers }, (_, i) => cache(i));
     this.table = rope ? this.#buffer('rope table', 4 * context * headSize) : undefined;
-    if (rope && this.table !== undefined) vk.uploadAsync(this.table, ropeTable(rope, headSize, context));
+    if (rope && this.table !== undefined) vk.uploadBuffer(this.table, ropeTable(rope, headSize, context));
 
     // Of a pass, by row.
     this.x = this.#buffer('residual stream', 4 * rows * width);
@@ -144,11 +144,11 @@ export class Session {
     this.state = this.#buffer('sampling state', 4 * slots * STATE_WORDS);
     /** The last token of each slot and the bits of its log probability; then whether a layer's workgroups did not run at once. */
     this.sampled = this.#buffer('sampled tokens', 8 * slots + 4);
-    vk.uploadAsync(
+    vk.uploadBuffer(
       this.slotIds,
       Uint32Array.from({ length: slots }, (_, i) => i),
     );
-    vk.uploadAsync(this.places, new Uint32Array(slots).fill(NOWHERE));
+    vk.uploadBuffer(this.places, new Uint32Array(slots).fill(NOWHERE));
     for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state, this.sampled])
       vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
     /** Makes the one dispatch of a layer for a step of one row, on devices that take it. */
@@ -658,7 +658,7 @@ export class Session {
     const product = { ...types, a, m: rows, k, transB: true, beta, activation, ldc: n };
     if (type === precision) return [kernels.matmul({ ...product, b: buffer, c, n, bias })];
     const most = Math.max(16, 16 * Math.floor(CONVERTED_BYTES / (16 * k * (precision === 'f32' ? 4 : 2))));
-    const b = kernels.context.workspace('converted weights', CONVERTED_BYTES + 64 * k);
+    const b = kernels.context.workspace('converted weights', Math.max(CONVERTED_BYTES, 64 * k));
     const { buffer: target, offset } = typeof c === 'number' ? { buffer: c, offset: 0 } : c;
     /** @type {Dispatches[]} */
     const dispatches = [];

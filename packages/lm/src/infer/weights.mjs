@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { q8FromBlocks } from 'helios-vk/kernels';
+import { q8FromBlocks, quantizeQ8 } from 'helios-vk/kernels';
 import { openTensors } from 'helios-vk/nn';
 
 import { readConfig } from '../config.mjs';
@@ -41,8 +41,11 @@ import { loadLegacy } from '../train/legacy.mjs';
 /** The types of safetensors files. @type {Record<string, WeightType>} */
 const TYPES = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
 
-/** Most bytes that one call uploads: more would fill the staging ring and block. */
-const PIECE = 2 ** 23;
+/** Elements that share a scale in `q8_0`. */
+const BLOCK = ELEMENTS.q8_0.elements;
+
+/** Elements that are converted at a time: in f32 they stay in the processor's cache. */
+const STRETCH = 16_384;
 
 /** Bytes of `count` elements. @param {WeightType} type @param {number} count */
 const bytesOf = (type, count) => tensorBytes({ type, shape: [count] });
@@ -140,7 +143,7 @@ export async function uploadWeights(vk, source, { dtype = 'auto', signal, onProg
   const weights = {};
   // While one parameter is uploaded, the next one is read. Two places of memory take turns: fresh memory costs the host as much as the file.
   const list = [...byParameter];
-  const places = [new Scratch(), new Scratch()];
+  const places = [placesOf(), placesOf()];
   const reading = (/** @type {number} */ i) => readParameter(source, ...list[i], dtype, places[i % 2]);
   let next = reading(0);
   try {
@@ -178,46 +181,81 @@ export function disposeWeights(vk, weights) {
   }
 }
 
-/** A parameter on the host, as the device takes it. @typedef {{ type: WeightType, rows: number, columns: number, bytes: Uint8Array }} Read */
+/** Memory for a parameter: the bytes of its file, and what becomes of them. */
+const placesOf = () => ({ raw: new Scratch(), bytes: new Scratch(), scales: new Scratch() });
+
+/**
+ * A parameter on the host, as the device takes it; in `q8_0` the quants and their scales.
+ * @typedef {{ type: WeightType, rows: number, columns: number, bytes: Uint8Array, scales?: Uint8Array }} Read
+ */
 
 /**
  * Reads a parameter, in the type that it has on the device.
  * @param {Source} source @param {string} name of the parameter @param {Part[]} parts in order @param {WeightType | 'auto'} dtype
- * @param {Scratch} scratch where the bytes are
+ * @param {ReturnType<typeof placesOf>} places where the bytes are
  * @returns {Promise<Read>}
  */
-async function readParameter(source, name, parts, dtype, scratch) {
+async function readParameter(source, name, parts, dtype, places) {
   const [{ shape, transposed }] = parts;
   const columns = transposed ? shape[0] : (shape.at(-1) ?? 1);
   const count = parts.reduce((sum, part) => sum + sizeOf(part.shape), 0);
   const vector = shape.length === 1;
-  const given = parts.map(source.typeOf);
   let type = vector ? 'f32' : dtype === 'auto' ? source.keeps(parts[0]) : dtype;
   // Positions are added to rows of the embedding by a kernel that takes no blocks.
-  if (type === 'q8_0' && (columns % ELEMENTS.q8_0.elements !== 0 || name === 'positions.weight')) type = 'f16';
-  // Parts that need no conversion are read to where they belong.
-  const bytes = scratch.take(bytesOf(type, count));
+  if (type === 'q8_0' && (columns % BLOCK !== 0 || name === 'positions.weight')) type = 'f16';
+  const width = type === 'q8_0' ? 1 : bytesOf(type, 1);
+  const bytes = places.bytes.take(width * count);
+  const scales = type === 'q8_0' ? places.scales.take((2 * count) / BLOCK) : undefined;
   let at = 0;
-  for (const [i, part] of parts.entries()) {
+  for (const part of parts) {
     const size = sizeOf(part.shape);
-    const place = bytes.subarray(at, (at += bytesOf(type, size)));
-    if (given[i] === type && !part.transposed) {
-      await source.read(part, place);
+    const given = source.typeOf(part);
+    const into = bytes.subarray(width * at, width * (at + size));
+    const q8 = scales && {
+      quants: new Int8Array(into.buffer, into.byteOffset, size),
+      scales: new Uint16Array(scales.buffer, (2 * at) / BLOCK, size / BLOCK),
+    };
+    at += size;
+    // Parts that need no conversion are read to where they belong.
+    if (given === type && !part.transposed && !q8) {
+      await source.read(part, into);
       continue;
     }
-    const raw = new Uint8Array(bytesOf(given[i], size));
+    const raw = places.raw.take(bytesOf(given, size));
     await source.read(part, raw);
-    const floats = toF32(given[i], raw);
-    place.set(fromF32(type, part.transposed ? transpose(floats, part.shape) : floats));
+    if (part.transposed) {
+      const values = transpose(toF32(given, raw), part.shape);
+      convert('f32', new Uint8Array(values.buffer), type, into, q8);
+    } else convert(given, raw, type, into, q8);
   }
-  return { type, rows: vector ? 1 : count / columns, columns: vector ? count : columns, bytes };
+  return { type, rows: vector ? 1 : count / columns, columns: vector ? count : columns, bytes, scales };
+}
+
+/**
+ * Converts a part's elements.
+ * @param {WeightType} given @param {Uint8Array<ArrayBuffer>} raw @param {WeightType} type
+ * @param {Uint8Array} into where they go @param {{ quants: Int8Array, scales: Uint16Array }} [q8] the same memory, for elements of `q8_0`, and that of scales
+ */
+function convert(given, raw, type, into, q8) {
+  if (q8 && given === 'q8_0') {
+    q8FromBlocks(raw, q8);
+    return;
+  }
+  const floats = new Float32Array(STRETCH);
+  const stretch = bytesOf(given, STRETCH);
+  for (let from = 0, at = 0; from < raw.length; from += stretch, at += STRETCH) {
+    const values = toF32(given, raw.subarray(from, from + stretch), floats);
+    if (q8) {
+      const end = at + values.length;
+      quantizeQ8(values, { quants: q8.quants.subarray(at, end), scales: q8.scales.subarray(at / BLOCK, end / BLOCK) });
+    } else into.set(fromF32(type, values), bytesOf(type, at));
+  }
 }
 
 /** @param {typeof import('helios-vk')} vk @param {string} name @param {Read} read @returns {Weight} */
-function upload(vk, name, { type, rows, columns, bytes }) {
-  if (type !== 'q8_0') return { type, rows, columns, buffer: bufferOf(vk, name, bytes) };
-  const { quants, scales } = q8FromBlocks(bytes);
-  const buffer = bufferOf(vk, name, quants);
+function upload(vk, name, { type, rows, columns, bytes, scales }) {
+  const buffer = bufferOf(vk, name, bytes);
+  if (!scales) return { type, rows, columns, buffer };
   try {
     return { type, rows, columns, buffer, scales: bufferOf(vk, `${name}, scales`, scales) };
   } catch (error) {
@@ -226,14 +264,14 @@ function upload(vk, name, { type, rows, columns, bytes }) {
   }
 }
 
-/** A buffer with these bytes, and as many more as make whole words. @param {typeof import('helios-vk')} vk @param {string} name @param {ArrayBufferView} data */
-function bufferOf(vk, name, data) {
-  const given = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+/** A buffer with these bytes, and as many more as make whole words. @param {typeof import('helios-vk')} vk @param {string} name @param {Uint8Array} given */
+function bufferOf(vk, name, given) {
   const bytes = given.length % 4 ? Uint8Array.from({ length: 4 * Math.ceil(given.length / 4) }, (_, i) => given[i] ?? 0) : given;
   const buffer = vk.createBuffer(bytes.length, 0);
   try {
     vk.setName(buffer, name);
-    uploadBytes(vk, buffer, bytes);
+    // Not `uploadAsync`: this one writes to memory that the host can reach, without a copy on the way.
+    vk.uploadBuffer(buffer, bytes);
     return buffer;
   } catch (error) {
     vk.destroyBuffer(buffer);
@@ -241,12 +279,7 @@ function bufferOf(vk, name, data) {
   }
 }
 
-/** Uploads bytes piece by piece. @param {typeof import('helios-vk')} vk @param {number} buffer @param {Uint8Array} bytes */
-export function uploadBytes(vk, buffer, bytes) {
-  for (let at = 0; at < bytes.length; at += PIECE) vk.uploadAsync(buffer, bytes.subarray(at, at + PIECE), at);
-}
-
-/** @param {Float32Array} values [rows, columns] @param {number[]} shape @returns {Float32Array} [columns, rows] */
+/** @param {Float32Array} values [rows, columns] @param {number[]} shape @returns {Float32Array<ArrayBuffer>} [columns, rows] */
 function transpose(values, [rows, columns]) {
   const result = new Float32Array(values.length);
   for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++) result[j * rows + i] = values[i * columns + j];
