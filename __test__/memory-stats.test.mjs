@@ -53,7 +53,7 @@ test('blocks, staging and heaps agree with the allocator’s own account', () =>
   assert.equal(stats.blocks.bytes, allocator.blockBytes);
   assert.equal(stats.blocks.allocatedBytes, allocator.allocatedBytes);
   assert.equal(stats.staging.bytes, allocator.hostSlabCapacityBytes);
-  assert.equal(stats.staging.uploadRingBytes, 64 << 20);
+  assert.equal(stats.staging.uploadRingBytes, 4 << 20);
   assert.ok(stats.staging.readbackLeasedBytes + stats.staging.readbackIdleBytes + stats.staging.uploadRingBytes === stats.staging.bytes);
   assert.deepEqual(
     stats.heaps.map(({ bytes }) => bytes),
@@ -65,6 +65,30 @@ test('blocks, staging and heaps agree with the allocator’s own account', () =>
   for (const { usageBytes, budgetBytes } of stats.heaps) {
     if (usageBytes !== undefined) assert.ok(usageBytes >= 0 && budgetBytes > 0);
   }
+  vk.destroyBuffer(x);
+});
+
+test('the upload ring begins small, grows under larger uploads, and gives the smaller ones back', () => {
+  const x = vk.createBuffer(48 << 20, 0);
+  const numbers = ramp(12 << 20);
+  // The sizes of the ring, and the bytes of blocks that neither buffers nor staging account for.
+  const look = () => {
+    const { staging, blocks, live, recycled } = vk.memoryStats();
+    return { ring: staging.uploadRingBytes / 2 ** 20, other: blocks.bytes - staging.bytes - live.bytes - recycled.bytes };
+  };
+  const { other } = look();
+  for (const [mebibytes, least] of [
+    [1, 4],
+    [8, 8],
+    [48, 8],
+  ]) {
+    vk.uploadAsync(x, numbers.subarray(0, mebibytes << 18));
+    const { ring } = look();
+    assert.ok(ring >= least && ring <= 64 && Number.isInteger(Math.log2(ring)), `${ring} MiB after ${mebibytes}`);
+  }
+  // The data went through rings of several sizes.
+  assert.equal(Buffer.compare(Buffer.from(words(x).buffer), Buffer.from(numbers.buffer)), 0);
+  if (!validating) assert.ok(look().other <= other, 'no smaller ring is left');
   vk.destroyBuffer(x);
 });
 

@@ -619,7 +619,7 @@ impl Context {
             }
         }
         if let Some(upload) = self.upload.take() {
-            upload.release(&self.memory);
+            self.memory.destroy(upload.into_parts().0);
         }
         // A result that JS still holds keeps the allocator alive, but not its idle blocks.
         self.memory.trim();

@@ -209,22 +209,24 @@ impl Context {
         true
     }
 
-    /// Puts a chunk into the upload ring; if that is full, waits for its oldest copies.
+    /// Puts a chunk into the upload ring. If that is too full, it grows, and beyond its largest size waits for its
+    /// oldest copies.
     fn stage(&mut self, chunk: Source<'_>) -> Result<(vk::Buffer, u64)> {
-        if self.upload.is_none() {
-            self.upload = Some(Upload::new(&self.memory)?);
-        }
         loop {
             let value = self.stream.pending_value();
             let seen = self.timeline.seen();
-            let Some(upload) = self.upload.as_mut() else {
-                return Err(Error::Internal("no upload ring".to_owned()));
-            };
-            upload.ring.retire(seen);
-            if let Some(staged) = upload.stage(chunk, value) {
-                return Ok(staged);
+            let mut oldest = None;
+            if let Some(upload) = &mut self.upload {
+                upload.ring.retire(seen);
+                if let Some(staged) = upload.stage(chunk, value) {
+                    return Ok(staged);
+                }
+                oldest = upload.ring.oldest();
             }
-            let Some(oldest) = upload.ring.oldest() else {
+            if self.grow_ring(chunk.len() as u64)? {
+                continue;
+            }
+            let Some(oldest) = oldest else {
                 return Err(Error::Internal("an empty upload ring is full".to_owned()));
             };
             if oldest > self.stream.submitted {
@@ -237,6 +239,22 @@ impl Context {
                 self.timing.end(start);
             }
         }
+    }
+
+    /// Replaces the upload ring by a larger one; whether it did. The copies in flight keep the old one's memory.
+    fn grow_ring(&mut self, bytes: u64) -> Result<bool> {
+        let before = self.upload.as_ref().map_or(0, Upload::capacity);
+        let larger = match Upload::larger(&self.memory, before, bytes) {
+            // The chunk fits the present ring once copies have finished.
+            Err(Error::OutOfMemory { .. }) if bytes <= before => None,
+            other => other?,
+        };
+        let grown = larger.is_some();
+        if grown && let Some(old) = std::mem::replace(&mut self.upload, larger) {
+            let (resource, value) = old.into_parts();
+            self.retire(Arc::new(resource), value);
+        }
+        Ok(grown)
     }
 
     /// An upload inside a graph: its data is kept with the graph and copied at every launch.

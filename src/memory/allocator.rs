@@ -207,8 +207,17 @@ impl Memory {
     /// As [`Self::take`], or else from a new block. Returns all idle blocks to the driver before it fails for lack of
     /// memory.
     pub fn create(&self, capacity: u64, kind: Kind) -> Result<Resource> {
-        let created = match self.try_create(capacity, kind) {
-            Err(Error::OutOfMemory { .. }) if self.trim() => self.try_create(capacity, kind),
+        self.create_in(capacity, kind, self.alone)
+    }
+
+    /// As [`Self::create`], in a block of its own, which goes back to the driver with it.
+    pub fn create_alone(&self, capacity: u64, kind: Kind) -> Result<Resource> {
+        self.create_in(capacity, kind, true)
+    }
+
+    fn create_in(&self, capacity: u64, kind: Kind, alone: bool) -> Result<Resource> {
+        let created = match self.try_create(capacity, kind, alone) {
+            Err(Error::OutOfMemory { .. }) if self.trim() => self.try_create(capacity, kind, alone),
             other => other,
         };
         created.map_err(|error| match error {
@@ -225,8 +234,8 @@ impl Memory {
         })
     }
 
-    fn try_create(&self, capacity: u64, kind: Kind) -> Result<Resource> {
-        if self.alone {
+    fn try_create(&self, capacity: u64, kind: Kind, alone: bool) -> Result<Resource> {
+        if alone {
             let block = self.block(capacity, kind)?;
             self.counters.allocated_bytes.fetch_add(capacity, Relaxed);
             return Ok(Resource {

@@ -83,14 +83,20 @@ impl Ring {
         self.marks.front().map(|&(value, _)| value)
     }
 
+    /// The value that frees everything; 0 if nothing is in flight.
+    fn newest(&self) -> u64 {
+        self.marks.back().map_or(0, |&(value, _)| value)
+    }
+
     pub fn used(&self) -> u64 {
         self.head - self.tail
     }
 }
 
-/// Bytes of the upload ring.
-const UPLOAD_BYTES: u64 = 64 << 20;
-/// Largest chunk of one upload: several fit the ring, so copying one overlaps filling the next.
+/// Bytes of the upload ring: at first, and at most. Host memory costs the driver 0.3 ms a MiB, and many programs upload
+/// little at a time.
+const UPLOAD_BYTES: [u64; 2] = [4 << 20, 64 << 20];
+/// Largest chunk of one upload: several fit the largest ring, so copying one overlaps filling the next.
 pub const UPLOAD_CHUNK: u64 = 8 << 20;
 
 /// The upload ring with its mapped buffer.
@@ -100,12 +106,19 @@ pub struct Upload {
 }
 
 impl Upload {
-    pub fn new(memory: &Memory) -> Result<Self> {
-        let resource = memory.create(UPLOAD_BYTES, Kind::Upload)?;
-        Ok(Self {
-            ring: Ring::new(UPLOAD_BYTES),
-            resource,
-        })
+    /// A ring for chunks of `bytes` bytes, twice as large as one of `before` bytes; none beyond the largest size. Its
+    /// memory goes back to the driver with it.
+    pub fn larger(memory: &Memory, before: u64, bytes: u64) -> Result<Option<Self>> {
+        let [first, most] = UPLOAD_BYTES;
+        if before == most {
+            return Ok(None);
+        }
+        let capacity = (2 * before)
+            .max(bytes.next_power_of_two())
+            .clamp(first, most);
+        let resource = memory.create_alone(capacity, Kind::Upload)?;
+        let ring = Ring::new(capacity);
+        Ok(Some(Self { ring, resource }))
     }
 
     /// Puts `bytes` (at most [`UPLOAD_CHUNK`]) into the ring. Returns the copy's source buffer and offset; none if the
@@ -123,8 +136,9 @@ impl Upload {
         self.resource.capacity
     }
 
-    pub fn release(self, memory: &Memory) {
-        memory.destroy(self.resource);
+    /// Its memory, and the timeline value from which on the device does not use it.
+    pub fn into_parts(self) -> (Resource, u64) {
+        (self.resource, self.ring.newest())
     }
 }
 
