@@ -23,6 +23,14 @@ export const cases = {
   ...Object.fromEntries(['bitwiseAnd', 'bitwiseOr', 'bitwiseXor'].map((name) => [name, binary(whole)])),
   ...Object.fromEntries(['bitwiseLeftShift', 'bitwiseRightShift'].map((name) => [name, binary(whole, amount)])),
   bitwiseNot: unary(whole),
+  integerPower: () => ({
+    ...binary(
+      (...shape) => ({ ...whole(...shape), values: Float64Array.from(integers(size(shape), 9), (v) => v - 4) }),
+      (...shape) => ({ ...whole(...shape), values: Float64Array.from(integers(size(shape), 12), (v) => v - 2) }),
+    )(),
+    attributes: { shift: 0 },
+    dy: false,
+  }),
   placeIfTrue: unary((...shape) => ({ shape, values: integers(size(shape), 2), dtype: 'bool', constant: true })),
   narrowed: unary((...shape) => ({
     ...whole(...shape),

@@ -1,4 +1,4 @@
-// Sorts, scans and sums by index of bytes and 64-bit integers, against BigInt; eager and compiled.
+// Sorts, scans, sums by index, products and powers of bytes, words and 64-bit integers, against BigInt; eager and compiled.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
@@ -70,6 +70,54 @@ for (const [dtype, bits, signed] of TYPES) {
           'kthvalue',
         );
     }
+  });
+
+  test(`${dtype}: products of matrices and powers wrap`, async () => {
+    const [batch, m, k, n] = [2, 3, 5, 4];
+    const [p, q] = [draw(batch * m * k, bits, signed), draw(k * n, bits, signed)];
+    const [a, b] = [of(p, dtype, [batch, m, k]), of(q, dtype, [k, n])];
+    const dot = (/** @type {number} */ row, /** @type {number} */ c) =>
+      wrapped(
+        range(k).reduce((sum, i) => sum + p[row * k + i] * q[i * n + c], 0n),
+        bits,
+        signed,
+      );
+    const product = range(batch * m).flatMap((row) => range(n).map((c) => dot(row, c)));
+    await check(F.matmul, [a, b], product, dtype, 'matmul');
+    await check((x, w) => F.linear(x, w.T), [a, b], product, dtype, 'linear');
+    await check((x, w) => F.einsum('bij,jk->bik', x, w), [a, b], product, dtype, 'einsum');
+    await check((x, w) => F.tensordot(x, w, 1), [a, b], product, dtype, 'tensordot');
+    await check((x, w) => F.dot(x.select(0, 1).select(0, 2), w.select(1, 3)), [a, b], product.slice(-1), dtype, 'dot');
+    await check(
+      (x, w) => F.mm(x.select(0, 0).slice(1, 0, 0), w.slice(0, 0, 0)),
+      [a, b],
+      new Array(m * n).fill(0n),
+      dtype,
+      'mm of no columns',
+    );
+
+    const bases = [...p.slice(0, 6), ...range(6).map((i) => (signed ? BigInt(i) - 2n : BigInt(i)))];
+    const exponents = [...range(6).map((i) => BigInt(i) * 9n), ...range(6).map((i) => (signed ? BigInt(i) - 4n : BigInt(i)))];
+    if (bits > 8n) exponents[3] = wrapped(2n ** (bits - 1n) - 5n, bits, signed);
+    const power = (/** @type {bigint} */ x, /** @type {bigint} */ e) => {
+      if (e < 0n) return x === 1n || (x === -1n && e % 2n === 0n) ? 1n : x === -1n ? -1n : 0n;
+      let [y, square] = [1n, x];
+      for (let rest = e; rest > 0n; rest /= 2n, square = wrapped(square * square, bits, signed))
+        if (rest % 2n) y = wrapped(y * square, bits, signed);
+      return y;
+    };
+    const powers = bases.map((x, i) => power(x, exponents[i]));
+    await check(F.pow, [of(bases, dtype, [12]), of(exponents, dtype, [12])], powers, dtype, 'pow');
+    const threes = exponents.map((e) => power(3n, e));
+    await check((e) => F.pow(3, e), [of(exponents, dtype, [12])], threes, dtype, 'pow of a number');
+    const square = p.slice(0, 4);
+    const squared = [0, 1, 2, 3].map((i) =>
+      wrapped(square[i - (i % 2)] * square[i % 2] + square[i - (i % 2) + 1] * square[2 + (i % 2)], bits, signed),
+    );
+    await check((x) => F.matrixPower(x, 2), [of(square, dtype, [2, 2])], squared, dtype, 'matrixPower');
+    assert.equal(F.cov(a.select(0, 0)).dtype, 'f32');
+    assert.deepEqual(await values(F.cov(a.select(0, 0))), await values(F.cov(a.select(0, 0).to('f32'))));
+    assert.equal(F.corrcoef(a.select(0, 0)).dtype, 'f32');
   });
 
   test(`${dtype}: running sums, products and extremes`, async () => {
@@ -199,4 +247,35 @@ test('isin, mode and medians of bytes and i64, whose low words may be alike', as
   }
   const alone = F.cummax(tensor([7n]).reshape(), 0);
   assert.deepEqual([await alone.values.item(), await alone.indices.item()], [7, 0]);
+});
+
+test('unique, uniqueConsecutive, searchsorted and bucketize of i64 beyond 2^53', async () => {
+  const far = 2n ** 53n;
+  const least = -(2n ** 63n);
+  const x = tensor([far + 1n, far, 5n, 2n ** 32n + 5n, 5n, -far - 1n, least, far + 1n]);
+  const found = await F.unique(x.reshape(2, 4));
+  assert.deepEqual(await bigs(found.values), [least, -far - 1n, 5n, 2n ** 32n + 5n, far, far + 1n]);
+  assert.deepEqual(
+    [found.inverse.shape, await values(found.inverse)],
+    [
+      [2, 4],
+      [5, 4, 2, 3, 2, 1, 0, 5],
+    ],
+  );
+  assert.deepEqual(await values(found.counts), [1, 1, 2, 1, 1, 2]);
+  const runs = await F.uniqueConsecutive(tensor([far, far, far + 1n, 5n, 2n ** 32n + 5n, 5n]));
+  assert.deepEqual(await bigs(runs.values), [far, far + 1n, 5n, 2n ** 32n + 5n, 5n]);
+  assert.deepEqual(
+    [await values(runs.inverse), await values(runs.counts)],
+    [
+      [0, 0, 1, 2, 3, 4],
+      [2, 1, 1, 1, 1],
+    ],
+  );
+  assert.equal((await F.unique(tensor(new BigInt64Array(0)))).values.size, 0);
+  const wanted = tensor([far, far + 2n, 2n ** 32n + 5n, -far, 5n, least]).reshape(2, 3);
+  const places = [4n, 6n, 3n, 2n, 2n, 0n];
+  await check(F.searchsorted, [found.values, wanted], places, 'i32', 'searchsorted');
+  await check((a, b) => F.bucketize(b, a, { right: true }), [found.values, wanted], [5n, 6n, 4n, 2n, 3n, 1n], 'i32', 'bucketize');
+  await check(F.searchsorted, [F.stack([found.values, found.values.clamp(5)]), wanted], [4n, 6n, 3n, 0n, 0n, 0n], 'i32', 'rows');
 });

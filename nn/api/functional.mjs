@@ -19,6 +19,7 @@ import { left } from './division.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { reduceIntegers } from './reduce-integers.mjs';
 import { TensorCore } from '../core/tensor.mjs';
+import { integerPower } from './integer-products.mjs';
 import { deviceState } from './random.mjs';
 import { clone, expand, permute, reshape, to, transpose } from './views.mjs';
 
@@ -270,8 +271,8 @@ export const sigmoid = floating(pointwise.sigmoidOp);
 
 /**
  * x to the power of a number or a tensor, broadcast, as C's `pow`. With the exponent 0 the result is 1, even of NaN. A negative x gives NaN
- * unless the exponent is an integer. Integer numbers up to 64 are computed by products, and all powers of an integer tensor by a number, which
- * cannot be negative; with a tensor for the exponent integers are f32, or of the other's type if that is a float one. The gradient is
+ * unless the exponent is an integer. Integer numbers up to 64 are computed by products. Powers of integers by integers are exact and wrap, as in
+ * PyTorch: a negative number for the exponent is an error, and a negative element of a tensor gives 0, of 1 and -1 as they are. The gradient is
  * exponent · x^(exponent - 1), and xᵉ · log(x) for the exponent; with the exponent 0 the first is 0, and the second where x is 0 and the
  * exponent is not negative.
  * @param {Operand} x a number only with a tensor for the exponent @param {Operand} exponent @returns {Tensor}
@@ -289,11 +290,13 @@ export function pow(x, exponent) {
 
 /** @param {Operand} x @param {Tensor} exponent @returns {Tensor} */
 function powers(x, exponent) {
-  const promoted = typeof x === 'number' ? exponent.dtype : promotedType(x.dtype, exponent.dtype);
-  const dtype = isFloat(promoted) ? promoted : 'f32';
+  const promoted = typeof x === 'number' ? withNumber('pow', exponent, x).dtype : promotedType(x.dtype, exponent.dtype);
   return within('pow', () => {
-    const [base, e] = [typeof x === 'number' ? filled('pow', [], x, {}) : x, exponent].map((v) => f32UnderAutocast(asFloat('pow', v)));
-    return apply(powTensor, [base, e], { name: 'pow', dtype: autocastType() === undefined ? dtype : 'f32' });
+    const dtype = promoted === 'bool' ? 'i32' : promoted;
+    const base = typeof x === 'number' ? filled('pow', [], x, { dtype: isFloat(dtype) ? 'f32' : dtype }) : x;
+    if (!isFloat(dtype)) return integerPower(base, exponent, dtype);
+    const operands = [base, exponent].map((v) => f32UnderAutocast(asFloat('pow', v)));
+    return apply(powTensor, operands, { name: 'pow', dtype: autocastType() === undefined ? dtype : 'f32' });
   });
 }
 

@@ -9,7 +9,7 @@ import * as movement from '../ops/movement.mjs';
 import * as scans from '../ops/scan.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
-import { gather } from './indexing.mjs';
+import { gather, scatter } from './indexing.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 /** What joins two elements. @typedef {(later: Tensor, earlier: Tensor) => Tensor} Join */
@@ -54,6 +54,18 @@ export function runsOf(sorted) {
   const columns = sorted.shape.at(-1) ?? 1;
   const changes = F.to(F.ne(F.slice(sorted, -1, 1), F.slice(sorted, -1, 0, columns - 1)), 'i32');
   return apply(scans.cumsum, [F.cat([F.zeros(sorted.shape.with(-1, 1), { dtype: 'i32' }), changes], -1)], {});
+}
+
+/**
+ * Numbers of 32 bits that are in the order of 64-bit integers, and equal where they are.
+ * @param {Tensor} a i64 [..., m] @param {Tensor} b i64 [..., n] @returns {[Tensor, Tensor]} i32
+ */
+export function ranksOf(a, b) {
+  const both = F.cat([a, b], -1);
+  const order = orderOf(both, false);
+  const ranks = scatter(F.zeros(both.shape, { dtype: 'i32' }), -1, order, runsOf(gather(both, -1, order)));
+  const columns = a.shape.at(-1) ?? 1;
+  return [F.slice(ranks, -1, 0, columns).contiguous(), F.slice(ranks, -1, columns).contiguous()];
 }
 
 /**

@@ -5,10 +5,11 @@
 
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
+import { isInteger } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { noGrad } from '../core/node.mjs';
 import * as F from './functional.mjs';
-import { eliminated, eye, inF32, inverted, numbers, solved, square, turned } from './matrices.mjs';
+import { checkSquare, eliminated, eye, inF32, inverted, numbers, solved, square, turned } from './matrices.mjs';
 import { prod } from './reductions.mjs';
 import { integer, tril, triu } from './shape.mjs';
 
@@ -146,10 +147,11 @@ export function choleskySolve(b, factor, upper = false) {
 export const choleskyInverse = (factor, upper = false) =>
   within('choleskyInverse', () => choleskySolve(eye(square('choleskyInverse', factor).shape.at(-1) ?? 1), factor, upper));
 
-/** A matrix times itself n times; the inverse's power where n is below 0. @param {Tensor} a [..., n, n] @param {number} n @returns {Tensor} of a's shape */
+/** A matrix times itself n times; the inverse's power where n is below 0, which integers do not have. @param {Tensor} a [..., n, n] @param {number} n @returns {Tensor} of a's shape */
 export function matrixPower(a, n) {
   const op = 'matrixPower';
-  const own = square(op, a);
+  checkSquare(op, a);
+  const own = isInteger(a.dtype) && n >= 0 ? a : square(op, a);
   if (Math.abs(integer(op, 'n', n)) > 2 ** 31) throw new ArgumentError(op, `n must be within ±2^31, got ${n}`);
   return within(op, () => {
     let base = n < 0 ? inverse(own) : own;

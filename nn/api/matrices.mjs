@@ -19,11 +19,17 @@ import { band } from './shape.mjs';
  */
 export const inF32 = (op, f) => within(op, () => withoutAutocast(f));
 
-/** Square matrices as f32. @param {string} op @param {Tensor} a @returns {Tensor} */
-export function square(op, a) {
-  const { shape, ndim, dtype } = tensorOf(op, a);
+/** Throws unless a has square matrices. @param {string} op @param {Tensor} a */
+export function checkSquare(op, a) {
+  const { shape, ndim } = tensorOf(op, a);
   if (ndim < 2 || shape[ndim - 1] !== shape[ndim - 2] || shape[ndim - 1] === 0)
     throw new ShapeError(op, `expected square matrices [..., n, n], got ${show(shape)}`);
+}
+
+/** Square matrices as f32. @param {string} op @param {Tensor} a @returns {Tensor} */
+export function square(op, a) {
+  checkSquare(op, a);
+  const { dtype } = a;
   if (!isFloat(dtype)) throw new ArgumentError(op, `takes f32, f16 or bf16, got ${dtype}; convert with .to('f32')`);
   return toF32(a);
 }

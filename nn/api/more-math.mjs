@@ -9,8 +9,8 @@ import * as sorts from '../ops/sorting.mjs';
 import { conv1d } from './convolution.mjs';
 import { dot, mv, outer } from './einsum.mjs';
 import * as F from './functional.mjs';
-import { argmax, gather, indexSelect, scatter } from './indexing.mjs';
-import { orderOf, runsOf } from './integer-rows.mjs';
+import { argmax, gather, indexSelect } from './indexing.mjs';
+import { ranksOf, runsOf } from './integer-rows.mjs';
 import { logicalAnd } from './integers.mjs';
 import { promotedType, toF32 } from './operands.mjs';
 import { all, cumprod, cumsum, logsumexp, median, norm, std, var_ } from './reductions.mjs';
@@ -88,11 +88,8 @@ export function isin(elements, testElements, options = {}) {
   return within(op, () => {
     if (b.size === 0 || a.size === 0) return F.full(a.shape, Number(invert), { dtype: 'bool' });
     if (a.dtype === 'i64' && b.dtype === 'i64') {
-      // Elements of 64 bits as numbers of 32 bits that are equal where they are.
-      const both = F.cat([F.reshape(a, [-1]), F.reshape(b, [-1])], 0);
-      const order = orderOf(both, false);
-      const runs = scatter(F.zeros([both.size], { dtype: 'i32' }), 0, order, runsOf(gather(both, 0, order)));
-      return isin(F.reshape(F.slice(runs, 0, 0, a.size), a.shape), F.slice(runs, 0, a.size), { invert });
+      const [own, others] = ranksOf(F.reshape(a, [-1]), F.reshape(b, [-1]));
+      return isin(F.reshape(own, a.shape), others, { invert });
     }
     const sorted = sort(F.reshape(b, [-1]), 0).values;
     const [flat, list] = isFloat(a.dtype) ? [toF32(F.reshape(a, [-1])), toF32(sorted)] : [F.reshape(a, [-1]), sorted];
@@ -208,7 +205,7 @@ export function cov(x, options = {}) {
     if (own !== undefined && show(tensorOf('cov', own).shape) !== show([count]))
       throw new ShapeError('cov', `${name} must be [${count}], got ${show(own.shape)}`);
   return within('cov', () => {
-    const own = F.reshape(toF32(x), x.ndim < 2 ? [1, count] : x.shape);
+    const own = F.reshape(F.to(x, 'f32'), x.ndim < 2 ? [1, count] : x.shape);
     const weights = [fweights, aweights].flatMap((w) => (w === undefined ? [] : [F.to(w, 'f32')]));
     const w = weights.length === 2 ? F.mul(weights[0], weights[1]) : weights[0];
     const total = w ? F.sum(w) : F.full([], count);
@@ -226,7 +223,7 @@ export function corrcoef(x) {
   if (tensorOf('corrcoef', x).ndim > 2)
     throw new ShapeError('corrcoef', `expected [variables, observations] or [observations], got ${show(x.shape)}`);
   return within('corrcoef', () => {
-    const c = cov(toF32(x));
+    const c = cov(F.to(x, 'f32'));
     if (c.ndim === 0) return F.div(c, c);
     const deviations = F.sqrt(diag(c));
     return F.to(F.clamp(F.div(F.div(c, F.unsqueeze(deviations, 1)), deviations), -1, 1), isFloat(x.dtype) ? x.dtype : 'f32');

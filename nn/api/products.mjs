@@ -2,16 +2,20 @@
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ShapeError, show, within } from '../core/errors.mjs';
+import { isFloat } from '../core/layout.mjs';
 import * as products from '../ops/matmul.mjs';
+import * as pointwise from '../ops/pointwise.mjs';
+import { binary } from './binary.mjs';
+import { integerMatmul } from './integer-products.mjs';
 import { operand, promoted } from './operands.mjs';
-import { reshape, unsqueeze } from './views.mjs';
+import { reshape, transpose, unsqueeze } from './views.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
 /**
  * The matrix product, as `torch.matmul`: [..., m, k] × [..., k, n] → [..., m, n]. Leading sizes broadcast. A vector is a row on the left
  * and a column on the right, and the result is without that dimension: two vectors of one size give a number, of shape [].
- * Floating types are promoted to f32 where they differ; the result has that type.
+ * Floating types are promoted to f32 where they differ; the result has that type. Products of integers, of one type, are exact and wrap.
  * @param {Tensor} a @param {Tensor} b
  * @returns {Tensor}
  * @throws {ShapeError} if inner sizes differ, leading ones do not broadcast, or an operand has no dimension
@@ -40,7 +44,8 @@ function product(a, b) {
   checkProduct(a.shape, b.shape);
   const [x, y] = promoted(a, b);
   const [isRow, isColumn] = [a.ndim === 1, b.ndim === 1];
-  const c = apply(products.matmul, [isRow ? unsqueeze(x, 0) : x, isColumn ? unsqueeze(y, 1) : y]);
+  const operands = [isRow ? unsqueeze(x, 0) : x, isColumn ? unsqueeze(y, 1) : y];
+  const c = isFloat(x.dtype) && isFloat(y.dtype) ? apply(products.matmul, operands) : integerMatmul(operands[0], operands[1]);
   if (!isRow && !isColumn) return c;
   const added = [isRow ? c.ndim - 2 : -1, isColumn ? c.ndim - 1 : -1];
   return reshape(
@@ -51,7 +56,7 @@ function product(a, b) {
 
 /**
  * x Wᵀ + bias.
- * @param {Tensor} x [..., in] @param {Tensor} weight [out, in] @param {Tensor} [bias] f32 [out]
+ * @param {Tensor} x [..., in] @param {Tensor} weight [out, in] @param {Tensor} [bias] f32 [out], or of integers of the others' type
  * @returns {Tensor} [..., out], of the type that x and the weight are promoted to
  */
 export function linear(x, weight, bias) {
@@ -59,6 +64,10 @@ export function linear(x, weight, bias) {
   tensorOf('linear', weight);
   if (bias) tensorOf('linear', bias);
   return within('linear', () => {
+    if (!isFloat(x.dtype) && x.dtype === weight.dtype && weight.ndim === 2) {
+      const y = product(x, transpose(weight, 0, 1));
+      return bias ? binary(pointwise.add, y, bias) : y;
+    }
     const operands = promoted(operand(x), operand(weight));
     return apply(products.linear, bias ? [...operands, bias] : operands);
   });

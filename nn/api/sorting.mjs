@@ -16,7 +16,7 @@ import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
 import { gather, indexOf, indexSelect, scatter, writtenInPart } from './indexing.mjs';
 import { scatterAdd } from './scatter.mjs';
-import { combined, orderOf, picked, toWords } from './integer-rows.mjs';
+import { combined, orderOf, picked, ranksOf, toWords } from './integer-rows.mjs';
 import { logicalAnd } from './integers.mjs';
 import { deviceState } from './random.mjs';
 
@@ -166,15 +166,15 @@ function searched(op, sorted, values, options) {
     // One number stands for a row of one.
     const rows = own.ndim === 0 ? F.reshape(own, [1]) : own;
     const alike = sorted.dtype === rows.dtype || (isFloat(sorted.dtype) && isFloat(rows.dtype));
-    const wanted = alike ? [toWords(sorted), toWords(rows)] : [sorted, rows];
-    return F.reshape(
-      apply(
-        sorts.searchSorted,
-        wanted.map((x) => x.detach()),
-        { right },
-      ),
-      own.shape,
-    );
+    if (sorted.ndim !== 1 && show(sorted.shape.slice(0, -1)) !== show(rows.shape.slice(0, -1)))
+      throw new ShapeError(
+        op,
+        `the sorted tensor ${show(sorted.shape)} must have one dimension, or the sizes of the values ${show(rows.shape)} but for the last`,
+      );
+    const [list, wanted] = (alike ? [toWords(sorted), toWords(rows)] : [sorted, rows]).map((x) => x.detach());
+    const ofOneRow = sorted.ndim === 1 ? F.reshape(wanted, [-1]) : wanted;
+    const operands = alike && sorted.dtype === 'i64' ? ranksOf(list, ofOneRow) : [list, ofOneRow];
+    return F.reshape(apply(sorts.searchSorted, operands, { right }), own.shape);
   });
 }
 
@@ -317,16 +317,10 @@ export function maskedSelect(x, mask) {
   })();
 }
 
-/** Elements of 32 bits. @param {string} op @param {Tensor} x @returns {Tensor} */
-function wordsOf(op, x) {
-  if (x.dtype === 'i64') throw new ArgumentError(op, "takes elements of at most 32 bits, got i64; convert with .to('i32')");
-  return toWords(x.detach());
-}
-
 /**
  * Groups of equal neighbours, one after another.
- * @param {string} op @param {Tensor} x as the caller gave it @param {Tensor} flat its elements, in 32 bits @param {Tensor | undefined} order where
- *   they were, if they were sorted
+ * @param {string} op @param {Tensor} x as the caller gave it @param {Tensor} flat its elements, as `toWords` gives them
+ * @param {Tensor | undefined} order where they were, if they were sorted
  * @returns {Promise<Unique>}
  */
 async function grouped(op, x, flat, order) {
@@ -345,7 +339,8 @@ async function grouped(op, x, flat, order) {
   const size = await readNumber(total);
   const result = within(op, () =>
     scope(() => {
-      const values = F.to(apply(sorts.put, [places, flat], { size }), dtype);
+      const put = (/** @type {Tensor} */ own) => apply(sorts.put, [places, own], { size });
+      const values = dtype === 'i64' ? gather(flat, 0, put(apply(sorts.iota, [], { shape: [flat.size] }))) : F.to(put(flat), dtype);
       const inverse = order ? apply(sorts.put, [order, group], { size: flat.size }) : group.clone();
       const each = apply(sorts.iota, [], { shape: [size] });
       const [below, to] = [false, true].map((right) => apply(sorts.searchSorted, [group, each], { right }));
@@ -359,7 +354,7 @@ async function grouped(op, x, flat, order) {
 /**
  * The different elements in ascending order, where each element of x is among them, and how often each occurs. Every NaN differs from the
  * others. It waits for their number. No gradient flows through it.
- * @param {Tensor} x of any type but i64
+ * @param {Tensor} x
  * @returns {Promise<Unique>}
  */
 export function unique(x) {
@@ -368,9 +363,9 @@ export function unique(x) {
   const { flat, order } = within('unique', () =>
     unscoped(() =>
       scope(() => {
-        const own = F.reshape(wordsOf('unique', x), [-1]);
-        const order = apply(indexing.argsort, [own], { descending: false });
-        return { flat: apply(sorts.pick, [own, order]), order };
+        const own = F.reshape(toWords(x.detach()), [-1]);
+        const order = orderOf(own, false);
+        return { flat: picked(own, order), order };
       }),
     ),
   );
@@ -380,13 +375,13 @@ export function unique(x) {
 /**
  * Equal neighbours as one element each, of x as one row: those elements, where each element of x is among them, and how many neighbours it
  * stands for. It waits for their number. No gradient flows through it.
- * @param {Tensor} x of any type but i64
+ * @param {Tensor} x
  * @returns {Promise<Unique>}
  */
 export function uniqueConsecutive(x) {
   tensorOf('uniqueConsecutive', x);
   checkNotCompiled('uniqueConsecutive', 'the number of runs', 'call F.uniqueConsecutive outside, and pass what it returns to the function');
-  const flat = within('uniqueConsecutive', () => unscoped(() => scope(() => F.clone(F.reshape(wordsOf('uniqueConsecutive', x), [-1])))));
+  const flat = within('uniqueConsecutive', () => unscoped(() => scope(() => F.clone(F.reshape(toWords(x.detach()), [-1])))));
   return grouped('uniqueConsecutive', x, flat, undefined);
 }
 

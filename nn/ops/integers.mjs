@@ -111,6 +111,37 @@ export const bitwiseNot = defineOp({
   oracle: ([x]) => mapped(x, (v) => ~v),
 });
 
+/** How many bits of an exponent a power takes at once: of 64-bit integers not all, as a kernel has at most 1,024 instructions. @param {DType} dtype */
+export const exponentBits = (dtype) => (dtype === 'i64' ? 8 : 32);
+
+/**
+ * a to the power of some bits of b, from bit `shift` on, by squaring; it wraps. By the lowest bits the power of a negative b is rounded towards 0,
+ * as PyTorch's: 0, unless a is 1 or -1.
+ */
+export const power = defineOp({
+  name: 'integerPower',
+  ...generated('integerPower', (p, [a, b], /** @type {{ shift: number }} */ { shift }) => {
+    const type = p.typeOf(a);
+    const word = p.append('toU32', type === 'i64' ? p.wordsOf(b)[shift < 32 ? 0 : 1] : b);
+    const [zero, one] = [0, 1].map((n) => constant(p, a, n));
+    let [y, square] = [one, a];
+    for (let bit = 0; bit < exponentBits(type); bit++) {
+      if (bit > 0) square = p.append('mul', square, square);
+      const isSet = p.append('ne', p.append('and', word, p.constant(2 ** ((shift % 32) + bit), 'u32')), p.constant(0, 'u32'));
+      y = p.append('select', isSet, bit === 0 ? square : p.append('mul', y, square), y);
+    }
+    if (type === 'u32' || shift > 0) return y;
+    const isUnit = p.append('or', p.append('eq', a, one), p.append('eq', a, p.append('neg', one)));
+    return p.append('select', p.append('or', isUnit, p.append('ge', b, zero)), y, zero);
+  }),
+  infer: ([a, b]) => inferred('pow', a, b, isInteger, 'integers'),
+  oracle: ([a, b]) =>
+    generate(broadcastShapes('pow', a.shape, b.shape), (index) => {
+      const [base, exponent] = [at(a, index), at(b, index)];
+      return exponent < 0 && Math.abs(base) !== 1 ? 0 : base ** exponent;
+    }),
+});
+
 /** The number of the element in its row where it is true, else the number of columns. */
 export const placeIfTrue = defineOp({
   name: 'placeIfTrue',

@@ -71,11 +71,6 @@ export const searchSorted = defineOp({
         'searchsorted',
         `takes tensors of one type, got ${x.dtype} and ${values.dtype}; convert with .to('${x.dtype}')`,
       );
-    if (x.shape.length !== 1 && show(x.shape.slice(0, -1)) !== show(values.shape.slice(0, -1)))
-      throw new ShapeError(
-        'searchsorted',
-        `the sorted tensor ${show(x.shape)} must have one dimension, or the sizes of the values ${show(values.shape)} but for the last`,
-      );
     return [denseLayout(values.shape, 'i32')];
   },
   lower: (k, [x, values], [y], { right }) => {
