@@ -302,7 +302,7 @@ test('a compiled function that reads, caught: the process goes on', async () => 
 });
 
 test('reading in a compiled function names the reading call', async () => {
-  for (const name of /** @type {const} */ (['item', 'toArray', 'toNested'])) {
+  for (const name of /** @type {const} */ (['item', 'toArray', 'toNested', 'format', 'print'])) {
     /** @type {Promise<any>} */
     let promise = Promise.resolve();
     compile((/** @type {any} */ y) => {

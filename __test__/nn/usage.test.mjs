@@ -1,8 +1,8 @@
-// Common mistakes of PyTorch users, each of which gives an error that helps; and memory use.
+// Common mistakes of PyTorch users, each of which gives an error that helps; memory use; and tensors as text.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, ShapeError, UsageError, compile, grad, nn, noGrad, optim, rand, scope, tensor, zeros } from '../../nn/index.mjs';
+import { F, ShapeError, UsageError, arange, compile, grad, nn, noGrad, ones, optim, rand, scope, tensor, zeros } from '../../nn/index.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
 import { initDevice } from './setup.mjs';
 
@@ -249,4 +249,154 @@ test('memory that an operation frees is taken again in the list: large buffers a
     });
     assert.equal(runtime().vk.getStats().buffersCreated - before, buffers);
   }
+});
+
+/** What PyTorch 2.11 prints, with types and `requires_grad` by our names. @type {[() => import('../../nn/index.mjs').Tensor, object, string][]} */
+const PRINTED = [
+  [
+    () =>
+      tensor([
+        [1, 2],
+        [3, 4],
+      ]),
+    {},
+    `tensor([[1., 2.],
+        [3., 4.]])`,
+  ],
+  [() => tensor([1.5, -2.25, 3]), {}, `tensor([ 1.5000, -2.2500,  3.0000])`],
+  [() => tensor(3.25), {}, `tensor(3.2500)`],
+  [() => tensor([0, 0, 0]), {}, `tensor([0., 0., 0.])`],
+  [() => tensor([Infinity, NaN, -Infinity, 1]), {}, `tensor([inf, nan, -inf, 1.])`],
+  [() => tensor([Infinity, 1.5]), {}, `tensor([   inf, 1.5000])`],
+  [() => tensor([1e-5, 1]), {}, `tensor([1.0000e-05, 1.0000e+00])`],
+  [() => tensor([1e9, 1]), {}, `tensor([1.0000e+09, 1.0000e+00])`],
+  [() => tensor([1000, 1, 2]), {}, `tensor([1000.,    1.,    2.])`],
+  [() => tensor([1001, 1, 2]), {}, `tensor([1.0010e+03, 1.0000e+00, 2.0000e+00])`],
+  [() => tensor([0.5, 1001]), {}, `tensor([5.0000e-01, 1.0010e+03])`],
+  [() => tensor([0.03125, 0.15625, -0.03125]), {}, `tensor([ 0.0312,  0.1562, -0.0312])`],
+  [
+    () =>
+      tensor([
+        [true, false],
+        [true, true],
+      ]),
+    {},
+    `tensor([[ True, False],
+        [ True,  True]])`,
+  ],
+  [() => tensor([1, 2], { dtype: 'i32' }), {}, `tensor([1, 2], dtype=i32)`],
+  [() => tensor([1, 2], { dtype: 'u8' }), {}, `tensor([1, 2], dtype=u8)`],
+  [() => tensor([1.5, 2], { dtype: 'f16' }), {}, `tensor([1.5000, 2.0000], dtype=f16)`],
+  [() => tensor([1.5, 2.3], { dtype: 'bf16' }), {}, `tensor([1.5000, 2.2969], dtype=bf16)`],
+  [() => zeros([0]), {}, `tensor([])`],
+  [() => zeros([0, 3]), {}, `tensor([], size=(0, 3))`],
+  [() => zeros([2, 0], { dtype: 'i32' }), {}, `tensor([], size=(2, 0), dtype=i32)`],
+  [
+    () => arange(24).reshape(2, 3, 4),
+    {},
+    `tensor([[[ 0.,  1.,  2.,  3.],
+         [ 4.,  5.,  6.,  7.],
+         [ 8.,  9., 10., 11.]],
+
+        [[12., 13., 14., 15.],
+         [16., 17., 18., 19.],
+         [20., 21., 22., 23.]]])`,
+  ],
+  [
+    () => arange(40).mul(tensor(1.7)),
+    {},
+    `tensor([ 0.0000,  1.7000,  3.4000,  5.1000,  6.8000,  8.5000, 10.2000, 11.9000,
+        13.6000, 15.3000, 17.0000, 18.7000, 20.4000, 22.1000, 23.8000, 25.5000,
+        27.2000, 28.9000, 30.6000, 32.3000, 34.0000, 35.7000, 37.4000, 39.1000,
+        40.8000, 42.5000, 44.2000, 45.9000, 47.6000, 49.3000, 51.0000, 52.7000,
+        54.4000, 56.1000, 57.8000, 59.5000, 61.2000, 62.9000, 64.6000, 66.3000])`,
+  ],
+  [
+    () => arange(2000),
+    {},
+    `tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., 1.9970e+03, 1.9980e+03,
+        1.9990e+03])`,
+  ],
+  [
+    () => arange(2400).reshape(20, 120),
+    {},
+    `tensor([[0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., 1.1700e+02, 1.1800e+02,
+         1.1900e+02],
+        [1.2000e+02, 1.2100e+02, 1.2200e+02,  ..., 2.3700e+02, 2.3800e+02,
+         2.3900e+02],
+        [2.4000e+02, 2.4100e+02, 2.4200e+02,  ..., 3.5700e+02, 3.5800e+02,
+         3.5900e+02],
+        ...,
+        [2.0400e+03, 2.0410e+03, 2.0420e+03,  ..., 2.1570e+03, 2.1580e+03,
+         2.1590e+03],
+        [2.1600e+03, 2.1610e+03, 2.1620e+03,  ..., 2.2770e+03, 2.2780e+03,
+         2.2790e+03],
+        [2.2800e+03, 2.2810e+03, 2.2820e+03,  ..., 2.3970e+03, 2.3980e+03,
+         2.3990e+03]])`,
+  ],
+  [() => tensor([-0, 0, -1]), {}, `tensor([-0.,  0., -1.])`],
+  [() => tensor([-0, 0.5]), {}, `tensor([-0.0000, 0.5000])`],
+  [() => tensor([1e-40, 1e-45]), {}, `tensor([9.9999e-41, 1.4013e-45])`],
+  [() => tensor([1e38, 2.5]), {}, `tensor([1.0000e+38, 2.5000e+00])`],
+  [() => tensor([100000000, 1e5]), {}, `tensor([100000000.,    100000.])`],
+  [() => tensor([1e8 + 8]), {}, `tensor([1.0000e+08])`],
+  [() => tensor(NaN), {}, `tensor(nan)`],
+  [() => tensor(2.5, { dtype: 'f16' }), {}, `tensor(2.5000, dtype=f16)`],
+  [
+    () => arange(12).reshape(3, 4).T.slice(1, 1),
+    {},
+    `tensor([[ 4.,  8.],
+        [ 5.,  9.],
+        [ 6., 10.],
+        [ 7., 11.]])`,
+  ],
+  [() => tensor([0.00015, 0.1]), {}, `tensor([0.0002, 0.1000])`],
+  [() => tensor([9.9999999, 1]), {}, `tensor([10.,  1.])`],
+  [() => tensor([1.00005, 2]), {}, `tensor([1.0000, 2.0000])`],
+  [() => tensor([123456.789]), {}, `tensor([123456.7891])`],
+  [() => tensor([12345.5, 99.25]), {}, `tensor([12345.5000,    99.2500])`],
+  [() => ones([1001]), {}, `tensor([1., 1., 1.,  ..., 1., 1., 1.])`],
+  [
+    () => ones([7, 150]),
+    {},
+    `tensor([[1., 1., 1.,  ..., 1., 1., 1.],
+        [1., 1., 1.,  ..., 1., 1., 1.],
+        [1., 1., 1.,  ..., 1., 1., 1.],
+        ...,
+        [1., 1., 1.,  ..., 1., 1., 1.],
+        [1., 1., 1.,  ..., 1., 1., 1.],
+        [1., 1., 1.,  ..., 1., 1., 1.]])`,
+  ],
+  [() => tensor([1.25, 2.5]).requiresGrad_().mul(tensor(1)), {}, `tensor([1.2500, 2.5000], gradFn=<mul>)`],
+  [() => arange(30), { threshold: 10, edgeItems: 2 }, `tensor([ 0.,  1.,  ..., 28., 29.])`],
+  [() => tensor([1.5, 2.5]), { sciMode: true }, `tensor([1.5000e+00, 2.5000e+00])`],
+  [() => tensor([1e-6, 1e6]), { sciMode: false }, `tensor([      0.0000, 1000000.0000])`],
+];
+
+test('tensors as text, as PyTorch prints them', async () => {
+  for (const [make, options, text] of PRINTED) assert.equal(await make().format(options), text, `${make}`);
+  assert.equal(await tensor([1n, -(2n ** 60n)]).format(), 'tensor([                   1, -1152921504606846976], dtype=i64)');
+  assert.equal(await zeros([1]).requiresGrad_().format(), 'tensor([0.], requiresGrad=true)');
+  const long = await rand([1000, 1000]).format({ precision: 2, lineWidth: 40 });
+  assert.match(long, /^tensor\(\[\[0\.\d\d, 0\.\d\d, 0\.\d\d, {2}\.\.\., 0\.\d\d,\n {9}0\.\d\d, 0\.\d\d\],/);
+  const { log } = console;
+  /** @type {string[]} */
+  const lines = [];
+  console.log = (line) => lines.push(line);
+  try {
+    await tensor([1, 2]).print();
+  } finally {
+    console.log = log;
+  }
+  assert.deepEqual(lines, ['tensor([1., 2.])']);
+  for (const [options, message] of /** @type {[any, RegExp][]} */ ([
+    [{ precision: -1 }, /^format: precision must be an integer of at least 0, at most 100, got -1/],
+    [{ lineWidth: 0 }, /^format: lineWidth must be an integer of at least 1, got 0/],
+    [{ sciMode: 1 }, /^format: sciMode must be true or false, got 1/],
+    [{ digits: 3 }, /^format: unknown option '?digits/],
+  ]))
+    await assert.rejects(tensor([1]).format(options), { message });
+  const gone = ones([2]);
+  gone.dispose();
+  await assert.rejects(gone.format(), UsageError);
 });

@@ -6,6 +6,7 @@ import { describe } from '../core/errors.mjs';
 import { ArgumentError, UsageError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
 import { writable } from '../core/codegen.mjs';
+import { checkFormat, countShown, formatted } from '../core/format.mjs';
 import { checkCount, decode, encode, flatten } from '../core/host.mjs';
 import { MoreMethods } from './methods/more.mjs';
 import { BYTES, checkShape, checkType, denseLayout, isByte, isFloat, layoutOf } from '../core/layout.mjs';
@@ -14,6 +15,7 @@ import * as pointwise from '../ops/pointwise.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { promotedType, withNumber } from './operands.mjs';
 import { isRecording, recordingNow, runtime } from '../core/runtime.mjs';
+import { scope } from '../core/scope.mjs';
 import { allocate, unscoped } from '../core/storage.mjs';
 import { setTensorClass, uploaded } from '../core/tensor.mjs';
 
@@ -89,6 +91,26 @@ export class Tensor extends MoreMethods {
       return Array.from({ length: this.shape[dim] }, (_, i) => nest(dim + 1, from + i * step, step));
     };
     return nest(0, 0, this.size);
+  }
+
+  /**
+   * Reads the elements as text, as PyTorch prints tensors: in nested brackets, floats with 4 digits and one scale, and of more than 1,000 elements
+   * only the first and last 3 of each dimension, so that no others are read. Behind them stand the type where it is not f32, and `requiresGrad` or
+   * the operation that it is the result of. Throws an ArgumentError for a wrong option, and a UsageError as `toArray`.
+   * @param {import('../core/format.mjs').FormatOptions} [options]
+   * @returns {Promise<string>}
+   */
+  async format(options = {}) {
+    return format('format', this, options);
+  }
+
+  /**
+   * Prints the elements with `console.log`, in the form of `format`.
+   * @param {import('../core/format.mjs').FormatOptions} [options]
+   * @returns {Promise<void>}
+   */
+  async print(options = {}) {
+    console.log(await format('print', this, options));
   }
 
   /** Throws: JavaScript cannot overload operators, so `a + b` would concatenate two strings. @returns {never} */
@@ -272,6 +294,33 @@ export class Tensor extends MoreMethods {
 
 setTensorClass(Tensor);
 
+/** @param {string} op @param {Tensor} x @param {import('../core/format.mjs').FormatOptions} options @returns {Promise<string>} */
+async function format(op, x, options) {
+  const how = checkFormat(op, options);
+  storageOf(op, x);
+  checkReadable(op);
+  const isSummary = x.size > how.threshold;
+  const ends = () =>
+    x.shape.reduce((/** @type {Tensor} */ y, size, d) => {
+      const count = countShown(size, isSummary, how);
+      return count === size ? y : F.cat([F.slice(y, d, 0, count / 2), F.slice(y, d, size - count / 2)], d);
+    }, x.detach());
+  const shown = isSummary ? within(op, () => unscoped(() => scope(() => ends().clone()))) : x;
+  const values = decode(await readBytes(op, shown), x.dtype, shown.size);
+  if (shown !== x) shown.dispose();
+  const suffixes = [];
+  if (x.size === 0 && x.ndim !== 1) suffixes.push(`size=(${x.shape.join(', ')})`);
+  if (x.dtype !== 'f32' && x.dtype !== 'bool') suffixes.push(`dtype=${x.dtype}`);
+  if (x.requiresGrad) suffixes.push(x.node ? `gradFn=<${x.node.op.name}>` : 'requiresGrad=true');
+  return formatted(values, x.shape, x.dtype, suffixes, how);
+}
+
+/** Throws while a function is compiled. @param {string} op */
+function checkReadable(op) {
+  if (isRecording())
+    throw new UsageError(op, 'a tensor has no values while its function is compiled: return the tensor and read what the call returns');
+}
+
 /**
  * Reads the bytes of a tensor's elements, row by row. The read is ordered after all operations called so far.
  * @param {string} op the call, for errors @param {Tensor} x
@@ -279,9 +328,7 @@ setTensorClass(Tensor);
  */
 export async function readBytes(op, x) {
   storageOf(op, x);
-  if (isRecording()) {
-    throw new UsageError(op, 'a tensor has no values while its function is compiled: return the tensor and read what the call returns');
-  }
+  checkReadable(op);
   if (x.size === 0) return new Uint8Array(0);
   const device = runtime();
   const dense = x.layout.contiguous ? x : within(op, () => unscoped(() => F.clone(x.detach())));
