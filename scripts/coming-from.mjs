@@ -48,7 +48,7 @@ export const REASONS = [
     'Quantized tensors: a language model’s files and frozen weights are quantized ([generate](guide/generate.md), `F.quantizeQ8`), tensors are not',
   ],
   [
-    /cholesky|^lu$|^lu_|^ldl_|_ex$|^svd|^orgqr$|^ormqr$|^geqrf$|^householder_product$|^lobpcg$|^pca_lowrank$|^tensor(inv|solve)$/,
+    /cholesky|^lu$|^lu_|^ldl_|_ex$|^svd|^orgqr$|^ormqr$|^geqrf$|^householder_product$|^lobpcg$|^pca_lowrank$/,
     'Linear algebra: other factors, and forms of what `F.linalg` has',
   ],
   [

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, manualSeed, randn, tensor } from '../../nn/index.mjs';
+import { F, grad, manualSeed, randn, tensor } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { x } from './inputs.mjs';
@@ -276,4 +276,29 @@ test('powers and norms of matrices', async () => {
     ],
   );
   assert.throws(() => F.matrixNorm(a, 3), /order must be 'fro', 'nuc', 1, -1, 2, -2, Infinity or -Infinity, got 3/);
+});
+
+test('tensorinv and tensorsolve, with their gradients: values of PyTorch 2.11', async () => {
+  const own = range(36).map((i) => (i % 7) + (i % 7 === 0 ? 9 : 0));
+  const [a, b] = [tensor(own, { shape: [2, 3, 2, 3], requiresGrad: true }), tensor(range(6), { shape: [2, 3] })];
+  const inverse = F.linalg.tensorinv(a);
+  const known = [0.1191858, 0.0079227, 0.0072389, 0.0041618, -0.0096853, -0.0719972];
+  assertClose(await values(F.slice(F.reshape(inverse, [6, 6]), 0, 0, 1)), Float64Array.from(known), 1e-5, 'tensorinv');
+  assertClose(await values(F.tensordot(inverse, a)), Float64Array.from(identity(6).flat()), 1e-5, 'tensordot');
+  assert.deepEqual(F.linalg.tensorinv(F.reshape(a, [6, 2, 3]), 1).shape, [2, 3, 6]);
+  const solution = Float64Array.of(-0.3638414, 0.100275, 0.203412, 0.2263313, 0.2314245, 0.2325563);
+  const y = F.linalg.tensorsolve(a, b);
+  assertClose(await values(y), solution, 1e-5, 'tensorsolve');
+  const [da] = grad(F.sum(y), [a]);
+  const first = Float64Array.of(0.0116345, -0.0032065, -0.0065045, -0.0072374, -0.0074002, -0.0074364);
+  assertClose(await values(F.slice(F.reshape(da, [6, 6]), 0, 0, 1)), first, 1e-4, 'the gradient');
+  assertClose(await values(F.linalg.tensorsolve(F.permute(a, [2, 0, 1, 3]), b, [0, 3])), solution, 1e-5, 'moved dimensions');
+  assert.throws(
+    () => F.linalg.tensorinv(a, 1),
+    /^ShapeError: tensorinv: the first 1 dimensions of \[2, 3, 2, 3\] must have as many elements/,
+  );
+  assert.throws(
+    () => F.linalg.tensorsolve(a, tensor([1, 2, 3])),
+    /^ShapeError: tensorsolve: \[2, 3, 2, 3\] and \[3\]: a must have b's sizes/,
+  );
 });

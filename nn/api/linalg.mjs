@@ -5,13 +5,14 @@
 
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
-import { isInteger } from '../core/layout.mjs';
+import { dimension, isInteger, positive, sizeOf } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { noGrad } from '../core/node.mjs';
 import * as F from './functional.mjs';
 import { checkSquare, eliminated, eye, inF32, inverted, numbers, solved, square, turned } from './matrices.mjs';
 import { prod } from './reductions.mjs';
-import { integer, tril, triu } from './shape.mjs';
+import { integer, integers, tril, triu } from './shape.mjs';
+import { permute, reshape } from './views.mjs';
 
 /** @import { Tensor } from './tensor.mjs' */
 
@@ -163,4 +164,39 @@ export function matrixPower(a, n) {
     }
     return F.to(y ?? F.clone(F.expand(eye(own.shape[own.ndim - 1]), own.shape)), a.dtype);
   });
+}
+
+/**
+ * The inverse of a as a matrix whose rows are its first dimensions, as `torch.linalg.tensorinv`: `tensordot` with it, over as many, is an identity.
+ * @param {Tensor} a of as many elements in the first dimensions as in the others @param {number} [ind] how many are the first; 2 when left out
+ * @returns {Tensor} of the sizes of the others, then of the first
+ */
+export function tensorinv(a, ind = 2) {
+  const op = 'tensorinv';
+  const { shape } = tensorOf(op, a);
+  const [rows, columns] = [shape.slice(0, positive(op, 'ind', ind)), shape.slice(ind)];
+  const n = sizeOf(rows);
+  if (sizeOf(columns) !== n)
+    throw new ShapeError(op, `the first ${ind} dimensions of ${show(shape)} must have as many elements as the others`);
+  return within(op, () => reshape(inverse(reshape(a, [n, n])), [...columns, ...rows]));
+}
+
+/**
+ * The x with tensordot(a, x, x.ndim) = b, as `torch.linalg.tensorsolve`.
+ * @param {Tensor} a of b's sizes, then of as many elements @param {Tensor} b
+ * @param {readonly number[]} [dims] dimensions of a that are moved behind the others; none when left out
+ * @returns {Tensor} of a's sizes behind those of b
+ */
+export function tensorsolve(a, b, dims = []) {
+  const op = 'tensorsolve';
+  const { shape, ndim } = tensorOf(op, a);
+  tensorOf(op, b);
+  const moved = integers(op, 'dims', dims).map((d) => dimension(op, d, ndim));
+  if (new Set(moved).size !== moved.length) throw new ShapeError(op, `dims ${show(moved)} name a dimension twice`);
+  const order = [...shape.map((_, d) => d).filter((d) => !moved.includes(d)), ...moved];
+  const sizes = order.slice(b.ndim).map((d) => shape[d]);
+  const n = sizeOf(sizes);
+  if (a.size !== n * n || b.size !== n)
+    throw new ShapeError(op, `${show(order.map((d) => shape[d]))} and ${show(b.shape)}: a must have b's sizes, then as many elements`);
+  return within(op, () => reshape(solve(reshape(permute(a, order), [n, n]), reshape(b, [n])), sizes));
 }

@@ -18,6 +18,6 @@ export const diagonal = (a, offset = 0, dim1 = -2, dim2 = -1) => within('diagona
 export { eigh, eigvalsh, lu, luFactor, luSolve, qr, svd, svdvals } from './decompositions.mjs';
 export { cross, multiDot } from './einsum.mjs';
 export { matmul } from './functional.mjs';
-export { cholesky, det, matrixPower, slogdet, solve, solveTriangular } from './linalg.mjs';
+export { cholesky, det, matrixPower, slogdet, solve, solveTriangular, tensorinv, tensorsolve } from './linalg.mjs';
 export { linalgNorm as norm, cond, lstsq, matrixExp, matrixNorm, matrixRank, pinv, vectorNorm } from './matrix-functions.mjs';
 export { vander, vecdot } from './more-math.mjs';

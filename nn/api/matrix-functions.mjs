@@ -99,7 +99,7 @@ function tolerances(op, options, a) {
       throw new ArgumentError(op, `${name} must be a number of at least 0, got ${shown(value)}`);
   return (s) => F.clamp(F.mul(F.amax(s, -1, true), rtol), atol);
 }
-/** How many singular values are not 0. @param {Tensor} a [..., m, n] @param {ToleranceOptions} [options] @returns {Tensor} i32 [...] */
+/** How many singular values are not 0: none of a matrix with NaN, where PyTorch throws. @param {Tensor} a [..., m, n] @param {ToleranceOptions} [options] @returns {Tensor} i32 [...] */
 export function matrixRank(a, options = {}) {
   const own = matricesOf('matrixRank', a);
   const bound = tolerances('matrixRank', options, own);
