@@ -64,7 +64,7 @@ export const STATE_WORDS = 32;
  * @property {number} [finalRate] learning rate at step `total`; 0 when left out
  * @property {number} [warmup] steps of linear warm-up; 0 when left out
  * @property {number} [total] length of the schedule in steps, more than warmup; 0 (a constant rate after warm-up) when left out
- * @property {number} [beta1] decay of the first moments, in (0, 1); 0.9 when left out
+ * @property {number} [beta1] decay of the first moments, in [0, 1); 0.9 when left out
  * @property {number} [beta2] decay of the second moments, in (0, 1); 0.95 when left out
  * @property {number} [epsilon] added to the square root of the second moment; 1e-8 when left out
  * @property {number} [decay] weight decay, 0.1 when left out
@@ -100,9 +100,8 @@ export function optimizerState(options) {
     skipped = 0,
   } = options;
   const kernel = 'optimizerState';
-  for (const [name, value] of Object.entries({ beta1, beta2 })) {
-    if (!(value > 0 && value < 1)) throw new RangeError(`${kernel}: ${name} must be in (0, 1), got ${value}`);
-  }
+  if (!(beta1 >= 0 && beta1 < 1)) throw new RangeError(`${kernel}: beta1 must be in [0, 1), got ${beta1}`);
+  if (!(beta2 > 0 && beta2 < 1)) throw new RangeError(`${kernel}: beta2 must be in (0, 1), got ${beta2}`);
   integer(kernel, 'step', step, 0);
   integer(kernel, 'skipped', skipped, 0);
   integer(kernel, 'warmup', warmup, 0);
@@ -129,7 +128,8 @@ export function optimizerState(options) {
     [STATE.clip, 'gradientScale', gradientScale],
     [STATE.beta1, 'beta1', beta1],
     [STATE.oneMinusBeta1, 'beta1', 1 - beta1],
-    [STATE.logBeta1, 'beta1', Math.log(beta1)],
+    // Of 0 a number whose exponential is 0: the shader multiplies it by the step.
+    [STATE.logBeta1, 'beta1', beta1 === 0 ? -200 : Math.log(beta1)],
     [STATE.beta2, 'beta2', beta2],
     [STATE.oneMinusBeta2, 'beta2', 1 - beta2],
     [STATE.logBeta2, 'beta2', Math.log(beta2)],

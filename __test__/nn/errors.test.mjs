@@ -236,6 +236,7 @@ test('what stands in itself', () => {
     () => nn.lora(parent),
   ]))
     assert.throws(run, cycle);
+  for (const run of [() => [...parent.namedModules()], () => parent.apply(() => {})]) assert.throws(run, /parent contains itself/);
   for (const run of [() => [...parent.modules()], () => parent.train(), () => String(parent), () => nn.mergeLora(parent)])
     assert.throws(run, /^UsageError: Sequential: parent contains itself/);
   any(child).parent = [list];

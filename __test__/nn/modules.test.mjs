@@ -349,6 +349,27 @@ test('containers hold parameters under their names', () => {
   assert.deepEqual([named.parameters().length, named.values()[0].shape], [1, [3]]);
 });
 
+test('modules by name, and a function for each of them, children first', () => {
+  const model = new nn.Sequential(new nn.Sequential(new nn.Linear(2, 2)), new nn.ReLU());
+  assert.deepEqual(
+    [...model.namedModules()].map(([name, module]) => [name, module.constructor.name]),
+    [
+      ['', 'Sequential'],
+      ['0', 'Sequential'],
+      ['0.0', 'Linear'],
+      ['1', 'ReLU'],
+    ],
+  );
+  assert.deepEqual([...model.children()], [model.at(0), model.at(1)]);
+  /** @type {string[]} */
+  const order = [];
+  assert.equal(
+    model.apply((module) => void order.push(module.constructor.name)),
+    model,
+  );
+  assert.deepEqual(order, ['Linear', 'Sequential', 'ReLU', 'Sequential']);
+});
+
 test('nn.init: bounds, deviations, orthogonal rows', async () => {
   manualSeed(2);
   const w = new nn.Linear(40, 60).weight;

@@ -289,6 +289,11 @@ test('movedim, swapaxes, narrow, select, unbind, unflatten, expandAs, stacks, te
   assert.throws(() => y.unflatten(2, [3, -1]), /^ShapeError: unflatten: a dimension of 4 elements cannot be divided into \[3, -1\]/);
   assert.deepEqual(ones([3, 1]).expandAs(ones([2, 3, 4])).shape, [2, 3, 4]);
   assert.deepEqual(ones([3, 1]).broadcastTo(3, 4).shape, [3, 4]);
+  assert.deepEqual(ones([3, 1]).expand(2, -1, 4).shape, [2, 3, 4]);
+  assert.throws(
+    () => ones([3, 1]).expand(-1, 3, 4),
+    /^ShapeError: expand: the sizes of a shape must be integers of at least 0, got \[-1, 3, 4\]/,
+  );
   assert.deepEqual(F.hstack([tensor([1]), tensor([2, 3])]).shape, [3]);
   assert.deepEqual(F.hstack([ones([2, 1]), ones([2, 3])]).shape, [2, 4]);
   await assertNested(F.vstack([tensor([1, 2]), tensor([[3, 4]])]), [

@@ -341,6 +341,12 @@ add(
   () => [true],
 );
 add(
+  'apply',
+  (fn) => model().apply(fn),
+  () => [() => undefined],
+  ['0 undefined'],
+);
+add(
   'requiresGrad_',
   (x) => model().requiresGrad_(x),
   () => [true],

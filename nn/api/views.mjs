@@ -77,9 +77,13 @@ export function transpose(x, a, b) {
   return permute(x, order);
 }
 
-/** Repeats dimensions of size 1, and adds leading ones, up to a larger shape; a view. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
-export function expand(x, shape) {
-  tensorOf('expand', x);
+/**
+ * Repeats dimensions of size 1, and adds leading ones, up to a larger shape; a view. A size of -1 keeps the dimension's.
+ * @param {Tensor} x @param {readonly number[]} sizes @returns {Tensor}
+ */
+export function expand(x, sizes) {
+  const { shape: own, ndim } = tensorOf('expand', x);
+  const shape = Array.isArray(sizes) ? sizes.map((size, d) => (size === -1 ? (own[d + ndim - sizes.length] ?? -1) : size)) : sizes;
   checkShape('expand', shape);
   if (show(broadcastShapes('expand', x.shape, shape)) !== show(shape))
     throw new ShapeError('expand', `cannot expand ${show(x.shape)} to ${show(shape)}`);

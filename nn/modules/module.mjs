@@ -1,6 +1,6 @@
 // Modules: parameters by name, and a forward pass.
 
-import { ArgumentError, ShapeError, UsageError, show, shown, within } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, UsageError, checkFunction, checkResult, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
 import { track } from '../core/guards.mjs';
 import { isFloat, layoutOf } from '../core/layout.mjs';
@@ -163,6 +163,36 @@ export class Module {
   *modules(above = []) {
     yield this;
     for (const [name, child] of this.namedChildren()) yield* child.modules(below(above, this, name, child));
+  }
+
+  /**
+   * As `modules`, with names: '' of this module, 'layers.0' of a child's child.
+   * @param {string} [prefix] the name of this module; for the recursion @param {readonly Module[]} [above] as of `modules`
+   * @returns {Generator<[name: string, module: Module]>}
+   */
+  *namedModules(prefix = '', above = []) {
+    yield [prefix, this];
+    for (const [name, child] of this.namedChildren())
+      yield* child.namedModules(prefix ? `${prefix}.${name}` : name, below(above, this, name, child));
+  }
+
+  /** The direct children. @returns {Generator<Module>} */
+  *children() {
+    for (const [, child] of this.namedChildren()) yield child;
+  }
+
+  /**
+   * Calls a function with each module below this one, then with this one: each after its children, as PyTorch does. To initialize
+   * weights: `model.apply((m) => { if (m instanceof nn.Linear) nn.init.normal(m.weight, 0, 0.02); })`.
+   * @param {(module: Module) => void} fn synchronous @param {readonly Module[]} [above] as of `modules`
+   * @returns {this}
+   */
+  apply(fn, above = []) {
+    const late = 'what it does after its first await would come too late';
+    checkFunction('apply', fn, late);
+    for (const [name, child] of this.namedChildren()) child.apply(fn, below(above, this, name, child));
+    checkResult('apply', fn(this), late);
+    return this;
   }
 
   /**

@@ -8,8 +8,9 @@ import { checkOptions } from '../core/options.mjs';
 export function checkBetas(op, betas) {
   if (!Array.isArray(betas) || betas.length !== 2) throw new ArgumentError(op, `betas must be two numbers, got ${shown(betas)}`);
   betas.forEach((beta, i) => {
-    if (typeof beta !== 'number' || !(beta > 0 && beta < 1))
-      throw new ArgumentError(op, `beta${i + 1} must be in (0, 1), got ${shown(beta)}`);
+    // β₁ may be 0, which is no momentum: gradient penalties of Wasserstein GANs are trained so.
+    if (typeof beta !== 'number' || !((i === 0 ? beta >= 0 : beta > 0) && beta < 1))
+      throw new ArgumentError(op, `beta${i + 1} must be in ${i === 0 ? '[' : '('}0, 1), got ${shown(beta)}`);
   });
 }
 

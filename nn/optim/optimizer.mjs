@@ -58,7 +58,7 @@ import { Ranks } from './ranks.mjs';
 /**
  * Options of `AdamW` besides those of every optimizer.
  * @typedef {object} AdamOptions
- * @property {[number, number]} [betas] β₁ and β₂, decay rates of the running means of gradients and of their squares, each in (0, 1);
+ * @property {[number, number]} [betas] β₁ and β₂, decay rates of the running means of gradients and of their squares, in [0, 1) and (0, 1);
  *   [0.9, 0.999] when left out
  * @property {number} [eps] added to √v̂, which the step is divided by; 1e-8 when left out
  */
@@ -73,7 +73,7 @@ import { Ranks } from './ranks.mjs';
 /**
  * Options of `Lion` besides those of every optimizer.
  * @typedef {object} LionOptions
- * @property {[number, number]} [betas] β₁ of the step and β₂ of the running mean, each in (0, 1); [0.9, 0.99] when left out
+ * @property {[number, number]} [betas] β₁ of the step and β₂ of the running mean, in [0, 1) and (0, 1); [0.9, 0.99] when left out
  */
 
 /**

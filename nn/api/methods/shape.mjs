@@ -40,7 +40,7 @@ export class ShapeMethods extends ReductionMethods {
   get T() {
     return within('T', () => F.transpose(asTensor(this), -2, -1));
   }
-  /** Repeats dimensions of size 1 up to a larger shape, as a view. @param {...number} shape */
+  /** Repeats dimensions of size 1 up to a larger shape, as a view. A size of -1 keeps the dimension's. @param {...number} shape */
   expand(...shape) {
     return F.expand(asTensor(this), shape.flat());
   }
