@@ -4,14 +4,19 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { apply, applyAll } from '../../nn/core/engine.mjs';
-import { F, scope, tensor } from '../../nn/index.mjs';
+import { F, grad as gradOf, scope, tensor } from '../../nn/index.mjs';
 import { operations } from '../../nn/ops/registry.mjs';
+import { TWICE } from '../../nn/ops/twice.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
 import { scaled } from '../lib/addon.mjs';
 import { assertClose, normal, seed } from '../lib/random-data.mjs';
 import { finiteDifferences } from '../lib/reference.mjs';
+import { size } from './inputs.mjs';
 import { ELSEWHERE, cases } from './cases.mjs';
 import { initDevice, poison } from './setup.mjs';
+
+/** Operations whose second gradient would be wrong at zeros. */
+const REFUSED = ['logcumsumexp', 'reduceRuns', 'prod', 'cumprod'];
 
 /** @typedef {import('./cases.mjs').Input} Input */
 
@@ -48,6 +53,60 @@ function onDevice({ shape, values, dtype = 'f32' }, strided) {
 /** @param {Input[]} inputs */
 const references = (inputs) =>
   inputs.map(({ shape, values, dtype = 'f32' }) => ({ shape, data: dtype === 'f32' ? Float64Array.from(values, Math.fround) : values }));
+
+/**
+ * The gradient of a gradient, w and u being given: of s = u · ∂(w · f(x))/∂x with respect to w, which is f's derivative in the direction of u,
+ * and to x. Against differences of the reference. Operations whose gradient has none say so.
+ * @param {string} what @param {(tensors: any[]) => any} run @param {Input[]} inputs @param {boolean} strided @param {any} op @param {any} attributes
+ * @param {Float64Array} weights
+ */
+async function checkTwice(what, run, inputs, strided, op, attributes, weights) {
+  const leaves = inputs.map((input) => (input.constant ? onDevice(input, strided) : onDevice(input, strided).requiresGrad_()));
+  const own = leaves.filter((leaf) => leaf.requiresGrad);
+  const directions = inputs.map((input) => normal(input.constant ? 0 : size(input.shape)));
+  const y = run([...leaves]);
+  const w = tensor(weights, { shape: [...y.shape], requiresGrad: true });
+  try {
+    const gradients = gradOf(y, own, { gradient: w, createGraph: true });
+    const s = gradients
+      .map((g, i) => g.mul(tensor(/** @type {any} */ (directions.filter((_, j) => !inputs[j].constant)[i]), { shape: [...g.shape] })).sum())
+      .reduce((a, b) => a.add(b));
+    if (s.requiresGrad) s.backward();
+  } catch (error) {
+    assert.match(String(error), /^UsageError: grad: the gradient of \w+ has no gradient itself/, what);
+    assert.ok(!Object.hasOwn(TWICE, op.name) || REFUSED.includes(op.name), what);
+    return;
+  }
+  const values = references(inputs);
+  const h = 1e-4;
+  /** w · f at the inputs, moved by a multiple of u. @param {number} step @param {(f: ArrayLike<number>) => any} of @param {any[]} [at] */
+  const moved = (step, of, at = values) =>
+    of(
+      op.oracle(
+        at.map(({ shape, data }, i) => ({
+          shape,
+          data: directions[i].length > 0 ? Float64Array.from(data, (v, j) => v + step * directions[i][j]) : data,
+        })),
+        attributes,
+      ).data,
+    );
+  const difference = (/** @type {any} */ a, /** @type {any} */ b) => Float64Array.from(a, (v, i) => (v - b[i]) / (2 * h));
+  /** Beside 1: a gradient that is 0 has no size to compare with. @param {any} leaf @param {Float64Array} wanted @param {string} of */
+  const close = async (leaf, wanted, of) =>
+    assertClose([...(leaf.grad ? await leaf.grad.toArray() : wanted.map(() => 0)), 1], [...wanted, 1], 1e-3, `${what}: second, of ${of}`);
+  await close(w, difference(moved(h, Array.from), moved(-h, Array.from)), 'dy');
+  const dot = (/** @type {any} */ f) =>
+    f.reduce((/** @type {number} */ sum, /** @type {number} */ v, /** @type {number} */ i) => sum + v * Math.fround(weights[i]), 0);
+  for (const [i, input] of inputs.entries()) {
+    if (input.constant) continue;
+    const wanted = Float64Array.from(values[i].data, (v, j) => {
+      const at = (/** @type {number} */ d) =>
+        values.with(i, { shape: input.shape, data: Float64Array.from(values[i].data).with(j, v + d) });
+      return (moved(h, dot, at(h)) - moved(-h, dot, at(h)) - moved(h, dot, at(-h)) + moved(-h, dot, at(-h))) / (4 * h * h);
+    });
+    await close(leaves[i], wanted, `input ${i}`);
+  }
+}
 
 test('every operation has a case', () => {
   const missing = [...operations.keys()].filter((name) => !(name in cases) && !ELSEWHERE.includes(name));
@@ -100,6 +159,7 @@ for (const name of Object.keys(cases)) {
         assert.deepEqual(grad.shape, input.shape, what);
         assertClose(await grad.toArray(), wanted, 1e-4, `${what}: gradient of input ${i}`);
       }
+      if (round === 0) await checkTwice(what, (tensors) => run(tensors, attributes), inputs, strided, op, attributes ?? {}, weights);
     }
   });
 }

@@ -361,7 +361,7 @@ add('manualSeed', manualSeed, () => [1]);
 add('setFloat32MatmulPrecision', setFloat32MatmulPrecision, () => ['highest']);
 add('grad', grad, () => {
   const x = m().requiresGrad_();
-  return [x.sum(), [x], { gradient: ones([]), retain: true }];
+  return [x.sum(), [x], { gradient: ones([]), retain: true, createGraph: true }];
 });
 add('noGrad', noGrad, () => [() => m()]);
 add('scope', scope, () => [() => m()], ['0 undefined']);

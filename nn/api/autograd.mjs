@@ -4,10 +4,11 @@
 import { forgetCasts, withoutAutocast } from './autocast.mjs';
 import { ArgumentError, ShapeError, UsageError, show, shown } from '../core/errors.mjs';
 import * as F from './gradients.mjs';
-import { noGrad } from '../core/node.mjs';
+import { noGrad, withGrad } from '../core/node.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { backwardEnds, recordingNow } from '../core/runtime.mjs';
+import { TWICE } from '../ops/twice.mjs';
 import { scope } from '../core/scope.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { TensorCore } from '../core/tensor.mjs';
@@ -44,15 +45,20 @@ export function checkRoot(op, root, seed) {
  * @param {Tensor} root @param {Tensor | undefined} seed the gradient of the root @param {boolean} retain whether to keep saved values
  * @param {(target: Node | Tensor, gradient: Tensor) => void} deliver called with the gradient of each leaf, and of each node in `only`
  * @param {Set<Node | Tensor>} [only] nodes whose gradients are wanted too
- * @param {number} [from] nodes with a lower order count as leaves
+ * @param {number} [from] nodes with a lower order count as leaves @param {boolean} [linked] whether the gradients have gradients themselves
  */
-export function walk(root, seed, retain, deliver, only, from = 0) {
+export function walk(root, seed, retain, deliver, only, from = 0, linked = false) {
+  /** Another tensor of the same elements, through which gradients flow as through the first. @param {Tensor} tensor */
+  const share = (tensor) => {
+    if (linked && tensor.requiresGrad && !tensor.node) return F.clone(tensor);
+    return linked ? Object.assign(tensor.alias(), { node: tensor.node, requiresGrad: tensor.requiresGrad }) : tensor.alias();
+  };
   scope(() => {
     // Every entry is its own tensor object, so that it can be disposed of after use.
     /** @type {Map<Node | Tensor, Tensor>} */
     const gradients = new Map();
     const start = root.node ?? root;
-    gradients.set(start, seed ? seed.alias() : F.ones(root.shape, { dtype: root.dtype }));
+    gradients.set(start, seed ? share(seed) : F.ones(root.shape, { dtype: root.dtype }));
     const { nodes, leaves } = reach(start, from);
     /** How many edges into each leaf are still to come: the leaf is delivered after the last of them. @type {Map<Node | Tensor, number>} */
     const missing = new Map();
@@ -81,7 +87,7 @@ export function walk(root, seed, retain, deliver, only, from = 0) {
       }
       gradients.delete(node);
       if (only?.has(node)) deliver(node, dy);
-      const results = scope(() => node.backward(dy, F).map((gradient) => gradient?.alias()));
+      const results = scope(() => node.backward(dy, F, linked ? TWICE : undefined).map((gradient) => gradient && share(gradient)));
       if (!retain) node.free();
       dy.dispose();
       node.edges.forEach((edge, i) => {
@@ -129,6 +135,13 @@ export function reach(start, from) {
  */
 
 /**
+ * Options of `grad` besides those of `backward`.
+ * @typedef {object} GradOptions
+ * @property {boolean} [createGraph] whether gradients flow through the result, for a loss that contains it: a gradient penalty, a differential
+ *   equation. `retain` is then true. A UsageError where the gradient of an operation has none itself. False when left out
+ */
+
+/**
  * Adds the gradients of `root` to the `grad` of every leaf that it depends on, as PyTorch does, and frees what the forward pass saved.
  * @param {Tensor} root of one element, unless a gradient is given
  * @param {BackwardOptions} [options]
@@ -172,19 +185,22 @@ export function accumulated(before, gradient) {
  * output does not depend on an input, or if that requires no gradient.
  * @param {Tensor} output of one element, unless a gradient is given
  * @param {Tensor[]} inputs leaves, or intermediate results that `output` was computed from
- * @param {BackwardOptions} [options]
+ * @param {BackwardOptions & GradOptions} [options]
  * @returns {Tensor[]} one gradient for each input, of its shape
  */
 export function grad(output, inputs, options = {}) {
-  const { gradient, retain = false } = checkOptions('grad', options, ['gradient', 'retain']);
+  const { gradient, createGraph = false, retain = createGraph } = checkOptions('grad', options, ['gradient', 'retain', 'createGraph']);
   if (!Array.isArray(inputs)) throw new ArgumentError('grad', `expected an array of tensors as the second argument, got ${shown(inputs)}`);
   tensorOf('grad', output);
   flag('grad', 'retain', retain);
+  flag('grad', 'createGraph', createGraph);
+  if (createGraph && !retain)
+    throw new UsageError('grad', 'createGraph needs what the forward pass saved: leave retain out, or set it to true');
   checkRoot('grad', output, gradient);
   const targets = inputs.map((input) => tensorOf('grad', input).node ?? input);
   /** @type {Map<Node | Tensor, Tensor>} */
   const found = new Map();
-  noGrad(() =>
+  (createGraph ? withGrad : noGrad)(() =>
     withoutAutocast(() =>
       walk(
         output,
@@ -198,6 +214,8 @@ export function grad(output, inputs, options = {}) {
             );
         },
         new Set(targets),
+        0,
+        createGraph,
       ),
     ),
   );

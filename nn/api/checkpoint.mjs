@@ -2,7 +2,7 @@
 
 import { autocast, autocastType, forgetCasts } from './autocast.mjs';
 import { checkRoot, reach, walk } from './autograd.mjs';
-import { Node, isGradEnabled, nextOrder, withGrad } from '../core/node.mjs';
+import { Node, checkTwice, isGradEnabled, nextOrder, withGrad } from '../core/node.mjs';
 import { storageOf } from '../core/engine.mjs';
 import { ArgumentError, checkFunction, checkResult, shown, within } from '../core/errors.mjs';
 import { drawsSoFar, randomState } from './random.mjs';
@@ -186,7 +186,10 @@ const CHECKPOINT = {
   oracle: () => {
     throw new Error('a checkpoint is no operation');
   },
-  vjp: (dy, { inputs, attributes: { again } }) => again(dy, inputs),
+  vjp: (dy, { inputs, attributes: { again } }) => {
+    checkTwice();
+    return again(dy, inputs);
+  },
   plans: new Map(),
 };
 

@@ -1,10 +1,10 @@
 // Calls operations: makes inputs dense, finds or makes a plan, appends the plan's dispatches, and records a node for the backward pass.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
-import { Node, isGradEnabled } from './node.mjs';
+import { Node, checkTwice, isGradEnabled } from './node.mjs';
 import { ArgumentError, ShapeError, UsageError, describe, show, within } from './errors.mjs';
 import { NO_ATTRIBUTES, keyOf } from './keys.mjs';
-import { BYTES, overlaps } from './layout.mjs';
+import { BYTES, isFloat, overlaps } from './layout.mjs';
 import { recordingNow, runtime } from './runtime.mjs';
 import { allocate } from './storage.mjs';
 import { TensorCore, makeTensor } from './tensor.mjs';
@@ -141,7 +141,11 @@ function run(op, inputs, attributes) {
 /** Has the backward pass go over a result, if a gradient flows through it. @param {Tensor} result @param {ConstructorParameters<typeof Node>} node */
 function remember(result, ...node) {
   const [op, , inputs] = node;
-  if (!op.vjp || !isGradEnabled() || !inputs.some(needsGrad)) return false;
+  if (!isGradEnabled() || !inputs.some(needsGrad)) return false;
+  if (!op.vjp) {
+    if (isFloat(result.dtype)) checkTwice();
+    return false;
+  }
   result.node = new Node(...node);
   result.requiresGrad = true;
   return true;
@@ -165,6 +169,7 @@ export function applyKept(op, inputs, attributes = NO_ATTRIBUTES) {
  * @returns {Tensor[]}
  */
 export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
+  if (isGradEnabled() && inputs.some(needsGrad)) checkTwice();
   const { storages, layouts } = execute(op, inputs, attributes);
   return layouts.map((layout, i) => makeTensor(storages[inputs.length + i], layout));
 }

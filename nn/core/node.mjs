@@ -1,6 +1,7 @@
 // The graph of the backward pass: a node for each operation that gradients flow through, with the values that the operation saved.
 
 import { UsageError, checkFunction, checkResult, show } from './errors.mjs';
+import { isFloat } from './layout.mjs';
 import { recordingNow } from './runtime.mjs';
 import { makeTensor } from './tensor.mjs';
 
@@ -48,6 +49,18 @@ export function withGrad(fn) {
   } finally {
     enabled = before;
   }
+}
+
+/** The operation whose gradient is computed so that it has a gradient itself; undefined in other backward passes. @type {string | undefined} */
+let differentiated;
+
+/** Throws a UsageError if the gradient that is being computed is to have a gradient, which a call within it does not give. */
+export function checkTwice() {
+  if (differentiated === undefined) return;
+  throw new UsageError(
+    'grad',
+    `the gradient of ${differentiated} has no gradient itself, so createGraph cannot pass through it; write ${differentiated} with other functions`,
+  );
 }
 
 /** The order of the next node. */
@@ -103,17 +116,20 @@ export class Node {
   /**
    * Computes the gradients of the inputs. Throws a UsageError if the saved values were freed, or changed in place since.
    * @param {Tensor} dy the gradient of the output @param {Functions} F the operations that vector-Jacobian products are written in
+   * @param {Record<string, NonNullable<Op['vjp']>>} [twice] given where the results are to have gradients, which then flow through the saved
+   *   values: gradients by the operation's name, of those whose `vjp` has no gradient
    */
-  backward(dy, F) {
+  backward(dy, F, twice) {
     const { op } = this;
+    const linked = twice !== undefined;
     if (this.inputs === undefined) {
       throw new UsageError(
         'backward',
         `an earlier backward() freed what ${op.name} saved; run the forward pass again, or call the earlier backward with { retain: true }`,
       );
     }
-    /** @param {SavedValue | undefined} saved */
-    const open = (saved) => {
+    /** @param {SavedValue | undefined} saved @param {Node | Tensor | undefined} edge where the value's gradient goes */
+    const open = (saved, edge) => {
       if (saved === undefined) return /** @type {never} */ (undefined); // A hole, as `Saved` has them.
       if (saved.storage.version !== saved.version) {
         throw new UsageError(
@@ -122,19 +138,31 @@ export class Node {
             `(version ${saved.storage.version}, used at version ${saved.version}); change it after backward(), or a clone() of it`,
         );
       }
-      return makeTensor(saved.storage, saved.layout);
+      if (linked && edge && !(edge instanceof Node)) return edge;
+      const value = makeTensor(saved.storage, saved.layout);
+      if (linked && edge) Object.assign(value, { node: edge, requiresGrad: true });
+      return value;
     };
-    return /** @type {NonNullable<Op['vjp']>} */ (op.vjp)(
-      dy,
-      {
-        inputs: this.inputs.map(open),
-        outputs: this.outputs.map(open),
-        layouts: this.layouts,
-        attributes: this.attributes,
-        needs: this.needs(),
-      },
-      F,
-    );
+    const before = differentiated;
+    differentiated = linked ? op.name : undefined;
+    try {
+      const vjp = (linked && Object.hasOwn(twice, op.name) && twice[op.name]) || /** @type {NonNullable<Op['vjp']>} */ (op.vjp);
+      // Of several outputs only the first has gradients.
+      if (vjp === op.vjp && this.outputs.some((saved, i) => i > 0 && saved && isFloat(saved.layout.dtype))) checkTwice();
+      return vjp(
+        dy,
+        {
+          inputs: this.inputs.map((saved, i) => open(saved, this.edges[i])),
+          outputs: this.outputs.map((saved) => open(saved, this)),
+          layouts: this.layouts,
+          attributes: this.attributes,
+          needs: this.needs(),
+        },
+        F,
+      );
+    } finally {
+      differentiated = before;
+    }
   }
 
   /** Frees the saved values. */

@@ -138,6 +138,7 @@ const avgPoolBackward = defineOp({
   strided: true,
   prepare: ([dy], run, /** @type {PoolAttributes} */ { size }) => run([inPlanes(dy, size.length)]),
   infer: ([dy], /** @type {PoolAttributes} */ { size }) => [resized(dy, size)],
+  vjp: (dx, { attributes }, F) => [F.call(avgPool, [dx], attributes)],
   lower: (k, [dy], [dx], how) => [k.avgPoolBackward({ dy, dx, ...planes(dy.layout, how.size.length), ...how })],
   oracle: ([dy], how) =>
     spread(dy, how, (_, q) => ({ to: placesOf(how, q).map((place) => indexOf(how, place)), divisor: divisorOf(how, q) })),
