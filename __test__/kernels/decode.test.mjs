@@ -628,7 +628,7 @@ test('q8_0: llama.cpp rounds halves away from zero, zeros and what is not finite
     { ...into, quants: new Uint8Array(numbers.length) },
   ])
     assert.throws(
-      () => quantizeQ8(numbers, wrong),
+      () => quantizeQ8(numbers, /** @type {any} */ (wrong)),
       /quantizeQ8: into must have an Int8Array of \d+ quants and a Uint16Array of \d+ scales/,
     );
   assert.throws(() => q8FromBlocks(new Uint8Array(33)), /multiple of 34 elements, got 33/);
