@@ -147,7 +147,7 @@ test('arguments that are wrong are named', () => {
     () => kernels.crossEntropy({ logits: 1, targets: 2, loss: 3, rows: 1, columns: 8, rowStride: 4 }),
     /rowStride must be in \[8/,
   );
-  assert.throws(() => optimizerState({ rate: 1, beta1: 1 }), /beta1 must be in \(0, 1\), got 1/);
+  assert.throws(() => optimizerState({ rate: 1, beta1: 1 }), /beta1 must be in \[0, 1\), got 1/);
   assert.throws(() => optimizerState({ rate: 1, warmup: 5, total: 5 }), /total must be 0 or more than warmup/);
   for (const seed of [1.5, NaN, /** @type {any} */ ('1')]) {
     assert.throws(() => optimizerState({ rate: 1, seed }), /optimizerState: seed must be an integer, got/);

@@ -199,7 +199,7 @@ test('a number that elements of an integer tensor cannot be is an error, not rou
 test('an optimizer that cannot be made leaves its parameters free; what it loads is of its kind', async () => {
   const model = new nn.Linear(3, 2);
   for (const [make, message] of /** @type {[() => any, RegExp][]} */ ([
-    [() => new optim.AdamW(model.parameters(), { betas: [2, 0.9] }), /beta1 must be in \(0, 1\), got 2/],
+    [() => new optim.AdamW(model.parameters(), { betas: [2, 0.9] }), /beta1 must be in \[0, 1\), got 2/],
     [() => new optim.AdamW(model.parameters(), { eps: -1 }), /AdamW: eps must be a number of at least 0, got -1/],
     [() => new optim.SGD(model.parameters(), { momentum: NaN }), /SGD: momentum must be a number of at least 0, got NaN/],
     [
