@@ -92,6 +92,25 @@ test('the upload ring begins small, grows under larger uploads, and gives the sm
   vk.destroyBuffer(x);
 });
 
+test('an upload goes through the upload ring in smaller pieces where there is no memory for a larger ring', async () => {
+  const { ring, read } = await childJson(
+    `
+    init();
+    const x = vk.createBuffer(16 << 20, 0);
+    vk.uploadAsync(x, ramp(1 << 18));
+    const all = [];
+    try { while (true) all.push(vk.createBuffer(1 << 20, 0)); } catch {}
+    vk.uploadAsync(x, ramp(2 << 20));
+    const ring = vk.memoryStats().staging.uploadRingBytes;
+    all.forEach(vk.destroyBuffer);
+    const read = words(x).subarray(0, 2 << 20).every((word, i) => word === i);
+    process.stdout.write(JSON.stringify({ ring, read }));
+  `,
+    { env: { HELIOS_TEST_MEMORY_LIMIT: String(132 << 20) } },
+  );
+  assert.deepEqual({ ring, read }, { ring: 4 << 20, read: true });
+});
+
 // A driver's account may move by itself; the addon's own does not.
 const OWN = { env: { HELIOS_TEST_NO_BUDGET: '1' } };
 

@@ -158,9 +158,14 @@ impl Context {
 
     /// Copies `data` through the upload ring.
     fn upload_pieces(&mut self, slot: u32, data: Source<'_>, offset: u64) -> Result<()> {
+        let mut piece = UPLOAD_CHUNK.min(data.len() as u64);
+        let present = self.upload.as_ref().map_or(0, Upload::capacity);
+        if piece > present && !self.grow_ring(piece)? {
+            piece = present;
+        }
         let [(target, start)] = self.transfer([(slot, Access::WRITE)])?;
         let mut done = start + offset;
-        for chunk in data.chunks(UPLOAD_CHUNK as usize) {
+        for chunk in data.chunks(piece as usize) {
             // Staging may have submitted the open commands to free space, and a new command buffer may forget what the
             // device has finished. So note this piece in any case.
             let staged = self.stage(chunk);
@@ -214,39 +219,37 @@ impl Context {
     fn stage(&mut self, chunk: Source<'_>) -> Result<(vk::Buffer, u64)> {
         loop {
             let value = self.stream.pending_value();
-            let seen = self.timeline.seen();
-            let mut oldest = None;
-            if let Some(upload) = &mut self.upload {
-                upload.ring.retire(seen);
-                if let Some(staged) = upload.stage(chunk, value) {
-                    return Ok(staged);
-                }
-                oldest = upload.ring.oldest();
+            let Some(upload) = &mut self.upload else {
+                return Err(Error::Internal("no upload ring".to_owned()));
+            };
+            upload.ring.retire(self.timeline.seen());
+            if let Some(staged) = upload.stage(chunk, value) {
+                return Ok(staged);
             }
-            if self.grow_ring(chunk.len() as u64)? {
-                continue;
-            }
-            let Some(oldest) = oldest else {
+            let Some(oldest) = upload.ring.oldest() else {
                 return Err(Error::Internal("an empty upload ring is full".to_owned()));
             };
+            // Copies may have finished since the device was last asked.
+            if self.timeline.completed()? >= oldest || self.grow_ring(chunk.len() as u64)? {
+                continue;
+            }
             if oldest > self.stream.submitted {
                 self.flush()?;
             }
-            if self.timeline.completed()? < oldest {
-                let start = self.timing.start(Phase::RingWait);
-                self.stats.stalls += 1;
-                self.wait(oldest)?;
-                self.timing.end(start);
-            }
+            let start = self.timing.start(Phase::RingWait);
+            self.stats.stalls += 1;
+            self.wait(oldest)?;
+            self.timing.end(start);
         }
     }
 
-    /// Replaces the upload ring by a larger one; whether it did. The copies in flight keep the old one's memory.
+    /// Replaces the upload ring by a larger one, or makes the first one; whether it did. The copies in flight keep the
+    /// old one's memory.
     fn grow_ring(&mut self, bytes: u64) -> Result<bool> {
         let before = self.upload.as_ref().map_or(0, Upload::capacity);
         let larger = match Upload::larger(&self.memory, before, bytes) {
-            // The chunk fits the present ring once copies have finished.
-            Err(Error::OutOfMemory { .. }) if bytes <= before => None,
+            // The present ring takes smaller pieces, once copies have finished.
+            Err(Error::OutOfMemory { .. }) if before > 0 => None,
             other => other?,
         };
         let grown = larger.is_some();
