@@ -4,6 +4,8 @@ import { exp, exp2, log, sinCosPi } from './functions.mjs';
 
 /** @typedef {import('./expression.mjs').Expression} Expression */
 
+/** The largest f32. */
+const MOST = 2 ** 128 - 2 ** 104;
 /** erf(r) / r - 1 in powers of r², |r| ≤ 1/2. */
 const ERF = [0.128379167, -0.376126385, 0.112837741, -0.0268631502, 0.00520044632, -0.000769505561];
 /** log2(erfc(x)) / x in powers of x in [1/2, 4]: fitted such that 1 - erfc(x) is right to 1.3e-8 of itself. */
@@ -96,7 +98,8 @@ export function erfc(x) {
  */
 export function normalCdf(x, factor = x.number(1)) {
   const z = x.mul(Math.SQRT1_2);
-  const tail = bell(x, 0.5, -1).mul(scaledErfc(z.abs()).mul(factor));
+  // The tail of an infinite x is 0, and 0 times an infinite factor would be NaN.
+  const tail = bell(x, 0.5, -1).mul(scaledErfc(z.abs()).mul(factor.min(MOST)));
   const far = x.lt(0).choose(tail, factor.sub(tail));
   return x.isNan().choose(x, z.abs().lt(0.5).choose(erfNear(z).mul(0.5).add(0.5).mul(factor), far));
 }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { tensor } from 'helios-vk/nn';
+import { tensor, zeros } from 'helios-vk/nn';
 import { loadOnnx } from 'helios-onnx';
 import { INT64, bytesOf, int, node, port } from './lib/messages.mjs';
 
@@ -69,5 +69,18 @@ test('floats become integers on the host as on the device', async () => {
     );
     assert.deepEqual(host, device, `type ${type}`);
     assert.deepEqual(host.slice(0, 3), first, `type ${type}`);
+  }
+});
+
+test('an activation of an infinity is one', async () => {
+  const model = await modelOf('Gelu', [port('x', [3])], [port('y', [3])]);
+  assert.deepEqual([...(await model.forward(tensor([Infinity, 0, 3e38])).toArray())], [Infinity, 0, Math.fround(3e38)]);
+});
+
+test('sums of no elements are none', async () => {
+  for (const reverse of [0, 1]) {
+    const ports = [port('x', [2, 0]), port('axis', [], INT64)];
+    const model = await modelOf('CumSum', ports, [port('y', [2, 0])], [int('exclusive', 1), int('reverse', reverse)]);
+    assert.deepEqual((await model.forward(zeros([2, 0]), 1)).shape, [2, 0]);
   }
 });

@@ -174,7 +174,7 @@ const cumulative = (name, neutral) => ({
     const given = turned(x.tensor);
     const first = f.full(x.shape.with(d, 1), neutral, { dtype: given.dtype });
     let y = given.dtype === 'i64' ? cumulated(given, d, name === 'cumsum' ? 'add' : 'mul', first) : f[name](given, d);
-    if (exclusive) {
+    if (exclusive && size > 0) {
       y = size > 1 ? f.cat([first, f.slice(y, d, 0, size - 1)], d) : first;
     }
     return result(x.type, turned(y));
