@@ -6,6 +6,7 @@ import { F, autocast, grad, ones, tensor } from '../../nn/index.mjs';
 import { at, generate } from '../../nn/ops/reference.mjs';
 import { checkComposed } from './composed.mjs';
 import { random, x } from './inputs.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { initDevice, values } from './setup.mjs';
 
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
@@ -44,6 +45,13 @@ const summed =
       },
     );
   };
+
+test('einsum of integers whose products would not fit one buffer at once', async () => {
+  const { maxBytes } = runtime();
+  const n = Math.ceil(Math.cbrt(Math.min(maxBytes, 2 ** 28) / 4)) + 1;
+  const y = F.einsum('ij,jk->ik', F.ones([n, n], { dtype: 'i32' }), F.ones([n, n], { dtype: 'i32' }));
+  assert.equal(await y.sum().item(), n ** 3);
+});
 
 test('einsum: against the sum over every index', async () => {
   const sizes = { a: 2, b: 3, i: 4, j: 3, k: 5, l: 2, m: 3 };

@@ -178,6 +178,26 @@ test('checkpoint: the same bits as without, of parameters, inputs and what lies 
   }
 });
 
+test('checkpoint: of a gradient of a gradient, by a leaf that the function makes', async () => {
+  const w = tensor([2, 3], { requiresGrad: true });
+  const penalty = (/** @type {import('../../nn/index.mjs').Tensor} */ v) => {
+    const x = v.detach().requiresGrad_();
+    const [g] = grad(x.pow(3).mul(w).sum(), [x], { createGraph: true });
+    return g.square().sum();
+  };
+  checkpoint(penalty, tensor([1, 2])).backward();
+  assert.deepEqual(await /** @type {any} */ (w.grad).toArray(), Float32Array.of(36, 864));
+});
+
+test('grad: createGraph where a leaf was disposed of', async () => {
+  const [x, c] = [tensor([2], { requiresGrad: true }), tensor([3], { requiresGrad: true })];
+  const y = x.square().mul(c).sum();
+  c.dispose();
+  const [g] = grad(y, [x], { createGraph: true });
+  g.sum().backward();
+  assert.deepEqual([await g.item(), await /** @type {any} */ (x.grad).item()], [12, 6]);
+});
+
 test('checkpoint: with grad, compiled, in noGrad; less memory between', async () => {
   const model = new nn.Sequential(...Array.from({ length: 6 }, () => new nn.Linear(32, 32)));
   const block = (/** @type {Tensor} */ h) => model.forward(h).relu();

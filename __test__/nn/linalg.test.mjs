@@ -302,3 +302,27 @@ test('tensorinv and tensorsolve, with their gradients: values of PyTorch 2.11', 
     /^ShapeError: tensorsolve: \[2, 3, 2, 3\] and \[3\]: a must have b's sizes/,
   );
 });
+
+test('gradients of what is found without them have no gradients themselves', () => {
+  const a = tensor([4, 1, 1, 3], { shape: [2, 2], requiresGrad: true });
+  const b = tensor([1, 2], { shape: [2, 1], requiresGrad: true });
+  for (const [name, y] of /** @type {[string, import('../../nn/index.mjs').Tensor][]} */ ([
+    ['inverse', F.linalg.inv(a)],
+    ['det', F.linalg.det(a)],
+    ['slogdet', F.linalg.slogdet(a).logabsdet],
+    ['solve', F.linalg.solve(a, b)],
+    ['solveTriangular', F.linalg.solveTriangular(a, b, { upper: true })],
+    ['cholesky', F.linalg.cholesky(a)],
+    ['qr', F.linalg.qr(a).r],
+    ['svd', F.linalg.svdvals(a)],
+    ['eigh', F.linalg.eigh(a).eigenvalues],
+    ['pinv', F.linalg.pinv(a)],
+    ['lu', F.linalg.lu(a).u],
+    ['binaryCrossEntropy', F.binaryCrossEntropy(a.mul(0.1), a.detach().mul(0.2))],
+  ]))
+    assert.throws(
+      () => grad(y.square().sum(), [a], { createGraph: true }),
+      new RegExp(`the gradient of ${name} has no gradient itself`),
+      name,
+    );
+});

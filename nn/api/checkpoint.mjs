@@ -9,6 +9,7 @@ import { drawsSoFar, randomState } from './random.mjs';
 import { anew } from '../core/runtime.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { scope } from '../core/scope.mjs';
+import { nextSerial } from '../core/tensor.mjs';
 import { Tensor } from './tensor.mjs';
 import * as F from './functional.mjs';
 
@@ -92,12 +93,15 @@ export function recomputed(fn, inputs, end) {
     return input.node ?? input;
   };
   const value = scope(() => {
+    const own = nextSerial();
     try {
       const { y, leaves, from } = run();
       if (y.requiresGrad) {
         const found = reach(y.node ?? y, from);
         for (const edge of found.leaves) {
           const at = leaves.indexOf(edge);
+          // A leaf that the function made has no gradient outside.
+          if (at < 0 && edge instanceof Tensor && edge.serial >= own) continue;
           edges.push(at < 0 ? edge : edgeOf(at));
         }
         for (const node of found.nodes) node.free();
@@ -136,6 +140,7 @@ export function recomputed(fn, inputs, end) {
     });
     forgetCasts();
     const from = nextOrder();
+    const own = nextSerial();
     const forward = () =>
       autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () =>
         checkResult('checkpoint', fn(.../** @type {A} */ (leaves)), LATE),
@@ -152,6 +157,7 @@ export function recomputed(fn, inputs, end) {
       (target, gradient) => {
         const input = leaves.indexOf(target);
         const i = edges.indexOf(input < 0 ? target : edgeOf(input));
+        if (i < 0 && target instanceof Tensor && target.serial >= own) return;
         if (i < 0)
           throw new ArgumentError(
             'checkpoint',

@@ -4,6 +4,7 @@ import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, dimension } from '../core/layout.mjs';
 import { checkAbove, checkFinite, checkLeast, checkOptions, checkPower, flag } from '../core/options.mjs';
+import { once } from '../core/node.mjs';
 import * as F from './functional.mjs';
 import { gather } from './indexing.mjs';
 import { broadcastsTo, checkClasses, classWeight, factorsOfRows, reducedLoss, sameShape } from './losses.mjs';
@@ -170,9 +171,9 @@ export function binaryCrossEntropy(x, y, options = {}) {
     // PyTorch's gradient, which is finite where x is 0 or 1: as the slope of a difference that is 0.
     if (own.requiresGrad) {
       const slope = F.div(F.sub(p, t), F.maximum(F.mul(p, F.add(F.neg(p), 1)), 1e-12));
-      value = F.add(value, F.mul(slope, F.sub(own, p)));
+      value = F.add(value, F.mul(slope, F.sub(once(name, own), p)));
     }
-    if (target.requiresGrad) value = F.add(value, F.mul(F.sub(no, yes), F.sub(target, t)));
+    if (target.requiresGrad) value = F.add(value, F.mul(F.sub(no, yes), F.sub(once(name, target), t)));
     return weight === undefined ? value : F.mul(value, weight);
   };
   return reducedLoss(name, losses, reduction);

@@ -123,7 +123,7 @@ export function qr(a, mode = 'reduced') {
     if (mode === 'complete' && m > n) return { q: to(found.q), r: to(found.r) };
     const r0 = F.slice(found.r, -2, 0, k);
     if (mode === 'r') return { q: to(F.zeros([0])), r: to(r0) };
-    const [q, r] = withChange(own, [found.q, r0], (da) => {
+    const [q, r] = withChange(op, own, [found.q, r0], (da) => {
       const { dq, dr } = changeOfQR(F.slice(da, -1, 0, k), found.q, F.slice(r0, -1, 0, k));
       if (m >= n) return [dq, dr];
       const right = F.add(F.matmul(turned(dq), F.slice(own.detach(), -1, k)), F.matmul(turned(found.q), F.slice(da, -1, k)));
@@ -238,7 +238,7 @@ export function svd(a, options = {}) {
     const isTall = m >= n;
     const found = tallSVD(isTall ? own : turned(own), fullMatrices ? Math.max(m, n) : k);
     const [u0, v0] = isTall ? [found.u, found.vh] : [found.vh, found.u];
-    const [u, s, v] = withChange(own, [u0, found.s, v0], (da) => {
+    const [u, s, v] = withChange(op, own, [u0, found.s, v0], (da) => {
       const inner = F.matmul(F.matmul(turned(u0), da), v0);
       const [row, column] = [across(found.s), F.unsqueeze(found.s, -1)];
       // 1 / (s_j² - s_i²)
@@ -303,7 +303,7 @@ function eigen(op, a, uplo) {
       const order = argsort(values, -1);
       return { l0: F.mul(gather(values, values.ndim - 1, order), F.squeeze(scale, -1)), v0: turned(inOrder(v, order)) };
     });
-    const [eigenvalues, eigenvectors] = withChange(own, [l0, v0], (da) => {
+    const [eigenvalues, eigenvectors] = withChange(op, own, [l0, v0], (da) => {
       const inner = F.matmul(F.matmul(turned(v0), F.div(F.add(da, turned(da)), 2)), v0);
       const gaps = inverseOf(F.sub(across(l0), F.unsqueeze(l0, -1)));
       return [diagonal(inner, 0, -2, -1), F.matmul(v0, F.mul(gaps, inner))];
@@ -364,7 +364,7 @@ function factorsOf(own) {
     u0: triu(F.slice(w, -2, 0, k)),
     p: F.to(F.eq(numbers(m), turned(order)), 'f32'),
   }));
-  const [l, u] = withChange(own, [l0, u0], (da) => {
+  const [l, u] = withChange('lu', own, [l0, u0], (da) => {
     const moved = F.matmul(turned(p), da);
     const [upper, lower] = [corner(u0, k, k), corner(l0, k, k)];
     const [left, right] = [inverted(lower), inverted(upper)];
@@ -421,8 +421,8 @@ export function luSolve(lu, pivots, b, options = {}) {
     // x a = b is aᵀ xᵀ = bᵀ.
     const x =
       adjoint === left
-        ? F.matmul(p, solved(turned(lower), solved(turned(upper), right)))
-        : solved(upper, solved(lower, F.matmul(turned(p), right)));
+        ? F.matmul(p, solved(op, turned(lower), solved(op, turned(upper), right)))
+        : solved(op, upper, solved(op, lower, F.matmul(turned(p), right)));
     return F.to(left ? x : turned(x), b.dtype);
   });
 }

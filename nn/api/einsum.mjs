@@ -2,7 +2,7 @@
 
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
-import { broadcastShapes, dimension, isFloat, sizeOf } from '../core/layout.mjs';
+import { broadcastShapes, dimension, isFloat, isInteger, sizeOf } from '../core/layout.mjs';
 import { checkOptions } from '../core/options.mjs';
 import * as F from './functional.mjs';
 import { diagonal, integers } from './shape.mjs';
@@ -96,8 +96,9 @@ function contracted(a, b, needed) {
   // Without a batch dimension the product is one of plain matrices.
   const lead = batch.length > 0 ? [batch] : [];
   const [x, z] = [matrix(a, [...lead, left, inner]), matrix(b, [...lead, inner, right])];
-  // Products of matrices are of floats.
-  const y = isFloat(x.dtype) ? F.matmul(x, z) : F.to(F.sum(F.mul(F.unsqueeze(x, -1), F.unsqueeze(z, -3)), -2), x.dtype);
+  // Products of matrices are of floats, or of integers of one type.
+  const isProduct = isFloat(x.dtype) || (isInteger(x.dtype) && x.dtype === z.dtype);
+  const y = isProduct ? F.matmul(x, z) : F.to(F.sum(F.mul(F.unsqueeze(x, -1), F.unsqueeze(z, -3)), -2), x.dtype);
   return { x: F.reshape(y, [...size(a, batch), ...size(a, left), ...size(b, right)]), labels: [...batch, ...left, ...right] };
 }
 

@@ -7,7 +7,7 @@ import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { dimension, isInteger, positive, sizeOf } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
-import { noGrad } from '../core/node.mjs';
+import { noGrad, once } from '../core/node.mjs';
 import * as F from './functional.mjs';
 import { checkSquare, eliminated, eye, inF32, inverted, numbers, solved, square, turned } from './matrices.mjs';
 import { prod } from './reductions.mjs';
@@ -35,7 +35,7 @@ export function solve(a, b) {
   if (b.ndim === 0 || b.shape[areVectors ? b.ndim - 1 : b.ndim - 2] !== own.shape[own.ndim - 1])
     throw new ShapeError('solve', `matrices ${show(a.shape)} and right sides ${show(b.shape)}`);
   return inF32('solve', () => {
-    const x = solved(own, areVectors ? F.unsqueeze(b, -1) : b);
+    const x = solved('solve', own, areVectors ? F.unsqueeze(b, -1) : b);
     return F.to(areVectors ? F.squeeze(x, -1) : x, a.dtype);
   });
 }
@@ -45,12 +45,12 @@ export function inverse(a) {
   const own = square('inverse', a);
   return inF32('inverse', () => {
     const first = inverted(own);
-    return F.to(F.add(first, F.matmul(first, F.sub(eye(own.shape[own.ndim - 1]), F.matmul(own, first)))), a.dtype);
+    return F.to(F.add(first, F.matmul(first, F.sub(eye(own.shape[own.ndim - 1]), F.matmul(once('inverse', own), first)))), a.dtype);
   });
 }
 
-/** What log |det a| changes by with a: 0, with the gradient a⁻ᵀ. @param {Tensor} a @param {Tensor} inverse */
-const change = (a, inverse) => F.sum(F.mul(turned(inverse), F.sub(a, a.detach())), [-2, -1]);
+/** What log |det a| changes by with a: 0, with the gradient a⁻ᵀ. @param {string} op for errors @param {Tensor} a @param {Tensor} inverse */
+const change = (op, a, inverse) => F.sum(F.mul(turned(inverse), F.sub(once(op, a), a.detach())), [-2, -1]);
 
 /** The determinant of matrices; of a singular one it has no gradient. @param {Tensor} a [..., n, n] @returns {Tensor} [...] */
 export function det(a) {
@@ -60,7 +60,7 @@ export function det(a) {
     const value = F.mul(F.reshape(prod(pivots, -1), swaps.shape), swaps);
     // A singular matrix has no inverse.
     const isSingular = F.eq(value, 0);
-    const factor = F.where(isSingular, 0, change(own, F.where(F.reshape(isSingular, [...swaps.shape, 1, 1]), 0, x)));
+    const factor = F.where(isSingular, 0, change('det', own, F.where(F.reshape(isSingular, [...swaps.shape, 1, 1]), 0, x)));
     return F.to(F.add(value, F.mul(value, factor)), a.dtype);
   });
 }
@@ -73,7 +73,7 @@ export function slogdet(a) {
     const sign = F.mul(F.reshape(prod(F.sign(pivots), -1), swaps.shape), swaps);
     const isSingular = F.eq(sign, 0);
     const size = F.sum(F.log(F.abs(F.where(F.eq(pivots, 0), 1, pivots))), -1);
-    const logabsdet = F.where(isSingular, -Infinity, F.add(size, F.where(isSingular, 0, change(own, x))));
+    const logabsdet = F.where(isSingular, -Infinity, F.add(size, F.where(isSingular, 0, change('slogdet', own, x))));
     return { sign: F.to(sign, a.dtype), logabsdet: F.to(logabsdet, a.dtype) };
   });
 }
@@ -92,7 +92,7 @@ export const logdet = (a) =>
 export function cholesky(a) {
   const given = square('cholesky', a);
   return inF32('cholesky', () => {
-    const own = F.div(F.add(given, turned(given)), 2);
+    const own = once('cholesky', F.div(F.add(given, turned(given)), 2));
     const n = own.shape[own.ndim - 1];
     const { factor, back } = noGrad(() => {
       let w = own.detach();
@@ -129,7 +129,7 @@ export function solveTriangular(a, b, options) {
   return inF32(op, () => {
     const strict = upper ? triu(own, Number(unitriangular)) : tril(own, -Number(unitriangular));
     const triangle = unitriangular ? F.add(strict, eye(own.shape[own.ndim - 1])) : strict;
-    const x = left ? solved(triangle, b) : turned(solved(turned(triangle), turned(b)));
+    const x = left ? solved(op, triangle, b) : turned(solved(op, turned(triangle), turned(b)));
     return F.to(x, a.dtype);
   });
 }
@@ -141,7 +141,7 @@ export function choleskySolve(b, factor, upper = false) {
   const own = square('choleskySolve', factor);
   return inF32('choleskySolve', () => {
     const lower = upper ? turned(triu(own)) : tril(own);
-    return solved(turned(lower), solved(lower, b));
+    return solved('choleskySolve', turned(lower), solved('choleskySolve', lower, b));
   });
 }
 /** The inverse of a by Cholesky's factor of it. @param {Tensor} factor [..., n, n] @param {boolean} [upper] as of `choleskySolve` @returns {Tensor} */

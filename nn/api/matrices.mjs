@@ -3,7 +3,7 @@
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { denseLayout, isFloat } from '../core/layout.mjs';
-import { isGradEnabled, noGrad } from '../core/node.mjs';
+import { isGradEnabled, noGrad, once } from '../core/node.mjs';
 import { constant } from '../core/tensor.mjs';
 import { withoutAutocast } from './autocast.mjs';
 import * as F from './functional.mjs';
@@ -90,19 +90,19 @@ export const inverted = (a) => eliminated(a, eye(a.shape[a.ndim - 1])).x;
 /**
  * A result that was found without gradients, with the gradient of what it changes by. `change` is linear in da and is only called where a gradient
  * is asked for. Where it is no number (of singular matrices), the result has no gradient.
- * @param {Tensor} a what it was found of, f32 @param {Tensor[]} results f32 @param {(da: Tensor) => Tensor[]} change of each result, by da of a's shape
+ * @param {string} op for errors @param {Tensor} a what it was found of, f32 @param {Tensor[]} results f32 @param {(da: Tensor) => Tensor[]} change of each result, by da of a's shape
  * @returns {Tensor[]}
  */
-export function withChange(a, results, change) {
+export function withChange(op, a, results, change) {
   if (!a.requiresGrad || !isGradEnabled()) return results;
-  const changes = change(F.sub(a, a.detach()));
+  const changes = change(F.sub(once(op, a), a.detach()));
   return results.map((y, i) => F.add(y, F.where(F.ne(changes[i], changes[i]), 0, changes[i])));
 }
 
-/** @param {Tensor} a f32 [..., n, n] @param {Tensor} b [..., n, k] @returns {Tensor} f32: a⁻¹ b, with one step of refinement */
-export function solved(a, b) {
-  const right = toF32(b);
+/** @param {string} op for errors @param {Tensor} a f32 [..., n, n] @param {Tensor} b [..., n, k] @returns {Tensor} f32: a⁻¹ b, with one step of refinement */
+export function solved(op, a, b) {
+  const right = once(op, toF32(b));
   const inverse = inverted(a);
   const first = F.matmul(inverse, right.detach());
-  return F.add(first, F.matmul(inverse, F.sub(right, F.matmul(a, first))));
+  return F.add(first, F.matmul(inverse, F.sub(right, F.matmul(once(op, a), first))));
 }

@@ -117,7 +117,7 @@ function pseudoinverse(own, bound) {
     const factors = F.where(counts, F.reciprocal(F.where(counts, s, 1)), 0);
     return { p0: F.matmul(F.mul(turned(vh), F.unsqueeze(factors, -2)), turned(u)), s, rank: F.sum(counts, -1) };
   });
-  const [p] = withChange(own, [p0], (da) => {
+  const [p] = withChange('pinv', own, [p0], (da) => {
     const a = own.detach();
     const inside = F.matmul(F.matmul(p0, da), p0);
     const left = F.matmul(F.matmul(p0, turned(p0)), F.sub(turned(da), F.matmul(F.matmul(turned(da), a), p0)));

@@ -63,6 +63,33 @@ export function checkTwice() {
   );
 }
 
+/**
+ * The same tensor, of which a gradient is taken once: results found without gradients have right ones to the first order only.
+ * @param {string} name what errors call the result @param {Tensor} x @returns {Tensor}
+ */
+export function once(name, x) {
+  if (!x.requiresGrad || !enabled) return x;
+  const y = x.alias();
+  y.node = new Node({ ...ONCE, name }, {}, [x], [], []);
+  y.requiresGrad = true;
+  return y;
+}
+
+/** @type {Op} */
+const ONCE = {
+  name: 'once',
+  infer: () => [],
+  lower: () => [],
+  oracle: () => {
+    throw new Error('it is no operation');
+  },
+  vjp: (dy) => {
+    checkTwice();
+    return [dy];
+  },
+  plans: new Map(),
+};
+
 /** The order of the next node. */
 export const nextOrder = () => counter;
 
@@ -138,9 +165,10 @@ export class Node {
             `(version ${saved.storage.version}, used at version ${saved.version}); change it after backward(), or a clone() of it`,
         );
       }
-      if (linked && edge && !(edge instanceof Node)) return edge;
+      // Nobody can ask for the gradient of a leaf that was disposed of.
+      if (linked && edge && !(edge instanceof Node) && !edge.disposed) return edge;
       const value = makeTensor(saved.storage, saved.layout);
-      if (linked && edge) Object.assign(value, { node: edge, requiresGrad: true });
+      if (linked && edge instanceof Node) Object.assign(value, { node: edge, requiresGrad: true });
       return value;
     };
     const before = differentiated;

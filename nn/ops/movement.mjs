@@ -289,6 +289,9 @@ const sliceBackward = defineOp({
     const zero = k.fill({ y: dx, count: flatCount(dx.layout), value: 0, type: isHalf(dx.layout) ? floatType('slice', dx.layout) : 'f32' });
     return [zero, ...move(k, dy, { buffer: dx.buffer, offset: part.offset, layout: part }, 'slice')];
   },
+  vjp: (dx, { attributes: { dim, start, length, step } }, F) => [
+    F.slice(dx, dim, start, length === 0 ? start : start + (length - 1) * step + 1, step),
+  ],
   oracle: ([dy], { shape, dim, start, length, step }) =>
     generate(shape, (index) => {
       const i = (index[dim] - start) / step;

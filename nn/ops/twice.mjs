@@ -111,7 +111,11 @@ export const TWICE = {
         /** @type {Tensor} */ dy,
         /** @type {Saved} */ { inputs: [x], outputs: [y], attributes: { numbers = [] } },
         /** @type {Functions} */ F,
-      ) => [F.mul(dy, slope(F, x ?? y, ...numbers))],
+      ) => {
+        // In f32: parts of a slope may overflow f16 where it does not.
+        const at = x ?? y;
+        return [F.to(F.mul(F.to(dy, 'f32'), slope(F, F.to(at, 'f32'), ...numbers)), at.dtype)];
+      },
     ]),
   ),
   softmax: (dy, { outputs: [y], attributes: { scale = 1 } }, F) => [F.mul(F.mul(y, F.sub(dy, F.sum(F.mul(dy, y), -1, true))), scale)],
