@@ -139,7 +139,7 @@ export const cases = {
   },
   embeddingBackward: () => {
     const [vocabulary, columns, tokens] = [any(), any(), any()];
-    const ids = { shape: [tokens], values: integers(tokens, vocabulary), dtype: /** @type {DType} */ ('u32') };
+    const ids = { shape: [tokens], values: integers(tokens, vocabulary), dtype: /** @type {DType} */ ('u32'), constant: true };
     return { inputs: [ids, x(tokens, columns)], attributes: { vocabulary, columns } };
   },
   dropout: () => ({ inputs: [x(any(), any()), state()], attributes: { p: 0.5 }, random: true }),

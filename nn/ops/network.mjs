@@ -241,10 +241,13 @@ export const glu = defineOp({
   },
 });
 
+/** @type {import('./registry.mjs').Op} */
 const embeddingBackward = defineOp({
   name: 'embeddingBackward',
   empty: 0,
   infer: (_, /** @type {{ vocabulary: number, columns: number }} */ { vocabulary, columns }) => [denseLayout([vocabulary, columns], 'f32')],
+  saveInputs: () => [0],
+  vjp: (g, { inputs: [ids], layouts: [, dy] }, F) => [undefined, F.to(F.call(embedding, [ids, g]), dy.dtype)],
   lower: (k, [ids, dy], [dTable], { vocabulary, columns }) => [
     k.fill({ y: dTable, count: vocabulary * columns, value: 0 }),
     k.embeddingBackward({ ids, dy, dTable, tokens: ids.layout.size, columns, vocabulary, type: floatType('embedding', dy.layout) }),

@@ -1,6 +1,7 @@
 // Pools: the largest element or the mean of each window.
 
 import { channelsFirst, channelsLast, channelsLastLayout, denseLayout, isChannelsLast, sizeOf } from '../core/layout.mjs';
+import { gather } from './indexing.mjs';
 import { floatType } from './pointwise.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
@@ -114,6 +115,13 @@ const maxPoolBackward = defineOp({
     return run([alike(dy, own, size.length), own]);
   },
   infer: ([dy], /** @type {PoolAttributes} */ { size }) => [resized(dy, size)],
+  saveInputs: () => [1],
+  // What each window's largest element gets.
+  vjp: (g, { inputs: [, indices], layouts: [dy], attributes: { size, result } }, F) => {
+    const lead = dy.shape.slice(0, dy.shape.length - size.length);
+    const [planes, places] = [F.reshape(g, [...lead, sizeOf(size)]), F.reshape(indices, [...lead, sizeOf(result)])];
+    return [F.reshape(F.call(gather, [planes, places], { dim: lead.length }), dy.shape), undefined];
+  },
   lower: (k, [dy, indices], [dx], how) => [k.maxPoolBackward({ dy, indices, dx, ...planes(dy.layout, how.size.length), ...how })],
   oracle: ([dy, indices], how) => spread(dy, how, (place) => ({ to: [at(indices, place)], divisor: 1 })),
 });

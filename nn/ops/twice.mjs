@@ -96,6 +96,60 @@ const norm =
     ].slice(0, layouts.length);
   };
 
+/** The gradient of class cross-entropy: the value is the kernel's; what it changes by with x is what softmax changes by. */
+const ofClasses = (/** @type {Tensor} */ dy, /** @type {Saved} */ { inputs: [x, targets], attributes }, /** @type {Functions} */ F) => {
+  const gradient = F.call(
+    /** @type {import('./registry.mjs').Op} */ (operations.get('crossEntropyGradient')),
+    [x.detach(), targets],
+    attributes,
+  );
+  const p = F.softmax(x);
+  // The number of 32 bits that the targets have.
+  const counts = F.unsqueeze(F.ne(targets, targets.dtype === 'i32' ? attributes.ignored | 0 : attributes.ignored >>> 0), -1);
+  const slope = F.add(F.to(gradient, 'f32'), F.where(counts, F.to(F.sub(p, p.detach()), 'f32'), 0));
+  return [F.to(F.mul(slope, F.unsqueeze(dy, -1)), x.dtype), undefined];
+};
+
+/** Of gated units, rows [gate | up]. */
+const gated = (/** @type {Tensor} */ dy, /** @type {Saved} */ { inputs: [x], attributes: { activation } }, /** @type {Functions} */ F) => {
+  const half = x.shape[x.ndim - 1] / 2;
+  const [gate, up] = [0, half].map((from) => F.to(F.slice(x, -1, from, from + half), 'f32'));
+  const wide = F.to(dy, 'f32');
+  const isPlain = activation === 'identity';
+  const value = isPlain ? gate : call(F, activation, gate);
+  const slope = isPlain ? 1 : SLOPES[activation](F, gate);
+  const parts = [F.mul(F.mul(wide, up), slope), F.mul(wide, value)];
+  const both = F.call(/** @type {import('./registry.mjs').Op} */ (operations.get('cat')), parts, { dim: x.ndim - 1 });
+  return [F.to(both, x.dtype)];
+};
+
+/** Of batch norms, whose mean and variance are those of x where `count` is not 0. @param {Tensor} dy @param {Saved} saved @param {Functions} F */
+function ofChannels(dy, { inputs: [x, mean, inverse, weight], layouts: [, , , scale, shift], needs, attributes: { count } }, F) {
+  const [own, wide] = [F.to(x, 'f32'), F.to(dy, 'f32')];
+  const total = (/** @type {Tensor} */ v) => F.sumTo(v, scale.shape);
+  const gradients = (/** @type {Tensor | undefined} */ dx, /** @type {Tensor} */ normalized) => [
+    needs[0] && dx ? F.to(dx, x.dtype) : undefined,
+    needs[1] ? F.neg(F.mul(F.mul(weight, inverse), total(wide))) : undefined,
+    needs[2] ? F.mul(weight, total(F.mul(wide, F.sub(own, mean)))) : undefined,
+    needs[3] ? total(F.mul(wide, normalized)) : undefined,
+    needs[4] ? F.sumTo(wide, shift.shape) : undefined,
+  ];
+  if (count === 0) return gradients(F.mul(wide, F.mul(weight, inverse)), F.mul(F.sub(own, mean), inverse));
+  // Statistics of several processes.
+  const each = x.size / scale.shape.reduce((a, b) => a * b, 1);
+  if (count !== each) refused();
+  const meanOf = (/** @type {Tensor} */ v) => F.div(total(v), each);
+  const centred = F.sub(own, meanOf(own));
+  const variance = meanOf(F.square(centred));
+  // The variance that the forward pass took has eps in it.
+  const eps = F.sub(F.reciprocal(F.square(inverse)), variance).detach();
+  const over = F.rsqrt(F.add(variance, eps));
+  const normalized = F.mul(centred, over);
+  const g = F.mul(wide, weight);
+  const part = F.sub(F.sub(g, meanOf(g)), F.mul(normalized, meanOf(F.mul(g, normalized))));
+  return gradients(F.mul(part, over), normalized);
+}
+
 /** @returns {never} */
 function refused() {
   checkTwice();
@@ -119,6 +173,9 @@ export const TWICE = {
     ]),
   ),
   softmax: (dy, { outputs: [y], attributes: { scale = 1 } }, F) => [F.mul(F.mul(y, F.sub(dy, F.sum(F.mul(dy, y), -1, true))), scale)],
+  crossEntropy: ofClasses,
+  glu: gated,
+  normalizeChannels: ofChannels,
   rmsNorm: norm(false),
   layerNorm: norm(true),
   // Logarithms of gradients that are 0, and quotients by elements that may be: their first gradients are right, those of these are not.
