@@ -87,7 +87,7 @@ export const OF_LIMITS =
   /\/(kernels\/(activation|convolution|decode|elementwise|embedding|indexing|matmul|normalization|optimizer|sampling|sorting)|nn\/(attention|compile|fuse|reductions))\.test/;
 /** Tests that programs which time kernels run and say figures: what they time is tested by others, on every variant. */
 export const OF_BENCHES = /\/(bench-generate|bench-train|gpt-ablation|kernels\/bench)\.test/;
-/** Tests of how runs of the trainer end, go on and read their options: of its steps every variant runs `gpt-train` and `train-steps`. */
+/** Tests of how runs of the trainer end, go on and read their options: its steps are in `gpt-ranges`, `gpt-train` and `train-steps`. */
 export const OF_RUNS = /\/(gpt-ends|train-checkpoints|train-run)\.test/;
 /** Tests of tensors. */
 export const OF_NN = /\/nn\//;

@@ -2,7 +2,7 @@
 
 import { autocast, autocastType, forgetCasts } from './autocast.mjs';
 import { checkRoot, reach, walk } from './autograd.mjs';
-import { Node, checkTwice, isGradEnabled, nextOrder, withGrad } from '../core/node.mjs';
+import { Node, checkTwice, isGradEnabled, nextOrder, onlyBackward, withGrad } from '../core/node.mjs';
 import { storageOf } from '../core/engine.mjs';
 import { ArgumentError, checkFunction, checkResult, shown, within } from '../core/errors.mjs';
 import { drawsSoFar, randomState } from './random.mjs';
@@ -12,8 +12,6 @@ import { scope } from '../core/scope.mjs';
 import { nextSerial } from '../core/tensor.mjs';
 import { Tensor } from './tensor.mjs';
 import * as F from './functional.mjs';
-
-/** @typedef {import('../ops/registry.mjs').Op} Op */
 
 /** Part of the error for an async function. */
 const LATE = 'what it does after its first await would not be part of the step';
@@ -184,20 +182,10 @@ export function recomputed(fn, inputs, end) {
   return value;
 }
 
-/** @type {Op} */
-const CHECKPOINT = {
-  name: 'checkpoint',
-  infer: () => [],
-  lower: () => [],
-  oracle: () => {
-    throw new Error('a checkpoint is no operation');
-  },
-  vjp: (dy, { inputs, attributes: { again } }) => {
-    checkTwice();
-    return again(dy, inputs);
-  },
-  plans: new Map(),
-};
+const CHECKPOINT = onlyBackward('checkpoint', (dy, { inputs, attributes: { again } }) => {
+  checkTwice();
+  return again(dy, inputs);
+});
 
 /**
  * Accumulates gradients over `count` micro-steps: calls `fn(0)` … `fn(count - 1)` and runs `backward` on each loss divided by `count`. Only

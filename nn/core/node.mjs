@@ -70,25 +70,29 @@ export function checkTwice() {
 export function once(name, x) {
   if (!x.requiresGrad || !enabled) return x;
   const y = x.alias();
-  y.node = new Node({ ...ONCE, name }, {}, [x], [], []);
+  const op = onlyBackward(name, (dy) => {
+    checkTwice();
+    return [dy];
+  });
+  y.node = new Node(op, {}, [x], [], []);
   y.requiresGrad = true;
   return y;
 }
 
-/** @type {Op} */
-const ONCE = {
-  name: 'once',
+/**
+ * What a node of the backward pass stands for where no operation made the result.
+ * @param {string} name for errors @param {NonNullable<Op['vjp']>} vjp @returns {Op}
+ */
+export const onlyBackward = (name, vjp) => ({
+  name,
   infer: () => [],
   lower: () => [],
   oracle: () => {
-    throw new Error('it is no operation');
+    throw new Error(`${name} is no operation`);
   },
-  vjp: (dy) => {
-    checkTwice();
-    return [dy];
-  },
+  vjp,
   plans: new Map(),
-};
+});
 
 /** The order of the next node. */
 export const nextOrder = () => counter;

@@ -183,5 +183,4 @@ export const TWICE = {
   reduceRuns: refused,
   prod: refused,
   cumprod: refused,
-  avgPool: (dy, { attributes }, F) => [call(F, 'avgPoolBackward', dy, attributes)],
 };
