@@ -21,7 +21,7 @@ const BINDING: BindingLimits = BindingLimits {
 
 /// Every sixteenth buffer is larger than one binding; one is empty.
 fn bytes_of(slot: u32) -> u64 {
-    u64::from(slot) << if slot % 16 == 0 { 20 } else { 0 }
+    u64::from(slot) << if slot.is_multiple_of(16) { 20 } else { 0 }
 }
 
 /// Pipelines of every binding count and push size; three of four buffer handles are live.
@@ -59,7 +59,7 @@ impl Tables for Handles {
     }
 
     fn buffer_name(&self, slot: u32) -> Option<String> {
-        (slot % 8 == 0).then(|| "named".to_owned())
+        slot.is_multiple_of(8).then(|| "named".to_owned())
     }
 
     fn used_bindings(&self, pipeline: u32) -> u32 {

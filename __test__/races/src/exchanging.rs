@@ -362,8 +362,10 @@ pub fn life(seed: u64) {
                         assert!(expected, "{end:?}: {error}");
                         break;
                     }
-                    while end == End::Exit {
-                        std::thread::park();
+                    if end == End::Exit {
+                        loop {
+                            std::thread::park();
+                        }
                     }
                 })
             })

@@ -53,6 +53,10 @@ impl Memory {
         })
     }
 
+    pub fn create_alone(&self, capacity: u64, kind: Kind) -> Result<Resource> {
+        self.create(capacity, kind)
+    }
+
     pub fn destroy(&self, resource: Resource) {
         // SAFETY: it came from `create`.
         unsafe { self.device.raw.destroy_buffer(resource.raw, None) };
