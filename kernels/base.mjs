@@ -240,6 +240,9 @@ const requiresSubgroups = (info) => info.subgroupSizeControlSupported && (info.r
  */
 export const knowsSubgroups = (info) => info.minSubgroupSize === info.maxSubgroupSize || requiresSubgroups(info);
 
+/** VK_SUBGROUP_FEATURE_SHUFFLE_BIT */
+const SUBGROUP_SHUFFLE = 0x10;
+
 /** A device with the pipelines and workspaces made on it. Each kernel family is a function of a context. */
 export class KernelContext {
   /**
@@ -461,6 +464,15 @@ export class KernelContext {
   /** Whether a workgroup's subgroups are full and of a known size, so that their number is known. */
   get countsSubgroups() {
     return this.info.computeFullSubgroupsSupported && knowsSubgroups(this.info);
+  }
+
+  /**
+   * Whether a workgroup of eight is a subgroup that shuffles in one instruction, as on Mesa's CPU driver with vectors of eight. A load is a loop
+   * over lanes there, so one lane loads what all need, and a shuffle hands it out.
+   */
+  get shufflesEight() {
+    const { subgroupSize, subgroupSupportedOperations } = this.info;
+    return this.isCpu && this.countsSubgroups && subgroupSize === 8 && (subgroupSupportedOperations & SUBGROUP_SHUFFLE) !== 0;
   }
 
   /** Options of a pipeline whose subgroups are full and have the size that the device reports, if it can be required. @returns {PipelineOptions} */

@@ -196,27 +196,37 @@ export function planner(context) {
   /** The part of a kernel's name that says its type. @param {DType} type */
   const suffix = (type) => (type === 'f32' ? '' : `_${type}`);
 
+  /** Whether the threads of a direct kernel load for each other. @param {ConvolutionPlan} plan @param {DType} type */
+  const shares = ({ kernel, threads, tm }, type) =>
+    kernel === 'direct' && type === 'f32' && context.shufflesEight && threads === info.subgroupSize && tm >= threads;
+  /** @param {number} m @param {number} n @param {number} most @param {DType} type @returns {ConvolutionPlan} */
+  const narrow = (m, n, most, type) => {
+    /** @type {ConvolutionPlan} */
+    const shared = { kernel: 'direct', threads: 8, tm: Math.min(32, nextPowerOfTwo(m)), tn: Math.min(4, nextPowerOfTwo(ceilDiv(n, 8))) };
+    return shares(shared, type) ? shared : direct(m, n, most);
+  };
+
   /**
    * The plan of a forward pass or an input gradient.
    * @param {string} kernel @param {Gathered} shape @param {Partial<ConvolutionPlan>} [asked]
    */
   function gathered(kernel, { m, n, c, taps, groups, phases, type, vectors, splits: canSplit }, asked) {
-    const narrow = m < NARROW || (isCpu && type === 'f32');
+    const isNarrow = m < NARROW || (isCpu && type === 'f32');
     const mayShare = canSplit && phases === 1 && type !== 'f32';
     // A larger tile is faster even where workgroups share it.
     const parts = (/** @type {ConvolutionPlan} */ { bk = 1 }) =>
       mayShare ? Math.max(1, Math.min(MAX_PARTS, Math.floor((c * taps) / (bk * MIN_STEPS)))) : groups * phases;
-    const plan = { ...(narrow ? direct(m, n, 2) : largest(gatheredTilings(type, c), m, n, parts)), ...asked };
+    const plan = { ...(isNarrow ? narrow(m, n, 2, type) : largest(gatheredTilings(type, c), m, n, parts)), ...asked };
     const { threads, bm, bn } = checked(kernel, plan);
     if (plan.kernel === 'direct') {
       context.checkRounds(kernel, `${c} channels and ${taps} taps`, taps * (1 + c));
       const tiles = ceilDiv(m, bm) * ceilDiv(n, bn * threads);
       return {
-        name: nameOf(plan, type, ''),
+        name: shares(plan, type) ? 'convolve_shuffle' : nameOf(plan, type, ''),
         threads,
         tiles,
         specialization: [threads, plan.tm, plan.tn],
-        options: {},
+        options: shares(plan, type) ? context.wholeSubgroups : {},
         splits: 1,
         kPerSplit: 0,
       };
@@ -248,30 +258,32 @@ export function planner(context) {
    * @param {string} kernel @param {Weights} shape @param {Partial<ConvolutionPlan>} [asked]
    */
   function weights(kernel, { m, n, groups, k, type, vectors, last }, asked) {
-    const narrow = m < NARROW || n < NARROW || (isCpu && type === 'f32');
+    const isNarrow = m < NARROW || n < NARROW || (isCpu && type === 'f32');
     const plan = {
-      ...(narrow ? direct(m, n, 8) : largest(type === 'f32' ? tilings() : coopTilings(type, true), m, n, () => groups * ceilDiv(k, 1024))),
+      ...(isNarrow
+        ? narrow(m, n, 8, type)
+        : largest(type === 'f32' ? tilings() : coopTilings(type, true), m, n, () => groups * ceilDiv(k, 1024))),
       ...asked,
     };
     const { threads, bm, bn } = checked(kernel, plan);
-    const isDirect = plan.kernel === 'direct';
-    const tiles = ceilDiv(m, bm) * ceilDiv(n, bn);
-    // A step of the sum takes as many positions: chains of additions are that much shorter.
+    const [isDirect, shared] = [plan.kernel === 'direct', shares(plan, type)];
+    const tiles = ceilDiv(m, bm) * ceilDiv(n, shared ? bn * threads : bn);
+    // Positions of a step of the sum. Where threads have a position each, chains of additions are that much shorter.
     const step = isDirect ? threads : (plan.bk ?? 1);
-    const chain = MAX_CHAIN * (isDirect ? threads : 1);
+    const chain = MAX_CHAIN * (isDirect && !shared ? threads : 1);
     const filling = Math.min(roundsOf(2 * tuning.units, tiles * groups), ceilDiv(k, 8 * step), 256);
     const most = Math.max(1, Math.floor(Math.min(context.maxGroups / groups, context.bindingBytes / (4 * groups * m * n))));
     const wanted = Math.min(most, Math.max(plan.splits ?? filling, ceilDiv(k, chain)));
     const kPerSplit = ceilDiv(ceilDiv(k, wanted), step) * step;
-    context.checkRounds(kernel, `${k} positions`, ceilDiv(kPerSplit, step) + plan.tm * plan.tn);
+    context.checkRounds(kernel, `${k} positions`, ceilDiv(kPerSplit, step) + (shared ? kPerSplit : plan.tm * plan.tn));
     return {
-      name: nameOf(plan, type, last && plan.kernel === 'coop' ? '_weights_last' : '_weights'),
+      name: shared ? 'convolve_shuffle_weights' : nameOf(plan, type, last && plan.kernel === 'coop' ? '_weights_last' : '_weights'),
       threads,
       tiles,
       kPerSplit,
       splits: ceilDiv(k, kPerSplit),
       specialization: isDirect ? [threads, plan.tm, plan.tn] : tileWords(plan, [0, Number(vectors), 0, 0]),
-      options: optionsOf(plan),
+      options: shared ? context.wholeSubgroups : optionsOf(plan),
     };
   }
 

@@ -104,17 +104,30 @@ export function scaledTilings({ m: tm, n: tn, k: tk }, list = TILINGS) {
   return list.map(scale);
 }
 
+/** @param {number[]} sizes @returns {F32Tiling} */
+const cpuTiling = ([bm, bn, tm, tn]) => ({ kernel: 'f32', bm, bn, bk: 4, tm, tn, lx: 1, stages: 0 });
 /**
  * f32 tilings for CPU devices. These gain nothing from a staged tile: shared memory is ordinary memory to them, and a barrier switches between
  * threads. A workgroup is eight threads, which such a device computes together, whatever the tile's shape.
- * @type {F32Tiling[]}
  */
-export const DIRECT_TILINGS = [
-  [32, 16],
-  [16, 32],
-  [64, 8],
-  [8, 64],
-].map(([bm, bn]) => ({ kernel: 'f32', bm, bn, bk: 4, tm: 8, tn: 8, lx: 1, stages: 0 }));
+const DIRECT_TILINGS = [
+  [32, 16, 8, 8],
+  [16, 32, 8, 8],
+  [64, 8, 8, 8],
+  [8, 64, 8, 8],
+].map(cpuTiling);
+/** Those with one row of threads, which load A by shares where a shuffle is cheap. */
+const SHUFFLED_TILINGS = [
+  [32, 32, 32, 4],
+  [16, 32, 16, 4],
+  [8, 64, 8, 8],
+].map(cpuTiling);
+/** So many times as long takes an element of a tile whose threads load all of A that they need (lavapipe of Mesa 22.3.6). */
+const WITHOUT_SHARES = 2;
+
+/** f32 tilings for a CPU device. @param {KernelContext} context */
+export const cpuTilings = (context) =>
+  context.shufflesEight ? [...SHUFFLED_TILINGS, ...DIRECT_TILINGS.filter(({ bm, tm }) => bm !== tm)] : DIRECT_TILINGS;
 
 /** Most elements of a result that a thread may sum. No device has registers for more, and compilers would take minutes. */
 const MAX_SUMS = 512;
@@ -146,6 +159,9 @@ export function spirvProducts(context) {
     if (plan.kernel === 'f32') return (plan.bm / plan.tm) * (plan.bn / plan.tn);
     return (plan.bm / plan.wm) * (plan.bn / plan.wn) * subgroup;
   }
+
+  /** Whether the threads of a tile share the loads of A. @param {F32Tiling} plan */
+  const sharesA = (plan) => context.shufflesEight && plan.stages === 0 && plan.tm === plan.bm && threadsOf(plan) === subgroup;
 
   /** Shared memory of a plan's workgroup, in bytes. @param {SpirvTiling} plan @param {Problem} problem */
   function sharedOf(plan, { transA, transB, precision }) {
@@ -231,8 +247,9 @@ export function spirvProducts(context) {
       if (tuned && isSpirv(tuned) && !tilingFault(tuned, problem)) return settled(context.machine, problem, tuned);
     }
     if (isCpu && precision === 'f32') {
-      const padded = (/** @type {SpirvTiling} */ plan) => ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
-      const [plan] = DIRECT_TILINGS.toSorted((x, y) => padded(x) - padded(y));
+      const cost = (/** @type {F32Tiling} */ plan) =>
+        ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn * (sharesA(plan) ? 1 : WITHOUT_SHARES);
+      const [plan] = cpuTilings(context).toSorted((x, y) => cost(x) - cost(y));
       return settled(context.machine, problem, { ...plan, splits: 1, because: 'a CPU: the tile with the least padding', guess: true });
     }
     const usable = candidates(problem).filter((plan) => !tilingFault(plan, problem));
@@ -446,7 +463,7 @@ export function spirvProducts(context) {
     const flag = (/** @type {boolean} */ b) => (b ? 1 : 0);
     if (plan.kernel === 'f32') {
       return {
-        name: `matmul_f32${plan.stages === 0 ? '_direct' : ''}${plan.tail ? '_tail' : ''}`,
+        name: `matmul_f32${plan.stages === 0 ? (sharesA(plan) ? '_shuffle' : '_direct') : ''}${plan.tail ? '_tail' : ''}`,
         specialization: [
           threads,
           plan.bm,
@@ -462,7 +479,7 @@ export function spirvProducts(context) {
           epi,
           plan.stages,
         ],
-        options: {},
+        options: sharesA(plan) ? context.wholeSubgroups : {},
       };
     }
     const halfC = flag(cType !== 'f32' && !split);

@@ -1,6 +1,6 @@
 // Lists the plans of a product that `helios-vk tune` and benches/kernels-matmul.mjs time, and the few that `compile` does.
 
-import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
+import { coopShapes, cpuTilings, scaledTilings } from '../matmul/spirv.mjs';
 import { planName, tilingName } from '../matmul/words.mjs';
 import { gemmFault, sizesFault } from '../hopper/form.mjs';
 import { GEMM_TILINGS, SIMT_TILINGS } from '../hopper/tilings.mjs';
@@ -54,7 +54,7 @@ export function tilings(precision, context, { quick = false } = {}) {
   const distinct = (list) => [...new Map(list.map((plan) => [planName(plan), plan])).values()];
   const first = (/** @type {'half' | 'bf16x3' | 'f32'} */ name, /** @type {string} */ text) =>
     quick ? measuredTilings(name) : distinct([...measuredTilings(name), ...parse(name, text)]);
-  if (precision === 'f32') return context.isCpu ? DIRECT_TILINGS : first('f32', F32_TILES);
+  if (precision === 'f32') return context.isCpu ? cpuTilings(context) : first('f32', F32_TILES);
   const known = coopShapes(context.info, precision === 'f16' ? 'f16' : 'bf16');
   const name = precision === 'bf16x3' ? 'bf16x3' : 'half';
   const list = first(name, COOP_TILES);

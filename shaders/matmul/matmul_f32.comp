@@ -1,13 +1,21 @@
 // C = op(A) op(B) in f32 without matrix units: register blocking over shared-memory tiles, with the next tile
 // prefetched in registers. Any M, N, K; every device. DIRECT uses no shared memory: each thread reads its operands
 // itself. It is for CPU devices, where shared memory is ordinary memory and a barrier is a switch between threads.
+// SHUFFLE: the workgroup is a subgroup and its tile has one row of threads, all of which need the same elements of A.
+// Each loads a part of them.
 //! variant matmul_f32
 //! variant matmul_f32_direct DIRECT=1
 //! variant matmul_f32_tail TAIL=1
 //! variant matmul_f32_direct_tail DIRECT=1 TAIL=1
+//! variant matmul_f32_shuffle DIRECT=1 SHUFFLE=1
+//! variant matmul_f32_shuffle_tail DIRECT=1 SHUFFLE=1 TAIL=1
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#ifdef SHUFFLE
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 #include "matmul_common.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -51,7 +59,11 @@ const uint LD_B = BN / 4u + 1u;
 const uint SIZE_A = BK * LD_A;
 const uint SIZE_B = BK * LD_B;
 
-#ifdef DIRECT
+#ifdef SHUFFLE
+const uint SHARES = (TM + THREADS - 1u) / THREADS; // vectors of A that a thread loads
+vec4 fragA[SHARES];
+vec4 fragB[TN];
+#elif defined(DIRECT)
 vec4 fragA[TM];
 vec4 fragB[TN];
 #else
@@ -104,9 +116,17 @@ uint columnOf(uint j, uint tx) { return n0 + j / 4u * (COLS * 4u) + tx * 4u + (j
 
 // Four steps of the depth. A load is four neighbours of a row in memory: four steps, or four rows or columns.
 void multiplyDirect(uint k0, uint tx, uint ty) {
+#ifdef SHUFFLE
+    [[unroll]] for (uint s = 0; s < SHARES; ++s) {
+        uint i = s * THREADS + gl_SubgroupInvocationID;
+        if (TM % THREADS != 0u) i = min(i, TM - 1u);
+        fragA[s] = TRANS_A != 0u ? loadA(m0 + (i & ~3u), k0 + (i & 3u)) : loadA(m0 + i, k0);
+    }
+#else
     [[unroll]] for (uint i = 0; i < TM; ++i) {
         fragA[i] = TRANS_A != 0u ? loadA(rowOf(i & ~3u, ty), k0 + (i & 3u)) : loadA(rowOf(i, ty), k0);
     }
+#endif
     [[unroll]] for (uint j = 0; j < TN; ++j) {
         fragB[j] = TRANS_B != 0u ? loadB(k0, columnOf(j, tx)) : loadB(k0 + (j & 3u), columnOf(j & ~3u, tx));
     }
@@ -115,7 +135,12 @@ void multiplyDirect(uint k0, uint tx, uint ty) {
             vec4 b = fragB[j + k];
             if (TRANS_B != 0u) b = vec4(fragB[j][k], fragB[j + 1u][k], fragB[j + 2u][k], fragB[j + 3u][k]);
             [[unroll]] for (uint i = 0; i < TM; ++i) {
+#ifdef SHUFFLE
+                uint v = TRANS_A != 0u ? (i & ~3u) + k : i;
+                float a = subgroupShuffle(fragA[v / THREADS][TRANS_A != 0u ? i & 3u : k], v % THREADS);
+#else
                 float a = TRANS_A != 0u ? fragA[(i & ~3u) + k][i & 3u] : fragA[i][k];
+#endif
                 acc[i * (TN / 4u) + j / 4u] += a * b;
             }
         }
