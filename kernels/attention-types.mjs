@@ -45,12 +45,13 @@
 /** @typedef {{ queryBlock: number, keyBlock: number, threads: number }} Blocks rows that a workgroup owns, rows that it loads at a time, its threads */
 /** In f32, by tiles of scores. @typedef {Blocks & { kernel: 'tiles', rows: number, columns: number, workspace: number }} TilesPlan */
 /** In f32, row by row. @typedef {Blocks & { kernel: 'walk' }} WalkPlan */
+/** In f32, by subgroups of eight whose lanes load for each other. @typedef {Blocks & { kernel: 'shuffle' }} ShufflePlan */
 /** On matrix units, scores in shared memory. @typedef {Blocks & { kernel: 'scratch', shape: Instruction }} ScratchPlan */
 /**
  * On matrix units, scores in registers.
  * @typedef {Blocks & { kernel: 'register', shape: Instruction, group: number, map: import('./attention-layout.mjs').LaneMap }} RegisterPlan
  */
-/** @typedef {TilesPlan | WalkPlan | ScratchPlan | RegisterPlan} ShaderPlan */
+/** @typedef {TilesPlan | WalkPlan | ShufflePlan | ScratchPlan | RegisterPlan} ShaderPlan */
 
 /**
  * What a plan of the `register` kernels is made from.

@@ -44,8 +44,9 @@ import { coopShapes } from './matmul.mjs';
  * @property {number} keyBlock rows that a workgroup loads at a time; `tiles`: depth of a slice in shared memory
  * @property {number} [threads] f32 `walk`: invocations of a workgroup
  * @property {{ m: number, n: number, k: number }} [shape] matrix units: the instruction
- * @property {'ptx' | 'register' | 'scratch' | 'walk' | 'tiles'} [kernel] matrix units: `ptx` where it was measured, else `register` where the
- *   device supports it, else `scratch`. f32: `tiles`; `walk` on CPU devices and where the tiles (backward: those of one head) do not fit
+ * @property {'ptx' | 'register' | 'scratch' | 'walk' | 'tiles' | 'shuffle'} [kernel] matrix units: `ptx` where it was measured, else `register` where the
+ *   device supports it, else `scratch`. f32: `tiles`; `shuffle` on CPU devices with subgroups of eight; `walk` on others and where the tiles
+ *   (backward: those of one head) do not fit
  * @property {string | import('./hopper/attention.mjs').AttentionTiling} [tiling] `ptx`: a tiling, or the name of one of
  *   kernels/hopper/tilings.mjs; the measured one when left out
  * @property {number} [group] register, backward: fragments of the key block that are multiplied at a time
@@ -229,6 +230,13 @@ export function attentionKernels(context, options) {
   function planOf(kernel, p, backward) {
     const { precision, headSize: d, override = {} } = p;
     if (precision === 'f32') {
+      if (override.kernel === 'shuffle' && !context.shufflesEight)
+        throw new RangeError(`${kernel}: the plan cannot run on ${info.deviceName}: it needs a CPU device with subgroups of eight`);
+      if ((override.kernel ?? (context.shufflesEight && Object.keys(override).length === 0 ? 'shuffle' : '')) === 'shuffle') {
+        // A lane keeps up to 256 elements of rows and of sums.
+        const rows = d <= (backward ? 32 : 64) ? 2 : 1;
+        return { queryBlock: rows * subgroup, keyBlock: backward ? 1 : 2, kernel: 'shuffle', threads: subgroup };
+      }
       if ((override.kernel ?? (isCpu ? 'walk' : 'tiles')) === 'tiles') {
         const plan = backward ? tilesPlan(p) : forwardTilesPlan(p);
         if (!plan.fault) return plan;
@@ -367,6 +375,7 @@ export function attentionKernels(context, options) {
       const maxima = ceilDiv(queryBlock, threads) * (2 + d / plan.columns) + 1;
       return ceilDiv(keys, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
     }
+    if (plan.kernel === 'shuffle') return Math.max(ceilDiv(keys, keyBlock), backward ? (heads / kvHeads) * (tokens + 1) : 0) + 1;
     if (!backward) return ceilDiv(keys, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
     // Eight vectors of the head at a time; then the statistics, the sums, and one more round that lavapipe was measured to take.
     const scores = (d / 32) * (1 + 9) + 1;
@@ -417,6 +426,8 @@ export function attentionKernels(context, options) {
   function pipelineOf(p, plan, written) {
     const common = [plan.threads, plan.queryBlock, plan.keyBlock, p.headSize, causality(p)];
     if (plan.kernel === 'tiles') return { specialization: tilesConstants(p, plan, plan.threads) };
+    if (plan.kernel === 'shuffle')
+      return { specialization: [...common, context.propagatesNan, ...limitConstants(p)], ...context.wholeSubgroups };
     if (plan.kernel === 'walk') return { specialization: [...common, context.propagatesNan, ...limitConstants(p)] };
     if (plan.kernel === 'register') {
       const { shape, map } = plan;
@@ -473,9 +484,11 @@ export function attentionKernels(context, options) {
     // A list is a plan of kernels in PTX.
     if (Array.isArray(plan)) return ptx.record(plan, p, tensors, push(p))[0];
     const name =
-      p.precision === 'f32'
-        ? `attention_f32_forward${plan.kernel === 'tiles' ? '_tiles' : ''}`
-        : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
+      plan.kernel === 'shuffle'
+        ? 'attention_shuffle_forward'
+        : p.precision === 'f32'
+          ? `attention_f32_forward${plan.kernel === 'tiles' ? '_tiles' : ''}`
+          : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
     const blocks = blocksOf(kernel, p.tokens, plan.queryBlock);
     checkRounds(kernel, p, plan, false);
     return context.dispatch(name, {
@@ -524,8 +537,22 @@ export function attentionKernels(context, options) {
     };
     if (Array.isArray(plan)) return [deltas, ...ptx.record(plan, p, tensors, bytes)];
     if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, g, plan)];
-    const blocks = blocksOf(kernel, Math.max(p.tokens, p.keys), plan.queryBlock, 2);
     checkRounds(kernel, p, plan, true);
+    if (plan.kernel === 'shuffle') {
+      const { q, k, v, dO, lse, delta, dQ, dK, dV } = tensors;
+      const [firstKey, lastQuery] = limitBuffers(p);
+      /** @type {(name: string, bounds: typeof q, rows: number, heads: number, ...results: (typeof q)[]) => Dispatch} */
+      const half = (name, bounds, rows, heads, ...results) =>
+        context.dispatch(`attention_shuffle_${name}`, {
+          buffers: [q, k, v, dO, lse, delta, ...results, bounds],
+          writes: results.reduce((mask, _, i) => mask | (1 << (6 + i)), 0),
+          groups: [blocksOf(kernel, rows, plan.queryBlock), heads, p.batch],
+          push: bytes,
+          ...pipelineOf(p, plan, gradType),
+        });
+      return [deltas, half('queries', firstKey, p.tokens, p.heads, dQ), half('keys', lastQuery, p.keys, p.kvHeads, dK, dV)];
+    }
+    const blocks = blocksOf(kernel, Math.max(p.tokens, p.keys), plan.queryBlock, 2);
     const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
     return [
       deltas,

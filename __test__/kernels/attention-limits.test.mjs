@@ -221,7 +221,8 @@ function battery(name, options, count, headSizes = [32, 64, 96, 128]) {
   });
 }
 
-battery('f32, walk', { tolerance: 3e-6, plan: { kernel: 'walk' } }, 12);
+if (context.shufflesEight) battery('f32, shuffle', { tolerance: 3e-6, plan: { kernel: 'shuffle' } }, 12);
+battery('f32, walk', { tolerance: 3e-6, plan: { kernel: 'walk' } }, context.shufflesEight ? 6 : 12);
 battery('f32, tiles', { tolerance: 3e-6, plan: { kernel: 'tiles' } }, 6);
 battery(
   'f32, tiles, in parts',
