@@ -1,9 +1,8 @@
-import { after, before, mock, test } from 'node:test';
+import { mock, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -14,6 +13,7 @@ import { measure, randomIds } from '../benches/lib/generation.mjs';
 import { bytesOf, configOf, modelFolder } from '../benches/lib/generation-model.mjs';
 import { checkResults } from '../benches/lib/results.mjs';
 import { parameterCount } from '../packages/lm/src/model/parts.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const environment = { ...process.env };
 delete environment.NODE_TEST_CONTEXT;
@@ -23,12 +23,7 @@ const bench = (...args) =>
     env: environment,
   });
 
-/** @type {string} */
-let folder;
-before(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'helios-generate-'));
-});
-after(() => rm(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 
 /** Of the model `tiny`. */
 const SIZES = ['--model', 'tiny', '--prompt', '8', '--tokens', '6', '--rounds', '2'];

@@ -2,8 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -11,6 +10,7 @@ import { promisify } from 'node:util';
 import { SafetensorsFile } from '../bin/lib/files.mjs';
 import { parameterShapes, sizeOf } from '../packages/lm/src/model/parts.mjs';
 import { configOf, learningRateAt } from '../packages/lm/src/train/settings.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 import { filled, toFloat64 } from './lib/gpt.mjs';
 import { adamW, forwardBackward } from './lib/gpt-reference.mjs';
 
@@ -25,8 +25,7 @@ const SMALL = ['--preset', 'gpt-tiny', '--layers', '1', '--width', '32', '--head
 
 /** A folder with a text. @param {import('node:test').TestContext} t @param {string} text */
 async function folderWith(t, text) {
-  const folder = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rm(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const data = join(folder, 'text.txt');
   await writeFile(data, text);
   return { folder, data, json: join(folder, 'result.json') };

@@ -2,14 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { obstacle, runWithFault } from './faults/io.mjs';
 import { readStamp, writeStamp } from '../scripts/stamp.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const STAMP = 'node_modules/.cache/helios-vk/device.json';
@@ -20,8 +20,7 @@ const MODULES = 'node_modules/.package-lock.json';
  * @param {import('node:test').TestContext} t
  */
 function checkout(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   for (const name of ['package.json', 'package-lock.json', 'Cargo.toml', 'index.js', 'binding.js', 'load-error.js'])
     cpSync(join(ROOT, name), join(folder, name));
   for (const name of readdirSync(ROOT).filter((name) => name.endsWith('.node'))) symlinkSync(join(ROOT, name), join(folder, name));
@@ -157,8 +156,7 @@ test('on a read-only file system it does its job, or names what it cannot write'
 test('a stamp is written whole or not at all', (t) => {
   const reason = obstacle();
   if (reason) return t.skip(reason);
-  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const [inner, path] = [join(folder, 'watched'), join(folder, 'watched/stamp.json')];
   assert.equal(writeStamp(path, { key: 'before' }), null);
   const source = `const { writeStamp } = await import(${JSON.stringify(new URL('../scripts/stamp.mjs', import.meta.url))}); console.log(writeStamp(${JSON.stringify(path)}, { key: 'after' }));`;

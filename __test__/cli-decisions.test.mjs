@@ -1,10 +1,9 @@
 // What the command line decides for machines that this one is not: made-up file systems and facts.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 
 import { atLeast, diagnose, usable } from '../bin/lib/diagnose.mjs';
 import { systemFacts } from '../bin/lib/facts.mjs';
@@ -21,14 +20,14 @@ import {
 } from '../bin/lib/manifests.mjs';
 import { family, installation, libraryInstallation } from '../bin/lib/packages.mjs';
 import { matrixShapes, report, size } from '../bin/lib/report.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 /** @typedef {import('../bin/lib/facts.mjs').Facts} Facts */
 /** @typedef {import('../bin/lib/facts.mjs').Driver} Driver */
 /** @typedef {import('../bin/lib/manifests.mjs').Place} Place */
 /** @typedef {import('../bin/lib/packages.mjs').System} System */
 
-const folders = realpathSync(mkdtempSync(join(tmpdir(), 'helios-vk-decisions-')));
-after(() => rmSync(folders, { recursive: true, force: true }));
+const folders = temporaryFolder();
 const posix = process.platform !== 'win32';
 let made = 0;
 

@@ -11,7 +11,6 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -21,10 +20,11 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+
+import { temporaryFolder } from './lib/folder.mjs';
 
 const require = createRequire(import.meta.url);
 const CLI = fileURLToPath(new URL('../bin/helios-vk.mjs', import.meta.url));
@@ -35,8 +35,7 @@ const ADDON = (() => {
   return realpathSync(String(Object.keys(require.cache).find((file) => file.endsWith('.node'))));
 })();
 const linux = process.platform === 'linux';
-const folders = realpathSync(mkdtempSync(join(tmpdir(), 'helios-vk-cli-')));
-after(() => rmSync(folders, { recursive: true, force: true }));
+const folders = temporaryFolder();
 
 let made = 0;
 /** A new, empty folder. */

@@ -2,13 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { checkHistory, problemsOf, withoutComments } from '../scripts/commit-msg.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const HOOKS = fileURLToPath(new URL('../scripts/hooks', import.meta.url));
 
@@ -54,8 +54,7 @@ test('comments and the diff of an editor are no part of a message', () => {
 });
 
 describe('a repository', () => {
-  /** @type {string} */
-  let folder;
+  const folder = temporaryFolder();
   // Git sets these where a hook or a rebase runs the tests, and they would lead it back to this repository.
   for (const name of Object.keys(process.env)) if (name.startsWith('GIT_')) delete process.env[name];
   const git = (/** @type {string[]} */ ...args) => {
@@ -67,11 +66,7 @@ describe('a repository', () => {
   const commit = (/** @type {string} */ message, /** @type {string[]} */ ...args) =>
     git(...args, 'commit', '--quiet', '--allow-empty', '--cleanup=verbatim', '-m', message);
 
-  before(() => {
-    folder = mkdtempSync(join(tmpdir(), 'helios-messages-'));
-    git('init', '--quiet', '--initial-branch=main');
-  });
-  after(() => rmSync(folder, { recursive: true }));
+  before(() => git('init', '--quiet', '--initial-branch=main'));
 
   test('commits since the check was added are looked at, but for merges and what began before', () => {
     commit('An old subject that nobody knew a form for');
@@ -101,11 +96,7 @@ describe('a repository', () => {
     });
   });
 
-  test('a folder without a repository has no commits to check', () => {
-    const empty = mkdtempSync(join(tmpdir(), 'helios-no-repository-'));
-    assert.equal(checkHistory(empty), null);
-    rmSync(empty, { recursive: true });
-  });
+  test('a folder without a repository has no commits to check', (t) => assert.equal(checkHistory(temporaryFolder(t)), null));
 
   test('the hook refuses a wrong message and lets a right one, a merge and a fixup pass', { skip: process.platform === 'win32' }, () => {
     const hook = ['-c', `core.hooksPath=${HOOKS}`];

@@ -3,20 +3,19 @@
 
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 import { packMain } from '../scripts/pack.mjs';
 import { packageTypes } from '../scripts/package-types.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const REPOSITORY = fileURLToPath(new URL('../', import.meta.url));
 const run = promisify(execFile);
-const project = mkdtempSync(join(tmpdir(), 'helios-consumer-'));
-after(() => rmSync(project, { recursive: true, force: true }));
+const project = temporaryFolder();
 
 /** What is done with the package, whatever it is imported by. */
 const USE = `

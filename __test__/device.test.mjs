@@ -7,7 +7,6 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   rmSync,
   statSync,
@@ -15,11 +14,11 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { binaryFile, init, vk } from './lib/addon.mjs';
 import { child, childError, childJson } from './lib/child.mjs';
 import { NO_DEVICE, NO_LOADER } from './lib/expect.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const NUMBERS = [
   'vendorId',
@@ -350,8 +349,7 @@ test('HELIOS_COOP_TILE takes a shape that the device lists, and no other', async
 });
 
 test('HELIOS_PIPELINE_CACHE: a folder that is filled, used, and survives damage; 0 is none', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-cache-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const cache = join(folder, 'made', 'on', 'demand');
   const code = `
     init();
@@ -464,8 +462,7 @@ test('shaders: every embedded shader becomes a pipeline, or says what the device
 test('the binary works by itself, also under the name that older trainers look for', async (t) => {
   const file = binaryFile();
   if (file === undefined) return t.skip('no binary beside index.js');
-  const folder = mkdtempSync(join(tmpdir(), 'helios-drop-in-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const dropped = join(folder, 'helios_vk.node');
   copyFileSync(file, dropped);
   for (const path of [file, dropped]) {
@@ -485,8 +482,7 @@ test('the binary works by itself, also under the name that older trainers look f
 test('two copies of the binary in one process do not disturb each other', async (t) => {
   const file = binaryFile();
   if (file === undefined) return t.skip('no binary beside index.js');
-  const folder = mkdtempSync(join(tmpdir(), 'helios-twice-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   copyFileSync(file, join(folder, 'helios_vk.node'));
   await childJson(`
     import { createRequire } from 'node:module';

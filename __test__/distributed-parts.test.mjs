@@ -2,9 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
@@ -17,6 +16,7 @@ import { MAX_VALUE, jsonOf, listen, send } from '../distributed/messages.mjs';
 import { openStore } from '../distributed/store.mjs';
 import { ranks } from './distributed/ranks.mjs';
 import { init as initDevice, vk } from './lib/addon.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 import { until } from './lib/until.mjs';
 
 test('each launcher is understood by its own variables', () => {
@@ -558,17 +558,13 @@ test("the launcher's options end where the script's begin", () => {
   assert.throws(() => parseRun(['--nproc', '0', 'train.mjs']), /--nproc 0: must be an integer/);
 });
 
-test('a script that is not there is named before anything is started', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-script-'));
-  try {
-    writeFileSync(join(folder, 'train.js'), '');
-    // Node finds it without its ending, too.
-    for (const file of [join(folder, 'train.js'), join(folder, 'train'), '-e']) checkScript([file]);
-    const absent = join(folder, 'absent.mjs');
-    assert.throws(() => checkScript([absent]), { name: 'Error', message: `run: ${absent}: there is no such script` });
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+test('a script that is not there is named before anything is started', (t) => {
+  const folder = temporaryFolder(t);
+  writeFileSync(join(folder, 'train.js'), '');
+  // Node finds it without its ending, too.
+  for (const file of [join(folder, 'train.js'), join(folder, 'train'), '-e']) checkScript([file]);
+  const absent = join(folder, 'absent.mjs');
+  assert.throws(() => checkScript([absent]), { name: 'Error', message: `run: ${absent}: there is no such script` });
 });
 
 test('a wrong command line is the worst end of a process', () => {
@@ -594,31 +590,23 @@ test('launchers are known by what they say', () => {
   }
 });
 
-test('a process that leaves no word has failed', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-worst-'));
-  try {
-    assert.equal(worst(folder, 1), 1);
-    writeFileSync(join(folder, '0'), '0');
-    assert.equal(worst(folder, 1), 0);
-    assert.equal(worst(folder, 2), 1);
-    writeFileSync(join(folder, '1'), '7');
-    assert.equal(worst(folder, 2), 7);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+test('a process that leaves no word has failed', (t) => {
+  const folder = temporaryFolder(t);
+  assert.equal(worst(folder, 1), 1);
+  writeFileSync(join(folder, '0'), '0');
+  assert.equal(worst(folder, 1), 0);
+  assert.equal(worst(folder, 2), 1);
+  writeFileSync(join(folder, '1'), '7');
+  assert.equal(worst(folder, 2), 7);
 });
 
-test('NCCL is what its variable names, a file or its folder, and nothing else; or what the loader and Python have', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-nccl-names-'));
-  try {
-    const site = join(folder, 'lib/python3.12/site-packages/nvidia/nccl/lib');
-    mkdirSync(site, { recursive: true });
-    const file = join(site, 'libnccl.so.2');
-    assert.deepEqual(ncclCandidates({ VIRTUAL_ENV: folder }), ['libnccl.so.2'], 'there is none');
-    writeFileSync(file, '');
-    assert.deepEqual(ncclCandidates({ VIRTUAL_ENV: folder }), ['libnccl.so.2', file]);
-    for (const named of [file, site]) assert.deepEqual(ncclCandidates({ VIRTUAL_ENV: folder, HELIOS_NCCL_LIBRARY: named }), [file]);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+test('NCCL is what its variable names, a file or its folder, and nothing else; or what the loader and Python have', (t) => {
+  const folder = temporaryFolder(t);
+  const site = join(folder, 'lib/python3.12/site-packages/nvidia/nccl/lib');
+  mkdirSync(site, { recursive: true });
+  const file = join(site, 'libnccl.so.2');
+  assert.deepEqual(ncclCandidates({ VIRTUAL_ENV: folder }), ['libnccl.so.2'], 'there is none');
+  writeFileSync(file, '');
+  assert.deepEqual(ncclCandidates({ VIRTUAL_ENV: folder }), ['libnccl.so.2', file]);
+  for (const named of [file, site]) assert.deepEqual(ncclCandidates({ VIRTUAL_ENV: folder, HELIOS_NCCL_LIBRARY: named }), [file]);
 });

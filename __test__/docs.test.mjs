@@ -1,18 +1,18 @@
 // README and guide do what they say: each code block runs as it stands there, each link and anchor is there, in the repository and
 // in the packed package, and lists that the pages give are those of the source.
 
-import { before, after, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { onPath } from '../scripts/system.mjs';
 import { anchors, codeBlocks, links } from './lib/markdown.mjs';
 import { modules } from './lib/modules.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -59,10 +59,8 @@ async function checkCommand(command) {
 const GROUP = [join(ROOT, 'bin/helios-vk.mjs'), 'run', '--nproc', '2'];
 
 describe('code blocks of README and guide', () => {
-  /** @type {string} */
-  let folder;
+  const folder = temporaryFolder();
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'helios-vk-docs-'));
     await mkdir(join(folder, 'node_modules'));
     await symlink(ROOT, join(folder, 'node_modules/helios-vk'), 'junction');
     await symlink(join(ROOT, 'packages/lm'), join(folder, 'node_modules/helios-lm'), 'junction');
@@ -70,7 +68,6 @@ describe('code blocks of README and guide', () => {
     await writeFile(join(folder, 'novel.txt'), 'It was the best of times, it was the worst of times. '.repeat(500));
     await symlink(join(ROOT, 'node_modules/@helios-vk'), join(folder, 'node_modules/@helios-vk'), 'junction');
   });
-  after(() => rm(folder, { recursive: true, force: true }));
 
   for (const file of RUN) {
     const blocks = codeBlocks(read(file));

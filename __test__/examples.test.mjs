@@ -2,12 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+
+import { temporaryFolder } from './lib/folder.mjs';
 
 const FOLDER = fileURLToPath(new URL('../examples/', import.meta.url));
 const execute = promisify(execFile);
@@ -85,8 +86,7 @@ for (const [name, { args = [], prints }] of Object.entries(EXAMPLES)) {
 }
 
 test('examples/profile.mjs writes the trace that it is asked for', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const trace = join(folder, 'trace.json');
   const { stdout } = await run('profile', trace);
   const [, events] = /: (\d+) events$/m.exec(stdout) ?? [];
@@ -96,8 +96,7 @@ test('examples/profile.mjs writes the trace that it is asked for', async (t) => 
 
 test('the sources in the examples compile, and axpy runs what comes out', async (t) => {
   if (spawnSync('glslangValidator', ['--version'], { stdio: 'ignore' }).status !== 0) return t.skip('no glslangValidator');
-  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   for (const name of ['axpy', 'own-kernel']) {
     const [source, compiled] = [join(folder, `${name}.comp`), join(folder, `${name}.spv`)];
     const { stdout } = await run(name, '--glsl');

@@ -6,12 +6,12 @@
  */
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { binaryFile } from './lib/addon.mjs';
 import { child, childJson } from './lib/child.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** Exits that hang are ended after this. */
@@ -144,36 +144,32 @@ test('workers that come and go leave nothing with the device', async () => {
   assert.equal(stats.at(-1)[2], 0, 'blocks of results are back');
 });
 
-test('results that arrive for a worker at its end are no failures', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-reports-'));
-  try {
-    // The worker never returns to its event loop: they all wait there when it is terminated.
-    const leased = await childJson(
-      `
-      init();
-      const source = "init(); const own = bufferOf(ramp(64), 0); for (let i = 0; i < 3000; i++) vk.readAsync(own).catch(() => {}); vk.waitIdle(); post(1); for (;;);";
-      const worker = startWorker(source);
-      await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
-      const before = vk.getAllocatorStats().readbackLeasedBytes;
-      await worker.terminate();
-      await until(() => vk.getAllocatorStats().readbackLeasedBytes === 0);
-      process.stdout.write(JSON.stringify([before, vk.getAllocatorStats().readbackLeasedBytes]));
-    `,
-      { timeout, env: { HELIOS_REPORT_DIR: folder } },
-    );
-    assert.ok(leased[0] > 0, 'results were waiting');
-    assert.equal(leased[1], 0, 'their blocks are back');
-    assert.deepEqual(readdirSync(folder), []);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+test('results that arrive for a worker at its end are no failures', async (t) => {
+  const folder = temporaryFolder(t);
+  // The worker never returns to its event loop: they all wait there when it is terminated.
+  const leased = await childJson(
+    `
+    init();
+    const source = "init(); const own = bufferOf(ramp(64), 0); for (let i = 0; i < 3000; i++) vk.readAsync(own).catch(() => {}); vk.waitIdle(); post(1); for (;;);";
+    const worker = startWorker(source);
+    await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
+    const before = vk.getAllocatorStats().readbackLeasedBytes;
+    await worker.terminate();
+    await until(() => vk.getAllocatorStats().readbackLeasedBytes === 0);
+    process.stdout.write(JSON.stringify([before, vk.getAllocatorStats().readbackLeasedBytes]));
+  `,
+    { timeout, env: { HELIOS_REPORT_DIR: folder } },
+  );
+  assert.ok(leased[0] > 0, 'results were waiting');
+  assert.equal(leased[1], 0, 'their blocks are back');
+  assert.deepEqual(readdirSync(folder), []);
 });
 
 /** Copies of the binary under two names, as two versions of a package would bring them. */
-const copies = () => {
+const copies = (t) => {
   const binary = binaryFile();
   if (binary === undefined) return undefined;
-  const folder = mkdtempSync(join(tmpdir(), 'helios-copies-'));
+  const folder = temporaryFolder(t);
   for (const name of ['one.node', 'two.node']) copyFileSync(binary, join(folder, name));
   return folder;
 };
@@ -195,31 +191,27 @@ const TWO = (folder) => `
 `;
 
 test('the addon loaded three times, from three paths: three devices that do not meet', async (t) => {
-  const folder = copies();
+  const folder = copies(t);
   if (folder === undefined) return t.skip('no binary beside index.js');
-  try {
-    for (const [end, code] of [
-      ['', 0],
-      ['both[1].destroy(); run(both[0], 5);', 0],
-      ['process.exit(6);', 6],
-      ['both.forEach((addon) => addon.destroy()); run(both[2], 3);', 0],
-    ]) {
-      const result = await child(
-        `${TWO(folder)}
-        const buffers = both.map((addon, i) => run(addon, 10 + i));
-        const promises = both.map((addon, i) => addon.readAsync(buffers[i]));
-        const results = await Promise.all(promises);
-        results.forEach((floats, i) => assert.deepEqual(bits(floats), ramp(n, 10 + i)));
-        assert.throws(() => both[0].readBuffer(2 ** 30), (error) => error.code === 'ERR_HELIOS_INVALID_HANDLE');
-        for (const addon of both) { run(addon, 50); addon.readAsync(run(addon, 1)).catch(() => {}); }
-        ${end}
-      `,
-        { timeout },
-      );
-      assert.deepEqual([result.code, result.signal], [code, null], `${end}: ${result.stderr}`);
-    }
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
+  for (const [end, code] of [
+    ['', 0],
+    ['both[1].destroy(); run(both[0], 5);', 0],
+    ['process.exit(6);', 6],
+    ['both.forEach((addon) => addon.destroy()); run(both[2], 3);', 0],
+  ]) {
+    const result = await child(
+      `${TWO(folder)}
+      const buffers = both.map((addon, i) => run(addon, 10 + i));
+      const promises = both.map((addon, i) => addon.readAsync(buffers[i]));
+      const results = await Promise.all(promises);
+      results.forEach((floats, i) => assert.deepEqual(bits(floats), ramp(n, 10 + i)));
+      assert.throws(() => both[0].readBuffer(2 ** 30), (error) => error.code === 'ERR_HELIOS_INVALID_HANDLE');
+      for (const addon of both) { run(addon, 50); addon.readAsync(run(addon, 1)).catch(() => {}); }
+      ${end}
+    `,
+      { timeout },
+    );
+    assert.deepEqual([result.code, result.signal], [code, null], `${end}: ${result.stderr}`);
   }
 });
 

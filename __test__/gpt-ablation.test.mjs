@@ -2,19 +2,19 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
+import { temporaryFolder } from './lib/folder.mjs';
+
 const execute = promisify(execFile);
 const ladder = fileURLToPath(new URL('../benches/ablation.mjs', import.meta.url));
 
 test('ablation.mjs: a rung for each fix, and the same loss on every rung', async (t) => {
-  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rm(dir, { recursive: true, force: true }));
+  const dir = temporaryFolder(t);
   const [json, report] = [join(dir, 'ladder.json'), join(dir, 'ladder.html')];
   const options = ['--preset', 'gpt-tiny', '--precision', 'f32', '--steps', '4', '--json', json, '--report', report];
   const sizes = '--layers=1 --width=32 --heads=1 --hidden=64 --block=16';

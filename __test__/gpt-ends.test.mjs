@@ -1,16 +1,15 @@
 // How a training run ends that does not go as planned: signals, kills, readers that have gone, a loss that is not finite, a text too short.
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 
 import { checkpointPath, checkpointsIn, loadCheckpoint, stepOf } from '../packages/lm/src/train/checkpoint.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 import { SIZES, eventsIn, lm, start, tokenFolder } from './lib/lm.mjs';
 
-const base = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-after(() => rmSync(base, { recursive: true, force: true }));
+const base = temporaryFolder();
 const DATA = await tokenFolder(join(base, 'data'));
 const TRAIN = ['train', DATA, ...SIZES];
 const LIMIT = { timeout: 120_000 };

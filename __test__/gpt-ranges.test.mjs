@@ -1,10 +1,9 @@
 /** A model larger than one binding, or than the largest buffer, trains as one that is not: the same losses, the same weights, bit for bit. */
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { child, childJson } from './lib/child.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 /** @param {string} path */
 const url = (path) => JSON.stringify(new URL(path, import.meta.url));
@@ -103,8 +102,7 @@ for (const precision of /** @type {const} */ (['f16', 'bf16'])) {
 }
 
 test('a checkpoint saved with shards loads without, and the other way round', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'helios-shards-'));
-  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const dir = temporaryFolder(t);
   /** Four steps, saved after two by one process and continued by another. @param {string} folder */
   const source = (folder) => `${setUp({ gradientAccumulationSteps: 1 }, 'graph')}
     const { loadCheckpoint, saveCheckpoint, latestCheckpoint } = await import(${url('../packages/lm/src/train/checkpoint.mjs')});

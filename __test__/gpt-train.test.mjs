@@ -3,10 +3,9 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 
 import { init } from 'helios-vk/nn';
 import { openModel } from '../packages/lm/src/index.mjs';
@@ -14,12 +13,12 @@ import { checkpointPath, loadCheckpoint } from '../packages/lm/src/train/checkpo
 import { Generator } from '../packages/lm/src/train/generator.mjs';
 import { sample } from '../packages/lm/src/train/sample.mjs';
 import { learningRateAt } from '../packages/lm/src/train/settings.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 import { filled, randomWeights } from './lib/gpt.mjs';
 import { legacyConfig, modelOfLegacy, writeLegacy } from './lib/legacy-checkpoint.mjs';
 import { PROGRAM, SIZES, eventsIn, lm, tokenFolder } from './lib/lm.mjs';
 
-const base = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-after(() => rmSync(base, { recursive: true, force: true }));
+const base = temporaryFolder();
 const DATA = await tokenFolder(join(base, 'data'));
 let made = 0;
 const fresh = () => join(base, `${++made}`);

@@ -1,19 +1,18 @@
 // Writing checkpoints, files of `save`, tuning tables and the pipeline cache while the file system fails, in every place.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { obstacle, runWithFault } from './faults/io.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const url = (/** @type {string} */ path) => JSON.stringify(new URL(path, import.meta.url));
 
 /** @param {import('node:test').TestContext} t */
 function folder(t) {
-  const base = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(base, { recursive: true, force: true }));
+  const base = temporaryFolder(t);
   const path = join(base, 'watched');
   mkdirSync(path);
   return path;

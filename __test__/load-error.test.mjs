@@ -2,14 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
-const root = realpathSync(mkdtempSync(join(tmpdir(), 'helios-load-')));
-after(() => rmSync(root, { recursive: true, force: true }));
+import { temporaryFolder } from './lib/folder.mjs';
+
+const root = temporaryFolder();
 
 /** The package with nothing native, in a folder of its own. @param {string} name */
 function bare(name) {

@@ -2,12 +2,12 @@
 /** Profiles: what is counted, what is written, and that a profile changes no result. */
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { bufferOf, groupsOf, init, pipelineOf, ramp, vk, words } from './lib/addon.mjs';
 import { childJson } from './lib/child.mjs';
 import { INVALID_ARGUMENT, INVALID_BATCH, fails, throws } from './lib/expect.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 import { churn, increment, reverse, salted } from './lib/programs.mjs';
 
 let info;
@@ -21,12 +21,6 @@ const push = (...list) => Uint32Array.of(...list);
 /** The row of a pipeline by its handle. */
 const rowOf = (profile, handle) => profile.rows.find((row) => row.kind === 'pipeline' && row.handle === handle);
 const transfer = (profile, name) => profile.rows.find((row) => row.kind === 'transfer' && row.name === name);
-
-function folder(t) {
-  const path = mkdtempSync(join(tmpdir(), 'helios-profile-'));
-  t.after(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
 
 timed('every dispatch is counted under its pipeline’s name, and shares add up', () => {
   const [x, y] = [bufferOf(ramp(N), 0), bufferOf(ramp(N), 0)];
@@ -160,7 +154,7 @@ timed('pools grow: a graph and a run of many thousand commands lose none', () =>
 });
 
 timed('the trace holds host calls, submissions and device work on one clock', (t) => {
-  const file = join(folder(t), 'trace.json');
+  const file = join(temporaryFolder(t), 'trace.json');
   const x = bufferOf(ramp(N), 0);
   const add = pipelineOf(increment);
   vk.setName(add, 'add "to" all\n', 'pipeline');
@@ -200,7 +194,7 @@ timed('start and stop: wrong order, wrong arguments, scopes', (t) => {
   fails(() => vk.profileStop(), INVALID_BATCH, ['profileStart']);
   throws(() => vk.profileStart('file'), INVALID_ARGUMENT, ['options', 'file']);
   throws(() => vk.profileStart({ trace: 7 }), INVALID_ARGUMENT, ['options.trace', 7]);
-  const missing = join(folder(t), 'missing', 'trace.json');
+  const missing = join(temporaryFolder(t), 'missing', 'trace.json');
   throws(() => vk.profileStart({ trace: missing }), INVALID_ARGUMENT, ['options.trace', missing]);
   const session = vk.profileStart();
   fails(() => vk.profileStart(), INVALID_BATCH, ['profileStop']);

@@ -2,18 +2,18 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
+import { temporaryFolder } from './lib/folder.mjs';
+
 const execute = promisify(execFile);
 
 test('compare.mjs: differences against PyTorch’s f32, and only between equal runs', async (t) => {
-  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rm(dir, { recursive: true, force: true }));
+  const dir = temporaryFolder(t);
   const script = fileURLToPath(new URL('../benches/pytorch/compare.mjs', import.meta.url));
   const config = { precision: 'f32', layers: 2, width: 64, heads: 2, hidden: 192, seed: 1 };
   const [ours, torch, out] = ['ours.json', 'torch.json', 'out.json'].map((name) => join(dir, name));

@@ -1,8 +1,7 @@
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -11,13 +10,10 @@ import { STANDIN_WORDS, standinKernel, standinReference } from '../benches/lib/s
 import { packedFields, readTrace } from '../packages/alpha-backend/bench/lib/trace.mjs';
 import { bufferOf, init, vk, words } from './lib/addon.mjs';
 import { Random } from './lib/random.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
-/** @type {string} */ let folder;
-before(async () => {
-  init();
-  folder = await mkdtemp(join(tmpdir(), 'helios-replay-'));
-});
-after(() => rm(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
+before(init);
 
 test('a stand-in does on the device what its reference does', () => {
   const random = new Random(7);

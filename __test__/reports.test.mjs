@@ -2,21 +2,16 @@
 /** Errors as one class, reports of what went before them, watches for NaNs, and a device that is lost. */
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { bufferOf, init, pipelineOf, ramp, vk } from './lib/addon.mjs';
 import { childError, childJson } from './lib/child.mjs';
 import { INVALID_ARGUMENT, INVALID_HANDLE, throws } from './lib/expect.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 import { increment } from './lib/programs.mjs';
 
 before(init);
 
-function folder(t) {
-  const path = mkdtempSync(join(tmpdir(), 'helios-report-'));
-  t.after(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
 const push = (...list) => Uint32Array.of(...list);
 
 test('HeliosError: one class for all errors, which stay TypeErrors and RangeErrors', () => {
@@ -65,7 +60,7 @@ const LOSING = `
 `;
 
 test('a lost device: the error names a report of what was submitted last, and every later call the same', async (t) => {
-  const reports = folder(t);
+  const reports = temporaryFolder(t);
   const { first, second, waited } = await childJson(
     `
     ${LOSING}
@@ -142,7 +137,7 @@ test('HELIOS_STACKS=1: the error of a promise has the stack of its call', async 
 });
 
 test('reports go to the folder for temporary files, or nowhere, if told so; a folder that is missing is made', async (t) => {
-  const reports = folder(t);
+  const reports = temporaryFolder(t);
   const run = (env) =>
     childJson(`${LOSING} process.stdout.write(JSON.stringify({ report: first.report, message: first.message }));`, {
       env: { HELIOS_TEST_LOSE_DEVICE: '4', HELIOS_REPORT_DIR: undefined, ...env },
@@ -159,7 +154,7 @@ test('reports go to the folder for temporary files, or nowhere, if told so; a fo
 });
 
 test('out of memory has a report, too, and memory that is given back is there again', async (t) => {
-  const reports = folder(t);
+  const reports = temporaryFolder(t);
   const error = await childJson(
     `
     init();
@@ -205,7 +200,7 @@ for (const [type, values, at] of [
   ['bf16', Uint16Array.of(0x3f80, 0x7f80, 0xff80, 0x7fff, 0x7c01, 1), 3],
 ]) {
   test(`a watched buffer of ${type}: the first wait after a NaN says where it is`, (t) => {
-    const reports = folder(t);
+    const reports = temporaryFolder(t);
     process.env.HELIOS_REPORT_DIR = reports;
     t.after(() => delete process.env.HELIOS_REPORT_DIR);
     const buffer = vk.createBuffer(1 << 20, 0);

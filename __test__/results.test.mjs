@@ -1,29 +1,19 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { OWN_ADDON } from '../benches/lib/addon.mjs';
 import { RESULTS, checkResults, textOf, writeResults } from '../benches/lib/results.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const run = promisify(execFile);
 const path = (/** @type {string} */ file) => fileURLToPath(new URL(`../${file}`, import.meta.url));
 const addon = process.env.HELIOS_TEST_ADDON ?? OWN_ADDON;
 const environment = { ...process.env };
 delete environment.NODE_TEST_CONTEXT;
-
-/** @template T @param {(folder: string) => Promise<T>} work */
-async function inFolder(work) {
-  const folder = await mkdtemp(join(tmpdir(), 'helios-vk-results-'));
-  try {
-    return await work(folder);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-}
 
 test('docs/benchmarks.md and its charts are what benches/results gives', async () => {
   await run(process.execPath, [path('scripts/benchmarks.mjs'), '--check']);
@@ -69,16 +59,16 @@ test('what does not fit the schema is an error that names the field', () => {
   for (const [change, message] of bad) assert.throws(() => checkResults({ ...good, ...change }, 'f'), message);
 });
 
-test('a second file of the same second gets a number, and none is overwritten', () =>
-  inFolder(async (folder) => {
-    const figures = [{ group: 'g', name: 'n', series: 'helios-vk', unit: 'µs', value: 1 }];
-    const one = { bench: /** @type {const} */ ('calls'), title: 't', device: 'a device/1', driver: undefined, figures };
-    const paths = Array.from({ length: 5 }, () => writeResults(folder, one));
-    assert.equal(new Set(paths).size, 5);
-    assert.equal((await readdir(folder)).length, 5);
-    assert.throws(() => writeResults(folder, { ...one, figures: [{ ...figures[0], value: NaN }] }), /figures\[0\]\.value/);
-    assert.equal((await readdir(folder)).length, 5);
-  }));
+test('a second file of the same second gets a number, and none is overwritten', async (t) => {
+  const folder = temporaryFolder(t);
+  const figures = [{ group: 'g', name: 'n', series: 'helios-vk', unit: 'µs', value: 1 }];
+  const one = { bench: /** @type {const} */ ('calls'), title: 't', device: 'a device/1', driver: undefined, figures };
+  const paths = Array.from({ length: 5 }, () => writeResults(folder, one));
+  assert.equal(new Set(paths).size, 5);
+  assert.equal((await readdir(folder)).length, 5);
+  assert.throws(() => writeResults(folder, { ...one, figures: [{ ...figures[0], value: NaN }] }), /figures\[0\]\.value/);
+  assert.equal((await readdir(folder)).length, 5);
+});
 
 /** @type {[string, string[], RegExp][]} the bench, its options, and a figure that must be there */
 const RUNS = [
@@ -90,20 +80,20 @@ const RUNS = [
 ];
 for (const [bench, options, expected] of RUNS) {
   const script = `${bench === 'trainer-tokens' ? 'packages/alpha-backend/bench' : 'benches'}/${bench}.mjs`;
-  test(`${script} --results writes a file that fits the schema`, () =>
-    inFolder(async (folder) => {
-      await run(process.execPath, [path(script), ...options, '--results', folder], { env: environment });
-      const [file, ...more] = await readdir(folder);
-      assert.deepEqual(more, []);
-      const results = checkResults(JSON.parse(await readFile(join(folder, file), 'utf8')), file);
-      assert.equal(results.bench, bench);
-      assert.ok(results.figures.every(({ value }) => value > 0));
-      assert.ok(
-        results.figures.some(({ name }) => expected.test(name)),
-        results.figures.map(({ name }) => name).join(', '),
-      );
-      assert.ok(!results.command.includes(folder), results.command);
-    }));
+  test(`${script} --results writes a file that fits the schema`, async (t) => {
+    const folder = temporaryFolder(t);
+    await run(process.execPath, [path(script), ...options, '--results', folder], { env: environment });
+    const [file, ...more] = await readdir(folder);
+    assert.deepEqual(more, []);
+    const results = checkResults(JSON.parse(await readFile(join(folder, file), 'utf8')), file);
+    assert.equal(results.bench, bench);
+    assert.ok(results.figures.every(({ value }) => value > 0));
+    assert.ok(
+      results.figures.some(({ name }) => expected.test(name)),
+      results.figures.map(({ name }) => name).join(', '),
+    );
+    assert.ok(!results.command.includes(folder), results.command);
+  });
 }
 
 test('every file has a line for each figure, and the text of a run is read back as it was', async () => {

@@ -2,36 +2,17 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import {
-  closeSync,
-  linkSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  readdirSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { closeSync, linkSync, mkdirSync, openSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { checkPaths } from '../bin/lib/options.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const LM = 'packages/lm/bin/helios-lm.mjs';
 const posix = { skip: process.platform === 'win32' && 'Windows has no such names and rights' };
-
-/** @param {import('node:test').TestContext} t */
-function folder(t) {
-  const path = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
 
 /**
  * @param {string} path of a program @param {string[]} args
@@ -71,7 +52,7 @@ const OPTIONS = /** @type {any} */ ({
 });
 
 test('a file is the same by whatever path', posix, (t) => {
-  const dir = folder(t);
+  const dir = temporaryFolder(t);
   const [file, other, symbolic, hard] = ['file', 'other', 'symbolic', 'hard'].map((name) => join(dir, name));
   writeFileSync(file, 'as it was');
   writeFileSync(other, 'another');
@@ -104,8 +85,8 @@ test('a file is the same by whatever path', posix, (t) => {
 });
 
 test('files that a program has in a folder are no output of another option, there or not there yet', posix, (t) => {
-  const dir = folder(t);
-  const [own, results, outside] = [join(dir, 'step-1'), join(dir, 'results'), join(folder(t), 'outside')];
+  const dir = temporaryFolder(t);
+  const [own, results, outside] = [join(dir, 'step-1'), join(dir, 'results'), join(temporaryFolder(t), 'outside')];
   writeFileSync(own, 'a checkpoint');
   writeFileSync(results, 'of the last time');
   linkSync(own, outside);
@@ -125,7 +106,7 @@ test('files that a program has in a folder are no output of another option, ther
 });
 
 test('a table may be added to the one that a variable names, and nothing else written to it', (t) => {
-  const table = join(folder(t), 'table.json');
+  const table = join(temporaryFolder(t), 'table.json');
   writeFileSync(table, '{}');
   const before = process.env.HELIOS_TUNING;
   t.after(() => {
@@ -138,7 +119,7 @@ test('a table may be added to the one that a variable names, and nothing else wr
 });
 
 test('every program refuses it before any work, and leaves all as it was', posix, (t) => {
-  const dir = folder(t);
+  const dir = temporaryFolder(t);
   const [input, other, symbolic, hard] = ['input', 'other', 'symbolic', 'hard'].map((name) => join(dir, name));
   writeFileSync(input, 'NT 16 16 16\n');
   writeFileSync(other, '{}');
@@ -180,7 +161,7 @@ test('every program refuses it before any work, and leaves all as it was', posix
 });
 
 test('what standard output goes to is an output', posix, (t) => {
-  const dir = folder(t);
+  const dir = temporaryFolder(t);
   const file = join(dir, 'text');
   writeFileSync(file, 'as it was');
   const log = openSync(file, 'a');
@@ -200,7 +181,7 @@ test('what standard output goes to is an output', posix, (t) => {
 });
 
 test('helios-vk tune: the table that it would write by itself is not the file of shapes', (t) => {
-  const dir = folder(t);
+  const dir = temporaryFolder(t);
   const shapes = join(dir, 'shapes');
   writeFileSync(shapes, 'NT 16 16 16\n');
   const { status, stderr } = run('bin/helios-vk.mjs', ['tune', '--shapes', shapes, '--quick'], { env: { HELIOS_TUNING: shapes } });
@@ -213,7 +194,7 @@ test('helios-vk tune: the table that it would write by itself is not the file of
 });
 
 test('helios-vk link: an addon is not linked to itself', posix, (t) => {
-  const checkout = folder(t);
+  const checkout = temporaryFolder(t);
   const place = join(checkout, 'packages/helios/native');
   mkdirSync(place, { recursive: true });
   const addon = join(place, 'helios_vk.node');
@@ -226,7 +207,7 @@ test('helios-vk link: an addon is not linked to itself', posix, (t) => {
 });
 
 test('pack.mjs removes nothing from the folder of its packages but what it has made', (t) => {
-  const dir = folder(t);
+  const dir = temporaryFolder(t);
   for (const name of ['kept.txt', 'helios-vk-0.0.0.tgz']) writeFileSync(join(dir, name), name);
   const { status, stderr } = run('scripts/pack.mjs', ['--binaries', dir, '--out', dir]);
   assert.equal(status, 1, stderr);

@@ -1,15 +1,14 @@
 // Stages of scripts/test.mjs side by side.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 
 import { runLanes, slowest } from '../scripts/test-lanes.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
-const folder = mkdtempSync(join(tmpdir(), 'helios-lanes-'));
-after(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 const log = join(folder, 'log');
 
 /** Processes that write when they begin and end into one file, and wait for lines of it; the stage's name says what they do. */

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
-import { hostname, tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -20,14 +20,12 @@ import { child } from './lib/child.mjs';
 import { vk } from './lib/addon.mjs';
 import { until } from './lib/until.mjs';
 import { warningsOf } from './lib/warnings.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const CLI = fileURLToPath(new URL('../bin/helios-vk.mjs', import.meta.url));
 const info = vk.initDevice();
-const folders = mkdtempSync(join(tmpdir(), 'helios-tune-test-'));
-after(() => {
-  rmSync(folders, { recursive: true });
-  vk.destroy();
-});
+const folders = temporaryFolder();
+after(() => vk.destroy());
 let made = 0;
 /** A new path in a folder of its own. */
 const fresh = (name = 'table.json') => {

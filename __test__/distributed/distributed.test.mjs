@@ -4,11 +4,11 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 
+import { temporaryFolder } from '../lib/folder.mjs';
 import { until } from '../lib/until.mjs';
 import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';
 import { listen } from './said.mjs';
@@ -284,8 +284,7 @@ for (const launcher of LAUNCHERS) {
     });
 
     test("one rank's failure reaches another that still opens its library, and both may form a group after it", LIMIT, async (t) => {
-      const folder = mkdtempSync(join(tmpdir(), 'helios-slow-'));
-      t.after(() => rmSync(folder, { recursive: true }));
+      const folder = temporaryFolder(t);
       const pipe = join(folder, 'libmpi.so');
       assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
       const { status, of, output } = await ranks(launcher, ['slow-library', pipe]);
@@ -299,8 +298,7 @@ for (const launcher of LAUNCHERS) {
     });
 
     test('the others hear of a process that ends while it opens its library', LIMIT, async (t) => {
-      const folder = mkdtempSync(join(tmpdir(), 'helios-killed-'));
-      t.after(() => rmSync(folder, { recursive: true }));
+      const folder = temporaryFolder(t);
       const pipe = join(folder, 'libmpi.so');
       assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
       const { of, output } = await ranks(launcher, ['killed-opening', pipe]);
@@ -311,8 +309,7 @@ for (const launcher of LAUNCHERS) {
     });
 
     test('a rank that comes to the next group while the store of the last one is open waits for the next store', LIMIT, async (t) => {
-      const folder = mkdtempSync(join(tmpdir(), 'helios-early-'));
-      t.after(() => rmSync(folder, { recursive: true }));
+      const folder = temporaryFolder(t);
       const { status, of, output } = await ranks(launcher, ['early', folder], { nproc: 3 });
       assert.equal(status, 0, output);
       for (const rank of [0, 1, 2]) {
@@ -360,7 +357,7 @@ for (const launcher of LAUNCHERS) {
       assert.equal(ended.said.length, 2);
     });
 
-    test('who does not belong together does not come together', LIMIT, async () => {
+    test('who does not belong together does not come together', LIMIT, async (t) => {
       // Those that come after the first one that does not fit, to which rank 0 has failed by then, hear of it as well.
       const config = await ranks(launcher, ['config'], { nproc: 4 });
       for (const rank of [0, 1, 2, 3]) {
@@ -369,9 +366,7 @@ for (const launcher of LAUNCHERS) {
         assert.match(error.message, /rank [1-3] runs with another configuration than rank 0/);
         assert.ok(seconds < SOON, `${seconds} s`);
       }
-      const here = mkdtempSync(join(tmpdir(), 'helios-absent-'));
-      const absent = await ranks(launcher, ['absent', here], { nproc: 3 });
-      rmSync(here, { recursive: true });
+      const absent = await ranks(launcher, ['absent', temporaryFolder(t)], { nproc: 3 });
       for (const rank of [0, 1]) {
         const { error } = absent.of(rank)[0];
         assert.equal(error.code, 'ERR_HELIOS_RENDEZVOUS', absent.output);
@@ -402,8 +397,7 @@ for (const launcher of LAUNCHERS) {
     });
 
     test('a command line that is wrong is not started again', LIMIT, async (t) => {
-      const folder = mkdtempSync(join(tmpdir(), 'helios-misuse-'));
-      t.after(() => rmSync(folder, { recursive: true }));
+      const folder = temporaryFolder(t);
       const script = join(folder, 'misuse.mjs');
       writeFileSync(script, `console.log('started', process.env.HELIOS_RESTART_COUNT); process.exitCode = 2;`);
       const args = ['run', '--mpiexec', path, '--nproc', '2', '--max-restarts', '2'];
@@ -424,8 +418,7 @@ for (const launcher of LAUNCHERS) {
     });
 
     test('the processes end with the launcher, however that ends', { timeout: 30_000 }, async (t) => {
-      const folder = mkdtempSync(join(tmpdir(), 'helios-killed-'));
-      t.after(() => rmSync(folder, { recursive: true }));
+      const folder = temporaryFolder(t);
       const script = `console.log('@rank {"pid":' + process.pid + '}'); setInterval(() => {}, 1000)`;
       const child = spawn(process.execPath, ['bin/helios-vk.mjs', 'run', '--mpiexec', path, '--nproc', '2', '--', '-e', script], {
         cwd: REPOSITORY,

@@ -3,8 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
@@ -12,6 +11,7 @@ import { makeText } from '../../packages/alpha-backend/bench/lib/text.mjs';
 import { checkSharding } from '../../packages/lm/src/train/ranks.mjs';
 
 import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 const RANK = join(REPOSITORY, '__test__/distributed/gpt-rank.mjs');
 const LIMIT = { timeout: 240_000, skip: NO_LAUNCHER };
@@ -43,13 +43,6 @@ function alone(settings) {
   const json = stdout.match(/@rank (\{.*\})/)?.[1];
   assert.ok(json, stderr);
   return JSON.parse(json);
-}
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-gpt-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
 }
 
 /** Options that every run of `helios-lm train` here has: documents, some of which are held out. @param {string} folder for the text */
@@ -95,7 +88,7 @@ for (const launcher of LAUNCHERS) {
   });
 
   test(`${launcher.name}: a rank that is killed, and the restart, are as an undisturbed run, bit for bit`, LIMIT, async (t) => {
-    const folder = folderOf(t);
+    const folder = temporaryFolder(t);
     const options = (/** @type {string} */ name) => [
       ...[...common(folder), '--max-steps', '16', '--out', join(folder, name), '--save-every', '4', '--save-total-limit', '2'],
     ];
@@ -153,7 +146,7 @@ test('gradients and weights in shards: the steps of ZeRO 1, bit for bit, with le
 });
 
 test('checkpoints of sharded weights are whole: other shards and one process go on from them', LIMIT, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const sharded = ['--zero', '3', '--grad-checkpoint'];
   const options = common(folder).filter((each, i, all) => each !== '--sample-tokens' && all[i - 1] !== '--sample-tokens');
   const train = ['--batch-size', '4', '--max-steps', '8', '--out', join(folder, 'a'), '--save-every', '4'];
@@ -194,7 +187,7 @@ test('one rank that is asked to stop stops all, after the same step', LIMIT, asy
 });
 
 test('a checkpoint of two ranks goes on on two, one and four; one rank speaks', LIMIT, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const train = ['--batch-size', '4', '--max-steps', '8', '--out', join(folder, 'a'), '--save-every', '4', '--json'];
   const ran = await run(2, { train: [...common(folder), ...train] });
   assert.equal(ran.status, 0, ran.output);
@@ -234,7 +227,7 @@ test('a checkpoint of two ranks goes on on two, one and four; one rank speaks', 
 });
 
 test('without --out two ranks choose one folder, and a restart finds it again', LIMIT, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const train = [...common(folder), '--max-steps', '16', '--save-every', '2', '--no-tensorboard'];
   const killed = await run(2, { train, cwd: folder, dies: join(folder, 'runs/some-text/step-0000002') }, first, [
     '--max-restarts',
@@ -249,7 +242,7 @@ test('without --out two ranks choose one folder, and a restart finds it again', 
 });
 
 test('two ranks write the weights that one would begin with, and go on', LIMIT, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   /** The bytes of the weights, behind the header. @param {number} nproc @param {string[]} options */
   const dumped = async (nproc, options) => {
     const path = join(folder, `${nproc}.safetensors`);
@@ -264,7 +257,7 @@ test('two ranks write the weights that one would begin with, and go on', LIMIT, 
 });
 
 test('ranks that were started with different options are told which', LIMIT, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const train = [...common(folder), '--max-steps', '4', '--out', join(folder, 'a')];
   const { status, output } = await run(2, { train, differs: ['--learning-rate', '0.5'] });
   assert.notEqual(status, 0);
@@ -275,7 +268,7 @@ test('ranks that were started with different options are told which', LIMIT, asy
 });
 
 test('the bench says how two ranks share a step', LIMIT, async (t) => {
-  const json = join(folderOf(t), 'result.json');
+  const json = join(temporaryFolder(t), 'result.json');
   const { status, output } = await run(2, { bench: ['--batch', '4', '--steps', '4', '--json', json] });
   assert.equal(status, 0, output);
   // Not at the beginning of a line: a launcher may pass half a line of the other stream on before.
@@ -287,7 +280,7 @@ test('the bench says how two ranks share a step', LIMIT, async (t) => {
 });
 
 test('fine-tuning on pairs: two processes have the losses of one', LIMIT, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const program = join(REPOSITORY, 'packages/lm/bin/helios-lm.mjs');
   const text = join(folder, 'text.txt');
   writeFileSync(text, makeText(4000, 1));

@@ -3,12 +3,11 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 const RANK = join(REPOSITORY, '__test__/distributed/training-rank.mjs');
 const LIMIT = { timeout: 120_000, skip: NO_LAUNCHER };
@@ -109,20 +108,16 @@ test('a gradient of one process that is not finite has all of them skip the step
   }
 });
 
-test('a checkpoint of two processes is whole: one, two and three go on from it', LIMIT, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-training-'));
-  try {
-    const to = join(folder, 'a.safetensors');
-    const whole = await train(2, { clip: 1, steps: 8 });
-    await train(2, { clip: 1, steps: 4, to });
-    const two = await train(2, { clip: 1, steps: 4, from: to });
-    assert.deepEqual(two.hashes, whole.hashes.slice(4), 'as if it had not stopped');
-    const one = reference(1, { clip: 1, steps: 4, from: to });
-    const three = await train(3, { clip: 1, steps: 4, from: to });
-    for (const { values } of [one, three]) assert.ok(distance(values, whole.values) < 1e-4, `${distance(values, whole.values)}`);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+test('a checkpoint of two processes is whole: one, two and three go on from it', LIMIT, async (t) => {
+  const folder = temporaryFolder(t);
+  const to = join(folder, 'a.safetensors');
+  const whole = await train(2, { clip: 1, steps: 8 });
+  await train(2, { clip: 1, steps: 4, to });
+  const two = await train(2, { clip: 1, steps: 4, from: to });
+  assert.deepEqual(two.hashes, whole.hashes.slice(4), 'as if it had not stopped');
+  const one = reference(1, { clip: 1, steps: 4, from: to });
+  const three = await train(3, { clip: 1, steps: 4, from: to });
+  for (const { values } of [one, three]) assert.ok(distance(values, whole.values) < 1e-4, `${distance(values, whole.values)}`);
 });
 
 test('what a step of several processes cannot do is an error on each', LIMIT, async () => {
@@ -133,20 +128,16 @@ test('what a step of several processes cannot do is an error on each', LIMIT, as
   assert.match((await train(2, { wrong: 'compiled' })).problem, /a step of several processes cannot be compiled/);
 });
 
-test('the example trains on two processes and goes on with three', LIMIT, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-training-'));
-  try {
-    const file = join(folder, 'model.safetensors');
-    const run = (/** @type {number} */ nproc, /** @type {number} */ steps) =>
-      launch(first, ['--nproc', String(nproc)], ['examples/data-parallel.mjs', String(steps), file]);
-    const begun = await run(2, 60);
-    assert.match(begun.output, /step 0: loss .* on 2 processes/);
-    const { status, output } = await run(3, 100);
-    assert.equal(status, 0, output);
-    const loss = Number(output.match(/step 99: loss ([\d.]+) on 3 processes/)?.[1]);
-    assert.ok(loss < 0.3, output);
-    assert.doesNotMatch(output, /step 0:/);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+test('the example trains on two processes and goes on with three', LIMIT, async (t) => {
+  const folder = temporaryFolder(t);
+  const file = join(folder, 'model.safetensors');
+  const run = (/** @type {number} */ nproc, /** @type {number} */ steps) =>
+    launch(first, ['--nproc', String(nproc)], ['examples/data-parallel.mjs', String(steps), file]);
+  const begun = await run(2, 60);
+  assert.match(begun.output, /step 0: loss .* on 2 processes/);
+  const { status, output } = await run(3, 100);
+  assert.equal(status, 0, output);
+  const loss = Number(output.match(/step 99: loss ([\d.]+) on 3 processes/)?.[1]);
+  assert.ok(loss < 0.3, output);
+  assert.doesNotMatch(output, /step 0:/);
 });

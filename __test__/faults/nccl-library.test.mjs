@@ -8,8 +8,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
@@ -17,6 +16,7 @@ import { engines } from '../../distributed/index.mjs';
 import { ranks } from '../distributed/ranks.mjs';
 import { init } from '../lib/addon.mjs';
 import { build, library } from './cc.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 const named = process.env.HELIOS_NCCL_LIBRARY;
 const ldconfig = spawnSync('ldconfig', ['-p'], { encoding: 'utf8' }).stdout ?? '';
@@ -54,19 +54,15 @@ test('without a driver, that is named with what was tried', LIMIT, async () => {
 test("with a driver that NCCL cannot use, NCCL's own error is named", LIMIT, async (t) => {
   const obstacle = build('nccl');
   if (obstacle) return t.skip(obstacle);
-  const folder = mkdtempSync(join(tmpdir(), 'helios-nccl-'));
-  try {
-    copyFileSync(library('nccl'), join(folder, 'libcuda.so.1'));
-    const environment = { LD_LIBRARY_PATH: folder, HELIOS_STUB_FOLDER: folder, HELIOS_STUB_UUID: init().deviceUuid };
-    const ran = await ranks(2, ['no-engine'], { nodeArgs, environment });
-    t.diagnostic(ran.said[0]?.error?.message ?? ran.output);
-    assert.equal(ran.said.length, 2, ran.output);
-    // The one that fails first says why; the other may hear of it.
-    const codes = ran.said.map(({ error }) => error?.code);
-    assert.ok(codes.includes('ERR_HELIOS_ENGINE'), ran.output);
-    for (const code of codes) assert.match(code, /^ERR_HELIOS_(ENGINE|PEER_LOST|ABORTED)$/, ran.output);
-    assert.match(ran.output, /nccl[A-Z]\w+/);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const folder = temporaryFolder(t);
+  copyFileSync(library('nccl'), join(folder, 'libcuda.so.1'));
+  const environment = { LD_LIBRARY_PATH: folder, HELIOS_STUB_FOLDER: folder, HELIOS_STUB_UUID: init().deviceUuid };
+  const ran = await ranks(2, ['no-engine'], { nodeArgs, environment });
+  t.diagnostic(ran.said[0]?.error?.message ?? ran.output);
+  assert.equal(ran.said.length, 2, ran.output);
+  // The one that fails first says why; the other may hear of it.
+  const codes = ran.said.map(({ error }) => error?.code);
+  assert.ok(codes.includes('ERR_HELIOS_ENGINE'), ran.output);
+  for (const code of codes) assert.match(code, /^ERR_HELIOS_(ENGINE|PEER_LOST|ABORTED)$/, ran.output);
+  assert.match(ran.output, /nccl[A-Z]\w+/);
 });

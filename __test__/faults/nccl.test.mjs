@@ -7,19 +7,18 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { ranks as start } from '../distributed/ranks.mjs';
 import { firstOf, init } from '../lib/addon.mjs';
 import { build, library } from './cc.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 const obstacle = build('nccl');
-const folder = mkdtempSync(join(tmpdir(), 'helios-nccl-'));
-after(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 if (!obstacle) {
   copyFileSync(library('nccl'), join(folder, 'libcuda.so.1'));
   symlinkSync('libcuda.so.1', join(folder, 'libnccl.so.2'));

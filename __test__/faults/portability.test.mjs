@@ -5,20 +5,20 @@
  *   cargo build --release -p helios-faults && node --expose-gc --test __test__/faults/portability.test.mjs
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { homedir, tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { drivers } from '../../bin/lib/manifests.mjs';
 import { vk } from '../lib/addon.mjs';
 import { fails } from '../lib/expect.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 import { increment } from '../lib/programs.mjs';
 import { incrementPtx, kernelOf } from '../lib/ptx.mjs';
 import { faults, nothingLives } from './walk.mjs';
 
 const { platform, arch, env } = process;
-const folder = mkdtempSync(join(tmpdir(), 'helios-portable-'));
-after(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 
 // The drivers of this machine, by manifests that say what MoltenVK's says.
 const manifests = drivers({ platform, arch, env, home: homedir(), root: '/' }).filter(({ ignored, exists }) => ignored === null && exists);

@@ -3,18 +3,15 @@
  * it may have. See faults.test.mjs and ptx.test.mjs, which use it; run with --expose-gc.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { vk } from '../lib/addon.mjs';
 import { install } from './layer.mjs';
 import { STEPS, birth, refused } from './scenario.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 export const faults = install();
-const cache = mkdtempSync(join(tmpdir(), 'helios-cache-'));
-after(() => rmSync(cache, { recursive: true, force: true }));
+const cache = temporaryFolder();
 process.env.HELIOS_PIPELINE_CACHE = cache;
 /** @type {(() => void) | undefined} */
 const collect = globalThis.gc;

@@ -1,10 +1,9 @@
 // Timing that nobody asks for, on devices that exist only as descriptions: which products are timed, what is chosen by which times, and what is kept.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { KernelContext } from '../../kernels/base.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { planName } from '../../kernels/matmul/words.mjs';
@@ -13,10 +12,10 @@ import { AutoTuning } from '../../kernels/tuning/auto.mjs';
 import { ANOTHER_ORDER } from '../../kernels/tuning/order.mjs';
 import { MachinePlans, identityOf, readStored } from '../../kernels/tuning/stored.mjs';
 import { formName, shapeOf } from '../../kernels/tuning/table.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 import { infoOf } from '../lib/plans.mjs';
 
-const folder = mkdtempSync(join(tmpdir(), 'helios-auto-test-'));
-after(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 let made = 0;
 
 const H100 = infoOf('NVIDIA H100 80GB HBM3', {

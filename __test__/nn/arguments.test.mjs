@@ -3,8 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
@@ -29,6 +28,7 @@ import {
   tensor,
   zeros,
 } from '../../nn/index.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { collectGarbage, initDevice, values } from './setup.mjs';
 
@@ -200,8 +200,7 @@ test('an optimizer that loads a state clips and decays as that did, whatever it 
 });
 
 test('save: calls at once to one path each write a whole file; a name that the format keeps for itself is refused', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'helios-nn-'));
-  t.after(() => rm(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   const path = join(folder, 'a.safetensors');
   await Promise.all([1, 2, 3, 4].map((value) => save(path, { x: full([value * 100_000], value) })));
   const { x } = await load(path);
@@ -233,8 +232,7 @@ test('save: calls at once to one path each write a whole file; a name that the f
 });
 
 test('save: threads that write to one path at once each write a whole file', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'helios-nn-'));
-  t.after(() => rm(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   const path = join(folder, 'a.safetensors');
   const source = `
     const { workerData: [nn, path, value] } = require('node:worker_threads');
@@ -253,8 +251,7 @@ test('save: threads that write to one path at once each write a whole file', asy
 });
 
 test('load: what a file holds that is not loaded, by the names of the file and the tensor; also beyond 2 GiB', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'helios-nn-'));
-  t.after(() => rm(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   const path = join(folder, 'a.safetensors');
   const write = (/** @type {string} */ text) => {
     const bytes = Buffer.alloc(8 + text.length + 4);

@@ -1,13 +1,12 @@
 // u8 and i8: their words, arithmetic that wraps, conversions, views, writes beside other bytes and indices, eager and compiled.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { F, compile, full, load, ones, save, tensor, zeros } from '../../nn/index.mjs';
 import { both } from './both.mjs';
 import { initDevice, poison, values } from './setup.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 before(() => {
   initDevice();
@@ -195,8 +194,7 @@ test('rows and elements are picked, and bytes are indices', async () => {
 });
 
 test('a file has them as U8 and I8', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'bytes-'));
-  t.after(() => rmSync(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   const path = join(folder, 'bytes.safetensors');
   await save(path, { u: u8(ALL.slice(0, 7)), i: i8(SIGNED.slice(0, 5)) });
   const state = await load(path);

@@ -7,7 +7,7 @@ import { runtime } from '../../nn/core/runtime.mjs';
 import { eachTerm } from '../lib/convolution.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
-import { x } from './inputs.mjs';
+import { size as volume, x } from './inputs.mjs';
 import { initDevice, poison } from './setup.mjs';
 
 before(() => {
@@ -16,8 +16,6 @@ before(() => {
 });
 
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
-
-const volume = (/** @type {readonly number[]} */ shape) => shape.reduce((a, b) => a * b, 1);
 
 /**
  * In float64: the convolution of an input by a weight, whose result has these sizes; with `transposed` the gradient of one.

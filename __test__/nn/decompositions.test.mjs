@@ -5,7 +5,8 @@ import { before, test } from 'node:test';
 import { F, autocast, compile, manualSeed, ones, randn, tensor, zeros } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
-import { x } from './inputs.mjs';
+import { of, range, x } from './inputs.mjs';
+import { identity, matrices, times, turned } from './matrices.mjs';
 import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
@@ -13,19 +14,7 @@ before(initDevice);
 const { linalg } = F;
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
 /** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
-/** @typedef {number[][]} Matrix */
-const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
-const identity = (/** @type {number} */ n) => range(n).map((i) => range(n).map((j) => Number(i === j)));
-/** @param {Reference} t @returns {Matrix[]} */
-function matrices({ shape, data }) {
-  const [n, m] = shape.slice(-2);
-  return range(data.length / n / m).map((b) => range(n).map((i) => [...data.slice((b * n + i) * m, (b * n + i + 1) * m)]));
-}
-/** @param {readonly number[]} shape @param {any[]} list numbers, in arrays @returns {Reference} */
-const of = (shape, list) => ({ shape: [...shape], data: Float64Array.from(/** @type {number[]} */ (list.flat(3))) });
-/** @param {Matrix} a @param {Matrix} b */
-const times = (a, b) => a.map((row) => b[0].map((_, j) => row.reduce((sum, v, k) => sum + v * b[k][j], 0)));
-const turned = (/** @type {Matrix} */ a) => a[0].map((_, j) => a.map((row) => row[j]));
+/** @typedef {import('./matrices.mjs').Matrix} Matrix */
 /** Eigenvalues of a symmetric matrix, ascending, with squares of their vectors' elements as rows: Jacobi in float64. @param {Matrix} given */
 function eigen(given) {
   const n = given.length;

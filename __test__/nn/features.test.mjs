@@ -1,8 +1,7 @@
 // autocast, accumulate, checkpoint, customOp, save and load, LoRA.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import {
@@ -29,6 +28,7 @@ import {
 } from '../../nn/index.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
 import { childJson } from '../lib/child.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
 
@@ -328,8 +328,7 @@ test('numbers that JSON cannot tell apart are different operations', async () =>
 });
 
 test('save and load: every type, exactly; a file that is none says what is wrong', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'helios-nn-'));
-  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const dir = temporaryFolder(t);
   const path = join(dir, 'deep', 'state.safetensors');
   const state = {
     half: tensor([1.5, -2, 3e-5], { dtype: 'f16' }),
@@ -370,8 +369,7 @@ test('save and load: every type, exactly; a file that is none says what is wrong
 });
 
 test('load: every byte of the data belongs to one tensor', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'helios-nn-'));
-  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const dir = temporaryFolder(t);
   const path = join(dir, 'by-hand.safetensors');
   /** @param {Record<string, [start: number, end: number]>} offsets of tensors of f32 @param {number} bytes of data */
   const write = (offsets, bytes) => {

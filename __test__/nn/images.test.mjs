@@ -6,7 +6,7 @@ import { F, compile, randn, tensor } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { both } from './both.mjs';
 import { checkComposed } from './composed.mjs';
-import { positive, x } from './inputs.mjs';
+import { positive, range, x } from './inputs.mjs';
 import { at, generate } from '../../nn/ops/reference.mjs';
 import { initDevice, values } from './setup.mjs';
 
@@ -14,7 +14,6 @@ before(initDevice);
 
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
 const i32 = (/** @type {any[]} */ list) => tensor(list, { dtype: 'i32' });
-const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
 
 test('depthToSpace and spaceToDepth, in both orders of channels', async () => {
   for (const mode of /** @type {('DCR' | 'CRD')[]} */ (['DCR', 'CRD'])) {

@@ -9,6 +9,11 @@ import { integers, normal, seed, uniform } from '../lib/random-data.mjs';
 /** @typedef {{ inputs: Input[], attributes?: any, random?: boolean, tolerance?: number, dy?: boolean }} Case */
 
 export const random = new Random(seed);
+/** [0, 1, … n − 1] */
+export const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
+export const total = (/** @type {number[]} */ list) => list.reduce((a, b) => a + b, 0);
+/** What a reference gives. @param {readonly number[]} shape @param {any[]} list numbers, in arrays @returns {import('../../nn/ops/registry.mjs').Reference} */
+export const of = (shape, list) => ({ shape: [...shape], data: Float64Array.from(/** @type {number[]} */ (list.flat(3))) });
 export const size = (/** @type {number[]} */ shape) => shape.reduce((a, b) => a * b, 1);
 /** @param {number[]} shape @returns {Input} */
 export const x = (...shape) => ({ shape, values: normal(size(shape)) });

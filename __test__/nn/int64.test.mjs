@@ -1,14 +1,13 @@
 // 64-bit integers: their words, arithmetic, conversions, views and indices, eager and compiled, against bigints.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { F, compile, full, load, ones, save, tensor, zeros } from '../../nn/index.mjs';
 import { both } from './both.mjs';
 import { EDGES, i32, random, u32 } from './inputs.mjs';
 import { initDevice, poison, values } from './setup.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 before(() => {
   initDevice();
@@ -364,8 +363,7 @@ test('i64: a compiled function takes a BigInt64Array, and chains become one kern
 });
 
 test('i64: a file has them as I64', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'types-'));
-  t.after(() => rmSync(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   const path = join(folder, 'long.safetensors');
   await save(path, { long: long(LONG), one: tensor(5n) });
   const state = await load(path);

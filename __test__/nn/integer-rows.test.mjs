@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, randn, tensor } from '../../nn/index.mjs';
 import { Random } from '../lib/random.mjs';
+import { range } from './inputs.mjs';
 import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
@@ -21,7 +22,6 @@ const positive = (/** @type {bigint} */ v) => (v > 0n ? v : 0n);
 /** @typedef {(a: bigint, b: bigint) => bigint} Join */
 /** @type {Join[]} */
 const [add, times, most, least] = [(a, b) => a + b, (a, b) => a * b, (a, b) => a + positive(b - a), (a, b) => a - positive(a - b)];
-const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
 const wrapped = (/** @type {bigint} */ v, /** @type {bigint} */ bits, /** @type {boolean} */ signed) =>
   signed ? BigInt.asIntN(Number(bits), v) : BigInt.asUintN(Number(bits), v);
 /** Integers of a type, few of which are equal. @param {number} count @param {bigint} bits @param {boolean} signed */

@@ -1,8 +1,7 @@
 // `save` and `load`: files that other programs write, invalid files, and selections of tensors.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -10,17 +9,11 @@ import { cat, compile, full, load, nn, ones, save, tensor } from '../../nn/index
 import { memory, runtime } from '../../nn/core/runtime.mjs';
 import { SafetensorsFile, writeSafetensors } from '../../nn/io/file.mjs';
 import { CHECKSUM, encodeHeader, headerLength, parseHeader } from '../../nn/io/safetensors.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { collectGarbage, initDevice, values } from './setup.mjs';
 
 before(initDevice);
-
-/** @param {import('node:test').TestContext} t */
-function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-io-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 /** A file by hand. @param {string | Buffer} header @param {Uint8Array} [data] */
 function fileOf(header, data = new Uint8Array(0)) {
@@ -51,7 +44,7 @@ const any = (/** @type {unknown} */ value) => /** @type {any} */ (value);
 const argument = (message) => ({ name: 'ArgumentError', message });
 
 test('load: a PyTorch model with batch norm, whose I64 counter the module takes and can do without', async (t) => {
-  const path = join(folderOf(t), 'model.safetensors');
+  const path = join(temporaryFolder(t), 'model.safetensors');
   const weights = {
     '0.weight': ['F32', [2, 1, 1, 1], float(2, -1)],
     '0.bias': ['F32', [2], float(0.5, 0)],
@@ -81,7 +74,7 @@ test('load: a PyTorch model with batch norm, whose I64 counter the module takes 
 });
 
 test('load: numbers of every type of the format, exactly', async (t) => {
-  const path = join(folderOf(t), 'types.safetensors');
+  const path = join(temporaryFolder(t), 'types.safetensors');
   const [least32, most32] = [-(2 ** 31), 2 ** 31 - 1];
   /** @type {[type: string, data: ArrayBufferView, dtype: string, expected: (number | bigint)[]][]} */
   const cases = [
@@ -122,7 +115,7 @@ test('load: numbers of every type of the format, exactly', async (t) => {
 });
 
 test('load: a tensor that cannot be had is refused when it is asked for, and the others are there', async (t) => {
-  const path = join(folderOf(t), 'wide.safetensors');
+  const path = join(temporaryFolder(t), 'wide.safetensors');
   /** @type {{ [name: string]: [string, number[], ArrayBufferView, RegExp] }} */
   const refused = {
     unsigned: ['U64', [1], BigUint64Array.of(2n ** 63n), /element 0 is 9223372036854775808/],
@@ -167,7 +160,7 @@ test('load: a tensor that cannot be had is refused when it is asked for, and the
 });
 
 test('load: a tensor that the device cannot hold does not keep the others from being read', async (t) => {
-  const path = join(folderOf(t), 'large.safetensors');
+  const path = join(temporaryFolder(t), 'large.safetensors');
   // The file is sparse, and none of these bytes is read: as u32 they would be twice as many.
   const { bindingBytes, bufferBytes } = runtime().kernels.context;
   const count = Math.floor(Math.min(bindingBytes, bufferBytes) / 4) + 1;
@@ -178,7 +171,7 @@ test('load: a tensor that the device cannot hold does not keep the others from b
 });
 
 test('load: empty tensors are read, saved and copied into modules; operations take them', async (t) => {
-  const path = join(folderOf(t), 'empty.safetensors');
+  const path = join(temporaryFolder(t), 'empty.safetensors');
   writeFileSync(
     path,
     tensorsFile({
@@ -224,7 +217,7 @@ test('load: empty tensors are read, saved and copied into modules; operations ta
 });
 
 test('load: only, skip, metadata', async (t) => {
-  const path = join(folderOf(t), 'some.safetensors');
+  const path = join(temporaryFolder(t), 'some.safetensors');
   const names = ['head.weight', 'head.bias', 'body.0.weight', 'body.1.weight'];
   const state = Object.fromEntries(names.map((name, i) => [name, full([i + 1], i)]));
   await save(path, state, { metadata: { step: '3', format: 'pt', ['__proto__']: 'odd' } });
@@ -271,7 +264,7 @@ test('load: only, skip, metadata', async (t) => {
 });
 
 test('load: a model in several files, by its index or its folder', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const index = join(folder, 'model.safetensors.index.json');
   const [first, second] = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors'];
   const write = (/** @type {any} */ map, /** @type {any} */ more = { metadata: { total_size: 20 } }) =>
@@ -317,12 +310,12 @@ test('load: a model in several files, by its index or its folder', async (t) => 
   // One file goes before an index, as PyTorch's tools have it.
   await save(join(folder, 'model.safetensors'), { whole: ones([1]) });
   assert.deepEqual(Object.keys(await load(folder)), ['whole']);
-  const empty = folderOf(t);
+  const empty = temporaryFolder(t);
   await assert.rejects(load(empty), argument(/it is a folder that has neither model\.safetensors nor model\.safetensors\.index/));
 });
 
 test('load: every one-byte change of an index is refused or says the same of every tensor', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const index = join(folder, 'model.safetensors.index.json');
   const text = Buffer.from(JSON.stringify({ metadata: { total_size: 12 }, weight_map: { a: 'x.safetensors', b: 'y.safetensors' } }));
   writeFileSync(join(folder, 'x.safetensors'), tensorsFile({ a: ['F32', [1], float(1)], spare: ['F32', [1], float(0)] }));
@@ -363,7 +356,7 @@ test('loadStateDict: says what was missing and what was left over; names of ever
 });
 
 test('load: a header says one thing', async (t) => {
-  const path = join(folderOf(t), 'header.safetensors');
+  const path = join(temporaryFolder(t), 'header.safetensors');
   const entry = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}';
   const data = new Uint8Array(4);
   const bytes = (/** @type {string} */ text) => Buffer.from(text, 'latin1');
@@ -426,7 +419,7 @@ test('a header of many megabytes is read, and its strings are scanned without a 
 });
 
 test('save: what the format cannot hold is refused before anything is read or written', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const path = join(folder, 'deep', 'a.safetensors');
   const x = ones([1]);
   for (const [tensors, options, message] of /** @type {[any, any, RegExp][]} */ ([
@@ -500,7 +493,7 @@ test('every one-byte change of a header is refused, or changes a name, a text or
 });
 
 test('a checksum: every one-byte change of a file is refused, but for one of the name of the checksum', async (t) => {
-  const path = join(folderOf(t), 'sum.safetensors');
+  const path = join(temporaryFolder(t), 'sum.safetensors');
   const state = { a: tensor([1, 2, 3]), b: tensor([true, false]), c: tensor([1.5], { dtype: 'bf16' }), 0: tensor([7], { dtype: 'i32' }) };
   await save(path, state, { metadata: { lr: '0.003', 1: 'x' } });
   const file = readFileSync(path);
@@ -548,7 +541,7 @@ test('a checksum: every one-byte change of a file is refused, but for one of the
 });
 
 test('a checksum covers tensors that cannot be had, and those that are larger than a piece', async (t) => {
-  const path = join(folderOf(t), 'large.safetensors');
+  const path = join(temporaryFolder(t), 'large.safetensors');
   const bad = (/** @type {string} */ what) => new TypeError(what);
   const large = new Uint8Array(2 ** 24 + 5).map((_, i) => i * 7);
   const tensors = [

@@ -5,21 +5,14 @@ import { before, test } from 'node:test';
 import { F, grad, manualSeed, randn, tensor } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
-import { x } from './inputs.mjs';
+import { of, range, x } from './inputs.mjs';
+import { identity, matrices, times, turned } from './matrices.mjs';
 import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
-/** @typedef {number[][]} Matrix */
-const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
-/** @param {Reference} t @returns {Matrix[]} */
-function matrices({ shape, data }) {
-  const [n, m] = shape.slice(-2);
-  return range(data.length / n / m).map((b) => range(n).map((i) => [...data.slice((b * n + i) * m, (b * n + i + 1) * m)]));
-}
-/** @param {readonly number[]} shape @param {Matrix[]} list @returns {Reference} */
-const of = (shape, list) => ({ shape: [...shape], data: Float64Array.from(list.flat(2)) });
+/** @typedef {import('./matrices.mjs').Matrix} Matrix */
 /** a⁻¹ b and the determinant, by elimination in float64. @param {Matrix} a @param {Matrix} b */
 function eliminated(a, b) {
   const w = a.map((row, i) => [...row, ...b[i]]);
@@ -40,10 +33,6 @@ function eliminated(a, b) {
   }
   return { x: w.map((row) => row.slice(n)), det };
 }
-const identity = (/** @type {number} */ n) => range(n).map((i) => range(n).map((j) => Number(i === j)));
-/** @param {Matrix} a @param {Matrix} b */
-const times = (a, b) => a.map((row) => b[0].map((_, j) => row.reduce((sum, v, k) => sum + v * b[k][j], 0)));
-const transposed = (/** @type {Matrix} */ a) => a[0].map((_, j) => a.map((row) => row[j]));
 /** Well away from singular ones. @param {number[]} shape @returns {import('./inputs.mjs').Input} */
 function regular(...shape) {
   const n = shape[shape.length - 1];
@@ -188,7 +177,7 @@ function choleskyOf(given) {
 function definite(batch, n) {
   const list = range(batch).map(() => {
     const m = matrices({ shape: [n, n], data: Float64Array.from(normal(n * n)) })[0];
-    return times(m, transposed(m)).map((row, i) => row.map((v, j) => v + (i === j ? 1 : 0)));
+    return times(m, turned(m)).map((row, i) => row.map((v, j) => v + (i === j ? 1 : 0)));
   });
   return { shape: [batch, n, n], values: Float64Array.from(list.flat(2)) };
 }
@@ -233,7 +222,7 @@ test('triangles, from both sides, with ones on the diagonal', async () => {
           reference: (a, b) => {
             const t = matrices(a)[0].map((row, i) => row.map((v, j) => (i === j ? (unitriangular ? 1 : v) : upper === i < j ? v : 0)));
             const right = matrices(b)[0];
-            return of(b.shape, [left ? eliminated(t, right).x : transposed(eliminated(transposed(t), transposed(right)).x)]);
+            return of(b.shape, [left ? eliminated(t, right).x : turned(eliminated(turned(t), turned(right)).x)]);
           },
         });
 });

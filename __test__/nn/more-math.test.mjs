@@ -6,17 +6,13 @@ import { F, compile, tensor } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { both } from './both.mjs';
 import { checkComposed } from './composed.mjs';
-import { few, positive, smooth, x } from './inputs.mjs';
+import { few, of, positive, range, smooth, total, x } from './inputs.mjs';
 import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
 const i32 = (/** @type {any[]} */ list) => tensor(list, { dtype: 'i32' });
-const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
-const total = (/** @type {number[]} */ list) => list.reduce((a, b) => a + b, 0);
-/** @param {readonly number[]} shape @param {number[]} list @returns {Reference} */
-const of = (shape, list) => ({ shape: [...shape], data: Float64Array.from(list) });
 /** @param {Reference} t @returns {number[][]} */
 const rowsOf = ({ shape: [rows, columns], data }) => range(rows).map((r) => [...data.slice(r * columns, (r + 1) * columns)]);
 

@@ -5,15 +5,13 @@ import { before, test } from 'node:test';
 import { F, compile, manualSeed, nn, ones, randn, tensor } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
-import { positive, smooth, x } from './inputs.mjs';
+import { positive, range, smooth, total, x } from './inputs.mjs';
 import { at, generate } from '../../nn/ops/reference.mjs';
 import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
-const range = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i);
-const total = (/** @type {number[]} */ list) => list.reduce((a, b) => a + b, 0);
 
 test('bilinear and embeddingBag', async () => {
   await checkComposed('bilinear', {

@@ -1,13 +1,12 @@
 // Steps whose gradients are not finite: all optimizers follow the same rule, eager and compiled.
 
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { STATE } from '../../kernels/index.mjs';
 import { autocast, compile, load, manualSeed, nn, noGrad, optim, save, scope, tensor } from '../../nn/index.mjs';
 import { initDevice, values } from './setup.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 before(initDevice);
 
@@ -90,8 +89,7 @@ for (const [name, make] of Object.entries(OPTIMIZERS)) {
   });
 
   test(`${name}: a state goes on, with how many were skipped`, async (t) => {
-    const folder = await mkdtemp(join(tmpdir(), 'helios-nn-'));
-    t.after(() => rm(folder, { recursive: true }));
+    const folder = temporaryFolder(t);
     const path = join(folder, 'state.safetensors');
     const [whole, rest] = [0, 1].map(() => training(make, true));
     for (const g of [GOOD[0], [NaN, 0, 0], GOOD[1]]) whole.step(g);

@@ -1,10 +1,8 @@
 // Compiled functions time products whose plans are guesses. Here times are made up: a clock of the device decides nothing.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, before, test } from 'node:test';
 import { planName } from '../../kernels/matmul/words.mjs';
 import { MachinePlans } from '../../kernels/tuning/stored.mjs';
 import { setTimer } from '../../nn/compile/tune.mjs';
@@ -12,10 +10,10 @@ import { processes, runtime } from '../../nn/core/runtime.mjs';
 import { F, compile, nn, manualSeed, optim, randn, reset, tunedPlans, tuningSummary, useTunedPlans } from '../../nn/index.mjs';
 import { childJson } from '../lib/child.mjs';
 import { initDevice } from './setup.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 before(initDevice);
-const folder = mkdtempSync(join(tmpdir(), 'helios-nn-tune-'));
-after(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 /** Nothing that these tests make up may be read by other programs. */
 let made = 0;
 function forget() {

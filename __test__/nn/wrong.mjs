@@ -224,31 +224,23 @@ export const METHODS = {
   add_: () => [m(), m(), { alpha: 2 }],
   mul_: () => [m(), m()],
   contiguous: () => [m().T],
-  clone: () => [m()],
-  to: () => [m(), 'bf16'],
   reshape: () => [m(), 3, 2],
   view: () => [m().T, 1, 6],
   permute: () => [m(), 1, 0],
-  transpose: () => [m(), 0, 1],
   expand: () => [ones([1, 3]), 2, 3],
-  unsqueeze: () => [m(), 0],
-  squeeze: () => [ones([1, 3]), 0],
   flatten: () => [m(), 0, 1],
-  slice: () => [m(), 0, 0, 1, 1],
   at: () => [m(), 0],
-  split: () => [m(), 2, 1],
   chunk: () => [m(), 2, 1],
   maskedFill: () => [m(), m().gt(0), 1],
-  gather: () => [m(), 0, index()],
-  scatter: () => [m(), 0, index(), m()],
-  scatterAdd: () => [m(), 0, index(), m()],
-  indexSelect: () => [m(), 0, ids()],
 };
-for (const name of ['add', 'sub', 'mul', 'div', 'maximum', 'minimum', 'eq', 'ne', 'lt', 'le', 'gt', 'ge', 'clamp', 'pow', 'matmul'])
-  METHODS[name] = FUNCTIONS[name];
-for (const name of ['sum', 'mean', 'amax', 'amin', 'argmax', 'argmin', 'softmax']) METHODS[name] = FUNCTIONS[name];
-for (const name of ['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'abs', 'square', 'sign', 'relu', 'tanh', 'sigmoid'])
-  METHODS[name] = FUNCTIONS[name];
+/** Methods that take what the functions of their names take. */
+const SAME = [
+  ...['clone', 'transpose', 'unsqueeze', 'squeeze', 'slice', 'split', 'gather', 'scatter', 'scatterAdd', 'indexSelect', 'to'],
+  ...['add', 'sub', 'mul', 'div', 'maximum', 'minimum', 'eq', 'ne', 'lt', 'le', 'gt', 'ge', 'clamp', 'pow', 'matmul'],
+  ...['sum', 'mean', 'amax', 'amin', 'argmax', 'argmin', 'softmax'],
+  ...['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'abs', 'square', 'sign', 'relu', 'tanh', 'sigmoid'],
+];
+for (const name of SAME) METHODS[name] = FUNCTIONS[name];
 for (const own of OTHERS) Object.assign(METHODS, own.METHODS);
 /** What is called on something that is no tensor is the runtime's own error. @param {any} x @param {(x: Tensor) => any} f */
 const onTensor = (x, f) => (x instanceof Tensor ? f(x) : undefined);

@@ -1,8 +1,6 @@
 // Tensors without elements, through every operation: each dimension of each case in turn is 0.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { apply } from '../../nn/core/engine.mjs';
@@ -10,6 +8,7 @@ import { denseLayout } from '../../nn/core/layout.mjs';
 import { F, Tensor, compile, empty, grad, load, nn, noGrad, ones, rand, randn, save, scope, tensor, zeros } from '../../nn/index.mjs';
 import { STATE_WORDS } from '../../kernels/index.mjs';
 import { operations } from '../../nn/ops/registry.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { finiteDifferences } from '../lib/reference.mjs';
 import { cases } from './cases.mjs';
@@ -376,23 +375,19 @@ test('nothing is repeated or taken: results without elements, and gradients of z
   }
 });
 
-test('tensors without elements in files', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-zero-'));
-  try {
-    const path = join(folder, 'x.safetensors');
-    await save(path, { a: zeros([0, 3]), b: ones([2]), c: zeros([4, 0], { dtype: 'bf16' }), d: tensor(new Int32Array(0)) });
-    const read = await load(path);
-    assert.deepEqual(
-      Object.entries(read).map(([name, { shape, dtype }]) => [name, shape, dtype]),
-      [
-        ['a', [0, 3], 'f32'],
-        ['b', [2], 'f32'],
-        ['c', [4, 0], 'bf16'],
-        ['d', [0], 'i32'],
-      ],
-    );
-    assert.deepEqual(await values(read.b), [1, 1]);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+test('tensors without elements in files', async (t) => {
+  const folder = temporaryFolder(t);
+  const path = join(folder, 'x.safetensors');
+  await save(path, { a: zeros([0, 3]), b: ones([2]), c: zeros([4, 0], { dtype: 'bf16' }), d: tensor(new Int32Array(0)) });
+  const read = await load(path);
+  assert.deepEqual(
+    Object.entries(read).map(([name, { shape, dtype }]) => [name, shape, dtype]),
+    [
+      ['a', [0, 3], 'f32'],
+      ['b', [2], 'f32'],
+      ['c', [4, 0], 'bf16'],
+      ['d', [0], 'i32'],
+    ],
+  );
+  assert.deepEqual(await values(read.b), [1, 1]);
 });

@@ -4,10 +4,9 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { moduleText } from '../../kernels/hopper/assembler.mjs';
 import { attention, attentionFault, attentionSizes, kernelsOf } from '../../kernels/hopper/attention.mjs';
 import { gemmFault, sizesOf } from '../../kernels/hopper/form.mjs';
@@ -17,10 +16,10 @@ import { simt, simtSizes } from '../../kernels/hopper/simt.mjs';
 import { ptxAttention } from '../../kernels/hopper/tables.mjs';
 import { SUM_THREADS, tileSums } from '../../kernels/hopper/window-sums.mjs';
 import { ptxas } from '../../scripts/ptxas.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
 const assembler = ptxas();
-const folder = mkdtempSync(join(tmpdir(), 'helios-ptx-'));
-after(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 
 /** @typedef {import('../../kernels/hopper/attention.mjs').AttentionForm} AttentionForm */
 /** @typedef {import('../../kernels/hopper/form.mjs').GemmForm} GemmForm */

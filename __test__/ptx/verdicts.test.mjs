@@ -1,19 +1,18 @@
 // The verdicts of self-tests on disk: by card, driver, version and text; damage, other keys and folders that cannot be written.
 
 import assert from 'node:assert/strict';
-import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdtempSync, readFileSync, readdirSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, afterEach, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { KernelContext } from '../../kernels/base.mjs';
 import { kernelSelfTests } from '../../kernels/hopper/self-test.mjs';
 import { forgetVerdicts, verdictFile } from '../../kernels/hopper/verdicts.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { ptxDevice } from './device.mjs';
+import { temporaryFolder } from '../lib/folder.mjs';
 
-const root = mkdtempSync(join(tmpdir(), 'helios-verdicts-'));
-after(() => rmSync(root, { recursive: true, force: true }));
+const root = temporaryFolder();
 let folder = '';
 let count = 0;
 beforeEach(() => {

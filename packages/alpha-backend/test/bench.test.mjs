@@ -2,12 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { instruction, rawModule } from '../../../__test__/lib/spirv.mjs';
 import { freezeSpecialization, plainAddon } from '../bench/lib/plain-addon.mjs';
 import { parseSteps } from '../bench/lib/trainer.mjs';
@@ -98,8 +98,7 @@ test('an addon that generates no kernels is given those of another; uploads and 
 });
 
 test('the hook times each of the backend’s calls once, and digests what was read', (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const [program, out] = [join(folder, 'program.mjs'), join(folder, 'out.json')];
   const backend = import.meta.resolve('@helios-vk/alpha-backend');
   writeFileSync(
@@ -140,8 +139,7 @@ for (let step = 1; ; step++) {
 `;
 
 test('the bench alpha compares runs bit by bit and leaves the checkout as it was', (t) => {
-  const checkout = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(checkout, { recursive: true, force: true }));
+  const checkout = temporaryFolder(t);
   mkdirSync(join(checkout, 'packages/helios/dist'), { recursive: true });
   writeFileSync(join(checkout, 'package.json'), '{ "type": "module", "scripts": { "train": "node fake.mjs train" } }');
   writeFileSync(

@@ -2,16 +2,16 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 
 import { optionsFromEnvironment, register } from '@helios-vk/alpha-backend/register';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+
 const CLI = join(import.meta.dirname, '../../../bin/helios-vk.mjs');
-const checkout = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-after(() => rmSync(checkout, { recursive: true, force: true }));
+const checkout = temporaryFolder();
 const file = join(checkout, 'helios-vk-backend.mjs');
 mkdirSync(join(checkout, 'packages/helios/dist'), { recursive: true });
 writeFileSync(join(checkout, 'package.json'), '{ "type": "module" }');

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { F, init, manualSeed, noGrad, tensor } from 'helios-vk/nn';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { loadModel, serveModel } from '../src/index.mjs';
 import { readGguf } from '../src/formats/gguf.mjs';
 import { exportModel, importModel } from '../src/formats/hf.mjs';
@@ -20,7 +21,6 @@ import { DEFAULT_SAMPLING } from '../src/infer/types.mjs';
 import { openSource } from '../src/infer/weights.mjs';
 import { adapterParameters, adapterPlaces, addAdapters, mergeAdapters, placeAdapters } from '../src/model/lora.mjs';
 import { findModel, openModel } from '../src/open.mjs';
-import { folderOf } from './lib/common.mjs';
 import { all, textOf, writeTinyModel } from './lib/tiny-model.mjs';
 
 /** @typedef {import('../src/infer/types.mjs').Token} Token */
@@ -85,7 +85,7 @@ async function writeAdapter(folder, name, options, seed) {
 
 for (const name of ['llama', 'gpt2', 'olmo2']) {
   test(`${name}: each of several sequences has its adapter, or none, in steps of few rows and of many`, async (t) => {
-    const folder = folderOf(t);
+    const folder = temporaryFolder(t);
     const [first, second] = [join(folder, 'first'), join(folder, 'second')];
     await writeAdapter(first, name, { rank: 3, alpha: 4 }, 1);
     await writeAdapter(second, name, { rank: 9, alpha: 5, targets: name === 'gpt2' ? ['c_attn'] : ['v_proj', 'up_proj'] }, 2);
@@ -113,7 +113,7 @@ for (const name of ['llama', 'gpt2', 'olmo2']) {
 }
 
 test('with an adapter of PEFT, merged and beside the weights, the answers are those of the merged model, of weights of 16 and 8 bits too', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const path = join(ADAPTERS, 'llama');
   const [plain, exact] = [await mergedOf('llama'), await mergedOf('llama', path)];
   for (const dtype of /** @type {const} */ (['f32', 'bf16', 'q8_0'])) {
@@ -145,7 +145,7 @@ test('with an adapter of PEFT, merged and beside the weights, the answers are th
 });
 
 test('layers whose adapters differ: one has others than the next, of another rank', async (t) => {
-  const folder = join(folderOf(t), 'adapter');
+  const folder = join(temporaryFolder(t), 'adapter');
   const model = await importModel(join(MODELS, 'llama'));
   const chosen = adapterPlaces(model.config).filter(({ layer, name }) => layer.startsWith('layers.0') || name === 'q_proj');
   const optionsOf = (/** @type {string} */ layer) => ({ rank: layer.startsWith('layers.0') ? 3 : 11, alpha: 4, rslora: false, dropout: 0 });
@@ -189,7 +189,7 @@ async function tinyWithAdapter(folder) {
 }
 
 test('loadModel: an adapter by its name; wrong names and options are errors; the server has a model for each', async (t) => {
-  const { model: path, adapter } = await tinyWithAdapter(folderOf(t));
+  const { model: path, adapter } = await tinyWithAdapter(temporaryFolder(t));
   for (const [options, message] of /** @type {[any, RegExp][]} */ ([
     [{ adapters: 'x' }, /^adapters must be folders by name, got "x"/],
     [{ adapters: {} }, /^adapters must be folders by name, got an object/],
@@ -198,7 +198,7 @@ test('loadModel: an adapter by its name; wrong names and options are errors; the
     [{ merge: 'yes' }, /^merge must be true or false, got "yes"/],
   ]))
     await assert.rejects(loadModel(path, options), { name: 'RangeError', message });
-  await assert.rejects(loadModel(path, { adapters: { a: folderOf(t) } }), /adapter_config\.json|no checkpoint/);
+  await assert.rejects(loadModel(path, { adapters: { a: temporaryFolder(t) } }), /adapter_config\.json|no checkpoint/);
   const model = await loadModel(path, { slots: 3, adapters: { mine: adapter } });
   t.after(() => model.dispose());
   assert.deepEqual(model.adapters, ['mine']);
@@ -241,7 +241,7 @@ test('loadModel: an adapter by its name; wrong names and options are errors; the
 });
 
 test('an adapter where a model is to be, a model where an adapter is to be, and options without effect are errors', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const { model, adapter } = await tinyWithAdapter(folder);
   const is = /mine is an adapter of .*: name the model, and this with --adapter, or merge them/;
   await assert.rejects(openModel(adapter), is);
@@ -260,7 +260,7 @@ test('an adapter where a model is to be, a model where an adapter is to be, and 
 });
 
 test('generate with --adapter, --merge, and of what merge has written is one text; merge keeps the type; an adapter as GGUF', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const { model, adapter } = await tinyWithAdapter(folder);
   const run = (/** @type {string[]} */ ...args) => {
     const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });

@@ -3,13 +3,13 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { load } from 'helios-vk/nn';
 
 import { evaluate, importModel, loadPeft, openDataset, trainTokenizer } from '../src/index.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 
 const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
 const MODEL = fileURLToPath(new URL('fixtures/models/llama/', import.meta.url));
@@ -68,8 +68,7 @@ test('help, version and wrong command lines', () => {
 });
 
 test('tokenize, eval, info and export from the command line', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const model = join(folder, 'model');
   cpSync(MODEL, model, { recursive: true });
   // The bytes of a text would be 256 ids; the model has 96.

@@ -2,13 +2,13 @@
 
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { piecesOf } from '../src/data/pieces.mjs';
 import { PATTERNS, loadTokenizer, trainTokenizer } from '../src/tokenizer/index.mjs';
 import { makeTexts } from './fixtures/tokenizer-texts.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 
 const { novel, code, random } = makeTexts();
 const CUTS = { before: /(?<=\P{White_Space})\n/gu, after: /(?<=\n)\P{White_Space}/gu };
@@ -56,8 +56,7 @@ test('a text that is cut where the tokenizer says has the ids of the whole', asy
 });
 
 test('pieces of a text are cut there, at the ends of paragraphs too', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const path = join(folder, 'text.txt');
   // No letter stands before a line feed, and wide spaces stand beside some.
   const text = 'A paragraph of text, with an end.\n\nAnother (one)\n\u3000indented.\u2003\n\n\n\u65e5\u672c\u3002\n\u65e5'.repeat(200);

@@ -8,13 +8,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as zlib from 'node:zlib';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { tokenizeCorpus } from '../src/data/corpus.mjs';
 import { openDataset, readCorpusInfo } from '../src/data/dataset.mjs';
 import { permutation, windowsOfStep } from '../src/data/order.mjs';
 import { IGNORED, documentsOf, pack } from '../src/data/pack.mjs';
 import { createShard, openShard } from '../src/data/shards.mjs';
 import { makeFolder } from '../src/folder.mjs';
-import { folderOf } from './lib/common.mjs';
 
 const TOKENIZER = new URL('fixtures/byte-tokenizer.mjs', import.meta.url);
 const PARQUET = fileURLToPath(new URL('fixtures/rows.parquet', import.meta.url));
@@ -113,7 +113,7 @@ test('the number of ranks does not change what a step reads, and a window is rea
 });
 
 test('files that are not of ids, and ids that do not fit together, are named', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const write = (/** @type {string} */ name, /** @type {Uint8Array} */ bytes) => {
     writeFileSync(join(folder, name), bytes);
     return join(folder, name);
@@ -160,7 +160,7 @@ test('files that are not of ids, and ids that do not fit together, are named', a
 });
 
 test('a run that is resumed reads on where it stopped, from its step alone', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const input = join(folder, 'a.txt');
   writeFileSync(input, Array.from({ length: 900 }, (_, i) => `${i}`).join(' '));
   await tokenize({ inputs: [input], output: join(folder, 'data'), validation: 0, shardTokens: 700 });
@@ -180,7 +180,7 @@ test('a run that is resumed reads on where it stopped, from its step alone', asy
 });
 
 test('shards: what is written is read, in the form of llm.c; ids of nanoGPT; what lies is refused', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   for (const [bytes, magic, version] of [
     [2, 20240520, 1],
     [4, 20240801, 7],
@@ -219,7 +219,7 @@ test('shards: what is written is read, in the form of llm.c; ids of nanoGPT; wha
 });
 
 test('a dataset: windows within files, batches by step, validation apart', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   for (const [name, tokens] of /** @type {[string, number][]} */ ([
     ['train_0.bin', 100],
     ['train_1.bin', 8],
@@ -257,7 +257,7 @@ test('a dataset: windows within files, batches by step, validation apart', async
 });
 
 test('tokenizeCorpus: the same files for any number of threads and size of pieces; every document once, on one side', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const documents = Array.from({ length: 500 }, (_, i) => `Dokument ${i}: ${'größer 日本 🙂 '.repeat(i % 40)}\nEnde`);
   const jsonl = join(folder, 'a.jsonl');
   writeFileSync(jsonl, `\ufeff${documents.map((text) => JSON.stringify({ text, other: 1 })).join('\r\n')}`);
@@ -294,7 +294,7 @@ test('tokenizeCorpus: the same files for any number of threads and size of piece
 });
 
 test('tokenizeCorpus: one long text: its end is held out, and nothing is lost at the cuts', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const text = Array.from({ length: 20_000 }, (_, i) => `Zeile ${i}${i % 3 ? '.' : ' endet so'}\n${i % 7 ? '' : '\n  '}`).join('');
   const input = join(folder, 'novel.txt');
   writeFileSync(input, text);
@@ -309,7 +309,7 @@ test('tokenizeCorpus: one long text: its end is held out, and nothing is lost at
 });
 
 test('tokenizeCorpus: Parquet, a folder of files', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   await tokenize({ inputs: [PARQUET], output: join(folder, 'out'), validation: 0 });
   assert.deepEqual(
     documentsIn(idsOf(join(folder, 'out'), 'train')),
@@ -336,7 +336,7 @@ test('tokenizeCorpus: Parquet, a folder of files', async (t) => {
 });
 
 test('tokenizeCorpus: Parquet whose pages are packed by other means, and columns inside of columns', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const texts = Array.from({ length: 20 }, (_, i) => `Row ${i} of it.`);
   for (const name of ['gzip', 'brotli']) {
     const input = fileURLToPath(new URL(`fixtures/${name}.parquet`, import.meta.url));
@@ -356,7 +356,7 @@ test('tokenizeCorpus: Parquet whose pages are packed by other means, and columns
 });
 
 test('tokenizeCorpus: a byte order mark at the start of a text is none of it', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   for (const [name, separator, documents] of /** @type {[string, string | undefined, string[]][]} */ ([
     ['whole', undefined, ['one\n\n\ufefftwo']],
     ['parts', '\n\n', ['one', '\ufefftwo']],
@@ -369,7 +369,7 @@ test('tokenizeCorpus: a byte order mark at the start of a text is none of it', a
 });
 
 test('tokenizeCorpus: what cannot be read is named by file and line, or byte; nothing is left', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const lines = Array.from({ length: 300 }, (_, i) => JSON.stringify({ text: `line ${i}` }));
   for (const [bad, message] of /** @type {[string | Buffer, RegExp][]} */ ([
     ['{"text": 5}', /a\.jsonl, line 251: text is not text/],
@@ -409,7 +409,7 @@ test('tokenizeCorpus: what cannot be read is named by file and line, or byte; no
 });
 
 test('tokenizeCorpus: files of other kinds, and files that are cut short, are named', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const write = (/** @type {string} */ name, /** @type {string | Uint8Array} */ contents) => {
     writeFileSync(join(folder, name), contents);
     return join(folder, name);
@@ -440,7 +440,7 @@ test('tokenizeCorpus: files of other kinds, and files that are cut short, are na
 });
 
 test('tokenizeCorpus: the text of a document alone says whether it is held out', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const documents = Array.from({ length: 400 }, (_, i) => `Document ${i % 250}`);
   const write = (/** @type {string} */ name, /** @type {string} */ contents) => {
     writeFileSync(join(folder, name), contents);
@@ -475,7 +475,7 @@ test('tokenizeCorpus: the text of a document alone says whether it is held out',
 });
 
 test('tokenizeCorpus: outputs that are there, or are inputs, are refused before any work; a signal leaves nothing', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const input = join(folder, 'texts', 'a.txt');
   mkdirSync(join(folder, 'texts'));
   writeFileSync(input, 'some text');
@@ -519,7 +519,7 @@ test('tokenizeCorpus: outputs that are there, or are inputs, are refused before 
 });
 
 test('tokenizeCorpus: memory does not grow with the text', (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   // Words that never come again fill the tokenizer's cache.
   const words = Array.from(
     { length: 400_000 },

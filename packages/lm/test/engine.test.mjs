@@ -7,12 +7,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { init, manualSeed, noGrad, tensor } from 'helios-vk/nn';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { relativeError } from '../../../__test__/lib/reference.mjs';
 import { readConfig } from '../src/config.mjs';
 import { exportModel, importModel } from '../src/formats/hf.mjs';
 import { Engine } from '../src/infer/engine.mjs';
 import { DEFAULT_SAMPLING } from '../src/infer/types.mjs';
 import { Decoder } from '../src/model/decoder.mjs';
-import { distance, folderOf } from './lib/common.mjs';
 
 /** @typedef {import('../src/infer/types.mjs').Token} Token */
 
@@ -80,7 +81,7 @@ for (const family of FAMILIES) {
 }
 
 test('heads that flash attention takes, with windows, fewer heads of keys, and chunks that begin anywhere', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   manualSeed(3);
   const config = { ...readConfig(join(FIXTURES, 'mistral')), heads: 4, kvHeads: 2, headSize: 32, windows: [7, null], context: 64 };
   const model = new Decoder(config);
@@ -120,7 +121,7 @@ test('weights in halves and in 8 bits: logits within the tolerances of their typ
   ])) {
     const engine = await open('llama', { dtype });
     await generate(engine, prompt, { maxTokens: 1 });
-    const away = distance(vk.readBuffer(engine.session.logits).slice(0, 96), expected);
+    const away = relativeError(vk.readBuffer(engine.session.logits).slice(0, 96), expected);
     assert.ok(away < tolerance, `${dtype}: ${away}`);
     if (dtype !== 'f32') assert.ok(away > 1e-6, `${dtype} has rounded nothing`);
     // The step's own kernels: the last token of the prompt by a step in place of a chunk.
@@ -253,7 +254,7 @@ test('disposing of a model ends its sequences, those that wait too, and frees it
 });
 
 test('a cache that does not fit is an error that says what takes less, and leaves nothing', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const model = new Decoder({ ...readConfig(join(FIXTURES, 'llama')), context: 2 ** 30 });
   await exportModel(model, folder, { dtype: 'f32' });
   model.dispose();
@@ -279,7 +280,7 @@ test('embed: the last token by the head gives the logits; the mean is over all t
   const { width } = model.config;
   const last = await engine.embed(ids, 'last');
   const product = logits[8].map((_, row) => last.reduce((sum, x, i) => sum + x * head[row * width + i], 0));
-  assert.ok(distance(product, logits[8]) < 1e-5);
+  assert.ok(relativeError(product, logits[8]) < 1e-5);
   // Each beginning's last row is the row of that token.
   /** @type {Float32Array[]} */
   const rows = [];
@@ -298,7 +299,7 @@ test('embed: the last token by the head gives the logits; the mean is over all t
   await assert.rejects(engine.embed(promptOf(context + 1)), /the text has 65 tokens, more than the context of 64/);
   await assert.rejects(engine.embed(ids, /** @type {any} */ ('max')), /pooling must be 'mean' or 'last', got max/);
   const expected = mean.map((_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
-  assert.ok(distance(mean, expected) < 1e-5);
+  assert.ok(relativeError(mean, expected) < 1e-5);
   model.dispose();
   await engine.dispose();
 });

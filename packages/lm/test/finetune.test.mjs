@@ -2,10 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { init, noGrad, reset, scope, tensor } from 'helios-vk/nn';
 
@@ -16,13 +15,13 @@ import { finetune, importModel, loadTokenizer, readConfig, train } from '../src/
 import { windowsOfStep } from '../src/data/order.mjs';
 import { openModel } from '../src/open.mjs';
 import { loadCheckpoint } from '../src/train/checkpoint.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { CHATML, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
 
 /** @typedef {import('../src/train/finetune.mjs').FinetuneOptions} FinetuneOptions */
 
 const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
-const base = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-after(() => rmSync(base, { recursive: true, force: true }));
+const base = temporaryFolder();
 const [MODEL, PLAIN] = [join(base, 'model'), join(base, 'plain')];
 before(async () => {
   await writeTinyModel(MODEL, { template: CHATML });

@@ -2,8 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -12,13 +11,13 @@ import { loadModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
 import { StopFinder } from '../src/infer/stops.mjs';
 import { fixture } from './fixtures/tokenizer-texts.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { CHATML, all, scriptedEngine, textOf, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
 
 /** @typedef {import('../src/infer/options.mjs').GenerateOptions} GenerateOptions */
 
 const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
-const base = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-after(() => rmSync(base, { recursive: true, force: true }));
+const base = temporaryFolder();
 const TINY = join(base, 'tiny');
 const WORDS = join(base, 'words');
 /** @type {LanguageModel} */

@@ -8,6 +8,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { init, load, manualSeed, tensor } from 'helios-vk/nn';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { relativeError } from '../../../__test__/lib/reference.mjs';
 import { readConfig } from '../src/config.mjs';
 import { exportGgufAdapter } from '../src/formats/gguf-adapter.mjs';
 import { TYPES, readGguf } from '../src/formats/gguf.mjs';
@@ -19,7 +21,6 @@ import { loadTokenizer } from '../src/tokenizer/index.mjs';
 import { byMerges } from './lib/tokenizers.mjs';
 import { fixture, makeTexts } from './fixtures/tokenizer-texts.mjs';
 import { askLlama, hasLlama, quantizeByLlama } from './lib/llama.mjs';
-import { distance, folderOf } from './lib/common.mjs';
 
 const FIXTURES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
 const skip = hasLlama() ? false : 'llama.cpp is not there: node scripts/llama.mjs create';
@@ -59,7 +60,7 @@ async function greedy(model, ids, count) {
 
 for (const family of ['llama', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'gpt2']) {
   test(`${family}: llama.cpp has the same logits and greedy tokens, in every type`, { skip }, async (t) => {
-    const folder = folderOf(t);
+    const folder = temporaryFolder(t);
     const model = await importModel(join(FIXTURES, family));
     const ids = [...(await load(join(FIXTURES, family, 'expected.safetensors')).then(({ ids }) => ids.toArray()))].slice(0, 24);
     const dtypes = /** @type {(keyof typeof TOLERANCES)[]} */ (Object.keys(TOLERANCES));
@@ -70,7 +71,7 @@ for (const family of ['llama', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'gpt2']) {
     for (const [i, dtype] of dtypes.entries()) {
       // Of GELU, llama.cpp has a table of f16 numbers.
       const tolerance = family === 'gpt2' && dtype === 'f32' ? TOLERANCES.f16 : TOLERANCES[dtype];
-      const away = distance(answers[i].logits, own);
+      const away = relativeError(answers[i].logits, own);
       assert.ok(away < tolerance, `${dtype}: ${away}`);
     }
     assert.deepEqual(answers[0].tokens, await greedy(model, ids, 8));
@@ -79,7 +80,7 @@ for (const family of ['llama', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'gpt2']) {
 }
 
 test('biases of llama, linear scaling of positions, and a mistral whose context fits its window', { skip }, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const llama = { ...readConfig(join(FIXTURES, 'llama')), qkvBias: true, outBias: true, mlpBias: true, tied: true };
   const configs = {
     biased: { ...llama, rope: /** @type {const} */ ({ base: 1e4, type: 'linear', factor: 4 }) },
@@ -91,14 +92,14 @@ test('biases of llama, linear scaling of positions, and a mistral whose context 
     await exportModel(model, path, { dtype: 'f32' });
     const ids = [3, 1, 4, 1, 5, 9, 2];
     const [{ logits }] = askLlama([{ path, ids }]);
-    const away = distance(logits, await logitsOf(model, ids));
+    const away = relativeError(logits, await logitsOf(model, ids));
     assert.ok(away < TOLERANCES.f32, `${name}: ${away}`);
     model.dispose();
   }
 });
 
 test('llama.cpp quantizes: its q8_0 is ours to the byte, and its other types are read here', { skip }, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   // Rows of whole blocks of 256.
   const config = { ...readConfig(join(FIXTURES, 'llama')), width: 256, headSize: 64, hidden: 512 };
   const model = new Decoder(config);
@@ -123,8 +124,8 @@ test('llama.cpp quantizes: its q8_0 is ours to the byte, and its other types are
     const ours = await logitsOf(read, ids);
     const [{ logits }] = askLlama([{ path, ids }]);
     // llama.cpp quantizes the activations too, which dequantized weights do not need.
-    assert.ok(distance(ours, logits) < TOLERANCES.q8_0, `${type}: ${distance(ours, logits)}`);
-    assert.ok(distance(ours, own) < tolerance, `${type}: ${distance(ours, own)} from f32`);
+    assert.ok(relativeError(ours, logits) < TOLERANCES.q8_0, `${type}: ${relativeError(ours, logits)}`);
+    assert.ok(relativeError(ours, own) < tolerance, `${type}: ${relativeError(ours, own)} from f32`);
     read.dispose();
   }
   const [theirs, mine] = ['theirs-q8_0', 'q8_0'].map((name) => ({ gguf: readGguf(pathOf(name)), bytes: readFileSync(pathOf(name)) }));
@@ -136,7 +137,7 @@ test('llama.cpp quantizes: its q8_0 is ours to the byte, and its other types are
 });
 
 test('llama.cpp splits texts into the same tokens, and has our sizes of blocks', { skip }, async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const { novel, code } = makeTexts();
   const texts = ['Hello, world!', ' two  spaces\n\n and\tlines 12345 é 中文 😀', novel.slice(0, 20_000), code.slice(0, 20_000)];
   const base = readConfig(join(FIXTURES, 'llama'));
@@ -166,7 +167,7 @@ test('llama.cpp splits texts into the same tokens, and has our sizes of blocks',
 
 for (const name of ['llama', 'gpt2']) {
   test(`${name}: with an adapter in GGUF llama.cpp computes what PEFT computes with it`, { skip }, async (t) => {
-    const folder = folderOf(t);
+    const folder = temporaryFolder(t);
     const model = await importModel(join(FIXTURES, name));
     await exportModel(model, join(folder, 'model.gguf'), { dtype: 'f32' });
     const path = fileURLToPath(new URL(`fixtures/adapters/${name}`, import.meta.url));
@@ -180,10 +181,10 @@ for (const name of ['llama', 'gpt2']) {
     const request = { path: join(folder, 'model.gguf'), ids: Array.from(ids) };
     const adapter = join(folder, 'adapter.gguf');
     const [beside, merged, without] = askLlama([{ ...request, adapter }, { ...request, path: join(folder, 'merged.gguf') }, request]);
-    assert.ok(distance(beside.logits, merged.logits) < TOLERANCES.f32, `merged: ${distance(beside.logits, merged.logits)}`);
+    assert.ok(relativeError(beside.logits, merged.logits) < TOLERANCES.f32, `merged: ${relativeError(beside.logits, merged.logits)}`);
     // Its GELU is a table in f16, which the values of this adapter's layers reach.
     const tolerance = name === 'gpt2' ? TOLERANCES.f16 : TOLERANCES.f32;
-    assert.ok(distance(beside.logits, logits) < tolerance, `${distance(beside.logits, logits)}`);
-    assert.ok(distance(without.logits, logits) > 0.1);
+    assert.ok(relativeError(beside.logits, logits) < tolerance, `${relativeError(beside.logits, logits)}`);
+    assert.ok(relativeError(without.logits, logits) > 0.1);
   });
 }

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { F, init, manualSeed, noGrad } from 'helios-vk/nn';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { readConfig } from '../src/config.mjs';
 import { digestOf } from '../src/data/corpus.mjs';
 import { ggufWeights } from '../src/formats/gguf-model.mjs';
@@ -20,7 +21,6 @@ import { applyChatTemplate, loadTokenizer } from '../src/tokenizer/index.mjs';
 import { modelOf } from '../src/train/settings.mjs';
 import { fixture, makeTexts } from './fixtures/tokenizer-texts.mjs';
 import { byMerges } from './lib/tokenizers.mjs';
-import { folderOf } from './lib/common.mjs';
 
 /** @typedef {import('../src/formats/gguf.mjs').Metadata} Metadata */
 /** @typedef {import('../src/formats/gguf.mjs').TensorDescription & { pieces(): Uint8Array[] }} Written */
@@ -60,7 +60,7 @@ async function numbersOf(model) {
 
 for (const family of FAMILIES) {
   test(`${family}: what is exported comes back, in every type, and exporting it again gives the same bytes`, async (t) => {
-    const folder = folderOf(t);
+    const folder = temporaryFolder(t);
     const model = await modelFor(family);
     const own = await numbersOf(model);
     for (const [dtype, tolerance] of /** @type {const} */ ([
@@ -91,7 +91,7 @@ for (const family of FAMILIES) {
   });
 
   test(`${family}: weights for inference are in their own types and in the rows of Decoder`, async (t) => {
-    const path = join(folderOf(t), 'a.gguf');
+    const path = join(temporaryFolder(t), 'a.gguf');
     const model = await modelFor(family);
     const state = model.stateDict();
     for (const dtype of /** @type {const} */ (['f32', 'q8_0'])) {
@@ -128,7 +128,7 @@ for (const family of FAMILIES) {
 }
 
 test("llama3's scaling is found in files of other programs, which have only its result", async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const config = readConfig(join(FIXTURES, 'llama'));
   const usual = /** @type {const} */ ({ base: 5e5, type: 'llama3', factor: 32, lowFactor: 1, highFactor: 4, original: 8192 });
   for (const [rope, plain] of /** @type {const} */ ([
@@ -149,7 +149,7 @@ test("llama3's scaling is found in files of other programs, which have only its 
 });
 
 test('a model that llama.cpp cannot run is not exported, and the error says why and what to do', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const path = join(folder, 'a.gguf');
   const sizes = { layers: 1, width: 32, heads: 2, hidden: 32, blockSize: 16, vocabSize: 32 };
   const smollm3 = readConfig(join(FIXTURES, 'smollm3'));
@@ -195,7 +195,7 @@ test('a model that llama.cpp cannot run is not exported, and the error says why 
 });
 
 test('a file that is no such model is an error with key or tensor, what is there and what was expected', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const [good, path] = [join(folder, 'good.gguf'), join(folder, 'x.gguf')];
   const model = await importModel(join(FIXTURES, 'llama'));
   const tokenizer = loadTokenizer(JSON.parse(readFileSync(fixture('gpt2'), 'utf8')));
@@ -271,7 +271,7 @@ test('a file that is no such model is an error with key or tensor, what is there
 });
 
 test('a tokenizer and its templates come back, with the same ids', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const path = join(folder, 'a.gguf');
   const texts = makeTexts();
   const { novel, code, random, marks } = texts;
@@ -344,7 +344,7 @@ test('SentencePiece by its scores alone, as other programs write it', () => {
 });
 
 test('export, info, eval and import from the command line', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const run = (/** @type {string[]} */ ...args) => spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
   const at = (/** @type {string} */ name) => join(folder, name);
   cpSync(join(FIXTURES, 'llama'), at('base'), { recursive: true });

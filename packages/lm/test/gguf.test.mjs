@@ -5,9 +5,9 @@ import assert from 'node:assert/strict';
 import { closeSync, ftruncateSync, openSync, readFileSync, readdirSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { TYPES, bytesOf, readGguf, readTensor, writeGguf } from '../src/formats/gguf.mjs';
 import { fromF32, toF32 } from '../src/formats/quant.mjs';
-import { folderOf } from './lib/common.mjs';
 
 /** @typedef {import('../src/formats/gguf.mjs').Metadata} Metadata */
 
@@ -48,7 +48,7 @@ const TENSORS = /** @type {(keyof typeof TYPES)[]} */ (Object.keys(TYPES)).map((
 });
 
 test('all values and tensors come back', async (t) => {
-  const path = join(folderOf(t), 'below', 'all.gguf');
+  const path = join(temporaryFolder(t), 'below', 'all.gguf');
   await writeGguf(path, METADATA, TENSORS);
   const gguf = readGguf(path);
   assert.deepEqual([gguf.path, gguf.version], [path, 3]);
@@ -66,14 +66,14 @@ test('all values and tensors come back', async (t) => {
 });
 
 test('a vocabulary of 150,000 tokens comes back', async (t) => {
-  const path = join(folderOf(t), 'a.gguf');
+  const path = join(temporaryFolder(t), 'a.gguf');
   const tokens = Array.from({ length: 150_000 }, (_, i) => `t${i}`);
   await writeGguf(path, new Map([['tokens', { type: 'string[]', value: tokens }]]), []);
   assert.deepEqual(readGguf(path).metadata.get('tokens')?.value, tokens);
 });
 
 test('version 2 and another alignment are read', async (t) => {
-  const path = join(folderOf(t), 'a.gguf');
+  const path = join(temporaryFolder(t), 'a.gguf');
   await writeGguf(path, new Map([['general.alignment', { type: 'u32', value: 16 }]]), TENSORS.slice(0, 2));
   const bytes = readFileSync(path);
   bytes.writeUInt32LE(2, 4);
@@ -84,7 +84,7 @@ test('version 2 and another alignment are read', async (t) => {
 });
 
 test('what does not fit is not written, and leaves the file that is there', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const path = join(folder, 'a.gguf');
   await writeGguf(path, METADATA, TENSORS);
   const before = readFileSync(path);
@@ -113,7 +113,7 @@ const headerOf = (...parts) =>
   );
 
 test('a damaged file is an error that names the file, the key or tensor, what is there and what was expected', (t) => {
-  const path = join(folderOf(t), 'x.gguf');
+  const path = join(temporaryFolder(t), 'x.gguf');
   const magic = Buffer.from('GGUF');
   const data = Buffer.alloc(256);
   /** A tensor's entry: [4, 8] of f32 unless changed. @param {Partial<{ name: string, dims: bigint[], type: number, offset: bigint }>} [changes] */
@@ -173,7 +173,7 @@ test('a damaged file is an error that names the file, the key or tensor, what is
 });
 
 test('files cut anywhere and with any byte changed are read or refused, and take no memory of sizes that they make up', async (t) => {
-  const path = join(folderOf(t), 'x.gguf');
+  const path = join(temporaryFolder(t), 'x.gguf');
   await writeGguf(path, METADATA, TENSORS.slice(0, 3));
   const whole = readFileSync(path);
   const { dataOffset } = readGguf(path);

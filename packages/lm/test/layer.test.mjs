@@ -8,13 +8,13 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { readConfig } from '../src/config.mjs';
 import { exportModel } from '../src/formats/hf.mjs';
 import { Engine } from '../src/infer/engine.mjs';
 import { testWholeLayers, wholeLayers } from '../src/infer/layer.mjs';
 import { DEFAULT_SAMPLING } from '../src/infer/types.mjs';
 import { Decoder } from '../src/model/decoder.mjs';
-import { folderOf } from './lib/common.mjs';
 
 const FIXTURES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
 const vk = createRequire(import.meta.url)('helios-vk');
@@ -72,7 +72,7 @@ async function writeModel(folder) {
 test('a step whose workgroups do not run at once is done again by several dispatches, with a warning, and the sequence goes on', async (t) => {
   let multiprocessors = 0;
   t.mock.method(vk, 'initDevice', () => ({ ...info, multiprocessors }));
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   await writeModel(folder);
   const open = () => Engine.open(folder, { slots: 2, context: 300 });
   const ids = Array.from({ length: 252 }, (_, i) => (i * i) % 90);
@@ -114,7 +114,7 @@ test('a step whose workgroups do not run at once is done again by several dispat
 
 test('the test of a layer tries every kind of layer, and places by which attention is divided differently', async (t) => {
   t.mock.method(vk, 'initDevice', () => ({ ...info, multiprocessors: 1 }));
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   await writeModel(folder);
   const engine = await Engine.open(folder);
   const { session } = engine;

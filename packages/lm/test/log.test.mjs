@@ -9,12 +9,12 @@ import { request } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { MetricsLog } from '../src/log/metrics.mjs';
 import { Rows, servePage } from '../src/log/page.mjs';
 import { Progress } from '../src/log/progress.mjs';
 import { TensorBoardLog, maskedCrc } from '../src/log/tensorboard.mjs';
 import { TimeLeft } from '../src/log/time-left.mjs';
-import { folderOf } from './lib/common.mjs';
 
 /** @typedef {import('../src/log/events.mjs').TrainEvent} TrainEvent */
 
@@ -37,7 +37,7 @@ const stepEvent = (step, more) => ({ type: 'step', step, epoch: step / 100, loss
 const evalEvent = (step) => ({ type: 'eval', step, loss: 2, perplexity: 7.389056, bitsPerByte: 0.875, best: true });
 
 test('metrics.jsonl has a line a step and a line an evaluation, under the keys of transformers', (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const log = new MetricsLog(folder);
   log.push(start());
   log.push(stepEvent(1, { gradNorm: 0.5, tokensPerSecond: 1000, memoryBytes: 1 }));
@@ -55,7 +55,7 @@ test('metrics.jsonl has a line a step and a line an evaluation, under the keys o
 });
 
 test('after kill -9 at any moment and a resume, metrics.jsonl has each step once', (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const path = join(folder, 'metrics.jsonl');
   // The killed process: it wrote its checkpoint of step 4, was told of steps up to 7, and never closed its log.
   const child = `import { MetricsLog } from ${JSON.stringify(new URL('../src/log/metrics.mjs', import.meta.url).href)};
@@ -101,7 +101,7 @@ test('after kill -9 at any moment and a resume, metrics.jsonl has each step once
 });
 
 test('metrics.jsonl of any length is cut at the right byte, across the pieces that it is read in', (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const path = join(folder, 'metrics.jsonl');
   // Lines of two-byte letters and other lengths: 3 MB.
   const lines = Array.from({ length: 30_000 }, (_, i) => `{"step":${i + 1},"note":"${'é'.repeat(i % 97)}"}\n`);
@@ -113,7 +113,7 @@ test('metrics.jsonl of any length is cut at the right byte, across the pieces th
 });
 
 test('metrics that cannot be written name the file', (t) => {
-  const log = new MetricsLog(join(folderOf(t), 'nowhere'));
+  const log = new MetricsLog(join(temporaryFolder(t), 'nowhere'));
   assert.throws(() => log.push(start()), /nowhere.metrics\.jsonl: ENOENT/);
 });
 
@@ -131,7 +131,7 @@ function recordsOf(bytes) {
 }
 
 test('an event file has, byte for byte, the messages that TensorBoard’s own writer makes', (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   // test/fixtures/make-events.py wrote the same events.
   const log = new TensorBoardLog(join(folder, 'made', 'too'), { now: () => 1_700_000_000_250 });
   log.push(start(2));
@@ -155,7 +155,7 @@ test('an event file has, byte for byte, the messages that TensorBoard’s own wr
 });
 
 test('two runs that begin in the same second have two event files', (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   for (const log of [new TensorBoardLog(folder, { now: () => 1000 }), new TensorBoardLog(folder, { now: () => 1000 })]) {
     log.push(start());
     log.close();
@@ -369,7 +369,7 @@ async function* messagesOf(url) {
 }
 
 test('the page’s stream begins with all there was and goes on with what is new; a start forgets later steps', async (t) => {
-  const history = join(folderOf(t), 'metrics.jsonl');
+  const history = join(temporaryFolder(t), 'metrics.jsonl');
   for (let step = 1; step <= 6; step++) appendFileSync(history, `${JSON.stringify({ step, loss: 9 - step, learning_rate: 0.1 })}\n`);
   appendFileSync(history, '{"step":4,"eval_loss":3.5}\n{"step":7,"lo');
   const page = await servePage({ title: 'a run', history });

@@ -8,6 +8,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { F, autocast, compile, grad, init, load, manualSeed, noGrad, optim, save, scope, tensor } from 'helios-vk/nn';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { relativeError } from '../../../__test__/lib/reference.mjs';
 import { exportModel, importModel } from '../src/formats/hf.mjs';
 import { loadPeft, savePeft } from '../src/formats/peft.mjs';
 import {
@@ -20,7 +22,6 @@ import {
   quantizeLayers,
   removeAdapters,
 } from '../src/model/lora.mjs';
-import { distance, folderOf } from './lib/common.mjs';
 
 const [MODELS, ADAPTERS] = ['models/', 'adapters/'].map((name) => fileURLToPath(new URL(`fixtures/${name}`, import.meta.url)));
 const NAMES = ['llama', 'gpt2'];
@@ -54,7 +55,7 @@ async function gradientsOf(model, { step = (loss) => scope(() => loss().backward
 
 for (const name of NAMES) {
   test(`${name}: with an adapter of PEFT the logits are PEFT's, beside the weights and merged; it is written again with the same bytes`, async (t) => {
-    const folder = folderOf(t);
+    const folder = temporaryFolder(t);
     const expected = await (await load(join(ADAPTERS, name, 'expected.safetensors'))).logits.toArray();
     const given = await idsOf(name);
     const model = await modelOf(name);
@@ -62,7 +63,7 @@ for (const name of NAMES) {
     const { base } = await loadPeft(join(ADAPTERS, name), model);
     assert.equal(base, name);
     // Its dropout is of training.
-    const away = distance(await logitsOf(model.eval(), given), expected);
+    const away = relativeError(await logitsOf(model.eval(), given), expected);
     assert.ok(away < 1e-5, `${away}`);
     await savePeft(join(folder, 'first'), model, { base });
     const again = await modelOf(name);
@@ -76,7 +77,7 @@ for (const name of NAMES) {
     assert.deepEqual(Object.keys(ours).sort(), Object.keys(theirs).sort());
     for (const key of Object.keys(theirs)) assert.deepEqual(await ours[key].toArray(), await theirs[key].toArray(), key);
     assert.deepEqual(await logitsOf(removeAdapters(model), given), plain);
-    assert.ok(distance(await logitsOf(mergeAdapters(again), given), expected) < 1e-5);
+    assert.ok(relativeError(await logitsOf(mergeAdapters(again), given), expected) < 1e-5);
     assert.equal(adaptersOf(again).length, 0);
     // What was merged is a model like any other.
     await exportModel(again, join(folder, 'merged'), { dtype: 'f32' });
@@ -107,15 +108,15 @@ for (const name of NAMES) {
             dB[o * 3 + r] += dW * a[r * inputs + k];
             dA[r * inputs + k] += dW * b[o * 3 + r];
           }
-      assert.ok(distance(found[2 * i], dA) < 2e-5, `${path} A`);
-      assert.ok(distance(found[2 * i + 1], dB) < 2e-5, `${path} B`);
+      assert.ok(relativeError(found[2 * i], dA) < 2e-5, `${path} A`);
+      assert.ok(relativeError(found[2 * i + 1], dB) < 2e-5, `${path} B`);
     }
     for (const gradCheckpoint of [true, false]) {
       const other = fill(addAdapters(await modelOf(name), { rank: 3, alpha: 5 }));
       other.gradCheckpoint = gradCheckpoint;
       const taken = compile(() => grad(other.loss(ids(), targets()), adapterParameters(other)));
       const same = gradCheckpoint ? await gradientsOf(other) : await Promise.all(taken().map((gradient) => gradient.toArray()));
-      for (const [i, gradient] of same.entries()) assert.ok(distance(gradient, found[i]) < 1e-5, `${gradCheckpoint} ${i}`);
+      for (const [i, gradient] of same.entries()) assert.ok(relativeError(gradient, found[i]) < 1e-5, `${gradCheckpoint} ${i}`);
     }
   });
 }
@@ -139,9 +140,9 @@ test('beside weights in q8_0 an adapter gets the gradients that it gets beside w
     const within = (/** @type {() => any} */ run) => (half ? autocast(half, run) : run());
     const of = (/** @type {Decoder} */ model) => gradientsOf(model, { step: (loss) => scope(() => within(loss).backward()) });
     const [found, wanted] = [await of(quantized), await of(decoded)];
-    for (const [i, gradient] of found.entries()) assert.ok(distance(gradient, wanted[i]) < (half ? 3e-2 : 1e-5), `${half} ${i}`);
+    for (const [i, gradient] of found.entries()) assert.ok(relativeError(gradient, wanted[i]) < (half ? 3e-2 : 1e-5), `${half} ${i}`);
     const [before, own] = [await logitsOf(await modelOf('llama')), await logitsOf(removeAdapters(quantized))];
-    assert.ok(distance(own, before) > 1e-4 && distance(own, before) < 3e-2, `${distance(own, before)}`);
+    assert.ok(relativeError(own, before) > 1e-4 && relativeError(own, before) < 3e-2, `${relativeError(own, before)}`);
     assert.throws(() => mergeAdapters(addAdapters(quantized)), /layers\.0\.attention\.qkv is in q8_0, which would round away an adapter/);
   }
 });
@@ -197,7 +198,7 @@ test('targets: last words of names; one that names no layer, ranks and shares ou
 });
 
 test('files that do not fit are errors with file, key, what is there and what was expected', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const model = await modelOf('llama');
   const json = JSON.parse(readFileSync(join(ADAPTERS, 'llama/adapter_config.json'), 'utf8'));
   const state = await load(join(ADAPTERS, 'llama/adapter_model.safetensors'));

@@ -8,11 +8,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { F, compile, init, load, nn, optim, save, tensor } from 'helios-vk/nn';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { relativeError } from '../../../__test__/lib/reference.mjs';
 import { configJson, parseConfig, readConfig } from '../src/config.mjs';
 import { exportModel, importModel } from '../src/formats/hf.mjs';
 import { Decoder } from '../src/model/decoder.mjs';
 import { partsOf } from '../src/model/parts.mjs';
-import { distance, folderOf } from './lib/common.mjs';
 
 const FIXTURES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
 const FAMILIES = ['llama', 'mistral', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'gpt2'];
@@ -28,7 +29,7 @@ for (const family of FAMILIES) {
   test(`${family}: logits, loss and all gradients are those of transformers`, async () => {
     const model = await importModel(join(FIXTURES, family));
     const expected = await expectedOf(family);
-    assert.ok(distance(await model.forward(expected.ids).toArray(), await expected.logits.toArray()) < TOLERANCE, 'logits');
+    assert.ok(relativeError(await model.forward(expected.ids).toArray(), await expected.logits.toArray()) < TOLERANCE, 'logits');
     // Three of 48 are -100, which count for nothing.
     const targets = tensor(
       Uint32Array.from(await expected.targets.toArray(), (target) => (target < 0 ? 0xffffffff : target)),
@@ -47,7 +48,7 @@ for (const family of FAMILIES) {
         assert.ok(gradient, parameter);
         const rows = row === undefined ? gradient : F.slice(gradient, 0, row, row + shape[0]);
         const own = transposed ? F.transpose(rows, 0, 1) : rows;
-        const away = distance(await own.toArray(), await expected[`gradient.${name}`].toArray());
+        const away = relativeError(await own.toArray(), await expected[`gradient.${name}`].toArray());
         assert.ok(away < TOLERANCE, `${name}: ${away}`);
       }
     }
@@ -55,7 +56,7 @@ for (const family of FAMILIES) {
   });
 
   test(`${family}: what was imported is exported with the same numbers; import and export again give the same bytes`, async (t) => {
-    const folder = folderOf(t);
+    const folder = temporaryFolder(t);
     const model = await importModel(join(FIXTURES, family));
     for (const dtype of /** @type {const} */ (['f32', 'bf16'])) {
       const [first, second] = [join(folder, `${dtype}-1`), join(folder, `${dtype}-2`)];
@@ -78,7 +79,7 @@ for (const family of FAMILIES) {
 }
 
 test('several files with an index; names without the first word; a tied head that is there all the same', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const model = await importModel(join(FIXTURES, 'qwen2'));
   await exportModel(model, join(folder, 'shards'), { dtype: 'f32', maxShardBytes: 20_000 });
   const names = readdirSync(join(folder, 'shards')).filter((name) => name.endsWith('.safetensors'));
@@ -96,7 +97,7 @@ test('several files with an index; names without the first word; a tied head tha
 });
 
 test('what does not fit is an error with file, key, what is there and what was expected', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const json = JSON.parse(readFileSync(join(FIXTURES, 'llama/config.json'), 'utf8'));
   const rope = json.rope_parameters ?? {};
   const tryConfig = (/** @type {object} */ changes) => () => parseConfig({ ...json, ...changes }, 'x/config.json');
@@ -214,10 +215,10 @@ test('documents that share a window do not see each other', async () => {
       [9, 20],
     ]) {
       const alone = await model.forward(tensor(ids.slice(from, to), { shape: [1, to - from] })).toArray();
-      assert.ok(distance(rows.slice(from * vocabSize, to * vocabSize), alone) < 1e-5, `${family} ${from}`);
+      assert.ok(relativeError(rows.slice(from * vocabSize, to * vocabSize), alone) < 1e-5, `${family} ${from}`);
     }
     const joined = await model.forward(tensor(ids, { shape: [1, 20] })).toArray();
-    assert.ok(distance(rows.slice(9 * vocabSize), joined.slice(9 * vocabSize)) > 1e-3, 'without it they do');
+    assert.ok(relativeError(rows.slice(9 * vocabSize), joined.slice(9 * vocabSize)) > 1e-3, 'without it they do');
     model.dispose();
   }
 });
@@ -253,11 +254,11 @@ test('a model of its own trains, compiled as called, and is exported', async (t)
     losses.push(own);
     // Of an untrained model: ln 61.
     assert.ok(Math.abs(own[0] - Math.log(61)) < 0.5 && own[11] < own[0] / 2, String(own));
-    const folder = join(folderOf(t), 'out');
+    const folder = join(temporaryFolder(t), 'out');
     await exportModel(model, folder, { dtype: 'f32' });
     const again = await importModel(folder);
     assert.equal(await again.loss(ids, targets).item(), await model.loss(ids, targets).item());
     assert.ok(again instanceof nn.Module);
   }
-  assert.ok(distance(losses[1], losses[0]) < 1e-3, JSON.stringify(losses));
+  assert.ok(relativeError(losses[1], losses[0]) < 1e-3, JSON.stringify(losses));
 });

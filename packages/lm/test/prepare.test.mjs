@@ -6,7 +6,6 @@ import {
   appendFileSync,
   cpSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   readdirSync,
   renameSync,
@@ -15,7 +14,6 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -24,14 +22,14 @@ import { digestOf } from '../src/data/corpus.mjs';
 import { defaultVocabSize } from '../src/data/prepare.mjs';
 import { loadTokenizer, openDataset, prepareText, readCorpusInfo } from '../src/index.mjs';
 import { novel } from './fixtures/tokenizer-texts.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 
 const text = novel().slice(0, 200_000);
 const PARQUET = fileURLToPath(new URL('fixtures/rows.parquet', import.meta.url));
 
 /** @param {import('node:test').TestContext} t */
 function folderOf(t) {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const input = join(folder, 'novel.txt');
   writeFileSync(input, text);
   return { folder, input, out: join(folder, 'data') };

@@ -3,22 +3,21 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import OpenAI from 'openai';
 
 import { loadModel, serveModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { CHATML, all, scriptedEngine, textOf, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
 
 const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
-const base = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-after(() => rmSync(base, { recursive: true, force: true }));
+const base = temporaryFolder();
 const [TINY, WORDS, PLAIN] = ['tiny', 'words', 'plain'].map((name) => join(base, name));
 before(async () => {
   await writeTinyModel(TINY, { template: CHATML });

@@ -5,8 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { Tokenizer as Library } from '@huggingface/tokenizers';
@@ -14,6 +13,7 @@ import { compilePattern } from '../src/tokenizer/pattern.mjs';
 import { loadTokenizer } from '../src/tokenizer/index.mjs';
 import { preTokenizerOf } from '../src/tokenizer/split.mjs';
 import { expected, fixture, makeTexts } from './fixtures/tokenizer-texts.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 
 const sha256 = (/** @type {string | Uint8Array} */ data) => createHash('sha256').update(data).digest('hex');
 const json = (/** @type {string} */ name) => JSON.parse(readFileSync(fixture(name), 'utf8'));
@@ -178,8 +178,7 @@ test('a file that says something unknown is refused, with its name, the key, wha
 });
 
 test('a folder gives the special tokens, and what is written from it loads again', (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-tokenizer-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(json('qwen2')));
   writeFileSync(join(folder, 'special_tokens_map.json'), JSON.stringify({ pad_token: '<|endoftext|>', eos_token: 'lost' }));
   const config = {

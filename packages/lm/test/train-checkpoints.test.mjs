@@ -9,6 +9,7 @@ import { createKernels } from 'helios-vk/kernels';
 import { reset, tunedPlans } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { bitsOfState, filled, randomTokens, randomWeights, readPart, windowsOf } from '../../../__test__/lib/gpt.mjs';
 import { legacyConfig, modelOfLegacy, writeLegacy } from '../../../__test__/lib/legacy-checkpoint.mjs';
 import { readConfig } from '../src/config.mjs';
@@ -28,7 +29,6 @@ import {
 import { loadLegacy } from '../src/train/legacy.mjs';
 import { checkRun, configOf } from '../src/train/settings.mjs';
 import { Trainer } from '../src/train/trainer.mjs';
-import { folderOf } from './lib/common.mjs';
 
 const vk = createRequire(import.meta.url)('helios-vk');
 vk.initDevice();
@@ -70,7 +70,7 @@ function saveAt(folder, trainer, step, run) {
 for (const precision of /** @type {const} */ (['f32', 'bf16x3', 'f16', 'bf16'])) {
   test(`a run goes on from a checkpoint bit for bit, in ${precision}`, async (t) => {
     if (!createKernels(vk).matmulSupports(precision)) return t.skip(`the device has no matrix units for ${precision}`);
-    const folder = folderOf(t);
+    const folder = temporaryFolder(t);
     const config = runOf({ precision, layers: 2, lrScheduler: 'wsd' });
     const trainer = await trained(config, 4);
     const best = { step: 3, loss: 1.5, since: 1 };
@@ -99,7 +99,7 @@ for (const precision of /** @type {const} */ (['f32', 'bf16x3', 'f16', 'bf16']))
 }
 
 test('a checkpoint is a model in the form of Hugging Face, with its tokenizer', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const config = runOf();
   Object.assign(config.model, { bos: 1, eos: [2], pad: 2 });
   const trainer = await trained(config);
@@ -137,7 +137,7 @@ test('a checkpoint is a model in the form of Hugging Face, with its tokenizer', 
 });
 
 test('every changed byte of the texts of a checkpoint is found, and a file that is missing', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const trainer = await trained();
   const path = await saveAt(folder, trainer, 7);
   trainer.destroy();
@@ -175,7 +175,7 @@ test('every changed byte of the texts of a checkpoint is found, and a file that 
 
 test('a learning rate, a step or a run that was changed on the disk is found', async (t) => {
   const trainer = await trained();
-  const path = await saveAt(folderOf(t), trainer, 7);
+  const path = await saveAt(temporaryFolder(t), trainer, 7);
   trainer.destroy();
   const file = join(path, 'trainer_state.json');
   const text = readFileSync(file, 'utf8');
@@ -202,7 +202,7 @@ test('a learning rate, a step or a run that was changed on the disk is found', a
 });
 
 test('damage to the tensors is found wherever it is, and a file of another model is refused', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const trainer = await trained(usual, 1);
   const path = await save(folder, trainer);
   const { restore } = await loadCheckpoint(path);
@@ -239,7 +239,7 @@ test('damage to the tensors is found wherever it is, and a file of another model
     writeFileSync(file, bytes);
   }
   const larger = await trained(runOf({ hidden: 12 }), 1);
-  const other = await save(folderOf(t), larger);
+  const other = await save(temporaryFolder(t), larger);
   copyFileSync(join(other, 'optimizer.safetensors'), join(path, 'optimizer.safetensors'));
   await assert.rejects(restore(trainer), { message: `${path}: m.layers.0.mlp.up.weight has another shape than its parameter` });
   copyFileSync(join(other, 'model.safetensors'), join(path, 'model.safetensors'));
@@ -249,7 +249,7 @@ test('damage to the tensors is found wherever it is, and a file of another model
 });
 
 test('where the latest checkpoint of a folder is damaged, the error names the one before it', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const trainer = await trained();
   for (const step of [7, 8]) await saveAt(folder, trainer, step);
   trainer.destroy();
@@ -261,13 +261,13 @@ test('where the latest checkpoint of a folder is damaged, the error names the on
   });
   rmSync(checkpointPath(folder, 7), { recursive: true });
   await assert.rejects(loadCheckpoint(folder), /trainer_state\.json says$/);
-  const empty = folderOf(t);
+  const empty = temporaryFolder(t);
   await assert.rejects(loadCheckpoint(empty), { message: `${empty} has no checkpoint (step-…)` });
   await assert.rejects(loadCheckpoint(join(empty, 'none')), /none does not exist/);
 });
 
 test('no checkpoint holds weights or moments that training cannot go on with', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const trainer = await trained();
   const name = 'layers.0.mlp.down.weight';
   for (const [part, value, what] of /** @type {const} */ ([
@@ -288,7 +288,7 @@ test('no checkpoint holds weights or moments that training cannot go on with', a
 });
 
 test('the best model takes the place of the one before, also after a kill between', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const trainer = await trained();
   const first = async (/** @type {number} */ value) => {
     trainer.load({ step: 1, weights: filled(usual.model, value) });
@@ -311,7 +311,7 @@ test('the best model takes the place of the one before, also after a kill betwee
 });
 
 test('a folder may hold checkpoints of several runs, and each is found by its own', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const trainer = await trained();
   const [first, second] = [await saveAt(folder, trainer, 1), await saveAt(folder, trainer, 2)];
   const theirs = await saveAt(folder, trainer, 3, 'theirs');
@@ -344,7 +344,7 @@ test('a folder may hold checkpoints of several runs, and each is found by its ow
 });
 
 test('a run does not write where its checkpoints would be confused with others', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const trainer = await trained();
   await saveAt(folder, trainer, 2);
   await saveAt(folder, trainer, 4);
@@ -365,7 +365,7 @@ test('a run does not write where its checkpoints would be confused with others',
 });
 
 test('a run goes on from a checkpoint of an earlier version bit for bit, and its next one is in the form of today', async (t) => {
-  const folder = folderOf(t);
+  const folder = temporaryFolder(t);
   const legacy = legacyConfig({ layers: 2, steps: 20, warmup: 4, batch: 2 });
   const config = runOf({ layers: 2, hidden: 4, maxSteps: 20, warmupSteps: 4 });
   const trainer = await trained(config, 4);
@@ -390,7 +390,7 @@ test('a run goes on from a checkpoint of an earlier version bit for bit, and its
   for (let i = 0; i < 3; i++) await other.step();
   await other.settle();
   assert.deepEqual(await bitsOfState(other), whole);
-  const next = await save(folderOf(t), other, 'old');
+  const next = await save(temporaryFolder(t), other, 'old');
   assert.deepEqual((await loadCheckpoint(next)).config, config);
   other.destroy();
 });

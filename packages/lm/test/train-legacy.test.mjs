@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { parseObject } from 'helios-vk/files';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { filled } from '../../../__test__/lib/gpt.mjs';
 import { isNorm } from '../../../__test__/lib/gpt-reference.mjs';
 import {
@@ -21,7 +22,6 @@ import {
 import { Random } from '../src/random.mjs';
 import { loadCheckpoint } from '../src/train/checkpoint.mjs';
 import { loadLegacy } from '../src/train/legacy.mjs';
-import { folderOf } from './lib/common.mjs';
 
 const config = legacyConfig();
 const model = modelOfLegacy(config);
@@ -36,7 +36,7 @@ function made(folder) {
 }
 
 test('a file that the trainer of commit 80282fb wrote is read, value by value', async (t) => {
-  const path = join(folderOf(t), 'step-0000004.safetensors');
+  const path = join(temporaryFolder(t), 'step-0000004.safetensors');
   const larger = legacyConfig({
     layers: 2,
     width: 96,
@@ -95,12 +95,12 @@ async function damageIsFound(path, bytes) {
 }
 
 test('damage to any tensor is found', async (t) => {
-  const { path, bytes } = made(folderOf(t));
+  const { path, bytes } = made(temporaryFolder(t));
   await damageIsFound(path, bytes);
 });
 
 test('every changed byte before the tensors is found, and every bit of what the metadata say', async (t) => {
-  const { path, bytes, begin } = made(folderOf(t));
+  const { path, bytes, begin } = made(temporaryFolder(t));
   const metadata = bytes.indexOf('"token_embedding.weight"');
   assert.ok(metadata > 400 && metadata < begin);
   const file = await open(path, 'r+');
@@ -126,7 +126,7 @@ test('every changed byte before the tensors is found, and every bit of what the 
 });
 
 test('a learning rate, a step or a run that was changed on the disk is found', async (t) => {
-  const { path, bytes } = made(folderOf(t));
+  const { path, bytes } = made(temporaryFolder(t));
   for (const [was, is] of [
     ['\\"lr\\":0.003', '\\"lr\\":1.003'],
     ['"step":"7"', '"step":"8"'],
@@ -144,7 +144,7 @@ test('a learning rate, a step or a run that was changed on the disk is found', a
 });
 
 test('files of the format before that load, with a checksum of their tensors or without one', async (t) => {
-  const { path, bytes, begin, header } = made(folderOf(t));
+  const { path, bytes, begin, header } = made(temporaryFolder(t));
   const { file_sha256: _, ...metadata } = header.__metadata__;
   const tensors = bytes.subarray(begin);
   const earlier = { ...metadata, format: 'helios-vk-gpt-1' };
@@ -163,7 +163,7 @@ test('files of the format before that load, with a checksum of their tensors or 
 });
 
 test('a file with numbers that no training goes on with is refused by its name and the tensor’s', async (t) => {
-  const path = join(folderOf(t), 'step-0000007.safetensors');
+  const path = join(temporaryFolder(t), 'step-0000007.safetensors');
   for (const [part, prefix, value] of /** @type {const} */ ([
     ['weights', '', NaN],
     ['weights', '', -Infinity],
@@ -181,7 +181,7 @@ test('a file with numbers that no training goes on with is refused by its name a
 });
 
 test('a hostile file is an error that names the file and the field', async (t) => {
-  const { path, bytes, begin, header } = made(folderOf(t));
+  const { path, bytes, begin, header } = made(temporaryFolder(t));
   const tensors = bytes.subarray(begin);
   const name = 'head.weight';
   /** @param {(copy: any) => void} change */

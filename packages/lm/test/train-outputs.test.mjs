@@ -11,10 +11,10 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { replaceFile } from 'helios-vk/files';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { loadTokenizer } from '../src/tokenizer/index.mjs';
 import { FolderLock, LOCK, writeOutput } from '../src/train/outputs.mjs';
 import { generate, sampleToken } from '../src/train/sample.mjs';
-import { folderOf } from './lib/common.mjs';
 
 const OUTPUTS = JSON.stringify(new URL('../src/train/outputs.mjs', import.meta.url));
 
@@ -32,7 +32,7 @@ async function owner(dir) {
 test('outputs: a file is replaced, a pipe is written to, and what is not a file is not replaced', {
   skip: process.platform === 'win32',
 }, async (t) => {
-  const dir = folderOf(t);
+  const dir = temporaryFolder(t);
   const file = join(dir, 'out.json');
   for (const text of ['first', 'second']) {
     await writeOutput(file, text);
@@ -52,7 +52,7 @@ test('outputs: a file is replaced, a pipe is written to, and what is not a file 
 });
 
 test('a folder belongs to one run: another is told whose, and a dead one’s is taken over', async (t) => {
-  const dir = join(folderOf(t), 'made', 'here');
+  const dir = join(temporaryFolder(t), 'made', 'here');
   const child = await owner(dir);
   await assert.rejects(FolderLock.take(dir), (/** @type {Error} */ error) => {
     for (const part of [dir, `process ${child.pid} on ${hostname()}`, join(dir, LOCK)])
@@ -74,7 +74,7 @@ test('a folder belongs to one run: another is told whose, and a dead one’s is 
 });
 
 test('locks of other hosts stay, of earlier processes of the same number they do not', async (t) => {
-  const dir = folderOf(t);
+  const dir = temporaryFolder(t);
   const lock = join(dir, LOCK);
   const since = '2026-01-02T03:04:05.678Z';
   await writeFile(lock, JSON.stringify({ pid: 2 ** 22 + 1, host: 'elsewhere', since }));
@@ -100,7 +100,7 @@ test('locks of other hosts stay, of earlier processes of the same number they do
 });
 
 test('of many processes one gets the folder', { skip: process.platform === 'win32' }, async (t) => {
-  const dir = folderOf(t);
+  const dir = temporaryFolder(t);
   await writeFile(join(dir, LOCK), JSON.stringify({ pid: 2 ** 22 + 1, host: hostname(), since: 'long ago' }));
   // Each says whether it got the folder, and one that did keeps it until it is asked whether it still has it: when all have tried.
   const source = `const { FolderLock } = await import(${OUTPUTS});

@@ -1,25 +1,14 @@
 // `train()`: its events, resuming, lost devices, early stopping, where a run begins, and what is refused before any work.
 
 import assert from 'node:assert/strict';
-import {
-  copyFileSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  readdirSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
+import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { init, reset } from 'helios-vk/nn';
 import { UsageError } from 'helios-vk/options';
 
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { filled, randomWeights } from '../../../__test__/lib/gpt.mjs';
 import { legacyConfig, modelOfLegacy, writeLegacy } from '../../../__test__/lib/legacy-checkpoint.mjs';
 import {
@@ -45,8 +34,7 @@ import { learningRateAt } from '../src/train/settings.mjs';
 /** @typedef {import('../src/tokenizer/load.mjs').Tokenizer} Tokenizer */
 
 const vk = createRequire(import.meta.url)('helios-vk');
-const base = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-after(() => rmSync(base, { recursive: true, force: true }));
+const base = temporaryFolder();
 let made = 0;
 /** A path that is not there. */
 const fresh = () => join(base, `${++made}`);
@@ -633,8 +621,7 @@ test('a tokenizer is trained on the text, and its special tokens are the modelâ€
 });
 
 test('token files are refused with another tokenizer than theirs', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const text = join(folder, 'text.txt');
   writeFileSync(text, 'she sells sea shells on the sea shore. '.repeat(60));
   const [first, second] = ['first', 'second'].map((name) => join(folder, name));
@@ -655,8 +642,7 @@ test('token files are refused with another tokenizer than theirs', async (t) => 
 });
 
 test('a run that was moved, or copied, goes on with its own data', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const text = join(folder, 'text.txt');
   writeFileSync(text, 'she sells sea shells on the sea shore. '.repeat(60));
   const [first, moved] = ['first', 'moved'].map((name) => join(folder, name));

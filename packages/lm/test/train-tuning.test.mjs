@@ -1,14 +1,12 @@
 // Kernels of matrix products that a training run times: what is said of it, and how several processes take the plans of rank 0.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { reset, tunedPlans, tuningSummary } from 'helios-vk/nn';
 import { setTimer } from '../../../nn/compile/tune.mjs';
 import { processes, runtime } from '../../../nn/core/runtime.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { randomTokens, windowsOf } from '../../../__test__/lib/gpt.mjs';
 import { loadCheckpoint, saveCheckpoint } from '../src/train/checkpoint.mjs';
 import { tuningLine } from '../src/train/profile.mjs';
@@ -37,7 +35,7 @@ test('what was timed, in a line', () => {
   assert.equal(tuningLine({ products: 0, faster: 0, reordered: 0, open: 0, seconds: 0 }), undefined);
 });
 
-test('rank 0 times the products of a step, and the others take its plans before their first step', async () => {
+test('rank 0 times the products of a step, and the others take its plans before their first step', async (t) => {
   const config = configOf('gpt-tiny', {
     layers: 1,
     width: 192,
@@ -135,13 +133,9 @@ test('rank 0 times the products of a step, and the others take its plans before 
       .sort(),
     kernels,
   );
-  const folder = mkdtempSync(join(tmpdir(), 'helios-train-tuning-'));
-  try {
-    const path = await saveCheckpoint(folder, resumed, { run: 'x', data: { folder: '', sha256: '', tokens: 0 }, best: null }, {});
-    assert.deepEqual((await loadCheckpoint(path)).plans, plans);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const folder = temporaryFolder(t);
+  const path = await saveCheckpoint(folder, resumed, { run: 'x', data: { folder: '', sha256: '', tokens: 0 }, best: null }, {});
+  assert.deepEqual((await loadCheckpoint(path)).plans, plans);
   resumed.destroy();
   // Plans of another device are not its own.
   reset();

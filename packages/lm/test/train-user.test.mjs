@@ -3,12 +3,11 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { UsageError } from 'helios-vk/options';
@@ -19,13 +18,13 @@ import { vocabularyFor } from '../src/train/data.mjs';
 import { checkFits } from '../src/train/device.mjs';
 import { freeFolder } from '../src/train/plan.mjs';
 import { configOf } from '../src/train/settings.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 
 /** @typedef {import('../src/train/run.mjs').TrainOptions} TrainOptions */
 
 const vk = createRequire(import.meta.url)('helios-vk');
 const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
-const base = mkdtempSync(join(tmpdir(), 'helios-lm-'));
-after(() => rmSync(base, { recursive: true, force: true }));
+const base = temporaryFolder();
 /** For what would not end. */
 const LIMIT = { timeout: 120_000 };
 let made = 0;

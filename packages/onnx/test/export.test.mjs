@@ -2,22 +2,17 @@
 // `onnx` runs the same files by ONNX's own evaluator.
 
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 
 import { F, autocast, manualSeed, nn, randn, tensor, traceOperations } from 'helios-vk/nn';
 import { exportOnnx, loadOnnx } from 'helios-onnx';
 import { decode } from '../src/proto.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { CASES, leavesOf } from './lib/exports.mjs';
 
-/** @type {string} */
-let folder;
-before(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'helios-onnx-'));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 // Not among the dependencies: npm installs its 250 MB where somebody wants them.
 const RUNTIME = 'onnxruntime-node';

@@ -3,41 +3,24 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 
 import { loadOnnx, runOnnx, sampleInputs } from 'helios-onnx';
-import { encode } from '../src/proto.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { bytesOf, graphOf, int, integers, ints, node, port } from './lib/messages.mjs';
 
 /** Bytes of memory that the tests of this file may have taken. */
 const MOST_MEMORY = 2 ** 30;
 const HUGE = 2 ** 40;
 
-const port = (/** @type {string} */ name, /** @type {number[]} */ sizes) => ({
-  name,
-  type: { tensorType: { elemType: 1, shape: { dim: sizes.map((dimValue) => ({ dimValue })) } } },
-});
-/** @param {string} opType @param {string[]} input @param {string[]} output @param {object[]} [attribute] @param {object} [more] */
-const node = (opType, input, output, attribute = [], more = {}) => ({ opType, input, output, attribute, ...more });
-const int = (/** @type {string} */ name, /** @type {number} */ i) => ({ name, type: 2, i });
-const ints = (/** @type {string} */ name, /** @type {number[]} */ ints) => ({ name, type: 7, ints });
-const graphOf = (/** @type {string} */ name, /** @type {object} */ g) => ({ name, type: 5, g });
-const longs = (/** @type {string} */ name, /** @type {number[]} */ dims, /** @type {number[]} */ data) => ({
-  name,
-  dims,
-  dataType: 7,
-  int64Data: data,
-});
 const floats = (/** @type {string} */ name, /** @type {number[]} */ dims, /** @type {number[]} */ data) => ({
   name,
   dims,
   dataType: 1,
   floatData: data,
 });
-/** @param {object} graph @param {object} [more] */
-const bytesOf = (graph, more = {}) => encode('ModelProto', { irVersion: 8, opsetImport: [{ domain: '', version: 17 }], graph, ...more });
 /** A graph with the output y. @param {object | object[]} nodes @param {object[]} [initializer] @param {object[]} [input] */
 const graphWith = (nodes, initializer = [], input = []) => ({ node: [nodes].flat(), initializer, input, output: [{ name: 'y' }] });
 
@@ -93,7 +76,7 @@ const CASES = {
   'an input that nothing makes': [graphWith(node('Neg', ['nothing'], ['y'])), /Neg 'y' \(opset 17\): no node and no input makes nothing/],
   'an output that nothing makes': [graphWith(node('Neg', ['x'], ['z']), [], X), /nothing makes the output y/],
   'a loop without end': [
-    graphWith(node('Loop', ['m', '', 'k'], ['z', 'y'], [graphOf('body', body)]), [longs('m', [], [2 ** 60]), longs('k', [1], [0])]),
+    graphWith(node('Loop', ['m', '', 'k'], ['z', 'y'], [graphOf('body', body)]), [integers('m', [], [2 ** 60]), integers('k', [1], [0])]),
     /a run makes 65536 turns of loops at most/,
   ],
   'loops in loops': [
@@ -110,12 +93,12 @@ const CASES = {
           }),
         ],
       ),
-      [longs('m', [], [400]), longs('k', [1], [0])],
+      [integers('m', [], [400]), integers('k', [1], [0])],
     ),
     /a run makes 65536 turns of loops at most/,
   ],
   'a loop without a body': [
-    graphWith(node('Loop', ['m', ''], ['y']), [longs('m', [], [3])]),
+    graphWith(node('Loop', ['m', ''], ['y']), [integers('m', [], [3])]),
     /Loop 'y' \(opset 17\): the attribute body is no graph/,
   ],
   'a branch without a graph': [
@@ -145,7 +128,7 @@ const CASES = {
       ...graphWith(node('Add', ['s0', 's1'], ['y'])),
       sparseInitializer: Array.from({ length: 60 }, (_, i) => ({
         values: floats(`s${i}`, [1], [1]),
-        indices: longs('at', [1], [0]),
+        indices: integers('at', [1], [0]),
         dims: [2 ** 26],
       })),
     },
@@ -154,30 +137,36 @@ const CASES = {
   'a sparse element outside of its tensor': [
     {
       ...graphWith(node('Neg', ['s'], ['y'])),
-      sparseInitializer: [{ values: floats('s', [1], [1]), indices: longs('at', [1], [HUGE]), dims: [4] }],
+      sparseInitializer: [{ values: floats('s', [1], [1]), indices: integers('at', [1], [HUGE]), dims: [4] }],
     },
     /the sparse tensor s has an element at \[1099511627776\], outside of its shape \[4\]/,
   ],
-  Range: [graphWith(node('Range', ['a', 'b', 'c'], ['y']), [longs('a', [], [0]), longs('b', [], [2 ** 31]), longs('c', [], [1])]), LIST],
-  'Range by 0': [graphWith(node('Range', ['a', 'b', 'c'], ['y']), [longs('a', [], [0]), longs('b', [], [9]), longs('c', [], [0])]), LIST],
-  Tile: [graphWith(node('Tile', ['k', 's'], ['y']), [longs('s', [1], [2 ** 31]), longs('k', [1], [1])]), LIST],
-  Pad: [graphWith(node('Pad', ['x', 's'], ['y']), [longs('s', [2], [2 ** 31, 0])], X), LIST],
-  Resize: [graphWith(node('Resize', ['x', '', '', 's'], ['y']), [longs('s', [1], [2 ** 31])], X), LIST],
-  OneHot: [
-    graphWith(node('OneHot', ['i', 'd', 'v'], ['y']), [longs('i', [1], [1]), longs('d', [], [2 ** 31]), floats('v', [2], [0, 1])]),
+  Range: [
+    graphWith(node('Range', ['a', 'b', 'c'], ['y']), [integers('a', [], [0]), integers('b', [], [2 ** 31]), integers('c', [], [1])]),
     LIST,
   ],
-  HannWindow: [graphWith(node('HannWindow', ['n'], ['y']), [longs('n', [], [2 ** 31])]), LIST],
+  'Range by 0': [
+    graphWith(node('Range', ['a', 'b', 'c'], ['y']), [integers('a', [], [0]), integers('b', [], [9]), integers('c', [], [0])]),
+    LIST,
+  ],
+  Tile: [graphWith(node('Tile', ['k', 's'], ['y']), [integers('s', [1], [2 ** 31]), integers('k', [1], [1])]), LIST],
+  Pad: [graphWith(node('Pad', ['x', 's'], ['y']), [integers('s', [2], [2 ** 31, 0])], X), LIST],
+  Resize: [graphWith(node('Resize', ['x', '', '', 's'], ['y']), [integers('s', [1], [2 ** 31])], X), LIST],
+  OneHot: [
+    graphWith(node('OneHot', ['i', 'd', 'v'], ['y']), [integers('i', [1], [1]), integers('d', [], [2 ** 31]), floats('v', [2], [0, 1])]),
+    LIST,
+  ],
+  HannWindow: [graphWith(node('HannWindow', ['n'], ['y']), [integers('n', [], [2 ** 31])]), LIST],
   Split: [graphWith(node('Split', ['x'], ['y'], [int('num_outputs', HUGE)]), [], X), LIST],
   AveragePool: [
     graphWith(node('AveragePool', ['x'], ['y'], [ints('kernel_shape', [HUGE]), ints('pads', [HUGE, HUGE])]), [], [port('x', [1, 1, 8])]),
     LIST,
   ],
   ConstantOfShape: [
-    graphWith([node('ConstantOfShape', ['s'], ['h']), node('Exp', ['h'], ['y'])], [longs('s', [2], [2 ** 20, 2 ** 20])]),
+    graphWith([node('ConstantOfShape', ['s'], ['h']), node('Exp', ['h'], ['y'])], [integers('s', [2], [2 ** 20, 2 ** 20])]),
     LARGE,
   ],
-  Expand: [graphWith([node('Expand', ['x', 's'], ['h']), node('Exp', ['h'], ['y'])], [longs('s', [2], [HUGE, 4])], X), LARGE],
+  Expand: [graphWith([node('Expand', ['x', 's'], ['h']), node('Exp', ['h'], ['y'])], [integers('s', [2], [HUGE, 4])], X), LARGE],
   RandomNormal: [graphWith(node('RandomNormal', [], ['y'], [ints('shape', [HUGE, HUGE])])), LARGE],
   'Concat that doubles': [
     graphWith(
@@ -254,49 +243,45 @@ test('lengths beyond the file, and messages in messages in messages', async () =
   }
 });
 
-test('data in other files: no way out of the folder, nothing beyond the end, no pipes', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-onnx-'));
-  try {
-    const inner = join(folder, 'model');
-    mkdirSync(join(inner, 'sub'), { recursive: true });
-    writeFileSync(join(folder, 'secret.bin'), Buffer.alloc(64));
-    writeFileSync(join(inner, 'weights.bin'), Buffer.alloc(8));
-    execFileSync('mkfifo', [join(inner, 'pipe')]);
-    const path = join(inner, 'model.onnx');
-    /** @type {[object, RegExp][]} */
-    const cases = [
-      [{ location: '../secret.bin' }, /outside of the model's folder/],
-      [{ location: 'sub/../../secret.bin' }, /outside of the model's folder/],
-      [{ location: './/..//secret.bin' }, /outside of the model's folder/],
-      [{ location: '/etc/passwd' }, /outside of the model's folder/],
-      [{ location: '..' }, /outside of the model's folder/],
-      [{ location: '' }, /w is in \., which is no file/],
-      [{ location: 'sub' }, /w is in sub, which is no file/],
-      [{ location: 'pipe' }, /w is in pipe, which is no file/],
-      [{ location: 'weights.bin\0.txt' }, /null bytes/],
-      [{ location: 'weights.bin', offset: '4' }, /weights\.bin has no 8 bytes at 4 for w/],
-      [{ location: 'weights.bin', offset: String(2 ** 52) }, /weights\.bin has no 8 bytes at 4503599627370496 for w/],
-      [{ location: 'weights.bin', offset: '-8' }, /w takes undefined bytes from -8 of weights\.bin, expected 8/],
-      [{ location: 'weights.bin', offset: '1e400' }, /expected 8/],
-      [{ location: 'weights.bin', offset: 'x' }, /expected 8/],
-      [{ location: 'weights.bin', length: String(2 ** 50) }, /w takes 1125899906842624 bytes .* expected 8/],
-    ];
-    for (const [entries, error] of cases) {
-      const w = {
-        name: 'w',
-        dims: [2],
-        dataType: 1,
-        dataLocation: 1,
-        externalData: Object.entries(entries).map(([key, value]) => ({ key, value })),
-      };
-      writeFileSync(path, bytesOf(graphWith(node('Neg', ['w'], ['y']), [w])));
-      await assert.rejects(runFile(path), error, JSON.stringify(entries));
-    }
-    // 2^50 bytes are not allocated before it is known that they are there.
-    const vast = { name: 'w', dims: [2 ** 48], dataType: 1, dataLocation: 1, externalData: [{ key: 'location', value: 'weights.bin' }] };
-    writeFileSync(path, bytesOf(graphWith(node('Neg', ['w'], ['y']), [vast])));
-    await assert.rejects(runFile(path), /weights\.bin has no 1125899906842624 bytes at 0 for w/);
-  } finally {
-    rmSync(folder, { recursive: true });
+test('data in other files: no way out of the folder, nothing beyond the end, no pipes', async (t) => {
+  const folder = temporaryFolder(t);
+  const inner = join(folder, 'model');
+  mkdirSync(join(inner, 'sub'), { recursive: true });
+  writeFileSync(join(folder, 'secret.bin'), Buffer.alloc(64));
+  writeFileSync(join(inner, 'weights.bin'), Buffer.alloc(8));
+  execFileSync('mkfifo', [join(inner, 'pipe')]);
+  const path = join(inner, 'model.onnx');
+  /** @type {[object, RegExp][]} */
+  const cases = [
+    [{ location: '../secret.bin' }, /outside of the model's folder/],
+    [{ location: 'sub/../../secret.bin' }, /outside of the model's folder/],
+    [{ location: './/..//secret.bin' }, /outside of the model's folder/],
+    [{ location: '/etc/passwd' }, /outside of the model's folder/],
+    [{ location: '..' }, /outside of the model's folder/],
+    [{ location: '' }, /w is in \., which is no file/],
+    [{ location: 'sub' }, /w is in sub, which is no file/],
+    [{ location: 'pipe' }, /w is in pipe, which is no file/],
+    [{ location: 'weights.bin\0.txt' }, /null bytes/],
+    [{ location: 'weights.bin', offset: '4' }, /weights\.bin has no 8 bytes at 4 for w/],
+    [{ location: 'weights.bin', offset: String(2 ** 52) }, /weights\.bin has no 8 bytes at 4503599627370496 for w/],
+    [{ location: 'weights.bin', offset: '-8' }, /w takes undefined bytes from -8 of weights\.bin, expected 8/],
+    [{ location: 'weights.bin', offset: '1e400' }, /expected 8/],
+    [{ location: 'weights.bin', offset: 'x' }, /expected 8/],
+    [{ location: 'weights.bin', length: String(2 ** 50) }, /w takes 1125899906842624 bytes .* expected 8/],
+  ];
+  for (const [entries, error] of cases) {
+    const w = {
+      name: 'w',
+      dims: [2],
+      dataType: 1,
+      dataLocation: 1,
+      externalData: Object.entries(entries).map(([key, value]) => ({ key, value })),
+    };
+    writeFileSync(path, bytesOf(graphWith(node('Neg', ['w'], ['y']), [w])));
+    await assert.rejects(runFile(path), error, JSON.stringify(entries));
   }
+  // 2^50 bytes are not allocated before it is known that they are there.
+  const vast = { name: 'w', dims: [2 ** 48], dataType: 1, dataLocation: 1, externalData: [{ key: 'location', value: 'weights.bin' }] };
+  writeFileSync(path, bytesOf(graphWith(node('Neg', ['w'], ['y']), [vast])));
+  await assert.rejects(runFile(path), /weights\.bin has no 1125899906842624 bytes at 0 for w/);
 });

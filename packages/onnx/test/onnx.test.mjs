@@ -1,14 +1,14 @@
 // Models made here, message by message: what `loadOnnx` makes of them, trains and refuses.
 
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { F, compile, nn, optim, tensor, zeros } from 'helios-vk/nn';
 import { loadOnnx } from 'helios-onnx';
 import { BOOL, FLOAT, INT64, WEIGHT, bytesOf, floats, graphOf, int, integers, linear, node, port } from './lib/messages.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 
 const X = [1, -1, 2, 0.5];
 const Y = [0, 0, 0, 4.5, 0, 10];
@@ -381,36 +381,32 @@ test('unknown operators are one error with all of them', async () => {
   );
 });
 
-test('weights in another file of the folder are read, and no other file', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'helios-onnx-'));
-  try {
-    await writeFile(join(folder, 'weights.bin'), Buffer.concat([Buffer.alloc(4), Buffer.from(Float32Array.from(WEIGHT).buffer)]));
-    const external = (/** @type {string} */ location, length = 24) => {
-      const graph = linear();
-      /** @type {any} */ (graph.initializer)[0] = {
-        name: 'layer.weight',
-        dims: [2, 3],
-        dataType: FLOAT,
-        dataLocation: 1,
-        externalData: Object.entries({ location, offset: '4', length: String(length) }).map(([key, value]) => ({ key, value })),
-      };
-      return bytesOf(graph);
+test('weights in another file of the folder are read, and no other file', async (t) => {
+  const folder = temporaryFolder(t);
+  await writeFile(join(folder, 'weights.bin'), Buffer.concat([Buffer.alloc(4), Buffer.from(Float32Array.from(WEIGHT).buffer)]));
+  const external = (/** @type {string} */ location, length = 24) => {
+    const graph = linear();
+    /** @type {any} */ (graph.initializer)[0] = {
+      name: 'layer.weight',
+      dims: [2, 3],
+      dataType: FLOAT,
+      dataLocation: 1,
+      externalData: Object.entries({ location, offset: '4', length: String(length) }).map(([key, value]) => ({ key, value })),
     };
-    const path = join(folder, 'model.onnx');
-    await writeFile(path, external('weights.bin'));
-    assert.deepEqual([...(await (await loadOnnx(path)).forward(tensor(X, { shape: [2, 2] })).toArray())], Y);
-    await assert.rejects(loadOnnx(external('weights.bin')), /layer\.weight is in another file, weights\.bin: load the model by its path/);
-    for (const [location, length, message] of /** @type {const} */ ([
-      ['../weights.bin', 24, /outside of the model's folder/],
-      ['/etc/passwd', 24, /outside of the model's folder/],
-      ['weights.bin', 2 ** 40, /takes 1099511627776 bytes from 4 of weights\.bin, expected 24/],
-      ['none.bin', 24, /ENOENT/],
-    ])) {
-      await writeFile(path, external(location, length));
-      await assert.rejects(loadOnnx(path), message);
-    }
-  } finally {
-    await rm(folder, { recursive: true });
+    return bytesOf(graph);
+  };
+  const path = join(folder, 'model.onnx');
+  await writeFile(path, external('weights.bin'));
+  assert.deepEqual([...(await (await loadOnnx(path)).forward(tensor(X, { shape: [2, 2] })).toArray())], Y);
+  await assert.rejects(loadOnnx(external('weights.bin')), /layer\.weight is in another file, weights\.bin: load the model by its path/);
+  for (const [location, length, message] of /** @type {const} */ ([
+    ['../weights.bin', 24, /outside of the model's folder/],
+    ['/etc/passwd', 24, /outside of the model's folder/],
+    ['weights.bin', 2 ** 40, /takes 1099511627776 bytes from 4 of weights\.bin, expected 24/],
+    ['none.bin', 24, /ENOENT/],
+  ])) {
+    await writeFile(path, external(location, length));
+    await assert.rejects(loadOnnx(path), message);
   }
 });
 

@@ -1,22 +1,17 @@
 // `saveOnnx`, and what fine-tuning a model of a file needs: frozen weights, another head, training mode.
 
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
 import { F, compile, manualSeed, nn, noGrad, optim, randn, tensor } from 'helios-vk/nn';
 import { exportOnnx, loadOnnx, saveOnnx } from 'helios-onnx';
 import { decode } from '../src/proto.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { bytesOf, floats, integers, linear, node, port } from './lib/messages.mjs';
 
-/** @type {string} */
-let folder;
-before(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'helios-onnx-'));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 /** Sets elements of a tensor, from the first on. @param {any} x @param {ArrayLike<number>} values */
 const set = (x, values) =>

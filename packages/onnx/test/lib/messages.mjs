@@ -20,6 +20,7 @@ export const port = (name, sizes, elemType = FLOAT) => ({
 /** @param {string} opType @param {string[]} input @param {string[]} output @param {object[]} [attribute] @param {object} [more] */
 export const node = (opType, input, output, attribute = [], more = {}) => ({ opType, input, output, attribute, ...more });
 export const int = (/** @type {string} */ name, /** @type {number} */ i) => ({ name, type: 2, i });
+export const ints = (/** @type {string} */ name, /** @type {number[]} */ ints) => ({ name, type: 7, ints });
 export const graphOf = (/** @type {string} */ name, /** @type {object} */ g) => ({ name, type: 5, g });
 /** @param {object} graph @param {object} [more] */
 export const bytesOf = (graph, more = {}) =>
