@@ -66,11 +66,12 @@ export const NOT_OF_THE_DEVICE =
 export const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-|train-)/;
 
 /**
- * Tests of what single kernels compute: the same of the same bytes, however these were bound and the commands recorded. That is tried by
- * the rest of the suite with kernels of all kinds: from one buffer to as many as a kernel takes, in ranges, in long lists, over and over.
+ * Tests of what single kernels and operations compute: the same of the same bytes, however these were bound and the commands recorded. That
+ * is tried by the rest of the suite with kernels of all kinds: from one buffer to as many as a kernel takes, in ranges, in long lists, over
+ * and over.
  */
 export const OF_ARITHMETIC =
-  /\/(codegen(-layouts)?|kernels\/(activation|attention|attention-limits|checks|convolution|elementwise|embedding|indexing|matmul|normalization|random|reference|sorting|tuning))\.test/;
+  /\/(codegen(-layouts)?|nn\/ops|kernels\/(activation|attention|attention-limits|checks|convolution|elementwise|embedding|indexing|matmul|normalization|random|reference|sorting|tuning))\.test/;
 /**
  * Tests of what functions of tensors compute, area by area. How their kernels are bound and recorded is that of all others, which the rest of
  * `nn/` tries with operations of every kind.
@@ -93,6 +94,10 @@ export const OF_RUNS = /\/(gpt-ends|train-checkpoints|train-run)\.test/;
 export const OF_NN = /\/nn\//;
 /** What passes of `compile` do to a list of operations, which depends on no driver: `nn/compile` and `nn/fuse` run what they make. */
 const OF_PASSES = /\/nn\/(passes|recompute|shuffle)\.test/;
+/** What becomes of tensors where a call of the addon throws, which is made to throw in JavaScript: no driver sees that call. */
+const OF_FAILED_CALLS = /\/nn\/faults\.test/;
+/** What the host does, the same on every device and in every mode: the default device runs it, and one layer. */
+const OF_THE_HOST = any(OF_PASSES, OF_FAILED_CALLS);
 /** What reads give to JavaScript, and how waits for work without an end come to one: how bindings reach a command does not come into that. */
 export const OF_READS_AND_WAITS = /\/(endless|readback)\.test/;
 /** What `npm test` leaves out under validation: functions of tensors are operations, and `nn/ops` and `kernels/` have those validated. */
@@ -104,7 +109,7 @@ export const OF_EXAMPLES = /\/examples\.test/;
 
 /**
  * Test files that SwiftShader does not run: those that meet no driver, or only how waits end; functions of tensors, of which
- * `nn/ops` runs every operation, but for those whose NaN, infinities and denormals depend on the driver; passes of `compile`; and those that
+ * `nn/ops` runs every operation, but for those whose NaN, infinities and denormals depend on the driver; what the host does; and those that
  * compile all of the training's pipelines many times, which takes it minutes each, since it keeps no cache of them.
  */
 export const NOT_ON_SWIFTSHADER = any(
@@ -113,7 +118,7 @@ export const NOT_ON_SWIFTSHADER = any(
   OF_BENCHES,
   OF_RUNS,
   OF_EXAMPLES,
-  OF_PASSES,
+  OF_THE_HOST,
   OF_READS_AND_WAITS,
   new RegExp(`(?!/nn/(math|types)\\.test)(${OF_FUNCTIONS.source})`),
   /\/(gpt-train|gpt-ranges|train-\w+)\.test/,
@@ -122,11 +127,17 @@ export const NOT_ON_SWIFTSHADER = any(
 /** Of training, descriptor sets are tried by `gpt-ranges`, whose tensors share buffers, and by `train-steps`. */
 const GPT_TRAIN = /\/gpt-train\.test/;
 const NO_PROGRAMS = any(OF_BENCHES, OF_RUNS, OF_EXAMPLES);
-const NOT_ON_SETS = any(NOT_OF_THE_DEVICE, OF_ARITHMETIC, OF_FUNCTIONS, OF_LAVAPIPES_COMPILER, OF_READS_AND_WAITS, NO_PROGRAMS, GPT_TRAIN);
-const NOT_RECORDED = any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_ARITHMETIC, OF_FUNCTIONS, NO_PROGRAMS);
-const NOT_VALIDATED = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES, OF_EXAMPLES, OF_READS_AND_WORKERS);
+/** Of kernels, functions and the host. */
+const OF_RESULTS = any(OF_ARITHMETIC, OF_FUNCTIONS, OF_THE_HOST);
+const NOT_ON_SETS = any(NOT_OF_THE_DEVICE, OF_RESULTS, OF_LAVAPIPES_COMPILER, OF_READS_AND_WAITS, NO_PROGRAMS, GPT_TRAIN);
+const NOT_RECORDED = any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_RESULTS, NO_PROGRAMS);
+/** Its processes load the layer whether it is asked for or not. */
+const OF_THE_LAYER = /\/validation\.test/;
+const NOT_VALIDATED = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, NO_PROGRAMS, OF_READS_AND_WORKERS, OF_THE_LAYER);
 /** What the newer Mesa runs without its validation layer: nothing runs twice there. */
 const UNVALIDATED_ON_MESA = any(OF_FUNCTIONS, OF_LAVAPIPES_COMPILER);
+/** Of training, the newest layer sees `gpt-ranges`, `train-steps` and steps of a bench. */
+const NOT_VALIDATED_ON_MESA = any(NOT_OF_THE_DEVICE, UNVALIDATED_ON_MESA, OF_BENCHES, OF_RUNS, OF_THE_HOST, GPT_TRAIN);
 
 /**
  * The test files of the stages that run the suite; docs/testing.md has the reasons in a table. `full`: the slow stages are run too, so that
@@ -145,6 +156,6 @@ export const FILES = {
   'validation-slow': () => suiteWithout(NOT_VALIDATED).filter((file) => SLOW_VALIDATED.test(file) || hasCases(file)),
   swiftshader: () => suiteWithout(NOT_ON_SWIFTSHADER),
   mesa: () => suiteWithout(NOT_OF_THE_DEVICE).filter((file) => UNVALIDATED_ON_MESA.test(file)),
-  'mesa-validation': () => suiteWithout(any(NOT_OF_THE_DEVICE, UNVALIDATED_ON_MESA, OF_RUNS)),
+  'mesa-validation': () => suiteWithout(NOT_VALIDATED_ON_MESA),
   devices: () => testFiles().filter((file) => OF_LIMITS.test(file)),
 };

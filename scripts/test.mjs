@@ -30,7 +30,7 @@ import { stopwatch, timesText } from './stopwatch.mjs';
 import * as swiftshader from './swiftshader.mjs';
 import { LAYER_MESSAGE } from './system.mjs';
 import { REPOSITORY, cargo, each, failures, fileTimes, run, tests } from './test-commands.mjs';
-import { DISTRIBUTED, FILES, OF_NN, testFiles } from './test-files.mjs';
+import { DISTRIBUTED, FILES, OF_LAVAPIPES_COMPILER, OF_NN, any, testFiles } from './test-files.mjs';
 import { runLanes, slowest, writeReport } from './test-lanes.mjs';
 
 const TRACE = join(dirname(REPOSITORY), 'shared/traces/gpt300m-5steps.jsonl.gz');
@@ -259,9 +259,10 @@ const STAGES = [
     run: async () => {
       const files = FILES.recorder();
       const environment = { HELIOS_RECORD_THREAD: '1', HELIOS_TEST_STAGED: '1' };
-      // Threads meet in many ways: counts of calls are full. Those of tensors are of values, and small.
-      const calls = await run(tests(files.filter((file) => !OF_NN.test(file))), { environment });
-      return (await run(tests(files.filter((file) => OF_NN.test(file))), { environment: { ...environment, ...LIGHT } })) && calls;
+      // Threads meet in many ways: counts of calls are full. Those of tensors are of values, and small; `js-slow` tries all moments of compilation.
+      const small = any(OF_NN, OF_LAVAPIPES_COMPILER);
+      const calls = await run(tests(files.filter((file) => !small.test(file))), { environment });
+      return (await run(tests(files.filter((file) => small.test(file))), { environment: { ...environment, ...LIGHT } })) && calls;
     },
   },
   {
@@ -341,8 +342,8 @@ const STAGES = [
     holds: 'the root of the newer Mesa',
     title: 'functions of tensors on a newer Mesa, with cooperative matrices; all else the next stage runs there',
     unavailable: noMesaRoot,
-    // Without what needs npm and git, which the root has not, and no device.
-    run: () => run(inMesaRoot(tests(FILES.mesa(), { node: 'node' }))),
+    // Without what needs npm and git, which the root has not, and no device. Of moments of compilation `js-slow` tries all.
+    run: () => run(inMesaRoot(['env', 'HELIOS_TEST_LIGHT=1', ...tests(FILES.mesa(), { node: 'node' })])),
   },
   {
     name: 'llama',
