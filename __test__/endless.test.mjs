@@ -5,12 +5,11 @@
  */
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { child, childJson } from './lib/child.mjs';
 import { init, vk } from './lib/addon.mjs';
 import { build, library } from './faults/cc.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 
 const timeout = 600_000;
 /** A GPU that works on it takes the driver, or the screen, with it. */
@@ -28,42 +27,38 @@ for (const thread of ['0', '1']) {
   test(
     `waits that make no progress are a lost device, with a report; recording ${thread === '1' ? 'on a thread' : 'in the call'}`,
     onCpu,
-    async () => {
-      const reports = mkdtempSync(join(tmpdir(), 'helios-endless-'));
-      try {
-        const { path } = await childJson(
-          `${ENDLESS}
-        // Before the second without progress that ends a wait can begin.
-        const filled = vk.uploadAsync(y, ramp(64));
-        await until(() => vk.getCompleted() >= filled);
-        const value = endless();
-        let error;
-        const promise = vk.readAsync(y);
-        const awaited = vk.waitAsync(value);
-        try { vk.waitTimeline(value); } catch (caught) { error = caught; }
-        assert.ok(lost(error), error?.stack);
-        await assert.rejects(promise, lost);
-        await assert.rejects(awaited, lost);
-        for (const call of [() => vk.waitIdle(), () => vk.readBuffer(y), () => vk.readInto(y, new Uint32Array(64)), () => vk.getCompleted(), () => vk.createBuffer(64), () => endless()]) assert.throws(call, lost);
-        vk.destroy();
-        // Another device works, beside the one that still does.
-        init();
-        forgetPipelines();
-        const z = bufferOf(ramp(64), 0);
-        vk.dispatch(pipelineOf(programs.increment), [z], 1, 1, 1, Uint32Array.of(64, 1));
-        // On two cores it may not come to its turn in that second.
-        try { assert.deepEqual(words(z), ramp(64, 1)); } catch (error) { assert.ok(lost(error), error.stack); }
-        process.stdout.write(JSON.stringify({ path: error.report }));
-      `,
-          { timeout, env: { HELIOS_WAIT_TIMEOUT: '1', HELIOS_REPORT_DIR: reports, HELIOS_RECORD_THREAD: thread } },
-        );
-        assert.ok(existsSync(path), `${path}`);
-        const report = JSON.parse(readFileSync(path, 'utf8'));
-        assert.ok(report.batches.some(({ state }) => state === 'not finished'));
-        assert.ok(readdirSync(reports).length <= 2);
-      } finally {
-        rmSync(reports, { recursive: true });
-      }
+    async (t) => {
+      const reports = temporaryFolder(t);
+      const { path } = await childJson(
+        `${ENDLESS}
+      // Before the second without progress that ends a wait can begin.
+      const filled = vk.uploadAsync(y, ramp(64));
+      await until(() => vk.getCompleted() >= filled);
+      const value = endless();
+      let error;
+      const promise = vk.readAsync(y);
+      const awaited = vk.waitAsync(value);
+      try { vk.waitTimeline(value); } catch (caught) { error = caught; }
+      assert.ok(lost(error), error?.stack);
+      await assert.rejects(promise, lost);
+      await assert.rejects(awaited, lost);
+      for (const call of [() => vk.waitIdle(), () => vk.readBuffer(y), () => vk.readInto(y, new Uint32Array(64)), () => vk.getCompleted(), () => vk.createBuffer(64), () => endless()]) assert.throws(call, lost);
+      vk.destroy();
+      // Another device works, beside the one that still does.
+      init();
+      forgetPipelines();
+      const z = bufferOf(ramp(64), 0);
+      vk.dispatch(pipelineOf(programs.increment), [z], 1, 1, 1, Uint32Array.of(64, 1));
+      // On two cores it may not come to its turn in that second.
+      try { assert.deepEqual(words(z), ramp(64, 1)); } catch (error) { assert.ok(lost(error), error.stack); }
+      process.stdout.write(JSON.stringify({ path: error.report }));
+    `,
+        { timeout, env: { HELIOS_WAIT_TIMEOUT: '1', HELIOS_REPORT_DIR: reports, HELIOS_RECORD_THREAD: thread } },
+      );
+      assert.ok(existsSync(path), `${path}`);
+      const report = JSON.parse(readFileSync(path, 'utf8'));
+      assert.ok(report.batches.some(({ state }) => state === 'not finished'));
+      assert.ok(readdirSync(reports).length <= 2);
     },
   );
 }

@@ -2,14 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 
+import { parseRun } from '../bin/lib/run.mjs';
 import { UsageError, checkPaths, integerVariable, parseCommandLine, switchVariable } from '../bin/lib/options.mjs';
+import { temporaryFolder } from './lib/folder.mjs';
 import { modules } from './lib/modules.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -68,6 +69,9 @@ function start(path, args) {
   });
 }
 
+/** Whether a program ended with what it is to say of an option, and no stack. @param {{ code: number, stderr: string }} ended @param {string} name */
+const isRefusal = ({ code, stderr }, name) => code === 2 && stderr.includes(`--${name}`) && !/\n {4}at |node:internal/.test(stderr);
+
 /** The options that a program's help lists, with what stands for their values. @param {string} help */
 const listed = (help) => [...help.matchAll(/^ {2}--([\w-]+)(?: (\S+))?(?: {2}|$)/gm)].map(([, name, value]) => ({ name, value }));
 
@@ -121,8 +125,21 @@ for (const path of PROGRAMS) {
     assert.equal(help.code, 0, help.stderr);
     const options = path.startsWith('bin/') ? [{ name: 'json' }, { name: 'copy' }, { name: 'timeout', value: 'X' }] : listed(help.stdout);
     assert.ok(options.length > 0, help.stdout);
-    // That each value is refused is the parser's work, tried below: a program shows with one value an option that it has a table.
-    const tries = options.map(({ name, value }, i) => {
+    // All options are of one table, whose values the parser refuses, as tried below: one of each kind shows that this program's are. Of
+    // paths, the table says of each how it is tried.
+    const kindOf = (/** @type {string | undefined} */ value) =>
+      value === undefined
+        ? 'switch'
+        : value.includes('|')
+          ? 'choice'
+          : ['N', 'X', 'FILE', 'FOLDER', 'PATH'].includes(value)
+            ? value
+            : 'text';
+    const tried = options.filter(({ value }, i) => {
+      const kind = kindOf(value);
+      return ['FILE', 'FOLDER', 'PATH'].includes(kind) || options.findIndex((other) => kindOf(other.value) === kind) === i;
+    });
+    const tries = tried.map(({ name, value }, i) => {
       const values = wildValues(name, value);
       return { name, wild: values[i % values.length] };
     });
@@ -134,8 +151,7 @@ for (const path of PROGRAMS) {
         const { name, wild } = next;
         const required = (REQUIRED[path] ?? []).filter((word, i, all) => word !== `--${name}` && all[i - 1] !== `--${name}`);
         const { code, stderr } = await start(path, [...required, `--${name}=${wild}`]);
-        const good = code === 2 && stderr.includes(`--${name}`) && !/\n {4}at |node:internal/.test(stderr);
-        if (!good) problems.push(`--${name}=${wild.slice(0, 40)}: code ${code}: ${stderr.slice(0, 400)}`);
+        if (!isRefusal({ code, stderr }, name)) problems.push(`--${name}=${wild.slice(0, 40)}: code ${code}: ${stderr.slice(0, 400)}`);
       }
     };
     await Promise.all([work(), work(), work()]);
@@ -154,16 +170,17 @@ test('helios-vk run: wild values of every option', async () => {
     mpiexec: [''],
     'no-such-option': ['1'],
   };
-  const problems = /** @type {string[]} */ ([]);
   for (const [name, values] of Object.entries(options)) {
-    for (const wild of values) {
-      const required = name === 'nproc' ? [] : ['--nproc=1'];
-      const { code, stderr } = await start('bin/helios-vk.mjs', ['run', ...required, `--${name}=${wild}`, 'x.mjs']);
-      const good = code === 2 && stderr.includes(`--${name}`) && !/\n {4}at |node:internal/.test(stderr);
-      if (!good) problems.push(`--${name}=${wild.slice(0, 40)}: code ${code}: ${stderr.slice(0, 400)}`);
-    }
+    const args = (/** @type {string} */ wild) => [...(name === 'nproc' ? [] : ['--nproc=1']), `--${name}=${wild}`, 'x.mjs'];
+    for (const wild of values)
+      assert.throws(
+        () => parseRun(args(wild)),
+        (error) => error instanceof UsageError && error.message.includes(`--${name}`),
+        wild,
+      );
+    const { code, stderr } = await start('bin/helios-vk.mjs', ['run', ...args(values[0])]);
+    assert.ok(isRefusal({ code, stderr }, name), `--${name}: code ${code}: ${stderr.slice(0, 400)}`);
   }
-  assert.deepEqual(problems, []);
 });
 
 /** @param {string} path @param {string[]} args @param {Record<string, string>} [env] */
@@ -176,8 +193,7 @@ function run(path, args, env = {}) {
 }
 
 test('what fits an option and no machine is an error without a stack, too', (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const [text, wrong] = [join(folder, 'text.txt'), join(folder, 'wrong.txt')];
   writeFileSync(text, 'short');
   writeFileSync(wrong, Buffer.from([0x41, 0x42, 0xff, 0x43]));
@@ -213,8 +229,7 @@ test('what fits an option and no machine is an error without a stack, too', (t) 
 });
 
 test('outputs are tried before the work, and left as they were', (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const kept = join(folder, 'kept.json');
   writeFileSync(kept, 'as it was');
   const { status, stderr } = run('benches/train.mjs', [
@@ -244,8 +259,7 @@ test('outputs are tried before the work, and left as they were', (t) => {
 });
 
 test('two outputs cannot be one file, but one device', (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   const options = { json: { type: 'string', path: 'output', help: '' }, report: { type: 'string', path: 'output', help: '' } };
   const check = (/** @type {string} */ json, /** @type {string} */ report) => checkPaths(/** @type {any} */ (options), { json, report });
   const file = join(folder, 'results');
