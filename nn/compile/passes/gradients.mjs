@@ -1,7 +1,7 @@
 // Matching rules for gradients of parameters that an operation computes beside its result: it writes them where the optimizer has them.
 
 import { callInPlaceOf } from './calls.mjs';
-import { isProduct, partsOf, whole } from './matcher.mjs';
+import { isProduct, partsOf, whole, written } from './matcher.mjs';
 import { tableGradient } from './network.mjs';
 
 /** @typedef {import('./matcher.mjs').Matcher} Matcher */
@@ -133,20 +133,6 @@ function factorOfLoss(m, j) {
   m.note(call, i);
   m.count("loss's gradients and factor");
 }
-
-/** @param {(m: Matcher, j: number, x: Value, beta: 0 | 1) => void} rule @returns {[string, (m: Matcher, j: number) => void][]} */
-const written = (rule) => [
-  ['copy_', (m, j) => rule(m, j, m.calls[j].inputs[1], 0)],
-  [
-    'add',
-    (m, j) => {
-      const { inputs, outputs, attributes } = m.calls[j];
-      const { alpha = 1, beta = 1 } = attributes;
-      const inPlace = inputs[0].allocation === outputs[0].allocation && inputs[0].layout === outputs[0].layout;
-      if (alpha === 1 && beta === 1 && inPlace) rule(m, j, inputs[1], 1);
-    },
-  ],
-];
 
 /** @type {[name: string, rule: (m: Matcher, j: number) => void][]} */
 export const GRADIENT_RULES = [['affine', factorOfLoss], ...written(intoGradient), ...written(tied)];

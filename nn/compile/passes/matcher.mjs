@@ -30,6 +30,24 @@ export function isProduct({ op, outputs }) {
   return op?.name === 'matmul' && outputs[0].layout.shape.length === 2;
 }
 
+/**
+ * Rules for calls that write a value to where it is wanted, or add it to what is there (beta 1).
+ * @param {(m: Matcher, j: number, x: Value, beta: 0 | 1) => void} rule
+ * @returns {[string, (m: Matcher, j: number) => void][]}
+ */
+export const written = (rule) => [
+  ['copy_', (m, j) => rule(m, j, m.calls[j].inputs[1], 0)],
+  [
+    'add',
+    (m, j) => {
+      const { inputs, outputs, attributes } = m.calls[j];
+      const { alpha = 1, beta = 1 } = attributes;
+      const inPlace = inputs[0].allocation === outputs[0].allocation && inputs[0].layout === outputs[0].layout;
+      if (alpha === 1 && beta === 1 && inPlace) rule(m, j, inputs[1], 1);
+    },
+  ],
+];
+
 /** The calls of a trace while rules fuse them. */
 export class Matcher {
   /** @param {Call[]} calls @param {Context} context */

@@ -1,7 +1,7 @@
 // Matching rules for losses and embeddings.
 
 import { floatType } from '../../ops/pointwise.mjs';
-import { whole } from './matcher.mjs';
+import { whole, written } from './matcher.mjs';
 
 /** @typedef {import('./matcher.mjs').Matcher} Matcher */
 /** @typedef {import('./calls.mjs').Value} Value */
@@ -136,14 +136,5 @@ export const NETWORK_RULES = [
   ['affine', scaledLosses],
   ['to', convertedLosses],
   ['add', positions],
-  ['copy_', (m, j) => intoTable(m, j, m.calls[j].inputs[1], 0)],
-  [
-    'add',
-    (m, j) => {
-      const { inputs, outputs, attributes } = m.calls[j];
-      const { alpha = 1, beta = 1 } = attributes;
-      const inPlace = inputs[0].allocation === outputs[0].allocation && inputs[0].layout === outputs[0].layout;
-      if (alpha === 1 && beta === 1 && inPlace) intoTable(m, j, inputs[1], 1);
-    },
-  ],
+  ...written(intoTable),
 ];
