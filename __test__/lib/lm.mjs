@@ -24,27 +24,28 @@ export function textOf(lines = 600) {
 }
 
 /**
- * Makes a folder of token files of a text, with its tokenizer of at most 300 ids beside them. Every line is a document, of which a fifth is held
- * out.
+ * Makes a folder of token files of a text, with its tokenizer beside them. Every line is a document, of which a fifth is held out.
  * @param {string} folder made here
  * @param {string} [text]
+ * @param {import('../../packages/lm/src/tokenizer/load.mjs').Tokenizer} [made] one of at most 300 ids, trained on the text, when left out
  * @returns {Promise<string>} the folder of the token files
  */
-export async function tokenFolder(folder, text = textOf()) {
+export async function tokenFolder(folder, text = textOf(), made = undefined) {
   const [own, output, file] = ['tokenizer', 'tokens', 'text.txt'].map((name) => join(folder, name));
   mkdirSync(own, { recursive: true });
   writeFileSync(file, text);
-  const tokenizer = await trainTokenizer([text], { vocabSize: 300, special: { eos: '<|end|>' } });
+  const tokenizer = made ?? (await trainTokenizer([text], { vocabSize: 300, special: { eos: '<|end|>' } }));
   for (const [name, content] of Object.entries(tokenizer.files())) writeFileSync(join(own, name), content);
   await tokenizeCorpus({ inputs: [file], tokenizer: own, output, validation: 0.2, separator: '\n', workers: 1 });
   for (const name of readdirSync(own)) copyFileSync(join(own, name), join(output, name));
   return output;
 }
 
-/** Runs a command to its end. @param {string[]} args @param {NodeJS.ProcessEnv} [environment] */
-export function lm(args, environment = {}) {
+/** Runs a command to its end. @param {string[]} args @param {NodeJS.ProcessEnv} [environment] @param {{ cwd?: string, input?: string }} [more] */
+export function lm(args, environment = {}, more = {}) {
   const env = { ...process.env, NODE_TEST_CONTEXT: undefined, ...environment };
-  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8', timeout: 600_000, env });
+  const options = /** @type {const} */ ({ encoding: 'utf8', timeout: 600_000, env, ...more });
+  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], options);
   return { status, stdout, stderr };
 }
 

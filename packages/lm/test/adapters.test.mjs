@@ -3,7 +3,6 @@
 
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
@@ -11,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { F, init, manualSeed, noGrad, tensor } from 'helios-vk/nn';
 
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { lm } from '../../../__test__/lib/lm.mjs';
 import { loadModel, serveModel } from '../src/index.mjs';
 import { readGguf } from '../src/formats/gguf.mjs';
 import { exportModel, importModel } from '../src/formats/hf.mjs';
@@ -27,7 +27,6 @@ import { all, textOf, writeTinyModel } from './lib/tiny-model.mjs';
 /** @typedef {import('../src/model/decoder.mjs').Decoder} Decoder */
 
 const [MODELS, ADAPTERS] = ['models/', 'adapters/'].map((name) => fileURLToPath(new URL(`fixtures/${name}`, import.meta.url)));
-const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
 const GREEDY = { ...DEFAULT_SAMPLING, temperature: 0 };
 const vk = createRequire(import.meta.url)('helios-vk');
 
@@ -255,7 +254,7 @@ test('an adapter where a model is to be, a model where an adapter is to be, and 
   for (const path of [file, empty])
     await assert.rejects(adapterFolder(path), /is no adapter: expected a folder with adapter_config.json, or a run/);
   const args = ['export', '--model', model, '--adapter', adapter, '--out', join(folder, 'a.gguf'), '--max-shard-size', '1GB'];
-  const { status, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
+  const { status, stderr } = lm(args);
   assert.deepEqual([status, /--max-shard-size is for a folder: --out .*a.gguf is one file/.test(stderr)], [2, true], stderr);
 });
 
@@ -263,7 +262,7 @@ test('generate with --adapter, --merge, and of what merge has written is one tex
   const folder = temporaryFolder(t);
   const { model, adapter } = await tinyWithAdapter(folder);
   const run = (/** @type {string[]} */ ...args) => {
-    const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
+    const { status, stdout, stderr } = lm(args);
     assert.equal(status, 0, stderr);
     return { stdout, stderr };
   };

@@ -2,7 +2,6 @@
 
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,17 +9,13 @@ import { load } from 'helios-vk/nn';
 
 import { evaluate, importModel, loadPeft, openDataset, trainTokenizer } from '../src/index.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { lm } from '../../../__test__/lib/lm.mjs';
 
-const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
 const MODEL = fileURLToPath(new URL('fixtures/models/llama/', import.meta.url));
 const ADAPTER = fileURLToPath(new URL('fixtures/adapters/llama', import.meta.url));
 const TEXT = Array.from({ length: 600 }, (_, i) => `Line ${i} of a text that a model of the tests reads, and nobody else\n`).join('');
 
-/** @param {string[]} args */
-function run(...args) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
-  return { status, stdout, stderr };
-}
+const run = (/** @type {string[]} */ ...args) => lm(args);
 
 test('help, version and wrong command lines', () => {
   const help = run('--help');

@@ -1,11 +1,9 @@
 // Fine-tuning: what of a row is learned, which rows are refused, packed windows, runs of every type, and the command.
 
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { init, noGrad, reset, scope, tensor } from 'helios-vk/nn';
 
 import { openExamples } from '../src/data/examples.mjs';
@@ -16,11 +14,11 @@ import { windowsOfStep } from '../src/data/order.mjs';
 import { openModel } from '../src/open.mjs';
 import { loadCheckpoint } from '../src/train/checkpoint.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { lm } from '../../../__test__/lib/lm.mjs';
 import { CHATML, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
 
 /** @typedef {import('../src/train/finetune.mjs').FinetuneOptions} FinetuneOptions */
 
-const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
 const base = temporaryFolder();
 const [MODEL, PLAIN] = [join(base, 'model'), join(base, 'plain')];
 before(async () => {
@@ -423,7 +421,7 @@ test('what contradicts itself or what is there is refused before any work, and l
 });
 
 test('the command fine-tunes, shows it, and says what is wrong with its arguments', () => {
-  const helios = (/** @type {string[]} */ ...args) => spawnSync(process.execPath, [PROGRAM, 'finetune', ...args], { encoding: 'utf8' });
+  const helios = (/** @type {string[]} */ ...args) => lm(['finetune', ...args]);
   const help = helios('--help').stdout;
   for (const option of ['--model', '--data', '--type', '--rank', '--targets', '--skip-unusable', '--resume', '--eval-every', '--ui'])
     assert.ok(help.includes(`${option} `), `${option} in:\n${help}`);

@@ -1,22 +1,20 @@
 // loadModel, generate, generateBatch and embed: text, stop texts, options, slots; and the command `generate`.
 
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { loadModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
 import { StopFinder } from '../src/infer/stops.mjs';
 import { fixture } from './fixtures/tokenizer-texts.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { lm } from '../../../__test__/lib/lm.mjs';
 import { CHATML, all, scriptedEngine, textOf, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
 
 /** @typedef {import('../src/infer/options.mjs').GenerateOptions} GenerateOptions */
 
-const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
 const base = temporaryFolder();
 const TINY = join(base, 'tiny');
 const WORDS = join(base, 'words');
@@ -274,12 +272,6 @@ test('an embedding is what the engine pools of the ids', async () => {
   );
 });
 
-/** @param {string[]} args @param {string} [input] */
-function lm(args, input) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8', input });
-  return { status, stdout, stderr };
-}
-
 test('generate: a prompt from everywhere, text or JSON, old names, several prompts', async () => {
   const options = { seed: 3, maxTokens: 8, ignoreEos: true };
   const expected = textOf(await all(tiny.generate('the old', options)));
@@ -293,7 +285,7 @@ test('generate: a prompt from everywhere, text or JSON, old names, several promp
     [[TINY, '--prompt-file', file, '--no-stream', ...args]],
     [['--checkpoint', TINY, '--prompt', 'the old', '--tokens=8', '--precision', 'bf16x3', ...args.slice(2)]],
   ])) {
-    assert.deepEqual(lm(['generate', ...more], input), plain);
+    assert.deepEqual(lm(['generate', ...more], {}, { input }), plain);
   }
   assert.deepEqual(JSON.parse(lm(['generate', TINY, '--prompt', 'the old', '--json', ...args]).stdout), {
     ...{ text: expected, tokens: 8, finishReason: 'length', seed: 3 },

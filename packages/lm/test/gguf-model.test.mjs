@@ -2,13 +2,13 @@
 
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { F, init, manualSeed, noGrad } from 'helios-vk/nn';
 
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { lm } from '../../../__test__/lib/lm.mjs';
 import { readConfig } from '../src/config.mjs';
 import { digestOf } from '../src/data/corpus.mjs';
 import { ggufWeights } from '../src/formats/gguf-model.mjs';
@@ -26,7 +26,6 @@ import { byMerges } from './lib/tokenizers.mjs';
 /** @typedef {import('../src/formats/gguf.mjs').TensorDescription & { pieces(): Uint8Array[] }} Written */
 
 const FIXTURES = fileURLToPath(new URL('fixtures/models/', import.meta.url));
-const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
 const FAMILIES = ['llama', 'mistral', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'gpt2'];
 
 before(async () => {
@@ -345,7 +344,7 @@ test('SentencePiece by its scores alone, as other programs write it', () => {
 
 test('export, info, eval and import from the command line', async (t) => {
   const folder = temporaryFolder(t);
-  const run = (/** @type {string[]} */ ...args) => spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
+  const run = (/** @type {string[]} */ ...args) => lm(args);
   const at = (/** @type {string} */ name) => join(folder, name);
   cpSync(join(FIXTURES, 'llama'), at('base'), { recursive: true });
   const wide = new Decoder({ ...readConfig(at('base')), vocabSize: 1000 });

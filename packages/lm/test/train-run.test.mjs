@@ -1,7 +1,7 @@
 // `train()`: its events, resuming, lost devices, early stopping, where a run begins, and what is refused before any work.
 
 import assert from 'node:assert/strict';
-import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -11,16 +11,8 @@ import { UsageError } from 'helios-vk/options';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { filled, randomWeights } from '../../../__test__/lib/gpt.mjs';
 import { legacyConfig, modelOfLegacy, writeLegacy } from '../../../__test__/lib/legacy-checkpoint.mjs';
-import {
-  exportModel,
-  importModel,
-  loadTokenizer,
-  openDataset,
-  readCorpusInfo,
-  tokenizeCorpus,
-  train,
-  trainTokenizer,
-} from '../src/index.mjs';
+import { textOf, tokenFolder } from '../../../__test__/lib/lm.mjs';
+import { exportModel, importModel, loadTokenizer, openDataset, readCorpusInfo, train } from '../src/index.mjs';
 import { evaluate } from '../src/evaluate.mjs';
 import { openModel } from '../src/open.mjs';
 import { checkpointPath, loadCheckpoint } from '../src/train/checkpoint.mjs';
@@ -40,22 +32,9 @@ let made = 0;
 const fresh = () => join(base, `${++made}`);
 
 const TEXT = join(base, 'text.txt');
-const words = 'peter piper picked a peck of pickled peppers and the quick brown fox jumps over a lazy dog'.split(' ');
-const lines = Array.from({ length: 900 }, (_, i) => words.map((_, k) => words[(i * (k + 3) + k * k) % words.length]).join(' '));
-writeFileSync(TEXT, `${lines.join('\n')}\n`);
-
-/** A folder of token files of the text, with its tokenizer beside them. @param {Tokenizer} tokenizer @param {string} [text] */
-async function tokensOf(tokenizer, text = TEXT) {
-  const [own, output] = [fresh(), fresh()];
-  mkdirSync(own);
-  for (const [name, content] of Object.entries(tokenizer.files())) writeFileSync(join(own, name), content);
-  // Every line is a document, of which a fifth is held out.
-  await tokenizeCorpus({ inputs: [text], tokenizer: own, output, validation: 0.2, separator: '\n', workers: 1 });
-  for (const name of readdirSync(own)) copyFileSync(join(own, name), join(output, name));
-  return output;
-}
-const DATA = await tokensOf(await trainTokenizer([readFileSync(TEXT)], { vocabSize: 300, special: { eos: '<|end|>' } }));
-const BYTES = await tokensOf(await loadTokenizer({ kind: 'byte' }));
+writeFileSync(TEXT, textOf(900));
+const DATA = await tokenFolder(fresh(), textOf(900));
+const BYTES = await tokenFolder(fresh(), textOf(900), await loadTokenizer({ kind: 'byte' }));
 
 /** @type {TrainOptions} */
 const SIZES = { preset: 'gpt-tiny', layers: 1, width: 32, heads: 1, hidden: 16, blockSize: 16, batchSize: 2, vocabSize: 300 };
@@ -425,7 +404,7 @@ test('a run may begin with the weights and the tokenizer of a GGUF file', async 
   const weights = (/** @type {string} */ out) => readFileSync(join(checkpointPath(out, 1), 'model.safetensors'));
   assert.deepEqual(weights(second), weights(first));
   const [one, other] = await Promise.all([first, second].map((out) => loadTokenizer(checkpointPath(out, 1))));
-  assert.deepEqual([...other.encode(lines[3])], [...one.encode(lines[3])]);
+  assert.deepEqual([...other.encode(textOf(3))], [...one.encode(textOf(3))]);
 });
 
 test('a run may begin with the weights of a model’s folder, of a checkpoint or of an earlier version’s file', async () => {

@@ -1,14 +1,13 @@
 // What whoever trains meets: options that a run keeps, ends in its middle, and what is said of what cannot be done.
 
 import assert from 'node:assert/strict';
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { basename, join, resolve } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { UsageError } from 'helios-vk/options';
 
@@ -19,11 +18,11 @@ import { checkFits } from '../src/train/device.mjs';
 import { freeFolder } from '../src/train/plan.mjs';
 import { configOf } from '../src/train/settings.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { PROGRAM, lm, textOf } from '../../../__test__/lib/lm.mjs';
 
 /** @typedef {import('../src/train/run.mjs').TrainOptions} TrainOptions */
 
 const vk = createRequire(import.meta.url)('helios-vk');
-const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
 const base = temporaryFolder();
 /** For what would not end. */
 const LIMIT = { timeout: 120_000 };
@@ -31,10 +30,7 @@ let made = 0;
 /** A path that is not there. */
 const fresh = () => join(base, `${++made}`);
 
-const words = 'peter piper picked a peck of pickled peppers and the quick brown fox jumps over a lazy dog'.split(' ');
-const TEXT = Array.from({ length: 900 }, (_, i) => `${words.map((_, k) => words[(i * (k + 3) + k * k) % words.length]).join(' ')}\n`).join(
-  '',
-);
+const TEXT = textOf(900);
 const FILE = join(base, 'text.txt');
 writeFileSync(FILE, TEXT);
 const PACKED = `${FILE}.gz`;
@@ -61,9 +57,6 @@ async function run(options) {
 }
 /** @param {TrainOptions} options A new run. */
 const begin = (options) => run({ ...SIZES, data: DATA, out: fresh(), sampleTokens: 0, evalBatches: 2, ...options });
-
-/** @param {string[]} args @param {string} [cwd] */
-const lm = (args, cwd) => spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8', cwd });
 
 test('a resumed run keeps the options of the run, unless it is given others', async () => {
   const out = fresh();
@@ -262,7 +255,7 @@ test('the command line: a status and a message for each mistake, and folders by 
     [['train', FILE, ...FLAGS, '--heads', '3'], 2, /^helios-lm: --width 32 is not a multiple of --heads 3 \(see --help\)\n$/],
     [['tokenize', FILE, '--tokenizer', DATA, '--out', none, '--field', 'x'], 2, /^helios-lm: --field is for JSONL and Parquet, and /],
   ])) {
-    const ran = lm(args, folder);
+    const ran = lm(args, {}, { cwd: folder });
     assert.equal(ran.status, status, ran.stderr);
     assert.match(ran.stderr, message);
   }
@@ -272,21 +265,21 @@ test('the command line: a status and a message for each mistake, and folders by 
   copyFileSync(PACKED, join(folder, 'n2.txt.gz'));
   const steps = ['--max-steps', '1', '--quiet'];
   for (const input of ['n2.txt.gz', '.']) {
-    const ran = lm(['train', input, ...FLAGS, ...steps], folder);
+    const ran = lm(['train', input, ...FLAGS, ...steps], {}, { cwd: folder });
     assert.equal(ran.status, 0, ran.stderr);
   }
   assert.deepEqual(readdirSync(join(folder, 'runs')).sort(), ['n2', folder.split(/[\\/]/).at(-1)].sort());
   const [n2, whole] = ['n2', String(made)].map((name) => readCorpusInfo(join(folder, 'runs', name, 'data')));
   assert.deepEqual(whole.shards, n2.shards);
-  const tokenized = lm(['tokenize', 'n2.txt.gz', '--tokenizer', 'runs/n2', '--out', 'tokens'], folder);
+  const tokenized = lm(['tokenize', 'n2.txt.gz', '--tokenizer', 'runs/n2', '--out', 'tokens'], {}, { cwd: folder });
   assert.equal(tokenized.status, 0, tokenized.stderr);
 
   writeFileSync(join(folder, 'runs', 'n2', 'step-0000001', 'model.safetensors'), 'damaged');
-  const damaged = lm(['generate', '--model', 'runs/n2', '--prompt', 'a'], folder);
+  const damaged = lm(['generate', '--model', 'runs/n2', '--prompt', 'a'], {}, { cwd: folder });
   assert.match(damaged.stderr, /^helios-lm: runs.n2.step-0000001.model\.safetensors was changed or is damaged, or is of another step/);
   rmSync(join(folder, 'runs'), { recursive: true });
   writeFileSync(join(folder, 'runs'), 'a file');
-  const refused = lm(['train', 'n2.txt.gz', ...FLAGS, ...steps], folder);
+  const refused = lm(['train', 'n2.txt.gz', ...FLAGS, ...steps], {}, { cwd: folder });
   assert.match(
     refused.stderr,
     /^helios-lm: runs.n2 cannot be written: a part of the path is not a folder; --out names the folder of a run /,
