@@ -35,24 +35,13 @@ test('the microbenchmarks of the calls run, check their results and compare', as
   }
 });
 
+/** A run of a bench that takes no time. */
+const SMALL = ['--preset', 'gpt-tiny', '--layers', '1', '--quick', '--addon', addon];
+
 test('the speed bench trains our GPT on two addons, compares losses, and writes its page', async (t) => {
   const folder = temporaryFolder(t);
   const [json, report] = [join(folder, 'a.json'), join(folder, 'a.html')];
-  const args = [
-    '--preset',
-    'gpt-tiny',
-    '--layers',
-    '1',
-    '--quick',
-    '--addon',
-    addon,
-    '--baseline',
-    addon,
-    '--json',
-    json,
-    '--report',
-    report,
-  ];
+  const args = [...SMALL, '--baseline', addon, '--json', json, '--report', report];
   const { stdout } = await bench(TOKENS, ...args);
   assert.match(stdout, /losses agree/);
   const result = JSON.parse(await readFile(json, 'utf8'));
@@ -85,20 +74,7 @@ test('the speed bench runs the same kernels on an addon whose pipelines take no 
   const folder = temporaryFolder(t);
   const [foreign, json] = [join(folder, 'foreign.cjs'), join(folder, 'a.json')];
   await writeFile(foreign, FOREIGN_ADDON);
-  const { stdout } = await bench(
-    TOKENS,
-    '--preset',
-    'gpt-tiny',
-    '--layers',
-    '1',
-    '--quick',
-    '--addon',
-    addon,
-    '--baseline',
-    foreign,
-    '--json',
-    json,
-  );
+  const { stdout } = await bench(TOKENS, ...SMALL, '--baseline', foreign, '--json', json);
   assert.match(stdout, /losses agree/);
   assert.match(stdout, /kernels without full subgroups/);
   const { sides, calls } = JSON.parse(await readFile(json, 'utf8'));

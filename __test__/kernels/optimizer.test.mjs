@@ -14,6 +14,12 @@ after(() => vk.destroy());
 
 const floats = (/** @type {Float64Array} */ words) => new Float32Array(Uint32Array.from(words).buffer);
 
+/** The tensors that `adamw` takes. @param {Record<'p' | 'm' | 'v' | 'g' | 'state', import('../lib/kernel-check.mjs').Tensor>} own */
+const operands = ({ p, m, v, g, state }) => ({
+  ...{ parameters: p.tensor, first: m.tensor, second: v.tensor },
+  ...{ gradient: g.tensor, state: state.tensor },
+});
+
 test('schedule, bias corrections and the random offset', () => {
   const options = { rate: 3e-4, finalRate: 3e-5, warmup: 5, total: 40, beta1: 0.9, beta2: 0.999, seed: 5n };
   const c = new Case({ guard: 0 });
@@ -73,11 +79,7 @@ for (const [copyType, counts] of /** @type {const} */ ([
           kernels.optimizerAdvance({ state: state.tensor }),
           ...kernels.gradientClip({ gradient: g.tensor, count, state: state.tensor }),
           kernels.adamw({
-            parameters: p.tensor,
-            first: m.tensor,
-            second: v.tensor,
-            gradient: g.tensor,
-            state: state.tensor,
+            ...operands({ p, m, v, g, state }),
             count,
             decayCount,
             copy: copy?.tensor,
@@ -156,11 +158,7 @@ test('a gradient that is not finite leaves everything as it was', () => {
       kernels.optimizerAdvance({ state: state.tensor }),
       ...kernels.gradientClip({ gradient: g.tensor, count, state: state.tensor }),
       kernels.adamw({
-        parameters: p.tensor,
-        first: m.tensor,
-        second: v.tensor,
-        gradient: g.tensor,
-        state: state.tensor,
+        ...operands({ p, m, v, g, state }),
         count,
         copy: copy.tensor,
         copyType: 'bf16',
@@ -260,11 +258,7 @@ test('without clipping the gradient is only scaled', () => {
   c.run(
     kernels.optimizerAdvance({ state: state.tensor }),
     kernels.adamw({
-      parameters: p.tensor,
-      first: m.tensor,
-      second: v.tensor,
-      gradient: g.tensor,
-      state: state.tensor,
+      ...operands({ p, m, v, g, state }),
       count,
       decayCount: 0,
     }),
