@@ -294,6 +294,19 @@ test('i64: indices, whose values beyond 32 bits are out of range, and what is in
   assert.deepEqual((await both((i) => F.oneHot(i, 2), ids))[2], [0, 1, 0, 0, 1, 0]);
   assert.deepEqual((await both((v, i) => v.scatter(0, i, 9), x, tensor([[1n, 0n, 2n ** 32n]])))[2], [1, 9, 3, 9, 5, 6]);
   assert.deepEqual((await both((v, i) => v.scatterAdd(0, i, ones([1, 3])), x, tensor([[1n, 0n, -(2n ** 32n)]])))[2], [1, 3, 3, 5, 5, 6]);
+  const [marks, list] = [tensor([[1n, -1n, 2n]]), long([1n, 0n, 2n ** 32n])];
+  for (const [f, expected] of /** @type {[(long: Tensor) => Tensor, number[]][]} */ ([
+    [(i) => x.indexPut([i, i], ones([3])), [1, 2, 3, 4, 1, 6]],
+    [(i) => F.stack(F.unravelIndex(i, [1, 2]), 1), [0, 1, 0, 0, 0, 0]],
+    [(i) => F.embeddingBag(tensor([0n, 1n, 1n]), x, i.slice(0, 0, 2).flip(0), { mode: 'sum' }), [1, 2, 3, 8, 10, 12]],
+  ]))
+    assert.deepEqual((await both(f, list))[2].slice(0, expected.length), expected);
+  const places32 = list.clamp(0, 1).to('u32');
+  assert.deepEqual(await values(x.indexPut([places32, places32], ones([3]))), [1, 2, 3, 4, 1, 6]);
+  assert.deepEqual(
+    await values(F.multilabelMarginLoss(x.slice(0, 0, 1), marks)),
+    await values(F.multilabelMarginLoss(x.slice(0, 0, 1), marks.to('i32'))),
+  );
   const targets = [long([2n, -100n]), i32([2, -100])].map((own) => F.crossEntropy(x, own, { reduction: 'none' }));
   assert.deepEqual(await values(targets[0]), await values(targets[1]));
   assert.equal((await values(targets[0]))[1], 0);

@@ -326,6 +326,28 @@ test('movedim, swapaxes, narrow, select, unbind, unflatten, expandAs, stacks, te
   );
 });
 
+test('split by the sizes of the parts', async () => {
+  const x = tensor([...Array(12).keys()], { shape: [2, 6], requiresGrad: true });
+  const parts = x.split([1, 0, 3, 2], 1);
+  assert.deepEqual(
+    parts.map(({ shape }) => shape),
+    [
+      [2, 1],
+      [2, 0],
+      [2, 3],
+      [2, 2],
+    ],
+  );
+  assert.deepEqual(await Promise.all(parts.map(values)), [[0, 6], [], [1, 2, 3, 7, 8, 9], [4, 5, 10, 11]]);
+  parts[2].mul(3).sum().backward();
+  assert.deepEqual(await values(x.grad), [0, 3, 3, 3, 0, 0, 0, 3, 3, 3, 0, 0]);
+  for (const sizes of [[1, 2], [7, -1], [1.5, 4.5], [], ['6']])
+    assert.throws(
+      () => x.split(/** @type {any} */ (sizes), 1),
+      /^ShapeError: split: sizes must be integers of at least 0 that make 6 together, got \[/,
+    );
+});
+
 test('windows: unfold of a dimension, im2col and col2im', async () => {
   await checkComposed('Tensor.unfold', {
     call: (y) => y.unfold(1, 3, 2).mul(1),

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, manualSeed, nn, noGrad, optim, rand, scope, tensor } from '../../nn/index.mjs';
+import { F, autocast, compile, grad, manualSeed, nn, noGrad, optim, rand, scope, tensor } from '../../nn/index.mjs';
 import { Philox } from '../../nn/core/philox.mjs';
 import { arrange } from '../../nn/optim/bucket.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
@@ -361,6 +361,22 @@ test('an optimizer goes on from its stateDict', async () => {
     return model.weight.toArray();
   };
   assert.deepEqual(await run(true), await run(false));
+});
+
+test('a parameter that is frozen between two uses in autocast has the gradient of the first', async () => {
+  const [layer, x] = [new nn.Linear(4, 4), rand([2, 4])];
+  const gradient = (/** @type {boolean} */ twice) =>
+    grad(
+      autocast('bf16', () => {
+        const first = layer.forward(x).sum();
+        layer.requiresGrad_(false);
+        const second = layer.forward(x.requiresGrad_()).sum();
+        layer.requiresGrad_();
+        return twice ? first.add(second) : first;
+      }),
+      [layer.weight],
+    )[0];
+  for (const f of [gradient, compile(gradient)]) assert.deepEqual(await f(true).toArray(), await f(false).toArray());
 });
 
 test('a two-layer regression learns, with the same bits twice', async () => {

@@ -51,7 +51,8 @@ export const withoutAutocast = (fn) => (current === undefined ? fn() : under(und
 
 /** The cached conversion of a parameter, if it is still valid. @param {Tensor} x @param {DType} dtype */
 export function castOf(x, dtype) {
-  const known = casts.get(x);
+  // What was frozen since it was converted must not get a gradient by that conversion.
+  const known = x.requiresGrad ? casts.get(x) : undefined;
   return known?.cast.storage && known.version === x.storage?.version && known.cast.dtype === dtype ? known.cast : undefined;
 }
 

@@ -24,6 +24,12 @@ export function indexOf(op, index) {
   return own;
 }
 
+/** As `indexOf`, as i32: u32 ones that i32 does not have become its largest number. @param {string} op @param {unknown} index @returns {Tensor} */
+export function signedIndexOf(op, index) {
+  const own = indexOf(op, index);
+  return own.dtype === 'u32' ? F.to(F.minimum(own, 2 ** 31 - 1), 'i32') : own;
+}
+
 /**
  * Calls operations whose kernels take 32-bit elements: converts smaller inputs to f32 or i32, and the result back; of i64 both words of each
  * element are moved alike.

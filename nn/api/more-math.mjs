@@ -9,7 +9,7 @@ import * as sorts from '../ops/sorting.mjs';
 import { conv1d } from './convolution.mjs';
 import { dot, mv, outer } from './einsum.mjs';
 import * as F from './functional.mjs';
-import { argmax, gather, indexSelect } from './indexing.mjs';
+import { argmax, gather, indexSelect, signedIndexOf } from './indexing.mjs';
 import { ranksOf, runsOf } from './integer-rows.mjs';
 import { logicalAnd } from './integers.mjs';
 import { promotedType, toF32 } from './operands.mjs';
@@ -303,11 +303,10 @@ export function nonzeroStatic(x, options) {
   });
 }
 
-/** Where elements of a shape are, by their numbers. @param {Tensor} indices i32 @param {readonly number[]} shape @returns {Tensor[]} i32, one for each dimension */
+/** Where elements of a shape are, by their numbers. @param {Tensor} indices integers @param {readonly number[]} shape @returns {Tensor[]} i32, one for each dimension */
 export function unravelIndex(indices, shape) {
-  const own = tensorOf('unravelIndex', indices);
+  const own = within('unravelIndex', () => signedIndexOf('unravelIndex', indices));
   const sizes = checkShape('unravelIndex', shape);
-  if (own.dtype !== 'i32') throw new ArgumentError('unravelIndex', `the indices must be i32, got ${own.dtype}`);
   return within('unravelIndex', () =>
     sizes.map((size, d) => apply(sorts.coordinate, [own], { step: sizes.slice(d + 1).reduce((a, b) => a * b, 1), size })),
   );

@@ -9,7 +9,7 @@ import { conv1d, each } from './convolution.mjs';
 import { pairwiseDistance } from './criteria.mjs';
 import { cdist } from './einsum.mjs';
 import * as F from './functional.mjs';
-import { gather, indexSelect, oneHot, scatter } from './indexing.mjs';
+import { gather, indexOf, indexSelect, oneHot, scatter, signedIndexOf } from './indexing.mjs';
 import { broadcastsTo, reducedLoss, sameShape } from './losses.mjs';
 import { logSigmoid } from './math.mjs';
 import { toF32 } from './operands.mjs';
@@ -105,7 +105,7 @@ export function embeddingBag(ids, weight, offsets, options = {}) {
   }
   if (ndim !== 1 || tensorOf(op, offsets).ndim !== 1 || offsets.size === 0)
     throw new ShapeError(op, `expected ids [n] and offsets [bags], got ${show(ids.shape)} and ${show(offsets.shape)}`);
-  if (offsets.dtype !== 'i32' && offsets.dtype !== 'u32') throw new ArgumentError(op, `offsets must be i32 or u32, got ${offsets.dtype}`);
+  const firsts = within(op, () => indexOf(op, offsets));
   return within(op, () => {
     const rows = F.embedding(ids, weight);
     // The bag of each id is the last that begins at it or before; ids before the first are in none.
@@ -113,7 +113,7 @@ export function embeddingBag(ids, weight, offsets, options = {}) {
       Int32Array.from({ length: ids.size }, (_, i) => i),
       denseLayout([ids.size], 'i32'),
     );
-    const behind = searchsorted(F.to(offsets, 'i32'), at, { right: true });
+    const behind = searchsorted(F.to(firsts, 'i32'), at, { right: true });
     const bags = F.where(F.gt(behind, 0), F.sub(behind, 1), offsets.size);
     const start = F.zeros([offsets.size, rows.shape[1]], { dtype: rows.dtype });
     const reduce = mode === 'max' ? 'amax' : mode;
@@ -224,20 +224,20 @@ export const maxUnpool3d = (x, indices, kernelSize, options = {}) => unpool('max
 
 /**
  * Σ max(0, 1 - (x[target] - x[c])) / classes over the targets of a row and the classes c that are none, reduced. A row of targets ends at -1.
- * @param {Tensor} x [batch, classes], or [classes] @param {Tensor} targets i32 of x's shape: classes, then -1 @param {LossOptions} [options]
+ * @param {Tensor} x [batch, classes], or [classes] @param {Tensor} targets integers of x's shape: classes, then -1 @param {LossOptions} [options]
  */
 export function multilabelMarginLoss(x, targets, options = {}) {
   const op = 'multilabelMarginLoss';
   const { reduction } = checkOptions(op, options, ['reduction']);
   sameShape(op, x, targets);
   if (x.ndim !== 1 && x.ndim !== 2) throw new ShapeError(op, `expected [batch, classes] or [classes], got ${show(x.shape)}`);
-  if (targets.dtype !== 'i32') throw new ArgumentError(op, `targets must be i32, got ${targets.dtype}`);
+  const classNumbers = within(op, () => signedIndexOf(op, targets));
   const losses = () => {
     const own = toF32(x);
     const classes = own.shape[own.ndim - 1];
     // What stands behind the first -1 is no target.
-    const ended = F.gt(cumsum(F.lt(targets, 0), -1), 0);
-    const ids = F.where(ended, 0, targets);
+    const ended = F.gt(cumsum(F.lt(classNumbers, 0), -1), 0);
+    const ids = F.where(ended, 0, classNumbers);
     const isTarget = F.ne(F.sum(F.mul(oneHot(ids, classes), F.unsqueeze(F.to(F.eq(ended, 0), 'f32'), -1)), -2), 0);
     const chosen = F.unsqueeze(gather(own, -1, ids), -1);
     const terms = F.maximum(F.add(F.sub(F.unsqueeze(own, -2), chosen), 1), 0);

@@ -14,7 +14,7 @@ import * as scans from '../ops/scan.mjs';
 import * as indexing from '../ops/indexing.mjs';
 import * as sorts from '../ops/sorting.mjs';
 import * as F from './functional.mjs';
-import { gather, indexOf, indexSelect, scatter, writtenInPart } from './indexing.mjs';
+import { gather, indexOf, indexSelect, scatter, signedIndexOf, writtenInPart } from './indexing.mjs';
 import { scatterAdd } from './scatter.mjs';
 import { combined, orderOf, picked, ranksOf, toWords } from './integer-rows.mjs';
 import { logicalAnd } from './integers.mjs';
@@ -608,7 +608,7 @@ export function maskedScatter(x, mask, source) {
 /**
  * A copy of x with values at the places that index tensors name, one for each of the first dimensions, as x[i, j] = values in PyTorch. Of several
  * values for one place the last counts, or with `accumulate` all are added. A negative index counts from the end; one out of range is dropped.
- * @param {Tensor} x @param {Tensor[]} indices i32, which broadcast @param {Tensor} values broadcasts to the indices' shape, then the other
+ * @param {Tensor} x @param {Tensor[]} indices of integers, which broadcast @param {Tensor} values broadcasts to the indices' shape, then the other
  *   dimensions of x @param {boolean} [accumulate] false when left out
  * @returns {Tensor}
  */
@@ -616,15 +616,13 @@ export function indexPut(x, indices, values, accumulate = false) {
   const { shape, ndim, size } = tensorOf('indexPut', x);
   if (!Array.isArray(indices) || indices.length === 0 || indices.length > ndim)
     throw new ArgumentError('indexPut', `indices must be an array of 1 to ${ndim} tensors, got ${shown(indices)}`);
-  for (const index of indices)
-    if (tensorOf('indexPut', index).dtype !== 'i32')
-      throw new ArgumentError('indexPut', `the indices must be i32, got ${index.dtype}: use .to('i32')`);
+  const own = within('indexPut', () => indices.map((index) => signedIndexOf('indexPut', index)));
   tensorOf('indexPut', values);
   flag('indexPut', 'accumulate', accumulate);
   return within('indexPut', () => {
-    const common = broadcastShapes('indexPut', ...indices.map((index) => index.shape));
+    const common = broadcastShapes('indexPut', ...own.map((index) => index.shape));
     let place = F.zeros([], { dtype: 'i32' });
-    indices.forEach((index, d) => {
+    own.forEach((index, d) => {
       place = apply(sorts.nextPlace, [place, index], { size: shape[d] });
     });
     const inner = shape.slice(indices.length);

@@ -135,14 +135,25 @@ const MAX_PARTS = 2 ** 24;
 
 /**
  * Splits x along a dimension into views of `size` elements; the last may be smaller. A dimension of size 0 is one part.
- * @param {Tensor} x @param {number} size @param {number} [dim]
+ * @param {Tensor} x @param {number | readonly number[]} size of each part; or the sizes of all parts, of at least 0, which together are the
+ *   dimension's
+ * @param {number} [dim]
  * @returns {Tensor[]}
  */
 export function split(x, size, dim = 0) {
   const d = dimension('split', dim, tensorOf('split', x).ndim);
   if (x.ndim === 0) throw new ShapeError('split', 'a tensor [] has no dimension to split');
-  if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `size must be a positive integer, got ${shown(size)}`);
-  const parts = Math.max(1, Math.ceil(x.shape[d] / size));
+  const whole = x.shape[d];
+  if (Array.isArray(size)) {
+    const right = size.every((part) => Number.isInteger(part) && part >= 0);
+    if (!right || size.reduce((sum, part) => sum + part, 0) !== whole)
+      throw new ShapeError('split', `sizes must be integers of at least 0 that make ${whole} together, got ${shown(size)}`);
+    let end = 0;
+    return size.map((part) => slice(x, d, end, (end += part)));
+  }
+  if (!(Number.isInteger(size) && size > 0))
+    throw new ShapeError('split', `size must be a positive integer, or an array of sizes, got ${shown(size)}`);
+  const parts = Math.max(1, Math.ceil(whole / size));
   if (parts > MAX_PARTS) throw new ShapeError('split', `size ${size} makes ${parts} parts of ${show(x.shape)}, more than ${MAX_PARTS}`);
   return Array.from({ length: parts }, (_, i) => slice(x, d, i * size, (i + 1) * size));
 }

@@ -86,7 +86,7 @@ export class ShapeMethods extends ReductionMethods {
   }
   /**
    * Splits a dimension into parts of `size`; the last may be smaller. The parts are views.
-   * @param {number} size @param {number} [dim] the first when left out
+   * @param {number | readonly number[]} size of each part, or the sizes of all @param {number} [dim] the first when left out
    */
   split(size, dim) {
     return F.split(asTensor(this), size, dim);

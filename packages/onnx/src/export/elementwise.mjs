@@ -190,6 +190,10 @@ const INSTRUCTIONS = {
 const BITS = { and: ['And', 'BitwiseAnd'], or: ['Or', 'BitwiseOr'], xor: ['Xor', 'BitwiseXor'], not: ['Not', 'BitwiseNot'] };
 /** @type {Record<string, DType>} */
 const CONVERSIONS = { toF32: 'f32', toI32: 'i32', toU32: 'u32', toBool: 'bool' };
+/** Types whose bits a cast to each other leaves as they are, by their numbers in programs. @type {Record<number, DType>} */
+const WORDS = { 3: 'i32', 4: 'u32' };
+/** ONNX's number of uint64, which is no type here. */
+const UINT64 = 13;
 const COMPARISONS = ['eq', 'ne', 'lt', 'le', 'gt', 'ge', 'isNan'];
 
 /** A program that writes nodes in place of instructions. */
@@ -227,9 +231,32 @@ class Nodes {
     const { name, type } = this.#terms[value];
     return this.add({ name: this.g.cast(name, type, to), type: to });
   }
+  /** The same bits as another type: ONNX casts integers so where they have equally many. @param {number} value @param {number} to its number */
+  #reinterpreted(value, to) {
+    const from = this.typeOf(value);
+    if (!Object.hasOwn(WORDS, to) || !Object.values(WORDS).includes(from)) throw new Unsupported(`its program reads the bits of ${from}`);
+    return this.#converted(value, WORDS[to]);
+  }
+  /**
+   * A shift: ONNX shifts integers without a sign only. To the right, the bits of a negative number are inverted before and after.
+   * @param {string[]} names of x and the amount @param {DType} type @param {'LEFT' | 'RIGHT'} direction @returns {string}
+   */
+  #shifted([x, amount], type, direction) {
+    const { g } = this;
+    if (type === 'u32') return g.node('BitShift', [x, amount], { direction });
+    const unsigned = { to: type === 'i64' ? UINT64 : numberOf('u32') };
+    const shift = (/** @type {string} */ own) => {
+      const words = [own, amount].map((name) => g.node('Cast', [name], unsigned));
+      return g.node('Cast', [g.node('BitShift', words, { direction })], { to: numberOf(type) });
+    };
+    if (direction === 'LEFT') return shift(x);
+    const signs = g.node('Where', [g.node('Less', [x, g.number(type, 0)]), g.number(type, -1), g.number(type, 0)]);
+    return g.node('BitwiseXor', [shift(g.node('BitwiseXor', [x, signs])), signs]);
+  }
   /** @param {string} instruction @param {...number} args @returns {number} */
   append(instruction, ...args) {
     const { g } = this;
+    if (instruction === 'bits') return this.#reinterpreted(args[0], args[1]);
     const terms = args.map((value) => this.#terms[value]);
     const names = terms.map(({ name }) => name);
     const { type } = terms[instruction === 'select' ? 1 : 0] ?? { type: 'f32' };
@@ -241,6 +268,9 @@ class Nodes {
     switch (instruction) {
       case 'ne':
         return made(g.node('Not', [g.node('Equal', names)]), 'bool');
+      case 'shl':
+      case 'shr':
+        return made(this.#shifted(names, type, instruction === 'shl' ? 'LEFT' : 'RIGHT'));
       case 'rem':
         return made(g.node('Mod', names, { fmod: 1 }));
       case 'rsqrt':

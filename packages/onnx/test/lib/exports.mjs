@@ -331,4 +331,21 @@ CASES.push(
     inputs: (n) => [f32(n, 4, 6)],
     options: { dynamic: [0] },
   },
+  {
+    name: 'rows by index, and shifts',
+    make: () =>
+      new Of((_, x, index) => ({
+        rows: x.indexSelect(1, index.sub(2)),
+        elements: F.takeElements(x, index.sub(2)),
+        left: index.sub(2).bitwiseLeftShift(30),
+        right: index.sub(2).mul(77).bitwiseRightShift(index),
+        long: index
+          .sub(2)
+          .to('i64')
+          .mul(2 ** 40)
+          .bitwiseRightShift(39)
+          .to('i32'),
+      })),
+    inputs: () => [f32(3, 4, 6), ids(4, 5)],
+  },
 );
