@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, grad, manualSeed, memory, nn, optim, rand, randn, scope, tensor, zeros } from '../../nn/index.mjs';
+import { F, compile, grad, manualSeed, memory, nn, noGrad, optim, rand, randn, scope, tensor, zeros } from '../../nn/index.mjs';
 import { SharedSlots, planMemory } from '../../nn/core/memory.mjs';
 import { runtime } from '../../nn/core/runtime.mjs';
 import { vk } from '../lib/addon.mjs';
@@ -412,6 +412,47 @@ test('gradients accumulate over calls where the function does not step', async (
   opt.zeroGrad();
   backward(tensor([[5, 6]]));
   assert.deepEqual([...(await /** @type {any} */ (model.weight.grad).toArray())], [5, 6]);
+});
+
+test('an optimizer of the program’s own: gradients that are cleared before the function ends need no memory', async () => {
+  const results = [];
+  for (const compiled of [false, true]) {
+    const layer = new nn.Linear(2, 1, { bias: false });
+    layer.loadStateDict({ weight: tensor([[1, -2]]) });
+    const velocity = zeros([1, 2]);
+    const run = (/** @type {any} */ x) => {
+      layer.zeroGrad();
+      const loss = layer.forward(x).square().sum();
+      loss.backward();
+      noGrad(() => {
+        velocity.mul_(0.5).add_(/** @type {any} */ (layer.weight.grad));
+        layer.weight.add_(velocity, { alpha: -0.125 });
+      });
+      if (!compiled || x.shape[0] === 1) layer.zeroGrad();
+      return loss;
+    };
+    const step = compiled ? compile(run) : run;
+    layer
+      .forward(tensor([[1, 1]]))
+      .sum()
+      .backward(); // A gradient from before, which the first call clears.
+    for (let i = 0; i < 3; i++) results.push(await step(tensor([[1, i]])).item());
+    results.push(...(await layer.weight.toArray()));
+    assert.equal(layer.weight.grad, undefined);
+    if (!compiled) continue;
+    assert.throws(
+      () =>
+        step(
+          tensor([
+            [1, 2],
+            [3, 4],
+          ]),
+        ),
+      /would lie in memory of the compiled function.*clear it with zeroGrad.*\(compile\.test\.mjs:\d+\)/,
+    );
+    assert.deepEqual([...(await layer.weight.toArray())], results.slice(-2), 'nothing has run');
+  }
+  assert.deepEqual(results.slice(5), results.slice(0, 5));
 });
 
 test('what cannot be compiled says why, and leaves everything as it was', async () => {

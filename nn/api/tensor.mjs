@@ -179,12 +179,15 @@ export class Tensor extends MoreMethods {
     if (!(gradient instanceof Tensor)) throw new ArgumentError('accumulate', `expected a tensor, got ${describe(gradient)}`);
     const recording = recordingNow();
     if (recording && this.serial < recording.serial) {
-      throw new UsageError(
+      const error = new UsageError(
         'backward',
         `the gradient of a tensor ${show(this.shape)} would lie in memory of the compiled function: make the optimizer before the first call ` +
           '(an optimizer has memory for gradients; one that was disposed of, or made before the parameter was replaced, has none for this one), ' +
-          'or take gradients with grad(…) and return them',
+          'clear it with zeroGrad() before the function ends, or take gradients with grad(…) and return them',
       );
+      if (this.grad && this.grad.serial < recording.serial) throw error;
+      recording.gradientOf?.(this);
+      recording.gradientInside?.(this, error);
     }
     within('accumulate', () => {
       this.grad = accumulated(this.grad, gradient);

@@ -37,6 +37,8 @@ export class Recording {
     this.effects = new Map();
     /** Copies of parameters that are read or written here. @type {Set<ParameterCopy>} */
     this.copies = new Set();
+    /** Leaves from before the trace whose gradient is in memory of the graph. @type {Map<Tensor, Error>} */
+    this.inside = new Map();
   }
 
   /** Allocates without a buffer: memory is planned after the trace. @param {number} bytes @returns {Allocation} */
@@ -123,6 +125,16 @@ export class Recording {
   /** Records a leaf's gradient, before it is read or changed. @param {Tensor} leaf */
   gradientOf(leaf) {
     this.guard.gradientOf(leaf);
+  }
+
+  /** Records a leaf whose gradient is in memory of the graph. @param {Tensor} leaf @param {Error} error if it still is at the end */
+  gradientInside(leaf, error) {
+    if (!this.inside.has(leaf)) this.inside.set(leaf, error);
+  }
+
+  /** Throws if a gradient would be left in memory of the graph, which the next launch overwrites. */
+  checkGradients() {
+    for (const [leaf, error] of this.inside) if (leaf.grad && leaf.grad.serial >= this.serial) throw error;
   }
 
   /** Whether the trace has written a storage from before it. @param {Storage} storage */

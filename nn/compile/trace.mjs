@@ -67,6 +67,7 @@ export function trace(fn, slots, rebuild, options) {
     });
     const result = into(recording, () => collect(recording.guard.settings, () => fn(...rebuild(tensors))));
     checkValues(result);
+    recording.checkGradients();
     inputs.forEach((storage, i) => {
       if (storage.version !== 0) {
         throw new UsageError(
