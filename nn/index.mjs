@@ -35,5 +35,5 @@ export { traceOperations } from './compile/operations.mjs';
 export { tunedPlans, tuningSummary, useTunedPlans } from './compile/tune.mjs';
 export { autocast } from './api/autocast.mjs';
 export { accumulate, checkpoint } from './api/checkpoint.mjs';
-export { customOp } from './api/custom.mjs';
+export { customFunction, customOp } from './api/custom.mjs';
 export { load, openTensors, save } from './io/index.mjs';

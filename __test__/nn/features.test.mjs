@@ -12,6 +12,7 @@ import {
   cat,
   checkpoint,
   compile,
+  customFunction,
   grad,
   load,
   manualSeed,
@@ -489,4 +490,63 @@ test("'high' reaches every product of f32, and compiled functions, on a stub of 
   assert.ok(count(high) >= 8, `${high}`);
   assert.deepEqual(threefold(batched), batched);
   assert.ok(batched.length > 0);
+});
+
+test('customFunction: gradients of the program’s own, eager and compiled, of any arguments', async () => {
+  const clipped = customFunction({
+    forward: (x, limit) => x.round().mul(limit),
+    backward: (dy, [x, limit], y) => [dy.clamp(-limit, limit).add(x.mul(y.sign()))],
+  });
+  const x = () => tensor([0.6, -1.7, 0.2], { requiresGrad: true });
+  const expected = [2.6, 3.7, -2];
+  const gradient = (/** @type {Tensor} */ own) =>
+    grad(
+      clipped(own, 2)
+        .mul(tensor([5, 2, -3]))
+        .sum(),
+      [own],
+    )[0];
+  assertClose(await values(gradient(x())), expected, 1e-6, 'eager');
+  assertClose(await values(compile(gradient)(x())), expected, 1e-6, 'compiled');
+  const leafX = x();
+  checkpoint(
+    (/** @type {Tensor} */ v) =>
+      clipped(v, 2)
+        .mul(tensor([5, 2, -3]))
+        .sum(),
+    leafX,
+  ).backward();
+  assertClose(await values(leafX.grad), expected, 1e-6, 'recomputed');
+  assert.equal(noGrad(() => clipped(x(), 2)).requiresGrad, false);
+
+  // A result that is an argument, and a gradient of the gradient.
+  const reversed = customFunction({ name: 'reverse', forward: (v) => v, backward: (dy) => [dy.mul(-3)] });
+  const own = x();
+  const [first] = grad(reversed(own.square()).sum(), [own], { createGraph: true });
+  assertClose(await values(first), [-3.6, 10.2, -1.2], 1e-6, 'reversed');
+  assertClose(await values(grad(first.sum(), [own])[0]), [-6, -6, -6], 1e-6, 'of the gradient');
+  const twice = customFunction({ name: 'cube', forward: (v) => v.pow(3), backward: (dy, [v]) => [dy.mul(v.square()).mul(3)] });
+  const [once] = grad(twice(own).sum(), [own], { createGraph: true });
+  assertClose(await values(grad(once.sum(), [own])[0]), [3.6, -10.2, 1.2], 1e-5, 'through backward');
+
+  // Gradients take the types of their inputs, and saved values must be unchanged.
+  const half = customFunction({ name: 'half', forward: (v) => v.to('bf16'), backward: (dy) => [dy] });
+  assert.equal(grad(half(own).sum(), [own])[0].dtype, 'f32');
+  const leaf = tensor([1, 2], { requiresGrad: true });
+  const late = twice(leaf).sum();
+  noGrad(() => leaf.mul_(2));
+  assert.throws(() => late.backward(), /^UsageError: backward: a tensor \[2\] that cube needs for its gradient was changed in place/);
+  const none = customFunction({ name: 'none', forward: (v, w) => v.add(w), backward: (dy) => [undefined, dy.sum()] });
+  none(own, leaf.sum()).sum().backward();
+  assert.equal(own.grad, undefined);
+  assert.deepEqual(await values(leaf.grad), [3, 3]);
+  assert.throws(
+    () => customFunction({ forward: /** @type {any} */ (async () => own), backward: () => [] }),
+    /^ArgumentError: forward: the function is async/,
+  );
+  const wrong = customFunction({ name: 'wrong', forward: (v) => v.clone(), backward: () => [zeros([2])] });
+  assert.throws(
+    () => wrong(own).sum().backward(),
+    /^ShapeError: wrong: backward returned a gradient \[2\] for input 0, which has shape \[3\]/,
+  );
 });

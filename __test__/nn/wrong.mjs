@@ -10,6 +10,7 @@ import {
   autocast,
   checkpoint,
   compile,
+  customFunction,
   customOp,
   empty,
   grad,
@@ -532,6 +533,22 @@ add(
   'twice',
   (shapes, attributes, options) => customOp(twice()).check(shapes, attributes, options),
   () => [[[2, 3]], { a: 1 }, { tolerance: Infinity }],
+);
+
+const same = () => ({ name: 'same', forward: (/** @type {Tensor} */ x) => x.clone(), backward: (/** @type {Tensor} */ dy) => [dy] });
+add(['customFunction', 'same'], customFunction, () => [same()]);
+add(
+  ['customFunction', 'same'],
+  (value) => customFunction({ ...same(), forward: () => value })(m()),
+  () => [m()],
+);
+add(
+  'same',
+  (value) =>
+    customFunction({ ...same(), backward: () => [value] })(m().requiresGrad_())
+      .sum()
+      .backward(),
+  () => [m()],
 );
 
 for (const call of [layers, transformer].flatMap((own) => own.CALLS)) add(...call);

@@ -1,12 +1,13 @@
-// `customOp`: operations with the user's own kernels.
+// `customOp`: operations with the user's own kernels. `customFunction`: functions with the user's own gradients.
 
 import { apply, checkBytes, storageOf } from '../core/engine.mjs';
 import { describe } from '../core/errors.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, checkFunction, checkResult, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
-import { checkShape, checkType, denseLayout } from '../core/layout.mjs';
+import { checkShape, checkType, denseLayout, isFloat } from '../core/layout.mjs';
 import { checkOptions } from '../core/options.mjs';
 import { NO_ATTRIBUTES } from '../core/keys.mjs';
+import { Node, isGradEnabled, noGrad, onlyBackward } from '../core/node.mjs';
 import { runtime } from '../core/runtime.mjs';
 import { inside, scope } from '../core/scope.mjs';
 import { Tensor, tensor } from './tensor.mjs';
@@ -201,6 +202,69 @@ export function customOp(definition) {
   });
 }
 
+/**
+ * @typedef {object} CustomFunction
+ * @property {string} [name] for errors; that of `forward` when left out
+ * @property {(...args: CustomArgs) => Tensor} forward computes the result, without gradients; synchronous
+ * @property {(dy: Tensor, args: CustomArgs, y: Tensor) => (Tensor | undefined)[]} backward returns the gradient of each argument (undefined for
+ *   what is no tensor or gets none) from that of the result, the arguments and the result
+ */
+
+/** Part of the error for an async function. */
+const LATE = 'what it does after its first await would have no gradient';
+
+/**
+ * A function with a gradient of your own, as PyTorch's `autograd.Function`: one that passes through a rounding, is reversed or clipped, or
+ * needs less memory than that of the functions it is made of. `grad` with `createGraph` passes through what `backward` computes.
+ * @param {CustomFunction} definition
+ * @returns {(...args: CustomArgs) => Tensor} takes tensors and other values, which `forward` and `backward` get
+ */
+export function customFunction(definition) {
+  const {
+    forward,
+    backward,
+    name = forward?.name || 'customFunction',
+  } = checkOptions('customFunction', definition, ['name', 'forward', 'backward']);
+  if (typeof name !== 'string') throw new ArgumentError('customFunction', `name must be a string, got ${shown(name)}`);
+  for (const [what, fn] of Object.entries({ forward, backward }))
+    if (typeof fn !== 'function') throw new ArgumentError('customFunction', `${what} must be a function, got ${shown(fn)}`);
+  checkFunction(name, forward, LATE);
+  checkFunction(name, backward, LATE);
+  return (...args) => {
+    const places = args.flatMap((arg, i) => (arg instanceof Tensor ? [i] : []));
+    const inputs = places.map((i) => /** @type {Tensor} */ (args[i]));
+    const storages = inputs.map((x) => storageOf(name, x));
+    const y = scope(() => {
+      const result = noGrad(() => checkResult(name, forward(...args), LATE));
+      if (!(result instanceof Tensor)) throw new ArgumentError(name, `forward must return a tensor, got ${describe(result)}`);
+      storageOf(name, result);
+      return result.detach();
+    });
+    if (!isGradEnabled() || !isFloat(y.dtype) || !inputs.some((x) => x.requiresGrad)) return y;
+    // Without the tensors, which the node releases behind the backward pass.
+    const others = args.map((arg) => (arg instanceof Tensor ? undefined : arg));
+    const op = onlyBackward(name, (dy, { inputs: saved, outputs: [result], layouts }) => {
+      const own = [...others];
+      places.forEach((place, i) => {
+        own[place] = saved[i];
+      });
+      const gradients = checkResult(name, backward(dy, own, result), LATE);
+      if (!Array.isArray(gradients) || gradients.length > others.length)
+        throw new ArgumentError(name, `backward must return an array with a gradient for each argument, got ${shown(gradients)}`);
+      return checkGradients(
+        name,
+        places.map((place) => gradients[place]),
+        layouts,
+      );
+    });
+    op.saveInputs = (needs) => needs.map((_, i) => i);
+    op.saveOutputs = [0];
+    y.node = new Node(op, NO_ATTRIBUTES, inputs, [...storages, storageOf(name, y)], [y.layout]);
+    y.requiresGrad = true;
+    return y;
+  };
+}
+
 /** @param {string} name @param {string} what @param {ArrayLike<number>} actual @param {Float64Array} expected @param {number} tolerance */
 function agree(name, what, actual, expected, tolerance) {
   const scale = expected.reduce((largest, v) => Math.max(largest, Math.abs(v)), 1e-30);
@@ -225,7 +289,7 @@ function checkPlain(name, value, above = new Set()) {
 }
 
 /**
- * Checks what a backward function returned.
+ * Checks what a backward function returned, and converts it to the types of the inputs.
  * @param {string} name @param {unknown} gradients @param {Layout[]} inputs
  * @returns {(Tensor | undefined)[]}
  */
@@ -242,5 +306,5 @@ function checkGradients(name, gradients, inputs) {
         `backward returned a gradient ${show(gradient.shape)} for input ${i}, which has shape ${show(inputs[i].shape)}`,
       );
   });
-  return gradients;
+  return gradients.map((gradient, i) => (i < inputs.length ? gradient && F.to(gradient, inputs[i].dtype) : undefined));
 }

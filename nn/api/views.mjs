@@ -151,11 +151,12 @@ export function split(x, size, dim = 0) {
     let end = 0;
     return size.map((part) => slice(x, d, end, (end += part)));
   }
-  if (!(Number.isInteger(size) && size > 0))
+  const each = /** @type {number} */ (size);
+  if (!(Number.isInteger(each) && each > 0))
     throw new ShapeError('split', `size must be a positive integer, or an array of sizes, got ${shown(size)}`);
-  const parts = Math.max(1, Math.ceil(whole / size));
-  if (parts > MAX_PARTS) throw new ShapeError('split', `size ${size} makes ${parts} parts of ${show(x.shape)}, more than ${MAX_PARTS}`);
-  return Array.from({ length: parts }, (_, i) => slice(x, d, i * size, (i + 1) * size));
+  const parts = Math.max(1, Math.ceil(whole / each));
+  if (parts > MAX_PARTS) throw new ShapeError('split', `size ${each} makes ${parts} parts of ${show(x.shape)}, more than ${MAX_PARTS}`);
+  return Array.from({ length: parts }, (_, i) => slice(x, d, i * each, (i + 1) * each));
 }
 
 /** The most operands of one operation: with the result they fit into the slots of a template. */
