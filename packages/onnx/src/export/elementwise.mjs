@@ -148,7 +148,39 @@ function expm1(g, [x], { inputs: [{ dtype }] }) {
   return g.node('Where', [g.node('Less', [g.node('Abs', [x]), one]), near, g.node('Sub', [g.node('Exp', [x]), one])]);
 }
 
+/** Where x is neither NaN nor infinite. @type {Writes} */
+const isfinite = (g, [x]) => g.node('Not', [g.node('Or', [g.node('IsNaN', [x]), g.node('IsInf', [x])])]);
+
+/** @type {Writes} */
+function nanToNum(g, [x], operation) {
+  const { dtype } = operation.inputs[0];
+  const [nan, above, below] = [0, 1, 2].map((i) => g.number(dtype, numberAt(operation, i)));
+  const isAbove = g.node('Greater', [x, g.number(dtype, 0)]);
+  const bounded = g.node('Where', [g.node('IsInf', [x]), g.node('Where', [isAbove, above, below]), x]);
+  return g.node('Where', [g.node('IsNaN', [x]), nan, bounded]);
+}
+
+/** log(x / (1 - x)), of x limited to two numbers. @type {Writes} */
+function logit(g, [x], operation) {
+  const { dtype } = operation.inputs[0];
+  const [low, high] = [0, 1].map((i) => numberAt(operation, i));
+  const own = low > -Infinity ? g.node('Clip', [x, g.number(dtype, low), g.number(dtype, high)]) : x;
+  return g.node('Log', [g.node('Div', [own, g.node('Sub', [g.number(dtype, 1), own])])]);
+}
+
+/** log(eᵃ + eᵇ): the larger one, and a logarithm that cannot overflow. Equal infinities have no difference. @type {Writes} */
+function logaddexp(g, x, { inputs: [{ dtype }] }) {
+  const lower = g.node('Neg', [g.node('Abs', [g.node('Sub', x)])]);
+  const above = g.node('Log', [g.node('Add', [g.node('Exp', [lower]), g.number(dtype, 1)])]);
+  const alike = g.node('Add', [x[0], g.number(dtype, Math.LN2)]);
+  return g.node('Where', [g.node('Equal', x), alike, g.node('Add', [g.node('Max', x), above])]);
+}
+
 Object.assign(WRITES, {
+  isfinite,
+  nanToNum,
+  logit,
+  logaddexp,
   fmod,
   remainder,
   floorDivide: quotient(remainder),

@@ -54,9 +54,75 @@ const scattered =
   (g, [x, index, source], { inputs, attributes: { dim } }) =>
     g.node('ScatterElements', [x, indexOf(g, index, inputs[1]), source], { axis: dim, reduction });
 
+/** What leaves the other operand as it is, by reduction: ONNX's name of it, and its number. @type {Record<string, [reduction: string, number]>} */
+const NEUTRAL = { sum: ['add', 0], prod: ['mul', 1], max: ['max', -Infinity], min: ['min', Infinity] };
+
+/** Sums and extremes by index; the sorted index is not needed. @type {Writes} */
+function reduceRuns(g, [x, index, , source], { inputs, attributes: { op, apart } }) {
+  const [reduction, neutral] = NEUTRAL[op];
+  const own = indexOf(g, index, inputs[1]);
+  const scatter = (/** @type {string[]} */ operands, /** @type {string} */ how) =>
+    g.node('ScatterElements', operands, { axis: -1, reduction: how });
+  const sizes = g.node('Shape', [source]);
+  const none = () => g.node('ConstantOfShape', [sizes], { value: { dtype: 'f32', shape: [1], elements: [neutral] } });
+  return scatter([apart ? scatter([x, own, none()], 'none') : x, own, source], reduction);
+}
+
+/** Where a dimension is when two others stand at the end. @param {number} rank @param {{ dim1: number, dim2: number }} two */
+const lastTwo = (rank, { dim1, dim2 }) => [
+  ...Array.from({ length: rank }, (_, d) => d).filter((d) => d !== dim1 && d !== dim2),
+  dim1,
+  dim2,
+];
+
+/** The places of a diagonal among the elements of a matrix, row by row. @param {number} rows @param {number} columns @param {number} offset */
+const placesOf = (rows, columns, offset) =>
+  Array.from({ length: rows }, (_, i) => i)
+    .filter((i) => i + offset >= 0 && i + offset < columns)
+    .map((i) => i * columns + i + offset);
+
+/** @type {Writes} */
+function diagonal(g, [x], { inputs: [{ shape }], attributes }) {
+  const perm = lastTwo(shape.length, attributes);
+  const [rows, columns] = [attributes.dim1, attributes.dim2].map((d) => g.fixed(shape[d], 'the size of a matrix'));
+  const own = perm.map((d) => shape[d]);
+  const flat = g.reshape(g.node('Transpose', [x], { perm }), own, [...own.slice(0, -2), rows * columns]);
+  const places = placesOf(rows, columns, attributes.offset);
+  return g.node('Gather', [flat, g.constant('i64', [places.length], places)], { axis: -1 });
+}
+
+/** Each element of a matrix is one of the vector, or of zeros behind it. @type {Writes} */
+function diagEmbed(g, [x], { inputs: [{ shape, dtype }], outputs: [y], attributes }) {
+  const count = g.fixed(shape[shape.length - 1], 'the size of a diagonal');
+  const [rows, columns] = [attributes.rows, attributes.columns].map((size) => g.fixed(size, 'the size of a matrix'));
+  const places = new Array(rows * columns).fill(count);
+  for (const [i, place] of placesOf(rows, columns, attributes.offset).entries()) places[place] = i;
+  const padded = g.node('Pad', [x, g.integers([0, 1]), g.number(dtype, 0), g.integers([-1])]);
+  const all = g.node('Gather', [padded, g.constant('i64', [places.length], places)], { axis: -1 });
+  const order = lastTwo(y.shape.length, attributes);
+  const own = order.map((d) => y.shape[d]);
+  const matrices = g.reshape(all, [...own.slice(0, -2), rows * columns], own);
+  return g.node('Transpose', [matrices], { perm: order.map((_, d) => order.indexOf(d)) });
+}
+
+/** The places of what is true in rows, and their size for the rest. @type {Writes} */
+function placeIfTrue(g, [mask], { inputs: [{ shape }] }) {
+  const columns = g.fixed(shape[shape.length - 1], 'the size of a row');
+  const places = g.constant(
+    'i32',
+    [columns],
+    Array.from({ length: columns }, (_, i) => i),
+  );
+  return g.node('Where', [mask, places, g.number('i32', columns)]);
+}
+
 /** @type {Record<string, Writes>} */
 const WRITES = {
   ...NETWORK,
+  reduceRuns,
+  diagonal,
+  diagEmbed,
+  placeIfTrue,
   copy: (_, [x]) => x,
   to: (g, [x], { inputs: [from], outputs: [y] }) => g.cast(x, from.dtype, y.dtype),
   reshape: (g, [x], { inputs: [from], outputs: [y] }) => g.reshape(x, from.shape, y.shape),

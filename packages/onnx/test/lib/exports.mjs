@@ -348,4 +348,26 @@ CASES.push(
       })),
     inputs: () => [f32(3, 4, 6), ids(4, 5)],
   },
+  {
+    name: 'sums by index, diagonals, numbers that are none',
+    make: () =>
+      new Of((_, x, index) => {
+        const [own, odd] = [index.unsqueeze(0).expand(3, 4), F.where(x.lt(-1), -Infinity, F.where(x.gt(1), NaN, x))];
+        const [from, places] = [x.select(2, 1), own.remainder(2)];
+        return {
+          ...Object.fromEntries(
+            ['sum', 'prod', 'mean', 'amax', 'amin'].map((how) => [how, from.scatterReduce(1, places, from.mul(3), how)]),
+          ),
+          apart: from.scatterReduce(1, places, from.mul(3), 'amin', { includeSelf: false }),
+          diagonal: x.diagonal(1, 2, 1),
+          embedded: F.diagEmbed(x.select(1, 0), -1, 0, 2),
+          longest: own.argmax(1),
+          finite: F.isfinite(odd).sum(),
+          replaced: odd.nanToNum(7),
+          logit: x.sigmoid().logit(0.2),
+          sum2: F.logaddexp(x, odd.nanToNum(2, 0, -Infinity)),
+        };
+      }),
+    inputs: () => [f32(3, 4, 6), ids(4, 4)],
+  },
 );
