@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, empty, grad, manualSeed, nn, noGrad, ones, randn, tensor } from '../../nn/index.mjs';
+import { F, compile, empty, grad, manualSeed, nn, noGrad, ones, optim, randn, tensor } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { positive, x } from './inputs.mjs';
@@ -428,4 +428,45 @@ test('nn.utils: clipped gradients, and parameters as a vector', async () => {
   nn.utils.vectorToParameters(tensor([5, 6, 7]), parameters);
   assert.deepEqual((await Promise.all(parameters.map(values))).flat(), [5, 6, 7]);
   assert.throws(() => nn.utils.vectorToParameters(ones([2]), parameters), /vectorToParameters: expected a vector \[3\], got \[2\]/);
+});
+
+test('weightNorm: sizes and directions by PyTorch’s names, trained and joined again', async () => {
+  const layer = new nn.Conv1d(4, 6, 3, { groups: 2 });
+  const x = randn([2, 4, 8]);
+  const [plain, weight] = [await values(layer.forward(x)), layer.weight];
+  for (const [dim, shape] of /** @type {[number | null, number[]][]} */ ([
+    [0, [6, 1, 1]],
+    [-1, [1, 1, 3]],
+    [null, []],
+  ])) {
+    assert.equal(nn.utils.weightNorm(layer, { dim }), layer);
+    assertClose(await values(layer.forward(x)), plain, 1e-5, `dim ${dim}`);
+    const names = ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1'];
+    assert.deepEqual(Object.keys(layer.stateDict()), names);
+    assert.deepEqual(layer.stateDict()[names[1]].shape, shape);
+    nn.utils.removeWeightNorm(layer);
+    assert.deepEqual(Object.keys(layer.stateDict()), ['bias', 'weight']);
+    assertClose(await values(layer.forward(x)), plain, 1e-5, `dim ${dim}, joined`);
+  }
+  assert.notEqual(layer.weight, weight);
+
+  nn.utils.weightNorm(layer);
+  const [size, direction] = layer.parameters().slice(1);
+  noGrad(() => size.mul_(2));
+  assertClose(await values(layer.weight.norm(2, [1, 2])), await values(size.flatten()), 1e-5, 'the size is g');
+  const optimizer = new optim.SGD(layer.parameters(), { lr: 1e-3 });
+  const step = compile((/** @type {import('../../nn/index.mjs').Tensor} */ input) => {
+    const loss = layer.forward(input).square().sum();
+    loss.backward();
+    const [along] = [F.sum(F.mul(/** @type {import('../../nn/index.mjs').Tensor} */ (direction.grad), direction), [1, 2])];
+    optimizer.step();
+    return [loss, along];
+  });
+  const [[first, along], [second]] = [step(x), step(x)];
+  assert.ok((await second.item()) < (await first.item()));
+  assertClose(await values(along), new Array(6).fill(0), 1e-4, 'the gradient of a direction is orthogonal to it');
+  assert.throws(() => nn.utils.removeWeightNorm(layer), /^UsageError: removeWeightNorm: an optimizer has the parts of weight/);
+  assert.throws(() => nn.utils.weightNorm(layer), /^ArgumentError: weightNorm: a Conv1d has no parameter weight/);
+  assert.throws(() => nn.utils.weightNorm(layer, { name: 'bias' }), /^UsageError: weightNorm: an optimizer has the bias already/);
+  assert.throws(() => nn.utils.removeWeightNorm(new nn.Linear(2, 2)), /^ArgumentError: removeWeightNorm: weightNorm was not called/);
 });

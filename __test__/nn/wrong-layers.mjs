@@ -198,6 +198,8 @@ const trained = () => {
 };
 CALLS.push(['clipGradNorm', nn.utils.clipGradNorm, () => [trained(), 1, 2]]);
 CALLS.push(['clipGradValue', nn.utils.clipGradValue, () => [trained(), 1]]);
+CALLS.push(['weightNorm', nn.utils.weightNorm, () => [new nn.Linear(2, 3), { name: 'bias', dim: 0 }]]);
+CALLS.push(['removeWeightNorm', nn.utils.removeWeightNorm, () => [nn.utils.weightNorm(new nn.Linear(2, 3)), { name: 'weight' }]]);
 CALLS.push(['parametersToVector', nn.utils.parametersToVector, () => [[m(), m()]]]);
 CALLS.push(['vectorToParameters', nn.utils.vectorToParameters, () => [ones([6]), [m()]]]);
 const linear = () => new nn.Linear(2, 2);

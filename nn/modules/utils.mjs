@@ -1,12 +1,16 @@
-// `nn.utils`: gradients clipped, and all parameters as one vector.
+// `nn.utils`: gradients clipped, all parameters as one vector, and weights as sizes and directions.
 
 import { ArgumentError, ShapeError, UsageError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
 import { Tensor } from '../api/tensor.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { noGrad } from '../core/node.mjs';
-import { checkPower } from '../core/options.mjs';
+import { dimension } from '../core/layout.mjs';
+import { checkOptions, checkPower } from '../core/options.mjs';
 import { scope } from '../core/scope.mjs';
+import { norm } from '../api/reductions.mjs';
+import { ModuleDict, ParameterDict } from './containers.mjs';
+import { Module, Parameter } from './module.mjs';
 
 /** @param {string} op @param {Iterable<Tensor> | Tensor} parameters @returns {Tensor[]} */
 function listOf(op, parameters) {
@@ -86,4 +90,78 @@ export function vectorToParameters(vector, parameters) {
       }),
     ),
   );
+}
+
+/**
+ * Options of `weightNorm` and `removeWeightNorm`.
+ * @typedef {object} WeightNormOptions
+ * @property {string} [name] of the parameter; 'weight' when left out
+ * @property {number | null} [dim] the dimension whose elements have a size each; null: one size for all; 0 when left out
+ */
+
+/** A module that may have parameters as sizes and directions. @typedef {Module & { parametrizations?: ModuleDict }} Parametrized */
+
+/** @param {string} op @param {unknown} module @param {unknown} name */
+function checkNamed(op, module, name) {
+  if (!(module instanceof Module)) throw new ArgumentError(op, `expected a module, got ${shown(module)}`);
+  if (typeof name !== 'string') throw new ArgumentError(op, `name must be a string, got ${shown(name)}`);
+}
+
+/**
+ * Splits a parameter into sizes g and directions v (weight normalization, Salimans & Kingma 2016), as PyTorch's
+ * `parametrizations.weight_norm`: the module computes it as g · v / ‖v‖ whenever it is read. The parameters g and v have PyTorch's names,
+ * `parametrizations.weight.original0` and `original1`. Make the optimizer afterwards.
+ * @template {Module} M
+ * @param {M} module with the parameter @param {WeightNormOptions} [options]
+ * @returns {M} the module
+ */
+export function weightNorm(module, options = {}) {
+  const op = 'weightNorm';
+  const { name = 'weight', dim = 0 } = checkOptions(op, options, ['name', 'dim']);
+  checkNamed(op, module, name);
+  const weight = Object.hasOwn(module, name) ? Reflect.get(module, name) : undefined;
+  if (!(weight instanceof Parameter)) throw new ArgumentError(op, `a ${module.constructor.name} has no parameter ${shown(name)}`);
+  if (weight.bucket) throw new UsageError(op, `an optimizer has the ${name} already: make the optimizer afterwards`);
+  const own = dim === null ? undefined : dimension(op, dim, weight.ndim);
+  const dims = weight.shape.map((_, d) => d).filter((d) => d !== own);
+  /** Of the elements of each index of `dim`. @param {Tensor} v */
+  const size = (v) => (dims.length > 0 ? norm(v, 2, dims, own !== undefined) : F.abs(v));
+  const g = within(op, () => new Parameter(noGrad(() => F.clone(size(weight)))).requiresGrad_(weight.requiresGrad));
+  const { parametrizations = new ModuleDict() } = /** @type {Parametrized} */ (module);
+  parametrizations.set(name, new ParameterDict({ original0: /** @type {Parameter} */ (g), original1: weight }));
+  Reflect.deleteProperty(module, name);
+  Object.assign(module, { parametrizations });
+  // Not enumerable, so that it is no tensor of `stateDict`.
+  Object.defineProperty(module, name, {
+    configurable: true,
+    get: () => {
+      const { original0, original1 } = /** @type {any} */ (parametrizations.get(name)); // any: its entries are properties
+      return within(op, () => F.mul(original1, F.div(original0, size(original1))));
+    },
+  });
+  return module;
+}
+
+/**
+ * Makes what `weightNorm` split one parameter again, of the same value.
+ * @template {Module} M
+ * @param {M} module @param {Pick<WeightNormOptions, 'name'>} [options]
+ * @returns {M} the module
+ */
+export function removeWeightNorm(module, options = {}) {
+  const op = 'removeWeightNorm';
+  const { name = 'weight' } = checkOptions(op, options, ['name']);
+  checkNamed(op, module, name);
+  const { parametrizations } = /** @type {Parametrized} */ (module);
+  const parts = parametrizations instanceof ModuleDict ? parametrizations.get(name) : undefined;
+  if (!parametrizations || !parts) throw new ArgumentError(op, `weightNorm was not called with the ${shown(name)} of this module`);
+  if (parts.parameters().some(({ bucket }) => bucket))
+    throw new UsageError(op, `an optimizer has the parts of ${name}: dispose() of it first`);
+  const weight = new Parameter(/** @type {Tensor} */ (noGrad(() => Reflect.get(/** @type {object} */ (module), name))));
+  parametrizations.delete(name);
+  if (parametrizations.keys().length === 0) Reflect.deleteProperty(module, 'parametrizations');
+  Reflect.deleteProperty(module, name);
+  Object.assign(module, { [name]: weight });
+  parts.dispose();
+  return module;
 }

@@ -68,7 +68,7 @@ function reduceRuns(g, [x, index, , source], { inputs, attributes: { op, apart }
   return scatter([apart ? scatter([x, own, none()], 'none') : x, own, source], reduction);
 }
 
-/** Where a dimension is when two others stand at the end. @param {number} rank @param {{ dim1: number, dim2: number }} two */
+/** Where a dimension is when two others stand at the end. @param {number} rank @param {Operation['attributes']} two */
 const lastTwo = (rank, { dim1, dim2 }) => [
   ...Array.from({ length: rank }, (_, d) => d).filter((d) => d !== dim1 && d !== dim2),
   dim1,
