@@ -1,6 +1,7 @@
 // q8_0 on the host: blocks of 32 numbers, each an 8-bit integer times the block's f16 scale, as llama.cpp quantizes.
 
-import { f16Bits, f16Value } from './half.mjs';
+import { bf16Value, f16Bits, f16Value } from './half.mjs';
+import { CHUNK, openQuantizer } from './quant-simd.mjs';
 
 /** Numbers of a q8_0 block. */
 export const Q8_BLOCK = 32;
@@ -32,46 +33,90 @@ function placeOf(call, into, blocks) {
   return into;
 }
 
-/** The bits of an f32 and its number share memory. */
-const bitsOfMost = new Int32Array(1);
-const most = new Float32Array(bitsOfMost.buffer);
+/** Null where there is none. @type {ReturnType<typeof openQuantizer> | null | undefined} */
+let simd;
 
 /**
  * Quantizes to q8_0 by llama.cpp's rule: d = max |x| / 127 in f32, each number round(x / d) with halves away from zero; d is kept as f16. A
  * block of zeros gives zeros. A block with a NaN or an infinity has a scale that is none either, so that what it gives is NaN or infinite.
- * @param {Float32Array} values rows one after another, each of a multiple of 32 numbers
+ * @param {ArrayLike<number>} values rows one after another, each of a multiple of 32 numbers; of `type` f16 and bf16 a Uint16Array of their bits
  * @param {Q8} [into] where the result goes; new arrays when left out
+ * @param {'f32' | 'f16' | 'bf16'} [type] of the values; f32 when left out
  * @returns {Q8} what `matvec`, `embedRows` and `dequantize` take as `weight` or `table`, and `scales`
  */
-export function quantizeQ8(values, into) {
+export function quantizeQ8(values, into, type = 'f32') {
+  if (type !== 'f32' && type !== 'f16' && type !== 'bf16') throw new RangeError(`quantizeQ8: type must be f32, f16 or bf16, got ${type}`);
+  if (type !== 'f32' && !(values instanceof Uint16Array))
+    throw new TypeError(`quantizeQ8: values of ${type} must be a Uint16Array of bits`);
   const blocks = blocksOf('quantizeQ8', 'values', values.length, Q8_BLOCK);
   const result = placeOf('quantizeQ8', into, blocks);
   const { quants, scales } = result;
-  const own = values instanceof Float32Array ? values : Float32Array.from(values);
-  const bits = new Int32Array(own.buffer, own.byteOffset, own.length);
-  for (let b = 0; b < blocks; b++) {
-    const from = b * Q8_BLOCK;
-    const end = from + Q8_BLOCK;
-    // Sizes are ordered as their bits are, and NaN comes after infinity.
-    let largest = 0;
-    for (let i = from; i < end; i++) largest = Math.max(largest, bits[i] & 0x7fffffff);
-    bitsOfMost[0] = largest;
-    const d = Math.fround(most[0] / 127);
-    scales[b] = f16Bits(d);
-    if (!(d > 0 && d < Infinity)) {
-      // The scale alone says zero, or NaN times 1, or an infinity with the signs of its numbers.
-      for (let i = from; i < end; i++) quants[i] = d === 0 ? 0 : own[i] < 0 ? -1 : 1;
-      continue;
-    }
-    const inverse = Math.fround(1 / d);
-    for (let i = from; i < end; i++) {
-      // Without a branch, which would be predicted wrongly for half of the numbers: the size rounded, then negated where the sign bit is set.
-      const size = (Math.abs(Math.fround(own[i] * inverse)) + 0.5) | 0;
-      const sign = bits[i] >> 31;
-      quants[i] = (size ^ sign) - sign;
+  const own = values instanceof Float32Array || values instanceof Uint16Array ? values : Float32Array.from(values);
+  simd ??= openQuantizer() ?? null;
+  const floats = simd?.floats ?? new Float32Array(CHUNK);
+  const sizes = simd?.sizes ?? new Float32Array(CHUNK / Q8_BLOCK);
+  for (let at = 0; at < own.length; at += CHUNK) {
+    const part = own.subarray(at, at + CHUNK);
+    widen(part, type, floats);
+    if (simd) {
+      simd.quantize(part.length);
+      quants.set(part.length === CHUNK ? simd.quants : simd.quants.subarray(0, part.length), at);
+    } else sizesOf(floats, part.length, sizes);
+    for (let b = 0; b < part.length / Q8_BLOCK; b++) {
+      const block = at / Q8_BLOCK + b;
+      scales[block] = f16Bits(sizes[b]);
+      if (!simd || !(sizes[b] >= MIN_NORMAL && sizes[b] < Infinity))
+        quantizeBlock(floats, b * Q8_BLOCK, sizes[b], quants, block * Q8_BLOCK);
     }
   }
   return result;
+}
+
+/** The least f32 that is not subnormal: the reciprocals of it and of larger ones are finite. */
+const MIN_NORMAL = 2 ** -126;
+
+/** Writes numbers as f32. @param {Float32Array | Uint16Array} values @param {'f32' | 'f16' | 'bf16'} type @param {Float32Array} floats */
+function widen(values, type, floats) {
+  if (type === 'f32') floats.set(values);
+  else if (simd) {
+    simd.halves.set(values);
+    if (type === 'f16') simd.widenF16(values.length);
+    else simd.widenBf16(values.length);
+  } else {
+    const toValue = type === 'f16' ? f16Value : bf16Value;
+    for (let i = 0; i < values.length; i++) floats[i] = toValue(values[i]);
+  }
+}
+
+/** max |x| / 127 of each block. @param {Float32Array} floats @param {number} count @param {Float32Array} sizes */
+function sizesOf(floats, count, sizes) {
+  const bits = new Int32Array(floats.buffer, floats.byteOffset, count);
+  const ofSizes = new Int32Array(sizes.buffer, sizes.byteOffset, sizes.length);
+  for (let b = 0; b < count / Q8_BLOCK; b++) {
+    // Sizes are ordered as their bits are, and NaN comes after infinity.
+    let largest = 0;
+    for (let i = b * Q8_BLOCK; i < (b + 1) * Q8_BLOCK; i++) largest = Math.max(largest, bits[i] & 0x7fffffff);
+    ofSizes[b] = largest;
+    sizes[b] /= 127;
+  }
+}
+
+/**
+ * Quantizes a block of numbers of any size.
+ * @param {Float32Array} floats @param {number} from where the block begins @param {number} d @param {Int8Array} quants @param {number} to where its quants go
+ */
+function quantizeBlock(floats, from, d, quants, to) {
+  if (!(d > 0 && d < Infinity)) {
+    // The scale alone says zero, or NaN times 1, or an infinity with the signs of its numbers.
+    for (let i = 0; i < Q8_BLOCK; i++) quants[to + i] = d === 0 ? 0 : floats[from + i] < 0 ? -1 : 1;
+    return;
+  }
+  const inverse = Math.fround(1 / d);
+  for (let i = 0; i < Q8_BLOCK; i++) {
+    // Without a branch, which would be predicted wrongly for half of the numbers: the size rounded, then the sign.
+    const size = (Math.abs(Math.fround(floats[from + i] * inverse)) + 0.5) | 0;
+    quants[to + i] = size * Math.sign(floats[from + i]);
+  }
 }
 
 /**

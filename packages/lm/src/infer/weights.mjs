@@ -241,6 +241,10 @@ function convert(given, raw, type, into, q8) {
     q8FromBlocks(raw, q8);
     return;
   }
+  if (q8 && (given === 'f16' || given === 'bf16')) {
+    quantizeQ8(new Uint16Array(raw.buffer, raw.byteOffset, raw.length / 2), q8, given);
+    return;
+  }
   const floats = new Float32Array(STRETCH);
   const stretch = bytesOf(given, STRETCH);
   for (let from = 0, at = 0; from < raw.length; from += stretch, at += STRETCH) {
