@@ -279,12 +279,14 @@ function moduleBytes() {
  *   where the program runs without WebAssembly, as by `node --jitless`
  */
 export function openQuantizer() {
-  if (typeof WebAssembly === 'undefined') return undefined;
+  // Declared by DOM's types alone.
+  const { WebAssembly } = /** @type {any} */ (globalThis);
+  if (WebAssembly === undefined) return undefined;
   const bytes = moduleBytes();
   // Vectors need SSE 4.1 or NEON.
   if (!WebAssembly.validate(bytes)) return undefined;
   const { exports } = new WebAssembly.Instance(new WebAssembly.Module(bytes));
-  const { memory, widenF16, widenBf16, quantize } = /** @type {Record<string, any>} */ (exports);
+  const { memory, widenF16, widenBf16, quantize } = exports;
   return {
     halves: new Uint16Array(memory.buffer, HALVES, CHUNK),
     floats: new Float32Array(memory.buffer, FLOATS, CHUNK),

@@ -78,13 +78,14 @@ function check(quantize) {
 test('q8_0 follows the rule for numbers of every kind and type', () => check(quantizeQ8));
 
 test('so it does where there is no WebAssembly', async () => {
-  const { WebAssembly: own } = globalThis;
+  const all = /** @type {any} */ (globalThis);
+  const { WebAssembly: own } = all;
   const again = new URL('../../kernels/quant.mjs?scalar', import.meta.url);
   try {
-    /** @type {any} */ (globalThis).WebAssembly = undefined;
+    all.WebAssembly = undefined;
     check((await import(again.href)).quantizeQ8);
   } finally {
-    globalThis.WebAssembly = own;
+    all.WebAssembly = own;
   }
 });
 
