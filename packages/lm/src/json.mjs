@@ -18,7 +18,8 @@ export function readJson(path) {
     throw new Error(`${path}: ${/** @type {Error} */ (cause).message}`, { cause });
   }
   try {
-    return JSON.parse(text);
+    // Some editors begin a file with the mark of its encoding.
+    return JSON.parse(text.replace(/^\ufeff/, ''));
   } catch (cause) {
     throw new Error(`${path} is not a file of JSON: ${/** @type {Error} */ (cause).message}`, { cause });
   }

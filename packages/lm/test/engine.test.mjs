@@ -271,6 +271,18 @@ test('a cache that does not fit is an error that says what takes less, and leave
   assert.ok(after.buffers <= live.buffers && after.bytes <= live.bytes, JSON.stringify({ live, after }));
 });
 
+test('outputs that are not finite are an error, and no token', async () => {
+  const engine = await open('llama');
+  const { rows, columns, buffer } = engine.session.weights['layers.0.mlp.down.weight'];
+  vk.uploadBuffer(buffer, new Float32Array(rows * columns).fill(NaN));
+  const message = /^the model's outputs after 3 tokens are not finite: its weights are damaged, or f32 has too small a range/;
+  for (const temperature of [0, 1]) {
+    await assert.rejects(generate(engine, promptOf(3), { sampling: { ...GREEDY, temperature } }), { message });
+  }
+  await assert.rejects(engine.embed(promptOf(3)), { message });
+  await engine.dispose();
+});
+
 test('embed: the last token by the head gives the logits; the mean is over all tokens', async () => {
   const engine = await open('llama');
   const model = await importModel(join(FIXTURES, 'llama'));

@@ -299,9 +299,10 @@ test('generate: a prompt from everywhere, text or JSON, old names, several promp
   const chat = lm(['generate', TINY, '--chat', '--system-prompt', 'be', '--prompt', 'the old', ...args]);
   assert.equal(chat.stdout, `${textOf(await all(tiny.generate(messages, options)))}\n`);
 
-  const lines = ['the', '"old\\nmen"', JSON.stringify(messages), '{ no JSON'];
+  // As an editor on Windows writes it.
+  const lines = ['\ufeffthe', '"old\\nmen"', '', JSON.stringify(messages), '{ no JSON'];
   const prompts = join(base, 'prompts.jsonl');
-  writeFileSync(prompts, `${lines.join('\n')}\n`);
+  writeFileSync(prompts, `${lines.join('\r\n')}\r\n`);
   const results = lm(['generate', TINY, '--prompts', prompts, '--batch-size', '2', '--json', ...args]);
   assert.equal(results.status, 0, results.stderr);
   const found = results.stdout
@@ -312,10 +313,15 @@ test('generate: a prompt from everywhere, text or JSON, old names, several promp
     const text = textOf(await all(tiny.generate(prompt, { ...options, seed: 3 + i })));
     assert.deepEqual(found[i], { index: i, text, tokens: 8, finishReason: 'length' });
   }
+  const [bad, utf16] = [join(base, 'bad.jsonl'), join(base, 'utf16.txt')];
+  writeFileSync(bad, 'the\n\n{"x": 1}\n');
+  writeFileSync(utf16, '\ufeffthe', 'utf16le');
   for (const [more, message] of /** @type {[string[], RegExp][]} */ ([
     [[], /--model PATH is required/],
     [[TINY, '--model', TINY], /the model is named twice/],
     [[TINY, '--prompt', 'a', '--prompt-file', file], /--prompt, --prompt-file and --prompts exclude each other/],
+    [[TINY, '--prompts', bad], /--prompts .*bad\.jsonl, line 3 must be a text, a JSON string or a list of messages/],
+    [[TINY, '--prompt-file', utf16], /--prompt-file .*utf16\.txt is not UTF-8/],
   ])) {
     const { status, stderr } = lm(['generate', ...more]);
     assert.equal(status, 2, stderr);

@@ -176,7 +176,11 @@ test('a model that llama.cpp cannot run is not exported, and the error says why 
   const weight = model.stateDict()['layers.0.mlp.down.weight'];
   noGrad(() => void weight.copy_(F.mul(F.clone(weight), 1e7)));
   const large = exportModel(model, path, { dtype: 'f16' });
-  await assert.rejects(large, /layers\.0\.mlp\.down_proj\.weight has numbers beyond the largest of f16, 65504: export bf16 or f32/);
+  await assert.rejects(large, /layers\.0\.mlp\.down_proj\.weight has numbers beyond the largest of f16, 65504: choose bf16 or f32/);
+  await assert.rejects(
+    exportModel(model, join(folder, 'c'), { dtype: 'f16' }),
+    /layers\.0\.mlp\.down_proj\.weight has numbers beyond the largest of f16/,
+  );
   for (const [name, message] of /** @type {[string, RegExp][]} */ ([
     [
       'possessive',

@@ -180,6 +180,9 @@ test('what does not fit is an error with file, key, what is there and what was e
   await assert.rejects(exportModel(model, join(folder, 'new'), { signal: AbortSignal.abort() }), { name: 'AbortError' });
   writeFileSync(join(shape, 'config.json'), '{"model_type"');
   await assert.rejects(importModel(shape), /config\.json is not a file of JSON: /);
+  // Some editors put this mark first.
+  writeFileSync(join(shape, 'config.json'), `\ufeff${readFileSync(join(FIXTURES, 'llama/config.json'), 'utf8')}`);
+  assert.equal(readConfig(shape).family, 'llama');
   await assert.rejects(exportModel(model, missing), /missing is not empty/);
   await assert.rejects(
     exportModel(model, join(folder, 'new'), { dtype: /** @type {any} */ ('int8') }),

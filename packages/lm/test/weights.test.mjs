@@ -168,3 +168,16 @@ for (const type of /** @type {const} */ (['f32', 'f16', 'bf16', 'q8_0'])) {
     }
   });
 }
+
+test('a type that cannot hold a weight is refused, with its name', async () => {
+  const { source } = sourceOf('f32');
+  source.read = async (/** @type {{ name: string }} */ { name }, /** @type {Uint8Array} */ into) =>
+    new Float32Array(into.buffer, into.byteOffset, into.length / 4).fill(name === '3' ? -65520 : 65519);
+  const { vk, buffers } = deviceOf();
+  await assert.rejects(uploadWeights(vk, source, { dtype: 'f16' }), {
+    name: 'RangeError',
+    message: '3 has numbers beyond the largest of f16, 65504: choose bf16 or f32',
+  });
+  assert.equal(buffers.size, 0);
+  assert.equal(Object.keys(await uploadWeights(vk, source, { dtype: 'bf16' })).length, 6);
+});

@@ -1,7 +1,7 @@
 // `helios-lm generate`: continues a text, or answers one.
 
 import { readFileSync } from 'node:fs';
-import { text as readAll } from 'node:stream/consumers';
+import { buffer as readAll } from 'node:stream/consumers';
 import { UsageError } from 'helios-vk/options';
 
 import { MAX_SLOTS } from '../infer/types.mjs';
@@ -48,15 +48,35 @@ async function promptsOf({ prompt, prompts, chat, 'prompt-file': file, 'system-p
     throw new UsageError('--prompt, --prompt-file and --prompts exclude each other');
   }
   if (system !== undefined && !chat) throw new UsageError('--system-prompt is for --chat');
-  const read = async () => (file !== undefined ? readFileSync(file, 'utf8') : prompt === '-' ? readAll(process.stdin) : (prompt ?? ''));
-  const all = prompts === undefined ? [await read()] : readFileSync(prompts, 'utf8').split('\n').filter(Boolean).map(promptOfLine);
+  const read = async () => {
+    if (file !== undefined) return decoded(readFileSync(file), `--prompt-file ${file}`);
+    return prompt === '-' ? decoded(await readAll(process.stdin), 'standard input') : (prompt ?? '');
+  };
+  const all = prompts === undefined ? [await read()] : promptsIn(prompts);
   if (!chat) return all;
   const first = system === undefined ? [] : [{ role: 'system', content: system }];
   return all.map((each) => (typeof each === 'string' ? [...first, { role: 'user', content: each }] : [...first, ...each]));
 }
 
-/** @param {string} line @param {number} i */
-function promptOfLine(line, i) {
+/** A text in UTF-8, without the mark of that. @param {Uint8Array} bytes @param {string} from @throws {UsageError} for other bytes */
+function decoded(bytes, from) {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw new UsageError(`${from} is not UTF-8`);
+  }
+}
+
+/** The prompts of a file, one a line; empty lines are none. @param {string} path */
+function promptsIn(path) {
+  const lines = decoded(readFileSync(path), `--prompts ${path}`).split(/\r?\n/);
+  const all = lines.flatMap((line, i) => (line === '' ? [] : [promptOfLine(line, `--prompts ${path}, line ${i + 1}`)]));
+  if (all.length === 0) throw new UsageError(`--prompts ${path} has no prompts`);
+  return all;
+}
+
+/** @param {string} line @param {string} at */
+function promptOfLine(line, at) {
   if (!/^\s*["[{]/.test(line)) return line;
   try {
     const value = JSON.parse(line);
@@ -66,7 +86,7 @@ function promptOfLine(line, i) {
     // A text may begin like JSON.
     return line;
   }
-  throw new UsageError(`--prompts: prompt ${i + 1} must be a text, a JSON string or a list of messages`);
+  throw new UsageError(`${at} must be a text, a JSON string or a list of messages`);
 }
 
 /**

@@ -7,7 +7,7 @@ import { loadTokenizer } from '../tokenizer/load.mjs';
 import { ROPE_FACTORS, configMetadata, configOf, ggufParts, ropeFactors } from './gguf-config.mjs';
 import { hasTokenizer, tokenizerMetadata } from './gguf-tokenizer.mjs';
 import { TYPES, readGguf, readTensor, writeGguf } from './gguf.mjs';
-import { ENCODED, canDecode, fromF32, toF32 } from './quant.mjs';
+import { ENCODED, canDecode, checkHalf, fromF32, toF32 } from './quant.mjs';
 
 /**
  * @typedef {import('./gguf.mjs').Gguf} Gguf
@@ -20,9 +20,6 @@ import { ENCODED, canDecode, fromF32, toF32 } from './quant.mjs';
 
 /** `general.file_type` of a file by the type of its matrices. */
 const FILE_TYPES = { f32: 0, f16: 1, bf16: 32, q8_0: 7 };
-
-/** From here on a number becomes an infinity in f16. */
-const MAX_F16 = 65520;
 
 /** About how many elements are on their way between file and device at once. */
 const PIECE = 2 ** 22;
@@ -200,9 +197,7 @@ async function* piecesOf(each, parameter, type, signal) {
     const rows = noGrad(() => scope(() => F.to(F.clone(F.slice(parameter, 0, first, first + count)), 'f32')));
     const values = /** @type {Float32Array} */ (await rows.toArray());
     rows.dispose();
-    if (type === 'f16' && values.some((value) => Math.abs(value) >= MAX_F16)) {
-      throw new RangeError(`${part.name} has numbers beyond the largest of f16, 65504: export bf16 or f32`);
-    }
+    if (type === 'f16') checkHalf(part.name, values);
     const bytes = fromF32(type, values);
     yield headSize ? permuted(bytes, bytes.length / count, headSize, true) : bytes;
   }

@@ -11,6 +11,7 @@ import { partsOf, sizeOf } from '../model/parts.mjs';
 import { TOKENIZER_FILES, tokenizerIn } from '../tokenizer/load.mjs';
 import { exportGguf, importGguf } from './gguf-model.mjs';
 import { isGguf } from './gguf.mjs';
+import { beyondHalf } from './quant.mjs';
 
 /** @typedef {import('../model/parts.mjs').Part} Part */
 
@@ -157,7 +158,7 @@ function filesOf(folder) {
  * complete, or not at all.
  * @param {Decoder} model @param {string} folder must not exist, or be empty; or a path that ends in `.gguf`: a file that is there is replaced
  * @param {ExportOptions} [options]
- * @throws {RangeError} for an unknown dtype; {Error} if the folder is not empty or lies inside `companions`, and for a model or a tokenizer that
+ * @throws {RangeError} for an unknown dtype, and for weights that f16 cannot hold; {Error} if the folder is not empty or lies inside `companions`, and for a model or a tokenizer that
  *   llama.cpp cannot run
  */
 export async function exportModel(model, folder, options = {}) {
@@ -201,6 +202,14 @@ export function filesFor(items, bytesOf, most, stem) {
   return groups.map((group, i) => ({ file: fileOf(i), items: group }));
 }
 
+/** @param {string} name of a tensor in f16 @param {import('helios-vk/nn').Tensor} tensor @throws {RangeError} if f16 could not hold what it was made from */
+async function checkFinite(name, tensor) {
+  const largest = noGrad(() => scope(() => F.amax(F.abs(tensor), [])));
+  const value = await largest.item();
+  largest.dispose();
+  if (value === Infinity) throw beyondHalf(name);
+}
+
 /**
  * Writes the weights and `config.json` of a model into a folder.
  * @param {Decoder} model @param {string | undefined} folder undefined: reads the weights alike, and writes nothing; for weights of which each
@@ -229,6 +238,7 @@ export async function writeModel(model, folder, { dtype, maxShardBytes, signal, 
       ),
     );
     read?.();
+    if (dtype === 'f16') for (const [name, tensor] of Object.entries(tensors)) await checkFinite(name, tensor);
     if (folder !== undefined) await save(join(folder, file), tensors, { metadata: { format: 'pt' } });
     for (const tensor of Object.values(tensors)) tensor.dispose();
   }

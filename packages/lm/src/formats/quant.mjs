@@ -124,6 +124,17 @@ export const ENCODED = /** @type {('f32' | 'f16' | 'bf16' | 'q8_0')[]} */ (Objec
 /** Whether `toF32` takes a type. @param {TensorType} type */
 export const canDecode = (type) => DECODED.includes(type);
 
+/** From here on numbers round to an infinity of f16. */
+export const MAX_F16 = 65520;
+
+/** The error about weights that f16 cannot hold. @param {string} name of the tensor */
+export const beyondHalf = (name) => new RangeError(`${name} has numbers beyond the largest of f16, 65504: choose bf16 or f32`);
+
+/** @param {string} name of the tensor @param {Float32Array} values @throws {RangeError} if f16 cannot hold one */
+export function checkHalf(name, values) {
+  for (let i = 0; i < values.length; i++) if (Math.abs(values[i]) >= MAX_F16) throw beyondHalf(name);
+}
+
 /**
  * Encodes f32 elements. f16 and bf16 round to nearest even; q8_0 follows llama.cpp's rule.
  * @param {'f32' | 'f16' | 'bf16' | 'q8_0'} type @param {Float32Array} values whole blocks

@@ -229,9 +229,10 @@ export class Engine {
     this.#waiting.push(embedding);
     this.#start();
     const rows = await embedding.rows;
-    if (pooling === 'last') return /** @type {Float32Array} */ (rows.at(-1)).slice(-width);
     const sum = new Float64Array(width);
     for (const part of rows) for (let i = 0; i < part.length; i++) sum[i % width] += part[i];
+    if (!sum.every(Number.isFinite)) throw this.#notFinite(ids.length);
+    if (pooling === 'last') return /** @type {Float32Array} */ (rows.at(-1)).slice(-width);
     return Float32Array.from(sum, (value) => value / ids.length);
   }
 
@@ -409,18 +410,30 @@ export class Engine {
     return { read, of: active.map(({ index, sequence }) => /** @type {[number, Sequence]} */ ([index, sequence])) };
   }
 
+  /** @param {number} count of tokens that passed through the model */
+  #notFinite(count) {
+    const what = `the model's outputs after ${count} tokens are not finite`;
+    return new Error(`${what}: its weights are damaged, or ${this.dtype} has too small a range for them (dtype: bf16 or f32)`);
+  }
+
   /** Hands tokens to their sequences. @param {Uint32Array} words token and bits of its log probability, by row @param {[row: number, Sequence][]} of */
   #deliver(words, of) {
     const bits = new Float32Array(words.buffer, words.byteOffset, words.length);
     for (const [row, sequence] of of) {
       if (sequence.ended) continue;
       const token = words[2 * row];
+      const logprob = bits[2 * row + 1];
+      if (Number.isNaN(logprob)) {
+        // Sampled from these, a text would end at once or be of one token.
+        sequence.fail(this.#notFinite(sequence.ids.length));
+        continue;
+      }
       const { maxTokens, stopIds } = sequence.request;
       sequence.ids.push(token);
       const count = sequence.ids.length - sequence.promptLength;
       const full = sequence.ids.length >= this.context;
       const finishReason = stopIds.includes(token) ? 'stop' : count === maxTokens ? 'length' : full ? 'context' : null;
-      sequence.push({ token, logprob: bits[2 * row + 1], finishReason });
+      sequence.push({ token, logprob, finishReason });
     }
   }
 

@@ -9,7 +9,7 @@ import { readConfig } from '../config.mjs';
 import { TYPES as ELEMENTS, isGguf, bytesOf as tensorBytes } from '../formats/gguf.mjs';
 import { ggufWeights } from '../formats/gguf-model.mjs';
 import { checkTensors } from '../formats/hf.mjs';
-import { ENCODED, fromF32, toF32 } from '../formats/quant.mjs';
+import { ENCODED, checkHalf, fromF32, toF32 } from '../formats/quant.mjs';
 import { partsOf, sizeOf } from '../model/parts.mjs';
 import { loadModelOf } from '../open.mjs';
 import { loadTokenizer, tokenizerIn } from '../tokenizer/load.mjs';
@@ -225,18 +225,18 @@ async function readParameter(source, name, parts, dtype, places) {
     await source.read(part, raw);
     if (part.transposed) {
       const values = transpose(toF32(given, raw), part.shape);
-      convert('f32', new Uint8Array(values.buffer), type, into, q8);
-    } else convert(given, raw, type, into, q8);
+      convert(part.name, 'f32', new Uint8Array(values.buffer), type, into, q8);
+    } else convert(part.name, given, raw, type, into, q8);
   }
   return { type, rows: vector ? 1 : count / columns, columns: vector ? count : columns, bytes, scales };
 }
 
 /**
  * Converts a part's elements.
- * @param {WeightType} given @param {Uint8Array<ArrayBuffer>} raw @param {WeightType} type
+ * @param {string} name of the part @param {WeightType} given @param {Uint8Array<ArrayBuffer>} raw @param {WeightType} type
  * @param {Uint8Array} into where they go @param {{ quants: Int8Array, scales: Uint16Array }} [q8] the same memory, for elements of `q8_0`, and that of scales
  */
-function convert(given, raw, type, into, q8) {
+function convert(name, given, raw, type, into, q8) {
   if (q8 && given === 'q8_0') {
     q8FromBlocks(raw, q8);
     return;
@@ -252,7 +252,10 @@ function convert(given, raw, type, into, q8) {
     if (q8) {
       const end = at + values.length;
       quantizeQ8(values, { quants: q8.quants.subarray(at, end), scales: q8.scales.subarray(at / BLOCK, end / BLOCK) });
-    } else into.set(fromF32(type, values), bytesOf(type, at));
+    } else {
+      if (type === 'f16') checkHalf(name, values);
+      into.set(fromF32(type, values), bytesOf(type, at));
+    }
   }
 }
 
