@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join, relative } from 'node:path';
 import { before, test } from 'node:test';
 import { init, noGrad, reset, scope, tensor } from 'helios-vk/nn';
@@ -9,16 +10,17 @@ import { init, noGrad, reset, scope, tensor } from 'helios-vk/nn';
 import { openExamples } from '../src/data/examples.mjs';
 import { IGNORED } from '../src/data/pack.mjs';
 import { loadPeft, readPeft } from '../src/formats/peft.mjs';
-import { finetune, importModel, loadTokenizer, readConfig, train } from '../src/index.mjs';
+import { finetune, importModel, loadModel, loadTokenizer, readConfig, train } from '../src/index.mjs';
 import { windowsOfStep } from '../src/data/order.mjs';
 import { openModel } from '../src/open.mjs';
 import { loadCheckpoint } from '../src/train/checkpoint.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
 import { lm } from '../../../__test__/lib/lm.mjs';
-import { CHATML, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
+import { CHATML, all, textOf, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
 
 /** @typedef {import('../src/train/finetune.mjs').FinetuneOptions} FinetuneOptions */
 
+const vk = createRequire(import.meta.url)('helios-vk');
 const base = temporaryFolder();
 const [MODEL, PLAIN] = [join(base, 'model'), join(base, 'plain')];
 before(async () => {
@@ -344,6 +346,31 @@ async function importModelCount() {
   reset();
   return count;
 }
+
+test('a model that the program has loaded writes while a run trains, and stays; the run frees its memory, however it ends', async () => {
+  const model = await loadModel(MODEL);
+  const write = async () => textOf(await all(model.generate('the', { maxTokens: 4, seed: 1 })));
+  try {
+    const text = await write();
+    /** Bytes of the device after each run. @type {number[]} */
+    const used = [];
+    const options = { model: MODEL, data: fileOf([{ text: 'the old men' }]), validation: 0, batchSize: 1, blockSize: 32, maxSteps: 3 };
+    for (const ends of ['done', 'step']) {
+      for await (const { type } of finetune({ ...options, out: fresh(), tensorboard: false })) {
+        if (type === 'step') assert.equal(await write(), text);
+        if (type === ends) break;
+      }
+      assert.equal(await write(), text);
+      used.push(vk.getAllocatorStats().activeBufferBytes);
+    }
+    // Scalars of a step are freed when they are collected.
+    assert.ok(used[1] - used[0] < 4096, `${used[1] - used[0]} bytes are left of a run that was left early`);
+  } finally {
+    await model.dispose();
+    reset();
+    vk.destroy();
+  }
+});
 
 test('targets, early stopping, a test, and a run that is told to end', async () => {
   const folder = fresh();

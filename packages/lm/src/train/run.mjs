@@ -88,7 +88,8 @@ const MEMORY_EVERY = 1000;
 
 /**
  * Trains a model. Everything that can be refused is refused before any work is done. When the device is lost, the run opens it again and
- * continues from its last checkpoint, or else from where it began; repeated steps give the same bits. With several processes (`helios-vk run`)
+ * continues from its last checkpoint, or else from where it began; repeated steps give the same bits. A device that the program has open stays
+ * open, with what is on it; without one, the run opens the device and closes it. With several processes (`helios-vk run`)
  * all call it alike: only rank 0 writes files, and the launcher restarts them all.
  * @param {TrainOptions} options
  * @returns {AsyncGenerator<TrainEvent>}
@@ -107,9 +108,12 @@ export async function* train(options) {
 export async function* start(Kind, plan) {
   const { options } = plan;
   const vk = createRequire(import.meta.url)('helios-vk');
+  // A program may have models and tensors on a device that it has opened: the run then works beside them.
+  const isShared = isOpen(vk);
   const { info, ranks } = await openRanks(vk, { ...options, 'command-buffers': options.commandBuffers });
+  const run = new Kind(plan, vk, info, ranks);
   try {
-    yield* new Kind(plan, vk, info, ranks).events();
+    yield* run.events();
     await ranks?.group.destroy();
   } catch (error) {
     // Whatever reason the caller gave, a run that was asked to end has not failed.
@@ -118,8 +122,22 @@ export async function* start(Kind, plan) {
     throw error;
   } finally {
     // Another run in this process begins on a device of its own.
-    reset();
-    vk.destroy();
+    if (isShared) run.free();
+    else {
+      reset();
+      vk.destroy();
+    }
+  }
+}
+
+/** Whether a device is open. @param {import('./device.mjs').Native} vk */
+function isOpen(vk) {
+  try {
+    vk.getAllocatorStats();
+    return true;
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code === 'ERR_HELIOS_NO_DEVICE') return false;
+    throw error;
   }
 }
 
@@ -160,6 +178,18 @@ export class Run {
     this.memory = { read: -Infinity, bytes: /** @type {number | undefined} */ (undefined) };
     /** @type {TextGenerator | undefined} */
     this.generator = undefined;
+    /** What has memory of the device, until the run has ended. @type {Trainer | undefined} */
+    this.trainer = undefined;
+  }
+
+  /** Frees what a run that has not come to its end has on the device. */
+  free() {
+    try {
+      this.generator?.dispose();
+      this.trainer?.destroy();
+    } catch {
+      // With a device that was lost all of it has gone.
+    }
   }
 
   /** The configuration: that of the checkpoint, of the model to begin with, or the preset's, with the values given. @returns {RunConfig} */
@@ -382,6 +412,7 @@ export class Run {
       const compared = [data.train, data.validation, data.test].filter((each) => each?.refer !== undefined);
       const pairs = compared.reduce((sum, each) => sum + (each?.windows ?? 0), 0);
       if (first && pairs > 0) this.note(`first, what the model says of ${pairs.toLocaleString('en')} pairs as it is`);
+      this.trainer = opened;
       // Of several processes none may leave alone: they learn in the first step that one is to end.
       await opened.refer(compared, ranks ? undefined : options.signal);
       await last?.restore(opened);
@@ -486,6 +517,7 @@ export class Run {
         const step = trainer.stepsDone;
         this.generator?.dispose();
         trainer.destroy();
+        this.trainer = this.generator = undefined;
         yield {
           type: 'done',
           step,
