@@ -190,7 +190,7 @@ test('generate: what it cannot read is an error of one line', () => {
   const text = join(empty, 'text.txt');
   writeFileSync(text, 'no checkpoint');
   for (const [args, status, message] of /** @type {[string[], number, RegExp][]} */ ([
-    [['--model', empty], 1, /has no checkpoint \(step-…\)/],
+    [['--model', empty], 1, /is no model: it has neither config\.json nor a checkpoint \(step-…\)/],
     [['--model', text], 1, /text\.txt is not a safetensors file/],
     [['--model', join(empty, 'none')], 2, /none.*no such file or folder/],
     [[], 2, /--model PATH is required/],

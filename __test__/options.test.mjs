@@ -320,6 +320,7 @@ test('options are converted by their table', () => {
   const { values, given } = parseCommandLine(options, ['--x', '-.5e1', '--s=']);
   assert.deepEqual({ ...values }, { n: 1, x: -5, s: '', several: [] });
   assert.throws(() => parseCommandLine(options, ['--n', '-1']), { message: '--n -1: must be an integer from 0 to 5' });
+  assert.throws(() => parseCommandLine(options, ['--severall', 'a']), { message: '--severall: no such option; the nearest is --several' });
   assert.deepEqual([...given].sort(), ['s', 'x']);
   assert.deepEqual(parseCommandLine(options, ['--several', 'a', '--several=b']).values.several, ['a', 'b']);
   assert.throws(() => parseCommandLine(options, ['--several', 'a', '--several', '']), /^Error: --several: must not be empty$/);

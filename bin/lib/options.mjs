@@ -311,7 +311,9 @@ export function parseCommandLine(options, args, allowPositionals = false) {
   try {
     parsed = parseArgs({ args: joined, options: table, allowPositionals });
   } catch (error) {
-    throw new UsageError((error instanceof Error ? error.message : String(error)).replaceAll('\n', ' '));
+    const message = (error instanceof Error ? error.message : String(error)).replaceAll('\n', ' ');
+    const unknown = /^Unknown option '--([^']+)'/.exec(message)?.[1];
+    throw new UsageError(unknown ? `--${unknown}: no such option; the nearest is --${nearest(unknown, Object.keys(options))}` : message);
   }
   /** @type {Record<string, unknown>} */
   const values = {};
@@ -324,6 +326,28 @@ export function parseCommandLine(options, args, allowPositionals = false) {
     else values[name] = option.default;
   }
   return { values: /** @type {any} */ (values), positionals: parsed.positionals, given: new Set(Object.keys(parsed.values)) };
+}
+
+/** The letters to insert, delete or replace to make one word of another (Levenshtein 1966). @param {string} a @param {string} b */
+function distance(a, b) {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (const [i, letter] of [...a].entries()) {
+    const above = row;
+    row = [i + 1];
+    for (let k = 0; k < b.length; k++) row.push(Math.min(row[k] + 1, above[k + 1] + 1, above[k] + Number(letter !== b[k])));
+  }
+  return row[b.length];
+}
+
+/**
+ * The known name that a word is nearest to, whatever its case, hyphens and underscores.
+ * @param {string} word @param {readonly string[]} names
+ */
+export function nearest(word, names) {
+  // A longer word resembles none.
+  const plain = (/** @type {string} */ name) => name.toLowerCase().replaceAll(/[-_]/g, '').slice(0, 40);
+  const ranked = names.map((name) => ({ name, away: distance(plain(name), plain(word)) }));
+  return ranked.reduce((best, each) => (each.away < best.away ? each : best)).name;
 }
 
 /** @param {Option} option */

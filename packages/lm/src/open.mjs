@@ -1,6 +1,6 @@
 // Opens a model, in whichever form it lies on disk.
 
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { nn } from 'helios-vk/nn';
 
@@ -11,7 +11,7 @@ import { readJson } from './json.mjs';
 import { importModel } from './formats/hf.mjs';
 import { Decoder } from './model/decoder.mjs';
 import { loadTokenizer, tokenizerIn } from './tokenizer/load.mjs';
-import { loadCheckpoint } from './train/checkpoint.mjs';
+import { latestCheckpoint, loadCheckpoint } from './train/checkpoint.mjs';
 import { loadLegacy } from './train/legacy.mjs';
 import { copyInto } from './train/state.mjs';
 
@@ -43,6 +43,13 @@ export async function loadModelOf(path) {
   const config = join(path, 'adapter_config.json');
   if (existsSync(config) && !existsSync(join(path, 'trainer_state.json')))
     throw refuse(path, readJson(config)?.base_model_name_or_path ?? 'a model');
+  const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory();
+  if (isFolder && !existsSync(join(path, 'trainer_state.json')) && latestCheckpoint(path) === undefined) {
+    const gguf = readdirSync(path).find(isGguf);
+    throw new Error(
+      `${path} is no model: it has neither config.json nor a checkpoint (step-…)${gguf ? `; name its file, ${join(path, gguf)}` : ''}`,
+    );
+  }
   const found = await loadCheckpoint(path);
   if (found.tuning && found.tuning.type !== 'full') throw refuse(found.path, found.tuning.base);
   return found;
