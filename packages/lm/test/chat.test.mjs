@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { loadModel } from '../src/index.mjs';
 import { LanguageModel } from '../src/infer/model.mjs';
 import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { writeText } from '../src/cli/progress.mjs';
 import { CHATML, all, scriptedEngine, textOf, writeTinyModel, writeTokenizer } from './lib/tiny-model.mjs';
 
 const PROGRAM = fileURLToPath(new URL('../bin/helios-lm.mjs', import.meta.url));
@@ -143,6 +144,18 @@ function start(...args) {
     },
   };
 }
+
+test('a terminal gets no control characters of a text, a pipe gets all', () => {
+  const text = 'a\x1b]0;b\x07\r\x9b31m\tc 😀\n';
+  for (const [isTTY, expected] of /** @type {const} */ ([
+    [true, 'a]0;b31m\tc 😀\n'],
+    [false, text],
+  ])) {
+    let got = '';
+    writeText(text, { isTTY, write: (part) => void (got += part) });
+    assert.equal(got, expected);
+  }
+});
 
 test('chat: lines of standard input are messages, some are commands', { timeout: 120_000 }, async () => {
   const model = await loadModel(TINY);

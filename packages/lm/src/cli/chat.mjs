@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as wait } from 'node:timers/promises';
 
 import { MODEL_OPTIONS, SAMPLING_OPTIONS, modelOf, samplingOf } from './generation.mjs';
+import { writeText } from './progress.mjs';
 
 export const OPTIONS = /** @type {const} */ ({
   ...MODEL_OPTIONS,
@@ -161,7 +162,7 @@ function begin(chat, message, signal) {
 async function write(parts, note) {
   let reason = null;
   for await (const { text, finishReason } of parts) {
-    process.stdout.write(text);
+    writeText(text);
     reason = finishReason;
   }
   process.stdout.write('\n');

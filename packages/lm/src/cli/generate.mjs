@@ -7,6 +7,7 @@ import { UsageError } from 'helios-vk/options';
 import { MAX_SLOTS } from '../infer/types.mjs';
 import { MAX_SIZE, PRECISIONS } from '../train/settings.mjs';
 import { MODEL_OPTIONS, SAMPLING_OPTIONS, modelOf, samplingOf } from './generation.mjs';
+import { writeText } from './progress.mjs';
 
 /** @typedef {import('../infer/model.mjs').LanguageModel} LanguageModel */
 /** @typedef {import('../infer/options.mjs').GenerateOptions} GenerateOptions */
@@ -109,17 +110,17 @@ export async function run(values, inputs, signal) {
     }
     const [prompt] = prompts;
     const shown = typeof prompt === 'string' ? prompt || model.tokenizer.decode(model.encode(''), { skipSpecial: true }) : '';
-    if (!json && !whole) process.stdout.write(shown);
+    if (!json && !whole) writeText(shown);
     const result = { text: '', tokens: 0, finishReason: /** @type {string | null} */ (null) };
     for await (const { text, finishReason } of model.generate(prompt, options)) {
       signal.throwIfAborted();
       result.tokens++;
       result.text += text;
       result.finishReason = finishReason;
-      if (!json && !whole) process.stdout.write(text);
+      if (!json && !whole) writeText(text);
     }
     if (json) return { ...result, finishReason: result.finishReason ?? 'length', seed: options.seed };
-    process.stdout.write(whole ? `${shown}${result.text}\n` : '\n');
+    writeText(whole ? `${shown}${result.text}\n` : '\n');
     return '';
   } finally {
     await close();
@@ -137,7 +138,7 @@ async function writeBatch(model, prompts, options, json) {
     for (; next < prompts.length && (results[next].finishReason || options.maxTokens === 0); next++) {
       const prompt = prompts[next];
       const text = `${typeof prompt === 'string' ? prompt : ''}${results[next].text}`;
-      process.stdout.write(json ? `${JSON.stringify(results[next])}\n` : `${text}\n`);
+      writeText(json ? `${JSON.stringify(results[next])}\n` : `${text}\n`);
     }
   };
   for await (const { index, text, finishReason } of model.generateBatch(prompts, options)) {

@@ -1,6 +1,16 @@
-// Progress of commands whose work has no page or events of its own.
+// What commands write to a terminal: progress of work that has no page or events of its own, and texts of a model.
+
+import { printable } from '../log/format.mjs';
 
 /** Shows progress on one line of the terminal; does nothing if stderr is not a terminal. @param {string} text */
 export function showProgress(text) {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+}
+
+/**
+ * Writes what a model wrote, or a prompt, to standard output; a terminal gets what is printable of it.
+ * @param {string} text @param {{ isTTY?: boolean, write(text: string): unknown }} [stream]
+ */
+export function writeText(text, stream = process.stdout) {
+  stream.write(stream.isTTY ? printable(text) : text);
 }

@@ -36,3 +36,9 @@ export function formatBytes(bytes) {
   }
   return `${unit === 0 ? bytes : formatNumber(bytes)} ${units[unit]}`;
 }
+
+/** A text without what is not printable: a terminal's commands in it could rename the window, or write over other lines. @param {string} text */
+export function printable(text) {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is left out
+  return text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, '');
+}

@@ -1,6 +1,6 @@
 // A run on the terminal: a line that redraws itself, with notes above it; elsewhere, such as in a file, a line now and then.
 
-import { formatCount, formatDuration, formatLeft, formatNumber } from './format.mjs';
+import { formatCount, formatDuration, formatLeft, formatNumber, printable } from './format.mjs';
 import { TimeLeft } from './time-left.mjs';
 
 /** Milliseconds between redraws on a terminal. */
@@ -97,10 +97,9 @@ export class Progress {
     return parts.join('  ');
   }
 
-  /** Writes lines of their own above the progress. What is not printable, such as a terminal's commands, is left out. @param {string} text */
+  /** Writes lines of their own above the progress. What is not printable is left out. @param {string} text */
   note(text) {
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is left out
-    const plain = text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, '');
+    const plain = printable(text);
     this.#write(this.#stream.isTTY ? `\r\x1b[K${plain}\n` : `${plain}\n`);
     if (this.#stream.isTTY && this.#steps > 0) this.#draw(true);
   }
