@@ -170,7 +170,7 @@ export class Optimizer {
     this.#clip = options.clip;
     this.#gradientScale = checkScale(options.gradientScale, name);
     const { processGroup, zero = 1, reduce = 'f32' } = options;
-    /** The collectives, with a `processGroup`. */
+    /** The collectives, with a `processGroup`. @type {Ranks | undefined} */
     this.ranks = processGroup && new Ranks(processGroup, zero, reduce, name);
     const tables = new Map();
     const checked = groups.map(({ params: own, ...rest }) => {
