@@ -112,11 +112,11 @@ test('importBuffer refuses what is no memory, and leaves the descriptor alone', 
   }
   assert.equal(openFiles(), files);
   // A socket that has nothing to read: a driver that read from it would wait forever.
-  const cat = spawn('cat', { stdio: ['pipe', 'ignore', 'ignore'] });
-  const { fd } = cat.stdin._handle;
+  const reader = spawn(process.execPath, ['-e', 'process.stdin.resume()'], { stdio: ['pipe', 'ignore', 'ignore'] });
+  const { fd } = reader.stdin._handle;
   throws(() => vk.importBuffer(fd, 4096), INVALID_ARGUMENT, ['fd', fd]);
   fstatSync(fd);
-  cat.stdin.end();
+  reader.stdin.end();
 });
 
 test('an imported buffer is the exported memory', (t) => {
