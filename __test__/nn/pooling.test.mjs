@@ -85,6 +85,9 @@ test('the largest: the first of equal ones gets the gradient, NaN is larger than
   ]);
   assert.deepEqual([...(await F.maxPool1d(row(1, Number.NaN, 3, 4), 2).toArray())], [Number.NaN, 4]);
   assert.deepEqual([...(await F.maxPool1d(row(-Infinity, -Infinity), 2).toArray())], [-Infinity]);
+  // Of several NaN the last one, as in PyTorch.
+  const several = row(Number.NaN, Number.NaN, 1, 2, 3, Number.NaN);
+  assert.deepEqual([...(await F.maxPool1d(several, 3, { stride: 1, returnIndices: true })[1].toArray())], [1, 1, 4, 5]);
 });
 
 test('modules of two and three dimensions, types, and what does not fit', async () => {

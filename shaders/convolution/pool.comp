@@ -121,8 +121,8 @@ void main() {
                     uint i = (uint(d) * p.Gh + uint(h)) * p.Gw + uint(w);
                     float v = x[p.offX + placeOf(plane, volume, i)];
                     sum += v;
-                    // The first of equal ones, and a NaN before any number.
-                    if (index == 0xffffffffu || v > best || (isNan(v) && !isNan(best))) {
+                    // The first of equal ones, and of NaNs, which no number exceeds, the last, as in PyTorch.
+                    if (index == 0xffffffffu || v > best || isNan(v)) {
                         best = v;
                         index = i;
                     }
