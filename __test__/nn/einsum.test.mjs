@@ -368,3 +368,29 @@ test('matmul of vectors: every case of PyTorch’s rules, compiled too', async (
       reference: summed(inputs, output, sizes),
     });
 });
+
+test('einsum: bools and mixed types have products, and no sums of products, as in PyTorch', async () => {
+  const own = (/** @type {'bool' | 'i32' | 'i64' | 'f32'} */ dtype) => tensor([1, 0, 1]).to(dtype);
+  const [bool, i32, i64, f32] = [own('bool'), own('i32'), own('i64'), own('f32')];
+  for (const [equation, a, b, dtype] of /** @type {[string, any, any, string][]} */ ([
+    ['i,j->ij', bool, bool, 'bool'],
+    ['i,i->i', i32, i64, 'i64'],
+    ['i,j->ij', i32, f32, 'f32'],
+    ['i,i->i', bool, i32, 'i32'],
+  ])) {
+    const y = F.einsum(equation, a, b);
+    assert.equal(y.dtype, dtype);
+    assert.deepEqual(Array.from(await y.toArray(), Number), equation === 'i,i->i' ? [1, 0, 1] : [1, 0, 1, 0, 0, 0, 1, 0, 1], equation);
+  }
+  assert.deepEqual([F.einsum('i->', bool).dtype, await F.einsum('i->', bool).item()], ['i32', 2]);
+  for (const [a, b] of [
+    [bool, bool],
+    [i32, i64],
+    [i32, f32],
+    [f32, i32],
+  ])
+    assert.throws(
+      () => F.einsum('i,i->', a, b),
+      /^ArgumentError: einsum: sums products of floats, or of integers of one type, got \w+ and \w+/,
+    );
+});

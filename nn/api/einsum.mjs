@@ -96,9 +96,14 @@ function contracted(a, b, needed) {
   // Without a batch dimension the product is one of plain matrices.
   const lead = batch.length > 0 ? [batch] : [];
   const [x, z] = [matrix(a, [...lead, left, inner]), matrix(b, [...lead, inner, right])];
-  // Products of matrices are of floats, or of integers of one type.
-  const isProduct = isFloat(x.dtype) || (isInteger(x.dtype) && x.dtype === z.dtype);
-  const y = isProduct ? F.matmul(x, z) : F.to(F.sum(F.mul(F.unsqueeze(x, -1), F.unsqueeze(z, -3)), -2), x.dtype);
+  // As in PyTorch.
+  const isProduct = (isFloat(x.dtype) && isFloat(z.dtype)) || (isInteger(x.dtype) && x.dtype === z.dtype);
+  if (!isProduct && inner.length > 0)
+    throw new ArgumentError(
+      'einsum',
+      `sums products of floats, or of integers of one type, got ${x.dtype} and ${z.dtype}; convert with .to()`,
+    );
+  const y = isProduct ? F.matmul(x, z) : F.mul(x, z);
   return { x: F.reshape(y, [...size(a, batch), ...size(a, left), ...size(b, right)]), labels: [...batch, ...left, ...right] };
 }
 
@@ -129,7 +134,8 @@ function cheapest(operands, needed) {
  * product. A letter that stands twice in one operand takes its diagonal; dimensions of size 1 broadcast; `...` stands for the dimensions
  * that have no letter, aligned at the last. Without `->` the result has the ellipsis, then the letters that stand once, A to Z before a to z.
  * Of several operands the pair whose product is smallest is multiplied first, as batched matrix products.
- * @param {string} equation @param {...Tensor} operands or one array of them, floats or integers of one type; sums of integers wrap
+ * @param {string} equation @param {...Tensor} operands or one array of them: sums of products are of floats, or of integers of one type, and those of
+ *   integers wrap; products without a sum take all types, promoted as those of `mul`
  * @returns {Tensor}
  * @throws {ShapeError} if dimensions of one label differ; an ArgumentError for an equation that is wrong
  */
