@@ -194,7 +194,7 @@ export const cases = {
   ropeBackward: () => {
     const [tokens, half] = [any(), any()];
     return {
-      inputs: [x(tokens, 4 * half), { shape: [tokens, half, 2], values: table(tokens, half) }],
+      inputs: [x(tokens, 4 * half), { shape: [tokens, half, 2], values: table(tokens, half), constant: true }],
       attributes: { heads: 1, headSize: 2 * half },
     };
   },
@@ -213,7 +213,7 @@ export const cases = {
   scatterRest: () => {
     const own = shape();
     const last = Float64Array.from(integers(size(own), 3), (v) => (v ? v : 4294967295));
-    return { inputs: [x(...own), { shape: own, values: last, dtype: 'u32' }] };
+    return { inputs: [x(...own), { shape: own, values: last, dtype: 'u32', constant: true }] };
   },
   argmax: () => ({ inputs: [places()] }),
   argmin: () => ({ inputs: [places()] }),

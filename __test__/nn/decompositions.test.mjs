@@ -379,8 +379,8 @@ test('what holds of factors: ranks below the full one, equal values, wide ranges
 test('errors of factors say what is wrong', () => {
   const leaf = ones([4, 2]).requiresGrad_();
   for (const [run, message] of /** @type {[() => any, RegExp][]} */ ([
-    [() => linalg.qr(ones([3])), /^ShapeError: qr: expected matrices \[\.\.\., m, n\] of at least one row and column, got \[3\]/],
-    [() => linalg.svd(zeros([2, 0])), /^ShapeError: svd: expected matrices .*, got \[2, 0\]/],
+    [() => linalg.qr(ones([3])), /^ShapeError: qr: expected matrices \[\.\.\., m, n\], got \[3\]/],
+    [() => linalg.svd(ones([2])), /^ShapeError: svd: expected matrices .*, got \[2\]/],
     [() => linalg.eigh(ones([2, 3])), /^ShapeError: eigh: expected square matrices \[\.\.\., n, n\], got \[2, 3\]/],
     [() => linalg.inv(ones([2, 3])), /^ShapeError: inv: expected square matrices \[\.\.\., n, n\], got \[2, 3\]/],
     [() => linalg.qr(leaf, 'complete'), /^UsageError: qr: the mode 'complete' of \[4, 2\] has no gradient/],

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, grad, manualSeed, randn, tensor } from '../../nn/index.mjs';
+import { F, grad, manualSeed, randn, tensor, zeros } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { checkComposed } from './composed.mjs';
 import { of, range, x } from './inputs.mjs';
@@ -13,6 +13,7 @@ before(initDevice);
 
 /** @typedef {import('../../nn/ops/registry.mjs').Reference} Reference */
 /** @typedef {import('./matrices.mjs').Matrix} Matrix */
+/** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
 /** a⁻¹ b and the determinant, by elimination in float64. @param {Matrix} a @param {Matrix} b */
 function eliminated(a, b) {
   const w = a.map((row, i) => [...row, ...b[i]]);
@@ -292,26 +293,64 @@ test('tensorinv and tensorsolve, with their gradients: values of PyTorch 2.11', 
   );
 });
 
-test('gradients of what is found without them have no gradients themselves', () => {
-  const a = tensor([4, 1, 1, 3], { shape: [2, 2], requiresGrad: true });
-  const b = tensor([1, 2], { shape: [2, 1], requiresGrad: true });
-  for (const [name, y] of /** @type {[string, import('../../nn/index.mjs').Tensor][]} */ ([
-    ['inverse', F.linalg.inv(a)],
-    ['det', F.linalg.det(a)],
-    ['slogdet', F.linalg.slogdet(a).logabsdet],
-    ['solve', F.linalg.solve(a, b)],
-    ['solveTriangular', F.linalg.solveTriangular(a, b, { upper: true })],
-    ['cholesky', F.linalg.cholesky(a)],
-    ['qr', F.linalg.qr(a).r],
-    ['svd', F.linalg.svdvals(a)],
-    ['eigh', F.linalg.eigh(a).eigenvalues],
-    ['pinv', F.linalg.pinv(a)],
-    ['lu', F.linalg.lu(a).u],
-    ['binaryCrossEntropy', F.binaryCrossEntropy(a.mul(0.1), a.detach().mul(0.2))],
-  ]))
-    assert.throws(
-      () => grad(y.square().sum(), [a], { createGraph: true }),
-      new RegExp(`the gradient of ${name} has no gradient itself`),
-      name,
+test('matrices with a dimension of 0, as PyTorch 2.11: results, and gradients of their shape', async () => {
+  const { linalg } = F;
+  const eye = [1, 0, 0, 0, 1, 0, 0, 0, 1];
+  /** Results as [shape, values]: those without values are 0. @type {[number[], (a: Tensor) => Tensor | Tensor[], [number[], number[]?][]][]} */
+  const known = [
+    [[0, 0], linalg.det, [[[], [1]]]],
+    [[2, 0, 0], linalg.det, [[[2], [1, 1]]]],
+    [[0, 3, 3], linalg.det, [[[0]]]],
+    [[2, 0, 0], (a) => Object.values(linalg.slogdet(a)), [[[2], [1, 1]], [[2]]]],
+    [[0, 0], F.logdet, [[[]]]],
+    ...[linalg.inv, linalg.cholesky, linalg.matrixExp, F.choleskyInverse, (/** @type {Tensor} */ a) => linalg.matrixPower(a, -1)].flatMap(
+      (f) =>
+        [
+          [0, 0],
+          [0, 3, 3],
+          [2, 0, 0],
+        ].map((shape) => /** @type {any} */ ([shape, f, [[shape]]])),
+    ),
+    [[0, 3, 3], (a) => linalg.solve(a, zeros([3, 2])), [[[0, 3, 2]]]],
+    [[3, 3], (a) => linalg.solve(a, zeros([3, 0])), [[[3, 0]]]],
+    [[0, 0], (a) => linalg.solve(a, zeros([0])), [[[0]]]],
+    [[3, 3], (a) => linalg.solveTriangular(a, zeros([0, 3]), { upper: true, left: false }), [[[0, 3]]]],
+    [[3, 3], (a) => F.choleskySolve(zeros([3, 0]), a), [[[3, 0]]]],
+    [[3, 3], (a) => linalg.luSolve(a, tensor(Int32Array.of(1, 2, 3)), zeros([3, 0])), [[[3, 0]]]],
+    [[2, 0, 0], (a) => Object.values(linalg.eigh(a)), [[[2, 0]], [[2, 0, 0]]]],
+    [[0, 3], (a) => Object.values(linalg.qr(a)), [[[0, 0]], [[0, 3]]]],
+    [[3, 0], (a) => Object.values(linalg.qr(a, 'complete')), [[[3, 3], eye], [[3, 0]]]],
+    [[3, 0], (a) => Object.values(linalg.qr(a, 'r')), [[[0]], [[0, 0]]]],
+    [[0, 3], (a) => Object.values(linalg.svd(a)), [[[0, 0]], [[0]], [[3, 3], eye]]],
+    [[2, 3, 0], (a) => Object.values(linalg.svd(a, { fullMatrices: false })), [[[2, 3, 0]], [[2, 0]], [[2, 0, 0]]]],
+    [[3, 0], (a) => Object.values(linalg.lu(a)), [[[3, 3], eye], [[3, 0]], [[0, 0]]]],
+    [[2, 0, 3], (a) => Object.values(linalg.luFactor(a)), [[[2, 0, 3]], [[2, 0]]]],
+    [[2, 0, 3], linalg.pinv, [[[2, 3, 0]]]],
+    [[2, 3, 0], linalg.matrixRank, [[[2]]]],
+    [[0, 3], (a) => Object.values(linalg.lstsq(a, zeros([0, 2]))), [[[3, 2]], [[0]], [[]], [[0]]]],
+    [[3, 0], (a) => Object.values(linalg.lstsq(a, F.ones([3, 2]))), [[[0, 2]], [[2], [3, 3]], [[]], [[0]]]],
+    ...[2, 'fro', 1].map(
+      (order) => /** @type {any} */ ([[2, 0, 0], (/** @type {Tensor} */ a) => linalg.cond(a, /** @type {any} */ (order)), [[[2]]]]),
+    ),
+    ...['fro', 'nuc', 1, 2, Infinity].flatMap((order) =>
+      [
+        [0, 3],
+        [3, 0],
+      ].map((shape) => /** @type {any} */ ([shape, (/** @type {Tensor} */ a) => linalg.matrixNorm(a, /** @type {any} */ (order)), [[[]]]])),
+    ),
+    [[0, 2, 0], (a) => linalg.tensorinv(a, 1), [[[2, 0, 0]]]],
+  ];
+  for (const [shape, f, wanted] of known) {
+    const a = zeros(shape).requiresGrad_();
+    const results = [f(a)].flat();
+    const found = await Promise.all(results.map(async (y) => [y.shape, await values(y)]));
+    const what = `${f} of [${shape}]`;
+    assert.deepEqual(
+      found,
+      wanted.map(([own, numbers]) => [own, numbers ?? new Array(own.reduce((x, y) => x * y, 1)).fill(0)]),
+      what,
     );
+    for (const y of results) if (y.requiresGrad) assert.deepEqual(grad(F.sum(y), [a], { retain: true })[0].shape, shape, what);
+  }
+  assert.throws(() => linalg.matrixNorm(zeros([3, 0]), -1), /ShapeError: matrixNorm: none of 0 elements is the smallest/);
 });

@@ -8,7 +8,7 @@ import { noGrad, withGrad } from '../core/node.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { backwardEnds, recordingNow } from '../core/runtime.mjs';
-import { TWICE } from '../ops/twice.mjs';
+import { twice } from '../ops/twice.mjs';
 import { scope } from '../core/scope.mjs';
 import { unscoped } from '../core/storage.mjs';
 import { TensorCore } from '../core/tensor.mjs';
@@ -87,7 +87,7 @@ export function walk(root, seed, retain, deliver, only, from = 0, linked = false
       }
       gradients.delete(node);
       if (only?.has(node)) deliver(node, dy);
-      const results = scope(() => node.backward(dy, F, linked ? TWICE : undefined).map((gradient) => gradient && share(gradient)));
+      const results = scope(() => node.backward(dy, F, linked ? twice : undefined).map((gradient) => gradient && share(gradient)));
       if (!retain) node.free();
       dy.dispose();
       node.edges.forEach((edge, i) => {

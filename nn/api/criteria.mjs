@@ -4,7 +4,7 @@ import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, dimension } from '../core/layout.mjs';
 import { checkAbove, checkFinite, checkLeast, checkOptions, checkPower, flag } from '../core/options.mjs';
-import { once } from '../core/node.mjs';
+import { noGrad, withGradient } from '../core/node.mjs';
 import * as F from './functional.mjs';
 import { gather } from './indexing.mjs';
 import { broadcastsTo, checkClasses, classWeight, factorsOfRows, reducedLoss, sameShape } from './losses.mjs';
@@ -163,18 +163,23 @@ export function binaryCrossEntropy(x, y, options = {}) {
   if (weight !== undefined) broadcastsTo(name, weight, x);
   const losses = () => {
     const [own, target] = [toF32(x), toF32(y)];
-    const [p, t] = [own.detach(), target.detach()];
     // Some drivers' logarithm of 0 is finite.
-    const yes = F.where(F.eq(p, 0), -100, F.maximum(F.log(p), -100));
-    const no = F.where(F.eq(p, 1), -100, F.maximum(F.log1p(F.neg(p)), -100));
-    let value = F.neg(F.add(F.mul(t, yes), F.mul(F.add(F.neg(t), 1), no)));
-    // PyTorch's gradient, which is finite where x is 0 or 1: as the slope of a difference that is 0.
-    if (own.requiresGrad) {
+    const logarithms = (/** @type {Tensor} */ p) => [
+      F.where(F.eq(p, 0), -100, F.maximum(F.log(p), -100)),
+      F.where(F.eq(p, 1), -100, F.maximum(F.log1p(F.neg(p)), -100)),
+    ];
+    const value = noGrad(() => {
+      const [yes, no] = logarithms(own);
+      return F.sub(0, F.add(F.mul(target, yes), F.mul(F.add(F.neg(target), 1), no)));
+    });
+    // PyTorch's gradient, which is finite where x is 0 or 1.
+    const gradient = (/** @type {Tensor} */ dy, /** @type {Tensor} */ _, /** @type {Tensor[]} */ [p, t]) => {
+      const [yes, no] = logarithms(p);
       const slope = F.div(F.sub(p, t), F.maximum(F.mul(p, F.add(F.neg(p), 1)), 1e-12));
-      value = F.add(value, F.mul(slope, F.sub(once(name, own), p)));
-    }
-    if (target.requiresGrad) value = F.add(value, F.mul(F.sub(no, yes), F.sub(once(name, target), t)));
-    return weight === undefined ? value : F.mul(value, weight);
+      return [F.mul(dy, slope), F.mul(dy, F.sub(no, yes))];
+    };
+    const losses = withGradient(name, [own, target], value, gradient, [0, 1]);
+    return weight === undefined ? losses : F.mul(losses, weight);
   };
   return reducedLoss(name, losses, reduction);
 }

@@ -1,19 +1,32 @@
 // QR, singular values, eigenvalues of symmetric matrices, and LU: of batches of matrices in f32, each step a few operations over the whole
 // batch, so that the number of operations depends on the sizes alone. Meant for up to some hundred columns.
 //
-// The factors are found without gradients. Their gradient is that of what they change by with the matrix, a formula that is linear in the
-// change; the formulas are those of Giles 2008 ("Collected matrix derivative results") and, of QR, of Walter and Lehmann 2018.
+// The factors are found without gradients. Their gradients are the adjoints of what they change by with the matrix (Giles 2008, "Collected matrix
+// derivative results"; of QR, Walter and Lehmann 2018), in functions of the factors, so that they have gradients themselves.
 
 import { checkBytes, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, UsageError, show, shown } from '../core/errors.mjs';
-import { denseLayout, isFloat } from '../core/layout.mjs';
+import { denseLayout, isFloat, sizeOf } from '../core/layout.mjs';
 import { isGradEnabled, noGrad } from '../core/node.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import * as F from './functional.mjs';
 import { argmax, gather, indexSelect } from './indexing.mjs';
 import { logicalAnd } from './integers.mjs';
 import { hypot } from './math.mjs';
-import { eye, inF32, indices, inverted, numbers, solved, square, swappedRows, turned, withChange } from './matrices.mjs';
+import {
+  eye,
+  inF32,
+  indices,
+  inverseAs,
+  inverted,
+  numbers,
+  solved,
+  square,
+  swappedRows,
+  turned,
+  unlessNone,
+  withAdjoint,
+} from './matrices.mjs';
 import { toF32 } from './operands.mjs';
 import { band, diagonal, flip, pad, select, tril, triu } from './shape.mjs';
 import { argsort } from './sorting.mjs';
@@ -39,11 +52,19 @@ import { argsort } from './sorting.mjs';
 /** Matrices as f32. @param {string} op @param {Tensor} a @returns {Tensor} */
 export function matricesOf(op, a) {
   const { shape, ndim, dtype } = tensorOf(op, a);
-  if (ndim < 2 || shape[ndim - 1] === 0 || shape[ndim - 2] === 0)
-    throw new ShapeError(op, `expected matrices [..., m, n] of at least one row and column, got ${show(shape)}`);
+  if (ndim < 2) throw new ShapeError(op, `expected matrices [..., m, n], got ${show(shape)}`);
   if (!isFloat(dtype)) throw new ArgumentError(op, `takes f32, f16 or bf16, got ${dtype}; convert with .to('f32')`);
   checkBytes(op, denseLayout(shape, 'f32'));
   return toF32(a);
+}
+
+/**
+ * A factor of matrices without elements: it has none either, or is an identity.
+ * @param {Tensor} a @param {number} rows @param {number} columns @returns {Tensor}
+ */
+function factorOfNone(a, rows, columns) {
+  const shape = [...a.shape.slice(0, -2), rows, columns];
+  return sizeOf(shape) === 0 ? F.reshape(a, shape) : F.clone(F.expand(eye(rows), shape));
 }
 
 /** The first rows or columns of matrices. @param {Tensor} x @param {number} rows @param {number} columns */
@@ -91,13 +112,15 @@ function reflected(a, width) {
   });
 }
 
-/** What changes by the change of square or tall matrices. @param {Tensor} da @param {Tensor} q [..., m, n] @param {Tensor} r [..., n, n] */
-function changeOfQR(da, q, r) {
-  const t = F.matmul(da, inverted(r));
-  const c = F.matmul(turned(q), t);
+/** The inverse of factors. @param {string} op @param {Tensor} x */
+const inverseOf = (op, x) => inverseAs(op, x, inverted(x));
+
+/** The gradient of square or tall matrices. @param {Tensor} dq @param {Tensor} dr @param {Tensor} q [..., m, n] @param {Tensor} r [..., n, n] */
+function throughQR(dq, dr, q, r) {
+  const c = F.sub(F.matmul(r, turned(dr)), F.matmul(turned(dq), q));
   const lower = tril(c, -1);
-  const skew = F.sub(lower, turned(lower));
-  return { dq: F.add(t, F.matmul(q, F.sub(skew, c))), dr: F.matmul(F.sub(c, skew), r) };
+  const symmetric = F.add(tril(c), turned(lower));
+  return F.matmul(F.add(dq, F.matmul(q, symmetric)), turned(inverseOf('qr', r)));
 }
 
 /**
@@ -114,21 +137,35 @@ export function qr(a, mode = 'reduced') {
     throw new ArgumentError(op, `mode must be 'reduced', 'complete' or 'r', got ${shown(mode)}`);
   const [m, n] = own.shape.slice(-2);
   const k = Math.min(m, n);
-  if (own.requiresGrad && isGradEnabled() && (mode === 'r' || (mode === 'complete' && m > n)))
+  if (own.size > 0 && own.requiresGrad && isGradEnabled() && (mode === 'r' || (mode === 'complete' && m > n)))
     throw new UsageError(op, `the mode '${mode}' of ${show(a.shape)} has no gradient: take 'reduced', or detach()`);
   if (mode === 'complete') checkBytes(op, denseLayout([...own.shape.slice(0, -1), m], 'f32'));
   return inF32(op, () => {
+    if (own.size === 0) {
+      const columns = mode === 'complete' ? m : k;
+      const q = mode === 'r' ? F.zeros([0]) : factorOfNone(own, m, columns);
+      return { q: F.to(q, a.dtype), r: F.to(factorOfNone(own, columns, n), a.dtype) };
+    }
     const found = reflected(own, mode === 'complete' ? m : mode === 'r' ? 1 : k);
     const to = (/** @type {Tensor} */ x) => F.to(x, a.dtype);
     if (mode === 'complete' && m > n) return { q: to(found.q), r: to(found.r) };
     const r0 = F.slice(found.r, -2, 0, k);
     if (mode === 'r') return { q: to(F.zeros([0])), r: to(r0) };
-    const [q, r] = withChange(op, own, [found.q, r0], (da) => {
-      const { dq, dr } = changeOfQR(F.slice(da, -1, 0, k), found.q, F.slice(r0, -1, 0, k));
-      if (m >= n) return [dq, dr];
-      const right = F.add(F.matmul(turned(dq), F.slice(own.detach(), -1, k)), F.matmul(turned(found.q), F.slice(da, -1, k)));
-      return [dq, F.cat([dr, right], -1)];
-    });
+    const [q, turnedR] = withAdjoint(
+      op,
+      own,
+      [found.q, noGrad(() => turned(r0))],
+      ([dq, dr], [q1, r1], x) => {
+        const [first, gradient] = [turned(F.slice(r1, -2, 0, k)), turned(F.slice(dr, -2, 0, k))];
+        if (m >= n) return throughQR(dq, gradient, q1, first);
+        // The other columns are q times theirs.
+        const others = F.slice(dr, -2, k);
+        const ofFirst = throughQR(F.add(dq, F.matmul(F.slice(x, -1, k), others)), gradient, q1, first);
+        return F.cat([ofFirst, F.matmul(q1, turned(others))], -1);
+      },
+      [0],
+    );
+    const r = turned(turnedR);
     return { q: to(q), r: to(r) };
   });
 }
@@ -196,10 +233,14 @@ function rotated(a) {
 }
 
 /** 1 / x, and 0 of what is at most `least`. @param {Tensor} x @param {number} [least] */
-const inverseOf = (x, least = 0) => {
+const reciprocalOf = (x, least = 0) => {
   const isNone = F.le(F.abs(x), least);
   return F.where(isNone, 0, F.reciprocal(F.where(isNone, 1, x)));
 };
+
+/** Whether numbers of two rows of a matrix, but for those of its diagonal, are equal, [..., 1, 1]. @param {Tensor} difference [..., n, n] */
+const hasEqual = (difference) =>
+  F.gt(F.amax(F.where(F.gt(eye(difference.shape[difference.ndim - 1]), 0), 0, F.to(F.eq(difference, 0), 'f32')), [-2, -1], true), 0);
 
 /** @param {Tensor} a f32 [..., m, n], m ≥ n @param {number} width columns of u @returns {SVD} without gradients; `vh` is v */
 function tallSVD(a, width) {
@@ -208,7 +249,7 @@ function tallSVD(a, width) {
     const { s, us, v, scale } = rotated(a);
     // Where a singular value is only rounding, its column of u is one that completes the others: QR does that, and keeps orthogonal ones.
     const most = F.slice(s, -1, 0, 1);
-    const units = F.mul(us, F.unsqueeze(F.where(F.le(s, F.mul(most, 1e-7)), 0, inverseOf(s)), -1));
+    const units = F.mul(us, F.unsqueeze(F.where(F.le(s, F.mul(most, 1e-7)), 0, reciprocalOf(s)), -1));
     const { q, r } = reflected(turned(units), width);
     const signs = F.where(F.lt(diagonal(r, 0, -2, -1), 0), -1, 1);
     const all = width > n ? F.cat([signs, F.ones([...signs.shape.slice(0, -1), width - n])], -1) : signs;
@@ -231,27 +272,37 @@ export function svd(a, options = {}) {
   const own = matricesOf(op, a);
   const [m, n] = own.shape.slice(-2);
   const k = Math.min(m, n);
-  if (fullMatrices && m !== n && own.requiresGrad && isGradEnabled())
+  if (fullMatrices && m !== n && own.size > 0 && own.requiresGrad && isGradEnabled())
     throw new UsageError(op, `square factors of ${show(a.shape)} have no gradient: take { fullMatrices: false }, or detach()`);
   if (fullMatrices) checkBytes(op, denseLayout([...own.shape.slice(0, -2), Math.max(m, n), Math.max(m, n)], 'f32'));
   return inF32(op, () => {
+    if (own.size === 0) {
+      const [u, vh] = fullMatrices
+        ? [factorOfNone(own, m, m), factorOfNone(own, n, n)]
+        : [factorOfNone(own, m, k), factorOfNone(own, k, n)];
+      return { u: F.to(u, a.dtype), s: F.to(F.reshape(own, [...own.shape.slice(0, -2), k]), a.dtype), vh: F.to(vh, a.dtype) };
+    }
     const isTall = m >= n;
     const found = tallSVD(isTall ? own : turned(own), fullMatrices ? Math.max(m, n) : k);
     const [u0, v0] = isTall ? [found.u, found.vh] : [found.vh, found.u];
-    const [u, s, v] = withChange(op, own, [u0, found.s, v0], (da) => {
-      const inner = F.matmul(F.matmul(turned(u0), da), v0);
-      const [row, column] = [across(found.s), F.unsqueeze(found.s, -1)];
+    const [u, row, v] = withAdjoint(op, own, [u0, noGrad(() => across(found.s)), v0], ([du, ds, dv], [u1, s1, v1]) => {
+      const column = turned(s1);
+      const squares = F.mul(F.sub(s1, column), F.add(s1, column));
+      const isNone = m === n ? hasEqual(squares) : F.add(hasEqual(squares), F.eq(F.amin(s1, -1, true), 0));
+      const [left, right] = [u1, v1].map((x) => unlessNone(op, x, isNone));
       // 1 / (s_j² - s_i²)
-      const gaps = inverseOf(F.mul(F.sub(row, column), F.add(row, column)));
-      const part = (/** @type {Tensor} */ p) => F.mul(gaps, F.add(F.mul(p, row), F.mul(column, turned(p))));
-      const outside = (/** @type {Tensor} */ x, /** @type {Tensor} */ basis) => F.sub(x, F.matmul(basis, F.matmul(turned(basis), x)));
-      const inverse = inverseOf(row);
-      return [
-        F.add(F.matmul(u0, part(inner)), outside(F.mul(F.matmul(da, v0), inverse), u0)),
-        diagonal(inner, 0, -2, -1),
-        F.add(F.matmul(v0, part(turned(inner))), outside(F.mul(F.matmul(turned(da), u0), inverse), v0)),
-      ];
+      const gaps = reciprocalOf(squares);
+      const part = (/** @type {Tensor} */ basis, /** @type {Tensor} */ d) => {
+        const p = F.mul(gaps, F.matmul(turned(basis), d));
+        return F.add(p, turned(p));
+      };
+      const outside = (/** @type {Tensor} */ x, /** @type {Tensor} */ basis) =>
+        F.mul(F.sub(x, F.matmul(basis, F.matmul(turned(basis), x))), reciprocalOf(s1));
+      const inner = F.add(F.add(F.mul(part(left, du), s1), F.mul(column, part(right, dv))), F.mul(eye(k), ds));
+      const both = F.matmul(F.add(F.matmul(left, inner), outside(du, left)), turned(right));
+      return F.add(both, F.matmul(left, turned(outside(dv, right))));
     });
+    const s = F.squeeze(row, -2);
     const to = (/** @type {Tensor} */ x) => F.to(x, a.dtype);
     return { u: to(u), s: to(s), vh: to(turned(v)) };
   });
@@ -261,7 +312,7 @@ export function svd(a, options = {}) {
 export function svdvals(a) {
   const own = matricesOf('svdvals', a);
   return inF32('svdvals', () => {
-    if (own.requiresGrad && isGradEnabled()) return F.to(svd(own, { fullMatrices: false }).s, a.dtype);
+    if (own.size === 0 || (own.requiresGrad && isGradEnabled())) return F.to(svd(own, { fullMatrices: false }).s, a.dtype);
     const [m, n] = own.shape.slice(-2);
     const { s, scale } = noGrad(() => rotated(m >= n ? own : turned(own)));
     return F.to(F.mul(s, F.squeeze(scale, -1)), a.dtype);
@@ -291,6 +342,8 @@ function eigen(op, a, uplo) {
   if (uplo !== 'L' && uplo !== 'U') throw new ArgumentError(op, `uplo must be 'L' or 'U', got ${shown(uplo)}`);
   return inF32(op, () => {
     const n = own.shape[own.ndim - 1];
+    if (own.size === 0)
+      return { eigenvalues: F.to(F.reshape(own, own.shape.slice(0, -1)), a.dtype), eigenvectors: F.to(F.clone(own), a.dtype) };
     const { l0, v0 } = noGrad(() => {
       const given = own.detach();
       const whole = uplo === 'L' ? F.add(tril(given), turned(tril(given, -1))) : F.add(triu(given), turned(triu(given, 1)));
@@ -303,11 +356,14 @@ function eigen(op, a, uplo) {
       const order = argsort(values, -1);
       return { l0: F.mul(gather(values, values.ndim - 1, order), F.squeeze(scale, -1)), v0: turned(inOrder(v, order)) };
     });
-    const [eigenvalues, eigenvectors] = withChange(op, own, [l0, v0], (da) => {
-      const inner = F.matmul(F.matmul(turned(v0), F.div(F.add(da, turned(da)), 2)), v0);
-      const gaps = inverseOf(F.sub(across(l0), F.unsqueeze(l0, -1)));
-      return [diagonal(inner, 0, -2, -1), F.matmul(v0, F.mul(gaps, inner))];
+    const [row, eigenvectors] = withAdjoint(op, own, [noGrad(() => across(l0)), v0], ([dl, dv], [l1, v1]) => {
+      const difference = F.sub(l1, turned(l1));
+      const v = unlessNone(op, v1, hasEqual(difference));
+      const inner = F.add(F.mul(reciprocalOf(difference), F.matmul(turned(v), dv)), F.mul(eye(n), dl));
+      const g = F.matmul(F.matmul(v, inner), turned(v));
+      return F.div(F.add(g, turned(g)), 2);
     });
+    const eigenvalues = F.squeeze(row, -2);
     return { eigenvalues: F.to(eigenvalues, a.dtype), eigenvectors: F.to(eigenvectors, a.dtype) };
   });
 }
@@ -358,23 +414,36 @@ export function lu(a) {
 function factorsOf(own) {
   const [m, n] = own.shape.slice(-2);
   const k = Math.min(m, n);
+  if (own.size === 0) {
+    const pivots = F.zeros([...own.shape.slice(0, -2), k], { dtype: 'i32' });
+    return { p: factorOfNone(own, m, m), l: factorOfNone(own, m, k), u: factorOfNone(own, k, n), pivots };
+  }
   const { w, order, pivots } = factored(own);
   const { l0, u0, p } = noGrad(() => ({
     l0: F.add(tril(F.slice(w, -1, 0, k), -1), F.to(band(m, k, 0, F.eq), 'f32')),
     u0: triu(F.slice(w, -2, 0, k)),
     p: F.to(F.eq(numbers(m), turned(order)), 'f32'),
   }));
-  const [l, u] = withChange('lu', own, [l0, u0], (da) => {
-    const moved = F.matmul(turned(p), da);
-    const [upper, lower] = [corner(u0, k, k), corner(l0, k, k)];
-    const [left, right] = [inverted(lower), inverted(upper)];
-    const inner = F.matmul(F.matmul(left, corner(moved, k, k)), right);
-    const [dl, du] = [F.matmul(lower, tril(inner, -1)), F.matmul(triu(inner), upper)];
-    if (m > k)
-      return [F.cat([dl, F.matmul(F.sub(F.slice(F.slice(moved, -2, k), -1, 0, k), F.matmul(F.slice(l0, -2, k), du)), right)], -2), du];
-    if (n > k) return [dl, F.cat([du, F.matmul(left, F.sub(F.slice(moved, -1, k), F.matmul(dl, F.slice(u0, -1, k))))], -1)];
-    return [dl, du];
+  const [l, turnedU] = withAdjoint('lu', own, [l0, noGrad(() => turned(u0))], ([dl, duT], [l1, u1T]) => {
+    const [u1, du] = [turned(u1T), turned(duT)];
+    const [lower, upper] = [corner(l1, k, k), corner(u1, k, k)];
+    // L⁻ᵀ and U⁻ᵀ
+    const [left, right] = [turned(inverseOf('lu', lower)), turned(inverseOf('lu', upper))];
+    let [ofLower, ofUpper] = [corner(dl, k, k), corner(du, k, k)];
+    /** @type {Tensor | undefined} */
+    let rest;
+    if (m > k) {
+      rest = F.matmul(F.slice(dl, -2, k), right);
+      ofUpper = F.sub(ofUpper, F.matmul(turned(F.slice(l1, -2, k)), rest));
+    } else if (n > k) {
+      rest = F.matmul(left, F.slice(du, -1, k));
+      ofLower = F.sub(ofLower, F.matmul(rest, turned(F.slice(u1, -1, k))));
+    }
+    const inner = F.add(tril(F.matmul(turned(lower), ofLower), -1), triu(F.matmul(ofUpper, turned(upper))));
+    const square = F.matmul(F.matmul(left, inner), right);
+    return F.matmul(p, rest ? F.cat([square, rest], m > k ? -2 : -1) : square);
   });
+  const u = turned(turnedU);
   return { p, l, u, pivots };
 }
 /**
@@ -386,6 +455,7 @@ export function luFactor(a) {
   return inF32('luFactor', () => {
     const [m, n] = own.shape.slice(-2);
     const { l, u, pivots } = factorsOf(own);
+    if (own.size === 0) return { lu: F.to(F.clone(own), a.dtype), pivots };
     const k = Math.min(m, n);
     const [left, right] = [pad(tril(l, -1), [0, n - k]), pad(u, [0, 0, 0, m - k])];
     return { lu: F.to(F.add(left, right), a.dtype), pivots: F.add(pivots, 1) };
@@ -409,6 +479,7 @@ export function luSolve(lu, pivots, b, options = {}) {
   if (tensorOf(op, b).ndim < 2 || !isFloat(b.dtype) || b.shape[b.ndim - (left ? 2 : 1)] !== n)
     throw new ShapeError(op, `matrices ${show(lu.shape)} and right sides ${b.dtype} ${show(b.shape)}`);
   return inF32(op, () => {
+    if (own.size === 0 || b.size === 0) return F.to(F.matmul(...(left ? [own, toF32(b)] : [toF32(b), own])), b.dtype);
     const rows = numbers(n);
     let order = F.expand(rows, [...own.shape.slice(0, -1), 1]).contiguous();
     for (let k = 0; k < n; k++) {

@@ -6,7 +6,7 @@ import { apply, applyAll } from '../core/engine.mjs';
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
 export * from './functional.mjs';
-export { diagonal, windows } from './shape.mjs';
+export { band, diagonal, windows } from './shape.mjs';
 
 /** An operation by itself, for backward passes. @param {Op} op @param {Tensor[]} inputs @param {import('../ops/registry.mjs').Attributes} [attributes] */
 export const call = (op, inputs, attributes) => apply(op, inputs, attributes);

@@ -1,15 +1,16 @@
 // Linear equations, inverses, determinants and Cholesky's factor of small matrices. They are found by elimination, one column after another, each
 // of which is a few operations over the whole batch: some hundred columns are quick, thousands are not.
 //
-// What elimination finds is a constant; the result is one step of refinement from it (Newton's), which has the right gradient and fewer errors.
+// What elimination finds is refined by one step of Newton's, and has the gradient of its formula.
 
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { dimension, isInteger, positive, sizeOf } from '../core/layout.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
-import { noGrad, once } from '../core/node.mjs';
+import { noGrad, withGradient } from '../core/node.mjs';
 import * as F from './functional.mjs';
-import { checkSquare, eliminated, eye, inF32, inverted, numbers, solved, square, turned } from './matrices.mjs';
+import { checkSquare, eliminated, eye, inF32, inverseAs, inverted, numbers, solved, square, turned } from './matrices.mjs';
+import { toF32 } from './operands.mjs';
 import { prod } from './reductions.mjs';
 import { integer, integers, tril, triu } from './shape.mjs';
 import { permute, reshape } from './views.mjs';
@@ -35,7 +36,8 @@ export function solve(a, b) {
   if (b.ndim === 0 || b.shape[areVectors ? b.ndim - 1 : b.ndim - 2] !== own.shape[own.ndim - 1])
     throw new ShapeError('solve', `matrices ${show(a.shape)} and right sides ${show(b.shape)}`);
   return inF32('solve', () => {
-    const x = solved('solve', own, areVectors ? F.unsqueeze(b, -1) : b);
+    const right = areVectors ? F.unsqueeze(b, -1) : b;
+    const x = own.size === 0 || b.size === 0 ? F.matmul(own, toF32(right)) : solved('solve', own, right);
     return F.to(areVectors ? F.squeeze(x, -1) : x, a.dtype);
   });
 }
@@ -44,24 +46,31 @@ export function solve(a, b) {
 export function inverse(a) {
   const own = square('inverse', a);
   return inF32('inverse', () => {
-    const first = inverted(own);
-    return F.to(F.add(first, F.matmul(first, F.sub(eye(own.shape[own.ndim - 1]), F.matmul(once('inverse', own), first)))), a.dtype);
+    if (own.size === 0) return F.to(F.clone(own), a.dtype);
+    const value = noGrad(() => {
+      const first = inverted(own);
+      return F.add(first, F.matmul(first, F.sub(eye(own.shape[own.ndim - 1]), F.matmul(own, first))));
+    });
+    return F.to(inverseAs('inverse', own, value), a.dtype);
   });
 }
 
-/** What log |det a| changes by with a: 0, with the gradient a⁻ᵀ. @param {string} op for errors @param {Tensor} a @param {Tensor} inverse */
-const change = (op, a, inverse) => F.sum(F.mul(turned(inverse), F.sub(once(op, a), a.detach())), [-2, -1]);
+/** Numbers of matrices, [..., 1, 1]. @param {Tensor} x */
+const each = (x) => F.unsqueeze(F.unsqueeze(x, -1), -1);
 
-/** The determinant of matrices; of a singular one it has no gradient. @param {Tensor} a [..., n, n] @returns {Tensor} [...] */
+/** The determinant of matrices; of a singular one the gradient is 0, and its gradient NaN. @param {Tensor} a [..., n, n] @returns {Tensor} [...] */
 export function det(a) {
   const own = square('det', a);
   return inF32('det', () => {
+    if (own.size === 0) return F.to(F.add(F.sum(own, [-2, -1]), 1), a.dtype);
     const { x, pivots, swaps } = eliminated(own, eye(own.shape[own.ndim - 1]));
     const value = F.mul(F.reshape(prod(pivots, -1), swaps.shape), swaps);
     // A singular matrix has no inverse.
-    const isSingular = F.eq(value, 0);
-    const factor = F.where(isSingular, 0, change('det', own, F.where(F.reshape(isSingular, [...swaps.shape, 1, 1]), 0, x)));
-    return F.to(F.add(value, F.mul(value, factor)), a.dtype);
+    const gradient = (/** @type {Tensor} */ dy, /** @type {Tensor} */ y, /** @type {Tensor[]} */ [, inverse]) => [
+      F.where(each(F.eq(y, 0)), 0, F.mul(turned(inverse), each(F.mul(dy, y)))),
+      undefined,
+    ];
+    return F.to(withGradient('det', [own, inverseAs('det', own, x)], value, gradient, [1]), a.dtype);
   });
 }
 
@@ -69,11 +78,22 @@ export function det(a) {
 export function slogdet(a) {
   const own = square('slogdet', a);
   return inF32('slogdet', () => {
+    if (own.size === 0) {
+      const none = F.to(F.sum(own, [-2, -1]), a.dtype);
+      return { sign: F.add(none, 1), logabsdet: none };
+    }
     const { x, pivots, swaps } = eliminated(own, eye(own.shape[own.ndim - 1]));
     const sign = F.mul(F.reshape(prod(F.sign(pivots), -1), swaps.shape), swaps);
     const isSingular = F.eq(sign, 0);
     const size = F.sum(F.log(F.abs(F.where(F.eq(pivots, 0), 1, pivots))), -1);
-    const logabsdet = F.where(isSingular, -Infinity, F.add(size, F.where(isSingular, 0, change('slogdet', own, x))));
+    const value = F.where(isSingular, -Infinity, size);
+    const logabsdet = withGradient(
+      'slogdet',
+      [own, inverseAs('slogdet', own, x)],
+      value,
+      (dy, _, [, inverse]) => [F.mul(turned(inverse), each(dy)), undefined],
+      [1],
+    );
     return { sign: F.to(sign, a.dtype), logabsdet: F.to(logabsdet, a.dtype) };
   });
 }
@@ -84,6 +104,9 @@ export const logdet = (a) =>
     return F.where(F.lt(sign, 0), NaN, logabsdet);
   });
 
+/** The lower triangle with half the diagonal. @param {Tensor} x */
+const lowerHalf = (x) => F.sub(tril(x), F.div(tril(triu(x)), 2));
+
 /**
  * The lower triangle L with L Lᵀ = a (Cholesky), of symmetric positive definite matrices. Of others it has NaN; PyTorch throws. A matrix counts
  * as (a + aᵀ) / 2, and so its gradient is symmetric, as in PyTorch.
@@ -92,9 +115,10 @@ export const logdet = (a) =>
 export function cholesky(a) {
   const given = square('cholesky', a);
   return inF32('cholesky', () => {
-    const own = once('cholesky', F.div(F.add(given, turned(given)), 2));
+    if (given.size === 0) return F.to(F.clone(given), a.dtype);
+    const own = F.div(F.add(given, turned(given)), 2);
     const n = own.shape[own.ndim - 1];
-    const { factor, back } = noGrad(() => {
+    const { value, back } = noGrad(() => {
       let w = own.detach();
       const rows = numbers(n);
       const columns = [];
@@ -106,12 +130,16 @@ export function cholesky(a) {
         w = F.sub(w, F.matmul(l, turned(l)));
       }
       const factor = F.cat(columns, -1);
-      return { factor, back: inverted(factor) };
+      const back = inverted(factor);
+      // The change of L with a: L times the lower half of L⁻¹ da L⁻ᵀ (Murray 2016), which mends rounding errors.
+      const inner = F.matmul(F.matmul(back, F.sub(own, F.matmul(factor, turned(factor)))), turned(back));
+      return { value: F.add(factor, F.matmul(factor, lowerHalf(inner))), back };
     });
-    // The change of L with a: L times the lower half of L⁻¹ da L⁻ᵀ (Murray 2016), which also mends rounding errors.
-    const inner = F.matmul(F.matmul(back, F.sub(own, F.matmul(factor, turned(factor)))), turned(back));
-    const half = F.sub(tril(inner), F.div(tril(triu(inner)), 2));
-    return F.to(F.add(factor, F.matmul(factor, half)), a.dtype);
+    const gradient = (/** @type {Tensor} */ dy, /** @type {Tensor} */ y, /** @type {Tensor[]} */ [, known]) => {
+      const inverse = inverseAs('cholesky', y, known);
+      return [F.matmul(F.matmul(turned(inverse), lowerHalf(F.matmul(turned(y), dy))), inverse), undefined];
+    };
+    return F.to(withGradient('cholesky', [own, back], value, gradient, [1]), a.dtype);
   });
 }
 
@@ -127,6 +155,7 @@ export function solveTriangular(a, b, options) {
   const own = square(op, a);
   if (tensorOf(op, b).ndim < 2) throw new ShapeError(op, `expected right sides [..., n, k], got ${show(b.shape)}`);
   return inF32(op, () => {
+    if (own.size === 0 || b.size === 0) return F.to(F.matmul(...(left ? [own, toF32(b)] : [toF32(b), own])), a.dtype);
     const strict = upper ? triu(own, Number(unitriangular)) : tril(own, -Number(unitriangular));
     const triangle = unitriangular ? F.add(strict, eye(own.shape[own.ndim - 1])) : strict;
     const x = left ? solved(op, triangle, b) : turned(solved(op, turned(triangle), turned(b)));
@@ -140,13 +169,17 @@ export function choleskySolve(b, factor, upper = false) {
   tensorOf('choleskySolve', b);
   const own = square('choleskySolve', factor);
   return inF32('choleskySolve', () => {
+    if (own.size === 0 || b.size === 0) return F.matmul(own, toF32(b));
     const lower = upper ? turned(triu(own)) : tril(own);
     return solved('choleskySolve', turned(lower), solved('choleskySolve', lower, b));
   });
 }
 /** The inverse of a by Cholesky's factor of it. @param {Tensor} factor [..., n, n] @param {boolean} [upper] as of `choleskySolve` @returns {Tensor} */
 export const choleskyInverse = (factor, upper = false) =>
-  within('choleskyInverse', () => choleskySolve(eye(square('choleskyInverse', factor).shape.at(-1) ?? 1), factor, upper));
+  within('choleskyInverse', () => {
+    const own = square('choleskyInverse', factor);
+    return own.size === 0 ? F.clone(own) : choleskySolve(eye(own.shape[own.ndim - 1]), factor, upper);
+  });
 
 /** A matrix times itself n times; the inverse's power where n is below 0, which integers do not have. @param {Tensor} a [..., n, n] @param {number} n @returns {Tensor} of a's shape */
 export function matrixPower(a, n) {
@@ -155,6 +188,7 @@ export function matrixPower(a, n) {
   const own = isInteger(a.dtype) && n >= 0 ? a : square(op, a);
   if (Math.abs(integer(op, 'n', n)) > 2 ** 31) throw new ArgumentError(op, `n must be within ±2^31, got ${n}`);
   return within(op, () => {
+    if (own.size === 0) return F.clone(a);
     let base = n < 0 ? inverse(own) : own;
     /** @type {Tensor | undefined} */
     let y;

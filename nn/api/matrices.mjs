@@ -3,7 +3,7 @@
 import { tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import { denseLayout, isFloat } from '../core/layout.mjs';
-import { isGradEnabled, noGrad, once } from '../core/node.mjs';
+import { isGradEnabled, noGrad, withGradient } from '../core/node.mjs';
 import { constant } from '../core/tensor.mjs';
 import { withoutAutocast } from './autocast.mjs';
 import * as F from './functional.mjs';
@@ -22,8 +22,7 @@ export const inF32 = (op, f) => within(op, () => withoutAutocast(f));
 /** Throws unless a has square matrices. @param {string} op @param {Tensor} a */
 export function checkSquare(op, a) {
   const { shape, ndim } = tensorOf(op, a);
-  if (ndim < 2 || shape[ndim - 1] !== shape[ndim - 2] || shape[ndim - 1] === 0)
-    throw new ShapeError(op, `expected square matrices [..., n, n], got ${show(shape)}`);
+  if (ndim < 2 || shape[ndim - 1] !== shape[ndim - 2]) throw new ShapeError(op, `expected square matrices [..., n, n], got ${show(shape)}`);
 }
 
 /** Square matrices as f32. @param {string} op @param {Tensor} a @returns {Tensor} */
@@ -87,22 +86,41 @@ export function eliminated(a, b) {
 /** a⁻¹, without gradients. @param {Tensor} a f32 @returns {Tensor} */
 export const inverted = (a) => eliminated(a, eye(a.shape[a.ndim - 1])).x;
 
+/** The inverse of a where its value is known. @param {string} op for errors @param {Tensor} a @param {Tensor} value @returns {Tensor} */
+export const inverseAs = (op, a, value) => withGradient(op, [a], value, (dy, y) => [F.neg(F.matmul(F.matmul(turned(y), dy), turned(y)))]);
+
 /**
- * A result that was found without gradients, with the gradient of what it changes by. `change` is linear in da and is only called where a gradient
- * is asked for. Where it is no number (of singular matrices), the result has no gradient.
- * @param {string} op for errors @param {Tensor} a what it was found of, f32 @param {Tensor[]} results f32 @param {(da: Tensor) => Tensor[]} change of each result, by da of a's shape
+ * Factors of matrices that were found without gradients, with the gradient that is given. Where that is no number (of singular matrices), they have
+ * none; gradients of gradients are then NaN.
+ * @param {string} op for errors @param {Tensor} a what they were found of, f32 @param {Tensor[]} results f32 [..., rows, k]
+ * @param {(dy: Tensor[], results: Tensor[], a: Tensor) => Tensor} adjoint of a, in functions of tensors @param {number[]} [reads] [0] if it reads a
  * @returns {Tensor[]}
  */
-export function withChange(op, a, results, change) {
+export function withAdjoint(op, a, results, adjoint, reads = []) {
   if (!a.requiresGrad || !isGradEnabled()) return results;
-  const changes = change(F.sub(once(op, a), a.detach()));
-  return results.map((y, i) => F.add(y, F.where(F.ne(changes[i], changes[i]), 0, changes[i])));
+  let rows = 0;
+  const parts = results.map(({ shape }) => [rows, (rows += shape[shape.length - 2])]);
+  const split = (/** @type {Tensor} */ x) => parts.map(([from, to]) => F.slice(x, -2, from, to));
+  // As one tensor, since a node has the gradient of one.
+  const all = noGrad(() => F.cat(results, -2));
+  const gradient = (/** @type {Tensor} */ dy, /** @type {Tensor} */ y, /** @type {Tensor[]} */ [own]) => {
+    const g = adjoint(split(dy), split(y), own);
+    return [y.requiresGrad ? g : F.where(F.ne(g, g), 0, g)];
+  };
+  return split(withGradient(op, [a], all, gradient, reads));
 }
+/** The same tensor, with a gradient that is NaN where `isNone`. @param {string} op @param {Tensor} x @param {Tensor} isNone that broadcasts to x */
+export const unlessNone = (op, x, isNone) =>
+  withGradient(op, [x, isNone], x, (dy, _, [, none]) => [F.where(none, NaN, dy), undefined], [1]);
 
 /** @param {string} op for errors @param {Tensor} a f32 [..., n, n] @param {Tensor} b [..., n, k] @returns {Tensor} f32: a⁻¹ b, with one step of refinement */
 export function solved(op, a, b) {
-  const right = once(op, toF32(b));
-  const inverse = inverted(a);
-  const first = F.matmul(inverse, right.detach());
-  return F.add(first, F.matmul(inverse, F.sub(right, F.matmul(once(op, a), first))));
+  const right = toF32(b);
+  const inverse = inverseAs(op, a, inverted(a));
+  const first = F.matmul(inverse, right);
+  // It mends rounding errors alone, which have no gradient.
+  return F.add(
+    first,
+    noGrad(() => F.matmul(inverse, F.sub(right, F.matmul(a, first)))),
+  );
 }

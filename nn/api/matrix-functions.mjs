@@ -9,7 +9,7 @@ import { matricesOf, svd, svdvals } from './decompositions.mjs';
 import * as F from './functional.mjs';
 import { inverse } from './linalg.mjs';
 import { ceil, exp2, log2 } from './math.mjs';
-import { eye, inF32, square, turned, withChange } from './matrices.mjs';
+import { eye, inF32, square, turned, withAdjoint } from './matrices.mjs';
 import { toF32 } from './operands.mjs';
 import { norm } from './reductions.mjs';
 
@@ -45,16 +45,18 @@ export function matrixNorm(a, order = 'fro', dim = [-2, -1], keepdim = false) {
   if (rows === columns) throw new ShapeError(op, `dim ${show(dim)} names a dimension twice`);
   checkOrder(op, order);
   flag(op, 'keepdim', keepdim);
+  /** Of nothing the largest is 0. @param {Tensor} x @param {number} d @param {boolean} keep */
+  const largest = (x, d, keep) => (x.shape.at(d) === 0 ? F.sum(x, d, keep) : F.amax(x, d, keep));
   return inF32(op, () => {
     if (order === 'fro') return norm(a, 2, [rows, columns], keepdim);
     const sizes = a.shape.flatMap((n, d) => (d === rows || d === columns ? (keepdim ? [1] : []) : [n]));
     if (order === 'nuc' || Math.abs(order) === 2) {
       const others = a.shape.map((_, d) => d).filter((d) => d !== rows && d !== columns);
       const values = svdvals(F.permute(a, [...others, rows, columns]));
-      return F.reshape((order === 'nuc' ? F.sum : order > 0 ? F.amax : F.amin)(values, -1), sizes);
+      return F.reshape((order === 'nuc' ? F.sum : order > 0 ? largest : F.amin)(values, -1, false), sizes);
     }
     const [summed, other] = Math.abs(order) === 1 ? [rows, columns] : [columns, rows];
-    const y = (order > 0 ? F.amax : F.amin)(F.sum(F.abs(toF32(a)), summed, true), other, true);
+    const y = (order > 0 ? largest : F.amin)(F.sum(F.abs(toF32(a)), summed, true), other, true);
     return F.to(F.reshape(y, sizes), isFloat(a.dtype) ? a.dtype : 'f32');
   });
 }
@@ -84,6 +86,7 @@ export function cond(a, order = 2) {
   checkOrder(op, order);
   const own = order === 2 || order === -2 ? matricesOf(op, a) : square(op, a);
   return inF32(op, () => {
+    if (own.size === 0) return F.to(F.sum(own, [-2, -1]), a.dtype);
     if (order !== 2 && order !== -2) return F.to(F.mul(matrixNorm(own, order), matrixNorm(inverse(own), order)), a.dtype);
     const s = svdvals(own);
     const [most, least] = [F.amax(s, -1), F.amin(s, -1)];
@@ -104,6 +107,7 @@ export function matrixRank(a, options = {}) {
   const own = matricesOf('matrixRank', a);
   const bound = tolerances('matrixRank', options, own);
   return inF32('matrixRank', () => {
+    if (own.size === 0) return F.sum(F.gt(own.detach(), 0), [-2, -1]);
     const s = svdvals(own.detach());
     return F.sum(F.gt(s, bound(s)), -1);
   });
@@ -111,19 +115,24 @@ export function matrixRank(a, options = {}) {
 
 /** @param {Tensor} own f32 @param {(s: Tensor) => Tensor} bound */
 function pseudoinverse(own, bound) {
+  const [m, n] = own.shape.slice(-2);
+  const lead = own.shape.slice(0, -2);
+  if (own.size === 0)
+    return { p: F.reshape(own, [...lead, n, m]), s: F.reshape(own, [...lead, Math.min(m, n)]), rank: F.zeros(lead, { dtype: 'i32' }) };
   const { p0, s, rank } = noGrad(() => {
     const { u, s, vh } = svd(own.detach(), { fullMatrices: false });
     const counts = F.gt(s, bound(s));
     const factors = F.where(counts, F.reciprocal(F.where(counts, s, 1)), 0);
     return { p0: F.matmul(F.mul(turned(vh), F.unsqueeze(factors, -2)), turned(u)), s, rank: F.sum(counts, -1) };
   });
-  const [p] = withChange('pinv', own, [p0], (da) => {
-    const a = own.detach();
-    const inside = F.matmul(F.matmul(p0, da), p0);
-    const left = F.matmul(F.matmul(p0, turned(p0)), F.sub(turned(da), F.matmul(F.matmul(turned(da), a), p0)));
-    const right = F.matmul(F.sub(turned(da), F.matmul(p0, F.matmul(a, turned(da)))), F.matmul(turned(p0), p0));
-    return [F.add(F.sub(left, inside), right)];
-  });
+  const gradient = (/** @type {Tensor[]} */ [dy], /** @type {Tensor[]} */ [y], /** @type {Tensor} */ a) => {
+    const [d, t] = [turned(dy), turned(y)];
+    const inside = F.matmul(F.matmul(t, dy), t);
+    const left = F.matmul(F.sub(d, F.matmul(a, F.matmul(y, d))), F.matmul(y, t));
+    const right = F.matmul(F.matmul(t, y), F.sub(d, F.matmul(F.matmul(d, y), a)));
+    return F.add(F.sub(left, inside), right);
+  };
+  const [p] = withAdjoint('pinv', own, [p0], gradient, [0]);
   return { p, s, rank };
 }
 /**
@@ -172,6 +181,7 @@ const SQUARINGS = 16;
 export function matrixExp(a) {
   const own = square('matrixExp', a);
   return inF32('matrixExp', () => {
+    if (own.size === 0) return F.to(F.clone(own), a.dtype);
     const one = eye(own.shape[own.ndim - 1]);
     const times = noGrad(() => {
       const size = F.amax(F.sum(F.abs(own.detach()), -2, true), -1, true);

@@ -104,6 +104,21 @@ export class UsageError extends Error {
   }
 }
 
+/** The function that the program called, while it runs. @type {string | undefined} */
+let called;
+/** The function that the program called, if it is one of several operations. */
+export const callNow = () => called;
+/** Runs `fn` as part of what the program called `op`. @template T @param {string} op @param {() => T} fn @returns {T} */
+export function partOf(op, fn) {
+  const outer = called;
+  called = op;
+  try {
+    return fn();
+  } finally {
+    called = outer;
+  }
+}
+
 /**
  * Runs the operations that a function consists of. An error in one of them then names `op`, the function that the program called. `fn` must
  * not call functions of the user, whose errors name their own functions.
@@ -112,6 +127,8 @@ export class UsageError extends Error {
  * @returns {T}
  */
 export function within(op, fn) {
+  const outer = called;
+  called ??= op;
   try {
     return fn();
   } catch (error) {
@@ -122,6 +139,8 @@ export function within(op, fn) {
       error.op = op;
     }
     throw error;
+  } finally {
+    called = outer;
   }
 }
 

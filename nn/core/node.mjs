@@ -1,6 +1,6 @@
 // The graph of the backward pass: a node for each operation that gradients flow through, with the values that the operation saved.
 
-import { UsageError, checkFunction, checkResult, show } from './errors.mjs';
+import { UsageError, callNow, checkFunction, checkResult, partOf, show } from './errors.mjs';
 import { isFloat } from './layout.mjs';
 import { recordingNow } from './runtime.mjs';
 import { makeTensor } from './tensor.mjs';
@@ -64,26 +64,29 @@ export function checkTwice() {
 }
 
 /**
- * The same tensor, of which a gradient is taken once: results found without gradients have right ones to the first order only.
- * @param {string} name what errors call the result @param {Tensor} x @returns {Tensor}
+ * What was found without gradients, with the gradients that are given for it.
+ * @param {string} name what errors call it @param {Tensor[]} inputs what it was found of @param {Tensor} value
+ * @param {(dy: Tensor, y: Tensor, inputs: Tensor[]) => (Tensor | undefined)[]} adjoint the inputs' gradients, in functions of tensors, of the value and
+ *   of the inputs that are read: so they have gradients themselves, of any order @param {number[]} [reads] which inputs; none when left out
+ * @returns {Tensor}
  */
-export function once(name, x) {
-  if (!x.requiresGrad || !enabled) return x;
-  const y = x.alias();
-  const op = onlyBackward(name, (dy) => {
-    checkTwice();
-    return [dy];
+export function withGradient(name, inputs, value, adjoint, reads = []) {
+  if (!enabled || !inputs.some((x) => x.requiresGrad)) return value;
+  const y = value.alias();
+  const op = onlyBackward(name, (dy, saved) => adjoint(dy, saved.outputs[0], saved.inputs), {
+    saveInputs: () => reads,
+    saveOutputs: [0],
   });
-  y.node = new Node(op, {}, [x], [], []);
-  y.requiresGrad = true;
-  return y;
+  const storages = [...inputs, y].map((x) => /** @type {Storage} */ (x.storage));
+  return Object.assign(y, { node: new Node(op, {}, inputs, storages, [y.layout]), requiresGrad: true });
 }
 
 /**
  * What a node of the backward pass stands for where no operation made the result.
- * @param {string} name for errors @param {NonNullable<Op['vjp']>} vjp @returns {Op}
+ * @param {string} name for errors @param {NonNullable<Op['vjp']>} vjp @param {Pick<Op, 'saveInputs' | 'saveOutputs'>} [saves] @returns {Op}
  */
-export const onlyBackward = (name, vjp) => ({
+export const onlyBackward = (name, vjp, saves = {}) => ({
+  ...saves,
   name,
   infer: () => [],
   lower: () => [],
@@ -112,6 +115,8 @@ export class Node {
   constructor(op, attributes, inputs, storages, outputs, origin = recordingNow()?.originNow(op.name)) {
     this.op = op;
     this.attributes = attributes;
+    /** What errors call it: the function that the program called. @type {string} */
+    this.name = callNow() ?? attributes.name ?? op.name;
     /** Counts nodes: an input's node has a lower order than the nodes made from it. */
     this.order = counter++;
     /** The line of the user's program; only while a function is compiled. */
@@ -147,8 +152,8 @@ export class Node {
   /**
    * Computes the gradients of the inputs. Throws a UsageError if the saved values were freed, or changed in place since.
    * @param {Tensor} dy the gradient of the output @param {Functions} F the operations that vector-Jacobian products are written in
-   * @param {Record<string, NonNullable<Op['vjp']>>} [twice] given where the results are to have gradients, which then flow through the saved
-   *   values: gradients by the operation's name, of those whose `vjp` has no gradient
+   * @param {(op: Op) => Op['vjp']} [twice] given where the results are to have gradients, which then flow through the saved values: the gradient of
+   *   an operation whose `vjp` has none
    */
   backward(dy, F, twice) {
     const { op } = this;
@@ -176,22 +181,24 @@ export class Node {
       return value;
     };
     const before = differentiated;
-    differentiated = linked ? op.name : undefined;
+    differentiated = linked ? this.name : undefined;
     try {
-      const vjp = (linked && Object.hasOwn(twice, op.name) && twice[op.name]) || /** @type {NonNullable<Op['vjp']>} */ (op.vjp);
+      const vjp = /** @type {NonNullable<Op['vjp']>} */ (twice?.(op) ?? op.vjp);
       // Of several outputs only the first has gradients.
       if (vjp === op.vjp && this.outputs.some((saved, i) => i > 0 && saved && isFloat(saved.layout.dtype))) checkTwice();
-      return vjp(
-        dy,
-        {
-          inputs: this.inputs.map((saved, i) => open(saved, this.edges[i])),
-          outputs: this.outputs.map((saved) => open(saved, this)),
-          layouts: this.layouts,
-          attributes: this.attributes,
-          needs: this.needs(),
-        },
-        F,
-      );
+      /** @type {import('../ops/registry.mjs').Saved} */
+      const saved = {
+        inputs: this.inputs.map((saved, i) => open(saved, this.edges[i])),
+        outputs: this.outputs.map((saved, i) => open(saved, i === 0 ? this : undefined)),
+        layouts: this.layouts,
+        attributes: this.attributes,
+        needs: this.needs(),
+      };
+      if (!linked) return vjp(dy, saved, F);
+      // Of an input that was not saved there is no value, but what its gradients go to.
+      const standIn = (/** @type {Layout} */ layout, /** @type {number} */ i) =>
+        /** @type {Tensor} */ ({ layout, node: this.edges[i], requiresGrad: this.edges[i] !== undefined });
+      return partOf(this.name, () => vjp(dy, { ...saved, edges: this.layouts.map(standIn) }, F));
     } finally {
       differentiated = before;
     }

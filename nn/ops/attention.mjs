@@ -352,14 +352,26 @@ const rotation = (name, direction, rest) =>
     ...rest,
   });
 
-const ropeBackward = rotation('ropeBackward', -1);
+/** What the gradient of a rotation is: one by the other direction. @param {() => import('./registry.mjs').Op} back @returns {Partial<import('./registry.mjs').Definition<RopeAttributes>>} */
+const rotatedBack = (back) => ({
+  saveInputs: (needs) => needs.flatMap((_, i) => (i > 0 ? [i] : [])),
+  vjp: (dy, { inputs: [, ...rest], attributes }, F) => [F.call(back(), [dy, ...rest], attributes), ...rest.map(() => undefined)],
+});
+
+/** @type {import('./registry.mjs').Op} */
+const ropeBackward = rotation(
+  'ropeBackward',
+  -1,
+  rotatedBack(() => rope),
+);
 
 /**
  * Rotates the first `heads` heads of each row by its position's angles (Su et al. 2021): x [..., tokens, width], table
  * [positions, headSize / 2, 2] of cosines and sines, and where tokens are not at positions 0, 1, … u32 [..., tokens] of positions; one past
  * the table counts as its last.
  */
-export const rope = rotation('rope', 1, {
-  saveInputs: (needs) => needs.flatMap((_, i) => (i > 0 ? [i] : [])),
-  vjp: (dy, { inputs: [, ...rest], attributes }, F) => [F.call(ropeBackward, [dy, ...rest], attributes), ...rest.map(() => undefined)],
-});
+export const rope = rotation(
+  'rope',
+  1,
+  rotatedBack(() => ropeBackward),
+);

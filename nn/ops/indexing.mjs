@@ -61,10 +61,11 @@ export const gather = defineOp({
   empty: 0, // No index is in range.
   lower: (k, [x, index, last], [y], { dim }) => [k.gather({ x, index, y, last, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: () => [1],
-  vjp: (dy, { inputs: [, index], layouts: [x], attributes }, F) => [
-    added(F, [F.zeros(x.shape, { dtype: x.dtype }), index, dy], attributes),
-    undefined,
-  ],
+  vjp: (dy, { inputs: [, index], layouts: [x, , last], attributes }, F) => {
+    const inputs = [F.zeros(x.shape, { dtype: x.dtype }), index, dy];
+    // With `last`, one index of each place counts.
+    return [last ? F.call(scatter, inputs, attributes) : added(F, inputs, attributes), undefined, undefined];
+  },
   oracle: ([x, index, last], { dim }) =>
     generate(index.shape, (place) => {
       const id = placeOf(at(index, place), x.shape[dim]);
@@ -115,9 +116,11 @@ export const scatterAdd = defineOp({
   oracle: (inputs, { dim }) => scattered(inputs, dim, (a, b) => a + b),
 });
 
-/** The gradient of x in a scatter: dy where nothing was written, else 0. */
+/** The gradient of x in a scatter: dy where nothing was written, else 0. @type {Op} */
 const scatterRest = defineOp({
   name: 'scatterRest',
+  saveInputs: () => [1],
+  vjp: (g, { inputs: [, last] }, F) => [F.call(scatterRest, [g, last]), undefined],
   infer: ([dy]) => [denseLayout(dy.shape, dy.dtype)],
   lower: (k, [dy, last], [dx]) => {
     const dispatch = map(k.context, [dy, last], [dx], (p, [v, l]) => [
@@ -128,7 +131,7 @@ const scatterRest = defineOp({
   oracle: ([dy, last]) => ({ shape: dy.shape, data: dy.data.map((v, i) => (last.data[i] === NONE ? v : 0)) }),
 });
 
-/** x, with source[..., k, ...] in place of [..., index[..., k, ...], ...]: of several the last. */
+/** x, with source[..., k, ...] in place of [..., index[..., k, ...], ...]: of several the last. @type {Op} */
 export const scatter = defineOp({
   name: 'scatter',
   infer: (inputs, /** @type {Along} */ { dim }) => {

@@ -296,12 +296,15 @@ export const embedding = defineOp({
 const RANDOM_WORDS = 4;
 
 /** The gradient: drops the same elements again. */
+/** @type {import('./registry.mjs').Op} */
 const dropoutBackward = defineOp({
   name: 'dropoutBackward',
   infer: ([dy]) => [denseLayout(dy.shape, dy.dtype)],
   lower: (k, [dy, random], [dx], /** @type {{ p: number }} */ { p }) => [
     k.dropout({ x: dy, y: dx, count: flatCount(dy.layout), p, random, type: floatType('dropout', dy.layout) }),
   ],
+  saveInputs: () => [1],
+  vjp: (g, { inputs: [, random], attributes }, F) => [F.call(dropoutBackward, [g, random], attributes), undefined],
   oracle: ([dy]) => dy,
 });
 

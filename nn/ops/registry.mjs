@@ -34,6 +34,7 @@ import { perDevice } from '../core/runtime.mjs';
  * @property {Layout[]} layouts of all inputs
  * @property {A} attributes
  * @property {boolean[]} needs which inputs' gradients are asked for
+ * @property {Tensor[]} [edges] where gradients have gradients: stand-ins of all inputs, without values, through which gradients flow to these
  */
 
 /** The operations as functions of tensors: they stand above the registry. @typedef {typeof import('../api/gradients.mjs')} Functions */

@@ -2,79 +2,14 @@
 // computes them by functions of tensors. Others are differentiated again as they are, or say that they cannot be.
 
 import { checkTwice } from '../core/node.mjs';
+import { reduceRuns } from './indexing.mjs';
 import { operations } from './registry.mjs';
+import { SLOPES, call } from './slopes.mjs';
+import { attention, attentionApart, gru, lstm } from './twice-layers.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('./registry.mjs').Functions} Functions */
 /** @typedef {import('./registry.mjs').Saved} Saved */
-
-/**
- * The derivative of a function of one element at what was saved, the argument or, of `relu`, the result; and with the numbers of the call.
- * @typedef {(F: Functions, x: Tensor, ...numbers: number[]) => Tensor} Slope
- */
-
-/** A function of one element by its name. @param {Functions} F @param {string} name @param {Tensor} x @param {object} [attributes] */
-const call = (F, name, x, attributes) => F.call(/** @type {import('./registry.mjs').Op} */ (operations.get(name)), [x], attributes);
-/** 1 above 0, and `below` elsewhere. @param {Functions} F @param {Tensor} x @param {Tensor | number} below */
-const step = (F, x, below) => F.where(F.gt(x, 0), F.ones(x.shape, { dtype: x.dtype }), below);
-/** a · x + b. @param {Functions} F @param {Tensor} x @param {number} a @param {number} b */
-const line = (F, x, a, b) => F.add(F.mul(x, a), b);
-/** (1 - x²). @param {Functions} F @param {Tensor} x */
-const oneLessSquare = (F, x) => line(F, F.square(x), -1, 1);
-/** factor · e^(-scale x²). @param {Functions} F @param {Tensor} x @param {number} factor @param {number} scale */
-const bell = (F, x, factor, scale) => F.mul(F.exp(F.mul(F.square(x), -scale)), factor);
-
-const [SELU_ALPHA, SELU_SCALE] = [1.6732632423543772, 1.0507009873554805];
-
-/** @type {Record<string, Slope>} */
-const SLOPES = {
-  relu: (F, y) => step(F, y, 0),
-  sigmoid: (F, x) => {
-    const y = F.sigmoid(x);
-    return F.mul(y, line(F, y, -1, 1));
-  },
-  tanh: (F, x) => oneLessSquare(F, F.tanh(x)),
-  silu: (F, x) => {
-    const s = F.sigmoid(x);
-    return F.mul(s, line(F, F.mul(x, line(F, s, -1, 1)), 1, 1));
-  },
-  gelu: (F, x) => {
-    // With s = sigmoid(2u), u = √(2/π) (x + 0.044715 x³): s + x s (1 - s) 2u'.
-    const [factor, cubic] = [2 * Math.sqrt(2 / Math.PI), 0.044715];
-    const s = F.sigmoid(F.mul(F.mul(x, line(F, F.square(x), cubic, 1)), factor));
-    return F.add(s, F.mul(F.mul(F.mul(x, s), line(F, s, -1, 1)), line(F, F.square(x), 3 * cubic * factor, factor)));
-  },
-  geluExact: (F, x) =>
-    F.add(line(F, call(F, 'erf', F.mul(x, Math.SQRT1_2)), 0.5, 0.5), F.mul(x, bell(F, x, 1 / Math.sqrt(2 * Math.PI), 0.5))),
-  sin: (F, x) => call(F, 'cos', x),
-  cos: (F, x) => F.neg(call(F, 'sin', x)),
-  tan: (F, x) => line(F, F.square(call(F, 'tan', x)), 1, 1),
-  asin: (F, x) => F.rsqrt(oneLessSquare(F, x)),
-  acos: (F, x) => F.neg(F.rsqrt(oneLessSquare(F, x))),
-  atan: (F, x) => F.reciprocal(line(F, F.square(x), 1, 1)),
-  sinh: (F, x) => call(F, 'cosh', x),
-  cosh: (F, x) => call(F, 'sinh', x),
-  asinh: (F, x) => F.rsqrt(line(F, F.square(x), 1, 1)),
-  atanh: (F, x) => F.reciprocal(oneLessSquare(F, x)),
-  exp2: (F, x) => F.mul(call(F, 'exp2', x), Math.LN2),
-  expm1: (F, x) => F.exp(x),
-  log2: (F, x) => F.reciprocal(F.mul(x, Math.LN2)),
-  log10: (F, x) => F.reciprocal(F.mul(x, Math.LN10)),
-  erf: (F, x) => bell(F, x, 2 / Math.sqrt(Math.PI), 1),
-  erfc: (F, x) => bell(F, x, -2 / Math.sqrt(Math.PI), 1),
-  softplus: (F, x, beta, limit) => F.where(F.gt(F.mul(x, beta), limit), F.ones(x.shape, { dtype: x.dtype }), F.sigmoid(F.mul(x, beta))),
-  logSigmoid: (F, x) => F.sigmoid(F.neg(x)),
-  mish: (F, x) => {
-    const t = F.tanh(F.neg(call(F, 'logSigmoid', F.neg(x))));
-    return F.add(t, F.mul(F.mul(x, F.sigmoid(x)), oneLessSquare(F, t)));
-  },
-  softsign: (F, x) => F.reciprocal(F.square(line(F, F.abs(x), 1, 1))),
-  tanhshrink: (F, x) => F.square(F.tanh(x)),
-  elu: (F, x, alpha) => step(F, x, F.mul(F.exp(F.minimum(x, 0)), alpha)),
-  celu: (F, x, alpha) => step(F, x, F.exp(F.mul(F.minimum(x, 0), 1 / alpha))),
-  selu: (F, x) => F.mul(step(F, x, F.mul(F.exp(F.minimum(x, 0)), SELU_ALPHA)), SELU_SCALE),
-  leakyRelu: (F, x, slope) => step(F, x, slope),
-};
 
 /** Of the norms of a row, with its mean or without. @param {boolean} layer */
 const norm =
@@ -110,17 +45,55 @@ const ofClasses = (/** @type {Tensor} */ dy, /** @type {Saved} */ { inputs: [x, 
   return [F.to(F.mul(slope, F.unsqueeze(dy, -1)), x.dtype), undefined];
 };
 
+/** dy times a slope. @param {Functions} F @param {Tensor} dy @param {import('./slopes.mjs').Slope} slope @param {(Tensor | number)[]} operands */
+function sloped(F, dy, slope, operands) {
+  const own = slope(F, ...operands);
+  if (own === 1) return dy;
+  return typeof own !== 'number' && own.dtype === 'bool' ? F.where(own, dy, 0) : F.mul(dy, own);
+}
+
+/** Of functions of elements. In f32: parts of a slope may overflow f16 where it does not. @param {import('./slopes.mjs').Slope | import('./slopes.mjs').Slope[]} slopes */
+const ofElements =
+  (slopes) =>
+  /** @param {Tensor} dy @param {Saved} saved @param {Functions} F */
+  (dy, { inputs, outputs, layouts, needs, attributes: { numbers = [] } }, F) => {
+    const operands = (inputs.length > 0 ? inputs : outputs).map((x) => F.to(x, 'f32'));
+    const own = F.to(dy, 'f32');
+    return layouts.map(({ shape, dtype }, i) =>
+      needs[i] ? F.to(F.sumTo(sloped(F, own, [slopes].flat()[i], [...operands, ...numbers]), shape), dtype) : undefined,
+    );
+  };
+
+/**
+ * Of scans and products of rows, whose own gradients divide by elements: Σ dy[i] · term[k, i] over the results i of each element k, which takes
+ * rows of n² terms. `each` makes terms [..., n, n] of which those that count are given as a bool [n, n].
+ * @param {(F: Functions, x: Tensor, y: Tensor, attributes: any, isOwn: Tensor, counts: Tensor) => Tensor} each any: of the operation
+ */
+const byTerms =
+  (each) =>
+  /** @param {Tensor} dy @param {Saved} saved @param {Functions} F */
+  (dy, { inputs: [x], outputs: [y], attributes }, F) => {
+    const n = x.shape[x.ndim - 1];
+    const counts = F.band(n, n, 0, attributes.reverse ? F.le : F.ge);
+    const terms = each(F, x, y, attributes, F.band(n, n, 0, F.eq), counts);
+    return [F.sum(F.mul(F.unsqueeze(dy, -2), terms), -1)];
+  };
+/** Rows without element k, [..., n, n]. @param {Functions} F @param {Tensor} x @param {Tensor} isOwn */
+const without = (F, x, isOwn) => F.where(isOwn, 1, F.unsqueeze(x, -2));
+
 /** Of gated units, rows [gate | up]. */
 const gated = (/** @type {Tensor} */ dy, /** @type {Saved} */ { inputs: [x], attributes: { activation } }, /** @type {Functions} */ F) => {
   const half = x.shape[x.ndim - 1] / 2;
   const [gate, up] = [0, half].map((from) => F.to(F.slice(x, -1, from, from + half), 'f32'));
   const wide = F.to(dy, 'f32');
   const isPlain = activation === 'identity';
-  const value = isPlain ? gate : call(F, activation, gate);
-  const slope = isPlain ? 1 : SLOPES[activation](F, gate);
-  const parts = [F.mul(F.mul(wide, up), slope), F.mul(wide, value)];
-  const both = F.call(/** @type {import('./registry.mjs').Op} */ (operations.get('cat')), parts, { dim: x.ndim - 1 });
-  return [F.to(both, x.dtype)];
+  const value = isPlain ? gate : call(F, activation, [gate]);
+  const atGate = F.mul(wide, up);
+  const parts = [
+    isPlain ? atGate : sloped(F, atGate, /** @type {import('./slopes.mjs').Slope} */ (SLOPES[activation]), [gate]),
+    F.mul(wide, value),
+  ];
+  return [F.to(F.cat(parts, -1), x.dtype)];
 };
 
 /** Of batch norms, whose mean and variance are those of x where `count` is not 0. @param {Tensor} dy @param {Saved} saved @param {Functions} F */
@@ -156,31 +129,33 @@ function refused() {
   throw new Error('no gradient is computed that is to have a gradient');
 }
 
+const byRuns = /** @type {NonNullable<import('./registry.mjs').Op['vjp']>} */ (reduceRuns.vjp);
+
 /** By the operation's name, in the form of `vjp`. @type {Record<string, (dy: Tensor, saved: Saved, F: Functions) => (Tensor | undefined)[]>} */
-export const TWICE = {
-  ...Object.fromEntries(
-    Object.entries(SLOPES).map(([name, slope]) => [
-      name,
-      (
-        /** @type {Tensor} */ dy,
-        /** @type {Saved} */ { inputs: [x], outputs: [y], attributes: { numbers = [] } },
-        /** @type {Functions} */ F,
-      ) => {
-        // In f32: parts of a slope may overflow f16 where it does not.
-        const at = x ?? y;
-        return [F.to(F.mul(F.to(dy, 'f32'), slope(F, F.to(at, 'f32'), ...numbers)), at.dtype)];
-      },
-    ]),
-  ),
+const TWICE = {
+  ...Object.fromEntries(Object.entries(SLOPES).map(([name, slopes]) => [name, ofElements(slopes)])),
   softmax: (dy, { outputs: [y], attributes: { scale = 1 } }, F) => [F.mul(F.mul(y, F.sub(dy, F.sum(F.mul(dy, y), -1, true))), scale)],
   crossEntropy: ofClasses,
   glu: gated,
   normalizeChannels: ofChannels,
   rmsNorm: norm(false),
   layerNorm: norm(true),
-  // Logarithms of gradients that are 0, and quotients by elements that may be: their first gradients are right, those of these are not.
-  logcumsumexp: refused,
-  reduceRuns: refused,
-  prod: refused,
-  cumprod: refused,
+  attention,
+  attentionApart,
+  gru,
+  lstm,
+  prod: byTerms((F, x, _, __, isOwn) => call(F, 'prod', [without(F, x, isOwn)])),
+  cumprod: byTerms((F, x, _, attributes, isOwn, counts) => F.where(counts, call(F, 'cumprod', [without(F, x, isOwn)], attributes), 0)),
+  logcumsumexp: byTerms((F, x, y, _, __, counts) => {
+    // Of -∞ no share.
+    const isNone = F.eq(F.unsqueeze(x, -1), -Infinity);
+    const counted = F.mul(counts, F.eq(isNone, 0));
+    const distance = F.sub(F.where(isNone, 0, F.unsqueeze(x, -1)), F.where(counted, F.unsqueeze(y, -2), 0));
+    return F.where(counted, F.exp(F.where(counted, distance, 0)), 0);
+  }),
+  // Products divide by elements that may be 0.
+  reduceRuns: (dy, saved, F) => (saved.attributes.op === 'prod' ? refused() : byRuns(dy, saved, F)),
 };
+
+/** The gradient of an operation by functions of tensors, if its own has none. Other operations may have one's name. @param {import('./registry.mjs').Op} op */
+export const twice = (op) => (operations.get(op.name) === op && Object.hasOwn(TWICE, op.name) ? TWICE[op.name] : undefined);
