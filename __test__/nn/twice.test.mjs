@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, grad, tensor } from '../../nn/index.mjs';
+import { F, checkpoint, compile, grad, nn, tensor } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
 
@@ -80,3 +80,109 @@ for (const [name, f] of MATRICES) {
     await check(name, (x) => f(turned(x)), [tensor(values, { shape: [2, 3, 3] })]);
   });
 }
+
+/** @param {...number} shape */
+const random = (...shape) =>
+  tensor(
+    normal(shape.reduce((a, b) => a * b)).map((v) => v / 2),
+    { shape },
+  );
+
+test('attention: fused heads, of groups, causal, with windows and first keys; views', async () => {
+  const apart = (/** @type {Tensor} */ q, /** @type {Tensor} */ k, /** @type {Tensor} */ v) => [
+    F.scaledDotProductAttention(F.transpose(q, 1, 2), k, v, { isCausal: true, enableGqa: true }),
+  ];
+  await check('scaledDotProductAttention', apart, [random(1, 2, 2, 32), random(1, 1, 3, 32), random(1, 1, 3, 32)], { third: false });
+  const firstKey = tensor(Uint32Array.of(0, 0, 1, 1), { shape: [1, 4] });
+  const rows = (/** @type {Tensor} */ qkv) => [F.attention(qkv, { heads: 2, kvHeads: 1, causal: true, window: 3, firstKey })];
+  await check('attention', rows, [random(1, 4, 128)], { third: false });
+});
+
+test('recurrent layers: of several layers, in both directions, first states, with and without biases', async () => {
+  const parameters = (/** @type {number} */ gates, /** @type {boolean} */ bias) =>
+    [3, 3, 4, 4].flatMap((inputs) => [
+      random(gates * 2, inputs),
+      random(gates * 2, 2),
+      ...(bias ? [random(gates * 2), random(gates * 2)] : []),
+    ]);
+  const how = { numLayers: 2, bidirectional: true };
+  const lstm = (/** @type {Tensor} */ x, /** @type {Tensor} */ h, /** @type {Tensor} */ c, /** @type {Tensor[]} */ ...own) => {
+    const [y, states] = F.lstm(x, [h, c], own, how);
+    return [y, ...states];
+  };
+  await check('lstm', lstm, [random(2, 3, 3), random(4, 2, 2), random(4, 2, 2), ...parameters(4, true)]);
+  const gru = (/** @type {Tensor} */ x, /** @type {Tensor} */ h, /** @type {Tensor[]} */ ...own) =>
+    F.gru(x, h, own, { ...how, bias: false });
+  await check('gru', gru, [random(2, 3, 3), random(4, 2, 2), ...parameters(3, false)]);
+});
+
+test('functions of several elements in types of their own, of five dimensions, broadcast', async () => {
+  const f = (/** @type {Tensor} */ x, /** @type {Tensor} */ y) => {
+    const wide = F.expand(F.reshape(F.exp(x), [2, 1, 1, 3, 1]), [2, 2, 1, 3, 2]);
+    const other = F.permute(F.reshape(y, [1, 2, 1, 1, 2]), [0, 4, 2, 3, 1]);
+    return [F.pow(wide, other), F.lerp(wide, other, F.sigmoid(other)), F.hypot(wide, other), F.logaddexp(wide, other), F.prod(x, -1)];
+  };
+  await check('several', f, [random(2, 3), random(4)]);
+  const [x, y] = [tensor([1.5, 2], { dtype: 'f16', requiresGrad: true }), tensor([3, 2], { requiresGrad: true })];
+  const [g] = grad(F.sum(F.pow(x, y)), [x], { createGraph: true });
+  const [dx, dy] = grad(F.sum(g), [x, y]);
+  assert.deepEqual([g.dtype, dx.dtype, dy.dtype], ['f16', 'f16', 'f32']);
+  assertClose(await dx.toArray(), [9, 2], 1e-3, 'by x');
+  assertClose(await dy.toArray(), [2.25 * (1 + 3 * Math.log(1.5)), 2 * (1 + 2 * Math.log(2))], 1e-3, 'by y');
+});
+
+test('activations at infinities and far from 0: finite, as PyTorch computes their first gradients', async () => {
+  const x = tensor([Infinity, -Infinity, 1e30, -1e30, 0], { requiresGrad: true });
+  for (const [f, wanted] of /** @type {[(x: Tensor) => Tensor, number][]} */ ([
+    [F.mish, 0.6],
+    [F.silu, 0.5],
+    [F.gelu, 0.5],
+    [(v) => F.gelu(v, { approximate: 'none' }), 0.5],
+  ])) {
+    const [g] = grad(F.sum(f(x)), [x], { createGraph: true });
+    assertClose(await g.toArray(), [1, 0, 1, 0, wanted], 1e-6, `${f}`);
+    const [h] = grad(F.sum(g), [x]);
+    assert.deepEqual([...(await h.toArray())].slice(0, 4), [0, 0, 0, 0], `${f}`);
+  }
+});
+
+test('equal eigenvalues and singular matrices have no second gradient: it is NaN', async () => {
+  const one = tensor([2, 0, 0, 2], { shape: [2, 2] });
+  const singular = tensor([1, 2, 2, 4], { shape: [2, 2] });
+  for (const [f, at] of /** @type {[(x: Tensor) => Tensor, Tensor][]} */ ([
+    [F.linalg.eigvalsh, one],
+    [F.linalg.svdvals, one],
+    [F.linalg.det, singular],
+  ])) {
+    const x = at.detach().requiresGrad_();
+    const [g] = grad(F.sum(F.square(f(x))), [x], { createGraph: true });
+    assert.ok([...(await g.toArray())].every(Number.isFinite), `${f}: first`);
+    assert.ok([...(await grad(F.sum(g), [x])[0].toArray())].some(Number.isNaN), `${f}: second`);
+  }
+});
+
+test('what cannot be passed is named as the program called it', () => {
+  const x = random(2, 2).requiresGrad_();
+  const index = tensor(Int32Array.of(0, 1), { shape: [1, 2] });
+  const layer = new nn.LoRALinear(new nn.Linear(2, 2), { rank: 1, alpha: 1 });
+  for (const [name, f] of /** @type {[string, () => Tensor][]} */ ([
+    ['digamma', () => F.digamma(x)],
+    ['scatterReduce', () => F.scatterReduce(x, 0, index, F.slice(x, 0, 0, 1), 'prod')],
+    ['checkpoint', () => checkpoint((y) => F.square(y), x)],
+    ['linearCrossEntropy', () => F.linearCrossEntropy(x, x, tensor(Int32Array.of(0, 1)))],
+    ['LoRALinear', () => layer.forward(x)],
+  ]))
+    assert.throws(
+      () => grad(F.sum(f()), [x], { createGraph: true }),
+      new RegExp(`^UsageError: grad: the gradient of ${name} has no gradient itself`),
+      name,
+    );
+});
+
+test('the last of several sources of one place gets its gradients', async () => {
+  const source = tensor([1, 2, 3], { requiresGrad: true });
+  const y = F.scatter(tensor([0, 0]), 0, tensor(Int32Array.of(1, 1, 0)), source);
+  const [g] = grad(F.sum(F.pow(y, 3)), [source], { createGraph: true });
+  const [h] = grad(F.sum(g), [source]);
+  assert.deepEqual([...(await g.toArray()), ...(await h.toArray())], [0, 12, 27, 0, 12, 18]);
+});

@@ -479,7 +479,7 @@ export function luSolve(lu, pivots, b, options = {}) {
   if (tensorOf(op, b).ndim < 2 || !isFloat(b.dtype) || b.shape[b.ndim - (left ? 2 : 1)] !== n)
     throw new ShapeError(op, `matrices ${show(lu.shape)} and right sides ${b.dtype} ${show(b.shape)}`);
   return inF32(op, () => {
-    if (own.size === 0 || b.size === 0) return F.to(F.matmul(...(left ? [own, toF32(b)] : [toF32(b), own])), b.dtype);
+    if (own.size === 0 || b.size === 0) return F.to(left ? F.matmul(own, toF32(b)) : F.matmul(toF32(b), own), b.dtype);
     const rows = numbers(n);
     let order = F.expand(rows, [...own.shape.slice(0, -1), 1]).contiguous();
     for (let k = 0; k < n; k++) {

@@ -155,7 +155,7 @@ export function solveTriangular(a, b, options) {
   const own = square(op, a);
   if (tensorOf(op, b).ndim < 2) throw new ShapeError(op, `expected right sides [..., n, k], got ${show(b.shape)}`);
   return inF32(op, () => {
-    if (own.size === 0 || b.size === 0) return F.to(F.matmul(...(left ? [own, toF32(b)] : [toF32(b), own])), a.dtype);
+    if (own.size === 0 || b.size === 0) return F.to(left ? F.matmul(own, toF32(b)) : F.matmul(toF32(b), own), a.dtype);
     const strict = upper ? triu(own, Number(unitriangular)) : tril(own, -Number(unitriangular));
     const triangle = unitriangular ? F.add(strict, eye(own.shape[own.ndim - 1])) : strict;
     const x = left ? solved(op, triangle, b) : turned(solved(op, turned(triangle), turned(b)));

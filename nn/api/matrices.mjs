@@ -105,7 +105,10 @@ export function withAdjoint(op, a, results, adjoint, reads = []) {
   const all = noGrad(() => F.cat(results, -2));
   const gradient = (/** @type {Tensor} */ dy, /** @type {Tensor} */ y, /** @type {Tensor[]} */ [own]) => {
     const g = adjoint(split(dy), split(y), own);
-    return [y.requiresGrad ? g : F.where(F.ne(g, g), 0, g)];
+    if (y.requiresGrad) return [g];
+    // NaN of its own, and not of what it is given.
+    const isOwn = F.eq(F.sum(F.mul(dy, 0), [-2, -1], true), 0);
+    return [F.where(F.mul(F.ne(g, g), isOwn), 0, g)];
   };
   return split(withGradient(op, [a], all, gradient, reads));
 }
