@@ -51,6 +51,23 @@ function share(F, a, b, scale) {
   return F.sigmoid(F.mul(F.sub(F.where(isSame, 0, a), F.where(isSame, 0, b)), scale));
 }
 
+/**
+ * The derivative of digamma: Σ 1 / (x + k)² of the first 8 terms, and the asymptotic series of the others (6.4.12 of Abramowitz and Stegun); below
+ * 1/2 by reflection.
+ * @param {Functions} F @param {Tensor} x
+ */
+function trigamma(F, x) {
+  const isLow = F.lt(x, 0.5);
+  const own = F.where(isLow, F.sub(1, x), x);
+  const w = F.reciprocal(F.add(own, 8));
+  const z = F.square(w);
+  let sum = F.mul(w, F.add(line(F, w, 0.5, 1), F.mul(z, line(F, F.mul(z, line(F, z, 1 / 42, -1 / 30)), 1, 1 / 6))));
+  for (let k = 7; k >= 0; k--) sum = F.add(sum, F.square(F.reciprocal(F.add(own, k))));
+  const fraction = F.sub(x, call(F, 'round', [x]));
+  const sine = call(F, 'sin', [F.mul(F.where(isLow, fraction, 0.5), Math.PI)]);
+  return F.where(isLow, F.sub(F.mul(F.square(F.reciprocal(sine)), Math.PI ** 2), sum), sum);
+}
+
 /** Coefficients of the derivative of sin(πx) / (πx) in powers of x², from that of x on. */
 const SINC_SLOPE = Array.from({ length: 10 }, (_, i) => {
   let term = 2 * (i + 1);
@@ -150,6 +167,7 @@ export const SLOPES = {
   erfc: (F, x) => bell(F, x, -2 / Math.sqrt(Math.PI), 1),
   erfinv: (F, x) => bell(F, call(F, 'erfinv', [x]), Math.sqrt(Math.PI) / 2, -1),
   lgamma: (F, x) => call(F, 'digamma', [x]),
+  digamma: trigamma,
   frac: () => 1,
   fmod: [() => 1, (F, x, y) => F.neg(call(F, 'trunc', [F.div(x.detach(), y.detach())]))],
   remainder: [() => 1, (F, x, y) => F.neg(call(F, 'floor', [F.div(x.detach(), y.detach())]))],
