@@ -45,7 +45,10 @@ const extreme = (sign) => {
   return [wins, (F, a, b) => wins(F, b, a)];
 };
 
-/** sigmoid(scale (a - b)): the slope of logarithms of sums, where both may be one infinity. @param {Functions} F @param {Tensor} a @param {Tensor} b @param {number} scale */
+/**
+ * sigmoid(scale (a - b)): the slope of logarithms of sums, where both may be one infinity.
+ * @param {Functions} F @param {Tensor} a @param {Tensor} b @param {number} scale
+ */
 function share(F, a, b, scale) {
   const isSame = F.mul(F.eq(a, b), F.eq(F.abs(a), Infinity));
   return F.sigmoid(F.mul(F.sub(F.where(isSame, 0, a), F.where(isSame, 0, b)), scale));

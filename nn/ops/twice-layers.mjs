@@ -78,7 +78,8 @@ export function attention(dy, { inputs: [qkv, firstKey], attributes: { heads, kv
 
 /**
  * A value that is known, which gradients flow through to what it is computed of.
- * @param {import('./registry.mjs').Op} op what gives the gradients @param {Tensor} value @param {Tensor[]} inputs of which only those that are saved need be tensors
+ * @param {import('./registry.mjs').Op} op what gives the gradients @param {Tensor} value
+ * @param {Tensor[]} inputs stand-ins but for those that are saved
  * @returns {Tensor}
  */
 function known(op, value, inputs) {
@@ -89,7 +90,10 @@ function known(op, value, inputs) {
 
 /** @param {Functions} F @param {Tensor} x [steps, batch, n] */
 const rowsOf = (F, x) => F.reshape(x, [x.shape[0] * x.shape[1], x.shape[2]]);
-/** Of the products of states with the gates' weight. @param {Functions} F @param {Tensor} d [steps, batch, gates] @param {Tensor} before @param {Tensor} weight */
+/**
+ * The gradients of states, weight and bias of the products of states.
+ * @param {Functions} F @param {Tensor} d [steps, batch, gates] @param {Tensor} before @param {Tensor} weight
+ */
 function ofProducts(F, d, before, weight) {
   const rows = rowsOf(F, d);
   return [F.reshape(F.matmul(rows, weight), before.shape), F.matmul(F.transpose(rows, 0, 1), rowsOf(F, before)), F.sum(rows, 0)];
@@ -99,7 +103,10 @@ const gateOf = (F, x, g, count) => F.slice(x, -1, (g * x.shape[x.ndim - 1]) / co
 /** Step t of [steps, ...]. @param {Functions} F @param {Tensor} x @param {number} t */
 const at = (F, x, t) => F.squeeze(F.slice(x, 0, t, t + 1), 0);
 
-/** dy times the slope of an LSTM's gates, which are sigmoids but for the third, a tanh. @param {Functions} F @param {Tensor} dy @param {Tensor} gates [..., 4 · hidden] */
+/**
+ * dy times the slope of an LSTM's gates, which are sigmoids but for the third, a tanh.
+ * @param {Functions} F @param {Tensor} dy @param {Tensor} gates [..., 4 · hidden]
+ */
 function throughLstm(F, dy, gates) {
   const all = gates.shape[gates.ndim - 1];
   const number = F.reshape(columns(F, all), [all]);

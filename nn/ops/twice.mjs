@@ -52,7 +52,10 @@ function sloped(F, dy, slope, operands) {
   return typeof own !== 'number' && own.dtype === 'bool' ? F.where(own, dy, 0) : F.mul(dy, own);
 }
 
-/** Of functions of elements. In f32: parts of a slope may overflow f16 where it does not. @param {import('./slopes.mjs').Slope | import('./slopes.mjs').Slope[]} slopes */
+/**
+ * Of functions of elements. In f32: parts of a slope may overflow f16 where it does not.
+ * @param {import('./slopes.mjs').Slope | import('./slopes.mjs').Slope[]} slopes
+ */
 const ofElements =
   (slopes) =>
   /** @param {Tensor} dy @param {Saved} saved @param {Functions} F */
