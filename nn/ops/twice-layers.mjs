@@ -1,4 +1,4 @@
-// Gradients that have gradients themselves, of attention and of recurrent layers: by products and functions of elements.
+// Gradients that have gradients themselves, of attention, adapters and recurrent layers: by products and functions of elements.
 
 import { Node, onlyBackward } from '../core/node.mjs';
 import { call } from './slopes.mjs';
@@ -71,22 +71,69 @@ export function attention(dy, { inputs: [qkv, firstKey], attributes: { heads, kv
   return [F.cat(rows, 2), undefined];
 }
 
-// ---- recurrent layers
-//
-// The gates of all steps are functions of the states before them, which are known: what they change by is one product over all steps. The
-// gradient goes over the steps backwards, as the kernels' does.
+// ---- what was computed before
 
 /**
  * A value that is known, which gradients flow through to what it is computed of.
  * @param {import('./registry.mjs').Op} op what gives the gradients @param {Tensor} value
- * @param {Tensor[]} inputs stand-ins but for those that are saved
+ * @param {Tensor[]} inputs stand-ins but for those that are saved @param {import('./registry.mjs').Attributes} [attributes]
  * @returns {Tensor}
  */
-function known(op, value, inputs) {
+function known(op, value, inputs, attributes = {}) {
   const y = value.detach();
   const storages = [...inputs, y].map((x) => /** @type {import('../core/storage.mjs').Storage} */ (x.storage));
-  return Object.assign(y, { node: new Node(op, {}, inputs, storages, [y.layout]), requiresGrad: true });
+  return Object.assign(y, { node: new Node(op, attributes, inputs, storages, [y.layout]), requiresGrad: true });
 }
+
+// ---- adapters
+
+/** @param {Functions} F @param {Tensor} x @returns {Tensor} [rows, columns] */
+const matrixOf = (F, x) => F.reshape(x, [x.size / x.shape[x.ndim - 1], x.shape[x.ndim - 1]]);
+
+/** scale · x Aᵀ. */
+const adapterRanks = onlyBackward(
+  'adapt',
+  (dy, { inputs: [x, a], layouts, needs, attributes: { scale } }, F) => {
+    const own = F.mul(dy, scale);
+    return [
+      needs[0] ? F.reshape(F.matmul(own, a), layouts[0].shape) : undefined,
+      needs[1] ? F.matmul(F.transpose(own, 0, 1), matrixOf(F, x)) : undefined,
+    ];
+  },
+  { saveInputs: ([x, a]) => [...(a ? [0] : []), ...(x ? [1] : [])] },
+);
+
+/** Of `adapt`: what is saved of x and of the matrices A is what the other's gradient reads. @param {Tensor} dy @param {Saved} saved @param {Functions} F */
+export function adapt(dy, { inputs: [, x, ...matrices], outputs: [, u], layouts, attributes: { rows, scales }, needs, edges = [] }, F) {
+  const count = rows.length;
+  const [d, ranks] = [matrixOf(F, dy), matrixOf(F, u.detach())];
+  /** @type {Tensor | undefined} */
+  let dx;
+  let column = 0;
+  /** @type {(Tensor | undefined)[][]} */
+  const [ofA, ofB] = [[], []];
+  for (let i = 0; i < count; i++) {
+    const [ofX, byA, byB] = [needs[1], needs[2 + i], needs[2 + count + i]];
+    const [[rank], [outputs]] = [layouts[2 + i].shape, layouts[2 + count + i].shape];
+    const own = F.slice(d, 1, rows[i], rows[i] + outputs);
+    const dU = ofX || byA ? F.mul(F.matmul(own, matrices[count + i]), scales[i]) : undefined;
+    if (ofX && dU) {
+      const part = F.matmul(dU, matrices[i]);
+      dx = dx ? F.add(dx, part) : part;
+    }
+    ofA.push(byA && dU ? F.matmul(F.transpose(dU, 0, 1), matrixOf(F, x)) : undefined);
+    const inputs = [x ?? edges[1], matrices[i] ?? edges[2 + i]];
+    const value = F.slice(ranks, 1, column, (column += rank));
+    const found = byB && (ofX || byA) ? known(adapterRanks, value, inputs, { scale: scales[i] }) : value;
+    ofB.push(byB ? F.matmul(F.transpose(own, 0, 1), found) : undefined);
+  }
+  return [needs[0] ? dy : undefined, dx && F.reshape(dx, layouts[1].shape), ...ofA, ...ofB];
+}
+
+// ---- recurrent layers
+//
+// The gates of all steps are functions of the states before them, which are known: what they change by is one product over all steps. The
+// gradient goes over the steps backwards, as the kernels' does.
 
 /** @param {Functions} F @param {Tensor} x [steps, batch, n] */
 const rowsOf = (F, x) => F.reshape(x, [x.shape[0] * x.shape[1], x.shape[2]]);

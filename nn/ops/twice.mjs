@@ -5,7 +5,7 @@ import { checkTwice } from '../core/node.mjs';
 import { reduceRuns } from './indexing.mjs';
 import { operations } from './registry.mjs';
 import { SLOPES, call } from './slopes.mjs';
-import { attention, attentionApart, gru, lstm } from './twice-layers.mjs';
+import { adapt, attention, attentionApart, gru, lstm } from './twice-layers.mjs';
 
 /** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('./registry.mjs').Functions} Functions */
@@ -143,6 +143,7 @@ const TWICE = {
   normalizeChannels: ofChannels,
   rmsNorm: norm(false),
   layerNorm: norm(true),
+  adapt,
   attention,
   attentionApart,
   gru,
