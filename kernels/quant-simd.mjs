@@ -276,7 +276,7 @@ function moduleBytes() {
  * that is finite and not subnormal.
  * @returns {{ halves: Uint16Array, floats: Float32Array, quants: Int8Array, sizes: Float32Array, widenF16: (count: number) => void,
  *   widenBf16: (count: number) => void, quantize: (count: number) => void } | undefined} counts are of numbers, a multiple of 32 above 0; undefined
- *   where the program runs without WebAssembly, as by `node --jitless`
+ *   where the program runs without WebAssembly, as by `node --jitless`, or without addresses for its memory
  */
 export function openQuantizer() {
   // Declared by DOM's types alone.
@@ -285,8 +285,14 @@ export function openQuantizer() {
   const bytes = moduleBytes();
   // Vectors need SSE 4.1 or NEON.
   if (!WebAssembly.validate(bytes)) return undefined;
-  const { exports } = new WebAssembly.Instance(new WebAssembly.Module(bytes));
-  const { memory, widenF16, widenBf16, quantize } = exports;
+  let instance;
+  try {
+    instance = new WebAssembly.Instance(new WebAssembly.Module(bytes));
+  } catch {
+    // A memory reserves gigabytes of addresses, which `ulimit -v` may not give; and a context may be one that compiles no code.
+    return undefined;
+  }
+  const { memory, widenF16, widenBf16, quantize } = instance.exports;
   return {
     halves: new Uint16Array(memory.buffer, HALVES, CHUNK),
     floats: new Float32Array(memory.buffer, FLOATS, CHUNK),

@@ -80,10 +80,17 @@ test('q8_0 follows the rule for numbers of every kind and type', () => check(qua
 test('so it does where there is no WebAssembly', async () => {
   const all = /** @type {any} */ (globalThis);
   const { WebAssembly: own } = all;
-  const again = new URL('../../kernels/quant.mjs?scalar', import.meta.url);
+  /** Without addresses for a memory. */
+  class Instance {
+    constructor() {
+      throw new RangeError('WebAssembly.Instance(): Out of memory');
+    }
+  }
   try {
-    all.WebAssembly = undefined;
-    check((await import(again.href)).quantizeQ8);
+    for (const [i, its] of [undefined, { validate: own.validate, Module: own.Module, Instance }].entries()) {
+      all.WebAssembly = its;
+      check((await import(new URL(`../../kernels/quant.mjs?scalar${i}`, import.meta.url).href)).quantizeQ8);
+    }
   } finally {
     all.WebAssembly = own;
   }

@@ -313,7 +313,8 @@ export function parseCommandLine(options, args, allowPositionals = false) {
   } catch (error) {
     const message = (error instanceof Error ? error.message : String(error)).replaceAll('\n', ' ');
     const unknown = /^Unknown option '--([^']+)'/.exec(message)?.[1];
-    throw new UsageError(unknown ? `--${unknown}: no such option; the nearest is --${nearest(unknown, Object.keys(options))}` : message);
+    const near = unknown && nearest(unknown, Object.keys(options));
+    throw new UsageError(unknown ? `--${unknown}: no such option${near ? `; the nearest is --${near}` : ''}` : message);
   }
   /** @type {Record<string, unknown>} */
   const values = {};
@@ -340,14 +341,15 @@ function distance(a, b) {
 }
 
 /**
- * The known name that a word is nearest to, whatever its case, hyphens and underscores.
+ * The known name that a word is nearest to, whatever its case, hyphens and underscores; undefined where half of the letters differ.
  * @param {string} word @param {readonly string[]} names
  */
 export function nearest(word, names) {
   // A longer word resembles none.
   const plain = (/** @type {string} */ name) => name.toLowerCase().replaceAll(/[-_]/g, '').slice(0, 40);
   const ranked = names.map((name) => ({ name, away: distance(plain(name), plain(word)) }));
-  return ranked.reduce((best, each) => (each.away < best.away ? each : best)).name;
+  const best = ranked.reduce((near, each) => (each.away < near.away ? each : near));
+  return best.away < plain(word).length / 2 ? best.name : undefined;
 }
 
 /** @param {Option} option */

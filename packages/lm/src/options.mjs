@@ -12,7 +12,8 @@ export { nearest };
 export function checkNames(of, options, names) {
   const other = Object.keys(options).find((name) => !names.includes(name));
   if (other === undefined) return;
-  throw new TypeError(`${of} has no option ${other}; the nearest is ${nearest(other, names)}`);
+  const near = nearest(other, names);
+  throw new TypeError(`${of} has no option ${other}${near ? `; the nearest is ${near}` : `; it has ${names.join(', ')}`}`);
 }
 
 /** A value in a message. @param {unknown} value */

@@ -275,7 +275,7 @@ test('outputs that are not finite are an error, and no token', async () => {
   const engine = await open('llama');
   const { rows, columns, buffer } = engine.session.weights['layers.0.mlp.down.weight'];
   vk.uploadBuffer(buffer, new Float32Array(rows * columns).fill(NaN));
-  const message = /^the model's outputs after 3 tokens are not finite: its weights are damaged, or f32 has too small a range/;
+  const message = /^the model's outputs after 3 tokens are not finite: its weights are damaged$/;
   for (const temperature of [0, 1]) {
     await assert.rejects(generate(engine, promptOf(3), { sampling: { ...GREEDY, temperature } }), { message });
   }

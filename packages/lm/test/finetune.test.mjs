@@ -372,6 +372,18 @@ test('a model that the program has loaded writes while a run trains, and stays; 
   }
 });
 
+test('of two runs at once the first to end leaves the other its device, and the last one closes it', async () => {
+  const options = { model: MODEL, data: fileOf([{ text: 'the old men' }]), validation: 0, batchSize: 1, blockSize: 32, tensorboard: false };
+  const losses = async (/** @type {number} */ maxSteps) => {
+    const steps = await all(finetune({ ...options, maxSteps, out: fresh() }));
+    return steps.flatMap((event) => (event.type === 'step' ? [event.loss] : []));
+  };
+  const alone = await losses(8);
+  const [, together] = await Promise.all([losses(2), losses(8)]);
+  assert.deepEqual(together, alone);
+  assert.throws(() => vk.getAllocatorStats(), { code: 'ERR_HELIOS_NO_DEVICE' });
+});
+
 test('targets, early stopping, a test, and a run that is told to end', async () => {
   const folder = fresh();
   mkdirSync(folder);

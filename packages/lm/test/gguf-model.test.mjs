@@ -181,6 +181,14 @@ test('a model that llama.cpp cannot run is not exported, and the error says why 
     exportModel(model, join(folder, 'c'), { dtype: 'f16' }),
     /layers\.0\.mlp\.down_proj\.weight has numbers beyond the largest of f16/,
   );
+  const wide = temporaryFolder(t);
+  for (const name of ['wide', 'wide.gguf']) {
+    await exportModel(model, join(wide, name), { dtype: 'f32' });
+    await assert.rejects(
+      importModel(join(wide, name), { dtype: 'f16' }),
+      /layers\.0\.mlp\.down_proj\.weight has numbers beyond the largest/,
+    );
+  }
   for (const [name, message] of /** @type {[string, RegExp][]} */ ([
     [
       'possessive',

@@ -104,7 +104,7 @@ export const ggufConfig = async (path) => (await openParts(path)).config;
  * @param {string} path @param {{ signal?: AbortSignal, dtype?: 'f32' | 'f16' | 'bf16' }} [options] `signal`: ends it with an AbortError before the
  *   next tensor; `dtype` of matrices, f32 when left out
  * @returns {Promise<{ model: Decoder, tokenizer: Tokenizer | undefined }>} `model`, whose vectors are f32
- * @throws {Error} that names the file and the key or tensor
+ * @throws {Error} that names the file and the key or tensor; {RangeError} for weights that f16 cannot hold
  */
 export async function importGguf(path, { signal, dtype } = {}) {
   const { gguf, config, parts } = await openParts(path);
@@ -122,6 +122,7 @@ export async function importGguf(path, { signal, dtype } = {}) {
       for (let from = 0; from < shape[0]; from += step) {
         const to = Math.min(shape[0], from + step);
         const values = toF32(info.type, await readRows(gguf, each, from, to));
+        if (state[part.parameter].dtype === 'f16' && info.type !== 'f16') checkHalf(part.name, values);
         const first = (part.row ?? 0) + from;
         noGrad(() =>
           scope(() => {

@@ -11,7 +11,7 @@ import { partsOf, sizeOf } from '../model/parts.mjs';
 import { TOKENIZER_FILES, tokenizerIn } from '../tokenizer/load.mjs';
 import { exportGguf, importGguf } from './gguf-model.mjs';
 import { isGguf } from './gguf.mjs';
-import { beyondHalf } from './quant.mjs';
+import { MAX_F16, beyondHalf } from './quant.mjs';
 
 /** @typedef {import('../model/parts.mjs').Part} Part */
 
@@ -34,7 +34,7 @@ const isDtype = (dtype) => Object.hasOwn(DTYPES, dtype);
  *   matrices, f32 when left out: 16 bits are for weights that stay as they are
  * @returns {Promise<Decoder>} whose norms and biases are f32
  * @throws {Error} that names the folder and the tensor or key, for a family that is not supported, missing or unexpected tensors, and shapes
- *   that do not match `config.json`
+ *   that do not match `config.json`; {RangeError} for weights that f16 cannot hold
  */
 export async function importModel(folder, { signal, dtype } = {}) {
   if (isGguf(folder)) return (await importGguf(folder, { signal, dtype })).model;
@@ -81,8 +81,17 @@ export async function checkTensors(folder, config) {
   return nameOf;
 }
 
+/** @param {string} name @param {import('helios-vk/nn').Tensor} tensor to convert to f16, or converted @throws {RangeError} if f16 cannot hold its numbers */
+async function checkHalfTensor(name, tensor) {
+  const largest = noGrad(() => scope(() => F.amax(F.abs(tensor), [])));
+  const value = await largest.item();
+  largest.dispose();
+  if (value >= MAX_F16) throw beyondHalf(name);
+}
+
 /**
- * Reads the weights of a folder into a model of the same configuration. Throws an Error that names the folder and the tensor.
+ * Reads the weights of a folder into a model of the same configuration. Throws an Error that names the folder and the tensor, a RangeError for
+ * weights that f16 cannot hold.
  * @param {string} folder @param {Decoder} model @param {AbortSignal} [signal] checked before each file
  * @param {(parameter: import('helios-vk/nn').Tensor, rows: import('helios-vk/nn').Tensor, first: number) => void} [set] sets elements of a parameter,
  *   from its element `first` on; copies them into it when left out
@@ -101,6 +110,8 @@ export async function readWeights(folder, model, signal, set) {
         if (String(shape) !== String(part.shape)) {
           throw new Error(`${folder}: ${nameOf(part)} is [${shape.join(', ')}], expected [${part.shape.join(', ')}] by config.json`);
         }
+        const isNarrowed = state[part.parameter].dtype === 'f16' && tensors[nameOf(part)].dtype !== 'f16';
+        if (isNarrowed) await checkHalfTensor(nameOf(part), tensors[nameOf(part)]);
       }
       noGrad(() =>
         scope(() => {
@@ -158,8 +169,8 @@ function filesOf(folder) {
  * complete, or not at all.
  * @param {Decoder} model @param {string} folder must not exist, or be empty; or a path that ends in `.gguf`: a file that is there is replaced
  * @param {ExportOptions} [options]
- * @throws {RangeError} for an unknown dtype, and for weights that f16 cannot hold; {Error} if the folder is not empty or lies inside `companions`, and for a model or a tokenizer that
- *   llama.cpp cannot run
+ * @throws {RangeError} for an unknown dtype, and for weights that f16 cannot hold; {Error} if the folder is not empty or lies inside
+ *   `companions`, and for a model or a tokenizer that llama.cpp cannot run
  */
 export async function exportModel(model, folder, options = {}) {
   const { dtype = 'bf16', maxShardBytes = 5e9, companions, files = {}, signal } = options;
@@ -202,14 +213,6 @@ export function filesFor(items, bytesOf, most, stem) {
   return groups.map((group, i) => ({ file: fileOf(i), items: group }));
 }
 
-/** @param {string} name of a tensor in f16 @param {import('helios-vk/nn').Tensor} tensor @throws {RangeError} if f16 could not hold what it was made from */
-async function checkFinite(name, tensor) {
-  const largest = noGrad(() => scope(() => F.amax(F.abs(tensor), [])));
-  const value = await largest.item();
-  largest.dispose();
-  if (value === Infinity) throw beyondHalf(name);
-}
-
 /**
  * Writes the weights and `config.json` of a model into a folder.
  * @param {Decoder} model @param {string | undefined} folder undefined: reads the weights alike, and writes nothing; for weights of which each
@@ -238,7 +241,7 @@ export async function writeModel(model, folder, { dtype, maxShardBytes, signal, 
       ),
     );
     read?.();
-    if (dtype === 'f16') for (const [name, tensor] of Object.entries(tensors)) await checkFinite(name, tensor);
+    if (dtype === 'f16') for (const [name, tensor] of Object.entries(tensors)) await checkHalfTensor(name, tensor);
     if (folder !== undefined) await save(join(folder, file), tensors, { metadata: { format: 'pt' } });
     for (const tensor of Object.values(tensors)) tensor.dispose();
   }

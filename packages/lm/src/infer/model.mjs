@@ -241,8 +241,14 @@ export class LanguageModel {
     /** @typedef {{ index: number, parts: AsyncGenerator<Part, void>, result: IteratorResult<Part, void> }} Step */
     /** The next part of each prompt that is under way. @type {Map<number, Promise<Step>>} */
     const running = new Map();
+    /** An error with its prompt's place; where the caller has aborted, it is the caller's. @param {number} index @param {unknown} error */
+    const ofPrompt = (index, error) =>
+      !signal.aborted && error instanceof Error ? Object.assign(error, { message: `prompt ${index}: ${error.message}` }) : error;
     const advance = (/** @type {number} */ index, /** @type {AsyncGenerator<Part, void>} */ parts) => {
-      const step = parts.next().then((result) => ({ index, parts, result }));
+      const step = parts.next().then(
+        (result) => ({ index, parts, result }),
+        (error) => Promise.reject(ofPrompt(index, error)),
+      );
       // The iteration may pause before it looks at this step, whose error would then be an unhandled one.
       step.catch(() => {});
       running.set(index, step);
@@ -254,7 +260,7 @@ export class LanguageModel {
       try {
         advance(index, this.generate(prompt, { ...options, seed: (options.seed + index) >>> 0, signal }));
       } catch (error) {
-        throw Object.assign(/** @type {Error} */ (error), { message: `prompt ${index}: ${/** @type {Error} */ (error).message}` });
+        throw ofPrompt(index, error);
       }
     };
     try {

@@ -77,7 +77,10 @@ export const wrong = (option, message) => Object.assign(new RangeError(message),
  */
 export function checkNames(options, known) {
   const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown !== undefined) throw wrong(unknown, `no option ${unknown}; did you mean ${nearest(unknown, known)}?`);
+  if (unknown !== undefined) {
+    const near = nearest(unknown, known);
+    throw wrong(unknown, `no option ${unknown}; ${near ? `did you mean ${near}?` : `there are ${known.join(', ')}`}`);
+  }
 }
 
 /**

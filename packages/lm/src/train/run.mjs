@@ -89,7 +89,7 @@ const MEMORY_EVERY = 1000;
 /**
  * Trains a model. Everything that can be refused is refused before any work is done. When the device is lost, the run opens it again and
  * continues from its last checkpoint, or else from where it began; repeated steps give the same bits. A device that the program has open stays
- * open, with what is on it; without one, the run opens the device and closes it. With several processes (`helios-vk run`)
+ * open, with what is on it; without one, the run opens the device and closes it, with all that is on it then. With several processes (`helios-vk run`)
  * all call it alike: only rank 0 writes files, and the launcher restarts them all.
  * @param {TrainOptions} options
  * @returns {AsyncGenerator<TrainEvent>}
@@ -100,6 +100,9 @@ export async function* train(options) {
   yield* start(Run, await planOf(options));
 }
 
+/** The runs of this process that go on, and whether the first of them opened the device. */
+const running = { count: 0, isDeviceTheirs: false };
+
 /**
  * Makes a run.
  * @param {typeof Run} Kind @param {Plan} plan
@@ -108,11 +111,17 @@ export async function* train(options) {
 export async function* start(Kind, plan) {
   const { options } = plan;
   const vk = createRequire(import.meta.url)('helios-vk');
-  // A program may have models and tensors on a device that it has opened: the run then works beside them.
-  const isShared = isOpen(vk);
-  const { info, ranks } = await openRanks(vk, { ...options, 'command-buffers': options.commandBuffers });
-  const run = new Kind(plan, vk, info, ranks);
+  // A program may have models and tensors on a device that it has opened, or another run that goes on: the run then works beside them.
+  if (running.count === 0) running.isDeviceTheirs = !isOpen(vk);
+  running.count++;
+  /** @type {Run | undefined} */
+  let run;
+  /** @type {import('./ranks.mjs').TrainingRanks | undefined} */
+  let ranks;
   try {
+    const opened = await openRanks(vk, { ...options, 'command-buffers': options.commandBuffers });
+    ranks = opened.ranks;
+    run = new Kind(plan, vk, opened.info, ranks);
     yield* run.events();
     await ranks?.group.destroy();
   } catch (error) {
@@ -121,8 +130,9 @@ export async function* start(Kind, plan) {
     else ranks?.group.abort(/** @type {Error} */ (error).message);
     throw error;
   } finally {
-    // Another run in this process begins on a device of its own.
-    if (isShared) run.free();
+    running.count--;
+    // The next run in this process begins on a device of its own.
+    if (running.count > 0 || !running.isDeviceTheirs) run?.free();
     else {
       reset();
       vk.destroy();

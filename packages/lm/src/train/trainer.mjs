@@ -458,15 +458,18 @@ export class Trainer {
         return noGrad(() => autocast(halfOf(precision), () => margins(this.model, own, undefined, { logitsBytes: this.logitsBytes })));
       };
       const compiled = /** @type {Compiled} */ (compile(marginsOf));
-      await refer(async (windows) => {
-        signal?.throwIfAborted();
-        setPrecision(precision);
-        const result = compiled(splitWindows(windows.map(window), blockSize, parts));
-        const values = await result.toArray();
-        result.dispose();
-        return /** @type {Float32Array} */ (values);
-      }, batchSize);
-      compiled.dispose();
+      try {
+        await refer(async (windows) => {
+          signal?.throwIfAborted();
+          setPrecision(precision);
+          const result = compiled(splitWindows(windows.map(window), blockSize, parts));
+          const values = await result.toArray();
+          result.dispose();
+          return /** @type {Float32Array} */ (values);
+        }, batchSize);
+      } finally {
+        compiled.dispose();
+      }
     }
     this.model.train();
   }
