@@ -10,8 +10,9 @@
 //
 // There are four sets of kernels.
 //   f32       runs on every device. `tiles` is the form for GPUs: a thread sums more elements, from slices of shared memory. Its backward
-//             pass computes P and dS once, stores them in a bounded workspace for some heads at a time, and multiplies from there. `walk` is
-//             the form for CPU devices: its backward pass is one dispatch, which computes P and dS twice, for dQ and for dK and dV.
+//             pass computes P and dS once, stores them in a bounded workspace for some heads at a time, and multiplies from there. `shuffle` is
+//             the form for CPU devices with subgroups of eight, whose lanes load for each other, and `walk` that for others: their backward
+//             passes compute P and dS twice, for dQ and for dK and dV.
 //   register  runs on matrix units and keeps scores in registers. The driver must lay accumulators and operands out alike; a small kernel
 //             finds out once (attention-layout.mjs).
 //   scratch   runs on matrix units and passes scores through shared memory. It does not depend on that layout.
@@ -235,7 +236,17 @@ export function attentionKernels(context, options) {
       if ((override.kernel ?? (context.shufflesEight && Object.keys(override).length === 0 ? 'shuffle' : '')) === 'shuffle') {
         // A lane keeps up to 256 elements of rows and of sums.
         const rows = d <= (backward ? 32 : 64) ? 2 : 1;
-        return { queryBlock: rows * subgroup, keyBlock: backward ? 1 : 2, kernel: 'shuffle', threads: subgroup };
+        const plan = {
+          queryBlock: rows * subgroup,
+          keyBlock: backward ? 1 : 2,
+          kernel: /** @type {const} */ ('shuffle'),
+          threads: subgroup,
+        };
+        const other = /** @type {const} */ (['queryBlock', 'keyBlock', 'threads']).find(
+          (name) => (override[name] ?? plan[name]) !== plan[name],
+        );
+        if (other) throw new RangeError(`${kernel}: the plan cannot run: shuffle has a ${other} of ${plan[other]}, got ${override[other]}`);
+        return plan;
       }
       if ((override.kernel ?? (isCpu ? 'walk' : 'tiles')) === 'tiles') {
         const plan = backward ? tilesPlan(p) : forwardTilesPlan(p);
@@ -375,7 +386,7 @@ export function attentionKernels(context, options) {
       const maxima = ceilDiv(queryBlock, threads) * (2 + d / plan.columns) + 1;
       return ceilDiv(keys, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
     }
-    if (plan.kernel === 'shuffle') return Math.max(ceilDiv(keys, keyBlock), backward ? (heads / kvHeads) * (tokens + 1) : 0) + 1;
+    if (plan.kernel === 'shuffle') return Math.max(ceilDiv(keys, keyBlock), backward ? (heads / kvHeads) * (tokens + 2) : 0) + 1;
     if (!backward) return ceilDiv(keys, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
     // Eight vectors of the head at a time; then the statistics, the sums, and one more round that lavapipe was measured to take.
     const scores = (d / 32) * (1 + 9) + 1;

@@ -351,6 +351,12 @@ test('more tokens than a CPU device has rounds of loops for are an error, and of
   for (const d of [64, 128]) {
     const sizes = { heads: 1, headSize: d, causal: false };
     const none = { ...sizes, q: 0, k: 0, v: 0, out: 0, logSumExp: 0, dOut: 0, dQ: 0, dK: 0, dV: 0, delta: 0 };
+    // The loop over the heads of a group counts, too.
+    const grouped = { ...none, heads: 12_000, kvHeads: 1, tokens: 4 };
+    assert.throws(
+      () => unchecked.attentionBackward(grouped),
+      /4 tokens with heads of \d+, 12000 for each of keys take \d+ rounds of a loop/,
+    );
     for (const call of /** @type {const} */ (['attentionForward', 'attentionBackward'])) {
       let [T, beyond] = [1, 140_000];
       const error = new RegExp(`^${call}: 140000 tokens with heads of ${d} take \\d+ rounds of a loop: on a CPU device`);

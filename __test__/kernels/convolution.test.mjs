@@ -199,6 +199,22 @@ test('images and weights of any strides: channels last', () => {
   }
 });
 
+test('more rounds of loops than a CPU device has are an error', { skip: !kernels.context.isCpu && 'a GPU has no such limit' }, () => {
+  const unchecked = createKernels(vk, { check: false }); // the handles stand for no buffers
+  const [x, weight, y] = [0, 0, 0];
+  const long = { batch: 1, channels: 1, outputs: 8, size: [30_000], window: [25_000], result: [1] };
+  assert.throws(
+    () => unchecked.convolution({ x, weight, y, ...long }),
+    /^RangeError: convolution: 1 channels and 25000 taps take 75001 rounds of a loop: on a CPU device/,
+  );
+  // So large a weight that its sums are not split: only where threads load for each other are a step's positions a loop, too.
+  const groups = 40_000;
+  const many = { batch: 1, channels: groups, outputs: 8 * groups, groups, size: [57_000], window: [1], result: [57_000] };
+  const call = () => unchecked.convolutionWeight({ x, dy: y, dWeight: weight, xStrides: [0, 0, 1], yStrides: [0, 0, 1], ...many });
+  if (unchecked.context.shufflesEight) assert.throws(call, /57000 positions take 71251 rounds of a loop/);
+  else call();
+});
+
 test('sizes that are missing, or of other directions, say so', () => {
   const t = { buffer: 1 };
   const sizes = { batch: 1, channels: 1, outputs: 1, size: [4], window: [1], result: [4] };

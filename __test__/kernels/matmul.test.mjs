@@ -374,6 +374,11 @@ test('a product of more steps than lavapipe lets a loop take', () => {
   }
 });
 
+test('a plan without a staged tile loops by fours, whatever its depth', { skip: !context.isCpu && 'a GPU has no such limit' }, () => {
+  const plan = { kernel: /** @type {const} */ ('f32'), bm: 32, bn: 32, bk: 16, tm: 8, tn: 4, lx: 1, stages: 0 };
+  assert.equal(kernels.matmulPlan({ m: 64, n: 64, k: 300_000, plan }).splits, 2);
+});
+
 test('a second pair of operands without a kernel for it: the residual may be C, and the workspace is enough for both products', () => {
   const [m, n, k, k2] = [16, 16, 64, 20_000];
   const ones = (/** @type {number} */ count) => bufferOf(new Float32Array(count).fill(1), 'f32');

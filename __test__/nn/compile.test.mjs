@@ -455,6 +455,25 @@ test('an optimizer of the program’s own: gradients that are cleared before the
   assert.deepEqual(results.slice(5), results.slice(0, 5));
 });
 
+test('a gradient that a compiled function clears is there until it is called', async () => {
+  const layer = new nn.Linear(2, 1, { bias: false });
+  const run = (/** @type {import('../../nn/index.mjs').Tensor} */ x, /** @type {boolean} */ fails = false) => {
+    layer.zeroGrad();
+    if (fails) throw new RangeError('no');
+    return layer.forward(x);
+  };
+  const x = tensor([[1, 2]]);
+  layer.forward(x).sum().backward();
+  const gradient = /** @type {import('../../nn/index.mjs').Tensor} */ (layer.weight.grad);
+  const step = compile(run);
+  assert.throws(() => step(x, true), /^RangeError: no/);
+  step.prepare(x);
+  assert.equal(layer.weight.grad, gradient);
+  assert.deepEqual([...(await gradient.toArray())], [1, 2]);
+  step(x);
+  assert.deepEqual([layer.weight.grad, gradient.disposed], [undefined, true]);
+});
+
 test('what cannot be compiled says why, and leaves everything as it was', async () => {
   const w = new nn.Parameter(tensor([1, 2]));
   const before = memory();

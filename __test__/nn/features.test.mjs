@@ -544,6 +544,11 @@ test('customFunction: gradients of the program’s own, eager and compiled, of a
     () => customFunction({ forward: /** @type {any} */ (async () => own), backward: () => [] }),
     /^ArgumentError: forward: the function is async/,
   );
+  const swapped = customFunction({ name: 'swapped', forward: (k, v) => v.mul(k), backward: (dy, [k]) => [dy.mul(k)] });
+  assert.throws(
+    () => swapped(2, own).sum().backward(),
+    /^ArgumentError: swapped: backward returned a gradient for argument 0, which is no tensor/,
+  );
   const wrong = customFunction({ name: 'wrong', forward: (v) => v.clone(), backward: () => [zeros([2])] });
   assert.throws(
     () => wrong(own).sum().backward(),

@@ -301,6 +301,9 @@ test('i64: indices, whose values beyond 32 bits are out of range, and what is in
     [(i) => F.embeddingBag(tensor([0n, 1n, 1n]), x, i.slice(0, 0, 2).flip(0), { mode: 'sum' }), [1, 2, 3, 8, 10, 12]],
   ]))
     assert.deepEqual((await both(f, list))[2].slice(0, expected.length), expected);
+  const far = (/** @type {Tensor} */ i) => F.stack(F.unravelIndex(i, [3, 50_000, 50_000]));
+  assert.deepEqual(await values(far(tensor([5_000_100_002n, 2n ** 31n - 1n]))), [2, 0, 2, 42949, 2, 33647]);
+  assert.deepEqual(await values(far(tensor([2 ** 31 - 1], { dtype: 'i32' }))), [0, 42949, 33647]);
   const places32 = list.clamp(0, 1).to('u32');
   assert.deepEqual(await values(x.indexPut([places32, places32], ones([3]))), [1, 2, 3, 4, 1, 6]);
   assert.deepEqual(

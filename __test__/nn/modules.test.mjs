@@ -448,7 +448,7 @@ test('weightNorm: sizes and directions by PyTorch’s names, trained and joined 
     assert.deepEqual(Object.keys(layer.stateDict()), ['bias', 'weight']);
     assertClose(await values(layer.forward(x)), plain, 1e-5, `dim ${dim}, joined`);
   }
-  assert.notEqual(layer.weight, weight);
+  assert.equal(layer.weight, weight);
 
   nn.utils.weightNorm(layer);
   const [size, direction] = layer.parameters().slice(1);
@@ -469,4 +469,14 @@ test('weightNorm: sizes and directions by PyTorch’s names, trained and joined 
   assert.throws(() => nn.utils.weightNorm(layer), /^ArgumentError: weightNorm: a Conv1d has no parameter weight/);
   assert.throws(() => nn.utils.weightNorm(layer, { name: 'bias' }), /^UsageError: weightNorm: an optimizer has the bias already/);
   assert.throws(() => nn.utils.removeWeightNorm(new nn.Linear(2, 2)), /^ArgumentError: removeWeightNorm: weightNorm was not called/);
+
+  // A weight that another module has too, and one that is frozen.
+  const [table, head] = [new nn.Embedding(3, 4), new nn.Linear(4, 3)];
+  head.weight = table.weight;
+  nn.utils.removeWeightNorm(nn.utils.weightNorm(head).requiresGrad_(false));
+  assert.equal(head.weight, table.weight);
+  assert.deepEqual([head.weight.requiresGrad, head.weight.disposed], [false, false]);
+
+  const model = nn.lora(new nn.Sequential(nn.utils.weightNorm(new nn.Linear(2, 2))));
+  assert.throws(() => nn.mergeLora(model), /^UsageError: merge: the weight of the base is computed .*removeWeightNorm/);
 });

@@ -219,7 +219,8 @@ export function planner(context) {
     const plan = { ...(isNarrow ? narrow(m, n, 2, type) : largest(gatheredTilings(type, c), m, n, parts)), ...asked };
     const { threads, bm, bn } = checked(kernel, plan);
     if (plan.kernel === 'direct') {
-      context.checkRounds(kernel, `${c} channels and ${taps} taps`, taps * (1 + c));
+      // A loop of n rounds counts n + 1.
+      context.checkRounds(kernel, `${c} channels and ${taps} taps`, taps * (2 + c) + 1);
       const tiles = ceilDiv(m, bm) * ceilDiv(n, bn * threads);
       return {
         name: shares(plan, type) ? 'convolve_shuffle' : nameOf(plan, type, ''),
@@ -275,7 +276,8 @@ export function planner(context) {
     const most = Math.max(1, Math.floor(Math.min(context.maxGroups / groups, context.bindingBytes / (4 * groups * m * n))));
     const wanted = Math.min(most, Math.max(plan.splits ?? filling, ceilDiv(k, chain)));
     const kPerSplit = ceilDiv(ceilDiv(k, wanted), step) * step;
-    context.checkRounds(kernel, `${k} positions`, ceilDiv(kPerSplit, step) + (shared ? kPerSplit : plan.tm * plan.tn));
+    const steps = ceilDiv(kPerSplit, step);
+    context.checkRounds(kernel, `${k} positions`, shared ? steps * (2 + step) + 1 : steps + plan.tm * plan.tn);
     return {
       name: shared ? 'convolve_shuffle_weights' : nameOf(plan, type, last && plan.kernel === 'coop' ? '_weights_last' : '_weights'),
       threads,

@@ -309,7 +309,9 @@ export function spirvProducts(context) {
     // Splits are whole staged tiles deep, and none is empty.
     const shorter = ceilDiv(problem.k, MAX_CHAIN);
     const accurate = shorter * problem.batch * tiles * plan.bm * plan.bn <= MAX_CHAIN_PARTS ? shorter : 1;
-    const deep = Math.max(accurate, isCpu ? ceilDiv(ceilDiv(problem.k, plan.bk), MAX_CPU_ROUNDS) : 1);
+    // Without a staged tile a round is of four steps.
+    const round = plan.kernel === 'f32' && plan.stages === 0 ? 4 : plan.bk;
+    const deep = Math.max(accurate, isCpu ? ceilDiv(ceilDiv(problem.k, round), MAX_CPU_ROUNDS) : 1);
     const splits = Math.max(deep, tailed ? tail : integer('matmul', 'splits', plan.splits, 1, 64));
     plan.kPerSplit = ceilDiv(ceilDiv(problem.k, plan.bk), splits) * plan.bk;
     plan.splits = ceilDiv(problem.k, plan.kPerSplit);

@@ -270,7 +270,7 @@ export function hingeEmbeddingLoss(x, y, options = {}) {
 /**
  * Σ max(0, margin - x[target] + x[c])^p / classes over the classes c that are not the target, times the target's `weight`, reduced. A row
  * whose target is not a class has loss 0.
- * @param {Tensor} x [..., classes] @param {Tensor} targets [...] i32 or u32
+ * @param {Tensor} x [..., classes] @param {Tensor} targets [...] i32, u32 or i64
  * @param {LossOptions & MarginOptions & MultiMarginOptions} [options] margin 1
  */
 export function multiMarginLoss(x, targets, options = {}) {

@@ -205,7 +205,7 @@ export function customOp(definition) {
 /**
  * @typedef {object} CustomFunction
  * @property {string} [name] for errors; that of `forward` when left out
- * @property {(...args: CustomArgs) => Tensor} forward computes the result, without gradients; synchronous
+ * @property {(...args: CustomArgs) => Tensor} forward computes the result, without gradients; synchronous. Other tensors that it makes are freed
  * @property {(dy: Tensor, args: CustomArgs, y: Tensor) => (Tensor | undefined)[]} backward returns the gradient of each argument (undefined for
  *   what is no tensor or gets none) from that of the result, the arguments and the result
  */
@@ -251,6 +251,8 @@ export function customFunction(definition) {
       const gradients = checkResult(name, backward(dy, own, result), LATE);
       if (!Array.isArray(gradients) || gradients.length > others.length)
         throw new ArgumentError(name, `backward must return an array with a gradient for each argument, got ${shown(gradients)}`);
+      const wrong = gradients.findIndex((gradient, i) => gradient !== undefined && !places.includes(i));
+      if (wrong >= 0) throw new ArgumentError(name, `backward returned a gradient for argument ${wrong}, which is no tensor`);
       return checkGradients(
         name,
         places.map((place) => gradients[place]),

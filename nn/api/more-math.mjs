@@ -12,6 +12,7 @@ import * as F from './functional.mjs';
 import { argmax, gather, indexSelect, signedIndexOf } from './indexing.mjs';
 import { ranksOf, runsOf } from './integer-rows.mjs';
 import { logicalAnd } from './integers.mjs';
+import { floorDivide, remainder } from './math.mjs';
 import { promotedType, toF32 } from './operands.mjs';
 import { all, cumprod, cumsum, logsumexp, median, norm, std, var_ } from './reductions.mjs';
 import { diag, flip, hstack, integer, integers, pad, tensorSplit } from './shape.mjs';
@@ -262,7 +263,7 @@ export function renorm(x, p, dim, maxnorm) {
 
 /**
  * A copy of x with rows of `source` combined by index along a dimension, as PyTorch's `index_reduce`; see `scatterReduce`.
- * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32 or u32 @param {Tensor} source x's shape with n along `dim`
+ * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32, u32 or i64 @param {Tensor} source x's shape with n along `dim`
  * @param {'prod' | 'mean' | 'amax' | 'amin'} reduce @param {import('./sorting.mjs').ScatterReduceOptions} [options]
  * @returns {Tensor}
  */
@@ -307,9 +308,13 @@ export function nonzeroStatic(x, options) {
 export function unravelIndex(indices, shape) {
   const own = within('unravelIndex', () => signedIndexOf('unravelIndex', indices));
   const sizes = checkShape('unravelIndex', shape);
-  return within('unravelIndex', () =>
-    sizes.map((size, d) => apply(sorts.coordinate, [own], { step: sizes.slice(d + 1).reduce((a, b) => a * b, 1), size })),
-  );
+  const steps = sizes.map((_, d) => sizes.slice(d + 1).reduce((a, b) => a * b, 1));
+  return within('unravelIndex', () => {
+    if (sizes.reduce((a, b) => a * b, 1) < 2 ** 31) return sizes.map((size, d) => apply(sorts.coordinate, [own], { step: steps[d], size }));
+    // Numbers that 32 bits do not have.
+    const wide = F.to(indices, 'i64');
+    return sizes.map((size, d) => F.to(remainder(floorDivide(wide, steps[d]), size), 'i32'));
+  });
 }
 
 // ---- samples of functions

@@ -85,8 +85,8 @@ export function bilinear(a, b, weight, bias) {
 
 /**
  * The sum, the mean or the largest of rows of a table, bag by bag.
- * @param {Tensor} ids i32 or u32: [bags, n], or [n] with `offsets` @param {Tensor} weight the table, [vocabulary, columns]
- * @param {Tensor} [offsets] i32 or u32 [bags]: where each bag of [n] begins, from 0 on and not decreasing; a bag without ids gives zeros
+ * @param {Tensor} ids i32, u32 or i64: [bags, n], or [n] with `offsets` @param {Tensor} weight the table, [vocabulary, columns]
+ * @param {Tensor} [offsets] i32, u32 or i64 [bags]: where each bag of [n] begins, from 0 on and not decreasing; a bag without ids gives zeros
  * @param {EmbeddingBagOptions} [options]
  * @returns {Tensor} [bags, columns]
  */

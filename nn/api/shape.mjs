@@ -455,7 +455,7 @@ export const dstack = (tensors) =>
 
 /**
  * Elements of x by their number, row by row, as `torch.take`. A number out of range reads 0.
- * @param {Tensor} x @param {Tensor} index i32 or u32, any shape
+ * @param {Tensor} x @param {Tensor} index i32, u32 or i64, any shape
  * @returns {Tensor} of the index's shape
  */
 export const takeElements = (x, index) =>

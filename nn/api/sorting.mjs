@@ -388,7 +388,7 @@ export function uniqueConsecutive(x) {
 /**
  * How often each number occurs among ids, or the sum of the weights of each. It waits for the largest id. Negative ids are left out (PyTorch
  * refuses them). The weights must live until then. Inside a compiled function, where the number of classes is known: F.scatterAdd(F.zeros([classes]), 0, ids, weights).
- * @param {Tensor} ids [n] i32 or u32 @param {Tensor} [weights] [n] f32, f16 or bf16; each 1 when left out @param {number} [minlength] the least
+ * @param {Tensor} ids [n] i32, u32 or i64 @param {Tensor} [weights] [n] f32, f16 or bf16; each 1 when left out @param {number} [minlength] the least
  *   size of the result; 0 when left out
  * @returns {Promise<Tensor>} [largest id + 1] i32, or of the weights' type
  */
@@ -493,7 +493,7 @@ function runs(x, index, source, op, apart) {
  * for three dimensions and `dim` 1, in the order of k. A negative index counts from the end; one out of range is dropped. The indices are sorted,
  * so that the dimension may be long. The gradient of amax and amin is shared by equal elements.
  * Of integers a mean is rounded down, and results wrap.
- * @param {Tensor} x of any type but bool @param {number} dim @param {Tensor} index i32 or u32, of at most x's sizes except along `dim`
+ * @param {Tensor} x of any type but bool @param {number} dim @param {Tensor} index i32, u32 or i64, of at most x's sizes except along `dim`
  * @param {Tensor} source of at least the index's sizes @param {Reduction} reduce @param {ScatterReduceOptions} [options]
  * @returns {Tensor}
  */
@@ -555,7 +555,7 @@ function ofSlices(op, x, d, index) {
 
 /**
  * A copy of x with slices of `source` added by index along a dimension, those of one index in their order.
- * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index [n] i32 or u32 @param {Tensor} source x's shape with n along `dim`
+ * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index [n] i32, u32 or i64 @param {Tensor} source x's shape with n along `dim`
  * @param {IndexAddOptions} [options]
  */
 export function indexAdd(x, dim, index, source, options = {}) {
@@ -568,7 +568,7 @@ export function indexAdd(x, dim, index, source, options = {}) {
 
 /**
  * A copy of x with slices of `source` written by index along a dimension; of several with one index the last counts.
- * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32 or u32 @param {Tensor} source x's shape with n along `dim`
+ * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32, u32 or i64 @param {Tensor} source x's shape with n along `dim`
  */
 export function indexCopy(x, dim, index, source) {
   const d = dimension('indexCopy', dim, tensorOf('indexCopy', x).ndim);
@@ -578,7 +578,7 @@ export function indexCopy(x, dim, index, source) {
 
 /**
  * A copy of x with one number in the slices of an index.
- * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32 or u32 @param {number} value
+ * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32, u32 or i64 @param {number} value
  */
 export function indexFill(x, dim, index, value) {
   const d = dimension('indexFill', dim, tensorOf('indexFill', x).ndim);

@@ -196,8 +196,11 @@ export class Tensor extends MoreMethods {
 
   /** Disposes of `grad` and sets it to undefined. */
   zeroGrad() {
-    recordingNow()?.gradientOf(this);
-    this.grad?.dispose();
+    const recording = recordingNow();
+    recording?.gradientOf(this);
+    // A trace may fail, or only prepare: what is from before it is disposed of by the launch.
+    if (recording && this.grad && this.grad.serial < recording.serial) recording.cleared?.add(this.grad);
+    else this.grad?.dispose();
     this.grad = undefined;
   }
 

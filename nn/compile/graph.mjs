@@ -189,6 +189,8 @@ export class Graph {
     for (const storage of this.written) storage.version++;
     for (const copy of this.copiesAfter) copy.version = copy.source.version;
     for (const [leaf, gradient] of this.gradientsAfter) leaf.grad = gradient;
+    for (const gradient of this.recording.cleared) gradient.dispose();
+    this.recording.cleared.clear();
   }
 
   /**

@@ -39,6 +39,8 @@ export class Recording {
     this.copies = new Set();
     /** Leaves from before the trace whose gradient is in memory of the graph. @type {Map<Tensor, Error>} */
     this.inside = new Map();
+    /** Gradients from before the trace that it clears: each launch disposes of them. @type {Set<Tensor>} */
+    this.cleared = new Set();
   }
 
   /** Allocates without a buffer: memory is planned after the trace. @param {number} bytes @returns {Allocation} */

@@ -61,6 +61,7 @@ const [SMALL, TURNS] = [2 ** 20, 8];
  * @property {(leaf: Tensor) => void} [gradientOf] called with a leaf before its gradient is read or changed
  * @property {(leaf: Tensor, error: Error) => void} [gradientInside] called with a leaf whose gradient is in memory of the recording, and the
  *   error if it still is at the end
+ * @property {Set<Tensor>} [cleared] gradients from before the recording that a launch disposes of
  * @property {(storages: Storage[], run: (handles: number[]) => void) => void} [host] records a call of the host that reads and writes storages
  * @property {boolean} [closed] whether its device was closed, and its memory freed with it
  * @property {number} [serial] tensors from this serial number on were made in the recording

@@ -1,7 +1,7 @@
 // LoRA (Hu et al. 2021): trains small low-rank matrices beside the frozen weights of a model.
 
 import { noGrad } from '../core/node.mjs';
-import { ArgumentError, shown, within } from '../core/errors.mjs';
+import { ArgumentError, UsageError, shown, within } from '../core/errors.mjs';
 import { adapt } from '../api/adapters.mjs';
 import { positive } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
@@ -52,7 +52,14 @@ export class LoRALinear extends Module {
   }
   /** Adds the adapter to the base's weight, in place, and frees the adapter. @returns {Linear} the base */
   merge() {
-    noGrad(() => scope(() => void this.base.weight.add_(this.b.matmul(this.a), { alpha: this.scale })));
+    // One that `weightNorm` has split is another tensor each time.
+    const { weight } = this.base;
+    if (weight !== this.base.weight)
+      throw new UsageError(
+        'merge',
+        'the weight of the base is computed from sizes and directions: call nn.utils.removeWeightNorm(base) first',
+      );
+    noGrad(() => scope(() => void weight.add_(this.b.matmul(this.a), { alpha: this.scale })));
     this.a.dispose();
     this.b.dispose();
     return this.base;

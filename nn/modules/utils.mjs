@@ -96,7 +96,8 @@ export function vectorToParameters(vector, parameters) {
  * Options of `weightNorm` and `removeWeightNorm`.
  * @typedef {object} WeightNormOptions
  * @property {string} [name] of the parameter; 'weight' when left out
- * @property {number | null} [dim] the dimension whose elements have a size each; null: one size for all; 0 when left out
+ * @property {number | null} [dim] the dimension whose elements have a size each, a negative one from the end; null: one size for all, as
+ *   PyTorch's -1; 0 when left out
  */
 
 /** A module that may have parameters as sizes and directions. @typedef {Module & { parametrizations?: ModuleDict }} Parametrized */
@@ -143,7 +144,7 @@ export function weightNorm(module, options = {}) {
 }
 
 /**
- * Makes what `weightNorm` split one parameter again, of the same value.
+ * Makes what `weightNorm` split one parameter again, that of before with the value of now.
  * @template {Module} M
  * @param {M} module @param {Pick<WeightNormOptions, 'name'>} [options]
  * @returns {M} the module
@@ -157,11 +158,16 @@ export function removeWeightNorm(module, options = {}) {
   if (!parametrizations || !parts) throw new ArgumentError(op, `weightNorm was not called with the ${shown(name)} of this module`);
   if (parts.parameters().some(({ bucket }) => bucket))
     throw new UsageError(op, `an optimizer has the parts of ${name}: dispose() of it first`);
-  const weight = new Parameter(/** @type {Tensor} */ (noGrad(() => Reflect.get(/** @type {object} */ (module), name))));
+  const [sizes, weight] = parts.parameters();
+  noGrad(() => scope(() => void weight.copy_(Reflect.get(/** @type {object} */ (module), name))));
+  // It may be another module's, too, and is frozen only if both parts are.
+  weight.requiresGrad_(sizes.requiresGrad || weight.requiresGrad);
+  weight.zeroGrad();
+  sizes.zeroGrad();
+  sizes.dispose();
   parametrizations.delete(name);
   if (parametrizations.keys().length === 0) Reflect.deleteProperty(module, 'parametrizations');
   Reflect.deleteProperty(module, name);
   Object.assign(module, { [name]: weight });
-  parts.dispose();
   return module;
 }

@@ -160,12 +160,13 @@ function nanToNum(g, [x], operation) {
   return g.node('Where', [g.node('IsNaN', [x]), nan, bounded]);
 }
 
-/** log(x / (1 - x)), of x limited to two numbers. @type {Writes} */
+/** log(x / (1 - x)), of x limited to two numbers; in f32, since 1 - 1e-6 is 1 in 16 bits. @type {Writes} */
 function logit(g, [x], operation) {
   const { dtype } = operation.inputs[0];
   const [low, high] = [0, 1].map((i) => numberAt(operation, i));
-  const own = low > -Infinity ? g.node('Clip', [x, g.number(dtype, low), g.number(dtype, high)]) : x;
-  return g.node('Log', [g.node('Div', [own, g.node('Sub', [g.number(dtype, 1), own])])]);
+  const wide = g.cast(x, dtype, 'f32');
+  const own = low > -Infinity ? g.node('Clip', [wide, g.number('f32', low), g.number('f32', high)]) : wide;
+  return g.cast(g.node('Log', [g.node('Div', [own, g.node('Sub', [g.number('f32', 1), own])])]), 'f32', dtype);
 }
 
 /** log(eᵃ + eᵇ): the larger one, and a logarithm that cannot overflow. Equal infinities have no difference. @type {Writes} */
@@ -270,11 +271,13 @@ class Nodes {
     return this.#converted(value, WORDS[to]);
   }
   /**
-   * A shift: ONNX shifts integers without a sign only. To the right, the bits of a negative number are inverted before and after.
-   * @param {string[]} names of x and the amount @param {DType} type @param {'LEFT' | 'RIGHT'} direction @returns {string}
+   * A shift by the amount modulo the type's bits: ONNX shifts integers without a sign only, and by all of their bits to 0. To the right, the bits
+   * of a negative number are inverted before and after.
+   * @param {string[]} names of x and the amount @param {DType[]} types of both @param {'LEFT' | 'RIGHT'} direction @returns {string}
    */
-  #shifted([x, amount], type, direction) {
+  #shifted([x, by], [type, typeOfAmount], direction) {
     const { g } = this;
+    const amount = g.node('BitwiseAnd', [by, g.number(typeOfAmount, type === 'i64' ? 63 : 31)]);
     if (type === 'u32') return g.node('BitShift', [x, amount], { direction });
     const unsigned = { to: type === 'i64' ? UINT64 : numberOf('u32') };
     const shift = (/** @type {string} */ own) => {
@@ -302,7 +305,13 @@ class Nodes {
         return made(g.node('Not', [g.node('Equal', names)]), 'bool');
       case 'shl':
       case 'shr':
-        return made(this.#shifted(names, type, instruction === 'shl' ? 'LEFT' : 'RIGHT'));
+        return made(
+          this.#shifted(
+            names,
+            terms.map((term) => term.type),
+            instruction === 'shl' ? 'LEFT' : 'RIGHT',
+          ),
+        );
       case 'rem':
         return made(g.node('Mod', names, { fmod: 1 }));
       case 'rsqrt':

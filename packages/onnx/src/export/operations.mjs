@@ -68,6 +68,12 @@ function reduceRuns(g, [x, index, , source], { inputs, attributes: { op, apart }
   return scatter([apart ? scatter([x, own, none()], 'none') : x, own, source], reduction);
 }
 
+/** Places without negative ones, which count from the end of a dimension. @type {Writes} */
+function fromEnd(g, [x], { attributes: { size } }) {
+  const whole = g.cast(g.sizes([size]), 'i64', 'i32');
+  return g.cast(g.node('Where', [g.node('Less', [x, g.number('i32', 0)]), g.node('Add', [x, whole]), x]), 'i32', 'u32');
+}
+
 /** Where a dimension is when two others stand at the end. @param {number} rank @param {Operation['attributes']} two */
 const lastTwo = (rank, { dim1, dim2 }) => [
   ...Array.from({ length: rank }, (_, d) => d).filter((d) => d !== dim1 && d !== dim2),
@@ -119,6 +125,7 @@ function placeIfTrue(g, [mask], { inputs: [{ shape }] }) {
 /** @type {Record<string, Writes>} */
 const WRITES = {
   ...NETWORK,
+  fromEnd,
   reduceRuns,
   diagonal,
   diagEmbed,

@@ -339,6 +339,7 @@ CASES.push(
         elements: F.takeElements(x, index.sub(2)),
         left: index.sub(2).bitwiseLeftShift(30),
         right: index.sub(2).mul(77).bitwiseRightShift(index),
+        beyond: index.sub(2).bitwiseLeftShift(index.add(31)).add(index.mul(77).bitwiseRightShift(33)),
         long: index
           .sub(2)
           .to('i64')
@@ -365,9 +366,16 @@ CASES.push(
           finite: F.isfinite(odd).sum(),
           replaced: odd.nanToNum(7),
           logit: x.sigmoid().logit(0.2),
+          half: x.to('f16').logit(1e-6).to('f32'),
           sum2: F.logaddexp(x, odd.nanToNum(2, 0, -Infinity)),
         };
       }),
     inputs: () => [f32(3, 4, 6), ids(4, 4)],
+  },
+  {
+    name: 'rows by index of a dynamic dimension',
+    make: () => new Of((_, x, index) => [x.indexSelect(0, index.sub(2)), x.indexAdd(0, index.sub(2), F.ones([2, 4]))]),
+    inputs: (n) => [f32(n, 4), ids(4, 2)],
+    options: { dynamic: { input_0: { 0: 'rows' } } },
   },
 );
