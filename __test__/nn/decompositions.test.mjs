@@ -143,6 +143,12 @@ test('svd and eigh of rows of several orders and of many equal eigenvalues are f
   assertClose(await values(made), await values(signs), 3e-5, 'eigh');
 });
 
+test('singular values whose squares have no reciprocal have gradients', async () => {
+  const a = tensor([3e-20, 0, 0, 2e-20], { shape: [2, 2] }).requiresGrad_();
+  F.sum(linalg.svdvals(a)).backward();
+  assertClose(await values(a.grad), [1, 0, 0, 1], 1e-5, 'svdvals');
+});
+
 test('eigenvalues of symmetric matrices, and vectors by their squares', async () => {
   const symmetric = (/** @type {Matrix} */ a) => a.map((row, i) => row.map((v, j) => v + a[j][i]));
   await checkComposed('eigvalsh', {
@@ -374,6 +380,20 @@ test('what holds of factors: ranks below the full one, equal values, wide ranges
   F.sum(linalg.svd(leaf).s).backward();
   assertClose(await values(leaf.grad), Float64Array.from(identity(3).flat()), 1e-6, 'of the sum');
   assert.equal(linalg.svd(randn([2, 2]).to('bf16')).u.dtype, 'bf16');
+});
+
+test('of matrices with NaN factors have gradients of NaN', async () => {
+  for (const [name, f] of /** @type {[string, (a: Tensor) => Tensor][]} */ ([
+    ['qr', (a) => linalg.qr(a).r],
+    ['svd', (a) => linalg.svdvals(a)],
+    ['eigh', (a) => linalg.eigvalsh(a)],
+    ['lu', (a) => linalg.lu(a).u],
+    ['pinv', (a) => linalg.pinv(a)],
+  ])) {
+    const a = tensor([2, 1, 1, NaN], { shape: [2, 2] }).requiresGrad_();
+    F.sum(f(a)).backward();
+    assert.ok((await values(a.grad)).some(Number.isNaN), name);
+  }
 });
 
 test('errors of factors say what is wrong', () => {

@@ -382,6 +382,10 @@ test('einsum: bools and mixed types have products, and no sums of products, as i
     assert.equal(y.dtype, dtype);
     assert.deepEqual(Array.from(await y.toArray(), Number), equation === 'i,i->i' ? [1, 0, 1] : [1, 0, 1, 0, 0, 0, 1, 0, 1], equation);
   }
+  // A label of size 1 is summed over nothing.
+  const column = bool.unsqueeze(1);
+  assert.equal(F.einsum('ij,jk->ik', column, column.transpose(0, 1)).dtype, 'bool');
+  assert.equal(F.einsum('ij,jk->ik', column, i32.unsqueeze(0)).dtype, 'i32');
   assert.deepEqual([F.einsum('i->', bool).dtype, await F.einsum('i->', bool).item()], ['i32', 2]);
   for (const [a, b] of [
     [bool, bool],

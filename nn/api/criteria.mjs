@@ -174,9 +174,12 @@ export function binaryCrossEntropy(x, y, options = {}) {
     });
     // PyTorch's gradient, which is finite where x is 0 or 1.
     const gradient = (/** @type {Tensor} */ dy, /** @type {Tensor} */ _, /** @type {Tensor[]} */ [p, t]) => {
-      const [yes, no] = logarithms(p);
-      const slope = F.div(F.sub(p, t), F.maximum(F.mul(p, F.add(F.neg(p), 1)), 1e-12));
-      return [F.mul(dy, slope), F.mul(dy, F.sub(no, yes))];
+      const slope = () => F.div(F.sub(p, t), F.maximum(F.mul(p, F.add(F.neg(p), 1)), 1e-12));
+      const ofTarget = () => {
+        const [yes, no] = logarithms(p);
+        return F.sub(no, yes);
+      };
+      return [own.requiresGrad ? F.mul(dy, slope()) : undefined, target.requiresGrad ? F.mul(dy, ofTarget()) : undefined];
     };
     const losses = withGradient(name, [own, target], value, gradient, [0, 1]);
     return weight === undefined ? losses : F.mul(losses, weight);

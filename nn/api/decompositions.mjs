@@ -112,8 +112,11 @@ function reflected(a, width) {
   });
 }
 
-/** The inverse of factors. @param {string} op @param {Tensor} x */
-const inverseOf = (op, x) => inverseAs(op, x, inverted(x));
+/** The inverse of factors: of singular ones 0, so that no gradient passes, but NaN where gradients have gradients. @param {string} op @param {Tensor} x */
+function inverseOf(op, x) {
+  const found = inverted(x);
+  return x.requiresGrad ? inverseAs(op, x, found) : F.where(F.ne(found, found), 0, found);
+}
 
 /** The gradient of square or tall matrices. @param {Tensor} dq @param {Tensor} dr @param {Tensor} q [..., m, n] @param {Tensor} r [..., n, n] */
 function throughQR(dq, dr, q, r) {
@@ -232,9 +235,9 @@ function rotated(a) {
   return { s: gather(s, s.ndim - 1, order), us: F.slice(sorted, -1, 0, m), v: F.slice(sorted, -1, m), scale };
 }
 
-/** 1 / x, and 0 of what is at most `least`. @param {Tensor} x @param {number} [least] */
-const reciprocalOf = (x, least = 0) => {
-  const isNone = F.le(F.abs(x), least);
+/** 1 / x, and 0 of what is 0 or has no reciprocal in f32: ∞ times a gradient of 0 would be NaN. @param {Tensor} x */
+const reciprocalOf = (x) => {
+  const isNone = F.le(F.abs(x), 2 ** -126);
   return F.where(isNone, 0, F.reciprocal(F.where(isNone, 1, x)));
 };
 

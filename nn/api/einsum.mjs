@@ -96,9 +96,9 @@ function contracted(a, b, needed) {
   // Without a batch dimension the product is one of plain matrices.
   const lead = batch.length > 0 ? [batch] : [];
   const [x, z] = [matrix(a, [...lead, left, inner]), matrix(b, [...lead, inner, right])];
-  // As in PyTorch.
+  // As in PyTorch, which sums over no dimension of size 1.
   const isProduct = (isFloat(x.dtype) && isFloat(z.dtype)) || (isInteger(x.dtype) && x.dtype === z.dtype);
-  if (!isProduct && inner.length > 0)
+  if (!isProduct && size(a, inner).some((n) => n !== 1))
     throw new ArgumentError(
       'einsum',
       `sums products of floats, or of integers of one type, got ${x.dtype} and ${z.dtype}; convert with .to()`,

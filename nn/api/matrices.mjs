@@ -90,8 +90,7 @@ export const inverted = (a) => eliminated(a, eye(a.shape[a.ndim - 1])).x;
 export const inverseAs = (op, a, value) => withGradient(op, [a], value, (dy, y) => [F.neg(F.matmul(F.matmul(turned(y), dy), turned(y)))]);
 
 /**
- * Factors of matrices that were found without gradients, with the gradient that is given. Where that is no number (of singular matrices), they have
- * none; gradients of gradients are then NaN.
+ * Factors of matrices that were found without gradients, with the gradient that is given.
  * @param {string} op for errors @param {Tensor} a what they were found of, f32 @param {Tensor[]} results f32 [..., rows, k]
  * @param {(dy: Tensor[], results: Tensor[], a: Tensor) => Tensor} adjoint of a, in functions of tensors @param {number[]} [reads] [0] if it reads a
  * @returns {Tensor[]}
@@ -103,13 +102,9 @@ export function withAdjoint(op, a, results, adjoint, reads = []) {
   const split = (/** @type {Tensor} */ x) => parts.map(([from, to]) => F.slice(x, -2, from, to));
   // As one tensor, since a node has the gradient of one.
   const all = noGrad(() => F.cat(results, -2));
-  const gradient = (/** @type {Tensor} */ dy, /** @type {Tensor} */ y, /** @type {Tensor[]} */ [own]) => {
-    const g = adjoint(split(dy), split(y), own);
-    if (y.requiresGrad) return [g];
-    // NaN of its own, and not of what it is given.
-    const isOwn = F.eq(F.sum(F.mul(dy, 0), [-2, -1], true), 0);
-    return [F.where(F.mul(F.ne(g, g), isOwn), 0, g)];
-  };
+  const gradient = (/** @type {Tensor} */ dy, /** @type {Tensor} */ y, /** @type {Tensor[]} */ [own]) => [
+    adjoint(split(dy), split(y), own),
+  ];
   return split(withGradient(op, [a], all, gradient, reads));
 }
 /** The same tensor, with a gradient that is NaN where `isNone`. @param {string} op @param {Tensor} x @param {Tensor} isNone that broadcasts to x */
