@@ -341,7 +341,8 @@ function distance(a, b) {
 }
 
 /**
- * The known name that a word is nearest to, whatever its case, hyphens and underscores; undefined where half of the letters differ.
+ * The known name that a word is nearest to, whatever its case, hyphens and underscores; undefined where it is part of none and half of its letters
+ * differ.
  * @param {string} word @param {readonly string[]} names
  */
 export function nearest(word, names) {
@@ -349,7 +350,8 @@ export function nearest(word, names) {
   const plain = (/** @type {string} */ name) => name.toLowerCase().replaceAll(/[-_]/g, '').slice(0, 40);
   const ranked = names.map((name) => ({ name, away: distance(plain(name), plain(word)) }));
   const best = ranked.reduce((near, each) => (each.away < near.away ? each : near));
-  return best.away < plain(word).length / 2 ? best.name : undefined;
+  if (best.away < plain(word).length / 2) return best.name;
+  return word.length < 3 ? undefined : names.find((name) => plain(name).includes(plain(word)));
 }
 
 /** @param {Option} option */
