@@ -126,7 +126,10 @@ test('a loss that is not finite ends the run, and no checkpoint holds such weigh
   assert.match(behind.stderr, /^helios-lm: the loss of step 2 is NaN: the run has diverged; [^\n]*\n$/);
   assert.deepEqual(checkpointsIn(out).map(stepOf), [1]);
   await loadCheckpoint(out);
-  assert.equal(lm(['generate', '--model', out, '--tokens', '1', '--quiet']).status, 0);
+  // It loads, and its outputs overflow.
+  const { status, stderr } = lm(['generate', '--model', out, '--tokens', '1', '--quiet']);
+  assert.equal(status, 1);
+  assert.match(stderr, /^helios-lm: the model's outputs after 1 token are not finite: its weights are damaged[^\n]*\n$/);
 });
 
 test('what options cannot say is an error that names them, with status 2 and before anything is written', LIMIT, () => {

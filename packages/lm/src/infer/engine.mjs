@@ -414,7 +414,9 @@ export class Engine {
   #notFinite(count) {
     const isNarrow = this.dtype === 'f16' || this.dtype === 'q8_0';
     const other = isNarrow ? `, or ${this.dtype} has too small a range for them (dtype: bf16 or f32)` : '';
-    return new Error(`the model's outputs after ${count} tokens are not finite: its weights are damaged${other}`);
+    return new Error(
+      `the model's outputs after ${count} ${count === 1 ? 'token' : 'tokens'} are not finite: its weights are damaged${other}`,
+    );
   }
 
   /** Hands tokens to their sequences. @param {Uint32Array} words token and bits of its log probability, by row @param {[row: number, Sequence][]} of */
