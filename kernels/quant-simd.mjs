@@ -98,20 +98,24 @@ const again = `
   br_if 0
   end`;
 
-/** bf16 to f32: the bits are its upper half. The parameter is where the halves end. */
-const WIDEN_BF16 = `
+/** A loop over halves, four at a time, to where the parameter says; `arithmetic` makes f32 of their bits. @param {string} arithmetic */
+const widening = (arithmetic) => `
   i32.const ${FLOATS}
   local.set out
   loop
   local.get out
   local.get in
   v128.load16x4_u
-  i32.const 16
-  i32x4.shl
+  ${arithmetic}
   v128.store
   ${advance('in', 8)}
   ${advance('out', 16)}
   ${again}`;
+
+/** bf16 to f32: the bits are its upper half. */
+const WIDEN_BF16 = widening(`
+  i32.const 16
+  i32x4.shl`);
 
 const splat = (/** @type {number} */ value) => `i32.const ${value}
   i32x4.splat`;
@@ -120,13 +124,7 @@ const splat = (/** @type {number} */ value) => `i32.const ${value}
  * f16 to f32. A number below 2^-14 is its mantissa times 2^-24; of others the exponent is 112 more, and 112 more again where there is none
  * larger: infinities and NaN.
  */
-const WIDEN_F16 = `
-  i32.const ${FLOATS}
-  local.set out
-  loop
-  local.get out
-  local.get in
-  v128.load16x4_u
+const WIDEN_F16 = widening(`
   local.tee half
   ${splat(0x7fff)}
   v128.and
@@ -155,11 +153,7 @@ const WIDEN_F16 = `
   v128.and
   i32.const 16
   i32x4.shl
-  v128.or
-  v128.store
-  ${advance('in', 8)}
-  ${advance('out', 16)}
-  ${again}`;
+  v128.or`);
 
 /** The sizes, as bits, of four numbers of a block. @param {number} i */
 const sizes = (i) => `
@@ -253,10 +247,10 @@ const QUANTIZE = `
 
 /** A module with a memory of 64 KiB and three functions of an i32, as the binary format of WebAssembly 2.0 has it. */
 function moduleBytes() {
-  const widening = { i32: ['end', 'in', 'out'], v128: ['half', 'size'] };
+  const halves = { i32: ['end', 'in', 'out'], v128: ['half', 'size'] };
   const bodies = {
-    widenF16: assemble(widening, WIDEN_F16),
-    widenBf16: assemble(widening, WIDEN_BF16),
+    widenF16: assemble(halves, WIDEN_F16),
+    widenBf16: assemble(halves, WIDEN_BF16),
     quantize: assemble({ i32: ['end', 'in', 'out', 'sizes'], v128: ['x', 'size', 'whole', 'sign', 'inverse'] }, QUANTIZE),
   };
   const exports = Object.keys(bodies).map((each, i) => [...name(each), 0, i]);

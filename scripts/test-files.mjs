@@ -133,11 +133,11 @@ const NOT_ON_SETS = any(NOT_OF_THE_DEVICE, OF_RESULTS, OF_LAVAPIPES_COMPILER, OF
 const NOT_RECORDED = any(NOT_OF_THE_DEVICE, OF_KERNELS, OF_RESULTS, NO_PROGRAMS);
 /** Its processes load the layer whether it is asked for or not. */
 const OF_THE_LAYER = /\/validation\.test/;
-const NOT_VALIDATED = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, NO_PROGRAMS, OF_READS_AND_WORKERS, OF_THE_LAYER);
+const NOT_VALIDATED = any(NOT_OF_THE_DEVICE, OF_LAVAPIPES_COMPILER, OF_BENCHES, OF_EXAMPLES, OF_READS_AND_WORKERS, OF_THE_LAYER);
 /** What the newer Mesa runs without its validation layer: nothing runs twice there. */
 const UNVALIDATED_ON_MESA = any(OF_FUNCTIONS, OF_LAVAPIPES_COMPILER);
-/** Of training, the newest layer sees `gpt-ranges`, `train-steps` and steps of a bench. */
-const NOT_VALIDATED_ON_MESA = any(NOT_OF_THE_DEVICE, UNVALIDATED_ON_MESA, OF_BENCHES, OF_RUNS, OF_THE_HOST, GPT_TRAIN);
+/** Of training, the newest layer sees `gpt-ranges`, `train-steps` and the benches. */
+const NOT_VALIDATED_ON_MESA = any(NOT_OF_THE_DEVICE, UNVALIDATED_ON_MESA, OF_RUNS, OF_THE_HOST, GPT_TRAIN);
 
 /**
  * The test files of the stages that run the suite; docs/testing.md has the reasons in a table. `full`: the slow stages are run too, so that
