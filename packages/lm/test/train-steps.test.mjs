@@ -18,6 +18,7 @@ import {
   windowsOf,
 } from '../../../__test__/lib/gpt.mjs';
 import { adamW, forwardBackward } from '../../../__test__/lib/gpt-reference.mjs';
+import { collectGarbage } from '../../../__test__/nn/setup.mjs';
 import { parameterCount } from '../src/model/parts.mjs';
 import { Generator } from '../src/train/generator.mjs';
 import { SCHEDULERS, checkRun, configOf, learningRateAt } from '../src/train/settings.mjs';
@@ -390,6 +391,8 @@ test('generating takes the weights alone: no memory for moments or gradients', a
   const config = runOf({ layers: 2, width: 128, heads: 2, hidden: 512, blockSize: 8, vocabSize: 512, batchSize: 1 });
   const bytes = 4 * parameterCount(config.model);
   const live = () => vk.memoryStats().live.bytes;
+  // What earlier tests left would be freed between the counts.
+  await collectGarbage();
   const before = live();
   const trainer = new Trainer(vk, config, { data: dataOf(config) });
   // A trainer, before its first step, has the moments too.
