@@ -94,7 +94,9 @@ test('products of halves whose sizes are odd, with bias and gradients; large one
     const large = [645, 647].map((rows) => randn([rows, 645]).to(dtype));
     const product = compile((/** @type {Tensor} */ a, /** @type {Tensor} */ b) => F.linear(a, b));
     const y = await scope(() => product(large[0], large[1]).to('f32')).toArray();
-    assert.equal(product.explain()[0].dispatches, 1, 'nothing is cast');
+    const [{ dispatches }] = product.explain();
+    // Kernels in PTX take copies of both, whose rows are longer, and the result is copied back.
+    assert.equal(dispatches, runtime().kernels.context.info.hasPtx ? 4 : 1, 'nothing is cast');
     const [a, b] = await Promise.all(large.map((x) => x.to('f32').toArray()));
     for (const [i, j] of [
       [0, 0],

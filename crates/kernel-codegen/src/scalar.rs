@@ -391,6 +391,22 @@ impl<'a> Scalar<'a> {
         self.make(S::ISub, ty, &[a, product])
     }
 
+    /// a / b. Vulkan bounds the error for divisors from 2^-126 to 2^126 alone. Beyond, the quotient of NVIDIA's devices is 0, since the
+    /// reciprocal that they multiply by is subnormal; so both are divided by 4 there.
+    fn quotient(&mut self, a: Id, b: Id) -> Id {
+        let one = self.f(1.0);
+        // 1 / b is subnormal itself beyond.
+        if a != one {
+            let (limit, quarter) = (self.f(2f32.powi(126)), self.f(0.25));
+            let size = self.glsl(G::FAbs, Type::F32, &[b]);
+            let is_large = self.make(S::FOrdGreaterThan, Type::Bool, &[size, limit]);
+            let scale = self.select(Type::F32, is_large, quarter, one);
+            let (a, b) = (self.mul(a, scale), self.mul(b, scale));
+            return self.exact(S::FDiv, &[a, b]);
+        }
+        self.exact(S::FDiv, &[a, b])
+    }
+
     /// The larger or smaller; NaN where either is.
     fn extreme(&mut self, ty: Type, largest: bool, a: Id, b: Id) -> Id {
         let op = match (ty, largest) {
@@ -470,7 +486,7 @@ impl<'a> Scalar<'a> {
             Op::Add if float => self.add(a, b),
             Op::Sub if float => self.sub(a, b),
             Op::Mul if float => self.mul(a, b),
-            Op::Div if float => self.exact(S::FDiv, &[a, b]),
+            Op::Div if float => self.quotient(a, b),
             Op::Add => self.make(S::IAdd, ty, &[a, b]),
             Op::Sub => self.make(S::ISub, ty, &[a, b]),
             Op::Mul => self.make(S::IMul, ty, &[a, b]),
