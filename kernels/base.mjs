@@ -451,13 +451,18 @@ export class KernelContext {
     };
   }
 
+  /** Whether the device runs so many rounds of all loops of an invocation, consecutive or nested. @param {number} rounds */
+  takesRounds(rounds) {
+    return !this.isCpu || rounds <= MAX_CPU_ROUNDS;
+  }
+
   /**
    * Throws a RangeError where a kernel would loop more often than a CPU device allows (`MAX_CPU_ROUNDS`): the rest would be missing.
    * @param {string} kernel @param {string} what the argument that makes so many rounds
    * @param {number} rounds of all loops of an invocation, consecutive or nested
    */
   checkRounds(kernel, what, rounds) {
-    if (!this.isCpu || rounds <= MAX_CPU_ROUNDS) return;
+    if (this.takesRounds(rounds)) return;
     throw new RangeError(`${kernel}: ${what} take ${rounds} rounds of a loop: on a CPU device at most ${MAX_CPU_ROUNDS} are allowed`);
   }
 

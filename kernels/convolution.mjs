@@ -2,6 +2,7 @@
 // made (docs/design/convolution.md). This file checks arguments and makes dispatches; convolution/plan.mjs chooses tiles.
 
 import { ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
+import { depthwisePlans } from './convolution/depthwise.mjs';
 import { planner } from './convolution/plan.mjs';
 import { directions } from './directions.mjs';
 import { ptxConvolutions } from './hopper/convolutions.mjs';
@@ -74,6 +75,7 @@ const gcd = (a, b) => (b === 0 ? a : gcd(b, a % b));
 /** @param {KernelContext} context */
 export function convolutionKernels(context) {
   const plans = planner(context);
+  const depthwise = depthwisePlans(context);
   const ptx = ptxConvolutions(context);
 
   /**
@@ -195,6 +197,22 @@ export function convolutionKernels(context) {
   /** Whether vectors of eight 16-bit elements begin at multiples of eight. @param {...number} numbers */
   const isAligned = (...numbers) => numbers.every((n) => n % 8 === 0);
 
+  /** Whether an image is stored channels last, its vectors of eight channels aligned. @param {number[]} strides @param {{ offset: number }} own */
+  const isVectored = (strides, { offset }) => strides[1] === 1 && isAligned(offset, strides[0], ...strides.slice(2));
+  /** Whether the kernels for depthwise convolutions may take one. @param {Sizes} s @param {{ offset: number }} x @param {{ offset: number }} y */
+  const isDepthwise = (s, x, y) =>
+    s.channels === 1 &&
+    s.outputs === 1 &&
+    s.groups % 8 === 0 &&
+    s.type !== 'f32' &&
+    isFlat(s) &&
+    isVectored(s.xStrides, x) &&
+    isVectored(s.yStrides, y);
+  /** @param {Sizes} s @param {Triple} result */
+  const windowsOf = ({ batch, groups, window, stride, dilation }, result) => ({
+    ...{ batch, channels: groups, window: flat(window), stride: flat(stride), dilation: flat(dilation), result: flat(result) },
+  });
+
   /** Signed numbers as the words of push constants and specializations. @param {number[]} list */
   const words = (list) => list.map((n) => n >>> 0);
 
@@ -233,8 +251,8 @@ export function convolutionKernels(context) {
     /** @type {[boolean, boolean, boolean]} */
     const vectors = [
       weightStrides[1] === 1 && isAligned(c, w.offset, weightStrides[0], weightStrides[3], ...(taps > 1 ? [wt] : [])),
-      strides[1] === 1 && isAligned(c, from.own.offset, strides[0], ...strides.slice(2)),
-      toStrides[1] === 1 && isAligned(m, to.own.offset, toStrides[0], ...toStrides.slice(2)),
+      isVectored(strides, from.own) && isAligned(c),
+      isVectored(toStrides, to.own) && isAligned(m),
     ];
     const isPlain = vectors.every(Boolean) && groups === 1 && !args.plan && phases.every((v) => v === 1);
     // The weight's taps and channels are the depth of a product, the result's positions its rows.
@@ -253,13 +271,51 @@ export function convolutionKernels(context) {
       );
       if (made) return made;
     }
+    const pushed = (/** @type {number[]} */ ...rest) =>
+      pushConstants(
+        words([
+          batch,
+          ...positions,
+          ...(isInput ? s.result : s.size),
+          ...(isInput ? padding : padding.map((v) => -v)),
+          ...strides,
+          ...toStrides,
+          ...weightStrides,
+          ...rest,
+        ]),
+      );
+    const epilogue = (bias ? EPI_BIAS : 0) | (tensors.relu ? EPI_RELU : 0);
+    const apart = isDepthwise(s, from.own, to.own) && !args.plan ? depthwise.gathered(windowsOf(s, positions)) : undefined;
+    if (apart) {
+      const made = context.dispatch(`convolve_depthwise_${type}`, {
+        buffers: [from.own.buffer, w.buffer, bias?.buffer ?? w.buffer, to.own.buffer],
+        writes: 0b1000,
+        groups: grid(kernel, apart.tiles, 1),
+        specialization: words([
+          apart.threads,
+          ...window,
+          ...stride,
+          ...dilation,
+          1,
+          1,
+          1,
+          1,
+          1,
+          1,
+          epilogue,
+          ...apart.specialization,
+          Number(isInput),
+        ]),
+        push: pushed(groups, 1, from.own.offset, w.offset, bias?.offset ?? 0, to.own.offset, 0, 1),
+      });
+      return [made];
+    }
     const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type, vectors };
     // Parts of sums are stored where the result's elements are.
     const count = batch * m * positions[0] * positions[1] * positions[2];
     const isWhole = vectors[2] && groups === 1 && to.extent[2] === count;
     const plan = plans.gathered(kernel, { ...shape, splits: isWhole }, args.plan);
     const { splits } = plan;
-    const epilogue = (bias ? EPI_BIAS : 0) | (tensors.relu ? EPI_RELU : 0);
     const work = splits > 1 ? { buffer: context.workspace('convolution', 4 * splits * count), offset: 0 } : to.own;
     const main = context.dispatch(plan.name, {
       buffers: [from.own.buffer, w.buffer, bias?.buffer ?? w.buffer, work.buffer],
@@ -275,25 +331,7 @@ export function convolutionKernels(context) {
         splits > 1 ? 0 : epilogue,
         ...plan.specialization,
       ]),
-      push: pushConstants(
-        words([
-          batch,
-          ...positions,
-          ...(isInput ? s.result : s.size),
-          ...(isInput ? padding : padding.map((v) => -v)),
-          ...strides,
-          ...toStrides,
-          ...weightStrides,
-          m,
-          c,
-          from.own.offset,
-          w.offset,
-          splits > 1 ? count : (bias?.offset ?? 0),
-          work.offset,
-          plan.kPerSplit,
-          splits,
-        ]),
-      ),
+      push: pushed(...[m, c, from.own.offset, w.offset, splits > 1 ? count : (bias?.offset ?? 0), work.offset, plan.kPerSplit, splits]),
       ...plan.options,
     });
     if (splits === 1) return [main];
@@ -348,9 +386,7 @@ export function convolutionKernels(context) {
     const space = result[0] * result[1] * result[2];
     const dense = yw === 1 && (yh === result[2] || result[1] === 1) && (yd === result[1] * result[2] || result[0] === 1);
     const vectors = dense && isAligned(space, yb, yc, dy.own.offset);
-    const isLast = (/** @type {number[]} */ strides, /** @type {number} */ planes, /** @type {number} */ offset) =>
-      strides[1] === 1 && isAligned(planes, offset, strides[0], ...strides.slice(2));
-    const last = isLast(s.xStrides, channels, x.own.offset) && isLast(s.yStrides, outputs, dy.own.offset);
+    const last = isVectored(s.xStrides, x.own) && isVectored(s.yStrides, dy.own) && isAligned(channels, outputs);
     const ldy = rowsOf(s.yStrides, result);
     if (last && isFlat(s) && type !== 'f32' && groups === 1 && !args.plan && ldy) {
       const made = ptx.weight(
@@ -364,7 +400,10 @@ export function convolutionKernels(context) {
       );
       if (made) return made;
     }
-    const plan = plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type, vectors, last }, args.plan);
+    const apart = isDepthwise(s, x.own, dy.own) && !args.plan ? depthwise.weights(windowsOf(s, result)) : undefined;
+    const plan = apart
+      ? { ...apart, name: `convolve_depthwise_weights_${type}`, options: {} }
+      : plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type, vectors, last }, args.plan);
     const { splits } = plan;
     // Sums are f32: those of several workgroups are added, and 16-bit results are made of them.
     const isSplit = splits > 1 || weightType !== 'f32';
@@ -372,7 +411,7 @@ export function convolutionKernels(context) {
     const main = context.dispatch(plan.name, {
       buffers: [x.own.buffer, dy.own.buffer, work.buffer],
       writes: 0b100,
-      groups: grid(kernel, plan.tiles, groups * splits),
+      groups: grid(kernel, plan.tiles, (apart ? 1 : groups) * splits),
       specialization: words([plan.threads, ...s.window, ...s.stride, ...s.dilation, ...[1, 1, 1, 1, 1, 1], 0, ...plan.specialization]),
       push: pushConstants(
         words([
@@ -386,7 +425,7 @@ export function convolutionKernels(context) {
           0,
           1,
           outputs * channels * taps,
-          outputs,
+          apart ? groups : outputs,
           channels,
           x.own.offset,
           work.offset,

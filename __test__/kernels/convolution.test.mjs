@@ -199,6 +199,77 @@ test('images and weights of any strides: channels last', () => {
   }
 });
 
+/** The place, channels last, of element i of a dense image. @param {number} i @param {number} planes @param {number} space */
+const movedLast = (i, planes, space) => {
+  const image = planes * space;
+  return Math.floor(i / image) * image + (i % space) * planes + (Math.floor(i / space) % planes);
+};
+
+for (const type of /** @type {const} */ (['f16', 'bf16'])) {
+  test(`${type}: depthwise, channels last`, () => {
+    if (!kernels.convolutionSupports(type)) return;
+    const names = new Set();
+    const { context } = kernels;
+    const dispatch = context.dispatch.bind(context);
+    context.dispatch = (name, options) => (names.add(name), dispatch(name, options));
+    /** @type {Partial<Sizes>[]} */
+    const problems = [
+      { channels: 24, size: [9, 17], window: [7, 7], stride: [1, 1], dilation: [1, 1], padding: [3, 3] },
+      { channels: 64, size: [8, 11], window: [3, 3], stride: [2, 2], dilation: [1, 1], padding: [1, 1] },
+      { channels: 8, size: [12, 13], window: [2, 11], stride: [1, 3], dilation: [2, 1], padding: [0, 4] },
+      { channels: 16, size: [31], window: [5], stride: [1], dilation: [3], padding: [6] },
+      ...Array.from({ length: scaled(2) }, () => ({
+        ...problem({ size: [random.between(4, 20), random.between(4, 20)] }),
+        channels: 8 * random.between(1, 9),
+      })),
+    ];
+    for (const own of problems) {
+      const channels = own.channels ?? 8;
+      const { result: _, ...rest } = own;
+      const sizes = problem({ batch: 2, ...rest, channels, outputs: channels, groups: channels, type });
+      const { batch, size, window, result } = sizes;
+      const [inside, outside, taps] = [volume(size), volume(result), volume(window)];
+      const last = (/** @type {number[]} */ [...s]) => [volume(s) * channels, 1, ...s.map((_, d) => volume(s.slice(d + 1)) * channels)];
+      const strides = { xStrides: last(size), yStrides: last(result) };
+      const c = new Case({ guard: 8 });
+      const [x, dy] = [inside, outside].map((space) => c.input(normal(batch * channels * space), type));
+      const weight = c.input(normal(channels * taps), type);
+      const [bias, dBias] = [c.input(normal(channels)), c.input(normal(channels))];
+      const [y, dx] = [outside, inside].map((space) => c.output(batch * channels * space, type));
+      const [dw, dwHalf] = [c.output(channels * taps), c.output(channels * taps, type)];
+      const calls = [
+        kernels.convolution({ x: x.tensor, weight: weight.tensor, y: y.tensor, bias: bias.tensor, relu: true, ...sizes, ...strides }),
+        kernels.convolutionInput({ dy: dy.tensor, weight: weight.tensor, dx: dx.tensor, bias: dBias.tensor, ...sizes, ...strides }),
+        kernels.convolutionWeight({ x: x.tensor, dy: dy.tensor, dWeight: dw.tensor, weightType: 'f32', ...sizes, ...strides }),
+        kernels.convolutionWeight({ x: x.tensor, dy: dy.tensor, dWeight: dwHalf.tensor, ...sizes, ...strides }),
+      ];
+      c.run(...calls);
+      const [wantedY, wantedX, wantedW] = [y, dx, dw].map(({ count }) => new Float64Array(count));
+      eachTerm(sizes, (i, j, k) => {
+        const [from, to] = [movedLast(i, channels, inside), movedLast(k, channels, outside)];
+        wantedY[to] += x.values[from] * weight.values[j];
+        wantedX[from] += dy.values[to] * weight.values[j];
+        wantedW[j] += dy.values[to] * x.values[from];
+      });
+      const what = JSON.stringify(sizes);
+      const ended = wantedY.map((v, i) => Math.max(0, v + bias.values[i % channels]));
+      assertClose(y.read(), ended, TOLERANCE[type], `forward, bias and ReLU ${what}`);
+      assertClose(
+        dx.read(),
+        wantedX.map((v, i) => v + dBias.values[i % channels]),
+        TOLERANCE[type],
+        `input gradient with bias ${what}`,
+      );
+      assertClose(dw.read(), wantedW, 1e-5, `weight gradient ${what}`);
+      assertClose(dwHalf.read(), wantedW, TOLERANCE[type], `weight gradient in ${type} ${what}`);
+      c.destroy();
+    }
+    context.dispatch = dispatch;
+    for (const what of ['', '_weights']) assert.ok(names.delete(`convolve_depthwise${what}_${type}`), what);
+    for (const name of names) assert.match(name, /^convolve_sum/);
+  });
+}
+
 test('more rounds of loops than a CPU device has are an error', { skip: !kernels.context.isCpu && 'a GPU has no such limit' }, () => {
   const unchecked = createKernels(vk, { check: false }); // the handles stand for no buffers
   const [x, weight, y] = [0, 0, 0];

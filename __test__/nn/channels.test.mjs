@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, grad, manualSeed, nn, noGrad, optim, randn, tensor } from '../../nn/index.mjs';
 import { isChannelsLast } from '../../nn/core/layout.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { assertClose, seed } from '../lib/random-data.mjs';
 import { initDevice, values } from './setup.mjs';
 
@@ -174,4 +175,29 @@ test('what depends only on tensors that no call changes is kept between calls, u
   for (let i = 0; i < 3; i++) step();
   assert.deepEqual([...(await values(parameter.detach()))], [-2, -1, 0, 1]);
   assert.equal(step.explain()[0].found['results kept between calls'], undefined);
+});
+
+test('depthwise convolutions of halves: as f32, channels last after them, with strides, in one and two directions', async () => {
+  for (const dtype of /** @type {const} */ (['f16', 'bf16'])) {
+    if (!runtime().kernels.convolutionSupports(dtype)) continue;
+    for (const [shape, window, how] of /** @type {[number[], number[], any][]} */ ([
+      [[2, 16, 9, 11], [3, 3], { stride: 2, padding: 1 }],
+      [[1, 24, 8, 7], [7, 7], { padding: 3 }],
+      [[2, 8, 13], [5], { dilation: 2 }],
+    ])) {
+      const [x, w, bias] = [randn(shape), randn([shape[1], 1, ...window]), randn([shape[1]])];
+      const run = shape.length === 3 ? F.conv1d : F.conv2d;
+      const of = (/** @type {'f32' | 'f16' | 'bf16'} */ type) => {
+        const [a, b] = [x, w].map((value) => value.to(dtype).to(type).requiresGrad_());
+        const y = run(a, b, bias, { groups: shape[1], ...how });
+        return [y, ...grad(y.to('f32').square().sum(), [a, b])];
+      };
+      const [got, want] = [of(dtype), of('f32')];
+      if (shape.length === 4) assert.ok(isChannelsLast(got[0].layout));
+      for (const [i, tensor] of got.entries()) {
+        const expected = Float64Array.from(await values(want[i]));
+        assertClose(await values(tensor.to('f32')), expected, dtype === 'bf16' ? 0.02 : 3e-3, `${dtype} ${shape} ${i}`);
+      }
+    }
+  }
 });

@@ -81,11 +81,17 @@ function prepared([a, b, ...last], run, attributes, what) {
   if (a.dtype !== b.dtype || dtype === 'f32') return run([a, own, ...bias]);
   if (!runtime().kernels.convolutionSupports(/** @type {'f16'} */ (dtype))) return run([a.to('f32'), own.to('f32'), ...bias]).to(dtype);
   const [channels, directions] = [a.shape[1], a.shape.slice(2).map((_, i) => 2 + i)];
-  if (groups !== 1) return run([a, own, ...bias]);
+  const image = (/** @type {Tensor} */ x) => withLast(x, 1, [0, ...directions]);
+  if (groups !== 1) {
+    // A channel with a window of its own: the kernel takes eight channels at a time.
+    const isApart = what === 'weight' ? b.shape[1] === groups : b.shape[0] === groups && b.shape[1] === 1;
+    const isDepthwise = isApart && channels === groups && groups % 8 === 0 && directions.length < 3;
+    if (!isDepthwise) return run([a, own, ...bias]);
+    return what === 'weight' ? run([image(a), image(b)]) : run([image(a), own, ...bias], { ...attributes, last: true });
+  }
   const made = what === 'forward' ? b.shape[0] : b.shape[1];
   const how = what !== 'weight' && isVectored(made) ? { ...attributes, last: true } : attributes;
   if (!isVectored(channels)) return run([a, own, ...bias], how);
-  const image = (/** @type {Tensor} */ x) => withLast(x, 1, [0, ...directions]);
   // A window of one element: channels are the columns of a matrix, and the convolution is its product.
   if (what === 'forward' && made % 8 === 0 && isPointwise(b, /** @type {Forward} */ (attributes))) {
     const rows = image(a).permute(...channelsLast(a.ndim));
