@@ -97,6 +97,10 @@ export class Expression {
   tanh() {
     return this.#of('tanh', [this.value]);
   }
+  /** 2^x by the device's own function, which may be off by 3 + 2 |x| ulp; `exp2` of functions.mjs is right. */
+  exp2() {
+    return this.#of('exp2', [this.value]);
+  }
 
   /** @param {Term} other */
   eq(other) {

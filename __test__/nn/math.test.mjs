@@ -86,6 +86,34 @@ test('functions of one are right to some ulp, of numbers of every size', async (
   }
 });
 
+test('erf and exact GELU of halves are right to the rounding, with their slopes', async () => {
+  const step = Float32Array.from({ length: 4096 }, (_, i) => (i - 2048) / 150);
+  for (const [dtype, digits, least] of /** @type {const} */ ([
+    ['f16', 11, 2 ** -14],
+    ['bf16', 8, 2 ** -100],
+  ])) {
+    for (const name of ['erf', 'geluExact']) {
+      const op = /** @type {import('../../nn/ops/registry.mjs').Op} */ (operations.get(name));
+      const x = tensor(step).to(dtype).requiresGrad_();
+      const [y, inputs] = [apply(op, [x]), await values(x.to('f32'))];
+      const [got, slopes] = [await values(y.to('f32')), await values(grad(y.to('f32').sum(), [x])[0].to('f32'))];
+      const of = (/** @type {number[]} */ own) => op.oracle([{ shape: [own.length], data: Float64Array.from(own) }], {}).data;
+      const [wanted, above, below] = [of(inputs), of(inputs.map((v) => v + 1e-6)), of(inputs.map((v) => v - 1e-6))];
+      for (let i = 0; i < inputs.length; i++) {
+        const near = (/** @type {number} */ value, /** @type {number} */ right, /** @type {number} */ floor) =>
+          assert.ok(
+            Math.abs(value - right) <= 1.1 * 2 ** -digits * Math.abs(right) + floor,
+            `${dtype} ${name}(${inputs[i]}): ${value}, not ${right}`,
+          );
+        near(got[i], wanted[i], least * 2 ** -10);
+        near(slopes[i], (above[i] - below[i]) / 2e-6, 1e-5);
+      }
+    }
+    const ends = await values(F.gelu(tensor([Infinity, -Infinity, NaN, 0]).to(dtype), { approximate: 'none' }).to('f32'));
+    assert.deepEqual(ends, [Infinity, 0, NaN, 0]);
+  }
+});
+
 test('functions of two are right to some ulp', async () => {
   for (const [name, bound] of Object.entries(BOUNDS_OF_TWO)) {
     const pairs = [

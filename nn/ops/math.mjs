@@ -15,9 +15,11 @@ import * as f64 from './special.mjs';
 /** The operands, then the operation's numbers. @typedef {(...values: Expression[]) => Expression} Formula */
 /** The same in float64; of an operation with bools: 0 or 1. @typedef {(...values: number[]) => number} Function64 */
 /**
- * Numbers of an operation, its type if that is not the operands', and its name for errors if the function has another.
- * @typedef {{ numbers?: readonly number[], dtype?: DType, of?: number, name?: string }} MathAttributes
+ * Numbers of an operation, its type if that is not the operands', its name for errors if the function has another, and whether results of 16 bits
+ * are enough.
+ * @typedef {{ numbers?: readonly number[], dtype?: DType, of?: number, name?: string, coarse?: boolean }} MathAttributes
  */
+/** The same, with fewer instructions, where operands and result have 16 bits. @typedef {{ formula: Formula, slope: Formula }} Coarse */
 
 /** The type of the result: that of all operands, or f32. @param {readonly Layout[]} inputs @param {MathAttributes} attributes */
 const typeOf = (inputs, { dtype }) => dtype ?? (inputs.every((x) => x.dtype === inputs[0].dtype) ? inputs[0].dtype : 'f32');
@@ -39,8 +41,9 @@ function spread(inputs) {
  * @param {Function64} f
  * @param {(Formula | 0)[]} [slopes] the derivative by each operand: 0 where the function is flat. Without them there is no gradient
  * @param {'bool'} [type] of the result, if it is not that of the operands
+ * @param {Coarse} [coarse]
  */
-function define(name, formula, f, slopes, type) {
+function define(name, formula, f, slopes, type, coarse) {
   const arity = slopes?.length ?? formula.length;
   /** @type {(body: Formula, skip?: number) => import('./registry.mjs').Definition<MathAttributes>['body']} */
   const bodyOf =
@@ -67,7 +70,7 @@ function define(name, formula, f, slopes, type) {
         denseLayout(broadcastShapes(name, ...inputs.map((x) => x.shape)), inputs[of].dtype),
       ],
       ...generated(`${name}Backward`, (program, values, attributes, numbers) => {
-        const slope = /** @type {Formula} */ (slopes[attributes.of ?? 0]);
+        const slope = /** @type {Formula} */ (attributes.coarse ? coarse?.slope : slopes[attributes.of ?? 0]);
         const own = new Expression(
           program,
           /** @type {NonNullable<ReturnType<typeof bodyOf>>} */ (bodyOf(slope, 1))(program, values, attributes, numbers),
@@ -91,8 +94,15 @@ function define(name, formula, f, slopes, type) {
       for (const x of inputs) floatType(name, x);
       return [denseLayout(broadcastShapes(name, ...inputs.map((x) => x.shape)), type ?? typeOf(inputs, attributes))];
     },
-    ...generated(name, /** @type {NonNullable<ReturnType<typeof bodyOf>>} */ (bodyOf(formula))),
-    prepare: (inputs, run, attributes) => inOrder(attributes.name ?? name, spread(inputs), run),
+    ...generated(name, (program, values, attributes, numbers) => {
+      const own = bodyOf(attributes.coarse && coarse ? coarse.formula : formula);
+      return /** @type {NonNullable<typeof own>} */ (own)(program, values, attributes, numbers);
+    }),
+    prepare: (inputs, run, attributes) => {
+      const isHalf = coarse && inputs.every(({ dtype }) => dtype === 'f16' || dtype === 'bf16');
+      const how = isHalf ? (/** @type {Tensor[]} */ own) => run(own, { ...attributes, coarse: true }) : run;
+      return inOrder(attributes.name ?? name, spread(inputs), how);
+    },
     oracle: (inputs, { numbers = [] }) => everywhere(inputs, (values) => f(...values), numbers),
     ...(slopes && {
       saveInputs: () => (backward ? Array.from({ length: arity }, (_, i) => i) : []),
@@ -170,7 +180,10 @@ export const hypot = define('hypot', fn.hypot, Math.hypot, [(x, y) => x.div(fn.h
 // ---- the error function
 
 const gauss = 2 / Math.sqrt(Math.PI);
-export const erfOp = define('erf', gamma.erf, f64.erf, [(x) => gamma.bell(x, 1).mul(gauss)]);
+export const erfOp = define('erf', gamma.erf, f64.erf, [(x) => gamma.bell(x, 1).mul(gauss)], undefined, {
+  formula: gamma.coarseErf,
+  slope: (x) => gamma.coarseBell(x, 1).mul(gauss),
+});
 export const erfcOp = define('erfc', gamma.erfc, f64.erfc, [(x) => gamma.bell(x, 1).mul(-gauss)]);
 /** x times the probability that a standard normal number is less than x (Hendrycks & Gimpel 2016). */
 export const geluExact = define(
@@ -178,6 +191,17 @@ export const geluExact = define(
   (x) => gamma.normalCdf(x, x),
   (x) => (x * f64.erfc(-x * Math.SQRT1_2)) / 2,
   [(x) => gamma.normalCdf(x).add(x.mul(gamma.bell(x, 0.5).mul(1 / Math.sqrt(2 * Math.PI))))],
+  undefined,
+  {
+    formula: (x) => gamma.coarseNormalCdf(x, x),
+    slope: (x) =>
+      gamma.coarseNormalCdf(x).add(
+        x
+          .max(-20)
+          .min(20)
+          .mul(gamma.coarseBell(x, 0.5).mul(1 / Math.sqrt(2 * Math.PI))),
+      ),
+  },
 );
 
 export const erfinvOp = define('erfinv', gamma.erfinv, f64.erfinv, [
