@@ -15,12 +15,14 @@ function placeOf(numbers, limit) {
 }
 
 /**
- * Whether none of a slot's values, which follow one another, is live between two uses.
+ * How many calls a slot's values leave free beside a further one, up to the nearer of the two before and after it; undefined if one of them is live
+ * between its uses.
  * @param {{ firsts: number[], lasts: number[] }} slot @param {number} first @param {number} last
  */
-function isFree({ firsts, lasts }, first, last) {
-  const before = placeOf(firsts, last);
-  return before === 0 || lasts[before - 1] < first;
+function gapOf({ firsts, lasts }, first, last) {
+  const next = placeOf(firsts, last);
+  const before = next === 0 ? Infinity : first - lasts[next - 1];
+  return before <= 0 ? undefined : Math.min(before, next < firsts.length ? firsts[next] - last : Infinity);
 }
 
 /**
@@ -36,9 +38,12 @@ export function planMemory(values) {
   const order = values.map((_, i) => i).sort((a, b) => values[b].bytes - values[a].bytes || values[a].first - values[b].first || a - b);
   for (const i of order) {
     const { bytes, first, last } = values[i];
-    // The smallest slot that is free: all are large enough.
-    let s = slots.length - 1;
-    for (; s >= 0; s--) if ((last < Infinity || slots[s].bytes <= FIT * bytes) && isFree(slots[s], first, last)) break;
+    // Of the smallest slots that are free, as all are large enough, the one whose other values are nearest in time.
+    let [s, nearest] = [-1, Infinity];
+    for (let k = slots.length - 1; k >= 0 && (s < 0 || slots[k].bytes === slots[s].bytes); k--) {
+      const gap = last < Infinity || slots[k].bytes <= FIT * bytes ? gapOf(slots[k], first, last) : undefined;
+      if (gap !== undefined && (s < 0 || gap < nearest)) [s, nearest] = [k, gap];
+    }
     if (s < 0) s = slots.push({ bytes, firsts: [], lasts: [] }) - 1;
     const { firsts, lasts } = slots[s];
     const place = placeOf(firsts, last);
