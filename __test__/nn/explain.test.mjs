@@ -190,6 +190,9 @@ test('a device is told what dispatches do and what its buffers are', async () =>
     const model = new nn.Linear(64, 32, { bias: false });
     const qkv = new nn.Parameter(randn([2, 8, 3 * 64]));
     const opt = new optim.AdamW([...model.parameters(), qkv]);
+    // In the compiled step gradients are intermediate results.
+    model.forward(randn([1, 64])).sum().backward();
+    opt.zeroGrad();
     const step = compile((x) => {
       const y = F.attention(qkv, { heads: 2, causal: true }).add(x.reshape(2, 8, 64));
       const loss = autocast('bf16', () => model.forward(y)).sum();

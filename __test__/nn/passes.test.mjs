@@ -463,7 +463,8 @@ test('the GPT on a stub of an H200: dispatches, barriers and bytes of a step are
       step(flat).dispose();
       const { dispatches, barriers, bytes } = stub.counts;
       const again = step.explain()[0].found['results computed again'] ?? 0;
-      found[batch + '×' + microSteps] = { dispatches, barriers, bytes, again };
+      const further = training.opt.buckets.length - training.opt.groups.length;
+      found[batch + '×' + microSteps] = { dispatches, barriers, bytes, again, further };
       for (const each of [step, training.opt, model]) each.dispose();
     }
     process.stdout.write(JSON.stringify(found));
@@ -476,11 +477,13 @@ test('the GPT on a stub of an H200: dispatches, barriers and bytes of a step are
     const both = `${batch}: ${JSON.stringify({ own, hand })}`;
     // Besides what was written by hand: two states of groups to advance and two to clip, two parts of gradients, a mean of losses; and in each
     // micro-step the sum of the rows' losses, which `linearCrossEntropy` keeps apart to write gradients over the logits.
-    // What is computed again, one dispatch each, was kept by hand.
+    // What is computed again, one dispatch each, was kept by hand. Parameters were in one piece: each further one has its update, its part of the norm,
+    // and that of the block that it shares with the one before, which is put together first.
     const microSteps = batch === '1×4' ? 4 : 1;
-    assert.ok(own.dispatches <= hand.dispatches + 10 + microSteps + own.again, both);
-    assert.ok(own.barriers <= hand.barriers + 3 + own.again, both);
-    assert.ok(own.bytes <= hand.bytes, both);
+    assert.ok(own.dispatches <= hand.dispatches + 10 + microSteps + own.again + 5 * own.further, both);
+    assert.ok(own.barriers <= hand.barriers + 3 + own.again + 4 * own.further, both);
+    // Of a larger batch activations leave memory to the gradients.
+    assert.ok(own.bytes <= (batch === '16×1' ? 0.85 : 1) * hand.bytes, both);
   }
 });
 

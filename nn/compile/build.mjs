@@ -3,6 +3,7 @@
 import { Recorder } from '../../kernels/base.mjs';
 import { stepsOf } from './explain.mjs';
 import { planMemory } from '../core/memory.mjs';
+import { GradientMemory } from '../optim/gradient-memory.mjs';
 import { HalfCopy } from '../optim/half-copy.mjs';
 import { accesses, lower } from './passes/calls.mjs';
 import { runPasses } from './passes/index.mjs';
@@ -73,6 +74,7 @@ export function build(recording, inputs, outputs, passes, tune) {
       isTemporary: (allocation) => isOwn(allocation) && !outputs.has(allocation),
       // Where gradients are kept for an optimizer, parameters change from call to call.
       isSteady: (allocation) => recording.guard.gradients.size === 0 && steady.has(allocation),
+      cleared: (allocation) => isCleared(allocation, recording) && !outputs.has(allocation),
       once,
       allocate: (bytes) => recording.allocate(bytes),
       kernels: runtime().kernels,
@@ -82,6 +84,7 @@ export function build(recording, inputs, outputs, passes, tune) {
     passes,
   );
   for (const call of once) lower(call, runtime().kernels);
+  for (const { allocations } of calls) for (const each of allocations) if (each instanceof GradientMemory) each.reserve();
   const kept = new Set(once.flatMap((call) => accesses(call).writes));
   const lives = livesOf([...once, ...calls], new Set([...outputs, ...kept]), isOwn);
   const { slots, of } = planMemory([...lives.values()]);
@@ -94,6 +97,18 @@ export function build(recording, inputs, outputs, passes, tune) {
   const [before] = packedOf(once);
   const sources = new Set(once.flatMap((call) => accesses(call).reads.flatMap((allocation) => steady.get(allocation) ?? [])));
   return { ...built, once: { packed: before.packed, dispatches: before.dispatches, sources: [...sources] } };
+}
+
+/**
+ * Whether memory holds gradients that are undefined before and after a recording. Between parameters there is padding, which has to stay 0: only
+ * memory without any can be shared.
+ * @param {Allocation} allocation @param {Recording} recording
+ */
+function isCleared(allocation, { guard: { gradients } }) {
+  if (!(allocation instanceof GradientMemory)) return false;
+  const { bucket } = allocation;
+  const isUnset = bucket.parameters.every((p) => gradients.has(p) && gradients.get(p) === undefined && p.grad === undefined);
+  return isUnset && bucket.gaps().length === 0;
 }
 
 /** The dispatches of lowered calls, in memory that has been allocated. @param {Call[]} calls @returns {Part[]} */

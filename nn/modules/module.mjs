@@ -42,6 +42,7 @@ export class Parameter extends Tensor {
     const { gradientPlace: place } = this;
     if (this.bucket?.shards) return this.bucket.shards.accumulate(this, this.bucket, gradient);
     recordingNow()?.gradientOf(this);
+    this.bucket?.reserveGradients();
     if (place === undefined) super.accumulate(gradient);
     else if (this.grad) place.add_(gradient);
     else {

@@ -9,6 +9,7 @@ import { scope } from '../core/scope.mjs';
 import { Storage, unscoped } from '../core/storage.mjs';
 import { Tensor } from '../api/tensor.mjs';
 import { HalfCopy } from './half-copy.mjs';
+import { GradientMemory } from './gradient-memory.mjs';
 import { ShardedStorage, flatView } from './shards.mjs';
 
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
@@ -16,11 +17,18 @@ import { ShardedStorage, flatView } from './shards.mjs';
 /** Alignment of a parameter in its bucket, in elements: 256 bytes, the largest alignment that Vulkan allows a device to require. */
 export const ALIGNMENT = 64;
 
-/** Most elements of a bucket: 4 GiB. */
+/** Most elements of a bucket whose gradients several processes sum: 4 GiB. */
 const MAX_ELEMENTS = 2 ** 30;
 
 /** The same if gradients are sharded: a bucket is the memory that a backward pass takes besides, 256 MiB unless a parameter is larger. */
 const SHARDED_ELEMENTS = 2 ** 26;
+
+/**
+ * The same of one process: a 16th of all, within 16 and 256 MiB, unless a parameter is larger. In a compiled step the memory of a bucket's gradients can
+ * hold activations until the first of these gradients is written.
+ * @param {number} total elements of all parameters
+ */
+const elementsOfOne = (total) => Math.min(Math.max(ALIGNMENT * Math.ceil(total / 16 / ALIGNMENT), 2 ** 22), 2 ** 26);
 
 /**
  * Packs parameters into buckets, in order. A parameter is never split. Pure.
@@ -94,7 +102,7 @@ export class Bucket {
       ? this.zeros('gradients', own.count)
       : ranks?.exportable
         ? exportableZeros('gradients', count)
-        : this.zeros('gradients');
+        : unscoped(() => new Tensor(new Storage(new GradientMemory(this)), denseLayout([count], 'f32')));
     /** Whether the optimizer maintains a 16-bit copy of the parameters; it is made at first use. */
     this.keepsHalf = false;
     /** @type {HalfCopy | undefined} */
@@ -182,6 +190,12 @@ export class Bucket {
       const next = this.offsets[i + 1] ?? this.count;
       return end < next ? [{ offset: end, count: next - end }] : [];
     });
+  }
+
+  /** Allocates the memory of gradients, if it is not, before one is written there. In a trace there is none yet. */
+  reserveGradients() {
+    const { allocation } = /** @type {Storage} */ (this.gradients.storage);
+    if (allocation instanceof GradientMemory && !recordingNow()) allocation.reserve();
   }
 
   /** Clears sharded gradients. */
@@ -301,9 +315,9 @@ const keyOf = ({ unit, ndim }, /** @type {number} */ i) => {
  */
 export function bucketsOf(parameters, bytes, ranks) {
   const { multiple = ALIGNMENT, shards } = ranks ?? {};
-  const largest = shards && !shards.parameters ? SHARDED_ELEMENTS : MAX_ELEMENTS;
-  const most = Math.floor(Math.min(largest, bytes / 4) / multiple) * multiple;
   const sizes = parameters.map((parameter) => parameter.size);
+  const largest = !ranks ? elementsOfOne(sizes.reduce((a, b) => a + b, 0)) : shards && !shards.parameters ? SHARDED_ELEMENTS : MAX_ELEMENTS;
+  const most = Math.floor(Math.min(largest, bytes / 4) / multiple) * multiple;
   const keys = shards?.parameters ? parameters.map(keyOf) : undefined;
   return arrange(sizes, most, multiple, keys).map(({ members, count }) => {
     const indices = members.map(({ index }) => index);

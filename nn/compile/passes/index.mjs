@@ -5,6 +5,7 @@ import { lower } from './calls.mjs';
 import { constants } from './constants.mjs';
 import { dead } from './dead.mjs';
 import { fuse } from './fuse.mjs';
+import { gradientMemory } from './gradient-memory.mjs';
 import { group } from './group.mjs';
 import { identities } from './identities.mjs';
 import { keep } from './keep.mjs';
@@ -20,7 +21,7 @@ import { vectors } from './vectors.mjs';
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('./calls.mjs').Passed} Passed */
 
-/** @typedef {'constants' | 'identities' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'keep' | 'fuse' | 'group' | 'shuffle' | 'recompute' | 'schedule'} PassName */
+/** @typedef {'constants' | 'identities' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'keep' | 'fuse' | 'group' | 'shuffle' | 'gradients' | 'recompute' | 'schedule'} PassName */
 
 /**
  * A pass.
@@ -115,6 +116,13 @@ const TABLE = [
     exact: true,
     finds: 'products by permuted weights',
     run: shuffle,
+  },
+  {
+    name: 'gradients',
+    does: 'Keeps gradients that the function makes and clears where activations were, instead of in memory of their own.',
+    exact: true,
+    finds: 'allocations of gradients shared',
+    run: gradientMemory,
   },
   {
     name: 'recompute',

@@ -301,7 +301,7 @@ function copyOf(call, made, allocate) {
 }
 
 /** A call on other memory: without a change the call itself. @param {Call} call @param {Map<Allocation, Allocation>} renamed @returns {Call} */
-function movedTo(call, renamed) {
+export function movedTo(call, renamed) {
   const { reads, writes } = accesses(call);
   if (![...reads, ...writes].some((allocation) => renamed.has(allocation))) return call;
   // Dropped operands are known by identity.
