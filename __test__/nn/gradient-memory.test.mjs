@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, accumulate, autocast, compile, manualSeed, nn, optim, randn } from '../../nn/index.mjs';
 import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
-import { GradientMemory } from '../../nn/optim/gradient-memory.mjs';
+import { GradientMemory } from '../../nn/optim/late-memory.mjs';
 import { initDevice, poison } from './setup.mjs';
 
 /** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */

@@ -3,8 +3,8 @@
 import { Recorder } from '../../kernels/base.mjs';
 import { stepsOf } from './explain.mjs';
 import { planMemory } from '../core/memory.mjs';
-import { GradientMemory } from '../optim/gradient-memory.mjs';
 import { HalfCopy } from '../optim/half-copy.mjs';
+import { GradientMemory, LateMemory } from '../optim/late-memory.mjs';
 import { accesses, lower } from './passes/calls.mjs';
 import { runPasses } from './passes/index.mjs';
 import { runtime } from '../core/runtime.mjs';
@@ -14,6 +14,7 @@ import { tuneProducts } from './tune.mjs';
 /** @typedef {import('./passes/calls.mjs').Call} Call */
 /** @typedef {import('./passes/index.mjs').PassName} PassName */
 /** @typedef {import('./recording.mjs').Recording} Recording */
+/** @typedef {import('../optim/half-copy.mjs').ParameterCopy} ParameterCopy */
 /** @typedef {import('../core/storage.mjs').Storage} Storage */
 
 /** The lifetime of a result: its bytes, and the first and last call that uses it. @typedef {{ bytes: number, first: number, last: number }} Life */
@@ -36,6 +37,7 @@ import { tuneProducts } from './tune.mjs';
  * @property {Record<string, number>} found what the passes found, and how often
  * @property {{ unplanned: number, planned: number }} bytes of all results: each in its own memory, and with memory shared
  * @property {GraphMemory} memory free it with `freeMemory`
+ * @property {Set<ParameterCopy>} left copies of parameters that no call reads or leaves up to date
  * @property {Once | undefined} once what has to be computed before the first call
  */
 
@@ -64,6 +66,8 @@ export function build(recording, inputs, outputs, passes, tune) {
   );
   /** @type {Call[]} */
   const once = [];
+  /** @type {Set<ParameterCopy>} */
+  const left = new Set();
   const halves = new Map([...recording.copies].flatMap((copy) => (copy instanceof HalfCopy ? [[copy.storage.allocation, copy]] : [])));
   const gathered = recording.list.flatMap(({ permuted, allocations }) => (permuted ? [allocations[1]] : []));
   tuneProducts(recording, passes.includes('shuffle') ? new Set([...halves.keys(), ...gathered]) : new Set(), tune);
@@ -80,11 +84,12 @@ export function build(recording, inputs, outputs, passes, tune) {
       kernels: runtime().kernels,
       halves,
       keep: (copy) => recording.keep(copy),
+      leave: (copy) => void left.add(copy),
     },
     passes,
   );
   for (const call of once) lower(call, runtime().kernels);
-  for (const { allocations } of calls) for (const each of allocations) if (each instanceof GradientMemory) each.reserve();
+  for (const { allocations } of [...once, ...calls]) for (const each of allocations) if (each instanceof LateMemory) each.reserve();
   const kept = new Set(once.flatMap((call) => accesses(call).writes));
   const lives = livesOf([...once, ...calls], new Set([...outputs, ...kept]), isOwn);
   const { slots, of } = planMemory([...lives.values()]);
@@ -92,7 +97,7 @@ export function build(recording, inputs, outputs, passes, tune) {
   const parts = packedOf(calls);
   const sum = (/** @type {number[]} */ sizes) => sizes.reduce((a, b) => a + b, 0);
   const bytes = { unplanned: sum(Array.from(lives.values(), (life) => life.bytes)), planned: sum(slots) };
-  const built = { parts, steps: stepsOf(calls), found, bytes, memory };
+  const built = { parts, steps: stepsOf(calls), found, bytes, memory, left };
   if (once.length === 0) return { ...built, once: undefined };
   const [before] = packedOf(once);
   const sources = new Set(once.flatMap((call) => accesses(call).reads.flatMap((allocation) => steady.get(allocation) ?? [])));

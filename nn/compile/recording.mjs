@@ -71,6 +71,13 @@ export class Recording {
     this.copies.add(copy);
   }
 
+  /** Drops a copy of parameters that no call uses any more, and none leaves up to date. @param {ParameterCopy} copy */
+  leave(copy) {
+    this.copies.delete(copy);
+    if (this.outside.delete(copy.storage)) copy.storage.release();
+    copy.drop();
+  }
+
   /** The line of the user's program that operations belong to now. */
   originNow() {
     return this.origin ?? callerLine();

@@ -9,7 +9,7 @@ import { scope } from '../core/scope.mjs';
 import { Storage, unscoped } from '../core/storage.mjs';
 import { Tensor } from '../api/tensor.mjs';
 import { HalfCopy } from './half-copy.mjs';
-import { GradientMemory } from './gradient-memory.mjs';
+import { GradientMemory } from './late-memory.mjs';
 import { ShardedStorage, flatView } from './shards.mjs';
 
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */

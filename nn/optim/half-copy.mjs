@@ -6,6 +6,7 @@ import { map } from '../core/codegen.mjs';
 import { denseLayout, layoutOf } from '../core/layout.mjs';
 import { recordingNow, runtime } from '../core/runtime.mjs';
 import { Storage } from '../core/storage.mjs';
+import { LateMemory } from './late-memory.mjs';
 
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
 
@@ -13,15 +14,23 @@ import { Storage } from '../core/storage.mjs';
 export class ParameterCopy {
   /** @param {Storage} source `count` f32 elements @param {number} count even @param {'f16' | 'bf16'} dtype @param {string} name for reports */
   constructor(source, count, dtype, name) {
-    const device = runtime();
     this.source = source;
     this.dtype = dtype;
-    // Allocated from the device even while a function is compiled: the copy outlives the graph.
-    this.storage = new Storage(device.allocate(2 * count));
+    /** Its memory, which lasts until `drop` or `dispose`. */
+    this.memory = new LateMemory(2 * count, () => {
+      const device = runtime();
+      // Allocated from the device even while a function is compiled: the copy outlives the graph.
+      const storage = new Storage(device.allocate(2 * count));
+      storage.retain();
+      device.name(storage.allocation, name);
+      return storage;
+    });
+    this.storage = new Storage(this.memory);
     this.storage.retain();
-    device.name(this.storage.allocation, name);
     /** The version of the source that was copied. */
     this.version = -1;
+    /** Whether a trace has counted on that version, but nothing has copied it yet: the graph may turn out not to read the copy. */
+    this.pending = false;
   }
 
   /** Whether the copy is up to date. */
@@ -29,13 +38,20 @@ export class ParameterCopy {
     return this.version === this.source.version;
   }
 
-  /** Brings the copy up to date. While a function is compiled, this runs before it, not in it. */
+  /** Brings the copy up to date. */
   refresh() {
     // A graph may outlive the optimizer, which has then freed the copies that the graph does not read.
-    if (this.fresh || !this.storage.allocation.live) return;
+    if ((this.fresh && !this.pending) || !this.storage.allocation.live) return;
+    this.memory.reserve();
     this.write();
-    this.storage.version++;
+    this.#copied(false);
+  }
+
+  /** @param {boolean} pending */
+  #copied(pending) {
+    if (!this.fresh) this.storage.version++;
     this.version = this.source.version;
+    this.pending = pending;
   }
 
   /** Appends the dispatches that write the copy. */
@@ -50,8 +66,9 @@ export class ParameterCopy {
     if (recording) {
       if (!this.fresh && recording.changed(this.source)) return false;
       recording.copies.add(this);
-    }
-    this.refresh();
+      // The launch brings it up to date, before what was recorded.
+      if (!this.fresh) this.#copied(true);
+    } else this.refresh();
     return true;
   }
 
@@ -59,6 +76,12 @@ export class ParameterCopy {
   follow() {
     this.version = this.source.version;
     this.storage.version++;
+  }
+
+  /** Has the copy made anew before it is next read. Its memory goes, if only the optimizer holds it. */
+  drop() {
+    this.version = -1;
+    if (this.storage.shares === 1) this.memory.free();
   }
 
   dispose() {
@@ -102,15 +125,14 @@ export class PermutedCopy extends ParameterCopy {
   constructor(half) {
     super(half.source, half.count, half.dtype, `parameters in ${half.dtype}, permuted`);
     this.half = half;
-    // Two elements are one word; 16 words are a 4 x 4 matrix, which is transposed.
-    const shape = [half.count / 32, 4, 4];
-    const from = { buffer: SLOT, offset: 0, layout: layoutOf(shape, [16, 1, 4], 0, 'u32') };
-    const to = { buffer: SLOT + 1, offset: 0, layout: denseLayout(shape, 'u32') };
-    this.order = new Template(/** @type {Dispatch} */ (map(runtime().kernels.context, [from], [to], (_, values) => values)));
+    // In each 32 elements 16 pairs are a 4 x 4 matrix, which is transposed.
+    const shape = [half.count / 32, 4, 4, 2];
+    const from = { buffer: SLOT, offset: 0, layout: layoutOf(shape, [32, 2, 8, 1], 0, 'f32') };
+    const to = { buffer: SLOT + 1, offset: 0, layout: denseLayout(shape, half.dtype) };
+    this.convert = new Template(/** @type {Dispatch} */ (map(runtime().kernels.context, [from], [to], (_, values) => values)));
   }
 
   write() {
-    this.half.refresh();
-    runtime().append(this.order, [this.half.storage, this.storage]);
+    runtime().append(this.convert, [this.source, this.storage]);
   }
 }

@@ -50,6 +50,7 @@ import { perDevice } from '../../core/runtime.mjs';
  * @property {Kernels} kernels
  * @property {Map<Allocation, HalfCopy>} halves 16-bit copies of parameters that the calls use
  * @property {(copy: PermutedCopy) => void} keep brings another copy up to date before each launch
+ * @property {(copy: HalfCopy) => void} leave says that no call reads a copy any more, and that none leaves it up to date
  */
 
 /**
@@ -95,6 +96,24 @@ export function accesses(call) {
  * @returns {Call} without a template: `lower` makes one
  */
 export const callInPlaceOf = ({ origin, region }, made) => ({ ...made, template: undefined, allocations: [], origin, region });
+
+/** A call on other memory: without a change the call itself. @param {Call} call @param {Map<Allocation, Allocation>} renamed @returns {Call} */
+export function movedTo(call, renamed) {
+  const { reads, writes } = accesses(call);
+  if (![...reads, ...writes].some((allocation) => renamed.has(allocation))) return call;
+  // Dropped operands are known by identity.
+  const of = (/** @type {Value} */ value) => {
+    const allocation = renamed.get(value.allocation);
+    return allocation && !call.dropped?.has(value) ? { ...value, allocation } : value;
+  };
+  return {
+    ...call,
+    inputs: call.inputs.map(of),
+    outputs: call.outputs.map(of),
+    ...(call.extra && { extra: Object.fromEntries(Object.entries(call.extra).map(([name, value]) => [name, of(value)])) }),
+    allocations: call.allocations.map((allocation) => renamed.get(allocation) ?? allocation),
+  };
+}
 
 /** The number of calls that write each allocation. @param {{ writes: Allocation[] }[]} all of each call @returns {Map<Allocation, number>} */
 export function countWriters(all) {

@@ -1,8 +1,7 @@
 // Gradients in memory of the graph. Where a function makes the gradients of an optimizer's parameters and clears them, as a whole training step does,
 // nothing reads them before a call or after it: they take the memory that activations leave during the backward pass.
 
-import { accesses } from './calls.mjs';
-import { movedTo } from './recompute.mjs';
+import { accesses, movedTo } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */

@@ -6,7 +6,7 @@
 
 import { glu } from '../../ops/network.mjs';
 import { BYTES } from '../../core/layout.mjs';
-import { accesses, callInPlaceOf, effective, lower } from './calls.mjs';
+import { accesses, callInPlaceOf, effective, lower, movedTo } from './calls.mjs';
 import { partsOf, whole } from './matcher.mjs';
 import { dependences } from './order.mjs';
 
@@ -298,22 +298,4 @@ function copyOf(call, made, allocate) {
   }
   for (const { allocation } of effective(call).outputs) made.set(allocation, allocate(allocation.bytes));
   return movedTo({ ...call, attributes, kernel }, made);
-}
-
-/** A call on other memory: without a change the call itself. @param {Call} call @param {Map<Allocation, Allocation>} renamed @returns {Call} */
-export function movedTo(call, renamed) {
-  const { reads, writes } = accesses(call);
-  if (![...reads, ...writes].some((allocation) => renamed.has(allocation))) return call;
-  // Dropped operands are known by identity.
-  const of = (/** @type {Value} */ value) => {
-    const allocation = renamed.get(value.allocation);
-    return allocation && !call.dropped?.has(value) ? { ...value, allocation } : value;
-  };
-  return {
-    ...call,
-    inputs: call.inputs.map(of),
-    outputs: call.outputs.map(of),
-    ...(call.extra && { extra: Object.fromEntries(Object.entries(call.extra).map(([name, value]) => [name, of(value)])) }),
-    allocations: call.allocations.map((allocation) => renamed.get(allocation) ?? allocation),
-  };
 }

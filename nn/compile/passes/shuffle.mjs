@@ -2,7 +2,7 @@
 // function includes the optimizer's step, the step writes that copy as well as the one in natural order.
 
 import { activationQuestion } from './activations.mjs';
-import { accesses, kernelCalls } from './calls.mjs';
+import { accesses, kernelCalls, movedTo } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
@@ -90,7 +90,7 @@ function readersOf(calls, i) {
  * @returns {import('./calls.mjs').Passed} the calls, and how many products read permuted weights now
  */
 export function shuffle(calls, context) {
-  const { halves, keep } = context;
+  const { halves, keep, leave, allocate } = context;
   /** Copies whose permuted form products read. @type {Set<HalfCopy>} */
   const taken = new Set();
   let products = 0;
@@ -128,14 +128,22 @@ export function shuffle(calls, context) {
   for (const half of taken) {
     const copy = half.permutedCopy();
     keep(copy);
-    for (const call of calls) {
-      const [, , , natural, permuted] = call.op?.name === 'adamw' ? call.outputs : [];
-      if (natural?.allocation !== half.storage.allocation || permuted) continue;
+    const { allocation } = half.storage;
+    const updates = calls.filter(({ op, outputs }) => op?.name === 'adamw' && outputs[3]?.allocation === allocation);
+    for (const call of updates) {
+      const [, , , natural, permuted] = call.outputs;
+      if (permuted) continue;
       call.kernel = 'adamw';
       call.extra = { permuted: { ...natural, allocation: copy.storage.allocation } };
       call.template = undefined;
       call.bytes = (call.bytes ?? 0) + 2 * natural.layout.size;
     }
+    // Where the function has the optimizer's step and reads the permuted copy alone, the other one is not kept: the kernel writes it where nobody reads.
+    const others = calls.some((call) => !updates.includes(call) && Object.values(accesses(call)).flat().includes(allocation));
+    if (updates.length === 0 || others) continue;
+    const unread = new Map([[allocation, allocate(allocation.bytes)]]);
+    for (const call of updates) Object.assign(call, movedTo(call, unread));
+    leave(half);
   }
   return { calls, found: products };
 }
