@@ -18,9 +18,10 @@ import { dependences } from './order.mjs';
 /**
  * `bytes`: the least of a result that is computed again; below, a dispatch takes longer than what it moves. `share`: the least part of the peak that
  * has to be saved. `operations`: how many of the products' floating-point operations there have to be for each byte that is read or written
- * again. An H100 does some 180 in the time of a byte (600 TFLOP/s, 3.35 TB/s): 9,000 are 2 % of a step. Tests lower all three.
+ * again. An H100 does some 180 in the time of a byte (600 TFLOP/s, 3.35 TB/s), an H200 125 (4.8 TB/s): 6,000 are 3 and 2 % of a step. Tests lower
+ * all three.
  */
-export const limits = { bytes: 4 << 20, share: 1 / 50, operations: 9000 };
+export const limits = { bytes: 4 << 20, share: 1 / 50, operations: 6000 };
 /** The most bytes that may be read and written for each byte that is saved. A norm of f32 that writes 16 bits moves three. */
 const MAX_TRAFFIC = 4;
 /** The most calls that run again for one result, such as a norm and the conversion of its result. */
