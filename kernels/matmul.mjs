@@ -1,16 +1,18 @@
 // Matrix products: D = act(alpha * op(A) op(B) + beta * C + bias) + residual, row-major, any size, batched by strides.
 //
-// There are three families of kernels. `f32` runs on every device. `coop` uses VK_KHR_cooperative_matrix at subgroup scope. `ptx` is written in
-// PTX for NVIDIA's Hopper: halves on matrix units, and f32 without them. A chooser picks kernel and tiling by device and shape.
+// There are four families of kernels. `f32` runs on every device. `coop` uses VK_KHR_cooperative_matrix at subgroup scope. `rows` computes products
+// of a few rows. `ptx` is written in PTX for NVIDIA's Hopper: halves on matrix units, and f32 without them. A chooser picks kernel and tiling by
+// device and shape.
 // Where the grid is small, K is split: each split writes partial sums to a workspace, and a second pass adds them in a fixed order, so
 // that the result does not depend on timing.
 //
-// This file checks arguments. matmul/spirv.mjs and hopper/products.mjs make plans and dispatches; matmul/glu.mjs makes products with SwiGLU.
+// This file checks arguments. matmul/spirv.mjs, matmul/rows.mjs and hopper/products.mjs make plans and dispatches; matmul/glu.mjs makes products with SwiGLU.
 
 import { finite, integer, reach, tensor } from './base.mjs';
 import { firstByte, handleOf, rowsOf } from './bounds.mjs';
 import { activatedProducts } from './matmul/activation.mjs';
 import { gluProducts } from './matmul/glu.mjs';
+import { fewRowProducts } from './matmul/rows.mjs';
 import { extentsOfSecond, secondOf } from './matmul/second.mjs';
 import { groupedProducts } from './hopper/groups.mjs';
 import { ptxProducts } from './hopper/products.mjs';
@@ -43,8 +45,8 @@ export { coopShapes } from './matmul/spirv.mjs';
 /**
  * A kernel and its tiling. Sizes count elements.
  * @typedef {object} MatmulPlan
- * @property {'f32' | 'coop' | 'ptx'} kernel `f32`: ordinary arithmetic; `coop`: matrix units; `ptx`: either, in PTX. PTX needs `info.hasPtx`, A and B
- *   both in one half type or both in f32, no batch, and (f32) row sizes and strides in multiples of 4 and tensors aligned to 16 bytes; of halves
+ * @property {'f32' | 'coop' | 'rows' | 'ptx'} kernel `f32`: ordinary arithmetic; `coop`: matrix units; `rows`: at most 8 rows, NT or NN, in ordinary
+ *   arithmetic, A and B in the type of the precision; `ptx`: either, in PTX. PTX needs `info.hasPtx`, A and B both in one half type or both in f32, no batch, and (f32) row sizes and strides in multiples of 4 and tensors aligned to 16 bytes; of halves
  *   whose rows are no multiple of 16 bytes it takes copies
  * @property {string | import('./hopper/form.mjs').GemmTiling | import('./hopper/simt.mjs').SimtTiling} [tiling] ptx: a tiling of
  *   kernels/hopper/tilings.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
@@ -156,6 +158,7 @@ export { coopShapes } from './matmul/spirv.mjs';
 export function matmulKernels(context, options) {
   const { info } = context;
   const spirv = spirvProducts(context);
+  const rows = fewRowProducts(context);
   const ptx = ptxProducts(context, options);
   const group = groupedProducts(context, ptx, options);
 
@@ -221,24 +224,31 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * The plan of a product: what the caller asks for, else PTX where it is known to be faster or B is permuted, else SPIR-V.
+   * The plan of a product: what the caller asks for, else the kernel for few rows where it can compute it, else PTX where it is known to be faster or B
+   * is permuted, else SPIR-V.
    * @param {Problem} problem @returns {Plan}
    */
   function planOf(problem) {
     const { plan } = problem.args;
     if (plan?.kernel === 'ptx' && !problem.bPermuted) return ptx.planOf(problem, plan);
+    if (plan?.kernel === 'rows' && !problem.bPermuted) return rows.planOf(problem, plan);
     if (plan && !problem.bPermuted) return spirv.planOf(problem, plan);
     if (problem.bPermuted) return ptx.planPermuted(problem, plan);
+    const few = rows.choose(problem);
+    if (few) return few;
     const { plan: chosen, refused } = ptx.choose(problem);
     if (chosen) return chosen;
     const best = spirv.planOf(problem, undefined, refused);
     if (best.because !== context.machine.plan(problem)?.because) return best;
-    const own = ptx.untested(problem) ?? spirv.planOf(problem, undefined, undefined, true);
+    const own = rows.choose(problem, true) ?? ptx.untested(problem) ?? spirv.planOf(problem, undefined, undefined, true);
     return sumOrder(own) === sumOrder(best) ? best : { ...best, because: `${best.because}; ${ANOTHER_ORDER}` };
   }
 
   /** Elements of workspace that a plan needs. @param {Problem} problem @param {Plan} plan @returns {number} */
-  const floatsOf = (problem, plan) => (plan.kernel === 'ptx' ? ptx.workspaceFloats(plan) : spirv.workspaceFloats(problem, plan));
+  const floatsOf = (problem, plan) =>
+    plan.kernel === 'ptx'
+      ? ptx.workspaceFloats(plan)
+      : (plan.kernel === 'rows' ? rows : spirv).workspaceFloats(problem, /** @type {any} */ (plan));
 
   /**
    * The kernel and tiling that `matmul` uses for these arguments, and why. The first call for a kernel in PTX tests it. That is not possible
@@ -252,7 +262,9 @@ export function matmulKernels(context, options) {
       const { division: _, pads: _pads, ...told } = plan;
       return told;
     }
-    const { kPerSplit: _, whole: _whole, rest: _rest, ...told } = plan;
+    const { kPerSplit: _, ...parts } = plan;
+    if (parts.kernel === 'rows') return parts;
+    const { whole: _whole, rest: _rest, ...told } = parts;
     return told;
   }
 
@@ -414,7 +426,12 @@ export function matmulKernels(context, options) {
       if (work) writes.push(['workspace', work, floats, 'f32']);
       context.checker.check('matmul', reads, writes);
     }
-    const dispatches = plan.kernel === 'ptx' ? ptx.records(product, plan, work) : spirv.records(product, plan, work);
+    const dispatches =
+      plan.kernel === 'ptx'
+        ? ptx.records(product, plan, work)
+        : plan.kernel === 'rows'
+          ? rows.records(product, plan, work)
+          : spirv.records(product, plan, work);
     dispatches[0].computes = { products: [problem], plan };
     return dispatches;
   }

@@ -286,6 +286,37 @@ for (const half of /** @type {const} */ (['f16', 'bf16'])) {
   if (half === 'bf16') battery('bf16x3', { precision: 'bf16x3', tolerance: 3e-5 });
 }
 
+for (const type of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
+  const known = kernels.matmulSupports(type) && context.countsSubgroups;
+  test(`${type}: products of few rows`, { skip: !known && `${context.info.deviceName} cannot compute them` }, () => {
+    const base = { aType: type, bType: type, plan: { kernel: 'rows' }, tolerance: 2e-6 };
+    const all = { alpha: 0.5, beta: -1.5, withBias: true, withResidual: true };
+    const cType = type;
+    for (const { transA, transB, form } of firstOf(TRANSPOSES.slice(0, 2), 2)) {
+      const of = { ...base, transA, transB };
+      check({ ...of, m: 1, n: 200, k: 136, label: `${form} one row` });
+      check({ ...of, m: 8, n: 72, k: 264, cType, withBias: true, activation: 'gelu', label: `${form} eight rows` });
+      check({ ...of, m: 3, n: 40, k: 48, pad: 8, offset: 16, batch: 3, ...all, cType, activation: 'silu', label: `${form} batched` });
+    }
+    // What is not read by vectors may have any size: columns where the depth is, and the other way round.
+    check({ ...base, transB: true, m: 2, n: 37, k: 64, label: 'NT, odd columns' });
+    check({ ...base, m: 2, n: 64, k: 37, label: 'NN, odd depth' });
+    check({ ...base, m: 5, n: 136, k: 300, batch: 2, plan: { kernel: 'rows', splits: 4 }, cType, ...all, label: 'NN split' });
+  });
+}
+
+test('the kernel for few rows says what it cannot compute', () => {
+  const good = { a: 0, b: 0, c: 0, m: 4, n: 16, k: 16, plan: /** @type {any} */ ({ kernel: 'rows' }) };
+  const wrong = /** @type {[object, RegExp][]} */ ([
+    [{ m: 9 }, /more than 8 rows/],
+    [{ transA: true }, /A lies transposed/],
+    [{ n: 18 }, /must be multiples of 4 elements/],
+    [{ b: { buffer: 0, offset: 2 } }, /must be multiples of 4 elements/],
+    [{ plan: { kernel: 'rows', splits: 65 } }, /splits must be in/],
+  ]);
+  for (const [change, message] of wrong) assert.throws(() => kernels.matmul({ ...good, ...change }), { name: 'RangeError', message });
+});
+
 test('a split product keeps to its place in a workspace of the caller', () => {
   const [m, n, k, offset] = [70, 90, 200, 64];
   const a = bufferOf(random(m * k), 'f32');

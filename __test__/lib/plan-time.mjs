@@ -63,13 +63,30 @@ const bytesOf = (/** @type {string} */ type) => (type === 'f32' ? 4 : 2);
 /** Bytes of operands and result. @param {Sizes} problem */
 const trafficOf = ({ m, n, k, aType, bType, cType }) => m * k * bytesOf(aType) + n * k * bytesOf(bType) + m * n * bytesOf(cType);
 
+/** Of the kernel for few rows: loads of an invocation that are under way together, and how long they take; workgroups on a unit; and instructions of a product. */
+const FEW_ROWS = { ahead: 4, us: 0.8, resident: 6, instructions: 2 };
+
+/**
+ * Microseconds of a product by the kernel for few rows: of B's bytes, of the arithmetic, or of the loads of an invocation one after another.
+ * @param {Sizes} problem @param {any} plan @param {Hardware} hardware
+ */
+function fewRowsTime(problem, { bn, bk, splits }, { units, memory, f32 }) {
+  const { m, n, k } = problem;
+  const waves = ceilDiv(ceilDiv(n, bn) * splits, units * FEW_ROWS.resident);
+  const waits = waves * ceilDiv(k, splits * bk * FEW_ROWS.ahead) * FEW_ROWS.us;
+  const math = (FEW_ROWS.instructions * 2 * m * n * k) / (1e6 * f32);
+  const second = splits > 1 ? LAUNCH_US + (8 * m * n * splits) / (1000 * memory) : 0;
+  return LAUNCH_US + Math.max(waits, math, trafficOf(problem) / (1000 * memory)) + second;
+}
+
 /**
  * Microseconds of a product by a plan.
  * @param {Sizes} problem
- * @param {any} plan a tiling of the SPIR-V kernels with `splits`
+ * @param {any} plan a tiling of the SPIR-V kernels with `splits`, or a plan of the kernel for few rows
  * @param {Hardware} hardware @param {number} subgroup invocations of a subgroup
  */
 export function planTime(problem, plan, hardware, subgroup) {
+  if (plan.kernel === 'rows') return fewRowsTime(problem, plan, hardware);
   const { m, n, k, transA, transB, aType, bType, cType } = problem;
   const { bm, bn, bk, wm, wn, tm, tn, splits = 1, stages = 1 } = plan;
   const { units, memory, cache, clock } = hardware;

@@ -109,6 +109,7 @@
  * A tiling in PTX by its name, and whether B must be permuted.
  * @typedef {{ kernel: 'ptx', tiling: GemmTilingName | SimtTilingName, permuted?: boolean }} PtxTiling
  */
+/** The kernel for few rows; see `MatmulPlan`. @typedef {{ kernel: 'rows' }} RowsTiling */
 /** A table's statement that PTX is not faster (`spirv`), or not with B permuted (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
 
 /**
@@ -117,7 +118,7 @@
  *   `because`: the reason in a few words; `fallback`: a kernel that is likely faster cannot be used, or nothing was measured near the product;
  *   `guess`: the product itself was not measured
  */
-/** The plan of a table's line. @typedef {(SpirvTiling | PtxTiling | Refusal) & Split & Because} Choice */
+/** The plan of a table's line. @typedef {(SpirvTiling | PtxTiling | RowsTiling | Refusal) & Split & Because} Choice */
 /** @typedef {SpirvTiling & Split & Because} SpirvChoice */
 /** @typedef {PtxTiling & Split & Because} PtxChoice */
 
@@ -145,7 +146,12 @@
  * @typedef {PtxPlanParts & Because} PtxPlan
  */
 
-/** @typedef {SpirvPlan | PtxPlan} Plan */
+/**
+ * A plan of the kernel for few rows, with the size of its workgroups' tiles.
+ * @typedef {RowsTiling & { bm: number, bn: number, bk: number, splits: number, kPerSplit: number } & Because} RowsPlan
+ */
+
+/** @typedef {SpirvPlan | RowsPlan | PtxPlan} Plan */
 
 /** The part of a plan that the second pass uses. @typedef {{ bm: number, bn: number, splits: number, tail?: number, whole: number, rest: number }} Parts */
 

@@ -40,7 +40,7 @@ export const planName = (p) =>
     p.kernel,
     ...(p.kernel === 'ptx'
       ? [tilingName(p)]
-      : p.kernel === 'natural'
+      : p.kernel === 'natural' || p.kernel === 'rows'
         ? []
         : [
             `${p.bm}x${p.bn}x${p.bk}`,

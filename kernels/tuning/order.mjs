@@ -15,6 +15,7 @@ export function sumOrder(plan) {
     const kind = isSimt(tiling) ? 'f32' : tiling.direct ? 'matrix units, permuted' : 'matrix units';
     return `ptx ${kind}${partsOf(parts, kPerPart, whole, bm, bn)}`;
   }
+  if (plan.kernel === 'rows') return `rows by ${plan.bk}${partsOf(plan.splits, plan.kPerSplit, 0, plan.bm, plan.bn)}`;
   const kind = plan.kernel === 'f32' ? 'f32' : `matrix units ${plan.tm} ${plan.tn} ${plan.tk}`;
   return `spirv ${kind}${partsOf(plan.tail ?? plan.splits, plan.kPerSplit, plan.tail ? plan.whole : 0, plan.bm, plan.bn)}`;
 }

@@ -1,7 +1,7 @@
 // Tables of measured plans as text, one line for each product: `form m n k | tile | splits | microseconds`. Lines are grouped by class.
 //
 // The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32; on matrix units it is `bm bn bk wm wn tm tn tk stages
-// [ahead [direct]]`; in PTX it is the name of a tiling of kernels/hopper/tilings.mjs. Splits are the parts of K, or `wave/parts` where only the
+// [ahead [direct]]`; in PTX it is the name of a tiling of kernels/hopper/tilings.mjs; `rows` is the kernel for few rows. Splits are the parts of K, or `wave/parts` where only the
 // tiles after the last whole wave are split. The classes are
 //   half      both operands are halves
 //   mixed     at least one operand is f32
@@ -68,7 +68,8 @@ const TILE = {
 /**
  * Parses a tile.
  * @param {string} name of the class @param {string} tile
- * @returns {import('../matmul/types.mjs').SpirvTiling | import('../matmul/types.mjs').PtxTiling | import('../matmul/types.mjs').Refusal}
+ * @returns {import('../matmul/types.mjs').SpirvTiling | import('../matmul/types.mjs').PtxTiling | import('../matmul/types.mjs').RowsTiling |
+ *   import('../matmul/types.mjs').Refusal}
  * @throws {SyntaxError} that quotes a text that is not a tile
  */
 export function tilingOf(name, tile) {
@@ -76,6 +77,7 @@ export function tilingOf(name, tile) {
     return { kernel: 'ptx', tiling: /** @type {GemmTilingName} */ (tile) };
   if (Object.hasOwn(SIMT_TILINGS, tile) && name === 'f32') return { kernel: 'ptx', tiling: /** @type {SimtTilingName} */ (tile) };
   if (name === 'ptx' && tile === 'coop') return { kernel: 'spirv' };
+  if (tile === 'rows' && (name === 'half' || name === 'f32')) return { kernel: 'rows' };
   if (name === 'permuted') {
     if (tile === 'natural') return { kernel: 'natural' };
     const tiling = /** @type {GemmTilingName} */ (tile);
@@ -135,7 +137,7 @@ export function entriesOf(name, lines) {
 function tileOf(name, plan) {
   if (plan.kernel === 'ptx') return plan.tiling;
   if (name === 'ptx') return 'coop';
-  if (plan.kernel === 'natural' || plan.kernel === 'spirv') return plan.kernel;
+  if (plan.kernel === 'natural' || plan.kernel === 'spirv' || plan.kernel === 'rows') return plan.kernel;
   const { names, least } = TILE[plan.kernel];
   const sizes = /** @type {Partial<Record<string, unknown>>} */ (plan);
   const values = names.map((key) => Number(sizes[key] ?? 0));
