@@ -28,7 +28,7 @@ import { timedProduct } from '../kernels/tuning/measure.mjs';
 import { classOf, lineOf, shapeOf } from '../kernels/tuning/table.mjs';
 import { deviceTimer } from '../kernels/tuning/timer.mjs';
 import { runWorker } from './lib/addon.mjs';
-import { addCublas, gridName, gridProducts, gridSummary, pytorchSeconds, timeGrid } from './lib/product-grid.mjs';
+import { addCublas, gridName, gridProduct, gridProducts, gridSummary, pytorchSeconds, timeGrid } from './lib/product-grid.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { GROUPS, HALVES, MODEL, TARGETS, shapeName } from './lib/sweep-plans.mjs';
 import { runTurns } from './lib/sweep-turns.mjs';
@@ -39,6 +39,12 @@ const { values: options, positionals } = optionsOrExit(
     sweep: { type: 'boolean', help: 'time plans; without --shapes for the shapes of the model and of the targets' },
     grid: { type: 'boolean', help: "time the package's picks beside other plans, for a sample of products that no table names" },
     count: { type: 'integer', min: 1, max: 10_000, default: 80, help: 'products of the grid' },
+    products: {
+      type: 'string',
+      value: 'LIST',
+      pattern: /^(f32|f16|bf16) (NT|NN|TN)( [1-9]\d{0,6}){3}(,(f32|f16|bf16) (NT|NN|TN)( [1-9]\d{0,6}){3})*$/,
+      help: "with --grid: these, and of the grid what is left of --count, e.g. 'bf16 NT 8 50304 512,f32 TN 256 1280 2048'",
+    },
     pytorch: { type: 'string', value: 'PROGRAM', help: "also time PyTorch's products of the grid, by this Python" },
     groups: {
       type: 'string',
@@ -244,7 +250,10 @@ function runGrid() {
   const context = new KernelContext(vk, { tuning: false });
   const kernels = { context, ...matmulKernels(context) };
   const half = /** @type {const} */ (['bf16', 'f16']).find((type) => kernels.matmulSupports(type));
-  const products = gridProducts(half, options.small === true).slice(0, options.count);
+  const named = options.products?.split(',').map(gridProduct) ?? [];
+  const names = new Set(named.map(gridName));
+  const others = gridProducts(half, options.small === true).filter((product) => !names.has(gridName(product)));
+  const products = [...named, ...others].slice(0, options.count);
   const reserved = options.pytorch ? 1000 * Math.min(pytorchSeconds(products.length), options.budget / 3) : 0;
   const { results, failed } = timeGrid(kernels, deviceTimer(vk, kernels), products, end - reserved, (line) => console.error(line));
   if (results.length === 0) throw new Error(`no product was timed: ${failed[0] ?? 'the budget is too short'}`);

@@ -68,6 +68,13 @@ export function gridProducts(half, small) {
 /** @param {GridProduct} product @returns {string} such as `bf16 NT 333 1000 768` */
 export const gridName = ({ type, form, m, n, k }) => `${type} ${form} ${m} ${n} ${k}`;
 
+/** The product of such a name. @param {string} name @returns {GridProduct} */
+export function gridProduct(name) {
+  const [type, form, ...sizes] = name.split(' ');
+  const [m, n, k] = sizes.map(Number);
+  return { type: /** @type {GridProduct['type']} */ (type), form, m, n, k };
+}
+
 /** The problem of `matmul`. @param {GridProduct} product @returns {any} */
 function problemOf({ type, form, m, n, k }) {
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
@@ -95,7 +102,9 @@ function candidatesOf(context, problem) {
   const units = context.tuning.units;
   const split = context.isCpu ? list.map((plan) => ({ ...plan, splits: 1 })) : withSplits(shape, list);
   const spirv = split.sort((x, y) => waveTime(problem, x, units) - waveTime(problem, y, units));
-  return [...inPtx, ...spirv.slice(0, inPtx.length > 0 ? SPIRV.besidePtx : SPIRV.alone)];
+  /** @type {any[]} */
+  const fewRows = [{ kernel: 'rows' }];
+  return [...fewRows, ...inPtx, ...spirv.slice(0, inPtx.length > 0 ? SPIRV.besidePtx : SPIRV.alone)];
 }
 
 /**

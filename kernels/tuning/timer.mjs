@@ -1,7 +1,7 @@
 // Times plans of a product on the device, for `compile`. It allocates operands of its own, and checks each plan's result against the first plan's.
 
 import { bytesOf, pack } from '../base.mjs';
-import { Values, median } from './values.mjs';
+import { PERIOD, Values, median } from './values.mjs';
 
 /** @typedef {import('../matmul/types.mjs').Choice} Choice */
 /** @typedef {import('../matmul/types.mjs').Problem} Problem */
@@ -9,12 +9,17 @@ import { Values, median } from './values.mjs';
 
 /** Bytes of operands, in sets that are used in turn: more than an H100's second-level cache, since in a step operands come from memory, too. */
 const CACHE_BYTES = 64e6;
-/** Bytes of the random values that operands are filled with. */
-const BLOCK_BYTES = 8 << 20;
+const MOST_SETS = 32;
+/** Random values that operands are filled with. In whole periods, so that blocks one after another go on with the sequence. */
+const BLOCK = 16 * PERIOD;
+/** Seeds of A's values and of B's: equal operands would give sums of squares on the diagonal, which are too large to be exact. */
+const SEEDS = [0x9e3779b9, 0x7f4a7c15];
 /** Microseconds that one sample should take, and the most runs of a product in one. */
 const [SAMPLE_US, MOST_RUNS] = [1000, 50];
-/** Milliseconds after which a GPU that was idle has raised its clocks. */
-const RAMP_MS = 150;
+/**
+ * Milliseconds after which a GPU that was idle has raised its clocks, and of idleness after which it has lowered them: while a kernel is compiled, say.
+ */
+const [RAMP_MS, IDLE_MS] = [150, 50];
 /** Bytes at a result's begin and at its end that are compared. */
 const COMPARED = 1 << 16;
 
@@ -24,20 +29,37 @@ const COMPARED = 1 << 16;
  * @returns {import('./auto.mjs').Timer}
  */
 export function deviceTimer(vk, kernels) {
-  /** Random values by type. @type {Map<string, number>} */
+  /** Random values by type and seed. @type {Map<string, number>} */
   const blocks = new Map();
-  let warm = false;
+  /** When the device began to work without a pause, and when its last work ended. */
+  let [busySince, busyUntil] = [-Infinity, -Infinity];
 
-  /** @param {import('../base.mjs').DType} type */
-  function blockOf(type) {
-    let handle = blocks.get(type);
+  /** @param {import('../base.mjs').DType} type @param {number} seed */
+  function blockOf(type, seed) {
+    const key = `${type} ${seed}`;
+    let handle = blocks.get(key);
     if (handle === undefined) {
-      const data = new Values(type).tensor(BLOCK_BYTES / bytesOf(type));
-      handle = vk.createBuffer(BLOCK_BYTES, 0);
-      blocks.set(type, handle);
+      const data = new Values(type, seed).tensor(BLOCK);
+      handle = vk.createBuffer(data.byteLength, 0);
+      blocks.set(key, handle);
       vk.uploadBuffer(handle, data);
     }
     return handle;
+  }
+
+  /** Runs dispatches, and returns their microseconds. @param {{ packed: ArrayBuffer, count: number }} batch */
+  function time({ packed, count }) {
+    const start = performance.now();
+    if (start - busyUntil > IDLE_MS) busySince = start;
+    const us = vk.batchExecuteAllProfiled(packed, count).batchGpuTimeUs;
+    busyUntil = performance.now();
+    return us;
+  }
+
+  /** Whether the device's clocks are raised; a CPU's are not ours to wait for. */
+  function isWarm() {
+    const now = performance.now();
+    return kernels.context.isCpu || (now - busyUntil <= IDLE_MS && now - busySince >= RAMP_MS);
   }
 
   /** @param {Problem} problem */
@@ -48,10 +70,11 @@ export function deviceTimer(vk, kernels) {
       owned.push(vk.createBuffer(Math.ceil(bytes / 16) * 16, 0));
       return owned[owned.length - 1];
     };
-    const filled = (/** @type {number} */ elements, /** @type {import('../base.mjs').DType} */ type) => {
+    const filled = (/** @type {number} */ elements, /** @type {import('../base.mjs').DType} */ type, /** @type {number} */ seed) => {
       const bytes = Math.ceil((elements * bytesOf(type)) / 16) * 16;
       const handle = buffer(bytes);
-      for (let at = 0; at < bytes; at += BLOCK_BYTES) vk.copyBuffer(blockOf(type), handle, Math.min(BLOCK_BYTES, bytes - at), 0, at);
+      const block = BLOCK * bytesOf(type);
+      for (let at = 0; at < bytes; at += block) vk.copyBuffer(blockOf(type, seed), handle, Math.min(block, bytes - at), 0, at);
       return handle;
     };
     const close = () => {
@@ -59,8 +82,8 @@ export function deviceTimer(vk, kernels) {
     };
     try {
       const bytes = m * k * bytesOf(aType) + n * k * bytesOf(bType);
-      const sets = Math.max(1, Math.min(8, Math.ceil(CACHE_BYTES / bytes)));
-      const operands = Array.from({ length: sets }, () => ({ a: filled(m * k, aType), b: filled(n * k, bType) }));
+      const sets = Math.max(1, Math.min(MOST_SETS, Math.ceil(CACHE_BYTES / bytes)));
+      const operands = Array.from({ length: sets }, () => ({ a: filled(m * k, aType, SEEDS[0]), b: filled(n * k, bType, SEEDS[1]) }));
       const bytesC = Math.ceil((m * n * bytesOf(cType)) / 16) * 16;
       const c = buffer(bytesC);
       const ends = buffer(2 * COMPARED);
@@ -79,8 +102,6 @@ export function deviceTimer(vk, kernels) {
         const work = workspace === undefined ? {} : { workspace };
         return pack(Array.from({ length: runs }, (_, i) => kernels.matmul({ ...args, ...operands[i % sets], c, ...work })).flat());
       };
-      const time = (/** @type {{ packed: ArrayBuffer, count: number }} */ { packed, count }) =>
-        vk.batchExecuteAllProfiled(packed, count).batchGpuTimeUs;
 
       /**
        * Throws where a plan's result differs from the first plan's. Sums of these values are exact in any order.
@@ -108,12 +129,13 @@ export function deviceTimer(vk, kernels) {
         const workspace = floats > 0 ? buffer(4 * floats) : undefined;
         check(plan, workspace);
         const trial = batch(plan, 4, workspace);
-        for (const until = performance.now() + RAMP_MS; !warm && performance.now() < until; ) time(trial);
-        warm = true;
         const guess = median([time(trial), time(trial), time(trial)]) / 4;
         const runs = Math.max(2, Math.min(MOST_RUNS, Math.round(SAMPLE_US / Math.max(guess, 1))));
         const run = batch(plan, runs, workspace);
-        return () => time(run) / runs;
+        return () => {
+          while (!isWarm()) time(run);
+          return time(run) / runs;
+        };
       };
       return { sampler, close };
     } catch (error) {
@@ -127,7 +149,6 @@ export function deviceTimer(vk, kernels) {
     close: () => {
       for (const handle of blocks.values()) vk.destroyBuffer(handle);
       blocks.clear();
-      warm = false;
     },
   };
 }
