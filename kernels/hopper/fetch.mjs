@@ -29,6 +29,8 @@ function mover(w, name) {
     permuteX: major === 'k' && permuteX,
     permuteK: major === 'mn' && permuteK,
   });
+  /** With `form.gather`: whether this operand is what is gathered. */
+  const gathered = w.form.gather === (name === 'a' ? 'rows' : 'columns') ? w.form.gather : undefined;
   const t = p.b32('and.b32', w.tid, WARPGROUP - 1);
   const chunk = p.b32('and.b32', t, perLine - 1);
   const line = p.b32('shr.u32', t, Math.log2(perLine));
@@ -65,12 +67,14 @@ function mover(w, name) {
     ldBytes: p.register('b32'),
     /** Offset of each chunk from `address` in bytes, constant throughout a tile. */
     offsets: p.registers('b32', list.length),
+    /** Bytes that cp.async reads of each chunk: none of a row or column beyond the last. */
+    sizes: tiling.load === 'cp' && major === 'k' && !gathered ? p.registers('b32', list.length) : undefined,
     address: p.register('b64'),
     /** Bytes from stage to stage. */
     step: major === 'k' ? p.b32('mov.u32', 2 * tiling.bk) : p.register('b32'),
     /** With `form.gather`: where A's rows, or B's columns, are. */
-    rows: name === 'a' && w.form.gather === 'rows' ? gatherRows(w, list.length) : undefined,
-    columns: name === 'b' && w.form.gather === 'columns' ? gatherColumns(w, list.length) : undefined,
+    rows: gathered === 'rows' ? gatherRows(w, list.length) : undefined,
+    columns: gathered === 'columns' ? gatherColumns(w, list.length) : undefined,
   };
 }
 
@@ -81,7 +85,7 @@ function mover(w, name) {
 export const lastEight = ({ p }, extent) => p.b32('and.b32', p.b32('sub.u32', extent, 1), 0xfffffff8);
 
 /** Points a mover at the first stage of a work item. @param {Writer} w @param {Mover} mover @param {import('./writer.mjs').Cursor} cursor */
-function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step, rows, columns }, cursor) {
+function aim(w, { name, major, list, offsets, sizes, x, k, ldBytes, address, step, rows, columns }, cursor) {
   const { p, tiling } = w;
   const { own } = cursor;
   const gather = rows ?? columns;
@@ -97,12 +101,15 @@ function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step, rows
   const paired = name === 'b' && w.form.glu === 'forward';
   const [n, n0] = paired ? [own.n, cursor.n0].map((x) => p.b32('shr.u32', x, 1)) : [own.n, cursor.n0];
   const first = p.b32('add.u32', name === 'a' ? cursor.m0 : n0, x);
-  // Rows and columns beyond the last repeat it, since their results are not stored.
+  // Rows and columns beyond the last repeat it, since their results are not stored; `sizes` leave them out where many blocks would wait for that row: of
+  // few rows a tile of 64 repeats the last up to 63 times.
   const extent = name === 'a' ? own.m : n;
   const last = major === 'k' ? p.b32('sub.u32', extent, 1) : lastEight(w, extent);
   list.forEach((move, i) => {
     const up = paired && move.x >= w.tiling.bn / 2;
-    let within = p.b32('min.u32', p.b32('add.u32', first, up ? move.x - w.tiling.bn / 2 : move.x), last);
+    const index = p.b32('add.u32', first, up ? move.x - w.tiling.bn / 2 : move.x);
+    if (sizes) p.do('selp.b32', sizes[i], CHUNK, 0, p.pred('setp.le.u32', index, last));
+    let within = p.b32('min.u32', index, last);
     if (up) within = p.b32('add.u32', within, n);
     if (major === 'k') p.do('mul.lo.u32', offsets[i], within, ldBytes);
     else p.do('mad.lo.u32', offsets[i], within, 2, p.b32('mul.lo.u32', p.b32('add.u32', k, move.k), ldBytes));
@@ -230,8 +237,9 @@ export function fetchAsync(w) {
     const places = movers.map(({ targets: [target] }) => p.b32('add.u32', base, target));
     each((mover, i, address, within) => {
       const place = at(places[movers.indexOf(mover)], mover.list[i].line * mover.bytes);
-      // For a chunk beyond the depth or the image, cp.async reads 0 bytes and writes zeros.
-      const size = within ? [p.b32('selp.b32', CHUNK, 0, within)] : [];
+      // For a chunk beyond the depth, the last row or the image, cp.async reads 0 bytes and writes zeros.
+      const whole = mover.sizes?.[i] ?? CHUNK;
+      const size = within ? [p.b32('selp.b32', whole, 0, within)] : mover.sizes ? [whole] : [];
       p.do('cp.async.cg.shared.global.L2::128B', place, at(address), CHUNK, ...size);
     });
     p.do('cp.async.commit_group');
