@@ -259,7 +259,7 @@ export function matmulKernels(context, options) {
   function matmulPlan(args) {
     const plan = planOf(problemOf(args));
     if (plan.kernel === 'ptx') {
-      const { division: _, pads: _pads, ...told } = plan;
+      const { division: _, pads: _pads, rows: _rows, ...told } = plan;
       return told;
     }
     const { kPerSplit: _, ...parts } = plan;

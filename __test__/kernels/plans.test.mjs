@@ -75,7 +75,7 @@ test('a plan says where it is a fallback: PTX cannot compute the product, or no 
   assert.deepEqual(matmulPlan(/** @type {any} */ ({ ...large, plan })), plan);
 });
 
-test('products that leave the fast path say so: rows that take copies, copies that are too large, kernels that fail, no PTX, no matrix units', () => {
+test('products that leave the fast path say so: rows that take copies, copies of some rows at a time, kernels that fail, no PTX, no matrix units', () => {
   const H100 = infoOf('NVIDIA H100 80GB HBM3', { hasPtx: true, multiprocessors: 132 });
   const said = (/** @type {any} */ { matmulPlan }, /** @type {any} */ args) => {
     const problem = { transA: false, transB: false, ...args };
@@ -89,8 +89,10 @@ test('products that leave the fast path say so: rows that take copies, copies th
   assert.match(copies.because, /^model: .*; A, B by copies with rows of a multiple of 8$/);
   // 16,384 rows of 50,257: their copy would take more than a GiB.
   const large = said(kernels, { ...halves, transB: false, m: 16384, n: 768, k: 50257 });
-  assert.deepEqual([large.kernel, large.fallback], ['coop', true]);
-  assert.match(large.because, /^the PTX kernels cannot take it: rows of A have 50257 elements, not a multiple of 8; no line is near/);
+  assert.deepEqual([large.kernel, large.fallback], ['ptx', false]);
+  assert.match(large.because, /^model: .*; A by a copy with rows of a multiple of 8, in 2 pieces$/);
+  const single = { transA: true, m: 50257, n: 1024, k: 8192 };
+  assert.match(said(kernels, single).because, /^model: .*; A by a copy with rows of a multiple of 4, in 2 pieces$/);
   // A kernel whose test fails.
   const failing = matmulKernels(contextOf(H100), { verify: () => 'wrong result' });
   const failed = said(failing, { ...halves, k: 1024 });
@@ -103,8 +105,8 @@ test('products that leave the fast path say so: rows that take copies, copies th
   const plain = productsOn(infoOf('a GPU', { coopMatSupported: false, cooperativeMatrixProperties: [] }));
   assert.equal(plain.matmulSupports('bf16'), false);
   assert.throws(() => plain.matmulPlan(/** @type {any} */ (halves)), /a GPU has no matrix instruction for precision bf16/);
-  const single = said(plain, { ...halves, aType: 'f32', bType: 'f32', cType: 'f32' });
-  assert.deepEqual([single.kernel, single.fallback], ['f32', true]);
+  const f32 = said(plain, { ...halves, aType: 'f32', bType: 'f32', cType: 'f32' });
+  assert.deepEqual([f32.kernel, f32.fallback], ['f32', true]);
 });
 
 test('products in words, and the table of them under the kernel times of a training run', () => {

@@ -20,10 +20,10 @@ const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'cp', ah
 const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'ld', ahead: 1, direct: true };
 const copied = { bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'tma', direct: true };
 
-/** Kernels on a stand-in that are not tested before their use. @param {Parameters<typeof ptxDevice>[0]} [options] */
-function untested(options) {
+/** Kernels on a stand-in that are not tested before their use. @param {Parameters<typeof ptxDevice>[0]} [options] @param {number} [copyBytes] */
+function untested(options, copyBytes) {
   const device = ptxDevice(options);
-  return { ...device, kernels: matmulKernels(new KernelContext(device.vk), { verify: () => undefined }) };
+  return { ...device, kernels: matmulKernels(new KernelContext(device.vk), { verify: () => undefined, copyBytes }) };
 }
 
 /** @param {object} tiling @param {object} [more] @returns {any} */
@@ -120,6 +120,45 @@ for (const [product, before, after] of COPIED) {
     assert.match(names[before], /^matmul_ptx_/);
   });
 }
+
+const single = { bm: 32, bn: 32, bk: 8, stages: 2, warps: [2, 1], tm: 4, tn: 4, blocks: 1 };
+
+test('f32: rows that are no multiple of 16 bytes, where they are loaded by vectors', () => {
+  for (const [product, pads, unpads] of /** @type {[Product, number, number][]} */ ([
+    [{ form: 'TN', m: 37, n: 40, k: 20, pad: 0, plan: planOf(single) }, 1, 0],
+    [{ form: 'TN', m: 37, n: 41, k: 20, pad: 0, beta: 1, plan: planOf(single, { splits: 2 }) }, 2, 0],
+    [{ form: 'NT', m: 33, n: 35, k: 19, pad: 0, bias: true, residual: true, plan: planOf(single) }, 2, 1],
+    [{ form: 'NN', m: 33, n: 34, k: 19, pad: 0, plan: planOf(single) }, 1, 1],
+  ])) {
+    const { vk, kernels, ran } = untested();
+    const dispatches = checkProduct(vk, kernels, { ...product, type: 'f32' });
+    const names = ran.slice(0, dispatches.length).map(({ kernel }) => kernel.name);
+    assert.deepEqual(
+      [names.filter((name) => name === 'matmul_pad').length, names.filter((name) => name === 'matmul_unpad').length],
+      [pads, unpads],
+    );
+  }
+});
+
+test('copies that would be too large are made for some rows at a time', () => {
+  for (const [product, copyBytes, pieces] of /** @type {[Product, number, number][]} */ ([
+    // A's copy has 20 rows of 608 elements, and those of pieces 20 of 256 or 89 rounded up.
+    [{ form: 'TN', m: 601, n: 40, k: 20, type: 'f32', plan: planOf(single) }, 30_000, 3],
+    [{ form: 'TN', m: 301, n: 40, k: 20, type: 'f32', beta: 1, plan: planOf(single, { splits: 2 }) }, 21_000, 2],
+    [{ form: 'NT', m: 520, n: 75, k: 42, half: true, bias: true, residual: true, plan: planOf(direct) }, 300_000, 3],
+  ])) {
+    const { vk, kernels, ran } = untested({}, copyBytes);
+    const dispatches = checkProduct(vk, kernels, { ...product, pad: 0 });
+    const names = ran.slice(0, dispatches.length).map(({ kernel }) => kernel.name);
+    assert.equal(names.filter((name) => name.startsWith('matmul_ptx_')).length, pieces, JSON.stringify(product));
+  }
+  const { kernels } = untested({}, 1000);
+  const none = { m: 601, n: 40, k: 20, transA: true, plan: planOf(single) };
+  assert.throws(
+    () => kernels.matmulPlan(none),
+    /rows of A have 601 elements, not a multiple of 4, and copies for 256 rows take 20480 bytes, 1000 are allowed/,
+  );
+});
 
 test('SwiGLU and its gradient: one kernel each, of what was declared', () => {
   for (const [pass, tiling, type, permuted = false] of /** @type {const} */ ([

@@ -103,7 +103,7 @@ function candidatesOf(context, problem) {
   const split = context.isCpu ? list.map((plan) => ({ ...plan, splits: 1 })) : withSplits(shape, list);
   const spirv = split.sort((x, y) => waveTime(problem, x, units) - waveTime(problem, y, units));
   /** @type {any[]} */
-  const fewRows = [{ kernel: 'rows' }];
+  const fewRows = [{ kernel: 'rows', splits: 1 }];
   return [...fewRows, ...inPtx, ...spirv.slice(0, inPtx.length > 0 ? SPIRV.besidePtx : SPIRV.alone)];
 }
 

@@ -20,26 +20,30 @@ import { GEMM_TILINGS, SECOND_PASS, SIMT_TILINGS } from './tilings.mjs';
  * @typedef {object} Rates
  * @property {number} wave blocks that the device runs at once
  * @property {number} [half] where two blocks share a multiprocessor: up to this many blocks each have one to themselves, and take HALF_WAVE of a
- *   wave's time for the depth
+ *   wave's time for the depth, or of HALF_WAVE_ALONE
  * @property {number} perDepth microseconds of a wave for each element of the depth
  * @property {number} perTile other microseconds of a wave: for its first operands, and for storing results
  * @property {number} launch microseconds of a launch
  * @property {{ us: number, bytesPerUs: number }} second microseconds of the second pass, and the bytes of parts that are written and read in one
  */
 
-/** The share of a wave's time that half a wave takes, where two blocks share a multiprocessor. */
-const HALF_WAVE = 0.6;
+/**
+ * The share of a wave's time that half a wave takes, where two blocks share a multiprocessor: after other waves, and alone. NN and NT 1024 2048 512 in f32,
+ * whose 128 tiles are half a wave, take 0.52 and 0.53 on an H200.
+ */
+const [HALF_WAVE, HALF_WAVE_ALONE] = [0.6, 0.53];
 
 /**
  * Predicts the microseconds of a product, or of a group of products in one launch.
  * @param {Work} work @param {Rates} rates
  */
 export function predict({ k, whole, rest, parts, kPerPart, area }, { wave, half = 0, perDepth, perTile, launch, second }) {
-  const waves = (/** @type {number} */ items) => {
-    const left = items % wave;
-    return Math.floor(items / wave) + (left === 0 ? 0 : left <= half ? HALF_WAVE : 1);
-  };
   const items = rest * parts;
+  const halfWave = whole + items <= half ? HALF_WAVE_ALONE : HALF_WAVE;
+  const waves = (/** @type {number} */ count) => {
+    const left = count % wave;
+    return Math.floor(count / wave) + (left === 0 ? 0 : left <= half ? halfWave : 1);
+  };
   // Counted in waves over the full depth, so that launches with equally many have exactly equal times: `compile` compares sums of these.
   const multiply = (waves(whole) + waves(items) * (kPerPart / k)) * (k * perDepth);
   const tiles = (Math.ceil(whole / wave) + Math.ceil(items / wave)) * perTile;
@@ -213,9 +217,11 @@ const COPY = { us: 4, bytesPerUs: 1e6 };
  * (4,480 x 2,600 x 650 takes 323), but still take several times as long as in PTX.
  */
 const ODD_ROWS = { loaded: 22e6, stored: 120e6, us: 8 };
+/** The same in f32: NN 512 50257 256 takes an H200 518 microseconds. TN 50257 1024 8192, at 24.2 milliseconds, has a rate of 35e6. */
+const ODD_ROWS_F32 = { loaded: 26e6, stored: 35e6, us: 8 };
 
 /**
- * Whether a product of halves is faster in PTX on copies of its operands than through SPIR-V on the operands themselves.
+ * Whether a product is faster in PTX on copies of its operands than through SPIR-V on the operands themselves.
  * @param {Shaped} problem @param {{ tiling: string, splits?: number, wave?: number, tail?: number }} plan
  * @param {readonly { name: string, bytes: number }[]} copies
  */
@@ -223,8 +229,9 @@ export function copiesPay(problem, plan, copies) {
   const us = predictPlan(problem, /** @type {PtxChoice} */ (plan)) ?? guesses(problem)[0]?.us;
   if (us === undefined) return false;
   const copying = copies.reduce((sum, { bytes }) => sum + COPY.us + bytes / COPY.bytesPerUs, 0);
-  const rate = copies.some(({ name }) => name === 'a' || name === 'b') ? ODD_ROWS.loaded : ODD_ROWS.stored;
-  return us + copying < ODD_ROWS.us + (2 * problem.m * problem.n * problem.k) / rate;
+  const odd = problem.precision === 'f32' ? ODD_ROWS_F32 : ODD_ROWS;
+  const rate = copies.some(({ name }) => name === 'a' || name === 'b') ? odd.loaded : odd.stored;
+  return us + copying < odd.us + (2 * problem.m * problem.n * problem.k) / rate;
 }
 
 /** Formats microseconds for a reader. @param {number} us */

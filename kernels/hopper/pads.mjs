@@ -1,5 +1,6 @@
-// Products of halves whose rows do not begin at multiples of 16 bytes, as rows of 650 do not. The kernels in PTX load and store 16 bytes at a time,
-// so they work on copies with room behind each row. The room behind A's and B's rows is zeros, which add nothing to a sum.
+// Products whose rows do not begin at multiples of 16 bytes, as rows of 650 halves do not. The kernels in PTX load and store 16 bytes at a time, so they
+// work on copies with room behind each row. The room behind A's and B's rows is zeros, which add nothing to a sum. Copies stay allocated, so large
+// products are computed some rows at a time.
 
 import { bytesOf, ceilDiv, pushConstants, tensor } from '../base.mjs';
 import { firstByte } from '../bounds.mjs';
@@ -16,15 +17,18 @@ import { productFault } from './form.mjs';
  * @typedef {{ name: 'a' | 'b' | 'c' | 'bias' | 'residual' | 'half', rows: number, columns: number, ld: number, type: import('../base.mjs').DType }} Pad
  */
 
-/** Elements that the kernels load at a time. */
-const UNIT = 8;
 /** Distance of copies from each other in the workspace, in bytes. */
 const ALIGNMENT = 256;
 /** Most bytes of a product's copies, which stay allocated. */
-const MAX_BYTES = 2 ** 30;
+export const MAX_COPY_BYTES = 2 ** 30;
+/** Rows that are computed at a time are a multiple of this: a whole number of every tile's, and of 16 bytes. */
+const PIECE = 256;
 
 /** @param {number} x @param {number} unit */
 const up = (x, unit) => ceilDiv(x, unit) * unit;
+
+/** Elements that the kernels load at a time. @param {import('../base.mjs').DType} type */
+const unitOf = (type) => 16 / bytesOf(type);
 
 /** Bytes of a copy. @param {Pad} pad */
 export const padBytes = ({ rows, ld, type }) => up(rows * ld * bytesOf(type), ALIGNMENT);
@@ -37,7 +41,9 @@ export const padBytes = ({ rows, ld, type }) => up(rows * ld * bytesOf(type), AL
  */
 export function padsOf(problem, alignment, stored) {
   const { m, n, k, k2, batch, precision, half, aType, bType, cType, transA, transB, bPermuted, beta, dual, glu, unit, args } = problem;
-  if (batch !== 1 || precision === 'f32' || aType !== half || bType !== half) return 'only single products of halves take copies';
+  const type = precision === 'f32' ? 'f32' : half;
+  if (batch !== 1 || precision !== type || aType !== type || bType !== type) return 'only single products of halves or of f32 take copies';
+  const size = unitOf(type);
   if (bPermuted || glu || unit || k2) return 'a permuted B, a second pair of operands, SwiGLU and activations that are kept take no copies';
   const offset = (/** @type {Pad['name'] | 'workspace'} */ name, /** @type {Pad['type']} */ type) =>
     args[name] === undefined ? 0 : firstByte(tensor('matmul', name, args[name]), type) % alignment;
@@ -48,12 +54,13 @@ export function padsOf(problem, alignment, stored) {
    * @param {Pad['name']} name @param {Pad['type']} type @param {number} rows @param {number} columns @param {number | undefined} ld
    * @param {number} multiple of which columns and the distance of rows must be
    */
-  const add = (name, type, rows, columns, ld = columns, multiple = UNIT) => {
+  const add = (name, type, rows, columns, ld = columns, multiple = size) => {
     if (columns % multiple || (rows > 1 && ld % multiple) || offset(name, type))
-      list.push({ name, rows, columns, ld: up(columns, UNIT), type });
+      list.push({ name, rows, columns, ld: up(columns, size), type });
   };
-  add('a', half, transA ? k : m, transA ? m : k, args.lda);
-  add('b', half, transB ? n : k, transB ? k : n, args.ldb);
+  // Where the depth is contiguous, f32 is loaded element by element.
+  if (type !== 'f32' || transA) add('a', type, transA ? k : m, transA ? m : k, args.lda);
+  if (type !== 'f32' || !transB) add('b', type, transB ? n : k, transB ? k : n, args.ldb);
   if (stored > 0) {
     if (args.bias !== undefined) add('bias', 'f32', 1, n, n, stored);
     if (args.residual !== undefined) add('residual', 'f32', m, n, args.ldr, stored);
@@ -66,27 +73,52 @@ export function padsOf(problem, alignment, stored) {
       if ((ld ?? n) !== n || offset(name, type)) return 'a result whose rows have gaps takes no copy';
     }
   }
-  const rowsOf = (/** @type {Pad['name']} */ name, /** @type {number} */ ld) => list.find((pad) => pad.name === name)?.ld ?? up(ld, UNIT);
+  const rowsOf = (/** @type {Pad['name']} */ name, /** @type {number} */ ld) => list.find((pad) => pad.name === name)?.ld ?? up(ld, size);
   const fault = productFault({
-    m: transA ? up(m, UNIT) : m,
-    n: up(n, UNIT),
-    k: transA && !transB ? k : up(k, UNIT),
+    m: transA ? up(m, size) : m,
+    n: up(n, size),
+    k: transA && !transB ? k : up(k, size),
     lda: rowsOf('a', args.lda ?? (transA ? m : k)),
     ldb: rowsOf('b', args.ldb ?? (transB ? k : n)),
     ldc: rowsOf('c', args.ldc ?? n),
     ldr: rowsOf('residual', args.ldr ?? n),
     ldh: rowsOf('half', args.ldh ?? n),
-    ...{ addresses: [], transA, transB, type: half },
+    ...{ addresses: [], transA, transB, type },
   });
-  if (fault) return fault;
-  const bytes = list.reduce((sum, pad) => sum + padBytes(pad), 0);
-  return bytes > MAX_BYTES ? `copies take ${bytes} bytes, ${MAX_BYTES} are allowed` : list;
+  return fault ?? list;
 }
 
-/** Describes copies in a few words. @param {readonly Pad[]} pads */
-export function padWords(pads) {
+/**
+ * The copies for some rows of a product alone.
+ * @param {readonly Pad[]} pads @param {boolean} transA @param {number} rows
+ * @returns {Pad[]}
+ */
+export const padsOfRows = (pads, transA, rows) =>
+  pads.map((pad) => {
+    if (pad.name === 'b' || pad.name === 'bias') return pad;
+    return pad.name === 'a' && transA ? { ...pad, columns: rows, ld: up(rows, unitOf(pad.type)) } : { ...pad, rows };
+  });
+
+/**
+ * The most rows of a product that are computed at a time, so that copies are no larger than allowed; or why they would be with the fewest.
+ * @param {readonly Pad[]} pads of the whole product @param {boolean} transA @param {number} m @param {number} most bytes of copies
+ * @returns {number | string}
+ */
+export function rowsAtOnce(pads, transA, m, most) {
+  const bytesFor = (/** @type {number} */ rows) => padsOfRows(pads, transA, rows).reduce((sum, pad) => sum + padBytes(pad), 0);
+  if (bytesFor(m) <= most) return m;
+  for (let pieces = 2; ; pieces++) {
+    const rows = up(ceilDiv(m, pieces), PIECE);
+    if (bytesFor(rows) <= most) return rows;
+    if (rows === PIECE) return `copies for ${rows} rows take ${bytesFor(rows)} bytes, ${most} are allowed`;
+  }
+}
+
+/** Describes copies in a few words. @param {readonly Pad[]} pads @param {number} pieces in which the product is computed */
+export function padWords(pads, pieces) {
+  const unit = unitOf(pads.find(({ name }) => name === 'a' || name === 'b')?.type ?? pads[0].type);
   const names = pads.map(({ name }) => (name === 'half' ? 'the second output' : name.length === 1 ? name.toUpperCase() : `the ${name}`));
-  return `${names.join(', ')} by ${pads.length > 1 ? 'copies' : 'a copy'} with rows of a multiple of ${UNIT}`;
+  return `${names.join(', ')} by ${pads.length > 1 ? 'copies' : 'a copy'} with rows of a multiple of ${unit}${pieces > 1 ? `, in ${pieces} pieces` : ''}`;
 }
 
 /**

@@ -9,7 +9,7 @@ import { addedEarly, division, gemmFault, parametersOf, productFault, sizesFault
 import { gemm } from './gemm.mjs';
 import { copiesPay } from './model.mjs';
 import { ptxPipeline, writeMaskOf } from './pipeline.mjs';
-import { onCopies, padBytes, padWords, padsOf } from './pads.mjs';
+import { MAX_COPY_BYTES, onCopies, padBytes, padWords, padsOf, padsOfRows, rowsAtOnce } from './pads.mjs';
 import { GEMM_TILINGS, SIMT_TILINGS, currentName, nameOf } from './tilings.mjs';
 import { isSimt, simt, simtFault, simtSizes } from './simt.mjs';
 import { kernelSelfTests } from './self-test.mjs';
@@ -71,9 +71,10 @@ const threadsOf = (tiling) => (isSimt(tiling) ? simtSizes(tiling) : sizesOf(tili
 
 /**
  * @param {KernelContext} context
- * @param {{ verify?: typeof verifyKernel }} [options] `verify`: tests a kernel before its first use
+ * @param {{ verify?: typeof verifyKernel, copyBytes?: number }} [options] `verify`: tests a kernel before its first use; `copyBytes`: most bytes of
+ *   the copies of a product whose rows are no multiple of 16 bytes
  */
-export function ptxProducts(context, { verify = verifyKernel } = {}) {
+export function ptxProducts(context, { verify = verifyKernel, copyBytes = MAX_COPY_BYTES } = {}) {
   const { tuning, info } = context;
   const blocks = info.multiprocessors || MULTIPROCESSORS;
   const alignment = Math.max(16, info.minStorageBufferOffsetAlignment ?? 16);
@@ -164,18 +165,53 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const plan = divide(problem, how);
     if (!wrong) return plan;
     const { tiling, division: of } = plan;
-    if (isSimt(tiling)) return wrong;
-    const pads = padsOf(problem, alignment, of.whole > 0 ? storedColumns(tiling, formOf({ ...problem.args, ...problem }, plan)) : 0);
-    if (typeof pads === 'string') return wrong;
-    if (pads.length === 0) return plan;
-    const bytes = pads.reduce((sum, pad) => sum + padBytes(pad), 0);
-    if (bytes > context.bindingBytes) return `${wrong}, and its copies are larger than a binding`;
-    return { ...plan, pads, ...(plan.because ? { because: `${plan.because}; ${padWords(pads)}` } : {}) };
+    const stored = isSimt(tiling) ? 4 : storedColumns(tiling, formOf({ ...problem.args, ...problem }, plan));
+    const all = padsOf(problem, alignment, of.whole > 0 ? stored : 0);
+    if (typeof all === 'string') return wrong;
+    if (all.length === 0) return plan;
+    const { m, transA } = problem;
+    const rows = rowsAtOnce(all, transA, m, Math.min(copyBytes, context.bindingBytes));
+    if (typeof rows === 'string') return `${wrong}, and ${rows}`;
+    const because = plan.because ? { because: `${plan.because}; ${padWords(all, ceilDiv(m, rows))}` } : {};
+    if (rows === m) return { ...plan, pads: all, ...because };
+    // The tiles after the last whole wave are few of so large a product.
+    const piece = divide({ ...problem, m: rows }, { ...how, wave: undefined, tail: 1 });
+    return { ...piece, pads: padsOfRows(all, transA, rows), rows, ...because };
+  }
+
+  /**
+   * The pieces of a product that is computed some rows at a time.
+   * @param {PtxProduct} product @param {PtxPlan & { rows: number }} plan
+   * @returns {{ product: PtxProduct, plan: PtxPlan }[]}
+   */
+  function piecesOf(product, { rows, ...plan }) {
+    const { m, n, k, transA, a, c, residual, h, lda, ldc, ldr, ldh } = product;
+    const from = (/** @type {import('../matmul/types.mjs').Placed} */ x, /** @type {number} */ elements) => ({
+      ...x,
+      offset: x.offset + elements,
+    });
+    return Array.from({ length: ceilDiv(m, rows) }, (_, i) => {
+      const first = i * rows;
+      const count = Math.min(rows, m - first);
+      const own = count === rows ? plan : { ...plan, division: divide({ m: count, n, k }, plan).division };
+      return {
+        product: {
+          ...product,
+          m: count,
+          a: from(a, first * (transA ? 1 : lda)),
+          c: from(c, first * ldc),
+          ...(residual ? { residual: from(residual, first * ldr) } : {}),
+          ...(h ? { h: from(h, first * ldh) } : {}),
+        },
+        plan: { ...own, pads: padsOfRows(plan.pads ?? [], transA, count) },
+      };
+    });
   }
 
   /** Why copies make a plan of the package slower than SPIR-V, or undefined. @param {Problem} problem @param {PtxPlan} plan */
-  function copiesFault(problem, { pads, splits, wave, tail, tiling }) {
-    const copies = pads?.map((pad) => ({ name: pad.name, bytes: padBytes(pad) }));
+  function copiesFault(problem, { pads, rows, splits, wave, tail, tiling }) {
+    const pieces = rows ? ceilDiv(problem.m, rows) : 1;
+    const copies = pads?.map((pad) => ({ name: pad.name, bytes: padBytes(pad) * pieces }));
     if (!copies || copiesPay(problem, { tiling: nameOf(tiling), splits, wave, tail }, copies)) return undefined;
     return `${fault(problem)}, and copies of operands would take longer than they save`;
   }
@@ -237,6 +273,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @returns {Dispatch[]}
    */
   function records(product, plan, work) {
+    const { rows } = plan;
+    if (rows !== undefined) return piecesOf(product, { ...plan, rows }).flatMap((piece) => records(piece.product, piece.plan, work));
     if (plan.pads) {
       const { pads, ...own } = plan;
       const copied = onCopies(context, product, pads);

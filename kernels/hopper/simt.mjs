@@ -130,8 +130,10 @@ function copier(w, tiling, name) {
     /** Points at an item's first stage. @param {import('./writer.mjs').Cursor} cursor */
     aim: (cursor) => {
       const first = p.b32('add.u32', name === 'a' ? cursor.m0 : cursor.n0, x);
-      // Rows and columns beyond the last repeat it, since their results are not stored.
-      const last = p.b32('sub.u32', name === 'a' ? w.m : w.n, byDepth ? 1 : LANES);
+      // Rows and columns beyond the last, or beyond the last four, repeat it, since their results are not stored. Of a number that is no multiple of four
+      // the last four end in the room behind a row (see pads.mjs).
+      const final = p.b32('sub.u32', name === 'a' ? w.m : w.n, 1);
+      const last = byDepth ? final : p.b32('and.b32', final, 0x100000000 - LANES);
       list.forEach((copy, i) => {
         const line = p.b32('min.u32', p.b32('add.u32', first, copy.x), last);
         if (byDepth) p.do('mad.lo.u32', offsets[i], line, ldBytes, BYTES * copy.k);

@@ -61,12 +61,16 @@ function matmulPlan(problem) {
   return tail >= 2 ? { ...best, tail } : { ...best, tail: 1 };
 }
 
-/** Least multiplications for PTX. Smaller products of halves were not timed but for one, of 2^25.6; in f32 this many take about 15 microseconds. */
-const LEAST = { halves: 2 ** 25, f32: 2 ** 28 };
 /**
- * Least rows and columns for PTX. Products of a rank are narrower than a tile, and still faster: they wait for memory, of which a tile in PTX has
- * several stages under way. On an H100 those of a Llama's adapters with the gradients (NN 4096 x 32 x 16384 and x 48 x 3072) took 341 microseconds a
- * layer together through SPIR-V; all such products of a layer, in PTX and one for each adapter, take 215.
+ * Least multiplications for PTX. Of halves NT 8 3456 640, of 2^24.1, takes an H200 7.6 microseconds, and 9.3 by the fastest tile of SPIR-V; smaller ones
+ * take about as long as a launch by either. In f32 this many take about 15 microseconds.
+ */
+const LEAST = { halves: 2 ** 22, f32: 2 ** 28 };
+/**
+ * Least rows and columns for PTX. Of halves with A as it is any rows will do: NT 1 1600 1600 takes an H200 12 microseconds, and 34 in tiles of 32 rows.
+ * Products of a rank are narrower than a tile, and still faster: they wait for memory, of which a tile in PTX has several stages under way. On an H100
+ * those of a Llama's adapters with the gradients (NN 4096 x 32 x 16384 and x 48 x 3072) took 341 microseconds a layer together through SPIR-V; all such
+ * products of a layer, in PTX and one for each adapter, take 215.
  */
 const NARROWEST = { halves: 8, f32: 128 };
 
@@ -74,10 +78,10 @@ const NARROWEST = { halves: 8, f32: 128 };
  * Whether a product is large enough for PTX.
  * @param {Shaped} problem
  */
-const large = ({ m, n, k, precision }) =>
+const large = ({ m, n, k, transA, precision }) =>
   precision === 'f32'
     ? m * n * k >= LEAST.f32 && Math.min(m, n) >= NARROWEST.f32
-    : m * n * k >= LEAST.halves && Math.min(m, n) >= NARROWEST.halves;
+    : m * n * k >= LEAST.halves && Math.min(transA ? m : n, n) >= NARROWEST.halves;
 
 const MAX_PREDICTIONS = 4096;
 /**

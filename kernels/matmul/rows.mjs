@@ -15,11 +15,16 @@ import { effectsOf, sumParts } from './reduce.mjs';
 
 /** Most rows, each of which has a sum in registers for each column of an invocation. */
 const MAX_ROWS = 8;
+/**
+ * Most rows of halves for which the kernel is chosen. NT of 4,800 x 1,600 in bf16 takes an H200 11.0 microseconds with 1 row, 12.2 with 4 and 16.2 with
+ * 8, and 12.6 on matrix units whatever the rows. In f32 there are none: 8 rows by 3,072 x 768 take 12.0, and 21.3 in tiles.
+ */
+const MAX_HALF_ROWS = 4;
 
-/** NN: invocations of a workgroup, vectors that lie side by side in it (128 bytes of a row of B), and rows of B that an invocation loads at a time. */
-const [THREADS, SIDE_BY_SIDE, AHEAD] = [256, 8, 8];
-/** The same on a CPU, which only tests ask. */
-const [CPU_THREADS, CPU_AHEAD] = [32, 2];
+/** NN: invocations of a workgroup, on a CPU, which only tests ask, and on a GPU; and vectors that lie side by side in it, 128 bytes of a row of B. */
+const [CPU_THREADS, THREADS, SIDE_BY_SIDE] = [32, 256, 8];
+/** NN: rows of B that an invocation loads at a time, and where there are more rows of A than these. */
+const [AHEAD, MANY_ROWS, AHEAD_OF_MANY] = [8, 4, 4];
 /**
  * NN: fewest rounds of loads for which the depth is split among workgroups, and fewest of a part. A round takes about as long as memory's latency, and
  * the second pass as long as some four.
@@ -29,7 +34,6 @@ const [SPLIT_ROUNDS, PART_ROUNDS] = [8, 2];
 /** @param {KernelContext} context */
 export function fewRowProducts(context) {
   const { info, tuning, isCpu } = context;
-  const ahead = isCpu ? CPU_AHEAD : AHEAD;
 
   /** Why the kernel cannot compute a product, or undefined. @param {Problem} problem */
   function fault(problem) {
@@ -61,12 +65,15 @@ export function fewRowProducts(context) {
     }
     const [bn, bk] = [SIDE_BY_SIDE * vec, threadsOf() / SIDE_BY_SIDE];
     const groups = ceilDiv(n, bn) * batch;
-    const rounds = k / (bk * ahead);
+    const rounds = k / (bk * aheadOf(m));
     const filling = isCpu || rounds < SPLIT_ROUNDS ? 1 : Math.min(ceilDiv(2 * tuning.units, groups), Math.floor(rounds / PART_ROUNDS), 64);
     const parts = asked === undefined ? Math.max(1, filling) : integer('matmul', 'splits', asked, 1, 64);
     const kPerSplit = ceilDiv(ceilDiv(k, bk), parts) * bk;
     return { ...common, bn, bk, splits: ceilDiv(k, kPerSplit), kPerSplit };
   }
+
+  /** NN: rows of B that an invocation loads at a time. @param {number} m */
+  const aheadOf = (m) => (m > MANY_ROWS ? AHEAD_OF_MANY : AHEAD);
 
   /** NN: invocations of a workgroup. */
   const threadsOf = () => (isCpu ? CPU_THREADS : Math.min(THREADS, info.maxComputeWorkGroupInvocations));
@@ -85,7 +92,7 @@ export function fewRowProducts(context) {
    * @returns {RowsPlan | undefined}
    */
   function choose(problem, own = false) {
-    if (isCpu || fault(problem)) return undefined;
+    if (isCpu || fault(problem) || (problem.aType !== 'f32' && problem.m > MAX_HALF_ROWS)) return undefined;
     const measured = own ? undefined : context.machine.plan(problem);
     if (measured && measured.kernel !== 'rows') return undefined;
     const because = `${problem.m} ${problem.m === 1 ? 'row' : 'rows'}: the kernel that reads B once, at the rate of memory`;
@@ -118,7 +125,7 @@ export function fewRowProducts(context) {
     const out = split && work ? work : c;
     const team = teamOf(product, vec);
     if (transB) context.checkRounds('matmul', `${k} inputs`, ceilDiv(k, vec * team.ahead * info.subgroupSize));
-    else context.checkRounds('matmul', `${k} inputs`, ceilDiv(plan.kPerSplit, plan.bk * ahead));
+    else context.checkRounds('matmul', `${k} inputs`, ceilDiv(plan.kPerSplit, plan.bk * aheadOf(m)));
     const groups = ceilDiv(n, plan.bn);
     if (!transB && groups > context.maxGroups)
       throw new RangeError(`matmul: n = ${n} makes ${groups} workgroups, more than ${context.maxGroups}`);
@@ -145,7 +152,7 @@ export function fewRowProducts(context) {
         ),
         specialization: [
           transB ? team.threads : threadsOf(),
-          ...[m, transB ? team.ahead : ahead, team.span, SIDE_BY_SIDE],
+          ...[m, transB ? team.ahead : aheadOf(m), team.span, SIDE_BY_SIDE],
           ...(split ? [0, 0] : [effectsOf(product), cType === 'f32' ? 0 : 1]),
         ],
         ...(transB ? team.options : {}),

@@ -142,6 +142,8 @@
  * @property {number} [tail]
  * @property {ReturnType<typeof import('../hopper/form.mjs').division>} division
  * @property {import('../hopper/pads.mjs').Pad[]} [pads] copies that the kernel works on; see `padsOf`
+ * @property {number} [rows] rows of the product that are computed at a time, for which `pads` and `division` are, where copies for all would be too
+ *   large
  *
  * @typedef {PtxPlanParts & Because} PtxPlan
  */

@@ -129,11 +129,19 @@ float aAt(uint at) {
 #endif
 }
 
-void use(uint u, uint k) {
-    uint from = p.offA + gl_WorkGroupID.z * p.strideA + k;
+float xs[AHEAD * ROWS];
+uint at; // the first vector of this invocation's columns
+uint firstA;
+
+// Loads row k of B, and the elements of A that multiply it.
+void load(uint u, uint k) {
+    loaded[u] = b[at + k * (p.ldb / VEC)];
+    [[unroll]] for (uint m = 0; m < ROWS; ++m) xs[u * ROWS + m] = aAt(firstA + m * p.lda + k);
+}
+
+void use(uint u) {
     [[unroll]] for (uint m = 0; m < ROWS; ++m) {
-        float x = aAt(from + m * p.lda);
-        [[unroll]] for (uint q = 0; q < QUADS; ++q) sums[m * QUADS + q] += x * quad(loaded[u], q);
+        [[unroll]] for (uint q = 0; q < QUADS; ++q) sums[m * QUADS + q] += xs[u * ROWS + m] * quad(loaded[u], q);
     }
 }
 
@@ -142,18 +150,19 @@ void main() {
     uint t = gl_LocalInvocationIndex, ly = t / LX;
     uint column = gl_WorkGroupID.x * LX + t % LX; // in vectors
     uint end = min(p.K, (gl_WorkGroupID.y + 1u) * p.kPerSplit);
-    uint from = (p.offB + gl_WorkGroupID.z * p.strideB) / VEC + min(column, p.N / VEC - 1u), step = p.ldb / VEC;
+    at = (p.offB + gl_WorkGroupID.z * p.strideB) / VEC + min(column, p.N / VEC - 1u);
+    firstA = p.offA + gl_WorkGroupID.z * p.strideA;
     [[unroll]] for (uint j = 0; j < ROWS * QUADS; ++j) sums[j] = vec4(0.0);
     uint k = gl_WorkGroupID.y * p.kPerSplit + ly;
     for (; k + (AHEAD - 1u) * LY < end; k += AHEAD * LY) {
-        [[unroll]] for (uint u = 0; u < AHEAD; ++u) loaded[u] = b[from + (k + u * LY) * step];
-        [[unroll]] for (uint u = 0; u < AHEAD; ++u) use(u, k + u * LY);
+        [[unroll]] for (uint u = 0; u < AHEAD; ++u) load(u, k + u * LY);
+        [[unroll]] for (uint u = 0; u < AHEAD; ++u) use(u);
     }
     [[unroll]] for (uint u = 0; u < AHEAD; ++u) {
-        if (k + u * LY < end) loaded[u] = b[from + (k + u * LY) * step];
+        if (k + u * LY < end) load(u, k + u * LY);
     }
     [[unroll]] for (uint u = 0; u < AHEAD; ++u) {
-        if (k + u * LY < end) use(u, k + u * LY);
+        if (k + u * LY < end) use(u);
     }
     [[unroll]] for (uint m = 0; m < ROWS; ++m) {
         if (m > 0) barrier();
