@@ -141,8 +141,9 @@ function root(name, architecture, packages) {
   });
 }
 
-/** Node, lavapipe and musl for arm64. */
-export const armRoot = () => root('root-arm64', 'arm64', ['nodejs', 'mesa-vulkan-drivers', 'libvulkan1', 'libstdc++6', 'musl']);
+/** Node, lavapipe, musl, and a shell with its commands, which tests call, for arm64. */
+export const armRoot = () =>
+  root('root-arm64-shell', 'arm64', ['nodejs', 'mesa-vulkan-drivers', 'libvulkan1', 'libstdc++6', 'musl', 'dash', 'coreutils']);
 /** musl alone: nothing of glibc can be loaded there. Its `ldd` is as Alpine's: Bun has no other sign of the C library. */
 export function muslRoot() {
   const place = root('root-musl', 'amd64', ['musl']);
