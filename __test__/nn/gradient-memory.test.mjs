@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, accumulate, autocast, compile, manualSeed, nn, optim, randn } from '../../nn/index.mjs';
 import { EXACT, PASSES } from '../../nn/compile/passes/index.mjs';
-import { GradientMemory } from '../../nn/optim/late-memory.mjs';
+import { GradientMemory } from '../../nn/optim/lazy-memory.mjs';
 import { initDevice, poison } from './setup.mjs';
 
 /** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
@@ -132,6 +132,32 @@ test('steps that are compiled, and those that are not, in turn', async () => {
   }
   assert.deepEqual(found[0], found[1]);
   assert.deepEqual(found[2], found[1]);
+});
+
+test('a gradient that the program sets is the one that the step takes, eager and compiled', async () => {
+  const found = [];
+  for (const isCompiled of [false, true]) {
+    const { model, x, lossOf } = begun();
+    const optimizer = OPTIMIZERS.SGD(model);
+    const [weight] = model.parameters();
+    const own = (/** @type {Tensor} */ input) => {
+      lossOf(input).backward();
+      weight.grad = weight.detach().mul(0.5);
+      optimizer.step();
+      optimizer.zeroGrad();
+    };
+    const step = isCompiled ? compile(own, { passes: EXACT, tune: false }) : own;
+    const before = await weight.toArray();
+    step(x);
+    const after = await weight.toArray();
+    // In the direction of the weight: all shrink by one factor.
+    const factor = after[0] / before[0];
+    assert.ok(factor < 1 && after.every((value, i) => Math.abs(value - factor * before[i]) <= 1e-5 * Math.abs(value)), `${factor}`);
+    step(x);
+    found.push(await weightsOf(model));
+    for (const each of [...(isCompiled ? [/** @type {any} */ (step)] : []), optimizer, model, x]) each.dispose();
+  }
+  assert.deepEqual(found[1], found[0]);
 });
 
 test('what lies between parameters stays 0: memory with gaps is not shared', async () => {

@@ -338,6 +338,32 @@ test('in whatever graphs a step is: the copy is written by the step, and made an
   assert.deepEqual(results.slice(4), results.slice(0, 4));
 });
 
+test('steps in other types between those that read permuted weights alone', async () => {
+  const losses = async (/** @type {string} */ kinds) => {
+    manualSeed(12);
+    const model = new nn.Sequential(new nn.Linear(32, 64), new nn.SwiGLU(64, 96), new nn.Linear(64, 32));
+    const opt = new optim.AdamW(model.parameters(), { lr: 0.02 });
+    const step = (/** @type {'bf16' | 'f16' | false} */ type) => (/** @type {any} */ x) => {
+      const loss = autocast(type, () => model.forward(x).to('f32').square().mean());
+      loss.backward();
+      opt.step();
+      return loss;
+    };
+    /** @type {Record<string, any>} */
+    const steps = { b: compile(step('bf16')), h: compile(step('f16')), f: compile(step(false)), e: step(false) };
+    const own = [];
+    for (const [i, kind] of [...kinds].entries()) own.push(await scope(() => steps[kind](batch(i).at(0))).item());
+    for (const each of [steps.b, steps.h, steps.f, opt, model]) each.dispose();
+    return own;
+  };
+  for (const kinds of ['bbebb', 'bbfbb', 'bbhbb']) {
+    takes = () => false;
+    const natural = await losses(kinds);
+    takes = blocks;
+    assert.deepEqual(await losses(kinds), natural, kinds);
+  }
+});
+
 test('with a process group: written by the whole step of each process, and made anew behind the gather of ZeRO-1', async () => {
   // Of one process, so that collectives have nothing to do.
   const nothing = () => undefined;

@@ -4,7 +4,7 @@ import { Recorder } from '../../kernels/base.mjs';
 import { stepsOf } from './explain.mjs';
 import { planMemory } from '../core/memory.mjs';
 import { HalfCopy } from '../optim/half-copy.mjs';
-import { GradientMemory, LateMemory } from '../optim/late-memory.mjs';
+import { GradientMemory, LazyMemory } from '../optim/lazy-memory.mjs';
 import { accesses, lower } from './passes/calls.mjs';
 import { runPasses } from './passes/index.mjs';
 import { runtime } from '../core/runtime.mjs';
@@ -78,7 +78,7 @@ export function build(recording, inputs, outputs, passes, tune) {
       isTemporary: (allocation) => isOwn(allocation) && !outputs.has(allocation),
       // Where gradients are kept for an optimizer, parameters change from call to call.
       isSteady: (allocation) => recording.guard.gradients.size === 0 && steady.has(allocation),
-      cleared: (allocation) => isCleared(allocation, recording) && !outputs.has(allocation),
+      isCleared: (allocation) => isCleared(allocation, recording) && !outputs.has(allocation),
       once,
       allocate: (bytes) => recording.allocate(bytes),
       kernels: runtime().kernels,
@@ -89,7 +89,7 @@ export function build(recording, inputs, outputs, passes, tune) {
     passes,
   );
   for (const call of once) lower(call, runtime().kernels);
-  for (const { allocations } of [...once, ...calls]) for (const each of allocations) if (each instanceof LateMemory) each.reserve();
+  for (const { allocations } of [...once, ...calls]) for (const each of allocations) if (each instanceof LazyMemory) each.reserve();
   const kept = new Set(once.flatMap((call) => accesses(call).writes));
   const lives = livesOf([...once, ...calls], new Set([...outputs, ...kept]), isOwn);
   const { slots, of } = planMemory([...lives.values()]);

@@ -68,7 +68,8 @@ export class Graph {
     recording.list.length = 0;
     /** Copies of parameters that a call leaves up to date. A permuted copy is up to date if the one in natural order is. */
     this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof PermutedCopy ? copy.half : copy).fresh && !left.has(copy));
-    for (const copy of left) recording.leave(copy);
+    this.abandoned = left;
+    for (const copy of left) recording.abandon(copy);
     /** What is computed before the first launch, and again where a version has changed. */
     this.once = once;
     /** Versions of its sources at that time; undefined before. @type {number[] | undefined} */
@@ -189,6 +190,7 @@ export class Graph {
     for (const { after } of this.recording.effects.values()) after();
     for (const storage of this.written) storage.version++;
     for (const copy of this.copiesAfter) copy.version = copy.source.version;
+    for (const copy of this.abandoned) copy.drop();
     for (const [leaf, gradient] of this.gradientsAfter) leaf.grad = gradient;
     for (const gradient of this.recording.cleared) gradient.dispose();
     this.recording.cleared.clear();

@@ -72,9 +72,13 @@ export class Recording {
   }
 
   /** Drops a copy of parameters that no call uses any more, and none leaves up to date. @param {ParameterCopy} copy */
-  leave(copy) {
+  abandon(copy) {
     this.copies.delete(copy);
-    if (this.outside.delete(copy.storage)) copy.storage.release();
+    const version = this.outside.get(copy.storage);
+    if (version === undefined) return copy.drop();
+    copy.storage.version = version;
+    this.outside.delete(copy.storage);
+    copy.storage.release();
     copy.drop();
   }
 

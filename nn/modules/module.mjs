@@ -43,12 +43,22 @@ export class Parameter extends Tensor {
     if (this.bucket?.shards) return this.bucket.shards.accumulate(this, this.bucket, gradient);
     recordingNow()?.gradientOf(this);
     this.bucket?.reserveGradients();
+    this.place();
     if (place === undefined) super.accumulate(gradient);
     else if (this.grad) place.add_(gradient);
     else {
       place.copy_(gradient);
       this.grad = place;
     }
+  }
+
+  /** Copies a gradient that a program has set into the optimizer's memory. */
+  place() {
+    const { gradientPlace: place, grad } = this;
+    if (!place || !grad || grad === place) return;
+    this.bucket?.reserveGradients();
+    noGrad(() => void place.copy_(grad));
+    this.grad = place;
   }
 
   /**

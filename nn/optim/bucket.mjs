@@ -9,7 +9,7 @@ import { scope } from '../core/scope.mjs';
 import { Storage, unscoped } from '../core/storage.mjs';
 import { Tensor } from '../api/tensor.mjs';
 import { HalfCopy } from './half-copy.mjs';
-import { GradientMemory } from './late-memory.mjs';
+import { GradientMemory } from './lazy-memory.mjs';
 import { ShardedStorage, flatView } from './shards.mjs';
 
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
@@ -24,7 +24,7 @@ const MAX_ELEMENTS = 2 ** 30;
 const SHARDED_ELEMENTS = 2 ** 26;
 
 /**
- * The same of one process: a 16th of all, within 16 and 256 MiB, unless a parameter is larger. In a compiled step the memory of a bucket's gradients can
+ * Most elements of a bucket of a single process: a 16th of all, within 16 and 256 MiB, unless a parameter is larger. In a compiled step the memory of a bucket's gradients can
  * hold activations until the first of these gradients is written.
  * @param {number} total elements of all parameters
  */
@@ -120,6 +120,8 @@ export class Bucket {
           if (!shards) parameter.gradientPlace = this.view(this.gradients, parameter.shape, offsets[i]);
           parameter.bucket = this;
         }
+        // If that fails, the parameters keep theirs.
+        if (parameters.some(({ grad }) => grad)) this.reserveGradients();
         for (const parameter of parameters) {
           const before = parameter.grad;
           if (!before) continue;
@@ -234,6 +236,7 @@ export class Bucket {
       const last = runs.at(-1);
       recordingNow()?.gradientOf(parameter);
       if (!parameter.grad) return;
+      parameter.place();
       if (last && last.offset + last.count === offset) last.count = end - last.offset;
       else runs.push({ offset, count: end - offset });
     });
@@ -256,7 +259,7 @@ export class Bucket {
   /** Marks the parameters as changed. With `copied`, the same kernel has updated the 16-bit copies that were up to date. */
   changed(copied = true) {
     const source = /** @type {Storage} */ (this.values.storage);
-    const kept = copied ? [this.half, this.half?.permuted].filter((copy) => copy?.fresh) : [];
+    const kept = copied && this.half?.fresh ? [this.half, this.half.permuted].filter((copy) => copy?.fresh) : [];
     source.version++;
     if (this.whole) {
       this.whole.version++;

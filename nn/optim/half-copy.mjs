@@ -6,7 +6,7 @@ import { map } from '../core/codegen.mjs';
 import { denseLayout, layoutOf } from '../core/layout.mjs';
 import { recordingNow, runtime } from '../core/runtime.mjs';
 import { Storage } from '../core/storage.mjs';
-import { LateMemory } from './late-memory.mjs';
+import { LazyMemory } from './lazy-memory.mjs';
 
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
 
@@ -17,7 +17,7 @@ export class ParameterCopy {
     this.source = source;
     this.dtype = dtype;
     /** Its memory, which lasts until `drop` or `dispose`. */
-    this.memory = new LateMemory(2 * count, () => {
+    this.memory = new LazyMemory(2 * count, () => {
       const device = runtime();
       // Allocated from the device even while a function is compiled: the copy outlives the graph.
       const storage = new Storage(device.allocate(2 * count));

@@ -43,7 +43,7 @@ import { perDevice } from '../../core/runtime.mjs';
  * @property {(allocation: Allocation) => boolean} isOwn whether memory was allocated in the trace
  * @property {(allocation: Allocation) => boolean} isTemporary whether memory is used only inside a call of the graph
  * @property {(allocation: Allocation) => boolean} isSteady whether memory is from before the trace, and only what changes its version changes it
- * @property {(allocation: Allocation) => boolean} cleared whether memory holds gradients of parameters of which the function clears every one that it
+ * @property {(allocation: Allocation) => boolean} isCleared whether memory holds gradients of parameters of which the function clears every one that it
  *   makes: none is there before a call or after it
  * @property {Call[]} once calls whose results are kept between calls of the graph
  * @property {(bytes: number) => Allocation} allocate allocates temporary memory

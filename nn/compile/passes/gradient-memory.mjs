@@ -11,13 +11,13 @@ import { accesses, movedTo } from './calls.mjs';
  * @param {Call[]} calls @param {Context} context
  * @returns {import('./calls.mjs').Passed} the calls, and how many allocations of gradients became temporary
  */
-export function gradientMemory(calls, { cleared, allocate }) {
-  /** What the calls use instead; undefined for what is not `cleared`, or holds something before it is written. @type {Map<Allocation, Allocation | undefined>} */
+export function gradientMemory(calls, { isCleared, allocate }) {
+  /** What the calls use instead; undefined for what is not `isCleared`, or holds something before it is written. @type {Map<Allocation, Allocation | undefined>} */
   const own = new Map();
   for (const call of calls) {
     const { reads, writes } = accesses(call);
     for (const memory of reads) if (!own.has(memory)) own.set(memory, undefined);
-    for (const memory of writes) if (!own.has(memory)) own.set(memory, cleared(memory) ? allocate(memory.bytes) : undefined);
+    for (const memory of writes) if (!own.has(memory)) own.set(memory, isCleared(memory) ? allocate(memory.bytes) : undefined);
   }
   const renamed = new Map([...own].flatMap(([memory, made]) => (made ? [/** @type {const} */ ([memory, made])] : [])));
   if (renamed.size === 0) return { calls, found: 0 };

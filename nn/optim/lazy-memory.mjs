@@ -9,7 +9,7 @@ import { runtime } from '../core/runtime.mjs';
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 
 /** @implements {Allocation} */
-export class LateMemory {
+export class LazyMemory {
   #make;
   /** @type {Storage | undefined} */
   #storage;
@@ -59,7 +59,7 @@ export class LateMemory {
 }
 
 /** The memory of a bucket's gradients; zeros at first. */
-export class GradientMemory extends LateMemory {
+export class GradientMemory extends LazyMemory {
   /** @param {Bucket} bucket whose gradients it holds */
   constructor(bucket) {
     super(4 * bucket.count, () => /** @type {Storage} */ (bucket.zeros('gradients').storage));
