@@ -285,7 +285,7 @@ export function convolutionKernels(context) {
         ]),
       );
     const epilogue = (bias ? EPI_BIAS : 0) | (tensors.relu ? EPI_RELU : 0);
-    const apart = isDepthwise(s, from.own, to.own) && !args.plan ? depthwise.gathered(windowsOf(s, positions)) : undefined;
+    const apart = isDepthwise(s, from.own, to.own) && !args.plan ? depthwise.gathered({ ...windowsOf(s, positions), isInput }) : undefined;
     if (apart) {
       const made = context.dispatch(`convolve_depthwise_${type}`, {
         buffers: [from.own.buffer, w.buffer, bias?.buffer ?? w.buffer, to.own.buffer],

@@ -14,7 +14,7 @@ const LOG2_ERFC = [-1.62800957, -0.917674939, -0.150697151, 0.0317354678, -0.003
 const ERFCX = [
   1.27697838, -0.0927635749, -0.166029947, 0.164042499, -0.0542242137, -0.0079489549, 0.00871896588, 0.00095214943, -0.00135053539,
 ];
-/** For results of 16 bits: erf(r) / r - 1 and log2(erfc(x)) / x as above, to 1.5e-7 and, of x in [1/2, 3.6], such that erf is right to 4e-7; */
+/** For halves: erf(r) / r - 1 and log2(erfc(x)) / x as above, to 1.5e-7 and, of x in [1/2, 3.6], such that erf is right to 4e-7; */
 const COARSE_ERF = [0.128379023, -0.376107762, 0.112460762, -0.0244011961];
 const COARSE_LOG2_ERFC = [-1.62764385, -0.919548287, -0.14714324, 0.02867166, -0.00275068083];
 /** and log2(erfc(x) / 2) in powers of x in [0, 9.3], such that erfc is right to 2e-5 of itself. */
@@ -112,17 +112,22 @@ export function normalCdf(x, factor = x.number(1)) {
   return x.isNan().choose(x, z.abs().lt(0.5).choose(erfNear(z).mul(0.5).add(0.5).mul(factor), far));
 }
 
-/** erf of which 16 bits are kept: a quarter of the instructions. @param {Expression} x */
+/** erf of halves, to 4e-7: in `compile` what follows may read it before it is rounded. @param {Expression} x */
 export function coarseErf(x) {
   const [size, square] = [x.abs().min(3.6), x.mul(x)];
-  const far = size.mul(size.polynomial(COARSE_LOG2_ERFC)).exp2().from(1).withSign(x);
+  // Beyond 3.6 it is 1 exactly: the result may be subtracted from 1 before it is rounded.
+  const rest = x
+    .abs()
+    .gt(3.6)
+    .choose(0, size.mul(size.polynomial(COARSE_LOG2_ERFC)).exp2());
+  const far = rest.from(1).withSign(x);
   return x
     .abs()
     .lt(0.5)
     .choose(x.add(x.mul(square.polynomial(COARSE_ERF))), far);
 }
 
-/** exp(-factor · x²) of which 16 bits are kept. @param {Expression} x @param {number} factor */
+/** exp(-factor · x²) of halves, to 3e-6 of itself. @param {Expression} x @param {number} factor */
 export function coarseBell(x, factor) {
   const limited = x.abs().min(20);
   return limited
@@ -131,7 +136,7 @@ export function coarseBell(x, factor) {
     .exp2();
 }
 
-/** `normalCdf` of which 16 bits are kept. @param {Expression} x @param {Expression} [factor] */
+/** `normalCdf` of halves, to 5e-5 of itself; 0 below 1e-37. @param {Expression} x @param {Expression} [factor] */
 export function coarseNormalCdf(x, factor = x.number(1)) {
   const tail = x.abs().mul(Math.SQRT1_2).min(9.3).polynomial(COARSE_LOG2_TAIL).exp2();
   // Where the tail is less than any number, it may not meet an infinite factor.

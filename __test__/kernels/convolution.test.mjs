@@ -218,8 +218,11 @@ for (const type of /** @type {const} */ (['f16', 'bf16'])) {
       { channels: 64, size: [8, 11], window: [3, 3], stride: [2, 2], dilation: [1, 1], padding: [1, 1] },
       { channels: 8, size: [12, 13], window: [2, 11], stride: [1, 3], dilation: [2, 1], padding: [0, 4] },
       { channels: 16, size: [31], window: [5], stride: [1], dilation: [3], padding: [6] },
+      // Rows that several threads share, and windows that leave room for few channels, or reach far.
+      { batch: 1, channels: 8, size: [333], window: [3], stride: [1], dilation: [40], padding: [40] },
+      { batch: 1, channels: 64, size: [7, 9], window: [15, 15], stride: [1, 1], dilation: [1, 1], padding: [14, 14] },
       ...Array.from({ length: scaled(2) }, () => ({
-        ...problem({ size: [random.between(4, 20), random.between(4, 20)] }),
+        ...problem({ size: [random.between(10, 20), random.between(10, 20)] }),
         channels: 8 * random.between(1, 9),
       })),
     ];
@@ -269,6 +272,18 @@ for (const type of /** @type {const} */ (['f16', 'bf16'])) {
     for (const name of names) assert.match(name, /^convolve_sum/);
   });
 }
+
+test('depthwise: an infinity of x stays in the gradients of the taps that meet it', () => {
+  if (!kernels.convolutionSupports('f16')) return;
+  const c = new Case({ guard: 8 });
+  const x = new Float64Array(8 * 7).fill(1).fill(Infinity, 8 * 5, 8 * 6);
+  const [own, dy, dw] = [c.input(Float32Array.from(x), 'f16'), c.input(new Float32Array(8 * 5).fill(1), 'f16'), c.output(8 * 3)];
+  const sizes = { batch: 1, channels: 8, outputs: 8, groups: 8, size: [7], window: [3], result: [5], type: /** @type {const} */ ('f16') };
+  const strides = { xStrides: [56, 1, 8], yStrides: [40, 1, 8] };
+  c.run(kernels.convolutionWeight({ x: own.tensor, dy: dy.tensor, dWeight: dw.tensor, weightType: 'f32', ...sizes, ...strides }));
+  for (let i = 0; i < 8; i++) assert.deepEqual([...dw.read().subarray(3 * i, 3 * i + 3)], [5, Infinity, Infinity]);
+  c.destroy();
+});
 
 test('more rounds of loops than a CPU device has are an error', { skip: !kernels.context.isCpu && 'a GPU has no such limit' }, () => {
   const unchecked = createKernels(vk, { check: false }); // the handles stand for no buffers

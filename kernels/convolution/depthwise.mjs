@@ -7,7 +7,9 @@ import { ceilDiv } from '../base.mjs';
 /** Most positions that share what they gather, of a row: their sums are in registers. In weight gradients the taps' sums are, too. */
 const [MAX_STRIP, MAX_STRIP_OF_WEIGHTS, MAX_TAPS] = [8, 4, 8];
 /** Most columns that a strip reaches: the loops over them are unrolled. */
-const MAX_REACH = 80;
+const MAX_REACH = 160;
+/** Columns of dy that a thread takes at a time. */
+const MAX_SEGMENT = 64;
 /** Most terms in one chain of additions in f32. */
 const MAX_CHAIN = 1 << 12;
 
@@ -23,6 +25,7 @@ const evenly = (n, most) => ceilDiv(n, ceilDiv(n, most));
  * @property {readonly number[]} stride
  * @property {readonly number[]} dilation
  * @property {readonly number[]} result sizes of what is written; of weight gradients, of dy
+ * @property {boolean} [isInput] whether it is the gradient of x
  */
 
 /** @param {KernelContext} context */
@@ -30,24 +33,30 @@ export function depthwisePlans(context) {
   const { info, tuning } = context;
   const threads = Math.min(128, info.maxComputeWorkGroupInvocations);
 
-  /** Vectors of eight channels of a workgroup. @param {number} channels */
-  const vectorsOf = (channels) => [8, 4, 2].find((n) => (channels / 8) % n === 0) ?? 1;
+  /** Vectors of eight channels of a workgroup, which holds so many bytes of each. @param {number} channels @param {number} bytes */
+  const vectorsOf = (channels, bytes) => [8, 4, 2].find((n) => (channels / 8) % n === 0 && n * bytes <= context.sharedBytes) ?? 1;
   /** Columns that a strip reaches. @param {Depthwise} d @param {number} strip @param {number} taps */
   const reachOf = ({ stride, dilation }, strip, taps) => (strip - 1) * stride[1] + (taps - 1) * dilation[1] + 1;
+  /** The largest part of a strip that reaches no further than MAX_REACH. @param {Depthwise} d @param {number} strip @param {number} taps */
+  function shortened(d, strip, taps) {
+    while (strip > 1 && reachOf(d, strip, taps) > MAX_REACH) strip = ceilDiv(strip, 2);
+    return strip;
+  }
 
   /**
    * The plan of a forward pass or an input gradient, or undefined where the kernel does not take it.
    * @param {Depthwise} d
    */
   function gathered(d) {
-    const { batch, channels, window, result } = d;
-    const vectors = vectorsOf(channels);
+    const { batch, channels, window, result, isInput = false } = d;
+    const bytes = 32 * window[0] * window[1];
+    const vectors = vectorsOf(channels, bytes);
     const rows = batch * result[0] * (channels / 8);
-    let strip = evenly(result[1], MAX_STRIP);
+    let strip = shortened(d, evenly(result[1], MAX_STRIP), window[1]);
     // A strip each, and still too few threads to fill the device: shorter ones.
     while (strip > 1 && rows * ceilDiv(result[1], strip) < 2 * tuning.units * threads) strip = ceilDiv(strip, 2);
     const reach = reachOf(d, strip, window[1]);
-    if (reach > MAX_REACH || 32 * window[0] * window[1] * vectors > context.sharedBytes) return undefined;
+    if (reach > MAX_REACH || bytes * vectors > context.sharedBytes) return undefined;
     // Also of loops that a compiler does not unroll.
     const rounds =
       ceilDiv(window[0] * window[1] * vectors * 8, threads) + window[0] * (3 + Math.max(reach, window[1]) * (2 + strip)) + 2 * strip;
@@ -56,7 +65,7 @@ export function depthwisePlans(context) {
     return {
       threads,
       tiles: ceilDiv(channels / 8, vectors) * ceilDiv(strips, threads / vectors),
-      specialization: [vectors, strip, 1],
+      specialization: [vectors, strip, 1, Number(isInput)],
     };
   }
 
@@ -66,20 +75,26 @@ export function depthwisePlans(context) {
    */
   function weights(d) {
     const { batch, channels, window, result } = d;
-    const vectors = vectorsOf(channels);
-    const [strip, taps] = [evenly(result[1], MAX_STRIP_OF_WEIGHTS), evenly(window[1], MAX_TAPS)];
+    const vectors = vectorsOf(channels, 0);
+    const taps = evenly(window[1], MAX_TAPS);
+    const strip = shortened(d, evenly(result[1], MAX_STRIP_OF_WEIGHTS), taps);
     const reach = reachOf(d, strip, taps);
     if (reach > MAX_REACH || 32 * threads > context.sharedBytes) return undefined;
-    const [rows, workers] = [batch * result[0], threads / vectors];
+    // Whole strips: a long row is shared by several threads.
+    const segment = strip * ceilDiv(evenly(result[1], MAX_SEGMENT), strip);
+    const units = batch * result[0] * ceilDiv(result[1], segment);
+    const workers = threads / vectors;
     const tiles = ceilDiv(channels / 8, vectors) * window[0] * ceilDiv(window[1], taps);
-    // Eight workgroups a unit hide each other's loads.
-    const filling = Math.max(1, Math.min(ceilDiv(8 * tuning.units, tiles), ceilDiv(rows, workers)));
-    const chain = Math.max(1, Math.floor(MAX_CHAIN / result[1])) * workers;
+    // Eight workgroups a unit of the device hide each other's loads.
+    const filling = Math.min(ceilDiv(8 * tuning.units, tiles), ceilDiv(units, workers));
+    const chain = Math.floor(MAX_CHAIN / segment) * workers;
     const most = Math.min(context.maxGroups, Math.floor(context.bindingBytes / (4 * channels * window[0] * window[1])));
-    const kPerSplit = ceilDiv(rows, Math.min(most, Math.max(filling, ceilDiv(rows, chain))));
-    const rounds = ceilDiv(kPerSplit, workers) * (2 + ceilDiv(result[1], strip) * (2 + strip + reach * (2 + strip))) + taps * (2 + workers);
+    const kPerSplit = ceilDiv(units, Math.max(1, Math.min(most, Math.max(filling, ceilDiv(units, chain)))));
+    const rounds =
+      ceilDiv(kPerSplit, workers) * (2 + ceilDiv(segment, strip) * (2 + strip + reach * (2 + strip)) + strip * (2 + taps)) +
+      taps * (2 + workers);
     if (!context.takesRounds(rounds)) return undefined;
-    return { threads, tiles, kPerSplit, splits: ceilDiv(rows, kPerSplit), specialization: [vectors, strip, taps] };
+    return { threads, tiles, kPerSplit, splits: ceilDiv(units, kPerSplit), specialization: [vectors, strip, taps, 0, segment] };
   }
 
   return { gathered, weights };

@@ -166,7 +166,8 @@ export function ptxProducts(context, { verify = verifyKernel, copyBytes = MAX_CO
     if (!wrong) return plan;
     const { tiling, division: of } = plan;
     const stored = isSimt(tiling) ? 4 : storedColumns(tiling, formOf({ ...problem.args, ...problem }, plan));
-    const all = padsOf(problem, alignment, of.whole > 0 ? stored : 0);
+    // Pieces of a product whose tiles are all in its tail have whole tiles.
+    const all = padsOf(problem, alignment, of.whole > 0 || (plan.tail ?? 1) > 1 ? stored : 0);
     if (typeof all === 'string') return wrong;
     if (all.length === 0) return plan;
     const { m, transA } = problem;

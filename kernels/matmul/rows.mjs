@@ -96,7 +96,9 @@ export function fewRowProducts(context) {
     const measured = own ? undefined : context.machine.plan(problem);
     if (measured && measured.kernel !== 'rows') return undefined;
     const because = `${problem.m} ${problem.m === 1 ? 'row' : 'rows'}: the kernel that reads B once, at the rate of memory`;
-    return settled(context.machine, problem, { ...divide(problem, { because, ...measured }), ...(measured ? {} : { guess: true }) });
+    const plan = divide(problem, { because, ...measured });
+    if (!problem.transB && ceilDiv(problem.n, plan.bn) > context.maxGroups) return undefined;
+    return settled(context.machine, problem, { ...plan, ...(measured ? {} : { guess: true }) });
   }
 
   /** The plan that a caller asks for. Throws if it cannot compute the product. @param {Problem} problem @param {Partial<MatmulPlan>} override */

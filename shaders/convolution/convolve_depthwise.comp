@@ -17,6 +17,7 @@ layout(constant_id = 17) const uint VECTORS = 4; // of eight channels, of a work
 layout(constant_id = 18) const int STRIP = 4;    // positions of a thread
 layout(constant_id = 19) const int TAPS = 4;     // WEIGHTS: taps of a row of the window that a thread sums
 layout(constant_id = 20) const uint INPUT = 0;   // the gradient of x, which gathers dy: tap j of position i is at (i + F - j * D) / S
+layout(constant_id = 21) const uint SEGMENT = 4; // WEIGHTS: positions of a row that a thread takes at a time
 
 layout(set = 0, binding = 0, std430) restrict readonly buffer X { uvec4 x[]; };
 
@@ -53,29 +54,39 @@ void main() {
     if (first * 8u >= p.M) return;
     vec4 acc[2 * TAPS];
     [[unroll]] for (int k = 0; k < 2 * TAPS; ++k) acc[k] = vec4(0.0);
-    uint end = min(p.B * p.Qh, (split + 1u) * p.kPerSplit);
+    uint segments = (p.Qw + SEGMENT - 1u) / SEGMENT;
+    uint end = min(p.B * p.Qh * segments, (split + 1u) * p.kPerSplit);
     for (uint r = split * p.kPerSplit + t / VECTORS; r < end && channel < p.M; r += workers) {
-        uint b = r / p.Qh, h = r % p.Qh;
+        uint h = r / segments % p.Qh, b = r / segments / p.Qh;
         int row = int(h) * SH + p.Fh + int(tapRow) * DH;
         if (uint(row) >= p.Gh) continue;
         uint line = p.offX + b * p.xb + uint(row) * p.xh + channel;
         uint from = p.offY + b * p.yb + h * p.yh + channel;
-        for (int q = 0; q < int(p.Qw); q += STRIP) {
+        int q = int(r % segments * SEGMENT), last = min(q + int(SEGMENT), int(p.Qw));
+        int shift = p.Fw + int(block) * TAPS * DW;
+        for (; q + STRIP <= last; q += STRIP) {
             vec4 d[2 * STRIP];
-            [[unroll]] for (int j = 0; j < STRIP; ++j) {
-                d[2 * j] = d[2 * j + 1] = vec4(0.0);
-                if (q + j < int(p.Qw)) unpack8(y[(from + uint(q + j) * p.yw) / 8u], d[2 * j], d[2 * j + 1]);
-            }
-            int column = q * SW + p.Fw + int(block) * TAPS * DW;
+            [[unroll]] for (int j = 0; j < STRIP; ++j) unpack8(y[(from + uint(q + j) * p.yw) / 8u], d[2 * j], d[2 * j + 1]);
             [[unroll]] for (int i = 0; i < REACH; ++i) {
                 vec4 lo, hi;
-                gathered(line, column + i, lo, hi);
+                gathered(line, q * SW + shift + i, lo, hi);
                 [[unroll]] for (int j = 0; j < STRIP; ++j) {
                     int k = i - j * SW;
                     if (k < 0 || k % DW != 0 || k / DW >= TAPS) continue;
                     acc[2 * (k / DW)] += d[2 * j] * lo;
                     acc[2 * (k / DW) + 1] += d[2 * j + 1] * hi;
                 }
+            }
+        }
+        // What is left of the row. Zeros in the place of missing positions would make NaNs of infinities in x.
+        for (; q < last; ++q) {
+            vec4 dLo, dHi;
+            unpack8(y[(from + uint(q) * p.yw) / 8u], dLo, dHi);
+            [[unroll]] for (int k = 0; k < TAPS; ++k) {
+                vec4 lo, hi;
+                gathered(line, q * SW + shift + k * DW, lo, hi);
+                acc[2 * k] += dLo * lo;
+                acc[2 * k + 1] += dHi * hi;
             }
         }
     }
