@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import assert from 'node:assert/strict';
+import { switchVariable } from '../bin/lib/options.mjs';
 import { bits, bufferOf, init, pipelineOf, ramp, scaled, validating, vk, words } from './lib/addon.mjs';
 import { child, childJson } from './lib/child.mjs';
 import { sameWords } from './lib/expect.mjs';
@@ -88,7 +89,8 @@ async function runsWell(name, { nodeArgs = [], kilobytes } = {}) {
 
 for (const name of names) test(`what may be done with results: ${name}`, () => runsWell(name));
 
-const NO_LIMIT = process.platform === 'linux' && !validating ? false : 'needs `ulimit -v`, and drivers that are content with little';
+const isLimitable = process.platform === 'linux' && !validating && !switchVariable('HELIOS_TEST_EMULATED');
+const NO_LIMIT = isLimitable ? false : 'needs `ulimit -v`, and drivers and a processor that are content with little';
 for (const name of ofLittleMemory) {
   test(`in a process that may have 2.6 GB: ${name}`, { skip: NO_LIMIT }, () => runsWell(name, { kilobytes: 2_600_000 }));
 }

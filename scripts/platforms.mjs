@@ -253,7 +253,7 @@ async function onArm(target, result, minutes) {
   const project = install(target);
   // Both with subgroups of four lanes, which add up in another order than eight.
   useIn(result, project, (program) => output(within(project, program)), here({ LP_NATIVE_VECTOR_WIDTH: '128' }));
-  const own = { NAPI_RS_NATIVE_LIBRARY_PATH: binaryOf(target), HELIOS_TEST_LIGHT: '1' };
+  const own = { NAPI_RS_NATIVE_LIBRARY_PATH: binaryOf(target), HELIOS_TEST_LIGHT: '1', HELIOS_TEST_EMULATED: '1' };
   const command = (/** @type {string} */ file) => within(REPOSITORY, ['--test', '--test-reporter=tap', '--test-force-exit', file], own);
   await eachFile(result, 'the same', UNDER_QEMU, command, minutes);
 }

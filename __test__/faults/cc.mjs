@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url';
 
 const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../target', import.meta.url));
 
-/** Where the library of `name`.c is. @param {string} name @param {string} [suffix] */
-export const library = (name, suffix = 'so') => join(TARGET, `faults-${name}.${suffix}`);
+/** Where the library of `name`.c for this processor is. @param {string} name @param {string} [suffix] */
+export const library = (name, suffix = 'so') => join(TARGET, `faults-${name}-${process.arch}.${suffix}`);
 
 /** Builds it; why that cannot be, or null. @param {string} name @param {string} [suffix] */
 export function build(name, suffix) {
