@@ -65,6 +65,8 @@ async function trainSmall() {
   const data = windowsOf(randomTokens(500, config.model.vocabSize), config.settings.blockSize);
   const stopped = () => rank === 1 && stopAt !== undefined && trainer.known.size >= stopAt;
   const trainer = new Trainer(vk, config, { data, ranks, stopped });
+  // The first step would allocate them.
+  for (const bucket of trainer.opt.buckets) bucket.reserveGradients();
   /** Bytes that tensors hold before the first step. */
   const { bytes } = memory();
   if (parts > 1) trainer.opt.gradientScale /= parts;

@@ -98,6 +98,8 @@ async function trained(way) {
   const model = new Model();
   if (units) for (const layer of model.layers) nn.fullyShard(layer);
   let optimizer = optimizerOf(model, way, zero);
+  // The first step would allocate them.
+  for (const bucket of optimizer.buckets) bucket.reserveGradients();
   const bytes = memory().bytes - before;
   /** @param {any} x @param {any} scale */
   const backward = (x, scale) => {
