@@ -2,7 +2,7 @@
 // made (docs/design/convolution.md). This file checks arguments and makes dispatches; convolution/plan.mjs chooses tiles.
 
 import { ceilDiv, integer, pushConstants, reach, tensor } from './base.mjs';
-import { depthwisePlans } from './convolution/depthwise.mjs';
+import { depthwisePlanner } from './convolution/depthwise.mjs';
 import { planner } from './convolution/plan.mjs';
 import { directions } from './directions.mjs';
 import { ptxConvolutions } from './hopper/convolutions.mjs';
@@ -75,7 +75,7 @@ const gcd = (a, b) => (b === 0 ? a : gcd(b, a % b));
 /** @param {KernelContext} context */
 export function convolutionKernels(context) {
   const plans = planner(context);
-  const depthwise = depthwisePlans(context);
+  const depthwisePlans = depthwisePlanner(context);
   const ptx = ptxConvolutions(context);
 
   /**
@@ -285,30 +285,17 @@ export function convolutionKernels(context) {
         ]),
       );
     const epilogue = (bias ? EPI_BIAS : 0) | (tensors.relu ? EPI_RELU : 0);
-    const apart = isDepthwise(s, from.own, to.own) && !args.plan ? depthwise.gathered({ ...windowsOf(s, positions), isInput }) : undefined;
-    if (apart) {
-      const made = context.dispatch(`convolve_depthwise_${type}`, {
+    const depthwise = (/** @type {import('./convolution/depthwise.mjs').GatheredPlan} */ plan) =>
+      context.dispatch(`convolve_depthwise_${type}`, {
         buffers: [from.own.buffer, w.buffer, bias?.buffer ?? w.buffer, to.own.buffer],
         writes: 0b1000,
-        groups: grid(kernel, apart.tiles, 1),
-        specialization: words([
-          apart.threads,
-          ...window,
-          ...stride,
-          ...dilation,
-          1,
-          1,
-          1,
-          1,
-          1,
-          1,
-          epilogue,
-          ...apart.specialization,
-          Number(isInput),
-        ]),
+        groups: grid(kernel, plan.tiles, 1),
+        specialization: words([plan.threads, ...window, ...stride, ...dilation, ...[1, 1, 1, 1, 1, 1], epilogue, ...plan.specialization]),
         push: pushed(groups, 1, from.own.offset, w.offset, bias?.offset ?? 0, to.own.offset, 0, 1),
       });
-      return [made];
+    if (isDepthwise(s, from.own, to.own) && !args.plan) {
+      const plan = depthwisePlans.gathered({ ...windowsOf(s, positions), isInput });
+      if (plan) return [depthwise(plan)];
     }
     const shape = { m, n, c, taps, groups, phases: phases[0] * phases[1] * phases[2], type, vectors };
     // Parts of sums are stored where the result's elements are.
@@ -400,9 +387,9 @@ export function convolutionKernels(context) {
       );
       if (made) return made;
     }
-    const apart = isDepthwise(s, x.own, dy.own) && !args.plan ? depthwise.weights(windowsOf(s, result)) : undefined;
-    const plan = apart
-      ? { ...apart, name: `convolve_depthwise_weights_${type}`, options: {} }
+    const depthwise = isDepthwise(s, x.own, dy.own) && !args.plan ? depthwisePlans.weights(windowsOf(s, result)) : undefined;
+    const plan = depthwise
+      ? { ...depthwise, name: `convolve_depthwise_weights_${type}`, options: {} }
       : plans.weights(kernel, { m: outputs, n: channels * taps, groups, k, type, vectors, last }, args.plan);
     const { splits } = plan;
     // Sums are f32: those of several workgroups are added, and 16-bit results are made of them.
@@ -411,7 +398,7 @@ export function convolutionKernels(context) {
     const main = context.dispatch(plan.name, {
       buffers: [x.own.buffer, dy.own.buffer, work.buffer],
       writes: 0b100,
-      groups: grid(kernel, plan.tiles, (apart ? 1 : groups) * splits),
+      groups: grid(kernel, plan.tiles, (depthwise ? 1 : groups) * splits),
       specialization: words([plan.threads, ...s.window, ...s.stride, ...s.dilation, ...[1, 1, 1, 1, 1, 1], 0, ...plan.specialization]),
       push: pushConstants(
         words([
@@ -425,7 +412,7 @@ export function convolutionKernels(context) {
           0,
           1,
           outputs * channels * taps,
-          apart ? groups : outputs,
+          depthwise ? groups : outputs,
           channels,
           x.own.offset,
           work.offset,

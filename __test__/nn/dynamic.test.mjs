@@ -94,8 +94,8 @@ test('another size makes no kernels where the program is the same', async () => 
   const explained = f.explain();
   assert.ok(explained[0].found['operations fused'] > 0);
   for (const { found } of explained) assert.deepEqual(found, explained[0].found);
-  // The least size may be summed by fewer workgroups than the others.
-  assert.ok(made[1] <= 1, `generated kernels: ${made}`);
+  // On a GPU the least size may be summed by fewer workgroups than the others.
+  assert.ok(made[1] <= (context.isCpu ? 0 : 1), `generated kernels: ${made}`);
   assert.deepEqual(made.slice(2), [0, 0, 0], `generated kernels: ${made}`);
 });
 

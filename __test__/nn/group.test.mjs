@@ -210,7 +210,9 @@ const grouped = (sizes) =>
       groups.push(list.map(({ m, n }) => m + 'x' + n).join('+'));
       return matmulGroup(list);
     };
-    const steps = [PASSES.filter((name) => name !== 'group'), PASSES].map((passes) => {
+    // Gradients have memory of their own, so that what is planned is what waits.
+    const all = PASSES.filter((name) => name !== 'gradients');
+    const steps = [all.filter((name) => name !== 'group'), all].map((passes) => {
       const model = nn.skipInit(() => new Decoder(sizes));
       const training = createTraining(model, run, { logitsBytes: 2 ** 30 });
       const step = compile(training.step, { passes });
@@ -225,23 +227,23 @@ const grouped = (sizes) =>
   );
 
 test("the GPT's weight gradients: groups that fill an H200's multiprocessors, in hardly more memory", async () => {
-  // The four of a layer. That of the head is computed by the loss, block by block. Equal groups have their dispatches made once: how many are depends on
-  // where the gradients are.
-  const narrow = '1024x2752+5504x1024+1024x1024+3072x1024';
-  const wide = '2048x5504+11008x2048+2048x2048+6144x2048';
+  // The four of a layer. That of the head is computed by the loss, block by block.
+  const narrow = new Array(3).fill('1024x2752+5504x1024+1024x1024+3072x1024');
+  // The gradients of two wide layers lie alike in buckets of their own, so that their dispatches are made once.
+  const wide = new Array(2).fill('2048x5504+11008x2048+2048x2048+6144x2048');
   for (const { sizes, expected, count, fewer } of [
     { sizes: {}, expected: narrow, count: 9, fewer: 12 },
-    { sizes: { gradientAccumulationSteps: 3 }, expected: narrow, count: 27, fewer: 12 },
+    // Those of the later micro-steps are added to the first one's, and equal groups have their dispatches made once.
+    { sizes: { gradientAccumulationSteps: 3 }, expected: [...narrow, ...narrow], count: 27, fewer: 12 },
     { sizes: { width: 2048, hidden: 5504, heads: 16 }, expected: wide, count: 9, fewer: 5 },
   ]) {
     const { steps, groups } = await grouped(sizes);
     const [alone, together] = steps;
-    assert.deepEqual([...new Set(groups)], [expected]);
+    assert.deepEqual(groups, expected);
     assert.deepEqual([alone.grouped, together.grouped], [0, count]);
     // By themselves some of the narrow ones are split in depth, and have a second pass.
     assert.ok(together.dispatches <= alone.dispatches - fewer, JSON.stringify(steps));
-    // Operands wait for others. In a model of three layers that shows: without all logits, norms and gated units it
-    // needs little else, and the gradients of a layer take their places early.
-    assert.ok(together.planned <= 1.1 * alone.planned, JSON.stringify(steps));
+    // Operands wait for others. In a model of three layers that shows: without all logits, norms and gated units it needs little else.
+    assert.ok(together.planned <= 1.06 * alone.planned, JSON.stringify(steps));
   }
 });

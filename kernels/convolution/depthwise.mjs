@@ -1,6 +1,7 @@
 // Depthwise convolutions of halves stored channels last: each channel has a window of its own.
 
 import { ceilDiv } from '../base.mjs';
+import { MAX_CHAIN } from './plan.mjs';
 
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 
@@ -10,8 +11,6 @@ const [MAX_STRIP, MAX_STRIP_OF_WEIGHTS, MAX_TAPS] = [8, 4, 8];
 const MAX_REACH = 160;
 /** Columns of dy that a thread takes at a time. */
 const MAX_SEGMENT = 64;
-/** Most terms in one chain of additions in f32. */
-const MAX_CHAIN = 1 << 12;
 
 /** The largest part of a row, at most `most`, of which several cover it with the least left over. @param {number} n @param {number} most */
 const evenly = (n, most) => ceilDiv(n, ceilDiv(n, most));
@@ -28,8 +27,10 @@ const evenly = (n, most) => ceilDiv(n, ceilDiv(n, most));
  * @property {boolean} [isInput] whether it is the gradient of x
  */
 
+/** `tiles`: workgroups; `specialization`: constants from 17 on. @typedef {{ threads: number, tiles: number, specialization: number[] }} GatheredPlan */
+
 /** @param {KernelContext} context */
-export function depthwisePlans(context) {
+export function depthwisePlanner(context) {
   const { info, tuning } = context;
   const threads = Math.min(128, info.maxComputeWorkGroupInvocations);
 
@@ -45,7 +46,7 @@ export function depthwisePlans(context) {
 
   /**
    * The plan of a forward pass or an input gradient, or undefined where the kernel does not take it.
-   * @param {Depthwise} d
+   * @param {Depthwise} d @returns {GatheredPlan | undefined}
    */
   function gathered(d) {
     const { batch, channels, window, result, isInput = false } = d;

@@ -36,7 +36,7 @@ import { TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
  *   channels of x and of dy are */
 
 /** Most terms in one chain of additions in f32: of 2^12 equal terms, the relative error is at most 5e-5. */
-const MAX_CHAIN = 1 << 12;
+export const MAX_CHAIN = 1 << 12;
 
 /** Fewest steps of a part of a sum that workgroups share, and the most parts: what a part costs besides is that of some steps. */
 const [MIN_STEPS, MAX_PARTS] = [4, 16];

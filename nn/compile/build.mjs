@@ -37,7 +37,7 @@ import { tuneProducts } from './tune.mjs';
  * @property {Record<string, number>} found what the passes found, and how often
  * @property {{ unplanned: number, planned: number }} bytes of all results: each in its own memory, and with memory shared
  * @property {GraphMemory} memory free it with `freeMemory`
- * @property {Set<ParameterCopy>} left copies of parameters that no call reads or leaves up to date
+ * @property {Set<ParameterCopy>} abandoned copies of parameters that no call reads or leaves up to date
  * @property {Once | undefined} once what has to be computed before the first call
  */
 
@@ -67,7 +67,7 @@ export function build(recording, inputs, outputs, passes, tune) {
   /** @type {Call[]} */
   const once = [];
   /** @type {Set<ParameterCopy>} */
-  const left = new Set();
+  const abandoned = new Set();
   const halves = new Map([...recording.copies].flatMap((copy) => (copy instanceof HalfCopy ? [[copy.storage.allocation, copy]] : [])));
   const gathered = recording.list.flatMap(({ permuted, allocations }) => (permuted ? [allocations[1]] : []));
   tuneProducts(recording, passes.includes('shuffle') ? new Set([...halves.keys(), ...gathered]) : new Set(), tune);
@@ -84,7 +84,7 @@ export function build(recording, inputs, outputs, passes, tune) {
       kernels: runtime().kernels,
       halves,
       keep: (copy) => recording.keep(copy),
-      leave: (copy) => void left.add(copy),
+      abandon: (copy) => void abandoned.add(copy),
     },
     passes,
   );
@@ -97,7 +97,7 @@ export function build(recording, inputs, outputs, passes, tune) {
   const parts = packedOf(calls);
   const sum = (/** @type {number[]} */ sizes) => sizes.reduce((a, b) => a + b, 0);
   const bytes = { unplanned: sum(Array.from(lives.values(), (life) => life.bytes)), planned: sum(slots) };
-  const built = { parts, steps: stepsOf(calls), found, bytes, memory, left };
+  const built = { parts, steps: stepsOf(calls), found, bytes, memory, abandoned };
   if (once.length === 0) return { ...built, once: undefined };
   const [before] = packedOf(once);
   const sources = new Set(once.flatMap((call) => accesses(call).reads.flatMap((allocation) => steady.get(allocation) ?? [])));

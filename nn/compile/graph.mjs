@@ -64,12 +64,14 @@ export class Graph {
     /** Storages from before the trace that a call writes. */
     this.written = [...recording.outside.keys()].filter((storage) => recording.changed(storage));
     const outputs = new Set(Array.from(tensorsIn(result), ({ storage }) => /** @type {Storage} */ (storage).allocation));
-    const { parts, steps, found, bytes, memory, left, once } = build(recording, inputs, outputs, passes, tune);
+    const { parts, steps, found, bytes, memory, abandoned, once } = build(recording, inputs, outputs, passes, tune);
     recording.list.length = 0;
     /** Copies of parameters that a call leaves up to date. A permuted copy is up to date if the one in natural order is. */
-    this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof PermutedCopy ? copy.half : copy).fresh && !left.has(copy));
-    this.abandoned = left;
-    for (const copy of left) recording.abandon(copy);
+    this.copiesAfter = [...recording.copies].filter(
+      (copy) => (copy instanceof PermutedCopy ? copy.half : copy).fresh && !abandoned.has(copy),
+    );
+    this.abandoned = abandoned;
+    for (const copy of abandoned) recording.abandon(copy);
     /** What is computed before the first launch, and again where a version has changed. */
     this.once = once;
     /** Versions of its sources at that time; undefined before. @type {number[] | undefined} */

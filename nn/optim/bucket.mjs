@@ -20,15 +20,11 @@ export const ALIGNMENT = 64;
 /** Most elements of a bucket whose gradients several processes sum: 4 GiB. */
 const MAX_ELEMENTS = 2 ** 30;
 
-/** The same if gradients are sharded: a bucket is the memory that a backward pass takes besides, 256 MiB unless a parameter is larger. */
-const SHARDED_ELEMENTS = 2 ** 26;
-
 /**
- * Most elements of a bucket of a single process: a 16th of all, within 16 and 256 MiB, unless a parameter is larger. In a compiled step the memory of a bucket's gradients can
- * hold activations until the first of these gradients is written.
- * @param {number} total elements of all parameters
+ * The same where a bucket's gradients take memory for a part of a backward pass alone, 256 MiB unless a parameter is larger: if they are sharded, and
+ * in one process, where a compiled step has them among its intermediate results.
  */
-const elementsOfOne = (total) => Math.min(Math.max(ALIGNMENT * Math.ceil(total / 16 / ALIGNMENT), 2 ** 22), 2 ** 26);
+const PASSING_ELEMENTS = 2 ** 26;
 
 /**
  * Packs parameters into buckets, in order. A parameter is never split. Pure.
@@ -319,7 +315,7 @@ const keyOf = ({ unit, ndim }, /** @type {number} */ i) => {
 export function bucketsOf(parameters, bytes, ranks) {
   const { multiple = ALIGNMENT, shards } = ranks ?? {};
   const sizes = parameters.map((parameter) => parameter.size);
-  const largest = !ranks ? elementsOfOne(sizes.reduce((a, b) => a + b, 0)) : shards && !shards.parameters ? SHARDED_ELEMENTS : MAX_ELEMENTS;
+  const largest = !ranks || (shards && !shards.parameters) ? PASSING_ELEMENTS : MAX_ELEMENTS;
   const most = Math.floor(Math.min(largest, bytes / 4) / multiple) * multiple;
   const keys = shards?.parameters ? parameters.map(keyOf) : undefined;
   return arrange(sizes, most, multiple, keys).map(({ members, count }) => {

@@ -396,14 +396,14 @@ impl<'a> Scalar<'a> {
     fn quotient(&mut self, a: Id, b: Id) -> Id {
         let one = self.f(1.0);
         // 1 / b is subnormal itself beyond.
-        if a != one {
-            let (limit, quarter) = (self.f(2f32.powi(126)), self.f(0.25));
-            let size = self.glsl(G::FAbs, Type::F32, &[b]);
-            let is_large = self.make(S::FOrdGreaterThan, Type::Bool, &[size, limit]);
-            let scale = self.select(Type::F32, is_large, quarter, one);
-            let (a, b) = (self.mul(a, scale), self.mul(b, scale));
+        if a == one {
             return self.exact(S::FDiv, &[a, b]);
         }
+        let (limit, quarter) = (self.f(2f32.powi(126)), self.f(0.25));
+        let size = self.glsl(G::FAbs, Type::F32, &[b]);
+        let is_large = self.make(S::FOrdGreaterThan, Type::Bool, &[size, limit]);
+        let scale = self.select(Type::F32, is_large, quarter, one);
+        let (a, b) = (self.mul(a, scale), self.mul(b, scale));
         self.exact(S::FDiv, &[a, b])
     }
 

@@ -50,7 +50,7 @@ import { perDevice } from '../../core/runtime.mjs';
  * @property {Kernels} kernels
  * @property {Map<Allocation, HalfCopy>} halves 16-bit copies of parameters that the calls use
  * @property {(copy: PermutedCopy) => void} keep brings another copy up to date before each launch
- * @property {(copy: HalfCopy) => void} leave says that no call reads a copy any more, and that none leaves it up to date
+ * @property {(copy: HalfCopy) => void} abandon says that no call reads a copy any more, and that none leaves it up to date
  */
 
 /**

@@ -90,7 +90,7 @@ function readersOf(calls, i) {
  * @returns {import('./calls.mjs').Passed} the calls, and how many products read permuted weights now
  */
 export function shuffle(calls, context) {
-  const { halves, keep, leave, allocate } = context;
+  const { halves, keep, abandon, allocate } = context;
   /** Copies whose permuted form products read. @type {Set<HalfCopy>} */
   const taken = new Set();
   let products = 0;
@@ -143,7 +143,7 @@ export function shuffle(calls, context) {
     if (updates.length === 0 || others) continue;
     const unread = new Map([[allocation, allocate(allocation.bytes)]]);
     for (const call of updates) Object.assign(call, movedTo(call, unread));
-    leave(half);
+    abandon(half);
   }
   return { calls, found: products };
 }
