@@ -260,6 +260,14 @@ export function reductionKernels(context) {
 }
 
 /**
+ * Blocks of a reduction on a GPU: enough to fill the device with several loads for each thread; of very many elements more, since they are in
+ * shards, each of which has to fill the device by itself.
+ * @param {number} vectors @param {number} threads of a block
+ */
+const blocksOnGpu = (vectors, threads) =>
+  Math.max(Math.min(1024, ceilDiv(vectors, 8 * threads)), Math.min(16_384, ceilDiv(vectors, 64 * threads)));
+
+/**
  * Reduces `count` elements to one value per block. A tensor may exceed a binding, or lie in several buffers: its shards, in order, each a
  * multiple of four elements. Blocks have the same size in either case, so that the result has the same bits as from one buffer. A block that
  * spans shards is first copied to one place.
@@ -283,8 +291,8 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
   const vectors = count / width;
   const bytes = bytesOf(type);
   const threads = context.isCpu ? CPU_THREADS : context.threadsUpTo(256);
-  // Enough blocks to fill the device, and several loads for every thread of one.
-  const most = wanted ?? Math.max(1, Math.min(context.isCpu ? 16 : 1024, ceilDiv(vectors, 8 * threads)));
+  const most =
+    wanted ?? (context.isCpu ? Math.max(1, Math.min(16, ceilDiv(vectors, 8 * threads))) : Math.max(1, blocksOnGpu(vectors, threads)));
   // Vectors that fit a binding, in multiples of the alignment of ranges.
   const withinBinding = (/** @type {Shard} */ shard, /** @type {number} */ elements) =>
     context.partSize(kernel, elements, [[shard, bytes]], 256 * width) / width;
