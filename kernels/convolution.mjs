@@ -246,7 +246,7 @@ export function convolutionKernels(context) {
     const most = positions.map((q, i) => ceilDiv(q, phases[i]));
     const n = integer(kernel, 'positions', batch * most[0] * most[1] * most[2]);
     const strides = isInput ? s.yStrides : s.xStrides;
-    const weightStrides = [isInput ? wi : wo, isInput ? wo : wi, wt, s.outputs * wo];
+    let weightStrides = [isInput ? wi : wo, isInput ? wo : wi, wt, s.outputs * wo];
     const toStrides = isInput ? s.xStrides : s.yStrides;
     /** @type {[boolean, boolean, boolean]} */
     const vectors = [
@@ -304,8 +304,11 @@ export function convolutionKernels(context) {
     const plan = plans.gathered(kernel, { ...shape, splits: isWhole }, args.plan);
     const { splits } = plan;
     const work = splits > 1 ? { buffer: context.workspace('convolution', 4 * splits * count), offset: 0 } : to.own;
+    const pack = plan.packed ? packed(w, { rows: m, channels: c, taps, groups, strides: weightStrides }) : undefined;
+    const laid = pack?.laid ?? w;
+    if (pack) weightStrides = [1, m, c * m, taps * c * m];
     const main = context.dispatch(plan.name, {
-      buffers: [from.own.buffer, w.buffer, bias?.buffer ?? w.buffer, work.buffer],
+      buffers: [from.own.buffer, laid.buffer, bias?.buffer ?? laid.buffer, work.buffer],
       writes: 0b1000,
       groups: grid(kernel, plan.tiles * shape.phases, groups * splits),
       specialization: words([
@@ -318,11 +321,33 @@ export function convolutionKernels(context) {
         splits > 1 ? 0 : epilogue,
         ...plan.specialization,
       ]),
-      push: pushed(...[m, c, from.own.offset, w.offset, splits > 1 ? count : (bias?.offset ?? 0), work.offset, plan.kPerSplit, splits]),
+      push: pushed(...[m, c, from.own.offset, laid.offset, splits > 1 ? count : (bias?.offset ?? 0), work.offset, plan.kPerSplit, splits]),
       ...plan.options,
     });
+    if (pack) return [pack.dispatch, main];
     if (splits === 1) return [main];
     return [main, summed({ count, splits, work, to: to.own, type, bias, channels: m, relu: tensors.relu })];
+  }
+
+  /**
+   * Lays out a weight by taps, channels and rows of the product, in memory of the kernels' own.
+   * @param {Part} w
+   * @param {{ rows: number, channels: number, taps: number, groups: number, strides: number[] }} how `channels`, `rows`: of a group; `strides`: of
+   *   rows, channels, taps and groups in `w`
+   * @returns {{ dispatch: Dispatch, laid: Part }}
+   */
+  function packed(w, { rows, channels, taps, groups, strides }) {
+    const count = rows * channels * taps * groups;
+    const threads = context.flatThreads;
+    const laid = { buffer: context.workspace('weight of a convolution', 4 * count), offset: 0 };
+    const dispatch = context.dispatch('convolve_pack', {
+      buffers: [w.buffer, laid.buffer],
+      writes: 0b10,
+      groups: context.strideGroups(count, threads),
+      specialization: [threads],
+      push: pushConstants([count, rows, channels, taps, ...strides, w.offset, laid.offset]),
+    });
+    return { dispatch, laid };
   }
 
   /**

@@ -41,6 +41,9 @@ export const MAX_CHAIN = 1 << 12;
 /** Fewest steps of a part of a sum that workgroups share, and the most parts: what a part costs besides is that of some steps. */
 const [MIN_STEPS, MAX_PARTS] = [4, 16];
 
+/** Positions below which a weight in f32 is read as it lies. Tests lower it. */
+export const limits = { packed: 4096 };
+
 /** Rows below which a group's product is too narrow for tiles. */
 const NARROW = 16;
 
@@ -185,8 +188,8 @@ export function planner(context) {
   }
 
   /** The specialization of tiles. @param {ConvolutionPlan} plan @param {number[]} flags */
-  const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0 }, [blocked, ...rest]) =>
-    kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, blocked, ...rest] : [bm, bn, bk, tm, tn, blocked];
+  const tileWords = ({ kernel, bm = 0, bn = 0, bk = 0, wm = 0, wn = 0, tm, tn, tk = 0 }, flags) =>
+    kernel === 'coop' ? [bm, bn, bk, wm, wn, tm, tn, tk, info.subgroupSize, ...flags] : [bm, bn, bk, tm, tn, ...flags.slice(0, 2)];
 
   /** @param {ConvolutionPlan} plan @param {DType} type @param {'' | '_weights' | '_weights_last'} what */
   const nameOf = ({ kernel }, type, what) => `convolve${kernel === 'tiles' ? '' : `_${kernel}`}${what}${suffix(type)}`;
@@ -226,6 +229,7 @@ export function planner(context) {
         name: shares(plan, type) ? 'convolve_shuffle' : nameOf(plan, type, ''),
         threads,
         tiles,
+        packed: false,
         specialization: [threads, plan.tm, plan.tn],
         options: shares(plan, type) ? context.wholeSubgroups : {},
         splits: 1,
@@ -238,7 +242,9 @@ export function planner(context) {
     const steps = blocked ? ceilDiv(c, bk) * taps : ceilDiv(c * taps, bk);
     context.checkRounds(kernel, `${c} channels and ${taps} taps`, steps);
     const tiles = ceilDiv(m, bm) * ceilDiv(n, bn);
-    const flags = [blocked, blocked && vectors[0], blocked && vectors[1], vectors[2]].map(Number);
+    // Of a tile's rows four are loaded at a time, if the weight is laid out so first. A weight that few positions use is not worth that.
+    const packed = plan.kernel === 'tiles' && blocked && m % 4 === 0 && n * phases >= limits.packed && (bm * bk) % (4 * threads) === 0;
+    const flags = plan.kernel === 'tiles' ? [blocked, packed] : [blocked, blocked && vectors[0], blocked && vectors[1], vectors[2]];
     const filling = Math.min(parts(plan), ceilDiv(tuning.units, tiles));
     const most = Math.floor(context.bindingBytes / (4 * m * n));
     const wanted = plan.kernel === 'coop' && mayShare ? Math.max(1, Math.min(plan.splits ?? filling, most)) : 1;
@@ -247,9 +253,10 @@ export function planner(context) {
       name: nameOf(plan, type, ''),
       threads,
       tiles,
+      packed,
       kPerSplit,
       splits: ceilDiv(steps, kPerSplit),
-      specialization: tileWords(plan, flags),
+      specialization: tileWords(plan, flags.map(Number)),
       options: optionsOf(plan),
     };
   }
@@ -284,7 +291,7 @@ export function planner(context) {
       tiles,
       kPerSplit,
       splits: ceilDiv(k, kPerSplit),
-      specialization: isDirect ? [threads, plan.tm, plan.tn] : tileWords(plan, [0, Number(vectors), 0, 0]),
+      specialization: isDirect ? [threads, plan.tm, plan.tn] : tileWords(plan, [0, Number(vectors && plan.kernel === 'coop'), 0, 0]),
       options: shared ? context.wholeSubgroups : optionsOf(plan),
     };
   }

@@ -14,6 +14,7 @@ layout(constant_id = 19) const uint BK = 16;
 layout(constant_id = 20) const uint TM = 4;      // rows a thread, a multiple of 4
 layout(constant_id = 21) const uint TN = 4;      // columns a thread, a multiple of 4
 layout(constant_id = 22) const uint BLOCKED = 0; // a step of the sum is BK channels of one tap, so that threads find the tap once a step
+layout(constant_id = 23) const uint PACKED = 0;  // with BLOCKED: rows of the product are neighbours in the weight (convolve_pack), four to a vector
 
 layout(set = 0, binding = 0, std430) restrict readonly buffer X { float x[]; };
 #ifdef WEIGHTS
@@ -21,6 +22,7 @@ layout(set = 0, binding = 1, std430) restrict readonly buffer Y { float y[]; };
 layout(set = 0, binding = 2, std430) restrict writeonly buffer W { float w[]; };
 #else
 layout(set = 0, binding = 1, std430) restrict readonly buffer W { float w[]; };
+layout(set = 0, binding = 1, std430) restrict readonly buffer W4 { vec4 w4[]; };
 layout(set = 0, binding = 2, std430) restrict readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = 3, std430) restrict writeonly buffer Y { float y[]; };
 #endif
@@ -39,6 +41,9 @@ shared vec4 tileB[BK * LD_B];
 
 float regA[LOADS_A];
 float regB[LOADS_B];
+#ifndef WEIGHTS
+vec4 packedA[(LOADS_A + 3u) / 4u];
+#endif
 vec4 acc[TM * TN / 4u];
 
 uint m0, n0, group;
@@ -74,10 +79,18 @@ void fetch(uint step) {
         ivec3 tap = tapOf(step % count), g = origin + shiftOf(tap);
         uint weight = baseW + weightAt(tap), c0 = step / count * BK, at = from + gatherAt(g);
         bool there = inside(g);
-        [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
-            uint v = t + i * THREADS, m = m0 + v / BK, c = c0 + v % BK;
-            regA[i] = 0.0;
-            if (m < p.M && c < p.C) regA[i] = w[weight + m * p.wm + c * p.wc];
+        if (PACKED != 0u) {
+            [[unroll]] for (uint i = 0; i < LOADS_A / 4u; ++i) {
+                uint v = t + i * THREADS, m = m0 + v % (BM / 4u) * 4u, c = c0 + v / (BM / 4u);
+                packedA[i] = vec4(0.0);
+                if (m < p.M && c < p.C) packedA[i] = w4[(weight + c * p.wc + m) >> 2];
+            }
+        } else {
+            [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
+                uint v = t + i * THREADS, m = m0 + v / BK, c = c0 + v % BK;
+                regA[i] = 0.0;
+                if (m < p.M && c < p.C) regA[i] = w[weight + m * p.wm + c * p.wc];
+            }
         }
         [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
             uint c = c0 + t / BN + i * (THREADS / BN);
@@ -102,9 +115,19 @@ void fetch(uint step) {
 
 void stage() {
     uint t = gl_LocalInvocationIndex;
-    [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
-        uint v = t + i * THREADS, m = v / BK;
-        tileA[v % BK * LD_A + (m >> 2)][m & 3u] = regA[i];
+#ifndef WEIGHTS
+    if (PACKED != 0u) {
+        [[unroll]] for (uint i = 0; i < LOADS_A / 4u; ++i) {
+            uint v = t + i * THREADS;
+            tileA[v / (BM / 4u) * LD_A + v % (BM / 4u)] = packedA[i];
+        }
+    } else
+#endif
+    {
+        [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
+            uint v = t + i * THREADS, m = v / BK;
+            tileA[v % BK * LD_A + (m >> 2)][m & 3u] = regA[i];
+        }
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uint v = t + i * THREADS;
@@ -130,6 +153,11 @@ void multiply(uint tx, uint ty) {
 
 void main() {
     uint t = gl_LocalInvocationIndex, tx = t % COLS, ty = t / COLS;
+    // Where they fit, 32 threads are a patch of 4 x 8: together they read few distinct vectors of either tile.
+    if (COLS % 8u == 0u && ROWS % 4u == 0u) {
+        tx = t % 8u + t / 32u % (COLS / 8u) * 8u;
+        ty = t / 8u % 4u + t / 32u / (COLS / 8u) * 4u;
+    }
     uint id = gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x;
     uint tilesM = (p.M + BM - 1u) / BM;
 #ifdef WEIGHTS
