@@ -56,6 +56,8 @@ export async function measure(job, open) {
       for (let i = 0; i < job.rounds; i++) values.push(await work());
       return values.slice(1).filter((value) => value !== undefined);
     };
+    // First what takes longest: a GPU that was idle raises its clock within some tenths of a second of work, and a few prompts end before that.
+    if (parts.includes('decode')) result.decode = await rounds(() => decodeRate(side, ids, { prompt, tokens, slots }));
     if (parts.includes('prefill')) {
       for (const length of job.prefill) {
         result.prefill[length] = await rounds(async () => {
@@ -65,7 +67,6 @@ export async function measure(job, open) {
         });
       }
     }
-    if (parts.includes('decode')) result.decode = await rounds(() => decodeRate(side, ids, { prompt, tokens, slots }));
     if (parts.includes('embed')) {
       result.embed = await rounds(async () => {
         const given = ids(prompt);
