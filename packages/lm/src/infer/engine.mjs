@@ -10,7 +10,7 @@ import { createRequire } from 'node:module';
 
 import { readAdapters } from './adapters.mjs';
 import { Session, StepError } from './session.mjs';
-import { MAX_SLOTS } from './types.mjs';
+import { MAX_SLOTS, MAX_TOP_LOGPROBS } from './types.mjs';
 import { openSource, uploadWeights } from './weights.mjs';
 
 /** @typedef {import('./types.mjs').Request} Request */
@@ -91,7 +91,10 @@ class Embedding {
  *   adapter: string | undefined }} Slot
  */
 
-/** Tokens that the device is computing, and whose they are. @typedef {{ read: Promise<Float32Array>, of: [row: number, Sequence][] }} Launch */
+/**
+ * Tokens that the device is computing, and whose they are.
+ * @typedef {{ read: Promise<import('./sampler.mjs').Sampled>, of: [row: number, Sequence][] }} Launch
+ */
 
 export class Engine {
   /** @type {(Sequence | Embedding)[]} */
@@ -123,7 +126,9 @@ export class Engine {
         throw new RangeError(`slots must be an integer from 1 to ${MAX_SLOTS}, got ${slots}`);
       const adapters = await readAdapters(folders, config);
       const weights = await uploadWeights(vk, source, { dtype, signal, onProgress });
-      const sizes = { context: context ?? Math.min(most, MAX_CONTEXT), slots };
+      // A model may pad its vocabulary.
+      const vocabulary = Math.min(source.tokenizer?.vocabSize ?? Infinity, config.vocabSize);
+      const sizes = { context: context ?? Math.min(most, MAX_CONTEXT), slots, vocabulary };
       const session = new Session(vk, config, weights, { ...sizes, adapters: merge ? [] : adapters });
       try {
         for (const adapter of merge ? adapters : []) await session.merge(adapter);
@@ -156,8 +161,6 @@ export class Engine {
     this.slots = session.slots;
     /** The type of the matrices on the device. */
     this.dtype = session.weights['layers.0.mlp.up.weight'].type;
-    /** Ids that may be sampled: a model may pad its vocabulary. */
-    this.vocabulary = Math.min(tokenizer?.vocabSize ?? Infinity, session.config.vocabSize);
     /** @type {Slot[]} */
     this.rows = Array.from({ length: this.slots }, (_, index) => ({
       index,
@@ -304,9 +307,9 @@ export class Engine {
    * @param {Launch} launch @param {Launch[]} later
    */
   async #receive({ read, of }, later) {
-    let words;
+    let sampled;
     try {
-      words = new Uint32Array((await read).buffer);
+      sampled = await read;
     } catch (error) {
       if (!(error instanceof StepError)) throw error;
       this.session.abandonWholeLayer(error);
@@ -321,7 +324,7 @@ export class Engine {
       }
       return;
     }
-    this.#deliver(words, of);
+    this.#deliver(sampled, of);
   }
 
   /** Gives waiting sequences free slots. */
@@ -388,7 +391,8 @@ export class Engine {
     slot.passed += chunk.length;
     if (slot.passed < sequence.promptLength) return undefined;
     slot.generating = true;
-    const read = session.begin(slot.index, sequence.request.sampling, sequence.ids, chunk.length - 1, this.vocabulary);
+    const { sampling, topLogprobs = 0 } = sequence.request;
+    const read = session.begin(slot.index, sampling, sequence.ids, chunk.length - 1, topLogprobs > 0);
     return { read, of: /** @type {[number, Sequence][]} */ ([[0, sequence]]) };
   }
 
@@ -419,9 +423,9 @@ export class Engine {
     );
   }
 
-  /** Hands tokens to their sequences. @param {Uint32Array} words token and bits of its log probability, by row @param {[row: number, Sequence][]} of */
-  #deliver(words, of) {
-    const bits = new Float32Array(words.buffer, words.byteOffset, words.length);
+  /** Hands tokens to their sequences. @param {import('./sampler.mjs').Sampled} read @param {[row: number, Sequence][]} of */
+  #deliver([bits, top], of) {
+    const words = new Uint32Array(bits.buffer, bits.byteOffset, bits.length);
     for (const [row, sequence] of of) {
       if (sequence.ended) continue;
       const token = words[2 * row];
@@ -431,12 +435,13 @@ export class Engine {
         sequence.fail(this.#notFinite(sequence.ids.length));
         continue;
       }
-      const { maxTokens, stopIds } = sequence.request;
+      const { maxTokens, stopIds, topLogprobs = 0 } = sequence.request;
       sequence.ids.push(token);
       const count = sequence.ids.length - sequence.promptLength;
       const full = sequence.ids.length >= this.context;
       const finishReason = stopIds.includes(token) ? 'stop' : count === maxTokens ? 'length' : full ? 'context' : null;
-      sequence.push({ token, logprob, finishReason });
+      const listed = topLogprobs > 0 && top ? { topLogprobs: mostLikely(top, row, topLogprobs) } : {};
+      sequence.push({ token, logprob, ...listed, finishReason });
     }
   }
 
@@ -451,6 +456,17 @@ export class Engine {
     slot.sequence = undefined;
     slot.generating = false;
   }
+}
+
+/**
+ * The most likely tokens of a row. @param {Float32Array} top ids [rows, 20], then their log probabilities @param {number} row
+ * @param {number} count at most; fewer where no more can be sampled
+ */
+function mostLikely(top, row, count) {
+  const ids = new Uint32Array(top.buffer, top.byteOffset, top.length / 2);
+  const first = row * MAX_TOP_LOGPROBS;
+  const all = Array.from({ length: count }, (_, k) => ({ token: ids[first + k], logprob: top[ids.length + first + k] }));
+  return all.filter(({ logprob }) => logprob > -Infinity);
 }
 
 /** The one that was not used for longest. @param {Slot[]} slots */

@@ -19,8 +19,10 @@ import { StopFinder } from './stops.mjs';
  * @typedef {string | readonly Message[] | ArrayLike<number>} Prompt
  *
  * What a token adds. `text` has whole characters only, so it may be empty; the last part has a `finishReason`. An aborted answer ends with the
- * token -1. `logprob`: the natural logarithm of the token's probability.
- * @typedef {{ text: string, token: number, logprob: number, finishReason: FinishReason | null }} Part
+ * token -1. `logprob`: the natural logarithm of the token's probability. `topLogprobs`, where asked for: the most likely tokens in descending order;
+ * of equal ones the lowest id first.
+ * @typedef {{ text: string, token: number, logprob: number, topLogprobs?: import('./types.mjs').Candidate[],
+ *   finishReason: FinishReason | null }} Part
  */
 
 /**
@@ -188,25 +190,28 @@ export class LanguageModel {
   }
 
   /** @param {ArrayLike<number>} prompt @param {Resolved} options @param {ArrayLike<number>} before @returns {AsyncGenerator<Part, void>} */
-  async *#run(prompt, { sampling, maxTokens, stop, adapter, signal, special = false, ignoreEos = false, shift = false }, before) {
+  async *#run(prompt, { special = false, ignoreEos = false, shift = false, ...options }, before) {
+    const { maxTokens, stop, adapter, signal, topLogprobs } = options;
+    let { sampling } = options;
     const decoder = this.tokenizer.decodeStream({ skipSpecial: !special });
     for (const id of Array.from(before)) decoder.push(id);
     const stops = new StopFinder(stop);
     const stopIds = ignoreEos ? [] : this.#stopIds;
     let ids = Array.from(prompt);
     for (let left = maxTokens; left > 0; ) {
-      const rest = this.#engine.submit({ ids, sampling, maxTokens: left, stopIds, adapter, signal });
-      for await (const { token, logprob, finishReason: reason } of rest) {
+      const rest = this.#engine.submit({ ids, sampling, maxTokens: left, stopIds, topLogprobs, adapter, signal });
+      for await (const { finishReason: reason, ...own } of rest) {
+        const { token } = own;
         if (token >= 0) left--;
         const finishReason = reason === 'context' && shift && left > 0 ? null : reason;
         let text = token < 0 || (finishReason === 'stop' && !special) ? '' : decoder.push(token);
         if (finishReason) text += decoder.end();
         const next = stops.push(text);
         if (next.found) {
-          yield { text: next.text, token, logprob, finishReason: 'stop' };
+          yield { text: next.text, ...own, finishReason: 'stop' };
           return;
         }
-        yield { text: finishReason ? next.text + stops.end() : next.text, token, logprob, finishReason };
+        yield { text: finishReason ? next.text + stops.end() : next.text, ...own, finishReason };
         if (finishReason) return;
         if (shift) ids.push(token);
       }

@@ -8,7 +8,8 @@ import { ApiError, chatRequest, completionRequest, embeddingRequest, wrong } fro
 /** @typedef {import('../infer/model.mjs').Part} Part */
 /** @typedef {import('./requests.mjs').Body} Body */
 /** @typedef {import('./requests.mjs').Input} Input */
-/** @typedef {{ token: string, logprob: number, bytes: number[] | null, top_logprobs: never[] }} TokenLogprob */
+/** @typedef {{ token: string, logprob: number, bytes: number[] | null }} Logprob */
+/** @typedef {Logprob & { top_logprobs: Logprob[] }} TokenLogprob */
 /** @typedef {{ prompt: number, completion: number }} Counts of tokens */
 
 /**
@@ -49,7 +50,10 @@ const FORMS = {
     logprobs: (/** @type {TokenLogprob[]} */ tokens) => ({
       tokens: tokens.map(({ token }) => token),
       token_logprobs: tokens.map(({ logprob }) => logprob),
-      top_logprobs: null,
+      // OpenAI's has the chosen token too. Where several tokens have one text, the most likely one counts.
+      top_logprobs: tokens.some(({ top_logprobs: top }) => top.length > 0)
+        ? tokens.map((own) => Object.fromEntries([own, ...own.top_logprobs.toReversed()].map(({ token, logprob }) => [token, logprob])))
+        : null,
       text_offset: tokens.map((_, i) => tokens.slice(0, i).reduce((sum, { token }) => sum + token.length, 0)),
     }),
   },
@@ -168,10 +172,11 @@ const usageOf = ({ prompt, completion }) => ({
 /** The logprobs of tokens; that which ended the text is no part of it. @param {LanguageModel} model @param {Part[]} parts @returns {TokenLogprob[]} */
 function logprobsOf(model, parts) {
   const own = parts.filter(({ token, finishReason }) => token >= 0 && !(finishReason === 'stop' && model.stopIds.includes(token)));
-  return own.map(({ token: id, logprob }) => {
+  const shown = (/** @type {{ token: number, logprob: number }} */ { token: id, logprob }) => {
     const token = model.tokenizer.decode([id]);
-    return { token, logprob, bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)], top_logprobs: [] };
-  });
+    return { token, logprob, bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)] };
+  };
+  return own.map((part) => ({ ...shown(part), top_logprobs: (part.topLogprobs ?? []).map(shown) }));
 }
 
 /** Writes the head of an event stream, once. @param {import('node:http').ServerResponse} response */

@@ -114,7 +114,7 @@ const REFUSED = {
  * @property {number} n choices a prompt
  * @property {boolean} stream
  * @property {boolean} includeUsage with `stream`: a last chunk says the usage
- * @property {boolean} logprobs
+ * @property {boolean} logprobs of the tokens; the option `topLogprobs` says how many others
  */
 
 /** @param {Body} body @param {number} places sequences that the server takes at once @returns {Omit<Common, 'logprobs'>} */
@@ -153,9 +153,9 @@ export function chatRequest(body, model, places) {
   const maxTokens = number(body, 'max_completion_tokens', TOKENS) ?? number(body, 'max_tokens', TOKENS);
   if (maxTokens !== undefined) common.options.maxTokens = maxTokens;
   const logprobs = flag(body, 'logprobs');
-  if (number(body, 'top_logprobs', { min: 0, max: 20, integer: true })) {
-    throw wrong('top_logprobs', 'top_logprobs must be 0: the server knows the logprob of the chosen token alone', 'unsupported_parameter');
-  }
+  const top = number(body, 'top_logprobs', NUMBERS.topLogprobs);
+  if (top && !logprobs) throw wrong('top_logprobs', 'top_logprobs is for logprobs: true');
+  common.options.topLogprobs = top;
   const variables = read(body, 'chat_template_kwargs', isObject, 'an object');
   const messages = messagesOf(body.messages);
   if (!model.hasTemplate) throw wrong('messages', 'the model has no chat template: use /v1/completions', 'no_chat_template');
@@ -232,9 +232,8 @@ const COMPLETION_TOKENS = 16;
 export function completionRequest(body, model, places) {
   const common = commonOf(body, places);
   common.options.maxTokens = number(body, 'max_tokens', TOKENS) ?? COMPLETION_TOKENS;
-  const logprobs = number(body, 'logprobs', { min: 0, max: 5, integer: true });
-  if (logprobs)
-    throw wrong('logprobs', 'logprobs must be 0: the server knows the logprob of the chosen token alone', 'unsupported_parameter');
+  const logprobs = number(body, 'logprobs', NUMBERS.topLogprobs);
+  common.options.topLogprobs = logprobs;
   const inputs = inputsOf(body.prompt, 'prompt', model, Math.floor(places / common.n));
   return { ...common, logprobs: logprobs !== undefined, inputs };
 }
