@@ -126,17 +126,18 @@ export class LanguageModel {
    * The ids of a prompt. An empty text becomes the token that begins a text, or a line feed where there is none.
    * @param {Prompt} prompt
    * @param {Record<string, unknown>} [variables] of the chat template
+   * @param {readonly object[]} [tools] that messages may call, for the template
    * @returns {Uint32Array}
    * @throws {TypeError} for something that is no prompt; {RangeError} for ids outside of the vocabulary
    */
-  encode(prompt, variables) {
+  encode(prompt, variables, tools) {
     if (typeof prompt === 'string') {
       const ids = this.tokenizer.encode(prompt);
       if (ids.length > 0) return ids;
       return this.config.bos === null ? this.tokenizer.encode('\n') : Uint32Array.of(this.config.bos);
     }
     if (Array.isArray(prompt) && prompt.length > 0 && typeof prompt[0] === 'object') {
-      return this.tokenizer.encode(this.render(prompt, variables), { addSpecial: false });
+      return this.tokenizer.encode(this.render(prompt, variables, tools), { addSpecial: false });
     }
     const { length } = /** @type {ArrayLike<number>} */ (prompt ?? {});
     if (typeof prompt !== 'object' || !(length > 0))
@@ -149,11 +150,11 @@ export class LanguageModel {
 
   /**
    * The text that the chat template makes of messages, up to the beginning of the answer.
-   * @param {readonly Message[]} messages @param {Record<string, unknown>} [variables]
+   * @param {readonly Message[]} messages @param {Record<string, unknown>} [variables] @param {readonly object[]} [tools]
    * @throws {Error} if there is no template, or it refuses the messages
    */
-  render(messages, variables) {
-    return applyChatTemplate(this.tokenizer, [...messages], { addGenerationPrompt: true, variables });
+  render(messages, variables, tools) {
+    return applyChatTemplate(this.tokenizer, [...messages], { addGenerationPrompt: true, variables, tools });
   }
 
   /**
