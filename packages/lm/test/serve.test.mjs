@@ -283,7 +283,6 @@ test('a wrong request is an error of JSON that names the parameter', async (t) =
       /^top_logprobs must be an integer from 0 to 20, got 21$/,
     ],
     ['chat/completions', { ...chat, logprobs: 2 }, 400, 'logprobs', /^logprobs must be true or false, got 2$/],
-    ['chat/completions', { ...chat, response_format: { type: 'json_object' } }, 400, 'response_format', /not supported/],
     ['chat/completions', { ...chat, logit_bias: { 5: 1 } }, 400, 'logit_bias', /not supported/],
     ['chat/completions', { ...chat, model: 'gpt-4' }, 404, 'model', /^the model gpt-4 does not exist; there is words$/],
     [
@@ -300,6 +299,7 @@ test('a wrong request is an error of JSON that names the parameter', async (t) =
     ['completions', { prompt: 'a', logprobs: 21 }, 400, 'logprobs', /^logprobs must be an integer from 0 to 20, got 21$/],
     ['completions', { prompt: 'a', logprobs: true }, 400, 'logprobs', /^logprobs must be an integer from 0 to 20, got true$/],
     ['completions', { prompt: 'a', tools: [{}] }, 400, 'tools', /^tools is not supported, got a list of 1$/],
+    ['completions', { prompt: 'a', response_format: { type: 'json_object' } }, 400, 'response_format', /not supported/],
     ['completions', { prompt: 'a', echo: true }, 400, 'echo', /not supported/],
     ['embeddings', { input: '' }, 400, 'input', /must not have an empty text$/],
     ['embeddings', { input: 'a', dimensions: 3 }, 400, 'dimensions', /^dimensions must be 4, the width of the model, got 3$/],

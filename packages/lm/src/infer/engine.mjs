@@ -281,18 +281,21 @@ export class Engine {
   async #serve() {
     /** Launched and not read yet. @type {Launch[]} */
     const launched = [];
+    const launch = (/** @type {Launch | undefined} */ each) => {
+      // Of several reads that fail only the first is awaited.
+      each?.read.catch(() => {});
+      if (each) launched.push(each);
+    };
     for (;;) {
       for (const slot of this.rows) if (slot.sequence?.ended) this.#free(slot);
       this.#admit();
       const prompt = this.rows.find(({ sequence, generating }) => sequence && !generating);
-      if (prompt) {
-        const begun = this.#prefill(prompt);
-        if (begun) launched.push(begun);
-      }
+      if (prompt) launch(this.#prefill(prompt));
+      // What such a sequence may continue with follows from its last token, so nothing is launched ahead of that.
+      const constrained = this.rows.some(({ sequence, generating }) => generating && sequence?.request.constraint);
+      while (constrained && launched.length > 0) await this.#receive(/** @type {Launch} */ (launched.shift()), launched);
       const step = this.#step();
-      if (step) launched.push(step);
-      // Of several reads that fail only the first is awaited.
-      for (const { read } of launched) read.catch(() => {});
+      launch(step);
       const next = launched.length > AHEAD || !(prompt || step) ? launched.shift() : undefined;
       if (next) await this.#receive(next, launched);
       // Lets consumers and signals have their turn between chunks of a long prompt.
@@ -391,7 +394,8 @@ export class Engine {
     slot.passed += chunk.length;
     if (slot.passed < sequence.promptLength) return undefined;
     slot.generating = true;
-    const { sampling, topLogprobs = 0 } = sequence.request;
+    const { sampling, topLogprobs = 0, constraint } = sequence.request;
+    if (constraint) session.sampler.constrain(slot.index, constraint.allowed());
     const read = session.begin(slot.index, sampling, sequence.ids, chunk.length - 1, topLogprobs > 0);
     return { read, of: /** @type {[number, Sequence][]} */ ([[0, sequence]]) };
   }
@@ -406,6 +410,10 @@ export class Engine {
         passed - /** @type {Sequence} */ (sequence).promptLength + 1 < /** @type {Sequence} */ (sequence).request.maxTokens,
     );
     if (wanted.length === 0) return undefined;
+    for (const { index, sequence } of active) {
+      const { ended, request } = /** @type {Sequence} */ (sequence);
+      if (request.constraint && !ended) this.session.sampler.constrain(index, request.constraint.allowed());
+    }
     const last = active[active.length - 1].index;
     const rows = Math.min(this.slots, 2 ** Math.ceil(Math.log2(last + 1)));
     const keys = Math.min(this.context, Math.max(...active.map(({ passed }) => passed)) + 1);
@@ -435,11 +443,12 @@ export class Engine {
         sequence.fail(this.#notFinite(sequence.ids.length));
         continue;
       }
-      const { maxTokens, stopIds, topLogprobs = 0 } = sequence.request;
+      const { maxTokens, stopIds, topLogprobs = 0, constraint } = sequence.request;
       sequence.ids.push(token);
       const count = sequence.ids.length - sequence.promptLength;
       const full = sequence.ids.length >= this.context;
-      const finishReason = stopIds.includes(token) ? 'stop' : count === maxTokens ? 'length' : full ? 'context' : null;
+      const stops = constraint?.accept(token) || stopIds.includes(token);
+      const finishReason = stops ? 'stop' : count === maxTokens ? 'length' : full ? 'context' : null;
       const listed = topLogprobs > 0 && top ? { topLogprobs: mostLikely(top, row, topLogprobs) } : {};
       sequence.push({ token, logprob, ...listed, finishReason });
     }

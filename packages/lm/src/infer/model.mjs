@@ -3,6 +3,7 @@
 import { shown } from '../options.mjs';
 import { applyChatTemplate } from '../tokenizer/template.mjs';
 import { Chat } from './chat.mjs';
+import { Constraints } from './constraint.mjs';
 import { Engine } from './engine.mjs';
 import { checkLoadOptions, checkNames, readGenerationConfig, resolveOptions, wrong } from './options.mjs';
 import { StopFinder } from './stops.mjs';
@@ -50,6 +51,8 @@ export class LanguageModel {
   #engine;
   #defaults;
   #stopIds;
+  /** Made for the first answer of JSON. @type {Constraints | undefined} */
+  #constraints;
 
   /** @param {Pick<Engine, 'config' | 'tokenizer' | 'from' | 'adapters' | 'context' | 'slots' | 'queued' | 'submit' | 'embed' | 'dtype' | 'dispose'>} engine */
   constructor(engine) {
@@ -170,8 +173,25 @@ export class LanguageModel {
     let ids = this.encode(prompt, resolved.variables);
     if (resolved.shift && ids.length >= this.context) ids = ids.slice(-Math.ceil(this.context / 2));
     this.checkRoom(ids.length);
+    const { json } = resolved;
+    const constraint = json ? this.checkJson(json) : undefined;
     // Some decoders drop the space before the first token, which a continued text needs.
-    return this.#run(ids, resolved, typeof prompt === 'string' ? ids.slice(-PRIMING) : []);
+    return this.#run(ids, resolved, typeof prompt === 'string' ? ids.slice(-PRIMING) : [], constraint);
+  }
+
+  /**
+   * Checks what the option `json` would be.
+   * @param {true | object} json @param {string} [at] what a schema is called in messages; `json` when left out
+   * @returns {import('./types.mjs').Constraint} for one answer
+   * @throws {RangeError} (with `option`) that names a keyword that is not supported and where it is, or says what the tokenizer lacks
+   */
+  checkJson(json, at = 'json') {
+    try {
+      this.#constraints ??= new Constraints(this.tokenizer);
+      return this.#constraints.of(json, at);
+    } catch (error) {
+      throw wrong('json', /** @type {Error} */ (error).message);
+    }
   }
 
   /** @param {string | undefined} name */
@@ -190,8 +210,12 @@ export class LanguageModel {
     throw Object.assign(new RangeError(message), { code: 'CONTEXT_LENGTH' });
   }
 
-  /** @param {ArrayLike<number>} prompt @param {Resolved} options @param {ArrayLike<number>} before @returns {AsyncGenerator<Part, void>} */
-  async *#run(prompt, { special = false, ignoreEos = false, shift = false, ...options }, before) {
+  /**
+   * @param {ArrayLike<number>} prompt @param {Resolved} options @param {ArrayLike<number>} before
+   * @param {import('./types.mjs').Constraint} [constraint]
+   * @returns {AsyncGenerator<Part, void>}
+   */
+  async *#run(prompt, { special = false, ignoreEos = false, shift = false, ...options }, before, constraint) {
     const { maxTokens, stop, adapter, signal, topLogprobs } = options;
     let { sampling } = options;
     const decoder = this.tokenizer.decodeStream({ skipSpecial: !special });
@@ -200,12 +224,13 @@ export class LanguageModel {
     const stopIds = ignoreEos ? [] : this.#stopIds;
     let ids = Array.from(prompt);
     for (let left = maxTokens; left > 0; ) {
-      const rest = this.#engine.submit({ ids, sampling, maxTokens: left, stopIds, topLogprobs, adapter, signal });
+      const rest = this.#engine.submit({ ids, sampling, maxTokens: left, stopIds, topLogprobs, constraint, adapter, signal });
       for await (const { finishReason: reason, ...own } of rest) {
         const { token } = own;
         if (token >= 0) left--;
         const finishReason = reason === 'context' && shift && left > 0 ? null : reason;
-        let text = token < 0 || (finishReason === 'stop' && !special) ? '' : decoder.push(token);
+        const ends = finishReason === 'stop' && stopIds.includes(token);
+        let text = token < 0 || (ends && !special) ? '' : decoder.push(token);
         if (finishReason) text += decoder.end();
         const next = stops.push(text);
         if (next.found) {

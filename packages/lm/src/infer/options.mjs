@@ -29,6 +29,8 @@ import { DEFAULT_SAMPLING, MAX_SLOTS, MAX_TOP_LOGPROBS } from './types.mjs';
  * @property {boolean} [ignoreEos] go on after the tokens that end a text
  * @property {boolean} [special] print special tokens too
  * @property {boolean} [shift] at the end of the context, continue from its last half instead of ending
+ * @property {boolean | object} [json] an answer of JSON and nothing else: true, an object; or a JSON schema of one. Keywords that it may have: type,
+ *   enum, const, properties, required, additionalProperties: false, items. Such an answer is slower, and so are those beside it
  * @property {Record<string, unknown>} [variables] of the chat template, such as `enable_thinking`
  * @property {string} [adapter] one of the model's adapters; none when left out
  * @property {AbortSignal} [signal] ends it with `finishReason` 'abort'
@@ -56,6 +58,7 @@ const OTHERS = {
   ignoreEos: (value) => typeof value === 'boolean',
   special: (value) => typeof value === 'boolean',
   shift: (value) => typeof value === 'boolean',
+  json: (value) => typeof value === 'boolean' || (typeof value === 'object' && value !== null),
   variables: (value) => typeof value === 'object' && value !== null,
   adapter: (value) => typeof value === 'string',
   signal: (value) => value instanceof AbortSignal,
@@ -63,6 +66,7 @@ const OTHERS = {
 /** @type {Record<string, string>} */
 const EXPECTED = {
   stop: 'a text or a list of texts, none of them empty',
+  json: 'true, false or a JSON schema',
   variables: 'an object',
   adapter: 'the name of an adapter',
   signal: 'an AbortSignal',
@@ -107,6 +111,7 @@ export function resolveOptions(options, defaults = {}, others = []) {
     ignoreEos,
     special,
     shift,
+    json,
     variables,
     adapter,
     signal,
@@ -117,7 +122,7 @@ export function resolveOptions(options, defaults = {}, others = []) {
     sampling: { ...DEFAULT_SAMPLING, ...defaults, seed: randomInt(2 ** 32), ...given },
     maxTokens,
     stop: [stop].flat(),
-    ...{ topLogprobs, ignoreEos, special, shift, variables, adapter, signal },
+    ...{ topLogprobs, ignoreEos, special, shift, json, variables, adapter, signal },
   };
 }
 

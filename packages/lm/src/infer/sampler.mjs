@@ -47,8 +47,12 @@ export class Sampler {
     this.top = make('most likely tokens', 8 * slots * MAX_TOP_LOGPROBS);
     /** Slots whose sequences want their most likely tokens too. @type {Set<number>} */
     this.listed = new Set();
+    /** What is added to the logits of slots that may not have every token: 0, or -∞. */
+    this.masks = make('masks of tokens', 4 * slots * vocabSize);
+    /** The ids that these slots may have, as bits. @type {Map<number, Uint32Array>} */
+    this.constrained = new Map();
     vk.uploadBuffer(this.places, new Uint32Array(slots).fill(NOWHERE));
-    for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state, this.sampled])
+    for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state, this.sampled, this.masks])
       vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
   }
 
@@ -68,6 +72,7 @@ export class Sampler {
   /** Makes a slot inactive. @param {number} slot */
   end(slot) {
     this.listed.delete(slot);
+    if (this.constrained.delete(slot)) this.#mask(slot, new Float32Array(this.vocabSize));
     this.vk.uploadAsync(this.active, Uint32Array.of(0), 4 * slot);
     this.vk.uploadAsync(this.places, Uint32Array.of(NOWHERE), 4 * slot);
   }
@@ -81,6 +86,23 @@ export class Sampler {
     this.vk.uploadAsync(this.ids, Uint32Array.of(ids[ids.length - 1]), 4 * slot);
   }
 
+  /**
+   * Says which tokens a slot may have next.
+   * @param {number} slot @param {Uint32Array} allowed a bit for each id; the same array means the same ids
+   */
+  constrain(slot, allowed) {
+    if (this.constrained.get(slot) === allowed) return;
+    this.constrained.set(slot, allowed);
+    const mask = new Float32Array(this.vocabSize).fill(-Infinity);
+    for (let id = 0; id < mask.length; id++) if ((allowed[id >> 5] >> (id & 31)) & 1) mask[id] = 0;
+    this.#mask(slot, mask);
+  }
+
+  /** @param {number} slot @param {Float32Array} mask added to its logits */
+  #mask(slot, mask) {
+    this.vk.uploadAsync(this.masks, mask, 4 * slot * this.vocabSize);
+  }
+
   /** @param {number} slot @param {ArrayLike<number>} ids @param {number} draws */
   #place(slot, ids, draws) {
     const { vk } = this;
@@ -89,9 +111,13 @@ export class Sampler {
     vk.uploadAsync(this.places, Uint32Array.of(ids.length - 1), 4 * slot);
   }
 
-  /** Whether a slot of these wants its most likely tokens. @param {number} slot the first @param {number} rows */
-  lists(slot, rows) {
-    return [...this.listed].some((each) => each >= slot && each < slot + rows);
+  /**
+   * What the dispatches of these slots do besides sampling. `lists`: the most likely tokens; `masks`: take logits away.
+   * @param {number} slot the first @param {number} rows
+   */
+  extras(slot, rows) {
+    const isOne = (/** @type {number} */ each) => each >= slot && each < slot + rows;
+    return { lists: [...this.listed].some(isOne), masks: [...this.constrained.keys()].some(isOne) };
   }
 
   /** Samples a token for each row of logits, and lists the most likely ones where a row wants them. @param {number} slot the first @param {number} rows */
@@ -99,8 +125,11 @@ export class Sampler {
     const { kernels, vocabSize, vocabulary } = this;
     const of = (/** @type {number} */ buffer, /** @type {number} */ words) => ({ buffer, offset: slot * words });
     const logits = of(this.logits, vocabSize);
+    const { lists, masks } = this.extras(slot, rows);
     /** @type {Dispatches[]} */
-    const dispatches = [
+    const dispatches = [];
+    if (masks) dispatches.push(kernels.binary({ op: 'add', a: logits, b: of(this.masks, vocabSize), y: logits, count: rows * vocabSize }));
+    dispatches.push(
       kernels.sampleTokens({
         logits,
         rows,
@@ -114,8 +143,8 @@ export class Sampler {
         ring: of(this.sampled, 2),
         ringLength: 1,
       }),
-    ];
-    if (this.lists(slot, rows)) {
+    );
+    if (lists) {
       const logprobs = { buffer: this.top, offset: rows * MAX_TOP_LOGPROBS };
       const list = { logits, rows, vocabulary, stride: vocabSize, count: MAX_TOP_LOGPROBS, ids: this.top, logprobs };
       dispatches.push(kernels.topLogprobs(list));
@@ -130,6 +159,6 @@ export class Sampler {
 
   /** The most likely tokens, where a row wants them. @param {number} slot the first @param {number} rows */
   readTop(slot, rows) {
-    return this.lists(slot, rows) ? this.vk.readAsync(this.top, 0, 8 * rows * MAX_TOP_LOGPROBS) : undefined;
+    return this.extras(slot, rows).lists ? this.vk.readAsync(this.top, 0, 8 * rows * MAX_TOP_LOGPROBS) : undefined;
   }
 }

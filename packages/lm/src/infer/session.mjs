@@ -276,8 +276,9 @@ export class Session {
     // Where no sequence has an adapter, nothing is multiplied by one.
     const adapted = [...this.going].some((slot) => slot < rows && this.chosen[slot] !== undefined);
     const whole = rows === 1 && !adapted && this.wholeLayer !== undefined;
-    const listed = this.sampler.lists(0, rows);
-    const key = `${rows}/${bucket}${adapted ? '/adapted' : ''}${listed ? '/listed' : ''}${whole ? '/whole' : ''}`;
+    const { lists, masks } = this.sampler.extras(0, rows);
+    const extras = `${adapted ? '/adapted' : ''}${lists ? '/listed' : ''}${masks ? '/masked' : ''}`;
+    const key = `${rows}/${bucket}${extras}${whole ? '/whole' : ''}`;
     let graph = this.#graphs.get(key);
     if (graph === undefined) {
       const pass = { rows, few: rows <= this.fewRows, whole, places: this.places, slots: this.slotIds, keys: bucket, adapted };

@@ -41,7 +41,6 @@ const isStop = (value) =>
  */
 const REFUSED = {
   functions: (value) => !(Array.isArray(value) && value.length === 0),
-  response_format: (value) => !isObject(value) || value.type !== 'text',
   logit_bias: (value) => typeof value !== 'object' || value === null || Object.keys(value).length > 0,
   modalities: (value) => !(Array.isArray(value) && value.every((each) => each === 'text')),
   audio: () => true,
@@ -50,7 +49,10 @@ const REFUSED = {
   best_of: (value) => value !== 1,
 };
 /** The same, for texts. */
-const REFUSED_IN_TEXTS = { tools: (/** @type {unknown} */ value) => !(Array.isArray(value) && value.length === 0) };
+const REFUSED_IN_TEXTS = {
+  tools: (/** @type {unknown} */ value) => !(Array.isArray(value) && value.length === 0),
+  response_format: (/** @type {unknown} */ value) => !isObject(value) || value.type !== 'text',
+};
 
 /**
  * What a sequence continues, and its count of tokens. A text stays a text, since the answer's first token may depend on what is before it.
@@ -112,12 +114,37 @@ export function chatRequest(body, model, places) {
   const messages = messagesOf(body.messages);
   if (!model.hasTemplate) throw wrong('messages', 'the model has no chat template: use /v1/completions', 'no_chat_template');
   const tools = toolsOf(body, model);
+  common.options.json = jsonOf(body, model);
+  if (tools && common.options.json)
+    throw wrong('response_format', 'response_format must be text with tools, whose calls are in the same text');
   try {
     const ids = model.encode(messages, variables, tools?.list);
     return { ...common, logprobs, inputs: [{ prompt: ids, ids }], finder: tools?.finder };
   } catch (error) {
     throw wrong('messages', /** @type {Error} */ (error).message);
   }
+}
+
+/**
+ * The JSON that an answer must be: any object, or what a schema says.
+ * @param {Body} body @param {LanguageModel} model @returns {true | object | undefined}
+ */
+function jsonOf(body, model) {
+  const format = read(body, 'response_format', isObject, 'an object');
+  if (format === undefined || format.type === 'text') return undefined;
+  const at = 'response_format';
+  if (format.type !== 'json_object' && format.type !== 'json_schema')
+    throw wrong(`${at}.type`, `${at}.type must be text, json_object or json_schema, got ${shown(format.type)}`);
+  const { json_schema: given } = format;
+  if (format.type === 'json_schema' && (!isObject(given) || !isObject(given.schema)))
+    throw wrong(`${at}.json_schema`, `${at}.json_schema must be { name, schema }, got ${shown(given)}`);
+  const schema = format.type === 'json_object' || /** @type {{ schema: object }} */ (given).schema;
+  try {
+    model.checkJson(schema, `${at}.json_schema.schema`);
+  } catch (error) {
+    throw wrong(at, /** @type {Error} */ (error).message);
+  }
+  return schema;
 }
 
 /** @param {unknown} messages @returns {Message[]} */
