@@ -162,11 +162,11 @@ export class CallFinder {
   /** Text, up to a call. @param {string} text @param {Part & { calls: ToolCall[] }} own @returns {string} what follows the mark of a call */
   #begin(text, own) {
     const { begin, bare } = this.#form;
-    if (bare && this.#count === 0 && this.#lead !== undefined && (this.#lead + text).trimStart().startsWith('{')) {
-      this.#call = { mark: '', text: '' };
-      return text;
-    }
     const next = this.#stops.push(text);
+    if (bare && this.#count === 0 && this.#lead !== undefined && next.text.trimStart().startsWith('{')) {
+      this.#call = { mark: '', text: '' };
+      return next.text + (next.found ? begin + next.rest : this.#stops.end());
+    }
     this.#print(next.text, own);
     if (next.found) this.#call = { mark: begin, text: '' };
     return next.rest;
