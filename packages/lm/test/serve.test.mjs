@@ -353,7 +353,7 @@ test('hundreds of damaged requests: every one gets an answer of JSON, and the se
     2 ** 40,
   ];
   const names =
-    'messages prompt input model n stop stream stream_options seed top_k logprobs top_logprobs max_tokens temperature tools __proto__'.split(
+    'messages prompt input model n stop stream stream_options seed top_k logprobs top_logprobs max_tokens temperature tools tool_choice response_format __proto__'.split(
       ' ',
     );
   const whole = JSON.stringify({ messages: MESSAGES, prompt: 'a', input: 'a', max_tokens: 3, stop: ['x'], stream: false, seed: 1 });
