@@ -183,6 +183,45 @@ test('a step of 12 sequences on matrix units: each is what it is alone, but for 
   return undefined;
 });
 
+test('topLogprobs: the most likely tokens of the training forward pass, for the sequences that ask, of ids that may be sampled', async () => {
+  const model = await importModel(join(FIXTURES, 'llama'));
+  for (const vocabulary of [96, 13]) {
+    const engine = await open('llama', { slots: 3 });
+    engine.session.sampler.vocabulary = vocabulary;
+    const counts = [0, 2, 20];
+    const sampling = { ...DEFAULT_SAMPLING, temperature: 3, repetitionPenalty: 1.5, presencePenalty: 1, seed: 5 };
+    const together = await Promise.all(
+      counts.map((topLogprobs, i) => generate(engine, promptOf(6, i + 1), { topLogprobs, sampling, maxTokens: 5 })),
+    );
+    assert.ok(together[0].every((token) => !('topLogprobs' in token)));
+    for (const [i, count] of counts.entries()) {
+      const logits = await forward(model, [...promptOf(6, i + 1), ...idsOf(together[i])]);
+      for (const [k, { token, logprob, topLogprobs = [] }] of together[i].entries()) {
+        const row = logits[5 + k].subarray(0, vocabulary);
+        assert.ok(Math.abs(logprob - logprobOf(row, token)) < 1e-4);
+        const best = [...row.keys()].sort((a, b) => row[b] - row[a]);
+        assert.equal(topLogprobs.length, Math.min(count, vocabulary));
+        for (const [n, each] of topLogprobs.entries()) {
+          // Of two that are equal but for rounding either may come first.
+          assert.ok(
+            Math.abs(row[each.token] - row[best[n]]) < 1e-4,
+            `sequence ${i}, token ${k}, place ${n}: ${each.token}, not ${best[n]}`,
+          );
+          assert.ok(Math.abs(each.logprob - logprobOf(row, each.token)) < 1e-4);
+        }
+        assert.equal(new Set(topLogprobs.map((each) => each.token)).size, topLogprobs.length);
+      }
+    }
+    // Who does not ask gets steps that list nothing: the slots of the others are free again.
+    const before = engine.session.graphs;
+    await generate(engine, promptOf(6));
+    const added = engine.session.graphs.slice(before.length);
+    assert.ok(before.some((key) => key.includes('listed')) && added.every((key) => !key.includes('listed')), `${before} | ${added}`);
+    await engine.dispose();
+  }
+  model.dispose();
+});
+
 test('a prompt that begins as an earlier sequence passes only the rest through the model', async () => {
   const [engine, fresh] = [await open('llama', { slots: 2 }), await open('llama')];
   /** @type {number[]} */

@@ -78,6 +78,20 @@ test('a stop text that spans tokens ends the answer, frees the slot, and is no p
   assert.equal(textOf(await all(model.generate('x', { stop: 'more!' }))), 'the old men END and more');
 });
 
+test('topLogprobs: the most likely tokens beside each token, and nothing unless asked', async () => {
+  const prompt = 'the old men';
+  const plain = await all(tiny.generate(prompt, { maxTokens: 6, temperature: 0 }));
+  assert.ok(plain.every((part) => !('topLogprobs' in part)));
+  const parts = await all(tiny.generate(prompt, { maxTokens: 6, temperature: 0, topLogprobs: 3 }));
+  assert.equal(textOf(parts), textOf(plain));
+  for (const { token, logprob, topLogprobs = [] } of parts) {
+    assert.deepEqual([topLogprobs.length, topLogprobs[0].token], [3, token]);
+    assert.ok(Math.abs(topLogprobs[0].logprob - logprob) < 1e-5);
+    assert.ok(topLogprobs[0].logprob >= topLogprobs[1].logprob && topLogprobs[1].logprob >= topLogprobs[2].logprob);
+  }
+  assert.throws(() => tiny.generate(prompt, { topLogprobs: 21 }), { option: 'topLogprobs', message: /from 0 to 20, got 21$/ });
+});
+
 test('parts have whole characters only, though a character is several tokens; what is incomplete at the end is U+FFFD', async () => {
   const text = 'né 🙂🙃 日本 e\u0301';
   const { model, engine } = saying(text);

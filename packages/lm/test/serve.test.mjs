@@ -143,6 +143,43 @@ test('a chat completion: text, usage, logprobs, choices, stop texts; whole and a
   assert.match(lines[2], new RegExp(`^\\S+Z POST /v1/chat/completions 200 ${prompt} \\+ 8 tokens \\d+\\.\\d\\d s$`));
 });
 
+test('top_logprobs: the most likely tokens of each, whole and as a stream; logprobs: N of texts', async (t) => {
+  const { client, engine } = await serving(t);
+  const { tokenizer } = engine;
+  const tokens = [...tokenizer.encode('one two three')];
+  const expected = tokens.map((token, i) => {
+    const logprob = -(i + 1) / 8;
+    return [token, token - 1].map((id, k) => ({ token: tokenizer.decode([id]), logprob: logprob - k }));
+  });
+  const asked = { model: 'words', messages: [...MESSAGES], logprobs: true };
+  const listed = (/** @type {OpenAI.ChatCompletionTokenLogprob[]} */ content) =>
+    content.map(({ top_logprobs }) => top_logprobs.map(({ token, logprob }) => ({ token, logprob })));
+  const answer = await client.chat.completions.create({ ...asked, top_logprobs: 2 });
+  const content = answer.choices[0].logprobs?.content ?? [];
+  assert.deepEqual(listed(content), expected);
+  assert.deepEqual(
+    content.map(({ top_logprobs: [{ bytes }] }) => bytes),
+    content.map(({ bytes }) => bytes),
+  );
+  const chunks = await all(await client.chat.completions.create({ ...asked, top_logprobs: 2, stream: true }));
+  assert.deepEqual(listed(chunks.flatMap(({ choices }) => choices[0].logprobs?.content ?? [])), expected);
+  const none = await client.chat.completions.create({ ...asked, top_logprobs: 0 });
+  assert.deepEqual(listed(none.choices[0].logprobs?.content ?? []), new Array(tokens.length).fill([]));
+
+  const text = await client.completions.create({ model: 'words', prompt: 'a', logprobs: 2 });
+  const rows = expected.map((row) => Object.fromEntries(row.map(({ token, logprob }) => [token, logprob])));
+  assert.deepEqual(text.choices[0].logprobs?.top_logprobs, rows);
+  const parts = await all(await client.completions.create({ model: 'words', prompt: 'a', logprobs: 2, stream: true }));
+  assert.deepEqual(
+    parts.flatMap(({ choices }) => choices[0].logprobs?.top_logprobs ?? []),
+    rows,
+  );
+  assert.deepEqual(
+    engine.requests.map(({ topLogprobs }) => topLogprobs),
+    [2, 2, 0, 2, 2],
+  );
+});
+
 test('a chat completion: seeds of any sign, and an answer of calls alone before it', async (t) => {
   const { client, engine } = await serving(t);
   const call = { id: 'c', type: /** @type {const} */ ('function'), function: { name: 'f', arguments: '{}' } };
@@ -237,9 +274,15 @@ test('a wrong request is an error of JSON that names the parameter', async (t) =
     ['chat/completions', { ...chat, stop: new Array(17).fill('a') }, 400, 'stop', /got a list of 17$/],
     ['chat/completions', { ...chat, stream: 'yes' }, 400, 'stream', /^stream must be true or false, got "yes"$/],
     ['chat/completions', { ...chat, stream_options: {} }, 400, 'stream_options', /is for stream: true$/],
-    ['chat/completions', { ...chat, logprobs: true, top_logprobs: 2 }, 400, 'top_logprobs', /the chosen token alone$/],
-    ['chat/completions', { ...chat, tools: [{}] }, 400, 'tools', /^tools is not supported, got a list of 1$/],
-    ['chat/completions', { ...chat, response_format: { type: 'json_object' } }, 400, 'response_format', /not supported/],
+    ['chat/completions', { ...chat, top_logprobs: 2 }, 400, 'top_logprobs', /^top_logprobs is for logprobs: true$/],
+    [
+      'chat/completions',
+      { ...chat, logprobs: true, top_logprobs: 21 },
+      400,
+      'top_logprobs',
+      /^top_logprobs must be an integer from 0 to 20, got 21$/,
+    ],
+    ['chat/completions', { ...chat, logprobs: 2 }, 400, 'logprobs', /^logprobs must be true or false, got 2$/],
     ['chat/completions', { ...chat, logit_bias: { 5: 1 } }, 400, 'logit_bias', /not supported/],
     ['chat/completions', { ...chat, model: 'gpt-4' }, 404, 'model', /^the model gpt-4 does not exist; there is words$/],
     [
@@ -253,7 +296,10 @@ test('a wrong request is an error of JSON that names the parameter', async (t) =
     ['completions', { prompt: new Array(9).fill('a') }, 400, 'prompt', /got a list of 9$/],
     ['completions', { prompt: new Array(4096).fill(5) }, 400, 'prompt', /^the prompt has 4096 tokens, and the context of 4096 has no room/],
     ['completions', { prompt: [1, 290] }, 400, 'prompt', /^prompt\[1\] must be an id from 0 to 289, got 290$/],
-    ['completions', { prompt: 'a', logprobs: 1 }, 400, 'logprobs', /the chosen token alone$/],
+    ['completions', { prompt: 'a', logprobs: 21 }, 400, 'logprobs', /^logprobs must be an integer from 0 to 20, got 21$/],
+    ['completions', { prompt: 'a', logprobs: true }, 400, 'logprobs', /^logprobs must be an integer from 0 to 20, got true$/],
+    ['completions', { prompt: 'a', tools: [{}] }, 400, 'tools', /^tools is not supported, got a list of 1$/],
+    ['completions', { prompt: 'a', response_format: { type: 'json_object' } }, 400, 'response_format', /not supported/],
     ['completions', { prompt: 'a', echo: true }, 400, 'echo', /not supported/],
     ['embeddings', { input: '' }, 400, 'input', /must not have an empty text$/],
     ['embeddings', { input: 'a', dimensions: 3 }, 400, 'dimensions', /^dimensions must be 4, the width of the model, got 3$/],
@@ -307,7 +353,7 @@ test('hundreds of damaged requests: every one gets an answer of JSON, and the se
     2 ** 40,
   ];
   const names =
-    'messages prompt input model n stop stream stream_options seed top_k logprobs top_logprobs max_tokens temperature tools __proto__'.split(
+    'messages prompt input model n stop stream stream_options seed top_k logprobs top_logprobs max_tokens temperature tools tool_choice response_format __proto__'.split(
       ' ',
     );
   const whole = JSON.stringify({ messages: MESSAGES, prompt: 'a', input: 'a', max_tokens: 3, stop: ['x'], stream: false, seed: 1 });

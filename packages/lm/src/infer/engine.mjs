@@ -10,7 +10,7 @@ import { createRequire } from 'node:module';
 
 import { readAdapters } from './adapters.mjs';
 import { Session, StepError } from './session.mjs';
-import { MAX_SLOTS } from './types.mjs';
+import { MAX_SLOTS, MAX_TOP_LOGPROBS } from './types.mjs';
 import { openSource, uploadWeights } from './weights.mjs';
 
 /** @typedef {import('./types.mjs').Request} Request */
@@ -91,7 +91,10 @@ class Embedding {
  *   adapter: string | undefined }} Slot
  */
 
-/** Tokens that the device is computing, and whose they are. @typedef {{ read: Promise<Float32Array>, of: [row: number, Sequence][] }} Launch */
+/**
+ * Tokens that the device is computing, and whose they are.
+ * @typedef {{ read: Promise<import('./sampler.mjs').Sampled>, of: [row: number, Sequence][] }} Launch
+ */
 
 export class Engine {
   /** @type {(Sequence | Embedding)[]} */
@@ -123,7 +126,9 @@ export class Engine {
         throw new RangeError(`slots must be an integer from 1 to ${MAX_SLOTS}, got ${slots}`);
       const adapters = await readAdapters(folders, config);
       const weights = await uploadWeights(vk, source, { dtype, signal, onProgress });
-      const sizes = { context: context ?? Math.min(most, MAX_CONTEXT), slots };
+      // A model may pad its vocabulary.
+      const vocabulary = Math.min(source.tokenizer?.vocabSize ?? Infinity, config.vocabSize);
+      const sizes = { context: context ?? Math.min(most, MAX_CONTEXT), slots, vocabulary };
       const session = new Session(vk, config, weights, { ...sizes, adapters: merge ? [] : adapters });
       try {
         for (const adapter of merge ? adapters : []) await session.merge(adapter);
@@ -156,8 +161,6 @@ export class Engine {
     this.slots = session.slots;
     /** The type of the matrices on the device. */
     this.dtype = session.weights['layers.0.mlp.up.weight'].type;
-    /** Ids that may be sampled: a model may pad its vocabulary. */
-    this.vocabulary = Math.min(tokenizer?.vocabSize ?? Infinity, session.config.vocabSize);
     /** @type {Slot[]} */
     this.rows = Array.from({ length: this.slots }, (_, index) => ({
       index,
@@ -278,18 +281,21 @@ export class Engine {
   async #serve() {
     /** Launched and not read yet. @type {Launch[]} */
     const launched = [];
+    const launch = (/** @type {Launch | undefined} */ each) => {
+      // Of several reads that fail only the first is awaited.
+      each?.read.catch(() => {});
+      if (each) launched.push(each);
+    };
     for (;;) {
       for (const slot of this.rows) if (slot.sequence?.ended) this.#free(slot);
       this.#admit();
       const prompt = this.rows.find(({ sequence, generating }) => sequence && !generating);
-      if (prompt) {
-        const begun = this.#prefill(prompt);
-        if (begun) launched.push(begun);
-      }
+      if (prompt) launch(this.#prefill(prompt));
+      // What such a sequence may continue with follows from its last token, so nothing is launched ahead of that.
+      const constrained = this.rows.some(({ sequence, generating }) => generating && sequence?.request.constraint);
+      while (constrained && launched.length > 0) await this.#receive(/** @type {Launch} */ (launched.shift()), launched);
       const step = this.#step();
-      if (step) launched.push(step);
-      // Of several reads that fail only the first is awaited.
-      for (const { read } of launched) read.catch(() => {});
+      launch(step);
       const next = launched.length > AHEAD || !(prompt || step) ? launched.shift() : undefined;
       if (next) await this.#receive(next, launched);
       // Lets consumers and signals have their turn between chunks of a long prompt.
@@ -304,9 +310,9 @@ export class Engine {
    * @param {Launch} launch @param {Launch[]} later
    */
   async #receive({ read, of }, later) {
-    let words;
+    let sampled;
     try {
-      words = new Uint32Array((await read).buffer);
+      sampled = await read;
     } catch (error) {
       if (!(error instanceof StepError)) throw error;
       this.session.abandonWholeLayer(error);
@@ -321,7 +327,7 @@ export class Engine {
       }
       return;
     }
-    this.#deliver(words, of);
+    this.#deliver(sampled, of);
   }
 
   /** Gives waiting sequences free slots. */
@@ -388,7 +394,9 @@ export class Engine {
     slot.passed += chunk.length;
     if (slot.passed < sequence.promptLength) return undefined;
     slot.generating = true;
-    const read = session.begin(slot.index, sequence.request.sampling, sequence.ids, chunk.length - 1, this.vocabulary);
+    const { sampling, topLogprobs = 0, constraint } = sequence.request;
+    if (constraint) session.sampler.constrain(slot.index, constraint.allowed());
+    const read = session.begin(slot.index, sampling, sequence.ids, chunk.length - 1, topLogprobs > 0);
     return { read, of: /** @type {[number, Sequence][]} */ ([[0, sequence]]) };
   }
 
@@ -402,6 +410,10 @@ export class Engine {
         passed - /** @type {Sequence} */ (sequence).promptLength + 1 < /** @type {Sequence} */ (sequence).request.maxTokens,
     );
     if (wanted.length === 0) return undefined;
+    for (const { index, sequence } of active) {
+      const { ended, request } = /** @type {Sequence} */ (sequence);
+      if (request.constraint && !ended) this.session.sampler.constrain(index, request.constraint.allowed());
+    }
     const last = active[active.length - 1].index;
     const rows = Math.min(this.slots, 2 ** Math.ceil(Math.log2(last + 1)));
     const keys = Math.min(this.context, Math.max(...active.map(({ passed }) => passed)) + 1);
@@ -419,9 +431,9 @@ export class Engine {
     );
   }
 
-  /** Hands tokens to their sequences. @param {Uint32Array} words token and bits of its log probability, by row @param {[row: number, Sequence][]} of */
-  #deliver(words, of) {
-    const bits = new Float32Array(words.buffer, words.byteOffset, words.length);
+  /** Hands tokens to their sequences. @param {import('./sampler.mjs').Sampled} read @param {[row: number, Sequence][]} of */
+  #deliver([bits, top], of) {
+    const words = new Uint32Array(bits.buffer, bits.byteOffset, bits.length);
     for (const [row, sequence] of of) {
       if (sequence.ended) continue;
       const token = words[2 * row];
@@ -431,12 +443,14 @@ export class Engine {
         sequence.fail(this.#notFinite(sequence.ids.length));
         continue;
       }
-      const { maxTokens, stopIds } = sequence.request;
+      const { maxTokens, stopIds, topLogprobs = 0, constraint } = sequence.request;
       sequence.ids.push(token);
       const count = sequence.ids.length - sequence.promptLength;
       const full = sequence.ids.length >= this.context;
-      const finishReason = stopIds.includes(token) ? 'stop' : count === maxTokens ? 'length' : full ? 'context' : null;
-      sequence.push({ token, logprob, finishReason });
+      const stops = constraint?.accept(token) || stopIds.includes(token);
+      const finishReason = stops ? 'stop' : count === maxTokens ? 'length' : full ? 'context' : null;
+      const listed = topLogprobs > 0 && top ? { topLogprobs: mostLikely(top, row, topLogprobs) } : {};
+      sequence.push({ token, logprob, ...listed, finishReason });
     }
   }
 
@@ -451,6 +465,17 @@ export class Engine {
     slot.sequence = undefined;
     slot.generating = false;
   }
+}
+
+/**
+ * The most likely tokens of a row. @param {Float32Array} top ids [rows, 20], then their log probabilities @param {number} row
+ * @param {number} count at most; fewer where no more can be sampled
+ */
+function mostLikely(top, row, count) {
+  const ids = new Uint32Array(top.buffer, top.byteOffset, top.length / 2);
+  const first = row * MAX_TOP_LOGPROBS;
+  const all = Array.from({ length: count }, (_, k) => ({ token: ids[first + k], logprob: top[ids.length + first + k] }));
+  return all.filter(({ logprob }) => logprob > -Infinity);
 }
 
 /** The one that was not used for longest. @param {Slot[]} slots */

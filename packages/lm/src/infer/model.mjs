@@ -3,6 +3,7 @@
 import { shown } from '../options.mjs';
 import { applyChatTemplate } from '../tokenizer/template.mjs';
 import { Chat } from './chat.mjs';
+import { Constraints } from './constraint.mjs';
 import { Engine } from './engine.mjs';
 import { checkLoadOptions, checkNames, readGenerationConfig, resolveOptions, wrong } from './options.mjs';
 import { StopFinder } from './stops.mjs';
@@ -19,8 +20,10 @@ import { StopFinder } from './stops.mjs';
  * @typedef {string | readonly Message[] | ArrayLike<number>} Prompt
  *
  * What a token adds. `text` has whole characters only, so it may be empty; the last part has a `finishReason`. An aborted answer ends with the
- * token -1. `logprob`: the natural logarithm of the token's probability.
- * @typedef {{ text: string, token: number, logprob: number, finishReason: FinishReason | null }} Part
+ * token -1. `logprob`: the natural logarithm of the token's probability. `topLogprobs`, where asked for: the most likely tokens in descending order;
+ * of equal ones the lowest id first.
+ * @typedef {{ text: string, token: number, logprob: number, topLogprobs?: import('./types.mjs').Candidate[],
+ *   finishReason: FinishReason | null }} Part
  */
 
 /**
@@ -48,6 +51,8 @@ export class LanguageModel {
   #engine;
   #defaults;
   #stopIds;
+  /** Made for the first answer of JSON. @type {Constraints | undefined} */
+  #constraints;
 
   /** @param {Pick<Engine, 'config' | 'tokenizer' | 'from' | 'adapters' | 'context' | 'slots' | 'queued' | 'submit' | 'embed' | 'dtype' | 'dispose'>} engine */
   constructor(engine) {
@@ -124,17 +129,18 @@ export class LanguageModel {
    * The ids of a prompt. An empty text becomes the token that begins a text, or a line feed where there is none.
    * @param {Prompt} prompt
    * @param {Record<string, unknown>} [variables] of the chat template
+   * @param {readonly object[]} [tools] that messages may call, for the template
    * @returns {Uint32Array}
    * @throws {TypeError} for something that is no prompt; {RangeError} for ids outside of the vocabulary
    */
-  encode(prompt, variables) {
+  encode(prompt, variables, tools) {
     if (typeof prompt === 'string') {
       const ids = this.tokenizer.encode(prompt);
       if (ids.length > 0) return ids;
       return this.config.bos === null ? this.tokenizer.encode('\n') : Uint32Array.of(this.config.bos);
     }
     if (Array.isArray(prompt) && prompt.length > 0 && typeof prompt[0] === 'object') {
-      return this.tokenizer.encode(this.render(prompt, variables), { addSpecial: false });
+      return this.tokenizer.encode(this.render(prompt, variables, tools), { addSpecial: false });
     }
     const { length } = /** @type {ArrayLike<number>} */ (prompt ?? {});
     if (typeof prompt !== 'object' || !(length > 0))
@@ -147,11 +153,11 @@ export class LanguageModel {
 
   /**
    * The text that the chat template makes of messages, up to the beginning of the answer.
-   * @param {readonly Message[]} messages @param {Record<string, unknown>} [variables]
+   * @param {readonly Message[]} messages @param {Record<string, unknown>} [variables] @param {readonly object[]} [tools]
    * @throws {Error} if there is no template, or it refuses the messages
    */
-  render(messages, variables) {
-    return applyChatTemplate(this.tokenizer, [...messages], { addGenerationPrompt: true, variables });
+  render(messages, variables, tools) {
+    return applyChatTemplate(this.tokenizer, [...messages], { addGenerationPrompt: true, variables, tools });
   }
 
   /**
@@ -167,8 +173,25 @@ export class LanguageModel {
     let ids = this.encode(prompt, resolved.variables);
     if (resolved.shift && ids.length >= this.context) ids = ids.slice(-Math.ceil(this.context / 2));
     this.checkRoom(ids.length);
+    const { json } = resolved;
+    const constraint = json ? this.checkJson(json) : undefined;
     // Some decoders drop the space before the first token, which a continued text needs.
-    return this.#run(ids, resolved, typeof prompt === 'string' ? ids.slice(-PRIMING) : []);
+    return this.#run(ids, resolved, typeof prompt === 'string' ? ids.slice(-PRIMING) : [], constraint);
+  }
+
+  /**
+   * Checks what the option `json` would be.
+   * @param {true | object} json @param {string} [at] what a schema is called in messages; `json` when left out
+   * @returns {import('./types.mjs').Constraint} for one answer
+   * @throws {RangeError} (with `option`) that names a keyword that is not supported and where it is, or says what the tokenizer lacks
+   */
+  checkJson(json, at = 'json') {
+    try {
+      this.#constraints ??= new Constraints(this.tokenizer);
+      return this.#constraints.of(json, at);
+    } catch (error) {
+      throw wrong('json', /** @type {Error} */ (error).message);
+    }
   }
 
   /** @param {string | undefined} name */
@@ -187,26 +210,34 @@ export class LanguageModel {
     throw Object.assign(new RangeError(message), { code: 'CONTEXT_LENGTH' });
   }
 
-  /** @param {ArrayLike<number>} prompt @param {Resolved} options @param {ArrayLike<number>} before @returns {AsyncGenerator<Part, void>} */
-  async *#run(prompt, { sampling, maxTokens, stop, adapter, signal, special = false, ignoreEos = false, shift = false }, before) {
+  /**
+   * @param {ArrayLike<number>} prompt @param {Resolved} options @param {ArrayLike<number>} before
+   * @param {import('./types.mjs').Constraint} [constraint]
+   * @returns {AsyncGenerator<Part, void>}
+   */
+  async *#run(prompt, { special = false, ignoreEos = false, shift = false, ...options }, before, constraint) {
+    const { maxTokens, stop, adapter, signal, topLogprobs } = options;
+    let { sampling } = options;
     const decoder = this.tokenizer.decodeStream({ skipSpecial: !special });
     for (const id of Array.from(before)) decoder.push(id);
     const stops = new StopFinder(stop);
     const stopIds = ignoreEos ? [] : this.#stopIds;
     let ids = Array.from(prompt);
     for (let left = maxTokens; left > 0; ) {
-      const rest = this.#engine.submit({ ids, sampling, maxTokens: left, stopIds, adapter, signal });
-      for await (const { token, logprob, finishReason: reason } of rest) {
+      const rest = this.#engine.submit({ ids, sampling, maxTokens: left, stopIds, topLogprobs, constraint, adapter, signal });
+      for await (const { finishReason: reason, ...own } of rest) {
+        const { token } = own;
         if (token >= 0) left--;
         const finishReason = reason === 'context' && shift && left > 0 ? null : reason;
-        let text = token < 0 || (finishReason === 'stop' && !special) ? '' : decoder.push(token);
+        const ends = finishReason === 'stop' && stopIds.includes(token);
+        let text = token < 0 || (ends && !special) ? '' : decoder.push(token);
         if (finishReason) text += decoder.end();
         const next = stops.push(text);
         if (next.found) {
-          yield { text: next.text, token, logprob, finishReason: 'stop' };
+          yield { text: next.text, ...own, finishReason: 'stop' };
           return;
         }
-        yield { text: finishReason ? next.text + stops.end() : next.text, token, logprob, finishReason };
+        yield { text: finishReason ? next.text + stops.end() : next.text, ...own, finishReason };
         if (finishReason) return;
         if (shift) ids.push(token);
       }

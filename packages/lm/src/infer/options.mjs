@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { readJson } from '../json.mjs';
 import { nearest, shown } from '../options.mjs';
 import { ENCODED } from '../formats/quant.mjs';
-import { DEFAULT_SAMPLING, MAX_SLOTS } from './types.mjs';
+import { DEFAULT_SAMPLING, MAX_SLOTS, MAX_TOP_LOGPROBS } from './types.mjs';
 
 /** @typedef {import('./types.mjs').Sampling} Sampling */
 
@@ -24,10 +24,13 @@ import { DEFAULT_SAMPLING, MAX_SLOTS } from './types.mjs';
  * @property {number} [repeatLastN] tokens that penalties look back on
  * @property {number} [seed] a u32; random when left out
  * @property {number} [maxTokens] the most tokens of an answer; as many as fit the context when left out
+ * @property {number} [topLogprobs] the most likely tokens to list with each token, up to 20; 0 when left out
  * @property {string | readonly string[]} [stop] texts that end the answer; they are no part of it
  * @property {boolean} [ignoreEos] go on after the tokens that end a text
  * @property {boolean} [special] print special tokens too
  * @property {boolean} [shift] at the end of the context, continue from its last half instead of ending
+ * @property {boolean | object} [json] an answer of JSON and nothing else: true, an object; or a JSON schema of one. Keywords that it may have: type,
+ *   enum, const, properties, required, additionalProperties: false, items. Such an answer is slower, and so are those beside it
  * @property {Record<string, unknown>} [variables] of the chat template, such as `enable_thinking`
  * @property {string} [adapter] one of the model's adapters; none when left out
  * @property {AbortSignal} [signal] ends it with `finishReason` 'abort'
@@ -47,6 +50,7 @@ export const NUMBERS = /** @type {const} */ ({
   repeatLastN: { min: 0, max: 1024, integer: true },
   seed: { min: 0, max: 0xffffffff, integer: true },
   maxTokens: { min: 0, max: 2 ** 31 - 1, integer: true },
+  topLogprobs: { min: 0, max: MAX_TOP_LOGPROBS, integer: true },
 });
 /** @type {Record<string, (value: unknown) => boolean>} */
 const OTHERS = {
@@ -54,6 +58,7 @@ const OTHERS = {
   ignoreEos: (value) => typeof value === 'boolean',
   special: (value) => typeof value === 'boolean',
   shift: (value) => typeof value === 'boolean',
+  json: (value) => typeof value === 'boolean' || (typeof value === 'object' && value !== null),
   variables: (value) => typeof value === 'object' && value !== null,
   adapter: (value) => typeof value === 'string',
   signal: (value) => value instanceof AbortSignal,
@@ -61,6 +66,7 @@ const OTHERS = {
 /** @type {Record<string, string>} */
 const EXPECTED = {
   stop: 'a text or a list of texts, none of them empty',
+  json: 'true, false or a JSON schema',
   variables: 'an object',
   adapter: 'the name of an adapter',
   signal: 'an AbortSignal',
@@ -98,13 +104,25 @@ export function resolveOptions(options, defaults = {}, others = []) {
     if (Object.hasOwn(NUMBERS, name)) checkNumber(name, value, NUMBERS[/** @type {keyof typeof NUMBERS} */ (name)]);
     else if (!OTHERS[name](value)) throw wrong(name, `${name} must be ${EXPECTED[name] ?? 'true or false'}, got ${shown(value)}`);
   }
-  const { maxTokens = NUMBERS.maxTokens.max, stop = [], ignoreEos, special, shift, variables, adapter, signal, ...sampling } = options;
+  const {
+    maxTokens = NUMBERS.maxTokens.max,
+    stop = [],
+    topLogprobs,
+    ignoreEos,
+    special,
+    shift,
+    json,
+    variables,
+    adapter,
+    signal,
+    ...sampling
+  } = options;
   const given = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
   return {
     sampling: { ...DEFAULT_SAMPLING, ...defaults, seed: randomInt(2 ** 32), ...given },
     maxTokens,
     stop: [stop].flat(),
-    ...{ ignoreEos, special, shift, variables, adapter, signal },
+    ...{ topLogprobs, ignoreEos, special, shift, json, variables, adapter, signal },
   };
 }
 

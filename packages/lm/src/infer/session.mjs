@@ -4,20 +4,12 @@
 // matrix products and flash attention. `step` adds one token to every active slot: its dispatches are recorded once and replayed. They read
 // tokens, positions and settings from buffers and write the next tokens there, so nothing is uploaded between tokens.
 
-import {
-  SAMPLING_HISTORY_WORDS as HISTORY_WORDS,
-  SAMPLING_SETTINGS_WORDS as SETTINGS_WORDS,
-  SAMPLING_STATE_WORDS as STATE_WORDS,
-  createKernels,
-  pack,
-  samplingHistory,
-  samplingSettings,
-  samplingState,
-} from 'helios-vk/kernels';
+import { createKernels, pack } from 'helios-vk/kernels';
 
 import { ropeTable } from '../model/positions.mjs';
 import { SessionAdapters } from './adapters.mjs';
 import { testWholeLayers, wholeLayers } from './layer.mjs';
+import { Sampler } from './sampler.mjs';
 import { disposeWeights } from './weights.mjs';
 
 /** @typedef {typeof import('helios-vk')} Vk */
@@ -38,8 +30,6 @@ const CONVERTED_BYTES = 8 * 2 ** 20;
 const [MATRIX_ROWS, VECTOR_ROWS] = [32, 8];
 /** Heads that flash attention takes. */
 const FLASH_HEADS = [32, 64, 96, 128];
-/** A place beyond every cache: the row of an inactive slot. */
-const NOWHERE = 0xffffffff;
 
 /**
  * Rows that go through the layers together; `adapted`: whether one of them has an adapter; `whole`: whether a dispatch is a layer.
@@ -63,10 +53,10 @@ export class Session {
   /**
    * @param {Vk} vk @param {ModelConfig} config
    * @param {Record<string, Weight>} weights by the names of `Decoder`'s parameters; they become the session's
-   * @param {{ context: number, slots: number, adapters?: import('./adapters.mjs').NamedAdapter[] }} sizes the most tokens of a sequence, and
-   *   sequences; the adapters that these may choose from
+   * @param {{ context: number, slots: number, vocabulary: number, adapters?: import('./adapters.mjs').NamedAdapter[] }} sizes the most tokens of
+   *   a sequence, and sequences; ids below `vocabulary` may be sampled; the adapters that sequences may choose from
    */
-  constructor(vk, config, weights, { context, slots, adapters = [] }) {
+  constructor(vk, config, weights, { context, slots, vocabulary, adapters = [] }) {
     this.vk = vk;
     this.config = config;
     this.weights = weights;
@@ -134,23 +124,16 @@ export class Session {
     this.layerKinds = this.caches.map((_, i) => this.#kindOf(i));
 
     // Of a step, by slot.
-    this.logits = this.#buffer('logits', 4 * slots * vocabSize);
-    this.ids = this.#buffer('next ids', 4 * slots);
-    this.places = this.#buffer('places', 4 * slots);
+    this.sampler = new Sampler(vk, this.kernels, { slots, vocabSize, vocabulary, make });
+    this.logits = this.sampler.logits;
+    this.ids = this.sampler.ids;
+    this.places = this.sampler.places;
+    this.sampled = this.sampler.sampled;
     this.slotIds = this.#buffer('slots', 4 * slots);
-    this.active = this.#buffer('active slots', 4 * slots);
-    this.settings = this.#buffer('sampling settings', 4 * slots * SETTINGS_WORDS);
-    this.history = this.#buffer('last tokens', 4 * slots * HISTORY_WORDS);
-    this.state = this.#buffer('sampling state', 4 * slots * STATE_WORDS);
-    /** The last token of each slot and the bits of its log probability; then whether a layer's workgroups did not run at once. */
-    this.sampled = this.#buffer('sampled tokens', 8 * slots + 4);
     vk.uploadBuffer(
       this.slotIds,
       Uint32Array.from({ length: slots }, (_, i) => i),
     );
-    vk.uploadBuffer(this.places, new Uint32Array(slots).fill(NOWHERE));
-    for (const zeroed of [this.ids, this.active, this.settings, this.history, this.state, this.sampled])
-      vk.fillBuffer(zeroed, vk.bufferBytes(zeroed), 0);
     /** Makes the one dispatch of a layer for a step of one row, on devices that take it. */
     this.wholeLayer = this.#testedLayer();
   }
@@ -252,24 +235,19 @@ export class Session {
    * Samples the token that follows a prompt whose last chunk was just passed, and makes the slot active.
    * @param {number} slot @param {import('./types.mjs').Sampling} sampling
    * @param {ArrayLike<number>} ids the whole prompt @param {number} row of its last token in the chunk
-   * @param {number} vocabulary ids that may be sampled
-   * @returns {Promise<Float32Array>} bits of the token and its log probability
+   * @param {boolean} listed whether the most likely tokens are wanted too
+   * @returns {Promise<import('./sampler.mjs').Sampled>} of one row
    */
-  begin(slot, sampling, ids, row, vocabulary) {
-    const { vk } = this;
+  begin(slot, sampling, ids, row, listed) {
     const { width, vocabSize } = this.config;
-    vk.uploadAsync(this.settings, samplingSettings({ ...sampling, vocabulary }), 4 * slot * SETTINGS_WORDS);
-    vk.uploadAsync(this.history, samplingHistory(ids), 4 * slot * HISTORY_WORDS);
-    vk.uploadAsync(this.state, samplingState({ tokens: ids.length }), 4 * slot * STATE_WORDS);
-    vk.uploadAsync(this.places, Uint32Array.of(ids.length - 1), 4 * slot);
-    vk.uploadAsync(this.active, Uint32Array.of(1), 4 * slot);
+    this.sampler.begin(slot, sampling, ids, listed);
     this.going.add(slot);
     const last = { buffer: this.x, offset: row * width };
     this.#run([
       ...this.#head({ rows: 1, few: true, adapted: false }, last, { buffer: this.logits, offset: slot * vocabSize }),
-      this.#sample(slot, 1),
+      ...this.sampler.dispatches(slot, 1),
     ]);
-    return vk.readAsync(this.sampled, 8 * slot, 8);
+    return this.sampler.read(slot, 1);
   }
 
   /**
@@ -284,14 +262,13 @@ export class Session {
   /** Makes a slot inactive: steps leave it as it is. @param {number} slot */
   end(slot) {
     this.going.delete(slot);
-    this.vk.uploadAsync(this.active, Uint32Array.of(0), 4 * slot);
-    this.vk.uploadAsync(this.places, Uint32Array.of(NOWHERE), 4 * slot);
+    this.sampler.end(slot);
   }
 
   /**
    * Adds a token to every active slot of the first `rows`.
    * @param {number} rows @param {number} keys the most keys of one of them, the new token's included
-   * @returns {Promise<Float32Array>} [rows, 2], bits of the tokens and their log probabilities; 0xffffffff for inactive slots
+   * @returns {Promise<import('./sampler.mjs').Sampled>} 0xffffffff for inactive slots
    */
   step(rows, keys) {
     const { vk, context } = this;
@@ -299,7 +276,9 @@ export class Session {
     // Where no sequence has an adapter, nothing is multiplied by one.
     const adapted = [...this.going].some((slot) => slot < rows && this.chosen[slot] !== undefined);
     const whole = rows === 1 && !adapted && this.wholeLayer !== undefined;
-    const key = `${rows}/${bucket}${adapted ? '/adapted' : ''}${whole ? '/whole' : ''}`;
+    const { lists, masks } = this.sampler.extras(0, rows);
+    const extras = `${adapted ? '/adapted' : ''}${lists ? '/listed' : ''}${masks ? '/masked' : ''}`;
+    const key = `${rows}/${bucket}${extras}${whole ? '/whole' : ''}`;
     let graph = this.#graphs.get(key);
     if (graph === undefined) {
       const pass = { rows, few: rows <= this.fewRows, whole, places: this.places, slots: this.slotIds, keys: bucket, adapted };
@@ -307,7 +286,7 @@ export class Session {
         this.#embed(this.ids, this.places, rows),
         ...this.#layers(pass),
         ...this.#head(pass, this.x, this.logits),
-        this.#sample(0, rows),
+        ...this.sampler.dispatches(0, rows),
       ];
       vk.graphBegin();
       try {
@@ -320,9 +299,10 @@ export class Session {
       this.#graphs.set(key, (graph = vk.graphEnd()));
     }
     vk.graphLaunch(graph);
-    if (!whole) return vk.readAsync(this.sampled, 0, 8 * rows);
-    return vk.readAsync(this.sampled, 0, 8 * this.slots + 4).then((sampled) => {
-      if (sampled[2 * this.slots] === 0) return sampled.subarray(0, 2 * rows);
+    if (!whole) return this.sampler.read(0, rows);
+    const read = Promise.all([vk.readAsync(this.sampled, 0, 8 * this.slots + 4), this.sampler.readTop(0, rows)]);
+    return read.then(([sampled, top]) => {
+      if (sampled[2 * this.slots] === 0) return [sampled.subarray(0, 2 * rows), top];
       throw new StepError("the workgroups of a layer did not run at once: does another program keep the device's multiprocessors?");
     });
   }
@@ -345,11 +325,7 @@ export class Session {
    * @param {number} slot @param {ArrayLike<number>} ids the prompt and the tokens after it @param {number} draws how many were sampled
    */
   resume(slot, ids, draws) {
-    const { vk } = this;
-    vk.uploadAsync(this.history, samplingHistory(ids), 4 * slot * HISTORY_WORDS);
-    vk.uploadAsync(this.state, samplingState({ draws, tokens: ids.length }), 4 * slot * STATE_WORDS);
-    vk.uploadAsync(this.ids, Uint32Array.of(ids[ids.length - 1]), 4 * slot);
-    vk.uploadAsync(this.places, Uint32Array.of(ids.length - 1), 4 * slot);
+    this.sampler.resume(slot, ids, draws);
   }
 
   /** @param {string} reason */
@@ -533,25 +509,6 @@ export class Session {
   #head(pass, x, out) {
     const head = this.weights['head.weight'] ? 'head' : 'embedding';
     return this.#linear(pass, head, { x, xType: 'f32', norm: 'norm', out, outType: 'f32' });
-  }
-
-  /** @param {number} slot the first @param {number} rows @returns {Dispatches} */
-  #sample(slot, rows) {
-    const { vocabSize } = this.config;
-    const of = (/** @type {number} */ buffer, /** @type {number} */ words) => ({ buffer, offset: slot * words });
-    return this.kernels.sampleTokens({
-      logits: of(this.logits, vocabSize),
-      rows,
-      vocabulary: vocabSize,
-      settings: of(this.settings, SETTINGS_WORDS),
-      history: of(this.history, HISTORY_WORDS),
-      state: of(this.state, STATE_WORDS),
-      ids: of(this.ids, 1),
-      places: of(this.places, 1),
-      active: of(this.active, 1),
-      ring: of(this.sampled, 2),
-      ringLength: 1,
-    });
   }
 
   /** @param {string} name @param {Place} x @param {Place} y @param {number} rows @param {'f32' | 'f16' | 'bf16'} outType @returns {Dispatches} */

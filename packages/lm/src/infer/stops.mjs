@@ -12,10 +12,10 @@ export class StopFinder {
   /**
    * Adds text.
    * @param {string} text
-   * @returns {{ text: string, found: boolean }} what may be printed; `found`: a stop text follows it, and nothing may be printed after it
+   * @returns {{ text: string, found: boolean, rest: string }} what may be printed; `found`: a stop text follows it, and `rest` after that
    */
   push(text) {
-    if (this.#stops.length === 0) return { text, found: false };
+    if (this.#stops.length === 0) return { text, found: false, rest: '' };
     const held = this.#held + text;
     // The one that is complete first, so that the answer does not depend on where tokens end; of several the longest.
     let [start, end] = [-1, Infinity];
@@ -24,7 +24,10 @@ export class StopFinder {
       const before = at + stop.length < end || (at + stop.length === end && at < start);
       if (at >= 0 && before) [start, end] = [at, at + stop.length];
     }
-    if (start >= 0) return { text: held.slice(0, start), found: true };
+    if (start >= 0) {
+      this.#held = '';
+      return { text: held.slice(0, start), found: true, rest: held.slice(end) };
+    }
     let kept = 0;
     for (const stop of this.#stops) {
       for (let length = Math.min(stop.length - 1, held.length); length > kept; length--) {
@@ -32,7 +35,7 @@ export class StopFinder {
       }
     }
     this.#held = held.slice(held.length - kept);
-    return { text: held.slice(0, held.length - kept), found: false };
+    return { text: held.slice(0, held.length - kept), found: false, rest: '' };
   }
 
   /** What is still held back, at the end of the answer. */

@@ -21,6 +21,8 @@
  * @property {Sampling} sampling
  * @property {number} maxTokens
  * @property {readonly number[]} stopIds tokens that end the sequence; the last one is reported, with `finishReason` 'stop'
+ * @property {number} [topLogprobs] with each token this many of the most likely ones, at most `MAX_TOP_LOGPROBS`; 0 when left out
+ * @property {Constraint} [constraint] which tokens may come; any when left out. A sequence takes it for itself
  * @property {string} [adapter] by name; none when left out
  * @property {AbortSignal} [signal] ends it with `finishReason` 'abort'; its slot is free then
  */
@@ -28,9 +30,20 @@
 /** Why a sequence ended. `context`: there was no room for another token. @typedef {'stop' | 'length' | 'context' | 'abort'} FinishReason */
 
 /**
- * A token of a sequence. An aborted sequence ends with one whose `token` is -1.
- * @typedef {{ token: number, logprob: number, finishReason: FinishReason | null }} Token
+ * What a text may become. `allowed`: a bit for each id that may come next, the same array for the same ids; `accept`: takes the token that came, and
+ * says whether the text is complete, which ends the sequence with `finishReason` 'stop'.
+ * @typedef {{ allowed: () => Uint32Array, accept: (token: number) => boolean }} Constraint
  */
+
+/** A token that was likely, and the natural logarithm of its probability. @typedef {{ token: number, logprob: number }} Candidate */
+
+/**
+ * A token of a sequence. An aborted sequence ends with one whose `token` is -1. `topLogprobs`: where asked for, in descending order.
+ * @typedef {{ token: number, logprob: number, topLogprobs?: Candidate[], finishReason: FinishReason | null }} Token
+ */
+
+/** Most tokens that `topLogprobs` lists. */
+export const MAX_TOP_LOGPROBS = 20;
 
 /** Most sequences that are continued together. */
 export const MAX_SLOTS = 256;

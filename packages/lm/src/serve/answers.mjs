@@ -2,13 +2,17 @@
 
 import { randomBytes, randomInt } from 'node:crypto';
 
-import { ApiError, chatRequest, completionRequest, embeddingRequest, wrong } from './requests.mjs';
+import { ApiError, wrong } from './fields.mjs';
+import { chatRequest, completionRequest, embeddingRequest } from './requests.mjs';
 
 /** @typedef {import('../infer/model.mjs').LanguageModel} LanguageModel */
 /** @typedef {import('../infer/model.mjs').Part} Part */
-/** @typedef {import('./requests.mjs').Body} Body */
+/** @typedef {import('./fields.mjs').Body} Body */
 /** @typedef {import('./requests.mjs').Input} Input */
-/** @typedef {{ token: string, logprob: number, bytes: number[] | null, top_logprobs: never[] }} TokenLogprob */
+/** @typedef {import('./tools.mjs').ToolCall} ToolCall */
+/** A part of an answer, and the calls that it completes. @typedef {Part & { calls?: ToolCall[] }} Found */
+/** @typedef {{ token: string, logprob: number, bytes: number[] | null }} Logprob */
+/** @typedef {Logprob & { top_logprobs: Logprob[] }} TokenLogprob */
 /** @typedef {{ prompt: number, completion: number }} Counts of tokens */
 
 /**
@@ -33,8 +37,15 @@ const FORMS = {
     id: 'chatcmpl-',
     object: 'chat.completion',
     chunk: 'chat.completion.chunk',
-    choice: (/** @type {string} */ text) => ({ message: { role: 'assistant', content: text, refusal: null } }),
-    delta: (/** @type {string} */ text) => ({ delta: text === '' ? {} : { content: text } }),
+    choice: (/** @type {string} */ text, /** @type {ToolCall[]} */ calls) => ({
+      message: {
+        ...{ role: 'assistant', content: text === '' && calls.length > 0 ? null : text, refusal: null },
+        ...(calls.length > 0 && { tool_calls: calls }),
+      },
+    }),
+    delta: (/** @type {string} */ text, /** @type {(ToolCall & { index: number })[]} */ calls) => ({
+      delta: { ...(text !== '' && { content: text }), ...(calls.length > 0 && { tool_calls: calls }) },
+    }),
     first: { delta: { role: 'assistant', content: '' } },
     logprobs: (/** @type {TokenLogprob[]} */ content) => ({ content, refusal: null }),
   },
@@ -49,7 +60,10 @@ const FORMS = {
     logprobs: (/** @type {TokenLogprob[]} */ tokens) => ({
       tokens: tokens.map(({ token }) => token),
       token_logprobs: tokens.map(({ logprob }) => logprob),
-      top_logprobs: null,
+      // OpenAI's has the chosen token too. Where several tokens have one text, the most likely one counts.
+      top_logprobs: tokens.some(({ top_logprobs: top }) => top.length > 0)
+        ? tokens.map((own) => Object.fromEntries([own, ...own.top_logprobs.toReversed()].map(({ token, logprob }) => [token, logprob])))
+        : null,
       text_offset: tokens.map((_, i) => tokens.slice(0, i).reduce((sum, { token }) => sum + token.length, 0)),
     }),
   },
@@ -75,8 +89,9 @@ const headOf = (name, { id }) => ({
  * @param {Service} service @param {Exchange} exchange @param {(typeof FORMS)['chat'] | (typeof FORMS)['text']} form
  * @param {import('./requests.mjs').Common & { inputs: Input[] }} request
  */
-async function complete(service, { adapter, response, signal, counts }, form, { inputs, options, n, stream, includeUsage, logprobs }) {
+async function complete(service, { adapter, response, signal, counts }, form, { inputs, options, n, finder, ...request }) {
   const { model } = service;
+  const { stream, includeUsage, logprobs } = request;
   for (const { ids } of inputs) checkRoom(model, ids, form.input);
   counts.prompt = inputs.reduce((sum, { ids }) => sum + ids.length, 0);
   const free = service.admit(inputs.length * n);
@@ -88,7 +103,8 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
     const each = inputs.flatMap(({ prompt }, p) =>
       Array.from({ length: n }, (_, i) => model.generate(prompt, { ...all, seed: (seed + p * n + i) >>> 0 })),
     );
-    /** @type {(index: number, part: Part) => void} */
+    const finders = each.map(() => finder?.());
+    /** @type {(index: number, part: Found) => void} */
     let push;
     /** @type {() => void} */
     let end;
@@ -96,32 +112,38 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
       const send = (/** @type {object} */ body) => response.write(`data: ${JSON.stringify(body)}\n\n`);
       const chunk = (/** @type {object} */ more) =>
         send({ ...head, object: form.chunk, ...more, ...(includeUsage && !('usage' in more) ? { usage: null } : {}) });
-      const begun = new Set();
+      /** Calls of each choice that has begun. @type {Map<number, number>} */
+      const begun = new Map();
       push = (index, part) => {
         begin(response);
         const choice = { index, logprobs: null, finish_reason: null };
         if (form.first && !begun.has(index)) chunk({ choices: [{ ...choice, ...form.first }] });
-        begun.add(index);
+        const count = begun.get(index) ?? 0;
+        const calls = (part.calls ?? []).map((call, i) => ({ index: count + i, ...call }));
+        begun.set(index, count + calls.length);
         const tokens = logprobs ? logprobsOf(model, [part]) : [];
         const known = tokens.length > 0 ? { logprobs: form.logprobs(tokens) } : {};
-        const reason = reasonOf(part);
+        const reason = reasonOf(part, finders[index]);
         // What a reader has not taken yet is at most one context of tokens: the slot need not wait for it.
-        if (part.text === '' && tokens.length === 0 && reason === null) return;
-        chunk({ choices: [{ ...choice, ...form.delta(part.text), ...known, finish_reason: reason }] });
+        if (part.text === '' && calls.length === 0 && tokens.length === 0 && reason === null) return;
+        chunk({ choices: [{ ...choice, ...form.delta(part.text, calls), ...known, finish_reason: reason }] });
       };
       end = () => {
         if (includeUsage) chunk({ choices: [], usage: usageOf(counts) });
         response.end('data: [DONE]\n\n');
       };
     } else {
-      const parts = each.map(() => /** @type {Part[]} */ ([]));
+      const parts = each.map(() => /** @type {Found[]} */ ([]));
       push = (index, part) => parts[index].push(part);
       end = () => {
         const choices = parts.map((own, index) => ({
           index,
-          ...form.choice(own.map(({ text }) => text).join('')),
+          ...form.choice(
+            own.map(({ text }) => text).join(''),
+            own.flatMap(({ calls = [] }) => calls),
+          ),
           logprobs: logprobs ? form.logprobs(logprobsOf(model, own)) : null,
-          finish_reason: reasonOf(/** @type {Part} */ (own.at(-1))),
+          finish_reason: reasonOf(/** @type {Part} */ (own.at(-1)), finders[index]),
         }));
         sendJson(response, 200, { ...head, object: form.object, choices, usage: usageOf(counts) });
       };
@@ -131,7 +153,7 @@ async function complete(service, { adapter, response, signal, counts }, form, { 
         for await (const part of parts) {
           if (signal.aborted) throw EXPIRED;
           if (part.token >= 0) counts.completion++;
-          push(index, part);
+          push(index, finders[index]?.push(part) ?? part);
         }
       }),
     ).catch(async (error) => {
@@ -155,8 +177,9 @@ function checkRoom(model, ids, param) {
   }
 }
 
-/** OpenAI's reason of an end. @param {Part} part */
-const reasonOf = ({ finishReason }) => (finishReason === null ? null : finishReason === 'stop' ? 'stop' : 'length');
+/** OpenAI's reason of an end. @param {Part} part @param {import('./tools.mjs').CallFinder} [finder] */
+const reasonOf = ({ finishReason }, finder) =>
+  finishReason === null ? null : finishReason !== 'stop' ? 'length' : finder?.found ? 'tool_calls' : 'stop';
 
 /** @param {Counts} counts */
 const usageOf = ({ prompt, completion }) => ({
@@ -168,10 +191,11 @@ const usageOf = ({ prompt, completion }) => ({
 /** The logprobs of tokens; that which ended the text is no part of it. @param {LanguageModel} model @param {Part[]} parts @returns {TokenLogprob[]} */
 function logprobsOf(model, parts) {
   const own = parts.filter(({ token, finishReason }) => token >= 0 && !(finishReason === 'stop' && model.stopIds.includes(token)));
-  return own.map(({ token: id, logprob }) => {
+  const shown = (/** @type {{ token: number, logprob: number }} */ { token: id, logprob }) => {
     const token = model.tokenizer.decode([id]);
-    return { token, logprob, bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)], top_logprobs: [] };
-  });
+    return { token, logprob, bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)] };
+  };
+  return own.map((part) => ({ ...shown(part), top_logprobs: (part.topLogprobs ?? []).map(shown) }));
 }
 
 /** Writes the head of an event stream, once. @param {import('node:http').ServerResponse} response */

@@ -1,67 +1,14 @@
 // What requests of OpenAI's interface say, checked. A wrong one is an `ApiError` that names the parameter.
 
-import { NUMBERS, checkNumber } from '../infer/options.mjs';
+import { NUMBERS } from '../infer/options.mjs';
 import { shown } from '../options.mjs';
+import { flag, isObject, number, read, wrong } from './fields.mjs';
+import { earlierCalls, toolsOf } from './tools.mjs';
 
 /** @typedef {import('../infer/model.mjs').LanguageModel} LanguageModel */
 /** @typedef {import('../infer/model.mjs').Message} Message */
 /** @typedef {import('../infer/options.mjs').GenerateOptions} GenerateOptions */
-/** An object of JSON, unchecked. @typedef {Record<string, unknown>} Body */
-
-/** An error that the client gets, in OpenAI's form. */
-export class ApiError extends Error {
-  /**
-   * @param {number} status of HTTP @param {string} message
-   * @param {{ param?: string | null, code?: string | null, type?: string, headers?: Record<string, string> }} [more]
-   */
-  constructor(status, message, { param = null, code = null, type = 'invalid_request_error', headers = {} } = {}) {
-    super(message);
-    this.param = param;
-    this.code = code;
-    this.type = type;
-    this.status = status;
-    this.headers = headers;
-  }
-
-  toJSON() {
-    const { message, type, param, code } = this;
-    return { error: { message, type, param, code } };
-  }
-}
-
-/** @param {string} param @param {string} message @param {string} [code] */
-export const wrong = (param, message, code) => new ApiError(400, message, { param, code });
-
-/** @param {unknown} value @returns {value is Body} */
-const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
-
-/**
- * A parameter's value; undefined where it is left out or null.
- * @template T
- * @param {Body} body @param {string} name @param {(value: unknown) => value is T} fits @param {string} expected
- * @returns {T | undefined}
- */
-function read(body, name, fits, expected) {
-  const value = body[name] ?? undefined;
-  if (value === undefined) return undefined;
-  if (!fits(value)) throw wrong(name, `${name} must be ${expected}, got ${shown(value)}`);
-  return value;
-}
-
-/** @param {Body} body @param {string} name @returns {boolean} */
-const flag = (body, name) => read(body, name, (value) => typeof value === 'boolean', 'true or false') ?? false;
-
-/** @param {Body} body @param {string} name @param {{ min: number, max: number, integer?: boolean }} range @returns {number | undefined} */
-function number(body, name, range) {
-  const value = body[name] ?? undefined;
-  if (value === undefined) return undefined;
-  try {
-    checkNumber(name, value, range);
-  } catch (error) {
-    throw wrong(name, /** @type {Error} */ (error).message);
-  }
-  return value;
-}
+/** @typedef {import('./fields.mjs').Body} Body */
 
 /** Names of numbers, and the options that they are; later ones are other servers' names of the same. */
 const SAMPLING = /** @type {const} */ ({
@@ -93,15 +40,18 @@ const isStop = (value) =>
  * @type {Record<string, (value: unknown) => boolean>}
  */
 const REFUSED = {
-  tools: (value) => !(Array.isArray(value) && value.length === 0),
   functions: (value) => !(Array.isArray(value) && value.length === 0),
-  response_format: (value) => !isObject(value) || value.type !== 'text',
   logit_bias: (value) => typeof value !== 'object' || value === null || Object.keys(value).length > 0,
   modalities: (value) => !(Array.isArray(value) && value.every((each) => each === 'text')),
   audio: () => true,
   echo: (value) => value !== false,
   suffix: (value) => value !== '',
   best_of: (value) => value !== 1,
+};
+/** The same, for texts. */
+const REFUSED_IN_TEXTS = {
+  tools: (/** @type {unknown} */ value) => !(Array.isArray(value) && value.length === 0),
+  response_format: (/** @type {unknown} */ value) => !isObject(value) || value.type !== 'text',
 };
 
 /**
@@ -114,12 +64,16 @@ const REFUSED = {
  * @property {number} n choices a prompt
  * @property {boolean} stream
  * @property {boolean} includeUsage with `stream`: a last chunk says the usage
- * @property {boolean} logprobs
+ * @property {boolean} logprobs of the tokens; the option `topLogprobs` says how many others
+ * @property {() => import('./tools.mjs').CallFinder} [finder] makes what finds the calls in an answer; undefined where there are none to find
  */
 
-/** @param {Body} body @param {number} places sequences that the server takes at once @returns {Omit<Common, 'logprobs'>} */
-function commonOf(body, places) {
-  for (const [name, isRefused] of Object.entries(REFUSED)) {
+/**
+ * @param {Body} body @param {number} places sequences that the server takes at once @param {typeof REFUSED} refused
+ * @returns {Omit<Common, 'logprobs'>}
+ */
+function commonOf(body, places, refused) {
+  for (const [name, isRefused] of Object.entries(refused)) {
     if ((body[name] ?? undefined) !== undefined && isRefused(body[name])) {
       throw wrong(name, `${name} is not supported, got ${shown(body[name])}`, 'unsupported_parameter');
     }
@@ -149,22 +103,48 @@ const TOKENS = { min: 1, max: NUMBERS.maxTokens.max, integer: true };
  * @returns {Common & { inputs: Input[] }}
  */
 export function chatRequest(body, model, places) {
-  const common = commonOf(body, places);
+  const common = commonOf(body, places, REFUSED);
   const maxTokens = number(body, 'max_completion_tokens', TOKENS) ?? number(body, 'max_tokens', TOKENS);
   if (maxTokens !== undefined) common.options.maxTokens = maxTokens;
   const logprobs = flag(body, 'logprobs');
-  if (number(body, 'top_logprobs', { min: 0, max: 20, integer: true })) {
-    throw wrong('top_logprobs', 'top_logprobs must be 0: the server knows the logprob of the chosen token alone', 'unsupported_parameter');
-  }
+  const top = number(body, 'top_logprobs', NUMBERS.topLogprobs);
+  if (top && !logprobs) throw wrong('top_logprobs', 'top_logprobs is for logprobs: true');
+  common.options.topLogprobs = top;
   const variables = read(body, 'chat_template_kwargs', isObject, 'an object');
   const messages = messagesOf(body.messages);
   if (!model.hasTemplate) throw wrong('messages', 'the model has no chat template: use /v1/completions', 'no_chat_template');
+  const tools = toolsOf(body, model);
+  common.options.json = jsonOf(body, model);
+  if (tools && common.options.json)
+    throw wrong('response_format', 'response_format must be text with tools, whose calls are in the same text');
   try {
-    const ids = model.encode(messages, variables);
-    return { ...common, logprobs, inputs: [{ prompt: ids, ids }] };
+    const ids = model.encode(messages, variables, tools?.list);
+    return { ...common, logprobs, inputs: [{ prompt: ids, ids }], finder: tools?.finder };
   } catch (error) {
     throw wrong('messages', /** @type {Error} */ (error).message);
   }
+}
+
+/**
+ * The JSON that an answer must be: any object, or what a schema says.
+ * @param {Body} body @param {LanguageModel} model @returns {true | object | undefined}
+ */
+function jsonOf(body, model) {
+  const format = read(body, 'response_format', isObject, 'an object');
+  if (format === undefined || format.type === 'text') return undefined;
+  const at = 'response_format';
+  if (format.type !== 'json_object' && format.type !== 'json_schema')
+    throw wrong(`${at}.type`, `${at}.type must be text, json_object or json_schema, got ${shown(format.type)}`);
+  const { json_schema: given } = format;
+  if (format.type === 'json_schema' && (!isObject(given) || !isObject(given.schema)))
+    throw wrong(`${at}.json_schema`, `${at}.json_schema must be { name, schema }, got ${shown(given)}`);
+  const schema = format.type === 'json_object' || /** @type {{ schema: object }} */ (given).schema;
+  try {
+    model.checkJson(schema, `${at}.json_schema.schema`);
+  } catch (error) {
+    throw wrong(at, /** @type {Error} */ (error).message);
+  }
+  return schema;
 }
 
 /** @param {unknown} messages @returns {Message[]} */
@@ -172,6 +152,8 @@ function messagesOf(messages) {
   if (!Array.isArray(messages) || messages.length === 0) {
     throw wrong('messages', `messages must be a list of at least one message, got ${shown(messages)}`);
   }
+  /** Names of functions by the ids of their calls. @type {Map<unknown, string>} */
+  const names = new Map();
   return messages.map((message, i) => {
     const at = `messages[${i}]`;
     if (!isObject(message)) {
@@ -179,11 +161,21 @@ function messagesOf(messages) {
     }
     const { role } = message;
     if (typeof role !== 'string') throw wrong(`${at}.role`, `${at}.role must be a text, got ${shown(role)}`);
-    // An answer of calls alone, of another model or by hand: its template may show them.
-    const calls = role === 'assistant' && Array.isArray(message.tool_calls) && message.tool_calls.length > 0;
-    const content = calls && (message.content ?? null) === null ? '' : contentOf(message.content, `${at}.content`);
+    const { tool_calls: given, ...others } = message;
+    const calls = role === 'assistant' ? earlierCalls(given ?? [], `${at}.tool_calls`) : [];
+    for (const { id, function: called } of calls) names.set(id, called.name);
+    // Some templates want the name beside a result.
+    const name = role === 'tool' && others.name === undefined ? names.get(others.tool_call_id) : undefined;
+    // An answer of calls alone has no text.
+    const content = calls.length > 0 && (message.content ?? null) === null ? '' : contentOf(message.content, `${at}.content`);
     // The newer name; templates know the older one.
-    return { ...message, role: role === 'developer' ? 'system' : role, content };
+    return {
+      ...others,
+      role: role === 'developer' ? 'system' : role,
+      content,
+      ...(calls.length > 0 && { tool_calls: calls }),
+      ...(name !== undefined && { name }),
+    };
   });
 }
 
@@ -230,11 +222,10 @@ const COMPLETION_TOKENS = 16;
  * @returns {Common & { inputs: Input[] }}
  */
 export function completionRequest(body, model, places) {
-  const common = commonOf(body, places);
+  const common = commonOf(body, places, { ...REFUSED, ...REFUSED_IN_TEXTS });
   common.options.maxTokens = number(body, 'max_tokens', TOKENS) ?? COMPLETION_TOKENS;
-  const logprobs = number(body, 'logprobs', { min: 0, max: 5, integer: true });
-  if (logprobs)
-    throw wrong('logprobs', 'logprobs must be 0: the server knows the logprob of the chosen token alone', 'unsupported_parameter');
+  const logprobs = number(body, 'logprobs', NUMBERS.topLogprobs);
+  common.options.topLogprobs = logprobs;
   const inputs = inputsOf(body.prompt, 'prompt', model, Math.floor(places / common.n));
   return { ...common, logprobs: logprobs !== undefined, inputs };
 }

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 
 import { checkNames } from '../infer/options.mjs';
 import { answerChat, answerCompletion, answerEmbeddings, sendJson } from './answers.mjs';
-import { ApiError } from './requests.mjs';
+import { ApiError } from './fields.mjs';
 
 /** @typedef {import('node:http').IncomingMessage} IncomingMessage */
 /** @typedef {import('node:http').ServerResponse} ServerResponse */
@@ -213,7 +213,7 @@ function decoded(text) {
 /** What a client has written, for a line of a log. @param {string} [text] */
 const printable = (text = '') => text.slice(0, 100).replaceAll(/[^\x20-\x7e]/g, '?');
 
-/** @param {IncomingMessage} request @returns {Promise<import('./requests.mjs').Body>} */
+/** @param {IncomingMessage} request @returns {Promise<import('./fields.mjs').Body>} */
 async function readBody(request) {
   const { headers } = request;
   if (!/^application\/([\w.+-]+\+)?json\b/i.test(headers['content-type'] ?? '')) {

@@ -27,6 +27,8 @@ import { byteStrings, grown } from './strings.mjs';
  *   ids outside of the vocabulary become U+FFFD. With `skipSpecial` (default false), special tokens are left out
  * @property {(options?: { skipSpecial?: boolean }) => { push: (id: number) => string, end: () => string }} decodeStream decodes ids one at a
  *   time: `push` returns the characters that are complete, `end` the rest
+ * @property {(id: number) => Uint8Array | undefined} bytesOf what a token adds to the bytes of a text, within it; undefined for special tokens and
+ *   ids that are no token
  * @property {number} vocabSize the largest id + 1
  * @property {Record<string, number | undefined>} special ids of special tokens, by their names in `tokenizer_config.json` without `_token`: bos,
  *   eos, pad, unk, …
@@ -41,7 +43,7 @@ import { byteStrings, grown } from './strings.mjs';
  *   libraries load
  *
  * @typedef {'before' | 'after'} Cut
- * @typedef {Pick<Tokenizer, 'encode' | 'decode' | 'decodeStream'>} Codec
+ * @typedef {Pick<Tokenizer, 'encode' | 'decode' | 'decodeStream' | 'bytesOf'>} Codec
  */
 
 /** What belongs to a tokenizer in a folder of Hugging Face's form, beside `tokenizer.json`. */
@@ -223,11 +225,15 @@ function byteLevelCodec(json, file, vocab, added, tokens) {
         end: () => decoder.decode(),
       };
     },
+    bytesOf: (id) => (special.has(id) || tokens[id] === undefined ? undefined : bytesOf(id)),
   };
 }
 
-/** The codec of `@huggingface/tokenizers`, for all other kinds. @param {Json} json @param {string} file @param {Json} config @returns {Codec} */
-function libraryCodec(json, file, config) {
+/**
+ * The codec of `@huggingface/tokenizers`, for all other kinds.
+ * @param {Json} json @param {string} file @param {Json} config @param {(string | undefined)[]} tokens by id @returns {Codec}
+ */
+function libraryCodec(json, file, config, tokens) {
   /** @param {string} key @param {Json} part @param {string} at */
   const check = (key, part, at) => {
     if (part === null || part === undefined) return;
@@ -247,6 +253,9 @@ function libraryCodec(json, file, config) {
   }
   const decode = (/** @type {ArrayLike<number>} */ ids, { skipSpecial = false } = {}) =>
     ids.length === 0 ? '' : library.decode(Array.from(ids), { skip_special_tokens: skipSpecial, clean_up_tokenization_spaces: false });
+  const special = new Set(
+    json.added_tokens.filter((/** @type {AddedToken} */ each) => each.special).map((/** @type {AddedToken} */ { id }) => id),
+  );
   return {
     encode(text, { addSpecial = true } = {}) {
       const whole = wellFormed(text);
@@ -271,6 +280,13 @@ function libraryCodec(json, file, config) {
         },
         end: () => decode(ids, options).slice(given.length),
       };
+    },
+    bytesOf(id) {
+      if (tokens[id] === undefined || special.has(id)) return undefined;
+      const [, byte] = /^<0x([0-9A-F]{2})>$/.exec(/** @type {string} */ (tokens[id])) ?? [];
+      if (byte !== undefined) return Uint8Array.of(Number.parseInt(byte, 16));
+      // Some decoders treat the first token differently, so it is decoded behind itself.
+      return encoder.encode(decode([id, id]).slice(decode([id]).length));
     },
   };
 }
@@ -407,7 +423,7 @@ export function loadTokenizer(source, options = {}) {
   });
   for (let id = 0; id < tokens.length; id++) tokens[id] ??= undefined;
 
-  const codec = byteLevelCodec(json, file, vocab, added, tokens) ?? libraryCodec(json, file, config);
+  const codec = byteLevelCodec(json, file, vocab, added, tokens) ?? libraryCodec(json, file, config, tokens);
   /** @type {Record<string, number | undefined>} */
   const special = { unk: idOf(json.model.unk_token) };
   for (const [key, token] of Object.entries(specialTokens(config))) special[key.slice(0, -6)] = idOf(token);

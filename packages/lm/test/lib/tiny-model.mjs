@@ -72,7 +72,7 @@ export function scriptedEngine(folder, { answer, slots = 1, context = 4096, adap
     },
     /** @param {import('../../src/infer/types.mjs').Request} request @returns {AsyncGenerator<import('../../src/infer/types.mjs').Token, void>} */
     async *submit(request) {
-      const { ids, maxTokens, stopIds, signal } = request;
+      const { ids, maxTokens, stopIds, topLogprobs = 0, signal } = request;
       requests.push(request);
       if (busy >= slots) await new Promise((/** @type {(_: void) => void} */ done) => waiting.push(done));
       busy++;
@@ -84,7 +84,9 @@ export function scriptedEngine(folder, { answer, slots = 1, context = 4096, adap
           const stops = stopIds.includes(token);
           const full = ids.length + i + 1 >= context;
           const finishReason = stops ? 'stop' : i + 1 >= Math.min(maxTokens, tokens.length) ? 'length' : full ? 'context' : null;
-          yield { token, logprob: -(i + 1) / 8, finishReason };
+          // The token itself, and the ids before it.
+          const candidates = Array.from({ length: topLogprobs }, (_, k) => ({ token: token - k, logprob: -(i + 1) / 8 - k }));
+          yield { token, logprob: -(i + 1) / 8, ...(topLogprobs > 0 && { topLogprobs: candidates }), finishReason };
           if (finishReason) return;
         }
       } finally {

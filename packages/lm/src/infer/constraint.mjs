@@ -1,0 +1,119 @@
+// Which tokens may come next in an answer that must be JSON.
+
+import { ANY_OBJECT, DONE, shapeOf, startOf } from './grammar.mjs';
+
+/** @typedef {import('../tokenizer/load.mjs').Tokenizer} Tokenizer */
+/** @typedef {import('./grammar.mjs').State} State */
+
+/** Schemas whose states are kept, and of each the sets of tokens that were found: one has 19 KB with 152,000 tokens. */
+const [MAX_SCHEMAS, MAX_SETS] = [8, 200];
+/** Characters of a schema: thousands of names to choose from take a while for each token. */
+const MAX_SCHEMA = 65_536;
+
+/** The tokens of a model by their bytes, and what may follow where. */
+export class Constraints {
+  /** By the text of the schema. @type {Map<string, { start: State, sets: Map<State, Uint32Array> }>} */
+  #known = new Map();
+  #tokenizer;
+  #tokens;
+
+  /** @param {Tokenizer} tokenizer @throws {RangeError} for one that cannot write every text */
+  constructor(tokenizer) {
+    this.#tokenizer = tokenizer;
+    this.#tokens = sortedTokens(tokenizer);
+    // Otherwise an answer may come where no token goes on.
+    const single = new Set(this.#tokens.flatMap(({ bytes }) => (bytes.length === 1 ? [bytes[0]] : [])));
+    for (let byte = 0x20; byte <= 0xf4; byte++)
+      if (byte !== 0xc0 && byte !== 0xc1 && !single.has(byte)) throw new RangeError(`the tokenizer has no token for the byte ${byte}`);
+  }
+
+  /**
+   * An answer of JSON.
+   * @param {true | object} schema true: any object
+   * @param {string} at what the schema is called in messages
+   * @returns {import('./types.mjs').Constraint}
+   * @throws {RangeError} as `shapeOf`
+   */
+  of(schema, at) {
+    const key = keyOf(schema, at);
+    let known = this.#known.get(key);
+    if (!known) {
+      known = { start: startOf(schema === true ? ANY_OBJECT : rootOf(schema, at)), sets: new Map() };
+      if (this.#known.size >= MAX_SCHEMAS) this.#known.clear();
+      this.#known.set(key, known);
+    }
+    let { start: state, sets } = known;
+    return {
+      allowed: () => {
+        const found = sets.get(state) ?? this.#allowed(state);
+        if (sets.size >= MAX_SETS) sets.clear();
+        sets.set(state, found);
+        return found;
+      },
+      accept: (token) => {
+        for (const byte of this.#tokenizer.bytesOf(token) ?? []) state = state.next(byte) ?? DONE;
+        return state === DONE;
+      },
+    };
+  }
+
+  /** Tokens in the order of their bytes: what two have in common is tried once. @param {State} start @returns {Uint32Array} a bit for each id */
+  #allowed(start) {
+    const bits = new Uint32Array(Math.ceil(this.#tokenizer.vocabSize / 32));
+    /** @type {State[]} */
+    const states = [start];
+    let failed = Infinity;
+    for (const { id, bytes, common } of this.#tokens) {
+      if (common > failed) continue;
+      failed = Infinity;
+      for (let at = common; at < bytes.length; at++) {
+        const next = states[at].next(bytes[at]);
+        if (next) states[at + 1] = next;
+        else {
+          failed = at;
+          break;
+        }
+      }
+      if (failed === Infinity) bits[id >> 5] |= 1 << (id & 31);
+    }
+    return bits;
+  }
+}
+
+/** The text of a schema. @param {true | object} schema @param {string} at */
+function keyOf(schema, at) {
+  let key;
+  try {
+    key = JSON.stringify(schema);
+  } catch {
+    // Nested too deeply, or in a circle.
+  }
+  if (key === undefined || key.length > MAX_SCHEMA)
+    throw new RangeError(`${at} must be JSON of at most ${MAX_SCHEMA} characters, and not nested too deeply`);
+  return key;
+}
+
+/** @param {object} schema @param {string} at */
+function rootOf(schema, at) {
+  const shape = shapeOf(schema, at);
+  // Its end is known from its last byte.
+  if (shape.types.size !== 1 || !shape.types.has('object') || shape.texts) throw new RangeError(`${at}.type must be object`);
+  return shape;
+}
+
+/** Tokens that stand for bytes, in their order; `common`: how many bytes the one before has in common. @param {Tokenizer} tokenizer */
+function sortedTokens(tokenizer) {
+  const tokens = [];
+  for (let id = 0; id < tokenizer.vocabSize; id++) {
+    const bytes = tokenizer.bytesOf(id);
+    if (bytes && bytes.length > 0) tokens.push({ id, bytes, common: 0 });
+  }
+  tokens.sort((a, b) => Buffer.compare(a.bytes, b.bytes));
+  for (let i = 1; i < tokens.length; i++) {
+    const [before, bytes] = [tokens[i - 1].bytes, tokens[i].bytes];
+    let { common } = tokens[i];
+    while (common < before.length && common < bytes.length && before[common] === bytes[common]) common++;
+    tokens[i].common = common;
+  }
+  return tokens;
+}

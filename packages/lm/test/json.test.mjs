@@ -1,0 +1,324 @@
+// Answers of JSON: the automaton against JSON.parse and the schema, the tokens that it allows, and answers of a model of random weights.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import OpenAI from 'openai';
+
+import { loadModel, loadTokenizer, serveModel } from '../src/index.mjs';
+import { Constraints } from '../src/infer/constraint.mjs';
+import { ANY_OBJECT, DONE, shapeOf, startOf } from '../src/infer/grammar.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { expected, fixture } from './fixtures/tokenizer-texts.mjs';
+import { CHATML, all, textOf, writeTinyModel } from './lib/tiny-model.mjs';
+
+/** @typedef {import('../src/infer/grammar.mjs').State} State */
+
+/** Pseudorandom integers. @param {number} state */
+const randomOf = (state) => (/** @type {number} */ below) => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) % below;
+
+/** Whether a text is whole, a beginning, or neither. @param {State} start @param {string | Uint8Array} text */
+function read(start, text) {
+  /** @type {State | null} */
+  let state = start;
+  for (const byte of Buffer.from(text)) {
+    state = state.next(byte);
+    if (!state) return 'wrong';
+  }
+  return state === DONE ? 'whole' : 'begun';
+}
+
+const SCHEMA = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  type: 'object',
+  properties: {
+    name: { type: 'string', description: 'of it' },
+    kind: { enum: ['é', 1, 12, null, 'a"b', { x: [1] }] },
+    sizes: { type: 'array', items: { type: 'integer' } },
+    inner: { type: 'object', properties: { deep: { const: 'yes' } }, required: ['deep'], additionalProperties: false },
+    share: { type: ['number', 'null'] },
+    flag: { type: 'boolean' },
+    any: {},
+    nothing: { type: 'object', additionalProperties: false },
+  },
+  required: ['kind', 'inner'],
+  additionalProperties: false,
+};
+
+/** Whether a value fits `SCHEMA`. @param {any} value */
+function fits(value) {
+  const names = Object.keys(SCHEMA.properties);
+  const { name = '', kind, sizes = [], inner, share = null, flag = true, nothing = {} } = value;
+  return (
+    Object.keys(value).every((key, i, keys) => names.includes(key) && (i === 0 || names.indexOf(keys[i - 1]) < names.indexOf(key))) &&
+    typeof name === 'string' &&
+    SCHEMA.properties.kind.enum.some((each) => JSON.stringify(each) === JSON.stringify(kind)) &&
+    Array.isArray(sizes) &&
+    sizes.every(Number.isInteger) &&
+    JSON.stringify(inner) === '{"deep":"yes"}' &&
+    (share === null || typeof share === 'number') &&
+    typeof flag === 'boolean' &&
+    JSON.stringify(nothing) === '{}'
+  );
+}
+
+test('any object of JSON is read, and what is no JSON ends at its first wrong byte', () => {
+  const start = startOf(ANY_OBJECT);
+  for (const value of [{}, { a: 1 }, { é: ['\u0000"\\🙂', -0.5, 1e-7, 1e21, true, false, null, [], {}, [[{ '': 0 }]]] }]) {
+    for (const space of [undefined, 2, '\t']) assert.equal(read(start, JSON.stringify(value, null, space)), 'whole');
+  }
+  assert.equal(read(start, '{"a":0.5E+10,"b":"\\u00e9\\/"}'), 'whole');
+  const wrong =
+    '[|"|5|{a|{"a" |{"a":01|{"a":-}|{"a":1.}|{"a":1e}|{"a":1.e|{"a":+|{"a":1,}|{"a":[1,]|{"a":tru}|{"a":nulll|{"a":"\\x|{"a":"\\u00g|{"a":"\n|{}{|{},';
+  for (const text of wrong.split('|')) {
+    assert.equal(read(start, text), 'wrong', text);
+    assert.equal(read(start, text.slice(0, -1)) === 'wrong', false, text);
+  }
+  // Bytes that are no UTF-8: a lone one, too long a form, half of a pair, beyond the last.
+  for (const bytes of [[0x80], [0xc0], [0xc3, 0x28], [0xe0, 0x80], [0xed, 0xa0], [0xf0, 0x80], [0xf4, 0x90], [0xf5]])
+    assert.equal(read(start, Uint8Array.from([...Buffer.from('{"a":"'), ...bytes])), 'wrong', String(bytes));
+});
+
+test('of what a schema says, whole texts fit it, and what does not is refused where that shows', () => {
+  const start = startOf(shapeOf(SCHEMA, 'schema'));
+  for (const text of [
+    '{"kind":1,"inner":{"deep":"yes"}}',
+    '{"name":"x","kind":"é","sizes":[],"inner":{"deep": "yes"},"share":-1.5e3,"flag":false,"any":{"b":[2.5]},"nothing":{}}',
+    '{ "kind": 12, "sizes": [ -3, 0, 10 ],\n "inner": {\n  "deep": "yes"\n }, "share": null }',
+    '{"kind":{"x":[1]},"inner":{"deep":"yes"},"any":"text"}',
+  ])
+    assert.equal(read(start, text), 'whole', text);
+  for (const text of [
+    '{}',
+    '{"i',
+    '{"kind":13',
+    '{"kind":"b',
+    '{"kind":1,"k',
+    '{"kind":1}',
+    '{"kind":1,"n',
+    '{"kind":1,"sizes":[1.',
+    '{"kind":1,"sizes":[1e',
+    '{"kind":1,"sizes":["',
+    '{"kind":1,"inner":{}',
+    '{"kind":1,"inner":{"deep":"n',
+    '{"kind":1,"inner":{"deep":"yes",',
+    '{"kind":1,"inner":{"deep":"yes"},"share":"',
+    '{"kind":1,"inner":{"deep":"yes"},"nothing":{"',
+    '{"kind":1,"inner":{"deep":"yes"},"o',
+    '{"o',
+  ]) {
+    assert.equal(read(start, text), 'wrong', text);
+    assert.notEqual(read(start, text.slice(0, -1)), 'wrong', text);
+  }
+});
+
+/** A text that bytes drawn at random make, of those that may come. @param {State} start @param {(below: number) => number} random */
+function randomText(start, random) {
+  const bytes = [];
+  for (let state = start; state !== DONE; ) {
+    const possible = Array.from({ length: 256 }, (_, byte) => byte).filter((byte) => state.next(byte));
+    assert.ok(possible.length > 0, `nothing may follow ${Buffer.from(bytes)}`);
+    // What ends a value is drawn more often, so that texts end.
+    const ends = possible.filter((byte) => '"]}'.includes(String.fromCharCode(byte)));
+    const from = ends.length > 0 && random(3) === 0 ? ends : possible;
+    const byte = from[random(from.length)];
+    bytes.push(byte);
+    state = /** @type {State} */ (state.next(byte));
+  }
+  return Buffer.from(bytes);
+}
+
+test('whatever the automaton writes is UTF-8 and JSON that fits, and a state without an end does not come', () => {
+  const random = randomOf(3);
+  const [any, schema] = [startOf(ANY_OBJECT), startOf(shapeOf(SCHEMA, 'schema'))];
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  let members = 0;
+  for (let i = 0; i < 300; i++) {
+    assert.equal(typeof JSON.parse(decoder.decode(randomText(any, random))), 'object');
+    const value = JSON.parse(decoder.decode(randomText(schema, random)));
+    assert.ok(fits(value), JSON.stringify(value));
+    members += Object.keys(value).length;
+  }
+  assert.ok(members > 900, String(members));
+});
+
+test('a schema with something else is an error that names it', () => {
+  for (const [schema, message] of /** @type {[any, string][]} */ ([
+    [5, 's must be a JSON schema, got 5'],
+    [{ anyOf: [] }, 's.anyOf is not supported; there are type, enum, const, properties, required, additionalProperties, items'],
+    [{ properties: { a: { type: 'string', minLength: 1 } } }, 's.properties.a.minLength is not supported; there are '],
+    [{ items: { $ref: '#' } }, 's.items.$ref is not supported; '],
+    [{ type: 'text' }, 's.type must be of object, array, string, number, integer, boolean, null, got "text"'],
+    [{ type: [] }, 's.type must be of object, '],
+    [{ properties: [] }, 's.properties must be an object, got a list of 0'],
+    [{ properties: { a: {} }, required: ['b'] }, 's.required must be a list of names of properties, got "b"'],
+    [{ required: 'a' }, 's.required must be a list of names of properties, got "a"'],
+    [{ properties: {}, additionalProperties: true }, 's.additionalProperties must be false, got true'],
+    [{ additionalProperties: { type: 'string' } }, 's.additionalProperties must be false, got an object'],
+    [{ enum: 'a' }, 's.enum must be a list, got "a"'],
+    [{ enum: [] }, 's.enum has no value of its type'],
+    [{ type: 'string', const: 5 }, 's.const has no value of its type'],
+  ])) {
+    assert.throws(
+      () => shapeOf(schema, 's'),
+      (error) => error instanceof RangeError && error.message.startsWith(message),
+      message,
+    );
+  }
+});
+
+test('the bytes of tokens are those of the text, for tokenizers of every kind', () => {
+  const line = 'Call me Ishmael: {"a": [1, "né 🙂 日本"]}\n  the end';
+  for (const name of Object.keys(expected.ids).filter((each) => each !== 'bert' && each !== 'holes')) {
+    const json = JSON.parse(readFileSync(fixture(name), 'utf8'));
+    // The fixture has bytes as special tokens, which are not printed; Llama's own has not.
+    const added = json.added_tokens.filter((/** @type {{ content: string }} */ { content }) => !content.startsWith('<0x'));
+    const tokenizer = loadTokenizer({ ...json, added_tokens: added });
+    const ids = [...tokenizer.encode(line, { addSpecial: false })];
+    const text = Buffer.concat(ids.map((id) => /** @type {Uint8Array} */ (tokenizer.bytesOf(id)))).toString();
+    assert.equal(text.trimStart(), line, name);
+    assert.equal(tokenizer.bytesOf(tokenizer.vocabSize), undefined);
+  }
+  assert.ok(new Constraints(loadTokenizer(fixture('gpt2'))));
+  assert.throws(() => new Constraints(loadTokenizer(fixture('holes'))), /^RangeError: the tokenizer has no token for the byte 35$/);
+  const llama = loadTokenizer(fixture('llama3'));
+  assert.equal(llama.bytesOf(/** @type {number} */ (llama.special.eos ?? llama.idOf('<|end_of_text|>'))), undefined);
+});
+
+const base = temporaryFolder();
+const TINY = join(base, 'tiny');
+/** @type {import('../src/infer/model.mjs').LanguageModel} */
+let model;
+before(async () => {
+  await writeTinyModel(TINY, { template: CHATML, context: 512 });
+  model = await loadModel(TINY, { slots: 3 });
+});
+after(() => model.dispose());
+
+test('the tokens that may come are those whose bytes may, after every token of a text', () => {
+  const { tokenizer } = model;
+  const constraint = new Constraints(tokenizer).of(SCHEMA, 'json');
+  const start = startOf(shapeOf(SCHEMA, 'json'));
+  const text = '{"name": "the old men\\n", "kind": 12, "sizes": [10, 2], "inner": {"deep": "yes"}, "flag": true}';
+  const ids = tokenizer.encode(text);
+  let [written, allowedOnce] = [/** @type {number[]} */ ([]), 0];
+  for (const [i, id] of ids.entries()) {
+    const allowed = constraint.allowed();
+    assert.equal(constraint.allowed(), allowed);
+    for (let token = 0; token < tokenizer.vocabSize; token++) {
+      const bytes = tokenizer.bytesOf(token);
+      const may = bytes !== undefined && bytes.length > 0 && read(start, Uint8Array.from([...written, ...bytes])) !== 'wrong';
+      assert.equal(
+        (allowed[token >> 5] >>> (token & 31)) & 1,
+        Number(may),
+        `${text.slice(0, written.length)} | ${tokenizer.tokenOf(token)}`,
+      );
+      allowedOnce += Number(may);
+    }
+    written = [...written, .../** @type {Uint8Array} */ (tokenizer.bytesOf(id))];
+    assert.equal(constraint.accept(id), i === ids.length - 1);
+  }
+  assert.ok(allowedOnce > 1000);
+});
+
+const OPTIONS = { maxTokens: 400, temperature: 1, topK: 0, topP: 1, minP: 0 };
+
+test('a model of random weights writes JSON that fits, and answers beside it stay what they are', async () => {
+  const plain = (/** @type {number} */ seed) => all(model.generate('the old', { ...OPTIONS, maxTokens: 60, seed }));
+  const alone = [await plain(1), await plain(2)];
+  const json = async (/** @type {number} */ seed, /** @type {true | object} */ schema) =>
+    all(model.generate('the sea', { ...OPTIONS, seed, json: schema, topLogprobs: 3 }));
+  let whole = 0;
+  for (let seed = 0; seed < 8; seed++) {
+    // In three slots at once: those beside it begin before, and end before or after.
+    const [first, answer, second] = await Promise.all([plain(1), json(seed, seed % 2 ? SCHEMA : true), plain(2)]);
+    assert.deepEqual([textOf(first), textOf(second)], alone.map(textOf));
+    const last = answer.at(-1);
+    assert.ok(!answer.some(({ token }) => model.stopIds.includes(token)));
+    if (last?.finishReason !== 'stop') {
+      assert.deepEqual([last?.finishReason, answer.length], ['length', 400]);
+      assert.notEqual(read(startOf(seed % 2 ? shapeOf(SCHEMA, 's') : ANY_OBJECT), textOf(answer)), 'wrong');
+      continue;
+    }
+    whole++;
+    const value = JSON.parse(textOf(answer));
+    assert.ok(seed % 2 ? fits(value) : typeof value === 'object', textOf(answer));
+    // What may not come is not listed either.
+    const total = answer[0].topLogprobs?.reduce((sum, { logprob }) => sum + Math.exp(logprob), 0) ?? 0;
+    assert.ok(
+      answer[0].topLogprobs?.every(({ token }) => ' \n\r\t{'.includes(model.tokenizer.decode([token]).trimEnd().slice(-1))),
+      `${total}`,
+    );
+  }
+  assert.ok(whole >= 3, String(whole));
+  assert.deepEqual(await plain(1), alone[0]);
+  assert.throws(() => model.generate('a', { json: { type: 'array' } }), { option: 'json', message: 'json.type must be object' });
+  // Of any size and depth, and in a circle.
+  /** @type {any} */
+  let deep = {};
+  for (let i = 0; i < 1e5; i++) deep = { type: 'array', items: deep };
+  const wide = { type: 'object', properties: Object.fromEntries(Array.from({ length: 9000 }, (_, i) => [`name ${i}`, {}])) };
+  const circle = { type: 'object', properties: /** @type {any} */ ({}) };
+  circle.properties.circle = circle;
+  for (const schema of [{ type: 'object', properties: { deep } }, wide, circle])
+    assert.throws(() => model.generate('a', { json: schema }), {
+      option: 'json',
+      message: 'json must be JSON of at most 65536 characters, and not nested too deeply',
+    });
+  assert.throws(() => model.generate('a', { json: /** @type {any} */ (5) }), {
+    option: 'json',
+    message: /true, false or a JSON schema, got 5$/,
+  });
+});
+
+test('response_format: JSON and a schema, whole and as a stream; what is wrong names itself', async (t) => {
+  const server = await serveModel(model, { port: 0, name: 'tiny' });
+  t.after(() => server.close());
+  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
+  const schema = { type: 'object', properties: { kind: { enum: ['a', 'b'] } }, required: ['kind'], additionalProperties: false };
+  const asked = {
+    model: 'tiny',
+    messages: [{ role: /** @type {const} */ ('user'), content: 'hi' }],
+    temperature: 1,
+    seed: 5,
+    max_tokens: 400,
+  };
+  const format = { type: /** @type {const} */ ('json_schema'), json_schema: { name: 'kinds', strict: true, schema } };
+  const { choices } = await client.chat.completions.create({ ...asked, n: 3, response_format: format });
+  for (const { message, finish_reason: reason } of choices) {
+    assert.equal(reason, 'stop');
+    assert.match(JSON.parse(message.content ?? '').kind, /^[ab]$/);
+  }
+  const stream = await client.chat.completions.create({ ...asked, stream: true, response_format: format });
+  assert.equal((await all(stream)).map(({ choices: [choice] }) => choice.delta.content ?? '').join(''), choices[0].message.content);
+  const object = await client.chat.completions.create({ ...asked, response_format: { type: 'json_object' } });
+  const start = startOf(ANY_OBJECT);
+  assert.equal(read(start, object.choices[0].message.content ?? ''), object.choices[0].finish_reason === 'stop' ? 'whole' : 'begun');
+
+  const tools = [{ type: 'function', function: { name: 'f' } }];
+  for (const [body, param, message] of /** @type {[any, string, RegExp][]} */ ([
+    [{ response_format: 'json' }, 'response_format', /^response_format must be an object, got "json"$/],
+    [{ response_format: { type: 'xml' } }, 'response_format.type', /must be text, json_object or json_schema, got "xml"$/],
+    [{ response_format: { type: 'json_schema' } }, 'response_format.json_schema', /must be { name, schema }, got undefined$/],
+    [
+      {
+        response_format: {
+          type: 'json_schema',
+          json_schema: { name: 'n', schema: { type: 'object', properties: { a: { format: 'date' } } } },
+        },
+      },
+      'response_format',
+      /^response_format\.json_schema\.schema\.properties\.a\.format is not supported; there are type, /,
+    ],
+    [{ response_format: { type: 'json_schema', json_schema: { schema: {} } } }, 'response_format', /schema\.type must be object$/],
+    [{ tools, response_format: { type: 'json_object' } }, 'tools', /has no tools$/],
+  ])) {
+    await assert.rejects(client.chat.completions.create({ ...asked, ...body }), (error) => {
+      assert.ok(error instanceof OpenAI.APIError);
+      assert.deepEqual([error.status, error.param], [400, param]);
+      assert.match(error.message.replace(/^400 /, ''), message);
+      return true;
+    });
+  }
+});

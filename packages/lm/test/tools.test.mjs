@@ -1,0 +1,241 @@
+// Tools of chats, asked by npm's `openai` client: what the template gets, and the calls in answers of each family, whole and as a stream.
+
+import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import OpenAI from 'openai';
+
+import { serveModel } from '../src/index.mjs';
+import { LanguageModel } from '../src/infer/model.mjs';
+import { trainTokenizer } from '../src/tokenizer/index.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folder.mjs';
+import { CHATML, all, scriptedEngine } from './lib/tiny-model.mjs';
+
+/** Turns as CHATML, with the tools and calls as JSON, and what a family's template has in its text. @param {string} hint */
+const templateOf = (hint) => `{%- if tools -%}{{- 'TOOLS ' + tools | tojson + ' ${hint}\n' -}}{%- endif -%}
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + ((' ' + message.name) if message.name else '') + '\n' + message.content -}}
+{%- for call in message.tool_calls or [] -%}
+{{- ' CALLED ' + call.function.name + ' ' + call.function.arguments.city -}}{{- call.function.arguments | tojson -}}
+{%- endfor -%}
+{{- '<|im_end|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}`;
+
+const TEMPLATES = {
+  hermes: templateOf('Answer with <tool_call>{"name": …, "arguments": …}</tool_call>'),
+  llama: templateOf('Answer with {"name": …, "parameters": …}; ipython has the results'),
+  mistral: templateOf('[TOOL_CALLS]'),
+};
+/** Special tokens of the families: not printed. Qwen's <tool_call> is a token and printed. */
+const special = {
+  ...{ eos: '<|end|>', start: '<|im_start|>', turn: '<|im_end|>' },
+  ...{ calls: '[TOOL_CALLS]', args: '[ARGS]', python: '<|python_tag|>' },
+};
+
+const TOOLS = [
+  {
+    type: /** @type {const} */ ('function'),
+    function: {
+      name: 'weather',
+      description: 'of a city',
+      parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+    },
+  },
+];
+const MESSAGES = [{ role: /** @type {const} */ ('user'), content: 'How is it in Oslo?' }];
+
+/** Serves a model that gives every prompt the same answer. @param {import('node:test').TestContext} t @param {string} template @param {string} text */
+async function answering(t, template, text) {
+  const folder = temporaryFolder(t);
+  mkdirSync(folder, { recursive: true });
+  const trained = await trainTokenizer(['the weather of a city and the sea\n'.repeat(9)], { vocabSize: 290, special });
+  for (const [name, content] of Object.entries(trained.files())) writeFileSync(join(folder, name), content);
+  writeFileSync(join(folder, 'chat_template.jinja'), template);
+  const engine = scriptedEngine(folder, { answer: () => [...engine.tokenizer.encode(text), 2] });
+  const server = await serveModel(new LanguageModel(engine), { port: 0, name: 'words' });
+  t.after(() => server.close());
+  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
+  return { engine, client, prompt: () => engine.tokenizer.decode(engine.requests.at(-1).ids) };
+}
+
+/** What a stream adds up to. @param {AsyncIterable<OpenAI.ChatCompletionChunk>} stream */
+async function joined(stream) {
+  let content = '';
+  /** @type {[string, string][]} */
+  const calls = [];
+  const ids = new Set();
+  let reason;
+  for (const { choices } of await all(stream)) {
+    const [{ delta, finish_reason }] = choices;
+    content += delta.content ?? '';
+    for (const call of delta.tool_calls ?? []) {
+      assert.equal(call.index, calls.length);
+      assert.equal(call.type, 'function');
+      ids.add(call.id);
+      calls.push([call.function?.name ?? '', call.function?.arguments ?? '']);
+    }
+    reason = finish_reason;
+  }
+  assert.equal(ids.size, calls.length);
+  return { content, calls, reason };
+}
+
+const oslo = /** @type {const} */ (['weather', '{"city":"Oslo"}']);
+const bergen = /** @type {const} */ (['weather', '{"city":"</tool_call> }{ Bergen"}']);
+const [OSLO, BERGEN] = [oslo, bergen].map(([name, given]) => `{"name": "${name}", "arguments": ${given}}`);
+
+for (const [
+  name,
+  family,
+  text,
+  content,
+  calls,
+] of /** @type {[string, keyof typeof TEMPLATES, string, string, (readonly [string, string])[]][]} */ ([
+  ['a call', 'hermes', `<tool_call>\n${OSLO}\n</tool_call>`, '', [oslo]],
+  [
+    'text, two calls, white space',
+    'hermes',
+    `I ask.\n<tool_call>${OSLO}</tool_call>\n <tool_call>${BERGEN}\n</tool_call>\n`,
+    'I ask.\n',
+    [oslo, bergen],
+  ],
+  ['text between calls', 'hermes', `<tool_call>${OSLO}</tool_call>\nand <tool_call>${OSLO}</tool_call>`, 'and ', [oslo, oslo]],
+  ['a call that does not end', 'hermes', `<tool_call>${OSLO}`, '', [oslo]],
+  ['a call of no arguments', 'hermes', '<tool_call>{"name": "now", "arguments": {}}</tool_call>', '', [['now', '{}']]],
+  ['no JSON', 'hermes', ' <tool_call>weather(Oslo)</tool_call> it is', ' <tool_call>weather(Oslo)</tool_call> it is', []],
+  ['other JSON', 'hermes', '<tool_call>{"name": 5}</tool_call>', '<tool_call>{"name": 5}</tool_call>', []],
+  ['no call', 'hermes', '\n a < b and <tool', '\n a < b and <tool', []],
+  ['a call', 'llama', '{"name": "weather", "parameters": {"city": "Oslo"}}', '', [oslo]],
+  ['a call behind its mark', 'llama', '\n<|python_tag|>{"name": "weather", "parameters": {"city": "Oslo"}}', '', [oslo]],
+  ['other JSON', 'llama', '\n\n{"city": "Oslo"}', '\n\n{"city": "Oslo"}', []],
+  ['text that only begins as a mark', 'llama', '<{"name": "weather", "parameters": {}}', '<{"name": "weather", "parameters": {}}', []],
+  [
+    'a call with half a mark in it',
+    'llama',
+    '{"name": "f", "parameters": {"a": "<|python_tag|>", "b<": "<"}}',
+    '',
+    [['f', '{"a":"<|python_tag|>","b<":"<"}']],
+  ],
+  ['JSON that does not end', 'llama', '{"name": "weather", "par', '{"name": "weather", "par', []],
+  ['text with JSON', 'llama', `It is ${OSLO}`, `It is ${OSLO}`, []],
+  ['calls in a list', 'mistral', `[TOOL_CALLS] [${OSLO}, ${BERGEN}]`, '', [oslo, bergen]],
+  [
+    'calls with their names before',
+    'mistral',
+    `I ask.[TOOL_CALLS]weather[ARGS]${oslo[1]}[TOOL_CALLS]weather${bergen[1]}`,
+    'I ask.',
+    [oslo, bergen],
+  ],
+  ['no call', 'mistral', '[1, 2]', '[1, 2]', []],
+])) {
+  test(`${family}: ${name}`, async (t) => {
+    const { client, prompt } = await answering(t, TEMPLATES[family], text);
+    const asked = { model: 'words', messages: MESSAGES, tools: TOOLS };
+    const { choices } = await client.chat.completions.create(asked);
+    const [{ message, finish_reason: reason }] = choices;
+    const found = (message.tool_calls ?? []).map((call) => call.type === 'function' && [call.function.name, call.function.arguments]);
+    assert.deepEqual(found, calls);
+    assert.equal(message.content, content === '' ? null : content);
+    assert.equal(reason, calls.length > 0 ? 'tool_calls' : 'stop');
+    assert.ok((message.tool_calls ?? []).every(({ id }) => /^[a-zA-Z0-9]{9}$/.test(id)));
+    assert.deepEqual(await joined(await client.chat.completions.create({ ...asked, stream: true })), { content, calls, reason });
+    assert.ok(
+      prompt().startsWith(
+        `TOOLS ${JSON.stringify(TOOLS)
+          .replaceAll(/([:,])"/g, '$1 "')
+          .replaceAll(/([:,])([[{])/g, '$1 $2')} `,
+      ),
+      prompt(),
+    );
+  });
+}
+
+test('earlier calls and their results reach the template as objects; tool_choice none leaves the tools out', async (t) => {
+  const { client, engine, prompt } = await answering(t, TEMPLATES.hermes, `<tool_call>${OSLO}</tool_call>`);
+  const first = await client.chat.completions.create({ model: 'words', messages: MESSAGES, tools: TOOLS });
+  const { message } = first.choices[0];
+  const [{ id }] = message.tool_calls ?? [];
+  const messages = [...MESSAGES, message, { role: /** @type {const} */ ('tool'), tool_call_id: id, content: '5 degrees' }];
+  await client.chat.completions.create({ model: 'words', messages, tools: TOOLS });
+  const turns = '<|im_start|>assistant\n CALLED weather Oslo{"city": "Oslo"}<|im_end|>\n<|im_start|>tool weather\n5 degrees<|im_end|>\n';
+  assert.ok(prompt().endsWith(`${turns}<|im_start|>assistant\n`), prompt());
+
+  const none = await client.chat.completions.create({ model: 'words', messages: MESSAGES, tools: TOOLS, tool_choice: 'none' });
+  assert.ok(!prompt().includes('TOOLS'));
+  assert.deepEqual([none.choices[0].message.tool_calls, none.choices[0].finish_reason], [undefined, 'stop']);
+  assert.equal(none.choices[0].message.content, `<tool_call>${OSLO}</tool_call>`);
+
+  const cut = await client.chat.completions.create({ model: 'words', messages: MESSAGES, tools: TOOLS, max_tokens: 20 });
+  assert.equal(cut.choices[0].finish_reason, 'length');
+  const several = await client.chat.completions.create({
+    ...{ model: 'words', messages: MESSAGES, tools: TOOLS, tool_choice: 'auto', n: 2, logprobs: true },
+  });
+  const count = engine.tokenizer.encode(`<tool_call>${OSLO}</tool_call>`).length;
+  assert.deepEqual(
+    several.choices.map((choice) => [choice.finish_reason, choice.message.tool_calls?.length, choice.logprobs?.content?.length]),
+    [1, 2].map(() => ['tool_calls', 1, count]),
+  );
+});
+
+test('parallel_tool_calls: false keeps the first call', async (t) => {
+  const { client } = await answering(t, TEMPLATES.mistral, `[TOOL_CALLS][${OSLO}, ${BERGEN}]`);
+  const asked = { model: 'words', messages: MESSAGES, tools: TOOLS, parallel_tool_calls: false };
+  const { choices } = await client.chat.completions.create(asked);
+  assert.deepEqual(
+    choices[0].message.tool_calls?.map((call) => call.type === 'function' && call.function.arguments),
+    [oslo[1]],
+  );
+});
+
+test('what is wrong with tools is an error that names it', async (t) => {
+  const { client, engine } = await answering(t, TEMPLATES.hermes, 'one');
+  const call = { id: 'c', type: 'function', function: { name: 'weather', arguments: '{}' } };
+  const called = (/** @type {any} */ more) => ({ messages: [...MESSAGES, { role: 'assistant', tool_calls: [{ ...call, ...more }] }] });
+  for (const [body, param, message] of /** @type {[any, string, RegExp][]} */ ([
+    [{ tools: {} }, 'tools', /^tools must be a list of tools, got an object$/],
+    [{ tools: [{}] }, 'tools[0]', /^tools\[0\] must be { type: 'function', function }, got undefined$/],
+    [{ tools: [...TOOLS, { type: 'custom' }] }, 'tools[1]', /got "custom"$/],
+    [{ tools: [{ type: 'function', function: {} }] }, 'tools[0].function.name', /must be a text, got undefined$/],
+    [
+      { tools: [{ type: 'function', function: { name: 'f', parameters: [] } }] },
+      'tools[0].function.parameters',
+      /a JSON schema, got a list of 0$/,
+    ],
+    [{ tools: TOOLS, tool_choice: 'required' }, 'tool_choice', /^tool_choice must be "auto" or "none", got "required"$/],
+    [{ tools: TOOLS, tool_choice: { type: 'function', function: { name: 'weather' } } }, 'tool_choice', /got an object$/],
+    [{ tools: TOOLS, parallel_tool_calls: 1 }, 'parallel_tool_calls', /must be true or false, got 1$/],
+    [called({ function: {} }), 'messages[1].tool_calls[0].function.name', /must be a text, got undefined$/],
+    [
+      called({ function: { name: 'f', arguments: '[1]' } }),
+      'messages[1].tool_calls[0].function.arguments',
+      /an object of JSON as a text, got "\[1\]"$/,
+    ],
+    [called({ function: { name: 'f', arguments: {} } }), 'messages[1].tool_calls[0].function.arguments', /got an object$/],
+    [{ messages: [{ role: 'assistant', tool_calls: 'f' }] }, 'messages[0].tool_calls', /must be a list of calls, got "f"$/],
+  ])) {
+    const asked = client.chat.completions.create({ model: 'words', messages: MESSAGES, ...body });
+    await assert.rejects(asked, (error) => {
+      assert.ok(error instanceof OpenAI.APIError);
+      assert.deepEqual([error.status, error.param], [400, param]);
+      assert.match(error.message.replace(/^400 /, ''), message);
+      return true;
+    });
+  }
+  assert.equal(engine.requests.length, 0);
+  for (const [template, message] of /** @type {[string, RegExp][]} */ ([
+    [CHATML, /the model's chat template has no tools$/],
+    [templateOf('<tool_call><function=name>'), /has calls in a form that is not known$/],
+  ])) {
+    const other = await answering(t, template, 'one');
+    const asked = { model: 'words', messages: MESSAGES };
+    await assert.rejects(other.client.chat.completions.create({ ...asked, tools: TOOLS }), {
+      status: 400,
+      param: 'tools',
+      code: 'no_tools',
+      message,
+    });
+    assert.equal((await other.client.chat.completions.create({ ...asked, tools: [] })).choices[0].message.content, 'one');
+  }
+});
