@@ -436,8 +436,10 @@ test('weightNorm: sizes and directions by PyTorch’s names, trained and joined 
   const [plain, weight] = [await values(layer.forward(x)), layer.weight];
   for (const [dim, shape] of /** @type {[number | null, number[]][]} */ ([
     [0, [6, 1, 1]],
-    [-1, [1, 1, 3]],
+    [2, [1, 1, 3]],
+    [-2, [1, 2, 1]],
     [null, []],
+    [-1, []],
   ])) {
     assert.equal(nn.utils.weightNorm(layer, { dim }), layer);
     assertClose(await values(layer.forward(x)), plain, 1e-5, `dim ${dim}`);
@@ -469,6 +471,26 @@ test('weightNorm: sizes and directions by PyTorch’s names, trained and joined 
   assert.throws(() => nn.utils.weightNorm(layer), /^ArgumentError: weightNorm: a Conv1d has no parameter weight/);
   assert.throws(() => nn.utils.weightNorm(layer, { name: 'bias' }), /^UsageError: weightNorm: an optimizer has the bias already/);
   assert.throws(() => nn.utils.removeWeightNorm(new nn.Linear(2, 2)), /^ArgumentError: removeWeightNorm: weightNorm was not called/);
+
+  // PyTorch's names of now and of before.
+  const source = nn.utils.weightNorm(new nn.Linear(3, 2));
+  const { bias, ...parts } = source.stateDict();
+  const [g, v] = Object.values(parts);
+  for (const [prefix, state] of /** @type {[string, Record<string, import('../../nn/index.mjs').Tensor>][]} */ ([
+    ['', { bias, ...parts }],
+    ['', { bias, weight_g: g, weight_v: v }],
+    ['0.', { '0.bias': bias, '0.weight_g': g, '0.weight_v': v }],
+  ])) {
+    const target = nn.utils.weightNorm(new nn.Linear(3, 2));
+    const report = (prefix ? new nn.Sequential(target) : target).loadStateDict(state);
+    assert.deepEqual(report, { missingKeys: [], unexpectedKeys: [] });
+    assert.deepEqual(await values(target.weight), await values(source.weight));
+  }
+  assert.throws(() => source.loadStateDict({ bias, weight_g: g }), /missing: parametrizations\.weight\.original1 /);
+  assert.throws(
+    () => new nn.Linear(3, 2).loadStateDict({ bias, weight_g: g, weight_v: v }),
+    /missing: weight; unknown: weight_g, weight_v/,
+  );
 
   // A weight that another module has too, and one that is frozen.
   const [table, head] = [new nn.Embedding(3, 4), new nn.Linear(4, 3)];

@@ -96,8 +96,8 @@ export function vectorToParameters(vector, parameters) {
  * Options of `weightNorm` and `removeWeightNorm`.
  * @typedef {object} WeightNormOptions
  * @property {string} [name] of the parameter; 'weight' when left out
- * @property {number | null} [dim] the dimension whose elements have a size each, a negative one from the end; null: one size for all, as
- *   PyTorch's -1; 0 when left out
+ * @property {number | null} [dim] the dimension whose elements have a size each; as in PyTorch, null and -1 mean one size for all, and other negative
+ *   ones count from the end; 0 when left out
  */
 
 /** A module that may have parameters as sizes and directions. @typedef {Module & { parametrizations?: ModuleDict }} Parametrized */
@@ -111,7 +111,8 @@ function checkNamed(op, module, name) {
 /**
  * Splits a parameter into sizes g and directions v (weight normalization, Salimans & Kingma 2016), as PyTorch's
  * `parametrizations.weight_norm`: the module computes it as g · v / ‖v‖ whenever it is read. The parameters g and v have PyTorch's names,
- * `parametrizations.weight.original0` and `original1`. Make the optimizer afterwards.
+ * `parametrizations.weight.original0` and `original1`; `loadStateDict` also takes the names before PyTorch 2.0, `weight_g` and `weight_v`. Make the
+ * optimizer afterwards.
  * @template {Module} M
  * @param {M} module with the parameter @param {WeightNormOptions} [options]
  * @returns {M} the module
@@ -123,7 +124,7 @@ export function weightNorm(module, options = {}) {
   const weight = Object.hasOwn(module, name) ? Reflect.get(module, name) : undefined;
   if (!(weight instanceof Parameter)) throw new ArgumentError(op, `a ${module.constructor.name} has no parameter ${shown(name)}`);
   if (weight.bucket) throw new UsageError(op, `an optimizer has the ${name} already: make the optimizer afterwards`);
-  const own = dim === null ? undefined : dimension(op, dim, weight.ndim);
+  const own = dim === null || dim === -1 ? undefined : dimension(op, dim, weight.ndim);
   const dims = weight.shape.map((_, d) => d).filter((d) => d !== own);
   /** Of the elements of each index of `dim`. @param {Tensor} v */
   const size = (v) => (dims.length > 0 ? norm(v, 2, dims, own !== undefined) : F.abs(v));
