@@ -123,11 +123,13 @@ function below(above, owner, name, part) {
   return all;
 }
 
-/** What `weightNorm` split a weight into, by its names in PyTorch before 2.0. @param {string} name @returns {string[]} none of other tensors */
+/** @type {Record<string, string>} */
+const FORMER = { original0: 'g', original1: 'v', original: 'orig', '0._u': 'u', '0._v': 'v' };
+/** Names before PyTorch 2.0 of what `weightNorm` and `spectralNorm` make of a weight. @param {string} name @returns {string[]} none of other tensors */
 function formerNames(name) {
   const former = name.replace(
-    /(^|\.)parametrizations\.([^.]+)\.original([01])$/,
-    (_, before, own, part) => `${before}${own}_${'gv'[part]}`,
+    /(^|\.)parametrizations\.([^.]+)\.(original[01]?|0\._[uv])$/,
+    (_, before, own, part) => `${before}${own}_${FORMER[part]}`,
   );
   return former === name ? [] : [former];
 }
